@@ -1,0 +1,104 @@
+# retro-server: one Makefile. `make demo` and `make test` are the two commands a new user needs.
+#
+#   make deps     install what is missing (Debian packages, FAISS with its C API, test environment, embedder)
+#   make all      build/retro-server, build/retro-index, build/retro-eval, build/retro-bench
+#   make test     deps, build, every test that needs no GPU
+#   make lint     include directions, one includer per library header, function sizes, formatting
+#   make format   rewrite sources in the project's style
+#   make info     what was found and how it is built
+#   make demo     documents in, a streamed answer with its sources out
+#
+# SANITIZE=address,undefined (or thread) builds into build/asan-... beside the normal build; CC=clang works as gcc does.
+
+.DEFAULT_GOAL := all
+DEPS ?= $(HOME)/.cache/retro-server
+SANITIZE ?=
+comma := ,
+BUILD := build$(if $(SANITIZE),/sanitize-$(subst $(comma),-,$(SANITIZE)))
+CC ?= cc
+CXX ?= c++
+
+# What `make deps` may still have to install is found by compiling and linking, never by guessing a path.
+probe = $(shell printf '\#include <$(1)>\nint main(void){return 0;}\n' | \
+	$(CC) -x c - $(2) -o /dev/null >/dev/null 2>&1 && echo 1)
+FAISS_FLAGS := -I$(DEPS)/faiss/include -L$(DEPS)/faiss/lib -Wl,-rpath,$(DEPS)/faiss/lib
+FAISS ?= $(call probe,faiss/c_api/Index_c.h,$(FAISS_FLAGS) -lfaiss_c)
+
+WARNINGS := -Wall -Wextra -Werror -Wshadow -Wvla -Wpointer-arith -Wundef
+CPPFLAGS += -I. -D_GNU_SOURCE $(if $(FAISS),-DHAVE_FAISS=1 -isystem $(DEPS)/faiss/include,-DHAVE_FAISS=0) \
+	-DXXH_INLINE_ALL -isystem /usr/include/libxml2
+OPTIMISE := -O2 -g -fno-math-errno -ffp-contract=off -fopenmp
+HARDEN := -fstack-protector-strong -fPIE $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer \
+	-fno-sanitize-recover=all,-D_FORTIFY_SOURCE=2)
+CFLAGS += -std=c11 -Wstrict-prototypes -Wmissing-prototypes $(WARNINGS) $(OPTIMISE) $(HARDEN)
+CXXFLAGS += -std=c++17 $(WARNINGS) $(OPTIMISE) $(HARDEN)
+LDFLAGS += -pie -Wl,-z,relro,-z,now -fopenmp $(if $(SANITIZE),-fsanitize=$(SANITIZE)) \
+	$(if $(FAISS),-L$(DEPS)/faiss/lib -Wl$(comma)-rpath$(comma)$(DEPS)/faiss/lib)
+LDLIBS += $(if $(FAISS),-lfaiss_c -lfaiss) -lmicrohttpd -ljansson -lpcre2-8 -lutf8proc -lsentencepiece -lxml2 \
+	-lstdc++ -lm -lpthread
+
+# Every folder's sources make one library; a program is a file with a main in server/ or tools/.
+PROGRAMS := $(BUILD)/retro-server $(BUILD)/retro-index $(BUILD)/retro-eval $(BUILD)/retro-bench
+SOURCES := $(filter-out server/main.c,$(wildcard config/*.c kernels/*.c kernels/cpu/*.c retro/*.c retrieval/*.c server/*.c)) \
+	$(wildcard retro/*.cc)
+OBJECTS := $(addprefix $(BUILD)/,$(addsuffix .o,$(SOURCES)))
+LIBRARY := $(BUILD)/libretro.a
+
+# Kernels of one instruction set are compiled for it and picked by CPUID at run time.
+# Contraction to FMA is off everywhere: what is fused is written as an intrinsic, so results do not depend on the compiler.
+$(BUILD)/kernels/cpu/%_avx2.c.o: CFLAGS += -mavx2 -mfma -mf16c -O3
+$(BUILD)/kernels/cpu/%_avx512.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -O3
+
+all: $(PROGRAMS)
+
+$(LIBRARY): $(OBJECTS)
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(BUILD)/retro-server: $(BUILD)/server/main.c.o $(LIBRARY)
+$(BUILD)/retro-index: $(BUILD)/tools/retro_index.c.o $(LIBRARY)
+$(BUILD)/retro-eval: $(BUILD)/tools/retro_eval.c.o $(LIBRARY)
+$(BUILD)/retro-bench: $(BUILD)/tools/retro_bench.c.o $(LIBRARY)
+$(PROGRAMS):
+	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+
+$(BUILD)/%.c.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+$(BUILD)/%.cc.o: %.cc
+	@mkdir -p $(@D)
+	$(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
+
+# One cmocka program per tests/unit/test_X.c and tests/ops/test_X.c, tests/golden/test_X.c.
+C_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/ops/test_*.c tests/golden/test_*.c))
+$(C_TESTS): $(BUILD)/%: $(BUILD)/%.c.o $(LIBRARY)
+	$(CC) $(LDFLAGS) $^ $(LDLIBS) -lcmocka -o $@
+c-tests: $(C_TESTS)
+
+deps:
+	@tools/deps.sh $(DEPS)
+
+info:
+	@echo "compiler   $$($(CC) --version | head -1)"
+	@echo "build      $(BUILD)"
+	@echo "faiss      $(if $(FAISS),yes ($(DEPS)/faiss),no: exact search only; run make deps)"
+	@echo "sanitizer  $(if $(SANITIZE),$(SANITIZE),none)"
+
+test: deps
+	@tests/run.sh $(BUILD)
+
+lint:
+	@tests/lint.sh
+
+format:
+	clang-format -i $(shell git ls-files '*.c' '*.h' '*.cc')
+
+demo: deps
+	@$(MAKE) --no-print-directory all
+	@tools/demo.sh
+
+clean:
+	rm -rf build
+
+.PHONY: all c-tests deps info test lint format demo clean
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,0 +1,33 @@
+/* config/buffer.h: a growing byte string, always NUL-terminated when not empty; zero-initialise, free when done. */
+#pragma once
+
+#include "config/base.h"
+
+struct buffer {
+    char *data;
+    size_t size; /* bytes in use, without the terminating NUL */
+    size_t capacity;
+};
+
+/* Borrowed bytes; not NUL-terminated. */
+struct text_span {
+    const char *text;
+    size_t size;
+};
+
+void buffer_append(struct buffer *b, const void *bytes, size_t n);
+void buffer_append_string(struct buffer *b, const char *s);
+void buffer_printf(struct buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void buffer_clear(struct buffer *b); /* keeps the memory */
+void buffer_free(struct buffer *b);
+
+/* Reads a whole regular file of at most `limit` bytes into *b (cleared first). */
+enum status file_read(const char *path, size_t limit, struct buffer *b, struct error *e);
+
+/* A read-only memory map of a whole file; size 0 maps to data == NULL. */
+struct file_map {
+    const uint8_t *data;
+    size_t size;
+};
+enum status file_map_open(struct file_map *m, const char *path, struct error *e);
+void file_map_close(struct file_map *m);

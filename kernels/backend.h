@@ -1,0 +1,215 @@
+/* kernels/backend.h: what a device can do. One table of functions; cpu/ and cuda/ fill it.
+ *
+ * A backend is opened by name and owns its device memory, stream and thread pool. Compute ops enqueue in order, never
+ * allocate and return nothing: the first failure sticks in the backend, later ops do nothing, and backend_sync reports
+ * it. Shapes were checked when the weights were loaded, so a mismatch here is our bug and CHECK aborts.
+ *
+ * Activations are f32. Every op computes a row from that row alone, in an order that does not depend on how many
+ * rows there are: the result for a sequence is bitwise the same alone and in any batch.
+ *
+ * The ops are called through the wrappers at the end: linear(b, &(struct linear_args){...}). Arrays of int
+ * and float in argument structs are host memory, read when the op is enqueued. */
+#pragma once
+
+#include "kernels/tensor.h"
+
+struct backend {
+    const struct backend_ops *ops;
+    struct error error; /* the first failure since the last sync; STATUS_OK when none */
+    void *device;       /* the implementation's own state */
+};
+
+enum activation {
+    ACTIVATION_NONE,
+    ACTIVATION_GELU_TANH, /* 0.5 x (1 + tanh(0.79788456 x (1 + 0.044715 x^2))), spec/retro-model.md 4.5 */
+    ACTIVATION_GELU_ERF,  /* 0.5 x (1 + erf(x / sqrt 2)) */
+    ACTIVATION_SILU,      /* x sigmoid(x) */
+    ACTIVATION_RELU,
+    ACTIVATION_RELU_SQUARED,
+    ACTIVATION_QUICK_GELU /* x sigmoid(1.702 x) */
+};
+
+/* y = activation(x W^T + bias). x [rows, n_in], y [rows, n_out], bias f32 [n_out] or NULL; y overlaps nothing. */
+struct linear_args {
+    struct tensor y, x;
+    const struct weight *weight;
+    const float *bias;
+    enum activation activation;
+};
+
+/* One sequence of an attention call: query rows [q_start, q_start + q_count) read key rows [k_start, k_start + k_count)
+ * of k and v. Sequences overlap in no query row; a row in no sequence, or with k_count 0, gets zeros. */
+struct attention_span {
+    int q_start, q_count, k_start, k_count;
+};
+
+enum mask {
+    MASK_NONE,
+    MASK_CAUSAL /* query i of its span sees keys 0 .. k_count - q_count + i */
+};
+
+/* out = softmax(scale q k^T) v per head (spec 4.3). q, out f32 [rows, heads * head_dim], heads side by side; k, v
+ * [key rows, kv_heads * head_dim] of any dtype; query head i reads key head i / (heads / kv_heads). Self attention over
+ * a KV cache, over packed rows, encoder and chunked cross attention are all this op: chunked cross attention is one
+ * span per chunk, the rows [(n-1) mod m, n) cut every m, each reading its own k * r neighbour rows (spec 5.3). */
+struct attention_args {
+    struct tensor out, q, k, v;
+    const struct attention_span *spans;
+    int n_spans;
+    int heads, kv_heads, head_dim;
+    float scale;
+    enum mask mask;
+};
+
+enum norm_kind { NORM_LAYER, NORM_RMS };
+
+/* y = norm(x) gamma + beta per row (spec 4.2); beta is NULL for RMS. y may be x. Zero-centred gamma is resolved at
+ * load. */
+struct norm_args {
+    struct tensor y, x;
+    const float *gamma, *beta;
+    float epsilon;
+    enum norm_kind kind;
+};
+
+/* y = a + row_scale[i] (b + bias): residual, output bias and attention gate in one pass. bias and row_scale may be NULL
+ * (nothing, and 1). Where row_scale is 0, y is exactly a. y may be a or b. */
+struct add_args {
+    struct tensor y, a, b;
+    const float *bias;
+    const float *row_scale; /* [rows] */
+};
+
+/* y = activation(x[:, :F]) * x[:, F:]; x [rows, 2F], y [rows, F]. */
+struct glu_args {
+    struct tensor y, x;
+    enum activation activation;
+};
+
+/* y[i] = word[ids[i]] + position[positions[i]] + type[0]; position and type may be NULL. `word` is a packed weight (it
+ * is often the output matrix too); position and type are plain f32 rows. */
+struct embed_args {
+    struct tensor y;
+    const struct weight *word;
+    const struct tensor *position, *type;
+    const int32_t *ids, *positions;
+};
+
+/* Rotates the first `rotated` dims of every head of x in place (spec 4.4): half-split pairs (i, i + rotated/2) or
+ * interleaved pairs (2i, 2i+1). Angle = float32(position * inv_freq[i]), inv_freq f32 [rotated / 2], host memory. */
+struct rope_args {
+    struct tensor x; /* [rows, heads * head_dim] */
+    const int32_t *positions;
+    const float *inv_freq;
+    int heads, head_dim, rotated;
+    bool interleaved;
+};
+
+/* y[i] = x[rows[i]], converting the dtype; a negative index gives a row of zeros. */
+struct gather_rows_args {
+    struct tensor y, x;
+    const int32_t *rows; /* [y.rows] */
+};
+
+/* y[rows[i]] = x[i], converting the dtype: how new keys and values enter the cache. A negative index is skipped. */
+struct scatter_rows_args {
+    struct tensor y, x;
+    const int32_t *rows; /* [x.rows] */
+};
+
+/* y[s] = mean of x rows [starts[s], starts[s + 1]), divided by its L2 norm if `normalize`. */
+struct mean_rows_args {
+    struct tensor y, x;
+    const int32_t *starts; /* [y.rows + 1] */
+    bool normalize;
+};
+
+/* How one row of logits becomes a token. Order: temperature, then top_k, top_p, min_p on what is left, then a draw.
+ * temperature 0 is greedy: the lowest id among the largest logits. Ids >= n_vocab (padding) are never drawn. */
+struct sample_params {
+    float temperature; /* >= 0 */
+    float top_p;       /* (0, 1]; keeps the smallest set of largest probabilities whose sum reaches it */
+    float min_p;       /* [0, 1]; drops tokens below min_p times the largest probability */
+    int top_k;         /* 0: off */
+    uint64_t seed;     /* the draw depends on (seed, draw) only, never on the batch */
+    uint64_t draw;     /* number of tokens this sequence has drawn before */
+};
+
+/* ids[i] = one token from logits row i; logprobs[i] = its log-probability under softmax of the raw logits. */
+struct sample_args {
+    struct tensor logits; /* f32 [rows, >= n_vocab] */
+    const struct sample_params *params;
+    int n_vocab;
+    int32_t *ids;    /* host, valid after sync */
+    float *logprobs; /* host, valid after sync */
+};
+
+struct backend_ops {
+    const char *name;
+
+    /* Memory and order. alloc returns NULL when the device is full; memory is zeroed and 64-byte aligned. */
+    void *(*alloc)(struct backend *b, size_t bytes);
+    void (*release)(struct backend *b, void *p);
+    void (*upload)(struct backend *b, void *device, const void *host, size_t bytes);
+    void (*download)(struct backend *b, void *host, const void *device, size_t bytes);
+    enum status (*sync)(struct backend *b, struct error *e);
+    void (*close)(struct backend *b);
+
+    /* Loading: rows of a host matrix [n_out, n_in], row stride n_in, become w->data in the packed layout of w->dtype.
+     */
+    enum status (*pack)(struct backend *b, struct weight *w, const void *host, enum dtype host_dtype, struct error *e);
+
+    void (*linear)(struct backend *b, const struct linear_args *a);
+    void (*attention)(struct backend *b, const struct attention_args *a);
+    void (*norm)(struct backend *b, const struct norm_args *a);
+    void (*add)(struct backend *b, const struct add_args *a);
+    void (*glu)(struct backend *b, const struct glu_args *a);
+    void (*embed)(struct backend *b, const struct embed_args *a);
+    void (*rope)(struct backend *b, const struct rope_args *a);
+    void (*gather_rows)(struct backend *b, const struct gather_rows_args *a);
+    void (*scatter_rows)(struct backend *b, const struct scatter_rows_args *a);
+    void (*mean_rows)(struct backend *b, const struct mean_rows_args *a);
+    void (*sample)(struct backend *b, const struct sample_args *a);
+};
+
+struct backend_options {
+    int threads; /* CPU threads; 0: as many as the process may run on */
+};
+
+/* Opens "cpu" (the instruction set is picked by CPUID) and later "cuda:N". An unknown or absent device is an error. */
+enum status backend_open(struct backend **out, const char *device, const struct backend_options *o, struct error *e);
+void backend_close(struct backend *b);
+/* Which kernels were picked, for logs and --version: "cpu avx512, 2 threads". */
+const char *backend_describe(const struct backend *b);
+
+/* alloc that reports: STATUS_NO_MEMORY names what it was for. */
+enum status backend_alloc(struct backend *b, void **out, size_t bytes, const char *what, struct error *e);
+static inline void backend_release(struct backend *b, void *p) { b->ops->release(b, p); }
+static inline enum status backend_sync(struct backend *b, struct error *e) { return b->ops->sync(b, e); }
+static inline enum status backend_pack(struct backend *b, struct weight *w, const void *host, enum dtype host_dtype,
+                                       struct error *e) {
+    return b->ops->pack(b, w, host, host_dtype, e);
+}
+static inline void backend_upload(struct backend *b, void *device, const void *host, size_t bytes) {
+    b->ops->upload(b, device, host, bytes);
+}
+static inline void backend_download(struct backend *b, void *host, const void *device, size_t bytes) {
+    b->ops->download(b, host, device, bytes);
+}
+
+/* Each wrapper checks shapes (backend.c), then calls the device unless an earlier op failed. */
+void linear(struct backend *b, const struct linear_args *a);
+void attention(struct backend *b, const struct attention_args *a);
+void norm(struct backend *b, const struct norm_args *a);
+void add(struct backend *b, const struct add_args *a);
+void glu(struct backend *b, const struct glu_args *a);
+void embed(struct backend *b, const struct embed_args *a);
+void rope(struct backend *b, const struct rope_args *a);
+void gather_rows(struct backend *b, const struct gather_rows_args *a);
+void scatter_rows(struct backend *b, const struct scatter_rows_args *a);
+void mean_rows(struct backend *b, const struct mean_rows_args *a);
+void sample(struct backend *b, const struct sample_args *a);
+
+/* log softmax(logits)[id] for the n largest ids of one host row, best first, lowest id first among equals; used for
+ * log-probabilities in answers. Returns log sum exp. ids and logprobs hold n entries. */
+float logprobs_top(const float *logits, int n_vocab, int n, int32_t *ids, float *logprobs);

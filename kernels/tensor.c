@@ -1,0 +1,86 @@
+/* kernels/tensor.c: names of element types and conversions between them. See tensor.h. */
+#include "kernels/tensor.h"
+
+#include <string.h>
+#include <strings.h>
+
+const char *dtype_name(enum dtype t) {
+    static const char *const names[] = {[DTYPE_F32] = "f32", [DTYPE_F16] = "f16", [DTYPE_BF16] = "bf16"};
+    return names[t];
+}
+
+bool dtype_parse(enum dtype *out, const char *name) {
+    static const struct {
+        const char *name;
+        enum dtype dtype;
+    } known[] = {
+        {"f32", DTYPE_F32},     {"float32", DTYPE_F32}, {"f16", DTYPE_F16},
+        {"float16", DTYPE_F16}, {"bf16", DTYPE_BF16},   {"bfloat16", DTYPE_BF16},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(known); i++) {
+        if (strcasecmp(known[i].name, name) != 0) continue;
+        *out = known[i].dtype;
+        return true;
+    }
+    return false;
+}
+
+/* Half precision by way of float arithmetic: the scale factors move subnormals into the normal range and back. */
+float f16_to_f32(uint16_t v) {
+    union {
+        uint32_t u;
+        float f;
+    } x;
+    uint32_t sign = (uint32_t)(v & 0x8000) << 16, rest = (uint32_t)(v & 0x7fff);
+    if (rest >= 0x7c00) { /* infinity and NaN */
+        x.u = sign | 0x7f800000 | (rest & 0x3ff) << 13;
+        return x.f;
+    }
+    x.u = rest << 13;
+    x.f *= 0x1p112f;
+    x.u |= sign;
+    return x.f;
+}
+
+uint16_t f32_to_f16(float v) {
+    union {
+        float f;
+        uint32_t u;
+    } x = {.f = v};
+    uint16_t sign = (uint16_t)(x.u >> 16 & 0x8000);
+    uint32_t rest = x.u & 0x7fffffff;
+    if (rest > 0x7f800000) return (uint16_t)(sign | 0x7e00);
+    if (rest >= 0x477ff000) return (uint16_t)(sign | 0x7c00); /* rounds to infinity */
+    if (rest < 0x38800000) {                                  /* subnormal or zero: let the addition round */
+        x.u = rest;
+        x.f += 0.5f;
+        return (uint16_t)(sign | (x.u - 0x3f000000));
+    }
+    rest += 0xfff + (rest >> 13 & 1);
+    return (uint16_t)(sign | (rest - 0x38000000) >> 13);
+}
+
+static float load_element(const void *p, enum dtype t, size_t i) {
+    switch (t) {
+        case DTYPE_F32: return ((const float *)p)[i];
+        case DTYPE_F16: return f16_to_f32(((const uint16_t *)p)[i]);
+        case DTYPE_BF16: return bf16_to_f32(((const uint16_t *)p)[i]);
+    }
+    return 0;
+}
+
+static void store_element(void *p, enum dtype t, size_t i, float v) {
+    switch (t) {
+        case DTYPE_F32: ((float *)p)[i] = v; break;
+        case DTYPE_F16: ((uint16_t *)p)[i] = f32_to_f16(v); break;
+        case DTYPE_BF16: ((uint16_t *)p)[i] = f32_to_bf16(v); break;
+    }
+}
+
+void dtype_convert(void *to, enum dtype to_dtype, const void *from, enum dtype from_dtype, size_t n) {
+    if (to_dtype == from_dtype) {
+        if (n) memcpy(to, from, n * dtype_bytes(to_dtype));
+        return;
+    }
+    for (size_t i = 0; i < n; i++) store_element(to, to_dtype, i, load_element(from, from_dtype, i));
+}

@@ -1,0 +1,69 @@
+/* kernels/tensor.h: element types, a two-dimensional view, and a packed weight matrix. Views own nothing. */
+#pragma once
+
+#include "config/base.h"
+
+enum dtype { DTYPE_F32, DTYPE_F16, DTYPE_BF16 };
+
+static inline size_t dtype_bytes(enum dtype t) { return t == DTYPE_F32 ? 4 : 2; }
+const char *dtype_name(enum dtype t);
+/* "f32", "float32", "F32", ... as configuration and checkpoints spell it; false when unknown. */
+bool dtype_parse(enum dtype *out, const char *name);
+
+/* Rows of device memory. Element (i, j) is at data + (i * stride + j) * dtype_bytes(dtype). */
+struct tensor {
+    void *data;
+    int64_t stride; /* elements from one row to the next */
+    int rows, cols;
+    enum dtype dtype;
+};
+
+static inline struct tensor tensor_make(void *data, enum dtype dtype, int rows, int cols) {
+    return (struct tensor){.data = data, .stride = cols, .rows = rows, .cols = cols, .dtype = dtype};
+}
+/* Rows [first, first + rows), columns [col, col + cols) of t. */
+static inline struct tensor tensor_slice(struct tensor t, int first, int rows, int col, int cols) {
+    CHECK(first >= 0 && rows >= 0 && first + rows <= t.rows && col >= 0 && cols >= 0 && col + cols <= t.cols);
+    t.data = (char *)t.data + ((size_t)first * (size_t)t.stride + (size_t)col) * dtype_bytes(t.dtype);
+    t.rows = rows;
+    t.cols = cols;
+    return t;
+}
+static inline struct tensor tensor_rows(struct tensor t, int first, int rows) {
+    return tensor_slice(t, first, rows, 0, t.cols);
+}
+static inline struct tensor tensor_cols(struct tensor t, int col, int cols) {
+    return tensor_slice(t, 0, t.rows, col, cols);
+}
+static inline float *tensor_f32(struct tensor t) {
+    CHECK(t.dtype == DTYPE_F32);
+    return t.data;
+}
+
+/* W [n_out, n_in] of y = x W^T in the backend's packed layout; made by backend_pack, owned by whoever packed it. */
+struct weight {
+    void *data;
+    enum dtype dtype;
+    int n_out, n_in;
+};
+
+/* Conversions, round to nearest even. Exact in the widening direction. */
+static inline float bf16_to_f32(uint16_t v) {
+    union {
+        uint32_t u;
+        float f;
+    } x = {.u = (uint32_t)v << 16};
+    return x.f;
+}
+static inline uint16_t f32_to_bf16(float v) {
+    union {
+        float f;
+        uint32_t u;
+    } x = {.f = v};
+    if ((x.u & 0x7fffffff) > 0x7f800000) return (uint16_t)(x.u >> 16 | 0x40); /* quiet NaN */
+    return (uint16_t)((x.u + 0x7fff + (x.u >> 16 & 1)) >> 16);
+}
+float f16_to_f32(uint16_t v);
+uint16_t f32_to_f16(float v);
+/* n elements, any pair of dtypes. */
+void dtype_convert(void *to, enum dtype to_dtype, const void *from, enum dtype from_dtype, size_t n);

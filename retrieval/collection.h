@@ -1,0 +1,80 @@
+/* retrieval/collection.h: chunks of documents on disk: a folder of immutable generations and CURRENT naming one.
+ *
+ *   DIR/CURRENT              "gen-000001\n"
+ *   DIR/gen-000001/chunks.tokens    u32 little endian, the tokens of all documents back to back
+ *                  chunks.offsets   struct chunk_record[]: where each chunk lies in tokens and in the source text
+ *                  documents        path and title of each document, and its range of chunks
+ *                  vectors.faiss    one vector per chunk, id = chunk number
+ *                  MANIFEST         JSON: format version, counts, chunk length, metric, embedder name and hash,
+ * tokenizer hash, end-of-document id, index factory; length and XXH3 of each file above
+ *
+ * A new generation is written whole, fsynced, then CURRENT is replaced by rename, so a reader or a crash sees the old
+ * one or the new one. Opening verifies every checksum before anything is used. Chunk ids are global, in order of
+ * documents. */
+#pragma once
+
+#include "config/buffer.h"
+#include "retrieval/index.h"
+
+struct collection;
+
+struct collection_info {
+    int64_t n_documents, n_chunks, n_tokens;
+    int chunk_length;
+    int generation;
+    int32_t eod;
+    int dim;
+    uint64_t embedder_hash, tokenizer_hash;
+    const char *embedder; /* name or folder, as given when built */
+    const char *index_factory;
+};
+
+/* One chunk; text [start, end) are bytes of the document's extracted text. Pointers live as long as the collection. */
+struct chunk {
+    int64_t id;
+    int64_t document;
+    const char *path, *title; /* of the document; title may be "" */
+    const uint32_t *tokens;
+    int n_tokens; /* 1 .. chunk_length */
+    uint64_t start, end;
+};
+
+/* Opens the generation that CURRENT names. Errors name the file and what differs. */
+enum status collection_open(struct collection **out, const char *dir, struct error *e);
+void collection_close(struct collection *c);
+const struct collection_info *collection_info(const struct collection *c);
+const struct index *collection_index(const struct collection *c);
+/* Checks that the collection was built with this embedder and tokenizer. */
+enum status collection_match(const struct collection *c, uint64_t embedder_hash, uint64_t tokenizer_hash,
+                             int chunk_length, struct error *e);
+
+struct chunk collection_chunk(const struct collection *c, int64_t id); /* id in [0, n_chunks) */
+/* The neighbour as the model reads it: the chunk and what follows it in the same document, cut or padded with eod to
+ * ids [r] (spec/retro-data.md 9; continuation never leaves the document, unlike Megatron's). */
+void collection_neighbor_tokens(const struct collection *c, int64_t id, int r, int32_t *ids);
+
+/* Verification for `retro-index verify`: everything collection_open checks, and every id and range inside. */
+enum status collection_verify(const char *dir, struct error *e);
+
+/* Writing: a builder collects documents into temporary files of a new generation and publishes it. Nothing under dir
+ * that a reader sees changes before collection_commit returns; collection_abandon removes what was written. */
+struct collection_builder;
+
+struct collection_options {
+    int chunk_length;
+    int32_t eod;
+    int dim;
+    uint64_t embedder_hash, tokenizer_hash;
+    const char *embedder;
+    const char *index_factory; /* NULL: by size */
+};
+
+enum status collection_create(struct collection_builder **out, const char *dir, const struct collection_options *o,
+                              struct error *e);
+/* ids [n], starts [n + 1] byte offsets of the tokens in the document's text. Cuts chunks and returns how many. */
+enum status collection_add_document(struct collection_builder *b, const char *path, const char *title,
+                                    const int32_t *ids, const uint32_t *starts, int n, int *n_chunks, struct error *e);
+/* vectors [n, dim] of the next n chunks, in order. */
+enum status collection_add_vectors(struct collection_builder *b, const float *vectors, int n, struct error *e);
+enum status collection_commit(struct collection_builder *b, struct error *e); /* frees b, on failure too */
+void collection_abandon(struct collection_builder *b);

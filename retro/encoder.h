@@ -1,0 +1,20 @@
+/* retro/encoder.h: a BERT-style sentence embedder: texts in, unit vectors out (mean pooling and L2 norm as the folder's
+ * 1_Pooling/config.json and modules.json say). Runs on the same layer.c and kernels as the language models. */
+#pragma once
+
+#include "config/buffer.h"
+#include "retro/model.h"
+
+struct encoder;
+
+/* Opens a sentence-transformers folder: config.json, model.safetensors, vocab.txt or tokenizer.json,
+ * 1_Pooling/config.json. max_rows bounds the token rows of one forward: longer lists are cut into several. */
+enum status encoder_open(struct encoder **out, const char *folder, struct backend *b, const struct model_options *o,
+                         int max_rows, struct error *e);
+void encoder_close(struct encoder *enc);
+int encoder_dim(const struct encoder *enc);
+int encoder_max_tokens(const struct encoder *enc); /* longer texts are cut to this, as the reference does */
+uint64_t encoder_hash(const struct encoder *enc);  /* of weights, vocabulary and pooling: an index remembers it */
+
+/* vectors [n, dim], host. Order of texts is kept. Not thread-safe: one caller at a time. */
+enum status encoder_embed(struct encoder *enc, const struct text_span *texts, int n, float *vectors, struct error *e);

