@@ -39,7 +39,8 @@ enum status error_prefix(struct error *e, const char *format, ...) {
     va_start(args, format);
     int n = vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (n >= 0 && (size_t)n < sizeof text) snprintf(text + n, sizeof text - (size_t)n, ": %s", e->text);
+    if (n >= 0 && (size_t)n + 3 < sizeof text)
+        snprintf(text + n, sizeof text - (size_t)n, ": %.*s", (int)(sizeof text - (size_t)n - 3), e->text);
     memcpy(e->text, text, sizeof text);
     return e->status;
 }
