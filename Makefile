@@ -19,7 +19,8 @@ CC ?= cc
 CXX ?= c++
 
 # What `make deps` may still have to install is found by compiling and linking, never by guessing a path.
-probe = $(shell printf '\#include <$(1)>\nint main(void){return 0;}\n' | \
+HASH := \#
+probe = $(shell printf '$(HASH)include <$(1)>\nint main(void){return 0;}\n' | \
 	$(CC) -x c - $(2) -o /dev/null >/dev/null 2>&1 && echo 1)
 FAISS_FLAGS := -I$(DEPS)/faiss/include -L$(DEPS)/faiss/lib -Wl,-rpath,$(DEPS)/faiss/lib
 FAISS ?= $(call probe,faiss/c_api/Index_c.h,$(FAISS_FLAGS) -lfaiss_c)
