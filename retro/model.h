@@ -28,6 +28,7 @@ struct model_info {
 struct model_options {
     bool convert;     /* false: keep the stored dtype */
     enum dtype dtype; /* what the matrices are packed as when convert */
+    bool random;      /* benchmarks: only config.json is read, weights are small random numbers */
 };
 
 /* Reads, verifies and packs. Every tensor the family's name table asks for must be there with the right shape; an error

@@ -27,7 +27,8 @@ enum status session_pool_open(struct session_pool **out, struct model *m, const 
 void session_pool_close(struct session_pool *p);
 size_t session_pool_bytes(const struct session_pool *p);
 
-/* STATUS_BUSY when all max_sessions are open. The grid is fixed for the life of the session. */
+/* STATUS_BUSY when all max_sessions are open. The grid is fixed for the life of the session; a
+ * model without retrieval ignores it ((struct grid){0} will do). */
 enum status session_open(struct session **out, struct session_pool *p, struct grid grid, struct error *e);
 void session_close(struct session *s);
 int session_length(const struct session *s); /* rows processed so far */
@@ -55,8 +56,3 @@ int session_closes(const struct session *s, int n_tokens);
  * n_logits, padded_vocab] f32 on the device, item after item; valid until the next step of the pool. */
 enum status session_step(struct session_pool *p, const struct step_item *items, int n_items, struct tensor *logits,
                          struct error *e);
-
-/* Debugging and golden tests: when set, called after the embedding (layer -1), after each decoder layer, and for the
- * encoder's output of each closed chunk (layer -2), with rows on the device. */
-typedef void session_observer(void *context, int layer, struct tensor rows);
-void session_pool_observe(struct session_pool *p, session_observer *observer, void *context);

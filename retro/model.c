@@ -1,0 +1,154 @@
+/* retro/model.c: opens a checkpoint folder: config.json, family, dimensions, weights. See model.h. */
+#include "retro/model.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "retro/model_private.h"
+
+static const struct family *const families[] = {&family_retro, &family_gpt, &family_bert};
+
+/* "architecture" is our own key; Hugging Face folders say "model_type". */
+static enum status find_family(const json_t *config, const struct family **out, struct error *e) {
+    const json_t *value = json_object_get(config, "architecture");
+    if (value == NULL) value = json_object_get(config, "model_type");
+    const char *name = json_string_value(value);
+    if (name == NULL)
+        return error_set(e, STATUS_INVALID, "config.json: \"architecture\" is missing; known are retro, gpt, bert");
+    for (size_t i = 0; i < ARRAY_COUNT(families); i++) {
+        if (strcmp(families[i]->name, name) != 0) continue;
+        *out = families[i];
+        return STATUS_OK;
+    }
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "config.json: architecture \"%.60s\" is unknown; known are retro, gpt, bert", name);
+}
+
+static enum status read_config(struct model *m, const char *folder, struct error *e) {
+    char path[4096];
+    json_t *config = NULL;
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    if (json_load_path(&config, path, e)) return e->status;
+    enum status status = find_family(config, &m->family, e);
+    if (status == STATUS_OK) status = m->family->read_dims(config, &m->dims, e);
+    json_decref(config);
+    return status;
+}
+
+/* Ranks share heads, MLP width and logits evenly. */
+static enum status split_dims(struct model *m, struct error *e) {
+    const struct dims *d = &m->dims;
+    int size = m->comm->size;
+    if (d->heads % size || d->kv_heads % size || d->ffn % size || d->padded_vocab % size)
+        return error_set(e, STATUS_INVALID,
+                         "%d heads, %d key/value heads, ffn %d and vocabulary %d cannot be split evenly over %d ranks",
+                         d->heads, d->kv_heads, d->ffn, d->padded_vocab, size);
+    m->local_heads = d->heads / size;
+    m->local_kv_heads = d->kv_heads / size;
+    m->local_ffn = d->ffn / size;
+    m->local_vocab = d->padded_vocab / size;
+    return STATUS_OK;
+}
+
+/* Frequencies in float32, as the reference computes them (spec 4.4). */
+static void make_frequencies(struct model *m) {
+    int half = m->dims.rotated / 2;
+    m->inv_freq = xmalloc((size_t)max_int(half, 1) * sizeof(float));
+    for (int i = 0; i < half; i++)
+        m->inv_freq[i] = 1.0f / powf(m->dims.rope_base, (float)(2 * i) / (float)m->dims.rotated);
+}
+
+static int64_t matrix_count(const struct projection *p) { return (int64_t)p->weight.n_out * p->weight.n_in; }
+
+static int64_t layer_parameters(const struct layer *l) {
+    return matrix_count(&l->qkv) + matrix_count(&l->proj) + matrix_count(&l->cross_q) + matrix_count(&l->cross_kv) +
+           matrix_count(&l->cross_proj) + matrix_count(&l->fc1) + matrix_count(&l->fc2);
+}
+
+static void fill_info(struct model *m, enum dtype dtype) {
+    const struct dims *d = &m->dims;
+    struct model_info *info = &m->info;
+    int64_t outer = (int64_t)m->word.n_out * m->word.n_in;
+    if (m->output.data != m->word.data) outer += (int64_t)m->output.n_out * m->output.n_in;
+    info->n_parameters = outer + ((int64_t)m->position.rows + m->type.rows) * d->hidden;
+    int64_t decode = (int64_t)m->output.n_out * m->output.n_in;
+    for (int i = 0; i < d->n_layers; i++) {
+        info->n_parameters += layer_parameters(&m->layers[i]);
+        /* A plain step reads all but the projection of neighbours to keys and values. */
+        decode += layer_parameters(&m->layers[i]) - matrix_count(&m->layers[i].cross_kv);
+    }
+    for (int j = 0; j < m->n_encoder; j++) info->n_parameters += layer_parameters(&m->encoder[j]);
+    info->decode_bytes = (size_t)decode * dtype_bytes(dtype);
+    info->family = m->family->name;
+    info->n_layers = d->n_layers;
+    info->hidden = d->hidden;
+    info->heads = d->heads;
+    info->head_dim = d->head_dim;
+    info->ffn = d->ffn;
+    info->vocab = d->vocab;
+    info->padded_vocab = d->padded_vocab;
+    info->max_positions = d->learned_positions ? d->max_positions : 0;
+    info->n_retro_layers = d->n_retro_layers;
+    info->chunk_length = d->n_retro_layers ? d->chunk_length : 0;
+    info->num_neighbors = d->n_retro_layers ? d->num_neighbors : 0;
+    info->retrieved_length = d->n_retro_layers ? d->retrieved_length : 0;
+    info->n_encoder_layers = m->n_encoder;
+    info->eod = d->eod;
+    info->dtype = dtype;
+}
+
+/* The dtype most matrices are stored in: that of the word table. */
+static enum dtype choose_dtype(const struct model *m, const struct weights *w, const struct model_options *o) {
+    if (o->convert) return o->dtype;
+    const struct stored_tensor *word = w ? weights_find(w, m->family->outer->word) : NULL;
+    if (word && word->dtype == STORED_BF16) return DTYPE_BF16;
+    if (word && word->dtype == STORED_F16) return DTYPE_F16;
+    return DTYPE_F32;
+}
+
+static enum status open_weights(struct model *m, const char *folder, const struct model_options *o, struct error *e) {
+    struct weights *w = NULL;
+    if (!o->random && weights_open(&w, folder, e)) return e->status;
+    if (w) m->family->inspect(w, &m->dims);
+    m->n_encoder = m->dims.n_retro_layers ? m->dims.encoder_layers : 0;
+    m->layers = xcalloc((size_t)m->dims.n_layers, sizeof *m->layers);
+    m->encoder = xcalloc((size_t)m->n_encoder + 1, sizeof *m->encoder);
+    enum dtype dtype = choose_dtype(m, w, o);
+    enum status status = model_load_weights(m, w, dtype, e);
+    if (status == STATUS_OK) fill_info(m, dtype);
+    weights_close(w);
+    return status;
+}
+
+enum status model_open(struct model **out, const char *folder, struct backend *b, struct comm *c,
+                       const struct model_options *o, struct error *e) {
+    struct error local;
+    if (e == NULL) e = &local;
+    struct model *m = xcalloc(1, sizeof *m);
+    m->backend = b;
+    m->comm = c;
+    enum status status = read_config(m, folder, e);
+    if (status == STATUS_OK) status = split_dims(m, e);
+    if (status == STATUS_OK) {
+        make_frequencies(m);
+        status = open_weights(m, folder, o, e);
+    }
+    if (status) {
+        model_close(m);
+        return error_prefix(e, "%s", folder);
+    }
+    *out = m;
+    return STATUS_OK;
+}
+
+void model_close(struct model *m) {
+    if (m == NULL) return;
+    if (m->layers) model_release_weights(m);
+    free(m->layers);
+    free(m->encoder);
+    free(m->inv_freq);
+    free(m);
+}
+
+const struct model_info *model_info(const struct model *m) { return &m->info; }

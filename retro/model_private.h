@@ -1,0 +1,26 @@
+/* retro/model_private.h: what a loaded model is, for the files of this folder that compute with it. */
+#pragma once
+
+#include "retro/model.h"
+#include "retro/spec.h"
+
+struct model {
+    struct model_info info;
+    struct dims dims;
+    const struct family *family;
+    struct backend *backend;
+    struct comm *comm;
+    /* This rank's share: heads, key/value heads, MLP width and logit columns are split evenly over comm->size ranks. */
+    int local_heads, local_kv_heads, local_ffn, local_vocab;
+    struct weight word;                         /* [V, d], whole on every rank: it embeds */
+    struct weight output;                       /* [local V, d]; data is word's when tied on one rank, NULL for BERT */
+    struct tensor position, type;               /* f32 tables; data NULL when the family has none */
+    struct norm_weights embed_norm, final_norm; /* gamma NULL when absent */
+    float *inv_freq;                            /* host, [rotated / 2] */
+    int n_encoder;
+    struct layer *layers, *encoder; /* [dims.n_layers], [n_encoder] */
+};
+
+/* loader.c: fills m->layers and everything else that holds weights from w, or with random numbers when w is NULL. */
+enum status model_load_weights(struct model *m, const struct weights *w, enum dtype dtype, struct error *e);
+void model_release_weights(struct model *m);

@@ -1,0 +1,193 @@
+/* retro/neighbors.c: the neighbour encoder and the slots of its projected output. See neighbors.h. */
+#include "retro/neighbors.h"
+
+#include <stdlib.h>
+
+/* Rows the encoder works on at once; more closed chunks than fit are encoded in groups, with the same result. */
+enum { GROUP_ROWS = 1024 };
+
+static enum status allocate(struct neighbors *nb, int which, size_t bytes, const char *what, struct error *e) {
+    nb->bytes += bytes;
+    return backend_alloc(nb->model->backend, &nb->memory[which], bytes, what, e);
+}
+
+static enum status open_slots(struct neighbors *nb, enum dtype dtype, struct error *e) {
+    const struct dims *d = &nb->model->dims;
+    int cols = nb->model->local_heads * d->head_dim, rows = nb->n_slots * nb->slot_rows, at = 0;
+    size_t one = (size_t)rows * (size_t)cols * dtype_bytes(dtype);
+    if (allocate(nb, 0, 2 * (size_t)d->n_retro_layers * one, "neighbour keys and values", e)) return e->status;
+    nb->k = xcalloc((size_t)d->n_layers, sizeof *nb->k);
+    nb->v = xcalloc((size_t)d->n_layers, sizeof *nb->v);
+    for (int i = 0; i < d->n_layers; i++) {
+        if (!d->retro_layer[i]) continue;
+        nb->k[i] = tensor_make((char *)nb->memory[0] + (size_t)at++ * one, dtype, rows, cols);
+        nb->v[i] = tensor_make((char *)nb->memory[0] + (size_t)at++ * one, dtype, rows, cols);
+    }
+    nb->free_slots = xmalloc((size_t)nb->n_slots * sizeof *nb->free_slots);
+    for (int i = 0; i < nb->n_slots; i++) nb->free_slots[i] = nb->n_slots - 1 - i;
+    nb->n_free = nb->n_slots;
+    return STATUS_OK;
+}
+
+static enum status open_group(struct neighbors *nb, int max_rows, int max_step_rows, struct error *e) {
+    const struct model *m = nb->model;
+    int d = m->dims.hidden, kv = 2 * m->local_heads * m->dims.head_dim, chunk_rows = nb->max_chunks * nb->m;
+    if (scratch_open(&nb->scratch, m, max_rows, e) ||
+        allocate(nb, 1, (size_t)chunk_rows * (size_t)(d + kv) * sizeof(float), "chunk rows for the encoder", e) ||
+        allocate(nb, 2, (size_t)max_rows * (size_t)kv * sizeof(float), "encoder output", e))
+        return e->status;
+    nb->bytes += nb->scratch.bytes;
+    nb->context = tensor_make(nb->memory[1], DTYPE_F32, chunk_rows, d);
+    nb->context_kv = tensor_make((float *)nb->memory[1] + (size_t)chunk_rows * (size_t)d, DTYPE_F32, chunk_rows, kv);
+    nb->projected = tensor_make(nb->memory[2], DTYPE_F32, max_rows, kv);
+    nb->ids = xmalloc((size_t)max_rows * sizeof *nb->ids);
+    nb->positions = xmalloc((size_t)max_rows * sizeof *nb->positions);
+    nb->slot_row_of = xmalloc((size_t)max_rows * sizeof *nb->slot_row_of);
+    nb->context_rows = xmalloc((size_t)chunk_rows * sizeof *nb->context_rows);
+    nb->step_rows = xmalloc((size_t)max_step_rows * sizeof *nb->step_rows);
+    nb->self_spans = xmalloc((size_t)max_rows * sizeof *nb->self_spans);
+    nb->cross_spans = xmalloc((size_t)nb->max_chunks * sizeof *nb->cross_spans);
+    return STATUS_OK;
+}
+
+enum status neighbors_open(struct neighbors *nb, const struct model *m, const struct session_limits *l,
+                           int max_closings, struct error *e) {
+    const struct dims *d = &m->dims;
+    *nb = (struct neighbors){.model = m, .m = d->chunk_length, .r = d->retrieved_length};
+    size_t open_bytes = (size_t)l->max_sessions * (size_t)nb->m * (size_t)d->hidden * sizeof(float);
+    if (l->max_neighbors < 1 || (int64_t)l->max_neighbors * nb->r > 1 << 20)
+        return error_set(e, STATUS_INVALID, "%d neighbours of %d tokens per chunk; allowed is 1 .. %d",
+                         l->max_neighbors, nb->r, (1 << 20) / nb->r);
+    nb->slot_rows = l->max_neighbors * nb->r;
+    /* Each session keeps one slot, and while a step runs every closing takes one. */
+    nb->n_slots = l->max_sessions + max_closings;
+    int max_rows = max_int(nb->slot_rows, min_int(GROUP_ROWS, max_closings * nb->slot_rows));
+    nb->max_chunks = min_int(max_closings, max_int(1, max_rows / nb->r));
+    if (open_slots(nb, l->kv_dtype, e) || open_group(nb, max_rows, l->max_step_rows, e) ||
+        allocate(nb, 3, open_bytes, "rows of open chunks", e))
+        return e->status;
+    nb->open_rows = tensor_make(nb->memory[3], DTYPE_F32, l->max_sessions * nb->m, d->hidden);
+    return STATUS_OK;
+}
+
+void neighbors_close(struct neighbors *nb) {
+    if (nb->model == NULL) return;
+    for (size_t i = 0; i < ARRAY_COUNT(nb->memory); i++) backend_release(nb->model->backend, nb->memory[i]);
+    scratch_close(&nb->scratch, nb->model);
+    free(nb->k);
+    free(nb->v);
+    free(nb->free_slots);
+    free(nb->ids);
+    free(nb->positions);
+    free(nb->slot_row_of);
+    free(nb->context_rows);
+    free(nb->step_rows);
+    free(nb->self_spans);
+    free(nb->cross_spans);
+}
+
+int neighbors_take_slot(struct neighbors *nb) {
+    CHECK(nb->n_free > 0);
+    return nb->free_slots[--nb->n_free];
+}
+
+void neighbors_free_slot(struct neighbors *nb, int slot) {
+    if (slot >= 0) nb->free_slots[nb->n_free++] = slot;
+}
+
+/* context rows of the group = what earlier steps kept, then this step's rows, then zeros where the first chunk is
+ * short: zeros after the norm, so a pad row's key and value are the biases, and it is attended (spec 5.1). */
+static void gather_context(struct neighbors *nb, const struct closing *c, int n, struct tensor normed) {
+    struct backend *b = nb->model->backend;
+    for (int i = 0; i < normed.rows; i++) nb->step_rows[i] = -1;
+    for (int j = 0; j < n; j++) {
+        for (int i = 0; i < nb->m; i++)
+            nb->context_rows[j * nb->m + i] = i < c[j].rows_before ? c[j].session * nb->m + i : -1;
+        for (int i = 0; i < c[j].rows_here; i++)
+            nb->step_rows[c[j].row - c[j].rows_here + 1 + i] = j * nb->m + c[j].rows_before + i;
+    }
+    struct tensor context = tensor_rows(nb->context, 0, n * nb->m);
+    gather_rows(b, &(struct gather_rows_args){.y = context, .x = nb->open_rows, .rows = nb->context_rows});
+    scatter_rows(b, &(struct scatter_rows_args){.y = context, .x = normed, .rows = nb->step_rows});
+}
+
+/* Row t of neighbour i of closing j is row (first row of j) + i r + t of the group. */
+static int plan_group(struct neighbors *nb, const struct closing *c, int n, int *n_spans) {
+    int row = 0;
+    *n_spans = 0;
+    for (int j = 0; j < n; j++) {
+        nb->cross_spans[j] = (struct attention_span){row, c[j].k * nb->r, j * nb->m, nb->m};
+        for (int i = 0; i < c[j].k; i++) {
+            nb->self_spans[(*n_spans)++] = (struct attention_span){row, nb->r, row, nb->r};
+            for (int t = 0; t < nb->r; t++, row++) {
+                nb->ids[row] = c[j].ids[i * nb->r + t];
+                nb->positions[row] = t; /* every neighbour is its own sequence (spec 2) */
+                nb->slot_row_of[row] = c[j].slot * nb->slot_rows + i * nb->r + t;
+            }
+        }
+    }
+    return row;
+}
+
+/* The encoder's cross attention reads the decoder's chunk (spec 6 step 3). */
+static const struct cross_source *read_context(void *source, int layer_index, struct tensor normed) {
+    (void)layer_index;
+    (void)normed;
+    return source;
+}
+
+static void encode_group(struct neighbors *nb, const struct closing *c, int n, struct tensor normed) {
+    const struct model *m = nb->model;
+    int heads = m->local_heads * m->dims.head_dim, n_spans, rows = plan_group(nb, c, n, &n_spans);
+    gather_context(nb, c, n, normed);
+    struct tensor kv = tensor_rows(nb->context_kv, 0, n * nb->m);
+    struct cross_source source = {
+        .k = tensor_cols(kv, 0, heads), .v = tensor_cols(kv, heads, heads), .spans = nb->cross_spans, .n_spans = n};
+    struct pass pass = {.model = m,
+                        .scratch = scratch_rows(&nb->scratch, rows),
+                        .spans = nb->self_spans,
+                        .n_spans = n_spans,
+                        .positions = nb->positions,
+                        .cross = read_context,
+                        .context = &source};
+    embed(m->backend, &(struct embed_args){.y = pass.scratch.x,
+                                           .word = &m->word,
+                                           .position = m->position.data ? &m->position : NULL,
+                                           .ids = nb->ids,
+                                           .positions = nb->positions});
+    for (int j = 0; j < m->n_encoder; j++) {
+        const struct layer *l = &m->encoder[j];
+        if (l->spec.cross)
+            linear(m->backend, &(struct linear_args){.y = kv,
+                                                     .x = tensor_rows(nb->context, 0, n * nb->m),
+                                                     .weight = &l->cross_kv.weight,
+                                                     .bias = l->cross_kv.bias});
+        layer_forward(&pass, l);
+    }
+    struct tensor out = tensor_rows(nb->projected, 0, rows);
+    for (int i = 0; i < m->dims.n_layers; i++) {
+        if (!m->dims.retro_layer[i]) continue;
+        const struct projection *w = &m->layers[i].cross_kv;
+        linear(m->backend, &(struct linear_args){.y = out, .x = pass.scratch.x, .weight = &w->weight, .bias = w->bias});
+        scatter_rows(m->backend, &(struct scatter_rows_args){
+                                     .y = nb->k[i], .x = tensor_cols(out, 0, heads), .rows = nb->slot_row_of});
+        scatter_rows(m->backend, &(struct scatter_rows_args){
+                                     .y = nb->v[i], .x = tensor_cols(out, heads, heads), .rows = nb->slot_row_of});
+    }
+}
+
+void neighbors_encode(struct neighbors *nb, const struct closing *closings, int n, struct tensor normed) {
+    for (int first = 0; first < n;) {
+        while (first < n && closings[first].k == 0) first++;
+        int last = first, rows = 0;
+        while (last < n && last - first < nb->max_chunks && closings[last].k > 0 &&
+               rows + closings[last].k * nb->r <= nb->scratch.max_rows)
+            rows += closings[last++].k * nb->r;
+        if (last > first) encode_group(nb, closings + first, last - first, normed);
+        first = last;
+    }
+}
+
+void neighbors_keep(struct neighbors *nb, struct tensor normed, const int32_t *rows) {
+    scatter_rows(nb->model->backend, &(struct scatter_rows_args){.y = nb->open_rows, .x = normed, .rows = rows});
+}

@@ -1,0 +1,397 @@
+/* retro/session.c: batch steps over many sequences: which rows, where their keys and values live, which neighbours they
+ * read. See session.h for the contract; the chunk grid is grid.h, neighbours are neighbors.h, the layer is layer.h. */
+#include "retro/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "retro/neighbors.h"
+
+struct session {
+    struct session_pool *pool;
+    int index; /* which rows of the cache are ours */
+    struct grid grid;
+    int length;
+    int slot, slot_k; /* neighbours of the latest closed chunk; slot -1: none */
+    bool open;
+};
+
+/* What one step does, laid out on the host before anything runs. Arrays are as long as the limits allow. */
+struct plan {
+    int n_rows, n_items, n_closings, n_cross_spans, n_logits;
+    int32_t *ids, *positions, *cache_rows, *keep_rows, *logit_rows; /* [rows] */
+    float *row_scale;                                               /* [rows] */
+    struct attention_span *spans, *cross_spans;
+    struct closing *closings;
+    int *closing_item; /* which item a closing belongs to */
+};
+
+struct session_pool {
+    struct model *model;
+    struct session_limits limits;
+    struct session *sessions;
+    struct scratch scratch;
+    struct tensor k, v;           /* [n_layers * sessions * max_tokens, G h] */
+    struct tensor picked, logits; /* [max_logit_rows, d], [max_logit_rows, V] */
+    struct tensor local_logits;   /* [max_logit_rows, V / ranks] */
+    void *cache, *head;
+    struct neighbors neighbors; /* model NULL without retro layers */
+    int max_closings;
+    struct plan plan;
+    struct cross_source source;
+    size_t bytes;
+};
+
+/* Opening and closing. */
+
+static enum status check_limits(const struct session_limits *l, const struct model *m, struct error *e) {
+    if (l->max_sessions < 1 || l->max_tokens < 1 || l->max_step_rows < l->max_sessions || l->max_logit_rows < 1)
+        return error_set(e, STATUS_INVALID,
+                         "session limits: %d sessions, %d tokens, %d rows a step (at least one for each session), %d "
+                         "rows of logits",
+                         l->max_sessions, l->max_tokens, l->max_step_rows, l->max_logit_rows);
+    if (m->dims.learned_positions && l->max_tokens > m->dims.max_positions)
+        return error_set(e, STATUS_INVALID, "%d tokens per sequence; the model has %d learned positions", l->max_tokens,
+                         m->dims.max_positions);
+    if ((int64_t)l->max_sessions * l->max_tokens > INT32_MAX / 2)
+        return error_set(e, STATUS_INVALID, "%d sessions of %d tokens are too many rows", l->max_sessions,
+                         l->max_tokens);
+    return STATUS_OK;
+}
+
+static enum status open_cache(struct session_pool *p, struct error *e) {
+    const struct model *m = p->model;
+    int rows = p->limits.max_sessions * p->limits.max_tokens, cols = m->local_kv_heads * m->dims.head_dim;
+    size_t bytes, one;
+    if (mul_overflows((size_t)rows * (size_t)cols, 2 * (size_t)m->dims.n_layers * dtype_bytes(p->limits.kv_dtype),
+                      &bytes))
+        return error_set(e, STATUS_NO_MEMORY, "key/value cache does not fit the address space");
+    if (backend_alloc(m->backend, &p->cache, bytes, "the key/value cache", e)) return e->status;
+    p->bytes += bytes;
+    one = bytes / 2;
+    p->k = tensor_make(p->cache, p->limits.kv_dtype, rows, cols);
+    p->v = tensor_make((char *)p->cache + one, p->limits.kv_dtype, rows, cols);
+    return STATUS_OK;
+}
+
+static enum status open_head(struct session_pool *p, struct error *e) {
+    const struct model *m = p->model;
+    size_t rows = (size_t)p->limits.max_logit_rows, d = (size_t)m->dims.hidden, v = (size_t)m->dims.padded_vocab;
+    size_t local = m->comm->size > 1 ? (size_t)m->local_vocab : 0, bytes = rows * (d + v + local) * sizeof(float);
+    if (backend_alloc(m->backend, &p->head, bytes, "logits", e)) return e->status;
+    p->bytes += bytes;
+    float *at = p->head;
+    p->picked = tensor_make(at, DTYPE_F32, (int)rows, (int)d);
+    p->logits = tensor_make(at + rows * d, DTYPE_F32, (int)rows, (int)v);
+    p->local_logits = local ? tensor_make(at + rows * (d + v), DTYPE_F32, (int)rows, (int)local) : p->logits;
+    return STATUS_OK;
+}
+
+static void open_plan(struct session_pool *p) {
+    size_t rows = (size_t)p->limits.max_step_rows, sessions = (size_t)p->limits.max_sessions;
+    size_t closings = (size_t)p->max_closings + 1;
+    struct plan *plan = &p->plan;
+    plan->ids = xmalloc(rows * sizeof *plan->ids);
+    plan->positions = xmalloc(rows * sizeof *plan->positions);
+    plan->cache_rows = xmalloc(rows * sizeof *plan->cache_rows);
+    plan->keep_rows = xmalloc(rows * sizeof *plan->keep_rows);
+    plan->logit_rows = xmalloc(rows * sizeof *plan->logit_rows);
+    plan->row_scale = xmalloc(rows * sizeof *plan->row_scale);
+    plan->spans = xmalloc(sessions * sizeof *plan->spans);
+    plan->cross_spans = xmalloc((sessions + closings) * sizeof *plan->cross_spans);
+    plan->closings = xmalloc(closings * sizeof *plan->closings);
+    plan->closing_item = xmalloc(closings * sizeof *plan->closing_item);
+}
+
+static enum status open_parts(struct session_pool *p, struct error *e) {
+    const struct session_limits *l = &p->limits;
+    const struct dims *d = &p->model->dims;
+    if (check_limits(l, p->model, e) || scratch_open(&p->scratch, p->model, l->max_step_rows, e) || open_cache(p, e) ||
+        open_head(p, e))
+        return e->status;
+    p->bytes += p->scratch.bytes;
+    if (d->n_retro_layers) {
+        /* n rows of one session close at most (n - 1) / m + 1 chunks. */
+        p->max_closings = l->max_step_rows / d->chunk_length + l->max_sessions;
+        if (neighbors_open(&p->neighbors, p->model, l, p->max_closings, e)) return e->status;
+        p->bytes += p->neighbors.bytes;
+    }
+    open_plan(p);
+    return STATUS_OK;
+}
+
+enum status session_pool_open(struct session_pool **out, struct model *m, const struct session_limits *l,
+                              struct error *e) {
+    struct error local;
+    if (e == NULL) e = &local;
+    struct session_pool *p = xcalloc(1, sizeof *p);
+    p->model = m;
+    p->limits = *l;
+    enum status status = m->output.data
+                             ? open_parts(p, e)
+                             : error_set(e, STATUS_UNSUPPORTED, "a %s model does not write text", m->info.family);
+    if (status) {
+        session_pool_close(p);
+        return status;
+    }
+    p->sessions = xcalloc((size_t)l->max_sessions, sizeof *p->sessions);
+    for (int i = 0; i < l->max_sessions; i++) p->sessions[i] = (struct session){.pool = p, .index = i};
+    *out = p;
+    return STATUS_OK;
+}
+
+void session_pool_close(struct session_pool *p) {
+    if (p == NULL) return;
+    struct backend *b = p->model->backend;
+    neighbors_close(&p->neighbors);
+    scratch_close(&p->scratch, p->model);
+    backend_release(b, p->cache);
+    backend_release(b, p->head);
+    free(p->plan.ids);
+    free(p->plan.positions);
+    free(p->plan.cache_rows);
+    free(p->plan.keep_rows);
+    free(p->plan.logit_rows);
+    free(p->plan.row_scale);
+    free(p->plan.spans);
+    free(p->plan.cross_spans);
+    free(p->plan.closings);
+    free(p->plan.closing_item);
+    free(p->sessions);
+    free(p);
+}
+
+size_t session_pool_bytes(const struct session_pool *p) { return p->bytes; }
+
+enum status session_open(struct session **out, struct session_pool *p, struct grid grid, struct error *e) {
+    for (int i = 0; i < p->limits.max_sessions; i++) {
+        struct session *s = &p->sessions[i];
+        if (s->open) continue;
+        *s = (struct session){.pool = p, .index = i, .grid = grid, .slot = -1, .open = true};
+        *out = s;
+        return STATUS_OK;
+    }
+    return error_set(e, STATUS_BUSY, "all %d sequences are in use", p->limits.max_sessions);
+}
+
+void session_close(struct session *s) {
+    if (s == NULL) return;
+    neighbors_free_slot(&s->pool->neighbors, s->slot);
+    s->slot = -1;
+    s->open = false;
+}
+
+int session_length(const struct session *s) { return s->length; }
+struct grid session_grid(const struct session *s) {
+    return s->grid;
+}
+
+int session_closes(const struct session *s, int n_tokens) {
+    if (s->pool->model->dims.n_retro_layers == 0) return 0;
+    return grid_complete(s->grid, s->length + n_tokens) - grid_complete(s->grid, s->length);
+}
+
+/* Checking a step before anything is touched. */
+
+static enum status check_ids(const struct session_pool *p, const int32_t *ids, int n, const char *what,
+                             struct error *e) {
+    for (int i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= p->model->dims.padded_vocab)
+            return error_set(e, STATUS_INVALID, "%s %d is id %d, the vocabulary has %d", what, i, ids[i],
+                             p->model->dims.padded_vocab);
+    return STATUS_OK;
+}
+
+static enum status check_item(const struct session_pool *p, const struct step_item *item, struct error *e) {
+    const struct session *s = item->session;
+    const struct session_limits *l = &p->limits;
+    CHECK(s->pool == p && s->open);
+    if (item->n_tokens < 1 || item->n_logits < 0 || item->n_logits > item->n_tokens)
+        return error_set(e, STATUS_INVALID, "a step item has %d tokens and %d rows of logits", item->n_tokens,
+                         item->n_logits);
+    if (item->n_tokens > l->max_tokens - s->length)
+        return error_set(e, STATUS_TOO_LARGE, "%d tokens after %d, the limit is %d per sequence", item->n_tokens,
+                         s->length, l->max_tokens);
+    if (check_ids(p, item->tokens, item->n_tokens, "token", e)) return e->status;
+    for (int j = session_closes(s, item->n_tokens) - 1; j >= 0; j--) {
+        const struct neighbor_tokens *nb = &item->neighbors[j];
+        if (nb->k < 0 || nb->k > l->max_neighbors)
+            return error_set(e, STATUS_TOO_LARGE, "%d neighbours for one chunk, the limit is %d", nb->k,
+                             l->max_neighbors);
+        if (check_ids(p, nb->ids, nb->k * p->model->dims.retrieved_length, "neighbour token", e)) return e->status;
+    }
+    return STATUS_OK;
+}
+
+static enum status check_step(const struct session_pool *p, const struct step_item *items, int n, struct error *e) {
+    int64_t rows = 0, logits = 0;
+    if (n < 1 || n > p->limits.max_sessions)
+        return error_set(e, STATUS_INVALID, "%d sequences in a step, allowed is 1 .. %d", n, p->limits.max_sessions);
+    for (int i = 0; i < n; i++) {
+        if (check_item(p, &items[i], e)) return e->status;
+        rows += items[i].n_tokens;
+        logits += items[i].n_logits;
+        for (int j = 0; j < i; j++) CHECK(items[j].session != items[i].session);
+    }
+    if (rows > p->limits.max_step_rows || logits > p->limits.max_logit_rows)
+        return error_set(e, STATUS_TOO_LARGE, "%lld rows and %lld rows of logits in a step, the limits are %d and %d",
+                         (long long)rows, (long long)logits, p->limits.max_step_rows, p->limits.max_logit_rows);
+    return STATUS_OK;
+}
+
+/* Laying out a step. */
+
+static void plan_cross_span(struct plan *plan, const struct neighbors *nb, int row, int slot, int k) {
+    if (slot < 0) return;
+    struct attention_span *last = plan->n_cross_spans ? &plan->cross_spans[plan->n_cross_spans - 1] : NULL;
+    if (last && last->q_start + last->q_count == row && last->k_start == slot * nb->slot_rows)
+        last->q_count++;
+    else
+        plan->cross_spans[plan->n_cross_spans++] = (struct attention_span){row, 1, slot * nb->slot_rows, k * nb->r};
+}
+
+static void plan_closing(struct session_pool *p, const struct step_item *item, int row, int position, int j) {
+    const struct session *s = item->session;
+    struct plan *plan = &p->plan;
+    int start = grid_start(s->grid, grid_read(s->grid, position)), before = max_int(0, s->length - start);
+    const struct neighbor_tokens *found = &item->neighbors[j];
+    plan->closings[plan->n_closings++] = (struct closing){
+        .session = s->index,
+        .row = row,
+        .rows_before = before,
+        .rows_here = position + 1 - start - before,
+        .slot = found->k ? neighbors_take_slot(&p->neighbors) : -1,
+        .k = found->k,
+        .ids = found->ids,
+    };
+}
+
+/* Chunked cross attention of one item's rows: each reads the latest chunk closed at or before it. */
+static void plan_chunks(struct session_pool *p, const struct step_item *item, int item_index, int first_row) {
+    const struct session *s = item->session;
+    struct plan *plan = &p->plan;
+    int slot = s->slot, k = s->slot_k, closed = 0, m = s->grid.m;
+    int open_start = grid_start(s->grid, grid_complete(s->grid, s->length + item->n_tokens));
+    for (int i = 0; i < item->n_tokens; i++) {
+        int row = first_row + i, position = s->length + i;
+        if (grid_closes(s->grid, position)) {
+            plan->closing_item[plan->n_closings] = item_index;
+            plan_closing(p, item, row, position, closed++);
+            slot = plan->closings[plan->n_closings - 1].slot;
+            k = plan->closings[plan->n_closings - 1].k;
+        }
+        plan->keep_rows[row] = position >= open_start ? s->index * m + position - open_start : -1;
+        plan->row_scale[row] = slot >= 0 ? p->model->dims.gate : 0.0f;
+        plan_cross_span(plan, &p->neighbors, row, slot, k);
+    }
+}
+
+static void plan_step(struct session_pool *p, const struct step_item *items, int n) {
+    struct plan *plan = &p->plan;
+    plan->n_rows = plan->n_closings = plan->n_cross_spans = plan->n_logits = 0;
+    plan->n_items = n;
+    for (int j = 0; j < n; j++) {
+        const struct step_item *item = &items[j];
+        const struct session *s = item->session;
+        int first = plan->n_rows, base = s->index * p->limits.max_tokens;
+        for (int i = 0; i < item->n_tokens; i++) {
+            plan->ids[first + i] = item->tokens[i];
+            plan->positions[first + i] = s->length + i;
+            plan->cache_rows[first + i] = base + s->length + i;
+        }
+        for (int i = item->n_tokens - item->n_logits; i < item->n_tokens; i++)
+            plan->logit_rows[plan->n_logits++] = first + i;
+        plan->spans[j] = (struct attention_span){first, item->n_tokens, base, s->length + item->n_tokens};
+        if (p->model->dims.n_retro_layers) plan_chunks(p, item, j, first);
+        plan->n_rows += item->n_tokens;
+    }
+}
+
+/* Running it. */
+
+/* At the first retro layer the closed chunks are encoded; later ones find their keys and values ready (spec 3). */
+static const struct cross_source *read_neighbors(void *context, int layer_index, struct tensor normed) {
+    struct session_pool *p = context;
+    struct plan *plan = &p->plan;
+    if (layer_index == p->model->dims.first_retro_layer) {
+        neighbors_encode(&p->neighbors, plan->closings, plan->n_closings, normed);
+        neighbors_keep(&p->neighbors, normed, plan->keep_rows);
+    }
+    if (plan->n_cross_spans == 0) return NULL;
+    p->source = (struct cross_source){.k = p->neighbors.k[layer_index],
+                                      .v = p->neighbors.v[layer_index],
+                                      .spans = plan->cross_spans,
+                                      .n_spans = plan->n_cross_spans,
+                                      .row_scale = plan->row_scale};
+    return &p->source;
+}
+
+/* Layer i's keys and values are its share of the cache. */
+static struct tensor layer_cache(const struct session_pool *p, struct tensor cache, int i) {
+    size_t one = (size_t)cache.rows * (size_t)cache.cols * dtype_bytes(cache.dtype);
+    cache.data = (char *)cache.data + (size_t)i * one;
+    CHECK(i < p->model->dims.n_layers);
+    return cache;
+}
+
+static void run_layers(struct session_pool *p) {
+    const struct model *m = p->model;
+    const struct plan *plan = &p->plan;
+    struct pass pass = {.model = m,
+                        .scratch = scratch_rows(&p->scratch, plan->n_rows),
+                        .spans = plan->spans,
+                        .n_spans = plan->n_items,
+                        .positions = plan->positions,
+                        .cache_rows = plan->cache_rows,
+                        .cross = read_neighbors,
+                        .context = p};
+    embed(m->backend, &(struct embed_args){.y = pass.scratch.x,
+                                           .word = &m->word,
+                                           .position = m->position.data ? &m->position : NULL,
+                                           .ids = plan->ids,
+                                           .positions = plan->positions});
+    for (int i = 0; i < m->dims.n_layers; i++) {
+        pass.layer_index = i;
+        pass.k = layer_cache(p, p->k, i);
+        pass.v = layer_cache(p, p->v, i);
+        layer_forward(&pass, &m->layers[i]);
+    }
+}
+
+/* logits = final_norm(x) W^T of the rows that were asked for; the norm iff the checkpoint has one (spec 7). */
+static struct tensor run_head(struct session_pool *p) {
+    const struct model *m = p->model;
+    int n = p->plan.n_logits;
+    struct tensor x = tensor_rows(p->scratch.x, 0, p->plan.n_rows), picked = tensor_rows(p->picked, 0, n);
+    struct tensor local = tensor_rows(p->local_logits, 0, n), logits = tensor_rows(p->logits, 0, n);
+    if (n == 0) return logits;
+    gather_rows(m->backend, &(struct gather_rows_args){.y = picked, .x = x, .rows = p->plan.logit_rows});
+    if (m->final_norm.gamma) norm_rows(m, picked, picked, &m->final_norm);
+    linear(m->backend, &(struct linear_args){.y = local, .x = picked, .weight = &m->output});
+    comm_allgather_cols(m->comm, m->backend, logits, local);
+    return logits;
+}
+
+/* Each session moves on; it keeps the slot of its latest chunk, earlier ones are free again. */
+static void advance(struct session_pool *p, const struct step_item *items, int n) {
+    const struct plan *plan = &p->plan;
+    for (int j = 0; j < n; j++) items[j].session->length += items[j].n_tokens;
+    for (int c = 0; c < plan->n_closings; c++) {
+        struct session *s = items[plan->closing_item[c]].session;
+        neighbors_free_slot(&p->neighbors, s->slot);
+        s->slot = plan->closings[c].slot;
+        s->slot_k = plan->closings[c].k;
+    }
+}
+
+enum status session_step(struct session_pool *p, const struct step_item *items, int n_items, struct tensor *logits,
+                         struct error *e) {
+    struct error local;
+    if (e == NULL) e = &local;
+    if (check_step(p, items, n_items, e)) return e->status;
+    plan_step(p, items, n_items);
+    run_layers(p);
+    *logits = run_head(p);
+    advance(p, items, n_items);
+    return backend_sync(p->model->backend, e);
+}
