@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# Fetches the demo's documents: manuals of Debian packages, unpacked into a folder and never installed.
+#
+#   tools/fetch_corpus.sh DEST
+#
+#   DEST/text/PACKAGE/       what retro-index reads: man pages (.N.gz) and HTML
+#   DEST/copyright/PACKAGE   the copyright file that came with it
+#
+# Packages come through apt-get download, which checks them against the distribution's signed lists; root is not needed.
+# A package that is complete is not fetched again, so a second run takes no time. Left out on purpose: changelogs,
+# release notes, translations, indexes, aliases (.so pages, links), and manuals that a package holds in a second format.
+set -euo pipefail
+
+dest=${1:?usage: fetch_corpus.sh DEST}
+script=tools/fetch_corpus.sh
+apt_options=(-o APT::Sandbox::User=root)
+
+say() { printf '\033[1mcorpus:\033[0m %s\n' "$*"; }
+fail() { echo "$script: $*" >&2; exit 1; }
+
+# A package, the folder in it, and globs of the files to keep.
+corpus() {
+    cat <<'END'
+manpages            usr/share/man                       man4/* man5/* man7/*
+manpages-dev        usr/share/man                       man2/*
+coreutils           usr/share/man                       man1/*
+git-man             usr/share/man                       man1/* man5/* man7/*
+git-doc             usr/share/doc/git-doc               user-manual.html howto/*.html
+bash-doc            usr/share/doc/bash                  bashref.html
+debian-policy       usr/share/doc/debian-policy         policy.html/ch-*.html
+debian-reference-en usr/share/debian-reference          ch*.en.html
+sqlite3-doc         usr/share/doc/sqlite3               lang_*.html pragma.html cli.html faq.html about.html wal.html isolation.html foreignkeys.html datatype3.html json1.html windowfunctions.html queryplanner.html optoverview.html eqp.html howtocorrupt.html atomiccommit.html tempfiles.html lockingv3.html autoinc.html backup.html cintro.html csv.html expridx.html gencol.html inmemorydb.html limits.html partialindex.html rowidtable.html rowvalue.html schematab.html serverless.html sharedcache.html stricttables.html threadsafe.html transactional.html undoredo.html uri.html vfs.html whentouse.html withoutrowid.html
+END
+}
+
+# Our own copy of the distribution's lists, when the machine has none or they name versions the mirror no longer holds.
+update_private_lists() {
+    say "reading the distribution's package lists"
+    mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
+    apt_options+=(-o "Dir::State::lists=$work/lists" -o "Dir::Cache=$work/cache")
+    apt-get -qq "${apt_options[@]}" update
+}
+
+try_download() { (cd "$work/deb" && apt-get -qq "${apt_options[@]}" download "$1" >"$work/apt.log" 2>&1 </dev/null); }
+
+download() {
+    rm -rf "$work/deb"
+    mkdir -p "$work/deb"
+    try_download "$1" && return
+    if [ ! -d "$work/lists" ]; then
+        update_private_lists
+        try_download "$1" && return
+    fi
+    cat "$work/apt.log" >&2
+    fail "cannot download the package $1"
+}
+
+# Man pages that are not aliases of another, and HTML pages that are not lists of others.
+wanted() {
+    local start
+    case ${1##*/} in
+        howto-index.html | lang_naming.html) return 1 ;;
+        *.html) return 0 ;;
+        *.[1-9].gz)
+            start=$'\n'$(zcat "$1" | head -c 300)
+            [[ $start != *$'\n.so '* ]] ;;
+        *) return 1 ;;
+    esac
+}
+
+# A package may share the documentation folder of another, then it has the other's copyright file.
+keep_copyright() {
+    local package=$1 folder=$2
+    if [ -L "$folder" ]; then
+        cp "$dest/copyright/$(basename "$(readlink "$folder")")" "$dest/copyright/$package"
+    else
+        cp -L "$folder/copyright" "$dest/copyright/$package"
+    fi
+}
+
+# fetch PACKAGE FOLDER GLOB...: downloads, unpacks, keeps the wanted files, and only then puts them in place.
+fetch() {
+    local package=$1 folder=$2 root="$work/root" kept="$work/kept" file
+    shift 2
+    rm -rf "$root" "$kept"
+    mkdir -p "$root" "$kept" "$dest/text" "$dest/copyright" "$dest/.complete"
+    download "$package"
+    dpkg -x "$work"/deb/*.deb "$root"
+    # Unquoted: the globs are for the unpacked folder. A link is another name of a page that is kept anyway.
+    while read -r file; do
+        if wanted "$root/$folder/$file"; then cp "$root/$folder/$file" "$kept/"; fi
+    done < <(cd "$root/$folder" && find $* -maxdepth 0 -type f)
+    [ -n "$(ls "$kept")" ] || fail "the package $package holds none of the files expected in $folder"
+    rm -rf "${dest:?}/text/$package"
+    keep_copyright "$package" "$root/usr/share/doc/$package"
+    mv "$kept" "$dest/text/$package"
+    say "$package: $(find "$dest/text/$package" -type f | wc -l) documents"
+}
+
+for program in apt-get dpkg; do
+    command -v "$program" >/dev/null || fail "$program is missing: the demo's documents are Debian packages"
+done
+mkdir -p "$dest"
+dest=$(cd "$dest" && pwd)
+work=
+trap '[ -z "$work" ] || rm -rf "$work"' EXIT
+
+while read -r -a words <&3; do
+    complete="$dest/.complete/${words[0]}"
+    [ -f "$complete" ] && [ "$(cat "$complete")" = "${words[*]}" ] && continue
+    # Beside the destination, so that what is complete moves there in one step.
+    [ -n "$work" ] || work=$(mktemp -d "$dest/.fetch.XXXXXX")
+    fetch "${words[@]}"
+    echo "${words[*]}" > "$complete"
+done 3< <(corpus)
+
+if [ -n "$work" ]; then
+    say "$(find "$dest/text" -type f | wc -l) documents in $dest/text; their licences are in $dest/copyright"
+fi
