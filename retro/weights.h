@@ -20,7 +20,8 @@ enum stored_dtype {
 
 enum { STORED_MAX_DIMS = 8 };
 
-/* One tensor in a file; data points into the map and lives as long as the weights. */
+/* One tensor in a file; data lives as long as the weights. It points into the map, or to a copy where the file does not
+ * align it: it is always aligned for its dtype. */
 struct stored_tensor {
     const char *name;
     enum stored_dtype dtype;
