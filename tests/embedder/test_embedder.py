@@ -1,0 +1,49 @@
+"""The embedder against sentence-transformers: 200 texts, cosine at least 0.9999 (fixture: tests/reference)."""
+import json
+import os
+import pathlib
+import struct
+import subprocess
+
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EVAL = ROOT / os.environ.get("RETRO_BUILD", "build") / "retro-eval"
+MODEL = pathlib.Path(os.environ.get("RETRO_DEPS", pathlib.Path.home() / ".cache/retro-server")) / "minilm"
+GOLDEN = ROOT / "tests/golden/embedder"
+
+
+def reference():
+    raw = (GOLDEN / "vectors.safetensors").read_bytes()
+    size = struct.unpack("<Q", raw[:8])[0]
+    (entry,) = [v for k, v in json.loads(raw[8:8 + size]).items() if k != "__metadata__"]
+    start, end = entry["data_offsets"]
+    return np.frombuffer(raw[8 + size + start:8 + size + end], dtype="<f4").reshape(entry["shape"])
+
+
+def embed(lines, *options):
+    done = subprocess.run([EVAL, "embed", *options, MODEL, "-"], input="".join(line + "\n" for line in lines),
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return np.array([json.loads(line) for line in done.stdout.splitlines()], dtype=np.float32)
+
+
+@pytest.mark.parametrize("dtype,least", [("f32", 0.9999), ("bf16", 0.999), ("f16", 0.9999)])
+def test_vectors_match(dtype, least):
+    lines = [json.dumps(json.loads(line)["text"] if line.startswith("{") else json.loads(line))
+             for line in (GOLDEN / "texts.jsonl").read_text(encoding="utf-8").splitlines()]
+    want, got = reference(), embed(lines, "--set", f"retrieval.embedder_dtype={dtype}")
+    assert got.shape == want.shape
+    cosine = (want * got).sum(1) / np.linalg.norm(want, axis=1) / np.linalg.norm(got, axis=1)
+    assert cosine.min() >= least, (cosine.min(), lines[int(cosine.argmin())][:80])
+
+
+def test_unknown_pooling_is_refused(tmp_path):
+    for name in ("config.json", "model.safetensors", "vocab.txt", "tokenizer.json"):
+        if (MODEL / name).exists():
+            (tmp_path / name).symlink_to(MODEL / name)
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling/config.json").write_text('{"pooling_mode_cls_token": true}')
+    done = subprocess.run([EVAL, "embed", tmp_path, "x"], capture_output=True, text=True)
+    assert done.returncode == 1 and "mean pooling" in done.stderr

@@ -1,0 +1,356 @@
+/* tests/golden/test_session.c: what a session promises beyond the reference's logits: the same bits alone or in any
+ * batch and however rows are split into steps, limits that touch nothing, chunks without neighbours, zero-centred
+ * gamma. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "config/json.h"
+#include "retro/session.h"
+#include "retro/weights.h"
+
+enum { MAX_SEQUENCES = 6, MAX_LENGTH = 48, MAX_CHUNKS = 16 };
+
+struct fixture {
+    struct backend *backend;
+    struct comm *comm;
+    struct model *model;
+    struct session_pool *pool;
+};
+
+/* A made-up sequence: prompt, what follows, and neighbours for every chunk; some chunks have none. */
+struct sequence {
+    int prompt, length;
+    int32_t tokens[MAX_LENGTH];
+    struct neighbor_tokens sets[MAX_CHUNKS];
+    int32_t *ids;
+    struct grid grid;
+    struct session *session;
+    float *logits; /* [length, V], rows filled as they are computed */
+};
+
+static void fixture_open(struct fixture *f, const char *folder, enum dtype dtype, int max_step_rows) {
+    struct error e = {0};
+    struct model_options o = {.convert = true, .dtype = dtype};
+    if (backend_open(&f->backend, "cpu", &(struct backend_options){0}, &e) || comm_open_single(&f->comm, &e) ||
+        model_open(&f->model, folder, f->backend, f->comm, &o, &e))
+        fail_msg("%s", e.text);
+    struct session_limits limits = {.max_sessions = MAX_SEQUENCES,
+                                    .max_tokens = MAX_LENGTH,
+                                    .max_step_rows = max_step_rows,
+                                    .max_logit_rows = max_step_rows,
+                                    .max_neighbors = 3,
+                                    .kv_dtype = dtype};
+    if (session_pool_open(&f->pool, f->model, &limits, &e)) fail_msg("%s", e.text);
+}
+
+static void fixture_close(struct fixture *f) {
+    session_pool_close(f->pool);
+    model_close(f->model);
+    comm_close(f->comm);
+    backend_close(f->backend);
+}
+
+static void sequence_make(struct sequence *s, const struct model_info *info, unsigned seed, int prompt, int length) {
+    int per_chunk = 3 * info->retrieved_length;
+    *s = (struct sequence){.prompt = prompt, .length = length};
+    s->grid = grid_make(seed % 3 ? GRID_END : GRID_START, prompt, info->chunk_length);
+    s->ids = malloc((size_t)(MAX_CHUNKS * per_chunk) * sizeof(int32_t));
+    s->logits = calloc((size_t)length * (size_t)info->padded_vocab, sizeof(float));
+    for (int i = 0; i < length; i++) s->tokens[i] = (int32_t)((seed = seed * 1103515245 + 12345) >> 8) % info->vocab;
+    for (int i = 0; i < MAX_CHUNKS * per_chunk; i++)
+        s->ids[i] = (int32_t)((seed = seed * 1103515245 + 12345) >> 8) % info->vocab;
+    for (int j = 0; j < MAX_CHUNKS; j++)
+        s->sets[j] = (struct neighbor_tokens){s->ids + j * per_chunk, (int)(seed >> (j % 13)) % 4};
+    for (int i = 0; i < length; i++) s->tokens[i] = abs(s->tokens[i]);
+    for (int i = 0; i < MAX_CHUNKS * per_chunk; i++) s->ids[i] = abs(s->ids[i]);
+}
+
+static void sequence_free(struct sequence *s) {
+    session_close(s->session);
+    free(s->ids);
+    free(s->logits);
+}
+
+static void sequence_open(struct sequence *s, struct fixture *f) {
+    assert_int_equal(session_open(&s->session, f->pool, s->grid, NULL), STATUS_OK);
+}
+
+/* One step: the next rows[i] rows of each listed sequence; logits are kept. */
+static void advance(struct fixture *f, struct sequence **list, const int *rows, int n) {
+    struct step_item items[MAX_SEQUENCES];
+    struct tensor logits;
+    struct error e = {0};
+    int vocab = model_info(f->model)->padded_vocab, at[MAX_SEQUENCES], total = 0;
+    for (int i = 0; i < n; i++) {
+        struct sequence *s = list[i];
+        at[i] = session_length(s->session);
+        items[i] = (struct step_item){.session = s->session,
+                                      .tokens = s->tokens + at[i],
+                                      .n_tokens = rows[i],
+                                      .neighbors = s->sets + grid_complete(s->grid, at[i]),
+                                      .n_logits = rows[i]};
+    }
+    if (session_step(f->pool, items, n, &logits, &e)) fail_msg("%s", e.text);
+    assert_true(n == 0 || logits.cols == vocab);
+    for (int i = 0; i < n; i++) {
+        size_t bytes = (size_t)rows[i] * (size_t)vocab * sizeof(float);
+        backend_download(f->backend, list[i]->logits + (size_t)at[i] * (size_t)vocab,
+                         tensor_rows(logits, total, rows[i]).data, bytes);
+        total += rows[i];
+    }
+    assert_int_equal(backend_sync(f->backend, &e), STATUS_OK);
+}
+
+/* The sequence alone: its prompt in slices of `slice`, then row by row. */
+static void run_alone(struct fixture *f, struct sequence *s, int slice) {
+    sequence_open(s, f);
+    for (int at = 0; at < s->length;) {
+        int rows = at < s->prompt ? min_int(slice, s->prompt - at) : 1;
+        advance(f, &s, &rows, 1);
+        at += rows;
+    }
+    session_close(s->session);
+    s->session = NULL;
+}
+
+static void assert_same_bits(const struct sequence *a, const struct sequence *b, int vocab) {
+    assert_memory_equal(a->logits, b->logits, (size_t)a->length * (size_t)vocab * sizeof(float));
+}
+
+/* Sequences enter one after the other, so prompts of one run beside decode rows of others at other chunk phases. */
+static void run_together(struct fixture *f, struct sequence *s, int n) {
+    int entered = 0, left = n;
+    for (int round = 0; left > 0; round++) {
+        struct sequence *list[MAX_SEQUENCES];
+        int rows[MAX_SEQUENCES], count = 0;
+        if (entered < n && round % 2 == 0) sequence_open(&s[entered++], f);
+        for (int i = 0; i < entered; i++) {
+            if (s[i].session == NULL) continue;
+            int at = session_length(s[i].session);
+            list[count] = &s[i];
+            rows[count++] = at < s[i].prompt ? min_int(3 + i, s[i].prompt - at) : 1;
+        }
+        if (count > 0) advance(f, list, rows, count);
+        for (int i = 0; i < entered; i++) {
+            if (s[i].session == NULL || session_length(s[i].session) < s[i].length) continue;
+            session_close(s[i].session);
+            s[i].session = NULL;
+            left--;
+        }
+    }
+}
+
+static void check_folder(const char *folder, enum dtype dtype) {
+    static const int prompts[MAX_SEQUENCES] = {13, 1, 16, 7, 25, 3}, lengths[MAX_SEQUENCES] = {40, 20, 33, 48, 26, 12};
+    struct fixture f;
+    struct sequence alone[MAX_SEQUENCES], other[MAX_SEQUENCES];
+    fixture_open(&f, folder, dtype, 64);
+    const struct model_info *info = model_info(f.model);
+    for (int i = 0; i < MAX_SEQUENCES; i++) {
+        sequence_make(&alone[i], info, 7u + (unsigned)i, prompts[i], lengths[i]);
+        sequence_make(&other[i], info, 7u + (unsigned)i, prompts[i], lengths[i]);
+        run_alone(&f, &alone[i], alone[i].prompt);
+    }
+    run_together(&f, other, MAX_SEQUENCES);
+    for (int i = 0; i < MAX_SEQUENCES; i++) assert_same_bits(&alone[i], &other[i], info->padded_vocab);
+    for (int slice = 1; slice <= 9; slice += 4) {
+        run_alone(&f, &other[4], slice);
+        assert_same_bits(&alone[4], &other[4], info->padded_vocab);
+    }
+    for (int i = 0; i < MAX_SEQUENCES; i++) {
+        sequence_free(&alone[i]);
+        sequence_free(&other[i]);
+    }
+    fixture_close(&f);
+}
+
+static void test_batch_is_bitwise_alone(void **state) {
+    (void)state;
+    check_folder("tests/golden/retro/case_a", DTYPE_F32);
+    check_folder("tests/golden/retro/case_b", DTYPE_F32);
+    check_folder("tests/golden/retro/case_c", DTYPE_F32);
+    check_folder("tests/golden/retro/case_e_legacy_raw_gate", DTYPE_F32);
+    check_folder("tests/golden/retro/case_a", DTYPE_BF16);
+    check_folder("tests/golden/retro/case_b", DTYPE_F16);
+}
+
+/* More closed chunks in one step than the encoder takes at once give the bits of single steps. */
+static void test_long_prompt_closes_many_chunks(void **state) {
+    (void)state;
+    struct fixture f;
+    struct sequence one, many;
+    fixture_open(&f, "tests/golden/retro/case_b", DTYPE_F32, MAX_LENGTH);
+    const struct model_info *info = model_info(f.model);
+    sequence_make(&one, info, 4, 47, 47);
+    sequence_make(&many, info, 4, 47, 47);
+    run_alone(&f, &one, 47);
+    run_alone(&f, &many, 1);
+    assert_same_bits(&one, &many, info->padded_vocab);
+    sequence_free(&one);
+    sequence_free(&many);
+    fixture_close(&f);
+}
+
+static void test_limits_touch_nothing(void **state) {
+    (void)state;
+    struct fixture f;
+    struct error e = {0};
+    struct tensor logits;
+    struct session *s, *extra[MAX_SEQUENCES];
+    int32_t tokens[MAX_LENGTH + 1] = {0}, neighbour[3 * 16] = {0};
+    struct neighbor_tokens sets[MAX_CHUNKS];
+    fixture_open(&f, "tests/golden/retro/case_a", DTYPE_F32, 20);
+    for (int i = 0; i < MAX_CHUNKS; i++) sets[i] = (struct neighbor_tokens){neighbour, 2};
+    assert_int_equal(session_open(&s, f.pool, grid_make(GRID_END, 5, 8), &e), STATUS_OK);
+    struct step_item item = {.session = s, .tokens = tokens, .n_tokens = 21, .neighbors = sets, .n_logits = 1};
+    assert_int_equal(session_step(f.pool, &item, 1, &logits, &e), STATUS_TOO_LARGE);
+    assert_non_null(strstr(e.text, "the limits are 20 and 20"));
+    item.n_tokens = MAX_LENGTH + 1;
+    assert_int_equal(session_step(f.pool, &item, 1, &logits, &e), STATUS_TOO_LARGE);
+    item.n_tokens = 5;
+    sets[0].k = 4;
+    assert_int_equal(session_step(f.pool, &item, 1, &logits, &e), STATUS_TOO_LARGE);
+    sets[0].k = 2;
+    tokens[3] = 256;
+    assert_int_equal(session_step(f.pool, &item, 1, &logits, &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "token 3 is id 256"));
+    tokens[3] = -1;
+    assert_int_equal(session_step(f.pool, &item, 1, &logits, &e), STATUS_INVALID);
+    tokens[3] = 0;
+    neighbour[17] = 1 << 30;
+    assert_int_equal(session_step(f.pool, &item, 1, &logits, &e), STATUS_INVALID);
+    neighbour[17] = 0;
+    assert_int_equal(session_length(s), 0);
+    assert_int_equal(session_step(f.pool, &item, 1, &logits, &e), STATUS_OK);
+    assert_int_equal(session_length(s), 5);
+    assert_int_equal(session_closes(s, 7), 0);
+    assert_int_equal(session_closes(s, 8), 1);
+    for (int i = 1; i < MAX_SEQUENCES; i++)
+        assert_int_equal(session_open(&extra[i], f.pool, grid_make(GRID_END, 5, 8), &e), STATUS_OK);
+    assert_int_equal(session_open(&extra[0], f.pool, grid_make(GRID_END, 5, 8), &e), STATUS_BUSY);
+    session_close(s);
+    assert_int_equal(session_open(&extra[0], f.pool, grid_make(GRID_END, 5, 8), &e), STATUS_OK);
+    fixture_close(&f);
+}
+
+static bool ends_with(const char *s, const char *suffix) {
+    size_t n = strlen(s), m = strlen(suffix);
+    return n >= m && strcmp(s + n - m, suffix) == 0;
+}
+
+/* The folder's model with every norm weight stored minus one and the flag set: the same function (spec 4.2). */
+static void write_zero_centred(const char *from, const char *to) {
+    struct error e = {0};
+    struct buffer file = {0};
+    struct weights *w;
+    json_t *config;
+    char path[600];
+    snprintf(path, sizeof path, "%s/model.safetensors", from);
+    if (file_read(path, 64 << 20, &file, &e) || weights_open_memory(&w, file.data, file.size, path, &e))
+        fail_msg("%s", e.text);
+    for (int i = 0; i < weights_count(w); i++) {
+        const struct stored_tensor *t = weights_at(w, i);
+        if (!strstr(t->name, "norm") || !ends_with(t->name, "weight")) continue;
+        float *data = (float *)(void *)(file.data + ((const char *)t->data - file.data));
+        for (size_t j = 0; j < t->elements; j++) data[j] -= 1.0f;
+    }
+    weights_close(w);
+    snprintf(path, sizeof path, "%s/model.safetensors", to);
+    FILE *out = fopen(path, "wb");
+    assert_non_null(out);
+    assert_int_equal(fwrite(file.data, 1, file.size, out), file.size);
+    fclose(out);
+    buffer_free(&file);
+    snprintf(path, sizeof path, "%s/config.json", from);
+    if (json_load_path(&config, path, &e)) fail_msg("%s", e.text);
+    json_object_set_new(config, "layernorm_zero_centered_gamma", json_true());
+    snprintf(path, sizeof path, "%s/config.json", to);
+    assert_int_equal(json_dump_file(config, path, 0), 0);
+    json_decref(config);
+}
+
+static void test_zero_centred_gamma(void **state) {
+    (void)state;
+    char folder[] = "/tmp/retro-test-XXXXXX", path[600];
+    struct fixture plain, centred;
+    struct sequence a, b;
+    assert_non_null(mkdtemp(folder));
+    write_zero_centred("tests/golden/retro/case_a", folder);
+    fixture_open(&plain, "tests/golden/retro/case_a", DTYPE_F32, 48);
+    fixture_open(&centred, folder, DTYPE_F32, 48);
+    const struct model_info *info = model_info(plain.model);
+    sequence_make(&a, info, 5, 21, 30);
+    sequence_make(&b, info, 5, 21, 30);
+    run_alone(&plain, &a, 21);
+    run_alone(&centred, &b, 21);
+    for (int i = 0; i < a.length * info->padded_vocab; i++)
+        assert_float_equal(a.logits[i], b.logits[i], 1e-4); /* x - 1 + 1 rounds once */
+    sequence_free(&a);
+    sequence_free(&b);
+    fixture_close(&plain);
+    fixture_close(&centred);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, i ? "config.json" : "model.safetensors");
+        unlink(path);
+    }
+    rmdir(folder);
+}
+
+/* config.json and checkpoint that disagree are refused with the tensor's name. */
+static void test_mismatch_is_named(void **state) {
+    (void)state;
+    char folder[] = "/tmp/retro-test-XXXXXX", path[600];
+    struct error e = {0};
+    struct backend *b;
+    struct comm *c;
+    struct model *m;
+    json_t *config;
+    assert_non_null(mkdtemp(folder));
+    write_zero_centred("tests/golden/retro/case_a", folder);
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    assert_int_equal(backend_open(&b, "cpu", &(struct backend_options){0}, &e), STATUS_OK);
+    assert_int_equal(comm_open_single(&c, &e), STATUS_OK);
+    static const struct {
+        const char *key;
+        int value;
+        const char *expect;
+    } cases[] = {{"ffn_hidden_size", 96, "is [128, 32], config.json makes it [96, 32]"},
+                 {"num_layers", 5, "not a layer number"},
+                 {"num_layers", 7, "decoder.layers.6."},
+                 {"hidden_size", 0, "allowed is 1"},
+                 {"max_position_embeddings", 8, "exceeds the 8 learned positions"}};
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        json_t *original;
+        assert_int_equal(json_load_path(&original, "tests/golden/retro/case_a/config.json", &e), STATUS_OK);
+        config = json_copy(original);
+        json_object_set_new(config, cases[i].key, json_integer(cases[i].value));
+        assert_int_equal(json_dump_file(config, path, 0), 0);
+        assert_int_not_equal(model_open(&m, folder, b, c, &(struct model_options){0}, &e), STATUS_OK);
+        if (!strstr(e.text, cases[i].expect)) fail_msg("expected \"%s\" in \"%s\"", cases[i].expect, e.text);
+        json_decref(config);
+        json_decref(original);
+    }
+    comm_close(c);
+    backend_close(b);
+    unlink(path);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    unlink(path);
+    rmdir(folder);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_batch_is_bitwise_alone), cmocka_unit_test(test_long_prompt_closes_many_chunks),
+        cmocka_unit_test(test_limits_touch_nothing),   cmocka_unit_test(test_zero_centred_gamma),
+        cmocka_unit_test(test_mismatch_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
