@@ -58,19 +58,20 @@ static void fixture_close(struct fixture *f) {
     backend_close(f->backend);
 }
 
+static int32_t draw(unsigned *seed, int below) {
+    *seed = *seed * 1103515245 + 12345;
+    return (int32_t)((*seed >> 8) % (unsigned)below);
+}
+
 static void sequence_make(struct sequence *s, const struct model_info *info, unsigned seed, int prompt, int length) {
     int per_chunk = 3 * info->retrieved_length;
     *s = (struct sequence){.prompt = prompt, .length = length};
     s->grid = grid_make(seed % 3 ? GRID_END : GRID_START, prompt, info->chunk_length);
     s->ids = malloc((size_t)(MAX_CHUNKS * per_chunk) * sizeof(int32_t));
     s->logits = calloc((size_t)length * (size_t)info->padded_vocab, sizeof(float));
-    for (int i = 0; i < length; i++) s->tokens[i] = (int32_t)((seed = seed * 1103515245 + 12345) >> 8) % info->vocab;
-    for (int i = 0; i < MAX_CHUNKS * per_chunk; i++)
-        s->ids[i] = (int32_t)((seed = seed * 1103515245 + 12345) >> 8) % info->vocab;
-    for (int j = 0; j < MAX_CHUNKS; j++)
-        s->sets[j] = (struct neighbor_tokens){s->ids + j * per_chunk, (int)(seed >> (j % 13)) % 4};
-    for (int i = 0; i < length; i++) s->tokens[i] = abs(s->tokens[i]);
-    for (int i = 0; i < MAX_CHUNKS * per_chunk; i++) s->ids[i] = abs(s->ids[i]);
+    for (int i = 0; i < length; i++) s->tokens[i] = draw(&seed, info->vocab);
+    for (int i = 0; i < MAX_CHUNKS * per_chunk; i++) s->ids[i] = draw(&seed, info->vocab);
+    for (int j = 0; j < MAX_CHUNKS; j++) s->sets[j] = (struct neighbor_tokens){s->ids + j * per_chunk, draw(&seed, 4)};
 }
 
 static void sequence_free(struct sequence *s) {
