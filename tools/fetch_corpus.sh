@@ -87,6 +87,7 @@ fetch() {
     download "$package"
     dpkg -x "$work"/deb/*.deb "$root"
     # Unquoted: the globs are for the unpacked folder. A link is another name of a page that is kept anyway.
+    # shellcheck disable=SC2048,SC2086
     while read -r file; do
         if wanted "$root/$folder/$file"; then cp "$root/$folder/$file" "$kept/"; fi
     done < <(cd "$root/$folder" && find $* -maxdepth 0 -type f)

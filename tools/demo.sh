@@ -1,0 +1,147 @@
+#!/usr/bin/env bash
+# The demo: documents in, a streamed answer with its sources out. Called by `make demo`, which installs and builds first.
+#
+#   tools/demo.sh [PROMPT]
+#
+#   build/demo/corpus       manuals of Debian packages (tools/fetch_corpus.sh)
+#   build/demo/collection   their chunks, vectors and index (retro-index)
+#   build/demo/retro.json   the server's configuration
+#   build/demo/server.log, server.pid
+#
+# What is there is used again, so a second run takes seconds. The server stays up when the script ends.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+prompt=${1:-"The fork() system call creates a new process. The child process"}
+max_tokens=96
+build=${BUILD:-build}
+deps=${DEPS:-$HOME/.cache/retro-server}
+model=models/retro-docs
+demo=$build/demo
+config=$demo/retro.json
+pid_file=$demo/server.pid
+
+say() { printf '\033[1mdemo:\033[0m %s\n' "$*"; }
+fail() { echo "tools/demo.sh: $*" >&2; exit 1; }
+
+# write_config PORT. Paths are absolute, so the file works from anywhere on this machine.
+write_config() {
+    jq -n --arg model "$PWD/$model" --arg collection "$PWD/$demo/collection" --arg embedder "$deps/minilm" \
+        --argjson port "$1" '{
+            model: {path: $model},
+            retrieval: {collection: $collection, embedder: $embedder},
+            server: {host: "127.0.0.1", port: $port}}' > "$config.new"
+    mv "$config.new" "$config"
+}
+
+# What the collection was made from; when any of it changes, the collection is made again.
+collection_inputs() {
+    cat "$demo"/corpus/.complete/* "$model/tokenizer.json" "$deps/.minilm.done" | cksum
+}
+
+build_collection() {
+    local inputs
+    inputs=$(collection_inputs)
+    if [ -f "$demo/collection.inputs" ] && [ "$(cat "$demo/collection.inputs")" = "$inputs" ] &&
+        "$build/retro-index" verify "$demo/collection" > "$demo/verify.log" 2>&1; then
+        return
+    fi
+    stop_server
+    say "indexing $(find "$demo/corpus/text" -type f | wc -l) documents (a minute or two)"
+    rm -f "$demo/collection.inputs"
+    "$build/retro-index" build --out "$demo/collection" --config "$config" "$demo/corpus/text"
+    echo "$inputs" > "$demo/collection.inputs"
+}
+
+server_pid() { if [ -f "$pid_file" ]; then cat "$pid_file"; fi; }
+
+# A process of this demo, of the program as it is built now; a rebuilt program's old process has a deleted file.
+server_is_ours() {
+    local pid
+    pid=$(server_pid)
+    [ -n "$pid" ] && [ "$(readlink "/proc/$pid/exe" 2>/dev/null)" = "$PWD/$build/retro-server" ]
+}
+
+stop_server() {
+    local pid
+    pid=$(server_pid)
+    [ -n "$pid" ] || return 0
+    if [[ $(readlink "/proc/$pid/exe" 2>/dev/null) == "$PWD/$build/retro-server"* ]]; then
+        say "stopping the server of an earlier run"
+        kill "$pid" 2>/dev/null || true
+        for _ in $(seq 100); do
+            kill -0 "$pid" 2>/dev/null || break
+            sleep 0.1
+        done
+    fi
+    rm -f "$pid_file"
+}
+
+port() { jq .server.port "$config"; }
+healthy() { curl -sf -o /dev/null --max-time 2 "http://127.0.0.1:$1/health"; }
+taken() { (exec 3<> "/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+
+free_port() {
+    local candidate
+    for candidate in $(seq 8080 8179); do
+        taken "$candidate" || { echo "$candidate"; return; }
+    done
+    fail "every port from 8080 to 8179 is taken"
+}
+
+start_server() {
+    local pid chosen
+    if server_is_ours && healthy "$(port)"; then
+        say "using the server that is running"
+        return
+    fi
+    stop_server
+    chosen=$(free_port)
+    write_config "$chosen"
+    # A session of its own: Ctrl-C here does not reach it, and it outlives the terminal.
+    setsid "$build/retro-server" --config "$config" > "$demo/server.log" 2>&1 < /dev/null &
+    pid=$!
+    echo "$pid" > "$pid_file"
+    trap stop_server EXIT
+    for _ in $(seq 600); do
+        healthy "$(port)" && break
+        kill -0 "$pid" 2>/dev/null || { cat "$demo/server.log" >&2; fail "the server did not start"; }
+        sleep 0.1
+    done
+    healthy "$(port)" || { cat "$demo/server.log" >&2; fail "the server did not answer within a minute"; }
+    trap - EXIT
+}
+
+for program in curl jq python3; do
+    command -v "$program" > /dev/null || fail "$program is missing; run make deps"
+done
+for file in "$build/retro-server" "$build/retro-index" "$deps/minilm/model.safetensors"; do
+    [ -e "$file" ] || fail "$file is missing; run make demo, which builds and installs first"
+done
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+mkdir -p "$demo"
+tools/fetch_corpus.sh "$demo/corpus"
+[ -f "$config" ] || write_config 8080
+build_collection
+start_server
+
+url=http://127.0.0.1:$(port)
+say "asking $url"
+echo
+jq -n --arg prompt "$prompt" --argjson max_tokens "$max_tokens" \
+    '{prompt: $prompt, max_tokens: $max_tokens, temperature: 0, stream: true}' |
+    curl -sN --max-time 120 -H 'Content-Type: application/json' -d @- "$url/v1/completions" |
+    python3 tools/show_answer.py "$prompt"
+echo
+say "the server keeps running; its log is $demo/server.log. Try next:"
+cat <<END
+
+  curl -N $url/v1/completions -H 'Content-Type: application/json' \\
+    -d '{"prompt": "git commit records changes to the repository. The option --amend", "max_tokens": 64, "stream": true}'
+
+To stop it:
+
+  kill $(server_pid)
+END
