@@ -76,6 +76,12 @@ $(C_TESTS): $(BUILD)/%: $(BUILD)/%.c.o $(LIBRARY)
 	$(CC) $(LDFLAGS) $^ $(LDLIBS) -lcmocka -o $@
 c-tests: $(C_TESTS)
 
+# The option reference is generated, and a unit test compares it.
+$(BUILD)/tests/reference/print_config_docs: $(BUILD)/tests/reference/print_config_docs.c.o $(LIBRARY)
+	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+docs/config.md: $(BUILD)/tests/reference/print_config_docs config/config_table.c config/config_print.c
+	$< > $@
+
 deps:
 	@tools/deps.sh $(DEPS)
 

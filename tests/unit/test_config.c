@@ -1,0 +1,340 @@
+/* tests/unit/test_config.c: the option table, its JSON and --set parsers, their messages, and what is printed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "config/buffer.h"
+#include "config/config.h"
+#include "config/config_lines.h"
+#include "config/config_table.h"
+
+static enum status parse(struct config *c, const char *text, struct error *e) {
+    return config_parse(c, text, strlen(text), "retro.json", "conf", e);
+}
+
+/* Parses `text` over the defaults and expects exactly this message. */
+static void expect_error(const char *text, const char *message) {
+    struct config c;
+    struct error e = {0};
+    config_init(&c);
+    assert_int_equal(parse(&c, text, &e), STATUS_INVALID);
+    assert_string_equal(e.text, message);
+    config_free(&c);
+}
+
+static void expect_set_error(const char *assignment, const char *message) {
+    struct config c;
+    struct error e = {0};
+    config_init(&c);
+    assert_int_equal(config_set(&c, assignment, &e), STATUS_INVALID);
+    assert_string_equal(e.text, message);
+    config_free(&c);
+}
+
+static char *printed(const struct config *c) {
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    config_print_json(c, out);
+    fclose(out);
+    return text;
+}
+
+static void test_defaults(void **state) {
+    (void)state;
+    struct config c;
+    struct error e = {0};
+    config_init(&c);
+    assert_string_equal(c.model.path, "");
+    assert_string_equal(c.model.device, "cpu");
+    assert_true(c.retrieval.enabled);
+    assert_int_equal(c.retrieval.max_k, 16);
+    assert_true(c.retrieval.min_similarity == -1.0);
+    assert_int_equal(c.retrieval.grid, CONFIG_GRID_END);
+    assert_string_equal(c.server.host, "127.0.0.1");
+    assert_int_equal(c.server.port, 8080);
+    assert_int_equal(c.server.max_body_bytes, 4 << 20);
+    assert_int_equal(c.log.level, LOG_LEVEL_INFO);
+    assert_int_equal(config_check(&c, &e), STATUS_OK);
+    config_free(&c);
+}
+
+/* Every default lies in its own range, every name is unique and belongs to a section. */
+static void test_table(void **state) {
+    (void)state;
+    for (int i = 0; i < option_count; i++) {
+        const struct option *o = &option_table[i];
+        assert_non_null(strchr(o->key, '.'));
+        assert_ptr_equal(option_find(o->key), o);
+        assert_true(strlen(o->help) > 0 && o->help[strlen(o->help) - 1] != '.');
+        if (o->type == OPTION_INT || o->type == OPTION_DOUBLE)
+            assert_true(o->min <= o->number && o->number <= o->max && o->min < o->max);
+        if (o->type == OPTION_STRING || o->type == OPTION_PATH) assert_non_null(o->text);
+        if (o->type == OPTION_ENUM) assert_non_null(o->names[(int)o->number]);
+    }
+}
+
+static void test_file(void **state) {
+    (void)state;
+    struct config c;
+    struct error e = {0};
+    config_init(&c);
+    const char *text =
+        "{\"model\": {\"path\": \"models/a\", \"dtype\": \"bf16\", \"threads\": 3},\n"
+        " \"retrieval\": {\"enabled\": false, \"collection\": \"/abs/docs\", \"k\": 4, \"min_similarity\": 0.25,\n"
+        "                 \"grid\": \"start\", \"embedder\": \"\"},\n"
+        " \"server\": {\"host\": \"::1\", \"port\": 0}, \"log\": {\"level\": \"debug\"}}";
+    assert_int_equal(parse(&c, text, &e), STATUS_OK);
+    assert_string_equal(c.model.path, "conf/models/a");
+    assert_int_equal(c.model.dtype, CONFIG_DTYPE_BF16);
+    assert_int_equal(c.model.threads, 3);
+    assert_false(c.retrieval.enabled);
+    assert_string_equal(c.retrieval.collection, "/abs/docs");
+    assert_string_equal(c.retrieval.embedder, "");
+    assert_int_equal(c.retrieval.k, 4);
+    assert_true(c.retrieval.min_similarity == 0.25);
+    assert_int_equal(c.retrieval.grid, CONFIG_GRID_START);
+    assert_string_equal(c.server.host, "::1");
+    assert_int_equal(c.server.port, 0);
+    assert_int_equal(c.log.level, LOG_LEVEL_DEBUG);
+    assert_int_equal(c.server.max_queue, 64);
+    assert_int_equal(parse(&c, "{\"retrieval\": {\"min_similarity\": 1}}", &e), STATUS_OK); /* an integer is a number */
+    assert_true(c.retrieval.min_similarity == 1.0);
+    assert_int_equal(parse(&c, "{}", &e), STATUS_OK);
+    config_free(&c);
+}
+
+static void test_unknown(void **state) {
+    (void)state;
+    expect_error("{\n\"retrieval\": {\n\n\"kk\": 2}}",
+                 "retro.json:4: unknown option \"retrieval.kk\"; did you mean \"retrieval.k\"?");
+    expect_error("{\"server\": {\"max_sequence\": 2}}",
+                 "retro.json:1: unknown option \"server.max_sequence\"; did you mean \"server.max_sequences\"?");
+    expect_error("{\n \"retreival\": {}}", "retro.json:2: unknown section \"retreival\"; did you mean \"retrieval\"?");
+    expect_error("{\"completely-else\": 1}",
+                 "retro.json:1: unknown section \"completely-else\"; --help lists all options");
+    expect_error("{\"log\": {\"quite-unlike-anything\": 1}}",
+                 "retro.json:1: unknown option \"log.quite-unlike-anything\"; --help lists all");
+    expect_error("{\"retrieval.k\": 2}",
+                 "retro.json:1: \"retrieval.k\" is written nested in a file: {\"retrieval\": {\"k\": ...}}");
+    expect_error("{\"\": {}}", "retro.json:1: unknown section \"\"; --help lists all options");
+}
+
+static void test_range(void **state) {
+    (void)state;
+    expect_error("{\"server\":\n{\"port\": 99999}}", "retro.json:2: server.port is 99999, allowed is 0 .. 65535");
+    expect_error("{\"server\": {\"port\": -1}}", "retro.json:1: server.port is -1, allowed is 0 .. 65535");
+    expect_error("{\"server\": {\"port\": 4294967296}}",
+                 "retro.json:1: server.port is 4294967296, allowed is 0 .. 65535");
+    expect_error("{\"retrieval\": {\"min_similarity\": 1.5}}",
+                 "retro.json:1: retrieval.min_similarity is 1.5, allowed is -1 .. 1");
+    expect_error("{\"log\": {\"level\": \"loud\"}}",
+                 "retro.json:1: log.level is \"loud\", allowed is error, warn, info, debug");
+    expect_error("{\"log\": {\"level\": \"info\\u0000\"}}",
+                 "retro.json:1: log.level is \"info\", allowed is error, warn, info, debug");
+}
+
+static void test_type(void **state) {
+    (void)state;
+    expect_error("{\"server\": {\"port\": \"80\"}}", "retro.json:1: server.port is \"80\", expected an integer");
+    expect_error("{\"server\": {\"port\": 80.5}}", "retro.json:1: server.port is 80.5, expected an integer");
+    expect_error("{\"server\": {\"port\": {\"port\": 1}}}",
+                 "retro.json:1: server.port is an object, expected an integer");
+    expect_error("{\"server\": {\"host\": 1}}", "retro.json:1: server.host is 1, expected a string");
+    expect_error("{\"model\": {\"path\": [\"a\"]}}", "retro.json:1: model.path is a list, expected a path");
+    expect_error("{\"retrieval\": {\"enabled\": 1}}", "retro.json:1: retrieval.enabled is 1, expected true or false");
+    expect_error("{\"retrieval\": {\"min_similarity\": null}}",
+                 "retro.json:1: retrieval.min_similarity is null, expected a number");
+    expect_error("{\"log\": {\"level\": true}}",
+                 "retro.json:1: log.level is true, expected one of error, warn, info, debug");
+    expect_error("{\"log\": 7}", "retro.json:1: log is 7, expected an object of options");
+    expect_error("[1]", "retro.json: expected an object of sections");
+    expect_error("{\"model\": {\"name\": \"a\\u0000b\"}}", "retro.json:1: model.name holds a NUL character");
+}
+
+static void test_not_json(void **state) {
+    (void)state;
+    struct config c;
+    struct error e = {0};
+    config_init(&c);
+    const char *bad[] = {"",
+                         "{",
+                         "{\"log\": {}",
+                         "nonsense",
+                         "{\"log\": {}, \"log\": {}}",
+                         "{\"log\": {}} x",
+                         "{\"server\": {\"port\": 1, \"port\": 2}}",
+                         "{\"server\": {\"port\": 99999999999999999999}}"};
+    for (size_t i = 0; i < ARRAY_COUNT(bad); i++) {
+        assert_int_equal(parse(&c, bad[i], &e), STATUS_INVALID);
+        assert_memory_equal(e.text, "retro.json:1:", 13);
+    }
+    config_free(&c);
+}
+
+static int line_of(const char *text, const char *section, const char *name) {
+    return config_key_line(text, strlen(text), section, name);
+}
+
+/* The same words as values, in other sections, deeper, in lists, escaped: only the key itself counts. */
+static void test_lines(void **state) {
+    (void)state;
+    const char *text =
+        "{\n\"a\": \"k\",\n\"list\": [\"s\", \"k\", {\"k\": 1}],\n\"other\": {\"k\": {\"s\": 1}},\n"
+        "\"quote\\\"{\": \"}\\\\\",\n\"s\": {\n\"x\": [\"k\", \"s\"], \"y\": {\"k\": 1},\n\"z\": \"k\",\n"
+        "\"\\u006b\": 5,\n\"\\ud83d\\ude00\": 6}\n}";
+    assert_int_equal(line_of(text, "s", "k"), 9);
+    assert_int_equal(line_of(text, "s", "z"), 8);
+    assert_int_equal(line_of(text, "s", NULL), 6);
+    assert_int_equal(line_of(text, "other", "k"), 4);
+    assert_int_equal(line_of(text, "quote\"{", NULL), 5);
+    assert_int_equal(line_of(text, "s", "\xf0\x9f\x98\x80"), 10);
+    assert_int_equal(line_of(text, "k", NULL), 0);
+    assert_int_equal(line_of(text, "s", "s"), 0);
+    assert_int_equal(line_of(text, "list", "k"), 0);
+    expect_error(
+        "{\"model\": {\"name\": \"server\\\", port\"},\n\"server\": {\"host\": \"port\",\n\"p\\u006frt\": -5}}",
+        "retro.json:3: server.port is -5, allowed is 0 .. 65535");
+}
+
+static void test_set(void **state) {
+    (void)state;
+    struct config c;
+    struct error e = {0};
+    config_init(&c);
+    const char *good[] = {
+        "retrieval.k=4",  "retrieval.enabled=false",       "model.path=rel/a=b",   "model.name=12", "model.name=true",
+        "log.level=warn", "retrieval.min_similarity=1e-1", "retrieval.collection="};
+    for (size_t i = 0; i < ARRAY_COUNT(good); i++) assert_int_equal(config_set(&c, good[i], &e), STATUS_OK);
+    assert_int_equal(c.retrieval.k, 4);
+    assert_false(c.retrieval.enabled);
+    assert_string_equal(c.model.path, "rel/a=b");
+    assert_string_equal(c.model.name, "true");
+    assert_int_equal(c.log.level, LOG_LEVEL_WARN);
+    assert_true(c.retrieval.min_similarity == 0.1);
+    config_free(&c);
+    expect_set_error("retrieval.k", "--set: \"retrieval.k\" has no \"=\"; write --set retrieval.k=4");
+    expect_set_error("retrieval.K=1", "--set: unknown option \"retrieval.K\"; did you mean \"retrieval.k\"?");
+    expect_set_error("server.port=x", "--set: server.port is \"x\", expected an integer");
+    expect_set_error("server.port=", "--set: server.port is \"\", expected an integer");
+    expect_set_error("server.port=70000", "--set: server.port is 70000, allowed is 0 .. 65535");
+    expect_set_error("server.port=80 90", "--set: server.port is \"80 90\", expected an integer");
+    expect_set_error("retrieval.min_similarity=nan", "--set: retrieval.min_similarity is \"nan\", expected a number");
+    expect_set_error("model.name=\xff", "--set: model.name is not valid UTF-8");
+    expect_set_error("server.port=\xff", "--set: server.port is not valid UTF-8");
+    expect_set_error("=1", "--set: unknown option \"\"; --help lists all");
+}
+
+static void test_check(void **state) {
+    (void)state;
+    struct config c;
+    struct error e = {0};
+    config_init(&c);
+    c.retrieval.k = 17;
+    assert_int_equal(config_check(&c, &e), STATUS_INVALID);
+    assert_string_equal(e.text, "retrieval.k is 17, more than retrieval.max_k, which is 16");
+    c.retrieval.k = 16;
+    assert_int_equal(config_check(&c, &e), STATUS_OK);
+    assert_int_equal(config_set(&c, "server.host=", &e), STATUS_OK);
+    assert_int_equal(config_check(&c, &e), STATUS_INVALID);
+    config_free(&c);
+}
+
+/* Another value for every option of the table, printed, read and printed again. */
+static void test_round_trip(void **state) {
+    (void)state;
+    struct config c, again;
+    struct error e = {0};
+    config_init(&c);
+    for (int i = 0; i < option_count; i++) {
+        const struct option *o = &option_table[i];
+        char text[200];
+        if (o->type == OPTION_BOOL) snprintf(text, sizeof text, "%s=%s", o->key, o->number != 0 ? "false" : "true");
+        if (o->type == OPTION_INT) snprintf(text, sizeof text, "%s=%d", o->key, (int)o->max);
+        if (o->type == OPTION_DOUBLE) snprintf(text, sizeof text, "%s=0.1234567890123456", o->key);
+        if (o->type == OPTION_ENUM) snprintf(text, sizeof text, "%s=%s", o->key, o->names[o->number == 0]);
+        if (o->type == OPTION_STRING || o->type == OPTION_PATH)
+            snprintf(text, sizeof text, "%s=a \"b\" \\ \n\t\x01 \xc3\xa9 %s", o->key, o->key);
+        assert_int_equal(config_set(&c, text, &e), STATUS_OK);
+    }
+    char *first = printed(&c);
+    config_init(&again);
+    char *defaults = printed(&again);
+    assert_string_not_equal(first, defaults);
+    assert_int_equal(config_parse(&again, first, strlen(first), "printed", "", &e), STATUS_OK);
+    char *second = printed(&again);
+    assert_string_equal(first, second);
+    for (int i = 0; i < option_count; i++) assert_non_null(strstr(first, strchr(option_table[i].key, '.') + 1));
+    free(first);
+    free(second);
+    free(defaults);
+    config_free(&c);
+    config_free(&again);
+}
+
+static void test_read(void **state) {
+    (void)state;
+    char folder[] = "/tmp/test_config_XXXXXX", path[64];
+    struct config c;
+    struct error e = {0};
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/retro.json", folder);
+    config_init(&c);
+    assert_int_equal(config_read(&c, path, &e), STATUS_IO);
+    assert_non_null(strstr(e.text, path));
+    assert_int_equal(config_read(&c, folder, &e), STATUS_INVALID);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("{\"model\": {\"path\": \"m\"}}", f);
+    fclose(f);
+    assert_int_equal(config_read(&c, path, &e), STATUS_OK);
+    assert_memory_equal(c.model.path, folder, strlen(folder));
+    assert_string_equal(c.model.path + strlen(folder), "/m");
+    assert_int_equal(truncate(path, (1 << 20) + 1), 0);
+    assert_int_equal(config_read(&c, path, &e), STATUS_TOO_LARGE);
+    assert_int_equal(truncate(path, 0), 0);
+    assert_int_equal(config_read(&c, path, &e), STATUS_INVALID);
+    config_free(&c);
+    unlink(path);
+    rmdir(folder);
+}
+
+static void test_documents(void **state) {
+    (void)state;
+    char *text = NULL;
+    size_t size;
+    struct buffer file = {0};
+    struct error e = {0};
+    FILE *out = open_memstream(&text, &size);
+    config_print_markdown(out);
+    fclose(out);
+    if (file_read("docs/config.md", 1 << 20, &file, &e)) fail_msg("%s; run make docs/config.md", e.text);
+    if (strcmp(file.data, text) != 0) fail_msg("docs/config.md is not what the table says; run make docs/config.md");
+    free(text);
+    buffer_free(&file);
+    out = open_memstream(&text, &size);
+    config_print_help(out);
+    fclose(out);
+    for (int i = 0; i < option_count; i++) assert_non_null(strstr(text, option_table[i].key));
+    assert_non_null(strstr(text, "(an integer, 0 .. 65535; default 8080)"));
+    free(text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),  cmocka_unit_test(test_table),      cmocka_unit_test(test_file),
+        cmocka_unit_test(test_unknown),   cmocka_unit_test(test_range),      cmocka_unit_test(test_type),
+        cmocka_unit_test(test_not_json),  cmocka_unit_test(test_lines),      cmocka_unit_test(test_set),
+        cmocka_unit_test(test_check),     cmocka_unit_test(test_round_trip), cmocka_unit_test(test_read),
+        cmocka_unit_test(test_documents),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
