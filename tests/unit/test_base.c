@@ -1,0 +1,215 @@
+/* tests/unit/test_base.c: errors, checked arithmetic, the growing buffer, limits of file_read, maps. */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "config/buffer.h"
+
+static void test_error_set(void **state) {
+    (void)state;
+    struct error e = {0};
+    assert_int_equal(error_set(&e, STATUS_INVALID, "%s is %d", "k", 7), STATUS_INVALID);
+    assert_int_equal(e.status, STATUS_INVALID);
+    assert_string_equal(e.text, "k is 7");
+    assert_int_equal(error_set(NULL, STATUS_BUSY, "nobody listens"), STATUS_BUSY);
+    char longer[1000];
+    memset(longer, 'x', sizeof longer);
+    longer[sizeof longer - 1] = '\0';
+    error_set(&e, STATUS_CORRUPT, "%s", longer);
+    assert_int_equal(strlen(e.text), sizeof e.text - 1);
+}
+
+static void test_error_errno(void **state) {
+    (void)state;
+    struct error e = {0};
+    errno = ENOENT;
+    assert_int_equal(error_errno(&e, "open %s", "x"), STATUS_IO);
+    assert_string_equal(e.text, "open x: No such file or directory");
+    errno = ENOMEM;
+    assert_int_equal(error_errno(&e, "map"), STATUS_NO_MEMORY);
+    errno = EACCES;
+    assert_int_equal(error_errno(NULL, "map"), STATUS_IO);
+}
+
+static void test_error_prefix(void **state) {
+    (void)state;
+    struct error e = {0};
+    error_set(&e, STATUS_TOO_LARGE, "inner");
+    assert_int_equal(error_prefix(&e, "outer %d", 1), STATUS_TOO_LARGE);
+    assert_string_equal(e.text, "outer 1: inner");
+    char longer[1000];
+    memset(longer, 'x', sizeof longer);
+    longer[sizeof longer - 1] = '\0';
+    error_prefix(&e, "%s", longer); /* the prefix alone fills the text: it is cut, not overrun */
+    assert_int_equal(strlen(e.text), sizeof e.text - 1);
+    error_prefix(&e, "again");
+    assert_memory_equal(e.text, "again: xxx", 10);
+    assert_true(strlen(e.text) < sizeof e.text);
+}
+
+static void test_status_names(void **state) {
+    (void)state;
+    assert_string_equal(status_name(STATUS_OK), "ok");
+    for (int a = STATUS_OK; a <= STATUS_INTERNAL; a++) {
+        assert_non_null(status_name((enum status)a));
+        for (int b = a + 1; b <= STATUS_INTERNAL; b++)
+            assert_string_not_equal(status_name((enum status)a), status_name((enum status)b));
+    }
+    assert_string_equal(status_name((enum status)(STATUS_INTERNAL + 1)), "unknown");
+}
+
+static void test_overflow(void **state) {
+    (void)state;
+    size_t n;
+    assert_false(mul_overflows(SIZE_MAX / 2, 2, &n));
+    assert_true(n == SIZE_MAX - 1);
+    assert_true(mul_overflows(SIZE_MAX / 2 + 1, 2, &n));
+    assert_false(mul_overflows(SIZE_MAX, 0, &n));
+    assert_int_equal(n, 0);
+    assert_false(add_overflows(SIZE_MAX, 0, &n));
+    assert_true(add_overflows(SIZE_MAX, 1, &n));
+}
+
+static void test_buffer(void **state) {
+    (void)state;
+    struct buffer b = {0};
+    buffer_clear(&b);
+    assert_null(b.data);
+    buffer_append(&b, NULL, 0);
+    assert_string_equal(b.data, "");
+    for (int i = 0; i < 1000; i++) buffer_printf(&b, "%03d,", i);
+    assert_int_equal(b.size, 4000);
+    assert_true(b.capacity > b.size);
+    assert_memory_equal(b.data, "000,001,002,", 12);
+    assert_string_equal(b.data + 3996, "999,");
+    size_t capacity = b.capacity;
+    buffer_clear(&b);
+    assert_string_equal(b.data, "");
+    assert_int_equal(b.capacity, capacity);
+    buffer_append(&b, "a\0b", 3);
+    buffer_append_string(&b, "c");
+    assert_int_equal(b.size, 4);
+    assert_memory_equal(b.data, "a\0bc", 5);
+    buffer_free(&b);
+    assert_null(b.data);
+    assert_int_equal(b.size, 0);
+}
+
+/* Sizes around the powers of two at which the buffer grows: the NUL must always fit. */
+static void test_buffer_growth(void **state) {
+    (void)state;
+    char bytes[600];
+    memset(bytes, 'x', sizeof bytes);
+    for (size_t n = 0; n < sizeof bytes; n++) {
+        struct buffer b = {0};
+        buffer_append(&b, bytes, n);
+        assert_int_equal(strlen(b.data), n);
+        assert_true(b.capacity >= n + 1);
+        buffer_free(&b);
+    }
+}
+
+static char folder[] = "/tmp/test_base_XXXXXX";
+
+static const char *path_of(const char *name) {
+    static char path[100];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static void write_file(const char *path, size_t size) {
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    for (size_t i = 0; i < size; i++) fputc((int)(i % 251), f);
+    assert_int_equal(fclose(f), 0);
+}
+
+static int make_folder(void **state) {
+    (void)state;
+    return mkdtemp(folder) == NULL;
+}
+
+static int remove_folder(void **state) {
+    (void)state;
+    unlink(path_of("file"));
+    unlink(path_of("pipe"));
+    return rmdir(folder);
+}
+
+static void test_file_read(void **state) {
+    (void)state;
+    const char *path = path_of("file");
+    struct buffer b = {0};
+    struct error e = {0};
+    static const size_t sizes[] = {0, 1, 65535, 65536, 65537, 200000};
+    for (size_t i = 0; i < ARRAY_COUNT(sizes); i++) {
+        size_t n = sizes[i];
+        write_file(path, n);
+        assert_int_equal(file_read(path, n, &b, &e), STATUS_OK);
+        assert_int_equal(b.size, n);
+        for (size_t j = 0; j < n; j++) assert_int_equal((uint8_t)b.data[j], j % 251);
+        if (n == 0) continue;
+        assert_int_equal(file_read(path, n - 1, &b, &e), STATUS_TOO_LARGE);
+        assert_non_null(strstr(e.text, path));
+    }
+    buffer_free(&b);
+}
+
+/* A pipe would block and /dev/zero never ends: only regular files are read. */
+static void test_irregular(void **state) {
+    (void)state;
+    struct buffer b = {0};
+    struct file_map m;
+    struct error e = {0};
+    assert_int_equal(file_read(folder, 100, &b, &e), STATUS_INVALID);
+    assert_int_equal(file_read("/dev/zero", 100, &b, &e), STATUS_INVALID);
+    assert_int_equal(mkfifo(path_of("pipe"), 0600), 0);
+    assert_int_equal(file_read(path_of("pipe"), 100, &b, &e), STATUS_INVALID);
+    assert_int_equal(file_map_open(&m, path_of("pipe"), &e), STATUS_INVALID);
+    assert_int_equal(file_read(path_of("absent"), 100, &b, &e), STATUS_IO);
+    assert_non_null(strstr(e.text, "No such file"));
+    /* Files under /proc say they hold 0 bytes; the limit counts what is read. */
+    assert_int_equal(file_read("/proc/self/status", 1 << 20, &b, &e), STATUS_OK);
+    assert_true(b.size > 0);
+    assert_int_equal(file_read("/proc/self/status", 10, &b, &e), STATUS_TOO_LARGE);
+    buffer_free(&b);
+}
+
+static void test_map(void **state) {
+    (void)state;
+    const char *path = path_of("file");
+    struct file_map m;
+    struct error e = {0};
+    write_file(path, 5000);
+    assert_int_equal(file_map_open(&m, path, &e), STATUS_OK);
+    assert_int_equal(m.size, 5000);
+    for (size_t j = 0; j < m.size; j++) assert_int_equal(m.data[j], j % 251);
+    file_map_close(&m);
+    assert_null(m.data);
+    file_map_close(&m);
+    write_file(path, 0);
+    assert_int_equal(file_map_open(&m, path, &e), STATUS_OK);
+    assert_null(m.data);
+    assert_int_equal(m.size, 0);
+    file_map_close(&m);
+    assert_int_equal(file_map_open(&m, path_of("absent"), &e), STATUS_IO);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_error_set),     cmocka_unit_test(test_error_errno), cmocka_unit_test(test_error_prefix),
+        cmocka_unit_test(test_status_names),  cmocka_unit_test(test_overflow),    cmocka_unit_test(test_buffer),
+        cmocka_unit_test(test_buffer_growth), cmocka_unit_test(test_file_read),   cmocka_unit_test(test_irregular),
+        cmocka_unit_test(test_map),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
