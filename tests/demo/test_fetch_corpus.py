@@ -1,0 +1,131 @@
+"""tools/fetch_corpus.sh against packages made here: what is kept, what is left out, and that a second run fetches nothing.
+
+apt-get is replaced by a script that hands out these packages, and only from private lists when told so."""
+
+import gzip
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "tools/fetch_corpus.sh"
+APT_GET = """#!/bin/bash
+echo "$*" >> "$APT_LOG"
+case " $* " in *" update "*) exit 0 ;; esac
+if [ -n "$STALE_LISTS" ] && [[ $* != *Dir::State::lists* ]]; then echo "E: no candidate" >&2; exit 100; fi
+cp "$DEBS/${@: -1}.deb" . 2>/dev/null || { echo "E: Unable to locate package ${@: -1}" >&2; exit 100; }
+"""
+
+
+def corpus_table():
+    """The packages, folders and globs that the script asks for."""
+    table = re.search(r"cat <<'END'\n(.*?)\nEND", SCRIPT.read_text(encoding="utf-8"), re.DOTALL)[1]
+    return [line.split() for line in table.splitlines()]
+
+
+def write_page(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+
+
+def make_package(folder, name, document_folder, globs):
+    root = folder / name
+    documents = root / document_folder
+    for pattern in globs:
+        place = documents / pattern.replace("*", "page")
+        if "man" in pattern.split("/")[0]:
+            write_page(place.with_name("page.1.gz"), ".TH PAGE 1\n.SH NAME\npage\n")
+            write_page(place.with_name("alias.1.gz"), '.\\" a comment\n.so man1/page.1\n')
+            (place.parent / "link.1.gz").symlink_to("page.1.gz")
+            write_page(place.with_name("notes.txt"), "no manual")
+        else:
+            write_page(place, "<html><body>text</body></html>")
+    write_page(documents / "changelog.html", "<html>never asked for</html>")
+    write_page(documents / "de/man1/page.1.gz", ".TH SEITE 1\n")
+    write_page(documents / "howto/howto-index.html", "<html>a list</html>")
+    write_page(root / "usr/share/doc" / name / "copyright", f"the licence of {name}\n")
+    write_page(root / "DEBIAN/control", f"Package: {name}\nVersion: 1\nArchitecture: all\nMaintainer: x <x@example.org>\nDescription: x\n")
+    return root
+
+
+@pytest.fixture(scope="module")
+def debs(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("debs")
+    for name, document_folder, *globs in corpus_table():
+        root = make_package(folder, name, document_folder, globs)
+        if name == "manpages-dev":  # as Debian has it: one documentation folder for both
+            shutil.rmtree(root / "usr/share/doc" / name)
+            (root / "usr/share/doc" / name).symlink_to("manpages")
+        subprocess.run(["dpkg-deb", "--build", "-Znone", root, folder / f"{name}.deb"], check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture
+def fetch(debs, tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/apt-get").write_text(APT_GET)
+    (tmp_path / "bin/apt-get").chmod(0o755)
+    log = tmp_path / "apt.log"
+
+    def run(stale="", packages=debs):
+        log.write_text("")
+        environment = dict(
+            os.environ,
+            PATH=f"{tmp_path}/bin:{os.environ['PATH']}",
+            DEBS=str(packages),
+            APT_LOG=str(log),
+            STALE_LISTS=stale,
+        )
+        done = subprocess.run([SCRIPT, tmp_path / "corpus"], env=environment, capture_output=True, text=True, timeout=120)
+        return done, log.read_text().splitlines()
+
+    run.corpus = tmp_path / "corpus"
+    return run
+
+
+def test_keeps_documents_and_licences(fetch):
+    done, calls = fetch()
+    assert done.returncode == 0, done.stderr
+    packages = [row[0] for row in corpus_table()]
+    assert [call.split()[-1] for call in calls] == packages
+    assert sorted(p.name for p in (fetch.corpus / "text").iterdir()) == sorted(packages)
+    assert sorted(p.name for p in (fetch.corpus / "copyright").iterdir()) == sorted(packages)
+    assert (fetch.corpus / "copyright/manpages-dev").read_text() == "the licence of manpages\n"
+    assert [p.name for p in (fetch.corpus / "text/coreutils").iterdir()] == ["page.1.gz"]
+    names = {p.name for p in fetch.corpus.rglob("*") if p.is_file()}
+    assert not names & {"alias.1.gz", "link.1.gz", "notes.txt", "changelog.html", "howto-index.html"}
+    assert not list(fetch.corpus.glob(".fetch*"))
+
+
+def test_second_run_fetches_nothing(fetch):
+    assert fetch()[0].returncode == 0
+    done, calls = fetch()
+    assert done.returncode == 0 and calls == [] and done.stdout == ""
+
+
+def test_only_what_is_missing_is_fetched(fetch):
+    assert fetch()[0].returncode == 0
+    (fetch.corpus / ".complete/bash-doc").unlink()
+    done, calls = fetch()
+    assert done.returncode == 0 and [call.split()[-1] for call in calls] == ["bash-doc"]
+
+
+def test_lists_of_its_own_when_the_machine_has_none(fetch):
+    done, calls = fetch(stale="yes")
+    assert done.returncode == 0, done.stderr
+    assert sum(call.endswith(" update") for call in calls) == 1
+    assert len(list((fetch.corpus / "text").iterdir())) == len(corpus_table())
+
+
+def test_a_missing_package_is_named_and_the_rest_kept(fetch, debs, tmp_path):
+    some = shutil.copytree(debs, tmp_path / "some", ignore=lambda folder, names: [n for n in names if not n.endswith(".deb")])
+    (some / "git-doc.deb").unlink()
+    done, _ = fetch(packages=some)
+    assert done.returncode == 1 and "git-doc" in done.stderr
+    assert not list(fetch.corpus.glob(".fetch*")) and not (fetch.corpus / "text/git-doc").exists()
+    done, calls = fetch()
+    assert done.returncode == 0 and calls[0].endswith(" git-doc")
