@@ -1,0 +1,163 @@
+/* kernels/backend.c: opening a device by name, and the checked wrappers around its ops. See backend.h.
+ *
+ * The wrappers hold every shape rule in one place, so a device's op may rely on them. */
+#include "kernels/backend.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cpu/cpu.h"
+
+enum status backend_open(struct backend **out, const char *device, const struct backend_options *o, struct error *e) {
+    *out = NULL;
+    if (strcmp(device, "cpu") != 0) {
+        const char *why = strncmp(device, "cuda", 4) == 0 ? "this build has no CUDA" : "there is no such device";
+        return error_set(e, STATUS_UNSUPPORTED, "device \"%.60s\": %s; use \"cpu\"", device, why);
+    }
+    struct backend *b = xcalloc(1, sizeof *b);
+    enum status s = cpu_open(b, o, e);
+    if (s) {
+        free(b);
+        return s;
+    }
+    *out = b;
+    return STATUS_OK;
+}
+
+void backend_close(struct backend *b) {
+    if (b == NULL) return;
+    b->ops->close(b);
+    free(b);
+}
+
+const char *backend_describe(const struct backend *b) { return cpu_of(b)->description; }
+
+enum status backend_alloc(struct backend *b, void **out, size_t bytes, const char *what, struct error *e) {
+    *out = b->ops->alloc(b, bytes);
+    if (*out != NULL) return STATUS_OK;
+    return error_set(e, STATUS_NO_MEMORY, "%s: the device has no room for %s (%zu bytes); use a smaller %s",
+                     b->ops->name, what, bytes, what);
+}
+
+static bool tensor_valid(const struct tensor *t) {
+    return t->rows >= 0 && t->cols >= 0 && (t->rows <= 1 || t->stride >= t->cols) &&
+           (t->data != NULL || t->rows == 0 || t->cols == 0);
+}
+
+static bool tensor_is_f32(const struct tensor *t, int rows, int cols) {
+    return tensor_valid(t) && t->dtype == DTYPE_F32 && t->rows == rows && t->cols == cols;
+}
+
+void linear(struct backend *b, const struct linear_args *a) {
+    CHECK(a->weight != NULL && a->weight->data != NULL);
+    CHECK(tensor_is_f32(&a->x, a->x.rows, a->weight->n_in));
+    CHECK(tensor_is_f32(&a->y, a->x.rows, a->weight->n_out));
+    if (!b->error.status) b->ops->linear(b, a);
+}
+
+static void spans_check(const struct attention_args *a) {
+    for (int s = 0; s < a->n_spans; s++) {
+        const struct attention_span *span = &a->spans[s];
+        CHECK(span->q_start >= 0 && span->q_count >= 0 && span->q_count <= a->q.rows - span->q_start);
+        CHECK(span->k_start >= 0 && span->k_count >= 0 && span->k_count <= a->k.rows - span->k_start);
+        CHECK(a->mask == MASK_NONE || span->k_count == 0 || span->k_count >= span->q_count);
+    }
+}
+
+void attention(struct backend *b, const struct attention_args *a) {
+    CHECK(a->heads > 0 && a->kv_heads > 0 && a->heads % a->kv_heads == 0 && a->head_dim > 0 && a->n_spans >= 0);
+    CHECK(tensor_is_f32(&a->q, a->q.rows, a->heads * a->head_dim));
+    CHECK(tensor_is_f32(&a->out, a->q.rows, a->q.cols));
+    CHECK(tensor_valid(&a->k) && a->k.cols == a->kv_heads * a->head_dim);
+    CHECK(tensor_valid(&a->v) && a->v.cols == a->k.cols && a->v.rows == a->k.rows);
+    spans_check(a);
+    if (!b->error.status) b->ops->attention(b, a);
+}
+
+void norm(struct backend *b, const struct norm_args *a) {
+    CHECK(tensor_is_f32(&a->x, a->x.rows, a->x.cols) && tensor_is_f32(&a->y, a->x.rows, a->x.cols));
+    CHECK(a->gamma != NULL && (a->kind == NORM_LAYER || a->beta == NULL));
+    if (!b->error.status) b->ops->norm(b, a);
+}
+
+void add(struct backend *b, const struct add_args *a) {
+    CHECK(tensor_is_f32(&a->a, a->a.rows, a->a.cols));
+    CHECK(tensor_is_f32(&a->b, a->a.rows, a->a.cols) && tensor_is_f32(&a->y, a->a.rows, a->a.cols));
+    if (!b->error.status) b->ops->add(b, a);
+}
+
+void glu(struct backend *b, const struct glu_args *a) {
+    CHECK(a->x.cols % 2 == 0 && tensor_is_f32(&a->x, a->x.rows, a->x.cols));
+    CHECK(tensor_is_f32(&a->y, a->x.rows, a->x.cols / 2));
+    if (!b->error.status) b->ops->glu(b, a);
+}
+
+void embed(struct backend *b, const struct embed_args *a) {
+    CHECK(a->word != NULL && a->word->data != NULL && tensor_is_f32(&a->y, a->y.rows, a->word->n_in));
+    CHECK(a->position == NULL || tensor_is_f32(a->position, a->position->rows, a->y.cols));
+    CHECK(a->type == NULL || (tensor_is_f32(a->type, a->type->rows, a->y.cols) && a->type->rows > 0));
+    for (int i = 0; i < a->y.rows; i++) {
+        CHECK(a->ids[i] >= 0 && a->ids[i] < a->word->n_out);
+        CHECK(a->position == NULL || (a->positions[i] >= 0 && a->positions[i] < a->position->rows));
+    }
+    if (!b->error.status) b->ops->embed(b, a);
+}
+
+void rope(struct backend *b, const struct rope_args *a) {
+    CHECK(a->heads > 0 && a->head_dim > 0 && tensor_is_f32(&a->x, a->x.rows, a->heads * a->head_dim));
+    CHECK(a->rotated >= 0 && a->rotated <= a->head_dim && a->rotated % 2 == 0);
+    if (!b->error.status) b->ops->rope(b, a);
+}
+
+void gather_rows(struct backend *b, const struct gather_rows_args *a) {
+    CHECK(tensor_valid(&a->x) && tensor_valid(&a->y) && a->x.cols == a->y.cols);
+    for (int i = 0; i < a->y.rows; i++) CHECK(a->rows[i] < a->x.rows);
+    if (!b->error.status) b->ops->gather_rows(b, a);
+}
+
+void scatter_rows(struct backend *b, const struct scatter_rows_args *a) {
+    CHECK(tensor_valid(&a->x) && tensor_valid(&a->y) && a->x.cols == a->y.cols);
+    for (int i = 0; i < a->x.rows; i++) CHECK(a->rows[i] < a->y.rows);
+    if (!b->error.status) b->ops->scatter_rows(b, a);
+}
+
+void mean_rows(struct backend *b, const struct mean_rows_args *a) {
+    CHECK(tensor_is_f32(&a->x, a->x.rows, a->x.cols) && tensor_is_f32(&a->y, a->y.rows, a->x.cols));
+    for (int s = 0; s < a->y.rows; s++)
+        CHECK(a->starts[s] >= 0 && a->starts[s] <= a->starts[s + 1] && a->starts[s + 1] <= a->x.rows);
+    if (!b->error.status) b->ops->mean_rows(b, a);
+}
+
+void sample(struct backend *b, const struct sample_args *a) {
+    CHECK(tensor_is_f32(&a->logits, a->logits.rows, a->logits.cols));
+    CHECK(a->n_vocab > 0 && a->n_vocab <= a->logits.cols && a->n_vocab <= 1 << 24);
+    if (!b->error.status) b->ops->sample(b, a);
+}
+
+/* A candidate of logprobs_top sinks to its place among the best so far; ids come in rising order, so a later equal
+ * stays behind. NaN ranks last: it compares greater than nothing. */
+float logprobs_top(const float *logits, int n_vocab, int n, int32_t *ids, float *logprobs) {
+    CHECK(n_vocab > 0 && n >= 0 && n <= n_vocab);
+    int kept = 0;
+    float largest = -INFINITY;
+    for (int32_t id = 0; id < n_vocab; id++) {
+        float x = isnan(logits[id]) ? -INFINITY : logits[id];
+        largest = fmaxf(largest, x);
+        if (kept == n && (n == 0 || x <= logprobs[n - 1])) continue;
+        int at = kept < n ? kept++ : n - 1;
+        for (; at > 0 && x > logprobs[at - 1]; at--) {
+            logprobs[at] = logprobs[at - 1];
+            ids[at] = ids[at - 1];
+        }
+        logprobs[at] = x;
+        ids[at] = id;
+    }
+    double sum = 0;
+    for (int id = 0; id < n_vocab; id++)
+        if (!isnan(logits[id])) sum += isinf(largest) ? logits[id] == largest : exp((double)logits[id] - largest);
+    float log_sum = (float)(largest + log(sum));
+    for (int i = 0; i < n; i++)
+        logprobs[i] = (float)(logprobs[i] == largest ? -log(sum) : (double)logprobs[i] - log_sum);
+    return log_sum;
+}

@@ -1,0 +1,129 @@
+/* kernels/cpu/backend.c: the CPU device: its table, memory, and the choice of vector kernels and threads. */
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "kernels/cpu/cpu.h"
+
+/* Larger blocks are aligned to and advised as huge pages: streaming weights through 4 KB pages costs TLB misses. */
+enum { HUGE_PAGE = 2 << 20 };
+
+void *cpu_alloc(struct backend *b, size_t bytes) {
+    (void)b;
+    size_t alignment = bytes >= HUGE_PAGE ? HUGE_PAGE : 64, rounded;
+    if (add_overflows(bytes == 0 ? 1 : bytes, alignment - 1, &rounded)) return NULL;
+    rounded -= rounded % alignment;
+    void *p = aligned_alloc(alignment, rounded);
+    if (p == NULL) return NULL;
+    if (alignment == HUGE_PAGE) madvise(p, rounded, MADV_HUGEPAGE); /* advice: without huge pages it is only slower */
+    memset(p, 0, rounded);
+    return p;
+}
+
+void cpu_release(struct backend *b, void *p) {
+    (void)b;
+    free(p);
+}
+
+static void cpu_copy_in(struct backend *b, void *device, const void *host, size_t bytes) {
+    (void)b;
+    if (bytes) memcpy(device, host, bytes);
+}
+
+static void cpu_copy_out(struct backend *b, void *host, const void *device, size_t bytes) {
+    (void)b;
+    if (bytes) memcpy(host, device, bytes);
+}
+
+/* Ops run as they are called, so there is nothing to wait for. */
+static enum status cpu_sync(struct backend *b, struct error *e) {
+    enum status s = b->error.status;
+    if (s && e != NULL) *e = b->error;
+    b->error = (struct error){.status = STATUS_OK};
+    return s;
+}
+
+static void cpu_close(struct backend *b) {
+    struct cpu *cpu = cpu_of(b);
+    free(cpu->scratch);
+    free(cpu);
+}
+
+static const struct backend_ops cpu_ops = {
+    .name = "cpu",
+    .alloc = cpu_alloc,
+    .release = cpu_release,
+    .upload = cpu_copy_in,
+    .download = cpu_copy_out,
+    .sync = cpu_sync,
+    .close = cpu_close,
+    .pack = cpu_pack,
+    .linear = cpu_linear,
+    .attention = cpu_attention,
+    .norm = cpu_norm,
+    .add = cpu_add,
+    .glu = cpu_glu,
+    .embed = cpu_embed,
+    .rope = cpu_rope,
+    .gather_rows = cpu_gather_rows,
+    .scatter_rows = cpu_scatter_rows,
+    .mean_rows = cpu_mean_rows,
+    .sample = cpu_sample,
+};
+
+bool cpu_supports(const struct cpu_kernels *kernels) {
+    if (kernels == &cpu_kernels_avx2)
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    if (kernels == &cpu_kernels_avx512)
+        return cpu_supports(&cpu_kernels_avx2) && __builtin_cpu_supports("avx512f") &&
+               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+               __builtin_cpu_supports("avx512dq");
+    return kernels == &cpu_kernels_generic;
+}
+
+/* The best variant this CPU runs, or the one RETRO_CPU names, NULL when that cannot be: tests run all of them on one
+ * machine. */
+static const struct cpu_kernels *choose_kernels(struct error *e) {
+    static const struct cpu_kernels *const variants[] = {&cpu_kernels_avx512, &cpu_kernels_avx2, &cpu_kernels_generic};
+    const char *forced = getenv("RETRO_CPU");
+    for (size_t i = 0; i < ARRAY_COUNT(variants); i++) {
+        if (forced != NULL && strcmp(forced, variants[i]->name) != 0) continue;
+        if (cpu_supports(variants[i])) return variants[i];
+        if (forced == NULL) continue;
+        error_set(e, STATUS_UNSUPPORTED, "RETRO_CPU=%s: this CPU lacks the instructions; unset it", forced);
+        return NULL;
+    }
+    error_set(e, STATUS_INVALID, "RETRO_CPU=%.40s: expected generic, avx2 or avx512, or unset", forced);
+    return NULL;
+}
+
+static int threads_available(void) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1; /* more CPUs than a cpu_set_t holds: ask for --threads */
+    return max_int(1, CPU_COUNT(&set));
+}
+
+enum status cpu_open(struct backend *b, const struct backend_options *o, struct error *e) {
+    int threads = o == NULL || o->threads == 0 ? threads_available() : o->threads;
+    if (threads < 1 || threads > CPU_MAX_THREADS)
+        return error_set(e, STATUS_INVALID, "cpu: %d threads asked for, expected 0 (all) to %d", threads,
+                         CPU_MAX_THREADS);
+    struct error why;
+    const struct cpu_kernels *kernels = choose_kernels(&why);
+    if (kernels == NULL) return error_set(e, why.status, "%s", why.text);
+    struct cpu *cpu = xcalloc(1, sizeof *cpu);
+    cpu->kernels = kernels;
+    cpu->threads = threads;
+    cpu->scratch = cpu_alloc(b, (size_t)threads * sizeof *cpu->scratch);
+    if (cpu->scratch == NULL) {
+        free(cpu);
+        return error_set(e, STATUS_NO_MEMORY, "cpu: no memory for the scratch of %d threads", threads);
+    }
+    snprintf(cpu->description, sizeof cpu->description, "cpu %s, %d thread%s", kernels->name, threads,
+             threads == 1 ? "" : "s");
+    b->ops = &cpu_ops;
+    b->device = cpu;
+    return STATUS_OK;
+}

@@ -1,0 +1,110 @@
+/* kernels/cpu/cpu.h: private to the CPU backend: its state, the table of vector kernels, and the packed layouts.
+ *
+ * A variant (generic, avx2, avx512) is one struct cpu_kernels. The op files (linear.c, attention.c ...) cut the work,
+ * hand it to threads and call the variant; a variant never sees threads. */
+#pragma once
+
+#include "kernels/backend.h"
+
+enum {
+    TILE_COLUMNS = 16,        /* output columns of one packed tile: a 512-bit vector of f32 */
+    ATTENTION_KEYS = 32,      /* keys per block of the streaming softmax */
+    ATTENTION_ROWS = 16,      /* (query, head) pairs that share one converted block of keys and values */
+    ATTENTION_MAX_HEAD = 512, /* sizes the scratch of a thread; a larger head_dim is a failed CHECK */
+    SAMPLE_BLOCK = 256,       /* logits whose weights are computed together */
+    CPU_MAX_THREADS = 1024
+};
+
+/* One thread's scratch for attention: a block of keys (transposed) and of values in f32, and per row the scaled query,
+ * the running output, maximum and sum, and the scores of the block. Rows are padded to whole vectors. */
+struct attention_scratch {
+    float keys[ATTENTION_MAX_HEAD * ATTENTION_KEYS];   /* [head_dim][ATTENTION_KEYS] */
+    float values[ATTENTION_KEYS * ATTENTION_MAX_HEAD]; /* [ATTENTION_KEYS][padded head_dim] */
+    float queries[ATTENTION_ROWS * ATTENTION_MAX_HEAD];
+    float outputs[ATTENTION_ROWS * ATTENTION_MAX_HEAD];
+    float scores[ATTENTION_ROWS * ATTENTION_KEYS];
+    float largest[ATTENTION_ROWS], sum[ATTENTION_ROWS], keep[ATTENTION_ROWS];
+    int visible[ATTENTION_ROWS]; /* keys of the block that row i may read */
+};
+
+/* What the variants' attention works on: `rows` scratch rows against `keys` <= ATTENTION_KEYS keys in scratch. */
+struct attention_block {
+    struct attention_scratch *scratch;
+    int rows, keys, head_dim;
+    int padded; /* head_dim rounded up to TILE_COLUMNS */
+};
+
+struct cpu_kernels {
+    const char *name;
+    /* Columns of tiles [first_tile, first_tile + n_tiles) of y = x W^T + bias, all rows, before the activation. */
+    void (*linear)(const struct linear_args *a, int first_tile, int n_tiles);
+    /* One block of keys enters the running softmax of every row (see attention.c). */
+    void (*attention)(const struct attention_block *block);
+    /* to[d * ATTENTION_KEYS + i] = from row i, column d: keys in f32, transposed; absent keys become zeros. */
+    void (*load_keys)(float *to, struct tensor from, int head_dim);
+    /* to[i * padded + d] = from row i, column d: values in f32, columns padded with zeros. */
+    void (*load_values)(float *to, struct tensor from, int head_dim);
+    /* y[i] = activation(x[i]); y may be x. Element by element: the result depends on x[i] alone. */
+    void (*activate)(float *y, const float *x, int n, enum activation activation);
+    /* y[i] = e^x[i], within 2 ulp where the result is a normal number; NaN stays NaN. */
+    void (*exp)(float *y, const float *x, int n);
+    /* The integer sampling weights of n <= SAMPLE_BLOCK logits (sample_weights.h); bitwise the same in all variants. */
+    void (*weights)(uint64_t *w, const float *logits, int n, double largest, double temperature);
+};
+
+extern const struct cpu_kernels cpu_kernels_generic, cpu_kernels_avx2, cpu_kernels_avx512;
+
+/* The state behind backend->device. */
+struct cpu {
+    const struct cpu_kernels *kernels;
+    int threads;
+    struct attention_scratch *scratch; /* [threads] */
+    char description[48];
+};
+
+static inline struct cpu *cpu_of(const struct backend *b) { return b->device; }
+
+/* The threads a piece of work is worth: all, or one where waking the others would cost more than it saves.
+ * `operations` is a rough count of multiply-adds or of elements moved. libgomp keeps its threads only while the team
+ * size stays the same, so there is nothing between one and all. */
+static inline int cpu_threads(const struct cpu *cpu, double operations) {
+    return operations < 32768 ? 1 : cpu->threads;
+}
+
+enum status cpu_open(struct backend *b, const struct backend_options *o, struct error *e);
+/* Whether this processor and operating system can run a variant's instructions. */
+bool cpu_supports(const struct cpu_kernels *kernels);
+void cpu_release(struct backend *b, void *p);
+void *cpu_alloc(struct backend *b, size_t bytes);
+
+/* The packed layout of W [n_out, n_in]: tiles of 16 output columns, one after another, padded with zeros.
+ *   f32, f16   [tile][k][16]
+ *   bf16       [tile][k / 2][16][2]: pairs along K side by side, as vdpbf16ps wants them; n_in is rounded up to even.
+ */
+static inline size_t packed_depth(enum dtype t, int n_in) {
+    return (size_t)n_in + (t == DTYPE_BF16 ? (size_t)(n_in & 1) : 0);
+}
+static inline int packed_tiles(int n_out) { return n_out / TILE_COLUMNS + (n_out % TILE_COLUMNS != 0); }
+static inline size_t packed_index(enum dtype t, int n_in, int row, int k) {
+    size_t tile = (size_t)row / TILE_COLUMNS * packed_depth(t, n_in), lane = (size_t)row % TILE_COLUMNS;
+    if (t != DTYPE_BF16) return (tile + (size_t)k) * TILE_COLUMNS + lane;
+    return (tile / 2 + (size_t)k / 2) * 2 * TILE_COLUMNS + lane * 2 + ((size_t)k & 1);
+}
+
+enum status cpu_pack(struct backend *b, struct weight *w, const void *host, enum dtype host_dtype, struct error *e);
+void cpu_linear(struct backend *b, const struct linear_args *a);
+void cpu_attention(struct backend *b, const struct attention_args *a);
+void cpu_norm(struct backend *b, const struct norm_args *a);
+void cpu_add(struct backend *b, const struct add_args *a);
+void cpu_glu(struct backend *b, const struct glu_args *a);
+void cpu_embed(struct backend *b, const struct embed_args *a);
+void cpu_rope(struct backend *b, const struct rope_args *a);
+void cpu_gather_rows(struct backend *b, const struct gather_rows_args *a);
+void cpu_scatter_rows(struct backend *b, const struct scatter_rows_args *a);
+void cpu_mean_rows(struct backend *b, const struct mean_rows_args *a);
+void cpu_sample(struct backend *b, const struct sample_args *a);
+
+static inline float *row_f32(struct tensor t, int row) { return (float *)t.data + (int64_t)row * t.stride; }
+static inline void *row_of(struct tensor t, int row) {
+    return (char *)t.data + row * t.stride * (int64_t)dtype_bytes(t.dtype);
+}

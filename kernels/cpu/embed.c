@@ -1,0 +1,32 @@
+/* kernels/cpu/embed.c: token, position and type embeddings. Words are read out of the packed layout, which is often
+ * shared with the output matrix. */
+#include "kernels/cpu/cpu.h"
+
+static void word_row(float *y, const struct weight *w, int id) {
+    const uint16_t *halves = w->data;
+    for (int k = 0; k < w->n_in; k++) {
+        size_t at = packed_index(w->dtype, w->n_in, id, k);
+        switch (w->dtype) {
+            case DTYPE_F32: y[k] = ((const float *)w->data)[at]; break;
+            case DTYPE_F16: y[k] = f16_to_f32(halves[at]); break;
+            case DTYPE_BF16: y[k] = bf16_to_f32(halves[at]); break;
+        }
+    }
+}
+
+void cpu_embed(struct backend *b, const struct embed_args *a) {
+    int threads = cpu_threads(cpu_of(b), 4.0 * a->y.rows * a->y.cols);
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int i = 0; i < a->y.rows; i++) {
+        float *y = row_f32(a->y, i);
+        word_row(y, a->word, a->ids[i]);
+        if (a->position != NULL) {
+            const float *position = row_f32(*a->position, a->positions[i]);
+            for (int k = 0; k < a->y.cols; k++) y[k] += position[k];
+        }
+        if (a->type != NULL) {
+            const float *type = row_f32(*a->type, 0);
+            for (int k = 0; k < a->y.cols; k++) y[k] += type[k];
+        }
+    }
+}

@@ -1,0 +1,11 @@
+/* kernels/cpu/linear_avx512.c: the linear kernels for avx512; see linear_vector.h. */
+#include "kernels/cpu/simd_avx512.h"
+
+#include "kernels/cpu/linear_vector.h"
+#include "kernels/cpu/variants.h"
+
+enum { SUMS = 12 };
+
+void linear_avx512(const struct linear_args *a, int first_tile, int n_tiles) {
+    linear_vector(a, first_tile, n_tiles, SUMS);
+}

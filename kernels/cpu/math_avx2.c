@@ -1,0 +1,16 @@
+/* kernels/cpu/math_avx2.c: elementwise functions for avx2; see math_vector.h and sample_weights.h. */
+#include "kernels/cpu/simd_avx2.h"
+
+#include "kernels/cpu/math_vector.h"
+#include "kernels/cpu/sample_weights.h"
+#include "kernels/cpu/variants.h"
+
+void activate_avx2(float *y, const float *x, int n, enum activation activation) {
+    activate_vector(y, x, n, activation);
+}
+
+void exp_avx2(float *y, const float *x, int n) { exp_vector(y, x, n); }
+
+void weights_avx2(uint64_t *w, const float *logits, int n, double largest, double temperature) {
+    sample_weights(w, logits, n, largest, temperature);
+}

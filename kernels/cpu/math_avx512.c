@@ -1,0 +1,16 @@
+/* kernels/cpu/math_avx512.c: elementwise functions for avx512; see math_vector.h and sample_weights.h. */
+#include "kernels/cpu/simd_avx512.h"
+
+#include "kernels/cpu/math_vector.h"
+#include "kernels/cpu/sample_weights.h"
+#include "kernels/cpu/variants.h"
+
+void activate_avx512(float *y, const float *x, int n, enum activation activation) {
+    activate_vector(y, x, n, activation);
+}
+
+void exp_avx512(float *y, const float *x, int n) { exp_vector(y, x, n); }
+
+void weights_avx512(uint64_t *w, const float *logits, int n, double largest, double temperature) {
+    sample_weights(w, logits, n, largest, temperature);
+}

@@ -1,0 +1,30 @@
+/* kernels/cpu/math_generic.c: elementwise functions through libm: the reference of the vector versions. */
+#include <math.h>
+
+#include "kernels/cpu/sample_weights.h"
+#include "kernels/cpu/variants.h"
+
+static float activate_one(float x, enum activation activation) {
+    switch (activation) {
+        case ACTIVATION_NONE: return x;
+        case ACTIVATION_GELU_TANH: return 0.5f * x * (1.0f + tanhf(0.79788456f * x * (1.0f + 0.044715f * x * x)));
+        case ACTIVATION_GELU_ERF: return 0.5f * x * erfcf(-0.70710678f * x);
+        case ACTIVATION_SILU: return x / (1.0f + expf(-x));
+        case ACTIVATION_RELU: return x < 0 ? 0 : x;
+        case ACTIVATION_RELU_SQUARED: return x < 0 ? 0 : x * x;
+        case ACTIVATION_QUICK_GELU: return x / (1.0f + expf(-1.702f * x));
+    }
+    return x;
+}
+
+void activate_generic(float *y, const float *x, int n, enum activation activation) {
+    for (int i = 0; i < n; i++) y[i] = activate_one(x[i], activation);
+}
+
+void exp_generic(float *y, const float *x, int n) {
+    for (int i = 0; i < n; i++) y[i] = expf(x[i]);
+}
+
+void weights_generic(uint64_t *w, const float *logits, int n, double largest, double temperature) {
+    sample_weights(w, logits, n, largest, temperature);
+}

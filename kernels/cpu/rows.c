@@ -1,0 +1,49 @@
+/* kernels/cpu/rows.c: moving whole rows: gather, scatter into a cache, and the mean of a run of rows. */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cpu/cpu.h"
+
+void cpu_gather_rows(struct backend *b, const struct gather_rows_args *a) {
+    int threads = cpu_threads(cpu_of(b), (double)a->y.rows * a->y.cols);
+    size_t n = (size_t)a->y.cols;
+    if (n == 0) return;
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int i = 0; i < a->y.rows; i++) {
+        if (a->rows[i] < 0)
+            memset(row_of(a->y, i), 0, n * dtype_bytes(a->y.dtype));
+        else
+            dtype_convert(row_of(a->y, i), a->y.dtype, row_of(a->x, a->rows[i]), a->x.dtype, n);
+    }
+}
+
+void cpu_scatter_rows(struct backend *b, const struct scatter_rows_args *a) {
+    (void)b;
+    /* One thread: two rows may name the same place, and then the later one must win. */
+    for (int i = 0; i < a->x.rows; i++)
+        if (a->rows[i] >= 0)
+            dtype_convert(row_of(a->y, a->rows[i]), a->y.dtype, row_of(a->x, i), a->x.dtype, (size_t)a->x.cols);
+}
+
+/* Sums and the norm are in double: rows are few and the cost is nothing. An empty run gives zeros. */
+static void mean_row(const struct mean_rows_args *a, int s) {
+    float *y = row_f32(a->y, s);
+    int first = a->starts[s], end = a->starts[s + 1];
+    double squares = 0;
+    for (int j = 0; j < a->y.cols; j++) {
+        double sum = 0;
+        for (int i = first; i < end; i++) sum += (double)row_f32(a->x, i)[j];
+        double mean = end > first ? sum / (end - first) : 0;
+        y[j] = (float)mean;
+        squares += mean * mean;
+    }
+    if (!a->normalize || squares == 0) return;
+    double scale = 1 / sqrt(squares);
+    for (int j = 0; j < a->y.cols; j++) y[j] = (float)((double)y[j] * scale);
+}
+
+void cpu_mean_rows(struct backend *b, const struct mean_rows_args *a) {
+    int threads = cpu_threads(cpu_of(b), (double)a->x.rows * a->x.cols);
+#pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int s = 0; s < a->y.rows; s++) mean_row(a, s);
+}

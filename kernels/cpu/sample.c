@@ -1,0 +1,184 @@
+/* kernels/cpu/sample.c: one row of logits becomes a token. Every step is exact (integers, or single roundings that
+ * IEEE fixes), so another device that follows these rules draws the same token.
+ *
+ *  1. Logits are cleaned: NaN and -inf become -FLT_MAX, +inf becomes FLT_MAX, -0 becomes 0. Ids >= n_vocab are ignored.
+ *  2. temperature 0 (or not above 0): the lowest id among the largest logits. Done.
+ *  3. Each id weighs w, an integer of at most 2^40 (sample_weights.h).
+ *  4. Ids are ranked by logit, largest first, equal logits by id, lowest first. A cut keeps a prefix of that ranking:
+ *     top_k keeps k ids; top_p the shortest prefix of those whose weights reach
+ *     ceil((double)top_p * (double)(their total weight)), at least 1; top_p >= 1 is off.
+ *  5. min_p drops what weighs less than (double)min_p * 2^40.
+ *  6. With `total` the weight that is left, r = splitmix64's output function applied to
+ *     (splitmix64(seed) + (draw + 1) * 0x9e3779b97f4a7c15), and t = floor(r * total / 2^64): the token is the first in
+ *     rising id whose running sum of weights exceeds t.
+ *
+ * A cut is found by radix selection: histograms over the leading, middle and last bits of the order-preserving integer
+ * form of the logit. Three passes, no sorting, no memory beyond the histogram, and integer sums in any order agree. */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/cpu/sample_weights.h"
+
+#define WEIGHT_ONE ((uint64_t)1 << 40)
+
+/* Keeps ids whose key is above `key`, and the first `equal` ids whose key is `key`. */
+struct cut {
+    uint32_t key;
+    uint64_t equal;
+};
+
+struct row {
+    const struct cpu_kernels *kernels;
+    const float *logits;
+    int n;
+    double largest, temperature;
+    struct cut cut;
+    uint64_t least; /* min_p: smaller weights are dropped */
+};
+
+/* Larger floats give larger keys. */
+static uint32_t logit_key(float logit) {
+    float x = sample_clean(logit);
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u & 0x80000000 ? ~u : u | 0x80000000;
+}
+
+/* The weights of ids [first, first + n), zero for those the row's cut or min_p leaves out. *equal counts the ids seen
+ * so far that lie exactly on the cut. */
+static void kept_weights(const struct row *row, int first, int n, uint64_t *equal, uint64_t *w) {
+    row->kernels->weights(w, row->logits + first, n, row->largest, row->temperature);
+    for (int i = 0; i < n; i++) {
+        uint32_t key = logit_key(row->logits[first + i]);
+        bool kept = key > row->cut.key || (key == row->cut.key && (*equal)++ < row->cut.equal);
+        if (!kept || w[i] < row->least) w[i] = 0;
+    }
+}
+
+static uint64_t total_weight(const struct row *row) {
+    uint64_t total = 0, equal = 0, w[SAMPLE_BLOCK];
+    for (int first = 0; first < row->n; first += SAMPLE_BLOCK) {
+        int n = min_int(SAMPLE_BLOCK, row->n - first);
+        kept_weights(row, first, n, &equal, w);
+        for (int i = 0; i < n; i++) total += w[i];
+    }
+    return total;
+}
+
+enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
+
+/* Adds to histogram[digit] what the ids with the given leading bits bring: their number, or their kept weights. */
+static void fill_histogram(const struct row *row, uint32_t prefix, int shift, bool weigh, uint64_t *histogram) {
+    uint64_t w[SAMPLE_BLOCK], equal = 0;
+    memset(histogram, 0, DIGITS * sizeof *histogram);
+    for (int first = 0; first < row->n; first += SAMPLE_BLOCK) {
+        int n = min_int(SAMPLE_BLOCK, row->n - first);
+        if (weigh) kept_weights(row, first, n, &equal, w);
+        for (int i = 0; i < n; i++) {
+            uint64_t key = logit_key(row->logits[first + i]), leading = (uint64_t)prefix << DIGIT_BITS;
+            uint64_t digit = (key >> shift) - leading;
+            if (digit < DIGITS) histogram[digit] += weigh ? w[i] : 1;
+        }
+    }
+}
+
+/* The weight of every id whose key is `key`. */
+static uint64_t key_weight(const struct row *row, uint32_t key) {
+    uint32_t bits = key & 0x80000000 ? key & 0x7fffffff : ~key;
+    uint64_t weight;
+    float logit;
+    memcpy(&logit, &bits, sizeof logit);
+    row->kernels->weights(&weight, &logit, 1, row->largest, row->temperature);
+    return weight;
+}
+
+/* The shortest prefix of the ranking whose measure (count, or weight) reaches `target`, 1 <= target <= all of it. Ids
+ * with one key have one weight, so how many of the last key are needed is a division. */
+static struct cut find_cut(const struct row *row, bool weigh, uint64_t target) {
+    uint64_t histogram[DIGITS], above = 0;
+    uint32_t prefix = 0;
+    for (int shift = 2 * DIGIT_BITS; shift >= 0; shift -= DIGIT_BITS) {
+        fill_histogram(row, prefix, shift, weigh, histogram);
+        uint32_t digit = DIGITS - 1;
+        while (digit > 0 && above + histogram[digit] < target) above += histogram[digit--];
+        prefix = prefix << DIGIT_BITS | digit;
+    }
+    uint64_t each = weigh ? key_weight(row, prefix) : 1, needed = target - above;
+    CHECK(each > 0);
+    return (struct cut){.key = prefix, .equal = needed / each + (needed % each != 0)};
+}
+
+static uint64_t splitmix64(uint64_t x) {
+    x += 0x9e3779b97f4a7c15;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+    x = (x ^ x >> 27) * 0x94d049bb133111eb;
+    return x ^ x >> 31;
+}
+
+static int32_t draw_token(const struct row *row, uint64_t seed, uint64_t draw) {
+    uint64_t total = total_weight(row), r = splitmix64(splitmix64(seed) + draw * 0x9e3779b97f4a7c15);
+    uint64_t target = (uint64_t)((unsigned __int128)r * total >> 64);
+    uint64_t sum = 0, equal = 0, w[SAMPLE_BLOCK];
+    int32_t id = -1;
+    CHECK(total > 0); /* the largest logit survives every cut and weighs 2^40, so the walk ends inside the row */
+    while (sum <= target) {
+        int at = ++id % SAMPLE_BLOCK;
+        if (at == 0) kept_weights(row, id, min_int(SAMPLE_BLOCK, row->n - id), &equal, w);
+        sum += w[at];
+    }
+    return id;
+}
+
+static int32_t sample_row(struct row *row, const struct sample_params *p, int32_t greedy) {
+    if (!(p->temperature > 0) || p->top_k == 1) return greedy;
+    row->temperature = (double)p->temperature;
+    row->cut = (struct cut){.key = 0, .equal = (uint64_t)row->n};
+    row->least = 0;
+    if (p->top_k > 0 && p->top_k < row->n) row->cut = find_cut(row, false, (uint64_t)p->top_k);
+    if (p->top_p < 1) {
+        uint64_t total = total_weight(row);
+        double wanted = ceil((double)p->top_p * (double)total);
+        uint64_t target = wanted >= 1 ? (uint64_t)wanted : 1;
+        row->cut = find_cut(row, true, target < total ? target : total);
+    }
+    if (p->min_p > 0) row->least = (uint64_t)ceil(fmin((double)p->min_p, 1) * (double)WEIGHT_ONE);
+    return draw_token(row, p->seed, p->draw);
+}
+
+/* log softmax of the raw logits at `id`. */
+static float log_probability(const struct row *row, int32_t id) {
+    float shifted[SAMPLE_BLOCK];
+    double sum = 0;
+    for (int first = 0; first < row->n; first += SAMPLE_BLOCK) {
+        int n = min_int(SAMPLE_BLOCK, row->n - first);
+        for (int i = 0; i < n; i++) shifted[i] = (float)((double)sample_clean(row->logits[first + i]) - row->largest);
+        row->kernels->exp(shifted, shifted, n);
+        for (int i = 0; i < n; i++) sum += (double)shifted[i];
+    }
+    return (float)((double)sample_clean(row->logits[id]) - row->largest - log(sum));
+}
+
+static int32_t largest_id(const float *logits, int n) {
+    int32_t best = 0;
+    float largest = sample_clean(logits[0]);
+    for (int32_t i = 1; i < n; i++) {
+        float x = sample_clean(logits[i]);
+        if (x <= largest) continue;
+        largest = x;
+        best = i;
+    }
+    return best;
+}
+
+void cpu_sample(struct backend *b, const struct sample_args *a) {
+    const struct cpu *cpu = cpu_of(b);
+    int threads = cpu_threads(cpu, 16.0 * a->logits.rows * a->n_vocab);
+#pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
+    for (int i = 0; i < a->logits.rows; i++) {
+        struct row row = {.kernels = cpu->kernels, .logits = row_f32(a->logits, i), .n = a->n_vocab};
+        int32_t greedy = largest_id(row.logits, row.n);
+        row.largest = (double)sample_clean(row.logits[greedy]);
+        a->ids[i] = sample_row(&row, &a->params[i], greedy);
+        a->logprobs[i] = log_probability(&row, a->ids[i]);
+    }
+}

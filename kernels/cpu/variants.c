@@ -1,0 +1,35 @@
+/* kernels/cpu/variants.c: the table of kernels of each instruction set. */
+#include "kernels/cpu/variants.h"
+
+const struct cpu_kernels cpu_kernels_generic = {
+    .name = "generic",
+    .linear = linear_generic,
+    .attention = attention_generic,
+    .load_keys = load_keys_generic,
+    .load_values = load_values_generic,
+    .activate = activate_generic,
+    .exp = exp_generic,
+    .weights = weights_generic,
+};
+
+const struct cpu_kernels cpu_kernels_avx2 = {
+    .name = "avx2",
+    .linear = linear_avx2,
+    .attention = attention_avx2,
+    .load_keys = load_keys_avx2,
+    .load_values = load_values_avx2,
+    .activate = activate_avx2,
+    .exp = exp_avx2,
+    .weights = weights_avx2,
+};
+
+const struct cpu_kernels cpu_kernels_avx512 = {
+    .name = "avx512",
+    .linear = linear_avx512,
+    .attention = attention_avx512,
+    .load_keys = load_keys_avx512,
+    .load_values = load_values_avx512,
+    .activate = activate_avx512,
+    .exp = exp_avx512,
+    .weights = weights_avx512,
+};

@@ -1,0 +1,32 @@
+/* kernels/cpu/variants.h: the functions that exist once per instruction set; variants.c puts them into tables. */
+#pragma once
+
+#include "kernels/cpu/cpu.h"
+
+void linear_generic(const struct linear_args *a, int first_tile, int n_tiles);
+void linear_avx2(const struct linear_args *a, int first_tile, int n_tiles);
+void linear_avx512(const struct linear_args *a, int first_tile, int n_tiles);
+
+void attention_generic(const struct attention_block *block);
+void attention_avx2(const struct attention_block *block);
+void attention_avx512(const struct attention_block *block);
+
+void load_keys_generic(float *to, struct tensor from, int head_dim);
+void load_keys_avx2(float *to, struct tensor from, int head_dim);
+void load_keys_avx512(float *to, struct tensor from, int head_dim);
+
+void load_values_generic(float *to, struct tensor from, int head_dim);
+void load_values_avx2(float *to, struct tensor from, int head_dim);
+void load_values_avx512(float *to, struct tensor from, int head_dim);
+
+void activate_generic(float *y, const float *x, int n, enum activation activation);
+void activate_avx2(float *y, const float *x, int n, enum activation activation);
+void activate_avx512(float *y, const float *x, int n, enum activation activation);
+
+void exp_generic(float *y, const float *x, int n);
+void exp_avx2(float *y, const float *x, int n);
+void exp_avx512(float *y, const float *x, int n);
+
+void weights_generic(uint64_t *w, const float *logits, int n, double largest, double temperature);
+void weights_avx2(uint64_t *w, const float *logits, int n, double largest, double temperature);
+void weights_avx512(uint64_t *w, const float *logits, int n, double largest, double temperature);

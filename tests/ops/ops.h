@@ -1,0 +1,95 @@
+/* tests/ops/ops.h: what the op tests share: a backend per variant, seeded numbers, packed weights and comparisons. */
+#pragma once
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+/* cmocka wants the headers above first. */
+#include <cmocka.h>
+
+#include "kernels/backend.h"
+
+/* Calls test(b) on a backend of every variant this CPU runs; says which ones those are. */
+static inline void for_each_variant(void (*test)(struct backend *b), int threads) {
+    static const char *const names[] = {"generic", "avx2", "avx512"};
+    int tested = 0;
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        struct backend *b;
+        struct error e;
+        setenv("RETRO_CPU", names[i], 1);
+        enum status s = backend_open(&b, "cpu", &(struct backend_options){.threads = threads}, &e);
+        unsetenv("RETRO_CPU");
+        if (s == STATUS_UNSUPPORTED) {
+            print_message("  %s: not on this CPU\n", names[i]);
+            continue;
+        }
+        assert_int_equal(s, STATUS_OK);
+        test(b);
+        assert_int_equal(backend_sync(b, &e), STATUS_OK);
+        backend_close(b);
+        tested++;
+    }
+    assert_true(tested > 0);
+}
+
+/* A small generator of our own, so that a failure repeats everywhere. */
+static inline uint32_t random_bits(void) {
+    static uint64_t state = 0x853c49e6748fea9b;
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(state >> 32);
+}
+static inline int random_int(int below) { return (int)(random_bits() % (uint32_t)below); }
+/* Uniform in [-1, 1). */
+static inline float random_value(void) { return (float)(int32_t)random_bits() * 0x1p-31f; }
+
+static inline float *random_array(size_t n) {
+    float *x = xmalloc((n + 1) * sizeof *x);
+    for (size_t i = 0; i < n; i++) x[i] = random_value();
+    return x;
+}
+
+/* Rows with a stride of their own, the space between filled with NaN: reading or writing it shows. */
+static inline struct tensor padded_tensor(enum dtype dtype, int rows, int cols, int gap) {
+    size_t n = (size_t)rows * (size_t)(cols + gap) + 1, size = dtype_bytes(dtype);
+    char *data = xmalloc(n * size);
+    float nan_value = NAN;
+    for (size_t i = 0; i < n; i++) dtype_convert(data + i * size, dtype, &nan_value, DTYPE_F32, 1);
+    return (struct tensor){.data = data, .stride = cols + gap, .rows = rows, .cols = cols, .dtype = dtype};
+}
+
+static inline void *tensor_at(struct tensor t, int row, int col) {
+    return (char *)t.data + (row * t.stride + col) * (int64_t)dtype_bytes(t.dtype);
+}
+
+static inline float tensor_get(struct tensor t, int row, int col) {
+    float v;
+    dtype_convert(&v, DTYPE_F32, tensor_at(t, row, col), t.dtype, 1);
+    return v;
+}
+
+static inline void tensor_set(struct tensor t, int row, int col, float v) {
+    dtype_convert(tensor_at(t, row, col), t.dtype, &v, DTYPE_F32, 1);
+}
+
+static inline struct tensor random_tensor(enum dtype dtype, int rows, int cols, int gap) {
+    struct tensor t = padded_tensor(dtype, rows, cols, gap);
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < cols; j++) tensor_set(t, i, j, random_value());
+    return t;
+}
+
+/* The space between rows still holds the NaN that padded_tensor put there. */
+static inline void assert_gaps_untouched(struct tensor t) {
+    for (int i = 0; i < t.rows; i++)
+        for (int64_t j = t.cols; j < t.stride; j++) assert_true(isnan(tensor_get(t, i, (int)j)));
+}
+
+static inline void assert_rows_equal(struct tensor a, int row_a, struct tensor b, int row_b) {
+    assert_int_equal(a.cols, b.cols);
+    assert_memory_equal(tensor_at(a, row_a, 0), tensor_at(b, row_b, 0), (size_t)a.cols * dtype_bytes(a.dtype));
+}

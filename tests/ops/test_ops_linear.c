@@ -1,0 +1,232 @@
+/* tests/ops/test_ops_linear.c: linear and embed against double loops, over awkward sizes, dtypes and variants, and the
+ * promise that a row's result does not depend on the batch or the number of threads. */
+#include "tests/ops/ops.h"
+
+static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
+static const int row_counts[] = {0, 1, 2, 3, 5, 7, 8, 16, 17, 63, 64, 70};
+static const int sizes[] = {1, 3, 7, 16, 17, 33, 64, 127, 192, 257, 768};
+
+/* A weight packed from random f32 values, and those values as the packed dtype holds them. */
+struct matrix {
+    struct weight weight;
+    float *values;
+};
+
+static struct matrix random_matrix(struct backend *b, enum dtype dtype, int n_out, int n_in) {
+    size_t n = (size_t)n_out * (size_t)n_in;
+    struct matrix m = {.weight = {.dtype = dtype, .n_out = n_out, .n_in = n_in}, .values = random_array(n)};
+    assert_int_equal(backend_pack(b, &m.weight, m.values, DTYPE_F32, NULL), STATUS_OK);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t stored = 0;
+        dtype_convert(&stored, dtype, &m.values[i], DTYPE_F32, 1);
+        dtype_convert(&m.values[i], DTYPE_F32, &stored, dtype, 1);
+    }
+    return m;
+}
+
+static void free_matrix(struct backend *b, struct matrix *m) {
+    backend_release(b, m->weight.data);
+    free(m->values);
+}
+
+static double activated(double x, enum activation activation) {
+    switch (activation) {
+        case ACTIVATION_NONE: return x;
+        case ACTIVATION_GELU_TANH: return 0.5 * x * (1 + tanh(0.79788456 * x * (1 + 0.044715 * x * x)));
+        case ACTIVATION_GELU_ERF: return 0.5 * x * (1 + erf(x / sqrt(2)));
+        case ACTIVATION_SILU: return x / (1 + exp(-x));
+        case ACTIVATION_RELU: return x > 0 ? x : 0;
+        case ACTIVATION_RELU_SQUARED: return x > 0 ? x * x : 0;
+        case ACTIVATION_QUICK_GELU: return x / (1 + exp(-1.702 * x));
+    }
+    return NAN;
+}
+
+/* A chain of n f32 additions is off by at most n / 2 ulp of the sum of magnitudes and in practice by its square root;
+ * the activation multiplies that by its slope and adds 1e-6 of its own. */
+static void check_linear(const struct linear_args *a, const float *w) {
+    int n_in = a->x.cols;
+    for (int i = 0; i < a->x.rows; i++)
+        for (int j = 0; j < a->y.cols; j++) {
+            double sum = a->bias == NULL ? 0 : a->bias[j], magnitude = fabs(sum);
+            for (int k = 0; k < n_in; k++) {
+                double product = (double)tensor_get(a->x, i, k) * w[(size_t)j * (size_t)n_in + (size_t)k];
+                sum += product;
+                magnitude += fabs(product);
+            }
+            double slope = a->activation == ACTIVATION_RELU_SQUARED ? 2 * fabs(sum) + 1 : 1.2;
+            double expected = activated(sum, a->activation), found = tensor_get(a->y, i, j);
+            double bound = 6e-8 * (sqrt(n_in) + 4) * magnitude * slope + 1e-6 * (1 + fabs(expected));
+            if (!(fabs(found - expected) <= bound))
+                fail_msg("rows %d n_out %d n_in %d (%d, %d): %.9g, expected %.9g", a->x.rows, a->y.cols, n_in, i, j,
+                         found, expected);
+        }
+}
+
+static void run_linear(struct backend *b, enum dtype dtype, int rows, const int shape[2], int round) {
+    struct matrix m = random_matrix(b, dtype, shape[0], shape[1]);
+    float *bias = random_array((size_t)shape[0]);
+    struct linear_args a = {.x = random_tensor(DTYPE_F32, rows, shape[1], round % 2 * 5),
+                            .y = padded_tensor(DTYPE_F32, rows, shape[0], round % 3),
+                            .weight = &m.weight,
+                            .bias = round % 4 ? bias : NULL,
+                            .activation = (enum activation)(round % (ACTIVATION_QUICK_GELU + 1))};
+    linear(b, &a);
+    check_linear(&a, m.values);
+    assert_gaps_untouched(a.y);
+    free(a.x.data);
+    free(a.y.data);
+    free(bias);
+    free_matrix(b, &m);
+}
+
+/* Every row count with every dtype; sizes walk through all pairs in a stride that meets each with several counts. */
+static void linear_sizes(struct backend *b) {
+    int round = 0;
+    for (size_t n = 0; n < ARRAY_COUNT(sizes); n++)
+        for (size_t k = 0; k < ARRAY_COUNT(sizes); k++)
+            for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++, round++) {
+                int shape[2] = {sizes[n], sizes[k]};
+                int rows = row_counts[(size_t)round % ARRAY_COUNT(row_counts)];
+                if (shape[0] * shape[1] > 65536) rows = min_int(rows, 17);
+                run_linear(b, dtypes[d], rows, shape, round);
+            }
+    for (size_t r = 0; r < ARRAY_COUNT(row_counts); r++)
+        for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++, round++)
+            run_linear(b, dtypes[d], row_counts[r], (const int[]){127, 33}, round);
+}
+
+static void test_linear(void **state) {
+    (void)state;
+    for_each_variant(linear_sizes, 2);
+}
+
+/* 70 rows in one call against each in batches of 1 .. 70, in shapes that leave every kind of tail. */
+static void linear_batches(struct backend *b) {
+    static const int shapes[][2] = {{257, 127}, {64, 768}, {33, 192}};
+    for (size_t s = 0; s < ARRAY_COUNT(shapes); s++)
+        for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++) {
+            struct matrix m = random_matrix(b, dtypes[d], shapes[s][0], shapes[s][1]);
+            struct linear_args all = {.x = random_tensor(DTYPE_F32, 70, shapes[s][1], 3),
+                                      .y = padded_tensor(DTYPE_F32, 70, shapes[s][0], 0),
+                                      .weight = &m.weight,
+                                      .activation = ACTIVATION_GELU_TANH};
+            linear(b, &all);
+            for (int rows = 1; rows <= 70; rows++) {
+                struct linear_args part = all;
+                int first = (70 - rows) / 2;
+                part.x = tensor_rows(all.x, first, rows);
+                part.y = padded_tensor(DTYPE_F32, rows, all.y.cols, 1);
+                linear(b, &part);
+                for (int i = 0; i < rows; i++) assert_rows_equal(part.y, i, all.y, first + i);
+                free(part.y.data);
+            }
+            free(all.x.data);
+            free(all.y.data);
+            free_matrix(b, &m);
+        }
+}
+
+static void test_linear_batch_invariance(void **state) {
+    (void)state;
+    for_each_variant(linear_batches, 2);
+}
+
+/* One fixed problem, larger than what stays on one thread; filled by the first thread count, compared by the others. */
+static float *one_thread;
+static size_t one_thread_size;
+
+static void linear_fixed(struct backend *b) {
+    enum { N_OUT = 401, N_IN = 129, ROWS = 9 };
+    float *w = xmalloc(N_OUT * N_IN * sizeof *w), *x = xmalloc(ROWS * N_IN * sizeof *x);
+    float *y = xcalloc(ROWS * N_OUT, sizeof *y);
+    for (int i = 0; i < N_OUT * N_IN; i++) w[i] = sinf((float)i);
+    for (int i = 0; i < ROWS * N_IN; i++) x[i] = cosf((float)i);
+    struct weight weight = {.dtype = DTYPE_BF16, .n_out = N_OUT, .n_in = N_IN};
+    assert_int_equal(backend_pack(b, &weight, w, DTYPE_F32, NULL), STATUS_OK);
+    linear(b, &(struct linear_args){.y = tensor_make(y, DTYPE_F32, ROWS, N_OUT),
+                                    .x = tensor_make(x, DTYPE_F32, ROWS, N_IN),
+                                    .weight = &weight,
+                                    .activation = ACTIVATION_SILU});
+    size_t bytes = ROWS * N_OUT * sizeof *y;
+    one_thread = xrealloc(one_thread, one_thread_size + bytes);
+    memcpy((char *)one_thread + one_thread_size, y, bytes);
+    one_thread_size += bytes;
+    backend_release(b, weight.data);
+    free(w);
+    free(x);
+    free(y);
+}
+
+static void test_linear_threads(void **state) {
+    (void)state;
+    for_each_variant(linear_fixed, 1);
+    float *reference = one_thread;
+    size_t size = one_thread_size;
+    for (int threads = 2; threads <= 5; threads++) {
+        one_thread = NULL;
+        one_thread_size = 0;
+        for_each_variant(linear_fixed, threads);
+        assert_int_equal(one_thread_size, size);
+        assert_memory_equal(one_thread, reference, size);
+        free(one_thread);
+    }
+    free(reference);
+}
+
+/* Weights of every host dtype, and the packed rows that embed reads back, are the values put in. */
+static void embed_rows(struct backend *b) {
+    enum { VOCABULARY = 37, DIM = 19, ROWS = 50 };
+    for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++)
+        for (size_t h = 0; h < ARRAY_COUNT(dtypes); h++) {
+            struct tensor host = random_tensor(dtypes[h], VOCABULARY, DIM, 0);
+            struct weight word = {.dtype = dtypes[d], .n_out = VOCABULARY, .n_in = DIM};
+            assert_int_equal(backend_pack(b, &word, host.data, dtypes[h], NULL), STATUS_OK);
+            struct tensor position = random_tensor(DTYPE_F32, 11, DIM, 2), type = random_tensor(DTYPE_F32, 2, DIM, 0);
+            struct tensor y = padded_tensor(DTYPE_F32, ROWS, DIM, 3);
+            int32_t ids[ROWS], positions[ROWS];
+            for (int i = 0; i < ROWS; i++) {
+                ids[i] = i < VOCABULARY ? i : random_int(VOCABULARY);
+                positions[i] = random_int(11);
+            }
+            for (int with = 0; with < 4; with++) {
+                embed(b, &(struct embed_args){.y = y,
+                                              .word = &word,
+                                              .position = with & 1 ? &position : NULL,
+                                              .type = with & 2 ? &type : NULL,
+                                              .ids = ids,
+                                              .positions = positions});
+                for (int i = 0; i < ROWS; i++)
+                    for (int k = 0; k < DIM; k++) {
+                        uint32_t stored = 0;
+                        float value;
+                        dtype_convert(&stored, dtypes[d], tensor_at(host, ids[i], k), dtypes[h], 1);
+                        dtype_convert(&value, DTYPE_F32, &stored, dtypes[d], 1);
+                        if (with & 1) value += tensor_get(position, positions[i], k);
+                        if (with & 2) value += tensor_get(type, 0, k);
+                        assert_true(value == tensor_get(y, i, k));
+                    }
+            }
+            assert_gaps_untouched(y);
+            backend_release(b, word.data);
+            free(host.data);
+            free(position.data);
+            free(type.data);
+            free(y.data);
+        }
+}
+
+static void test_embed(void **state) {
+    (void)state;
+    for_each_variant(embed_rows, 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_linear_batch_invariance),
+        cmocka_unit_test(test_linear_threads),
+        cmocka_unit_test(test_embed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
