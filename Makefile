@@ -3,6 +3,7 @@
 #   make deps     install what is missing (Debian packages, FAISS with its C API, test environment, embedder)
 #   make all      build/retro-server, build/retro-index, build/retro-eval, build/retro-bench
 #   make test     deps, build, every test that needs no GPU
+#   make fuzz     every libFuzzer target for FUZZ_SECONDS (60), with clang and sanitizers
 #   make lint     include directions, one includer per library header, function sizes, formatting
 #   make format   rewrite sources in the project's style
 #   make info     what was found and how it is built
@@ -75,6 +76,16 @@ C_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/ops/te
 $(C_TESTS): $(BUILD)/%: $(BUILD)/%.c.o $(LIBRARY)
 	$(CC) $(LDFLAGS) $^ $(LDLIBS) -lcmocka -o $@
 c-tests: $(C_TESTS)
+list-c-tests:
+	@echo $(C_TESTS)
+
+# libFuzzer targets; tests/fuzz/run.sh builds them with clang and the right SANITIZE.
+FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
+$(FUZZERS): $(BUILD)/%: $(BUILD)/%.c.o $(LIBRARY)
+	$(CC) $(LDFLAGS) -fsanitize=fuzzer $^ $(LDLIBS) -o $@
+FUZZ_SECONDS ?= 60
+fuzz:
+	@tests/fuzz/run.sh $(FUZZ_SECONDS)
 
 # The option reference is generated, and a unit test compares it.
 $(BUILD)/tests/reference/print_config_docs: $(BUILD)/tests/reference/print_config_docs.c.o $(LIBRARY)
@@ -107,5 +118,5 @@ demo: deps
 clean:
 	rm -rf build
 
-.PHONY: all c-tests deps info test lint format demo clean
+.PHONY: all c-tests list-c-tests fuzz deps info test lint format demo clean
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

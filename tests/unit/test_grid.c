@@ -59,7 +59,7 @@ static void test_every_grid(void **state) {
     for (size_t i = 0; i < ARRAY_COUNT(chunk_lengths); i++) {
         int m = chunk_lengths[i];
 
-        for (int prompt = 1; prompt<ROWS; prompt += prompt> 2 * m ? 7 : 1) {
+        for (int prompt = 1; prompt < ROWS; prompt++) {
             for (int mode = GRID_END; mode <= GRID_START; mode++) {
                 cut_rows((enum grid_mode)mode, prompt, m, chunk_of);
                 check_rows(grid_make((enum grid_mode)mode, prompt, m), chunk_of);

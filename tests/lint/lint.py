@@ -1,0 +1,154 @@
+"""tests/lint/lint.py: checks the project's rules on the tracked files of the working directory.
+
+Every violation is one line, "file:line: rule"; the exit status is 1 when there is one. Needs git, universal-ctags and
+clang-format, which `make deps` installs.
+"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+# Which folders a folder's files may include. Tests see everything.
+FOLDERS = ("config", "kernels", "retro", "retrieval", "server", "tools")
+MAY_INCLUDE = {
+    "config": {"config"},
+    "kernels": {"config", "kernels"},
+    "retro": {"config", "kernels", "retro"},
+    "retrieval": {"config", "retrieval"},
+    "server": {"config", "kernels", "retro", "retrieval", "server"},
+    "tools": set(FOLDERS),
+    "tests": set(FOLDERS) | {"tests"},
+}
+
+# Each family of third-party headers has one door.
+LIBRARIES = {
+    "faiss": r"faiss/", "microhttpd": r"microhttpd", "jansson": r"jansson", "xxhash": r"xxhash",
+    "sentencepiece": r"sentencepiece", "pcre2": r"pcre2", "utf8proc": r"utf8proc", "libxml2": r"libxml/",
+    "mpi": r"mpi\.h", "nccl": r"nccl",
+}
+TESTS_ONLY = {"cmocka": r"cmocka"}
+
+MAX_FILE_LINES = 1000
+MAX_FUNCTION_LINES, MAX_KERNEL_LINES, P90_FUNCTION_LINES = 100, 150, 50
+MAX_PARAMETERS = 6
+
+# Text that ties the project to one machine or to one package mirror. Recorded data may hold any words.
+PRIVATE = re.compile(r"(?<![\w.])/(root|work)(?=[/\s\"'`]|$)")
+REGISTRY = re.compile(r"pypi\.org|pythonhosted\.org|registry\.npmjs|crates\.io|proxy\.golang|deb\.debian\.org|"
+                      r"conda\.anaconda|rubygems\.org", re.I)
+RECORDED = re.compile(r"^(tests/(golden|fuzz/corpus|fuzz/crashes)|models)/.*\.(jsonl|json|txt)$|^tests/fuzz/c")
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
+
+
+def tracked_files():
+    listed = subprocess.run(["git", "ls-files", "-z"], capture_output=True, check=True, text=True).stdout
+    return [f for f in listed.split("\0") if f and pathlib.Path(f).is_file()]
+
+
+def is_code(name):
+    return name.endswith((".c", ".h", ".cc", ".cu", ".cuh"))
+
+
+def check_includes(sources):
+    """Include directions, includes from the root, and one includer for each library."""
+    doors = {}
+    for name, lines in sources.items():
+        folder = name.split("/")[0]
+        for number, line in enumerate(lines, 1):
+            found = INCLUDE.match(line)
+            if not found:
+                continue
+            quoted, header = found[1] == '"', found[2]
+            if quoted and "/" not in header:
+                yield f'{name}:{number}: "{header}" is not included from the root'
+            elif quoted and header.split("/")[0] not in MAY_INCLUDE.get(folder, set()):
+                yield f"{name}:{number}: {folder}/ may not include {header}"
+            for library, pattern in LIBRARIES.items():
+                if re.match(pattern, header) and doors.setdefault(library, name) != name:
+                    yield f"{name}:{number}: {library} is included by {doors[library]} already"
+            for library, pattern in TESTS_ONLY.items():
+                if re.match(pattern, header) and folder != "tests":
+                    yield f"{name}:{number}: {library} is for tests only"
+
+
+def parameters(signature):
+    """How many parameters a C signature lists."""
+    inner, depth, count = signature.strip()[1:-1], 0, 1
+    for c in inner:
+        depth += (c in "([") - (c in ")]")
+        count += c == "," and depth == 0
+    return 0 if inner.strip() in ("", "void") else count
+
+
+def functions(names):
+    """(file, line, name, lines, signature) of every function definition."""
+    command = ["ctags", "--languages=C,C++", "--langmap=C++:+.cu.cuh", "--kinds-C=f", "--kinds-C++=f", "--fields=+neS",
+               "--output-format=json", "-f", "-", "-L", "-"]
+    tags = subprocess.run(command, input="\n".join(names), capture_output=True, check=True, text=True).stdout
+    for tag in map(json.loads, tags.splitlines()):
+        yield tag["path"], tag["line"], tag["name"], tag.get("end", tag["line"]) - tag["line"] + 1, tag["signature"]
+
+
+def check_sizes(sources):
+    """Lines of files and functions, parameters of functions."""
+    for name, lines in sources.items():
+        if len(lines) > MAX_FILE_LINES:
+            yield f"{name}:{len(lines)}: {len(lines)} lines in the file, at most {MAX_FILE_LINES}"
+    lengths = []
+    for name, line, function, length, signature in functions(sources):
+        lengths.append((length, name, line, function))
+        limit = MAX_KERNEL_LINES if name.startswith("kernels/") else MAX_FUNCTION_LINES
+        if length > limit:
+            yield f"{name}:{line}: {function} has {length} lines, at most {limit}"
+        if parameters(signature) > MAX_PARAMETERS:
+            yield f"{name}:{line}: {function} has {parameters(signature)} parameters, at most {MAX_PARAMETERS}"
+    lengths.sort()
+    if lengths:
+        length, name, line, function = lengths[(len(lengths) * 9 - 1) // 10]
+        if length > P90_FUNCTION_LINES:
+            yield f"{name}:{line}: one function in ten has {length} lines or more, at most {P90_FUNCTION_LINES}"
+
+
+def check_format(sources):
+    run = subprocess.run(["clang-format", "--dry-run", "-Werror", "--ferror-limit=1", *sources], capture_output=True,
+                         text=True)
+    found = re.findall(r"^(.+?):(\d+):\d+: error: ", run.stderr, re.M)
+    for name, line in found:
+        yield f"{name}:{line}: not in the project's format; run make format"
+    if run.returncode != 0 and not found:
+        yield f".clang-format:1: clang-format failed: {run.stderr.strip()[:200]}"
+
+
+def check_opening(sources):
+    for name, lines in sources.items():
+        if not lines or not lines[0].startswith(f"/* {name}"):
+            yield f"{name}:1: the first line is not a comment that names the file: /* {name}: ..."
+
+
+def check_private(names):
+    for name in names:
+        data = pathlib.Path(name).read_bytes()
+        if RECORDED.match(name) or b"\0" in data[:8192]:
+            continue
+        for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
+            if PRIVATE.search(line):
+                yield f"{name}:{number}: a path of one machine: {PRIVATE.search(line)[0]}"
+            if REGISTRY.search(line):
+                yield f"{name}:{number}: a package registry's host name: {REGISTRY.search(line)[0]}"
+
+
+def main():
+    names = tracked_files()
+    sources = {n: pathlib.Path(n).read_text(encoding="utf-8").splitlines() for n in names if is_code(n)}
+    checks = (check_includes(sources), check_sizes(sources), check_format(sources), check_opening(sources),
+              check_private(names))
+    violations = [v for check in checks for v in check]
+    print("\n".join(violations) if violations else f"lint: {len(names)} files, no violations")
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

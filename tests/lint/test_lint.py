@@ -1,0 +1,110 @@
+"""tests/lint/test_lint.py: the linter finds each violation that is planted in a small tree, and nothing else."""
+
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# A tree that keeps every rule; each test breaks one.
+GOOD = {
+    "config/base.h": '/* config/base.h: base. */\n#pragma once\n\n#include <stdio.h>\n',
+    "config/json.h": '/* config/json.h: the door to jansson. */\n#pragma once\n\n#include <jansson.h>\n',
+    "kernels/op.c": '/* kernels/op.c: an op. */\n#include "config/base.h"\n\nint op(int a) { return a; }\n',
+    "retro/model.c": '/* retro/model.c: a model. */\n#include "config/base.h"\n\nint f(void) { return 1; }\n',
+    "server/api.h": '/* server/api.h: the interface. */\n#pragma once\n',
+    "server/main.c": '/* server/main.c: main. */\n#include "retro/model.h"\n#include "server/api.h"\n',
+    "tools/bench.c": '/* tools/bench.c: bench. */\n#include "server/api.h"\n',
+    "tests/unit/test_op.c": '/* tests/unit/test_op.c: test. */\n#include <cmocka.h>\n\n#include "config/json.h"\n',
+    "kernels/many.c": "/* kernels/many.c: short functions. */\n"
+    + "".join(f"int many{i}(void) {{ return 0; }}\n" for i in range(20)),
+    "README.md": "# A project\n",
+}
+
+
+def body(lines):
+    return "{\n" + "    a++;\n" * (lines - 2) + "}\n"
+
+
+BAD = [
+    ("config/x.h", '/* config/x.h: x. */\n#include "kernels/op.h"\n', "config/x.h:2: config/ may not include"),
+    ("kernels/x.c", '/* kernels/x.c: x. */\n#include "retro/model.h"\n', "kernels/x.c:2: kernels/ may not include"),
+    ("retro/x.c", '/* retro/x.c: x. */\n#include "retrieval/index.h"\n', "retro/x.c:2: retro/ may not include"),
+    ("retro/x.c", '/* retro/x.c: x. */\n\n#include "server/api.h"\n', "retro/x.c:3: retro/ may not include"),
+    ("retrieval/x.c", '/* retrieval/x.c: x. */\n#include "kernels/op.h"\n',
+     "retrieval/x.c:2: retrieval/ may not include"),
+    ("server/x.c", '/* server/x.c: x. */\n#include "tools/bench.h"\n', "server/x.c:2: server/ may not include"),
+    ("server/x.c", '/* server/x.c: x. */\n#include "tests/helper.h"\n', "server/x.c:2: server/ may not include"),
+    ("server/x.c", '/* server/x.c: x. */\n#include "api.h"\n', 'server/x.c:2: "api.h" is not included from the root'),
+    ("server/x.c", "/* server/x.c: x. */\n#include <jansson.h>\n", "server/x.c:2: jansson is included by config/json.h"),
+    ("server/x.c", "/* server/x.c: x. */\n#include <cmocka.h>\n", "server/x.c:2: cmocka is for tests only"),
+    ("retro/x.c", f"/* retro/x.c: x. */\nvoid g(int a) {body(101)}", "retro/x.c:2: g has 101 lines, at most 100"),
+    ("kernels/x.c", f"/* kernels/x.c: x. */\nvoid g(int a) {body(151)}", "kernels/x.c:2: g has 151 lines, at most 150"),
+    ("retro/x.c", "/* retro/x.c: x. */\nvoid g(int a, int b, int c, int d, int e, int f, int g) {}\n",
+     "retro/x.c:2: g has 7 parameters, at most 6"),
+    ("retro/x.c", "/* retro/x.c: x. */\n" + "extern int x;\n" * 1000, "retro/x.c:1001: 1001 lines in the file"),
+    ("retro/x.c", "/* retro/x.c: x. */\nint  x;\n", "retro/x.c:2: not in the project's format"),
+    ("retro/x.c", "extern int x;\n", "retro/x.c:1: the first line is not a comment that names the file"),
+    ("retro/x.c", "/* retro/y.c: moved. */\n", "retro/x.c:1: the first line is not a comment that names the file"),
+    ("docs/x.md", "one\nsee /" + "work/shared/x\n", "docs/x.md:2: a path of one machine"),
+    ("docs/x.md", "in `/" + "root`\n", "docs/x.md:1: a path of one machine"),
+    ("tools/x.sh", "curl https://" + "pypi" + ".org/simple\n", "tools/x.sh:1: a package registry's host name"),
+]
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A repository with the good files, the linter and the format; returns (write, lint)."""
+
+    def write(name, text):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def lint():
+        subprocess.run(["git", "add", "-A"], cwd=tmp_path, check=True)
+        run = subprocess.run([sys.executable, ROOT / "tests/lint/lint.py"], cwd=tmp_path, capture_output=True, text=True)
+        assert run.stderr == ""
+        return run.returncode, run.stdout.splitlines()
+
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    shutil.copy(ROOT / ".clang-format", tmp_path)
+    for name, text in GOOD.items():
+        write(name, text)
+    return write, lint
+
+
+def test_good_tree_passes(tree):
+    _, lint = tree
+    status, lines = lint()
+    assert (status, len(lines)) == (0, 1)
+    assert "no violations" in lines[0]
+
+
+@pytest.mark.parametrize("name,text,expected", BAD, ids=[f"{i}-{b[0]}" for i, b in enumerate(BAD)])
+def test_violation_is_found(tree, name, text, expected):
+    write, lint = tree
+    write(name, text)
+    status, lines = lint()
+    assert status == 1
+    assert len(lines) == 1 and lines[0].startswith(expected)
+
+
+def test_the_tail_of_functions_is_bounded(tree):
+    write, lint = tree
+    write("retro/x.c", "/* retro/x.c: x. */\n" + "".join(f"void g{i}(int a) {body(60)}" for i in range(15)))
+    status, lines = lint()
+    assert status == 1
+    assert len(lines) == 1 and "one function in ten has 60 lines" in lines[0]
+
+
+def test_what_is_allowed_is_not_reported(tree):
+    write, lint = tree
+    write("kernels/big.c", f"/* kernels/big.c: a kernel may be longer. */\nvoid g(int a) {body(150)}"
+          "int h(int (*f)(int, int), int a[2], int b, int c, int d, int e) { return a[0] + b + c + d + e + f(1, 2); }\n")
+    write("docs/x.md", "homework/x and ./root/x and /workspace are no paths of ours\n")
+    status, lines = lint()
+    assert status == 0, lines
