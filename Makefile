@@ -3,6 +3,7 @@
 #   make deps     install what is missing (Debian packages, FAISS with its C API, test environment, embedder)
 #   make all      build/retro-server, build/retro-index, build/retro-eval, build/retro-bench
 #   make test     deps, build, every test that needs no GPU
+#   make c-test   the C tests alone, for SANITIZE=
 #   make fuzz     every libFuzzer target for FUZZ_SECONDS (60), with clang and sanitizers
 #   make lint     include directions, one includer per library header, function sizes, formatting
 #   make format   rewrite sources in the project's style
@@ -36,7 +37,7 @@ CFLAGS += -std=c11 -Wstrict-prototypes -Wmissing-prototypes $(WARNINGS) $(OPTIMI
 CXXFLAGS += -std=c++17 $(WARNINGS) $(OPTIMISE) $(HARDEN)
 LDFLAGS += -pie -Wl,-z,relro,-z,now -fopenmp $(if $(SANITIZE),-fsanitize=$(SANITIZE)) \
 	$(if $(FAISS),-L$(DEPS)/faiss/lib -Wl$(comma)-rpath$(comma)$(DEPS)/faiss/lib)
-LDLIBS += $(if $(FAISS),-lfaiss_c -lfaiss) -lmicrohttpd -ljansson -lpcre2-8 -lutf8proc -lsentencepiece -lxml2 \
+LDLIBS += $(if $(FAISS),-lfaiss_c) -lmicrohttpd -ljansson -lpcre2-8 -lutf8proc -lsentencepiece -lxml2 \
 	-lstdc++ -lm -lpthread
 
 # Every folder's sources make one library; a program is a file with a main in server/ or tools/.
@@ -104,6 +105,8 @@ info:
 
 test: deps
 	@tests/run.sh $(BUILD)
+c-test:
+	@tests/run.sh $(BUILD) --c-only
 
 lint:
 	@tests/lint.sh
@@ -118,5 +121,5 @@ demo: deps
 clean:
 	rm -rf build
 
-.PHONY: all c-tests list-c-tests fuzz deps info test lint format demo clean
+.PHONY: all c-tests list-c-tests fuzz deps info test c-test lint format demo clean
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
