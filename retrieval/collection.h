@@ -1,10 +1,10 @@
 /* retrieval/collection.h: chunks of documents on disk: a folder of immutable generations and CURRENT naming one.
  *
- *   DIR/CURRENT              "gen-000001\n"
+ *   DIR/CURRENT              "gen-000001 <checksum of its MANIFEST>\n"
  *   DIR/gen-000001/chunks.tokens    u32 little endian, the tokens of all documents back to back
  *                  chunks.offsets   struct chunk_record[]: where each chunk lies in tokens and in the source text
  *                  documents        path and title of each document, and its range of chunks
- *                  vectors.faiss    one vector per chunk, id = chunk number
+ *                  vectors.faiss    one vector per chunk, id = chunk number (vectors.f32 for the index "Exact")
  *                  MANIFEST         JSON: format version, counts, chunk length, metric, embedder name and hash,
  * tokenizer hash, end-of-document id, index factory; length and XXH3 of each file above
  *
@@ -23,6 +23,7 @@ struct collection_info {
     int chunk_length;
     int generation;
     int32_t eod;
+    int32_t max_token; /* largest id in it, eod included: a model's vocabulary must be larger */
     int dim;
     uint64_t embedder_hash, tokenizer_hash;
     const char *embedder; /* name or folder, as given when built */

@@ -29,6 +29,9 @@ static inline void index_close(struct index *x) {
     if (x) x->ops->close(x);
 }
 
+/* The factory name of exact search in plain C; everything else is FAISS'. */
+#define INDEX_EXACT "Exact"
+
 /* Exact search over vectors [count, dim], f32; the array is taken over and freed. */
 enum status index_open_flat(struct index **out, float *vectors, int64_t count, int dim, struct error *e);
 
@@ -41,5 +44,5 @@ enum status index_build_faiss(const char *path, const char *factory, const float
 enum status index_open_faiss(struct index **out, const char *path, int64_t count, int dim, struct error *e);
 /* Threads FAISS uses for calls of the current thread; keeps its pool out of the engine's way. */
 void index_set_threads(int threads);
-/* The factory string index_build_faiss would pick. */
+/* The factory string for a collection of this size: what index_build_faiss picks, INDEX_EXACT without FAISS. */
 void index_choose_factory(char *factory, size_t size, int64_t count);
