@@ -1,0 +1,259 @@
+/* tests/ops/test_ops_attention.c: attention against double loops: masks, grouped heads, dtypes, strided views, empty
+ * spans, keys that must not matter; and the same bits alone, in any batch and with any number of threads. */
+#include "tests/ops/ops.h"
+
+static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
+
+static bool key_seen(const struct attention_args *a, const struct attention_span *span, int query, int key) {
+    return a->mask == MASK_NONE || key <= span->k_count - span->q_count + query;
+}
+
+/* Softmax attention of one row and head in double, into out[head_dim]. */
+static void reference_row(const struct attention_args *a, const struct attention_span *span, int query, int head,
+                          double *out) {
+    int kv = head / (a->heads / a->kv_heads) * a->head_dim, own = head * a->head_dim;
+    double *scores = xcalloc((size_t)span->k_count + 1, sizeof *scores), largest = -INFINITY, sum = 0;
+    for (int key = 0; key < span->k_count; key++) {
+        if (!key_seen(a, span, query, key)) continue;
+        for (int d = 0; d < a->head_dim; d++)
+            scores[key] += (double)a->scale * tensor_get(a->q, span->q_start + query, own + d) *
+                           tensor_get(a->k, span->k_start + key, kv + d);
+        largest = fmax(largest, scores[key]);
+    }
+    for (int d = 0; d < a->head_dim; d++) out[d] = 0;
+    for (int key = 0; key < span->k_count; key++) {
+        if (!key_seen(a, span, query, key)) continue;
+        double p = exp(scores[key] - largest);
+        sum += p;
+        for (int d = 0; d < a->head_dim; d++) out[d] += p * tensor_get(a->v, span->k_start + key, kv + d);
+    }
+    for (int d = 0; d < a->head_dim; d++) out[d] = sum > 0 ? out[d] / sum : 0;
+    free(scores);
+}
+
+static void check_attention(const struct attention_args *a) {
+    bool *written = xcalloc((size_t)a->q.rows + 1, sizeof *written);
+    double *expected = xcalloc((size_t)a->head_dim, sizeof *expected);
+    for (int s = 0; s < a->n_spans; s++)
+        for (int i = 0; i < a->spans[s].q_count; i++) {
+            written[a->spans[s].q_start + i] = true;
+            for (int head = 0; head < a->heads; head++) {
+                reference_row(a, &a->spans[s], i, head, expected);
+                for (int d = 0; d < a->head_dim; d++) {
+                    double found = tensor_get(a->out, a->spans[s].q_start + i, head * a->head_dim + d);
+                    if (!(fabs(found - expected[d]) <= 5e-6))
+                        fail_msg("span %d query %d head %d dim %d of %d: %.9g, expected %.9g", s, i, head, d,
+                                 a->head_dim, found, expected[d]);
+                }
+            }
+        }
+    for (int i = 0; i < a->q.rows; i++)
+        for (int j = 0; !written[i] && j < a->q.cols; j++) assert_true(tensor_get(a->out, i, j) == 0);
+    assert_gaps_untouched(a->out);
+    free(written);
+    free(expected);
+}
+
+static struct attention_args random_attention(enum dtype dtype, const int heads[3], int q_rows, int k_rows) {
+    struct attention_args a = {.heads = heads[0], .kv_heads = heads[1], .head_dim = heads[2]};
+    a.scale = 3 / sqrtf((float)heads[2]);
+    a.q = random_tensor(DTYPE_F32, q_rows, heads[0] * heads[2], 5);
+    a.k = random_tensor(dtype, k_rows, heads[1] * heads[2], 3);
+    a.v = random_tensor(dtype, k_rows, heads[1] * heads[2], 0);
+    a.out = padded_tensor(DTYPE_F32, q_rows, heads[0] * heads[2], 2);
+    return a;
+}
+
+static void free_attention(struct attention_args *a) {
+    free(a->q.data);
+    free(a->k.data);
+    free(a->v.data);
+    free(a->out.data);
+}
+
+/* heads, kv_heads, head_dim */
+static const int head_shapes[][3] = {{1, 1, 1},  {4, 4, 8},   {3, 3, 7},   {8, 2, 16}, {4, 1, 33},
+                                     {6, 3, 64}, {2, 2, 127}, {17, 1, 20}, {1, 1, 512}};
+/* Spans of every kind: long, single query (decode), empty, no keys, more queries than a block; row 40 is in none. */
+static const struct attention_span mixed_spans[] = {
+    {.q_start = 0, .q_count = 1, .k_start = 0, .k_count = 97},
+    {.q_start = 1, .q_count = 17, .k_start = 97, .k_count = 17},
+    {.q_start = 18, .q_count = 0, .k_start = 0, .k_count = 5},
+    {.q_start = 18, .q_count = 1, .k_start = 114, .k_count = 1},
+    {.q_start = 19, .q_count = 3, .k_start = 3, .k_count = 0},
+    {.q_start = 22, .q_count = 5, .k_start = 115, .k_count = 33},
+    {.q_start = 27, .q_count = 13, .k_start = 20, .k_count = 64},
+    {.q_start = 41, .q_count = 2, .k_start = 148, .k_count = 32},
+};
+
+static void attention_shapes(struct backend *b) {
+    for (size_t h = 0; h < ARRAY_COUNT(head_shapes); h++)
+        for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++)
+            for (int mask = 0; mask < 2; mask++) {
+                struct attention_args a = random_attention(dtypes[d], head_shapes[h], 43, 180);
+                a.spans = mixed_spans;
+                a.n_spans = (int)ARRAY_COUNT(mixed_spans);
+                a.mask = mask ? MASK_CAUSAL : MASK_NONE;
+                attention(b, &a);
+                check_attention(&a);
+                free_attention(&a);
+            }
+}
+
+static void test_attention(void **state) {
+    (void)state;
+    for_each_variant(attention_shapes, 2);
+}
+
+static void attention_none(struct backend *b) {
+    struct attention_args a = random_attention(DTYPE_F32, (const int[]){2, 2, 4}, 3, 0);
+    attention(b, &a);
+    check_attention(&a);
+    free_attention(&a);
+    a = random_attention(DTYPE_F32, (const int[]){2, 2, 4}, 0, 3);
+    attention(b, &a);
+    free_attention(&a);
+}
+
+static void test_attention_empty(void **state) {
+    (void)state;
+    for_each_variant(attention_none, 2);
+}
+
+/* Each span alone, and each query of a causal span as a decode step of its own, gives the bits of the mixed call. */
+static void attention_alone(struct backend *b) {
+    for (size_t h = 0; h < ARRAY_COUNT(head_shapes); h++)
+        for (int mask = 0; mask < 2; mask++) {
+            struct attention_args all = random_attention(DTYPE_BF16, head_shapes[h], 43, 180), one;
+            all.spans = mixed_spans;
+            all.n_spans = (int)ARRAY_COUNT(mixed_spans);
+            all.mask = mask ? MASK_CAUSAL : MASK_NONE;
+            attention(b, &all);
+            one = all;
+            one.out = padded_tensor(DTYPE_F32, 43, all.q.cols, 1);
+            one.n_spans = 1;
+            for (int s = 0; s < all.n_spans; s++)
+                for (int i = 0; i < all.spans[s].q_count; i++) {
+                    struct attention_span span = all.spans[s];
+                    if (span.k_count == 0) continue;
+                    one.spans = &span;
+                    attention(b, &one);
+                    assert_rows_equal(one.out, span.q_start + i, all.out, span.q_start + i);
+                    if (mask) span.k_count -= span.q_count - 1 - i;
+                    span.q_start += i;
+                    span.q_count = 1;
+                    attention(b, &one);
+                    assert_rows_equal(one.out, span.q_start, all.out, span.q_start);
+                }
+            free(one.out.data);
+            free_attention(&all);
+        }
+}
+
+static void test_attention_batch_invariance(void **state) {
+    (void)state;
+    for_each_variant(attention_alone, 2);
+}
+
+/* What lies right of a query, or outside its span, may be anything, NaN included. */
+static void attention_poison(struct backend *b) {
+    static const struct attention_span span = {.q_start = 0, .q_count = 40, .k_start = 2, .k_count = 50};
+    struct attention_args a = random_attention(DTYPE_F32, (const int[]){4, 2, 24}, 40, 53);
+    a.spans = &span;
+    a.n_spans = 1;
+    a.mask = MASK_CAUSAL;
+    attention(b, &a);
+    struct attention_args poisoned = a;
+    poisoned.out = padded_tensor(DTYPE_F32, 40, a.q.cols, 0);
+    enum { LAST = 22 }; /* the query from which on all is poisoned: its keys are 0 .. 32 of the span */
+    for (int i = 0; i < 53; i++)
+        for (int j = 0; j < a.k.cols; j++)
+            if (i < 2 || i > 2 + 10 + LAST) {
+                tensor_set(a.k, i, j, NAN);
+                tensor_set(a.v, i, j, i % 2 ? NAN : INFINITY);
+            }
+    attention(b, &poisoned);
+    for (int i = 0; i <= LAST; i++) assert_rows_equal(poisoned.out, i, a.out, i);
+    assert_true(isnan(tensor_get(poisoned.out, LAST + 1, 0)));
+    free(poisoned.out.data);
+    free_attention(&a);
+}
+
+static void test_attention_ignores_unseen_keys(void **state) {
+    (void)state;
+    for_each_variant(attention_poison, 1);
+}
+
+/* Large scores: the running maximum keeps every exponential at or below one. */
+static void attention_large(struct backend *b) {
+    struct attention_args a = random_attention(DTYPE_F32, (const int[]){2, 2, 16}, 4, 100);
+    static const struct attention_span span = {.q_start = 0, .q_count = 4, .k_start = 0, .k_count = 100};
+    a.spans = &span;
+    a.n_spans = 1;
+    for (int i = 0; i < 100; i++)
+        for (int j = 0; j < a.k.cols; j++) tensor_set(a.k, i, j, (float)(i % 7 == 0 ? 300 : -300));
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < a.q.cols; j++) tensor_set(a.q, i, j, (float)(i % 2 ? 2 : -2));
+    attention(b, &a);
+    check_attention(&a);
+    free_attention(&a);
+}
+
+static void test_attention_large_scores(void **state) {
+    (void)state;
+    for_each_variant(attention_large, 1);
+}
+
+static struct attention_args shared;
+static float *first_result;
+
+static void attention_same(struct backend *b) {
+    struct attention_args a = shared;
+    a.out = padded_tensor(DTYPE_F32, shared.q.rows, shared.q.cols, 0);
+    size_t bytes = (size_t)a.q.rows * (size_t)a.q.cols * sizeof(float);
+    for (int run = 0; run < 3; run++) {
+        attention(b, &a);
+        if (first_result == NULL) {
+            first_result = xmalloc(bytes);
+            memcpy(first_result, a.out.data, bytes);
+        }
+        assert_memory_equal(first_result, a.out.data, bytes);
+    }
+    free(a.out.data);
+}
+
+/* One variant at a time: the first thread count sets the result, the others must repeat it. */
+static void test_attention_threads(void **state) {
+    (void)state;
+    static const char *const names[] = {"generic", "avx2", "avx512"};
+    shared = random_attention(DTYPE_F16, (const int[]){8, 2, 40}, 43, 180);
+    shared.spans = mixed_spans;
+    shared.n_spans = (int)ARRAY_COUNT(mixed_spans);
+    shared.mask = MASK_CAUSAL;
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        first_result = NULL;
+        for (int threads = 1; threads <= 5; threads++) {
+            struct backend *b;
+            setenv("RETRO_CPU", names[i], 1);
+            enum status s = backend_open(&b, "cpu", &(struct backend_options){.threads = threads}, NULL);
+            unsetenv("RETRO_CPU");
+            if (s == STATUS_UNSUPPORTED) break;
+            attention_same(b);
+            backend_close(b);
+        }
+        free(first_result);
+    }
+    free_attention(&shared);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_attention_empty),
+        cmocka_unit_test(test_attention_batch_invariance),
+        cmocka_unit_test(test_attention_ignores_unseen_keys),
+        cmocka_unit_test(test_attention_large_scores),
+        cmocka_unit_test(test_attention_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
