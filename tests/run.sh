@@ -56,7 +56,7 @@ run_python_tests() {
         return
     fi
     start=$(date +%s.%N)
-    RETRO_BUILD=$build timeout --kill-after=10 1200 "$deps/venv/bin/python" -m pytest -q -p no:cacheprovider tests \
+    RETRO_BUILD=$build RETRO_DEPS=$deps timeout --kill-after=10 1200 "$deps/venv/bin/python" -m pytest -q -p no:cacheprovider tests \
         > "$log" 2>&1 < /dev/null
     status=$?
     p=$(number '[^0-9]([0-9]+) passed' <(sed 's/^/ /' "$log"))
