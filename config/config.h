@@ -1,6 +1,6 @@
 /* config/config.h: every option of the programs, in one table: name, type, default, range, help.
  *
- * The table (config.c) fills struct config from a JSON file, then from --set key=value, and generates --help,
+ * The table (config_table.c) fills struct config from a JSON file, then from --set key=value, and generates --help,
  * --print-config and docs/config.md. Keys are dotted ("retrieval.k"), in the file they nest: {"retrieval": {"k": 2}}.
  * An unknown key, wrong type or value out of range is an error with file, line, allowed range and nearest known name.
  * Relative paths are relative to the configuration file's folder (for --set: to the working directory). */
