@@ -17,6 +17,12 @@ struct place {
     int row, tile;
 };
 
+/* What an instance is compiled for: the dtype, and how many pairs of sums the registers hold. */
+struct shape {
+    enum dtype dtype;
+    int sums;
+};
+
 /* The 16 weights at depth k of the tile that starts at `tile`. */
 ALWAYS_INLINE struct vec load_weights(const char *tile, const enum dtype dtype, size_t k, const bool odd) {
     if (dtype == DTYPE_F32) return vec_load((const float *)tile + k * TILE_COLUMNS);
@@ -71,59 +77,47 @@ ALWAYS_INLINE void kernel(const struct place *p, const int rows, const int tiles
         for (int t = 0; t < tiles; t++) store_sums(p, r, t, even[r * tiles + t], odd[r * tiles + t]);
 }
 
-ALWAYS_INLINE void kernel_rows(const struct place *p, int rows, const int tiles, const enum dtype dtype) {
-    switch (rows) {
-        case 1: kernel(p, 1, tiles, dtype); break;
-        case 2: kernel(p, 2, tiles, dtype); break;
-        case 3: kernel(p, 3, tiles, dtype); break;
-        case 4:
-            if (tiles * 4 <= MAX_SUMS) kernel(p, 4, tiles, dtype);
-            break;
-        case 5:
-            if (tiles * 5 <= MAX_SUMS) kernel(p, 5, tiles, dtype);
-            break;
-        case 6:
-            if (tiles * 6 <= MAX_SUMS) kernel(p, 6, tiles, dtype);
-            break;
-    }
+/* `rows` rows at once, of those that fit the registers with `tiles` tiles; the others are not even compiled. */
+ALWAYS_INLINE void kernel_rows(const struct place *p, int rows, const int tiles, const struct shape shape) {
+    if (rows == 1 && tiles <= shape.sums) kernel(p, 1, tiles, shape.dtype);
+    if (rows == 2 && 2 * tiles <= shape.sums) kernel(p, 2, tiles, shape.dtype);
+    if (rows == 3 && 3 * tiles <= shape.sums) kernel(p, 3, tiles, shape.dtype);
+    if (rows == 4 && 4 * tiles <= shape.sums) kernel(p, 4, tiles, shape.dtype);
+    if (rows == 5 && 5 * tiles <= shape.sums) kernel(p, 5, tiles, shape.dtype);
+    if (rows == 6 && 6 * tiles <= shape.sums) kernel(p, 6, tiles, shape.dtype);
 }
 
-/* `rows` rows at once; `tiles` is 1, 2 or 4. */
-ALWAYS_INLINE void run_kernel(const struct place *p, int rows, int tiles, const enum dtype dtype) {
-    switch (tiles) {
-        case 1: kernel_rows(p, rows, 1, dtype); break;
-        case 2: kernel_rows(p, rows, 2, dtype); break;
-        case 4: kernel_rows(p, rows, 4, dtype); break;
-    }
+ALWAYS_INLINE void run_kernel(const struct place *p, int rows, int tiles, const struct shape shape) {
+    if (tiles == 1) kernel_rows(p, rows, 1, shape);
+    if (tiles == 2 && shape.sums >= 2) kernel_rows(p, rows, 2, shape);
+    if (tiles == 4 && shape.sums >= 4) kernel_rows(p, rows, 4, shape);
 }
 
-/* Rows are cut into equal blocks of at most `most_rows`; the tiles of a turn stay in cache while the blocks pass. */
-ALWAYS_INLINE void linear_tiles(const struct linear_args *a, int tile, int tiles, int most_rows,
-                                const enum dtype dtype) {
-    int rows = a->x.rows, blocks = (rows + most_rows - 1) / most_rows;
+/* Rows are cut into equal blocks that fit the registers; the tiles of a turn stay in cache while the blocks pass. */
+ALWAYS_INLINE void linear_tiles(const struct linear_args *a, int tile, int tiles, const struct shape shape) {
+    int rows = a->x.rows, most = min_int(MAX_ROWS, shape.sums / tiles), blocks = (rows + most - 1) / most;
     for (int i = 0, row = 0; i < blocks; i++) {
         int end = (int)((int64_t)rows * (i + 1) / blocks);
-        run_kernel(&(struct place){.a = a, .row = row, .tile = tile}, end - row, tiles, dtype);
+        run_kernel(&(struct place){.a = a, .row = row, .tile = tile}, end - row, tiles, shape);
         row = end;
     }
 }
 
-/* `sums` is how many pairs of sums fit the registers. Few rows take more tiles at once: more weights in flight. */
-ALWAYS_INLINE void linear_dtype(const struct linear_args *a, int first_tile, int n_tiles, const int sums,
-                                const enum dtype dtype) {
+/* Few rows take more tiles at once: more weights in flight. */
+ALWAYS_INLINE void linear_shape(const struct linear_args *a, int first_tile, int n_tiles, const struct shape shape) {
     int rows = a->x.rows, end = first_tile + n_tiles;
-    int tiles = rows * 4 <= sums ? 4 : sums >= 2 * MAX_ROWS || rows * 2 <= sums ? 2 : 1;
+    int tiles = rows * 4 <= shape.sums ? 4 : shape.sums >= 2 * MAX_ROWS || rows * 2 <= shape.sums ? 2 : 1;
     for (int tile = first_tile; tile < end;) {
         int now = tile + tiles <= end ? tiles : 1;
-        linear_tiles(a, tile, now, min_int(MAX_ROWS, sums / tiles), dtype);
+        linear_tiles(a, tile, now, shape);
         tile += now;
     }
 }
 
 ALWAYS_INLINE void linear_vector(const struct linear_args *a, int first_tile, int n_tiles, const int sums) {
     switch (a->weight->dtype) {
-        case DTYPE_F32: linear_dtype(a, first_tile, n_tiles, sums, DTYPE_F32); break;
-        case DTYPE_F16: linear_dtype(a, first_tile, n_tiles, sums, DTYPE_F16); break;
-        case DTYPE_BF16: linear_dtype(a, first_tile, n_tiles, sums, DTYPE_BF16); break;
+        case DTYPE_F32: linear_shape(a, first_tile, n_tiles, (struct shape){DTYPE_F32, sums}); break;
+        case DTYPE_F16: linear_shape(a, first_tile, n_tiles, (struct shape){DTYPE_F16, sums}); break;
+        case DTYPE_BF16: linear_shape(a, first_tile, n_tiles, (struct shape){DTYPE_BF16, sums}); break;
     }
 }

@@ -1,0 +1,158 @@
+/* tools/bench_linear.c: the matrix product on weights that no cache holds, as a share of what the machine can do. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/backend.h"
+#include "tools/bench.h"
+
+enum { MAX_WEIGHTS = 4096, ROUNDS = 9 };
+
+struct linear_bench {
+    int n_in, n_out, threads;
+    int rows; /* 0: a sweep */
+    enum dtype dtype;
+    bool json;
+    struct roofline roofline;
+    struct backend *backend;
+    struct weight weights[MAX_WEIGHTS]; /* as many as make BENCH_BYTES, one after another: none stays in a cache */
+    int n_weights;
+    float *x, *y;
+};
+
+static size_t weight_bytes(const struct linear_bench *t) {
+    return (size_t)t->n_in * (size_t)t->n_out * dtype_bytes(t->dtype);
+}
+
+static enum status make_weights(struct linear_bench *t, int most_rows, struct error *e) {
+    size_t n = (size_t)t->n_in * (size_t)t->n_out;
+    float *host = xmalloc(n * sizeof *host);
+    for (size_t i = 0; i < n; i++) host[i] = (float)(i % 251) * 0.01f - 1.25f;
+    t->n_weights = min_int(MAX_WEIGHTS, (int)(BENCH_BYTES / weight_bytes(t)) + 1);
+    enum status s = STATUS_OK;
+    for (int i = 0; i < t->n_weights && !s; i++) {
+        t->weights[i] = (struct weight){.dtype = t->dtype, .n_out = t->n_out, .n_in = t->n_in};
+        s = backend_pack(t->backend, &t->weights[i], host, DTYPE_F32, e);
+    }
+    free(host);
+    t->x = xcalloc((size_t)most_rows, (size_t)t->n_in * sizeof *t->x);
+    t->y = xcalloc((size_t)most_rows, (size_t)t->n_out * sizeof *t->y);
+    for (size_t i = 0; i < (size_t)most_rows * (size_t)t->n_in; i++) t->x[i] = (float)(i % 17) * 0.1f - 0.8f;
+    return s;
+}
+
+/* Seconds of one product: the median over passes through all the weights, fewer of them when there are many rows. */
+static double time_linear(const struct linear_bench *t, int rows) {
+    double seconds[ROUNDS];
+    int n = max_int(1, min_int(t->n_weights, t->n_weights * 8 / rows));
+    for (int round = -1; round < ROUNDS; round++) { /* round -1 warms up */
+        double start = time_now();
+        for (int i = 0; i < n; i++)
+            linear(t->backend, &(struct linear_args){.y = tensor_make(t->y, DTYPE_F32, rows, t->n_out),
+                                                     .x = tensor_make(t->x, DTYPE_F32, rows, t->n_in),
+                                                     .weight = &t->weights[i]});
+        if (round >= 0) seconds[round] = (time_now() - start) / n;
+    }
+    return bench_median(seconds, ROUNDS);
+}
+
+static void report(const struct linear_bench *t, int rows) {
+    double seconds = time_linear(t, rows), gbps = (double)weight_bytes(t) / seconds * 1e-9;
+    double gflops = 2.0 * rows * t->n_in * t->n_out / seconds * 1e-9;
+    if (t->json) {
+        char name[64];
+        snprintf(name, sizeof name, "linear_%s_rows%d_gbps", dtype_name(t->dtype), rows);
+        bench_print_json(name, t->threads, gbps, "GB/s");
+        snprintf(name, sizeof name, "linear_%s_rows%d_gflops", dtype_name(t->dtype), rows);
+        bench_print_json(name, t->threads, gflops, "GFLOP/s");
+    } else {
+        printf("%5d   %8.1f   %5.1f %%   %9.1f   %5.1f %%\n", rows, gbps, 100 * gbps / t->roofline.read_gbps, gflops,
+               100 * gflops / t->roofline.fma_gflops);
+    }
+}
+
+static int parse_count(const char *name, const char *text, int most) {
+    char *end;
+    long v = strtol(text, &end, 10);
+    if (*text != 0 && *end == 0 && v >= 1 && v <= most) return (int)v;
+    fprintf(stderr, "retro-bench: --%s %s: expected a whole number from 1 to %d\n", name, text, most);
+    return 0;
+}
+
+/* False: the arguments are wrong, and that has been said. */
+static bool parse_options(struct linear_bench *t, int argc, char **argv) {
+    static const struct option options[] = {{"rows", required_argument, NULL, 'r'},
+                                            {"in", required_argument, NULL, 'i'},
+                                            {"out", required_argument, NULL, 'o'},
+                                            {"dtype", required_argument, NULL, 'd'},
+                                            {"threads", required_argument, NULL, 't'},
+                                            {"json", no_argument, NULL, 'j'},
+                                            {0}};
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        switch (c) {
+            case 'r':
+                if ((t->rows = parse_count("rows", optarg, 65536)) == 0) return false;
+                break;
+            case 'i':
+                if ((t->n_in = parse_count("in", optarg, 65536)) == 0) return false;
+                break;
+            case 'o':
+                if ((t->n_out = parse_count("out", optarg, 262144)) == 0) return false;
+                break;
+            case 't':
+                if ((t->threads = parse_count("threads", optarg, 1024)) == 0) return false;
+                break;
+            case 'd':
+                if (dtype_parse(&t->dtype, optarg)) break;
+                fprintf(stderr, "retro-bench: --dtype %s: expected f32, f16 or bf16\n", optarg);
+                return false;
+            case 'j': t->json = true; break;
+            default: return false;
+        }
+    }
+    return true;
+}
+
+static enum status run(struct linear_bench *t, struct error *e) {
+    static const int sweep[] = {1, 2, 3, 4, 8, 16, 64, 256};
+    enum status s = backend_open(&t->backend, "cpu", &(struct backend_options){.threads = t->threads}, e);
+    if (s) return s;
+    if ((s = roofline_measure(&t->roofline, t->threads, e)) == 0)
+        s = make_weights(t, max_int(t->rows, sweep[ARRAY_COUNT(sweep) - 1]), e);
+    if (s == 0) {
+        if (!t->json) {
+            printf("%s; n_in %d, n_out %d, %s; roofline %.1f GB/s, %.0f GFLOP/s\n", backend_describe(t->backend),
+                   t->n_in, t->n_out, dtype_name(t->dtype), t->roofline.read_gbps, t->roofline.fma_gflops);
+            printf(" rows   GB/s, share        GFLOP/s, share\n");
+        }
+        if (t->rows != 0) report(t, t->rows);
+        for (size_t i = 0; t->rows == 0 && i < ARRAY_COUNT(sweep); i++) report(t, sweep[i]);
+        s = backend_sync(t->backend, e);
+    }
+    for (int i = 0; i < t->n_weights; i++) backend_release(t->backend, t->weights[i].data);
+    free(t->x);
+    free(t->y);
+    backend_close(t->backend);
+    return s;
+}
+
+int bench_linear(int argc, char **argv) {
+    if (argc >= 2 && strcmp(argv[1], "--help") == 0) {
+        printf(
+            "usage: retro-bench linear [--rows N] [--in N] [--out N] [--dtype f32|f16|bf16] [--threads N] [--json]\n");
+        return 0;
+    }
+    struct linear_bench *t = xcalloc(1, sizeof *t);
+    t->n_in = t->n_out = 2048;
+    t->dtype = DTYPE_BF16;
+    t->threads = bench_threads();
+    struct error e = {.status = STATUS_OK};
+    int code = 2;
+    if (parse_options(t, argc, argv)) {
+        code = run(t, &e) ? 1 : 0;
+        if (code) fprintf(stderr, "retro-bench: %s\n", e.text);
+    }
+    free(t);
+    return code;
+}
