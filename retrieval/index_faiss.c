@@ -95,8 +95,9 @@ static enum status faiss_index_search(const struct index *base, const float *que
                                       float *similarities, struct error *e) {
     const struct faiss_index *x = (const struct faiss_index *)base;
     if (n < 0 || k < 1) return error_set(e, STATUS_INVALID, "search: %d queries for %d neighbours", n, k);
-    if (n == 0) return STATUS_OK;
-    if (faiss_Index_search(x->faiss, n, queries, k, similarities, ids)) return faiss_failed(e, "search");
+    /* FAISS returns without writing anything when the index is empty. */
+    for (size_t i = 0; i < (size_t)n * (size_t)k; i++) ids[i] = -1;
+    if (n > 0 && faiss_Index_search(x->faiss, n, queries, k, similarities, ids)) return faiss_failed(e, "search");
     for (int q = 0; q < n; q++) {
         int64_t *row = ids + (size_t)q * (size_t)k;
         float *row_similarities = similarities + (size_t)q * (size_t)k;

@@ -1,0 +1,306 @@
+/* tests/unit/test_index.c: exact search against a naive one, FAISS against exact search. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <pthread.h>
+
+#include "retrieval/index.h"
+
+static uint64_t random_state = 1;
+static float random_unit(void) {
+    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
+    return (float)((double)(random_state >> 40) / (double)(1 << 24)) * 2 - 1;
+}
+
+static void normalise(float *v, int dim) {
+    double square = 1e-30;
+    for (int i = 0; i < dim; i++) square += (double)v[i] * v[i];
+    for (int i = 0; i < dim; i++) v[i] = (float)(v[i] / sqrt(square));
+}
+
+/* count unit vectors around `centres` directions, as texts of a few subjects lie; centres 0: anywhere. */
+static float *make_vectors(int64_t count, int dim, int centres) {
+    float *centre = malloc(((size_t)centres * (size_t)dim + 1) * sizeof *centre);
+    float *v = malloc(((size_t)count * (size_t)dim + 1) * sizeof *v);
+    for (size_t i = 0; i < (size_t)centres * (size_t)dim; i++) centre[i] = random_unit();
+    for (int64_t i = 0; i < count; i++) {
+        float *row = v + (size_t)i * (size_t)dim;
+        for (int j = 0; j < dim; j++)
+            row[j] = random_unit() + (centres ? centre[(size_t)(i % centres) * (size_t)dim + (size_t)j] : 0);
+        normalise(row, dim);
+    }
+    free(centre);
+    return v;
+}
+
+static float *copy(const float *v, size_t n) {
+    float *c = malloc((n + 1) * sizeof *c);
+    if (n) memcpy(c, v, n * sizeof *c);
+    return c;
+}
+
+static struct index *open_flat(const float *v, int64_t count, int dim) {
+    struct index *x;
+    struct error e = {0};
+    assert_int_equal(index_open_flat(&x, copy(v, (size_t)count * (size_t)dim), count, dim, &e), STATUS_OK);
+    return x;
+}
+
+/* In double, by repeated selection: slow, and obviously right. */
+static void check_naive(const float *v, int64_t count, int dim, const float *query, int k, const int64_t *ids,
+                        const float *similarities) {
+    double *scores = malloc(((size_t)count + 1) * sizeof *scores);
+    for (int64_t i = 0; i < count; i++) {
+        scores[i] = 0;
+        for (int j = 0; j < dim; j++) scores[i] += (double)v[(size_t)i * (size_t)dim + (size_t)j] * query[j];
+    }
+    for (int i = 0; i < k; i++) {
+        int64_t best = -1;
+        for (int64_t j = 0; j < count; j++)
+            if (best < 0 || scores[j] > scores[best]) best = scores[j] > -9 ? j : best;
+        if (i >= count) {
+            assert_int_equal(ids[i], -1);
+            assert_true(similarities[i] == -2);
+            continue;
+        }
+        assert_true(fabs(similarities[i] - scores[best]) < 1e-5);
+        assert_true(ids[i] == best || fabs(scores[ids[i]] - scores[best]) < 1e-5);
+        scores[ids[i]] = -10;
+    }
+    free(scores);
+}
+
+static void test_exact_is_naive(void **state) {
+    (void)state;
+    static const int dims[] = {1, 2, 3, 15, 16, 17, 31, 64, 100, 384};
+    for (size_t d = 0; d < ARRAY_COUNT(dims); d++)
+        for (int count = 0; count < 200; count += count < 4 ? 1 : 61) {
+            enum { N = 11, K = 7 };
+            int dim = dims[d];
+            int64_t ids[N * K];
+            float similarities[N * K];
+            float *v = make_vectors(count, dim, 0), *queries = make_vectors(N, dim, 0);
+            struct index *x = open_flat(v, count, dim);
+            assert_int_equal(index_search(x, queries, N, K, ids, similarities, NULL), STATUS_OK);
+            for (int q = 0; q < N; q++)
+                check_naive(v, count, dim, queries + q * dim, K, ids + q * K, similarities + q * K);
+            index_close(x);
+            free(v);
+            free(queries);
+        }
+}
+
+/* Equal similarities are in order of id, whatever the blocks. */
+static void test_exact_ties(void **state) {
+    (void)state;
+    enum { COUNT = 300, DIM = 5, K = 20 };
+    float v[COUNT * DIM] = {0};
+    int64_t ids[K];
+    float similarities[K], query[DIM] = {1};
+    for (int i = 0; i < COUNT; i++) v[i * DIM] = i % 10 == 3 ? 1.0F : 0.5F;
+    struct index *x = open_flat(v, COUNT, DIM);
+    assert_int_equal(index_search(x, query, 1, K, ids, similarities, NULL), STATUS_OK);
+    for (int i = 0; i < K; i++) assert_int_equal(ids[i], 3 + 10 * i);
+    index_close(x);
+}
+
+static void test_exact_edges(void **state) {
+    (void)state;
+    struct error e = {0};
+    int64_t ids[2];
+    float similarities[2], nan_query[2] = {NAN, 1}, v[2] = {1, 0};
+    struct index *x = open_flat(v, 1, 2);
+    assert_int_equal(index_search(x, v, 0, 1, ids, similarities, &e), STATUS_OK);
+    assert_int_equal(index_search(x, v, 1, 0, ids, similarities, &e), STATUS_INVALID);
+    assert_int_equal(index_search(x, nan_query, 1, 2, ids, similarities, &e), STATUS_OK);
+    assert_int_equal(ids[0], -1);
+    index_close(x);
+    assert_int_equal(index_open_flat(&x, NULL, 1, 0, &e), STATUS_INVALID);
+}
+
+#if HAVE_FAISS
+
+static char path[] = "/tmp/retro-index-XXXXXX";
+
+static struct index *open_faiss(const char *factory, const float *v, int64_t count, int dim) {
+    struct index *x = NULL;
+    struct error e = {0};
+    if (index_build_faiss(path, factory, v, count, dim, &e)) fail_msg("%s", e.text);
+    if (index_open_faiss(&x, path, count, dim, &e)) fail_msg("%s", e.text);
+    return x;
+}
+
+static void test_faiss_flat_is_exact(void **state) {
+    (void)state;
+    static const int dims[] = {1, 2, 3, 7, 16, 33, 384};
+    static const int counts[] = {0, 1, 2, 5, 100, 1000};
+    enum { N = 25, K = 8 };
+    int64_t ids[N * K], expected[N * K];
+    float similarities[N * K], expected_similarities[N * K];
+    for (size_t d = 0; d < ARRAY_COUNT(dims); d++)
+        for (size_t c = 0; c < ARRAY_COUNT(counts); c++) {
+            int dim = dims[d], count = counts[c];
+            float *v = make_vectors(count, dim, 0), *queries = make_vectors(N, dim, 0);
+            struct index *flat = open_flat(v, count, dim), *x = open_faiss(NULL, v, count, dim);
+            assert_int_equal(index_search(x, queries, N, K, ids, similarities, NULL), STATUS_OK);
+            index_search(flat, queries, N, K, expected, expected_similarities, NULL);
+            for (int i = 0; i < N * K; i++) {
+                assert_true(fabsf(similarities[i] - expected_similarities[i]) < 1e-5F);
+                bool near_tie = (i % K > 0 && similarities[i - 1] - similarities[i] < 1e-5F) ||
+                                (i % K < K - 1 && similarities[i] - similarities[i + 1] < 1e-5F);
+                /* The last of K may tie with one that was cut off. */
+                assert_true(ids[i] == expected[i] || near_tie || i % K == K - 1);
+            }
+            index_close(flat);
+            index_close(x);
+            free(v);
+            free(queries);
+        }
+}
+
+/* Share of the true ten nearest that an index of 20 000 vectors finds. */
+static double recall(const char *factory) {
+    enum { COUNT = 20000, DIM = 32, N = 100, K = 10 };
+    int64_t ids[N * K], expected[N * K];
+    float similarities[N * K];
+    float *v = make_vectors(COUNT, DIM, 200);
+    float *queries = v + (size_t)1000 * DIM;
+    struct index *flat = open_flat(v, COUNT, DIM), *x = open_faiss(factory, v, COUNT, DIM);
+    index_search(flat, queries, N, K, expected, similarities, NULL);
+    assert_int_equal(index_search(x, queries, N, K, ids, similarities, NULL), STATUS_OK);
+    int found = 0;
+    for (int q = 0; q < N; q++)
+        for (int i = 0; i < K; i++)
+            for (int j = 0; j < K; j++) found += ids[q * K + i] == expected[q * K + j];
+    index_close(flat);
+    index_close(x);
+    free(v);
+    return (double)found / (N * K);
+}
+
+static void test_faiss_recall(void **state) {
+    (void)state;
+    double ivf = recall("IVF512,Flat"), pq = recall("IVF64,PQ16np");
+    print_message("recall of the ten nearest: IVF512,Flat %.3f, IVF64,PQ16np %.3f\n", ivf, pq);
+    assert_true(ivf > 0.95);
+    assert_true(pq > 0.5);
+}
+
+static void test_factory_by_size(void **state) {
+    (void)state;
+    static const struct {
+        int64_t count;
+        const char *factory;
+    } cases[] = {{1, "Flat"},
+                 {100000, "Flat"},
+                 {100001, "IVF1024,Flat"},
+                 {1000000, "IVF4096,Flat"},
+                 {100000000, "IVF32768,Flat"}};
+    char factory[64];
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        index_choose_factory(factory, sizeof factory, cases[i].count);
+        assert_string_equal(factory, cases[i].factory);
+    }
+}
+
+static void test_faiss_errors(void **state) {
+    (void)state;
+    struct error e = {0};
+    struct index *x;
+    float *v = make_vectors(10, 4, 0);
+    assert_int_equal(index_build_faiss(path, "NoSuchIndex", v, 10, 4, &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "NoSuchIndex"));
+    assert_int_equal(index_build_faiss(path, "IVF64,Flat", v, 10, 4, &e), STATUS_INTERNAL);
+    assert_non_null(strstr(e.text, "training"));
+    assert_int_equal(index_build_faiss("/nonexistent/x", "Flat", v, 10, 4, &e), STATUS_INTERNAL);
+    assert_int_equal(index_open_faiss(&x, "/nonexistent/x", 10, 4, &e), STATUS_INTERNAL);
+    assert_int_equal(index_build_faiss(path, "Flat", v, 10, 4, &e), STATUS_OK);
+    assert_int_equal(index_open_faiss(&x, path, 11, 4, &e), STATUS_CORRUPT);
+    assert_int_equal(index_open_faiss(&x, path, 10, 5, &e), STATUS_CORRUPT);
+    free(v);
+}
+
+enum { SHARED_N = 50, SHARED_K = 5, SHARED_DIM = 24 };
+struct searcher {
+    const struct index *index;
+    const float *queries;
+    int64_t ids[SHARED_N * SHARED_K];
+};
+
+static void *search_thread(void *p) {
+    struct searcher *s = p;
+    float similarities[SHARED_N * SHARED_K];
+    index_set_threads(1);
+    for (int i = 0; i < 20; i++) index_search(s->index, s->queries, SHARED_N, SHARED_K, s->ids, similarities, NULL);
+    return NULL;
+}
+
+static void test_faiss_from_threads(void **state) {
+    (void)state;
+    static struct searcher s[4];
+    pthread_t threads[4];
+    float *v = make_vectors(3000, SHARED_DIM, 30);
+    struct index *x = open_faiss("IVF32,Flat", v, 3000, SHARED_DIM);
+    for (int i = 0; i < 4; i++) {
+        s[i] = (struct searcher){.index = x, .queries = v};
+        assert_int_equal(pthread_create(&threads[i], NULL, search_thread, &s[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    for (int i = 1; i < 4; i++) assert_memory_equal(s[0].ids, s[i].ids, sizeof s[0].ids);
+    for (int q = 0; q < SHARED_N; q++) assert_int_equal(s[0].ids[q * SHARED_K], q);
+    index_close(x);
+    free(v);
+}
+
+#else
+
+static void test_without_faiss(void **state) {
+    (void)state;
+    struct error e = {0};
+    struct index *x;
+    float v[1] = {1};
+    char factory[64];
+    index_choose_factory(factory, sizeof factory, 1000000);
+    assert_string_equal(factory, INDEX_EXACT);
+    assert_int_equal(index_build_faiss("x", "Flat", v, 1, 1, &e), STATUS_UNSUPPORTED);
+    assert_non_null(strstr(e.text, "make deps"));
+    assert_int_equal(index_open_faiss(&x, "x", 1, 1, &e), STATUS_UNSUPPORTED);
+}
+
+#endif
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exact_is_naive),
+        cmocka_unit_test(test_exact_ties),
+        cmocka_unit_test(test_exact_edges),
+#if HAVE_FAISS
+        cmocka_unit_test(test_faiss_flat_is_exact),
+        cmocka_unit_test(test_faiss_recall),
+        cmocka_unit_test(test_factory_by_size),
+        cmocka_unit_test(test_faiss_errors),
+        cmocka_unit_test(test_faiss_from_threads),
+#else
+        cmocka_unit_test(test_without_faiss),
+#endif
+    };
+#if HAVE_FAISS
+    int fd = mkstemp(path);
+    if (fd < 0) return 1;
+    close(fd);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    unlink(path);
+    return failed;
+#else
+    return cmocka_run_group_tests(tests, NULL, NULL);
+#endif
+}
