@@ -68,7 +68,7 @@ static int extent_size(const struct dims *d, enum extent x) {
 /* A slot in host memory on its way to the device: [rows, cols] of one stored dtype, whole (not yet split). */
 struct staged {
     char *data;
-    enum dtype dtype = DTYPE_F32;
+    enum dtype dtype;
     int rows, cols;
 };
 
