@@ -9,10 +9,15 @@
  * depends on the row's own list of keys alone, so the result is the same in any batch. Memory is one thread's scratch,
  * whatever the number of keys. */
 #include <math.h>
-#include <omp.h>
 #include <string.h>
 
 #include "kernels/cpu/cpu.h"
+
+/* One attention call: pieces are numbered span by span, key head by key head. */
+struct call {
+    const struct attention_args *args;
+    const struct cpu *cpu;
+};
 
 /* One piece: rows of scratch are (query, head of the group) pairs numbered first .. first + rows in the span. */
 struct piece {
@@ -74,32 +79,32 @@ static void zero_out(const struct attention_args *a) {
     for (int i = 0; i < a->out.rows; i++) memset(row_f32(a->out, i), 0, (size_t)a->out.cols * sizeof(float));
 }
 
-static int span_pieces(const struct attention_args *a, const struct attention_span *span) {
+/* Pieces of one key head of a span; none when there is nothing to read. */
+static int head_pieces(const struct attention_args *a, const struct attention_span *span) {
     int pairs = span->k_count == 0 ? 0 : span->q_count * (a->heads / a->kv_heads);
     return (pairs + ATTENTION_ROWS - 1) / ATTENTION_ROWS;
 }
 
+static void numbered_piece(const void *context, int number, int thread) {
+    const struct call *call = context;
+    const struct attention_args *a = call->args;
+    const struct attention_span *span = a->spans;
+    for (; number >= head_pieces(a, span) * a->kv_heads; span++) number -= head_pieces(a, span) * a->kv_heads;
+    int per_head = head_pieces(a, span), first = number % per_head * ATTENTION_ROWS;
+    struct piece p = {.span = span, .kv_head = number / per_head, .first = first};
+    p.rows = min_int(ATTENTION_ROWS, span->q_count * (a->heads / a->kv_heads) - first);
+    piece_run(a, call->cpu->kernels, &p, &call->cpu->scratch[thread]);
+}
+
 void cpu_attention(struct backend *b, const struct attention_args *a) {
     CHECK(a->head_dim <= ATTENTION_MAX_HEAD);
-    const struct cpu *cpu = cpu_of(b);
+    struct call call = {.args = a, .cpu = cpu_of(b)};
     double work = 0;
-    for (int s = 0; s < a->n_spans; s++) work += (double)a->spans[s].q_count * a->spans[s].k_count * a->q.cols;
-    int threads = cpu_threads(cpu, work);
-    zero_out(a);
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        struct attention_scratch *scratch = &cpu->scratch[omp_get_thread_num()];
-        for (int s = 0; s < a->n_spans; s++) {
-            const struct attention_span *span = &a->spans[s];
-            int per_head = span_pieces(a, span), group = a->heads / a->kv_heads;
-            /* nowait: a thread that is done with one span goes on to the next. */
-#pragma omp for schedule(dynamic) nowait
-            for (int i = 0; i < per_head * a->kv_heads; i++) {
-                int first = i % per_head * ATTENTION_ROWS;
-                struct piece p = {.span = span, .kv_head = i / per_head, .first = first};
-                p.rows = min_int(ATTENTION_ROWS, span->q_count * group - first);
-                piece_run(a, cpu->kernels, &p, scratch);
-            }
-        }
+    int pieces = 0;
+    for (int s = 0; s < a->n_spans; s++) {
+        work += (double)a->spans[s].q_count * a->spans[s].k_count * a->q.cols;
+        pieces += head_pieces(a, &a->spans[s]) * a->kv_heads;
     }
+    zero_out(a);
+    cpu_run(b, work, pieces, numbered_piece, &call);
 }

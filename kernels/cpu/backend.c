@@ -47,6 +47,7 @@ static enum status cpu_sync(struct backend *b, struct error *e) {
 
 static void cpu_close(struct backend *b) {
     struct cpu *cpu = cpu_of(b);
+    pool_close(cpu->pool);
     free(cpu->scratch);
     free(cpu);
 }
@@ -117,9 +118,13 @@ enum status cpu_open(struct backend *b, const struct backend_options *o, struct 
     cpu->kernels = kernels;
     cpu->threads = threads;
     cpu->scratch = cpu_alloc(b, (size_t)threads * sizeof *cpu->scratch);
-    if (cpu->scratch == NULL) {
+    enum status s = cpu->scratch == NULL
+                        ? error_set(e, STATUS_NO_MEMORY, "cpu: no memory for the scratch of %d threads", threads)
+                        : pool_open(&cpu->pool, threads, e);
+    if (s) {
+        free(cpu->scratch);
         free(cpu);
-        return error_set(e, STATUS_NO_MEMORY, "cpu: no memory for the scratch of %d threads", threads);
+        return s;
     }
     snprintf(cpu->description, sizeof cpu->description, "cpu %s, %d thread%s", kernels->name, threads,
              threads == 1 ? "" : "s");

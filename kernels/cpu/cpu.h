@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/backend.h"
+#include "kernels/cpu/pool.h"
 
 enum {
     TILE_COLUMNS = 16,        /* output columns of one packed tile: a 512-bit vector of f32 */
@@ -58,17 +59,21 @@ extern const struct cpu_kernels cpu_kernels_generic, cpu_kernels_avx2, cpu_kerne
 struct cpu {
     const struct cpu_kernels *kernels;
     int threads;
+    struct pool *pool;
     struct attention_scratch *scratch; /* [threads] */
     char description[48];
 };
 
 static inline struct cpu *cpu_of(const struct backend *b) { return b->device; }
 
-/* The threads a piece of work is worth: all, or one where waking the others would cost more than it saves.
- * `operations` is a rough count of multiply-adds or of elements moved. libgomp keeps its threads only while the team
- * size stays the same, so there is nothing between one and all. */
-static inline int cpu_threads(const struct cpu *cpu, double operations) {
-    return operations < 32768 ? 1 : cpu->threads;
+/* work(context, 0 .. pieces - 1, thread) on all threads, or on this one alone where waking the others would cost more
+ * than it saves: `operations` is a rough count of multiply-adds or of elements moved. */
+static inline void cpu_run(struct backend *b, double operations, int pieces, pool_work *work, const void *context) {
+    if (operations >= 32768) {
+        pool_run(cpu_of(b)->pool, pieces, work, context);
+    } else {
+        for (int i = 0; i < pieces; i++) work(context, i, 0);
+    }
 }
 
 enum status cpu_open(struct backend *b, const struct backend_options *o, struct error *e);

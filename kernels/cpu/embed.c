@@ -14,19 +14,21 @@ static void word_row(float *y, const struct weight *w, int id) {
     }
 }
 
-void cpu_embed(struct backend *b, const struct embed_args *a) {
-    int threads = cpu_threads(cpu_of(b), 4.0 * a->y.rows * a->y.cols);
-#pragma omp parallel for num_threads(threads) if (threads > 1)
-    for (int i = 0; i < a->y.rows; i++) {
-        float *y = row_f32(a->y, i);
-        word_row(y, a->word, a->ids[i]);
-        if (a->position != NULL) {
-            const float *position = row_f32(*a->position, a->positions[i]);
-            for (int k = 0; k < a->y.cols; k++) y[k] += position[k];
-        }
-        if (a->type != NULL) {
-            const float *type = row_f32(*a->type, 0);
-            for (int k = 0; k < a->y.cols; k++) y[k] += type[k];
-        }
+static void embed_row(const void *context, int i, int thread) {
+    (void)thread;
+    const struct embed_args *a = context;
+    float *y = row_f32(a->y, i);
+    word_row(y, a->word, a->ids[i]);
+    if (a->position != NULL) {
+        const float *position = row_f32(*a->position, a->positions[i]);
+        for (int k = 0; k < a->y.cols; k++) y[k] += position[k];
     }
+    if (a->type != NULL) {
+        const float *type = row_f32(*a->type, 0);
+        for (int k = 0; k < a->y.cols; k++) y[k] += type[k];
+    }
+}
+
+void cpu_embed(struct backend *b, const struct embed_args *a) {
+    cpu_run(b, 4.0 * a->y.rows * a->y.cols, a->y.rows, embed_row, a);
 }

@@ -8,11 +8,21 @@
 #include "kernels/cpu/cpu.h"
 
 /* One tile: 16 rows of the host matrix become 16 columns. Rows past n_out and the odd last k stay zero. */
-static void pack_tile(const struct weight *w, const void *host, enum dtype host_dtype, int tile) {
+struct packing {
+    const struct weight *weight;
+    const void *host;
+    enum dtype host_dtype;
+};
+
+static void pack_tile(const void *context, int tile, int thread) {
+    (void)thread;
+    const struct packing *p = context;
+    const struct weight *w = p->weight;
+    enum dtype host_dtype = p->host_dtype;
     size_t size = dtype_bytes(w->dtype), host_size = dtype_bytes(host_dtype);
     int end = min_int(w->n_out, (tile + 1) * TILE_COLUMNS);
     for (int row = tile * TILE_COLUMNS; row < end; row++) {
-        const char *from = (const char *)host + (size_t)row * (size_t)w->n_in * host_size;
+        const char *from = (const char *)p->host + (size_t)row * (size_t)w->n_in * host_size;
         for (int k = 0; k < w->n_in; k++)
             dtype_convert((char *)w->data + packed_index(w->dtype, w->n_in, row, k) * size, w->dtype,
                           from + (size_t)k * host_size, host_dtype, 1);
@@ -29,30 +39,38 @@ enum status cpu_pack(struct backend *b, struct weight *w, const void *host, enum
     if (w->data == NULL)
         return error_set(e, STATUS_NO_MEMORY, "cpu: no memory for a [%d, %d] %s weight; use a smaller model or dtype",
                          w->n_out, w->n_in, dtype_name(w->dtype));
-    int threads = cpu_threads(cpu_of(b), (double)w->n_out * w->n_in);
-#pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
-    for (int tile = 0; tile < tiles; tile++) pack_tile(w, host, host_dtype, tile);
+    struct packing p = {.weight = w, .host = host, .host_dtype = host_dtype};
+    cpu_run(b, (double)w->n_out * w->n_in, tiles, pack_tile, &p);
     return STATUS_OK;
 }
 
-/* Threads take groups of tiles as they become free, so a core that is busy elsewhere does not hold up the rest. A group
- * is four tiles: what a single row keeps in flight. Groups are merged where they are too small to be worth a turn. */
-void cpu_linear(struct backend *b, const struct linear_args *a) {
-    const struct cpu *cpu = cpu_of(b);
-    if (a->x.rows == 0) return;
-    double work = (double)a->x.rows * a->weight->n_in * a->weight->n_out;
-    int threads = cpu_threads(cpu, work), tiles = packed_tiles(a->weight->n_out);
-    int group = threads == 1 ? tiles : 4;
-    while (group * TILE_COLUMNS * (double)a->x.rows * a->weight->n_in < 32768 && group < tiles) group *= 2;
-#pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
-    for (int tile = 0; tile < tiles; tile += group) {
-        int n_tiles = min_int(group, tiles - tile), column = tile * TILE_COLUMNS;
-        cpu->kernels->linear(a, tile, n_tiles);
-        if (a->activation == ACTIVATION_NONE) continue;
-        int n = min_int(n_tiles * TILE_COLUMNS, a->weight->n_out - column);
-        for (int i = 0; i < a->x.rows; i++) {
-            float *y = row_f32(a->y, i) + column;
-            cpu->kernels->activate(y, y, n, a->activation);
-        }
+/* A product cut into pieces of `group` tiles. */
+struct product {
+    const struct linear_args *args;
+    const struct cpu_kernels *kernels;
+    int tiles, group;
+};
+
+static void product_piece(const void *context, int piece, int thread) {
+    (void)thread;
+    const struct product *p = context;
+    const struct linear_args *a = p->args;
+    int tile = piece * p->group, n_tiles = min_int(p->group, p->tiles - tile), column = tile * TILE_COLUMNS;
+    p->kernels->linear(a, tile, n_tiles);
+    if (a->activation == ACTIVATION_NONE) return;
+    int n = min_int(n_tiles * TILE_COLUMNS, a->weight->n_out - column);
+    for (int i = 0; i < a->x.rows; i++) {
+        float *y = row_f32(a->y, i) + column;
+        p->kernels->activate(y, y, n, a->activation);
     }
+}
+
+/* Threads take groups of tiles as they become free, so a core that is busy elsewhere does not hold up the rest. A group
+ * is four tiles, what a single row keeps in flight; more where that is too little work to be worth a turn. */
+void cpu_linear(struct backend *b, const struct linear_args *a) {
+    if (a->x.rows == 0) return;
+    double per_tile = (double)a->x.rows * a->weight->n_in * TILE_COLUMNS;
+    struct product p = {.args = a, .kernels = cpu_of(b)->kernels, .tiles = packed_tiles(a->weight->n_out), .group = 4};
+    while (p.group * per_tile < 32768 && p.group < p.tiles) p.group *= 2;
+    cpu_run(b, per_tile * p.tiles, (p.tiles + p.group - 1) / p.group, product_piece, &p);
 }

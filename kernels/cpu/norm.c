@@ -23,7 +23,9 @@ static double row_sum(const float *x, int n, double centre, int power) {
 }
 
 /* Two passes over the row: the variance of x - mean has no cancellation. */
-static void norm_row(const struct norm_args *a, int i) {
+static void norm_row(const void *context, int i, int thread) {
+    (void)thread;
+    const struct norm_args *a = context;
     const float *x = row_f32(a->x, i);
     float *y = row_f32(a->y, i);
     int n = a->x.cols;
@@ -37,13 +39,12 @@ static void norm_row(const struct norm_args *a, int i) {
 }
 
 void cpu_norm(struct backend *b, const struct norm_args *a) {
-    int threads = cpu_threads(cpu_of(b), 4.0 * a->x.rows * a->x.cols);
-    if (a->x.cols == 0) return;
-#pragma omp parallel for num_threads(threads) if (threads > 1)
-    for (int i = 0; i < a->x.rows; i++) norm_row(a, i);
+    if (a->x.cols > 0) cpu_run(b, 4.0 * a->x.rows * a->x.cols, a->x.rows, norm_row, a);
 }
 
-static void add_row(const struct add_args *a, int i) {
+static void add_row(const void *context, int i, int thread) {
+    (void)thread;
+    const struct add_args *a = context;
     const float *x = row_f32(a->a, i), *z = row_f32(a->b, i);
     float *y = row_f32(a->y, i), scale = a->row_scale == NULL ? 1 : a->row_scale[i];
     for (int j = 0; j < a->y.cols; j++) {
@@ -54,7 +55,5 @@ static void add_row(const struct add_args *a, int i) {
 }
 
 void cpu_add(struct backend *b, const struct add_args *a) {
-    int threads = cpu_threads(cpu_of(b), (double)a->y.rows * a->y.cols);
-#pragma omp parallel for num_threads(threads) if (threads > 1)
-    for (int i = 0; i < a->y.rows; i++) add_row(a, i);
+    cpu_run(b, (double)a->y.rows * a->y.cols, a->y.rows, add_row, a);
 }

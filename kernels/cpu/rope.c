@@ -4,7 +4,9 @@
 
 #include "kernels/cpu/cpu.h"
 
-static void rope_row(const struct rope_args *a, int i) {
+static void rope_row(const void *context, int i, int thread) {
+    (void)thread;
+    const struct rope_args *a = context;
     int half = a->rotated / 2;
     for (int p = 0; p < half; p++) {
         float angle = (float)a->positions[i] * a->inv_freq[p];
@@ -20,7 +22,5 @@ static void rope_row(const struct rope_args *a, int i) {
 }
 
 void cpu_rope(struct backend *b, const struct rope_args *a) {
-    int threads = cpu_threads(cpu_of(b), a->x.rows * (10.0 * a->rotated + (double)a->heads * a->rotated));
-#pragma omp parallel for num_threads(threads) if (threads > 1)
-    for (int i = 0; i < a->x.rows; i++) rope_row(a, i);
+    cpu_run(b, a->x.rows * (10.0 + a->heads) * a->rotated, a->x.rows, rope_row, a);
 }

@@ -4,17 +4,18 @@
 
 #include "kernels/cpu/cpu.h"
 
-void cpu_gather_rows(struct backend *b, const struct gather_rows_args *a) {
-    int threads = cpu_threads(cpu_of(b), (double)a->y.rows * a->y.cols);
+static void gather_row(const void *context, int i, int thread) {
+    (void)thread;
+    const struct gather_rows_args *a = context;
     size_t n = (size_t)a->y.cols;
-    if (n == 0) return;
-#pragma omp parallel for num_threads(threads) if (threads > 1)
-    for (int i = 0; i < a->y.rows; i++) {
-        if (a->rows[i] < 0)
-            memset(row_of(a->y, i), 0, n * dtype_bytes(a->y.dtype));
-        else
-            dtype_convert(row_of(a->y, i), a->y.dtype, row_of(a->x, a->rows[i]), a->x.dtype, n);
-    }
+    if (a->rows[i] < 0)
+        memset(row_of(a->y, i), 0, n * dtype_bytes(a->y.dtype));
+    else
+        dtype_convert(row_of(a->y, i), a->y.dtype, row_of(a->x, a->rows[i]), a->x.dtype, n);
+}
+
+void cpu_gather_rows(struct backend *b, const struct gather_rows_args *a) {
+    if (a->y.cols > 0) cpu_run(b, (double)a->y.rows * a->y.cols, a->y.rows, gather_row, a);
 }
 
 void cpu_scatter_rows(struct backend *b, const struct scatter_rows_args *a) {
@@ -26,7 +27,9 @@ void cpu_scatter_rows(struct backend *b, const struct scatter_rows_args *a) {
 }
 
 /* Sums and the norm are in double: rows are few and the cost is nothing. An empty run gives zeros. */
-static void mean_row(const struct mean_rows_args *a, int s) {
+static void mean_row(const void *context, int s, int thread) {
+    (void)thread;
+    const struct mean_rows_args *a = context;
     float *y = row_f32(a->y, s);
     int first = a->starts[s], end = a->starts[s + 1];
     double squares = 0;
@@ -43,7 +46,5 @@ static void mean_row(const struct mean_rows_args *a, int s) {
 }
 
 void cpu_mean_rows(struct backend *b, const struct mean_rows_args *a) {
-    int threads = cpu_threads(cpu_of(b), (double)a->x.rows * a->x.cols);
-#pragma omp parallel for num_threads(threads) if (threads > 1)
-    for (int s = 0; s < a->y.rows; s++) mean_row(a, s);
+    cpu_run(b, (double)a->x.rows * a->x.cols, a->y.rows, mean_row, a);
 }

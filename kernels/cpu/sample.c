@@ -170,15 +170,23 @@ static int32_t largest_id(const float *logits, int n) {
     return best;
 }
 
+struct sampling {
+    const struct sample_args *args;
+    const struct cpu_kernels *kernels;
+};
+
+static void sample_one(const void *context, int i, int thread) {
+    (void)thread;
+    const struct sampling *s = context;
+    const struct sample_args *a = s->args;
+    struct row row = {.kernels = s->kernels, .logits = row_f32(a->logits, i), .n = a->n_vocab};
+    int32_t greedy = largest_id(row.logits, row.n);
+    row.largest = (double)sample_clean(row.logits[greedy]);
+    a->ids[i] = sample_row(&row, &a->params[i], greedy);
+    a->logprobs[i] = log_probability(&row, a->ids[i]);
+}
+
 void cpu_sample(struct backend *b, const struct sample_args *a) {
-    const struct cpu *cpu = cpu_of(b);
-    int threads = cpu_threads(cpu, 16.0 * a->logits.rows * a->n_vocab);
-#pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
-    for (int i = 0; i < a->logits.rows; i++) {
-        struct row row = {.kernels = cpu->kernels, .logits = row_f32(a->logits, i), .n = a->n_vocab};
-        int32_t greedy = largest_id(row.logits, row.n);
-        row.largest = (double)sample_clean(row.logits[greedy]);
-        a->ids[i] = sample_row(&row, &a->params[i], greedy);
-        a->logprobs[i] = log_probability(&row, a->ids[i]);
-    }
+    struct sampling s = {.args = a, .kernels = cpu_of(b)->kernels};
+    cpu_run(b, 16.0 * a->logits.rows * a->n_vocab, a->logits.rows, sample_one, &s);
 }
