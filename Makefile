@@ -61,7 +61,7 @@ $(LIBRARY): $(OBJECTS)
 $(BUILD)/retro-server: $(BUILD)/server/main.c.o $(LIBRARY)
 $(BUILD)/retro-index: $(BUILD)/tools/retro_index.c.o $(LIBRARY)
 $(BUILD)/retro-eval: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/retro_eval.c tools/eval_*.c)) $(LIBRARY)
-$(BUILD)/retro-bench: $(addprefix $(BUILD)/tools/,retro_bench.c.o bench_roofline.c.o bench_linear.c.o) $(LIBRARY)
+$(BUILD)/retro-bench: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/retro_bench.c tools/bench_*.c)) $(LIBRARY)
 $(PROGRAMS):
 	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 

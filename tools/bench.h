@@ -27,3 +27,4 @@ void bench_print_json(const char *name, int threads, double value, const char *u
 /* The sub-commands. argv[0] is the sub-command's name; the result is the exit code. */
 int bench_roofline(int argc, char **argv);
 int bench_linear(int argc, char **argv);
+int bench_decode(int argc, char **argv);

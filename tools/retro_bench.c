@@ -10,6 +10,7 @@ static const struct {
 } commands[] = {
     {"roofline", "read bandwidth and f32 multiply-add rate of this machine, by number of threads", bench_roofline},
     {"linear", "the matrix product, against the roofline", bench_linear},
+    {"decode", "tokens per second of one sequence, against the read bandwidth", bench_decode},
 };
 
 static void print_usage(FILE *out) {
