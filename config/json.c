@@ -4,8 +4,7 @@
 enum status json_load_text(json_t **out, const char *text, size_t size, const char *name, struct error *e) {
     json_error_t at;
     *out = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &at);
-    if (*out == NULL)
-        return error_set(e, STATUS_INVALID, "%s:%d:%d: not JSON: %s", name, at.line, at.column, at.text);
+    if (*out == NULL) return error_set(e, STATUS_INVALID, "%s:%d:%d: not JSON: %s", name, at.line, at.column, at.text);
     return STATUS_OK;
 }
 

@@ -12,26 +12,26 @@ static enum status missing(struct error *e, const char *key) {
     return error_set(e, STATUS_INVALID, "config.json: required key \"%s\" is missing", key);
 }
 
-static enum status int_value(const json_t *value, const char *key, const int range[2], int *out, struct error *e) {
+static enum status int_value(const json_t *value, const char *key, struct range range, int *out, struct error *e) {
     if (!json_is_integer(value)) return wrong_type(e, key, "an integer");
     json_int_t v = json_integer_value(value);
-    if (v < range[0] || v > range[1])
+    if (v < range.min || v > range.max)
         return error_set(e, STATUS_INVALID, "config.json: \"%s\" is %lld, allowed is %d .. %d", key, (long long)v,
-                         range[0], range[1]);
+                         range.min, range.max);
     *out = (int)v;
     return STATUS_OK;
 }
 
-enum status dims_int(const json_t *config, const char *key, int min, int max, int *out, struct error *e) {
+enum status dims_int(const json_t *config, const char *key, struct range range, int *out, struct error *e) {
     const json_t *value = json_object_get(config, key);
-    return value ? int_value(value, key, (int[]){min, max}, out, e) : missing(e, key);
+    return value ? int_value(value, key, range, out, e) : missing(e, key);
 }
 
-enum status dims_int_or(const json_t *config, const char *key, int min, int max, int fallback, int *out,
+enum status dims_int_or(const json_t *config, const char *key, struct range range, int fallback, int *out,
                         struct error *e) {
     const json_t *value = json_object_get(config, key);
     *out = fallback;
-    return value && !json_is_null(value) ? int_value(value, key, (int[]){min, max}, out, e) : STATUS_OK;
+    return value && !json_is_null(value) ? int_value(value, key, range, out, e) : STATUS_OK;
 }
 
 enum status dims_float_or(const json_t *config, const char *key, float fallback, float *out, struct error *e) {

@@ -75,7 +75,7 @@ static enum status read_max_tokens(struct encoder *enc, const char *folder, stru
     json_t *config;
     if (read_optional(folder, "sentence_bert_config.json", &config, e)) return e->status;
     int limit = enc->model->dims.max_positions;
-    enum status status = dims_int_or(config, "max_seq_length", 3, limit, limit, &enc->max_tokens, e);
+    enum status status = dims_int_or(config, "max_seq_length", (struct range){3, limit}, limit, &enc->max_tokens, e);
     json_decref(config);
     return status;
 }

@@ -10,13 +10,13 @@ static enum status bert_read_dims(const json_t *config, struct dims *d, struct e
                                               ACTIVATION_SILU};
     static const char *const positions[] = {"absolute", NULL};
     int activation, position;
-    if (dims_int(config, "num_hidden_layers", 1, MAX_LAYERS, &d->n_layers, e) ||
-        dims_int(config, "hidden_size", 1, 1 << 20, &d->hidden, e) ||
-        dims_int(config, "num_attention_heads", 1, 1 << 14, &d->heads, e) ||
-        dims_int(config, "intermediate_size", 1, 1 << 22, &d->ffn, e) ||
-        dims_int(config, "vocab_size", 1, 1 << 24, &d->vocab, e) ||
-        dims_int(config, "max_position_embeddings", 1, 1 << 24, &d->max_positions, e) ||
-        dims_int_or(config, "type_vocab_size", 1, 1 << 16, 2, &d->type_vocab, e) ||
+    if (dims_int(config, "num_hidden_layers", (struct range){1, MAX_LAYERS}, &d->n_layers, e) ||
+        dims_int(config, "hidden_size", (struct range){1, 1 << 20}, &d->hidden, e) ||
+        dims_int(config, "num_attention_heads", (struct range){1, 1 << 14}, &d->heads, e) ||
+        dims_int(config, "intermediate_size", (struct range){1, 1 << 22}, &d->ffn, e) ||
+        dims_int(config, "vocab_size", (struct range){1, 1 << 24}, &d->vocab, e) ||
+        dims_int(config, "max_position_embeddings", (struct range){1, 1 << 24}, &d->max_positions, e) ||
+        dims_int_or(config, "type_vocab_size", (struct range){1, 1 << 16}, 2, &d->type_vocab, e) ||
         dims_float_or(config, "layer_norm_eps", 1e-12f, &d->epsilon, e) ||
         dims_choice(config, "position_embedding_type", positions, 0, &position, e) ||
         dims_choice(config, "hidden_act", activations, -1, &activation, e))

@@ -49,7 +49,7 @@ static enum status read_positions(const json_t *config, struct dims *d, struct e
     int kind;
     float percent;
     if (dims_choice(config, "position_embedding_type", kinds, -1, &kind, e) ||
-        dims_int(config, "max_position_embeddings", 1, 1 << 24, &d->max_positions, e) ||
+        dims_int(config, "max_position_embeddings", (struct range){1, 1 << 24}, &d->max_positions, e) ||
         dims_float_or(config, "rotary_percent", 1.0f, &percent, e) ||
         dims_float_or(config, "rotary_base", 10000.0f, &d->rope_base, e) ||
         dims_bool_or(config, "rotary_interleaved", false, &d->rope_interleaved, e))
@@ -90,19 +90,20 @@ static enum status read_norm(const json_t *config, struct dims *d, struct error 
 
 static enum status gpt_read_dims(const json_t *config, struct dims *d, struct error *e) {
     d->first_retro_layer = -1;
-    if (dims_int(config, "num_layers", 1, MAX_LAYERS, &d->n_layers, e) ||
-        dims_int(config, "hidden_size", 1, 1 << 20, &d->hidden, e) ||
-        dims_int(config, "num_attention_heads", 1, 1 << 14, &d->heads, e) ||
-        dims_int_or(config, "num_query_groups", 1, 1 << 14, d->heads, &d->kv_heads, e) ||
-        dims_int_or(config, "kv_channels", 1, 1 << 14, max_int(1, d->hidden / d->heads), &d->head_dim, e) ||
-        dims_int_or(config, "ffn_hidden_size", 1, 1 << 22, 4 * d->hidden, &d->ffn, e) ||
-        dims_int(config, "vocab_size", 1, 1 << 24, &d->vocab, e) ||
-        dims_int_or(config, "padded_vocab_size", 1, 1 << 24, d->vocab, &d->padded_vocab, e) ||
+    if (dims_int(config, "num_layers", (struct range){1, MAX_LAYERS}, &d->n_layers, e) ||
+        dims_int(config, "hidden_size", (struct range){1, 1 << 20}, &d->hidden, e) ||
+        dims_int(config, "num_attention_heads", (struct range){1, 1 << 14}, &d->heads, e) ||
+        dims_int_or(config, "num_query_groups", (struct range){1, 1 << 14}, d->heads, &d->kv_heads, e) ||
+        dims_int_or(config, "kv_channels", (struct range){1, 1 << 14}, max_int(1, d->hidden / d->heads), &d->head_dim,
+                    e) ||
+        dims_int_or(config, "ffn_hidden_size", (struct range){1, 1 << 22}, 4 * d->hidden, &d->ffn, e) ||
+        dims_int(config, "vocab_size", (struct range){1, 1 << 24}, &d->vocab, e) ||
+        dims_int_or(config, "padded_vocab_size", (struct range){1, 1 << 24}, d->vocab, &d->padded_vocab, e) ||
         dims_bool_or(config, "add_bias_linear", true, &d->bias, e) ||
         dims_bool_or(config, "tie_word_embeddings", true, &d->tied, e) ||
         dims_bool_or(config, "final_norm", false, &d->final_norm, e) ||
-        dims_int_or(config, "eod_token_id", 0, d->vocab - 1, -1, &d->eod, e) || read_positions(config, d, e) ||
-        read_mlp(config, d, e) || read_norm(config, d, e))
+        dims_int_or(config, "eod_token_id", (struct range){0, d->vocab - 1}, -1, &d->eod, e) ||
+        read_positions(config, d, e) || read_mlp(config, d, e) || read_norm(config, d, e))
         return e->status;
     return dims_check(d, e);
 }
@@ -110,10 +111,12 @@ static enum status gpt_read_dims(const json_t *config, struct dims *d, struct er
 static enum status retro_read_dims(const json_t *config, struct dims *d, struct error *e) {
     static const char *const residuals[] = {"normed", "raw", NULL};
     int residual;
-    if (gpt_read_dims(config, d, e) || dims_int(config, "retro_chunk_length", 1, 1 << 16, &d->chunk_length, e) ||
-        dims_int_or(config, "retro_num_neighbors", 1, 1 << 10, 2, &d->num_neighbors, e) ||
-        dims_int_or(config, "retro_retrieved_length", 1, 1 << 16, 2 * d->chunk_length, &d->retrieved_length, e) ||
-        dims_int_or(config, "retro_encoder_num_layers", 1, MAX_LAYERS, 2, &d->encoder_layers, e) ||
+    if (gpt_read_dims(config, d, e) ||
+        dims_int(config, "retro_chunk_length", (struct range){1, 1 << 16}, &d->chunk_length, e) ||
+        dims_int_or(config, "retro_num_neighbors", (struct range){1, 1 << 10}, 2, &d->num_neighbors, e) ||
+        dims_int_or(config, "retro_retrieved_length", (struct range){1, 1 << 16}, 2 * d->chunk_length,
+                    &d->retrieved_length, e) ||
+        dims_int_or(config, "retro_encoder_num_layers", (struct range){1, MAX_LAYERS}, 2, &d->encoder_layers, e) ||
         dims_choice(config, "encoder_residual", residuals, 0, &residual, e) ||
         dims_float_or(config, "retro_attention_gate", 1.0f, &d->gate, e) || read_retro_layers(config, d, e))
         return e->status;

@@ -124,8 +124,11 @@ extern const struct family family_retro, family_gpt, family_bert;
 
 /* Checked access to config.json for read_dims (dims.c): absent keys take the fallback, wrong types or values out of
  * range are an error that names the key, the value and the range. A required key has no fallback. */
-enum status dims_int(const json_t *config, const char *key, int min, int max, int *out, struct error *e);
-enum status dims_int_or(const json_t *config, const char *key, int min, int max, int fallback, int *out,
+struct range {
+    int min, max;
+};
+enum status dims_int(const json_t *config, const char *key, struct range range, int *out, struct error *e);
+enum status dims_int_or(const json_t *config, const char *key, struct range range, int fallback, int *out,
                         struct error *e);
 enum status dims_float_or(const json_t *config, const char *key, float fallback, float *out, struct error *e);
 enum status dims_bool_or(const json_t *config, const char *key, bool fallback, bool *out, struct error *e);
