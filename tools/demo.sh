@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 
 prompt=${1:-"The fork() system call creates a new process. The child process"}
 max_tokens=96
-build=${BUILD:-build}
+build=$(realpath -m "${BUILD:-build}")
 deps=${DEPS:-$HOME/.cache/retro-server}
 model=models/retro-docs
 demo=$build/demo
@@ -26,7 +26,7 @@ fail() { echo "tools/demo.sh: $*" >&2; exit 1; }
 
 # write_config PORT. Paths are absolute, so the file works from anywhere on this machine.
 write_config() {
-    jq -n --arg model "$PWD/$model" --arg collection "$PWD/$demo/collection" --arg embedder "$deps/minilm" \
+    jq -n --arg model "$PWD/$model" --arg collection "$demo/collection" --arg embedder "$deps/minilm" \
         --argjson port "$1" '{
             model: {path: $model},
             retrieval: {collection: $collection, embedder: $embedder},
@@ -59,14 +59,14 @@ server_pid() { if [ -f "$pid_file" ]; then cat "$pid_file"; fi; }
 server_is_ours() {
     local pid
     pid=$(server_pid)
-    [ -n "$pid" ] && [ "$(readlink "/proc/$pid/exe" 2>/dev/null)" = "$PWD/$build/retro-server" ]
+    [ -n "$pid" ] && [ "$(readlink "/proc/$pid/exe" 2>/dev/null)" = "$build/retro-server" ]
 }
 
 stop_server() {
     local pid
     pid=$(server_pid)
     [ -n "$pid" ] || return 0
-    if [[ $(readlink "/proc/$pid/exe" 2>/dev/null) == "$PWD/$build/retro-server"* ]]; then
+    if [[ $(readlink "/proc/$pid/exe" 2>/dev/null) == "$build/retro-server"* ]]; then
         say "stopping the server of an earlier run"
         kill "$pid" 2>/dev/null || true
         for _ in $(seq 100); do

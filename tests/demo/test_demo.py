@@ -1,0 +1,120 @@
+"""tools/demo.sh from a corpus that is already there to a printed answer: run twice, with the port taken, after a rebuild.
+
+The programs are the real ones, copied so that this demo has a build folder of its own; documents are this project's."""
+
+import os
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
+DEPS = pathlib.Path(os.environ.get("RETRO_DEPS", pathlib.Path.home() / ".cache/retro-server"))
+PROMPT = "A chunk is closed by its last token, which"
+
+
+def corpus_rows():
+    table = re.search(r"cat <<'END'\n(.*?)\nEND", (ROOT / "tools/fetch_corpus.sh").read_text(encoding="utf-8"), re.DOTALL)[1]
+    return [line.split() for line in table.splitlines()]
+
+
+@pytest.fixture
+def demo(tmp_path):
+    build = tmp_path / "build"
+    (build / "demo/corpus/.complete").mkdir(parents=True)
+    (build / "demo/corpus/text").mkdir()
+    for row in corpus_rows():
+        (build / "demo/corpus/.complete" / row[0]).write_text(" ".join(row) + "\n")
+    for page in ("architecture.md", "model-format.md", "testing.md"):
+        shutil.copy(ROOT / "docs" / page, build / "demo/corpus/text")
+    for program in ("retro-server", "retro-index"):
+        shutil.copy(BUILD / program, build)
+
+    def run(prompt=PROMPT):
+        start = time.monotonic()
+        done = subprocess.run(
+            [ROOT / "tools/demo.sh", prompt],
+            env=dict(os.environ, BUILD=str(build), DEPS=str(DEPS)),
+            capture_output=True,
+            text=True,
+            timeout=300,
+            stdin=subprocess.DEVNULL,
+        )
+        return done, time.monotonic() - start
+
+    run.build = build
+    yield run
+    pid_file = build / "demo/server.pid"
+    if pid_file.exists():
+        subprocess.run(["kill", pid_file.read_text().strip()], check=False)
+
+
+def server_pid(demo):
+    return int((demo.build / "demo/server.pid").read_text())
+
+
+def listening_port(output):
+    return int(re.search(r"asking http://127.0.0.1:(\d+)", output)[1])
+
+
+def test_answer_with_sources_then_again(demo):
+    first, _ = demo()
+    assert first.returncode == 0, first.stdout + first.stderr
+    answer, sources = first.stdout.split("Sources")
+    assert len(answer.split(PROMPT)[1].strip()) > 20
+    assert re.search(r"(architecture|model-format|testing)\.md.*bytes \d+-\d+", sources)
+    assert f"kill {server_pid(demo)}" in sources
+
+    pid = server_pid(demo)
+    second, seconds = demo()
+    assert second.returncode == 0 and "using the server that is running" in second.stdout, second.stdout + second.stderr
+    assert "indexing" not in second.stdout and server_pid(demo) == pid and seconds < 30
+    assert second.stdout.split("Sources")[0].split(PROMPT)[1] == answer.split(PROMPT)[1]
+
+
+def test_a_rebuilt_server_replaces_the_running_one(demo):
+    assert demo()[0].returncode == 0
+    pid = server_pid(demo)
+    shutil.copy(BUILD / "retro-server", demo.build / "new")
+    os.replace(demo.build / "new", demo.build / "retro-server")
+    done, _ = demo()
+    assert done.returncode == 0 and "stopping the server of an earlier run" in done.stdout
+    assert server_pid(demo) != pid and not pathlib.Path(f"/proc/{pid}/fd").exists()
+
+
+def test_a_damaged_collection_is_made_again(demo):
+    assert demo()[0].returncode == 0
+    tokens = next((demo.build / "demo/collection").glob("gen-*/chunks.tokens"))
+    data = bytearray(tokens.read_bytes())
+    data[0] ^= 1
+    tokens.write_bytes(data)
+    done, _ = demo()
+    assert done.returncode == 0 and "indexing" in done.stdout and "Sources" in done.stdout
+
+
+def test_port_taken_by_another(demo):
+    """Someone else, who is not even HTTP, holds the port that the demo would take."""
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            other.bind(("127.0.0.1", 8080))
+        except OSError:
+            pass  # somebody listens already: as good
+        else:
+            other.listen()
+            threading.Thread(target=lambda: [other.accept() for _ in range(3)], daemon=True).start()
+        done, _ = demo()
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert listening_port(done.stdout) != 8080
+
+
+def test_what_is_missing_is_named(demo):
+    (demo.build / "retro-index").unlink()
+    done, _ = demo()
+    assert done.returncode == 1 and "retro-index is missing" in done.stderr
