@@ -1,0 +1,60 @@
+/* server/embedder_bert.c: a backend and an encoder behind struct embedder. See embedder_bert.h. */
+#include "server/embedder_bert.h"
+
+#include <stdlib.h>
+
+#include "retro/encoder.h"
+
+struct bert {
+    struct backend *backend;
+    struct encoder *encoder;
+    char *name;
+};
+
+/* Token rows of one forward: enough to keep the matrix products busy, small enough to stay in the cache's reach. */
+enum { MAX_ROWS = 2048 };
+
+static enum status embed_texts(void *self, const struct text_span *texts, int n, float *vectors, struct error *e) {
+    return encoder_embed(((struct bert *)self)->encoder, texts, n, vectors, e);
+}
+
+static struct model_options model_options(int dtype) {
+    struct model_options o = {.convert = dtype != CONFIG_DTYPE_AUTO};
+    switch ((enum config_dtype)dtype) {
+        case CONFIG_DTYPE_AUTO:
+        case CONFIG_DTYPE_F32: o.dtype = DTYPE_F32; break;
+        case CONFIG_DTYPE_F16: o.dtype = DTYPE_F16; break;
+        case CONFIG_DTYPE_BF16: o.dtype = DTYPE_BF16; break;
+    }
+    return o;
+}
+
+enum status embedder_bert_open(struct embedder *out, const char *folder, const struct config *config, struct error *e) {
+    struct backend_options options = {.threads = config->retrieval.threads ? config->retrieval.threads
+                                                                           : config->model.threads};
+    struct model_options model = model_options(config->retrieval.embedder_dtype);
+    struct bert *bert = xcalloc(1, sizeof *bert);
+    *out = (struct embedder){.self = bert};
+    enum status status = backend_open(&bert->backend, config->model.device, &options, e);
+    if (status == STATUS_OK) status = encoder_open(&bert->encoder, folder, bert->backend, &model, MAX_ROWS, e);
+    if (status) {
+        embedder_bert_close(out);
+        return status;
+    }
+    bert->name = xstrdup(folder);
+    out->dim = encoder_dim(bert->encoder);
+    out->hash = encoder_hash(bert->encoder);
+    out->name = bert->name;
+    out->embed = embed_texts;
+    return STATUS_OK;
+}
+
+void embedder_bert_close(struct embedder *embedder) {
+    struct bert *bert = embedder->self;
+    if (bert == NULL) return;
+    encoder_close(bert->encoder);
+    if (bert->backend) backend_close(bert->backend);
+    free(bert->name);
+    free(bert);
+    *embedder = (struct embedder){0};
+}
