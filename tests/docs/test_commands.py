@@ -108,6 +108,7 @@ def test_commands(page, tmp_path, request):
     script = ["set -euo pipefail", "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT"]
     for line, commands in blocks(page):
         commands = re.sub(r"\b8080\b", str(port), commands).replace("~/.cache/retro-server", str(DEPS))
+        commands = commands.replace("$HOME/.cache/retro-server", str(DEPS))
         script += [f"echo '--- {page.name}:{line}'", commands]
     process = subprocess.Popen(
         ["bash", "-c", "\n".join(script)],
