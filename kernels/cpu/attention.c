@@ -1,7 +1,7 @@
 /* kernels/cpu/attention.c: softmax attention over packed rows in one streaming pass.
  *
- * A piece of work is up to 16 (query, head) rows of one span that share a key head. Keys come in blocks of 32 counted
- * from the span's k_start; a block is converted to f32 once, keys transposed so that 32 scores come out side by side.
+ * A piece of work is up to 16 (query, head) rows of one span that share a key head. Keys come in blocks of 64 counted
+ * from the span's k_start; a block is converted to f32 once, keys transposed so that 64 scores come out side by side.
  * Each row keeps a running maximum, sum and output, and for every block that holds a key it may see does
  *     s_i = sum over d, in rising d, of (scale q_d) k_id;  m' = max(m, max s_i);  p_i = exp(s_i - m')
  *     sum = sum * exp(m - m') + (p_0 + p_1 + ...);  out = out * exp(m - m') + p_0 v_0 + p_1 v_1 + ..., in rising i

@@ -114,7 +114,8 @@ ALWAYS_INLINE void linear_shape(const struct linear_args *a, int first_tile, int
     }
 }
 
-ALWAYS_INLINE void linear_vector(const struct linear_args *a, int first_tile, int n_tiles, const int sums) {
+ALWAYS_INLINE void linear_vector(const struct linear_args *a, int first_tile, int n_tiles) {
+    const int sums = VEC_SUMS / 2;
     switch (a->weight->dtype) {
         case DTYPE_F32: linear_shape(a, first_tile, n_tiles, (struct shape){DTYPE_F32, sums}); break;
         case DTYPE_F16: linear_shape(a, first_tile, n_tiles, (struct shape){DTYPE_F16, sums}); break;

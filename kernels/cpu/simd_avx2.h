@@ -10,6 +10,9 @@ struct vec {
     __m256 a, b;
 };
 
+/* How many of these a kernel keeps as running sums, of 16 registers. */
+enum { VEC_SUMS = 6 };
+
 static inline struct vec vec_set1(float v) { return (struct vec){_mm256_set1_ps(v), _mm256_set1_ps(v)}; }
 static inline struct vec vec_zero(void) { return (struct vec){_mm256_setzero_ps(), _mm256_setzero_ps()}; }
 static inline struct vec vec_load(const float *p) { return (struct vec){_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
