@@ -1,0 +1,122 @@
+"""python -m retro_train COMMAND: prepare, train, evaluate, export, retrofit. docs/training.md shows them in use."""
+
+import argparse
+import dataclasses
+import json
+import shlex
+import sys
+from pathlib import Path
+
+import torch
+
+from . import corpus, export, retrofit
+from .evaluate import default_window, evaluate, print_result
+from .files import write_json
+from .neighbours import Collection, chunk_queries, query_collection, read_neighbours
+from .prepare import prepare
+from .tokenizer import Vocabulary
+from .train import Run, train
+
+
+def run_prepare(a):
+    run = Run(Path("."), json.loads(a.config.read_text()), a.config.resolve().parent)
+    filters = corpus.Filters(**{f.name: getattr(a, f.name) for f in dataclasses.fields(corpus.Filters)})
+    prepare(run, a.documents, a.retro_index, a.embedder, filters)
+
+
+def run_train(a):
+    train(a.config, a.out)
+
+
+def run_evaluate(a):
+    model = export.load_model(a.model).to(a.device)
+    vocabulary, c = Vocabulary(a.model / "tokenizer.json"), model.config
+    texts = corpus.prepared_documents(a.data, "valid")
+    found, collection, k = None, None, a.k or c.retro_num_neighbors
+    if c.architecture == "retro":
+        collection = Collection(a.data / "collection")
+        queries, documents = chunk_queries(texts, vocabulary, c.retro_chunk_length)
+        file = a.neighbours or a.data / f"evaluate-k{k}.neighbours"
+        if not a.neighbours:
+            query_collection(a.retro_index, a.data / "index.json", a.data / "collection", k, queries, file)
+        found = read_neighbours(file).ids[:, :k]
+    else:
+        documents = [vocabulary.encode(text) for _, text in texts]
+    gpt = export.load_model(a.gpt).to(a.device) if a.gpt else None
+    result = evaluate(model, documents, vocabulary, a.window or default_window(c), found, collection, gpt, a.seed, a.device)
+    print_result(result)
+    if a.out:
+        write_json(a.out, result)
+
+
+def run_export(a):
+    export.export_run(a.run, a.out, a.dtype, a.evaluation, "python -m retro_train " + shlex.join(sys.argv[1:]))
+    print(f"{a.out} holds {', '.join(sorted(p.name for p in a.out.iterdir()))}")
+
+
+def run_retrofit(a):
+    model = retrofit.retrofit(a.base, a.out, retrofit.parse_retrieval(a.retrieval), a.seed)
+    new = sum(p.numel() for n, p in model.named_parameters() if "cross_attention" in n or "pre_cross_attn" in n)
+    print(f"{a.out}: {sum(p.numel() for p in model.parameters()):,} parameters, {new:,} of them new, retro layers {model.config.retro_layers}")
+
+
+def parser():
+    p = argparse.ArgumentParser(prog="retro_train", description=__doc__)
+    commands = p.add_subparsers(dest="command", required=True)
+
+    def command(name, run, text):
+        c = commands.add_parser(name, help=text, description=text, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+        c.set_defaults(run_command=run)
+        return c
+
+    def index_options(c):
+        c.add_argument("--retro-index", default="build/retro-index", help="the program")
+
+    c = command("prepare", run_prepare, "documents to tokenizer, collection and neighbours, in the data folder that the configuration names")
+    c.add_argument("--config", type=Path, required=True, help="run.json")
+    c.add_argument("--documents", required=True, help='a folder, or a .jsonl file of {"id", "text"}')
+    c.add_argument("--embedder", default=str(Path.home() / ".cache/retro-server/minilm"), help="as the server will use")
+    index_options(c)
+    for f in dataclasses.fields(corpus.Filters):
+        c.add_argument("--" + f.name.replace("_", "-"), type=f.type, default=f.default, help="filter")
+
+    c = command("train", run_train, "train, or go on with a run that was interrupted")
+    c.add_argument("--config", type=Path, required=True, help="run.json")
+    c.add_argument("--out", type=Path, required=True, help="the run's folder")
+
+    c = command("evaluate", run_evaluate, "bits per byte of the held-out documents: on, off, random neighbours, a GPT")
+    c.add_argument("--model", type=Path, required=True, help="model folder")
+    c.add_argument("--data", type=Path, required=True, help="data folder")
+    c.add_argument("--gpt", type=Path, help="model folder of a plain GPT with the same tokenizer")
+    c.add_argument("--neighbours", type=Path, help="file of neighbours of all complete chunks; otherwise they are searched")
+    c.add_argument("--window", type=int, help="tokens; default min(512, the model's limit)")
+    c.add_argument("--k", type=int, help="neighbours per chunk; default as trained")
+    c.add_argument("--seed", type=int, default=0, help="of random neighbours and bootstrap")
+    c.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="cpu or cuda")
+    c.add_argument("--out", type=Path, help="write the result as JSON")
+    index_options(c)
+
+    c = command("export", run_export, "a run's checkpoint as a model folder with its card")
+    c.add_argument("--run", type=Path, required=True, help="the run's folder")
+    c.add_argument("--out", type=Path, required=True, help="model folder")
+    c.add_argument("--dtype", default="bf16", choices=sorted(export.DTYPES), help="of the stored weights")
+    c.add_argument("--evaluation", type=Path, help="the JSON of evaluate, for the card")
+
+    c = command("retrofit", run_retrofit, "a Hugging Face decoder as the start of a Retro model")
+    c.add_argument("--from", dest="base", type=Path, required=True, help="folder with config.json, safetensors, tokenizer.json")
+    c.add_argument("--out", type=Path, required=True, help="model folder")
+    c.add_argument("--retrieval", default="{}", help='retro_* keys of config.json as JSON, such as {"retro_layers": [6, 9]}')
+    c.add_argument("--seed", type=int, default=0, help="of the new weights")
+    return p
+
+
+def main():
+    a = parser().parse_args()
+    try:
+        a.run_command(a)
+    except (ValueError, RuntimeError, OSError) as problem:
+        sys.exit(f"retro_train: {problem}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""The collection and the neighbours of every chunk, both made by retro-index, so training reads what serving will read.
+
+`retro-index neighbors` writes, little endian: "RETRONBR", u32 version 1, u32 k, u64 rows, u64 chunks of the collection; then
+i64 ids [rows, k], best first, -1 where fewer were found; then f32 similarities [rows, k]. The collection's own files are
+described in docs/index-format.md.
+"""
+
+import json
+import re
+import struct
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+MAGIC, HEADER = b"RETRONBR", struct.Struct("<8sIIQQ")
+CHUNK = np.dtype([("token", "<u8"), ("start", "<u8"), ("end", "<u8"), ("document", "<u4"), ("n_tokens", "<u4")])
+
+
+def run_index(retro_index, *arguments):
+    done = subprocess.run([str(retro_index), *map(str, arguments)], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"retro-index {arguments[0]} failed:\n{done.stderr or done.stdout}")
+
+
+@dataclass
+class NeighbourFile:
+    ids: np.ndarray  # [rows, k], -1: none
+    similarities: np.ndarray  # [rows, k]
+    n_chunks: int  # of the collection that was searched
+
+
+def read_neighbours(path):
+    raw = Path(path).read_bytes()
+    if len(raw) < HEADER.size:
+        raise ValueError(f"{path}: {len(raw)} bytes are no neighbours file")
+    magic, version, k, rows, n_chunks = HEADER.unpack_from(raw)
+    if magic != MAGIC or version != 1 or len(raw) != HEADER.size + rows * k * 12:
+        raise ValueError(f"{path}: not a neighbours file of version 1, or cut off")
+    ids = np.frombuffer(raw, "<i8", rows * k, HEADER.size).reshape(rows, k)
+    if rows and (ids.min() < -1 or ids.max() >= n_chunks):
+        raise ValueError(f"{path}: a neighbour outside of the collection's {n_chunks} chunks")
+    similarities = np.frombuffer(raw, "<f4", rows * k, HEADER.size + rows * k * 8).reshape(rows, k)
+    return NeighbourFile(ids, similarities, n_chunks)
+
+
+def write_neighbours(path, ids, similarities, n_chunks):
+    rows, k = ids.shape
+    header = HEADER.pack(MAGIC, 1, k, rows, n_chunks)
+    Path(path).write_bytes(header + ids.astype("<i8").tobytes() + similarities.astype("<f4").tobytes())
+
+
+class Collection:
+    """Tokens of all chunks: tokens [chunks, m] padded with the end-of-document id, document [chunks]."""
+
+    def __init__(self, folder):
+        generation = (Path(folder) / "CURRENT").read_text().split()[0]
+        if not re.fullmatch(r"gen-\d+", generation):
+            raise ValueError(f"{folder}/CURRENT names {generation!r}")
+        home = Path(folder) / generation
+        manifest = json.loads((home / "MANIFEST").read_text())
+        self.m, self.eod = manifest["chunk_length"], manifest["eod"]
+        tokens, chunks = np.fromfile(home / "chunks.tokens", "<u4"), np.fromfile(home / "chunks.offsets", CHUNK)
+        self.lengths = chunks["n_tokens"].astype(np.int64)
+        if self.lengths.sum() != len(tokens) or (len(chunks) and self.lengths.max() > self.m):
+            raise ValueError(f"{home}: chunks and tokens disagree; run retro-index verify")
+        self.document = chunks["document"].astype(np.int64)
+        self.tokens = np.full((len(chunks), self.m), self.eod, dtype=np.int64)
+        self.tokens[np.arange(self.m) < self.lengths[:, None]] = tokens
+        self.names = read_document_names(home / "documents")
+
+    def __len__(self):
+        return len(self.tokens)
+
+    def neighbour_tokens(self, ids, r):
+        """ids [...] -> tokens [..., r]: the chunk and what follows it in its document, end-of-document ids where there
+        is nothing, or for the id -1."""
+        ids = np.asarray(ids)
+        parts = []
+        for step in range(-(-r // self.m)):
+            following = np.minimum(ids + step, len(self) - 1)
+            same = (ids >= 0) & (ids + step < len(self)) & (self.document[following] == self.document[ids])
+            parts.append(np.where(same[..., None], self.tokens[following], self.eod))
+        return np.concatenate(parts, -1)[..., :r]
+
+
+def read_document_names(path):
+    raw, at, names = Path(path).read_bytes(), 0, []
+    while at < len(raw):
+        path_size, title_size = struct.unpack_from("<II", raw, at + 16)
+        names.append(raw[at + 24 : at + 24 + path_size].decode())
+        at += 24 + path_size + title_size + 2
+    return names
+
+
+def chunk_queries(documents, vocabulary, m):
+    """Complete chunks of [(name, text)], in order, as {"document", "text"} records, and the tokens of each document."""
+    queries, tokens = [], []
+    for name, text in documents:
+        ids = vocabulary.encode(text)
+        tokens.append(ids)
+        queries += [{"document": name, "text": vocabulary.decode(ids[at : at + m])} for at in range(0, len(ids) - m + 1, m)]
+    return queries, tokens
+
+
+def query_collection(retro_index, index_config, collection, k, queries, out):
+    """Neighbours of chunks that are not of the collection."""
+    lines = Path(out).with_suffix(".queries.jsonl")
+    lines.write_text("".join(json.dumps(q) + "\n" for q in queries), encoding="utf-8")
+    run_index(retro_index, "neighbors", collection, "--config", index_config, "--k", k, "--queries", lines, "--out", out)
+    lines.unlink()
