@@ -59,7 +59,7 @@ $(LIBRARY): $(OBJECTS)
 	$(AR) rcs $@ $^
 
 $(BUILD)/retro-server: $(BUILD)/server/main.c.o $(LIBRARY)
-$(BUILD)/retro-index: $(BUILD)/tools/retro_index.c.o $(LIBRARY)
+$(BUILD)/retro-index: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/retro_index.c tools/index_*.c)) $(LIBRARY)
 $(BUILD)/retro-eval: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/retro_eval.c tools/eval_*.c)) $(LIBRARY)
 $(BUILD)/retro-bench: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/retro_bench.c tools/bench_*.c)) $(LIBRARY)
 $(PROGRAMS):

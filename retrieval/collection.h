@@ -5,8 +5,8 @@
  *                  chunks.offsets   struct chunk_record[]: where each chunk lies in tokens and in the source text
  *                  documents        path and title of each document, and its range of chunks
  *                  vectors.faiss    one vector per chunk, id = chunk number (vectors.f32 for the index "Exact")
- *                  MANIFEST         JSON: format version, counts, chunk length, metric, embedder name and hash,
- * tokenizer hash, end-of-document id, index factory; length and XXH3 of each file above
+ *                  MANIFEST         JSON: format version, counts, chunk length, metric, folder and hash of embedder
+ *                                   and tokenizer, end-of-document id, index; length and XXH3 of each file above
  *
  * A new generation is written whole, fsynced, then CURRENT is replaced by rename, so a reader or a crash sees the old
  * one or the new one. Opening verifies every checksum before anything is used. Chunk ids are global, in order of
@@ -26,7 +26,8 @@ struct collection_info {
     int32_t max_token; /* largest id in it, eod included: a model's vocabulary must be larger */
     int dim;
     uint64_t embedder_hash, tokenizer_hash;
-    const char *embedder; /* name or folder, as given when built */
+    const char *embedder;  /* folder, as given when built */
+    const char *tokenizer; /* the same */
     const char *index_factory;
 };
 
@@ -66,8 +67,8 @@ struct collection_options {
     int32_t eod;
     int dim;
     uint64_t embedder_hash, tokenizer_hash;
-    const char *embedder;
-    const char *index_factory; /* NULL: by size */
+    const char *embedder, *tokenizer; /* where they lie, for programs that are given nothing but the collection */
+    const char *index_factory;        /* NULL: by size */
 };
 
 enum status collection_create(struct collection_builder **out, const char *dir, const struct collection_options *o,

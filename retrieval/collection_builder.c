@@ -132,6 +132,7 @@ enum status collection_create(struct collection_builder **out, const char *dir, 
                                                 .embedder_hash = o->embedder_hash,
                                                 .tokenizer_hash = o->tokenizer_hash,
                                                 .embedder = xstrdup(o->embedder),
+                                                .tokenizer = xstrdup(o->tokenizer),
                                                 .index_factory = o->index_factory ? xstrdup(o->index_factory) : NULL};
     enum status status = take_lock(b, e);
     if (status == STATUS_OK) status = choose_generation(b, e);

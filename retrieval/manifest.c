@@ -111,6 +111,7 @@ static void read_info(struct reader *r, const json_t *root, struct collection_in
     info->dim = (int)number(r, root, "dim", 1, COLLECTION_MAX_DIM);
     info->embedder = string(r, root, "embedder");
     info->embedder_hash = hash_value(r, root, "embedder_hash");
+    info->tokenizer = string(r, root, "tokenizer");
     info->tokenizer_hash = hash_value(r, root, "tokenizer_hash");
     info->index_factory = string(r, root, "index");
     json_t *m = field(r, root, "metric", JSON_STRING);
@@ -164,7 +165,7 @@ enum status manifest_parse(struct manifest *m, const char *text, size_t size, co
     read_info(&r, root, &m->info);
     read_files(&r, root, m);
     check_counts(&r, m);
-    expect(&r, json_object_size(root) == 16, "holds a field this version does not know");
+    expect(&r, json_object_size(root) == 17, "holds a field this version does not know");
     json_decref(root);
     return r.status;
 }
@@ -192,8 +193,9 @@ void manifest_print(struct manifest *m, struct buffer *out) {
                   info->max_token);
     buffer_printf(out, "  \"dim\": %d,\n  \"metric\": \"%s\",\n  \"embedder\": ", info->dim, metric);
     print_string(out, info->embedder);
-    buffer_printf(out, ",\n  \"embedder_hash\": \"%016" PRIx64 "\",\n  \"tokenizer_hash\": \"%016" PRIx64 "\",\n",
-                  info->embedder_hash, info->tokenizer_hash);
+    buffer_printf(out, ",\n  \"embedder_hash\": \"%016" PRIx64 "\",\n  \"tokenizer\": ", info->embedder_hash);
+    print_string(out, info->tokenizer);
+    buffer_printf(out, ",\n  \"tokenizer_hash\": \"%016" PRIx64 "\",\n", info->tokenizer_hash);
     buffer_append_string(out, "  \"index\": ");
     print_string(out, info->index_factory);
     buffer_append_string(out, ",\n  \"files\": {\n");
@@ -208,6 +210,7 @@ void manifest_print(struct manifest *m, struct buffer *out) {
 
 void manifest_free(struct manifest *m) {
     free((char *)(uintptr_t)m->info.embedder);
+    free((char *)(uintptr_t)m->info.tokenizer);
     free((char *)(uintptr_t)m->info.index_factory);
     *m = (struct manifest){0};
 }
