@@ -32,8 +32,9 @@ static inline double double_from_bits(uint64_t u) {
 static inline uint64_t sample_weight(double logit, double largest, double temperature) {
     /* Adding 1.5 * 2^52 leaves the nearest integer in the low bits of the sum. */
     static const double magic = 0x1.8p52;
-    double z = (logit - largest) / temperature;
-    z = z > -40 ? z : -40;
+    /* z is never positive; with its sign bit set, even for zero, doubles compare as their bits do. */
+    int64_t bits = (int64_t)double_bits(-((largest - logit) / temperature)), lowest = (int64_t)double_bits(-40.0);
+    double z = double_from_bits((uint64_t)(bits < lowest ? bits : lowest));
     double shifted = z * 0x1.71547652b82fep0 + magic, n = shifted - magic;
     double r = z - n * 0x1.62e42fefa39efp-1, p = 1.0 / 39916800;
     p = p * r + 1.0 / 3628800;
@@ -52,11 +53,15 @@ static inline uint64_t sample_weight(double logit, double largest, double temper
     return double_bits(p * power + 0x1p52) - double_bits(0x1p52);
 }
 
-/* NaN and -inf become the lowest finite value, +inf the largest: a broken row still yields a token. -0 becomes 0. */
+/* NaN and -inf become the lowest finite value, +inf the largest: a broken row still yields a token. -0 becomes 0. Done
+ * on the bits, where the compiler has no comparison of NaN to be careful about. */
 static inline float sample_clean(float logit) {
-    float x = logit >= -0x1.fffffep127f ? logit : -0x1.fffffep127f;
-    x = x <= 0x1.fffffep127f ? x : 0x1.fffffep127f;
-    return x + 0.0f;
+    uint32_t u, largest = 0x7f7fffff, infinity = 0x7f800000;
+    memcpy(&u, &logit, sizeof u);
+    uint32_t size = u & 0x7fffffff, sign = size > infinity ? 0x80000000 : u & 0x80000000;
+    u = sign | (size < largest ? size : largest);
+    memcpy(&logit, &u, sizeof u);
+    return logit + 0.0f;
 }
 
 static inline void sample_weights(uint64_t *w, const float *logits, int n, double largest, double temperature) {
