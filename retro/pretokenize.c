@@ -33,9 +33,12 @@ static size_t translate_escape(const char *p, size_t n, bool in_class, struct bu
     }
     /* \h is a hexadecimal digit to Oniguruma; the rest either means something else to it or needs state. */
     if ((p[1] >= 'a' && p[1] <= 'z') || (p[1] >= 'A' && p[1] <= 'Z') || (p[1] >= '0' && p[1] <= '9'))
-        if (strchr("pPdDnrtxfvabBAz", p[1]) == NULL || p[1] == 'v') return 0;
-    buffer_append(out, p, 2);
-    return 2;
+        if (strchr("pPdDnrtxfa", p[1]) == NULL) return 0;
+    /* The braces of a property or a code point belong to the escape. */
+    const char *brace = n > 2 && p[2] == '{' && (p[1] | 32) != 'd' ? memchr(p, '}', n) : NULL;
+    size_t used = brace ? (size_t)(brace - p) + 1 : 2;
+    buffer_append(out, p, used);
+    return used;
 }
 
 /* Rewrites what the two dialects read differently, and refuses what PCRE2 has no words for. */
