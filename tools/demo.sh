@@ -24,12 +24,12 @@ pid_file=$demo/server.pid
 say() { printf '\033[1mdemo:\033[0m %s\n' "$*"; }
 fail() { echo "tools/demo.sh: $*" >&2; exit 1; }
 
-# write_config PORT. Paths are absolute, so the file works from anywhere on this machine.
+# write_config PORT. Paths are absolute, so the file works from anywhere on this machine. bf16 embeds a quarter faster.
 write_config() {
     jq -n --arg model "$PWD/$model" --arg collection "$demo/collection" --arg embedder "$deps/minilm" \
         --argjson port "$1" '{
             model: {path: $model},
-            retrieval: {collection: $collection, embedder: $embedder},
+            retrieval: {collection: $collection, embedder: $embedder, embedder_dtype: "bf16"},
             server: {host: "127.0.0.1", port: $port}}' > "$config.new"
     mv "$config.new" "$config"
 }

@@ -20,7 +20,8 @@ PROMPT = "A chunk is closed by its last token, which"
 
 
 def corpus_rows():
-    table = re.search(r"cat <<'END'\n(.*?)\nEND", (ROOT / "tools/fetch_corpus.sh").read_text(encoding="utf-8"), re.DOTALL)[1]
+    command = f"source <(sed -n '/^corpus()/,/^)/p' {ROOT}/tools/fetch_corpus.sh); corpus"
+    table = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True).stdout
     return [line.split() for line in table.splitlines()]
 
 

@@ -23,7 +23,8 @@ cp "$DEBS/${@: -1}.deb" . 2>/dev/null || { echo "E: Unable to locate package ${@
 
 def corpus_table():
     """The packages, folders and globs that the script asks for."""
-    table = re.search(r"cat <<'END'\n(.*?)\nEND", SCRIPT.read_text(encoding="utf-8"), re.DOTALL)[1]
+    command = f"source <(sed -n '/^corpus()/,/^)/p' {SCRIPT}); corpus"
+    table = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True).stdout
     return [line.split() for line in table.splitlines()]
 
 
@@ -37,16 +38,19 @@ def make_package(folder, name, document_folder, globs):
     documents = root / document_folder
     for pattern in globs:
         place = documents / pattern.replace("*", "page")
-        if "man" in pattern.split("/")[0]:
-            write_page(place.with_name("page.1.gz"), ".TH PAGE 1\n.SH NAME\npage\n")
+        if re.match(r"man\d/", pattern):
+            page = place.with_name("page.1.gz") if place.name == "page" else place
+            write_page(page, ".TH PAGE 1\n.SH NAME\npage\n")
             write_page(place.with_name("alias.1.gz"), '.\\" a comment\n.so man1/page.1\n')
-            (place.parent / "link.1.gz").symlink_to("page.1.gz")
+            link = place.parent / "link.1.gz"
+            if not link.is_symlink():
+                link.symlink_to(page.name)
             write_page(place.with_name("notes.txt"), "no manual")
         else:
             write_page(place, "<html><body>text</body></html>")
     write_page(documents / "changelog.html", "<html>never asked for</html>")
     write_page(documents / "de/man1/page.1.gz", ".TH SEITE 1\n")
-    write_page(documents / "howto/howto-index.html", "<html>a list</html>")
+    write_page(documents / "lang_naming.html", "<html>a list</html>")
     write_page(root / "usr/share/doc" / name / "copyright", f"the licence of {name}\n")
     write_page(root / "DEBIAN/control", f"Package: {name}\nVersion: 1\nArchitecture: all\nMaintainer: x <x@example.org>\nDescription: x\n")
     return root
@@ -97,7 +101,7 @@ def test_keeps_documents_and_licences(fetch):
     assert (fetch.corpus / "copyright/manpages-dev").read_text() == "the licence of manpages\n"
     assert [p.name for p in (fetch.corpus / "text/coreutils").iterdir()] == ["page.1.gz"]
     names = {p.name for p in fetch.corpus.rglob("*") if p.is_file()}
-    assert not names & {"alias.1.gz", "link.1.gz", "notes.txt", "changelog.html", "howto-index.html"}
+    assert not names & {"alias.1.gz", "link.1.gz", "notes.txt", "changelog.html", "lang_naming.html"}
     assert not list(fetch.corpus.glob(".fetch*"))
 
 
