@@ -12,6 +12,9 @@ struct index_ops {
     /* queries [n, dim]; ids, similarities [n, k], best first; missing neighbours have id -1 and similarity -2. */
     enum status (*search)(const struct index *x, const float *queries, int n, int k, int64_t *ids, float *similarities,
                           struct error *e);
+    /* vectors [n, dim] of ids first .. first + n - 1, as the index keeps them: an index that compresses gives back what
+     * it decodes. */
+    enum status (*vectors)(const struct index *x, int64_t first, int n, float *vectors, struct error *e);
     void (*close)(struct index *x);
 };
 
@@ -24,6 +27,9 @@ struct index {
 static inline enum status index_search(const struct index *x, const float *queries, int n, int k, int64_t *ids,
                                        float *similarities, struct error *e) {
     return x->ops->search(x, queries, n, k, ids, similarities, e);
+}
+static inline enum status index_vectors(const struct index *x, int64_t first, int n, float *vectors, struct error *e) {
+    return x->ops->vectors(x, first, n, vectors, e);
 }
 static inline void index_close(struct index *x) {
     if (x) x->ops->close(x);

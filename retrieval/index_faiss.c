@@ -115,13 +115,24 @@ static enum status faiss_index_search(const struct index *base, const float *que
     return STATUS_OK;
 }
 
+static enum status faiss_index_vectors(const struct index *base, int64_t first, int n, float *vectors,
+                                       struct error *e) {
+    const struct faiss_index *x = (const struct faiss_index *)base;
+    if (first < 0 || n < 0 || first > base->count - n)
+        return error_set(e, STATUS_INVALID, "vectors %lld .. %lld of %lld", (long long)first, (long long)first + n,
+                         (long long)base->count);
+    if (n > 0 && faiss_Index_reconstruct_n(x->faiss, first, n, vectors)) return faiss_failed(e, "reading vectors");
+    return STATUS_OK;
+}
+
 static void faiss_index_close(struct index *base) {
     struct faiss_index *x = (struct faiss_index *)base;
     faiss_Index_free(x->faiss);
     free(x);
 }
 
-static const struct index_ops faiss_ops = {.name = "faiss", .search = faiss_index_search, .close = faiss_index_close};
+static const struct index_ops faiss_ops = {
+    .name = "faiss", .search = faiss_index_search, .vectors = faiss_index_vectors, .close = faiss_index_close};
 
 enum status index_open_faiss(struct index **out, const char *path, int64_t count, int dim, struct error *e) {
     FaissIndex *index = NULL;

@@ -2,6 +2,7 @@
  * tested against, and the index of a build without FAISS. Results are deterministic: equal similarities are ordered by
  * id, and the sum of a product has one fixed order. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "retrieval/index.h"
 
@@ -66,13 +67,24 @@ static enum status flat_search(const struct index *base, const float *queries, i
     return STATUS_OK;
 }
 
+static enum status flat_vectors(const struct index *base, int64_t first, int n, float *vectors, struct error *e) {
+    const struct flat_index *x = (const struct flat_index *)base;
+    if (first < 0 || n < 0 || first > base->count - n)
+        return error_set(e, STATUS_INVALID, "vectors %lld .. %lld of %lld", (long long)first, (long long)first + n,
+                         (long long)base->count);
+    size_t dim = (size_t)base->dim;
+    memcpy(vectors, x->vectors + (size_t)first * dim, (size_t)n * dim * sizeof *vectors);
+    return STATUS_OK;
+}
+
 static void flat_close(struct index *base) {
     struct flat_index *x = (struct flat_index *)base;
     free(x->vectors);
     free(x);
 }
 
-static const struct index_ops flat_ops = {.name = "exact", .search = flat_search, .close = flat_close};
+static const struct index_ops flat_ops = {
+    .name = "exact", .search = flat_search, .vectors = flat_vectors, .close = flat_close};
 
 enum status index_open_flat(struct index **out, float *vectors, int64_t count, int dim, struct error *e) {
     if (count < 0 || dim < 1) {

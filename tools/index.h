@@ -5,6 +5,7 @@
 
 #include "config/config.h"
 #include "retrieval/collection.h"
+#include "retrieval/embedder.h"
 #include "retrieval/extract.h"
 
 /* Exit codes: all fine, failed, some files were skipped, ended by a signal. */
@@ -75,3 +76,16 @@ struct build_options {
 };
 /* Builds a collection; returns an exit code, with *e filled in for EXIT_FAILED. */
 int index_build(const struct build_options *o, const struct config *config, struct error *e);
+
+struct neighbors_options {
+    const char *out;
+    const char *queries; /* NULL: all chunks of the collection */
+    int k;
+    bool exclude_same_document;
+};
+/* Writes the k nearest chunks of every query to a file: "RETRONBR", u32 version 1, u32 k, u64 n queries, u64 chunks of
+ * the collection; i64 ids [n, k], best first, -1 where fewer were found; f32 similarities [n, k]. Little endian. The
+ * queries are the chunks of the collection, by the vectors in its index, or the lines of a file, each {"document",
+ * "text"}, which embedder (else not used) embeds. */
+enum status index_neighbors(const struct neighbors_options *o, const struct collection *c,
+                            const struct embedder *embedder, struct error *e);

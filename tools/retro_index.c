@@ -19,6 +19,7 @@ volatile sig_atomic_t index_interrupted;
 static const char usage_text[] =
     "usage: retro-index build --out DIR --config FILE [options] PATH...\n"
     "       retro-index search DIR \"text\" [-k N] [--config FILE] [--set key=value]...\n"
+    "       retro-index neighbors DIR --out FILE [-k N] [--exclude-same-document] [--queries FILE [--config FILE]]\n"
     "       retro-index stats DIR\n"
     "       retro-index verify DIR [--set key=value]...\n"
     "       retro-index extract FILE\n"
@@ -36,6 +37,9 @@ static const char usage_text[] =
     "  --max-file-bytes N    larger files are skipped; default 67108864\n"
     "  --verbose             names files of unknown kind and copies\n"
     "search   prints similarity, document, byte range and text of the chunks nearest to a text; default -k 5\n"
+    "neighbors writes the -k nearest chunks of every chunk of the collection to a file (docs/training.md), or with\n"
+    "         --queries those of each line {\"document\": \"...\", \"text\": \"...\"} of a file;\n"
+    "         --exclude-same-document leaves out chunks of the query's own document\n"
     "stats    what is in the collection\n"
     "verify   checks every checksum and every number; exit code 0 when all is well\n"
     "extract  prints the text of a document, which byte ranges refer to\n"
@@ -45,6 +49,7 @@ static const char usage_text[] =
 struct arguments {
     struct config config;
     struct build_options build;
+    struct neighbors_options neighbors;
     int k;
     char **rest;
     int n_rest;
@@ -57,6 +62,8 @@ enum option_id {
     OPTION_CHUNK,
     OPTION_INDEX,
     OPTION_LIMIT,
+    OPTION_QUERIES,
+    OPTION_EXCLUDE,
     OPTION_VERBOSE
 };
 
@@ -77,6 +84,8 @@ static enum status parse_option(struct arguments *a, int option, const char *val
         case OPTION_CONFIG: status = config_read(&a->config, value, e); break;
         case OPTION_SET: break; /* after the file, whatever the order: see parse_sets */
         case OPTION_INDEX: a->build.index_factory = value; break;
+        case OPTION_QUERIES: a->neighbors.queries = value; break;
+        case OPTION_EXCLUDE: a->neighbors.exclude_same_document = true; break;
         case OPTION_VERBOSE: a->build.verbose = true; break;
         case OPTION_CHUNK:
             status = parse_number("--chunk-length", value, 1, 65536, &n, e);
@@ -96,11 +105,17 @@ static enum status parse_option(struct arguments *a, int option, const char *val
 }
 
 static enum status parse(struct arguments *a, int argc, char **argv, struct error *e) {
-    static const struct option options[] = {
-        {"out", required_argument, NULL, OPTION_OUT},     {"config", required_argument, NULL, OPTION_CONFIG},
-        {"set", required_argument, NULL, OPTION_SET},     {"chunk-length", required_argument, NULL, OPTION_CHUNK},
-        {"index", required_argument, NULL, OPTION_INDEX}, {"max-file-bytes", required_argument, NULL, OPTION_LIMIT},
-        {"verbose", no_argument, NULL, OPTION_VERBOSE},   {0}};
+    static const struct option options[] = {{"out", required_argument, NULL, OPTION_OUT},
+                                            {"config", required_argument, NULL, OPTION_CONFIG},
+                                            {"set", required_argument, NULL, OPTION_SET},
+                                            {"chunk-length", required_argument, NULL, OPTION_CHUNK},
+                                            {"index", required_argument, NULL, OPTION_INDEX},
+                                            {"max-file-bytes", required_argument, NULL, OPTION_LIMIT},
+                                            {"verbose", no_argument, NULL, OPTION_VERBOSE},
+                                            {"queries", required_argument, NULL, OPTION_QUERIES},
+                                            {"k", required_argument, NULL, 'k'},
+                                            {"exclude-same-document", no_argument, NULL, OPTION_EXCLUDE},
+                                            {0}};
     const char **sets = xcalloc((size_t)argc + 1, sizeof *sets);
     int option, n_sets = 0;
     enum status status = STATUS_OK;
@@ -198,6 +213,29 @@ static int run_search(struct arguments *a, struct error *e) {
     return status ? EXIT_FAILED : EXIT_FINE;
 }
 
+static int run_neighbors(struct arguments *a, struct error *e) {
+    struct collection *c = NULL;
+    struct embedder embedder = {0};
+    struct tokenizer *tokenizer = NULL;
+    struct neighbors_options o = a->neighbors;
+    o.out = a->build.out;
+    o.k = a->k;
+    enum status status = expect_rest(a, 1, "neighbors DIR", e);
+    if (status == STATUS_OK && o.out == NULL) status = error_set(e, STATUS_INVALID, "neighbors needs --out FILE");
+    if (status == STATUS_OK) status = collection_open(&c, a->rest[0], e);
+    if (status == STATUS_OK && o.queries) {
+        const struct collection_info *info = collection_info(c);
+        status = open_search(a, info, &embedder, &tokenizer, e);
+        if (status == STATUS_OK)
+            status = collection_match(c, embedder.hash, tokenizer_hash(tokenizer), info->chunk_length, e);
+    }
+    if (status == STATUS_OK) status = index_neighbors(&o, c, &embedder, e);
+    tokenizer_close(tokenizer);
+    embedder_bert_close(&embedder);
+    collection_close(c);
+    return status ? EXIT_FAILED : EXIT_FINE;
+}
+
 static int run_stats(struct arguments *a, struct error *e) {
     struct collection *c;
     if (expect_rest(a, 1, "stats DIR", e) || collection_open(&c, a->rest[0], e)) return EXIT_FAILED;
@@ -254,11 +292,8 @@ static int run_extract(struct arguments *a, struct error *e) {
 static const struct command {
     const char *name;
     int (*run)(struct arguments *a, struct error *e);
-} commands[] = {{"build", run_build},
-                {"search", run_search},
-                {"stats", run_stats},
-                {"verify", run_verify},
-                {"extract", run_extract}};
+} commands[] = {{"build", run_build}, {"search", run_search}, {"neighbors", run_neighbors},
+                {"stats", run_stats}, {"verify", run_verify}, {"extract", run_extract}};
 
 static int run(const struct command *command, int argc, char **argv) {
     struct error e = {0};
