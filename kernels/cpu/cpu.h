@@ -49,7 +49,9 @@ struct cpu_kernels {
     void (*activate)(float *y, const float *x, int n, enum activation activation);
     /* y[i] = e^x[i], within 2 ulp where the result is a normal number; NaN stays NaN. */
     void (*exp)(float *y, const float *x, int n);
-    /* The integer sampling weights of n <= SAMPLE_BLOCK logits (sample_weights.h); bitwise the same in all variants. */
+    /* Integers that order as the logits do, and the integer sampling weights, of n <= SAMPLE_BLOCK logits
+     * (sample_weights.h); bitwise the same in all variants. */
+    void (*keys)(uint32_t *keys, const float *logits, int n);
     void (*weights)(uint64_t *w, const float *logits, int n, double largest, double temperature);
 };
 

@@ -11,6 +11,8 @@ void activate_avx2(float *y, const float *x, int n, enum activation activation) 
 
 void exp_avx2(float *y, const float *x, int n) { exp_vector(y, x, n); }
 
+void keys_avx2(uint32_t *keys, const float *logits, int n) { sample_keys(keys, logits, n); }
+
 void weights_avx2(uint64_t *w, const float *logits, int n, double largest, double temperature) {
     sample_weights(w, logits, n, largest, temperature);
 }

@@ -25,6 +25,8 @@ void exp_generic(float *y, const float *x, int n) {
     for (int i = 0; i < n; i++) y[i] = expf(x[i]);
 }
 
+void keys_generic(uint32_t *keys, const float *logits, int n) { sample_keys(keys, logits, n); }
+
 void weights_generic(uint64_t *w, const float *logits, int n, double largest, double temperature) {
     sample_weights(w, logits, n, largest, temperature);
 }

@@ -36,49 +36,77 @@ struct row {
     uint64_t least; /* min_p: smaller weights are dropped */
 };
 
-/* Larger floats give larger keys. */
-static uint32_t logit_key(float logit) {
-    float x = sample_clean(logit);
-    uint32_t u;
-    memcpy(&u, &x, sizeof u);
-    return u & 0x80000000 ? ~u : u | 0x80000000;
+/* A part of the keys: those whose bits above `shift` are prefix, followed by any digit of DIGIT_BITS. */
+struct part {
+    uint32_t prefix;
+    int shift;
+};
+
+enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
+
+/* The digit of a key that is in the part. */
+static uint32_t part_digit(struct part part, uint32_t key) { return (key >> part.shift) - (part.prefix << DIGIT_BITS); }
+
+static const struct part all_keys = {.prefix = 0, .shift = 2 * DIGIT_BITS};
+
+/* The ids of one stretch of SAMPLE_BLOCK that the row's cut keeps and that are in the part, and their logits. */
+struct stretch {
+    int32_t ids[SAMPLE_BLOCK];
+    float logits[SAMPLE_BLOCK];
+    uint32_t keys[SAMPLE_BLOCK];
+    int n;
+};
+
+/* Fills *s from id `first` on. *equal counts the ids so far that lie exactly on the cut. There is no branch on the
+ * data: logits are in no order that a processor could guess. */
+static void collect(const struct row *row, int first, struct part part, uint64_t *equal, struct stretch *s) {
+    const uint64_t size = (uint64_t)1 << (part.shift + DIGIT_BITS), low = part.prefix * size;
+    const struct cut cut = row->cut;
+    uint64_t on_cut = *equal;
+    const float *logits = row->logits + first;
+    int end = min_int(SAMPLE_BLOCK, row->n - first), n = 0;
+    uint32_t keys[SAMPLE_BLOCK];
+    row->kernels->keys(keys, logits, end);
+    for (int i = 0; i < end; i++) {
+        uint32_t key = keys[i], on = key == cut.key;
+        uint32_t kept = (key > cut.key) | (on & (on_cut < cut.equal));
+        on_cut += on;
+        s->ids[n] = first + i;
+        s->logits[n] = logits[i];
+        s->keys[n] = key;
+        n += (int)(kept & (key - low < size));
+    }
+    s->n = n;
+    *equal = on_cut;
 }
 
-/* The weights of ids [first, first + n), zero for those the row's cut or min_p leaves out. *equal counts the ids seen
- * so far that lie exactly on the cut. */
-static void kept_weights(const struct row *row, int first, int n, uint64_t *equal, uint64_t *w) {
-    row->kernels->weights(w, row->logits + first, n, row->largest, row->temperature);
-    for (int i = 0; i < n; i++) {
-        uint32_t key = logit_key(row->logits[first + i]);
-        bool kept = key > row->cut.key || (key == row->cut.key && (*equal)++ < row->cut.equal);
-        if (!kept || w[i] < row->least) w[i] = 0;
-    }
+/* The weights of a stretch; what min_p drops weighs nothing. */
+static void stretch_weights(const struct row *row, const struct stretch *s, uint64_t *w) {
+    row->kernels->weights(w, s->logits, s->n, row->largest, row->temperature);
+    for (int i = 0; i < s->n; i++) w[i] = w[i] < row->least ? 0 : w[i];
 }
 
 static uint64_t total_weight(const struct row *row) {
     uint64_t total = 0, equal = 0, w[SAMPLE_BLOCK];
+    struct stretch s;
     for (int first = 0; first < row->n; first += SAMPLE_BLOCK) {
-        int n = min_int(SAMPLE_BLOCK, row->n - first);
-        kept_weights(row, first, n, &equal, w);
-        for (int i = 0; i < n; i++) total += w[i];
+        collect(row, first, all_keys, &equal, &s);
+        stretch_weights(row, &s, w);
+        for (int i = 0; i < s.n; i++) total += w[i];
     }
     return total;
 }
 
-enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
-
-/* Adds to histogram[digit] what the ids with the given leading bits bring: their number, or their kept weights. */
-static void fill_histogram(const struct row *row, uint32_t prefix, int shift, bool weigh, uint64_t *histogram) {
-    uint64_t w[SAMPLE_BLOCK], equal = 0;
+/* Adds to histogram[digit] what the kept ids of the part bring: their number, or their weights. */
+static void fill_histogram(const struct row *row, struct part part, bool weigh, uint64_t *histogram) {
+    uint64_t equal = 0, w[SAMPLE_BLOCK];
+    struct stretch s;
     memset(histogram, 0, DIGITS * sizeof *histogram);
+    for (int i = 0; i < SAMPLE_BLOCK; i++) w[i] = 1;
     for (int first = 0; first < row->n; first += SAMPLE_BLOCK) {
-        int n = min_int(SAMPLE_BLOCK, row->n - first);
-        if (weigh) kept_weights(row, first, n, &equal, w);
-        for (int i = 0; i < n; i++) {
-            uint64_t key = logit_key(row->logits[first + i]), leading = (uint64_t)prefix << DIGIT_BITS;
-            uint64_t digit = (key >> shift) - leading;
-            if (digit < DIGITS) histogram[digit] += weigh ? w[i] : 1;
-        }
+        collect(row, first, part, &equal, &s);
+        if (weigh) stretch_weights(row, &s, w);
+        for (int i = 0; i < s.n; i++) histogram[part_digit(part, s.keys[i])] += w[i];
     }
 }
 
@@ -98,7 +126,7 @@ static struct cut find_cut(const struct row *row, bool weigh, uint64_t target) {
     uint64_t histogram[DIGITS], above = 0;
     uint32_t prefix = 0;
     for (int shift = 2 * DIGIT_BITS; shift >= 0; shift -= DIGIT_BITS) {
-        fill_histogram(row, prefix, shift, weigh, histogram);
+        fill_histogram(row, (struct part){prefix, shift}, weigh, histogram);
         uint32_t digit = DIGITS - 1;
         while (digit > 0 && above + histogram[digit] < target) above += histogram[digit--];
         prefix = prefix << DIGIT_BITS | digit;
@@ -119,14 +147,15 @@ static int32_t draw_token(const struct row *row, uint64_t seed, uint64_t draw) {
     uint64_t total = total_weight(row), r = splitmix64(splitmix64(seed) + draw * 0x9e3779b97f4a7c15);
     uint64_t target = (uint64_t)((unsigned __int128)r * total >> 64);
     uint64_t sum = 0, equal = 0, w[SAMPLE_BLOCK];
-    int32_t id = -1;
+    struct stretch s = {.n = 0};
     CHECK(total > 0); /* the largest logit survives every cut and weighs 2^40, so the walk ends inside the row */
-    while (sum <= target) {
-        int at = ++id % SAMPLE_BLOCK;
-        if (at == 0) kept_weights(row, id, min_int(SAMPLE_BLOCK, row->n - id), &equal, w);
-        sum += w[at];
+    for (int at = 0, first = 0;; at++) {
+        for (; at == s.n; first += SAMPLE_BLOCK, at = 0) {
+            collect(row, first, all_keys, &equal, &s);
+            stretch_weights(row, &s, w);
+        }
+        if ((sum += w[at]) > target) return s.ids[at];
     }
-    return id;
 }
 
 static int32_t sample_row(struct row *row, const struct sample_params *p, int32_t greedy) {

@@ -64,6 +64,16 @@ static inline float sample_clean(float logit) {
     return logit + 0.0f;
 }
 
+/* An integer that orders as the logits do. */
+static inline void sample_keys(uint32_t *keys, const float *logits, int n) {
+    for (int i = 0; i < n; i++) {
+        float x = sample_clean(logits[i]);
+        uint32_t u;
+        memcpy(&u, &x, sizeof u);
+        keys[i] = u ^ (u & 0x80000000 ? 0xffffffff : 0x80000000);
+    }
+}
+
 static inline void sample_weights(uint64_t *w, const float *logits, int n, double largest, double temperature) {
     for (int i = 0; i < n; i++) w[i] = sample_weight((double)sample_clean(logits[i]), largest, temperature);
 }

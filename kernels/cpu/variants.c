@@ -9,6 +9,7 @@ const struct cpu_kernels cpu_kernels_generic = {
     .load_values = load_values_generic,
     .activate = activate_generic,
     .exp = exp_generic,
+    .keys = keys_generic,
     .weights = weights_generic,
 };
 
@@ -20,6 +21,7 @@ const struct cpu_kernels cpu_kernels_avx2 = {
     .load_values = load_values_avx2,
     .activate = activate_avx2,
     .exp = exp_avx2,
+    .keys = keys_avx2,
     .weights = weights_avx2,
 };
 
@@ -31,5 +33,6 @@ const struct cpu_kernels cpu_kernels_avx512 = {
     .load_values = load_values_avx512,
     .activate = activate_avx512,
     .exp = exp_avx512,
+    .keys = keys_avx512,
     .weights = weights_avx512,
 };

@@ -30,3 +30,7 @@ void exp_avx512(float *y, const float *x, int n);
 void weights_generic(uint64_t *w, const float *logits, int n, double largest, double temperature);
 void weights_avx2(uint64_t *w, const float *logits, int n, double largest, double temperature);
 void weights_avx512(uint64_t *w, const float *logits, int n, double largest, double temperature);
+
+void keys_generic(uint32_t *keys, const float *logits, int n);
+void keys_avx2(uint32_t *keys, const float *logits, int n);
+void keys_avx512(uint32_t *keys, const float *logits, int n);
