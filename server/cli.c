@@ -1,0 +1,85 @@
+/* server/cli.c: the command line. See cli.h. */
+#include "server/cli.h"
+
+#include <getopt.h>
+#include <stdlib.h>
+
+enum cli_option { CLI_CONFIG = 1, CLI_SET, CLI_CHECK, CLI_PRINT, CLI_HELP, CLI_VERSION };
+
+static const struct option long_options[] = {
+    {"config", required_argument, NULL, CLI_CONFIG},
+    {"set", required_argument, NULL, CLI_SET},
+    {"check-config", no_argument, NULL, CLI_CHECK},
+    {"print-config", no_argument, NULL, CLI_PRINT},
+    {"help", no_argument, NULL, CLI_HELP},
+    {"version", no_argument, NULL, CLI_VERSION},
+    {NULL, 0, NULL, 0},
+};
+
+struct arguments {
+    const char *config;
+    const char **sets; /* [argc] */
+    int n_sets;
+    enum cli_option instead; /* 0: serve */
+};
+
+static void print_help(void) {
+    printf(
+        "retro-server: a language model that reads documents while it writes\n\n"
+        "  retro-server --config FILE [--set KEY=VALUE]...\n\n"
+        "  --config FILE     options in JSON, see docs/config.md\n"
+        "  --set KEY=VALUE   one option on top of the file; may be repeated\n"
+        "  --check-config    check the options and exit\n"
+        "  --print-config    print the options in effect and exit\n"
+        "  --help            this text\n"
+        "  --version         version, compiler and index library\n\n"
+        "Once it listens:\n\n"
+        "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"The fork() system call\", \"max_tokens\": "
+        "32}'\n\n"
+        "Options:\n\n");
+    config_print_help(stdout);
+}
+
+static enum status scan(int argc, char **argv, struct arguments *a, struct error *e) {
+    int option;
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, ":", long_options, NULL)) != -1) {
+        switch (option) {
+            case CLI_CONFIG: a->config = optarg; break;
+            case CLI_SET: a->sets[a->n_sets++] = optarg; break;
+            case ':': return error_set(e, STATUS_INVALID, "%s needs a value; see --help", argv[optind - 1]);
+            case '?': return error_set(e, STATUS_INVALID, "unknown option %s; see --help", argv[optind - 1]);
+            default: a->instead = (enum cli_option)option;
+        }
+    }
+    if (optind < argc) return error_set(e, STATUS_INVALID, "unexpected argument %s; see --help", argv[optind]);
+    return STATUS_OK;
+}
+
+static enum status apply(const struct arguments *a, struct config *c, enum cli_action *action, struct error *e) {
+    *action = a->instead ? CLI_EXIT : CLI_SERVE;
+    if (a->instead == CLI_HELP) {
+        print_help();
+        return STATUS_OK;
+    }
+    if (a->instead == CLI_VERSION) {
+        printf("retro-server 0.1.0, compiler %s, %s\n", __VERSION__,
+               HAVE_FAISS ? "FAISS and exact search" : "exact search");
+        return STATUS_OK;
+    }
+    if (a->config && config_read(c, a->config, e)) return e->status;
+    for (int i = 0; i < a->n_sets; i++)
+        if (config_set(c, a->sets[i], e)) return e->status;
+    if (config_check(c, e)) return e->status;
+    if (a->instead == CLI_PRINT) config_print_json(c, stdout);
+    if (a->instead == CLI_CHECK) printf("the configuration is valid\n");
+    return STATUS_OK;
+}
+
+enum status cli_parse(int argc, char **argv, struct config *c, enum cli_action *action, struct error *e) {
+    struct arguments a = {.sets = xcalloc((size_t)argc, sizeof(const char *))};
+    enum status status = scan(argc, argv, &a, e);
+    if (status == STATUS_OK) status = apply(&a, c, action, e);
+    free(a.sets);
+    return status;
+}

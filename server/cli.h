@@ -1,0 +1,10 @@
+/* server/cli.h: the command line of retro-server: options to a configuration, and what is printed instead of serving.
+ */
+#pragma once
+
+#include "config/config.h"
+
+enum cli_action { CLI_SERVE, CLI_EXIT }; /* CLI_EXIT: what was asked for has been printed */
+
+/* c must be initialised. The file is read first, then --set in order, wherever they stand. */
+enum status cli_parse(int argc, char **argv, struct config *c, enum cli_action *action, struct error *e);

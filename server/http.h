@@ -1,0 +1,21 @@
+/* server/http.h: HTTP/1.1 on a socket: bytes become requests for api.c, its answers become bytes. */
+#pragma once
+
+#include "server/api.h"
+
+struct http;
+
+struct http_options {
+    const char *host;
+    int port; /* 0: any free one */
+    int max_connections, max_body_bytes;
+    int timeout;     /* seconds a connection may idle */
+    struct api *api; /* borrowed */
+};
+
+enum status http_open(struct http **out, const struct http_options *o, struct error *e);
+int http_port(const struct http *h);
+void http_quiesce(struct http *h); /* no new connections from here on; open ones go on */
+int http_active(struct http *h);   /* requests that have begun and are not answered to the last byte */
+/* Every answer must be complete or able to complete: engine and retrieval were stopped before. */
+void http_close(struct http *h);

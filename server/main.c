@@ -1,0 +1,250 @@
+/* server/main.c: what exists, built and torn down in which order.
+ *
+ *   device -> model, tokenizer -> collection, embedder, retriever, retrieval thread -> engine -> api -> HTTP
+ *
+ * Everything lives as long as the process. SIGTERM or SIGINT ends it: no new connections, running requests are finished
+ * for up to server.drain_timeout seconds, then all is closed in reverse order. A second signal ends the waiting. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "server/cli.h"
+#include "server/embedder_bert.h"
+#include "server/http.h"
+
+struct server {
+    struct config config;
+    struct backend *backend;
+    struct comm *comm;
+    struct model *model;
+    struct tokenizer *tokenizer;
+    struct collection *collection; /* this and the next three only with retrieval.collection */
+    struct embedder embedder;
+    struct retriever *retriever;
+    struct retrieval_thread *retrieval;
+    struct engine *engine;
+    struct api api;
+    struct http *http;
+};
+
+/* The model. */
+
+static enum status open_model(struct server *s, struct error *e) {
+    static const enum dtype dtypes[] = {
+        [CONFIG_DTYPE_F32] = DTYPE_F32, [CONFIG_DTYPE_F16] = DTYPE_F16, [CONFIG_DTYPE_BF16] = DTYPE_BF16};
+    const struct config *c = &s->config;
+    struct backend_options backend = {.threads = c->model.threads};
+    struct model_options options = {.convert = c->model.dtype != CONFIG_DTYPE_AUTO};
+    if (options.convert) options.dtype = dtypes[c->model.dtype];
+    if (c->model.path[0] == '\0')
+        return error_set(e, STATUS_INVALID, "model.path is not set; use --config FILE or --set model.path=FOLDER");
+    if (backend_open(&s->backend, c->model.device, &backend, e) || comm_open_single(&s->comm, e) ||
+        model_open(&s->model, c->model.path, s->backend, s->comm, &options, e) ||
+        tokenizer_open(&s->tokenizer, c->model.path, e))
+        return e->status;
+    const struct model_info *info = model_info(s->model);
+    log_info("model %s: %s, %.1f M parameters, %s, %.1f MB", c->model.path, info->family,
+             1e-6 * (double)info->n_parameters, dtype_name(info->dtype), 1e-6 * (double)info->weight_bytes);
+    log_info("backend %s", backend_describe(s->backend));
+    if (tokenizer_vocab_size(s->tokenizer) > info->padded_vocab)
+        return error_set(e, STATUS_INVALID, "%s: the tokenizer has %d ids, the model's vocabulary is %d", c->model.path,
+                         tokenizer_vocab_size(s->tokenizer), info->padded_vocab);
+    return STATUS_OK;
+}
+
+/* The rows a sequence may have: the model's limit, or a lower one of the operator. */
+static enum status choose_context(const struct server *s, int *context, struct error *e) {
+    int model = model_info(s->model)->max_positions, wanted = s->config.server.max_context;
+    if (model == 0 && wanted == 0)
+        return error_set(e, STATUS_INVALID, "this model has no limit of its own: set server.max_context");
+    if (model > 0 && wanted > model)
+        return error_set(e, STATUS_INVALID, "server.max_context is %d, the model's limit is %d", wanted, model);
+    *context = wanted ? wanted : model;
+    return STATUS_OK;
+}
+
+/* The documents. */
+
+static enum status open_collection(struct server *s, struct error *e) {
+    const struct config *c = &s->config;
+    const struct model_info *model = model_info(s->model);
+    if (collection_open(&s->collection, c->retrieval.collection, e)) return e->status;
+    const struct collection_info *info = collection_info(s->collection);
+    const char *folder = c->retrieval.embedder[0] ? c->retrieval.embedder : info->embedder;
+    if (embedder_bert_open(&s->embedder, folder, c, e)) return error_prefix(e, "embedder");
+    if (collection_match(s->collection, s->embedder.hash, tokenizer_hash(s->tokenizer), model->chunk_length, e))
+        return error_prefix(e, "%s", c->retrieval.collection);
+    if (info->max_token >= model->padded_vocab)
+        return error_set(e, STATUS_INVALID, "%s holds token %d, the model's vocabulary is %d", c->retrieval.collection,
+                         info->max_token, model->padded_vocab);
+    log_info("collection %s: %lld documents, %lld chunks, generation %d, embedder %s", c->retrieval.collection,
+             (long long)info->n_documents, (long long)info->n_chunks, info->generation, folder);
+    return STATUS_OK;
+}
+
+static enum status open_retrieval(struct server *s, struct error *e) {
+    const struct config *c = &s->config;
+    const struct model_info *model = model_info(s->model);
+    if (c->retrieval.collection[0] == '\0' || model->chunk_length == 0) {
+        log_info("no retrieval: %s", model->chunk_length ? "retrieval.collection is not set" : "the model reads none");
+        return STATUS_OK;
+    }
+    /* One lookup per sequence, and one search per connection. */
+    int capacity = c->server.max_sequences + c->server.max_connections;
+    int threads = c->retrieval.threads ? c->retrieval.threads : c->model.threads;
+    if (open_collection(s, e) ||
+        retriever_open(&s->retriever, s->collection, &s->embedder, model->retrieved_length, c->retrieval.max_k, e) ||
+        retrieval_thread_open(&s->retrieval, s->retriever, capacity, threads, e))
+        return e->status;
+    return STATUS_OK;
+}
+
+/* The service. */
+
+static int choose_eod(const struct server *s) {
+    int eod = model_info(s->model)->eod;
+    return eod >= 0 ? eod : tokenizer_eod(s->tokenizer);
+}
+
+static enum status open_engine(struct server *s, struct error *e) {
+    const struct config *c = &s->config;
+    struct engine_options o = {
+        .model = s->model,
+        .backend = s->backend,
+        .tokenizer = s->tokenizer,
+        .retrieval = s->retrieval,
+        .eod = choose_eod(s),
+        .grid = c->retrieval.grid == CONFIG_GRID_END ? GRID_END : GRID_START,
+        .max_sequences = c->server.max_sequences,
+        .max_queue = c->server.max_queue,
+        .max_step_tokens = c->server.max_step_tokens,
+        .max_k = c->retrieval.max_k,
+    };
+    if (choose_context(s, &o.max_context, e) || engine_open(&s->engine, &o, e)) return e->status;
+    log_info("sessions: %d sequences of %d tokens, %.1f MB", o.max_sequences, o.max_context,
+             1e-6 * (double)engine_bytes(s->engine));
+    return STATUS_OK;
+}
+
+static enum status open_api(struct server *s, struct error *e) {
+    const struct config *c = &s->config;
+    const struct model_info *info = model_info(s->model);
+    const char *slash = strrchr(c->model.path, '/');
+    int k = c->retrieval.k ? c->retrieval.k : info->num_neighbors;
+    s->api = (struct api){
+        .model_id = c->model.name[0] ? c->model.name
+                    : slash          ? slash + 1
+                                     : c->model.path,
+        .info = info,
+        .tokenizer = s->tokenizer,
+        .eod = choose_eod(s),
+        .engine = s->engine,
+        .retrieval = s->retrieval,
+        .collection = s->collection,
+        .limits = {.vocab = info->vocab,
+                   .max_prompts = c->server.max_prompts,
+                   .max_stops = c->server.max_stops,
+                   .max_logprobs = min_int(c->server.max_logprobs, info->vocab),
+                   .max_k = c->retrieval.max_k},
+        .retrieve = c->retrieval.enabled,
+        .k = k,
+        .min_similarity = (float)c->retrieval.min_similarity,
+        .created = time(NULL),
+    };
+    if (k > c->retrieval.max_k)
+        return error_set(e, STATUS_INVALID, "the model reads %d neighbours, retrieval.max_k is %d", k,
+                         c->retrieval.max_k);
+    return choose_context(s, &s->api.limits.context, e);
+}
+
+static enum status open_http(struct server *s, struct error *e) {
+    const struct config *c = &s->config;
+    struct http_options o = {.host = c->server.host,
+                             .port = c->server.port,
+                             .max_connections = c->server.max_connections,
+                             .max_body_bytes = c->server.max_body_bytes,
+                             .timeout = c->server.connection_timeout,
+                             .api = &s->api};
+    if (http_open(&s->http, &o, e)) return e->status;
+    bool v6 = strchr(o.host, ':') != NULL;
+    log_info("listening on http://%s%s%s:%d", v6 ? "[" : "", o.host, v6 ? "]" : "", http_port(s->http));
+    return STATUS_OK;
+}
+
+static enum status server_open(struct server *s, struct error *e) {
+    if (open_model(s, e) || open_retrieval(s, e) || open_engine(s, e) || open_api(s, e) || open_http(s, e))
+        return e->status;
+    return STATUS_OK;
+}
+
+static void server_close(struct server *s) {
+    engine_stop(s->engine);
+    retrieval_thread_stop(s->retrieval);
+    http_close(s->http);
+    engine_close(s->engine);
+    retrieval_thread_close(s->retrieval);
+    retriever_close(s->retriever);
+    embedder_bert_close(&s->embedder);
+    collection_close(s->collection);
+    tokenizer_close(s->tokenizer);
+    model_close(s->model);
+    comm_close(s->comm);
+    backend_close(s->backend);
+}
+
+/* Signals. */
+
+/* Waits up to `seconds` for a signal of the set. */
+static bool signal_within(const sigset_t *signals, double seconds) {
+    struct timespec t = {.tv_sec = (time_t)seconds, .tv_nsec = (long)(1e9 * (seconds - (double)(time_t)seconds))};
+    return sigtimedwait(signals, NULL, &t) > 0;
+}
+
+/* Requests end by themselves; those that do not are cancelled, and told so, when the engine stops. */
+static void drain(struct server *s, const sigset_t *signals) {
+    double deadline = time_now() + s->config.server.drain_timeout;
+    atomic_store(&s->api.draining, true);
+    http_quiesce(s->http);
+    log_info("stopping: %d requests to finish", http_active(s->http));
+    while (http_active(s->http) > 0 && time_now() < deadline)
+        if (signal_within(signals, 0.02)) break;
+    engine_stop(s->engine);
+    retrieval_thread_stop(s->retrieval);
+    for (int i = 0; i < 50 && http_active(s->http) > 0; i++) signal_within(signals, 0.02);
+    log_info("stopped");
+}
+
+static enum status serve(struct server *s, const sigset_t *signals, struct error *e) {
+    enum status status = server_open(s, e);
+    if (status == STATUS_OK) {
+        while (!signal_within(signals, 1) && !engine_failed(s->engine)) continue;
+        if (engine_failed(s->engine)) status = error_set(e, STATUS_DEVICE, "the device failed, see above");
+        drain(s, signals);
+    }
+    server_close(s);
+    return status;
+}
+
+int main(int argc, char **argv) {
+    struct server s = {0};
+    struct error e = {0};
+    enum cli_action action;
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    config_init(&s.config);
+    enum status status = cli_parse(argc, argv, &s.config, &action, &e);
+    if (status == STATUS_OK && action == CLI_SERVE) {
+        signal(SIGPIPE, SIG_IGN);
+        pthread_sigmask(SIG_BLOCK, &signals, NULL); /* before any thread starts: only main waits for them */
+        log_set_level((enum log_level)s.config.log.level);
+        status = serve(&s, &signals, &e);
+    }
+    if (status) fprintf(stderr, "retro-server: %s\n", e.text);
+    config_free(&s.config);
+    return status ? EXIT_FAILURE : EXIT_SUCCESS;
+}
