@@ -1,0 +1,576 @@
+/* tests/unit/test_collection.c: collections on disk: what is written reads back; damage is found wherever it is; a
+ * process that ends anywhere in a build leaves the old collection or the new one. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "config/hash.h"
+#include "retrieval/collection_private.h"
+
+enum { DIM = 4, CHUNK = 4, EOD = 99 };
+
+static char dir[64];
+
+static int remove_entry(const char *path, const struct stat *st, int flag, struct FTW *walk) {
+    (void)st, (void)flag, (void)walk;
+    return remove(path);
+}
+
+static int make_dir(void **state) {
+    (void)state;
+    /* In memory where there is such a place: dozens of builds sync a dozen times each. */
+    snprintf(dir, sizeof dir, "%s/retro-collection-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    return mkdtemp(dir) == NULL;
+}
+
+static int remove_dir(void **state) {
+    (void)state;
+    collection_step_hook = NULL;
+    return nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+}
+
+static const struct collection_options options = {.chunk_length = CHUNK,
+                                                  .eod = EOD,
+                                                  .dim = DIM,
+                                                  .embedder_hash = 0x1111,
+                                                  .tokenizer_hash = 0x2222,
+                                                  .embedder = "toy \"embedder\"\n",
+                                                  .tokenizer = "toy/tokenizer"};
+
+static struct collection_builder *create(const struct collection_options *o) {
+    struct collection_builder *b;
+    struct error e = {0};
+    if (collection_create(&b, dir, o, &e)) fail_msg("%s", e.text);
+    return b;
+}
+
+/* A document of n tokens with ids base, base + 1, ...; token i covers bytes [3 i, 3 i + 3). */
+static enum status add(struct collection_builder *b, const char *path, int n, int base, struct error *e) {
+    int32_t ids[64];
+    uint32_t starts[65];
+    int n_chunks;
+    for (int i = 0; i < n; i++) ids[i] = base + i;
+    for (int i = 0; i <= n; i++) starts[i] = (uint32_t)(3 * i);
+    enum status status = collection_add_document(b, path, "a title", ids, starts, n, &n_chunks, e);
+    for (int i = 0; status == STATUS_OK && i < n_chunks; i++) {
+        float vector[DIM] = {0};
+        vector[(base + i) % DIM] = 1;
+        status = collection_add_vectors(b, vector, 1, e);
+    }
+    if (status == STATUS_OK) assert_int_equal(n_chunks, (n + CHUNK - 1) / CHUNK);
+    return status;
+}
+
+/* `mark` is the first token of the first document, by which tests tell collections apart. */
+static enum status build(const struct collection_options *o, int mark, struct error *e) {
+    struct collection_builder *b;
+    enum status status = collection_create(&b, dir, o, e);
+    if (status) return status;
+    if ((status = add(b, "docs/one.md", 10, mark, e)) || (status = add(b, "docs/two.md", 4, 30, e)) ||
+        (status = add(b, "docs/three.md", 1, 50, e))) {
+        collection_abandon(b);
+        return status;
+    }
+    return collection_commit(b, e);
+}
+
+static void build_ok(const struct collection_options *o, int mark) {
+    struct error e = {0};
+    if (build(o, mark, &e)) fail_msg("%s", e.text);
+}
+
+static struct collection *open_ok(void) {
+    struct collection *c;
+    struct error e = {0};
+    if (collection_open(&c, dir, &e)) fail_msg("%s", e.text);
+    return c;
+}
+
+/* 0 when nothing opens. What opens is checked whole. */
+static int mark_of_collection(void) {
+    struct collection *c;
+    struct error e = {0};
+    if (collection_open(&c, dir, &e)) return 0;
+    int mark = (int)collection_chunk(c, 0).tokens[0];
+    assert_int_equal(collection_info(c)->n_chunks, 5);
+    collection_close(c);
+    if (collection_verify(dir, &e)) fail_msg("%s", e.text);
+    return mark;
+}
+
+static void check_contents(const struct collection *c) {
+    const struct collection_info *info = collection_info(c);
+    assert_int_equal(info->n_documents, 3);
+    assert_int_equal(info->n_chunks, 5);
+    assert_int_equal(info->n_tokens, 15);
+    assert_int_equal(info->chunk_length, CHUNK);
+    assert_int_equal(info->max_token, EOD);
+    assert_int_equal(info->dim, DIM);
+    assert_true(info->embedder_hash == 0x1111 && info->tokenizer_hash == 0x2222);
+    assert_string_equal(info->embedder, options.embedder);
+    assert_string_equal(info->tokenizer, options.tokenizer);
+    static const struct {
+        const char *path;
+        int document, first, n, start, end;
+    } expected[] = {{"docs/one.md", 0, 1, 4, 0, 12},
+                    {"docs/one.md", 0, 5, 4, 12, 24},
+                    {"docs/one.md", 0, 9, 2, 24, 30},
+                    {"docs/two.md", 1, 30, 4, 0, 12},
+                    {"docs/three.md", 2, 50, 1, 0, 3}};
+    for (int i = 0; i < 5; i++) {
+        struct chunk chunk = collection_chunk(c, i);
+        assert_int_equal(chunk.id, i);
+        assert_int_equal(chunk.document, expected[i].document);
+        assert_string_equal(chunk.path, expected[i].path);
+        assert_string_equal(chunk.title, "a title");
+        assert_int_equal(chunk.n_tokens, expected[i].n);
+        assert_int_equal(chunk.start, expected[i].start);
+        assert_int_equal(chunk.end, expected[i].end);
+        for (int j = 0; j < chunk.n_tokens; j++) assert_int_equal(chunk.tokens[j], expected[i].first + j);
+    }
+}
+
+static void test_round_trip(void **state) {
+    (void)state;
+    static const char *const factories[] = {NULL, INDEX_EXACT, "Flat"};
+    for (size_t f = 0; f < ARRAY_COUNT(factories); f++) {
+        struct collection_options o = options;
+        struct error e = {0};
+        o.index_factory = factories[f];
+        if (!HAVE_FAISS && f == 2) continue;
+        build_ok(&o, 1);
+        struct collection *c = open_ok();
+        check_contents(c);
+        assert_int_equal(collection_info(c)->generation, f + 1);
+        if (factories[f]) assert_string_equal(collection_info(c)->index_factory, factories[f]);
+        float query[DIM] = {0, 0, 1, 0}, similarities[3];
+        int64_t ids[3];
+        assert_int_equal(index_search(collection_index(c), query, 1, 3, ids, similarities, &e), STATUS_OK);
+        /* Chunk 1 starts at token 1 + 1; documents two (30) and three (50) have base % 4 = 2. */
+        assert_int_equal(ids[0], 1);
+        assert_int_equal(ids[1], 3);
+        assert_int_equal(ids[2], 4);
+        assert_true(similarities[2] == 1);
+        collection_close(c);
+        assert_int_equal(collection_verify(dir, &e), STATUS_OK);
+    }
+}
+
+static void test_neighbor_tokens(void **state) {
+    (void)state;
+    int32_t ids[9];
+    build_ok(&options, 1);
+    struct collection *c = open_ok();
+    static const struct {
+        int id;
+        int32_t ids[8];
+    } cases[] = {{0, {1, 2, 3, 4, 5, 6, 7, 8}},
+                 {1, {5, 6, 7, 8, 9, 10, EOD, EOD}},
+                 {2, {9, 10, EOD, EOD, EOD, EOD, EOD, EOD}},
+                 {3, {30, 31, 32, 33, EOD, EOD, EOD, EOD}},
+                 {4, {50, EOD, EOD, EOD, EOD, EOD, EOD, EOD}}};
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
+        for (int r = 0; r <= 8; r++) {
+            ids[r] = -7;
+            collection_neighbor_tokens(c, cases[i].id, r, ids);
+            assert_memory_equal(ids, cases[i].ids, (size_t)r * sizeof *ids);
+            assert_int_equal(ids[r], -7);
+        }
+    collection_close(c);
+}
+
+static void test_match(void **state) {
+    (void)state;
+    struct error e = {0};
+    build_ok(&options, 1);
+    struct collection *c = open_ok();
+    assert_int_equal(collection_match(c, 0x1111, 0x2222, CHUNK, &e), STATUS_OK);
+    assert_int_equal(collection_match(c, 0x1112, 0x2222, CHUNK, &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "embedder"));
+    assert_int_equal(collection_match(c, 0x1111, 0x2223, CHUNK, &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "tokenizer"));
+    assert_int_equal(collection_match(c, 0x1111, 0x2222, 64, &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "--chunk-length 64"));
+    collection_close(c);
+}
+
+static void test_refused_input(void **state) {
+    (void)state;
+    struct error e = {0};
+    struct collection_builder *b = create(&options);
+    int32_t bad_id[1] = {-1}, id[1] = {1};
+    uint32_t starts[2] = {0, 3}, backwards[2] = {3, 0};
+    int n_chunks;
+    float long_vector[DIM] = {2}, unit[DIM] = {1}, nan_vector[DIM] = {__builtin_nanf("")};
+    assert_int_equal(collection_add_document(b, "x", "", id, starts, 0, &n_chunks, &e), STATUS_INVALID);
+    assert_int_equal(collection_add_document(b, "x", "", bad_id, starts, 1, &n_chunks, &e), STATUS_INVALID);
+    assert_int_equal(collection_add_document(b, "x", "", id, backwards, 1, &n_chunks, &e), STATUS_INVALID);
+    assert_int_equal(collection_add_vectors(b, long_vector, 1, &e), STATUS_INVALID);
+    assert_int_equal(collection_add_vectors(b, nan_vector, 1, &e), STATUS_INVALID);
+    assert_int_equal(collection_commit(b, &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "no document"));
+    b = create(&options);
+    assert_int_equal(collection_add_document(b, "x", "", id, starts, 1, &n_chunks, &e), STATUS_OK);
+    assert_int_equal(collection_add_vectors(b, unit, 1, &e), STATUS_OK);
+    assert_int_equal(collection_add_vectors(b, unit, 1, &e), STATUS_OK);
+    assert_int_equal(collection_commit(b, &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "1 chunks but 2 vectors"));
+    struct collection_options o = options;
+    o.embedder = "not UTF-8: \xff";
+    b = create(&o);
+    assert_int_equal(add(b, "x", 3, 1, &e), STATUS_OK);
+    assert_int_not_equal(collection_commit(b, &e), STATUS_OK);
+    o = options;
+    o.chunk_length = 0;
+    assert_int_equal(collection_create(&b, dir, &o, &e), STATUS_INVALID);
+    o = options;
+    o.eod = -1;
+    assert_int_equal(collection_create(&b, dir, &o, &e), STATUS_INVALID);
+    struct collection *c;
+    assert_int_equal(collection_open(&c, dir, &e), STATUS_NOT_FOUND);
+}
+
+static void read_whole(const char *path, struct buffer *b) {
+    struct error e = {0};
+    if (file_read(path, 1 << 20, b, &e)) fail_msg("%s", e.text);
+}
+
+static void write_whole(const char *path, const void *bytes, size_t size) {
+    int fd = open(path, O_WRONLY | O_TRUNC | O_CREAT, 0644);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, bytes, size), size);
+    close(fd);
+}
+
+static const char *const every_file[] = {"CURRENT",
+                                         "gen-000001/MANIFEST",
+                                         "gen-000001/chunks.tokens",
+                                         "gen-000001/chunks.offsets",
+                                         "gen-000001/documents",
+                                         "gen-000001/vectors.faiss",
+                                         "gen-000001/vectors.f32"};
+
+static void expect_damage(const char *path, size_t at) {
+    struct collection *c;
+    struct error e = {0};
+    if (collection_open(&c, dir, &e) == STATUS_OK) fail_msg("%s: damage at byte %zu was not found", path, at);
+    assert_true(e.text[0] != '\0');
+}
+
+/* Every byte with one bit flipped, then every shorter length, of every file. */
+static void damage_everything(const char *factory) {
+    struct collection_options o = options;
+    o.index_factory = factory;
+    build_ok(&o, 1);
+    for (size_t f = 0; f < ARRAY_COUNT(every_file); f++) {
+        struct buffer b = {0};
+        char path[160];
+        snprintf(path, sizeof path, "%s/%s", dir, every_file[f]);
+        if (access(path, F_OK) != 0) continue;
+        read_whole(path, &b);
+        for (size_t i = 0; i < b.size; i++) {
+            b.data[i] ^= (char)(1 << i % 8);
+            write_whole(path, b.data, b.size);
+            expect_damage(path, i);
+            b.data[i] ^= (char)(1 << i % 8);
+        }
+        for (size_t i = 0; i < b.size; i++) {
+            write_whole(path, b.data, i);
+            expect_damage(path, i);
+        }
+        write_whole(path, b.data, b.size);
+        unlink(path);
+        expect_damage(path, 0);
+        write_whole(path, b.data, b.size);
+        buffer_free(&b);
+    }
+    assert_int_equal(mark_of_collection(), 1);
+}
+
+static void test_damage_exact(void **state) {
+    (void)state;
+    damage_everything(INDEX_EXACT);
+}
+
+static void test_damage_faiss(void **state) {
+    (void)state;
+    damage_everything(NULL);
+}
+
+/* Recomputes what a careful forger would: the file's entry in MANIFEST, its checksum, and CURRENT. */
+static void forge(enum collection_file file, const struct buffer *bytes, struct manifest *m) {
+    char path[160];
+    struct buffer text = {0}, current = {0};
+    snprintf(path, sizeof path, "%s/gen-000001/%s", dir, collection_file_name(file, m->info.index_factory));
+    write_whole(path, bytes->data, bytes->size);
+    m->files[file].bytes = bytes->size;
+    m->files[file].checksum = hash_bytes(bytes->data, bytes->size, 0);
+    manifest_print(m, &text);
+    snprintf(path, sizeof path, "%s/gen-000001/MANIFEST", dir);
+    write_whole(path, text.data, text.size);
+    current_print(1, m->checksum, &current);
+    snprintf(path, sizeof path, "%s/CURRENT", dir);
+    write_whole(path, current.data, current.size);
+    buffer_free(&text);
+    buffer_free(&current);
+}
+
+/* With right checksums over wrong contents nothing is read out of bounds: it opens or is refused, and what opens can be
+ * read everywhere (the sanitizers watch). */
+static void test_forged_contents(void **state) {
+    (void)state;
+    struct collection_options o = options;
+    o.index_factory = INDEX_EXACT;
+    build_ok(&o, 1);
+    int opened = 0, refused = 0;
+    for (int f = 0; f < COLLECTION_FILE_VECTORS; f++) {
+        struct buffer text = {0}, b = {0};
+        struct manifest m;
+        struct error e = {0};
+        char path[160];
+        snprintf(path, sizeof path, "%s/gen-000001/MANIFEST", dir);
+        read_whole(path, &text);
+        assert_int_equal(manifest_parse(&m, text.data, text.size, path, &e), STATUS_OK);
+        snprintf(path, sizeof path, "%s/gen-000001/%s", dir, collection_file_name((enum collection_file)f, ""));
+        read_whole(path, &b);
+        for (size_t i = 0; i < 8 * b.size; i++) {
+            struct collection *c;
+            b.data[i / 8] ^= (char)(1 << i % 8);
+            forge((enum collection_file)f, &b, &m);
+            if (collection_open(&c, dir, &e) == STATUS_OK) {
+                opened++;
+                int32_t ids[16];
+                size_t strings = 0;
+                for (int64_t id = 0; id < collection_info(c)->n_chunks; id++) {
+                    collection_neighbor_tokens(c, id, 16, ids);
+                    for (int j = 0; j < 16; j++) assert_in_range(ids[j], 0, collection_info(c)->max_token);
+                    strings += strlen(collection_chunk(c, id).path) + strlen(collection_chunk(c, id).title);
+                }
+                assert_true(strings > 0);
+                collection_close(c);
+            } else {
+                refused++;
+            }
+            b.data[i / 8] ^= (char)(1 << i % 8);
+        }
+        forge((enum collection_file)f, &b, &m);
+        manifest_free(&m);
+        buffer_free(&text);
+        buffer_free(&b);
+    }
+    print_message("forged: %d opened, %d refused\n", opened, refused);
+    assert_true(opened > 0 && refused > 0);
+    assert_int_equal(mark_of_collection(), 1);
+}
+
+static void expect_manifest_error(const char *from, const char *to, const char *message) {
+    struct manifest m = {0};
+    struct error e = {0};
+    struct buffer text = {0}, forged = {0};
+    char path[160];
+    snprintf(path, sizeof path, "%s/gen-000001/MANIFEST", dir);
+    read_whole(path, &text);
+    const char *at = strstr(text.data, from), *end = strstr(text.data, "  \"checksum\"");
+    assert_non_null(at);
+    buffer_append(&forged, text.data, (size_t)(at - text.data));
+    buffer_append_string(&forged, to);
+    buffer_append(&forged, at + strlen(from), (size_t)(end - at) - strlen(from));
+    uint64_t hash = hash_bytes(forged.data, forged.size, 0);
+    buffer_printf(&forged, "  \"checksum\": \"%016llx\"\n}\n", (unsigned long long)hash);
+    assert_int_not_equal(manifest_parse(&m, forged.data, forged.size, "MANIFEST", &e), STATUS_OK);
+    if (strstr(e.text, message) == NULL) fail_msg("\"%s\" does not say \"%s\"", e.text, message);
+    manifest_free(&m);
+    buffer_free(&text);
+    buffer_free(&forged);
+}
+
+static void test_manifest_fields(void **state) {
+    (void)state;
+    build_ok(&options, 1);
+    expect_manifest_error("\"format\": 1", "\"format\": 2", "format 2, this version reads 1");
+    expect_manifest_error("\"chunks\": 5", "\"chunks\": -5", "\"chunks\" is -5");
+    expect_manifest_error("\"chunks\": 5", "\"chunks\": 6", "chunks.offsets");
+    expect_manifest_error("\"chunks\": 5", "\"chunks\": \"5\"", "wrong type");
+    expect_manifest_error("  \"chunks\": 5,\n", "", "\"chunks\" is missing");
+    expect_manifest_error("\"chunks\": 5", "\"chunks\": 5, \"chunks\": 5", "not JSON: duplicate");
+    expect_manifest_error("\"tokens\": 15", "\"tokens\": 9223372036854775807", "\"tokens\" is");
+    expect_manifest_error("\"dim\": 4", "\"dim\": 0", "\"dim\" is 0");
+    expect_manifest_error("\"dim\": 4", "\"dim\": 1000000", "\"dim\" is 1000000");
+    expect_manifest_error("inner_product", "l2", "not inner_product");
+    expect_manifest_error("\"eod\": 99", "\"eod\": 100", "above \"max_token\"");
+    expect_manifest_error("\"dim\": 4", "\"dim\": 4, \"more\": 1", "does not know");
+    expect_manifest_error("\"documents\": {", "\"../documents\": {", "\"documents\" is missing");
+    expect_manifest_error("toy/tokenizer", "toy\\u0000", "NUL");
+}
+
+static int count_generations(void) {
+    int *found, n = disk_list_generations(dir, &found);
+    free(found);
+    return n;
+}
+
+static void test_generations(void **state) {
+    (void)state;
+    for (int i = 1; i <= 5; i++) {
+        build_ok(&options, i);
+        assert_int_equal(mark_of_collection(), i);
+        assert_int_equal(count_generations(), i == 1 ? 1 : 2);
+    }
+    /* A collection that is open stays readable while builds remove its files. */
+    struct collection *c = open_ok();
+    build_ok(&options, 6);
+    build_ok(&options, 7);
+    assert_int_equal(collection_info(c)->generation, 5);
+    assert_int_equal(collection_chunk(c, 0).tokens[0], 5);
+    collection_close(c);
+    /* Leftovers above CURRENT go; a name that only resembles one stays. */
+    char path[160];
+    snprintf(path, sizeof path, "%s/gen-000042", dir);
+    assert_int_equal(mkdir(path, 0755), 0);
+    strcat(path, "/chunks.tokens");
+    write_whole(path, "x", 1);
+    snprintf(path, sizeof path, "%s/gen-42", dir);
+    assert_int_equal(mkdir(path, 0755), 0);
+    build_ok(&options, 8);
+    struct collection *again = open_ok();
+    assert_int_equal(collection_info(again)->generation, 8);
+    collection_close(again);
+    assert_int_equal(count_generations(), 2);
+    assert_int_equal(access(path, F_OK), 0);
+}
+
+static void test_abandon(void **state) {
+    (void)state;
+    struct error e = {0};
+    build_ok(&options, 1);
+    struct collection_builder *b = create(&options);
+    assert_int_equal(add(b, "x", 3, 7, &e), STATUS_OK);
+    collection_abandon(b);
+    assert_int_equal(mark_of_collection(), 1);
+    assert_int_equal(count_generations(), 1);
+}
+
+static void test_two_writers(void **state) {
+    (void)state;
+    struct error e = {0};
+    struct collection_builder *first = create(&options), *second;
+    assert_int_equal(collection_create(&second, dir, &options, &e), STATUS_BUSY);
+    assert_non_null(strstr(e.text, "another program"));
+    assert_int_equal(add(first, "x", 3, 7, &e), STATUS_OK);
+    assert_int_equal(collection_commit(first, &e), STATUS_OK);
+    second = create(&options);
+    collection_abandon(second);
+}
+
+/* A damaged CURRENT does not open, and the next build keeps what is there until it has something better. */
+static void test_damaged_current(void **state) {
+    (void)state;
+    struct error e = {0};
+    struct collection *c;
+    char path[160];
+    build_ok(&options, 1);
+    snprintf(path, sizeof path, "%s/CURRENT", dir);
+    write_whole(path, "gen-000001\n", 11);
+    assert_int_equal(collection_open(&c, dir, &e), STATUS_CORRUPT);
+    struct collection_builder *b = create(&options);
+    assert_int_equal(count_generations(), 2);
+    collection_abandon(b);
+    assert_int_equal(count_generations(), 1);
+    build_ok(&options, 2);
+    assert_int_equal(mark_of_collection(), 2);
+}
+
+static int steps_left;
+static void end_process(const char *step) {
+    (void)step;
+    if (steps_left-- == 0) _exit(7);
+}
+
+/* Ends a child before its n-th step. Returns false when the build was over before. */
+static bool build_until(int n, int mark) {
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct error e = {0};
+        steps_left = n;
+        collection_step_hook = end_process;
+        struct collection_options o = options;
+        o.index_factory = INDEX_EXACT; /* FAISS' threads do not live through fork */
+        _exit(build(&o, mark, &e) ? 1 : 0);
+    }
+    int code;
+    assert_int_equal(waitpid(child, &code, 0), child);
+    assert_true(WIFEXITED(code) && (WEXITSTATUS(code) == 0 || WEXITSTATUS(code) == 7));
+    return WEXITSTATUS(code) == 7;
+}
+
+static void test_ending_anywhere(void **state) {
+    (void)state;
+    int old_seen = 0, new_seen = 0, steps = 0;
+    struct collection_options o = options;
+    o.index_factory = INDEX_EXACT;
+    build_ok(&o, 1);
+    for (bool ended = true; ended; steps++) {
+        int before = mark_of_collection(), mark = 2 + steps % 20;
+        assert_int_not_equal(before, 0);
+        if (mark == before) mark = 25;
+        ended = build_until(steps, mark);
+        int after = mark_of_collection();
+        assert_true(after == before || after == mark);
+        old_seen += after == before;
+        new_seen += after == mark;
+    }
+    print_message("ended before each of %d steps: old %d times, new %d times\n", steps - 1, old_seen, new_seen);
+    assert_true(steps > 20 && old_seen > 10 && new_seen > 1);
+    assert_true(count_generations() <= 2);
+}
+
+/* The same where there was none before: nothing opens, or the new one. */
+static void test_ending_the_first(void **state) {
+    (void)state;
+    bool ended = true;
+    for (int steps = 0; ended && mark_of_collection() == 0; steps++) {
+        ended = build_until(steps, 3);
+        int mark = mark_of_collection();
+        assert_true(mark == 0 || mark == 3);
+    }
+    assert_int_equal(mark_of_collection(), 3);
+}
+
+static void test_names(void **state) {
+    (void)state;
+    static const char *const bad[] = {
+        "gen-",       "gen-000000", "gen-1", "gen-0000001", "gen-00000x", "gen-000001 ", "gen-99999999999999999999",
+        "xen-000001", "gen--00001"};
+    int n;
+    char name[COLLECTION_NAME_SIZE];
+    for (size_t i = 0; i < ARRAY_COUNT(bad); i++) assert_false(generation_parse(bad[i], &n));
+    assert_true(generation_parse("gen-000012", &n) && n == 12);
+    generation_name(name, INT32_MAX);
+    assert_true(generation_parse(name, &n) && n == INT32_MAX);
+}
+
+#define IN_DIR(test) cmocka_unit_test_setup_teardown(test, make_dir, remove_dir)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_DIR(test_round_trip),      IN_DIR(test_neighbor_tokens),  IN_DIR(test_match),
+        IN_DIR(test_refused_input),   IN_DIR(test_damage_exact),     IN_DIR(test_damage_faiss),
+        IN_DIR(test_forged_contents), IN_DIR(test_manifest_fields),  IN_DIR(test_generations),
+        IN_DIR(test_abandon),         IN_DIR(test_two_writers),      IN_DIR(test_damaged_current),
+        IN_DIR(test_ending_anywhere), IN_DIR(test_ending_the_first), cmocka_unit_test(test_names)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
