@@ -81,9 +81,6 @@ enum status dims_check(const struct dims *d, struct error *e) {
     if (d->rotated % 2 != 0 || d->rotated > d->head_dim)
         return error_set(e, STATUS_INVALID, "config.json: %d rotary dimensions of a head of %d; must be even and fit",
                          d->rotated, d->head_dim);
-    if (d->n_retro_layers > 0 && d->kv_heads != d->heads)
-        return error_set(e, STATUS_UNSUPPORTED, "config.json: grouped key/value heads (%d of %d) with cross attention",
-                         d->kv_heads, d->heads);
     if (d->learned_positions && d->retrieved_length > d->max_positions)
         return error_set(e, STATUS_INVALID, "config.json: retro_retrieved_length %d exceeds the %d learned positions",
                          d->retrieved_length, d->max_positions);

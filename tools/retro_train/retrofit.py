@@ -99,7 +99,7 @@ def gpt2_tensors(w, c):
     for i in range(c.num_layers):
         theirs, ours = f"h.{i}.", f"decoder.layers.{i}."
         for kind in ("weight", "bias"):
-            conv = lambda name: w[f"{theirs}{name}.{kind}"].T  # Conv1D: [in, out]; T leaves a bias as it is
+            conv = lambda name: w[f"{theirs}{name}.{kind}"].t()  # Conv1D: [in, out]; t() leaves a bias as it is
             q, k, v = conv("attn.c_attn").chunk(3)
             out[f"{ours}self_attention.linear_qkv.{kind}"] = group_qkv(q, k, v, c.num_attention_heads, c.num_attention_heads)
             out[f"{ours}self_attention.linear_proj.{kind}"] = conv("attn.c_proj")
