@@ -7,6 +7,8 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include "retro/unicode_ages.h"
+
 struct regex {
     pcre2_code *code;
     pcre2_match_context *context;
@@ -20,6 +22,17 @@ struct regex {
 /* Writes an escape of the pattern at p[0] == '\\' in PCRE2's words; returns bytes read, 0 when it cannot. */
 static size_t translate_escape(const char *p, size_t n, bool in_class, struct buffer *out) {
     if (n < 2) return 0;
+    bool letters = n >= 5 && strncmp(p + 2, "{L}", 3) == 0, numbers = n >= 5 && strncmp(p + 2, "{N}", 3) == 0;
+    if ((p[1] | 32) == 'p' && (letters || numbers)) {
+        bool negated = p[1] == 'P';
+        if (in_class && negated) return 0;
+        buffer_printf(out, "%s%s%s%s%s",
+                      in_class  ? ""
+                      : negated ? "[^"
+                                : "[",
+                      "\\p", letters ? "{L}" : "{N}", letters ? age_letters : age_numbers, in_class ? "" : "]");
+        return 5;
+    }
     const char *ranges = (p[1] | 32) == 's' ? SPACE_RANGES : (p[1] | 32) == 'w' ? WORD_RANGES : NULL;
     if (ranges != NULL) {
         bool negated = p[1] < 'a';

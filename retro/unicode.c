@@ -5,6 +5,8 @@
 #include <string.h>
 #include <utf8proc.h>
 
+#include "retro/unicode_ages.h"
+
 int utf8_read(const char *p, size_t n, int32_t *character) {
     const uint8_t *b = (const uint8_t *)p;
     if (b[0] < 0x80) {
@@ -113,7 +115,8 @@ bool unicode_is_word(int32_t c) {
 bool unicode_is_punctuation(int32_t c) {
     if (c < 0x80) return c > ' ' && c < 0x7F && !((c | 32) >= 'a' && (c | 32) <= 'z') && !(c >= '0' && c <= '9');
     utf8proc_category_t k = utf8proc_category(c);
-    return k >= UTF8PROC_CATEGORY_PC && k <= UTF8PROC_CATEGORY_PO;
+    if (c == 0x166D || c == 0x111C9) return true; /* punctuation in the reference's older Unicode */
+    return k >= UTF8PROC_CATEGORY_PC && k <= UTF8PROC_CATEGORY_PO && !age_not_punctuation(c);
 }
 
 /* U+0130 is the only character whose lower case is two characters. */
@@ -121,7 +124,8 @@ static void append_lower(struct mapped_buffer *out, int32_t c, uint32_t origin) 
     if (c == 0x130) {
         mapped_append(out, "i\xCC\x87", 3, origin);
     } else {
-        mapped_append_character(out, utf8proc_tolower(c), origin);
+        int32_t offset = age_lower_offset(c);
+        mapped_append_character(out, offset ? c + offset : utf8proc_tolower(c), origin);
     }
 }
 
@@ -150,14 +154,18 @@ static void stretch_add(struct stretch *s, int32_t c, bool compatible, uint32_t 
         s->sorted_origin = xrealloc(s->sorted_origin, s->capacity * sizeof *s->sorted_origin);
     }
     int boundary = 0;
-    utf8proc_ssize_t n =
-        utf8proc_decompose_char(c, s->c + s->n, 32, UTF8PROC_DECOMPOSE | (compatible ? UTF8PROC_COMPAT : 0), &boundary);
+    utf8proc_ssize_t n = utf8proc_decompose_char(
+        c, s->c + s->n, 32, UTF8PROC_DECOMPOSE | (compatible && !age_not_decomposed(c) ? UTF8PROC_COMPAT : 0),
+        &boundary);
     /* No character decomposes into more than 18. */
     CHECK(n >= 0 && n <= 32);
     for (utf8proc_ssize_t i = 0; i < n; i++) s->origin[s->n++] = origin;
 }
 
-static int combining_class(int32_t c) { return utf8proc_get_property(c)->combining_class; }
+static int combining_class(int32_t c) {
+    int k = utf8proc_get_property(c)->combining_class;
+    return k != 0 && age_not_combining(c) ? 0 : k;
+}
 
 /* Canonical ordering of one run of non-starters [from, to): a stable counting sort, so that a megabyte of marks on one
  * letter takes linear time. */
@@ -230,7 +238,12 @@ static bool is_chinese(int32_t c) {
 static bool is_control(int32_t c) {
     if (c == '\t' || c == '\n' || c == '\r') return false;
     utf8proc_category_t k = utf8proc_category(c);
-    return k == UTF8PROC_CATEGORY_CC || k == UTF8PROC_CATEGORY_CF || k == UTF8PROC_CATEGORY_CO;
+    return (k == UTF8PROC_CATEGORY_CC || k == UTF8PROC_CATEGORY_CF || k == UTF8PROC_CATEGORY_CO) && !age_not_control(c);
+}
+
+/* Category Mn, and U+1734 as in the reference's older Unicode. */
+static bool is_nonspacing(int32_t c) {
+    return c == 0x1734 || (utf8proc_category(c) == UTF8PROC_CATEGORY_MN && !age_not_nonspacing(c));
 }
 
 static void bert_append(const struct bert_normalizer *b, int32_t c, uint32_t origin, struct mapped_buffer *out) {
@@ -257,7 +270,7 @@ static void bert_character(const struct bert_normalizer *b, int32_t c, uint32_t 
         utf8proc_ssize_t n = utf8proc_decompose_char(c, parts, 32, UTF8PROC_DECOMPOSE, &boundary);
         CHECK(n >= 0 && n <= 32);
         for (utf8proc_ssize_t i = 0; i < n; i++)
-            if (utf8proc_category(parts[i]) != UTF8PROC_CATEGORY_MN) bert_append(b, parts[i], origin, out);
+            if (!is_nonspacing(parts[i])) bert_append(b, parts[i], origin, out);
     }
     if (chinese) mapped_append(out, " ", 1, origin);
 }

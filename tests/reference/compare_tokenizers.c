@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "retro/tokenizer.h"
+#include "retro/unicode.h"
 
 static uint32_t read_number(struct text_span *s) {
     uint32_t v;
@@ -77,8 +78,8 @@ static void compare(const struct tokenizer *t, const char *name, struct text_spa
                 back.size == reference.size && (back.size == 0 || memcmp(back.data, reference.text, back.size) == 0);
             if (what == NULL && !same) what = "decoding";
             /* Where the text is UTF-8, the reference gives it back, and so must we. */
-            if (what == NULL && round_trip && reference.size == text.size && text.size > 0 &&
-                memcmp(back.data, text.text, text.size) != 0)
+            if (what == NULL && round_trip && text.size > 0 && utf8_is_valid(text.text, text.size) &&
+                (back.size != text.size || memcmp(back.data, text.text, text.size) != 0))
                 what = "round trip";
             sum->decoded++;
         }
