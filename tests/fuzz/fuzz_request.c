@@ -1,0 +1,44 @@
+/* tests/fuzz/fuzz_request.c: bytes of a request body: either a request within the limits, or a failure with words. */
+#include <stdint.h>
+#include <string.h>
+
+#include "server/request.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const struct request_limits limits = {
+    .vocab = 100, .context = 64, .max_prompts = 3, .max_stops = 4, .max_logprobs = 5, .max_k = 4};
+
+static void check_failure(const struct failure *f) {
+    struct buffer out = {0};
+    CHECK(f->http == 400 && f->code != NULL && f->message[0] != '\0');
+    failure_write(f, &out);
+    buffer_free(&out);
+}
+
+static void check_request(const struct completion_request *r) {
+    CHECK(r->n_prompts >= 1 && r->n_prompts <= limits.max_prompts);
+    for (int i = 0; i < r->n_prompts; i++)
+        for (int j = 0; j < r->prompts[i].n_ids; j++)
+            CHECK(r->prompts[i].ids[j] >= 0 && r->prompts[i].ids[j] < limits.vocab);
+    CHECK(r->max_tokens >= 0 && r->max_tokens <= INT32_MAX && r->top_k >= 0 && r->top_k <= INT32_MAX);
+    CHECK(r->temperature >= 0 && r->temperature <= 2 && r->top_p > 0 && r->top_p <= 1 && r->min_p >= 0 &&
+          r->min_p <= 1);
+    CHECK(r->logprobs >= -1 && r->logprobs <= limits.max_logprobs);
+    CHECK(r->stops.n <= limits.max_stops && r->retrieval.n_neighbors <= limits.max_k);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct completion_request r;
+    struct search_request s;
+    struct failure f = {0};
+    if (completion_request_parse(&r, (const char *)data, size, &limits, &f))
+        check_request(&r);
+    else
+        check_failure(&f);
+    completion_request_free(&r);
+    f = (struct failure){0};
+    if (!search_request_parse(&s, (const char *)data, size, &limits, &f)) check_failure(&f);
+    search_request_free(&s);
+    return 0;
+}

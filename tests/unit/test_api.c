@@ -1,0 +1,281 @@
+/* tests/unit/test_api.c: request bodies: what is accepted and as what, and the words of every refusal. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+
+#include "server/request.h"
+
+static const struct request_limits limits = {
+    .vocab = 100, .context = 64, .max_prompts = 3, .max_stops = 2, .max_logprobs = 5, .max_k = 4};
+
+static bool parse(struct completion_request *r, const char *body, struct failure *f) {
+    *f = (struct failure){0};
+    return completion_request_parse(r, body, strlen(body), &limits, f);
+}
+
+static void test_defaults(void **state) {
+    (void)state;
+    struct completion_request r;
+    struct failure f;
+    assert_true(parse(&r, "{\"prompt\": \"a\\u0000b\"}", &f));
+    assert_null(r.model);
+    assert_int_equal(r.n_prompts, 1);
+    assert_int_equal(r.prompts[0].size, 3);
+    assert_memory_equal(r.prompts[0].text, "a\0b", 3);
+    assert_null(r.prompts[0].ids);
+    assert_int_equal(r.max_tokens, 16);
+    assert_true(r.temperature == 1 && r.top_p == 1 && r.min_p == 0);
+    assert_int_equal(r.top_k, 0);
+    assert_int_equal(r.logprobs, -1);
+    assert_false(r.has_seed || r.stream || r.include_usage || r.echo || r.ignore_eos);
+    assert_int_equal(r.stops.n, 0);
+    assert_false(r.retrieval.given);
+    completion_request_free(&r);
+}
+
+static void test_everything(void **state) {
+    (void)state;
+    struct completion_request r;
+    struct failure f;
+    assert_true(
+        parse(&r,
+              "{\"model\": \"m\", \"prompt\": [[1, 2], [], \"three\"], \"max_tokens\": 0, \"temperature\": 0,"
+              "\"top_p\": 0.5, \"top_k\": 7, \"min_p\": 0.25, \"seed\": -9223372036854775808, \"stop\": [\"x\", "
+              "\"yz\"], \"stream\": true, \"stream_options\": {\"include_usage\": true, \"include_obfuscation\": "
+              "false}, \"n\": 1, \"best_of\": 1, \"echo\": true, \"logprobs\": 5, \"user\": \"u\", "
+              "\"presence_penalty\": 0, \"frequency_penalty\": 0.0, \"logit_bias\": {}, \"suffix\": \"\", "
+              "\"ignore_eos\": true, \"retrieval\": {\"enabled\": true, \"k\": 4, \"min_similarity\": -0.5}}",
+              &f));
+    assert_string_equal(r.model, "m");
+    assert_int_equal(r.n_prompts, 3);
+    assert_int_equal(r.prompts[0].n_ids, 2);
+    assert_int_equal(r.prompts[0].ids[1], 2);
+    assert_int_equal(r.prompts[1].n_ids, 0);
+    assert_non_null(r.prompts[1].ids);
+    assert_string_equal(r.prompts[2].text, "three");
+    assert_int_equal(r.max_tokens, 0);
+    assert_true(r.temperature == 0 && r.top_p == 0.5 && r.min_p == 0.25);
+    assert_int_equal(r.top_k, 7);
+    assert_true(r.has_seed && r.seed == INT64_MIN);
+    assert_int_equal(r.stops.n, 2);
+    assert_memory_equal(r.stops.strings[1].text, "yz", 2);
+    assert_true(r.stream && r.include_usage && r.echo && r.ignore_eos);
+    assert_int_equal(r.logprobs, 5);
+    assert_true(r.retrieval.given && r.retrieval.enabled);
+    assert_int_equal(r.retrieval.k, 4);
+    assert_true(r.retrieval.min_similarity == -0.5);
+    completion_request_free(&r);
+}
+
+/* Clients send null for what they leave out. */
+static void test_null_is_absent(void **state) {
+    (void)state;
+    struct completion_request r;
+    struct failure f;
+    assert_true(parse(&r,
+                      "{\"prompt\": [1], \"model\": null, \"max_tokens\": null, \"temperature\": null, \"seed\": null, "
+                      "\"stop\": null, \"stream\": null, \"logprobs\": null, \"n\": null, \"logit_bias\": null, "
+                      "\"suffix\": null, \"stream_options\": null, \"retrieval\": null}",
+                      &f));
+    assert_int_equal(r.max_tokens, 16);
+    assert_int_equal(r.logprobs, -1);
+    assert_false(r.has_seed);
+    completion_request_free(&r);
+}
+
+static void test_neighbors(void **state) {
+    (void)state;
+    struct completion_request r;
+    struct failure f;
+    assert_true(parse(&r, "{\"prompt\": \"a\", \"retrieval\": {\"neighbors\": [\"one\", \"\"]}}", &f));
+    assert_int_equal(r.retrieval.n_neighbors, 2);
+    assert_int_equal(r.retrieval.neighbors[0].size, 3);
+    assert_int_equal(r.retrieval.neighbors[1].size, 0);
+    completion_request_free(&r);
+}
+
+/* body, param ("" for null), code, and what the message must hold. */
+static const struct {
+    const char *body, *param, *code, *words;
+} refusals[] = {
+    {"", "", "invalid_json", "request:1:0"},
+    {"{\"prompt\": \"a\",\n }", "", "invalid_json", "request:2:2"},
+    {"{\"prompt\": \"a\"} x", "", "invalid_json", "end of file expected"},
+    {"{\"prompt\": \"a\", \"prompt\": \"b\"}", "", "invalid_json", "duplicate"},
+    {"{\"prompt\": \"\xFF\"}", "", "invalid_json", "unable to decode byte"},
+    {"[1]", "the request body", "invalid_type", "must be an object, not an array"},
+    {"{}", "prompt", "missing_parameter", "prompt is missing"},
+    {"{\"prompt\": null}", "prompt", "missing_parameter", "prompt is missing"},
+    {"{\"prompt\": 3}", "prompt", "invalid_type", "prompt must be a string"},
+    {"{\"prompt\": []}", "prompt", "invalid_value", "empty array"},
+    {"{\"prompt\": [\"a\", 1]}", "prompt", "invalid_type", "prompt must be a string"},
+    {"{\"prompt\": [1, \"a\"]}", "prompt", "invalid_type", "token 1 of prompt 0 is not an integer"},
+    {"{\"prompt\": [1.5]}", "prompt", "invalid_type", "prompt must be a string"},
+    {"{\"prompt\": [[1], [100]]}", "prompt", "invalid_value",
+     "token 0 of prompt 1 is 100, the model's vocabulary is 0 .. 99"},
+    {"{\"prompt\": [-1]}", "prompt", "invalid_value", "is -1"},
+    {"{\"prompt\": [9223372036854775807]}", "prompt", "invalid_value", "9223372036854775807"},
+    {"{\"prompt\": [\"\", \"\", \"\", \"\"]}", "prompt", "too_many_prompts",
+     "4 prompts, the limit is 3 (option server.max_prompts)"},
+    {"{\"prompt\": \"a\", \"max_tokens\": -1}", "max_tokens", "invalid_value",
+     "max_tokens is -1, allowed is 0 .. 2147483647"},
+    {"{\"prompt\": \"a\", \"max_tokens\": 1.5}", "max_tokens", "invalid_type", "must be an integer, not a real number"},
+    {"{\"prompt\": \"a\", \"max_tokens\": 4294967297}", "max_tokens", "invalid_value", "4294967297"},
+    {"{\"prompt\": \"a\", \"temperature\": 2.5}", "temperature", "invalid_value", "allowed is 0 .. 2"},
+    {"{\"prompt\": \"a\", \"temperature\": \"0\"}", "temperature", "invalid_type", "must be a number, not a string"},
+    {"{\"prompt\": \"a\", \"top_p\": 0}", "top_p", "invalid_value", "top_p is 0"},
+    {"{\"prompt\": \"a\", \"min_p\": 1.01}", "min_p", "invalid_value", "min_p is 1.01"},
+    {"{\"prompt\": \"a\", \"seed\": 1e3}", "seed", "invalid_type", "seed must be an integer"},
+    {"{\"prompt\": \"a\", \"stop\": \"\"}", "stop", "invalid_value", "0 bytes"},
+    {"{\"prompt\": \"a\", \"stop\": [1]}", "stop", "invalid_type", "stop must be"},
+    {"{\"prompt\": \"a\", \"stop\": [\"a\", \"b\", \"c\"]}", "stop", "too_many_stops",
+     "3 stop strings, the limit is 2 (option server.max_stops)"},
+    {"{\"prompt\": \"a\", \"stream\": 1}", "stream", "invalid_type", "true or false"},
+    {"{\"prompt\": \"a\", \"stream_options\": {\"include_usage\": true}}", "stream_options", "invalid_value",
+     "only for stream"},
+    {"{\"prompt\": \"a\", \"stream_options\": []}", "stream_options", "invalid_type", "must be an object"},
+    {"{\"prompt\": \"a\", \"logprobs\": 6}", "logprobs", "invalid_value",
+     "allowed is 0 .. 5 (option server.max_logprobs)"},
+    {"{\"prompt\": \"a\", \"logprobs\": true}", "logprobs", "invalid_type", "not true"},
+    {"{\"prompt\": \"a\", \"n\": 2}", "n", "unsupported_parameter", "n is not supported: leave it out or send 1"},
+    {"{\"prompt\": \"a\", \"best_of\": 2}", "best_of", "unsupported_parameter", "best_of"},
+    {"{\"prompt\": \"a\", \"suffix\": \"s\"}", "suffix", "unsupported_parameter", "suffix"},
+    {"{\"prompt\": \"a\", \"presence_penalty\": 0.5}", "presence_penalty", "unsupported_parameter", "send 0"},
+    {"{\"prompt\": \"a\", \"frequency_penalty\": -1}", "frequency_penalty", "unsupported_parameter", "send 0"},
+    {"{\"prompt\": \"a\", \"logit_bias\": {\"5\": 1}}", "logit_bias", "unsupported_parameter", "leave it out"},
+    {"{\"prompt\": \"a\", \"temprature\": 1}", "temprature", "unknown_parameter",
+     "known are model, prompt, max_tokens, temperature"},
+    {"{\"prompt\": \"a\", \"retrieval\": {\"K\": 1}}", "retrieval.K", "unknown_parameter",
+     "known are enabled, k, min_similarity, neighbors"},
+    {"{\"prompt\": \"a\", \"retrieval\": {\"k\": 5}}", "retrieval.k", "invalid_value",
+     "allowed is 1 .. 4 (option retrieval.max_k)"},
+    {"{\"prompt\": \"a\", \"retrieval\": {\"min_similarity\": 2}}", "retrieval.min_similarity", "invalid_value",
+     "-1 .. 1"},
+    {"{\"prompt\": \"a\", \"retrieval\": {\"neighbors\": []}}", "retrieval.neighbors", "invalid_type", "at least one"},
+    {"{\"prompt\": \"a\", \"retrieval\": {\"neighbors\": [1]}}", "retrieval.neighbors", "invalid_type", "neighbour 0"},
+    {"{\"prompt\": \"a\", \"retrieval\": {\"neighbors\": [\"\",\"\",\"\",\"\",\"\"]}}", "retrieval.neighbors",
+     "invalid_value", "5 texts, the limit is 4"},
+    {"{\"prompt\": \"a\", \"retrieval\": {\"neighbors\": [\"x\"], \"enabled\": false}}", "retrieval.neighbors",
+     "invalid_value", "leave out"},
+};
+
+static void test_refusals(void **state) {
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(refusals); i++) {
+        struct completion_request r;
+        struct failure f;
+        bool ok = parse(&r, refusals[i].body, &f);
+        if (ok || f.http != 400 || strcmp(f.param, refusals[i].param) != 0 || strcmp(f.code, refusals[i].code) != 0 ||
+            strstr(f.message, refusals[i].words) == NULL)
+            fail_msg("%s\n  gives %d, param '%s', code '%s': %s", refusals[i].body, f.http, f.param,
+                     f.code ? f.code : "", f.message);
+        completion_request_free(&r);
+    }
+}
+
+/* Bodies that cost a parser far more memory than they are long are refused before they are parsed. */
+static void test_hostile_bodies(void **state) {
+    (void)state;
+    static const char *const pieces[] = {"{},", "1,",
+                                         "[],"
+                                         "[",
+                                         "\"a\","};
+    for (size_t p = 0; p < ARRAY_COUNT(pieces); p++) {
+        struct buffer body = {0};
+        struct completion_request r;
+        struct failure f = {0};
+        buffer_append_string(&body, "{\"prompt\": [");
+        while (body.size < 1 << 20) buffer_append_string(&body, pieces[p]);
+        assert_false(completion_request_parse(&r, body.data, body.size, &limits, &f));
+        assert_string_equal(f.code, "too_many_values");
+        completion_request_free(&r);
+        buffer_free(&body);
+    }
+}
+
+/* Brackets and commas inside strings are text. */
+static void test_text_is_not_counted(void **state) {
+    (void)state;
+    struct buffer body = {0};
+    struct completion_request r;
+    struct failure f = {0};
+    buffer_append_string(&body, "{\"prompt\": \"\\\"");
+    for (int i = 0; i < 100000; i++) buffer_append_string(&body, ",[{");
+    buffer_append_string(&body, "\"}");
+    assert_true(completion_request_parse(&r, body.data, body.size, &limits, &f));
+    assert_int_equal(r.prompts[0].size, 300001);
+    completion_request_free(&r);
+    buffer_free(&body);
+}
+
+static void test_search(void **state) {
+    (void)state;
+    struct search_request r;
+    struct failure f = {0};
+    static const char body[] = "{\"query\": \"q\", \"k\": 2, \"min_similarity\": 0.5}";
+    assert_true(search_request_parse(&r, body, strlen(body), &limits, &f));
+    assert_string_equal(r.query, "q");
+    assert_int_equal(r.k, 2);
+    assert_true(r.min_similarity == 0.5);
+    search_request_free(&r);
+    assert_true(search_request_parse_query(&r, "a, [b", "3", "-0.25", &limits, &f));
+    assert_string_equal(r.query, "a, [b");
+    assert_int_equal(r.k, 3);
+    assert_true(r.min_similarity == -0.25);
+    search_request_free(&r);
+    assert_false(search_request_parse_query(&r, NULL, NULL, NULL, &limits, &f));
+    assert_string_equal(f.param, "query");
+    search_request_free(&r);
+    assert_false(search_request_parse_query(&r, "q", "9", NULL, &limits, &f));
+    assert_non_null(strstr(f.message, "k is 9, allowed is 1 .. 4"));
+    search_request_free(&r);
+    assert_false(search_request_parse_query(&r, "q", "2,3", NULL, &limits, &f));
+    assert_non_null(strstr(f.message, "k must be an integer, not a string"));
+    search_request_free(&r);
+    assert_false(search_request_parse_query(&r, "\xFF", NULL, NULL, &limits, &f));
+    assert_non_null(strstr(f.message, "UTF-8"));
+    search_request_free(&r);
+}
+
+/* The error object: all four members, whatever the message holds. */
+static void test_failure_body(void **state) {
+    (void)state;
+    struct failure f;
+    struct buffer out = {0};
+    assert_false(failure_set(&f, 400, "invalid_value", "k", "k is \"%s\"", "x"));
+    failure_write(&f, &out);
+    assert_string_equal(out.data,
+                        "{\"error\":{\"message\":\"k is \\\"x\\\"\",\"type\":\"invalid_request_error\","
+                        "\"param\":\"k\",\"code\":\"invalid_value\"}}");
+    buffer_clear(&out);
+    struct error e = {STATUS_BUSY, "full"};
+    failure_from_error(&f, &e);
+    failure_write(&f, &out);
+    assert_int_equal(f.http, 503);
+    assert_string_equal(out.data,
+                        "{\"error\":{\"message\":\"full\",\"type\":\"server_error\",\"param\":null,"
+                        "\"code\":\"server_busy\"}}");
+    buffer_free(&out);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_everything),
+        cmocka_unit_test(test_null_is_absent),
+        cmocka_unit_test(test_neighbors),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_hostile_bodies),
+        cmocka_unit_test(test_text_is_not_counted),
+        cmocka_unit_test(test_search),
+        cmocka_unit_test(test_failure_body),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

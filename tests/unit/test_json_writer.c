@@ -1,0 +1,138 @@
+/* tests/unit/test_json_writer.c: the JSON writer against what jansson reads back, and the numbers JSON cannot hold. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+
+#include "config/json.h"
+#include "server/json_writer.h"
+
+static void test_nesting(void **state) {
+    (void)state;
+    struct buffer out = {0};
+    struct json_writer w;
+    put_begin(&w, &out);
+    put_object(&w);
+    put_key(&w, "a");
+    put_array(&w);
+    put_int(&w, -3);
+    put_bool(&w, true);
+    put_null(&w);
+    put_array(&w);
+    put_array_end(&w);
+    put_object(&w);
+    put_object_end(&w);
+    put_array_end(&w);
+    put_key_string(&w, "b", "x");
+    put_key_int(&w, "c", INT64_MAX);
+    put_key_float(&w, "d", 0.5f);
+    put_object_end(&w);
+    assert_string_equal(out.data, "{\"a\":[-3,true,null,[],{}],\"b\":\"x\",\"c\":9223372036854775807,\"d\":0.5}");
+    buffer_free(&out);
+}
+
+/* What was written as one string, read back by jansson. */
+static void expect_bytes(const char *bytes, size_t size, const char *expected, size_t expected_size) {
+    struct buffer out = {0};
+    struct json_writer w;
+    struct error e;
+    json_t *list;
+    put_begin(&w, &out);
+    put_array(&w);
+    put_string_n(&w, bytes, size);
+    put_array_end(&w);
+    assert_int_equal(json_load_text(&list, out.data, out.size, "test", &e), STATUS_OK);
+    const json_t *v = json_array_get(list, 0);
+    assert_int_equal(json_string_length(v), expected_size);
+    assert_memory_equal(json_string_value(v), expected, expected_size);
+    json_decref(list);
+    buffer_free(&out);
+}
+
+static void test_strings(void **state) {
+    (void)state;
+    static const char same[] =
+        "\"\\/\b\f\n\r\t\x01\x1f\x7f plain \xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80 \xF4\x8F\xBF\xBF";
+    expect_bytes(same, sizeof same, same, sizeof same); /* the NUL at its end too */
+    expect_bytes("", 0, "", 0);
+}
+
+static void test_invalid_utf8(void **state) {
+    (void)state;
+#define BAD "\xEF\xBF\xBD"
+    expect_bytes("a\xFF", 2, "a" BAD, 4);
+    expect_bytes("\xE2\x82", 2, BAD BAD, 6);                  /* cut */
+    expect_bytes("\xC0\xAF", 2, BAD BAD, 6);                  /* overlong */
+    expect_bytes("\xED\xA0\x80", 3, BAD BAD BAD, 9);          /* surrogate */
+    expect_bytes("\xF4\x90\x80\x80", 4, BAD BAD BAD BAD, 12); /* beyond U+10FFFF */
+    expect_bytes("\x80z", 2, BAD "z", 4);
+    assert_true(utf8_valid("\xE2\x82\xAC", 3));
+    assert_false(utf8_valid("\xE2\x82", 2));
+    assert_true(utf8_valid(NULL, 0));
+}
+
+static float written_float(float v, char *text, size_t size) {
+    struct buffer out = {0};
+    struct json_writer w;
+    put_begin(&w, &out);
+    put_float(&w, v);
+    snprintf(text, size, "%s", out.data);
+    buffer_free(&out);
+    return strtof(text, NULL);
+}
+
+static void test_floats(void **state) {
+    (void)state;
+    char text[64];
+    written_float(NAN, text, sizeof text);
+    assert_string_equal(text, "null");
+    written_float(-INFINITY, text, sizeof text);
+    assert_string_equal(text, "-9999");
+    written_float(INFINITY, text, sizeof text);
+    assert_string_equal(text, "9999");
+    written_float(-0.1f, text, sizeof text);
+    assert_string_equal(text, "-0.1");
+    /* Every float reads back as itself, whatever its bits. */
+    uint32_t bits = 12345;
+    for (int i = 0; i < 200000; i++) {
+        bits = bits * 1664525u + 1013904223u;
+        float v, back;
+        memcpy(&v, &bits, sizeof v);
+        if (!isfinite(v)) continue;
+        back = written_float(v, text, sizeof text);
+        assert_memory_equal(&v, &back, sizeof v);
+    }
+}
+
+/* An unnoticed NaN must not shorten an array: clients index into it. */
+static void test_nan_keeps_its_place(void **state) {
+    (void)state;
+    struct buffer out = {0};
+    struct json_writer w;
+    put_begin(&w, &out);
+    put_array(&w);
+    put_float(&w, 1);
+    put_float(&w, NAN);
+    put_float(&w, 2);
+    put_array_end(&w);
+    assert_string_equal(out.data, "[1,null,2]");
+    buffer_free(&out);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nesting),
+        cmocka_unit_test(test_strings),
+        cmocka_unit_test(test_invalid_utf8),
+        cmocka_unit_test(test_floats),
+        cmocka_unit_test(test_nan_keeps_its_place),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
