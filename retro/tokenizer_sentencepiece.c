@@ -135,7 +135,7 @@ static enum status open_pieces(struct tokenizer *t, struct spm *m, struct error 
         if (kind == SENTENCEPIECE_BYTE && piece.size != 6)
             return error_set(e, STATUS_INVALID, "SentencePiece: byte piece %d is \"%.20s\", expected <0xNN>", id,
                              piece.text);
-        t->pieces[id].special = kind == SENTENCEPIECE_CONTROL || kind == SENTENCEPIECE_UNKNOWN;
+        t->pieces[id].special = kind == SENTENCEPIECE_CONTROL;
         if (kind == SENTENCEPIECE_CONTROL && piece.size > 0 && piece.size <= TOKENIZER_MAX_ADDED_BYTES)
             added_set_append(&t->added_raw, piece, (struct added_token){.id = id, .special = true});
         if (kind == SENTENCEPIECE_UNKNOWN && m->unknown_text == NULL)
