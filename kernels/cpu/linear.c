@@ -7,26 +7,40 @@
  * variants differ in the last bits, batches never do. */
 #include "kernels/cpu/cpu.h"
 
-/* One tile: 16 rows of the host matrix become 16 columns. Rows past n_out and the odd last k stay zero. */
 struct packing {
     const struct weight *weight;
     const void *host;
     enum dtype host_dtype;
 };
 
+enum { PACK_RUN = 256 };
+
+/* n elements of the weight's own type go to their places in the tile: row `row`, from column k on. */
+static void place_run(const struct weight *w, int row, int k, const void *run, int n) {
+    for (int i = 0; i < n; i++) {
+        size_t at = packed_index(w->dtype, w->n_in, row, k + i);
+        if (w->dtype == DTYPE_F32)
+            ((uint32_t *)w->data)[at] = ((const uint32_t *)run)[i];
+        else
+            ((uint16_t *)w->data)[at] = ((const uint16_t *)run)[i];
+    }
+}
+
+/* One tile: 16 rows of the host matrix become 16 columns. Rows past n_out and the odd last k stay zero. */
 static void pack_tile(const void *context, int tile, int thread) {
     (void)thread;
     const struct packing *p = context;
     const struct weight *w = p->weight;
-    enum dtype host_dtype = p->host_dtype;
-    size_t size = dtype_bytes(w->dtype), host_size = dtype_bytes(host_dtype);
+    size_t host_size = dtype_bytes(p->host_dtype);
+    uint32_t run[PACK_RUN];
     int end = min_int(w->n_out, (tile + 1) * TILE_COLUMNS);
-    for (int row = tile * TILE_COLUMNS; row < end; row++) {
-        const char *from = (const char *)p->host + (size_t)row * (size_t)w->n_in * host_size;
-        for (int k = 0; k < w->n_in; k++)
-            dtype_convert((char *)w->data + packed_index(w->dtype, w->n_in, row, k) * size, w->dtype,
-                          from + (size_t)k * host_size, host_dtype, 1);
-    }
+    for (int row = tile * TILE_COLUMNS; row < end; row++)
+        for (int k = 0; k < w->n_in; k += PACK_RUN) {
+            int n = min_int(PACK_RUN, w->n_in - k);
+            const char *from = (const char *)p->host + ((size_t)row * (size_t)w->n_in + (size_t)k) * host_size;
+            dtype_convert(run, w->dtype, from, p->host_dtype, (size_t)n);
+            place_run(w, row, k, run, n);
+        }
 }
 
 enum status cpu_pack(struct backend *b, struct weight *w, const void *host, enum dtype host_dtype, struct error *e) {

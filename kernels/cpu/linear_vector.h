@@ -31,6 +31,17 @@ ALWAYS_INLINE struct vec load_weights(const char *tile, const enum dtype dtype, 
     return odd ? vec_load_bf16_odd(pairs) : vec_load_bf16_even(pairs);
 }
 
+/* While several rows pass over these tiles, memory would idle: what the next tiles hold at the same depth is fetched
+ * into the second-level cache. Past the end of the matrix this has no effect. */
+ALWAYS_INLINE void prefetch_weights(const char *next, size_t tile_bytes, size_t k, const int tiles,
+                                    const enum dtype dtype) {
+    for (int t = 0; t < tiles; t++) {
+        const char *line = next + (size_t)t * tile_bytes + k * TILE_COLUMNS * dtype_bytes(dtype);
+        _mm_prefetch(line, _MM_HINT_T1);
+        if (dtype == DTYPE_F32) _mm_prefetch(line + 64, _MM_HINT_T1);
+    }
+}
+
 /* y = (even + odd) + bias for one row of one tile; columns past n_out are not written. */
 ALWAYS_INLINE void store_sums(const struct place *p, int r, int t, struct vec even, struct vec odd) {
     const struct linear_args *a = p->a;
@@ -56,6 +67,7 @@ ALWAYS_INLINE void kernel(const struct place *p, const int rows, const int tiles
     for (int i = 0; i < rows * tiles; i++) even[i] = odd[i] = vec_zero();
     size_t k = 0;
     for (; k + 1 < n_in; k += 2) {
+        if (rows > 0) prefetch_weights(weights + (size_t)tiles * tile_bytes, tile_bytes, k, tiles, dtype);
         for (int t = 0; t < tiles; t++) v[t] = load_weights(weights + (size_t)t * tile_bytes, dtype, k, false);
         for (int r = 0; r < rows; r++) {
             struct vec value = vec_set1(x[(size_t)r * stride + k]);
