@@ -60,7 +60,7 @@ $(LIBRARY): $(OBJECTS)
 
 $(BUILD)/retro-server: $(BUILD)/server/main.c.o $(LIBRARY)
 $(BUILD)/retro-index: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/retro_index.c tools/index_*.c)) $(LIBRARY)
-$(BUILD)/retro-eval: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/retro_eval.c tools/eval_*.c)) $(LIBRARY)
+$(BUILD)/retro-eval: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/retro_eval.c tools/eval_*.c tools/ppl_*.c)) $(LIBRARY)
 $(BUILD)/retro-bench: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/retro_bench.c tools/bench_*.c)) $(LIBRARY)
 $(PROGRAMS):
 	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
@@ -83,13 +83,13 @@ list-c-tests:
 # libFuzzer targets; tests/fuzz/run.sh builds them with clang and the right SANITIZE.
 FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 $(FUZZERS): $(BUILD)/%: $(BUILD)/%.c.o $(LIBRARY)
-	$(CC) $(LDFLAGS) -fsanitize=fuzzer $^ $(LDLIBS) -o $@
+	$(CXX) $(LDFLAGS) -fsanitize=fuzzer $^ $(LDLIBS) -o $@
 FUZZ_SECONDS ?= 60
 fuzz:
 	@tests/fuzz/run.sh $(FUZZ_SECONDS)
 
-# The option reference is generated, and a unit test compares it.
-$(BUILD)/tests/reference/print_config_docs: $(BUILD)/tests/reference/print_config_docs.c.o $(LIBRARY)
+# Programs that tests and documentation use. The option reference is generated, and a unit test compares it.
+$(BUILD)/tests/reference/%: $(BUILD)/tests/reference/%.c.o $(LIBRARY)
 	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 docs/config.md: $(BUILD)/tests/reference/print_config_docs config/config_table.c config/config_print.c
 	$< > $@

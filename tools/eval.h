@@ -7,6 +7,7 @@
 
 int eval_parity(int argc, char **argv);
 int eval_embed(int argc, char **argv);
+int eval_ppl(int argc, char **argv);
 
 /* A model with the backend and communicator it runs on, opened from a folder by the options of a configuration. */
 struct opened_model {
