@@ -42,7 +42,7 @@ struct html_writer {
     int newlines; /* owed before the next text */
     bool space;   /* owed too, when no newline is */
     bool tab, item;
-    bool fresh_cell; /* nothing written in this cell yet: what it begins with must not break the line */
+    bool fresh_cell; /* nothing written in this cell yet: what it, or an item, begins with does not break the line */
     bool row_started;
     int pre;         /* depth of <pre> */
     bool pre_opened; /* the newline right after <pre> does not count */
@@ -54,10 +54,11 @@ static enum element_role role_of(const xmlNode *node) {
     return ROLE_INLINE;
 }
 
-/* The text of an attribute, which the parser keeps as the first child; NULL without one. */
+/* The text of an attribute, which the parser keeps as the first child: "" when it has none, NULL without one. */
 static const char *attribute(const xmlNode *node, const char *name) {
     for (const xmlAttr *a = node->properties; a; a = a->next)
-        if (strcmp((const char *)a->name, name) == 0) return a->children ? (const char *)a->children->content : NULL;
+        if (strcmp((const char *)a->name, name) == 0)
+            return a->children && a->children->content ? (const char *)a->children->content : "";
     return NULL;
 }
 
@@ -126,7 +127,7 @@ static bool is_furniture(xmlNode *node) {
 }
 
 static void owe_newlines(struct html_writer *w, int n) {
-    if (!w->fresh_cell) w->newlines = max_int(w->newlines, n);
+    if (!w->fresh_cell && !w->item) w->newlines = max_int(w->newlines, n);
     w->space = false;
 }
 
@@ -209,11 +210,11 @@ static void close_element(struct html_writer *w, enum element_role role) {
         w->newlines = 0;
     }
     if (role == ROLE_BLOCK || role == ROLE_PRE) owe_newlines(w, 2);
+    if (role == ROLE_ITEM) w->item = false;
     if (role == ROLE_LINE || role == ROLE_ITEM) {
         w->fresh_cell = w->tab = false;
         owe_newlines(w, 1);
     }
-    if (role == ROLE_ITEM) w->item = false;
     if (role == ROLE_CELL) w->fresh_cell = false;
 }
 

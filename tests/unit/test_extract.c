@@ -1,0 +1,263 @@
+/* tests/unit/test_extract.c: text out of files, and the reasons why there is none. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <sys/stat.h>
+
+#include "retrieval/extract_private.h"
+
+enum { LIMIT = 1 << 20 };
+
+static char dir[] = "/tmp/retro-extract-XXXXXX";
+
+static const char *put(const char *name, const void *bytes, size_t size) {
+    static char path[128];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(bytes, 1, size, f), size);
+    fclose(f);
+    return path;
+}
+
+/* What name with these bytes gives; title may be NULL. */
+static void expect_bytes(const char *name, const char *bytes, size_t size, const char *text, const char *title) {
+    struct buffer b = {0}, t = {0};
+    struct error e = {0};
+    const char *path = put(name, bytes, size);
+    if (document_extract(path, document_kind(path), LIMIT, &b, &t, &e)) fail_msg("%s", e.text);
+    assert_string_equal(b.data, text);
+    assert_int_equal(b.size, strlen(text));
+    if (title) assert_string_equal(t.data, title);
+    buffer_free(&b);
+    buffer_free(&t);
+    unlink(path);
+}
+
+static void expect(const char *name, const char *bytes, const char *text, const char *title) {
+    expect_bytes(name, bytes, strlen(bytes), text, title);
+}
+
+static void expect_error(const char *name, const void *bytes, size_t size, enum status status, const char *message) {
+    struct buffer b = {0}, t = {0};
+    struct error e = {0};
+    const char *path = put(name, bytes, size);
+    assert_int_equal(document_extract(path, document_kind(path), LIMIT, &b, &t, &e), status);
+    if (!strstr(e.text, message) || !strstr(e.text, name)) fail_msg("\"%s\" does not say \"%s\"", e.text, message);
+    buffer_free(&b);
+    buffer_free(&t);
+    unlink(path);
+}
+
+static void test_kinds(void **state) {
+    (void)state;
+    static const struct {
+        const char *path;
+        enum document_kind kind;
+    } cases[] = {{"a.txt", DOCUMENT_TEXT},       {"x/a.MD", DOCUMENT_TEXT},   {"a.rst", DOCUMENT_TEXT},
+                 {"a.html", DOCUMENT_HTML},      {"a.htm", DOCUMENT_HTML},    {"a.xhtml", DOCUMENT_HTML},
+                 {"ls.1", DOCUMENT_MAN},         {"ls.1.gz", DOCUMENT_MAN},   {"x.3ssl.gz", DOCUMENT_MAN},
+                 {"x.3p", DOCUMENT_MAN},         {"foo.0", DOCUMENT_UNKNOWN}, {"a.png", DOCUMENT_UNKNOWN},
+                 {"a", DOCUMENT_UNKNOWN},        {".1", DOCUMENT_UNKNOWN},    {"lib.so.1.2", DOCUMENT_MAN},
+                 {"a.txt.gz", DOCUMENT_UNKNOWN}, {"txt", DOCUMENT_UNKNOWN},   {"a.d/b", DOCUMENT_UNKNOWN},
+                 {"v1.10", DOCUMENT_UNKNOWN},    {"", DOCUMENT_UNKNOWN},      {"a.md/", DOCUMENT_UNKNOWN}};
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
+        if (document_kind(cases[i].path) != cases[i].kind) fail_msg("%s", cases[i].path);
+}
+
+static void test_text(void **state) {
+    (void)state;
+    expect("a.txt", "one\r\ntwo\r\n", "one\r\ntwo\r\n", "");
+    expect("a.md", "\xef\xbb\xbf# The title \n\ntext", "# The title \n\ntext", "The title");
+    expect("b.md", "## Not this\n\nA heading\n=========\n", "## Not this\n\nA heading\n=========\n", "A heading");
+    expect("a.rst", "=====\nTitle\n=====\n\nText.\n", "=====\nTitle\n=====\n\nText.\n", "Title");
+    expect("c.txt", "no newline at the end", "no newline at the end", "");
+    /* One damaged byte in many stays as it is, so that byte ranges match the file. */
+    char text[402];
+    memset(text, 'x', sizeof text);
+    text[200] = '\xff';
+    text[401] = '\0';
+    expect("d.txt", text, text, "");
+}
+
+static void test_text_errors(void **state) {
+    (void)state;
+    expect_error("a.txt", "", 0, STATUS_INVALID, "empty");
+    expect_error("a.txt", " \n\t\n", 4, STATUS_INVALID, "empty");
+    expect_error("a.md", "text\0text", 9, STATUS_INVALID, "binary: a NUL at byte 4");
+    expect_error("a.rst", "caf\xe9 ol\xe9", 8, STATUS_INVALID, "not UTF-8: 2 of 8");
+    char *large = calloc(1, LIMIT + 1);
+    memset(large, 'a', LIMIT + 1);
+    expect_error("a.txt", large, LIMIT + 1, STATUS_TOO_LARGE, "the limit is 1048576");
+    free(large);
+    expect_error("a.png", "text", 4, STATUS_UNSUPPORTED, "not a known kind");
+    struct buffer b = {0}, t = {0};
+    struct error e = {0};
+    assert_int_equal(document_extract("/nonexistent/a.txt", DOCUMENT_TEXT, LIMIT, &b, &t, &e), STATUS_IO);
+    assert_int_equal(document_extract("/dev/null", DOCUMENT_TEXT, LIMIT, &b, &t, &e), STATUS_INVALID);
+    char path[64];
+    snprintf(path, sizeof path, "%s/fifo.txt", dir);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    for (int kind = DOCUMENT_TEXT; kind <= DOCUMENT_MAN; kind++)
+        assert_int_equal(document_extract(path, (enum document_kind)kind, LIMIT, &b, &t, &e), STATUS_INVALID);
+    unlink(path);
+    buffer_free(&b);
+    buffer_free(&t);
+}
+
+static void test_html(void **state) {
+    (void)state;
+    expect("a.html",
+           "<html><head><title> A \n title </title><style>p{}</style></head><body><script>if (a<b) x();</script>"
+           "<nav>menu</nav><h1>Heading</h1><p>First  <b>bold</b>\nline &amp; more&nbsp;text.<p>Second<br>line"
+           "<ul><li>one<li><p>two</p></ul><footer>foot</footer></body></html>",
+           "Heading\n\nFirst bold line & more text.\n\nSecond\nline\n\n- one\n- two\n", "A title");
+    expect("a.html", "<p>before<pre>\n  int x;\n\n    y;\n</pre>after", "before\n\n  int x;\n\n    y;\n\nafter\n", "");
+    expect("a.html", "<table><tr><th>a<th>b<tr><td><p>1</p><td>2</table>end", "a\tb\n1\t2\n\nend\n", "");
+    expect("a.html", "<dl><dt>term<dd>what it is<dt>other<dd>more</dl>", "term\nwhat it is\nother\nmore\n", "");
+    expect("a.html",
+           "so\xc2\xad"
+           "ft\xc2\xa9 \xe2\x82\xac",
+           "soft\xc2\xa9 \xe2\x82\xac\n", "");
+    expect("a.html", "just text", "just text\n", "");
+}
+
+static void test_html_furniture(void **state) {
+    (void)state;
+    expect("a.html", "<body>outside<main><p>inside</main>outside", "inside\n", NULL);
+    expect("a.html", "<div>outside</div><article>inside</article>", "inside\n", NULL);
+    expect("a.html", "<article>one</article><article>two</article>", "one\n\ntwo\n", NULL);
+    expect("a.html", "<div class='sphinxsidebar'>x</div><div id=toc>x</div><div class='protocol stock'>kept</div>",
+           "kept\n", NULL);
+    expect("a.html", "<div role=navigation>x</div><p hidden>x</p><p class='a breadcrumbs'>x</p><p>kept", "kept\n",
+           NULL);
+    expect("a.html", "<div class='with-sidebar'><h1>Page</h1><p>kept</div>", "Page\n\nkept\n", NULL);
+    expect("a.html", "<div class=header><p>Next: <a rel=next href=x>x</a></div><div class=header><h2>kept</h2></div>",
+           "kept\n", NULL);
+    expect("a.html", "<body class='toc sidebar'>kept", "kept\n", NULL);
+}
+
+static void test_html_encodings(void **state) {
+    (void)state;
+    static const char damaged[] =
+        "<p>aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+        "aaaaaaaaaaaaaaaaa\xff!";
+    expect("a.html", "<meta charset=iso-8859-1><p>caf\xe9", "caf\xc3\xa9\n", NULL);
+    expect("a.html", "<p>caf\xe9", "caf\xc3\xa9\n", NULL);
+    expect("a.html", "<p>caf\xc3\xa9", "caf\xc3\xa9\n", NULL);
+    expect("a.html", "\xef\xbb\xbf<p>caf\xc3\xa9", "caf\xc3\xa9\n", NULL);
+    struct buffer b = {0}, t = {0};
+    const char *path = put("a.html", damaged, sizeof damaged - 1);
+    assert_int_equal(document_extract(path, DOCUMENT_HTML, LIMIT, &b, &t, NULL), STATUS_OK);
+    assert_non_null(strstr(b.data, "\xef\xbf\xbd!"));
+    buffer_free(&b);
+    buffer_free(&t);
+    unlink(path);
+}
+
+/* Bad pages end, in time, with text or an error. */
+static void test_html_hostile(void **state) {
+    (void)state;
+    struct buffer b = {0};
+    for (int i = 0; i < 100000; i++) buffer_append_string(&b, "<div class=nav>");
+    expect_error("a.html", b.data, LIMIT, STATUS_INVALID, "nest deeper");
+    buffer_free(&b);
+    static const char entities[] =
+        "<!DOCTYPE html [<!ENTITY a 'aaaaaaaaaa'><!ENTITY b '&a;&a;&a;&a;'><!ENTITY x SYSTEM 'file:///etc/passwd'>]>"
+        "<p>&b;&x;</p>";
+    const char *path = put("a.html", entities, sizeof entities - 1);
+    struct buffer t = {0};
+    assert_int_equal(document_extract(path, DOCUMENT_HTML, LIMIT, &b, &t, NULL), STATUS_OK);
+    assert_null(strstr(b.data, "root:"));
+    assert_null(strstr(b.data, "aaaaaaaaaaa"));
+    buffer_clear(&b);
+    for (int i = 0; i < 20000; i++) buffer_append_string(&b, "<p>x</b></i></table><td>");
+    path = put("a.html", b.data, b.size);
+    assert_int_equal(document_extract(path, DOCUMENT_HTML, LIMIT, &b, &t, NULL), STATUS_OK);
+    expect_error("a.html", "<script>x</script>", 18, STATUS_INVALID, "no text");
+    expect_error("a.html", "<p>a\0b", 6, STATUS_INVALID, "binary");
+    expect_error("a.html", "<!-- only a comment", 19, STATUS_INVALID, "a.html");
+    buffer_free(&b);
+    buffer_free(&t);
+}
+
+static void test_man(void **state) {
+    (void)state;
+    static const char page[] =
+        ".TH CAT 1 2020 pkg\n.SH NAME\ncat \\- concatenate files\n.SH DESCRIPTION\n.B Bold\nand\n.I italic\nwords.\n";
+    static const char text[] = "NAME\n       cat - concatenate files\n\nDESCRIPTION\n       Bold and italic words.\n";
+    static const char mdoc[] = ".Dd May 1, 2020\n.Dt LS 1\n.Os\n.Sh NAME\n.Nm ls\n.Nd list files\n";
+    expect("cat.1", page, text, "cat - concatenate files");
+    expect("ls.1", mdoc, "NAME\n     ls \xe2\x80\x93 list files\n", "ls - list files");
+    char command[160];
+    struct buffer b = {0}, t = {0};
+    struct error e = {0};
+    const char *path = put("cat.1", page, sizeof page - 1);
+    snprintf(command, sizeof command, "gzip -f %s", path);
+    assert_int_equal(system(command), 0);
+    snprintf(command, sizeof command, "%s.gz", path);
+    if (document_extract(command, DOCUMENT_MAN, LIMIT, &b, &t, &e)) fail_msg("%s", e.text);
+    assert_string_equal(b.data, text);
+    buffer_free(&b);
+    buffer_free(&t);
+    unlink(command);
+}
+
+static void test_man_errors(void **state) {
+    (void)state;
+    expect_error("a.1", ".so man1/other.1\n", 17, STATUS_INVALID, "another page");
+    expect_error("a.1", "just text\n", 10, STATUS_INVALID, "not a man page");
+    expect_error("a.1", "", 0, STATUS_INVALID, "empty");
+    expect_error("a.1", "a\0b", 3, STATUS_INVALID, "binary");
+    expect_error("a.1.gz", "no gzip\n", 8, STATUS_INVALID, "not a man page");
+    /* A small page that prints much. */
+    struct buffer b = {0};
+    buffer_append_string(&b, ".TH A 1\n.SH NAME\na\n.ds X ");
+    for (int i = 0; i < 1000; i++) buffer_append_string(&b, "a");
+    for (int i = 0; i < 2000; i++) buffer_append_string(&b, "\n\\*X");
+    expect_error("a.1", b.data, b.size, STATUS_TOO_LARGE, "limit of 1048576");
+    buffer_free(&b);
+}
+
+static void test_utf8(void **state) {
+    (void)state;
+    static const struct {
+        const char *bytes;
+        int length;
+    } cases[] = {{"a", 1},
+                 {"\xc2\x80", 2},
+                 {"\xc1\xbf", 0},
+                 {"\xe0\xa0\x80", 3},
+                 {"\xe0\x9f\xbf", 0},
+                 {"\xed\x9f\xbf", 3},
+                 {"\xed\xa0\x80", 0},
+                 {"\xf0\x90\x80\x80", 4},
+                 {"\xf0\x8f\xbf\xbf", 0},
+                 {"\xf4\x8f\xbf\xbf", 4},
+                 {"\xf4\x90\x80\x80", 0},
+                 {"\xf5\x80\x80\x80", 0},
+                 {"\x80", 0},
+                 {"\xe2\x82", 0}};
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
+        assert_int_equal(utf8_length(cases[i].bytes, strlen(cases[i].bytes)), cases[i].length);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds),          cmocka_unit_test(test_text),
+                                       cmocka_unit_test(test_text_errors),    cmocka_unit_test(test_html),
+                                       cmocka_unit_test(test_html_furniture), cmocka_unit_test(test_html_encodings),
+                                       cmocka_unit_test(test_html_hostile),   cmocka_unit_test(test_man),
+                                       cmocka_unit_test(test_man_errors),     cmocka_unit_test(test_utf8)};
+    if (mkdtemp(dir) == NULL) return 1;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    rmdir(dir);
+    return failed;
+}
