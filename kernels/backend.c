@@ -66,7 +66,8 @@ static void spans_check(const struct attention_args *a) {
 }
 
 void attention(struct backend *b, const struct attention_args *a) {
-    CHECK(a->heads > 0 && a->kv_heads > 0 && a->heads % a->kv_heads == 0 && a->head_dim > 0 && a->n_spans >= 0);
+    CHECK(a->heads > 0 && a->kv_heads > 0 && a->heads % a->kv_heads == 0 && a->n_spans >= 0);
+    CHECK(a->head_dim > 0 && a->head_dim <= ATTENTION_MAX_HEAD);
     CHECK(tensor_is_f32(&a->q, a->q.rows, a->heads * a->head_dim));
     CHECK(tensor_is_f32(&a->out, a->q.rows, a->q.cols));
     CHECK(tensor_valid(&a->k) && a->k.cols == a->kv_heads * a->head_dim);

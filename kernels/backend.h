@@ -48,6 +48,8 @@ enum mask {
     MASK_CAUSAL /* query i of its span sees keys 0 .. k_count - q_count + i */
 };
 
+enum { ATTENTION_MAX_HEAD = 512 }; /* largest head_dim: whoever reads a model's shape checks it against this */
+
 /* out = softmax(scale q k^T) v per head (spec 4.3). q, out f32 [rows, heads * head_dim], heads side by side; k, v
  * [key rows, kv_heads * head_dim] of any dtype; query head i reads key head i / (heads / kv_heads). Self attention over
  * a KV cache, over packed rows, encoder and chunked cross attention are all this op: chunked cross attention is one

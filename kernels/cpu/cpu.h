@@ -8,11 +8,10 @@
 #include "kernels/cpu/pool.h"
 
 enum {
-    TILE_COLUMNS = 16,        /* output columns of one packed tile: a 512-bit vector of f32 */
-    ATTENTION_KEYS = 64,      /* keys per block of the streaming softmax */
-    ATTENTION_ROWS = 16,      /* (query, head) pairs that share one converted block of keys and values */
-    ATTENTION_MAX_HEAD = 512, /* sizes the scratch of a thread; a larger head_dim is a failed CHECK */
-    SAMPLE_BLOCK = 256,       /* logits whose weights are computed together */
+    TILE_COLUMNS = 16,   /* output columns of one packed tile: a 512-bit vector of f32 */
+    ATTENTION_KEYS = 64, /* keys per block of the streaming softmax */
+    ATTENTION_ROWS = 16, /* (query, head) pairs that share one converted block of keys and values */
+    SAMPLE_BLOCK = 256,  /* logits whose weights are computed together */
     CPU_MAX_THREADS = 1024
 };
 

@@ -2,6 +2,8 @@
  * activations and the exponential against libm; the 16-bit conversions over all their values; opening a backend. */
 #include "tests/ops/ops.h"
 
+#include <time.h>
+
 #include "kernels/comm.h"
 #include "kernels/cpu/cpu.h"
 
@@ -366,6 +368,34 @@ static void test_open(void **state) {
     backend_close(b);
 }
 
+enum { POOL_PIECES = 97 };
+static int pool_counts[POOL_PIECES];
+
+static void count_piece(const void *context, int piece, int thread) {
+    const int *threads = context;
+    assert_in_range(thread, 0, *threads - 1);
+    pool_counts[piece]++; /* a piece that two threads took, or none, shows in the sum */
+}
+
+/* Thousands of short jobs, back to back and after pauses in which helpers fall asleep: each piece runs exactly once. */
+static void test_pool(void **state) {
+    (void)state;
+    for (int threads = 1; threads <= 4; threads++) {
+        struct pool *p;
+        int expected[POOL_PIECES] = {0};
+        memset(pool_counts, 0, sizeof pool_counts);
+        assert_int_equal(pool_open(&p, threads, NULL), STATUS_OK);
+        for (int job = 0; job < 3000; job++) {
+            int pieces = job % (POOL_PIECES + 1);
+            pool_run(p, pieces, count_piece, &threads);
+            for (int i = 0; i < pieces; i++) expected[i]++;
+            if (job % 500 == 0) nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+            assert_memory_equal(pool_counts, expected, sizeof expected);
+        }
+        pool_close(p);
+    }
+}
+
 static void test_comm_single(void **state) {
     (void)state;
     struct backend *b;
@@ -391,7 +421,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_norm_add), cmocka_unit_test(test_activations), cmocka_unit_test(test_exp),
         cmocka_unit_test(test_rope),     cmocka_unit_test(test_rows),        cmocka_unit_test(test_conversions),
-        cmocka_unit_test(test_open),     cmocka_unit_test(test_comm_single),
+        cmocka_unit_test(test_open),     cmocka_unit_test(test_pool),        cmocka_unit_test(test_comm_single),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
