@@ -155,10 +155,12 @@ int encoder_dim(const struct encoder *enc) { return enc->model->dims.hidden; }
 int encoder_max_tokens(const struct encoder *enc) { return enc->max_tokens; }
 uint64_t encoder_hash(const struct encoder *enc) { return enc->hash; }
 
-/* [CLS] text [SEP], at most max_tokens: the text is cut, the [SEP] stays. Appended to ids at row. */
+/* [CLS] text [SEP], at most max_tokens: the text is cut, the [SEP] stays. A special token's name in the text is that
+ * token, as sentence-transformers reads it: other vectors would not match an index made there. */
 static enum status tokenize(struct encoder *enc, struct text_span text, struct tokens *t, int *n, struct error *e) {
     t->n = 0;
-    if (tokenizer_encode(enc->tokenizer, text.text, text.size, TOKENIZER_ADD_SPECIAL, t, e)) return e->status;
+    if (tokenizer_encode(enc->tokenizer, text.text, text.size, TOKENIZER_ADD_SPECIAL | TOKENIZER_PARSE_SPECIAL, t, e))
+        return e->status;
     CHECK(t->n > 0);
     *n = min_int(t->n, enc->max_tokens);
     t->ids[*n - 1] = t->ids[t->n - 1];

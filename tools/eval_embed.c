@@ -1,5 +1,5 @@
 /* tools/eval_embed.c: retro-eval embed. Prints the vector of each text, so that an embedder can be checked by eye or
- * against another library. "-" reads texts from standard input, one JSON string a line. */
+ * against another library. "-" reads standard input, one {"text": "..."} a line. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,10 +35,11 @@ static enum status embed_lines(struct encoder *enc, FILE *in, struct error *e) {
             status = error_set(e, STATUS_TOO_LARGE, "a line of %zd bytes, the limit is %d", n, LINE_LIMIT);
         else
             status = json_load_text(&value, line, (size_t)n, "standard input", e);
-        if (status == STATUS_OK && !json_is_string(value))
-            status = error_set(e, STATUS_INVALID, "standard input: a line is not a JSON string");
+        const json_t *text = json_object_get(value, "text");
+        if (status == STATUS_OK && !json_is_string(text))
+            status = error_set(e, STATUS_INVALID, "standard input: a line has no \"text\"");
         if (status == STATUS_OK)
-            status = embed_one(enc, (struct text_span){json_string_value(value), json_string_length(value)}, e);
+            status = embed_one(enc, (struct text_span){json_string_value(text), json_string_length(text)}, e);
         json_decref(value);
     }
     free(line);

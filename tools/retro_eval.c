@@ -11,8 +11,8 @@ static const struct command {
 } commands[] = {
     {"parity", "[--tolerance X] [--set key=value] DIR...",
      "run the reference cases in DIR forward and incrementally, compare logits and tokens", eval_parity},
-    {"embed", "[--set key=value] FOLDER TEXT...", "print the embedding of each TEXT, one JSON array a line",
-     eval_embed},
+    {"embed", "[--set key=value] FOLDER TEXT...",
+     "print the embedding of each TEXT, one JSON array a line (TEXT - reads them as JSON lines)", eval_embed},
     {"ppl", "--config FILE [--set key=value] [--window N] [--baseline FOLDER] [--seed N] [--curve CSV] FILE...",
      "bits per byte of documents with retrieval on, off and random, and of a plain GPT", eval_ppl},
 };
