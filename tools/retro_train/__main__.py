@@ -91,7 +91,7 @@ def parser():
     c.add_argument("--neighbours", type=Path, help="file of neighbours of all complete chunks; otherwise they are searched")
     c.add_argument("--window", type=int, help="tokens; default min(512, the model's limit)")
     c.add_argument("--k", type=int, help="neighbours per chunk; default as trained")
-    c.add_argument("--seed", type=int, default=0, help="of random neighbours and bootstrap")
+    c.add_argument("--seed", type=int, default=1, help="of random neighbours (as retro-eval ppl --seed) and bootstrap")
     c.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="cpu or cuda")
     c.add_argument("--out", type=Path, help="write the result as JSON")
     index_options(c)

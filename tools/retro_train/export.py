@@ -83,7 +83,9 @@ def describe_evaluation(result):
             for mode, v in result["modes"].items()]
     return (f"{result['documents']} held-out documents, {result['bytes']:,} scored bytes, windows of {result['window']} tokens, "
             f"k = {result['k']}, {result['chunks']:,} chunks in the collection. 95 % intervals by bootstrap over documents.\n\n"
-            + table(rows, ("mode", "bits/byte", "95 % interval")))
+            + table(rows, ("mode", "bits/byte", "95 % interval"))
+            + "".join(f"\n\n{pair}: **{v['percent']:+.2f} %** fewer bits ({v['low']:+.2f} .. {v['high']:+.2f})."
+                      for pair, v in result["gains"].items()))
 
 
 def model_card(model, dtype, corpus, run, evaluation, command):

@@ -237,7 +237,7 @@ class Trainer:
         vocabulary, documents, found = self.validation
         with self.autocast():
             result = evaluate(self.model, documents, vocabulary, self.o.sequence, found, self.collection,
-                              seed=self.o.seed, device=self.ranks.device)
+                              device=self.ranks.device)
         self.log({mode: v["bits_per_byte"] for mode, v in result["modes"].items()})
         print()
         print(f"step {self.step} valid bits/byte: " + ", ".join(f"{m} {v['bits_per_byte']:.4f}" for m, v in result["modes"].items()),
