@@ -12,8 +12,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-prompt=${1:-"The fork() system call creates a new process. The child process"}
-max_tokens=96
+prompt=${1:-"open() returns a file descriptor, a small, nonnegative integer that is an index"}
+max_tokens=72
 build=$(realpath -m "${BUILD:-build}")
 deps=${DEPS:-$HOME/.cache/retro-server}
 model=models/retro-docs
@@ -133,10 +133,11 @@ url=http://127.0.0.1:$(port)
 say "asking $url"
 echo
 jq -n --arg prompt "$prompt" --argjson max_tokens "$max_tokens" \
-    '{prompt: $prompt, max_tokens: $max_tokens, temperature: 0, stream: true}' |
+    '{prompt: $prompt, max_tokens: $max_tokens, temperature: 0.5, top_p: 0.9, seed: 1, stream: true}' |
     curl -sN --max-time 120 -H 'Content-Type: application/json' -d @- "$url/v1/completions" |
     python3 tools/show_answer.py "$prompt"
 echo
+say "the model is a small proof and writes poor prose; see $model/README.md"
 say "the server keeps running; its log is $demo/server.log. Try next:"
 cat <<END
 
