@@ -1,0 +1,202 @@
+"""HTTP by hand: pieces of any size, several requests on one connection, limits, hostile bodies."""
+import json
+import re
+import socket
+
+import pytest
+
+BODY = json.dumps({"prompt": "The", "max_tokens": 3, "temperature": 0}).encode()
+HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+
+
+def read_response(file):
+    """Status, headers and body of one response with a Content-Length."""
+    status = int(file.readline().split()[1])
+    headers = {}
+    while (line := file.readline()) != b"\r\n":
+        name, value = line.decode().split(":", 1)
+        headers[name.lower()] = value.strip()
+    return status, headers, file.read(int(headers.get("content-length", 0)))
+
+
+def text(body):
+    return json.loads(body)["choices"][0]["text"]
+
+
+def test_a_body_byte_by_byte(server):
+    expected = server.complete("The", max_tokens=3, temperature=0)["choices"][0]["text"]
+    with server.socket() as s:
+        s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for byte in HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY:
+            s.send(bytes([byte]))
+        status, _, body = read_response(s.makefile("rb"))
+        assert status == 200 and text(body) == expected
+
+
+def test_chunks_of_one_byte(server):
+    expected = server.complete("The", max_tokens=3, temperature=0)["choices"][0]["text"]
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in BODY) + b"0\r\n\r\n"
+    with server.socket() as s:
+        s.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
+        status, _, body = read_response(s.makefile("rb"))
+        assert status == 200 and text(body) == expected
+
+
+def test_pipelined_requests(server):
+    request = HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY
+    with server.socket() as s:
+        s.sendall(request + b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n" + request)
+        file = s.makefile("rb")
+        first, health, second = (read_response(file) for _ in range(3))
+    assert [r[0] for r in (first, health, second)] == [200, 200, 200]
+    assert json.loads(health[2])["status"] == "ok"
+    assert text(first[2]) == text(second[2])
+    assert len({r[1]["x-request-id"] for r in (first, health, second)}) == 3
+
+
+def test_a_connection_is_kept(server):
+    with server.socket() as s:
+        file = s.makefile("rb")
+        for _ in range(3):
+            s.sendall(HEAD + b"Content-Length: %d\r\n\r\n" % len(BODY) + BODY)
+            status, headers, _ = read_response(file)
+            assert status == 200 and headers.get("connection", "keep-alive").lower() == "keep-alive"
+
+
+def test_expect_continue(server):
+    with server.socket() as s:
+        file = s.makefile("rb")
+        s.sendall(HEAD + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(BODY))
+        assert file.readline().startswith(b"HTTP/1.1 100") and file.readline() == b"\r\n"
+        s.sendall(BODY)
+        assert read_response(file)[0] == 200
+    with server.socket() as s:  # refused before it is sent
+        s.sendall(HEAD + b"Expect: 100-continue\r\nContent-Length: 5000000\r\n\r\n")
+        status, _, body = read_response(s.makefile("rb"))
+        assert status == 413
+        assert "5000000 bytes, the limit is 4194304 (option server.max_body_bytes)" in json.loads(body)["error"]["message"]
+
+
+def test_head(server):
+    with server.socket() as s:
+        file = s.makefile("rb")
+        s.sendall(b"HEAD /v1/models HTTP/1.1\r\nHost: x\r\n\r\nGET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert file.readline().startswith(b"HTTP/1.1 200")
+        while file.readline() != b"\r\n":
+            pass
+        assert read_response(file)[0] == 200  # nothing of a body came in between
+
+
+@pytest.mark.parametrize(
+    "method, path, status, code",
+    [
+        ("GET", "/", 404, "not_found"),
+        ("GET", "/v1/completions/", 404, "not_found"),
+        ("GET", "/v1/models/", 404, "not_found"),
+        ("GET", "/v1/models/retro-docs/x", 404, "model_not_found"),
+        ("GET", "/v1/completions", 405, "method_not_allowed"),
+        ("DELETE", "/v1/models", 405, "method_not_allowed"),
+        ("PUT", "/v1/retrieval/search", 405, "method_not_allowed"),
+        ("OPTIONS", "/v1/completions", 405, "method_not_allowed"),
+    ],
+)
+def test_routes(server, method, path, status, code):
+    reply = server.request(method, path)
+    assert reply.status == status and reply.error()["code"] == code
+    if status == 405:
+        assert reply.headers["Allow"] and method not in reply.headers["Allow"]
+
+
+def test_models(server):
+    listed = server.request("GET", "/v1/models").json()
+    assert listed["object"] == "list"
+    (model,) = listed["data"]
+    assert model == server.request("GET", "/v1/models/retro-docs").json()
+    assert model["object"] == "model" and model["max_model_len"] == 512
+    retro = model["meta"]["retro"]
+    assert (retro["chunk_length"], retro["num_neighbors"], retro["retrieved_length"]) == (64, 2, 128)
+    assert retro["chunks"] > 20 and retro["generation"] == 1
+
+
+def test_content_types(server):
+    def ask(kind):
+        return server.request("POST", "/v1/completions", BODY, {"Content-Type": kind} if kind else {})
+
+    for kind in (None, "application/json; charset=utf-8", "application/x-www-form-urlencoded", "Application/JSON"):
+        assert ask(kind).status == 200, kind
+    for kind in ("multipart/form-data; boundary=x", "application/xml", "image/png"):
+        reply = ask(kind)
+        assert reply.status == 415 and reply.error()["code"] == "unsupported_media_type"
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b'{"prompt": "a",}', b"\xff", b"null", b'"a"', b"{}" * 2, b"[" * 100000])
+def test_malformed_bodies(server, body):
+    reply = server.request("POST", "/v1/completions", body)
+    assert reply.status == 400 and reply.error()["type"] == "invalid_request_error"
+
+
+def test_malformed_json_says_where(server):
+    reply = server.request("POST", "/v1/completions", b'{"prompt": "a",\n  "stop": nope}')
+    assert re.search(r"request:2:\d+: not JSON", reply.error()["message"])
+
+
+def test_a_large_body(server):
+    reply = server.request("POST", "/v1/completions", b'{"prompt": "' + b"a" * 5_000_000 + b'"}')
+    assert reply.status == 413 and reply.error()["code"] == "body_too_large"
+    with server.socket() as s:  # of unannounced length
+        piece = b"10000\r\n" + b"a" * 0x10000 + b"\r\n"
+        s.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\n" + piece * 80 + b"0\r\n\r\n")
+        assert read_response(s.makefile("rb"))[0] == 413
+
+
+def test_large_headers(server):
+    reply = server.request("GET", "/health", headers={"X-Filler": "a" * 20000})
+    assert reply.status == 431 and "the limit is 16384" in reply.error()["message"]
+    with server.socket() as s:  # more than the connection's memory: the library refuses by itself
+        s.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nX-Filler: " + b"a" * 200000 + b"\r\n\r\n")
+        assert b" 431 " in s.makefile("rb").readline()
+    assert server.health()["status"] == "ok"
+
+
+def memory(server, field):
+    status = open(f"/proc/{server.process.pid}/status").read()
+    return int(re.search(rf"{field}:\s+(\d+) kB", status)[1]) * 1024
+
+
+def test_hostile_bodies_cost_no_memory(start):
+    """jansson needs up to 80 times a body's size for such: 4 MiB of them would be 320 MB."""
+    server = start()
+    server.complete("warm", max_tokens=2)
+    before = memory(server, "VmHWM")
+    for piece in (b"{},", b"[],", b"1,", b'"a",', b'{"a":'):
+        body = b'{"prompt": [' + piece * (4_000_000 // len(piece)) + b"1]}"
+        reply = server.request("POST", "/v1/completions", body)
+        assert reply.status == 400 and reply.error()["code"] == "too_many_values"
+    # The body itself, its copies while it grows, and the client's text are all there may be.
+    assert memory(server, "VmHWM") - before < 32 << 20
+    assert server.health()["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    "junk",
+    [
+        b"\r\n\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n",
+        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET /%00%0a%0d%ff HTTP/1.1\r\nHost: x\r\n\r\n",
+    ],
+)
+def test_junk_harms_nobody(server, junk):
+    with server.socket() as s:
+        s.sendall(junk)
+        s.shutdown(socket.SHUT_WR)
+        s.settimeout(5)
+        try:
+            while s.recv(4096):
+                pass
+        except (TimeoutError, ConnectionResetError):
+            pass
+    assert server.complete("The", max_tokens=1)["usage"]["completion_tokens"] == 1

@@ -1,0 +1,215 @@
+"""Start, full queues, clients that leave, and the end."""
+import concurrent.futures
+import json
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+
+from conftest import BUILD, ROOT
+
+LONG = dict(max_tokens=480, ignore_eos=True, temperature=0)
+SOON = 0.2 + 0.1  # the promise, and what polling /health adds on a busy machine
+
+
+def idle(health):
+    return health["running"] == 0 and health["waiting"] == 0 and health["parked"] == 0
+
+
+def send(server, body):
+    """A request whose answer nobody reads."""
+    s = server.socket()
+    data = json.dumps(body).encode()
+    s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
+    return s
+
+
+def test_leaving_a_stream(server):
+    before = server.health()["generated_tokens"]
+    streams = [server.stream("The", **LONG) for _ in range(4)]
+    for stream in streams:
+        next(iter(stream))
+    for stream in streams:
+        stream.close()
+    server.wait_until(idle, SOON)
+    assert server.health()["generated_tokens"] - before < 4 * 480
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_leaving_while_running_and_queued(start, stream):
+    """One sequence at a time: the first prompt runs, the others wait."""
+    server = start("server.max_sequences=1")
+    first = send(server, {"prompt": ["The"] * 16, "stream": stream, **LONG})
+    server.wait_until(lambda h: h["running"] == 1 and h["waiting"] == 15, 5)
+    second = send(server, {"prompt": ["The"] * 16, "stream": stream, **LONG})
+    server.wait_until(lambda h: h["waiting"] > 20, 5)
+    second.close()
+    server.wait_until(lambda h: h["waiting"] <= 15, SOON)
+    assert server.health()["running"] == 1, "the other request goes on"
+    first.close()
+    server.wait_until(idle, SOON)
+    assert server.health()["generated_tokens"] < 16 * 480
+
+
+def test_leaving_during_a_long_prompt(start):
+    server = start("server.max_step_tokens=1", "server.max_sequences=1")
+    ids = [(7 * i) % 8000 + 100 for i in range(500)]
+    s = send(server, {"prompt": [ids] * 8, "max_tokens": 1})
+    server.wait_until(lambda h: h["prompt_tokens"] > 0, 5)
+    s.close()
+    server.wait_until(idle, SOON)
+    assert server.health()["prompt_tokens"] < 8 * 500
+
+
+def test_many_come_and_go(server):
+    """Clients that leave at any moment: parked, in a step, between events."""
+
+    def visit(i):
+        if i % 3 == 0:
+            send(server, {"prompt": "The" * (i % 50 + 1), **LONG}).close()
+        elif i % 3 == 1:
+            stream = server.stream("word " * (i % 90 + 1), max_tokens=100, seed=i)
+            for _, _event in zip(range(i % 7), stream):
+                pass
+            stream.close()
+        else:
+            s = send(server, {"prompt": "The", "stream": True, **LONG})
+            time.sleep(i % 5 * 0.01)
+            s.shutdown(socket.SHUT_WR)
+            s.close()
+
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        list(pool.map(visit, range(60)))
+    server.wait_until(idle, 5)
+    assert server.complete("The", max_tokens=2)["usage"]["completion_tokens"] == 2
+
+
+def test_a_full_queue_is_503(start):
+    server = start("server.max_sequences=1", "server.max_queue=2")
+    first = send(server, {"prompt": ["The"] * 3, **LONG})
+    server.wait_until(lambda h: h["running"] == 1 and h["waiting"] == 2, 5)
+    reply = server.post({"prompt": "The"})
+    assert reply.status == 503 and reply.headers["Retry-After"]
+    error = reply.error()
+    assert error["code"] == "server_busy" and error["type"] == "server_error"
+    assert "3 prompts are running or waiting and this request has 1; the limit is 3" in error["message"]
+    assert server.health()["status"] == "ok"
+    first.close()
+    server.wait_until(idle, SOON)
+    assert server.complete("The", max_tokens=1)["usage"]["completion_tokens"] == 1
+
+
+def test_sigterm_finishes_what_runs(start):
+    server = start()
+    stream = server.stream("The", **LONG)
+    events = iter(stream)
+    next(events)
+    server.process.send_signal(signal.SIGTERM)
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(("127.0.0.1", server.port), timeout=1).close()
+        except ConnectionRefusedError:
+            break
+        time.sleep(0.005)
+    else:
+        raise AssertionError("new connections are still accepted")
+    rest = list(events)
+    assert stream.done and rest[-1]["choices"][0]["finish_reason"] == "length"
+    assert server.process.wait(10) == 0
+
+
+def test_a_kept_connection_is_refused_while_stopping(start):
+    server = start()
+    kept = server.socket()
+    file = kept.makefile("rb")
+    kept.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert b"200" in file.readline()
+    while file.readline() != b"\r\n":
+        pass
+    file.read1()
+    stream = server.stream("The", **LONG)
+    next(iter(stream))
+    server.process.send_signal(signal.SIGTERM)
+    time.sleep(0.05)
+    kept.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\n\r\n" + b'{"prompt": "The"}'[:16])
+    assert b"503" in file.readline()
+    assert list(stream) and stream.done
+    assert server.process.wait(10) == 0
+
+
+def test_drain_timeout_ends_the_rest(start):
+    server = start("server.drain_timeout=0", "server.max_sequences=1")
+    stream = server.stream(["The"] * 16, **LONG)
+    events = iter(stream)
+    next(events)
+    started = time.monotonic()
+    server.process.send_signal(signal.SIGTERM)
+    assert "error" in list(events)[-1] and stream.done
+    assert server.process.wait(10) == 0
+    assert time.monotonic() - started < 2
+
+
+def test_a_second_signal_ends_the_waiting(start):
+    server = start("server.max_sequences=1")
+    s = send(server, {"prompt": ["The"] * 16, **LONG})
+    server.wait_until(lambda h: h["running"] == 1, 5)
+    server.process.send_signal(signal.SIGTERM)
+    time.sleep(0.2)
+    assert server.process.poll() is None
+    started = time.monotonic()
+    server.process.send_signal(signal.SIGINT)
+    assert server.process.wait(10) == 0
+    assert time.monotonic() - started < 2
+    assert b" 503 " in s.makefile("rb").readline()
+
+
+def run(*arguments):
+    return subprocess.run([BUILD / "retro-server", *arguments], capture_output=True, text=True, timeout=60)
+
+
+def test_command_line(config):
+    version = run("--version")
+    assert version.returncode == 0 and version.stdout.startswith("retro-server ")
+    text = run("--help")
+    assert text.returncode == 0 and "server.max_queue" in text.stdout
+    assert run("--config", config, "--check-config").returncode == 0
+    shown = run("--config", config, "--set", "retrieval.k=1", "--print-config")
+    assert json.loads(shown.stdout)["retrieval"]["k"] == 1
+    for arguments, words in [
+        (["--nope"], "unknown option --nope"),
+        (["--config"], "--config needs a value"),
+        (["extra"], "unexpected argument extra"),
+        (["--config", "/nowhere.json"], "/nowhere.json"),
+        (["--set", "server.prot=1"], "server.port"),
+        ([], "model.path is not set"),
+        (["--set", "model.path=/nowhere"], "/nowhere"),
+        (["--config", str(config), "--set", "server.max_context=513"], "the model's limit is 512"),
+        (["--config", str(config), "--set", "retrieval.max_k=1"], "the model reads 2 neighbours, retrieval.max_k is 1"),
+        (["--config", str(config), "--set", "retrieval.collection=/nowhere"], "/nowhere"),
+        (["--config", str(config), "--set", "server.host=nowhere.invalid"], "server.host nowhere.invalid"),
+    ]:
+        failed = run(*arguments)
+        assert failed.returncode == 1 and words in failed.stderr, failed.stderr
+
+
+def test_a_port_in_use(server, config):
+    failed = run("--config", config, "--set", f"server.port={server.port}")
+    assert failed.returncode == 1 and f"server.port {server.port}: listen: Address already in use" in failed.stderr
+
+
+def test_a_collection_of_another_kind(config, tmp_path):
+    build = [BUILD / "retro-index", "build", "--config", config, "--out", tmp_path / "c", "--chunk-length", "32"]
+    subprocess.run([*build, ROOT / "docs/testing.md"], check=True, capture_output=True)
+    failed = run("--config", config, "--set", f"retrieval.collection={tmp_path / 'c'}")
+    assert failed.returncode == 1 and "chunk" in failed.stderr and "32" in failed.stderr and "64" in failed.stderr
+
+
+def test_the_log_says_what_runs_and_no_prompts(server):
+    server.complete("a very secret prompt", max_tokens=2)
+    log = server.log.read_text()
+    for words in ("model ", "retro, ", "M parameters", "backend cpu", "collection ", "chunks, generation 1", "sessions: 8"):
+        assert words in log
+    assert "secret" not in log

@@ -1,0 +1,132 @@
+"""Retrieval while writing: which chunks are searched, when their neighbours are told, and what a request may change."""
+import openai
+import pytest
+
+from conftest import MODEL
+
+PROMPT = "A chunk is closed by its last token, which"
+
+
+def positions(n_prompt, n_rows, m=64):
+    """Rows that close a chunk, with the grid aligned to the prompt's end."""
+    first = n_prompt % m or m
+    return list(range(first - 1, n_rows, m))
+
+
+def test_every_closed_chunk_is_told(server):
+    reply = server.complete(PROMPT, max_tokens=200, temperature=0, ignore_eos=True)
+    n = reply["usage"]["prompt_tokens"]
+    # The last token is written, never read: it closes nothing.
+    assert [c["position"] for c in reply["retrieval"]] == positions(n, n + 199)
+    assert [c["chunk"] for c in reply["retrieval"]] == list(range(len(reply["retrieval"])))
+    for chunk in reply["retrieval"]:
+        assert len(chunk["neighbors"]) == 2 and chunk["index"] == 0
+        for neighbor in chunk["neighbors"]:
+            assert set(neighbor) == {"document", "title", "start", "end", "distance", "text"}
+            assert neighbor["document"].endswith(".md") and neighbor["text"]
+            assert 0 <= neighbor["start"] < neighbor["end"] and 0 <= neighbor["distance"] <= 2
+        distances = [neighbor["distance"] for neighbor in chunk["neighbors"]]
+        assert distances == sorted(distances)
+
+
+def test_long_prompts_retrieve_for_every_chunk(server):
+    ids = [(11 * i) % 8000 + 100 for i in range(200)]
+    reply = server.complete([ids], max_tokens=1)
+    assert [c["position"] for c in reply["retrieval"]] == [7, 71, 135, 199]
+
+
+def test_neighbours_come_before_the_tokens_that_read_them(server):
+    stream = server.stream(PROMPT, max_tokens=150, temperature=0, logprobs=0, ignore_eos=True)
+    whole = server.complete(PROMPT, max_tokens=150, temperature=0, ignore_eos=True)
+    n, shown, told = whole["usage"]["prompt_tokens"], 0, []
+    for event in stream:
+        for chunk in event.get("retrieval", []):
+            assert n + shown <= chunk["position"] or chunk["position"] < n
+            told.append(chunk)
+        for choice in event["choices"]:
+            shown += len(choice["logprobs"]["tokens"]) if choice["logprobs"] else 0
+    assert shown == 150
+    assert told == whole["retrieval"] and len(told) >= 3
+
+
+def test_off(server):
+    reply = server.complete(PROMPT, max_tokens=80, temperature=0, retrieval={"enabled": False})
+    assert reply["retrieval"] == []
+    assert reply["choices"] != server.complete(PROMPT, max_tokens=80, temperature=0)["choices"]
+
+
+def test_k_and_floor(server):
+    one = server.complete(PROMPT, max_tokens=1, retrieval={"k": 1})["retrieval"]
+    many = server.complete(PROMPT, max_tokens=1, retrieval={"k": 7})["retrieval"]
+    assert len(one[0]["neighbors"]) == 1 and len(many[0]["neighbors"]) == 7
+    assert one[0]["neighbors"] == many[0]["neighbors"][:1]
+    floor = 1 - many[0]["neighbors"][3]["distance"] + 1e-6
+    near = server.complete(PROMPT, max_tokens=1, retrieval={"k": 7, "min_similarity": floor})["retrieval"]
+    assert near[0]["neighbors"] == many[0]["neighbors"][:3]
+    # Nothing near enough: the chunk is told, the model reads none, as if retrieval were off.
+    ask = dict(max_tokens=40, temperature=0)
+    none = server.complete(PROMPT, retrieval={"min_similarity": 1}, **ask)
+    assert [c["neighbors"] for c in none["retrieval"]] == [[]]
+    assert none["choices"] == server.complete(PROMPT, retrieval={"enabled": False}, **ask)["choices"]
+
+
+def test_the_caller_s_neighbours(server):
+    texts = ["A process that ends leaves a zombie until its parent waits.", "x " * 500, ""]
+    ask = dict(max_tokens=80, temperature=0, ignore_eos=True)
+    given = server.complete(PROMPT, retrieval={"neighbors": texts}, **ask)
+    n = given["usage"]["prompt_tokens"]
+    assert [c["position"] for c in given["retrieval"]] == positions(n, n + 79)
+    for chunk in given["retrieval"]:
+        assert [neighbor["text"] for neighbor in chunk["neighbors"]] == texts
+        assert all(neighbor["document"] is None and neighbor["distance"] is None for neighbor in chunk["neighbors"])
+    assert given["choices"] == server.complete(PROMPT, retrieval={"neighbors": texts}, **ask)["choices"]
+    assert given["choices"] != server.complete(PROMPT, retrieval={"neighbors": texts[:1]}, **ask)["choices"]
+
+
+def test_through_the_openai_client(server):
+    reply = server.client().completions.create(
+        model=MODEL, prompt=PROMPT, max_tokens=2, extra_body={"retrieval": {"neighbors": ["given"]}}
+    )
+    assert reply.retrieval[0]["neighbors"][0]["text"] == "given"
+
+
+def test_search(server):
+    found = server.post({"query": "how to stop the server", "k": 5}, "/v1/retrieval/search").json()["data"]
+    assert len(found) == 5
+    assert set(found[0]) == {"document", "title", "start", "end", "distance", "text", "chunk"}
+    path = "/v1/retrieval/search?q=how+to%20stop+the+server&k=5"
+    assert server.request("GET", path).json()["data"] == found
+    near = server.post({"query": "how to stop the server", "k": 5, "min_similarity": 1}, "/v1/retrieval/search")
+    assert near.json()["data"] == []
+    # A chunk's own text finds that chunk.
+    again = server.post({"query": found[2]["text"], "k": 1}, "/v1/retrieval/search").json()["data"]
+    assert again[0]["chunk"] == found[2]["chunk"] and again[0]["distance"] < 0.1
+    for path in ("/v1/retrieval/search", "/v1/retrieval/search?q=x&k=0", "/v1/retrieval/search?q=x&k=99"):
+        assert server.request("GET", path).error()["code"] in ("missing_parameter", "invalid_value")
+
+
+def test_without_a_collection(start):
+    server = start("retrieval.collection=")
+    assert server.health()["retrieval"] == "none"
+    assert "no retrieval" in server.log.read_text()
+    assert server.complete(PROMPT, max_tokens=4)["retrieval"] == []
+    given = server.complete(PROMPT, max_tokens=4, retrieval={"neighbors": ["one"]})
+    assert given["retrieval"][0]["neighbors"][0]["text"] == "one"
+    with pytest.raises(openai.BadRequestError) as raised:
+        server.client().completions.create(model=MODEL, prompt=PROMPT, extra_body={"retrieval": {"k": 1}})
+    assert raised.value.code == "no_collection"
+    assert server.request("GET", "/v1/retrieval/search?q=x").error()["code"] == "no_collection"
+
+
+def test_on_request_only(start):
+    server = start("retrieval.enabled=false")
+    assert server.complete(PROMPT, max_tokens=4)["retrieval"] == []
+    assert len(server.complete(PROMPT, max_tokens=4, retrieval={"enabled": True})["retrieval"]) == 1
+
+
+def test_grid_from_the_start(start):
+    server = start("retrieval.grid=start")
+    assert server.complete(PROMPT, max_tokens=4)["retrieval"] == []
+    ids = [(11 * i) % 8000 + 100 for i in range(100)]
+    reply = server.complete([ids], max_tokens=60, ignore_eos=True)
+    assert [c["position"] for c in reply["retrieval"]] == [63, 127]
