@@ -31,8 +31,9 @@ ALWAYS_INLINE struct vec load_weights(const char *tile, const enum dtype dtype, 
     return odd ? vec_load_bf16_odd(pairs) : vec_load_bf16_even(pairs);
 }
 
-/* While several rows pass over these tiles, memory would idle: what the next tiles hold at the same depth is fetched
- * into the second-level cache. Past the end of the matrix this has no effect. */
+/* What the next tiles hold at the same depth is fetched into the second-level cache: while several rows pass over these
+ * tiles memory would idle, and a single row need not wait where the next tile begins. Past the matrix it does nothing.
+ */
 ALWAYS_INLINE void prefetch_weights(const char *next, size_t tile_bytes, size_t k, const int tiles,
                                     const enum dtype dtype) {
     for (int t = 0; t < tiles; t++) {
@@ -67,7 +68,7 @@ ALWAYS_INLINE void kernel(const struct place *p, const int rows, const int tiles
     for (int i = 0; i < rows * tiles; i++) even[i] = odd[i] = vec_zero();
     size_t k = 0;
     for (; k + 1 < n_in; k += 2) {
-        if (rows > 0) prefetch_weights(weights + (size_t)tiles * tile_bytes, tile_bytes, k, tiles, dtype);
+        prefetch_weights(weights + (size_t)tiles * tile_bytes, tile_bytes, k, tiles, dtype);
         for (int t = 0; t < tiles; t++) v[t] = load_weights(weights + (size_t)t * tile_bytes, dtype, k, false);
         for (int r = 0; r < rows; r++) {
             struct vec value = vec_set1(x[(size_t)r * stride + k]);
