@@ -74,6 +74,15 @@ static enum status add_chunks(struct builder *b, const char *stored, struct erro
     return status;
 }
 
+/* A token can begin inside a character: its start moves behind it, so that the range of a chunk holds whole characters,
+ * each in the chunk where it begins. */
+static void align_starts(struct tokens *tokens, const struct buffer *text) {
+    for (int i = 0; i < tokens->n; i++)
+        for (int j = 0;
+             j < 3 && tokens->starts[i] < text->size && ((uint8_t)text->data[tokens->starts[i]] & 0xc0) == 0x80; j++)
+            tokens->starts[i]++;
+}
+
 /* The text of one file into b->text and its tokens into b->tokens. */
 static enum status read_document(struct builder *b, const struct found_file *file, struct error *e) {
     enum status status = document_extract(file->path, file->kind, b->options->max_file_bytes, &b->text, &b->title, e);
@@ -82,6 +91,7 @@ static enum status read_document(struct builder *b, const struct found_file *fil
     status = tokenizer_encode(b->tokenizer, b->text.data, b->text.size, TOKENIZER_PLAIN, &b->tokens, e);
     if (status) return error_prefix(e, "%s", file->path);
     if (b->tokens.n == 0) return error_set(e, STATUS_INVALID, "%s: no tokens in it", file->path);
+    align_starts(&b->tokens, &b->text);
     /* One entry past the last token says where the last chunk ends. */
     tokens_append(&b->tokens, 0, (uint32_t)b->text.size);
     b->tokens.n--;

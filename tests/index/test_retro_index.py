@@ -1,0 +1,253 @@
+"""The real retro-index on small folders of documents: build, search, stats, verify, bad input, Ctrl-C, damage."""
+import gzip
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+INDEX = ROOT / os.environ.get("RETRO_BUILD", "build") / "retro-index"
+DEPS = pathlib.Path(os.environ.get("RETRO_DEPS", pathlib.Path.home() / ".cache/retro-server"))
+MODEL = ["--set", f"model.path={ROOT / 'models/retro-docs'}", "--set", f"retrieval.embedder={DEPS / 'minilm'}"]
+
+
+def run(*arguments):
+    return subprocess.run([INDEX, *map(str, arguments)], capture_output=True, text=True, timeout=300)
+
+
+def build(out, *arguments):
+    return run("build", "--out", out, *MODEL, *arguments)
+
+
+def stats(folder):
+    done = run("stats", folder)
+    assert done.returncode == 0, done.stderr
+    return {line[:14].strip(): line[14:] for line in done.stdout.splitlines()}
+
+
+@pytest.fixture()
+def docs(tmp_path):
+    folder = tmp_path / "docs"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "cats.md").write_text("# Cats\n\nThe cat sleeps on the warm sofa all day and purrs.\n")
+    (folder / "sub/tar.txt").write_text("To unpack an archive, run tar with the options -xf and the archive's name.\n")
+    (folder / "sub/page.html").write_text(
+        "<html><head><title>Sockets</title></head><body><nav>Home</nav><h1>Sockets</h1>"
+        "<p>A socket is an endpoint of a network connection; call bind, listen and accept.</p></body></html>")
+    (folder / "sub/greet.1").write_text(
+        ".TH GREET 1 2024 greet\n.SH NAME\ngreet \\- print a friendly message\n.SH DESCRIPTION\nPrints a message.\n")
+    return folder
+
+
+def hits(stdout):
+    pattern = r"^(\d+)  (-?[\d.]+)  (\S+)  \[(\d+), (\d+)\)(?:  (.*))?$"
+    return [(m[3], float(m[2]), int(m[4]), int(m[5]), m[6]) for m in re.finditer(pattern, stdout, re.M)]
+
+
+def test_build_search_verify(docs, tmp_path):
+    out = tmp_path / "collection"
+    done = build(out, docs)
+    assert done.returncode == 0, done.stderr
+    assert "4 documents" in done.stdout
+    found = stats(out)
+    assert found["documents"] == "4" and found["chunk length"] == "64" and found["index"] == "Flat"
+    for query, path, title in [("how do I extract a tarball", "docs/sub/tar.txt", None),
+                               ("network programming", "docs/sub/page.html", "Sockets"),
+                               ("a pet that naps", "docs/cats.md", "Cats"),
+                               ("say hello", "docs/sub/greet.1", "greet - print a friendly message")]:
+        done = run("search", out, query, "-k", 2)
+        assert done.returncode == 0, done.stderr
+        best, second = hits(done.stdout)
+        assert best[0] == path and best[4] == title, done.stdout
+        assert 1 >= best[1] >= second[1] >= -1
+    assert run("verify", out).returncode == 0
+
+
+def test_byte_ranges(tmp_path):
+    """The range of every hit is where its text lies in what extract prints."""
+    page = tmp_path / "long.md"
+    page.write_text("# Numbers\r\n\r\n" + " ".join(f"The number {i} is naïve – or is it?\r\n" for i in range(200)),
+                    encoding="utf-8", newline="")
+    out = tmp_path / "collection"
+    assert build(out, page).returncode == 0
+    text = subprocess.run([INDEX, "extract", page], capture_output=True, check=True).stdout
+    assert text == page.read_bytes()
+    done = subprocess.run([INDEX, "search", out, "number 150", "-k", "1000"], capture_output=True, check=True)
+    pieces = re.findall(rb"^\d+  \S+  long.md  \[(\d+), (\d+)\)  Numbers\n((?:    .*\n)*)", done.stdout, re.M)
+    assert len(pieces) == int(stats(out)["chunks"]) > 10
+    ranges = sorted((int(start), int(end)) for start, end, _ in pieces)
+    assert ranges[0][0] == 0 and ranges[-1][1] == len(text)
+    assert all(a[1] == b[0] for a, b in zip(ranges, ranges[1:]))
+    for start, end, shown in pieces:
+        lines = [line[4:] for line in shown.split(b"\n")[:-1]]
+        # A character cut by the chunk's edge is shown as U+FFFD, and is whole in the range where it begins.
+        piece, whole = b"\n".join(lines), text[int(start):int(end)].decode()
+        inner = piece.decode().strip("\ufffd")
+        assert inner in whole and len(whole.removesuffix("\n")) - len(inner) <= (piece.count(b"\xef\xbf\xbd") > 0)
+
+
+def test_second_build_replaces(docs, tmp_path):
+    out = tmp_path / "collection"
+    assert build(out, docs).returncode == 0
+    (docs / "sub/page.html").unlink()
+    done = build(out, docs, "--chunk-length", 16, "--index", "Exact")
+    assert done.returncode == 0, done.stderr
+    found = stats(out)
+    assert (found["generation"], found["documents"], found["chunk length"], found["index"]) == ("2", "3", "16", "Exact")
+    assert "page.html" not in run("search", out, "network sockets").stdout
+    assert run("verify", out).returncode == 0
+
+
+def test_failed_build_leaves_the_old(docs, tmp_path):
+    out = tmp_path / "collection"
+    assert build(out, docs).returncode == 0
+    before = sorted(out.rglob("*"))
+    done = build(out, docs, "--index", "NoSuchIndex")
+    assert done.returncode == 1 and "NoSuchIndex" in done.stderr
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = build(out, empty)
+    assert done.returncode == 1 and "no documents" in done.stderr
+    assert sorted(out.rglob("*")) == before
+    assert run("verify", out).returncode == 0
+
+
+def test_bad_input_is_named(docs, tmp_path):
+    bad = {"empty.txt": b"", "blank.md": b" \n\n", "nul.txt": b"a\0b", "latin.rst": b"caf\xe9 \xe9t\xe9 " * 10,
+           "plain.1": b"no roff\n", "other.1": b".so man1/ls.1\n", "packed.3.gz": gzip.compress(b".so man3/x.3\n"),
+           "deep.html": b"<div>" * 2000 + b"x"}
+    for name, content in bad.items():
+        (docs / name).write_bytes(content)
+    os.mkfifo(docs / "pipe.txt")
+    (docs / "zero.txt").symlink_to("/dev/zero")
+    (docs / "self.txt").symlink_to("self.txt")
+    (docs / "sub/loop").symlink_to("..")
+    (docs / "gone.txt").symlink_to("nowhere")
+    with open(docs / "huge.txt", "wb") as f:
+        f.truncate(2 << 30)
+    secret = docs / "secret.txt"
+    secret.write_text("x")
+    secret.chmod(0)
+    named = [*bad, "pipe.txt", "zero.txt", "self.txt", "sub/loop", "gone.txt", "huge.txt"]
+    if os.geteuid() != 0:
+        named.append("secret.txt")
+    for name in ["a.png", "b.png", "Makefile", ".hidden.txt"]:
+        (docs / name).write_text("text")
+    (docs / "copy.txt").write_bytes((docs / "cats.md").read_bytes())
+    (docs / "link.md").symlink_to("cats.md")
+    out = tmp_path / "collection"
+    done = build(out, docs)
+    assert done.returncode == 2, done.stderr
+    for name in named:
+        assert re.search(rf"^skipped: {docs / name}: \S", done.stderr, re.M), (name, done.stderr)
+    assert done.stderr.count("skipped:") == len(named)
+    assert 'not read: 2 files of kind ".png"' in done.stderr and "hidden" not in done.stderr
+    assert "2 copies left out" in done.stdout and f"{len(named)} skipped" in done.stdout
+    assert stats(out)["documents"] == "4" if os.geteuid() != 0 else "5"
+    assert run("verify", out).returncode == 0
+
+
+def test_given_file_of_unknown_kind(docs, tmp_path):
+    picture = tmp_path / "a.png"
+    picture.write_bytes(b"text")
+    done = build(tmp_path / "collection", docs, picture)
+    assert done.returncode == 2 and f"skipped: {picture}: not a known kind" in done.stderr
+
+
+def test_same_names_are_told_apart(tmp_path):
+    for side in "ab":
+        (tmp_path / side / "doc").mkdir(parents=True)
+        (tmp_path / side / "doc/x.txt").write_text(f"Text number {side} about nothing at all.")
+    out = tmp_path / "collection"
+    assert build(out, tmp_path / "a/doc", tmp_path / "b/doc").returncode == 0
+    paths = {hit[0] for hit in hits(run("search", out, "text").stdout)}
+    assert paths == {f"{tmp_path}/a/doc/x.txt", f"{tmp_path}/b/doc/x.txt"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted(docs, tmp_path, number):
+    out = tmp_path / "collection"
+    assert build(out, docs).returncode == 0
+    before = sorted(out.rglob("*"))
+    many = tmp_path / "many"
+    many.mkdir()
+    for i in range(300):
+        (many / f"{i}.txt").write_text(" ".join(f"word{j} of text {i}." for j in range(400)))
+    process = subprocess.Popen([INDEX, "build", "--out", out, *MODEL, many], stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not (out / "gen-000002").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.5)
+    process.send_signal(number)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130 and "unchanged" in stderr
+    assert sorted(out.rglob("*")) == before
+    assert run("verify", out).returncode == 0
+
+
+def test_killed_and_two_writers(docs, tmp_path):
+    out = tmp_path / "collection"
+    assert build(out, docs).returncode == 0
+    many = tmp_path / "many"
+    many.mkdir()
+    for i in range(300):
+        (many / f"{i}.txt").write_text(" ".join(f"word{j} of text {i}." for j in range(400)))
+    process = subprocess.Popen([INDEX, "build", "--out", out, *MODEL, many], stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not (out / "gen-000002").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    done = build(out, docs)
+    assert done.returncode == 1 and "another program" in done.stderr
+    process.kill()
+    process.wait()
+    assert (out / "gen-000002").exists()
+    assert run("verify", out).returncode == 0 and stats(out)["generation"] == "1"
+    assert build(out, docs).returncode == 0
+    assert stats(out)["generation"] == "2" and run("verify", out).returncode == 0
+
+
+def test_damage_is_found(docs, tmp_path):
+    out = tmp_path / "collection"
+    assert build(out, docs).returncode == 0
+    for name in ["CURRENT", *(f"gen-000001/{f}" for f in ("MANIFEST", "chunks.tokens", "chunks.offsets", "documents",
+                                                        "vectors.faiss"))]:
+        file = out / name
+        good = file.read_bytes()
+        middle = len(good) // 2
+        file.write_bytes(good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1:])
+        for command in (["verify", out], ["search", out, "cat"], ["stats", out]):
+            done = run(*command)
+            assert done.returncode == 1 and out.name in done.stderr, (name, done)
+        file.write_bytes(good)
+    assert run("verify", out).returncode == 0
+
+
+def test_other_tokenizer_is_refused(docs, tmp_path):
+    out = tmp_path / "collection"
+    assert build(out, docs).returncode == 0
+    done = run("verify", out, "--set", f"model.path={DEPS / 'minilm'}")
+    assert done.returncode == 1 and "another tokenizer" in done.stderr
+
+
+def test_usage():
+    for arguments, message in [((), "unknown command"), (("nonsense",), "unknown command"),
+                               (("build",), "--out DIR"), (("search", "x"), "search DIR"),
+                               (("search", "x", "y", "-k", "0"), "1 .. 1000"),
+                               (("build", "--chunk-length", "4x", "--out", "a", "b"), "--chunk-length 4x"),
+                               (("build", "--set", "retrieval.embeder=x", "--out", "a", "b"), "retrieval.embedder"),
+                               (("stats", "/nonexistent"), "not a collection")]:
+        done = run(*arguments)
+        assert done.returncode == 1 and message in done.stderr, (arguments, done.stderr)
+    done = run("--help")
+    assert done.returncode == 0 and "usage: retro-index build" in done.stdout
+    assert re.match(r"retro-index \d+\.\d+\.\d+ \(", run("--version").stdout)
+
+
+def test_long_options(docs, tmp_path):
+    done = build(tmp_path / "c", docs, "--max-file-bytes", 60)
+    assert done.returncode == 2 and "the limit is 60" in done.stderr
+    assert build(tmp_path / "d", docs / "sub/missing.txt").returncode == 1
