@@ -105,7 +105,7 @@ def test_every_page_is_found():
 def test_commands(page, tmp_path, request):
     wants_server = "<!-- needs: server -->" in page.read_text(encoding="utf-8")
     port = request.getfixturevalue("server_port") if wants_server else free_port()
-    script = ["set -euo pipefail", "trap 'kill $(jobs -p) 2>/dev/null; wait' EXIT"]
+    script = ["set -euo pipefail", "trap 'kill $(jobs -p) 2>/dev/null || true; wait || true' EXIT"]
     for line, commands in blocks(page):
         commands = re.sub(r"\b8080\b", str(port), commands).replace("~/.cache/retro-server", str(DEPS))
         commands = commands.replace("$HOME/.cache/retro-server", str(DEPS))
