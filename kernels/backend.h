@@ -21,7 +21,7 @@ struct backend {
 
 enum activation {
     ACTIVATION_NONE,
-    ACTIVATION_GELU_TANH, /* 0.5 x (1 + tanh(0.79788456 x (1 + 0.044715 x^2))), spec/retro-model.md 4.5 */
+    ACTIVATION_GELU_TANH, /* 0.5 x (1 + tanh(0.79788456 x (1 + 0.044715 x^2))), docs/spec/retro-model.md 4.5 */
     ACTIVATION_GELU_ERF,  /* 0.5 x (1 + erf(x / sqrt 2)) */
     ACTIVATION_SILU,      /* x sigmoid(x) */
     ACTIVATION_RELU,

@@ -1,4 +1,4 @@
-/* retro/grid.h: the chunk grid of a growing sequence (spec/retro-model.md 11.7, 11.8). Pure arithmetic.
+/* retro/grid.h: the chunk grid of a growing sequence (docs/spec/retro-model.md 11.7, 11.8). Pure arithmetic.
  *
  * With m the chunk length and f the first, short chunk: chunk 0 is rows [0, f'), f' = f or m when f is 0; chunk j >= 1
  * is rows [f' + (j-1) m, f' + j m). Row p closes chunk j when p + 1 is that chunk's end, and reads the neighbours of

@@ -4,8 +4,8 @@
  *     z   = y + CrossAttention(norm_cross(y), source)      where the layer has it and there is something to read
  *     out = z + MLP(norm_mlp(z))
  *
- * spec/retro-model.md 4.1. Post-norm layers (BERT) norm each sum instead of each branch's input. Row-parallel products
- * are summed over ranks before bias and residual are added, as Megatron does. */
+ * docs/spec/retro-model.md 4.1. Post-norm layers (BERT) norm each sum instead of each branch's input. Row-parallel
+ * products are summed over ranks before bias and residual are added, as Megatron does. */
 #include "retro/layer.h"
 
 #include <math.h>

@@ -46,7 +46,7 @@ struct pass {
     void *context;
 };
 
-/* x = layer(x), in place on pass->scratch.x (spec/retro-model.md 4.1; post-norm layers as BERT). */
+/* x = layer(x), in place on pass->scratch.x (docs/spec/retro-model.md 4.1; post-norm layers as BERT). */
 void layer_forward(const struct pass *p, const struct layer *l);
 /* y = norm(x) with the model's kind and epsilon. */
 void norm_rows(const struct model *m, struct tensor y, struct tensor x, const struct norm_weights *w);

@@ -2,8 +2,9 @@
  * attention reads. One per session pool.
  *
  * When a step closes chunks, the first retro layer hands its normed rows to neighbors_encode: the chunk's m rows (kept
- * in open_rows while the chunk was open) condition the encoder (spec/retro-model.md 5.1, 6), whose output is projected
- * once to every retro layer's keys and values and kept in a slot. A session holds the slot of its latest chunk only. */
+ * in open_rows while the chunk was open) condition the encoder (docs/spec/retro-model.md 5.1, 6), whose output is
+ * projected once to every retro layer's keys and values and kept in a slot. A session holds the slot of its latest
+ * chunk only. */
 #pragma once
 
 #include "retro/layer.h"
