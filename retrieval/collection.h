@@ -52,7 +52,7 @@ enum status collection_match(const struct collection *c, uint64_t embedder_hash,
 
 struct chunk collection_chunk(const struct collection *c, int64_t id); /* id in [0, n_chunks) */
 /* The neighbour as the model reads it: the chunk and what follows it in the same document, cut or padded with eod to
- * ids [r] (spec/retro-data.md 9; continuation never leaves the document, unlike Megatron's). */
+ * ids [r] (docs/spec/retro-data.md 9; continuation never leaves the document, unlike Megatron's). */
 void collection_neighbor_tokens(const struct collection *c, int64_t id, int r, int32_t *ids);
 
 /* Verification for `retro-index verify`: everything collection_open checks, and every id and range inside. */
@@ -73,9 +73,15 @@ struct collection_options {
 
 enum status collection_create(struct collection_builder **out, const char *dir, const struct collection_options *o,
                               struct error *e);
-/* ids [n], starts [n + 1] byte offsets of the tokens in the document's text. Cuts chunks and returns how many. */
-enum status collection_add_document(struct collection_builder *b, const char *path, const char *title,
-                                    const int32_t *ids, const uint32_t *starts, int n, int *n_chunks, struct error *e);
+struct collection_document {
+    const char *path, *title;
+    const int32_t *ids;     /* [n] */
+    const uint32_t *starts; /* [n + 1] where tokens begin in the document's text, in bytes; the last: where it ends */
+    int n;
+};
+/* Cuts chunks and returns how many. */
+enum status collection_add_document(struct collection_builder *b, const struct collection_document *d, int *n_chunks,
+                                    struct error *e);
 /* vectors [n, dim] of the next n chunks, in order. */
 enum status collection_add_vectors(struct collection_builder *b, const float *vectors, int n, struct error *e);
 enum status collection_commit(struct collection_builder *b, struct error *e); /* frees b, on failure too */

@@ -145,41 +145,42 @@ enum status collection_create(struct collection_builder **out, const char *dir, 
     return STATUS_OK;
 }
 
-static enum status check_document(const struct collection_builder *b, const char *path, const int32_t *ids,
-                                  const uint32_t *starts, int n, struct error *e) {
-    if (n < 1) return error_set(e, STATUS_INVALID, "%s: no text", path);
+static enum status check_document(const struct collection_builder *b, const struct collection_document *d,
+                                  struct error *e) {
+    if (d->n < 1) return error_set(e, STATUS_INVALID, "%s: no text", d->path);
     if (b->manifest.info.n_documents == INT32_MAX)
-        return error_set(e, STATUS_TOO_LARGE, "%s: a collection holds %d documents", path, INT32_MAX);
-    for (int i = 0; i < n; i++)
-        if (ids[i] < 0 || starts[i] > starts[i + 1])
-            return error_set(e, STATUS_INVALID, "%s: token %d has id %d and bytes [%u, %u)", path, i, ids[i], starts[i],
-                             starts[i + 1]);
+        return error_set(e, STATUS_TOO_LARGE, "%s: a collection holds %d documents", d->path, INT32_MAX);
+    for (int i = 0; i < d->n; i++)
+        if (d->ids[i] < 0 || d->starts[i] > d->starts[i + 1])
+            return error_set(e, STATUS_INVALID, "%s: token %d has id %d and bytes [%u, %u)", d->path, i, d->ids[i],
+                             d->starts[i], d->starts[i + 1]);
     return STATUS_OK;
 }
 
-enum status collection_add_document(struct collection_builder *b, const char *path, const char *title,
-                                    const int32_t *ids, const uint32_t *starts, int n, int *n_chunks, struct error *e) {
+enum status collection_add_document(struct collection_builder *b, const struct collection_document *d, int *n_chunks,
+                                    struct error *e) {
+    int n = d->n;
     struct collection_info *info = &b->manifest.info;
     struct document_record record = {.first_chunk = (uint64_t)info->n_chunks,
-                                     .path_size = (uint32_t)strlen(path),
-                                     .title_size = (uint32_t)strlen(title)};
-    enum status status = check_document(b, path, ids, starts, n, e);
+                                     .path_size = (uint32_t)strlen(d->path),
+                                     .title_size = (uint32_t)strlen(d->title)};
+    enum status status = check_document(b, d, e);
     if (status) return status;
     for (int first = 0; first < n && status == STATUS_OK; first += info->chunk_length) {
         int end = n - first > info->chunk_length ? first + info->chunk_length : n;
         struct chunk_record chunk = {.token = (uint64_t)info->n_tokens + (uint64_t)first,
-                                     .start = starts[first],
-                                     .end = starts[end],
+                                     .start = d->starts[first],
+                                     .end = d->starts[end],
                                      .document = (uint32_t)info->n_documents,
                                      .n_tokens = (uint32_t)(end - first)};
         status = writer_append(&b->offsets, &chunk, sizeof chunk, e);
         record.n_chunks++;
     }
-    for (int i = 0; i < n; i++) info->max_token = max_int(info->max_token, ids[i]);
-    if (status == STATUS_OK) status = writer_append(&b->tokens, ids, (size_t)n * sizeof *ids, e);
+    for (int i = 0; i < n; i++) info->max_token = max_int(info->max_token, d->ids[i]);
+    if (status == STATUS_OK) status = writer_append(&b->tokens, d->ids, (size_t)n * sizeof *d->ids, e);
     if (status == STATUS_OK) status = writer_append(&b->documents, &record, sizeof record, e);
-    if (status == STATUS_OK) status = writer_append(&b->documents, path, record.path_size + (size_t)1, e);
-    if (status == STATUS_OK) status = writer_append(&b->documents, title, record.title_size + (size_t)1, e);
+    if (status == STATUS_OK) status = writer_append(&b->documents, d->path, record.path_size + (size_t)1, e);
+    if (status == STATUS_OK) status = writer_append(&b->documents, d->title, record.title_size + (size_t)1, e);
     info->n_documents++;
     info->n_chunks += (int64_t)record.n_chunks;
     info->n_tokens += n;

@@ -147,7 +147,7 @@ static enum status extract_html_file(const char *path, size_t limit, struct buff
         bool is_utf8 = damaged <= characters / 100;
         if (is_utf8 && damaged > 0) repair(&html);
         drop_bom(&html);
-        status = extract_html(path, html.data, html.size, is_utf8, text, title, e);
+        status = extract_html(path, (struct text_span){html.data, html.size}, is_utf8, text, title, e);
     }
     buffer_free(&html);
     return status ? status : check_blank(path, text, e);

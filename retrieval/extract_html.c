@@ -273,13 +273,14 @@ static void write_title(xmlNode *root, struct buffer *title) {
         }
 }
 
-enum status extract_html(const char *path, const char *html, size_t size, bool is_utf8, struct buffer *text,
+enum status extract_html(const char *path, struct text_span html, bool is_utf8, struct buffer *text,
                          struct buffer *title, struct error *e) {
     const int options = HTML_PARSE_RECOVER | HTML_PARSE_NOERROR | HTML_PARSE_NOWARNING | HTML_PARSE_NONET;
-    if (size > INT32_MAX) return error_set(e, STATUS_TOO_LARGE, "%s: %zu bytes of HTML, at most 2 GiB", path, size);
+    if (html.size > INT32_MAX)
+        return error_set(e, STATUS_TOO_LARGE, "%s: %zu bytes of HTML, at most 2 GiB", path, html.size);
     htmlParserCtxtPtr parser = htmlNewParserCtxt();
     if (parser == NULL) return error_set(e, STATUS_NO_MEMORY, "%s: HTML parser", path);
-    htmlDocPtr doc = htmlCtxtReadMemory(parser, html, (int)size, NULL, is_utf8 ? "UTF-8" : NULL, options);
+    htmlDocPtr doc = htmlCtxtReadMemory(parser, html.text, (int)html.size, NULL, is_utf8 ? "UTF-8" : NULL, options);
     xmlNode *root = doc ? xmlDocGetRootElement(doc) : NULL;
     enum status status = STATUS_OK;
     if (root == NULL)

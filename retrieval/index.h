@@ -7,10 +7,15 @@
 
 struct index;
 
+struct index_query {
+    const float *vectors; /* [n, dim] */
+    int n, k;             /* k >= 1 */
+};
+
 struct index_ops {
     const char *name;
-    /* queries [n, dim]; ids, similarities [n, k], best first; missing neighbours have id -1 and similarity -2. */
-    enum status (*search)(const struct index *x, const float *queries, int n, int k, int64_t *ids, float *similarities,
+    /* ids, similarities [n, k], best first; missing neighbours have id -1 and similarity -2. */
+    enum status (*search)(const struct index *x, struct index_query q, int64_t *ids, float *similarities,
                           struct error *e);
     /* vectors [n, dim] of ids first .. first + n - 1, as the index keeps them: an index that compresses gives back what
      * it decodes. */
@@ -24,9 +29,9 @@ struct index {
     int64_t count;
 };
 
-static inline enum status index_search(const struct index *x, const float *queries, int n, int k, int64_t *ids,
-                                       float *similarities, struct error *e) {
-    return x->ops->search(x, queries, n, k, ids, similarities, e);
+static inline enum status index_search(const struct index *x, struct index_query q, int64_t *ids, float *similarities,
+                                       struct error *e) {
+    return x->ops->search(x, q, ids, similarities, e);
 }
 static inline enum status index_vectors(const struct index *x, int64_t first, int n, float *vectors, struct error *e) {
     return x->ops->vectors(x, first, n, vectors, e);

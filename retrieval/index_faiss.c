@@ -91,13 +91,14 @@ static void order_ties(int64_t *ids, float *similarities, int k) {
         }
 }
 
-static enum status faiss_index_search(const struct index *base, const float *queries, int n, int k, int64_t *ids,
+static enum status faiss_index_search(const struct index *base, struct index_query query, int64_t *ids,
                                       float *similarities, struct error *e) {
+    int n = query.n, k = query.k;
     const struct faiss_index *x = (const struct faiss_index *)base;
     if (n < 0 || k < 1) return error_set(e, STATUS_INVALID, "search: %d queries for %d neighbours", n, k);
     /* FAISS returns without writing anything when the index is empty. */
     for (size_t i = 0; i < (size_t)n * (size_t)k; i++) ids[i] = -1;
-    if (n > 0 && faiss_Index_search(x->faiss, n, queries, k, similarities, ids)) return faiss_failed(e, "search");
+    if (n > 0 && faiss_Index_search(x->faiss, n, query.vectors, k, similarities, ids)) return faiss_failed(e, "search");
     for (int q = 0; q < n; q++) {
         int64_t *row = ids + (size_t)q * (size_t)k;
         float *row_similarities = similarities + (size_t)q * (size_t)k;

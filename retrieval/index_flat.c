@@ -52,8 +52,9 @@ static void search_block(const struct flat_index *x, const float *queries, int n
     }
 }
 
-static enum status flat_search(const struct index *base, const float *queries, int n, int k, int64_t *ids,
-                               float *similarities, struct error *e) {
+static enum status flat_search(const struct index *base, struct index_query query, int64_t *ids, float *similarities,
+                               struct error *e) {
+    int n = query.n, k = query.k;
     const struct flat_index *x = (const struct flat_index *)base;
     if (n < 0 || k < 1) return error_set(e, STATUS_INVALID, "search: %d queries for %d neighbours", n, k);
     for (size_t i = 0; i < (size_t)n * (size_t)k; i++) {
@@ -62,7 +63,7 @@ static enum status flat_search(const struct index *base, const float *queries, i
     }
 #pragma omp parallel for schedule(dynamic) if (n > QUERIES)
     for (int q = 0; q < n; q += QUERIES)
-        search_block(x, queries + (size_t)q * (size_t)base->dim, min_int(QUERIES, n - q), k,
+        search_block(x, query.vectors + (size_t)q * (size_t)base->dim, min_int(QUERIES, n - q), k,
                      ids + (size_t)q * (size_t)k, similarities + (size_t)q * (size_t)k);
     return STATUS_OK;
 }

@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (size_t i = 1; i < size; i++)
         if (data[i] == 0) return 0; /* the caller refuses these as binary */
     bool known = data[0] % 2 && is_utf8(html, size - 1);
-    enum status status = extract_html("page", html, size - 1, known, &text, &title, &e);
+    enum status status = extract_html("page", (struct text_span){html, size - 1}, known, &text, &title, &e);
     CHECK(status == STATUS_OK || (e.status == status && e.text[0] != '\0'));
     CHECK(text.size == 0 || (is_utf8(text.data, text.size) && text.data[text.size - 1] == '\n'));
     CHECK(title.size == 0 || is_utf8(title.data, title.size));

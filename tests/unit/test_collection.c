@@ -64,7 +64,8 @@ static enum status add(struct collection_builder *b, const char *path, int n, in
     int n_chunks;
     for (int i = 0; i < n; i++) ids[i] = base + i;
     for (int i = 0; i <= n; i++) starts[i] = (uint32_t)(3 * i);
-    enum status status = collection_add_document(b, path, "a title", ids, starts, n, &n_chunks, e);
+    enum status status =
+        collection_add_document(b, &(struct collection_document){path, "a title", ids, starts, n}, &n_chunks, e);
     for (int i = 0; status == STATUS_OK && i < n_chunks; i++) {
         float vector[DIM] = {0};
         vector[(base + i) % DIM] = 1;
@@ -158,7 +159,8 @@ static void test_round_trip(void **state) {
         if (factories[f]) assert_string_equal(collection_info(c)->index_factory, factories[f]);
         float query[DIM] = {0, 0, 1, 0}, similarities[3];
         int64_t ids[3];
-        assert_int_equal(index_search(collection_index(c), query, 1, 3, ids, similarities, &e), STATUS_OK);
+        assert_int_equal(index_search(collection_index(c), (struct index_query){query, 1, 3}, ids, similarities, &e),
+                         STATUS_OK);
         /* Chunk 1 starts at token 1 + 1; documents two (30) and three (50) have base % 4 = 2. */
         assert_int_equal(ids[0], 1);
         assert_int_equal(ids[1], 3);
@@ -215,15 +217,21 @@ static void test_refused_input(void **state) {
     uint32_t starts[2] = {0, 3}, backwards[2] = {3, 0};
     int n_chunks;
     float long_vector[DIM] = {2}, unit[DIM] = {1}, nan_vector[DIM] = {__builtin_nanf("")};
-    assert_int_equal(collection_add_document(b, "x", "", id, starts, 0, &n_chunks, &e), STATUS_INVALID);
-    assert_int_equal(collection_add_document(b, "x", "", bad_id, starts, 1, &n_chunks, &e), STATUS_INVALID);
-    assert_int_equal(collection_add_document(b, "x", "", id, backwards, 1, &n_chunks, &e), STATUS_INVALID);
+    assert_int_equal(collection_add_document(b, &(struct collection_document){"x", "", id, starts, 0}, &n_chunks, &e),
+                     STATUS_INVALID);
+    assert_int_equal(
+        collection_add_document(b, &(struct collection_document){"x", "", bad_id, starts, 1}, &n_chunks, &e),
+        STATUS_INVALID);
+    assert_int_equal(
+        collection_add_document(b, &(struct collection_document){"x", "", id, backwards, 1}, &n_chunks, &e),
+        STATUS_INVALID);
     assert_int_equal(collection_add_vectors(b, long_vector, 1, &e), STATUS_INVALID);
     assert_int_equal(collection_add_vectors(b, nan_vector, 1, &e), STATUS_INVALID);
     assert_int_equal(collection_commit(b, &e), STATUS_INVALID);
     assert_non_null(strstr(e.text, "no document"));
     b = create(&options);
-    assert_int_equal(collection_add_document(b, "x", "", id, starts, 1, &n_chunks, &e), STATUS_OK);
+    assert_int_equal(collection_add_document(b, &(struct collection_document){"x", "", id, starts, 1}, &n_chunks, &e),
+                     STATUS_OK);
     assert_int_equal(collection_add_vectors(b, unit, 1, &e), STATUS_OK);
     assert_int_equal(collection_add_vectors(b, unit, 1, &e), STATUS_OK);
     assert_int_equal(collection_commit(b, &e), STATUS_INVALID);

@@ -55,15 +55,19 @@ static struct index *open_flat(const float *v, int64_t count, int dim) {
     return x;
 }
 
+enum { NAIVE_K = 7 };
+
 /* In double, by repeated selection: slow, and obviously right. */
-static void check_naive(const float *v, int64_t count, int dim, const float *query, int k, const int64_t *ids,
+static void check_naive(const float *v, const struct index *x, const float *query, const int64_t *ids,
                         const float *similarities) {
+    int64_t count = x->count;
+    int dim = x->dim;
     double *scores = malloc(((size_t)count + 1) * sizeof *scores);
     for (int64_t i = 0; i < count; i++) {
         scores[i] = 0;
         for (int j = 0; j < dim; j++) scores[i] += (double)v[(size_t)i * (size_t)dim + (size_t)j] * query[j];
     }
-    for (int i = 0; i < k; i++) {
+    for (int i = 0; i < NAIVE_K; i++) {
         int64_t best = -1;
         for (int64_t j = 0; j < count; j++)
             if (best < 0 || scores[j] > scores[best]) best = scores[j] > -9 ? j : best;
@@ -84,15 +88,15 @@ static void test_exact_is_naive(void **state) {
     static const int dims[] = {1, 2, 3, 15, 16, 17, 31, 64, 100, 384};
     for (size_t d = 0; d < ARRAY_COUNT(dims); d++)
         for (int count = 0; count < 200; count += count < 4 ? 1 : 61) {
-            enum { N = 11, K = 7 };
+            enum { N = 11, K = NAIVE_K };
             int dim = dims[d];
             int64_t ids[N * K];
             float similarities[N * K];
             float *v = make_vectors(count, dim, 0), *queries = make_vectors(N, dim, 0);
             struct index *x = open_flat(v, count, dim);
-            assert_int_equal(index_search(x, queries, N, K, ids, similarities, NULL), STATUS_OK);
+            assert_int_equal(index_search(x, (struct index_query){queries, N, K}, ids, similarities, NULL), STATUS_OK);
             for (int q = 0; q < N; q++)
-                check_naive(v, count, dim, queries + q * dim, K, ids + q * K, similarities + q * K);
+                check_naive(v, x, queries + q * dim, ids + q * NAIVE_K, similarities + q * NAIVE_K);
             index_close(x);
             free(v);
             free(queries);
@@ -108,7 +112,7 @@ static void test_exact_ties(void **state) {
     float similarities[K], query[DIM] = {1};
     for (int i = 0; i < COUNT; i++) v[i * DIM] = i % 10 == 3 ? 1.0F : 0.5F;
     struct index *x = open_flat(v, COUNT, DIM);
-    assert_int_equal(index_search(x, query, 1, K, ids, similarities, NULL), STATUS_OK);
+    assert_int_equal(index_search(x, (struct index_query){query, 1, K}, ids, similarities, NULL), STATUS_OK);
     for (int i = 0; i < K; i++) assert_int_equal(ids[i], 3 + 10 * i);
     index_close(x);
 }
@@ -119,9 +123,9 @@ static void test_exact_edges(void **state) {
     int64_t ids[2];
     float similarities[2], nan_query[2] = {NAN, 1}, v[2] = {1, 0};
     struct index *x = open_flat(v, 1, 2);
-    assert_int_equal(index_search(x, v, 0, 1, ids, similarities, &e), STATUS_OK);
-    assert_int_equal(index_search(x, v, 1, 0, ids, similarities, &e), STATUS_INVALID);
-    assert_int_equal(index_search(x, nan_query, 1, 2, ids, similarities, &e), STATUS_OK);
+    assert_int_equal(index_search(x, (struct index_query){v, 0, 1}, ids, similarities, &e), STATUS_OK);
+    assert_int_equal(index_search(x, (struct index_query){v, 1, 0}, ids, similarities, &e), STATUS_INVALID);
+    assert_int_equal(index_search(x, (struct index_query){nan_query, 1, 2}, ids, similarities, &e), STATUS_OK);
     assert_int_equal(ids[0], -1);
     index_close(x);
     assert_int_equal(index_open_flat(&x, NULL, 1, 0, &e), STATUS_INVALID);
@@ -151,8 +155,8 @@ static void test_faiss_flat_is_exact(void **state) {
             int dim = dims[d], count = counts[c];
             float *v = make_vectors(count, dim, 0), *queries = make_vectors(N, dim, 0);
             struct index *flat = open_flat(v, count, dim), *x = open_faiss(NULL, v, count, dim);
-            assert_int_equal(index_search(x, queries, N, K, ids, similarities, NULL), STATUS_OK);
-            index_search(flat, queries, N, K, expected, expected_similarities, NULL);
+            assert_int_equal(index_search(x, (struct index_query){queries, N, K}, ids, similarities, NULL), STATUS_OK);
+            index_search(flat, (struct index_query){queries, N, K}, expected, expected_similarities, NULL);
             for (int i = 0; i < N * K; i++) {
                 assert_true(fabsf(similarities[i] - expected_similarities[i]) < 1e-5F);
                 bool near_tie = (i % K > 0 && similarities[i - 1] - similarities[i] < 1e-5F) ||
@@ -175,8 +179,8 @@ static double recall(const char *factory) {
     float *v = make_vectors(COUNT, DIM, 200);
     float *queries = v + (size_t)1000 * DIM;
     struct index *flat = open_flat(v, COUNT, DIM), *x = open_faiss(factory, v, COUNT, DIM);
-    index_search(flat, queries, N, K, expected, similarities, NULL);
-    assert_int_equal(index_search(x, queries, N, K, ids, similarities, NULL), STATUS_OK);
+    index_search(flat, (struct index_query){queries, N, K}, expected, similarities, NULL);
+    assert_int_equal(index_search(x, (struct index_query){queries, N, K}, ids, similarities, NULL), STATUS_OK);
     int found = 0;
     for (int q = 0; q < N; q++)
         for (int i = 0; i < K; i++)
@@ -240,7 +244,8 @@ static void *search_thread(void *p) {
     struct searcher *s = p;
     float similarities[SHARED_N * SHARED_K];
     index_set_threads(1);
-    for (int i = 0; i < 20; i++) index_search(s->index, s->queries, SHARED_N, SHARED_K, s->ids, similarities, NULL);
+    for (int i = 0; i < 20; i++)
+        index_search(s->index, (struct index_query){s->queries, SHARED_N, SHARED_K}, s->ids, similarities, NULL);
     return NULL;
 }
 

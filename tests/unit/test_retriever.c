@@ -54,7 +54,9 @@ static void add(struct collection_builder *b, const char *path, const char *cons
         if (i < CHUNK * n) ids[i] = first_id + i;
         starts[i] = (uint32_t)i;
     }
-    assert_int_equal(collection_add_document(b, path, "", ids, starts, CHUNK * n, &n_chunks, NULL), STATUS_OK);
+    assert_int_equal(
+        collection_add_document(b, &(struct collection_document){path, "", ids, starts, CHUNK * n}, &n_chunks, NULL),
+        STATUS_OK);
     assert_int_equal(n_chunks, n);
     for (int i = 0; i < n; i++) {
         float vector[DIM];
