@@ -9,6 +9,7 @@
 #   make format   rewrite sources in the project's style
 #   make info     what was found and how it is built
 #   make demo     documents in, a streamed answer with its sources out
+#   make train-smoke, test-train   tools/retro_train in two minutes, and its tests; both install PyTorch (deps-train)
 #
 # SANITIZE=address,undefined (or thread) builds into build/asan-... beside the normal build; CC=clang works as gcc does.
 
@@ -118,8 +119,21 @@ demo: deps
 	@$(MAKE) --no-print-directory all
 	@tools/demo.sh
 
+# Training is apart: PyTorch is large, and nothing else needs it.
+TRAIN_PYTHON := $(DEPS)/train-venv/bin/python
+deps-train:
+	@tools/deps_train.sh $(DEPS)
+
+train-smoke: deps deps-train
+	@$(MAKE) --no-print-directory all
+	@$(TRAIN_PYTHON) -m retro_train.smoke --build $(BUILD) --embedder $(DEPS)/minilm --out $(BUILD)/train-smoke
+
+test-train: deps deps-train
+	@$(MAKE) --no-print-directory all
+	@RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(TRAIN_PYTHON) -m pytest -q -p no:cacheprovider tests/train
+
 clean:
 	rm -rf build
 
-.PHONY: all c-tests list-c-tests fuzz deps info test c-test lint format demo clean
+.PHONY: all c-tests list-c-tests fuzz deps info test c-test lint format demo deps-train train-smoke test-train clean
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
