@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 @pytest.fixture(scope="session")
 def build():
     """The folder of the C programs."""
-    return Path(os.environ.get("RETRO_BUILD", ROOT / "build"))
+    return ROOT / os.environ.get("RETRO_BUILD", "build")
 
 
 @pytest.fixture(scope="session")

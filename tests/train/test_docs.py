@@ -1,0 +1,31 @@
+"""docs/training.md, followed literally: the blocks that need PyTorch, in order, in a folder that looks like the checkout."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BLOCK = re.compile(r"<!-- not run: [^\n]*tests/train/test_docs.py runs it -->\n```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def test_the_page_can_be_followed(tmp_path, build, deps):
+    for entry in ROOT.iterdir():
+        if entry.name not in ("build", ".git"):
+            (tmp_path / entry.name).symlink_to(entry)
+    (tmp_path / "build").symlink_to(build)
+    blocks = BLOCK.findall((ROOT / "docs/training.md").read_text())
+    assert len(blocks) == 5
+    # The environment is the one that this test runs in; the embedder's folder is named, not found by HOME.
+    activate = f'export PATH="{Path(sys.executable).parent}:$PATH" PYTHONPATH="{ROOT}/tools"\n'
+    script = "set -euo pipefail\n" + "".join(blocks).replace(". ~/.cache/retro-server/train-venv/bin/activate\n", activate)
+    script = script.replace("$HOME/.cache/retro-server", str(deps)).replace("--documents docs", f"--documents docs --embedder {deps}/minilm")
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    ours = re.findall(r"^  (on|off|random) +([0-9.]+) bits/byte", done.stdout, re.MULTILINE)
+    theirs = re.search(r"^all +\d+ +([0-9.]+) +([0-9.]+) +([0-9.]+)", done.stdout, re.MULTILINE)
+    assert [mode for mode, _ in ours] == ["on", "off", "random"]
+    for (_, value), other in zip(ours, theirs.groups()):
+        assert abs(float(value) - float(other)) < 1.5e-4
+    card = (tmp_path / "small/model/README.md").read_text()
+    assert "## Measured" in card and "on against off" in card
