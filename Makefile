@@ -28,9 +28,17 @@ probe = $(shell printf '$(HASH)include <$(1)>\nint main(void){return 0;}\n' | \
 FAISS_FLAGS := -I$(DEPS)/faiss/include -L$(DEPS)/faiss/lib -Wl,-rpath,$(DEPS)/faiss/lib
 FAISS ?= $(call probe,faiss/c_api/Index_c.h,$(FAISS_FLAGS) -lfaiss_c)
 
+# CUDA=1 adds the GPU backend: nvcc has to be found with cuBLASLt. The same kernels run without either on an emulated
+# device, for tests (EMULATED below).
+CUDA ?=
+NVCC ?= nvcc
+NVCC_PATH := $(if $(CUDA),$(realpath $(shell command -v $(NVCC))))
+CUDA_HOME ?= $(patsubst %/bin/,%,$(dir $(NVCC_PATH)))
+CUDA_DEFINES := -DHAVE_CUDA=$(if $(CUDA),1,0) -DHAVE_CUDA_HOST=0
+
 WARNINGS := -Wall -Wextra -Werror -Wshadow -Wvla -Wpointer-arith -Wundef
 CPPFLAGS += -I. -D_GNU_SOURCE $(if $(FAISS),-DHAVE_FAISS=1 -isystem $(DEPS)/faiss/include,-DHAVE_FAISS=0) \
-	-DXXH_INLINE_ALL -isystem /usr/include/libxml2
+	$(CUDA_DEFINES) -DXXH_INLINE_ALL -isystem /usr/include/libxml2
 OPTIMISE := -O2 -g -fno-math-errno -ffp-contract=off -fopenmp
 HARDEN := -fstack-protector-strong -fPIE $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer \
 	-fno-sanitize-recover=all,-D_FORTIFY_SOURCE=2)
@@ -39,12 +47,13 @@ CXXFLAGS += -std=c++17 $(WARNINGS) $(OPTIMISE) $(HARDEN)
 LDFLAGS += -pie -Wl,-z,relro,-z,now -fopenmp $(if $(SANITIZE),-fsanitize=$(SANITIZE)) \
 	$(if $(FAISS),-L$(DEPS)/faiss/lib -Wl$(comma)-rpath$(comma)$(DEPS)/faiss/lib)
 LDLIBS += $(if $(FAISS),-lfaiss_c) -lmicrohttpd -ljansson -lpcre2-8 -lutf8proc -lsentencepiece -lxml2 \
+	$(if $(CUDA),-L$(CUDA_HOME)/lib64 -Wl$(comma)-rpath$(comma)$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt) \
 	-lstdc++ -lm -lpthread
 
 # Every folder's sources make one library; a program is a file with a main in server/ or tools/.
 PROGRAMS := $(BUILD)/retro-server $(BUILD)/retro-index $(BUILD)/retro-eval $(BUILD)/retro-bench
 SOURCES := $(filter-out server/main.c,$(wildcard config/*.c kernels/*.c kernels/cpu/*.c retro/*.c retrieval/*.c server/*.c)) \
-	$(wildcard retro/*.cc)
+	$(wildcard retro/*.cc) $(if $(CUDA),$(wildcard kernels/cuda/*.cu))
 OBJECTS := $(addprefix $(BUILD)/,$(addsuffix .o,$(SOURCES)))
 LIBRARY := $(BUILD)/libretro.a
 
@@ -72,6 +81,43 @@ $(BUILD)/%.c.o: %.c
 $(BUILD)/%.cc.o: %.cc
 	@mkdir -p $(@D)
 	$(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
+
+# GPU code for the architectures we know, and PTX for later ones. As on the CPU, what is fused is written so.
+GPUS := 80 90 100
+NVCCFLAGS := -std=c++17 -O2 -g --fmad=false -Xptxas -v -Xcompiler "-Wall -Wextra -fPIE -fstack-protector-strong" \
+	$(foreach gpu,$(GPUS),-gencode arch=compute_$(gpu)$(comma)code=sm_$(gpu)) \
+	-gencode arch=compute_$(lastword $(GPUS))$(comma)code=compute_$(lastword $(GPUS))
+$(BUILD)/kernels/cuda/%.cu.o: kernels/cuda/%.cu
+	@mkdir -p $(@D)
+	$(NVCC) -I. $(NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@ 2> $(@:.o=.ptxas) || { cat $(@:.o=.ptxas); exit 1; }
+
+# The emulated device: the same kernels, compiled by the host compiler against tests/cuda_host. Only tests have it.
+HOST := $(BUILD)/cuda_host
+EMULATED := $(patsubst %,$(HOST)/%.o,kernels/backend.c $(filter-out %/gemm_cublas.cu,$(wildcard kernels/cuda/*.cu)) \
+	$(wildcard tests/cuda_host/*.cc))
+EMULATED_LIBRARY := $(HOST)/libretro-cuda-host.a
+$(HOST)/%.o: CUDA_DEFINES := -DHAVE_CUDA=0 -DHAVE_CUDA_HOST=1
+$(HOST)/%.o: CXXFLAGS += -Itests/cuda_host -fno-strict-aliasing
+$(HOST)/%.c.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+$(HOST)/%.cc.o: %.cc
+	@mkdir -p $(@D)
+	$(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
+$(HOST)/%.cu.o: %.cu
+	@mkdir -p $(@D)
+	$(CXX) $(CPPFLAGS) $(CXXFLAGS) -x c++ -MMD -MP -c $< -o $@
+$(EMULATED_LIBRARY): $(EMULATED) $(filter-out $(BUILD)/kernels/backend.c.o $(BUILD)/kernels/cuda/%,$(OBJECTS))
+	@rm -f $@
+	$(AR) rcs $@ $^
+EMULATED_TESTS := $(patsubst %,$(HOST)/%,$(basename $(wildcard tests/cuda/test_*.c tests/cuda/test_*.cc)))
+$(patsubst %.c,$(HOST)/%,$(wildcard tests/cuda/test_*.c)): $(HOST)/%: $(HOST)/%.c.o $(EMULATED_LIBRARY)
+$(patsubst %.cc,$(HOST)/%,$(wildcard tests/cuda/test_*.cc)): $(HOST)/%: $(HOST)/%.cc.o $(EMULATED_LIBRARY)
+$(EMULATED_TESTS):
+	$(CC) $(LDFLAGS) $^ $(LDLIBS) -lcmocka -o $@
+$(HOST)/retro-eval: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/retro_eval.c tools/eval_*.c tools/ppl_*.c)) $(EMULATED_LIBRARY)
+	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+emulated: $(EMULATED_TESTS) $(HOST)/retro-eval
 
 # One cmocka program per tests/unit/test_X.c and tests/ops/test_X.c, tests/golden/test_X.c.
 C_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/ops/test_*.c tests/golden/test_*.c))

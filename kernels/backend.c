@@ -3,26 +3,68 @@
  * The wrappers hold every shape rule in one place, so a device's op may rely on them. */
 #include "kernels/backend.h"
 
+#include <ctype.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/cpu/cpu.h"
+#if HAVE_CUDA || HAVE_CUDA_HOST
+#include "kernels/cuda/open.h"
+#endif
+
+/* What a device is called and how it is opened: "cpu", or "cuda:1" for the second of several. */
+struct device {
+    const char *name;
+    bool numbered;
+    enum status (*open)(struct backend *b, const struct backend_options *o, int ordinal, struct error *e);
+};
+
+static enum status open_cpu(struct backend *b, const struct backend_options *o, int ordinal, struct error *e) {
+    (void)ordinal;
+    return cpu_open(b, o, e);
+}
+
+static const struct device devices[] = {
+    {"cpu", false, open_cpu},
+#if HAVE_CUDA
+    {"cuda", true, cuda_open},
+#endif
+#if HAVE_CUDA_HOST
+    {"cuda-host", false, cuda_open}, /* the CUDA kernels on the CPU, for tests */
+#endif
+};
+
+/* Whether `name` is this device; *ordinal is what follows its colon, 0 without. */
+static bool device_matches(const struct device *d, const char *name, int *ordinal) {
+    size_t n = strlen(d->name);
+    *ordinal = 0;
+    if (strncmp(name, d->name, n) != 0) return false;
+    if (name[n] == '\0') return true;
+    char *end;
+    long number =
+        name[n] == ':' && d->numbered && isdigit((unsigned char)name[n + 1]) ? strtol(name + n + 1, &end, 10) : -1;
+    *ordinal = (int)number;
+    return number >= 0 && number < INT_MAX && *end == '\0';
+}
 
 enum status backend_open(struct backend **out, const char *device, const struct backend_options *o, struct error *e) {
     *out = NULL;
-    if (strcmp(device, "cpu") != 0) {
-        const char *why = strncmp(device, "cuda", 4) == 0 ? "this build has no CUDA" : "there is no such device";
-        return error_set(e, STATUS_UNSUPPORTED, "device \"%.60s\": %s; use \"cpu\"", device, why);
-    }
-    struct backend *b = xcalloc(1, sizeof *b);
-    enum status s = cpu_open(b, o, e);
-    if (s) {
-        free(b);
+    for (size_t i = 0; i < ARRAY_COUNT(devices); i++) {
+        int ordinal;
+        if (!device_matches(&devices[i], device, &ordinal)) continue;
+        struct backend *b = xcalloc(1, sizeof *b);
+        enum status s = devices[i].open(b, o, ordinal, e);
+        if (s)
+            free(b);
+        else
+            *out = b;
         return s;
     }
-    *out = b;
-    return STATUS_OK;
+    const char *why =
+        !HAVE_CUDA && strncmp(device, "cuda", 4) == 0 ? "this build has no CUDA" : "there is no such device";
+    return error_set(e, STATUS_UNSUPPORTED, "device \"%.60s\": %s; use \"cpu\"", device, why);
 }
 
 void backend_close(struct backend *b) {
@@ -31,7 +73,7 @@ void backend_close(struct backend *b) {
     free(b);
 }
 
-const char *backend_describe(const struct backend *b) { return cpu_of(b)->description; }
+const char *backend_describe(const struct backend *b) { return b->ops->describe(b); }
 
 enum status backend_alloc(struct backend *b, void **out, size_t bytes, const char *what, struct error *e) {
     *out = b->ops->alloc(b, bytes);

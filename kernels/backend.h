@@ -148,6 +148,7 @@ struct sample_args {
 
 struct backend_ops {
     const char *name;
+    const char *(*describe)(const struct backend *b); /* which device and which kernels, for people */
 
     /* Memory and order. alloc returns NULL when the device is full; memory is zeroed and 64-byte aligned. */
     void *(*alloc)(struct backend *b, size_t bytes);
@@ -178,7 +179,8 @@ struct backend_options {
     int threads; /* CPU threads; 0: as many as the process may run on */
 };
 
-/* Opens "cpu" (the instruction set is picked by CPUID) and later "cuda:N". An unknown or absent device is an error. */
+/* Opens "cpu" (the instruction set is picked by CPUID) or, in a build with CUDA, "cuda:N" ("cuda" is "cuda:0"). An
+ * unknown or absent device is an error. */
 enum status backend_open(struct backend **out, const char *device, const struct backend_options *o, struct error *e);
 void backend_close(struct backend *b);
 /* Which kernels were picked, for logs and --version: "cpu avx512, 2 threads". */

@@ -37,7 +37,7 @@ static inline struct tensor tensor_cols(struct tensor t, int col, int cols) {
 }
 static inline float *tensor_f32(struct tensor t) {
     CHECK(t.dtype == DTYPE_F32);
-    return t.data;
+    return (float *)t.data;
 }
 
 /* W [n_out, n_in] of y = x W^T in the backend's packed layout; made by backend_pack, owned by whoever packed it. */

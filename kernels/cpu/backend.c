@@ -52,8 +52,11 @@ static void cpu_close(struct backend *b) {
     free(cpu);
 }
 
+static const char *cpu_describe(const struct backend *b) { return cpu_of(b)->description; }
+
 static const struct backend_ops cpu_ops = {
     .name = "cpu",
+    .describe = cpu_describe,
     .alloc = cpu_alloc,
     .release = cpu_release,
     .upload = cpu_copy_in,

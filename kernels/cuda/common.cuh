@@ -1,0 +1,145 @@
+/* kernels/cuda/common.cuh: what the kernels share: launching, loads and stores of any dtype, sums over a warp and a
+ * block. Compiled by nvcc for the GPU and by the host compiler against tests/cuda_host. */
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "kernels/cuda/cuda.h"
+
+/* The dynamic shared memory of the block; the emulated device defines its own. */
+#ifndef DYNAMIC_SHARED
+#define DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
+#endif
+
+constexpr unsigned ALL_LANES = 0xffffffffu;
+constexpr int WARP = 32;
+
+/* Every kernel takes one struct of arguments. An empty grid is no launch. */
+template <typename A>
+void launch(struct backend *b, void (*kernel)(A), dim3 grid, int block, size_t shared_bytes, const A &arguments) {
+    if (b->error.status || grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = dim3((unsigned)block);
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = cuda_of(b)->stream;
+    cuda_ok(b, cudaLaunchKernelEx(&config, kernel, arguments), "launching a kernel");
+}
+
+/* A host array of n elements on the device; NULL for none. */
+template <typename T>
+const T *stage(struct backend *b, const T *host, size_t n) {
+    return (const T *)cuda_stage(b, host, n * sizeof(T));
+}
+
+static inline unsigned blocks_for(int64_t n, int per_block) { return (unsigned)((n + per_block - 1) / per_block); }
+
+/* Whether rows of t can be moved in pieces of V elements. */
+static inline bool divides(const struct tensor *t, int v) {
+    size_t piece = (size_t)v * dtype_bytes(t->dtype);
+    if (piece > 16) piece = 16;
+    return t->cols % v == 0 && t->stride % v == 0 && (uintptr_t)t->data % piece == 0;
+}
+
+/* V elements in f32. */
+template <int V>
+struct lanes {
+    float at[V];
+};
+
+__device__ inline float half_bits_to_f32(uint16_t bits, enum dtype dtype) {
+    return dtype == DTYPE_BF16 ? __uint_as_float((unsigned)bits << 16) : __half2float(__ushort_as_half(bits));
+}
+__device__ inline uint16_t f32_to_half_bits(float v, enum dtype dtype) {
+    return dtype == DTYPE_BF16 ? __bfloat16_as_ushort(__float2bfloat16_rn(v)) : __half_as_ushort(__float2half_rn(v));
+}
+
+/* Elements [i, i + V) of an array of any dtype. V > 1: the first is aligned to V elements or 16 bytes, whichever is
+ * less. The branch on dtype is the same in every thread. */
+template <int V>
+__device__ inline lanes<V> load(const void *data, enum dtype dtype, int64_t i) {
+    lanes<V> out;
+    if (dtype == DTYPE_F32) {
+        const float *p = (const float *)data + i;
+        if constexpr (V % 4 == 0) {
+            for (int j = 0; j < V; j += 4) {
+                float4 v = *(const float4 *)(p + j);
+                out.at[j] = v.x, out.at[j + 1] = v.y, out.at[j + 2] = v.z, out.at[j + 3] = v.w;
+            }
+        } else {
+            for (int j = 0; j < V; j++) out.at[j] = p[j];
+        }
+        return out;
+    }
+    const uint16_t *p = (const uint16_t *)data + i;
+    if constexpr (V % 4 == 0) {
+        unsigned words[V / 2];
+        if constexpr (V % 8 == 0) {
+            for (int j = 0; j < V / 2; j += 4) {
+                uint4 v = *(const uint4 *)(p + 2 * j);
+                words[j] = v.x, words[j + 1] = v.y, words[j + 2] = v.z, words[j + 3] = v.w;
+            }
+        } else {
+            for (int j = 0; j < V / 2; j += 2) {
+                uint2 v = *(const uint2 *)(p + 2 * j);
+                words[j] = v.x, words[j + 1] = v.y;
+            }
+        }
+        for (int j = 0; j < V; j++) out.at[j] = half_bits_to_f32((uint16_t)(words[j / 2] >> 16 * (j & 1)), dtype);
+    } else {
+        for (int j = 0; j < V; j++) out.at[j] = half_bits_to_f32(p[j], dtype);
+    }
+    return out;
+}
+
+/* The converse of load; V is 1 or 4. */
+template <int V>
+__device__ inline void store(void *data, enum dtype dtype, int64_t i, const lanes<V> &in) {
+    if constexpr (V == 1) {
+        if (dtype == DTYPE_F32)
+            ((float *)data)[i] = in.at[0];
+        else
+            ((uint16_t *)data)[i] = f32_to_half_bits(in.at[0], dtype);
+    } else if (dtype == DTYPE_F32) {
+        float4 v = {in.at[0], in.at[1], in.at[2], in.at[3]};
+        *(float4 *)((float *)data + i) = v;
+    } else {
+        unsigned halves[4];
+        for (int j = 0; j < 4; j++) halves[j] = f32_to_half_bits(in.at[j], dtype);
+        uint2 v = {halves[0] | halves[1] << 16, halves[2] | halves[3] << 16};
+        *(uint2 *)((uint16_t *)data + i) = v;
+    }
+}
+
+template <typename T>
+__device__ inline T warp_sum(T v) {
+    for (int offset = WARP / 2; offset > 0; offset /= 2) v += __shfl_xor_sync(ALL_LANES, v, offset);
+    return v;
+}
+
+/* The sum of every thread's v, the same bits in every thread; `shared` holds one T per warp. */
+template <typename T>
+__device__ inline T block_sum(T v, T *shared) {
+    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, warps = (int)blockDim.x / WARP;
+    v = warp_sum(v);
+    if (lane == 0) shared[warp] = v;
+    __syncthreads();
+    v = warp_sum(lane < warps ? shared[lane] : T(0));
+    __syncthreads(); /* so that `shared` may be written again */
+    return v;
+}
+
+/* The functions of enum activation, as kernels/cpu/math_generic.c has them. */
+__device__ inline float activate(float x, enum activation activation) {
+    switch (activation) {
+        case ACTIVATION_NONE: return x;
+        case ACTIVATION_GELU_TANH: return 0.5f * x * (1.0f + tanhf(0.79788456f * x * (1.0f + 0.044715f * x * x)));
+        case ACTIVATION_GELU_ERF: return 0.5f * x * erfcf(-0.70710678f * x);
+        case ACTIVATION_SILU: return x / (1.0f + expf(-x));
+        case ACTIVATION_RELU: return x < 0 ? 0 : x;
+        case ACTIVATION_RELU_SQUARED: return x < 0 ? 0 : x * x;
+        case ACTIVATION_QUICK_GELU: return x / (1.0f + expf(-1.702f * x));
+    }
+    return x;
+}

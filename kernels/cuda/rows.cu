@@ -1,0 +1,256 @@
+/* kernels/cuda/rows.cu: ops that move or combine whole rows: embed, gather, scatter, residual sum, gated unit, rotary
+ * positions, means. All are bound by the bytes they read and write; a thread handles V neighbouring columns, 16 bytes
+ * of f32, where the shapes allow it. */
+#include "kernels/cuda/common.cuh"
+
+enum { ROW_THREADS = 256 };
+
+/* Grid of kernels that cut rows into pieces of ROW_THREADS * V columns. */
+static dim3 row_grid(int rows, int cols, int v) { return dim3((unsigned)rows, blocks_for(cols, ROW_THREADS * v)); }
+
+template <int V>
+__device__ static int first_column() {
+    return ((int)blockIdx.y * ROW_THREADS + (int)threadIdx.x) * V;
+}
+
+/* y = a + row_scale (b + bias) */
+
+struct add_kernel_args {
+    struct tensor y, a, b;
+    const float *bias, *row_scale;
+};
+
+/* grid (rows, pieces of columns), block 256. Bound by bytes: reads a and b, writes y. A closed gate is a choice, not a
+ * product, so that NaN does not pass it. */
+template <int V>
+__global__ void add_rows_kernel(struct add_kernel_args k) {
+    int row = (int)blockIdx.x, col = first_column<V>();
+    if (col >= k.y.cols) return;
+    float scale = k.row_scale == NULL ? 1 : k.row_scale[row];
+    lanes<V> a = load<V>(k.a.data, DTYPE_F32, row * k.a.stride + col);
+    if (scale != 0) {
+        lanes<V> b = load<V>(k.b.data, DTYPE_F32, row * k.b.stride + col);
+        for (int j = 0; j < V; j++) {
+            float sum = k.bias == NULL ? b.at[j] : b.at[j] + k.bias[col + j];
+            a.at[j] = a.at[j] + scale * sum;
+        }
+    }
+    store<V>(k.y.data, DTYPE_F32, row * k.y.stride + col, a);
+}
+
+void cuda_add(struct backend *b, const struct add_args *a) {
+    struct add_kernel_args k = {a->y, a->a, a->b, a->bias, NULL};
+    if (a->row_scale) k.row_scale = stage(b, a->row_scale, (size_t)a->y.rows);
+    if (divides(&a->y, 4) && divides(&a->a, 4) && divides(&a->b, 4))
+        launch(b, add_rows_kernel<4>, row_grid(a->y.rows, a->y.cols, 4), ROW_THREADS, 0, k);
+    else
+        launch(b, add_rows_kernel<1>, row_grid(a->y.rows, a->y.cols, 1), ROW_THREADS, 0, k);
+}
+
+/* y = activation(x[:, :F]) x[:, F:] */
+
+struct glu_kernel_args {
+    struct tensor y, x;
+    enum activation activation;
+};
+
+/* grid (rows, pieces of F), block 256. Bound by bytes: reads 2F, writes F. */
+template <int V>
+__global__ void glu_rows_kernel(struct glu_kernel_args k) {
+    int row = (int)blockIdx.x, col = first_column<V>();
+    if (col >= k.y.cols) return;
+    lanes<V> gate = load<V>(k.x.data, DTYPE_F32, row * k.x.stride + col);
+    lanes<V> up = load<V>(k.x.data, DTYPE_F32, row * k.x.stride + k.y.cols + col);
+    for (int j = 0; j < V; j++) gate.at[j] = activate(gate.at[j], k.activation) * up.at[j];
+    store<V>(k.y.data, DTYPE_F32, row * k.y.stride + col, gate);
+}
+
+void cuda_glu(struct backend *b, const struct glu_args *a) {
+    struct glu_kernel_args k = {a->y, a->x, a->activation};
+    if (divides(&a->y, 4) && divides(&a->x, 4))
+        launch(b, glu_rows_kernel<4>, row_grid(a->y.rows, a->y.cols, 4), ROW_THREADS, 0, k);
+    else
+        launch(b, glu_rows_kernel<1>, row_grid(a->y.rows, a->y.cols, 1), ROW_THREADS, 0, k);
+}
+
+/* Token, position and type embeddings */
+
+struct embed_kernel_args {
+    struct tensor y, word, position, type; /* position and type: data NULL for none */
+    const int32_t *ids, *positions;
+};
+
+/* grid (rows, pieces of columns), block 256. Bound by bytes: reads up to three rows, writes one. */
+template <int V>
+__global__ void embed_sum_kernel(struct embed_kernel_args k) {
+    int row = (int)blockIdx.x, col = first_column<V>();
+    if (col >= k.y.cols) return;
+    lanes<V> sum = load<V>(k.word.data, k.word.dtype, k.ids[row] * k.word.stride + col);
+    if (k.position.data != NULL) {
+        lanes<V> p = load<V>(k.position.data, DTYPE_F32, k.positions[row] * k.position.stride + col);
+        for (int j = 0; j < V; j++) sum.at[j] += p.at[j];
+    }
+    if (k.type.data != NULL) {
+        lanes<V> t = load<V>(k.type.data, DTYPE_F32, col);
+        for (int j = 0; j < V; j++) sum.at[j] += t.at[j];
+    }
+    store<V>(k.y.data, DTYPE_F32, row * k.y.stride + col, sum);
+}
+
+void cuda_embed(struct backend *b, const struct embed_args *a) {
+    struct embed_kernel_args k = {};
+    k.y = a->y;
+    k.word = tensor_make(a->word->data, a->word->dtype, a->word->n_out, a->word->n_in);
+    k.ids = stage(b, a->ids, (size_t)a->y.rows);
+    if (a->position != NULL) {
+        k.position = *a->position;
+        k.positions = stage(b, a->positions, (size_t)a->y.rows);
+    }
+    if (a->type != NULL) k.type = *a->type;
+    bool vector = divides(&k.y, 4) && divides(&k.word, 4) && (a->position == NULL || divides(a->position, 4)) &&
+                  (a->type == NULL || divides(a->type, 4));
+    if (vector)
+        launch(b, embed_sum_kernel<4>, row_grid(a->y.rows, a->y.cols, 4), ROW_THREADS, 0, k);
+    else
+        launch(b, embed_sum_kernel<1>, row_grid(a->y.rows, a->y.cols, 1), ROW_THREADS, 0, k);
+}
+
+/* Gather and scatter */
+
+struct move_kernel_args {
+    struct tensor y, x;
+    const int32_t *rows;
+    int n;           /* how many indices */
+    bool may_repeat; /* scatter: an index may occur twice */
+};
+
+/* grid (rows of y, pieces of columns), block 256. Bound by bytes. */
+template <int V>
+__global__ void gather_rows_kernel(struct move_kernel_args k) {
+    int row = (int)blockIdx.x, col = first_column<V>(), from = k.rows[row];
+    if (col >= k.y.cols) return;
+    lanes<V> v = {};
+    if (from >= 0) v = load<V>(k.x.data, k.x.dtype, from * k.x.stride + col);
+    store<V>(k.y.data, k.y.dtype, row * k.y.stride + col, v);
+}
+
+void cuda_gather_rows(struct backend *b, const struct gather_rows_args *a) {
+    struct move_kernel_args k = {a->y, a->x, stage(b, a->rows, (size_t)a->y.rows), a->y.rows, false};
+    if (divides(&a->y, 4) && divides(&a->x, 4))
+        launch(b, gather_rows_kernel<4>, row_grid(a->y.rows, a->y.cols, 4), ROW_THREADS, 0, k);
+    else
+        launch(b, gather_rows_kernel<1>, row_grid(a->y.rows, a->y.cols, 1), ROW_THREADS, 0, k);
+}
+
+/* grid (rows of x, pieces of columns), block 256, shared one int per warp. Bound by bytes. When two rows name one place
+ * the later wins, as if they were written in order: a row that a later one overwrites is not written at all. */
+template <int V>
+__global__ void scatter_rows_kernel(struct move_kernel_args k) {
+    DYNAMIC_SHARED(shared);
+    int row = (int)blockIdx.x, col = first_column<V>(), to = k.rows[row], overwritten = 0;
+    if (k.may_repeat) {
+        for (int later = row + 1 + (int)threadIdx.x; later < k.n; later += ROW_THREADS)
+            overwritten += k.rows[later] == to;
+        overwritten = block_sum(overwritten, (int *)shared);
+    }
+    if (col >= k.y.cols || to < 0 || overwritten) return;
+    store<V>(k.y.data, k.y.dtype, to * k.y.stride + col, load<V>(k.x.data, k.x.dtype, row * k.x.stride + col));
+}
+
+/* Whether the indices that count are in rising order: then none occurs twice, and the kernel need not look. */
+static bool rising(const int32_t *rows, int n) {
+    int last = -1;
+    for (int i = 0; i < n; i++) {
+        if (rows[i] < 0) continue;
+        if (rows[i] <= last) return false;
+        last = rows[i];
+    }
+    return true;
+}
+
+void cuda_scatter_rows(struct backend *b, const struct scatter_rows_args *a) {
+    struct move_kernel_args k = {a->y, a->x, stage(b, a->rows, (size_t)a->x.rows), a->x.rows, false};
+    k.may_repeat = !rising(a->rows, a->x.rows);
+    size_t shared = ROW_THREADS / WARP * sizeof(int);
+    if (divides(&a->y, 4) && divides(&a->x, 4))
+        launch(b, scatter_rows_kernel<4>, row_grid(a->x.rows, a->x.cols, 4), ROW_THREADS, shared, k);
+    else
+        launch(b, scatter_rows_kernel<1>, row_grid(a->x.rows, a->x.cols, 1), ROW_THREADS, shared, k);
+}
+
+/* Rotary positions */
+
+struct rope_kernel_args {
+    struct tensor x;
+    const int32_t *positions;
+    const float *inv_freq;
+    int heads, head_dim, half;
+    bool interleaved;
+};
+
+/* grid rows, block 256; thread (pair p, head group) walks the heads of its pair, so sine and cosine are taken once per
+ * group of heads. Bound by bytes: reads and writes the rotated part of x. The angle is the f32 product as in training,
+ * its sine and cosine are taken in double: nothing but the angle's own rounding is left. */
+__global__ void rope_pairs_kernel(struct rope_kernel_args k) {
+    float *x = (float *)k.x.data + blockIdx.x * k.x.stride;
+    float position = (float)k.positions[blockIdx.x];
+    int width = k.half < ROW_THREADS ? k.half : ROW_THREADS, groups = ROW_THREADS / width;
+    int group = (int)threadIdx.x / width;
+    if (group >= groups || group >= k.heads) return;
+    for (int p = (int)threadIdx.x % width; p < k.half; p += width) {
+        double angle = (double)__fmul_rn(position, k.inv_freq[p]);
+        float c = (float)cos(angle), s = (float)sin(angle);
+        int first = k.interleaved ? 2 * p : p, second = k.interleaved ? 2 * p + 1 : p + k.half;
+        for (int head = group; head < k.heads; head += groups) {
+            float *at = x + (int64_t)head * k.head_dim, u = at[first], v = at[second];
+            at[first] = u * c - v * s;
+            at[second] = v * c + u * s;
+        }
+    }
+}
+
+void cuda_rope(struct backend *b, const struct rope_args *a) {
+    int half = a->rotated / 2;
+    if (half == 0) return;
+    struct rope_kernel_args k = {a->x,
+                                 stage(b, a->positions, (size_t)a->x.rows),
+                                 stage(b, a->inv_freq, (size_t)half),
+                                 a->heads,
+                                 a->head_dim,
+                                 half,
+                                 a->interleaved};
+    launch(b, rope_pairs_kernel, dim3((unsigned)a->x.rows), ROW_THREADS, 0, k);
+}
+
+/* Means of runs of rows */
+
+struct mean_kernel_args {
+    struct tensor y, x;
+    const int32_t *starts;
+    bool normalize;
+};
+
+/* grid rows of y, block 256, shared one double per warp. Bound by bytes: reads the run once, columns side by side. Sums
+ * are in double, as on the CPU: there are few rows and the result is compared across devices. An empty run gives 0. */
+__global__ void mean_columns_kernel(struct mean_kernel_args k) {
+    DYNAMIC_SHARED(shared);
+    float *y = (float *)k.y.data + blockIdx.x * k.y.stride;
+    int first = k.starts[blockIdx.x], end = k.starts[blockIdx.x + 1];
+    double squares = 0;
+    for (int col = (int)threadIdx.x; col < k.y.cols; col += ROW_THREADS) {
+        double sum = 0;
+        for (int i = first; i < end; i++) sum += (double)((const float *)k.x.data)[i * k.x.stride + col];
+        double mean = end > first ? sum / (end - first) : 0;
+        y[col] = (float)mean;
+        squares += mean * mean;
+    }
+    squares = block_sum(squares, (double *)shared);
+    if (!k.normalize || squares == 0) return;
+    double scale = 1 / sqrt(squares);
+    for (int col = (int)threadIdx.x; col < k.y.cols; col += ROW_THREADS) y[col] = (float)((double)y[col] * scale);
+}
+
+void cuda_mean_rows(struct backend *b, const struct mean_rows_args *a) {
+    struct mean_kernel_args k = {a->y, a->x, stage(b, a->starts, (size_t)a->y.rows + 1), a->normalize};
+    launch(b, mean_columns_kernel, dim3((unsigned)a->y.rows), ROW_THREADS, ROW_THREADS / WARP * sizeof(double), k);
+}

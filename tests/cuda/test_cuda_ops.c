@@ -1,0 +1,614 @@
+/* tests/cuda/test_cuda_ops.c: every op of the CUDA backend against the CPU in plain loops, over awkward sizes.
+ *
+ * Without an argument it runs on the emulated device, once for each of several orders of threads; `test_cuda_ops
+ * cuda:0` runs the same on a GPU. Argument arrays are destroyed right after each call, as the contract allows. */
+#include "tests/cuda/cuda_ops.h"
+#if HAVE_CUDA_HOST
+#include "tests/cuda_host/emulator.h"
+#endif
+
+static const char *device_name = "cuda-host";
+static uint64_t schedule;
+
+static int open_device(void **state) {
+    (void)state;
+#if HAVE_CUDA_HOST
+    cuda_host_seed(schedule);
+#endif
+    open_both(device_name);
+    return 0;
+}
+
+static int close_device(void **state) {
+    (void)state;
+    device_sync();
+    close_both();
+    return 0;
+}
+
+/* Linear */
+
+struct linear_case {
+    int rows, n_out, n_in, gap;
+    enum dtype dtype;
+    enum activation activation;
+    bool bias;
+};
+
+/* The device rounds x to the weight's type, so the reference gets x rounded; the rest differs by the order of sums. */
+static void check_linear(const struct linear_case *c) {
+    struct both x = both_random(DTYPE_F32, c->rows, c->n_in, c->gap),
+                y = both_empty(DTYPE_F32, c->rows, c->n_out, c->gap);
+    struct both bias = both_vector(c->n_out);
+    struct weight on_cpu = {.dtype = c->dtype, .n_out = c->n_out, .n_in = c->n_in}, on_device = on_cpu;
+    float *matrix = random_array((size_t)c->n_out * (size_t)c->n_in);
+    struct error e;
+    assert_int_equal(backend_pack(reference, &on_cpu, matrix, DTYPE_F32, &e), STATUS_OK);
+    assert_int_equal(backend_pack(device, &on_device, matrix, DTYPE_F32, &e), STATUS_OK);
+    for (int i = 0; i < c->rows && c->dtype != DTYPE_F32; i++)
+        for (int j = 0; j < c->n_in; j++) {
+            uint16_t half;
+            float v = tensor_get(x.host, i, j);
+            dtype_convert(&half, c->dtype, &v, DTYPE_F32, 1);
+            dtype_convert(&v, DTYPE_F32, &half, c->dtype, 1);
+            tensor_set(x.host, i, j, v);
+        }
+    struct linear_args a = {.y = y.host, .x = x.host, .weight = &on_cpu, .activation = c->activation};
+    if (c->bias) a.bias = bias.host.data;
+    linear(reference, &a);
+    a.y = y.device;
+    a.x = x.device;
+    a.weight = &on_device;
+    if (c->bias) a.bias = bias.device.data;
+    linear(device, &a);
+    assert_both(y, 2e-5, "linear");
+    backend_release(reference, on_cpu.data);
+    backend_release(device, on_device.data);
+    free(matrix);
+    both_free(x);
+    both_free(y);
+    both_free(bias);
+}
+
+static void test_linear_shapes(void **state) {
+    (void)state;
+    static const int rows[] = {0, 1, 2, 7, 65}, sizes[][2] = {{1, 1}, {3, 5}, {16, 32}, {61, 67}, {64, 48}, {128, 257}};
+    for (size_t r = 0; r < ARRAY_COUNT(rows); r++)
+        for (size_t s = 0; s < ARRAY_COUNT(sizes); s++)
+            for (int dtype = DTYPE_F32; dtype <= DTYPE_BF16; dtype++)
+                for (int bias = 0; bias < 2; bias++)
+                    check_linear(&(struct linear_case){.rows = rows[r],
+                                                       .n_out = sizes[s][0],
+                                                       .n_in = sizes[s][1],
+                                                       .gap = (int)(r + s) % 3 * 2,
+                                                       .dtype = (enum dtype)dtype,
+                                                       .bias = bias});
+}
+
+static void test_linear_activations(void **state) {
+    (void)state;
+    for (int activation = ACTIVATION_NONE; activation <= ACTIVATION_QUICK_GELU; activation++)
+        for (int bias = 0; bias < 2; bias++)
+            for (int n_out = 19; n_out < 21; n_out++)
+                check_linear(&(struct linear_case){.rows = 3,
+                                                   .n_out = n_out,
+                                                   .n_in = 24,
+                                                   .dtype = DTYPE_F32,
+                                                   .activation = (enum activation)activation,
+                                                   .bias = bias});
+}
+
+/* Attention */
+
+struct attention_case {
+    int heads, kv_heads, head_dim, q_rows, k_rows, gap;
+    enum dtype k_dtype, v_dtype;
+    enum mask mask;
+};
+
+static void check_attention(const struct attention_case *c, const struct attention_span *spans, int n_spans) {
+    int q_cols = c->heads * c->head_dim, kv_cols = c->kv_heads * c->head_dim;
+    struct both q = both_random(DTYPE_F32, c->q_rows, q_cols, c->gap),
+                out = both_empty(DTYPE_F32, c->q_rows, q_cols, 3);
+    struct both k = both_random(c->k_dtype, c->k_rows, kv_cols, c->gap);
+    struct both v = both_random(c->v_dtype, c->k_rows, kv_cols, c->gap);
+    struct attention_args a = {.out = out.host,
+                               .q = q.host,
+                               .k = k.host,
+                               .v = v.host,
+                               .spans = spans,
+                               .n_spans = n_spans,
+                               .heads = c->heads,
+                               .kv_heads = c->kv_heads,
+                               .head_dim = c->head_dim,
+                               .scale = 3 / sqrtf((float)c->head_dim),
+                               .mask = c->mask};
+    attention(reference, &a);
+    size_t bytes = (size_t)n_spans * sizeof *spans;
+    struct attention_span *lent = lend(spans, bytes);
+    a.out = out.device;
+    a.q = q.device;
+    a.k = k.device;
+    a.v = v.device;
+    a.spans = lent;
+    attention(device, &a);
+    take_back(lent, bytes);
+    assert_both(out, 5e-6, "attention");
+    both_free(q);
+    both_free(k);
+    both_free(v);
+    both_free(out);
+}
+
+/* Every kind of span: prompts, single queries with one part and with several, no keys, no queries; row 40 is in none.
+ */
+static const struct attention_span mixed[] = {{.q_start = 0, .q_count = 1, .k_start = 0, .k_count = 97},
+                                              {.q_start = 1, .q_count = 17, .k_start = 97, .k_count = 17},
+                                              {.q_start = 18, .q_count = 5, .k_start = 3, .k_count = 64},
+                                              {.q_start = 23, .q_count = 3, .k_start = 114, .k_count = 0},
+                                              {.q_start = 26, .q_count = 0, .k_start = 0, .k_count = 9},
+                                              {.q_start = 26, .q_count = 1, .k_start = 5, .k_count = 1},
+                                              {.q_start = 27, .q_count = 1, .k_start = 40, .k_count = 600},
+                                              {.q_start = 28, .q_count = 1, .k_start = 0, .k_count = 256},
+                                              {.q_start = 29, .q_count = 1, .k_start = 1, .k_count = 257},
+                                              {.q_start = 30, .q_count = 10, .k_start = 100, .k_count = 131},
+                                              {.q_start = 41, .q_count = 140, .k_start = 60, .k_count = 150}};
+
+static void test_attention_shapes(void **state) {
+    (void)state;
+    static const int heads[][3] = {{1, 1, 1},  {4, 4, 8},   {3, 3, 7},  {8, 2, 16},  {4, 1, 33},
+                                   {6, 3, 64}, {2, 2, 127}, {9, 1, 20}, {2, 1, 200}, {1, 1, 512}};
+    for (size_t i = 0; i < ARRAY_COUNT(heads); i++)
+        for (int mask = MASK_NONE; mask <= MASK_CAUSAL; mask++) {
+            struct attention_case c = {.heads = heads[i][0], .kv_heads = heads[i][1], .head_dim = heads[i][2]};
+            c.q_rows = 181;
+            c.k_rows = 640;
+            c.gap = i % 2 ? 8 : 5;
+            c.k_dtype = c.v_dtype = (enum dtype)((i + (size_t)mask) % 3);
+            c.mask = (enum mask)mask;
+            check_attention(&c, mixed, (int)ARRAY_COUNT(mixed));
+        }
+}
+
+static void test_attention_dtypes(void **state) {
+    (void)state;
+    struct attention_case c = {.heads = 4, .kv_heads = 2, .head_dim = 24, .q_rows = 181, .k_rows = 640};
+    for (int k = DTYPE_F32; k <= DTYPE_BF16; k++)
+        for (int v = DTYPE_F32; v <= DTYPE_BF16; v++) {
+            c.k_dtype = (enum dtype)k;
+            c.v_dtype = (enum dtype)v;
+            c.mask = k == v ? MASK_CAUSAL : MASK_NONE;
+            check_attention(&c, mixed, (int)ARRAY_COUNT(mixed));
+        }
+}
+
+static void test_attention_empty(void **state) {
+    (void)state;
+    struct attention_case c = {.heads = 2, .kv_heads = 2, .head_dim = 8, .q_rows = 5, .k_rows = 9};
+    check_attention(&c, mixed, 0);
+    check_attention(&c, &(struct attention_span){1, 3, 0, 0}, 1);
+    c.q_rows = 0;
+    check_attention(&c, mixed, 0);
+}
+
+/* NaN in keys and values that a row may not see, or that are in no span, has no effect. */
+static void test_attention_leaves_out(void **state) {
+    (void)state;
+    enum { QUERIES = 40, HEAD = 16 };
+    struct both q = both_random(DTYPE_F32, QUERIES, HEAD, 0), out = both_empty(DTYPE_F32, QUERIES, HEAD, 0);
+    struct tensor k = random_tensor(DTYPE_BF16, QUERIES + 2, HEAD, 0),
+                  v = random_tensor(DTYPE_BF16, QUERIES + 2, HEAD, 0);
+    for (int row = 30; row < QUERIES + 2; row++)
+        for (int j = 0; j < HEAD; j++) {
+            tensor_set(k, row, j, NAN);
+            tensor_set(v, row, j, NAN);
+        }
+    struct both keys = both_copy(k), values = both_copy(v);
+    const struct attention_span spans[] = {{0, QUERIES - 1, 0, QUERIES - 1}, {QUERIES - 1, 1, 3, 27}};
+    struct attention_args a = {.out = out.host, .q = q.host, .k = k, .v = v, .spans = spans, .n_spans = 2};
+    a.heads = a.kv_heads = 1;
+    a.head_dim = HEAD;
+    a.scale = 0.25f;
+    a.mask = MASK_CAUSAL;
+    attention(reference, &a);
+    a.out = out.device;
+    a.q = q.device;
+    a.k = keys.device;
+    a.v = values.device;
+    attention(device, &a);
+    assert_false(isnan(tensor_get(out.host, 29, 0)));
+    assert_true(isnan(tensor_get(out.host, 30, 0)));
+    assert_both(out, 5e-6, "attention");
+    both_free(q);
+    both_free(out);
+    both_free(keys);
+    both_free(values);
+}
+
+/* Norm, add, glu */
+
+static const int widths[] = {1, 2, 31, 32, 64, 257, 1024, 1028};
+static const int row_counts[] = {0, 1, 3, 17};
+
+static void check_norm(int rows, int cols, enum norm_kind kind, bool in_place) {
+    struct both x = both_random(DTYPE_F32, rows, cols, cols % 4), y = both_empty(DTYPE_F32, rows, cols, 4);
+    struct both gamma = both_vector(cols), beta = both_vector(cols);
+    struct norm_args a = {.y = in_place ? x.host : y.host, .x = x.host, .epsilon = 1e-5f, .kind = kind};
+    a.gamma = gamma.host.data;
+    a.beta = kind == NORM_LAYER ? beta.host.data : NULL;
+    norm(reference, &a);
+    a.y = in_place ? x.device : y.device;
+    a.x = x.device;
+    a.gamma = gamma.device.data;
+    a.beta = kind == NORM_LAYER ? beta.device.data : NULL;
+    norm(device, &a);
+    assert_both(in_place ? x : y, 1e-5, "norm");
+    both_free(x);
+    both_free(y);
+    both_free(gamma);
+    both_free(beta);
+}
+
+static void test_norm(void **state) {
+    (void)state;
+    for (size_t w = 0; w < ARRAY_COUNT(widths); w++)
+        for (size_t r = 0; r < ARRAY_COUNT(row_counts); r++)
+            for (int kind = NORM_LAYER; kind <= NORM_RMS; kind++)
+                check_norm(row_counts[r], widths[w], (enum norm_kind)kind, (w + r) % 2);
+}
+
+static void check_add(int rows, int cols, bool bias, bool scale, int target) {
+    struct both a = both_random(DTYPE_F32, rows, cols, 4), b = both_random(DTYPE_F32, rows, cols, 4);
+    struct both y = both_empty(DTYPE_F32, rows, cols, cols % 3), offset = both_vector(cols);
+    float *scales = random_array((size_t)rows);
+    size_t bytes = (size_t)rows * sizeof *scales;
+    const struct both *into = target == 0 ? &y : target == 1 ? &a : &b;
+    if (rows > 1) scales[1] = 0;
+    if (rows > 1 && scale && target != 2) {
+        tensor_set(b.host, 1, 0, NAN); /* a closed gate lets nothing through */
+        backend_upload(device, b.device.data, b.host.data, tensor_bytes(b.host));
+    }
+    struct add_args args = {.y = into->host, .a = a.host, .b = b.host};
+    args.bias = bias ? offset.host.data : NULL;
+    args.row_scale = scale ? scales : NULL;
+    add(reference, &args);
+    float *lent = lend(scales, bytes);
+    args = (struct add_args){.y = into->device, .a = a.device, .b = b.device};
+    args.bias = bias ? offset.device.data : NULL;
+    args.row_scale = scale ? lent : NULL;
+    add(device, &args);
+    take_back(lent, bytes);
+    assert_both(*into, 1e-6, "add");
+    free(scales);
+    both_free(a);
+    both_free(b);
+    both_free(y);
+    both_free(offset);
+}
+
+static void test_add(void **state) {
+    (void)state;
+    for (size_t w = 0; w < ARRAY_COUNT(widths); w++)
+        for (size_t r = 0; r < ARRAY_COUNT(row_counts); r++)
+            for (int flags = 0; flags < 4; flags++)
+                check_add(row_counts[r], widths[w], flags & 1, flags & 2, (int)(w + r) % 3);
+}
+
+static void test_glu(void **state) {
+    (void)state;
+    for (size_t w = 0; w < ARRAY_COUNT(widths); w++)
+        for (int activation = ACTIVATION_NONE; activation <= ACTIVATION_QUICK_GELU; activation++) {
+            int rows = row_counts[(w + (size_t)activation) % ARRAY_COUNT(row_counts)];
+            struct both x = both_random(DTYPE_F32, rows, 2 * widths[w], activation % 2 * 4);
+            struct both y = both_empty(DTYPE_F32, rows, widths[w], activation % 3);
+            struct glu_args a = {.y = y.host, .x = x.host, .activation = (enum activation)activation};
+            glu(reference, &a);
+            a.y = y.device;
+            a.x = x.device;
+            glu(device, &a);
+            assert_both(y, 1e-6, "glu");
+            both_free(x);
+            both_free(y);
+        }
+}
+
+/* Embed, rope */
+
+static void check_embed(int rows, int cols, enum dtype dtype, bool position, bool type) {
+    enum { VOCAB = 41, POSITIONS = 13 };
+    struct both y = both_empty(DTYPE_F32, rows, cols, 4), at = both_random(DTYPE_F32, POSITIONS, cols, 4);
+    struct both kind = both_random(DTYPE_F32, 2, cols, 0);
+    struct weight on_cpu = {.dtype = dtype, .n_out = VOCAB, .n_in = cols}, on_device = on_cpu;
+    float *matrix = random_array((size_t)VOCAB * (size_t)cols);
+    int32_t ids[32], positions[32];
+    struct error e;
+    for (int i = 0; i < rows; i++) {
+        ids[i] = i == 0 ? VOCAB - 1 : random_int(VOCAB);
+        positions[i] = i == 0 ? POSITIONS - 1 : random_int(POSITIONS);
+    }
+    assert_int_equal(backend_pack(reference, &on_cpu, matrix, DTYPE_F32, &e), STATUS_OK);
+    assert_int_equal(backend_pack(device, &on_device, matrix, DTYPE_F32, &e), STATUS_OK);
+    struct embed_args a = {.y = y.host, .word = &on_cpu, .ids = ids, .positions = positions};
+    a.position = position ? &at.host : NULL;
+    a.type = type ? &kind.host : NULL;
+    embed(reference, &a);
+    size_t bytes = (size_t)rows * sizeof *ids;
+    int32_t *lent_ids = lend(ids, bytes), *lent_positions = lend(positions, bytes);
+    a = (struct embed_args){.y = y.device, .word = &on_device, .ids = lent_ids, .positions = lent_positions};
+    a.position = position ? &at.device : NULL;
+    a.type = type ? &kind.device : NULL;
+    embed(device, &a);
+    take_back(lent_ids, bytes);
+    take_back(lent_positions, bytes);
+    assert_both(y, 0, "embed");
+    backend_release(reference, on_cpu.data);
+    backend_release(device, on_device.data);
+    free(matrix);
+    both_free(y);
+    both_free(at);
+    both_free(kind);
+}
+
+static void test_embed(void **state) {
+    (void)state;
+    for (size_t w = 0; w < ARRAY_COUNT(widths); w++)
+        for (size_t r = 0; r < ARRAY_COUNT(row_counts); r++)
+            check_embed(row_counts[r], widths[w], (enum dtype)((w + r) % 3), w % 2, r % 2);
+}
+
+static void check_rope(int rows, int heads, int head_dim, int rotated, bool interleaved) {
+    struct both x = both_random(DTYPE_F32, rows, heads * head_dim, 3);
+    int32_t positions[32];
+    float *frequencies = random_array((size_t)rotated / 2);
+    for (int i = 0; i < rows; i++) positions[i] = i == 0 ? 131071 : random_int(5000);
+    for (int i = 0; i < rotated / 2; i++) frequencies[i] = powf(10000, -2.0f * (float)i / (float)rotated);
+    struct rope_args a = {.x = x.host, .positions = positions, .inv_freq = frequencies, .heads = heads};
+    a.head_dim = head_dim;
+    a.rotated = rotated;
+    a.interleaved = interleaved;
+    rope(reference, &a);
+    size_t position_bytes = (size_t)rows * sizeof *positions, bytes = (size_t)rotated / 2 * sizeof(float);
+    int32_t *lent = lend(positions, position_bytes);
+    float *lent_frequencies = lend(frequencies, bytes);
+    a.x = x.device;
+    a.positions = lent;
+    a.inv_freq = lent_frequencies;
+    rope(device, &a);
+    take_back(lent, position_bytes);
+    take_back(lent_frequencies, bytes);
+    assert_both(x, 1e-6, "rope");
+    free(frequencies);
+    both_free(x);
+}
+
+static void test_rope(void **state) {
+    (void)state;
+    static const int shapes[][3] = {{1, 2, 2},    {3, 8, 4},     {4, 7, 6}, {5, 64, 64},
+                                    {2, 128, 32}, {1, 600, 600}, {2, 8, 0}};
+    for (size_t i = 0; i < ARRAY_COUNT(shapes); i++)
+        for (size_t r = 0; r < ARRAY_COUNT(row_counts); r++)
+            check_rope(row_counts[r], shapes[i][0], shapes[i][1], shapes[i][2], (i + r) % 2);
+}
+
+/* Gather, scatter, mean */
+
+static void check_move(bool scatter, int n, int cols, enum dtype to, enum dtype from) {
+    enum { PLACES = 23 };
+    struct both y = both_random(to, scatter ? PLACES : n, cols, 4),
+                x = both_random(from, scatter ? n : PLACES, cols, 4);
+    int32_t rows[64];
+    for (int i = 0; i < n; i++) rows[i] = n % 2 ? random_int(PLACES + 1) - 1 : i % (PLACES + 1) - 1;
+    size_t bytes = (size_t)n * sizeof *rows;
+    int32_t *lent = lend(rows, bytes);
+    if (scatter) {
+        scatter_rows(reference, &(struct scatter_rows_args){.y = y.host, .x = x.host, .rows = rows});
+        scatter_rows(device, &(struct scatter_rows_args){.y = y.device, .x = x.device, .rows = lent});
+    } else {
+        gather_rows(reference, &(struct gather_rows_args){.y = y.host, .x = x.host, .rows = rows});
+        gather_rows(device, &(struct gather_rows_args){.y = y.device, .x = x.device, .rows = lent});
+    }
+    take_back(lent, bytes);
+    assert_both(y, 0, scatter ? "scatter_rows" : "gather_rows");
+    both_free(x);
+    both_free(y);
+}
+
+static void test_gather_and_scatter(void **state) {
+    (void)state;
+    static const int counts[] = {0, 1, 12, 47, 63};
+    for (size_t w = 0; w < ARRAY_COUNT(widths) - 2; w++)
+        for (size_t c = 0; c < ARRAY_COUNT(counts); c++)
+            for (int types = 0; types < 9; types++)
+                check_move((w + c + (size_t)types) % 2, counts[c], widths[w], (enum dtype)(types / 3),
+                           (enum dtype)(types % 3));
+}
+
+static void test_mean_rows(void **state) {
+    (void)state;
+    static const int32_t starts[] = {0, 1, 1, 5, 30};
+    enum { RUNS = 4 };
+    for (size_t w = 0; w < ARRAY_COUNT(widths); w++)
+        for (int normalize = 0; normalize < 2; normalize++)
+            for (int runs = 0; runs <= RUNS; runs += RUNS) {
+                struct both x = both_random(DTYPE_F32, 31, widths[w], 3), y = both_empty(DTYPE_F32, runs, widths[w], 1);
+                int32_t *lent = lend(starts, sizeof starts);
+                mean_rows(reference, &(struct mean_rows_args){y.host, x.host, starts, normalize});
+                mean_rows(device, &(struct mean_rows_args){y.device, x.device, lent, normalize});
+                take_back(lent, sizeof starts);
+                assert_both(y, 1e-6, "mean_rows");
+                both_free(x);
+                both_free(y);
+            }
+}
+
+/* Sample */
+
+enum { SAMPLE_ROWS = 4 };
+
+static void check_sample(struct both logits, int n_vocab, const struct sample_params *params) {
+    int rows = logits.host.rows;
+    int32_t ids[2][SAMPLE_ROWS];
+    float logprobs[2][SAMPLE_ROWS];
+    size_t bytes = (size_t)rows * sizeof *params;
+    struct sample_params *lent = lend(params, bytes);
+    sample(reference, &(struct sample_args){logits.host, params, n_vocab, ids[0], logprobs[0]});
+    sample(device, &(struct sample_args){logits.device, lent, n_vocab, ids[1], logprobs[1]});
+    take_back(lent, bytes);
+    device_sync();
+    for (int i = 0; i < rows; i++) {
+        const struct sample_params *p = &params[i];
+        if (ids[0][i] != ids[1][i])
+            fail_msg("token %d, expected %d: vocabulary %d, temperature %g, top_k %d, top_p %g, min_p %g, draw %d",
+                     ids[1][i], ids[0][i], n_vocab, (double)p->temperature, p->top_k, (double)p->top_p,
+                     (double)p->min_p, (int)p->draw);
+        if (isfinite(logprobs[0][i]))
+            assert_true(fabsf(logprobs[0][i] - logprobs[1][i]) <= 1e-5f * fmaxf(1, fabsf(logprobs[0][i])));
+        else
+            assert_true(logprobs[0][i] == logprobs[1][i]);
+    }
+}
+
+static struct sample_params random_params(int n_vocab) {
+    static const float temperatures[] = {0, 1e-3f, 0.7f, 1, 1, 5}, tops[] = {1, 1, 0.95f, 0.5f, 1e-7f, 0.999999f};
+    static const float minima[] = {0, 0, 0.05f, 1};
+    struct sample_params p = {.temperature = temperatures[random_int(6)], .top_p = tops[random_int(6)]};
+    p.min_p = minima[random_int(4)];
+    p.top_k = random_int(3) ? 0 : 1 + random_int(n_vocab + 3);
+    p.seed = (uint64_t)random_bits() << 32 | random_bits();
+    p.draw = random_bits() % 1000;
+    return p;
+}
+
+/* Plain numbers; few distinct values, so that many ids tie on every cut; and what a broken model may produce. */
+static float random_logit(int kind) {
+    static const float odd[] = {NAN, INFINITY, -INFINITY, 0.0f, -0.0f, 3e38f, -3e38f, 1e-40f};
+    if (kind == 0) return 12 * random_value();
+    if (kind == 1) return (float)random_int(4);
+    return random_int(4) ? 5 * random_value() : odd[random_int(8)];
+}
+
+static void test_sample(void **state) {
+    (void)state;
+    static const int vocabularies[] = {1, 2, 250, 1025, 5003};
+    for (size_t v = 0; v < ARRAY_COUNT(vocabularies); v++)
+        for (int kind = 0; kind < 3; kind++)
+            for (int round = 0; round < 2; round++) {
+                int n = vocabularies[v];
+                struct tensor t = padded_tensor(DTYPE_F32, SAMPLE_ROWS, n + 5, round);
+                struct sample_params params[SAMPLE_ROWS];
+                for (int i = 0; i < SAMPLE_ROWS; i++) {
+                    params[i] = random_params(n);
+                    for (int j = 0; j < n; j++) tensor_set(t, i, j, random_logit(kind));
+                    for (int j = n; j < n + 5; j++) tensor_set(t, i, j, 1e9f); /* padding: never drawn */
+                }
+                struct both logits = both_copy(t);
+                check_sample(logits, n, params);
+                both_free(logits);
+            }
+}
+
+static void test_sample_empty(void **state) {
+    (void)state;
+    struct both logits = both_empty(DTYPE_F32, 0, 10, 0);
+    check_sample(logits, 10, NULL);
+    both_free(logits);
+}
+
+/* The contract around the ops */
+
+/* More arrays than the ring of arguments holds at once, all different, enqueued without waiting. */
+static void test_many_arguments(void **state) {
+    (void)state;
+    enum { HALF = 1 << 18, ROUNDS = 20 };
+    struct both x[ROUNDS];
+    float *frequencies = xmalloc(HALF * sizeof *frequencies);
+    for (int round = 0; round < ROUNDS; round++) {
+        x[round] = both_random(DTYPE_F32, 1, 2 * HALF, 0);
+        for (int i = 0; i < HALF; i++) frequencies[i] = random_value();
+        struct rope_args a = {.positions = &(int32_t){7}, .inv_freq = frequencies, .heads = 1};
+        a.x = x[round].host;
+        a.head_dim = a.rotated = 2 * HALF;
+        rope(reference, &a);
+        a.x = x[round].device;
+        rope(device, &a);
+    }
+    memset(frequencies, 0x5a, HALF * sizeof *frequencies);
+    for (int round = 0; round < ROUNDS; round++) {
+        assert_both(x[round], 1e-6, "rope");
+        both_free(x[round]);
+    }
+    free(frequencies);
+}
+
+/* The first failure sticks, later ops do nothing, sync reports it once. */
+static void test_failures_stick(void **state) {
+    (void)state;
+    enum { ROWS = 2000000 };
+    struct both x = both_random(DTYPE_F32, 1, 1, 0), y = both_empty(DTYPE_F32, ROWS, 1, 0);
+    int32_t *rows = xcalloc(ROWS, sizeof *rows);
+    struct error e = {0};
+    device_sync();
+    gather_rows(device, &(struct gather_rows_args){.y = y.device, .x = x.device, .rows = rows});
+    y.device.rows = 1;
+    gather_rows(device, &(struct gather_rows_args){.y = y.device, .x = x.device, .rows = rows});
+    assert_int_equal(backend_sync(device, &e), STATUS_TOO_LARGE);
+    assert_non_null(strstr(e.text, "limit"));
+    float found;
+    backend_download(device, &found, y.device.data, sizeof found);
+    device_sync();
+    assert_true(isnan(found));
+    free(rows);
+    both_free(x);
+    both_free(y);
+}
+
+static void test_memory(void **state) {
+    (void)state;
+    struct error e = {0};
+    void *p = NULL;
+    assert_int_equal(backend_alloc(device, &p, 1000, "a test", &e), STATUS_OK);
+    assert_int_equal((uintptr_t)p % 64, 0);
+    char host[1000];
+    memset(host, 1, sizeof host);
+    backend_download(device, host, p, sizeof host);
+    device_sync();
+    for (size_t i = 0; i < sizeof host; i++) assert_int_equal(host[i], 0);
+    backend_release(device, p);
+    assert_int_equal(backend_alloc(device, &p, SIZE_MAX - 5, "a test", &e), STATUS_NO_MEMORY);
+    assert_non_null(strstr(e.text, "a test"));
+    assert_non_null(strstr(backend_describe(device), "cuda:0"));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {TEST(test_linear_shapes),
+                                       TEST(test_linear_activations),
+                                       TEST(test_attention_shapes),
+                                       TEST(test_attention_dtypes),
+                                       TEST(test_attention_empty),
+                                       TEST(test_attention_leaves_out),
+                                       TEST(test_norm),
+                                       TEST(test_add),
+                                       TEST(test_glu),
+                                       TEST(test_embed),
+                                       TEST(test_rope),
+                                       TEST(test_gather_and_scatter),
+                                       TEST(test_mean_rows),
+                                       TEST(test_sample),
+                                       TEST(test_sample_empty),
+                                       TEST(test_many_arguments),
+                                       TEST(test_failures_stick),
+                                       TEST(test_memory)};
+    static const uint64_t schedules[] = {0, 1, 20261121};
+    int failed = 0;
+    if (argc > 1) {
+        device_name = argv[1];
+        return cmocka_run_group_tests(tests, NULL, NULL);
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(schedules); i++) {
+        schedule = schedules[i];
+        failed += cmocka_run_group_tests(tests, NULL, NULL);
+    }
+    return failed;
+}

@@ -1,0 +1,478 @@
+/* tests/cuda_host/emulator.cc: runs the threads of a CUDA block as fibers of one CPU thread. See cuda_runtime.h for
+ * what it is strict about.
+ *
+ * A fiber is a stack that is entered once with makecontext and then left and re-entered with __builtin_longjmp, which
+ * unlike swapcontext makes no system call. The scheduler takes the ready fibers of a block in an order drawn anew each
+ * turn; a fiber runs until it waits or ends. When nobody is ready and nobody can be released, the kernel has a
+ * divergent barrier, and the launch fails. */
+#include "tests/cuda_host/emulator.h"
+
+#include <cuda_runtime.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <vector>
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+
+namespace {
+
+constexpr size_t STACK_BYTES = 256 << 10, MAX_THREADS = 1024, WARP = 32;
+constexpr size_t SHARED_BYTES = 48 << 10; /* what a block gets without asking the driver for more */
+constexpr size_t RED_ZONE = 1 << 10;
+constexpr unsigned char UNINITIALISED = 0xff; /* every float type reads it as NaN, int32 as -1 */
+constexpr unsigned char RED = 0xa5;
+
+enum class state { ready, barrier, warp, done };
+
+struct fiber {
+    ucontext_t first;
+    void *resume[5]; /* of __builtin_setjmp */
+    bool started;    /* whether `resume` is valid */
+    enum state state;
+    int line;    /* where it waits */
+    int phase;   /* which of its warp's two sets of values comes next */
+    uint3 index; /* threadIdx */
+};
+
+/* Lanes may be one warp operation ahead of each other, never two, so two sets of values suffice. */
+struct warp {
+    uint64_t values[2][WARP];
+    unsigned arrived, mask;
+    int line;
+};
+
+struct emulator {
+    std::recursive_mutex mutex; /* ranks that are threads of one process share the device */
+    std::deque<std::function<void()>> queue;
+    std::map<void *, size_t> device;       /* allocations: address, bytes between it and the inaccessible page */
+    std::map<const void *, size_t> pinned; /* host blocks that copies read as late as they run */
+    cudaError_t failed = cudaSuccess;
+    char why[200] = "";
+    uint64_t seed = 0, launches = 0;
+
+    /* The block that runs. */
+    fiber fibers[MAX_THREADS];
+    warp warps[MAX_THREADS / WARP];
+    unsigned char *stacks = nullptr, *shared_end = nullptr, *shared = nullptr;
+    size_t threads = 0, waiting = 0, alive = 0, current = 0;
+    int barrier_line = 0; /* of the threads that wait at a barrier */
+    void *scheduler[5];
+    const std::function<void()> *thread = nullptr;
+    const char *broken = nullptr; /* the rule a fiber broke; `why` has the lines */
+    void *fake_stack = nullptr;   /* AddressSanitizer's, of the scheduler, and the scheduler's stack */
+    const void *scheduler_stack = nullptr;
+    size_t scheduler_bytes = 0;
+};
+
+emulator &device() {
+    static emulator *e = new emulator;
+    return *e;
+}
+
+size_t page_bytes() { return (size_t)sysconf(_SC_PAGESIZE); }
+
+/* `bytes` whose end is the start of an inaccessible page; the start is a multiple of 64. */
+unsigned char *map_guarded(size_t bytes) {
+    size_t page = page_bytes(), mapped = (bytes + page - 1) / page * page;
+    void *p = mmap(nullptr, mapped + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) return nullptr;
+    mprotect((char *)p + mapped, page, PROT_NONE);
+    return (unsigned char *)p + mapped - bytes;
+}
+
+/* The pages that hold [at, at + bytes). */
+void protect(const void *at, size_t bytes, int rights) {
+    uintptr_t first = (uintptr_t)at / page_bytes() * page_bytes();
+    mprotect((void *)first, (uintptr_t)at + bytes - first, rights);
+}
+
+uint64_t random_next(emulator &d) {
+    d.seed = d.seed * 6364136223846793005u + 1442695040888963407u;
+    return d.seed >> 33;
+}
+
+void shuffle(emulator &d, std::vector<unsigned> &order) {
+    if (d.seed == 0) return;
+    for (size_t i = order.size(); i > 1; i--) std::swap(order[i - 1], order[random_next(d) % i]);
+}
+
+/* Fibers and their scheduler. */
+
+/* Leaves the fiber that runs; returns when the scheduler comes back to it. */
+__attribute__((noinline)) void fiber_leave() {
+    emulator &d = device();
+    fiber &self = d.fibers[d.current];
+#ifdef __SANITIZE_ADDRESS__
+    void *fake;
+    __sanitizer_start_switch_fiber(&fake, d.scheduler_stack, d.scheduler_bytes);
+#endif
+    if (__builtin_setjmp(self.resume) == 0) __builtin_longjmp(d.scheduler, 1);
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_finish_switch_fiber(fake, &d.scheduler_stack, &d.scheduler_bytes);
+#endif
+}
+
+/* The life of a fiber: one thread after another, in as many blocks as come. */
+void fiber_main() {
+    emulator &d = device();
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_finish_switch_fiber(nullptr, &d.scheduler_stack, &d.scheduler_bytes);
+#endif
+    for (;;) {
+        (*d.thread)();
+        d.fibers[d.current].state = state::done;
+        d.alive--;
+        fiber_leave();
+    }
+}
+
+__attribute__((noinline)) void fiber_enter(emulator &d, size_t i) {
+    fiber &f = d.fibers[i];
+    d.current = i;
+    threadIdx = f.index;
+    unsigned char *stack = d.stacks + i * STACK_BYTES;
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_start_switch_fiber(&d.fake_stack, stack, STACK_BYTES);
+#endif
+    if (__builtin_setjmp(d.scheduler) == 0) {
+        if (f.started) __builtin_longjmp(f.resume, 1);
+        f.started = true;
+        getcontext(&f.first);
+        f.first.uc_stack.ss_sp = stack;
+        f.first.uc_stack.ss_size = STACK_BYTES;
+        f.first.uc_link = nullptr;
+        makecontext(&f.first, fiber_main, 0);
+        setcontext(&f.first);
+    }
+#ifdef __SANITIZE_ADDRESS__
+    __sanitizer_finish_switch_fiber(device().fake_stack, nullptr, nullptr);
+#endif
+}
+
+/* The first broken rule of a block; its fibers are given up. */
+void break_rule(const char *rule, int line, int other) {
+    emulator &d = device();
+    if (d.broken == nullptr)
+        snprintf(d.why, sizeof d.why, "block (%u, %u, %u), thread %zu, line %d: %s (line %d)", blockIdx.x, blockIdx.y,
+                 blockIdx.z, d.current, line, rule, other);
+    d.broken = rule;
+}
+
+void wait_as(enum state state, int line) {
+    emulator &d = device();
+    d.fibers[d.current].state = state;
+    d.fibers[d.current].line = line;
+    fiber_leave();
+}
+
+void describe_deadlock(const emulator &d) {
+    for (size_t i = 0; i < d.threads; i++) {
+        if (d.fibers[i].state == state::done) continue;
+        bool barrier = d.fibers[i].state == state::barrier;
+        device().current = i;
+        break_rule(barrier ? "waits at a barrier that other threads never reach"
+                           : "waits for lanes that never reach this warp operation",
+                   d.fibers[i].line, d.fibers[i].line);
+    }
+}
+
+/* One turn lets every ready fiber run until it waits or ends. */
+void run_threads(emulator &d, std::vector<unsigned> &order) {
+    while (d.alive > 0 && d.broken == nullptr) {
+        bool progress = false;
+        shuffle(d, order);
+        for (unsigned i : order) {
+            if (d.fibers[i].state != state::ready || d.broken) continue;
+            fiber_enter(d, i);
+            progress = true;
+        }
+        if (!progress && d.broken == nullptr) describe_deadlock(d);
+    }
+}
+
+void prepare_block(emulator &d, size_t shared_bytes) {
+    d.waiting = 0;
+    d.alive = d.threads;
+    d.broken = nullptr;
+    d.shared = d.shared_end - (shared_bytes + 15) / 16 * 16;
+    memset(d.shared - RED_ZONE, RED, RED_ZONE);
+    memset(d.shared, UNINITIALISED, shared_bytes);
+    memset(d.shared + shared_bytes, RED, (size_t)(d.shared_end - d.shared) - shared_bytes);
+    for (size_t i = 0; i < d.threads; i++) {
+        d.fibers[i].state = state::ready;
+        d.fibers[i].phase = 0;
+        unsigned at = (unsigned)i;
+        d.fibers[i].index = {at % blockDim.x, at / blockDim.x % blockDim.y, at / blockDim.x / blockDim.y};
+    }
+    for (warp &w : d.warps) w.arrived = 0;
+}
+
+void check_red_zones(emulator &d, size_t shared_bytes) {
+    bool intact = true;
+    for (const unsigned char *p = d.shared - RED_ZONE; p < d.shared; p++) intact = intact && *p == RED;
+    for (const unsigned char *p = d.shared + shared_bytes; p < d.shared_end; p++) intact = intact && *p == RED;
+    if (!intact) break_rule("something was written outside of shared memory", 0, 0);
+}
+
+void run_block(emulator &d, size_t shared_bytes, std::vector<unsigned> &order) {
+    prepare_block(d, shared_bytes);
+    run_threads(d, order);
+    if (d.broken == nullptr) check_red_zones(d, shared_bytes);
+    if (d.broken == nullptr) return;
+    d.failed = cudaErrorLaunchFailure;
+    for (fiber &f : d.fibers) f.started = false;
+}
+
+void map_block_memory(emulator &d) {
+    if (d.stacks) return;
+    size_t bytes = STACK_BYTES * MAX_THREADS;
+    void *p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    unsigned char *shared = map_guarded(SHARED_BYTES + RED_ZONE);
+    if (p == MAP_FAILED || shared == nullptr) abort();
+    d.stacks = (unsigned char *)p;
+    d.shared_end = shared + SHARED_BYTES + RED_ZONE;
+}
+
+void run_grid(const cudaLaunchConfig_t &c, const std::function<void()> &thread) {
+    emulator &d = device();
+    if (d.failed) return;
+    map_block_memory(d);
+    d.launches++;
+    d.thread = &thread;
+    gridDim = c.gridDim;
+    blockDim = c.blockDim;
+    d.threads = (size_t)blockDim.x * blockDim.y * blockDim.z;
+    std::vector<unsigned> blocks((size_t)gridDim.x * gridDim.y * gridDim.z), order(d.threads);
+    std::iota(blocks.begin(), blocks.end(), 0u);
+    std::iota(order.begin(), order.end(), 0u);
+    shuffle(d, blocks);
+    for (unsigned i : blocks) {
+        blockIdx = {i % gridDim.x, i / gridDim.x % gridDim.y, i / gridDim.x / gridDim.y};
+        run_block(d, c.dynamicSmemBytes, order);
+        if (d.failed) return;
+    }
+}
+
+/* The queue. Device memory is accessible only while it is worked off. */
+void work_off(emulator &d) {
+    if (d.queue.empty()) return;
+    for (auto &region : d.device) protect(region.first, region.second, PROT_READ | PROT_WRITE);
+    while (!d.queue.empty()) {
+        std::function<void()> work = std::move(d.queue.front());
+        d.queue.pop_front();
+        if (!d.failed) work();
+    }
+    for (auto &region : d.device) protect(region.first, region.second, PROT_NONE);
+}
+
+cudaError_t enqueue(std::function<void()> work) {
+    emulator &d = device();
+    std::lock_guard<std::recursive_mutex> hold(d.mutex);
+    if (d.failed) return d.failed;
+    d.queue.push_back(std::move(work));
+    return cudaSuccess;
+}
+
+cudaError_t synchronize() {
+    emulator &d = device();
+    std::lock_guard<std::recursive_mutex> hold(d.mutex);
+    work_off(d);
+    return d.failed;
+}
+
+} // namespace
+
+/* What kernels call. */
+
+unsigned char *cuda_host_shared() { return device().shared; }
+
+void __syncthreads(int line) {
+    emulator &d = device();
+    if (d.waiting == 0) d.barrier_line = line;
+    if (d.barrier_line != line) break_rule("a barrier while others wait at another", line, d.barrier_line);
+    if (d.alive < d.threads) break_rule("a barrier after other threads have ended", line, 0);
+    if (d.broken == nullptr && ++d.waiting == d.threads) {
+        d.waiting = 0;
+        for (size_t i = 0; i < d.threads; i++) d.fibers[i].state = state::ready;
+        return;
+    }
+    wait_as(state::barrier, line);
+}
+
+const uint64_t *cuda_host_gather(unsigned mask, uint64_t value, int line) {
+    emulator &d = device();
+    size_t lane = d.current % WARP;
+    warp &w = d.warps[d.current / WARP];
+    int phase = d.fibers[d.current].phase;
+    if (d.threads % WARP != 0) break_rule("a warp operation in a block of partial warps", line, line);
+    if (!(mask >> lane & 1)) break_rule("a warp operation whose mask leaves out its own lane", line, line);
+    if (w.arrived == 0) {
+        w.mask = mask;
+        w.line = line;
+    } else if (w.mask != mask || w.line != line) {
+        break_rule("a warp operation while other lanes are at another", line, w.line);
+    }
+    w.values[phase][lane] = value;
+    w.arrived |= 1u << lane;
+    d.fibers[d.current].phase = 1 - phase;
+    if (d.broken || w.arrived != w.mask) {
+        wait_as(state::warp, line);
+    } else {
+        w.arrived = 0;
+        for (size_t i = 0; i < WARP; i++)
+            if (w.mask >> i & 1) d.fibers[d.current - lane + i].state = state::ready;
+    }
+    return w.values[phase];
+}
+
+/* What tests call. */
+
+void cuda_host_seed(uint64_t seed) {
+    std::lock_guard<std::recursive_mutex> hold(device().mutex);
+    device().seed = seed;
+}
+
+void cuda_host_reset() {
+    std::lock_guard<std::recursive_mutex> hold(device().mutex);
+    device().failed = cudaSuccess;
+    device().queue.clear();
+}
+
+uint64_t cuda_host_launches() { return device().launches; }
+
+void cuda_host_enqueue(std::function<void()> work) { enqueue(std::move(work)); }
+
+/* The runtime. */
+
+const char *cudaGetErrorString(cudaError_t code) {
+    switch (code) {
+        case cudaSuccess: return "no error";
+        case cudaErrorInvalidValue: return "invalid argument";
+        case cudaErrorMemoryAllocation: return "out of memory";
+        case cudaErrorInvalidConfiguration: return "invalid configuration argument";
+        case cudaErrorInvalidDevice: return "invalid device ordinal";
+        case cudaErrorLaunchFailure: return device().why;
+    }
+    return "unknown";
+}
+
+cudaError_t cuda_host_launch(const cudaLaunchConfig_t *c, std::function<void()> thread) {
+    size_t threads = (size_t)c->blockDim.x * c->blockDim.y * c->blockDim.z;
+    dim3 g = c->gridDim;
+    if (threads == 0 || threads > MAX_THREADS || c->dynamicSmemBytes > SHARED_BYTES || g.x == 0 || g.y == 0 ||
+        g.z == 0 || g.x > INT32_MAX || g.y > 65535 || g.z > 65535)
+        return cudaErrorInvalidConfiguration;
+    cudaLaunchConfig_t copy = *c;
+    return enqueue([copy, thread] { run_grid(copy, thread); });
+}
+
+cudaError_t cudaGetDeviceCount(int *n) {
+    *n = 1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int ordinal) { return ordinal == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int ordinal) {
+    *p = cudaDeviceProp();
+    snprintf(p->name, sizeof p->name, "emulated device");
+    p->totalGlobalMem = (size_t)sysconf(_SC_PHYS_PAGES) * page_bytes();
+    p->major = 8;
+    p->multiProcessorCount = 1;
+    return cudaSetDevice(ordinal);
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned) {
+    *s = nullptr; /* there is one queue, whatever the stream */
+    return device().failed;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return synchronize(); }
+cudaError_t cudaStreamDestroy(cudaStream_t) { return synchronize(); }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *v, unsigned) {
+    *v = nullptr;
+    return device().failed;
+}
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return device().failed; }
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return synchronize(); }
+cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
+
+cudaError_t cudaMalloc(void **out, size_t bytes) {
+    emulator &d = device();
+    std::lock_guard<std::recursive_mutex> hold(d.mutex);
+    if (d.failed) return d.failed;
+    *out = nullptr;
+    if (bytes == 0 || bytes > SIZE_MAX / 2) return bytes ? cudaErrorMemoryAllocation : cudaSuccess;
+    size_t rounded = (bytes + 63) / 64 * 64;
+    unsigned char *p = map_guarded(rounded);
+    if (p == nullptr) return cudaErrorMemoryAllocation;
+    memset(p, UNINITIALISED, rounded);
+    protect(p, rounded, PROT_NONE);
+    d.device[p] = rounded;
+    *out = p;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *p) {
+    emulator &d = device();
+    std::lock_guard<std::recursive_mutex> hold(d.mutex);
+    work_off(d);
+    if (p == nullptr) return d.failed;
+    auto found = d.device.find(p);
+    if (found == d.device.end()) return cudaErrorInvalidValue;
+    uintptr_t first = (uintptr_t)p / page_bytes() * page_bytes();
+    munmap((void *)first, (uintptr_t)p + found->second - first + page_bytes());
+    d.device.erase(found);
+    return d.failed;
+}
+
+cudaError_t cudaMallocHost(void **out, size_t bytes) {
+    emulator &d = device();
+    std::lock_guard<std::recursive_mutex> hold(d.mutex);
+    *out = malloc(bytes);
+    if (*out == nullptr) return cudaErrorMemoryAllocation;
+    d.pinned[*out] = bytes;
+    return cudaSuccess;
+}
+
+cudaError_t cudaFreeHost(void *p) {
+    emulator &d = device();
+    std::lock_guard<std::recursive_mutex> hold(d.mutex);
+    work_off(d);
+    d.pinned.erase(p);
+    free(p);
+    return d.failed;
+}
+
+/* From pageable memory the copy is taken before the call returns, from pinned memory when the device gets to it. */
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
+    emulator &d = device();
+    std::lock_guard<std::recursive_mutex> hold(d.mutex);
+    auto block = d.pinned.upper_bound(from);
+    bool pinned = block != d.pinned.begin() && (--block, (uintptr_t)from < (uintptr_t)block->first + block->second);
+    if (kind != cudaMemcpyHostToDevice || pinned) return enqueue([=] { memcpy(to, from, bytes); });
+    std::vector<char> taken((const char *)from, (const char *)from + bytes);
+    return enqueue([to, taken] { memcpy(to, taken.data(), taken.size()); });
+}
+
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t) {
+    return enqueue([=] { memset(to, value, bytes); });
+}
+
+cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height, cudaStream_t) {
+    return enqueue([=] {
+        for (size_t i = 0; i < height; i++) memset((char *)to + i * pitch, value, width);
+    });
+}
