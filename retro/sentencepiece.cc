@@ -15,16 +15,17 @@ struct sentencepiece_model {
     sentencepiece::SentencePieceProcessor processor;
 };
 
-struct sentencepiece_model *sentencepiece_load(const char *bytes, size_t size, char *message, size_t message_size) try {
+struct sentencepiece_model *sentencepiece_load(const char *bytes, size_t size,
+                                               struct sentencepiece_message *message) try {
     std::unique_ptr<struct sentencepiece_model> s(new struct sentencepiece_model);
     const auto status = s->processor.LoadFromSerializedProto(absl::string_view(bytes, size));
     if (!status.ok()) {
-        std::snprintf(message, message_size, "%s", status.ToString().c_str());
+        std::snprintf(message->text, sizeof message->text, "%s", status.ToString().c_str());
         return nullptr;
     }
     return s.release();
 } catch (const std::exception &x) {
-    std::snprintf(message, message_size, "%s", x.what());
+    std::snprintf(message->text, sizeof message->text, "%s", x.what());
     return nullptr;
 }
 
@@ -58,12 +59,12 @@ char *sentencepiece_unknown_text(const struct sentencepiece_model *s, int id, si
 }
 
 bool sentencepiece_encode(const struct sentencepiece_model *s, const char *text, size_t size,
-                          void (*take)(void *context, int id, uint32_t start), void *context, char *message,
-                          size_t message_size) try {
+                          void (*take)(void *context, int id, uint32_t start), void *context,
+                          struct sentencepiece_message *message) try {
     sentencepiece::ImmutableSentencePieceText pieces;
     const auto status = s->processor.Encode(absl::string_view(text, size), pieces.mutable_proto());
     if (!status.ok()) {
-        std::snprintf(message, message_size, "%s", status.ToString().c_str());
+        std::snprintf(message->text, sizeof message->text, "%s", status.ToString().c_str());
         return false;
     }
     const size_t n = pieces.pieces_size();
@@ -73,6 +74,6 @@ bool sentencepiece_encode(const struct sentencepiece_model *s, const char *text,
     }
     return true;
 } catch (const std::exception &x) {
-    std::snprintf(message, message_size, "%s", x.what());
+    std::snprintf(message->text, sizeof message->text, "%s", x.what());
     return false;
 }

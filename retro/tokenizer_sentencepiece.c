@@ -76,10 +76,10 @@ static enum status spm_encode(const struct tokenizer *t, void *call, const struc
                               struct error *e) {
     (void)call;
     const struct spm *m = t->model;
-    char message[200] = "";
+    struct sentencepiece_message message = {""};
     struct take_context c = {text, out};
-    if (!sentencepiece_encode(m->library, text->text, text->size, take_id, &c, message, sizeof message))
-        return error_set(e, STATUS_INTERNAL, "SentencePiece: %s", message);
+    if (!sentencepiece_encode(m->library, text->text, text->size, take_id, &c, &message))
+        return error_set(e, STATUS_INTERNAL, "SentencePiece: %s", message.text);
     return STATUS_OK;
 }
 
@@ -146,11 +146,11 @@ static enum status open_pieces(struct tokenizer *t, struct spm *m, struct error 
 
 enum status sentencepiece_open(struct tokenizer *t, struct text_span file, const json_t *config, struct error *e) {
     struct spm *m = xcalloc(1, sizeof *m);
-    char message[200] = "";
+    struct sentencepiece_message message = {""};
     t->model = m;
     t->ops = &spm_ops;
-    m->library = sentencepiece_load(file.text, file.size, message, sizeof message);
-    if (m->library == NULL) return error_set(e, STATUS_INVALID, "not a SentencePiece model: %s", message);
+    m->library = sentencepiece_load(file.text, file.size, &message);
+    if (m->library == NULL) return error_set(e, STATUS_INVALID, "not a SentencePiece model: %s", message.text);
     read_space_rules(m, file);
     enum status status = open_pieces(t, m, e);
     bool bos, eos;

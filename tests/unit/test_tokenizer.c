@@ -27,11 +27,11 @@ static struct tokenizer *open_text(const char *json) {
     return t;
 }
 
-static void assert_encodes(const struct tokenizer *t, const char *text, size_t size, int flags, const int *expected,
+static void assert_encodes(const struct tokenizer *t, struct text_span text, int flags, const int *expected,
                            const uint32_t *starts, int n) {
     struct tokens out = {0};
     struct error e;
-    assert_int_equal(tokenizer_encode(t, text, size, flags, &out, &e), STATUS_OK);
+    assert_int_equal(tokenizer_encode(t, text.text, text.size, flags, &out, &e), STATUS_OK);
     assert_int_equal(out.n, n);
     for (int i = 0; i < n; i++) {
         assert_int_equal(out.ids[i], expected[i]);
@@ -46,12 +46,16 @@ static void test_bpe(void **state) {
     assert_int_equal(tokenizer_vocab_size(t), 10);
     assert_int_equal(tokenizer_eod(t), 9);
     assert_true(tokenizer_is_special(t, 9));
-    assert_encodes(t, "abab aba", 8, TOKENIZER_PLAIN, (int[]){3, 3, 2, 8}, (uint32_t[]){0, 2, 4, 5}, 4);
-    assert_encodes(t, "a\0\xE2\x82\xAC", 5, TOKENIZER_PLAIN, (int[]){0, 7, 4, 5, 6}, (uint32_t[]){0, 1, 2, 3, 4}, 5);
-    assert_encodes(t, "a<|endoftext|>b", 15, TOKENIZER_PARSE_SPECIAL, (int[]){0, 9, 1}, (uint32_t[]){0, 1, 14}, 3);
+    assert_encodes(t, (struct text_span){"abab aba", 8}, TOKENIZER_PLAIN, (int[]){3, 3, 2, 8}, (uint32_t[]){0, 2, 4, 5},
+                   4);
+    assert_encodes(t, (struct text_span){"a\0\xE2\x82\xAC", 5}, TOKENIZER_PLAIN, (int[]){0, 7, 4, 5, 6},
+                   (uint32_t[]){0, 1, 2, 3, 4}, 5);
+    assert_encodes(t, (struct text_span){"a<|endoftext|>b", 15}, TOKENIZER_PARSE_SPECIAL, (int[]){0, 9, 1},
+                   (uint32_t[]){0, 1, 14}, 3);
     /* Only a and b of the plain text are in this vocabulary: no end of text appears. */
-    assert_encodes(t, "a<|endoftext|>b", 15, TOKENIZER_PLAIN, (int[]){0, 1}, (uint32_t[]){0, 14}, 2);
-    assert_encodes(t, "", 0, TOKENIZER_PLAIN, NULL, NULL, 0);
+    assert_encodes(t, (struct text_span){"a<|endoftext|>b", 15}, TOKENIZER_PLAIN, (int[]){0, 1}, (uint32_t[]){0, 14},
+                   2);
+    assert_encodes(t, (struct text_span){"", 0}, TOKENIZER_PLAIN, NULL, NULL, 0);
     tokenizer_close(t);
 }
 
@@ -61,7 +65,8 @@ static void test_wordpiece(void **state) {
         "{\"normalizer\":{\"type\":\"BertNormalizer\"},\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},"
         "\"decoder\":{\"type\":\"WordPiece\"},\"model\":{\"type\":\"WordPiece\",\"vocab\":{\"[UNK]\":0,\"cafe\":1,"
         "\"##s\":2,\".\":3,\"[SEP]\":4}}}");
-    assert_encodes(t, "Caf\xC3\xA9S. x", 9, TOKENIZER_PLAIN, (int[]){1, 2, 3, 0}, (uint32_t[]){0, 5, 6, 8}, 4);
+    assert_encodes(t, (struct text_span){"Caf\xC3\xA9S. x", 9}, TOKENIZER_PLAIN, (int[]){1, 2, 3, 0},
+                   (uint32_t[]){0, 5, 6, 8}, 4);
     struct buffer b = {0};
     tokenizer_decode(t, (int32_t[]){1, 2, 3, 1}, 4, true, &b);
     assert_string_equal(b.data, "cafes. cafe");
