@@ -91,7 +91,7 @@ def functions(names):
                "--output-format=json", "-f", "-", "-L", "-"]
     tags = subprocess.run(command, input="\n".join(names), capture_output=True, check=True, text=True).stdout
     for tag in map(json.loads, tags.splitlines()):
-        yield tag["path"], tag["line"], tag["name"], tag.get("end", tag["line"]) - tag["line"] + 1, tag["signature"]
+        yield tag["path"], tag["line"], tag["name"], tag.get("end", tag["line"]) - tag["line"] + 1, tag.get("signature", "()")
 
 
 def check_sizes(sources):
