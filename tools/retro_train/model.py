@@ -8,6 +8,7 @@ f+(j-1)m..f+jm-1, and row p reads the neighbours of chunk floor((p+1-f)/m), none
 of n rows is f = n mod m (or m).
 """
 
+import functools
 import math
 
 import torch
@@ -220,6 +221,7 @@ class Neighbours:
         self.b, self.l, self.k, self.r = ids.shape
         self.hidden = None
 
+    @functools.cached_property
     def key_mask(self):
         """[b l, k r] rows that a chunk may read, or None when all chunks have all k or none of them."""
         if self.counts is None or not bool(((self.counts > 0) & (self.counts < self.k)).any()):
@@ -246,7 +248,7 @@ class ChunkedCrossAttention(nn.Module):
             embedded = q.hidden.view(b * q.l * q.k, q.r, d)
             q.hidden = self.encoder(embedded, chunks).reshape(b * q.l, q.k * q.r, d)
         windows = shift_rows(x, q.f - 1, q.l * m).view(b * q.l, m, d)  # from each chunk's closing row on
-        o = self.attn(windows, q.hidden, q.key_mask()).view(b, q.l, m, d)
+        o = self.attn(windows, q.hidden, q.key_mask).view(b, q.l, m, d)
         if q.counts is not None:
             o = o * (q.counts > 0)[:, :, None, None].to(o.dtype)
         return self.gate * shift_rows(o.view(b, q.l * m, d), 1 - q.f, n)

@@ -32,12 +32,20 @@ def make_model_folder(run, folder):
     write_json(folder / "config.json", config.to_dict())
 
 
+def remove_parts(data):
+    """Only what is ours: "data" may name a folder that holds other things."""
+    for name in ("documents", "model", "collection"):
+        shutil.rmtree(data / name, ignore_errors=True)
+    for name in ("corpus.json", "index.json", "train.neighbours", "valid.neighbours"):
+        (data / name).unlink(missing_ok=True)
+
+
 def prepare(run, documents, retro_index, embedder, filters):
     """Everything, each part from the one before. Existing parts are made again."""
     config = run.model_config
     if config.architecture != "retro":
         raise ValueError("prepare with the retro model's configuration; a GPT of the same data folder trains on the same chunks")
-    shutil.rmtree(run.data, ignore_errors=True)
+    remove_parts(run.data)
     report = corpus.prepare(documents, run.data, retro_index, filters)
     for part in ("train", "valid"):
         print(f"{part}: {report[part]['documents']} documents, {report[part]['bytes']:,} bytes", flush=True)
