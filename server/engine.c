@@ -101,16 +101,6 @@ static void lookup_done(struct lookup *l) {
     CHECK(queue_put(&g->engine->answered, (void *[]){g}, 1)); /* one lookup per session, so there is room */
 }
 
-/* Appends the text of chunk j: the query that finds its neighbours. */
-static void chunk_text(struct engine *x, struct generation *g, int j) {
-    int start = grid_start(g->grid, j), n = grid_end(g->grid, j) - start;
-    for (int i = 0; i < n; i++) {
-        int row = start + i;
-        x->chunk_ids[i] = row < g->n_prompt ? g->prompt[row] : g->ids[row - g->n_prompt];
-    }
-    tokenizer_decode(x->o.tokenizer, x->chunk_ids, n, true, &g->query_text);
-}
-
 /* Asks for the neighbours of chunks [first, first + n) and parks the generation. */
 static void look_up(struct engine *x, struct generation *g, int first, int n) {
     struct lookup *l = &g->lookup;
@@ -118,7 +108,8 @@ static void look_up(struct engine *x, struct generation *g, int first, int n) {
     buffer_clear(&g->query_text);
     for (int j = 0; j < n; j++) {
         size_t before = g->query_text.size;
-        chunk_text(x, g, first + j);
+        int n_ids = generation_chunk(g, first + j, x->chunk_ids);
+        tokenizer_decode(x->o.tokenizer, x->chunk_ids, n_ids, true, &g->query_text);
         l->queries[j] = (struct retriever_query){{NULL, g->query_text.size - before}, g->k, g->min_similarity};
     }
     const char *text = g->query_text.data ? g->query_text.data : "";

@@ -79,33 +79,35 @@ static bool parse_field(const struct field *row, const char *name, void *object,
     return true;
 }
 
-static bool unknown(const struct field *rows, int n, const char *prefix, const char *key, struct failure *f) {
+static bool unknown(const struct field_table *t, const char *key, struct failure *f) {
     char known[400] = "", name[64];
     size_t used = 0;
-    for (int i = 0; i < n && used < sizeof known; i++)
-        if (rows[i].type <= FIELD_NUMBER || rows[i].type == FIELD_PARSED)
-            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", rows[i].name);
-    snprintf(name, sizeof name, "%s%s", prefix, key);
+    for (int i = 0; i < t->n && used < sizeof known; i++)
+        if (t->rows[i].type <= FIELD_NUMBER || t->rows[i].type == FIELD_PARSED)
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", t->rows[i].name);
+    snprintf(name, sizeof name, "%s%s", t->prefix, key);
     return failure_set(f, 400, "unknown_parameter", name, "unknown parameter %s; known are %s", name, known);
 }
 
-bool fields_parse(const struct field *rows, int n, const char *prefix, void *object, const json_t *json,
-                  const struct request_limits *l, struct failure *f) {
-    if (!json_is_object(json)) {
-        char name[64];
-        snprintf(name, sizeof name, "%.*s", prefix[0] ? (int)strlen(prefix) - 1 : 16,
-                 prefix[0] ? prefix : "the request body");
-        return wrong_type(f, name, "an object", json);
-    }
-    for (void *at = json_object_iter((json_t *)(uintptr_t)json); at;
-         at = json_object_iter_next((json_t *)(uintptr_t)json, at)) {
+static bool not_an_object(const struct field_table *t, const json_t *json, struct failure *f) {
+    char name[64];
+    if (t->prefix[0] == '\0') return wrong_type(f, "the request body", "an object", json);
+    snprintf(name, sizeof name, "%.*s", (int)strlen(t->prefix) - 1, t->prefix); /* without its dot */
+    return wrong_type(f, name, "an object", json);
+}
+
+bool fields_parse(const struct field_table *t, void *object, const json_t *json, const struct request_limits *l,
+                  struct failure *f) {
+    json_t *members = (json_t *)(uintptr_t)json; /* iterating changes nothing, but jansson's type says otherwise */
+    if (!json_is_object(json)) return not_an_object(t, json, f);
+    for (void *at = json_object_iter(members); at; at = json_object_iter_next(members, at)) {
         const char *key = json_object_iter_key(at);
         char name[64];
         int i = 0;
-        while (i < n && strcmp(rows[i].name, key) != 0) i++;
-        if (i == n) return unknown(rows, n, prefix, key, f);
-        snprintf(name, sizeof name, "%s%s", prefix, key);
-        if (!parse_field(&rows[i], name, object, json_object_iter_value(at), l, f)) return false;
+        while (i < t->n && strcmp(t->rows[i].name, key) != 0) i++;
+        if (i == t->n) return unknown(t, key, f);
+        snprintf(name, sizeof name, "%s%s", t->prefix, key);
+        if (!parse_field(&t->rows[i], name, object, json_object_iter_value(at), l, f)) return false;
     }
     return true;
 }

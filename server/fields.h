@@ -35,9 +35,16 @@ struct field {
     bool (*parse)(void *object, const json_t *value, const struct request_limits *l, struct failure *f);
 };
 
-/* Fills `object` by n rows from a JSON object; prefix ("", "retrieval.") goes before names in messages. */
-bool fields_parse(const struct field *rows, int n, const char *prefix, void *object, const json_t *json,
-                  const struct request_limits *l, struct failure *f);
+/* The rows of one JSON object; prefix ("", "retrieval.") goes before names in messages. */
+struct field_table {
+    const struct field *rows;
+    int n;
+    const char *prefix;
+};
+
+/* Fills `object` by the table from a JSON object. */
+bool fields_parse(const struct field_table *t, void *object, const json_t *json, const struct request_limits *l,
+                  struct failure *f);
 /* Parses text[0, size) as one JSON object; the caller releases *out. A body with more values than any valid request
  * has is refused before it is parsed, which bounds the parser's memory. */
 bool fields_load(json_t **out, const char *text, size_t size, const struct request_limits *l, struct failure *f);

@@ -71,3 +71,12 @@ void generation_detach(struct generation *g) {
 }
 
 int generation_chunk_position(const struct generation *g, int j) { return grid_end(g->grid, j) - 1; }
+
+int generation_chunk(const struct generation *g, int j, int32_t *ids) {
+    int start = grid_start(g->grid, j), n = grid_end(g->grid, j) - start;
+    for (int i = 0; i < n; i++) {
+        int row = start + i;
+        ids[i] = row < g->n_prompt ? g->prompt[row] : g->ids[row - g->n_prompt];
+    }
+    return n;
+}

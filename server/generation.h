@@ -95,3 +95,5 @@ void generation_detach(struct generation *g);
 
 /* The first row that reads chunk j: the one that closes it. */
 int generation_chunk_position(const struct generation *g, int j);
+/* The tokens of chunk j, all of which exist, into ids [m]; returns how many. */
+int generation_chunk(const struct generation *g, int j, int32_t *ids);

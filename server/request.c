@@ -119,11 +119,12 @@ static const struct field retrieval_fields[] = {
     {"min_similarity", FIELD_NUMBER, .offset = offsetof(struct request_retrieval, min_similarity), .min = -1, .max = 1},
     {"neighbors", FIELD_PARSED, .parse = parse_neighbors},
 };
+static const struct field_table retrieval_table = {retrieval_fields, (int)ARRAY_COUNT(retrieval_fields), "retrieval."};
 
 static bool parse_retrieval(void *object, const json_t *v, const struct request_limits *l, struct failure *f) {
     struct request_retrieval *r = &((struct completion_request *)object)->retrieval;
     r->given = true;
-    if (!fields_parse(retrieval_fields, (int)ARRAY_COUNT(retrieval_fields), "retrieval.", r, v, l, f)) return false;
+    if (!fields_parse(&retrieval_table, r, v, l, f)) return false;
     if (r->n_neighbors == 0 || (r->enabled && r->k == 0 && r->min_similarity < -1)) return true;
     return failure_set(f, 400, "invalid_value", "retrieval.neighbors",
                        "retrieval.neighbors takes the place of a search: leave out enabled, k and min_similarity");
@@ -135,9 +136,10 @@ static const struct field stream_fields[] = {
     {"include_usage", FIELD_BOOL, .offset = offsetof(struct completion_request, include_usage)},
     {.name = "include_obfuscation", .type = FIELD_IGNORED},
 };
+static const struct field_table stream_table = {stream_fields, (int)ARRAY_COUNT(stream_fields), "stream_options."};
 
 static bool parse_stream_options(void *object, const json_t *v, const struct request_limits *l, struct failure *f) {
-    return fields_parse(stream_fields, (int)ARRAY_COUNT(stream_fields), "stream_options.", object, v, l, f);
+    return fields_parse(&stream_table, object, v, l, f);
 }
 
 static bool parse_seed(void *object, const json_t *v, const struct request_limits *l, struct failure *f) {
@@ -186,6 +188,7 @@ static const struct field completion_fields[] = {
     {.name = "store", .type = FIELD_IGNORED},
 };
 #undef AT
+static const struct field_table completion_table = {completion_fields, (int)ARRAY_COUNT(completion_fields), ""};
 
 bool completion_request_parse(struct completion_request *r, const char *body, size_t size,
                               const struct request_limits *l, struct failure *f) {
@@ -193,7 +196,7 @@ bool completion_request_parse(struct completion_request *r, const char *body, si
     *r = (struct completion_request){.max_tokens = 16, .temperature = 1, .top_p = 1, .logprobs = -1};
     r->retrieval = (struct request_retrieval){.enabled = true, .min_similarity = -2};
     if (!fields_load(&json, body, size, l, f)) return false;
-    bool ok = fields_parse(completion_fields, (int)ARRAY_COUNT(completion_fields), "", r, json, l, f);
+    bool ok = fields_parse(&completion_table, r, json, l, f);
     json_decref(json);
     if (ok && r->n_prompts == 0) return failure_set(f, 400, "missing_parameter", "prompt", "prompt is missing");
     if (ok && r->include_usage && !r->stream)
@@ -231,11 +234,12 @@ static const struct field search_fields[] = {
      .limit_offset = offsetof(struct request_limits, max_k)},
     {"min_similarity", FIELD_NUMBER, .offset = offsetof(struct search_request, min_similarity), .min = -1, .max = 1},
 };
+static const struct field_table search_table = {search_fields, (int)ARRAY_COUNT(search_fields), ""};
 
 static bool parse_search(struct search_request *r, const json_t *json, const struct request_limits *l,
                          struct failure *f) {
     *r = (struct search_request){.min_similarity = -2};
-    if (!fields_parse(search_fields, (int)ARRAY_COUNT(search_fields), "", r, json, l, f)) return false;
+    if (!fields_parse(&search_table, r, json, l, f)) return false;
     if (r->query == NULL || r->query_size == 0)
         return failure_set(f, 400, "missing_parameter", "query", "query (or q in the query string) is missing");
     return true;
