@@ -52,9 +52,15 @@ def test_a_wrong_weight_is_noticed(tmp_path):
 
 def test_errors_are_named(tmp_path):
     for arguments, words in [([], "no folder"), (["--tolerance", "x", FOLDERS[0]], "must be a number"),
-                             ([tmp_path], "config.json"), (["--frob", "1", FOLDERS[0]], "unknown option")]:
+                             ([tmp_path / "absent"], "config.json"), (["--frob", "1", FOLDERS[0]], "unknown option")]:
         done = parity(*arguments)
         assert done.returncode == 1 and words in done.stderr, done.stderr
+
+
+def test_other_folders_are_skipped_but_are_no_pass(tmp_path):
+    done = parity(tmp_path, FOLDERS[0])
+    assert done.returncode == 0 and "skipped: no config.json" in done.stdout
+    assert parity(tmp_path).returncode == 1
 
 
 def test_bf16_stays_near():
