@@ -35,6 +35,18 @@ const T *stage(struct backend *b, const T *host, size_t n) {
 
 static inline unsigned blocks_for(int64_t n, int per_block) { return (unsigned)((n + per_block - 1) / per_block); }
 
+/* Threads of a block that handles one row, or pieces of one, V columns a thread: whole warps, as many as there is work
+ * for and at most 256. */
+static inline int row_threads(int cols, int v) {
+    int warps = (cols + WARP * v - 1) / (WARP * v);
+    return WARP * (warps < 1 ? 1 : warps < 8 ? warps : 8);
+}
+
+/* Grid of kernels that cut every row into pieces, one a block. */
+static inline dim3 row_grid(int rows, int cols, int v) {
+    return dim3((unsigned)rows, blocks_for(cols, row_threads(cols, v) * v));
+}
+
 /* Whether rows of t can be moved in pieces of V elements. */
 static inline bool divides(const struct tensor *t, int v) {
     size_t piece = (size_t)v * dtype_bytes(t->dtype);
@@ -118,11 +130,18 @@ __device__ inline T warp_sum(T v) {
     return v;
 }
 
+/* The first of a thread's V columns under row_grid. */
+template <int V>
+__device__ inline int first_column() {
+    return (int)(blockIdx.y * blockDim.x + threadIdx.x) * V;
+}
+
 /* The sum of every thread's v, the same bits in every thread; `shared` holds one T per warp. */
 template <typename T>
 __device__ inline T block_sum(T v, T *shared) {
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, warps = (int)blockDim.x / WARP;
     v = warp_sum(v);
+    if (warps == 1) return v;
     if (lane == 0) shared[warp] = v;
     __syncthreads();
     v = warp_sum(lane < warps ? shared[lane] : T(0));

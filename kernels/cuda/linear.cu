@@ -7,20 +7,14 @@
 #include "kernels/cuda/common.cuh"
 #include "kernels/cuda/gemm.h"
 
-enum { LINEAR_THREADS = 256 };
-
-static dim3 linear_grid(int rows, int cols, int v) {
-    return dim3((unsigned)rows, blocks_for(cols, LINEAR_THREADS * v));
-}
-
 struct convert_kernel_args {
     struct tensor y, x;
 };
 
-/* grid (rows, pieces of columns), block 256. Bound by bytes: reads f32, writes half as much. */
+/* grid (rows, pieces of columns), block 32 .. 256. Bound by bytes: reads f32, writes half as much. */
 template <int V>
 __global__ void linear_convert_kernel(struct convert_kernel_args k) {
-    int row = (int)blockIdx.x, col = ((int)blockIdx.y * LINEAR_THREADS + (int)threadIdx.x) * V;
+    int row = (int)blockIdx.x, col = first_column<V>();
     if (col >= k.y.cols) return;
     store<V>(k.y.data, k.y.dtype, row * k.y.stride + col, load<V>(k.x.data, DTYPE_F32, row * k.x.stride + col));
 }
@@ -31,10 +25,11 @@ struct finish_kernel_args {
     enum activation activation;
 };
 
-/* grid (rows, pieces of columns), block 256. Bound by bytes: reads and writes y; used where the product cannot. */
+/* grid (rows, pieces of columns), block 32 .. 256. Bound by bytes: reads and writes y; used where the product cannot.
+ */
 template <int V>
 __global__ void linear_finish_kernel(struct finish_kernel_args k) {
-    int row = (int)blockIdx.x, col = ((int)blockIdx.y * LINEAR_THREADS + (int)threadIdx.x) * V;
+    int row = (int)blockIdx.x, col = first_column<V>();
     if (col >= k.y.cols) return;
     lanes<V> v = load<V>(k.y.data, DTYPE_F32, row * k.y.stride + col);
     for (int j = 0; j < V; j++) v.at[j] = activate(k.bias ? v.at[j] + k.bias[col + j] : v.at[j], k.activation);
@@ -49,9 +44,9 @@ static struct tensor convert_input(struct backend *b, const struct linear_args *
     k.x = a->x;
     k.y = tensor_make(workspace_reserve(b, &cuda_of(b)->inputs, bytes), a->weight->dtype, a->x.rows, a->x.cols);
     if (divides(&k.y, 4) && divides(&k.x, 4))
-        launch(b, linear_convert_kernel<4>, linear_grid(k.x.rows, k.x.cols, 4), LINEAR_THREADS, 0, k);
+        launch(b, linear_convert_kernel<4>, row_grid(k.x.rows, k.x.cols, 4), row_threads(k.x.cols, 4), 0, k);
     else
-        launch(b, linear_convert_kernel<1>, linear_grid(k.x.rows, k.x.cols, 1), LINEAR_THREADS, 0, k);
+        launch(b, linear_convert_kernel<1>, row_grid(k.x.rows, k.x.cols, 1), row_threads(k.x.cols, 1), 0, k);
     return k.y;
 }
 
@@ -64,7 +59,7 @@ void cuda_linear(struct backend *b, const struct linear_args *a) {
     if (a->bias == NULL && a->activation == ACTIVATION_NONE) return;
     struct finish_kernel_args k = {a->y, a->bias, a->activation};
     if (divides(&k.y, 4))
-        launch(b, linear_finish_kernel<4>, linear_grid(k.y.rows, k.y.cols, 4), LINEAR_THREADS, 0, k);
+        launch(b, linear_finish_kernel<4>, row_grid(k.y.rows, k.y.cols, 4), row_threads(k.y.cols, 4), 0, k);
     else
-        launch(b, linear_finish_kernel<1>, linear_grid(k.y.rows, k.y.cols, 1), LINEAR_THREADS, 0, k);
+        launch(b, linear_finish_kernel<1>, row_grid(k.y.rows, k.y.cols, 1), row_threads(k.y.cols, 1), 0, k);
 }

@@ -3,15 +3,7 @@
  * of f32, where the shapes allow it. */
 #include "kernels/cuda/common.cuh"
 
-enum { ROW_THREADS = 256 };
-
-/* Grid of kernels that cut rows into pieces of ROW_THREADS * V columns. */
-static dim3 row_grid(int rows, int cols, int v) { return dim3((unsigned)rows, blocks_for(cols, ROW_THREADS * v)); }
-
-template <int V>
-__device__ static int first_column() {
-    return ((int)blockIdx.y * ROW_THREADS + (int)threadIdx.x) * V;
-}
+enum { ROW_THREADS = 256 }; /* the most */
 
 /* y = a + row_scale (b + bias) */
 
@@ -20,8 +12,8 @@ struct add_kernel_args {
     const float *bias, *row_scale;
 };
 
-/* grid (rows, pieces of columns), block 256. Bound by bytes: reads a and b, writes y. A closed gate is a choice, not a
- * product, so that NaN does not pass it. */
+/* grid (rows, pieces of columns), block 32 .. 256. Bound by bytes: reads a and b, writes y. A closed gate is a choice,
+ * not a product, so that NaN does not pass it. */
 template <int V>
 __global__ void add_rows_kernel(struct add_kernel_args k) {
     int row = (int)blockIdx.x, col = first_column<V>();
@@ -42,9 +34,9 @@ void cuda_add(struct backend *b, const struct add_args *a) {
     struct add_kernel_args k = {a->y, a->a, a->b, a->bias, NULL};
     if (a->row_scale) k.row_scale = stage(b, a->row_scale, (size_t)a->y.rows);
     if (divides(&a->y, 4) && divides(&a->a, 4) && divides(&a->b, 4))
-        launch(b, add_rows_kernel<4>, row_grid(a->y.rows, a->y.cols, 4), ROW_THREADS, 0, k);
+        launch(b, add_rows_kernel<4>, row_grid(a->y.rows, a->y.cols, 4), row_threads(a->y.cols, 4), 0, k);
     else
-        launch(b, add_rows_kernel<1>, row_grid(a->y.rows, a->y.cols, 1), ROW_THREADS, 0, k);
+        launch(b, add_rows_kernel<1>, row_grid(a->y.rows, a->y.cols, 1), row_threads(a->y.cols, 1), 0, k);
 }
 
 /* y = activation(x[:, :F]) x[:, F:] */
@@ -54,7 +46,7 @@ struct glu_kernel_args {
     enum activation activation;
 };
 
-/* grid (rows, pieces of F), block 256. Bound by bytes: reads 2F, writes F. */
+/* grid (rows, pieces of F), block 32 .. 256. Bound by bytes: reads 2F, writes F. */
 template <int V>
 __global__ void glu_rows_kernel(struct glu_kernel_args k) {
     int row = (int)blockIdx.x, col = first_column<V>();
@@ -68,9 +60,9 @@ __global__ void glu_rows_kernel(struct glu_kernel_args k) {
 void cuda_glu(struct backend *b, const struct glu_args *a) {
     struct glu_kernel_args k = {a->y, a->x, a->activation};
     if (divides(&a->y, 4) && divides(&a->x, 4))
-        launch(b, glu_rows_kernel<4>, row_grid(a->y.rows, a->y.cols, 4), ROW_THREADS, 0, k);
+        launch(b, glu_rows_kernel<4>, row_grid(a->y.rows, a->y.cols, 4), row_threads(a->y.cols, 4), 0, k);
     else
-        launch(b, glu_rows_kernel<1>, row_grid(a->y.rows, a->y.cols, 1), ROW_THREADS, 0, k);
+        launch(b, glu_rows_kernel<1>, row_grid(a->y.rows, a->y.cols, 1), row_threads(a->y.cols, 1), 0, k);
 }
 
 /* Token, position and type embeddings */
@@ -80,7 +72,7 @@ struct embed_kernel_args {
     const int32_t *ids, *positions;
 };
 
-/* grid (rows, pieces of columns), block 256. Bound by bytes: reads up to three rows, writes one. */
+/* grid (rows, pieces of columns), block 32 .. 256. Bound by bytes: reads up to three rows, writes one. */
 template <int V>
 __global__ void embed_sum_kernel(struct embed_kernel_args k) {
     int row = (int)blockIdx.x, col = first_column<V>();
@@ -110,9 +102,9 @@ void cuda_embed(struct backend *b, const struct embed_args *a) {
     bool vector = divides(&k.y, 4) && divides(&k.word, 4) && (a->position == NULL || divides(a->position, 4)) &&
                   (a->type == NULL || divides(a->type, 4));
     if (vector)
-        launch(b, embed_sum_kernel<4>, row_grid(a->y.rows, a->y.cols, 4), ROW_THREADS, 0, k);
+        launch(b, embed_sum_kernel<4>, row_grid(a->y.rows, a->y.cols, 4), row_threads(a->y.cols, 4), 0, k);
     else
-        launch(b, embed_sum_kernel<1>, row_grid(a->y.rows, a->y.cols, 1), ROW_THREADS, 0, k);
+        launch(b, embed_sum_kernel<1>, row_grid(a->y.rows, a->y.cols, 1), row_threads(a->y.cols, 1), 0, k);
 }
 
 /* Gather and scatter */
@@ -124,7 +116,7 @@ struct move_kernel_args {
     bool may_repeat; /* scatter: an index may occur twice */
 };
 
-/* grid (rows of y, pieces of columns), block 256. Bound by bytes. */
+/* grid (rows of y, pieces of columns), block 32 .. 256. Bound by bytes. */
 template <int V>
 __global__ void gather_rows_kernel(struct move_kernel_args k) {
     int row = (int)blockIdx.x, col = first_column<V>(), from = k.rows[row];
@@ -137,19 +129,19 @@ __global__ void gather_rows_kernel(struct move_kernel_args k) {
 void cuda_gather_rows(struct backend *b, const struct gather_rows_args *a) {
     struct move_kernel_args k = {a->y, a->x, stage(b, a->rows, (size_t)a->y.rows), a->y.rows, false};
     if (divides(&a->y, 4) && divides(&a->x, 4))
-        launch(b, gather_rows_kernel<4>, row_grid(a->y.rows, a->y.cols, 4), ROW_THREADS, 0, k);
+        launch(b, gather_rows_kernel<4>, row_grid(a->y.rows, a->y.cols, 4), row_threads(a->y.cols, 4), 0, k);
     else
-        launch(b, gather_rows_kernel<1>, row_grid(a->y.rows, a->y.cols, 1), ROW_THREADS, 0, k);
+        launch(b, gather_rows_kernel<1>, row_grid(a->y.rows, a->y.cols, 1), row_threads(a->y.cols, 1), 0, k);
 }
 
-/* grid (rows of x, pieces of columns), block 256, shared one int per warp. Bound by bytes. When two rows name one place
- * the later wins, as if they were written in order: a row that a later one overwrites is not written at all. */
+/* grid (rows of x, pieces of columns), block 32 .. 256, shared one int per warp. Bound by bytes. When two rows name one
+ * place the later wins, as if they were written in order: a row that a later one overwrites is not written at all. */
 template <int V>
 __global__ void scatter_rows_kernel(struct move_kernel_args k) {
     DYNAMIC_SHARED(shared);
     int row = (int)blockIdx.x, col = first_column<V>(), to = k.rows[row], overwritten = 0;
     if (k.may_repeat) {
-        for (int later = row + 1 + (int)threadIdx.x; later < k.n; later += ROW_THREADS)
+        for (int later = row + 1 + (int)threadIdx.x; later < k.n; later += (int)blockDim.x)
             overwritten += k.rows[later] == to;
         overwritten = block_sum(overwritten, (int *)shared);
     }
@@ -173,9 +165,9 @@ void cuda_scatter_rows(struct backend *b, const struct scatter_rows_args *a) {
     k.may_repeat = !rising(a->rows, a->x.rows);
     size_t shared = ROW_THREADS / WARP * sizeof(int);
     if (divides(&a->y, 4) && divides(&a->x, 4))
-        launch(b, scatter_rows_kernel<4>, row_grid(a->x.rows, a->x.cols, 4), ROW_THREADS, shared, k);
+        launch(b, scatter_rows_kernel<4>, row_grid(a->x.rows, a->x.cols, 4), row_threads(a->x.cols, 4), shared, k);
     else
-        launch(b, scatter_rows_kernel<1>, row_grid(a->x.rows, a->x.cols, 1), ROW_THREADS, shared, k);
+        launch(b, scatter_rows_kernel<1>, row_grid(a->x.rows, a->x.cols, 1), row_threads(a->x.cols, 1), shared, k);
 }
 
 /* Rotary positions */
@@ -230,14 +222,15 @@ struct mean_kernel_args {
     bool normalize;
 };
 
-/* grid rows of y, block 256, shared one double per warp. Bound by bytes: reads the run once, columns side by side. Sums
- * are in double, as on the CPU: there are few rows and the result is compared across devices. An empty run gives 0. */
+/* grid rows of y, block 32 .. 256, shared one double per warp. Bound by bytes: reads the run once, columns side by
+ * side. Sums are in double, as on the CPU: there are few rows and the result is compared across devices. An empty run
+ * gives 0. */
 __global__ void mean_columns_kernel(struct mean_kernel_args k) {
     DYNAMIC_SHARED(shared);
     float *y = (float *)k.y.data + blockIdx.x * k.y.stride;
     int first = k.starts[blockIdx.x], end = k.starts[blockIdx.x + 1];
     double squares = 0;
-    for (int col = (int)threadIdx.x; col < k.y.cols; col += ROW_THREADS) {
+    for (int col = (int)threadIdx.x; col < k.y.cols; col += (int)blockDim.x) {
         double sum = 0;
         for (int i = first; i < end; i++) sum += (double)((const float *)k.x.data)[i * k.x.stride + col];
         double mean = end > first ? sum / (end - first) : 0;
@@ -247,10 +240,11 @@ __global__ void mean_columns_kernel(struct mean_kernel_args k) {
     squares = block_sum(squares, (double *)shared);
     if (!k.normalize || squares == 0) return;
     double scale = 1 / sqrt(squares);
-    for (int col = (int)threadIdx.x; col < k.y.cols; col += ROW_THREADS) y[col] = (float)((double)y[col] * scale);
+    for (int col = (int)threadIdx.x; col < k.y.cols; col += (int)blockDim.x) y[col] = (float)((double)y[col] * scale);
 }
 
 void cuda_mean_rows(struct backend *b, const struct mean_rows_args *a) {
     struct mean_kernel_args k = {a->y, a->x, stage(b, a->starts, (size_t)a->y.rows + 1), a->normalize};
-    launch(b, mean_columns_kernel, dim3((unsigned)a->y.rows), ROW_THREADS, ROW_THREADS / WARP * sizeof(double), k);
+    launch(b, mean_columns_kernel, dim3((unsigned)a->y.rows), row_threads(a->y.cols, 1),
+           ROW_THREADS / WARP * sizeof(double), k);
 }

@@ -29,7 +29,9 @@ dim3 blockDim, gridDim;
 
 namespace {
 
-constexpr size_t STACK_BYTES = 256 << 10, MAX_THREADS = 1024, WARP = 32;
+/* Not a power of two, so that the tops of the stacks do not share a few sets of the cache. */
+constexpr size_t STACK_BYTES = (256 << 10) + 17 * 64;
+constexpr size_t MAX_THREADS = 1024, WARP = 32;
 constexpr size_t SHARED_BYTES = 48 << 10; /* what a block gets without asking the driver for more */
 constexpr size_t RED_ZONE = 1 << 10;
 constexpr unsigned char UNINITIALISED = 0xff; /* every float type reads it as NaN, int32 as -1 */
@@ -38,7 +40,6 @@ constexpr unsigned char RED = 0xa5;
 enum class state { ready, barrier, warp, done };
 
 struct fiber {
-    ucontext_t first;
     void *resume[5]; /* of __builtin_setjmp */
     bool started;    /* whether `resume` is valid */
     enum state state;
@@ -150,12 +151,13 @@ __attribute__((noinline)) void fiber_enter(emulator &d, size_t i) {
     if (__builtin_setjmp(d.scheduler) == 0) {
         if (f.started) __builtin_longjmp(f.resume, 1);
         f.started = true;
-        getcontext(&f.first);
-        f.first.uc_stack.ss_sp = stack;
-        f.first.uc_stack.ss_size = STACK_BYTES;
-        f.first.uc_link = nullptr;
-        makecontext(&f.first, fiber_main, 0);
-        setcontext(&f.first);
+        ucontext_t first;
+        getcontext(&first);
+        first.uc_stack.ss_sp = stack;
+        first.uc_stack.ss_size = STACK_BYTES;
+        first.uc_link = nullptr;
+        makecontext(&first, fiber_main, 0);
+        setcontext(&first);
     }
 #ifdef __SANITIZE_ADDRESS__
     __sanitizer_finish_switch_fiber(device().fake_stack, nullptr, nullptr);
