@@ -11,9 +11,12 @@
 #   make demo     documents in, a streamed answer with its sources out
 #   make train-smoke, test-train   tools/retro_train in two minutes, and its tests; both install PyTorch (deps-train)
 #
-# SANITIZE=address,undefined (or thread) builds into build/asan-... beside the normal build; CC=clang works as gcc does.
+# SANITIZE=address,undefined (or thread) builds into build/sanitize-... beside the normal build; CC=clang works as gcc does.
 
 .DEFAULT_GOAL := all
+# One short line a step; V=1 shows whole commands.
+V ?=
+quiet = $(if $(V),,@printf '  %-6s %s\n' $(1) $@;)
 DEPS ?= $(HOME)/.cache/retro-server
 SANITIZE ?=
 comma := ,
@@ -61,26 +64,27 @@ LIBRARY := $(BUILD)/libretro.a
 # Contraction to FMA is off everywhere: what is fused is written as an intrinsic, so results do not depend on the compiler.
 $(BUILD)/kernels/cpu/%_avx2.c.o: CFLAGS += -mavx2 -mfma -mf16c -O3
 $(BUILD)/kernels/cpu/%_avx512.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -O3
+$(BUILD)/kernels/cpu/%_avx512bf16.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mf16c -O3
 
 all: $(PROGRAMS)
 
 $(LIBRARY): $(OBJECTS)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(call quiet,AR)$(AR) rcs $@ $^
 
 $(BUILD)/retro-server: $(BUILD)/server/main.c.o $(LIBRARY)
 $(BUILD)/retro-index: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/retro_index.c tools/index_*.c)) $(LIBRARY)
 $(BUILD)/retro-eval: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/retro_eval.c tools/eval_*.c tools/ppl_*.c)) $(LIBRARY)
 $(BUILD)/retro-bench: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/retro_bench.c tools/bench_*.c)) $(LIBRARY)
 $(PROGRAMS):
-	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
 $(BUILD)/%.c.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+	$(call quiet,CC)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 $(BUILD)/%.cc.o: %.cc
 	@mkdir -p $(@D)
-	$(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
+	$(call quiet,CXX)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
 
 # GPU code for the architectures we know, and PTX for later ones. As on the CPU, what is fused is written so.
 GPUS := 80 90 100
@@ -89,7 +93,7 @@ NVCCFLAGS := -std=c++17 -O2 -g --fmad=false -Xptxas -v -Xcompiler "-Wall -Wextra
 	-gencode arch=compute_$(lastword $(GPUS))$(comma)code=compute_$(lastword $(GPUS))
 $(BUILD)/kernels/cuda/%.cu.o: kernels/cuda/%.cu
 	@mkdir -p $(@D)
-	$(NVCC) -I. $(NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@ 2> $(@:.o=.ptxas) || { cat $(@:.o=.ptxas); exit 1; }
+	$(call quiet,NVCC)$(NVCC) -I. $(NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@ 2> $(@:.o=.ptxas) || { cat $(@:.o=.ptxas); exit 1; }
 
 # The emulated device: the same kernels, compiled by the host compiler against tests/cuda_host. Only tests have it.
 HOST := $(BUILD)/cuda_host
@@ -100,29 +104,29 @@ $(HOST)/%.o: CUDA_DEFINES := -DHAVE_CUDA=0 -DHAVE_CUDA_HOST=1
 $(HOST)/%.o: CXXFLAGS += -Itests/cuda_host -fno-strict-aliasing
 $(HOST)/%.c.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+	$(call quiet,CC)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 $(HOST)/%.cc.o: %.cc
 	@mkdir -p $(@D)
-	$(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
+	$(call quiet,CXX)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
 $(HOST)/%.cu.o: %.cu
 	@mkdir -p $(@D)
-	$(CXX) $(CPPFLAGS) $(CXXFLAGS) -x c++ -MMD -MP -c $< -o $@
+	$(call quiet,CXX)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -x c++ -MMD -MP -c $< -o $@
 $(EMULATED_LIBRARY): $(EMULATED) $(filter-out $(BUILD)/kernels/backend.c.o $(BUILD)/kernels/cuda/%,$(OBJECTS))
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(call quiet,AR)$(AR) rcs $@ $^
 EMULATED_TESTS := $(patsubst %,$(HOST)/%,$(basename $(wildcard tests/cuda/test_*.c tests/cuda/test_*.cc)))
 $(patsubst %.c,$(HOST)/%,$(wildcard tests/cuda/test_*.c)): $(HOST)/%: $(HOST)/%.c.o $(EMULATED_LIBRARY)
 $(patsubst %.cc,$(HOST)/%,$(wildcard tests/cuda/test_*.cc)): $(HOST)/%: $(HOST)/%.cc.o $(EMULATED_LIBRARY)
 $(EMULATED_TESTS):
-	$(CC) $(LDFLAGS) $^ $(LDLIBS) -lcmocka -o $@
+	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -lcmocka -o $@
 $(HOST)/retro-eval: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/retro_eval.c tools/eval_*.c tools/ppl_*.c)) $(EMULATED_LIBRARY)
-	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 emulated: $(EMULATED_TESTS) $(HOST)/retro-eval
 
 # One cmocka program per tests/unit/test_X.c and tests/ops/test_X.c, tests/golden/test_X.c.
 C_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/ops/test_*.c tests/golden/test_*.c))
 $(C_TESTS): $(BUILD)/%: $(BUILD)/%.c.o $(LIBRARY)
-	$(CC) $(LDFLAGS) $^ $(LDLIBS) -lcmocka -o $@
+	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -lcmocka -o $@
 c-tests: $(C_TESTS)
 list-c-tests:
 	@echo $(C_TESTS)
@@ -130,14 +134,14 @@ list-c-tests:
 # libFuzzer targets; tests/fuzz/run.sh builds them with clang and the right SANITIZE.
 FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 $(FUZZERS): $(BUILD)/%: $(BUILD)/%.c.o $(LIBRARY)
-	$(CXX) $(LDFLAGS) -fsanitize=fuzzer $^ $(LDLIBS) -o $@
+	$(call quiet,LINK)$(CXX) $(LDFLAGS) -fsanitize=fuzzer $^ $(LDLIBS) -o $@
 FUZZ_SECONDS ?= 60
 fuzz:
 	@tests/fuzz/run.sh $(FUZZ_SECONDS)
 
 # Programs that tests and documentation use. The option reference is generated, and a unit test compares it.
 $(BUILD)/tests/reference/%: $(BUILD)/tests/reference/%.c.o $(LIBRARY)
-	$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 docs/config.md: $(BUILD)/tests/reference/print_config_docs config/config_table.c config/config_print.c
 	$< > $@
 
