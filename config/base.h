@@ -64,6 +64,9 @@ void *xrealloc(void *p, size_t bytes);
 char *xstrdup(const char *s);
 char *xstrndup(const char *s, size_t n);
 
+/* What every program's --version prints. */
+#define RETRO_VERSION "0.1.0"
+
 #define ARRAY_COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 static inline int min_int(int a, int b) { return a < b ? a : b; }

@@ -63,7 +63,7 @@ static enum status apply(const struct arguments *a, struct config *c, enum cli_a
         return STATUS_OK;
     }
     if (a->instead == CLI_VERSION) {
-        printf("retro-server 0.1.0, compiler %s, %s\n", __VERSION__,
+        printf("retro-server " RETRO_VERSION ", compiler %s, %s\n", __VERSION__,
                HAVE_FAISS ? "FAISS and exact search" : "exact search");
         return STATUS_OK;
     }

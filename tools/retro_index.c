@@ -317,7 +317,7 @@ int main(int argc, char **argv) {
         return EXIT_FINE;
     }
     if (strcmp(name, "--version") == 0) {
-        printf("retro-index 0.1.0 (%s)\n", HAVE_FAISS ? "FAISS and exact search" : "exact search");
+        printf("retro-index " RETRO_VERSION " (%s)\n", HAVE_FAISS ? "FAISS and exact search" : "exact search");
         return EXIT_FINE;
     }
     fprintf(stderr, "retro-index: unknown command \"%s\"\n%s", name, usage_text);
