@@ -29,7 +29,9 @@ enum activation {
     ACTIVATION_QUICK_GELU /* x sigmoid(1.702 x) */
 };
 
-/* y = activation(x W^T + bias). x [rows, n_in], y [rows, n_out], bias f32 [n_out] or NULL; y overlaps nothing. */
+/* y = activation(x W^T + bias). x [rows, n_in], y [rows, n_out], bias f32 [n_out] or NULL; y overlaps nothing. Products
+ * are summed in f32. With bf16 weights a backend may round x to bf16 first, to nearest even, where the device has a dot
+ * product of that type: each term is then off by at most 2^-8 of its size. f32 and f16 weights meet x as it is. */
 struct linear_args {
     struct tensor y, x;
     const struct weight *weight;

@@ -1,17 +1,18 @@
 /* kernels/cpu/cpu.h: private to the CPU backend: its state, the table of vector kernels, and the packed layouts.
  *
- * A variant (generic, avx2, avx512) is one struct cpu_kernels. The op files (linear.c, attention.c ...) cut the work,
- * hand it to threads and call the variant; a variant never sees threads. */
+ * A variant (generic, avx2, avx512, avx512bf16) is one struct cpu_kernels. The op files (linear.c, attention.c ...) cut
+ * the work, hand it to threads and call the variant; a variant never sees threads. */
 #pragma once
 
 #include "kernels/backend.h"
 #include "kernels/cpu/pool.h"
 
 enum {
-    TILE_COLUMNS = 16,   /* output columns of one packed tile: a 512-bit vector of f32 */
-    ATTENTION_KEYS = 64, /* keys per block of the streaming softmax */
-    ATTENTION_ROWS = 16, /* (query, head) pairs that share one converted block of keys and values */
-    SAMPLE_BLOCK = 256,  /* logits whose weights are computed together */
+    TILE_COLUMNS = 16,        /* output columns of one packed tile: a 512-bit vector of f32 */
+    ATTENTION_KEYS = 64,      /* keys per block of the streaming softmax */
+    ATTENTION_ROWS = 16,      /* (query, head) pairs that share one converted block of keys and values */
+    SAMPLE_BLOCK = 256,       /* logits whose weights are computed together */
+    ROUNDED_VALUES = 4 << 20, /* activations rounded to bf16 that are held at once */
     CPU_MAX_THREADS = 1024
 };
 
@@ -36,7 +37,10 @@ struct attention_block {
 
 struct cpu_kernels {
     const char *name;
-    /* Columns of tiles [first_tile, first_tile + n_tiles) of y = x W^T + bias, all rows, before the activation. */
+    /* to[i] = from[i] as bf16, round to nearest even; NULL where linear takes f32 activations for bf16 weights too. */
+    void (*round)(uint16_t *to, const float *from, int n);
+    /* Columns of tiles [first_tile, first_tile + n_tiles) of y = x W^T + bias, all rows, before the activation. x is
+     * f32; or bf16, rows padded with zero to packed_depth, where the weight is bf16 and `round` is there. */
     void (*linear)(const struct linear_args *a, int first_tile, int n_tiles);
     /* One block of keys enters the running softmax of every row (see attention.c). */
     void (*attention)(const struct attention_block *block);
@@ -54,7 +58,7 @@ struct cpu_kernels {
     void (*weights)(uint64_t *w, const float *logits, int n, double largest, double temperature);
 };
 
-extern const struct cpu_kernels cpu_kernels_generic, cpu_kernels_avx2, cpu_kernels_avx512;
+extern const struct cpu_kernels cpu_kernels_generic, cpu_kernels_avx2, cpu_kernels_avx512, cpu_kernels_avx512bf16;
 
 /* The state behind backend->device. */
 struct cpu {
@@ -62,6 +66,7 @@ struct cpu {
     int threads;
     struct pool *pool;
     struct attention_scratch *scratch; /* [threads] */
+    uint16_t *rounded;                 /* [ROUNDED_VALUES], what kernels->round makes; NULL without it */
     char description[48];
 };
 

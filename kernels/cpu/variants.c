@@ -36,3 +36,16 @@ const struct cpu_kernels cpu_kernels_avx512 = {
     .keys = keys_avx512,
     .weights = weights_avx512,
 };
+
+const struct cpu_kernels cpu_kernels_avx512bf16 = {
+    .name = "avx512bf16",
+    .round = round_avx512bf16,
+    .linear = linear_avx512bf16,
+    .attention = attention_avx512,
+    .load_keys = load_keys_avx512,
+    .load_values = load_values_avx512,
+    .activate = activate_avx512,
+    .exp = exp_avx512,
+    .keys = keys_avx512,
+    .weights = weights_avx512,
+};

@@ -6,6 +6,9 @@
 void linear_generic(const struct linear_args *a, int first_tile, int n_tiles);
 void linear_avx2(const struct linear_args *a, int first_tile, int n_tiles);
 void linear_avx512(const struct linear_args *a, int first_tile, int n_tiles);
+void linear_avx512bf16(const struct linear_args *a, int first_tile, int n_tiles);
+
+void round_avx512bf16(uint16_t *to, const float *from, int n);
 
 void attention_generic(const struct attention_block *block);
 void attention_avx2(const struct attention_block *block);

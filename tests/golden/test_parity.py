@@ -13,7 +13,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 EVAL = ROOT / os.environ.get("RETRO_BUILD", "build") / "retro-eval"
 FOLDERS = sorted(p.parent for p in (ROOT / "tests/golden/retro").glob("*/config.json"))
 FLAGS = set(next(line for line in open("/proc/cpuinfo") if line.startswith("flags")).split())
-VARIANTS = ["generic"] + [v for v, flag in (("avx2", "avx2"), ("avx512", "avx512vl")) if flag in FLAGS]
+NEEDS = {"avx2": "avx2", "avx512": "avx512vl", "avx512bf16": "avx512_bf16"}
+VARIANTS = ["generic"] + [v for v, flag in NEEDS.items() if flag in FLAGS]
 
 
 def parity(*arguments, cpu=None):

@@ -225,7 +225,7 @@ static void attention_same(struct backend *b) {
 /* One variant at a time: the first thread count sets the result, the others must repeat it. */
 static void test_attention_threads(void **state) {
     (void)state;
-    static const char *const names[] = {"generic", "avx2", "avx512"};
+    static const char *const names[] = {"generic", "avx2", "avx512", "avx512bf16"};
     shared = random_attention(DTYPE_F16, (const int[]){8, 2, 40}, 43, 180);
     shared.spans = mixed_spans;
     shared.n_spans = (int)ARRAY_COUNT(mixed_spans);

@@ -1,0 +1,101 @@
+/* kernels/cpu/linear_avx512bf16.c: linear for bf16 weights on vdpbf16ps, which multiplies pairs of bf16 and adds both
+ * products to an f32. linear.c has rounded the activations to bf16; other weights go to the avx512 kernels.
+ *
+ * Element (i, j) is one chain over the pairs of K in rising order, from zero, then + bias, for every number of rows.
+ * A kernel keeps R rows x T tiles of sums in registers and streams the weights past them once, as linear_vector.h does;
+ * the instruction takes an even and an odd k at once, so one chain does where that one needs two. */
+#include "kernels/cpu/simd_avx512.h"
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/variants.h"
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+enum { DOT_ROWS = 6, DOT_TILES = 4 };
+
+/* Where one kernel instance works: rows of x and y from `row`, tiles of the weight from `tile`. */
+struct place {
+    const struct linear_args *a;
+    int row, tile;
+};
+
+ALWAYS_INLINE void store_sum(const struct place *p, int r, int t, __m512 sum) {
+    const struct linear_args *a = p->a;
+    int column = (p->tile + t) * TILE_COLUMNS;
+    __mmask16 mask = vec_mask(min_int(TILE_COLUMNS, a->weight->n_out - column));
+    if (a->bias != NULL) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, a->bias + column));
+    _mm512_mask_storeu_ps(row_f32(a->y, p->row + r) + column, mask, sum);
+}
+
+ALWAYS_INLINE void kernel(const struct place *p, const int rows, const int tiles) {
+    const struct tensor x = p->a->x;
+    const size_t pairs = packed_depth(DTYPE_BF16, p->a->weight->n_in) / 2, pair_stride = (size_t)x.stride / 2;
+    /* A pair of bf16 is one 32-bit lane. */
+    const int32_t *values = row_of(x, p->row);
+    const int32_t *weights = (const int32_t *)p->a->weight->data + (size_t)p->tile * pairs * TILE_COLUMNS;
+    __m512 sums[DOT_ROWS * DOT_TILES];
+    __m512bh w[DOT_TILES];
+    for (int i = 0; i < rows * tiles; i++) sums[i] = _mm512_setzero_ps();
+    for (size_t k = 0; k < pairs; k++) {
+        for (int t = 0; t < tiles; t++) {
+            const int32_t *at = weights + ((size_t)t * pairs + k) * TILE_COLUMNS;
+            /* The next turn's tiles; past the matrix this does nothing. */
+            _mm_prefetch(at + (size_t)tiles * pairs * TILE_COLUMNS, _MM_HINT_T1);
+            w[t] = (__m512bh)_mm512_loadu_si512(at);
+        }
+        for (int r = 0; r < rows; r++) {
+            __m512bh pair = (__m512bh)_mm512_set1_epi32(values[(size_t)r * pair_stride + k]);
+            for (int t = 0; t < tiles; t++) sums[r * tiles + t] = _mm512_dpbf16_ps(sums[r * tiles + t], w[t], pair);
+        }
+    }
+    for (int r = 0; r < rows; r++)
+        for (int t = 0; t < tiles; t++) store_sum(p, r, t, sums[r * tiles + t]);
+}
+
+ALWAYS_INLINE void kernel_rows(const struct place *p, int rows, const int tiles) {
+    switch (rows) {
+        case 1: kernel(p, 1, tiles); break;
+        case 2: kernel(p, 2, tiles); break;
+        case 3: kernel(p, 3, tiles); break;
+        case 4: kernel(p, 4, tiles); break;
+        case 5: kernel(p, 5, tiles); break;
+        default: kernel(p, DOT_ROWS, tiles);
+    }
+}
+
+/* Rows are cut into equal blocks that fit the registers; the tiles of a turn stay in cache while the blocks pass. */
+static void linear_dot(const struct linear_args *a, int first_tile, int n_tiles) {
+    int rows = a->x.rows, blocks = (rows + DOT_ROWS - 1) / DOT_ROWS, end = first_tile + n_tiles;
+    for (int tile = first_tile, now; tile < end; tile += now) {
+        now = tile + DOT_TILES <= end ? DOT_TILES : 1;
+        for (int i = 0, row = 0; i < blocks; i++) {
+            struct place p = {.a = a, .row = row, .tile = tile};
+            int next = (int)((int64_t)rows * (i + 1) / blocks);
+            if (now == DOT_TILES)
+                kernel_rows(&p, next - row, DOT_TILES);
+            else
+                kernel_rows(&p, next - row, 1);
+            row = next;
+        }
+    }
+}
+
+void linear_avx512bf16(const struct linear_args *a, int first_tile, int n_tiles) {
+    if (a->x.dtype == DTYPE_BF16)
+        linear_dot(a, first_tile, n_tiles);
+    else
+        linear_avx512(a, first_tile, n_tiles);
+}
+
+/* Numbers too small for a normal bf16 become zero, as vdpbf16ps takes them anyway. */
+void round_avx512bf16(uint16_t *to, const float *from, int n) {
+    int i = 0;
+    for (; i + 32 <= n; i += 32)
+        _mm512_storeu_si512(to + i,
+                            (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + i + 16), _mm512_loadu_ps(from + i)));
+    for (; i < n; i += 16) {
+        __mmask16 mask = vec_mask(min_int(16, n - i));
+        __m256bh rounded = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(mask, from + i));
+        _mm256_mask_storeu_epi16(to + i, mask, (__m256i)rounded);
+    }
+}
