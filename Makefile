@@ -5,6 +5,7 @@
 #   make test     deps, build, every test that needs no GPU
 #   make c-test   the C tests alone, for SANITIZE=
 #   make fuzz     every libFuzzer target for FUZZ_SECONDS (60), with clang and sanitizers
+#   make cuda-check  compile the GPU kernels for every architecture, check that none spills registers (needs nvcc)
 #   make lint     include directions, one includer per library header, function sizes, formatting
 #   make format   rewrite sources in the project's style
 #   make info     what was found and how it is built
@@ -31,12 +32,15 @@ probe = $(shell printf '$(HASH)include <$(1)>\nint main(void){return 0;}\n' | \
 FAISS_FLAGS := -I$(DEPS)/faiss/include -L$(DEPS)/faiss/lib -Wl,-rpath,$(DEPS)/faiss/lib
 FAISS ?= $(call probe,faiss/c_api/Index_c.h,$(FAISS_FLAGS) -lfaiss_c)
 
-# CUDA=1 adds the GPU backend: nvcc has to be found with cuBLASLt. The same kernels run without either on an emulated
-# device, for tests (EMULATED below).
-CUDA ?=
+# The GPU backend is built where there is nvcc with cuBLASLt; CUDA= leaves it out. The same kernels run without either on
+# an emulated device, for tests (EMULATED below).
 NVCC ?= nvcc
-NVCC_PATH := $(if $(CUDA),$(realpath $(shell command -v $(NVCC))))
+NVCC_PATH := $(realpath $(shell command -v $(NVCC)))
 CUDA_HOME ?= $(patsubst %/bin/,%,$(dir $(NVCC_PATH)))
+CUDA_LIBS := -Wl,--as-needed -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt -lpthread
+ifeq ($(origin CUDA),undefined)
+CUDA := $(if $(NVCC_PATH),$(if $(SANITIZE),,$(call probe,cublasLt.h,-I$(CUDA_HOME)/include $(CUDA_LIBS))))
+endif
 CUDA_DEFINES := -DHAVE_CUDA=$(if $(CUDA),1,0) -DHAVE_CUDA_HOST=0
 
 WARNINGS := -Wall -Wextra -Werror -Wshadow -Wvla -Wpointer-arith -Wundef
@@ -50,7 +54,7 @@ CXXFLAGS += -std=c++17 $(WARNINGS) $(OPTIMISE) $(HARDEN)
 LDFLAGS += -pie -Wl,-z,relro,-z,now -fopenmp $(if $(SANITIZE),-fsanitize=$(SANITIZE)) \
 	$(if $(FAISS),-L$(DEPS)/faiss/lib -Wl$(comma)-rpath$(comma)$(DEPS)/faiss/lib)
 LDLIBS += $(if $(FAISS),-lfaiss_c) -lmicrohttpd -ljansson -lpcre2-8 -lutf8proc -lsentencepiece -lxml2 \
-	$(if $(CUDA),-L$(CUDA_HOME)/lib64 -Wl$(comma)-rpath$(comma)$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt) \
+	$(if $(CUDA),$(CUDA_LIBS)) \
 	-lstdc++ -lm -lpthread
 
 # Every folder's sources make one library; a program is a file with a main in server/ or tools/.
@@ -123,13 +127,21 @@ $(HOST)/retro-eval: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/retro_eval.c tool
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 emulated: $(EMULATED_TESTS) $(HOST)/retro-eval
 
+# What can be checked about GPU code without a GPU: it compiles for every architecture, and no kernel spills registers.
+CUDA_OBJECTS := $(patsubst %,$(BUILD)/%.o,$(wildcard kernels/cuda/*.cu))
+cuda-check: $(CUDA_OBJECTS)
+	@tests/cuda/spills.sh $(BUILD)
+# The op tests against a real device: build/tests/cuda/test_cuda_ops cuda:0
+$(BUILD)/tests/cuda/test_cuda_ops: $(BUILD)/tests/cuda/test_cuda_ops.c.o $(LIBRARY)
+	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -lcmocka -o $@
+
 # One cmocka program per tests/unit/test_X.c and tests/ops/test_X.c, tests/golden/test_X.c.
 C_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/ops/test_*.c tests/golden/test_*.c))
 $(C_TESTS): $(BUILD)/%: $(BUILD)/%.c.o $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -lcmocka -o $@
-c-tests: $(C_TESTS)
+c-tests: $(C_TESTS) emulated
 list-c-tests:
-	@echo $(C_TESTS)
+	@echo $(C_TESTS) $(EMULATED_TESTS)
 
 # libFuzzer targets; tests/fuzz/run.sh builds them with clang and the right SANITIZE.
 FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -152,6 +164,7 @@ info:
 	@echo "compiler   $$($(CC) --version | head -1)"
 	@echo "build      $(BUILD)"
 	@echo "faiss      $(if $(FAISS),yes ($(DEPS)/faiss),no: exact search only; run make deps)"
+	@echo "cuda       $(if $(CUDA),yes ($(CUDA_HOME)),no: nvcc with cuBLASLt was not found or is left out)"
 	@echo "sanitizer  $(if $(SANITIZE),$(SANITIZE),none)"
 
 test: deps
@@ -185,5 +198,6 @@ test-train: deps deps-train
 clean:
 	rm -rf build
 
-.PHONY: all c-tests list-c-tests fuzz deps info test c-test lint format demo deps-train train-smoke test-train clean
+.PHONY: all c-tests list-c-tests emulated cuda-check fuzz deps info test c-test lint format demo deps-train train-smoke \
+	test-train clean
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
