@@ -11,6 +11,7 @@ static const struct {
     {"roofline", "read bandwidth and f32 multiply-add rate of this machine, by number of threads", bench_roofline},
     {"linear", "the matrix product, against the roofline", bench_linear},
     {"decode", "tokens per second of one sequence, against the read bandwidth", bench_decode},
+    {"embed", "texts per second of an embedder folder", bench_embed},
 };
 
 static void print_usage(FILE *out) {
