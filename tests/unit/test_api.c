@@ -183,10 +183,7 @@ static void test_refusals(void **state) {
 /* Bodies that cost a parser far more memory than they are long are refused before they are parsed. */
 static void test_hostile_bodies(void **state) {
     (void)state;
-    static const char *const pieces[] = {"{},", "1,",
-                                         "[],"
-                                         "[",
-                                         "\"a\","};
+    static const char *const pieces[] = {"{},", "1,", "[],", "[", "\"a\","};
     for (size_t p = 0; p < ARRAY_COUNT(pieces); p++) {
         struct buffer body = {0};
         struct completion_request r;
