@@ -35,33 +35,35 @@ static float *piece_row(const struct attention_args *a, struct tensor t, const s
     return row_f32(t, p->span->q_start + at / group) + (int64_t)(p->kv_head * group + at % group) * a->head_dim;
 }
 
-static void piece_begin(const struct attention_args *a, const struct piece *p, const struct attention_block *block) {
+static void piece_begin(const struct call *call, const struct piece *p, const struct attention_block *block) {
+    const struct attention_args *a = call->args;
     struct attention_scratch *s = block->scratch;
     for (int row = 0; row < p->rows; row++) {
         const float *q = piece_row(a, a->q, p, row);
-        for (int d = 0; d < a->head_dim; d++) s->queries[row * block->padded + d] = q[d] * a->scale;
+        call->cpu->kernels->scale(s->queries + row * block->padded, q, a->head_dim, a->scale);
         s->largest[row] = -INFINITY;
         s->sum[row] = 0;
     }
     memset(s->outputs, 0, (size_t)p->rows * (size_t)block->padded * sizeof(float));
 }
 
-static void piece_end(const struct attention_args *a, const struct piece *p, const struct attention_block *block) {
+static void piece_end(const struct call *call, const struct piece *p, const struct attention_block *block) {
+    const struct attention_args *a = call->args;
     const struct attention_scratch *s = block->scratch;
     for (int row = 0; row < p->rows; row++) {
         float *out = piece_row(a, a->out, p, row);
-        float inverse = 1 / s->sum[row];
-        for (int d = 0; d < a->head_dim; d++) out[d] = s->outputs[row * block->padded + d] * inverse;
+        call->cpu->kernels->scale(out, s->outputs + row * block->padded, a->head_dim, 1 / s->sum[row]);
     }
 }
 
-static void piece_run(const struct attention_args *a, const struct cpu_kernels *kernels, const struct piece *p,
-                      struct attention_scratch *scratch) {
+static void piece_run(const struct call *call, const struct piece *p, struct attention_scratch *scratch) {
+    const struct attention_args *a = call->args;
+    const struct cpu_kernels *kernels = call->cpu->kernels;
     struct attention_block block = {.scratch = scratch, .rows = p->rows, .head_dim = a->head_dim};
     block.padded = packed_tiles(a->head_dim) * TILE_COLUMNS;
     int group = a->heads / a->kv_heads, column = p->kv_head * a->head_dim;
     int most = keys_seen(a, p->span, (p->first + p->rows - 1) / group);
-    piece_begin(a, p, &block);
+    piece_begin(call, p, &block);
     for (int key = 0; key < most; key += ATTENTION_KEYS) {
         block.keys = min_int(ATTENTION_KEYS, most - key);
         for (int row = 0; row < p->rows; row++)
@@ -71,7 +73,7 @@ static void piece_run(const struct attention_args *a, const struct cpu_kernels *
         kernels->load_values(scratch->values, tensor_slice(a->v, first, block.keys, column, a->head_dim), a->head_dim);
         kernels->attention(&block);
     }
-    piece_end(a, p, &block);
+    piece_end(call, p, &block);
 }
 
 /* Rows that no span writes are zeros. */
@@ -93,7 +95,7 @@ static void numbered_piece(const void *context, int number, int thread) {
     int per_head = head_pieces(a, span), first = number % per_head * ATTENTION_ROWS;
     struct piece p = {.span = span, .kv_head = number / per_head, .first = first};
     p.rows = min_int(ATTENTION_ROWS, span->q_count * (a->heads / a->kv_heads) - first);
-    piece_run(a, call->cpu->kernels, &p, &call->cpu->scratch[thread]);
+    piece_run(call, &p, &call->cpu->scratch[thread]);
 }
 
 void cpu_attention(struct backend *b, const struct attention_args *a) {

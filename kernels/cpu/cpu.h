@@ -52,6 +52,10 @@ struct cpu_kernels {
     void (*activate)(float *y, const float *x, int n, enum activation activation);
     /* y[i] = e^x[i], within 2 ulp where the result is a normal number; NaN stays NaN. */
     void (*exp)(float *y, const float *x, int n);
+    /* One row of the ops of those names (row_math.h), and y[i] = x[i] scale; bitwise the same in all variants. */
+    void (*norm)(const struct norm_args *a, int row);
+    void (*add)(const struct add_args *a, int row);
+    void (*scale)(float *y, const float *x, int n, float scale);
     /* Integers that order as the logits do, and the integer sampling weights, of n <= SAMPLE_BLOCK logits
      * (sample_weights.h); bitwise the same in all variants. */
     void (*keys)(uint32_t *keys, const float *logits, int n);

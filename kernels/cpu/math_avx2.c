@@ -1,7 +1,8 @@
-/* kernels/cpu/math_avx2.c: elementwise functions for avx2; see math_vector.h and sample_weights.h. */
+/* kernels/cpu/math_avx2.c: elementwise functions for avx2; see math_vector.h, row_math.h and sample_weights.h. */
 #include "kernels/cpu/simd_avx2.h"
 
 #include "kernels/cpu/math_vector.h"
+#include "kernels/cpu/row_math.h"
 #include "kernels/cpu/sample_weights.h"
 #include "kernels/cpu/variants.h"
 
@@ -16,3 +17,7 @@ void keys_avx2(uint32_t *keys, const float *logits, int n) { sample_keys(keys, l
 void weights_avx2(uint64_t *w, const float *logits, int n, double largest, double temperature) {
     sample_weights(w, logits, n, largest, temperature);
 }
+
+void norm_avx2(const struct norm_args *a, int row) { norm_row(a, row); }
+void add_avx2(const struct add_args *a, int row) { add_row(a, row); }
+void scale_avx2(float *y, const float *x, int n, float scale) { scale_row(y, x, n, scale); }

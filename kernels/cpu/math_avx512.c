@@ -1,7 +1,8 @@
-/* kernels/cpu/math_avx512.c: elementwise functions for avx512; see math_vector.h and sample_weights.h. */
+/* kernels/cpu/math_avx512.c: elementwise functions for avx512; see math_vector.h, row_math.h and sample_weights.h. */
 #include "kernels/cpu/simd_avx512.h"
 
 #include "kernels/cpu/math_vector.h"
+#include "kernels/cpu/row_math.h"
 #include "kernels/cpu/sample_weights.h"
 #include "kernels/cpu/variants.h"
 
@@ -16,3 +17,7 @@ void keys_avx512(uint32_t *keys, const float *logits, int n) { sample_keys(keys,
 void weights_avx512(uint64_t *w, const float *logits, int n, double largest, double temperature) {
     sample_weights(w, logits, n, largest, temperature);
 }
+
+void norm_avx512(const struct norm_args *a, int row) { norm_row(a, row); }
+void add_avx512(const struct add_args *a, int row) { add_row(a, row); }
+void scale_avx512(float *y, const float *x, int n, float scale) { scale_row(y, x, n, scale); }

@@ -1,6 +1,7 @@
 /* kernels/cpu/math_generic.c: elementwise functions through libm: the reference of the vector versions. */
 #include <math.h>
 
+#include "kernels/cpu/row_math.h"
 #include "kernels/cpu/sample_weights.h"
 #include "kernels/cpu/variants.h"
 
@@ -30,3 +31,7 @@ void keys_generic(uint32_t *keys, const float *logits, int n) { sample_keys(keys
 void weights_generic(uint64_t *w, const float *logits, int n, double largest, double temperature) {
     sample_weights(w, logits, n, largest, temperature);
 }
+
+void norm_generic(const struct norm_args *a, int row) { norm_row(a, row); }
+void add_generic(const struct add_args *a, int row) { add_row(a, row); }
+void scale_generic(float *y, const float *x, int n, float scale) { scale_row(y, x, n, scale); }

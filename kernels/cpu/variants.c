@@ -9,6 +9,9 @@ const struct cpu_kernels cpu_kernels_generic = {
     .load_values = load_values_generic,
     .activate = activate_generic,
     .exp = exp_generic,
+    .norm = norm_generic,
+    .add = add_generic,
+    .scale = scale_generic,
     .keys = keys_generic,
     .weights = weights_generic,
 };
@@ -21,6 +24,9 @@ const struct cpu_kernels cpu_kernels_avx2 = {
     .load_values = load_values_avx2,
     .activate = activate_avx2,
     .exp = exp_avx2,
+    .norm = norm_avx2,
+    .add = add_avx2,
+    .scale = scale_avx2,
     .keys = keys_avx2,
     .weights = weights_avx2,
 };
@@ -33,6 +39,9 @@ const struct cpu_kernels cpu_kernels_avx512 = {
     .load_values = load_values_avx512,
     .activate = activate_avx512,
     .exp = exp_avx512,
+    .norm = norm_avx512,
+    .add = add_avx512,
+    .scale = scale_avx512,
     .keys = keys_avx512,
     .weights = weights_avx512,
 };
@@ -46,6 +55,9 @@ const struct cpu_kernels cpu_kernels_avx512bf16 = {
     .load_values = load_values_avx512,
     .activate = activate_avx512,
     .exp = exp_avx512,
+    .norm = norm_avx512,
+    .add = add_avx512,
+    .scale = scale_avx512,
     .keys = keys_avx512,
     .weights = weights_avx512,
 };

@@ -37,3 +37,15 @@ void weights_avx512(uint64_t *w, const float *logits, int n, double largest, dou
 void keys_generic(uint32_t *keys, const float *logits, int n);
 void keys_avx2(uint32_t *keys, const float *logits, int n);
 void keys_avx512(uint32_t *keys, const float *logits, int n);
+
+void norm_generic(const struct norm_args *a, int row);
+void norm_avx2(const struct norm_args *a, int row);
+void norm_avx512(const struct norm_args *a, int row);
+
+void add_generic(const struct add_args *a, int row);
+void add_avx2(const struct add_args *a, int row);
+void add_avx512(const struct add_args *a, int row);
+
+void scale_generic(float *y, const float *x, int n, float scale);
+void scale_avx2(float *y, const float *x, int n, float scale);
+void scale_avx512(float *y, const float *x, int n, float scale);

@@ -1,0 +1,78 @@
+/* kernels/cpu/row_math.h: norm, residual sum and scaling of one row, in plain loops that every variant's file compiles
+ * for its instruction set. Each loop has one order of operations, whatever the width: the results are bitwise the same
+ * in all variants. `omp simd` says what the compiler cannot know: y is x or apart from it. */
+#pragma once
+
+#include <math.h>
+
+#include "kernels/cpu/cpu.h"
+
+enum { CHAINS = 8 };
+
+/* Chains are added pairwise. */
+static inline double chains_sum(const double c[CHAINS]) {
+    return ((c[0] + c[1]) + (c[2] + c[3])) + ((c[4] + c[5]) + (c[6] + c[7]));
+}
+
+/* Sums are in double, element j in chain j mod 8: they depend on nothing but the row and its length. */
+static inline double row_sum(const float *x, int n) {
+    double chains[CHAINS] = {0};
+    int j = 0;
+    for (; j + CHAINS <= n; j += CHAINS)
+        for (int c = 0; c < CHAINS; c++) chains[c] += (double)x[j + c];
+    for (; j < n; j++) chains[j % CHAINS] += (double)x[j];
+    return chains_sum(chains);
+}
+
+/* sum (x - centre)^2 */
+static inline double row_squares(const float *x, int n, double centre) {
+    double chains[CHAINS] = {0};
+    int j = 0;
+    for (; j + CHAINS <= n; j += CHAINS)
+        for (int c = 0; c < CHAINS; c++) {
+            double v = (double)x[j + c] - centre;
+            chains[c] += v * v;
+        }
+    for (; j < n; j++) {
+        double v = (double)x[j] - centre;
+        chains[j % CHAINS] += v * v;
+    }
+    return chains_sum(chains);
+}
+
+/* Two passes over the row: the variance of x - mean has no cancellation. */
+static inline void norm_row(const struct norm_args *a, int i) {
+    const float *x = row_f32(a->x, i), *gamma = a->gamma, *beta = a->beta;
+    float *y = row_f32(a->y, i);
+    int n = a->x.cols;
+    double mean = a->kind == NORM_LAYER ? row_sum(x, n) / n : 0;
+    double variance = row_squares(x, n, mean) / n;
+    float centre = (float)mean, scale = (float)(1 / sqrt(variance + (double)a->epsilon));
+    if (beta == NULL)
+#pragma omp simd
+        for (int j = 0; j < n; j++) y[j] = (x[j] - centre) * scale * gamma[j];
+    else
+#pragma omp simd
+        for (int j = 0; j < n; j++) y[j] = (x[j] - centre) * scale * gamma[j] + beta[j];
+}
+
+static inline void add_row(const struct add_args *a, int i) {
+    const float *x = row_f32(a->a, i), *z = row_f32(a->b, i), *bias = a->bias;
+    float *y = row_f32(a->y, i), scale = a->row_scale == NULL ? 1 : a->row_scale[i];
+    int n = a->y.cols;
+    /* A closed gate must not let NaN or infinity through, so it is a choice, not a product. */
+    if (scale == 0)
+#pragma omp simd
+        for (int j = 0; j < n; j++) y[j] = x[j];
+    else if (bias == NULL)
+#pragma omp simd
+        for (int j = 0; j < n; j++) y[j] = x[j] + scale * z[j];
+    else
+#pragma omp simd
+        for (int j = 0; j < n; j++) y[j] = x[j] + scale * (z[j] + bias[j]);
+}
+
+static inline void scale_row(float *y, const float *x, int n, float scale) {
+#pragma omp simd
+    for (int j = 0; j < n; j++) y[j] = x[j] * scale;
+}
