@@ -12,7 +12,7 @@ enum {
     ATTENTION_KEYS = 64,      /* keys per block of the streaming softmax */
     ATTENTION_ROWS = 16,      /* (query, head) pairs that share one converted block of keys and values */
     SAMPLE_BLOCK = 256,       /* logits whose weights are computed together */
-    ROUNDED_VALUES = 4 << 20, /* activations rounded to bf16 that are held at once */
+    ROUNDED_VALUES = 1 << 20, /* activations rounded to bf16 that are held at once */
     CPU_MAX_THREADS = 1024
 };
 
