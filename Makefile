@@ -118,7 +118,9 @@ $(HOST)/%.cu.o: %.cu
 $(EMULATED_LIBRARY): $(EMULATED) $(filter-out $(BUILD)/kernels/backend.c.o $(BUILD)/kernels/cuda/%,$(OBJECTS))
 	@rm -f $@
 	$(call quiet,AR)$(AR) rcs $@ $^
-EMULATED_TESTS := $(patsubst %,$(HOST)/%,$(basename $(wildcard tests/cuda/test_*.c tests/cuda/test_*.cc)))
+# ThreadSanitizer does not follow fibers.
+EMULATED_TESTS := $(if $(findstring thread,$(SANITIZE)),,$(patsubst %,$(HOST)/%,$(basename \
+	$(wildcard tests/cuda/test_*.c tests/cuda/test_*.cc))))
 $(patsubst %.c,$(HOST)/%,$(wildcard tests/cuda/test_*.c)): $(HOST)/%: $(HOST)/%.c.o $(EMULATED_LIBRARY)
 $(patsubst %.cc,$(HOST)/%,$(wildcard tests/cuda/test_*.cc)): $(HOST)/%: $(HOST)/%.cc.o $(EMULATED_LIBRARY)
 $(EMULATED_TESTS):

@@ -228,8 +228,9 @@ struct tile_args {
 
 /* D: head_dim rounded up; R rows; N keys at a time. Key rows are 4 floats longer than D, so that the lanes of a warp,
  * each at its own key, read 16 bytes from different banks. */
-template <int D, int R, int N>
+template <int WIDTH, int ROWS, int KEYS>
 struct tile_shared {
+    static constexpr int D = WIDTH, R = ROWS, N = KEYS;
     float q[R][D];
     float keys[N][D + 4]; /* then values */
     float scores[R][N];
@@ -237,9 +238,10 @@ struct tile_shared {
     int seen[R]; /* keys of the span that the row sees */
 };
 
-template <int D, int R, int N>
-__device__ static void tile_begin(const struct tile_args &a, tile_shared<D, R, N> &shared,
-                                  const struct tile_piece &piece, const struct attention_span &span, int rows) {
+template <typename Tile>
+__device__ static void tile_begin(const struct tile_args &a, Tile &shared, const struct tile_piece &piece,
+                                  const struct attention_span &span, int rows) {
+    constexpr int D = Tile::D, R = Tile::R;
     const struct attention_shape &s = a.shape;
     int kv_head = (int)blockIdx.y;
     for (int i = (int)threadIdx.x; i < R * D; i += ATTENTION_THREADS) {
@@ -256,9 +258,10 @@ __device__ static void tile_begin(const struct tile_args &a, tile_shared<D, R, N
 }
 
 /* N rows of k or v from `first` on become f32; rows from `end` on are zeros. */
-template <int D, int R, int N>
-__device__ static void tile_load(const struct tile_args &a, tile_shared<D, R, N> &shared, const struct tensor &from,
-                                 int first, int end) {
+template <typename Tile>
+__device__ static void tile_load(const struct tile_args &a, Tile &shared, const struct tensor &from, int first,
+                                 int end) {
+    constexpr int D = Tile::D, N = Tile::N;
     for (int i = (int)threadIdx.x; i < N * D / 4; i += ATTENTION_THREADS) {
         int key = i / (D / 4), col = i % (D / 4) * 4;
         lanes<4> v = {};

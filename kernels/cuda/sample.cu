@@ -115,9 +115,7 @@ __device__ static int find_running(const sampler &s, enum measure measure, u64 t
         before += __shfl_sync(ALL_LANES, running, WARP - 1);
     }
     __syncthreads();
-    int found = shared.found;
-    __syncthreads();
-    return found;
+    return shared.found; /* written again only after another barrier */
 }
 
 /* histogram[digit] = what the ids with the given leading bits of the key bring: their number, or their weights. */
@@ -155,8 +153,7 @@ __device__ static int choose_digit(u64 target, sample_shared &shared) {
         }
     }
     __syncthreads();
-    int found = shared.found;
-    return found;
+    return shared.found;
 }
 
 /* The shortest prefix of the ranking (logit, then lower id) whose measure, count or weight, reaches `target`. */
@@ -168,7 +165,6 @@ __device__ static void cut(sampler &s, bool weigh, u64 target, sample_shared &sh
         int digit = choose_digit(target - above, shared);
         above += shared.found_above;
         prefix = prefix << DIGIT_BITS | (uint32_t)digit;
-        __syncthreads(); /* before the histogram and what was found are written again */
     }
     u64 each = weigh ? weight_of(s, logit_of(prefix)) : 1, needed = target - above;
     u64 equal = needed / each + (needed % each != 0);

@@ -79,7 +79,7 @@ struct emulator {
 };
 
 emulator &device() {
-    static emulator *e = new emulator;
+    static emulator *e = new emulator(); /* zeroed */
     return *e;
 }
 
