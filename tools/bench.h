@@ -28,4 +28,7 @@ void bench_print_json(const char *name, int threads, double value, const char *u
 int bench_roofline(int argc, char **argv);
 int bench_linear(int argc, char **argv);
 int bench_decode(int argc, char **argv);
+int bench_prefill(int argc, char **argv);
+int bench_batch(int argc, char **argv);
+int bench_peers(int argc, char **argv);
 int bench_embed(int argc, char **argv);

@@ -11,6 +11,9 @@ static const struct {
     {"roofline", "read bandwidth and f32 multiply-add rate of this machine, by number of threads", bench_roofline},
     {"linear", "the matrix product, against the roofline", bench_linear},
     {"decode", "tokens per second of one sequence, against the read bandwidth", bench_decode},
+    {"prefill", "tokens per second of a prompt", bench_prefill},
+    {"batch", "tokens per second of many sequences together", bench_batch},
+    {"peers", "JSON lines under the names that other programs use, for a model of the same shape", bench_peers},
     {"embed", "texts per second of an embedder folder", bench_embed},
 };
 
