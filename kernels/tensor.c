@@ -77,9 +77,28 @@ static void store_element(void *p, enum dtype t, size_t i, float v) {
     }
 }
 
+/* What a key/value cache does all the time. */
+static void narrow_bf16(uint16_t *to, const float *from, size_t n) {
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) to[i] = f32_to_bf16(from[i]);
+}
+
+static void widen_bf16(float *to, const uint16_t *from, size_t n) {
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) to[i] = bf16_to_f32(from[i]);
+}
+
 void dtype_convert(void *to, enum dtype to_dtype, const void *from, enum dtype from_dtype, size_t n) {
     if (to_dtype == from_dtype) {
         if (n) memcpy(to, from, n * dtype_bytes(to_dtype));
+        return;
+    }
+    if (to_dtype == DTYPE_BF16 && from_dtype == DTYPE_F32) {
+        narrow_bf16(to, from, n);
+        return;
+    }
+    if (to_dtype == DTYPE_F32 && from_dtype == DTYPE_BF16) {
+        widen_bf16(to, from, n);
         return;
     }
     for (size_t i = 0; i < n; i++) store_element(to, to_dtype, i, load_element(from, from_dtype, i));

@@ -13,6 +13,7 @@ static void glu_row(const void *context, int i, int thread) {
     float *y = row_f32(g->args->y, i);
     int n = g->args->y.cols;
     g->kernels->activate(y, x, n, g->args->activation);
+#pragma omp simd
     for (int j = 0; j < n; j++) y[j] *= x[n + j];
 }
 

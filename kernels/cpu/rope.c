@@ -4,23 +4,36 @@
 
 #include "kernels/cpu/cpu.h"
 
+/* Element pairs (first, second) of a head, `step` apart from one pair to the next, turn by the angles. */
+static void turn_head(float *first, float *second, int step, const float *cosine, const float *sine, int pairs) {
+#pragma omp simd
+    for (int p = 0; p < pairs; p++) {
+        float u = first[p * step], v = second[p * step];
+        first[p * step] = u * cosine[p] - v * sine[p];
+        second[p * step] = v * cosine[p] + u * sine[p];
+    }
+}
+
 static void rope_row(const void *context, int i, int thread) {
     (void)thread;
     const struct rope_args *a = context;
+    float cosine[ATTENTION_MAX_HEAD / 2], sine[ATTENTION_MAX_HEAD / 2];
     int half = a->rotated / 2;
     for (int p = 0; p < half; p++) {
         float angle = (float)a->positions[i] * a->inv_freq[p];
-        float c = (float)cos((double)angle), s = (float)sin((double)angle);
-        int first = a->interleaved ? 2 * p : p, second = a->interleaved ? 2 * p + 1 : p + half;
-        for (int head = 0; head < a->heads; head++) {
-            float *x = row_f32(a->x, i) + (int64_t)head * a->head_dim;
-            float u = x[first], v = x[second];
-            x[first] = u * c - v * s;
-            x[second] = v * c + u * s;
-        }
+        cosine[p] = (float)cos((double)angle);
+        sine[p] = (float)sin((double)angle);
+    }
+    for (int head = 0; head < a->heads; head++) {
+        float *x = row_f32(a->x, i) + (int64_t)head * a->head_dim;
+        if (a->interleaved)
+            turn_head(x, x + 1, 2, cosine, sine, half);
+        else
+            turn_head(x, x + half, 1, cosine, sine, half);
     }
 }
 
 void cpu_rope(struct backend *b, const struct rope_args *a) {
+    CHECK(a->rotated <= ATTENTION_MAX_HEAD);
     cpu_run(b, a->x.rows * (10.0 + a->heads) * a->rotated, a->x.rows, rope_row, a);
 }
