@@ -13,10 +13,12 @@
 
 enum { DOT_ROWS = 6, DOT_TILES = 4 };
 
-/* Where one kernel instance works: rows of x and y from `row`, tiles of the weight from `tile`. */
+/* Where one kernel instance works: rows of x and y from `row`, tiles of the weight from `tile`. Of the next turn's
+ * tiles it fetches those numbered [fetch, fetch_end): the blocks of rows share them out, so that memory is never idle.
+ */
 struct place {
     const struct linear_args *a;
-    int row, tile;
+    int row, tile, fetch, fetch_end;
 };
 
 ALWAYS_INLINE void store_sum(const struct place *p, int r, int t, __m512 sum) {
@@ -39,8 +41,9 @@ ALWAYS_INLINE void kernel(const struct place *p, const int rows, const int tiles
     for (size_t k = 0; k < pairs; k++) {
         for (int t = 0; t < tiles; t++) {
             const int32_t *at = weights + ((size_t)t * pairs + k) * TILE_COLUMNS;
-            /* The next turn's tiles; past the matrix this does nothing. */
-            _mm_prefetch(at + (size_t)tiles * pairs * TILE_COLUMNS, _MM_HINT_T1);
+            /* Past the matrix this does nothing. A block of one row is the only block. */
+            if (rows == 1 || (t >= p->fetch && t < p->fetch_end))
+                _mm_prefetch(at + (size_t)tiles * pairs * TILE_COLUMNS, _MM_HINT_T1);
             w[t] = (__m512bh)_mm512_loadu_si512(at);
         }
         for (int r = 0; r < rows; r++) {
@@ -69,7 +72,8 @@ static void linear_dot(const struct linear_args *a, int first_tile, int n_tiles)
     for (int tile = first_tile, now; tile < end; tile += now) {
         now = tile + DOT_TILES <= end ? DOT_TILES : 1;
         for (int i = 0, row = 0; i < blocks; i++) {
-            struct place p = {.a = a, .row = row, .tile = tile};
+            struct place p = {
+                .a = a, .row = row, .tile = tile, .fetch = now * i / blocks, .fetch_end = now * (i + 1) / blocks};
             int next = (int)((int64_t)rows * (i + 1) / blocks);
             if (now == DOT_TILES)
                 kernel_rows(&p, next - row, DOT_TILES);
