@@ -23,6 +23,10 @@ struct comm_ops {
 
 /* One rank: sums and gathers change nothing. */
 enum status comm_open_single(struct comm **out, struct error *e);
+/* Ranks that are threads of this process: out [size] gets one communicator a rank, each for one thread, which opens its
+ * own backend ("cpu"), model and pool. All ranks must make the same calls in the same order. */
+enum { COMM_MAX_RANKS = 64 };
+enum status comm_open_threads(struct comm **out, int size, struct error *e);
 void comm_close(struct comm *c);
 static inline void comm_allreduce_sum(struct comm *c, struct backend *b, struct tensor x) {
     c->ops->allreduce_sum(c, b, x);
