@@ -65,6 +65,13 @@ SOURCES := $(filter-out server/main.c,$(wildcard config/*.c kernels/*.c kernels/
 OBJECTS := $(addprefix $(BUILD)/,$(addsuffix .o,$(SOURCES)))
 LIBRARY := $(BUILD)/libretro.a
 
+# What the last build was made with: when it changes (make deps found FAISS a home, a source came or went), so do objects.
+BUILT_WITH := $(strip $(CC) $(CXX) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(SOURCES))
+ifneq ($(shell cat $(BUILD)/built-with 2>/dev/null),$(BUILT_WITH))
+$(shell mkdir -p $(BUILD))
+$(file >$(BUILD)/built-with,$(BUILT_WITH))
+endif
+
 # Kernels of one instruction set are compiled for it and picked by CPUID at run time.
 # Contraction to FMA is off everywhere: what is fused is written as an intrinsic, so results do not depend on the compiler.
 $(BUILD)/kernels/cpu/%_avx2.c.o: CFLAGS += -mavx2 -mfma -mf16c -O3
@@ -73,9 +80,9 @@ $(BUILD)/kernels/cpu/%_avx512bf16.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl
 
 all: $(PROGRAMS)
 
-$(LIBRARY): $(OBJECTS)
+$(LIBRARY): $(OBJECTS) $(BUILD)/built-with
 	@rm -f $@
-	$(call quiet,AR)$(AR) rcs $@ $^
+	$(call quiet,AR)$(AR) rcs $@ $(OBJECTS)
 
 $(BUILD)/retro-server: $(BUILD)/server/main.c.o $(LIBRARY)
 $(BUILD)/retro-index: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/retro_index.c tools/index_*.c)) $(LIBRARY)
@@ -84,10 +91,10 @@ $(BUILD)/retro-bench: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/retro_bench.c t
 $(PROGRAMS):
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
-$(BUILD)/%.c.o: %.c
+$(BUILD)/%.c.o: %.c $(BUILD)/built-with
 	@mkdir -p $(@D)
 	$(call quiet,CC)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
-$(BUILD)/%.cc.o: %.cc
+$(BUILD)/%.cc.o: %.cc $(BUILD)/built-with
 	@mkdir -p $(@D)
 	$(call quiet,CXX)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -MMD -MP -c $< -o $@
 
@@ -138,8 +145,8 @@ cuda-check: $(CUDA_OBJECTS)
 $(BUILD)/tests/cuda/test_cuda_ops: $(BUILD)/tests/cuda/test_cuda_ops.c.o $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -lcmocka -o $@
 
-# One cmocka program per tests/unit/test_X.c and tests/ops/test_X.c, tests/golden/test_X.c.
-C_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/ops/test_*.c tests/golden/test_*.c))
+# One cmocka program per tests/unit/test_X.c and tests/ops/test_X.c, ...
+C_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/ops/test_*.c tests/golden/test_*.c tests/tp/test_*.c))
 $(C_TESTS): $(BUILD)/%: $(BUILD)/%.c.o $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -lcmocka -o $@
 c-tests: $(C_TESTS) emulated
