@@ -170,6 +170,13 @@ def run(*arguments):
     return subprocess.run([BUILD / "retro-server", *arguments], capture_output=True, text=True, timeout=60)
 
 
+def test_output_that_cannot_be_written_is_an_error():
+    with open("/dev/full", "w") as full:
+        told = subprocess.run([BUILD / "retro-server", "--help"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert told.returncode == 1
+    assert "standard output" in told.stderr
+
+
 def test_command_line(config):
     version = run("--version")
     assert version.returncode == 0 and version.stdout.startswith("retro-server ")
