@@ -78,8 +78,7 @@ const char *backend_describe(const struct backend *b) { return b->ops->describe(
 enum status backend_alloc(struct backend *b, void **out, size_t bytes, const char *what, struct error *e) {
     *out = b->ops->alloc(b, bytes);
     if (*out != NULL) return STATUS_OK;
-    return error_set(e, STATUS_NO_MEMORY, "%s: the device has no room for %s (%zu bytes); use a smaller %s",
-                     b->ops->name, what, bytes, what);
+    return error_set(e, STATUS_NO_MEMORY, "%s: no room for %s: %.1f MB", b->ops->name, what, 1e-6 * (double)bytes);
 }
 
 static bool tensor_valid(const struct tensor *t) {

@@ -75,6 +75,9 @@ enum status dims_check(const struct dims *d, struct error *e) {
     if (d->heads % d->kv_heads != 0)
         return error_set(e, STATUS_INVALID, "config.json: %d attention heads cannot share %d key/value heads", d->heads,
                          d->kv_heads);
+    if (!(d->epsilon > 0))
+        return error_set(e, STATUS_INVALID, "config.json: the norm's epsilon is %g, must be positive",
+                         (double)d->epsilon);
     if (d->head_dim > ATTENTION_MAX_HEAD)
         return error_set(e, STATUS_UNSUPPORTED, "config.json: attention heads of %d, the largest supported is %d",
                          d->head_dim, ATTENTION_MAX_HEAD);

@@ -12,14 +12,17 @@ static void retro_layers_by_rule(struct dims *d) {
 static enum status retro_layers_by_list(const json_t *list, struct dims *d, struct error *e) {
     if (!json_is_array(list))
         return error_set(e, STATUS_INVALID, "config.json: \"retro_layers\" must be a list of layer numbers");
+    json_int_t last = 0;
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *value = json_array_get(list, i);
         json_int_t number = json_integer_value(value);
-        if (!json_is_integer(value) || number < 1 || number > d->n_layers)
+        if (!json_is_integer(value) || number < 1 || number > d->n_layers || number <= last)
             return error_set(e, STATUS_INVALID,
-                             "config.json: \"retro_layers\" has an entry that is not a layer number 1 .. %d",
+                             "config.json: \"retro_layers\" has an entry that is not a layer number 1 .. %d, or is out "
+                             "of order",
                              d->n_layers);
         d->retro_layer[number - 1] = true;
+        last = number;
     }
     return STATUS_OK;
 }

@@ -420,6 +420,9 @@ enum status engine_open(struct engine **out, const struct engine_options *o, str
         .kv_dtype = x->info.dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16,
     };
     enum status status = session_pool_open(&x->pool, o->model, &limits, e);
+    if (status)
+        error_prefix(e, "server.max_sequences %d of %d tokens, server.max_step_tokens %d, retrieval.max_k %d",
+                     o->max_sequences, o->max_context, o->max_step_tokens, o->max_k);
     if (status == STATUS_OK) {
         x->running = pthread_create(&x->thread, NULL, run, x) == 0;
         if (!x->running) status = error_set(e, STATUS_NO_MEMORY, "the engine's thread could not be started");

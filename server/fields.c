@@ -91,7 +91,8 @@ static bool unknown(const struct field_table *t, const char *key, struct failure
 
 static bool not_an_object(const struct field_table *t, const json_t *json, struct failure *f) {
     char name[64];
-    if (t->prefix[0] == '\0') return wrong_type(f, "the request body", "an object", json);
+    if (t->prefix[0] == '\0')
+        return failure_set(f, 400, "invalid_type", NULL, "the request body must be an object, not %s", kind(json));
     snprintf(name, sizeof name, "%.*s", (int)strlen(t->prefix) - 1, t->prefix); /* without its dot */
     return wrong_type(f, name, "an object", json);
 }

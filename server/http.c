@@ -33,7 +33,7 @@ struct http {
     int port;
     uint64_t id_base;
     atomic_uint_fast64_t n_requests;
-    atomic_int active;
+    atomic_int active; /* exchanges with an answer that is not yet sent */
 };
 
 /* One request and its answer. */
@@ -178,8 +178,14 @@ static struct answer *refuse(const struct exchange *x, size_t body_size) {
     return f.http ? answer_failure(&f) : NULL;
 }
 
+/* From here to completed() the exchange is active: stopping waits for it. A request whose body never came is not. */
+static void set_answer(struct exchange *x, struct answer *answer) {
+    x->answer = answer;
+    if (answer) atomic_fetch_add(&x->http->active, 1);
+}
+
 static void open_answer(struct exchange *x, const char *method, const char *path) {
-    x->answer = refuse(x, x->received);
+    set_answer(x, refuse(x, x->received));
     if (x->answer) return;
     struct api_request r = {.method = method,
                             .path = path,
@@ -188,7 +194,7 @@ static void open_answer(struct exchange *x, const char *method, const char *path
                             .size = x->body.size,
                             .argument = argument,
                             .context = x};
-    x->answer = api_open(x->http->o.api, &r, (struct waker){wake, x});
+    set_answer(x, api_open(x->http->o.api, &r, (struct waker){wake, x}));
     buffer_free(&x->body);
 }
 
@@ -225,12 +231,11 @@ static enum MHD_Result begin(struct http *h, struct MHD_Connection *connection, 
     copy_printable(x->method, sizeof x->method, method);
     copy_printable(x->path, sizeof x->path, path);
     pthread_mutex_init(&x->lock, NULL);
-    atomic_fetch_add(&h->active, 1);
     *out = x;
     const char *length = header(x, "Content-Length");
     size_t announced = length ? strtoull(length, NULL, 10) : 0, limit = (size_t)h->o.max_body_bytes;
     if (announced <= limit || (announced <= limit * DISCARD_FACTOR && header(x, "Expect") == NULL)) return MHD_YES;
-    x->answer = refuse(x, announced);
+    set_answer(x, refuse(x, announced));
     return respond(x);
 }
 
@@ -255,12 +260,14 @@ static void completed(void *context, struct MHD_Connection *connection, void **s
     if (x->watched) watcher_remove(h->watcher, &x->watch);
     log_info("%s %s %s %d %.0f ms%s", x->id, x->method, x->path, x->answer ? x->answer->http : 0,
              1000 * (time_now() - x->started), reason == MHD_REQUEST_TERMINATED_COMPLETED_OK ? "" : " (client left)");
-    if (x->answer) x->answer->ops->close(x->answer);
+    if (x->answer) {
+        x->answer->ops->close(x->answer);
+        atomic_fetch_sub(&h->active, 1);
+    }
     buffer_free(&x->body);
     buffer_free(&x->out);
     pthread_mutex_destroy(&x->lock);
     free(x);
-    atomic_fetch_sub(&h->active, 1);
 }
 
 /* The server. */

@@ -49,9 +49,9 @@ static enum status open_model(struct server *s, struct error *e) {
     log_info("model %s: %s, %.1f M parameters, %s, %.1f MB", c->model.path, info->family,
              1e-6 * (double)info->n_parameters, dtype_name(info->dtype), 1e-6 * (double)info->weight_bytes);
     log_info("backend %s", backend_describe(s->backend));
-    if (tokenizer_vocab_size(s->tokenizer) > info->padded_vocab)
+    if (tokenizer_vocab_size(s->tokenizer) > info->vocab)
         return error_set(e, STATUS_INVALID, "%s: the tokenizer has %d ids, the model's vocabulary is %d", c->model.path,
-                         tokenizer_vocab_size(s->tokenizer), info->padded_vocab);
+                         tokenizer_vocab_size(s->tokenizer), info->vocab);
     return STATUS_OK;
 }
 

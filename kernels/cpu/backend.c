@@ -8,12 +8,25 @@
 #include "kernels/cpu/cpu.h"
 
 /* Larger blocks are aligned to and advised as huge pages: streaming weights through 4 KB pages costs TLB misses. */
-enum { HUGE_PAGE = 2 << 20 };
+enum { HUGE_PAGE = 2 << 20, WORTH_A_CHECK = 64 << 20 };
 
+/* Bytes the system can still give without swapping; SIZE_MAX when it does not tell. */
+static size_t memory_available(void) {
+    char line[128];
+    size_t kilobytes = SIZE_MAX / 1024;
+    FILE *f = fopen("/proc/meminfo", "re");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %zu kB", &kilobytes) == 1) break;
+    if (f) fclose(f);
+    return kilobytes * 1024;
+}
+
+/* Linux promises memory it does not have and kills the process that uses it, so a large block is refused here. */
 void *cpu_alloc(struct backend *b, size_t bytes) {
     (void)b;
     size_t alignment = bytes >= HUGE_PAGE ? HUGE_PAGE : 64, rounded;
     if (add_overflows(bytes == 0 ? 1 : bytes, alignment - 1, &rounded)) return NULL;
+    if (bytes >= WORTH_A_CHECK && bytes > memory_available()) return NULL;
     rounded -= rounded % alignment;
     void *p = aligned_alloc(alignment, rounded);
     if (p == NULL) return NULL;

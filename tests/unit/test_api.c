@@ -110,7 +110,7 @@ static const struct {
     {"{\"prompt\": \"a\"} x", "", "invalid_json", "end of file expected"},
     {"{\"prompt\": \"a\", \"prompt\": \"b\"}", "", "invalid_json", "duplicate"},
     {"{\"prompt\": \"\xFF\"}", "", "invalid_json", "unable to decode byte"},
-    {"[1]", "the request body", "invalid_type", "must be an object, not an array"},
+    {"[1]", "", "invalid_type", "must be an object, not an array"},
     {"{}", "prompt", "missing_parameter", "prompt is missing"},
     {"{\"prompt\": null}", "prompt", "missing_parameter", "prompt is missing"},
     {"{\"prompt\": 3}", "prompt", "invalid_type", "prompt must be a string"},
