@@ -50,7 +50,7 @@ enum mask {
     MASK_CAUSAL /* query i of its span sees keys 0 .. k_count - q_count + i */
 };
 
-enum { ATTENTION_MAX_HEAD = 512 }; /* largest head_dim: whoever reads a model's shape checks it against this */
+enum { ATTENTION_MAX_HEAD = 512 }; /* largest head_dim, of rope too: whoever reads a model's shape checks it */
 
 /* out = softmax(scale q k^T) v per head (spec 4.3). q, out f32 [rows, heads * head_dim], heads side by side; k, v
  * [key rows, kv_heads * head_dim] of any dtype; query head i reads key head i / (heads / kv_heads). Self attention over
