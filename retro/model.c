@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/config.h"
 #include "retro/model_private.h"
 
 static const struct family *const families[] = {&family_retro, &family_gpt, &family_bert};
@@ -119,6 +120,14 @@ static enum status open_weights(struct model *m, const char *folder, const struc
     if (status == STATUS_OK) fill_info(m, dtype);
     weights_close(w);
     return status;
+}
+
+struct model_options model_options_of(int config_dtype) {
+    static const enum dtype dtypes[] = {
+        [CONFIG_DTYPE_F32] = DTYPE_F32, [CONFIG_DTYPE_F16] = DTYPE_F16, [CONFIG_DTYPE_BF16] = DTYPE_BF16};
+    struct model_options o = {.convert = config_dtype != CONFIG_DTYPE_AUTO};
+    if (o.convert) o.dtype = dtypes[config_dtype];
+    return o;
 }
 
 enum status model_open(struct model **out, const char *folder, struct backend *b, struct comm *c,

@@ -31,6 +31,9 @@ struct model_options {
     bool random;      /* benchmarks: only config.json is read, weights are small random numbers */
 };
 
+/* model.dtype or retrieval.embedder_dtype of a configuration (enum config_dtype) as loading options. */
+struct model_options model_options_of(int config_dtype);
+
 /* Reads, verifies and packs. Every tensor the family's name table asks for must be there with the right shape; an error
  * names the tensor, both shapes and the option of config.json that decides. backend and comm are borrowed. */
 enum status model_open(struct model **out, const char *folder, struct backend *b, struct comm *c,

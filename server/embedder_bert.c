@@ -18,21 +18,10 @@ static enum status embed_texts(void *self, const struct text_span *texts, int n,
     return encoder_embed(((struct bert *)self)->encoder, texts, n, vectors, e);
 }
 
-static struct model_options model_options(int dtype) {
-    struct model_options o = {.convert = dtype != CONFIG_DTYPE_AUTO};
-    switch ((enum config_dtype)dtype) {
-        case CONFIG_DTYPE_AUTO:
-        case CONFIG_DTYPE_F32: o.dtype = DTYPE_F32; break;
-        case CONFIG_DTYPE_F16: o.dtype = DTYPE_F16; break;
-        case CONFIG_DTYPE_BF16: o.dtype = DTYPE_BF16; break;
-    }
-    return o;
-}
-
 enum status embedder_bert_open(struct embedder *out, const char *folder, const struct config *config, struct error *e) {
     struct backend_options options = {.threads = config->retrieval.threads ? config->retrieval.threads
                                                                            : config->model.threads};
-    struct model_options model = model_options(config->retrieval.embedder_dtype);
+    struct model_options model = model_options_of(config->retrieval.embedder_dtype);
     struct bert *bert = xcalloc(1, sizeof *bert);
     *out = (struct embedder){.self = bert};
     enum status status = backend_open(&bert->backend, config->model.device, &options, e);

@@ -33,12 +33,9 @@ struct server {
 /* The model. */
 
 static enum status open_model(struct server *s, struct error *e) {
-    static const enum dtype dtypes[] = {
-        [CONFIG_DTYPE_F32] = DTYPE_F32, [CONFIG_DTYPE_F16] = DTYPE_F16, [CONFIG_DTYPE_BF16] = DTYPE_BF16};
     const struct config *c = &s->config;
     struct backend_options backend = {.threads = c->model.threads};
-    struct model_options options = {.convert = c->model.dtype != CONFIG_DTYPE_AUTO};
-    if (options.convert) options.dtype = dtypes[c->model.dtype];
+    struct model_options options = model_options_of(c->model.dtype);
     if (c->model.path[0] == '\0')
         return error_set(e, STATUS_INVALID, "model.path is not set; use --config FILE or --set model.path=FOLDER");
     if (backend_open(&s->backend, c->model.device, &backend, e) || comm_open_single(&s->comm, e) ||

@@ -17,5 +17,3 @@ struct opened_model {
 };
 enum status opened_model_open(struct opened_model *o, const struct config *c, const char *folder, struct error *e);
 void opened_model_close(struct opened_model *o);
-/* model.dtype as a loading option. */
-struct model_options eval_model_options(int config_dtype);

@@ -50,7 +50,7 @@ static enum status run(const struct config *config, int argc, char **argv, struc
     struct backend *b = NULL;
     struct encoder *enc = NULL;
     struct backend_options options = {.threads = config->model.threads};
-    struct model_options model_options = eval_model_options(config->retrieval.embedder_dtype);
+    struct model_options model_options = model_options_of(config->retrieval.embedder_dtype);
     enum status status = backend_open(&b, config->model.device, &options, e);
     if (status == STATUS_OK) status = encoder_open(&enc, argv[0], b, &model_options, MAX_ROWS, e);
     for (int i = 1; i < argc && status == STATUS_OK; i++)

@@ -24,18 +24,10 @@ static int usage(FILE *out) {
     return out == stderr;
 }
 
-struct model_options eval_model_options(int config_dtype) {
-    static const enum dtype dtypes[] = {
-        [CONFIG_DTYPE_F32] = DTYPE_F32, [CONFIG_DTYPE_F16] = DTYPE_F16, [CONFIG_DTYPE_BF16] = DTYPE_BF16};
-    struct model_options o = {.convert = config_dtype != CONFIG_DTYPE_AUTO};
-    if (o.convert) o.dtype = dtypes[config_dtype];
-    return o;
-}
-
 enum status opened_model_open(struct opened_model *o, const struct config *c, const char *folder, struct error *e) {
     *o = (struct opened_model){0};
     struct backend_options options = {.threads = c->model.threads};
-    struct model_options model_options = eval_model_options(c->model.dtype);
+    struct model_options model_options = model_options_of(c->model.dtype);
     enum status status = backend_open(&o->backend, c->model.device, &options, e);
     if (status == STATUS_OK) status = comm_open_single(&o->comm, e);
     if (status == STATUS_OK) status = model_open(&o->model, folder, o->backend, o->comm, &model_options, e);
