@@ -516,10 +516,12 @@ static void test_sample_empty(void **state) {
 
 /* The contract around the ops */
 
-/* More arrays than the ring of arguments holds at once, all different, enqueued without waiting. */
+/* More arrays than the ring of arguments holds at once, all different, enqueued without waiting. The ring is the
+ * host's: the order of threads cannot matter, so one schedule is enough. */
 static void test_many_arguments(void **state) {
     (void)state;
-    enum { MANY = 1 << 18, ROUNDS = 20, PLACES = 8 };
+    if (schedule != 0) return;
+    enum { MANY = 1 << 18, ROUNDS = 17, PLACES = 8 };
     struct both x = both_random(DTYPE_F32, PLACES, 1, 0), y[ROUNDS];
     int32_t *rows = xmalloc(MANY * sizeof *rows);
     for (int round = 0; round < ROUNDS; round++) {
