@@ -13,8 +13,8 @@ enum status encoder_open(struct encoder **out, const char *folder, struct backen
                          int max_rows, struct error *e);
 void encoder_close(struct encoder *enc);
 int encoder_dim(const struct encoder *enc);
-int encoder_max_tokens(const struct encoder *enc); /* longer texts are cut to this, as the reference does */
-uint64_t encoder_hash(const struct encoder *enc);  /* of weights, vocabulary and pooling: an index remembers it */
+uint64_t encoder_hash(const struct encoder *enc); /* of weights, vocabulary and pooling: an index remembers it */
 
-/* vectors [n, dim], host. Order of texts is kept. Not thread-safe: one caller at a time. */
+/* vectors [n, dim], host. Texts longer than the folder's limit are cut, as the reference does. Order is kept. Not
+ * thread-safe: one caller at a time. */
 enum status encoder_embed(struct encoder *enc, const struct text_span *texts, int n, float *vectors, struct error *e);

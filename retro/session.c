@@ -182,9 +182,6 @@ void session_close(struct session *s) {
 }
 
 int session_length(const struct session *s) { return s->length; }
-struct grid session_grid(const struct session *s) {
-    return s->grid;
-}
 
 int session_closes(const struct session *s, int n_tokens) {
     if (s->pool->model->dims.n_retro_layers == 0) return 0;

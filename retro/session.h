@@ -32,7 +32,6 @@ size_t session_pool_bytes(const struct session_pool *p);
 enum status session_open(struct session **out, struct session_pool *p, struct grid grid, struct error *e);
 void session_close(struct session *s);
 int session_length(const struct session *s); /* rows processed so far */
-struct grid session_grid(const struct session *s);
 
 /* The neighbours of one closed chunk: ids [k, r], row by row, each a neighbour chunk and its continuation padded with
  * the end-of-document id. k = 0: nothing was found or retrieval is off, cross attention is skipped (z = y). */
