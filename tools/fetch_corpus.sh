@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Fetches the demo's documents: manuals of Debian packages, unpacked into a folder and never installed.
+# Fetches documents: manuals of Debian packages, unpacked into a folder and never installed.
 #
-#   tools/fetch_corpus.sh DEST
+#   tools/fetch_corpus.sh DEST            the demo's documents, a choice of 12 MB
+#   tools/fetch_corpus.sh DEST training   what models/retro-docs was trained on: the manuals of 60 packages, whole
 #
 #   DEST/text/PACKAGE/       what retro-index reads: man pages (.N.gz) and HTML
 #   DEST/copyright/PACKAGE   the copyright file that came with it
@@ -11,7 +12,8 @@
 # release notes, translations, indexes, aliases (.so pages, links), and manuals that a package holds in a second format.
 set -euo pipefail
 
-dest=${1:?usage: fetch_corpus.sh DEST}
+dest=${1:?usage: fetch_corpus.sh DEST [demo|training]}
+set=${2:-demo}
 script=tools/fetch_corpus.sh
 apt_options=(-o APT::Sandbox::User=root)
 
@@ -20,7 +22,7 @@ fail() { echo "$script: $*" >&2; exit 1; }
 
 # A package, the folder in it, and globs of the files to keep: 5 MB of plain text, 23 000 chunks of the shipped model, so
 # that two cores index it in about two minutes.
-corpus() (
+demo_corpus() (
     set -f
     echo manpages usr/share/man man5/{core,hosts,nsswitch.conf,resolv.conf}.5.gz \
         man7/{aio,capabilities,cgroups,credentials,environ,epoll,feature_test_macros,fifo,glob,hier,inode,inotify}.7.gz \
@@ -37,6 +39,16 @@ corpus() (
     echo bash-doc usr/share/doc/bash bashref.html
     echo sqlite3-doc usr/share/doc/sqlite3 lang_*.html {datatype3,faq,wal,whentouse}.html
 )
+
+# Packages of which every manual is kept.
+training_corpus() {
+    printf '%s\n' manpages manpages-dev coreutils git-man git-doc bash-doc sqlite3-doc postgresql-doc-15 python3.11-doc \
+        apache2-doc cmake-doc zsh-doc zsh-common debian-policy debian-reference-en developers-reference \
+        installation-guide-amd64 autoconf-doc m4-doc bind9-doc postfix-doc systemd util-linux mount iproute2 \
+        iptables nftables openssh-client openssh-server e2fsprogs procps psmisc login passwd sudo tar gzip bzip2 xz-utils \
+        zstd grep sed gawk findutils diffutils patch make gdb strace tmux screen rsync curl wget gpg dpkg dpkg-dev apt \
+        cron vim-common less file bc jq gcc-12 fish-common mercurial-common
+}
 
 # Our own copy of the distribution's lists, when the machine has none or they name versions the mirror no longer holds.
 update_private_lists() {
@@ -64,7 +76,7 @@ download() {
 wanted() {
     local start
     case ${1##*/} in
-        lang_naming.html) return 1 ;;
+        lang_naming.html | *index*.html | search.html | *changelog* | *changes.html | *news.html | *toc.html) return 1 ;;
         *.html) return 0 ;;
         *.[1-9].gz)
             start=$'\n'$(zcat "$1" | head -c 300)
@@ -73,20 +85,36 @@ wanted() {
     esac
 }
 
-# A package may share the documentation folder of another, listed before it: then it has the other's copyright file.
+# A package may share the documentation folder of another: then it has the other's copyright file.
 keep_copyright() {
-    local package=$1 folder=$2
+    local package=$1 folder=$2 other
     if [ -L "$folder" ]; then
-        cp "$dest/copyright/$(basename "$(readlink "$folder")")" "$dest/copyright/$package"
-    else
-        cp -L "$folder/copyright" "$dest/copyright/$package"
+        other=$(basename "$(readlink "$folder")")
+        if [ -f "$dest/copyright/$other" ]; then
+            cp "$dest/copyright/$other" "$dest/copyright/$package"
+            return
+        fi
+        download "$other"
+        dpkg -x "$work"/deb/*.deb "$root"
     fi
+    cp -L "$folder/copyright" "$dest/copyright/$package"
 }
 
-# fetch PACKAGE FOLDER GLOB...: downloads, unpacks, keeps the wanted files, and only then puts them in place.
+# Paths of all manuals in a folder: man pages and HTML; no sources, release notes, or translations (a folder whose name is
+# that of a language).
+find_manuals() {
+    find . -type f \( -path '*/man/man[1-8]/*.[1-8].gz' -o -name '*.html' \) | LC_ALL=C sort |
+        grep -Ev '/(_sources|_static|releaselog|RelNotes|whatsnew|style|[a-df-z][a-z]|e[a-mo-z]|[a-z][a-z][-_][A-Za-z]+)/'
+}
+
+# Files of one folder's globs lie beside each other; those of a whole package keep their paths.
+keep() { (cd "$root/$folder" && if [ "$folder" = usr/share ]; then cp --parents "$1" "$kept/"; else cp "$1" "$kept/"; fi); }
+
+# fetch PACKAGE [FOLDER GLOB...]: downloads, unpacks, keeps the wanted files, and only then puts them in place. Without a
+# folder every manual is kept, under its path.
 fetch() {
-    local package=$1 folder=$2 root="$work/root" kept="$work/kept" file
-    shift 2
+    local package=$1 folder=${2:-usr/share} root="$work/root" kept="$work/kept" file
+    shift $(($# < 2 ? $# : 2))
     rm -rf "$root" "$kept"
     mkdir -p "$root" "$kept" "$dest/text" "$dest/copyright" "$dest/.complete"
     download "$package"
@@ -94,8 +122,8 @@ fetch() {
     # Unquoted: the globs are for the unpacked folder. A link is another name of a page that is kept anyway.
     # shellcheck disable=SC2048,SC2086
     while read -r file; do
-        if wanted "$root/$folder/$file"; then cp "$root/$folder/$file" "$kept/"; fi
-    done < <(cd "$root/$folder" && find $* -maxdepth 0 -type f)
+        if wanted "$root/$folder/$file"; then keep "$file"; fi
+    done < <(cd "$root/$folder" && if [ $# -gt 0 ]; then find $* -maxdepth 0 -type f; else find_manuals; fi)
     [ -n "$(ls "$kept")" ] || fail "the package $package holds none of the files expected in $folder"
     rm -rf "${dest:?}/text/$package"
     keep_copyright "$package" "$root/usr/share/doc/$package"
@@ -103,8 +131,9 @@ fetch() {
     say "$package: $(find "$dest/text/$package" -type f | wc -l) documents"
 }
 
+[ "$set" = demo ] || [ "$set" = training ] || fail "unknown set \"$set\"; known are demo and training"
 for program in apt-get dpkg; do
-    command -v "$program" >/dev/null || fail "$program is missing: the demo's documents are Debian packages"
+    command -v "$program" >/dev/null || fail "$program is missing: the documents are Debian packages"
 done
 mkdir -p "$dest"
 dest=$(cd "$dest" && pwd)
@@ -118,7 +147,7 @@ while read -r -a words <&3; do
     [ -n "$work" ] || work=$(mktemp -d "$dest/.fetch.XXXXXX")
     fetch "${words[@]}"
     echo "${words[*]}" > "$complete"
-done 3< <(corpus)
+done 3< <("${set}_corpus")
 
 if [ -n "$work" ]; then
     say "$(find "$dest/text" -type f | wc -l) documents in $dest/text; their licences are in $dest/copyright"

@@ -21,9 +21,9 @@ cp "$DEBS/${@: -1}.deb" . 2>/dev/null || { echo "E: Unable to locate package ${@
 """
 
 
-def corpus_table():
+def corpus_table(name="demo", end=")"):
     """The packages, folders and globs that the script asks for."""
-    command = f"source <(sed -n '/^corpus()/,/^)/p' {SCRIPT}); corpus"
+    command = f"source <(sed -n '/^{name}_corpus()/,/^{end}/p' {SCRIPT}); {name}_corpus"
     table = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True).stdout
     return [line.split() for line in table.splitlines()]
 
@@ -75,7 +75,7 @@ def fetch(debs, tmp_path):
     (tmp_path / "bin/apt-get").chmod(0o755)
     log = tmp_path / "apt.log"
 
-    def run(stale="", packages=debs):
+    def run(stale="", packages=debs, arguments=()):
         log.write_text("")
         environment = dict(
             os.environ,
@@ -84,7 +84,7 @@ def fetch(debs, tmp_path):
             APT_LOG=str(log),
             STALE_LISTS=stale,
         )
-        done = subprocess.run([SCRIPT, tmp_path / "corpus"], env=environment, capture_output=True, text=True, timeout=120)
+        done = subprocess.run([SCRIPT, tmp_path / "corpus", *arguments], env=environment, capture_output=True, text=True, timeout=120)
         return done, log.read_text().splitlines()
 
     run.corpus = tmp_path / "corpus"
@@ -133,3 +133,37 @@ def test_a_missing_package_is_named_and_the_rest_kept(fetch, debs, tmp_path):
     assert not list(fetch.corpus.glob(".fetch*")) and not (fetch.corpus / "text/git-doc").exists()
     done, calls = fetch()
     assert done.returncode == 0 and calls[0].endswith(" git-doc")
+
+
+MANUALS = ["man/man1/page.1.gz", "doc/x/html/page.html", "doc/x/en/mod/page.html"]
+NO_MANUALS = ["man/de/man1/page.1.gz", "doc/x/html/de/page.html", "doc/x/html/pt-br/page.html", "doc/x/html/_sources/page.html",
+              "doc/x/html/genindex.html", "doc/x/changelog.html", "doc/x/README.gz"]  # fmt: skip
+
+
+def test_training_packages_are_kept_whole(fetch, tmp_path):
+    packages = tmp_path / "whole"
+    packages.mkdir()
+    for (name,) in corpus_table("training", "}"):
+        root = make_package(packages, name, "usr/share", [])
+        for path in MANUALS + NO_MANUALS:
+            write_page(root / "usr/share" / path, ".TH PAGE 1\n.SH NAME\npage\n")
+        if name == "git-doc":  # the licence is in a package that is not asked for
+            shutil.copytree(root, packages / "elsewhere")
+            (packages / "elsewhere/usr/share/doc/git-doc").rename(packages / "elsewhere/usr/share/doc/elsewhere")
+            shutil.rmtree(root / "usr/share/doc/git-doc")
+            (root / "usr/share/doc/git-doc").symlink_to("elsewhere")
+            subprocess.run(["dpkg-deb", "--build", "-Znone", packages / "elsewhere", packages / "elsewhere.deb"], check=True, capture_output=True)
+        subprocess.run(["dpkg-deb", "--build", "-Znone", root, packages / f"{name}.deb"], check=True, capture_output=True)
+    done, _ = fetch(packages=packages, arguments=["training"])
+    assert done.returncode == 0, done.stderr
+    names = {name for (name,) in corpus_table("training", "}")}
+    assert {p.name for p in (fetch.corpus / "text").iterdir()} == names == {p.name for p in (fetch.corpus / "copyright").iterdir()}
+    assert (fetch.corpus / "copyright/git-doc").read_text() == "the licence of git-doc\n"
+    for name in names:
+        folder = fetch.corpus / "text" / name
+        assert sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()) == sorted(MANUALS)
+
+
+def test_an_unknown_set_is_refused(fetch):
+    done, calls = fetch(arguments=["trainig"])
+    assert done.returncode == 1 and "known are demo and training" in done.stderr and calls == []

@@ -6,10 +6,12 @@ A prepared folder holds documents/train/ID.txt and documents/valid/ID.txt, and c
 
 import hashlib
 import json
+import os
 import re
 import subprocess
 import unicodedata
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -41,10 +43,15 @@ def read_jsonl(path):
 
 def read_folder(folder, retro_index):
     """Every file that `retro-index extract` can turn into text; the others are counted by the caller as None."""
-    for path in sorted(p for p in Path(folder).rglob("*") if p.is_file()):
+
+
+    def extract(path):
         done = subprocess.run([retro_index, "extract", path], capture_output=True)
         text = done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None
-        yield path.relative_to(folder).as_posix(), text
+        return path.relative_to(folder).as_posix(), text
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        yield from pool.map(extract, sorted(p for p in Path(folder).rglob("*") if p.is_file()))
 
 
 def read_documents(source, retro_index):
