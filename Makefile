@@ -32,12 +32,12 @@ probe = $(shell printf '$(HASH)include <$(1)>\nint main(void){return 0;}\n' | \
 FAISS_FLAGS := -I$(DEPS)/faiss/include -L$(DEPS)/faiss/lib -Wl,-rpath,$(DEPS)/faiss/lib
 FAISS ?= $(call probe,faiss/c_api/Index_c.h,$(FAISS_FLAGS) -lfaiss_c)
 
-# The GPU backend is built where there is nvcc with cuBLASLt; CUDA= leaves it out. The same kernels run without either on
-# an emulated device, for tests (EMULATED below).
+# The GPU backend is built where there is nvcc with cuBLASLt's header; CUDA= leaves it out. The library itself is opened
+# with the first device. The same kernels run without either on an emulated device, for tests (EMULATED below).
 NVCC ?= nvcc
 NVCC_PATH := $(realpath $(shell command -v $(NVCC)))
 CUDA_HOME ?= $(patsubst %/bin/,%,$(dir $(NVCC_PATH)))
-CUDA_LIBS := -Wl,--as-needed -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcublasLt -lcudart_static -ldl -lrt -lpthread
+CUDA_LIBS := -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcudart_static -ldl -lrt -lpthread
 ifeq ($(origin CUDA),undefined)
 CUDA := $(if $(NVCC_PATH),$(if $(SANITIZE),,$(call probe,cublasLt.h,-I$(CUDA_HOME)/include $(CUDA_LIBS))))
 endif

@@ -1,12 +1,43 @@
 /* kernels/cuda/gemm_cublas.cu: Y = X W^T by cuBLASLt: the only file that knows it.
  *
+ * The library is large and takes long to map, so it is opened with the first device and not linked: a program that uses
+ * no GPU starts without it, and runs where there is none.
+ *
  * cuBLASLt counts in columns: our row-major Y [rows, n_out] is its Y^T, n_out x rows, the product of W^T transposed
  * (n_out x n_in, stored n_in x n_out) and X^T (n_in x rows). What the heuristics choose for a shape is kept; choosing
  * allocates on the host, so the first step of a shape is slower than the others. */
 #include "kernels/cuda/gemm.h"
 
 #include <cublasLt.h>
+#include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
+
+/* The library of the version that was compiled against, and the functions used. */
+#define TEXT_OF(x) #x
+#define LIBRARY_OF(major) "libcublasLt.so." TEXT_OF(major)
+#define CUBLAS_LIBRARY LIBRARY_OF(CUBLAS_VER_MAJOR)
+#define CUBLAS_FUNCTIONS(X) \
+    X(Create) \
+    X(Destroy) \
+    X(GetStatusString) \
+    X(Matmul) \
+    X(MatmulAlgoGetHeuristic) \
+    X(MatmulDescCreate) \
+    X(MatmulDescDestroy) \
+    X(MatmulDescSetAttribute) \
+    X(MatmulPreferenceCreate) \
+    X(MatmulPreferenceDestroy) \
+    X(MatmulPreferenceSetAttribute) \
+    X(MatrixLayoutCreate) \
+    X(MatrixLayoutDestroy)
+
+/* Without the prefix, as the header's inline functions have it. */
+static struct {
+#define DECLARE(name) decltype(&cublasLt##name) name;
+    CUBLAS_FUNCTIONS(DECLARE)
+#undef DECLARE
+} lt;
 
 enum { PLANS = 512, GEMM_WORKSPACE_BYTES = 32 << 20, MOST_ALIGNMENT = 256 };
 
@@ -39,13 +70,42 @@ static bool same_shape(const struct shape *a, const struct shape *b) {
            a->y_alignment == b->y_alignment && a->dtype == b->dtype && a->epilogue == b->epilogue;
 }
 
+/* NULL, or why the library cannot be used. */
+static const char *load_library() {
+    static char why[300];
+    void *library = dlopen(CUBLAS_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) {
+        snprintf(why, sizeof why, "%s", dlerror());
+        return why;
+    }
+    const struct {
+        const char *name;
+        void **place;
+    } functions[] = {
+#define ROW(name) {"cublasLt" #name, (void **)&lt.name},
+        CUBLAS_FUNCTIONS(ROW)
+#undef ROW
+    };
+    for (auto &f : functions) {
+        *f.place = dlsym(library, f.name);
+        if (*f.place) continue;
+        snprintf(why, sizeof why, "it has no function %s", f.name);
+        return why;
+    }
+    return NULL;
+}
+
 enum status gemm_open(struct gemm **out, struct error *e) {
     struct gemm *g = (struct gemm *)xcalloc(1, sizeof *g);
     *out = g;
-    cublasStatus_t code = cublasLtCreate(&g->library);
+    static const char *const why = load_library(); /* once, whichever thread comes first */
+    if (why)
+        return error_set(e, STATUS_UNSUPPORTED, "%s: %s; install the CUDA toolkit's cuBLAS, or use \"cpu\"",
+                         CUBLAS_LIBRARY, why);
+    cublasStatus_t code = lt.Create(&g->library);
     if (code != CUBLAS_STATUS_SUCCESS) {
         g->library = NULL;
-        return error_set(e, STATUS_DEVICE, "cuBLASLt does not start: %s", cublasLtGetStatusString(code));
+        return error_set(e, STATUS_DEVICE, "cuBLASLt does not start: %s", lt.GetStatusString(code));
     }
     if (cudaMalloc(&g->workspace, GEMM_WORKSPACE_BYTES) != cudaSuccess)
         return error_set(e, STATUS_NO_MEMORY, "no device memory for cuBLASLt's workspace (%d bytes)",
@@ -54,10 +114,10 @@ enum status gemm_open(struct gemm **out, struct error *e) {
 }
 
 static void plan_close(struct plan *p) {
-    if (p->x) cublasLtMatrixLayoutDestroy(p->x);
-    if (p->w) cublasLtMatrixLayoutDestroy(p->w);
-    if (p->y) cublasLtMatrixLayoutDestroy(p->y);
-    if (p->product) cublasLtMatmulDescDestroy(p->product);
+    if (p->x) lt.MatrixLayoutDestroy(p->x);
+    if (p->w) lt.MatrixLayoutDestroy(p->w);
+    if (p->y) lt.MatrixLayoutDestroy(p->y);
+    if (p->product) lt.MatmulDescDestroy(p->product);
     *p = (struct plan){};
 }
 
@@ -65,7 +125,7 @@ void gemm_close(struct gemm *g) {
     if (g == NULL) return;
     for (int i = 0; i < g->n_plans; i++) plan_close(&g->plans[i]);
     cudaFree(g->workspace);
-    if (g->library) cublasLtDestroy(g->library);
+    if (g->library) lt.Destroy(g->library);
     free(g);
 }
 
@@ -78,12 +138,12 @@ static cublasStatus_t describe(struct plan *p) {
     cublasOperation_t transpose = CUBLAS_OP_T;
     cudaDataType_t type = data_type(s->dtype);
     cublasStatus_t codes[] = {
-        cublasLtMatmulDescCreate(&p->product, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-        cublasLtMatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose),
-        cublasLtMatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue, sizeof s->epilogue),
-        cublasLtMatrixLayoutCreate(&p->w, type, (uint64_t)s->n_in, (uint64_t)s->n_out, s->n_in),
-        cublasLtMatrixLayoutCreate(&p->x, type, (uint64_t)s->n_in, (uint64_t)s->rows, s->x_stride),
-        cublasLtMatrixLayoutCreate(&p->y, CUDA_R_32F, (uint64_t)s->n_out, (uint64_t)s->rows, s->y_stride)};
+        lt.MatmulDescCreate(&p->product, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+        lt.MatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose),
+        lt.MatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue, sizeof s->epilogue),
+        lt.MatrixLayoutCreate(&p->w, type, (uint64_t)s->n_in, (uint64_t)s->n_out, s->n_in),
+        lt.MatrixLayoutCreate(&p->x, type, (uint64_t)s->n_in, (uint64_t)s->rows, s->x_stride),
+        lt.MatrixLayoutCreate(&p->y, CUDA_R_32F, (uint64_t)s->n_out, (uint64_t)s->rows, s->y_stride)};
     for (cublasStatus_t code : codes)
         if (code != CUBLAS_STATUS_SUCCESS) return code;
     return CUBLAS_STATUS_SUCCESS;
@@ -93,7 +153,7 @@ static cublasStatus_t describe(struct plan *p) {
 static cublasStatus_t choose(struct gemm *g, struct plan *p) {
     const struct shape *s = &p->shape;
     cublasLtMatmulPreference_t limits;
-    cublasStatus_t code = cublasLtMatmulPreferenceCreate(&limits);
+    cublasStatus_t code = lt.MatmulPreferenceCreate(&limits);
     if (code != CUBLAS_STATUS_SUCCESS) return code;
     uint64_t workspace = GEMM_WORKSPACE_BYTES;
     const struct {
@@ -103,18 +163,17 @@ static cublasStatus_t choose(struct gemm *g, struct plan *p) {
                       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, s->x_alignment},
                       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, s->y_alignment},
                       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, s->y_alignment}};
-    code = cublasLtMatmulPreferenceSetAttribute(limits, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
-                                                sizeof workspace);
+    code =
+        lt.MatmulPreferenceSetAttribute(limits, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
     for (auto &a : alignments) {
         uint32_t value = (uint32_t)a.value;
-        if (code == CUBLAS_STATUS_SUCCESS)
-            code = cublasLtMatmulPreferenceSetAttribute(limits, a.name, &value, sizeof value);
+        if (code == CUBLAS_STATUS_SUCCESS) code = lt.MatmulPreferenceSetAttribute(limits, a.name, &value, sizeof value);
     }
     cublasLtMatmulHeuristicResult_t best = {};
     int found = 0;
     if (code == CUBLAS_STATUS_SUCCESS)
-        code = cublasLtMatmulAlgoGetHeuristic(g->library, p->product, p->w, p->x, p->y, p->y, limits, 1, &best, &found);
-    cublasLtMatmulPreferenceDestroy(limits);
+        code = lt.MatmulAlgoGetHeuristic(g->library, p->product, p->w, p->x, p->y, p->y, limits, 1, &best, &found);
+    lt.MatmulPreferenceDestroy(limits);
     p->algorithm = best.algo;
     return code == CUBLAS_STATUS_SUCCESS && found == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : code;
 }
@@ -133,7 +192,7 @@ static struct plan *find_plan(struct backend *b, struct gemm *g, const struct sh
     if (code == CUBLAS_STATUS_SUCCESS) return p;
     plan_close(p);
     error_set(&b->error, STATUS_DEVICE, "cuBLASLt has no way to multiply [%d, %d] by [%d, %d]^T in %s: %s", s->rows,
-              s->n_in, s->n_out, s->n_in, dtype_name(s->dtype), cublasLtGetStatusString(code));
+              s->n_in, s->n_out, s->n_in, dtype_name(s->dtype), lt.GetStatusString(code));
     return NULL;
 }
 
@@ -161,13 +220,13 @@ bool gemm_run(struct backend *b, struct gemm *g, const struct gemm_args *a) {
     if (p == NULL) return false;
     cublasStatus_t code = CUBLAS_STATUS_SUCCESS;
     if (with_bias)
-        code = cublasLtMatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &a->bias, sizeof a->bias);
+        code = lt.MatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &a->bias, sizeof a->bias);
     float one = 1, zero = 0;
     if (code == CUBLAS_STATUS_SUCCESS)
-        code = cublasLtMatmul(g->library, p->product, &one, a->w, p->w, a->x, p->x, &zero, a->y, p->y, a->y, p->y,
-                              &p->algorithm, g->workspace, GEMM_WORKSPACE_BYTES, cuda_of(b)->stream);
+        code = lt.Matmul(g->library, p->product, &one, a->w, p->w, a->x, p->x, &zero, a->y, p->y, a->y, p->y,
+                         &p->algorithm, g->workspace, GEMM_WORKSPACE_BYTES, cuda_of(b)->stream);
     if (code != CUBLAS_STATUS_SUCCESS && b->error.status == STATUS_OK)
         error_set(&b->error, STATUS_DEVICE, "cuBLASLt, [%d, %d] by [%d, %d]^T in %s: %s", a->rows, a->n_in, a->n_out,
-                  a->n_in, dtype_name(a->dtype), cublasLtGetStatusString(code));
+                  a->n_in, dtype_name(a->dtype), lt.GetStatusString(code));
     return s.epilogue != CUBLASLT_EPILOGUE_DEFAULT || (a->activation == ACTIVATION_NONE && a->bias == NULL);
 }
