@@ -81,6 +81,18 @@ enum status backend_alloc(struct backend *b, void **out, size_t bytes, const cha
     return error_set(e, STATUS_NO_MEMORY, "%s: no room for %s: %.1f MB", b->ops->name, what, 1e-6 * (double)bytes);
 }
 
+enum status backend_pack(struct backend *b, struct weight *w, const struct host_matrix *host, struct error *e) {
+    CHECK(w->n_out > 0 && w->n_in > 0 && host->values != NULL);
+    bool quantised = dtype_quantised(w->dtype);
+    if (w->dtype != host->dtype && (quantised || dtype_quantised(host->dtype)))
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "%s: a [%d, %d] %s matrix was to become a weight of %s; convert it first", b->ops->name,
+                         w->n_out, w->n_in, dtype_name(host->dtype), dtype_name(w->dtype));
+    CHECK(!quantised || w->n_in % QUANTISE_BLOCK == 0);
+    CHECK(!quantised || (host->scales != NULL && (host->minimums != NULL) == (w->dtype == DTYPE_INT4)));
+    return b->ops->pack(b, w, host, e);
+}
+
 static bool tensor_valid(const struct tensor *t) {
     return t->rows >= 0 && t->cols >= 0 && (t->rows <= 1 || t->stride >= t->cols) &&
            (t->data != NULL || t->rows == 0 || t->cols == 0);

@@ -31,7 +31,9 @@ enum activation {
 
 /* y = activation(x W^T + bias). x [rows, n_in], y [rows, n_out], bias f32 [n_out] or NULL; y overlaps nothing. Products
  * are summed in f32. With bf16 weights a backend may round x to bf16 first, to nearest even, where the device has a dot
- * product of that type: each term is then off by at most 2^-8 of its size. f32 and f16 weights meet x as it is. */
+ * product of that type: each term is then off by at most 2^-8 of its size. f32 and f16 weights meet x as it is. With
+ * int8 and int4 weights x is rounded to integers too: in each block of QUANTISE_BLOCK to multiples of its largest
+ * magnitude / 127, so each x is off by at most 1 / 254 of that. A NaN or an infinity in x makes that row of y NaN. */
 struct linear_args {
     struct tensor y, x;
     const struct weight *weight;
@@ -160,9 +162,14 @@ struct backend_ops {
     enum status (*sync)(struct backend *b, struct error *e);
     void (*close)(struct backend *b);
 
-    /* Loading: rows of a host matrix [n_out, n_in], row stride n_in, become w->data in the packed layout of w->dtype.
-     */
-    enum status (*pack)(struct backend *b, struct weight *w, const void *host, enum dtype host_dtype, struct error *e);
+    /* Loading: a host matrix becomes w->data in the packed layout of w->dtype. A float matrix of any dtype may become a
+     * float weight of any other; a quantised one keeps its dtype. STATUS_UNSUPPORTED for anything else. */
+    enum status (*pack)(struct backend *b, struct weight *w, const struct host_matrix *host, struct error *e);
+    /* Names the packed layout, for files that hold weights in it; NULL where a device has none that may be kept. Then
+     * packed_bytes is what w->data takes, 0 when that overflows, and w->data may point to memory of somebody else, such
+     * as a mapped file, aligned to 64 bytes and never written to. */
+    const char *packed_layout;
+    size_t (*packed_bytes)(const struct weight *w);
 
     void (*linear)(struct backend *b, const struct linear_args *a);
     void (*attention)(struct backend *b, const struct attention_args *a);
@@ -192,10 +199,7 @@ const char *backend_describe(const struct backend *b);
 enum status backend_alloc(struct backend *b, void **out, size_t bytes, const char *what, struct error *e);
 static inline void backend_release(struct backend *b, void *p) { b->ops->release(b, p); }
 static inline enum status backend_sync(struct backend *b, struct error *e) { return b->ops->sync(b, e); }
-static inline enum status backend_pack(struct backend *b, struct weight *w, const void *host, enum dtype host_dtype,
-                                       struct error *e) {
-    return b->ops->pack(b, w, host, host_dtype, e);
-}
+enum status backend_pack(struct backend *b, struct weight *w, const struct host_matrix *host, struct error *e);
 static inline void backend_upload(struct backend *b, void *device, const void *host, size_t bytes) {
     b->ops->upload(b, device, host, bytes);
 }

@@ -5,7 +5,8 @@
 #include <strings.h>
 
 const char *dtype_name(enum dtype t) {
-    static const char *const names[] = {[DTYPE_F32] = "f32", [DTYPE_F16] = "f16", [DTYPE_BF16] = "bf16"};
+    static const char *const names[] = {
+        [DTYPE_F32] = "f32", [DTYPE_F16] = "f16", [DTYPE_BF16] = "bf16", [DTYPE_INT8] = "int8", [DTYPE_INT4] = "int4"};
     return names[t];
 }
 
@@ -14,8 +15,8 @@ bool dtype_parse(enum dtype *out, const char *name) {
         const char *name;
         enum dtype dtype;
     } known[] = {
-        {"f32", DTYPE_F32},     {"float32", DTYPE_F32}, {"f16", DTYPE_F16},
-        {"float16", DTYPE_F16}, {"bf16", DTYPE_BF16},   {"bfloat16", DTYPE_BF16},
+        {"f32", DTYPE_F32},   {"float32", DTYPE_F32},   {"f16", DTYPE_F16},   {"float16", DTYPE_F16},
+        {"bf16", DTYPE_BF16}, {"bfloat16", DTYPE_BF16}, {"int8", DTYPE_INT8}, {"int4", DTYPE_INT4},
     };
     for (size_t i = 0; i < ARRAY_COUNT(known); i++) {
         if (strcasecmp(known[i].name, name) != 0) continue;
@@ -65,6 +66,8 @@ static float load_element(const void *p, enum dtype t, size_t i) {
         case DTYPE_F32: return ((const float *)p)[i];
         case DTYPE_F16: return f16_to_f32(((const uint16_t *)p)[i]);
         case DTYPE_BF16: return bf16_to_f32(((const uint16_t *)p)[i]);
+        case DTYPE_INT8:
+        case DTYPE_INT4: break;
     }
     return 0;
 }
@@ -74,6 +77,8 @@ static void store_element(void *p, enum dtype t, size_t i, float v) {
         case DTYPE_F32: ((float *)p)[i] = v; break;
         case DTYPE_F16: ((uint16_t *)p)[i] = f32_to_f16(v); break;
         case DTYPE_BF16: ((uint16_t *)p)[i] = f32_to_bf16(v); break;
+        case DTYPE_INT8:
+        case DTYPE_INT4: break;
     }
 }
 
@@ -89,6 +94,7 @@ static void widen_bf16(float *to, const uint16_t *from, size_t n) {
 }
 
 void dtype_convert(void *to, enum dtype to_dtype, const void *from, enum dtype from_dtype, size_t n) {
+    CHECK(!dtype_quantised(to_dtype) && !dtype_quantised(from_dtype));
     if (to_dtype == from_dtype) {
         if (n) memcpy(to, from, n * dtype_bytes(to_dtype));
         return;

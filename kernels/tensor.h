@@ -1,11 +1,27 @@
-/* kernels/tensor.h: element types, a two-dimensional view, and a packed weight matrix. Views own nothing. */
+/* kernels/tensor.h: element types, a two-dimensional view, and matrices of weights. Views own nothing. */
 #pragma once
 
 #include "config/base.h"
 
-enum dtype { DTYPE_F32, DTYPE_F16, DTYPE_BF16 };
+/* INT8 and INT4 are for weights only. They come in blocks of QUANTISE_BLOCK along n_in, which must be a multiple of it:
+ *   int8   w = scale * q, q in [-127, 127]
+ *   int4   w = scale * q + minimum, q in 0 .. 15
+ * with one scale, and one minimum, of type f16 a block. */
+enum dtype { DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_INT8, DTYPE_INT4 };
 
-static inline size_t dtype_bytes(enum dtype t) { return t == DTYPE_F32 ? 4 : 2; }
+enum { QUANTISE_BLOCK = 32 };
+
+static inline bool dtype_quantised(enum dtype t) { return t == DTYPE_INT8 || t == DTYPE_INT4; }
+/* Of one element; quantised weights have no elements of their own. */
+static inline size_t dtype_bytes(enum dtype t) {
+    CHECK(!dtype_quantised(t));
+    return t == DTYPE_F32 ? 4 : 2;
+}
+/* Of a matrix of that many elements with its scales and minimums: what a product has to read. */
+static inline size_t matrix_bytes(enum dtype t, size_t elements) {
+    if (!dtype_quantised(t)) return elements * dtype_bytes(t);
+    return elements / QUANTISE_BLOCK * (t == DTYPE_INT8 ? QUANTISE_BLOCK + 2 : QUANTISE_BLOCK / 2 + 4);
+}
 const char *dtype_name(enum dtype t);
 /* "f32", "float32", "F32", ... as configuration and checkpoints spell it; false when unknown. */
 bool dtype_parse(enum dtype *out, const char *name);
@@ -40,6 +56,14 @@ static inline float *tensor_f32(struct tensor t) {
     return (float *)t.data;
 }
 
+/* A matrix [n_out, n_in] as files hold it, row after row. int8: one int8_t each; int4: two a byte, the even column in
+ * the low nibble. scales and minimums are f16 [n_out, n_in / QUANTISE_BLOCK], NULL where the dtype has none. */
+struct host_matrix {
+    const void *values;
+    const uint16_t *scales, *minimums;
+    enum dtype dtype;
+};
+
 /* W [n_out, n_in] of y = x W^T in the backend's packed layout; made by backend_pack, owned by whoever packed it. */
 struct weight {
     void *data;
@@ -65,5 +89,5 @@ static inline uint16_t f32_to_bf16(float v) {
 }
 float f16_to_f32(uint16_t v);
 uint16_t f32_to_f16(float v);
-/* n elements, any pair of dtypes. */
+/* n elements, any pair of dtypes that are not quantised. */
 void dtype_convert(void *to, enum dtype to_dtype, const void *from, enum dtype from_dtype, size_t n);

@@ -222,7 +222,7 @@ static enum status place_vector(struct loader *l, const struct staged *s, float 
 static enum status place_matrix(struct loader *l, const struct staged *s, struct weight *w, struct error *e) {
     *w = (struct weight){.dtype = l->dtype, .n_out = s->rows, .n_in = s->cols};
     l->model->info.weight_bytes += (size_t)s->rows * (size_t)s->cols * dtype_bytes(l->dtype);
-    return backend_pack(l->model->backend, w, s->data, s->dtype, e);
+    return backend_pack(l->model->backend, w, &(struct host_matrix){.values = s->data, .dtype = s->dtype}, e);
 }
 
 static bool is_gamma(enum slot slot) {

@@ -80,7 +80,7 @@ static void fill_info(struct model *m, enum dtype dtype) {
         decode += layer_parameters(&m->layers[i]) - matrix_count(&m->layers[i].cross_kv);
     }
     for (int j = 0; j < m->n_encoder; j++) info->n_parameters += layer_parameters(&m->encoder[j]);
-    info->decode_bytes = (size_t)decode * dtype_bytes(dtype);
+    info->decode_bytes = matrix_bytes(dtype, (size_t)decode);
     info->family = m->family->name;
     info->n_layers = d->n_layers;
     info->hidden = d->hidden;

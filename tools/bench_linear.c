@@ -33,7 +33,7 @@ static enum status make_weights(struct linear_bench *t, int most_rows, struct er
     enum status s = STATUS_OK;
     for (int i = 0; i < t->n_weights && !s; i++) {
         t->weights[i] = (struct weight){.dtype = t->dtype, .n_out = t->n_out, .n_in = t->n_in};
-        s = backend_pack(t->backend, &t->weights[i], host, DTYPE_F32, e);
+        s = backend_pack(t->backend, &t->weights[i], &(struct host_matrix){.values = host}, e);
     }
     free(host);
     t->x = xcalloc((size_t)most_rows, (size_t)t->n_in * sizeof *t->x);

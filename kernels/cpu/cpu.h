@@ -1,14 +1,14 @@
-/* kernels/cpu/cpu.h: private to the CPU backend: its state, the table of vector kernels, and the packed layouts.
+/* kernels/cpu/cpu.h: private to the CPU backend: its state and the table of vector kernels.
  *
  * A variant (generic, avx2, avx512, avx512bf16) is one struct cpu_kernels. The op files (linear.c, attention.c ...) cut
  * the work, hand it to threads and call the variant; a variant never sees threads. */
 #pragma once
 
 #include "kernels/backend.h"
+#include "kernels/cpu/layout.h"
 #include "kernels/cpu/pool.h"
 
 enum {
-    TILE_COLUMNS = 16,        /* output columns of one packed tile: a 512-bit vector of f32 */
     ATTENTION_KEYS = 64,      /* keys per block of the streaming softmax */
     ATTENTION_ROWS = 16,      /* (query, head) pairs that share one converted block of keys and values */
     SAMPLE_BLOCK = 256,       /* logits whose weights are computed together */
@@ -92,21 +92,8 @@ bool cpu_supports(const struct cpu_kernels *kernels);
 void cpu_release(struct backend *b, void *p);
 void *cpu_alloc(struct backend *b, size_t bytes);
 
-/* The packed layout of W [n_out, n_in]: tiles of 16 output columns, one after another, padded with zeros.
- *   f32, f16   [tile][k][16]
- *   bf16       [tile][k / 2][16][2]: pairs along K side by side, as vdpbf16ps wants them; n_in is rounded up to even.
- */
-static inline size_t packed_depth(enum dtype t, int n_in) {
-    return (size_t)n_in + (t == DTYPE_BF16 ? (size_t)(n_in & 1) : 0);
-}
-static inline int packed_tiles(int n_out) { return n_out / TILE_COLUMNS + (n_out % TILE_COLUMNS != 0); }
-static inline size_t packed_index(enum dtype t, int n_in, int row, int k) {
-    size_t tile = (size_t)row / TILE_COLUMNS * packed_depth(t, n_in), lane = (size_t)row % TILE_COLUMNS;
-    if (t != DTYPE_BF16) return (tile + (size_t)k) * TILE_COLUMNS + lane;
-    return (tile / 2 + (size_t)k / 2) * 2 * TILE_COLUMNS + lane * 2 + ((size_t)k & 1);
-}
-
-enum status cpu_pack(struct backend *b, struct weight *w, const void *host, enum dtype host_dtype, struct error *e);
+enum status cpu_pack(struct backend *b, struct weight *w, const struct host_matrix *host, struct error *e);
+size_t cpu_packed_bytes(const struct weight *w);
 void cpu_linear(struct backend *b, const struct linear_args *a);
 void cpu_attention(struct backend *b, const struct attention_args *a);
 void cpu_norm(struct backend *b, const struct norm_args *a);

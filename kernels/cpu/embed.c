@@ -2,14 +2,35 @@
  * shared with the output matrix. */
 #include "kernels/cpu/cpu.h"
 
+/* The weights themselves, rounded once: products and sums of quantised ones are of f32. */
+static void word_blocks(float *y, const struct weight *w, int id) {
+    int lane = id % TILE_COLUMNS;
+    for (int i = 0; i < w->n_in / QUANTISE_BLOCK; i++, y += QUANTISE_BLOCK) {
+        struct packed_block block = packed_block(w, id / TILE_COLUMNS, i);
+        float scale = f16_to_f32(block.scales[lane]);
+        if (w->dtype == DTYPE_INT8) {
+            for (int k = 0; k < QUANTISE_BLOCK; k++) y[k] = scale * (float)packed_int8(block, lane, k);
+        } else {
+            float minimum = f16_to_f32(block.scales[TILE_COLUMNS + lane]);
+            for (int k = 0; k < QUANTISE_BLOCK; k++) y[k] = scale * (float)packed_int4(block, lane, k) + minimum;
+        }
+    }
+}
+
 static void word_row(float *y, const struct weight *w, int id) {
     const uint16_t *halves = w->data;
+    if (dtype_quantised(w->dtype)) {
+        word_blocks(y, w, id);
+        return;
+    }
     for (int k = 0; k < w->n_in; k++) {
         size_t at = packed_index(w->dtype, w->n_in, id, k);
         switch (w->dtype) {
             case DTYPE_F32: y[k] = ((const float *)w->data)[at]; break;
             case DTYPE_F16: y[k] = f16_to_f32(halves[at]); break;
             case DTYPE_BF16: y[k] = bf16_to_f32(halves[at]); break;
+            case DTYPE_INT8:
+            case DTYPE_INT4: break; /* above */
         }
     }
 }

@@ -1,4 +1,4 @@
-/* kernels/cpu/linear.c: y = activation(x W^T + bias): packing the weights and sharing the tiles between threads.
+/* kernels/cpu/linear.c: y = activation(x W^T + bias): sharing the tiles between threads.
  *
  * Reduction order, the same in every variant, for every number of rows and threads: element (i, j) is
  *     even = sum over even k of x[i][k] W[j][k], odd = the same over odd k, each one chain in rising k from zero;
@@ -7,57 +7,6 @@
  * variants differ in the last bits, batches never do.
  * The exception is avx512bf16 with bf16 weights: x is rounded to bf16 first, and there is one chain over pairs of k. */
 #include "kernels/cpu/cpu.h"
-
-struct packing {
-    const struct weight *weight;
-    const void *host;
-    enum dtype host_dtype;
-};
-
-enum { PACK_RUN = 256 };
-
-/* n elements of the weight's own type go to their places in the tile: row `row`, from column k on. */
-static void place_run(const struct weight *w, int row, int k, const void *run, int n) {
-    for (int i = 0; i < n; i++) {
-        size_t at = packed_index(w->dtype, w->n_in, row, k + i);
-        if (w->dtype == DTYPE_F32)
-            ((uint32_t *)w->data)[at] = ((const uint32_t *)run)[i];
-        else
-            ((uint16_t *)w->data)[at] = ((const uint16_t *)run)[i];
-    }
-}
-
-/* One tile: 16 rows of the host matrix become 16 columns. Rows past n_out and the odd last k stay zero. */
-static void pack_tile(const void *context, int tile, int thread) {
-    (void)thread;
-    const struct packing *p = context;
-    const struct weight *w = p->weight;
-    size_t host_size = dtype_bytes(p->host_dtype);
-    uint32_t run[PACK_RUN];
-    int end = min_int(w->n_out, (tile + 1) * TILE_COLUMNS);
-    for (int row = tile * TILE_COLUMNS; row < end; row++)
-        for (int k = 0; k < w->n_in; k += PACK_RUN) {
-            int n = min_int(PACK_RUN, w->n_in - k);
-            const char *from = (const char *)p->host + ((size_t)row * (size_t)w->n_in + (size_t)k) * host_size;
-            dtype_convert(run, w->dtype, from, p->host_dtype, (size_t)n);
-            place_run(w, row, k, run, n);
-        }
-}
-
-enum status cpu_pack(struct backend *b, struct weight *w, const void *host, enum dtype host_dtype, struct error *e) {
-    CHECK(w->n_out > 0 && w->n_in > 0 && w->n_out <= INT32_MAX - TILE_COLUMNS);
-    int tiles = packed_tiles(w->n_out);
-    size_t bytes;
-    bool overflow = mul_overflows((size_t)tiles * TILE_COLUMNS, packed_depth(w->dtype, w->n_in), &bytes) ||
-                    mul_overflows(bytes, dtype_bytes(w->dtype), &bytes);
-    w->data = overflow ? NULL : b->ops->alloc(b, bytes);
-    if (w->data == NULL)
-        return error_set(e, STATUS_NO_MEMORY, "cpu: no memory for a [%d, %d] %s weight; use a smaller model or dtype",
-                         w->n_out, w->n_in, dtype_name(w->dtype));
-    struct packing p = {.weight = w, .host = host, .host_dtype = host_dtype};
-    cpu_run(b, (double)w->n_out * w->n_in, tiles, pack_tile, &p);
-    return STATUS_OK;
-}
 
 /* A product cut into pieces of `group` tiles. */
 struct product {

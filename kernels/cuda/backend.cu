@@ -151,29 +151,33 @@ static void cuda_close(struct backend *b) {
 }
 
 /* Rows go to the device as the host has them, [n_out, n_in]; only the dtype is converted. */
-enum status cuda_pack(struct backend *b, struct weight *w, const void *host, enum dtype host_dtype, struct error *e) {
-    CHECK(w->n_out > 0 && w->n_in > 0);
+enum status cuda_pack(struct backend *b, struct weight *w, const struct host_matrix *host, struct error *e) {
+    if (dtype_quantised(w->dtype))
+        return error_set(e, STATUS_UNSUPPORTED, "%s: %s weights run on the CPU only; convert the model to bf16",
+                         cuda_of(b)->description, dtype_name(w->dtype));
     size_t n = (size_t)w->n_out * (size_t)w->n_in, bytes = n * dtype_bytes(w->dtype);
     w->data = cuda_alloc(b, bytes);
-    void *converted = w->dtype == host_dtype ? NULL : malloc(bytes);
-    if (w->data == NULL || (converted == NULL && w->dtype != host_dtype)) {
+    void *converted = w->dtype == host->dtype ? NULL : malloc(bytes);
+    if (w->data == NULL || (converted == NULL && w->dtype != host->dtype)) {
         cudaFree(w->data);
         w->data = NULL;
         return error_set(e, STATUS_NO_MEMORY, "%s: no memory for a [%d, %d] %s weight; use a smaller model or dtype",
                          cuda_of(b)->description, w->n_out, w->n_in, dtype_name(w->dtype));
     }
-    if (converted) dtype_convert(converted, w->dtype, host, host_dtype, n);
-    cuda_upload(b, w->data, converted ? converted : host, bytes);
+    if (converted) dtype_convert(converted, w->dtype, host->values, host->dtype, n);
+    cuda_upload(b, w->data, converted ? converted : host->values, bytes);
     enum status s = cuda_sync(b, e);
     free(converted);
     return s;
 }
 
-/* In the order of struct backend_ops; every member's type differs from its neighbours', so a slip does not compile. */
+/* In the order of struct backend_ops; every member's type differs from its neighbours', so a slip does not compile. The
+ * two NULLs say that there is no packed layout that files may hold. */
 static const struct backend_ops cuda_ops = {
-    "cuda",     cuda_describe, cuda_alloc,       cuda_release,      cuda_upload,    cuda_download, cuda_sync,
-    cuda_close, cuda_pack,     cuda_linear,      cuda_attention,    cuda_norm,      cuda_add,      cuda_glu,
-    cuda_embed, cuda_rope,     cuda_gather_rows, cuda_scatter_rows, cuda_mean_rows, cuda_sample,
+    "cuda",           cuda_describe,     cuda_alloc,     cuda_release, cuda_upload, cuda_download,
+    cuda_sync,        cuda_close,        cuda_pack,      NULL,         NULL,        cuda_linear,
+    cuda_attention,   cuda_norm,         cuda_add,       cuda_glu,     cuda_embed,  cuda_rope,
+    cuda_gather_rows, cuda_scatter_rows, cuda_mean_rows, cuda_sample,
 };
 
 static enum status open_parts(struct backend *b, struct error *e) {

@@ -71,7 +71,7 @@ const void *cuda_stage(struct backend *b, const void *host, size_t bytes);
 void *workspace_reserve(struct backend *b, struct workspace *w, size_t bytes);
 void *host_list_reserve(struct host_list *l, size_t bytes);
 
-enum status cuda_pack(struct backend *b, struct weight *w, const void *host, enum dtype host_dtype, struct error *e);
+enum status cuda_pack(struct backend *b, struct weight *w, const struct host_matrix *host, struct error *e);
 void cuda_linear(struct backend *b, const struct linear_args *a);
 void cuda_attention(struct backend *b, const struct attention_args *a);
 void cuda_norm(struct backend *b, const struct norm_args *a);

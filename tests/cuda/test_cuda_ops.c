@@ -41,10 +41,10 @@ static void check_linear(const struct linear_case *c) {
                 y = both_empty(DTYPE_F32, c->rows, c->n_out, c->gap);
     struct both bias = both_vector(c->n_out);
     struct weight on_cpu = {.dtype = c->dtype, .n_out = c->n_out, .n_in = c->n_in}, on_device = on_cpu;
-    float *matrix = random_array((size_t)c->n_out * (size_t)c->n_in);
+    struct host_matrix matrix = {.values = random_array((size_t)c->n_out * (size_t)c->n_in)};
     struct error e;
-    assert_int_equal(backend_pack(reference, &on_cpu, matrix, DTYPE_F32, &e), STATUS_OK);
-    assert_int_equal(backend_pack(device, &on_device, matrix, DTYPE_F32, &e), STATUS_OK);
+    assert_int_equal(backend_pack(reference, &on_cpu, &matrix, &e), STATUS_OK);
+    assert_int_equal(backend_pack(device, &on_device, &matrix, &e), STATUS_OK);
     for (int i = 0; i < c->rows && c->dtype != DTYPE_F32; i++)
         for (int j = 0; j < c->n_in; j++) {
             uint16_t half;
@@ -64,7 +64,7 @@ static void check_linear(const struct linear_case *c) {
     assert_both(y, 2e-5, "linear");
     backend_release(reference, on_cpu.data);
     backend_release(device, on_device.data);
-    free(matrix);
+    free((void *)(uintptr_t)matrix.values);
     both_free(x);
     both_free(y);
     both_free(bias);
@@ -319,15 +319,15 @@ static void check_embed(int rows, int cols, enum dtype dtype, bool position, boo
     struct both y = both_empty(DTYPE_F32, rows, cols, 4), at = both_random(DTYPE_F32, POSITIONS, cols, 4);
     struct both kind = both_random(DTYPE_F32, 2, cols, 0);
     struct weight on_cpu = {.dtype = dtype, .n_out = VOCAB, .n_in = cols}, on_device = on_cpu;
-    float *matrix = random_array((size_t)VOCAB * (size_t)cols);
+    struct host_matrix matrix = {.values = random_array((size_t)VOCAB * (size_t)cols)};
     int32_t ids[32], positions[32];
     struct error e;
     for (int i = 0; i < rows; i++) {
         ids[i] = i == 0 ? VOCAB - 1 : random_int(VOCAB);
         positions[i] = i == 0 ? POSITIONS - 1 : random_int(POSITIONS);
     }
-    assert_int_equal(backend_pack(reference, &on_cpu, matrix, DTYPE_F32, &e), STATUS_OK);
-    assert_int_equal(backend_pack(device, &on_device, matrix, DTYPE_F32, &e), STATUS_OK);
+    assert_int_equal(backend_pack(reference, &on_cpu, &matrix, &e), STATUS_OK);
+    assert_int_equal(backend_pack(device, &on_device, &matrix, &e), STATUS_OK);
     struct embed_args a = {.y = y.host, .word = &on_cpu, .ids = ids, .positions = positions};
     a.position = position ? &at.host : NULL;
     a.type = type ? &kind.host : NULL;
@@ -343,7 +343,7 @@ static void check_embed(int rows, int cols, enum dtype dtype, bool position, boo
     assert_both(y, 0, "embed");
     backend_release(reference, on_cpu.data);
     backend_release(device, on_device.data);
-    free(matrix);
+    free((void *)(uintptr_t)matrix.values);
     both_free(y);
     both_free(at);
     both_free(kind);

@@ -15,7 +15,7 @@ struct matrix {
 static struct matrix random_matrix(struct backend *b, enum dtype dtype, int n_out, int n_in) {
     size_t n = (size_t)n_out * (size_t)n_in;
     struct matrix m = {.weight = {.dtype = dtype, .n_out = n_out, .n_in = n_in}, .values = random_array(n)};
-    assert_int_equal(backend_pack(b, &m.weight, m.values, DTYPE_F32, NULL), STATUS_OK);
+    assert_int_equal(backend_pack(b, &m.weight, &(struct host_matrix){.values = m.values}, NULL), STATUS_OK);
     for (size_t i = 0; i < n; i++) {
         uint32_t stored = 0;
         dtype_convert(&stored, dtype, &m.values[i], DTYPE_F32, 1);
@@ -150,7 +150,7 @@ static void linear_fixed(struct backend *b) {
     for (int i = 0; i < N_OUT * N_IN; i++) w[i] = sinf((float)i);
     for (int i = 0; i < ROWS * N_IN; i++) x[i] = cosf((float)i);
     struct weight weight = {.dtype = DTYPE_BF16, .n_out = N_OUT, .n_in = N_IN};
-    assert_int_equal(backend_pack(b, &weight, w, DTYPE_F32, NULL), STATUS_OK);
+    assert_int_equal(backend_pack(b, &weight, &(struct host_matrix){.values = w}, NULL), STATUS_OK);
     linear(b, &(struct linear_args){.y = tensor_make(y, DTYPE_F32, ROWS, N_OUT),
                                     .x = tensor_make(x, DTYPE_F32, ROWS, N_IN),
                                     .weight = &weight,
@@ -188,7 +188,8 @@ static void embed_rows(struct backend *b) {
         for (size_t h = 0; h < ARRAY_COUNT(dtypes); h++) {
             struct tensor host = random_tensor(dtypes[h], VOCABULARY, DIM, 0);
             struct weight word = {.dtype = dtypes[d], .n_out = VOCABULARY, .n_in = DIM};
-            assert_int_equal(backend_pack(b, &word, host.data, dtypes[h], NULL), STATUS_OK);
+            const struct host_matrix matrix = {.values = host.data, .dtype = dtypes[h]};
+            assert_int_equal(backend_pack(b, &word, &matrix, NULL), STATUS_OK);
             struct tensor position = random_tensor(DTYPE_F32, 11, DIM, 2), type = random_tensor(DTYPE_F32, 2, DIM, 0);
             struct tensor y = padded_tensor(DTYPE_F32, ROWS, DIM, 3);
             int32_t ids[ROWS], positions[ROWS];

@@ -1,0 +1,73 @@
+/* kernels/cpu/layout.h: the packed layout of a weight W [n_out, n_in]: one for each dtype, the same for every variant,
+ * so that a packed file serves every CPU.
+ *
+ * A weight is tiles of 16 output columns, one after another; columns past n_out are zeros. A tile holds all of K:
+ *   f32, f16   [k][16]
+ *   bf16       [k / 2][16][2]: pairs along K side by side, as vdpbf16ps wants them; n_in is rounded up to even.
+ *   int8       [block / 2]{ f16 scale[2][16], uint8 q[2][8][16][4] }: a pair of blocks of 32 along K. q + 128, so
+ * without a sign, in quads along K as vpdpbusd wants them. The second half of a last pair without partner is unused.
+ *   int4       [block]{ f16 scale[16], f16 minimum[16], uint8 q[4][16][4] }: quad i of the block in the low nibbles of
+ *              q[i], quad i + 4 in the high ones.
+ * So every vector of values lies on a cache line where the weight does, and each thread reads one stream. */
+#pragma once
+
+#include "kernels/tensor.h"
+
+/* Changes with the layout. */
+#define CPU_PACKED_LAYOUT "cpu-tiles16-1"
+
+enum {
+    TILE_COLUMNS = 16, /* output columns of one packed tile: a 512-bit vector of f32 */
+    QUAD = 4,          /* values along K that one 32-bit lane holds */
+    BLOCK_QUADS = QUANTISE_BLOCK / QUAD,
+    QUAD_BYTES = TILE_COLUMNS * QUAD, /* one quad of all columns: a 512-bit vector */
+    LINE_SCALES = 2 * TILE_COLUMNS,   /* f16 in the line before the values */
+    LINE_BYTES = LINE_SCALES * 2,
+    INT8_BLOCK_BYTES = BLOCK_QUADS * QUAD_BYTES, /* values alone */
+    INT8_PAIR_BYTES = LINE_BYTES + 2 * INT8_BLOCK_BYTES,
+    INT4_BLOCK_BYTES = LINE_BYTES + BLOCK_QUADS / 2 * QUAD_BYTES,
+    INT8_OFFSET = 128
+};
+
+/* n_in of a float weight with what pads it. */
+static inline size_t packed_depth(enum dtype t, int n_in) {
+    return (size_t)n_in + (t == DTYPE_BF16 ? (size_t)(n_in & 1) : 0);
+}
+static inline int packed_tiles(int n_out) { return n_out / TILE_COLUMNS + (n_out % TILE_COLUMNS != 0); }
+static inline size_t packed_tile_bytes(enum dtype t, int n_in) {
+    size_t blocks = (size_t)n_in / QUANTISE_BLOCK;
+    if (t == DTYPE_INT8) return (blocks + 1) / 2 * INT8_PAIR_BYTES;
+    if (t == DTYPE_INT4) return blocks * INT4_BLOCK_BYTES;
+    return packed_depth(t, n_in) * TILE_COLUMNS * dtype_bytes(t);
+}
+/* Where element (row, k) of a float weight is. */
+static inline size_t packed_index(enum dtype t, int n_in, int row, int k) {
+    size_t tile = (size_t)row / TILE_COLUMNS * packed_depth(t, n_in), lane = (size_t)row % TILE_COLUMNS;
+    if (t != DTYPE_BF16) return (tile + (size_t)k) * TILE_COLUMNS + lane;
+    return (tile / 2 + (size_t)k / 2) * 2 * TILE_COLUMNS + lane * 2 + ((size_t)k & 1);
+}
+
+/* One block of all columns of a tile of int8 or int4: where its scales and its values start; minimums follow scales. */
+struct packed_block {
+    const uint16_t *scales;
+    const uint8_t *values;
+};
+static inline struct packed_block packed_block(const struct weight *w, int tile, int block) {
+    const char *at = (const char *)w->data + (size_t)tile * packed_tile_bytes(w->dtype, w->n_in);
+    if (w->dtype == DTYPE_INT4) {
+        at += (size_t)block * INT4_BLOCK_BYTES;
+        return (struct packed_block){(const uint16_t *)(const void *)at, (const uint8_t *)at + LINE_BYTES};
+    }
+    size_t second = (size_t)block & 1;
+    at += (size_t)block / 2 * INT8_PAIR_BYTES;
+    return (struct packed_block){(const uint16_t *)(const void *)at + second * TILE_COLUMNS,
+                                 (const uint8_t *)at + LINE_BYTES + second * INT8_BLOCK_BYTES};
+}
+/* The q of column `lane`, k in 0 .. 31 of the block. */
+static inline int packed_int8(struct packed_block b, int lane, int k) {
+    return b.values[k / QUAD * QUAD_BYTES + lane * QUAD + k % QUAD] - INT8_OFFSET;
+}
+static inline int packed_int4(struct packed_block b, int lane, int k) {
+    int quad = k / QUAD, half = BLOCK_QUADS / 2;
+    return b.values[quad % half * QUAD_BYTES + lane * QUAD + k % QUAD] >> (quad < half ? 0 : 4) & 15;
+}
