@@ -115,7 +115,7 @@ def test_prepare_a_folder(home, build, deps, tmp_path):
         (tmp_path / "docs" / ("sub" if i % 2 else ".") / name.replace(".txt", ".md")).write_text(text)
     (tmp_path / "docs/picture.bin").write_bytes(b"\0" * 2000)
     run = Run(tmp_path / "run", {"model": MODEL, "data": "data", "train": {"steps": 1}}, tmp_path)
-    prepare(run, tmp_path / "docs", build / "retro-index", deps / "minilm", Filters(held_out=0.2))
+    prepare(run, tmp_path / "docs", build / "retro-index", {"embedder": deps / "minilm"}, Filters(held_out=0.2))
     report = json.loads((tmp_path / "data/corpus.json").read_text())
     assert report["train"]["documents"] + report["valid"]["documents"] + report["dropped"].get("repeats", 0) == 20
     assert report["dropped"]["unreadable"] == 1 and report["valid"]["documents"] >= 1

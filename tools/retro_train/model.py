@@ -103,7 +103,7 @@ class SelfAttention(nn.Module):
         if self.causal and c.rotated:  # the neighbour encoder knows no RoPE
             q, k = rotate(q, c), rotate(k, c)
         o = attend(q, k, v, causal=self.causal)
-        return self.linear_proj(o.transpose(1, 2).reshape(b, s, -1))
+        return self.linear_proj(o.transpose(1, 2).flatten(2))
 
 
 class CrossAttention(nn.Module):
@@ -111,18 +111,18 @@ class CrossAttention(nn.Module):
 
     def __init__(self, c):
         super().__init__()
-        self.heads, width = c.num_attention_heads, c.num_attention_heads * c.kv_channels
+        self.heads, self.head_size = c.num_attention_heads, c.kv_channels
+        width = self.heads * self.head_size
         self.linear_q = nn.Linear(c.hidden_size, width, bias=c.add_bias_linear)
         self.linear_kv = nn.Linear(c.hidden_size, 2 * width, bias=c.add_bias_linear)
         self.linear_proj = nn.Linear(width, c.hidden_size, bias=c.add_bias_linear)
 
     def forward(self, x, context, mask=None):
         """x [b, s, d], context [b, t, d], mask [b, t] of rows that may be read or None."""
-        b, s, _ = x.shape
-        q = self.linear_q(x).view(b, s, self.heads, -1).transpose(1, 2)
-        k, v = self.linear_kv(context).view(b, context.shape[1], self.heads, 2, -1).permute(3, 0, 2, 1, 4)
+        q = self.linear_q(x).unflatten(-1, (self.heads, self.head_size)).transpose(1, 2)
+        k, v = self.linear_kv(context).unflatten(-1, (self.heads, 2, self.head_size)).permute(3, 0, 2, 1, 4)
         o = attend(q, k, v, mask=None if mask is None else mask[:, None, None, :])
-        return self.linear_proj(o.transpose(1, 2).reshape(b, s, -1))
+        return self.linear_proj(o.transpose(1, 2).flatten(2))
 
 
 PLAIN_ACTIVATIONS = {
@@ -185,7 +185,8 @@ class EncoderLayer(nn.Module):
         if not self.first:
             return y + self.mlp(y)
         u = self.pre_cross_attn_layernorm(y)
-        o = self.cross_attention(u.view(chunks.shape[0], -1, u.shape[-1]), chunks).view_as(u)
+        k = len(e) // max(len(chunks), 1)
+        o = self.cross_attention(u.view(len(chunks), k * u.shape[1], u.shape[2]), chunks).view_as(u)
         z = o + (u if self.residual_normed else y)
         return z + self.mlp(self.pre_mlp_layernorm(z))
 
@@ -213,22 +214,35 @@ class Neighbours:
     """What cross attention reads in one forward: the neighbours of every chunk of every sequence.
 
     ids [b, l, k, r]; f [b] rows of the first chunk, 1..m; counts [b, l]: how many of the k are real (the first ones), 0
-    leaves the chunk's cross attention out altogether. hidden is first the embedded tokens, then the encoder's output.
+    leaves the chunk's cross attention out altogether. Only the c chunks that have neighbours are computed: readers [c]
+    numbers them. hidden [c k, r, d] is first the embedded tokens, then the encoder's output.
     """
 
     def __init__(self, ids, f, counts=None):
-        self.ids, self.f, self.counts = ids, f, counts
+        self.f = f
         self.b, self.l, self.k, self.r = ids.shape
+        counts = torch.full(ids.shape[:2], self.k, device=ids.device) if counts is None else counts
+        self.readers = counts.flatten().nonzero().squeeze(1)
+        self.counts = counts.flatten()[self.readers]
+        self.ids = ids.flatten(0, 1)[self.readers].flatten(0, 1)
         self.hidden = None
+
+    def of_readers(self, rows):
+        """[b, l m, d] -> [c, m, d]."""
+        return rows.view(self.b * self.l, -1, rows.shape[-1])[self.readers]
+
+    def of_all(self, rows):
+        """[c, m, d] -> [b, l m, d], zero in the chunks that read nothing."""
+        everywhere = rows.new_zeros(self.b * self.l, *rows.shape[1:])
+        return everywhere.index_copy(0, self.readers, rows).view(self.b, -1, rows.shape[-1])
 
     @functools.cached_property
     def key_mask(self):
-        """[b l, k r] rows that a chunk may read, or None when all chunks have all k or none of them."""
-        if self.counts is None or not bool(((self.counts > 0) & (self.counts < self.k)).any()):
+        """[c, k r] rows that a chunk may read, or None when all may read all."""
+        if not bool((self.counts < self.k).any()):
             return None
-        counts = self.counts.clamp(min=1)  # none: read anything, the result is dropped
-        real = torch.arange(self.k, device=counts.device) < counts[..., None]
-        return real.repeat_interleave(self.r, -1).view(self.b * self.l, self.k * self.r)
+        real = torch.arange(self.k, device=self.counts.device) < self.counts[:, None]
+        return real.repeat_interleave(self.r, -1)
 
 
 class ChunkedCrossAttention(nn.Module):
@@ -241,17 +255,14 @@ class ChunkedCrossAttention(nn.Module):
 
     def forward(self, x, neighbours):
         """x [b, n, d], normed; returns what is added to the stream, zero in rows that read no neighbours."""
-        (b, n, d), m, q = x.shape, self.m, neighbours
+        n, m, q = x.shape[1], self.m, neighbours
         if hasattr(self, "encoder"):
             # m - f zero rows before row 0 complete the first chunk. They are attended; where they stand has no effect.
-            chunks = shift_rows(x, q.f - m, q.l * m).view(b * q.l, m, d)
-            embedded = q.hidden.view(b * q.l * q.k, q.r, d)
-            q.hidden = self.encoder(embedded, chunks).reshape(b * q.l, q.k * q.r, d)
-        windows = shift_rows(x, q.f - 1, q.l * m).view(b * q.l, m, d)  # from each chunk's closing row on
-        o = self.attn(windows, q.hidden, q.key_mask).view(b, q.l, m, d)
-        if q.counts is not None:
-            o = o * (q.counts > 0)[:, :, None, None].to(o.dtype)
-        return self.gate * shift_rows(o.view(b, q.l * m, d), 1 - q.f, n)
+            chunks = q.of_readers(shift_rows(x, q.f - m, q.l * m))
+            q.hidden = self.encoder(q.hidden, chunks)
+        windows = q.of_readers(shift_rows(x, q.f - 1, q.l * m))  # from each chunk's closing row on
+        o = self.attn(windows, q.hidden.reshape(len(windows), q.k * q.r, x.shape[-1]), q.key_mask)
+        return self.gate * shift_rows(q.of_all(o), 1 - q.f, n)
 
 
 class DecoderLayer(nn.Module):

@@ -40,8 +40,9 @@ def remove_parts(data):
         (data / name).unlink(missing_ok=True)
 
 
-def prepare(run, documents, retro_index, embedder, filters):
-    """Everything, each part from the one before. Existing parts are made again."""
+def prepare(run, documents, retro_index, retrieval, filters):
+    """Everything, each part from the one before. Existing parts are made again. retrieval: {"embedder": folder, ...}, as in the
+    server's configuration."""
     config = run.model_config
     if config.architecture != "retro":
         raise ValueError("prepare with the retro model's configuration; a GPT of the same data folder trains on the same chunks")
@@ -51,7 +52,7 @@ def prepare(run, documents, retro_index, embedder, filters):
         print(f"{part}: {report[part]['documents']} documents, {report[part]['bytes']:,} bytes", flush=True)
     make_model_folder(run, run.data / "model")
     write_json(run.data / "index.json", {"model": {"path": str(run.data / "model")},
-                                         "retrieval": {"embedder": str(Path(embedder).resolve())}})
+                                         "retrieval": retrieval | {"embedder": str(Path(retrieval["embedder"]).resolve())}})
     index, collection, k = run.data / "index.json", run.data / "collection", config.retro_num_neighbors
     run_index(retro_index, "build", "--out", collection, "--config", index, run.data / "documents/train")
     print(f"collection: {len(Collection(collection)):,} chunks", flush=True)

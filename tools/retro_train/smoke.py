@@ -101,7 +101,7 @@ def smoke(build, embedder, out):
     write_json(out / "run.json", {"model": MODEL, "data": "data", "train": TRAIN})
     say(began, "prepare documents, tokenizer, collection, neighbours")
     run = Run(out / "run", json.loads((out / "run.json").read_text()), out.resolve())
-    prepare(run, out / "documents.jsonl", build / "retro-index", embedder, Filters(held_out=0.1))
+    prepare(run, out / "documents.jsonl", build / "retro-index", {"embedder": embedder}, Filters(held_out=0.1))
     say(began, "train")
     train(out / "run.json", out / "run")
     export_run(out / "run", out / "model", "f32", None, "make train-smoke")
