@@ -20,7 +20,7 @@ PROMPT = "A chunk is closed by its last token, which"
 
 
 def corpus_rows():
-    command = f"source <(sed -n '/^corpus()/,/^)/p' {ROOT}/tools/fetch_corpus.sh); corpus"
+    command = f"source <(sed -n '/^demo_corpus()/,/^)/p' {ROOT}/tools/fetch_corpus.sh); demo_corpus"
     table = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True).stdout
     return [line.split() for line in table.splitlines()]
 

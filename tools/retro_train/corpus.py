@@ -145,7 +145,7 @@ def prepare(source, out, retro_index, filters):
     """Writes documents/train and documents/valid; returns what corpus.json says."""
     kept, reasons = clean(read_documents(source, retro_index), filters)
     out = Path(out)
-    report = {"source": str(source), "filters": asdict(filters), "dropped": dict(reasons),
+    report = {"source": Path(source).name, "filters": asdict(filters), "dropped": dict(reasons),
               "held_out_rule": f"first 8 bytes of SHA-256 of the id, as a share of 2^64, below {filters.held_out}"}
     for part in ("train", "valid"):
         chosen = [(name, text) for name, text in kept if is_held_out(name, filters.held_out) == (part == "valid")]

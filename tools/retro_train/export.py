@@ -116,9 +116,11 @@ def export_run(run_folder, out, dtype, evaluation, command):
     model.load_state_dict(checkpoint["model"])
     out = Path(out)
     write_model(out, model, run.data / "model/tokenizer.json", dtype)
-    for name in ("curves.jsonl", "curves.png", "run.json"):
+    for name in ("curves.jsonl", "curves.png"):
         if (run.folder / name).exists():
             shutil.copyfile(run.folder / name, out / name)
+    # Paths of the machine that trained it are of no use elsewhere.
+    write_json(out / "run.json", run.config | {key: Path(run.config[key]).name for key in ("data", "start") if key in run.config})
     corpus = read_json(run.data / "corpus.json") if (run.data / "corpus.json").exists() else None
     if corpus:
         shutil.copyfile(run.data / "corpus.json", out / "corpus.json")
