@@ -32,3 +32,4 @@ int bench_prefill(int argc, char **argv);
 int bench_batch(int argc, char **argv);
 int bench_peers(int argc, char **argv);
 int bench_embed(int argc, char **argv);
+int bench_device(int argc, char **argv);

@@ -15,6 +15,7 @@ static const struct {
     {"batch", "tokens per second of many sequences together", bench_batch},
     {"peers", "JSON lines under the names that other programs use, for a model of the same shape", bench_peers},
     {"embed", "texts per second of an embedder folder", bench_embed},
+    {"device", "JSON lines: a GPU's ceilings, and what models of some shapes reach of them", bench_device},
 };
 
 static void print_usage(FILE *out) {

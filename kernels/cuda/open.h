@@ -1,7 +1,16 @@
-/* kernels/cuda/open.h: the CUDA backend's entry points for kernels/backend.c, in C. */
+/* kernels/cuda/open.h: the CUDA backend's entry points for C: kernels/backend.c opens it, retro-bench measures it. */
 #pragma once
 
 #include "kernels/backend.h"
 
 /* Opens device `ordinal` into *b. STATUS_UNSUPPORTED when there is none such; `o` has nothing for a GPU. */
 enum status cuda_open(struct backend *b, const struct backend_options *o, int ordinal, struct error *e);
+
+/* What an open CUDA device can do at most. */
+struct cuda_limits {
+    double copy_gbps;   /* 1e9 bytes a second, read plus written, of a copy within its memory */
+    double gemm_tflops; /* 1e12 operations a second of a bf16 product with f32 sums */
+};
+
+/* Copies `copy_bytes` and multiplies two matrices [n, n] some times, for about a second at 1 GiB and n = 8192. */
+enum status cuda_measure(struct backend *b, size_t copy_bytes, int n, struct cuda_limits *out, struct error *e);

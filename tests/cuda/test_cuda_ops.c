@@ -2,6 +2,7 @@
  *
  * Without an argument it runs on the emulated device, once for each of several orders of threads; `test_cuda_ops
  * cuda:0` runs the same on a GPU. Argument arrays are destroyed right after each call, as the contract allows. */
+#include "kernels/cuda/open.h"
 #include "tests/cuda/cuda_ops.h"
 #if HAVE_CUDA_HOST
 #include "tests/cuda_host/emulator.h"
@@ -578,6 +579,17 @@ static void test_memory(void **state) {
     assert_non_null(strstr(backend_describe(device), "cuda:0"));
 }
 
+/* The figures of a GPU are its own affair; here, that they are taken at all. */
+static void test_measure(void **state) {
+    (void)state;
+    struct cuda_limits limits = {0};
+    struct error e;
+    if (cuda_measure(device, 1 << 16, 24, &limits, &e)) fail_msg("%s", e.text);
+    assert_true(limits.copy_gbps > 0 && isfinite(limits.copy_gbps));
+    assert_true(limits.gemm_tflops > 0 && isfinite(limits.gemm_tflops));
+    assert_int_equal(cuda_measure(device, SIZE_MAX / 4, 24, &limits, &e), STATUS_NO_MEMORY);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
 
 int main(int argc, char **argv) {
@@ -598,7 +610,8 @@ int main(int argc, char **argv) {
                                        TEST(test_sample_empty),
                                        TEST(test_many_arguments),
                                        TEST(test_failures_stick),
-                                       TEST(test_memory)};
+                                       TEST(test_memory),
+                                       TEST(test_measure)};
     static const uint64_t schedules[] = {0, 1, 20261121};
     int failed = 0;
     if (argc > 1) {

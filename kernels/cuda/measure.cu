@@ -1,0 +1,89 @@
+/* kernels/cuda/measure.cu: the ceilings of a device, which its kernels are measured against: bytes copied and bf16
+ * products a second. Both are what the library or the driver reaches, not a data sheet. */
+#include <stdlib.h>
+
+#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/gemm.h"
+
+enum { ROUNDS = 5, COPIES = 20, PRODUCTS = 10, FILL_THREADS = 256 };
+
+struct fill_kernel_args {
+    uint16_t *to;
+    int64_t n;
+};
+
+/* grid pieces of 256, block 256. bf16 numbers of both signs, 2^-3 to 2 in size: a product of zeros draws less power and
+ * runs faster than one of real data. */
+__global__ void measure_fill_kernel(struct fill_kernel_args k) {
+    int64_t i = (int64_t)blockIdx.x * FILL_THREADS + threadIdx.x;
+    if (i >= k.n) return;
+    uint32_t x = (uint32_t)i * 2654435761u;
+    x = (x ^ x >> 15) * 2246822519u;
+    x ^= x >> 13;
+    k.to[i] = (uint16_t)((x & 0x81ffu) | 0x3e00u);
+}
+
+struct measure {
+    struct backend *backend;
+    char *from, *to;
+    size_t copy_bytes;
+    int n; /* rows and columns of the matrices */
+};
+
+static void copy_once(struct measure *m) {
+    cuda_ok(m->backend,
+            cudaMemcpyAsync(m->to, m->from, m->copy_bytes, cudaMemcpyDeviceToDevice, cuda_of(m->backend)->stream),
+            "copying");
+}
+
+static void multiply_once(struct measure *m) {
+    size_t matrix = (size_t)m->n * (size_t)m->n;
+    struct gemm_args g = {};
+    g.x = m->from;
+    g.w = m->from + 2 * matrix;
+    g.y = (float *)m->to;
+    g.x_stride = g.y_stride = m->n;
+    g.rows = g.n_out = g.n_in = m->n;
+    g.dtype = DTYPE_BF16;
+    gemm_run(m->backend, cuda_of(m->backend)->gemm, &g);
+}
+
+static int compare_doubles(const void *x, const void *y) {
+    double a = *(const double *)x, b = *(const double *)y;
+    return (a > b) - (a < b);
+}
+
+/* Seconds of one call: the median over rounds of `times` calls, after one that warms up. */
+static double seconds_of(struct measure *m, void (*call)(struct measure *m), int times, struct error *e) {
+    double seconds[ROUNDS] = {};
+    for (int round = -1; round < ROUNDS; round++) {
+        double start = time_now();
+        for (int i = 0; i < (round < 0 ? 1 : times); i++) call(m);
+        if (backend_sync(m->backend, e)) return 0;
+        if (round >= 0) seconds[round] = (time_now() - start) / times;
+    }
+    qsort(seconds, ROUNDS, sizeof *seconds, compare_doubles);
+    return seconds[ROUNDS / 2];
+}
+
+enum status cuda_measure(struct backend *b, size_t copy_bytes, int n, struct cuda_limits *out, struct error *e) {
+    size_t product_bytes = (size_t)n * (size_t)n * sizeof(float);
+    struct measure m = {};
+    void *memory;
+    m.backend = b;
+    m.copy_bytes = copy_bytes;
+    m.n = n;
+    size_t half = copy_bytes > product_bytes ? copy_bytes : product_bytes;
+    if (backend_alloc(b, &memory, 2 * half, "measuring", e)) return e->status;
+    m.from = (char *)memory;
+    m.to = m.from + half;
+    struct fill_kernel_args k = {(uint16_t *)memory, (int64_t)(half / sizeof(uint16_t))};
+    launch(b, measure_fill_kernel, dim3(blocks_for(k.n, FILL_THREADS)), FILL_THREADS, 0, k);
+    double copy = seconds_of(&m, copy_once, COPIES, e);
+    double multiply = copy > 0 ? seconds_of(&m, multiply_once, PRODUCTS, e) : 0;
+    backend_release(b, memory);
+    if (multiply <= 0) return e->status;
+    out->copy_gbps = 2e-9 * (double)copy_bytes / copy;
+    out->gemm_tflops = 2e-12 * (double)n * n * n / multiply;
+    return STATUS_OK;
+}

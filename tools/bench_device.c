@@ -1,0 +1,211 @@
+/* tools/bench_device.c: retro-bench device: a device's ceilings, and what models with random weights reach of them, as
+ * JSON lines. tests/cuda/peer_torch.py prints the same figures of PyTorch under the same names.
+ *
+ * decode.B and prefill.N are tokens per second. step.closing and step.plain are milliseconds of a step of one sequence
+ * that closes a chunk (its neighbours are encoded) and of one that does not, with the draw of the next token. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/bench.h"
+#include "tools/bench_model.h"
+#if HAVE_CUDA
+#include "kernels/cuda/open.h"
+#endif
+
+enum {
+    ROUNDS = 5,
+    PROMPT = 128,
+    TOKENS = 128,
+    MOST_ROWS = 2048,
+    MOST_SEQUENCES = 64,
+    COPY_BYTES = 1 << 30,
+    SIDE = 8192
+};
+
+static const char usage_text[] =
+    "usage: retro-bench device [--device cuda:0] [--dtype bf16|f16|f32] [--limits] FOLDER...\n"
+    "  --limits measures the device itself first. Each FOLDER holds the config.json of a shape, see tools/shapes.\n";
+
+struct device_bench {
+    const char *device, *shape; /* shape: the folder's last name */
+    enum dtype dtype;
+    bool limits;
+    struct bench_model model;
+    struct session_pool *pool;
+    struct session *sessions[MOST_SEQUENCES];
+    int32_t ids[MOST_SEQUENCES]; /* the token that each sequence drew */
+    int n;
+};
+
+static void report(const char *shape, const char *name, double value, const char *unit) {
+    printf("{\"by\": \"retro-server\", \"model\": %s%s%s, \"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\"}\n",
+           shape ? "\"" : "", shape ? shape : "null", shape ? "\"" : "", name, value, unit);
+    fflush(stdout);
+}
+
+/* The CPU has its own roofline command. */
+static enum status measure_limits(const struct device_bench *t, struct error *e) {
+#if HAVE_CUDA
+    struct backend *b;
+    struct cuda_limits limits;
+    if (backend_open(&b, t->device, NULL, e)) return e->status;
+    enum status status = strncmp(t->device, "cuda", 4) == 0 ? cuda_measure(b, COPY_BYTES, SIDE, &limits, e)
+                                                            : error_set(e, STATUS_INVALID, "--limits is for GPUs");
+    backend_close(b);
+    if (status == STATUS_OK) {
+        report(NULL, "copy", limits.copy_gbps, "GB/s");
+        report(NULL, "gemm", limits.gemm_tflops, "TFLOP/s");
+    }
+    return status;
+#else
+    return error_set(e, STATUS_UNSUPPORTED, "%s: --limits needs a build with CUDA", t->device);
+#endif
+}
+
+static void close_sessions(struct device_bench *t) {
+    while (t->n > 0) session_close(t->sessions[--t->n]);
+    session_pool_close(t->pool);
+    t->pool = NULL;
+}
+
+static enum status open_sessions(struct device_bench *t, int n, int max_tokens, struct error *e) {
+    const struct model_info *info = model_info(t->model.model);
+    struct session_limits limits = {.max_sessions = n,
+                                    .max_tokens = max_tokens,
+                                    .max_step_rows = MOST_ROWS,
+                                    .max_logit_rows = n,
+                                    .max_neighbors = max_int(1, info->num_neighbors),
+                                    .kv_dtype = t->model.kv_dtype};
+    struct grid grid = info->chunk_length ? grid_make(GRID_START, 0, info->chunk_length) : (struct grid){1, 1};
+    if (session_pool_open(&t->pool, t->model.model, &limits, e)) return e->status;
+    for (t->n = 0; t->n < n; t->n++)
+        if (session_open(&t->sessions[t->n], t->pool, grid, e)) return e->status;
+    return STATUS_OK;
+}
+
+/* Sequences [first, first + n) take `rows` tokens each, made-up ones for a prompt and else what they drew; each draws
+ * its next, greedily. Chunks that close have as many neighbours as the model was trained with. */
+static enum status step(struct device_bench *t, int first, int n, int rows, struct error *e) {
+    static const struct sample_params greedy[MOST_SEQUENCES] = {{.top_p = 1}};
+    static int32_t tokens[MOST_ROWS], found[MOST_ROWS];
+    struct neighbor_tokens neighbors[MOST_ROWS];
+    struct step_item items[MOST_SEQUENCES];
+    struct tensor logits;
+    float logprobs[MOST_SEQUENCES];
+    const struct model_info *info = model_info(t->model.model);
+    CHECK(info->num_neighbors * info->retrieved_length <= MOST_ROWS && rows <= MOST_ROWS);
+    for (int i = 0; i < MOST_ROWS; i++) {
+        tokens[i] = found[i] = (i * 7 + 1) % info->vocab;
+        neighbors[i] = (struct neighbor_tokens){found, info->num_neighbors};
+    }
+    for (int i = 0; i < n; i++)
+        items[i] = (struct step_item){.session = t->sessions[first + i],
+                                      .tokens = rows == 1 ? &t->ids[first + i] : tokens,
+                                      .n_tokens = rows,
+                                      .neighbors = neighbors,
+                                      .n_logits = 1};
+    if (session_step(t->pool, items, n, &logits, e)) return e->status;
+    sample(t->model.backend, &(struct sample_args){logits, greedy, info->vocab, t->ids + first, logprobs});
+    return backend_sync(t->model.backend, e);
+}
+
+static enum status prompts(struct device_bench *t, int prompt, struct error *e) {
+    int together = max_int(1, MOST_ROWS / prompt);
+    enum status status = STATUS_OK;
+    for (int first = 0; first < t->n && status == STATUS_OK; first += together)
+        status = step(t, first, min_int(together, t->n - first), prompt, e);
+    return status;
+}
+
+/* Each round runs on fresh sequences, so that every one of them does the same work; the first warms up. */
+static enum status bench_load(struct device_bench *t, int sequences, int prompt, int tokens, struct error *e) {
+    double rates[ROUNDS];
+    char name[40];
+    enum status status = STATUS_OK;
+    for (int round = -1; round < ROUNDS && status == STATUS_OK; round++) {
+        status = open_sessions(t, sequences, prompt + tokens, e);
+        double start = time_now();
+        if (status == STATUS_OK) status = prompts(t, prompt, e);
+        if (tokens > 0) start = time_now();
+        for (int i = 0; i < tokens && status == STATUS_OK; i++) status = step(t, 0, sequences, 1, e);
+        if (round >= 0) rates[round] = sequences * (tokens ? tokens : prompt) / (time_now() - start);
+        close_sessions(t);
+    }
+    if (status) return status;
+    snprintf(name, sizeof name, tokens ? "decode.%d" : "prefill.%d", tokens ? sequences : prompt);
+    report(t->shape, name, bench_median(rates, ROUNDS), "tok/s");
+    return STATUS_OK;
+}
+
+/* One sequence, eight chunks: the middle of the steps of each kind. */
+static enum status bench_closing(struct device_bench *t, struct error *e) {
+    enum { CHUNKS = 8, MOST_CHUNK = 256 };
+    int m = model_info(t->model.model)->chunk_length, n[2] = {0, 0};
+    double seconds[2][CHUNKS * MOST_CHUNK];
+    CHECK(m <= MOST_CHUNK);
+    enum status status = open_sessions(t, 1, (CHUNKS + 1) * m, e);
+    if (status == STATUS_OK) status = prompts(t, m, e);
+    for (int i = 0; i < CHUNKS * m && status == STATUS_OK; i++) {
+        int closes = session_closes(t->sessions[0], 1);
+        double start = time_now();
+        status = step(t, 0, 1, 1, e);
+        seconds[closes][n[closes]++] = time_now() - start;
+    }
+    close_sessions(t);
+    if (status) return status;
+    report(t->shape, "step.plain", 1e3 * bench_median(seconds[0], n[0]), "ms");
+    report(t->shape, "step.closing", 1e3 * bench_median(seconds[1], n[1]), "ms");
+    return STATUS_OK;
+}
+
+static enum status bench_shape(struct device_bench *t, const char *folder, struct error *e) {
+    static const int batches[] = {1, 8, MOST_SEQUENCES}, lengths[] = {512, MOST_ROWS};
+    const char *slash = strrchr(folder, '/');
+    t->shape = slash ? slash + 1 : folder;
+    double start = time_now();
+    enum status status = bench_model_open(&t->model, folder, t->device, t->dtype, bench_threads(), e);
+    if (status) return status;
+    const struct model_info *info = model_info(t->model.model);
+    report(t->shape, "load", time_now() - start, "s");
+    report(t->shape, "parameters", (double)info->n_parameters, "");
+    report(t->shape, "decode_bytes", (double)info->decode_bytes, "B");
+    for (size_t i = 0; i < ARRAY_COUNT(batches) && status == STATUS_OK; i++)
+        status = bench_load(t, batches[i], PROMPT, TOKENS, e);
+    for (size_t i = 0; i < ARRAY_COUNT(lengths) && status == STATUS_OK; i++)
+        status = bench_load(t, 1, lengths[i], 0, e);
+    if (status == STATUS_OK && info->chunk_length) status = bench_closing(t, e);
+    bench_model_close(&t->model);
+    return status;
+}
+
+/* The index of the first folder; argc when there is none, 0 when an option is wrong. */
+static int parse(struct device_bench *t, int argc, char **argv) {
+    int i = 1;
+    for (; i < argc && argv[i][0] == '-'; i++) {
+        bool value = i + 1 < argc;
+        if (strcmp(argv[i], "--limits") == 0)
+            t->limits = true;
+        else if (strcmp(argv[i], "--device") == 0 && value)
+            t->device = argv[++i];
+        else if (strcmp(argv[i], "--dtype") == 0 && value && dtype_parse(&t->dtype, argv[i + 1]))
+            i++;
+        else
+            return 0;
+    }
+    return i < argc || t->limits ? i : 0;
+}
+
+int bench_device(int argc, char **argv) {
+    struct device_bench t = {.device = "cuda", .dtype = DTYPE_BF16};
+    struct error e = {0};
+    int first = parse(&t, argc, argv);
+    if (first == 0) {
+        fputs(usage_text, stderr);
+        return 2;
+    }
+    enum status status = t.limits ? measure_limits(&t, &e) : STATUS_OK;
+    for (int i = first; i < argc && status == STATUS_OK; i++) status = bench_shape(&t, argv[i], &e);
+    if (status) fprintf(stderr, "retro-bench device: %s\n", e.text);
+    return status != STATUS_OK;
+}
