@@ -1,89 +1,114 @@
-/* retro/loader.c: checkpoint tensors to packed device weights. One table of slots gives every matrix and vector its
- * place, shape and tensor-parallel split; the family's name table says which tensors fill it. */
+/* retro/loader.c: checkpoint tensors to packed device weights. places.c says what there is to fill, the family's names
+ * which tensors fill it.
+ *
+ * What a rank keeps of a place is staged in host memory, rows in the place's order, and given to the backend. Where a
+ * stored tensor has that form already, as most do, the backend reads the mapped file itself. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "retro/model_private.h"
+#include "kernels/quantise.h"
+#include "retro/places.h"
 
-/* Sizes a slot is made of. Q, K, V parts are counted in heads so that a rank takes whole heads. */
-enum extent { EXTENT_ONE, EXTENT_HIDDEN, EXTENT_QKV, EXTENT_HEADS, EXTENT_KV, EXTENT_FC1, EXTENT_FFN };
-
-enum split { SPLIT_COPY, SPLIT_ROWS, SPLIT_COLS }; /* of the stored [out, in] matrix over ranks (spec 8) */
-
-enum slot_need { NEED_ALWAYS, NEED_BETA, NEED_BIAS };
-
-static const struct slot_info {
-    size_t offset; /* in struct layer: of a struct projection's weight, or of a float pointer */
-    enum extent out, in;
-    enum split split;
-    enum slot_need need;
-    bool cross; /* only in layers with cross attention */
-} slot_table[SLOT_COUNT] = {
-#define PLACE(field) offsetof(struct layer, field)
-    [SLOT_NORM_IN_GAMMA] = {PLACE(norm_in.gamma), EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY, NEED_ALWAYS, false},
-    [SLOT_NORM_IN_BETA] = {PLACE(norm_in.beta), EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY, NEED_BETA, false},
-    [SLOT_QKV] = {PLACE(qkv.weight), EXTENT_QKV, EXTENT_HIDDEN, SPLIT_ROWS, NEED_ALWAYS, false},
-    [SLOT_QKV_BIAS] = {PLACE(qkv.bias), EXTENT_QKV, EXTENT_ONE, SPLIT_ROWS, NEED_BIAS, false},
-    [SLOT_PROJ] = {PLACE(proj.weight), EXTENT_HIDDEN, EXTENT_HEADS, SPLIT_COLS, NEED_ALWAYS, false},
-    [SLOT_PROJ_BIAS] = {PLACE(proj.bias), EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY, NEED_BIAS, false},
-    [SLOT_NORM_CROSS_GAMMA] = {PLACE(norm_cross.gamma), EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY, NEED_ALWAYS, true},
-    [SLOT_NORM_CROSS_BETA] = {PLACE(norm_cross.beta), EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY, NEED_BETA, true},
-    [SLOT_CROSS_Q] = {PLACE(cross_q.weight), EXTENT_HEADS, EXTENT_HIDDEN, SPLIT_ROWS, NEED_ALWAYS, true},
-    [SLOT_CROSS_Q_BIAS] = {PLACE(cross_q.bias), EXTENT_HEADS, EXTENT_ONE, SPLIT_ROWS, NEED_BIAS, true},
-    [SLOT_CROSS_KV] = {PLACE(cross_kv.weight), EXTENT_KV, EXTENT_HIDDEN, SPLIT_ROWS, NEED_ALWAYS, true},
-    [SLOT_CROSS_KV_BIAS] = {PLACE(cross_kv.bias), EXTENT_KV, EXTENT_ONE, SPLIT_ROWS, NEED_BIAS, true},
-    [SLOT_CROSS_PROJ] = {PLACE(cross_proj.weight), EXTENT_HIDDEN, EXTENT_HEADS, SPLIT_COLS, NEED_ALWAYS, true},
-    [SLOT_CROSS_PROJ_BIAS] = {PLACE(cross_proj.bias), EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY, NEED_BIAS, true},
-    [SLOT_NORM_MLP_GAMMA] = {PLACE(norm_mlp.gamma), EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY, NEED_ALWAYS, false},
-    [SLOT_NORM_MLP_BETA] = {PLACE(norm_mlp.beta), EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY, NEED_BETA, false},
-    [SLOT_FC1] = {PLACE(fc1.weight), EXTENT_FC1, EXTENT_HIDDEN, SPLIT_ROWS, NEED_ALWAYS, false},
-    [SLOT_FC1_BIAS] = {PLACE(fc1.bias), EXTENT_FC1, EXTENT_ONE, SPLIT_ROWS, NEED_BIAS, false},
-    [SLOT_FC2] = {PLACE(fc2.weight), EXTENT_HIDDEN, EXTENT_FFN, SPLIT_COLS, NEED_ALWAYS, false},
-    [SLOT_FC2_BIAS] = {PLACE(fc2.bias), EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY, NEED_BIAS, false},
-#undef PLACE
-};
+enum { MAX_PARTS = 3, MAX_NAME = 200 };
 
 /* What loading needs to know everywhere. */
 struct loader {
     struct model *model;
     const struct weights *weights; /* NULL: random numbers */
-    enum dtype dtype;              /* of packed matrices */
-    bool *used;                    /* [weights_count] */
+    const struct model_options *options;
+    bool *used;         /* [weights_count] */
+    size_t done, total; /* bytes of stored tensors */
     uint64_t random;
 };
 
-static int extent_size(const struct dims *d, enum extent x) {
-    switch (x) {
-        case EXTENT_ONE: return 1;
-        case EXTENT_HIDDEN: return d->hidden;
-        case EXTENT_QKV: return (d->heads + 2 * d->kv_heads) * d->head_dim;
-        case EXTENT_HEADS: return d->heads * d->head_dim;
-        case EXTENT_KV: return 2 * d->heads * d->head_dim;
-        case EXTENT_FC1: return d->gated ? 2 * d->ffn : d->ffn;
-        case EXTENT_FFN: return d->ffn;
-    }
-    return 0;
+/* A matrix on its way to the device is rows of values and, when quantised, rows of scales and minimums beside them. */
+enum plane { PLANE_VALUES, PLANE_SCALES, PLANE_MINIMUMS, PLANES };
+
+static const char *const plane_suffix[PLANES] = {"", ".scale", ".minimum"};
+
+/* Bytes of n columns (whole blocks of them) in one row of a plane, 0 where the type has no such plane. */
+static size_t plane_bytes(enum dtype t, int plane, int n) {
+    if (plane == PLANE_VALUES && t == DTYPE_INT4) return (size_t)n / 2;
+    if (plane == PLANE_VALUES) return (size_t)n * (t == DTYPE_INT8 ? 1 : dtype_bytes(t));
+    bool has = plane == PLANE_SCALES ? dtype_quantised(t) : t == DTYPE_INT4;
+    return has ? (size_t)n / QUANTISE_BLOCK * sizeof(uint16_t) : 0;
 }
 
-/* A slot in host memory on its way to the device: [rows, cols] of one stored dtype, whole (not yet split). */
-struct staged {
-    char *data;
+/* Rows of host memory: a stored tensor, or what is staged. */
+struct planes {
+    const char *at[PLANES];
     enum dtype dtype;
-    int rows, cols;
+    int cols;
 };
+
+/* The planes of row i from column `first` on (a multiple of the block where quantised). */
+static const char *plane_at(const struct planes *p, int plane, int64_t i, int first) {
+    if (p->at[plane] == NULL) return NULL;
+    return p->at[plane] + (size_t)i * plane_bytes(p->dtype, plane, p->cols) + plane_bytes(p->dtype, plane, first);
+}
+
+/* n columns of row i, from `first` on, as f32. */
+static void widen(float *to, const struct planes *p, int64_t i, int first, int n) {
+    const char *values = plane_at(p, PLANE_VALUES, i, first);
+    if (!dtype_quantised(p->dtype)) {
+        dtype_convert(to, DTYPE_F32, values, p->dtype, (size_t)n);
+        return;
+    }
+    struct quantised_row row = {(void *)(uintptr_t)values, (uint16_t *)(uintptr_t)plane_at(p, PLANE_SCALES, i, first),
+                                (uint16_t *)(uintptr_t)plane_at(p, PLANE_MINIMUMS, i, first)};
+    dequantise_row(to, p->dtype, row, n);
+}
+
+/* One stored tensor with its scales: the rows of a place that `part` says. */
+struct source {
+    struct planes planes;
+    enum part part;
+    int rows;
+};
+
+/* A rank's share of a place; the planes point into `owned`, or into the file. */
+struct staged {
+    struct planes planes;
+    int rows, cols;
+    char *owned[PLANES];
+};
+
+static void staged_free(struct staged *s) {
+    for (int p = 0; p < PLANES; p++) free(s->owned[p]);
+}
+
+static enum status staged_alloc(struct staged *s, enum dtype dtype, struct error *e) {
+    s->planes = (struct planes){.dtype = dtype, .cols = s->cols};
+    for (int p = 0; p < PLANES; p++) {
+        size_t bytes;
+        if (plane_bytes(dtype, p, s->cols) == 0) continue;
+        bool overflow = mul_overflows((size_t)s->rows, plane_bytes(dtype, p, s->cols), &bytes);
+        s->owned[p] = overflow ? NULL : malloc(bytes);
+        s->planes.at[p] = s->owned[p];
+        if (s->owned[p] == NULL)
+            return error_set(e, STATUS_NO_MEMORY, "no memory to stage [%d, %d] of %s", s->rows, s->cols,
+                             dtype_name(dtype));
+    }
+    return STATUS_OK;
+}
+
+/* Finding tensors. */
 
 static enum status stored_to_dtype(const struct stored_tensor *t, enum dtype *out, struct error *e) {
     switch (t->dtype) {
         case STORED_F32: *out = DTYPE_F32; return STATUS_OK;
         case STORED_F16: *out = DTYPE_F16; return STATUS_OK;
         case STORED_BF16: *out = DTYPE_BF16; return STATUS_OK;
+        case STORED_I8: *out = DTYPE_INT8; return STATUS_OK;
+        case STORED_U8: *out = DTYPE_INT4; return STATUS_OK;
         default:
-            return error_set(e, STATUS_UNSUPPORTED, "%s: stored as %s; F32, F16 and BF16 are supported", t->name,
+            return error_set(e, STATUS_UNSUPPORTED,
+                             "%s: stored as %s; F32, F16, BF16, and quantised I8 and U8 are supported", t->name,
                              stored_dtype_name(t->dtype));
     }
 }
 
-/* Finds a tensor, checks its shape ([rows, cols], or [rows] for a vector) and marks it used. */
+/* A tensor of this shape, marked as used: [rows, cols], or [rows] where there is one column. */
 static enum status find(struct loader *l, const char *name, int rows, int cols, const struct stored_tensor **out,
                         struct error *e) {
     const struct stored_tensor *t = weights_find(l->weights, name);
@@ -94,13 +119,106 @@ static enum status find(struct loader *l, const char *name, int rows, int cols, 
         return error_set(e, STATUS_INVALID, "tensor %s is %s, config.json makes it [%d, %d]", name,
                          stored_shape_text(t, shape, sizeof shape), rows, cols);
     }
-    for (int i = 0; i < weights_count(l->weights); i++)
-        if (weights_at(l->weights, i) == t) l->used[i] = true;
+    bool *used = &l->used[weights_index(l->weights, t)];
+    if (!*used) l->done += t->bytes;
+    *used = true;
     *out = t;
     return STATUS_OK;
 }
 
-/* Row of the slot that stored row i of a part becomes: Q, then K, then V, heads in order. */
+/* The scales or minimums of a quantised tensor. */
+static enum status find_blocks(struct loader *l, struct source *s, const char *name, enum plane plane,
+                               struct error *e) {
+    const struct stored_tensor *t;
+    char full[MAX_NAME + 16];
+    int blocks = s->planes.cols / QUANTISE_BLOCK;
+    snprintf(full, sizeof full, "%s%s", name, plane_suffix[plane]);
+    if (weights_find(l->weights, full) == NULL)
+        return error_set(e, STATUS_INVALID, "tensor %s is quantised (%s), but %s is missing", name,
+                         dtype_name(s->planes.dtype), full);
+    if (find(l, full, s->rows, blocks, &t, e)) return e->status;
+    if (t->dtype != STORED_F16)
+        return error_set(e, STATUS_INVALID, "tensor %s is %s; scales and minimums are F16", full,
+                         stored_dtype_name(t->dtype));
+    const uint16_t *values = t->data;
+    bool finite = true;
+    for (size_t i = 0; i < t->elements; i++) finite = finite && (values[i] & 0x7c00) != 0x7c00;
+    if (!finite) return error_set(e, STATUS_CORRUPT, "tensor %s holds a number that is not finite", full);
+    s->planes.at[plane] = t->data;
+    return STATUS_OK;
+}
+
+static enum status find_source(struct loader *l, struct source *s, const char *name, int cols, struct error *e) {
+    const struct stored_tensor *t = weights_find(l->weights, name);
+    s->planes = (struct planes){.cols = cols};
+    if (t && stored_to_dtype(t, &s->planes.dtype, e)) return e->status;
+    if (dtype_quantised(s->planes.dtype) && cols % QUANTISE_BLOCK != 0)
+        return error_set(
+            e, STATUS_INVALID,
+            "tensor %s is stored as %s; only matrices whose columns are a multiple of %d can be quantised, "
+            "config.json makes it [%d, %d]",
+            name, stored_dtype_name(t->dtype), QUANTISE_BLOCK, s->rows, cols);
+    if (find(l, name, s->rows, s->planes.dtype == DTYPE_INT4 ? cols / 2 : cols, &t, e)) return e->status;
+    s->planes.at[PLANE_VALUES] = t->data;
+    enum status status = STATUS_OK;
+    for (int p = PLANE_SCALES; p < PLANES && status == STATUS_OK; p++)
+        if (plane_bytes(s->planes.dtype, p, cols)) status = find_blocks(l, s, name, (enum plane)p, e);
+    return status;
+}
+
+static void report(const struct loader *l, const char *name, const struct place *p) {
+    const struct model_options *o = l->options;
+    if (o->loaded == NULL) return;
+    enum tensor_role role = p->form != PLACE_MATRIX    ? TENSOR_OTHER
+                            : p->at == &l->model->word ? TENSOR_WORD
+                            : p->outer                 ? TENSOR_OUTPUT
+                            : p->encoder               ? TENSOR_ENCODER_LINEAR
+                                                       : TENSOR_LINEAR;
+    o->loaded(o->context, &(struct loaded_tensor){.name = name,
+                                                  .role = role,
+                                                  .weight = p->form == PLACE_MATRIX ? p->at : NULL,
+                                                  .done = l->done,
+                                                  .total = l->total});
+}
+
+static int part_rows(const struct dims *d, enum part part, int whole_rows) {
+    if (part == PART_Q) return d->heads * d->head_dim;
+    if (part == PART_K || part == PART_V) return d->kv_heads * d->head_dim;
+    return whole_rows;
+}
+
+static enum status find_part(struct loader *l, const struct place *p, const char *name, enum part part,
+                             struct source *s, struct error *e) {
+    *s = (struct source){.part = part, .rows = part_rows(&l->model->dims, part, p->share.whole_rows)};
+    enum status status = find_source(l, s, name, p->share.whole_cols, e);
+    if (status == STATUS_OK) report(l, name, p);
+    return status;
+}
+
+/* All stored tensors of a place; *n of them. */
+static enum status find_parts(struct loader *l, const struct place *p, struct source sources[MAX_PARTS], int *n,
+                              struct error *e) {
+    const struct family *f = l->model->family;
+    *n = 0;
+    if (p->outer) return find_part(l, p, p->outer, PART_WHOLE, &sources[(*n)++], e);
+    for (int i = 0; i < f->n_names; i++) {
+        const struct weight_name *row = &f->names[i];
+        char name[MAX_NAME];
+        if (row->slot != p->slot) continue;
+        for (size_t j = 0; j < ARRAY_COUNT(row->names) && row->names[j]; j++) {
+            snprintf(name, sizeof name, "%s%s", p->prefix, row->names[j]);
+            if (weights_find(l->weights, name)) break;
+        }
+        CHECK(*n < MAX_PARTS);
+        if (find_part(l, p, name, row->part, &sources[(*n)++], e)) return e->status;
+    }
+    CHECK(*n > 0);
+    return STATUS_OK;
+}
+
+/* Staging. */
+
+/* Row of the place that stored row i of a part becomes: Q, then K, then V, heads in order. */
 static int part_row(const struct dims *d, enum part part, int i) {
     int h = d->head_dim, q_rows = d->heads * h, k_rows = d->kv_heads * h;
     switch (part) {
@@ -122,223 +240,149 @@ static int part_row(const struct dims *d, enum part part, int i) {
     return 0;
 }
 
-static int part_rows(const struct dims *d, enum part part, int slot_rows) {
-    if (part == PART_Q) return d->heads * d->head_dim;
-    if (part == PART_K || part == PART_V) return d->kv_heads * d->head_dim;
-    return slot_rows;
-}
-
-/* Copies one stored tensor into its rows of the staged slot. The first part sets the dtype. */
-static enum status stage_part(struct loader *l, struct staged *s, const char *name, enum part part, struct error *e) {
-    const struct stored_tensor *t = NULL;
-    enum dtype dtype = DTYPE_F32;
-    int n = part_rows(&l->model->dims, part, s->rows);
-    if (find(l, name, n, s->cols, &t, e) || stored_to_dtype(t, &dtype, e)) return e->status;
-    if (s->data == NULL) {
-        s->dtype = dtype;
-        s->data = malloc((size_t)s->rows * (size_t)s->cols * dtype_bytes(dtype));
-        if (s->data == NULL) return error_set(e, STATUS_NO_MEMORY, "%s: no memory to stage it", name);
-    }
-    size_t from = (size_t)s->cols * dtype_bytes(dtype), to = (size_t)s->cols * dtype_bytes(s->dtype);
-    for (int i = 0; i < n; i++)
-        dtype_convert(s->data + (size_t)part_row(&l->model->dims, part, i) * to, s->dtype,
-                      (const char *)t->data + (size_t)i * from, dtype, (size_t)s->cols);
-    return STATUS_OK;
-}
-
-/* Small, zero-mean, the same on every run; norms must not vanish, so vectors are centred on 1. */
-static enum status stage_random(struct loader *l, struct staged *s, float centre, struct error *e) {
-    size_t n = (size_t)s->rows * (size_t)s->cols;
-    s->dtype = DTYPE_F32;
-    s->data = malloc(n * sizeof(float));
-    if (s->data == NULL) return error_set(e, STATUS_NO_MEMORY, "no memory for %zu random weights", n);
-    for (size_t i = 0; i < n; i++) {
-        l->random = l->random * 6364136223846793005u + 1442695040888963407u;
-        ((float *)(void *)s->data)[i] = centre + ((float)(l->random >> 40) * 0x1p-24f - 0.5f) * 0.04f;
-    }
-    return STATUS_OK;
-}
-
-/* The blocks of rows that are each split over ranks: Q, K, V; K, V; gate, up; or all rows as one. */
-static int row_blocks(const struct dims *d, enum extent out, int blocks[3]) {
-    int q = d->heads * d->head_dim, k = d->kv_heads * d->head_dim;
-    switch (out) {
-        case EXTENT_QKV:
-            blocks[0] = q;
-            blocks[1] = blocks[2] = k;
-            return 3;
-        case EXTENT_KV: blocks[0] = blocks[1] = q; return 2;
-        case EXTENT_FC1: blocks[0] = blocks[1] = d->ffn; return d->gated ? 2 : 1;
-        default: blocks[0] = extent_size(d, out); return 1;
-    }
-}
-
-/* Cuts the staged slot in place to this rank's share; whole when there is one rank. */
-static void staged_split(const struct loader *l, struct staged *s, const struct slot_info *info) {
-    int size = l->model->comm->size, rank = l->model->comm->rank;
-    size_t element = dtype_bytes(s->dtype);
-    if (size == 1 || info->split == SPLIT_COPY) return;
-    if (info->split == SPLIT_COLS) {
-        int cols = s->cols / size;
-        for (int i = 0; i < s->rows; i++)
-            memmove(s->data + (size_t)i * (size_t)cols * element,
-                    s->data + ((size_t)i * (size_t)s->cols + (size_t)rank * (size_t)cols) * element,
-                    (size_t)cols * element);
-        s->cols = cols;
+/* Row `to` of what is staged = this rank's columns of a stored row. Parts of different types meet in f32. */
+static void stage_row(struct staged *s, int to, const struct source *from, int row, int first_col) {
+    if (s->planes.dtype != from->planes.dtype) {
+        widen((float *)(void *)s->owned[PLANE_VALUES] + (size_t)to * (size_t)s->cols, &from->planes, row, first_col,
+              s->cols);
         return;
     }
-    int blocks[3], n = row_blocks(&l->model->dims, info->out, blocks), from = 0, to = 0;
-    size_t row = (size_t)s->cols * element;
-    for (int b = 0; b < n; b++) {
-        int share = blocks[b] / size;
-        memmove(s->data + (size_t)to * row, s->data + (size_t)(from + rank * share) * row, (size_t)share * row);
-        from += blocks[b];
-        to += share;
+    for (int p = 0; p < PLANES; p++) {
+        size_t bytes = plane_bytes(s->planes.dtype, p, s->cols);
+        if (bytes) memcpy(s->owned[p] + (size_t)to * bytes, plane_at(&from->planes, p, row, first_col), bytes);
     }
-    s->rows = to;
 }
 
-/* A staged vector becomes f32 on the device. */
-static enum status place_vector(struct loader *l, const struct staged *s, float add_to_each, float **out,
-                                struct error *e) {
+/* Rows of one tensor as they are: all of them, or this rank's run of one block. */
+static void stage_in_place(struct staged *s, const struct source *from, const struct share *share) {
+    s->planes = from->planes;
+    for (int p = 0; p < PLANES; p++) s->planes.at[p] = plane_at(&from->planes, p, (int64_t)share->rank * s->rows, 0);
+}
+
+static enum status stage(struct loader *l, struct staged *s, const struct place *p, struct error *e) {
+    struct source sources[MAX_PARTS];
+    const struct share *share = &p->share;
+    int n;
+    if (find_parts(l, p, sources, &n, e)) return e->status;
+    enum dtype dtype = sources[0].planes.dtype;
+    for (int k = 1; k < n; k++)
+        if (sources[k].planes.dtype != dtype) dtype = DTYPE_F32;
+    if (dtype_quantised(dtype) && s->cols % QUANTISE_BLOCK != 0)
+        return error_set(e, STATUS_INVALID,
+                         "%s: %d quantised columns split over %d ranks are not whole blocks of %d: use fewer ranks, or "
+                         "weights that are not quantised",
+                         p->name, share->whole_cols, l->model->comm->size, QUANTISE_BLOCK);
+    bool one_run = share->size == 1 || share->n_blocks == 1;
+    if (l->options->check_only ||
+        (n == 1 && sources[0].part == PART_WHOLE && s->cols == share->whole_cols && one_run)) {
+        stage_in_place(s, &sources[0], share);
+        return STATUS_OK;
+    }
+    enum status status = staged_alloc(s, dtype, e);
+    for (int k = 0; k < n && status == STATUS_OK; k++)
+        for (int i = 0; i < sources[k].rows; i++) {
+            int to = share_row(share, part_row(&l->model->dims, sources[k].part, i));
+            if (to >= 0) stage_row(s, to, &sources[k], i, share->first_col);
+        }
+    return status;
+}
+
+static uint32_t draw(struct loader *l) {
+    l->random = l->random * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(l->random >> 32);
+}
+
+/* Small, zero-mean, the same on every run; norms must not vanish, so their gammas are centred on 1. Quantised matrices
+ * are drawn as such: every bit pattern is a number. */
+static enum status stage_random(struct loader *l, struct staged *s, const struct place *p, struct error *e) {
+    bool quantised = p->form == PLACE_MATRIX && dtype_quantised(l->options->dtype) && s->cols % QUANTISE_BLOCK == 0;
+    enum dtype dtype = quantised ? l->options->dtype : DTYPE_F32;
+    if (staged_alloc(s, dtype, e)) return e->status;
+    size_t n = (size_t)s->rows * (size_t)s->cols;
+    if (!quantised) {
+        float centre = p->form == PLACE_GAMMA ? 1.0f : 0.0f, *to = (float *)(void *)s->owned[PLANE_VALUES];
+        for (size_t i = 0; i < n; i++) to[i] = centre + ((float)(draw(l) >> 8) * 0x1p-24f - 0.5f) * 0.04f;
+        return STATUS_OK;
+    }
+    size_t bytes = (size_t)s->rows * plane_bytes(dtype, PLANE_VALUES, s->cols);
+    for (size_t i = 0; i < bytes; i++) s->owned[PLANE_VALUES][i] = (char)(draw(l) >> 24);
+    uint16_t scale = f32_to_f16(dtype == DTYPE_INT8 ? 0.02f / 127 : 0.04f / 15), minimum = f32_to_f16(-0.02f);
+    for (size_t i = 0; i < n / QUANTISE_BLOCK; i++) {
+        ((uint16_t *)(void *)s->owned[PLANE_SCALES])[i] = scale;
+        if (dtype == DTYPE_INT4) ((uint16_t *)(void *)s->owned[PLANE_MINIMUMS])[i] = minimum;
+    }
+    return STATUS_OK;
+}
+
+/* Onto the device. */
+
+/* All of a place as f32, in memory that the caller frees; NULL when there is none. */
+static float *staged_widen(const struct staged *s) {
+    size_t n = (size_t)s->rows * (size_t)s->cols, bytes;
+    float *wide = mul_overflows(n, sizeof(float), &bytes) ? NULL : malloc(bytes);
+    for (int i = 0; wide && i < s->rows; i++) widen(wide + (size_t)i * (size_t)s->cols, &s->planes, i, 0, s->cols);
+    return wide;
+}
+
+/* Vectors and tables become f32. */
+static enum status place_floats(struct loader *l, const struct staged *s, const struct place *p, struct error *e) {
     struct backend *b = l->model->backend;
     size_t n = (size_t)s->rows * (size_t)s->cols;
-    float *host = malloc(n * sizeof(float) + 1);
-    if (host == NULL) return error_set(e, STATUS_NO_MEMORY, "no memory to convert %zu numbers", n);
-    dtype_convert(host, DTYPE_F32, s->data, s->dtype, n);
-    for (size_t i = 0; i < n; i++) host[i] += add_to_each;
+    float *host = staged_widen(s);
+    if (host == NULL) return error_set(e, STATUS_NO_MEMORY, "%s: no memory to convert %zu numbers", p->name, n);
+    if (p->form == PLACE_GAMMA && l->model->dims.zero_centered_gamma)
+        for (size_t i = 0; i < n; i++) host[i] += 1.0f;
     void *device = NULL;
     enum status status = backend_alloc(b, &device, n * sizeof(float), "weights", e);
     if (status == STATUS_OK) {
         backend_upload(b, device, host, n * sizeof(float));
         status = backend_sync(b, e);
-        *out = device;
+        if (p->form == PLACE_TABLE)
+            *(struct tensor *)p->at = tensor_make(device, DTYPE_F32, s->rows, s->cols);
+        else
+            *(float **)p->at = device;
         l->model->info.weight_bytes += n * sizeof(float);
     }
     free(host);
     return status;
 }
 
-static enum status place_matrix(struct loader *l, const struct staged *s, struct weight *w, struct error *e) {
-    *w = (struct weight){.dtype = l->dtype, .n_out = s->rows, .n_in = s->cols};
-    l->model->info.weight_bytes += (size_t)s->rows * (size_t)s->cols * dtype_bytes(l->dtype);
-    return backend_pack(l->model->backend, w, &(struct host_matrix){.values = s->data, .dtype = s->dtype}, e);
+/* A matrix keeps its type, or takes the one the options ask for. A random one that no blocks fit stays wider. */
+static enum dtype target_dtype(const struct loader *l, enum dtype from) {
+    const struct model_options *o = l->options;
+    if (!o->convert) return from;
+    if (l->weights == NULL && dtype_quantised(o->dtype)) return dtype_quantised(from) ? from : DTYPE_BF16;
+    return o->dtype;
 }
 
-static bool is_gamma(enum slot slot) {
-    return slot == SLOT_NORM_IN_GAMMA || slot == SLOT_NORM_CROSS_GAMMA || slot == SLOT_NORM_MLP_GAMMA;
-}
-
-static enum status stage_slot(struct loader *l, struct staged *s, enum slot slot, const char *prefix, struct error *e) {
-    const struct family *f = l->model->family;
-    if (l->weights == NULL) return stage_random(l, s, is_gamma(slot) ? 1.0f : 0.0f, e);
-    bool found = false;
-    for (int i = 0; i < f->n_names; i++) {
-        const struct weight_name *row = &f->names[i];
-        char name[200];
-        if (row->slot != slot) continue;
-        for (size_t j = 0; j < ARRAY_COUNT(row->names) && row->names[j]; j++) {
-            snprintf(name, sizeof name, "%s%s", prefix, row->names[j]);
-            if (weights_find(l->weights, name)) break;
-        }
-        if (stage_part(l, s, name, row->part, e)) return e->status;
-        found = true;
+/* A quantised matrix is widened where the options ask for it; the backend refuses the other direction. */
+static enum status place_matrix(struct loader *l, const struct staged *s, const struct place *p, struct error *e) {
+    const struct planes *from = &s->planes;
+    struct weight *w = p->at;
+    struct host_matrix host = {.values = from->at[PLANE_VALUES],
+                               .scales = (const uint16_t *)(const void *)from->at[PLANE_SCALES],
+                               .minimums = (const uint16_t *)(const void *)from->at[PLANE_MINIMUMS],
+                               .dtype = from->dtype};
+    float *wide = NULL;
+    *w = (struct weight){.dtype = target_dtype(l, from->dtype), .n_out = s->rows, .n_in = s->cols};
+    if (dtype_quantised(from->dtype) && !dtype_quantised(w->dtype)) {
+        wide = staged_widen(s);
+        if (wide == NULL) return error_set(e, STATUS_NO_MEMORY, "%s: no memory to widen it", p->name);
+        host = (struct host_matrix){.values = wide, .dtype = DTYPE_F32};
     }
-    CHECK(found);
-    return STATUS_OK;
-}
-
-static enum status load_slot(struct loader *l, struct layer *layer, enum slot slot, const char *prefix,
-                             struct error *e) {
-    const struct dims *d = &l->model->dims;
-    const struct slot_info *info = &slot_table[slot];
-    if ((info->cross && !layer->spec.cross) || (info->need == NEED_BETA && d->norm == NORM_RMS) ||
-        (info->need == NEED_BIAS && !d->bias))
-        return STATUS_OK;
-    struct staged s = {.rows = extent_size(d, info->out), .cols = extent_size(d, info->in)};
-    void *place = (char *)layer + info->offset;
-    enum status status = stage_slot(l, &s, slot, prefix, e);
-    if (status == STATUS_OK) {
-        staged_split(l, &s, info);
-        if (info->in == EXTENT_ONE)
-            status = place_vector(l, &s, is_gamma(slot) && d->zero_centered_gamma ? 1.0f : 0.0f, place, e);
-        else
-            status = place_matrix(l, &s, place, e);
-    }
-    free(s.data);
+    enum status status = backend_pack(l->model->backend, w, &host, e);
+    l->model->info.weight_bytes += matrix_bytes(w->dtype, (size_t)s->rows * (size_t)s->cols);
+    free(wide);
     return status;
 }
 
-static enum status load_layer(struct loader *l, struct layer *layer, const char *prefix, struct error *e) {
-    for (int slot = 0; slot < SLOT_COUNT; slot++)
-        if (load_slot(l, layer, (enum slot)slot, prefix, e)) return e->status;
-    return STATUS_OK;
-}
-
-/* A tensor outside the layers, staged whole; *s stays empty for a family without it. */
-static enum status stage_outer(struct loader *l, struct staged *s, const char *name, float centre, struct error *e) {
-    if (name == NULL) return STATUS_OK;
-    return l->weights ? stage_part(l, s, name, PART_WHOLE, e) : stage_random(l, s, centre, e);
-}
-
-static enum status load_outer_vector(struct loader *l, const char *name, bool gamma, float **out, struct error *e) {
-    struct staged s = {.rows = l->model->dims.hidden, .cols = 1};
-    enum status status = stage_outer(l, &s, name, gamma ? 1.0f : 0.0f, e);
-    if (status == STATUS_OK && s.data)
-        status = place_vector(l, &s, gamma && l->model->dims.zero_centered_gamma ? 1.0f : 0.0f, out, e);
-    free(s.data);
-    return status;
-}
-
-static enum status load_table(struct loader *l, const char *name, int rows, struct tensor *out, struct error *e) {
-    struct staged s = {.rows = rows, .cols = l->model->dims.hidden};
-    float *device = NULL;
-    enum status status = stage_outer(l, &s, name, 0.0f, e);
-    if (status == STATUS_OK && s.data) {
-        status = place_vector(l, &s, 0.0f, &device, e);
-        *out = tensor_make(device, DTYPE_F32, rows, s.cols);
-    }
-    free(s.data);
-    return status;
-}
-
-/* The output matrix: its own or the word table, this rank's rows of it. */
-static enum status load_output(struct loader *l, const struct staged *word, struct error *e) {
-    struct model *m = l->model;
-    if (m->family->outer->output == NULL) return STATUS_OK;
-    if (m->dims.tied && m->comm->size == 1) {
-        m->output = m->word;
-        return STATUS_OK;
-    }
-    struct staged own = {.rows = m->dims.padded_vocab, .cols = m->dims.hidden};
-    enum status status = m->dims.tied ? STATUS_OK : stage_outer(l, &own, m->family->outer->output, 0.0f, e);
-    if (status == STATUS_OK) {
-        struct staged share = m->dims.tied ? *word : own;
-        share.rows = m->local_vocab;
-        share.data += (size_t)m->comm->rank * (size_t)m->local_vocab * (size_t)share.cols * dtype_bytes(share.dtype);
-        status = place_matrix(l, &share, &m->output, e);
-    }
-    free(own.data);
-    return status;
-}
-
-static enum status load_outer(struct loader *l, struct error *e) {
-    struct model *m = l->model;
-    const struct outer_names *o = m->family->outer;
-    struct staged word = {.rows = m->dims.padded_vocab, .cols = m->dims.hidden};
-    enum status status = stage_outer(l, &word, o->word, 0.0f, e);
-    if (status == STATUS_OK) status = place_matrix(l, &word, &m->word, e);
-    if (status == STATUS_OK) status = load_output(l, &word, e);
-    free(word.data);
-    if (status == STATUS_OK && m->dims.learned_positions)
-        status = load_table(l, o->position, m->dims.max_positions, &m->position, e);
-    if (status == STATUS_OK) status = load_table(l, o->type, m->dims.type_vocab, &m->type, e);
-    if (status == STATUS_OK) status = load_outer_vector(l, o->embed_gamma, true, &m->embed_norm.gamma, e);
-    if (status == STATUS_OK) status = load_outer_vector(l, o->embed_beta, false, &m->embed_norm.beta, e);
-    if (status == STATUS_OK && m->dims.final_norm)
-        status = load_outer_vector(l, o->final_gamma, true, &m->final_norm.gamma, e);
-    if (status == STATUS_OK && m->dims.final_norm && m->dims.norm == NORM_LAYER)
-        status = load_outer_vector(l, o->final_beta, false, &m->final_norm.beta, e);
+static enum status load_place(void *context, const struct place *p, struct error *e) {
+    struct loader *l = context;
+    struct staged s = {.rows = p->share.rows, .cols = p->share.cols};
+    enum status status = l->weights ? stage(l, &s, p, e) : stage_random(l, &s, p, e);
+    if (status == STATUS_OK && !l->options->check_only)
+        status = p->form == PLACE_MATRIX ? place_matrix(l, &s, p, e) : place_floats(l, &s, p, e);
+    staged_free(&s);
     return status;
 }
 
@@ -355,44 +399,34 @@ static enum status check_all_used(const struct loader *l, struct error *e) {
     return STATUS_OK;
 }
 
-enum status model_load_weights(struct model *m, const struct weights *w, enum dtype dtype, struct error *e) {
-    struct loader l = {.model = m, .weights = w, .dtype = dtype, .random = 1};
-    l.used = xcalloc(w ? (size_t)weights_count(w) + 1 : 1, sizeof *l.used);
-    enum status status = load_outer(&l, e);
-    char prefix[120];
-    for (int i = 0; i < m->dims.n_layers && status == STATUS_OK; i++) {
-        snprintf(prefix, sizeof prefix, m->family->outer->decoder_layer, i);
-        m->layers[i].spec = m->family->decoder_layer(&m->dims, i);
-        status = load_layer(&l, &m->layers[i], prefix, e);
-    }
-    for (int j = 0; j < m->n_encoder && status == STATUS_OK; j++) {
-        snprintf(prefix, sizeof prefix, m->family->outer->encoder_layer, m->dims.first_retro_layer, j);
-        m->encoder[j].spec = m->family->encoder_layer(&m->dims, j);
-        status = load_layer(&l, &m->encoder[j], prefix, e);
-    }
+enum status model_load_weights(struct model *m, const struct weights *w, const struct model_options *o,
+                               struct error *e) {
+    struct loader l = {.model = m, .weights = w, .options = o, .random = 1};
+    int count = w ? weights_count(w) : 0;
+    l.used = xcalloc((size_t)count + 1, sizeof *l.used);
+    for (int i = 0; i < count; i++) l.total += weights_at(w, i)->bytes;
+    for (int i = 0; i < m->dims.n_layers; i++) m->layers[i].spec = m->family->decoder_layer(&m->dims, i);
+    for (int j = 0; j < m->n_encoder; j++) m->encoder[j].spec = m->family->encoder_layer(&m->dims, j);
+    enum status status = model_visit(m, load_place, &l, e);
     if (status == STATUS_OK) status = check_all_used(&l, e);
+    if (m->family->outer->output && m->dims.tied && m->comm->size == 1) m->output = m->word;
     free(l.used);
     return status;
 }
 
-static void release_layer(struct backend *b, struct layer *layer) {
-    for (int slot = 0; slot < SLOT_COUNT; slot++) {
-        void *place = (char *)layer + slot_table[slot].offset;
-        bool vector = slot_table[slot].in == EXTENT_ONE;
-        backend_release(b, vector ? *(float **)place : ((struct weight *)place)->data);
+static enum status release_place(void *context, const struct place *p, struct error *e) {
+    (void)e;
+    struct backend *b = context;
+    switch (p->form) {
+        case PLACE_MATRIX: backend_release(b, ((struct weight *)p->at)->data); break;
+        case PLACE_TABLE: backend_release(b, ((struct tensor *)p->at)->data); break;
+        case PLACE_GAMMA:
+        case PLACE_VECTOR: backend_release(b, *(float **)p->at); break;
     }
+    return STATUS_OK;
 }
 
 void model_release_weights(struct model *m) {
-    struct backend *b = m->backend;
-    for (int i = 0; i < m->dims.n_layers; i++) release_layer(b, &m->layers[i]);
-    for (int j = 0; j < m->n_encoder; j++) release_layer(b, &m->encoder[j]);
-    if (m->output.data != m->word.data) backend_release(b, m->output.data);
-    backend_release(b, m->word.data);
-    backend_release(b, m->position.data);
-    backend_release(b, m->type.data);
-    backend_release(b, m->embed_norm.gamma);
-    backend_release(b, m->embed_norm.beta);
-    backend_release(b, m->final_norm.gamma);
-    backend_release(b, m->final_norm.beta);
+    struct error none;
+    model_visit(m, release_place, m->backend, &none);
 }

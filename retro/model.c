@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "config/config.h"
-#include "retro/model_private.h"
+#include "retro/places.h"
 
 static const struct family *const families[] = {&family_retro, &family_gpt, &family_bert};
 
@@ -60,27 +60,27 @@ static void make_frequencies(struct model *m) {
         m->inv_freq[i] = 1.0f / powf(m->dims.rope_base, (float)(2 * i) / (float)m->dims.rotated);
 }
 
-static int64_t matrix_count(const struct projection *p) { return (int64_t)p->weight.n_out * p->weight.n_in; }
-
-static int64_t layer_parameters(const struct layer *l) {
-    return matrix_count(&l->qkv) + matrix_count(&l->proj) + matrix_count(&l->cross_q) + matrix_count(&l->cross_kv) +
-           matrix_count(&l->cross_proj) + matrix_count(&l->fc1) + matrix_count(&l->fc2);
+/* Parameters, and what a plain decode step reads: all matrices of the decoder but the projection of neighbours to keys
+ * and values. The output matrix, which may be the word table, is added by the caller. */
+static enum status count_place(void *context, const struct place *p, struct error *e) {
+    (void)e;
+    struct model_info *info = context;
+    if (p->form != PLACE_MATRIX && p->form != PLACE_TABLE) return STATUS_OK;
+    size_t count = (size_t)p->share.rows * (size_t)p->share.cols;
+    info->n_parameters += (int64_t)count;
+    if (p->form == PLACE_MATRIX && !p->outer && !p->encoder && p->slot != SLOT_CROSS_KV)
+        info->decode_bytes += matrix_bytes(((const struct weight *)p->at)->dtype, count);
+    return STATUS_OK;
 }
 
-static void fill_info(struct model *m, enum dtype dtype) {
+static void fill_info(struct model *m) {
     const struct dims *d = &m->dims;
     struct model_info *info = &m->info;
-    int64_t outer = (int64_t)m->word.n_out * m->word.n_in;
-    if (m->output.data != m->word.data) outer += (int64_t)m->output.n_out * m->output.n_in;
-    info->n_parameters = outer + ((int64_t)m->position.rows + m->type.rows) * d->hidden;
-    int64_t decode = (int64_t)m->output.n_out * m->output.n_in;
-    for (int i = 0; i < d->n_layers; i++) {
-        info->n_parameters += layer_parameters(&m->layers[i]);
-        /* A plain step reads all but the projection of neighbours to keys and values. */
-        decode += layer_parameters(&m->layers[i]) - matrix_count(&m->layers[i].cross_kv);
-    }
-    for (int j = 0; j < m->n_encoder; j++) info->n_parameters += layer_parameters(&m->encoder[j]);
-    info->decode_bytes = matrix_bytes(dtype, (size_t)decode);
+    struct error none;
+    model_visit(m, count_place, info, &none);
+    info->decode_bytes += matrix_bytes(m->output.dtype, (size_t)m->output.n_out * (size_t)m->output.n_in);
+    info->dtype = m->layers[0].qkv.weight.dtype;
+    info->cache_dtype = dtype_quantised(info->dtype) ? DTYPE_F16 : info->dtype;
     info->family = m->family->name;
     info->n_layers = d->n_layers;
     info->hidden = d->hidden;
@@ -96,16 +96,6 @@ static void fill_info(struct model *m, enum dtype dtype) {
     info->retrieved_length = d->n_retro_layers ? d->retrieved_length : 0;
     info->n_encoder_layers = m->n_encoder;
     info->eod = d->eod;
-    info->dtype = dtype;
-}
-
-/* The dtype most matrices are stored in: that of the word table. */
-static enum dtype choose_dtype(const struct model *m, const struct weights *w, const struct model_options *o) {
-    if (o->convert) return o->dtype;
-    const struct stored_tensor *word = w ? weights_find(w, m->family->outer->word) : NULL;
-    if (word && word->dtype == STORED_BF16) return DTYPE_BF16;
-    if (word && word->dtype == STORED_F16) return DTYPE_F16;
-    return DTYPE_F32;
 }
 
 static enum status open_weights(struct model *m, const char *folder, const struct model_options *o, struct error *e) {
@@ -115,9 +105,8 @@ static enum status open_weights(struct model *m, const char *folder, const struc
     m->n_encoder = m->dims.n_retro_layers ? m->dims.encoder_layers : 0;
     m->layers = xcalloc((size_t)m->dims.n_layers, sizeof *m->layers);
     m->encoder = xcalloc((size_t)m->n_encoder + 1, sizeof *m->encoder);
-    enum dtype dtype = choose_dtype(m, w, o);
-    enum status status = model_load_weights(m, w, dtype, e);
-    if (status == STATUS_OK) fill_info(m, dtype);
+    enum status status = model_load_weights(m, w, o, e);
+    if (status == STATUS_OK) fill_info(m);
     weights_close(w);
     return status;
 }

@@ -18,17 +18,32 @@ struct model_info {
     int num_neighbors;    /* k as trained */
     int retrieved_length; /* r: neighbour and continuation */
     int n_retro_layers, n_encoder_layers;
-    int eod;          /* end of document id, -1 when config.json has none */
-    enum dtype dtype; /* of the packed matrices */
+    int eod;                /* end of document id, -1 when config.json has none */
+    enum dtype dtype;       /* of the decoder's matrices; others may be wider */
+    enum dtype cache_dtype; /* that a key/value cache beside them has: their own, f16 for quantised ones */
     int64_t n_parameters;
     size_t weight_bytes; /* packed, on the device */
     size_t decode_bytes; /* read by one decode step of one sequence that closes no chunk */
 };
 
+/* What a tensor of a checkpoint is for. */
+enum tensor_role { TENSOR_OTHER, TENSOR_WORD, TENSOR_OUTPUT, TENSOR_LINEAR, TENSOR_ENCODER_LINEAR };
+
+/* A tensor as loading comes to it, for progress and for retro-convert. */
+struct loaded_tensor {
+    const char *name; /* of a quantised one that of its values */
+    enum tensor_role role;
+    const struct weight *weight; /* what it becomes, or becomes a part of; NULL for TENSOR_OTHER */
+    size_t done, total;          /* bytes of the checkpoint */
+};
+
 struct model_options {
-    bool convert;     /* false: keep the stored dtype */
-    enum dtype dtype; /* what the matrices are packed as when convert */
+    bool convert;     /* false: each matrix keeps its stored dtype */
+    enum dtype dtype; /* what the matrices are packed as when convert; quantised only when random */
     bool random;      /* benchmarks: only config.json is read, weights are small random numbers */
+    bool check_only;  /* names, shapes and types are checked, nothing is loaded: such a model computes nothing */
+    void (*loaded)(void *context, const struct loaded_tensor *t); /* or NULL */
+    void *context;
 };
 
 /* model.dtype or retrieval.embedder_dtype of a configuration (enum config_dtype) as loading options. */

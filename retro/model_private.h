@@ -22,5 +22,6 @@ struct model {
 };
 
 /* loader.c: fills m->layers and everything else that holds weights from w, or with random numbers when w is NULL. */
-enum status model_load_weights(struct model *m, const struct weights *w, enum dtype dtype, struct error *e);
+enum status model_load_weights(struct model *m, const struct weights *w, const struct model_options *o,
+                               struct error *e);
 void model_release_weights(struct model *m);

@@ -406,3 +406,9 @@ const struct stored_tensor *weights_find(const struct weights *w, const char *na
     const struct entry *n = find_entry(w, name);
     return n ? &n->tensor : NULL;
 }
+
+int weights_index(const struct weights *w, const struct stored_tensor *t) {
+    ptrdiff_t i = (const struct entry *)(const void *)t - w->entries; /* the tensor is its entry's first member */
+    CHECK(i >= 0 && i < w->count);
+    return (int)i;
+}

@@ -42,6 +42,7 @@ void weights_close(struct weights *w);
 int weights_count(const struct weights *w);
 const struct stored_tensor *weights_at(const struct weights *w, int i);              /* in order of name */
 const struct stored_tensor *weights_find(const struct weights *w, const char *name); /* NULL when absent */
+int weights_index(const struct weights *w, const struct stored_tensor *t);           /* weights_at(w, i) == t */
 /* "[192, 64]" for messages. */
 const char *stored_shape_text(const struct stored_tensor *t, char *text, size_t size);
 const char *stored_dtype_name(enum stored_dtype t);

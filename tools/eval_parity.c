@@ -225,7 +225,7 @@ static enum status run_case(struct opened_model *model, const struct reference *
                                     .max_step_rows = c->b * c->n,
                                     .max_logit_rows = c->b * c->n,
                                     .max_neighbors = max_int(c->k, 1),
-                                    .kv_dtype = info->dtype};
+                                    .kv_dtype = info->cache_dtype};
     if (session_pool_open(&run.pool, model->model, &limits, e)) return e->status;
     run.sets = xcalloc((size_t)(c->b * c->l) + 1, sizeof *run.sets);
     run.host = xmalloc((size_t)c->b * (size_t)c->n * (size_t)c->vocab * sizeof(float));
@@ -321,34 +321,15 @@ static enum status run_folder(struct parity *p, const struct config *config, con
     return status;
 }
 
-/* Options first; returns the index of the first folder, or -1. */
-static int parse(int argc, char **argv, struct config *config, float *tolerance, struct error *e) {
-    int i = 0;
-    for (; i < argc && strncmp(argv[i], "--", 2) == 0; i += 2) {
-        char *end;
-        if (i + 1 < argc && strcmp(argv[i], "--set") == 0) {
-            if (config_set(config, argv[i + 1], e)) return -1;
-        } else if (i + 1 < argc && strcmp(argv[i], "--tolerance") == 0) {
-            *tolerance = strtof(argv[i + 1], &end);
-            if (*end == '\0' && *tolerance >= 0) continue;
-            error_set(e, STATUS_INVALID, "--tolerance %s: must be a number >= 0", argv[i + 1]);
-            return -1;
-        } else {
-            error_set(e, STATUS_INVALID, "%s: unknown option, or its value is missing", argv[i]);
-            return -1;
-        }
-    }
-    if (i == argc) error_set(e, STATUS_INVALID, "no folder given");
-    return i < argc ? i : -1;
-}
-
 int eval_parity(int argc, char **argv) {
     struct error e = {0};
     struct config config;
     struct parity p = {.tolerance = 1e-4f};
+    const struct eval_option options[] = {{"tolerance", EVAL_OPTION_NUMBER, &p.tolerance}};
     config_init(&config);
-    int first = parse(argc, argv, &config, &p.tolerance, &e);
-    bool broken = first < 0;
+    int first = eval_parse(argc, argv, options, (int)ARRAY_COUNT(options), &config, &e);
+    if (first == argc) error_set(&e, STATUS_INVALID, "no folder given");
+    bool broken = first < 0 || first == argc;
     if (broken) fprintf(stderr, "retro-eval parity: %s\n", e.text);
     for (int i = first; !broken && i < argc; i++) {
         if (run_folder(&p, &config, argv[i], &e) == STATUS_OK) continue;
