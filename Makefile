@@ -75,7 +75,9 @@ endif
 # Kernels of one instruction set are compiled for it and picked by CPUID at run time.
 # Contraction to FMA is off everywhere: what is fused is written as an intrinsic, so results do not depend on the compiler.
 $(BUILD)/kernels/cpu/%_avx2.c.o: CFLAGS += -mavx2 -mfma -mf16c -O3
+$(BUILD)/kernels/cpu/%_avxvnni.c.o: CFLAGS += -mavx2 -mfma -mf16c -mavxvnni -O3
 $(BUILD)/kernels/cpu/%_avx512.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -O3
+$(BUILD)/kernels/cpu/%_avx512vnni.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c -O3
 $(BUILD)/kernels/cpu/%_avx512bf16.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mf16c -O3
 
 all: $(PROGRAMS)

@@ -1,4 +1,5 @@
 /* kernels/cpu/backend.c: the CPU device: its table, memory, and the choice of vector kernels and threads. */
+#include <cpuid.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,7 +63,7 @@ static void cpu_close(struct backend *b) {
     struct cpu *cpu = cpu_of(b);
     pool_close(cpu->pool);
     free(cpu->scratch);
-    free(cpu->rounded);
+    free(cpu->inputs);
     free(cpu);
 }
 
@@ -93,6 +94,12 @@ static const struct backend_ops cpu_ops = {
     .sample = cpu_sample,
 };
 
+/* Bit 4 of EAX, leaf 7, subleaf 1, which compilers older than the instruction cannot name. */
+static bool has_avxvnni(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
+}
+
 bool cpu_supports(const struct cpu_kernels *kernels) {
     /* F16C came before AVX2 in every processor; clang 14 does not know its name here. */
     if (kernels == &cpu_kernels_avx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -100,16 +107,20 @@ bool cpu_supports(const struct cpu_kernels *kernels) {
         return cpu_supports(&cpu_kernels_avx2) && __builtin_cpu_supports("avx512f") &&
                __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
                __builtin_cpu_supports("avx512dq");
+    if (kernels == &cpu_kernels_avxvnni) return cpu_supports(&cpu_kernels_avx2) && has_avxvnni();
+    if (kernels == &cpu_kernels_avx512vnni)
+        return cpu_supports(&cpu_kernels_avx512) && __builtin_cpu_supports("avx512vnni");
     if (kernels == &cpu_kernels_avx512bf16)
-        return cpu_supports(&cpu_kernels_avx512) && __builtin_cpu_supports("avx512bf16");
+        return cpu_supports(&cpu_kernels_avx512vnni) && __builtin_cpu_supports("avx512bf16");
     return kernels == &cpu_kernels_generic;
 }
 
 /* The best variant this CPU runs, or the one RETRO_CPU names, NULL when that cannot be: tests run all of them on one
  * machine. */
 static const struct cpu_kernels *choose_kernels(struct error *e) {
-    static const struct cpu_kernels *const variants[] = {&cpu_kernels_avx512bf16, &cpu_kernels_avx512,
-                                                         &cpu_kernels_avx2, &cpu_kernels_generic};
+    static const struct cpu_kernels *const variants[] = {&cpu_kernels_avx512bf16, &cpu_kernels_avx512vnni,
+                                                         &cpu_kernels_avx512,     &cpu_kernels_avxvnni,
+                                                         &cpu_kernels_avx2,       &cpu_kernels_generic};
     const char *forced = getenv("RETRO_CPU");
     for (size_t i = 0; i < ARRAY_COUNT(variants); i++) {
         if (forced != NULL && strcmp(forced, variants[i]->name) != 0) continue;
@@ -118,7 +129,8 @@ static const struct cpu_kernels *choose_kernels(struct error *e) {
         error_set(e, STATUS_UNSUPPORTED, "RETRO_CPU=%s: this CPU lacks the instructions; unset it", forced);
         return NULL;
     }
-    error_set(e, STATUS_INVALID, "RETRO_CPU=%.40s: expected generic, avx2, avx512 or avx512bf16, or unset", forced);
+    error_set(e, STATUS_INVALID,
+              "RETRO_CPU=%.40s: expected generic, avx2, avxvnni, avx512, avx512vnni or avx512bf16, or unset", forced);
     return NULL;
 }
 
@@ -140,13 +152,13 @@ enum status cpu_open(struct backend *b, const struct backend_options *o, struct 
     cpu->kernels = kernels;
     cpu->threads = threads;
     cpu->scratch = cpu_alloc(b, (size_t)threads * sizeof *cpu->scratch);
-    if (kernels->round != NULL) cpu->rounded = cpu_alloc(b, ROUNDED_VALUES * sizeof *cpu->rounded);
-    bool missing = cpu->scratch == NULL || (kernels->round != NULL && cpu->rounded == NULL);
-    enum status s = missing ? error_set(e, STATUS_NO_MEMORY, "cpu: no memory for the scratch of %d threads", threads)
-                            : pool_open(&cpu->pool, threads, e);
+    cpu->inputs = cpu_alloc(b, INPUT_BYTES);
+    enum status s = cpu->scratch == NULL || cpu->inputs == NULL
+                        ? error_set(e, STATUS_NO_MEMORY, "cpu: no memory for the scratch of %d threads", threads)
+                        : pool_open(&cpu->pool, threads, e);
     if (s) {
         free(cpu->scratch);
-        free(cpu->rounded);
+        free(cpu->inputs);
         free(cpu);
         return s;
     }

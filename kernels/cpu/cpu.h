@@ -1,7 +1,7 @@
 /* kernels/cpu/cpu.h: private to the CPU backend: its state and the table of vector kernels.
  *
- * A variant (generic, avx2, avx512, avx512bf16) is one struct cpu_kernels. The op files (linear.c, attention.c ...) cut
- * the work, hand it to threads and call the variant; a variant never sees threads. */
+ * A variant (generic, avx2, avxvnni, avx512, avx512vnni, avx512bf16) is one struct cpu_kernels. The op files (linear.c,
+ * attention.c ...) cut the work, hand it to threads and call the variant; a variant never sees threads. */
 #pragma once
 
 #include "kernels/backend.h"
@@ -9,10 +9,10 @@
 #include "kernels/cpu/pool.h"
 
 enum {
-    ATTENTION_KEYS = 64,      /* keys per block of the streaming softmax */
-    ATTENTION_ROWS = 16,      /* (query, head) pairs that share one converted block of keys and values */
-    SAMPLE_BLOCK = 256,       /* logits whose weights are computed together */
-    ROUNDED_VALUES = 1 << 20, /* activations rounded to bf16 that are held at once */
+    ATTENTION_KEYS = 64,   /* keys per block of the streaming softmax */
+    ATTENTION_ROWS = 16,   /* (query, head) pairs that share one converted block of keys and values */
+    SAMPLE_BLOCK = 256,    /* logits whose weights are computed together */
+    INPUT_BYTES = 2 << 20, /* activations rounded to bf16 or int8 that are held at once */
     CPU_MAX_THREADS = 1024
 };
 
@@ -35,6 +35,9 @@ struct attention_block {
     int padded; /* head_dim rounded up to TILE_COLUMNS */
 };
 
+struct input_block;
+struct block_product;
+
 struct cpu_kernels {
     const char *name;
     /* to[i] = from[i] as bf16, round to nearest even; NULL where linear takes f32 activations for bf16 weights too. */
@@ -42,6 +45,10 @@ struct cpu_kernels {
     /* Columns of tiles [first_tile, first_tile + n_tiles) of y = x W^T + bias, all rows, before the activation. x is
      * f32; or bf16, rows padded with zero to packed_depth, where the weight is bf16 and `round` is there. */
     void (*linear)(const struct linear_args *a, int first_tile, int n_tiles);
+    /* `blocks` blocks of x, for weights of that dtype, each `step` structs behind the one before; bitwise the same in
+     * all variants. Then columns of tiles as above, of int8 and int4 weights (blocks.h). */
+    void (*quantise)(struct input_block *to, int step, const float *from, int blocks, enum dtype weights);
+    void (*blocks)(const struct block_product *p, int first_tile, int n_tiles);
     /* One block of keys enters the running softmax of every row (see attention.c). */
     void (*attention)(const struct attention_block *block);
     /* to[d * ATTENTION_KEYS + i] = from row i, column d: keys in f32, transposed; absent keys become zeros. */
@@ -62,7 +69,8 @@ struct cpu_kernels {
     void (*weights)(uint64_t *w, const float *logits, int n, double largest, double temperature);
 };
 
-extern const struct cpu_kernels cpu_kernels_generic, cpu_kernels_avx2, cpu_kernels_avx512, cpu_kernels_avx512bf16;
+extern const struct cpu_kernels cpu_kernels_generic, cpu_kernels_avx2, cpu_kernels_avxvnni, cpu_kernels_avx512,
+    cpu_kernels_avx512vnni, cpu_kernels_avx512bf16;
 
 /* The state behind backend->device. */
 struct cpu {
@@ -70,7 +78,7 @@ struct cpu {
     int threads;
     struct pool *pool;
     struct attention_scratch *scratch; /* [threads] */
-    uint16_t *rounded;                 /* [ROUNDED_VALUES], what kernels->round makes; NULL without it */
+    void *inputs;                      /* [INPUT_BYTES], what kernels->round and kernels->quantise make */
     char description[48];
 };
 

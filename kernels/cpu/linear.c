@@ -5,12 +5,14 @@
  *     y = activation((even + odd) + bias[j]).
  * So a row's result does not depend on the other rows. The vector variants fuse each multiply-add, generic does not:
  * variants differ in the last bits, batches never do.
- * The exception is avx512bf16 with bf16 weights: x is rounded to bf16 first, and there is one chain over pairs of k. */
-#include "kernels/cpu/cpu.h"
+ * The exceptions: avx512bf16 with bf16 weights rounds x to bf16 first and has one chain over pairs of k; with int8 and
+ * int4 weights x is rounded to integers, and there is one chain over blocks (blocks.h). */
+#include "kernels/cpu/blocks.h"
 
 /* A product cut into pieces of `group` tiles. */
 struct product {
     const struct linear_args *args;
+    const struct block_product *blocks; /* of a quantised weight, else NULL */
     const struct cpu_kernels *kernels;
     int tiles, group;
 };
@@ -20,7 +22,10 @@ static void product_piece(const void *context, int piece, int thread) {
     const struct product *p = context;
     const struct linear_args *a = p->args;
     int tile = piece * p->group, n_tiles = min_int(p->group, p->tiles - tile), column = tile * TILE_COLUMNS;
-    p->kernels->linear(a, tile, n_tiles);
+    if (p->blocks != NULL)
+        p->kernels->blocks(p->blocks, tile, n_tiles);
+    else
+        p->kernels->linear(a, tile, n_tiles);
     if (a->activation == ACTIVATION_NONE) return;
     int n = min_int(n_tiles * TILE_COLUMNS, a->weight->n_out - column);
     for (int i = 0; i < a->x.rows; i++) {
@@ -31,9 +36,13 @@ static void product_piece(const void *context, int piece, int thread) {
 
 /* Threads take groups of tiles as they become free, so a core that is busy elsewhere does not hold up the rest. A group
  * is four tiles, what a single row keeps in flight; more where that is too little work to be worth a turn. */
-static void multiply(struct backend *b, const struct linear_args *a) {
+static void multiply(struct backend *b, const struct linear_args *a, const struct block_product *blocks) {
     double per_tile = (double)a->x.rows * a->weight->n_in * TILE_COLUMNS;
-    struct product p = {.args = a, .kernels = cpu_of(b)->kernels, .tiles = packed_tiles(a->weight->n_out), .group = 4};
+    struct product p = {.args = a,
+                        .blocks = blocks,
+                        .kernels = cpu_of(b)->kernels,
+                        .tiles = packed_tiles(a->weight->n_out),
+                        .group = 4};
     while (p.group * per_tile < 32768 && p.group < p.tiles) p.group *= 2;
     cpu_run(b, per_tile * p.tiles, (p.tiles + p.group - 1) / p.group, product_piece, &p);
 }
@@ -55,23 +64,59 @@ static void round_row(const void *context, int i, int thread) {
 static void multiply_rounded(struct backend *b, const struct linear_args *a) {
     const struct cpu *cpu = cpu_of(b);
     size_t depth = packed_depth(DTYPE_BF16, a->weight->n_in);
-    CHECK(depth <= ROUNDED_VALUES);
-    int most = (int)(ROUNDED_VALUES / depth);
+    CHECK(depth <= INPUT_BYTES / sizeof(uint16_t));
+    int most = (int)(INPUT_BYTES / sizeof(uint16_t) / depth);
     for (int row = 0; row < a->x.rows; row += most) {
         int rows = min_int(most, a->x.rows - row);
         struct linear_args part = *a;
-        part.x = tensor_make(cpu->rounded, DTYPE_BF16, rows, (int)depth);
+        part.x = tensor_make(cpu->inputs, DTYPE_BF16, rows, (int)depth);
         part.y = tensor_rows(a->y, row, rows);
         struct rounding r = {.to = part.x, .from = tensor_rows(a->x, row, rows), .kernels = cpu->kernels};
         cpu_run(b, (double)rows * (double)depth / 4, rows, round_row, &r);
-        multiply(b, &part);
+        multiply(b, &part, NULL);
+    }
+}
+
+struct quantising {
+    const struct block_product *product;
+    struct input_block *to; /* what the product reads */
+    const struct cpu_kernels *kernels;
+};
+
+static void quantise_row(const void *context, int i, int thread) {
+    (void)thread;
+    const struct quantising *q = context;
+    const struct block_product *p = q->product;
+    const struct linear_args *a = p->args;
+    struct input_block *to = q->to + (group_input(p, i) - p->x);
+    int step = group_rows(p, i / p->group * p->group);
+    q->kernels->quantise(to, step, row_f32(a->x, i), a->weight->n_in / QUANTISE_BLOCK, a->weight->dtype);
+}
+
+/* The same for int8 and int4 weights; rows are put in equal groups that a kernel takes whole. */
+static void multiply_blocks(struct backend *b, const struct linear_args *a) {
+    const struct cpu *cpu = cpu_of(b);
+    size_t row_bytes = (size_t)a->weight->n_in / QUANTISE_BLOCK * sizeof(struct input_block);
+    CHECK(row_bytes <= INPUT_BYTES);
+    int most = (int)(INPUT_BYTES / row_bytes);
+    for (int row = 0; row < a->x.rows; row += most) {
+        int rows = min_int(most, a->x.rows - row), groups = (rows + INPUT_ROWS - 1) / INPUT_ROWS;
+        struct linear_args part = *a;
+        part.x = tensor_rows(a->x, row, rows);
+        part.y = tensor_rows(a->y, row, rows);
+        struct block_product p = {.args = &part, .x = cpu->inputs, .group = (rows + groups - 1) / groups};
+        struct quantising q = {.product = &p, .to = cpu->inputs, .kernels = cpu->kernels};
+        cpu_run(b, (double)rows * a->weight->n_in / 2, rows, quantise_row, &q);
+        multiply(b, &part, &p);
     }
 }
 
 void cpu_linear(struct backend *b, const struct linear_args *a) {
     if (a->x.rows == 0) return;
-    if (cpu_of(b)->rounded != NULL && a->weight->dtype == DTYPE_BF16)
+    if (dtype_quantised(a->weight->dtype))
+        multiply_blocks(b, a);
+    else if (cpu_of(b)->kernels->round != NULL && a->weight->dtype == DTYPE_BF16)
         multiply_rounded(b, a);
     else
-        multiply(b, a);
+        multiply(b, a, NULL);
 }

@@ -1,6 +1,7 @@
 /* kernels/cpu/variants.h: the functions that exist once per instruction set; variants.c puts them into tables. */
 #pragma once
 
+#include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
 
 void linear_generic(const struct linear_args *a, int first_tile, int n_tiles);
@@ -9,6 +10,15 @@ void linear_avx512(const struct linear_args *a, int first_tile, int n_tiles);
 void linear_avx512bf16(const struct linear_args *a, int first_tile, int n_tiles);
 
 void round_avx512bf16(uint16_t *to, const float *from, int n);
+
+void blocks_generic(const struct block_product *p, int first_tile, int n_tiles);
+void blocks_avx2(const struct block_product *p, int first_tile, int n_tiles);
+void blocks_avxvnni(const struct block_product *p, int first_tile, int n_tiles);
+void blocks_avx512(const struct block_product *p, int first_tile, int n_tiles);
+void blocks_avx512vnni(const struct block_product *p, int first_tile, int n_tiles);
+
+void quantise_generic(struct input_block *to, int step, const float *from, int blocks, enum dtype weights);
+void quantise_avx2(struct input_block *to, int step, const float *from, int blocks, enum dtype weights);
 
 void attention_generic(const struct attention_block *block);
 void attention_avx2(const struct attention_block *block);

@@ -16,7 +16,7 @@
 
 /* Calls test(b) on a backend of every variant this CPU runs; says which ones those are. */
 static inline void for_each_variant(void (*test)(struct backend *b), int threads) {
-    static const char *const names[] = {"generic", "avx2", "avx512", "avx512bf16"};
+    static const char *const names[] = {"generic", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16"};
     int tested = 0;
     for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
         struct backend *b;

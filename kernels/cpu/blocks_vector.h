@@ -1,0 +1,166 @@
+/* kernels/cpu/blocks_vector.h: the register-tile kernels of blocks.h; include after a dots header.
+ *
+ * A strip is LANES columns: a tile in AVX-512 registers, half of one in AVX2's. A kernel takes R rows of one group and
+ * S strips, keeps an integer sum of the block and a float sum of the row for each pair in registers, and streams the
+ * weights past them once. R, S and the dtype are compile-time constants of each instance; the arithmetic of one element
+ * is the same in all of them. */
+#pragma once
+
+#include "kernels/cpu/variants.h"
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+enum { TILE_STRIPS = TILE_COLUMNS / LANES, STRIP_BYTES = LANES * QUAD };
+
+/* Where one kernel instance works: the group of rows from `row` on, strips from `strip` on. Of the next turn's tiles it
+ * fetches those from `fetch` to before `fetch_end`: the groups share them out, so that memory is never idle. */
+struct block_place {
+    const struct block_product *product;
+    int row, strip, fetch, fetch_end;
+};
+
+/* Of one strip at one block. */
+struct block_at {
+    const uint16_t *scales;
+    const uint8_t *values;
+};
+
+ALWAYS_INLINE size_t block_offset(const enum dtype dtype, size_t b) {
+    return dtype == DTYPE_INT4 ? b * INT4_BLOCK_BYTES : (b >> 1) * INT8_PAIR_BYTES;
+}
+
+/* `tile` is where the strip's tile starts, `half` which strip of the tile it is. */
+ALWAYS_INLINE struct block_at block_at(const char *tile, int half, const enum dtype dtype, size_t b) {
+    size_t second = dtype == DTYPE_INT8 ? b & 1 : 0;
+    tile += block_offset(dtype, b);
+    return (struct block_at){(const uint16_t *)(const void *)tile + second * TILE_COLUMNS + half * LANES,
+                             (const uint8_t *)tile + LINE_BYTES + second * INT8_BLOCK_BYTES + half * STRIP_BYTES};
+}
+
+ALWAYS_INLINE void dot_int8(struct ints *sums, const struct input_block *x, const struct block_at *at, const int rows,
+                            const int strips) {
+    struct quads w[MOST_STRIPS];
+    for (int r = 0; r < rows; r++)
+        for (int s = 0; s < strips; s++) sums[r * strips + s] = int8_start(x + r);
+#pragma GCC unroll 8
+    for (int quad = 0; quad < BLOCK_QUADS; quad++) {
+        for (int s = 0; s < strips; s++) w[s] = quads_int8(at[s].values + quad * QUAD_BYTES);
+        for (int r = 0; r < rows; r++)
+            for (int s = 0; s < strips; s++)
+                sums[r * strips + s] = int8_add(sums[r * strips + s], w[s], x[r].q + quad * QUAD);
+    }
+}
+
+ALWAYS_INLINE void dot_int4(struct ints *sums, const struct input_block *x, const struct block_at *at, const int rows,
+                            const int strips) {
+    for (int i = 0; i < rows * strips; i++) sums[i] = int4_start();
+#pragma GCC unroll 4
+    for (int quad = 0; quad < BLOCK_QUADS / 2; quad++)
+        for (int s = 0; s < strips; s++) {
+            __typeof__(load_quads(NULL)) both = load_quads(at[s].values + quad * QUAD_BYTES), low = low_halves(both),
+                                         high = high_halves(both);
+            for (int r = 0; r < rows; r++) {
+                struct ints *sum = &sums[r * strips + s];
+                *sum = int4_add(*sum, low, x[r].q + quad * QUAD);
+                *sum = int4_add(*sum, high, x[r].q + (quad + BLOCK_QUADS / 2) * QUAD);
+            }
+        }
+    for (int i = 0; i < rows * strips; i++) sums[i] = int4_finish(sums[i]);
+}
+
+/* The block's sums enter the rows'. */
+ALWAYS_INLINE void add_block(struct floats *totals, const struct ints *sums, const struct input_block *x,
+                             const struct block_at *at, const int rows, const int strips, const enum dtype dtype) {
+    for (int s = 0; s < strips; s++) {
+        struct floats scale = floats_load_f16(at[s].scales), minimum = floats_zero();
+        if (dtype == DTYPE_INT4) minimum = floats_load_f16(at[s].scales + TILE_COLUMNS);
+        for (int r = 0; r < rows; r++) {
+            struct floats *total = &totals[r * strips + s];
+            if (dtype == DTYPE_INT4) *total = floats_fma(minimum, floats_set1(x[r].sum), *total);
+            struct floats both = floats_mul(scale, floats_set1(x[r].scale));
+            *total = floats_fma(both, floats_of(sums[r * strips + s]), *total);
+        }
+    }
+}
+
+/* What the next turn's tiles hold at the same depth goes into the second-level cache; past the matrix this does
+ * nothing.
+ */
+ALWAYS_INLINE void fetch_block(const char *tile, const struct block_place *p, size_t tile_bytes, size_t b,
+                               const enum dtype dtype) {
+    const size_t second = dtype == DTYPE_INT8 ? b & 1 : 0, from = block_offset(dtype, b) + second * 9 * 64;
+    const int lines = dtype == DTYPE_INT8 ? 9 - (int)second : INT4_BLOCK_BYTES / 64;
+    for (int t = p->fetch; t < p->fetch_end; t++)
+        for (int i = 0; i < lines; i++)
+            _mm_prefetch(tile + (size_t)t * tile_bytes + from + (size_t)i * 64, _MM_HINT_T1);
+}
+
+ALWAYS_INLINE void block_kernel(const struct block_place *p, const int rows, const int strips, const enum dtype dtype) {
+    const struct linear_args *a = p->product->args;
+    const struct weight *w = a->weight;
+    const size_t blocks = (size_t)w->n_in / QUANTISE_BLOCK, tile_bytes = packed_tile_bytes(dtype, w->n_in);
+    const struct input_block *x = group_input(p->product, p->row);
+    const char *tile = (const char *)w->data + (size_t)(p->strip / TILE_STRIPS) * tile_bytes;
+    struct floats totals[DOT_SUMS];
+    struct ints sums[DOT_SUMS];
+    for (int i = 0; i < rows * strips; i++) totals[i] = floats_zero();
+    for (size_t b = 0; b < blocks; b++, x += rows) {
+        struct block_at at[MOST_STRIPS];
+        for (int s = 0; s < strips; s++)
+            at[s] = block_at(tile + (size_t)(s / TILE_STRIPS) * tile_bytes,
+                             strips < TILE_STRIPS ? p->strip % TILE_STRIPS : s % TILE_STRIPS, dtype, b);
+        fetch_block(tile, p, tile_bytes, b, dtype);
+        if (dtype == DTYPE_INT8)
+            dot_int8(sums, x, at, rows, strips);
+        else
+            dot_int4(sums, x, at, rows, strips);
+        add_block(totals, sums, x, at, rows, strips, dtype);
+    }
+    for (int r = 0; r < rows; r++)
+        for (int s = 0; s < strips; s++) {
+            int column = (p->strip + s) * LANES, n = min_int(LANES, w->n_out - column);
+            if (n <= 0) continue;
+            floats_store(row_f32(a->y, p->row + r) + column, totals[r * strips + s],
+                         a->bias == NULL ? NULL : a->bias + column, n);
+        }
+}
+
+ALWAYS_INLINE void block_strips(const struct block_place *p, int rows, const int strips, const enum dtype dtype) {
+    if (rows == 1 && strips <= DOT_SUMS) block_kernel(p, 1, strips, dtype);
+    if (rows == 2 && 2 * strips <= DOT_SUMS) block_kernel(p, 2, strips, dtype);
+    if (rows == 3 && 3 * strips <= DOT_SUMS) block_kernel(p, 3, strips, dtype);
+    if (rows == 4 && 4 * strips <= DOT_SUMS) block_kernel(p, 4, strips, dtype);
+    if (rows == 5 && 5 * strips <= DOT_SUMS) block_kernel(p, 5, strips, dtype);
+    if (rows == 6 && 6 * strips <= DOT_SUMS) block_kernel(p, 6, strips, dtype);
+}
+
+/* All groups of rows pass over the same strips, which stay in cache meanwhile. */
+ALWAYS_INLINE void block_turn(const struct block_product *p, int strip, int strips, const enum dtype dtype) {
+    int rows = p->args->x.rows, groups = (rows + p->group - 1) / p->group;
+    /* Tiles that begin behind this turn's; none while half of a tile is still to come. */
+    int tile = strip / TILE_STRIPS, next = (strip + strips) / TILE_STRIPS - tile;
+    for (int i = 0; i < groups; i++) {
+        int row = i * p->group;
+        struct block_place place = {.product = p,
+                                    .row = row,
+                                    .strip = strip,
+                                    .fetch = next + next * i / groups,
+                                    .fetch_end = next + next * (i + 1) / groups};
+        if (strips == 4) block_strips(&place, group_rows(p, row), 4, dtype);
+        if (strips == 2) block_strips(&place, group_rows(p, row), 2, dtype);
+        if (strips == 1) block_strips(&place, group_rows(p, row), 1, dtype);
+    }
+}
+
+/* Few rows take more strips at once: more weights in flight. */
+ALWAYS_INLINE void blocks_vector(const struct block_product *p, int first_tile, int n_tiles) {
+    int most = MOST_STRIPS, end = (first_tile + n_tiles) * TILE_STRIPS;
+    while (most * p->group > DOT_SUMS) most /= 2;
+    for (int strip = first_tile * TILE_STRIPS, strips; strip < end; strip += strips) {
+        for (strips = most; strip + strips > end;) strips /= 2;
+        if (p->args->weight->dtype == DTYPE_INT8)
+            block_turn(p, strip, strips, DTYPE_INT8);
+        else
+            block_turn(p, strip, strips, DTYPE_INT4);
+    }
+}

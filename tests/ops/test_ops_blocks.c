@@ -1,0 +1,387 @@
+/* tests/ops/test_ops_blocks.c: linear and embed with int8 and int4 weights: every variant against double loops over the
+ * integers that the format defines, the extremes where sums could saturate, and a row alone against a row in a batch.
+ */
+#include "kernels/cpu/variants.h"
+#include "tests/ops/ops.h"
+
+static const enum dtype dtypes[] = {DTYPE_INT8, DTYPE_INT4};
+
+/* A host matrix, what it packs into, and its integers. */
+struct matrix {
+    struct weight weight;
+    struct host_matrix host;
+    int8_t *q;                /* [n_out, n_in] */
+    float *scales, *minimums; /* [n_out, n_in / QUANTISE_BLOCK], as f16 holds them; minimums of int8 are 0 */
+};
+
+static void *copy_of(const void *from, size_t bytes) { return memcpy(xmalloc(bytes), from, bytes); }
+
+static uint16_t *halves_of(float *values, size_t n) {
+    uint16_t *halves = xmalloc(n * sizeof *halves);
+    dtype_convert(halves, DTYPE_F16, values, DTYPE_F32, n);
+    dtype_convert(values, DTYPE_F32, halves, DTYPE_F16, n);
+    return halves;
+}
+
+/* Packs q, scales and minimums, all of which it takes over. */
+static void pack_matrix(struct backend *b, struct matrix *m) {
+    size_t n = (size_t)m->weight.n_out * (size_t)m->weight.n_in, blocks = n / QUANTISE_BLOCK;
+    uint8_t *values = copy_of(m->q, n);
+    if (m->weight.dtype == DTYPE_INT4)
+        for (size_t i = 0; i < n / 2; i++) values[i] = (uint8_t)(m->q[2 * i] | m->q[2 * i + 1] << 4);
+    m->host = (struct host_matrix){.values = values, .dtype = m->weight.dtype};
+    m->host.scales = halves_of(m->scales, blocks);
+    if (m->weight.dtype == DTYPE_INT4) m->host.minimums = halves_of(m->minimums, blocks);
+    assert_int_equal(backend_pack(b, &m->weight, &m->host, NULL), STATUS_OK);
+}
+
+static struct matrix new_matrix(enum dtype dtype, int n_out, int n_in) {
+    size_t n = (size_t)n_out * (size_t)n_in;
+    return (struct matrix){.weight = {.dtype = dtype, .n_out = n_out, .n_in = n_in},
+                           .q = xmalloc(n),
+                           .scales = xcalloc(n / QUANTISE_BLOCK, sizeof(float)),
+                           .minimums = xcalloc(n / QUANTISE_BLOCK, sizeof(float))};
+}
+
+static struct matrix random_matrix(struct backend *b, enum dtype dtype, int n_out, int n_in) {
+    struct matrix m = new_matrix(dtype, n_out, n_in);
+    size_t n = (size_t)n_out * (size_t)n_in;
+    for (size_t i = 0; i < n; i++) m.q[i] = (int8_t)(dtype == DTYPE_INT8 ? random_int(255) - 127 : random_int(16));
+    for (size_t i = 0; i < n / QUANTISE_BLOCK; i++) {
+        m.scales[i] = random_value() / 64;
+        if (dtype == DTYPE_INT4) m.minimums[i] = random_value() / 8;
+    }
+    pack_matrix(b, &m);
+    return m;
+}
+
+static void free_matrix(struct backend *b, struct matrix *m) {
+    backend_release(b, m->weight.data);
+    free((void *)(uintptr_t)m->host.values);
+    free((void *)(uintptr_t)m->host.scales);
+    free((void *)(uintptr_t)m->host.minimums);
+    free(m->q);
+    free(m->scales);
+    free(m->minimums);
+}
+
+/* One block of x as kernels/backend.h says it is rounded. */
+struct block {
+    int q[QUANTISE_BLOCK];
+    float scale;
+};
+
+static struct block round_block(const float *x) {
+    struct block block = {.scale = 0};
+    float largest = 0;
+    for (int k = 0; k < QUANTISE_BLOCK; k++) largest = fmaxf(largest, fabsf(x[k]));
+    if (largest < 1e-30f) return block;
+    block.scale = largest / 127;
+    for (int k = 0; k < QUANTISE_BLOCK; k++) block.q[k] = (int)rintf(x[k] * (127 / largest));
+    return block;
+}
+
+/* Element (row of x, column j): the value, and the sum of magnitudes that its rounding errors are relative to. */
+static double expect(const struct matrix *m, const float *x, int j, double *magnitude) {
+    double sum = 0;
+    size_t n_in = (size_t)m->weight.n_in, blocks = n_in / QUANTISE_BLOCK;
+    for (size_t b = 0; b < blocks; b++) {
+        struct block block = round_block(x + b * QUANTISE_BLOCK);
+        const int8_t *w = m->q + (size_t)j * n_in + b * QUANTISE_BLOCK;
+        int dot = 0, total = 0;
+        for (int k = 0; k < QUANTISE_BLOCK; k++) {
+            dot += w[k] * block.q[k];
+            total += block.q[k];
+        }
+        double scale = (double)m->scales[(size_t)j * blocks + b], minimum = (double)m->minimums[(size_t)j * blocks + b];
+        double product = scale * (double)block.scale * dot, rest = minimum * (double)block.scale * total;
+        sum += product + rest;
+        *magnitude += fabs(product) + fabs(rest);
+    }
+    return sum;
+}
+
+static void check_linear(const struct linear_args *a, const struct matrix *m) {
+    for (int i = 0; i < a->x.rows; i++)
+        for (int j = 0; j < a->y.cols; j++) {
+            double bias = a->bias == NULL ? 0 : a->bias[j], magnitude = fabs(bias);
+            double expected = bias + expect(m, tensor_at(a->x, i, 0), j, &magnitude), found = tensor_get(a->y, i, j);
+            if (a->activation == ACTIVATION_RELU && expected < 0) expected = 0;
+            if (!(fabs(found - expected) <= 6e-8 * (sqrt(a->x.cols) + 4) * magnitude))
+                fail_msg("%s rows %d n_out %d n_in %d (%d, %d): %.9g, expected %.9g", dtype_name(m->weight.dtype),
+                         a->x.rows, a->y.cols, a->x.cols, i, j, found, expected);
+        }
+}
+
+static void run_linear(struct backend *b, enum dtype dtype, int rows, const int shape[2], int round) {
+    struct matrix m = random_matrix(b, dtype, shape[0], shape[1]);
+    float *bias = random_array((size_t)shape[0]);
+    struct linear_args a = {.x = random_tensor(DTYPE_F32, rows, shape[1], round % 2 * 5),
+                            .y = padded_tensor(DTYPE_F32, rows, shape[0], round % 3),
+                            .weight = &m.weight,
+                            .bias = round % 4 ? bias : NULL,
+                            .activation = round % 5 ? ACTIVATION_NONE : ACTIVATION_RELU};
+    linear(b, &a);
+    check_linear(&a, &m);
+    assert_gaps_untouched(a.y);
+    free(a.x.data);
+    free(a.y.data);
+    free(bias);
+    free_matrix(b, &m);
+}
+
+static void linear_sizes(struct backend *b) {
+    static const int outs[] = {1, 3, 8, 15, 16, 17, 33, 63, 64, 127, 257}, blocks[] = {1, 2, 3, 5, 8, 24};
+    static const int row_counts[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 16, 17, 31};
+    int round = 0;
+    for (size_t n = 0; n < ARRAY_COUNT(outs); n++)
+        for (size_t k = 0; k < ARRAY_COUNT(blocks); k++)
+            for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++, round++) {
+                int shape[2] = {outs[n], blocks[k] * QUANTISE_BLOCK};
+                run_linear(b, dtypes[d], row_counts[(size_t)round % ARRAY_COUNT(row_counts)], shape, round);
+            }
+    for (size_t r = 0; r < ARRAY_COUNT(row_counts); r++)
+        for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++, round++)
+            run_linear(b, dtypes[d], row_counts[r], (const int[]){79, 96}, round);
+}
+
+static void test_linear(void **state) {
+    (void)state;
+    for_each_variant(linear_sizes, 2);
+}
+
+/* 70 rows in one call against each in batches of 1 .. 70. */
+static void linear_batches(struct backend *b) {
+    static const int shapes[][2] = {{257, 96}, {64, 768}};
+    for (size_t s = 0; s < ARRAY_COUNT(shapes); s++)
+        for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++) {
+            struct matrix m = random_matrix(b, dtypes[d], shapes[s][0], shapes[s][1]);
+            struct linear_args all = {.x = random_tensor(DTYPE_F32, 70, shapes[s][1], 3),
+                                      .y = padded_tensor(DTYPE_F32, 70, shapes[s][0], 0),
+                                      .weight = &m.weight,
+                                      .activation = ACTIVATION_GELU_TANH};
+            linear(b, &all);
+            for (int rows = 1; rows <= 70; rows++) {
+                struct linear_args part = all;
+                int first = (70 - rows) / 2;
+                part.x = tensor_rows(all.x, first, rows);
+                part.y = padded_tensor(DTYPE_F32, rows, all.y.cols, 1);
+                linear(b, &part);
+                for (int i = 0; i < rows; i++) assert_rows_equal(part.y, i, all.y, first + i);
+                free(part.y.data);
+            }
+            free(all.x.data);
+            free(all.y.data);
+            free_matrix(b, &m);
+        }
+}
+
+static void test_linear_batch_invariance(void **state) {
+    (void)state;
+    for_each_variant(linear_batches, 2);
+}
+
+/* More rows than the buffer of rounded activations holds: cut in parts, and the rows agree with those of a part. */
+static void linear_many(struct backend *b) {
+    enum { N_IN = 16384, ROWS = 130, N_OUT = 16 };
+    for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++) {
+        struct matrix m = random_matrix(b, dtypes[d], N_OUT, N_IN);
+        assert_true(ROWS * (N_IN / QUANTISE_BLOCK) * sizeof(struct input_block) > INPUT_BYTES);
+        struct linear_args all = {.x = random_tensor(DTYPE_F32, ROWS, N_IN, 0),
+                                  .y = padded_tensor(DTYPE_F32, ROWS, N_OUT, 0),
+                                  .weight = &m.weight};
+        struct linear_args one = all;
+        one.y = padded_tensor(DTYPE_F32, 1, N_OUT, 0);
+        linear(b, &all);
+        for (int i = 0; i < ROWS; i++) {
+            one.x = tensor_rows(all.x, i, 1);
+            linear(b, &one);
+            assert_rows_equal(one.y, 0, all.y, i);
+        }
+        free(all.x.data);
+        free(all.y.data);
+        free(one.y.data);
+        free_matrix(b, &m);
+    }
+}
+
+static void test_linear_many_rows(void **state) {
+    (void)state;
+    for_each_variant(linear_many, 2);
+}
+
+/* Weights and activations at their ends, in every combination of signs along K: x of +-127 has the scale 1, so results
+ * are integers below 2^24, and exact. */
+static void linear_extremes(struct backend *b) {
+    enum { N_OUT = 33, N_IN = 1024, ROWS = 7, PATTERNS = 6 };
+    for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++)
+        for (int pattern = 0; pattern < PATTERNS; pattern++) {
+            struct matrix m = new_matrix(dtypes[d], N_OUT, N_IN);
+            for (int i = 0; i < N_OUT * N_IN / QUANTISE_BLOCK; i++) m.scales[i] = 1;
+            for (int j = 0; j < N_OUT; j++)
+                for (int k = 0; k < N_IN; k++) {
+                    bool low = pattern >= 2 && (k >> (pattern - 2) & 1);
+                    m.q[j * N_IN + k] = (int8_t)(dtypes[d] == DTYPE_INT4 ? low ? 0 : 15 : low != (j & 1) ? -127 : 127);
+                }
+            pack_matrix(b, &m);
+            struct tensor x = padded_tensor(DTYPE_F32, ROWS, N_IN, 0), y = padded_tensor(DTYPE_F32, ROWS, N_OUT, 0);
+            for (int i = 0; i < ROWS; i++)
+                for (int k = 0; k < N_IN; k++)
+                    tensor_set(x, i, k, pattern == 1 || (i > 1 && (k >> (i - 2) & 1)) ? -127.0f : 127.0f);
+            linear(b, &(struct linear_args){.y = y, .x = x, .weight = &m.weight});
+            for (int i = 0; i < ROWS; i++)
+                for (int j = 0; j < N_OUT; j++) {
+                    double expected = 0;
+                    for (int k = 0; k < N_IN; k++) expected += m.q[j * N_IN + k] * (double)tensor_get(x, i, k);
+                    assert_true((double)tensor_get(y, i, j) == expected);
+                }
+            free(x.data);
+            free(y.data);
+            free_matrix(b, &m);
+        }
+}
+
+static void test_linear_extremes(void **state) {
+    (void)state;
+    for_each_variant(linear_extremes, 1);
+}
+
+/* Zeros stay zero, tiny numbers vanish, and what is not finite makes its own row NaN and no other. */
+static void linear_special(struct backend *b) {
+    enum { N_OUT = 19, N_IN = 96, ROWS = 8 };
+    for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++) {
+        struct matrix m = random_matrix(b, dtypes[d], N_OUT, N_IN);
+        struct tensor x = random_tensor(DTYPE_F32, ROWS, N_IN, 0), y = padded_tensor(DTYPE_F32, ROWS, N_OUT, 0);
+        for (int k = 0; k < N_IN; k++) {
+            tensor_set(x, 1, k, 0);
+            tensor_set(x, 2, k, 1e-39f);
+        }
+        tensor_set(x, 3, 40, NAN);
+        tensor_set(x, 4, 95, INFINITY);
+        tensor_set(x, 5, 0, -INFINITY);
+        tensor_set(x, 6, 1, 3e38f);
+        linear(b, &(struct linear_args){.y = y, .x = x, .weight = &m.weight});
+        for (int j = 0; j < N_OUT; j++) {
+            for (int i = 1; i <= 2; i++) assert_true(tensor_get(y, i, j) == 0);
+            for (int i = 3; i <= 5; i++) assert_true(isnan(tensor_get(y, i, j)));
+            assert_true(isfinite(tensor_get(y, 0, j)) && isfinite(tensor_get(y, 7, j)));
+            assert_false(isnan(tensor_get(y, 6, j)));
+        }
+        free(x.data);
+        free(y.data);
+        free_matrix(b, &m);
+    }
+}
+
+static void test_linear_special(void **state) {
+    (void)state;
+    for_each_variant(linear_special, 1);
+}
+
+/* The variants round activations alike, to the bit. */
+static void test_quantise(void **state) {
+    (void)state;
+    enum { BLOCKS = 512 };
+    if (!cpu_supports(&cpu_kernels_avx2)) skip();
+    float *x = random_array(BLOCKS * QUANTISE_BLOCK);
+    for (int b = 0; b < BLOCKS; b++)
+        for (int k = 0; k < QUANTISE_BLOCK; k++) x[b * QUANTISE_BLOCK + k] *= ldexpf(1, b - 256 > 100 ? 100 : b - 256);
+    for (int k = 0; k < QUANTISE_BLOCK; k++) x[k] = (float)k + 0.5f; /* halves round to even */
+    x[31] = 127;
+    x[5 * QUANTISE_BLOCK + 3] = NAN;
+    x[6 * QUANTISE_BLOCK + 31] = -INFINITY;
+    struct input_block *one = xcalloc(2 * BLOCKS, sizeof *one), *other = xcalloc(2 * BLOCKS, sizeof *other);
+    for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++) {
+        quantise_generic(one, 2, x, BLOCKS, dtypes[d]);
+        quantise_avx2(other, 2, x, BLOCKS, dtypes[d]);
+        for (int b = 0; b < 2 * BLOCKS; b++) {
+            assert_memory_equal(one[b].q, other[b].q, QUANTISE_BLOCK);
+            assert_true(one[b].scale == other[b].scale || (isnan(one[b].scale) && isnan(other[b].scale)));
+            assert_true(isnan(one[b].scale) || one[b].offset == other[b].offset);
+        }
+        assert_int_equal(one[0].q[2], 2);
+        assert_int_equal(one[0].q[3], 4);
+    }
+    free(one);
+    free(other);
+    free(x);
+}
+
+/* Rows read back out of the packed form are scale * q + minimum. */
+static void embed_rows(struct backend *b) {
+    enum { VOCABULARY = 37, DIM = 96, ROWS = 50 };
+    for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++) {
+        struct matrix m = random_matrix(b, dtypes[d], VOCABULARY, DIM);
+        struct tensor y = padded_tensor(DTYPE_F32, ROWS, DIM, 3);
+        int32_t ids[ROWS];
+        for (int i = 0; i < ROWS; i++) ids[i] = i < VOCABULARY ? i : random_int(VOCABULARY);
+        embed(b, &(struct embed_args){.y = y, .word = &m.weight, .ids = ids});
+        for (int i = 0; i < ROWS; i++)
+            for (int k = 0; k < DIM; k++) {
+                int block = (ids[i] * DIM + k) / QUANTISE_BLOCK;
+                float scaled = m.scales[block] * (float)m.q[ids[i] * DIM + k];
+                assert_true(tensor_get(y, i, k) == scaled + m.minimums[block]);
+            }
+        assert_gaps_untouched(y);
+        free(y.data);
+        free_matrix(b, &m);
+    }
+}
+
+static void test_embed(void **state) {
+    (void)state;
+    for_each_variant(embed_rows, 2);
+}
+
+/* What a backend cannot pack it says. */
+static void pack_mismatch(struct backend *b) {
+    float values[64] = {0};
+    struct weight w = {.dtype = DTYPE_INT8, .n_out = 2, .n_in = 32};
+    struct error e;
+    assert_int_equal(backend_pack(b, &w, &(struct host_matrix){.values = values, .dtype = DTYPE_F32}, &e),
+                     STATUS_UNSUPPORTED);
+    assert_non_null(strstr(e.text, "int8"));
+    assert_null(w.data);
+}
+
+/* A packed weight may lie in memory of somebody else: a copy of the packed bytes gives the same product. */
+static void pack_copy(struct backend *b) {
+    for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++) {
+        struct matrix m = random_matrix(b, dtypes[d], 21, 160);
+        size_t bytes = b->ops->packed_bytes(&m.weight);
+        void *copy = aligned_alloc(64, (bytes + 63) / 64 * 64);
+        memcpy(copy, m.weight.data, bytes);
+        struct weight other = m.weight;
+        other.data = copy;
+        struct tensor x = random_tensor(DTYPE_F32, 3, 160, 0), y = padded_tensor(DTYPE_F32, 3, 21, 0),
+                      z = padded_tensor(DTYPE_F32, 3, 21, 0);
+        linear(b, &(struct linear_args){.y = y, .x = x, .weight = &m.weight});
+        linear(b, &(struct linear_args){.y = z, .x = x, .weight = &other});
+        for (int i = 0; i < 3; i++) assert_rows_equal(y, i, z, i);
+        free(copy);
+        free(x.data);
+        free(y.data);
+        free(z.data);
+        free_matrix(b, &m);
+    }
+    pack_mismatch(b);
+}
+
+static void test_pack(void **state) {
+    (void)state;
+    for_each_variant(pack_copy, 1);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_linear_batch_invariance),
+        cmocka_unit_test(test_linear_many_rows),
+        cmocka_unit_test(test_linear_extremes),
+        cmocka_unit_test(test_linear_special),
+        cmocka_unit_test(test_quantise),
+        cmocka_unit_test(test_embed),
+        cmocka_unit_test(test_pack),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
