@@ -1,13 +1,34 @@
-/* tools/eval.h: the sub-commands of retro-eval, one file each. Each takes the arguments after its name and returns the
- * exit status: 0 passed, 1 failed or could not run. */
+/* tools/eval.h: the sub-commands of retro-eval, one file each, and the command line they share. A sub-command takes the
+ * arguments after its name and returns the exit status: 0 passed, 1 failed or could not run. */
 #pragma once
 
 #include "config/config.h"
+#include "config/json.h"
 #include "retro/model.h"
 
 int eval_parity(int argc, char **argv);
 int eval_embed(int argc, char **argv);
 int eval_ppl(int argc, char **argv);
+int eval_lm(int argc, char **argv);
+
+/* An option of one sub-command. Each but a flag is followed by its value. */
+enum eval_option_kind {
+    EVAL_OPTION_TEXT,   /* const char *, borrowed from argv */
+    EVAL_OPTION_COUNT,  /* int, at least 2 */
+    EVAL_OPTION_SEED,   /* uint64_t */
+    EVAL_OPTION_NUMBER, /* float, at least 0 */
+    EVAL_OPTION_FLAG    /* bool */
+};
+struct eval_option {
+    const char *name; /* without the dashes */
+    enum eval_option_kind kind;
+    void *value;
+};
+
+/* Reads the options before the first argument that is none, in order; --config FILE and --set KEY=VALUE, which every
+ * sub-command takes, go into *c. Returns the index of that argument, or -1 with *e set. */
+int eval_parse(int argc, char **argv, const struct eval_option *options, int n_options, struct config *c,
+               struct error *e);
 
 /* A model with the backend and communicator it runs on, opened from a folder by the options of a configuration. */
 struct opened_model {
@@ -17,3 +38,15 @@ struct opened_model {
 };
 enum status opened_model_open(struct opened_model *o, const struct config *c, const char *folder, struct error *e);
 void opened_model_close(struct opened_model *o);
+
+/* Calls `read` for each record of a file of JSON lines; empty lines are skipped. An error names file and line. */
+typedef enum status eval_record_function(void *context, const json_t *record, struct error *e);
+enum status eval_read_jsonl(const char *path, eval_record_function *read, void *context, struct error *e);
+
+/* 95 % interval of sum(numerator) / sum(denominator) over n resampled documents or records (percentile bootstrap, 1000
+ * draws). The same n and seed draw the same resamples, so that of a difference is paired. */
+enum { EVAL_DRAWS = 1000 };
+struct estimate {
+    double value, low, high; /* NAN when the denominators sum to nothing */
+};
+struct estimate estimate_ratio(const double *numerator, const double *denominator, int n, uint64_t seed);

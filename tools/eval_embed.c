@@ -65,13 +65,11 @@ int eval_embed(int argc, char **argv) {
     struct error e = {0};
     struct config config;
     config_init(&config);
-    enum status status = STATUS_OK;
-    for (; argc >= 2 && strcmp(argv[0], "--set") == 0 && status == STATUS_OK; argc -= 2, argv += 2)
-        status = config_set(&config, argv[1], &e);
-    if (status == STATUS_OK && argc < 2)
-        status = error_set(&e, STATUS_INVALID, "usage: retro-eval embed [--set key=value] FOLDER TEXT...");
-    if (status == STATUS_OK) status = run(&config, argc, argv, &e);
-    if (status) fprintf(stderr, "retro-eval embed: %s\n", e.text);
+    int first = eval_parse(argc, argv, NULL, 0, &config, &e);
+    if (first >= 0 && argc - first < 2)
+        error_set(&e, STATUS_INVALID, "usage: retro-eval embed [--set key=value] FOLDER TEXT...");
+    bool failed = first < 0 || argc - first < 2 || run(&config, argc - first, argv + first, &e);
+    if (failed) fprintf(stderr, "retro-eval embed: %s\n", e.text);
     config_free(&config);
-    return status != STATUS_OK;
+    return failed;
 }

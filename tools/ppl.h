@@ -1,5 +1,5 @@
-/* tools/ppl.h: bits per byte of documents under a Retro model, in parts: reading documents, scoring a document's
- * windows in several modes, measuring overlap with neighbours, and summing up with confidence intervals.
+/* tools/ppl.h: bits per byte of documents under a Retro model, in parts: scoring a document's windows in several modes,
+ * measuring overlap with neighbours, and reporting sums with confidence intervals.
  *
  * The definition, which tools/retro_train/evaluate.py shares (docs/evaluation.md): a document's tokens are cut into
  * consecutive windows of W. Within a window of n tokens the chunk grid starts at its row 0, rows 0 .. n-2 predict
@@ -7,23 +7,22 @@
  * quotient over all documents. */
 #pragma once
 
-#include "config/config.h"
-#include "retrieval/retriever.h"
-#include "retro/session.h"
-#include "retro/tokenizer.h"
+#include "tools/eval_subject.h"
 
-enum ppl_mode { PPL_ON, PPL_OFF, PPL_RANDOM, PPL_BASELINE, PPL_MODES };
+enum ppl_mode { PPL_ON, PPL_OFF, PPL_RANDOM, PPL_GPT, PPL_MODES };
 
-/* Scored tokens by how much their chunk shares with the neighbours it read; first-chunk tokens read none and are only
- * in ALL. Shares are of the chunk's 8-grams. */
+/* Scored tokens by how much their chunk shares with any neighbour it read, or with any of its own PPL_NEAREST nearest
+ * chunks: the datastore's text that looks most like it (RETRO, section 2.6). First-chunk tokens read nothing and are
+ * only in ALL. */
 enum ppl_subset {
     PPL_ALL,
-    PPL_AFTER_FIRST, /* tokens that read neighbours */
-    PPL_NO_8GRAM,    /* of these: no 8-gram of the chunk occurs in a neighbour */
-    PPL_UNDER_10,    /* at most 10 % of its 8-grams do */
-    PPL_RUN_EIGHTH,  /* the longest common run is at most m / 8 tokens (RETRO, section 2.6) */
+    PPL_READING,    /* tokens that may read neighbours: all after the first chunk */
+    PPL_NO_8GRAM,   /* of these: no 8-gram of the chunk occurs there */
+    PPL_TENTH,      /* at most 10 % of its 8-grams do */
+    PPL_RUN_EIGHTH, /* the longest common run is at most an eighth of the chunk */
     PPL_SUBSETS
 };
+enum { PPL_NEAREST = 10 };
 
 /* Sums of one document. */
 struct ppl_sums {
@@ -33,37 +32,33 @@ struct ppl_sums {
 
 /* One scored chunk, for the curve over overlap. */
 struct ppl_chunk {
-    float run, shared; /* longest common run / m; share of 8-grams found */
+    float run, grams; /* longest common run, as a share of the chunk; share of its 8-grams found */
     float bits[PPL_MODES], bytes;
 };
 
-/* What scoring needs; all borrowed. Modes that cannot run (no collection, no baseline) are off in `modes`. */
-struct ppl_scorer {
-    const struct tokenizer *tokenizer;
-    struct model *model, *baseline;
-    struct backend *backend;
-    struct session_pool *pool, *baseline_pool;
-    struct retriever *retriever; /* NULL: no collection */
-    const struct collection *collection;
-    int window, k, slice; /* slice: rows of one step, and of logits on the host */
-    float min_similarity;
-    uint64_t seed; /* of random neighbours */
-    bool modes[PPL_MODES];
-    float *logits;            /* host [slice, V] of the wider vocabulary */
-    struct ppl_chunk *chunks; /* appended to; owned by the scorer */
-    int n_chunks, chunk_capacity;
+/* An evaluation: what it needs, and what it has found so far. */
+struct ppl {
+    struct subject model, gpt;
+    bool modes[PPL_MODES]; /* that can run: there is a collection, a GPT */
+    int window;
+    uint64_t seed;            /* of the intervals */
+    uint64_t random;          /* state of the draw of random neighbours; starts as the seed */
+    struct ppl_sums *sums;    /* [n_documents] */
+    struct ppl_chunk *chunks; /* [n_chunks] */
+    int n_documents, documents_capacity, n_chunks, chunks_capacity;
 };
 
-/* Adds the windows of one document to *sums. */
-enum status ppl_score_document(struct ppl_scorer *s, struct text_span text, struct ppl_sums *sums, struct error *e);
+/* Scores one more document in every mode. */
+enum status ppl_score_document(struct ppl *p, struct text_span text, struct error *e);
 
-/* Longest run of tokens that chunk and a text share, and how many of the chunk's 8-grams occur in it. */
+/* Results on standard output, as a table or as one JSON object, and as a CSV over the largest overlap allowed. */
+void ppl_print(const struct ppl *p);
+void ppl_print_json(const struct ppl *p);
+enum status ppl_write_curve(const struct ppl *p, const char *path, struct error *e);
+
+/* Longest run of tokens that a chunk and a text share. */
 int overlap_longest_run(const int32_t *chunk, int n, const int32_t *text, int n_text);
-/* found[i] is set for every 8-gram starting at i of chunk that occurs in text; found has n - 7 entries. */
-void overlap_mark_8grams(const int32_t *chunk, int n, const int32_t *text, int n_text, bool *found);
-
-/* 95 % interval of sum(numerator) / sum(denominator) over resampled documents (percentile bootstrap, 1000 draws). */
-struct interval {
-    double low, high;
-};
-struct interval bootstrap_ratio(const double *numerator, const double *denominator, int n, uint64_t seed);
+/* A chunk of n tokens has overlap_grams(n) 8-grams; one shorter than 8 is one gram. found [overlap_grams(n)]: entry i
+ * is set when the gram that starts at token i occurs in the text. */
+int overlap_grams(int n);
+void overlap_mark(const int32_t *chunk, int n, const int32_t *text, int n_text, bool *found);

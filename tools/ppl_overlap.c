@@ -1,10 +1,10 @@
-/* tools/ppl_overlap.c: how much a chunk repeats of its neighbours, and the bootstrap of a ratio over documents. */
+/* tools/ppl_overlap.c: how much a chunk repeats of another text (ppl.h). */
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/ppl.h"
 
-enum { GRAM = 8, DRAWS = 1000 };
+enum { GRAM = 8 };
 
 int overlap_longest_run(const int32_t *chunk, int n, const int32_t *text, int n_text) {
     int longest = 0, *run = xcalloc((size_t)n_text + 1, sizeof *run);
@@ -19,29 +19,11 @@ int overlap_longest_run(const int32_t *chunk, int n, const int32_t *text, int n_
     return longest;
 }
 
-void overlap_mark_8grams(const int32_t *chunk, int n, const int32_t *text, int n_text, bool *found) {
-    for (int i = 0; i + GRAM <= n; i++)
-        for (int j = 0; j + GRAM <= n_text && !found[i]; j++)
-            found[i] = memcmp(chunk + i, text + j, GRAM * sizeof *chunk) == 0;
-}
+int overlap_grams(int n) { return n - min_int(n, GRAM) + 1; }
 
-static int compare_doubles(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-struct interval bootstrap_ratio(const double *numerator, const double *denominator, int n, uint64_t seed) {
-    double ratios[DRAWS];
-    for (int draw = 0; draw < DRAWS; draw++) {
-        double top = 0, bottom = 0;
-        for (int i = 0; i < n; i++) {
-            seed = seed * 6364136223846793005u + 1442695040888963407u;
-            int pick = (int)((seed >> 33) % (uint64_t)n);
-            top += numerator[pick];
-            bottom += denominator[pick];
-        }
-        ratios[draw] = bottom > 0 ? top / bottom : 0;
-    }
-    qsort(ratios, DRAWS, sizeof *ratios, compare_doubles);
-    return (struct interval){ratios[DRAWS / 40], ratios[DRAWS - 1 - DRAWS / 40]};
+void overlap_mark(const int32_t *chunk, int n, const int32_t *text, int n_text, bool *found) {
+    int gram = min_int(n, GRAM);
+    for (int i = 0; i + gram <= n; i++)
+        for (int j = 0; j + gram <= n_text && !found[i]; j++)
+            found[i] = memcmp(chunk + i, text + j, (size_t)gram * sizeof *chunk) == 0;
 }

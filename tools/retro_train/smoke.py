@@ -66,27 +66,23 @@ def ask(server, config):
 
 
 def evaluate_in_c(program, config, files, window):
-    """{mode: bits per byte} of the row "all" of retro-eval ppl's table."""
-    done = subprocess.run([program, "ppl", "--config", config, "--window", str(window), *files], capture_output=True, text=True)
+    """What retro-eval ppl finds for all scored tokens."""
+    command = [program, "ppl", "--config", config, "--window", str(window), "--json", *files]
+    done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"retro-eval ppl failed:\n{done.stderr}")
-    print(done.stdout, end="")
-    lines = done.stdout.splitlines()
-    header = next(line for line in lines if line.startswith("bits per byte")).split("bytes")[1]
-    modes = [word for word in header.split("on against off")[0].split() if word in ("on", "off", "random", "gpt")]
-    row = next(line for line in lines if line.startswith("all ")).split()
-    return int(row[1]), dict(zip(modes, map(float, row[2:])))
+    return json.loads(done.stdout)["subsets"]["all"]
 
 
 def compare(ours, theirs):
-    c_bytes, c_modes = theirs
-    if set(c_modes) != set(ours["modes"]) or c_bytes != ours["bytes"]:
-        raise RuntimeError(f"modes and bytes differ: PyTorch {ours['bytes']} {sorted(ours['modes'])}, C {c_bytes} {sorted(c_modes)}")
-    for mode, value in c_modes.items():
-        difference = abs(value - ours["modes"][mode]["bits_per_byte"])
-        print(f"  {mode:<7} C {value:.4f}  PyTorch {ours['modes'][mode]['bits_per_byte']:.4f}  difference {difference:.5f}")
-        if difference > TOLERANCE:
-            raise RuntimeError(f"{mode}: the C program and PyTorch differ by {difference:.5f} bits per byte")
+    if set(theirs["modes"]) != set(ours["modes"]) or theirs["bytes"] != ours["bytes"]:
+        raise RuntimeError(f"modes and bytes differ: PyTorch {ours['bytes']} {sorted(ours['modes'])}, "
+                           f"C {theirs['bytes']} {sorted(theirs['modes'])}")
+    for mode, value in theirs["modes"].items():
+        c, pytorch = value["bits_per_byte"], ours["modes"][mode]["bits_per_byte"]
+        print(f"  {mode:<7} C {c:.5f}  PyTorch {pytorch:.5f}  difference {abs(c - pytorch):.6f}")
+        if abs(c - pytorch) > TOLERANCE:
+            raise RuntimeError(f"{mode}: the C program and PyTorch differ by {abs(c - pytorch):.6f} bits per byte")
 
 
 def say(began, text):
