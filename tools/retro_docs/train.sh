@@ -10,7 +10,7 @@ set -euo pipefail
 
 work=${1:?usage: train.sh WORK}
 home=$(cd "$(dirname "$0")/../.." && pwd)
-export OMP_WAIT_POLICY=PASSIVE MALLOC_MMAP_THRESHOLD_=4000000000 MALLOC_TRIM_THRESHOLD_=8000000000
+export MALLOC_MMAP_THRESHOLD_=4000000000 MALLOC_TRIM_THRESHOLD_=8000000000
 retro_train() { (cd "$home" && python -m retro_train "$@"); }
 
 mkdir -p "$work"
