@@ -8,7 +8,7 @@
 enum { ROUNDS = 5 };
 
 static const char usage_text[] =
-    " [--dtype f32|f16|bf16] [--threads N] [--sequences N] [--prompt N] [--tokens N] [--json] FOLDER\n"
+    " [--dtype f32|f16|bf16|int8|int4] [--threads N] [--sequences N] [--prompt N] [--tokens N] [--json] FOLDER\n"
     "  FOLDER holds config.json; its weights are not read, random ones of that shape are made.\n";
 
 /* Rates and the machine's limits, a round of each by turns: on a shared host both change within minutes. */
@@ -21,10 +21,10 @@ static enum status measure(struct rounds *r, struct bench_model *m, const struct
     enum status status = bench_generate(&rates, m, &o->load, e); /* touches every page */
     for (int i = 0; i < ROUNDS && status == STATUS_OK; i++) {
         struct roofline roof = {0};
-        status = roofline_measure(&roof, o->threads, e);
+        status = roofline_measure(&roof, backend_describe(m->backend), o->threads, e);
         if (status == STATUS_OK) status = bench_generate(&rates, m, &o->load, e);
         r->read[i] = roof.read_gbps;
-        r->multiply[i] = roof.fma_gflops;
+        r->multiply[i] = roof.gflops[bench_product_of(o->dtype)];
         r->prompt[i] = rates.prompt;
         r->tokens[i] = rates.tokens;
     }
@@ -34,13 +34,16 @@ static enum status measure(struct rounds *r, struct bench_model *m, const struct
 /* Two operations a weight and token: the matrices but not attention. */
 static void report_prompt(struct rounds *r, const struct bench_options *o, const struct model_info *info) {
     double rate = bench_median(r->prompt, ROUNDS), peak = bench_median(r->multiply, ROUNDS);
-    double gflops = 2e-9 * rate * (double)info->decode_bytes / (double)dtype_bytes(o->dtype);
+    double weights = (double)info->decode_bytes / (double)matrix_bytes(o->dtype, QUANTISE_BLOCK) * QUANTISE_BLOCK;
+    double gflops = 2e-9 * rate * weights;
     if (o->json) {
         bench_print_json("prefill", o->threads, rate, "tok/s");
         bench_print_json("prefill_gflops", o->threads, gflops, "GFLOP/s");
+        bench_print_json("prefill_share_of_peak", o->threads, gflops / peak, "of the dot product's peak");
     } else {
-        printf("  prompt %d x %d: %.1f tok/s (%.1f .. %.1f), %.0f GFLOP/s; f32 multiply-adds reach %.0f\n",
-               o->load.sequences, o->load.prompt, rate, r->prompt[0], r->prompt[ROUNDS - 1], gflops, peak);
+        printf("  prompt %d x %d: %.1f tok/s (%.1f .. %.1f), %.0fe9 operations/s = %.0f %% of what %s reaches, %.0f\n",
+               o->load.sequences, o->load.prompt, rate, r->prompt[0], r->prompt[ROUNDS - 1], gflops,
+               100 * gflops / peak, bench_product_name(bench_product_of(o->dtype)), peak);
     }
 }
 

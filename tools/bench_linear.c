@@ -22,20 +22,37 @@ struct linear_bench {
 };
 
 static size_t weight_bytes(const struct linear_bench *t) {
-    return (size_t)t->n_in * (size_t)t->n_out * dtype_bytes(t->dtype);
+    return matrix_bytes(t->dtype, (size_t)t->n_in * (size_t)t->n_out);
+}
+
+/* What speed does not depend on: any float, any four or eight bits, one scale, no minimum. The caller frees both. */
+static struct host_matrix make_matrix(const struct linear_bench *t) {
+    size_t n = (size_t)t->n_in * (size_t)t->n_out;
+    if (!dtype_quantised(t->dtype)) {
+        float *values = xmalloc(n * sizeof *values);
+        for (size_t i = 0; i < n; i++) values[i] = (float)(i % 251) * 0.01f - 1.25f;
+        return (struct host_matrix){.values = values};
+    }
+    int8_t *values = xmalloc(n);
+    uint16_t *scales = xcalloc(2 * n / QUANTISE_BLOCK, sizeof *scales);
+    for (size_t i = 0; i < n; i++) values[i] = (int8_t)(i % 251 - 125);
+    for (size_t i = 0; i < n / QUANTISE_BLOCK; i++) scales[i] = f32_to_f16(0.01f);
+    return (struct host_matrix){.values = values,
+                                .scales = scales,
+                                .minimums = t->dtype == DTYPE_INT4 ? scales + n / QUANTISE_BLOCK : NULL,
+                                .dtype = t->dtype};
 }
 
 static enum status make_weights(struct linear_bench *t, int most_rows, struct error *e) {
-    size_t n = (size_t)t->n_in * (size_t)t->n_out;
-    float *host = xmalloc(n * sizeof *host);
-    for (size_t i = 0; i < n; i++) host[i] = (float)(i % 251) * 0.01f - 1.25f;
+    struct host_matrix host = make_matrix(t);
     t->n_weights = min_int(MAX_WEIGHTS, (int)(BENCH_BYTES / weight_bytes(t)) + 1);
     enum status s = STATUS_OK;
     for (int i = 0; i < t->n_weights && !s; i++) {
         t->weights[i] = (struct weight){.dtype = t->dtype, .n_out = t->n_out, .n_in = t->n_in};
-        s = backend_pack(t->backend, &t->weights[i], &(struct host_matrix){.values = host}, e);
+        s = backend_pack(t->backend, &t->weights[i], &host, e);
     }
-    free(host);
+    free((void *)(uintptr_t)host.values);
+    free((void *)(uintptr_t)host.scales);
     t->x = xcalloc((size_t)most_rows, (size_t)t->n_in * sizeof *t->x);
     t->y = xcalloc((size_t)most_rows, (size_t)t->n_out * sizeof *t->y);
     for (size_t i = 0; i < (size_t)most_rows * (size_t)t->n_in; i++) t->x[i] = (float)(i % 17) * 0.1f - 0.8f;
@@ -68,7 +85,7 @@ static void report(const struct linear_bench *t, int rows) {
         bench_print_json(name, t->threads, gflops, "GFLOP/s");
     } else {
         printf("%5d   %8.1f   %5.1f %%   %9.1f   %5.1f %%\n", rows, gbps, 100 * gbps / t->roofline.read_gbps, gflops,
-               100 * gflops / t->roofline.fma_gflops);
+               100 * gflops / t->roofline.gflops[bench_product_of(t->dtype)]);
     }
 }
 
@@ -105,7 +122,7 @@ static bool parse_options(struct linear_bench *t, int argc, char **argv) {
                 break;
             case 'd':
                 if (dtype_parse(&t->dtype, optarg)) break;
-                fprintf(stderr, "retro-bench: --dtype %s: expected f32, f16 or bf16\n", optarg);
+                fprintf(stderr, "retro-bench: --dtype %s: expected f32, f16, bf16, int8 or int4\n", optarg);
                 return false;
             case 'j': t->json = true; break;
             default: return false;
@@ -118,12 +135,13 @@ static enum status run(struct linear_bench *t, struct error *e) {
     static const int sweep[] = {1, 2, 3, 4, 8, 16, 64, 256};
     enum status s = backend_open(&t->backend, "cpu", &(struct backend_options){.threads = t->threads}, e);
     if (s) return s;
-    if ((s = roofline_measure(&t->roofline, t->threads, e)) == 0)
+    if ((s = roofline_measure(&t->roofline, backend_describe(t->backend), t->threads, e)) == 0)
         s = make_weights(t, max_int(t->rows, sweep[ARRAY_COUNT(sweep) - 1]), e);
     if (s == 0) {
         if (!t->json) {
-            printf("%s; n_in %d, n_out %d, %s; roofline %.1f GB/s, %.0f GFLOP/s\n", backend_describe(t->backend),
-                   t->n_in, t->n_out, dtype_name(t->dtype), t->roofline.read_gbps, t->roofline.fma_gflops);
+            printf("%s; n_in %d, n_out %d, %s; %.1f GB/s read, %s %.0fe9/s\n", backend_describe(t->backend), t->n_in,
+                   t->n_out, dtype_name(t->dtype), t->roofline.read_gbps,
+                   bench_product_name(bench_product_of(t->dtype)), t->roofline.gflops[bench_product_of(t->dtype)]);
             printf(" rows   GB/s, share        GFLOP/s, share\n");
         }
         if (t->rows != 0) report(t, t->rows);
@@ -140,7 +158,8 @@ static enum status run(struct linear_bench *t, struct error *e) {
 int bench_linear(int argc, char **argv) {
     if (argc >= 2 && strcmp(argv[1], "--help") == 0) {
         printf(
-            "usage: retro-bench linear [--rows N] [--in N] [--out N] [--dtype f32|f16|bf16] [--threads N] [--json]\n");
+            "usage: retro-bench linear [--rows N] [--in N] [--out N] [--dtype f32|f16|bf16|int8|int4] [--threads N] "
+            "[--json]\n");
         return 0;
     }
     struct linear_bench *t = xcalloc(1, sizeof *t);

@@ -1,5 +1,6 @@
 /* tools/bench_peers.c: retro-bench peers: the figures that other programs' benchmarks print for a model of the same
- * shape and weight type, as JSON lines of the same names. Models are named SHAPE-DTYPE, "m-bf16". */
+ * shape and weight type, as JSON lines of the same names. Models are named SHAPE-DTYPE, "m-bf16"; where others have
+ * names of their own for a type of as many bits, those do too: q8_0 is int8, q4_1 int4. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,12 +25,23 @@ static const char shape_s[] =
 
 static const struct { const char *name, *config; } shapes[] = {{"m", shape_m}, {"s", shape_s}};
 
+/* q4_0 has no minimum, so half a bit less a weight than int4. */
+static const struct {
+    const char *name;
+    enum dtype dtype;
+} peer_types[] = {{"q8_0", DTYPE_INT8}, {"q4_1", DTYPE_INT4}, {"q4_0", DTYPE_INT4}};
+
 static bool parse_model(const char *name, const char **config, enum dtype *dtype) {
     const char *dash = strchr(name, '-');
     for (size_t i = 0; dash != NULL && i < ARRAY_COUNT(shapes); i++) {
         size_t length = strlen(shapes[i].name);
         if ((size_t)(dash - name) != length || strncmp(name, shapes[i].name, length) != 0) continue;
         *config = shapes[i].config;
+        for (size_t t = 0; t < ARRAY_COUNT(peer_types); t++)
+            if (strcmp(peer_types[t].name, dash + 1) == 0) {
+                *dtype = peer_types[t].dtype;
+                return true;
+            }
         return dtype_parse(dtype, dash + 1);
     }
     return false;
@@ -84,7 +96,8 @@ int bench_peers(int argc, char **argv) {
     }
     if (!understood || config == NULL) {
         fprintf(stderr,
-                "usage: retro-bench peers --model m-bf16 [--threads N]; shapes m and s, types f32, f16, bf16\n");
+                "usage: retro-bench peers --model m-bf16 [--threads N]; shapes m and s, types f32, f16, bf16, int8 "
+                "(q8_0), int4 (q4_1, q4_0)\n");
         return 2;
     }
     struct bench_model m;

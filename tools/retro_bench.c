@@ -8,7 +8,7 @@ static const struct {
     const char *name, *help;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    {"roofline", "read bandwidth and f32 multiply-add rate of this machine, by number of threads", bench_roofline},
+    {"roofline", "read bandwidth and multiplication rates of this machine, by number of threads", bench_roofline},
     {"linear", "the matrix product, against the roofline", bench_linear},
     {"decode", "tokens per second of one sequence, against the read bandwidth", bench_decode},
     {"prefill", "tokens per second of a prompt", bench_prefill},
