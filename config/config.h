@@ -11,6 +11,7 @@
 #include "config/base.h"
 
 enum config_dtype { CONFIG_DTYPE_AUTO, CONFIG_DTYPE_F32, CONFIG_DTYPE_F16, CONFIG_DTYPE_BF16 };
+enum config_comm { CONFIG_COMM_AUTO, CONFIG_COMM_SINGLE, CONFIG_COMM_THREADS, CONFIG_COMM_MPI, CONFIG_COMM_NCCL };
 enum config_grid { CONFIG_GRID_END, CONFIG_GRID_START };
 
 /* Strings are owned by the config and never NULL; an empty path means "not given". */
@@ -20,8 +21,13 @@ struct config {
         char *name;   /* the id that /v1/models shows; empty: the folder's name */
         char *device; /* "cpu" */
         int dtype;    /* enum config_dtype; auto: as stored */
-        int threads;  /* CPU threads of the engine; 0: as many as the process may use */
+        int threads;  /* CPU threads of all ranks of this process; 0: as many as it may use */
     } model;
+    struct {
+        int tensor;  /* ranks that share every layer */
+        int comm;    /* enum config_comm: what a rank is and how they talk */
+        int timeout; /* seconds that a rank waits for another within a step */
+    } parallel;
     struct {
         bool enabled;          /* false: the model runs without neighbours unless a request brings its own */
         char *collection;      /* folder made by retro-index; empty: no collection */

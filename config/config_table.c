@@ -6,6 +6,7 @@
 #include <string.h>
 
 static const char *const dtype_names[] = {"auto", "f32", "f16", "bf16", NULL};
+static const char *const comm_names[] = {"auto", "single", "threads", "mpi", "nccl", NULL};
 static const char *const grid_names[] = {"end", "start", NULL};
 static const char *const level_names[] = {"error", "warn", "info", "debug", NULL};
 
@@ -30,6 +31,11 @@ const struct option option_table[] = {
     STRING(model, device, "cpu", "where the model runs: cpu, or cuda:N in a build with CUDA"),
     ENUM(model, dtype, CONFIG_DTYPE_AUTO, dtype_names, "type the weights are kept in; auto: as stored"),
     INT(model, threads, 0, 0, 1024, "CPU threads of the engine; 0: as many as the process may use"),
+
+    INT(parallel, tensor, 1, 1, 64, "ranks that share every layer: its heads, its MLP and the vocabulary"),
+    ENUM(parallel, comm, CONFIG_COMM_AUTO, comm_names,
+         "what ranks are: threads, processes of mpirun, GPUs with nccl; auto: nccl on GPUs, mpi under mpirun, threads"),
+    INT(parallel, timeout, 60, 1, 86400, "seconds that a rank waits for another within a step before all end"),
 
     BOOL(retrieval, enabled, true, "false: no neighbours unless a request brings its own"),
     PATH(retrieval, collection, "folder made by retro-index; empty: no collection"),

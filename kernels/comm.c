@@ -1,6 +1,80 @@
-/* kernels/comm.c: what all communicators share. See comm.h. */
+/* kernels/comm.c: which communicator there is for a configuration, and what all of them share. See comm.h. */
 #include "kernels/comm.h"
+
+#include <sched.h>
+
+int comm_cpus(void) {
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0) return 1; /* more CPUs than a cpu_set_t holds */
+    return max_int(1, CPU_COUNT(&set));
+}
+
+void comm_fail_backend(struct backend *b, const struct error *why) {
+    if (b->error.status == STATUS_OK) b->error = *why;
+    b->error.status = STATUS_DEVICE;
+}
+
+void comm_first_failure(struct error *mine, const struct error *all, int size) {
+    for (int r = 0; r < size; r++) {
+        if (all[r].status == STATUS_OK) continue;
+        *mine = all[r];
+        error_prefix(mine, "rank %d", r);
+        return;
+    }
+}
+
+#if !HAVE_MPI
+int comm_mpi_size(void) { return 0; }
+
+enum status comm_open_mpi(struct comm **out, const struct comm_options *o, struct error *e) {
+    (void)out;
+    (void)o;
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "parallel.comm is mpi, and this build has no MPI: install libopenmpi-dev and build again");
+}
+#endif
+
+#if !HAVE_NCCL
+enum status comm_open_nccl(struct comm **out, struct comm *carrier, struct backend *b, struct error *e) {
+    (void)out;
+    (void)carrier;
+    (void)b;
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "parallel.comm is nccl, and this build has no NCCL: it needs nvcc, nccl.h and libnccl; "
+                     "make info shows what was found");
+}
+#endif
+
+/* What auto means, and what carries the messages of nccl. */
+static int choose_kind(const struct comm_options *o) {
+    if (o->kind != CONFIG_COMM_AUTO && o->kind != CONFIG_COMM_NCCL) return o->kind;
+    if (o->size == 1) return CONFIG_COMM_SINGLE;
+    return comm_mpi_size() > 1 ? CONFIG_COMM_MPI : CONFIG_COMM_THREADS;
+}
+
+enum status comm_open(struct comm **out, int *n, const struct comm_options *o, struct error *e) {
+    int kind = choose_kind(o);
+    if (o->size < 1 || o->size > COMM_MAX_RANKS)
+        return error_set(e, STATUS_INVALID, "%d ranks, allowed is 1 .. %d", o->size, COMM_MAX_RANKS);
+    *n = kind == CONFIG_COMM_THREADS ? o->size : 1;
+    if (kind == CONFIG_COMM_THREADS) return comm_open_threads(out, o, e);
+    if (kind == CONFIG_COMM_MPI) return comm_open_mpi(out, o, e);
+    if (o->size > 1)
+        return error_set(e, STATUS_INVALID,
+                         "parallel.comm is single, which is one rank, and parallel.tensor is %d; use threads, mpi or "
+                         "auto",
+                         o->size);
+    return comm_open_single(out, e);
+}
 
 void comm_close(struct comm *c) {
     if (c != NULL) c->ops->close(c);
+}
+
+enum status comm_agree(struct comm *c, enum status mine, struct error *e) {
+    struct error outcome = {.status = STATUS_OK};
+    if (mine) outcome = *e;
+    enum status status = c->ops->agree(c, &outcome);
+    if (status) *e = outcome;
+    return status;
 }

@@ -1,36 +1,91 @@
-/* kernels/comm.h: sums and gathers across the ranks of a tensor-parallel group. One table; `single` is one like others.
+/* kernels/comm.h: the ranks of a tensor-parallel group. One table; `single`, a group of one, is a table like the
+ * others.
  *
  * Model code calls a communicator in two places: after a row-parallel product (allreduce_sum, before bias and residual)
- * and to gather logits (allgather_cols). Calls are ordered with the backend's ops. */
+ * and to gather logits (allgather_cols). These are ordered with the backend's ops, and like an op's their failure
+ * sticks in the backend, as STATUS_DEVICE: a group of which one rank failed does not heal. Beside them go messages on
+ * the host: rank 0 says what to do (broadcast), and all learn whether all could (agree).
+ *
+ * All ranks make the same calls in the same order. A communicator belongs to one thread at a time. */
 #pragma once
 
+#include "config/buffer.h"
+#include "config/config.h"
 #include "kernels/backend.h"
 
 struct comm {
     const struct comm_ops *ops;
     int rank, size;
+    int local_rank; /* among the ranks of this machine: which of its GPUs is ours */
+    int cpus;       /* CPUs this rank can keep busy without taking those of other ranks of this machine */
     void *group;
 };
 
 struct comm_ops {
     const char *name;
-    /* x += the x of every other rank, in place. f32 rows. */
+    /* x += the x of every other rank, in place, added in the order of ranks: all ranks hold the same bits. f32 rows. */
     void (*allreduce_sum)(struct comm *c, struct backend *b, struct tensor x);
-    /* y [rows, size * x.cols] = the x of rank 0, 1, ... side by side. y may be x when size is 1. */
+    /* y [rows, y.cols] = the x of rank 0, 1, ... side by side (gathered_col), y.cols <= size * x.cols. y overlaps x
+     * only when it is x and size is 1. f32 rows without gaps. */
     void (*allgather_cols)(struct comm *c, struct backend *b, struct tensor y, struct tensor x);
+    /* Rank 0's message becomes everyone's. Others wait for it as long as it takes. STATUS_DEVICE when a rank failed. */
+    enum status (*broadcast)(struct comm *c, struct buffer *message, struct error *e);
+    /* Every rank hands in its outcome, and *mine becomes the first that is not STATUS_OK, or stays. */
+    enum status (*agree)(struct comm *c, struct error *mine);
+    /* This rank is out: what the others wait for, now or later, fails with the reason as its text. */
+    void (*leave)(struct comm *c, const struct error *why);
     void (*close)(struct comm *c);
 };
 
+enum { COMM_MAX_RANKS = 64 };
+
+/* Where the `part` columns of rank r belong among `whole`. When these are not size * part, the last parts overlap and
+ * hold the same numbers there; that of the highest rank stays. */
+static inline int gathered_col(int whole, int part, int r) { return min_int(r * part, whole - part); }
+
+struct comm_options {
+    int kind;       /* enum config_comm */
+    int size;       /* ranks of the group */
+    double timeout; /* seconds that one rank waits for another in a sum or a gather */
+};
+
+/* Opens the ranks of this process: out [COMM_MAX_RANKS] gets *n of them, `size` with threads, else one.
+ * CONFIG_COMM_AUTO is single for one rank; more are the processes of an MPI job where mpirun started as many, else
+ * threads. CONFIG_COMM_NCCL opens what carries the messages, as auto does: comm_open_nccl goes on top. */
+enum status comm_open(struct comm **out, int *n, const struct comm_options *o, struct error *e);
 /* One rank: sums and gathers change nothing. */
 enum status comm_open_single(struct comm **out, struct error *e);
-/* Ranks that are threads of this process: out [size] gets one communicator a rank, each for one thread, which opens its
- * own backend ("cpu"), model and pool. All ranks must make the same calls in the same order. */
-enum { COMM_MAX_RANKS = 64 };
-enum status comm_open_threads(struct comm **out, int size, struct error *e);
+/* Ranks that are threads of this process: out [size], each for one thread, which opens its own backend, with memory
+ * that the host can read, and its own model. */
+enum status comm_open_threads(struct comm **out, const struct comm_options *o, struct error *e);
+/* This process's rank of the MPI job that mpirun started; STATUS_INVALID when that has another number of ranks. Any
+ * backend. After a failure MPI is not finalised, which ends the job: mpirun stops all ranks of a job when one ends so.
+ */
+enum status comm_open_mpi(struct comm **out, const struct comm_options *o, struct error *e);
+/* How many ranks mpirun started; 1 without mpirun, 0 in a build without MPI. */
+int comm_mpi_size(void);
+/* Sums and gathers by NCCL on the stream of b, a CUDA backend with a device of its own. Takes over the carrier, which
+ * brings the other ranks NCCL's id and goes on carrying messages; on failure the carrier stays the caller's. */
+enum status comm_open_nccl(struct comm **out, struct comm *carrier, struct backend *b, struct error *e);
 void comm_close(struct comm *c);
+
+/* *e becomes the first rank's failure, "rank 2: ...", whichever rank we are; mine is this rank's outcome, with *e. */
+enum status comm_agree(struct comm *c, enum status mine, struct error *e);
 static inline void comm_allreduce_sum(struct comm *c, struct backend *b, struct tensor x) {
     c->ops->allreduce_sum(c, b, x);
 }
 static inline void comm_allgather_cols(struct comm *c, struct backend *b, struct tensor y, struct tensor x) {
     c->ops->allgather_cols(c, b, y, x);
 }
+static inline enum status comm_broadcast(struct comm *c, struct buffer *message, struct error *e) {
+    return c->ops->broadcast(c, message, e);
+}
+static inline void comm_leave(struct comm *c, const struct error *why) { c->ops->leave(c, why); }
+
+/* For implementations: a failed backend of a group stays failed as STATUS_DEVICE; `why` is taken when b had none. */
+void comm_fail_backend(struct backend *b, const struct error *why);
+/* *mine becomes the first of all [size] ranks' outcomes that is a failure, with its rank; it stays when there is none.
+ */
+void comm_first_failure(struct error *mine, const struct error *all, int size);
+/* CPUs this process may run on. */
+int comm_cpus(void);

@@ -1,5 +1,5 @@
 /* kernels/comm_single.c: the communicator of a group of one. A sum over one rank is already there, a gather is at most
- * a copy. */
+ * a copy, and whoever sends a message has it. */
 #include <stdlib.h>
 
 #include "kernels/comm.h"
@@ -21,20 +21,39 @@ static void single_allgather_cols(struct comm *c, struct backend *b, struct tens
     }
 }
 
+static enum status single_broadcast(struct comm *c, struct buffer *message, struct error *e) {
+    (void)c;
+    (void)message;
+    (void)e;
+    return STATUS_OK;
+}
+
+static enum status single_agree(struct comm *c, struct error *mine) {
+    (void)c;
+    return mine->status;
+}
+
+static void single_leave(struct comm *c, const struct error *why) {
+    (void)c;
+    (void)why;
+}
+
 static void single_close(struct comm *c) { free(c); }
 
 static const struct comm_ops single_ops = {
     .name = "single",
     .allreduce_sum = single_allreduce_sum,
     .allgather_cols = single_allgather_cols,
+    .broadcast = single_broadcast,
+    .agree = single_agree,
+    .leave = single_leave,
     .close = single_close,
 };
 
 enum status comm_open_single(struct comm **out, struct error *e) {
     (void)e;
     struct comm *c = xcalloc(1, sizeof *c);
-    c->ops = &single_ops;
-    c->size = 1;
+    *c = (struct comm){.ops = &single_ops, .size = 1, .cpus = comm_cpus()};
     *out = c;
     return STATUS_OK;
 }

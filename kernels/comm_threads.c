@@ -1,89 +1,209 @@
 /* kernels/comm_threads.c: ranks that are threads of one process, on backends whose memory the host can read. It is how
- * tensor parallelism runs and is tested where there is one device.
+ * tensor parallelism runs without a launcher, and is tested where there is one device.
  *
- * Every rank publishes its rows, meets the others at a barrier, does its share of the work on everyone's rows, and
- * meets them again before anyone goes on. A sum adds the ranks' numbers in rank order, so all ranks hold the same bits.
- */
+ * Every rank publishes its rows, meets the others, does its share of the work on everyone's rows, and meets them again
+ * before anyone goes on. A sum adds the ranks' numbers in rank order, so all ranks hold the same bits. */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "kernels/comm.h"
 
+/* A rank that waits looks this often before it sleeps: sums of a step follow each other closely. */
+enum { SPINS = 2000 };
+
 /* What the ranks share; freed by the last to close. */
 struct group {
-    int open;
-    pthread_mutex_t lock; /* guards open */
-    pthread_barrier_t barrier;
-    struct tensor *published; /* [size] */
+    int size, open;
+    double timeout;
+    pthread_mutex_t lock; /* guards open, arrived and why, and changes of the next two */
+    pthread_cond_t changed;
+    atomic_uint meeting; /* counts meetings that all ranks have come to */
+    atomic_bool failed;
+    int arrived;
+    struct error why;
+    /* Published between two meetings. */
+    struct tensor *tensors; /* [size] */
+    struct error *outcomes; /* [size] */
+    const struct buffer *message;
 };
 
-static void publish(struct comm *c, struct tensor x) {
-    struct group *g = c->group;
-    g->published[c->rank] = x;
-    pthread_barrier_wait(&g->barrier);
+static struct group *group_of(const struct comm *c) { return c->group; }
+
+static void fail_locked(struct group *g, const struct error *why) {
+    if (!atomic_load(&g->failed)) g->why = *why;
+    g->why.status = STATUS_DEVICE;
+    atomic_store(&g->failed, true);
+    pthread_cond_broadcast(&g->changed);
 }
 
-static void meet(struct comm *c) { pthread_barrier_wait(&((struct group *)c->group)->barrier); }
+/* Sleeps until the meeting is complete, or the group failed; false when `seconds` are over (0: never). */
+static bool sleep_until_met(struct group *g, unsigned meeting, double seconds) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (time_t)seconds;
+    while (atomic_load(&g->meeting) == meeting && !atomic_load(&g->failed)) {
+        if (seconds == 0)
+            pthread_cond_wait(&g->changed, &g->lock);
+        else if (pthread_cond_timedwait(&g->changed, &g->lock, &until) != 0)
+            return atomic_load(&g->meeting) != meeting;
+    }
+    return true;
+}
+
+/* Waits for all ranks; false when the group failed before they came. With `seconds`, it fails after so many. */
+static bool meet(struct comm *c, double seconds) {
+    struct group *g = group_of(c);
+    pthread_mutex_lock(&g->lock);
+    unsigned meeting = atomic_load(&g->meeting);
+    if (!atomic_load(&g->failed) && ++g->arrived == g->size) {
+        g->arrived = 0;
+        atomic_store(&g->meeting, meeting + 1);
+        pthread_cond_broadcast(&g->changed);
+    }
+    pthread_mutex_unlock(&g->lock);
+    for (int i = 0; i < SPINS && atomic_load(&g->meeting) == meeting && !atomic_load(&g->failed); i++)
+        __builtin_ia32_pause();
+    pthread_mutex_lock(&g->lock);
+    if (!sleep_until_met(g, meeting, seconds)) {
+        struct error e;
+        error_set(&e, STATUS_DEVICE, "rank %d of %d waited %g s for the others (parallel.timeout)", c->rank, c->size,
+                  seconds);
+        fail_locked(g, &e);
+    }
+    bool met = atomic_load(&g->meeting) != meeting;
+    pthread_mutex_unlock(&g->lock);
+    return met;
+}
+
+/* The meeting that ends an exchange. Everyone was at the one that began it and only works on memory now, so everyone
+ * comes, and nobody may go before: what a rank published is read until then. */
+static void part(struct comm *c) { CHECK(meet(c, 0)); }
+
+static void threads_leave(struct comm *c, const struct error *why) {
+    struct group *g = group_of(c);
+    struct error named = *why;
+    error_prefix(&named, "rank %d", c->rank);
+    pthread_mutex_lock(&g->lock);
+    fail_locked(g, &named);
+    pthread_mutex_unlock(&g->lock);
+}
+
+static enum status failure(struct comm *c, struct error *e) {
+    struct group *g = group_of(c);
+    pthread_mutex_lock(&g->lock);
+    *e = g->why;
+    pthread_mutex_unlock(&g->lock);
+    return STATUS_DEVICE;
+}
+
+/* Shows x to the others; false, with the reason in b, when this rank or another has failed. */
+static bool publish(struct comm *c, struct backend *b, struct tensor x) {
+    struct group *g = group_of(c);
+    struct error e;
+    if (b->error.status) threads_leave(c, &b->error);
+    g->tensors[c->rank] = x;
+    if (meet(c, g->timeout)) return true;
+    failure(c, &e);
+    comm_fail_backend(b, &e);
+    return false;
+}
 
 static float *row_at(struct tensor t, int row) { return tensor_f32(tensor_rows(t, row, 1)); }
 
 /* Rank r sums columns [r n / size, (r+1) n / size) of every row, and writes the sum to all ranks. */
 static void threads_allreduce_sum(struct comm *c, struct backend *b, struct tensor x) {
-    (void)b;
-    publish(c, x);
-    const struct group *g = c->group;
+    if (!publish(c, b, x)) return;
+    const struct group *g = group_of(c);
     int first = (int)((int64_t)x.cols * c->rank / c->size), end = (int)((int64_t)x.cols * (c->rank + 1) / c->size);
     for (int row = 0; row < x.rows; row++) {
         for (int j = first; j < end; j++) {
             float sum = 0;
-            for (int r = 0; r < c->size; r++) sum += row_at(g->published[r], row)[j];
-            for (int r = 0; r < c->size; r++) row_at(g->published[r], row)[j] = sum;
+            for (int r = 0; r < c->size; r++) sum += row_at(g->tensors[r], row)[j];
+            for (int r = 0; r < c->size; r++) row_at(g->tensors[r], row)[j] = sum;
         }
     }
-    meet(c);
+    part(c);
 }
 
 static void threads_allgather_cols(struct comm *c, struct backend *b, struct tensor y, struct tensor x) {
-    (void)b;
-    CHECK(y.cols == c->size * x.cols && y.rows == x.rows);
-    publish(c, x);
-    const struct group *g = c->group;
-    for (int r = 0; r < c->size; r++)
+    CHECK(x.cols <= y.cols && y.cols <= c->size * x.cols && y.rows == x.rows);
+    if (!publish(c, b, x)) return;
+    const struct group *g = group_of(c);
+    for (int r = 0; r < c->size; r++) {
+        int first = gathered_col(y.cols, x.cols, r);
         for (int row = 0; row < x.rows; row++)
-            memcpy(row_at(y, row) + r * x.cols, row_at(g->published[r], row), (size_t)x.cols * sizeof(float));
-    meet(c);
+            memcpy(row_at(y, row) + first, row_at(g->tensors[r], row), (size_t)x.cols * sizeof(float));
+    }
+    part(c);
+}
+
+static enum status threads_broadcast(struct comm *c, struct buffer *message, struct error *e) {
+    struct group *g = group_of(c);
+    if (c->rank == 0) g->message = message;
+    if (!meet(c, 0)) return failure(c, e);
+    if (c->rank != 0) {
+        buffer_clear(message);
+        buffer_append(message, g->message->data, g->message->size);
+    }
+    part(c);
+    return STATUS_OK;
+}
+
+static enum status threads_agree(struct comm *c, struct error *mine) {
+    struct group *g = group_of(c);
+    g->outcomes[c->rank] = *mine;
+    if (!meet(c, 0)) return failure(c, mine);
+    comm_first_failure(mine, g->outcomes, c->size);
+    part(c);
+    return mine->status;
 }
 
 static void threads_close(struct comm *c) {
-    struct group *g = c->group;
+    struct group *g = group_of(c);
     pthread_mutex_lock(&g->lock);
     bool last = --g->open == 0;
     pthread_mutex_unlock(&g->lock);
     free(c);
     if (!last) return;
-    pthread_barrier_destroy(&g->barrier);
+    pthread_cond_destroy(&g->changed);
     pthread_mutex_destroy(&g->lock);
-    free(g->published);
+    free(g->tensors);
+    free(g->outcomes);
     free(g);
 }
 
-static const struct comm_ops threads_ops = {.name = "threads",
-                                            .allreduce_sum = threads_allreduce_sum,
-                                            .allgather_cols = threads_allgather_cols,
-                                            .close = threads_close};
+static const struct comm_ops threads_ops = {
+    .name = "threads",
+    .allreduce_sum = threads_allreduce_sum,
+    .allgather_cols = threads_allgather_cols,
+    .broadcast = threads_broadcast,
+    .agree = threads_agree,
+    .leave = threads_leave,
+    .close = threads_close,
+};
 
-enum status comm_open_threads(struct comm **out, int size, struct error *e) {
-    if (size < 1 || size > COMM_MAX_RANKS)
-        return error_set(e, STATUS_INVALID, "%d ranks, allowed is 1 .. %d", size, COMM_MAX_RANKS);
+enum status comm_open_threads(struct comm **out, const struct comm_options *o, struct error *e) {
+    if (o->size < 1 || o->size > COMM_MAX_RANKS)
+        return error_set(e, STATUS_INVALID, "%d ranks, allowed is 1 .. %d", o->size, COMM_MAX_RANKS);
     struct group *g = xcalloc(1, sizeof *g);
-    g->open = size;
-    g->published = xcalloc((size_t)size, sizeof *g->published);
+    pthread_condattr_t monotonic;
+    g->size = g->open = o->size;
+    g->timeout = o->timeout;
+    g->tensors = xcalloc((size_t)o->size, sizeof *g->tensors);
+    g->outcomes = xcalloc((size_t)o->size, sizeof *g->outcomes);
     pthread_mutex_init(&g->lock, NULL);
-    pthread_barrier_init(&g->barrier, NULL, (unsigned)size);
-    for (int rank = 0; rank < size; rank++) {
-        out[rank] = xcalloc(1, sizeof *out[rank]);
-        *out[rank] = (struct comm){.ops = &threads_ops, .rank = rank, .size = size, .group = g};
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&g->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    int cpus = max_int(1, comm_cpus() / o->size);
+    for (int rank = 0; rank < o->size; rank++) {
+        out[rank] = xmalloc(sizeof *out[rank]);
+        *out[rank] = (struct comm){
+            .ops = &threads_ops, .rank = rank, .size = o->size, .local_rank = rank, .cpus = cpus, .group = g};
     }
     return STATUS_OK;
 }

@@ -255,8 +255,9 @@ static void stage_row(struct staged *s, int to, const struct source *from, int r
 
 /* Rows of one tensor as they are: all of them, or this rank's run of one block. */
 static void stage_in_place(struct staged *s, const struct source *from, const struct share *share) {
+    int first = gathered_col(share->whole_rows, s->rows, share->rank);
     s->planes = from->planes;
-    for (int p = 0; p < PLANES; p++) s->planes.at[p] = plane_at(&from->planes, p, (int64_t)share->rank * s->rows, 0);
+    for (int p = 0; p < PLANES; p++) s->planes.at[p] = plane_at(&from->planes, p, first, 0);
 }
 
 static enum status stage(struct loader *l, struct staged *s, const struct place *p, struct error *e) {

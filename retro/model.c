@@ -37,18 +37,37 @@ static enum status read_config(struct model *m, const char *folder, struct error
     return status;
 }
 
-/* Ranks share heads, MLP width and logits evenly. */
+/* The numbers of ranks that a model's heads and MLP can be shared by: "1, 2 or 4". */
+static const char *allowed_sizes(const struct dims *d, char *text, size_t size) {
+    int sizes[COMM_MAX_RANKS], n = 0;
+    size_t used = 0;
+    for (int i = 1; i <= COMM_MAX_RANKS; i++)
+        if (d->heads % i == 0 && d->kv_heads % i == 0 && d->ffn % i == 0) sizes[n++] = i;
+    for (int i = 0; i < n && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%d", i == 0 ? "" : i == n - 1 ? " or " : ", ", sizes[i]);
+    return text;
+}
+
+/* Ranks share heads and the MLP evenly. The parts of the vocabulary are equal too, and overlap where it does not
+ * divide. */
 static enum status split_dims(struct model *m, struct error *e) {
     const struct dims *d = &m->dims;
     int size = m->comm->size;
-    if (d->heads % size || d->kv_heads % size || d->ffn % size || d->padded_vocab % size)
+    const struct {
+        const char *what;
+        int n;
+    } parts[] = {{"attention heads", d->heads}, {"key/value heads", d->kv_heads}, {"MLP columns", d->ffn}};
+    for (size_t i = 0; i < ARRAY_COUNT(parts); i++) {
+        char sizes[200];
+        if (parts[i].n % size == 0) continue;
         return error_set(e, STATUS_INVALID,
-                         "%d heads, %d key/value heads, ffn %d and vocabulary %d cannot be split evenly over %d ranks",
-                         d->heads, d->kv_heads, d->ffn, d->padded_vocab, size);
+                         "parallel.tensor is %d, and %d %s cannot be shared evenly by %d ranks; this model runs on %s",
+                         size, parts[i].n, parts[i].what, size, allowed_sizes(d, sizes, sizeof sizes));
+    }
     m->local_heads = d->heads / size;
     m->local_kv_heads = d->kv_heads / size;
     m->local_ffn = d->ffn / size;
-    m->local_vocab = d->padded_vocab / size;
+    m->local_vocab = (d->padded_vocab + size - 1) / size;
     return STATUS_OK;
 }
 

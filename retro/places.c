@@ -119,6 +119,9 @@ static int row_blocks(const struct dims *d, enum extent out, int blocks[3]) {
     }
 }
 
+/* Rows of block b that a rank keeps. */
+static int share_block(const struct share *s, int b) { return (s->blocks[b] + s->size - 1) / s->size; }
+
 static struct share share_make(const struct model *m, const struct place_info *info) {
     struct share s = {.whole_rows = extent_size(&m->dims, info->out), .size = 1};
     s.n_blocks = row_blocks(&m->dims, info->out, s.blocks);
@@ -130,14 +133,14 @@ static struct share share_make(const struct model *m, const struct place_info *i
         s.cols /= m->comm->size;
         s.first_col = m->comm->rank * s.cols;
     }
-    s.rows = s.whole_rows / s.size;
+    for (int b = 0; b < s.n_blocks; b++) s.rows += share_block(&s, b);
     return s;
 }
 
 int share_row(const struct share *s, int i) {
     int kept = 0;
     for (int b = 0; b < s->n_blocks; b++) {
-        int mine = s->blocks[b] / s->size, at = i - s->rank * mine;
+        int mine = share_block(s, b), at = i - gathered_col(s->blocks[b], mine, s->rank);
         if (i < s->blocks[b]) return at >= 0 && at < mine ? kept + at : -1;
         i -= s->blocks[b];
         kept += mine;

@@ -11,7 +11,8 @@ enum place_form {
     PLACE_TABLE   /* struct tensor of f32 */
 };
 
-/* The rows of a place are blocks, each split evenly over ranks: Q, K, V; K, V; gate, up; or all rows as one. */
+/* The rows of a place are blocks, each split over ranks in equal parts: Q, K, V; K, V; gate, up; or all rows as one. Of
+ * a vocabulary that does not divide, the last parts overlap (gathered_col). */
 struct share {
     int blocks[3], n_blocks;
     int whole_rows, whole_cols;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "retro/neighbors.h"
+#include "retro/plan.h"
 
 struct session {
     struct session_pool *pool;
@@ -14,16 +14,6 @@ struct session {
     int length;
     int slot, slot_k; /* neighbours of the latest closed chunk; slot -1: none */
     bool open;
-};
-
-/* What one step does, laid out on the host before anything runs. Arrays are as long as the limits allow. */
-struct plan {
-    int n_rows, n_items, n_closings, n_cross_spans, n_logits;
-    int32_t *ids, *positions, *cache_rows, *keep_rows, *logit_rows; /* [rows] */
-    float *row_scale;                                               /* [rows] */
-    struct attention_span *spans, *cross_spans;
-    struct closing *closings;
-    int *closing_item; /* which item a closing belongs to */
 };
 
 struct session_pool {
@@ -38,9 +28,13 @@ struct session_pool {
     struct neighbors neighbors; /* model NULL without retro layers */
     int max_closings;
     struct plan plan;
+    struct buffer message; /* to the other ranks */
     struct cross_source source;
     size_t bytes;
 };
+
+/* What rank 0 tells the others, before the bytes of the limits or the plan. An empty message is the end. */
+enum message { MESSAGE_OPEN, MESSAGE_STEP, MESSAGE_CLOSE };
 
 /* Opening and closing. */
 
@@ -87,22 +81,6 @@ static enum status open_head(struct session_pool *p, struct error *e) {
     return STATUS_OK;
 }
 
-static void open_plan(struct session_pool *p) {
-    size_t rows = (size_t)p->limits.max_step_rows, sessions = (size_t)p->limits.max_sessions;
-    size_t closings = (size_t)p->max_closings + 1;
-    struct plan *plan = &p->plan;
-    plan->ids = xmalloc(rows * sizeof *plan->ids);
-    plan->positions = xmalloc(rows * sizeof *plan->positions);
-    plan->cache_rows = xmalloc(rows * sizeof *plan->cache_rows);
-    plan->keep_rows = xmalloc(rows * sizeof *plan->keep_rows);
-    plan->logit_rows = xmalloc(rows * sizeof *plan->logit_rows);
-    plan->row_scale = xmalloc(rows * sizeof *plan->row_scale);
-    plan->spans = xmalloc(sessions * sizeof *plan->spans);
-    plan->cross_spans = xmalloc((sessions + closings) * sizeof *plan->cross_spans);
-    plan->closings = xmalloc(closings * sizeof *plan->closings);
-    plan->closing_item = xmalloc(closings * sizeof *plan->closing_item);
-}
-
 static enum status open_parts(struct session_pool *p, struct error *e) {
     const struct session_limits *l = &p->limits;
     const struct dims *d = &p->model->dims;
@@ -116,22 +94,34 @@ static enum status open_parts(struct session_pool *p, struct error *e) {
         if (neighbors_open(&p->neighbors, p->model, l, p->max_closings, e)) return e->status;
         p->bytes += p->neighbors.bytes;
     }
-    open_plan(p);
+    plan_open(&p->plan, l, p->max_closings);
     return STATUS_OK;
 }
 
-enum status session_pool_open(struct session_pool **out, struct model *m, const struct session_limits *l,
-                              struct error *e) {
-    struct error local;
-    if (e == NULL) e = &local;
+static void pool_free(struct session_pool *p) {
+    struct backend *b = p->model->backend;
+    neighbors_close(&p->neighbors);
+    scratch_close(&p->scratch, p->model);
+    backend_release(b, p->cache);
+    backend_release(b, p->head);
+    plan_close(&p->plan);
+    buffer_free(&p->message);
+    free(p->sessions);
+    free(p);
+}
+
+/* One rank's share of a pool; all ranks get theirs or none does. */
+static enum status pool_open(struct session_pool **out, struct model *m, const struct session_limits *l,
+                             struct error *e) {
     struct session_pool *p = xcalloc(1, sizeof *p);
     p->model = m;
     p->limits = *l;
     enum status status = m->output.data
                              ? open_parts(p, e)
                              : error_set(e, STATUS_UNSUPPORTED, "a %s model does not write text", m->info.family);
+    status = comm_agree(m->comm, status, e);
     if (status) {
-        session_pool_close(p);
+        pool_free(p);
         return status;
     }
     p->sessions = xcalloc((size_t)l->max_sessions, sizeof *p->sessions);
@@ -140,25 +130,26 @@ enum status session_pool_open(struct session_pool **out, struct model *m, const 
     return STATUS_OK;
 }
 
+enum status session_pool_open(struct session_pool **out, struct model *m, const struct session_limits *l,
+                              struct error *e) {
+    struct error local;
+    if (e == NULL) e = &local;
+    struct buffer message = {0};
+    CHECK(m->comm->rank == 0);
+    buffer_append(&message, &(enum message){MESSAGE_OPEN}, sizeof(enum message));
+    buffer_append(&message, l, sizeof *l);
+    enum status status = comm_broadcast(m->comm, &message, e);
+    if (status == STATUS_OK) status = pool_open(out, m, l, e);
+    buffer_free(&message);
+    return status;
+}
+
 void session_pool_close(struct session_pool *p) {
     if (p == NULL) return;
-    struct backend *b = p->model->backend;
-    neighbors_close(&p->neighbors);
-    scratch_close(&p->scratch, p->model);
-    backend_release(b, p->cache);
-    backend_release(b, p->head);
-    free(p->plan.ids);
-    free(p->plan.positions);
-    free(p->plan.cache_rows);
-    free(p->plan.keep_rows);
-    free(p->plan.logit_rows);
-    free(p->plan.row_scale);
-    free(p->plan.spans);
-    free(p->plan.cross_spans);
-    free(p->plan.closings);
-    free(p->plan.closing_item);
-    free(p->sessions);
-    free(p);
+    buffer_clear(&p->message);
+    buffer_append(&p->message, &(enum message){MESSAGE_CLOSE}, sizeof(enum message));
+    comm_broadcast(p->model->comm, &p->message, &(struct error){0}); /* a failed rank has nothing left to close */
+    pool_free(p);
 }
 
 size_t session_pool_bytes(const struct session_pool *p) { return p->bytes; }
@@ -381,14 +372,77 @@ static void advance(struct session_pool *p, const struct step_item *items, int n
     }
 }
 
+/* Rank 0's plan goes to all, the neighbour tokens with it. */
+static enum status share_plan(struct session_pool *p, struct error *e) {
+    buffer_clear(&p->message);
+    buffer_append(&p->message, &(enum message){MESSAGE_STEP}, sizeof(enum message));
+    plan_write(&p->plan, p->model->dims.retrieved_length, &p->message);
+    return comm_broadcast(p->model->comm, &p->message, e);
+}
+
 enum status session_step(struct session_pool *p, const struct step_item *items, int n_items, struct tensor *logits,
                          struct error *e) {
     struct error local;
     if (e == NULL) e = &local;
     if (check_step(p, items, n_items, e)) return e->status;
     plan_step(p, items, n_items);
+    if (share_plan(p, e)) return e->status;
     run_layers(p);
     *logits = run_head(p);
     advance(p, items, n_items);
     return backend_sync(p->model->backend, e);
+}
+
+/* The other ranks. */
+
+static void follow_open(struct session_pool **p, struct model *m, struct text_span in, struct error *e) {
+    struct session_limits limits;
+    CHECK(*p == NULL && in.size == sizeof limits);
+    memcpy(&limits, in.text, sizeof limits);
+    pool_open(p, m, &limits, e); /* a pool that does not fit somewhere is rank 0's to report */
+}
+
+static enum status follow_step(struct session_pool *p, struct text_span in, struct error *e) {
+    plan_read(&p->plan, p->model->dims.retrieved_length, in);
+    run_layers(p);
+    run_head(p);
+    return backend_sync(p->model->backend, e);
+}
+
+static enum status follow_message(struct session_pool **p, struct model *m, struct text_span in, struct error *e) {
+    enum message kind;
+    CHECK(in.size >= sizeof kind);
+    memcpy(&kind, in.text, sizeof kind);
+    in.text += sizeof kind;
+    in.size -= sizeof kind;
+    CHECK((*p == NULL) == (kind == MESSAGE_OPEN));
+    switch (kind) {
+        case MESSAGE_OPEN: follow_open(p, m, in, e); break;
+        case MESSAGE_STEP: return follow_step(*p, in, e);
+        case MESSAGE_CLOSE:
+            pool_free(*p);
+            *p = NULL;
+            break;
+    }
+    return STATUS_OK;
+}
+
+enum status session_follow(struct model *m, struct error *e) {
+    struct session_pool *p = NULL;
+    struct buffer message = {0};
+    enum status status;
+    for (;;) {
+        status = comm_broadcast(m->comm, &message, e);
+        if (status || message.size == 0) break;
+        status = follow_message(&p, m, (struct text_span){message.data, message.size}, e);
+        if (status) break;
+    }
+    if (status) comm_leave(m->comm, e);
+    if (p) pool_free(p);
+    buffer_free(&message);
+    return status;
+}
+
+void session_release_followers(struct model *m) {
+    comm_broadcast(m->comm, &(struct buffer){0}, &(struct error){0}); /* after a failure they have ended already */
 }

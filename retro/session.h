@@ -4,7 +4,10 @@
  * The unit of work is a batch step: session_step runs one forward over any mix of sessions, each with one or many new
  * rows (prompt rows, or the one token it drew). When a session's rows close a chunk, the step brings that chunk's
  * neighbours; the closing row already reads them (grid.h). The logits of a session are bitwise the same alone or in any
- * mix, and however its rows are split into steps. */
+ * mix, and however its rows are split into steps.
+ *
+ * Over several ranks (kernels/comm.h), rank 0 calls these functions as if it were alone, one pool at a time, and every
+ * other rank calls session_follow, which does its share of what rank 0 does. Logits are whole on all ranks. */
 #pragma once
 
 #include "retro/model.h"
@@ -55,3 +58,10 @@ int session_closes(const struct session *s, int n_tokens);
  * n_logits, padded_vocab] f32 on the device, item after item; valid until the next step of the pool. */
 enum status session_step(struct session_pool *p, const struct step_item *items, int n_items, struct tensor *logits,
                          struct error *e);
+
+/* On ranks other than 0: opens the pools that rank 0 opens and computes this rank's share of their steps, until
+ * session_release_followers is called there. Fails with STATUS_DEVICE when any rank fails; when it is this one, the
+ * others are told. */
+enum status session_follow(struct model *m, struct error *e);
+/* On rank 0, when its pools are closed. */
+void session_release_followers(struct model *m);

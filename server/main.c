@@ -1,6 +1,6 @@
 /* server/main.c: what exists, built and torn down in which order.
  *
- *   device -> model, tokenizer -> collection, embedder, retriever, retrieval thread -> engine -> api -> HTTP
+ *   device, ranks, model -> tokenizer -> collection, embedder, retriever, retrieval thread -> engine -> api -> HTTP
  *
  * Everything lives as long as the process. SIGTERM or SIGINT ends it: no new connections, running requests are finished
  * for up to server.drain_timeout seconds, then all is closed in reverse order. A second signal ends the waiting. */
@@ -11,15 +11,15 @@
 #include <string.h>
 #include <time.h>
 
+#include "retro/opened_model.h"
 #include "server/cli.h"
 #include "server/embedder_bert.h"
 #include "server/http.h"
 
 struct server {
     struct config config;
-    struct backend *backend;
-    struct comm *comm;
-    struct model *model;
+    struct opened_model opened;
+    struct model *model; /* the opened one */
     struct tokenizer *tokenizer;
     struct collection *collection; /* this and the next three only with retrieval.collection */
     struct embedder embedder;
@@ -34,18 +34,22 @@ struct server {
 
 static enum status open_model(struct server *s, struct error *e) {
     const struct config *c = &s->config;
-    struct backend_options backend = {.threads = c->model.threads};
-    struct model_options options = model_options_of(c->model.dtype);
     if (c->model.path[0] == '\0')
         return error_set(e, STATUS_INVALID, "model.path is not set; use --config FILE or --set model.path=FOLDER");
-    if (backend_open(&s->backend, c->model.device, &backend, e) || comm_open_single(&s->comm, e) ||
-        model_open(&s->model, c->model.path, s->backend, s->comm, &options, e) ||
-        tokenizer_open(&s->tokenizer, c->model.path, e))
-        return e->status;
+    if (opened_model_open(&s->opened, c, c->model.path, e)) return e->status;
+    s->model = s->opened.model;
+    return STATUS_OK;
+}
+
+static enum status open_tokenizer(struct server *s, struct error *e) {
+    const struct config *c = &s->config;
+    const struct comm *comm = s->opened.comm;
+    if (tokenizer_open(&s->tokenizer, c->model.path, e)) return e->status;
     const struct model_info *info = model_info(s->model);
     log_info("model %s: %s, %.1f M parameters, %s, %.1f MB", c->model.path, info->family,
              1e-6 * (double)info->n_parameters, dtype_name(info->dtype), 1e-6 * (double)info->weight_bytes);
-    log_info("backend %s", backend_describe(s->backend));
+    log_info("backend %s, rank %d of %d, %s", backend_describe(s->opened.backend), comm->rank, comm->size,
+             comm->ops->name);
     if (tokenizer_vocab_size(s->tokenizer) > info->vocab)
         return error_set(e, STATUS_INVALID, "%s: the tokenizer has %d ids, the model's vocabulary is %d", c->model.path,
                          tokenizer_vocab_size(s->tokenizer), info->vocab);
@@ -110,7 +114,7 @@ static enum status open_engine(struct server *s, struct error *e) {
     const struct config *c = &s->config;
     struct engine_options o = {
         .model = s->model,
-        .backend = s->backend,
+        .backend = s->opened.backend,
         .tokenizer = s->tokenizer,
         .retrieval = s->retrieval,
         .eod = choose_eod(s),
@@ -172,7 +176,7 @@ static enum status open_http(struct server *s, struct error *e) {
 }
 
 static enum status server_open(struct server *s, struct error *e) {
-    if (open_model(s, e) || open_retrieval(s, e) || open_engine(s, e) || open_api(s, e) || open_http(s, e))
+    if (open_tokenizer(s, e) || open_retrieval(s, e) || open_engine(s, e) || open_api(s, e) || open_http(s, e))
         return e->status;
     return STATUS_OK;
 }
@@ -187,9 +191,7 @@ static void server_close(struct server *s) {
     embedder_bert_close(&s->embedder);
     collection_close(s->collection);
     tokenizer_close(s->tokenizer);
-    model_close(s->model);
-    comm_close(s->comm);
-    backend_close(s->backend);
+    opened_model_close(&s->opened);
 }
 
 /* Signals. */
@@ -215,7 +217,15 @@ static void drain(struct server *s, const sigset_t *signals) {
 }
 
 static enum status serve(struct server *s, const sigset_t *signals, struct error *e) {
-    enum status status = server_open(s, e);
+    enum status status = open_model(s, e);
+    if (status) return status;
+    if (opened_model_follows(&s->opened)) {
+        /* A process of an MPI job that is not rank 0: signals are for rank 0, which lets the others go. */
+        status = opened_model_follow(&s->opened, e);
+        opened_model_close(&s->opened);
+        return status;
+    }
+    status = server_open(s, e);
     if (status == STATUS_OK) {
         while (!signal_within(signals, 1) && !engine_failed(s->engine)) continue;
         if (engine_failed(s->engine)) status = error_set(e, STATUS_DEVICE, "the device failed, see above");

@@ -2,9 +2,8 @@
  * arguments after its name and returns the exit status: 0 passed, 1 failed or could not run. */
 #pragma once
 
-#include "config/config.h"
 #include "config/json.h"
-#include "retro/model.h"
+#include "retro/opened_model.h"
 
 int eval_parity(int argc, char **argv);
 int eval_embed(int argc, char **argv);
@@ -29,15 +28,6 @@ struct eval_option {
  * sub-command takes, go into *c. Returns the index of that argument, or -1 with *e set. */
 int eval_parse(int argc, char **argv, const struct eval_option *options, int n_options, struct config *c,
                struct error *e);
-
-/* A model with the backend and communicator it runs on, opened from a folder by the options of a configuration. */
-struct opened_model {
-    struct backend *backend;
-    struct comm *comm;
-    struct model *model;
-};
-enum status opened_model_open(struct opened_model *o, const struct config *c, const char *folder, struct error *e);
-void opened_model_close(struct opened_model *o);
 
 /* Calls `read` for each record of a file of JSON lines; empty lines are skipped. An error names file and line. */
 typedef enum status eval_record_function(void *context, const json_t *record, struct error *e);

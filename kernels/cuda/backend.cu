@@ -180,6 +180,11 @@ static const struct backend_ops cuda_ops = {
     cuda_gather_rows, cuda_scatter_rows, cuda_mean_rows, cuda_sample,
 };
 
+void *cuda_stream(const struct backend *b) {
+    if (b->ops != &cuda_ops || cudaSetDevice(cuda_of(b)->ordinal) != cudaSuccess) return NULL;
+    return (void *)cuda_of(b)->stream;
+}
+
 static enum status open_parts(struct backend *b, struct error *e) {
     struct cuda *cuda = cuda_of(b);
     cudaDeviceProp p;

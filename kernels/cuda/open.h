@@ -14,3 +14,6 @@ struct cuda_limits {
 
 /* Copies `copy_bytes` and multiplies two matrices [n, n] some times, for about a second at 1 GiB and n = 8192. */
 enum status cuda_measure(struct backend *b, size_t copy_bytes, int n, struct cuda_limits *out, struct error *e);
+
+/* The stream (a cudaStream_t) that this thread's device runs the ops of b on, for NCCL; NULL when b is no GPU. */
+void *cuda_stream(const struct backend *b);

@@ -1,7 +1,6 @@
-/* tests/tp/test_tp.c: tensor parallelism: 1, 2 and 4 ranks, as threads, give the reference's logits; all ranks hold the
- * same bits, and a repeat gives them again. Every rank loads its own share of the weights. */
+/* tests/tp/test_tp.c: tensor parallelism: 1, 2 and 4 ranks, as threads, give the reference's logits, and a repeat gives
+ * the same bits. Every rank loads its own share of the weights; rank 0 runs the cases, the others follow it. */
 #include <math.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,19 +12,16 @@
 #include <cmocka.h>
 
 #include "config/hash.h"
-#include "retro/session.h"
+#include "retro/opened_model.h"
 #include "retro/weights.h"
 
 enum { MAX_RANKS = 4 };
 
-/* One rank's run over the cases of a folder. */
+/* Rank 0's run over the cases of a folder. */
 struct rank {
     const char *folder;
-    struct comm *comm;
-    pthread_t thread;
-    struct error error; /* STATUS_OK when it ran */
-    float max_abs;      /* from the reference */
-    uint64_t hash;      /* of all logits */
+    float max_abs; /* from the reference */
+    uint64_t hash; /* of all logits */
     int n_cases;
 };
 
@@ -106,39 +102,34 @@ static enum status run_folder(struct rank *rank, struct model *m, struct backend
     return status;
 }
 
-static void *run_rank(void *argument) {
-    struct rank *rank = argument;
-    struct backend *b = NULL;
-    struct model *m = NULL;
-    struct error *e = &rank->error;
-    if (backend_open(&b, "cpu", &(struct backend_options){.threads = 1}, e) == STATUS_OK &&
-        model_open(&m, rank->folder, b, rank->comm, &(struct model_options){0}, e) == STATUS_OK &&
-        run_folder(rank, m, b, e) == STATUS_OK)
-        e->status = STATUS_OK;
-    model_close(m);
-    backend_close(b);
-    comm_close(rank->comm);
-    return NULL;
+static void configure(struct config *c, int size) {
+    char text[40];
+    config_init(c);
+    snprintf(text, sizeof text, "parallel.tensor=%d", size);
+    assert_int_equal(config_set(c, text, NULL), STATUS_OK);
+    assert_int_equal(config_set(c, "parallel.comm=threads", NULL), STATUS_OK);
 }
 
-/* The hash of what all ranks computed. */
-static uint64_t check_ranks(const char *folder, int size) {
-    struct rank ranks[MAX_RANKS];
-    struct comm *comms[MAX_RANKS];
-    assert_int_equal(comm_open_threads(comms, size, NULL), STATUS_OK);
-    for (int r = 0; r < size; r++) {
-        ranks[r] = (struct rank){.folder = folder, .comm = comms[r]};
-        assert_int_equal(pthread_create(&ranks[r].thread, NULL, run_rank, &ranks[r]), 0);
+/* The hash of all logits. */
+static uint64_t check_folder(const char *folder, int size) {
+    struct rank rank = {.folder = folder};
+    struct error e = {0};
+    struct config c;
+    struct opened_model o;
+    configure(&c, size);
+    enum status status = opened_model_open(&o, &c, folder, &e);
+    config_free(&c);
+    if (status == STATUS_OK) {
+        assert_int_equal(o.comm->size, size);
+        assert_int_equal(o.n_followers, size - 1);
+        assert_false(opened_model_follows(&o));
+        status = run_folder(&rank, o.model, o.backend, &e);
+        opened_model_close(&o);
     }
-    for (int r = 0; r < size; r++) pthread_join(ranks[r].thread, NULL);
-    for (int r = 0; r < size; r++) {
-        if (ranks[r].error.status) fail_msg("%s, rank %d of %d: %s", folder, r, size, ranks[r].error.text);
-        assert_true(ranks[r].n_cases > 1);
-        if (!(ranks[r].max_abs <= 2e-4f))
-            fail_msg("%s, rank %d of %d: %g from the reference", folder, r, size, (double)ranks[r].max_abs);
-        assert_int_equal(ranks[r].hash, ranks[0].hash);
-    }
-    return ranks[0].hash;
+    if (status) fail_msg("%s, %d ranks: %s", folder, size, e.text);
+    assert_true(rank.n_cases > 1);
+    if (!(rank.max_abs <= 2e-4f)) fail_msg("%s, %d ranks: %g from the reference", folder, size, (double)rank.max_abs);
+    return rank.hash;
 }
 
 static void test_goldens(void **state) {
@@ -148,28 +139,46 @@ static void test_goldens(void **state) {
         char folder[100];
         snprintf(folder, sizeof folder, "tests/golden/retro/%s", names[i]);
         for (int size = 1; size <= MAX_RANKS; size *= 2)
-            assert_int_equal(check_ranks(folder, size), check_ranks(folder, size));
+            assert_int_equal(check_folder(folder, size), check_folder(folder, size));
     }
 }
 
-/* Heads that do not divide are refused by every rank before any of them waits for another. */
+/* Heads that do not divide are refused with the numbers of ranks that would do, by all ranks at once. */
 static void test_uneven_split(void **state) {
     (void)state;
     struct error e = {0};
-    struct comm *comms[3];
-    struct backend *b;
-    struct model *m;
-    assert_int_equal(comm_open_threads(comms, 3, &e), STATUS_OK);
-    assert_int_equal(backend_open(&b, "cpu", &(struct backend_options){.threads = 1}, &e), STATUS_OK);
-    assert_int_equal(model_open(&m, "tests/golden/retro/case_a", b, comms[1], &(struct model_options){0}, &e),
-                     STATUS_INVALID);
-    assert_non_null(strstr(e.text, "cannot be split evenly over 3 ranks"));
-    for (int r = 0; r < 3; r++) comm_close(comms[r]);
-    backend_close(b);
-    assert_int_equal(comm_open_threads(comms, 0, &e), STATUS_INVALID);
+    struct config c;
+    struct opened_model o;
+    configure(&c, 3);
+    assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_a", &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "parallel.tensor is 3, and 4 attention heads cannot be shared evenly by 3 ranks"));
+    assert_non_null(strstr(e.text, "this model runs on 1, 2 or 4"));
+    assert_int_equal(config_set(&c, "parallel.comm=single", NULL), STATUS_OK);
+    assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_a", &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "parallel.comm is single"));
+    config_free(&c);
+}
+
+/* A pool that one rank cannot have is refused, and the ranks go on with the next. */
+static void test_refused_pool(void **state) {
+    (void)state;
+    struct error e = {0};
+    struct config c;
+    struct opened_model o;
+    struct session_pool *pool;
+    configure(&c, 2);
+    assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_a", &e), STATUS_OK);
+    struct session_limits limits = {1, 1 << 20, 8, 8, 2, DTYPE_F32};
+    assert_int_equal(session_pool_open(&pool, o.model, &limits, &e), STATUS_INVALID);
+    limits.max_tokens = 8;
+    assert_int_equal(session_pool_open(&pool, o.model, &limits, &e), STATUS_OK);
+    session_pool_close(pool);
+    opened_model_close(&o);
+    config_free(&c);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_goldens), cmocka_unit_test(test_uneven_split)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_goldens), cmocka_unit_test(test_uneven_split),
+                                       cmocka_unit_test(test_refused_pool)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

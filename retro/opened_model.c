@@ -1,0 +1,126 @@
+/* retro/opened_model.c: opening all that a model needs, on every rank. See opened_model.h. */
+#include "retro/opened_model.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A rank that is a thread of this process. */
+struct follower {
+    struct opened_model model; /* backend, communicator and model of its own; no followers */
+    const struct config *config;
+    const char *folder;
+    int threads;
+    pthread_t thread;
+    bool started;
+};
+
+static bool is_gpu(const char *device) {
+    return strcmp(device, "cuda") == 0 || strncmp(device, "cuda:", strlen("cuda:")) == 0;
+}
+
+static int choose_comm(const struct config *c) {
+    bool gpus = c->parallel.tensor > 1 && is_gpu(c->model.device);
+    return c->parallel.comm == CONFIG_COMM_AUTO && gpus ? CONFIG_COMM_NCCL : c->parallel.comm;
+}
+
+/* Every rank of a machine has its own GPU: "cuda:2" is the first one's. */
+static const char *choose_device(const struct config *c, const struct comm *comm, char *text, size_t size) {
+    const char *device = c->model.device, *colon = strchr(device, ':');
+    if (comm->size == 1 || !is_gpu(device)) return device;
+    snprintf(text, size, "cuda:%d", (colon ? atoi(colon + 1) : 0) + comm->local_rank);
+    return text;
+}
+
+/* What needs the other ranks comes after all have agreed to be there. */
+static enum status open_rank(struct opened_model *o, const struct config *c, const char *folder, int threads,
+                             struct error *e) {
+    char device[32];
+    struct backend_options options = {.threads = threads};
+    struct model_options model_options = model_options_of(c->model.dtype);
+    enum status status = backend_open(&o->backend, choose_device(c, o->comm, device, sizeof device), &options, e);
+    if (comm_agree(o->comm, status, e)) return e->status;
+    if (choose_comm(c) == CONFIG_COMM_NCCL && comm_open_nccl(&o->comm, o->comm, o->backend, e)) return e->status;
+    status = model_open(&o->model, folder, o->backend, o->comm, &model_options, e);
+    return comm_agree(o->comm, status, e);
+}
+
+static void close_rank(struct opened_model *o) {
+    model_close(o->model);
+    comm_close(o->comm);
+    backend_close(o->backend);
+    *o = (struct opened_model){0};
+}
+
+/* Errors reach rank 0 through the communicator, which names the rank. */
+static void *run_follower(void *argument) {
+    struct follower *f = argument;
+    struct error e = {0};
+    if (open_rank(&f->model, f->config, f->folder, f->threads, &e) == STATUS_OK) session_follow(f->model.model, &e);
+    close_rank(&f->model);
+    return NULL;
+}
+
+/* The thread of a rank that cannot start fails the group, so that nobody waits for it. */
+static void start_follower(struct follower *f) {
+    f->started = pthread_create(&f->thread, NULL, run_follower, f) == 0;
+    if (f->started) return;
+    struct error e;
+    error_set(&e, STATUS_NO_MEMORY, "its thread could not be started");
+    comm_leave(f->model.comm, &e);
+    comm_close(f->model.comm);
+}
+
+static enum status open_ranks(struct opened_model *o, const struct config *c, const char *folder, struct error *e) {
+    struct comm *ranks[COMM_MAX_RANKS];
+    int n;
+    struct comm_options options = {
+        .kind = choose_comm(c), .size = c->parallel.tensor, .timeout = (double)c->parallel.timeout};
+    if (comm_open(ranks, &n, &options, e)) return e->status;
+    /* CPU threads are shared out between the ranks of this process. */
+    int threads = c->model.threads ? max_int(1, c->model.threads / n) : ranks[0]->cpus;
+    o->comm = ranks[0];
+    o->n_followers = n - 1;
+    o->followers = xcalloc((size_t)n, sizeof *o->followers);
+    for (int i = 0; i < n - 1; i++) {
+        struct follower *f = &o->followers[i];
+        *f = (struct follower){.model = {.comm = ranks[i + 1]}, .config = c, .folder = folder, .threads = threads};
+        start_follower(f);
+    }
+    return open_rank(o, c, folder, threads, e);
+}
+
+static enum status check(const struct config *c, struct error *e) {
+    int kind = choose_comm(c);
+    bool gpus = is_gpu(c->model.device);
+    if (kind == CONFIG_COMM_NCCL && !gpus)
+        return error_set(e, STATUS_INVALID, "parallel.comm is nccl, which is for GPUs, and model.device is %s",
+                         c->model.device);
+    if (kind == CONFIG_COMM_THREADS && gpus)
+        return error_set(e, STATUS_INVALID, "parallel.comm threads is for model.device cpu; GPUs talk through nccl");
+    return STATUS_OK;
+}
+
+/* The ranks of this process; those that follow have ended or are about to. */
+static void close_ranks(struct opened_model *o) {
+    for (int i = 0; i < o->n_followers; i++)
+        if (o->followers[i].started) pthread_join(o->followers[i].thread, NULL);
+    free(o->followers);
+    close_rank(o);
+}
+
+enum status opened_model_open(struct opened_model *o, const struct config *c, const char *folder, struct error *e) {
+    *o = (struct opened_model){0};
+    enum status status = check(c, e);
+    if (status == STATUS_OK) status = open_ranks(o, c, folder, e);
+    if (status) close_ranks(o);
+    return status;
+}
+
+void opened_model_close(struct opened_model *o) {
+    if (o->model && o->comm->rank == 0) session_release_followers(o->model);
+    close_ranks(o);
+}
+
+enum status opened_model_follow(struct opened_model *o, struct error *e) { return session_follow(o->model, e); }

@@ -1,0 +1,27 @@
+/* retro/opened_model.h: a model, the device and the communicator it runs on, as a configuration asks for them.
+ *
+ * With parallel.tensor over 1 it is shared by several ranks. Rank 0 uses the model as if it were alone; the others
+ * follow it (session.h). Followers are threads of this process, which live in here and need no further care, or the
+ * other processes of an MPI job: these run the same program, find opened_model_follows true, and call
+ * opened_model_follow in place of everything else. */
+#pragma once
+
+#include "config/config.h"
+#include "retro/session.h"
+
+struct opened_model {
+    struct backend *backend;
+    struct comm *comm;
+    struct model *model;
+    struct follower *followers; /* threads */
+    int n_followers;
+};
+
+/* Fails on all ranks when it fails on one. c and folder are borrowed until it returns. */
+enum status opened_model_open(struct opened_model *o, const struct config *c, const char *folder, struct error *e);
+/* Rank 0 lets its followers go; its session pools are closed. Safe on a zeroed *o. */
+void opened_model_close(struct opened_model *o);
+
+static inline bool opened_model_follows(const struct opened_model *o) { return o->comm->rank > 0; }
+/* Works for rank 0 until it closes its model. */
+enum status opened_model_follow(struct opened_model *o, struct error *e);
