@@ -26,7 +26,7 @@ enum status subject_open(struct subject *s, const struct config *c, const char *
     return STATUS_OK;
 }
 
-enum status subject_open_retrieval(struct subject *s, const struct config *c, int width, struct error *e) {
+enum status subject_open_retrieval(struct subject *s, const struct config *c, int max_k, struct error *e) {
     if (*c->retrieval.collection == '\0' || s->info->chunk_length == 0) return STATUS_OK;
     s->collection_folder = c->retrieval.collection;
     if (collection_open(&s->collection, c->retrieval.collection, e)) return e->status;
@@ -38,7 +38,7 @@ enum status subject_open_retrieval(struct subject *s, const struct config *c, in
     if (info->max_token >= s->info->padded_vocab)
         return error_set(e, STATUS_INVALID, "%s holds token %d, the model's vocabulary is %d", c->retrieval.collection,
                          info->max_token, s->info->padded_vocab);
-    return retriever_open(&s->retriever, s->collection, &s->embedder, s->info->retrieved_length, width, e);
+    return retriever_open(&s->retriever, s->collection, &s->embedder, s->info->retrieved_length, max_k, e);
 }
 
 enum status subject_open_pool(struct subject *s, int max_tokens, struct error *e) {
@@ -101,30 +101,18 @@ void subject_put(const struct subject *s, struct json_writer *w) {
     put_object_end(w);
 }
 
-struct found_neighbors found_make(const struct subject *s, int n_chunks, int width) {
-    size_t n = (size_t)n_chunks, stride = (size_t)width * (size_t)s->info->retrieved_length;
-    struct found_neighbors f = {.n = n_chunks, .width = width};
-    f.read = xcalloc(n + 1, sizeof *f.read);
-    f.n_found = xcalloc(n + 1, sizeof *f.n_found);
-    f.ids = xcalloc(n * stride + 1, sizeof *f.ids);
-    for (size_t j = 0; j < n; j++) f.read[j].ids = f.ids + j * stride;
+struct found_neighbors found_make(const struct subject *s, int n, int k, float min_similarity) {
+    size_t chunks = (size_t)n, stride = (size_t)k * (size_t)s->info->retrieved_length;
+    struct found_neighbors f = {.n = n, .k = k, .min_similarity = min_similarity};
+    f.read = xcalloc(chunks + 1, sizeof *f.read);
+    f.ids = xcalloc(chunks * stride + 1, sizeof *f.ids);
+    for (size_t j = 0; j < chunks; j++) f.read[j].ids = f.ids + j * stride;
     return f;
 }
 
 void found_free(struct found_neighbors *f) {
     free(f->read);
-    free(f->n_found);
     free(f->ids);
-}
-
-/* All of what was found is kept; what is nearer than the floor is read. */
-static void keep(const struct subject *s, const struct retriever_result *r, int chunk, struct found_neighbors *found) {
-    size_t stride = (size_t)s->info->retrieved_length;
-    memcpy(found->ids + (size_t)chunk * (size_t)found->width * stride, r->ids, (size_t)r->k * stride * sizeof *r->ids);
-    found->n_found[chunk] = r->k;
-    int k = 0;
-    while (k < min_int(s->k, r->k) && r->similarities[k] >= s->min_similarity) k++;
-    found->read[chunk].k = k;
 }
 
 enum status subject_retrieve(struct subject *s, const struct sequence *q, int first, int end,
@@ -139,12 +127,15 @@ enum status subject_retrieve(struct subject *s, const struct sequence *q, int fi
         int start = grid_start(q->grid, j), stop = min_int(grid_end(q->grid, j), q->n);
         struct buffer *text = &texts[j - first];
         tokenizer_decode(s->tokenizer, q->tokens + start, stop - start, true, text);
-        queries[j - first] = (struct retriever_query){{text->data, text->size}, found->width, -1};
+        queries[j - first] = (struct retriever_query){{text->data, text->size}, found->k, found->min_similarity};
     }
     enum status status = retriever_search(s->retriever, queries, (int)n, results, e);
     for (size_t j = 0; j < n; j++) {
         if (status == STATUS_OK) {
-            keep(s, &results[j], first + (int)j, found);
+            size_t chunk = (size_t)first + j, one = (size_t)s->info->retrieved_length;
+            memcpy(found->ids + chunk * (size_t)found->k * one, results[j].ids,
+                   (size_t)results[j].k * one * sizeof *found->ids);
+            found->read[chunk].k = results[j].k;
             retriever_result_free(&results[j]);
         }
         buffer_free(&texts[j]);

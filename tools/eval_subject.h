@@ -26,8 +26,8 @@ struct subject {
 
 /* Three steps, so that a caller can look at the model before it chooses a length. Model and tokenizer: */
 enum status subject_open(struct subject *s, const struct config *c, const char *folder, struct error *e);
-/* The collection, if the configuration has one and the model can read it; at most `width` are found for a chunk. */
-enum status subject_open_retrieval(struct subject *s, const struct config *c, int width, struct error *e);
+/* The collection, if the configuration has one and the model can read it; a chunk has at most max_k. */
+enum status subject_open_retrieval(struct subject *s, const struct config *c, int max_k, struct error *e);
 /* Room for one sequence of max_tokens. */
 enum status subject_open_pool(struct subject *s, int max_tokens, struct error *e);
 void subject_close(struct subject *s); /* of a zeroed subject: nothing */
@@ -44,17 +44,19 @@ struct sequence {
     struct grid grid; /* for a model that reads */
 };
 
-/* What was found for the chunks of a sequence, best first, of which a model reads the first k. */
+/* What was found for the chunks of a sequence, best first. */
 struct found_neighbors {
     struct neighbor_tokens *read; /* [n] */
-    int *n_found;                 /* [n] */
-    int32_t *ids;                 /* [n, width, r]; read[j].ids is where chunk j's begin */
-    int n, width;
+    int32_t *ids;                 /* [n, k, r]; read[j].ids is where chunk j's begin */
+    int n, k;                     /* k: at most so many for a chunk */
+    float min_similarity;
 };
-struct found_neighbors found_make(const struct subject *s, int n_chunks, int width);
+/* Room for n chunks; all have none. */
+struct found_neighbors found_make(const struct subject *s, int n, int k, float min_similarity);
 void found_free(struct found_neighbors *f);
 
-/* Searches for chunks [first, end) of q, the last of which may be cut short by the sequence's end, in one batch. */
+/* Searches for chunks [first, end) of q, the last of which may be cut short by the sequence's end, in one batch. Which
+ * of equally similar chunks an index returns depends on k, so what a model shall read is searched for with its k. */
 enum status subject_retrieve(struct subject *s, const struct sequence *q, int first, int end,
                              struct found_neighbors *found, struct error *e);
 /* logprobs[i], in nats, of token i for i in [from, n); other entries are left alone. read: neighbours of each chunk

@@ -10,9 +10,10 @@
 struct window {
     struct sequence sequence;
     int m, r;
-    double *logprobs[PPL_MODES];  /* [n], entry 0 unused */
-    double *bytes;                /* [n] */
-    struct found_neighbors found; /* of the mode PPL_ON, kept for the overlap; one cut-off chunk at the end included */
+    double *logprobs[PPL_MODES];    /* [n], entry 0 unused */
+    double *bytes;                  /* [n] */
+    struct found_neighbors found;   /* what complete chunks read */
+    struct found_neighbors nearest; /* PPL_NEAREST of every chunk, one cut off at the end included */
 };
 
 /* k chunks of the collection drawn uniformly for each complete chunk, the same for the same seed and order of windows.
@@ -23,7 +24,7 @@ static void draw_random(struct ppl *p, const struct window *w, struct found_neig
         random->read[j].k = p->model.k;
         for (int i = 0; i < p->model.k; i++) {
             p->random = p->random * 6364136223846793005u + 1442695040888963407u;
-            int32_t *ids = random->ids + ((size_t)j * (size_t)random->width + (size_t)i) * (size_t)w->r;
+            int32_t *ids = random->ids + ((size_t)j * (size_t)random->k + (size_t)i) * (size_t)w->r;
             collection_neighbor_tokens(p->model.collection, (int64_t)((p->random >> 16) % count), w->r, ids);
         }
     }
@@ -31,10 +32,14 @@ static void draw_random(struct ppl *p, const struct window *w, struct found_neig
 
 static enum status run_retrieval(struct ppl *p, struct window *w, struct error *e) {
     const struct sequence *q = &w->sequence;
-    if (subject_retrieve(&p->model, q, 0, w->found.n, &w->found, e) ||
+    int complete = q->n / w->m;
+    w->found = found_make(&p->model, complete, p->model.k, p->model.min_similarity);
+    w->nearest = found_make(&p->model, (q->n + w->m - 1) / w->m, PPL_NEAREST, -1);
+    if (subject_retrieve(&p->model, q, 0, complete, &w->found, e) ||
+        subject_retrieve(&p->model, q, 0, w->nearest.n, &w->nearest, e) ||
         subject_score(&p->model, q, w->found.read, w->logprobs[PPL_ON], e))
         return e->status;
-    struct found_neighbors random = found_make(&p->model, q->n / w->m, p->model.k);
+    struct found_neighbors random = found_make(&p->model, complete, p->model.k, -1);
     draw_random(p, w, &random);
     enum status status = subject_score(&p->model, q, random.read, w->logprobs[PPL_RANDOM], e);
     found_free(&random);
@@ -49,11 +54,12 @@ static enum status run_modes(struct ppl *p, struct window *w, struct error *e) {
     return status;
 }
 
-/* What chunk c shares with each of n neighbours, the most of any and all of them together. */
-static void compare(const struct window *w, int c, const int32_t *ids, int n, struct ppl_chunk *chunk, bool *grams) {
-    const int32_t *tokens = w->sequence.tokens + c * w->m;
+/* What a chunk shares with some neighbours: the most of any one, and all of them together. */
+static void compare(const struct window *w, int c, const struct neighbor_tokens *with, struct ppl_chunk *chunk,
+                    bool *grams) {
+    const int32_t *tokens = w->sequence.tokens + c * w->m, *ids = with->ids;
     int length = min_int(w->m, w->sequence.n - c * w->m);
-    for (int i = 0; i < n; i++, ids += w->r) {
+    for (int i = 0; i < with->k; i++, ids += w->r) {
         chunk->run = fmaxf(chunk->run, (float)overlap_longest_run(tokens, length, ids, w->r) / (float)length);
         overlap_mark(tokens, length, ids, w->r, grams);
     }
@@ -61,12 +67,11 @@ static void compare(const struct window *w, int c, const int32_t *ids, int n, st
 
 /* The overlap of chunk c with what it read, the neighbours of chunk c - 1, and with its own nearest chunks. */
 static struct ppl_chunk measure(const struct window *w, int c) {
-    const struct found_neighbors *f = &w->found;
     int n = overlap_grams(min_int(w->m, w->sequence.n - c * w->m)), shared = 0;
     bool *grams = xcalloc((size_t)n, sizeof *grams);
     struct ppl_chunk chunk = {0};
-    compare(w, c, f->read[c - 1].ids, f->read[c - 1].k, &chunk, grams);
-    compare(w, c, f->read[c].ids, min_int(f->n_found[c], PPL_NEAREST), &chunk, grams);
+    compare(w, c, &w->found.read[c - 1], &chunk, grams);
+    compare(w, c, &w->nearest.read[c], &chunk, grams);
     for (int i = 0; i < n; i++) shared += grams[i];
     chunk.grams = (float)shared / (float)n;
     free(grams);
@@ -97,7 +102,7 @@ static void keep_chunk(struct ppl *p, const struct window *w, struct ppl_chunk c
 
 static void sum_window(struct ppl *p, const struct window *w, struct ppl_sums *sums) {
     add_tokens(w, 1, w->sequence.n, PPL_ALL, sums);
-    for (int c = 1; p->modes[PPL_ON] && c < w->found.n; c++) {
+    for (int c = 1; c < w->nearest.n; c++) {
         int first = c * w->m, end = min_int(w->sequence.n, first + w->m);
         struct ppl_chunk chunk = measure(w, c);
         add_tokens(w, first, end, PPL_READING, sums);
@@ -119,7 +124,6 @@ static enum status score_window(struct ppl *p, const int32_t *tokens, int n, str
     double *memory = xcalloc((size_t)(PPL_MODES + 1) * (size_t)n, sizeof *memory);
     for (int mode = 0; mode < PPL_MODES; mode++) w.logprobs[mode] = memory + (size_t)mode * (size_t)n;
     w.bytes = memory + (size_t)PPL_MODES * (size_t)n;
-    if (p->modes[PPL_ON]) w.found = found_make(&p->model, (n + m - 1) / m, max_int(p->model.k, PPL_NEAREST));
     for (int i = 1; i < n; i++) {
         buffer_clear(&piece);
         tokenizer_piece(p->model.tokenizer, tokens[i], &piece);
@@ -128,6 +132,7 @@ static enum status score_window(struct ppl *p, const int32_t *tokens, int n, str
     enum status status = run_modes(p, &w, e);
     if (status == STATUS_OK) sum_window(p, &w, sums);
     found_free(&w.found);
+    found_free(&w.nearest);
     buffer_free(&piece);
     free(memory);
     return status;
