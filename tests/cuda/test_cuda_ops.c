@@ -1,7 +1,8 @@
 /* tests/cuda/test_cuda_ops.c: every op of the CUDA backend against the CPU in plain loops, over awkward sizes.
  *
  * Without an argument it runs on the emulated device, once for each of several orders of threads; `test_cuda_ops
- * cuda:0` runs the same on a GPU. Argument arrays are destroyed right after each call, as the contract allows. */
+ * cuda:0` runs the same on a GPU, `test_cuda_ops cuda:0 16` every 16th case of each op, for tools that slow it down.
+ * Argument arrays are destroyed right after each call, as the contract allows. */
 #include "kernels/cuda/open.h"
 #include "tests/cuda/cuda_ops.h"
 #if HAVE_CUDA_HOST
@@ -10,6 +11,13 @@
 
 static const char *device_name = "cuda-host";
 static uint64_t schedule;
+static int one_in = 1; /* how many cases make one that runs */
+
+/* Whether the next case runs. */
+static bool chosen(void) {
+    static int cases;
+    return cases++ % one_in == 0;
+}
 
 static int open_device(void **state) {
     (void)state;
@@ -38,6 +46,7 @@ struct linear_case {
 
 /* The device rounds x to the weight's type, so the reference gets x rounded; the rest differs by the order of sums. */
 static void check_linear(const struct linear_case *c) {
+    if (!chosen()) return;
     struct both x = both_random(DTYPE_F32, c->rows, c->n_in, c->gap),
                 y = both_empty(DTYPE_F32, c->rows, c->n_out, c->gap);
     struct both bias = both_vector(c->n_out);
@@ -108,6 +117,7 @@ struct attention_case {
 };
 
 static void check_attention(const struct attention_case *c, const struct attention_span *spans, int n_spans) {
+    if (!chosen()) return;
     int q_cols = c->heads * c->head_dim, kv_cols = c->kv_heads * c->head_dim;
     struct both q = both_random(DTYPE_F32, c->q_rows, q_cols, c->gap),
                 out = both_empty(DTYPE_F32, c->q_rows, q_cols, 3);
@@ -232,6 +242,7 @@ static const int widths[] = {1, 2, 31, 32, 64, 257, 1024, 1028};
 static const int row_counts[] = {0, 1, 3, 17};
 
 static void check_norm(int rows, int cols, enum norm_kind kind, bool in_place) {
+    if (!chosen()) return;
     struct both x = both_random(DTYPE_F32, rows, cols, cols % 4), y = both_empty(DTYPE_F32, rows, cols, 4);
     struct both gamma = both_vector(cols), beta = both_vector(cols);
     struct norm_args a = {.y = in_place ? x.host : y.host, .x = x.host, .epsilon = 1e-5f, .kind = kind};
@@ -259,6 +270,7 @@ static void test_norm(void **state) {
 }
 
 static void check_add(int rows, int cols, bool bias, bool scale, int target) {
+    if (!chosen()) return;
     struct both a = both_random(DTYPE_F32, rows, cols, 4), b = both_random(DTYPE_F32, rows, cols, 4);
     struct both y = both_empty(DTYPE_F32, rows, cols, cols % 3), offset = both_vector(cols);
     float *scales = random_array((size_t)rows);
@@ -316,6 +328,7 @@ static void test_glu(void **state) {
 /* Embed, rope */
 
 static void check_embed(int rows, int cols, enum dtype dtype, bool position, bool type) {
+    if (!chosen()) return;
     enum { VOCAB = 41, POSITIONS = 13 };
     struct both y = both_empty(DTYPE_F32, rows, cols, 4), at = both_random(DTYPE_F32, POSITIONS, cols, 4);
     struct both kind = both_random(DTYPE_F32, 2, cols, 0);
@@ -358,6 +371,7 @@ static void test_embed(void **state) {
 }
 
 static void check_rope(int rows, int heads, int head_dim, int rotated, bool interleaved) {
+    if (!chosen()) return;
     struct both x = both_random(DTYPE_F32, rows, heads * head_dim, 3);
     int32_t positions[32];
     float *frequencies = random_array((size_t)rotated / 2);
@@ -394,6 +408,7 @@ static void test_rope(void **state) {
 /* Gather, scatter, mean */
 
 static void check_move(bool scatter, int n, int cols, enum dtype to, enum dtype from) {
+    if (!chosen()) return;
     enum { PLACES = 23 };
     struct both y = both_random(to, scatter ? PLACES : n, cols, 4),
                 x = both_random(from, scatter ? n : PLACES, cols, 4);
@@ -447,6 +462,7 @@ static void test_mean_rows(void **state) {
 enum { SAMPLE_ROWS = 4 };
 
 static void check_sample(struct both logits, int n_vocab, const struct sample_params *params) {
+    if (!chosen()) return;
     int rows = logits.host.rows;
     int32_t ids[2][SAMPLE_ROWS];
     float logprobs[2][SAMPLE_ROWS];
@@ -616,6 +632,7 @@ int main(int argc, char **argv) {
     int failed = 0;
     if (argc > 1) {
         device_name = argv[1];
+        if (argc > 2) one_in = atoi(argv[2]) > 0 ? atoi(argv[2]) : 1;
         return cmocka_run_group_tests(tests, NULL, NULL);
     }
     for (size_t i = 0; i < ARRAY_COUNT(schedules); i++) {

@@ -1,0 +1,5 @@
+/* tests/cuda/parity.c: retro-eval parity as a program of its own, without the libraries that only other commands need:
+ * what is carried to a machine with a GPU stays small. Same arguments, same output. */
+#include "tools/eval.h"
+
+int main(int argc, char **argv) { return eval_parity(argc - 1, argv + 1); }

@@ -1,0 +1,153 @@
+#!/usr/bin/env bash
+# tools/gpu_check.sh: everything that only a GPU can show, in less than eight minutes and without a network.
+#
+#   gpu_check.sh pack FOLDER PROGRAM...      programs, the libraries they need and a stamp of the sources into FOLDER
+#   gpu_check.sh run [--device cuda:0] [--bundle build/gpu] [OUT]
+#
+# `make gpu-bundle` packs where there is a toolkit but no GPU; on the GPU's machine `run` uses the bundle if it was made
+# from the same sources, and else builds. Every stage has its own time limit and its own log in OUT, and the results are
+# written again after each, so that neither a failure nor a kill loses the others:
+#   device      which GPU, driver and toolkit, and what is missing
+#   build       nothing to do with a bundle; otherwise make gpu-bundle, with whatever libraries there are
+#   ops         every op against the CPU, on the device
+#   golden      the reference's logits and tokens, on the device
+#   sanitizer   compute-sanitizer's four tools on every 16th case of the op tests
+#   bench       retro-bench device and tests/cuda/peer_torch.py by turns
+# OUT/gpu.json and OUT/gpu.md hold the results; those of a real GPU are copied to docs/results.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
+
+# What a bundle was made from.
+sources_stamp() {
+    find kernels config retro tools tests/cuda tests/ops \( -name '*.[ch]' -o -name '*.cu*' -o -name '*.cc' \) -type f -print0 |
+        LC_ALL=C sort -z | xargs -0 cat | cksum
+}
+
+# Libraries that every machine with a compiler has stay behind: they belong to its C library.
+pack() {
+    local folder=$1 library
+    shift
+    rm -rf "$folder"
+    mkdir -p "$folder/lib"
+    for program in "$@"; do strip -o "$folder/${program##*/}" "$program"; done
+    ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
+        grep -vE '/(libc|libm|libstdc\+\+|libgcc_s|libpthread|libdl|librt)\.so' | while read -r library; do
+        cp -L "$library" "$folder/lib/"
+    done
+    sources_stamp > "$folder/SOURCES"
+    echo "$folder: $(du -sm "$folder" | cut -f1) MiB"
+}
+
+# ours PROGRAM ARGUMENT...: a program of the bundle with its libraries; nobody else's programs see those.
+ours() { LD_LIBRARY_PATH=$bundle/lib:${cublas%/*} "$bundle/$1" "${@:2}"; }
+
+# The toolkit's, or that of a Python package.
+find_cublas() {
+    timeout 15 find -L /usr/local /usr/lib /opt "$HOME" -maxdepth 10 -name 'libcublasLt.so.*' 2> /dev/null | head -1
+}
+
+check_device() {
+    local status=0
+    nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2> /dev/null | sed -n 's/^/gpu: /p' |
+        grep . || { echo "missing: nvidia-smi finds no GPU"; status=1; }
+    echo "toolkit: $(nvcc --version 2> /dev/null | sed -n 's/.*release \([^,]*\).*/\1/p' | grep . || echo none)"
+    echo "cublas: ${cublas:-missing: no libcublasLt}"
+    echo "sanitizer: $(command -v compute-sanitizer || echo 'missing: no compute-sanitizer')"
+    echo "torch: $(python3 -c 'import torch; print(torch.__version__)' 2> /dev/null || echo 'missing: no PyTorch')"
+    return $status
+}
+
+# Without all libraries the op tests alone may still build: they need cmocka and the toolkit.
+check_build() {
+    local jobs
+    jobs=$(nproc)
+    if [ "$(cat "$bundle/SOURCES" 2> /dev/null)" = "$(sources_stamp)" ]; then
+        echo "$bundle was made from these sources"
+        return
+    fi
+    echo "$bundle is missing or was made from other sources: building"
+    make -s -j"$jobs" WARNINGS= gpu-bundle && return
+    echo "building what needs cmocka and the toolkit alone"
+    make -s -j"$jobs" WARNINGS= gpu-ops && pack "$bundle" build/tests/cuda/test_cuda_ops
+}
+
+check_ops() { ours test_cuda_ops "$device"; }
+
+check_golden() {
+    local status=0
+    ours retro-parity --set model.device="$device" --tolerance 2e-4 tests/golden/retro/*/ tests/golden/hf/*/ || status=1
+    ours retro-parity --set model.device="$device" --set model.dtype=bf16 --tolerance 0.5 tests/golden/retro/*/ || status=1
+    return $status
+}
+
+check_sanitizer() {
+    local status=0 tool
+    for tool in memcheck racecheck synccheck initcheck; do
+        echo "== $tool"
+        LD_LIBRARY_PATH=$bundle/lib:${cublas%/*} timeout --kill-after=5 25 \
+            compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 10 \
+            "$bundle/test_cuda_ops" "$device" 16 || status=1
+    done
+    return $status
+}
+
+# By turns, so that both see the same state of the machine; another round as long as there is time for one.
+check_bench() {
+    local start=$SECONDS status=0 took round shapes=tools/shapes
+    for round in 1 2 3; do
+        ours retro-bench device --device "$device" --limits $shapes/gpt-1.1b || status=1
+        python3 tests/cuda/peer_torch.py $shapes/gpt-1.1b || status=1
+        ours retro-bench device --device "$device" $shapes/gpt-8b $shapes/retro-1.1b || status=1
+        python3 tests/cuda/peer_torch.py $shapes/gpt-8b || status=1
+        took=$(((SECONDS - start) / round))
+        [ $((SECONDS - start + took)) -lt 150 ] || break
+    done
+    return $status
+}
+
+# stage NAME SECONDS: check_NAME with a time limit of its own; its log, and the results so far.
+stage() {
+    local name=$1 limit=$2 start=$SECONDS status
+    timeout --kill-after=5 "$limit" bash -c "check_$name" > "$out/$name.log" 2>&1 < /dev/null
+    status=$?
+    printf '%s\t%d\t%d\t%d\n' "$name" $status $((SECONDS - start)) "$limit" >> "$stages"
+    printf '%-10s %-9s %4d s of %d\n' "$name" "$([ $status = 0 ] && echo ok || echo "FAILED $status")" \
+        $((SECONDS - start)) "$limit"
+    [ $status = 0 ] || { tail -5 "$out/$name.log" | sed 's/^/    /'; failed=1; }
+    python3 tools/gpu_check_report.py "$device" "$stages" "$out" || failed=1
+}
+
+run() {
+    out=build/gpu-check device=cuda:0 bundle=build/gpu failed=0 stages=$(mktemp)
+    while [ $# -gt 0 ]; do
+        case $1 in
+            --device) device=$2 && shift ;;
+            --bundle) bundle=$2 && shift ;;
+            *) out=$1 ;;
+        esac
+        shift
+    done
+    trap 'rm -f "$stages"' EXIT
+    cublas=$(find_cublas)
+    export device bundle cublas
+    export -f ours pack sources_stamp check_device check_build check_ops check_golden check_sanitizer check_bench
+    mkdir -p "$out"
+    stage device 20
+    stage build 120
+    stage ops 45
+    stage golden 45
+    stage sanitizer 105
+    stage bench 150
+    if [[ $device == cuda:* ]] && ! grep -q '"gpu": null' "$out/gpu.json"; then
+        mkdir -p docs/results
+        cp "$out/gpu.json" "$out/gpu.md" docs/results/
+    fi
+    cat "$out/gpu.md"
+    return $failed
+}
+
+[ "${BASH_SOURCE[0]}" = "$0" ] || return 0 # read for its functions
+case ${1:-} in
+    pack | run) "$@" ;;
+    *) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" && exit 2 ;;
+esac
