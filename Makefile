@@ -1,7 +1,7 @@
 # retro-server: one Makefile. `make demo` and `make test` are the two commands a new user needs.
 #
 #   make deps     install what is missing (Debian packages, FAISS with its C API, test environment, embedder)
-#   make all      build/retro-server, build/retro-index, build/retro-eval, build/retro-bench
+#   make all      build/retro-server, build/retro-index, build/retro-eval, build/retro-bench, build/retro-convert
 #   make test     deps, build, every test that needs no GPU
 #   make c-test   the C tests alone, for SANITIZE=
 #   make fuzz     every libFuzzer target for FUZZ_SECONDS (60), with clang and sanitizers
@@ -57,12 +57,10 @@ CXXFLAGS += -std=c++17 $(WARNINGS) $(OPTIMISE) $(HARDEN)
 LDFLAGS += -pie -Wl,-z,relro,-z,now -fopenmp $(if $(SANITIZE),-fsanitize=$(SANITIZE)) \
 	$(if $(FAISS),-L$(DEPS)/faiss/lib -Wl$(comma)-rpath$(comma)$(DEPS)/faiss/lib)
 LDLIBS += $(if $(FAISS),-lfaiss_c) -lmicrohttpd -ljansson -lpcre2-8 -lutf8proc -lsentencepiece -lxml2 \
-	$(if $(CUDA),$(CUDA_LIBS)) \
 	-lstdc++ -lm -lpthread
 
 # Every folder's sources make one library; a program is a file with a main in server/ or tools/.
-PROGRAMS := $(BUILD)/retro-server $(BUILD)/retro-index $(BUILD)/retro-eval $(BUILD)/retro-bench
-SOURCES := $(filter-out server/main.c,$(wildcard config/*.c kernels/*.c kernels/cpu/*.c retro/*.c retrieval/*.c server/*.c)) \
+PROGRAMS := $(BUILD)/retro-server $(BUILD)/retro-index $(BUILD)/retro-eval $(BUILD)/retro-bench $(BUILD)/retro-convert
 	$(wildcard retro/*.cc) $(if $(CUDA),$(wildcard kernels/cuda/*.cu))
 OBJECTS := $(addprefix $(BUILD)/,$(addsuffix .o,$(SOURCES)))
 LIBRARY := $(BUILD)/libretro.a
@@ -92,6 +90,7 @@ $(BUILD)/retro-server: $(BUILD)/server/main.c.o $(LIBRARY)
 $(BUILD)/retro-index: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/retro_index.c tools/index_*.c)) $(LIBRARY)
 $(BUILD)/retro-eval: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/retro_eval.c tools/eval_*.c tools/ppl_*.c)) $(LIBRARY)
 $(BUILD)/retro-bench: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/retro_bench.c tools/bench_*.c)) $(LIBRARY)
+$(BUILD)/retro-convert: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/retro_convert.c tools/convert_*.c)) $(LIBRARY)
 $(PROGRAMS):
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 

@@ -406,20 +406,20 @@ enum status model_load_weights(struct model *m, const struct weights *w, const s
     int count = w ? weights_count(w) : 0;
     l.used = xcalloc((size_t)count + 1, sizeof *l.used);
     for (int i = 0; i < count; i++) l.total += weights_at(w, i)->bytes;
-    for (int i = 0; i < m->dims.n_layers; i++) m->layers[i].spec = m->family->decoder_layer(&m->dims, i);
-    for (int j = 0; j < m->n_encoder; j++) m->encoder[j].spec = m->family->encoder_layer(&m->dims, j);
     enum status status = model_visit(m, load_place, &l, e);
     if (status == STATUS_OK) status = check_all_used(&l, e);
-    if (m->family->outer->output && m->dims.tied && m->comm->size == 1) m->output = m->word;
     free(l.used);
     return status;
 }
 
 static enum status release_place(void *context, const struct place *p, struct error *e) {
     (void)e;
-    struct backend *b = context;
+    struct model *m = context;
+    struct backend *b = m->backend;
     switch (p->form) {
-        case PLACE_MATRIX: backend_release(b, ((struct weight *)p->at)->data); break;
+        case PLACE_MATRIX:
+            if (m->mapped == NULL) backend_release(b, ((struct weight *)p->at)->data);
+            break;
         case PLACE_TABLE: backend_release(b, ((struct tensor *)p->at)->data); break;
         case PLACE_GAMMA:
         case PLACE_VECTOR: backend_release(b, *(float **)p->at); break;
@@ -429,5 +429,5 @@ static enum status release_place(void *context, const struct place *p, struct er
 
 void model_release_weights(struct model *m) {
     struct error none;
-    model_visit(m, release_place, m->backend, &none);
+    model_visit(m, release_place, m, &none);
 }

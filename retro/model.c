@@ -4,9 +4,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "config/config.h"
-#include "retro/places.h"
+#include "retro/packed.h"
 
 static const struct family *const families[] = {&family_retro, &family_gpt, &family_bert};
 
@@ -117,16 +118,32 @@ static void fill_info(struct model *m) {
     info->eod = d->eod;
 }
 
+/* The tensors of a folder; model.packed where there is one. NULL for random weights. */
+static enum status open_file(struct weights **w, bool *packed, const char *folder, const struct model_options *o,
+                             struct error *e) {
+    struct buffer path = {0};
+    buffer_printf(&path, "%s/" PACKED_FILE, folder);
+    *packed = !o->random && access(path.data, F_OK) == 0;
+    enum status status = o->random ? STATUS_OK : weights_open(w, *packed ? path.data : folder, e);
+    buffer_free(&path);
+    return status;
+}
+
 static enum status open_weights(struct model *m, const char *folder, const struct model_options *o, struct error *e) {
     struct weights *w = NULL;
-    if (!o->random && weights_open(&w, folder, e)) return e->status;
+    bool packed;
+    if (open_file(&w, &packed, folder, o, e)) return e->status;
     if (w) m->family->inspect(w, &m->dims);
     m->n_encoder = m->dims.n_retro_layers ? m->dims.encoder_layers : 0;
     m->layers = xcalloc((size_t)m->dims.n_layers, sizeof *m->layers);
     m->encoder = xcalloc((size_t)m->n_encoder + 1, sizeof *m->encoder);
-    enum status status = model_load_weights(m, w, o, e);
+    for (int i = 0; i < m->dims.n_layers; i++) m->layers[i].spec = m->family->decoder_layer(&m->dims, i);
+    for (int j = 0; j < m->n_encoder; j++) m->encoder[j].spec = m->family->encoder_layer(&m->dims, j);
+    if (packed) m->mapped = w;
+    enum status status = packed ? model_load_packed(m, w, o, e) : model_load_weights(m, w, o, e);
+    if (status == STATUS_OK && m->family->outer->output && m->dims.tied && m->comm->size == 1) m->output = m->word;
     if (status == STATUS_OK) fill_info(m);
-    weights_close(w);
+    if (!packed) weights_close(w);
     return status;
 }
 
@@ -162,6 +179,7 @@ enum status model_open(struct model **out, const char *folder, struct backend *b
 void model_close(struct model *m) {
     if (m == NULL) return;
     if (m->layers) model_release_weights(m);
+    weights_close(m->mapped);
     free(m->layers);
     free(m->encoder);
     free(m->inv_freq);

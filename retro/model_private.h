@@ -17,6 +17,7 @@ struct model {
     struct tensor position, type;               /* f32 tables; data NULL when the family has none */
     struct norm_weights embed_norm, final_norm; /* gamma NULL when absent */
     float *inv_freq;                            /* host, [rotated / 2] */
+    struct weights *mapped;                     /* owns the data of all matrices when they lie in model.packed */
     int n_encoder;
     struct layer *layers, *encoder; /* [dims.n_layers], [n_encoder] */
 };

@@ -23,7 +23,6 @@ enum split { SPLIT_COPY, SPLIT_ROWS, SPLIT_COLS }; /* of the stored [out, in] ma
 enum need { NEED_ALWAYS, NEED_BETA, NEED_BIAS, NEED_POSITIONS, NEED_FINAL, NEED_FINAL_BETA, NEED_OUTPUT };
 
 struct place_info {
-    const char *label;
     size_t offset; /* in struct layer; outside layers in struct model */
     enum place_form form;
     enum extent out, in;
@@ -34,7 +33,7 @@ struct place_info {
 
 /* PLACE(struct, field, form, rows, columns, split, need) */
 #define PLACE(s, f, form_, o, i, split_, need_) \
-    .label = #f, .offset = offsetof(struct s, f), .form = PLACE_##form_, .out = EXTENT_##o, .in = EXTENT_##i, \
+    .offset = offsetof(struct s, f), .form = PLACE_##form_, .out = EXTENT_##o, .in = EXTENT_##i, \
     .split = SPLIT_##split_, .need = NEED_##need_
 #define IN_LAYER(...) \
     { PLACE(layer, __VA_ARGS__) }
@@ -155,6 +154,13 @@ static const char *outer_name(const struct model *m, const struct place_info *in
     return name && info->need == NEED_OUTPUT && m->dims.tied ? names->word : name;
 }
 
+/* What a slot is called in a checkpoint: the first tensor of it, in the family's own spelling. */
+static const char *slot_name(const struct family *f, enum slot slot) {
+    for (int i = 0; i < f->n_names; i++)
+        if (f->names[i].slot == slot) return f->names[i].names[0];
+    return NULL;
+}
+
 static enum status visit_layer(struct model *m, struct layer *layer, struct place p, place_visitor *visit,
                                void *context, struct error *e) {
     for (int slot = 0; slot < SLOT_COUNT; slot++) {
@@ -165,7 +171,9 @@ static enum status visit_layer(struct model *m, struct layer *layer, struct plac
         p.form = info->form;
         p.at = (char *)layer + info->offset;
         p.share = share_make(m, info);
-        snprintf(p.name, sizeof p.name, "%s%s", p.prefix, info->label);
+        const char *name = slot_name(m->family, p.slot);
+        CHECK(name != NULL);
+        snprintf(p.name, sizeof p.name, "%s%s", p.prefix, name);
         if (visit(context, &p, e)) return e->status;
     }
     return STATUS_OK;
@@ -177,7 +185,7 @@ static enum status visit_outer(struct model *m, place_visitor *visit, void *cont
         struct place p = {.outer = outer_name(m, info), .form = info->form, .share = share_make(m, info)};
         if (p.outer == NULL || !needed(m, info)) continue;
         p.at = (char *)m + info->offset;
-        snprintf(p.name, sizeof p.name, "%s", info->label);
+        snprintf(p.name, sizeof p.name, "%s", p.outer);
         if (visit(context, &p, e)) return e->status;
     }
     return STATUS_OK;

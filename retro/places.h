@@ -23,7 +23,7 @@ struct share {
 int share_row(const struct share *s, int i);
 
 struct place {
-    char name[200];     /* our own: "decoder.layers.3.fc1.weight" */
+    char name[200];     /* of the tensor that fills it, or of the first of several */
     const char *prefix; /* of a layer's tensors in a checkpoint, NULL outside layers */
     const char *outer;  /* outside layers: the tensor's name in a checkpoint */
     enum slot slot;     /* within a layer */

@@ -1,0 +1,212 @@
+/* tools/convert_folder.c: the output folder of a conversion: written under another name beside its place, so that a
+ * folder of the right name is always complete. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/buffer.h"
+#include "tools/convert.h"
+
+/* Tokenizers of large vocabularies take tens of megabytes. */
+enum { FILE_LIMIT = 256 << 20 };
+
+/* The folder that `path` lies in, with links resolved; freed by the caller, NULL when there is none. */
+static char *parent_of(const char *path) {
+    char *copy = xstrdup(path), *parent = realpath(dirname(copy), NULL);
+    free(copy);
+    return parent;
+}
+
+static bool inside(const char *path, const char *folder) {
+    size_t n = strlen(folder);
+    return strncmp(path, folder, n) == 0 && (path[n] == '\0' || path[n] == '/');
+}
+
+static bool is_empty_folder(const char *path) {
+    DIR *dir = opendir(path);
+    bool empty = dir != NULL;
+    struct dirent *entry;
+    while (empty && (entry = readdir(dir)) != NULL)
+        empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+    if (dir) closedir(dir);
+    return empty;
+}
+
+/* The output must be a new name, or an empty folder, outside the input. */
+static enum status check_target(const struct convert_options *o, const char *from, const char *parent,
+                                struct error *e) {
+    struct stat st;
+    if (parent == NULL) return error_errno(e, "%s: the folder it is to lie in", o->to);
+    char *to = realpath(o->to, NULL); /* NULL: not there yet */
+    bool within = inside(to ? to : parent, from);
+    free(to);
+    if (within)
+        return error_set(e, STATUS_INVALID, "%s is the model's own folder or lies in it: name another output folder",
+                         o->to);
+    if (lstat(o->to, &st) != 0) return errno == ENOENT ? STATUS_OK : error_errno(e, "%s", o->to);
+    if (!is_empty_folder(o->to))
+        return error_set(e, STATUS_INVALID, "%s exists and is not an empty folder: remove it or name another", o->to);
+    return STATUS_OK;
+}
+
+enum status output_open(struct output *out, const struct convert_options *o, struct error *e) {
+    struct buffer partial = {0};
+    *out = (struct output){.to = o->to};
+    char *from = realpath(o->from, NULL), *parent = parent_of(o->to);
+    enum status status = from == NULL ? error_errno(e, "%s", o->from) : check_target(o, from, parent, e);
+    if (status == STATUS_OK) {
+        size_t n = strlen(o->to);
+        while (n > 1 && o->to[n - 1] == '/') n--;
+        buffer_printf(&partial, "%.*s.partial-XXXXXX", (int)n, o->to);
+        if (mkdtemp(partial.data) == NULL)
+            status = error_errno(e, "%s", partial.data);
+        else
+            out->partial = xstrdup(partial.data);
+    }
+    buffer_free(&partial);
+    free(from);
+    free(parent);
+    return status;
+}
+
+static enum status write_file(const char *path, const struct buffer *text, struct error *e) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd < 0) return error_errno(e, "%s", path);
+    enum status status = STATUS_OK;
+    for (size_t at = 0; at < text->size && status == STATUS_OK;) {
+        ssize_t n = write(fd, text->data + at, text->size - at);
+        if (n >= 0)
+            at += (size_t)n;
+        else if (errno != EINTR)
+            status = error_errno(e, "%s", path);
+    }
+    if (status == STATUS_OK && fsync(fd) != 0) status = error_errno(e, "%s", path);
+    close(fd);
+    return status;
+}
+
+/* What belongs to a model beside its weights: small files of text, and a SentencePiece model. */
+static bool is_companion(const char *name) {
+    static const char *const suffixes[] = {".json", ".txt", ".md", ".model", ".jinja"};
+    static const char *const names[] = {"LICENSE", "LICENCE", "NOTICE"};
+    size_t n = strlen(name);
+    if (name[0] == '.' || strcmp(name, "model.safetensors.index.json") == 0) return false;
+    for (size_t i = 0; i < ARRAY_COUNT(suffixes); i++)
+        if (n > strlen(suffixes[i]) && strcmp(name + n - strlen(suffixes[i]), suffixes[i]) == 0) return true;
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
+static enum status copy_file(const char *from, const char *to, const char *name, const char *note, struct error *e) {
+    struct buffer source = {0}, target = {0}, text = {0};
+    buffer_printf(&source, "%s/%s", from, name);
+    buffer_printf(&target, "%s/%s", to, name);
+    enum status status = file_read(source.data, FILE_LIMIT, &text, e);
+    if (status == STATUS_OK && note) buffer_append_string(&text, note);
+    if (status == STATUS_OK) status = write_file(target.data, &text, e);
+    buffer_free(&source);
+    buffer_free(&target);
+    buffer_free(&text);
+    return status;
+}
+
+static bool is_regular(const char *folder, const char *name) {
+    struct buffer path = {0};
+    struct stat st;
+    buffer_printf(&path, "%s/%s", folder, name);
+    bool regular = stat(path.data, &st) == 0 && S_ISREG(st.st_mode);
+    buffer_free(&path);
+    return regular;
+}
+
+/* All companions of one folder; the card among them gets the note. */
+static enum status copy_companions(const char *from, const char *to, const char *note, struct error *e) {
+    DIR *dir = opendir(from);
+    if (dir == NULL) return error_errno(e, "%s", from);
+    enum status status = STATUS_OK;
+    struct dirent *entry;
+    while (status == STATUS_OK && (entry = readdir(dir)) != NULL)
+        if (is_companion(entry->d_name) && is_regular(from, entry->d_name))
+            status = copy_file(from, to, entry->d_name, strcmp(entry->d_name, "README.md") == 0 ? note : NULL, e);
+    closedir(dir);
+    return status;
+}
+
+/* sentence-transformers keeps how vectors are pooled in a folder of its own. */
+static enum status copy_pooling(const char *from, const char *to, struct error *e) {
+    struct buffer source = {0}, target = {0};
+    struct stat st;
+    buffer_printf(&source, "%s/1_Pooling", from);
+    buffer_printf(&target, "%s/1_Pooling", to);
+    enum status status = STATUS_OK;
+    if (stat(source.data, &st) == 0 && S_ISDIR(st.st_mode))
+        status = mkdir(target.data, 0777) != 0 ? error_errno(e, "%s", target.data)
+                                               : copy_companions(source.data, target.data, NULL, e);
+    buffer_free(&source);
+    buffer_free(&target);
+    return status;
+}
+
+enum status output_copy(const struct output *out, const char *from, const char *note, struct error *e) {
+    enum status status = copy_companions(from, out->partial, note, e);
+    if (status == STATUS_OK) status = copy_pooling(from, out->partial, e);
+    if (status || is_regular(out->partial, "README.md")) return status;
+    struct buffer path = {0}, text = {0};
+    buffer_printf(&path, "%s/README.md", out->partial);
+    buffer_append_string(&text, note + strspn(note, "\n"));
+    status = write_file(path.data, &text, e);
+    buffer_free(&path);
+    buffer_free(&text);
+    return status;
+}
+
+static enum status sync_folder(const char *path, struct error *e) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) return error_errno(e, "%s", path);
+    enum status status = fsync(fd) == 0 ? STATUS_OK : error_errno(e, "%s", path);
+    close(fd);
+    return status;
+}
+
+enum status output_finish(struct output *out, struct error *e) {
+    mode_t mask = umask(0);
+    umask(mask);
+    enum status status = sync_folder(out->partial, e);
+    if (status == STATUS_OK && chmod(out->partial, 0777 & ~mask) != 0) status = error_errno(e, "%s", out->partial);
+    if (status == STATUS_OK && rename(out->partial, out->to) != 0) status = error_errno(e, "%s", out->to);
+    if (status) return status;
+    free(out->partial);
+    out->partial = NULL;
+    char *parent = parent_of(out->to);
+    status = parent ? sync_folder(parent, e) : error_errno(e, "%s", out->to);
+    free(parent);
+    return status;
+}
+
+/* Removes the files of a folder that we made, one level of folders deep. */
+static void remove_folder(const char *path, int depth) {
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    while (dir && (entry = readdir(dir)) != NULL) {
+        struct buffer child = {0};
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        buffer_printf(&child, "%s/%s", path, entry->d_name);
+        if (unlink(child.data) != 0 && depth > 0) remove_folder(child.data, depth - 1);
+        buffer_free(&child);
+    }
+    if (dir) closedir(dir);
+    rmdir(path);
+}
+
+void output_discard(struct output *out) {
+    if (out->partial) remove_folder(out->partial, 1);
+    free(out->partial);
+    out->partial = NULL;
+}
