@@ -43,12 +43,19 @@ CUDA_LIBS := -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcudart_static 
 ifeq ($(origin CUDA),undefined)
 CUDA := $(if $(NVCC_PATH),$(if $(SANITIZE),,$(call probe,cublasLt.h,-I$(CUDA_HOME)/include $(CUDA_LIBS))))
 endif
+# NCCL comes with the toolkit or beside it; MPI's compiler flags from pkg-config.
+NCCL ?= $(if $(CUDA),$(call probe,nccl.h,-I$(CUDA_HOME)/include -L$(CUDA_HOME)/lib64 -lnccl))
+MPI_FLAGS := $(shell pkg-config --cflags --libs ompi-c 2>/dev/null)
+MPI ?= $(call probe,mpi.h,$(MPI_FLAGS))
+NCCL := $(NCCL)
+MPI := $(MPI)
 CUDA_DEFINES := -DHAVE_CUDA=$(if $(CUDA),1,0) -DHAVE_CUDA_HOST=0
 
 # pass-failed: clang warns where sanitizers keep it from vectorising an `omp simd` loop; gcc does not know the name.
 WARNINGS := -Wall -Wextra -Werror -Wshadow -Wvla -Wpointer-arith -Wundef -Wno-pass-failed
 CPPFLAGS += -I. -D_GNU_SOURCE $(if $(FAISS),-DHAVE_FAISS=1 -isystem $(DEPS)/faiss/include,-DHAVE_FAISS=0) \
-	$(CUDA_DEFINES) -DXXH_INLINE_ALL -isystem /usr/include/libxml2
+	$(CUDA_DEFINES) -DHAVE_MPI=$(if $(MPI),1,0) -DHAVE_NCCL=$(if $(NCCL),1,0) -DXXH_INLINE_ALL \
+	-isystem /usr/include/libxml2
 OPTIMISE := -O2 -g -fno-math-errno -ffp-contract=off -fopenmp
 HARDEN := -fstack-protector-strong -fPIE $(if $(SANITIZE),-fsanitize=$(SANITIZE) -fno-omit-frame-pointer \
 	-fno-sanitize-recover=all,-D_FORTIFY_SOURCE=2)
@@ -57,10 +64,13 @@ CXXFLAGS += -std=c++17 $(WARNINGS) $(OPTIMISE) $(HARDEN)
 LDFLAGS += -pie -Wl,-z,relro,-z,now -fopenmp $(if $(SANITIZE),-fsanitize=$(SANITIZE)) \
 	$(if $(FAISS),-L$(DEPS)/faiss/lib -Wl$(comma)-rpath$(comma)$(DEPS)/faiss/lib)
 LDLIBS += $(if $(FAISS),-lfaiss_c) -lmicrohttpd -ljansson -lpcre2-8 -lutf8proc -lsentencepiece -lxml2 \
+	$(if $(NCCL),-lnccl) $(if $(CUDA),$(CUDA_LIBS)) $(if $(MPI),$(filter -L% -l%,$(MPI_FLAGS))) \
 	-lstdc++ -lm -lpthread
 
 # Every folder's sources make one library; a program is a file with a main in server/ or tools/.
 PROGRAMS := $(BUILD)/retro-server $(BUILD)/retro-index $(BUILD)/retro-eval $(BUILD)/retro-bench $(BUILD)/retro-convert
+SOURCES := $(filter-out server/main.c $(if $(MPI),,kernels/comm_mpi.c) $(if $(NCCL),,kernels/comm_nccl.c), \
+	$(wildcard config/*.c kernels/*.c kernels/cpu/*.c retro/*.c retrieval/*.c server/*.c)) \
 	$(wildcard retro/*.cc) $(if $(CUDA),$(wildcard kernels/cuda/*.cu))
 OBJECTS := $(addprefix $(BUILD)/,$(addsuffix .o,$(SOURCES)))
 LIBRARY := $(BUILD)/libretro.a
@@ -79,6 +89,9 @@ $(BUILD)/kernels/cpu/%_avxvnni.c.o: CFLAGS += -mavx2 -mfma -mf16c -mavxvnni -O3
 $(BUILD)/kernels/cpu/%_avx512.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -O3
 $(BUILD)/kernels/cpu/%_avx512vnni.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c -O3
 $(BUILD)/kernels/cpu/%_avx512bf16.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mf16c -O3
+
+$(BUILD)/kernels/comm_mpi.c.o: CPPFLAGS += $(patsubst -I%,-isystem%,$(filter -I%,$(MPI_FLAGS)))
+$(BUILD)/kernels/comm_nccl.c.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
 
 all: $(PROGRAMS)
 
@@ -144,17 +157,19 @@ emulated: $(EMULATED_TESTS) $(HOST)/retro-eval
 CUDA_OBJECTS := $(patsubst %,$(BUILD)/%.o,$(wildcard kernels/cuda/*.cu))
 cuda-check: $(CUDA_OBJECTS)
 	@tests/cuda/spills.sh $(BUILD)
-# What tools/gpu_check.sh runs on a GPU. The op tests need nothing but cmocka; the bundle is all of it with its libraries,
-# to be made here and carried to a machine that has none of them.
+# What tools/gpu_check.sh runs on a GPU: the bundle is made here, with its libraries, and carried to a machine that has
+# none of them. Large libraries that one GPU needs nothing of are left out; the op tests need nothing but cmocka.
 GPU_OPS := $(BUILD)/tests/cuda/test_cuda_ops
 GPU_PARITY := $(BUILD)/tests/cuda/retro-parity
 $(GPU_OPS): $(GPU_OPS).c.o $(filter-out $(BUILD)/kernels/comm%,$(filter $(BUILD)/config/base.c.o $(BUILD)/kernels/%,$(OBJECTS)))
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(CUDA_LIBS) -lcmocka -lstdc++ -lm -o $@
-$(GPU_PARITY): $(patsubst %,$(BUILD)/%.o,tests/cuda/parity.c tools/eval_parity.c tools/eval_model.c tools/eval_options.c) $(LIBRARY)
+$(GPU_PARITY): $(patsubst %,$(BUILD)/%.o,tests/cuda/parity.c tools/eval_parity.c tools/eval_options.c) $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) -Wl,--as-needed $^ $(LDLIBS) -o $@
 gpu-ops: $(GPU_OPS)
-gpu-bundle: $(GPU_OPS) $(GPU_PARITY) $(BUILD)/retro-bench
-	@tools/gpu_check.sh pack $(BUILD)/gpu $^
+gpu-programs: $(GPU_OPS) $(GPU_PARITY) $(BUILD)/retro-bench
+gpu-bundle:
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/gpu-objects MPI= NCCL= FAISS= gpu-programs
+	@tools/gpu_check.sh pack $(BUILD)/gpu $(patsubst %,$(BUILD)/gpu-objects/%,tests/cuda/test_cuda_ops tests/cuda/retro-parity retro-bench)
 gpu-check:
 	@tools/gpu_check.sh run
 
@@ -188,6 +203,8 @@ info:
 	@echo "build      $(BUILD)"
 	@echo "faiss      $(if $(FAISS),yes ($(DEPS)/faiss),no: exact search only; run make deps)"
 	@echo "cuda       $(if $(CUDA),yes ($(CUDA_HOME)),no: nvcc with cuBLASLt was not found or is left out)"
+	@echo "mpi        $(if $(MPI),yes ($(patsubst -l%,%,$(filter -l%,$(MPI_FLAGS)))),no: ranks are threads only; run make deps)"
+	@echo "nccl       $(if $(NCCL),yes,no: nccl.h and libnccl were not found beside CUDA, or it is left out)"
 	@echo "sanitizer  $(if $(SANITIZE),$(SANITIZE),none)"
 
 test: deps
@@ -221,6 +238,7 @@ test-train: deps deps-train
 clean:
 	rm -rf build
 
-.PHONY: all c-tests list-c-tests emulated cuda-check gpu-ops gpu-bundle gpu-check fuzz deps info test c-test lint format demo deps-train train-smoke \
+.PHONY: all c-tests list-c-tests emulated cuda-check gpu-ops gpu-programs gpu-bundle gpu-check fuzz deps info \
+	test c-test lint format demo deps-train train-smoke \
 	test-train clean
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
