@@ -107,7 +107,7 @@ static bool finish(struct mpi *m, double seconds) {
     for (int i = 0; !m->failed && !done; i = min_int(i + 1, YIELDS)) {
         if (!ok(m, MPI_Testall(m->n_requests, m->requests, &done, MPI_STATUSES_IGNORE), "waiting") || done) break;
         rest(i);
-        if (seconds == 0 || i % 64 != 0 || time_now() - start_time < seconds) continue;
+        if (seconds == 0 || i < LOOKS || time_now() - start_time < seconds) continue;
         struct error e;
         error_set(&e, STATUS_DEVICE, "rank %d of %d waited %g s for the others (parallel.timeout)", m->rank, m->size,
                   seconds);

@@ -1,0 +1,199 @@
+"""Several ranks from the outside: retro-eval parity and the server, over threads and under mpirun, and what happens when
+a rank is killed or hangs."""
+import http.client
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
+MODEL = ROOT / "models/retro-docs"  # three heads: it runs on one rank or three
+FOLDERS = sorted(p.parent for p in (ROOT / "tests/golden/retro").glob("*/config.json"))
+ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+libraries = subprocess.run(["ldd", BUILD / "retro-server"], capture_output=True, text=True).stdout
+needs_mpi = pytest.mark.skipif(
+    shutil.which("mpirun") is None or "libmpi" not in libraries, reason="built without MPI, or no mpirun")
+
+
+def launcher(comm, ranks):
+    if comm == "threads":
+        return []
+    return ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none"]
+
+
+def options(**values):
+    return [word for key, value in values.items() for word in ("--set", f"{key.replace('__', '.')}={value}")]
+
+
+def parity(comm, ranks, *folders):
+    command = [*launcher(comm, ranks), BUILD / "retro-eval", "parity", "--tolerance", "2e-4",
+               *options(parallel__tensor=ranks, parallel__comm=comm), *folders]
+    return subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=300)
+
+
+class Server:
+    def __init__(self, log, comm, ranks, **values):
+        self.log = log
+        values = {"model.path": MODEL, "server.port": 0, "server.max_sequences": 2, "parallel.tensor": ranks,
+                  "parallel.comm": comm, **values}
+        with log.open("w") as out:
+            self.process = subprocess.Popen(
+                [*launcher(comm, ranks), BUILD / "retro-server", *options(**values)],
+                stdout=out, stderr=out, env=ENVIRONMENT)
+        self.port = self.wait_for(r"listening on http://127\.0\.0\.1:(\d+)", 60)
+
+    def wait_for(self, pattern, seconds):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            found = re.search(pattern, self.log.read_text())
+            if found:
+                return int(found[1])
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.02)
+        raise AssertionError(f"no {pattern}:\n{self.log.read_text()}")
+
+    def complete(self, **fields):
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request("POST", "/v1/completions", json.dumps({"prompt": "The fork() system call", **fields}))
+        response = connection.getresponse()
+        body = response.read()
+        connection.close()
+        assert response.status == 200, body
+        return json.loads(body)["choices"][0]["text"]
+
+    def rank(self, number):
+        """The process id of a rank of mpirun's."""
+        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
+        for pid in children:
+            if f"OMPI_COMM_WORLD_RANK={number}\0" in pathlib.Path(f"/proc/{pid}/environ").read_text():
+                return int(pid)
+        raise AssertionError(f"no rank {number} among {children}")
+
+    def end(self):
+        """mpirun gives its children little time, so rank 0 is the one to stop."""
+        pid = self.process.pid if self.process.args[0] != "mpirun" else self.rank(0)
+        os.kill(pid, signal.SIGTERM)
+        return self.process.wait(30)
+
+
+@pytest.fixture
+def start(tmp_path):
+    servers = []
+
+    def start_one(*arguments, **values):
+        servers.append(Server(tmp_path / f"server-{len(servers)}.log", *arguments, **values))
+        return servers[-1]
+
+    yield start_one
+    for server in servers:
+        if server.process.poll() is None:
+            server.process.kill()
+            server.process.wait(10)
+
+
+@needs_mpi
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_reference_logits_under_mpirun(ranks):
+    done = [parity("mpi", ranks, *FOLDERS) for _ in range(2)]
+    assert done[0].returncode == 0, done[0].stdout + done[0].stderr
+    lines = done[0].stdout.splitlines()
+    assert len(lines) > 10 and all("tokens=ok" in line for line in lines[:-1]) and lines[-1].endswith(" 0 failed")
+    assert done[0].stdout == done[1].stdout, "a repeat gives the same numbers"
+    assert done[0].stdout == parity("threads", ranks, *FOLDERS).stdout, "threads add in the same order"
+
+
+REQUESTS = [
+    dict(max_tokens=40, temperature=0, ignore_eos=True),
+    dict(max_tokens=40, temperature=0.9, seed=5, ignore_eos=True),
+    dict(max_tokens=80, temperature=0.7, seed=6, ignore_eos=True,
+         retrieval={"neighbors": ["fork() creates a new process by duplicating the calling process."]}),
+]
+
+
+@needs_mpi
+def test_serving(start):
+    """Threads and processes write the same text, each time."""
+    texts = []
+    for comm in ("threads", "mpi"):
+        server = start(comm, 3)
+        assert f"rank 0 of 3, {comm}" in server.log.read_text()
+        texts += [[server.complete(**request) for request in REQUESTS] for _ in range(2)]
+        assert server.end() == 0, server.log.read_text()
+    assert texts[0] == texts[1] == texts[2] == texts[3]
+    assert len(set(texts[0])) == len(REQUESTS)
+
+
+def test_serving_over_threads(start):
+    server = start("auto", 3)
+    first = [server.complete(**request) for request in REQUESTS]
+    assert [server.complete(**request) for request in REQUESTS] == first
+    assert server.end() == 0, server.log.read_text()
+
+
+def stop_while_serving(server, rank, how):
+    """Sends a signal to a rank in the middle of an answer; the seconds until the job has ended."""
+    broken = []
+
+    def ask():
+        try:
+            server.complete(max_tokens=400, ignore_eos=True)
+        except (OSError, http.client.HTTPException, AssertionError) as e:
+            broken.append(e)
+
+    client = threading.Thread(target=ask)
+    client.start()
+    time.sleep(0.3)
+    os.kill(server.rank(rank), how)
+    begin = time.monotonic()
+    status = server.process.wait(30)
+    seconds = time.monotonic() - begin
+    client.join(30)
+    assert status != 0 and broken, server.log.read_text()
+    return seconds
+
+
+@needs_mpi
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_a_killed_rank_ends_the_job(start, rank):
+    server = start("mpi", 3)
+    assert stop_while_serving(server, rank, signal.SIGKILL) < 5
+    assert re.search(rf"process rank {rank} .* exited on signal 9", server.log.read_text()), server.log.read_text()
+
+
+@needs_mpi
+def test_a_hanging_rank_ends_the_job(start):
+    server = start("mpi", 3, **{"parallel.timeout": 1})
+    assert stop_while_serving(server, 1, signal.SIGSTOP) < 10
+    assert "waited 1 s for the others (parallel.timeout)" in server.log.read_text()
+
+
+@needs_mpi
+def test_wrong_number_of_processes():
+    done = subprocess.run([*launcher("mpi", 2), BUILD / "retro-eval", "parity",
+                           *options(parallel__tensor=4, parallel__comm="mpi"), FOLDERS[0]],
+                          capture_output=True, text=True, env=ENVIRONMENT, timeout=60)
+    assert done.returncode != 0
+    assert "parallel.tensor is 4 and the MPI job has 2 processes; start it with mpirun -n 4" in done.stderr
+
+
+def test_a_size_the_model_does_not_allow():
+    done = subprocess.run([BUILD / "retro-server", *options(model__path=MODEL, parallel__tensor=2)],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "3 attention heads cannot be shared evenly by 2 ranks; this model runs on 1 or 3" in done.stderr
+
+
+def test_gpus_are_not_threads():
+    done = subprocess.run([BUILD / "retro-server", *options(model__path=MODEL, parallel__tensor=3,
+                                                            parallel__comm="nccl")],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "parallel.comm is nccl, which is for GPUs" in done.stderr
