@@ -1,4 +1,4 @@
-"""python -m retro_train COMMAND: prepare, train, evaluate, export, retrofit. docs/training.md shows them in use."""
+"""python -m retro_train COMMAND: prepare, train, evaluate, export, retrofit, plot-curve. docs/training.md shows them in use."""
 
 import argparse
 import dataclasses
@@ -60,6 +60,12 @@ def run_retrofit(a):
     print(f"{a.out}: {sum(p.numel() for p in model.parameters()):,} parameters, {new:,} of them new, retro layers {model.config.retro_layers}")
 
 
+def run_plot_curve(a):
+    from .plot import plot_curve  # matplotlib takes its time, and only this needs it
+
+    plot_curve(a.curve, a.png)
+
+
 def parser():
     p = argparse.ArgumentParser(prog="retro_train", description=__doc__)
     commands = p.add_subparsers(dest="command", required=True)
@@ -109,6 +115,10 @@ def parser():
     c.add_argument("--out", type=Path, required=True, help="model folder")
     c.add_argument("--retrieval", default="{}", help='retro_* keys of config.json as JSON, such as {"retro_layers": [6, 9]}')
     c.add_argument("--seed", type=int, default=0, help="of the new weights")
+
+    c = command("plot-curve", run_plot_curve, "the CSV of retro-eval ppl --curve as a figure")
+    c.add_argument("curve", type=Path, help="CSV")
+    c.add_argument("png", type=Path, help="the figure")
     return p
 
 
