@@ -1,0 +1,480 @@
+/* tests/unit/test_loader.c: quantised matrices on their way from a file to packed weights: each rank's share, widening
+ * at load, parts of different types, random weights, and files that must be refused. Models are written by the test. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "config/buffer.h"
+#include "kernels/quantise.h"
+#include "retro/places.h"
+
+enum { HIDDEN = 128, HEADS = 4, GROUPS = 2, HEAD = 32, FFN = 256, VOCAB = 64, POSITIONS = 16 };
+
+/* A checkpoint being made: a header, and the data behind it. */
+struct checkpoint {
+    struct buffer header, data;
+    char folder[40];
+};
+
+static void put(struct checkpoint *c, const char *name, const char *dtype, const int shape[2], const void *data,
+                size_t bytes) {
+    buffer_printf(&c->header, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[%d", c->header.size ? "," : "{", name, dtype,
+                  shape[0]);
+    if (shape[1] > 1) buffer_printf(&c->header, ",%d", shape[1]);
+    buffer_printf(&c->header, "],\"data_offsets\":[%zu,%zu]}", c->data.size, c->data.size + bytes);
+    buffer_append(&c->data, data, bytes);
+}
+
+/* The same numbers for the same name. */
+static float *draw(const char *name, size_t n) {
+    float *w = malloc(n * sizeof *w);
+    unsigned seed = 1;
+    for (const char *p = name; *p; p++) seed = seed * 31 + (unsigned char)*p;
+    for (size_t i = 0; i < n; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        w[i] = ((float)(seed >> 8) * 0x1p-24f - 0.5f) * 0.2f;
+    }
+    return w;
+}
+
+/* A matrix as `t`; when `widened`, as the f32 that its quantised form stands for. */
+static void add_matrix(struct checkpoint *c, const char *name, int rows, int cols, enum dtype t, bool widened) {
+    size_t n = (size_t)rows * (size_t)cols, blocks = n / QUANTISE_BLOCK;
+    float *w = draw(name, n);
+    if (dtype_quantised(t)) {
+        char scale[120], minimum[120];
+        struct quantised_row all = {malloc(n), malloc(2 * blocks), malloc(2 * blocks)};
+        for (int i = 0; i < rows; i++) {
+            struct quantised_row row = quantised_row_at(all, t, cols, i);
+            assert_true(quantise_row(t, row, w + i * cols, NULL, cols));
+            dequantise_row(w + i * cols, t, row, cols);
+        }
+        int values[2] = {rows, t == DTYPE_INT4 ? cols / 2 : cols}, shape[2] = {rows, cols / QUANTISE_BLOCK};
+        snprintf(scale, sizeof scale, "%s.scale", name);
+        snprintf(minimum, sizeof minimum, "%s.minimum", name);
+        if (!widened) {
+            put(c, name, t == DTYPE_INT4 ? "U8" : "I8", values, all.values, n / (t == DTYPE_INT4 ? 2 : 1));
+            put(c, scale, "F16", shape, all.scales, 2 * blocks);
+            if (t == DTYPE_INT4) put(c, minimum, "F16", shape, all.minimums, 2 * blocks);
+        }
+        free(all.values);
+        free(all.scales);
+        free(all.minimums);
+    }
+    if (!dtype_quantised(t) || widened) put(c, name, "F32", (const int[2]){rows, cols}, w, n * sizeof *w);
+    free(w);
+}
+
+static void write_text(const struct checkpoint *c, const char *name, const char *text, size_t size) {
+    char path[100];
+    snprintf(path, sizeof path, "%s/%s", c->folder, name);
+    FILE *out = fopen(path, "wb");
+    assert_non_null(out);
+    assert_int_equal(fwrite(text, 1, size, out), size);
+    fclose(out);
+}
+
+static void checkpoint_write(struct checkpoint *c, const char *config) {
+    struct buffer file = {0};
+    snprintf(c->folder, sizeof c->folder, "/tmp/test_loader_XXXXXX");
+    assert_non_null(mkdtemp(c->folder));
+    buffer_append_string(&c->header, "}");
+    while (c->header.size % 8) buffer_append_string(&c->header, " ");
+    uint64_t size = c->header.size;
+    buffer_append(&file, &size, 8);
+    buffer_append(&file, c->header.data, c->header.size);
+    buffer_append(&file, c->data.data, c->data.size);
+    write_text(c, "model.safetensors", file.data, file.size);
+    write_text(c, "config.json", config, strlen(config));
+    buffer_free(&file);
+}
+
+static void checkpoint_remove(struct checkpoint *c) {
+    static const char *const names[] = {"model.safetensors", "config.json"};
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        char path[100];
+        snprintf(path, sizeof path, "%s/%s", c->folder, names[i]);
+        unlink(path);
+    }
+    rmdir(c->folder);
+    buffer_free(&c->header);
+    buffer_free(&c->data);
+}
+
+/* A GPT of one layer with every kind of split: grouped queries, a gated MLP, an output matrix of its own. */
+static const char gpt_config[] =
+    "{\"architecture\":\"gpt\",\"num_layers\":1,\"hidden_size\":128,\"num_attention_heads\":4,\"num_query_groups\":2,"
+    "\"ffn_hidden_size\":%d,\"vocab_size\":64,\"max_position_embeddings\":16,\"position_embedding_type\":\"rope\","
+    "\"normalization\":\"RMSNorm\",\"activation\":\"swiglu\",\"add_bias_linear\":false,"
+    "\"tie_word_embeddings\":false}";
+
+#define L0 "decoder.layers.0."
+static const char qkv_name[] = L0 "self_attention.linear_qkv.weight";
+
+static void make_gpt(struct checkpoint *c, enum dtype t, bool widened, int ffn) {
+    char config[sizeof gpt_config + 10];
+    *c = (struct checkpoint){.folder = ""};
+    add_matrix(c, "embedding.word_embeddings.weight", VOCAB, HIDDEN, t, widened);
+    add_matrix(c, "output_layer.weight", VOCAB, HIDDEN, t, widened);
+    add_matrix(c, qkv_name, (HEADS + 2 * GROUPS) * HEAD, HIDDEN, t, widened);
+    add_matrix(c, L0 "self_attention.linear_proj.weight", HIDDEN, HEADS * HEAD, t, widened);
+    add_matrix(c, L0 "mlp.linear_fc1.weight", 2 * ffn, HIDDEN, t, widened);
+    add_matrix(c, L0 "mlp.linear_fc2.weight", HIDDEN, ffn, t, widened);
+    add_matrix(c, L0 "self_attention.linear_qkv.layer_norm_weight", HIDDEN, 1, DTYPE_F32, false);
+    add_matrix(c, L0 "mlp.linear_fc1.layer_norm_weight", HIDDEN, 1, DTYPE_F32, false);
+    snprintf(config, sizeof config, gpt_config, ffn);
+    checkpoint_write(c, config);
+}
+
+/* One rank's model, opened. */
+struct rank {
+    struct backend *backend;
+    struct comm *comm;
+    struct model *model;
+};
+
+static void rank_open(struct rank *r, struct comm *comm, const char *folder, const struct model_options *o) {
+    struct error e = {0};
+    r->comm = comm;
+    if ((comm == NULL && comm_open_single(&r->comm, &e)) ||
+        backend_open(&r->backend, "cpu", &(struct backend_options){.threads = 1}, &e) ||
+        model_open(&r->model, folder, r->backend, r->comm, o, &e))
+        fail_msg("%s", e.text);
+}
+
+static void rank_close(struct rank *r) {
+    model_close(r->model);
+    backend_close(r->backend);
+    comm_close(r->comm);
+}
+
+/* y = W x for one made-up x, of which columns [first, first + n_in) are taken. */
+static void multiply(const struct rank *r, const struct weight *w, int first, float *y) {
+    float x[2 * FFN];
+    for (int k = 0; k < w->n_in; k++) x[k] = sinf((float)(first + k) * 0.37f);
+    linear(r->backend,
+           &(struct linear_args){
+               .y = tensor_make(y, DTYPE_F32, 1, w->n_out), .x = tensor_make(x, DTYPE_F32, 1, w->n_in), .weight = w});
+    assert_int_equal(backend_sync(r->backend, NULL), STATUS_OK);
+}
+
+/* Rows of the whole matrix, block by block, of which a rank has an even share of each. */
+static void expect_rows(const struct rank *whole, const struct rank *part, const struct weight *a,
+                        const struct weight *b, const int blocks[4]) {
+    float y[2 * FFN], z[2 * FFN];
+    multiply(whole, a, 0, y);
+    multiply(part, b, 0, z);
+    int from = 0, to = 0;
+    for (int i = 0; blocks[i]; i++) {
+        int share = blocks[i] / part->comm->size;
+        assert_memory_equal(y + from + part->comm->rank * share, z + to, (size_t)share * sizeof(float));
+        from += blocks[i];
+        to += share;
+    }
+    assert_int_equal(to, b->n_out);
+    assert_int_equal(a->dtype, b->dtype);
+}
+
+static void add_columns(const struct rank *part, const struct weight *w, float *sum) {
+    float z[2 * FFN];
+    multiply(part, w, part->comm->rank * w->n_in, z);
+    for (int i = 0; i < w->n_out; i++) sum[i] += z[i];
+}
+
+static void expect_sum(const struct rank *whole, const struct weight *w, const float *sum) {
+    float y[2 * FFN];
+    multiply(whole, w, 0, y);
+    for (int i = 0; i < w->n_out; i++) assert_true(fabsf(y[i] - sum[i]) < 1e-4f);
+}
+
+/* The weights of two ranks together are those of one. Rows give the same bits; columns give sums in another order. */
+static void check_shares(enum dtype t) {
+    struct checkpoint c;
+    struct rank whole, parts[2];
+    struct comm *comms[2];
+    float proj[HIDDEN] = {0}, fc2[HIDDEN] = {0};
+    const struct model_options keep = {0};
+    make_gpt(&c, t, false, FFN);
+    rank_open(&whole, NULL, c.folder, &keep);
+    assert_int_equal(comm_open_threads(comms, &(struct comm_options){.size = 2, .timeout = 60}, NULL), STATUS_OK);
+    const struct layer *a = &whole.model->layers[0];
+    for (int r = 0; r < 2; r++) {
+        rank_open(&parts[r], comms[r], c.folder, &keep);
+        const struct layer *b = &parts[r].model->layers[0];
+        assert_int_equal(b->qkv.weight.dtype, t);
+        expect_rows(&whole, &parts[r], &a->qkv.weight, &b->qkv.weight,
+                    (const int[4]){HEADS * HEAD, GROUPS * HEAD, GROUPS * HEAD});
+        expect_rows(&whole, &parts[r], &a->fc1.weight, &b->fc1.weight, (const int[4]){FFN, FFN});
+        expect_rows(&whole, &parts[r], &whole.model->output, &parts[r].model->output, (const int[4]){VOCAB});
+        add_columns(&parts[r], &b->proj.weight, proj);
+        add_columns(&parts[r], &b->fc2.weight, fc2);
+    }
+    expect_sum(&whole, &a->proj.weight, proj);
+    expect_sum(&whole, &a->fc2.weight, fc2);
+    for (int r = 0; r < 2; r++) rank_close(&parts[r]);
+    rank_close(&whole);
+    checkpoint_remove(&c);
+}
+
+static void test_shares(void **state) {
+    (void)state;
+    check_shares(DTYPE_F32);
+    check_shares(DTYPE_INT8);
+    check_shares(DTYPE_INT4);
+}
+
+/* 224 columns are seven blocks: two ranks cannot halve them, one can have them all. */
+static void test_share_of_a_block(void **state) {
+    (void)state;
+    struct checkpoint c;
+    struct comm *comms[2];
+    struct rank whole;
+    struct model *m;
+    struct error e = {0};
+    make_gpt(&c, DTYPE_INT8, false, 224);
+    rank_open(&whole, NULL, c.folder, &(struct model_options){0});
+    assert_int_equal(comm_open_threads(comms, &(struct comm_options){.size = 2, .timeout = 60}, NULL), STATUS_OK);
+    assert_int_equal(model_open(&m, c.folder, whole.backend, comms[0], &(struct model_options){0}, &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "224 quantised columns split over 2 ranks"));
+    for (int r = 0; r < 2; r++) comm_close(comms[r]);
+    rank_close(&whole);
+    checkpoint_remove(&c);
+}
+
+/* Loading int8 or int4 as f32 gives what a checkpoint of the dequantised numbers gives, and both sizes are as counted.
+ */
+static void test_widening(void **state) {
+    (void)state;
+    for (int t = DTYPE_INT8; t <= DTYPE_INT4; t++) {
+        struct checkpoint narrow, wide;
+        struct rank a, b;
+        float y[2 * FFN], z[2 * FFN];
+        make_gpt(&narrow, (enum dtype)t, false, FFN);
+        make_gpt(&wide, (enum dtype)t, true, FFN);
+        rank_open(&a, NULL, narrow.folder, &(struct model_options){.convert = true, .dtype = DTYPE_F32});
+        rank_open(&b, NULL, wide.folder, &(struct model_options){0});
+        const struct projection *p = &a.model->layers[0].qkv, *q = &b.model->layers[0].qkv;
+        assert_int_equal(p->weight.dtype, DTYPE_F32);
+        multiply(&a, &p->weight, 0, y);
+        multiply(&b, &q->weight, 0, z);
+        assert_memory_equal(y, z, (size_t)p->weight.n_out * sizeof(float));
+        assert_int_equal(model_info(a.model)->weight_bytes, model_info(b.model)->weight_bytes);
+        rank_close(&a);
+        rank_open(&a, NULL, narrow.folder, &(struct model_options){0});
+        const struct model_info *info = model_info(a.model);
+        assert_int_equal(info->dtype, t);
+        assert_int_equal(info->cache_dtype, DTYPE_F16);
+        size_t decode = (size_t)HIDDEN * (VOCAB + 256 + HIDDEN + 3 * FFN);
+        assert_int_equal(info->decode_bytes, matrix_bytes((enum dtype)t, decode));
+        rank_close(&a);
+        rank_close(&b);
+        checkpoint_remove(&narrow);
+        checkpoint_remove(&wide);
+    }
+}
+
+/* The backend quantises nothing, so an option that asks for it is an error. */
+static void test_no_quantising_at_load(void **state) {
+    (void)state;
+    struct checkpoint c;
+    struct rank r;
+    struct model *m;
+    struct error e = {0};
+    make_gpt(&c, DTYPE_F32, false, FFN);
+    rank_open(&r, NULL, c.folder, &(struct model_options){0});
+    struct model_options o = {.convert = true, .dtype = DTYPE_INT8};
+    assert_int_equal(model_open(&m, c.folder, r.backend, r.comm, &o, &e), STATUS_UNSUPPORTED);
+    rank_close(&r);
+    checkpoint_remove(&c);
+}
+
+/* Random weights come in every type, the same each time, and are finite. */
+static void test_random(void **state) {
+    (void)state;
+    struct checkpoint c;
+    make_gpt(&c, DTYPE_F32, false, FFN);
+    for (int t = DTYPE_F32; t <= DTYPE_INT4; t++) {
+        struct model_options o = {.convert = true, .dtype = (enum dtype)t, .random = true};
+        struct rank a, b;
+        float y[2 * FFN], z[2 * FFN];
+        rank_open(&a, NULL, c.folder, &o);
+        rank_open(&b, NULL, c.folder, &o);
+        const struct weight *w = &a.model->layers[0].fc1.weight;
+        assert_int_equal(w->dtype, t);
+        multiply(&a, w, 0, y);
+        multiply(&b, &b.model->layers[0].fc1.weight, 0, z);
+        assert_memory_equal(y, z, (size_t)w->n_out * sizeof(float));
+        double sum = 0;
+        for (int i = 0; i < w->n_out; i++) sum += (double)(y[i] * y[i]);
+        assert_true(sum > 0.01 && sum < 1e4);
+        rank_close(&a);
+        rank_close(&b);
+    }
+    checkpoint_remove(&c);
+}
+
+/* BERT keeps Q, K and V apart: where their types differ they meet in f32, exactly. */
+static void make_bert(struct checkpoint *c, enum dtype q, enum dtype k, bool widened) {
+    static const char config[] =
+        "{\"architecture\":\"bert\",\"num_hidden_layers\":1,\"hidden_size\":128,\"num_attention_heads\":4,"
+        "\"intermediate_size\":256,\"vocab_size\":64,\"max_position_embeddings\":16,\"hidden_act\":\"gelu\"}";
+    static const char *const vectors[] = {"embeddings.LayerNorm.weight",
+                                          "embeddings.LayerNorm.bias",
+                                          "encoder.layer.0.attention.self.query.bias",
+                                          "encoder.layer.0.attention.self.key.bias",
+                                          "encoder.layer.0.attention.self.value.bias",
+                                          "encoder.layer.0.attention.output.dense.bias",
+                                          "encoder.layer.0.attention.output.LayerNorm.weight",
+                                          "encoder.layer.0.attention.output.LayerNorm.bias",
+                                          "encoder.layer.0.output.dense.bias",
+                                          "encoder.layer.0.output.LayerNorm.weight",
+                                          "encoder.layer.0.output.LayerNorm.bias"};
+    *c = (struct checkpoint){.folder = ""};
+    for (size_t i = 0; i < ARRAY_COUNT(vectors); i++) add_matrix(c, vectors[i], HIDDEN, 1, DTYPE_F32, false);
+    add_matrix(c, "encoder.layer.0.intermediate.dense.bias", FFN, 1, DTYPE_F32, false);
+    add_matrix(c, "embeddings.word_embeddings.weight", VOCAB, HIDDEN, q, widened);
+    add_matrix(c, "embeddings.position_embeddings.weight", POSITIONS, HIDDEN, DTYPE_F32, false);
+    add_matrix(c, "embeddings.token_type_embeddings.weight", 2, HIDDEN, DTYPE_F32, false);
+    add_matrix(c, "encoder.layer.0.attention.self.query.weight", HIDDEN, HIDDEN, q, widened);
+    add_matrix(c, "encoder.layer.0.attention.self.key.weight", HIDDEN, HIDDEN, k, widened);
+    add_matrix(c, "encoder.layer.0.attention.self.value.weight", HIDDEN, HIDDEN, DTYPE_F32, false);
+    add_matrix(c, "encoder.layer.0.attention.output.dense.weight", HIDDEN, HIDDEN, q, widened);
+    add_matrix(c, "encoder.layer.0.intermediate.dense.weight", FFN, HIDDEN, q, widened);
+    add_matrix(c, "encoder.layer.0.output.dense.weight", HIDDEN, FFN, q, widened);
+    checkpoint_write(c, config);
+}
+
+static void test_parts_of_different_types(void **state) {
+    (void)state;
+    struct checkpoint mixed, wide;
+    struct rank a, b;
+    float y[2 * FFN], z[2 * FFN];
+    make_bert(&mixed, DTYPE_INT8, DTYPE_INT4, false);
+    make_bert(&wide, DTYPE_INT8, DTYPE_INT4, true);
+    rank_open(&a, NULL, mixed.folder, &(struct model_options){0});
+    rank_open(&b, NULL, wide.folder, &(struct model_options){0});
+    const struct weight *w = &a.model->layers[0].qkv.weight;
+    assert_int_equal(w->dtype, DTYPE_F32);
+    assert_int_equal(a.model->layers[0].fc1.weight.dtype, DTYPE_INT8);
+    multiply(&a, w, 0, y);
+    multiply(&b, &b.model->layers[0].qkv.weight, 0, z);
+    assert_memory_equal(y, z, (size_t)w->n_out * sizeof(float));
+    rank_close(&a);
+    rank_close(&b);
+    checkpoint_remove(&mixed);
+    checkpoint_remove(&wide);
+}
+
+/* One qkv tensor and its companions, as a broken writer might leave them; the rest of the model is sound. */
+struct stored {
+    const char *suffix, *dtype;
+    int rows, cols;
+    uint16_t fill; /* every two bytes of it */
+};
+
+static void expect_refusal(const struct stored *parts, const char *words) {
+    struct checkpoint c = {.folder = ""};
+    struct rank r;
+    struct error e = {0};
+    struct model *m;
+    uint16_t *data = calloc(1 << 18, sizeof *data);
+    for (const struct stored *s = parts; s->suffix; s++) {
+        char name[100];
+        size_t element = s->dtype[0] == 'F' ? (s->dtype[1] == '3' ? 4 : 2) : 1;
+        for (int i = 0; i < 1 << 18; i++) data[i] = s->fill;
+        snprintf(name, sizeof name, "%s%s", qkv_name, s->suffix);
+        put(&c, name, s->dtype, (const int[2]){s->rows, s->cols}, data, (size_t)s->rows * (size_t)s->cols * element);
+    }
+    add_matrix(&c, "embedding.word_embeddings.weight", VOCAB, HIDDEN, DTYPE_F32, false);
+    add_matrix(&c, "output_layer.weight", VOCAB, HIDDEN, DTYPE_F32, false);
+    add_matrix(&c, L0 "self_attention.linear_qkv.layer_norm_weight", HIDDEN, 1, DTYPE_F32, false);
+    char config[sizeof gpt_config + 10];
+    snprintf(config, sizeof config, gpt_config, FFN);
+    checkpoint_write(&c, config);
+    assert_int_equal(comm_open_single(&r.comm, &e), STATUS_OK);
+    assert_int_equal(backend_open(&r.backend, "cpu", &(struct backend_options){.threads = 1}, &e), STATUS_OK);
+    assert_int_not_equal(model_open(&m, c.folder, r.backend, r.comm, &(struct model_options){0}, &e), STATUS_OK);
+    if (!strstr(e.text, words) || !strstr(e.text, "linear_qkv"))
+        fail_msg("expected \"%s\" and the tensor in \"%s\"", words, e.text);
+    comm_close(r.comm);
+    backend_close(r.backend);
+    checkpoint_remove(&c);
+    free(data);
+}
+
+static void test_refusals(void **state) {
+    (void)state;
+    enum { ROWS = (HEADS + 2 * GROUPS) * HEAD, ONE = 0x3c00, INFINITE = 0x7c00, NOT = 0xfe01 };
+    static const struct {
+        struct stored parts[4];
+        const char *words;
+    } cases[] = {
+        {{{"", "I8", ROWS, 128, 0}}, ".scale is missing"},
+        {{{"", "U8", ROWS, 64, 0}, {".scale", "F16", ROWS, 4, ONE}}, ".minimum is missing"},
+        {{{"", "I8", ROWS, 128, 0}, {".scale", "F16", ROWS, 3, ONE}}, "makes it [256, 4]"},
+        {{{"", "I8", ROWS, 128, 0}, {".scale", "F16", 128, 4, ONE}}, "makes it [256, 4]"},
+        {{{"", "I8", ROWS, 128, 0}, {".scale", "F32", ROWS, 4, 0}}, "scales and minimums are F16"},
+        {{{"", "I8", ROWS, 128, 0}, {".scale", "F16", ROWS, 4, INFINITE}}, "not finite"},
+        {{{"", "U8", ROWS, 64, 0}, {".scale", "F16", ROWS, 4, ONE}, {".minimum", "F16", ROWS, 4, NOT}}, "not finite"},
+        {{{"", "U8", ROWS, 128, 0}, {".scale", "F16", ROWS, 4, ONE}, {".minimum", "F16", ROWS, 4, ONE}},
+         "makes it [256, 64]"},
+        {{{"", "I8", ROWS, 64, 0}, {".scale", "F16", ROWS, 4, ONE}}, "makes it [256, 128]"},
+        {{{"", "BOOL", ROWS, 128, 0}}, "quantised I8 and U8 are supported"},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) expect_refusal(cases[i].parts, cases[i].words);
+}
+
+/* A scale beside a matrix that is not quantised, and a quantised vector. */
+static void test_misplaced(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct checkpoint c = {.folder = ""};
+        struct comm *comm;
+        struct backend *b;
+        struct model *m;
+        struct error e = {0};
+        char config[sizeof gpt_config + 10];
+        uint16_t zeros[HIDDEN] = {0};
+        add_matrix(&c, "embedding.word_embeddings.weight", VOCAB, HIDDEN, DTYPE_F32, false);
+        add_matrix(&c, "output_layer.weight", VOCAB, HIDDEN, DTYPE_F32, false);
+        add_matrix(&c, qkv_name, (HEADS + 2 * GROUPS) * HEAD, HIDDEN, DTYPE_F32, false);
+        add_matrix(&c, L0 "self_attention.linear_proj.weight", HIDDEN, HEADS * HEAD, DTYPE_F32, false);
+        add_matrix(&c, L0 "mlp.linear_fc1.weight", 2 * FFN, HIDDEN, DTYPE_F32, false);
+        add_matrix(&c, L0 "mlp.linear_fc2.weight", HIDDEN, FFN, DTYPE_F32, false);
+        add_matrix(&c, L0 "mlp.linear_fc1.layer_norm_weight", HIDDEN, 1, DTYPE_F32, false);
+        const char *gamma = L0 "self_attention.linear_qkv.layer_norm_weight";
+        if (i == 0) {
+            add_matrix(&c, gamma, HIDDEN, 1, DTYPE_F32, false);
+            put(&c, "output_layer.weight.scale", "F16", (const int[2]){VOCAB, 1}, zeros, VOCAB * 2);
+        } else {
+            put(&c, gamma, "I8", (const int[2]){HIDDEN, 1}, zeros, HIDDEN);
+        }
+        snprintf(config, sizeof config, gpt_config, FFN);
+        checkpoint_write(&c, config);
+        assert_int_equal(comm_open_single(&comm, &e), STATUS_OK);
+        assert_int_equal(backend_open(&b, "cpu", &(struct backend_options){.threads = 1}, &e), STATUS_OK);
+        assert_int_equal(model_open(&m, c.folder, b, comm, &(struct model_options){0}, &e), STATUS_INVALID);
+        assert_non_null(strstr(e.text, i ? "columns are a multiple of 32" : "output_layer.weight.scale has no place"));
+        comm_close(comm);
+        backend_close(b);
+        checkpoint_remove(&c);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shares),   cmocka_unit_test(test_share_of_a_block),
+        cmocka_unit_test(test_widening), cmocka_unit_test(test_no_quantising_at_load),
+        cmocka_unit_test(test_random),   cmocka_unit_test(test_parts_of_different_types),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_misplaced),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
