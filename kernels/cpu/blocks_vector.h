@@ -12,11 +12,24 @@
 
 enum { TILE_STRIPS = TILE_COLUMNS / LANES, STRIP_BYTES = LANES * QUAD };
 
-/* Where one kernel instance works: the group of rows from `row` on, strips from `strip` on. Of the next turn's tiles it
- * fetches those from `fetch` to before `fetch_end`: the groups share them out, so that memory is never idle. */
+/* Memory must never idle. With few rows it sets the pace: they read the weights as one stream, tile after tile, and
+ * fetch what comes FETCH_AHEAD bytes later (measured: 35 GB/s of 38, where four tiles side by side get 26). More rows
+ * take as many strips as the registers hold, and spread the fetching of the next turn's tiles over their groups. */
+enum { FEW_ROWS = 4, FETCH_AHEAD = 4096 };
+
+/* What is fetched while the groups of rows pass over the tiles of one turn: of `tiles` tiles from `from` on, the next
+ * block after every `every` blocks. */
+struct block_fetch {
+    const char *from;
+    size_t block;
+    int tiles, every, wait;
+};
+
+/* Where one kernel instance works: the group of rows from `row` on, strips from `strip` on. */
 struct block_place {
     const struct block_product *product;
-    int row, strip, fetch, fetch_end;
+    struct block_fetch *fetch;
+    int row, strip;
 };
 
 /* Of one strip at one block. */
@@ -39,7 +52,7 @@ ALWAYS_INLINE struct block_at block_at(const char *tile, int half, const enum dt
 
 ALWAYS_INLINE void dot_int8(struct ints *sums, const struct input_block *x, const struct block_at *at, const int rows,
                             const int strips) {
-    struct quads w[MOST_STRIPS];
+    struct quads w[2];
     for (int r = 0; r < rows; r++)
         for (int s = 0; s < strips; s++) sums[r * strips + s] = int8_start(x + r);
 #pragma GCC unroll 8
@@ -68,31 +81,41 @@ ALWAYS_INLINE void dot_int4(struct ints *sums, const struct input_block *x, cons
     for (int i = 0; i < rows * strips; i++) sums[i] = int4_finish(sums[i]);
 }
 
+/* Sums of a kernel's rows, and of the block it is at, [row][strip]. */
+struct block_sums {
+    struct floats totals[DOT_SUMS];
+    struct ints block[DOT_SUMS];
+};
+
 /* The block's sums enter the rows'. */
-ALWAYS_INLINE void add_block(struct floats *totals, const struct ints *sums, const struct input_block *x,
-                             const struct block_at *at, const int rows, const int strips, const enum dtype dtype) {
+ALWAYS_INLINE void add_block(struct block_sums *sums, const struct input_block *x, const struct block_at *at,
+                             const int rows, const int strips, const enum dtype dtype) {
     for (int s = 0; s < strips; s++) {
         struct floats scale = floats_load_f16(at[s].scales), minimum = floats_zero();
         if (dtype == DTYPE_INT4) minimum = floats_load_f16(at[s].scales + TILE_COLUMNS);
         for (int r = 0; r < rows; r++) {
-            struct floats *total = &totals[r * strips + s];
+            struct floats *total = &sums->totals[r * strips + s];
             if (dtype == DTYPE_INT4) *total = floats_fma(minimum, floats_set1(x[r].sum), *total);
             struct floats both = floats_mul(scale, floats_set1(x[r].scale));
-            *total = floats_fma(both, floats_of(sums[r * strips + s]), *total);
+            *total = floats_fma(both, floats_of(sums->block[r * strips + s]), *total);
         }
     }
 }
 
-/* What the next turn's tiles hold at the same depth goes into the second-level cache; past the matrix this does
- * nothing.
- */
-ALWAYS_INLINE void fetch_block(const char *tile, const struct block_place *p, size_t tile_bytes, size_t b,
-                               const enum dtype dtype) {
-    const size_t second = dtype == DTYPE_INT8 ? b & 1 : 0, from = block_offset(dtype, b) + second * 9 * 64;
-    const int lines = dtype == DTYPE_INT8 ? 9 - (int)second : INT4_BLOCK_BYTES / 64;
-    for (int t = p->fetch; t < p->fetch_end; t++)
-        for (int i = 0; i < lines; i++)
-            _mm_prefetch(tile + (size_t)t * tile_bytes + from + (size_t)i * 64, _MM_HINT_T1);
+/* Past the matrix this does nothing. */
+ALWAYS_INLINE void fetch_block(struct block_fetch *f, size_t tile_bytes, const enum dtype dtype, const bool near) {
+    if (--f->wait > 0) return;
+    f->wait = f->every;
+    const size_t b = f->block++, second = dtype == DTYPE_INT8 ? b & 1 : 0;
+    const char *from = f->from + block_offset(dtype, b) + second * (LINE_BYTES + INT8_BLOCK_BYTES);
+    const int lines = dtype == DTYPE_INT8 ? 9 - (int)second : INT4_BLOCK_BYTES / LINE_BYTES;
+    for (int t = 0; t < f->tiles; t++, from += tile_bytes)
+        for (int i = 0; i < lines; i++) {
+            if (near)
+                _mm_prefetch(from + i * LINE_BYTES, _MM_HINT_T0);
+            else
+                _mm_prefetch(from + i * LINE_BYTES, _MM_HINT_T1);
+        }
 }
 
 ALWAYS_INLINE void block_kernel(const struct block_place *p, const int rows, const int strips, const enum dtype dtype) {
@@ -101,26 +124,27 @@ ALWAYS_INLINE void block_kernel(const struct block_place *p, const int rows, con
     const size_t blocks = (size_t)w->n_in / QUANTISE_BLOCK, tile_bytes = packed_tile_bytes(dtype, w->n_in);
     const struct input_block *x = group_input(p->product, p->row);
     const char *tile = (const char *)w->data + (size_t)(p->strip / TILE_STRIPS) * tile_bytes;
-    struct floats totals[DOT_SUMS];
-    struct ints sums[DOT_SUMS];
-    for (int i = 0; i < rows * strips; i++) totals[i] = floats_zero();
+    struct block_fetch fetch = *p->fetch;
+    struct block_sums sums;
+    for (int i = 0; i < rows * strips; i++) sums.totals[i] = floats_zero();
     for (size_t b = 0; b < blocks; b++, x += rows) {
-        struct block_at at[MOST_STRIPS];
+        struct block_at at[2];
         for (int s = 0; s < strips; s++)
             at[s] = block_at(tile + (size_t)(s / TILE_STRIPS) * tile_bytes,
                              strips < TILE_STRIPS ? p->strip % TILE_STRIPS : s % TILE_STRIPS, dtype, b);
-        fetch_block(tile, p, tile_bytes, b, dtype);
+        fetch_block(&fetch, tile_bytes, dtype, rows <= FEW_ROWS && strips == TILE_STRIPS);
         if (dtype == DTYPE_INT8)
-            dot_int8(sums, x, at, rows, strips);
+            dot_int8(sums.block, x, at, rows, strips);
         else
-            dot_int4(sums, x, at, rows, strips);
-        add_block(totals, sums, x, at, rows, strips, dtype);
+            dot_int4(sums.block, x, at, rows, strips);
+        add_block(&sums, x, at, rows, strips, dtype);
     }
+    *p->fetch = fetch;
     for (int r = 0; r < rows; r++)
         for (int s = 0; s < strips; s++) {
             int column = (p->strip + s) * LANES, n = min_int(LANES, w->n_out - column);
             if (n <= 0) continue;
-            floats_store(row_f32(a->y, p->row + r) + column, totals[r * strips + s],
+            floats_store(row_f32(a->y, p->row + r) + column, sums.totals[r * strips + s],
                          a->bias == NULL ? NULL : a->bias + column, n);
         }
 }
@@ -136,28 +160,27 @@ ALWAYS_INLINE void block_strips(const struct block_place *p, int rows, const int
 
 /* All groups of rows pass over the same strips, which stay in cache meanwhile. */
 ALWAYS_INLINE void block_turn(const struct block_product *p, int strip, int strips, const enum dtype dtype) {
+    const struct weight *w = p->args->weight;
     int rows = p->args->x.rows, groups = (rows + p->group - 1) / p->group;
-    /* Tiles that begin behind this turn's; none while half of a tile is still to come. */
-    int tile = strip / TILE_STRIPS, next = (strip + strips) / TILE_STRIPS - tile;
-    for (int i = 0; i < groups; i++) {
-        int row = i * p->group;
-        struct block_place place = {.product = p,
-                                    .row = row,
-                                    .strip = strip,
-                                    .fetch = next + next * i / groups,
-                                    .fetch_end = next + next * (i + 1) / groups};
-        if (strips == 4) block_strips(&place, group_rows(p, row), 4, dtype);
+    size_t tile_bytes = packed_tile_bytes(dtype, w->n_in);
+    /* Half a tile fetches half of the next. */
+    int tiles = max_int(1, strips / TILE_STRIPS), passes = groups * max_int(1, TILE_STRIPS / strips);
+    struct block_fetch fetch = {.tiles = tiles, .every = passes, .wait = passes};
+    fetch.from = (const char *)w->data + (size_t)(strip / TILE_STRIPS) * tile_bytes;
+    fetch.from += rows <= FEW_ROWS ? FETCH_AHEAD : (size_t)tiles * tile_bytes;
+    if (strip % TILE_STRIPS != 0 && strips < TILE_STRIPS) fetch.block = (size_t)w->n_in / QUANTISE_BLOCK / TILE_STRIPS;
+    for (int row = 0; row < rows; row += p->group) {
+        struct block_place place = {.product = p, .fetch = &fetch, .row = row, .strip = strip};
         if (strips == 2) block_strips(&place, group_rows(p, row), 2, dtype);
         if (strips == 1) block_strips(&place, group_rows(p, row), 1, dtype);
     }
 }
 
-/* Few rows take more strips at once: more weights in flight. */
 ALWAYS_INLINE void blocks_vector(const struct block_product *p, int first_tile, int n_tiles) {
-    int most = MOST_STRIPS, end = (first_tile + n_tiles) * TILE_STRIPS;
-    while (most * p->group > DOT_SUMS) most /= 2;
+    int end = (first_tile + n_tiles) * TILE_STRIPS, most = DOT_SUMS / INPUT_ROWS;
+    if (p->args->x.rows <= FEW_ROWS) most = TILE_STRIPS * p->group <= DOT_SUMS ? TILE_STRIPS : 1;
     for (int strip = first_tile * TILE_STRIPS, strips; strip < end; strip += strips) {
-        for (strips = most; strip + strips > end;) strips /= 2;
+        strips = min_int(most, end - strip);
         if (p->args->weight->dtype == DTYPE_INT8)
             block_turn(p, strip, strips, DTYPE_INT8);
         else

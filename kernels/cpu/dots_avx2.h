@@ -9,8 +9,7 @@
 
 enum {
     LANES = 8,
-    DOT_SUMS = 6, /* (row, strip) pairs whose sums the 16 registers hold */
-    MOST_STRIPS = 4
+    DOT_SUMS = 6 /* (row, strip) pairs whose sums the 16 registers hold */
 };
 
 struct ints {

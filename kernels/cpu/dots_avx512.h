@@ -9,8 +9,7 @@
 
 enum {
     LANES = 16,
-    DOT_SUMS = 12, /* (row, strip) pairs whose sums the 32 registers hold */
-    MOST_STRIPS = 4
+    DOT_SUMS = 12 /* (row, strip) pairs whose sums the 32 registers hold */
 };
 
 struct ints {
