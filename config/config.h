@@ -24,9 +24,11 @@ struct config {
         int threads;  /* CPU threads of all ranks of this process; 0: as many as it may use */
     } model;
     struct {
-        int tensor;  /* ranks that share every layer */
-        int comm;    /* enum config_comm: what a rank is and how they talk */
-        int timeout; /* seconds that a rank waits for another within a step */
+        int tensor;           /* ranks that share every layer */
+        int pipeline;         /* stages that the layers are cut into */
+        int micro_batch_rows; /* rows of a step that stages hand on at once; 0: all */
+        int comm;             /* enum config_comm: what a rank is and how they talk */
+        int timeout;          /* seconds that a rank waits for another within a step */
     } parallel;
     struct {
         bool enabled;          /* false: the model runs without neighbours unless a request brings its own */

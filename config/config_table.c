@@ -33,6 +33,9 @@ const struct option option_table[] = {
     INT(model, threads, 0, 0, 1024, "CPU threads of the engine; 0: as many as the process may use"),
 
     INT(parallel, tensor, 1, 1, 64, "ranks that share every layer: its heads, its MLP and the vocabulary"),
+    INT(parallel, pipeline, 1, 1, 64, "stages that the layers are cut into, each of parallel.tensor ranks"),
+    INT(parallel, micro_batch_rows, 0, 0, 1 << 20,
+        "rows of a step above which stages work on its sequences in turn, so many rows at once; 0: never"),
     ENUM(parallel, comm, CONFIG_COMM_AUTO, comm_names,
          "what ranks are: threads, processes of mpirun, GPUs with nccl; auto: nccl on GPUs, mpi under mpirun, threads"),
     INT(parallel, timeout, 60, 1, 86400, "seconds that a rank waits for another within a step before all end"),

@@ -2,6 +2,7 @@
 #include "kernels/comm.h"
 
 #include <sched.h>
+#include <string.h>
 
 int comm_cpus(void) {
     cpu_set_t set;
@@ -48,27 +49,61 @@ enum status comm_open_nccl(struct comm **out, struct comm *carrier, struct backe
 /* What auto means, and what carries the messages of nccl. */
 static int choose_kind(const struct comm_options *o) {
     if (o->kind != CONFIG_COMM_AUTO && o->kind != CONFIG_COMM_NCCL) return o->kind;
-    if (o->size == 1) return CONFIG_COMM_SINGLE;
+    if (o->size * o->stages == 1) return CONFIG_COMM_SINGLE;
     return comm_mpi_size() > 1 ? CONFIG_COMM_MPI : CONFIG_COMM_THREADS;
 }
 
+/* Rank r of the world is rank r % size of stage r / size. */
+static void open_threads(struct comm **out, const struct comm_options *o) {
+    struct comm *world[COMM_MAX_RANKS];
+    int n = o->size * o->stages, cpus = max_int(1, comm_cpus() / n);
+    comm_open_threads(world, n, o->timeout);
+    for (int s = 0; s < o->stages; s++) {
+        struct comm **group = out + s * o->size;
+        if (o->stages > 1)
+            comm_open_threads(group, o->size, o->timeout);
+        else
+            memcpy(group, world, (size_t)n * sizeof *world);
+    }
+    for (int r = 0; r < n; r++) {
+        out[r]->world = world[r];
+        out[r]->stage = r / o->size;
+        out[r]->stages = o->stages;
+        out[r]->local_rank = r;
+        out[r]->cpus = cpus;
+    }
+}
+
 enum status comm_open(struct comm **out, int *n, const struct comm_options *o, struct error *e) {
+    if (o->size < 1 || o->stages < 1 || o->size > COMM_MAX_RANKS / o->stages)
+        return error_set(e, STATUS_INVALID, "%d stages of %d ranks, allowed are 1 .. %d ranks in all", o->stages,
+                         o->size, COMM_MAX_RANKS);
     int kind = choose_kind(o);
-    if (o->size < 1 || o->size > COMM_MAX_RANKS)
-        return error_set(e, STATUS_INVALID, "%d ranks, allowed is 1 .. %d", o->size, COMM_MAX_RANKS);
-    *n = kind == CONFIG_COMM_THREADS ? o->size : 1;
-    if (kind == CONFIG_COMM_THREADS) return comm_open_threads(out, o, e);
+    *n = kind == CONFIG_COMM_THREADS ? o->size * o->stages : 1;
     if (kind == CONFIG_COMM_MPI) return comm_open_mpi(out, o, e);
-    if (o->size > 1)
-        return error_set(e, STATUS_INVALID,
-                         "parallel.comm is single, which is one rank, and parallel.tensor is %d; use threads, mpi or "
-                         "auto",
-                         o->size);
+    if (kind == CONFIG_COMM_THREADS) {
+        open_threads(out, o);
+        return STATUS_OK;
+    }
+    if (o->size * o->stages > 1)
+        return error_set(
+            e, STATUS_INVALID,
+            "parallel.comm is single, which is one rank, and parallel.tensor times parallel.pipeline is %d; "
+            "use threads, mpi or auto",
+            o->size * o->stages);
     return comm_open_single(out, e);
 }
 
 void comm_close(struct comm *c) {
-    if (c != NULL) c->ops->close(c);
+    if (c == NULL) return;
+    struct comm *world = c->world;
+    if (world != c) world->ops->close(world);
+    c->ops->close(c);
+}
+
+void comm_leave(struct comm *c, const struct error *why) {
+    c->ops->leave(c, why);
+    if (c->world != c) c->world->ops->leave(c->world, why);
 }
 
 enum status comm_agree(struct comm *c, enum status mine, struct error *e) {

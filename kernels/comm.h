@@ -1,10 +1,13 @@
-/* kernels/comm.h: the ranks of a tensor-parallel group. One table; `single`, a group of one, is a table like the
- * others.
+/* kernels/comm.h: the ranks that share a model. One table; `single`, a group of one, is a table like the others.
  *
- * Model code calls a communicator in two places: after a row-parallel product (allreduce_sum, before bias and residual)
- * and to gather logits (allgather_cols). These are ordered with the backend's ops, and like an op's their failure
- * sticks in the backend, as STATUS_DEVICE: a group of which one rank failed does not heal. Beside them go messages on
- * the host: rank 0 says what to do (broadcast), and all learn whether all could (agree).
+ * A model's layers are cut into stages, and each layer into the parts of a tensor-parallel group. A rank has a
+ * communicator of its group, and in it one of the world, all groups; with one stage these are the same.
+ *
+ * Model code calls a communicator in three places: after a row-parallel product (allreduce_sum, before bias and
+ * residual), to gather logits (allgather_cols), and in the world between stages (send, receive). These are ordered with
+ * the backend's ops, and like an op's their failure sticks in the backend, as STATUS_DEVICE: a group of which one rank
+ * failed does not heal. Beside them go messages on the host: rank 0 says what to do (broadcast), and all learn whether
+ * all could (agree).
  *
  * All ranks make the same calls in the same order. A communicator belongs to one thread at a time. */
 #pragma once
@@ -16,8 +19,10 @@
 struct comm {
     const struct comm_ops *ops;
     int rank, size;
-    int local_rank; /* among the ranks of this machine: which of its GPUs is ours */
-    int cpus;       /* CPUs this rank can keep busy without taking those of other ranks of this machine */
+    int stage, stages;
+    struct comm *world; /* this communicator itself when there is one stage */
+    int local_rank;     /* among the ranks of this machine: which of its GPUs is ours */
+    int cpus;           /* CPUs this rank can keep busy without taking those of other ranks of this machine */
     void *group;
 };
 
@@ -28,6 +33,10 @@ struct comm_ops {
     /* y [rows, y.cols] = the x of rank 0, 1, ... side by side (gathered_col), y.cols <= size * x.cols. y overlaps x
      * only when it is x and size is 1. f32 rows without gaps. */
     void (*allgather_cols)(struct comm *c, struct backend *b, struct tensor y, struct tensor x);
+    /* Rows for rank `to`; returns without waiting for it. It receives in the order of sending. f32 rows without gaps,
+     * the same number on both sides. A group of one has neither. */
+    void (*send)(struct comm *c, struct backend *b, struct tensor x, int to);
+    void (*receive)(struct comm *c, struct backend *b, struct tensor x, int from);
     /* Rank 0's message becomes everyone's. Others wait for it as long as it takes. STATUS_DEVICE when a rank failed. */
     enum status (*broadcast)(struct comm *c, struct buffer *message, struct error *e);
     /* Every rank hands in its outcome, and *mine becomes the first that is not STATUS_OK, or stays. */
@@ -45,19 +54,20 @@ static inline int gathered_col(int whole, int part, int r) { return min_int(r * 
 
 struct comm_options {
     int kind;       /* enum config_comm */
-    int size;       /* ranks of the group */
-    double timeout; /* seconds that one rank waits for another in a sum or a gather */
+    int size;       /* ranks of a group */
+    int stages;     /* groups; size * stages is at most COMM_MAX_RANKS */
+    double timeout; /* seconds that one rank waits for another in a step */
 };
 
-/* Opens the ranks of this process: out [COMM_MAX_RANKS] gets *n of them, `size` with threads, else one.
- * CONFIG_COMM_AUTO is single for one rank; more are the processes of an MPI job where mpirun started as many, else
- * threads. CONFIG_COMM_NCCL opens what carries the messages, as auto does: comm_open_nccl goes on top. */
+/* Opens the ranks of this process: out [COMM_MAX_RANKS] gets *n of them: all with threads, else one. CONFIG_COMM_AUTO
+ * is single for one rank; more are the processes of an MPI job where mpirun started some, else threads.
+ * CONFIG_COMM_NCCL opens what carries the messages, as auto does: comm_open_nccl goes on top. */
 enum status comm_open(struct comm **out, int *n, const struct comm_options *o, struct error *e);
 /* One rank: sums and gathers change nothing. */
 enum status comm_open_single(struct comm **out, struct error *e);
-/* Ranks that are threads of this process: out [size], each for one thread, which opens its own backend, with memory
- * that the host can read, and its own model. */
-enum status comm_open_threads(struct comm **out, const struct comm_options *o, struct error *e);
+/* One group of ranks that are threads of this process: out [size], each for one thread, which opens its own backend,
+ * with memory that the host can read, and its own model. */
+void comm_open_threads(struct comm **out, int size, double timeout);
 /* This process's rank of the MPI job that mpirun started; STATUS_INVALID when that has another number of ranks. Any
  * backend. After a failure MPI is not finalised, which ends the job: mpirun stops all ranks of a job when one ends so.
  */
@@ -80,7 +90,12 @@ static inline void comm_allgather_cols(struct comm *c, struct backend *b, struct
 static inline enum status comm_broadcast(struct comm *c, struct buffer *message, struct error *e) {
     return c->ops->broadcast(c, message, e);
 }
-static inline void comm_leave(struct comm *c, const struct error *why) { c->ops->leave(c, why); }
+static inline void comm_send(struct comm *c, struct backend *b, struct tensor x, int to) { c->ops->send(c, b, x, to); }
+static inline void comm_receive(struct comm *c, struct backend *b, struct tensor x, int from) {
+    c->ops->receive(c, b, x, from);
+}
+/* Out of the group and out of the world. */
+void comm_leave(struct comm *c, const struct error *why);
 
 /* For implementations: a failed backend of a group stays failed as STATUS_DEVICE; `why` is taken when b had none. */
 void comm_fail_backend(struct backend *b, const struct error *why);

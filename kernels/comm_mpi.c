@@ -17,14 +17,22 @@
 /* How often a waiting rank looks before it yields between looks, and yields before it sleeps. */
 enum { LOOKS = 200, YIELDS = 4000 };
 
+/* Rows on their way: the memory stays until MPI has taken them. */
+struct letter {
+    struct letter *next;
+    MPI_Request request;
+    float rows[];
+};
+
 struct mpi {
-    MPI_Comm world;
+    MPI_Comm ranks;
     int rank, size;
     double timeout;
     bool failed;
     struct error why;
     MPI_Request requests[2 * COMM_MAX_RANKS];
     int n_requests;
+    struct letter *sent;
     float *host, *parts; /* rows on the host, and what arrives of them */
     size_t host_values, parts_values;
 };
@@ -83,12 +91,12 @@ static void mpi_leave(struct comm *c, const struct error *why) { fail(mpi_of(c),
 
 static void send(struct mpi *m, int to, const void *data, size_t n, MPI_Datatype type) {
     if (!m->failed && n > 0)
-        ok(m, MPI_Isend(data, (int)n, type, to, 0, m->world, &m->requests[m->n_requests++]), "sending");
+        ok(m, MPI_Isend(data, (int)n, type, to, 0, m->ranks, &m->requests[m->n_requests++]), "sending");
 }
 
 static void receive(struct mpi *m, int from, void *data, size_t n, MPI_Datatype type) {
     if (!m->failed && n > 0)
-        ok(m, MPI_Irecv(data, (int)n, type, from, 0, m->world, &m->requests[m->n_requests++]), "receiving");
+        ok(m, MPI_Irecv(data, (int)n, type, from, 0, m->ranks, &m->requests[m->n_requests++]), "receiving");
 }
 
 static void rest(int looked) {
@@ -202,6 +210,55 @@ static void mpi_allgather_cols(struct comm *c, struct backend *b, struct tensor 
     backend_upload(b, y.data, rows, (size_t)y.rows * (size_t)y.cols * sizeof(float));
 }
 
+/* Stages. */
+
+enum { TAG_ROWS = 1 }; /* apart from messages, which may be on their way to the same rank */
+
+/* Frees what has been taken; with `all`, waits for the rest. */
+static void free_sent(struct mpi *m, bool all) {
+    for (struct letter **at = &m->sent; *at && !m->failed;) {
+        struct letter *l = *at;
+        int taken = 0;
+        if (!ok(m, all ? MPI_Wait(&l->request, MPI_STATUS_IGNORE) : MPI_Test(&l->request, &taken, MPI_STATUS_IGNORE),
+                "handing on rows"))
+            return;
+        if (!all && !taken) {
+            at = &l->next;
+            continue;
+        }
+        *at = l->next;
+        free(l);
+    }
+}
+
+static void mpi_send(struct comm *c, struct backend *b, struct tensor x, int to) {
+    struct mpi *m = mpi_of(c);
+    size_t n = (size_t)x.rows * (size_t)x.cols;
+    const float *host = fetch(m, b, x);
+    if (host == NULL) return;
+    free_sent(m, false);
+    struct letter *l = xmalloc(sizeof *l + n * sizeof(float));
+    memcpy(l->rows, host, n * sizeof(float));
+    l->next = m->sent;
+    m->sent = l;
+    if (!ok(m, MPI_Isend(l->rows, (int)n, MPI_FLOAT, to, TAG_ROWS, m->ranks, &l->request), "handing on rows"))
+        comm_fail_backend(b, &m->why);
+}
+
+static void mpi_receive(struct comm *c, struct backend *b, struct tensor x, int from) {
+    struct mpi *m = mpi_of(c);
+    size_t n = (size_t)x.rows * (size_t)x.cols;
+    CHECK(x.dtype == DTYPE_F32 && x.stride == x.cols && n <= INT32_MAX);
+    float *host = reserve(&m->host, &m->host_values, n);
+    if (!m->failed)
+        ok(m, MPI_Irecv(host, (int)n, MPI_FLOAT, from, TAG_ROWS, m->ranks, &m->requests[m->n_requests++]),
+           "receiving rows");
+    if (finish(m, m->timeout))
+        backend_upload(b, x.data, host, n * sizeof(float));
+    else
+        comm_fail_backend(b, &m->why);
+}
+
 /* Messages. */
 
 static enum status outcome(const struct mpi *m, struct error *e) {
@@ -248,7 +305,8 @@ static enum status mpi_agree(struct comm *c, struct error *mine) {
 
 static void mpi_close(struct comm *c) {
     struct mpi *m = mpi_of(c);
-    if (!m->failed) MPI_Comm_free(&m->world);
+    free_sent(m, true);
+    if (!m->failed) MPI_Comm_free(&m->ranks);
     n_open--;
     free(m->host);
     free(m->parts);
@@ -260,6 +318,8 @@ static const struct comm_ops mpi_ops = {
     .name = "mpi",
     .allreduce_sum = mpi_allreduce_sum,
     .allgather_cols = mpi_allgather_cols,
+    .send = mpi_send,
+    .receive = mpi_receive,
     .broadcast = mpi_broadcast,
     .agree = mpi_agree,
     .leave = mpi_leave,
@@ -273,7 +333,7 @@ static bool find_neighbours(struct mpi *m, struct comm *c) {
     int size;
     CPU_ZERO(&mine);
     if (sched_getaffinity(0, sizeof mine, &mine) != 0) CPU_SET(0, &mine);
-    if (!ok(m, MPI_Comm_split_type(m->world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine), "finding neighbours") ||
+    if (!ok(m, MPI_Comm_split_type(m->ranks, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine), "finding neighbours") ||
         !ok(m, MPI_Allreduce(&mine, &all, sizeof all, MPI_BYTE, MPI_BOR, machine), "sharing CPUs"))
         return false;
     MPI_Comm_rank(machine, &c->local_rank);
@@ -283,25 +343,51 @@ static bool find_neighbours(struct mpi *m, struct comm *c) {
     return true;
 }
 
-enum status comm_open_mpi(struct comm **out, const struct comm_options *o, struct error *e) {
-    int started = 1;
-    if (!start(e)) return e->status;
-    MPI_Comm_size(MPI_COMM_WORLD, &started);
-    if (started != o->size)
-        return error_set(e, STATUS_INVALID,
-                         "parallel.tensor is %d and the MPI job has %d process%s; start it with mpirun -n %d", o->size,
-                         started, started == 1 ? "" : "es", o->size);
+/* The ranks of `from` of the same colour, in the same order. */
+static enum status open_ranks(struct comm **out, MPI_Comm from, int colour, double timeout, struct error *e) {
     struct mpi *m = xcalloc(1, sizeof *m);
     struct comm *c = xcalloc(1, sizeof *c);
-    *m = (struct mpi){.world = MPI_COMM_NULL, .size = started, .timeout = o->timeout};
-    MPI_Comm_rank(MPI_COMM_WORLD, &m->rank);
-    *c = (struct comm){.ops = &mpi_ops, .rank = m->rank, .size = started, .group = m};
+    *m = (struct mpi){.timeout = timeout};
+    *c = (struct comm){.ops = &mpi_ops, .stages = 1, .world = c, .group = m};
     n_open++;
-    if (!ok(m, MPI_Comm_dup(MPI_COMM_WORLD, &m->world), "opening a communicator") || !find_neighbours(m, c)) {
-        *e = m->why;
-        mpi_close(c);
+    if (ok(m, MPI_Comm_split(from, colour, 0, &m->ranks), "opening a communicator")) {
+        MPI_Comm_rank(m->ranks, &m->rank);
+        MPI_Comm_size(m->ranks, &m->size);
+        c->rank = m->rank;
+        c->size = m->size;
+        if (find_neighbours(m, c)) {
+            *out = c;
+            return STATUS_OK;
+        }
+    }
+    *e = m->why;
+    mpi_close(c);
+    return e->status;
+}
+
+enum status comm_open_mpi(struct comm **out, const struct comm_options *o, struct error *e) {
+    int started = 1, wanted = o->size * o->stages;
+    if (!start(e)) return e->status;
+    MPI_Comm_size(MPI_COMM_WORLD, &started);
+    if (started != wanted)
+        return error_set(
+            e, STATUS_INVALID,
+            "parallel.tensor times parallel.pipeline is %d and the MPI job has %d process%s; start it with "
+            "mpirun -n %d",
+            wanted, started, started == 1 ? "" : "es", wanted);
+    struct comm *world, *c;
+    if (open_ranks(&world, MPI_COMM_WORLD, 0, o->timeout, e)) return e->status;
+    c = world;
+    int stage = world->rank / o->size;
+    if (o->stages > 1 && open_ranks(&c, mpi_of(world)->ranks, stage, o->timeout, e)) {
+        mpi_close(world);
         return e->status;
     }
+    c->world = world;
+    c->stage = stage;
+    c->stages = o->stages;
+    c->local_rank = world->local_rank;
+    c->cpus = world->cpus;
     *out = c;
     return STATUS_OK;
 }

@@ -84,14 +84,25 @@ static enum status nccl_agree(struct comm *c, struct error *mine) {
     return carrier->ops->agree(carrier, mine);
 }
 
-static void nccl_leave(struct comm *c, const struct error *why) { comm_leave(nccl_of(c)->carrier, why); }
+static void nccl_leave(struct comm *c, const struct error *why) {
+    struct comm *carrier = nccl_of(c)->carrier;
+    carrier->ops->leave(carrier, why);
+}
+
+static void nccl_send(struct comm *c, struct backend *b, struct tensor x, int to) {
+    comm_send(nccl_of(c)->carrier, b, x, to);
+}
+
+static void nccl_receive(struct comm *c, struct backend *b, struct tensor x, int from) {
+    comm_receive(nccl_of(c)->carrier, b, x, from);
+}
 
 static void nccl_close(struct comm *c) {
     struct nccl *n = nccl_of(c);
     /* Abort, not destroy: it does not wait for ranks that may be gone. The stream was synchronised at the last step. */
     ncclCommAbort(n->ranks);
     backend_release(n->backend, n->gathered);
-    comm_close(n->carrier);
+    n->carrier->ops->close(n->carrier);
     free(n->rows);
     free(n);
     free(c);
@@ -101,6 +112,8 @@ static const struct comm_ops nccl_ops = {
     .name = "nccl",
     .allreduce_sum = nccl_allreduce_sum,
     .allgather_cols = nccl_allgather_cols,
+    .send = nccl_send,
+    .receive = nccl_receive,
     .broadcast = nccl_broadcast,
     .agree = nccl_agree,
     .leave = nccl_leave,
@@ -142,6 +155,7 @@ enum status comm_open_nccl(struct comm **out, struct comm *carrier, struct backe
     *c = *carrier;
     c->ops = &nccl_ops;
     c->group = n;
+    if (carrier->world == carrier) c->world = c;
     n->backend = b;
     n->stream = stream;
     if (ok(c, b, ncclCommInitRank(&n->ranks, c->size, id, c->rank), "joining the other ranks")) {

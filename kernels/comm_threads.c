@@ -14,6 +14,14 @@
 /* A rank that waits looks this often before it sleeps: sums of a step follow each other closely. */
 enum { SPINS = 2000 };
 
+/* Rows on their way to a rank. */
+struct letter {
+    struct letter *next;
+    int from, to;
+    size_t bytes;
+    float rows[];
+};
+
 /* What the ranks share; freed by the last to close. */
 struct group {
     int size, open;
@@ -24,6 +32,7 @@ struct group {
     atomic_bool failed;
     int arrived;
     struct error why;
+    struct letter *letters; /* in order of sending; guarded by lock */
     /* Published between two meetings. */
     struct tensor *tensors; /* [size] */
     struct error *outcomes; /* [size] */
@@ -37,6 +46,13 @@ static void fail_locked(struct group *g, const struct error *why) {
     g->why.status = STATUS_DEVICE;
     atomic_store(&g->failed, true);
     pthread_cond_broadcast(&g->changed);
+}
+
+static void fail_late(struct comm *c, double seconds) {
+    struct error e;
+    error_set(&e, STATUS_DEVICE, "rank %d of %d waited %g s for the others (parallel.timeout)", c->rank, c->size,
+              seconds);
+    fail_locked(group_of(c), &e);
 }
 
 /* Sleeps until the meeting is complete, or the group failed; false when `seconds` are over (0: never). */
@@ -67,12 +83,7 @@ static bool meet(struct comm *c, double seconds) {
     for (int i = 0; i < SPINS && atomic_load(&g->meeting) == meeting && !atomic_load(&g->failed); i++)
         __builtin_ia32_pause();
     pthread_mutex_lock(&g->lock);
-    if (!sleep_until_met(g, meeting, seconds)) {
-        struct error e;
-        error_set(&e, STATUS_DEVICE, "rank %d of %d waited %g s for the others (parallel.timeout)", c->rank, c->size,
-                  seconds);
-        fail_locked(g, &e);
-    }
+    if (!sleep_until_met(g, meeting, seconds)) fail_late(c, seconds);
     bool met = atomic_load(&g->meeting) != meeting;
     pthread_mutex_unlock(&g->lock);
     return met;
@@ -140,6 +151,70 @@ static void threads_allgather_cols(struct comm *c, struct backend *b, struct ten
     part(c);
 }
 
+static size_t row_bytes(struct tensor x) {
+    CHECK(x.dtype == DTYPE_F32 && x.stride == x.cols);
+    return (size_t)x.rows * (size_t)x.cols * sizeof(float);
+}
+
+static void threads_send(struct comm *c, struct backend *b, struct tensor x, int to) {
+    struct group *g = group_of(c);
+    size_t bytes = row_bytes(x);
+    struct letter *l = xmalloc(sizeof *l + bytes), **end;
+    struct error e;
+    *l = (struct letter){.from = c->rank, .to = to, .bytes = bytes};
+    backend_download(b, l->rows, x.data, bytes);
+    if (backend_sync(b, &e)) {
+        threads_leave(c, &e);
+        comm_fail_backend(b, &e);
+        free(l);
+        return;
+    }
+    pthread_mutex_lock(&g->lock);
+    for (end = &g->letters; *end; end = &(*end)->next) continue;
+    *end = l;
+    pthread_cond_broadcast(&g->changed);
+    pthread_mutex_unlock(&g->lock);
+}
+
+/* Takes the first letter from a rank to this one out of the list; NULL when there is none. */
+static struct letter *take_letter(struct group *g, int from, int to) {
+    for (struct letter **at = &g->letters; *at; at = &(*at)->next) {
+        struct letter *l = *at;
+        if (l->from != from || l->to != to) continue;
+        *at = l->next;
+        return l;
+    }
+    return NULL;
+}
+
+/* The letter, waited for; NULL when the group failed, with the reason in *e. */
+static struct letter *wait_for_letter(struct comm *c, int from, struct error *e) {
+    struct group *g = group_of(c);
+    struct timespec until;
+    struct letter *l;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (time_t)g->timeout;
+    pthread_mutex_lock(&g->lock);
+    while ((l = take_letter(g, from, c->rank)) == NULL && !atomic_load(&g->failed))
+        if (pthread_cond_timedwait(&g->changed, &g->lock, &until) != 0) fail_late(c, g->timeout);
+    if (l == NULL) *e = g->why;
+    pthread_mutex_unlock(&g->lock);
+    return l;
+}
+
+static void threads_receive(struct comm *c, struct backend *b, struct tensor x, int from) {
+    struct error e;
+    struct letter *l = wait_for_letter(c, from, &e);
+    if (l == NULL) {
+        comm_fail_backend(b, &e);
+        return;
+    }
+    CHECK(l->bytes == row_bytes(x));
+    backend_upload(b, x.data, l->rows, l->bytes);
+    if (backend_sync(b, &e)) comm_fail_backend(b, &e); /* the rows are copied, or that failed, before they are freed */
+    free(l);
+}
+
 static enum status threads_broadcast(struct comm *c, struct buffer *message, struct error *e) {
     struct group *g = group_of(c);
     if (c->rank == 0) g->message = message;
@@ -168,6 +243,11 @@ static void threads_close(struct comm *c) {
     pthread_mutex_unlock(&g->lock);
     free(c);
     if (!last) return;
+    while (g->letters) {
+        struct letter *l = g->letters;
+        g->letters = l->next;
+        free(l);
+    }
     pthread_cond_destroy(&g->changed);
     pthread_mutex_destroy(&g->lock);
     free(g->tensors);
@@ -179,31 +259,29 @@ static const struct comm_ops threads_ops = {
     .name = "threads",
     .allreduce_sum = threads_allreduce_sum,
     .allgather_cols = threads_allgather_cols,
+    .send = threads_send,
+    .receive = threads_receive,
     .broadcast = threads_broadcast,
     .agree = threads_agree,
     .leave = threads_leave,
     .close = threads_close,
 };
 
-enum status comm_open_threads(struct comm **out, const struct comm_options *o, struct error *e) {
-    if (o->size < 1 || o->size > COMM_MAX_RANKS)
-        return error_set(e, STATUS_INVALID, "%d ranks, allowed is 1 .. %d", o->size, COMM_MAX_RANKS);
+void comm_open_threads(struct comm **out, int size, double timeout) {
     struct group *g = xcalloc(1, sizeof *g);
     pthread_condattr_t monotonic;
-    g->size = g->open = o->size;
-    g->timeout = o->timeout;
-    g->tensors = xcalloc((size_t)o->size, sizeof *g->tensors);
-    g->outcomes = xcalloc((size_t)o->size, sizeof *g->outcomes);
+    g->size = g->open = size;
+    g->timeout = timeout;
+    g->tensors = xcalloc((size_t)size, sizeof *g->tensors);
+    g->outcomes = xcalloc((size_t)size, sizeof *g->outcomes);
     pthread_mutex_init(&g->lock, NULL);
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&g->changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
-    int cpus = max_int(1, comm_cpus() / o->size);
-    for (int rank = 0; rank < o->size; rank++) {
+    for (int rank = 0; rank < size; rank++) {
         out[rank] = xmalloc(sizeof *out[rank]);
-        *out[rank] = (struct comm){
-            .ops = &threads_ops, .rank = rank, .size = o->size, .local_rank = rank, .cpus = cpus, .group = g};
+        *out[rank] =
+            (struct comm){.ops = &threads_ops, .rank = rank, .size = size, .stages = 1, .world = out[rank], .group = g};
     }
-    return STATUS_OK;
 }

@@ -274,7 +274,7 @@ static enum status stage(struct loader *l, struct staged *s, const struct place 
                          "weights that are not quantised",
                          p->name, share->whole_cols, l->model->comm->size, QUANTISE_BLOCK);
     bool one_run = share->size == 1 || share->n_blocks == 1;
-    if (l->options->check_only ||
+    if (l->options->check_only || p->elsewhere ||
         (n == 1 && sources[0].part == PART_WHOLE && s->cols == share->whole_cols && one_run)) {
         stage_in_place(s, &sources[0], share);
         return STATUS_OK;
@@ -380,8 +380,9 @@ static enum status place_matrix(struct loader *l, const struct staged *s, const 
 static enum status load_place(void *context, const struct place *p, struct error *e) {
     struct loader *l = context;
     struct staged s = {.rows = p->share.rows, .cols = p->share.cols};
+    if (p->elsewhere && l->weights == NULL) return STATUS_OK;
     enum status status = l->weights ? stage(l, &s, p, e) : stage_random(l, &s, p, e);
-    if (status == STATUS_OK && !l->options->check_only)
+    if (status == STATUS_OK && !l->options->check_only && !p->elsewhere)
         status = p->form == PLACE_MATRIX ? place_matrix(l, &s, p, e) : place_floats(l, &s, p, e);
     staged_free(&s);
     return status;

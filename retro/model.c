@@ -72,6 +72,33 @@ static enum status split_dims(struct model *m, struct error *e) {
     return STATUS_OK;
 }
 
+static int first_layer(const struct model *m, int stage) {
+    return (int)((int64_t)m->dims.n_layers * stage / m->comm->stages);
+}
+
+static int stage_of(const struct model *m, int layer) {
+    int stage = 0;
+    while (first_layer(m, stage + 1) <= layer) stage++;
+    return stage;
+}
+
+/* Stages have equally many layers, or one less. */
+static enum status split_layers(struct model *m, struct error *e) {
+    const struct dims *d = &m->dims;
+    if (m->comm->stages > d->n_layers)
+        return error_set(e, STATUS_INVALID, "parallel.pipeline is %d and the model has %d layers", m->comm->stages,
+                         d->n_layers);
+    m->first_layer = first_layer(m, m->comm->stage);
+    m->end_layer = first_layer(m, m->comm->stage + 1);
+    m->encodes = m->reads = -1;
+    for (int i = d->n_layers - 1; i >= 0; i--) {
+        if (!d->retro_layer[i]) continue;
+        m->encodes = stage_of(m, i);
+        m->reads = max_int(m->reads, m->encodes);
+    }
+    return STATUS_OK;
+}
+
 /* Frequencies in float32, as the reference computes them (spec 4.4). */
 static void make_frequencies(struct model *m) {
     int half = m->dims.rotated / 2;
@@ -85,7 +112,7 @@ static void make_frequencies(struct model *m) {
 static enum status count_place(void *context, const struct place *p, struct error *e) {
     (void)e;
     struct model_info *info = context;
-    if (p->form != PLACE_MATRIX && p->form != PLACE_TABLE) return STATUS_OK;
+    if (p->elsewhere || (p->form != PLACE_MATRIX && p->form != PLACE_TABLE)) return STATUS_OK;
     size_t count = (size_t)p->share.rows * (size_t)p->share.cols;
     info->n_parameters += (int64_t)count;
     if (p->form == PLACE_MATRIX && !p->outer && !p->encoder && p->slot != SLOT_CROSS_KV)
@@ -99,7 +126,7 @@ static void fill_info(struct model *m) {
     struct error none;
     model_visit(m, count_place, info, &none);
     info->decode_bytes += matrix_bytes(m->output.dtype, (size_t)m->output.n_out * (size_t)m->output.n_in);
-    info->dtype = m->layers[0].qkv.weight.dtype;
+    info->dtype = m->layers[m->first_layer].qkv.weight.dtype;
     info->cache_dtype = dtype_quantised(info->dtype) ? DTYPE_F16 : info->dtype;
     info->family = m->family->name;
     info->n_layers = d->n_layers;
@@ -164,6 +191,7 @@ enum status model_open(struct model **out, const char *folder, struct backend *b
     m->comm = c;
     enum status status = read_config(m, folder, e);
     if (status == STATUS_OK) status = split_dims(m, e);
+    if (status == STATUS_OK) status = split_layers(m, e);
     if (status == STATUS_OK) {
         make_frequencies(m);
         status = open_weights(m, folder, o, e);

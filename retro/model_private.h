@@ -12,6 +12,10 @@ struct model {
     struct comm *comm;
     /* This rank's share: heads, key/value heads, MLP width and logit columns are split evenly over comm->size ranks. */
     int local_heads, local_kv_heads, local_ffn, local_vocab;
+    /* Its stage's layers. The neighbour encoder is on the stage of the first retro layer; stages from there to that of
+     * the last one have neighbours' keys and values. encodes and reads are -1 without retro layers. */
+    int first_layer, end_layer;
+    int encodes, reads;
     struct weight word;                         /* [V, d], whole on every rank: it embeds */
     struct weight output;                       /* [local V, d]; data is word's when tied on one rank, NULL for BERT */
     struct tensor position, type;               /* f32 tables; data NULL when the family has none */

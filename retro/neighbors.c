@@ -14,11 +14,13 @@ static enum status allocate(struct neighbors *nb, int which, size_t bytes, const
 static enum status open_slots(struct neighbors *nb, enum dtype dtype, struct error *e) {
     const struct dims *d = &nb->model->dims;
     int cols = nb->model->local_heads * d->head_dim, rows = nb->n_slots * nb->slot_rows, at = 0;
-    size_t one = (size_t)rows * (size_t)cols * dtype_bytes(dtype);
-    if (allocate(nb, 0, 2 * (size_t)d->n_retro_layers * one, "neighbour keys and values", e)) return e->status;
+    int first = nb->model->first_layer, end = nb->model->end_layer;
+    size_t one = (size_t)rows * (size_t)cols * dtype_bytes(dtype), layers = 0;
+    for (int i = first; i < end; i++) layers += d->retro_layer[i];
+    if (allocate(nb, 0, 2 * layers * one, "neighbour keys and values", e)) return e->status;
     nb->k = xcalloc((size_t)d->n_layers, sizeof *nb->k);
     nb->v = xcalloc((size_t)d->n_layers, sizeof *nb->v);
-    for (int i = 0; i < d->n_layers; i++) {
+    for (int i = first; i < end; i++) {
         if (!d->retro_layer[i]) continue;
         nb->k[i] = tensor_make((char *)nb->memory[0] + (size_t)at++ * one, dtype, rows, cols);
         nb->v[i] = tensor_make((char *)nb->memory[0] + (size_t)at++ * one, dtype, rows, cols);
@@ -136,21 +138,17 @@ static const struct cross_source *read_context(void *source, int layer_index, st
     return source;
 }
 
-static void encode_group(struct neighbors *nb, const struct closing *c, int n, struct tensor normed) {
+/* x of `pass` = the encoder's output for the group. */
+static void encode_group(struct neighbors *nb, const struct closing *c, int n, struct tensor normed,
+                         struct pass *pass) {
     const struct model *m = nb->model;
-    int heads = m->local_heads * m->dims.head_dim, n_spans, rows = plan_group(nb, c, n, &n_spans);
+    int heads = m->local_heads * m->dims.head_dim;
     gather_context(nb, c, n, normed);
     struct tensor kv = tensor_rows(nb->context_kv, 0, n * nb->m);
     struct cross_source source = {
         .k = tensor_cols(kv, 0, heads), .v = tensor_cols(kv, heads, heads), .spans = nb->cross_spans, .n_spans = n};
-    struct pass pass = {.model = m,
-                        .scratch = scratch_rows(&nb->scratch, rows),
-                        .spans = nb->self_spans,
-                        .n_spans = n_spans,
-                        .positions = nb->positions,
-                        .cross = read_context,
-                        .context = &source};
-    embed(m->backend, &(struct embed_args){.y = pass.scratch.x,
+    pass->context = &source;
+    embed(m->backend, &(struct embed_args){.y = pass->scratch.x,
                                            .word = &m->word,
                                            .position = m->position.data ? &m->position : NULL,
                                            .ids = nb->ids,
@@ -162,18 +160,43 @@ static void encode_group(struct neighbors *nb, const struct closing *c, int n, s
                                                      .x = tensor_rows(nb->context, 0, n * nb->m),
                                                      .weight = &l->cross_kv.weight,
                                                      .bias = l->cross_kv.bias});
-        layer_forward(&pass, l);
+        layer_forward(pass, l);
     }
-    struct tensor out = tensor_rows(nb->projected, 0, rows);
-    for (int i = 0; i < m->dims.n_layers; i++) {
+}
+
+/* Keys and values of this stage's retro layers, into the group's slots. */
+static void project_group(struct neighbors *nb, struct tensor encoded) {
+    const struct model *m = nb->model;
+    int heads = m->local_heads * m->dims.head_dim;
+    struct tensor out = tensor_rows(nb->projected, 0, encoded.rows);
+    for (int i = m->first_layer; i < m->end_layer; i++) {
         if (!m->dims.retro_layer[i]) continue;
         const struct projection *w = &m->layers[i].cross_kv;
-        linear(m->backend, &(struct linear_args){.y = out, .x = pass.scratch.x, .weight = &w->weight, .bias = w->bias});
+        linear(m->backend, &(struct linear_args){.y = out, .x = encoded, .weight = &w->weight, .bias = w->bias});
         scatter_rows(m->backend, &(struct scatter_rows_args){
                                      .y = nb->k[i], .x = tensor_cols(out, 0, heads), .rows = nb->slot_row_of});
         scatter_rows(m->backend, &(struct scatter_rows_args){
                                      .y = nb->v[i], .x = tensor_cols(out, heads, heads), .rows = nb->slot_row_of});
     }
+}
+
+/* One stage encodes; from there the output goes from stage to stage, as far as there are retro layers. */
+static void fill_group(struct neighbors *nb, const struct closing *c, int n, struct tensor normed) {
+    const struct model *m = nb->model;
+    const struct comm *comm = m->comm;
+    int n_spans, rows = plan_group(nb, c, n, &n_spans);
+    struct pass pass = {.model = m,
+                        .scratch = scratch_rows(&nb->scratch, rows),
+                        .spans = nb->self_spans,
+                        .n_spans = n_spans,
+                        .positions = nb->positions,
+                        .cross = read_context};
+    if (comm->stage == m->encodes)
+        encode_group(nb, c, n, normed, &pass);
+    else
+        comm_receive(comm->world, m->backend, pass.scratch.x, comm->world->rank - comm->size);
+    project_group(nb, pass.scratch.x);
+    if (comm->stage < m->reads) comm_send(comm->world, m->backend, pass.scratch.x, comm->world->rank + comm->size);
 }
 
 void neighbors_encode(struct neighbors *nb, const struct closing *closings, int n, struct tensor normed) {
@@ -183,7 +206,7 @@ void neighbors_encode(struct neighbors *nb, const struct closing *closings, int 
         while (last < n && last - first < nb->max_chunks && closings[last].k > 0 &&
                rows + closings[last].k * nb->r <= nb->scratch.max_rows)
             rows += closings[last++].k * nb->r;
-        if (last > first) encode_group(nb, closings + first, last - first, normed);
+        if (last > first) fill_group(nb, closings + first, last - first, normed);
         first = last;
     }
 }

@@ -44,7 +44,8 @@ void neighbors_close(struct neighbors *nb);
 int neighbors_take_slot(struct neighbors *nb); /* never fails: slots suffice by construction */
 void neighbors_free_slot(struct neighbors *nb, int slot);
 
-/* Encodes the closed chunks and fills their slots. normed: all rows of the step at the first retro layer. */
+/* Encodes the closed chunks and fills their slots. normed: all rows of the step at the first retro layer. Stages after
+ * the one that has this layer receive what was encoded there; normed is not used. */
 void neighbors_encode(struct neighbors *nb, const struct closing *closings, int n, struct tensor normed);
 /* Keeps rows of still open chunks: open_rows[rows[i]] = normed[i], -1 for none. After neighbors_encode. */
 void neighbors_keep(struct neighbors *nb, struct tensor normed, const int32_t *rows);

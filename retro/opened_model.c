@@ -21,14 +21,14 @@ static bool is_gpu(const char *device) {
 }
 
 static int choose_comm(const struct config *c) {
-    bool gpus = c->parallel.tensor > 1 && is_gpu(c->model.device);
+    bool gpus = c->parallel.tensor * c->parallel.pipeline > 1 && is_gpu(c->model.device);
     return c->parallel.comm == CONFIG_COMM_AUTO && gpus ? CONFIG_COMM_NCCL : c->parallel.comm;
 }
 
 /* Every rank of a machine has its own GPU: "cuda:2" is the first one's. */
 static const char *choose_device(const struct config *c, const struct comm *comm, char *text, size_t size) {
     const char *device = c->model.device, *colon = strchr(device, ':');
-    if (comm->size == 1 || !is_gpu(device)) return device;
+    if (comm->world->size == 1 || !is_gpu(device)) return device;
     snprintf(text, size, "cuda:%d", (colon ? atoi(colon + 1) : 0) + comm->local_rank);
     return text;
 }
@@ -40,10 +40,10 @@ static enum status open_rank(struct opened_model *o, const struct config *c, con
     struct backend_options options = {.threads = threads};
     struct model_options model_options = model_options_of(c->model.dtype);
     enum status status = backend_open(&o->backend, choose_device(c, o->comm, device, sizeof device), &options, e);
-    if (comm_agree(o->comm, status, e)) return e->status;
+    if (comm_agree(o->comm->world, status, e)) return e->status;
     if (choose_comm(c) == CONFIG_COMM_NCCL && comm_open_nccl(&o->comm, o->comm, o->backend, e)) return e->status;
     status = model_open(&o->model, folder, o->backend, o->comm, &model_options, e);
-    return comm_agree(o->comm, status, e);
+    return comm_agree(o->comm->world, status, e);
 }
 
 static void close_rank(struct opened_model *o) {
@@ -75,8 +75,10 @@ static void start_follower(struct follower *f) {
 static enum status open_ranks(struct opened_model *o, const struct config *c, const char *folder, struct error *e) {
     struct comm *ranks[COMM_MAX_RANKS];
     int n;
-    struct comm_options options = {
-        .kind = choose_comm(c), .size = c->parallel.tensor, .timeout = (double)c->parallel.timeout};
+    struct comm_options options = {.kind = choose_comm(c),
+                                   .size = c->parallel.tensor,
+                                   .stages = c->parallel.pipeline,
+                                   .timeout = (double)c->parallel.timeout};
     if (comm_open(ranks, &n, &options, e)) return e->status;
     /* CPU threads are shared out between the ranks of this process. */
     int threads = c->model.threads ? max_int(1, c->model.threads / n) : ranks[0]->cpus;
@@ -119,7 +121,7 @@ enum status opened_model_open(struct opened_model *o, const struct config *c, co
 }
 
 void opened_model_close(struct opened_model *o) {
-    if (o->model && o->comm->rank == 0) session_release_followers(o->model);
+    if (o->model && o->comm->world->rank == 0) session_release_followers(o->model);
     close_ranks(o);
 }
 

@@ -1,9 +1,9 @@
 /* retro/opened_model.h: a model, the device and the communicator it runs on, as a configuration asks for them.
  *
- * With parallel.tensor over 1 it is shared by several ranks. Rank 0 uses the model as if it were alone; the others
- * follow it (session.h). Followers are threads of this process, which live in here and need no further care, or the
- * other processes of an MPI job: these run the same program, find opened_model_follows true, and call
- * opened_model_follow in place of everything else. */
+ * With parallel.tensor or parallel.pipeline over 1 it is shared by several ranks. Rank 0 uses the model as if it were
+ * alone; the others follow it (session.h). Followers are threads of this process, which live in here and need no
+ * further care, or the other processes of an MPI job: these run the same program, find opened_model_follows true, and
+ * call opened_model_follow in place of everything else. */
 #pragma once
 
 #include "config/config.h"
@@ -22,6 +22,6 @@ enum status opened_model_open(struct opened_model *o, const struct config *c, co
 /* Rank 0 lets its followers go; its session pools are closed. Safe on a zeroed *o. */
 void opened_model_close(struct opened_model *o);
 
-static inline bool opened_model_follows(const struct opened_model *o) { return o->comm->rank > 0; }
+static inline bool opened_model_follows(const struct opened_model *o) { return o->comm->world->rank > 0; }
 /* Works for rank 0 until it closes its model. */
 enum status opened_model_follow(struct opened_model *o, struct error *e);

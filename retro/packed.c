@@ -29,9 +29,10 @@ static enum status check_use(const struct model *m, const struct model_options *
     if (ops->packed_layout == NULL)
         return error_set(e, STATUS_UNSUPPORTED, PACKED_FILE " is for the CPU; for %s use the model it was made from",
                          ops->name);
-    if (m->comm->size > 1)
+    if (m->comm->world->size > 1)
         return error_set(e, STATUS_UNSUPPORTED,
-                         PACKED_FILE " cannot be split over %d ranks; use the model it was made from", m->comm->size);
+                         PACKED_FILE " cannot be split over %d ranks; use the model it was made from",
+                         m->comm->world->size);
     if (o->convert)
         return error_set(e, STATUS_UNSUPPORTED,
                          PACKED_FILE

@@ -161,6 +161,15 @@ static const char *slot_name(const struct family *f, enum slot slot) {
     return NULL;
 }
 
+/* What embeds is on the first stage and on that of the neighbour encoder; what makes logits on the last. */
+static bool keeps_outer(const struct model *m, const struct place_info *info) {
+    const struct comm *c = m->comm;
+    bool first = c->stage == 0, last = c->stage == c->stages - 1, tied = m->dims.tied && c->size == 1;
+    if (info->need == NEED_OUTPUT || info->need == NEED_FINAL || info->need == NEED_FINAL_BETA) return last;
+    bool word = info->offset == offsetof(struct model, word);
+    return first || c->stage == m->encodes || (word && tied && last);
+}
+
 static enum status visit_layer(struct model *m, struct layer *layer, struct place p, place_visitor *visit,
                                void *context, struct error *e) {
     for (int slot = 0; slot < SLOT_COUNT; slot++) {
@@ -183,6 +192,7 @@ static enum status visit_outer(struct model *m, place_visitor *visit, void *cont
     for (size_t i = 0; i < ARRAY_COUNT(outer_table); i++) {
         const struct place_info *info = &outer_table[i];
         struct place p = {.outer = outer_name(m, info), .form = info->form, .share = share_make(m, info)};
+        p.elsewhere = !keeps_outer(m, info);
         if (p.outer == NULL || !needed(m, info)) continue;
         p.at = (char *)m + info->offset;
         snprintf(p.name, sizeof p.name, "%s", p.outer);
@@ -196,12 +206,14 @@ enum status model_visit(struct model *m, place_visitor *visit, void *context, st
     if (visit_outer(m, visit, context, e)) return e->status;
     for (int i = 0; i < m->dims.n_layers; i++) {
         snprintf(prefix, sizeof prefix, m->family->outer->decoder_layer, i);
-        if (visit_layer(m, &m->layers[i], (struct place){.prefix = prefix}, visit, context, e)) return e->status;
+        bool elsewhere = i < m->first_layer || i >= m->end_layer;
+        struct place p = {.prefix = prefix, .elsewhere = elsewhere};
+        if (visit_layer(m, &m->layers[i], p, visit, context, e)) return e->status;
     }
     for (int j = 0; j < m->n_encoder; j++) {
         snprintf(prefix, sizeof prefix, m->family->outer->encoder_layer, m->dims.first_retro_layer, j);
-        if (visit_layer(m, &m->encoder[j], (struct place){.prefix = prefix, .encoder = true}, visit, context, e))
-            return e->status;
+        struct place p = {.prefix = prefix, .encoder = true, .elsewhere = m->comm->stage != m->encodes};
+        if (visit_layer(m, &m->encoder[j], p, visit, context, e)) return e->status;
     }
     return STATUS_OK;
 }

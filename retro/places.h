@@ -29,7 +29,8 @@ struct place {
     enum slot slot;     /* within a layer */
     enum place_form form;
     void *at;
-    bool encoder; /* in the neighbour encoder */
+    bool encoder;   /* in the neighbour encoder */
+    bool elsewhere; /* on another stage: checked, not kept */
     struct share share;
 };
 

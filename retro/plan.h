@@ -22,5 +22,6 @@ void plan_close(struct plan *p);
 
 /* Appends the plan, and the neighbour tokens its closings name (r of each). */
 void plan_write(const struct plan *p, int r, struct buffer *out);
-/* Reads what plan_write appended, for a pool of the same limits. Neighbour tokens stay where they are, in the bytes. */
-void plan_read(struct plan *p, int r, struct text_span in);
+/* Reads what plan_write appended, for a pool of the same limits, and moves *in behind it. Neighbour tokens stay where
+ * they are, in the bytes. */
+void plan_read(struct plan *p, int r, struct text_span *in);

@@ -57,8 +57,8 @@ static enum status open_cache(struct session_pool *p, struct error *e) {
     const struct model *m = p->model;
     int rows = p->limits.max_sessions * p->limits.max_tokens, cols = m->local_kv_heads * m->dims.head_dim;
     size_t bytes, one;
-    if (mul_overflows((size_t)rows * (size_t)cols, 2 * (size_t)m->dims.n_layers * dtype_bytes(p->limits.kv_dtype),
-                      &bytes))
+    int layers = m->end_layer - m->first_layer;
+    if (mul_overflows((size_t)rows * (size_t)cols, 2 * (size_t)layers * dtype_bytes(p->limits.kv_dtype), &bytes))
         return error_set(e, STATUS_NO_MEMORY, "key/value cache does not fit the address space");
     if (backend_alloc(m->backend, &p->cache, bytes, "the key/value cache", e)) return e->status;
     p->bytes += bytes;
@@ -116,10 +116,10 @@ static enum status pool_open(struct session_pool **out, struct model *m, const s
     struct session_pool *p = xcalloc(1, sizeof *p);
     p->model = m;
     p->limits = *l;
-    enum status status = m->output.data
+    enum status status = m->family->outer->output
                              ? open_parts(p, e)
                              : error_set(e, STATUS_UNSUPPORTED, "a %s model does not write text", m->info.family);
-    status = comm_agree(m->comm, status, e);
+    status = comm_agree(m->comm->world, status, e);
     if (status) {
         pool_free(p);
         return status;
@@ -135,10 +135,10 @@ enum status session_pool_open(struct session_pool **out, struct model *m, const 
     struct error local;
     if (e == NULL) e = &local;
     struct buffer message = {0};
-    CHECK(m->comm->rank == 0);
+    CHECK(m->comm->world->rank == 0);
     buffer_append(&message, &(enum message){MESSAGE_OPEN}, sizeof(enum message));
     buffer_append(&message, l, sizeof *l);
-    enum status status = comm_broadcast(m->comm, &message, e);
+    enum status status = comm_broadcast(m->comm->world, &message, e);
     if (status == STATUS_OK) status = pool_open(out, m, l, e);
     buffer_free(&message);
     return status;
@@ -148,7 +148,8 @@ void session_pool_close(struct session_pool *p) {
     if (p == NULL) return;
     buffer_clear(&p->message);
     buffer_append(&p->message, &(enum message){MESSAGE_CLOSE}, sizeof(enum message));
-    comm_broadcast(p->model->comm, &p->message, &(struct error){0}); /* a failed rank has nothing left to close */
+    comm_broadcast(p->model->comm->world, &p->message,
+                   &(struct error){0}); /* a failed rank has nothing left to close */
     pool_free(p);
 }
 
@@ -317,9 +318,27 @@ static const struct cross_source *read_neighbors(void *context, int layer_index,
 /* Layer i's keys and values are its share of the cache. */
 static struct tensor layer_cache(const struct session_pool *p, struct tensor cache, int i) {
     size_t one = (size_t)cache.rows * (size_t)cache.cols * dtype_bytes(cache.dtype);
-    cache.data = (char *)cache.data + (size_t)i * one;
-    CHECK(i < p->model->dims.n_layers);
+    CHECK(i >= p->model->first_layer && i < p->model->end_layer);
+    cache.data = (char *)cache.data + (size_t)(i - p->model->first_layer) * one;
     return cache;
+}
+
+/* The first stage embeds the rows; others get the encoder's output, where they read any, and the rows from the one
+ * before. */
+static void enter_stage(struct session_pool *p, struct tensor x) {
+    const struct model *m = p->model;
+    const struct comm *c = m->comm;
+    if (c->stage == 0) {
+        embed(m->backend, &(struct embed_args){.y = x,
+                                               .word = &m->word,
+                                               .position = m->position.data ? &m->position : NULL,
+                                               .ids = p->plan.ids,
+                                               .positions = p->plan.positions});
+        return;
+    }
+    if (c->stage > m->encodes && c->stage <= m->reads)
+        neighbors_encode(&p->neighbors, p->plan.closings, p->plan.n_closings, (struct tensor){0});
+    comm_receive(c->world, m->backend, x, c->world->rank - c->size);
 }
 
 static void run_layers(struct session_pool *p) {
@@ -333,12 +352,8 @@ static void run_layers(struct session_pool *p) {
                         .cache_rows = plan->cache_rows,
                         .cross = read_neighbors,
                         .context = p};
-    embed(m->backend, &(struct embed_args){.y = pass.scratch.x,
-                                           .word = &m->word,
-                                           .position = m->position.data ? &m->position : NULL,
-                                           .ids = plan->ids,
-                                           .positions = plan->positions});
-    for (int i = 0; i < m->dims.n_layers; i++) {
+    enter_stage(p, pass.scratch.x);
+    for (int i = m->first_layer; i < m->end_layer; i++) {
         pass.layer_index = i;
         pass.k = layer_cache(p, p->k, i);
         pass.v = layer_cache(p, p->v, i);
@@ -346,17 +361,41 @@ static void run_layers(struct session_pool *p) {
     }
 }
 
-/* logits = final_norm(x) W^T of the rows that were asked for; the norm iff the checkpoint has one (spec 7). */
-static struct tensor run_head(struct session_pool *p) {
+/* Logits [first, first + n) = final_norm(x) W^T of the rows that were asked for; the norm iff the checkpoint has one
+ * (spec 7). */
+static void run_head(struct session_pool *p, int first) {
     const struct model *m = p->model;
     int n = p->plan.n_logits;
     struct tensor x = tensor_rows(p->scratch.x, 0, p->plan.n_rows), picked = tensor_rows(p->picked, 0, n);
-    struct tensor local = tensor_rows(p->local_logits, 0, n), logits = tensor_rows(p->logits, 0, n);
-    if (n == 0) return logits;
+    struct tensor logits = tensor_rows(p->logits, first, n);
+    struct tensor local = m->comm->size > 1 ? tensor_rows(p->local_logits, 0, n) : logits;
+    if (n == 0) return;
     gather_rows(m->backend, &(struct gather_rows_args){.y = picked, .x = x, .rows = p->plan.logit_rows});
     if (m->final_norm.gamma) norm_rows(m, picked, picked, &m->final_norm);
     linear(m->backend, &(struct linear_args){.y = local, .x = picked, .weight = &m->output});
     comm_allgather_cols(m->comm, m->backend, logits, local);
+}
+
+/* This rank's share of a step: its plans one after the other. Stages wait for nothing but their rows, so while the next
+ * stage works on one plan this one is at the next. Returns the logits, whole on the last stage and on rank 0. */
+static struct tensor run_plans(struct session_pool *p, struct text_span in) {
+    const struct model *m = p->model;
+    const struct comm *c = m->comm, *world = c->world;
+    bool last = c->stage == c->stages - 1;
+    int rows = 0;
+    for (; in.size > 0; rows += p->plan.n_logits) {
+        plan_read(&p->plan, m->dims.retrieved_length, &in);
+        run_layers(p);
+        if (last)
+            run_head(p, rows);
+        else
+            comm_send(c->world, m->backend, tensor_rows(p->scratch.x, 0, p->plan.n_rows), world->rank + c->size);
+    }
+    struct tensor logits = tensor_rows(p->logits, 0, rows);
+    if (c->stages > 1 && rows > 0) {
+        if (last && c->rank == 0) comm_send(c->world, m->backend, logits, 0);
+        if (world->rank == 0) comm_receive(c->world, m->backend, logits, world->size - c->size);
+    }
     return logits;
 }
 
@@ -372,12 +411,13 @@ static void advance(struct session_pool *p, const struct step_item *items, int n
     }
 }
 
-/* Rank 0's plan goes to all, the neighbour tokens with it. */
-static enum status share_plan(struct session_pool *p, struct error *e) {
-    buffer_clear(&p->message);
-    buffer_append(&p->message, &(enum message){MESSAGE_STEP}, sizeof(enum message));
-    plan_write(&p->plan, p->model->dims.retrieved_length, &p->message);
-    return comm_broadcast(p->model->comm, &p->message, e);
+/* How many of the items one plan takes: all, or with stages as many as have limits.micro_batch_rows, but one at least.
+ */
+static int count_items(const struct session_pool *p, const struct step_item *items, int n) {
+    int limit = p->model->comm->stages > 1 ? p->limits.micro_batch_rows : 0, rows = items[0].n_tokens, taken = 1;
+    if (limit == 0) return n;
+    while (taken < n && rows + items[taken].n_tokens <= limit) rows += items[taken++].n_tokens;
+    return taken;
 }
 
 enum status session_step(struct session_pool *p, const struct step_item *items, int n_items, struct tensor *logits,
@@ -385,12 +425,21 @@ enum status session_step(struct session_pool *p, const struct step_item *items, 
     struct error local;
     if (e == NULL) e = &local;
     if (check_step(p, items, n_items, e)) return e->status;
-    plan_step(p, items, n_items);
-    if (share_plan(p, e)) return e->status;
-    run_layers(p);
-    *logits = run_head(p);
-    advance(p, items, n_items);
-    return backend_sync(p->model->backend, e);
+    buffer_clear(&p->message);
+    buffer_append(&p->message, &(enum message){MESSAGE_STEP}, sizeof(enum message));
+    for (int first = 0, n; first < n_items; first += n) {
+        n = count_items(p, items + first, n_items - first);
+        plan_step(p, items + first, n);
+        plan_write(&p->plan, p->model->dims.retrieved_length, &p->message);
+        advance(p, items + first, n);
+    }
+    const struct comm *c = p->model->comm;
+    if (comm_broadcast(c->world, &p->message, e)) return e->status;
+    *logits = run_plans(
+        p, (struct text_span){p->message.data + sizeof(enum message), p->message.size - sizeof(enum message)});
+    enum status status = backend_sync(p->model->backend, e);
+    if (status == STATUS_DEVICE) comm_leave(p->model->comm, e);
+    return status;
 }
 
 /* The other ranks. */
@@ -403,9 +452,7 @@ static void follow_open(struct session_pool **p, struct model *m, struct text_sp
 }
 
 static enum status follow_step(struct session_pool *p, struct text_span in, struct error *e) {
-    plan_read(&p->plan, p->model->dims.retrieved_length, in);
-    run_layers(p);
-    run_head(p);
+    run_plans(p, in);
     return backend_sync(p->model->backend, e);
 }
 
@@ -432,7 +479,7 @@ enum status session_follow(struct model *m, struct error *e) {
     struct buffer message = {0};
     enum status status;
     for (;;) {
-        status = comm_broadcast(m->comm, &message, e);
+        status = comm_broadcast(m->comm->world, &message, e);
         if (status || message.size == 0) break;
         status = follow_message(&p, m, (struct text_span){message.data, message.size}, e);
         if (status) break;
@@ -444,5 +491,6 @@ enum status session_follow(struct model *m, struct error *e) {
 }
 
 void session_release_followers(struct model *m) {
-    comm_broadcast(m->comm, &(struct buffer){0}, &(struct error){0}); /* after a failure they have ended already */
+    comm_broadcast(m->comm->world, &(struct buffer){0},
+                   &(struct error){0}); /* after a failure they have ended already */
 }

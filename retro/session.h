@@ -7,7 +7,7 @@
  * mix, and however its rows are split into steps.
  *
  * Over several ranks (kernels/comm.h), rank 0 calls these functions as if it were alone, one pool at a time, and every
- * other rank calls session_follow, which does its share of what rank 0 does. Logits are whole on all ranks. */
+ * other rank calls session_follow, which does its share of what rank 0 does. Rank 0 has the logits. */
 #pragma once
 
 #include "retro/model.h"
@@ -17,11 +17,12 @@ struct session;
 
 struct session_limits {
     int max_sessions;
-    int max_tokens;      /* rows per session */
-    int max_step_rows;   /* rows of all sessions in one step */
-    int max_logit_rows;  /* rows of logits in one step */
-    int max_neighbors;   /* k of any chunk */
-    enum dtype kv_dtype; /* F32, F16 or BF16 */
+    int max_tokens;       /* rows per session */
+    int max_step_rows;    /* rows of all sessions in one step */
+    int max_logit_rows;   /* rows of logits in one step */
+    int max_neighbors;    /* k of any chunk */
+    enum dtype kv_dtype;  /* F32, F16 or BF16 */
+    int micro_batch_rows; /* over stages: rows of a step above which its sequences are done in turn; 0: never */
 };
 
 /* Allocates everything a step will ever need. m is borrowed. */

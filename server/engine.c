@@ -417,6 +417,7 @@ enum status engine_open(struct engine **out, const struct engine_options *o, str
         .max_step_rows = o->max_step_tokens + o->max_sequences,
         .max_logit_rows = SCORED_ROWS + o->max_sequences,
         .max_neighbors = o->max_k,
+        .micro_batch_rows = o->micro_batch_rows,
         .kv_dtype = x->info.dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16,
     };
     enum status status = session_pool_open(&x->pool, o->model, &limits, e);

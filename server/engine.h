@@ -14,11 +14,12 @@ struct engine_options {
     struct retrieval_thread *retrieval; /* NULL: no generation may ask to retrieve */
     int eod;                            /* the id that ends a text, -1: none */
     enum grid_mode grid;
-    int max_sequences;   /* decoded together */
-    int max_queue;       /* waiting beyond those */
-    int max_context;     /* rows of one sequence */
-    int max_step_tokens; /* prompt rows of one step */
-    int max_k;           /* neighbours of one chunk */
+    int max_sequences;    /* decoded together */
+    int max_queue;        /* waiting beyond those */
+    int max_context;      /* rows of one sequence */
+    int max_step_tokens;  /* prompt rows of one step */
+    int max_k;            /* neighbours of one chunk */
+    int micro_batch_rows; /* session_limits */
 };
 
 struct engine_counts {

@@ -48,7 +48,7 @@ static enum status open_tokenizer(struct server *s, struct error *e) {
     const struct model_info *info = model_info(s->model);
     log_info("model %s: %s, %.1f M parameters, %s, %.1f MB", c->model.path, info->family,
              1e-6 * (double)info->n_parameters, dtype_name(info->dtype), 1e-6 * (double)info->weight_bytes);
-    log_info("backend %s, rank %d of %d, %s", backend_describe(s->opened.backend), comm->rank, comm->size,
+    log_info("backend %s, rank %d of %d, %s", backend_describe(s->opened.backend), comm->world->rank, comm->world->size,
              comm->ops->name);
     if (tokenizer_vocab_size(s->tokenizer) > info->vocab)
         return error_set(e, STATUS_INVALID, "%s: the tokenizer has %d ids, the model's vocabulary is %d", c->model.path,
@@ -123,6 +123,7 @@ static enum status open_engine(struct server *s, struct error *e) {
         .max_queue = c->server.max_queue,
         .max_step_tokens = c->server.max_step_tokens,
         .max_k = c->retrieval.max_k,
+        .micro_batch_rows = c->parallel.micro_batch_rows,
     };
     if (choose_context(s, &o.max_context, e) || engine_open(&s->engine, &o, e)) return e->status;
     log_info("sessions: %d sequences of %d tokens, %.1f MB", o.max_sequences, o.max_context,

@@ -216,15 +216,26 @@ static enum status run_incremental(const struct run *run, struct session **sessi
     return status;
 }
 
-static enum status run_case(struct opened_model *model, const struct reference *c, float tolerance,
-                            struct result results[WAYS], struct error *e) {
+/* What all cases of all folders share. */
+struct parity {
+    struct opened_model *model;
+    const char *folder;
+    float tolerance;
+    int micro_batch_rows;
+    int passed, failed;
+    bool follows; /* a rank that computes for rank 0, which compares and reports */
+};
+
+static enum status run_case(struct parity *p, const struct reference *c, struct result results[WAYS], struct error *e) {
+    struct opened_model *model = p->model;
     const struct model_info *info = model_info(model->model);
-    struct run run = {.model = model, .info = info, .c = c, .tolerance = tolerance};
+    struct run run = {.model = model, .info = info, .c = c, .tolerance = p->tolerance};
     struct session_limits limits = {.max_sessions = c->b,
                                     .max_tokens = c->n,
                                     .max_step_rows = c->b * c->n,
                                     .max_logit_rows = c->b * c->n,
                                     .max_neighbors = max_int(c->k, 1),
+                                    .micro_batch_rows = p->micro_batch_rows,
                                     .kv_dtype = info->cache_dtype};
     if (session_pool_open(&run.pool, model->model, &limits, e)) return e->status;
     run.sets = xcalloc((size_t)(c->b * c->l) + 1, sizeof *run.sets);
@@ -244,15 +255,6 @@ static enum status run_case(struct opened_model *model, const struct reference *
     return status;
 }
 
-/* What all cases of all folders share. */
-struct parity {
-    struct opened_model *model;
-    const char *folder;
-    float tolerance;
-    int passed, failed;
-    bool follows; /* a rank that computes for rank 0, which compares and reports */
-};
-
 typedef enum status read_function(struct reference *c, const struct weights *w, const struct model_info *info,
                                   struct error *e);
 
@@ -271,7 +273,7 @@ static enum status run_named(struct parity *p, const struct weights *w, struct r
                              struct error *e) {
     struct result results[WAYS];
     enum status status = read(c, w, model_info(p->model->model), e);
-    if (status == STATUS_OK) status = run_case(p->model, c, p->tolerance, results, e);
+    if (status == STATUS_OK) status = run_case(p, c, results, e);
     if (status == STATUS_OK) report(p, c, results);
     free(c->owned);
     return status;
@@ -320,6 +322,7 @@ static enum status run_folder(struct parity *p, const struct config *config, con
     }
     p->model = &model;
     p->folder = folder;
+    p->micro_batch_rows = config->parallel.micro_batch_rows;
     enum status status = run_file(p, "cases.safetensors", ".tokens", read_case, e);
     if (status == STATUS_OK) status = run_file(p, "generation.safetensors", ".prompt", read_generation, e);
     if (status == STATUS_OK && p->passed + p->failed == before)

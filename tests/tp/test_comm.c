@@ -30,24 +30,31 @@ static void *run(void *argument) {
     return NULL;
 }
 
-static void run_ranks(struct rank *ranks, int size, double timeout, void (*work)(struct rank *r)) {
-    struct comm *comms[COMM_MAX_RANKS];
-    struct comm_options o = {.kind = CONFIG_COMM_THREADS, .size = size, .timeout = timeout};
-    int n;
-    assert_int_equal(comm_open(comms, &n, &o, NULL), STATUS_OK);
-    assert_int_equal(n, size);
-    for (int r = 0; r < size; r++) {
-        ranks[r] = (struct rank){.comm = comms[r], .work = work};
-        assert_int_equal(comms[r]->rank, r);
+static void run_comms(struct rank *ranks, struct comm **comms, int n, void (*work)(struct rank *r)) {
+    for (int r = 0; r < n; r++) {
+        ranks[r] = (struct rank){.comm = comms[r], .work = work, .status = STATUS_INTERNAL};
         assert_int_equal(backend_open(&ranks[r].backend, "cpu", &(struct backend_options){.threads = 1}, NULL),
                          STATUS_OK);
         assert_int_equal(pthread_create(&ranks[r].thread, NULL, run, &ranks[r]), 0);
     }
-    for (int r = 0; r < size; r++) pthread_join(ranks[r].thread, NULL);
-    for (int r = 0; r < size; r++) {
+    for (int r = 0; r < n; r++) pthread_join(ranks[r].thread, NULL);
+    for (int r = 0; r < n; r++) {
         comm_close(ranks[r].comm);
         backend_close(ranks[r].backend);
     }
+}
+
+static void run_ranks(struct rank *ranks, int size, double timeout, void (*work)(struct rank *r)) {
+    struct comm *comms[COMM_MAX_RANKS];
+    struct comm_options o = {.kind = CONFIG_COMM_THREADS, .size = size, .stages = 1, .timeout = timeout};
+    int n;
+    assert_int_equal(comm_open(comms, &n, &o, NULL), STATUS_OK);
+    assert_int_equal(n, size);
+    for (int r = 0; r < n; r++) {
+        assert_int_equal(comms[r]->rank, r);
+        assert_ptr_equal(comms[r]->world, comms[r]);
+    }
+    run_comms(ranks, comms, n, work);
 }
 
 /* Numbers whose sum depends on the order they are added in. */
@@ -87,6 +94,7 @@ static void test_sums_and_gathers(void **state) {
 
 static void talk(struct rank *r) {
     struct buffer message = {0};
+    r->status = STATUS_OK;
     for (int i = 0; i < 50; i++) {
         buffer_clear(&message);
         if (r->comm->rank == 0)
@@ -112,6 +120,59 @@ static void test_messages(void **state) {
     struct rank ranks[3];
     run_ranks(ranks, 3, 10, talk);
     for (int r = 0; r < 3; r++) assert_int_equal(ranks[r].status, STATUS_OK);
+}
+
+/* Two stages of two ranks: each has a group of its own, rows go to the same rank of the next stage, in order, and
+ * without waiting for the receiver. */
+static void hand_on(struct rank *r) {
+    struct comm *c = r->comm, *world = c->world;
+    if (world->size != 4 || world->rank != 2 * c->stage + c->rank || c->size != 2 || c->stages != 2) return;
+    for (int i = 0; i < 20; i++) {
+        struct tensor x = tensor_make(r->sum, DTYPE_F32, ROWS, COLS);
+        for (int j = 0; j < ROWS * COLS; j++) r->sum[j] = c->stage ? 0 : (float)(1000 * i + 100 * c->rank + j);
+        if (c->stage == 0)
+            comm_send(world, r->backend, x, world->rank + 2);
+        else
+            comm_receive(world, r->backend, x, world->rank - 2);
+        for (int j = 0; j < ROWS * COLS; j++)
+            if (r->sum[j] != (float)(1000 * i + 100 * c->rank + j)) return;
+    }
+    r->sum[0] = (float)world->rank;
+    comm_allreduce_sum(c, r->backend, tensor_make(r->sum, DTYPE_F32, 1, 1));
+    r->status = backend_sync(r->backend, &r->error);
+}
+
+static void test_stages(void **state) {
+    (void)state;
+    struct rank ranks[4];
+    struct comm *comms[COMM_MAX_RANKS];
+    struct comm_options o = {.kind = CONFIG_COMM_THREADS, .size = 2, .stages = 2, .timeout = 10};
+    int n;
+    assert_int_equal(comm_open(comms, &n, &o, NULL), STATUS_OK);
+    assert_int_equal(n, 4);
+    run_comms(ranks, comms, n, hand_on);
+    for (int r = 0; r < n; r++) {
+        assert_int_equal(ranks[r].status, STATUS_OK);
+        assert_true(ranks[r].sum[0] == (r < 2 ? 1.0f : 5.0f));
+    }
+}
+
+/* Rows that never come, and rows that nobody takes. */
+static void miss_rows(struct rank *r) {
+    if (r->comm->rank == 0)
+        comm_send(r->comm, r->backend, tensor_make(r->part, DTYPE_F32, ROWS, COLS), 2);
+    else if (r->comm->rank == 1)
+        comm_receive(r->comm, r->backend, tensor_make(r->part, DTYPE_F32, ROWS, COLS), 2);
+    r->status = backend_sync(r->backend, &r->error);
+}
+
+static void test_missing_rows(void **state) {
+    (void)state;
+    struct rank ranks[3];
+    run_ranks(ranks, 3, 1, miss_rows);
+    assert_int_equal(ranks[0].status, STATUS_OK);
+    assert_int_equal(ranks[1].status, STATUS_DEVICE);
+    assert_non_null(strstr(ranks[1].error.text, "rank 1 of 3 waited 1 s"));
 }
 
 /* Rank 2's device fails before a sum: it and all others get STATUS_DEVICE and its reason. */
@@ -174,21 +235,27 @@ static void test_sizes(void **state) {
     struct error e;
     struct comm *comms[COMM_MAX_RANKS];
     int n;
-    struct comm_options o = {.kind = CONFIG_COMM_THREADS, .size = COMM_MAX_RANKS + 1, .timeout = 1};
+    struct comm_options o = {.kind = CONFIG_COMM_THREADS, .size = COMM_MAX_RANKS + 1, .stages = 1, .timeout = 1};
     assert_int_equal(comm_open(comms, &n, &o, &e), STATUS_INVALID);
     o.size = 0;
     assert_int_equal(comm_open(comms, &n, &o, &e), STATUS_INVALID);
-    o = (struct comm_options){.kind = CONFIG_COMM_SINGLE, .size = 2};
+    o.size = o.stages = 9;
     assert_int_equal(comm_open(comms, &n, &o, &e), STATUS_INVALID);
-    o = (struct comm_options){.kind = CONFIG_COMM_AUTO, .size = 1};
+    o = (struct comm_options){.kind = CONFIG_COMM_SINGLE, .size = 1, .stages = 2};
+    assert_int_equal(comm_open(comms, &n, &o, &e), STATUS_INVALID);
+    o = (struct comm_options){.kind = CONFIG_COMM_AUTO, .size = 1, .stages = 1};
     assert_int_equal(comm_open(comms, &n, &o, &e), STATUS_OK);
     assert_string_equal(comms[0]->ops->name, "single");
     comm_close(comms[0]);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums_and_gathers), cmocka_unit_test(test_messages),
-                                       cmocka_unit_test(test_a_failed_rank), cmocka_unit_test(test_a_missing_rank),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums_and_gathers),
+                                       cmocka_unit_test(test_messages),
+                                       cmocka_unit_test(test_stages),
+                                       cmocka_unit_test(test_missing_rows),
+                                       cmocka_unit_test(test_a_failed_rank),
+                                       cmocka_unit_test(test_a_missing_rank),
                                        cmocka_unit_test(test_sizes)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

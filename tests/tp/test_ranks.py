@@ -25,7 +25,7 @@ needs_mpi = pytest.mark.skipif(
 
 
 def launcher(comm, ranks):
-    if comm == "threads":
+    if comm != "mpi":
         return []
     return ["mpirun", "-n", str(ranks), "--oversubscribe", "--bind-to", "none"]
 
@@ -34,20 +34,21 @@ def options(**values):
     return [word for key, value in values.items() for word in ("--set", f"{key.replace('__', '.')}={value}")]
 
 
-def parity(comm, ranks, *folders):
-    command = [*launcher(comm, ranks), BUILD / "retro-eval", "parity", "--tolerance", "2e-4",
-               *options(parallel__tensor=ranks, parallel__comm=comm), *folders]
+def parity(comm, tensor, pipeline, *folders):
+    command = [*launcher(comm, tensor * pipeline), BUILD / "retro-eval", "parity", "--tolerance", "2e-4",
+               *options(parallel__tensor=tensor, parallel__pipeline=pipeline, parallel__micro_batch_rows=20,
+                        parallel__comm=comm), *folders]
     return subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=300)
 
 
 class Server:
-    def __init__(self, log, comm, ranks, **values):
+    def __init__(self, log, comm, tensor, pipeline=1, **values):
         self.log = log
-        values = {"model.path": MODEL, "server.port": 0, "server.max_sequences": 2, "parallel.tensor": ranks,
-                  "parallel.comm": comm, **values}
+        values = {"model.path": MODEL, "server.port": 0, "server.max_sequences": 3, "parallel.tensor": tensor,
+                  "parallel.pipeline": pipeline, "parallel.comm": comm, **values}
         with log.open("w") as out:
             self.process = subprocess.Popen(
-                [*launcher(comm, ranks), BUILD / "retro-server", *options(**values)],
+                [*launcher(comm, tensor * pipeline), BUILD / "retro-server", *options(**values)],
                 stdout=out, stderr=out, env=ENVIRONMENT)
         self.port = self.wait_for(r"listening on http://127\.0\.0\.1:(\d+)", 60)
 
@@ -68,7 +69,7 @@ class Server:
         body = response.read()
         connection.close()
         assert response.status == 200, body
-        return json.loads(body)["choices"][0]["text"]
+        return [choice["text"] for choice in json.loads(body)["choices"]]
 
     def rank(self, number):
         """The process id of a rank of mpirun's."""
@@ -101,14 +102,15 @@ def start(tmp_path):
 
 
 @needs_mpi
-@pytest.mark.parametrize("ranks", [1, 2, 4])
-def test_reference_logits_under_mpirun(ranks):
-    done = [parity("mpi", ranks, *FOLDERS) for _ in range(2)]
-    assert done[0].returncode == 0, done[0].stdout + done[0].stderr
-    lines = done[0].stdout.splitlines()
+@pytest.mark.parametrize("tensor, pipeline", [(2, 1), (4, 1), (1, 2), (2, 2)])
+def test_reference_logits_under_mpirun(tensor, pipeline):
+    done = parity("mpi", tensor, pipeline, *FOLDERS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
     assert len(lines) > 10 and all("tokens=ok" in line for line in lines[:-1]) and lines[-1].endswith(" 0 failed")
-    assert done[0].stdout == done[1].stdout, "a repeat gives the same numbers"
-    assert done[0].stdout == parity("threads", ranks, *FOLDERS).stdout, "threads add in the same order"
+    repeat = parity("mpi", tensor, pipeline, FOLDERS[1]).stdout.splitlines()
+    assert len(repeat) > 3 and repeat[:-1] == [line for line in lines if line.startswith(str(FOLDERS[1]) + "/")]
+    assert done.stdout == parity("threads", tensor, 1, *FOLDERS).stdout, "threads add in the same order"
 
 
 REQUESTS = [
@@ -120,16 +122,26 @@ REQUESTS = [
 
 
 @needs_mpi
-def test_serving(start):
+@pytest.mark.parametrize("tensor, pipeline", [(3, 1), (1, 2)])
+def test_serving(start, tensor, pipeline):
     """Threads and processes write the same text, each time."""
     texts = []
     for comm in ("threads", "mpi"):
-        server = start(comm, 3)
-        assert f"rank 0 of 3, {comm}" in server.log.read_text()
+        server = start(comm, tensor, pipeline)
+        assert f"rank 0 of {tensor * pipeline}, {comm}" in server.log.read_text()
         texts += [[server.complete(**request) for request in REQUESTS] for _ in range(2)]
         assert server.end() == 0, server.log.read_text()
     assert texts[0] == texts[1] == texts[2] == texts[3]
-    assert len(set(texts[0])) == len(REQUESTS)
+    assert len(set(map(tuple, texts[0]))) == len(REQUESTS)
+
+
+def test_stages_change_nothing(start):
+    """A step of several sequences, done in turn over three stages, is bit by bit the step of one rank."""
+    request = dict(prompt=["The fork() system call", "A signal is", "To read a file"], max_tokens=30, temperature=0.8,
+                   seed=3, ignore_eos=True, retrieval=REQUESTS[2]["retrieval"])
+    alone, staged = start("single", 1), start("auto", 1, 3, **{"parallel.micro_batch_rows": 1})
+    assert alone.complete(**request) == staged.complete(**request)
+    assert alone.end() == 0 and staged.end() == 0
 
 
 def test_serving_over_threads(start):
@@ -182,7 +194,7 @@ def test_wrong_number_of_processes():
                            *options(parallel__tensor=4, parallel__comm="mpi"), FOLDERS[0]],
                           capture_output=True, text=True, env=ENVIRONMENT, timeout=60)
     assert done.returncode != 0
-    assert "parallel.tensor is 4 and the MPI job has 2 processes; start it with mpirun -n 4" in done.stderr
+    assert "parallel.tensor times parallel.pipeline is 4 and the MPI job has 2 processes; start it with mpirun -n 4" in done.stderr
 
 
 def test_a_size_the_model_does_not_allow():

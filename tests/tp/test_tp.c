@@ -1,5 +1,6 @@
-/* tests/tp/test_tp.c: tensor parallelism: 1, 2 and 4 ranks, as threads, give the reference's logits, and a repeat gives
- * the same bits. Every rank loads its own share of the weights; rank 0 runs the cases, the others follow it. */
+/* tests/tp/test_tp.c: a model shared by ranks that are threads, in parts of its layers, in stages and in both, gives
+ * the reference's logits, and a repeat gives the same bits. Every rank loads its own share of the weights; rank 0 runs
+ * the cases, the others follow it. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -72,7 +73,7 @@ static enum status run_case(struct rank *rank, const struct weights *w, const ch
     struct sequence s = {.n = (int)parts[0]->shape[1], .k = (int)parts[1]->shape[2], .r = (int)parts[1]->shape[3]};
     s.grid = grid_make(GRID_END, s.n, model_info(m)->chunk_length);
     struct session_pool *pool;
-    struct session_limits limits = {1, s.n, s.n, s.n, s.k, DTYPE_F32};
+    struct session_limits limits = {1, s.n, s.n, s.n, s.k, DTYPE_F32, 0};
     enum status status = session_pool_open(&pool, m, &limits, e);
     for (int i = 0; i < parts[0]->shape[0] && status == STATUS_OK; i++) {
         s.tokens = (const int32_t *)parts[0]->data + i * s.n;
@@ -102,44 +103,117 @@ static enum status run_folder(struct rank *rank, struct model *m, struct backend
     return status;
 }
 
-static void configure(struct config *c, int size) {
+static void configure(struct config *c, int size, int stages) {
     char text[40];
     config_init(c);
     snprintf(text, sizeof text, "parallel.tensor=%d", size);
+    assert_int_equal(config_set(c, text, NULL), STATUS_OK);
+    snprintf(text, sizeof text, "parallel.pipeline=%d", stages);
     assert_int_equal(config_set(c, text, NULL), STATUS_OK);
     assert_int_equal(config_set(c, "parallel.comm=threads", NULL), STATUS_OK);
 }
 
 /* The hash of all logits. */
-static uint64_t check_folder(const char *folder, int size) {
+static uint64_t check_folder(const char *folder, int size, int stages) {
     struct rank rank = {.folder = folder};
     struct error e = {0};
     struct config c;
     struct opened_model o;
-    configure(&c, size);
+    configure(&c, size, stages);
     enum status status = opened_model_open(&o, &c, folder, &e);
     config_free(&c);
     if (status == STATUS_OK) {
         assert_int_equal(o.comm->size, size);
-        assert_int_equal(o.n_followers, size - 1);
+        assert_int_equal(o.n_followers, size * stages - 1);
         assert_false(opened_model_follows(&o));
         status = run_folder(&rank, o.model, o.backend, &e);
         opened_model_close(&o);
     }
-    if (status) fail_msg("%s, %d ranks: %s", folder, size, e.text);
+    if (status) fail_msg("%s, %d stages of %d ranks: %s", folder, stages, size, e.text);
     assert_true(rank.n_cases > 1);
-    if (!(rank.max_abs <= 2e-4f)) fail_msg("%s, %d ranks: %g from the reference", folder, size, (double)rank.max_abs);
+    if (!(rank.max_abs <= 2e-4f))
+        fail_msg("%s, %d stages of %d ranks: %g from the reference", folder, stages, size, (double)rank.max_abs);
     return rank.hash;
 }
 
-static void test_goldens(void **state) {
-    static const char *const names[] = {"case_a", "case_b", "case_c", "case_e_legacy_raw", "case_e_legacy_raw_gate"};
+static const char *const cases[] = {"case_a", "case_b", "case_c", "case_e_legacy_raw", "case_e_legacy_raw_gate"};
+
+static const char *folder_of(size_t i, char *text, size_t size) {
+    snprintf(text, size, "tests/golden/retro/%s", cases[i]);
+    return text;
+}
+
+static void test_tensor_parallel(void **state) {
     (void)state;
-    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
-        char folder[100];
-        snprintf(folder, sizeof folder, "tests/golden/retro/%s", names[i]);
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        char text[100];
+        const char *folder = folder_of(i, text, sizeof text);
         for (int size = 1; size <= MAX_RANKS; size *= 2)
-            assert_int_equal(check_folder(folder, size), check_folder(folder, size));
+            assert_int_equal(check_folder(folder, size, 1), check_folder(folder, size, 1));
+    }
+}
+
+/* Stages change where a layer is computed and nothing else: bit by bit the logits without them. Retro layers of case_b
+ * are on both stages of two; of five stages, some have none. */
+static void test_pipeline(void **state) {
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        char text[100];
+        const char *folder = folder_of(i, text, sizeof text);
+        for (int size = 1; size <= 2; size++) {
+            uint64_t whole = check_folder(folder, size, 1);
+            assert_int_equal(check_folder(folder, size, 2), whole);
+            assert_int_equal(check_folder(folder, size, 5), whole);
+        }
+    }
+}
+
+/* Sequences of a step that are done in turn, and stages that work on different ones at a time: the same logits. */
+static void test_micro_batches(void **state) {
+    (void)state;
+    enum { SEQUENCES = 3, ROWS = 9, VOCAB = 256 };
+    static const int limits_tried[] = {0, 1, 2 * ROWS, 1000};
+    uint64_t hashes[ARRAY_COUNT(limits_tried)];
+    for (size_t t = 0; t < ARRAY_COUNT(limits_tried); t++) {
+        struct error e = {0};
+        struct config c;
+        struct opened_model o;
+        struct session_pool *pool;
+        struct session *sessions[SEQUENCES];
+        struct step_item items[SEQUENCES];
+        struct tensor logits;
+        int32_t tokens[SEQUENCES][ROWS], found[2 * 2 * 16];
+        static float host[SEQUENCES * VOCAB];
+        configure(&c, 1, 3);
+        assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_b", &e), STATUS_OK);
+        config_free(&c);
+        const struct model_info *info = model_info(o.model);
+        assert_true(info->padded_vocab <= VOCAB && info->retrieved_length <= 16);
+        struct session_limits limits = {SEQUENCES, 32, SEQUENCES * ROWS, SEQUENCES, 2, DTYPE_F32, limits_tried[t]};
+        assert_int_equal(session_pool_open(&pool, o.model, &limits, &e), STATUS_OK);
+        for (size_t i = 0; i < ARRAY_COUNT(found); i++) found[i] = (int32_t)(i * 7 % 100);
+        const struct neighbor_tokens sets[] = {{found, 2}, {found + 1, 1}, {found + 2, 2}, {NULL, 0}};
+        for (int s = 0; s < SEQUENCES; s++) {
+            struct grid grid = grid_make(GRID_END, ROWS - s, info->chunk_length);
+            for (int i = 0; i < ROWS; i++) tokens[s][i] = (31 * s + 17 * i) % 200;
+            assert_int_equal(session_open(&sessions[s], pool, grid, &e), STATUS_OK);
+        }
+        hashes[t] = 0;
+        for (int step = 0; step < 12; step++) {
+            for (int s = 0; s < SEQUENCES; s++) {
+                int n = step ? 1 : ROWS - s;
+                assert_true(session_closes(sessions[s], n) <= 3);
+                items[s] = (struct step_item){sessions[s], tokens[s], n, sets + s % 2, 1};
+            }
+            if (session_step(pool, items, SEQUENCES, &logits, &e)) fail_msg("%s", e.text);
+            size_t bytes = (size_t)SEQUENCES * (size_t)info->padded_vocab * sizeof *host;
+            backend_download(o.backend, host, logits.data, bytes);
+            assert_int_equal(backend_sync(o.backend, &e), STATUS_OK);
+            hashes[t] = hash_bytes(host, bytes, hashes[t]);
+        }
+        session_pool_close(pool);
+        opened_model_close(&o);
+        assert_int_equal(hashes[t], hashes[0]);
     }
 }
 
@@ -149,10 +223,14 @@ static void test_uneven_split(void **state) {
     struct error e = {0};
     struct config c;
     struct opened_model o;
-    configure(&c, 3);
+    configure(&c, 3, 1);
     assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_a", &e), STATUS_INVALID);
     assert_non_null(strstr(e.text, "parallel.tensor is 3, and 4 attention heads cannot be shared evenly by 3 ranks"));
     assert_non_null(strstr(e.text, "this model runs on 1, 2 or 4"));
+    assert_int_equal(config_set(&c, "parallel.tensor=1", NULL), STATUS_OK);
+    assert_int_equal(config_set(&c, "parallel.pipeline=7", NULL), STATUS_OK);
+    assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_a", &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "parallel.pipeline is 7 and the model has 6 layers"));
     assert_int_equal(config_set(&c, "parallel.comm=single", NULL), STATUS_OK);
     assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_a", &e), STATUS_INVALID);
     assert_non_null(strstr(e.text, "parallel.comm is single"));
@@ -166,9 +244,9 @@ static void test_refused_pool(void **state) {
     struct config c;
     struct opened_model o;
     struct session_pool *pool;
-    configure(&c, 2);
+    configure(&c, 2, 1);
     assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_a", &e), STATUS_OK);
-    struct session_limits limits = {1, 1 << 20, 8, 8, 2, DTYPE_F32};
+    struct session_limits limits = {1, 1 << 20, 8, 8, 2, DTYPE_F32, 0};
     assert_int_equal(session_pool_open(&pool, o.model, &limits, &e), STATUS_INVALID);
     limits.max_tokens = 8;
     assert_int_equal(session_pool_open(&pool, o.model, &limits, &e), STATUS_OK);
@@ -178,7 +256,8 @@ static void test_refused_pool(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_goldens), cmocka_unit_test(test_uneven_split),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tensor_parallel), cmocka_unit_test(test_pipeline),
+                                       cmocka_unit_test(test_micro_batches), cmocka_unit_test(test_uneven_split),
                                        cmocka_unit_test(test_refused_pool)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
