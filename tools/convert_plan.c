@@ -3,7 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "config/buffer.h"
+#include "retro/packed.h"
 #include "tools/convert.h"
 
 /* Calls back while the model is opened: the names it uses, in the order of loading. */
@@ -90,10 +93,20 @@ static enum status check_sense(const struct plan *p, const struct convert_option
     return STATUS_OK;
 }
 
+/* A packed model is made from a folder, and that can be converted. */
+static enum status check_unpacked(const struct convert_options *o, struct error *e) {
+    struct buffer path = {0};
+    buffer_printf(&path, "%s/" PACKED_FILE, o->from);
+    bool packed = access(path.data, F_OK) == 0;
+    buffer_free(&path);
+    if (!packed) return STATUS_OK;
+    return error_set(e, STATUS_INVALID, "%s is packed already: convert the folder it was made from", o->from);
+}
+
 static enum status open_model(struct plan *p, const struct convert_options *o, struct collector *c, struct error *e) {
     struct model_options options = {.check_only = !o->packed && o->calibrate == NULL, .loaded = collect, .context = c};
-    if (backend_open(&p->backend, "cpu", &(struct backend_options){0}, e) || comm_open_single(&p->comm, e) ||
-        model_open(&p->model, o->from, p->backend, p->comm, &options, e))
+    if (check_unpacked(o, e) || backend_open(&p->backend, "cpu", &(struct backend_options){0}, e) ||
+        comm_open_single(&p->comm, e) || model_open(&p->model, o->from, p->backend, p->comm, &options, e))
         return e->status;
     bool embeds = strcmp(model_info(p->model)->family, "bert") == 0;
     if (embeds && o->packed)
