@@ -16,36 +16,36 @@ struct convert_options {
 };
 
 /* One tensor of the model and what becomes of it. */
-struct conversion {
+struct change {
     const struct stored_tensor *stored;
     enum tensor_role role;
-    const struct weight *weight; /* that it fills in the model that was opened for the plan */
+    const struct weight *weight; /* that it fills in the model that was opened to convert */
     int64_t rows, cols;          /* of weights; a vector is one column */
     enum dtype from, to;         /* the same: written as it is */
     const float *importance;     /* of its columns, or NULL */
     struct deviation deviation;  /* of what was written from what was read */
 };
 
-struct plan {
+struct conversion {
     struct weights *weights;
     struct backend *backend;
     struct comm *comm;
     struct model *model; /* loaded only to calibrate or pack, else checked */
-    struct conversion *conversions;
+    struct change *changes;
     int n;
 };
 
 /* convert_plan.c: opens the model, refuses what makes no sense, decides for every tensor. */
-enum status plan_open(struct plan *p, const struct convert_options *o, struct error *e);
-void plan_close(struct plan *p);
+enum status conversion_open(struct conversion *p, const struct convert_options *o, struct error *e);
+void conversion_close(struct conversion *p);
 /* The table: shape, types, error and sizes of every matrix, and the sums. */
-void plan_print(const struct plan *p);
+void conversion_print(const struct conversion *p);
 
 /* convert_calibrate.c: runs a model over a text and remembers the mean square of every input column of its matrices. */
 struct calibration;
-enum status calibration_run(struct calibration **out, const struct plan *p, const struct convert_options *o,
+enum status calibration_run(struct calibration **out, const struct conversion *p, const struct convert_options *o,
                             struct error *e);
-/* [n_in] of a matrix of the plan's model; NULL for one that the text never reached. */
+/* [n_in] of a matrix of the conversion's model; NULL for one that the text never reached. */
 const float *calibration_importance(const struct calibration *c, const struct weight *w);
 int calibration_tokens(const struct calibration *c);
 void calibration_close(struct calibration *c);
@@ -68,10 +68,10 @@ enum status tensor_file_put(struct tensor_file *f, int i, const void *data, size
 enum status tensor_file_close(struct tensor_file *f, struct error *e);
 
 /* convert_tensors.c: writes model.safetensors as planned, filling in what the table shows. */
-enum status plan_write(struct plan *p, const char *folder, struct error *e);
+enum status conversion_write(struct conversion *p, const char *folder, struct error *e);
 
 /* convert_packed.c: writes model.packed (retro/packed.h). */
-enum status packed_write(const struct plan *p, const char *folder, struct error *e);
+enum status packed_write(const struct conversion *p, const char *folder, struct error *e);
 
 /* convert_folder.c: the output folder while it is written. */
 struct output {

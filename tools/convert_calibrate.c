@@ -1,4 +1,4 @@
-/* tools/convert_calibrate.c: runs the plan's model over a text and adds up the squares that each matrix meets in each
+/* tools/convert_calibrate.c: runs the model over a text and adds up the squares that each matrix meets in each
  * input column. A table of ops stands before the backend's own and looks at every product on its way. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,11 +47,11 @@ static void recording_linear(struct backend *b, const struct linear_args *a) {
     running->original->linear(b, a);
 }
 
-static struct calibration *calibration_make(const struct plan *p) {
+static struct calibration *calibration_make(const struct conversion *p) {
     struct calibration *c = xcalloc(1, sizeof *c);
     c->records = xcalloc((size_t)p->n + 1, sizeof *c->records);
     for (int i = 0; i < p->n; i++) {
-        const struct weight *w = p->conversions[i].weight;
+        const struct weight *w = p->changes[i].weight;
         if (w == NULL || record_of(c, w)) continue;
         c->records[c->n] = (struct record){.data = w->data, .n_in = w->n_in};
         c->records[c->n++].sums = xcalloc((size_t)w->n_in, sizeof(double));
@@ -121,7 +121,7 @@ static enum status read_text(struct reading *r, const char *path, const char *fo
     return status;
 }
 
-static enum status reading_open(struct reading *r, const struct plan *p, struct error *e) {
+static enum status reading_open(struct reading *r, const struct conversion *p, struct error *e) {
     r->info = model_info(p->model);
     r->window = r->info->max_positions ? min_int(WINDOW, r->info->max_positions) : WINDOW;
     int k = max_int(1, r->info->num_neighbors), chunks = r->info->chunk_length ? r->window / r->info->chunk_length : 0;
@@ -152,7 +152,7 @@ static void take_means(struct calibration *c) {
     }
 }
 
-enum status calibration_run(struct calibration **out, const struct plan *p, const struct convert_options *o,
+enum status calibration_run(struct calibration **out, const struct conversion *p, const struct convert_options *o,
                             struct error *e) {
     struct reading r = {0};
     struct calibration *c = calibration_make(p);

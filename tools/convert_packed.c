@@ -8,7 +8,7 @@
 
 /* All tensors of the file: where each comes from, and how it is written. */
 struct packing {
-    const struct plan *plan;
+    const struct conversion *conversion;
     struct tensor_spec *specs;
     const void **data;
     size_t *sizes; /* without the zeros behind */
@@ -46,7 +46,7 @@ static enum status add_place(void *context, const struct place *p, struct error 
     if (k->matrices != (p->form == PLACE_MATRIX)) return STATUS_OK;
     if (k->matrices) {
         const struct weight *w = p->at;
-        add_tensor(k, p->name, stored[w->dtype], w->data, k->plan->backend->ops->packed_bytes(w));
+        add_tensor(k, p->name, stored[w->dtype], w->data, k->conversion->backend->ops->packed_bytes(w));
     } else {
         const void *data = p->form == PLACE_TABLE ? ((struct tensor *)p->at)->data : *(float **)p->at;
         add_tensor(k, p->name, STORED_F32, data, (size_t)p->share.rows * (size_t)p->share.cols * sizeof(float));
@@ -57,17 +57,17 @@ static enum status add_place(void *context, const struct place *p, struct error 
 static enum status collect(struct packing *k, struct error *e) {
     struct buffer tag = {0};
     k->matrices = true;
-    if (model_visit(k->plan->model, add_place, k, e)) return e->status;
+    if (model_visit(k->conversion->model, add_place, k, e)) return e->status;
     k->matrices = false;
-    if (model_visit(k->plan->model, add_place, k, e)) return e->status;
-    buffer_printf(&tag, PACKED_TAG "%s", k->plan->backend->ops->packed_layout);
+    if (model_visit(k->conversion->model, add_place, k, e)) return e->status;
+    buffer_printf(&tag, PACKED_TAG "%s", k->conversion->backend->ops->packed_layout);
     add_tensor(k, tag.data, STORED_U8, "", 0);
     buffer_free(&tag);
     return STATUS_OK;
 }
 
-enum status packed_write(const struct plan *p, const char *folder, struct error *e) {
-    struct packing k = {.plan = p};
+enum status packed_write(const struct conversion *p, const char *folder, struct error *e) {
+    struct packing k = {.conversion = p};
     struct tensor_file *f;
     struct buffer path = {0};
     buffer_printf(&path, "%s/" PACKED_FILE, folder);

@@ -54,10 +54,10 @@ static enum dtype choose(enum tensor_role role, enum dtype to) {
 }
 
 /* Norms, biases and tables of positions stay as they are: they are small, and computed with as f32. */
-static void add_conversion(struct plan *p, const struct loaded_tensor *t, const struct convert_options *o) {
-    struct conversion *c = &p->conversions[p->n++];
+static void add_change(struct conversion *p, const struct loaded_tensor *t, const struct convert_options *o) {
+    struct change *c = &p->changes[p->n++];
     const struct stored_tensor *stored = weights_find(p->weights, t->name);
-    *c = (struct conversion){.stored = stored, .role = t->role, .weight = t->weight, .from = dtype_of(stored)};
+    *c = (struct change){.stored = stored, .role = t->role, .weight = t->weight, .from = dtype_of(stored)};
     c->rows = stored->n_dims > 0 ? stored->shape[0] : 1;
     c->cols = (stored->n_dims > 1 ? stored->shape[1] : 1) * (c->from == DTYPE_INT4 ? 2 : 1);
     bool stays = t->role == TENSOR_OTHER || matches(o->keep, o->n_keep, t->name) ||
@@ -65,20 +65,20 @@ static void add_conversion(struct plan *p, const struct loaded_tensor *t, const 
     c->to = stays ? c->from : choose(t->role, o->dtype);
 }
 
-static enum status check_keep(const struct plan *p, const struct convert_options *o, struct error *e) {
+static enum status check_keep(const struct conversion *p, const struct convert_options *o, struct error *e) {
     for (int k = 0; k < o->n_keep; k++) {
         bool found = false;
-        for (int i = 0; i < p->n && !found; i++) found = matches(&o->keep[k], 1, p->conversions[i].stored->name);
+        for (int i = 0; i < p->n && !found; i++) found = matches(&o->keep[k], 1, p->changes[i].stored->name);
         if (!found) return error_set(e, STATUS_INVALID, "--keep %s: no tensor has such a name", o->keep[k]);
     }
     return STATUS_OK;
 }
 
 /* What a conversion cannot mend: errors of an earlier one. */
-static enum status check_sense(const struct plan *p, const struct convert_options *o, struct error *e) {
+static enum status check_sense(const struct conversion *p, const struct convert_options *o, struct error *e) {
     int changed = 0;
     for (int i = 0; i < p->n; i++) {
-        const struct conversion *c = &p->conversions[i];
+        const struct change *c = &p->changes[i];
         if (c->to == c->from) continue;
         changed++;
         if (dtype_quantised(c->from) && dtype_quantised(c->to))
@@ -103,7 +103,8 @@ static enum status check_unpacked(const struct convert_options *o, struct error 
     return error_set(e, STATUS_INVALID, "%s is packed already: convert the folder it was made from", o->from);
 }
 
-static enum status open_model(struct plan *p, const struct convert_options *o, struct collector *c, struct error *e) {
+static enum status open_model(struct conversion *p, const struct convert_options *o, struct collector *c,
+                              struct error *e) {
     struct model_options options = {.check_only = !o->packed && o->calibrate == NULL, .loaded = collect, .context = c};
     if (check_unpacked(o, e) || backend_open(&p->backend, "cpu", &(struct backend_options){0}, e) ||
         comm_open_single(&p->comm, e) || model_open(&p->model, o->from, p->backend, p->comm, &options, e))
@@ -118,14 +119,14 @@ static enum status open_model(struct plan *p, const struct convert_options *o, s
     return STATUS_OK;
 }
 
-enum status plan_open(struct plan *p, const struct convert_options *o, struct error *e) {
+enum status conversion_open(struct conversion *p, const struct convert_options *o, struct error *e) {
     struct collector c = {0};
-    *p = (struct plan){0};
+    *p = (struct conversion){0};
     enum status status = open_model(p, o, &c, e);
     if (status == STATUS_OK && !o->packed) {
         status = weights_open(&p->weights, o->from, e);
-        p->conversions = xcalloc((size_t)c.n + 1, sizeof *p->conversions);
-        for (int i = 0; i < c.n && status == STATUS_OK; i++) add_conversion(p, &c.tensors[i], o);
+        p->changes = xcalloc((size_t)c.n + 1, sizeof *p->changes);
+        for (int i = 0; i < c.n && status == STATUS_OK; i++) add_change(p, &c.tensors[i], o);
         if (status == STATUS_OK) status = check_keep(p, o, e);
         if (status == STATUS_OK) status = check_sense(p, o, e);
     }
@@ -133,25 +134,25 @@ enum status plan_open(struct plan *p, const struct convert_options *o, struct er
     return status;
 }
 
-void plan_close(struct plan *p) {
-    free(p->conversions);
+void conversion_close(struct conversion *p) {
+    free(p->changes);
     weights_close(p->weights);
     model_close(p->model);
     comm_close(p->comm);
     backend_close(p->backend);
 }
 
-static size_t bytes_of(const struct conversion *c, enum dtype t) {
+static size_t bytes_of(const struct change *c, enum dtype t) {
     return matrix_bytes(t, (size_t)c->rows * (size_t)c->cols);
 }
 
-void plan_print(const struct plan *p) {
+void conversion_print(const struct conversion *p) {
     size_t before = 0, after = 0;
     struct deviation all = {0};
     printf("%-64s %16s %-13s %10s %10s %10s %8s\n", "tensor", "shape", "type", "KB before", "KB after", "rel. error",
            "largest");
     for (int i = 0; i < p->n; i++) {
-        const struct conversion *c = &p->conversions[i];
+        const struct change *c = &p->changes[i];
         char shape[40], type[20];
         before += bytes_of(c, c->from);
         after += bytes_of(c, c->to);
@@ -165,7 +166,7 @@ void plan_print(const struct plan *p) {
         all.total += c->deviation.total;
     }
     int kept = 0;
-    for (int i = 0; i < p->n; i++) kept += p->conversions[i].to == p->conversions[i].from;
+    for (int i = 0; i < p->n; i++) kept += p->changes[i].to == p->changes[i].from;
     printf("%d tensors converted, relative error %.3f %%; %d kept as they are; %.2f MB before, %.2f MB after\n",
            p->n - kept, 100 * deviation_relative(&all), kept, 1e-6 * (double)before, 1e-6 * (double)after);
 }

@@ -1,4 +1,4 @@
-/* tools/convert_tensors.c: the tensors of a plan, converted on all cores and written to model.safetensors. */
+/* tools/convert_tensors.c: the tensors of a model, converted on all cores and written to model.safetensors. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ static size_t element_bytes(enum dtype t, int plane) {
 }
 
 /* Elements of one row of a plane. */
-static int64_t plane_cols(const struct conversion *c, enum dtype t, int plane) {
+static int64_t plane_cols(const struct change *c, enum dtype t, int plane) {
     if (plane > 0) return c->cols / QUANTISE_BLOCK;
     return t == DTYPE_INT4 ? c->cols / 2 : c->cols;
 }
@@ -43,7 +43,7 @@ static void converted_free(struct converted *out) {
     for (int i = 0; i < PLANES; i++) free(out->planes[i]);
 }
 
-static enum status converted_alloc(struct converted *out, const struct conversion *c, struct error *e) {
+static enum status converted_alloc(struct converted *out, const struct change *c, struct error *e) {
     for (int i = 0; i < planes_of(c->to); i++) {
         size_t bytes = (size_t)c->rows * (size_t)plane_cols(c, c->to, i) * element_bytes(c->to, i);
         out->planes[i] = malloc(bytes + 1);
@@ -53,7 +53,7 @@ static enum status converted_alloc(struct converted *out, const struct conversio
     return STATUS_OK;
 }
 
-static const void *plane_of(const struct plan *p, const struct conversion *c, int plane) {
+static const void *plane_of(const struct conversion *p, const struct change *c, int plane) {
     char name[400];
     if (plane == 0) return c->stored->data;
     snprintf(name, sizeof name, "%s%s", c->stored->name, suffixes[plane]);
@@ -65,7 +65,7 @@ static struct quantised_row row_at(void *const planes[PLANES], enum dtype t, int
 }
 
 /* Row i of the stored tensor as f32. */
-static void read_row(float *w, const struct conversion *c, void *const source[PLANES], int64_t i) {
+static void read_row(float *w, const struct change *c, void *const source[PLANES], int64_t i) {
     int n = (int)c->cols;
     if (dtype_quantised(c->from))
         dequantise_row(w, c->from, row_at(source, c->from, n, i), n);
@@ -75,7 +75,7 @@ static void read_row(float *w, const struct conversion *c, void *const source[PL
 }
 
 /* Writes row i and reads it back into `back`; false when a number does not fit the type. */
-static bool write_row(const struct converted *out, const struct conversion *c, const float *w, float *back, int64_t i) {
+static bool write_row(const struct converted *out, const struct change *c, const float *w, float *back, int64_t i) {
     int n = (int)c->cols;
     if (dtype_quantised(c->to)) {
         struct quantised_row to = row_at(out->planes, c->to, n, i);
@@ -91,7 +91,7 @@ static bool write_row(const struct converted *out, const struct conversion *c, c
     return finite;
 }
 
-static enum status convert_rows(const struct plan *p, struct conversion *c, const struct converted *out,
+static enum status convert_rows(const struct conversion *p, struct change *c, const struct converted *out,
                                 struct error *e) {
     void *source[PLANES] = {NULL};
     int64_t bad = -1;
@@ -126,17 +126,17 @@ static enum status convert_rows(const struct plan *p, struct conversion *c, cons
 /* The tensors of the file: those of large elements first, so that each is aligned for its type. */
 struct layout {
     struct tensor_spec *specs;
-    int *places; /* [n, PLANES]: index in specs, of each plane of each conversion */
+    int *places; /* [n, PLANES]: index in specs, of each plane of each change */
     int n;
 };
 
-static void layout_make(struct layout *l, const struct plan *p) {
+static void layout_make(struct layout *l, const struct conversion *p) {
     l->specs = xcalloc((size_t)p->n * PLANES + 1, sizeof *l->specs);
     l->places = xcalloc((size_t)p->n * PLANES + 1, sizeof *l->places);
     for (size_t size = 4; size > 0; size /= 2)
         for (int i = 0; i < p->n; i++)
-            for (int k = 0; k < planes_of(p->conversions[i].to); k++) {
-                const struct conversion *c = &p->conversions[i];
+            for (int k = 0; k < planes_of(p->changes[i].to); k++) {
+                const struct change *c = &p->changes[i];
                 if (element_bytes(c->to, k) != size) continue;
                 struct buffer name = {0};
                 buffer_printf(&name, "%s%s", c->stored->name, suffixes[k]);
@@ -156,9 +156,9 @@ static void layout_free(struct layout *l) {
     free(l->places);
 }
 
-static enum status write_tensor(const struct plan *p, int i, const struct layout *l, struct tensor_file *f,
+static enum status write_tensor(const struct conversion *p, int i, const struct layout *l, struct tensor_file *f,
                                 struct error *e) {
-    struct conversion *c = &p->conversions[i];
+    struct change *c = &p->changes[i];
     struct converted out = {{NULL}};
     enum status status = STATUS_OK;
     if (c->to != c->from) {
@@ -174,7 +174,7 @@ static enum status write_tensor(const struct plan *p, int i, const struct layout
     return status;
 }
 
-enum status plan_write(struct plan *p, const char *folder, struct error *e) {
+enum status conversion_write(struct conversion *p, const char *folder, struct error *e) {
     struct layout l = {0};
     struct tensor_file *f;
     struct buffer path = {0};

@@ -63,20 +63,19 @@ static void describe(struct buffer *note, const struct convert_options *o, const
     buffer_append_string(note, ". What is measured above holds for the weights before.\n");
 }
 
-static enum status write_weights(struct plan *p, const struct convert_options *o, const struct output *out,
+static enum status write_weights(struct conversion *p, const struct convert_options *o, const struct output *out,
                                  struct buffer *note, struct error *e) {
     struct calibration *c = NULL;
     if (o->calibrate && calibration_run(&c, p, o, e)) return error_prefix(e, "--calibrate");
-    for (int i = 0; c && i < p->n; i++)
-        p->conversions[i].importance = calibration_importance(c, p->conversions[i].weight);
+    for (int i = 0; c && i < p->n; i++) p->changes[i].importance = calibration_importance(c, p->changes[i].weight);
     describe(note, o, c);
-    enum status status = o->packed ? packed_write(p, out->partial, e) : plan_write(p, out->partial, e);
+    enum status status = o->packed ? packed_write(p, out->partial, e) : conversion_write(p, out->partial, e);
     calibration_close(c);
     return status;
 }
 
 /* What was written opens as a model before it gets its name. */
-static enum status verify(const struct plan *p, const char *folder, struct error *e) {
+static enum status verify(const struct conversion *p, const char *folder, struct error *e) {
     struct model *m;
     struct model_options options = {.check_only = true};
     if (model_open(&m, folder, p->backend, p->comm, &options, e)) return error_prefix(e, "what was written");
@@ -84,7 +83,7 @@ static enum status verify(const struct plan *p, const char *folder, struct error
     return STATUS_OK;
 }
 
-static enum status convert(struct plan *p, const struct convert_options *o, struct error *e) {
+static enum status convert(struct conversion *p, const struct convert_options *o, struct error *e) {
     struct output out;
     struct buffer note = {0};
     if (output_open(&out, o, e)) return e->status;
@@ -99,7 +98,7 @@ static enum status convert(struct plan *p, const struct convert_options *o, stru
 
 int main(int argc, char **argv) {
     struct convert_options o = {0};
-    struct plan p;
+    struct conversion p;
     struct error e;
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0) return fputs(usage, stdout) == EOF;
@@ -107,13 +106,13 @@ int main(int argc, char **argv) {
     bool parsed = parse(argc, argv, &o, keep);
     enum status status = STATUS_INVALID;
     if (parsed) {
-        status = plan_open(&p, &o, &e);
+        status = conversion_open(&p, &o, &e);
         if (status == STATUS_OK) status = convert(&p, &o, &e);
         if (status)
             fprintf(stderr, "retro-convert: %s\n", e.text);
         else
-            plan_print(&p);
-        plan_close(&p);
+            conversion_print(&p);
+        conversion_close(&p);
     }
     free(keep);
     return parsed ? status != STATUS_OK : 2;
