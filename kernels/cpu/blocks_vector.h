@@ -12,11 +12,6 @@
 
 enum { TILE_STRIPS = TILE_COLUMNS / LANES, STRIP_BYTES = LANES * QUAD };
 
-/* Memory must never idle. With few rows it sets the pace: they read the weights as one stream, tile after tile, and
- * fetch what comes FETCH_AHEAD bytes later (measured: 35 GB/s of 38, where four tiles side by side get 26). More rows
- * take as many strips as the registers hold, and spread the fetching of the next turn's tiles over their groups. */
-enum { FEW_ROWS = 4, FETCH_AHEAD = 4096 };
-
 /* What is fetched while the groups of rows pass over the tiles of one turn: of `tiles` tiles from `from` on, the next
  * block after every `every` blocks. */
 struct block_fetch {

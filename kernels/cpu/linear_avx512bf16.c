@@ -11,14 +11,16 @@
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-enum { DOT_ROWS = 6, DOT_TILES = 4 };
+/* Few rows take two tiles at once: with the one chain of a single tile a row would wait for the instruction, at 45 GB/s
+ * of weights. */
+enum { DOT_ROWS = 6, DOT_TILES = 4, FEW_TILES = 2 };
 
-/* Where one kernel instance works: rows of x and y from `row`, tiles of the weight from `tile`. Of the next turn's
- * tiles it fetches those numbered [fetch, fetch_end): the blocks of rows share them out, so that memory is never idle.
- */
+/* Where one kernel instance works: rows of x and y from `row`, tiles of the weight from `tile`. `ahead` bytes behind
+ * each of the tiles numbered [fetch, fetch_end) are fetched: the blocks of rows share them out. */
 struct place {
     const struct linear_args *a;
     int row, tile, fetch, fetch_end;
+    size_t ahead;
 };
 
 ALWAYS_INLINE void store_sum(const struct place *p, int r, int t, __m512 sum) {
@@ -41,9 +43,11 @@ ALWAYS_INLINE void kernel(const struct place *p, const int rows, const int tiles
     for (size_t k = 0; k < pairs; k++) {
         for (int t = 0; t < tiles; t++) {
             const int32_t *at = weights + ((size_t)t * pairs + k) * TILE_COLUMNS;
-            /* Past the matrix this does nothing. A block of one row is the only block. */
-            if (rows == 1 || (t >= p->fetch && t < p->fetch_end))
-                _mm_prefetch(at + (size_t)tiles * pairs * TILE_COLUMNS, _MM_HINT_T1);
+            /* Past the matrix this does nothing. */
+            if (tiles == FEW_TILES)
+                _mm_prefetch((const char *)at + p->ahead, _MM_HINT_T0);
+            else if (t >= p->fetch && t < p->fetch_end)
+                _mm_prefetch((const char *)at + p->ahead, _MM_HINT_T1);
             w[t] = (__m512bh)_mm512_loadu_si512(at);
         }
         for (int r = 0; r < rows; r++) {
@@ -66,21 +70,34 @@ ALWAYS_INLINE void kernel_rows(const struct place *p, int rows, const int tiles)
     }
 }
 
-/* Rows are cut into equal blocks that fit the registers; the tiles of a turn stay in cache while the blocks pass. */
+/* `tiles` tiles: rows are cut into equal blocks that fit the registers, and the tiles stay in cache while those pass.
+ */
+ALWAYS_INLINE void linear_tiles(const struct linear_args *a, int tile, const int tiles) {
+    int rows = a->x.rows, blocks = (rows + DOT_ROWS - 1) / DOT_ROWS;
+    size_t turn_bytes = (size_t)tiles * packed_tile_bytes(DTYPE_BF16, a->weight->n_in);
+    for (int i = 0, row = 0; i < blocks; i++) {
+        struct place p = {.a = a,
+                          .row = row,
+                          .tile = tile,
+                          .fetch = tiles * i / blocks,
+                          .fetch_end = tiles * (i + 1) / blocks,
+                          .ahead = rows <= FEW_ROWS ? FETCH_AHEAD : turn_bytes};
+        int next = (int)((int64_t)rows * (i + 1) / blocks);
+        kernel_rows(&p, next - row, tiles);
+        row = next;
+    }
+}
+
 static void linear_dot(const struct linear_args *a, int first_tile, int n_tiles) {
-    int rows = a->x.rows, blocks = (rows + DOT_ROWS - 1) / DOT_ROWS, end = first_tile + n_tiles;
+    int most = a->x.rows <= FEW_ROWS ? FEW_TILES : DOT_TILES, end = first_tile + n_tiles;
     for (int tile = first_tile, now; tile < end; tile += now) {
-        now = tile + DOT_TILES <= end ? DOT_TILES : 1;
-        for (int i = 0, row = 0; i < blocks; i++) {
-            struct place p = {
-                .a = a, .row = row, .tile = tile, .fetch = now * i / blocks, .fetch_end = now * (i + 1) / blocks};
-            int next = (int)((int64_t)rows * (i + 1) / blocks);
-            if (now == DOT_TILES)
-                kernel_rows(&p, next - row, DOT_TILES);
-            else
-                kernel_rows(&p, next - row, 1);
-            row = next;
-        }
+        now = tile + most <= end ? most : 1;
+        if (now == DOT_TILES)
+            linear_tiles(a, tile, DOT_TILES);
+        else if (now == FEW_TILES)
+            linear_tiles(a, tile, FEW_TILES);
+        else
+            linear_tiles(a, tile, 1);
     }
 }
 

@@ -9,7 +9,7 @@
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-enum { MAX_ROWS = 6, MAX_TILES = 4, MAX_SUMS = 12 };
+enum { MAX_ROWS = 6, MAX_TILES = 2, MAX_SUMS = 12 };
 
 /* Where one kernel instance works: rows of x and y from `row`, tiles of the weight from `tile`. */
 struct place {
@@ -31,16 +31,17 @@ ALWAYS_INLINE struct vec load_weights(const char *tile, const enum dtype dtype, 
     return odd ? vec_load_bf16_odd(pairs) : vec_load_bf16_even(pairs);
 }
 
-/* What the next tiles hold at the same depth is fetched into the second-level cache: while several rows pass over these
- * tiles memory would idle, and a single row need not wait where the next tile begins. Past the matrix it does nothing.
- */
-ALWAYS_INLINE void prefetch_weights(const char *next, size_t tile_bytes, size_t k, const int tiles,
-                                    const enum dtype dtype) {
-    for (int t = 0; t < tiles; t++) {
-        const char *line = next + (size_t)t * tile_bytes + k * TILE_COLUMNS * dtype_bytes(dtype);
-        _mm_prefetch(line, _MM_HINT_T1);
-        if (dtype == DTYPE_F32) _mm_prefetch(line + 64, _MM_HINT_T1);
-    }
+/* What lies `ahead` bytes behind depth k of each tile is fetched, for a few rows into the first-level cache. Past the
+ * matrix it does nothing. */
+ALWAYS_INLINE void prefetch_weights(const char *weights, size_t tile_bytes, size_t ahead, const int tiles,
+                                    const bool few, const size_t bytes) {
+    for (int t = 0; t < tiles; t++)
+        for (size_t at = 0; at < bytes; at += 64) {
+            if (few)
+                _mm_prefetch(weights + (size_t)t * tile_bytes + ahead + at, _MM_HINT_T0);
+            else
+                _mm_prefetch(weights + (size_t)t * tile_bytes + ahead + at, _MM_HINT_T1);
+        }
 }
 
 /* y = (even + odd) + bias for one row of one tile; columns past n_out are not written. */
@@ -64,11 +65,14 @@ ALWAYS_INLINE void kernel(const struct place *p, const int rows, const int tiles
     const char *weights = (const char *)w->data + (size_t)p->tile * tile_bytes;
     const float *x = row_f32(p->a->x, p->row);
     const size_t stride = (size_t)p->a->x.stride;
+    const size_t column_bytes = TILE_COLUMNS * dtype_bytes(dtype);
+    const bool few = rows <= FEW_ROWS && tiles == 1;
+    const size_t ahead = few ? FETCH_AHEAD : (size_t)tiles * tile_bytes;
     struct vec even[MAX_SUMS], odd[MAX_SUMS], v[MAX_TILES];
     for (int i = 0; i < rows * tiles; i++) even[i] = odd[i] = vec_zero();
     size_t k = 0;
     for (; k + 1 < n_in; k += 2) {
-        prefetch_weights(weights + (size_t)tiles * tile_bytes, tile_bytes, k, tiles, dtype);
+        prefetch_weights(weights + k * column_bytes, tile_bytes, ahead, tiles, few, 2 * column_bytes);
         for (int t = 0; t < tiles; t++) v[t] = load_weights(weights + (size_t)t * tile_bytes, dtype, k, false);
         for (int r = 0; r < rows; r++) {
             struct vec value = vec_set1(x[(size_t)r * stride + k]);
@@ -103,7 +107,6 @@ ALWAYS_INLINE void kernel_rows(const struct place *p, int rows, const int tiles,
 ALWAYS_INLINE void run_kernel(const struct place *p, int rows, int tiles, const struct shape shape) {
     if (tiles == 1) kernel_rows(p, rows, 1, shape);
     if (tiles == 2 && shape.sums >= 2) kernel_rows(p, rows, 2, shape);
-    if (tiles == 4 && shape.sums >= 4) kernel_rows(p, rows, 4, shape);
 }
 
 /* Rows are cut into equal blocks that fit the registers; the tiles of a turn stay in cache while the blocks pass. */
@@ -116,10 +119,9 @@ ALWAYS_INLINE void linear_tiles(const struct linear_args *a, int tile, int tiles
     }
 }
 
-/* Few rows take more tiles at once: more weights in flight. */
 ALWAYS_INLINE void linear_shape(const struct linear_args *a, int first_tile, int n_tiles, const struct shape shape) {
     int rows = a->x.rows, end = first_tile + n_tiles;
-    int tiles = rows * 4 <= shape.sums ? 4 : shape.sums >= 2 * MAX_ROWS || rows * 2 <= shape.sums ? 2 : 1;
+    int tiles = rows > FEW_ROWS && shape.sums >= 2 * MAX_ROWS ? 2 : 1;
     for (int tile = first_tile; tile < end;) {
         int now = tile + tiles <= end ? tiles : 1;
         linear_tiles(a, tile, now, shape);
