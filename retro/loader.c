@@ -18,6 +18,7 @@ struct loader {
     const struct model_options *options;
     bool *used;         /* [weights_count] */
     size_t done, total; /* bytes of stored tensors */
+    double shown;       /* when progress was last told */
     uint64_t random;
 };
 
@@ -166,8 +167,17 @@ static enum status find_source(struct loader *l, struct source *s, const char *n
     return status;
 }
 
-static void report(const struct loader *l, const char *name, const struct place *p) {
+/* A large model takes a while: rank 0 says every other second how far it is. */
+static void show_progress(struct loader *l) {
+    double now = time_now();
+    if (l->model->comm->world->rank > 0 || now - l->shown < 2) return;
+    l->shown = now;
+    log_info("loading weights: %.0f %% of %.1f GB", 100 * (double)l->done / (double)l->total, 1e-9 * (double)l->total);
+}
+
+static void report(struct loader *l, const char *name, const struct place *p) {
     const struct model_options *o = l->options;
+    show_progress(l);
     if (o->loaded == NULL) return;
     enum tensor_role role = p->form != PLACE_MATRIX    ? TENSOR_OTHER
                             : p->at == &l->model->word ? TENSOR_WORD
@@ -403,7 +413,7 @@ static enum status check_all_used(const struct loader *l, struct error *e) {
 
 enum status model_load_weights(struct model *m, const struct weights *w, const struct model_options *o,
                                struct error *e) {
-    struct loader l = {.model = m, .weights = w, .options = o, .random = 1};
+    struct loader l = {.model = m, .weights = w, .options = o, .shown = time_now(), .random = 1};
     int count = w ? weights_count(w) : 0;
     l.used = xcalloc((size_t)count + 1, sizeof *l.used);
     for (int i = 0; i < count; i++) l.total += weights_at(w, i)->bytes;
