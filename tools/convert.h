@@ -38,7 +38,7 @@ struct conversion {
 /* convert_plan.c: opens the model, refuses what makes no sense, decides for every tensor. */
 enum status conversion_open(struct conversion *p, const struct convert_options *o, struct error *e);
 void conversion_close(struct conversion *p);
-/* The table: shape, types, error and sizes of every matrix, and the sums. */
+/* The table: shape, types, error and sizes of every matrix that changed, and the sums. */
 void conversion_print(const struct conversion *p);
 
 /* convert_calibrate.c: runs a model over a text and remembers the mean square of every input column of its matrices. */

@@ -147,6 +147,11 @@ static size_t bytes_of(const struct change *c, enum dtype t) {
 }
 
 void conversion_print(const struct conversion *p) {
+    if (p->n == 0) { /* packing changes no tensor */
+        printf("%.2f MB of weights in the layout %s\n", 1e-6 * (double)model_info(p->model)->weight_bytes,
+               p->backend->ops->packed_layout);
+        return;
+    }
     size_t before = 0, after = 0;
     struct deviation all = {0};
     printf("%-64s %16s %-13s %10s %10s %10s %8s\n", "tensor", "shape", "type", "KB before", "KB after", "rel. error",

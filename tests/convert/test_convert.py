@@ -96,7 +96,8 @@ def test_reference_logits(case, to, tmp_path):
         if (CASE.parent / case / name).exists():
             shutil.copy(CASE.parent / case / name, tmp_path / to)
     assert 1e-4 < distance(tmp_path / to) < LOGITS[to]
-    assert 1e-4 < distance(tmp_path / to, cpu="generic") < LOGITS[to]
+    if CASE.name == case:  # tests/ops compares every variant; this is that the whole holds together
+        assert 1e-4 < distance(tmp_path / to, cpu="generic") < LOGITS[to]
 
 
 @pytest.mark.parametrize("to", PERPLEXITY)
