@@ -14,6 +14,8 @@ import time
 import urllib.request
 from pathlib import Path
 
+import torch
+
 from .corpus import Filters, prepared_documents
 from .evaluate import default_window, evaluate, print_result
 from .export import export_run, load_model
@@ -122,6 +124,7 @@ def main():
     p.add_argument("--embedder", default=str(Path.home() / ".cache/retro-server/minilm"))
     p.add_argument("--out", type=Path, default=Path("build/train-smoke"))
     a = p.parse_args()
+    torch.set_num_threads(1)  # products this small make more threads wait for each other
     try:
         smoke(a.build, a.embedder, a.out)
     except (ValueError, RuntimeError, OSError) as problem:

@@ -92,7 +92,8 @@ class Run:
         kept = run.config | {"data": str(run.data)} | ({"start": str(run.start)} if run.start else {})
         if (folder / "run.json").exists() and read_json(folder / "run.json") != kept:
             raise ValueError(f"{folder}: holds a run of another configuration; choose another folder or remove it")
-        write_json(folder / "run.json", kept)
+        if int(os.environ.get("RANK", 0)) == 0:  # of torchrun's processes, which all come here
+            write_json(folder / "run.json", kept)
         return run
 
     @classmethod
