@@ -79,7 +79,16 @@ static enum status open_ranks(struct opened_model *o, const struct config *c, co
                                    .size = c->parallel.tensor,
                                    .stages = c->parallel.pipeline,
                                    .timeout = (double)c->parallel.timeout};
+    if (options.kind == CONFIG_COMM_NCCL && !is_gpu(c->model.device))
+        return error_set(e, STATUS_INVALID, "parallel.comm is nccl, which is for GPUs, and model.device is %s",
+                         c->model.device);
     if (comm_open(ranks, &n, &options, e)) return e->status;
+    bool need_cpu = strcmp(ranks[0]->ops->name, "threads") == 0 && options.kind != CONFIG_COMM_NCCL;
+    if (need_cpu && strcmp(c->model.device, "cpu") != 0) {
+        for (int i = 0; i < n; i++) comm_close(ranks[i]);
+        return error_set(e, STATUS_INVALID, "ranks that are threads need model.device cpu, and it is %s; use %s",
+                         c->model.device, is_gpu(c->model.device) ? "nccl" : "mpi");
+    }
     /* CPU threads are shared out between the ranks of this process. */
     int threads = c->model.threads ? max_int(1, c->model.threads / n) : ranks[0]->cpus;
     o->comm = ranks[0];
@@ -93,17 +102,6 @@ static enum status open_ranks(struct opened_model *o, const struct config *c, co
     return open_rank(o, c, folder, threads, e);
 }
 
-static enum status check(const struct config *c, struct error *e) {
-    int kind = choose_comm(c);
-    bool gpus = is_gpu(c->model.device);
-    if (kind == CONFIG_COMM_NCCL && !gpus)
-        return error_set(e, STATUS_INVALID, "parallel.comm is nccl, which is for GPUs, and model.device is %s",
-                         c->model.device);
-    if (kind == CONFIG_COMM_THREADS && gpus)
-        return error_set(e, STATUS_INVALID, "parallel.comm threads is for model.device cpu; GPUs talk through nccl");
-    return STATUS_OK;
-}
-
 /* The ranks of this process; those that follow have ended or are about to. */
 static void close_ranks(struct opened_model *o) {
     for (int i = 0; i < o->n_followers; i++)
@@ -114,8 +112,7 @@ static void close_ranks(struct opened_model *o) {
 
 enum status opened_model_open(struct opened_model *o, const struct config *c, const char *folder, struct error *e) {
     *o = (struct opened_model){0};
-    enum status status = check(c, e);
-    if (status == STATUS_OK) status = open_ranks(o, c, folder, e);
+    enum status status = open_ranks(o, c, folder, e);
     if (status) close_ranks(o);
     return status;
 }

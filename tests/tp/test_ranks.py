@@ -204,8 +204,13 @@ def test_a_size_the_model_does_not_allow():
     assert "3 attention heads cannot be shared evenly by 2 ranks; this model runs on 1 or 3" in done.stderr
 
 
-def test_gpus_are_not_threads():
-    done = subprocess.run([BUILD / "retro-server", *options(model__path=MODEL, parallel__tensor=3,
-                                                            parallel__comm="nccl")],
+@pytest.mark.parametrize("device, comm, words", [
+    ("cpu", "nccl", "parallel.comm is nccl, which is for GPUs"),
+    ("cuda", "threads", "ranks that are threads need model.device cpu, and it is cuda; use nccl"),
+    ("cuda-host", "threads", "ranks that are threads need model.device cpu, and it is cuda-host; use mpi"),
+])
+def test_devices_and_ranks(device, comm, words):
+    done = subprocess.run([BUILD / "retro-server", *options(model__path=MODEL, model__device=device,
+                                                            parallel__tensor=3, parallel__comm=comm)],
                           capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1 and "parallel.comm is nccl, which is for GPUs" in done.stderr
+    assert done.returncode == 1 and words in done.stderr, done.stderr
