@@ -15,7 +15,11 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
-MODEL = ROOT / "models/retro-docs"  # three heads: it runs on one rank or three
+MODEL = ROOT / "models/retro-docs"
+CONFIG = json.loads((MODEL / "config.json").read_text())
+SHARED = [CONFIG["num_attention_heads"], CONFIG["num_query_groups"], CONFIG["ffn_hidden_size"]]
+RANKS = next(n for n in range(2, 65) if all(part % n == 0 for part in SHARED))
+WRONG = next(n for n in range(2, 65) if CONFIG["num_attention_heads"] % n)
 FOLDERS = sorted(p.parent for p in (ROOT / "tests/golden/retro").glob("*/config.json"))
 ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
@@ -122,7 +126,7 @@ REQUESTS = [
 
 
 @needs_mpi
-@pytest.mark.parametrize("tensor, pipeline", [(3, 1), (1, 2)])
+@pytest.mark.parametrize("tensor, pipeline", [(RANKS, 1), (1, 2)])
 def test_serving(start, tensor, pipeline):
     """Threads and processes write the same text, each time."""
     texts = []
@@ -145,7 +149,7 @@ def test_stages_change_nothing(start):
 
 
 def test_serving_over_threads(start):
-    server = start("auto", 3)
+    server = start("auto", RANKS)
     first = [server.complete(**request) for request in REQUESTS]
     assert [server.complete(**request) for request in REQUESTS] == first
     assert server.end() == 0, server.log.read_text()
@@ -174,16 +178,16 @@ def stop_while_serving(server, rank, how):
 
 
 @needs_mpi
-@pytest.mark.parametrize("rank", [0, 1, 2])
+@pytest.mark.parametrize("rank", range(RANKS))
 def test_a_killed_rank_ends_the_job(start, rank):
-    server = start("mpi", 3)
+    server = start("mpi", RANKS)
     assert stop_while_serving(server, rank, signal.SIGKILL) < 5
     assert re.search(rf"process rank {rank} .* exited on signal 9", server.log.read_text()), server.log.read_text()
 
 
 @needs_mpi
 def test_a_hanging_rank_ends_the_job(start):
-    server = start("mpi", 3, **{"parallel.timeout": 1})
+    server = start("mpi", RANKS, **{"parallel.timeout": 1})
     assert stop_while_serving(server, 1, signal.SIGSTOP) < 10
     assert "waited 1 s for the others (parallel.timeout)" in server.log.read_text()
 
@@ -198,10 +202,10 @@ def test_wrong_number_of_processes():
 
 
 def test_a_size_the_model_does_not_allow():
-    done = subprocess.run([BUILD / "retro-server", *options(model__path=MODEL, parallel__tensor=2)],
+    done = subprocess.run([BUILD / "retro-server", *options(model__path=MODEL, parallel__tensor=WRONG)],
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert "3 attention heads cannot be shared evenly by 2 ranks; this model runs on 1 or 3" in done.stderr
+    assert f"attention heads cannot be shared evenly by {WRONG} ranks; this model runs on 1" in done.stderr
 
 
 @pytest.mark.parametrize("device, comm, words", [
@@ -211,6 +215,6 @@ def test_a_size_the_model_does_not_allow():
 ])
 def test_devices_and_ranks(device, comm, words):
     done = subprocess.run([BUILD / "retro-server", *options(model__path=MODEL, model__device=device,
-                                                            parallel__tensor=3, parallel__comm=comm)],
+                                                            parallel__tensor=RANKS, parallel__comm=comm)],
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and words in done.stderr, done.stderr
