@@ -160,16 +160,19 @@ cuda-check: $(CUDA_OBJECTS)
 # What tools/gpu_check.sh runs on a GPU: the bundle is made here, with its libraries, and carried to a machine that has
 # none of them. Large libraries that one GPU needs nothing of are left out; the op tests need nothing but cmocka.
 GPU_OPS := $(BUILD)/tests/cuda/test_cuda_ops
+GPU_STEPS := $(BUILD)/tests/cuda/test_cuda_steps
 GPU_PARITY := $(BUILD)/tests/cuda/retro-parity
 $(GPU_OPS): $(GPU_OPS).c.o $(filter-out $(BUILD)/kernels/comm%,$(filter $(BUILD)/config/base.c.o $(BUILD)/kernels/%,$(OBJECTS)))
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(CUDA_LIBS) -lcmocka -lstdc++ -lm -o $@
 $(GPU_PARITY): $(patsubst %,$(BUILD)/%.o,tests/cuda/parity.c tools/eval_parity.c tools/eval_options.c) $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) -Wl,--as-needed $^ $(LDLIBS) -o $@
+$(GPU_STEPS): $(GPU_STEPS).c.o $(LIBRARY)
+	$(call quiet,LINK)$(CC) $(LDFLAGS) -Wl,--as-needed $^ $(LDLIBS) -lcmocka -o $@
 gpu-ops: $(GPU_OPS)
-gpu-programs: $(GPU_OPS) $(GPU_PARITY) $(BUILD)/retro-bench
+gpu-programs: $(GPU_OPS) $(GPU_STEPS) $(GPU_PARITY) $(BUILD)/retro-bench
 gpu-bundle:
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/gpu-objects MPI= NCCL= FAISS= gpu-programs
-	@tools/gpu_check.sh pack $(BUILD)/gpu $(patsubst %,$(BUILD)/gpu-objects/%,tests/cuda/test_cuda_ops tests/cuda/retro-parity retro-bench)
+	@tools/gpu_check.sh pack $(BUILD)/gpu $(patsubst %,$(BUILD)/gpu-objects/%,$(addprefix tests/cuda/,test_cuda_ops test_cuda_steps retro-parity) retro-bench)
 gpu-check:
 	@tools/gpu_check.sh run
 

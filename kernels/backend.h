@@ -186,6 +186,7 @@ struct backend_ops {
 
 struct backend_options {
     int threads; /* CPU threads; 0: as many as the process may run on */
+    bool eager;  /* GPU: launch every op by itself, not steps as graphs; to compare the two */
 };
 
 /* Opens "cpu" (the instruction set is picked by CPUID) or, in a build with CUDA, "cuda:N" ("cuda" is "cuda:0"). An

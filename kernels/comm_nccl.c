@@ -1,6 +1,6 @@
 /* kernels/comm_nccl.c: sums and gathers between GPUs, by NCCL on the backend's own stream, so they wait for nothing on
- * the host and can be part of a captured graph. NCCL knows no messages and has no launcher: another communicator, of
- * processes or threads, carries NCCL's id to all ranks when it opens, and rank 0's messages after that.
+ * the host. NCCL knows no messages and has no launcher: another communicator, of processes or threads, carries NCCL's
+ * id to all ranks when it opens, and rank 0's messages after that.
  *
  * A rank whose ops have failed still takes its part in every sum, so nobody waits for it on a device; its step's sync
  * reports the failure, and the group ends by way of the carrier. */
@@ -15,7 +15,6 @@ struct nccl {
     struct comm *carrier;
     struct backend *backend;
     ncclComm_t ranks;
-    cudaStream_t stream;
     void *gathered; /* device: what all ranks sent, rank after rank */
     size_t gathered_bytes;
     int32_t *rows; /* 0, 1, 2, ... */
@@ -37,7 +36,7 @@ static void nccl_allreduce_sum(struct comm *c, struct backend *b, struct tensor 
     struct nccl *n = nccl_of(c);
     size_t count = (size_t)x.rows * (size_t)x.cols;
     CHECK(b == n->backend && x.dtype == DTYPE_F32 && x.stride == x.cols);
-    ok(c, b, ncclAllReduce(x.data, x.data, count, ncclFloat32, ncclSum, n->ranks, n->stream), "summing");
+    ok(c, b, ncclAllReduce(x.data, x.data, count, ncclFloat32, ncclSum, n->ranks, cuda_stream(b)), "summing");
 }
 
 /* Grows to the largest gather there is, in the first steps. */
@@ -66,7 +65,7 @@ static void nccl_allgather_cols(struct comm *c, struct backend *b, struct tensor
     CHECK(b == n->backend && x.dtype == DTYPE_F32 && x.stride == x.cols && x.cols <= y.cols &&
           y.cols <= c->size * x.cols);
     if (!reserve(n, b, count * (size_t)c->size * sizeof(float), x.rows) ||
-        !ok(c, b, ncclAllGather(x.data, n->gathered, count, ncclFloat32, n->ranks, n->stream), "gathering"))
+        !ok(c, b, ncclAllGather(x.data, n->gathered, count, ncclFloat32, n->ranks, cuda_stream(b)), "gathering"))
         return;
     for (int r = 0; r < c->size; r++) {
         struct tensor to = tensor_cols(y, gathered_col(y.cols, x.cols, r), x.cols);
@@ -145,9 +144,8 @@ static enum status share_id(struct comm *carrier, ncclUniqueId *id, struct error
 
 enum status comm_open_nccl(struct comm **out, struct comm *carrier, struct backend *b, struct error *e) {
     ncclUniqueId id;
-    void *stream = cuda_stream(b);
     enum status status = STATUS_OK;
-    if (stream == NULL)
+    if (cuda_stream(b) == NULL)
         status = error_set(e, STATUS_INVALID, "parallel.comm is nccl, which needs model.device cuda, one GPU a rank");
     if (comm_agree(carrier, status, e) || share_id(carrier, &id, e)) return e->status;
     struct comm *c = xmalloc(sizeof *c);
@@ -157,7 +155,6 @@ enum status comm_open_nccl(struct comm **out, struct comm *carrier, struct backe
     c->group = n;
     if (carrier->world == carrier) c->world = c;
     n->backend = b;
-    n->stream = stream;
     if (ok(c, b, ncclCommInitRank(&n->ranks, c->size, id, c->rank), "joining the other ranks")) {
         n->carrier = carrier;
         *out = c;

@@ -9,7 +9,7 @@
 # written again after each, so that neither a failure nor a kill loses the others:
 #   device      which GPU, driver and toolkit, and what is missing
 #   build       nothing to do with a bundle; otherwise make gpu-bundle, with whatever libraries there are
-#   ops         every op against the CPU, on the device
+#   ops         every op against the CPU, on the device; steps as graphs against steps op by op
 #   golden      the reference's logits and tokens, on the device
 #   sanitizer   compute-sanitizer's four tools on every 16th case of the op tests
 #   bench       retro-bench device and tests/cuda/peer_torch.py by turns
@@ -71,11 +71,16 @@ check_build() {
     make -s -j"$jobs" WARNINGS= gpu-ops && pack "$bundle" build/tests/cuda/test_cuda_ops
 }
 
-check_ops() { ours test_cuda_ops "$device"; }
+check_ops() {
+    local status=0
+    ours test_cuda_ops "$device" || status=1
+    ours test_cuda_steps "$device" || status=1
+    return $status
+}
 
 check_golden() {
     local status=0
-    ours retro-parity --set model.device="$device" --tolerance 2e-4 tests/golden/retro/*/ tests/golden/hf/*/ || status=1
+    ours retro-parity --set model.device="$device" --tolerance 2e-4 tests/golden/retro/*/ || status=1
     ours retro-parity --set model.device="$device" --set model.dtype=bf16 --tolerance 0.5 tests/golden/retro/*/ || status=1
     return $status
 }

@@ -18,18 +18,17 @@ enum {
 
 /* What all three kernels read. */
 struct attention_shape {
-    struct tensor out, q, k, v;
+    view out, q, k, v;
     const struct attention_span *spans;
     int heads, kv_heads, head_dim, group; /* group: query heads per key head */
     float scale;
-    bool causal;
-    bool vector; /* every head starts at a multiple of 8 elements or 16 bytes in k and v */
+    int causal, vector; /* vector: every head starts at a multiple of 8 elements or 16 bytes in k and v */
+    int unused = 0;
 };
 
 /* Elements [col, col + V) of a head, 0 past its end. */
 template <int V>
-__device__ static lanes<V> load_head(const struct attention_shape &s, const struct tensor &t, int row, int kv_head,
-                                     int col) {
+__device__ static lanes<V> load_head(const struct attention_shape &s, const view &t, int row, int kv_head, int col) {
     int64_t at = row * t.stride + (int64_t)kv_head * s.head_dim + col;
     if (s.vector && col + V <= s.head_dim) return load<V>(t.data, t.dtype, at);
     lanes<V> out;
@@ -41,7 +40,7 @@ __device__ static lanes<V> load_head(const struct attention_shape &s, const stru
 
 /* One block's work. Its result goes to `out` (slot -1) or, not yet divided, to partials[slot]. */
 struct decode_piece {
-    int span, first, slot; /* keys [first, first + PART_KEYS) of the span */
+    int span, first, slot; /* keys [first, first + PART_KEYS) of the span; span -1: nothing */
 };
 
 struct decode_args {
@@ -67,6 +66,7 @@ __global__ void __launch_bounds__(ATTENTION_THREADS) attention_decode_kernel(str
     constexpr int GROUPS = ATTENTION_THREADS / LANES;
     const struct attention_shape &s = a.shape;
     const struct decode_piece piece = a.pieces[blockIdx.x];
+    if (piece.span < 0) return;
     const struct attention_span span = s.spans[piece.span];
     int kv_head = (int)blockIdx.y, first_head = kv_head * s.group + (int)blockIdx.z * ROWS;
     int rows = s.group - (int)blockIdx.z * ROWS < ROWS ? s.group - (int)blockIdx.z * ROWS : ROWS;
@@ -145,6 +145,7 @@ struct combine_args {
 __global__ void attention_combine_kernel(struct combine_args a) {
     const struct attention_shape &s = a.shape;
     const struct combine_piece piece = a.pieces[blockIdx.x];
+    if (piece.slots == 0) return;
     int head = (int)blockIdx.y, width = s.head_dim + 2;
     int64_t step = (int64_t)s.heads * width;
     const float *parts = a.partials + piece.first_slot * step + (int64_t)head * width;
@@ -173,11 +174,19 @@ static void launch_decode(struct backend *b, const struct decode_args &a, int n_
                ATTENTION_THREADS, sizeof(decode_shared<LANES, E, 4>), a);
 }
 
-/* Lists the parts of every span with one query; returns how many, and how many slots and merges they need. */
+/* Steps by a quarter: lists of work of steps that need about as many blocks are equal. */
+static int pad_count(int n) {
+    int step = 1;
+    while (4 * step < n) step *= 2;
+    return (n + step - 1) / step * step;
+}
+
+/* Lists the parts of every span with one query, padded; returns how many, and how many slots and merges they need. */
 static int list_decode(const struct attention_args *a, struct cuda *cuda, int *slots, int *merges) {
     int n = 0, at = 0;
     for (int i = 0; i < a->n_spans; i++)
         if (a->spans[i].q_count == 1) n += (int)blocks_for(a->spans[i].k_count, PART_KEYS);
+    n = pad_count(n);
     struct decode_piece *pieces = (struct decode_piece *)host_list_reserve(&cuda->pieces, (size_t)n * sizeof *pieces);
     struct combine_piece *combines =
         (struct combine_piece *)host_list_reserve(&cuda->combines, (size_t)n * sizeof *combines);
@@ -187,6 +196,8 @@ static int list_decode(const struct attention_args *a, struct cuda *cuda, int *s
         if (parts > 1) combines[(*merges)++] = {i, *slots, parts};
         for (int part = 0; part < parts; part++) pieces[at++] = {i, part * PART_KEYS, parts > 1 ? (*slots)++ : -1};
     }
+    while (at < n) pieces[at++] = {-1, 0, -1};
+    for (int padded = pad_count(*merges); *merges < padded; (*merges)++) combines[*merges] = {0, 0, 0};
     return n;
 }
 
@@ -259,8 +270,7 @@ __device__ static void tile_begin(const struct tile_args &a, Tile &shared, const
 
 /* N rows of k or v from `first` on become f32; rows from `end` on are zeros. */
 template <typename Tile>
-__device__ static void tile_load(const struct tile_args &a, Tile &shared, const struct tensor &from, int first,
-                                 int end) {
+__device__ static void tile_load(const struct tile_args &a, Tile &shared, const view &from, int first, int end) {
     constexpr int D = Tile::D, N = Tile::N;
     for (int i = (int)threadIdx.x; i < N * D / 4; i += ATTENTION_THREADS) {
         int key = i / (D / 4), col = i % (D / 4) * 4;
@@ -316,7 +326,7 @@ __device__ static void tile_softmax(tile_shared<D, R, N> &shared, int first_key)
  * dimension, on the ordinary units so that f32 caches keep f32 sums. A thread holds 8 rows x 4 columns of the output.
  */
 template <int D, int R, int N>
-__global__ void __launch_bounds__(ATTENTION_THREADS) attention_tile_kernel(struct tile_args a) {
+__global__ void __launch_bounds__(ATTENTION_THREADS, 2) attention_tile_kernel(struct tile_args a) {
     DYNAMIC_SHARED(memory);
     tile_shared<D, R, N> &shared = *(tile_shared<D, R, N> *)memory;
     constexpr int ACROSS = D / TILE_COLUMNS_PER_THREAD, STEP = ATTENTION_THREADS / ACROSS;
@@ -382,13 +392,24 @@ static void attend_tiles(struct backend *b, const struct attention_args *a, cons
            sizeof(tile_shared<D, R, N>), k);
 }
 
+struct zero_command {
+    void *data;
+    size_t step, row, rows;
+};
+
+static void zero_run(struct backend *b, const void *arguments) {
+    const struct zero_command *c = (const struct zero_command *)arguments;
+    cuda_ok(b, cudaMemset2DAsync(c->data, c->step, 0, c->row, c->rows, cuda_of(b)->stream), "zeroing rows");
+}
+
 /* Rows that no span writes are zeros; the spans overlap in no row, so it is enough to count. */
 static void zero_unwritten(struct backend *b, const struct attention_args *a) {
     int written = 0;
     for (int i = 0; i < a->n_spans; i++) written += a->spans[i].k_count > 0 ? a->spans[i].q_count : 0;
-    if (written == a->out.rows || a->out.cols == 0 || b->error.status) return;
-    size_t row = (size_t)a->out.cols * sizeof(float), step = (size_t)a->out.stride * sizeof(float);
-    cuda_ok(b, cudaMemset2DAsync(a->out.data, step, 0, row, (size_t)a->out.rows, cuda_of(b)->stream), "zeroing rows");
+    if (written == a->out.rows || a->out.cols == 0) return;
+    struct zero_command c = {a->out.data, (size_t)a->out.stride * sizeof(float), (size_t)a->out.cols * sizeof(float),
+                             (size_t)a->out.rows};
+    work_add(b, zero_run, &c, sizeof c);
 }
 
 void cuda_attention(struct backend *b, const struct attention_args *a) {

@@ -1,4 +1,4 @@
-/* kernels/cuda/backend.cu: the CUDA device: its table, memory, stream, and how host arrays reach it. See cuda.h. */
+/* kernels/cuda/backend.cu: the CUDA device: its table, memory and stream. See cuda.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,94 +14,6 @@ bool cuda_ok(struct backend *b, cudaError_t code, const char *what) {
     return false;
 }
 
-/* Staging. */
-
-static bool ring_open(struct backend *b) {
-    struct ring *r = &cuda_of(b)->ring;
-    size_t bytes = (size_t)RING_SEGMENTS * RING_SEGMENT_BYTES;
-    bool ok = cuda_ok(b, cudaMallocHost((void **)&r->host, bytes), "pinned memory for arguments") &&
-              cuda_ok(b, cudaMalloc((void **)&r->device, bytes), "memory for arguments");
-    for (int i = 0; i < RING_SEGMENTS && ok; i++)
-        ok = cuda_ok(b, cudaEventCreateWithFlags(&r->done[i], cudaEventDisableTiming), "an event");
-    return ok;
-}
-
-static void ring_close(struct ring *r) {
-    for (int i = 0; i < RING_SEGMENTS; i++)
-        if (r->done[i]) cudaEventDestroy(r->done[i]);
-    cudaFree(r->device);
-    cudaFreeHost(r->host);
-}
-
-/* A copy of the same bytes that was made a moment ago. */
-static const void *ring_find(const struct ring *r, const void *host, size_t bytes) {
-    for (int i = 0; i < RING_REMEMBERED; i++)
-        if (r->latest[i].bytes == bytes && memcmp(r->host + r->latest[i].at, host, bytes) == 0)
-            return r->device + r->latest[i].at;
-    return NULL;
-}
-
-/* Leaves the segment in which the next array has no room and waits until the device has read the one after it. */
-static bool ring_advance(struct backend *b) {
-    struct cuda *cuda = cuda_of(b);
-    struct ring *r = &cuda->ring;
-    size_t segment = r->at / RING_SEGMENT_BYTES, next = (segment + 1) % RING_SEGMENTS;
-    if (!cuda_ok(b, cudaEventRecord(r->done[segment], cuda->stream), "an event")) return false;
-    r->used[segment] = true;
-    if (r->used[next] && !cuda_ok(b, cudaEventSynchronize(r->done[next]), "waiting for arguments")) return false;
-    r->at = next * RING_SEGMENT_BYTES;
-    /* Only copies of this segment serve again: an op that takes several arrays may go through the others. */
-    memset(r->latest, 0, sizeof r->latest);
-    return true;
-}
-
-const void *cuda_stage(struct backend *b, const void *host, size_t bytes) {
-    struct cuda *cuda = cuda_of(b);
-    struct ring *r = &cuda->ring;
-    if (b->error.status || bytes == 0) return NULL;
-    if (bytes > RING_SEGMENT_BYTES) {
-        error_set(&b->error, STATUS_TOO_LARGE, "%s: an argument of %zu bytes, the limit is %d; use smaller steps",
-                  cuda->description, bytes, RING_SEGMENT_BYTES);
-        return NULL;
-    }
-    const void *found = ring_find(r, host, bytes);
-    if (found) return found;
-    size_t room = RING_SEGMENT_BYTES - r->at % RING_SEGMENT_BYTES;
-    if (bytes > room && !ring_advance(b)) return NULL;
-    char *from = r->host + r->at, *to = r->device + r->at;
-    memcpy(from, host, bytes);
-    if (!cuda_ok(b, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda->stream), "copying arguments"))
-        return NULL;
-    r->latest[r->next].at = r->at;
-    r->latest[r->next].bytes = bytes;
-    r->next = (r->next + 1) % RING_REMEMBERED;
-    r->at += (bytes + RING_ALIGNMENT - 1) / RING_ALIGNMENT * RING_ALIGNMENT;
-    /* A full segment is left at once: the end of the last one is not a place in the ring. */
-    if (r->at % RING_SEGMENT_BYTES == 0) {
-        r->at -= RING_ALIGNMENT;
-        if (!ring_advance(b)) return NULL;
-    }
-    return to;
-}
-
-void *workspace_reserve(struct backend *b, struct workspace *w, size_t bytes) {
-    if (b->error.status) return NULL;
-    if (bytes <= w->bytes) return w->data;
-    cuda_ok(b, cudaFree(w->data), "growing a workspace"); /* waits for the ops that use it */
-    *w = {NULL, 0};
-    if (!cuda_ok(b, cudaMalloc(&w->data, bytes), "growing a workspace")) return NULL;
-    w->bytes = bytes;
-    return w->data;
-}
-
-void *host_list_reserve(struct host_list *l, size_t bytes) {
-    if (bytes > l->bytes) {
-        l->data = xrealloc(l->data, bytes);
-        l->bytes = bytes;
-    }
-    return l->data;
-}
-
 /* The table's memory and order. */
 
 static const char *cuda_describe(const struct backend *b) { return cuda_of(b)->description; }
@@ -115,20 +27,20 @@ static void *cuda_alloc(struct backend *b, size_t bytes) {
     return NULL;
 }
 
-static void cuda_release(struct backend *, void *p) { cudaFree(p); }
+static void cuda_release(struct backend *b, void *p) {
+    if (p == NULL) return;
+    work_flush(b);
+    cudaFree(p); /* waits for the device */
+}
 
 static void cuda_upload(struct backend *b, void *device, const void *host, size_t bytes) {
     if (b->error.status || bytes == 0) return;
+    work_flush(b);
     cuda_ok(b, cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, cuda_of(b)->stream), "copying to it");
 }
 
-static void cuda_download(struct backend *b, void *host, const void *device, size_t bytes) {
-    if (b->error.status || bytes == 0) return;
-    cuda_ok(b, cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, cuda_of(b)->stream), "copying from it");
-}
-
 static enum status cuda_sync(struct backend *b, struct error *e) {
-    cuda_ok(b, cudaStreamSynchronize(cuda_of(b)->stream), "running the step");
+    work_sync(b);
     enum status s = b->error.status;
     if (s && e != NULL) *e = b->error;
     b->error.status = STATUS_OK;
@@ -139,13 +51,15 @@ static void cuda_close(struct backend *b) {
     struct cuda *cuda = cuda_of(b);
     if (cuda == NULL) return;
     if (cuda->stream) cudaStreamSynchronize(cuda->stream);
+    graphs_close(&cuda->graphs);
     struct workspace *all[] = {&cuda->inputs, &cuda->partials, &cuda->results};
     for (size_t i = 0; i < ARRAY_COUNT(all); i++) cudaFree(all[i]->data);
-    ring_close(&cuda->ring);
+    work_close(cuda);
     gemm_close(cuda->gemm);
     if (cuda->stream) cudaStreamDestroy(cuda->stream);
     free(cuda->pieces.data);
     free(cuda->combines.data);
+    free(cuda->sorted.data);
     free(cuda);
     b->device = NULL;
 }
@@ -174,14 +88,15 @@ enum status cuda_pack(struct backend *b, struct weight *w, const struct host_mat
 /* In the order of struct backend_ops; every member's type differs from its neighbours', so a slip does not compile. The
  * two NULLs say that there is no packed layout that files may hold. */
 static const struct backend_ops cuda_ops = {
-    "cuda",           cuda_describe,     cuda_alloc,     cuda_release, cuda_upload, cuda_download,
+    "cuda",           cuda_describe,     cuda_alloc,     cuda_release, cuda_upload, cuda_fetch,
     cuda_sync,        cuda_close,        cuda_pack,      NULL,         NULL,        cuda_linear,
     cuda_attention,   cuda_norm,         cuda_add,       cuda_glu,     cuda_embed,  cuda_rope,
     cuda_gather_rows, cuda_scatter_rows, cuda_mean_rows, cuda_sample,
 };
 
-void *cuda_stream(const struct backend *b) {
+void *cuda_stream(struct backend *b) {
     if (b->ops != &cuda_ops || cudaSetDevice(cuda_of(b)->ordinal) != cudaSuccess) return NULL;
+    work_flush(b);
     return (void *)cuda_of(b)->stream;
 }
 
@@ -195,14 +110,14 @@ static enum status open_parts(struct backend *b, struct error *e) {
              (double)p.totalGlobalMem / (1 << 30), p.major, p.minor);
     if (p.major < 8)
         return error_set(e, STATUS_UNSUPPORTED, "%s: compute capability 8.0 or later is needed", cuda->description);
-    if (!cuda_ok(b, cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking), "a stream") || !ring_open(b)) {
+    if (!cuda_ok(b, cudaStreamCreateWithFlags(&cuda->stream, cudaStreamNonBlocking), "a stream") || !work_open(b)) {
         *e = b->error;
         return e->status;
     }
     return gemm_open(&cuda->gemm, e);
 }
 
-enum status cuda_open(struct backend *b, const struct backend_options *, int ordinal, struct error *e) {
+enum status cuda_open(struct backend *b, const struct backend_options *o, int ordinal, struct error *e) {
     struct error local;
     if (e == NULL) e = &local;
     int n = 0;
@@ -214,6 +129,7 @@ enum status cuda_open(struct backend *b, const struct backend_options *, int ord
         return error_set(e, STATUS_UNSUPPORTED, "no CUDA device %d: there are %d, counted from 0", ordinal, n);
     struct cuda *cuda = (struct cuda *)xcalloc(1, sizeof *cuda);
     cuda->ordinal = ordinal;
+    cuda->graphs.off = o && o->eager;
     snprintf(cuda->description, sizeof cuda->description, "cuda:%d", ordinal);
     b->ops = &cuda_ops;
     b->device = cuda;

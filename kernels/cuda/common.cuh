@@ -15,16 +15,45 @@
 constexpr unsigned ALL_LANES = 0xffffffffu;
 constexpr int WARP = 32;
 
-/* Every kernel takes one struct of arguments. An empty grid is no launch. */
+/* A tensor in a kernel's arguments: without padding, because lists of work are compared as bytes. */
+struct view {
+    void *data;
+    int64_t stride;
+    int rows, cols;
+    enum dtype dtype;
+    int unused;
+
+    view() = default;
+    view(const struct tensor &t)
+        : data(t.data), stride(t.stride), rows(t.rows), cols(t.cols), dtype(t.dtype), unused(0) {}
+};
+
+template <typename A>
+struct launch_command {
+    void (*kernel)(A);
+    size_t shared_bytes;
+    unsigned grid[3], block;
+    A arguments;
+};
+
+template <typename A>
+static void launch_run(struct backend *b, const void *arguments) {
+    const launch_command<A> &c = *(const launch_command<A> *)arguments;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(c.grid[0], c.grid[1], c.grid[2]);
+    config.blockDim = dim3(c.block);
+    config.dynamicSmemBytes = c.shared_bytes;
+    config.stream = cuda_of(b)->stream;
+    cuda_ok(b, cudaLaunchKernelEx(&config, c.kernel, c.arguments), "launching a kernel");
+}
+
+/* Every kernel takes one struct of arguments, which has no padding. An empty grid is no launch. */
 template <typename A>
 void launch(struct backend *b, void (*kernel)(A), dim3 grid, int block, size_t shared_bytes, const A &arguments) {
-    if (b->error.status || grid.x == 0 || grid.y == 0 || grid.z == 0) return;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = grid;
-    config.blockDim = dim3((unsigned)block);
-    config.dynamicSmemBytes = shared_bytes;
-    config.stream = cuda_of(b)->stream;
-    cuda_ok(b, cudaLaunchKernelEx(&config, kernel, arguments), "launching a kernel");
+    static_assert(sizeof(A) % 8 == 0 && alignof(A) == 8, "commands lie at multiples of 8 bytes, without gaps");
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+    launch_command<A> c = {kernel, shared_bytes, {grid.x, grid.y, grid.z}, (unsigned)block, arguments};
+    work_add(b, launch_run<A>, &c, sizeof c);
 }
 
 /* A host array of n elements on the device; NULL for none. */
@@ -48,7 +77,8 @@ static inline dim3 row_grid(int rows, int cols, int v) {
 }
 
 /* Whether rows of t can be moved in pieces of V elements. */
-static inline bool divides(const struct tensor *t, int v) {
+template <typename T>
+static inline bool divides(const T *t, int v) {
     size_t piece = (size_t)v * dtype_bytes(t->dtype);
     if (piece > 16) piece = 16;
     return t->cols % v == 0 && t->stride % v == 0 && (uintptr_t)t->data % piece == 0;

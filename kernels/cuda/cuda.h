@@ -1,7 +1,9 @@
-/* kernels/cuda/cuda.h: private to the CUDA backend: its state, staging of host arrays, and the ops.
+/* kernels/cuda/cuda.h: private to the CUDA backend: its state, the list of work, staging of host arrays, and the ops.
  *
- * The sources are C++ because nvcc is; the headers of the seams are C. One stream, everything in order. Nothing
- * allocates in an op but what grows once to the largest step seen: device workspace and the host's lists of work. */
+ * The sources are C++ because nvcc is; the headers of the seams are C. One stream, everything in order. Ops only write
+ * down what to do; the list runs when somebody waits, as one CUDA graph if the same list came before: then its commands
+ * are equal to the byte, and only what the ring holds differs. Nothing allocates in an op but what grows once to the
+ * largest step seen: device workspace and the host's lists. */
 #pragma once
 
 #include <cuda_runtime.h>
@@ -20,22 +22,42 @@ enum {
     RING_SEGMENTS = 4,
     RING_SEGMENT_BYTES = 4 << 20, /* also the largest array an op can take */
     RING_REMEMBERED = 32,         /* arrays that are looked up again before they are copied again */
-    RING_ALIGNMENT = 64
+    RING_ALIGNMENT = 64,
+    INBOX_BYTES = 1 << 16, /* longer results are copied straight to where they belong */
+    INBOX_ITEMS = 16,
+    GRAPHS = 64,      /* lists that are kept as graphs */
+    GRAPHS_SEEN = 256 /* lists of which it is remembered that they came once */
 };
 
-/* Host arrays on their way to the device. Each is copied to pinned memory, where the GPU fetches it in its own time,
- * and gets a place in device memory of the same size. Both are rings of segments: a segment is written again only after
- * the event at its end, so a host that is far ahead waits here. A step hands the same arrays to every layer; the latest
- * are compared with what is asked for, and a copy that is still there serves again. */
+/* Host arrays on their way to the device. Each is copied to pinned memory and has a place in device memory at the same
+ * offset; what was added since goes over in one copy when the list of work is launched. Both are rings of segments: a
+ * segment is written again only after the event at its end, so a host that is far ahead waits here. A step hands the
+ * same arrays to every layer; the latest are compared with what is asked for, and a copy that is there serves again.
+ * After a wait for the device the ring starts over, so that equal steps find their arrays at equal places. */
 struct ring {
     char *host, *device;
     cudaEvent_t done[RING_SEGMENTS]; /* recorded when the ring leaves a segment */
     bool used[RING_SEGMENTS];
-    size_t at; /* next free byte of the ring */
+    int segment;
+    size_t filled, sent; /* bytes of the segment: written, and on the device */
     struct {
+        const void *array;
         size_t at, bytes; /* bytes 0: nothing */
     } latest[RING_REMEMBERED];
-    int next; /* of `latest` */
+    int next;              /* of `latest` */
+    const void *scattered; /* the copy of indices that was last looked through for one that occurs twice */
+    bool repeats;          /* there was one */
+};
+
+/* Small results on their way to the host: through pinned memory, handed over by the next sync. */
+struct inbox {
+    char *host;
+    struct {
+        void *to;
+        size_t at, bytes;
+    } items[INBOX_ITEMS];
+    int n;
+    size_t used;
 };
 
 /* Device memory that grows to the largest request. */
@@ -50,14 +72,40 @@ struct host_list {
     size_t bytes;
 };
 
+/* What ops have asked for and the device has not: a row of commands, each with the bytes that its function reads. */
+struct work {
+    struct host_list commands;
+    size_t bytes;
+    int n;
+};
+
+/* One list of work as a graph. */
+struct graph {
+    char *commands;
+    size_t bytes;
+    uint64_t hash, last_used;
+    cudaGraphExec_t exec;
+};
+
+struct graphs {
+    struct graph kept[GRAPHS];
+    int n;
+    uint64_t seen[GRAPHS_SEEN]; /* hashes */
+    uint64_t clock, captured, launched;
+    bool off; /* every list is run by its commands */
+};
+
 /* The state behind backend->device. */
 struct cuda {
     int ordinal;
     cudaStream_t stream;
     struct ring ring;
+    struct inbox inbox;
+    struct work work;
+    struct graphs graphs;
     struct gemm *gemm;
     struct workspace inputs, partials, results; /* linear: converted x; attention: parts of keys; sample: ids */
-    struct host_list pieces, combines;          /* attention */
+    struct host_list pieces, combines, sorted;  /* attention; scatter_rows */
     char description[120];
 };
 
@@ -65,11 +113,29 @@ static inline struct cuda *cuda_of(const struct backend *b) { return (struct cud
 
 /* False, with the failure kept in the backend, when `code` is one. */
 bool cuda_ok(struct backend *b, cudaError_t code, const char *what);
+
+/* work.cu: ops add to the list of work; it is launched before anything that is not in it touches the device. */
+typedef void work_function(struct backend *b, const void *arguments);
+/* Lists are compared as bytes, so `arguments` have no padding. */
+void work_add(struct backend *b, work_function *run, const void *arguments, size_t bytes);
+void work_flush(struct backend *b);
+/* Calls every command's function in order. */
+void work_run(struct backend *b);
+bool work_open(struct backend *b);
+void work_close(struct cuda *cuda);
+/* Launches, waits for the device, hands over what came back. */
+bool work_sync(struct backend *b);
 /* The device copy of a host array, valid for the ops enqueued until the ring comes round; NULL after a failure. */
 const void *cuda_stage(struct backend *b, const void *host, size_t bytes);
+/* `bytes` of device memory will be at `host` after the next sync. */
+void cuda_fetch(struct backend *b, void *host, const void *device, size_t bytes);
 /* At least `bytes` of device memory; NULL after a failure. Growing waits for the device. */
 void *workspace_reserve(struct backend *b, struct workspace *w, size_t bytes);
 void *host_list_reserve(struct host_list *l, size_t bytes);
+
+/* graph.cu: runs the list as a graph where it came before, else by its commands. */
+void graphs_run(struct backend *b);
+void graphs_close(struct graphs *g);
 
 enum status cuda_pack(struct backend *b, struct weight *w, const struct host_matrix *host, struct error *e);
 void cuda_linear(struct backend *b, const struct linear_args *a);

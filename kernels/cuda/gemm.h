@@ -16,6 +16,7 @@ struct gemm_args {
     int rows, n_out, n_in;
     enum dtype dtype;
     enum activation activation;
+    int unused = 0; /* lists of work are compared as bytes */
 };
 
 /* cuBLASLt's handle, its workspace and what it chose for each shape. */
@@ -23,6 +24,7 @@ struct gemm;
 
 enum status gemm_open(struct gemm **out, struct error *e);
 void gemm_close(struct gemm *g);
-/* Enqueues the product on the backend's stream. Returns true when bias and activation are in it; false when y holds the
- * product alone and the caller adds them. A failure sticks in the backend. */
-bool gemm_run(struct backend *b, struct gemm *g, const struct gemm_args *a);
+/* Whether the product has bias and activation in it; if not, y holds the product alone and the caller adds them. */
+bool gemm_finishes(const struct gemm_args *a);
+/* Runs a struct gemm_args on the backend's stream: a work_function. A failure sticks in the backend. */
+void gemm_run(struct backend *b, const void *arguments);

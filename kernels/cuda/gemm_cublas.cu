@@ -211,13 +211,19 @@ static cublasLtEpilogue_t choose_epilogue(const struct gemm_args *a) {
     return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-bool gemm_run(struct backend *b, struct gemm *g, const struct gemm_args *a) {
+bool gemm_finishes(const struct gemm_args *a) {
+    return choose_epilogue(a) != CUBLASLT_EPILOGUE_DEFAULT || (a->activation == ACTIVATION_NONE && a->bias == NULL);
+}
+
+void gemm_run(struct backend *b, const void *arguments) {
+    const struct gemm_args *a = (const struct gemm_args *)arguments;
+    struct gemm *g = cuda_of(b)->gemm;
     const struct shape s = {
         a->x_stride,        a->y_stride,        a->rows,  a->n_out,          a->n_in, alignment_of(a->x),
         alignment_of(a->w), alignment_of(a->y), a->dtype, choose_epilogue(a)};
     bool with_bias = s.epilogue != CUBLASLT_EPILOGUE_DEFAULT && a->bias != NULL;
     struct plan *p = find_plan(b, g, &s);
-    if (p == NULL) return false;
+    if (p == NULL) return;
     cublasStatus_t code = CUBLAS_STATUS_SUCCESS;
     if (with_bias)
         code = lt.MatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &a->bias, sizeof a->bias);
@@ -228,5 +234,4 @@ bool gemm_run(struct backend *b, struct gemm *g, const struct gemm_args *a) {
     if (code != CUBLAS_STATUS_SUCCESS && b->error.status == STATUS_OK)
         error_set(&b->error, STATUS_DEVICE, "cuBLASLt, [%d, %d] by [%d, %d]^T in %s: %s", a->rows, a->n_in, a->n_out,
                   a->n_in, dtype_name(a->dtype), lt.GetStatusString(code));
-    return s.epilogue != CUBLASLT_EPILOGUE_DEFAULT || (a->activation == ACTIVATION_NONE && a->bias == NULL);
 }

@@ -8,7 +8,7 @@
 #include "kernels/cuda/gemm.h"
 
 struct convert_kernel_args {
-    struct tensor y, x;
+    view y, x;
 };
 
 /* grid (rows, pieces of columns), block 32 .. 256. Bound by bytes: reads f32, writes half as much. */
@@ -20,9 +20,10 @@ __global__ void linear_convert_kernel(struct convert_kernel_args k) {
 }
 
 struct finish_kernel_args {
-    struct tensor y;
+    view y;
     const float *bias;
     enum activation activation;
+    int unused = 0;
 };
 
 /* grid (rows, pieces of columns), block 32 .. 256. Bound by bytes: reads and writes y; used where the product cannot.
@@ -37,7 +38,7 @@ __global__ void linear_finish_kernel(struct finish_kernel_args k) {
 }
 
 /* x in the weight's type, packed; x itself when that is f32. */
-static struct tensor convert_input(struct backend *b, const struct linear_args *a) {
+static view convert_input(struct backend *b, const struct linear_args *a) {
     if (a->weight->dtype == DTYPE_F32) return a->x;
     size_t bytes = (size_t)a->x.rows * (size_t)a->x.cols * dtype_bytes(a->weight->dtype);
     struct convert_kernel_args k;
@@ -52,11 +53,11 @@ static struct tensor convert_input(struct backend *b, const struct linear_args *
 
 void cuda_linear(struct backend *b, const struct linear_args *a) {
     if (a->x.rows == 0) return;
-    struct tensor x = convert_input(b, a);
+    view x = convert_input(b, a);
     struct gemm_args g = {x.data,    a->weight->data,  (float *)a->y.data, a->bias,          x.stride,     a->y.stride,
                           a->x.rows, a->weight->n_out, a->weight->n_in,    a->weight->dtype, a->activation};
-    if (b->error.status || gemm_run(b, cuda_of(b)->gemm, &g)) return;
-    if (a->bias == NULL && a->activation == ACTIVATION_NONE) return;
+    work_add(b, gemm_run, &g, sizeof g);
+    if (gemm_finishes(&g)) return;
     struct finish_kernel_args k = {a->y, a->bias, a->activation};
     if (divides(&k.y, 4))
         launch(b, linear_finish_kernel<4>, row_grid(k.y.rows, k.y.cols, 4), row_threads(k.y.cols, 4), 0, k);

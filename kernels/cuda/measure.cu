@@ -31,6 +31,7 @@ struct measure {
 };
 
 static void copy_once(struct measure *m) {
+    work_flush(m->backend);
     cuda_ok(m->backend,
             cudaMemcpyAsync(m->to, m->from, m->copy_bytes, cudaMemcpyDeviceToDevice, cuda_of(m->backend)->stream),
             "copying");
@@ -45,7 +46,7 @@ static void multiply_once(struct measure *m) {
     g.x_stride = g.y_stride = m->n;
     g.rows = g.n_out = g.n_in = m->n;
     g.dtype = DTYPE_BF16;
-    gemm_run(m->backend, cuda_of(m->backend)->gemm, &g);
+    work_add(m->backend, gemm_run, &g, sizeof g);
 }
 
 static int compare_doubles(const void *x, const void *y) {

@@ -2,10 +2,10 @@
 #include "kernels/cuda/common.cuh"
 
 struct norm_kernel_args {
-    struct tensor y, x;
+    view y, x;
     const float *gamma, *beta;
     float epsilon;
-    bool centre; /* LayerNorm */
+    int centre; /* LayerNorm */
 };
 
 /* grid rows, block 32 .. 256, shared one float per warp. Bound by bytes: a row is read from memory once and twice more

@@ -3,7 +3,7 @@
 
 #include "kernels/backend.h"
 
-/* Opens device `ordinal` into *b. STATUS_UNSUPPORTED when there is none such; `o` has nothing for a GPU. */
+/* Opens device `ordinal` into *b. STATUS_UNSUPPORTED when there is none such. */
 enum status cuda_open(struct backend *b, const struct backend_options *o, int ordinal, struct error *e);
 
 /* What an open CUDA device can do at most. */
@@ -15,5 +15,9 @@ struct cuda_limits {
 /* Copies `copy_bytes` and multiplies two matrices [n, n] some times, for about a second at 1 GiB and n = 8192. */
 enum status cuda_measure(struct backend *b, size_t copy_bytes, int n, struct cuda_limits *out, struct error *e);
 
-/* The stream (a cudaStream_t) that this thread's device runs the ops of b on, for NCCL; NULL when b is no GPU. */
-void *cuda_stream(const struct backend *b);
+/* The stream (a cudaStream_t) that this thread's device runs the ops of b on, for NCCL; NULL when b is no GPU. What ops
+ * have asked for so far is launched, so that what the caller enqueues comes after it: ask each time. */
+void *cuda_stream(struct backend *b);
+
+/* How many steps were made a graph, and how often a graph was launched. */
+void cuda_graph_counts(const struct backend *b, uint64_t *captured, uint64_t *launched);

@@ -1,6 +1,9 @@
 /* kernels/cuda/rows.cu: ops that move or combine whole rows: embed, gather, scatter, residual sum, gated unit, rotary
  * positions, means. All are bound by the bytes they read and write; a thread handles V neighbouring columns, 16 bytes
  * of f32, where the shapes allow it. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "kernels/cuda/common.cuh"
 
 enum { ROW_THREADS = 256 }; /* the most */
@@ -8,7 +11,7 @@ enum { ROW_THREADS = 256 }; /* the most */
 /* y = a + row_scale (b + bias) */
 
 struct add_kernel_args {
-    struct tensor y, a, b;
+    view y, a, b;
     const float *bias, *row_scale;
 };
 
@@ -42,8 +45,9 @@ void cuda_add(struct backend *b, const struct add_args *a) {
 /* y = activation(x[:, :F]) x[:, F:] */
 
 struct glu_kernel_args {
-    struct tensor y, x;
+    view y, x;
     enum activation activation;
+    int unused = 0;
 };
 
 /* grid (rows, pieces of F), block 32 .. 256. Bound by bytes: reads 2F, writes F. */
@@ -68,7 +72,7 @@ void cuda_glu(struct backend *b, const struct glu_args *a) {
 /* Token, position and type embeddings */
 
 struct embed_kernel_args {
-    struct tensor y, word, position, type; /* position and type: data NULL for none */
+    view y, word, position, type; /* position and type: data NULL for none */
     const int32_t *ids, *positions;
 };
 
@@ -110,10 +114,10 @@ void cuda_embed(struct backend *b, const struct embed_args *a) {
 /* Gather and scatter */
 
 struct move_kernel_args {
-    struct tensor y, x;
+    view y, x;
     const int32_t *rows;
-    int n;           /* how many indices */
-    bool may_repeat; /* scatter: an index may occur twice */
+    int n;          /* how many indices */
+    int may_repeat; /* scatter: an index may occur twice */
 };
 
 /* grid (rows of y, pieces of columns), block 32 .. 256. Bound by bytes. */
@@ -149,20 +153,31 @@ __global__ void scatter_rows_kernel(struct move_kernel_args k) {
     store<V>(k.y.data, k.y.dtype, to * k.y.stride + col, load<V>(k.x.data, k.x.dtype, row * k.x.stride + col));
 }
 
-/* Whether the indices that count are in rising order: then none occurs twice, and the kernel need not look. */
-static bool rising(const int32_t *rows, int n) {
-    int last = -1;
-    for (int i = 0; i < n; i++) {
-        if (rows[i] < 0) continue;
-        if (rows[i] <= last) return false;
-        last = rows[i];
-    }
-    return true;
+static int compare_rows(const void *x, const void *y) {
+    int32_t a = *(const int32_t *)x, b = *(const int32_t *)y;
+    return (a > b) - (a < b);
+}
+
+/* Whether an index that counts occurs twice; if not, the kernel need not look. The order of the indices makes no
+ * difference, so it does not make lists of work differ. Layers ask again for the array that `staged` is the copy of. */
+static bool repeats(struct cuda *cuda, const void *staged, const int32_t *rows, int n) {
+    struct ring *r = &cuda->ring;
+    if (r->scattered == staged) return r->repeats;
+    int32_t *sorted = (int32_t *)host_list_reserve(&cuda->sorted, (size_t)n * sizeof *rows);
+    memcpy(sorted, rows, (size_t)n * sizeof *rows);
+    bool rising = true;
+    for (int i = 1; i < n && rising; i++) rising = rows[i - 1] <= rows[i];
+    if (!rising) qsort(sorted, (size_t)n, sizeof *sorted, compare_rows);
+    r->scattered = staged;
+    r->repeats = false;
+    for (int i = 1; i < n; i++) r->repeats = r->repeats || (sorted[i] >= 0 && sorted[i] == sorted[i - 1]);
+    return r->repeats;
 }
 
 void cuda_scatter_rows(struct backend *b, const struct scatter_rows_args *a) {
     struct move_kernel_args k = {a->y, a->x, stage(b, a->rows, (size_t)a->x.rows), a->x.rows, false};
-    k.may_repeat = !rising(a->rows, a->x.rows);
+    if (k.rows == NULL) return; /* none, or a failure */
+    k.may_repeat = repeats(cuda_of(b), k.rows, a->rows, a->x.rows);
     size_t shared = ROW_THREADS / WARP * sizeof(int);
     if (divides(&a->y, 4) && divides(&a->x, 4))
         launch(b, scatter_rows_kernel<4>, row_grid(a->x.rows, a->x.cols, 4), row_threads(a->x.cols, 4), shared, k);
@@ -173,11 +188,11 @@ void cuda_scatter_rows(struct backend *b, const struct scatter_rows_args *a) {
 /* Rotary positions */
 
 struct rope_kernel_args {
-    struct tensor x;
+    view x;
     const int32_t *positions;
     const float *inv_freq;
     int heads, head_dim, half;
-    bool interleaved;
+    int interleaved;
 };
 
 /* grid rows, block 256; thread (pair p, head group) walks the heads of its pair, so sine and cosine are taken once per
@@ -217,9 +232,10 @@ void cuda_rope(struct backend *b, const struct rope_args *a) {
 /* Means of runs of rows */
 
 struct mean_kernel_args {
-    struct tensor y, x;
+    view y, x;
     const int32_t *starts;
-    bool normalize;
+    int normalize;
+    int unused = 0;
 };
 
 /* grid rows of y, block 32 .. 256, shared one double per warp. Bound by bytes: reads the run once, columns side by

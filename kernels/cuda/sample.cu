@@ -8,11 +8,12 @@ enum { SAMPLE_THREADS = 1024, SAMPLE_WARPS = SAMPLE_THREADS / 32, DIGIT_BITS = 1
 typedef unsigned long long u64;
 
 struct sample_kernel_args {
-    struct tensor logits;
+    view logits;
     const struct sample_params *params;
     int32_t *ids;
     float *logprobs;
     int n;
+    int unused = 0;
 };
 
 struct sample_shared {
@@ -250,8 +251,6 @@ void cuda_sample(struct backend *b, const struct sample_args *a) {
     k.logprobs = (float *)k.ids + rows;
     k.n = a->n_vocab;
     launch(b, sample_radix_kernel, dim3((unsigned)rows), SAMPLE_THREADS, sizeof(sample_shared), k);
-    if (b->error.status) return;
-    cudaStream_t stream = cuda_of(b)->stream;
-    if (cuda_ok(b, cudaMemcpyAsync(a->ids, k.ids, bytes, cudaMemcpyDeviceToHost, stream), "copying ids"))
-        cuda_ok(b, cudaMemcpyAsync(a->logprobs, k.logprobs, bytes, cudaMemcpyDeviceToHost, stream), "copying logprobs");
+    cuda_fetch(b, a->ids, k.ids, bytes);
+    cuda_fetch(b, a->logprobs, k.logprobs, bytes);
 }

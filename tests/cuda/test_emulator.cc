@@ -22,6 +22,7 @@ namespace {
 struct arguments {
     int *out;
     int n;
+    int unused = 0;
 };
 
 /* Device memory that kernels write and the host reads back. */

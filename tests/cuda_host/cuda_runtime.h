@@ -137,12 +137,16 @@ enum cudaError_t {
     cudaErrorMemoryAllocation = 2,
     cudaErrorInvalidConfiguration = 9,
     cudaErrorInvalidDevice = 101,
+    cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorLaunchFailure = 719
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2, cudaMemcpyDeviceToDevice = 3 };
 enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
 typedef struct cuda_host_stream *cudaStream_t;
 typedef struct cuda_host_event *cudaEvent_t;
+typedef struct cuda_host_graph *cudaGraph_t;
+typedef struct cuda_host_graph *cudaGraphExec_t;
+enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal = 0, cudaStreamCaptureModeThreadLocal = 1 };
 struct cudaDeviceProp {
     char name[256];
     size_t totalGlobalMem;
@@ -161,6 +165,13 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *v, unsigned flags);
 cudaError_t cudaEventRecord(cudaEvent_t v, cudaStream_t s);
 cudaError_t cudaEventSynchronize(cudaEvent_t v);
 cudaError_t cudaEventDestroy(cudaEvent_t v);
+/* While a stream is captured, what is enqueued becomes the graph and does not run; waiting and allocating fail. */
+cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaMalloc(void **out, size_t bytes);
 cudaError_t cudaFree(void *p);
 cudaError_t cudaMallocHost(void **out, size_t bytes);
@@ -175,7 +186,23 @@ struct cudaLaunchConfig_t {
     cudaStream_t stream;
 };
 cudaError_t cuda_host_launch(const cudaLaunchConfig_t *c, std::function<void()> thread);
+
+/* Whether some bytes of a T belong to no member. */
+template <typename T>
+inline bool cuda_host_padded() {
+#if defined(__GNUC__) && !defined(__clang__)
+    alignas(T) unsigned char bytes[sizeof(T)];
+    std::memset(bytes, 0xff, sizeof bytes);
+    __builtin_clear_padding((T *)(void *)bytes);
+    for (unsigned char byte : bytes)
+        if (byte != 0xff) return true;
+#endif
+    return false;
+}
+
+/* Arguments with padding are refused: the backend compares them as bytes. */
 template <typename... P, typename... A>
 inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *c, void (*kernel)(P...), A &&...arguments) {
+    if ((cuda_host_padded<P>() || ...)) return cudaErrorInvalidValue;
     return cuda_host_launch(c, [kernel, arguments...] { kernel(arguments...); });
 }

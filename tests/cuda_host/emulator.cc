@@ -55,9 +55,18 @@ struct warp {
     int line;
 };
 
+} // namespace
+
+struct cuda_host_graph {
+    std::vector<std::function<void()>> work;
+};
+
+namespace {
+
 struct emulator {
     std::recursive_mutex mutex; /* ranks that are threads of one process share the device */
     std::deque<std::function<void()>> queue;
+    cudaGraph_t capture = nullptr;         /* takes what is enqueued, instead of the queue */
     std::map<void *, size_t> device;       /* allocations: address, bytes between it and the inaccessible page */
     std::map<const void *, size_t> pinned; /* host blocks that copies read as late as they run */
     cudaError_t failed = cudaSuccess;
@@ -284,13 +293,17 @@ cudaError_t enqueue(std::function<void()> work) {
     emulator &d = device();
     std::lock_guard<std::recursive_mutex> hold(d.mutex);
     if (d.failed) return d.failed;
-    d.queue.push_back(std::move(work));
+    if (d.capture)
+        d.capture->work.push_back(std::move(work));
+    else
+        d.queue.push_back(std::move(work));
     return cudaSuccess;
 }
 
 cudaError_t synchronize() {
     emulator &d = device();
     std::lock_guard<std::recursive_mutex> hold(d.mutex);
+    if (d.capture) return cudaErrorStreamCaptureUnsupported;
     work_off(d);
     return d.failed;
 }
@@ -366,6 +379,7 @@ const char *cudaGetErrorString(cudaError_t code) {
         case cudaErrorMemoryAllocation: return "out of memory";
         case cudaErrorInvalidConfiguration: return "invalid configuration argument";
         case cudaErrorInvalidDevice: return "invalid device ordinal";
+        case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
         case cudaErrorLaunchFailure: return device().why;
     }
     return "unknown";
@@ -411,10 +425,48 @@ cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return device().failed;
 cudaError_t cudaEventSynchronize(cudaEvent_t) { return synchronize(); }
 cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
 
+cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
+    emulator &d = device();
+    std::lock_guard<std::recursive_mutex> hold(d.mutex);
+    if (d.capture) return cudaErrorStreamCaptureUnsupported;
+    d.capture = new cuda_host_graph;
+    return d.failed;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t *out) {
+    emulator &d = device();
+    std::lock_guard<std::recursive_mutex> hold(d.mutex);
+    *out = d.capture;
+    d.capture = nullptr;
+    return *out ? d.failed : cudaErrorInvalidValue;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long) {
+    *out = new cuda_host_graph(*graph);
+    return device().failed;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
+    for (auto &work : exec->work)
+        if (cudaError_t code = enqueue(work)) return code;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+    delete exec;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    delete graph;
+    return cudaSuccess;
+}
+
 cudaError_t cudaMalloc(void **out, size_t bytes) {
     emulator &d = device();
     std::lock_guard<std::recursive_mutex> hold(d.mutex);
     if (d.failed) return d.failed;
+    if (d.capture) return cudaErrorStreamCaptureUnsupported;
     *out = nullptr;
     if (bytes == 0 || bytes > SIZE_MAX / 2) return bytes ? cudaErrorMemoryAllocation : cudaSuccess;
     size_t rounded = (bytes + 63) / 64 * 64;
