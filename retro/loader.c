@@ -303,16 +303,29 @@ static uint32_t draw(struct loader *l) {
     return (uint32_t)(l->random >> 32);
 }
 
+/* Numbers around `centre`. Large matrices repeat: drawing takes longer than copying. */
+static void fill_random(struct loader *l, char *to, enum dtype dtype, size_t n, float centre) {
+    enum { PERIOD = 1025 * 1024, PIECE = 1024 };
+    size_t size = dtype_bytes(dtype), drawn = n < PERIOD ? n : PERIOD;
+    for (size_t at = 0; at < drawn; at += PIECE) {
+        float piece[PIECE];
+        size_t count = drawn - at < PIECE ? drawn - at : PIECE;
+        for (size_t i = 0; i < count; i++) piece[i] = centre + ((float)(draw(l) >> 8) * 0x1p-24f - 0.5f) * 0.04f;
+        dtype_convert(to + at * size, dtype, piece, DTYPE_F32, count);
+    }
+    for (size_t at = drawn; at < n; at += drawn) memcpy(to + at * size, to, (n - at < drawn ? n - at : drawn) * size);
+}
+
 /* Small, zero-mean, the same on every run; norms must not vanish, so their gammas are centred on 1. Quantised matrices
  * are drawn as such: every bit pattern is a number. */
 static enum status stage_random(struct loader *l, struct staged *s, const struct place *p, struct error *e) {
     bool quantised = p->form == PLACE_MATRIX && dtype_quantised(l->options->dtype) && s->cols % QUANTISE_BLOCK == 0;
-    enum dtype dtype = quantised ? l->options->dtype : DTYPE_F32;
+    bool wanted = p->form == PLACE_MATRIX && l->options->convert && !dtype_quantised(l->options->dtype);
+    enum dtype dtype = quantised || wanted ? l->options->dtype : DTYPE_F32;
     if (staged_alloc(s, dtype, e)) return e->status;
     size_t n = (size_t)s->rows * (size_t)s->cols;
     if (!quantised) {
-        float centre = p->form == PLACE_GAMMA ? 1.0f : 0.0f, *to = (float *)(void *)s->owned[PLANE_VALUES];
-        for (size_t i = 0; i < n; i++) to[i] = centre + ((float)(draw(l) >> 8) * 0x1p-24f - 0.5f) * 0.04f;
+        fill_random(l, s->owned[PLANE_VALUES], dtype, n, p->form == PLACE_GAMMA ? 1.0f : 0.0f);
         return STATUS_OK;
     }
     size_t bytes = (size_t)s->rows * plane_bytes(dtype, PLANE_VALUES, s->cols);

@@ -70,7 +70,8 @@ static int run(int argc, char **argv, struct bench_load load) {
         fprintf(stderr, "usage: retro-bench %s%s", argv[0], usage_text);
         return 2;
     }
-    enum status status = bench_model_open(&m, o.folder, "cpu", o.dtype, o.threads, &e);
+    enum status status =
+        bench_model_open(&m, o.folder, "cpu", o.dtype, &(struct backend_options){.threads = o.threads}, &e);
     if (status == STATUS_OK) {
         const struct model_info *info = model_info(m.model);
         if (!o.json)

@@ -24,13 +24,14 @@ enum {
 };
 
 static const char usage_text[] =
-    "usage: retro-bench device [--device cuda:0] [--dtype bf16|f16|f32] [--limits] FOLDER...\n"
-    "  --limits measures the device itself first. Each FOLDER holds the config.json of a shape, see tools/shapes.\n";
+    "usage: retro-bench device [--device cuda:0] [--dtype bf16|f16|f32] [--limits] [--eager] FOLDER...\n"
+    "  --limits measures the device itself first, --eager launches every op by itself instead of steps as graphs.\n"
+    "  Each FOLDER holds the config.json of a shape, see tools/shapes.\n";
 
 struct device_bench {
     const char *device, *shape; /* shape: the folder's last name */
     enum dtype dtype;
-    bool limits;
+    bool limits, eager;
     struct bench_model model;
     struct session_pool *pool;
     struct session *sessions[MOST_SEQUENCES];
@@ -38,9 +39,13 @@ struct device_bench {
     int n;
 };
 
-static void report(const char *shape, const char *name, double value, const char *unit) {
-    printf("{\"by\": \"retro-server\", \"model\": %s%s%s, \"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\"}\n",
-           shape ? "\"" : "", shape ? shape : "null", shape ? "\"" : "", name, value, unit);
+static void report(const struct device_bench *t, const char *name, double value, const char *unit) {
+    printf("{\"by\": \"retro-server%s\", \"model\": ", t->eager ? " eager" : "");
+    if (t->shape)
+        printf("\"%s\"", t->shape);
+    else
+        printf("null");
+    printf(", \"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\"}\n", name, value, unit);
     fflush(stdout);
 }
 
@@ -54,8 +59,8 @@ static enum status measure_limits(const struct device_bench *t, struct error *e)
                                                             : error_set(e, STATUS_INVALID, "--limits is for GPUs");
     backend_close(b);
     if (status == STATUS_OK) {
-        report(NULL, "copy", limits.copy_gbps, "GB/s");
-        report(NULL, "gemm", limits.gemm_tflops, "TFLOP/s");
+        report(t, "copy", limits.copy_gbps, "GB/s");
+        report(t, "gemm", limits.gemm_tflops, "TFLOP/s");
     }
     return status;
 #else
@@ -134,7 +139,7 @@ static enum status bench_load(struct device_bench *t, int sequences, int prompt,
     }
     if (status) return status;
     snprintf(name, sizeof name, tokens ? "decode.%d" : "prefill.%d", tokens ? sequences : prompt);
-    report(t->shape, name, bench_median(rates, ROUNDS), "tok/s");
+    report(t, name, bench_median(rates, ROUNDS), "tok/s");
     return STATUS_OK;
 }
 
@@ -154,8 +159,8 @@ static enum status bench_closing(struct device_bench *t, struct error *e) {
     }
     close_sessions(t);
     if (status) return status;
-    report(t->shape, "step.plain", 1e3 * bench_median(seconds[0], n[0]), "ms");
-    report(t->shape, "step.closing", 1e3 * bench_median(seconds[1], n[1]), "ms");
+    report(t, "step.plain", 1e3 * bench_median(seconds[0], n[0]), "ms");
+    report(t, "step.closing", 1e3 * bench_median(seconds[1], n[1]), "ms");
     return STATUS_OK;
 }
 
@@ -163,13 +168,14 @@ static enum status bench_shape(struct device_bench *t, const char *folder, struc
     static const int batches[] = {1, 8, MOST_SEQUENCES}, lengths[] = {512, MOST_ROWS};
     const char *slash = strrchr(folder, '/');
     t->shape = slash ? slash + 1 : folder;
+    struct backend_options options = {.threads = bench_threads(), .eager = t->eager};
     double start = time_now();
-    enum status status = bench_model_open(&t->model, folder, t->device, t->dtype, bench_threads(), e);
+    enum status status = bench_model_open(&t->model, folder, t->device, t->dtype, &options, e);
     if (status) return status;
     const struct model_info *info = model_info(t->model.model);
-    report(t->shape, "load", time_now() - start, "s");
-    report(t->shape, "parameters", (double)info->n_parameters, "");
-    report(t->shape, "decode_bytes", (double)info->decode_bytes, "B");
+    report(t, "load", time_now() - start, "s");
+    report(t, "parameters", (double)info->n_parameters, "");
+    report(t, "decode_bytes", (double)info->decode_bytes, "B");
     for (size_t i = 0; i < ARRAY_COUNT(batches) && status == STATUS_OK; i++)
         status = bench_load(t, batches[i], PROMPT, TOKENS, e);
     for (size_t i = 0; i < ARRAY_COUNT(lengths) && status == STATUS_OK; i++)
@@ -186,6 +192,8 @@ static int parse(struct device_bench *t, int argc, char **argv) {
         bool value = i + 1 < argc;
         if (strcmp(argv[i], "--limits") == 0)
             t->limits = true;
+        else if (strcmp(argv[i], "--eager") == 0)
+            t->eager = true;
         else if (strcmp(argv[i], "--device") == 0 && value)
             t->device = argv[++i];
         else if (strcmp(argv[i], "--dtype") == 0 && value && dtype_parse(&t->dtype, argv[i + 1]))

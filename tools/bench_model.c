@@ -9,10 +9,10 @@
 enum { STEP_ROWS = 512, MAX_SEQUENCES = 256 };
 
 enum status bench_model_open(struct bench_model *m, const char *folder, const char *device, enum dtype dtype,
-                             int threads, struct error *e) {
+                             const struct backend_options *o, struct error *e) {
     struct model_options options = {.convert = true, .dtype = dtype, .random = true};
     *m = (struct bench_model){.kv_dtype = dtype == DTYPE_F32 || dtype == DTYPE_F16 ? DTYPE_F16 : DTYPE_BF16};
-    enum status status = backend_open(&m->backend, device, &(struct backend_options){.threads = threads}, e);
+    enum status status = backend_open(&m->backend, device, o, e);
     if (status == STATUS_OK) status = comm_open_single(&m->comm, e);
     if (status == STATUS_OK) status = model_open(&m->model, folder, m->backend, m->comm, &options, e);
     if (status) bench_model_close(m);

@@ -12,7 +12,7 @@ struct bench_model {
 
 /* folder/config.json gives the shape; its weights are not read. On failure there is nothing to close. */
 enum status bench_model_open(struct bench_model *m, const char *folder, const char *device, enum dtype dtype,
-                             int threads, struct error *e);
+                             const struct backend_options *o, struct error *e);
 void bench_model_close(struct bench_model *m);
 
 /* `sequences` sequences from an empty cache, without neighbours: a prompt of `prompt` tokens each, then `tokens` steps

@@ -56,8 +56,9 @@ static enum status open_shape(struct bench_model *m, const char *config, enum dt
     FILE *f = fopen(path, "w");
     bool written = f != NULL && fputs(config, f) >= 0;
     if (f != NULL) written = fclose(f) == 0 && written;
-    enum status status = written ? bench_model_open(m, folder, "cpu", dtype, threads, e)
-                                 : error_errno(e, "%s could not be written", path);
+    enum status status =
+        written ? bench_model_open(m, folder, "cpu", dtype, &(struct backend_options){.threads = threads}, e)
+                : error_errno(e, "%s could not be written", path);
     unlink(path);
     rmdir(folder);
     return status;

@@ -99,6 +99,7 @@ check_sanitizer() {
 # By turns, so that both see the same state of the machine; another round as long as there is time for one.
 check_bench() {
     local start=$SECONDS status=0 took round shapes=tools/shapes
+    ours retro-bench device --device "$device" --eager $shapes/gpt-1.1b || status=1
     for round in 1 2 3; do
         ours retro-bench device --device "$device" --limits $shapes/gpt-1.1b || status=1
         python3 tests/cuda/peer_torch.py $shapes/gpt-1.1b || status=1

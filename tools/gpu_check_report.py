@@ -10,7 +10,7 @@ import re
 import statistics
 import sys
 
-US, PEER = "retro-server", "pytorch"
+US, EAGER, PEER = "retro-server", "retro-server eager", "pytorch"
 
 
 def read(path):
@@ -105,6 +105,10 @@ def main():
     lines += ["", f"Op tests: {result['ops']['passed']} passed, {result['ops']['failed']} failed. Golden cases: "
               f"{result['golden']['passed']} passed, {result['golden']['failed']} failed."]
     lines += [f"compute-sanitizer {tool}: {summary}." for tool, summary in result["sanitizer"].items()]
+    eager = [f"{r['model']} {r['name']} {r['value']:.4g} {r['unit']}" for r in rows
+             if r["by"] == EAGER and r["name"].startswith(("decode.", "prefill."))]
+    if eager:
+        lines += ["", "Op by op, without graphs: " + ", ".join(eager) + "."]
     if rows:
         lines += ["", "decode.B: tokens a second of B sequences, of the ceiling: bytes of weights read against the copy. "
                   "prefill.N: a prompt of N tokens, of the ceiling: operations of the weights against the product. "

@@ -25,8 +25,9 @@ enum {
     RING_ALIGNMENT = 64,
     INBOX_BYTES = 1 << 16, /* longer results are copied straight to where they belong */
     INBOX_ITEMS = 16,
-    GRAPHS = 64,      /* lists that are kept as graphs */
-    GRAPHS_SEEN = 256 /* lists of which it is remembered that they came once */
+    LOADING_ELEMENTS = 2 << 20, /* of a weight that are converted and copied at a time */
+    GRAPHS = 64,                /* lists that are kept as graphs */
+    GRAPHS_SEEN = 256           /* lists of which it is remembered that they came once */
 };
 
 /* Host arrays on their way to the device. Each is copied to pinned memory and has a place in device memory at the same
@@ -79,6 +80,12 @@ struct work {
     int n;
 };
 
+/* Weights on their way to the device: the host fills one half while the device reads the other. */
+struct loading {
+    char *host; /* pinned; NULL before the first weight */
+    cudaEvent_t read[2];
+};
+
 /* One list of work as a graph. */
 struct graph {
     char *commands;
@@ -101,6 +108,7 @@ struct cuda {
     cudaStream_t stream;
     struct ring ring;
     struct inbox inbox;
+    struct loading loading;
     struct work work;
     struct graphs graphs;
     struct gemm *gemm;

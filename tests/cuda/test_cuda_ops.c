@@ -595,6 +595,27 @@ static void test_memory(void **state) {
     assert_non_null(strstr(backend_describe(device), "cuda:0"));
 }
 
+/* A weight of several pieces, the last a short one. */
+static void test_pack_large(void **state) {
+    (void)state;
+    if (schedule != 0) return;
+    enum { OUT = 5, IN = (1 << 20) - 8 };
+    size_t n = (size_t)OUT * IN;
+    float *host = random_array(n);
+    uint16_t *expected = xmalloc(n * sizeof *expected), *found = xmalloc(n * sizeof *found);
+    struct weight w = {.dtype = DTYPE_BF16, .n_out = OUT, .n_in = IN};
+    struct error e;
+    if (backend_pack(device, &w, &(struct host_matrix){.values = host}, &e)) fail_msg("%s", e.text);
+    dtype_convert(expected, DTYPE_BF16, host, DTYPE_F32, n);
+    backend_download(device, found, w.data, n * sizeof *found);
+    device_sync();
+    assert_memory_equal(found, expected, n * sizeof *found);
+    backend_release(device, w.data);
+    free(host);
+    free(expected);
+    free(found);
+}
+
 /* The figures of a GPU are its own affair; here, that they are taken at all. */
 static void test_measure(void **state) {
     (void)state;
@@ -627,6 +648,7 @@ int main(int argc, char **argv) {
                                        TEST(test_many_arguments),
                                        TEST(test_failures_stick),
                                        TEST(test_memory),
+                                       TEST(test_pack_large),
                                        TEST(test_measure)};
     static const uint64_t schedules[] = {0, 1, 20261121};
     int failed = 0;
