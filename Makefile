@@ -84,11 +84,13 @@ endif
 
 # Kernels of one instruction set are compiled for it and picked by CPUID at run time.
 # Contraction to FMA is off everywhere: what is fused is written as an intrinsic, so results do not depend on the compiler.
-$(BUILD)/kernels/cpu/%_avx2.c.o: CFLAGS += -mavx2 -mfma -mf16c -O3
-$(BUILD)/kernels/cpu/%_avxvnni.c.o: CFLAGS += -mavx2 -mfma -mf16c -mavxvnni -O3
-$(BUILD)/kernels/cpu/%_avx512.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -O3
-$(BUILD)/kernels/cpu/%_avx512vnni.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c -O3
-$(BUILD)/kernels/cpu/%_avx512bf16.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mf16c -O3
+# Fuzzing is for what parses: instrumented for it, one of these files takes clang minutes.
+VECTOR := $(if $(SANITIZE),-O1,-O3) $(if $(findstring fuzzer,$(SANITIZE)),-fno-sanitize=all)
+$(BUILD)/kernels/cpu/%_avx2.c.o: CFLAGS += -mavx2 -mfma -mf16c $(VECTOR)
+$(BUILD)/kernels/cpu/%_avxvnni.c.o: CFLAGS += -mavx2 -mfma -mf16c -mavxvnni $(VECTOR)
+$(BUILD)/kernels/cpu/%_avx512.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c $(VECTOR)
+$(BUILD)/kernels/cpu/%_avx512vnni.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c $(VECTOR)
+$(BUILD)/kernels/cpu/%_avx512bf16.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mf16c $(VECTOR)
 
 $(BUILD)/kernels/comm_mpi.c.o: CPPFLAGS += $(patsubst -I%,-isystem%,$(filter -I%,$(MPI_FLAGS)))
 $(BUILD)/kernels/comm_nccl.c.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
