@@ -72,7 +72,7 @@ def test_k_and_floor(server):
 
 def test_the_caller_s_neighbours(server):
     texts = ["A process that ends leaves a zombie until its parent waits.", "x " * 500, ""]
-    ask = dict(max_tokens=80, temperature=0, ignore_eos=True)
+    ask = dict(max_tokens=80, temperature=0, ignore_eos=True, logprobs=1)
     given = server.complete(PROMPT, retrieval={"neighbors": texts}, **ask)
     n = given["usage"]["prompt_tokens"]
     assert [c["position"] for c in given["retrieval"]] == positions(n, n + 79)

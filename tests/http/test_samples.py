@@ -38,11 +38,11 @@ def test_the_page_is_what_the_server_answers(server, tmp_path):
 
 
 def test_the_prompts_that_ship(server):
-    """Twenty beginnings of 6 to 80 tokens."""
+    """Twenty beginnings of very different length."""
     prompts = [p for p in PROMPTS.read_text(encoding="utf-8").split("\n\n") if p.strip()]
     lengths = [server.complete(p, max_tokens=1, retrieval={"enabled": False})["usage"]["prompt_tokens"] for p in prompts]
     assert len(prompts) == len(set(prompts)) == 20
-    assert min(lengths) >= 5 and max(lengths) <= 85 and len(set(lengths)) > 10
+    assert min(lengths) >= 5 and max(lengths) <= 90 and len(set(lengths)) > 10
 
 
 def test_errors_are_named(server, start, tmp_path):
