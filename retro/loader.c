@@ -9,7 +9,7 @@
 #include "kernels/quantise.h"
 #include "retro/places.h"
 
-enum { MAX_PARTS = 3, MAX_NAME = 200 };
+enum { MAX_PARTS = 3, MAX_NAME = 200, WORTH_PROGRESS = 256 << 20 };
 
 /* What loading needs to know everywhere. */
 struct loader {
@@ -170,7 +170,7 @@ static enum status find_source(struct loader *l, struct source *s, const char *n
 /* A large model takes a while: rank 0 says every other second how far it is. */
 static void show_progress(struct loader *l) {
     double now = time_now();
-    if (l->model->comm->world->rank > 0 || now - l->shown < 2) return;
+    if (l->model->comm->world->rank > 0 || l->total < WORTH_PROGRESS || now - l->shown < 2) return;
     l->shown = now;
     log_info("loading weights: %.0f %% of %.1f GB", 100 * (double)l->done / (double)l->total, 1e-9 * (double)l->total);
 }
@@ -182,7 +182,6 @@ static void report(struct loader *l, const char *name, const struct place *p) {
     enum tensor_role role = p->form != PLACE_MATRIX    ? TENSOR_OTHER
                             : p->at == &l->model->word ? TENSOR_WORD
                             : p->outer                 ? TENSOR_OUTPUT
-                            : p->encoder               ? TENSOR_ENCODER_LINEAR
                                                        : TENSOR_LINEAR;
     o->loaded(o->context, &(struct loaded_tensor){.name = name,
                                                   .role = role,

@@ -27,7 +27,7 @@ struct model_info {
 };
 
 /* What a tensor of a checkpoint is for. */
-enum tensor_role { TENSOR_OTHER, TENSOR_WORD, TENSOR_OUTPUT, TENSOR_LINEAR, TENSOR_ENCODER_LINEAR };
+enum tensor_role { TENSOR_OTHER, TENSOR_WORD, TENSOR_OUTPUT, TENSOR_LINEAR };
 
 /* A tensor as loading comes to it, for progress and for retro-convert. */
 struct loaded_tensor {

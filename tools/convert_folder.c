@@ -91,9 +91,9 @@ static enum status write_file(const char *path, const struct buffer *text, struc
     return status;
 }
 
-/* What belongs to a model beside its weights: small files of text, and a SentencePiece model. */
+/* What belongs to a model beside its weights: small files of text, the pictures of its card, a SentencePiece model. */
 static bool is_companion(const char *name) {
-    static const char *const suffixes[] = {".json", ".txt", ".md", ".model", ".jinja"};
+    static const char *const suffixes[] = {".json", ".txt", ".md", ".model", ".jinja", ".png", ".svg"};
     static const char *const names[] = {"LICENSE", "LICENCE", "NOTICE"};
     size_t n = strlen(name);
     if (name[0] == '.' || strcmp(name, "model.safetensors.index.json") == 0) return false;

@@ -47,8 +47,7 @@ static bool matches(const char *const *patterns, int n, const char *name) {
 }
 
 /* The type of a matrix when matrices become `to`. The word table is most often the output matrix too, whose errors go
- * straight into the logits, and the neighbour encoder is small: they stay at 8 bits. docs/quantisation.md has what each
- * choice costs. */
+ * straight into the logits: both stay at 8 bits. docs/quantisation.md has what each choice costs. */
 static enum dtype choose(enum tensor_role role, enum dtype to) {
     return to == DTYPE_INT4 && role != TENSOR_LINEAR ? DTYPE_INT8 : to;
 }

@@ -56,8 +56,7 @@ static bool parse(int argc, char **argv, struct convert_options *o, const char *
 static void describe(struct buffer *note, const struct convert_options *o, const struct calibration *c) {
     buffer_printf(note, "\n## Conversion\n\nThe weights of this folder were converted by retro-convert %s to %s",
                   RETRO_VERSION, o->packed ? "the packed layout of the CPU backend" : dtype_name(o->dtype));
-    if (o->dtype == DTYPE_INT4 && !o->packed)
-        buffer_printf(note, " (word table, output matrix and neighbour encoder: int8)");
+    if (o->dtype == DTYPE_INT4 && !o->packed) buffer_printf(note, " (word table and output matrix: int8)");
     if (c) buffer_printf(note, ", calibrated on %d tokens of text", calibration_tokens(c));
     for (int i = 0; i < o->n_keep; i++) buffer_printf(note, "%s %s", i ? "," : "; kept as they were:", o->keep[i]);
     buffer_append_string(note, ". What is measured above holds for the weights before.\n");

@@ -78,6 +78,20 @@ def write_tensors(path, tensors):
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
+def widen_bf16(raw):
+    return (np.frombuffer(raw, dtype="<u2").astype(np.uint32) << 16).view(np.float32)
+
+
+def read_int4(tensors, name, shape):
+    """What docs/model-format.md says such a tensor means."""
+    rows, cols = shape
+    assert tensors[name][:2] == ("U8", [rows, cols // 2])
+    scale, minimum = (np.frombuffer(tensors[name + s][2], dtype="<f2").astype(np.float32) for s in (".scale", ".minimum"))
+    packed = np.frombuffer(tensors[name][2], dtype=np.uint8).reshape(rows, cols // 2)
+    q = np.stack([packed & 15, packed >> 4], axis=-1).reshape(shape)
+    return scale.repeat(32).reshape(shape) * q + minimum.repeat(32).reshape(shape)
+
+
 @pytest.fixture(scope="module")
 def shipped(tmp_path_factory):
     """The shipped model in every type, and its perplexity as it ships."""
@@ -108,38 +122,54 @@ def test_perplexity(shipped, to):
     assert to != "int4" or abs(change) > 0.1  # it can be seen, so it was done
 
 
-def test_calibration_helps(shipped):
+def test_calibration_finds_what_matters(shipped, tmp_path):
+    """Where a norm gives every other column nothing, calibrated rounding favours the columns that carry something."""
+    folder = shutil.copytree(SHIPPED, tmp_path / "model")
+    tensors = read_tensors(SHIPPED / "model.safetensors")
+    for part in ("weight", "bias"):
+        name = f"decoder.layers.3.mlp.linear_fc1.layer_norm_{part}"
+        assert tensors[name][0] == "BF16"
+        values = np.frombuffer(tensors[name][2], dtype="<u2").copy()
+        values[::2] = 0
+        tensors[name] = (*tensors[name][:2], values.tobytes())
+    write_tensors(folder / "model.safetensors", tensors)
+    matrix = "decoder.layers.3.mlp.linear_fc1.weight"
+    source = widen_bf16(tensors[matrix][2]).reshape(768, 192)
+
+    def ratio(*options):
+        out = tmp_path / f"out{len(options)}"
+        converted(folder, out, "int4", *options)
+        squares = (read_int4(read_tensors(out / "model.safetensors"), matrix, (768, 192)) - source) ** 2
+        return squares[:, ::2].sum() / squares[:, 1::2].sum()
+
+    assert 0.9 < ratio() < 1.1 and ratio("--calibrate", CALIBRATION) > 1.2
+
+
+def test_calibrated_is_near(shipped):
     folder, base = shipped
-    calibrated, plain = perplexity(folder / "calibrated"), perplexity(folder / "int4")
-    assert calibrated - base < 0.75 * (plain - base)
+    assert abs(100 * (perplexity(folder / "calibrated") / base - 1)) < PERPLEXITY["int4"]
     assert "calibrated on" in (folder / "calibrated/README.md").read_text()
 
 
 def test_format(shipped):
     """docs/model-format.md, read by other eyes: what the file says is the source, rounded."""
     folder, _ = shipped
-    name = "decoder.layers.3.mlp.linear_fc1.weight"
-    source = np.frombuffer(read_tensors(SHIPPED / "model.safetensors")[name][2], dtype="<u2").astype(np.uint32) << 16
-    source = source.view(np.float32).reshape(768, 192)
+    name, shape = "decoder.layers.3.mlp.linear_fc1.weight", (768, 192)
+    original = read_tensors(SHIPPED / "model.safetensors")
+    source = widen_bf16(original[name][2]).reshape(shape)
     for to, bound in (("int8", 0.01), ("int4", 0.1)):
         tensors = read_tensors(folder / to / "model.safetensors")
-        dtype, shape, raw = tensors[name]
-        kind, blocks, scales = tensors[name + ".scale"]
-        assert (kind, blocks) == ("F16", [768, 6])
-        scale = np.frombuffer(scales, dtype="<f2").astype(np.float32).repeat(32).reshape(768, 192)
+        assert tensors[name + ".scale"][:2] == ("F16", [768, 6])
         if to == "int8":
-            assert (dtype, shape) == ("I8", [768, 192]) and name + ".minimum" not in tensors
-            values = scale * np.frombuffer(raw, dtype=np.int8).reshape(768, 192)
+            assert tensors[name][:2] == ("I8", [768, 192]) and name + ".minimum" not in tensors
+            scale = np.frombuffer(tensors[name + ".scale"][2], dtype="<f2").astype(np.float32)
+            values = scale.repeat(32).reshape(shape) * np.frombuffer(tensors[name][2], dtype=np.int8).reshape(shape)
         else:
-            assert (dtype, shape) == ("U8", [768, 96])
-            minimum = np.frombuffer(tensors[name + ".minimum"][2], dtype="<f2").astype(np.float32)
-            packed = np.frombuffer(raw, dtype=np.uint8).reshape(768, 96)
-            q = np.stack([packed & 15, packed >> 4], axis=-1).reshape(768, 192)
-            values = scale * q + minimum.repeat(32).reshape(768, 192)
-        error = np.sqrt(((values - source) ** 2).sum() / (source**2).sum())
-        assert 0.001 < error < bound
+            assert tensors[name + ".minimum"][:2] == ("F16", [768, 6])
+            values = read_int4(tensors, name, shape)
+        assert 0.001 < np.sqrt(((values - source) ** 2).sum() / (source**2).sum()) < bound
         kept = "decoder.layers.3.mlp.linear_fc1.bias"
-        assert tensors[kept] == read_tensors(SHIPPED / "model.safetensors")[kept]
+        assert tensors[kept] == original[kept]
 
 
 def test_the_table_is_true(shipped, tmp_path):
