@@ -17,9 +17,9 @@ CASE = ROOT / "tests/golden/retro/case_a"
 TEXT = ROOT / "tests/convert/text.txt"  # our own prose; a few seconds of scoring
 CALIBRATION = ROOT / "tests/convert/calibration.txt"
 
-# Largest distance of any logit from the reference, over all cases of five models of 32 columns, whose single block a row
-# is the hardest case there is. Measured: f16 0.023, bf16 0.24, int8 0.54, int4 4.2, of logits that spread over +-60.
-LOGITS = {"f16": 0.05, "bf16": 0.5, "int8": 1.1, "int4": 8.0}
+# Largest distance of any logit from the reference, over all cases of five random models of 32 columns, where a row is one
+# block and errors have little to average over. Measured: f16 0.023, bf16 0.23, int8 0.54, int4 4.3; logits lie within 12.
+LOGITS = {"f16": 0.05, "bf16": 0.5, "int8": 1.1, "int4": 6.0}
 # Perplexity of the shipped model on TEXT (1 100 tokens) against what it ships as, in percent. docs/quantisation.md has the
 # figures on 21 documents, which are closer to zero: a short text leaves room for chance.
 PERPLEXITY = {"f32": 0.1, "f16": 0.1, "int8": 0.6, "int4": 5.0, "packed": 0.0}
