@@ -133,7 +133,7 @@ url=http://127.0.0.1:$(port)
 say "asking $url"
 echo
 jq -n --arg prompt "$prompt" --argjson max_tokens "$max_tokens" \
-    '{prompt: $prompt, max_tokens: $max_tokens, temperature: 0.5, top_p: 0.9, seed: 1, stream: true}' |
+    '{prompt: $prompt, max_tokens: $max_tokens, temperature: 0.8, top_p: 0.9, seed: 1, stream: true}' |
     curl -sN --max-time 120 -H 'Content-Type: application/json' -d @- "$url/v1/completions" |
     python3 tools/show_answer.py "$prompt"
 echo
