@@ -156,12 +156,13 @@ def test_serving_over_threads(start):
 
 
 def stop_while_serving(server, rank, how):
-    """Sends a signal to a rank in the middle of an answer; the seconds until the job has ended."""
+    """Sends a signal to a rank in the middle of answers that follow each other; the seconds until the job has ended."""
     broken = []
 
     def ask():
         try:
-            server.complete(max_tokens=400, ignore_eos=True)
+            while True:
+                server.complete(max_tokens=400, ignore_eos=True)
         except (OSError, http.client.HTTPException, AssertionError) as e:
             broken.append(e)
 
