@@ -2,7 +2,7 @@
 # Fetches documents: manuals of Debian packages, unpacked into a folder and never installed.
 #
 #   tools/fetch_corpus.sh DEST            the demo's documents, a choice of 12 MB
-#   tools/fetch_corpus.sh DEST training   what models/retro-docs was trained on: the manuals of 60 packages, whole
+#   tools/fetch_corpus.sh DEST training   what models/retro-docs was trained on: the manuals of 67 packages, whole
 #
 #   DEST/text/PACKAGE/       what retro-index reads: man pages (.N.gz) and HTML
 #   DEST/copyright/PACKAGE   the copyright file that came with it
