@@ -268,6 +268,22 @@ enum status config_set(struct config *c, const char *assignment, struct error *e
     return status;
 }
 
+static enum status check_rendezvous(const struct config *c, struct error *e) {
+    bool sockets = c->parallel.comm == CONFIG_COMM_SOCKETS, given = c->parallel.rendezvous[0] != '\0';
+    int ranks = c->parallel.tensor * c->parallel.pipeline;
+    if (!given && (sockets || c->parallel.rank > 0))
+        return error_set(e, STATUS_INVALID, "%s needs parallel.rendezvous, a file that all ranks can read",
+                         sockets ? "parallel.comm sockets" : "parallel.rank");
+    if (given && !sockets && c->parallel.comm != CONFIG_COMM_AUTO && c->parallel.comm != CONFIG_COMM_NCCL)
+        return error_set(e, STATUS_INVALID, "parallel.rendezvous is for parallel.comm sockets, nccl or auto");
+    if (given && c->parallel.rank >= ranks)
+        return error_set(e, STATUS_INVALID, "parallel.rank is %d; parallel.tensor times parallel.pipeline is %d",
+                         c->parallel.rank, ranks);
+    if (c->parallel.host[0] == '\0')
+        return error_set(e, STATUS_INVALID, "parallel.host is empty; \"127.0.0.1\" is this machine for itself");
+    return STATUS_OK;
+}
+
 enum status config_check(const struct config *c, struct error *e) {
     if (c->retrieval.k > c->retrieval.max_k)
         return error_set(e, STATUS_INVALID, "retrieval.k is %d, more than retrieval.max_k, which is %d", c->retrieval.k,
@@ -276,5 +292,5 @@ enum status config_check(const struct config *c, struct error *e) {
         return error_set(e, STATUS_INVALID, "model.device is empty; \"cpu\" is the default");
     if (c->server.host[0] == '\0')
         return error_set(e, STATUS_INVALID, "server.host is empty; \"0.0.0.0\" listens on every address");
-    return STATUS_OK;
+    return check_rendezvous(c, e);
 }

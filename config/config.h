@@ -11,7 +11,14 @@
 #include "config/base.h"
 
 enum config_dtype { CONFIG_DTYPE_AUTO, CONFIG_DTYPE_F32, CONFIG_DTYPE_F16, CONFIG_DTYPE_BF16 };
-enum config_comm { CONFIG_COMM_AUTO, CONFIG_COMM_SINGLE, CONFIG_COMM_THREADS, CONFIG_COMM_MPI, CONFIG_COMM_NCCL };
+enum config_comm {
+    CONFIG_COMM_AUTO,
+    CONFIG_COMM_SINGLE,
+    CONFIG_COMM_THREADS,
+    CONFIG_COMM_MPI,
+    CONFIG_COMM_SOCKETS,
+    CONFIG_COMM_NCCL
+};
 enum config_grid { CONFIG_GRID_END, CONFIG_GRID_START };
 
 /* Strings are owned by the config and never NULL; an empty path means "not given". */
@@ -29,6 +36,9 @@ struct config {
         int micro_batch_rows; /* rows of a step that stages hand on at once; 0: all */
         int comm;             /* enum config_comm: what a rank is and how they talk */
         int timeout;          /* seconds that a rank waits for another within a step */
+        char *rendezvous;     /* file by which ranks started by hand find each other; empty: they are not */
+        int rank;             /* which of them this process is */
+        char *host;           /* the address at which the others reach it */
     } parallel;
     struct {
         bool enabled;          /* false: the model runs without neighbours unless a request brings its own */

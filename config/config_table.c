@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const char *const dtype_names[] = {"auto", "f32", "f16", "bf16", NULL};
-static const char *const comm_names[] = {"auto", "single", "threads", "mpi", "nccl", NULL};
+static const char *const comm_names[] = {"auto", "single", "threads", "mpi", "sockets", "nccl", NULL};
 static const char *const grid_names[] = {"end", "start", NULL};
 static const char *const level_names[] = {"error", "warn", "info", "debug", NULL};
 
@@ -37,8 +37,11 @@ const struct option option_table[] = {
     INT(parallel, micro_batch_rows, 0, 0, 1 << 20,
         "rows of a step above which stages work on its sequences in turn, so many rows at once; 0: never"),
     ENUM(parallel, comm, CONFIG_COMM_AUTO, comm_names,
-         "what ranks are: threads, processes of mpirun, GPUs with nccl; auto: nccl on GPUs, mpi under mpirun, threads"),
-    INT(parallel, timeout, 60, 1, 86400, "seconds that a rank waits for another within a step before all end"),
+         "what ranks are: threads, processes of mpirun or joined by sockets, GPUs with nccl; auto: what there is"),
+    INT(parallel, timeout, 60, 1, 86400, "seconds that a rank waits for another to start, and within a step"),
+    PATH(parallel, rendezvous, "file by which ranks that are started one by one find each other; empty: they are not"),
+    INT(parallel, rank, 0, 0, 63, "with parallel.rendezvous: which rank this process is"),
+    STRING(parallel, host, "127.0.0.1", "with parallel.rendezvous: the address at which other ranks reach this one"),
 
     BOOL(retrieval, enabled, true, "false: no neighbours unless a request brings its own"),
     PATH(retrieval, collection, "folder made by retro-index; empty: no collection"),

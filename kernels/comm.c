@@ -50,6 +50,7 @@ enum status comm_open_nccl(struct comm **out, struct comm *carrier, struct backe
 static int choose_kind(const struct comm_options *o) {
     if (o->kind != CONFIG_COMM_AUTO && o->kind != CONFIG_COMM_NCCL) return o->kind;
     if (o->size * o->stages == 1) return CONFIG_COMM_SINGLE;
+    if (o->rendezvous && o->rendezvous[0]) return CONFIG_COMM_SOCKETS;
     return comm_mpi_size() > 1 ? CONFIG_COMM_MPI : CONFIG_COMM_THREADS;
 }
 
@@ -80,6 +81,7 @@ enum status comm_open(struct comm **out, int *n, const struct comm_options *o, s
                          o->size, COMM_MAX_RANKS);
     int kind = choose_kind(o);
     *n = kind == CONFIG_COMM_THREADS ? o->size * o->stages : 1;
+    if (kind == CONFIG_COMM_SOCKETS) return comm_open_sockets(out, o, e);
     if (kind == CONFIG_COMM_MPI) return comm_open_mpi(out, o, e);
     if (kind == CONFIG_COMM_THREADS) {
         open_threads(out, o);
@@ -89,7 +91,7 @@ enum status comm_open(struct comm **out, int *n, const struct comm_options *o, s
         return error_set(
             e, STATUS_INVALID,
             "parallel.comm is single, which is one rank, and parallel.tensor times parallel.pipeline is %d; "
-            "use threads, mpi or auto",
+            "use threads, mpi, sockets or auto",
             o->size * o->stages);
     return comm_open_single(out, e);
 }
@@ -111,5 +113,19 @@ enum status comm_agree(struct comm *c, enum status mine, struct error *e) {
     if (mine) outcome = *e;
     enum status status = c->ops->agree(c, &outcome);
     if (status) *e = outcome;
+    return status;
+}
+
+enum status comm_same(struct comm *c, const char *text, struct error *e) {
+    struct buffer message = {0};
+    buffer_append_string(&message, text);
+    enum status status = comm_broadcast(c, &message, e);
+    if (status == STATUS_OK) {
+        if (strcmp(message.data ? message.data : "", text) != 0)
+            status = error_set(e, STATUS_INVALID, "has %s; rank 0 has %.*s. Give all ranks the same", text,
+                               (int)message.size, message.data);
+        status = comm_agree(c, status, e);
+    }
+    buffer_free(&message);
     return status;
 }

@@ -41,6 +41,8 @@ struct comm_ops {
     enum status (*broadcast)(struct comm *c, struct buffer *message, struct error *e);
     /* Every rank hands in its outcome, and *mine becomes the first that is not STATUS_OK, or stays. */
     enum status (*agree)(struct comm *c, struct error *mine);
+    /* STATUS_DEVICE when a rank is known to be gone, for whoever has nothing to wait for. Any thread may ask. */
+    enum status (*check)(const struct comm *c, struct error *e);
     /* This rank is out: what the others wait for, now or later, fails with the reason as its text. */
     void (*leave)(struct comm *c, const struct error *why);
     void (*close)(struct comm *c);
@@ -53,15 +55,19 @@ enum { COMM_MAX_RANKS = 64 };
 static inline int gathered_col(int whole, int part, int r) { return min_int(r * part, whole - part); }
 
 struct comm_options {
-    int kind;       /* enum config_comm */
-    int size;       /* ranks of a group */
-    int stages;     /* groups; size * stages is at most COMM_MAX_RANKS */
-    double timeout; /* seconds that one rank waits for another in a step */
+    int kind;               /* enum config_comm */
+    int size;               /* ranks of a group */
+    int stages;             /* groups; size * stages is at most COMM_MAX_RANKS */
+    double timeout;         /* seconds that one rank waits for another in a step */
+    const char *rendezvous; /* sockets: the file by which ranks find each other; NULL or empty: another kind */
+    const char *host;       /* sockets: the address at which other ranks reach this one */
+    int rank;               /* sockets: which rank this is */
 };
 
 /* Opens the ranks of this process: out [COMM_MAX_RANKS] gets *n of them: all with threads, else one. CONFIG_COMM_AUTO
- * is single for one rank; more are the processes of an MPI job where mpirun started some, else threads.
- * CONFIG_COMM_NCCL opens what carries the messages, as auto does: comm_open_nccl goes on top. */
+ * is single for one rank; more are sockets where there is a rendezvous, the processes of an MPI job where mpirun
+ * started some, else threads. CONFIG_COMM_NCCL opens what carries the messages, as auto does: comm_open_nccl goes on
+ * top. */
 enum status comm_open(struct comm **out, int *n, const struct comm_options *o, struct error *e);
 /* One rank: sums and gathers change nothing. */
 enum status comm_open_single(struct comm **out, struct error *e);
@@ -72,6 +78,9 @@ void comm_open_threads(struct comm **out, int size, double timeout);
  * backend. After a failure MPI is not finalised, which ends the job: mpirun stops all ranks of a job when one ends so.
  */
 enum status comm_open_mpi(struct comm **out, const struct comm_options *o, struct error *e);
+/* This process's rank of those that meet at o->rendezvous, joined by TCP connections. Any backend. STATUS_IO when not
+ * all came within o->timeout. */
+enum status comm_open_sockets(struct comm **out, const struct comm_options *o, struct error *e);
 /* How many ranks mpirun started; 1 without mpirun, 0 in a build without MPI. */
 int comm_mpi_size(void);
 /* Sums and gathers by NCCL on the stream of b, a CUDA backend with a device of its own. Takes over the carrier, which
@@ -81,6 +90,8 @@ void comm_close(struct comm *c);
 
 /* *e becomes the first rank's failure, "rank 2: ...", whichever rank we are; mine is this rank's outcome, with *e. */
 enum status comm_agree(struct comm *c, enum status mine, struct error *e);
+/* Fails on all ranks, with the first that differs, unless all have the same text: what they were started with. */
+enum status comm_same(struct comm *c, const char *text, struct error *e);
 static inline void comm_allreduce_sum(struct comm *c, struct backend *b, struct tensor x) {
     c->ops->allreduce_sum(c, b, x);
 }
@@ -94,6 +105,7 @@ static inline void comm_send(struct comm *c, struct backend *b, struct tensor x,
 static inline void comm_receive(struct comm *c, struct backend *b, struct tensor x, int from) {
     c->ops->receive(c, b, x, from);
 }
+static inline enum status comm_check(const struct comm *c, struct error *e) { return c->ops->check(c, e); }
 /* Out of the group and out of the world. */
 void comm_leave(struct comm *c, const struct error *why);
 

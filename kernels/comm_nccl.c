@@ -83,6 +83,8 @@ static enum status nccl_agree(struct comm *c, struct error *mine) {
     return carrier->ops->agree(carrier, mine);
 }
 
+static enum status nccl_check(const struct comm *c, struct error *e) { return comm_check(nccl_of(c)->carrier, e); }
+
 static void nccl_leave(struct comm *c, const struct error *why) {
     struct comm *carrier = nccl_of(c)->carrier;
     carrier->ops->leave(carrier, why);
@@ -115,6 +117,7 @@ static const struct comm_ops nccl_ops = {
     .receive = nccl_receive,
     .broadcast = nccl_broadcast,
     .agree = nccl_agree,
+    .check = nccl_check,
     .leave = nccl_leave,
     .close = nccl_close,
 };

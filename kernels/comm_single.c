@@ -33,6 +33,12 @@ static enum status single_agree(struct comm *c, struct error *mine) {
     return mine->status;
 }
 
+static enum status single_check(const struct comm *c, struct error *e) {
+    (void)c;
+    (void)e;
+    return STATUS_OK;
+}
+
 static void single_leave(struct comm *c, const struct error *why) {
     (void)c;
     (void)why;
@@ -46,6 +52,7 @@ static const struct comm_ops single_ops = {
     .allgather_cols = single_allgather_cols,
     .broadcast = single_broadcast,
     .agree = single_agree,
+    .check = single_check,
     .leave = single_leave,
     .close = single_close,
 };

@@ -236,6 +236,13 @@ static enum status threads_agree(struct comm *c, struct error *mine) {
     return mine->status;
 }
 
+/* A rank of ours that fails says so, to whoever works with it. */
+static enum status threads_check(const struct comm *c, struct error *e) {
+    (void)c;
+    (void)e;
+    return STATUS_OK;
+}
+
 static void threads_close(struct comm *c) {
     struct group *g = group_of(c);
     pthread_mutex_lock(&g->lock);
@@ -263,6 +270,7 @@ static const struct comm_ops threads_ops = {
     .receive = threads_receive,
     .broadcast = threads_broadcast,
     .agree = threads_agree,
+    .check = threads_check,
     .leave = threads_leave,
     .close = threads_close,
 };

@@ -78,7 +78,10 @@ static enum status open_ranks(struct opened_model *o, const struct config *c, co
     struct comm_options options = {.kind = choose_comm(c),
                                    .size = c->parallel.tensor,
                                    .stages = c->parallel.pipeline,
-                                   .timeout = (double)c->parallel.timeout};
+                                   .timeout = (double)c->parallel.timeout,
+                                   .rendezvous = c->parallel.rendezvous,
+                                   .host = c->parallel.host,
+                                   .rank = c->parallel.rank};
     if (options.kind == CONFIG_COMM_NCCL && !is_gpu(c->model.device))
         return error_set(e, STATUS_INVALID, "parallel.comm is nccl, which is for GPUs, and model.device is %s",
                          c->model.device);
@@ -87,7 +90,7 @@ static enum status open_ranks(struct opened_model *o, const struct config *c, co
     if (need_cpu && strcmp(c->model.device, "cpu") != 0) {
         for (int i = 0; i < n; i++) comm_close(ranks[i]);
         return error_set(e, STATUS_INVALID, "ranks that are threads need model.device cpu, and it is %s; use %s",
-                         c->model.device, is_gpu(c->model.device) ? "nccl" : "mpi");
+                         c->model.device, is_gpu(c->model.device) ? "nccl" : "mpi or sockets");
     }
     /* CPU threads are shared out between the ranks of this process. */
     int threads = c->model.threads ? max_int(1, c->model.threads / n) : ranks[0]->cpus;
@@ -123,3 +126,5 @@ void opened_model_close(struct opened_model *o) {
 }
 
 enum status opened_model_follow(struct opened_model *o, struct error *e) { return session_follow(o->model, e); }
+
+enum status opened_model_check(const struct opened_model *o, struct error *e) { return comm_check(o->comm, e); }

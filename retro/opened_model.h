@@ -2,8 +2,8 @@
  *
  * With parallel.tensor or parallel.pipeline over 1 it is shared by several ranks. Rank 0 uses the model as if it were
  * alone; the others follow it (session.h). Followers are threads of this process, which live in here and need no
- * further care, or the other processes of an MPI job: these run the same program, find opened_model_follows true, and
- * call opened_model_follow in place of everything else. */
+ * further care, or other processes: these run the same program, find opened_model_follows true, and call
+ * opened_model_follow in place of everything else. */
 #pragma once
 
 #include "config/config.h"
@@ -25,3 +25,5 @@ void opened_model_close(struct opened_model *o);
 static inline bool opened_model_follows(const struct opened_model *o) { return o->comm->world->rank > 0; }
 /* Works for rank 0 until it closes its model. */
 enum status opened_model_follow(struct opened_model *o, struct error *e);
+/* STATUS_DEVICE when a rank is known to be gone, for rank 0 while it has no step to do. Any thread may ask. */
+enum status opened_model_check(const struct opened_model *o, struct error *e);

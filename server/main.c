@@ -221,14 +221,15 @@ static enum status serve(struct server *s, const sigset_t *signals, struct error
     enum status status = open_model(s, e);
     if (status) return status;
     if (opened_model_follows(&s->opened)) {
-        /* A process of an MPI job that is not rank 0: signals are for rank 0, which lets the others go. */
+        /* A process that is not rank 0: signals are for rank 0, which lets the others go. */
         status = opened_model_follow(&s->opened, e);
         opened_model_close(&s->opened);
         return status;
     }
     status = server_open(s, e);
     if (status == STATUS_OK) {
-        while (!signal_within(signals, 1) && !engine_failed(s->engine)) continue;
+        while (!signal_within(signals, 1) && !engine_failed(s->engine) && status == STATUS_OK)
+            status = opened_model_check(&s->opened, e);
         if (engine_failed(s->engine)) status = error_set(e, STATUS_DEVICE, "the device failed, see above");
         drain(s, signals);
     }

@@ -339,7 +339,7 @@ int eval_parity(int argc, char **argv) {
     config_init(&config);
     int first = eval_parse(argc, argv, options, (int)ARRAY_COUNT(options), &config, &e);
     if (first == argc) error_set(&e, STATUS_INVALID, "no folder given");
-    bool broken = first < 0 || first == argc;
+    bool broken = first < 0 || first == argc || config_check(&config, &e);
     if (broken) fprintf(stderr, "retro-eval parity: %s\n", e.text);
     for (int i = first; !broken && i < argc; i++) {
         if (run_folder(&p, &config, argv[i], &e) == STATUS_OK) continue;

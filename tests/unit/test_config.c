@@ -248,6 +248,33 @@ static void test_check(void **state) {
     config_free(&c);
 }
 
+/* Ranks that are started one by one need a file to meet at, and a number that exists. */
+static void test_check_rendezvous(void **state) {
+    (void)state;
+    static const struct {
+        const char *set[4], *words; /* NULL: allowed */
+    } cases[] = {
+        {{"parallel.comm=sockets", "parallel.tensor=2"}, "parallel.comm sockets needs parallel.rendezvous"},
+        {{"parallel.rank=1", "parallel.tensor=2"}, "parallel.rank needs parallel.rendezvous"},
+        {{"parallel.rendezvous=f", "parallel.comm=mpi"}, "parallel.rendezvous is for parallel.comm sockets"},
+        {{"parallel.rendezvous=f", "parallel.tensor=2", "parallel.pipeline=2", "parallel.rank=4"},
+         "parallel.rank is 4; parallel.tensor times parallel.pipeline is 4"},
+        {{"parallel.host="}, "parallel.host is empty"},
+        {{"parallel.rendezvous=f", "parallel.tensor=2", "parallel.pipeline=2", "parallel.rank=3"}, NULL},
+        {{"parallel.rendezvous=f", "parallel.comm=nccl", "parallel.tensor=2"}, NULL},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct config c;
+        struct error e = {0};
+        config_init(&c);
+        for (size_t j = 0; j < ARRAY_COUNT(cases[i].set) && cases[i].set[j]; j++)
+            assert_int_equal(config_set(&c, cases[i].set[j], &e), STATUS_OK);
+        assert_int_equal(config_check(&c, &e), cases[i].words ? STATUS_INVALID : STATUS_OK);
+        if (cases[i].words) assert_non_null(strstr(e.text, cases[i].words));
+        config_free(&c);
+    }
+}
+
 /* Another value for every option of the table, printed, read and printed again. */
 static void test_round_trip(void **state) {
     (void)state;
@@ -330,10 +357,19 @@ static void test_documents(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),  cmocka_unit_test(test_table),      cmocka_unit_test(test_file),
-        cmocka_unit_test(test_unknown),   cmocka_unit_test(test_range),      cmocka_unit_test(test_type),
-        cmocka_unit_test(test_not_json),  cmocka_unit_test(test_lines),      cmocka_unit_test(test_set),
-        cmocka_unit_test(test_check),     cmocka_unit_test(test_round_trip), cmocka_unit_test(test_read),
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_file),
+        cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_range),
+        cmocka_unit_test(test_type),
+        cmocka_unit_test(test_not_json),
+        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_set),
+        cmocka_unit_test(test_check),
+        cmocka_unit_test(test_check_rendezvous),
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_read),
         cmocka_unit_test(test_documents),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
