@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Makes a model folder of a checkpoint that Megatron wrote in its "torch" format, whatever its tensor parallel size.
+"""Makes a model folder of a checkpoint that Megatron wrote in its "torch" format, whatever its tensor and pipeline
+parallel sizes.
 
     megatron_merge.py CHECKPOINT OUT --vocab-size N [--eod ID] [--iteration I]
 
-CHECKPOINT holds iter_0000001/mp_rank_00/model_optim_rng.pt and so on. OUT gets config.json and model.safetensors, with the
+CHECKPOINT holds iter_0000001/mp_rank_00/model_optim_rng.pt and so on; with several pipeline stages, mp_rank_00_000 is
+tensor rank 00 of stage 000. OUT gets config.json and model.safetensors, with the
 tensors' own names and types; a tokenizer is yours to add. --vocab-size is the tokenizer's: checkpoints know only the padded
 one. docs/spec/retro-model.md sections 8 and 9 say how ranks split the tensors.
 
@@ -15,6 +17,7 @@ import collections
 import json
 import pathlib
 import pickle
+import re
 import sys
 import zipfile
 
@@ -82,7 +85,8 @@ class Archive:
         except (zipfile.BadZipFile, IndexError, pickle.UnpicklingError, EOFError) as e:
             raise Refused(f"{path}: not a file of torch.save: {e}") from e
         if not isinstance(self.content, dict) or "model" not in self.content or "args" not in self.content:
-            raise Refused(f"{path}: holds no \"model\" and \"args\"; expected a checkpoint of Megatron's torch format")
+            raise Refused(f"{path}: holds no \"model\" and \"args\"; expected a checkpoint of Megatron's torch format, "
+                          "without interleaved stages")
         self.tensors = {k: v for k, v in self.content["model"].items() if isinstance(v, Tensor)}
 
     def bytes_of(self, key):
@@ -108,7 +112,8 @@ class Reader(pickle.Unpickler):
         return Storage(kind, key)
 
 
-def find_ranks(checkpoint, iteration):
+def find_stages(checkpoint, iteration):
+    """The files of each pipeline stage, one a tensor parallel rank."""
     folder = pathlib.Path(checkpoint)
     latest = folder / "latest_checkpointed_iteration.txt"
     if iteration is None:
@@ -116,13 +121,51 @@ def find_ranks(checkpoint, iteration):
             raise Refused(f"{latest} is missing: give the folder that holds it, or --iteration")
         iteration = int(latest.read_text())
     folder = folder / f"iter_{iteration:07d}"
-    ranks = sorted(folder.glob("mp_rank_*/model_optim_rng.pt"))
-    if not ranks:
+    found = sorted(r.parent.name for r in folder.glob("mp_rank_*/model_optim_rng.pt"))
+    if not found:
         raise Refused(f"{folder} holds no mp_rank_*/model_optim_rng.pt: is this the torch format?")
-    names = [r.parent.name for r in ranks]
-    if names != [f"mp_rank_{i:02d}" for i in range(len(ranks))]:
-        raise Refused(f"{folder}: ranks {', '.join(names)}; expected mp_rank_00, mp_rank_01, ..., of one pipeline stage")
-    return [Archive(r) for r in ranks]
+    archives = {name: Archive(folder / name / "model_optim_rng.pt") for name in found}
+    args = archives[found[0]].content["args"]
+    ranks, stages = args.tensor_model_parallel_size, args.pipeline_model_parallel_size
+    names = [[f"mp_rank_{r:02d}" + (f"_{s:03d}" if stages > 1 else "") for r in range(ranks)] for s in range(stages)]
+    expected = sorted(sum(names, []))
+    if found != expected:
+        raise Refused(f"{folder} holds {', '.join(found)}; {ranks} tensor parallel ranks of {stages} pipeline stages are "
+                      f"{', '.join(expected)}")
+    return [[archives[name] for name in stage] for stage in names]
+
+
+def place_tensors(stages, args):
+    """Where the tensors of the whole model are: name -> (stage, name there). Each stage counts its layers from 0."""
+    places, layers = {}, 0
+    for s, archives in enumerate(stages):
+        names = sorted(archives[0].tensors)
+        for archive in archives[1:]:
+            if sorted(archive.tensors) != names:
+                raise Refused(f"{archive.path} and {archives[0].path} hold different tensors")
+        here = 0
+        for name in names:
+            layer = re.match(r"decoder\.layers\.(\d+)\.", name)
+            whole = f"decoder.layers.{layers + int(layer[1])}.{name[layer.end():]}" if layer else name
+            here = max(here, int(layer[1]) + 1) if layer else here
+            if whole in places:
+                raise Refused(f"{archives[0].path}: {name} is in an earlier stage, too")
+            places[whole] = (s, name)
+        layers += here
+    if layers != args.num_layers:
+        raise Refused(f"{len(stages)} stages hold {layers} layers; the checkpoint's arguments say {args.num_layers}")
+    return places
+
+
+def drop_tied_copy(places, stages, args):
+    """The last of several stages has a copy of a tied word table, to make logits of."""
+    if args.untie_embeddings_and_output_weights or "output_layer.weight" not in places:
+        return
+    stage, name = places.pop("output_layer.weight")
+    for first, last in zip(stages[0], stages[stage]):
+        word = first.tensors["embedding.word_embeddings.weight"]
+        if not numpy.array_equal(word.read(first), last.tensors[name].read(last)):
+            raise Refused(f"{last.path}: {name} differs from the word embeddings, and the checkpoint says they are one")
 
 
 def merge(name, parts, gated):
@@ -144,16 +187,12 @@ def merged_shape(name, shape, ranks):
     return [n * ranks if (rows and i == 0) or (columns and i == 1) else n for i, n in enumerate(shape)]
 
 
-def write_tensors(path, archives, gated):
+def write_tensors(path, stages, places, gated):
     """Header first, then tensor by tensor."""
-    names = sorted(archives[0].tensors)
-    for archive in archives[1:]:
-        if sorted(archive.tensors) != names:
-            raise Refused(f"{archive.path} and {archives[0].path} hold different tensors")
     header, at = {}, 0
-    for name in names:
-        t = archives[0].tensors[name]
-        shape = merged_shape(name, t.shape, len(archives))
+    for name, (stage, there) in sorted(places.items()):
+        t = stages[stage][0].tensors[there]
+        shape = merged_shape(name, t.shape, len(stages[stage]))
         end = at + int(numpy.prod(shape, dtype=numpy.int64)) * ITEM_BYTES[t.storage.kind]
         header[name] = {"dtype": SAFETENSORS[t.storage.kind], "shape": shape, "data_offsets": [at, end]}
         at = end
@@ -161,8 +200,9 @@ def write_tensors(path, archives, gated):
     text += b" " * (-len(text) % 8)
     with open(path, "wb") as out:
         out.write(len(text).to_bytes(8, "little") + text)
-        for name in names:
-            parts = [a.tensors[name].read(a) for a in archives]
+        for name in header:
+            stage, there = places[name]
+            parts = [a.tensors[there].read(a) for a in stages[stage]]
             whole = merge(name, parts, gated)
             if list(whole.shape) != header[name]["shape"]:
                 raise Refused(f"{name}: parts of shapes {[p.shape for p in parts]} do not make {header[name]['shape']}")
@@ -223,18 +263,20 @@ def main():
     parser.add_argument("--iteration", type=int, help="default: the latest")
     o = parser.parse_args()
     try:
-        archives = find_ranks(o.checkpoint, o.iteration)
-        args = archives[0].content["args"]
+        stages = find_stages(o.checkpoint, o.iteration)
+        args = stages[0][0].content["args"]
+        places = place_tensors(stages, args)
+        drop_tied_copy(places, stages, args)
         out = pathlib.Path(o.out)
         out.mkdir(parents=True, exist_ok=True)
-        header = write_tensors(out / "model.safetensors", archives, bool(args.swiglu))
+        header = write_tensors(out / "model.safetensors", stages, places, bool(args.swiglu))
         config = make_config(args, header, o.vocab_size, o.eod)
         (out / "config.json").write_text(json.dumps(config, indent=1) + "\n")
     except AttributeError as e:
         sys.exit(f"megatron_merge.py: the checkpoint's arguments lack one: {e}")
     except (Refused, OSError, KeyError) as e:
         sys.exit(f"megatron_merge.py: {e}")
-    print(f"{len(archives)} ranks, {len(header)} tensors, {config['architecture']} in {out}")
+    print(f"{len(stages)} stages of {len(stages[0])} ranks, {len(header)} tensors, {config['architecture']} in {out}")
 
 
 if __name__ == "__main__":
