@@ -1,6 +1,7 @@
 # retro-server: one Makefile. `make demo` and `make test` are the two commands a new user needs.
 #
-#   make deps     install what is missing (Debian packages, FAISS with its C API, test environment, embedder)
+#   make deps     install what is missing (Debian packages, FAISS with its C API, test environment, embedder);
+#                 with CUDA=1 also FAISS' GPU part, for the architectures FAISS_GPUS (90; as "80;90")
 #   make all      build/retro-server, build/retro-index, build/retro-eval, build/retro-bench, build/retro-convert
 #   make test     deps, build, every test that needs no GPU
 #   make c-test   the C tests alone, for SANITIZE=
@@ -31,8 +32,7 @@ CXX ?= c++
 HASH := \#
 probe = $(shell printf '$(HASH)include <$(1)>\nint main(void){return 0;}\n' | \
 	$(CC) -x c - $(2) -o /dev/null >/dev/null 2>&1 && echo 1)
-FAISS_FLAGS := -I$(DEPS)/faiss/include -L$(DEPS)/faiss/lib -Wl,-rpath,$(DEPS)/faiss/lib
-FAISS ?= $(call probe,faiss/c_api/Index_c.h,$(FAISS_FLAGS) -lfaiss_c)
+faiss_flags = -I$(1)/include -L$(1)/lib -Wl,-rpath,$(1)/lib
 
 # The GPU backend is built where there is nvcc with cuBLASLt's header; CUDA= leaves it out. The library itself is opened
 # with the first device. The same kernels run without either on an emulated device, for tests (EMULATED below).
@@ -44,6 +44,13 @@ ifeq ($(origin CUDA),undefined)
 CUDA := $(if $(NVCC_PATH),$(if $(SANITIZE),,$(call probe,cublasLt.h,-I$(CUDA_HOME)/include $(CUDA_LIBS))))
 endif
 # NCCL comes with the toolkit or beside it; MPI's compiler flags from pkg-config.
+# FAISS with its GPU part (make deps CUDA=1) is taken by builds with CUDA; both can be there, each in its own folder.
+FAISS_GPU ?= $(if $(CUDA),$(call probe,faiss/c_api/gpu/StandardGpuResources_c.h,$(call \
+	faiss_flags,$(DEPS)/faiss-gpu) -isystem $(CUDA_HOME)/include -lfaiss_c))
+FAISS_GPU := $(FAISS_GPU)
+FAISS_HOME := $(DEPS)/faiss$(if $(FAISS_GPU),-gpu)
+FAISS ?= $(call probe,faiss/c_api/Index_c.h,$(call faiss_flags,$(FAISS_HOME)) -lfaiss_c)
+FAISS := $(FAISS)
 NCCL ?= $(if $(CUDA),$(call probe,nccl.h,-I$(CUDA_HOME)/include -L$(CUDA_HOME)/lib64 -lnccl))
 MPI_FLAGS := $(shell pkg-config --cflags --libs ompi-c 2>/dev/null)
 MPI ?= $(call probe,mpi.h,$(MPI_FLAGS))
@@ -53,7 +60,7 @@ CUDA_DEFINES := -DHAVE_CUDA=$(if $(CUDA),1,0) -DHAVE_CUDA_HOST=0
 
 # pass-failed: clang warns where sanitizers keep it from vectorising an `omp simd` loop; gcc does not know the name.
 WARNINGS := -Wall -Wextra -Werror -Wshadow -Wvla -Wpointer-arith -Wundef -Wno-pass-failed
-CPPFLAGS += -I. -D_GNU_SOURCE $(if $(FAISS),-DHAVE_FAISS=1 -isystem $(DEPS)/faiss/include,-DHAVE_FAISS=0) \
+CPPFLAGS += -I. -D_GNU_SOURCE $(if $(FAISS),-DHAVE_FAISS=1 -isystem $(FAISS_HOME)/include,-DHAVE_FAISS=0) \
 	$(CUDA_DEFINES) -DHAVE_MPI=$(if $(MPI),1,0) -DHAVE_NCCL=$(if $(NCCL),1,0) -DXXH_INLINE_ALL \
 	-isystem /usr/include/libxml2
 OPTIMISE := -O2 -g -fno-math-errno -ffp-contract=off -fopenmp
@@ -62,7 +69,7 @@ HARDEN := -fstack-protector-strong -fPIE $(if $(SANITIZE),-fsanitize=$(SANITIZE)
 CFLAGS += -std=c11 -Wstrict-prototypes -Wmissing-prototypes $(WARNINGS) $(OPTIMISE) $(HARDEN)
 CXXFLAGS += -std=c++17 $(WARNINGS) $(OPTIMISE) $(HARDEN)
 LDFLAGS += -pie -Wl,-z,relro,-z,now -fopenmp $(if $(SANITIZE),-fsanitize=$(SANITIZE)) \
-	$(if $(FAISS),-L$(DEPS)/faiss/lib -Wl$(comma)-rpath$(comma)$(DEPS)/faiss/lib)
+	$(if $(FAISS),-L$(FAISS_HOME)/lib -Wl$(comma)-rpath$(comma)$(FAISS_HOME)/lib)
 LDLIBS += $(if $(FAISS),-lfaiss_c) -lmicrohttpd -ljansson -lpcre2-8 -lutf8proc -lsentencepiece -lxml2 \
 	$(if $(NCCL),-lnccl) $(if $(CUDA),$(CUDA_LIBS)) $(if $(MPI),$(filter -L% -l%,$(MPI_FLAGS))) \
 	-lstdc++ -lm -lpthread
@@ -93,6 +100,11 @@ $(BUILD)/kernels/cpu/%_avx512vnni.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl
 $(BUILD)/kernels/cpu/%_avx512bf16.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mf16c $(VECTOR)
 
 $(BUILD)/kernels/comm_mpi.c.o: CPPFLAGS += $(patsubst -I%,-isystem%,$(filter -I%,$(MPI_FLAGS)))
+# The GPU part's headers include CUDA's.
+$(BUILD)/retrieval/index_faiss.c.o: CPPFLAGS += -DHAVE_FAISS_GPU=$(if $(FAISS_GPU),1 -isystem $(CUDA_HOME)/include,0)
+# Where make deps puts the embedder: what is benchmarked when none is named.
+$(BUILD)/tools/bench_embed.c.o $(BUILD)/tools/bench_datastore.c.o: CPPFLAGS += -DDEFAULT_EMBEDDER='"$(DEPS)/minilm"'
+
 $(BUILD)/kernels/comm_nccl.c.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
 
 all: $(PROGRAMS)
@@ -201,12 +213,15 @@ docs/config.md: $(BUILD)/tests/reference/print_config_docs config/config_table.c
 	$< > $@
 
 deps:
-	@tools/deps.sh $(DEPS)
+	@tools/deps.sh $(DEPS) $(if $(and $(filter command,$(origin CUDA)),$(CUDA)),"$(FAISS_GPUS)")
 
+# The GPU part of FAISS takes long to build: only where CUDA=1 is on the command line, not where it was found.
+FAISS_GPUS ?= 90
 info:
 	@echo "compiler   $$($(CC) --version | head -1)"
 	@echo "build      $(BUILD)"
-	@echo "faiss      $(if $(FAISS),yes ($(DEPS)/faiss),no: exact search only; run make deps)"
+	@echo "faiss      $(if $(FAISS),yes ($(FAISS_HOME)),no: exact search only; run make deps)"
+	@echo "faiss gpu  $(if $(FAISS_GPU),yes,no: needs CUDA and make deps CUDA=1)"
 	@echo "cuda       $(if $(CUDA),yes ($(CUDA_HOME)),no: nvcc with cuBLASLt was not found or is left out)"
 	@echo "mpi        $(if $(MPI),yes ($(patsubst -l%,%,$(filter -l%,$(MPI_FLAGS)))),no: ranks are threads only; run make deps)"
 	@echo "nccl       $(if $(NCCL),yes,no: nccl.h and libnccl were not found beside CUDA, or it is left out)"

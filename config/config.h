@@ -45,6 +45,7 @@ struct config {
         char *collection;      /* folder made by retro-index; empty: no collection */
         char *embedder;        /* BERT-style sentence-transformers folder; empty: as the collection's MANIFEST says */
         int embedder_dtype;    /* enum config_dtype */
+        char *device;          /* "cpu" or "cuda:N": where the index is searched */
         int k;                 /* neighbours per chunk; 0: as the model was trained */
         int max_k;             /* largest k a request may ask for */
         double min_similarity; /* cosine floor in [-1, 1]; neighbours below are dropped */

@@ -47,6 +47,8 @@ const struct option option_table[] = {
     PATH(retrieval, collection, "folder made by retro-index; empty: no collection"),
     PATH(retrieval, embedder, "sentence-transformers folder of BERT kind; empty: as the collection's MANIFEST says"),
     ENUM(retrieval, embedder_dtype, CONFIG_DTYPE_AUTO, dtype_names, "type the embedder's weights are kept in"),
+    STRING(retrieval, device, "cpu",
+           "where the index is searched: cpu, or cuda:N with FAISS' GPU part (make deps CUDA=1)"),
     INT(retrieval, k, 0, 0, 1024, "neighbours per chunk; 0: as the model was trained"),
     INT(retrieval, max_k, 16, 1, 1024, "largest k a request may ask for"),
     DOUBLE(retrieval, min_similarity, -1, -1, 1, "cosine similarity below which a neighbour is dropped; -1: none is"),

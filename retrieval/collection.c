@@ -27,6 +27,9 @@ struct collection {
 
 const struct collection_info *collection_info(const struct collection *c) { return &c->manifest.info; }
 const struct index *collection_index(const struct collection *c) { return c->index; }
+enum status collection_move(struct collection *c, const char *device, struct error *e) {
+    return index_move(c->index, device, e);
+}
 
 static enum status read_manifest(struct collection *c, const char *folder, int generation, uint64_t checksum,
                                  struct error *e) {

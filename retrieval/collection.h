@@ -46,6 +46,8 @@ enum status collection_open(struct collection **out, const char *dir, struct err
 void collection_close(struct collection *c);
 const struct collection_info *collection_info(const struct collection *c);
 const struct index *collection_index(const struct collection *c);
+/* Where its index searches: index_move. Before the collection is shared with other threads. */
+enum status collection_move(struct collection *c, const char *device, struct error *e);
 /* Checks that the collection was built with this embedder and tokenizer. */
 enum status collection_match(const struct collection *c, uint64_t embedder_hash, uint64_t tokenizer_hash,
                              int chunk_length, struct error *e);

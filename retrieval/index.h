@@ -1,6 +1,6 @@
 /* retrieval/index.h: nearest vectors by inner product (cosine, as vectors have unit length). FAISS is one
- * implementation, exact search in plain C the other: the reference, and the build without FAISS. An open index is
- * immutable; searching is safe from several threads. */
+ * implementation, on the CPU or on a GPU, exact search in plain C the other: the reference, and the build without
+ * FAISS. An open index is immutable; searching is safe from several threads. */
 #pragma once
 
 #include "config/base.h"
@@ -14,11 +14,15 @@ struct index_query {
 
 struct index_ops {
     const char *name;
-    /* ids, similarities [n, k], best first; missing neighbours have id -1 and similarity -2. */
+    /* ids, similarities [n, k], best first, equal ones in order of id; missing neighbours have id -1 and similarity -2.
+     * Of FAISS: where more than INDEX_WIDEST vectors are exactly as similar as the k-th, which of them are among the k
+     * is open. */
     enum status (*search)(const struct index *x, struct index_query q, int64_t *ids, float *similarities,
                           struct error *e);
+    /* To GPU number `gpu`, see index_move. */
+    enum status (*move)(struct index *x, int gpu, struct error *e);
     /* vectors [n, dim] of ids first .. first + n - 1, as the index keeps them: an index that compresses gives back what
-     * it decodes. */
+     * it decodes. An inverted file on a GPU gives none: STATUS_INTERNAL. */
     enum status (*vectors)(const struct index *x, int64_t first, int n, float *vectors, struct error *e);
     void (*close)(struct index *x);
 };
@@ -29,6 +33,8 @@ struct index {
     int64_t count;
 };
 
+enum { INDEX_WIDEST = 2048 }; /* results of one query that a GPU can give */
+
 static inline enum status index_search(const struct index *x, struct index_query q, int64_t *ids, float *similarities,
                                        struct error *e) {
     return x->ops->search(x, q, ids, similarities, e);
@@ -36,6 +42,11 @@ static inline enum status index_search(const struct index *x, struct index_query
 static inline enum status index_vectors(const struct index *x, int64_t first, int n, float *vectors, struct error *e) {
     return x->ops->vectors(x, first, n, vectors, e);
 }
+/* Where later searches run: "cpu" (where an index is when it was opened) or "cuda:N"; "cuda" is "cuda:0". Before the
+ * index is shared with other threads. Errors: STATUS_INVALID for any other name, STATUS_UNSUPPORTED for a build
+ * without FAISS' GPU part and for an index that only the CPU searches, STATUS_DEVICE without that GPU,
+ * STATUS_NO_MEMORY when it does not fit; the index stays where it was. */
+enum status index_move(struct index *x, const char *device, struct error *e);
 static inline void index_close(struct index *x) {
     if (x) x->ops->close(x);
 }
@@ -53,6 +64,16 @@ enum status index_open_flat(struct index **out, float *vectors, int64_t count, i
 enum status index_build_faiss(const char *path, const char *factory, const float *vectors, int64_t count, int dim,
                               struct error *e);
 enum status index_open_faiss(struct index **out, const char *path, int64_t count, int dim, struct error *e);
+/* The same in memory. An inverted file is trained on its own vectors, or on `training` where that is given: as many
+ * vectors as the file has lists become their centres as they are. */
+struct index_source {
+    const char *factory;
+    const float *vectors;  /* [count, dim] */
+    const float *training; /* [n_training, dim] or NULL */
+    int64_t count, n_training;
+    int dim;
+};
+enum status index_make_faiss(struct index **out, const struct index_source *source, struct error *e);
 /* Threads FAISS uses for calls of the current thread; keeps its pool out of the engine's way. */
 void index_set_threads(int threads);
 /* The factory string for a collection of this size: what index_build_faiss picks, INDEX_EXACT without FAISS. */

@@ -78,6 +78,15 @@ static enum status flat_vectors(const struct index *base, int64_t first, int n, 
     return STATUS_OK;
 }
 
+static enum status flat_move(struct index *base, int gpu, struct error *e) {
+    (void)base;
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "cuda:%d: the index " INDEX_EXACT
+                     " is searched by the CPU only; Flat and IVF<lists>,Flat can be on "
+                     "a GPU: build the collection again with one of them, or use \"cpu\"",
+                     gpu);
+}
+
 static void flat_close(struct index *base) {
     struct flat_index *x = (struct flat_index *)base;
     free(x->vectors);
@@ -85,7 +94,7 @@ static void flat_close(struct index *base) {
 }
 
 static const struct index_ops flat_ops = {
-    .name = "exact", .search = flat_search, .vectors = flat_vectors, .close = flat_close};
+    .name = "exact", .search = flat_search, .move = flat_move, .vectors = flat_vectors, .close = flat_close};
 
 enum status index_open_flat(struct index **out, float *vectors, int64_t count, int dim, struct error *e) {
     if (count < 0 || dim < 1) {

@@ -73,6 +73,7 @@ static enum status open_collection(struct server *s, struct error *e) {
     const struct config *c = &s->config;
     const struct model_info *model = model_info(s->model);
     if (collection_open(&s->collection, c->retrieval.collection, e)) return e->status;
+    if (collection_move(s->collection, c->retrieval.device, e)) return error_prefix(e, "retrieval.device");
     const struct collection_info *info = collection_info(s->collection);
     const char *folder = c->retrieval.embedder[0] ? c->retrieval.embedder : info->embedder;
     if (embedder_bert_open(&s->embedder, folder, c, e)) return error_prefix(e, "embedder");
@@ -81,8 +82,9 @@ static enum status open_collection(struct server *s, struct error *e) {
     if (info->max_token >= model->padded_vocab)
         return error_set(e, STATUS_INVALID, "%s holds token %d, the model's vocabulary is %d", c->retrieval.collection,
                          info->max_token, model->padded_vocab);
-    log_info("collection %s: %lld documents, %lld chunks, generation %d, embedder %s", c->retrieval.collection,
-             (long long)info->n_documents, (long long)info->n_chunks, info->generation, folder);
+    log_info("collection %s: %lld documents, %lld chunks, generation %d, embedder %s, searched on %s",
+             c->retrieval.collection, (long long)info->n_documents, (long long)info->n_chunks, info->generation, folder,
+             c->retrieval.device);
     return STATUS_OK;
 }
 

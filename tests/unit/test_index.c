@@ -14,33 +14,7 @@
 #include <pthread.h>
 
 #include "retrieval/index.h"
-
-static uint64_t random_state = 1;
-static float random_unit(void) {
-    random_state = random_state * 6364136223846793005u + 1442695040888963407u;
-    return (float)((double)(random_state >> 40) / (double)(1 << 24)) * 2 - 1;
-}
-
-static void normalise(float *v, int dim) {
-    double square = 1e-30;
-    for (int i = 0; i < dim; i++) square += (double)v[i] * v[i];
-    for (int i = 0; i < dim; i++) v[i] = (float)(v[i] / sqrt(square));
-}
-
-/* count unit vectors around `centres` directions, as texts of a few subjects lie; centres 0: anywhere. */
-static float *make_vectors(int64_t count, int dim, int centres) {
-    float *centre = malloc(((size_t)centres * (size_t)dim + 1) * sizeof *centre);
-    float *v = malloc(((size_t)count * (size_t)dim + 1) * sizeof *v);
-    for (size_t i = 0; i < (size_t)centres * (size_t)dim; i++) centre[i] = random_unit();
-    for (int64_t i = 0; i < count; i++) {
-        float *row = v + (size_t)i * (size_t)dim;
-        for (int j = 0; j < dim; j++)
-            row[j] = random_unit() + (centres ? centre[(size_t)(i % centres) * (size_t)dim + (size_t)j] : 0);
-        normalise(row, dim);
-    }
-    free(centre);
-    return v;
-}
+#include "tests/unit/vectors.h"
 
 static float *copy(const float *v, size_t n) {
     float *c = malloc((n + 1) * sizeof *c);
@@ -131,6 +105,22 @@ static void test_exact_edges(void **state) {
     assert_int_equal(index_open_flat(&x, NULL, 1, 0, &e), STATUS_INVALID);
 }
 
+static void test_devices(void **state) {
+    (void)state;
+    static const char *const wrong[] = {"", "gpu", "cpu:0", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cuda:12345"};
+    struct error e = {0};
+    float v[2] = {1, 0};
+    struct index *x = open_flat(v, 1, 2);
+    assert_int_equal(index_move(x, "cpu", &e), STATUS_OK);
+    for (size_t i = 0; i < ARRAY_COUNT(wrong); i++) {
+        assert_int_equal(index_move(x, wrong[i], &e), STATUS_INVALID);
+        assert_non_null(strstr(e.text, "cuda:N"));
+    }
+    assert_int_equal(index_move(x, "cuda:0", &e), STATUS_UNSUPPORTED);
+    assert_non_null(strstr(e.text, "IVF<lists>,Flat"));
+    index_close(x);
+}
+
 #if HAVE_FAISS
 
 static char path[] = "/tmp/retro-index-XXXXXX";
@@ -169,6 +159,60 @@ static void test_faiss_flat_is_exact(void **state) {
             free(v);
             free(queries);
         }
+}
+
+enum { TIES_N = 40, TIES_K = 12 };
+
+/* Whatever k and the other queries of the batch are, neighbours are those of exact search, ties in order of id: one
+ * query by itself, with another k, and all together. */
+static void check_ties(const struct index *x, const struct index *exact, const float *queries) {
+    int64_t ids[TIES_N * TIES_K], expected[TIES_N * TIES_K], alone[TIES_K];
+    float similarities[TIES_N * TIES_K], expected_similarities[TIES_N * TIES_K];
+    struct index_query all = {queries, TIES_N, TIES_K};
+    assert_int_equal(index_search(exact, all, expected, expected_similarities, NULL), STATUS_OK);
+    assert_int_equal(index_search(x, all, ids, similarities, NULL), STATUS_OK);
+    assert_memory_equal(ids, expected, sizeof ids);
+    assert_memory_equal(similarities, expected_similarities, sizeof similarities);
+    for (int q = 0; q < TIES_N; q++)
+        for (int k = 1; k < TIES_K; k += 3) {
+            struct index_query one = {queries + q * x->dim, 1, k};
+            assert_int_equal(index_search(x, one, alone, similarities, NULL), STATUS_OK);
+            assert_memory_equal(alone, expected + q * TIES_K, (size_t)k * sizeof *alone);
+        }
+}
+
+/* Few numbers in short vectors, each vector 30 times: ties of some hundreds, far more than a search has to spare. */
+static void test_faiss_ties(void **state) {
+    (void)state;
+    static const char *const factories[] = {"Flat", "IVF8,Flat"};
+    static const int dims[] = {3, 16, 65};
+    enum { COUNT = 1800, SHARE = 30 };
+    for (size_t f = 0; f < ARRAY_COUNT(factories); f++)
+        for (size_t d = 0; d < ARRAY_COUNT(dims); d++) {
+            float *v = make_ties(COUNT, dims[d], SHARE), *queries = make_ties(TIES_N, dims[d], 1);
+            struct index *exact = open_flat(v, COUNT, dims[d]), *x = open_faiss(factories[f], v, COUNT, dims[d]);
+            check_ties(x, exact, queries);
+            index_close(exact);
+            index_close(x);
+            free(v);
+            free(queries);
+        }
+}
+
+/* More vectors tie than a search looks at: still k different ones of them. */
+static void test_faiss_widest_tie(void **state) {
+    (void)state;
+    enum { COUNT = 3 * INDEX_WIDEST, K = 4 };
+    float *v = make_ties(COUNT, 4, COUNT), similarities[K];
+    int64_t ids[K];
+    struct index *x = open_faiss("Flat", v, COUNT, 4);
+    assert_int_equal(index_search(x, (struct index_query){v, 1, K}, ids, similarities, NULL), STATUS_OK);
+    for (int i = 0; i < K; i++) {
+        assert_true(ids[i] >= 0 && ids[i] < COUNT && (i == 0 || ids[i] > ids[i - 1]));
+        assert_true(similarities[i] == similarities[0]);
+    }
+    index_close(x);
+    free(v);
 }
 
 /* Share of the true ten nearest that an index of 20 000 vectors finds. */
@@ -288,8 +332,11 @@ int main(void) {
         cmocka_unit_test(test_exact_is_naive),
         cmocka_unit_test(test_exact_ties),
         cmocka_unit_test(test_exact_edges),
+        cmocka_unit_test(test_devices),
 #if HAVE_FAISS
         cmocka_unit_test(test_faiss_flat_is_exact),
+        cmocka_unit_test(test_faiss_ties),
+        cmocka_unit_test(test_faiss_widest_tie),
         cmocka_unit_test(test_faiss_recall),
         cmocka_unit_test(test_factory_by_size),
         cmocka_unit_test(test_faiss_errors),

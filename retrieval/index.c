@@ -1,0 +1,24 @@
+/* retrieval/index.c: the device that an index is on, by name. */
+#include "retrieval/index.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* "cuda" and "cuda:N" with a number of up to four digits. */
+static bool parse_gpu(const char *device, int *gpu) {
+    *gpu = 0;
+    if (strcmp(device, "cuda") == 0) return true;
+    if (strncmp(device, "cuda:", 5) != 0) return false;
+    size_t digits = strspn(device + 5, "0123456789");
+    *gpu = atoi(device + 5);
+    return digits >= 1 && digits <= 4 && device[5 + digits] == '\0';
+}
+
+enum status index_move(struct index *x, const char *device, struct error *e) {
+    int gpu;
+    if (strcmp(device, "cpu") == 0) return STATUS_OK;
+    if (!parse_gpu(device, &gpu))
+        return error_set(e, STATUS_INVALID, "there is no device \"%.100s\" for an index; \"cpu\" and \"cuda:N\" are",
+                         device);
+    return x->ops->move(x, gpu, e);
+}
