@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/config_table.h"
+#include "config/hash.h"
+
 /* A rank that is a thread of this process. */
 struct follower {
     struct opened_model model; /* backend, communicator and model of its own; no followers */
@@ -33,6 +36,28 @@ static const char *choose_device(const struct config *c, const struct comm *comm
     return text;
 }
 
+/* Ranks that are processes are each told what to do, and are to be told the same. Of a model that is config.json: its
+ * weights are too many bytes to compare. */
+static enum status check_same(const struct opened_model *o, const struct config *c, const char *folder,
+                              struct error *e) {
+    struct buffer path = {0}, config = {0}, text = {0};
+    struct error why;
+    bool nccl = choose_comm(c) == CONFIG_COMM_NCCL;
+    buffer_printf(&path, "%s/config.json", folder);
+    buffer_printf(&text, "parallel.comm %s, model.dtype %s, ", nccl ? "nccl" : o->comm->ops->name,
+                  option_find("model.dtype")->names[c->model.dtype]);
+    if (file_read(path.data, 1 << 20, &config, &why))
+        buffer_printf(&text, "no model: %s", why.text);
+    else
+        buffer_printf(&text, "a config.json with checksum %016llx",
+                      (unsigned long long)hash_bytes(config.data, config.size, 0));
+    enum status status = comm_same(o->comm->world, text.data, e);
+    buffer_free(&path);
+    buffer_free(&config);
+    buffer_free(&text);
+    return status;
+}
+
 /* What needs the other ranks comes after all have agreed to be there. */
 static enum status open_rank(struct opened_model *o, const struct config *c, const char *folder, int threads,
                              struct error *e) {
@@ -40,7 +65,7 @@ static enum status open_rank(struct opened_model *o, const struct config *c, con
     struct backend_options options = {.threads = threads};
     struct model_options model_options = model_options_of(c->model.dtype);
     enum status status = backend_open(&o->backend, choose_device(c, o->comm, device, sizeof device), &options, e);
-    if (comm_agree(o->comm->world, status, e)) return e->status;
+    if (comm_agree(o->comm->world, status, e) || check_same(o, c, folder, e)) return e->status;
     if (choose_comm(c) == CONFIG_COMM_NCCL && comm_open_nccl(&o->comm, o->comm, o->backend, e)) return e->status;
     status = model_open(&o->model, folder, o->backend, o->comm, &model_options, e);
     return comm_agree(o->comm->world, status, e);

@@ -1,5 +1,5 @@
-"""Several ranks from the outside: retro-eval parity and the server, over threads and under mpirun, and what happens when
-a rank is killed or hangs."""
+"""Several ranks from the outside: retro-eval parity and the server, over threads, under mpirun and started one by one;
+what happens when a rank is killed or hangs; and what they refuse."""
 import http.client
 import json
 import os
@@ -24,8 +24,8 @@ FOLDERS = sorted(p.parent for p in (ROOT / "tests/golden/retro").glob("*/config.
 ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 libraries = subprocess.run(["ldd", BUILD / "retro-server"], capture_output=True, text=True).stdout
-needs_mpi = pytest.mark.skipif(
-    shutil.which("mpirun") is None or "libmpi" not in libraries, reason="built without MPI, or no mpirun")
+HAS_MPI = shutil.which("mpirun") is not None and "libmpi" in libraries
+needs_mpi = pytest.mark.skipif(not HAS_MPI, reason="built without MPI, or no mpirun")
 
 
 def launcher(comm, ranks):
@@ -38,33 +38,58 @@ def options(**values):
     return [word for key, value in values.items() for word in ("--set", f"{key.replace('__', '.')}={value}")]
 
 
+def parity_command(**values):
+    return [BUILD / "retro-eval", "parity", "--tolerance", "2e-4", *options(**values)]
+
+
 def parity(comm, tensor, pipeline, *folders):
-    command = [*launcher(comm, tensor * pipeline), BUILD / "retro-eval", "parity", "--tolerance", "2e-4",
-               *options(parallel__tensor=tensor, parallel__pipeline=pipeline, parallel__micro_batch_rows=20,
-                        parallel__comm=comm), *folders]
-    return subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=300)
+    shape = dict(parallel__tensor=tensor, parallel__pipeline=pipeline, parallel__micro_batch_rows=20, parallel__comm=comm)
+    return subprocess.run([*launcher(comm, tensor * pipeline), *parity_command(**shape), *folders],
+                          capture_output=True, text=True, env=ENVIRONMENT, timeout=300)
+
+
+def parity_one_by_one(tensor, pipeline, meet, *folders):
+    ranks = [subprocess.Popen([*parity_command(parallel__tensor=tensor, parallel__pipeline=pipeline,
+                                               parallel__rendezvous=meet, parallel__rank=r), *folders],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+             for r in reversed(range(tensor * pipeline))]
+    outputs = [r.communicate(timeout=300) for r in ranks]
+    assert all(r.returncode == 0 for r in ranks), outputs
+    assert not meet.exists()
+    return outputs[-1][0]
 
 
 class Server:
-    def __init__(self, log, comm, tensor, pipeline=1, **values):
-        self.log = log
+    def __init__(self, folder, comm, tensor, pipeline=1, **values):
+        n = tensor * pipeline
         values = {"model.path": MODEL, "server.port": 0, "server.max_sequences": 3, "parallel.tensor": tensor,
                   "parallel.pipeline": pipeline, "parallel.comm": comm, **values}
-        with log.open("w") as out:
-            self.process = subprocess.Popen(
-                [*launcher(comm, tensor * pipeline), BUILD / "retro-server", *options(**values)],
-                stdout=out, stderr=out, env=ENVIRONMENT)
+        if comm == "sockets":
+            values["parallel.rendezvous"] = folder / "ranks"
+        self.logs, self.processes = [], []
+        for rank in range(n if comm == "sockets" else 1):
+            if comm == "sockets":
+                values["parallel.rank"] = rank
+            self.logs.append(folder / f"{rank}.log")
+            with self.logs[-1].open("w") as out:
+                self.processes.append(subprocess.Popen(
+                    [*launcher(comm, n), BUILD / "retro-server", *options(**values)],
+                    stdout=out, stderr=out, env=ENVIRONMENT))
+        self.mpi = comm == "mpi"
         self.port = self.wait_for(r"listening on http://127\.0\.0\.1:(\d+)", 60)
+
+    def log(self):
+        return "".join(log.read_text() for log in self.logs)
 
     def wait_for(self, pattern, seconds):
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            found = re.search(pattern, self.log.read_text())
+            found = re.search(pattern, self.log())
             if found:
                 return int(found[1])
-            assert self.process.poll() is None, self.log.read_text()
+            assert self.processes[0].poll() is None, self.log()
             time.sleep(0.02)
-        raise AssertionError(f"no {pattern}:\n{self.log.read_text()}")
+        raise AssertionError(f"no {pattern}:\n{self.log()}")
 
     def complete(self, **fields):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
@@ -76,18 +101,25 @@ class Server:
         return [choice["text"] for choice in json.loads(body)["choices"]]
 
     def rank(self, number):
-        """The process id of a rank of mpirun's."""
-        children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
-        for pid in children:
-            if f"OMPI_COMM_WORLD_RANK={number}\0" in pathlib.Path(f"/proc/{pid}/environ").read_text():
-                return int(pid)
+        """The process id of a rank."""
+        if not self.mpi:
+            return self.processes[number].pid
+        pid = self.processes[0].pid
+        children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        for child in children:
+            if f"OMPI_COMM_WORLD_RANK={number}\0" in pathlib.Path(f"/proc/{child}/environ").read_text():
+                return int(child)
         raise AssertionError(f"no rank {number} among {children}")
+
+    def wait(self, seconds):
+        """The exit status of each process."""
+        deadline = time.monotonic() + seconds
+        return [process.wait(max(0, deadline - time.monotonic())) for process in self.processes]
 
     def end(self):
         """mpirun gives its children little time, so rank 0 is the one to stop."""
-        pid = self.process.pid if self.process.args[0] != "mpirun" else self.rank(0)
-        os.kill(pid, signal.SIGTERM)
-        return self.process.wait(30)
+        os.kill(self.rank(0), signal.SIGTERM)
+        return max(self.wait(30))
 
 
 @pytest.fixture
@@ -95,14 +127,17 @@ def start(tmp_path):
     servers = []
 
     def start_one(*arguments, **values):
-        servers.append(Server(tmp_path / f"server-{len(servers)}.log", *arguments, **values))
+        folder = tmp_path / str(len(servers))
+        folder.mkdir()
+        servers.append(Server(folder, *arguments, **values))
         return servers[-1]
 
     yield start_one
     for server in servers:
-        if server.process.poll() is None:
-            server.process.kill()
-            server.process.wait(10)
+        for process in server.processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait(10)
 
 
 @needs_mpi
@@ -117,6 +152,13 @@ def test_reference_logits_under_mpirun(tensor, pipeline):
     assert done.stdout == parity("threads", tensor, 1, *FOLDERS).stdout, "threads add in the same order"
 
 
+@pytest.mark.parametrize("tensor, pipeline", [(2, 1), (1, 2), (2, 2)])
+def test_reference_logits_one_by_one(tmp_path, tensor, pipeline):
+    """Ranks that meet at a file, once for each model, give what threads give."""
+    output = parity_one_by_one(tensor, pipeline, tmp_path / "ranks", *FOLDERS[:2])
+    assert output.endswith(" 0 failed\n") and output == parity("threads", tensor, 1, *FOLDERS[:2]).stdout
+
+
 REQUESTS = [
     dict(max_tokens=40, temperature=0, ignore_eos=True),
     dict(max_tokens=40, temperature=0.9, seed=5, ignore_eos=True),
@@ -125,17 +167,16 @@ REQUESTS = [
 ]
 
 
-@needs_mpi
 @pytest.mark.parametrize("tensor, pipeline", [(RANKS, 1), (1, 2)])
 def test_serving(start, tensor, pipeline):
     """Threads and processes write the same text, each time."""
     texts = []
-    for comm in ("threads", "mpi"):
+    for comm in ("threads", "sockets", *(["mpi"] if HAS_MPI else [])):
         server = start(comm, tensor, pipeline)
-        assert f"rank 0 of {tensor * pipeline}, {comm}" in server.log.read_text()
+        assert f"rank 0 of {tensor * pipeline}, {comm}" in server.log()
         texts += [[server.complete(**request) for request in REQUESTS] for _ in range(2)]
-        assert server.end() == 0, server.log.read_text()
-    assert texts[0] == texts[1] == texts[2] == texts[3]
+        assert server.end() == 0, server.log()
+    assert all(text == texts[0] for text in texts)
     assert len(set(map(tuple, texts[0]))) == len(REQUESTS)
 
 
@@ -152,11 +193,12 @@ def test_serving_over_threads(start):
     server = start("auto", RANKS)
     first = [server.complete(**request) for request in REQUESTS]
     assert [server.complete(**request) for request in REQUESTS] == first
-    assert server.end() == 0, server.log.read_text()
+    assert server.end() == 0, server.log()
 
 
 def stop_while_serving(server, rank, how):
-    """Sends a signal to a rank in the middle of answers that follow each other; the seconds until the job has ended."""
+    """Sends a signal to a rank in the middle of answers to several clients; the seconds until the job has ended. Only
+    the rank itself, and a stopped one, need not end by themselves."""
     broken = []
 
     def ask():
@@ -166,31 +208,95 @@ def stop_while_serving(server, rank, how):
         except (OSError, http.client.HTTPException, AssertionError) as e:
             broken.append(e)
 
-    client = threading.Thread(target=ask)
-    client.start()
-    time.sleep(0.3)
+    clients = [threading.Thread(target=ask) for _ in range(3)]
+    for client in clients:
+        client.start()
+    time.sleep(0.5)
     os.kill(server.rank(rank), how)
     begin = time.monotonic()
-    status = server.process.wait(30)
+    others = [p for r, p in enumerate(server.processes) if server.mpi or r != rank]
+    statuses = [p.wait(max(0, begin + 30 - time.monotonic())) for p in others]
     seconds = time.monotonic() - begin
-    client.join(30)
-    assert status != 0 and broken, server.log.read_text()
+    if how == signal.SIGSTOP and not server.mpi:
+        server.processes[rank].kill()  # its connections are open until then
+    for client in clients:
+        client.join(30)
+    assert all(statuses) and len(broken) == len(clients), server.log()
     return seconds
 
 
+SHAPES = [(RANKS, 1), (1, 2), (RANKS, 2)]
+KILLED = [(tensor, pipeline, rank) for tensor, pipeline in SHAPES
+          for rank in sorted({0, tensor * pipeline // 2, tensor * pipeline - 1})]
+
+
 @needs_mpi
-@pytest.mark.parametrize("rank", range(RANKS))
-def test_a_killed_rank_ends_the_job(start, rank):
-    server = start("mpi", RANKS)
+@pytest.mark.parametrize("tensor, pipeline, rank", KILLED)
+def test_a_killed_rank_ends_the_job(start, tensor, pipeline, rank):
+    server = start("mpi", tensor, pipeline)
     assert stop_while_serving(server, rank, signal.SIGKILL) < 5
-    assert re.search(rf"process rank {rank} .* exited on signal 9", server.log.read_text()), server.log.read_text()
+    assert re.search(rf"process rank {rank} .* exited on signal 9", server.log()), server.log()
 
 
-@needs_mpi
-def test_a_hanging_rank_ends_the_job(start):
-    server = start("mpi", RANKS, **{"parallel.timeout": 1})
-    assert stop_while_serving(server, 1, signal.SIGSTOP) < 10
-    assert "waited 1 s for the others (parallel.timeout)" in server.log.read_text()
+@pytest.mark.parametrize("tensor, pipeline, rank", KILLED)
+def test_a_killed_rank_ends_those_started_one_by_one(start, tensor, pipeline, rank):
+    server = start("sockets", tensor, pipeline)
+    assert stop_while_serving(server, rank, signal.SIGKILL) < 5
+    for r, log in enumerate(server.logs):
+        assert r == rank or re.search(r"rank \d+ of \d+ lost rank \d+", log.read_text()), server.log()
+
+
+@pytest.mark.parametrize("rank", [0, 1, RANKS - 1])
+def test_a_killed_rank_is_noticed_without_work(start, rank):
+    server = start("sockets", RANKS)
+    server.complete(max_tokens=3)
+    os.kill(server.rank(rank), signal.SIGKILL)
+    begin = time.monotonic()
+    statuses = server.wait(30)
+    assert time.monotonic() - begin < 5 and all(statuses), server.log()
+
+
+@pytest.mark.parametrize("comm", ["sockets", pytest.param("mpi", marks=needs_mpi)])
+@pytest.mark.parametrize("tensor, pipeline, rank", [(RANKS, 1, 1), (1, 2, 1), (RANKS, 2, RANKS)])
+def test_a_hanging_rank_ends_the_job(start, comm, tensor, pipeline, rank):
+    server = start(comm, tensor, pipeline, **{"parallel.timeout": 2})
+    assert stop_while_serving(server, rank, signal.SIGSTOP) < 10
+    assert "waited 2 s for the others (parallel.timeout)" in server.log()
+
+
+def changed_config(tmp_path):
+    folder = tmp_path / "changed"
+    shutil.copytree(FOLDERS[0], folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "vocab_size": config["vocab_size"] - 1}))
+    return folder
+
+
+DIFFERENT = [
+    (dict(parallel__tensor=1, parallel__pipeline=2), FOLDERS[0],
+     r"rank 1:? has parallel.tensor 1, parallel.pipeline 2; rank 0 has parallel.tensor 2, parallel.pipeline 1"),
+    (dict(parallel__tensor=2, model__dtype="bf16"), FOLDERS[0], r"rank 1: has .* model.dtype bf16, .* rank 0 has .* auto"),
+    (dict(parallel__tensor=2), changed_config, r"rank 1: has .* a config.json with checksum"),
+    (dict(parallel__tensor=2), ROOT / "no/such/folder", r"rank 1: has .* no model: .*no/such/folder/config.json"),
+]
+
+
+@pytest.mark.parametrize("comm", ["sockets", pytest.param("mpi", marks=needs_mpi)])
+@pytest.mark.parametrize("values, folder, words", DIFFERENT)
+def test_ranks_with_other_options(tmp_path, comm, values, folder, words):
+    """All end, and say what differs."""
+    commands = [[*parity_command(parallel__tensor=2), FOLDERS[0]],
+                [*parity_command(**values), folder(tmp_path) if callable(folder) else folder]]
+    if comm == "mpi":
+        jobs = [[*launcher("mpi", 1), *commands[0], ":", "-n", "1", *commands[1]]]
+    else:
+        jobs = [[*command[:2], *options(parallel__rendezvous=tmp_path / "ranks", parallel__rank=r), *command[2:]]
+                for r, command in enumerate(commands)]
+    running = [subprocess.Popen(job, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+               for job in jobs]
+    for job in running:
+        errors = job.communicate(timeout=60)[1]
+        assert job.returncode != 0 and re.search(words, errors), errors
 
 
 @needs_mpi
@@ -212,7 +318,7 @@ def test_a_size_the_model_does_not_allow():
 @pytest.mark.parametrize("device, comm, words", [
     ("cpu", "nccl", "parallel.comm is nccl, which is for GPUs"),
     ("cuda", "threads", "ranks that are threads need model.device cpu, and it is cuda; use nccl"),
-    ("cuda-host", "threads", "ranks that are threads need model.device cpu, and it is cuda-host; use mpi"),
+    ("cuda-host", "threads", "ranks that are threads need model.device cpu, and it is cuda-host; use mpi or sockets"),
 ])
 def test_devices_and_ranks(device, comm, words):
     done = subprocess.run([BUILD / "retro-server", *options(model__path=MODEL, model__device=device,
