@@ -11,6 +11,16 @@
 
 enum { MAX_PARTS = 3, MAX_NAME = 200, WORTH_PROGRESS = 256 << 20 };
 
+/* A matrix on its way to the device is rows of values and, when quantised, rows of scales and minimums beside them. */
+enum plane { PLANE_VALUES, PLANE_SCALES, PLANE_MINIMUMS, PLANES };
+
+/* Host memory that one matrix after another is worked on in; new pages for each would cost more than the work. */
+struct room {
+    void *data;
+    size_t bytes;
+};
+enum { ROOM_WIDE = PLANES, ROOM_RANDOM, ROOMS }; /* behind those of the planes that are staged */
+
 /* What loading needs to know everywhere. */
 struct loader {
     struct model *model;
@@ -19,11 +29,21 @@ struct loader {
     bool *used;         /* [weights_count] */
     size_t done, total; /* bytes of stored tensors */
     double shown;       /* when progress was last told */
+    struct room rooms[ROOMS];
     uint64_t random;
+    enum dtype random_dtype; /* of what is in ROOM_RANDOM */
 };
 
-/* A matrix on its way to the device is rows of values and, when quantised, rows of scales and minimums beside them. */
-enum plane { PLANE_VALUES, PLANE_SCALES, PLANE_MINIMUMS, PLANES };
+/* n * size bytes, NULL when there are none; valid until the next call for that room. Contents are kept if it fits. */
+static void *room_take(struct loader *l, int which, size_t n, size_t size) {
+    struct room *r = &l->rooms[which];
+    size_t bytes;
+    if (mul_overflows(n, size, &bytes)) return NULL;
+    if (bytes <= r->bytes && r->data != NULL) return r->data;
+    free(r->data);
+    *r = (struct room){.data = malloc(bytes), .bytes = bytes};
+    return r->data;
+}
 
 static const char *const plane_suffix[PLANES] = {"", ".scale", ".minimum"};
 
@@ -67,26 +87,20 @@ struct source {
     int rows;
 };
 
-/* A rank's share of a place; the planes point into `owned`, or into the file. */
+/* A rank's share of a place; the planes point into the loader's rooms, there to be written, or into the file. */
 struct staged {
     struct planes planes;
     int rows, cols;
-    char *owned[PLANES];
+    char *room[PLANES];
 };
 
-static void staged_free(struct staged *s) {
-    for (int p = 0; p < PLANES; p++) free(s->owned[p]);
-}
-
-static enum status staged_alloc(struct staged *s, enum dtype dtype, struct error *e) {
+static enum status staged_take(struct loader *l, struct staged *s, enum dtype dtype, struct error *e) {
     s->planes = (struct planes){.dtype = dtype, .cols = s->cols};
     for (int p = 0; p < PLANES; p++) {
-        size_t bytes;
         if (plane_bytes(dtype, p, s->cols) == 0) continue;
-        bool overflow = mul_overflows((size_t)s->rows, plane_bytes(dtype, p, s->cols), &bytes);
-        s->owned[p] = overflow ? NULL : malloc(bytes);
-        s->planes.at[p] = s->owned[p];
-        if (s->owned[p] == NULL)
+        s->room[p] = room_take(l, p, (size_t)s->rows, plane_bytes(dtype, p, s->cols));
+        s->planes.at[p] = s->room[p];
+        if (s->room[p] == NULL)
             return error_set(e, STATUS_NO_MEMORY, "no memory to stage [%d, %d] of %s", s->rows, s->cols,
                              dtype_name(dtype));
     }
@@ -142,9 +156,12 @@ static enum status find_blocks(struct loader *l, struct source *s, const char *n
         return error_set(e, STATUS_INVALID, "tensor %s is %s; scales and minimums are F16", full,
                          stored_dtype_name(t->dtype));
     const uint16_t *values = t->data;
-    bool finite = true;
-    for (size_t i = 0; i < t->elements; i++) finite = finite && (values[i] & 0x7c00) != 0x7c00;
-    if (!finite) return error_set(e, STATUS_CORRUPT, "tensor %s holds a number that is not finite", full);
+    uint16_t largest = 0;
+    for (size_t i = 0; i < t->elements; i++) {
+        uint16_t exponent = values[i] & 0x7c00;
+        largest = exponent > largest ? exponent : largest;
+    }
+    if (largest == 0x7c00) return error_set(e, STATUS_CORRUPT, "tensor %s holds a number that is not finite", full);
     s->planes.at[plane] = t->data;
     return STATUS_OK;
 }
@@ -252,13 +269,13 @@ static int part_row(const struct dims *d, enum part part, int i) {
 /* Row `to` of what is staged = this rank's columns of a stored row. Parts of different types meet in f32. */
 static void stage_row(struct staged *s, int to, const struct source *from, int row, int first_col) {
     if (s->planes.dtype != from->planes.dtype) {
-        widen((float *)(void *)s->owned[PLANE_VALUES] + (size_t)to * (size_t)s->cols, &from->planes, row, first_col,
+        widen((float *)(void *)s->room[PLANE_VALUES] + (size_t)to * (size_t)s->cols, &from->planes, row, first_col,
               s->cols);
         return;
     }
     for (int p = 0; p < PLANES; p++) {
         size_t bytes = plane_bytes(s->planes.dtype, p, s->cols);
-        if (bytes) memcpy(s->owned[p] + (size_t)to * bytes, plane_at(&from->planes, p, row, first_col), bytes);
+        if (bytes) memcpy(s->room[p] + (size_t)to * bytes, plane_at(&from->planes, p, row, first_col), bytes);
     }
 }
 
@@ -288,7 +305,7 @@ static enum status stage(struct loader *l, struct staged *s, const struct place 
         stage_in_place(s, &sources[0], share);
         return STATUS_OK;
     }
-    enum status status = staged_alloc(s, dtype, e);
+    enum status status = staged_take(l, s, dtype, e);
     for (int k = 0; k < n && status == STATUS_OK; k++)
         for (int i = 0; i < sources[k].rows; i++) {
             int to = share_row(share, part_row(&l->model->dims, sources[k].part, i));
@@ -302,47 +319,72 @@ static uint32_t draw(struct loader *l) {
     return (uint32_t)(l->random >> 32);
 }
 
-/* Numbers around `centre`. Large matrices repeat: drawing takes longer than copying. */
-static void fill_random(struct loader *l, char *to, enum dtype dtype, size_t n, float centre) {
-    enum { PERIOD = 1025 * 1024, PIECE = 1024 };
-    size_t size = dtype_bytes(dtype), drawn = n < PERIOD ? n : PERIOD;
-    for (size_t at = 0; at < drawn; at += PIECE) {
+/* Numbers around `centre`. */
+static void fill_random(struct loader *l, void *to, enum dtype dtype, size_t n, float centre) {
+    enum { PIECE = 1024 };
+    for (size_t at = 0; at < n; at += PIECE) {
         float piece[PIECE];
-        size_t count = drawn - at < PIECE ? drawn - at : PIECE;
+        size_t count = n - at < PIECE ? n - at : PIECE;
         for (size_t i = 0; i < count; i++) piece[i] = centre + ((float)(draw(l) >> 8) * 0x1p-24f - 0.5f) * 0.04f;
-        dtype_convert(to + at * size, dtype, piece, DTYPE_F32, count);
+        dtype_convert((char *)to + at * dtype_bytes(dtype), dtype, piece, DTYPE_F32, count);
     }
-    for (size_t at = drawn; at < n; at += drawn) memcpy(to + at * size, to, (n - at < drawn ? n - at : drawn) * size);
 }
 
-/* Small, zero-mean, the same on every run; norms must not vanish, so their gammas are centred on 1. Quantised matrices
- * are drawn as such: every bit pattern is a number. */
-static enum status stage_random(struct loader *l, struct staged *s, const struct place *p, struct error *e) {
-    bool quantised = p->form == PLACE_MATRIX && dtype_quantised(l->options->dtype) && s->cols % QUANTISE_BLOCK == 0;
-    bool wanted = p->form == PLACE_MATRIX && l->options->convert && !dtype_quantised(l->options->dtype);
-    enum dtype dtype = quantised || wanted ? l->options->dtype : DTYPE_F32;
-    if (staged_alloc(s, dtype, e)) return e->status;
-    size_t n = (size_t)s->rows * (size_t)s->cols;
-    if (!quantised) {
-        fill_random(l, s->owned[PLANE_VALUES], dtype, n, p->form == PLACE_GAMMA ? 1.0f : 0.0f);
-        return STATUS_OK;
+/* Values of a matrix: a part of one run of numbers that repeats, from a place of the matrix's own. Drawing would take
+ * longer than packing does. Quantised values are drawn as such: every bit pattern is a number. */
+static const char *random_values(struct loader *l, enum dtype dtype, size_t bytes) {
+    enum { PERIOD = 1 << 20, GRAIN = 64 }; /* bytes; places are multiples of GRAIN */
+    size_t before = l->rooms[ROOM_RANDOM].bytes;
+    char *run = bytes > SIZE_MAX - PERIOD ? NULL : room_take(l, ROOM_RANDOM, bytes + PERIOD, 1);
+    if (run == NULL) return NULL;
+    if (before != l->rooms[ROOM_RANDOM].bytes || l->random_dtype != dtype) {
+        if (dtype_quantised(dtype))
+            for (size_t i = 0; i < PERIOD; i++) run[i] = (char)(draw(l) >> 24);
+        else
+            fill_random(l, run, dtype, PERIOD / dtype_bytes(dtype), 0.0f);
+        size_t all = l->rooms[ROOM_RANDOM].bytes;
+        for (size_t at = PERIOD; at < all; at += PERIOD) memcpy(run + at, run, all - at < PERIOD ? all - at : PERIOD);
+        l->random_dtype = dtype;
     }
-    size_t bytes = (size_t)s->rows * plane_bytes(dtype, PLANE_VALUES, s->cols);
-    for (size_t i = 0; i < bytes; i++) s->owned[PLANE_VALUES][i] = (char)(draw(l) >> 24);
+    return run + draw(l) % (PERIOD / GRAIN) * GRAIN;
+}
+
+static enum status stage_random_matrix(struct loader *l, struct staged *s, struct error *e) {
+    const struct model_options *o = l->options;
+    bool blocks = s->cols % QUANTISE_BLOCK == 0;
+    enum dtype dtype = o->convert && (blocks || !dtype_quantised(o->dtype)) ? o->dtype : DTYPE_F32;
+    s->planes = (struct planes){.dtype = dtype, .cols = s->cols};
+    size_t bytes, n = (size_t)s->rows * ((size_t)s->cols / QUANTISE_BLOCK);
+    bool overflow = mul_overflows((size_t)s->rows, plane_bytes(dtype, PLANE_VALUES, s->cols), &bytes);
+    s->planes.at[PLANE_VALUES] = overflow ? NULL : random_values(l, dtype, bytes);
+    uint16_t *scales = room_take(l, PLANE_SCALES, n + 1, sizeof *scales);
+    uint16_t *minimums = room_take(l, PLANE_MINIMUMS, n + 1, sizeof *minimums);
+    if (s->planes.at[PLANE_VALUES] == NULL || scales == NULL || minimums == NULL)
+        return error_set(e, STATUS_NO_MEMORY, "no memory to draw [%d, %d] of %s", s->rows, s->cols, dtype_name(dtype));
     uint16_t scale = f32_to_f16(dtype == DTYPE_INT8 ? 0.02f / 127 : 0.04f / 15), minimum = f32_to_f16(-0.02f);
-    for (size_t i = 0; i < n / QUANTISE_BLOCK; i++) {
-        ((uint16_t *)(void *)s->owned[PLANE_SCALES])[i] = scale;
-        if (dtype == DTYPE_INT4) ((uint16_t *)(void *)s->owned[PLANE_MINIMUMS])[i] = minimum;
+    for (size_t i = 0; dtype_quantised(dtype) && i < n; i++) {
+        scales[i] = scale;
+        minimums[i] = minimum;
     }
+    if (dtype_quantised(dtype)) s->planes.at[PLANE_SCALES] = (char *)scales;
+    if (dtype == DTYPE_INT4) s->planes.at[PLANE_MINIMUMS] = (char *)minimums;
+    return STATUS_OK;
+}
+
+/* Small, zero-mean, the same on every run; norms must not vanish, so their gammas are centred on 1. */
+static enum status stage_random(struct loader *l, struct staged *s, const struct place *p, struct error *e) {
+    if (p->form == PLACE_MATRIX) return stage_random_matrix(l, s, e);
+    if (staged_take(l, s, DTYPE_F32, e)) return e->status;
+    fill_random(l, s->room[PLANE_VALUES], DTYPE_F32, (size_t)s->rows * (size_t)s->cols,
+                p->form == PLACE_GAMMA ? 1.0f : 0.0f);
     return STATUS_OK;
 }
 
 /* Onto the device. */
 
-/* All of a place as f32, in memory that the caller frees; NULL when there is none. */
-static float *staged_widen(const struct staged *s) {
-    size_t n = (size_t)s->rows * (size_t)s->cols, bytes;
-    float *wide = mul_overflows(n, sizeof(float), &bytes) ? NULL : malloc(bytes);
+/* All of a place as f32; NULL when there is no memory. */
+static float *staged_widen(struct loader *l, const struct staged *s) {
+    float *wide = room_take(l, ROOM_WIDE, (size_t)s->rows * (size_t)s->cols, sizeof *wide);
     for (int i = 0; wide && i < s->rows; i++) widen(wide + (size_t)i * (size_t)s->cols, &s->planes, i, 0, s->cols);
     return wide;
 }
@@ -351,7 +393,7 @@ static float *staged_widen(const struct staged *s) {
 static enum status place_floats(struct loader *l, const struct staged *s, const struct place *p, struct error *e) {
     struct backend *b = l->model->backend;
     size_t n = (size_t)s->rows * (size_t)s->cols;
-    float *host = staged_widen(s);
+    float *host = staged_widen(l, s);
     if (host == NULL) return error_set(e, STATUS_NO_MEMORY, "%s: no memory to convert %zu numbers", p->name, n);
     if (p->form == PLACE_GAMMA && l->model->dims.zero_centered_gamma)
         for (size_t i = 0; i < n; i++) host[i] += 1.0f;
@@ -366,7 +408,6 @@ static enum status place_floats(struct loader *l, const struct staged *s, const 
             *(float **)p->at = device;
         l->model->info.weight_bytes += n * sizeof(float);
     }
-    free(host);
     return status;
 }
 
@@ -386,16 +427,14 @@ static enum status place_matrix(struct loader *l, const struct staged *s, const 
                                .scales = (const uint16_t *)(const void *)from->at[PLANE_SCALES],
                                .minimums = (const uint16_t *)(const void *)from->at[PLANE_MINIMUMS],
                                .dtype = from->dtype};
-    float *wide = NULL;
     *w = (struct weight){.dtype = target_dtype(l, from->dtype), .n_out = s->rows, .n_in = s->cols};
     if (dtype_quantised(from->dtype) && !dtype_quantised(w->dtype)) {
-        wide = staged_widen(s);
+        const float *wide = staged_widen(l, s);
         if (wide == NULL) return error_set(e, STATUS_NO_MEMORY, "%s: no memory to widen it", p->name);
         host = (struct host_matrix){.values = wide, .dtype = DTYPE_F32};
     }
     enum status status = backend_pack(l->model->backend, w, &host, e);
     l->model->info.weight_bytes += matrix_bytes(w->dtype, (size_t)s->rows * (size_t)s->cols);
-    free(wide);
     return status;
 }
 
@@ -406,7 +445,6 @@ static enum status load_place(void *context, const struct place *p, struct error
     enum status status = l->weights ? stage(l, &s, p, e) : stage_random(l, &s, p, e);
     if (status == STATUS_OK && !l->options->check_only && !p->elsewhere)
         status = p->form == PLACE_MATRIX ? place_matrix(l, &s, p, e) : place_floats(l, &s, p, e);
-    staged_free(&s);
     return status;
 }
 
@@ -431,6 +469,7 @@ enum status model_load_weights(struct model *m, const struct weights *w, const s
     for (int i = 0; i < count; i++) l.total += weights_at(w, i)->bytes;
     enum status status = model_visit(m, load_place, &l, e);
     if (status == STATUS_OK) status = check_all_used(&l, e);
+    for (int i = 0; i < ROOMS; i++) free(l.rooms[i].data);
     free(l.used);
     return status;
 }

@@ -1,5 +1,6 @@
 /* kernels/cpu/backend.c: the CPU device: its table, memory, and the choice of vector kernels and threads. */
 #include <cpuid.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,8 +24,7 @@ static size_t memory_available(void) {
 }
 
 /* Linux promises memory it does not have and kills the process that uses it, so a large block is refused here. */
-void *cpu_alloc(struct backend *b, size_t bytes) {
-    (void)b;
+void *cpu_reserve(size_t bytes) {
     size_t alignment = bytes >= HUGE_PAGE ? HUGE_PAGE : 64, rounded;
     if (add_overflows(bytes == 0 ? 1 : bytes, alignment - 1, &rounded)) return NULL;
     if (bytes >= WORTH_A_CHECK && bytes > memory_available()) return NULL;
@@ -32,8 +32,31 @@ void *cpu_alloc(struct backend *b, size_t bytes) {
     void *p = aligned_alloc(alignment, rounded);
     if (p == NULL) return NULL;
     if (alignment == HUGE_PAGE) madvise(p, rounded, MADV_HUGEPAGE); /* advice: without huge pages it is only slower */
-    memset(p, 0, rounded);
     return p;
+}
+
+struct clearing {
+    char *data;
+    size_t bytes;
+};
+
+static void clear_piece(const void *context, int piece, int thread) {
+    (void)thread;
+    const struct clearing *c = context;
+    size_t at = (size_t)piece * HUGE_PAGE, left = c->bytes - at;
+    memset(c->data + at, 0, left < HUGE_PAGE ? left : HUGE_PAGE);
+}
+
+/* Memory that is used is there from the start, and no op waits for a page: all threads clear it, page after page. */
+void *cpu_alloc(struct backend *b, size_t bytes) {
+    struct clearing c = {.data = cpu_reserve(bytes), .bytes = bytes};
+    size_t pieces = bytes / HUGE_PAGE + (bytes % HUGE_PAGE != 0);
+    if (c.data == NULL || pieces > INT_MAX) {
+        free(c.data);
+        return NULL;
+    }
+    cpu_run(b, (double)bytes, (int)pieces, clear_piece, &c);
+    return c.data;
 }
 
 void cpu_release(struct backend *b, void *p) {
@@ -151,20 +174,20 @@ enum status cpu_open(struct backend *b, const struct backend_options *o, struct 
     struct cpu *cpu = xcalloc(1, sizeof *cpu);
     cpu->kernels = kernels;
     cpu->threads = threads;
-    cpu->scratch = cpu_alloc(b, (size_t)threads * sizeof *cpu->scratch);
-    cpu->inputs = cpu_alloc(b, INPUT_BYTES);
-    enum status s = cpu->scratch == NULL || cpu->inputs == NULL
-                        ? error_set(e, STATUS_NO_MEMORY, "cpu: no memory for the scratch of %d threads", threads)
-                        : pool_open(&cpu->pool, threads, e);
+    b->device = cpu;
+    enum status s = pool_open(&cpu->pool, threads, e);
+    if (s == STATUS_OK) {
+        cpu->scratch = cpu_alloc(b, (size_t)threads * sizeof *cpu->scratch);
+        cpu->inputs = cpu_alloc(b, INPUT_BYTES);
+        if (cpu->scratch == NULL || cpu->inputs == NULL)
+            s = error_set(e, STATUS_NO_MEMORY, "cpu: no memory for the scratch of %d threads", threads);
+    }
     if (s) {
-        free(cpu->scratch);
-        free(cpu->inputs);
-        free(cpu);
+        cpu_close(b);
         return s;
     }
     snprintf(cpu->description, sizeof cpu->description, "cpu %s, %d thread%s", kernels->name, threads,
              threads == 1 ? "" : "s");
     b->ops = &cpu_ops;
-    b->device = cpu;
     return STATUS_OK;
 }
