@@ -1,0 +1,94 @@
+"""What the race programs of this folder share: measuring by turns, what others took of the machine meanwhile, tables.
+
+A race has entries (ours, theirs, with their options); a round runs each of them once, every other round in the opposite
+order. Ratios are taken within a round, because a shared host changes from minute to minute, and their median is what is
+quoted. No other program may run: "CPUs used by others" above 0.05 makes a table worthless.
+"""
+import json
+import os
+import resource
+import statistics
+import time
+
+QUIET = 0.05
+
+
+def machine_seconds():
+    """CPU seconds that the whole machine has worked since it started."""
+    fields = [int(x) for x in open("/proc/stat").readline().split()[1:9]]
+    return (sum(fields) - fields[3] - fields[4]) / os.sysconf("SC_CLK_TCK")
+
+
+def process_seconds(pid):
+    """CPU seconds of a running process, all threads; its name in /proc may hold spaces and brackets."""
+    fields = open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+class Others:
+    """`with Others(pids) as o`: o.cpus is how many CPUs were used by anything but this process, the processes it waited
+    for within the block, and the running ones in pids."""
+
+    def __init__(self, pids=()):
+        self.pids = pids
+
+    def own_seconds(self):
+        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        return sum(u.ru_utime + u.ru_stime for u in used) + sum(process_seconds(p) for p in self.pids)
+
+    def __enter__(self):
+        self.start = time.monotonic(), machine_seconds(), self.own_seconds()
+        return self
+
+    def __exit__(self, *_):
+        wall, machine, own = time.monotonic(), machine_seconds(), self.own_seconds()
+        foreign = machine - self.start[1] - (own - self.start[2])
+        self.cpus = max(0.0, foreign) / (wall - self.start[0])
+
+
+def run_rounds(race, entries, rounds, path=None):
+    """entries: name -> function that measures once and returns {test: value}, "others" among them. One dictionary of
+    those per round; every result is also appended to the file at path as a line of JSON, as soon as it is there."""
+    results = []
+    for i in range(rounds):
+        results.append({})
+        for name in list(entries)[:: -1 if i % 2 else 1]:
+            results[-1][name] = entries[name]()
+            if path:
+                with open(path, "a") as out:
+                    line = {"race": race, "round": i, "entry": name, "time": time.strftime("%FT%T"), **results[-1][name]}
+                    out.write(json.dumps(line) + "\n")
+    return results
+
+
+def values_of(results, entry, test):
+    return [r[entry][test] for r in results if test in r.get(entry, {})]
+
+
+def ratios_of(results, test, entry, against):
+    """Per round: the entry over the largest of those it is measured against."""
+    return [r[entry][test] / max(r[a][test] for a in against) for r in results]
+
+
+def spread(values, digits=2):
+    return " / ".join(f"{f(values):.{digits}f}" for f in (min, statistics.median, max))
+
+
+def print_results(title, results, units, ratios):
+    """units: test -> unit. ratios: (label, test, entry, [against, ...]); the median of the last column is the result."""
+    others = [r[e]["others"] for r in results for e in r]
+    print(f"\n{title}; {len(results)} rounds, {time.strftime('%F %T')}")
+    loud = "" if max(others) <= QUIET else f": above {QUIET}, DO NOT QUOTE"
+    print(f"CPUs used by others: median {statistics.median(others):.2f}, max {max(others):.2f}{loud}")
+    print("min / median / max:")
+    for test, unit in units.items():
+        for entry in results[0]:
+            values = values_of(results, entry, test)
+            if values:
+                print(f"  {entry:34s} {test:20s} {spread(values):>30s} {unit}")
+    for label, test, entry, against in ratios:
+        print(f"  {label:55s} {spread(ratios_of(results, test, entry, against)):>30s} x")
+
+
+def json_lines(text):
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]

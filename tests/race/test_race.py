@@ -1,0 +1,93 @@
+"""The arithmetic of the race programs: ratios, what a stream's times say, and files that others' programs read."""
+import json
+import os
+import struct
+import subprocess
+import sys
+
+import embed_race
+import http_race
+import numpy as np
+import pytest
+import race
+import random_model
+
+
+def test_rounds_alternate_and_are_recorded(tmp_path):
+    order, path = [], tmp_path / "out.jsonl"
+
+    def entry(name, value):
+        return lambda: order.append(name) or {"rate": value, "others": 0.0}
+    results = race.run_rounds("x", {"a": entry("a", 3.0), "b": entry("b", 2.0)}, 3, path)
+    assert order == ["a", "b", "b", "a", "a", "b"]
+    assert race.values_of(results, "a", "rate") == [3.0, 3.0, 3.0]
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(line["round"], line["entry"]) for line in lines] == list(zip([0, 0, 1, 1, 2, 2], order))
+
+
+def test_ratio_is_within_the_round_and_against_the_fastest(capsys):
+    rounds = [{"a": 10, "b": 5, "c": 2}, {"a": 3, "b": 1, "c": 6}, {"a": 8, "b": 2, "c": 1}]
+    results = [{k: {"rate": float(v), "others": 0.01 * v} for k, v in r.items()} for r in rounds]
+    assert race.ratios_of(results, "rate", "a", ["b", "c"]) == [2.0, 0.5, 4.0]
+    race.print_results("title", results, {"rate": "tok/s"}, [("a / others", "rate", "a", ["b", "c"])])
+    out = capsys.readouterr().out
+    assert "0.50 / 2.00 / 4.00 x" in out and "3.00 / 8.00 / 10.00 tok/s" in out
+    assert "max 0.10: above 0.05, DO NOT QUOTE" in out
+
+
+def test_cpu_time_of_a_process_is_its_own():
+    spin = "import time\nend = time.process_time() + 0.5\nwhile time.process_time() < end: pass\nprint(flush=True)\ninput()"
+    p = subprocess.Popen([sys.executable, "-c", spin], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    p.stdout.readline()
+    used = race.process_seconds(p.pid)
+    p.communicate(b"\n")
+    assert 0.4 < used < 2.0
+    assert race.process_seconds(os.getpid()) > 0
+
+
+def test_stream_times():
+    # Two streams, begun at 10 s; prompts are read until 12 s, four of six later texts come at 1 a second.
+    s = http_race.summary(10.0, [[11.0, 13.0, 14.0], [12.0, 15.0, 16.0]], 16.0, 3)
+    assert s == {"total": 1.0, "writing": 1.0, "first": 1500.0}
+
+
+def test_prompts_are_new_each_round_and_the_same_for_both():
+    class Options:
+        prompt, streams = 5, 2
+    first, again, other = (http_race.prompts(Options, seed) for seed in (1, 1, 2))
+    assert first == again != other and all(len(p) == 5 for p in first)
+    assert all(http_race.ORDINARY <= i < http_race.VOCABULARY for p in first for i in p)
+
+
+def test_safetensors_are_laid_out_as_the_header_says(tmp_path):
+    path = tmp_path / "x"
+    values = np.array([1.0, -2.5, 3.14159], np.float32)
+    tensors = [(d, d, (3,), lambda d=d: random_model.encode(values, d)) for d in ("F32", "BF16", "F16", "F8_E5M2")]
+    random_model.write_safetensors(path, tensors, {"dim": "3"})
+    raw = path.read_bytes()
+    size = struct.unpack("<Q", raw[:8])[0]
+    header, data = json.loads(raw[8 : 8 + size]), raw[8 + size :]
+    assert (8 + size) % 64 == 0 and header.pop("__metadata__") == {"dim": "3"}
+    assert header["F8_E5M2"]["data_offsets"] == [24, 27] and len(data) == 27
+    assert np.array_equal(np.frombuffer(data[:12], np.float32), values)
+    bf16 = np.frombuffer(data[12:18], np.uint16).astype(np.uint32) << 16
+    assert np.allclose(bf16.view(np.float32), values, rtol=2**-7)
+    e5m2 = np.frombuffer(data[24:27], np.uint8).astype(np.uint16) << 8
+    assert np.allclose(e5m2.view(np.float16), values, rtol=2**-2)
+
+
+def test_a_tensor_of_another_size_is_noticed(tmp_path):
+    with pytest.raises(AssertionError):
+        random_model.write_safetensors(tmp_path / "x", [("w", "F32", (2, 2), lambda: bytes(15))])
+
+
+def test_tokenizer_has_an_id_for_every_row():
+    vocabulary = random_model.our_tokenizer()["model"]["vocab"]
+    assert sorted(vocabulary.values()) == list(range(random_model.VOCAB))
+
+
+def test_texts_have_64_tokens():
+    texts = embed_race.make_texts(2)
+    ids = embed_race.token_ids(texts, ["[CLS]", "[SEP]", *embed_race.WORDS])
+    assert ids.shape == (2, 64) and (ids[:, 0] == 0).all() and (ids[:, -1] == 1).all()
+    assert len(set(texts)) == 2 and embed_race.least_cosine(ids * 1.0, ids * 2.0) == pytest.approx(1)
