@@ -3,18 +3,19 @@
  *
  * A weight is tiles of 16 output columns, one after another; columns past n_out are zeros. A tile holds all of K:
  *   f32, f16   [k][16]
- *   bf16       [k / 2][16][2]: pairs along K side by side, as vdpbf16ps wants them; n_in is rounded up to even.
- *   int8       [block / 2]{ f16 scale[2][16], uint8 q[2][8][16][4] }: a pair of blocks of 32 along K. q + 128, so
- * without a sign, in quads along K as vpdpbusd wants them. The second half of a last pair without partner is unused.
- *   int4       [block]{ f16 scale[16], f16 minimum[16], uint8 q[4][16][4] }: quad i of the block in the low nibbles of
- *              q[i], quad i + 4 in the high ones.
- * So every vector of values lies on a cache line where the weight does, and each thread reads one stream. */
+ *   bf16       two tiles together, [k / 2][2 tiles][16][2]: pairs along K side by side, as vdpbf16ps wants them, and
+ * two tiles in one stream, as a single row of it needs two sums to keep up with memory. n_in is rounded up to even, and
+ * an odd last tile has a partner of zeros. int8       [block / 2]{ f16 scale[2][16], uint8 q[2][8][16][4] }: a pair of
+ * blocks of 32 along K. q + 128, so without a sign, in quads along K as vpdpbusd wants them. The second half of a last
+ * pair without partner is unused. int4       [block]{ f16 scale[16], f16 minimum[16], uint8 q[4][16][4] }: quad i of
+ * the block in the low nibbles of q[i], quad i + 4 in the high ones. So every vector of values lies on a cache line
+ * where the weight does, and each thread reads one stream. */
 #pragma once
 
 #include "kernels/tensor.h"
 
 /* Changes with the layout. */
-#define CPU_PACKED_LAYOUT "cpu-tiles16-1"
+#define CPU_PACKED_LAYOUT "cpu-tiles16-2"
 
 enum {
     TILE_COLUMNS = 16, /* output columns of one packed tile: a 512-bit vector of f32 */
@@ -34,17 +35,30 @@ static inline size_t packed_depth(enum dtype t, int n_in) {
     return (size_t)n_in + (t == DTYPE_BF16 ? (size_t)(n_in & 1) : 0);
 }
 static inline int packed_tiles(int n_out) { return n_out / TILE_COLUMNS + (n_out % TILE_COLUMNS != 0); }
+/* The same with what pads it. */
+static inline size_t stored_tiles(enum dtype t, int n_out) {
+    size_t tiles = (size_t)packed_tiles(n_out);
+    return t == DTYPE_BF16 ? tiles + (tiles & 1) : tiles;
+}
 static inline size_t packed_tile_bytes(enum dtype t, int n_in) {
     size_t blocks = (size_t)n_in / QUANTISE_BLOCK;
     if (t == DTYPE_INT8) return (blocks + 1) / 2 * INT8_PAIR_BYTES;
     if (t == DTYPE_INT4) return blocks * INT4_BLOCK_BYTES;
     return packed_depth(t, n_in) * TILE_COLUMNS * dtype_bytes(t);
 }
-/* Where element (row, k) of a float weight is. */
+/* Where a tile of a float weight starts, in bytes, and how many bytes lie from one k (bf16: pair of k) to the next. */
+static inline size_t packed_tile_start(enum dtype t, int n_in, int tile) {
+    size_t partner = t == DTYPE_BF16 ? (size_t)tile & 1 : 0;
+    return ((size_t)tile - partner) * packed_tile_bytes(t, n_in) + partner * QUAD_BYTES;
+}
+static inline size_t packed_step(enum dtype t) {
+    return t == DTYPE_BF16 ? 2 * QUAD_BYTES : TILE_COLUMNS * dtype_bytes(t);
+}
+/* Where element (row, k) of a float weight is, counted in elements. */
 static inline size_t packed_index(enum dtype t, int n_in, int row, int k) {
-    size_t tile = (size_t)row / TILE_COLUMNS * packed_depth(t, n_in), lane = (size_t)row % TILE_COLUMNS;
-    if (t != DTYPE_BF16) return (tile + (size_t)k) * TILE_COLUMNS + lane;
-    return (tile / 2 + (size_t)k / 2) * 2 * TILE_COLUMNS + lane * 2 + ((size_t)k & 1);
+    size_t start = packed_tile_start(t, n_in, row / TILE_COLUMNS), lane = (size_t)row % TILE_COLUMNS;
+    if (t != DTYPE_BF16) return (start + (size_t)k * packed_step(t)) / dtype_bytes(t) + lane;
+    return (start + (size_t)k / 2 * packed_step(t)) / 2 + lane * 2 + ((size_t)k & 1);
 }
 
 /* One block of all columns of a tile of int8 or int4: where its scales and its values start; minimums follow scales. */

@@ -11,11 +11,12 @@
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-/* Few rows take two tiles at once: with the one chain of a single tile a row would wait for the instruction, at 45 GB/s
- * of weights. */
+/* Few rows take the two tiles of a stream at once: with the one chain of a single tile a row would wait for the
+ * instruction, at 45 GB/s of weights. */
 enum { DOT_ROWS = 6, DOT_TILES = 4, FEW_TILES = 2 };
 
-/* Where one kernel instance works: rows of x and y from `row`, tiles of the weight from `tile`. `ahead` bytes behind
+/* Where one kernel instance works: rows of x and y from `row`, tiles of the weight from `tile`, which is even unless it
+ * is alone. `ahead` bytes behind
  * each of the tiles numbered [fetch, fetch_end) are fetched: the blocks of rows share them out. */
 struct place {
     const struct linear_args *a;
@@ -36,18 +37,17 @@ ALWAYS_INLINE void kernel(const struct place *p, const int rows, const int tiles
     const size_t pairs = packed_depth(DTYPE_BF16, p->a->weight->n_in) / 2, pair_stride = (size_t)x.stride / 2;
     /* A pair of bf16 is one 32-bit lane. */
     const int32_t *values = row_of(x, p->row);
-    const int32_t *weights = (const int32_t *)p->a->weight->data + (size_t)p->tile * pairs * TILE_COLUMNS;
+    const char *weights = p->a->weight->data;
+    weights += packed_tile_start(DTYPE_BF16, p->a->weight->n_in, p->tile);
     __m512 sums[DOT_ROWS * DOT_TILES];
     __m512bh w[DOT_TILES];
     for (int i = 0; i < rows * tiles; i++) sums[i] = _mm512_setzero_ps();
     for (size_t k = 0; k < pairs; k++) {
         for (int t = 0; t < tiles; t++) {
-            const int32_t *at = weights + ((size_t)t * pairs + k) * TILE_COLUMNS;
+            const char *at =
+                weights + packed_tile_start(DTYPE_BF16, p->a->weight->n_in, t) + k * packed_step(DTYPE_BF16);
             /* Past the matrix this does nothing. */
-            if (tiles == FEW_TILES)
-                _mm_prefetch((const char *)at + p->ahead, _MM_HINT_T0);
-            else if (t >= p->fetch && t < p->fetch_end)
-                _mm_prefetch((const char *)at + p->ahead, _MM_HINT_T1);
+            if (tiles == FEW_TILES || (t >= p->fetch && t < p->fetch_end)) _mm_prefetch(at + p->ahead, _MM_HINT_T1);
             w[t] = (__m512bh)_mm512_loadu_si512(at);
         }
         for (int r = 0; r < rows; r++) {

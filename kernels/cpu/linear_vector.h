@@ -11,7 +11,8 @@
 
 enum { MAX_ROWS = 6, MAX_TILES = 2, MAX_SUMS = 12 };
 
-/* Where one kernel instance works: rows of x and y from `row`, tiles of the weight from `tile`. */
+/* Where one kernel instance works: rows of x and y from `row`, tiles of the weight from `tile`, which is even unless it
+ * is alone. */
 struct place {
     const struct linear_args *a;
     int row, tile;
@@ -23,25 +24,12 @@ struct shape {
     int sums;
 };
 
-/* The 16 weights at depth k of the tile that starts at `tile`. */
-ALWAYS_INLINE struct vec load_weights(const char *tile, const enum dtype dtype, size_t k, const bool odd) {
-    if (dtype == DTYPE_F32) return vec_load((const float *)tile + k * TILE_COLUMNS);
-    if (dtype == DTYPE_F16) return vec_load_f16((const uint16_t *)tile + k * TILE_COLUMNS);
-    const uint16_t *pairs = (const uint16_t *)tile + (k - odd) * TILE_COLUMNS;
-    return odd ? vec_load_bf16_odd(pairs) : vec_load_bf16_even(pairs);
-}
-
-/* What lies `ahead` bytes behind depth k of each tile is fetched, for a few rows into the first-level cache. Past the
- * matrix it does nothing. */
-ALWAYS_INLINE void prefetch_weights(const char *weights, size_t tile_bytes, size_t ahead, const int tiles,
-                                    const bool few, const size_t bytes) {
-    for (int t = 0; t < tiles; t++)
-        for (size_t at = 0; at < bytes; at += 64) {
-            if (few)
-                _mm_prefetch(weights + (size_t)t * tile_bytes + ahead + at, _MM_HINT_T0);
-            else
-                _mm_prefetch(weights + (size_t)t * tile_bytes + ahead + at, _MM_HINT_T1);
-        }
+/* The 16 weights at depth k, or k + 1 where odd, of a tile; `at` is where it holds depth k, which is even. */
+ALWAYS_INLINE struct vec load_weights(const char *at, const enum dtype dtype, const bool odd) {
+    if (dtype == DTYPE_BF16)
+        return odd ? vec_load_bf16_odd((const uint16_t *)at) : vec_load_bf16_even((const uint16_t *)at);
+    if (odd) at += packed_step(dtype);
+    return dtype == DTYPE_F32 ? vec_load((const float *)at) : vec_load_f16((const uint16_t *)at);
 }
 
 /* y = (even + odd) + bias for one row of one tile; columns past n_out are not written. */
@@ -59,37 +47,47 @@ ALWAYS_INLINE void store_sums(const struct place *p, int r, int t, struct vec ev
     }
 }
 
+/* What a kernel has arrived at: an even k of the first row, and where the first tile holds it. */
+struct depth {
+    const float *x;
+    const char *weights;
+};
+
+/* The 16 weights of each tile at that depth, or at the next where odd, enter one chain of all rows. */
+ALWAYS_INLINE void add_depth(struct vec *sums, const struct place *p, const struct depth *at, const bool odd,
+                             const int rows, const int tiles, const enum dtype dtype) {
+    struct vec v[MAX_TILES];
+    for (int t = 0; t < tiles; t++)
+        v[t] = load_weights(at->weights + packed_tile_start(dtype, p->a->weight->n_in, t), dtype, odd);
+    for (int r = 0; r < rows; r++) {
+        struct vec value = vec_set1(at->x[r * p->a->x.stride + odd]);
+        for (int t = 0; t < tiles; t++) sums[r * tiles + t] = vec_fma(value, v[t], sums[r * tiles + t]);
+    }
+}
+
+/* What lies `ahead` bytes behind two depths of each tile. Past the matrix this does nothing. */
+ALWAYS_INLINE void fetch_ahead(const struct place *p, const char *at, size_t ahead, const int tiles,
+                               const enum dtype dtype) {
+    for (int t = 0; t < tiles; t++)
+        for (size_t line = 0; line < 2 * TILE_COLUMNS * dtype_bytes(dtype); line += 64)
+            _mm_prefetch(at + packed_tile_start(dtype, p->a->weight->n_in, t) + ahead + line, _MM_HINT_T1);
+}
+
 ALWAYS_INLINE void kernel(const struct place *p, const int rows, const int tiles, const enum dtype dtype) {
     const struct weight *w = p->a->weight;
-    const size_t n_in = (size_t)w->n_in, tile_bytes = packed_depth(dtype, w->n_in) * TILE_COLUMNS * dtype_bytes(dtype);
-    const char *weights = (const char *)w->data + (size_t)p->tile * tile_bytes;
-    const float *x = row_f32(p->a->x, p->row);
-    const size_t stride = (size_t)p->a->x.stride;
-    const size_t column_bytes = TILE_COLUMNS * dtype_bytes(dtype);
-    const bool few = rows <= FEW_ROWS && tiles == 1;
-    const size_t ahead = few ? FETCH_AHEAD : (size_t)tiles * tile_bytes;
-    struct vec even[MAX_SUMS], odd[MAX_SUMS], v[MAX_TILES];
+    const size_t n_in = (size_t)w->n_in, two_depths = dtype == DTYPE_BF16 ? packed_step(dtype) : 2 * packed_step(dtype);
+    struct depth at = {row_f32(p->a->x, p->row), (const char *)w->data + packed_tile_start(dtype, w->n_in, p->tile)};
+    const size_t turn = dtype == DTYPE_BF16 ? 2 : (size_t)tiles; /* its tiles come in pairs */
+    const size_t ahead = p->a->x.rows <= FEW_ROWS ? FETCH_AHEAD : turn * packed_tile_bytes(dtype, w->n_in);
+    struct vec even[MAX_SUMS], odd[MAX_SUMS];
     for (int i = 0; i < rows * tiles; i++) even[i] = odd[i] = vec_zero();
     size_t k = 0;
-    for (; k + 1 < n_in; k += 2) {
-        prefetch_weights(weights + k * column_bytes, tile_bytes, ahead, tiles, few, 2 * column_bytes);
-        for (int t = 0; t < tiles; t++) v[t] = load_weights(weights + (size_t)t * tile_bytes, dtype, k, false);
-        for (int r = 0; r < rows; r++) {
-            struct vec value = vec_set1(x[(size_t)r * stride + k]);
-            for (int t = 0; t < tiles; t++) even[r * tiles + t] = vec_fma(value, v[t], even[r * tiles + t]);
-        }
-        for (int t = 0; t < tiles; t++) v[t] = load_weights(weights + (size_t)t * tile_bytes, dtype, k + 1, true);
-        for (int r = 0; r < rows; r++) {
-            struct vec value = vec_set1(x[(size_t)r * stride + k + 1]);
-            for (int t = 0; t < tiles; t++) odd[r * tiles + t] = vec_fma(value, v[t], odd[r * tiles + t]);
-        }
+    for (; k + 1 < n_in; k += 2, at.x += 2, at.weights += two_depths) {
+        fetch_ahead(p, at.weights, ahead, tiles, dtype);
+        add_depth(even, p, &at, false, rows, tiles, dtype);
+        add_depth(odd, p, &at, true, rows, tiles, dtype);
     }
-    if (k < n_in) {
-        for (int t = 0; t < tiles; t++) v[t] = load_weights(weights + (size_t)t * tile_bytes, dtype, k, false);
-        for (int r = 0; r < rows; r++)
-            for (int t = 0; t < tiles; t++)
-                even[r * tiles + t] = vec_fma(vec_set1(x[(size_t)r * stride + k]), v[t], even[r * tiles + t]);
-    }
+    if (k < n_in) add_depth(even, p, &at, false, rows, tiles, dtype);
     for (int r = 0; r < rows; r++)
         for (int t = 0; t < tiles; t++) store_sums(p, r, t, even[r * tiles + t], odd[r * tiles + t]);
 }
@@ -121,7 +119,9 @@ ALWAYS_INLINE void linear_tiles(const struct linear_args *a, int tile, int tiles
 
 ALWAYS_INLINE void linear_shape(const struct linear_args *a, int first_tile, int n_tiles, const struct shape shape) {
     int rows = a->x.rows, end = first_tile + n_tiles;
-    int tiles = rows > FEW_ROWS && shape.sums >= 2 * MAX_ROWS ? 2 : 1;
+    /* One stream of few rows: a tile, of bf16 two. */
+    bool pairs = rows > FEW_ROWS ? shape.sums >= 2 * MAX_ROWS : shape.dtype == DTYPE_BF16 && shape.sums >= 2 * rows;
+    int tiles = pairs ? 2 : 1;
     for (int tile = first_tile; tile < end;) {
         int now = tile + tiles <= end ? tiles : 1;
         linear_tiles(a, tile, now, shape);

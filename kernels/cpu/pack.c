@@ -80,7 +80,7 @@ static void pack_tile(const void *context, int tile, int thread) {
 size_t cpu_packed_bytes(const struct weight *w) {
     CHECK(w->n_out > 0 && w->n_in > 0 && w->n_out <= INT32_MAX - TILE_COLUMNS);
     size_t bytes;
-    return mul_overflows((size_t)packed_tiles(w->n_out), packed_tile_bytes(w->dtype, w->n_in), &bytes) ? 0 : bytes;
+    return mul_overflows(stored_tiles(w->dtype, w->n_out), packed_tile_bytes(w->dtype, w->n_in), &bytes) ? 0 : bytes;
 }
 
 enum status cpu_pack(struct backend *b, struct weight *w, const struct host_matrix *host, struct error *e) {
