@@ -157,6 +157,7 @@ struct backend_ops {
     /* Memory and order. alloc returns NULL when the device is full; memory is zeroed and 64-byte aligned. */
     void *(*alloc)(struct backend *b, size_t bytes);
     void (*release)(struct backend *b, void *p);
+    size_t (*available)(struct backend *b); /* bytes that alloc can still give; SIZE_MAX when nobody can tell */
     void (*upload)(struct backend *b, void *device, const void *host, size_t bytes);
     void (*download)(struct backend *b, void *host, const void *device, size_t bytes);
     enum status (*sync)(struct backend *b, struct error *e);

@@ -71,6 +71,7 @@ static void open_threads(struct comm **out, const struct comm_options *o) {
         out[r]->stage = r / o->size;
         out[r]->stages = o->stages;
         out[r]->local_rank = r;
+        out[r]->local_ranks = n;
         out[r]->cpus = cpus;
     }
 }

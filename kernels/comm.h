@@ -22,6 +22,7 @@ struct comm {
     int stage, stages;
     struct comm *world; /* this communicator itself when there is one stage */
     int local_rank;     /* among the ranks of this machine: which of its GPUs is ours */
+    int local_ranks;    /* how many there are on this machine, which share its memory */
     int cpus;           /* CPUs this rank can keep busy without taking those of other ranks of this machine */
     void *group;
 };

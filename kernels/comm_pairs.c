@@ -295,6 +295,7 @@ static enum status find_neighbours(struct comm *world, struct error *e) {
             here++;
             world->local_rank += r < p->rank;
         }
+        world->local_ranks = here;
         world->cpus = max_int(1, min_int(CPU_COUNT(&mine->cpus), CPU_COUNT(&all) / here));
     }
     free(seats);
@@ -316,6 +317,7 @@ enum status comm_open_pairs(struct comm **out, struct transport *t, const struct
     c->stage = stage;
     c->stages = o->stages;
     c->local_rank = world->local_rank;
+    c->local_ranks = world->local_ranks;
     c->cpus = world->cpus;
     *out = c;
     return STATUS_OK;

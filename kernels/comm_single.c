@@ -60,7 +60,7 @@ static const struct comm_ops single_ops = {
 enum status comm_open_single(struct comm **out, struct error *e) {
     (void)e;
     struct comm *c = xcalloc(1, sizeof *c);
-    *c = (struct comm){.ops = &single_ops, .size = 1, .stages = 1, .world = c, .cpus = comm_cpus()};
+    *c = (struct comm){.ops = &single_ops, .size = 1, .stages = 1, .world = c, .local_ranks = 1, .cpus = comm_cpus()};
     *out = c;
     return STATUS_OK;
 }

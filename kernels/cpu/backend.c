@@ -12,7 +12,7 @@
 /* Larger blocks are aligned to and advised as huge pages: streaming weights through 4 KB pages costs TLB misses. */
 enum { HUGE_PAGE = 2 << 20, WORTH_A_CHECK = 64 << 20 };
 
-/* Bytes the system can still give without swapping; SIZE_MAX when it does not tell. */
+/* Without swapping. */
 static size_t memory_available(void) {
     char line[128];
     size_t kilobytes = SIZE_MAX / 1024;
@@ -64,6 +64,11 @@ void cpu_release(struct backend *b, void *p) {
     free(p);
 }
 
+static size_t cpu_available(struct backend *b) {
+    (void)b;
+    return memory_available();
+}
+
 static void cpu_copy_in(struct backend *b, void *device, const void *host, size_t bytes) {
     (void)b;
     if (bytes) memcpy(device, host, bytes);
@@ -97,6 +102,7 @@ static const struct backend_ops cpu_ops = {
     .describe = cpu_describe,
     .alloc = cpu_alloc,
     .release = cpu_release,
+    .available = cpu_available,
     .upload = cpu_copy_in,
     .download = cpu_copy_out,
     .sync = cpu_sync,

@@ -33,6 +33,12 @@ static void cuda_release(struct backend *b, void *p) {
     cudaFree(p); /* waits for the device */
 }
 
+static size_t cuda_available(struct backend *b) {
+    size_t available, all;
+    bool known = cudaSetDevice(cuda_of(b)->ordinal) == cudaSuccess && cudaMemGetInfo(&available, &all) == cudaSuccess;
+    return known ? available : SIZE_MAX;
+}
+
 static void cuda_upload(struct backend *b, void *device, const void *host, size_t bytes) {
     if (b->error.status || bytes == 0) return;
     work_flush(b);
@@ -112,10 +118,10 @@ enum status cuda_pack(struct backend *b, struct weight *w, const struct host_mat
 /* In the order of struct backend_ops; every member's type differs from its neighbours', so a slip does not compile. The
  * two NULLs say that there is no packed layout that files may hold. */
 static const struct backend_ops cuda_ops = {
-    "cuda",           cuda_describe,     cuda_alloc,     cuda_release, cuda_upload, cuda_fetch,
-    cuda_sync,        cuda_close,        cuda_pack,      NULL,         NULL,        cuda_linear,
-    cuda_attention,   cuda_norm,         cuda_add,       cuda_glu,     cuda_embed,  cuda_rope,
-    cuda_gather_rows, cuda_scatter_rows, cuda_mean_rows, cuda_sample,
+    "cuda",      cuda_describe,    cuda_alloc,        cuda_release,   cuda_available, cuda_upload,
+    cuda_fetch,  cuda_sync,        cuda_close,        cuda_pack,      NULL,           NULL,
+    cuda_linear, cuda_attention,   cuda_norm,         cuda_add,       cuda_glu,       cuda_embed,
+    cuda_rope,   cuda_gather_rows, cuda_scatter_rows, cuda_mean_rows, cuda_sample,
 };
 
 void *cuda_stream(struct backend *b) {

@@ -492,6 +492,17 @@ cudaError_t cudaFree(void *p) {
     return d.failed;
 }
 
+/* The memory of the machine, less what is taken. */
+cudaError_t cudaMemGetInfo(size_t *available, size_t *all) {
+    emulator &d = device();
+    std::lock_guard<std::recursive_mutex> hold(d.mutex);
+    size_t taken = 0;
+    for (const auto &block : d.device) taken += block.second;
+    *all = (size_t)sysconf(_SC_PHYS_PAGES) * page_bytes();
+    *available = taken < *all ? *all - taken : 0;
+    return d.failed;
+}
+
 cudaError_t cudaMallocHost(void **out, size_t bytes) {
     emulator &d = device();
     std::lock_guard<std::recursive_mutex> hold(d.mutex);
