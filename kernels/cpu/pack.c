@@ -1,4 +1,9 @@
-/* kernels/cpu/pack.c: weights into the packed layout (layout.h), all threads together. */
+/* kernels/cpu/pack.c: weights into the packed layout (layout.h), at the speed of memory, all threads together.
+ *
+ * In every layout but f16's, what lies side by side is 32-bit words along K, one of each column: an f32, a pair of
+ * bf16, a quad of int8 or int4. So packing a tile is turning 16 rows of words into lines of 16, which SSE2, that every
+ * x86-64 has, does four by four. f16 is turned as pairs, and these are split. */
+#include <emmintrin.h>
 #include <string.h>
 
 #include "kernels/cpu/cpu.h"
@@ -6,74 +11,180 @@
 struct packing {
     const struct weight *weight;
     const struct host_matrix *host;
+    int tiles, all; /* of one piece, and of the weight with what pads it */
 };
 
-enum { PACK_RUN = 256 };
+enum {
+    RUN = 128,       /* columns of a float weight that are converted and turned at a time */
+    LINE_WORDS = 16, /* of a cache line, which is read whole before another row's */
+    PIECE_BYTES = 2 << 20,
+    AHEAD_BYTES = 512 /* of each of the 16 rows: so many streams the hardware does not follow by itself */
+};
 
-/* n elements of the weight's own type go to their places in the tile: row `row`, from column k on. */
-static void place_run(const struct weight *w, int row, int k, const void *run, int n) {
-    for (int i = 0; i < n; i++) {
-        size_t at = packed_index(w->dtype, w->n_in, row, k + i);
-        if (w->dtype == DTYPE_F32)
-            ((uint32_t *)w->data)[at] = ((const uint32_t *)run)[i];
-        else
-            ((uint16_t *)w->data)[at] = ((const uint16_t *)run)[i];
-    }
+/* `bytes` that will be read after AHEAD_BYTES others of the row. Past the matrix this does nothing. */
+static void fetch_ahead(const char *from, size_t bytes) {
+    for (size_t at = 0; at < bytes; at += LINE_BYTES) _mm_prefetch(from + AHEAD_BYTES + at, _MM_HINT_T0);
 }
 
-static void pack_row(const struct weight *w, const struct host_matrix *host, int row) {
-    uint32_t run[PACK_RUN];
-    for (int k = 0; k < w->n_in; k += PACK_RUN) {
-        int n = min_int(PACK_RUN, w->n_in - k);
-        size_t from = ((size_t)row * (size_t)w->n_in + (size_t)k) * dtype_bytes(host->dtype);
-        dtype_convert(run, w->dtype, (const char *)host->values + from, host->dtype, (size_t)n);
-        place_run(w, row, k, run, n);
-    }
+/* Four words of four rows become the four columns at `to` of four lines, `step` words apart. */
+static void turn_square(uint32_t *to, size_t step, const char *const rows[4], size_t word, __m128i flip) {
+    __m128i row[4];
+    for (int i = 0; i < 4; i++) row[i] = _mm_xor_si128(_mm_loadu_si128((const void *)(rows[i] + 4 * word)), flip);
+    __m128i low0 = _mm_unpacklo_epi32(row[0], row[1]), low1 = _mm_unpacklo_epi32(row[2], row[3]);
+    __m128i high0 = _mm_unpackhi_epi32(row[0], row[1]), high1 = _mm_unpackhi_epi32(row[2], row[3]);
+    _mm_storeu_si128((void *)to, _mm_unpacklo_epi64(low0, low1));
+    _mm_storeu_si128((void *)(to + step), _mm_unpackhi_epi64(low0, low1));
+    _mm_storeu_si128((void *)(to + 2 * step), _mm_unpacklo_epi64(high0, high1));
+    _mm_storeu_si128((void *)(to + 3 * step), _mm_unpackhi_epi64(high0, high1));
 }
 
-/* 32 values of one row, as quads. */
-static void place_int8(uint8_t *to, const uint8_t *from) {
-    for (int quad = 0; quad < BLOCK_QUADS; quad++)
-        for (int i = 0; i < QUAD; i++) to[quad * QUAD_BYTES + i] = from[quad * QUAD + i] ^ INT8_OFFSET;
+/* Line w of `to` = word w of each row, with the bits of `flip` turned over. Rows need no alignment. */
+static void turn(void *to, size_t step_bytes, const char *const rows[TILE_COLUMNS], int words, uint32_t flip) {
+    __m128i flips = _mm_set1_epi32((int)flip);
+    size_t step = step_bytes / sizeof(uint32_t);
+    uint32_t *lines = to;
+    int squares = words / 4 * 4;
+    for (int first = 0; first < squares; first += LINE_WORDS)
+        for (int row = 0; row < TILE_COLUMNS; row += 4)
+            for (int w = first; w < min_int(squares, first + LINE_WORDS); w += 4)
+                turn_square(lines + (size_t)w * step + row, step, rows + row, (size_t)w, flips);
+    for (int w = squares; w < words; w++)
+        for (int row = 0; row < TILE_COLUMNS; row++) {
+            uint32_t word;
+            memcpy(&word, rows[row] + (size_t)w * sizeof word, sizeof word);
+            lines[(size_t)w * step + (size_t)row] = word ^ flip;
+        }
 }
 
-static void place_int4(uint8_t *to, const uint8_t *from) {
-    uint8_t q[QUANTISE_BLOCK];
-    for (int k = 0; k < QUANTISE_BLOCK; k++) q[k] = from[k / 2] >> (k % 2 ? 4 : 0) & 15;
-    for (int k = 0; k < QUANTISE_BLOCK / 2; k++)
-        to[k / QUAD * QUAD_BYTES + k % QUAD] = (uint8_t)(q[k] | q[k + QUANTISE_BLOCK / 2] << 4);
+/* n columns of f16: pairs of columns apart. */
+static void split_pairs(uint16_t *to, const uint32_t *pairs, int n) {
+    for (int k = 0; k < n; k++)
+        for (int i = 0; i < TILE_COLUMNS; i++)
+            to[k * TILE_COLUMNS + i] = (uint16_t)(pairs[k / 2 * TILE_COLUMNS + i] >> (k % 2 ? 16 : 0));
 }
 
-static void pack_row_blocks(const struct weight *w, const struct host_matrix *host, int row) {
-    int blocks = w->n_in / QUANTISE_BLOCK, lane = row % TILE_COLUMNS;
-    size_t first = (size_t)row * (size_t)blocks;
-    const uint8_t *from = host->values;
-    for (int i = 0; i < blocks; i++) {
-        struct packed_block block = packed_block(w, row / TILE_COLUMNS, i);
-        /* What is read through the block elsewhere is ours to write here. */
-        uint16_t *scales = (uint16_t *)(uintptr_t)block.scales + lane;
-        uint8_t *values = (uint8_t *)(uintptr_t)block.values + lane * QUAD;
-        size_t at = first + (size_t)i;
-        scales[0] = host->scales[at];
-        if (w->dtype == DTYPE_INT8) {
-            place_int8(values, from + at * QUANTISE_BLOCK);
+/* Columns [k, k + n) of a row in the weight's dtype, zeros behind: in the host's memory where that will do. */
+static const char *float_run(const struct packing *p, int row, int k, int n, uint32_t room[RUN]) {
+    static const uint32_t zeros[RUN];
+    const struct weight *w = p->weight;
+    if (row >= w->n_out) return (const char *)zeros;
+    const char *from =
+        (const char *)p->host->values + ((size_t)row * (size_t)w->n_in + (size_t)k) * dtype_bytes(p->host->dtype);
+    fetch_ahead(from, RUN * dtype_bytes(p->host->dtype));
+    if (n == RUN && p->host->dtype == w->dtype) return from;
+    if (n < RUN) memset(room, 0, RUN * sizeof *room);
+    dtype_convert(room, w->dtype, from, p->host->dtype, (size_t)n);
+    return (const char *)room;
+}
+
+/* What pads the tile, columns past n_out and the second of a last pair, comes out of the runs as zeros. */
+static void pack_floats(const struct packing *p, int tile) {
+    const struct weight *w = p->weight;
+    bool words_of_two = w->dtype != DTYPE_F32;
+    size_t step = packed_step(w->dtype);
+    char *to = (char *)w->data + packed_tile_start(w->dtype, w->n_in, tile);
+    uint32_t room[TILE_COLUMNS][RUN], pairs[RUN / 2 * TILE_COLUMNS];
+    const char *rows[TILE_COLUMNS];
+    for (int k = 0; k < w->n_in; k += RUN) {
+        int n = min_int(RUN, w->n_in - k);
+        for (int i = 0; i < TILE_COLUMNS; i++) rows[i] = float_run(p, tile * TILE_COLUMNS + i, k, n, room[i]);
+        if (w->dtype == DTYPE_F16) {
+            turn(pairs, QUAD_BYTES, rows, (n + 1) / 2, 0);
+            split_pairs((uint16_t *)(void *)(to + (size_t)k * step), pairs, n);
         } else {
-            scales[TILE_COLUMNS] = host->minimums[at];
-            place_int4(values, from + at * (QUANTISE_BLOCK / 2));
+            char *lines = to + (size_t)(words_of_two ? k / 2 : k) * step;
+            turn(lines, step, rows, words_of_two ? (n + 1) / 2 : n, 0);
         }
     }
 }
 
-/* One tile: 16 rows of the host matrix become 16 columns. What pads the tile stays zero, as it was allocated. */
-static void pack_tile(const void *context, int tile, int thread) {
+/* Block `block` of the tile's columns: their scales or minimums to a line of f16. */
+static void place_scales(uint16_t *to, const uint16_t *from, const struct weight *w, int tile, int block) {
+    size_t blocks = (size_t)w->n_in / QUANTISE_BLOCK, first = (size_t)tile * TILE_COLUMNS;
+    int here = min_int(TILE_COLUMNS, w->n_out - tile * TILE_COLUMNS);
+    for (int i = 0; i < TILE_COLUMNS; i++) to[i] = i < here ? from[(first + (size_t)i) * blocks + (size_t)block] : 0;
+}
+
+/* The values of a block's columns; `absent` past n_out. */
+static void block_rows(const char *rows[TILE_COLUMNS], const struct packing *p, int tile, int block,
+                       const char *absent) {
+    const struct weight *w = p->weight;
+    size_t bytes = w->dtype == DTYPE_INT8 ? QUANTISE_BLOCK : QUANTISE_BLOCK / 2;
+    size_t row_bytes = (size_t)w->n_in / QUANTISE_BLOCK * bytes;
+    for (int i = 0; i < TILE_COLUMNS; i++) {
+        int row = tile * TILE_COLUMNS + i;
+        rows[i] = absent;
+        if (row >= w->n_out) continue;
+        rows[i] = (const char *)p->host->values + (size_t)row * row_bytes + (size_t)block * bytes;
+        fetch_ahead(rows[i], bytes);
+    }
+}
+
+/* Pairs of blocks are turned together: their values are one run of lines. */
+static void pack_int8(const struct packing *p, int tile) {
+    const struct weight *w = p->weight;
+    int blocks = w->n_in / QUANTISE_BLOCK;
+    char absent[2 * QUANTISE_BLOCK];
+    const char *rows[TILE_COLUMNS];
+    memset(absent, INT8_OFFSET, sizeof absent);
+    for (int i = 0; i < blocks; i += 2) {
+        /* What is read through the block elsewhere is ours to write here. */
+        struct packed_block pair = packed_block(w, tile, i);
+        uint16_t *scales = (uint16_t *)(uintptr_t)pair.scales;
+        char *values = (char *)(uintptr_t)pair.values;
+        bool both = i + 1 < blocks;
+        place_scales(scales, p->host->scales, w, tile, i);
+        block_rows(rows, p, tile, i, absent);
+        turn(values, QUAD_BYTES, rows, both ? 2 * BLOCK_QUADS : BLOCK_QUADS, 0x01010101u * INT8_OFFSET);
+        if (both) {
+            place_scales(scales + TILE_COLUMNS, p->host->scales, w, tile, i + 1);
+        } else {
+            memset(scales + TILE_COLUMNS, 0, TILE_COLUMNS * sizeof *scales);
+            memset(values + INT8_BLOCK_BYTES, 0, INT8_BLOCK_BYTES);
+        }
+    }
+}
+
+/* 32 values, two a byte side by side, become bytes of value k and value k + 16. */
+static void spread_int4(char to[QUANTISE_BLOCK / 2], const char *from) {
+    __m128i low = _mm_loadl_epi64((const void *)from), high = _mm_loadl_epi64((const void *)(from + 8));
+    __m128i nibble = _mm_set1_epi8(15);
+    __m128i even = _mm_or_si128(_mm_and_si128(low, nibble), _mm_slli_epi16(_mm_and_si128(high, nibble), 4));
+    __m128i odd = _mm_or_si128(_mm_and_si128(_mm_srli_epi16(low, 4), nibble), _mm_andnot_si128(nibble, high));
+    _mm_storeu_si128((void *)to, _mm_unpacklo_epi8(even, odd));
+}
+
+static void pack_int4(const struct packing *p, int tile) {
+    static const char absent[QUANTISE_BLOCK / 2];
+    const struct weight *w = p->weight;
+    char spread[TILE_COLUMNS][QUANTISE_BLOCK / 2];
+    const char *rows[TILE_COLUMNS];
+    for (int i = 0; i < w->n_in / QUANTISE_BLOCK; i++) {
+        struct packed_block block = packed_block(w, tile, i);
+        uint16_t *scales = (uint16_t *)(uintptr_t)block.scales;
+        place_scales(scales, p->host->scales, w, tile, i);
+        place_scales(scales + TILE_COLUMNS, p->host->minimums, w, tile, i);
+        block_rows(rows, p, tile, i, absent);
+        for (int j = 0; j < TILE_COLUMNS; j++) {
+            spread_int4(spread[j], rows[j]);
+            rows[j] = spread[j];
+        }
+        turn((void *)(uintptr_t)block.values, QUAD_BYTES, rows, BLOCK_QUADS / 2, 0);
+    }
+}
+
+/* A piece is about as large as a huge page: the thread that writes there first has the page cleared, on its own node.
+ * It is an even number of tiles, as those of bf16 lie in pairs. */
+static void pack_piece(const void *context, int piece, int thread) {
     (void)thread;
     const struct packing *p = context;
-    int end = min_int(p->weight->n_out, (tile + 1) * TILE_COLUMNS);
-    for (int row = tile * TILE_COLUMNS; row < end; row++) {
-        if (dtype_quantised(p->weight->dtype))
-            pack_row_blocks(p->weight, p->host, row);
-        else
-            pack_row(p->weight, p->host, row);
+    int first = piece * p->tiles, end = min_int(p->all, first + p->tiles);
+    for (int tile = first; tile < end; tile++) {
+        switch (p->weight->dtype) {
+            case DTYPE_INT8: pack_int8(p, tile); break;
+            case DTYPE_INT4: pack_int4(p, tile); break;
+            default: pack_floats(p, tile); break;
+        }
     }
 }
 
@@ -85,11 +196,12 @@ size_t cpu_packed_bytes(const struct weight *w) {
 
 enum status cpu_pack(struct backend *b, struct weight *w, const struct host_matrix *host, struct error *e) {
     size_t bytes = cpu_packed_bytes(w);
-    w->data = bytes == 0 ? NULL : b->ops->alloc(b, bytes);
+    w->data = bytes == 0 ? NULL : cpu_reserve(bytes);
     if (w->data == NULL)
         return error_set(e, STATUS_NO_MEMORY, "cpu: no memory for a [%d, %d] %s weight; use a smaller model or dtype",
                          w->n_out, w->n_in, dtype_name(w->dtype));
-    struct packing p = {.weight = w, .host = host};
-    cpu_run(b, (double)w->n_out * w->n_in, packed_tiles(w->n_out), pack_tile, &p);
+    int tiles = (int)stored_tiles(w->dtype, w->n_out), most = (int)(PIECE_BYTES / packed_tile_bytes(w->dtype, w->n_in));
+    struct packing p = {.weight = w, .host = host, .tiles = max_int(2, most / 2 * 2), .all = tiles};
+    cpu_run(b, (double)w->n_out * w->n_in, (tiles - 1) / p.tiles + 1, pack_piece, &p);
     return STATUS_OK;
 }
