@@ -129,34 +129,43 @@ void layer_forward(const struct pass *p, const struct layer *l) {
     if (post) norm_rows(m, x, x, &l->norm_mlp);
 }
 
-enum status scratch_open(struct scratch *s, const struct model *m, int max_rows, struct error *e) {
+/* Columns of scratch.x, normed, branch, qkv, mixed, wide and gated. */
+enum { SCRATCH_PARTS = 7 };
+
+static void scratch_cols(const struct model *m, int cols[SCRATCH_PARTS]) {
     const struct dims *d = &m->dims;
-    int h = d->head_dim, heads = m->local_heads * h, wide = (d->gated ? 2 : 1) * m->local_ffn;
-    int qkv = (m->local_heads + 2 * m->local_kv_heads) * h;
-    size_t row = (size_t)3 * (size_t)d->hidden + (size_t)qkv + (size_t)heads + (size_t)wide +
-                 (d->gated ? (size_t)m->local_ffn : 0);
+    cols[0] = cols[1] = cols[2] = d->hidden;
+    cols[3] = (m->local_heads + 2 * m->local_kv_heads) * d->head_dim;
+    cols[4] = m->local_heads * d->head_dim;
+    cols[5] = (d->gated ? 2 : 1) * m->local_ffn;
+    cols[6] = d->gated ? m->local_ffn : 0;
+}
+
+enum status scratch_measure(const struct model *m, int max_rows, size_t *bytes, struct error *e) {
+    int cols[SCRATCH_PARTS];
+    size_t row = 0;
+    scratch_cols(m, cols);
+    for (int i = 0; i < SCRATCH_PARTS; i++) row += (size_t)cols[i] * sizeof(float);
+    if (!mul_overflows(row, (size_t)max_rows, bytes)) return STATUS_OK;
+    return error_set(e, STATUS_NO_MEMORY, "scratch of %d rows does not fit the address space", max_rows);
+}
+
+enum status scratch_open(struct scratch *s, const struct model *m, int max_rows, struct error *e) {
+    struct tensor *parts[SCRATCH_PARTS] = {&s->x, &s->normed, &s->branch, &s->qkv, &s->mixed, &s->wide, &s->gated};
+    int cols[SCRATCH_PARTS];
     void *memory;
-    if (mul_overflows(row * sizeof(float), (size_t)max_rows, &s->bytes))
-        return error_set(e, STATUS_NO_MEMORY, "scratch of %d rows does not fit the address space", max_rows);
-    if (backend_alloc(m->backend, &memory, s->bytes, "activations of one step", e)) return e->status;
+    if (scratch_measure(m, max_rows, &s->bytes, e) ||
+        backend_alloc(m->backend, &memory, s->bytes, "activations of one step", e))
+        return e->status;
     s->memory = memory;
     s->max_rows = max_rows;
     float *at = s->memory;
-    const struct {
-        struct tensor *t;
-        int cols;
-    } parts[] = {{&s->x, d->hidden},
-                 {&s->normed, d->hidden},
-                 {&s->branch, d->hidden},
-                 {&s->qkv, qkv},
-                 {&s->mixed, heads},
-                 {&s->wide, wide},
-                 {&s->gated, d->gated ? m->local_ffn : 0}};
-    for (size_t i = 0; i < ARRAY_COUNT(parts); i++) {
-        *parts[i].t = tensor_make(at, DTYPE_F32, max_rows, parts[i].cols);
-        at += (size_t)max_rows * (size_t)parts[i].cols;
+    scratch_cols(m, cols);
+    for (int i = 0; i < SCRATCH_PARTS; i++) {
+        *parts[i] = tensor_make(at, DTYPE_F32, max_rows, cols[i]);
+        at += (size_t)max_rows * (size_t)cols[i];
     }
-    if (!d->gated) s->gated = s->wide;
+    if (!m->dims.gated) s->gated = s->wide;
     return STATUS_OK;
 }
 

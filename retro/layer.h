@@ -16,6 +16,8 @@ struct scratch {
     struct tensor gated;  /* [rows, F]            after the gate; wide when not gated */
     struct tensor branch; /* [rows, d]            a branch before it is added */
 };
+/* What it takes. */
+enum status scratch_measure(const struct model *m, int max_rows, size_t *bytes, struct error *e);
 enum status scratch_open(struct scratch *s, const struct model *m, int max_rows, struct error *e);
 void scratch_close(struct scratch *s, const struct model *m);
 struct scratch scratch_rows(const struct scratch *s, int rows); /* the first rows; owns nothing */

@@ -6,24 +6,30 @@
 /* Rows the encoder works on at once; more closed chunks than fit are encoded in groups, with the same result. */
 enum { GROUP_ROWS = 1024 };
 
-static enum status allocate(struct neighbors *nb, int which, size_t bytes, const char *what, struct error *e) {
-    nb->bytes += bytes;
-    return backend_alloc(nb->model->backend, &nb->memory[which], bytes, what, e);
+/* Which of nb->memory. */
+enum { MEMORY_SLOTS, MEMORY_CHUNKS, MEMORY_PROJECTED, MEMORY_OPEN_ROWS };
+
+static enum status allocate(struct neighbors *nb, int which, const char *what, struct error *e) {
+    return backend_alloc(nb->model->backend, &nb->memory[which], nb->sizes[which], what, e);
+}
+
+/* One layer's keys or values of all slots. */
+static size_t slots_bytes(const struct neighbors *nb, enum dtype dtype) {
+    size_t cols = (size_t)nb->model->local_heads * (size_t)nb->model->dims.head_dim;
+    return (size_t)nb->n_slots * (size_t)nb->slot_rows * cols * dtype_bytes(dtype);
 }
 
 static enum status open_slots(struct neighbors *nb, enum dtype dtype, struct error *e) {
     const struct dims *d = &nb->model->dims;
     int cols = nb->model->local_heads * d->head_dim, rows = nb->n_slots * nb->slot_rows, at = 0;
-    int first = nb->model->first_layer, end = nb->model->end_layer;
-    size_t one = (size_t)rows * (size_t)cols * dtype_bytes(dtype), layers = 0;
-    for (int i = first; i < end; i++) layers += d->retro_layer[i];
-    if (allocate(nb, 0, 2 * layers * one, "neighbour keys and values", e)) return e->status;
+    size_t one = slots_bytes(nb, dtype);
+    if (allocate(nb, MEMORY_SLOTS, "neighbour keys and values", e)) return e->status;
     nb->k = xcalloc((size_t)d->n_layers, sizeof *nb->k);
     nb->v = xcalloc((size_t)d->n_layers, sizeof *nb->v);
-    for (int i = first; i < end; i++) {
+    for (int i = nb->model->first_layer; i < nb->model->end_layer; i++) {
         if (!d->retro_layer[i]) continue;
-        nb->k[i] = tensor_make((char *)nb->memory[0] + (size_t)at++ * one, dtype, rows, cols);
-        nb->v[i] = tensor_make((char *)nb->memory[0] + (size_t)at++ * one, dtype, rows, cols);
+        nb->k[i] = tensor_make((char *)nb->memory[MEMORY_SLOTS] + (size_t)at++ * one, dtype, rows, cols);
+        nb->v[i] = tensor_make((char *)nb->memory[MEMORY_SLOTS] + (size_t)at++ * one, dtype, rows, cols);
     }
     nb->free_slots = xmalloc((size_t)nb->n_slots * sizeof *nb->free_slots);
     for (int i = 0; i < nb->n_slots; i++) nb->free_slots[i] = nb->n_slots - 1 - i;
@@ -31,44 +37,61 @@ static enum status open_slots(struct neighbors *nb, enum dtype dtype, struct err
     return STATUS_OK;
 }
 
-static enum status open_group(struct neighbors *nb, int max_rows, int max_step_rows, struct error *e) {
+static enum status open_group(struct neighbors *nb, int max_step_rows, struct error *e) {
     const struct model *m = nb->model;
     int d = m->dims.hidden, kv = 2 * m->local_heads * m->dims.head_dim, chunk_rows = nb->max_chunks * nb->m;
-    if (scratch_open(&nb->scratch, m, max_rows, e) ||
-        allocate(nb, 1, (size_t)chunk_rows * (size_t)(d + kv) * sizeof(float), "chunk rows for the encoder", e) ||
-        allocate(nb, 2, (size_t)max_rows * (size_t)kv * sizeof(float), "encoder output", e))
+    size_t rows = (size_t)nb->max_rows;
+    if (scratch_open(&nb->scratch, m, nb->max_rows, e) ||
+        allocate(nb, MEMORY_CHUNKS, "chunk rows for the encoder", e) ||
+        allocate(nb, MEMORY_PROJECTED, "encoder output", e))
         return e->status;
-    nb->bytes += nb->scratch.bytes;
-    nb->context = tensor_make(nb->memory[1], DTYPE_F32, chunk_rows, d);
-    nb->context_kv = tensor_make((float *)nb->memory[1] + (size_t)chunk_rows * (size_t)d, DTYPE_F32, chunk_rows, kv);
-    nb->projected = tensor_make(nb->memory[2], DTYPE_F32, max_rows, kv);
-    nb->ids = xmalloc((size_t)max_rows * sizeof *nb->ids);
-    nb->positions = xmalloc((size_t)max_rows * sizeof *nb->positions);
-    nb->slot_row_of = xmalloc((size_t)max_rows * sizeof *nb->slot_row_of);
+    nb->context = tensor_make(nb->memory[MEMORY_CHUNKS], DTYPE_F32, chunk_rows, d);
+    nb->context_kv =
+        tensor_make((float *)nb->memory[MEMORY_CHUNKS] + (size_t)chunk_rows * (size_t)d, DTYPE_F32, chunk_rows, kv);
+    nb->projected = tensor_make(nb->memory[MEMORY_PROJECTED], DTYPE_F32, nb->max_rows, kv);
+    nb->ids = xmalloc(rows * sizeof *nb->ids);
+    nb->positions = xmalloc(rows * sizeof *nb->positions);
+    nb->slot_row_of = xmalloc(rows * sizeof *nb->slot_row_of);
     nb->context_rows = xmalloc((size_t)chunk_rows * sizeof *nb->context_rows);
     nb->step_rows = xmalloc((size_t)max_step_rows * sizeof *nb->step_rows);
-    nb->self_spans = xmalloc((size_t)max_rows * sizeof *nb->self_spans);
+    nb->self_spans = xmalloc(rows * sizeof *nb->self_spans);
     nb->cross_spans = xmalloc((size_t)nb->max_chunks * sizeof *nb->cross_spans);
     return STATUS_OK;
 }
 
-enum status neighbors_open(struct neighbors *nb, const struct model *m, const struct session_limits *l,
-                           int max_closings, struct error *e) {
+enum status neighbors_measure(struct neighbors *nb, const struct model *m, const struct session_limits *l,
+                              int max_closings, struct error *e) {
     const struct dims *d = &m->dims;
     *nb = (struct neighbors){.model = m, .m = d->chunk_length, .r = d->retrieved_length};
-    size_t open_bytes = (size_t)l->max_sessions * (size_t)nb->m * (size_t)d->hidden * sizeof(float);
     if (l->max_neighbors < 1 || (int64_t)l->max_neighbors * nb->r > 1 << 20)
         return error_set(e, STATUS_INVALID, "%d neighbours of %d tokens per chunk; allowed is 1 .. %d",
                          l->max_neighbors, nb->r, (1 << 20) / nb->r);
     nb->slot_rows = l->max_neighbors * nb->r;
     /* Each session keeps one slot, and while a step runs every closing takes one. */
     nb->n_slots = l->max_sessions + max_closings;
-    int max_rows = max_int(nb->slot_rows, min_int(GROUP_ROWS, max_closings * nb->slot_rows));
-    nb->max_chunks = min_int(max_closings, max_int(1, max_rows / nb->r));
-    if (open_slots(nb, l->kv_dtype, e) || open_group(nb, max_rows, l->max_step_rows, e) ||
-        allocate(nb, 3, open_bytes, "rows of open chunks", e))
+    if ((int64_t)nb->n_slots * nb->slot_rows > INT32_MAX / 2)
+        return error_set(e, STATUS_INVALID,
+                         "%d neighbours of %d tokens for each of %d sessions and %d chunks of a step are too many rows",
+                         l->max_neighbors, nb->r, l->max_sessions, max_closings);
+    nb->max_rows = max_int(nb->slot_rows, min_int(GROUP_ROWS, max_closings * nb->slot_rows));
+    nb->max_chunks = min_int(max_closings, max_int(1, nb->max_rows / nb->r));
+    size_t kv = 2 * (size_t)m->local_heads * (size_t)d->head_dim, hidden = (size_t)d->hidden, layers = 0;
+    for (int i = m->first_layer; i < m->end_layer; i++) layers += d->retro_layer[i];
+    nb->sizes[MEMORY_SLOTS] = 2 * layers * slots_bytes(nb, l->kv_dtype);
+    nb->sizes[MEMORY_CHUNKS] = (size_t)nb->max_chunks * (size_t)nb->m * (hidden + kv) * sizeof(float);
+    nb->sizes[MEMORY_PROJECTED] = (size_t)nb->max_rows * kv * sizeof(float);
+    nb->sizes[MEMORY_OPEN_ROWS] = (size_t)l->max_sessions * (size_t)nb->m * hidden * sizeof(float);
+    if (scratch_measure(m, nb->max_rows, &nb->bytes, e)) return e->status;
+    for (size_t i = 0; i < ARRAY_COUNT(nb->sizes); i++) nb->bytes += nb->sizes[i];
+    return STATUS_OK;
+}
+
+enum status neighbors_open(struct neighbors *nb, const struct model *m, const struct session_limits *l,
+                           int max_closings, struct error *e) {
+    if (neighbors_measure(nb, m, l, max_closings, e) || open_slots(nb, l->kv_dtype, e) ||
+        open_group(nb, l->max_step_rows, e) || allocate(nb, MEMORY_OPEN_ROWS, "rows of open chunks", e))
         return e->status;
-    nb->open_rows = tensor_make(nb->memory[3], DTYPE_F32, l->max_sessions * nb->m, d->hidden);
+    nb->open_rows = tensor_make(nb->memory[MEMORY_OPEN_ROWS], DTYPE_F32, l->max_sessions * nb->m, m->dims.hidden);
     return STATUS_OK;
 }
 

@@ -23,7 +23,7 @@ struct neighbors {
     const struct model *model;
     int m, r, slot_rows;      /* slot_rows = largest k times r */
     struct scratch scratch;   /* encoder rows of one group of chunks */
-    int max_chunks;           /* chunks of one group */
+    int max_rows, max_chunks; /* encoder rows and chunks of one group */
     struct tensor context;    /* [max_chunks * m, d]  normed decoder rows, zero-filled */
     struct tensor context_kv; /* [max_chunks * m, 2 H h] */
     struct tensor projected;  /* [scratch rows, 2 H h] one retro layer's keys and values */
@@ -31,13 +31,15 @@ struct neighbors {
     struct tensor *k, *v;     /* [n_layers]; retro layers: [slots * slot_rows, H h] */
     int *free_slots, n_free, n_slots;
     void *memory[4];
-    size_t bytes;
+    size_t sizes[4], bytes; /* of memory, and of all */
     /* Host arrays of one group. */
     int32_t *ids, *positions, *slot_row_of, *context_rows, *step_rows;
     struct attention_span *self_spans, *cross_spans;
 };
 
-/* max_closings: chunks that one step can close. */
+/* max_closings: chunks that one step can close. Measuring fills in what there will be and allocates nothing. */
+enum status neighbors_measure(struct neighbors *nb, const struct model *m, const struct session_limits *l,
+                              int max_closings, struct error *e);
 enum status neighbors_open(struct neighbors *nb, const struct model *m, const struct session_limits *l,
                            int max_closings, struct error *e);
 void neighbors_close(struct neighbors *nb);

@@ -30,7 +30,7 @@ struct session_pool {
     struct plan plan;
     struct buffer message; /* to the other ranks */
     struct cross_source source;
-    size_t bytes;
+    struct session_bytes bytes;
 };
 
 /* What rank 0 tells the others, before the bytes of the limits or the plan. An empty message is the end. */
@@ -53,47 +53,64 @@ static enum status check_limits(const struct session_limits *l, const struct mod
     return STATUS_OK;
 }
 
+/* n rows of one session close at most (n - 1) / m + 1 chunks. */
+static int closings_at_most(const struct model *m, const struct session_limits *l) {
+    return m->dims.n_retro_layers ? l->max_step_rows / m->dims.chunk_length + l->max_sessions : 0;
+}
+
+/* Columns of the head's rows: what is picked, all logits, and this rank's own where there are others. */
+static size_t head_cols(const struct model *m) {
+    return (size_t)m->dims.hidden + (size_t)m->dims.padded_vocab + (m->comm->size > 1 ? (size_t)m->local_vocab : 0);
+}
+
+enum status session_pool_measure(struct session_bytes *out, const struct model *m, const struct session_limits *l,
+                                 struct error *e) {
+    struct neighbors nb = {0};
+    size_t scratch, head;
+    if (check_limits(l, m, e) || scratch_measure(m, l->max_step_rows, &scratch, e) ||
+        (m->dims.n_retro_layers && neighbors_measure(&nb, m, l, closings_at_most(m, l), e)))
+        return e->status;
+    size_t rows = (size_t)l->max_sessions * (size_t)l->max_tokens, layers = (size_t)(m->end_layer - m->first_layer);
+    size_t row = 2 * layers * (size_t)m->local_kv_heads * (size_t)m->dims.head_dim * dtype_bytes(l->kv_dtype);
+    if (mul_overflows(rows, row, &out->cache))
+        return error_set(e, STATUS_NO_MEMORY, "key/value cache does not fit the address space");
+    if (mul_overflows((size_t)l->max_logit_rows, head_cols(m) * sizeof(float), &head) ||
+        add_overflows(scratch, head, &out->steps))
+        return error_set(e, STATUS_NO_MEMORY, "logits do not fit the address space");
+    out->neighbors = nb.bytes;
+    return STATUS_OK;
+}
+
 static enum status open_cache(struct session_pool *p, struct error *e) {
     const struct model *m = p->model;
     int rows = p->limits.max_sessions * p->limits.max_tokens, cols = m->local_kv_heads * m->dims.head_dim;
-    size_t bytes, one;
-    int layers = m->end_layer - m->first_layer;
-    if (mul_overflows((size_t)rows * (size_t)cols, 2 * (size_t)layers * dtype_bytes(p->limits.kv_dtype), &bytes))
-        return error_set(e, STATUS_NO_MEMORY, "key/value cache does not fit the address space");
-    if (backend_alloc(m->backend, &p->cache, bytes, "the key/value cache", e)) return e->status;
-    p->bytes += bytes;
-    one = bytes / 2;
+    if (backend_alloc(m->backend, &p->cache, p->bytes.cache, "the key/value cache", e)) return e->status;
     p->k = tensor_make(p->cache, p->limits.kv_dtype, rows, cols);
-    p->v = tensor_make((char *)p->cache + one, p->limits.kv_dtype, rows, cols);
+    p->v = tensor_make((char *)p->cache + p->bytes.cache / 2, p->limits.kv_dtype, rows, cols);
     return STATUS_OK;
 }
 
 static enum status open_head(struct session_pool *p, struct error *e) {
     const struct model *m = p->model;
-    size_t rows = (size_t)p->limits.max_logit_rows, d = (size_t)m->dims.hidden, v = (size_t)m->dims.padded_vocab;
-    size_t local = m->comm->size > 1 ? (size_t)m->local_vocab : 0, bytes = rows * (d + v + local) * sizeof(float);
+    int rows = p->limits.max_logit_rows, d = m->dims.hidden, v = m->dims.padded_vocab;
+    size_t bytes = (size_t)rows * head_cols(m) * sizeof(float);
     if (backend_alloc(m->backend, &p->head, bytes, "logits", e)) return e->status;
-    p->bytes += bytes;
     float *at = p->head;
-    p->picked = tensor_make(at, DTYPE_F32, (int)rows, (int)d);
-    p->logits = tensor_make(at + rows * d, DTYPE_F32, (int)rows, (int)v);
-    p->local_logits = local ? tensor_make(at + rows * (d + v), DTYPE_F32, (int)rows, (int)local) : p->logits;
+    p->picked = tensor_make(at, DTYPE_F32, rows, d);
+    p->logits = tensor_make(at += (size_t)rows * (size_t)d, DTYPE_F32, rows, v);
+    p->local_logits =
+        m->comm->size > 1 ? tensor_make(at + (size_t)rows * (size_t)v, DTYPE_F32, rows, m->local_vocab) : p->logits;
     return STATUS_OK;
 }
 
 static enum status open_parts(struct session_pool *p, struct error *e) {
     const struct session_limits *l = &p->limits;
-    const struct dims *d = &p->model->dims;
-    if (check_limits(l, p->model, e) || scratch_open(&p->scratch, p->model, l->max_step_rows, e) || open_cache(p, e) ||
-        open_head(p, e))
+    if (session_pool_measure(&p->bytes, p->model, l, e) || scratch_open(&p->scratch, p->model, l->max_step_rows, e) ||
+        open_cache(p, e) || open_head(p, e))
         return e->status;
-    p->bytes += p->scratch.bytes;
-    if (d->n_retro_layers) {
-        /* n rows of one session close at most (n - 1) / m + 1 chunks. */
-        p->max_closings = l->max_step_rows / d->chunk_length + l->max_sessions;
-        if (neighbors_open(&p->neighbors, p->model, l, p->max_closings, e)) return e->status;
-        p->bytes += p->neighbors.bytes;
-    }
+    p->max_closings = closings_at_most(p->model, l);
+    if (p->model->dims.n_retro_layers && neighbors_open(&p->neighbors, p->model, l, p->max_closings, e))
+        return e->status;
     plan_open(&p->plan, l, p->max_closings);
     return STATUS_OK;
 }
@@ -153,7 +170,7 @@ void session_pool_close(struct session_pool *p) {
     pool_free(p);
 }
 
-size_t session_pool_bytes(const struct session_pool *p) { return p->bytes; }
+size_t session_pool_bytes(const struct session_pool *p) { return session_bytes_all(&p->bytes); }
 
 enum status session_open(struct session **out, struct session_pool *p, struct grid grid, struct error *e) {
     for (int i = 0; i < p->limits.max_sessions; i++) {

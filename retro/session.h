@@ -25,6 +25,17 @@ struct session_limits {
     int micro_batch_rows; /* over stages: rows of a step above which its sequences are done in turn; 0: never */
 };
 
+/* What a pool takes of a rank's device. */
+struct session_bytes {
+    size_t cache;     /* keys and values: max_sessions times max_tokens */
+    size_t neighbors; /* those of neighbours, and what encodes them: max_neighbors, max_sessions and max_step_rows */
+    size_t steps;     /* activations and logits: max_step_rows, max_logit_rows */
+};
+static inline size_t session_bytes_all(const struct session_bytes *b) { return b->cache + b->neighbors + b->steps; }
+
+/* On any rank, of the rank's share; m may be open for checking only. */
+enum status session_pool_measure(struct session_bytes *out, const struct model *m, const struct session_limits *l,
+                                 struct error *e);
 /* Allocates everything a step will ever need. m is borrowed. */
 enum status session_pool_open(struct session_pool **out, struct model *m, const struct session_limits *l,
                               struct error *e);
