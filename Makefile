@@ -159,6 +159,8 @@ $(EMULATED_LIBRARY): $(EMULATED) $(filter-out $(BUILD)/kernels/backend.c.o $(BUI
 # ThreadSanitizer does not follow fibers.
 EMULATED_TESTS := $(if $(findstring thread,$(SANITIZE)),,$(patsubst %,$(HOST)/%,$(basename \
 	$(wildcard tests/cuda/test_*.c tests/cuda/test_*.cc))))
+CONVERT := $(patsubst %,$(BUILD)/%.o,$(wildcard tools/convert_*.c))
+$(HOST)/tests/cuda/test_cuda_steps: $(HOST)/tests/cuda/test_cuda_steps.c.o $(CONVERT)
 $(patsubst %.c,$(HOST)/%,$(wildcard tests/cuda/test_*.c)): $(HOST)/%: $(HOST)/%.c.o $(EMULATED_LIBRARY)
 $(patsubst %.cc,$(HOST)/%,$(wildcard tests/cuda/test_*.cc)): $(HOST)/%: $(HOST)/%.cc.o $(EMULATED_LIBRARY)
 $(EMULATED_TESTS):
@@ -173,20 +175,20 @@ cuda-check: $(CUDA_OBJECTS)
 	@tests/cuda/spills.sh $(BUILD)
 # What tools/gpu_check.sh runs on a GPU: the bundle is made here, with its libraries, and carried to a machine that has
 # none of them. Large libraries that one GPU needs nothing of are left out; the op tests need nothing but cmocka.
-GPU_OPS := $(BUILD)/tests/cuda/test_cuda_ops
+GPU_OPS := $(addprefix $(BUILD)/tests/cuda/,test_cuda_ops test_cuda_blocks)
 GPU_STEPS := $(BUILD)/tests/cuda/test_cuda_steps
 GPU_PARITY := $(BUILD)/tests/cuda/retro-parity
-$(GPU_OPS): $(GPU_OPS).c.o $(filter-out $(BUILD)/kernels/comm%,$(filter $(BUILD)/config/base.c.o $(BUILD)/kernels/%,$(OBJECTS)))
+$(GPU_OPS): %: %.c.o $(filter-out $(BUILD)/kernels/comm%,$(filter $(BUILD)/config/base.c.o $(BUILD)/kernels/%,$(OBJECTS)))
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(CUDA_LIBS) -lcmocka -lstdc++ -lm -o $@
 $(GPU_PARITY): $(patsubst %,$(BUILD)/%.o,tests/cuda/parity.c tools/eval_parity.c tools/eval_options.c) $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) -Wl,--as-needed $^ $(LDLIBS) -o $@
-$(GPU_STEPS): $(GPU_STEPS).c.o $(LIBRARY)
+$(GPU_STEPS): $(GPU_STEPS).c.o $(CONVERT) $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) -Wl,--as-needed $^ $(LDLIBS) -lcmocka -o $@
 gpu-ops: $(GPU_OPS)
 gpu-programs: $(GPU_OPS) $(GPU_STEPS) $(GPU_PARITY) $(BUILD)/retro-bench
 gpu-bundle:
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/gpu-objects MPI= NCCL= FAISS= gpu-programs
-	@tools/gpu_check.sh pack $(BUILD)/gpu $(patsubst %,$(BUILD)/gpu-objects/%,$(addprefix tests/cuda/,test_cuda_ops test_cuda_steps retro-parity) retro-bench)
+	@tools/gpu_check.sh pack $(BUILD)/gpu $(patsubst %,$(BUILD)/gpu-objects/%,$(addprefix tests/cuda/,test_cuda_ops test_cuda_blocks test_cuda_steps retro-parity) retro-bench)
 gpu-check:
 	@tools/gpu_check.sh run
 

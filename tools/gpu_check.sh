@@ -9,9 +9,9 @@
 # written again after each, so that neither a failure nor a kill loses the others:
 #   device      which GPU, driver and toolkit, and what is missing
 #   build       nothing to do with a bundle; otherwise make gpu-bundle, with whatever libraries there are
-#   ops         every op against the CPU, on the device; steps as graphs against steps op by op
+#   ops         every op against the CPU, on the device; steps as graphs against steps op by op; quantised models
 #   golden      the reference's logits and tokens, on the device
-#   sanitizer   compute-sanitizer's four tools on every 16th case of the op tests
+#   sanitizer   compute-sanitizer's four tools on every 16th case of the op tests, quantised weights included
 #   bench       retro-bench device and tests/cuda/peer_torch.py by turns
 # OUT/gpu.json and OUT/gpu.md hold the results; those of a real GPU are copied to docs/results.
 set -uo pipefail
@@ -68,13 +68,12 @@ check_build() {
     echo "$bundle is missing or was made from other sources: building"
     make -s -j"$jobs" WARNINGS= gpu-bundle && return
     echo "building what needs cmocka and the toolkit alone"
-    make -s -j"$jobs" WARNINGS= gpu-ops && pack "$bundle" build/tests/cuda/test_cuda_ops
+    make -s -j"$jobs" WARNINGS= gpu-ops && pack "$bundle" build/tests/cuda/test_cuda_{ops,blocks}
 }
 
 check_ops() {
-    local status=0
-    ours test_cuda_ops "$device" || status=1
-    ours test_cuda_steps "$device" || status=1
+    local status=0 program
+    for program in ops blocks steps; do ours test_cuda_$program "$device" || status=1; done
     return $status
 }
 
@@ -85,14 +84,26 @@ check_golden() {
     return $status
 }
 
+# Both programs at once, each in a log of its own: most of their time goes into starting.
 check_sanitizer() {
-    local status=0 tool
+    local status=0 tool program running log
+    log=$(mktemp)
     for tool in memcheck racecheck synccheck initcheck; do
-        echo "== $tool"
-        LD_LIBRARY_PATH=$bundle/lib:${cublas%/*} timeout --kill-after=5 25 \
-            compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 10 \
-            "$bundle/test_cuda_ops" "$device" 16 || status=1
+        running=()
+        for program in ops blocks; do
+            LD_LIBRARY_PATH=$bundle/lib:${cublas%/*} timeout --kill-after=5 25 \
+                compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 10 \
+                "$bundle/test_cuda_$program" "$device" 16 > "$log.$program" 2>&1 &
+            running+=($!)
+        done
+        for program in ops blocks; do
+            wait "${running[0]}" || status=1
+            running=("${running[@]:1}")
+            echo "== $tool $program"
+            cat "$log.$program"
+        done
     done
+    rm -f "$log" "$log".*
     return $status
 }
 

@@ -18,7 +18,7 @@ bool cuda_ok(struct backend *b, cudaError_t code, const char *what) {
 
 static const char *cuda_describe(const struct backend *b) { return cuda_of(b)->description; }
 
-static void *cuda_alloc(struct backend *b, size_t bytes) {
+void *cuda_alloc(struct backend *b, size_t bytes) {
     struct cuda *cuda = cuda_of(b);
     void *p = NULL;
     if (cudaSetDevice(cuda->ordinal) != cudaSuccess || cudaMalloc(&p, bytes ? bytes : 1) != cudaSuccess) return NULL;
@@ -39,13 +39,13 @@ static size_t cuda_available(struct backend *b) {
     return known ? available : SIZE_MAX;
 }
 
-static void cuda_upload(struct backend *b, void *device, const void *host, size_t bytes) {
+void cuda_upload(struct backend *b, void *device, const void *host, size_t bytes) {
     if (b->error.status || bytes == 0) return;
     work_flush(b);
     cuda_ok(b, cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, cuda_of(b)->stream), "copying to it");
 }
 
-static enum status cuda_sync(struct backend *b, struct error *e) {
+enum status cuda_sync(struct backend *b, struct error *e) {
     work_sync(b);
     enum status s = b->error.status;
     if (s && e != NULL) *e = b->error;
@@ -53,27 +53,12 @@ static enum status cuda_sync(struct backend *b, struct error *e) {
     return s;
 }
 
-static bool loading_open(struct backend *b) {
-    struct loading *l = &cuda_of(b)->loading;
-    if (l->host) return true;
-    for (int i = 0; i < 2; i++)
-        if (!cuda_ok(b, cudaEventCreateWithFlags(&l->read[i], cudaEventDisableTiming), "an event")) return false;
-    return cuda_ok(b, cudaMallocHost((void **)&l->host, 2 * LOADING_ELEMENTS * sizeof(float)),
-                   "pinned memory for loading");
-}
-
-static void loading_close(struct loading *l) {
-    for (int i = 0; i < 2; i++)
-        if (l->read[i]) cudaEventDestroy(l->read[i]);
-    cudaFreeHost(l->host);
-}
-
 static void cuda_close(struct backend *b) {
     struct cuda *cuda = cuda_of(b);
     if (cuda == NULL) return;
     if (cuda->stream) cudaStreamSynchronize(cuda->stream);
     graphs_close(&cuda->graphs);
-    struct workspace *all[] = {&cuda->inputs, &cuda->partials, &cuda->results};
+    struct workspace *all[] = {&cuda->inputs, &cuda->tile, &cuda->partials, &cuda->results};
     for (size_t i = 0; i < ARRAY_COUNT(all); i++) cudaFree(all[i]->data);
     work_close(cuda);
     loading_close(&cuda->loading);
@@ -84,35 +69,6 @@ static void cuda_close(struct backend *b) {
     free(cuda->sorted.data);
     free(cuda);
     b->device = NULL;
-}
-
-/* Rows go to the device as the host has them, [n_out, n_in]; only the dtype is converted. */
-enum status cuda_pack(struct backend *b, struct weight *w, const struct host_matrix *host, struct error *e) {
-    struct cuda *cuda = cuda_of(b);
-    struct loading *l = &cuda->loading;
-    if (dtype_quantised(w->dtype))
-        return error_set(e, STATUS_UNSUPPORTED, "%s: %s weights run on the CPU only; convert the model to bf16",
-                         cuda->description, dtype_name(w->dtype));
-    size_t n = (size_t)w->n_out * (size_t)w->n_in, from = dtype_bytes(host->dtype), to = dtype_bytes(w->dtype);
-    w->data = cuda_alloc(b, n * to);
-    if (w->data == NULL)
-        return error_set(e, STATUS_NO_MEMORY, "%s: no memory for a [%d, %d] %s weight; use a smaller model or dtype",
-                         cuda->description, w->n_out, w->n_in, dtype_name(w->dtype));
-    bool ok = loading_open(b);
-    for (size_t at = 0, piece = 0; at < n && ok; at += LOADING_ELEMENTS, piece++) {
-        size_t left = n - at, most = LOADING_ELEMENTS, count = left < most ? left : most;
-        char *half = l->host + piece % 2 * LOADING_ELEMENTS * sizeof(float);
-        if (piece >= 2) ok = cuda_ok(b, cudaEventSynchronize(l->read[piece % 2]), "loading");
-        dtype_convert(half, w->dtype, (const char *)host->values + at * from, host->dtype, count);
-        cuda_upload(b, (char *)w->data + at * to, half, count * to);
-        ok = ok && cuda_ok(b, cudaEventRecord(l->read[piece % 2], cuda->stream), "loading");
-    }
-    enum status s = cuda_sync(b, e);
-    if (s) {
-        cudaFree(w->data);
-        w->data = NULL;
-    }
-    return s;
 }
 
 /* In the order of struct backend_ops; every member's type differs from its neighbours', so a slip does not compile. The

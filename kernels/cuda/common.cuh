@@ -12,6 +12,13 @@
 #define DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 #endif
 
+/* Before a loop whose arrays are to be registers: nvcc would not unroll one this long by itself. */
+#ifdef __CUDACC__
+#define UNROLL _Pragma("unroll")
+#else
+#define UNROLL
+#endif
+
 constexpr unsigned ALL_LANES = 0xffffffffu;
 constexpr int WARP = 32;
 

@@ -80,7 +80,7 @@ struct work {
     int n;
 };
 
-/* Weights on their way to the device: the host fills one half while the device reads the other. */
+/* Weights on their way to the device (pack.cu). */
 struct loading {
     char *host; /* pinned; NULL before the first weight */
     cudaEvent_t read[2];
@@ -112,8 +112,9 @@ struct cuda {
     struct work work;
     struct graphs graphs;
     struct gemm *gemm;
-    struct workspace inputs, partials, results; /* linear: converted x; attention: parts of keys; sample: ids */
-    struct host_list pieces, combines, sorted;  /* attention; scatter_rows */
+    struct workspace inputs, tile, partials,
+        results;                               /* linear: converted x, W; attention: parts of keys; sample: ids */
+    struct host_list pieces, combines, sorted; /* attention; scatter_rows */
     char description[120];
 };
 
@@ -140,6 +141,13 @@ void cuda_fetch(struct backend *b, void *host, const void *device, size_t bytes)
 /* At least `bytes` of device memory; NULL after a failure. Growing waits for the device. */
 void *workspace_reserve(struct backend *b, struct workspace *w, size_t bytes);
 void *host_list_reserve(struct host_list *l, size_t bytes);
+
+/* backend.cu: members of the table that others use. */
+void *cuda_alloc(struct backend *b, size_t bytes);
+void cuda_upload(struct backend *b, void *device, const void *host, size_t bytes);
+enum status cuda_sync(struct backend *b, struct error *e);
+/* pack.cu */
+void loading_close(struct loading *l);
 
 /* graph.cu: runs the list as a graph where it came before, else by its commands. */
 void graphs_run(struct backend *b);

@@ -2,10 +2,12 @@
  *
  * With an f32 weight the product is f32 throughout. With a bf16 or f16 weight the activations are rounded to that type
  * on their way into the product, whose sums are f32: that is what tensor cores multiply. The CPU keeps x in f32, so the
- * two differ by that rounding, at most 2^-9 (bf16) or 2^-12 (f16) of each factor. The library may sum in another order
- * for another number of rows: here, and only here, a row's last bits may depend on the batch. */
-#include "kernels/cuda/common.cuh"
-#include "kernels/cuda/gemm.h"
+ * two differ by that rounding, at most 2^-9 (bf16) or 2^-12 (f16) of each factor. With int8 and int4 weights
+ * (blocks.cu) x stays f32 for up to CUDA_FEW_ROWS rows; for more, x and the weights are rounded to bf16.
+ *
+ * The library may sum in another order for another number of rows: in its products, and where few rows become many, a
+ * row's last bits may depend on the batch; nowhere else. */
+#include "kernels/cuda/linear.cuh"
 
 struct convert_kernel_args {
     view y, x;
@@ -26,7 +28,7 @@ struct finish_kernel_args {
     int unused = 0;
 };
 
-/* grid (rows, pieces of columns), block 32 .. 256. Bound by bytes: reads and writes y; used where the product cannot.
+/* grid (rows, pieces of columns), block 32 .. 256. Bound by bytes: reads and writes y; used where the library cannot.
  */
 template <int V>
 __global__ void linear_finish_kernel(struct finish_kernel_args k) {
@@ -37,13 +39,11 @@ __global__ void linear_finish_kernel(struct finish_kernel_args k) {
     store<V>(k.y.data, DTYPE_F32, row * k.y.stride + col, v);
 }
 
-/* x in the weight's type, packed; x itself when that is f32. */
-static view convert_input(struct backend *b, const struct linear_args *a) {
-    if (a->weight->dtype == DTYPE_F32) return a->x;
-    size_t bytes = (size_t)a->x.rows * (size_t)a->x.cols * dtype_bytes(a->weight->dtype);
+view linear_input(struct backend *b, const struct tensor &x, enum dtype dtype) {
+    size_t bytes = (size_t)x.rows * (size_t)x.cols * dtype_bytes(dtype);
     struct convert_kernel_args k;
-    k.x = a->x;
-    k.y = tensor_make(workspace_reserve(b, &cuda_of(b)->inputs, bytes), a->weight->dtype, a->x.rows, a->x.cols);
+    k.x = x;
+    k.y = tensor_make(workspace_reserve(b, &cuda_of(b)->inputs, bytes), dtype, x.rows, x.cols);
     if (divides(&k.y, 4) && divides(&k.x, 4))
         launch(b, linear_convert_kernel<4>, row_grid(k.x.rows, k.x.cols, 4), row_threads(k.x.cols, 4), 0, k);
     else
@@ -51,16 +51,27 @@ static view convert_input(struct backend *b, const struct linear_args *a) {
     return k.y;
 }
 
-void cuda_linear(struct backend *b, const struct linear_args *a) {
-    if (a->x.rows == 0) return;
-    view x = convert_input(b, a);
-    struct gemm_args g = {x.data,    a->weight->data,  (float *)a->y.data, a->bias,          x.stride,     a->y.stride,
-                          a->x.rows, a->weight->n_out, a->weight->n_in,    a->weight->dtype, a->activation};
-    work_add(b, gemm_run, &g, sizeof g);
-    if (gemm_finishes(&g)) return;
-    struct finish_kernel_args k = {a->y, a->bias, a->activation};
+void linear_product(struct backend *b, const struct gemm_args *g) {
+    work_add(b, gemm_run, g, sizeof *g);
+    if (gemm_finishes(g)) return;
+    struct tensor y = tensor_make(g->y, DTYPE_F32, g->rows, g->n_out);
+    y.stride = g->y_stride;
+    struct finish_kernel_args k = {y, g->bias, g->activation};
     if (divides(&k.y, 4))
         launch(b, linear_finish_kernel<4>, row_grid(k.y.rows, k.y.cols, 4), row_threads(k.y.cols, 4), 0, k);
     else
         launch(b, linear_finish_kernel<1>, row_grid(k.y.rows, k.y.cols, 1), row_threads(k.y.cols, 1), 0, k);
+}
+
+void cuda_linear(struct backend *b, const struct linear_args *a) {
+    const struct weight *w = a->weight;
+    if (a->x.rows == 0) return;
+    if (dtype_quantised(w->dtype)) {
+        linear_blocks(b, a);
+        return;
+    }
+    view x = w->dtype == DTYPE_F32 ? view(a->x) : linear_input(b, a->x, w->dtype);
+    struct gemm_args g = {x.data,   w->data, (float *)a->y.data, a->bias,      x.stride, a->y.stride, x.rows,
+                          w->n_out, w->n_in, w->dtype,           a->activation};
+    linear_product(b, &g);
 }

@@ -6,6 +6,9 @@
 /* Opens device `ordinal` into *b. STATUS_UNSUPPORTED when there is none such. */
 enum status cuda_open(struct backend *b, const struct backend_options *o, int ordinal, struct error *e);
 
+/* Products with int8 and int4 weights of up to so many rows take x in f32; with more they round x and W to bf16. */
+enum { CUDA_FEW_ROWS = 16 };
+
 /* What an open CUDA device can do at most. */
 struct cuda_limits {
     double copy_gbps;   /* 1e9 bytes a second, read plus written, of a copy within its memory */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/blocks.cuh"
 
 enum { ROW_THREADS = 256 }; /* the most */
 
@@ -73,6 +73,7 @@ void cuda_glu(struct backend *b, const struct glu_args *a) {
 
 struct embed_kernel_args {
     view y, word, position, type; /* position and type: data NULL for none */
+    struct blocks blocks;         /* the word table when it is quantised; values NULL: it is not */
     const int32_t *ids, *positions;
 };
 
@@ -81,7 +82,11 @@ template <int V>
 __global__ void embed_sum_kernel(struct embed_kernel_args k) {
     int row = (int)blockIdx.x, col = first_column<V>();
     if (col >= k.y.cols) return;
-    lanes<V> sum = load<V>(k.word.data, k.word.dtype, k.ids[row] * k.word.stride + col);
+    lanes<V> sum;
+    if (k.blocks.values != NULL)
+        for (int j = 0; j < V; j++) sum.at[j] = dequantise_one(k.blocks, k.ids[row], col + j);
+    else
+        sum = load<V>(k.word.data, k.word.dtype, k.ids[row] * k.word.stride + col);
     if (k.position.data != NULL) {
         lanes<V> p = load<V>(k.position.data, DTYPE_F32, k.positions[row] * k.position.stride + col);
         for (int j = 0; j < V; j++) sum.at[j] += p.at[j];
@@ -96,15 +101,19 @@ __global__ void embed_sum_kernel(struct embed_kernel_args k) {
 void cuda_embed(struct backend *b, const struct embed_args *a) {
     struct embed_kernel_args k = {};
     k.y = a->y;
-    k.word = tensor_make(a->word->data, a->word->dtype, a->word->n_out, a->word->n_in);
+    bool quantised = dtype_quantised(a->word->dtype);
+    if (quantised)
+        k.blocks = blocks_of(a->word);
+    else
+        k.word = tensor_make(a->word->data, a->word->dtype, a->word->n_out, a->word->n_in);
     k.ids = stage(b, a->ids, (size_t)a->y.rows);
     if (a->position != NULL) {
         k.position = *a->position;
         k.positions = stage(b, a->positions, (size_t)a->y.rows);
     }
     if (a->type != NULL) k.type = *a->type;
-    bool vector = divides(&k.y, 4) && divides(&k.word, 4) && (a->position == NULL || divides(a->position, 4)) &&
-                  (a->type == NULL || divides(a->type, 4));
+    bool vector = divides(&k.y, 4) && (quantised || divides(&k.word, 4)) &&
+                  (a->position == NULL || divides(a->position, 4)) && (a->type == NULL || divides(a->type, 4));
     if (vector)
         launch(b, embed_sum_kernel<4>, row_grid(a->y.rows, a->y.cols, 4), row_threads(a->y.cols, 4), 0, k);
     else

@@ -5,8 +5,20 @@
 #pragma once
 
 #include "tests/ops/ops.h"
+#if HAVE_CUDA_HOST
+#include "tests/cuda_host/emulator.h"
+#endif
 
 static struct backend *reference, *device;
+static const char *device_name = "cuda-host";
+static uint64_t schedule; /* the order of threads on the emulated device */
+static int one_in = 1;    /* how many cases make one that runs */
+
+/* Whether the next case runs. */
+static inline bool chosen(void) {
+    static int cases;
+    return cases++ % one_in == 0;
+}
 
 /* The same rows on both backends; `host` is the reference's, and gaps between rows hold NaN. */
 struct both {
@@ -75,13 +87,12 @@ static inline void take_back(void *array, size_t bytes) {
     free(array);
 }
 
-/* Opens both backends; the device is `name`. */
-static inline void open_both(const char *name) {
+static inline void open_both(void) {
     struct error e;
     setenv("RETRO_CPU", "generic", 1);
     if (backend_open(&reference, "cpu", &(struct backend_options){.threads = 1}, &e)) fail_msg("%s", e.text);
     unsetenv("RETRO_CPU");
-    if (backend_open(&device, name, NULL, &e)) fail_msg("%s", e.text);
+    if (backend_open(&device, device_name, NULL, &e)) fail_msg("%s", e.text);
 }
 
 static inline void close_both(void) {
@@ -89,3 +100,38 @@ static inline void close_both(void) {
     backend_close(reference);
     device = reference = NULL;
 }
+
+/* Around each test. */
+static inline int open_device(void **state) {
+    (void)state;
+#if HAVE_CUDA_HOST
+    cuda_host_seed(schedule);
+#endif
+    open_both();
+    return 0;
+}
+static inline int close_device(void **state) {
+    (void)state;
+    device_sync();
+    close_both();
+    return 0;
+}
+#define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
+
+/* The main function of such tests: without an argument on the emulated device, once for each of several orders of
+ * threads; `cuda:0` on a GPU; `cuda:0 16` every 16th case of each op there, for tools that slow it down. */
+#define RUN_TESTS(argc, argv, tests) \
+    do { \
+        static const uint64_t schedules[] = {0, 1, 20261121}; \
+        int failed = 0; \
+        if ((argc) > 1) { \
+            device_name = (argv)[1]; \
+            if ((argc) > 2) one_in = atoi((argv)[2]) > 0 ? atoi((argv)[2]) : 1; \
+            return cmocka_run_group_tests(tests, NULL, NULL); \
+        } \
+        for (size_t i = 0; i < ARRAY_COUNT(schedules); i++) { \
+            schedule = schedules[i]; \
+            failed += cmocka_run_group_tests(tests, NULL, NULL); \
+        } \
+        return failed; \
+    } while (0)

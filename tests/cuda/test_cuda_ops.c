@@ -1,39 +1,8 @@
 /* tests/cuda/test_cuda_ops.c: every op of the CUDA backend against the CPU in plain loops, over awkward sizes.
  *
- * Without an argument it runs on the emulated device, once for each of several orders of threads; `test_cuda_ops
- * cuda:0` runs the same on a GPU, `test_cuda_ops cuda:0 16` every 16th case of each op, for tools that slow it down.
  * Argument arrays are destroyed right after each call, as the contract allows. */
 #include "kernels/cuda/open.h"
 #include "tests/cuda/cuda_ops.h"
-#if HAVE_CUDA_HOST
-#include "tests/cuda_host/emulator.h"
-#endif
-
-static const char *device_name = "cuda-host";
-static uint64_t schedule;
-static int one_in = 1; /* how many cases make one that runs */
-
-/* Whether the next case runs. */
-static bool chosen(void) {
-    static int cases;
-    return cases++ % one_in == 0;
-}
-
-static int open_device(void **state) {
-    (void)state;
-#if HAVE_CUDA_HOST
-    cuda_host_seed(schedule);
-#endif
-    open_both(device_name);
-    return 0;
-}
-
-static int close_device(void **state) {
-    (void)state;
-    device_sync();
-    close_both();
-    return 0;
-}
 
 /* Linear */
 
@@ -627,8 +596,6 @@ static void test_measure(void **state) {
     assert_int_equal(cuda_measure(device, SIZE_MAX / 4, 24, &limits, &e), STATUS_NO_MEMORY);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
-
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {TEST(test_linear_shapes),
                                        TEST(test_linear_activations),
@@ -650,16 +617,5 @@ int main(int argc, char **argv) {
                                        TEST(test_memory),
                                        TEST(test_pack_large),
                                        TEST(test_measure)};
-    static const uint64_t schedules[] = {0, 1, 20261121};
-    int failed = 0;
-    if (argc > 1) {
-        device_name = argv[1];
-        if (argc > 2) one_in = atoi(argv[2]) > 0 ? atoi(argv[2]) : 1;
-        return cmocka_run_group_tests(tests, NULL, NULL);
-    }
-    for (size_t i = 0; i < ARRAY_COUNT(schedules); i++) {
-        schedule = schedules[i];
-        failed += cmocka_run_group_tests(tests, NULL, NULL);
-    }
-    return failed;
+    RUN_TESTS(argc, argv, tests);
 }

@@ -1,14 +1,25 @@
-/* tests/cuda/test_cuda_steps.c: steps as graphs: the same bits as op by op, few graphs for many steps, and old graphs
- * that give way. Without an argument on the emulated device; `test_cuda_steps cuda:0` on a GPU. */
+/* tests/cuda/test_cuda_steps.c: models on the CUDA backend, step by step. Steps as graphs: the same bits as op by op,
+ * few graphs for many steps, and old graphs that give way. Quantised models: the CPU's logits of the same weights.
+ * Without an argument on the emulated device; `test_cuda_steps cuda:0` on a GPU. */
+#include <unistd.h>
+
 #include "kernels/cuda/open.h"
 #include "retro/session.h"
 #include "tests/cuda/cuda_ops.h"
+#include "tools/convert.h"
 
-static const char *device_name = "cuda-host";
+enum { SESSIONS = 2, PROMPT = 5, LONG_PROMPT = 12, STEPS = 43, MOST_VOCAB = 1024, NEIGHBORS = 2 };
 
-enum { SESSIONS = 2, PROMPT = 5, STEPS = 43, MOST_VOCAB = 256 };
+/* What is opened where. */
+struct subject {
+    const char *folder, *device;
+    struct model_options options;
+    bool eager;
+    int prompt, neighbors; /* neighbors: of every chunk */
+};
 
 struct fixture {
+    struct subject subject;
     struct backend *backend;
     struct comm *comm;
     struct model *model;
@@ -16,22 +27,22 @@ struct fixture {
     struct session *sessions[SESSIONS];
 };
 
-static void fixture_open(struct fixture *f, bool eager) {
+static void fixture_open(struct fixture *f, const struct subject *s) {
     struct error e = {0};
-    struct model_options o = {.convert = true, .dtype = DTYPE_F32};
     struct session_limits limits = {.max_sessions = SESSIONS,
-                                    .max_tokens = PROMPT + STEPS,
-                                    .max_step_rows = SESSIONS * PROMPT,
+                                    .max_tokens = s->prompt + STEPS,
+                                    .max_step_rows = SESSIONS * s->prompt,
                                     .max_logit_rows = SESSIONS,
-                                    .max_neighbors = 2,
+                                    .max_neighbors = NEIGHBORS,
                                     .kv_dtype = DTYPE_F32};
-    if (backend_open(&f->backend, device_name, &(struct backend_options){.eager = eager}, &e) ||
-        comm_open_single(&f->comm, &e) ||
-        model_open(&f->model, "tests/golden/retro/case_a", f->backend, f->comm, &o, &e) ||
+    f->subject = *s;
+    if (backend_open(&f->backend, s->device, &(struct backend_options){.eager = s->eager}, &e) ||
+        comm_open_single(&f->comm, &e) || model_open(&f->model, s->folder, f->backend, f->comm, &s->options, &e) ||
         session_pool_open(&f->pool, f->model, &limits, &e))
         fail_msg("%s", e.text);
     for (int i = 0; i < SESSIONS; i++)
-        if (session_open(&f->sessions[i], f->pool, grid_make(GRID_END, PROMPT, model_info(f->model)->chunk_length), &e))
+        if (session_open(&f->sessions[i], f->pool, grid_make(GRID_END, s->prompt, model_info(f->model)->chunk_length),
+                         &e))
             fail_msg("%s", e.text);
 }
 
@@ -43,19 +54,22 @@ static void fixture_close(struct fixture *f) {
     backend_close(f->backend);
 }
 
-/* One step of `rows` tokens a session; the logits of the last. Arrays are other ones in each step, as in a server. */
-static void step(struct fixture *f, int at, int rows, float *logits) {
+/* The step at row `at`: the prompt, or one token a session; the logits of the last. Arrays are other ones in each step,
+ * as in a server. */
+static void step(struct fixture *f, int at, float *logits) {
     struct error e = {0};
     const struct model_info *info = model_info(f->model);
-    int32_t *tokens = xmalloc(SESSIONS * PROMPT * sizeof *tokens), found[2 * 64];
-    struct neighbor_tokens neighbors[PROMPT];
+    int rows = at ? 1 : f->subject.prompt;
+    int32_t *tokens = xmalloc(SESSIONS * LONG_PROMPT * sizeof *tokens), found[NEIGHBORS * 64];
+    struct neighbor_tokens neighbors[LONG_PROMPT];
     struct step_item items[SESSIONS];
     struct tensor out;
-    for (int i = 0; i < 2 * info->retrieved_length; i++) found[i] = (at * 31 + i * 7) % info->vocab;
-    for (int i = 0; i < PROMPT; i++) neighbors[i] = (struct neighbor_tokens){found, 2};
+    assert_true(info->retrieved_length <= 64 && info->padded_vocab <= MOST_VOCAB);
+    for (int i = 0; i < NEIGHBORS * info->retrieved_length; i++) found[i] = (at * 31 + i * 7) % info->vocab;
+    for (int i = 0; i < LONG_PROMPT; i++) neighbors[i] = (struct neighbor_tokens){found, f->subject.neighbors};
     for (int i = 0; i < SESSIONS; i++) {
-        for (int j = 0; j < rows; j++) tokens[i * PROMPT + j] = ((at + j) * 17 + i * 5) % info->vocab;
-        items[i] = (struct step_item){f->sessions[i], tokens + i * PROMPT, rows, neighbors, 1};
+        for (int j = 0; j < rows; j++) tokens[i * LONG_PROMPT + j] = ((at + j) * 17 + i * 5) % info->vocab;
+        items[i] = (struct step_item){f->sessions[i], tokens + i * LONG_PROMPT, rows, neighbors, 1};
     }
     if (session_step(f->pool, items, SESSIONS, &out, &e)) fail_msg("%s", e.text);
     backend_download(f->backend, logits, out.data, SESSIONS * (size_t)info->padded_vocab * sizeof *logits);
@@ -69,13 +83,19 @@ static void test_steps(void **state) {
     struct fixture eager, graphs;
     static float expected[SESSIONS * MOST_VOCAB], found[SESSIONS * MOST_VOCAB];
     uint64_t captured, launched;
-    fixture_open(&eager, true);
-    fixture_open(&graphs, false);
+    struct subject subject = {.folder = "tests/golden/retro/case_a",
+                              .device = device_name,
+                              .options = {.convert = true, .dtype = DTYPE_F32},
+                              .eager = true,
+                              .prompt = PROMPT,
+                              .neighbors = NEIGHBORS};
+    fixture_open(&eager, &subject);
+    subject.eager = false;
+    fixture_open(&graphs, &subject);
     size_t bytes = SESSIONS * (size_t)model_info(eager.model)->padded_vocab * sizeof *found;
-    assert_true(bytes <= sizeof found);
     for (int at = 0; at < PROMPT + STEPS; at += at ? 1 : PROMPT) {
-        step(&eager, at, at ? 1 : PROMPT, expected);
-        step(&graphs, at, at ? 1 : PROMPT, found);
+        step(&eager, at, expected);
+        step(&graphs, at, found);
         assert_memory_equal(found, expected, bytes);
     }
     cuda_graph_counts(eager.backend, &captured, &launched);
@@ -94,7 +114,7 @@ static void test_old_graphs_give_way(void **state) {
     (void)state;
     enum { LISTS = 70, OPS = 9, ROUNDS = 3 };
     uint64_t captured, launched;
-    open_both(device_name);
+    open_both();
     struct both x = both_random(DTYPE_F32, LISTS, 3, 0), y = both_empty(DTYPE_F32, LISTS, 3, 0);
     int32_t rows[LISTS];
     for (int n = 1; n <= LISTS; n++)
@@ -115,8 +135,84 @@ static void test_old_graphs_give_way(void **state) {
     close_both();
 }
 
+/* Quantised models */
+
+/* The reference model in another type, in a new folder. */
+static void convert(const char *from, enum dtype dtype, const char *to) {
+    struct convert_options o = {.from = from, .to = to, .dtype = dtype};
+    struct conversion p;
+    struct output out = {0};
+    struct error e;
+    if (conversion_open(&p, &o, &e) || output_open(&out, &o, &e) || conversion_write(&p, out.partial, &e) ||
+        output_copy(&out, from, "", &e) || output_finish(&out, &e))
+        fail_msg("%s", e.text);
+    output_discard(&out);
+    conversion_close(&p);
+}
+
+static void remove_model(const char *folder) {
+    static const char *const files[] = {"model.safetensors", "config.json", "README.md"};
+    char path[200];
+    for (size_t i = 0; i < ARRAY_COUNT(files); i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
+        unlink(path);
+    }
+    assert_int_equal(rmdir(folder), 0);
+}
+
+/* The largest distance of two models' logits over all steps. */
+static double distance(const struct subject *a, const struct subject *b) {
+    struct fixture f[2];
+    static float logits[2][SESSIONS * MOST_VOCAB];
+    double largest = 0;
+    fixture_open(&f[0], a);
+    fixture_open(&f[1], b);
+    int count = SESSIONS * model_info(f[0].model)->padded_vocab;
+    for (int at = 0; at < a->prompt + STEPS; at += at ? 1 : a->prompt) {
+        for (int i = 0; i < 2; i++) step(&f[i], at, logits[i]);
+        for (int i = 0; i < count; i++) {
+            double apart = fabs((double)logits[0][i] - (double)logits[1][i]);
+            if (!(apart <= largest)) largest = apart; /* NaN sticks */
+        }
+    }
+    for (int i = 0; i < 2; i++) fixture_close(&f[i]);
+    return largest;
+}
+
+/* Few rows and no neighbours: everything is multiplied as it is, so nothing but the order of sums tells the device from
+ * the CPU with these weights in f32. Many rows, and neighbours to encode: the device rounds x and W to bf16 and the CPU
+ * rounds x to 8 bits, each of which moves these small models' logits, whose rows are one block, by some tenths. */
+static void check_quantised(const char *folder, enum dtype dtype) {
+    char parent[] = "/tmp/retro-cuda-XXXXXX", model[sizeof parent + 8];
+    assert_non_null(mkdtemp(parent));
+    snprintf(model, sizeof model, "%s/model", parent);
+    convert(folder, dtype, model);
+    struct subject on_device = {.folder = model, .device = device_name, .prompt = PROMPT}, on_cpu = on_device;
+    on_cpu.device = "cpu";
+    on_cpu.options = (struct model_options){.convert = true, .dtype = DTYPE_F32};
+    double few = distance(&on_device, &on_cpu);
+    on_cpu.options.convert = false;
+    on_cpu.prompt = on_device.prompt = LONG_PROMPT;
+    on_cpu.neighbors = on_device.neighbors = NEIGHBORS;
+    double many = distance(&on_device, &on_cpu);
+    print_message("  %s %s: few rows %.1e, many %.2f\n", folder, dtype_name(dtype), few, many);
+    assert_true(few <= 1e-4);
+    assert_true(many <= 0.8);
+    remove_model(model);
+    rmdir(parent);
+}
+
+static void test_quantised(void **state) {
+    (void)state;
+    static const char *const folders[] = {"tests/golden/retro/case_a", "tests/golden/retro/case_b",
+                                          "tests/golden/retro/case_c"};
+    for (size_t i = 0; i < ARRAY_COUNT(folders); i++)
+        for (int dtype = DTYPE_INT8; dtype <= DTYPE_INT4; dtype++) check_quantised(folders[i], (enum dtype)dtype);
+}
+
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps), cmocka_unit_test(test_old_graphs_give_way)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps), cmocka_unit_test(test_old_graphs_give_way),
+                                       cmocka_unit_test(test_quantised)};
     if (argc > 1) device_name = argv[1];
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

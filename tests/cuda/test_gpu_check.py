@@ -39,6 +39,7 @@ def run(folder, *, ops, gpu, device="cuda:0"):
                            text=True, check=True).stdout
     (bundle / "SOURCES").write_text(stamp)
     write(bundle / "test_cuda_ops", f"#!/bin/sh\n{ops}\n")
+    write(bundle / "test_cuda_blocks", "#!/bin/sh\necho '[  PASSED  ] 8 test(s).'\n")
     write(bundle / "test_cuda_steps", "#!/bin/sh\necho '[  PASSED  ] 2 test(s).'\n")
     write(bundle / "retro-parity", "#!/bin/sh\necho '7 passed, 0 failed'\n")
     write(bundle / "retro-bench", BENCH)
@@ -58,8 +59,8 @@ def test_all_is_well(tmp_path):
     assert [s["name"] for s in result["stages"]] == ["device", "build", "ops", "golden", "sanitizer", "bench"]
     assert all(s["status"] == 0 for s in result["stages"])
     assert (result["gpu"], result["driver"]) == ("A GPU", "580.1")
-    assert result["ops"] == {"passed": 21, "failed": 0} and result["golden"] == {"passed": 14, "failed": 0}
-    assert result["sanitizer"]["racecheck"] == "0 errors"
+    assert result["ops"] == {"passed": 29, "failed": 0} and result["golden"] == {"passed": 14, "failed": 0}
+    assert result["sanitizer"]["racecheck ops"] == "0 errors"
     shares = {row["name"]: row for row in result["derived"]}
     assert abs(shares["decode.1"]["share"] - 0.9) < 1e-9 and abs(shares["decode.1"]["peer"] - 1.5) < 1e-9
     assert abs(shares["prefill.512"]["share"] - 0.8) < 1e-9 and shares["prefill.512"]["peer"] is None
@@ -77,4 +78,4 @@ def test_a_failure_loses_nothing_else(tmp_path):
     assert status["device"] == 1 and status["ops"] == 1 and status["golden"] == 0 and status["bench"] == 0
     assert result["gpu"] is None and result["ops"]["failed"] == 2
     assert "finds no GPU" in page and "No GPU" in page
-    assert result["sanitizer"]["memcheck"] == "0 errors"
+    assert result["sanitizer"]["memcheck blocks"] == "0 errors"

@@ -15,21 +15,22 @@ enum status gemm_open(struct gemm **out, struct error *) {
 
 void gemm_close(struct gemm *g) { delete g; }
 
-static float element(const void *data, enum dtype dtype, size_t i) {
-    float v;
-    dtype_convert(&v, DTYPE_F32, (const char *)data + i * dtype_bytes(dtype), dtype, 1);
-    return v;
+/* A row of x or w. */
+static std::vector<float> widen(const void *data, enum dtype dtype, int64_t first, int n) {
+    std::vector<float> row((size_t)n);
+    dtype_convert(row.data(), DTYPE_F32, (const char *)data + (size_t)first * dtype_bytes(dtype), dtype, row.size());
+    return row;
 }
 
 /* Row by row in f32, in rising k. */
 static void multiply(const gemm_args &a) {
-    std::vector<float> w((size_t)a.n_in);
+    std::vector<std::vector<float>> x;
+    for (int i = 0; i < a.rows; i++) x.push_back(widen(a.x, a.dtype, i * a.x_stride, a.n_in));
     for (int j = 0; j < a.n_out; j++) {
-        dtype_convert(w.data(), DTYPE_F32, (const char *)a.w + (size_t)j * w.size() * dtype_bytes(a.dtype), a.dtype,
-                      w.size());
+        std::vector<float> w = widen(a.w, a.dtype, (int64_t)j * a.n_in, a.n_in);
         for (int i = 0; i < a.rows; i++) {
             float sum = 0;
-            for (int k = 0; k < a.n_in; k++) sum += element(a.x, a.dtype, (size_t)(i * a.x_stride + k)) * w[(size_t)k];
+            for (size_t k = 0; k < w.size(); k++) sum += x[(size_t)i][k] * w[k];
             a.y[i * a.y_stride + j] = a.bias ? sum + a.bias[j] : sum;
         }
     }

@@ -1,0 +1,182 @@
+/* kernels/cuda/blocks.cu: products with int8 and int4 weights (blocks.cuh).
+ *
+ * Up to CUDA_FEW_ROWS rows, which is decoding, our own kernel multiplies f32 x by the weights as they are: each is made
+ * f32 again, scale q + minimum, products are fused multiply-adds, sums f32. The order of a sum depends on n_in alone,
+ * so a row is bitwise the same alone and among up to CUDA_FEW_ROWS. More rows are the library's: W is written out in
+ * bf16, a tile of rows at a time, and x is rounded to bf16, as with bf16 weights. Both roundings are to nearest even,
+ * by at most 2^-9 of each factor. So a row's last bits depend on whether it is one of few or of many. */
+#include "kernels/cuda/blocks.cuh"
+#include "kernels/cuda/gemm.h"
+#include "kernels/cuda/linear.cuh"
+
+enum {
+    COLUMNS = 4, /* rows of W that a block of threads multiplies: x is loaded once for all */
+    MOST_THREADS = 256,
+    TILE_BYTES = 32 << 20, /* of W in bf16, about what stays in the cache until the product reads it */
+    TILE_ROWS = 16         /* a tile has a multiple of this */
+};
+
+/* Sums v[0 .. N) over the lanes of a warp, N a power of two; afterwards v[i] of lane l is the sum of what was
+ * v[lane_first<N>(l) + i], i < N / 32, or v[0] alone. Each step hands half of the sums to the lane opposite. The tree
+ * of each sum is the same whatever N is. */
+template <int N>
+__device__ inline void warp_sums(float (&v)[N]) {
+    for (int bit = 1, n = N / 2; bit < WARP; bit *= 2, n /= 2) {
+        bool upper = threadIdx.x & bit;
+        if (n == 0) v[0] += __shfl_xor_sync(ALL_LANES, v[0], bit);
+        for (int i = 0; i < n; i++) {
+            float given = __shfl_xor_sync(ALL_LANES, upper ? v[i] : v[i + n], bit);
+            v[i] = (upper ? v[i + n] : v[i]) + given;
+        }
+    }
+}
+
+template <int N>
+__device__ inline int lane_first(int lane) {
+    int first = 0;
+    for (int bit = 1, n = N / 2; bit < WARP; bit *= 2, n /= 2) first += lane & bit ? n : 0;
+    return first;
+}
+
+struct blocks_kernel_args {
+    struct blocks w;
+    const float *x, *bias;
+    float *y;
+    int64_t x_stride, y_stride;
+    int rows;
+    enum activation activation;
+};
+
+/* grid (n_out / 4, groups of ROWS rows), block 32 .. 256, shared 4 ROWS floats per warp. A block reads four rows of W
+ * once, 16 bytes a thread and row, and x from the cache: bound by the bytes of W for few rows, by multiply-adds for
+ * more. Rows that are missing in a group repeat the last one and are not written. */
+template <enum dtype T, int ROWS>
+__global__ void __launch_bounds__(MOST_THREADS) linear_blocks_kernel(struct blocks_kernel_args k) {
+    DYNAMIC_SHARED(memory);
+    constexpr int N = ROWS * COLUMNS;
+    int first = (int)blockIdx.x * COLUMNS, top = (int)blockIdx.y * ROWS, pieces = k.w.lines * LINE_PIECES;
+    float sums[N] = {};
+    for (int at = (int)threadIdx.x; at < pieces; at += (int)blockDim.x) {
+        piece<T> w[COLUMNS];
+        for (int c = 0; c < COLUMNS; c++)
+            w[c] = load_piece<T>(k.w, first + c < k.w.n_out ? first + c : k.w.n_out - 1, at);
+        UNROLL
+        for (int block = 0; block < line_blocks(T); block++) {
+            int col = quad_column<T>(at, block);
+            if (col >= k.w.n_in) continue;
+            lanes<QUAD> quads[COLUMNS];
+            for (int c = 0; c < COLUMNS; c++) quads[c] = dequantise<T>(w[c], block);
+            for (int r = 0; r < ROWS; r++) {
+                lanes<QUAD> x =
+                    load<QUAD>(k.x, DTYPE_F32, (top + r < k.rows ? top + r : k.rows - 1) * k.x_stride + col);
+                for (int c = 0; c < COLUMNS; c++)
+                    for (int j = 0; j < QUAD; j++)
+                        sums[r * COLUMNS + c] = fmaf(quads[c].at[j], x.at[j], sums[r * COLUMNS + c]);
+            }
+        }
+    }
+    float *shared = (float *)memory; /* [warps][N] */
+    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, warps = (int)blockDim.x / WARP;
+    warp_sums<N>(sums);
+    for (int i = 0; i < (N > WARP ? N / WARP : 1); i++)
+        if (lane < N) shared[warp * N + lane_first<N>(lane) + i] = sums[i];
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < N; i += (int)blockDim.x) {
+        int row = top + i / COLUMNS, col = first + i % COLUMNS;
+        if (row >= k.rows || col >= k.w.n_out) continue;
+        float sum = shared[i];
+        for (int other = 1; other < warps; other++) sum += shared[other * N + i];
+        k.y[row * k.y_stride + col] = activate(k.bias ? sum + k.bias[col] : sum, k.activation);
+    }
+}
+
+/* Two pieces a thread where the row is long enough; of n_in alone, because the order of the sums follows from it. */
+static int blocks_threads(const struct blocks &w) {
+    int warps = (w.lines * LINE_PIECES / 2 + WARP - 1) / WARP;
+    return WARP * (warps < 1 ? 1 : warps < MOST_THREADS / WARP ? warps : MOST_THREADS / WARP);
+}
+
+template <enum dtype T, int ROWS>
+static void launch_blocks(struct backend *b, const struct blocks_kernel_args &k) {
+    int threads = blocks_threads(k.w);
+    size_t shared = (size_t)(threads / WARP) * ROWS * COLUMNS * sizeof(float);
+    launch(b, linear_blocks_kernel<T, ROWS>, dim3(blocks_for(k.w.n_out, COLUMNS), blocks_for(k.rows, ROWS)), threads,
+           shared, k);
+}
+
+template <enum dtype T>
+static void multiply_few(struct backend *b, const struct blocks_kernel_args &k) {
+    if (k.rows > 4) return launch_blocks<T, 8>(b, k);
+    if (k.rows > 2) return launch_blocks<T, 4>(b, k);
+    if (k.rows > 1) return launch_blocks<T, 2>(b, k);
+    launch_blocks<T, 1>(b, k);
+}
+
+struct dequantise_kernel_args {
+    struct blocks w;
+    uint16_t *to; /* bf16 [rows, n_in] */
+    int first;    /* row of W */
+    int unused = 0;
+};
+
+/* grid (rows, pieces of n_in), block 256, a piece of 16 bytes each. Bound by bytes: writes two to four times as many as
+ * it reads. */
+template <enum dtype T>
+__global__ void linear_dequantise_kernel(struct dequantise_kernel_args k) {
+    int row = (int)blockIdx.x, at = first_column<1>();
+    if (at >= k.w.lines * LINE_PIECES) return;
+    piece<T> p = load_piece<T>(k.w, k.first + row, at);
+    for (int block = 0; block < line_blocks(T); block++) {
+        int col = quad_column<T>(at, block);
+        if (col < k.w.n_in) store<QUAD>(k.to, DTYPE_BF16, (int64_t)row * k.w.n_in + col, dequantise<T>(p, block));
+    }
+}
+
+static void dequantise_rows(struct backend *b, const struct dequantise_kernel_args &k, int rows) {
+    int pieces = k.w.lines * LINE_PIECES;
+    if (k.w.dtype == DTYPE_INT8)
+        launch(b, linear_dequantise_kernel<DTYPE_INT8>, row_grid(rows, pieces, 1), row_threads(pieces, 1), 0, k);
+    else
+        launch(b, linear_dequantise_kernel<DTYPE_INT4>, row_grid(rows, pieces, 1), row_threads(pieces, 1), 0, k);
+}
+
+/* Tile by tile through one piece of memory, in order of the stream. */
+static void multiply_many(struct backend *b, const struct linear_args *a) {
+    const struct weight *w = a->weight;
+    size_t row_bytes = (size_t)w->n_in * sizeof(uint16_t), fit = TILE_BYTES / row_bytes / TILE_ROWS * TILE_ROWS;
+    int most = fit < TILE_ROWS ? TILE_ROWS : fit < (size_t)w->n_out ? (int)fit : w->n_out;
+    void *tile = workspace_reserve(b, &cuda_of(b)->tile, (size_t)most * row_bytes);
+    view x = linear_input(b, a->x, DTYPE_BF16);
+    for (int first = 0; first < w->n_out; first += most) {
+        int rows = w->n_out - first < most ? w->n_out - first : most;
+        struct dequantise_kernel_args k = {blocks_of(w), (uint16_t *)tile, first};
+        dequantise_rows(b, k, rows);
+        struct gemm_args g = {x.data,
+                              tile,
+                              (float *)a->y.data + first,
+                              a->bias ? a->bias + first : NULL,
+                              x.stride,
+                              a->y.stride,
+                              x.rows,
+                              rows,
+                              w->n_in,
+                              DTYPE_BF16,
+                              a->activation};
+        linear_product(b, &g);
+    }
+}
+
+void linear_blocks(struct backend *b, const struct linear_args *a) {
+    if (a->x.rows > CUDA_FEW_ROWS) {
+        multiply_many(b, a);
+        return;
+    }
+    view x = divides(&a->x, QUAD) ? view(a->x) : linear_input(b, a->x, DTYPE_F32);
+    struct blocks_kernel_args k = {
+        blocks_of(a->weight), (const float *)x.data, a->bias, (float *)a->y.data, x.stride, a->y.stride, x.rows,
+        a->activation};
+    if (a->weight->dtype == DTYPE_INT8)
+        multiply_few<DTYPE_INT8>(b, k);
+    else
+        multiply_few<DTYPE_INT4>(b, k);
+}

@@ -1,0 +1,116 @@
+/* kernels/cuda/blocks.cuh: int8 and int4 weights on the device: the packed layout, and how kernels read it.
+ *
+ * A row of W is lines of 128 bytes. A line holds 4 blocks of int8 or 8 of int4: the host's bytes of these blocks, taken
+ * in quads (4 neighbouring values: 4 bytes of int8, 2 of int4) and transposed, so that piece p of 16 bytes, p in 0 ..
+ * 7, holds quad p of every block of the line. Eight threads that load a piece each load a line, and for each block they
+ * need 32 neighbouring values of x, 16 bytes a thread: both are whole cache lines. int8 is stored as q + 128, without a
+ * sign. The values of all rows are followed by the scales, [n_out][lines]{ f16 scale[blocks of a line] }, for int4
+ * { f16 scale[8], f16 minimum[8] }. Blocks that fill up a row's last line are zeros, and kernels leave them out. */
+#pragma once
+
+#include "kernels/cuda/common.cuh"
+
+enum {
+    QUAD = 4, /* values of a block that one thread holds */
+    LINE_PIECES = QUANTISE_BLOCK / QUAD,
+    PIECE_BYTES = 16,
+    LINE_BYTES = LINE_PIECES * PIECE_BYTES,
+    INT8_OFFSET = 128
+};
+
+/* Blocks in a line, and so quads in a piece. */
+__host__ __device__ constexpr int line_blocks(enum dtype t) { return t == DTYPE_INT8 ? 4 : 8; }
+/* Numbers of 16 bits beside a line. */
+__host__ __device__ constexpr int line_scales(enum dtype t) { return t == DTYPE_INT8 ? 4 : 16; }
+
+/* A weight in a kernel's arguments. */
+struct blocks {
+    const unsigned char *values;
+    const uint16_t *scales;
+    int n_out, n_in;
+    int lines; /* of a row */
+    enum dtype dtype;
+};
+
+static inline int lines_of(enum dtype t, int n_in) {
+    int blocks = n_in / QUANTISE_BLOCK;
+    return (blocks + line_blocks(t) - 1) / line_blocks(t);
+}
+
+static inline struct blocks blocks_of(const struct weight *w) {
+    int lines = lines_of(w->dtype, w->n_in);
+    const unsigned char *values = (const unsigned char *)w->data;
+    const unsigned char *scales = values + (size_t)w->n_out * (size_t)lines * LINE_BYTES;
+    return {values, (const uint16_t *)(const void *)scales, w->n_out, w->n_in, lines, w->dtype};
+}
+
+/* The 16 bytes of one thread, with the scales of their blocks; T is the dtype. */
+template <enum dtype T>
+struct piece {
+    unsigned values[PIECE_BYTES / sizeof(unsigned)];
+    unsigned scales[line_scales(T) / 2]; /* of two blocks each; the minimums follow */
+};
+
+/* Piece `at` of a row, counted from the row's start. */
+template <enum dtype T>
+__device__ inline piece<T> load_piece(const struct blocks &w, int row, int at) {
+    piece<T> p;
+    int64_t line = (int64_t)row * w.lines + at / LINE_PIECES;
+    uint4 v = *(const uint4 *)(w.values + line * LINE_BYTES + at % LINE_PIECES * PIECE_BYTES);
+    p.values[0] = v.x, p.values[1] = v.y, p.values[2] = v.z, p.values[3] = v.w;
+    const uint16_t *scales = w.scales + line * line_scales(T);
+    if constexpr (T == DTYPE_INT8) {
+        uint2 s = *(const uint2 *)scales;
+        p.scales[0] = s.x, p.scales[1] = s.y;
+    } else {
+        for (int i = 0; i < 8; i += 4) {
+            uint4 s = *(const uint4 *)(scales + 2 * i);
+            p.scales[i] = s.x, p.scales[i + 1] = s.y, p.scales[i + 2] = s.z, p.scales[i + 3] = s.w;
+        }
+    }
+    return p;
+}
+
+/* The column of W where the quad of the piece's block `block` starts; n_in or more: it is filling. */
+template <enum dtype T>
+__device__ inline int quad_column(int at, int block) {
+    return (at / LINE_PIECES * line_blocks(T) + block) * QUANTISE_BLOCK + at % LINE_PIECES * QUAD;
+}
+
+template <enum dtype T>
+__device__ inline float block_scale(const piece<T> &p, int i) {
+    return half_bits_to_f32((uint16_t)(p.scales[i / 2] >> 16 * (i & 1)), DTYPE_F16);
+}
+
+/* The quad of a piece's block as f32: scale q and scale q + minimum, rounded once: products of 11 by 8 bits are exact.
+ * An integer below 2^8 becomes a float by or-ing it into the mantissa of a power of two, where it counts as it is, and
+ * taking that away again: cheaper than a conversion. Nibble j need not be shifted for it: it is or-ed into
+ * 2^(23 - 4j). */
+template <enum dtype T>
+__device__ inline lanes<QUAD> dequantise(const piece<T> &p, int block) {
+    lanes<QUAD> w;
+    float scale = block_scale(p, block);
+    for (int j = 0; j < QUAD; j++) {
+        if constexpr (T == DTYPE_INT8) {
+            unsigned one = 150u << 23, q = p.values[block] >> 8 * j & 0xff;
+            w.at[j] = scale * (__uint_as_float(one | q) - (__uint_as_float(one) + INT8_OFFSET));
+        } else {
+            unsigned one = (150u - 4 * j) << 23, q = p.values[block / 2] >> 16 * (block & 1) & 15u << 4 * j;
+            float minimum = block_scale(p, line_blocks(T) + block);
+            w.at[j] = fmaf(scale, __uint_as_float(one | q) - __uint_as_float(one), minimum);
+        }
+    }
+    return w;
+}
+
+/* One element of W as f32: for a few rows of it, where no speed is to be had. */
+__device__ inline float dequantise_one(const struct blocks &w, int row, int col) {
+    int blocks = line_blocks(w.dtype), block = col / QUANTISE_BLOCK % blocks, quad = col % QUANTISE_BLOCK / QUAD;
+    int64_t line = (int64_t)row * w.lines + col / QUANTISE_BLOCK / blocks;
+    const unsigned char *at = w.values + line * LINE_BYTES + quad * PIECE_BYTES + block * (PIECE_BYTES / blocks);
+    const uint16_t *scales = w.scales + line * line_scales(w.dtype) + block;
+    float scale = half_bits_to_f32(*scales, DTYPE_F16);
+    if (w.dtype == DTYPE_INT8) return scale * (float)(at[col % QUAD] - INT8_OFFSET);
+    int q = at[col % QUAD / 2] >> 4 * (col & 1) & 15;
+    return scale * (float)q + half_bits_to_f32(scales[blocks], DTYPE_F16);
+}

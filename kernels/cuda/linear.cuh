@@ -1,0 +1,12 @@
+/* kernels/cuda/linear.cuh: what products with float and with quantised weights share. */
+#pragma once
+
+#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/gemm.h"
+
+/* x, rounded to `dtype`, without gaps between rows; valid until the next product. */
+view linear_input(struct backend *b, const struct tensor &x, enum dtype dtype);
+/* The library's product with whatever bias and activation it leaves to us. */
+void linear_product(struct backend *b, const struct gemm_args *g);
+/* blocks.cu: linear with int8 and int4 weights; at least one row. */
+void linear_blocks(struct backend *b, const struct linear_args *a);

@@ -1,0 +1,117 @@
+/* kernels/cuda/pack.cu: weights onto the device, through pinned memory in two halves: the host fills one while the
+ * device reads the other. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/blocks.cuh"
+
+enum { HALF_BYTES = LOADING_ELEMENTS * sizeof(float) };
+
+static bool loading_open(struct backend *b) {
+    struct loading *l = &cuda_of(b)->loading;
+    if (l->host) return true;
+    for (int i = 0; i < 2; i++)
+        if (!cuda_ok(b, cudaEventCreateWithFlags(&l->read[i], cudaEventDisableTiming), "an event")) return false;
+    return cuda_ok(b, cudaMallocHost((void **)&l->host, 2 * HALF_BYTES), "pinned memory for loading");
+}
+
+void loading_close(struct loading *l) {
+    for (int i = 0; i < 2; i++)
+        if (l->read[i]) cudaEventDestroy(l->read[i]);
+    cudaFreeHost(l->host);
+}
+
+/* The half for the piece-th copy, once the device has read what was in it; NULL after a failure. */
+static char *half_take(struct backend *b, size_t piece) {
+    struct loading *l = &cuda_of(b)->loading;
+    if (b->error.status || !loading_open(b)) return NULL;
+    if (piece >= 2 && !cuda_ok(b, cudaEventSynchronize(l->read[piece % 2]), "loading")) return NULL;
+    return l->host + piece % 2 * HALF_BYTES;
+}
+
+static void half_give(struct backend *b, size_t piece) {
+    cuda_ok(b, cudaEventRecord(cuda_of(b)->loading.read[piece % 2], cuda_of(b)->stream), "loading");
+}
+
+/* Rows go to the device as the host has them, [n_out, n_in]; only the dtype is converted. */
+static void load_floats(struct backend *b, const struct weight *w, const struct host_matrix *host) {
+    size_t n = (size_t)w->n_out * (size_t)w->n_in, from = dtype_bytes(host->dtype), to = dtype_bytes(w->dtype);
+    for (size_t at = 0, piece = 0; at < n; at += LOADING_ELEMENTS, piece++) {
+        size_t left = n - at, most = LOADING_ELEMENTS, count = left < most ? left : most;
+        char *half = half_take(b, piece);
+        if (half == NULL) return;
+        dtype_convert(half, w->dtype, (const char *)host->values + at * from, host->dtype, count);
+        cuda_upload(b, (char *)w->data + at * to, half, count * to);
+        half_give(b, piece);
+    }
+}
+
+/* n blocks of the host as a line: quads change places. */
+template <typename Q>
+static void transpose_line(unsigned char *line, const unsigned char *from, int n, Q flip) {
+    for (int block = 0; block < n; block++)
+        for (int piece = 0; piece < LINE_PIECES; piece++) {
+            Q quad;
+            memcpy(&quad, from + (size_t)(block * LINE_PIECES + piece) * sizeof quad, sizeof quad);
+            quad ^= flip;
+            memcpy(line + piece * PIECE_BYTES + block * (int)sizeof quad, &quad, sizeof quad);
+        }
+}
+
+/* Line `at` of all rows, counted from the first; `line` and `scales` are zeros. */
+static void make_line(unsigned char *line, uint16_t *scales, const struct blocks &w, const struct host_matrix *host,
+                      size_t at) {
+    size_t row_blocks = (size_t)w.n_in / QUANTISE_BLOCK, in_row = at % (size_t)w.lines * (size_t)line_blocks(w.dtype);
+    size_t first = at / (size_t)w.lines * row_blocks + in_row, left = row_blocks - in_row;
+    int n = left < (size_t)line_blocks(w.dtype) ? (int)left : line_blocks(w.dtype);
+    const unsigned char *values = (const unsigned char *)host->values;
+    memcpy(scales, host->scales + first, (size_t)n * sizeof *scales);
+    if (w.dtype == DTYPE_INT8) {
+        transpose_line(line, values + first * QUANTISE_BLOCK, n, (uint32_t)0x80808080);
+    } else {
+        transpose_line(line, values + first * (QUANTISE_BLOCK / 2), n, (uint16_t)0);
+        memcpy(scales + line_blocks(w.dtype), host->minimums + first, (size_t)n * sizeof *scales);
+    }
+}
+
+/* As many lines at a time as fit into a half with their scales. */
+static void load_blocks(struct backend *b, const struct weight *w, const struct host_matrix *host) {
+    struct blocks to = blocks_of(w);
+    size_t n = (size_t)to.n_out * (size_t)to.lines, beside = (size_t)line_scales(w->dtype);
+    size_t most = HALF_BYTES / (LINE_BYTES + beside * sizeof(uint16_t));
+    for (size_t at = 0, piece = 0; at < n; at += most, piece++) {
+        size_t count = n - at < most ? n - at : most;
+        char *half = half_take(b, piece);
+        if (half == NULL) return;
+        unsigned char *lines = (unsigned char *)half;
+        uint16_t *scales = (uint16_t *)(void *)(half + count * LINE_BYTES);
+        memset(half, 0, count * (LINE_BYTES + beside * sizeof *scales));
+        for (size_t i = 0; i < count; i++) make_line(lines + i * LINE_BYTES, scales + i * beside, to, host, at + i);
+        cuda_upload(b, (void *)(uintptr_t)(to.values + at * LINE_BYTES), lines, count * LINE_BYTES);
+        cuda_upload(b, (void *)(uintptr_t)(to.scales + at * beside), scales, count * beside * sizeof *scales);
+        half_give(b, piece);
+    }
+}
+
+static size_t packed_bytes(const struct weight *w) {
+    if (!dtype_quantised(w->dtype)) return (size_t)w->n_out * (size_t)w->n_in * dtype_bytes(w->dtype);
+    size_t lines = (size_t)w->n_out * (size_t)lines_of(w->dtype, w->n_in);
+    return lines * (LINE_BYTES + (size_t)line_scales(w->dtype) * sizeof(uint16_t));
+}
+
+enum status cuda_pack(struct backend *b, struct weight *w, const struct host_matrix *host, struct error *e) {
+    w->data = cuda_alloc(b, packed_bytes(w));
+    if (w->data == NULL)
+        return error_set(e, STATUS_NO_MEMORY, "%s: no memory for a [%d, %d] %s weight; use a smaller model or dtype",
+                         cuda_of(b)->description, w->n_out, w->n_in, dtype_name(w->dtype));
+    if (dtype_quantised(w->dtype))
+        load_blocks(b, w, host);
+    else
+        load_floats(b, w, host);
+    enum status s = cuda_sync(b, e);
+    if (s) {
+        cudaFree(w->data);
+        w->data = NULL;
+    }
+    return s;
+}
