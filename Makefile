@@ -43,7 +43,6 @@ CUDA_LIBS := -L$(CUDA_HOME)/lib64 -Wl,-rpath,$(CUDA_HOME)/lib64 -lcudart_static 
 ifeq ($(origin CUDA),undefined)
 CUDA := $(if $(NVCC_PATH),$(if $(SANITIZE),,$(call probe,cublasLt.h,-I$(CUDA_HOME)/include $(CUDA_LIBS))))
 endif
-# NCCL comes with the toolkit or beside it; MPI's compiler flags from pkg-config.
 # FAISS with its GPU part (make deps CUDA=1) is taken by builds with CUDA; both can be there, each in its own folder.
 FAISS_GPU ?= $(if $(CUDA),$(call probe,faiss/c_api/gpu/StandardGpuResources_c.h,$(call \
 	faiss_flags,$(DEPS)/faiss-gpu) -isystem $(CUDA_HOME)/include -lfaiss_c))
@@ -51,6 +50,7 @@ FAISS_GPU := $(FAISS_GPU)
 FAISS_HOME := $(DEPS)/faiss$(if $(FAISS_GPU),-gpu)
 FAISS ?= $(call probe,faiss/c_api/Index_c.h,$(call faiss_flags,$(FAISS_HOME)) -lfaiss_c)
 FAISS := $(FAISS)
+# NCCL comes with the toolkit or beside it; MPI's compiler flags from pkg-config.
 NCCL ?= $(if $(CUDA),$(call probe,nccl.h,-I$(CUDA_HOME)/include -L$(CUDA_HOME)/lib64 -lnccl))
 MPI_FLAGS := $(shell pkg-config --cflags --libs ompi-c 2>/dev/null)
 MPI ?= $(call probe,mpi.h,$(MPI_FLAGS))
@@ -99,12 +99,12 @@ $(BUILD)/kernels/cpu/%_avx512.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -ma
 $(BUILD)/kernels/cpu/%_avx512vnni.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mfma -mf16c $(VECTOR)
 $(BUILD)/kernels/cpu/%_avx512bf16.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mf16c $(VECTOR)
 
-$(BUILD)/kernels/comm_mpi.c.o: CPPFLAGS += $(patsubst -I%,-isystem%,$(filter -I%,$(MPI_FLAGS)))
 # The GPU part's headers include CUDA's.
 $(BUILD)/retrieval/index_faiss.c.o: CPPFLAGS += -DHAVE_FAISS_GPU=$(if $(FAISS_GPU),1 -isystem $(CUDA_HOME)/include,0)
 # Where make deps puts the embedder: what is benchmarked when none is named.
 $(BUILD)/tools/bench_embed.c.o $(BUILD)/tools/bench_datastore.c.o: CPPFLAGS += -DDEFAULT_EMBEDDER='"$(DEPS)/minilm"'
 
+$(BUILD)/kernels/comm_mpi.c.o: CPPFLAGS += $(patsubst -I%,-isystem%,$(filter -I%,$(MPI_FLAGS)))
 $(BUILD)/kernels/comm_nccl.c.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
 
 all: $(PROGRAMS)
@@ -185,10 +185,11 @@ $(GPU_PARITY): $(patsubst %,$(BUILD)/%.o,tests/cuda/parity.c tools/eval_parity.c
 $(GPU_STEPS): $(GPU_STEPS).c.o $(CONVERT) $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) -Wl,--as-needed $^ $(LDLIBS) -lcmocka -o $@
 gpu-ops: $(GPU_OPS)
-gpu-programs: $(GPU_OPS) $(GPU_STEPS) $(GPU_PARITY) $(BUILD)/retro-bench
+gpu-programs: $(GPU_OPS) $(GPU_STEPS) $(GPU_PARITY) $(BUILD)/retro-bench $(if $(FAISS_GPU),$(BUILD)/tests/unit/test_index_gpu)
 gpu-bundle:
-	@$(MAKE) --no-print-directory BUILD=$(BUILD)/gpu-objects MPI= NCCL= FAISS= gpu-programs
-	@tools/gpu_check.sh pack $(BUILD)/gpu $(patsubst %,$(BUILD)/gpu-objects/%,$(addprefix tests/cuda/,test_cuda_ops test_cuda_blocks test_cuda_steps retro-parity) retro-bench)
+	@$(MAKE) --no-print-directory BUILD=$(BUILD)/gpu-objects MPI= NCCL= FAISS=$(FAISS_GPU) gpu-programs
+	@tools/gpu_check.sh pack $(BUILD)/gpu $(patsubst %,$(BUILD)/gpu-objects/%,$(addprefix tests/cuda/,test_cuda_ops test_cuda_blocks test_cuda_steps retro-parity) retro-bench \
+		$(if $(FAISS_GPU),tests/unit/test_index_gpu))
 gpu-check:
 	@tools/gpu_check.sh run
 
@@ -214,11 +215,11 @@ $(BUILD)/tests/reference/%: $(BUILD)/tests/reference/%.c.o $(LIBRARY)
 docs/config.md: $(BUILD)/tests/reference/print_config_docs config/config_table.c config/config_print.c
 	$< > $@
 
+# The GPU part of FAISS takes long to build: only where CUDA=1 is on the command line, not where it was found.
+FAISS_GPUS ?= 90
 deps:
 	@tools/deps.sh $(DEPS) $(if $(and $(filter command,$(origin CUDA)),$(CUDA)),"$(FAISS_GPUS)")
 
-# The GPU part of FAISS takes long to build: only where CUDA=1 is on the command line, not where it was found.
-FAISS_GPUS ?= 90
 info:
 	@echo "compiler   $$($(CC) --version | head -1)"
 	@echo "build      $(BUILD)"

@@ -1,6 +1,7 @@
-/* retrieval/index.c: the device that an index is on, by name. */
+/* retrieval/index.c: what indexes of all kinds share: the device by name, and the number of lists. */
 #include "retrieval/index.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,3 +23,5 @@ enum status index_move(struct index *x, const char *device, struct error *e) {
                          device);
     return x->ops->move(x, gpu, e);
 }
+
+int index_lists(int64_t count) { return 1 << (int)lround(log2(4 * sqrt((double)count))); }

@@ -76,5 +76,7 @@ struct index_source {
 enum status index_make_faiss(struct index **out, const struct index_source *source, struct error *e);
 /* Threads FAISS uses for calls of the current thread; keeps its pool out of the engine's way. */
 void index_set_threads(int threads);
+/* Lists of an inverted file of so many vectors: 4 sqrt(count), rounded to a power of two. */
+int index_lists(int64_t count);
 /* The factory string for a collection of this size: what index_build_faiss picks, INDEX_EXACT without FAISS. */
 void index_choose_factory(char *factory, size_t size, int64_t count);

@@ -5,7 +5,6 @@
  * An index is loaded by the CPU and may then move to a GPU. FAISS ends the process when CUDA fails at the wrong place,
  * so whatever can be known before (is there a GPU, does the index fit, is it of a kind that can move) is asked first.
  */
-#include <math.h>
 #include <omp.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -39,13 +38,12 @@ struct faiss_index {
 
 enum { FLAT_LIMIT = 100000, SPARE = 8 };
 
-/* An inverted file with 4 sqrt(N) lists, rounded to a power of two: 1024 lists at 100 000 vectors, 4096 at a million.
- */
+/* An inverted file has 1024 lists at 100 000 vectors, 4096 at a million. */
 void index_choose_factory(char *factory, size_t size, int64_t count) {
     if (count <= FLAT_LIMIT)
         snprintf(factory, size, "Flat");
     else
-        snprintf(factory, size, "IVF%d,Flat", 1 << (int)lround(log2(4 * sqrt((double)count))));
+        snprintf(factory, size, "IVF%d,Flat", index_lists(count));
 }
 
 static enum status faiss_failed(struct error *e, const char *what) {

@@ -9,21 +9,23 @@
 # written again after each, so that neither a failure nor a kill loses the others:
 #   device      which GPU, driver and toolkit, and what is missing
 #   build       nothing to do with a bundle; otherwise make gpu-bundle, with whatever libraries there are
-#   ops         every op against the CPU, on the device; steps as graphs against steps op by op; quantised models
+#   ops         every op against the CPU, on the device; steps as graphs against steps op by op; quantised models;
+#               the index on the GPU against the CPU's
 #   golden      the reference's logits and tokens, on the device
 #   sanitizer   compute-sanitizer's four tools on every 16th case of the op tests, quantised weights included
-#   bench       retro-bench device and tests/cuda/peer_torch.py by turns
+#   bench       searches of a million vectors, then retro-bench device and tests/cuda/peer_torch.py by turns
 # OUT/gpu.json and OUT/gpu.md hold the results; those of a real GPU are copied to docs/results.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
 # What a bundle was made from.
 sources_stamp() {
-    find kernels config retro tools tests/cuda tests/ops \( -name '*.[ch]' -o -name '*.cu*' -o -name '*.cc' \) -type f -print0 |
+    find kernels config retro retrieval tools tests/cuda tests/ops tests/unit \( -name '*.[ch]' -o -name '*.cu*' -o -name '*.cc' \) -type f -print0 |
         LC_ALL=C sort -z | xargs -0 cat | cksum
 }
 
-# Libraries that every machine with a compiler has stay behind: they belong to its C library.
+# Libraries that every machine with a compiler has stay behind: they belong to its C library. So does cuBLAS, which is
+# large and comes with the toolkit or with PyTorch.
 pack() {
     local folder=$1 library
     shift
@@ -31,8 +33,9 @@ pack() {
     mkdir -p "$folder/lib"
     for program in "$@"; do strip -o "$folder/${program##*/}" "$program"; done
     ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
-        grep -vE '/(libc|libm|libstdc\+\+|libgcc_s|libpthread|libdl|librt)\.so' | while read -r library; do
-        cp -L "$library" "$folder/lib/"
+        grep -vE '/(libc|libm|libstdc\+\+|libgcc_s|libpthread|libdl|librt|libcublas|libcublasLt)\.so' |
+        while read -r library; do
+        strip -o "$folder/lib/${library##*/}" "$library"
     done
     sources_stamp > "$folder/SOURCES"
     echo "$folder: $(du -sm "$folder" | cut -f1) MiB"
@@ -74,6 +77,11 @@ check_build() {
 check_ops() {
     local status=0 program
     for program in ops blocks steps; do ours test_cuda_$program "$device" || status=1; done
+    if [ -x "$bundle/test_index_gpu" ]; then
+        ours test_index_gpu "$device" || status=1
+    else
+        echo "missing: no FAISS with its GPU part (make deps CUDA=1, then make gpu-bundle)"
+    fi
     return $status
 }
 
@@ -109,7 +117,14 @@ check_sanitizer() {
 
 # By turns, so that both see the same state of the machine; another round as long as there is time for one.
 check_bench() {
-    local start=$SECONDS status=0 took round shapes=tools/shapes
+    local start status=0 took round kind shapes=tools/shapes
+    if [ -x "$bundle/test_index_gpu" ]; then
+        for kind in flat ivf; do
+            LD_LIBRARY_PATH=$bundle/lib:${cublas%/*} timeout 40 \
+                "$bundle/retro-bench" search --device "$device" --index $kind --json || status=1
+        done
+    fi
+    start=$SECONDS
     ours retro-bench device --device "$device" --eager $shapes/gpt-1.1b || status=1
     for round in 1 2 3; do
         ours retro-bench device --device "$device" --limits $shapes/gpt-1.1b || status=1
@@ -117,7 +132,7 @@ check_bench() {
         ours retro-bench device --device "$device" $shapes/gpt-8b $shapes/retro-1.1b || status=1
         python3 tests/cuda/peer_torch.py $shapes/gpt-8b || status=1
         took=$(((SECONDS - start) / round))
-        [ $((SECONDS - start + took)) -lt 150 ] || break
+        [ $((SECONDS - start + took)) -lt 120 ] || break
     done
     return $status
 }
@@ -151,10 +166,10 @@ run() {
     mkdir -p "$out"
     stage device 20
     stage build 120
-    stage ops 45
+    stage ops 75
     stage golden 45
     stage sanitizer 105
-    stage bench 150
+    stage bench 200
     if [[ $device == cuda:* ]] && ! grep -q '"gpu": null' "$out/gpu.json"; then
         mkdir -p docs/results
         cp "$out/gpu.json" "$out/gpu.md" docs/results/

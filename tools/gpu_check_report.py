@@ -38,7 +38,8 @@ def figures(log):
         if not line.startswith("{"):
             continue
         row = json.loads(line)
-        found.setdefault((row["by"], row["model"], row["name"], row["unit"]), []).append(row["value"])
+        key = (row.get("by", US), row.get("model"), row["name"], row["unit"])
+        found.setdefault(key, []).append(row["value"])
     return [{"by": by, "model": model, "name": name, "unit": unit, "value": statistics.median(values),
              "low": min(values), "high": max(values), "times": len(values)}
             for (by, model, name, unit), values in found.items()]
@@ -92,6 +93,7 @@ def table(rows, shares):
 def main():
     device, stages, out = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
     facts, rows = device_facts(read(out / "device.log")), figures(read(out / "bench.log"))
+    facts["missing"] += [line for line in read(out / "ops.log").splitlines() if line.startswith("missing")]
     result = {"date": datetime.date.today().isoformat(), "device": device, **facts, "stages": stage_rows(stages),
               **counts(out), "figures": rows, "derived": derived(rows)}
     (out / "gpu.json").write_text(json.dumps(result, indent=1) + "\n")
@@ -112,6 +114,7 @@ def main():
     if rows:
         lines += ["", "decode.B: tokens a second of B sequences, of the ceiling: bytes of weights read against the copy. "
                   "prefill.N: a prompt of N tokens, of the ceiling: operations of the weights against the product. "
+                  "search.KIND.Q: Q queries among a million vectors of 384 numbers. "
                   "Medians; ranges over repeats.", ""] + table(rows, result["derived"])
     (out / "gpu.md").write_text("\n".join(lines) + "\n")
 

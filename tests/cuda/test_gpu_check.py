@@ -11,7 +11,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BENCH = """#!/bin/sh
 say() { echo "{\\"by\\": \\"retro-server\\", \\"model\\": $1, \\"name\\": \\"$2\\", \\"value\\": $3, \\"unit\\": \\"x\\"}"; }
 case "$*" in *--limits*) say null copy 2000; say null gemm 500; say '"m"' decode_bytes 2e9; say '"m"' parameters 1e9;
-say '"m"' decode.1 900; say '"m"' prefill.512 200000;; esac
+say '"m"' decode.1 900; say '"m"' prefill.512 200000;;
+search*) echo "{\\"name\\": \\"search.$5.1\\", \\"threads\\": 2, \\"value\\": 0.5, \\"unit\\": \\"ms\\"}";; esac
 """
 PYTHON = """#!/bin/sh
 case "$1" in
@@ -27,10 +28,11 @@ def write(path, text):
 
 
 def run(folder, *, ops, gpu, device="cuda:0"):
-    """One run of the script; `ops` is what the op tests do, `gpu` whether nvidia-smi finds one."""
+    """One run of the script; `ops` is what the op tests do, `gpu` whether nvidia-smi finds one and FAISS has its GPU part."""
     root, tools = folder / "root", folder / "bin"
     bundle, out = root / "build/gpu", root / "build/gpu-check"
-    for part in (tools, bundle / "lib", *(root / f for f in ("kernels", "config", "retro", "tools", "tests/cuda", "tests/ops"))):
+    for part in (tools, bundle / "lib", *(root / f for f in ("kernels", "config", "retro", "retrieval", "tools", "tests/cuda",
+                                                          "tests/ops", "tests/unit"))):
         part.mkdir(parents=True)
     for script in ("gpu_check.sh", "gpu_check_report.py"):
         shutil.copy(ROOT / "tools" / script, root / "tools")
@@ -41,6 +43,8 @@ def run(folder, *, ops, gpu, device="cuda:0"):
     write(bundle / "test_cuda_ops", f"#!/bin/sh\n{ops}\n")
     write(bundle / "test_cuda_blocks", "#!/bin/sh\necho '[  PASSED  ] 8 test(s).'\n")
     write(bundle / "test_cuda_steps", "#!/bin/sh\necho '[  PASSED  ] 2 test(s).'\n")
+    if gpu:
+        write(bundle / "test_index_gpu", "#!/bin/sh\necho '[  PASSED  ] 7 test(s).'\n")
     write(bundle / "retro-parity", "#!/bin/sh\necho '7 passed, 0 failed'\n")
     write(bundle / "retro-bench", BENCH)
     write(tools / "compute-sanitizer", "#!/bin/sh\necho '========= ERROR SUMMARY: 0 errors'\n")
@@ -59,8 +63,9 @@ def test_all_is_well(tmp_path):
     assert [s["name"] for s in result["stages"]] == ["device", "build", "ops", "golden", "sanitizer", "bench"]
     assert all(s["status"] == 0 for s in result["stages"])
     assert (result["gpu"], result["driver"]) == ("A GPU", "580.1")
-    assert result["ops"] == {"passed": 29, "failed": 0} and result["golden"] == {"passed": 14, "failed": 0}
+    assert result["ops"] == {"passed": 36, "failed": 0} and result["golden"] == {"passed": 14, "failed": 0}
     assert result["sanitizer"]["racecheck ops"] == "0 errors"
+    assert "| the device | search.flat.1 | 0.5 ms |" in page and "| the device | search.ivf.1 | 0.5 ms |" in page
     shares = {row["name"]: row for row in result["derived"]}
     assert abs(shares["decode.1"]["share"] - 0.9) < 1e-9 and abs(shares["decode.1"]["peer"] - 1.5) < 1e-9
     assert abs(shares["prefill.512"]["share"] - 0.8) < 1e-9 and shares["prefill.512"]["peer"] is None
@@ -77,5 +82,6 @@ def test_a_failure_loses_nothing_else(tmp_path):
     status = {s["name"]: s["status"] for s in result["stages"]}
     assert status["device"] == 1 and status["ops"] == 1 and status["golden"] == 0 and status["bench"] == 0
     assert result["gpu"] is None and result["ops"]["failed"] == 2
+    assert "* missing: no FAISS with its GPU part" in page
     assert "finds no GPU" in page and "No GPU" in page
     assert result["sanitizer"]["memcheck blocks"] == "0 errors"
