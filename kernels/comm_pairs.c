@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* How often a waiting rank looks before it yields between looks, and yields before it sleeps. */
-enum { LOOKS = 200, YIELDS = 4000 };
+enum { LOOKS = 200, YIELDS = 4000, LONGEST_LOOK = 1 /* second */ };
 
 /* Ranks [first, first + size) of the transport: a stage, or the world. */
 struct pairs {
@@ -70,13 +70,18 @@ static void rest(struct transport *t, int looked) {
         t->ops->sleep(t);
 }
 
-/* Waits for everything posted; false when the group failed, which it does after `seconds` (0: never). */
+/* Waits for everything posted; false when the group failed, which it does after `seconds` (0: never). Between two looks
+ * no more than LONGEST_LOOK counts, so that a process that was stopped for long does not find its time over when it
+ * goes on. */
 static bool finish(struct pairs *p, double seconds) {
     struct transport *t = p->transport;
-    double start = time_now();
+    double last = time_now(), waited = 0;
     for (int i = 0; !failed(p) && !t->ops->look(t); i = min_int(i + 1, YIELDS)) {
         rest(t, i);
-        if (seconds > 0 && i >= LOOKS && time_now() - start >= seconds)
+        double now = time_now();
+        waited += now - last < LONGEST_LOOK ? now - last : LONGEST_LOOK;
+        last = now;
+        if (seconds > 0 && waited >= seconds)
             transport_fail(t, "waited %g s for the others (parallel.timeout)", seconds);
     }
     return !failed(p);

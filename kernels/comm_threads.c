@@ -12,7 +12,7 @@
 #include "kernels/comm.h"
 
 /* A rank that waits looks this often before it sleeps: sums of a step follow each other closely. */
-enum { SPINS = 2000 };
+enum { SPINS = 2000, LONGEST_SLEEP = 1 /* second */ };
 
 /* Rows on their way to a rank. */
 struct letter {
@@ -55,16 +55,30 @@ static void fail_late(struct comm *c, double seconds) {
     fail_locked(group_of(c), &e);
 }
 
-/* Sleeps until the meeting is complete, or the group failed; false when `seconds` are over (0: never). */
-static bool sleep_until_met(struct group *g, unsigned meeting, double seconds) {
+/* Sleeps until something changes. *left are the seconds that this may still take; of a sleep no more than LONGEST_SLEEP
+ * is taken off, so that a process that was stopped for long does not find its time over when it goes on. */
+static void sleep_a_while(struct group *g, double *left) {
+    double start = time_now(), length = *left < LONGEST_SLEEP ? *left : LONGEST_SLEEP, slept;
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += (time_t)seconds;
+    until.tv_nsec += (long)(1e9 * length);
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&g->changed, &g->lock, &until);
+    slept = time_now() - start;
+    *left -= slept < length ? slept : length;
+}
+
+/* Sleeps until the meeting is complete, or the group failed; false when `seconds` are over (0: never). */
+static bool sleep_until_met(struct group *g, unsigned meeting, double seconds) {
+    double left = seconds;
     while (atomic_load(&g->meeting) == meeting && !atomic_load(&g->failed)) {
         if (seconds == 0)
             pthread_cond_wait(&g->changed, &g->lock);
-        else if (pthread_cond_timedwait(&g->changed, &g->lock, &until) != 0)
-            return atomic_load(&g->meeting) != meeting;
+        else if (left <= 0)
+            return false;
+        else
+            sleep_a_while(g, &left);
     }
     return true;
 }
@@ -190,13 +204,15 @@ static struct letter *take_letter(struct group *g, int from, int to) {
 /* The letter, waited for; NULL when the group failed, with the reason in *e. */
 static struct letter *wait_for_letter(struct comm *c, int from, struct error *e) {
     struct group *g = group_of(c);
-    struct timespec until;
     struct letter *l;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += (time_t)g->timeout;
+    double left = g->timeout;
     pthread_mutex_lock(&g->lock);
-    while ((l = take_letter(g, from, c->rank)) == NULL && !atomic_load(&g->failed))
-        if (pthread_cond_timedwait(&g->changed, &g->lock, &until) != 0) fail_late(c, g->timeout);
+    while ((l = take_letter(g, from, c->rank)) == NULL && !atomic_load(&g->failed)) {
+        if (left <= 0)
+            fail_late(c, g->timeout);
+        else
+            sleep_a_while(g, &left);
+    }
     if (l == NULL) *e = g->why;
     pthread_mutex_unlock(&g->lock);
     return l;

@@ -167,52 +167,60 @@ static void test_pipeline(void **state) {
     assert_int_equal(check_folder(folder, 1, 5), check_folder(folder, 1, 1));
 }
 
-/* Sequences of a step that are done in turn, and stages that work on different ones at a time: the same logits. */
+/* A few sequences that retrieve, in steps of up to 27 rows; the hash of all logits. */
+static uint64_t run_micro_batches(int size, int stages, int micro_batch_rows) {
+    enum { SEQUENCES = 3, ROWS = 9, VOCAB = 256 };
+    struct error e = {0};
+    struct config c;
+    struct opened_model o;
+    struct session_pool *pool;
+    struct session *sessions[SEQUENCES];
+    struct step_item items[SEQUENCES];
+    struct tensor logits;
+    int32_t tokens[SEQUENCES][ROWS], found[2 * 2 * 16];
+    static float host[SEQUENCES * VOCAB];
+    uint64_t hash = 0;
+    configure(&c, size, stages);
+    assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_b", &e), STATUS_OK);
+    config_free(&c);
+    const struct model_info *info = model_info(o.model);
+    assert_true(info->padded_vocab <= VOCAB && info->retrieved_length <= 16);
+    struct session_limits limits = {SEQUENCES, 32, SEQUENCES * ROWS, SEQUENCES, 2, DTYPE_F32, micro_batch_rows};
+    assert_int_equal(session_pool_open(&pool, o.model, &limits, &e), STATUS_OK);
+    for (size_t i = 0; i < ARRAY_COUNT(found); i++) found[i] = (int32_t)(i * 7 % 100);
+    const struct neighbor_tokens sets[] = {{found, 2}, {found + 1, 1}, {found + 2, 2}, {NULL, 0}};
+    for (int s = 0; s < SEQUENCES; s++) {
+        struct grid grid = grid_make(GRID_END, ROWS - s, info->chunk_length);
+        for (int i = 0; i < ROWS; i++) tokens[s][i] = (31 * s + 17 * i) % 200;
+        assert_int_equal(session_open(&sessions[s], pool, grid, &e), STATUS_OK);
+    }
+    for (int step = 0; step < 12; step++) {
+        for (int s = 0; s < SEQUENCES; s++) {
+            int n = step ? 1 : ROWS - s;
+            assert_true(session_closes(sessions[s], n) <= 3);
+            items[s] = (struct step_item){sessions[s], tokens[s], n, sets + s % 2, 1};
+        }
+        if (session_step(pool, items, SEQUENCES, &logits, &e)) fail_msg("%s", e.text);
+        size_t bytes = (size_t)SEQUENCES * (size_t)info->padded_vocab * sizeof *host;
+        backend_download(o.backend, host, logits.data, bytes);
+        assert_int_equal(backend_sync(o.backend, &e), STATUS_OK);
+        hash = hash_bytes(host, bytes, hash);
+    }
+    session_pool_close(pool);
+    opened_model_close(&o);
+    return hash;
+}
+
+/* Sequences of a step that are done in turn, and stages that work on different ones at a time: the same logits, bit by
+ * bit, as all at once on one stage of as many ranks. */
 static void test_micro_batches(void **state) {
     (void)state;
-    enum { SEQUENCES = 3, ROWS = 9, VOCAB = 256 };
-    static const int limits_tried[] = {0, 1, 2 * ROWS, 1000};
-    uint64_t hashes[ARRAY_COUNT(limits_tried)];
-    for (size_t t = 0; t < ARRAY_COUNT(limits_tried); t++) {
-        struct error e = {0};
-        struct config c;
-        struct opened_model o;
-        struct session_pool *pool;
-        struct session *sessions[SEQUENCES];
-        struct step_item items[SEQUENCES];
-        struct tensor logits;
-        int32_t tokens[SEQUENCES][ROWS], found[2 * 2 * 16];
-        static float host[SEQUENCES * VOCAB];
-        configure(&c, 1, 3);
-        assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_b", &e), STATUS_OK);
-        config_free(&c);
-        const struct model_info *info = model_info(o.model);
-        assert_true(info->padded_vocab <= VOCAB && info->retrieved_length <= 16);
-        struct session_limits limits = {SEQUENCES, 32, SEQUENCES * ROWS, SEQUENCES, 2, DTYPE_F32, limits_tried[t]};
-        assert_int_equal(session_pool_open(&pool, o.model, &limits, &e), STATUS_OK);
-        for (size_t i = 0; i < ARRAY_COUNT(found); i++) found[i] = (int32_t)(i * 7 % 100);
-        const struct neighbor_tokens sets[] = {{found, 2}, {found + 1, 1}, {found + 2, 2}, {NULL, 0}};
-        for (int s = 0; s < SEQUENCES; s++) {
-            struct grid grid = grid_make(GRID_END, ROWS - s, info->chunk_length);
-            for (int i = 0; i < ROWS; i++) tokens[s][i] = (31 * s + 17 * i) % 200;
-            assert_int_equal(session_open(&sessions[s], pool, grid, &e), STATUS_OK);
-        }
-        hashes[t] = 0;
-        for (int step = 0; step < 12; step++) {
-            for (int s = 0; s < SEQUENCES; s++) {
-                int n = step ? 1 : ROWS - s;
-                assert_true(session_closes(sessions[s], n) <= 3);
-                items[s] = (struct step_item){sessions[s], tokens[s], n, sets + s % 2, 1};
-            }
-            if (session_step(pool, items, SEQUENCES, &logits, &e)) fail_msg("%s", e.text);
-            size_t bytes = (size_t)SEQUENCES * (size_t)info->padded_vocab * sizeof *host;
-            backend_download(o.backend, host, logits.data, bytes);
-            assert_int_equal(backend_sync(o.backend, &e), STATUS_OK);
-            hashes[t] = hash_bytes(host, bytes, hashes[t]);
-        }
-        session_pool_close(pool);
-        opened_model_close(&o);
-        assert_int_equal(hashes[t], hashes[0]);
+    static const int limits[] = {0, 1, 18, 1000};
+    for (int size = 1; size <= 2; size++) {
+        uint64_t whole = run_micro_batches(size, 1, 0);
+        for (int stages = 1; stages <= 3; stages++)
+            for (size_t i = 0; i < ARRAY_COUNT(limits); i++)
+                assert_int_equal(run_micro_batches(size, stages, limits[i]), whole);
     }
 }
 
