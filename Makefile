@@ -12,6 +12,7 @@
 #   make lint     include directions, one includer per library header, function sizes, formatting
 #   make format   rewrite sources in the project's style
 #   make info     what was found and how it is built
+#   make bench    how fast this machine is, in two minutes; JSON=1 prints JSON lines: docs/benchmarks.md
 #   make demo     documents in, a streamed answer with its sources out
 #   make train-smoke, test-train   tools/retro_train in two minutes, and its tests; both install PyTorch (deps-train)
 #
@@ -241,6 +242,14 @@ lint:
 format:
 	clang-format -i $(shell git ls-files '*.c' '*.h' '*.cc')
 
+# Only figures go to standard output.
+BENCH := $(BUILD)/retro-bench
+bench:
+	@$(MAKE) --no-print-directory deps >&2
+	@$(MAKE) --no-print-directory $(BENCH) >&2
+	@$(BENCH) roofline decode prefill batch embed retrieval --model s $(if $(JSON),--json)
+	@$(BENCH) load models/retro-docs $(if $(JSON),--json)
+
 demo: deps
 	@$(MAKE) --no-print-directory all
 	@tools/demo.sh
@@ -262,6 +271,6 @@ clean:
 	rm -rf build
 
 .PHONY: all c-tests list-c-tests emulated cuda-check gpu-ops gpu-programs gpu-bundle gpu-check fuzz deps info \
-	test c-test lint format demo deps-train train-smoke \
+	test c-test lint format bench demo deps-train train-smoke \
 	test-train clean
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -3,11 +3,8 @@
  *
  * decode.B and prefill.N are tokens per second. step.closing and step.plain are milliseconds of a step of one sequence
  * that closes a chunk (its neighbours are encoded) and of one that does not, with the draw of the next token. */
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "tools/bench.h"
 #include "tools/bench_model.h"
 #if HAVE_CUDA
 #include "kernels/cuda/open.h"
@@ -23,15 +20,9 @@ enum {
     SIDE = 8192
 };
 
-static const char usage_text[] =
-    "usage: retro-bench device [--device cuda:0] [--dtype bf16|f16|f32] [--limits] [--eager] FOLDER...\n"
-    "  --limits measures the device itself first, --eager launches every op by itself instead of steps as graphs.\n"
-    "  Each FOLDER holds the config.json of a shape, see tools/shapes.\n";
-
 struct device_bench {
+    const struct bench_options *o;
     const char *device, *shape; /* shape: the folder's last name */
-    enum dtype dtype;
-    bool limits, eager;
     struct bench_model model;
     struct session_pool *pool;
     struct session *sessions[MOST_SEQUENCES];
@@ -40,7 +31,7 @@ struct device_bench {
 };
 
 static void report(const struct device_bench *t, const char *name, double value, const char *unit) {
-    printf("{\"by\": \"retro-server%s\", \"model\": ", t->eager ? " eager" : "");
+    printf("{\"by\": \"retro-server%s\", \"model\": ", t->o->eager ? " eager" : "");
     if (t->shape)
         printf("\"%s\"", t->shape);
     else
@@ -124,7 +115,7 @@ static enum status prompts(struct device_bench *t, int prompt, struct error *e) 
 }
 
 /* Each round runs on fresh sequences, so that every one of them does the same work; the first warms up. */
-static enum status bench_load(struct device_bench *t, int sequences, int prompt, int tokens, struct error *e) {
+static enum status measure_load(struct device_bench *t, int sequences, int prompt, int tokens, struct error *e) {
     double rates[ROUNDS];
     char name[40];
     enum status status = STATUS_OK;
@@ -144,7 +135,7 @@ static enum status bench_load(struct device_bench *t, int sequences, int prompt,
 }
 
 /* One sequence, eight chunks: the middle of the steps of each kind. */
-static enum status bench_closing(struct device_bench *t, struct error *e) {
+static enum status measure_closing(struct device_bench *t, struct error *e) {
     enum { CHUNKS = 8, MOST_CHUNK = 256 };
     int m = model_info(t->model.model)->chunk_length, n[2] = {0, 0};
     double seconds[2][CHUNKS * MOST_CHUNK];
@@ -164,56 +155,34 @@ static enum status bench_closing(struct device_bench *t, struct error *e) {
     return STATUS_OK;
 }
 
-static enum status bench_shape(struct device_bench *t, const char *folder, struct error *e) {
+static enum status measure_shape(struct device_bench *t, const char *folder, struct error *e) {
     static const int batches[] = {1, 8, MOST_SEQUENCES}, lengths[] = {512, MOST_ROWS};
     const char *slash = strrchr(folder, '/');
     t->shape = slash ? slash + 1 : folder;
-    struct backend_options options = {.threads = bench_threads(), .eager = t->eager};
+    struct bench_source source = bench_source_of(t->o);
+    source.folder = folder;
+    source.device = t->device;
+    source.backend.eager = t->o->eager;
     double start = time_now();
-    enum status status = bench_model_open(&t->model, folder, t->device, t->dtype, &options, e);
+    enum status status = bench_model_open(&t->model, &source, e);
     if (status) return status;
     const struct model_info *info = model_info(t->model.model);
     report(t, "load", time_now() - start, "s");
     report(t, "parameters", (double)info->n_parameters, "");
     report(t, "decode_bytes", (double)info->decode_bytes, "B");
     for (size_t i = 0; i < ARRAY_COUNT(batches) && status == STATUS_OK; i++)
-        status = bench_load(t, batches[i], PROMPT, TOKENS, e);
+        status = measure_load(t, batches[i], PROMPT, TOKENS, e);
     for (size_t i = 0; i < ARRAY_COUNT(lengths) && status == STATUS_OK; i++)
-        status = bench_load(t, 1, lengths[i], 0, e);
-    if (status == STATUS_OK && info->chunk_length) status = bench_closing(t, e);
+        status = measure_load(t, 1, lengths[i], 0, e);
+    if (status == STATUS_OK && info->chunk_length) status = measure_closing(t, e);
     bench_model_close(&t->model);
     return status;
 }
 
-/* The index of the first folder; argc when there is none, 0 when an option is wrong. */
-static int parse(struct device_bench *t, int argc, char **argv) {
-    int i = 1;
-    for (; i < argc && argv[i][0] == '-'; i++) {
-        bool value = i + 1 < argc;
-        if (strcmp(argv[i], "--limits") == 0)
-            t->limits = true;
-        else if (strcmp(argv[i], "--eager") == 0)
-            t->eager = true;
-        else if (strcmp(argv[i], "--device") == 0 && value)
-            t->device = argv[++i];
-        else if (strcmp(argv[i], "--dtype") == 0 && value && dtype_parse(&t->dtype, argv[i + 1]))
-            i++;
-        else
-            return 0;
-    }
-    return i < argc || t->limits ? i : 0;
-}
-
-int bench_device(int argc, char **argv) {
-    struct device_bench t = {.device = "cuda", .dtype = DTYPE_BF16};
-    struct error e = {0};
-    int first = parse(&t, argc, argv);
-    if (first == 0) {
-        fputs(usage_text, stderr);
-        return 2;
-    }
-    enum status status = t.limits ? measure_limits(&t, &e) : STATUS_OK;
-    for (int i = first; i < argc && status == STATUS_OK; i++) status = bench_shape(&t, argv[i], &e);
-    if (status) fprintf(stderr, "retro-bench device: %s\n", e.text);
-    return status != STATUS_OK;
+/* Without a shape there are only the limits to measure. */
+enum status bench_device(const struct bench_options *o, struct error *e) {
+    struct device_bench t = {.o = o, .device = o->device ? o->device : "cuda"};
+    enum status status = o->limits || o->n_folders == 0 ? measure_limits(&t, e) : STATUS_OK;
+    for (int i = 0; i < o->n_folders && status == STATUS_OK; i++) status = measure_shape(&t, o->folders[i], e);
+    return status;
 }

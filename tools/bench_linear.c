@@ -1,5 +1,4 @@
 /* tools/bench_linear.c: the matrix product on weights that no cache holds, as a share of what the machine can do. */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +9,9 @@
 enum { MAX_WEIGHTS = 4096, ROUNDS = 9 };
 
 struct linear_bench {
+    const struct bench_options *o;
     int n_in, n_out, threads;
-    int rows; /* 0: a sweep */
     enum dtype dtype;
-    bool json;
     struct roofline roofline;
     struct backend *backend;
     struct weight weights[MAX_WEIGHTS]; /* as many as make BENCH_BYTES, one after another: none stays in a cache */
@@ -77,75 +75,33 @@ static double time_linear(const struct linear_bench *t, int rows) {
 static void report(const struct linear_bench *t, int rows) {
     double seconds = time_linear(t, rows), gbps = (double)weight_bytes(t) / seconds * 1e-9;
     double gflops = 2.0 * rows * t->n_in * t->n_out / seconds * 1e-9;
-    if (t->json) {
+    if (t->o->json) {
         char name[64];
         snprintf(name, sizeof name, "linear_%s_rows%d_gbps", dtype_name(t->dtype), rows);
-        bench_print_json(name, t->threads, gbps, "GB/s");
+        bench_print(t->o, name, "GB/s", gbps);
         snprintf(name, sizeof name, "linear_%s_rows%d_gflops", dtype_name(t->dtype), rows);
-        bench_print_json(name, t->threads, gflops, "GFLOP/s");
+        bench_print(t->o, name, "GFLOP/s", gflops);
     } else {
         printf("%5d   %8.1f   %5.1f %%   %9.1f   %5.1f %%\n", rows, gbps, 100 * gbps / t->roofline.read_gbps, gflops,
                100 * gflops / t->roofline.gflops[bench_product_of(t->dtype)]);
     }
 }
 
-static int parse_count(const char *name, const char *text, int most) {
-    char *end;
-    long v = strtol(text, &end, 10);
-    if (*text != 0 && *end == 0 && v >= 1 && v <= most) return (int)v;
-    fprintf(stderr, "retro-bench: --%s %s: expected a whole number from 1 to %d\n", name, text, most);
-    return 0;
-}
-
-/* False: the arguments are wrong, and that has been said. */
-static bool parse_options(struct linear_bench *t, int argc, char **argv) {
-    static const struct option options[] = {{"rows", required_argument, NULL, 'r'},
-                                            {"in", required_argument, NULL, 'i'},
-                                            {"out", required_argument, NULL, 'o'},
-                                            {"dtype", required_argument, NULL, 'd'},
-                                            {"threads", required_argument, NULL, 't'},
-                                            {"json", no_argument, NULL, 'j'},
-                                            {0}};
-    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        switch (c) {
-            case 'r':
-                if ((t->rows = parse_count("rows", optarg, 65536)) == 0) return false;
-                break;
-            case 'i':
-                if ((t->n_in = parse_count("in", optarg, 65536)) == 0) return false;
-                break;
-            case 'o':
-                if ((t->n_out = parse_count("out", optarg, 262144)) == 0) return false;
-                break;
-            case 't':
-                if ((t->threads = parse_count("threads", optarg, 1024)) == 0) return false;
-                break;
-            case 'd':
-                if (dtype_parse(&t->dtype, optarg)) break;
-                fprintf(stderr, "retro-bench: --dtype %s: expected f32, f16, bf16, int8 or int4\n", optarg);
-                return false;
-            case 'j': t->json = true; break;
-            default: return false;
-        }
-    }
-    return true;
-}
-
 static enum status run(struct linear_bench *t, struct error *e) {
     static const int sweep[] = {1, 2, 3, 4, 8, 16, 64, 256};
     enum status s = backend_open(&t->backend, "cpu", &(struct backend_options){.threads = t->threads}, e);
     if (s) return s;
-    if ((s = roofline_measure(&t->roofline, backend_describe(t->backend), t->threads, e)) == 0)
-        s = make_weights(t, max_int(t->rows, sweep[ARRAY_COUNT(sweep) - 1]), e);
+    if ((s = roofline_measure(&t->roofline, t->threads, e)) == 0)
+        s = make_weights(t, max_int(t->o->rows, sweep[ARRAY_COUNT(sweep) - 1]), e);
     if (s == 0) {
-        if (!t->json) {
+        if (!t->o->json) {
             printf("%s; n_in %d, n_out %d, %s; %.1f GB/s read, %s %.0fe9/s\n", backend_describe(t->backend), t->n_in,
                    t->n_out, dtype_name(t->dtype), t->roofline.read_gbps,
                    bench_product_name(bench_product_of(t->dtype)), t->roofline.gflops[bench_product_of(t->dtype)]);
             printf(" rows   GB/s, share        GFLOP/s, share\n");
         }
-        if (t->rows != 0) report(t, t->rows);
-        for (size_t i = 0; t->rows == 0 && i < ARRAY_COUNT(sweep); i++) report(t, sweep[i]);
+        if (t->o->rows != 0) report(t, t->o->rows);
+        for (size_t i = 0; t->o->rows == 0 && i < ARRAY_COUNT(sweep); i++) report(t, sweep[i]);
         s = backend_sync(t->backend, e);
     }
     for (int i = 0; i < t->n_weights; i++) backend_release(t->backend, t->weights[i].data);
@@ -155,23 +111,18 @@ static enum status run(struct linear_bench *t, struct error *e) {
     return s;
 }
 
-int bench_linear(int argc, char **argv) {
-    if (argc >= 2 && strcmp(argv[1], "--help") == 0) {
-        printf(
-            "usage: retro-bench linear [--rows N] [--in N] [--out N] [--dtype f32|f16|bf16|int8|int4] [--threads N] "
-            "[--json]\n");
-        return 0;
-    }
+enum status bench_linear(const struct bench_options *o, struct error *e) {
+    enum { DEFAULT_SIDE = 2048, MAX_SIDE = 1 << 18, MAX_ROWS = 1 << 16 };
     struct linear_bench *t = xcalloc(1, sizeof *t);
-    t->n_in = t->n_out = 2048;
-    t->dtype = DTYPE_BF16;
-    t->threads = bench_threads();
-    struct error e = {.status = STATUS_OK};
-    int code = 2;
-    if (parse_options(t, argc, argv)) {
-        code = run(t, &e) ? 1 : 0;
-        if (code) fprintf(stderr, "retro-bench: %s\n", e.text);
-    }
+    t->o = o;
+    t->n_in = o->n_in ? o->n_in : DEFAULT_SIDE;
+    t->n_out = o->n_out ? o->n_out : DEFAULT_SIDE;
+    t->dtype = o->dtype;
+    t->threads = o->threads;
+    enum status status =
+        t->n_in > MAX_SIDE || t->n_out > MAX_SIDE || o->rows > MAX_ROWS
+            ? error_set(e, STATUS_INVALID, "--in and --out are at most %d, --rows at most %d", MAX_SIDE, MAX_ROWS)
+            : run(t, e);
     free(t);
-    return code;
+    return status;
 }

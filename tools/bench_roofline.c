@@ -1,8 +1,5 @@
 /* tools/bench_roofline.c: the limits of the machine: how fast it reads memory and multiplies. The kernels are measured
  * against these numbers, so they are taken with the instructions that the kernels use. */
-#include <getopt.h>
-#include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,25 +8,6 @@
 #include "tools/bench.h"
 
 enum { ROUNDS = 7, STEPS = 1 << 22 };
-
-int bench_threads(void) {
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? max_int(1, CPU_COUNT(&set)) : 1;
-}
-
-static int compare_doubles(const void *x, const void *y) {
-    double a = *(const double *)x, b = *(const double *)y;
-    return (a > b) - (a < b);
-}
-
-double bench_median(double *values, int n) {
-    qsort(values, (size_t)n, sizeof *values, compare_doubles);
-    return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
-void bench_print_json(const char *name, int threads, double value, const char *unit) {
-    printf("{\"name\": \"%s\", \"threads\": %d, \"value\": %.4g, \"unit\": \"%s\"}\n", name, threads, value, unit);
-}
 
 const char *bench_product_name(enum bench_product p) {
     static const char *const names[] = {[BENCH_F32] = "f32 FMA", [BENCH_BF16] = "bf16 dot", [BENCH_INT8] = "int8 dot"};
@@ -66,13 +44,23 @@ static double multiply_once(const struct bench_probe *probe, enum bench_product 
     return probe->multiply[p].operations * STEPS / seconds * 1e-9;
 }
 
-enum status roofline_measure(struct roofline *r, const char *kernels, int threads, struct error *e) {
+/* With the instructions that the backend uses; NULL with *e set. */
+static const struct bench_probe *find_probe(struct error *e) {
+    struct backend *b;
+    if (backend_open(&b, "cpu", &(struct backend_options){.threads = 1}, e)) return NULL;
+    const struct bench_probe *probe = bench_probe_of(backend_describe(b));
+    backend_close(b);
+    return probe;
+}
+
+enum status roofline_measure(struct roofline *r, int threads, struct error *e) {
+    const struct bench_probe *probe = find_probe(e);
+    if (probe == NULL) return e->status;
     char *data = aligned_alloc((size_t)2 << 20, BENCH_BYTES);
     if (data == NULL)
         return error_set(e, STATUS_NO_MEMORY, "roofline: no memory for a buffer of %zu MiB", BENCH_BYTES >> 20);
     madvise(data, BENCH_BYTES, MADV_HUGEPAGE); /* as the backend does for weights */
     memset(data, 1, BENCH_BYTES);
-    const struct bench_probe *probe = bench_probe_of(kernels);
     double read[ROUNDS], multiply[BENCH_PRODUCTS][ROUNDS];
     for (int i = 0; i < ROUNDS; i++) {
         read[i] = read_once(probe, data, threads);
@@ -84,51 +72,17 @@ enum status roofline_measure(struct roofline *r, const char *kernels, int thread
     return STATUS_OK;
 }
 
-static void report(const struct roofline *r, bool json) {
+enum status bench_roofline(const struct bench_options *o, struct error *e) {
     static const char *const names[] = {
         [BENCH_F32] = "fma_gflops", [BENCH_BF16] = "bf16_dot_gflops", [BENCH_INT8] = "int8_dot_gops"};
-    if (!json) {
-        printf("%7d   %9.1f", r->threads, r->read_gbps);
-        for (int p = 0; p < BENCH_PRODUCTS; p++) printf("   %8.0f", r->gflops[p]);
-        printf("\n");
-        return;
-    }
-    bench_print_json("read_gbps", r->threads, r->read_gbps, "GB/s");
-    for (int p = 0; p < BENCH_PRODUCTS; p++)
-        bench_print_json(names[p], r->threads, r->gflops[p], p == BENCH_INT8 ? "GOP/s" : "GFLOP/s");
-}
-
-static enum status run(bool json, struct error *e) {
-    struct backend *b;
-    enum status status = backend_open(&b, "cpu", &(struct backend_options){.threads = 1}, e);
-    if (status) return status;
-    if (!json) {
-        printf("%s\nthreads   read GB/s", backend_describe(b));
-        for (int p = 0; p < BENCH_PRODUCTS; p++) printf("   %8s", bench_product_name(p));
-        printf("   1e9 operations/s\n");
-    }
-    for (int threads = 1; threads <= bench_threads() && status == STATUS_OK; threads++) {
+    struct bench_options at = *o;
+    for (at.threads = 1; at.threads <= o->threads; at.threads++) {
         struct roofline r;
-        status = roofline_measure(&r, backend_describe(b), threads, e);
-        if (status == STATUS_OK) report(&r, json);
+        if (roofline_measure(&r, at.threads, e)) return e->status;
+        bench_print_title(&at, "this machine, %d thread%s", at.threads, at.threads > 1 ? "s" : "");
+        bench_print(&at, "read_gbps", "GB/s", r.read_gbps);
+        for (int p = 0; p < BENCH_PRODUCTS; p++)
+            bench_print(&at, names[p], p == BENCH_INT8 ? "GOP/s" : "GFLOP/s", r.gflops[p]);
     }
-    backend_close(b);
-    return status;
-}
-
-int bench_roofline(int argc, char **argv) {
-    static const struct option options[] = {{"json", no_argument, NULL, 'j'}, {"help", no_argument, NULL, 'h'}, {0}};
-    bool json = false;
-    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        if (c == 'h') {
-            printf("usage: retro-bench roofline [--json]\n");
-            return 0;
-        }
-        if (c != 'j') return 2;
-        json = true;
-    }
-    struct error e;
-    if (run(json, &e) == STATUS_OK) return 0;
-    fprintf(stderr, "retro-bench: %s\n", e.text);
-    return 1;
+    return STATUS_OK;
 }
