@@ -74,6 +74,13 @@ static inline struct ints int4_finish(struct ints sum) { return sum; }
 /* vpmaddubsw adds two products of a byte without a sign and one with it in 16 bits, with saturation, which must not
  * happen. int8: |w| * (x with the sign of w) is w * x, and 2 * 128 * 127 = 32512 is below 2^15: exact for every q_w of
  * a byte and every q_x in [-127, 127]. Pairs are then added in 32 bits. */
+/* GCC may add integers in any order, and would rather keep all pairs of a block in memory than add them as they come:
+ * this makes each sum one that it must have. */
+static inline struct ints summed(__m256i sum) {
+    __asm__("" : "+x"(sum));
+    return (struct ints){sum};
+}
+
 struct quads {
     __m256i v, magnitude;
 };
@@ -87,12 +94,12 @@ static inline struct ints int8_start(const struct input_block *x) {
 }
 static inline struct ints int8_add(struct ints sum, struct quads w, const int8_t *x) {
     __m256i pairs = _mm256_maddubs_epi16(w.magnitude, _mm256_sign_epi8(set_quad(x), w.v));
-    return (struct ints){_mm256_add_epi32(sum.v, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))};
+    return summed(_mm256_add_epi32(sum.v, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))));
 }
 /* int4: the eight quads of a block bring at most 8 * 2 * 15 * 127 = 30480 to a 16-bit sum, so a block is summed in 16
  * bits. */
 static inline struct ints int4_add(struct ints sum, __m256i w, const int8_t *x) {
-    return (struct ints){_mm256_add_epi16(sum.v, _mm256_maddubs_epi16(w, set_quad(x)))};
+    return summed(_mm256_add_epi16(sum.v, _mm256_maddubs_epi16(w, set_quad(x))));
 }
 static inline struct ints int4_finish(struct ints sum) {
     return (struct ints){_mm256_madd_epi16(sum.v, _mm256_set1_epi16(1))};
