@@ -85,9 +85,9 @@ def print_results(title, results, units, ratios):
         for entry in results[0]:
             values = values_of(results, entry, test)
             if values:
-                print(f"  {entry:34s} {test:20s} {spread(values):>30s} {unit}")
+                print(f"  {entry:34s} {test:25s} {spread(values):>30s} {unit}")
     for label, test, entry, against in ratios:
-        print(f"  {label:55s} {spread(ratios_of(results, test, entry, against)):>30s} x")
+        print(f"  {label:60s} {spread(ratios_of(results, test, entry, against)):>30s} x")
 
 
 def json_lines(text):
