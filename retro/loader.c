@@ -300,8 +300,11 @@ static enum status stage(struct loader *l, struct staged *s, const struct place 
                          "weights that are not quantised",
                          p->name, share->whole_cols, l->model->comm->size, QUANTISE_BLOCK);
     bool one_run = share->size == 1 || share->n_blocks == 1;
-    if (l->options->check_only || p->elsewhere ||
-        (n == 1 && sources[0].part == PART_WHOLE && s->cols == share->whole_cols && one_run)) {
+    if (l->options->check_only || p->elsewhere) {
+        s->planes.dtype = dtype; /* nobody looks at the rest */
+        return STATUS_OK;
+    }
+    if (n == 1 && sources[0].part == PART_WHOLE && s->cols == share->whole_cols && one_run) {
         stage_in_place(s, &sources[0], share);
         return STATUS_OK;
     }
@@ -406,7 +409,6 @@ static enum status place_floats(struct loader *l, const struct staged *s, const 
             *(struct tensor *)p->at = tensor_make(device, DTYPE_F32, s->rows, s->cols);
         else
             *(float **)p->at = device;
-        l->model->info.weight_bytes += n * sizeof(float);
     }
     return status;
 }
@@ -427,15 +429,18 @@ static enum status place_matrix(struct loader *l, const struct staged *s, const 
                                .scales = (const uint16_t *)(const void *)from->at[PLANE_SCALES],
                                .minimums = (const uint16_t *)(const void *)from->at[PLANE_MINIMUMS],
                                .dtype = from->dtype};
-    *w = (struct weight){.dtype = target_dtype(l, from->dtype), .n_out = s->rows, .n_in = s->cols};
     if (dtype_quantised(from->dtype) && !dtype_quantised(w->dtype)) {
         const float *wide = staged_widen(l, s);
         if (wide == NULL) return error_set(e, STATUS_NO_MEMORY, "%s: no memory to widen it", p->name);
         host = (struct host_matrix){.values = wide, .dtype = DTYPE_F32};
     }
-    enum status status = backend_pack(l->model->backend, w, &host, e);
-    l->model->info.weight_bytes += matrix_bytes(w->dtype, (size_t)s->rows * (size_t)s->cols);
-    return status;
+    return backend_pack(l->model->backend, w, &host, e);
+}
+
+/* What a place will take. */
+static size_t place_bytes(const struct place *p) {
+    size_t n = (size_t)p->share.rows * (size_t)p->share.cols;
+    return p->form == PLACE_MATRIX ? matrix_bytes(((const struct weight *)p->at)->dtype, n) : n * sizeof(float);
 }
 
 static enum status load_place(void *context, const struct place *p, struct error *e) {
@@ -443,9 +448,13 @@ static enum status load_place(void *context, const struct place *p, struct error
     struct staged s = {.rows = p->share.rows, .cols = p->share.cols};
     if (p->elsewhere && l->weights == NULL) return STATUS_OK;
     enum status status = l->weights ? stage(l, &s, p, e) : stage_random(l, &s, p, e);
-    if (status == STATUS_OK && !l->options->check_only && !p->elsewhere)
-        status = p->form == PLACE_MATRIX ? place_matrix(l, &s, p, e) : place_floats(l, &s, p, e);
-    return status;
+    if (status || p->elsewhere) return status;
+    if (p->form == PLACE_MATRIX)
+        *(struct weight *)p->at =
+            (struct weight){.dtype = target_dtype(l, s.planes.dtype), .n_out = p->share.rows, .n_in = p->share.cols};
+    l->model->info.weight_bytes += place_bytes(p);
+    if (l->options->check_only) return STATUS_OK;
+    return p->form == PLACE_MATRIX ? place_matrix(l, &s, p, e) : place_floats(l, &s, p, e);
 }
 
 /* A tensor that nothing asked for means config.json and checkpoint disagree: better said than silently left out. */

@@ -111,12 +111,14 @@ static void make_frequencies(struct model *m) {
  * and values. The output matrix, which may be the word table, is added by the caller. */
 static enum status count_place(void *context, const struct place *p, struct error *e) {
     (void)e;
-    struct model_info *info = context;
-    if (p->elsewhere || (p->form != PLACE_MATRIX && p->form != PLACE_TABLE)) return STATUS_OK;
+    struct model *m = context;
     size_t count = (size_t)p->share.rows * (size_t)p->share.cols;
-    info->n_parameters += (int64_t)count;
+    bool again = p->at == &m->output && m->dims.tied; /* a rank's own part of the word table */
+    if (!again) m->info.n_parameters += (int64_t)p->share.whole_rows * p->share.whole_cols;
+    if (p->elsewhere) return STATUS_OK;
+    m->info.local_parameters += (int64_t)count;
     if (p->form == PLACE_MATRIX && !p->outer && !p->encoder && p->slot != SLOT_CROSS_KV)
-        info->decode_bytes += matrix_bytes(((const struct weight *)p->at)->dtype, count);
+        m->info.decode_bytes += matrix_bytes(((const struct weight *)p->at)->dtype, count);
     return STATUS_OK;
 }
 
@@ -124,7 +126,8 @@ static void fill_info(struct model *m) {
     const struct dims *d = &m->dims;
     struct model_info *info = &m->info;
     struct error none;
-    model_visit(m, count_place, info, &none);
+    model_visit(m, count_place, m, &none);
+    info->mapped = m->mapped != NULL;
     info->decode_bytes += matrix_bytes(m->output.dtype, (size_t)m->output.n_out * (size_t)m->output.n_in);
     info->dtype = m->layers[m->first_layer].qkv.weight.dtype;
     info->cache_dtype = dtype_quantised(info->dtype) ? DTYPE_F16 : info->dtype;

@@ -18,12 +18,14 @@ struct model_info {
     int num_neighbors;    /* k as trained */
     int retrieved_length; /* r: neighbour and continuation */
     int n_retro_layers, n_encoder_layers;
-    int eod;                /* end of document id, -1 when config.json has none */
-    enum dtype dtype;       /* of the decoder's matrices; others may be wider */
-    enum dtype cache_dtype; /* that a key/value cache beside them has: their own, f16 for quantised ones */
-    int64_t n_parameters;
-    size_t weight_bytes; /* packed, on the device */
-    size_t decode_bytes; /* read by one decode step of one sequence that closes no chunk */
+    int eod;                  /* end of document id, -1 when config.json has none */
+    enum dtype dtype;         /* of the decoder's matrices; others may be wider */
+    enum dtype cache_dtype;   /* that a key/value cache beside them has: their own, f16 for quantised ones */
+    int64_t n_parameters;     /* of the whole model */
+    int64_t local_parameters; /* that this rank keeps */
+    size_t weight_bytes;      /* packed, on this rank's device; of a model open for checking: what it would take */
+    bool mapped;              /* most of them lie in a mapped file */
+    size_t decode_bytes;      /* read by one decode step of one sequence that closes no chunk */
 };
 
 /* What a tensor of a checkpoint is for. */

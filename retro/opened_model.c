@@ -14,6 +14,7 @@ struct follower {
     struct opened_model model; /* backend, communicator and model of its own; no followers */
     const struct config *config;
     const char *folder;
+    const struct opened_model_use *use;
     int threads;
     pthread_t thread;
     bool started;
@@ -23,14 +24,16 @@ static bool is_gpu(const char *device) {
     return strcmp(device, "cuda") == 0 || strncmp(device, "cuda:", strlen("cuda:")) == 0;
 }
 
+static const char *device_of(const struct config *c) { return backend_choose(c->model.device); }
+
 static int choose_comm(const struct config *c) {
-    bool gpus = c->parallel.tensor * c->parallel.pipeline > 1 && is_gpu(c->model.device);
+    bool gpus = c->parallel.tensor * c->parallel.pipeline > 1 && is_gpu(device_of(c));
     return c->parallel.comm == CONFIG_COMM_AUTO && gpus ? CONFIG_COMM_NCCL : c->parallel.comm;
 }
 
 /* Every rank of a machine has its own GPU: "cuda:2" is the first one's. */
 static const char *choose_device(const struct config *c, const struct comm *comm, char *text, size_t size) {
-    const char *device = c->model.device, *colon = strchr(device, ':');
+    const char *device = device_of(c), *colon = strchr(device, ':');
     if (comm->world->size == 1 || !is_gpu(device)) return device;
     snprintf(text, size, "cuda:%d", (colon ? atoi(colon + 1) : 0) + comm->local_rank);
     return text;
@@ -58,15 +61,24 @@ static enum status check_same(const struct opened_model *o, const struct config 
     return status;
 }
 
+/* What can be refused before a rank has loaded anything, and before any other has taken memory of this machine. */
+static enum status check_use(const struct opened_model *o, const struct config *c, const char *folder,
+                             const struct opened_model_use *use, struct error *e) {
+    if (use && use->start && o->comm->world->rank == 0 && use->start(use->context, e)) return e->status;
+    return budget_check(folder, o->backend, o->comm, model_options_of(c->model.dtype), use ? use->sessions : NULL,
+                        use ? use->context : NULL, e);
+}
+
 /* What needs the other ranks comes after all have agreed to be there. */
-static enum status open_rank(struct opened_model *o, const struct config *c, const char *folder, int threads,
-                             struct error *e) {
+static enum status open_rank(struct opened_model *o, const struct config *c, const char *folder,
+                             const struct opened_model_use *use, int threads, struct error *e) {
     char device[32];
     struct backend_options options = {.threads = threads};
     struct model_options model_options = model_options_of(c->model.dtype);
     enum status status = backend_open(&o->backend, choose_device(c, o->comm, device, sizeof device), &options, e);
     if (comm_agree(o->comm->world, status, e) || check_same(o, c, folder, e)) return e->status;
     if (choose_comm(c) == CONFIG_COMM_NCCL && comm_open_nccl(&o->comm, o->comm, o->backend, e)) return e->status;
+    if (comm_agree(o->comm->world, check_use(o, c, folder, use, e), e)) return e->status;
     status = model_open(&o->model, folder, o->backend, o->comm, &model_options, e);
     return comm_agree(o->comm->world, status, e);
 }
@@ -82,7 +94,8 @@ static void close_rank(struct opened_model *o) {
 static void *run_follower(void *argument) {
     struct follower *f = argument;
     struct error e = {0};
-    if (open_rank(&f->model, f->config, f->folder, f->threads, &e) == STATUS_OK) session_follow(f->model.model, &e);
+    if (open_rank(&f->model, f->config, f->folder, f->use, f->threads, &e) == STATUS_OK)
+        session_follow(f->model.model, &e);
     close_rank(&f->model);
     return NULL;
 }
@@ -97,7 +110,8 @@ static void start_follower(struct follower *f) {
     comm_close(f->model.comm);
 }
 
-static enum status open_ranks(struct opened_model *o, const struct config *c, const char *folder, struct error *e) {
+static enum status open_ranks(struct opened_model *o, const struct config *c, const char *folder,
+                              const struct opened_model_use *use, struct error *e) {
     struct comm *ranks[COMM_MAX_RANKS];
     int n;
     struct comm_options options = {.kind = choose_comm(c),
@@ -107,15 +121,15 @@ static enum status open_ranks(struct opened_model *o, const struct config *c, co
                                    .rendezvous = c->parallel.rendezvous,
                                    .host = c->parallel.host,
                                    .rank = c->parallel.rank};
-    if (options.kind == CONFIG_COMM_NCCL && !is_gpu(c->model.device))
+    if (options.kind == CONFIG_COMM_NCCL && !is_gpu(device_of(c)))
         return error_set(e, STATUS_INVALID, "parallel.comm is nccl, which is for GPUs, and model.device is %s",
-                         c->model.device);
+                         device_of(c));
     if (comm_open(ranks, &n, &options, e)) return e->status;
     bool need_cpu = strcmp(ranks[0]->ops->name, "threads") == 0 && options.kind != CONFIG_COMM_NCCL;
-    if (need_cpu && strcmp(c->model.device, "cpu") != 0) {
+    if (need_cpu && strcmp(device_of(c), "cpu") != 0) {
         for (int i = 0; i < n; i++) comm_close(ranks[i]);
         return error_set(e, STATUS_INVALID, "ranks that are threads need model.device cpu, and it is %s; use %s",
-                         c->model.device, is_gpu(c->model.device) ? "nccl" : "mpi or sockets");
+                         device_of(c), is_gpu(device_of(c)) ? "nccl" : "mpi or sockets");
     }
     /* CPU threads are shared out between the ranks of this process. */
     int threads = c->model.threads ? max_int(1, c->model.threads / n) : ranks[0]->cpus;
@@ -124,10 +138,11 @@ static enum status open_ranks(struct opened_model *o, const struct config *c, co
     o->followers = xcalloc((size_t)n, sizeof *o->followers);
     for (int i = 0; i < n - 1; i++) {
         struct follower *f = &o->followers[i];
-        *f = (struct follower){.model = {.comm = ranks[i + 1]}, .config = c, .folder = folder, .threads = threads};
+        *f = (struct follower){
+            .model = {.comm = ranks[i + 1]}, .config = c, .folder = folder, .use = use, .threads = threads};
         start_follower(f);
     }
-    return open_rank(o, c, folder, threads, e);
+    return open_rank(o, c, folder, use, threads, e);
 }
 
 /* The ranks of this process; those that follow have ended or are about to. */
@@ -138,9 +153,11 @@ static void close_ranks(struct opened_model *o) {
     close_rank(o);
 }
 
-enum status opened_model_open(struct opened_model *o, const struct config *c, const char *folder, struct error *e) {
+enum status opened_model_open(struct opened_model *o, const struct config *c, const char *folder,
+                              const struct opened_model_use *use, struct error *e) {
     *o = (struct opened_model){0};
-    enum status status = open_ranks(o, c, folder, e);
+    if (strcmp(c->model.device, "auto") == 0 && !is_gpu(device_of(c))) log_info("no CUDA device, using cpu");
+    enum status status = open_ranks(o, c, folder, use, e);
     if (status) close_ranks(o);
     return status;
 }

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "config/config.h"
-#include "retro/session.h"
+#include "retro/budget.h"
 
 struct opened_model {
     struct backend *backend;
@@ -17,8 +17,17 @@ struct opened_model {
     int n_followers;
 };
 
-/* Fails on all ranks when it fails on one. c and folder are borrowed until it returns. */
-enum status opened_model_open(struct opened_model *o, const struct config *c, const char *folder, struct error *e);
+/* What a model is opened for; both may be NULL. `sessions` is called on every rank, by its thread. */
+struct opened_model_use {
+    enum status (*start)(void *context, struct error *e); /* on rank 0, before the model is looked at */
+    budget_sessions *sessions;                            /* the pool there will be, which must fit beside the model */
+    void *context;
+};
+
+/* Fails on all ranks when it fails on one, and before anything is loaded where memory would not do. c, folder and use,
+ * which may be NULL, are borrowed until it returns. */
+enum status opened_model_open(struct opened_model *o, const struct config *c, const char *folder,
+                              const struct opened_model_use *use, struct error *e);
 /* Rank 0 lets its followers go; its session pools are closed. Safe on a zeroed *o. */
 void opened_model_close(struct opened_model *o);
 

@@ -1,9 +1,14 @@
 /* server/cli.c: the command line. See cli.h. */
 #include "server/cli.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/buffer.h"
 
 enum cli_option { CLI_CONFIG = 1, CLI_SET, CLI_CHECK, CLI_PRINT, CLI_HELP, CLI_VERSION };
 
@@ -30,7 +35,7 @@ static void print_help(void) {
         "  retro-server --config FILE [--set KEY=VALUE]...\n\n"
         "  --config FILE     options in JSON, see docs/config.md\n"
         "  --set KEY=VALUE   one option on top of the file; may be repeated\n"
-        "  --check-config    check the options and exit\n"
+        "  --check-config    check the options, and that the folders they name are there, and exit\n"
         "  --print-config    print the options in effect and exit\n"
         "  --help            this text\n"
         "  --version         version, compiler and index library\n\n"
@@ -57,6 +62,31 @@ static enum status scan(int argc, char **argv, struct arguments *a, struct error
     return STATUS_OK;
 }
 
+/* Whether an option's folder, where one is given, is there with the file that makes it what it should be; else says so.
+ */
+static bool folder_ready(const char *option, const char *folder, const char *file, const char *what) {
+    struct buffer path = {0};
+    if (folder[0] == '\0') return true;
+    buffer_printf(&path, "%s/%s", folder, file);
+    bool there = access(folder, F_OK) == 0, ready = there && access(path.data, R_OK) == 0;
+    if (!ready)
+        fprintf(stderr, "retro-server: %s: %s: %s%s\n", option, there ? path.data : folder, strerror(errno),
+                there ? what : "");
+    buffer_free(&path);
+    return ready;
+}
+
+/* All that is missing is told at once. */
+static enum status check_folders(const struct config *c, struct error *e) {
+    int wrong = !folder_ready("model.path", c->model.path, "config.json", "; this is no model folder");
+    wrong += !folder_ready("retrieval.collection", c->retrieval.collection, "CURRENT",
+                           "; this is no collection, which retro-index makes");
+    wrong += !folder_ready("retrieval.embedder", c->retrieval.embedder, "config.json", "; this is no embedder folder");
+    if (wrong == 0) return STATUS_OK;
+    return error_set(e, STATUS_NOT_FOUND, "the configuration names %d folder%s that cannot be used", wrong,
+                     wrong == 1 ? "" : "s");
+}
+
 static enum status apply(const struct arguments *a, struct config *c, enum cli_action *action, struct error *e) {
     *action = a->instead ? CLI_EXIT : CLI_SERVE;
     if (a->instead == CLI_HELP) {
@@ -73,6 +103,7 @@ static enum status apply(const struct arguments *a, struct config *c, enum cli_a
         if (config_set(c, a->sets[i], e)) return e->status;
     if (config_check(c, e)) return e->status;
     if (a->instead == CLI_PRINT) config_print_json(c, stdout);
+    if (a->instead == CLI_CHECK && check_folders(c, e)) return e->status;
     if (a->instead == CLI_CHECK) printf("the configuration is valid\n");
     return STATUS_OK;
 }

@@ -402,6 +402,18 @@ static void open_buffers(struct engine *x) {
     x->top_logprobs = xcalloc((size_t)x->info.vocab, sizeof *x->top_logprobs);
 }
 
+struct session_limits engine_limits(const struct engine_options *o, const struct model_info *info) {
+    return (struct session_limits){
+        .max_sessions = o->max_sequences,
+        .max_tokens = o->max_context,
+        .max_step_rows = o->max_step_tokens + o->max_sequences,
+        .max_logit_rows = SCORED_ROWS + o->max_sequences,
+        .max_neighbors = o->max_k,
+        .micro_batch_rows = o->micro_batch_rows,
+        .kv_dtype = info->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16,
+    };
+}
+
 enum status engine_open(struct engine **out, const struct engine_options *o, struct error *e) {
     struct engine *x = xcalloc(1, sizeof *x);
     x->o = *o;
@@ -411,15 +423,7 @@ enum status engine_open(struct engine **out, const struct engine_options *o, str
     queue_open(&x->pending, o->max_sequences + o->max_queue, &x->bell);
     queue_open(&x->answered, o->max_sequences, &x->bell);
     open_buffers(x);
-    struct session_limits limits = {
-        .max_sessions = o->max_sequences,
-        .max_tokens = o->max_context,
-        .max_step_rows = o->max_step_tokens + o->max_sequences,
-        .max_logit_rows = SCORED_ROWS + o->max_sequences,
-        .max_neighbors = o->max_k,
-        .micro_batch_rows = o->micro_batch_rows,
-        .kv_dtype = x->info.dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16,
-    };
+    struct session_limits limits = engine_limits(o, &x->info);
     enum status status = session_pool_open(&x->pool, o->model, &limits, e);
     if (status)
         error_prefix(e, "server.max_sequences %d of %d tokens, server.max_step_tokens %d, retrieval.max_k %d",

@@ -29,6 +29,8 @@ struct engine_counts {
     int64_t steps, prompt_tokens, generated_tokens;
 };
 
+/* The sessions an engine with these options will have; o's model and what comes with it need not be there yet. */
+struct session_limits engine_limits(const struct engine_options *o, const struct model_info *info);
 /* Allocates the session pool and starts the thread. */
 enum status engine_open(struct engine **out, const struct engine_options *o, struct error *e);
 /* Ends the thread. Generations in flight are finished with STATUS_CANCELLED, later ones refused. */

@@ -280,10 +280,10 @@ static void log_library(void *context, const char *format, va_list arguments) {
     log_debug("libmicrohttpd: %s", text);
 }
 
-static enum status listen_on(const struct addrinfo *a, int *out, struct error *e) {
+static enum status bind_to(const struct addrinfo *a, int *out, struct error *e) {
     int one = 1, fd = socket(a->ai_family, a->ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, a->ai_protocol);
     if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0 &&
-        bind(fd, a->ai_addr, a->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0) {
+        bind(fd, a->ai_addr, a->ai_addrlen) == 0) {
         *out = fd;
         return STATUS_OK;
     }
@@ -292,47 +292,52 @@ static enum status listen_on(const struct addrinfo *a, int *out, struct error *e
     return status;
 }
 
-static enum status open_socket(struct http *h, int *fd, struct error *e) {
+enum status http_bind(const char *host, int port, int *fd, struct error *e) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found;
-    char port[8];
-    snprintf(port, sizeof port, "%d", h->o.port);
-    int failed = getaddrinfo(h->o.host, port, &hints, &found);
-    if (failed) return error_set(e, STATUS_INVALID, "server.host %s: %s", h->o.host, gai_strerror(failed));
-    enum status status = listen_on(found, fd, e);
+    char text[8];
+    snprintf(text, sizeof text, "%d", port);
+    int failed = getaddrinfo(host, text, &hints, &found);
+    if (failed) return error_set(e, STATUS_INVALID, "server.host %s: %s", host, gai_strerror(failed));
+    enum status status = bind_to(found, fd, e);
     freeaddrinfo(found);
-    if (status) return error_prefix(e, "server.host %s, server.port %d", h->o.host, h->o.port);
+    return status ? error_prefix(e, "server.host %s, server.port %d", host, port) : STATUS_OK;
+}
+
+/* Two programs may have bound one address as long as neither listens; then the second learns it here. */
+static enum status start_listening(struct http *h, int fd, struct error *e) {
     struct sockaddr_storage address;
     socklen_t size = sizeof address;
-    if (getsockname(*fd, (struct sockaddr *)&address, &size) == 0 &&
+    char port[8] = "0";
+    if (getsockname(fd, (struct sockaddr *)&address, &size) == 0 &&
         getnameinfo((struct sockaddr *)&address, size, NULL, 0, port, sizeof port, NI_NUMERICSERV) == 0)
         h->port = atoi(port);
-    return STATUS_OK;
+    return listen(fd, SOMAXCONN) == 0 ? STATUS_OK : error_errno(e, "server.port %d: listen", h->port);
 }
 
 enum status http_open(struct http **out, const struct http_options *o, struct error *e) {
     struct http *h = xcalloc(1, sizeof *h);
-    int fd = -1;
     h->o = *o;
     CHECK(getrandom(&h->id_base, sizeof h->id_base, 0) == sizeof h->id_base);
     enum status status = watcher_open(&h->watcher, e);
-    if (status == STATUS_OK) status = open_socket(h, &fd, e);
+    if (status == STATUS_OK) status = start_listening(h, o->socket, e);
     if (status == STATUS_OK) {
-        h->daemon = MHD_start_daemon(
-            MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, handle, h,
-            MHD_OPTION_EXTERNAL_LOGGER, log_library, NULL, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED,
-            completed, h, MHD_OPTION_CONNECTION_LIMIT, (unsigned)o->max_connections, MHD_OPTION_THREAD_POOL_SIZE,
-            (unsigned)min_int(HTTP_THREADS, o->max_connections), MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)o->timeout,
-            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-            MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
-        if (h->daemon == NULL) {
-            close(fd);
+        h->daemon =
+            MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL,
+                             NULL, handle, h, MHD_OPTION_EXTERNAL_LOGGER, log_library, NULL, MHD_OPTION_LISTEN_SOCKET,
+                             o->socket, MHD_OPTION_NOTIFY_COMPLETED, completed, h, MHD_OPTION_CONNECTION_LIMIT,
+                             (unsigned)o->max_connections, MHD_OPTION_THREAD_POOL_SIZE,
+                             (unsigned)min_int(HTTP_THREADS, o->max_connections), MHD_OPTION_CONNECTION_TIMEOUT,
+                             (unsigned)o->timeout, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
+                             MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
+        if (h->daemon == NULL)
             status = error_set(e, STATUS_IO, "libmicrohttpd did not start; log.level debug tells why");
-        }
     }
-    if (status)
+    if (status) {
+        close(o->socket);
         http_close(h);
-    else
+    } else {
         *out = h;
+    }
     return status;
 }
 

@@ -6,13 +6,15 @@
 struct http;
 
 struct http_options {
-    const char *host;
-    int port; /* 0: any free one */
+    int socket; /* of http_bind; taken over, also on failure */
     int max_connections, max_body_bytes;
     int timeout;     /* seconds a connection may idle */
     struct api *api; /* borrowed */
 };
 
+/* A socket bound to the address, which does not listen yet: a busy port fails here, and until http_open clients are
+ * told at once that there is no server. Port 0: any free one. */
+enum status http_bind(const char *host, int port, int *fd, struct error *e);
 enum status http_open(struct http **out, const struct http_options *o, struct error *e);
 int http_port(const struct http *h);
 void http_quiesce(struct http *h); /* no new connections from here on; open ones go on */

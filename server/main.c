@@ -1,6 +1,7 @@
 /* server/main.c: what exists, built and torn down in which order.
  *
- *   device, ranks, model -> tokenizer -> collection, embedder, retriever, retrieval thread -> engine -> api -> HTTP
+ *   device, ranks, address, model -> tokenizer -> collection, embedder, retriever, retrieval thread -> engine -> api ->
+ * HTTP
  *
  * Everything lives as long as the process. SIGTERM or SIGINT ends it: no new connections, running requests are finished
  * for up to server.drain_timeout seconds, then all is closed in reverse order. A second signal ends the waiting. */
@@ -10,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "retro/opened_model.h"
 #include "server/cli.h"
@@ -18,6 +20,7 @@
 
 struct server {
     struct config config;
+    int socket; /* has the address until HTTP takes it over; -1: none */
     struct opened_model opened;
     struct model *model; /* the opened one */
     struct tokenizer *tokenizer;
@@ -32,38 +35,78 @@ struct server {
 
 /* The model. */
 
-static enum status open_model(struct server *s, struct error *e) {
+/* The address first: a busy port is to be known before the model is loaded. */
+static enum status take_address(void *context, struct error *e) {
+    struct server *s = context;
     const struct config *c = &s->config;
-    if (c->model.path[0] == '\0')
-        return error_set(e, STATUS_INVALID, "model.path is not set; use --config FILE or --set model.path=FOLDER");
-    if (opened_model_open(&s->opened, c, c->model.path, e)) return e->status;
-    s->model = s->opened.model;
-    return STATUS_OK;
-}
-
-static enum status open_tokenizer(struct server *s, struct error *e) {
-    const struct config *c = &s->config;
-    const struct comm *comm = s->opened.comm;
-    if (tokenizer_open(&s->tokenizer, c->model.path, e)) return e->status;
-    const struct model_info *info = model_info(s->model);
-    log_info("model %s: %s, %.1f M parameters, %s, %.1f MB", c->model.path, info->family,
-             1e-6 * (double)info->n_parameters, dtype_name(info->dtype), 1e-6 * (double)info->weight_bytes);
-    log_info("backend %s, rank %d of %d, %s", backend_describe(s->opened.backend), comm->world->rank, comm->world->size,
-             comm->ops->name);
-    if (tokenizer_vocab_size(s->tokenizer) > info->vocab)
-        return error_set(e, STATUS_INVALID, "%s: the tokenizer has %d ids, the model's vocabulary is %d", c->model.path,
-                         tokenizer_vocab_size(s->tokenizer), info->vocab);
-    return STATUS_OK;
+    return http_bind(c->server.host, c->server.port, &s->socket, e);
 }
 
 /* The rows a sequence may have: the model's limit, or a lower one of the operator. */
-static enum status choose_context(const struct server *s, int *context, struct error *e) {
-    int model = model_info(s->model)->max_positions, wanted = s->config.server.max_context;
+static enum status choose_context(const struct config *c, const struct model_info *info, int *context,
+                                  struct error *e) {
+    int model = info->max_positions, wanted = c->server.max_context;
     if (model == 0 && wanted == 0)
         return error_set(e, STATUS_INVALID, "this model has no limit of its own: set server.max_context");
     if (model > 0 && wanted > model)
         return error_set(e, STATUS_INVALID, "server.max_context is %d, the model's limit is %d", wanted, model);
     *context = wanted ? wanted : model;
+    return STATUS_OK;
+}
+
+/* The engine's sizes, without what it works with. */
+static enum status engine_options_of(struct engine_options *o, const struct config *c, const struct model_info *info,
+                                     struct error *e) {
+    *o = (struct engine_options){
+        .grid = c->retrieval.grid == CONFIG_GRID_END ? GRID_END : GRID_START,
+        .max_sequences = c->server.max_sequences,
+        .max_queue = c->server.max_queue,
+        .max_step_tokens = c->server.max_step_tokens,
+        .max_k = c->retrieval.max_k,
+        .micro_batch_rows = c->parallel.micro_batch_rows,
+    };
+    return choose_context(c, info, &o->max_context, e);
+}
+
+static enum status plan_sessions(void *context, const struct model_info *info, struct session_limits *l,
+                                 struct error *e) {
+    const struct server *s = context;
+    struct engine_options o;
+    if (engine_options_of(&o, &s->config, info, e)) return e->status;
+    *l = engine_limits(&o, info);
+    return STATUS_OK;
+}
+
+static enum status open_model(struct server *s, struct error *e) {
+    const struct config *c = &s->config;
+    struct opened_model_use use = {.start = take_address, .sessions = plan_sessions, .context = s};
+    if (c->model.path[0] == '\0')
+        return error_set(e, STATUS_INVALID, "model.path is not set; use --config FILE or --set model.path=FOLDER");
+    if (opened_model_open(&s->opened, c, c->model.path, &use, e)) return e->status;
+    s->model = s->opened.model;
+    return STATUS_OK;
+}
+
+/* "1100.0 M parameters", and this rank's where there are others. */
+static void log_model(const struct server *s) {
+    const struct model_info *info = model_info(s->model);
+    const struct comm *world = s->opened.comm->world;
+    char share[60] = "";
+    if (world->size > 1) snprintf(share, sizeof share, " (%.1f M on this rank)", 1e-6 * (double)info->local_parameters);
+    log_info("model %s: %s, %.1f M parameters%s, %s, %.1f MB", s->config.model.path, info->family,
+             1e-6 * (double)info->n_parameters, share, dtype_name(info->dtype), 1e-6 * (double)info->weight_bytes);
+    log_info("backend %s, rank %d of %d, %s", backend_describe(s->opened.backend), world->rank, world->size,
+             s->opened.comm->ops->name);
+}
+
+static enum status open_tokenizer(struct server *s, struct error *e) {
+    const struct config *c = &s->config;
+    if (tokenizer_open(&s->tokenizer, c->model.path, e)) return e->status;
+    const struct model_info *info = model_info(s->model);
+    log_model(s);
+    if (tokenizer_vocab_size(s->tokenizer) > info->vocab)
+        return error_set(e, STATUS_INVALID, "%s: the tokenizer has %d ids, the model's vocabulary is %d", c->model.path,
+                         tokenizer_vocab_size(s->tokenizer), info->vocab);
     return STATUS_OK;
 }
 
@@ -114,20 +157,14 @@ static int choose_eod(const struct server *s) {
 
 static enum status open_engine(struct server *s, struct error *e) {
     const struct config *c = &s->config;
-    struct engine_options o = {
-        .model = s->model,
-        .backend = s->opened.backend,
-        .tokenizer = s->tokenizer,
-        .retrieval = s->retrieval,
-        .eod = choose_eod(s),
-        .grid = c->retrieval.grid == CONFIG_GRID_END ? GRID_END : GRID_START,
-        .max_sequences = c->server.max_sequences,
-        .max_queue = c->server.max_queue,
-        .max_step_tokens = c->server.max_step_tokens,
-        .max_k = c->retrieval.max_k,
-        .micro_batch_rows = c->parallel.micro_batch_rows,
-    };
-    if (choose_context(s, &o.max_context, e) || engine_open(&s->engine, &o, e)) return e->status;
+    struct engine_options o;
+    if (engine_options_of(&o, c, model_info(s->model), e)) return e->status;
+    o.model = s->model;
+    o.backend = s->opened.backend;
+    o.tokenizer = s->tokenizer;
+    o.retrieval = s->retrieval;
+    o.eod = choose_eod(s);
+    if (engine_open(&s->engine, &o, e)) return e->status;
     log_info("sessions: %d sequences of %d tokens, %.1f MB", o.max_sequences, o.max_context,
              1e-6 * (double)engine_bytes(s->engine));
     return STATUS_OK;
@@ -161,20 +198,20 @@ static enum status open_api(struct server *s, struct error *e) {
     if (k > c->retrieval.max_k)
         return error_set(e, STATUS_INVALID, "the model reads %d neighbours, retrieval.max_k is %d", k,
                          c->retrieval.max_k);
-    return choose_context(s, &s->api.limits.context, e);
+    return choose_context(c, info, &s->api.limits.context, e);
 }
 
 static enum status open_http(struct server *s, struct error *e) {
     const struct config *c = &s->config;
-    struct http_options o = {.host = c->server.host,
-                             .port = c->server.port,
+    struct http_options o = {.socket = s->socket,
                              .max_connections = c->server.max_connections,
                              .max_body_bytes = c->server.max_body_bytes,
                              .timeout = c->server.connection_timeout,
                              .api = &s->api};
+    s->socket = -1;
     if (http_open(&s->http, &o, e)) return e->status;
-    bool v6 = strchr(o.host, ':') != NULL;
-    log_info("listening on http://%s%s%s:%d", v6 ? "[" : "", o.host, v6 ? "]" : "", http_port(s->http));
+    bool v6 = strchr(c->server.host, ':') != NULL;
+    log_info("listening on http://%s%s%s:%d", v6 ? "[" : "", c->server.host, v6 ? "]" : "", http_port(s->http));
     return STATUS_OK;
 }
 
@@ -195,6 +232,7 @@ static void server_close(struct server *s) {
     collection_close(s->collection);
     tokenizer_close(s->tokenizer);
     opened_model_close(&s->opened);
+    if (s->socket >= 0) close(s->socket);
 }
 
 /* Signals. */
@@ -240,7 +278,7 @@ static enum status serve(struct server *s, const sigset_t *signals, struct error
 }
 
 int main(int argc, char **argv) {
-    struct server s = {0};
+    struct server s = {.socket = -1};
     struct error e = {0};
     enum cli_action action;
     sigset_t signals;

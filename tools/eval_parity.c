@@ -313,7 +313,7 @@ static enum status run_folder(struct parity *p, const struct config *config, con
         printf("%s skipped: no config.json\n", folder);
         return STATUS_OK;
     }
-    if (opened_model_open(&model, config, folder, e)) return e->status;
+    if (opened_model_open(&model, config, folder, NULL, e)) return e->status;
     if (opened_model_follows(&model)) {
         p->follows = true;
         enum status followed = opened_model_follow(&model, e);

@@ -14,7 +14,7 @@ enum status subject_open(struct subject *s, const struct config *c, const char *
     s->folder = folder;
     if (*folder == '\0')
         return error_set(e, STATUS_INVALID, "model.path is not set; use --config FILE or --set model.path=FOLDER");
-    if (opened_model_open(&s->model, c, folder, e) || tokenizer_open(&s->tokenizer, folder, e)) return e->status;
+    if (opened_model_open(&s->model, c, folder, NULL, e) || tokenizer_open(&s->tokenizer, folder, e)) return e->status;
     if (s->model.comm->world->size > 1 && s->model.n_followers == 0)
         return error_set(e, STATUS_UNSUPPORTED, "this runs in one process: set parallel.comm to threads");
     s->info = model_info(s->model.model);

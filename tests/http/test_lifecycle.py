@@ -203,8 +203,33 @@ def test_command_line(config):
 
 
 def test_a_port_in_use(server, config):
-    failed = run("--config", config, "--set", f"server.port={server.port}")
-    assert failed.returncode == 1 and f"server.port {server.port}: listen: Address already in use" in failed.stderr
+    """Said before anything is loaded, so before a model that is not there is missed."""
+    for sets in [[], ["--set", "model.path=/nowhere"]]:
+        failed = run("--config", config, "--set", f"server.port={server.port}", *sets)
+        assert failed.returncode == 1 and f"server.port {server.port}: listen: Address already in use" in failed.stderr
+        assert "model " not in failed.stderr
+
+
+def test_what_memory_does_not_hold_is_refused_at_once(config):
+    sets = ["--set", "server.max_sequences=4096", "--set", "server.max_step_tokens=1048576"]
+    started = time.monotonic()
+    failed = run("--config", config, *sets)
+    assert failed.returncode == 1 and time.monotonic() - started < 10
+    for words in ("not enough memory: weights ", ", cache ", " GB are available: lower ", "server.max_step_tokens (1048576)"):
+        assert words in failed.stderr, failed.stderr
+
+
+def test_check_config_looks_for_what_is_named(config, tmp_path):
+    sets = {"model.path": tmp_path / "gone", "retrieval.collection": tmp_path, "retrieval.embedder": tmp_path / "config"}
+    (tmp_path / "config").write_text("no folder")
+    failed = run("--config", config, "--check-config", *(a for k, v in sets.items() for a in ("--set", f"{k}={v}")))
+    assert failed.returncode == 1 and "3 folders" in failed.stderr and failed.stdout == ""
+    for words in (
+        f"model.path: {tmp_path / 'gone'}: No such file or directory",
+        f"retrieval.collection: {tmp_path / 'CURRENT'}: No such file or directory; this is no collection",
+        f"retrieval.embedder: {tmp_path / 'config' / 'config.json'}: Not a directory; this is no embedder folder",
+    ):
+        assert words in failed.stderr, failed.stderr
 
 
 def test_a_collection_of_another_kind(config, tmp_path):
@@ -217,6 +242,6 @@ def test_a_collection_of_another_kind(config, tmp_path):
 def test_the_log_says_what_runs_and_no_prompts(server):
     server.complete("a very secret prompt", max_tokens=2)
     log = server.log.read_text()
-    for words in ("model ", "retro, ", "M parameters", "backend cpu", "collection ", "chunks, generation 1", "sessions: 8"):
+    for words in ("memory: weights ", " GB available", "model ", "retro, ", "M parameters", "backend cpu", "collection ", "chunks, generation 1", "sessions: 8"):
         assert words in log
     assert "secret" not in log

@@ -120,7 +120,7 @@ static uint64_t check_folder(const char *folder, int size, int stages) {
     struct config c;
     struct opened_model o;
     configure(&c, size, stages);
-    enum status status = opened_model_open(&o, &c, folder, &e);
+    enum status status = opened_model_open(&o, &c, folder, NULL, &e);
     config_free(&c);
     if (status == STATUS_OK) {
         assert_int_equal(o.comm->size, size);
@@ -181,7 +181,7 @@ static uint64_t run_micro_batches(int size, int stages, int micro_batch_rows) {
     static float host[SEQUENCES * VOCAB];
     uint64_t hash = 0;
     configure(&c, size, stages);
-    assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_b", &e), STATUS_OK);
+    assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_b", NULL, &e), STATUS_OK);
     config_free(&c);
     const struct model_info *info = model_info(o.model);
     assert_true(info->padded_vocab <= VOCAB && info->retrieved_length <= 16);
@@ -231,15 +231,15 @@ static void test_uneven_split(void **state) {
     struct config c;
     struct opened_model o;
     configure(&c, 3, 1);
-    assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_a", &e), STATUS_INVALID);
+    assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_a", NULL, &e), STATUS_INVALID);
     assert_non_null(strstr(e.text, "parallel.tensor is 3, and 4 attention heads cannot be shared evenly by 3 ranks"));
     assert_non_null(strstr(e.text, "this model runs on 1, 2 or 4"));
     assert_int_equal(config_set(&c, "parallel.tensor=1", NULL), STATUS_OK);
     assert_int_equal(config_set(&c, "parallel.pipeline=7", NULL), STATUS_OK);
-    assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_a", &e), STATUS_INVALID);
+    assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_a", NULL, &e), STATUS_INVALID);
     assert_non_null(strstr(e.text, "parallel.pipeline is 7 and the model has 6 layers"));
     assert_int_equal(config_set(&c, "parallel.comm=single", NULL), STATUS_OK);
-    assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_a", &e), STATUS_INVALID);
+    assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_a", NULL, &e), STATUS_INVALID);
     assert_non_null(strstr(e.text, "parallel.comm is single"));
     config_free(&c);
 }
@@ -252,7 +252,7 @@ static void test_refused_pool(void **state) {
     struct opened_model o;
     struct session_pool *pool;
     configure(&c, 2, 1);
-    assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_a", &e), STATUS_OK);
+    assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_a", NULL, &e), STATUS_OK);
     struct session_limits limits = {1, 1 << 20, 8, 8, 2, DTYPE_F32, 0};
     assert_int_equal(session_pool_open(&pool, o.model, &limits, &e), STATUS_INVALID);
     limits.max_tokens = 8;
