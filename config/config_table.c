@@ -28,7 +28,8 @@ static const char *const level_names[] = {"error", "warn", "info", "debug", NULL
 const struct option option_table[] = {
     PATH(model, path, "folder with config.json, safetensors and tokenizer"),
     STRING(model, name, "", "the id that /v1/models shows; empty: the folder's name"),
-    STRING(model, device, "cpu", "where the model runs: cpu, or cuda:N in a build with CUDA"),
+    STRING(model, device, "cpu",
+           "where the model runs: cpu, cuda:N in a build with CUDA, or auto: the first GPU if there is one, else cpu"),
     ENUM(model, dtype, CONFIG_DTYPE_AUTO, dtype_names, "type the weights are kept in; auto: as stored"),
     INT(model, threads, 0, 0, 1024, "CPU threads of the engine; 0: as many as the process may use"),
 

@@ -49,8 +49,17 @@ static bool device_matches(const struct device *d, const char *name, int *ordina
     return number >= 0 && number < INT_MAX && *end == '\0';
 }
 
+const char *backend_choose(const char *device) {
+    if (strcmp(device, "auto") != 0) return device;
+#if HAVE_CUDA
+    if (cuda_present()) return "cuda";
+#endif
+    return "cpu";
+}
+
 enum status backend_open(struct backend **out, const char *device, const struct backend_options *o, struct error *e) {
     *out = NULL;
+    device = backend_choose(device);
     for (size_t i = 0; i < ARRAY_COUNT(devices); i++) {
         int ordinal;
         if (!device_matches(&devices[i], device, &ordinal)) continue;

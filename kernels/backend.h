@@ -191,8 +191,10 @@ struct backend_options {
     bool eager;  /* GPU: launch every op by itself, not steps as graphs; to compare the two */
 };
 
-/* Opens "cpu" (the instruction set is picked by CPUID) or, in a build with CUDA, "cuda:N" ("cuda" is "cuda:0"). An
- * unknown or absent device is an error. */
+/* "auto" is "cuda" where there is a CUDA device and the build has CUDA, else "cpu". Any other name is itself. */
+const char *backend_choose(const char *device);
+/* Opens "cpu" (the instruction set is picked by CPUID) or, in a build with CUDA, "cuda:N" ("cuda" is "cuda:0"), or what
+ * backend_choose says. An unknown or absent device is an error. */
 enum status backend_open(struct backend **out, const char *device, const struct backend_options *o, struct error *e);
 void backend_close(struct backend *b);
 /* Which kernels were picked, for logs and --version: "cpu avx512, 2 threads". */

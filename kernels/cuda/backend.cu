@@ -103,6 +103,11 @@ static enum status open_parts(struct backend *b, struct error *e) {
     return gemm_open(&cuda->gemm, e);
 }
 
+bool cuda_present() {
+    int n = 0;
+    return cudaGetDeviceCount(&n) == cudaSuccess && n > 0;
+}
+
 enum status cuda_open(struct backend *b, const struct backend_options *o, int ordinal, struct error *e) {
     struct error local;
     if (e == NULL) e = &local;

@@ -3,6 +3,8 @@
 
 #include "kernels/backend.h"
 
+/* Whether there is a device at all. */
+bool cuda_present(void);
 /* Opens device `ordinal` into *b. STATUS_UNSUPPORTED when there is none such. */
 enum status cuda_open(struct backend *b, const struct backend_options *o, int ordinal, struct error *e);
 

@@ -36,3 +36,13 @@ def test_other_devices_are_refused():
                                    (BUILD / "cuda_host/retro-eval", "cuda-hostile", "no CUDA")]:
         done = parity("--set", f"model.device={device}", FOLDERS[0], program=program)
         assert done.returncode == 1 and words in done.stderr, done.stderr
+
+
+@pytest.mark.skipif(os.path.exists("/dev/nvidiactl"), reason="there is a GPU")
+def test_without_a_gpu():
+    """auto falls back and says so; a GPU that was asked for by name is an error."""
+    done = parity("--set", "model.device=auto", FOLDERS[0], program=BUILD / "retro-eval")
+    assert done.returncode == 0 and "no CUDA device, using cpu" in done.stderr, done.stderr
+    for device in ("cuda", "cuda:0"):
+        done = parity("--set", f"model.device={device}", FOLDERS[0], program=BUILD / "retro-eval")
+        assert done.returncode == 1 and "CUDA" in done.stderr and 'use "cpu"' in done.stderr, done.stderr
