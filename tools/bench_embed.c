@@ -48,8 +48,6 @@ enum status bench_embed(const struct bench_options *options, struct error *e) {
     struct model_options model = {.convert = true, .dtype = o.dtype};
     int n = o.sequences ? o.sequences : TEXTS;
     if (n > MAX_TEXTS) return error_set(e, STATUS_INVALID, "--sequences %d: at most %d texts", n, MAX_TEXTS);
-    if (dtype_quantised(o.dtype))
-        return error_set(e, STATUS_INVALID, "--dtype %s: an embedder has f32, f16 or bf16", dtype_name(o.dtype));
     o.model_name = o.n_folders ? o.folders[0] : DEFAULT_EMBEDDER;
     enum status status = backend_open(&b, "cpu", &(struct backend_options){.threads = o.threads}, e);
     if (status == STATUS_OK) status = encoder_open(&enc, o.model_name, b, &model, MAX_ROWS, e);
