@@ -28,7 +28,7 @@ SIGNED = {"retrieval.loss", "retrieval.encode"}
 
 
 def bench(*arguments):
-    return subprocess.run([BUILD / "retro-bench", *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    return subprocess.run([BUILD / "retro-bench", *map(str, arguments)], capture_output=True, text=True, timeout=300)
 
 
 def no_constants(name):
@@ -135,7 +135,7 @@ def test_retrieval_is_live():
 
 def test_a_given_collection(tmp_path):
     subprocess.run([BUILD / "retro-index", "build", "--out", tmp_path / "c", "--set", f"model.path={SHIPPED}", "--set",
-                    f"retrieval.embedder={DEPS / 'minilm'}", ROOT / "docs/indexing.md"], check=True, timeout=120)
+                    f"retrieval.embedder={DEPS / 'minilm'}", ROOT / "docs/indexing.md"], check=True, timeout=300)
     found = figures("retrieval", "--collection", tmp_path / "c", "--tokens", 64, "--json", SHIPPED)
     assert set(found) == RETRIEVAL and "given" in found["retrieval.chunks"]["unit"]
     done = bench("retrieval", "--collection", tmp_path / "c", CASE)
@@ -143,7 +143,7 @@ def test_a_given_collection(tmp_path):
 
 
 def test_a_packed_model_loads_by_mapping(tmp_path):
-    subprocess.run([BUILD / "retro-convert", SHIPPED, tmp_path / "packed", "--to", "packed"], check=True, timeout=60)
+    subprocess.run([BUILD / "retro-convert", SHIPPED, tmp_path / "packed", "--to", "packed"], check=True, timeout=300)
     found = values(figures("load", "--json", tmp_path / "packed"))
     assert found["load.open"] <= found["load.first_token"]
     assert found["load.ms_per_gb"] == pytest.approx(1e3 / found["load.gbps"], rel=1e-4)
