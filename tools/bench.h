@@ -24,7 +24,11 @@ enum bench_option {
     BENCH_OPTION_DEVICE = 1 << 12,
     BENCH_OPTION_LIMITS = 1 << 13,
     BENCH_OPTION_EAGER = 1 << 14,
-    BENCH_OPTION_JSON = 1 << 15
+    BENCH_OPTION_JSON = 1 << 15,
+    BENCH_OPTION_VECTORS = 1 << 16,
+    BENCH_OPTION_DIMS = 1 << 17,
+    BENCH_OPTION_INDEX = 1 << 18,
+    BENCH_OPTION_K = 1 << 19
 };
 
 /* A shape that needs no folder: the part of a config.json that does not depend on retrieval. */
@@ -40,8 +44,8 @@ struct bench_options {
     const struct bench_shape *shape; /* shape m where none was given */
     enum dtype dtype;                /* bf16 where none was given */
     int threads;                     /* as many as the process may use where none were given */
-    int sequences, prompt, tokens, rows, n_in, n_out, chunks;
-    const char *collection, *embedder, *device;
+    int sequences, prompt, tokens, rows, n_in, n_out, chunks, vectors, dims, k;
+    const char *collection, *embedder, *device, *index;
     bool limits, eager, json, help;
     /* For the output, set by the command or its caller: in front of the figures' names, and of what they are; model and
      * dtype are left out where NULL. */
@@ -129,4 +133,5 @@ enum status bench_peers(const struct bench_options *o, struct error *e);
 enum status bench_embed(const struct bench_options *o, struct error *e);
 enum status bench_retrieval(const struct bench_options *o, struct error *e);
 enum status bench_load(const struct bench_options *o, struct error *e);
+enum status bench_search(const struct bench_options *o, struct error *e);
 enum status bench_device(const struct bench_options *o, struct error *e);

@@ -37,6 +37,11 @@ static const struct row {
     {"--eager", NULL, "launch every op by itself instead of steps as graphs", KIND_FLAG,
      offsetof(struct bench_options, eager)},
     {"--json", NULL, "one JSON object a line", KIND_FLAG, offsetof(struct bench_options, json)},
+    {"--vectors", "N", "vectors to search among (1000000)", KIND_COUNT, offsetof(struct bench_options, vectors)},
+    {"--dims", "N", "numbers in each (384)", KIND_COUNT, offsetof(struct bench_options, dims)},
+    {"--index", "KIND", "flat (exact search, the default) or ivf (an inverted file)", KIND_TEXT,
+     offsetof(struct bench_options, index)},
+    {"--k", "N", "neighbours of each query (2)", KIND_COUNT, offsetof(struct bench_options, k)},
 };
 
 static enum status read_count(const char *name, const char *text, int *value, struct error *e) {

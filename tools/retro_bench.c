@@ -28,6 +28,10 @@ static const struct bench_command commands[] = {
      MODEL_OPTIONS | BENCH_OPTION_SEQUENCES | BENCH_OPTION_TOKENS | BENCH_OPTION_COLLECTION | BENCH_OPTION_CHUNKS |
          BENCH_OPTION_EMBEDDER,
      0, 1, bench_retrieval},
+    {"search", "milliseconds of a search of 1, 8 and 64 queries among random vectors",
+     BENCH_OPTION_VECTORS | BENCH_OPTION_DIMS | BENCH_OPTION_INDEX | BENCH_OPTION_K | BENCH_OPTION_DEVICE |
+         BENCH_OPTION_THREADS | BENCH_OPTION_JSON,
+     0, 0, bench_search},
     {"load", "from nothing to the first token of a model FOLDER",
      BENCH_OPTION_DEVICE | BENCH_OPTION_THREADS | BENCH_OPTION_JSON, 1, 1, bench_load},
     {"peers", "JSON lines under the names that other programs use, for a model of the same shape",

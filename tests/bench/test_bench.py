@@ -20,6 +20,7 @@ PREFILL = {"prefill", "prefill_gflops", "prefill_share_of_peak"}
 BATCH = {f"batch.{name}" for name in DECODE | PREFILL}
 RETRIEVAL = {f"retrieval.{name}" for name in ("chunks", "off", "on", "loss", "step_off", "step_on", "embed", "search", "encode")}
 LOAD = {f"load.{name}" for name in ("open", "first_token", "ms_per_gb", "gbps", "share_of_read")}
+SEARCH = {kind: {f"search.{kind}.{queries}" for queries in (1, 8, 64)} for kind in ("flat", "ivf")}
 PEERS = {"pp64", "pp512", "tg64", "batch16.pp", "batch16.tg"}
 DEVICE = {"load", "parameters", "decode_bytes", "decode.1", "decode.8", "decode.64", "prefill.512", "prefill.2048", "step.plain",
           "step.closing"}
@@ -90,6 +91,8 @@ def test_figures_of_a_model(dtype, bytes_a_weight, sequences, prompt):
         (PREFILL, ("prefill", "--prompt", 9, "--threads", 1, CASE)),
         (RETRIEVAL, ("retrieval", "--chunks", 300, "--tokens", 8, "--sequences", 4, "--threads", 1, CASE)),
         (LOAD, ("load", SHIPPED)),
+        (SEARCH["flat"], ("search", "--vectors", 1000, "--dims", 16, "--k", 3, "--threads", 1)),
+        (SEARCH["ivf"], ("search", "--vectors", 3000, "--dims", 7, "--index", "ivf", "--device", "cpu", "--threads", 1)),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
@@ -182,7 +185,7 @@ def test_help_names_every_option():
     done = bench("--help")
     assert done.returncode == 0 and done.stderr == ""
     commands = [line.split()[0] for line in done.stdout.splitlines()[1:]]
-    assert {"roofline", "decode", "prefill", "batch", "embed", "retrieval", "load", "peers"} <= set(commands)
+    assert {"roofline", "decode", "prefill", "batch", "embed", "retrieval", "search", "load", "peers"} <= set(commands)
     for command in commands:
         done = bench(command, "--help")
         assert done.returncode == 0 and done.stdout.startswith(f"usage: retro-bench {command}") and "  --" in done.stdout
@@ -194,6 +197,7 @@ def test_help_names_every_option():
      ("collection", ("retrieval", "--collection", "no/such/collection", CASE)),
      ("random chunks", ("retrieval", "--collection", "a", "--chunks", 3, CASE)),
      ("at most", ("embed", "--sequences", 5000)),
+     ("flat or ivf", ("search", "--index", "lists")), ("no device", ("search", "--vectors", 9, "--device", "gpu")),
      ("int8", ("embed", "--dtype", "int8")), ("at most", ("linear", "--in", 1 << 20)), ("at most", ("retrieval", "--sequences", 65))],
 )
 def test_what_cannot_run_says_why(words, arguments):
