@@ -5,6 +5,7 @@
 #   make all      build/retro-server, build/retro-index, build/retro-eval, build/retro-bench, build/retro-convert
 #   make test     deps, build, every test that needs no GPU
 #   make c-test   the C tests alone, for SANITIZE=
+#   make valgrind a reference model under valgrind, half a minute
 #   make fuzz     every libFuzzer target for FUZZ_SECONDS (60), with clang and sanitizers
 #   make cuda-check  compile the GPU kernels for every architecture, check that none spills registers (needs nvcc)
 #   make gpu-bundle  what the checks on a GPU run, with its libraries, in build/gpu (needs nvcc, no GPU)
@@ -236,6 +237,12 @@ test: deps
 c-test:
 	@tests/run.sh $(BUILD) --c-only
 
+# Valgrind knows no AVX-512 and shows the program a CPU without: what runs is the AVX2 kernels.
+VALGRIND := valgrind --quiet --error-exitcode=1 --leak-check=full --errors-for-leak-kinds=definite
+valgrind: deps
+	@$(MAKE) --no-print-directory $(BUILD)/retro-eval
+	@$(VALGRIND) $(BUILD)/retro-eval parity tests/golden/retro/case_a
+
 lint:
 	@tests/lint.sh
 
@@ -271,6 +278,6 @@ clean:
 	rm -rf build
 
 .PHONY: all c-tests list-c-tests emulated cuda-check gpu-ops gpu-programs gpu-bundle gpu-check fuzz deps info \
-	test c-test lint format bench demo deps-train train-smoke \
+	test c-test valgrind lint format bench demo deps-train train-smoke \
 	test-train clean
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
