@@ -115,5 +115,8 @@ void comm_fail_backend(struct backend *b, const struct error *why);
 /* *mine becomes the first of all [size] ranks' outcomes that is a failure, with its rank; it stays when there is none.
  */
 void comm_first_failure(struct error *mine, const struct error *all, int size);
+/* What a rank does between two looks for what it has waited for so many seconds: it gives way to others; false when it
+ * has waited so long that it should sleep. */
+bool comm_rest(double waited);
 /* CPUs this process may run on. */
 int comm_cpus(void);

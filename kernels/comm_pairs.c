@@ -4,16 +4,14 @@
  * sum has two rounds: each rank receives its slice of the rows from all and adds them in rank order, as the threads do,
  * then all receive the summed slices. So ranks hold the same bits, and move each number twice whatever their count.
  *
- * Whoever waits looks, then yields, then sleeps, so that a job may have more ranks than cores and an idle one costs
- * nothing. A rank that hangs is noticed by the time limit here; one that dies by the transport or its launcher. */
+ * A rank that hangs is noticed by the time limit here; one that dies by the transport or its launcher. */
 #include "kernels/comm_pairs.h"
 
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* How often a waiting rank looks before it yields between looks, and yields before it sleeps. */
-enum { LOOKS = 200, YIELDS = 4000, LONGEST_LOOK = 1 /* second */ };
+enum { LONGEST_LOOK = 1 }; /* seconds */
 
 /* Ranks [first, first + size) of the transport: a stage, or the world. */
 struct pairs {
@@ -61,23 +59,14 @@ static void receive(struct pairs *p, int from, void *data, size_t bytes) {
     if (!failed(p) && bytes > 0) t->ops->receive(t, p->first + from, data, bytes);
 }
 
-static void rest(struct transport *t, int looked) {
-    if (looked < LOOKS)
-        __builtin_ia32_pause();
-    else if (looked < YIELDS)
-        sched_yield();
-    else
-        t->ops->sleep(t);
-}
-
 /* Waits for everything posted; false when the group failed, which it does after `seconds` (0: never). Between two looks
  * no more than LONGEST_LOOK counts, so that a process that was stopped for long does not find its time over when it
  * goes on. */
 static bool finish(struct pairs *p, double seconds) {
     struct transport *t = p->transport;
     double last = time_now(), waited = 0;
-    for (int i = 0; !failed(p) && !t->ops->look(t); i = min_int(i + 1, YIELDS)) {
-        rest(t, i);
+    while (!failed(p) && !t->ops->look(t)) {
+        if (!comm_rest(waited)) t->ops->sleep(t);
         double now = time_now();
         waited += now - last < LONGEST_LOOK ? now - last : LONGEST_LOOK;
         last = now;

@@ -11,8 +11,7 @@
 
 #include "kernels/comm.h"
 
-/* A rank that waits looks this often before it sleeps: sums of a step follow each other closely. */
-enum { SPINS = 2000, LONGEST_SLEEP = 1 /* second */ };
+enum { LONGEST_SLEEP = 1 }; /* seconds */
 
 /* Rows on their way to a rank. */
 struct letter {
@@ -94,8 +93,8 @@ static bool meet(struct comm *c, double seconds) {
         pthread_cond_broadcast(&g->changed);
     }
     pthread_mutex_unlock(&g->lock);
-    for (int i = 0; i < SPINS && atomic_load(&g->meeting) == meeting && !atomic_load(&g->failed); i++)
-        __builtin_ia32_pause();
+    double start = time_now();
+    while (atomic_load(&g->meeting) == meeting && !atomic_load(&g->failed) && comm_rest(time_now() - start)) continue;
     pthread_mutex_lock(&g->lock);
     if (!sleep_until_met(g, meeting, seconds)) fail_late(c, seconds);
     bool met = atomic_load(&g->meeting) != meeting;
