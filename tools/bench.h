@@ -28,7 +28,8 @@ enum bench_option {
     BENCH_OPTION_VECTORS = 1 << 16,
     BENCH_OPTION_DIMS = 1 << 17,
     BENCH_OPTION_INDEX = 1 << 18,
-    BENCH_OPTION_K = 1 << 19
+    BENCH_OPTION_K = 1 << 19,
+    BENCH_OPTION_ROUNDS = 1 << 20
 };
 
 /* A shape that needs no folder: the part of a config.json that does not depend on retrieval. */
@@ -36,6 +37,8 @@ struct bench_shape {
     const char *name, *retro_name; /* of the plain model, and of the one that reads neighbours */
     const char *config;
 };
+
+enum { BENCH_MAX_ROUNDS = 32 };
 
 /* What was asked for. Strings are borrowed from argv; numbers are 0 and strings NULL where nothing was given. */
 struct bench_options {
@@ -45,6 +48,7 @@ struct bench_options {
     enum dtype dtype;                /* bf16 where none was given */
     int threads;                     /* as many as the process may use where none were given */
     int sequences, prompt, tokens, rows, n_in, n_out, chunks, vectors, dims, k;
+    int rounds; /* measurements; 5 where nothing was given, at most BENCH_MAX_ROUNDS */
     const char *collection, *embedder, *device, *index;
     bool limits, eager, json, help;
     /* For the output, set by the command or its caller: in front of the figures' names, and of what they are; model and

@@ -2,18 +2,16 @@
  * against what this machine can read and multiply. */
 #include "tools/bench_model.h"
 
-enum { ROUNDS = 5 };
-
 /* Rates and the machine's limits, a round of each by turns: on a shared host both change within minutes. */
 struct rounds {
-    double prompt[ROUNDS], tokens[ROUNDS], read[ROUNDS], multiply[ROUNDS];
+    double prompt[BENCH_MAX_ROUNDS], tokens[BENCH_MAX_ROUNDS], read[BENCH_MAX_ROUNDS], multiply[BENCH_MAX_ROUNDS];
 };
 
 static enum status measure(struct rounds *r, struct bench_model *m, const struct bench_options *o,
                            const struct bench_load *load, struct error *e) {
     struct bench_rates rates = {0};
     enum status status = bench_generate(&rates, m, load, e); /* touches every page */
-    for (int i = 0; i < ROUNDS && status == STATUS_OK; i++) {
+    for (int i = 0; i < o->rounds && status == STATUS_OK; i++) {
         struct roofline roof = {0};
         status = roofline_measure(&roof, o->threads, e);
         if (status == STATUS_OK) status = bench_generate(&rates, m, load, e);
@@ -27,18 +25,18 @@ static enum status measure(struct rounds *r, struct bench_model *m, const struct
 
 /* Two operations a weight and token; the output matrix is multiplied by each prompt's last row only. */
 static void report_prompt(struct rounds *r, const struct bench_options *o, const struct bench_cost *cost, int prompt) {
-    double rate = bench_print_rounds(o, "prefill", "tok/s", r->prompt, ROUNDS);
+    double rate = bench_print_rounds(o, "prefill", "tok/s", r->prompt, o->rounds);
     double gflops = 2e-9 * rate * (cost->row_weights + cost->logit_weights / prompt);
     bench_print(o, "prefill_gflops", "GFLOP/s", gflops);
-    bench_print(o, "prefill_share_of_peak", "of the dot product's peak", gflops / bench_median(r->multiply, ROUNDS));
+    bench_print(o, "prefill_share_of_peak", "of the dot product's peak", gflops / bench_median(r->multiply, o->rounds));
 }
 
 static void report_tokens(struct rounds *r, const struct bench_options *o, const struct bench_cost *cost,
                           int sequences) {
-    double rate = bench_print_rounds(o, "decode", "tok/s", r->tokens, ROUNDS);
+    double rate = bench_print_rounds(o, "decode", "tok/s", r->tokens, o->rounds);
     double gbps = 1e-9 * rate / sequences * cost->read_bytes;
     bench_print(o, "decode_gbps", "GB/s", gbps);
-    bench_print(o, "decode_share_of_read", "of read_gbps", gbps / bench_median(r->read, ROUNDS));
+    bench_print(o, "decode_share_of_read", "of read_gbps", gbps / bench_median(r->read, o->rounds));
 }
 
 static enum status run(const struct bench_options *o, struct bench_load load, struct error *e) {

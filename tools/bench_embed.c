@@ -5,7 +5,7 @@
 #include "retro/encoder.h"
 #include "tools/bench.h"
 
-enum { ROUNDS = 5, TEXTS = 64, MAX_TEXTS = 4096, BATCHES = 4, WORDS = 62, MAX_ROWS = 256 };
+enum { TEXTS = 64, MAX_TEXTS = 4096, BATCHES = 4, WORDS = 62, MAX_ROWS = 256 };
 
 /* English words that a WordPiece vocabulary holds whole: with [CLS] and [SEP] a text has 64 tokens. */
 static void write_text(struct buffer *out, unsigned *seed) {
@@ -26,14 +26,14 @@ static enum status measure(const struct bench_options *o, struct encoder *enc, i
         write_text(&written[i], &seed);
         texts[i] = (struct text_span){written[i].data, written[i].size};
     }
-    double rates[ROUNDS] = {0};
+    double rates[BENCH_MAX_ROUNDS] = {0};
     enum status status = encoder_embed(enc, texts, n, vectors, e); /* warms up */
-    for (int round = 0; round < ROUNDS && status == STATUS_OK; round++) {
+    for (int round = 0; round < o->rounds && status == STATUS_OK; round++) {
         double start = time_now();
         for (int i = 0; i < BATCHES && status == STATUS_OK; i++) status = encoder_embed(enc, texts, n, vectors, e);
         rates[round] = BATCHES * n / (time_now() - start);
     }
-    if (status == STATUS_OK) bench_print_rounds(o, "embed", "texts/s", rates, ROUNDS);
+    if (status == STATUS_OK) bench_print_rounds(o, "embed", "texts/s", rates, o->rounds);
     for (int i = 0; i < n; i++) buffer_free(&written[i]);
     free(written);
     free(texts);

@@ -42,6 +42,7 @@ static const struct row {
     {"--index", "KIND", "flat (exact search, the default) or ivf (an inverted file)", KIND_TEXT,
      offsetof(struct bench_options, index)},
     {"--k", "N", "neighbours of each query (2)", KIND_COUNT, offsetof(struct bench_options, k)},
+    {"--rounds", "N", "measurements, whose median counts (5)", KIND_COUNT, offsetof(struct bench_options, rounds)},
 };
 
 static enum status read_count(const char *name, const char *text, int *value, struct error *e) {
@@ -98,7 +99,8 @@ static enum status check_folders(const struct bench_options *o, const struct ben
 
 enum status bench_parse(struct bench_options *o, char **arguments, const struct bench_command *const *commands, int n,
                         struct error *e) {
-    *o = (struct bench_options){.dtype = DTYPE_BF16, .threads = bench_threads(), .folders = arguments, .prefix = ""};
+    *o = (struct bench_options){
+        .dtype = DTYPE_BF16, .threads = bench_threads(), .rounds = 5, .folders = arguments, .prefix = ""};
     CHECK(bench_shape_parse("m", &o->shape, &o->dtype));
     for (; *arguments; arguments++) {
         const char *argument = *arguments;
@@ -116,6 +118,8 @@ enum status bench_parse(struct bench_options *o, char **arguments, const struct 
             return error_set(e, STATUS_INVALID, "%s needs a value: %s", argument, r->value);
         if (read_value(o, r, *arguments, e)) return e->status;
     }
+    if (o->rounds > BENCH_MAX_ROUNDS)
+        return error_set(e, STATUS_INVALID, "--rounds %d: at most %d", o->rounds, BENCH_MAX_ROUNDS);
     return check_folders(o, commands, n, e);
 }
 

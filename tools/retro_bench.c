@@ -5,7 +5,8 @@
 
 /* Options of the commands that run a model with random weights. */
 #define MODEL_OPTIONS (BENCH_OPTION_MODEL | BENCH_OPTION_DTYPE | BENCH_OPTION_THREADS | BENCH_OPTION_JSON)
-#define LOAD_OPTIONS (MODEL_OPTIONS | BENCH_OPTION_SEQUENCES | BENCH_OPTION_PROMPT | BENCH_OPTION_TOKENS)
+#define LOAD_OPTIONS \
+    (MODEL_OPTIONS | BENCH_OPTION_SEQUENCES | BENCH_OPTION_PROMPT | BENCH_OPTION_TOKENS | BENCH_OPTION_ROUNDS)
 
 enum { MANY_FOLDERS = 64 };
 
@@ -23,7 +24,8 @@ static const struct bench_command commands[] = {
     {"batch", "32 tokens each of 16 sequences, after 16 of prompt; FOLDER/config.json is a shape", LOAD_OPTIONS, 0, 1,
      bench_batch},
     {"embed", "64 texts of 64 tokens; FOLDER is an embedder, else the one that make deps installs",
-     BENCH_OPTION_SEQUENCES | BENCH_OPTION_DTYPE | BENCH_OPTION_THREADS | BENCH_OPTION_JSON, 0, 1, bench_embed},
+     BENCH_OPTION_SEQUENCES | BENCH_OPTION_DTYPE | BENCH_OPTION_THREADS | BENCH_OPTION_ROUNDS | BENCH_OPTION_JSON, 0, 1,
+     bench_embed},
     {"retrieval", "decoding with live retrieval against without, over whole chunks; FOLDER/config.json is a shape",
      MODEL_OPTIONS | BENCH_OPTION_SEQUENCES | BENCH_OPTION_TOKENS | BENCH_OPTION_COLLECTION | BENCH_OPTION_CHUNKS |
          BENCH_OPTION_EMBEDDER,

@@ -172,7 +172,8 @@ def test_a_model_that_reads_nothing_is_refused(tmp_path):
     [(), ("nothing",), ("decode", "--rows", "3"), ("decode", "--threads", "0"), ("decode", "--threads", "2x"), ("decode", "--tokens"),
      ("prefill", "--dtype", "int7"), ("batch", "a", "b"), ("batch", "--model", "x-bf16"), ("roofline", "a"), ("load",),
      ("decode", "embed", "a"), ("roofline", "embed", "--model", "s"), ("peers", "--model", "m-q5_0"), ("peers", "--json"),
-     ("linear", "--in", "-1"), ("device", "--device"), ("retrieval", "--prompt", "4")],
+     ("linear", "--in", "-1"), ("device", "--device"), ("retrieval", "--prompt", "4"),
+     ("decode", "--rounds", "33")],
     ids=" ".join,
 )
 def test_bad_options_are_refused_before_anything_runs(arguments):

@@ -51,7 +51,7 @@ def peer_rate(lines):
 
 
 def ours(a, threads):
-    return f"{a.bench} --dtype {a.dtype} --threads {threads} --tokens {a.tokens} --json".split()
+    return f"{a.bench} --dtype {a.dtype} --threads {threads} --tokens {a.tokens} --rounds 1 --json".split()
 
 
 def peer(a, threads):

@@ -64,7 +64,7 @@ def calm(a, path, threads):
 
 
 def ours(a, dtype, threads):
-    command = f"{a.bench} --dtype {dtype} --threads {threads} --tokens {a.tokens} --json".split()
+    command = f"{a.bench} --dtype {dtype} --threads {threads} --tokens {a.tokens} --rounds 1 --json".split()
     with race.Others() as others:
         out, _ = output_of(command)
     found = {line["name"]: line["value"] for line in race.json_lines(out)}

@@ -87,7 +87,8 @@ def run(command, text=None):
 
 def our_rate(a, dtype, model, threads):
     with race.Others() as others:
-        out = run([f"{a.build}/retro-bench", "embed", "--dtype", dtype, "--threads", str(threads), "--json", model])
+        out = run([f"{a.build}/retro-bench", "embed", "--dtype", dtype, "--threads", str(threads), "--rounds", "1", "--json",
+                   model])
     rate = next(line["value"] for line in race.json_lines(out) if line["name"] == "embed")
     return {"threads": threads, "rate": rate, "others": others.cpus}
 
@@ -133,7 +134,7 @@ def main():
     p.add_argument("--torch", required=True, help="Python that has PyTorch")
     p.add_argument("--onnx", required=True, help="Python that has onnx and onnxruntime")
     p.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    p.add_argument("--batches", type=int, default=4, help="of the peers, in a round; ours does 5 x 4")
+    p.add_argument("--batches", type=int, default=4, help="of the peers, in a round; ours does 4")
     p.add_argument("--compiled", action="store_true", help="torch.compile too; it takes half a minute to start")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--json", help="append every result to this file")
