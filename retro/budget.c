@@ -78,7 +78,7 @@ static enum status budget_judge(const struct budget *u, const struct comm *c, si
 }
 
 enum status budget_check(const char *folder, struct backend *b, struct comm *c, struct model_options o,
-                         budget_sessions *sessions, void *context, struct error *e) {
+                         const struct budget_sessions *sessions, struct error *e) {
     struct budget u = {.pools = sessions != NULL};
     struct model *m;
     o.check_only = true;
@@ -87,7 +87,7 @@ enum status budget_check(const char *folder, struct backend *b, struct comm *c, 
     u.mapped = info->mapped;
     u.weights = info->mapped ? 0 : info->weight_bytes;
     enum status status = STATUS_OK;
-    if (sessions) status = sessions(context, info, &u.limits, e);
+    if (sessions) status = sessions->limits(sessions->context, info, &u.limits, e);
     if (status == STATUS_OK && sessions && session_pool_measure(&u.sessions, m, &u.limits, e))
         status = error_prefix(e, "server.max_sequences, max_context, max_step_tokens and retrieval.max_k");
     if (status == STATUS_OK) status = budget_judge(&u, c, available_here(b, c), e);

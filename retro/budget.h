@@ -3,11 +3,14 @@
 
 #include "retro/session.h"
 
-/* This rank's share of the folder's model, and of a pool of sessions beside it, against what its device can still give.
- * sessions(context, info, ...) tells the pool's limits once the model is known; NULL: there will be none. Rank 0 logs
- * one line with the parts where there is a pool. STATUS_NO_MEMORY names the option to lower. Loads nothing, but
- * verifies the folder as model_open does. */
-typedef enum status budget_sessions(void *context, const struct model_info *info, struct session_limits *l,
-                                    struct error *e);
+/* The pool of sessions there will be beside a model: limits(context, info, ...) tells once the model is known. */
+struct budget_sessions {
+    enum status (*limits)(void *context, const struct model_info *info, struct session_limits *l, struct error *e);
+    void *context;
+};
+
+/* This rank's share of the folder's model, and of its sessions (NULL: none), against what its device can still give.
+ * Rank 0 logs one line with the parts where there are sessions. STATUS_NO_MEMORY names the option to lower. Loads
+ * nothing, but verifies the folder as model_open does. */
 enum status budget_check(const char *folder, struct backend *b, struct comm *c, struct model_options o,
-                         budget_sessions *sessions, void *context, struct error *e);
+                         const struct budget_sessions *sessions, struct error *e);

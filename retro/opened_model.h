@@ -17,11 +17,12 @@ struct opened_model {
     int n_followers;
 };
 
-/* What a model is opened for; both may be NULL. `sessions` is called on every rank, by its thread. */
+/* What a model is opened for; start and sessions may be NULL. Every rank asks for the sessions' limits, on its thread.
+ */
 struct opened_model_use {
     enum status (*start)(void *context, struct error *e); /* on rank 0, before the model is looked at */
-    budget_sessions *sessions;                            /* the pool there will be, which must fit beside the model */
-    void *context;
+    void *context;                                        /* of start */
+    const struct budget_sessions *sessions;               /* which must fit beside the model */
 };
 
 /* Fails on all ranks when it fails on one, and before anything is loaded where memory would not do. c, folder and use,

@@ -79,7 +79,8 @@ static enum status plan_sessions(void *context, const struct model_info *info, s
 
 static enum status open_model(struct server *s, struct error *e) {
     const struct config *c = &s->config;
-    struct opened_model_use use = {.start = take_address, .sessions = plan_sessions, .context = s};
+    struct budget_sessions sessions = {.limits = plan_sessions, .context = s};
+    struct opened_model_use use = {.start = take_address, .context = s, .sessions = &sessions};
     if (c->model.path[0] == '\0')
         return error_set(e, STATUS_INVALID, "model.path is not set; use --config FILE or --set model.path=FOLDER");
     if (opened_model_open(&s->opened, c, c->model.path, &use, e)) return e->status;

@@ -122,10 +122,11 @@ static enum status give_limits(void *context, const struct model_info *info, str
 
 static enum status check(struct session_limits limits, size_t available, int ranks_here, struct error *e) {
     struct backend *b = open_device(available);
+    struct budget_sessions sessions = {give_limits, &limits};
     struct comm *c;
     assert_int_equal(comm_open_single(&c, NULL), STATUS_OK);
     c->local_ranks = ranks_here;
-    enum status status = budget_check(folder, b, c, (struct model_options){0}, give_limits, &limits, e);
+    enum status status = budget_check(folder, b, c, (struct model_options){0}, &sessions, e);
     assert_int_equal(device.asked, 0);
     comm_close(c);
     backend_close(b);
