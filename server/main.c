@@ -1,7 +1,7 @@
 /* server/main.c: what exists, built and torn down in which order.
  *
- *   device, ranks, address, model -> tokenizer -> collection, embedder, retriever, retrieval thread -> engine -> api ->
- * HTTP
+ *   device, ranks, address, model -> tokenizer -> collection, embedder, retriever, retrieval thread
+ *   -> engine -> api -> HTTP
  *
  * Everything lives as long as the process. SIGTERM or SIGINT ends it: no new connections, running requests are finished
  * for up to server.drain_timeout seconds, then all is closed in reverse order. A second signal ends the waiting. */
