@@ -11,9 +11,10 @@
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-/* Few rows take the two tiles of a stream at once: with the one chain of a single tile a row would wait for the
- * instruction, at 45 GB/s of weights. */
-enum { DOT_ROWS = 6, DOT_TILES = 4, FEW_TILES = 2 };
+/* Up to STREAM_ROWS rows take the two tiles of a stream, which passes once: with the one chain of a single tile a row
+ * would wait for the instruction, at 45 GB/s of weights, and twelve rows multiply as fast as memory brings what they
+ * need. More rows are cut into blocks, and take four tiles while those are in cache: fewer loads for each product. */
+enum { STREAM_TILES = 2, STREAM_ROWS = 12, DOT_TILES = 4, DOT_SUMS = STREAM_ROWS * STREAM_TILES };
 
 /* Where one kernel instance works: rows of x and y from `row`, tiles of the weight from `tile`, which is even unless it
  * is alone. `ahead` bytes behind
@@ -39,7 +40,7 @@ ALWAYS_INLINE void kernel(const struct place *p, const int rows, const int tiles
     const int32_t *values = row_of(x, p->row);
     const char *weights = p->a->weight->data;
     weights += packed_tile_start(DTYPE_BF16, p->a->weight->n_in, p->tile);
-    __m512 sums[DOT_ROWS * DOT_TILES];
+    __m512 sums[DOT_SUMS];
     __m512bh w[DOT_TILES];
     for (int i = 0; i < rows * tiles; i++) sums[i] = _mm512_setzero_ps();
     for (size_t k = 0; k < pairs; k++) {
@@ -47,7 +48,7 @@ ALWAYS_INLINE void kernel(const struct place *p, const int rows, const int tiles
             const char *at =
                 weights + packed_tile_start(DTYPE_BF16, p->a->weight->n_in, t) + k * packed_step(DTYPE_BF16);
             /* Past the matrix this does nothing. */
-            if (tiles == FEW_TILES || (t >= p->fetch && t < p->fetch_end)) _mm_prefetch(at + p->ahead, _MM_HINT_T1);
+            if (tiles == STREAM_TILES || (t >= p->fetch && t < p->fetch_end)) _mm_prefetch(at + p->ahead, _MM_HINT_T1);
             w[t] = (__m512bh)_mm512_loadu_si512(at);
         }
         for (int r = 0; r < rows; r++) {
@@ -59,6 +60,7 @@ ALWAYS_INLINE void kernel(const struct place *p, const int rows, const int tiles
         for (int t = 0; t < tiles; t++) store_sum(p, r, t, sums[r * tiles + t]);
 }
 
+/* As many rows as the registers hold with `tiles` tiles; more are not even compiled. */
 ALWAYS_INLINE void kernel_rows(const struct place *p, int rows, const int tiles) {
     switch (rows) {
         case 1: kernel(p, 1, tiles); break;
@@ -66,14 +68,24 @@ ALWAYS_INLINE void kernel_rows(const struct place *p, int rows, const int tiles)
         case 3: kernel(p, 3, tiles); break;
         case 4: kernel(p, 4, tiles); break;
         case 5: kernel(p, 5, tiles); break;
-        default: kernel(p, DOT_ROWS, tiles);
+        case 6: kernel(p, 6, tiles); break;
+    }
+    if (tiles > STREAM_TILES) return;
+    switch (rows) {
+        case 7: kernel(p, 7, tiles); break;
+        case 8: kernel(p, 8, tiles); break;
+        case 9: kernel(p, 9, tiles); break;
+        case 10: kernel(p, 10, tiles); break;
+        case 11: kernel(p, 11, tiles); break;
+        case 12: kernel(p, 12, tiles); break;
     }
 }
 
 /* `tiles` tiles: rows are cut into equal blocks that fit the registers, and the tiles stay in cache while those pass.
  */
 ALWAYS_INLINE void linear_tiles(const struct linear_args *a, int tile, const int tiles) {
-    int rows = a->x.rows, blocks = (rows + DOT_ROWS - 1) / DOT_ROWS;
+    const int most = tiles == DOT_TILES ? DOT_SUMS / DOT_TILES : STREAM_ROWS;
+    int rows = a->x.rows, blocks = (rows + most - 1) / most;
     size_t turn_bytes = (size_t)tiles * packed_tile_bytes(DTYPE_BF16, a->weight->n_in);
     for (int i = 0, row = 0; i < blocks; i++) {
         struct place p = {.a = a,
@@ -81,7 +93,7 @@ ALWAYS_INLINE void linear_tiles(const struct linear_args *a, int tile, const int
                           .tile = tile,
                           .fetch = tiles * i / blocks,
                           .fetch_end = tiles * (i + 1) / blocks,
-                          .ahead = rows <= FEW_ROWS ? FETCH_AHEAD : turn_bytes};
+                          .ahead = rows <= STREAM_ROWS ? FETCH_AHEAD : turn_bytes};
         int next = (int)((int64_t)rows * (i + 1) / blocks);
         kernel_rows(&p, next - row, tiles);
         row = next;
@@ -89,13 +101,13 @@ ALWAYS_INLINE void linear_tiles(const struct linear_args *a, int tile, const int
 }
 
 static void linear_dot(const struct linear_args *a, int first_tile, int n_tiles) {
-    int most = a->x.rows <= FEW_ROWS ? FEW_TILES : DOT_TILES, end = first_tile + n_tiles;
+    int most = a->x.rows <= STREAM_ROWS ? STREAM_TILES : DOT_TILES, end = first_tile + n_tiles;
     for (int tile = first_tile, now; tile < end; tile += now) {
         now = tile + most <= end ? most : 1;
         if (now == DOT_TILES)
             linear_tiles(a, tile, DOT_TILES);
-        else if (now == FEW_TILES)
-            linear_tiles(a, tile, FEW_TILES);
+        else if (now == STREAM_TILES)
+            linear_tiles(a, tile, STREAM_TILES);
         else
             linear_tiles(a, tile, 1);
     }

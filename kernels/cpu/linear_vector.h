@@ -49,18 +49,20 @@ ALWAYS_INLINE void store_sums(const struct place *p, int r, int t, struct vec ev
 
 /* What a kernel has arrived at: an even k of the first row, and where the first tile holds it. */
 struct depth {
+    const struct place *place;
     const float *x;
     const char *weights;
 };
 
 /* The 16 weights of each tile at that depth, or at the next where odd, enter one chain of all rows. */
-ALWAYS_INLINE void add_depth(struct vec *sums, const struct place *p, const struct depth *at, const bool odd,
-                             const int rows, const int tiles, const enum dtype dtype) {
+ALWAYS_INLINE void add_depth(struct vec *sums, const struct depth *at, const bool odd, const int rows, const int tiles,
+                             const enum dtype dtype) {
+    const struct linear_args *a = at->place->a;
     struct vec v[MAX_TILES];
     for (int t = 0; t < tiles; t++)
-        v[t] = load_weights(at->weights + packed_tile_start(dtype, p->a->weight->n_in, t), dtype, odd);
+        v[t] = load_weights(at->weights + packed_tile_start(dtype, a->weight->n_in, t), dtype, odd);
     for (int r = 0; r < rows; r++) {
-        struct vec value = vec_set1(at->x[r * p->a->x.stride + odd]);
+        struct vec value = vec_set1(at->x[r * a->x.stride + odd]);
         for (int t = 0; t < tiles; t++) sums[r * tiles + t] = vec_fma(value, v[t], sums[r * tiles + t]);
     }
 }
@@ -76,7 +78,7 @@ ALWAYS_INLINE void fetch_ahead(const struct place *p, const char *at, size_t ahe
 ALWAYS_INLINE void kernel(const struct place *p, const int rows, const int tiles, const enum dtype dtype) {
     const struct weight *w = p->a->weight;
     const size_t n_in = (size_t)w->n_in, two_depths = dtype == DTYPE_BF16 ? packed_step(dtype) : 2 * packed_step(dtype);
-    struct depth at = {row_f32(p->a->x, p->row), (const char *)w->data + packed_tile_start(dtype, w->n_in, p->tile)};
+    struct depth at = {p, row_f32(p->a->x, p->row), (const char *)w->data + packed_tile_start(dtype, w->n_in, p->tile)};
     const size_t turn = dtype == DTYPE_BF16 ? 2 : (size_t)tiles; /* its tiles come in pairs */
     const size_t ahead = p->a->x.rows <= FEW_ROWS ? FETCH_AHEAD : turn * packed_tile_bytes(dtype, w->n_in);
     struct vec even[MAX_SUMS], odd[MAX_SUMS];
@@ -84,10 +86,10 @@ ALWAYS_INLINE void kernel(const struct place *p, const int rows, const int tiles
     size_t k = 0;
     for (; k + 1 < n_in; k += 2, at.x += 2, at.weights += two_depths) {
         fetch_ahead(p, at.weights, ahead, tiles, dtype);
-        add_depth(even, p, &at, false, rows, tiles, dtype);
-        add_depth(odd, p, &at, true, rows, tiles, dtype);
+        add_depth(even, &at, false, rows, tiles, dtype);
+        add_depth(odd, &at, true, rows, tiles, dtype);
     }
-    if (k < n_in) add_depth(even, p, &at, false, rows, tiles, dtype);
+    if (k < n_in) add_depth(even, &at, false, rows, tiles, dtype);
     for (int r = 0; r < rows; r++)
         for (int t = 0; t < tiles; t++) store_sums(p, r, t, even[r * tiles + t], odd[r * tiles + t]);
 }
