@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const dtype_names[] = {"auto", "f32", "f16", "bf16", NULL};
+static const char *const dtype_names[] = {"auto", "f32", "f16", "bf16", "fp8", NULL};
 static const char *const comm_names[] = {"auto", "single", "threads", "mpi", "sockets", "nccl", NULL};
 static const char *const grid_names[] = {"end", "start", NULL};
 static const char *const level_names[] = {"error", "warn", "info", "debug", NULL};
@@ -30,7 +30,7 @@ const struct option option_table[] = {
     STRING(model, name, "", "the id that /v1/models shows; empty: the folder's name"),
     STRING(model, device, "cpu",
            "where the model runs: cpu, cuda:N in a build with CUDA, or auto: the first GPU if there is one, else cpu"),
-    ENUM(model, dtype, CONFIG_DTYPE_AUTO, dtype_names, "type the weights are kept in; auto: as stored"),
+    ENUM(model, dtype, CONFIG_DTYPE_AUTO, dtype_names, "type the weights are kept in; auto: as stored; fp8: on GPUs"),
     INT(model, threads, 0, 0, 1024, "CPU threads of the engine; 0: as many as the process may use"),
 
     INT(parallel, tensor, 1, 1, 64, "ranks that share every layer: its heads, its MLP and the vocabulary"),

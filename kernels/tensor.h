@@ -3,22 +3,24 @@
 
 #include "config/base.h"
 
-/* INT8 and INT4 are for weights only. They come in blocks of QUANTISE_BLOCK along n_in, which must be a multiple of it:
- *   int8   w = scale * q, q in [-127, 127]
- *   int4   w = scale * q + minimum, q in 0 .. 15
- * with one scale, and one minimum, of type f16 a block. */
-enum dtype { DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_INT8, DTYPE_INT4 };
+/* INT8, INT4 and FP8 are for weights only. The first two come in blocks of QUANTISE_BLOCK along n_in, which must be a
+ * multiple of it: int8   w = scale * q, q in [-127, 127] int4   w = scale * q + minimum, q in 0 .. 15 with one scale,
+ * and one minimum, of type f16 a block. FP8 is w = scale * q with q of e4m3 (a sign, 4 bits of exponent, 3 of mantissa)
+ * and one f32 scale a row: made on a GPU's way in from wider weights, n_in a multiple of QUANTISE_BLOCK; no file holds
+ * it and the CPU does not run it. */
+enum dtype { DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_INT8, DTYPE_INT4, DTYPE_FP8 };
 
 enum { QUANTISE_BLOCK = 32 };
 
 static inline bool dtype_quantised(enum dtype t) { return t == DTYPE_INT8 || t == DTYPE_INT4; }
 /* Of one element; quantised weights have no elements of their own. */
 static inline size_t dtype_bytes(enum dtype t) {
-    CHECK(!dtype_quantised(t));
+    CHECK(!dtype_quantised(t) && t != DTYPE_FP8);
     return t == DTYPE_F32 ? 4 : 2;
 }
 /* Of a matrix of that many elements with its scales and minimums: what a product has to read. */
 static inline size_t matrix_bytes(enum dtype t, size_t elements) {
+    if (t == DTYPE_FP8) return elements;
     if (!dtype_quantised(t)) return elements * dtype_bytes(t);
     return elements / QUANTISE_BLOCK * (t == DTYPE_INT8 ? QUANTISE_BLOCK + 2 : QUANTISE_BLOCK / 2 + 4);
 }

@@ -413,12 +413,12 @@ static enum status place_floats(struct loader *l, const struct staged *s, const 
     return status;
 }
 
-/* A matrix keeps its type, or takes the one the options ask for. A random one that no blocks fit stays wider. */
-static enum dtype target_dtype(const struct loader *l, enum dtype from) {
+/* A matrix keeps its type, or takes the one the options ask for. One that no blocks fit stays wider: random or fp8. */
+static enum dtype target_dtype(const struct loader *l, enum dtype from, int cols) {
     const struct model_options *o = l->options;
     if (!o->convert) return from;
     if (l->weights == NULL && dtype_quantised(o->dtype)) return dtype_quantised(from) ? from : DTYPE_BF16;
-    return o->dtype;
+    return o->dtype == DTYPE_FP8 && cols % QUANTISE_BLOCK != 0 ? DTYPE_BF16 : o->dtype;
 }
 
 /* A quantised matrix is widened where the options ask for it; the backend refuses the other direction. */
@@ -450,8 +450,8 @@ static enum status load_place(void *context, const struct place *p, struct error
     enum status status = l->weights ? stage(l, &s, p, e) : stage_random(l, &s, p, e);
     if (status || p->elsewhere) return status;
     if (p->form == PLACE_MATRIX)
-        *(struct weight *)p->at =
-            (struct weight){.dtype = target_dtype(l, s.planes.dtype), .n_out = p->share.rows, .n_in = p->share.cols};
+        *(struct weight *)p->at = (struct weight){
+            .dtype = target_dtype(l, s.planes.dtype, s.cols), .n_out = p->share.rows, .n_in = p->share.cols};
     l->model->info.weight_bytes += place_bytes(p);
     if (l->options->check_only) return STATUS_OK;
     return p->form == PLACE_MATRIX ? place_matrix(l, &s, p, e) : place_floats(l, &s, p, e);

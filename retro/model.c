@@ -130,7 +130,7 @@ static void fill_info(struct model *m) {
     info->mapped = m->mapped != NULL;
     info->decode_bytes += matrix_bytes(m->output.dtype, (size_t)m->output.n_out * (size_t)m->output.n_in);
     info->dtype = m->layers[m->first_layer].qkv.weight.dtype;
-    info->cache_dtype = dtype_quantised(info->dtype) ? DTYPE_F16 : info->dtype;
+    info->cache_dtype = dtype_quantised(info->dtype) ? DTYPE_F16 : info->dtype == DTYPE_FP8 ? DTYPE_BF16 : info->dtype;
     info->family = m->family->name;
     info->n_layers = d->n_layers;
     info->hidden = d->hidden;
@@ -178,8 +178,10 @@ static enum status open_weights(struct model *m, const char *folder, const struc
 }
 
 struct model_options model_options_of(int config_dtype) {
-    static const enum dtype dtypes[] = {
-        [CONFIG_DTYPE_F32] = DTYPE_F32, [CONFIG_DTYPE_F16] = DTYPE_F16, [CONFIG_DTYPE_BF16] = DTYPE_BF16};
+    static const enum dtype dtypes[] = {[CONFIG_DTYPE_F32] = DTYPE_F32,
+                                        [CONFIG_DTYPE_F16] = DTYPE_F16,
+                                        [CONFIG_DTYPE_BF16] = DTYPE_BF16,
+                                        [CONFIG_DTYPE_FP8] = DTYPE_FP8};
     struct model_options o = {.convert = config_dtype != CONFIG_DTYPE_AUTO};
     if (o.convert) o.dtype = dtypes[config_dtype];
     return o;

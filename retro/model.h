@@ -18,10 +18,11 @@ struct model_info {
     int num_neighbors;    /* k as trained */
     int retrieved_length; /* r: neighbour and continuation */
     int n_retro_layers, n_encoder_layers;
-    int eod;                  /* end of document id, -1 when config.json has none */
-    enum dtype dtype;         /* of the decoder's matrices; others may be wider */
-    enum dtype cache_dtype;   /* that a key/value cache beside them has: their own, f16 for quantised ones */
-    int64_t n_parameters;     /* of the whole model */
+    int eod;          /* end of document id, -1 when config.json has none */
+    enum dtype dtype; /* of the decoder's matrices; others may be wider */
+    enum dtype
+        cache_dtype;      /* that a key/value cache beside them has: their own, f16 for quantised ones, bf16 for fp8 */
+    int64_t n_parameters; /* of the whole model */
     int64_t local_parameters; /* that this rank keeps */
     size_t weight_bytes;      /* packed, on this rank's device; of a model open for checking: what it would take */
     bool mapped;              /* most of them lie in a mapped file */
@@ -41,7 +42,7 @@ struct loaded_tensor {
 
 struct model_options {
     bool convert;     /* false: each matrix keeps its stored dtype */
-    enum dtype dtype; /* what the matrices are packed as when convert; quantised only when random */
+    enum dtype dtype; /* what the matrices are packed as when convert; quantised only when random, fp8 only when not */
     bool random;      /* benchmarks: only config.json is read, weights are small random numbers */
     bool check_only;  /* names, shapes and types are checked, nothing is loaded: such a model computes nothing */
     void (*loaded)(void *context, const struct loaded_tensor *t); /* or NULL */

@@ -18,6 +18,7 @@ static enum stored_dtype stored_dtype_of(enum dtype t) {
         case DTYPE_BF16: return STORED_BF16;
         case DTYPE_INT8: return STORED_I8;
         case DTYPE_INT4: return STORED_U8;
+        case DTYPE_FP8: break; /* in no file */
     }
     return STORED_F32;
 }

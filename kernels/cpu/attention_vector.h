@@ -41,7 +41,8 @@ static inline void load_values_vector(float *to, struct tensor from, int head_di
         case DTYPE_F16: load_values_dtype(to, from, head_dim, DTYPE_F16); break;
         case DTYPE_BF16: load_values_dtype(to, from, head_dim, DTYPE_BF16); break;
         case DTYPE_INT8:
-        case DTYPE_INT4: break; /* weights only */
+        case DTYPE_INT4:
+        case DTYPE_FP8: break; /* weights only */
     }
 }
 
@@ -95,7 +96,8 @@ static inline void load_keys_vector(float *to, struct tensor from, int head_dim)
         case DTYPE_F16: load_keys_dtype(to, from, head_dim, DTYPE_F16); break;
         case DTYPE_BF16: load_keys_dtype(to, from, head_dim, DTYPE_BF16); break;
         case DTYPE_INT8:
-        case DTYPE_INT4: break; /* weights only */
+        case DTYPE_INT4:
+        case DTYPE_FP8: break; /* weights only */
     }
 }
 

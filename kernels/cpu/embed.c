@@ -31,6 +31,7 @@ static void word_row(float *y, const struct weight *w, int id) {
             case DTYPE_BF16: y[k] = bf16_to_f32(halves[at]); break;
             case DTYPE_INT8:
             case DTYPE_INT4: break; /* above */
+            case DTYPE_FP8: break;  /* refused by pack */
         }
     }
 }

@@ -14,6 +14,7 @@ static void load_lanes(float to[TILE_COLUMNS], const struct weight *w, int tile,
             case DTYPE_BF16: to[j] = bf16_to_f32(halves[first + 2 * j]); break;
             case DTYPE_INT8:
             case DTYPE_INT4: break; /* blocks_generic.c */
+            case DTYPE_FP8: break;  /* refused by pack */
         }
     }
 }

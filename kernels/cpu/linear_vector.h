@@ -139,5 +139,6 @@ ALWAYS_INLINE void linear_vector(const struct linear_args *a, int first_tile, in
         case DTYPE_BF16: linear_shape(a, first_tile, n_tiles, (struct shape){DTYPE_BF16, sums}); break;
         case DTYPE_INT8:
         case DTYPE_INT4: break; /* blocks_vector.h */
+        case DTYPE_FP8: break;  /* refused by pack */
     }
 }

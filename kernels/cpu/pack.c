@@ -195,6 +195,10 @@ size_t cpu_packed_bytes(const struct weight *w) {
 }
 
 enum status cpu_pack(struct backend *b, struct weight *w, const struct host_matrix *host, struct error *e) {
+    if (w->dtype == DTYPE_FP8)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "cpu: fp8 weights run on GPUs only; set the dtype to bf16, or convert the "
+                         "model to int8 with retro-convert");
     size_t bytes = cpu_packed_bytes(w);
     w->data = bytes == 0 ? NULL : cpu_reserve(bytes);
     if (w->data == NULL)

@@ -1,10 +1,11 @@
-/* kernels/cuda/blocks.cu: products with int8 and int4 weights (blocks.cuh).
+/* kernels/cuda/blocks.cu: products with int8, int4 and fp8 weights (blocks.cuh).
  *
  * Up to CUDA_FEW_ROWS rows, which is decoding, our own kernel multiplies f32 x by the weights as they are: each is made
- * f32 again, scale q + minimum, products are fused multiply-adds, sums f32. The order of a sum depends on n_in alone,
- * so a row is bitwise the same alone and among up to CUDA_FEW_ROWS. More rows are the library's: W is written out in
- * bf16, a tile of rows at a time, and x is rounded to bf16, as with bf16 weights. Both roundings are to nearest even,
- * by at most 2^-9 of each factor. So a row's last bits depend on whether it is one of few or of many. */
+ * f32 again, scale q + minimum or, in fp8, q, products are fused multiply-adds, sums f32, to be scaled in fp8. The
+ * order of a sum depends on n_in alone, so a row is bitwise the same alone and among up to CUDA_FEW_ROWS. More rows are
+ * the library's: W is written out in bf16, a tile of rows at a time, and x is rounded to bf16, as with bf16 weights.
+ * Both roundings are to nearest even, by at most 2^-9 of each factor. So a row's last bits depend on whether it is one
+ * of few or of many. */
 #include "kernels/cuda/blocks.cuh"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/linear.cuh"
@@ -86,6 +87,7 @@ __global__ void __launch_bounds__(MOST_THREADS) linear_blocks_kernel(struct bloc
         if (row >= k.rows || col >= k.w.n_out) continue;
         float sum = shared[i];
         for (int other = 1; other < warps; other++) sum += shared[other * N + i];
+        sum *= row_scale<T>(k.w, col);
         k.y[row * k.y_stride + col] = activate(k.bias ? sum + k.bias[col] : sum, k.activation);
     }
 }
@@ -126,18 +128,22 @@ __global__ void linear_dequantise_kernel(struct dequantise_kernel_args k) {
     int row = (int)blockIdx.x, at = first_column<1>();
     if (at >= k.w.lines * LINE_PIECES) return;
     piece<T> p = load_piece<T>(k.w, k.first + row, at);
+    float scale = row_scale<T>(k.w, k.first + row);
     for (int block = 0; block < line_blocks(T); block++) {
         int col = quad_column<T>(at, block);
-        if (col < k.w.n_in) store<QUAD>(k.to, DTYPE_BF16, (int64_t)row * k.w.n_in + col, dequantise<T>(p, block));
+        if (col >= k.w.n_in) continue;
+        lanes<QUAD> w = dequantise<T>(p, block);
+        for (int j = 0; j < QUAD; j++) w.at[j] *= scale;
+        store<QUAD>(k.to, DTYPE_BF16, (int64_t)row * k.w.n_in + col, w);
     }
 }
 
 static void dequantise_rows(struct backend *b, const struct dequantise_kernel_args &k, int rows) {
     int pieces = k.w.lines * LINE_PIECES;
-    if (k.w.dtype == DTYPE_INT8)
-        launch(b, linear_dequantise_kernel<DTYPE_INT8>, row_grid(rows, pieces, 1), row_threads(pieces, 1), 0, k);
-    else
-        launch(b, linear_dequantise_kernel<DTYPE_INT4>, row_grid(rows, pieces, 1), row_threads(pieces, 1), 0, k);
+    auto kernel = k.w.dtype == DTYPE_INT8   ? linear_dequantise_kernel<DTYPE_INT8>
+                  : k.w.dtype == DTYPE_INT4 ? linear_dequantise_kernel<DTYPE_INT4>
+                                            : linear_dequantise_kernel<DTYPE_FP8>;
+    launch(b, kernel, row_grid(rows, pieces, 1), row_threads(pieces, 1), 0, k);
 }
 
 /* Tile by tile through one piece of memory, in order of the stream. */
@@ -177,6 +183,8 @@ void linear_blocks(struct backend *b, const struct linear_args *a) {
         a->activation};
     if (a->weight->dtype == DTYPE_INT8)
         multiply_few<DTYPE_INT8>(b, k);
-    else
+    else if (a->weight->dtype == DTYPE_INT4)
         multiply_few<DTYPE_INT4>(b, k);
+    else
+        multiply_few<DTYPE_FP8>(b, k);
 }

@@ -1,11 +1,12 @@
-/* kernels/cuda/blocks.cuh: int8 and int4 weights on the device: the packed layout, and how kernels read it.
+/* kernels/cuda/blocks.cuh: int8, int4 and fp8 weights on the device: the packed layout, and how kernels read it.
  *
- * A row of W is lines of 128 bytes. A line holds 4 blocks of int8 or 8 of int4: the host's bytes of these blocks, taken
- * in quads (4 neighbouring values: 4 bytes of int8, 2 of int4) and transposed, so that piece p of 16 bytes, p in 0 ..
- * 7, holds quad p of every block of the line. Eight threads that load a piece each load a line, and for each block they
- * need 32 neighbouring values of x, 16 bytes a thread: both are whole cache lines. int8 is stored as q + 128, without a
- * sign. The values of all rows are followed by the scales, [n_out][lines]{ f16 scale[blocks of a line] }, for int4
- * { f16 scale[8], f16 minimum[8] }. Blocks that fill up a row's last line are zeros, and kernels leave them out. */
+ * A row of W is lines of 128 bytes. A line holds 4 blocks of int8 or fp8 or 8 of int4: the host's bytes of these
+ * blocks, taken in quads (4 neighbouring values: 4 bytes of int8, 2 of int4) and transposed, so that piece p of 16
+ * bytes, p in 0 .. 7, holds quad p of every block of the line. Eight threads that load a piece each load a line, and
+ * for each block they need 32 neighbouring values of x, 16 bytes a thread: both are whole cache lines. int8 is stored
+ * as q + 128, without a sign. The values of all rows are followed by the scales, [n_out][lines]{ f16 scale[blocks of a
+ * line] }, for int4 { f16 scale[8], f16 minimum[8] }, for fp8 [n_out] f32. Blocks that fill up a row's last line are
+ * zeros, and kernels leave them out. */
 #pragma once
 
 #include "kernels/cuda/common.cuh"
@@ -19,14 +20,14 @@ enum {
 };
 
 /* Blocks in a line, and so quads in a piece. */
-__host__ __device__ constexpr int line_blocks(enum dtype t) { return t == DTYPE_INT8 ? 4 : 8; }
+__host__ __device__ constexpr int line_blocks(enum dtype t) { return t == DTYPE_INT4 ? 8 : 4; }
 /* Numbers of 16 bits beside a line. */
-__host__ __device__ constexpr int line_scales(enum dtype t) { return t == DTYPE_INT8 ? 4 : 16; }
+__host__ __device__ constexpr int line_scales(enum dtype t) { return t == DTYPE_INT4 ? 16 : t == DTYPE_INT8 ? 4 : 0; }
 
 /* A weight in a kernel's arguments. */
 struct blocks {
     const unsigned char *values;
-    const uint16_t *scales;
+    const uint16_t *scales; /* of fp8: floats */
     int n_out, n_in;
     int lines; /* of a row */
     enum dtype dtype;
@@ -48,7 +49,7 @@ static inline struct blocks blocks_of(const struct weight *w) {
 template <enum dtype T>
 struct piece {
     unsigned values[PIECE_BYTES / sizeof(unsigned)];
-    unsigned scales[line_scales(T) / 2]; /* of two blocks each; the minimums follow */
+    unsigned scales[T == DTYPE_FP8 ? 1 : line_scales(T) / 2]; /* of two blocks each; the minimums follow */
 };
 
 /* Piece `at` of a row, counted from the row's start. */
@@ -62,7 +63,7 @@ __device__ inline piece<T> load_piece(const struct blocks &w, int row, int at) {
     if constexpr (T == DTYPE_INT8) {
         uint2 s = *(const uint2 *)scales;
         p.scales[0] = s.x, p.scales[1] = s.y;
-    } else {
+    } else if constexpr (T == DTYPE_INT4) {
         for (int i = 0; i < 8; i += 4) {
             uint4 s = *(const uint4 *)(scales + 2 * i);
             p.scales[i] = s.x, p.scales[i + 1] = s.y, p.scales[i + 2] = s.z, p.scales[i + 3] = s.w;
@@ -82,16 +83,29 @@ __device__ inline float block_scale(const piece<T> &p, int i) {
     return half_bits_to_f32((uint16_t)(p.scales[i / 2] >> 16 * (i & 1)), DTYPE_F16);
 }
 
-/* The quad of a piece's block as f32: scale q and scale q + minimum, rounded once: products of 11 by 8 bits are exact.
- * An integer below 2^8 becomes a float by or-ing it into the mantissa of a power of two, where it counts as it is, and
- * taking that away again: cheaper than a conversion. Nibble j need not be shifted for it: it is or-ed into
+/* The bits of e4m3 are those of an f32 that is 2^120 too small: its subnormals are subnormal there too. */
+__device__ inline float e4m3_to_f32(unsigned bits) {
+    return __uint_as_float((bits & 0x80) << 24 | (bits & 0x7f) << 20) * 0x1p120f;
+}
+
+/* What dequantise leaves out: the scale of an fp8 row. */
+template <enum dtype T>
+__device__ inline float row_scale(const struct blocks &w, int row) {
+    return T == DTYPE_FP8 ? ((const float *)(const void *)w.scales)[row] : 1;
+}
+
+/* The quad of a piece's block as f32: q of fp8; scale q and scale q + minimum, rounded once: products of 11 by 8 bits
+ * are exact. An integer below 2^8 becomes a float by or-ing it into the mantissa of a power of two, where it counts as
+ * it is, and taking that away again: cheaper than a conversion. Nibble j need not be shifted for it: it is or-ed into
  * 2^(23 - 4j). */
 template <enum dtype T>
 __device__ inline lanes<QUAD> dequantise(const piece<T> &p, int block) {
     lanes<QUAD> w;
-    float scale = block_scale(p, block);
+    float scale = T == DTYPE_FP8 ? 1 : block_scale(p, T == DTYPE_FP8 ? 0 : block);
     for (int j = 0; j < QUAD; j++) {
-        if constexpr (T == DTYPE_INT8) {
+        if constexpr (T == DTYPE_FP8) {
+            w.at[j] = e4m3_to_f32(p.values[block] >> 8 * j & 0xff);
+        } else if constexpr (T == DTYPE_INT8) {
             unsigned one = 150u << 23, q = p.values[block] >> 8 * j & 0xff;
             w.at[j] = scale * (__uint_as_float(one | q) - (__uint_as_float(one) + INT8_OFFSET));
         } else {
@@ -108,6 +122,7 @@ __device__ inline float dequantise_one(const struct blocks &w, int row, int col)
     int blocks = line_blocks(w.dtype), block = col / QUANTISE_BLOCK % blocks, quad = col % QUANTISE_BLOCK / QUAD;
     int64_t line = (int64_t)row * w.lines + col / QUANTISE_BLOCK / blocks;
     const unsigned char *at = w.values + line * LINE_BYTES + quad * PIECE_BYTES + block * (PIECE_BYTES / blocks);
+    if (w.dtype == DTYPE_FP8) return row_scale<DTYPE_FP8>(w, row) * e4m3_to_f32(at[col % QUAD]);
     const uint16_t *scales = w.scales + line * line_scales(w.dtype) + block;
     float scale = half_bits_to_f32(*scales, DTYPE_F16);
     if (w.dtype == DTYPE_INT8) return scale * (float)(at[col % QUAD] - INT8_OFFSET);

@@ -142,6 +142,9 @@ void cuda_fetch(struct backend *b, void *host, const void *device, size_t bytes)
 void *workspace_reserve(struct backend *b, struct workspace *w, size_t bytes);
 void *host_list_reserve(struct host_list *l, size_t bytes);
 
+/* Weights in the layout of blocks.cuh. */
+static inline bool in_blocks(enum dtype t) { return dtype_quantised(t) || t == DTYPE_FP8; }
+
 /* backend.cu: members of the table that others use. */
 void *cuda_alloc(struct backend *b, size_t bytes);
 void cuda_upload(struct backend *b, void *device, const void *host, size_t bytes);

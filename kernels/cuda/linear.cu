@@ -2,8 +2,8 @@
  *
  * With an f32 weight the product is f32 throughout. With a bf16 or f16 weight the activations are rounded to that type
  * on their way into the product, whose sums are f32: that is what tensor cores multiply. The CPU keeps x in f32, so the
- * two differ by that rounding, at most 2^-9 (bf16) or 2^-12 (f16) of each factor. With int8 and int4 weights
- * (blocks.cu) x stays f32 for up to CUDA_FEW_ROWS rows; for more, x and the weights are rounded to bf16.
+ * two differ by that rounding, at most 2^-9 (bf16) or 2^-12 (f16) of each factor. With int8, int4 and fp8
+ * weights (blocks.cu) x stays f32 for up to CUDA_FEW_ROWS rows; for more, x and the weights are rounded to bf16.
  *
  * The library may sum in another order for another number of rows: in its products, and where few rows become many, a
  * row's last bits may depend on the batch; nowhere else. */
@@ -66,7 +66,7 @@ void linear_product(struct backend *b, const struct gemm_args *g) {
 void cuda_linear(struct backend *b, const struct linear_args *a) {
     const struct weight *w = a->weight;
     if (a->x.rows == 0) return;
-    if (dtype_quantised(w->dtype)) {
+    if (in_blocks(w->dtype)) {
         linear_blocks(b, a);
         return;
     }

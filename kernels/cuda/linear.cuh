@@ -8,5 +8,5 @@
 view linear_input(struct backend *b, const struct tensor &x, enum dtype dtype);
 /* The library's product with whatever bias and activation it leaves to us. */
 void linear_product(struct backend *b, const struct gemm_args *g);
-/* blocks.cu: linear with int8 and int4 weights; at least one row. */
+/* blocks.cu: linear with int8, int4 and fp8 weights; at least one row. */
 void linear_blocks(struct backend *b, const struct linear_args *a);

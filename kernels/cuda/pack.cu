@@ -1,5 +1,6 @@
 /* kernels/cuda/pack.cu: weights onto the device, through pinned memory in two halves: the host fills one while the
  * device reads the other. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,13 +59,53 @@ static void transpose_line(unsigned char *line, const unsigned char *from, int n
         }
 }
 
+/* To the nearest e4m3, ties to even, |v| <= 448, its largest. From 2^-6 on it has 3 bits of mantissa; below, its last
+ * bit is 2^-9, which is the last bit of an f32 between 2^14 and 2^15. */
+static unsigned char f32_to_e4m3(float v) {
+    float size = fabsf(v), small = size + 0x1p14f;
+    uint32_t bits, low;
+    memcpy(&bits, &size, sizeof bits);
+    memcpy(&low, &small, sizeof low);
+    uint32_t normal = (bits + 0x7ffff + (bits >> 20 & 1)) >> 20;
+    uint32_t code = size < 0x1p-6f ? low - (127u + 14) * (1u << 23) : normal - (127 - 7) * 8;
+    return (unsigned char)(code | (v < 0 ? 0x80 : 0));
+}
+
+/* One row of fp8, made when its first line is asked for: the largest weight becomes 448. */
+struct fp8_row {
+    float *wide, *scales; /* [n_in], [n_out] */
+    unsigned char *values;
+    size_t next; /* of the rows */
+    bool finite; /* all so far */
+};
+
+static void fp8_make(struct fp8_row *r, const struct blocks &w, const struct host_matrix *host) {
+    size_t n = (size_t)w.n_in, at = r->next * n * dtype_bytes(host->dtype);
+    float largest = 0, sum = 0;
+    dtype_convert(r->wide, DTYPE_F32, (const char *)host->values + at, host->dtype, n);
+    for (size_t i = 0; i < n; i++) {
+        largest = fmaxf(largest, fabsf(r->wide[i]));
+        sum += 0 * r->wide[i]; /* NaN or infinity stays */
+    }
+    r->finite = r->finite && sum == 0;
+    float inverse = largest > 0 ? 448 / largest : 0;
+    if (!(r->finite && inverse <= 0x1p126f)) inverse = 0; /* so small that its inverse is none */
+    r->scales[r->next++] = inverse > 0 ? largest / 448 : 0;
+    for (size_t i = 0; i < n; i++) r->values[i] = f32_to_e4m3(fminf(fmaxf(r->wide[i] * inverse, -448), 448));
+}
+
 /* Line `at` of all rows, counted from the first; `line` and `scales` are zeros. */
 static void make_line(unsigned char *line, uint16_t *scales, const struct blocks &w, const struct host_matrix *host,
-                      size_t at) {
+                      struct fp8_row *fp8, size_t at) {
     size_t row_blocks = (size_t)w.n_in / QUANTISE_BLOCK, in_row = at % (size_t)w.lines * (size_t)line_blocks(w.dtype);
     size_t first = at / (size_t)w.lines * row_blocks + in_row, left = row_blocks - in_row;
     int n = left < (size_t)line_blocks(w.dtype) ? (int)left : line_blocks(w.dtype);
     const unsigned char *values = (const unsigned char *)host->values;
+    if (w.dtype == DTYPE_FP8) {
+        if (in_row == 0) fp8_make(fp8, w, host);
+        transpose_line(line, fp8->values + in_row * QUANTISE_BLOCK, n, (uint32_t)0);
+        return;
+    }
     memcpy(scales, host->scales + first, (size_t)n * sizeof *scales);
     if (w.dtype == DTYPE_INT8) {
         transpose_line(line, values + first * QUANTISE_BLOCK, n, (uint32_t)0x80808080);
@@ -79,32 +120,48 @@ static void load_blocks(struct backend *b, const struct weight *w, const struct 
     struct blocks to = blocks_of(w);
     size_t n = (size_t)to.n_out * (size_t)to.lines, beside = (size_t)line_scales(w->dtype);
     size_t most = HALF_BYTES / (LINE_BYTES + beside * sizeof(uint16_t));
+    struct fp8_row fp8 = {NULL, NULL, NULL, 0, true};
+    if (w->dtype == DTYPE_FP8) {
+        fp8.wide = (float *)xmalloc((size_t)w->n_in * (sizeof(float) + 1));
+        fp8.values = (unsigned char *)(fp8.wide + w->n_in);
+        fp8.scales = (float *)xmalloc((size_t)w->n_out * sizeof(float));
+    }
     for (size_t at = 0, piece = 0; at < n; at += most, piece++) {
         size_t count = n - at < most ? n - at : most;
         char *half = half_take(b, piece);
-        if (half == NULL) return;
+        if (half == NULL) break;
         unsigned char *lines = (unsigned char *)half;
         uint16_t *scales = (uint16_t *)(void *)(half + count * LINE_BYTES);
         memset(half, 0, count * (LINE_BYTES + beside * sizeof *scales));
-        for (size_t i = 0; i < count; i++) make_line(lines + i * LINE_BYTES, scales + i * beside, to, host, at + i);
+        for (size_t i = 0; i < count; i++)
+            make_line(lines + i * LINE_BYTES, scales + i * beside, to, host, &fp8, at + i);
         cuda_upload(b, (void *)(uintptr_t)(to.values + at * LINE_BYTES), lines, count * LINE_BYTES);
         cuda_upload(b, (void *)(uintptr_t)(to.scales + at * beside), scales, count * beside * sizeof *scales);
         half_give(b, piece);
     }
+    if (!fp8.finite && b->error.status == STATUS_OK)
+        error_set(&b->error, STATUS_INVALID, "%s: a weight that is not finite has no fp8 form; use another dtype",
+                  cuda_of(b)->description);
+    if (w->dtype == DTYPE_FP8)
+        cuda_upload(b, (void *)(uintptr_t)to.scales, fp8.scales, (size_t)w->n_out * sizeof(float));
+    free(fp8.wide);
+    free(fp8.scales);
 }
 
 static size_t packed_bytes(const struct weight *w) {
-    if (!dtype_quantised(w->dtype)) return (size_t)w->n_out * (size_t)w->n_in * dtype_bytes(w->dtype);
+    if (!in_blocks(w->dtype)) return (size_t)w->n_out * (size_t)w->n_in * dtype_bytes(w->dtype);
     size_t lines = (size_t)w->n_out * (size_t)lines_of(w->dtype, w->n_in);
+    if (w->dtype == DTYPE_FP8) return lines * LINE_BYTES + (size_t)w->n_out * sizeof(float);
     return lines * (LINE_BYTES + (size_t)line_scales(w->dtype) * sizeof(uint16_t));
 }
 
 enum status cuda_pack(struct backend *b, struct weight *w, const struct host_matrix *host, struct error *e) {
+    CHECK(w->dtype != DTYPE_FP8 || w->n_in % QUANTISE_BLOCK == 0);
     w->data = cuda_alloc(b, packed_bytes(w));
     if (w->data == NULL)
         return error_set(e, STATUS_NO_MEMORY, "%s: no memory for a [%d, %d] %s weight; use a smaller model or dtype",
                          cuda_of(b)->description, w->n_out, w->n_in, dtype_name(w->dtype));
-    if (dtype_quantised(w->dtype))
+    if (in_blocks(w->dtype))
         load_blocks(b, w, host);
     else
         load_floats(b, w, host);

@@ -101,7 +101,7 @@ __global__ void embed_sum_kernel(struct embed_kernel_args k) {
 void cuda_embed(struct backend *b, const struct embed_args *a) {
     struct embed_kernel_args k = {};
     k.y = a->y;
-    bool quantised = dtype_quantised(a->word->dtype);
+    bool quantised = in_blocks(a->word->dtype);
     if (quantised)
         k.blocks = blocks_of(a->word);
     else
