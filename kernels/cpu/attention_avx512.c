@@ -5,5 +5,6 @@
 #include "kernels/cpu/variants.h"
 
 void attention_avx512(const struct attention_block *block) { attention_vector(block); }
-void load_keys_avx512(float *to, struct tensor from, int head_dim) { load_keys_vector(to, from, head_dim); }
-void load_values_avx512(float *to, struct tensor from, int head_dim) { load_values_vector(to, from, head_dim); }
+void merge_avx512(const struct attention_sums *to, const struct attention_sums *from, int row, int padded) {
+    merge_vector(to, from, row, padded);
+}

@@ -1,48 +1,65 @@
-/* kernels/cpu/attention_generic.c: one block of keys enters the softmax of each row, in plain loops: the specification
- * of what attention.c describes. */
+/* kernels/cpu/attention_generic.c: the softmax of one range of keys, and merging ranges, in plain loops: the
+ * specification of what attention.c describes. */
 #include <math.h>
+#include <string.h>
 
 #include "kernels/cpu/variants.h"
 
-void load_keys_generic(float *to, struct tensor from, int head_dim) {
-    for (int i = 0; i < ATTENTION_KEYS; i++)
-        for (int d = 0; d < head_dim; d++) {
-            float v = 0;
-            if (i < from.rows)
-                dtype_convert(&v, DTYPE_F32, (char *)row_of(from, i) + (size_t)d * dtype_bytes(from.dtype), from.dtype,
-                              1);
-            to[d * ATTENTION_KEYS + i] = v;
-        }
+/* One key or value of a head in f32. */
+static void load_row(float *to, const struct attention_block *block, struct tensor t, int key, int head) {
+    const char *from = (const char *)row_of(t, key) + (size_t)(head * block->head_dim) * dtype_bytes(t.dtype);
+    dtype_convert(to, DTYPE_F32, from, t.dtype, (size_t)block->head_dim);
 }
 
-void load_values_generic(float *to, struct tensor from, int head_dim) {
-    int padded = packed_tiles(head_dim) * TILE_COLUMNS;
-    for (int i = 0; i < from.rows; i++) {
-        dtype_convert(to + i * padded, DTYPE_F32, row_of(from, i), from.dtype, (size_t)head_dim);
-        for (int d = head_dim; d < padded; d++) to[i * padded + d] = 0;
-    }
+/* Element d is added to sum d mod 16; the sums are added 8 apart, then 4, 2 and 1. */
+static float dot(const float *q, const float *k, int n) {
+    float sums[TILE_COLUMNS] = {0};
+    for (int d = 0; d < n; d++) sums[d % TILE_COLUMNS] += q[d] * k[d];
+    for (int apart = TILE_COLUMNS / 2; apart > 0; apart /= 2)
+        for (int i = 0; i < apart; i++) sums[i] += sums[i + apart];
+    return sums[0];
 }
 
-static void attend_row(const struct attention_block *block, int row) {
-    struct attention_scratch *s = block->scratch;
-    int visible = s->visible[row];
-    float scores[ATTENTION_KEYS] = {0}, largest = s->largest[row], sum = 0;
-    const float *q = s->queries + row * block->padded;
-    for (int d = 0; d < block->head_dim; d++)
-        for (int i = 0; i < visible; i++) scores[i] += q[d] * s->keys[d * ATTENTION_KEYS + i];
+static void soften_row(const struct attention_block *block, int row, int visible) {
+    float *scores = block->scratch->scores + row * ATTENTION_KEYS, largest = -INFINITY, sum = 0;
     for (int i = 0; i < visible; i++) largest = scores[i] > largest ? scores[i] : largest;
-    float keep = expf(s->largest[row] - largest), *out = s->outputs + row * block->padded;
-    for (int d = 0; d < block->head_dim; d++) out[d] *= keep;
-    for (int i = 0; i < visible; i++) {
-        float p = expf(scores[i] - largest);
-        sum += p;
-        for (int d = 0; d < block->head_dim; d++) out[d] += p * s->values[i * block->padded + d];
+    for (int i = 0; i < visible; i++) sum += scores[i] = expf(scores[i] - largest);
+    block->sums.largest[row] = largest;
+    block->sums.sum[row] = sum;
+}
+
+static void attend_head(const struct attention_block *block, int head) {
+    const struct attention_scratch *s = block->scratch;
+    float loaded[ATTENTION_MAX_HEAD];
+    int first = head * block->rows;
+    for (int key = 0; key < block->k.rows; key++) {
+        load_row(loaded, block, block->k, key, head);
+        for (int row = 0; row < block->rows; row++)
+            block->scratch->scores[(first + row) * ATTENTION_KEYS + key] =
+                dot(s->queries + (first + row) * block->padded, loaded, block->head_dim);
     }
-    s->sum[row] = s->sum[row] * keep + sum;
-    s->largest[row] = largest;
+    for (int row = 0; row < block->rows; row++)
+        if (block->visible[row] > 0) soften_row(block, first + row, block->visible[row]);
+    for (int key = 0; key < block->v.rows; key++) {
+        load_row(loaded, block, block->v, key, head);
+        for (int row = 0; row < block->rows; row++) {
+            if (key >= block->visible[row]) continue;
+            float *out = block->sums.out + (first + row) * block->padded;
+            float p = s->scores[(first + row) * ATTENTION_KEYS + key];
+            for (int d = 0; d < block->head_dim; d++) out[d] += p * loaded[d];
+        }
+    }
 }
 
 void attention_generic(const struct attention_block *block) {
-    for (int row = 0; row < block->rows; row++)
-        if (block->scratch->visible[row] > 0) attend_row(block, row);
+    memset(block->sums.out, 0, (size_t)(block->kv_heads * block->rows * block->padded) * sizeof(float));
+    for (int head = 0; head < block->kv_heads; head++) attend_head(block, head);
+}
+
+void merge_generic(const struct attention_sums *to, const struct attention_sums *from, int row, int padded) {
+    float largest = to->largest[row] > from->largest[row] ? to->largest[row] : from->largest[row];
+    float keep = expf(to->largest[row] - largest), enter = expf(from->largest[row] - largest);
+    to->sum[row] = to->sum[row] * keep + from->sum[row] * enter;
+    to->largest[row] = largest;
+    for (int i = row * padded; i < (row + 1) * padded; i++) to->out[i] = to->out[i] * keep + from->out[i] * enter;
 }

@@ -1,5 +1,10 @@
-/* kernels/cpu/attention_vector.h: what attention.c describes, on `struct vec`; include after a simd header. Every row
- * has one order of operations, whether it is worked on alone or with three others. */
+/* kernels/cpu/attention_vector.h: what attention.c describes, on `struct vec`; include after a simd header.
+ *
+ * There are two ways. Where one row reads each key head, as in decoding, keys and values are read where they are, in
+ * the order they lie there, through all heads of the piece: nothing is written but scores and sums, and memory sets the
+ * pace. Where several rows read a key head, some keys at a time are converted to f32 first, once for all rows, and
+ * tiles of rows and keys, or of rows and columns, are held in registers. Each sum has the same order of operations both
+ * ways. */
 #pragma once
 
 #include <math.h>
@@ -10,185 +15,317 @@
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
 enum {
-    ROWS_TOGETHER = 4,
-    KEY_VECS = ATTENTION_KEYS / TILE_COLUMNS,
-    /* How many vectors of keys, or of output columns, go with that many rows; a single row takes four. */
-    VECS_TOGETHER = VEC_SUMS >= 16 ? 4 : 1
+    SCORE_ROWS = VEC_SUMS >= 16 ? 4 : 1, /* rows of a tile with four keys */
+    MIX_ROWS = VEC_SUMS >= 16 ? 4 : 2,   /* rows, and vectors of columns, of a tile; a single row goes with four */
+    KEYS_AHEAD = 8192                    /* bytes from what is read to what is fetched */
 };
 
-ALWAYS_INLINE struct vec load_any(const void *p, const enum dtype dtype) {
-    if (dtype == DTYPE_F32) return vec_load(p);
-    return dtype == DTYPE_F16 ? vec_load_f16(p) : vec_load_bf16(p);
+/* Sixteen columns of which the first n exist; the others are zeros. */
+ALWAYS_INLINE struct vec load_columns(const char *p, int n, const enum dtype dtype) {
+    uint32_t padded[TILE_COLUMNS] = {0};
+    if (n < TILE_COLUMNS) p = memcpy(padded, p, (size_t)n * dtype_bytes(dtype));
+    if (dtype == DTYPE_F32) return vec_load((const float *)(const void *)p);
+    return dtype == DTYPE_F16 ? vec_load_f16((const uint16_t *)(const void *)p)
+                              : vec_load_bf16((const uint16_t *)(const void *)p);
 }
 
-ALWAYS_INLINE void load_values_dtype(float *to, struct tensor from, int head_dim, const enum dtype dtype) {
-    for (int i = 0; i < from.rows; i++) {
-        const char *p = row_of(from, i);
-        int d = 0;
-        for (; d + TILE_COLUMNS <= head_dim; d += TILE_COLUMNS, to += TILE_COLUMNS)
-            vec_store(to, load_any(p + (size_t)d * dtype_bytes(dtype), dtype));
-        if (d == head_dim) continue;
-        uint32_t padded[TILE_COLUMNS] = {0};
-        memcpy(padded, p + (size_t)d * dtype_bytes(dtype), (size_t)(head_dim - d) * dtype_bytes(dtype));
-        vec_store(to, load_any(padded, dtype));
-        to += TILE_COLUMNS;
+/* What is that far behind what is read of a tensor row after row; past its end this does nothing. */
+static inline size_t bytes_ahead(const struct attention_block *block, struct tensor t) {
+    size_t size = dtype_bytes(t.dtype), columns = (size_t)(block->kv_heads * block->head_dim);
+    return (KEYS_AHEAD / (columns * size) + 1) * (size_t)t.stride * size;
+}
+
+ALWAYS_INLINE void fetch(const char *p, size_t bytes) {
+    for (size_t line = 0; line < bytes; line += 64) _mm_prefetch(p + line, _MM_HINT_T0);
+}
+
+/* Scores of one row become e^(score - largest); keys beyond those it sees do not count. */
+static inline void soften_row(const struct attention_block *block, int row, int visible) {
+    float *scores = block->scratch->scores + row * ATTENTION_KEYS;
+    struct vec top = vec_set1(-INFINITY), sum = vec_zero();
+    for (int i = 0; i < visible; i += TILE_COLUMNS) {
+        struct vec v = vec_first(vec_load(scores + i), min_int(TILE_COLUMNS, visible - i), -INFINITY);
+        top = vec_max(top, v);
+        vec_store(scores + i, v);
     }
-}
-
-static inline void load_values_vector(float *to, struct tensor from, int head_dim) {
-    switch (from.dtype) {
-        case DTYPE_F32: load_values_dtype(to, from, head_dim, DTYPE_F32); break;
-        case DTYPE_F16: load_values_dtype(to, from, head_dim, DTYPE_F16); break;
-        case DTYPE_BF16: load_values_dtype(to, from, head_dim, DTYPE_BF16); break;
-        case DTYPE_INT8:
-        case DTYPE_INT4:
-        case DTYPE_FP8: break; /* weights only */
+    float largest = vec_largest(top), total[4];
+    for (int i = 0; i < visible; i += TILE_COLUMNS) {
+        struct vec p = vec_exp(vec_sub(vec_load(scores + i), vec_set1(largest)));
+        sum = vec_add(sum, p);
+        vec_store(scores + i, p);
     }
+    vec_sum_four(total, sum, sum, sum, sum);
+    block->sums.largest[row] = largest;
+    block->sums.sum[row] = total[0];
 }
 
-/* Eight columns of one key; the first n exist. */
-ALWAYS_INLINE __m256 load_eight(const char *p, const enum dtype dtype, int n) {
-    uint32_t padded[8] = {0};
-    if (n < 8) p = memcpy(padded, p, (size_t)n * dtype_bytes(dtype));
-    if (dtype == DTYPE_F32) return _mm256_loadu_ps((const float *)p);
-    __m128i halves = _mm_loadu_si128((const __m128i *)p);
-    if (dtype == DTYPE_F16) return _mm256_cvtph_ps(halves);
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16));
-}
+/* One row a key head. */
 
-/* Rows of eight become columns: pairs, then fours, then halves of the registers change places. */
-ALWAYS_INLINE void transpose_eight(__m256 r[8]) {
-    __m256 t[8], u[8];
-    for (int i = 0; i < 8; i += 2) {
-        t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
-        t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
-    }
-    for (int i = 0; i < 8; i += 4) {
-        u[i] = _mm256_shuffle_ps(t[i], t[i + 2], 0x44);
-        u[i + 1] = _mm256_shuffle_ps(t[i], t[i + 2], 0xee);
-        u[i + 2] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0x44);
-        u[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
-    }
-    for (int i = 0; i < 4; i++) {
-        r[i] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x20);
-        r[i + 4] = _mm256_permute2f128_ps(u[i], u[i + 4], 0x31);
-    }
-}
+/* How far pairs of a key and a row that are worked on together lie apart: in bytes of keys, and in rows and keys. */
+struct step {
+    size_t bytes;
+    int rows, keys;
+};
 
-ALWAYS_INLINE void load_keys_dtype(float *to, struct tensor from, int head_dim, const enum dtype dtype) {
-    for (int key = 0; key < ATTENTION_KEYS; key += 8)
-        for (int d = 0; d < head_dim; d += 8) {
-            int n = min_int(8, head_dim - d);
-            __m256 r[8];
-            for (int i = 0; i < 8; i++) {
-                const char *row = row_of(from, key + i);
-                r[i] = key + i < from.rows ? load_eight(row + (size_t)d * dtype_bytes(dtype), dtype, n)
-                                           : _mm256_setzero_ps();
-            }
-            transpose_eight(r);
-            for (int i = 0; i < n; i++) _mm256_storeu_ps(to + (d + i) * ATTENTION_KEYS + key, r[i]);
-        }
-}
-
-static inline void load_keys_vector(float *to, struct tensor from, int head_dim) {
-    switch (from.dtype) {
-        case DTYPE_F32: load_keys_dtype(to, from, head_dim, DTYPE_F32); break;
-        case DTYPE_F16: load_keys_dtype(to, from, head_dim, DTYPE_F16); break;
-        case DTYPE_BF16: load_keys_dtype(to, from, head_dim, DTYPE_BF16); break;
-        case DTYPE_INT8:
-        case DTYPE_INT4:
-        case DTYPE_FP8: break; /* weights only */
-    }
-}
-
-/* scores[row][key .. key + 16 vecs) of `rows` rows: keys side by side, one chain over d. */
-ALWAYS_INLINE void score_rows(const struct attention_block *block, int first, int key, const int rows, const int vecs) {
-    struct attention_scratch *s = block->scratch;
-    struct vec sums[ROWS_TOGETHER * 4], k[4];
-    for (int i = 0; i < rows * vecs; i++) sums[i] = vec_zero();
-    const float *q = s->queries + first * block->padded;
-    for (int d = 0; d < block->head_dim; d++) {
-        for (int t = 0; t < vecs; t++) k[t] = vec_load(s->keys + d * ATTENTION_KEYS + key + t * TILE_COLUMNS);
-        for (int r = 0; r < rows; r++) {
-            struct vec x = vec_set1(q[r * block->padded + d]);
-            for (int t = 0; t < vecs; t++) sums[r * vecs + t] = vec_fma(x, k[t], sums[r * vecs + t]);
-        }
-    }
-    for (int r = 0; r < rows; r++)
-        for (int t = 0; t < vecs; t++)
-            vec_store(s->scores + (first + r) * ATTENTION_KEYS + key + t * TILE_COLUMNS, sums[r * vecs + t]);
-}
-
-/* Scores of one row become e^(s - m'), and its maximum, sum and rescaling factor move on. Unseen keys become 0. */
-static inline void soften_row(struct attention_scratch *s, int row) {
-    float *scores = s->scores + row * ATTENTION_KEYS, before = s->largest[row];
-    struct vec v[KEY_VECS], top = vec_set1(before), sum = vec_zero();
-    for (int t = 0; t < KEY_VECS; t++) {
-        int n = min_int(TILE_COLUMNS, max_int(0, s->visible[row] - t * TILE_COLUMNS));
-        v[t] = vec_first(vec_load(scores + t * TILE_COLUMNS), n, -INFINITY);
-        top = vec_max(top, v[t]);
-    }
-    float largest = vec_largest(top), keep[TILE_COLUMNS];
-    vec_store(keep, vec_exp(vec_set1(before - largest)));
-    for (int t = 0; t < KEY_VECS; t++) {
-        v[t] = vec_exp(vec_sub(v[t], vec_set1(largest)));
-        sum = vec_add(sum, v[t]);
-        vec_store(scores + t * TILE_COLUMNS, v[t]);
-    }
-    s->keep[row] = keep[0];
-    s->sum[row] = s->sum[row] * keep[0] + vec_sum(sum);
-    s->largest[row] = largest;
-}
-
-/* out = out keep + p V in columns [d, d + 16 vecs), for rows that see the same number of keys of the block. */
-ALWAYS_INLINE void mix_rows(const struct attention_block *block, int first, int d, const int rows, const int vecs) {
-    struct attention_scratch *s = block->scratch;
-    struct vec out[ROWS_TOGETHER * 4], v[4];
-    float *outputs = s->outputs + first * block->padded + d;
-    for (int r = 0; r < rows; r++)
-        for (int t = 0; t < vecs; t++)
-            out[r * vecs + t] =
-                vec_mul(vec_load(outputs + r * block->padded + t * TILE_COLUMNS), vec_set1(s->keep[first + r]));
-    for (int i = 0; i < s->visible[first]; i++) {
-        for (int t = 0; t < vecs; t++) v[t] = vec_load(s->values + i * block->padded + d + t * TILE_COLUMNS);
-        for (int r = 0; r < rows; r++) {
-            struct vec p = vec_set1(s->scores[(first + r) * ATTENTION_KEYS + i]);
-            for (int t = 0; t < vecs; t++) out[r * vecs + t] = vec_fma(p, v[t], out[r * vecs + t]);
-        }
-    }
-    for (int r = 0; r < rows; r++)
-        for (int t = 0; t < vecs; t++) vec_store(outputs + r * block->padded + t * TILE_COLUMNS, out[r * vecs + t]);
-}
-
-/* Scores of `rows` rows against all keys of the block. */
-ALWAYS_INLINE void score_block(const struct attention_block *block, int first, const int rows, const int vecs) {
-    for (int key = 0; key < block->keys; key += vecs * TILE_COLUMNS) score_rows(block, first, key, rows, vecs);
-}
-
-ALWAYS_INLINE void mix_block(const struct attention_block *block, int first, const int rows, const int vecs) {
+/* Scores of four pairs of a key, from `k` on, and a row, from row `row` and key number `key` on. */
+ALWAYS_INLINE void score_four(const struct attention_block *block, const char *k, int row, int key, struct step step,
+                              const enum dtype dtype) {
+    const int columns = block->head_dim, padded = block->padded, apart = step.rows * padded;
+    const size_t size = dtype_bytes(dtype);
+    const float *q = block->scratch->queries + row * padded;
+    struct vec sums[4] = {vec_zero(), vec_zero(), vec_zero(), vec_zero()};
     int d = 0;
-    for (; d + vecs * TILE_COLUMNS <= block->padded; d += vecs * TILE_COLUMNS) mix_rows(block, first, d, rows, vecs);
-    for (; d < block->padded; d += TILE_COLUMNS) mix_rows(block, first, d, rows, 1);
+    for (; d + TILE_COLUMNS <= columns; d += TILE_COLUMNS)
+        for (int i = 0; i < 4; i++)
+            sums[i] =
+                vec_fma(vec_load(q + i * apart + d),
+                        load_columns(k + (size_t)i * step.bytes + (size_t)d * size, TILE_COLUMNS, dtype), sums[i]);
+    for (int i = 0; i < 4 && d < columns; i++)
+        sums[i] = vec_fma(vec_load(q + i * apart + d),
+                          load_columns(k + (size_t)i * step.bytes + (size_t)d * size, columns - d, dtype), sums[i]);
+    float four[4], *scores = block->scratch->scores + row * ATTENTION_KEYS + key;
+    vec_sum_four(four, sums[0], sums[1], sums[2], sums[3]);
+    for (int i = 0; i < 4; i++) scores[i * (step.rows * ATTENTION_KEYS + step.keys)] = four[i];
+}
+
+/* Four keys of a head go together, the last with some of those before; fewer than four, each four times. */
+ALWAYS_INLINE void score_few_heads(const struct attention_block *block, const enum dtype dtype) {
+    const size_t head_bytes = (size_t)block->head_dim * dtype_bytes(dtype);
+    const size_t stride = (size_t)block->k.stride * dtype_bytes(dtype), ahead = bytes_ahead(block, block->k);
+    const int keys = block->k.rows, together = keys < 4 ? 1 : 4;
+    const struct step step = keys < 4 ? (struct step){0} : (struct step){.bytes = stride, .keys = 1};
+    for (int i = 0; i < keys; i += together)
+        for (int head = 0; head < block->kv_heads; head++) {
+            int key = min_int(i, keys - together);
+            const char *k = (const char *)block->k.data + (size_t)key * stride + (size_t)head * head_bytes;
+            for (int j = 0; j < together; j++) fetch(k + (size_t)j * stride + ahead, head_bytes);
+            score_four(block, k, head, key, step, dtype);
+        }
+}
+
+/* Four heads of a key go together, the last with some of those before. */
+ALWAYS_INLINE void score_lone_rows(const struct attention_block *block, const enum dtype dtype) {
+    const size_t head_bytes = (size_t)block->head_dim * dtype_bytes(dtype);
+    const size_t stride = (size_t)block->k.stride * dtype_bytes(dtype), ahead = bytes_ahead(block, block->k);
+    const struct step step = {.bytes = head_bytes, .rows = 1};
+    for (int key = 0; key < block->k.rows; key++)
+        for (int i = 0; i < block->kv_heads; i += 4) {
+            int head = min_int(i, block->kv_heads - 4);
+            const char *k = (const char *)block->k.data + (size_t)key * stride + (size_t)head * head_bytes;
+            fetch(k + ahead, 4 * head_bytes);
+            score_four(block, k, head, key, step, dtype);
+        }
+}
+
+/* Values of one head: bytes from one to the next, and their columns. */
+struct head_values {
+    const char *data;
+    size_t stride;
+    int columns;
+};
+
+/* out += p V over `keys` values. */
+ALWAYS_INLINE void mix_keys(float *out, const float *p, struct head_values v, const int keys, const enum dtype dtype) {
+    struct vec x[4];
+    for (int i = 0; i < keys; i++) x[i] = vec_set1(p[i]);
+    for (int d = 0; d < v.columns; d += TILE_COLUMNS) {
+        struct vec sum = vec_load(out + d);
+        for (int i = 0; i < keys; i++) {
+            const char *from = v.data + (size_t)i * v.stride + (size_t)d * dtype_bytes(dtype);
+            sum = vec_fma(x[i], load_columns(from, v.columns - d, dtype), sum);
+        }
+        vec_store(out + d, sum);
+    }
+}
+
+/* Where there are few heads, four keys at a time go past the sums of each. */
+ALWAYS_INLINE void mix_lone_rows(const struct attention_block *block, const enum dtype dtype) {
+    const size_t head_bytes = (size_t)block->head_dim * dtype_bytes(dtype);
+    const size_t stride = (size_t)block->v.stride * dtype_bytes(dtype), ahead = bytes_ahead(block, block->v);
+    const int heads = block->kv_heads, keys = block->v.rows, padded = block->padded;
+    const char *data = block->v.data;
+    int key = 0;
+    for (; heads < 4 && key + 4 <= keys; key += 4, data += 4 * stride)
+        for (int head = 0; head < heads; head++) {
+            struct head_values v = {data + (size_t)head * head_bytes, stride, block->head_dim};
+            for (int i = 0; i < 4; i++) fetch(v.data + (size_t)i * stride + ahead, head_bytes);
+            mix_keys(block->sums.out + head * padded, block->scratch->scores + head * ATTENTION_KEYS + key, v, 4,
+                     dtype);
+        }
+    for (; key < keys; key++, data += stride) {
+        const float *p = block->scratch->scores + key;
+        float *out = block->sums.out;
+        struct head_values v = {data, stride, block->head_dim};
+        for (int head = 0; head < heads; head++, out += padded, p += ATTENTION_KEYS, v.data += head_bytes) {
+            fetch(v.data + ahead, head_bytes);
+            mix_keys(out, p, v, 1, dtype);
+        }
+    }
+}
+
+/* Several rows a key head. */
+
+/* Where some keys or values of one head are in the copy: floats from one to the next, and how many there are. */
+struct copied {
+    const float *data;
+    int apart, n;
+};
+
+/* Scores of `rows` rows against four keys. */
+ALWAYS_INLINE void score_tile(float *scores, const float *q, int padded, const float *k, int apart, const int rows) {
+    struct vec sums[4 * SCORE_ROWS], v[4];
+    for (int i = 0; i < 4 * rows; i++) sums[i] = vec_zero();
+    for (int d = 0; d < padded; d += TILE_COLUMNS) {
+        for (int i = 0; i < 4; i++) v[i] = vec_load(k + i * apart + d);
+        for (int r = 0; r < rows; r++) {
+            struct vec x = vec_load(q + r * padded + d);
+            for (int i = 0; i < 4; i++) sums[4 * r + i] = vec_fma(x, v[i], sums[4 * r + i]);
+        }
+    }
+    for (int r = 0; r < rows; r++)
+        vec_sum_four(scores + r * ATTENTION_KEYS, sums[4 * r], sums[4 * r + 1], sums[4 * r + 2], sums[4 * r + 3]);
+}
+
+/* All rows of one key head, from row `first` on, against keys of which the first is number `key`. */
+static void score_copy(const struct attention_block *block, struct copied k, int first, int key) {
+    const int padded = block->padded;
+    const float *q = block->scratch->queries + first * padded;
+    float *scores = block->scratch->scores + first * ATTENTION_KEYS + key;
+    int row = 0;
+    for (; row + SCORE_ROWS <= block->rows; row += SCORE_ROWS)
+        for (int i = 0; i < k.n; i += 4)
+            score_tile(scores + row * ATTENTION_KEYS + i, q + row * padded, padded, k.data + i * k.apart, k.apart,
+                       SCORE_ROWS);
+    for (; row < block->rows; row++)
+        for (int i = 0; i < k.n; i += 4)
+            score_tile(scores + row * ATTENTION_KEYS + i, q + row * padded, padded, k.data + i * k.apart, k.apart, 1);
+}
+
+/* out += p V, in 16 vecs columns of `rows` rows. */
+ALWAYS_INLINE void mix_tile(float *to, int padded, const float *p, struct copied values, const int rows,
+                            const int vecs) {
+    struct vec out[MIX_ROWS * MIX_ROWS], v[4];
+    for (int r = 0; r < rows; r++)
+        for (int t = 0; t < vecs; t++) out[r * vecs + t] = vec_load(to + r * padded + t * TILE_COLUMNS);
+    for (int i = 0; i < values.n; i++) {
+        for (int t = 0; t < vecs; t++) v[t] = vec_load(values.data + i * values.apart + t * TILE_COLUMNS);
+        for (int r = 0; r < rows; r++) {
+            struct vec x = vec_set1(p[r * ATTENTION_KEYS + i]);
+            for (int t = 0; t < vecs; t++) out[r * vecs + t] = vec_fma(x, v[t], out[r * vecs + t]);
+        }
+    }
+    for (int r = 0; r < rows; r++)
+        for (int t = 0; t < vecs; t++) vec_store(to + r * padded + t * TILE_COLUMNS, out[r * vecs + t]);
+}
+
+ALWAYS_INLINE void mix_rows(float *to, int padded, const float *p, struct copied values, const int rows) {
+    const int vecs = rows == 1 ? 4 : MIX_ROWS;
+    const float *data = values.data;
+    int d = 0;
+    for (; d + vecs * TILE_COLUMNS <= padded; d += vecs * TILE_COLUMNS, values.data = data + d)
+        mix_tile(to + d, padded, p, values, rows, vecs);
+    for (; d < padded; d += TILE_COLUMNS, values.data = data + d) mix_tile(to + d, padded, p, values, rows, 1);
+}
+
+/* How many of the n keys from number `key` on row `row` of each head sees. */
+static inline int seen(const struct attention_block *block, int row, int key, int n) {
+    return max_int(0, min_int(n, block->visible[row] - key));
+}
+
+/* As score_copy, for values; rows that see the same number of keys go together. */
+static void mix_copy(const struct attention_block *block, struct copied values, int first, int key) {
+    const int padded = block->padded, n = values.n;
+    const float *p = block->scratch->scores + first * ATTENTION_KEYS + key;
+    float *out = block->sums.out + first * padded;
+    for (int row = 0; row < block->rows;) {
+        values.n = seen(block, row, key, n);
+        if (row + MIX_ROWS <= block->rows && seen(block, row + MIX_ROWS - 1, key, n) == values.n) {
+            mix_rows(out + row * padded, padded, p + row * ATTENTION_KEYS, values, MIX_ROWS);
+            row += MIX_ROWS;
+        } else {
+            mix_rows(out + row * padded, padded, p + row * ATTENTION_KEYS, values, 1);
+            row++;
+        }
+    }
+}
+
+/* Keys, or values, [key, key + n) of all heads in f32; zeros in columns beyond head_dim. */
+ALWAYS_INLINE void copy_keys(const struct attention_block *block, struct tensor t, int key, int n,
+                             const enum dtype dtype) {
+    const size_t size = dtype_bytes(dtype), ahead = bytes_ahead(block, t);
+    const int columns = block->head_dim, padded = block->padded;
+    float *to = block->scratch->copy;
+    for (int i = 0; i < n; i++) {
+        const char *from = row_of(t, key + i);
+        for (int head = 0; head < block->kv_heads; head++, from += (size_t)columns * size, to += padded) {
+            fetch(from + ahead, (size_t)columns * size);
+            for (int d = 0; d < columns; d += TILE_COLUMNS)
+                vec_store(to + d, load_columns(from + (size_t)d * size, columns - d, dtype));
+        }
+    }
+}
+
+/* As many keys at a time as there is room for, a multiple of four: scores of what is there beyond the last do no harm.
+ */
+ALWAYS_INLINE void copy_pass(const struct attention_block *block, struct tensor t, const bool scores,
+                             const enum dtype dtype) {
+    const int apart = block->kv_heads * block->padded, step = min_int(16, ATTENTION_COPY / apart / 4 * 4);
+    for (int key = 0; key < t.rows; key += step) {
+        int n = min_int(step, t.rows - key);
+        copy_keys(block, t, key, n, dtype);
+        for (int head = 0; head < block->kv_heads; head++) {
+            struct copied copied = {block->scratch->copy + head * block->padded, apart, n};
+            if (scores)
+                score_copy(block, copied, head * block->rows, key);
+            else
+                mix_copy(block, copied, head * block->rows, key);
+        }
+    }
+}
+
+/* Scores of the range, or the sums of its values. */
+ALWAYS_INLINE void range_pass(const struct attention_block *block, const bool scores, const enum dtype dtype) {
+    if (block->rows > 1)
+        copy_pass(block, scores ? block->k : block->v, scores, dtype);
+    else if (scores && block->kv_heads < 4)
+        score_few_heads(block, dtype);
+    else if (scores)
+        score_lone_rows(block, dtype);
+    else
+        mix_lone_rows(block, dtype);
+}
+
+ALWAYS_INLINE void any_pass(const struct attention_block *block, const bool scores) {
+    switch (block->k.dtype) {
+        case DTYPE_F32: range_pass(block, scores, DTYPE_F32); break;
+        case DTYPE_F16: range_pass(block, scores, DTYPE_F16); break;
+        case DTYPE_BF16: range_pass(block, scores, DTYPE_BF16); break;
+        case DTYPE_INT8:
+        case DTYPE_INT4:
+        case DTYPE_FP8: break; /* weights only */
+    }
 }
 
 static inline void attention_vector(const struct attention_block *block) {
-    struct attention_scratch *s = block->scratch;
-    int row = 0;
-    for (; row + ROWS_TOGETHER <= block->rows; row += ROWS_TOGETHER)
-        score_block(block, row, ROWS_TOGETHER, VECS_TOGETHER);
-    for (; row < block->rows; row++) score_block(block, row, 1, 4);
-    for (row = 0; row < block->rows; row++)
-        if (s->visible[row] > 0) soften_row(s, row);
-    for (row = 0; row < block->rows;) {
-        int same = 1;
-        while (same < ROWS_TOGETHER && row + same < block->rows && s->visible[row + same] == s->visible[row]) same++;
-        if (s->visible[row] <= 0) {
-            row++;
-        } else if (same == ROWS_TOGETHER) {
-            mix_block(block, row, ROWS_TOGETHER, VECS_TOGETHER);
-            row += ROWS_TOGETHER;
-        } else {
-            mix_block(block, row++, 1, 4);
-        }
+    any_pass(block, true);
+    for (int row = 0; row < block->kv_heads * block->rows; row++) {
+        int visible = block->visible[row % block->rows];
+        if (visible > 0) soften_row(block, row, visible);
     }
+    memset(block->sums.out, 0, (size_t)(block->kv_heads * block->rows * block->padded) * sizeof(float));
+    any_pass(block, false);
+}
+
+static inline void merge_vector(const struct attention_sums *to, const struct attention_sums *from, int row,
+                                int padded) {
+    float largest = to->largest[row] > from->largest[row] ? to->largest[row] : from->largest[row];
+    struct vec keep = vec_exp(vec_set1(to->largest[row] - largest));
+    struct vec enter = vec_exp(vec_set1(from->largest[row] - largest));
+    struct vec sum = vec_mul(vec_set1(to->sum[row]), keep);
+    vec_store_n(&to->sum[row], vec_fma(vec_set1(from->sum[row]), enter, sum), 1);
+    to->largest[row] = largest;
+    float *out = to->out + row * padded;
+    const float *other = from->out + row * padded;
+    for (int d = 0; d < padded; d += TILE_COLUMNS)
+        vec_store(out + d, vec_fma(vec_load(other + d), enter, vec_mul(vec_load(out + d), keep)));
 }

@@ -9,8 +9,9 @@
 #include "kernels/cpu/pool.h"
 
 enum {
-    ATTENTION_KEYS = 64,   /* keys per block of the streaming softmax */
-    ATTENTION_ROWS = 16,   /* (query, head) pairs that share one converted block of keys and values */
+    ATTENTION_KEYS = 128,  /* keys of one range: the softmax of a row is made range by range */
+    ATTENTION_ROWS = 64,   /* (query, head) pairs of one piece of attention */
+    ATTENTION_COPY = 8192, /* floats: keys, or values, converted together where several rows read them */
     SAMPLE_BLOCK = 256,    /* logits whose weights are computed together */
     INPUT_BYTES = 2 << 20, /* activations rounded to bf16 or int8 that are held at once */
     CPU_MAX_THREADS = 1024
@@ -22,23 +23,33 @@ enum {
  * as the registers hold, and spread the fetching of the next ones over their passes. */
 enum { FEW_ROWS = 4, FETCH_AHEAD = 4096 };
 
-/* One thread's scratch for attention: a block of keys (transposed) and of values in f32, and per row the scaled query,
- * the running output, maximum and sum, and the scores of the block. Rows are padded to whole vectors. */
-struct attention_scratch {
-    float keys[ATTENTION_MAX_HEAD * ATTENTION_KEYS];   /* [head_dim][ATTENTION_KEYS] */
-    float values[ATTENTION_KEYS * ATTENTION_MAX_HEAD]; /* [ATTENTION_KEYS][padded head_dim] */
-    float queries[ATTENTION_ROWS * ATTENTION_MAX_HEAD];
-    float outputs[ATTENTION_ROWS * ATTENTION_MAX_HEAD];
-    float scores[ATTENTION_ROWS * ATTENTION_KEYS];
-    float largest[ATTENTION_ROWS], sum[ATTENTION_ROWS], keep[ATTENTION_ROWS];
-    int visible[ATTENTION_ROWS]; /* keys of the block that row i may read */
+/* The softmax of some rows over some of their keys: per row the largest score, the sum of e^(score - largest), and the
+ * sum of the values times that. Rows are padded to whole vectors. */
+struct attention_sums {
+    float *out;           /* [rows][padded head_dim] */
+    float *largest, *sum; /* [rows] */
 };
 
-/* What the variants' attention works on: `rows` scratch rows against `keys` <= ATTENTION_KEYS keys in scratch. */
+/* One thread's scratch for attention. */
+struct attention_scratch {
+    float queries[ATTENTION_ROWS * ATTENTION_MAX_HEAD]; /* [rows][padded], scaled, zeros beyond head_dim */
+    float scores[ATTENTION_ROWS * ATTENTION_KEYS];      /* of one range; then e^(score - largest) */
+    float copy[ATTENTION_COPY];                         /* [keys][kv_heads][padded], zeros beyond head_dim */
+    /* Sums of two pieces with the largest heads, of more with smaller ones; all threads' are shared where a piece is.
+     */
+    float sums[2 * ATTENTION_ROWS * (ATTENTION_MAX_HEAD + 2)];
+};
+
+/* What the variants' attention works on: one range of keys and values, columns of `kv_heads` key heads. `rows` rows
+ * read each key head: those of key head g are g * rows .. of the scratch and of `sums`. Row i of them sees the first
+ * visible[i] keys, in rising order; where that is none, its sums mean nothing. */
 struct attention_block {
     struct attention_scratch *scratch;
-    int rows, keys, head_dim;
+    struct attention_sums sums;
+    struct tensor k, v;
+    int kv_heads, rows, head_dim;
     int padded; /* head_dim rounded up to TILE_COLUMNS */
+    int visible[ATTENTION_ROWS];
 };
 
 struct input_block;
@@ -55,12 +66,9 @@ struct cpu_kernels {
      * all variants. Then columns of tiles as above, of int8 and int4 weights (blocks.h). */
     void (*quantise)(struct input_block *to, int step, const float *from, int blocks, enum dtype weights);
     void (*blocks)(const struct block_product *p, int first_tile, int n_tiles);
-    /* One block of keys enters the running softmax of every row (see attention.c). */
+    /* The softmax of every row of the block over its range alone; then `from` enters `to` (see attention.c). */
     void (*attention)(const struct attention_block *block);
-    /* to[d * ATTENTION_KEYS + i] = from row i, column d: keys in f32, transposed; absent keys become zeros. */
-    void (*load_keys)(float *to, struct tensor from, int head_dim);
-    /* to[i * padded + d] = from row i, column d: values in f32, columns padded with zeros. */
-    void (*load_values)(float *to, struct tensor from, int head_dim);
+    void (*merge)(const struct attention_sums *to, const struct attention_sums *from, int row, int padded);
     /* y[i] = activation(x[i]); y may be x. Element by element: the result depends on x[i] alone. */
     void (*activate)(float *y, const float *x, int n, enum activation activation);
     /* y[i] = e^x[i], within 2 ulp where the result is a normal number; NaN stays NaN. */

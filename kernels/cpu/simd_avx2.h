@@ -119,3 +119,13 @@ static inline float vec_sum(struct vec x) {
     q = _mm_add_ps(q, _mm_movehl_ps(q, q));
     return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
 }
+/* The sums of four vectors, bitwise the same whatever the others are: elements 8 apart first, then 4, 2 and 1. */
+static inline void vec_sum_four(float to[4], struct vec x, struct vec y, struct vec z, struct vec w) {
+    __m256 i = _mm256_add_ps(x.a, x.b), j = _mm256_add_ps(y.a, y.b);
+    __m256 k = _mm256_add_ps(z.a, z.b), l = _mm256_add_ps(w.a, w.b);
+    i = _mm256_add_ps(_mm256_permute2f128_ps(i, k, 0x20), _mm256_permute2f128_ps(i, k, 0x31)); /* x | z */
+    j = _mm256_add_ps(_mm256_permute2f128_ps(j, l, 0x20), _mm256_permute2f128_ps(j, l, 0x31)); /* y | w */
+    i = _mm256_add_ps(_mm256_shuffle_ps(i, j, 0x44), _mm256_shuffle_ps(i, j, 0xee));           /* x x y y | z z w w */
+    i = _mm256_add_ps(i, _mm256_permute_ps(i, 0xb1));
+    _mm_storeu_ps(to, _mm_shuffle_ps(_mm256_castps256_ps128(i), _mm256_extractf128_ps(i, 1), 0x88));
+}

@@ -24,13 +24,9 @@ void attention_generic(const struct attention_block *block);
 void attention_avx2(const struct attention_block *block);
 void attention_avx512(const struct attention_block *block);
 
-void load_keys_generic(float *to, struct tensor from, int head_dim);
-void load_keys_avx2(float *to, struct tensor from, int head_dim);
-void load_keys_avx512(float *to, struct tensor from, int head_dim);
-
-void load_values_generic(float *to, struct tensor from, int head_dim);
-void load_values_avx2(float *to, struct tensor from, int head_dim);
-void load_values_avx512(float *to, struct tensor from, int head_dim);
+void merge_generic(const struct attention_sums *to, const struct attention_sums *from, int row, int padded);
+void merge_avx2(const struct attention_sums *to, const struct attention_sums *from, int row, int padded);
+void merge_avx512(const struct attention_sums *to, const struct attention_sums *from, int row, int padded);
 
 void activate_generic(float *y, const float *x, int n, enum activation activation);
 void activate_avx2(float *y, const float *x, int n, enum activation activation);

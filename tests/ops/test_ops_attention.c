@@ -74,7 +74,9 @@ static void free_attention(struct attention_args *a) {
 /* heads, kv_heads, head_dim */
 static const int head_shapes[][3] = {{1, 1, 1},  {4, 4, 8},   {3, 3, 7},   {8, 2, 16}, {4, 1, 33},
                                      {6, 3, 64}, {2, 2, 127}, {17, 1, 20}, {1, 1, 512}};
-/* Spans of every kind: long, single query (decode), empty, no keys, more queries than a block; row 40 is in none. */
+/* Spans of every kind: long, single query (decode), empty, no keys, more queries than a block; few and many queries of
+ * more keys than a range, and of as many; row 40 is in none. */
+enum { Q_ROWS = 72, K_ROWS = 480 };
 static const struct attention_span mixed_spans[] = {
     {.q_start = 0, .q_count = 1, .k_start = 0, .k_count = 97},
     {.q_start = 1, .q_count = 17, .k_start = 97, .k_count = 17},
@@ -84,13 +86,17 @@ static const struct attention_span mixed_spans[] = {
     {.q_start = 22, .q_count = 5, .k_start = 115, .k_count = 33},
     {.q_start = 27, .q_count = 13, .k_start = 20, .k_count = 64},
     {.q_start = 41, .q_count = 2, .k_start = 148, .k_count = 32},
+    {.q_start = 43, .q_count = 1, .k_start = 7, .k_count = 473},
+    {.q_start = 44, .q_count = 3, .k_start = 180, .k_count = 258},
+    {.q_start = 47, .q_count = 24, .k_start = 190, .k_count = 145},
+    {.q_start = 71, .q_count = 1, .k_start = 200, .k_count = 128},
 };
 
 static void attention_shapes(struct backend *b) {
     for (size_t h = 0; h < ARRAY_COUNT(head_shapes); h++)
         for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++)
             for (int mask = 0; mask < 2; mask++) {
-                struct attention_args a = random_attention(dtypes[d], head_shapes[h], 43, 180);
+                struct attention_args a = random_attention(dtypes[d], head_shapes[h], Q_ROWS, K_ROWS);
                 a.spans = mixed_spans;
                 a.n_spans = (int)ARRAY_COUNT(mixed_spans);
                 a.mask = mask ? MASK_CAUSAL : MASK_NONE;
@@ -124,13 +130,13 @@ static void test_attention_empty(void **state) {
 static void attention_alone(struct backend *b) {
     for (size_t h = 0; h < ARRAY_COUNT(head_shapes); h++)
         for (int mask = 0; mask < 2; mask++) {
-            struct attention_args all = random_attention(DTYPE_BF16, head_shapes[h], 43, 180), one;
+            struct attention_args all = random_attention(DTYPE_BF16, head_shapes[h], Q_ROWS, K_ROWS), one;
             all.spans = mixed_spans;
             all.n_spans = (int)ARRAY_COUNT(mixed_spans);
             all.mask = mask ? MASK_CAUSAL : MASK_NONE;
             attention(b, &all);
             one = all;
-            one.out = padded_tensor(DTYPE_F32, 43, all.q.cols, 1);
+            one.out = padded_tensor(DTYPE_F32, Q_ROWS, all.q.cols, 1);
             one.n_spans = 1;
             for (int s = 0; s < all.n_spans; s++)
                 for (int i = 0; i < all.spans[s].q_count; i++) {
@@ -204,46 +210,51 @@ static void test_attention_large_scores(void **state) {
     for_each_variant(attention_large, 1);
 }
 
-static struct attention_args shared;
-static float *first_result;
-
-static void attention_same(struct backend *b) {
-    struct attention_args a = shared;
-    a.out = padded_tensor(DTYPE_F32, shared.q.rows, shared.q.cols, 0);
-    size_t bytes = (size_t)a.q.rows * (size_t)a.q.cols * sizeof(float);
-    for (int run = 0; run < 3; run++) {
-        attention(b, &a);
-        if (first_result == NULL) {
-            first_result = xmalloc(bytes);
-            memcpy(first_result, a.out.data, bytes);
-        }
-        assert_memory_equal(first_result, a.out.data, bytes);
-    }
-    free(a.out.data);
-}
-
-/* One variant at a time: the first thread count sets the result, the others must repeat it. */
-static void test_attention_threads(void **state) {
-    (void)state;
-    static const char *const names[] = {"generic", "avx2", "avx512", "avx512bf16"};
-    shared = random_attention(DTYPE_F16, (const int[]){8, 2, 40}, 43, 180);
-    shared.spans = mixed_spans;
-    shared.n_spans = (int)ARRAY_COUNT(mixed_spans);
-    shared.mask = MASK_CAUSAL;
-    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
-        first_result = NULL;
+/* One variant at a time: one thread's result is right, and any other number of threads repeats it. */
+static void check_threads(struct attention_args a) {
+    static const char *const names[] = {"generic", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16"};
+    struct tensor first = a.out;
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++)
         for (int threads = 1; threads <= 5; threads++) {
             struct backend *b;
             setenv("RETRO_CPU", names[i], 1);
             enum status s = backend_open(&b, "cpu", &(struct backend_options){.threads = threads}, NULL);
             unsetenv("RETRO_CPU");
             if (s == STATUS_UNSUPPORTED) break;
-            attention_same(b);
+            a.out = threads == 1 ? first : padded_tensor(DTYPE_F32, a.q.rows, a.q.cols, 0);
+            attention(b, &a);
+            if (threads == 1) check_attention(&a);
+            for (int row = 0; row < a.q.rows; row++) assert_rows_equal(a.out, row, first, row);
+            if (threads > 1) free(a.out.data);
             backend_close(b);
         }
-        free(first_result);
-    }
-    free_attention(&shared);
+}
+
+static void test_attention_threads(void **state) {
+    (void)state;
+    struct attention_args a = random_attention(DTYPE_F16, (const int[]){8, 2, 40}, Q_ROWS, K_ROWS);
+    a.spans = mixed_spans;
+    a.n_spans = (int)ARRAY_COUNT(mixed_spans);
+    a.mask = MASK_CAUSAL;
+    check_threads(a);
+    free_attention(&a);
+}
+
+/* Few rows and many keys: ranges are shared out, with the largest heads some at a time; and a step of two sequences,
+ * one of which has few keys. */
+static void test_attention_long(void **state) {
+    (void)state;
+    static const struct attention_span spans[] = {{0, 1, 0, 1500}, {1, 2, 1500, 100}};
+    static const int shapes[][3] = {{1, 1, 64}, {2, 1, 512}, {6, 6, 24}, {5, 5, 33}, {40, 1, 8}};
+    for (size_t i = 0; i < ARRAY_COUNT(shapes); i++)
+        for (int n = 1; n <= 2; n++) {
+            struct attention_args a = random_attention(DTYPE_BF16, shapes[i], n == 1 ? 1 : 3, 1600);
+            a.spans = spans;
+            a.n_spans = n;
+            a.mask = MASK_CAUSAL;
+            check_threads(a);
+            free_attention(&a);
+        }
 }
 
 int main(void) {
@@ -254,6 +265,7 @@ int main(void) {
         cmocka_unit_test(test_attention_ignores_unseen_keys),
         cmocka_unit_test(test_attention_large_scores),
         cmocka_unit_test(test_attention_threads),
+        cmocka_unit_test(test_attention_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
