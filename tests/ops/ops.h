@@ -93,3 +93,47 @@ static inline void assert_rows_equal(struct tensor a, int row_a, struct tensor b
     assert_int_equal(a.cols, b.cols);
     assert_memory_equal(tensor_at(a, row_a, 0), tensor_at(b, row_b, 0), (size_t)a.cols * dtype_bytes(a.dtype));
 }
+
+/* Sizes, numbers of rows and dtypes at which linear is tested; lists end with -1. */
+struct linear_sweep {
+    const int *outs, *ins, *rows;
+    enum dtype first, last;
+    int shape[2]; /* n_out, n_in that every number of rows meets */
+};
+
+/* run(b, dtype, rows, {n_out, n_in}, round): all sizes and dtypes, while the number of rows walks in a stride that
+ * brings it together with several of them; large products with few rows. */
+static inline void sweep_linear(struct backend *b, const struct linear_sweep *s,
+                                void (*run)(struct backend *b, enum dtype dtype, int rows, const int shape[2],
+                                            int round)) {
+    int round = 0;
+    const int *rows = s->rows;
+    for (const int *out = s->outs; *out >= 0; out++)
+        for (const int *in = s->ins; *in >= 0; in++)
+            for (enum dtype d = s->first; d <= s->last; d++, round++) {
+                run(b, d, *out * *in > 65536 ? min_int(*rows, 17) : *rows, (const int[]){*out, *in}, round);
+                if (*++rows < 0) rows = s->rows;
+            }
+    for (rows = s->rows; *rows >= 0; rows++)
+        for (enum dtype d = s->first; d <= s->last; d++, round++) run(b, d, *rows, s->shape, round);
+}
+
+/* 70 rows in one call against each in batches of 1 .. 70. */
+static inline void check_batches(struct backend *b, const struct weight *w) {
+    struct linear_args all = {.x = random_tensor(DTYPE_F32, 70, w->n_in, 3),
+                              .y = padded_tensor(DTYPE_F32, 70, w->n_out, 0),
+                              .weight = w,
+                              .activation = ACTIVATION_GELU_TANH};
+    linear(b, &all);
+    for (int rows = 1; rows <= 70; rows++) {
+        struct linear_args part = all;
+        int first = (70 - rows) / 2;
+        part.x = tensor_rows(all.x, first, rows);
+        part.y = padded_tensor(DTYPE_F32, rows, all.y.cols, 1);
+        linear(b, &part);
+        for (int i = 0; i < rows; i++) assert_rows_equal(part.y, i, all.y, first + i);
+        free(part.y.data);
+    }
+    free(all.x.data);
+    free(all.y.data);
+}

@@ -131,18 +131,9 @@ static void run_linear(struct backend *b, enum dtype dtype, int rows, const int 
 }
 
 static void linear_sizes(struct backend *b) {
-    static const int outs[] = {1, 3, 8, 15, 16, 17, 33, 63, 64, 127, 257}, blocks[] = {1, 2, 3, 5, 8, 24};
-    static const int row_counts[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 16, 17, 31};
-    int round = 0;
-    for (size_t n = 0; n < ARRAY_COUNT(outs); n++)
-        for (size_t k = 0; k < ARRAY_COUNT(blocks); k++)
-            for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++, round++) {
-                int shape[2] = {outs[n], blocks[k] * QUANTISE_BLOCK};
-                run_linear(b, dtypes[d], row_counts[(size_t)round % ARRAY_COUNT(row_counts)], shape, round);
-            }
-    for (size_t r = 0; r < ARRAY_COUNT(row_counts); r++)
-        for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++, round++)
-            run_linear(b, dtypes[d], row_counts[r], (const int[]){79, 96}, round);
+    static const int outs[] = {1, 3, 8, 15, 16, 17, 33, 63, 64, 127, 257, -1}, ins[] = {32, 64, 96, 160, 256, 768, -1};
+    static const int rows[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 16, 17, 31, -1};
+    sweep_linear(b, &(struct linear_sweep){outs, ins, rows, DTYPE_INT8, DTYPE_INT4, {79, 96}}, run_linear);
 }
 
 static void test_linear(void **state) {
@@ -150,28 +141,12 @@ static void test_linear(void **state) {
     for_each_variant(linear_sizes, 2);
 }
 
-/* 70 rows in one call against each in batches of 1 .. 70. */
 static void linear_batches(struct backend *b) {
     static const int shapes[][2] = {{257, 96}, {64, 768}};
     for (size_t s = 0; s < ARRAY_COUNT(shapes); s++)
         for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++) {
             struct matrix m = random_matrix(b, dtypes[d], shapes[s][0], shapes[s][1]);
-            struct linear_args all = {.x = random_tensor(DTYPE_F32, 70, shapes[s][1], 3),
-                                      .y = padded_tensor(DTYPE_F32, 70, shapes[s][0], 0),
-                                      .weight = &m.weight,
-                                      .activation = ACTIVATION_GELU_TANH};
-            linear(b, &all);
-            for (int rows = 1; rows <= 70; rows++) {
-                struct linear_args part = all;
-                int first = (70 - rows) / 2;
-                part.x = tensor_rows(all.x, first, rows);
-                part.y = padded_tensor(DTYPE_F32, rows, all.y.cols, 1);
-                linear(b, &part);
-                for (int i = 0; i < rows; i++) assert_rows_equal(part.y, i, all.y, first + i);
-                free(part.y.data);
-            }
-            free(all.x.data);
-            free(all.y.data);
+            check_batches(b, &m.weight);
             free_matrix(b, &m);
         }
 }

@@ -3,8 +3,6 @@
 #include "tests/ops/ops.h"
 
 static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
-static const int row_counts[] = {0, 1, 2, 3, 5, 7, 8, 16, 17, 63, 64, 70};
-static const int sizes[] = {1, 3, 7, 16, 17, 33, 64, 127, 192, 257, 768};
 
 /* A weight packed from random f32 values, and those values as the packed dtype holds them. */
 struct matrix {
@@ -87,20 +85,10 @@ static void run_linear(struct backend *b, enum dtype dtype, int rows, const int 
     free_matrix(b, &m);
 }
 
-/* Every row count with every dtype; sizes walk through all pairs in a stride that meets each with several counts. */
 static void linear_sizes(struct backend *b) {
-    int round = 0;
-    for (size_t n = 0; n < ARRAY_COUNT(sizes); n++)
-        for (size_t k = 0; k < ARRAY_COUNT(sizes); k++)
-            for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++, round++) {
-                int shape[2] = {sizes[n], sizes[k]};
-                int rows = row_counts[(size_t)round % ARRAY_COUNT(row_counts)];
-                if (shape[0] * shape[1] > 65536) rows = min_int(rows, 17);
-                run_linear(b, dtypes[d], rows, shape, round);
-            }
-    for (size_t r = 0; r < ARRAY_COUNT(row_counts); r++)
-        for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++, round++)
-            run_linear(b, dtypes[d], row_counts[r], (const int[]){127, 33}, round);
+    static const int sizes[] = {1, 3, 7, 16, 17, 33, 64, 127, 192, 257, 768, -1};
+    static const int rows[] = {0, 1, 2, 3, 5, 7, 8, 16, 17, 63, 64, 70, -1};
+    sweep_linear(b, &(struct linear_sweep){sizes, sizes, rows, DTYPE_F32, DTYPE_BF16, {127, 33}}, run_linear);
 }
 
 static void test_linear(void **state) {
@@ -108,28 +96,13 @@ static void test_linear(void **state) {
     for_each_variant(linear_sizes, 2);
 }
 
-/* 70 rows in one call against each in batches of 1 .. 70, in shapes that leave every kind of tail. */
+/* In shapes that leave every kind of tail. */
 static void linear_batches(struct backend *b) {
     static const int shapes[][2] = {{257, 127}, {64, 768}, {33, 192}};
     for (size_t s = 0; s < ARRAY_COUNT(shapes); s++)
         for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++) {
             struct matrix m = random_matrix(b, dtypes[d], shapes[s][0], shapes[s][1]);
-            struct linear_args all = {.x = random_tensor(DTYPE_F32, 70, shapes[s][1], 3),
-                                      .y = padded_tensor(DTYPE_F32, 70, shapes[s][0], 0),
-                                      .weight = &m.weight,
-                                      .activation = ACTIVATION_GELU_TANH};
-            linear(b, &all);
-            for (int rows = 1; rows <= 70; rows++) {
-                struct linear_args part = all;
-                int first = (70 - rows) / 2;
-                part.x = tensor_rows(all.x, first, rows);
-                part.y = padded_tensor(DTYPE_F32, rows, all.y.cols, 1);
-                linear(b, &part);
-                for (int i = 0; i < rows; i++) assert_rows_equal(part.y, i, all.y, first + i);
-                free(part.y.data);
-            }
-            free(all.x.data);
-            free(all.y.data);
+            check_batches(b, &m.weight);
             free_matrix(b, &m);
         }
 }
