@@ -136,7 +136,7 @@ static void pairs_allreduce_sum(struct comm *c, struct backend *b, struct tensor
         if (r != p->rank) receive(p, r, parts + (size_t)r * mine, bytes);
     for (int r = 0; r < p->size; r++)
         if (r != p->rank) send(p, r, host + slice_start(p, n, r), slice_bytes(p, n, r));
-    memcpy(parts + (size_t)p->rank * mine, slice, bytes);
+    if (bytes > 0) memcpy(parts + (size_t)p->rank * mine, slice, bytes); /* fewer values than ranks */
     bool arrived = finish(p, p->timeout);
     for (size_t j = 0; j < mine && arrived; j++) {
         float sum = 0;

@@ -219,6 +219,8 @@ static bool hung_up(int fd) {
     return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
 }
 
+static void terminate(struct address *a) { a->host[sizeof a->host - 1] = a->port[sizeof a->port - 1] = '\0'; }
+
 /* Whether a greeting is from a rank of this run, whatever it says else. */
 static bool is_ours(const struct meeting *m, const struct greeting *g) {
     return memcmp(g->heading, heading, sizeof heading) == 0 && memcmp(g->secret, m->invitation.asked, SECRET) == 0;
@@ -230,7 +232,10 @@ static int accept_rank(const struct meeting *m, struct greeting *g) {
     if (!wait_for(m->listener, POLLIN, soon < m->deadline ? soon : m->deadline)) return -1;
     int fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) return -1;
-    if (read_all(fd, g, sizeof *g, greeting_deadline(m)) && is_ours(m, g)) return set_up(fd);
+    if (read_all(fd, g, sizeof *g, greeting_deadline(m)) && is_ours(m, g)) {
+        terminate(&g->address);
+        return set_up(fd);
+    }
     close(fd);
     return -1;
 }
@@ -382,6 +387,7 @@ static enum status follow(struct meeting *m, struct error *e) {
         poll(NULL, 0, POLL_MS);
     }
     m->list.error.text[sizeof m->list.error.text - 1] = '\0';
+    for (int r = 0; r < m->size; r++) terminate(&m->list.ranks[r]);
     if (m->list.error.status) {
         *e = m->list.error;
         return e->status;
