@@ -1,12 +1,18 @@
 /* kernels/cpu/attention.c: softmax attention over packed rows.
  *
  * Keys are cut in ranges of ATTENTION_KEYS, counted from the span's k_start. In each a row that sees n of its keys
- * makes s_i = sum over d of (scale q_d) k_id;  m = max s_i;  p_i = exp(s_i - m);  sum = p_0 + p_1 + ...;  out = sum p_i
- * v_i where s_i is 16 sums, each over every 16th d in rising order, which are added 8 apart, then 4, 2 and 1; out is
- * summed in rising i. Ranges are merged in rising order, from m = -infinity and zeros: m' = max(m, m_range);  sum =
- * sum_range exp(m_range - m') + sum exp(m - m');  out likewise Keys the row may not see are left out, not multiplied by
- * zero: what they hold, NaN included, has no effect. The order depends on the row's own list of keys alone, so the
- * result is the same in any batch and with any number of threads.
+ * makes
+ *
+ *     s_i = sum over d of (scale q_d) k_id;  m = max s_i;  p_i = exp(s_i - m);  sum = p_0 + p_1 + ...;
+ *     out = p_0 v_0 + p_1 v_1 + ..., in rising i,
+ *
+ * where s_i is 16 sums, each over every 16th d in rising order, which are added 8 apart, then 4, 2 and 1. Ranges are
+ * merged in rising order, from m = -infinity and zeros:
+ *
+ *     m' = max(m, m_range);  sum = sum_range exp(m_range - m') + sum exp(m - m');  out likewise.
+ *
+ * Keys the row may not see are left out, not multiplied by zero: what they hold, NaN included, has no effect. The order
+ * depends on the row's own list of keys alone, so the result is the same in any batch and with any number of threads.
  *
  * A piece of work is up to ATTENTION_ROWS (query, head) rows of one span: all rows of as many key heads as that allows,
  * since whole rows of a key/value cache are read faster than columns of them; measured, 38 GB/s instead of 11 for one
