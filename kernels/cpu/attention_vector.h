@@ -117,25 +117,30 @@ ALWAYS_INLINE void score_lone_rows(const struct attention_block *block, const en
         }
 }
 
-/* Values of one head: bytes from one to the next, and their columns. */
+/* Values of one head from some column on: bytes from one to the next, and the columns that are left. */
 struct head_values {
     const char *data;
     size_t stride;
     int columns;
 };
 
-/* out += p V over `keys` values. */
+/* out += p V over `keys` values, in their first 16 columns, of which n exist. */
+ALWAYS_INLINE void mix_columns(float *out, const struct vec *p, struct head_values v, int n, const int keys,
+                               const enum dtype dtype) {
+    struct vec sum = vec_load(out);
+    for (int i = 0; i < keys; i++) sum = vec_fma(p[i], load_columns(v.data + (size_t)i * v.stride, n, dtype), sum);
+    vec_store(out, sum);
+}
+
 ALWAYS_INLINE void mix_keys(float *out, const float *p, struct head_values v, const int keys, const enum dtype dtype) {
     struct vec x[4];
     for (int i = 0; i < keys; i++) x[i] = vec_set1(p[i]);
-    for (int d = 0; d < v.columns; d += TILE_COLUMNS) {
-        struct vec sum = vec_load(out + d);
-        for (int i = 0; i < keys; i++) {
-            const char *from = v.data + (size_t)i * v.stride + (size_t)d * dtype_bytes(dtype);
-            sum = vec_fma(x[i], load_columns(from, v.columns - d, dtype), sum);
-        }
-        vec_store(out + d, sum);
+    for (; v.columns >= TILE_COLUMNS; v.columns -= TILE_COLUMNS) {
+        mix_columns(out, x, v, TILE_COLUMNS, keys, dtype);
+        out += TILE_COLUMNS;
+        v.data += TILE_COLUMNS * dtype_bytes(dtype);
     }
+    if (v.columns > 0) mix_columns(out, x, v, v.columns, keys, dtype);
 }
 
 /* Where there are few heads, four keys at a time go past the sums of each. */
@@ -259,17 +264,20 @@ ALWAYS_INLINE void copy_keys(const struct attention_block *block, struct tensor 
         const char *from = row_of(t, key + i);
         for (int head = 0; head < block->kv_heads; head++, from += (size_t)columns * size, to += padded) {
             fetch(from + ahead, (size_t)columns * size);
-            for (int d = 0; d < columns; d += TILE_COLUMNS)
-                vec_store(to + d, load_columns(from + (size_t)d * size, columns - d, dtype));
+            int d = 0;
+            for (; d + TILE_COLUMNS <= columns; d += TILE_COLUMNS)
+                vec_store(to + d, load_columns(from + (size_t)d * size, TILE_COLUMNS, dtype));
+            if (d < columns) vec_store(to + d, load_columns(from + (size_t)d * size, columns - d, dtype));
         }
     }
 }
 
-/* As many keys at a time as there is room for, a multiple of four: scores of what is there beyond the last do no harm.
- */
+/* Many rows take as many keys at a time as there is room for; few take four, so that memory need not wait for them
+ * long. Scores of what is there beyond the last key do no harm. */
 ALWAYS_INLINE void copy_pass(const struct attention_block *block, struct tensor t, const bool scores,
                              const enum dtype dtype) {
-    const int apart = block->kv_heads * block->padded, step = min_int(16, ATTENTION_COPY / apart / 4 * 4);
+    const int apart = block->kv_heads * block->padded,
+              step = block->rows <= 16 ? 4 : min_int(16, ATTENTION_COPY / apart / 4 * 4);
     for (int key = 0; key < t.rows; key += step) {
         int n = min_int(step, t.rows - key);
         copy_keys(block, t, key, n, dtype);

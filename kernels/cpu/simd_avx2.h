@@ -113,12 +113,6 @@ static inline float vec_largest(struct vec x) {
     q = _mm_max_ps(q, _mm_movehl_ps(q, q));
     return _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
 }
-static inline float vec_sum(struct vec x) {
-    __m256 m = _mm256_add_ps(x.a, x.b);
-    __m128 q = _mm_add_ps(_mm256_castps256_ps128(m), _mm256_extractf128_ps(m, 1));
-    q = _mm_add_ps(q, _mm_movehl_ps(q, q));
-    return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
-}
 /* The sums of four vectors, bitwise the same whatever the others are: elements 8 apart first, then 4, 2 and 1. */
 static inline void vec_sum_four(float to[4], struct vec x, struct vec y, struct vec z, struct vec w) {
     __m256 i = _mm256_add_ps(x.a, x.b), j = _mm256_add_ps(y.a, y.b);

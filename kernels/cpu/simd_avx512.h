@@ -63,7 +63,6 @@ static inline struct vec vec_first(struct vec x, int n, float fill) {
     return (struct vec){_mm512_mask_blend_ps(vec_mask(n), _mm512_set1_ps(fill), x.a)};
 }
 static inline float vec_largest(struct vec x) { return _mm512_reduce_max_ps(x.a); }
-static inline float vec_sum(struct vec x) { return _mm512_reduce_add_ps(x.a); }
 /* The sums of four vectors, bitwise the same whatever the others are: elements 8 apart first, then 4, 2 and 1. */
 static inline void vec_sum_four(float to[4], struct vec x, struct vec y, struct vec z, struct vec w) {
     __m512 i = _mm512_add_ps(_mm512_shuffle_f32x4(x.a, y.a, 0x44), _mm512_shuffle_f32x4(x.a, y.a, 0xee));
