@@ -48,14 +48,16 @@ struct blocks_kernel_args {
     enum activation activation;
 };
 
-/* grid (n_out / 4, groups of ROWS rows), block 32 .. 256, shared 4 ROWS floats per warp. A block reads four rows of W
- * once, 16 bytes a thread and row, and x from the cache: bound by the bytes of W for few rows, by multiply-adds for
- * more. Rows that are missing in a group repeat the last one and are not written. */
+/* grid (n_out / 4 times groups of ROWS rows of x), block 32 .. 256, shared 4 ROWS floats per warp. A block reads four
+ * rows of W once, 16 bytes a thread and row, and x from the cache: bound by the bytes of W for few rows, by
+ * multiply-adds for more. The groups of the same four rows of W are neighbours, so that memory is read once for all.
+ * Rows that are missing in a group repeat the last one and are not written. */
 template <enum dtype T, int ROWS>
 __global__ void __launch_bounds__(MOST_THREADS) linear_blocks_kernel(struct blocks_kernel_args k) {
     DYNAMIC_SHARED(memory);
     constexpr int N = ROWS * COLUMNS;
-    int first = (int)blockIdx.x * COLUMNS, top = (int)blockIdx.y * ROWS, pieces = k.w.lines * LINE_PIECES;
+    int groups = (k.rows + ROWS - 1) / ROWS, pieces = k.w.lines * LINE_PIECES;
+    int first = (int)blockIdx.x / groups * COLUMNS, top = (int)blockIdx.x % groups * ROWS;
     float sums[N] = {};
     for (int at = (int)threadIdx.x; at < pieces; at += (int)blockDim.x) {
         piece<T> w[COLUMNS];
@@ -102,8 +104,8 @@ template <enum dtype T, int ROWS>
 static void launch_blocks(struct backend *b, const struct blocks_kernel_args &k) {
     int threads = blocks_threads(k.w);
     size_t shared = (size_t)(threads / WARP) * ROWS * COLUMNS * sizeof(float);
-    launch(b, linear_blocks_kernel<T, ROWS>, dim3(blocks_for(k.w.n_out, COLUMNS), blocks_for(k.rows, ROWS)), threads,
-           shared, k);
+    unsigned blocks = blocks_for(k.w.n_out, COLUMNS) * blocks_for(k.rows, ROWS);
+    launch(b, linear_blocks_kernel<T, ROWS>, dim3(blocks), threads, shared, k);
 }
 
 template <enum dtype T>
