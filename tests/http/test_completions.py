@@ -116,9 +116,12 @@ def test_seeds(server):
     assert server.complete(PROMPT, min_p=1, **ask)["choices"] == greedy
 
 
+STREAMS = 16
+
+
 @pytest.mark.parametrize("temperature", [0, 1])
 def test_parallel_streams_write_what_each_writes_alone(server, temperature):
-    prompts = [PROMPT[: 10 + 5 * i] + " and more" * (7 * i) for i in range(8)]
+    prompts = [PROMPT[: 10 + 5 * i] + " and more" * (7 * i) for i in range(STREAMS)]
 
     def ask(i):
         stream = server.stream(prompts[i], max_tokens=100, temperature=temperature, seed=i, ignore_eos=True)
@@ -126,12 +129,12 @@ def test_parallel_streams_write_what_each_writes_alone(server, temperature):
         assert stream.done
         return "".join(c["text"] for e in events for c in e["choices"]), [e["retrieval"] for e in events if "retrieval" in e]
 
-    alone = [ask(i) for i in range(8)]
+    alone = [ask(i) for i in range(STREAMS)]
     steps = server.health()["steps"]
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        together = list(pool.map(ask, range(8)))
+    with concurrent.futures.ThreadPoolExecutor(STREAMS) as pool:
+        together = list(pool.map(ask, range(STREAMS)))
     assert together == alone
-    assert server.health()["steps"] - steps < 8 * 100 / 2, "the streams did not share steps"
+    assert server.health()["steps"] - steps < STREAMS * 100 / 2, "the streams did not share steps"
 
 
 def test_stream_of_several_prompts(server):
