@@ -6,8 +6,8 @@
  *     s_i = sum over d of (scale q_d) k_id;  m = max s_i;  p_i = exp(s_i - m);  sum = p_0 + p_1 + ...;
  *     out = p_0 v_0 + p_1 v_1 + ..., in rising i,
  *
- * where s_i is 16 sums, each over every 16th d in rising order, which are added 8 apart, then 4, 2 and 1. Ranges are
- * merged in rising order, from m = -infinity and zeros:
+ * where s_i is 16 sums, each over every 16th d in rising order, which are added 8 apart, then 4, 2 and 1, and so is the
+ * sum of p_i in the vector variants. Ranges are merged in rising order, from m = -infinity and zeros:
  *
  *     m' = max(m, m_range);  sum = sum_range exp(m_range - m') + sum exp(m - m');  out likewise.
  *

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The whole server against llama-server over HTTP on the loopback: several streams at once, by turns.
 
-    http_race.py --model /tmp/race/m-int8-packed --peer-model m-q8_0.gguf --peer BIN/llama-server --threads 2 --json out.jsonl
+    http_race.py --model WORK/m-int8-packed --peer-model m-q8_0.gguf --peer BIN/llama-server --threads 2 --json out.jsonl
 
 Both servers run all the time; only one of them is asked at a time, and an idle one uses no CPU. One measurement: every
 stream posts the same kind of request to /v1/completions at the same moment: `--prompt` random token ids (other ones in
