@@ -1,7 +1,8 @@
 # retro-server: one Makefile. `make demo` and `make test` are the two commands a new user needs.
 #
 #   make deps     install what is missing (Debian packages, FAISS with its C API, test environment, embedder);
-#                 with CUDA=1 also FAISS' GPU part, for the architectures FAISS_GPUS (90; as "80;90")
+#                 with CUDA=1 also FAISS' GPU part, for the architectures FAISS_GPUS (90; as "80;90"),
+#                 with PTX for later ones unless it says so: 90-real
 #   make all      build/retro-server, build/retro-index, build/retro-eval, build/retro-bench, build/retro-convert
 #   make test     deps, build, every test that needs no GPU
 #   make c-test   the C tests alone, for SANITIZE=

@@ -252,6 +252,19 @@ static cudaError_t ask_gpu(int gpu, struct gpu_facts *facts) {
     return failed;
 }
 
+/* FAISS_GPU_ARCHITECTURES is "80;90" or the like: code for these and their minor successors, with PTX for all later
+ * ones where no "-real" follows. */
+static bool built_for(int capability) {
+    for (const char *p = FAISS_GPU_ARCHITECTURES; p; p = strchr(p, ';')) {
+        char *end;
+        int first = (int)strtol(p + (*p == ';'), &end, 10);
+        bool later = strncmp(end, "-real", 5) != 0 || capability / 10 == first / 10;
+        if (capability >= first && later) return true;
+        p = end;
+    }
+    return false;
+}
+
 /* Lists are kept in groups of 32 vectors. */
 static enum status check_gpu(const struct faiss_index *x, int gpu, size_t lists, struct error *e) {
     int n = 0;
@@ -266,11 +279,11 @@ static enum status check_gpu(const struct faiss_index *x, int gpu, size_t lists,
                                   : "there are fewer");
     failed = ask_gpu(gpu, &facts);
     if (failed) return error_set(e, STATUS_DEVICE, "cuda:%d: %s", gpu, cudaGetErrorString(failed));
-    if (10 * facts.major + facts.minor < FAISS_GPU_FIRST_ARCHITECTURE)
+    if (!built_for(10 * facts.major + facts.minor))
         return error_set(e, STATUS_UNSUPPORTED,
-                         "cuda:%d: compute capability %d.%d, this build's FAISS begins at %d: make deps CUDA=1 "
-                         "FAISS_GPUS=%d%d && make",
-                         gpu, facts.major, facts.minor, FAISS_GPU_FIRST_ARCHITECTURE, facts.major, facts.minor);
+                         "cuda:%d: compute capability %d.%d, this build's FAISS is for " FAISS_GPU_ARCHITECTURES
+                         ": make deps CUDA=1 FAISS_GPUS=%d%d && make",
+                         gpu, facts.major, facts.minor, facts.major, facts.minor);
     if (needed > facts.available)
         return error_set(e, STATUS_NO_MEMORY, "cuda:%d: the index needs %zu MiB, %zu of %zu are free; use \"cpu\"", gpu,
                          needed >> 20, facts.available >> 20, facts.total >> 20);

@@ -25,21 +25,28 @@ sources_stamp() {
 }
 
 # Libraries that every machine with a compiler has stay behind: they belong to its C library. So does cuBLAS, which is
-# large and comes with the toolkit or with PyTorch.
+# large and comes with the toolkit or with PyTorch. The rest is large enough to be carried compressed.
 pack() {
-    local folder=$1 library
+    local folder=$1 loose library
     shift
-    rm -rf "$folder"
-    mkdir -p "$folder/lib"
-    for program in "$@"; do strip -o "$folder/${program##*/}" "$program"; done
+    loose=$(mktemp -d)
+    mkdir "$loose/lib"
+    for program in "$@"; do strip -o "$loose/${program##*/}" "$program"; done
     ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
         grep -vE '/(libc|libm|libstdc\+\+|libgcc_s|libpthread|libdl|librt|libcublas|libcublasLt)\.so' |
         while read -r library; do
-        strip -o "$folder/lib/${library##*/}" "$library"
+        strip -o "$loose/lib/${library##*/}" "$library"
     done
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    XZ_OPT=-T0 tar -C "$loose" -cJf "$folder/programs.tar.xz" .
+    rm -rf "$loose"
     sources_stamp > "$folder/SOURCES"
     echo "$folder: $(du -sm "$folder" | cut -f1) MiB"
 }
+
+# Python reads what xz wrote on machines that have no xz.
+unpack() { [ ! -f "$bundle/programs.tar.xz" ] || python3 -m tarfile -e "$bundle/programs.tar.xz" "$bundle"; }
 
 # ours PROGRAM ARGUMENT...: a program of the bundle with its libraries; nobody else's programs see those.
 ours() { LD_LIBRARY_PATH=$bundle/lib:${cublas%/*} "$bundle/$1" "${@:2}"; }
@@ -66,12 +73,13 @@ check_build() {
     jobs=$(nproc)
     if [ "$(cat "$bundle/SOURCES" 2> /dev/null)" = "$(sources_stamp)" ]; then
         echo "$bundle was made from these sources"
+        unpack
         return
     fi
     echo "$bundle is missing or was made from other sources: building"
-    make -s -j"$jobs" WARNINGS= gpu-bundle && return
+    make -s -j"$jobs" WARNINGS= gpu-bundle && unpack && return
     echo "building what needs cmocka and the toolkit alone"
-    make -s -j"$jobs" WARNINGS= gpu-ops && pack "$bundle" build/tests/cuda/test_cuda_{ops,blocks}
+    make -s -j"$jobs" WARNINGS= gpu-ops && pack "$bundle" build/tests/cuda/test_cuda_{ops,blocks} && unpack
 }
 
 check_ops() {
@@ -162,7 +170,7 @@ run() {
     trap 'rm -f "$stages"' EXIT
     cublas=$(find_cublas)
     export device bundle cublas
-    export -f ours pack sources_stamp check_device check_build check_ops check_golden check_sanitizer check_bench
+    export -f ours pack unpack sources_stamp check_device check_build check_ops check_golden check_sanitizer check_bench
     mkdir -p "$out"
     stage device 20
     stage build 120

@@ -5,6 +5,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import tarfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -47,6 +48,11 @@ def run(folder, *, ops, gpu, device="cuda:0"):
         write(bundle / "test_index_gpu", "#!/bin/sh\necho '[  PASSED  ] 7 test(s).'\n")
     write(bundle / "retro-parity", "#!/bin/sh\necho '7 passed, 0 failed'\n")
     write(bundle / "retro-bench", BENCH)
+    with tarfile.open(bundle / "programs.tar.xz", "w:xz") as packed:
+        for program in bundle.iterdir():
+            if os.access(program, os.X_OK) and program.is_file():
+                packed.add(program, program.name)
+                program.unlink()
     write(tools / "compute-sanitizer", "#!/bin/sh\necho '========= ERROR SUMMARY: 0 errors'\n")
     write(tools / "nvidia-smi", f"#!/bin/sh\n{'echo A GPU, 580.1, 80 MiB' if gpu else 'exit 9'}\n")
     write(tools / "python3", PYTHON)

@@ -196,6 +196,7 @@ def test_command_line(config):
         (["--config", str(config), "--set", "server.max_context=513"], "the model's limit is 512"),
         (["--config", str(config), "--set", "retrieval.max_k=1"], "the model reads 2 neighbours, retrieval.max_k is 1"),
         (["--config", str(config), "--set", "retrieval.collection=/nowhere"], "/nowhere"),
+        (["--config", str(config), "--set", "retrieval.device=cuda:999"], "retrieval.device: cuda:999: "),
         (["--config", str(config), "--set", "server.host=nowhere.invalid"], "server.host nowhere.invalid"),
     ]:
         failed = run(*arguments)
