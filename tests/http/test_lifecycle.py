@@ -192,7 +192,7 @@ def test_command_line(config):
         (["--config", "/nowhere.json"], "/nowhere.json"),
         (["--set", "server.prot=1"], "server.port"),
         ([], "model.path is not set"),
-        (["--set", "model.path=/nowhere"], "/nowhere"),
+        (["--set", "server.port=0", "--set", "model.path=/nowhere"], "/nowhere"),
         (["--config", str(config), "--set", "server.max_context=513"], "the model's limit is 512"),
         (["--config", str(config), "--set", "retrieval.max_k=1"], "the model reads 2 neighbours, retrieval.max_k is 1"),
         (["--config", str(config), "--set", "retrieval.collection=/nowhere"], "/nowhere"),

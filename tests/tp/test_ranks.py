@@ -340,7 +340,7 @@ def test_wrong_number_of_processes():
 
 
 def test_a_size_the_model_does_not_allow():
-    done = subprocess.run([BUILD / "retro-server", *options(model__path=MODEL, parallel__tensor=WRONG)],
+    done = subprocess.run([BUILD / "retro-server", *options(model__path=MODEL, server__port=0, parallel__tensor=WRONG)],
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert f"attention heads cannot be shared evenly by {WRONG} ranks; this model runs on 1" in done.stderr
