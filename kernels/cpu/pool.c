@@ -1,9 +1,11 @@
 /* kernels/cpu/pool.c: threads that help with one job at a time. See pool.h.
  *
- * A job is open from the caller's announcement until its last piece is taken. A helper enters by counting itself into
- * `inside` and then looking whether a job is open; the caller closes the job and then waits for `inside` to be zero.
+ * A job is open from the caller's announcement until its last piece is taken. A helper enters by saying that it is
+ * `inside` and then looking whether a job is open; the caller closes the job and then waits until nobody is inside.
  * Both orders are sequentially consistent, so either the helper sees a closed job and leaves without touching it, or
  * the caller sees the helper and waits. A helper that has not entered, because it sleeps or has no core, costs nothing.
+ * One that loses its core in the middle of a piece costs the time until it gets it back, milliseconds where the others'
+ * pieces take microseconds. Such a one stays out of some of the next jobs, of more each time.
  * Between jobs helpers spin for some ten microseconds, the gap between two ops of a step, and then sleep. */
 #include "kernels/cpu/pool.h"
 
@@ -13,12 +15,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPINS = 1000, LINE = 64 };
+enum { SPINS = 1000, LINE = 64, LEAST_REST = 64, MOST_REST = 2048 };
+
+/* What a helper may keep others waiting, in seconds and in pieces of the caller, before it has to rest. */
+static const double patience = 3e-4, patience_pieces = 4;
 
 struct helper {
     struct pool *pool;
     pthread_t thread;
     int number;
+    /* For the caller: the jobs that it stays out of yet, as many as it is told next time, and those since the last. */
+    int rest, next_rest, good;
+    atomic_bool resting;
+    _Alignas(LINE) atomic_bool inside;
 };
 
 struct pool {
@@ -30,7 +39,6 @@ struct pool {
     int pieces;
     _Alignas(LINE) atomic_int next; /* the first piece that nobody has taken; a cache line of its own */
     _Alignas(LINE) atomic_bool open;
-    atomic_int inside;
     _Alignas(LINE) atomic_uint announced; /* jobs so far; a helper enters each at most once */
     atomic_int sleeping;
     atomic_bool stop;
@@ -44,9 +52,12 @@ static void pause_briefly(int spins) {
     __builtin_ia32_pause();
 }
 
-static void take_pieces(struct pool *p, int thread) {
-    for (int piece; (piece = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed)) < p->pieces;)
+/* How many it took. */
+static int take_pieces(struct pool *p, int thread) {
+    int taken = 0;
+    for (int piece; (piece = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed)) < p->pieces; taken++)
         p->work(p->context, piece, thread);
+    return taken;
 }
 
 /* Waits for a job that is not number `seen`; false when the pool closes. */
@@ -69,9 +80,10 @@ static void *help(void *argument) {
     struct pool *p = self->pool;
     for (unsigned seen = 0; wait_for_job(p, seen);) {
         seen = atomic_load(&p->announced);
-        atomic_fetch_add(&p->inside, 1);
+        if (atomic_load(&self->resting)) continue;
+        atomic_store(&self->inside, true);
         if (atomic_load(&p->open)) take_pieces(p, self->number);
-        atomic_fetch_sub(&p->inside, 1);
+        atomic_store(&self->inside, false);
     }
     return NULL;
 }
@@ -83,11 +95,31 @@ static void wake_helpers(struct pool *p) {
     pthread_mutex_unlock(&p->mutex);
 }
 
+/* Before a job: whose rest is over. */
+static void count_rests(struct pool *p) {
+    for (int i = 0; i < p->n_helpers; i++) {
+        struct helper *h = &p->helpers[i];
+        if (h->rest > 0 && --h->rest == 0) atomic_store(&h->resting, false);
+    }
+}
+
+/* After a job that the helper left `waited` seconds after the caller was done. */
+static void judge(struct helper *h, double waited, double longest) {
+    if (waited > longest) {
+        h->rest = h->next_rest = min_int(MOST_REST, max_int(LEAST_REST, 2 * h->next_rest));
+        h->good = 0;
+        atomic_store(&h->resting, true);
+    } else if (h->rest == 0 && ++h->good == MOST_REST) {
+        h->next_rest = h->good = 0;
+    }
+}
+
 void pool_run(struct pool *p, int pieces, pool_work *work, const void *context) {
     if (p->n_helpers == 0 || pieces <= 1) {
         for (int i = 0; i < pieces; i++) work(context, i, 0);
         return;
     }
+    count_rests(p);
     p->work = work;
     p->context = context;
     p->pieces = pieces;
@@ -95,9 +127,15 @@ void pool_run(struct pool *p, int pieces, pool_work *work, const void *context) 
     atomic_store(&p->open, true);
     atomic_fetch_add(&p->announced, 1);
     wake_helpers(p);
-    take_pieces(p, 0);
+    double start = time_now();
+    int taken = take_pieces(p, 0);
     atomic_store(&p->open, false);
-    for (int i = 0; atomic_load(&p->inside) != 0; i = (i + 1) % SPINS) pause_briefly(i);
+    double done = time_now(), longest = patience + patience_pieces * (done - start) / max_int(1, taken);
+    for (int h = 0; h < p->n_helpers; h++) {
+        bool late = atomic_load(&p->helpers[h].inside);
+        for (int i = 0; atomic_load(&p->helpers[h].inside); i = (i + 1) % SPINS) pause_briefly(i);
+        judge(&p->helpers[h], late ? time_now() - done : 0, longest);
+    }
 }
 
 static void pool_stop(struct pool *p, int started) {
@@ -117,11 +155,17 @@ enum status pool_open(struct pool **out, int threads, struct error *e) {
     if (p == NULL) return error_set(e, STATUS_NO_MEMORY, "cpu: no memory for the thread pool");
     memset(p, 0, sizeof *p);
     p->n_helpers = threads - 1;
-    p->helpers = xcalloc((size_t)threads, sizeof *p->helpers);
+    p->helpers = aligned_alloc(LINE, (size_t)threads * sizeof *p->helpers);
+    if (p->helpers == NULL) {
+        free(p);
+        return error_set(e, STATUS_NO_MEMORY, "cpu: no memory for %d threads", threads);
+    }
+    memset(p->helpers, 0, (size_t)threads * sizeof *p->helpers);
     pthread_mutex_init(&p->mutex, NULL);
     pthread_cond_init(&p->wake, NULL);
     for (int i = 0; i < p->n_helpers; i++) {
-        p->helpers[i] = (struct helper){.pool = p, .number = i + 1};
+        p->helpers[i].pool = p;
+        p->helpers[i].number = i + 1;
         int failed = pthread_create(&p->helpers[i].thread, NULL, help, &p->helpers[i]);
         if (failed == 0) continue;
         pool_stop(p, i);
