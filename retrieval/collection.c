@@ -277,7 +277,8 @@ static enum status probe_index(const struct collection *c, struct error *e) {
     for (int p = 0; p < PROBES && status == STATUS_OK; p++) {
         int axis = p / 2 % info->dim;
         query[axis] = p % 2 ? -1 : 1;
-        status = index_search(c->index, (struct index_query){query, 1, NEIGHBORS}, ids, similarities, e);
+        status = index_search(c->index, (struct index_query){.vectors = query, .n = 1, .k = NEIGHBORS}, ids,
+                              similarities, e);
         query[axis] = 0;
         for (int i = 0; i < NEIGHBORS && status == STATUS_OK; i++)
             for (int j = 0; j < i; j++)

@@ -116,9 +116,18 @@ static void unlock(const struct faiss_index *x) {
     if (x->gpu) pthread_mutex_unlock((pthread_mutex_t *)&x->gpu_lock);
 }
 
+/* From 20 queries on, FAISS multiplies matrices, whose sums have another order. The GPU multiplies them anyway. */
+enum { SUMMED_ONE_BY_ONE = 16 };
+
 static int ask(const struct faiss_index *x, struct index_query query, int64_t *ids, float *similarities) {
+    int slice = query.bulk || x->gpu ? query.n : SUMMED_ONE_BY_ONE, failed = 0;
     lock(x);
-    int failed = faiss_Index_search(x->faiss, query.n, query.vectors, query.k, similarities, ids);
+    for (int first = 0; first < query.n && !failed; first += slice) {
+        size_t at = (size_t)first * (size_t)query.k;
+        failed = faiss_Index_search(x->faiss, min_int(slice, query.n - first),
+                                    query.vectors + (size_t)first * (size_t)x->base.dim, query.k, similarities + at,
+                                    ids + at);
+    }
     unlock(x);
     return failed;
 }
@@ -192,14 +201,17 @@ static enum status faiss_index_search(const struct index *base, struct index_que
     int width = k < INDEX_WIDEST - SPARE ? k + SPARE : k;
     int64_t *wide_ids = xmalloc(((size_t)n * (size_t)width + 1) * sizeof *wide_ids);
     float *wide_similarities = xmalloc(((size_t)n * (size_t)width + 1) * sizeof *wide_similarities);
-    enum status status = search_once(x, (struct index_query){query.vectors, n, width}, wide_ids, wide_similarities, e);
+    enum status status =
+        search_once(x, (struct index_query){.vectors = query.vectors, .n = n, .k = width, .bulk = query.bulk}, wide_ids,
+                    wide_similarities, e);
     for (int q = 0; q < n && status == STATUS_OK; q++) {
         size_t row = (size_t)q * (size_t)k, wide = (size_t)q * (size_t)width;
         memcpy(ids + row, wide_ids + wide, (size_t)k * sizeof *ids);
         memcpy(similarities + row, wide_similarities + wide, (size_t)k * sizeof *similarities);
         if (!tie_is_whole(wide_ids + wide, wide_similarities + wide, k, width))
-            status = settle_tie(x, (struct index_query){query.vectors + (size_t)q * (size_t)base->dim, 1, k}, ids + row,
-                                similarities + row, e);
+            status = settle_tie(
+                x, (struct index_query){.vectors = query.vectors + (size_t)q * (size_t)base->dim, .n = 1, .k = k},
+                ids + row, similarities + row, e);
     }
     free(wide_ids);
     free(wide_similarities);

@@ -72,8 +72,8 @@ static enum status search(const struct retriever *t, const struct retriever_quer
     for (int i = 0; i < n; i++) texts[i] = queries[i].text;
     enum status status = t->embedder->embed(t->embedder->self, texts, n, vectors, e);
     if (status == STATUS_OK)
-        status =
-            index_search(collection_index(t->collection), (struct index_query){vectors, n, k}, ids, similarities, e);
+        status = index_search(collection_index(t->collection), (struct index_query){.vectors = vectors, .n = n, .k = k},
+                              ids, similarities, e);
     for (int i = 0; i < n && status == STATUS_OK; i++)
         fill(t, &queries[i], capped(t, &queries[i]), ids + (size_t)i * (size_t)k, similarities + (size_t)i * (size_t)k,
              &results[i]);

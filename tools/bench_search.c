@@ -65,7 +65,7 @@ static enum status measure(const struct search_bench *t, const struct index *x, 
     char name[32];
     int64_t *ids = xmalloc((size_t)queries * (size_t)t->k * sizeof *ids);
     float *similarities = xmalloc((size_t)queries * (size_t)t->k * sizeof *similarities);
-    struct index_query query = {t->queries, queries, t->k};
+    struct index_query query = {.vectors = t->queries, .n = queries, .k = t->k};
     enum status status = index_search(x, query, ids, similarities, e); /* warms up */
     for (int i = 0; i < rounds && status == STATUS_OK; i++) {
         query.vectors = t->queries + (size_t)i * (size_t)queries * (size_t)t->dim;

@@ -76,7 +76,7 @@ static enum status search_wider(const struct search *s, int query, int wide, str
         int64_t *ids = xmalloc((size_t)wide * sizeof *ids);
         float *similarities = xmalloc((size_t)wide * sizeof *similarities);
         const float *vector = s->vectors + (size_t)query * (size_t)index->dim;
-        status = index_search(index, (struct index_query){vector, 1, wide}, ids, similarities, e);
+        status = index_search(index, (struct index_query){.vectors = vector, .n = 1, .k = wide}, ids, similarities, e);
         /* An inverted file does not visit every list: fewer than asked for is all that it will find. */
         if (status == STATUS_OK) found = keep(s, query, wide, ids, similarities) || ids[wide - 1] < 0;
         free(ids);
@@ -95,7 +95,8 @@ static enum status search_batch(struct search *s, int n, struct error *e) {
     float *similarities = xmalloc((results + 1) * sizeof *similarities);
     enum status status = reserve(s, s->n + (size_t)n, e);
     if (status == STATUS_OK)
-        status = index_search(index, (struct index_query){s->vectors, n, wide}, ids, similarities, e);
+        status = index_search(index, (struct index_query){.vectors = s->vectors, .n = n, .k = wide, .bulk = true}, ids,
+                              similarities, e);
     for (int i = 0; i < n && status == STATUS_OK; i++) {
         size_t row = (size_t)i * (size_t)wide;
         if (!keep(s, i, wide, ids + row, similarities + row) && ids[row + (size_t)wide - 1] >= 0)

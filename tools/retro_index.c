@@ -189,7 +189,8 @@ static enum status search(const struct arguments *a, const struct collection *c,
     enum status status = collection_match(c, embedder->hash, tokenizer_hash(tokenizer), info->chunk_length, e);
     if (status == STATUS_OK) status = embedder->embed(embedder->self, &query, 1, vector, e);
     if (status == STATUS_OK)
-        status = index_search(collection_index(c), (struct index_query){vector, 1, a->k}, ids, similarities, e);
+        status = index_search(collection_index(c), (struct index_query){.vectors = vector, .n = 1, .k = a->k}, ids,
+                              similarities, e);
     for (int i = 0; i < a->k && status == STATUS_OK && ids[i] >= 0; i++) {
         struct chunk chunk = collection_chunk(c, ids[i]);
         print_hit(i + 1, &chunk, similarities[i], tokenizer);

@@ -159,7 +159,8 @@ static void test_round_trip(void **state) {
         if (factories[f]) assert_string_equal(collection_info(c)->index_factory, factories[f]);
         float query[DIM] = {0, 0, 1, 0}, similarities[3];
         int64_t ids[3];
-        assert_int_equal(index_search(collection_index(c), (struct index_query){query, 1, 3}, ids, similarities, &e),
+        assert_int_equal(index_search(collection_index(c), (struct index_query){.vectors = query, .n = 1, .k = 3}, ids,
+                                      similarities, &e),
                          STATUS_OK);
         /* Chunk 1 starts at token 1 + 1; documents two (30) and three (50) have base % 4 = 2. */
         assert_int_equal(ids[0], 1);

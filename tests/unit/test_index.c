@@ -68,7 +68,9 @@ static void test_exact_is_naive(void **state) {
             float similarities[N * K];
             float *v = make_vectors(count, dim, 0), *queries = make_vectors(N, dim, 0);
             struct index *x = open_flat(v, count, dim);
-            assert_int_equal(index_search(x, (struct index_query){queries, N, K}, ids, similarities, NULL), STATUS_OK);
+            assert_int_equal(
+                index_search(x, (struct index_query){.vectors = queries, .n = N, .k = K}, ids, similarities, NULL),
+                STATUS_OK);
             for (int q = 0; q < N; q++)
                 check_naive(v, x, queries + q * dim, ids + q * NAIVE_K, similarities + q * NAIVE_K);
             index_close(x);
@@ -86,7 +88,8 @@ static void test_exact_ties(void **state) {
     float similarities[K], query[DIM] = {1};
     for (int i = 0; i < COUNT; i++) v[i * DIM] = i % 10 == 3 ? 1.0F : 0.5F;
     struct index *x = open_flat(v, COUNT, DIM);
-    assert_int_equal(index_search(x, (struct index_query){query, 1, K}, ids, similarities, NULL), STATUS_OK);
+    assert_int_equal(index_search(x, (struct index_query){.vectors = query, .n = 1, .k = K}, ids, similarities, NULL),
+                     STATUS_OK);
     for (int i = 0; i < K; i++) assert_int_equal(ids[i], 3 + 10 * i);
     index_close(x);
 }
@@ -97,9 +100,12 @@ static void test_exact_edges(void **state) {
     int64_t ids[2];
     float similarities[2], nan_query[2] = {NAN, 1}, v[2] = {1, 0};
     struct index *x = open_flat(v, 1, 2);
-    assert_int_equal(index_search(x, (struct index_query){v, 0, 1}, ids, similarities, &e), STATUS_OK);
-    assert_int_equal(index_search(x, (struct index_query){v, 1, 0}, ids, similarities, &e), STATUS_INVALID);
-    assert_int_equal(index_search(x, (struct index_query){nan_query, 1, 2}, ids, similarities, &e), STATUS_OK);
+    assert_int_equal(index_search(x, (struct index_query){.vectors = v, .n = 0, .k = 1}, ids, similarities, &e),
+                     STATUS_OK);
+    assert_int_equal(index_search(x, (struct index_query){.vectors = v, .n = 1, .k = 0}, ids, similarities, &e),
+                     STATUS_INVALID);
+    assert_int_equal(index_search(x, (struct index_query){.vectors = nan_query, .n = 1, .k = 2}, ids, similarities, &e),
+                     STATUS_OK);
     assert_int_equal(ids[0], -1);
     index_close(x);
     assert_int_equal(index_open_flat(&x, NULL, 1, 0, &e), STATUS_INVALID);
@@ -145,8 +151,11 @@ static void test_faiss_flat_is_exact(void **state) {
             int dim = dims[d], count = counts[c];
             float *v = make_vectors(count, dim, 0), *queries = make_vectors(N, dim, 0);
             struct index *flat = open_flat(v, count, dim), *x = open_faiss(NULL, v, count, dim);
-            assert_int_equal(index_search(x, (struct index_query){queries, N, K}, ids, similarities, NULL), STATUS_OK);
-            index_search(flat, (struct index_query){queries, N, K}, expected, expected_similarities, NULL);
+            assert_int_equal(
+                index_search(x, (struct index_query){.vectors = queries, .n = N, .k = K}, ids, similarities, NULL),
+                STATUS_OK);
+            index_search(flat, (struct index_query){.vectors = queries, .n = N, .k = K}, expected,
+                         expected_similarities, NULL);
             for (int i = 0; i < N * K; i++) {
                 assert_true(fabsf(similarities[i] - expected_similarities[i]) < 1e-5F);
                 bool near_tie = (i % K > 0 && similarities[i - 1] - similarities[i] < 1e-5F) ||
@@ -168,14 +177,14 @@ enum { TIES_N = 40, TIES_K = 12 };
 static void check_ties(const struct index *x, const struct index *exact, const float *queries) {
     int64_t ids[TIES_N * TIES_K], expected[TIES_N * TIES_K], alone[TIES_K];
     float similarities[TIES_N * TIES_K], expected_similarities[TIES_N * TIES_K];
-    struct index_query all = {queries, TIES_N, TIES_K};
+    struct index_query all = {.vectors = queries, .n = TIES_N, .k = TIES_K};
     assert_int_equal(index_search(exact, all, expected, expected_similarities, NULL), STATUS_OK);
     assert_int_equal(index_search(x, all, ids, similarities, NULL), STATUS_OK);
     assert_memory_equal(ids, expected, sizeof ids);
     assert_memory_equal(similarities, expected_similarities, sizeof similarities);
     for (int q = 0; q < TIES_N; q++)
         for (int k = 1; k < TIES_K; k += 3) {
-            struct index_query one = {queries + q * x->dim, 1, k};
+            struct index_query one = {.vectors = queries + q * x->dim, .n = 1, .k = k};
             assert_int_equal(index_search(x, one, alone, similarities, NULL), STATUS_OK);
             assert_memory_equal(alone, expected + q * TIES_K, (size_t)k * sizeof *alone);
         }
@@ -199,6 +208,31 @@ static void test_faiss_ties(void **state) {
         }
 }
 
+/* A query by itself finds what it finds among many others, to the last bit of a similarity: a server's answer does not
+ * depend on who else asks. */
+static void test_faiss_alone_and_among_others(void **state) {
+    (void)state;
+    static const char *const factories[] = {"Flat", "IVF16,Flat", "IVF16,PQ16np"};
+    enum { COUNT = 2000, DIM = 384, N = 70, K = 3 };
+    float *v = make_vectors(COUNT, DIM, 0), similarities[N * K], alone[K];
+    int64_t ids[N * K], alone_ids[K];
+    const float *queries = v + (size_t)500 * DIM;
+    for (size_t f = 0; f < ARRAY_COUNT(factories); f++) {
+        struct index *x = open_faiss(factories[f], v, COUNT, DIM);
+        assert_int_equal(
+            index_search(x, (struct index_query){.vectors = queries, .n = N, .k = K}, ids, similarities, NULL),
+            STATUS_OK);
+        for (int q = 0; q < N; q++) {
+            struct index_query one = {.vectors = queries + (size_t)q * DIM, .n = 1, .k = K};
+            assert_int_equal(index_search(x, one, alone_ids, alone, NULL), STATUS_OK);
+            assert_memory_equal(alone_ids, ids + q * K, sizeof alone_ids);
+            assert_memory_equal(alone, similarities + q * K, sizeof alone);
+        }
+        index_close(x);
+    }
+    free(v);
+}
+
 /* More vectors tie than a search looks at: still k different ones of them. */
 static void test_faiss_widest_tie(void **state) {
     (void)state;
@@ -206,7 +240,8 @@ static void test_faiss_widest_tie(void **state) {
     float *v = make_ties(COUNT, 4, COUNT), similarities[K];
     int64_t ids[K];
     struct index *x = open_faiss("Flat", v, COUNT, 4);
-    assert_int_equal(index_search(x, (struct index_query){v, 1, K}, ids, similarities, NULL), STATUS_OK);
+    assert_int_equal(index_search(x, (struct index_query){.vectors = v, .n = 1, .k = K}, ids, similarities, NULL),
+                     STATUS_OK);
     for (int i = 0; i < K; i++) {
         assert_true(ids[i] >= 0 && ids[i] < COUNT && (i == 0 || ids[i] > ids[i - 1]));
         assert_true(similarities[i] == similarities[0]);
@@ -223,8 +258,9 @@ static double recall(const char *factory) {
     float *v = make_vectors(COUNT, DIM, 200);
     float *queries = v + (size_t)1000 * DIM;
     struct index *flat = open_flat(v, COUNT, DIM), *x = open_faiss(factory, v, COUNT, DIM);
-    index_search(flat, (struct index_query){queries, N, K}, expected, similarities, NULL);
-    assert_int_equal(index_search(x, (struct index_query){queries, N, K}, ids, similarities, NULL), STATUS_OK);
+    index_search(flat, (struct index_query){.vectors = queries, .n = N, .k = K}, expected, similarities, NULL);
+    assert_int_equal(index_search(x, (struct index_query){.vectors = queries, .n = N, .k = K}, ids, similarities, NULL),
+                     STATUS_OK);
     int found = 0;
     for (int q = 0; q < N; q++)
         for (int i = 0; i < K; i++)
@@ -289,7 +325,8 @@ static void *search_thread(void *p) {
     float similarities[SHARED_N * SHARED_K];
     index_set_threads(1);
     for (int i = 0; i < 20; i++)
-        index_search(s->index, (struct index_query){s->queries, SHARED_N, SHARED_K}, s->ids, similarities, NULL);
+        index_search(s->index, (struct index_query){.vectors = s->queries, .n = SHARED_N, .k = SHARED_K}, s->ids,
+                     similarities, NULL);
     return NULL;
 }
 
@@ -337,6 +374,7 @@ int main(void) {
         cmocka_unit_test(test_faiss_flat_is_exact),
         cmocka_unit_test(test_faiss_ties),
         cmocka_unit_test(test_faiss_widest_tie),
+        cmocka_unit_test(test_faiss_alone_and_among_others),
         cmocka_unit_test(test_faiss_recall),
         cmocka_unit_test(test_factory_by_size),
         cmocka_unit_test(test_faiss_errors),

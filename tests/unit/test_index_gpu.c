@@ -95,7 +95,7 @@ static void compare_batches(const struct index_source *source, const float *quer
     struct index *gpu = make_gpu_index(source), *cpu = make_index(source);
     for (size_t n = 0; n < ARRAY_COUNT(ns); n++)
         for (size_t k = 0; k < ARRAY_COUNT(ks); k++)
-            compare(cpu, gpu, (struct index_query){queries, ns[n], ks[k]}, how);
+            compare(cpu, gpu, (struct index_query){.vectors = queries, .n = ns[n], .k = ks[k]}, how);
     index_close(cpu);
     index_close(gpu);
 }
@@ -152,7 +152,8 @@ static void *search_thread(void *p) {
     struct searcher *s = p;
     float similarities[SHARED_N * SHARED_K];
     for (int i = 0; i < 20; i++)
-        index_search(s->index, (struct index_query){s->queries, SHARED_N, SHARED_K}, s->ids, similarities, NULL);
+        index_search(s->index, (struct index_query){.vectors = s->queries, .n = SHARED_N, .k = SHARED_K}, s->ids,
+                     similarities, NULL);
     return NULL;
 }
 
@@ -222,7 +223,8 @@ static void test_no_such_gpu(void **state) {
     enum status status = index_move(x, "cuda:999", &e);
     assert_true(status == STATUS_DEVICE || status == STATUS_UNSUPPORTED);
     assert_non_null(strstr(e.text, status == STATUS_DEVICE ? "no such CUDA device" : "make deps CUDA=1 && make"));
-    assert_int_equal(index_search(x, (struct index_query){v + 4 * 3, 1, 1}, &id, &similarity, &e), STATUS_OK);
+    assert_int_equal(index_search(x, (struct index_query){.vectors = v + 4 * 3, .n = 1, .k = 1}, &id, &similarity, &e),
+                     STATUS_OK);
     assert_int_equal(id, 3);
     index_close(x);
     free(v);
