@@ -1,20 +1,17 @@
 /* kernels/cpu/variants.c: the table of kernels of each instruction set. */
 #include "kernels/cpu/variants.h"
 
+/* What has no better form in an extension (VNNI, BF16) than in the set it extends. */
+#define KERNELS_OF(set) \
+    .attention = attention_##set, .merge = merge_##set, .activate = activate_##set, .exp = exp_##set, \
+    .norm = norm_##set, .add = add_##set, .scale = scale_##set, .keys = keys_##set, .weights = weights_##set
+
 const struct cpu_kernels cpu_kernels_generic = {
     .name = "generic",
     .linear = linear_generic,
     .quantise = quantise_generic,
     .blocks = blocks_generic,
-    .attention = attention_generic,
-    .merge = merge_generic,
-    .activate = activate_generic,
-    .exp = exp_generic,
-    .norm = norm_generic,
-    .add = add_generic,
-    .scale = scale_generic,
-    .keys = keys_generic,
-    .weights = weights_generic,
+    KERNELS_OF(generic),
 };
 
 const struct cpu_kernels cpu_kernels_avx2 = {
@@ -22,15 +19,7 @@ const struct cpu_kernels cpu_kernels_avx2 = {
     .linear = linear_avx2,
     .quantise = quantise_avx2,
     .blocks = blocks_avx2,
-    .attention = attention_avx2,
-    .merge = merge_avx2,
-    .activate = activate_avx2,
-    .exp = exp_avx2,
-    .norm = norm_avx2,
-    .add = add_avx2,
-    .scale = scale_avx2,
-    .keys = keys_avx2,
-    .weights = weights_avx2,
+    KERNELS_OF(avx2),
 };
 
 const struct cpu_kernels cpu_kernels_avxvnni = {
@@ -38,15 +27,7 @@ const struct cpu_kernels cpu_kernels_avxvnni = {
     .linear = linear_avx2,
     .quantise = quantise_avx2,
     .blocks = blocks_avxvnni,
-    .attention = attention_avx2,
-    .merge = merge_avx2,
-    .activate = activate_avx2,
-    .exp = exp_avx2,
-    .norm = norm_avx2,
-    .add = add_avx2,
-    .scale = scale_avx2,
-    .keys = keys_avx2,
-    .weights = weights_avx2,
+    KERNELS_OF(avx2),
 };
 
 const struct cpu_kernels cpu_kernels_avx512 = {
@@ -54,15 +35,7 @@ const struct cpu_kernels cpu_kernels_avx512 = {
     .linear = linear_avx512,
     .quantise = quantise_avx2,
     .blocks = blocks_avx512,
-    .attention = attention_avx512,
-    .merge = merge_avx512,
-    .activate = activate_avx512,
-    .exp = exp_avx512,
-    .norm = norm_avx512,
-    .add = add_avx512,
-    .scale = scale_avx512,
-    .keys = keys_avx512,
-    .weights = weights_avx512,
+    KERNELS_OF(avx512),
 };
 
 const struct cpu_kernels cpu_kernels_avx512vnni = {
@@ -70,15 +43,7 @@ const struct cpu_kernels cpu_kernels_avx512vnni = {
     .linear = linear_avx512,
     .quantise = quantise_avx2,
     .blocks = blocks_avx512vnni,
-    .attention = attention_avx512,
-    .merge = merge_avx512,
-    .activate = activate_avx512,
-    .exp = exp_avx512,
-    .norm = norm_avx512,
-    .add = add_avx512,
-    .scale = scale_avx512,
-    .keys = keys_avx512,
-    .weights = weights_avx512,
+    KERNELS_OF(avx512),
 };
 
 const struct cpu_kernels cpu_kernels_avx512bf16 = {
@@ -87,13 +52,5 @@ const struct cpu_kernels cpu_kernels_avx512bf16 = {
     .linear = linear_avx512bf16,
     .quantise = quantise_avx2,
     .blocks = blocks_avx512vnni,
-    .attention = attention_avx512,
-    .merge = merge_avx512,
-    .activate = activate_avx512,
-    .exp = exp_avx512,
-    .norm = norm_avx512,
-    .add = add_avx512,
-    .scale = scale_avx512,
-    .keys = keys_avx512,
-    .weights = weights_avx512,
+    KERNELS_OF(avx512),
 };
