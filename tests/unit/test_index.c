@@ -1,20 +1,7 @@
 /* tests/unit/test_index.c: exact search against a naive one, FAISS against exact search. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include <math.h>
-#include <pthread.h>
-
-#include "retrieval/index.h"
-#include "tests/unit/vectors.h"
+#include "tests/unit/indexes.h"
 
 static float *copy(const float *v, size_t n) {
     float *c = malloc((n + 1) * sizeof *c);
@@ -313,36 +300,11 @@ static void test_faiss_errors(void **state) {
     free(v);
 }
 
-enum { SHARED_N = 50, SHARED_K = 5, SHARED_DIM = 24 };
-struct searcher {
-    const struct index *index;
-    const float *queries;
-    int64_t ids[SHARED_N * SHARED_K];
-};
-
-static void *search_thread(void *p) {
-    struct searcher *s = p;
-    float similarities[SHARED_N * SHARED_K];
-    index_set_threads(1);
-    for (int i = 0; i < 20; i++)
-        index_search(s->index, (struct index_query){.vectors = s->queries, .n = SHARED_N, .k = SHARED_K}, s->ids,
-                     similarities, NULL);
-    return NULL;
-}
-
 static void test_faiss_from_threads(void **state) {
     (void)state;
-    static struct searcher s[4];
-    pthread_t threads[4];
-    float *v = make_vectors(3000, SHARED_DIM, 30);
-    struct index *x = open_faiss("IVF32,Flat", v, 3000, SHARED_DIM);
-    for (int i = 0; i < 4; i++) {
-        s[i] = (struct searcher){.index = x, .queries = v};
-        assert_int_equal(pthread_create(&threads[i], NULL, search_thread, &s[i]), 0);
-    }
-    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
-    for (int i = 1; i < 4; i++) assert_memory_equal(s[0].ids, s[i].ids, sizeof s[0].ids);
-    for (int q = 0; q < SHARED_N; q++) assert_int_equal(s[0].ids[q * SHARED_K], q);
+    float *v = make_vectors(3000, 24, 30);
+    struct index *x = open_faiss("IVF32,Flat", v, 3000, 24);
+    check_threads(x, v);
     index_close(x);
     free(v);
 }

@@ -1,21 +1,7 @@
 /* tests/unit/test_index_gpu.c: a GPU finds what the CPU finds. Run by hand or by tools/gpu_check.sh with the name of a
  * device it fails without one; without a name it takes the first GPU, and skips where there is none or FAISS has no GPU
  * part. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include <math.h>
-#include <pthread.h>
-
-#include "retrieval/index.h"
-#include "tests/unit/vectors.h"
+#include "tests/unit/indexes.h"
 
 static const char *device = "cuda:0";
 static bool required;
@@ -141,36 +127,12 @@ static void test_ivf(void **state) {
     }
 }
 
-enum { SHARED_N = 30, SHARED_K = 6, SHARED_DIM = 24 };
-struct searcher {
-    const struct index *index;
-    const float *queries;
-    int64_t ids[SHARED_N * SHARED_K];
-};
-
-static void *search_thread(void *p) {
-    struct searcher *s = p;
-    float similarities[SHARED_N * SHARED_K];
-    for (int i = 0; i < 20; i++)
-        index_search(s->index, (struct index_query){.vectors = s->queries, .n = SHARED_N, .k = SHARED_K}, s->ids,
-                     similarities, NULL);
-    return NULL;
-}
-
 static void test_threads(void **state) {
     (void)state;
     skip_without_gpu();
-    static struct searcher s[4];
-    pthread_t threads[4];
-    float *v = make_vectors(3000, SHARED_DIM, 30);
-    struct index *x = make_gpu_index(&(struct index_source){"IVF32,Flat", v, v, 3000, 32, SHARED_DIM});
-    for (int i = 0; i < 4; i++) {
-        s[i] = (struct searcher){.index = x, .queries = v};
-        assert_int_equal(pthread_create(&threads[i], NULL, search_thread, &s[i]), 0);
-    }
-    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
-    for (int i = 1; i < 4; i++) assert_memory_equal(s[0].ids, s[i].ids, sizeof s[0].ids);
-    for (int q = 0; q < SHARED_N; q++) assert_int_equal(s[0].ids[q * SHARED_K], q);
+    float *v = make_vectors(3000, 24, 30);
+    struct index *x = make_gpu_index(&(struct index_source){"IVF32,Flat", v, v, 3000, 32, 24});
+    check_threads(x, v);
     index_close(x);
     free(v);
 }

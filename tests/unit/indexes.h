@@ -1,9 +1,19 @@
-/* tests/unit/vectors.h: made-up vectors for the tests of indexes. */
+/* tests/unit/indexes.h: what the tests of indexes share: made-up vectors, and searches from several threads. */
 #pragma once
 
 #include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+/* cmocka wants the headers above first. */
+#include <cmocka.h>
+
+#include "retrieval/index.h"
 
 static uint64_t random_state = 1;
 static inline uint32_t random_bits(void) {
@@ -42,4 +52,34 @@ static inline float *make_ties(int64_t count, int dim, int share) {
         for (int j = 0; j < dim; j++) row[j] = i % share ? row[j - dim] : (float)(random_bits() % 3) - 1;
     }
     return v;
+}
+
+enum { SHARED_N = 50, SHARED_K = 6 };
+struct searcher {
+    const struct index *index;
+    const float *queries; /* [SHARED_N, dim] */
+    int64_t ids[SHARED_N * SHARED_K];
+};
+
+static inline void *search_thread(void *p) {
+    struct searcher *s = p;
+    float similarities[SHARED_N * SHARED_K];
+    index_set_threads(1);
+    for (int i = 0; i < 20; i++)
+        index_search(s->index, (struct index_query){.vectors = s->queries, .n = SHARED_N, .k = SHARED_K}, s->ids,
+                     similarities, NULL);
+    return NULL;
+}
+
+/* Four threads search for the first vectors of the index, v: all find the same, and each vector itself first. */
+static inline void check_threads(const struct index *x, const float *v) {
+    static struct searcher s[4];
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++) {
+        s[i] = (struct searcher){.index = x, .queries = v};
+        assert_int_equal(pthread_create(&threads[i], NULL, search_thread, &s[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    for (int i = 1; i < 4; i++) assert_memory_equal(s[0].ids, s[i].ids, sizeof s[0].ids);
+    for (int q = 0; q < SHARED_N; q++) assert_int_equal(s[0].ids[q * SHARED_K], q);
 }
