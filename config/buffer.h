@@ -15,7 +15,7 @@ struct text_span {
     size_t size;
 };
 
-void buffer_append(struct buffer *b, const void *bytes, size_t n);
+void buffer_append(struct buffer *b, const void *bytes, size_t n); /* n 0: bytes may be NULL */
 void buffer_append_string(struct buffer *b, const char *s);
 void buffer_printf(struct buffer *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void buffer_clear(struct buffer *b); /* keeps the memory */

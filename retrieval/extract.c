@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "config/utf8.h"
 #include "retrieval/extract_private.h"
 
 /* name.1 .. name.9, with a section suffix like .3ssl or .1p, optionally .gz. */
@@ -35,20 +36,6 @@ enum document_kind document_kind(const char *path) {
     for (size_t i = 0; dot && i < ARRAY_COUNT(kinds); i++)
         if (strcasecmp(dot, kinds[i].suffix) == 0) return kinds[i].kind;
     return is_man_name(name) ? DOCUMENT_MAN : DOCUMENT_UNKNOWN;
-}
-
-int utf8_length(const char *text, size_t size) {
-    const uint8_t *s = (const uint8_t *)text;
-    if (s[0] < 0x80) return 1;
-    int n = s[0] >= 0xc2 && s[0] <= 0xdf ? 2 : s[0] >= 0xe0 && s[0] <= 0xef ? 3 : s[0] >= 0xf0 && s[0] <= 0xf4 ? 4 : 0;
-    if (n == 0 || size < (size_t)n) return 0;
-    for (int i = 1; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80) return 0;
-    /* Overlong forms, surrogates, and what is above U+10FFFF. */
-    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
-        (s[0] == 0xf4 && s[1] > 0x8f))
-        return 0;
-    return n;
 }
 
 /* How many bytes do not belong to a character, and how many characters there are. */

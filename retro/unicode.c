@@ -1,4 +1,4 @@
-/* retro/unicode.c: UTF-8, mapped text, normalisation. See unicode.h. */
+/* retro/unicode.c: mapped text, normalisation, kinds of characters. See unicode.h. */
 #include "retro/unicode.h"
 
 #include <stdlib.h>
@@ -6,53 +6,6 @@
 #include <utf8proc.h>
 
 #include "retro/unicode_ages.h"
-
-int utf8_read(const char *p, size_t n, int32_t *character) {
-    const uint8_t *b = (const uint8_t *)p;
-    if (b[0] < 0x80) {
-        *character = b[0];
-        return 1;
-    }
-    int length = b[0] < 0xC2 ? 0 : b[0] < 0xE0 ? 2 : b[0] < 0xF0 ? 3 : b[0] < 0xF5 ? 4 : 0;
-    if (length == 0) {
-        *character = UTF8_INVALID;
-        return 1;
-    }
-    /* The second byte's range excludes overlong forms, surrogates and what lies beyond U+10FFFF. */
-    uint8_t low = b[0] == 0xE0 ? 0xA0 : b[0] == 0xF0 ? 0x90 : 0x80;
-    uint8_t high = b[0] == 0xED ? 0x9F : b[0] == 0xF4 ? 0x8F : 0xBF;
-    int32_t c = b[0] & (0x7F >> length);
-    for (int i = 1; i < length; i++) {
-        if ((size_t)i == n) {
-            *character = UTF8_INCOMPLETE;
-            return i;
-        }
-        if (b[i] < low || b[i] > high) {
-            *character = UTF8_INVALID;
-            return i;
-        }
-        c = c << 6 | (b[i] & 0x3F);
-        low = 0x80;
-        high = 0xBF;
-    }
-    *character = c;
-    return length;
-}
-
-int utf8_write(int32_t c, char out[4]) { return (int)utf8proc_encode_char(c, (utf8proc_uint8_t *)out); }
-
-bool utf8_is_valid(const char *text, size_t size) {
-    int32_t c;
-    for (size_t i = 0; i < size;) {
-        if ((uint8_t)text[i] < 0x80) {
-            i++;
-            continue;
-        }
-        i += (size_t)utf8_read(text + i, size - i, &c);
-        if (c < 0) return false;
-    }
-    return true;
-}
 
 struct mapped_text mapped_slice(const struct mapped_text *m, size_t from, size_t to) {
     return (struct mapped_text){m->text + from, to - from, m->origin ? m->origin + from : NULL,
@@ -71,9 +24,9 @@ void mapped_append(struct mapped_buffer *b, const char *bytes, size_t n, uint32_
     }
 }
 
-void mapped_append_character(struct mapped_buffer *b, int32_t character, uint32_t origin) {
+static void append_character(struct mapped_buffer *b, int32_t character, uint32_t origin) {
     char bytes[4];
-    mapped_append(b, bytes, (size_t)utf8_write(character, bytes), origin);
+    mapped_append(b, bytes, (size_t)utf8proc_encode_char(character, (utf8proc_uint8_t *)bytes), origin);
 }
 
 struct mapped_text mapped_view(const struct mapped_buffer *b) {
@@ -125,7 +78,7 @@ static void append_lower(struct mapped_buffer *out, int32_t c, uint32_t origin) 
         mapped_append(out, "i\xCC\x87", 3, origin);
     } else {
         int32_t offset = age_lower_offset(c);
-        mapped_append_character(out, offset ? c + offset : utf8proc_tolower(c), origin);
+        append_character(out, offset ? c + offset : utf8proc_tolower(c), origin);
     }
 }
 
@@ -197,7 +150,7 @@ static void stretch_flush(struct stretch *s, bool compose, struct mapped_buffer 
     if (compose && n > 1)
         n = (size_t)utf8proc_normalize_utf32(s->c, (utf8proc_ssize_t)n, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
     /* What was composed counts from where its stretch began; otherwise every character keeps its own origin. */
-    for (size_t i = 0; i < n; i++) mapped_append_character(out, s->c[i], n == s->n ? s->origin[i] : s->origin[0]);
+    for (size_t i = 0; i < n; i++) append_character(out, s->c[i], n == s->n ? s->origin[i] : s->origin[0]);
     s->n = 0;
 }
 
@@ -250,7 +203,7 @@ static void bert_append(const struct bert_normalizer *b, int32_t c, uint32_t ori
     if (b->lowercase) {
         append_lower(out, c, origin);
     } else {
-        mapped_append_character(out, c, origin);
+        append_character(out, c, origin);
     }
 }
 

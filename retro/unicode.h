@@ -1,18 +1,9 @@
-/* retro/unicode.h: UTF-8 and Unicode for tokenizers: decoding, text that remembers where its bytes came from, and the
- * normalisations of the reference tokenizers. utf8proc is included by unicode.c only. */
+/* retro/unicode.h: Unicode for tokenizers: text that remembers where its bytes came from, and the normalisations of the
+ * reference tokenizers. utf8proc is included by unicode.c only. */
 #pragma once
 
 #include "config/buffer.h"
-
-enum { UTF8_INVALID = -1, UTF8_INCOMPLETE = -2 };
-
-/* Reads one character of p[0, n), n > 0, and returns how many bytes it takes. Bytes that cannot be a character give
- * UTF8_INVALID and the length of the maximal subpart (Unicode 3.9, as Python's errors="replace"); a character that n
- * cuts off gives UTF8_INCOMPLETE and all the bytes left. */
-int utf8_read(const char *p, size_t n, int32_t *character);
-/* Writes a character as 1 to 4 bytes and returns their number. */
-int utf8_write(int32_t character, char out[4]);
-bool utf8_is_valid(const char *text, size_t size);
+#include "config/utf8.h"
 
 /* Borrowed valid UTF-8, and for each byte the offset in the caller's text it came from. */
 struct mapped_text {
@@ -33,7 +24,6 @@ struct mapped_buffer {
     size_t size, capacity;
 };
 void mapped_append(struct mapped_buffer *b, const char *bytes, size_t n, uint32_t origin);
-void mapped_append_character(struct mapped_buffer *b, int32_t character, uint32_t origin);
 struct mapped_text mapped_view(const struct mapped_buffer *b);
 void mapped_free(struct mapped_buffer *b);
 

@@ -10,7 +10,7 @@ struct text_answer {
 
 static enum answer_progress text_poll(struct answer *a, struct buffer *out) {
     struct text_answer *t = (struct text_answer *)a;
-    buffer_append(out, t->body.data ? t->body.data : "", t->body.size);
+    buffer_append(out, t->body.data, t->body.size);
     return ANSWER_COMPLETE;
 }
 

@@ -11,8 +11,7 @@
 /* Models. */
 
 static void write_retro(struct json_writer *w, const struct api *a) {
-    put_key(w, "retro");
-    put_object(w);
+    put_key_object(w, "retro");
     put_key_int(w, "chunk_length", a->info->chunk_length);
     put_key_int(w, "num_neighbors", a->info->num_neighbors);
     put_key_int(w, "retrieved_length", a->info->retrieved_length);
@@ -28,8 +27,7 @@ static void write_model(struct json_writer *w, const struct api *a) {
     put_key_int(w, "created", a->created);
     put_key_string(w, "owned_by", "retro-server");
     put_key_int(w, "max_model_len", a->limits.context);
-    put_key(w, "meta");
-    put_object(w);
+    put_key_object(w, "meta");
     put_key_string(w, "family", a->info->family);
     put_key_int(w, "n_params", a->info->n_parameters);
     put_key_int(w, "n_vocab", a->info->vocab);
@@ -45,8 +43,7 @@ static struct answer *open_models(struct api *a, const struct api_request *r, st
     put_begin(&w, &body);
     put_object(&w);
     put_key_string(&w, "object", "list");
-    put_key(&w, "data");
-    put_array(&w);
+    put_key_array(&w, "data");
     write_model(&w, a);
     put_array_end(&w);
     put_object_end(&w);
@@ -75,24 +72,17 @@ static struct answer *open_health(struct api *a, const struct api_request *r, st
     struct engine_counts counts = engine_counts(a->engine);
     bool draining = atomic_load(&a->draining), failed = engine_failed(a->engine);
     (void)r, (void)waker, (void)f;
-    const struct {
-        const char *name;
-        int64_t value;
-    } numbers[] = {{"running", counts.running},
-                   {"parked", counts.parked},
-                   {"waiting", counts.waiting},
-                   {"steps", counts.steps},
-                   {"prompt_tokens", counts.prompt_tokens},
-                   {"generated_tokens", counts.generated_tokens}};
     put_begin(&w, &body);
     put_object(&w);
     put_key_string(&w, "status", failed ? "failed" : draining ? "stopping" : "ok");
     put_key_string(&w, "model", a->model_id);
     put_key_string(&w, "retrieval", a->collection == NULL ? "none" : a->retrieve ? "on" : "on request");
-    for (size_t i = 0; i < ARRAY_COUNT(numbers); i++) {
-        put_key(&w, numbers[i].name);
-        put_int(&w, numbers[i].value);
-    }
+    put_key_int(&w, "running", counts.running);
+    put_key_int(&w, "parked", counts.parked);
+    put_key_int(&w, "waiting", counts.waiting);
+    put_key_int(&w, "steps", counts.steps);
+    put_key_int(&w, "prompt_tokens", counts.prompt_tokens);
+    put_key_int(&w, "generated_tokens", counts.generated_tokens);
     put_object_end(&w);
     return answer_text(failed || draining ? 503 : 200, &body);
 }
@@ -123,8 +113,13 @@ static bool method_matches(const struct route *route, const char *method) {
 
 static struct answer *no_such_method(const struct route *found, const struct api_request *r) {
     struct failure f;
-    bool both = strcmp(found->path, "/v1/retrieval/search") == 0;
-    const char *allow = both ? "GET, HEAD, POST" : found->method[0] == 'P' ? "POST" : "GET, HEAD";
+    bool get = false, post = false;
+    for (size_t i = 0; i < ARRAY_COUNT(routes); i++) {
+        if (!path_matches(&routes[i], r->path)) continue;
+        get = get || strcmp(routes[i].method, "GET") == 0;
+        post = post || strcmp(routes[i].method, "POST") == 0;
+    }
+    const char *allow = !get ? "POST" : post ? "GET, HEAD, POST" : "GET, HEAD";
     failure_set(&f, 405, "method_not_allowed", NULL, "%s does not take %.20s, it takes %s", found->path, r->method,
                 allow);
     struct answer *answer = answer_failure(&f);

@@ -1,5 +1,6 @@
 /* server/completion_json.c: completions in OpenAI's shapes: one body, or the events of a stream, which look the same.
  */
+#include "config/utf8.h"
 #include "server/completions.h"
 #include "server/neighbor_json.h"
 
@@ -23,7 +24,7 @@ static int64_t count_characters(const char *text, size_t size) {
 static void token_text(const struct tokenizer *t, int32_t id, struct buffer *out) {
     struct buffer piece = {0};
     tokenizer_piece(t, id, &piece);
-    if (utf8_valid(piece.data, piece.size)) {
+    if (utf8_is_valid(piece.data, piece.size)) {
         buffer_append(out, piece.data, piece.size);
     } else {
         buffer_append_string(out, "bytes:");
@@ -36,9 +37,9 @@ static void write_token(struct json_writer *w, const struct tokenizer *t, int32_
     struct buffer text = {0};
     token_text(t, id, &text);
     if (as_key)
-        put_key_n(w, text.data ? text.data : "", text.size);
+        put_key_n(w, text.data, text.size);
     else
-        put_string_n(w, text.data ? text.data : "", text.size);
+        put_string_n(w, text.data, text.size);
     buffer_free(&text);
 }
 
@@ -83,18 +84,15 @@ static void write_logprobs(struct json_writer *w, const struct completion *c, co
                            struct rows rows) {
     const struct generation *g = choice->generation;
     const struct tokenizer *t = c->api->tokenizer;
-    put_key(w, "logprobs");
     if (g->n_top < 0) {
-        put_null(w);
+        put_key_null(w, "logprobs");
         return;
     }
-    put_object(w);
-    put_key(w, "tokens");
-    put_array(w);
+    put_key_object(w, "logprobs");
+    put_key_array(w, "tokens");
     for (int row = rows.first; row < rows.end; row++) write_token(w, t, row_token(g, row), false);
     put_array_end(w);
-    put_key(w, "token_logprobs");
-    put_array(w);
+    put_key_array(w, "token_logprobs");
     for (int row = rows.first; row < rows.end; row++) {
         if (row == 0)
             put_null(w); /* nothing comes before the first token */
@@ -102,8 +100,7 @@ static void write_logprobs(struct json_writer *w, const struct completion *c, co
             put_float(w, g->logprobs[row]);
     }
     put_array_end(w);
-    put_key(w, "top_logprobs");
-    put_array(w);
+    put_key_array(w, "top_logprobs");
     for (int row = rows.first; row < rows.end; row++) {
         if (row == 0)
             put_null(w);
@@ -111,8 +108,7 @@ static void write_logprobs(struct json_writer *w, const struct completion *c, co
             write_top(w, t, g, row);
     }
     put_array_end(w);
-    put_key(w, "text_offset");
-    put_array(w);
+    put_key_array(w, "text_offset");
     write_offsets(w, c, choice, rows);
     put_array_end(w);
     put_object_end(w);
@@ -132,11 +128,8 @@ static int shown_ids(const struct completion *c, const struct choice *choice) {
 }
 
 static void write_finish(struct json_writer *w, enum finish finish) {
-    put_key(w, "finish_reason");
-    if (finish == FINISH_NONE)
-        put_null(w);
-    else
-        put_string(w, finish == FINISH_STOP ? "stop" : "length");
+    static const char *const names[FINISH_ERROR + 1] = {[FINISH_STOP] = "stop", [FINISH_LENGTH] = "length"};
+    put_key_string(w, "finish_reason", names[finish]);
 }
 
 /* What the choice has not sent yet, as one element of "choices". */
@@ -146,15 +139,14 @@ static void write_choice(struct json_writer *w, struct completion *c, struct cho
     int shown = shown_ids(c, choice);
     struct rows rows = {g->n_prompt + choice->ids_sent, g->n_prompt + shown};
     if (c->request.echo && !choice->prompt_sent) {
-        buffer_append(&text, choice->prompt_text.data ? choice->prompt_text.data : "", choice->prompt_text.size);
+        buffer_append(&text, choice->prompt_text.data, choice->prompt_text.size);
         rows.first = 0;
     }
     if (choice->text.size > choice->text_sent)
         buffer_append(&text, choice->text.data + choice->text_sent, choice->text.size - choice->text_sent);
     put_object(w);
     put_key_int(w, "index", choice - c->choices);
-    put_key(w, "text");
-    put_string_n(w, text.data ? text.data : "", text.size);
+    put_key_string_n(w, "text", text.data, text.size);
     write_logprobs(w, c, choice, rows);
     write_finish(w, choice->progress.finish);
     put_object_end(w);
@@ -174,8 +166,7 @@ static void write_found(struct json_writer *w, struct completion *c, struct choi
         put_key_int(w, "index", choice - c->choices);
         put_key_int(w, "chunk", j);
         put_key_int(w, "position", generation_chunk_position(g, j));
-        put_key(w, "neighbors");
-        put_array(w);
+        put_key_array(w, "neighbors");
         for (int i = 0; g->retrieve && i < g->found[j].k; i++) {
             put_object(w);
             neighbor_write(w, c->api->tokenizer, &g->found[j].chunks[i], g->found[j].similarities[i]);
@@ -197,8 +188,7 @@ static void write_usage(struct json_writer *w, const struct completion *c) {
         prompt += c->choices[i].generation->n_prompt;
         written += c->choices[i].progress.n_ids;
     }
-    put_key(w, "usage");
-    put_object(w);
+    put_key_object(w, "usage");
     put_key_int(w, "prompt_tokens", prompt);
     put_key_int(w, "completion_tokens", written);
     put_key_int(w, "total_tokens", prompt + written);
@@ -211,8 +201,7 @@ static void write_head(struct json_writer *w, const struct completion *c) {
     put_key_string(w, "object", "text_completion");
     put_key_int(w, "created", c->created);
     put_key_string(w, "model", c->api->model_id);
-    put_key(w, "choices");
-    put_array(w);
+    put_key_array(w, "choices");
 }
 
 void completion_write(struct completion *c, struct buffer *out) {
@@ -222,19 +211,21 @@ void completion_write(struct completion *c, struct buffer *out) {
     for (int i = 0; i < c->n; i++) write_choice(&w, c, &c->choices[i]);
     put_array_end(&w);
     write_usage(&w, c);
-    put_key(&w, "retrieval");
-    put_array(&w);
+    put_key_array(&w, "retrieval");
     for (int i = 0; i < c->n; i++) write_found(&w, c, &c->choices[i]);
     put_array_end(&w);
     put_object_end(&w);
 }
 
+static void begin_event(struct json_writer *w, const struct completion *c, struct buffer *out) {
+    buffer_append_string(out, "data: ");
+    put_begin(w, out);
+    write_head(w, c);
+}
+
 /* The end of an event's object: clients that asked for usage find null in every event but the last. */
 static void end_event(struct json_writer *w, const struct completion *c, struct buffer *out) {
-    if (c->request.include_usage) {
-        put_key(w, "usage");
-        put_null(w);
-    }
+    if (c->request.include_usage) put_key_null(w, "usage");
     put_object_end(w);
     buffer_append_string(out, "\n\n");
 }
@@ -242,19 +233,15 @@ static void end_event(struct json_writer *w, const struct completion *c, struct 
 /* Neighbours come in an event of their own, with an empty text, before the text of the tokens that read them. */
 static void write_retrieval_event(struct completion *c, struct choice *choice, struct buffer *out) {
     struct json_writer w;
-    buffer_append_string(out, "data: ");
-    put_begin(&w, out);
-    write_head(&w, c);
+    begin_event(&w, c, out);
     put_object(&w);
     put_key_int(&w, "index", choice - c->choices);
     put_key_string(&w, "text", "");
-    put_key(&w, "logprobs");
-    put_null(&w);
+    put_key_null(&w, "logprobs");
     write_finish(&w, FINISH_NONE);
     put_object_end(&w);
     put_array_end(&w);
-    put_key(&w, "retrieval");
-    put_array(&w);
+    put_key_array(&w, "retrieval");
     write_found(&w, c, choice);
     put_array_end(&w);
     end_event(&w, c, out);
@@ -268,9 +255,7 @@ void completion_write_event(struct completion *c, struct choice *choice, struct 
     bool has_prompt = c->request.echo && !choice->prompt_sent && (p->n_ids > 0 || !g->score_prompt);
     bool has_text = p->visible > choice->text_sent || (g->n_top >= 0 && shown_ids(c, choice) > choice->ids_sent);
     if (!has_prompt && !has_text && p->finish == FINISH_NONE) return;
-    buffer_append_string(out, "data: ");
-    put_begin(&w, out);
-    write_head(&w, c);
+    begin_event(&w, c, out);
     write_choice(&w, c, choice);
     put_array_end(&w);
     end_event(&w, c, out);
@@ -278,9 +263,7 @@ void completion_write_event(struct completion *c, struct choice *choice, struct 
 
 static void write_usage_event(struct completion *c, struct buffer *out) {
     struct json_writer w;
-    buffer_append_string(out, "data: ");
-    put_begin(&w, out);
-    write_head(&w, c);
+    begin_event(&w, c, out);
     put_array_end(&w);
     write_usage(&w, c);
     put_object_end(&w);

@@ -40,20 +40,11 @@ void failure_write(const struct failure *f, struct buffer *out) {
     struct json_writer w;
     put_begin(&w, out);
     put_object(&w);
-    put_key(&w, "error");
-    put_object(&w);
+    put_key_object(&w, "error");
     put_key_string(&w, "message", f->message);
     put_key_string(&w, "type", f->http < 500 ? "invalid_request_error" : "server_error");
-    put_key(&w, "param");
-    if (f->param[0])
-        put_string(&w, f->param);
-    else
-        put_null(&w);
-    put_key(&w, "code");
-    if (f->code)
-        put_string(&w, f->code);
-    else
-        put_null(&w);
+    put_key_string(&w, "param", f->param[0] ? f->param : NULL);
+    put_key_string(&w, "code", f->code);
     put_object_end(&w);
     put_object_end(&w);
 }

@@ -12,24 +12,24 @@ struct json_writer {
     bool after_key;
 };
 
-/* Whether s[0, n) is whole, valid UTF-8. */
-bool utf8_valid(const char *s, size_t n);
-
 void put_begin(struct json_writer *w, struct buffer *out);
 void put_object(struct json_writer *w);
 void put_object_end(struct json_writer *w);
 void put_array(struct json_writer *w);
 void put_array_end(struct json_writer *w);
-void put_key(struct json_writer *w, const char *key);
-void put_key_n(struct json_writer *w, const char *key, size_t n);
-void put_string(struct json_writer *w, const char *s);
-void put_string_n(struct json_writer *w, const char *s, size_t n); /* invalid UTF-8 becomes U+FFFD */
+void put_string_n(struct json_writer *w, const char *s,
+                  size_t n); /* invalid UTF-8 becomes U+FFFD; n 0: s may be NULL */
 void put_int(struct json_writer *w, int64_t v);
-void put_bool(struct json_writer *w, bool v);
 void put_null(struct json_writer *w);
 /* Shortest form that reads back as the same float; NaN is null, infinities are -9999 and 9999 (as vLLM). */
 void put_float(struct json_writer *w, float v);
-/* A key and its value. */
-void put_key_string(struct json_writer *w, const char *key, const char *s);
+/* A key, whose value comes next. */
+void put_key_n(struct json_writer *w, const char *key, size_t n);
+/* A key and its value, or how that begins. */
+void put_key_object(struct json_writer *w, const char *key);
+void put_key_array(struct json_writer *w, const char *key);
+void put_key_string(struct json_writer *w, const char *key, const char *s); /* s NULL: null */
+void put_key_string_n(struct json_writer *w, const char *key, const char *s, size_t n);
 void put_key_int(struct json_writer *w, const char *key, int64_t v);
 void put_key_float(struct json_writer *w, const char *key, float v);
+void put_key_null(struct json_writer *w, const char *key);

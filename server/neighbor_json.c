@@ -12,17 +12,14 @@ void neighbor_write(struct json_writer *w, const struct tokenizer *t, const stru
     put_key_int(w, "start", (int64_t)c->start);
     put_key_int(w, "end", (int64_t)c->end);
     put_key_float(w, "distance", fmaxf(0, 1 - similarity));
-    put_key(w, "text");
-    put_string_n(w, text.data ? text.data : "", text.size);
+    put_key_string_n(w, "text", text.data, text.size);
     buffer_free(&text);
 }
 
 void neighbor_write_given(struct json_writer *w, struct text_span text) {
     static const char *const unknown[] = {"document", "title", "start", "end", "distance"};
     for (size_t i = 0; i < ARRAY_COUNT(unknown); i++) {
-        put_key(w, unknown[i]);
-        put_null(w);
+        put_key_null(w, unknown[i]);
     }
-    put_key(w, "text");
-    put_string_n(w, text.text, text.size);
+    put_key_string_n(w, "text", text.text, text.size);
 }

@@ -41,8 +41,7 @@ static void write_results(const struct search *s, struct buffer *out) {
     put_begin(&w, out);
     put_object(&w);
     put_key_string(&w, "object", "list");
-    put_key(&w, "data");
-    put_array(&w);
+    put_key_array(&w, "data");
     for (int i = 0; i < s->result.k; i++) {
         put_object(&w);
         neighbor_write(&w, s->tokenizer, &s->result.chunks[i], s->result.similarities[i]);

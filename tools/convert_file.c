@@ -29,15 +29,12 @@ static enum status write_at(struct tensor_file *f, const char *data, size_t size
 }
 
 static void put_spec(struct json_writer *w, const struct tensor_spec *s) {
-    put_key(w, s->name);
-    put_object(w);
+    put_key_object(w, s->name);
     put_key_string(w, "dtype", stored_dtype_name(s->dtype));
-    put_key(w, "shape");
-    put_array(w);
+    put_key_array(w, "shape");
     for (int i = 0; i < s->n_dims; i++) put_int(w, s->shape[i]);
     put_array_end(w);
-    put_key(w, "data_offsets");
-    put_array(w);
+    put_key_array(w, "data_offsets");
     put_int(w, (int64_t)s->offset);
     put_int(w, (int64_t)(s->offset + s->bytes));
     put_array_end(w);

@@ -72,12 +72,10 @@ static void print_table(const struct lm *lm) {
 }
 
 static void put_measures(const struct lm *lm, struct json_writer *w, const char *key, int mode, int minus) {
-    put_key(w, key);
-    put_object(w);
+    put_key_object(w, key);
     for (int what = 0; what < MEASURES; what++) {
         struct estimate v = estimate(lm, (enum measure)what, mode, minus);
-        put_key(w, measures[what].name);
-        put_object(w);
+        put_key_object(w, measures[what].name);
         put_key_float(w, "value", (float)v.value);
         put_key_float(w, "low", (float)v.low);
         put_key_float(w, "high", (float)v.high);

@@ -134,18 +134,15 @@ static void keep(struct lm *lm, const struct lm_result *result) {
 }
 
 static void put_counts(struct json_writer *w, const char *key, const struct scored_choice *choices, int n, bool bytes) {
-    put_key(w, key);
-    put_array(w);
+    put_key_array(w, key);
     for (int i = 0; i < n; i++) put_int(w, bytes ? (int64_t)choices[i].n_bytes : choices[i].n_tokens);
     put_array_end(w);
 }
 
 static void put_verdict(struct json_writer *w, const struct scored_choice *choices, int n, int mode,
                         const struct lm_verdict *v) {
-    put_key(w, mode == LM_ON ? "on" : "off");
-    put_object(w);
-    put_key(w, "logprobs");
-    put_array(w);
+    put_key_object(w, mode == LM_ON ? "on" : "off");
+    put_key_array(w, "logprobs");
     for (int i = 0; i < n; i++) put_float(w, (float)choices[i].logprob[mode]);
     put_array_end(w);
     put_key_int(w, "likeliest", v->likeliest);

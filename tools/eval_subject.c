@@ -87,13 +87,12 @@ void subject_put(const struct subject *s, struct json_writer *w) {
     put_key_int(w, "parameters", s->info->n_parameters);
     put_key_string(w, "dtype", dtype_name(s->info->dtype));
     put_key_int(w, "k", s->collection ? s->k : 0);
-    put_key(w, "datastore");
     if (s->collection == NULL) {
-        put_null(w);
+        put_key_null(w, "datastore");
         return;
     }
     const struct collection_info *info = collection_info(s->collection);
-    put_object(w);
+    put_key_object(w, "datastore");
     put_key_string(w, "path", s->collection_folder);
     put_key_int(w, "documents", info->n_documents);
     put_key_int(w, "chunks", info->n_chunks);

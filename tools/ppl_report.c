@@ -107,8 +107,7 @@ void ppl_print(const struct ppl *p) {
 }
 
 static void put_estimate(struct json_writer *w, const char *key, const char *name, struct estimate v) {
-    put_key(w, key);
-    put_object(w);
+    put_key_object(w, key);
     put_key_float(w, name, (float)v.value);
     put_key_float(w, "low", (float)v.low);
     put_key_float(w, "high", (float)v.high);
@@ -116,18 +115,15 @@ static void put_estimate(struct json_writer *w, const char *key, const char *nam
 }
 
 static void put_subset(const struct ppl *p, struct json_writer *w, int subset) {
-    put_key(w, subsets[subset].name);
-    put_object(w);
+    put_key_object(w, subsets[subset].name);
     put_key_int(w, "bytes", (int64_t)total_bytes(p, subset));
     put_key_int(w, "tokens", (int64_t)total_tokens(p, subset));
-    put_key(w, "modes");
-    put_object(w);
+    put_key_object(w, "modes");
     for (int mode = 0; mode < PPL_MODES; mode++)
         if (p->modes[mode]) put_estimate(w, modes[mode], "bits_per_byte", level(p, subset, mode));
     put_object_end(w);
     for (int relative = 0; relative < 2; relative++) {
-        put_key(w, relative ? "gains" : "differences");
-        put_object(w);
+        put_key_object(w, relative ? "gains" : "differences");
         for (size_t i = 0; i < ARRAY_COUNT(pairs); i++) {
             int of = pairs[i].of, with = pairs[i].with;
             if (!p->modes[of] || !p->modes[with]) continue;
@@ -151,8 +147,7 @@ void ppl_print_json(const struct ppl *p) {
     put_key_int(&w, "documents", p->n_documents);
     put_key_int(&w, "window", p->window);
     put_key_int(&w, "seed", (int64_t)p->seed);
-    put_key(&w, "subsets");
-    put_object(&w);
+    put_key_object(&w, "subsets");
     for (int subset = 0; subset < n_subsets(p); subset++) put_subset(p, &w, subset);
     put_object_end(&w);
     put_object_end(&w);

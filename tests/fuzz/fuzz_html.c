@@ -1,14 +1,9 @@
 /* tests/fuzz/fuzz_html.c: any bytes as an HTML page; the text that comes out is valid UTF-8 without NUL. The first byte
  * chooses whether the encoding is known. */
+#include "config/utf8.h"
 #include "retrieval/extract_private.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static bool is_utf8(const char *text, size_t size) {
-    for (size_t i = 0, n; i < size; i += n)
-        if ((n = (size_t)utf8_length(text + i, size - i)) == 0) return false;
-    return true;
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct buffer text = {0}, title = {0};
@@ -17,11 +12,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const char *html = (const char *)data + 1;
     for (size_t i = 1; i < size; i++)
         if (data[i] == 0) return 0; /* the caller refuses these as binary */
-    bool known = data[0] % 2 && is_utf8(html, size - 1);
+    bool known = data[0] % 2 && utf8_is_valid(html, size - 1);
     enum status status = extract_html("page", (struct text_span){html, size - 1}, known, &text, &title, &e);
     CHECK(status == STATUS_OK || (e.status == status && e.text[0] != '\0'));
-    CHECK(text.size == 0 || (is_utf8(text.data, text.size) && text.data[text.size - 1] == '\n'));
-    CHECK(title.size == 0 || is_utf8(title.data, title.size));
+    CHECK(text.size == 0 || (utf8_is_valid(text.data, text.size) && text.data[text.size - 1] == '\n'));
+    CHECK(title.size == 0 || utf8_is_valid(title.data, title.size));
     buffer_free(&text);
     buffer_free(&title);
     return 0;

@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "config/buffer.h"
+#include "config/utf8.h"
 
 static void test_error_set(void **state) {
     (void)state;
@@ -56,15 +57,33 @@ static void test_error_prefix(void **state) {
     assert_true(strlen(e.text) < sizeof e.text);
 }
 
-static void test_status_names(void **state) {
+static void test_utf8(void **state) {
     (void)state;
-    assert_string_equal(status_name(STATUS_OK), "ok");
-    for (int a = STATUS_OK; a <= STATUS_INTERNAL; a++) {
-        assert_non_null(status_name((enum status)a));
-        for (int b = a + 1; b <= STATUS_INTERNAL; b++)
-            assert_string_not_equal(status_name((enum status)a), status_name((enum status)b));
+    static const struct {
+        const char *bytes;
+        int length;
+    } cases[] = {{"a", 1},
+                 {"\xc2\x80", 2},
+                 {"\xc1\xbf", 0},
+                 {"\xe0\xa0\x80", 3},
+                 {"\xe0\x9f\xbf", 0},
+                 {"\xed\x9f\xbf", 3},
+                 {"\xed\xa0\x80", 0},
+                 {"\xf0\x90\x80\x80", 4},
+                 {"\xf0\x8f\xbf\xbf", 0},
+                 {"\xf4\x8f\xbf\xbf", 4},
+                 {"\xf4\x90\x80\x80", 0},
+                 {"\xf5\x80\x80\x80", 0},
+                 {"\x80", 0},
+                 {"\xe2\x82", 0}};
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        size_t n = strlen(cases[i].bytes);
+        assert_int_equal(utf8_length(cases[i].bytes, n), cases[i].length);
+        assert_int_equal(utf8_is_valid(cases[i].bytes, n), cases[i].length > 0);
     }
-    assert_string_equal(status_name((enum status)(STATUS_INTERNAL + 1)), "unknown");
+    assert_true(utf8_is_valid("a\xe2\x82\xac", 4));
+    assert_false(utf8_is_valid("a\xe2\x82", 3));
+    assert_true(utf8_is_valid(NULL, 0));
 }
 
 static void test_overflow(void **state) {
@@ -207,7 +226,7 @@ static void test_map(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_error_set),     cmocka_unit_test(test_error_errno), cmocka_unit_test(test_error_prefix),
-        cmocka_unit_test(test_status_names),  cmocka_unit_test(test_overflow),    cmocka_unit_test(test_buffer),
+        cmocka_unit_test(test_utf8),          cmocka_unit_test(test_overflow),    cmocka_unit_test(test_buffer),
         cmocka_unit_test(test_buffer_growth), cmocka_unit_test(test_file_read),   cmocka_unit_test(test_irregular),
         cmocka_unit_test(test_map),
     };

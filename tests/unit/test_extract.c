@@ -227,35 +227,12 @@ static void test_man_errors(void **state) {
     buffer_free(&b);
 }
 
-static void test_utf8(void **state) {
-    (void)state;
-    static const struct {
-        const char *bytes;
-        int length;
-    } cases[] = {{"a", 1},
-                 {"\xc2\x80", 2},
-                 {"\xc1\xbf", 0},
-                 {"\xe0\xa0\x80", 3},
-                 {"\xe0\x9f\xbf", 0},
-                 {"\xed\x9f\xbf", 3},
-                 {"\xed\xa0\x80", 0},
-                 {"\xf0\x90\x80\x80", 4},
-                 {"\xf0\x8f\xbf\xbf", 0},
-                 {"\xf4\x8f\xbf\xbf", 4},
-                 {"\xf4\x90\x80\x80", 0},
-                 {"\xf5\x80\x80\x80", 0},
-                 {"\x80", 0},
-                 {"\xe2\x82", 0}};
-    for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
-        assert_int_equal(utf8_length(cases[i].bytes, strlen(cases[i].bytes)), cases[i].length);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds),          cmocka_unit_test(test_text),
                                        cmocka_unit_test(test_text_errors),    cmocka_unit_test(test_html),
                                        cmocka_unit_test(test_html_furniture), cmocka_unit_test(test_html_encodings),
                                        cmocka_unit_test(test_html_hostile),   cmocka_unit_test(test_man),
-                                       cmocka_unit_test(test_man_errors),     cmocka_unit_test(test_utf8)};
+                                       cmocka_unit_test(test_man_errors)};
     if (mkdtemp(dir) == NULL) return 1;
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     rmdir(dir);
