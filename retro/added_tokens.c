@@ -10,13 +10,10 @@ void added_set_append(struct added_set *s, struct text_span content, struct adde
         s->capacity = s->capacity * 2 + 16;
         s->tokens = xrealloc(s->tokens, (size_t)s->capacity * sizeof *s->tokens);
     }
-    char *copy = xmalloc(content.size + 1);
-    memcpy(copy, content.text, content.size);
-    copy[content.size] = '\0';
-    flags.content = copy;
+    flags.content = xstrndup(content.text, content.size);
     flags.size = (uint32_t)content.size;
     s->tokens[s->n++] = flags;
-    s->first[(uint8_t)copy[0]] = true;
+    s->first[(uint8_t)content.text[0]] = true;
 }
 
 static int compare(const void *a, const void *b) {

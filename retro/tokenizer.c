@@ -38,10 +38,7 @@ enum status pieces_set(struct tokenizer *t, int64_t id, struct text_span bytes, 
     if (p->bytes != NULL)
         return error_set(e, STATUS_INVALID, "token id %lld belongs to two tokens: \"%.40s\" and \"%.*s\"",
                          (long long)id, p->bytes, (int)(bytes.size < 40 ? bytes.size : 40), bytes.text);
-    p->bytes = xstrndup("", 0);
-    p->bytes = xrealloc(p->bytes, bytes.size + 1);
-    memcpy(p->bytes, bytes.text, bytes.size);
-    p->bytes[bytes.size] = '\0';
+    p->bytes = xstrndup(bytes.text, bytes.size);
     p->size = (uint32_t)bytes.size;
     t->vocab_size = max_int(t->vocab_size, (int)id + 1);
     return STATUS_OK;

@@ -39,8 +39,7 @@ static enum status open_replace(struct normalizer_step *n, const json_t *j, stru
     if (!json_is_string(content)) return error_set(e, STATUS_INVALID, "Replace: content: expected a string");
     n->kind = NORMALIZER_REPLACE;
     n->content_size = json_string_length(content);
-    n->content = xmalloc(n->content_size + 1);
-    memcpy(n->content, json_string_value(content), n->content_size + 1);
+    n->content = xstrndup(json_string_value(content), n->content_size);
     return open_pattern(&n->regex, json_object_get(j, "pattern"), e);
 }
 

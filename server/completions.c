@@ -25,8 +25,7 @@ static bool tokenize(struct completion *c, const struct request_prompt *p, struc
         return failure_from_error(f, &e);
     if (ids->n == 0 && c->api->eod < 0)
         return failure_set(f, 400, "invalid_value", "prompt",
-                           "the prompt is empty, and the model has no token to "
-                           "start an empty text from");
+                           "the prompt is empty, and the model has no token to start an empty text from");
     if (ids->n == 0) tokens_append(ids, c->api->eod, 0);
     return true;
 }

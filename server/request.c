@@ -7,13 +7,6 @@
 /* Longest stop string in bytes: text that may become one is held back. */
 enum { STOP_BYTES = 1024 };
 
-static char *copy_bytes(const char *bytes, size_t size) {
-    char *copy = xmalloc(size + 1);
-    memcpy(copy, bytes, size);
-    copy[size] = '\0';
-    return copy;
-}
-
 /* Prompts. */
 
 static bool parse_ids(struct request_prompt *p, const json_t *array, int prompt, const struct request_limits *l,
@@ -44,7 +37,7 @@ static bool parse_one_prompt(struct completion_request *r, const json_t *v, cons
         return failure_set(f, 400, "invalid_type", "prompt",
                            "prompt must be a string, an array of strings, an array of token ids, or an array of those");
     p->size = json_string_length(v);
-    p->text = copy_bytes(json_string_value(v), p->size);
+    p->text = xstrndup(json_string_value(v), p->size);
     return true;
 }
 
@@ -107,7 +100,7 @@ static bool parse_neighbors(void *object, const json_t *v, const struct request_
         if (!json_is_string(text))
             return failure_set(f, 400, "invalid_type", name, "neighbour %zu of %s is not a string", i, name);
         size_t size = json_string_length(text);
-        r->neighbors[r->n_neighbors++] = (struct text_span){copy_bytes(json_string_value(text), size), size};
+        r->neighbors[r->n_neighbors++] = (struct text_span){xstrndup(json_string_value(text), size), size};
     }
     return true;
 }
@@ -155,7 +148,7 @@ static bool parse_model(void *object, const json_t *v, const struct request_limi
     struct completion_request *r = object;
     (void)l;
     if (!json_is_string(v)) return failure_set(f, 400, "invalid_type", "model", "model must be a string");
-    r->model = copy_bytes(json_string_value(v), json_string_length(v));
+    r->model = xstrndup(json_string_value(v), json_string_length(v));
     return true;
 }
 
@@ -224,7 +217,7 @@ static bool parse_query(void *object, const json_t *v, const struct request_limi
     (void)l;
     if (!json_is_string(v)) return failure_set(f, 400, "invalid_type", "query", "query must be a string");
     r->query_size = json_string_length(v);
-    r->query = copy_bytes(json_string_value(v), r->query_size);
+    r->query = xstrndup(json_string_value(v), r->query_size);
     return true;
 }
 

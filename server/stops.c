@@ -7,9 +7,7 @@
 void stops_add(struct stops *s, const char *text, size_t size) {
     CHECK(size > 0);
     s->strings = xrealloc(s->strings, (size_t)(s->n + 1) * sizeof *s->strings);
-    char *copy = xmalloc(size);
-    memcpy(copy, text, size);
-    s->strings[s->n++] = (struct text_span){copy, size};
+    s->strings[s->n++] = (struct text_span){xstrndup(text, size), size};
 }
 
 void stops_copy(struct stops *to, const struct stops *from) {
