@@ -141,7 +141,7 @@ void regex_close(struct regex *r) {
     free(r);
 }
 
-void span_append(struct span_list *l, size_t start, size_t end) {
+static void span_append(struct span_list *l, size_t start, size_t end) {
     if (l->n == l->capacity) {
         l->capacity = l->capacity * 2 + 64;
         l->spans = xrealloc(l->spans, l->capacity * sizeof *l->spans);

@@ -13,7 +13,6 @@ struct span_list {
     struct span *spans;
     size_t n, capacity;
 };
-void span_append(struct span_list *l, size_t start, size_t end);
 
 /* Compiles a pattern of the Oniguruma dialect as far as it means the same to PCRE2; what does not is
  * STATUS_UNSUPPORTED. literal: the pattern is plain text. */

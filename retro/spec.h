@@ -58,7 +58,7 @@ struct layer {
     struct projection qkv, proj, cross_q, cross_kv, cross_proj, fc1, fc2;
 };
 
-/* A slot of struct layer, in the order of slot_table (loader.c), which gives its place, shape and TP split. */
+/* A slot of struct layer, of which slot_table (places.c) gives the place, the shape and the split over ranks. */
 enum slot {
     SLOT_NORM_IN_GAMMA,
     SLOT_NORM_IN_BETA,

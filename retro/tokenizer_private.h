@@ -82,7 +82,7 @@ struct tokenizer {
 
 /* Gives id its bytes. STATUS_INVALID when id is out of range or taken. */
 enum status pieces_set(struct tokenizer *t, int64_t id, struct text_span bytes, struct error *e);
-/* A table of the ids for which include(t, id) holds (NULL: all). */
+/* A table of the ids for which include[id] holds (include NULL: all). */
 void piece_table_open(struct piece_table *table, const struct tokenizer *t, const bool *include);
 int32_t piece_table_find(const struct piece_table *table, const struct tokenizer *t, const char *bytes, size_t n);
 /* The id of a piece by search through all of them, or -1: for opening only. */
