@@ -35,7 +35,7 @@ struct config {
         int pipeline;         /* stages that the layers are cut into */
         int micro_batch_rows; /* rows of a step that stages hand on at once; 0: all */
         int comm;             /* enum config_comm: what a rank is and how they talk */
-        int timeout;          /* seconds that a rank waits for another within a step */
+        int timeout;          /* seconds that a rank waits for another */
         char *rendezvous;     /* file by which ranks started by hand find each other; empty: they are not */
         int rank;             /* which of them this process is */
         char *host;           /* the address at which the others reach it */

@@ -89,9 +89,9 @@ void config_print_markdown(FILE *out) {
         "# Configuration\n\n"
         "Generated from the option table (`config/config_table.c`) by `make docs/config.md`; do not edit.\n\n"
         "Options come from a JSON file (`--config retro.json`), then from `--set section.name=value`, the last one\n"
-        "wins. In the file they nest: `{\"retrieval\": {\"k\": 2}}`. `--check-config` checks a file and exits,\n"
-        "`--print-config` shows the values in effect. A relative path in a file is relative to the file's folder,\n"
-        "one in `--set` to the working directory.\n",
+        "wins. In the file they nest: `{\"retrieval\": {\"k\": 2}}`. `--check-config` checks them, and that the\n"
+        "folders they name are what they should be, and exits; `--print-config` shows the values in effect. A\n"
+        "relative path in a file is relative to the file's folder, one in `--set` to the working directory.\n",
         out);
     for (int i = 0; i < option_count; i++) {
         const struct option *o = &option_table[i];

@@ -35,7 +35,10 @@ void comm_first_failure(struct error *mine, const struct error *all, int size) {
 }
 
 #if !HAVE_MPI
-int comm_mpi_size(void) { return 0; }
+int comm_mpi_size(double timeout) {
+    (void)timeout;
+    return 0;
+}
 
 enum status comm_open_mpi(struct comm **out, const struct comm_options *o, struct error *e) {
     (void)out;
@@ -61,7 +64,8 @@ static int choose_kind(const struct comm_options *o) {
     if (o->kind != CONFIG_COMM_AUTO && o->kind != CONFIG_COMM_NCCL) return o->kind;
     if (o->size * o->stages == 1) return CONFIG_COMM_SINGLE;
     if (o->rendezvous && o->rendezvous[0]) return CONFIG_COMM_SOCKETS;
-    return comm_mpi_size() > 1 ? CONFIG_COMM_MPI : CONFIG_COMM_THREADS;
+    int started = comm_mpi_size(o->timeout);
+    return started > 1 || started < 0 ? CONFIG_COMM_MPI : CONFIG_COMM_THREADS;
 }
 
 /* Rank r of the world is rank r % size of stage r / size. */
@@ -127,16 +131,26 @@ enum status comm_agree(struct comm *c, enum status mine, struct error *e) {
     return status;
 }
 
+/* The first line in which ours and rank 0's differ becomes *e. */
+static enum status compare_lines(const char *mine, const char *theirs, struct error *e) {
+    enum { SHOWN = 150 }; /* bytes of a line */
+    for (;;) {
+        int m = (int)strcspn(mine, "\n"), t = (int)strcspn(theirs, "\n");
+        if (m != t || memcmp(mine, theirs, (size_t)m) != 0 || mine[m] != theirs[t])
+            return error_set(e, STATUS_INVALID, "has %.*s; rank 0 has %.*s. Give all ranks the same", min_int(m, SHOWN),
+                             mine, min_int(t, SHOWN), theirs);
+        if (mine[m] == '\0') return STATUS_OK;
+        mine += m + 1;
+        theirs += t + 1;
+    }
+}
+
 enum status comm_same(struct comm *c, const char *text, struct error *e) {
     struct buffer message = {0};
+    if (comm_agree(c, STATUS_OK, e)) return e->status;
     buffer_append_string(&message, text);
-    enum status status = comm_broadcast(c, &message, e);
-    if (status == STATUS_OK) {
-        if (strcmp(message.data ? message.data : "", text) != 0)
-            status = error_set(e, STATUS_INVALID, "has %s; rank 0 has %.*s. Give all ranks the same", text,
-                               (int)message.size, message.data);
-        status = comm_agree(c, status, e);
-    }
+    enum status status = c->ops->broadcast(c, &message, true, e);
+    if (status == STATUS_OK) status = comm_agree(c, compare_lines(text, message.data ? message.data : "", e), e);
     buffer_free(&message);
     return status;
 }

@@ -38,10 +38,15 @@ struct comm_ops {
      * the same number on both sides. A group of one has neither. */
     void (*send)(struct comm *c, struct backend *b, struct tensor x, int to);
     void (*receive)(struct comm *c, struct backend *b, struct tensor x, int from);
-    /* Rank 0's message becomes everyone's. Others wait for it as long as it takes. STATUS_DEVICE when a rank failed. */
-    enum status (*broadcast)(struct comm *c, struct buffer *message, struct error *e);
-    /* Every rank hands in its outcome, and *mine becomes the first that is not STATUS_OK, or stays. */
+    /* Rank 0's message becomes everyone's. Others wait for it as long as it takes, or for the time limit of a step
+     * where it is to come `soon`. STATUS_DEVICE when a rank failed. */
+    enum status (*broadcast)(struct comm *c, struct buffer *message, bool soon, struct error *e);
+    /* Every rank hands in its outcome, and *mine becomes the first that is not STATUS_OK, or stays. Waits as long as it
+     * takes for a rank that says it is working, for others the time limit. */
     enum status (*agree)(struct comm *c, struct error *mine);
+    /* Now and then, from a rank with much to do before it agrees: it has come further. It may say nothing else before.
+     * STATUS_DEVICE when another is known to be gone, and the work is for nothing. */
+    enum status (*working)(struct comm *c, struct error *e);
     /* STATUS_DEVICE when a rank is known to be gone, for whoever has nothing to wait for. Any thread may ask. */
     enum status (*check)(const struct comm *c, struct error *e);
     /* This rank is out: what the others wait for, now or later, fails with the reason as its text. */
@@ -59,7 +64,7 @@ struct comm_options {
     int kind;               /* enum config_comm */
     int size;               /* ranks of a group */
     int stages;             /* groups; size * stages is at most COMM_MAX_RANKS */
-    double timeout;         /* seconds that one rank waits for another in a step */
+    double timeout;         /* seconds that one rank waits for another to start, and for it to come further */
     const char *rendezvous; /* sockets: the file by which ranks find each other; NULL or empty: another kind */
     const char *host;       /* sockets: the address at which other ranks reach this one */
     int rank;               /* sockets: which rank this is */
@@ -82,8 +87,9 @@ enum status comm_open_mpi(struct comm **out, const struct comm_options *o, struc
 /* This process's rank of those that meet at o->rendezvous, joined by TCP connections. Any backend. STATUS_IO when not
  * all came within o->timeout. */
 enum status comm_open_sockets(struct comm **out, const struct comm_options *o, struct error *e);
-/* How many ranks mpirun started; 1 without mpirun, 0 in a build without MPI. */
-int comm_mpi_size(void);
+/* How many ranks mpirun started; 1 without mpirun, 0 in a build without MPI, -1 when they did not all start within
+ * `timeout` seconds: then comm_open_mpi says so. */
+int comm_mpi_size(double timeout);
 /* Sums and gathers by NCCL on the stream of b, a CUDA backend with a device of its own. Takes over the carrier, which
  * brings the other ranks NCCL's id and goes on carrying messages; on failure the carrier stays the caller's. */
 enum status comm_open_nccl(struct comm **out, struct comm *carrier, struct backend *b, struct error *e);
@@ -91,7 +97,8 @@ void comm_close(struct comm *c);
 
 /* *e becomes the first rank's failure, "rank 2: ...", whichever rank we are; mine is this rank's outcome, with *e. */
 enum status comm_agree(struct comm *c, enum status mine, struct error *e);
-/* Fails on all ranks, with the first that differs, unless all have the same text: what they were started with. */
+/* Fails on all ranks unless all have the same lines of text: what they were started with. The error is of the first
+ * rank that differs from rank 0, with the line. Ranks may have been working, as before comm_agree. */
 enum status comm_same(struct comm *c, const char *text, struct error *e);
 static inline void comm_allreduce_sum(struct comm *c, struct backend *b, struct tensor x) {
     c->ops->allreduce_sum(c, b, x);
@@ -100,8 +107,9 @@ static inline void comm_allgather_cols(struct comm *c, struct backend *b, struct
     c->ops->allgather_cols(c, b, y, x);
 }
 static inline enum status comm_broadcast(struct comm *c, struct buffer *message, struct error *e) {
-    return c->ops->broadcast(c, message, e);
+    return c->ops->broadcast(c, message, false, e);
 }
+static inline enum status comm_working(struct comm *c, struct error *e) { return c->ops->working(c, e); }
 static inline void comm_send(struct comm *c, struct backend *b, struct tensor x, int to) { c->ops->send(c, b, x, to); }
 static inline void comm_receive(struct comm *c, struct backend *b, struct tensor x, int from) {
     c->ops->receive(c, b, x, from);

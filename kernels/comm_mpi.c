@@ -1,6 +1,7 @@
 /* kernels/comm_mpi.c: ranks that are the processes of an MPI job, on any backend: rows go through host memory. A rank
  * that dies is noticed by mpirun, which stops the job. See comm_pairs.h. */
 #include <mpi.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -14,29 +15,93 @@ struct mpi {
 };
 
 /* MPI starts once in a process and cannot start again, so it ends with the process, if all went well: a process that
- * ends without finalising makes mpirun stop the others. */
+ * ends without finalising makes mpirun stop the others. Starting waits for all processes of the job, for ever if one of
+ * them hangs, and what starts MPI has to end it, so a thread does both. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+    bool begun, over, end; /* over: MPI has started, or will not; end: it is to be finalised */
+    bool works;
+} job = {.lock = PTHREAD_MUTEX_INITIALIZER};
 static bool broken;
 static int n_open;
 
+static void *run_job(void *unused) {
+    int level;
+    (void)unused;
+    bool works =
+        MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) == MPI_SUCCESS && level >= MPI_THREAD_SERIALIZED;
+    if (works) MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    pthread_mutex_lock(&job.lock);
+    job.works = works;
+    job.over = true;
+    pthread_cond_broadcast(&job.changed);
+    while (!job.end) pthread_cond_wait(&job.changed, &job.lock);
+    pthread_mutex_unlock(&job.lock);
+    MPI_Finalize();
+    return NULL;
+}
+
 static void finalise(void) {
-    if (!broken && n_open == 0) MPI_Finalize();
+    if (broken || n_open > 0) return;
+    pthread_mutex_lock(&job.lock);
+    job.end = true;
+    pthread_cond_broadcast(&job.changed);
+    pthread_mutex_unlock(&job.lock);
+    pthread_join(job.thread, NULL);
 }
 
-static bool start(struct error *e) {
-    int started, level;
-    if (MPI_Initialized(&started) == MPI_SUCCESS && started) return true;
-    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level) != MPI_SUCCESS || level < MPI_THREAD_SERIALIZED) {
-        error_set(e, STATUS_UNSUPPORTED, "this MPI does not start, or lets only the main thread call it");
-        return false;
+static enum status begin(struct error *e) {
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&job.changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    job.begun = true;
+    if (pthread_create(&job.thread, NULL, run_job, NULL) != 0) {
+        job.over = true;
+        return error_set(e, STATUS_NO_MEMORY, "MPI's thread could not be started");
     }
-    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    atexit(finalise);
-    return true;
+    return STATUS_OK;
 }
 
-int comm_mpi_size(void) {
+/* Seconds are counted one by one, so that a process that was stopped for long still has its time when it goes on. */
+static void wait_for_job(double seconds) {
+    struct timespec until;
+    pthread_mutex_lock(&job.lock);
+    for (double left = seconds; left > 0 && !job.over; left--) {
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec++;
+        pthread_cond_timedwait(&job.changed, &job.lock, &until);
+    }
+    pthread_mutex_unlock(&job.lock);
+}
+
+static enum status start(double timeout, struct error *e) {
+    bool first = !job.begun;
+    if (first && begin(e)) return e->status;
+    if (first) wait_for_job(timeout);
+    pthread_mutex_lock(&job.lock);
+    bool over = job.over, works = job.works;
+    pthread_mutex_unlock(&job.lock);
+    if (!over)
+        return error_set(e, STATUS_IO,
+                         "waited %g s (parallel.timeout) for all processes of the MPI job to start; one of them hangs "
+                         "or does something else",
+                         timeout);
+    if (!works)
+        return error_set(e, STATUS_UNSUPPORTED, "this MPI does not start, or lets only the main thread call it");
+    if (first) atexit(finalise);
+    return STATUS_OK;
+}
+
+int comm_mpi_size(double timeout) {
     int size = 1;
-    return start(NULL) && MPI_Comm_size(MPI_COMM_WORLD, &size) == MPI_SUCCESS ? size : 1;
+    struct error e;
+    enum status status = start(timeout, &e);
+    if (status == STATUS_IO) return -1;
+    return status == STATUS_OK && MPI_Comm_size(MPI_COMM_WORLD, &size) == MPI_SUCCESS ? size : 1;
 }
 
 static struct mpi *mpi_of(struct transport *t) { return (struct mpi *)t; }
@@ -100,7 +165,7 @@ static const struct transport_ops mpi_ops = {
 
 enum status comm_open_mpi(struct comm **out, const struct comm_options *o, struct error *e) {
     int started = 1, wanted = o->size * o->stages, length;
-    if (!start(e)) return e->status;
+    if (start(o->timeout, e)) return e->status;
     MPI_Comm_size(MPI_COMM_WORLD, &started);
     if (started != wanted) {
         broken = true; /* other ranks, if started with other options, would wait for this one */

@@ -74,14 +74,17 @@ static void nccl_allgather_cols(struct comm *c, struct backend *b, struct tensor
     }
 }
 
-static enum status nccl_broadcast(struct comm *c, struct buffer *message, struct error *e) {
-    return comm_broadcast(nccl_of(c)->carrier, message, e);
+static enum status nccl_broadcast(struct comm *c, struct buffer *message, bool soon, struct error *e) {
+    struct comm *carrier = nccl_of(c)->carrier;
+    return carrier->ops->broadcast(carrier, message, soon, e);
 }
 
 static enum status nccl_agree(struct comm *c, struct error *mine) {
     struct comm *carrier = nccl_of(c)->carrier;
     return carrier->ops->agree(carrier, mine);
 }
+
+static enum status nccl_working(struct comm *c, struct error *e) { return comm_working(nccl_of(c)->carrier, e); }
 
 static enum status nccl_check(const struct comm *c, struct error *e) { return comm_check(nccl_of(c)->carrier, e); }
 
@@ -117,6 +120,7 @@ static const struct comm_ops nccl_ops = {
     .receive = nccl_receive,
     .broadcast = nccl_broadcast,
     .agree = nccl_agree,
+    .working = nccl_working,
     .check = nccl_check,
     .leave = nccl_leave,
     .close = nccl_close,
@@ -136,7 +140,7 @@ static enum status share_id(struct comm *carrier, ncclUniqueId *id, struct error
         buffer_free(&message);
         return e->status;
     }
-    status = comm_broadcast(carrier, &message, e);
+    status = carrier->ops->broadcast(carrier, &message, true, e);
     if (status == STATUS_OK && carrier->rank != 0) {
         CHECK(message.size == sizeof *id);
         memcpy(id, message.data, sizeof *id);

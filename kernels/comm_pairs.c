@@ -19,6 +19,7 @@ struct pairs {
     struct transport *transport;
     int first, rank, size;
     double timeout;
+    double told;         /* when this rank last said that it is working */
     float *host, *parts; /* rows on the host, and what arrives of them */
     size_t host_values, parts_values;
 };
@@ -59,10 +60,10 @@ static void receive(struct pairs *p, int from, void *data, size_t bytes) {
     if (!failed(p) && bytes > 0) t->ops->receive(t, p->first + from, data, bytes);
 }
 
-/* Waits for everything posted; false when the group failed, which it does after `seconds` (0: never). Between two looks
- * no more than LONGEST_LOOK counts, so that a process that was stopped for long does not find its time over when it
- * goes on. */
-static bool finish(struct pairs *p, double seconds) {
+/* Waits for everything posted, of `whom`; false when the group failed, which it does after `seconds` (0: never).
+ * Between two looks no more than LONGEST_LOOK counts, so that a process that was stopped for long does not find its
+ * time over when it goes on. */
+static bool finish_with(struct pairs *p, double seconds, const char *whom) {
     struct transport *t = p->transport;
     double last = time_now(), waited = 0;
     while (!failed(p) && !t->ops->look(t)) {
@@ -70,20 +71,21 @@ static bool finish(struct pairs *p, double seconds) {
         double now = time_now();
         waited += now - last < LONGEST_LOOK ? now - last : LONGEST_LOOK;
         last = now;
-        if (seconds > 0 && waited >= seconds)
-            transport_fail(t, "waited %g s for the others (parallel.timeout)", seconds);
+        if (seconds > 0 && waited >= seconds) transport_fail(t, "waited %g s for %s (parallel.timeout)", seconds, whom);
     }
     return !failed(p);
 }
 
+static bool finish(struct pairs *p, double seconds) { return finish_with(p, seconds, "the others"); }
+
 /* all [size] of `bytes` each: this rank's goes to everyone, theirs come here. */
-static bool exchange(struct pairs *p, void *all, size_t bytes, double seconds) {
+static bool exchange(struct pairs *p, void *all, size_t bytes) {
     char *at = all;
     for (int r = 0; r < p->size; r++)
         if (r != p->rank) receive(p, r, at + (size_t)r * bytes, bytes);
     for (int r = 0; r < p->size; r++)
         if (r != p->rank) send(p, r, at + (size_t)p->rank * bytes, bytes);
-    return finish(p, seconds);
+    return finish(p, p->timeout);
 }
 
 /* Sums and gathers. */
@@ -162,7 +164,7 @@ static void pairs_allgather_cols(struct comm *c, struct backend *b, struct tenso
     /* What arrives, one rank after the other, and behind it the rows of y. */
     float *parts = reserve(&p->parts, &p->parts_values, 2 * n * size), *rows = parts + n * size;
     memcpy(parts + (size_t)p->rank * n, host, n * sizeof(float));
-    if (!exchange(p, parts, n * sizeof(float), p->timeout)) {
+    if (!exchange(p, parts, n * sizeof(float))) {
         comm_fail_backend(b, &p->transport->failure);
         return;
     }
@@ -198,12 +200,12 @@ static void pairs_receive(struct comm *c, struct backend *b, struct tensor x, in
 
 /* Messages. */
 
-static enum status pairs_broadcast(struct comm *c, struct buffer *message, struct error *e) {
+static enum status pairs_broadcast(struct comm *c, struct buffer *message, bool soon, struct error *e) {
     struct pairs *p = pairs_of(c);
     uint64_t bytes = message->size;
     if (c->rank != 0) {
         receive(p, 0, &bytes, sizeof bytes);
-        if (!finish(p, 0)) return outcome(p, e);
+        if (!finish(p, soon ? p->timeout : 0)) return outcome(p, e);
         CHECK(bytes <= INT32_MAX);
         char *data = xcalloc(bytes + 1, 1);
         buffer_clear(message);
@@ -221,11 +223,52 @@ static enum status pairs_broadcast(struct comm *c, struct buffer *message, struc
     return outcome(p, e);
 }
 
+/* What a rank says on its way to an agreement: nothing but that it comes further, any number of times, then its
+ * outcome.
+ */
+struct word {
+    bool decided;
+    struct error outcome;
+};
+
+/* Ranks that load are out of step for minutes. One that comes further says so several times within a time limit, and
+ * whoever waits for it begins to count anew; so what hangs is told from what is slow. */
+static enum status pairs_working(struct comm *c, struct error *e) {
+    enum { TIMES = 8 };
+    static const struct word going_on;
+    struct pairs *p = pairs_of(c);
+    struct transport *t = p->transport;
+    double now = time_now();
+    if (failed(p) || now - p->told < p->timeout / TIMES) return outcome(p, e);
+    p->told = now;
+    if (t->ops->check(t, e)) t->failure = *e;
+    if (failed(p) || !t->ops->look(t)) return outcome(p, e); /* what was said last has not gone out yet */
+    for (int r = 0; r < p->size; r++)
+        if (r != p->rank) send(p, r, &going_on, sizeof going_on);
+    t->ops->look(t);
+    return outcome(p, e);
+}
+
+/* The outcome of rank r, as long as it is coming. */
+static void hear(struct pairs *p, int r, struct error *e) {
+    struct word w = {0};
+    char whom[64];
+    snprintf(whom, sizeof whom, "rank %d, which hangs or has not started", p->first + r);
+    do receive(p, r, &w, sizeof w);
+    while (finish_with(p, p->timeout, whom) && !w.decided);
+    *e = w.outcome;
+}
+
 static enum status pairs_agree(struct comm *c, struct error *mine) {
     struct pairs *p = pairs_of(c);
     struct error *all = xcalloc((size_t)p->size, sizeof *all);
+    struct word own = {.decided = true, .outcome = *mine};
     all[p->rank] = *mine;
-    if (exchange(p, all, sizeof *all, 0)) comm_first_failure(mine, all, p->size);
+    for (int r = 0; r < p->size; r++)
+        if (r != p->rank) send(p, r, &own, sizeof own);
+    for (int r = 0; r < p->size && !failed(p); r++)
+        if (r != p->rank) hear(p, r, &all[r]);
+    if (!failed(p)) comm_first_failure(mine, all, p->size);
     free(all);
     return failed(p) ? outcome(p, mine) : mine->status;
 }
@@ -254,6 +297,7 @@ static const struct comm_ops pairs_ops = {
     .receive = pairs_receive,
     .broadcast = pairs_broadcast,
     .agree = pairs_agree,
+    .working = pairs_working,
     .check = pairs_check,
     .leave = pairs_leave,
     .close = pairs_close,
@@ -282,7 +326,7 @@ static enum status find_neighbours(struct comm *world, struct error *e) {
     CPU_ZERO(&all);
     memcpy(mine->machine, p->transport->machine, sizeof mine->machine);
     if (sched_getaffinity(0, sizeof mine->cpus, &mine->cpus) != 0) CPU_SET(0, &mine->cpus);
-    if (exchange(p, seats, sizeof *seats, 0)) {
+    if (exchange(p, seats, sizeof *seats)) {
         for (int r = 0; r < p->size; r++) {
             if (strncmp(seats[r].machine, mine->machine, sizeof mine->machine) != 0) continue;
             CPU_OR(&all, &all, &seats[r].cpus);

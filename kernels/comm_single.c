@@ -21,9 +21,10 @@ static void single_allgather_cols(struct comm *c, struct backend *b, struct tens
     }
 }
 
-static enum status single_broadcast(struct comm *c, struct buffer *message, struct error *e) {
+static enum status single_broadcast(struct comm *c, struct buffer *message, bool soon, struct error *e) {
     (void)c;
     (void)message;
+    (void)soon;
     (void)e;
     return STATUS_OK;
 }
@@ -31,6 +32,12 @@ static enum status single_broadcast(struct comm *c, struct buffer *message, stru
 static enum status single_agree(struct comm *c, struct error *mine) {
     (void)c;
     return mine->status;
+}
+
+static enum status single_working(struct comm *c, struct error *e) {
+    (void)c;
+    (void)e;
+    return STATUS_OK;
 }
 
 static enum status single_check(const struct comm *c, struct error *e) {
@@ -52,6 +59,7 @@ static const struct comm_ops single_ops = {
     .allgather_cols = single_allgather_cols,
     .broadcast = single_broadcast,
     .agree = single_agree,
+    .working = single_working,
     .check = single_check,
     .leave = single_leave,
     .close = single_close,

@@ -230,10 +230,10 @@ static void threads_receive(struct comm *c, struct backend *b, struct tensor x, 
     free(l);
 }
 
-static enum status threads_broadcast(struct comm *c, struct buffer *message, struct error *e) {
+static enum status threads_broadcast(struct comm *c, struct buffer *message, bool soon, struct error *e) {
     struct group *g = group_of(c);
     if (c->rank == 0) g->message = message;
-    if (!meet(c, 0)) return failure(c, e);
+    if (!meet(c, soon ? g->timeout : 0)) return failure(c, e);
     if (c->rank != 0) {
         buffer_clear(message);
         buffer_append(message, g->message->data, g->message->size);
@@ -249,6 +249,11 @@ static enum status threads_agree(struct comm *c, struct error *mine) {
     comm_first_failure(mine, g->outcomes, c->size);
     part(c);
     return mine->status;
+}
+
+/* Threads of one process are waited for as long as it takes. */
+static enum status threads_working(struct comm *c, struct error *e) {
+    return atomic_load(&group_of(c)->failed) ? failure(c, e) : STATUS_OK;
 }
 
 /* A rank of ours that fails says so, to whoever works with it. */
@@ -285,6 +290,7 @@ static const struct comm_ops threads_ops = {
     .receive = threads_receive,
     .broadcast = threads_broadcast,
     .agree = threads_agree,
+    .working = threads_working,
     .check = threads_check,
     .leave = threads_leave,
     .close = threads_close,

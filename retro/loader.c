@@ -446,6 +446,7 @@ static size_t place_bytes(const struct place *p) {
 static enum status load_place(void *context, const struct place *p, struct error *e) {
     struct loader *l = context;
     struct staged s = {.rows = p->share.rows, .cols = p->share.cols};
+    if (comm_working(l->model->comm->world, e)) return e->status;
     if (p->elsewhere && l->weights == NULL) return STATUS_OK;
     enum status status = l->weights ? stage(l, &s, p, e) : stage_random(l, &s, p, e);
     if (status || p->elsewhere) return status;

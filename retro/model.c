@@ -4,7 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "config/config.h"
 #include "retro/packed.h"
@@ -144,25 +143,13 @@ static void fill_info(struct model *m) {
     info->chunk_length = d->n_retro_layers ? d->chunk_length : 0;
     info->num_neighbors = d->n_retro_layers ? d->num_neighbors : 0;
     info->retrieved_length = d->n_retro_layers ? d->retrieved_length : 0;
-    info->n_encoder_layers = m->n_encoder;
     info->eod = d->eod;
-}
-
-/* The tensors of a folder; model.packed where there is one. NULL for random weights. */
-static enum status open_file(struct weights **w, bool *packed, const char *folder, const struct model_options *o,
-                             struct error *e) {
-    struct buffer path = {0};
-    buffer_printf(&path, "%s/" PACKED_FILE, folder);
-    *packed = !o->random && access(path.data, F_OK) == 0;
-    enum status status = o->random ? STATUS_OK : weights_open(w, *packed ? path.data : folder, e);
-    buffer_free(&path);
-    return status;
 }
 
 static enum status open_weights(struct model *m, const char *folder, const struct model_options *o, struct error *e) {
     struct weights *w = NULL;
-    bool packed;
-    if (open_file(&w, &packed, folder, o, e)) return e->status;
+    bool packed = false;
+    if (!o->random && model_files_open(&w, &packed, folder, e)) return e->status;
     if (w) m->family->inspect(w, &m->dims);
     m->n_encoder = m->dims.n_retro_layers ? m->dims.encoder_layers : 0;
     m->layers = xcalloc((size_t)m->dims.n_layers, sizeof *m->layers);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "config/config_table.h"
-#include "config/hash.h"
+#include "retro/identity.h"
 
 /* A rank that is a thread of this process. */
 struct follower {
@@ -39,25 +39,32 @@ static const char *choose_device(const struct config *c, const struct comm *comm
     return text;
 }
 
-/* Ranks that are processes are each told what to do, and are to be told the same. Of a model that is config.json: its
- * weights are too many bytes to compare. */
+/* Options that a rank takes from its own configuration, and that must be rank 0's. */
+static const char *const shared_options[] = {
+    "model.dtype",          "parallel.timeout",   "parallel.micro_batch_rows", "retrieval.max_k",
+    "server.max_sequences", "server.max_context", "server.max_step_tokens",
+};
+
+static void print_option(const struct config *c, const char *key, struct buffer *lines) {
+    const struct option *o = option_find(key);
+    CHECK(o != NULL && (o->type == OPTION_INT || o->type == OPTION_ENUM));
+    int value = *(const int *)(const void *)((const char *)c + o->offset);
+    if (o->type == OPTION_ENUM)
+        buffer_printf(lines, "%s %s\n", key, o->names[value]);
+    else
+        buffer_printf(lines, "%s %d\n", key, value);
+}
+
+/* Ranks that are processes are each told what to do and what to read, and are to be told the same. */
 static enum status check_same(const struct opened_model *o, const struct config *c, const char *folder,
                               struct error *e) {
-    struct buffer path = {0}, config = {0}, text = {0};
-    struct error why;
+    struct buffer lines = {0};
     bool nccl = choose_comm(c) == CONFIG_COMM_NCCL;
-    buffer_printf(&path, "%s/config.json", folder);
-    buffer_printf(&text, "parallel.comm %s, model.dtype %s, ", nccl ? "nccl" : o->comm->ops->name,
-                  option_find("model.dtype")->names[c->model.dtype]);
-    if (file_read(path.data, 1 << 20, &config, &why))
-        buffer_printf(&text, "no model: %s", why.text);
-    else
-        buffer_printf(&text, "a config.json with checksum %016llx",
-                      (unsigned long long)hash_bytes(config.data, config.size, 0));
-    enum status status = comm_same(o->comm->world, text.data, e);
-    buffer_free(&path);
-    buffer_free(&config);
-    buffer_free(&text);
+    buffer_printf(&lines, "retro-server " RETRO_VERSION "\nparallel.comm %s\n", nccl ? "nccl" : o->comm->ops->name);
+    for (size_t i = 0; i < ARRAY_COUNT(shared_options); i++) print_option(c, shared_options[i], &lines);
+    model_identify(folder, o->comm->world, &lines);
+    enum status status = comm_same(o->comm->world, lines.data, e);
+    buffer_free(&lines);
     return status;
 }
 
@@ -75,7 +82,7 @@ static enum status open_rank(struct opened_model *o, const struct config *c, con
     struct backend_options options = {.threads = threads};
     struct model_options model_options = model_options_of(c->model.dtype);
     enum status status = backend_open(&o->backend, choose_device(c, o->comm, device, sizeof device), &options, e);
-    if (comm_agree(o->comm->world, status, e) || check_same(o, c, folder, e)) return e->status;
+    if (comm_agree(o->comm->world, status, e)) return e->status;
     if (choose_comm(c) == CONFIG_COMM_NCCL && comm_open_nccl(&o->comm, o->comm, o->backend, e)) return e->status;
     if (comm_agree(o->comm->world, check_use(o, c, folder, use, e), e)) return e->status;
     status = model_open(&o->model, folder, o->backend, o->comm, &model_options, e);
@@ -141,6 +148,7 @@ static enum status open_ranks(struct opened_model *o, const struct config *c, co
             .model = {.comm = ranks[i + 1]}, .config = c, .folder = folder, .use = use, .threads = threads};
         start_follower(f);
     }
+    if (n < options.size * options.stages && check_same(o, c, folder, e)) return e->status;
     return open_rank(o, c, folder, use, threads, e);
 }
 

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct packed_loader {
     struct model *model;
@@ -11,6 +12,15 @@ struct packed_loader {
 };
 
 static const char again[] = "convert the model again with this program's retro-convert";
+
+enum status model_files_open(struct weights **out, bool *packed, const char *folder, struct error *e) {
+    struct buffer path = {0};
+    buffer_printf(&path, "%s/" PACKED_FILE, folder);
+    *packed = access(path.data, F_OK) == 0;
+    enum status status = weights_open(out, *packed ? path.data : folder, e);
+    buffer_free(&path);
+    return status;
+}
 
 static enum status check_layout(const struct weights *w, const char *layout, struct error *e) {
     size_t n = strlen(PACKED_TAG);

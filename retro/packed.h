@@ -17,6 +17,8 @@ static inline size_t packed_padded(size_t bytes) {
     return (bytes + PACKED_ALIGNMENT - 1) / PACKED_ALIGNMENT * PACKED_ALIGNMENT;
 }
 
+/* The tensors of a model's folder: model.packed where there is one, else its safetensors files. */
+enum status model_files_open(struct weights **out, bool *packed, const char *folder, struct error *e);
 /* Points the model's matrices into w, which must outlive them, and uploads the rest. Refuses what this backend cannot
  * use as it lies: another layout, another device, several ranks, a conversion. */
 enum status model_load_packed(struct model *m, const struct weights *w, const struct model_options *o, struct error *e);

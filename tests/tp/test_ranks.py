@@ -303,31 +303,124 @@ def changed_config(tmp_path):
     return folder
 
 
+def changed_weights(tmp_path):
+    folder = tmp_path / "changed"
+    shutil.copytree(FOLDERS[0], folder)
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4] + b"\0\0\0\0")
+    return folder
+
+
+def other_form(tmp_path):
+    folder = tmp_path / "bf16"
+    subprocess.run([BUILD / "retro-convert", FOLDERS[0], folder, "--to", "bf16"], check=True, capture_output=True)
+    shutil.copy(FOLDERS[0] / "config.json", folder)
+    return folder
+
+
+def sharded(tmp_path):
+    """The same tensors in two files."""
+    folder = tmp_path / "sharded"
+    shutil.copytree(FOLDERS[0], folder)
+    data = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").unlink()
+    size = int.from_bytes(data[:8], "little")
+    header, body = json.loads(data[8:8 + size]), data[8 + size:]
+    header.pop("__metadata__", None)
+    names, weight_map = sorted(header), {}
+    for number, part in enumerate((names[::2], names[1::2])):
+        file, new, content = f"model-{number}.safetensors", {}, b""
+        for name in part:
+            piece = body[slice(*header[name]["data_offsets"])]
+            new[name] = {**header[name], "data_offsets": [len(content), len(content) + len(piece)]}
+            content += piece
+            weight_map[name] = file
+        text = json.dumps(new).encode()
+        (folder / file).write_bytes(len(text).to_bytes(8, "little") + text + content)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    return folder
+
+
+CHECKSUM = "[0-9a-f]{16}"
 DIFFERENT = [
     (dict(parallel__tensor=1, parallel__pipeline=2), FOLDERS[0],
      r"rank 1:? has parallel.tensor 1, parallel.pipeline 2; rank 0 has parallel.tensor 2, parallel.pipeline 1"),
-    (dict(parallel__tensor=2, model__dtype="bf16"), FOLDERS[0], r"rank 1: has .* model.dtype bf16, .* rank 0 has .* auto"),
-    (dict(parallel__tensor=2), changed_config, r"rank 1: has .* a config.json with checksum"),
-    (dict(parallel__tensor=2), ROOT / "no/such/folder", r"rank 1: has .* no model: .*no/such/folder/config.json"),
+    (dict(parallel__tensor=2, model__dtype="bf16"), FOLDERS[0], r"rank 1: has model.dtype bf16; rank 0 has model.dtype auto"),
+    (dict(parallel__tensor=2, server__max_context=64), FOLDERS[0],
+     r"rank 1: has server.max_context 64; rank 0 has server.max_context 0. Give all ranks the same"),
+    (dict(parallel__tensor=2), changed_config, rf"rank 1: has a config.json with checksum {CHECKSUM}; rank 0 has a config"),
+    (dict(parallel__tensor=2), changed_weights,
+     rf"rank 1: has weights with checksum {CHECKSUM}; rank 0 has weights with checksum {CHECKSUM}. Give all ranks the same"),
+    (dict(parallel__tensor=2), other_form,
+     rf"rank 1: has \d+ tensors of [0-9.]+ MB with names, types and shapes of checksum {CHECKSUM}; rank 0 has \d+ tensors"),
+    (dict(parallel__tensor=2), ROOT / "no/such/folder", r"rank 1: has no model: .*no/such/folder/config.json"),
 ]
+
+
+def start_two(tmp_path, comm, *commands, before=()):
+    """Two ranks with a command each, `before` before that of rank 1: mpirun, or both processes."""
+    if comm == "mpi":
+        jobs = [[*launcher("mpi", 1), *commands[0], ":", "-n", "1", *before, *commands[1]]]
+    else:
+        jobs = [[*(before if r else []), *command[:2],
+                 *options(parallel__rendezvous=tmp_path / "ranks", parallel__rank=r), *command[2:]]
+                for r, command in enumerate(commands)]
+    return [subprocess.Popen(job, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
+            for job in jobs]
 
 
 @pytest.mark.parametrize("comm", ["sockets", pytest.param("mpi", marks=needs_mpi)])
 @pytest.mark.parametrize("values, folder, words", DIFFERENT)
 def test_ranks_with_other_options(tmp_path, comm, values, folder, words):
     """All end, and say what differs."""
-    commands = [[*parity_command(parallel__tensor=2), FOLDERS[0]],
-                [*parity_command(**values), folder(tmp_path) if callable(folder) else folder]]
-    if comm == "mpi":
-        jobs = [[*launcher("mpi", 1), *commands[0], ":", "-n", "1", *commands[1]]]
-    else:
-        jobs = [[*command[:2], *options(parallel__rendezvous=tmp_path / "ranks", parallel__rank=r), *command[2:]]
-                for r, command in enumerate(commands)]
-    running = [subprocess.Popen(job, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
-               for job in jobs]
-    for job in running:
+    for job in start_two(tmp_path, comm, [*parity_command(parallel__tensor=2), FOLDERS[0]],
+                         [*parity_command(**values), folder(tmp_path) if callable(folder) else folder]):
         errors = job.communicate(timeout=60)[1]
         assert job.returncode != 0 and re.search(words, errors), errors
+
+
+def test_the_same_model_in_shards(tmp_path):
+    command = [*parity_command(parallel__tensor=2), FOLDERS[0]]
+    for job in start_two(tmp_path, "sockets", command, [*command[:-1], sharded(tmp_path)]):
+        output, errors = job.communicate(timeout=60)
+        assert job.returncode == 0, errors
+
+
+def wait_for_others(jobs, number):
+    """The errors of all jobs but one, which hangs and is ended then, and the seconds they took."""
+    begin = time.monotonic()
+    errors = [job.communicate(timeout=60)[1] for i, job in enumerate(jobs) if i != number]
+    seconds = time.monotonic() - begin
+    assert all(job.returncode for i, job in enumerate(jobs) if i != number)
+    if number is not None:
+        jobs[number].kill()
+        jobs[number].communicate(timeout=10)
+    return "".join(errors), seconds
+
+
+@pytest.mark.parametrize("comm", ["sockets", pytest.param("mpi", marks=needs_mpi)])
+@pytest.mark.parametrize("at", [1, 2, 3])
+def test_a_rank_that_hangs_loading(tmp_path, comm, at):
+    """When its weights are compared, measured and loaded."""
+    library = tmp_path / "hang.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-D_GNU_SOURCE", f"-DHANG_AT={at}", ROOT / "tests/tp/hang.c",
+                    "-o", library], check=True)
+    command = [*parity_command(parallel__tensor=2, parallel__timeout=2), FOLDERS[0]]
+    jobs = start_two(tmp_path, comm, command, command, before=["env", f"LD_PRELOAD={library}"])
+    errors, seconds = wait_for_others(jobs, 1 if comm == "sockets" else None)
+    assert "rank 0 of 2 waited 2 s for rank 1, which hangs or has not started (parallel.timeout)" in errors
+    assert seconds < 20
+
+
+@pytest.mark.parametrize("comm, words", [
+    ("sockets", "of 2 ranks there did not come: 1"),
+    pytest.param("mpi", "waited 2 s (parallel.timeout) for all processes of the MPI job to start", marks=needs_mpi),
+])
+def test_a_rank_that_does_not_start(tmp_path, comm, words):
+    command = [*parity_command(parallel__tensor=2, parallel__timeout=2, parallel__comm=comm), FOLDERS[0]]
+    jobs = start_two(tmp_path, comm, command, command, before=["sh", "-c", "exec sleep 100", "sh"])
+    errors, seconds = wait_for_others(jobs, 1 if comm == "sockets" else None)
+    assert words in errors and seconds < 20, errors
 
 
 @needs_mpi
