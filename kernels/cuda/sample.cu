@@ -1,41 +1,81 @@
-/* kernels/cuda/sample.cu: one row of logits becomes a token: the same token as on the CPU, whose sample.c states the
+/* kernels/cuda/sample.cu: a row of logits becomes a token: the same token as on the CPU, whose sample.c states the
  * rules. Every step is exact (integers, or single roundings that IEEE fixes, written as such), so sums may be taken in
- * any order; the log-probability alone is a float sum and agrees to its last bits only. */
+ * any order; the log-probability alone is a float sum and agrees to its last bits only.
+ *
+ * A row is cut into slices, a block each: one block alone would have one multiprocessor's double arithmetic, and about
+ * a hundredth of the memory's speed, for a vocabulary of 100 000. Blocks never wait for each other: what they find they
+ * write down, and the blocks of the next launch all decide upon it, the first slice's leaving what was decided for the
+ * launch after. The launches are
+ *   largest              the largest logit of a slice, and the sum behind the log-probability
+ *   histogram, 3 times   for top_k and again for top_p: how often, or with what weight, a digit of the logits occurs
+ *   share                what each slice weighs after all cuts
+ *   draw                 the slice, and the id in it
+ * and without a row that needs them only the first and the last. */
 #include "kernels/cuda/common.cuh"
 
-enum { SAMPLE_THREADS = 1024, SAMPLE_WARPS = SAMPLE_THREADS / 32, DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
+enum {
+    SAMPLE_THREADS = 256,
+    SAMPLE_WARPS = SAMPLE_THREADS / 32,
+    EACH = 8, /* ids of a thread, all of whose logits are on their way at once */
+    SLICE = SAMPLE_THREADS * EACH,
+    DIGIT_BITS = 11,
+    DIGITS = 1 << DIGIT_BITS,
+    DIGITS_OF_KEY = 3,
+    HALF_BITS = 20 /* of a weight, which is at most 2^40; sums of a slice then fit in 32 bits */
+};
 
 typedef unsigned long long u64;
+
+/* What a histogram adds up. */
+enum measure { MEASURE_NONE, MEASURE_COUNT /* top_k */, MEASURE_WEIGHT /* top_p */ };
+
+/* What is known of a slice. */
+struct sample_part {
+    double sum; /* of e^(logit - largest) */
+    u64 above;  /* the weight of what lies above the cut and weighs enough */
+    float largest;
+    int id;     /* the lowest with that logit */
+    int on_cut; /* how many ids have the cut's key */
+    int unused;
+};
+
+/* What has been decided about a row. Ids are kept whose key is above `key`, and the first `equal` whose key it is. */
+struct sample_state {
+    double log_sum; /* of e^(logit - largest) */
+    u64 equal;
+    u64 target, found;    /* of a cut that is being looked for: what must be reached, what lies above the prefix */
+    uint32_t key, prefix; /* prefix: the leading digits of the cut that is being looked for */
+    float largest;
+    int id; /* the greedy choice */
+};
 
 struct sample_kernel_args {
     view logits;
     const struct sample_params *params;
+    struct sample_part *parts;   /* [rows][slices] */
+    struct sample_state *states; /* [2][rows]: launch i reads those of i - 1 */
+    u64 *histograms;             /* [rows][3][DIGITS]: launch i adds to one, reads that of i - 1, clears the next */
     int32_t *ids;
     float *logprobs;
-    int n;
+    int n, slices;
+    int launch;                   /* after `largest`, from 0 */
+    enum measure measure, before; /* of this launch and of the one before it */
     int unused = 0;
 };
 
 struct sample_shared {
-    u64 histogram[DIGITS];
-    u64 sums[SAMPLE_WARPS];
+    unsigned low[DIGITS], high[DIGITS]; /* weights in two halves: shared memory adds 32 bits in one operation */
+    u64 sums[SAMPLE_WARPS], found_sum, found_on;
     double doubles[SAMPLE_WARPS];
     float values[SAMPLE_WARPS];
-    int ids[SAMPLE_WARPS];
-    u64 found_above; /* what choose_digit and find_running found */
-    int found;
+    int ids[SAMPLE_WARPS], found;
 };
 
-/* The row, its temperature and which ids are left: those whose key is above `key`, and those with that key up to id
- * `last`; min_p drops what weighs less than `least`. Every thread holds the same. */
-struct sampler {
-    const float *logits;
-    int n;
-    double largest, temperature;
-    uint32_t key;
-    int last;
-    u64 least;
-};
+__host__ __device__ static bool draws(const struct sample_params &p) { return p.temperature > 0 && p.top_k != 1; }
+__host__ __device__ static bool measures(const struct sample_params &p, enum measure measure, int n) {
+    if (!draws(p) || measure == MEASURE_NONE) return false;
+    return measure == MEASURE_COUNT ? p.top_k > 0 && p.top_k < n : p.top_p < 1;
+}
 
 /* NaN and -inf become the lowest finite value, +inf the largest, -0 becomes 0. */
 __device__ static float clean(float logit) {
@@ -45,7 +85,7 @@ __device__ static float clean(float logit) {
     return x + 0.0f;
 }
 
-/* Larger floats give larger keys. */
+/* Larger floats give larger keys, none gives 0. */
 __device__ static uint32_t key_of(float logit) {
     uint32_t u = __float_as_uint(clean(logit));
     return u & 0x80000000u ? ~u : u | 0x80000000u;
@@ -53,125 +93,290 @@ __device__ static uint32_t key_of(float logit) {
 __device__ static float logit_of(uint32_t key) { return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key); }
 
 /* round(2^40 e^z), z = (logit - largest) / temperature: kernels/cpu/sample_weights.h, operation for operation. */
-__device__ static u64 weight_of(const sampler &s, float logit) {
+__device__ static u64 weight_of(float logit, float largest, float temperature) {
     const double terms[] = {1.0 / 3628800, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120,
                             1.0 / 24,      1.0 / 6,      0.5,         1,          1};
     const double magic = 6755399441055744.0; /* 1.5 * 2^52: its sum's low bits hold the nearest integer */
     const double log2_e = 1.4426950408889634, ln_2 = 0.6931471805599453, two_52 = 4503599627370496.0;
-    double z = __ddiv_rn(__dsub_rn((double)clean(logit), s.largest), s.temperature);
+    double z = __ddiv_rn(__dsub_rn((double)clean(logit), (double)largest), (double)temperature);
     z = z > -40 ? z : -40;
     double shifted = __dadd_rn(__dmul_rn(z, log2_e), magic), n = __dsub_rn(shifted, magic);
     double r = __dsub_rn(z, __dmul_rn(n, ln_2)), p = 1.0 / 39916800;
+    UNROLL
     for (double term : terms) p = __dadd_rn(__dmul_rn(p, r), term);
     u64 exponent = ((u64)__double_as_longlong(shifted) + 1023 + 40) << 52;
     double scaled = __dadd_rn(__dmul_rn(p, __longlong_as_double((long long)exponent)), two_52);
     return (u64)__double_as_longlong(scaled) - (u64)__double_as_longlong(two_52);
 }
 
-__device__ static u64 kept_weight(const sampler &s, int id) {
-    uint32_t key = key_of(s.logits[id]);
-    if (key < s.key || (key == s.key && id > s.last)) return 0;
-    u64 w = weight_of(s, s.logits[id]);
-    return w < s.least ? 0 : w;
+/* What min_p leaves of a weight. */
+__device__ static u64 enough(u64 weight, const struct sample_params &p) {
+    if (!(p.min_p > 0)) return weight;
+    return weight < (u64)ceil((p.min_p < 1 ? (double)p.min_p : 1) * 1099511627776.0) ? 0 : weight;
 }
 
-__device__ static u64 total_weight(const sampler &s, sample_shared &shared) {
-    u64 total = 0;
-    for (int id = (int)threadIdx.x; id < s.n; id += SAMPLE_THREADS) total += kept_weight(s, id);
-    return block_sum(total, shared.sums);
+__device__ static const float *row_logits(const struct sample_kernel_args &k) {
+    return (const float *)k.logits.data + blockIdx.x * k.logits.stride;
 }
 
-/* What find_running adds up. */
-enum measure { MEASURE_WEIGHT, MEASURE_ON_CUT /* 1 for ids whose key is the cut's */ };
-
-__device__ static u64 measure_of(const sampler &s, enum measure measure, int id) {
-    if (id >= s.n) return 0;
-    return measure == MEASURE_WEIGHT ? kept_weight(s, id) : (u64)(key_of(s.logits[id]) == s.key);
+/* The logits of a thread's ids: `first`, `first + step` and so on; NaN past the end. */
+__device__ static lanes<EACH> load_logits(const struct sample_kernel_args &k, int first, int step) {
+    const float *logits = row_logits(k);
+    lanes<EACH> x;
+    UNROLL
+    for (int i = 0; i < EACH; i++) x.at[i] = first + i * step < k.n ? logits[first + i * step] : NAN;
+    return x;
 }
 
-/* The first id, in rising order, at which the running sum exceeds `target`, which is below the total. A warp adds up a
- * stretch of ids; the one in whose stretch the sum passes the target walks it, 32 ids at a time. */
-__device__ static int find_running(const sampler &s, enum measure measure, u64 target, sample_shared &shared) {
+/* The sum of v over the threads before this one, and over all. */
+struct running {
+    u64 before, total;
+};
+
+__device__ static running block_scan(u64 v, u64 *shared) {
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
-    int stretch = (s.n + SAMPLE_THREADS - 1) / SAMPLE_THREADS * WARP, first = warp * stretch;
-    u64 sum = 0;
-    for (int i = lane; i < stretch; i += WARP) sum += measure_of(s, measure, first + i);
-    sum = warp_sum(sum);
-    if (lane == 0) shared.sums[warp] = sum;
-    __syncthreads();
-    u64 before = 0;
-    for (int w = 0; w < warp; w++) before += shared.sums[w];
-    bool here = before <= target && target < before + sum;
-    for (int i = lane; here && i < stretch; i += WARP) {
-        u64 own = measure_of(s, measure, first + i), running = own;
-        for (int offset = 1; offset < WARP; offset *= 2) {
-            u64 left = __shfl_up_sync(ALL_LANES, running, (unsigned)offset);
-            if (lane >= offset) running += left;
-        }
-        unsigned passed = __ballot_sync(ALL_LANES, before + running > target);
-        if (passed) {
-            if (lane == __ffs((int)passed) - 1) shared.found = first + i;
-            break;
-        }
-        before += __shfl_sync(ALL_LANES, running, WARP - 1);
+    u64 sum = v;
+    for (int offset = 1; offset < WARP; offset *= 2) {
+        u64 left = __shfl_up_sync(ALL_LANES, sum, (unsigned)offset);
+        if (lane >= offset) sum += left;
     }
+    if (lane == WARP - 1) shared[warp] = sum;
     __syncthreads();
-    return shared.found; /* written again only after another barrier */
+    running r = {sum - v, 0};
+    for (int w = 0; w < SAMPLE_WARPS; w++) {
+        if (w < warp) r.before += shared[w];
+        r.total += shared[w];
+    }
+    __syncthreads(); /* so that `shared` may be written again */
+    return r;
 }
 
-/* histogram[digit] = what the ids with the given leading bits of the key bring: their number, or their weights. */
-__device__ static void fill_histogram(const sampler &s, uint32_t prefix, int shift, bool weigh, sample_shared &shared) {
-    for (int i = (int)threadIdx.x; i < DIGITS; i += SAMPLE_THREADS) shared.histogram[i] = 0;
-    __syncthreads();
-    for (int id = (int)threadIdx.x; id < s.n; id += SAMPLE_THREADS) {
-        u64 digit = (u64)(key_of(s.logits[id]) >> shift) - ((u64)prefix << DIGIT_BITS);
-        if (digit >= DIGITS) continue;
-        u64 brings = weigh ? kept_weight(s, id) : 1;
-        if (brings) atomicAdd(&shared.histogram[digit], brings);
-    }
-    __syncthreads();
+/* The largest value in the block and the lowest id that has it. */
+struct peak {
+    float value;
+    int id;
+};
+
+__device__ static peak higher(peak a, peak b) {
+    return b.value > a.value || (b.value == a.value && b.id < a.id) ? b : a;
 }
 
-/* The largest digit at which the sum from the top reaches `target`, and in found_above the sum above it. One warp: a
- * lane adds up 64 digits, and the lane in whose share the target lies walks them. */
-__device__ static int choose_digit(u64 target, sample_shared &shared) {
-    constexpr int SHARE = DIGITS / WARP;
-    if (threadIdx.x < WARP) {
-        int top = DIGITS - 1 - (int)threadIdx.x * SHARE;
-        u64 own = 0;
-        for (int i = 0; i < SHARE; i++) own += shared.histogram[top - i];
-        u64 running = own;
-        for (int offset = 1; offset < WARP; offset *= 2) {
-            u64 left = __shfl_up_sync(ALL_LANES, running, (unsigned)offset);
-            if ((int)threadIdx.x >= offset) running += left;
-        }
-        u64 above = running - own;
-        if (above < target && target <= running) {
-            int digit = top;
-            while (above + shared.histogram[digit] < target) above += shared.histogram[digit--];
-            shared.found = digit;
-            shared.found_above = above;
+__device__ static peak warp_peak(peak p) {
+    for (int offset = WARP / 2; offset > 0; offset /= 2) {
+        float value = __shfl_xor_sync(ALL_LANES, p.value, offset);
+        int id = __shfl_xor_sync(ALL_LANES, p.id, offset);
+        p = higher(p, {value, id});
+    }
+    return p;
+}
+
+__device__ static peak block_peak(peak p, sample_shared &shared) {
+    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
+    p = warp_peak(p);
+    if (lane == 0) shared.values[warp] = p.value, shared.ids[warp] = p.id;
+    __syncthreads();
+    return warp_peak({shared.values[lane % SAMPLE_WARPS], shared.ids[lane % SAMPLE_WARPS]});
+}
+
+/* Clears this slice's share of the histogram that launch `launch` will add to. */
+__device__ static void clear_histogram(const struct sample_kernel_args &k, int launch) {
+    if (k.histograms == NULL) return;
+    u64 *histogram = k.histograms + ((int64_t)blockIdx.x * DIGITS_OF_KEY + launch % DIGITS_OF_KEY) * DIGITS;
+    for (int i = (int)(blockIdx.y * SAMPLE_THREADS + threadIdx.x); i < DIGITS; i += k.slices * SAMPLE_THREADS)
+        histogram[i] = 0;
+}
+
+/* grid (rows, slices), block 256, shared sample_shared. Bound by bytes: reads a row once. */
+__global__ void __launch_bounds__(SAMPLE_THREADS) sample_largest_kernel(struct sample_kernel_args k) {
+    DYNAMIC_SHARED(memory);
+    sample_shared &shared = *(sample_shared *)memory;
+    int first = (int)blockIdx.y * SLICE + (int)threadIdx.x;
+    lanes<EACH> x = load_logits(k, first, SAMPLE_THREADS);
+    peak p = {-INFINITY, k.n};
+    for (int i = 0; i < EACH; i++)
+        if (first + i * SAMPLE_THREADS < k.n) p = higher(p, {clean(x.at[i]), first + i * SAMPLE_THREADS});
+    p = block_peak(p, shared);
+    double sum = 0;
+    for (int i = 0; i < EACH; i++)
+        if (first + i * SAMPLE_THREADS < k.n) sum += (double)expf(clean(x.at[i]) - p.value);
+    sum = block_sum(sum, shared.doubles);
+    clear_histogram(k, 0);
+    if (threadIdx.x > 0) return;
+    struct sample_part *part = k.parts + (int64_t)blockIdx.x * k.slices + blockIdx.y;
+    part->sum = sum;
+    part->largest = p.value;
+    part->id = p.id;
+}
+
+/* What the slices' largest logits say about the row. */
+__device__ static sample_state merge_parts(const struct sample_kernel_args &k, sample_shared &shared) {
+    const struct sample_part *parts = k.parts + (int64_t)blockIdx.x * k.slices;
+    peak p = {-INFINITY, k.n};
+    for (int i = (int)threadIdx.x; i < k.slices; i += SAMPLE_THREADS) p = higher(p, {parts[i].largest, parts[i].id});
+    p = block_peak(p, shared);
+    double sum = 0;
+    for (int i = (int)threadIdx.x; i < k.slices; i += SAMPLE_THREADS)
+        sum += parts[i].sum * exp((double)parts[i].largest - (double)p.value);
+    sample_state s = {};
+    s.log_sum = log(block_sum(sum, shared.doubles));
+    s.equal = (u64)k.n;
+    s.largest = p.value;
+    s.id = p.id;
+    return s;
+}
+
+/* The largest digit at which the sum from the top reaches the target becomes the prefix's next. A thread adds up eight
+ * digits, and the one in whose share the target lies walks them. */
+__device__ static void choose_digit(sample_state &s, const struct sample_params &p, const u64 *histogram, int digit,
+                                    enum measure measure, sample_shared &shared) {
+    constexpr int SHARE = DIGITS / SAMPLE_THREADS;
+    int top = DIGITS - 1 - (int)threadIdx.x * SHARE;
+    u64 bins[SHARE], own = 0;
+    UNROLL
+    for (int i = 0; i < SHARE; i++) own += bins[i] = histogram[top - i];
+    running r = block_scan(own, shared.sums);
+    if (digit == 0) {
+        double wanted = ceil(__dmul_rn((double)p.top_p, (double)r.total));
+        u64 weight = wanted >= 1 ? (u64)wanted : 1;
+        s.target = measure == MEASURE_COUNT ? (u64)p.top_k : weight < r.total ? weight : r.total;
+        s.found = 0;
+        s.prefix = 0;
+    }
+    u64 above = s.found + r.before;
+    if (above < s.target && s.target <= above + own) {
+        bool reached = false;
+        UNROLL
+        for (int i = 0; i < SHARE; i++) {
+            if (!reached && above + bins[i] >= s.target) {
+                reached = true;
+                shared.found = top - i;
+                shared.found_sum = above;
+            }
+            above += bins[i];
         }
     }
     __syncthreads();
-    return shared.found;
+    s.prefix = s.prefix << DIGIT_BITS | (uint32_t)shared.found;
+    s.found = shared.found_sum;
 }
 
-/* The shortest prefix of the ranking (logit, then lower id) whose measure, count or weight, reaches `target`. */
-__device__ static void cut(sampler &s, bool weigh, u64 target, sample_shared &shared) {
-    uint32_t prefix = 0;
-    u64 above = 0;
-    for (int shift = 2 * DIGIT_BITS; shift >= 0; shift -= DIGIT_BITS) {
-        fill_histogram(s, prefix, shift, weigh, shared);
-        int digit = choose_digit(target - above, shared);
-        above += shared.found_above;
-        prefix = prefix << DIGIT_BITS | (uint32_t)digit;
+/* The state of the row after the launch before this one, which the first slice keeps for the next. */
+__device__ static sample_state decide(const struct sample_kernel_args &k, const struct sample_params &p,
+                                      sample_shared &shared) {
+    sample_state s;
+    if (k.launch == 0) {
+        s = merge_parts(k, shared);
+    } else {
+        int last = k.launch - 1, digit = last % DIGITS_OF_KEY;
+        s = k.states[(int64_t)(last % 2) * k.logits.rows + blockIdx.x];
+        if (measures(p, k.before, k.n)) {
+            choose_digit(s, p, k.histograms + ((int64_t)blockIdx.x * DIGITS_OF_KEY + digit) * DIGITS, digit, k.before,
+                         shared);
+            if (digit == DIGITS_OF_KEY - 1) { /* ids with one key have one weight, so how many are needed is known */
+                u64 needed = s.target - s.found, each = 1;
+                if (k.before == MEASURE_WEIGHT) each = weight_of(logit_of(s.prefix), s.largest, p.temperature);
+                s.key = s.prefix;
+                s.equal = needed / each + (needed % each != 0);
+            }
+        }
     }
-    u64 each = weigh ? weight_of(s, logit_of(prefix)) : 1, needed = target - above;
-    u64 equal = needed / each + (needed % each != 0);
-    s.key = prefix;
-    /* Ids on the cut are taken in rising order; the last is where their count passes equal - 1. */
-    s.last = find_running(s, MEASURE_ON_CUT, equal - 1, shared);
+    if (blockIdx.y == 0 && threadIdx.x == 0) k.states[(int64_t)(k.launch % 2) * k.logits.rows + blockIdx.x] = s;
+    return s;
+}
+
+/* The digit of a key that has the prefix in front of it; DIGITS or more for other keys. */
+__device__ static u64 digit_of(uint32_t key, const sample_state &s, int digit) {
+    int shift = (DIGITS_OF_KEY - 1 - digit) * DIGIT_BITS;
+    return (u64)(key >> shift) - (digit == 0 ? 0 : (u64)s.prefix << DIGIT_BITS);
+}
+
+/* grid (rows, slices), block 256, shared sample_shared. Bound by the double arithmetic of the weights: some
+ * forty operations an id in the first digit of top_p, few in the others, where most ids have another prefix. */
+__global__ void __launch_bounds__(SAMPLE_THREADS) sample_histogram_kernel(struct sample_kernel_args k) {
+    DYNAMIC_SHARED(memory);
+    sample_shared &shared = *(sample_shared *)memory;
+    const struct sample_params p = k.params[blockIdx.x];
+    int first = (int)blockIdx.y * SLICE + (int)threadIdx.x, digit = k.launch % DIGITS_OF_KEY;
+    lanes<EACH> x = load_logits(k, first, SAMPLE_THREADS);
+    for (int i = (int)threadIdx.x; i < DIGITS; i += SAMPLE_THREADS) shared.low[i] = shared.high[i] = 0;
+    sample_state s = decide(k, p, shared);
+    clear_histogram(k, k.launch + 1);
+    if (!measures(p, k.measure, k.n)) return;
+    __syncthreads();
+    bool weigh = k.measure == MEASURE_WEIGHT;
+    for (int i = 0; i < EACH; i++) {
+        uint32_t key = key_of(x.at[i]);
+        u64 at = digit_of(key, s, digit);
+        if (first + i * SAMPLE_THREADS >= k.n || key <= s.key || at >= DIGITS) continue;
+        u64 brings = weigh ? weight_of(x.at[i], s.largest, p.temperature) : 1;
+        unsigned low = (unsigned)brings & ((1u << HALF_BITS) - 1), high = (unsigned)(brings >> HALF_BITS);
+        if (low) atomicAdd(&shared.low[at], low);
+        if (high) atomicAdd(&shared.high[at], high);
+    }
+    __syncthreads();
+    u64 *histogram = k.histograms + ((int64_t)blockIdx.x * DIGITS_OF_KEY + digit) * DIGITS;
+    for (int i = (int)threadIdx.x; i < DIGITS; i += SAMPLE_THREADS) {
+        u64 sum = shared.low[i] + ((u64)shared.high[i] << HALF_BITS);
+        if (sum) atomicAdd(&histogram[i], sum);
+    }
+    u64 at = digit_of(s.key, s, digit); /* what top_k kept of the ids on its cut */
+    if (blockIdx.y == 0 && threadIdx.x == 0 && s.key > 0 && at < DIGITS)
+        atomicAdd(&histogram[at], s.equal * weight_of(logit_of(s.key), s.largest, p.temperature));
+}
+
+/* grid (rows, slices), block 256, shared sample_shared. Bound by the double arithmetic of the weights. */
+__global__ void __launch_bounds__(SAMPLE_THREADS) sample_share_kernel(struct sample_kernel_args k) {
+    DYNAMIC_SHARED(memory);
+    sample_shared &shared = *(sample_shared *)memory;
+    const struct sample_params p = k.params[blockIdx.x];
+    int first = (int)blockIdx.y * SLICE + (int)threadIdx.x;
+    lanes<EACH> x = load_logits(k, first, SAMPLE_THREADS);
+    sample_state s = decide(k, p, shared);
+    if (!draws(p)) return;
+    u64 above = 0, on_cut = 0;
+    for (int i = 0; i < EACH; i++) {
+        uint32_t key = key_of(x.at[i]);
+        if (first + i * SAMPLE_THREADS >= k.n) continue;
+        if (key > s.key) above += enough(weight_of(x.at[i], s.largest, p.temperature), p);
+        on_cut += key == s.key;
+    }
+    above = block_sum(above, shared.sums);
+    on_cut = block_sum(on_cut, shared.sums);
+    if (threadIdx.x > 0) return;
+    struct sample_part *part = k.parts + (int64_t)blockIdx.x * k.slices + blockIdx.y;
+    part->above = above;
+    part->on_cut = (int)on_cut;
+}
+
+/* Of `n` ids on the cut with `before` such ids in front of them, how many are kept. */
+__device__ static u64 kept_on_cut(const sample_state &s, u64 before, u64 n) {
+    u64 left = s.equal > before ? s.equal - before : 0;
+    return n < left ? n : left;
+}
+
+/* Runs over the slices in rising order; returns the sum of what they weigh. The slice at which it exceeds `target` is
+ * left in `found`, with the sums of weights and of ids on the cut in front of it. */
+__device__ static u64 walk_slices(const struct sample_kernel_args &k, const sample_state &s, u64 on_cut_weight,
+                                  u64 target, sample_shared &shared) {
+    const struct sample_part *parts = k.parts + (int64_t)blockIdx.x * k.slices;
+    u64 sum = 0, on_cut = 0;
+    for (int base = 0; base < k.slices; base += SAMPLE_THREADS) {
+        int slice = base + (int)threadIdx.x;
+        u64 on = slice < k.slices ? (u64)parts[slice].on_cut : 0;
+        running count = block_scan(on, shared.sums);
+        u64 weight = slice < k.slices ? parts[slice].above : 0;
+        weight += on_cut_weight * kept_on_cut(s, on_cut + count.before, on);
+        running weights = block_scan(weight, shared.sums);
+        if (target >= sum + weights.before && target - sum - weights.before < weight) {
+            shared.found = slice;
+            shared.found_sum = sum + weights.before;
+            shared.found_on = on_cut + count.before;
+        }
+        sum += weights.total;
+        on_cut += count.total;
+    }
+    __syncthreads();
+    return sum;
 }
 
 __device__ static u64 splitmix64(u64 x) {
@@ -181,76 +386,93 @@ __device__ static u64 splitmix64(u64 x) {
     return x ^ x >> 31;
 }
 
-/* The lowest id among the largest logits. */
-__device__ static int largest_id(const float *logits, int n, sample_shared &shared) {
-    int best = n, lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
-    float largest = -INFINITY;
-    for (int id = (int)threadIdx.x; id < n; id += SAMPLE_THREADS) {
-        float x = clean(logits[id]);
-        if (x > largest) largest = x, best = id;
+/* The first id, in rising order, at which the running sum of weights exceeds the target that the seed asks for. */
+__device__ static int draw(const struct sample_kernel_args &k, const struct sample_params &p, const sample_state &s,
+                           sample_shared &shared) {
+    u64 on_cut_weight = s.key == 0 ? 0 : enough(weight_of(logit_of(s.key), s.largest, p.temperature), p);
+    u64 total = walk_slices(k, s, on_cut_weight, ~0ull, shared);
+    u64 target = __umul64hi(splitmix64(splitmix64(p.seed) + p.draw * 0x9e3779b97f4a7c15ull), total);
+    walk_slices(k, s, on_cut_weight, target, shared);
+    int first = shared.found * SLICE + (int)threadIdx.x * EACH;
+    u64 before = shared.found_sum, on_before = shared.found_on, weights[EACH], on = 0, own = 0;
+    lanes<EACH> x = load_logits(k, first, 1);
+    for (int i = 0; i < EACH; i++) on += first + i < k.n && key_of(x.at[i]) == s.key;
+    on_before += block_scan(on, shared.sums).before;
+    UNROLL
+    for (int i = 0; i < EACH; i++) {
+        uint32_t key = key_of(x.at[i]);
+        u64 weight = first + i < k.n && key > s.key ? enough(weight_of(x.at[i], s.largest, p.temperature), p) : 0;
+        if (first + i < k.n && key == s.key) weight = on_cut_weight * kept_on_cut(s, on_before++, 1);
+        own += weights[i] = weight;
     }
-    for (int level = 0; level < 2; level++) {
-        for (int offset = WARP / 2; offset > 0; offset /= 2) {
-            float x = __shfl_xor_sync(ALL_LANES, largest, offset);
-            int id = __shfl_xor_sync(ALL_LANES, best, offset);
-            if (x > largest || (x == largest && id < best)) largest = x, best = id;
-        }
-        if (level == 1) break;
-        if (lane == 0) shared.values[warp] = largest, shared.ids[warp] = best;
-        __syncthreads();
-        largest = shared.values[lane];
-        best = shared.ids[lane];
+    before += block_scan(own, shared.sums).before;
+    UNROLL
+    for (int i = 0; i < EACH; i++) {
+        if (target >= before && target - before < weights[i]) shared.found = first + i;
+        before += weights[i];
     }
-    return best;
+    __syncthreads();
+    return shared.found;
 }
 
-__device__ static int draw(sampler &s, const struct sample_params &p, sample_shared &shared) {
-    if (p.top_k > 0 && p.top_k < s.n) cut(s, false, (u64)p.top_k, shared);
-    if (p.top_p < 1) {
-        u64 total = total_weight(s, shared);
-        double wanted = ceil(__dmul_rn((double)p.top_p, (double)total));
-        u64 target = wanted >= 1 ? (u64)wanted : 1;
-        cut(s, true, target < total ? target : total, shared);
-    }
-    if (p.min_p > 0) s.least = (u64)ceil((p.min_p < 1 ? (double)p.min_p : 1) * 1099511627776.0);
-    u64 total = total_weight(s, shared), r = splitmix64(splitmix64(p.seed) + p.draw * 0x9e3779b97f4a7c15ull);
-    return find_running(s, MEASURE_WEIGHT, __umul64hi(r, total), shared);
-}
-
-/* grid rows, block 1024, shared sample_shared. Greedy is bound by bytes: the row is read twice. A draw with top_k and
- * top_p reads it up to eleven times, from the cache but for the first, and is bound by the double arithmetic of the
- * weights. */
-__global__ void __launch_bounds__(SAMPLE_THREADS) sample_radix_kernel(struct sample_kernel_args k) {
+/* grid rows, block 256, shared sample_shared. Bound by latency: reads what the slices left, and one slice. */
+__global__ void __launch_bounds__(SAMPLE_THREADS) sample_draw_kernel(struct sample_kernel_args k) {
     DYNAMIC_SHARED(memory);
     sample_shared &shared = *(sample_shared *)memory;
     const struct sample_params p = k.params[blockIdx.x];
-    sampler s = {};
-    s.logits = (const float *)k.logits.data + blockIdx.x * k.logits.stride;
-    s.n = k.n;
-    s.last = k.n - 1;
-    int id = largest_id(s.logits, s.n, shared);
-    s.largest = (double)clean(s.logits[id]);
-    s.temperature = (double)p.temperature;
-    if (p.temperature > 0 && p.top_k != 1) id = draw(s, p, shared);
-    double sum = 0;
-    for (int i = (int)threadIdx.x; i < s.n; i += SAMPLE_THREADS)
-        sum += (double)expf((float)((double)clean(s.logits[i]) - s.largest));
-    sum = block_sum(sum, shared.doubles);
+    sample_state s = decide(k, p, shared);
+    int id = draws(p) ? draw(k, p, s, shared) : s.id;
     if (threadIdx.x > 0) return;
     k.ids[blockIdx.x] = id;
-    k.logprobs[blockIdx.x] = (float)((double)clean(s.logits[id]) - s.largest - log(sum));
+    k.logprobs[blockIdx.x] = (float)((double)clean(row_logits(k)[id]) - (double)s.largest - s.log_sum);
+}
+
+/* Device memory for the rows: everything in one piece, the results last. */
+static bool reserve(struct backend *b, struct sample_kernel_args *k, size_t rows, bool histograms) {
+    size_t parts = rows * (size_t)k->slices * sizeof *k->parts, states = 2 * rows * sizeof *k->states;
+    size_t digits = histograms ? rows * DIGITS_OF_KEY * DIGITS * sizeof *k->histograms : 0;
+    size_t results = rows * (sizeof *k->ids + sizeof *k->logprobs);
+    char *at = (char *)workspace_reserve(b, &cuda_of(b)->results, parts + states + digits + results);
+    if (at == NULL) return false;
+    k->parts = (struct sample_part *)(void *)at;
+    k->states = (struct sample_state *)(void *)(at += parts);
+    k->histograms = histograms ? (u64 *)(void *)(at + states) : NULL;
+    k->ids = (int32_t *)(void *)(at + states + digits);
+    k->logprobs = (float *)(void *)(k->ids + rows);
+    return true;
 }
 
 void cuda_sample(struct backend *b, const struct sample_args *a) {
     size_t rows = (size_t)a->logits.rows, bytes = rows * sizeof(float);
-    if (rows == 0) return;
+    bool any_draws = false, any[] = {false, false, false};
+    for (size_t i = 0; i < rows; i++) {
+        any_draws = any_draws || draws(a->params[i]);
+        for (int m = MEASURE_COUNT; m <= MEASURE_WEIGHT; m++)
+            any[m] = any[m] || measures(a->params[i], (enum measure)m, a->n_vocab);
+    }
     struct sample_kernel_args k;
     k.logits = a->logits;
     k.params = stage(b, a->params, rows);
-    k.ids = (int32_t *)workspace_reserve(b, &cuda_of(b)->results, 2 * bytes);
-    k.logprobs = (float *)k.ids + rows;
     k.n = a->n_vocab;
-    launch(b, sample_radix_kernel, dim3((unsigned)rows), SAMPLE_THREADS, sizeof(sample_shared), k);
+    k.slices = (int)blocks_for(a->n_vocab, SLICE);
+    k.launch = 0;
+    k.measure = k.before = MEASURE_NONE;
+    if (rows == 0 || !reserve(b, &k, rows, any[MEASURE_COUNT] || any[MEASURE_WEIGHT])) return;
+    dim3 grid((unsigned)rows, (unsigned)k.slices);
+    launch(b, sample_largest_kernel, grid, SAMPLE_THREADS, sizeof(sample_shared), k);
+    for (int m = MEASURE_COUNT; m <= MEASURE_WEIGHT; m++)
+        for (int digit = 0; any[m] && digit < DIGITS_OF_KEY; digit++, k.launch++) {
+            k.measure = (enum measure)m;
+            launch(b, sample_histogram_kernel, grid, SAMPLE_THREADS, sizeof(sample_shared), k);
+            k.before = k.measure;
+        }
+    k.measure = MEASURE_NONE;
+    if (any_draws) {
+        launch(b, sample_share_kernel, grid, SAMPLE_THREADS, sizeof(sample_shared), k);
+        k.before = MEASURE_NONE;
+        k.launch++;
+    }
+    launch(b, sample_draw_kernel, dim3((unsigned)rows), SAMPLE_THREADS, sizeof(sample_shared), k);
     cuda_fetch(b, a->ids, k.ids, bytes);
     cuda_fetch(b, a->logprobs, k.logprobs, bytes);
 }

@@ -493,6 +493,25 @@ static void test_sample(void **state) {
             }
 }
 
+/* More slices of the vocabulary than a block has threads, with ties on every cut that reach across them. */
+static void test_sample_large(void **state) {
+    (void)state;
+    if (schedule != 0) return;
+    enum { N = 2048 * 257 + 5 };
+    struct tensor t = padded_tensor(DTYPE_F32, 2, N, 1);
+    for (int j = 0; j < N; j++) {
+        tensor_set(t, 0, j, random_logit(1));
+        tensor_set(t, 1, j, random_logit(0));
+    }
+    struct both logits = both_copy(t);
+    for (int round = 0; round < 2; round++)
+        check_sample(logits, N,
+                     (struct sample_params[]){
+                         {.temperature = 1, .top_p = 0.9f, .top_k = 300000, .min_p = 0.01f, .seed = 7, .draw = round},
+                         {.temperature = 0.8f, .top_p = round ? 1 : 0.97f, .seed = 8, .draw = round}});
+    both_free(logits);
+}
+
 static void test_sample_empty(void **state) {
     (void)state;
     struct both logits = both_empty(DTYPE_F32, 0, 10, 0);
@@ -611,6 +630,7 @@ int main(int argc, char **argv) {
                                        TEST(test_gather_and_scatter),
                                        TEST(test_mean_rows),
                                        TEST(test_sample),
+                                       TEST(test_sample_large),
                                        TEST(test_sample_empty),
                                        TEST(test_many_arguments),
                                        TEST(test_failures_stick),
