@@ -6,8 +6,13 @@
 #include "kernels/cuda/common.cuh"
 #include "kernels/cuda/gemm.h"
 
+enum { RUNNING_BYTES = 384 << 20 };
+
+/* The runtime keeps the failure for whoever asks for the latest one in this thread: libraries do after their own calls,
+ * and would take ours for theirs. */
 bool cuda_ok(struct backend *b, cudaError_t code, const char *what) {
     if (code == cudaSuccess) return true;
+    (void)cudaGetLastError();
     if (b->error.status == STATUS_OK)
         error_set(&b->error, code == cudaErrorMemoryAllocation ? STATUS_NO_MEMORY : STATUS_DEVICE, "%s: %s: %s",
                   cuda_of(b)->description, what, cudaGetErrorString(code));
@@ -21,8 +26,15 @@ static const char *cuda_describe(const struct backend *b) { return cuda_of(b)->d
 void *cuda_alloc(struct backend *b, size_t bytes) {
     struct cuda *cuda = cuda_of(b);
     void *p = NULL;
-    if (cudaSetDevice(cuda->ordinal) != cudaSuccess || cudaMalloc(&p, bytes ? bytes : 1) != cudaSuccess) return NULL;
-    if (cudaMemsetAsync(p, 0, bytes ? bytes : 1, cuda->stream) == cudaSuccess) return p;
+    cudaError_t code = cudaSetDevice(cuda->ordinal);
+    if (code == cudaSuccess) code = cudaMalloc(&p, bytes ? bytes : 1);
+    if (code == cudaErrorMemoryAllocation) {
+        (void)cudaGetLastError();
+        return NULL; /* which the caller reports */
+    }
+    if (cuda_ok(b, code, "taking memory") &&
+        cuda_ok(b, cudaMemsetAsync(p, 0, bytes ? bytes : 1, cuda->stream), "zeroing memory"))
+        return p;
     cudaFree(p);
     return NULL;
 }
@@ -33,16 +45,22 @@ static void cuda_release(struct backend *b, void *p) {
     cudaFree(p); /* waits for the device */
 }
 
+/* RUNNING_BYTES are left for what is taken while a model runs: workspaces, graphs, the code of kernels when they are
+ * first launched, and what the driver rounds allocations up to. */
 static size_t cuda_available(struct backend *b) {
     size_t available, all;
     bool known = cudaSetDevice(cuda_of(b)->ordinal) == cudaSuccess && cudaMemGetInfo(&available, &all) == cudaSuccess;
-    return known ? available : SIZE_MAX;
+    if (!known) return SIZE_MAX;
+    return available > RUNNING_BYTES ? available - RUNNING_BYTES : 0;
 }
 
-void cuda_upload(struct backend *b, void *device, const void *host, size_t bytes) {
+/* The host's array is its owner's again on return. CUDA promises that of no copy but a finished one. */
+static void cuda_upload(struct backend *b, void *device, const void *host, size_t bytes) {
     if (b->error.status || bytes == 0) return;
     work_flush(b);
-    cuda_ok(b, cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, cuda_of(b)->stream), "copying to it");
+    cudaStream_t stream = cuda_of(b)->stream;
+    if (cuda_ok(b, cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream), "copying to it"))
+        cuda_ok(b, cudaStreamSynchronize(stream), "copying to it");
 }
 
 enum status cuda_sync(struct backend *b, struct error *e) {
@@ -56,6 +74,7 @@ enum status cuda_sync(struct backend *b, struct error *e) {
 static void cuda_close(struct backend *b) {
     struct cuda *cuda = cuda_of(b);
     if (cuda == NULL) return;
+    cudaSetDevice(cuda->ordinal); /* whatever thread closes it */
     if (cuda->stream) cudaStreamSynchronize(cuda->stream);
     graphs_close(&cuda->graphs);
     struct workspace *all[] = {&cuda->inputs, &cuda->tile, &cuda->partials, &cuda->results};
@@ -105,7 +124,9 @@ static enum status open_parts(struct backend *b, struct error *e) {
 
 bool cuda_present() {
     int n = 0;
-    return cudaGetDeviceCount(&n) == cudaSuccess && n > 0;
+    if (cudaGetDeviceCount(&n) == cudaSuccess) return n > 0;
+    (void)cudaGetLastError();
+    return false;
 }
 
 enum status cuda_open(struct backend *b, const struct backend_options *o, int ordinal, struct error *e) {

@@ -127,6 +127,8 @@ bool cuda_ok(struct backend *b, cudaError_t code, const char *what);
 typedef void work_function(struct backend *b, const void *arguments);
 /* Lists are compared as bytes, so `arguments` have no padding. */
 void work_add(struct backend *b, work_function *run, const void *arguments, size_t bytes);
+/* Also makes the backend's device this thread's, with work or without: a thread begins with the first GPU, and what it
+ * allocated there would be of no use to another. */
 void work_flush(struct backend *b);
 /* Calls every command's function in order. */
 void work_run(struct backend *b);
@@ -147,7 +149,6 @@ static inline bool in_blocks(enum dtype t) { return dtype_quantised(t) || t == D
 
 /* backend.cu: members of the table that others use. */
 void *cuda_alloc(struct backend *b, size_t bytes);
-void cuda_upload(struct backend *b, void *device, const void *host, size_t bytes);
 enum status cuda_sync(struct backend *b, struct error *e);
 /* pack.cu */
 void loading_close(struct loading *l);

@@ -24,7 +24,8 @@ struct gemm;
 
 enum status gemm_open(struct gemm **out, struct error *e);
 void gemm_close(struct gemm *g);
-/* Whether the product has bias and activation in it; if not, y holds the product alone and the caller adds them. */
-bool gemm_finishes(const struct gemm_args *a);
+/* Whether the product has bias and activation in it; if not, y holds the product alone and the caller adds them. The
+ * answer is the same each time. */
+bool gemm_finishes(struct backend *b, const struct gemm_args *a);
 /* Runs a struct gemm_args on the backend's stream: a work_function. A failure sticks in the backend. */
 void gemm_run(struct backend *b, const void *arguments);

@@ -12,6 +12,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The library of the version that was compiled against, and the functions used. */
 #define TEXT_OF(x) #x
@@ -39,36 +40,35 @@ static struct {
 #undef DECLARE
 } lt;
 
-enum { PLANS = 512, GEMM_WORKSPACE_BYTES = 32 << 20, MOST_ALIGNMENT = 256 };
+enum { PLANS = 512, WAYS = 8, GEMM_WORKSPACE_BYTES = 32 << 20, MOST_ALIGNMENT = 256 };
 
-/* What a choice depends on. */
+/* What a choice depends on, without padding: compared as bytes. */
 struct shape {
     int64_t x_stride, y_stride;
     int rows, n_out, n_in;
-    int x_alignment, w_alignment, y_alignment;
+    int x_alignment, w_alignment, y_alignment, bias_alignment;
     enum dtype dtype;
     cublasLtEpilogue_t epilogue;
+    int unused;
 };
 
+static_assert(sizeof(struct shape) == 56, "shapes are compared as bytes");
+
 struct plan {
-    struct shape shape;
+    struct shape shape; /* rows 0: there is no plan here */
     cublasLtMatmulDesc_t product;
     cublasLtMatrixLayout_t x, w, y;
     cublasLtMatmulAlgo_t algorithm;
+    cublasStatus_t chosen; /* why there is no algorithm */
 };
 
+/* A shape's plan is in one of the WAYS places that its hash names. */
 struct gemm {
     cublasLtHandle_t library;
     void *workspace;
-    struct plan plans[PLANS]; /* searched in order of use: models have few shapes */
-    int n_plans, next;
+    struct plan plans[PLANS / WAYS][WAYS];
+    unsigned replaced; /* so many plans gave way */
 };
-
-static bool same_shape(const struct shape *a, const struct shape *b) {
-    return a->x_stride == b->x_stride && a->y_stride == b->y_stride && a->rows == b->rows && a->n_out == b->n_out &&
-           a->n_in == b->n_in && a->x_alignment == b->x_alignment && a->w_alignment == b->w_alignment &&
-           a->y_alignment == b->y_alignment && a->dtype == b->dtype && a->epilogue == b->epilogue;
-}
 
 /* NULL, or why the library cannot be used. */
 static const char *load_library() {
@@ -123,7 +123,8 @@ static void plan_close(struct plan *p) {
 
 void gemm_close(struct gemm *g) {
     if (g == NULL) return;
-    for (int i = 0; i < g->n_plans; i++) plan_close(&g->plans[i]);
+    for (auto &places : g->plans)
+        for (struct plan &p : places) plan_close(&p);
     cudaFree(g->workspace);
     if (g->library) lt.Destroy(g->library);
     free(g);
@@ -133,7 +134,14 @@ static cudaDataType_t data_type(enum dtype t) {
     return t == DTYPE_F32 ? CUDA_R_32F : t == DTYPE_F16 ? CUDA_R_16F : CUDA_R_16BF;
 }
 
-static cublasStatus_t describe(struct plan *p) {
+static bool with_bias(cublasLtEpilogue_t epilogue) {
+    return epilogue == CUBLASLT_EPILOGUE_BIAS || epilogue == CUBLASLT_EPILOGUE_GELU_BIAS ||
+           epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
+}
+
+/* `bias` is not read until the product runs, but the choice goes by how it is aligned; NULL for none. It is of y's
+ * type, as the library takes it to be. */
+static cublasStatus_t describe(struct plan *p, const float *bias) {
     const struct shape *s = &p->shape;
     cublasOperation_t transpose = CUBLAS_OP_T;
     cudaDataType_t type = data_type(s->dtype);
@@ -141,6 +149,7 @@ static cublasStatus_t describe(struct plan *p) {
         lt.MatmulDescCreate(&p->product, CUBLAS_COMPUTE_32F, CUDA_R_32F),
         lt.MatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose),
         lt.MatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &s->epilogue, sizeof s->epilogue),
+        lt.MatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias),
         lt.MatrixLayoutCreate(&p->w, type, (uint64_t)s->n_in, (uint64_t)s->n_out, s->n_in),
         lt.MatrixLayoutCreate(&p->x, type, (uint64_t)s->n_in, (uint64_t)s->rows, s->x_stride),
         lt.MatrixLayoutCreate(&p->y, CUDA_R_32F, (uint64_t)s->n_out, (uint64_t)s->rows, s->y_stride)};
@@ -175,25 +184,37 @@ static cublasStatus_t choose(struct gemm *g, struct plan *p) {
         code = lt.MatmulAlgoGetHeuristic(g->library, p->product, p->w, p->x, p->y, p->y, limits, 1, &best, &found);
     lt.MatmulPreferenceDestroy(limits);
     p->algorithm = best.algo;
-    return code == CUBLAS_STATUS_SUCCESS && found == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : code;
+    if (code != CUBLAS_STATUS_SUCCESS) return code;
+    return found == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : best.state;
 }
 
-/* A plan for the shape, made now or kept from before; the oldest gives way. */
-static struct plan *find_plan(struct backend *b, struct gemm *g, const struct shape *s) {
-    for (int i = 0; i < g->n_plans; i++)
-        if (same_shape(&g->plans[i].shape, s)) return &g->plans[i];
-    struct plan *p = &g->plans[g->next];
-    g->next = (g->next + 1) % PLANS;
-    if (g->n_plans < PLANS) g->n_plans++;
+static unsigned place_of(const struct shape *s) {
+    const unsigned char *bytes = (const unsigned char *)s;
+    uint64_t h = 0;
+    for (size_t i = 0; i < sizeof *s; i += sizeof(uint64_t)) {
+        uint64_t word;
+        memcpy(&word, bytes + i, sizeof word);
+        h = (h ^ word) * 0x9e3779b97f4a7c15ull;
+        h ^= h >> 29;
+    }
+    return (unsigned)(h % (PLANS / WAYS));
+}
+
+/* The plan for a shape, made now or kept from before; another gives way. Where there is no algorithm, that is kept too.
+ * No product is in it when it gives way: what was launched has its own copy. */
+static struct plan *find_plan(struct backend *b, const struct shape *s, const float *bias) {
+    struct gemm *g = cuda_of(b)->gemm;
+    struct plan *places = g->plans[place_of(s)], *p = NULL;
+    for (int i = 0; i < WAYS; i++) {
+        if (memcmp(&places[i].shape, s, sizeof *s) == 0) return &places[i];
+        if (p == NULL && places[i].shape.rows == 0) p = &places[i];
+    }
+    if (p == NULL) p = &places[g->replaced++ % WAYS];
     plan_close(p);
     p->shape = *s;
-    cublasStatus_t code = describe(p);
-    if (code == CUBLAS_STATUS_SUCCESS) code = choose(g, p);
-    if (code == CUBLAS_STATUS_SUCCESS) return p;
-    plan_close(p);
-    error_set(&b->error, STATUS_DEVICE, "cuBLASLt has no way to multiply [%d, %d] by [%d, %d]^T in %s: %s", s->rows,
-              s->n_in, s->n_out, s->n_in, dtype_name(s->dtype), lt.GetStatusString(code));
-    return NULL;
+    p->chosen = cudaSetDevice(cuda_of(b)->ordinal) == cudaSuccess ? describe(p, bias) : CUBLAS_STATUS_NOT_INITIALIZED;
+    if (p->chosen == CUBLAS_STATUS_SUCCESS) p->chosen = choose(g, p);
+    return p;
 }
 
 /* The largest power of two that divides an address, as far as it matters. */
@@ -203,35 +224,58 @@ static int alignment_of(const void *p) {
     return alignment;
 }
 
-/* What the library can add on its way out. Its GELU is the tanh form. The others are the caller's. */
-static cublasLtEpilogue_t choose_epilogue(const struct gemm_args *a) {
+/* What the library can add on its way out, by its documentation. Its GELU is the tanh form, with a hyperbolic tangent
+ * that is good enough for 16-bit weights but not for f32. The others are the caller's. */
+static cublasLtEpilogue_t wanted_epilogue(const struct gemm_args *a) {
     if (a->activation == ACTIVATION_NONE) return a->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-    if (a->activation == ACTIVATION_GELU_TANH) return a->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    if (a->activation == ACTIVATION_GELU_TANH && a->dtype != DTYPE_F32)
+        return a->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
     if (a->activation == ACTIVATION_RELU) return a->bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
     return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-bool gemm_finishes(const struct gemm_args *a) {
-    return choose_epilogue(a) != CUBLASLT_EPILOGUE_DEFAULT || (a->activation == ACTIVATION_NONE && a->bias == NULL);
+/* With what the library adds where it has an algorithm that does, else the product alone. */
+static struct plan *plan_of(struct backend *b, const struct gemm_args *a) {
+    cublasLtEpilogue_t wanted = wanted_epilogue(a);
+    struct shape s = {a->x_stride,
+                      a->y_stride,
+                      a->rows,
+                      a->n_out,
+                      a->n_in,
+                      alignment_of(a->x),
+                      alignment_of(a->w),
+                      alignment_of(a->y),
+                      with_bias(wanted) ? alignment_of(a->bias) : MOST_ALIGNMENT,
+                      a->dtype,
+                      wanted,
+                      0};
+    struct plan *p = find_plan(b, &s, with_bias(wanted) ? a->bias : NULL);
+    if (p->chosen == CUBLAS_STATUS_SUCCESS || wanted == CUBLASLT_EPILOGUE_DEFAULT) return p;
+    s.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    s.bias_alignment = MOST_ALIGNMENT;
+    return find_plan(b, &s, NULL);
+}
+
+/* Asked when an op is listed, so that the library's choice is made by then and not while a step is captured. */
+bool gemm_finishes(struct backend *b, const struct gemm_args *a) {
+    cublasLtEpilogue_t wanted = wanted_epilogue(a);
+    bool nothing = a->activation == ACTIVATION_NONE && a->bias == NULL;
+    return plan_of(b, a)->shape.epilogue == wanted && (wanted != CUBLASLT_EPILOGUE_DEFAULT || nothing);
 }
 
 void gemm_run(struct backend *b, const void *arguments) {
     const struct gemm_args *a = (const struct gemm_args *)arguments;
     struct gemm *g = cuda_of(b)->gemm;
-    const struct shape s = {
-        a->x_stride,        a->y_stride,        a->rows,  a->n_out,          a->n_in, alignment_of(a->x),
-        alignment_of(a->w), alignment_of(a->y), a->dtype, choose_epilogue(a)};
-    bool with_bias = s.epilogue != CUBLASLT_EPILOGUE_DEFAULT && a->bias != NULL;
-    struct plan *p = find_plan(b, g, &s);
-    if (p == NULL) return;
-    cublasStatus_t code = CUBLAS_STATUS_SUCCESS;
-    if (with_bias)
+    struct plan *p = plan_of(b, a);
+    cublasStatus_t code = p->chosen;
+    if (code == CUBLAS_STATUS_SUCCESS && with_bias(p->shape.epilogue))
         code = lt.MatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &a->bias, sizeof a->bias);
     float one = 1, zero = 0;
     if (code == CUBLAS_STATUS_SUCCESS)
         code = lt.Matmul(g->library, p->product, &one, a->w, p->w, a->x, p->x, &zero, a->y, p->y, a->y, p->y,
                          &p->algorithm, g->workspace, GEMM_WORKSPACE_BYTES, cuda_of(b)->stream);
     if (code != CUBLAS_STATUS_SUCCESS && b->error.status == STATUS_OK)
-        error_set(&b->error, STATUS_DEVICE, "cuBLASLt, [%d, %d] by [%d, %d]^T in %s: %s", a->rows, a->n_in, a->n_out,
-                  a->n_in, dtype_name(a->dtype), lt.GetStatusString(code));
+        error_set(&b->error, STATUS_DEVICE, "cuBLASLt %s [%d, %d] by [%d, %d]^T in %s: %s",
+                  p->chosen ? "has no way to multiply" : "failed to multiply", a->rows, a->n_in, a->n_out, a->n_in,
+                  dtype_name(a->dtype), lt.GetStatusString(code));
 }

@@ -53,7 +53,7 @@ view linear_input(struct backend *b, const struct tensor &x, enum dtype dtype) {
 
 void linear_product(struct backend *b, const struct gemm_args *g) {
     work_add(b, gemm_run, g, sizeof *g);
-    if (gemm_finishes(g)) return;
+    if (gemm_finishes(b, g)) return;
     struct tensor y = tensor_make(g->y, DTYPE_F32, g->rows, g->n_out);
     y.stride = g->y_stride;
     struct finish_kernel_args k = {y, g->bias, g->activation};

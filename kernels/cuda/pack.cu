@@ -30,6 +30,13 @@ static char *half_take(struct backend *b, size_t piece) {
     return l->host + piece % 2 * HALF_BYTES;
 }
 
+/* From a half, which stays as it is until its event. */
+static void half_copy(struct backend *b, const void *device, const void *half, size_t bytes) {
+    if (b->error.status || bytes == 0) return;
+    cuda_ok(b, cudaMemcpyAsync((void *)(uintptr_t)device, half, bytes, cudaMemcpyHostToDevice, cuda_of(b)->stream),
+            "loading");
+}
+
 static void half_give(struct backend *b, size_t piece) {
     cuda_ok(b, cudaEventRecord(cuda_of(b)->loading.read[piece % 2], cuda_of(b)->stream), "loading");
 }
@@ -42,7 +49,7 @@ static void load_floats(struct backend *b, const struct weight *w, const struct 
         char *half = half_take(b, piece);
         if (half == NULL) return;
         dtype_convert(half, w->dtype, (const char *)host->values + at * from, host->dtype, count);
-        cuda_upload(b, (char *)w->data + at * to, half, count * to);
+        half_copy(b, (char *)w->data + at * to, half, count * to);
         half_give(b, piece);
     }
 }
@@ -135,15 +142,15 @@ static void load_blocks(struct backend *b, const struct weight *w, const struct 
         memset(half, 0, count * (LINE_BYTES + beside * sizeof *scales));
         for (size_t i = 0; i < count; i++)
             make_line(lines + i * LINE_BYTES, scales + i * beside, to, host, &fp8, at + i);
-        cuda_upload(b, (void *)(uintptr_t)(to.values + at * LINE_BYTES), lines, count * LINE_BYTES);
-        cuda_upload(b, (void *)(uintptr_t)(to.scales + at * beside), scales, count * beside * sizeof *scales);
+        half_copy(b, to.values + at * LINE_BYTES, lines, count * LINE_BYTES);
+        half_copy(b, to.scales + at * beside, scales, count * beside * sizeof *scales);
         half_give(b, piece);
     }
     if (!fp8.finite && b->error.status == STATUS_OK)
         error_set(&b->error, STATUS_INVALID, "%s: a weight that is not finite has no fp8 form; use another dtype",
                   cuda_of(b)->description);
     if (w->dtype == DTYPE_FP8)
-        cuda_upload(b, (void *)(uintptr_t)to.scales, fp8.scales, (size_t)w->n_out * sizeof(float));
+        backend_upload(b, (void *)(uintptr_t)to.scales, fp8.scales, (size_t)w->n_out * sizeof(float));
     free(fp8.wide);
     free(fp8.scales);
 }
@@ -158,6 +165,7 @@ static size_t packed_bytes(const struct weight *w) {
 enum status cuda_pack(struct backend *b, struct weight *w, const struct host_matrix *host, struct error *e) {
     CHECK(w->dtype != DTYPE_FP8 || w->n_in % QUANTISE_BLOCK == 0);
     w->data = cuda_alloc(b, packed_bytes(w));
+    if (w->data == NULL && b->error.status) return cuda_sync(b, e);
     if (w->data == NULL)
         return error_set(e, STATUS_NO_MEMORY, "%s: no memory for a [%d, %d] %s weight; use a smaller model or dtype",
                          cuda_of(b)->description, w->n_out, w->n_in, dtype_name(w->dtype));

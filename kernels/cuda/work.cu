@@ -51,8 +51,8 @@ static bool ring_send(struct backend *b) {
 /* After a failure what is listed is dropped with it. */
 void work_flush(struct backend *b) {
     struct cuda *cuda = cuda_of(b);
-    if (cuda->work.n > 0 && b->error.status == STATUS_OK &&
-        cuda_ok(b, cudaSetDevice(cuda->ordinal), "choosing the device") && ring_send(b))
+    if (cuda_ok(b, cudaSetDevice(cuda->ordinal), "choosing the device") && cuda->work.n > 0 &&
+        b->error.status == STATUS_OK && ring_send(b))
         graphs_run(b);
     cuda->work.bytes = 0;
     cuda->work.n = 0;
@@ -180,7 +180,7 @@ void *workspace_reserve(struct backend *b, struct workspace *w, size_t bytes) {
     work_flush(b);                                        /* it may use the old one */
     cuda_ok(b, cudaFree(w->data), "growing a workspace"); /* waits for the device */
     *w = {NULL, 0};
-    if (!cuda_ok(b, cudaMalloc(&w->data, bytes), "growing a workspace")) return NULL;
+    if (b->error.status || !cuda_ok(b, cudaMalloc(&w->data, bytes), "growing a workspace")) return NULL;
     w->bytes = bytes;
     return w->data;
 }

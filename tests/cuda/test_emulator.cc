@@ -12,6 +12,7 @@ extern "C" {
 #include <unistd.h>
 
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "kernels/cuda/common.cuh"
@@ -253,7 +254,7 @@ void test_guard_pages(void **) {
 
 void store_kernel(arguments a) { a.out[0] = a.n; }
 
-/* Work waits for the host to wait; pinned memory is read then, pageable memory at the call. */
+/* Work waits for the host to wait; host memory, pageable or not, is read then. */
 void test_work_is_deferred(void **) {
     device_ints out(2);
     int pageable = 1, *pinned;
@@ -264,7 +265,7 @@ void test_work_is_deferred(void **) {
     cudaMemcpyAsync(out.data + 1, pinned, sizeof(int), cudaMemcpyHostToDevice, nullptr);
     pageable = *pinned = 2;
     std::vector<int> found = out.read();
-    assert_int_equal(found[0], 1);
+    assert_int_equal(found[0], 2);
     assert_int_equal(found[1], 2);
     cudaLaunchConfig_t config = {};
     cudaLaunchKernelEx(&config, store_kernel, arguments{out.data, 5});
@@ -272,6 +273,64 @@ void test_work_is_deferred(void **) {
     assert_int_equal(out.read()[0], 5);
     assert_int_equal(cuda_host_launches(), before + 1);
     cudaFreeHost(pinned);
+}
+
+void other_kernel(arguments a) { a.out[0] = a.n + 1; }
+
+/* What a GPU may refuse while a stream is captured is refused; afterwards all is as before. */
+void test_capture_rules(void **) {
+    device_ints out(1);
+    int pageable = 1;
+    void *p;
+    cudaLaunchConfig_t config = {};
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    assert_int_equal(run(store_kernel, 1, 1, 0, {out.data, 5}), cudaSuccess);
+    assert_int_equal(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    assert_int_equal(cudaLaunchKernelEx(&config, store_kernel, arguments{out.data, 6}), cudaSuccess);
+    assert_int_equal(cudaLaunchKernelEx(&config, other_kernel, arguments{out.data, 6}),
+                     cudaErrorStreamCaptureUnsupported);
+    assert_int_equal(cudaMemcpyAsync(out.data, &pageable, sizeof(int), cudaMemcpyHostToDevice, nullptr),
+                     cudaErrorStreamCaptureUnsupported);
+    assert_int_equal(cudaMalloc(&p, 64), cudaErrorStreamCaptureUnsupported);
+    assert_int_equal(cudaMallocHost(&p, 64), cudaErrorStreamCaptureUnsupported);
+    assert_int_equal(cudaFree(nullptr), cudaErrorStreamCaptureUnsupported);
+    assert_int_equal(cudaStreamSynchronize(nullptr), cudaErrorStreamCaptureUnsupported);
+    assert_int_equal(cudaGetLastError(), cudaErrorStreamCaptureUnsupported);
+    assert_int_equal(cudaGetLastError(), cudaSuccess);
+    assert_int_equal(cudaStreamEndCapture(nullptr, &graph), cudaSuccess);
+    assert_int_equal(out.read()[0], 5);
+    assert_int_equal(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+    assert_int_equal(cudaGraphLaunch(exec, nullptr), cudaSuccess);
+    assert_int_equal(out.read()[0], 6);
+    cudaGraphExecDestroy(exec);
+    cudaGraphDestroy(graph);
+}
+
+/* Another thread has a device to choose, its work is no part of this thread's capture, and it may allocate meanwhile
+ * unless the capture is a global one. */
+void test_threads(void **) {
+    for (auto mode : {cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeGlobal}) {
+        device_ints out(1);
+        cudaGraph_t graph;
+        cudaError_t before = cudaSuccess, after = cudaSuccess, launched = cudaErrorInvalidValue;
+        assert_int_equal(run(store_kernel, 1, 1, 0, {out.data, 5}), cudaSuccess);
+        assert_int_equal(cudaStreamBeginCapture(nullptr, mode), cudaSuccess);
+        std::thread([&] {
+            void *p = nullptr;
+            before = cudaMalloc(&p, 64);
+            cudaSetDevice(0);
+            after = cudaMalloc(&p, 64);
+            launched = run(store_kernel, 1, 1, 0, {out.data, 7});
+            if (after == cudaSuccess) cudaFree(p);
+        }).join();
+        assert_int_equal(cudaStreamEndCapture(nullptr, &graph), cudaSuccess);
+        cudaGraphDestroy(graph);
+        assert_int_equal(before, cudaErrorDeviceUninitialized);
+        assert_int_equal(after, mode ? cudaSuccess : cudaErrorStreamCaptureUnsupported);
+        assert_int_equal(launched, cudaSuccess);
+        assert_int_equal(out.read()[0], 7);
+    }
 }
 
 void test_launch_limits(void **) {
@@ -299,6 +358,9 @@ int main() {
                                        cmocka_unit_test(test_uninitialised_is_nan),
                                        cmocka_unit_test(test_guard_pages),
                                        cmocka_unit_test(test_work_is_deferred),
+                                       cmocka_unit_test(test_capture_rules),
+                                       cmocka_unit_test(test_threads),
                                        cmocka_unit_test(test_launch_limits)};
+    cudaSetDevice(0);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,7 +7,10 @@
  *   - device memory is inaccessible to the host between those runs, and ends at an inaccessible page;
  *   - memory is filled with NaN patterns when allocated, shared memory before each block, with red zones around it;
  *   - the order of blocks and of threads between two barriers follows a seed;
- *   - threads that wait at different barriers or shuffles, or leave while others wait, fail the launch with both lines.
+ *   - threads that wait at different barriers or shuffles, or leave while others wait, fail the launch with both lines;
+ *   - copies take what is in host memory as late as that, pinned or not;
+ *   - who launches or allocates has chosen a device: a host thread begins with the first GPU, whichever it wants;
+ *   - a capture is its thread's own, and nothing is launched, copied or allocated in it that a GPU might refuse there.
  * There is no static __shared__: kernels take their shared memory from the launch, where it can be checked. */
 #pragma once
 
@@ -50,9 +53,17 @@ unsigned char *cuda_host_shared();
 
 /* Every thread of the block waits here; `line` tells one barrier from another. */
 void __syncthreads(int line = __builtin_LINE());
+/* The same; returns to all of them whether anybody's predicate was not 0. */
+int __syncthreads_or(int predicate, int line = __builtin_LINE());
 
 /* All lanes of `mask` bring one value; returns the 32 values, valid until the lane's next warp operation. */
-const uint64_t *cuda_host_gather(unsigned mask, uint64_t value, int line);
+constexpr size_t CUDA_HOST_LANE_BYTES = 48; /* the longest such value */
+const void *cuda_host_gather_bytes(unsigned mask, const void *value, size_t bytes, int line);
+inline const uint64_t *cuda_host_gather(unsigned mask, uint64_t value, int line) {
+    return (const uint64_t *)cuda_host_gather_bytes(mask, &value, sizeof value, line);
+}
+/* The launch fails: the thread that runs did what a GPU does not allow. */
+void cuda_host_break_rule(const char *rule, int line);
 
 inline void __syncwarp(unsigned mask = 0xffffffffu, int line = __builtin_LINE()) { cuda_host_gather(mask, 0, line); }
 
@@ -136,6 +147,7 @@ enum cudaError_t {
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
     cudaErrorInvalidConfiguration = 9,
+    cudaErrorDeviceUninitialized = 201,
     cudaErrorInvalidDevice = 101,
     cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorLaunchFailure = 719
@@ -155,6 +167,8 @@ struct cudaDeviceProp {
 
 /* After a failed launch every call returns cudaErrorLaunchFailure and this says which kernel rule was broken. */
 const char *cudaGetErrorString(cudaError_t code);
+/* The thread's latest failure, once. */
+cudaError_t cudaGetLastError();
 cudaError_t cudaGetDeviceCount(int *n);
 cudaError_t cudaSetDevice(int ordinal);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int ordinal);
@@ -165,7 +179,9 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *v, unsigned flags);
 cudaError_t cudaEventRecord(cudaEvent_t v, cudaStream_t s);
 cudaError_t cudaEventSynchronize(cudaEvent_t v);
 cudaError_t cudaEventDestroy(cudaEvent_t v);
-/* While a stream is captured, what is enqueued becomes the graph and does not run; waiting and allocating fail. */
+/* While a thread captures, what it enqueues becomes the graph and does not run; its waiting and allocating fail, and so
+ * do copies of pageable memory and kernels that were never launched before, whose code might have to be loaded. In the
+ * global mode everybody's allocating fails. */
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags);
@@ -186,7 +202,7 @@ struct cudaLaunchConfig_t {
     size_t dynamicSmemBytes;
     cudaStream_t stream;
 };
-cudaError_t cuda_host_launch(const cudaLaunchConfig_t *c, std::function<void()> thread);
+cudaError_t cuda_host_launch(const cudaLaunchConfig_t *c, const void *kernel, std::function<void()> thread);
 
 /* Whether some bytes of a T belong to no member. */
 template <typename T>
@@ -205,5 +221,5 @@ inline bool cuda_host_padded() {
 template <typename... P, typename... A>
 inline cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t *c, void (*kernel)(P...), A &&...arguments) {
     if ((cuda_host_padded<P>() || ...)) return cudaErrorInvalidValue;
-    return cuda_host_launch(c, [kernel, arguments...] { kernel(arguments...); });
+    return cuda_host_launch(c, (const void *)kernel, [kernel, arguments...] { kernel(arguments...); });
 }

@@ -19,6 +19,7 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <set>
 #include <vector>
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/common_interface_defs.h>
@@ -39,18 +40,26 @@ constexpr unsigned char RED = 0xa5;
 
 enum class state { ready, barrier, warp, done };
 
+struct copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+};
+
 struct fiber {
     void *resume[5]; /* of __builtin_setjmp */
     bool started;    /* whether `resume` is valid */
     enum state state;
-    int line;    /* where it waits */
-    int phase;   /* which of its warp's two sets of values comes next */
-    uint3 index; /* threadIdx */
+    int line;                 /* where it waits */
+    int phase;                /* which of its warp's two sets of values comes next */
+    uint3 index;              /* threadIdx */
+    std::vector<copy> copies; /* begun and not waited for */
 };
 
 /* Lanes may be one warp operation ahead of each other, never two, so two sets of values suffice. */
 struct warp {
-    uint64_t values[2][WARP];
+    alignas(16) unsigned char values[2][WARP * CUDA_HOST_LANE_BYTES];
+    size_t bytes;
     unsigned arrived, mask;
     int line;
 };
@@ -66,9 +75,10 @@ namespace {
 struct emulator {
     std::recursive_mutex mutex; /* ranks that are threads of one process share the device */
     std::deque<std::function<void()>> queue;
-    cudaGraph_t capture = nullptr;         /* takes what is enqueued, instead of the queue */
+    int global_captures = 0;
+    std::set<const void *> loaded;         /* kernels that were launched */
     std::map<void *, size_t> device;       /* allocations: address, bytes between it and the inaccessible page */
-    std::map<const void *, size_t> pinned; /* host blocks that copies read as late as they run */
+    std::map<const void *, size_t> pinned; /* host blocks of cudaMallocHost */
     cudaError_t failed = cudaSuccess;
     char why[200] = "";
     uint64_t seed = 0, launches = 0;
@@ -78,7 +88,8 @@ struct emulator {
     warp warps[MAX_THREADS / WARP];
     unsigned char *stacks = nullptr, *shared_end = nullptr, *shared = nullptr;
     size_t threads = 0, waiting = 0, alive = 0, current = 0;
-    int barrier_line = 0; /* of the threads that wait at a barrier */
+    int barrier_line = 0;    /* of the threads that wait at a barrier */
+    int votes = 0, vote = 0; /* of __syncthreads_or: of those who wait, and the last result */
     void *scheduler[5];
     const std::function<void()> *thread = nullptr;
     const char *broken = nullptr; /* the rule a fiber broke; `why` has the lines */
@@ -90,6 +101,18 @@ struct emulator {
 emulator &device() {
     static emulator *e = new emulator(); /* zeroed */
     return *e;
+}
+
+/* Of each host thread. */
+thread_local bool chosen; /* a device */
+thread_local cudaError_t latest = cudaSuccess;
+thread_local cudaGraph_t capturing; /* takes what the thread enqueues, instead of the queue */
+thread_local bool captures_globally;
+
+/* Every function of the runtime returns through here. */
+cudaError_t result(cudaError_t code) {
+    if (code) latest = code;
+    return code;
 }
 
 size_t page_bytes() { return (size_t)sysconf(_SC_PAGESIZE); }
@@ -216,6 +239,7 @@ void run_threads(emulator &d, std::vector<unsigned> &order) {
 
 void prepare_block(emulator &d, size_t shared_bytes) {
     d.waiting = 0;
+    d.votes = 0;
     d.alive = d.threads;
     d.broken = nullptr;
     d.shared = d.shared_end - (shared_bytes + 15) / 16 * 16;
@@ -225,6 +249,7 @@ void prepare_block(emulator &d, size_t shared_bytes) {
     for (size_t i = 0; i < d.threads; i++) {
         d.fibers[i].state = state::ready;
         d.fibers[i].phase = 0;
+        d.fibers[i].copies.clear();
         unsigned at = (unsigned)i;
         d.fibers[i].index = {at % blockDim.x, at / blockDim.x % blockDim.y, at / blockDim.x / blockDim.y};
     }
@@ -292,9 +317,9 @@ void work_off(emulator &d) {
 cudaError_t enqueue(std::function<void()> work) {
     emulator &d = device();
     std::lock_guard<std::recursive_mutex> hold(d.mutex);
-    if (d.failed) return d.failed;
-    if (d.capture)
-        d.capture->work.push_back(std::move(work));
+    if (d.failed) return result(d.failed);
+    if (capturing)
+        capturing->work.push_back(std::move(work));
     else
         d.queue.push_back(std::move(work));
     return cudaSuccess;
@@ -303,9 +328,9 @@ cudaError_t enqueue(std::function<void()> work) {
 cudaError_t synchronize() {
     emulator &d = device();
     std::lock_guard<std::recursive_mutex> hold(d.mutex);
-    if (d.capture) return cudaErrorStreamCaptureUnsupported;
+    if (capturing) return result(cudaErrorStreamCaptureUnsupported);
     work_off(d);
-    return d.failed;
+    return result(d.failed);
 }
 
 } // namespace
@@ -314,20 +339,27 @@ cudaError_t synchronize() {
 
 unsigned char *cuda_host_shared() { return device().shared; }
 
-void __syncthreads(int line) {
+void __syncthreads(int line) { __syncthreads_or(0, line); }
+
+/* Nobody gets to the next barrier before all have read this one's vote. */
+int __syncthreads_or(int predicate, int line) {
     emulator &d = device();
     if (d.waiting == 0) d.barrier_line = line;
     if (d.barrier_line != line) break_rule("a barrier while others wait at another", line, d.barrier_line);
     if (d.alive < d.threads) break_rule("a barrier after other threads have ended", line, 0);
-    if (d.broken == nullptr && ++d.waiting == d.threads) {
-        d.waiting = 0;
-        for (size_t i = 0; i < d.threads; i++) d.fibers[i].state = state::ready;
-        return;
+    d.votes |= predicate != 0;
+    if (d.broken || ++d.waiting < d.threads) {
+        wait_as(state::barrier, line);
+        return d.vote;
     }
-    wait_as(state::barrier, line);
+    d.vote = d.votes;
+    d.votes = 0;
+    d.waiting = 0;
+    for (size_t i = 0; i < d.threads; i++) d.fibers[i].state = state::ready;
+    return d.vote;
 }
 
-const uint64_t *cuda_host_gather(unsigned mask, uint64_t value, int line) {
+const void *cuda_host_gather_bytes(unsigned mask, const void *value, size_t bytes, int line) {
     emulator &d = device();
     size_t lane = d.current % WARP;
     warp &w = d.warps[d.current / WARP];
@@ -337,10 +369,11 @@ const uint64_t *cuda_host_gather(unsigned mask, uint64_t value, int line) {
     if (w.arrived == 0) {
         w.mask = mask;
         w.line = line;
-    } else if (w.mask != mask || w.line != line) {
+        w.bytes = bytes;
+    } else if (w.mask != mask || w.line != line || w.bytes != bytes) {
         break_rule("a warp operation while other lanes are at another", line, w.line);
     }
-    w.values[phase][lane] = value;
+    memcpy(&w.values[phase][lane * bytes], value, bytes);
     w.arrived |= 1u << lane;
     d.fibers[d.current].phase = 1 - phase;
     if (d.broken || w.arrived != w.mask) {
@@ -351,6 +384,25 @@ const uint64_t *cuda_host_gather(unsigned mask, uint64_t value, int line) {
             if (w.mask >> i & 1) d.fibers[d.current - lane + i].state = state::ready;
     }
     return w.values[phase];
+}
+
+void cuda_host_break_rule(const char *rule, int line) { break_rule(rule, line, line); }
+
+void cuda_host_copy_begin(void *shared, const void *global, int bytes, int line) {
+    emulator &d = device();
+    if (((uintptr_t)shared | (uintptr_t)global) % 16) return break_rule("a copy of unaligned addresses", line, line);
+    if (bytes < 0 || bytes > 16) return break_rule("a copy of less than 0 or more than 16 bytes", line, line);
+    memset(shared, UNINITIALISED, 16);
+    d.fibers[d.current].copies.push_back({shared, global, (size_t)bytes});
+}
+
+void cuda_host_copies_wait() {
+    emulator &d = device();
+    for (const copy &c : d.fibers[d.current].copies) {
+        memset(c.to, 0, 16);
+        memcpy(c.to, c.from, c.bytes);
+    }
+    d.fibers[d.current].copies.clear();
 }
 
 /* What tests call. */
@@ -379,18 +431,30 @@ const char *cudaGetErrorString(cudaError_t code) {
         case cudaErrorMemoryAllocation: return "out of memory";
         case cudaErrorInvalidConfiguration: return "invalid configuration argument";
         case cudaErrorInvalidDevice: return "invalid device ordinal";
+        case cudaErrorDeviceUninitialized: return "the thread has chosen no device";
         case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
         case cudaErrorLaunchFailure: return device().why;
     }
     return "unknown";
 }
 
-cudaError_t cuda_host_launch(const cudaLaunchConfig_t *c, std::function<void()> thread) {
+cudaError_t cudaGetLastError() {
+    cudaError_t code = latest;
+    latest = cudaSuccess;
+    return code;
+}
+
+cudaError_t cuda_host_launch(const cudaLaunchConfig_t *c, const void *kernel, std::function<void()> thread) {
+    emulator &d = device();
+    std::lock_guard<std::recursive_mutex> hold(d.mutex);
     size_t threads = (size_t)c->blockDim.x * c->blockDim.y * c->blockDim.z;
     dim3 g = c->gridDim;
     if (threads == 0 || threads > MAX_THREADS || c->dynamicSmemBytes > SHARED_BYTES || g.x == 0 || g.y == 0 ||
         g.z == 0 || g.x > INT32_MAX || g.y > 65535 || g.z > 65535)
-        return cudaErrorInvalidConfiguration;
+        return result(cudaErrorInvalidConfiguration);
+    if (!chosen) return result(cudaErrorDeviceUninitialized);
+    if (capturing && d.loaded.count(kernel) == 0) return result(cudaErrorStreamCaptureUnsupported);
+    d.loaded.insert(kernel);
     cudaLaunchConfig_t copy = *c;
     return enqueue([copy, thread] { run_grid(copy, thread); });
 }
@@ -400,7 +464,11 @@ cudaError_t cudaGetDeviceCount(int *n) {
     return cudaSuccess;
 }
 
-cudaError_t cudaSetDevice(int ordinal) { return ordinal == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaSetDevice(int ordinal) {
+    if (ordinal != 0) return result(cudaErrorInvalidDevice);
+    chosen = true;
+    return cudaSuccess;
+}
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int ordinal) {
     *p = cudaDeviceProp();
@@ -413,37 +481,41 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int ordinal) {
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned) {
     *s = nullptr; /* there is one queue, whatever the stream */
-    return device().failed;
+    return result(chosen ? device().failed : cudaErrorDeviceUninitialized);
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t) { return synchronize(); }
 cudaError_t cudaStreamDestroy(cudaStream_t) { return synchronize(); }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *v, unsigned) {
     *v = nullptr;
-    return device().failed;
+    return result(chosen ? device().failed : cudaErrorDeviceUninitialized);
 }
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return device().failed; }
 cudaError_t cudaEventSynchronize(cudaEvent_t) { return synchronize(); }
 cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
+cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode mode) {
     emulator &d = device();
     std::lock_guard<std::recursive_mutex> hold(d.mutex);
-    if (d.capture) return cudaErrorStreamCaptureUnsupported;
-    d.capture = new cuda_host_graph;
-    return d.failed;
+    if (capturing) return result(cudaErrorStreamCaptureUnsupported);
+    capturing = new cuda_host_graph;
+    captures_globally = mode == cudaStreamCaptureModeGlobal;
+    d.global_captures += captures_globally;
+    return result(d.failed);
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t *out) {
     emulator &d = device();
     std::lock_guard<std::recursive_mutex> hold(d.mutex);
-    *out = d.capture;
-    d.capture = nullptr;
-    return *out ? d.failed : cudaErrorInvalidValue;
+    *out = capturing;
+    capturing = nullptr;
+    if (*out == nullptr) return result(cudaErrorInvalidValue);
+    d.global_captures -= captures_globally;
+    return result(d.failed);
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long) {
     *out = new cuda_host_graph(*graph);
-    return device().failed;
+    return result(chosen ? device().failed : cudaErrorDeviceUninitialized);
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
@@ -465,13 +537,14 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 cudaError_t cudaMalloc(void **out, size_t bytes) {
     emulator &d = device();
     std::lock_guard<std::recursive_mutex> hold(d.mutex);
-    if (d.failed) return d.failed;
-    if (d.capture) return cudaErrorStreamCaptureUnsupported;
+    if (d.failed) return result(d.failed);
+    if (!chosen) return result(cudaErrorDeviceUninitialized);
+    if (capturing || d.global_captures > 0) return result(cudaErrorStreamCaptureUnsupported);
     *out = nullptr;
-    if (bytes == 0 || bytes > SIZE_MAX / 2) return bytes ? cudaErrorMemoryAllocation : cudaSuccess;
+    if (bytes == 0 || bytes > SIZE_MAX / 2) return result(bytes ? cudaErrorMemoryAllocation : cudaSuccess);
     size_t rounded = (bytes + 63) / 64 * 64;
     unsigned char *p = map_guarded(rounded);
-    if (p == nullptr) return cudaErrorMemoryAllocation;
+    if (p == nullptr) return result(cudaErrorMemoryAllocation);
     memset(p, UNINITIALISED, rounded);
     protect(p, rounded, PROT_NONE);
     d.device[p] = rounded;
@@ -482,10 +555,11 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
 cudaError_t cudaFree(void *p) {
     emulator &d = device();
     std::lock_guard<std::recursive_mutex> hold(d.mutex);
+    if (capturing) return result(cudaErrorStreamCaptureUnsupported);
     work_off(d);
-    if (p == nullptr) return d.failed;
+    if (p == nullptr) return result(d.failed);
     auto found = d.device.find(p);
-    if (found == d.device.end()) return cudaErrorInvalidValue;
+    if (found == d.device.end()) return result(cudaErrorInvalidValue);
     uintptr_t first = (uintptr_t)p / page_bytes() * page_bytes();
     munmap((void *)first, (uintptr_t)p + found->second - first + page_bytes());
     d.device.erase(found);
@@ -506,8 +580,9 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *all) {
 cudaError_t cudaMallocHost(void **out, size_t bytes) {
     emulator &d = device();
     std::lock_guard<std::recursive_mutex> hold(d.mutex);
+    if (capturing || d.global_captures > 0) return result(cudaErrorStreamCaptureUnsupported);
     *out = malloc(bytes);
-    if (*out == nullptr) return cudaErrorMemoryAllocation;
+    if (*out == nullptr) return result(cudaErrorMemoryAllocation);
     d.pinned[*out] = bytes;
     return cudaSuccess;
 }
@@ -521,22 +596,30 @@ cudaError_t cudaFreeHost(void *p) {
     return d.failed;
 }
 
-/* From pageable memory the copy is taken before the call returns, from pinned memory when the device gets to it. */
+/* Whether it lies in memory of cudaMallocHost. */
+static bool is_pinned(const emulator &d, const void *p) {
+    auto block = d.pinned.upper_bound(p);
+    return block != d.pinned.begin() && (--block, (uintptr_t)p < (uintptr_t)block->first + block->second);
+}
+
+/* Of pageable memory CUDA says that the call may wait, not that it does. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
     emulator &d = device();
     std::lock_guard<std::recursive_mutex> hold(d.mutex);
-    auto block = d.pinned.upper_bound(from);
-    bool pinned = block != d.pinned.begin() && (--block, (uintptr_t)from < (uintptr_t)block->first + block->second);
-    if (kind != cudaMemcpyHostToDevice || pinned) return enqueue([=] { memcpy(to, from, bytes); });
-    std::vector<char> taken((const char *)from, (const char *)from + bytes);
-    return enqueue([to, taken] { memcpy(to, taken.data(), taken.size()); });
+    const void *host = kind == cudaMemcpyHostToDevice ? from : to;
+    if (capturing && kind != cudaMemcpyDeviceToDevice && !is_pinned(d, host))
+        return result(cudaErrorStreamCaptureUnsupported);
+    return enqueue([=] { memcpy(to, from, bytes); });
 }
 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t) {
+    if (!chosen) return result(cudaErrorDeviceUninitialized);
     return enqueue([=] { memset(to, value, bytes); });
 }
 
 cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height, cudaStream_t) {
+    if (!chosen) return result(cudaErrorDeviceUninitialized);
+    if (pitch < width) return result(cudaErrorInvalidValue);
     return enqueue([=] {
         for (size_t i = 0; i < height; i++) memset((char *)to + i * pitch, value, width);
     });

@@ -37,10 +37,10 @@ static void multiply(const gemm_args &a) {
 }
 
 /* As cuBLASLt, it takes the bias when there is no activation, and leaves the rest to the caller. */
-bool gemm_finishes(const struct gemm_args *a) { return a->activation == ACTIVATION_NONE; }
+bool gemm_finishes(struct backend *, const struct gemm_args *a) { return a->activation == ACTIVATION_NONE; }
 
 void gemm_run(struct backend *, const void *arguments) {
     gemm_args copy = *(const gemm_args *)arguments;
-    if (!gemm_finishes(&copy)) copy.bias = nullptr;
+    if (!gemm_finishes(nullptr, &copy)) copy.bias = nullptr;
     cuda_host_enqueue([copy] { multiply(copy); });
 }
