@@ -45,24 +45,6 @@ enum status error_prefix(struct error *e, const char *format, ...) {
     return e->status;
 }
 
-const char *status_name(enum status status) {
-    static const char *const names[] = {
-        [STATUS_OK] = "ok",
-        [STATUS_INVALID] = "invalid",
-        [STATUS_NOT_FOUND] = "not found",
-        [STATUS_TOO_LARGE] = "too large",
-        [STATUS_BUSY] = "busy",
-        [STATUS_CANCELLED] = "cancelled",
-        [STATUS_UNSUPPORTED] = "unsupported",
-        [STATUS_CORRUPT] = "corrupt",
-        [STATUS_IO] = "input/output",
-        [STATUS_NO_MEMORY] = "out of memory",
-        [STATUS_DEVICE] = "device failure",
-        [STATUS_INTERNAL] = "internal",
-    };
-    return (size_t)status < ARRAY_COUNT(names) ? names[status] : "unknown";
-}
-
 static enum log_level log_threshold = LOG_LEVEL_INFO;
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 

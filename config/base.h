@@ -37,7 +37,6 @@ enum status error_set(struct error *e, enum status status, const char *format, .
 enum status error_errno(struct error *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Puts "prefix: " before the text already in *e; returns e->status. */
 enum status error_prefix(struct error *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
-const char *status_name(enum status status);
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
@@ -62,7 +61,7 @@ void *xmalloc(size_t bytes);
 void *xcalloc(size_t count, size_t bytes);
 void *xrealloc(void *p, size_t bytes);
 char *xstrdup(const char *s);
-char *xstrndup(const char *s, size_t n);
+char *xstrndup(const char *s, size_t n); /* n bytes, whatever they are, and a NUL */
 
 /* What every program's --version prints. */
 #define RETRO_VERSION "0.1.0"

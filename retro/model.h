@@ -17,7 +17,7 @@ struct model_info {
     int chunk_length;     /* m */
     int num_neighbors;    /* k as trained */
     int retrieved_length; /* r: neighbour and continuation */
-    int n_retro_layers, n_encoder_layers;
+    int n_retro_layers;
     int eod;          /* end of document id, -1 when config.json has none */
     enum dtype dtype; /* of the decoder's matrices; others may be wider */
     enum dtype

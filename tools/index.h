@@ -42,7 +42,7 @@ struct walk {
         char extension[16];
         int count;
     } unknown[64]; /* kinds of file we do not read */
-    int n_unknown, n_unknown_files;
+    int n_unknown;
     bool verbose;
 };
 

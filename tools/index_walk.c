@@ -61,7 +61,6 @@ static void count_unknown(struct walk *w, const char *path) {
     const char *extension = dot && strlen(dot) < sizeof w->unknown[0].extension ? dot : "";
     int last = (int)ARRAY_COUNT(w->unknown) - 1, i = 0;
     if (w->verbose) fprintf(stderr, "not a known kind: %s\n", path);
-    w->n_unknown_files++;
     while (i < w->n_unknown && strcmp(w->unknown[i].extension, extension) != 0) i++;
     if (i == w->n_unknown && i < last) {
         snprintf(w->unknown[i].extension, sizeof w->unknown[i].extension, "%s", extension);

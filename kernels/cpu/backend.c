@@ -7,20 +7,16 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "config/memory.h"
 #include "kernels/cpu/cpu.h"
 
 /* Larger blocks are aligned to and advised as huge pages: streaming weights through 4 KB pages costs TLB misses. */
 enum { HUGE_PAGE = 2 << 20, WORTH_A_CHECK = 64 << 20 };
 
-/* Without swapping. */
 static size_t memory_available(void) {
-    char line[128];
-    size_t kilobytes = SIZE_MAX / 1024;
-    FILE *f = fopen("/proc/meminfo", "re");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %zu kB", &kilobytes) == 1) break;
-    if (f) fclose(f);
-    return kilobytes * 1024;
+    struct memory m;
+    memory_read(&m, "");
+    return m.available;
 }
 
 /* Linux promises memory it does not have and kills the process that uses it, so a large block is refused here. */
@@ -48,7 +44,7 @@ static void clear_piece(const void *context, int piece, int thread) {
 }
 
 /* Memory that is used is there from the start, and no op waits for a page: all threads clear it, page after page. */
-void *cpu_alloc(struct backend *b, size_t bytes) {
+static void *cpu_alloc(struct backend *b, size_t bytes) {
     struct clearing c = {.data = cpu_reserve(bytes), .bytes = bytes};
     size_t pieces = bytes / HUGE_PAGE + (bytes % HUGE_PAGE != 0);
     if (c.data == NULL || pieces > INT_MAX) {
@@ -59,7 +55,7 @@ void *cpu_alloc(struct backend *b, size_t bytes) {
     return c.data;
 }
 
-void cpu_release(struct backend *b, void *p) {
+static void cpu_release(struct backend *b, void *p) {
     (void)b;
     free(p);
 }

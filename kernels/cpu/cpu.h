@@ -111,9 +111,7 @@ static inline void cpu_run(struct backend *b, double operations, int pieces, poo
 enum status cpu_open(struct backend *b, const struct backend_options *o, struct error *e);
 /* Whether this processor and operating system can run a variant's instructions. */
 bool cpu_supports(const struct cpu_kernels *kernels);
-void cpu_release(struct backend *b, void *p);
-void *cpu_alloc(struct backend *b, size_t bytes);
-/* The same without the zeros: for what is written as a whole. */
+/* Memory as ops->alloc gives it, without the zeros: for what is written as a whole. */
 void *cpu_reserve(size_t bytes);
 
 enum status cpu_pack(struct backend *b, struct weight *w, const struct host_matrix *host, struct error *e);
