@@ -1,9 +1,23 @@
-/* retrieval/index.c: what indexes of all kinds share: the device by name, and the number of lists. */
+/* retrieval/index.c: what indexes of all kinds share: the range of a question, the device by name, and the number of
+ * lists. */
 #include "retrieval/index.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum status index_search(const struct index *x, struct index_query q, int64_t *ids, float *similarities,
+                         struct error *e) {
+    if (q.n < 0 || q.k < 1) return error_set(e, STATUS_INVALID, "search: %d queries for %d neighbours", q.n, q.k);
+    return x->ops->search(x, q, ids, similarities, e);
+}
+
+enum status index_vectors(const struct index *x, int64_t first, int n, float *vectors, struct error *e) {
+    if (first < 0 || n < 0 || first > x->count - n)
+        return error_set(e, STATUS_INVALID, "vectors %lld .. %lld of %lld", (long long)first, (long long)first + n,
+                         (long long)x->count);
+    return x->ops->vectors(x, first, n, vectors, e);
+}
 
 /* "cuda" and "cuda:N" with a number of up to four digits. */
 static bool parse_gpu(const char *device, int *gpu) {

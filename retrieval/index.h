@@ -38,13 +38,10 @@ struct index {
 
 enum { INDEX_WIDEST = 2048 }; /* results of one query that a GPU can give */
 
-static inline enum status index_search(const struct index *x, struct index_query q, int64_t *ids, float *similarities,
-                                       struct error *e) {
-    return x->ops->search(x, q, ids, similarities, e);
-}
-static inline enum status index_vectors(const struct index *x, int64_t first, int n, float *vectors, struct error *e) {
-    return x->ops->vectors(x, first, n, vectors, e);
-}
+/* The ops of those names, once what is asked for is in range: STATUS_INVALID. */
+enum status index_search(const struct index *x, struct index_query q, int64_t *ids, float *similarities,
+                         struct error *e);
+enum status index_vectors(const struct index *x, int64_t first, int n, float *vectors, struct error *e);
 /* Where later searches run: "cpu" (where an index is when it was opened) or "cuda:N"; "cuda" is "cuda:0". Before the
  * index is shared with other threads. Errors: STATUS_INVALID for any other name, STATUS_UNSUPPORTED for a build
  * without FAISS' GPU part and for an index that only the CPU searches, STATUS_DEVICE without that GPU,

@@ -197,7 +197,6 @@ static enum status faiss_index_search(const struct index *base, struct index_que
                                       float *similarities, struct error *e) {
     int n = query.n, k = query.k;
     const struct faiss_index *x = (const struct faiss_index *)base;
-    if (n < 0 || k < 1) return error_set(e, STATUS_INVALID, "search: %d queries for %d neighbours", n, k);
     int width = k < INDEX_WIDEST - SPARE ? k + SPARE : k;
     int64_t *wide_ids = xmalloc(((size_t)n * (size_t)width + 1) * sizeof *wide_ids);
     float *wide_similarities = xmalloc(((size_t)n * (size_t)width + 1) * sizeof *wide_similarities);
@@ -221,9 +220,6 @@ static enum status faiss_index_search(const struct index *base, struct index_que
 static enum status faiss_index_vectors(const struct index *base, int64_t first, int n, float *vectors,
                                        struct error *e) {
     const struct faiss_index *x = (const struct faiss_index *)base;
-    if (first < 0 || n < 0 || first > base->count - n)
-        return error_set(e, STATUS_INVALID, "vectors %lld .. %lld of %lld", (long long)first, (long long)first + n,
-                         (long long)base->count);
     if (x->lists_on_gpu)
         return error_set(e, STATUS_UNSUPPORTED, "an inverted file on a GPU gives no vectors back; use \"cpu\"");
     lock(x);

@@ -56,7 +56,7 @@ static enum status flat_search(const struct index *base, struct index_query quer
                                struct error *e) {
     int n = query.n, k = query.k;
     const struct flat_index *x = (const struct flat_index *)base;
-    if (n < 0 || k < 1) return error_set(e, STATUS_INVALID, "search: %d queries for %d neighbours", n, k);
+    (void)e;
     for (size_t i = 0; i < (size_t)n * (size_t)k; i++) {
         ids[i] = -1;
         similarities[i] = -2;
@@ -70,9 +70,7 @@ static enum status flat_search(const struct index *base, struct index_query quer
 
 static enum status flat_vectors(const struct index *base, int64_t first, int n, float *vectors, struct error *e) {
     const struct flat_index *x = (const struct flat_index *)base;
-    if (first < 0 || n < 0 || first > base->count - n)
-        return error_set(e, STATUS_INVALID, "vectors %lld .. %lld of %lld", (long long)first, (long long)first + n,
-                         (long long)base->count);
+    (void)e;
     size_t dim = (size_t)base->dim;
     memcpy(vectors, x->vectors + (size_t)first * dim, (size_t)n * dim * sizeof *vectors);
     return STATUS_OK;
