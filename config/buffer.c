@@ -75,11 +75,13 @@ static enum status read_all(int fd, const char *path, size_t limit, struct buffe
         ssize_t n = read(fd, block, sizeof block);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return error_errno(e, "%s", path);
-        if (n == 0) return STATUS_OK;
+        if (n == 0) break;
         if (b->size + (size_t)n > limit)
             return error_set(e, STATUS_TOO_LARGE, "%s: more than the limit of %zu bytes", path, limit);
         buffer_append(b, block, (size_t)n);
     }
+    buffer_append(b, "", 0);
+    return STATUS_OK;
 }
 
 enum status file_read(const char *path, size_t limit, struct buffer *b, struct error *e) {

@@ -21,7 +21,7 @@ void buffer_printf(struct buffer *b, const char *format, ...) __attribute__((for
 void buffer_clear(struct buffer *b); /* keeps the memory */
 void buffer_free(struct buffer *b);
 
-/* Reads a whole regular file of at most `limit` bytes into *b (cleared first). */
+/* Reads a whole regular file of at most `limit` bytes into *b (cleared first); of an empty one b->data is "". */
 enum status file_read(const char *path, size_t limit, struct buffer *b, struct error *e);
 
 /* A read-only memory map of a whole file; size 0 maps to data == NULL. */

@@ -231,7 +231,7 @@ enum status config_read(struct config *c, const char *path, struct error *e) {
     if (status == STATUS_OK) {
         const char *slash = strrchr(path, '/');
         char *base = xstrndup(path, slash ? (size_t)(slash - path) + 1 : 0);
-        status = config_parse(c, text.data ? text.data : "", text.size, path, base, e);
+        status = config_parse(c, text.data, text.size, path, base, e);
         free(base);
     }
     buffer_free(&text);

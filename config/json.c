@@ -12,7 +12,7 @@ enum status json_load_path(json_t **out, const char *path, struct error *e) {
     struct buffer text = {0};
     *out = NULL;
     enum status status = file_read(path, JSON_FILE_LIMIT, &text, e);
-    if (status == STATUS_OK) status = json_load_text(out, text.data ? text.data : "", text.size, path, e);
+    if (status == STATUS_OK) status = json_load_text(out, text.data, text.size, path, e);
     buffer_free(&text);
     return status;
 }

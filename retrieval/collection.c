@@ -36,7 +36,7 @@ static enum status read_manifest(struct collection *c, const char *folder, int g
     char *path = disk_path(folder, "MANIFEST");
     struct buffer text = {0};
     enum status status = file_read(path, COLLECTION_MANIFEST_LIMIT, &text, e);
-    if (status == STATUS_OK) status = manifest_parse(&c->manifest, text.data ? text.data : "", text.size, path, e);
+    if (status == STATUS_OK) status = manifest_parse(&c->manifest, text.data, text.size, path, e);
     if (status == STATUS_OK && (c->manifest.info.generation != generation || c->manifest.checksum != checksum))
         status =
             error_set(e, STATUS_CORRUPT, "%s: generation %d, checksum %016" PRIx64 "; CURRENT names %d, %016" PRIx64,

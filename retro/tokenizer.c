@@ -228,7 +228,7 @@ void detokenizer_push(struct detokenizer *d, const struct tokenizer *t, int32_t 
     struct buffer bytes = {0};
     buffer_append(&bytes, d->tail, (size_t)d->n_tail);
     append_piece(t, id, &d->started, &bytes);
-    emit(d, bytes.data ? bytes.data : "", bytes.size, false, out);
+    emit(d, bytes.data, bytes.size, false, out);
     buffer_free(&bytes);
 }
 

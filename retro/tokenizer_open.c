@@ -90,7 +90,7 @@ static enum status open_file(struct tokenizer **out, const char *path, struct er
     enum status status = file_read(path, JSON_FILE_LIMIT, &bytes, e);
     if (status == STATUS_OK) status = load_config(&config, path, (size_t)(base - path), e);
     if (status == STATUS_OK) {
-        status = open_bytes(out, kind, (struct text_span){bytes.data ? bytes.data : "", bytes.size}, config, e);
+        status = open_bytes(out, kind, (struct text_span){bytes.data, bytes.size}, config, e);
         if (status != STATUS_OK) error_prefix(e, "%s", path);
     }
     json_decref(config);

@@ -324,7 +324,7 @@ static enum status read_index(struct weights *w, const char *folder, const char 
     struct buffer text = {0};
     json_t *root = NULL;
     enum status status = file_read(path, JSON_LIMIT, &text, e);
-    if (status == STATUS_OK) status = json_load_text(&root, text.data ? text.data : "", text.size, path, e);
+    if (status == STATUS_OK) status = json_load_text(&root, text.data, text.size, path, e);
     if (status == STATUS_OK) status = read_shards(w, json_object_get(root, "weight_map"), folder, path, e);
     json_decref(root);
     buffer_free(&text);

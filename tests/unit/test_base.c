@@ -176,6 +176,7 @@ static void test_file_read(void **state) {
         assert_int_equal(file_read(path, n, &b, &e), STATUS_OK);
         assert_int_equal(b.size, n);
         for (size_t j = 0; j < n; j++) assert_int_equal((uint8_t)b.data[j], j % 251);
+        assert_int_equal(b.data[n], '\0');
         if (n == 0) continue;
         assert_int_equal(file_read(path, n - 1, &b, &e), STATUS_TOO_LARGE);
         assert_non_null(strstr(e.text, path));
