@@ -163,7 +163,7 @@ static void write_pre(struct html_writer *w, const char *s) {
 /* Runs of white space, no-break spaces among them, become one space; soft hyphens vanish. */
 static void write_text(struct html_writer *w, const char *s) {
     while (*s) {
-        bool nbsp = memcmp(s, "\xc2", 1) == 0 && s[1] == '\xa0', soft = memcmp(s, "\xc2", 1) == 0 && s[1] == '\xad';
+        bool nbsp = s[0] == '\xc2' && s[1] == '\xa0', soft = s[0] == '\xc2' && s[1] == '\xad';
         if (strchr(" \t\r\n\f\v", *s) || nbsp) {
             w->space = true;
             s += nbsp ? 2 : 1;
@@ -181,7 +181,7 @@ static void write_text(struct html_writer *w, const char *s) {
 
 static void open_element(struct html_writer *w, const xmlNode *node, enum element_role role) {
     switch (role) {
-        case ROLE_LINE: owe_newlines(w, 1); break;
+        case ROLE_LINE:
         case ROLE_BREAK: owe_newlines(w, 1); break;
         case ROLE_BLOCK: owe_newlines(w, 2); break;
         case ROLE_PRE:
