@@ -4,7 +4,8 @@
  * is suspended, and the answer's waker, called by the engine or the retrieval thread, resumes it. Meanwhile the watcher
  * looks for clients that leave. Traps of the library that shape this file: the first call of the access handler must
  * not answer; a body may come in pieces of one byte; a suspended connection sees no disconnect and has no time-out;
- * stopping with suspended connections is a bug. */
+ * stopping with suspended connections is a bug; with epoll, whose events come once, it reads what a client sent last
+ * and never learns that the client closed right behind it, so it polls. */
 #include "server/http.h"
 
 #include <microhttpd.h>
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -169,13 +171,48 @@ static struct answer *refuse(const struct exchange *x, size_t body_size) {
     struct failure f = {0};
     size_t limit = (size_t)x->http->o.max_body_bytes;
     size_t headers = MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE)->header_size;
+    const char *encoding = header(x, "Content-Encoding");
     if (headers > HEADER_BYTES)
         failure_set(&f, MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large", NULL,
                     "request line and headers have %zu bytes, the limit is %d", headers, HEADER_BYTES);
     else if (body_size > limit)
         failure_set(&f, MHD_HTTP_CONTENT_TOO_LARGE, "body_too_large", NULL,
                     "the body has %zu bytes, the limit is %zu (option server.max_body_bytes)", body_size, limit);
+    else if (body_size > 0 && encoding && strcasecmp(encoding, "identity") != 0)
+        failure_set(&f, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", NULL,
+                    "the body is encoded as %.100s, send it as it is", encoding);
     return f.http ? answer_failure(&f) : NULL;
+}
+
+/* The headers that say where a body ends. */
+struct framing {
+    int lengths, codings;
+    const char *coding; /* the last one */
+};
+
+static enum MHD_Result count_framing(void *context, enum MHD_ValueKind kind, const char *name, const char *value) {
+    struct framing *f = context;
+    (void)kind;
+    f->lengths += strcasecmp(name, "Content-Length") == 0;
+    if (strcasecmp(name, "Transfer-Encoding") != 0) return MHD_YES;
+    f->codings++;
+    f->coding = value;
+    return MHD_YES;
+}
+
+/* Where a body ends must be beyond doubt. The library takes the first of several lengths and ignores codings that it
+ * does not know; a proxy that reads them otherwise would take what follows the body for another client's request
+ * (RFC 9112, 6.3). */
+static struct answer *refuse_framing(struct MHD_Connection *connection) {
+    struct framing found = {0};
+    struct failure f;
+    MHD_get_connection_values(connection, MHD_HEADER_KIND, count_framing, &found);
+    if (found.lengths + found.codings == 0) return NULL;
+    if (found.lengths + found.codings == 1 && (found.lengths || strcasecmp(found.coding, "chunked") == 0)) return NULL;
+    failure_set(&f, MHD_HTTP_BAD_REQUEST, "ambiguous_body", NULL,
+                "%d Content-Length and %d Transfer-Encoding headers: send one length, or the one coding chunked",
+                found.lengths, found.codings);
+    return answer_failure(&f);
 }
 
 /* From here to completed() the exchange is active: stopping waits for it. A request whose body never came is not. */
@@ -218,8 +255,9 @@ static void copy_printable(char *to, size_t size, const char *from) {
         if ((unsigned char)*to <= ' ' || (unsigned char)*to >= 0x7F) *to = '?';
 }
 
-/* The first call only makes the exchange. A body that is announced as too large is refused here when the client asks
- * before sending it (Expect: 100-continue) or when it is too long to be dropped. */
+/* The first call only makes the exchange. Refused here, which closes the connection: a body without a clear end, and
+ * one that is announced as too large when the client asks before sending it (Expect: 100-continue) or when it is too
+ * long to be dropped. */
 static enum MHD_Result begin(struct http *h, struct MHD_Connection *connection, const char *path, const char *method,
                              struct exchange **out) {
     struct exchange *x = xcalloc(1, sizeof *x);
@@ -232,6 +270,8 @@ static enum MHD_Result begin(struct http *h, struct MHD_Connection *connection, 
     copy_printable(x->path, sizeof x->path, path);
     pthread_mutex_init(&x->lock, NULL);
     *out = x;
+    set_answer(x, refuse_framing(connection));
+    if (x->answer) return respond(x);
     const char *length = header(x, "Content-Length");
     size_t announced = length ? strtoull(length, NULL, 10) : 0, limit = (size_t)h->o.max_body_bytes;
     if (announced <= limit || (announced <= limit * DISCARD_FACTOR && header(x, "Expect") == NULL)) return MHD_YES;
@@ -322,8 +362,8 @@ enum status http_open(struct http **out, const struct http_options *o, struct er
     if (status == STATUS_OK) status = start_listening(h, o->socket, e);
     if (status == STATUS_OK) {
         h->daemon =
-            MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL,
-                             NULL, handle, h, MHD_OPTION_EXTERNAL_LOGGER, log_library, NULL, MHD_OPTION_LISTEN_SOCKET,
+            MHD_start_daemon(MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL,
+                             handle, h, MHD_OPTION_EXTERNAL_LOGGER, log_library, NULL, MHD_OPTION_LISTEN_SOCKET,
                              o->socket, MHD_OPTION_NOTIFY_COMPLETED, completed, h, MHD_OPTION_CONNECTION_LIMIT,
                              (unsigned)o->max_connections, MHD_OPTION_THREAD_POOL_SIZE,
                              (unsigned)min_int(HTTP_THREADS, o->max_connections), MHD_OPTION_CONNECTION_TIMEOUT,
@@ -345,7 +385,9 @@ int http_port(const struct http *h) { return h->port; }
 
 void http_quiesce(struct http *h) {
     MHD_socket fd = MHD_quiesce_daemon(h->daemon);
-    if (fd != MHD_INVALID_SOCKET) close(fd);
+    if (fd == MHD_INVALID_SOCKET) return;
+    shutdown(fd, SHUT_RDWR); /* at once: a thread that polls it keeps a closed one listening for a moment */
+    close(fd);
 }
 
 int http_active(struct http *h) { return atomic_load(&h->active); }

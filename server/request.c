@@ -263,17 +263,20 @@ static json_t *query_value(const char *text) {
     return value;
 }
 
+static bool add_argument(json_t *json, const char *field, const char *name, json_t *value, struct failure *f) {
+    if (json_object_set_new(json, field, value) == 0) return true;
+    return failure_set(f, 400, "invalid_value", name, "%s is not valid UTF-8", name);
+}
+
 bool search_request_parse_query(struct search_request *r, const char *q, const char *k, const char *min_similarity,
                                 const struct request_limits *l, struct failure *f) {
     json_t *json = json_object();
     *r = (struct search_request){0};
-    if (q && json_object_set_new(json, "query", json_string(q)) != 0) {
-        json_decref(json);
-        return failure_set(f, 400, "invalid_value", "q", "q is not valid UTF-8");
-    }
-    if (k) json_object_set_new(json, "k", query_value(k));
-    if (min_similarity) json_object_set_new(json, "min_similarity", query_value(min_similarity));
-    bool ok = parse_search(r, json, l, f);
+    bool ok = (q == NULL || add_argument(json, "query", "q", json_string(q), f)) &&
+              (k == NULL || add_argument(json, "k", "k", query_value(k), f)) &&
+              (min_similarity == NULL ||
+               add_argument(json, "min_similarity", "min_similarity", query_value(min_similarity), f));
+    ok = ok && parse_search(r, json, l, f);
     json_decref(json);
     return ok;
 }

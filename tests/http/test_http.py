@@ -135,6 +135,34 @@ def test_malformed_bodies(server, body):
     assert reply.status == 400 and reply.error()["type"] == "invalid_request_error"
 
 
+def test_an_encoded_body_is_refused_by_name(server):
+    def ask(encoding):
+        return server.request("POST", "/v1/completions", BODY, {"Content-Encoding": encoding})
+
+    assert ask("identity").status == 200
+    reply = ask("gzip")
+    assert reply.status == 415 and reply.error()["code"] == "unsupported_media_type" and "gzip" in reply.error()["message"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"Content-Length: 5\r\nContent-Length: 61\r\n",
+        b"Content-Length: 61\r\nTransfer-Encoding: chunked\r\n",
+        b"Transfer-Encoding: gzip, chunked\r\n",
+        b"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n",
+        b"Transfer-Encoding: \r\n",
+    ],
+)
+def test_a_body_without_a_clear_end_ends_the_connection(server, headers):
+    """What follows it may be somebody else's request, seen through a proxy: it must not be answered."""
+    with server.socket() as s:
+        s.sendall(HEAD + headers + b"\r\n" + b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = s.makefile("rb").read()  # to the end: the connection is closed
+    assert answer.startswith(b"HTTP/1.1 400 ") and b"ambiguous_body" in answer
+    assert answer.count(b"HTTP/1.1") == 1 and b'"status"' not in answer
+
+
 def test_malformed_json_says_where(server):
     reply = server.request("POST", "/v1/completions", b'{"prompt": "a",\n  "stop": nope}')
     assert re.search(r"request:2:\d+: not JSON", reply.error()["message"])

@@ -1,6 +1,7 @@
 """Start, full queues, clients that leave, and the end."""
 import concurrent.futures
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -84,6 +85,26 @@ def test_many_come_and_go(server):
         list(pool.map(visit, range(60)))
     server.wait_until(idle, 5)
     assert server.complete("The", max_tokens=2)["usage"]["completion_tokens"] == 2
+
+
+def test_a_client_that_leaves_keeps_no_connection(start):
+    """Sent and closed in one go, at any point of a request: the close must be seen behind what was sent."""
+    server = start()
+
+    def open_files():
+        return len(os.listdir(f"/proc/{server.process.pid}/fd"))
+
+    whole = b'{"prompt": "The", "max_tokens": 2, "stream": true}'
+    head = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(whole)
+    before = open_files()
+    for data in (b"POST /v1", head, head + whole[:9], head + whole, 2 * (head + whole), b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n"):
+        for _ in range(20):
+            with server.socket() as s:
+                s.sendall(data)
+    deadline = time.monotonic() + 5
+    while open_files() > before:
+        assert time.monotonic() < deadline, f"{open_files() - before} connections of clients that left are open"
+        time.sleep(0.01)
 
 
 def test_a_full_queue_is_503(start):

@@ -103,6 +103,9 @@ def test_search(server):
     assert again[0]["chunk"] == found[2]["chunk"] and again[0]["distance"] < 0.1
     for path in ("/v1/retrieval/search", "/v1/retrieval/search?q=x&k=0", "/v1/retrieval/search?q=x&k=99"):
         assert server.request("GET", path).error()["code"] in ("missing_parameter", "invalid_value")
+    for field in ("q", "k", "min_similarity"):
+        error = server.request("GET", f"/v1/retrieval/search?{'' if field == 'q' else 'q=x&'}{field}=%ff").error()
+        assert error["param"] == field and error["message"] == f"{field} is not valid UTF-8"
 
 
 def test_without_a_collection(start):
