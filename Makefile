@@ -181,7 +181,8 @@ cuda-check: $(CUDA_OBJECTS)
 GPU_OPS := $(addprefix $(BUILD)/tests/cuda/,test_cuda_ops test_cuda_blocks)
 GPU_STEPS := $(BUILD)/tests/cuda/test_cuda_steps
 GPU_PARITY := $(BUILD)/tests/cuda/retro-parity
-$(GPU_OPS): %: %.c.o $(filter-out $(BUILD)/kernels/comm%,$(filter $(BUILD)/config/base.c.o $(BUILD)/kernels/%,$(OBJECTS)))
+$(GPU_OPS): %: %.c.o $(filter-out $(BUILD)/kernels/comm%,$(filter \
+	$(patsubst %,$(BUILD)/config/%.c.o,base buffer memory) $(BUILD)/kernels/%,$(OBJECTS)))
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(CUDA_LIBS) -lcmocka -lstdc++ -lm -o $@
 $(GPU_PARITY): $(patsubst %,$(BUILD)/%.o,tests/cuda/parity.c tools/eval_parity.c tools/eval_options.c) $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) -Wl,--as-needed $^ $(LDLIBS) -o $@
