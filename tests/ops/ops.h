@@ -94,6 +94,20 @@ static inline void assert_rows_equal(struct tensor a, int row_a, struct tensor b
     assert_memory_equal(tensor_at(a, row_a, 0), tensor_at(b, row_b, 0), (size_t)a.cols * dtype_bytes(a.dtype));
 }
 
+/* A product of random rows with w, with a bias or without, with and without space between rows. */
+static inline struct linear_args random_linear(const struct weight *w, int rows, int round) {
+    return (struct linear_args){.x = random_tensor(DTYPE_F32, rows, w->n_in, round % 2 * 5),
+                                .y = padded_tensor(DTYPE_F32, rows, w->n_out, round % 3),
+                                .weight = w,
+                                .bias = round % 4 ? random_array((size_t)w->n_out) : NULL};
+}
+
+static inline void free_linear(struct linear_args *a) {
+    free(a->x.data);
+    free(a->y.data);
+    free((float *)(uintptr_t)a->bias);
+}
+
 /* Sizes, numbers of rows and dtypes at which linear is tested; lists end with -1. */
 struct linear_sweep {
     const int *outs, *ins, *rows;

@@ -115,18 +115,12 @@ static void check_linear(const struct linear_args *a, const struct matrix *m) {
 
 static void run_linear(struct backend *b, enum dtype dtype, int rows, const int shape[2], int round) {
     struct matrix m = random_matrix(b, dtype, shape[0], shape[1]);
-    float *bias = random_array((size_t)shape[0]);
-    struct linear_args a = {.x = random_tensor(DTYPE_F32, rows, shape[1], round % 2 * 5),
-                            .y = padded_tensor(DTYPE_F32, rows, shape[0], round % 3),
-                            .weight = &m.weight,
-                            .bias = round % 4 ? bias : NULL,
-                            .activation = round % 5 ? ACTIVATION_NONE : ACTIVATION_RELU};
+    struct linear_args a = random_linear(&m.weight, rows, round);
+    if (round % 5 == 0) a.activation = ACTIVATION_RELU;
     linear(b, &a);
     check_linear(&a, &m);
     assert_gaps_untouched(a.y);
-    free(a.x.data);
-    free(a.y.data);
-    free(bias);
+    free_linear(&a);
     free_matrix(b, &m);
 }
 
