@@ -1,20 +1,13 @@
 /* tests/golden/test_session.c: what a session promises beyond the reference's logits: the same bits alone or in any
  * batch and however rows are split into steps, limits that touch nothing, chunks without neighbours, zero-centred
  * gamma. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "config/json.h"
 #include "retro/session.h"
 #include "retro/weights.h"
+#include "tests/folder.h"
 
 enum { MAX_SEQUENCES = 6, MAX_LENGTH = 48, MAX_CHUNKS = 16 };
 
@@ -264,11 +257,7 @@ static void write_zero_centred(const char *from, const char *to) {
         for (size_t j = 0; j < t->elements; j++) data[j] -= 1.0f;
     }
     weights_close(w);
-    snprintf(path, sizeof path, "%s/model.safetensors", to);
-    FILE *out = fopen(path, "wb");
-    assert_non_null(out);
-    assert_int_equal(fwrite(file.data, 1, file.size, out), file.size);
-    fclose(out);
+    folder_write(to, "model.safetensors", file.data, file.size);
     buffer_free(&file);
     snprintf(path, sizeof path, "%s/config.json", from);
     if (json_load_path(&config, path, &e)) fail_msg("%s", e.text);
@@ -280,10 +269,10 @@ static void write_zero_centred(const char *from, const char *to) {
 
 static void test_zero_centred_gamma(void **state) {
     (void)state;
-    char folder[] = "/tmp/retro-test-XXXXXX", path[600];
+    char folder[FOLDER_SIZE];
     struct fixture plain, centred;
     struct sequence a, b;
-    assert_non_null(mkdtemp(folder));
+    folder_make(folder);
     write_zero_centred("tests/golden/retro/case_a", folder);
     fixture_open(&plain, "tests/golden/retro/case_a", DTYPE_F32, 48);
     fixture_open(&centred, folder, DTYPE_F32, 48);
@@ -298,25 +287,21 @@ static void test_zero_centred_gamma(void **state) {
     sequence_free(&b);
     fixture_close(&plain);
     fixture_close(&centred);
-    for (int i = 0; i < 2; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, i ? "config.json" : "model.safetensors");
-        unlink(path);
-    }
-    rmdir(folder);
+    folder_remove(folder);
 }
 
 /* config.json and checkpoint that disagree are refused with the tensor's name. */
 static void test_mismatch_is_named(void **state) {
     (void)state;
-    char folder[] = "/tmp/retro-test-XXXXXX", path[600];
+    char folder[FOLDER_SIZE], path[FOLDER_PATH_SIZE];
     struct error e = {0};
     struct backend *b;
     struct comm *c;
     struct model *m;
     json_t *config;
-    assert_non_null(mkdtemp(folder));
+    folder_make(folder);
     write_zero_centred("tests/golden/retro/case_a", folder);
-    snprintf(path, sizeof path, "%s/config.json", folder);
+    folder_path(path, folder, "config.json");
     assert_int_equal(backend_open(&b, "cpu", &(struct backend_options){0}, &e), STATUS_OK);
     assert_int_equal(comm_open_single(&c, &e), STATUS_OK);
     static const struct {
@@ -341,10 +326,7 @@ static void test_mismatch_is_named(void **state) {
     }
     comm_close(c);
     backend_close(b);
-    unlink(path);
-    snprintf(path, sizeof path, "%s/model.safetensors", folder);
-    unlink(path);
-    rmdir(folder);
+    folder_remove(folder);
 }
 
 int main(void) {

@@ -1,45 +1,29 @@
 /* tests/unit/test_collection.c: collections on disk: what is written reads back; damage is found wherever it is; a
  * process that ends anywhere in a build leaves the old collection or the new one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
 #include <dirent.h>
 #include <fcntl.h>
-#include <ftw.h>
-#include <sys/stat.h>
+#include <string.h>
 #include <sys/wait.h>
 
 #include "config/hash.h"
 #include "retrieval/collection_private.h"
+#include "tests/folder.h"
 
 enum { DIM = 4, CHUNK = 4, EOD = 99 };
 
-static char dir[64];
-
-static int remove_entry(const char *path, const struct stat *st, int flag, struct FTW *walk) {
-    (void)st, (void)flag, (void)walk;
-    return remove(path);
-}
+static char dir[FOLDER_SIZE];
 
 static int make_dir(void **state) {
     (void)state;
-    /* In memory where there is such a place: dozens of builds sync a dozen times each. */
-    snprintf(dir, sizeof dir, "%s/retro-collection-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
-    return mkdtemp(dir) == NULL;
+    folder_make(dir);
+    return 0;
 }
 
 static int remove_dir(void **state) {
     (void)state;
     collection_step_hook = NULL;
-    return nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    folder_remove(dir);
+    return 0;
 }
 
 static const struct collection_options options = {.chunk_length = CHUNK,

@@ -1,31 +1,30 @@
 /* tests/unit/test_extract.c: text out of files, and the reasons why there is none. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include <sys/stat.h>
 
 #include "retrieval/extract_private.h"
+#include "tests/folder.h"
 
 enum { LIMIT = 1 << 20 };
 
-static char dir[] = "/tmp/retro-extract-XXXXXX";
+static char dir[FOLDER_SIZE];
 
 static const char *put(const char *name, const void *bytes, size_t size) {
-    static char path[128];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    FILE *f = fopen(path, "wb");
-    assert_non_null(f);
-    assert_int_equal(fwrite(bytes, 1, size, f), size);
-    fclose(f);
+    static char path[FOLDER_PATH_SIZE];
+    folder_write(dir, name, bytes, size);
+    folder_path(path, dir, name);
     return path;
+}
+
+static int make_dir(void **state) {
+    (void)state;
+    folder_make(dir);
+    return 0;
+}
+
+static int remove_dir(void **state) {
+    (void)state;
+    folder_remove(dir);
+    return 0;
 }
 
 /* What name with these bytes gives; title may be NULL. */
@@ -103,8 +102,8 @@ static void test_text_errors(void **state) {
     struct error e = {0};
     assert_int_equal(document_extract("/nonexistent/a.txt", DOCUMENT_TEXT, LIMIT, &b, &t, &e), STATUS_IO);
     assert_int_equal(document_extract("/dev/null", DOCUMENT_TEXT, LIMIT, &b, &t, &e), STATUS_INVALID);
-    char path[64];
-    snprintf(path, sizeof path, "%s/fifo.txt", dir);
+    char path[FOLDER_PATH_SIZE];
+    folder_path(path, dir, "fifo.txt");
     assert_int_equal(mkfifo(path, 0600), 0);
     for (int kind = DOCUMENT_TEXT; kind <= DOCUMENT_MAN; kind++)
         assert_int_equal(document_extract(path, (enum document_kind)kind, LIMIT, &b, &t, &e), STATUS_INVALID);
@@ -233,8 +232,5 @@ int main(void) {
                                        cmocka_unit_test(test_html_furniture), cmocka_unit_test(test_html_encodings),
                                        cmocka_unit_test(test_html_hostile),   cmocka_unit_test(test_man),
                                        cmocka_unit_test(test_man_errors)};
-    if (mkdtemp(dir) == NULL) return 1;
-    int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    rmdir(dir);
-    return failed;
+    return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

@@ -1,27 +1,19 @@
 /* tests/unit/test_loader.c: quantised matrices on their way from a file to packed weights: each rank's share, widening
  * at load, parts of different types, random weights, and files that must be refused. Models are written by the test. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "config/buffer.h"
 #include "kernels/quantise.h"
 #include "retro/places.h"
+#include "tests/folder.h"
 
 enum { HIDDEN = 128, HEADS = 4, GROUPS = 2, HEAD = 32, FFN = 256, VOCAB = 64, POSITIONS = 16 };
 
 /* A checkpoint being made: a header, and the data behind it. */
 struct checkpoint {
     struct buffer header, data;
-    char folder[40];
+    char folder[FOLDER_SIZE];
 };
 
 static void put(struct checkpoint *c, const char *name, const char *dtype, const int shape[2], const void *data,
@@ -73,38 +65,22 @@ static void add_matrix(struct checkpoint *c, const char *name, int rows, int col
     free(w);
 }
 
-static void write_text(const struct checkpoint *c, const char *name, const char *text, size_t size) {
-    char path[100];
-    snprintf(path, sizeof path, "%s/%s", c->folder, name);
-    FILE *out = fopen(path, "wb");
-    assert_non_null(out);
-    assert_int_equal(fwrite(text, 1, size, out), size);
-    fclose(out);
-}
-
 static void checkpoint_write(struct checkpoint *c, const char *config) {
     struct buffer file = {0};
-    snprintf(c->folder, sizeof c->folder, "/tmp/test_loader_XXXXXX");
-    assert_non_null(mkdtemp(c->folder));
+    folder_make(c->folder);
     buffer_append_string(&c->header, "}");
     while (c->header.size % 8) buffer_append_string(&c->header, " ");
     uint64_t size = c->header.size;
     buffer_append(&file, &size, 8);
     buffer_append(&file, c->header.data, c->header.size);
     buffer_append(&file, c->data.data, c->data.size);
-    write_text(c, "model.safetensors", file.data, file.size);
-    write_text(c, "config.json", config, strlen(config));
+    folder_write(c->folder, "model.safetensors", file.data, file.size);
+    folder_write(c->folder, "config.json", config, strlen(config));
     buffer_free(&file);
 }
 
 static void checkpoint_remove(struct checkpoint *c) {
-    static const char *const names[] = {"model.safetensors", "config.json"};
-    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
-        char path[100];
-        snprintf(path, sizeof path, "%s/%s", c->folder, names[i]);
-        unlink(path);
-    }
-    rmdir(c->folder);
+    folder_remove(c->folder);
     buffer_free(&c->header);
     buffer_free(&c->data);
 }

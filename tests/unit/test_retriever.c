@@ -1,21 +1,10 @@
 /* tests/unit/test_retriever.c: texts to neighbours with a toy embedder, whose vector of a text is an axis: its first
  * letter's. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include <ftw.h>
 #include <math.h>
-#include <sys/stat.h>
+#include <string.h>
 
 #include "retrieval/retriever.h"
+#include "tests/folder.h"
 
 enum { DIM = 26, CHUNK = 2, EOD = 50, R = 4, MAX_K = 3 };
 
@@ -40,7 +29,7 @@ static enum status toy_embed(void *self, const struct text_span *texts, int n, f
 
 static struct toy toy;
 static struct embedder embedder = {.dim = DIM, .hash = 5, .name = "toy", .embed = toy_embed, .self = &toy};
-static char dir[64];
+static char dir[FOLDER_SIZE];
 static struct collection *collection;
 static struct retriever *retriever;
 
@@ -78,8 +67,8 @@ static int setup(void **state) {
                                    .tokenizer = "toy"};
     struct collection_builder *b;
     struct error e = {0};
-    snprintf(dir, sizeof dir, "/tmp/retro-retriever-XXXXXX");
-    if (mkdtemp(dir) == NULL || collection_create(&b, dir, &o, &e)) return 1;
+    folder_make(dir);
+    if (collection_create(&b, dir, &o, &e)) return 1;
     add(b, "first", first, 3, 10);
     add(b, "second", second, 1, 30);
     if (collection_commit(b, &e) || collection_open(&collection, dir, &e)) return 1;
@@ -87,16 +76,12 @@ static int setup(void **state) {
     return retriever_open(&retriever, collection, &embedder, R, MAX_K, &e) != STATUS_OK;
 }
 
-static int remove_entry(const char *path, const struct stat *st, int flag, struct FTW *walk) {
-    (void)st, (void)flag, (void)walk;
-    return remove(path);
-}
-
 static int teardown(void **state) {
     (void)state;
     retriever_close(retriever);
     collection_close(collection);
-    return nftw(dir, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    folder_remove(dir);
+    return 0;
 }
 
 static void test_batch(void **state) {

@@ -1,18 +1,10 @@
 /* tests/unit/test_weights.c: the safetensors reader on good files and on every kind of damage, built in memory. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "config/buffer.h"
 #include "retro/weights.h"
+#include "tests/folder.h"
 
 /* The bytes of a file with this header and `data` bytes 0, 1, 2 ... behind it. */
 static struct buffer make_file(const char *header, size_t data) {
@@ -224,66 +216,42 @@ static void test_bit_flips(void **state) {
     buffer_free(&b);
 }
 
-/* Files in a temporary folder. */
-struct folder {
-    char path[40];
-};
-
-static void write_file(const struct folder *f, const char *name, const char *bytes, size_t size) {
-    char path[100];
-    snprintf(path, sizeof path, "%s/%s", f->path, name);
-    FILE *out = fopen(path, "wb");
-    assert_non_null(out);
-    assert_int_equal(fwrite(bytes, 1, size, out), size);
-    fclose(out);
-}
-
-static void write_tensor(const struct folder *f, const char *file, const char *tensor) {
+static void write_tensor(const char *folder, const char *file, const char *tensor) {
     char header[100];
     snprintf(header, sizeof header, "{\"%s\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", tensor);
     struct buffer b = make_file(header, 8);
-    write_file(f, file, b.data, b.size);
+    folder_write(folder, file, b.data, b.size);
     buffer_free(&b);
 }
 
-static void write_index(const struct folder *f, const char *json) {
-    write_file(f, "model.safetensors.index.json", json, strlen(json));
+static void write_index(const char *folder, const char *json) {
+    folder_write(folder, "model.safetensors.index.json", json, strlen(json));
 }
 
 static int make_folder(void **state) {
-    struct folder *f = xcalloc(1, sizeof *f);
-    snprintf(f->path, sizeof f->path, "/tmp/test_weights_XXXXXX");
-    *state = f;
-    return mkdtemp(f->path) == NULL;
+    folder_make(*state = xmalloc(FOLDER_SIZE));
+    return 0;
 }
 
 static int remove_folder(void **state) {
-    struct folder *f = *state;
-    static const char *const names[] = {"model.safetensors", "1.safetensors", "2.safetensors",
-                                        "model.safetensors.index.json"};
-    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
-        char path[100];
-        snprintf(path, sizeof path, "%s/%s", f->path, names[i]);
-        unlink(path);
-    }
-    int failed = rmdir(f->path);
-    free(f);
-    return failed;
+    folder_remove(*state);
+    free(*state);
+    return 0;
 }
 
 static void test_folder(void **state) {
-    struct folder *f = *state;
+    const char *folder = *state;
     struct weights *w;
     struct error e = {0};
-    assert_int_equal(weights_open(&w, f->path, &e), STATUS_NOT_FOUND);
+    assert_int_equal(weights_open(&w, folder, &e), STATUS_NOT_FOUND);
     assert_int_equal(weights_open(&w, "/nowhere/at/all", &e), STATUS_NOT_FOUND);
-    write_tensor(f, "model.safetensors", "only");
-    assert_int_equal(weights_open(&w, f->path, &e), STATUS_OK);
+    write_tensor(folder, "model.safetensors", "only");
+    assert_int_equal(weights_open(&w, folder, &e), STATUS_OK);
     assert_non_null(weights_find(w, "only"));
     assert_int_equal(read_everything(w), 28);
     weights_close(w);
-    char path[100];
-    snprintf(path, sizeof path, "%s/model.safetensors", f->path);
+    char path[FOLDER_PATH_SIZE];
+    folder_path(path, folder, "model.safetensors");
     assert_int_equal(weights_open(&w, path, &e), STATUS_OK);
     weights_close(w);
     assert_int_equal(truncate(path, 0), 0);
@@ -292,13 +260,13 @@ static void test_folder(void **state) {
 }
 
 static void test_shards(void **state) {
-    struct folder *f = *state;
+    const char *folder = *state;
     struct weights *w;
     struct error e = {0};
-    write_tensor(f, "1.safetensors", "x");
-    write_tensor(f, "2.safetensors", "a");
-    write_index(f, "{\"metadata\":{},\"weight_map\":{\"x\":\"1.safetensors\",\"a\":\"2.safetensors\"}}");
-    assert_int_equal(weights_open(&w, f->path, &e), STATUS_OK);
+    write_tensor(folder, "1.safetensors", "x");
+    write_tensor(folder, "2.safetensors", "a");
+    write_index(folder, "{\"metadata\":{},\"weight_map\":{\"x\":\"1.safetensors\",\"a\":\"2.safetensors\"}}");
+    assert_int_equal(weights_open(&w, folder, &e), STATUS_OK);
     assert_int_equal(weights_count(w), 2);
     assert_string_equal(weights_at(w, 0)->name, "a");
     assert_int_equal(read_everything(w), 56);
@@ -306,7 +274,7 @@ static void test_shards(void **state) {
 }
 
 static void test_bad_index(void **state) {
-    struct folder *f = *state;
+    const char *folder = *state;
     static const struct {
         const char *json;
         enum status status;
@@ -324,21 +292,21 @@ static void test_bad_index(void **state) {
         {"{\"weight_map\":{\"y\":\"1.safetensors\"}}", STATUS_CORRUPT, "\"y\" is not in 1.safetensors"},
         {"{\"weight_map\":{\"x\":\"1.safetensors\",\"y\":\"2.safetensors\"}}", STATUS_CORRUPT, "in two shards"},
     };
-    write_tensor(f, "1.safetensors", "x");
-    write_tensor(f, "2.safetensors", "x");
+    write_tensor(folder, "1.safetensors", "x");
+    write_tensor(folder, "2.safetensors", "x");
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct weights *w;
         struct error e = {0};
-        write_index(f, cases[i].json);
-        assert_int_equal(weights_open(&w, f->path, &e), cases[i].status);
+        write_index(folder, cases[i].json);
+        assert_int_equal(weights_open(&w, folder, &e), cases[i].status);
         assert_null(w);
         if (strstr(e.text, cases[i].message) == NULL) fail_msg("expected \"%s\" in: %s", cases[i].message, e.text);
     }
     struct weights *w;
     struct error e = {0};
-    write_tensor(f, "2.safetensors", "y");
-    write_index(f, "{\"weight_map\":{\"y\":\"1.safetensors\",\"x\":\"2.safetensors\"}}"); /* the wrong way round */
-    assert_int_equal(weights_open(&w, f->path, &e), STATUS_CORRUPT);
+    write_tensor(folder, "2.safetensors", "y");
+    write_index(folder, "{\"weight_map\":{\"y\":\"1.safetensors\",\"x\":\"2.safetensors\"}}"); /* the wrong way round */
+    assert_int_equal(weights_open(&w, folder, &e), STATUS_CORRUPT);
 }
 
 int main(void) {
