@@ -1,19 +1,10 @@
 /* tests/unit/test_base.c: errors, checked arithmetic, the growing buffer, limits of file_read, maps. */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "config/buffer.h"
 #include "config/utf8.h"
+#include "tests/folder.h"
 
 static void test_error_set(void **state) {
     (void)state;
@@ -137,11 +128,11 @@ static void test_buffer_growth(void **state) {
     }
 }
 
-static char folder[] = "/tmp/test_base_XXXXXX";
+static char folder[FOLDER_SIZE];
 
 static const char *path_of(const char *name) {
-    static char path[100];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
+    static char path[FOLDER_PATH_SIZE];
+    folder_path(path, folder, name);
     return path;
 }
 
@@ -154,14 +145,14 @@ static void write_file(const char *path, size_t size) {
 
 static int make_folder(void **state) {
     (void)state;
-    return mkdtemp(folder) == NULL;
+    folder_make(folder);
+    return 0;
 }
 
 static int remove_folder(void **state) {
     (void)state;
-    unlink(path_of("file"));
-    unlink(path_of("pipe"));
-    return rmdir(folder);
+    folder_remove(folder);
+    return 0;
 }
 
 static void test_file_read(void **state) {

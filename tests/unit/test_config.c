@@ -1,20 +1,11 @@
 /* tests/unit/test_config.c: the option table, its JSON and --set parsers, their messages, and what is printed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "config/buffer.h"
 #include "config/config.h"
 #include "config/config_lines.h"
 #include "config/config_table.h"
+#include "tests/folder.h"
 
 static enum status parse(struct config *c, const char *text, struct error *e) {
     return config_parse(c, text, strlen(text), "retro.json", "conf", e);
@@ -309,19 +300,17 @@ static void test_round_trip(void **state) {
 
 static void test_read(void **state) {
     (void)state;
-    char folder[] = "/tmp/test_config_XXXXXX", path[64];
+    static const char text[] = "{\"model\": {\"path\": \"m\"}}";
+    char folder[FOLDER_SIZE], path[FOLDER_PATH_SIZE];
     struct config c;
     struct error e = {0};
-    assert_non_null(mkdtemp(folder));
-    snprintf(path, sizeof path, "%s/retro.json", folder);
+    folder_make(folder);
+    folder_path(path, folder, "retro.json");
     config_init(&c);
     assert_int_equal(config_read(&c, path, &e), STATUS_IO);
     assert_non_null(strstr(e.text, path));
     assert_int_equal(config_read(&c, folder, &e), STATUS_INVALID);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    fputs("{\"model\": {\"path\": \"m\"}}", f);
-    fclose(f);
+    folder_write(folder, "retro.json", text, strlen(text));
     assert_int_equal(config_read(&c, path, &e), STATUS_OK);
     assert_memory_equal(c.model.path, folder, strlen(folder));
     assert_string_equal(c.model.path + strlen(folder), "/m");
@@ -330,8 +319,7 @@ static void test_read(void **state) {
     assert_int_equal(truncate(path, 0), 0);
     assert_int_equal(config_read(&c, path, &e), STATUS_INVALID);
     config_free(&c);
-    unlink(path);
-    rmdir(folder);
+    folder_remove(folder);
 }
 
 static void test_documents(void **state) {

@@ -1,41 +1,26 @@
 /* tests/unit/test_memory.c: the memory that is left is that of the tightest of the machine and the control groups, in
  * folders that look like /proc and /sys of machines, containers and services. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-/* cmocka wants the headers above first. */
-#include <cmocka.h>
-
-#include <ftw.h>
-#include <sys/stat.h>
 
 #include "config/memory.h"
+#include "tests/folder.h"
 
 #define MEGABYTES(n) ((size_t)(n) << 20)
 #define V1 "/sys/fs/cgroup/memory"
 #define V2 "/sys/fs/cgroup"
 
-static char root[64];
-
-static int remove_entry(const char *path, const struct stat *st, int flag, struct FTW *walk) {
-    (void)st, (void)flag, (void)walk;
-    return remove(path);
-}
+static char root[FOLDER_SIZE];
 
 static int make_root(void **state) {
     (void)state;
-    snprintf(root, sizeof root, "/tmp/retro-memory-XXXXXX");
-    return mkdtemp(root) == NULL;
+    folder_make(root);
+    return 0;
 }
 
 static int remove_root(void **state) {
     (void)state;
-    return nftw(root, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    folder_remove(root);
+    return 0;
 }
 
 /* A file below the root, with its folders. */
