@@ -1,11 +1,11 @@
-/* kernels/cuda/blocks.cu: products with int8, int4 and fp8 weights (blocks.cuh).
+/* kernels/cuda/blocks.cu: products of few rows, and of any number with int8, int4 and fp8 weights (blocks.cuh).
  *
  * Up to CUDA_FEW_ROWS rows, which is decoding, our own kernel multiplies f32 x by the weights as they are: each is made
  * f32 again, scale q + minimum or, in fp8, q, products are fused multiply-adds, sums f32, to be scaled in fp8. The
- * order of a sum depends on n_in alone, so a row is bitwise the same alone and among up to CUDA_FEW_ROWS. More rows are
- * the library's: W is written out in bf16, a tile of rows at a time, and x is rounded to bf16, as with bf16 weights.
- * Both roundings are to nearest even, by at most 2^-9 of each factor. So a row's last bits depend on whether it is one
- * of few or of many. */
+ * order of a sum depends on the weight's shape alone, so a row is bitwise the same alone and among up to CUDA_FEW_ROWS.
+ * More rows are the library's: quantised W is written out in bf16, a tile of rows at a time, and x is rounded to bf16,
+ * as with bf16 weights. Both roundings are to nearest even, by at most 2^-9 of each factor. So a row's last bits depend
+ * on whether it is one of few or of many. */
 #include "kernels/cuda/blocks.cuh"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/linear.cuh"
@@ -13,6 +13,7 @@
 enum {
     COLUMNS = 4, /* rows of W that a block of threads multiplies: x is loaded once for all */
     MOST_THREADS = 256,
+    SMALL_BYTES = 8 << 20, /* of a weight: 64 KiB for each of some 130 multiprocessors */
     TILE_BYTES = 32 << 20, /* of W in bf16, about what stays in the cache until the product reads it */
     TILE_ROWS = 16         /* a tile has a multiple of this */
 };
@@ -56,6 +57,9 @@ template <enum dtype T, int ROWS>
 __global__ void __launch_bounds__(MOST_THREADS) linear_blocks_kernel(struct blocks_kernel_args k) {
     DYNAMIC_SHARED(memory);
     constexpr int N = ROWS * COLUMNS;
+    /* Without a branch the compiler loads the x of all blocks at once, while W is on its way; of much x that would take
+     * too many registers. */
+    constexpr bool APART = ROWS * line_blocks(T) > 8;
     int groups = (k.rows + ROWS - 1) / ROWS, pieces = k.w.lines * LINE_PIECES;
     int first = (int)blockIdx.x / groups * COLUMNS, top = (int)blockIdx.x % groups * ROWS;
     float sums[N] = {};
@@ -66,7 +70,8 @@ __global__ void __launch_bounds__(MOST_THREADS) linear_blocks_kernel(struct bloc
         UNROLL
         for (int block = 0; block < line_blocks(T); block++) {
             int col = quad_column<T>(at, block);
-            if (col >= k.w.n_in) continue;
+            if (APART && col >= k.w.n_in) continue;
+            col = col < k.w.n_in ? col : k.w.n_in - QUAD; /* filling weighs nothing, and meets any x */
             lanes<QUAD> quads[COLUMNS];
             for (int c = 0; c < COLUMNS; c++) quads[c] = dequantise<T>(w[c], block);
             for (int r = 0; r < ROWS; r++) {
@@ -94,9 +99,11 @@ __global__ void __launch_bounds__(MOST_THREADS) linear_blocks_kernel(struct bloc
     }
 }
 
-/* Two pieces a thread where the row is long enough; of n_in alone, because the order of the sums follows from it. */
+/* Two pieces a thread where the row is long enough, one in small weights, so that all of their bytes are on the way at
+ * once; of the weight's shape alone, because the order of the sums follows from it. */
 static int blocks_threads(const struct blocks &w) {
-    int warps = (w.lines * LINE_PIECES / 2 + WARP - 1) / WARP;
+    int each = (int64_t)w.n_out * w.lines > SMALL_BYTES / LINE_BYTES ? 2 : 1;
+    int warps = (w.lines * LINE_PIECES / each + WARP - 1) / WARP;
     return WARP * (warps < 1 ? 1 : warps < MOST_THREADS / WARP ? warps : MOST_THREADS / WARP);
 }
 
@@ -183,10 +190,11 @@ void linear_blocks(struct backend *b, const struct linear_args *a) {
     struct blocks_kernel_args k = {
         blocks_of(a->weight), (const float *)x.data, a->bias, (float *)a->y.data, x.stride, a->y.stride, x.rows,
         a->activation};
-    if (a->weight->dtype == DTYPE_INT8)
-        multiply_few<DTYPE_INT8>(b, k);
-    else if (a->weight->dtype == DTYPE_INT4)
-        multiply_few<DTYPE_INT4>(b, k);
-    else
-        multiply_few<DTYPE_FP8>(b, k);
+    switch (a->weight->dtype) {
+        case DTYPE_INT8: return multiply_few<DTYPE_INT8>(b, k);
+        case DTYPE_INT4: return multiply_few<DTYPE_INT4>(b, k);
+        case DTYPE_FP8: return multiply_few<DTYPE_FP8>(b, k);
+        case DTYPE_F16: return multiply_few<DTYPE_F16>(b, k);
+        default: return multiply_few<DTYPE_BF16>(b, k);
+    }
 }

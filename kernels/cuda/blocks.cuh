@@ -1,4 +1,5 @@
-/* kernels/cuda/blocks.cuh: int8, int4 and fp8 weights on the device: the packed layout, and how kernels read it.
+/* kernels/cuda/blocks.cuh: weights on the device as our own kernels read them: the packed layout of int8, int4 and fp8,
+ * and rows of 16-bit floats, which stay as the library wants them.
  *
  * A row of W is lines of 128 bytes. A line holds 4 blocks of int8 or fp8 or 8 of int4: the host's bytes of these
  * blocks, taken in quads (4 neighbouring values: 4 bytes of int8, 2 of int4) and transposed, so that piece p of 16
@@ -6,7 +7,10 @@
  * for each block they need 32 neighbouring values of x, 16 bytes a thread: both are whole cache lines. int8 is stored
  * as q + 128, without a sign. The values of all rows are followed by the scales, [n_out][lines]{ f16 scale[blocks of a
  * line] }, for int4 { f16 scale[8], f16 minimum[8] }, for fp8 [n_out] f32. Blocks that fill up a row's last line are
- * zeros, and kernels leave them out. */
+ * zeros.
+ *
+ * A line of f16 or bf16 is 64 neighbouring values, two blocks; a piece is a quad of each, in two loads of 8 bytes. What
+ * would fill up a row's last line is not in memory and reads as zeros. Rows start at multiples of 8 bytes. */
 #pragma once
 
 #include "kernels/cuda/common.cuh"
@@ -19,22 +23,23 @@ enum {
     INT8_OFFSET = 128
 };
 
+__host__ __device__ constexpr bool two_bytes(enum dtype t) { return t == DTYPE_F16 || t == DTYPE_BF16; }
 /* Blocks in a line, and so quads in a piece. */
-__host__ __device__ constexpr int line_blocks(enum dtype t) { return t == DTYPE_INT4 ? 8 : 4; }
+__host__ __device__ constexpr int line_blocks(enum dtype t) { return t == DTYPE_INT4 ? 8 : two_bytes(t) ? 2 : 4; }
 /* Numbers of 16 bits beside a line. */
 __host__ __device__ constexpr int line_scales(enum dtype t) { return t == DTYPE_INT4 ? 16 : t == DTYPE_INT8 ? 4 : 0; }
 
 /* A weight in a kernel's arguments. */
 struct blocks {
     const unsigned char *values;
-    const uint16_t *scales; /* of fp8: floats */
+    const uint16_t *scales; /* of fp8: floats; of f16 and bf16: none */
     int n_out, n_in;
     int lines; /* of a row */
     enum dtype dtype;
 };
 
 static inline int lines_of(enum dtype t, int n_in) {
-    int blocks = n_in / QUANTISE_BLOCK;
+    int blocks = (n_in + QUANTISE_BLOCK - 1) / QUANTISE_BLOCK;
     return (blocks + line_blocks(t) - 1) / line_blocks(t);
 }
 
@@ -45,17 +50,34 @@ static inline struct blocks blocks_of(const struct weight *w) {
     return {values, (const uint16_t *)(const void *)scales, w->n_out, w->n_in, lines, w->dtype};
 }
 
-/* The 16 bytes of one thread, with the scales of their blocks; T is the dtype. */
+/* The 16 bytes of one thread, with the scales of their blocks where there are any; T is the dtype. */
 template <enum dtype T>
 struct piece {
     unsigned values[PIECE_BYTES / sizeof(unsigned)];
-    unsigned scales[T == DTYPE_FP8 ? 1 : line_scales(T) / 2]; /* of two blocks each; the minimums follow */
+    unsigned scales[line_scales(T) ? line_scales(T) / 2 : 1]; /* of two blocks each; the minimums follow */
 };
+
+/* The column of W where the quad of the piece's block `block` starts; n_in or more: it is filling. */
+template <enum dtype T>
+__device__ inline int quad_column(int at, int block) {
+    return (at / LINE_PIECES * line_blocks(T) + block) * QUANTISE_BLOCK + at % LINE_PIECES * QUAD;
+}
 
 /* Piece `at` of a row, counted from the row's start. */
 template <enum dtype T>
 __device__ inline piece<T> load_piece(const struct blocks &w, int row, int at) {
     piece<T> p;
+    if constexpr (two_bytes(T)) {
+        const uint16_t *from = (const uint16_t *)(const void *)w.values + (int64_t)row * w.n_in;
+        UNROLL
+        for (int block = 0; block < line_blocks(T); block++) {
+            int col = quad_column<T>(at, block);
+            uint2 v = {0, 0};
+            if (col < w.n_in) v = *(const uint2 *)(from + col);
+            p.values[2 * block] = v.x, p.values[2 * block + 1] = v.y;
+        }
+        return p;
+    }
     int64_t line = (int64_t)row * w.lines + at / LINE_PIECES;
     uint4 v = *(const uint4 *)(w.values + line * LINE_BYTES + at % LINE_PIECES * PIECE_BYTES);
     p.values[0] = v.x, p.values[1] = v.y, p.values[2] = v.z, p.values[3] = v.w;
@@ -70,12 +92,6 @@ __device__ inline piece<T> load_piece(const struct blocks &w, int row, int at) {
         }
     }
     return p;
-}
-
-/* The column of W where the quad of the piece's block `block` starts; n_in or more: it is filling. */
-template <enum dtype T>
-__device__ inline int quad_column(int at, int block) {
-    return (at / LINE_PIECES * line_blocks(T) + block) * QUANTISE_BLOCK + at % LINE_PIECES * QUAD;
 }
 
 template <enum dtype T>
@@ -94,16 +110,18 @@ __device__ inline float row_scale(const struct blocks &w, int row) {
     return T == DTYPE_FP8 ? ((const float *)(const void *)w.scales)[row] : 1;
 }
 
-/* The quad of a piece's block as f32: q of fp8; scale q and scale q + minimum, rounded once: products of 11 by 8 bits
- * are exact. An integer below 2^8 becomes a float by or-ing it into the mantissa of a power of two, where it counts as
- * it is, and taking that away again: cheaper than a conversion. Nibble j need not be shifted for it: it is or-ed into
- * 2^(23 - 4j). */
+/* The quad of a piece's block as f32: the values of f16 and bf16; q of fp8; scale q and scale q + minimum, rounded
+ * once: products of 11 by 8 bits are exact. An integer below 2^8 becomes a float by or-ing it into the mantissa of a
+ * power of two, where it counts as it is, and taking that away again: cheaper than a conversion. Nibble j need not be
+ * shifted for it: it is or-ed into 2^(23 - 4j). */
 template <enum dtype T>
 __device__ inline lanes<QUAD> dequantise(const piece<T> &p, int block) {
     lanes<QUAD> w;
-    float scale = T == DTYPE_FP8 ? 1 : block_scale(p, T == DTYPE_FP8 ? 0 : block);
+    float scale = line_scales(T) ? block_scale(p, line_scales(T) ? block : 0) : 1;
     for (int j = 0; j < QUAD; j++) {
-        if constexpr (T == DTYPE_FP8) {
+        if constexpr (two_bytes(T)) {
+            w.at[j] = half_bits_to_f32((uint16_t)(p.values[2 * block + j / 2] >> 16 * (j & 1)), T);
+        } else if constexpr (T == DTYPE_FP8) {
             w.at[j] = e4m3_to_f32(p.values[block] >> 8 * j & 0xff);
         } else if constexpr (T == DTYPE_INT8) {
             unsigned one = 150u << 23, q = p.values[block] >> 8 * j & 0xff;

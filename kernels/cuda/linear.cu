@@ -1,12 +1,14 @@
 /* kernels/cuda/linear.cu: y = activation(x W^T + bias) around the library's product.
  *
- * With an f32 weight the product is f32 throughout. With a bf16 or f16 weight the activations are rounded to that type
- * on their way into the product, whose sums are f32: that is what tensor cores multiply. The CPU keeps x in f32, so the
- * two differ by that rounding, at most 2^-9 (bf16) or 2^-12 (f16) of each factor. With int8, int4 and fp8
- * weights (blocks.cu) x stays f32 for up to CUDA_FEW_ROWS rows; for more, x and the weights are rounded to bf16.
+ * With an f32 weight the product is f32 throughout. With other weights x stays f32 for up to CUDA_FEW_ROWS rows, which
+ * are not the library's (blocks.cu). For more, or where the rows of a bf16 or f16 weight are not whole quads, it is
+ * rounded to the weight's type on its way into the product, whose sums are f32: that is what tensor cores multiply. The
+ * CPU keeps x in f32, so the two differ by that rounding, at most 2^-9 (bf16) or 2^-12 (f16) of each factor. With int8,
+ * int4 and fp8 weights the weights are rounded to bf16 too.
  *
  * The library may sum in another order for another number of rows: in its products, and where few rows become many, a
  * row's last bits may depend on the batch; nowhere else. */
+#include "kernels/cuda/blocks.cuh"
 #include "kernels/cuda/linear.cuh"
 
 struct convert_kernel_args {
@@ -66,7 +68,7 @@ void linear_product(struct backend *b, const struct gemm_args *g) {
 void cuda_linear(struct backend *b, const struct linear_args *a) {
     const struct weight *w = a->weight;
     if (a->x.rows == 0) return;
-    if (in_blocks(w->dtype)) {
+    if (in_blocks(w->dtype) || (two_bytes(w->dtype) && a->x.rows <= CUDA_FEW_ROWS && w->n_in % QUAD == 0)) {
         linear_blocks(b, a);
         return;
     }

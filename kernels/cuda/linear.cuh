@@ -8,5 +8,6 @@
 view linear_input(struct backend *b, const struct tensor &x, enum dtype dtype);
 /* The library's product with whatever bias and activation it leaves to us. */
 void linear_product(struct backend *b, const struct gemm_args *g);
-/* blocks.cu: linear with int8, int4 and fp8 weights; at least one row. */
+/* blocks.cu: linear with int8, int4 and fp8 weights, and of 1 .. CUDA_FEW_ROWS rows with f16 and bf16 weights whose
+ * rows are whole quads. */
 void linear_blocks(struct backend *b, const struct linear_args *a);

@@ -8,8 +8,8 @@ bool cuda_present(void);
 /* Opens device `ordinal` into *b. STATUS_UNSUPPORTED when there is none such. */
 enum status cuda_open(struct backend *b, const struct backend_options *o, int ordinal, struct error *e);
 
-/* Products with int8, int4 and fp8 weights of up to so many rows take x in f32; with more they round x and W to bf16.
- */
+/* Products of up to so many rows take x in f32; with more they round x to the type of bf16 and f16 weights, and x and
+ * int8, int4 and fp8 weights to bf16. */
 enum { CUDA_FEW_ROWS = 16 };
 
 /* What an open CUDA device can do at most. */

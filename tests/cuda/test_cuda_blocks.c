@@ -1,13 +1,15 @@
-/* tests/cuda/test_cuda_blocks.c: int8, int4 and fp8 weights on the CUDA backend: against the same weights in f32, to
- * which the device rounds nothing or, for many rows, what it says it rounds; against the CPU's own int8 and int4
- * products within the bound of their rounding; a row alone against a row in a batch. Arguments as for test_cuda_ops. */
+/* tests/cuda/test_cuda_blocks.c: int8, int4 and fp8 weights on the CUDA backend, and few rows with f16 and bf16
+ * weights: against the same weights in f32, to which the device rounds nothing or, for many rows, what it says it
+ * rounds; against the CPU's own int8 and int4 products within the bound of their rounding; a row alone against a row in
+ * a batch. Arguments as for test_cuda_ops. */
 #include "kernels/cuda/open.h"
 #include "kernels/quantise.h"
 #include "tests/cuda/cuda_ops.h"
 
-static const enum dtype dtypes[] = {DTYPE_INT8, DTYPE_INT4, DTYPE_FP8};
+static const enum dtype dtypes[] = {DTYPE_INT8, DTYPE_INT4, DTYPE_FP8}, half_dtypes[] = {DTYPE_F16, DTYPE_BF16};
 
-/* Blocks of random integers, as files hold them, and their values; for fp8 random floats, and what they became. */
+/* Blocks of random integers, as files hold them, and their values; for other types random floats, and what they became:
+ * for fp8 that is yet to be read. */
 struct matrix {
     struct host_matrix host;
     int n_out, n_in;
@@ -35,7 +37,16 @@ static struct matrix random_floats(int n_out, int n_in) {
 }
 
 static struct matrix random_matrix(enum dtype dtype, int n_out, int n_in) {
-    if (dtype == DTYPE_FP8) return random_floats(n_out, n_in);
+    if (!dtype_quantised(dtype)) {
+        struct matrix m = random_floats(n_out, n_in);
+        size_t n = (size_t)n_out * (size_t)n_in;
+        for (size_t i = 0; i < n && dtype != DTYPE_FP8; i++) {
+            uint16_t half;
+            dtype_convert(&half, dtype, (const float *)m.host.values + i, DTYPE_F32, 1);
+            dtype_convert(&m.wide[i], DTYPE_F32, &half, dtype, 1);
+        }
+        return m;
+    }
     struct matrix m = {.host.dtype = dtype, .n_out = n_out, .n_in = n_in};
     size_t n = (size_t)n_out * (size_t)n_in, bytes = dtype == DTYPE_INT4 ? n / 2 : n;
     int8_t *values = xmalloc(bytes);
@@ -175,7 +186,7 @@ static void check_linear(const struct linear_case *c) {
     if (c->bias) a.bias = bias.device.data;
     linear(device, &a);
     assert_both(y, 2e-5 * fmax(1, c->n_in / 1024.0), dtype_name(c->dtype)); /* f32 sums in another order */
-    if (!c->bias && c->activation == ACTIVATION_NONE && c->dtype != DTYPE_FP8) assert_near_cpu(y, x, &m);
+    if (!c->bias && c->activation == ACTIVATION_NONE && dtype_quantised(c->dtype)) assert_near_cpu(y, x, &m);
     backend_release(device, w.data);
     matrix_free(&m);
     both_free(x);
@@ -197,6 +208,22 @@ static void test_linear_shapes(void **state) {
                                                    .gap = (int)(r + s) % 3 * 2,
                                                    .dtype = dtypes[d],
                                                    .bias = (r + s + d) % 2});
+}
+
+/* Rows that end within a line, or before its second block; one thread a row, and more than a block has. */
+static void test_linear_halves(void **state) {
+    (void)state;
+    static const int row_counts[] = {1, 2, 3, 8, CUDA_FEW_ROWS}, widths[] = {4, 32, 36, 64, 100, 132, 516, 16644};
+    for (size_t r = 0; r < ARRAY_COUNT(row_counts); r++)
+        for (size_t w = 0; w < ARRAY_COUNT(widths); w++)
+            for (size_t d = 0; d < ARRAY_COUNT(half_dtypes); d++)
+                check_linear(&(struct linear_case){.rows = row_counts[r],
+                                                   .n_out = 1 + (int)w,
+                                                   .n_in = widths[w],
+                                                   .gap = (int)(r + w) % 3 * 2,
+                                                   .dtype = half_dtypes[d],
+                                                   .activation = (enum activation)((r + w) % 7),
+                                                   .bias = (r + w + d) % 2});
 }
 
 static void test_linear_activations(void **state) {
@@ -223,10 +250,11 @@ static void test_linear_tiles(void **state) {
 static void test_linear_batches(void **state) {
     (void)state;
     enum { N_OUT = 11, N_IN = 1376 };
-    for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++) {
+    for (size_t d = 0; d < ARRAY_COUNT(dtypes) + ARRAY_COUNT(half_dtypes); d++) {
         if (!chosen()) continue;
-        struct matrix m = random_matrix(dtypes[d], N_OUT, N_IN);
-        struct weight w = packed(device, &m, dtypes[d], &m.host);
+        enum dtype dtype = d < ARRAY_COUNT(dtypes) ? dtypes[d] : half_dtypes[d - ARRAY_COUNT(dtypes)];
+        struct matrix m = random_matrix(dtype, N_OUT, N_IN);
+        struct weight w = packed(device, &m, dtype, &m.host);
         struct both x = both_random(DTYPE_F32, CUDA_FEW_ROWS, N_IN, 4),
                     y = both_empty(DTYPE_F32, CUDA_FEW_ROWS, N_OUT, 0);
         struct linear_args a = {.y = y.device, .x = x.device, .weight = &w, .activation = ACTIVATION_SILU};
@@ -342,9 +370,9 @@ static void test_refusals(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {TEST(test_linear_shapes), TEST(test_linear_activations),
-                                       TEST(test_linear_tiles),  TEST(test_linear_batches),
-                                       TEST(test_linear_nan),    TEST(test_embed),
-                                       TEST(test_embed_large),   TEST(test_refusals)};
+    const struct CMUnitTest tests[] = {
+        TEST(test_linear_shapes), TEST(test_linear_halves),  TEST(test_linear_activations),
+        TEST(test_linear_tiles),  TEST(test_linear_batches), TEST(test_linear_nan),
+        TEST(test_embed),         TEST(test_embed_large),    TEST(test_refusals)};
     RUN_TESTS(argc, argv, tests);
 }

@@ -13,7 +13,8 @@ struct linear_case {
     bool bias;
 };
 
-/* The device rounds x to the weight's type, so the reference gets x rounded; the rest differs by the order of sums. */
+/* Where the product is the library's the device rounds x to the weight's type, so the reference gets x rounded; the
+ * rest differs by the order of sums. */
 static void check_linear(const struct linear_case *c) {
     if (!chosen()) return;
     struct both x = both_random(DTYPE_F32, c->rows, c->n_in, c->gap),
@@ -24,7 +25,8 @@ static void check_linear(const struct linear_case *c) {
     struct error e;
     assert_int_equal(backend_pack(reference, &on_cpu, &matrix, &e), STATUS_OK);
     assert_int_equal(backend_pack(device, &on_device, &matrix, &e), STATUS_OK);
-    for (int i = 0; i < c->rows && c->dtype != DTYPE_F32; i++)
+    bool rounds = c->dtype != DTYPE_F32 && (c->rows > CUDA_FEW_ROWS || c->n_in % 4);
+    for (int i = 0; i < c->rows && rounds; i++)
         for (int j = 0; j < c->n_in; j++) {
             uint16_t half;
             float v = tensor_get(x.host, i, j);
