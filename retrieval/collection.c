@@ -192,6 +192,26 @@ static enum status open_generation(struct collection *c, const char *dir, int ge
     return status;
 }
 
+enum status collection_measure(struct collection_bytes *out, char **embedder, const char *dir, struct error *e) {
+    int generation;
+    uint64_t checksum;
+    struct collection c = {0};
+    if (current_read(dir, &generation, &checksum, e)) return e->status;
+    char *folder = disk_generation_path(dir, generation);
+    enum status status = read_manifest(&c, folder, generation, checksum, e);
+    if (status == STATUS_OK) {
+        const struct manifest *m = &c.manifest;
+        out->index =
+            (size_t)m->files[COLLECTION_FILE_VECTORS].bytes + (size_t)m->info.n_documents * sizeof(struct document);
+        out->mapped = (size_t)(m->files[COLLECTION_FILE_TOKENS].bytes + m->files[COLLECTION_FILE_OFFSETS].bytes +
+                               m->files[COLLECTION_FILE_DOCUMENTS].bytes);
+        *embedder = xstrdup(m->info.embedder);
+    }
+    manifest_free(&c.manifest);
+    free(folder);
+    return status;
+}
+
 enum status collection_open(struct collection **out, const char *dir, struct error *e) {
     int generation, again;
     uint64_t checksum, again_checksum;

@@ -43,6 +43,12 @@ struct chunk {
 
 /* Opens the generation that CURRENT names. Errors name the file and what differs. */
 enum status collection_open(struct collection **out, const char *dir, struct error *e);
+/* What an open collection takes, as its MANIFEST says; *embedder gets a copy of the folder it was built with. */
+struct collection_bytes {
+    size_t index;  /* in memory, with the table of documents */
+    size_t mapped; /* files: their pages come and go */
+};
+enum status collection_measure(struct collection_bytes *out, char **embedder, const char *dir, struct error *e);
 void collection_close(struct collection *c);
 const struct collection_info *collection_info(const struct collection *c);
 const struct index *collection_index(const struct collection *c);

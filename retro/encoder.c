@@ -71,11 +71,12 @@ static enum status check_modules(const char *folder, struct error *e) {
     return status;
 }
 
-static enum status read_max_tokens(struct encoder *enc, const char *folder, struct error *e) {
+/* The most tokens of a text. */
+static enum status read_max_tokens(const struct model *m, const char *folder, int *max_tokens, struct error *e) {
     json_t *config;
     if (read_optional(folder, "sentence_bert_config.json", &config, e)) return e->status;
-    int limit = enc->model->dims.max_positions;
-    enum status status = dims_int_or(config, "max_seq_length", (struct range){3, limit}, limit, &enc->max_tokens, e);
+    int limit = m->dims.max_positions;
+    enum status status = dims_int_or(config, "max_seq_length", (struct range){3, limit}, limit, max_tokens, e);
     json_decref(config);
     return status;
 }
@@ -91,12 +92,15 @@ static enum status hash_folder(struct encoder *enc, const char *folder, struct e
     return STATUS_OK;
 }
 
+/* Vectors of all texts of a forward; there are no more than rows. */
+static size_t pooled_bytes(const struct model *m, size_t rows) { return rows * (size_t)m->dims.hidden * sizeof(float); }
+
 static enum status open_rows(struct encoder *enc, int max_rows, struct error *e) {
     size_t rows = (size_t)max_int(max_rows, enc->max_tokens);
     void *pooled;
     enc->max_rows = (int)rows;
     if (scratch_open(&enc->scratch, enc->model, enc->max_rows, e) ||
-        backend_alloc(enc->backend, &pooled, rows * (size_t)enc->model->dims.hidden * sizeof(float), "vectors", e))
+        backend_alloc(enc->backend, &pooled, pooled_bytes(enc->model, rows), "vectors", e))
         return e->status;
     enc->pooled = tensor_make(pooled, DTYPE_F32, enc->max_rows, enc->model->dims.hidden);
     enc->ids = xmalloc(rows * sizeof *enc->ids);
@@ -113,8 +117,9 @@ static enum status open_parts(struct encoder *enc, const char *folder, const str
     if (enc->model->family != &family_bert)
         return error_set(e, STATUS_UNSUPPORTED, "%s: a %s model; an embedder is a BERT model", folder,
                          enc->model->family->name);
-    if (check_pooling(folder, e) || check_modules(folder, e) || read_max_tokens(enc, folder, e) ||
-        tokenizer_open(&enc->tokenizer, folder, e) || hash_folder(enc, folder, e))
+    if (check_pooling(folder, e) || check_modules(folder, e) ||
+        read_max_tokens(enc->model, folder, &enc->max_tokens, e) || tokenizer_open(&enc->tokenizer, folder, e) ||
+        hash_folder(enc, folder, e))
         return e->status;
     if (tokenizer_vocab_size(enc->tokenizer) > enc->model->dims.vocab)
         return error_set(e, STATUS_INVALID, "%s: the tokenizer has %d ids, the model %d", folder,
@@ -135,6 +140,28 @@ enum status encoder_open(struct encoder **out, const char *folder, struct backen
     }
     *out = enc;
     return STATUS_OK;
+}
+
+enum status encoder_measure(struct encoder_bytes *out, const char *folder, struct backend *b,
+                            const struct model_options *o, int max_rows, struct error *e) {
+    struct model_options options = *o;
+    struct comm *single;
+    struct model *m;
+    int max_tokens;
+    options.check_only = true;
+    if (comm_open_single(&single, e)) return e->status;
+    enum status status = model_open(&m, folder, b, single, &options, e);
+    if (status == STATUS_OK) {
+        status = read_max_tokens(m, folder, &max_tokens, e);
+        int rows = status == STATUS_OK ? max_int(max_rows, max_tokens) : 0;
+        if (status == STATUS_OK) status = scratch_measure(m, rows, &out->rows, e);
+        out->rows += pooled_bytes(m, (size_t)rows);
+        out->weights = model_info(m)->weight_bytes;
+        out->mapped = model_info(m)->mapped;
+        model_close(m);
+    }
+    comm_close(single);
+    return status;
 }
 
 void encoder_close(struct encoder *enc) {

@@ -72,7 +72,7 @@ static enum status check_same(const struct opened_model *o, const struct config 
 static enum status check_use(const struct opened_model *o, const struct config *c, const char *folder,
                              const struct opened_model_use *use, struct error *e) {
     if (use && use->start && o->comm->world->rank == 0 && use->start(use->context, e)) return e->status;
-    return budget_check(folder, o->backend, o->comm, model_options_of(c->model.dtype), use ? use->sessions : NULL, e);
+    return budget_check(folder, o->backend, o->comm, model_options_of(c->model.dtype), use ? use->budget : NULL, e);
 }
 
 /* What needs the other ranks comes after all have agreed to be there. */

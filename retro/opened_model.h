@@ -17,12 +17,11 @@ struct opened_model {
     int n_followers;
 };
 
-/* What a model is opened for; start and sessions may be NULL. Every rank asks for the sessions' limits, on its thread.
- */
+/* What a model is opened for; start and budget may be NULL. Every rank asks for the sessions' limits, on its thread. */
 struct opened_model_use {
     enum status (*start)(void *context, struct error *e); /* on rank 0, before the model is looked at */
     void *context;                                        /* of start */
-    const struct budget_sessions *sessions;               /* which must fit beside the model */
+    const struct budget_use *budget;                      /* which must fit beside the model */
 };
 
 /* Fails on all ranks when it fails on one, and before anything is loaded where memory would not do. c, folder and use,

@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "retro/encoder.h"
-
 struct bert {
     struct backend *backend;
     struct encoder *encoder;
@@ -17,6 +15,8 @@ struct bert {
  * memory. */
 enum { CPU_ROWS = 256, GPU_ROWS = 2048 };
 
+static int rows_for(const struct config *c) { return strcmp(c->model.device, "cpu") == 0 ? CPU_ROWS : GPU_ROWS; }
+
 static enum status embed_texts(void *self, const struct text_span *texts, int n, float *vectors, struct error *e) {
     return encoder_embed(((struct bert *)self)->encoder, texts, n, vectors, e);
 }
@@ -25,11 +25,10 @@ enum status embedder_bert_open(struct embedder *out, const char *folder, const s
     struct backend_options options = {.threads = config->retrieval.threads ? config->retrieval.threads
                                                                            : config->model.threads};
     struct model_options model = model_options_of(config->retrieval.embedder_dtype);
-    int max_rows = strcmp(config->model.device, "cpu") == 0 ? CPU_ROWS : GPU_ROWS;
     struct bert *bert = xcalloc(1, sizeof *bert);
     *out = (struct embedder){.self = bert};
     enum status status = backend_open(&bert->backend, config->model.device, &options, e);
-    if (status == STATUS_OK) status = encoder_open(&bert->encoder, folder, bert->backend, &model, max_rows, e);
+    if (status == STATUS_OK) status = encoder_open(&bert->encoder, folder, bert->backend, &model, rows_for(config), e);
     if (status) {
         embedder_bert_close(out);
         return status;
@@ -40,6 +39,12 @@ enum status embedder_bert_open(struct embedder *out, const char *folder, const s
     out->name = bert->name;
     out->embed = embed_texts;
     return STATUS_OK;
+}
+
+enum status embedder_bert_measure(struct encoder_bytes *out, const char *folder, const struct config *config,
+                                  struct backend *b, struct error *e) {
+    struct model_options model = model_options_of(config->retrieval.embedder_dtype);
+    return encoder_measure(out, folder, b, &model, rows_for(config), e);
 }
 
 void embedder_bert_close(struct embedder *embedder) {

@@ -77,10 +77,42 @@ static enum status plan_sessions(void *context, const struct model_info *info, s
     return STATUS_OK;
 }
 
+/* The folder of the embedder: a collection knows its own. */
+static const char *choose_embedder(const struct config *c, const char *of_collection) {
+    return c->retrieval.embedder[0] ? c->retrieval.embedder : of_collection;
+}
+
+static bool retrieves(const struct config *c, const struct model_info *info) {
+    return c->retrieval.collection[0] != '\0' && info->chunk_length > 0;
+}
+
+/* What rank 0 opens beside the model. */
+static enum status plan_retrieval(void *context, const struct model_info *info, struct backend *b,
+                                  struct budget_parts *p, struct error *e) {
+    const struct config *c = &((const struct server *)context)->config;
+    struct collection_bytes collection;
+    struct encoder_bytes embedder;
+    char *folder = NULL;
+    if (!retrieves(c, info)) return STATUS_OK;
+    if (collection_measure(&collection, &folder, c->retrieval.collection, e)) return e->status;
+    enum status status = embedder_bert_measure(&embedder, choose_embedder(c, folder), c, b, e);
+    free(folder);
+    if (status) return error_prefix(e, "embedder");
+    budget_add(
+        p, (struct budget_part){.name = "embedder", .bytes = embedder.rows + (embedder.mapped ? 0 : embedder.weights)},
+        "set retrieval.embedder_dtype to bf16, or take a smaller embedder");
+    budget_add(p, (struct budget_part){.name = "document index", .bytes = collection.index, .on_host = true},
+               "build the collection with an index that compresses (retro-index build --index IVF4096,PQ48np)");
+    budget_add(p,
+               (struct budget_part){.name = "documents", .bytes = collection.mapped, .on_host = true, .mapped = true},
+               "they are read as needed");
+    return STATUS_OK;
+}
+
 static enum status open_model(struct server *s, struct error *e) {
     const struct config *c = &s->config;
-    struct budget_sessions sessions = {.limits = plan_sessions, .context = s};
-    struct opened_model_use use = {.start = take_address, .context = s, .sessions = &sessions};
+    struct budget_use budget = {.limits = plan_sessions, .beside = plan_retrieval, .context = s};
+    struct opened_model_use use = {.start = take_address, .context = s, .budget = &budget};
     if (c->model.path[0] == '\0')
         return error_set(e, STATUS_INVALID, "model.path is not set; use --config FILE or --set model.path=FOLDER");
     if (opened_model_open(&s->opened, c, c->model.path, &use, e)) return e->status;
@@ -119,7 +151,7 @@ static enum status open_collection(struct server *s, struct error *e) {
     if (collection_open(&s->collection, c->retrieval.collection, e)) return e->status;
     if (collection_move(s->collection, c->retrieval.device, e)) return error_prefix(e, "retrieval.device");
     const struct collection_info *info = collection_info(s->collection);
-    const char *folder = c->retrieval.embedder[0] ? c->retrieval.embedder : info->embedder;
+    const char *folder = choose_embedder(c, info->embedder);
     if (embedder_bert_open(&s->embedder, folder, c, e)) return error_prefix(e, "embedder");
     if (collection_match(s->collection, s->embedder.hash, tokenizer_hash(s->tokenizer), model->chunk_length, e))
         return error_prefix(e, "%s", c->retrieval.collection);
@@ -135,7 +167,7 @@ static enum status open_collection(struct server *s, struct error *e) {
 static enum status open_retrieval(struct server *s, struct error *e) {
     const struct config *c = &s->config;
     const struct model_info *model = model_info(s->model);
-    if (c->retrieval.collection[0] == '\0' || model->chunk_length == 0) {
+    if (!retrieves(c, model)) {
         log_info("no retrieval: %s", model->chunk_length ? "retrieval.collection is not set" : "the model reads none");
         return STATUS_OK;
     }

@@ -2,6 +2,8 @@
 import concurrent.futures
 import json
 import os
+import pathlib
+import re
 import signal
 import socket
 import subprocess
@@ -9,7 +11,7 @@ import time
 
 import pytest
 
-from conftest import BUILD, ROOT
+from conftest import BUILD, DEPS, ROOT
 
 LONG = dict(max_tokens=480, ignore_eos=True, temperature=0)
 SOON = 0.2 + 0.1  # the promise, and what polling /health adds on a busy machine
@@ -238,6 +240,29 @@ def test_what_memory_does_not_hold_is_refused_at_once(config):
     failed = run("--config", config, *sets)
     assert failed.returncode == 1 and time.monotonic() - started < 10
     for words in ("not enough memory: weights ", ", cache ", " GB are available: lower ", "server.max_step_tokens (1048576)"):
+        assert words in failed.stderr, failed.stderr
+
+
+def megabytes(part, log):
+    found = re.search(rf"memory: [^\n]*{part} ([0-9.]+) (MB|GB)", log)
+    assert found, log
+    return float(found[1]) * (1000 if found[2] == "GB" else 1)
+
+
+def test_memory_counts_what_is_retrieved_from(server, config):
+    """The index and the embedder by their files; documents are mapped. All are named when something is too much."""
+    folder = pathlib.Path(json.loads(config.read_text())["retrieval"]["collection"])
+    generation = folder / (folder / "CURRENT").read_text().split()[0]
+    sizes = {file.name: file.stat().st_size / 1e6 for file in generation.iterdir()}
+    vectors = next(size for name, size in sizes.items() if name.startswith("vectors"))
+    mapped = sum(sizes[name] for name in ("chunks.tokens", "chunks.offsets", "documents"))
+    embedder = (DEPS / "minilm/model.safetensors").stat().st_size / 1e6
+    log = server.log.read_text()
+    assert abs(megabytes("document index", log) - vectors) < 0.1
+    assert abs(megabytes("documents", log) - mapped) < 0.1 and re.search(r"documents [0-9.]+ MB mapped: ", log)
+    assert embedder - 1 < megabytes("embedder", log) < embedder + 20
+    failed = run("--config", config, "--set", "server.max_sequences=4096", "--set", "server.max_step_tokens=1048576")
+    for words in (", embedder ", ", document index ", ", documents "):
         assert words in failed.stderr, failed.stderr
 
 

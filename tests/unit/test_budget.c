@@ -122,11 +122,11 @@ static enum status give_limits(void *context, const struct model_info *info, str
 
 static enum status check(struct session_limits limits, size_t available, int ranks_here, struct error *e) {
     struct backend *b = open_device(available);
-    struct budget_sessions sessions = {give_limits, &limits};
+    struct budget_use use = {.limits = give_limits, .context = &limits};
     struct comm *c;
     assert_int_equal(comm_open_single(&c, NULL), STATUS_OK);
     c->local_ranks = ranks_here;
-    enum status status = budget_check(folder, b, c, (struct model_options){0}, &sessions, e);
+    enum status status = budget_check(folder, b, c, (struct model_options){0}, &use, e);
     assert_int_equal(device.asked, 0);
     comm_close(c);
     backend_close(b);
@@ -176,10 +176,87 @@ static void test_ranks_share_memory(void **state) {
     assert_int_equal(check(usual, SIZE_MAX, 2, &e), STATUS_OK); /* a device that does not tell refuses nothing */
 }
 
+/* What else rank 0 opens: an index and files in the host's memory, and something on the device. */
+struct beside {
+    struct session_limits limits;
+    size_t device, host;
+};
+
+static enum status give_beside_limits(void *context, const struct model_info *info, struct session_limits *l,
+                                      struct error *e) {
+    return give_limits(&((struct beside *)context)->limits, info, l, e);
+}
+
+static enum status give_beside(void *context, const struct model_info *info, struct backend *b, struct budget_parts *p,
+                               struct error *e) {
+    const struct beside *x = context;
+    assert_true(info->chunk_length > 0 && b->ops == &device.ops);
+    if (x->device == 1) return error_set(e, STATUS_NOT_FOUND, "no embedder");
+    budget_add(p, (struct budget_part){.name = "embedder", .bytes = x->device}, "lower the embedder (%d)", 7);
+    budget_add(p, (struct budget_part){.name = "index", .bytes = x->host, .on_host = true}, "compress the index");
+    budget_add(p, (struct budget_part){.name = "documents", .bytes = SIZE_MAX / 2, .on_host = true, .mapped = true},
+               "-");
+    return STATUS_OK;
+}
+
+static enum status check_beside(struct beside x, const char *device_name, size_t available, int ranks_here,
+                                struct error *e) {
+    struct backend *b = open_device(available);
+    struct budget_use use = {give_beside_limits, give_beside, &x};
+    struct comm *c;
+    device.ops.name = device_name;
+    assert_int_equal(comm_open_single(&c, NULL), STATUS_OK);
+    c->local_ranks = ranks_here;
+    enum status status = budget_check(folder, b, c, (struct model_options){0}, &use, e);
+    comm_close(c);
+    backend_close(b);
+    return status;
+}
+
+static void expect_refused(struct beside x, const char *device_name, size_t available, const char *words,
+                           const char *advice) {
+    struct error e = {0};
+    assert_int_equal(check_beside(x, device_name, available, 1, &e), STATUS_NO_MEMORY);
+    if (strstr(e.text, words) == NULL || strstr(e.text, advice) == NULL) fail_msg("%s", e.text);
+}
+
+static void test_what_is_open_beside(void **state) {
+    (void)state;
+    const size_t gigabyte = (size_t)1e9;
+    struct error e = {0};
+    struct beside x = {usual, 3 * gigabyte, 2 * gigabyte};
+    assert_int_equal(check_beside(x, "cpu", 6 * gigabyte, 1, &e), STATUS_OK);
+    expect_refused(x, "cpu", 5 * gigabyte, ", embedder 3.0 GB, index 2.0 GB, documents ", ": lower the embedder (7)");
+    x.host = 4 * gigabyte;
+    expect_refused(x, "cpu", 6 * gigabyte, " mapped make 7.0 GB, and 6.0 GB are available", ": compress the index");
+    /* Of a GPU's memory only what is on it; the index is in the host's, which no machine has so much of. */
+    assert_int_equal(check_beside((struct beside){usual, gigabyte, 1}, "gpu", 2 * gigabyte, 1, &e), STATUS_OK);
+    expect_refused((struct beside){usual, 3 * gigabyte, 1}, "gpu", 2 * gigabyte, "weights ",
+                   ": lower the embedder (7)");
+    expect_refused((struct beside){usual, 1000, SIZE_MAX / 4}, "gpu", 2 * gigabyte,
+                   "not enough memory: index 4611686018.4 GB, documents ", " are available on the host");
+    x.device = 1;
+    assert_int_equal(check_beside(x, "cpu", SIZE_MAX, 1, &e), STATUS_NOT_FOUND);
+}
+
+/* Of several ranks on a machine rank 0 alone has it, so it counts once. */
+static void test_beside_counts_once(void **state) {
+    (void)state;
+    const size_t gigabyte = (size_t)1e9;
+    struct beside x = {usual, gigabyte, gigabyte};
+    struct error e = {0};
+    assert_int_equal(check_beside(x, "cpu", 2 * gigabyte + (size_t)64e6, 4, &e), STATUS_OK);
+    assert_int_equal(check_beside(x, "cpu", 2 * gigabyte, 4, &e), STATUS_NO_MEMORY);
+    if (strstr(e.text, "available beside the other ranks of this machine") == NULL) fail_msg("%s", e.text);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_measure_is_what_opening_takes), cmocka_unit_test(test_parameters_of_ranks),
-        cmocka_unit_test(test_too_little_memory), cmocka_unit_test(test_ranks_share_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_is_open_beside),
+                                       cmocka_unit_test(test_beside_counts_once),
+                                       cmocka_unit_test(test_measure_is_what_opening_takes),
+                                       cmocka_unit_test(test_parameters_of_ranks),
+                                       cmocka_unit_test(test_too_little_memory),
+                                       cmocka_unit_test(test_ranks_share_memory)};
     log_set_level(LOG_LEVEL_WARN);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
