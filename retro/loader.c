@@ -356,6 +356,7 @@ static enum status stage_random_matrix(struct loader *l, struct staged *s, struc
     const struct model_options *o = l->options;
     bool blocks = s->cols % QUANTISE_BLOCK == 0;
     enum dtype dtype = o->convert && (blocks || !dtype_quantised(o->dtype)) ? o->dtype : DTYPE_F32;
+    if (dtype == DTYPE_FP8) dtype = DTYPE_BF16; /* which the device makes it from */
     s->planes = (struct planes){.dtype = dtype, .cols = s->cols};
     size_t bytes, n = (size_t)s->rows * ((size_t)s->cols / QUANTISE_BLOCK);
     bool overflow = mul_overflows((size_t)s->rows, plane_bytes(dtype, PLANE_VALUES, s->cols), &bytes);

@@ -2,7 +2,10 @@
  * JSON lines. tests/cuda/peer_torch.py prints the same figures of PyTorch under the same names.
  *
  * decode.B and prefill.N are tokens per second. step.closing and step.plain are milliseconds of a step of one sequence
- * that closes a chunk (its neighbours are encoded) and of one that does not, with the draw of the next token. */
+ * that closes a chunk (its neighbours are encoded) and of one that does not, with the draw of the next token.
+ * Of weights that are not bf16 the model's name says so; quantised and fp8 ones are for decoding few sequences, and
+ * that is what is measured of them. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "tools/bench_model.h"
@@ -14,6 +17,7 @@ enum {
     ROUNDS = 5,
     PROMPT = 128,
     TOKENS = 128,
+    PREFILLS = 4, /* prompts, one after the other, in a round */
     MOST_ROWS = 2048,
     MOST_SEQUENCES = 64,
     COPY_BYTES = 1 << 30,
@@ -22,17 +26,21 @@ enum {
 
 struct device_bench {
     const struct bench_options *o;
-    const char *device, *shape; /* shape: the folder's last name */
+    const char *device;
+    char shape[64]; /* the folder's last name, and the weights' type; "" for the device itself */
     struct bench_model model;
     struct session_pool *pool;
     struct session *sessions[MOST_SEQUENCES];
     int32_t ids[MOST_SEQUENCES]; /* the token that each sequence drew */
     int n;
+    /* What steps are given: the same made-up tokens as prompt and as every neighbour. */
+    int32_t tokens[MOST_ROWS];
+    struct neighbor_tokens neighbors[MOST_ROWS];
 };
 
 static void report(const struct device_bench *t, const char *name, double value, const char *unit) {
     printf("{\"by\": \"retro-server%s\", \"model\": ", t->o->eager ? " eager" : "");
-    if (t->shape)
+    if (t->shape[0])
         printf("\"%s\"", t->shape);
     else
         printf("null");
@@ -77,29 +85,32 @@ static enum status open_sessions(struct device_bench *t, int n, int max_tokens, 
     if (session_pool_open(&t->pool, t->model.model, &limits, e)) return e->status;
     for (t->n = 0; t->n < n; t->n++)
         if (session_open(&t->sessions[t->n], t->pool, grid, e)) return e->status;
-    return STATUS_OK;
+    return backend_sync(t->model.backend, e); /* memory is zeroed by then */
+}
+
+static void fill_tokens(struct device_bench *t) {
+    const struct model_info *info = model_info(t->model.model);
+    CHECK(info->num_neighbors * info->retrieved_length <= MOST_ROWS);
+    for (int i = 0; i < MOST_ROWS; i++) {
+        t->tokens[i] = (i * 7 + 1) % info->vocab;
+        t->neighbors[i] = (struct neighbor_tokens){t->tokens, info->num_neighbors};
+    }
 }
 
 /* Sequences [first, first + n) take `rows` tokens each, made-up ones for a prompt and else what they drew; each draws
  * its next, greedily. Chunks that close have as many neighbours as the model was trained with. */
 static enum status step(struct device_bench *t, int first, int n, int rows, struct error *e) {
     static const struct sample_params greedy[MOST_SEQUENCES] = {{.top_p = 1}};
-    static int32_t tokens[MOST_ROWS], found[MOST_ROWS];
-    struct neighbor_tokens neighbors[MOST_ROWS];
     struct step_item items[MOST_SEQUENCES];
     struct tensor logits;
     float logprobs[MOST_SEQUENCES];
     const struct model_info *info = model_info(t->model.model);
-    CHECK(info->num_neighbors * info->retrieved_length <= MOST_ROWS && rows <= MOST_ROWS);
-    for (int i = 0; i < MOST_ROWS; i++) {
-        tokens[i] = found[i] = (i * 7 + 1) % info->vocab;
-        neighbors[i] = (struct neighbor_tokens){found, info->num_neighbors};
-    }
+    CHECK(rows <= MOST_ROWS);
     for (int i = 0; i < n; i++)
         items[i] = (struct step_item){.session = t->sessions[first + i],
-                                      .tokens = rows == 1 ? &t->ids[first + i] : tokens,
+                                      .tokens = rows == 1 ? &t->ids[first + i] : t->tokens,
                                       .n_tokens = rows,
-                                      .neighbors = neighbors,
+                                      .neighbors = t->neighbors,
                                       .n_logits = 1};
     if (session_step(t->pool, items, n, &logits, e)) return e->status;
     sample(t->model.backend, &(struct sample_args){logits, greedy, info->vocab, t->ids + first, logprobs});
@@ -114,23 +125,39 @@ static enum status prompts(struct device_bench *t, int prompt, struct error *e) 
     return status;
 }
 
-/* Each round runs on fresh sequences, so that every one of them does the same work; the first warms up. */
-static enum status measure_load(struct device_bench *t, int sequences, int prompt, int tokens, struct error *e) {
-    double rates[ROUNDS];
+static enum status decode_round(struct device_bench *t, int sequences, double *rate, struct error *e) {
+    enum status status = open_sessions(t, sequences, PROMPT + TOKENS, e);
+    if (status == STATUS_OK) status = prompts(t, PROMPT, e);
+    double start = time_now();
+    for (int i = 0; i < TOKENS && status == STATUS_OK; i++) status = step(t, 0, sequences, 1, e);
+    *rate = sequences * TOKENS / (time_now() - start);
+    return status;
+}
+
+static enum status prefill_round(struct device_bench *t, int prompt, double *rate, struct error *e) {
+    enum status status = open_sessions(t, PREFILLS, prompt, e);
+    double start = time_now();
+    for (int i = 0; i < PREFILLS && status == STATUS_OK; i++) status = step(t, i, 1, prompt, e);
+    *rate = PREFILLS * prompt / (time_now() - start);
+    return status;
+}
+
+/* `round` takes a number of sequences or a length. Each round runs on fresh sequences, so that every one of them does
+ * the same work; the first two warm up: then steps are graphs. */
+static enum status measure_load(struct device_bench *t, const char *kind, int size,
+                                enum status (*round)(struct device_bench *t, int size, double *rate, struct error *e),
+                                struct error *e) {
+    enum { WARM = 2 };
+    double rates[WARM + ROUNDS];
     char name[40];
     enum status status = STATUS_OK;
-    for (int round = -1; round < ROUNDS && status == STATUS_OK; round++) {
-        status = open_sessions(t, sequences, prompt + tokens, e);
-        double start = time_now();
-        if (status == STATUS_OK) status = prompts(t, prompt, e);
-        if (tokens > 0) start = time_now();
-        for (int i = 0; i < tokens && status == STATUS_OK; i++) status = step(t, 0, sequences, 1, e);
-        if (round >= 0) rates[round] = sequences * (tokens ? tokens : prompt) / (time_now() - start);
+    for (int i = 0; i < WARM + ROUNDS && status == STATUS_OK; i++) {
+        status = round(t, size, &rates[i], e);
         close_sessions(t);
     }
     if (status) return status;
-    snprintf(name, sizeof name, tokens ? "decode.%d" : "prefill.%d", tokens ? sequences : prompt);
-    report(t, name, bench_median(rates, ROUNDS), "tok/s");
+    snprintf(name, sizeof name, "%s.%d", kind, size);
+    report(t, name, bench_median(rates + WARM, ROUNDS), "tok/s");
     return STATUS_OK;
 }
 
@@ -157,8 +184,11 @@ static enum status measure_closing(struct device_bench *t, struct error *e) {
 
 static enum status measure_shape(struct device_bench *t, const char *folder, struct error *e) {
     static const int batches[] = {1, 8, MOST_SEQUENCES}, lengths[] = {512, MOST_ROWS};
-    const char *slash = strrchr(folder, '/');
-    t->shape = slash ? slash + 1 : folder;
+    enum dtype dtype = t->o->dtype;
+    bool few = dtype_quantised(dtype) || dtype == DTYPE_FP8;
+    const char *slash = strrchr(folder, '/'), *name = slash ? slash + 1 : folder;
+    snprintf(t->shape, sizeof t->shape, "%.48s%s%s", name, dtype == DTYPE_BF16 ? "" : "-",
+             dtype == DTYPE_BF16 ? "" : dtype_name(dtype));
     struct bench_source source = bench_source_of(t->o);
     source.folder = folder;
     source.device = t->device;
@@ -168,12 +198,13 @@ static enum status measure_shape(struct device_bench *t, const char *folder, str
     if (status) return status;
     const struct model_info *info = model_info(t->model.model);
     report(t, "load", time_now() - start, "s");
-    report(t, "parameters", (double)info->n_parameters, "");
+    report(t, "row_weights", bench_cost_of(info).row_weights, "");
     report(t, "decode_bytes", (double)info->decode_bytes, "B");
-    for (size_t i = 0; i < ARRAY_COUNT(batches) && status == STATUS_OK; i++)
-        status = measure_load(t, batches[i], PROMPT, TOKENS, e);
-    for (size_t i = 0; i < ARRAY_COUNT(lengths) && status == STATUS_OK; i++)
-        status = measure_load(t, 1, lengths[i], 0, e);
+    fill_tokens(t);
+    for (size_t i = 0; i < (few ? 2 : ARRAY_COUNT(batches)) && status == STATUS_OK; i++)
+        status = measure_load(t, "decode", batches[i], decode_round, e);
+    for (size_t i = 0; i < (few ? 0 : ARRAY_COUNT(lengths)) && status == STATUS_OK; i++)
+        status = measure_load(t, "prefill", lengths[i], prefill_round, e);
     if (status == STATUS_OK && info->chunk_length) status = measure_closing(t, e);
     bench_model_close(&t->model);
     return status;
@@ -181,8 +212,11 @@ static enum status measure_shape(struct device_bench *t, const char *folder, str
 
 /* Without a shape there are only the limits to measure. */
 enum status bench_device(const struct bench_options *o, struct error *e) {
-    struct device_bench t = {.o = o, .device = o->device ? o->device : "cuda"};
-    enum status status = o->limits || o->n_folders == 0 ? measure_limits(&t, e) : STATUS_OK;
-    for (int i = 0; i < o->n_folders && status == STATUS_OK; i++) status = measure_shape(&t, o->folders[i], e);
+    struct device_bench *t = xcalloc(1, sizeof *t);
+    t->o = o;
+    t->device = o->device ? o->device : "cuda";
+    enum status status = o->limits || o->n_folders == 0 ? measure_limits(t, e) : STATUS_OK;
+    for (int i = 0; i < o->n_folders && status == STATUS_OK; i++) status = measure_shape(t, o->folders[i], e);
+    free(t);
     return status;
 }

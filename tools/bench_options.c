@@ -17,7 +17,7 @@ static const struct row {
 } rows[] = {
     {"--model", "SHAPE[-DTYPE]", "m (1.26 G parameters, the default) or s (138 M); m-int8 sets --dtype too", KIND_MODEL,
      0},
-    {"--dtype", "DTYPE", "f32, f16, bf16 (the default), int8 or int4", KIND_DTYPE, 0},
+    {"--dtype", "DTYPE", "f32, f16, bf16 (the default), int8, int4 or, on GPUs, fp8", KIND_DTYPE, 0},
     {"--threads", "N", "CPU threads, else as many as the process may use", KIND_COUNT,
      offsetof(struct bench_options, threads)},
     {"--sequences", "N", "sequences, or texts, at once", KIND_COUNT, offsetof(struct bench_options, sequences)},
@@ -63,7 +63,11 @@ static enum status read_value(struct bench_options *o, const struct row *r, cons
         case KIND_TEXT: *(const char **)value = text; return STATUS_OK;
         case KIND_DTYPE:
             if (dtype_parse(&o->dtype, text)) return STATUS_OK;
-            return error_set(e, STATUS_INVALID, "--dtype %s: expected f32, f16, bf16, int8 or int4", text);
+            if (strcmp(text, "fp8") == 0) { /* which no file has */
+                o->dtype = DTYPE_FP8;
+                return STATUS_OK;
+            }
+            return error_set(e, STATUS_INVALID, "--dtype %s: expected f32, f16, bf16, int8, int4 or fp8", text);
         case KIND_MODEL:
             if (bench_shape_parse(text, &o->shape, &o->dtype)) return STATUS_OK;
             return error_set(e, STATUS_INVALID,
@@ -83,12 +87,14 @@ static const struct row *find(const char *name, const struct bench_command *cons
     return NULL;
 }
 
-static enum status check_folders(const struct bench_options *o, const struct bench_command *const *commands, int n,
-                                 struct error *e) {
+static enum status check_commands(const struct bench_options *o, const struct bench_command *const *commands, int n,
+                                  struct error *e) {
     if (n > 1 && o->n_folders > 0)
         return error_set(e, STATUS_INVALID, "%s: a folder is for one command; several take --model", o->folders[0]);
     for (int i = 0; i < n; i++) {
         const struct bench_command *c = commands[i];
+        if (o->dtype == DTYPE_FP8 && (c->options & BENCH_OPTION_DTYPE) && !(c->options & BENCH_OPTION_EAGER))
+            return error_set(e, STATUS_INVALID, "--dtype fp8: %s is for CPUs, which have no fp8", c->name);
         if (o->n_folders < c->min_folders) return error_set(e, STATUS_INVALID, "%s needs a FOLDER", c->name);
         if (o->n_folders > c->max_folders)
             return error_set(e, STATUS_INVALID, "%s: %s takes %s", o->folders[c->max_folders], c->name,
@@ -120,7 +126,7 @@ enum status bench_parse(struct bench_options *o, char **arguments, const struct 
     }
     if (o->rounds > BENCH_MAX_ROUNDS)
         return error_set(e, STATUS_INVALID, "--rounds %d: at most %d", o->rounds, BENCH_MAX_ROUNDS);
-    return check_folders(o, commands, n, e);
+    return check_commands(o, commands, n, e);
 }
 
 void bench_print_usage(const struct bench_command *c, FILE *out) {

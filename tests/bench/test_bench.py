@@ -22,7 +22,7 @@ RETRIEVAL = {f"retrieval.{name}" for name in ("chunks", "off", "on", "loss", "st
 LOAD = {f"load.{name}" for name in ("open", "first_token", "ms_per_gb", "gbps", "share_of_read")}
 SEARCH = {kind: {f"search.{kind}.{queries}" for queries in (1, 8, 64)} for kind in ("flat", "ivf")}
 PEERS = {"pp64", "pp512", "tg64", "batch16.pp", "batch16.tg"}
-DEVICE = {"load", "parameters", "decode_bytes", "decode.1", "decode.8", "decode.64", "prefill.512", "prefill.2048", "step.plain",
+DEVICE = {"load", "row_weights", "decode_bytes", "decode.1", "decode.8", "decode.64", "prefill.512", "prefill.2048", "step.plain",
           "step.closing"}
 # Differences of two measurements: on a busy machine they may come out below zero.
 SIGNED = {"retrieval.loss", "retrieval.encode"}
@@ -125,6 +125,9 @@ def test_device_without_a_gpu(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config))
     found = figures("device", "--device", "cpu", tmp_path)
     assert set(found) == DEVICE and all(figure["model"] == tmp_path.name for figure in found.values())
+    found = figures("device", "--device", "cpu", "--dtype", "int8", tmp_path)
+    assert set(found) == DEVICE - {"decode.64", "prefill.512", "prefill.2048"}
+    assert all(figure["model"] == tmp_path.name + "-int8" for figure in found.values())
 
 
 def test_retrieval_is_live():
@@ -170,7 +173,7 @@ def test_a_model_that_reads_nothing_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "arguments",
     [(), ("nothing",), ("decode", "--rows", "3"), ("decode", "--threads", "0"), ("decode", "--threads", "2x"), ("decode", "--tokens"),
-     ("prefill", "--dtype", "int7"), ("batch", "a", "b"), ("batch", "--model", "x-bf16"), ("roofline", "a"), ("load",),
+     ("prefill", "--dtype", "int7"), ("decode", "--dtype", "fp8"), ("batch", "a", "b"), ("batch", "--model", "x-bf16"), ("roofline", "a"), ("load",),
      ("decode", "embed", "a"), ("roofline", "embed", "--model", "s"), ("peers", "--model", "m-q5_0"), ("peers", "--json"),
      ("linear", "--in", "-1"), ("device", "--device"), ("retrieval", "--prompt", "4"),
      ("decode", "--rounds", "33")],

@@ -211,6 +211,17 @@ static void test_quantised(void **state) {
         for (int dtype = DTYPE_INT8; dtype <= DTYPE_INT4; dtype++) check_quantised(references[i], (enum dtype)dtype);
 }
 
+/* Random weights for benchmarks: the same numbers, in bf16 and as fp8 made from that. */
+static void test_random_fp8(void **state) {
+    (void)state;
+    struct subject in_fp8 = {.folder = references[0], .device = device_name, .prompt = PROMPT}, wide = in_fp8;
+    in_fp8.options = (struct model_options){.convert = true, .dtype = DTYPE_FP8, .random = true};
+    wide.options = (struct model_options){.convert = true, .dtype = DTYPE_BF16, .random = true};
+    double apart = distance(&in_fp8, &wide);
+    print_message("  random fp8: %.1e\n", apart);
+    assert_true(apart > 1e-6 && apart <= 0.02);
+}
+
 /* fp8 is made from the reference models' own weights. Measured, the logits, which lie within 12, move by up to 1.43. */
 static void test_fp8(void **state) {
     (void)state;
@@ -226,7 +237,8 @@ static void test_fp8(void **state) {
 
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_steps), cmocka_unit_test(test_old_graphs_give_way),
-                                       cmocka_unit_test(test_quantised), cmocka_unit_test(test_fp8)};
+                                       cmocka_unit_test(test_quantised), cmocka_unit_test(test_fp8),
+                                       cmocka_unit_test(test_random_fp8)};
     if (argc > 1) device_name = argv[1];
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
