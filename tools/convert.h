@@ -73,11 +73,16 @@ enum status conversion_write(struct conversion *p, const char *folder, struct er
 /* convert_packed.c: writes model.packed (retro/packed.h). */
 enum status packed_write(const struct conversion *p, const char *folder, struct error *e);
 
-/* convert_folder.c: the output folder while it is written. */
+/* convert_folder.c: the output folder while it is written. From output_open on SIGINT and SIGTERM are asked for by
+ * output_check, so that what is there can be removed; a second one ends the process at once. Whatever an earlier run
+ * for the same folder left is removed, unless that still runs: it holds a lock. */
 struct output {
     const char *to;
     char *partial; /* beside it */
+    int lock;      /* of a file in it; -1: none */
 };
+enum { EXIT_INTERRUPTED = 130 };
+enum status output_check(struct error *e); /* STATUS_CANCELLED once a signal has come */
 enum status output_open(struct output *out, const struct convert_options *o, struct error *e);
 /* Copies config.json, the tokenizer and the card, which gets a section that says what was done. */
 enum status output_copy(const struct output *out, const char *from, const char *note, struct error *e);

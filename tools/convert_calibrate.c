@@ -97,6 +97,7 @@ static enum status read_window(struct reading *r, int first, int n, struct error
     if (session_open(&session, r->pool, grid, e)) return e->status;
     enum status status = STATUS_OK;
     for (int at = 0; at < n && status == STATUS_OK; at += SLICE) {
+        if ((status = output_check(e)) != STATUS_OK) break;
         int rows = min_int(SLICE, n - at);
         struct step_item item = {.session = session,
                                  .tokens = r->tokens.ids + first + at,

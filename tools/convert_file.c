@@ -18,6 +18,7 @@ struct tensor_file {
 
 static enum status write_at(struct tensor_file *f, const char *data, size_t size, size_t offset, struct error *e) {
     while (size > 0) {
+        if (output_check(e)) return e->status;
         ssize_t n = pwrite(f->fd, data, size, (off_t)offset);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) return error_errno(e, "%s", f->path);

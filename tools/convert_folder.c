@@ -1,12 +1,15 @@
 /* tools/convert_folder.c: the output folder of a conversion: written under another name beside its place, so that a
- * folder of the right name is always complete. */
+ * folder of the right name is always complete. A file in it is locked as long as its process lives: what nobody has
+ * locked was left by one that was killed. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +18,20 @@
 
 /* Tokenizers of large vocabularies take tens of megabytes. */
 enum { FILE_LIMIT = 256 << 20 };
+
+static const char lock_name[] = ".retro-convert";
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int signal_number) {
+    (void)signal_number;
+    if (interrupted) _exit(EXIT_INTERRUPTED); /* the next run removes what is left */
+    interrupted = 1;
+}
+
+enum status output_check(struct error *e) {
+    return interrupted ? error_set(e, STATUS_CANCELLED, "interrupted; nothing is left of it") : STATUS_OK;
+}
 
 /* The folder that `path` lies in, with links resolved; freed by the caller, NULL when there is none. */
 static char *parent_of(const char *path) {
@@ -55,21 +72,87 @@ static enum status check_target(const struct convert_options *o, const char *fro
     return STATUS_OK;
 }
 
+/* Removes the files of a folder that we made, one level of folders deep. */
+static void remove_folder(const char *path, int depth) {
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    while (dir && (entry = readdir(dir)) != NULL) {
+        struct buffer child = {0};
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+        buffer_printf(&child, "%s/%s", path, entry->d_name);
+        if (unlink(child.data) != 0 && depth > 0) remove_folder(child.data, depth - 1);
+        buffer_free(&child);
+    }
+    if (dir) closedir(dir);
+    rmdir(path);
+}
+
+/* The locked file of a partial folder, or -1. */
+static int lock_folder(const char *folder, int flags) {
+    struct buffer path = {0};
+    buffer_printf(&path, "%s/%s", folder, lock_name);
+    int fd = open(path.data, O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600);
+    buffer_free(&path);
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
+/* Folders called `prefix` and more, in `parent`, that are ours and that nobody writes any more. */
+static void remove_stale(const char *parent, const char *prefix) {
+    DIR *dir = opendir(parent);
+    struct dirent *entry;
+    while (dir && (entry = readdir(dir)) != NULL) {
+        struct buffer path = {0};
+        struct stat st;
+        if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0) continue;
+        buffer_printf(&path, "%s/%s", parent, entry->d_name);
+        int lock = lstat(path.data, &st) == 0 && S_ISDIR(st.st_mode) ? lock_folder(path.data, 0) : -1;
+        if (lock >= 0) {
+            fprintf(stderr, "retro-convert: %s was left by a run that was ended, and is removed\n", path.data);
+            remove_folder(path.data, 1);
+            close(lock);
+        }
+        buffer_free(&path);
+    }
+    if (dir) closedir(dir);
+}
+
+/* A new folder, locked. */
+static enum status make_partial(struct output *out, const char *template, struct error *e) {
+    struct sigaction action = {.sa_handler = interrupt};
+    char *partial = xstrdup(template);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    if (mkdtemp(partial) == NULL) {
+        error_errno(e, "%s", partial);
+        free(partial);
+        return e->status;
+    }
+    out->partial = partial;
+    out->lock = lock_folder(partial, O_CREAT | O_EXCL);
+    return out->lock < 0 ? error_errno(e, "%s/%s: lock", partial, lock_name) : STATUS_OK;
+}
+
 enum status output_open(struct output *out, const struct convert_options *o, struct error *e) {
-    struct buffer partial = {0};
-    *out = (struct output){.to = o->to};
-    char *from = realpath(o->from, NULL), *parent = parent_of(o->to);
+    struct buffer template = {0}, prefix = {0};
+    *out = (struct output){.to = o->to, .lock = -1};
+    char *from = realpath(o->from, NULL), *parent = parent_of(o->to), *copy = xstrdup(o->to);
     enum status status = from == NULL ? error_errno(e, "%s", o->from) : check_target(o, from, parent, e);
     if (status == STATUS_OK) {
         size_t n = strlen(o->to);
         while (n > 1 && o->to[n - 1] == '/') n--;
-        buffer_printf(&partial, "%.*s.partial-XXXXXX", (int)n, o->to);
-        if (mkdtemp(partial.data) == NULL)
-            status = error_errno(e, "%s", partial.data);
-        else
-            out->partial = xstrdup(partial.data);
+        buffer_printf(&template, "%.*s.partial-XXXXXX", (int)n, o->to);
+        buffer_printf(&prefix, "%s.partial-", basename(copy));
+        remove_stale(parent, prefix.data);
+        status = make_partial(out, template.data, e);
+        if (status) output_discard(out);
     }
-    buffer_free(&partial);
+    buffer_free(&template);
+    buffer_free(&prefix);
+    free(copy);
     free(from);
     free(parent);
     return status;
@@ -178,7 +261,12 @@ static enum status sync_folder(const char *path, struct error *e) {
 enum status output_finish(struct output *out, struct error *e) {
     mode_t mask = umask(0);
     umask(mask);
-    enum status status = sync_folder(out->partial, e);
+    struct buffer lock = {0};
+    buffer_printf(&lock, "%s/%s", out->partial, lock_name);
+    enum status status = output_check(e);
+    if (status == STATUS_OK && unlink(lock.data) != 0) status = error_errno(e, "%s", lock.data);
+    buffer_free(&lock);
+    if (status == STATUS_OK) status = sync_folder(out->partial, e);
     if (status == STATUS_OK && chmod(out->partial, 0777 & ~mask) != 0) status = error_errno(e, "%s", out->partial);
     if (status == STATUS_OK && rename(out->partial, out->to) != 0) status = error_errno(e, "%s", out->to);
     if (status) return status;
@@ -190,23 +278,10 @@ enum status output_finish(struct output *out, struct error *e) {
     return status;
 }
 
-/* Removes the files of a folder that we made, one level of folders deep. */
-static void remove_folder(const char *path, int depth) {
-    DIR *dir = opendir(path);
-    struct dirent *entry;
-    while (dir && (entry = readdir(dir)) != NULL) {
-        struct buffer child = {0};
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
-        buffer_printf(&child, "%s/%s", path, entry->d_name);
-        if (unlink(child.data) != 0 && depth > 0) remove_folder(child.data, depth - 1);
-        buffer_free(&child);
-    }
-    if (dir) closedir(dir);
-    rmdir(path);
-}
-
 void output_discard(struct output *out) {
     if (out->partial) remove_folder(out->partial, 1);
+    if (out->lock >= 0) close(out->lock);
     free(out->partial);
     out->partial = NULL;
+    out->lock = -1;
 }

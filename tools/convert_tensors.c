@@ -103,6 +103,7 @@ static enum status convert_rows(const struct conversion *p, struct change *c, co
         float *w = xmalloc(2 * (size_t)c->cols * sizeof *w), *back = w + c->cols;
 #pragma omp for schedule(dynamic, ROWS_AT_ONCE)
         for (int64_t i = 0; i < c->rows; i++) {
+            if (output_check(NULL)) continue;
             read_row(w, c, source, i);
             if (write_row(out, c, w, back, i)) {
                 deviation_add(&d, w, back, (int)c->cols);
@@ -119,6 +120,7 @@ static enum status convert_rows(const struct conversion *p, struct change *c, co
         }
         free(w);
     }
+    if (output_check(e)) return e->status;
     if (bad < 0) return STATUS_OK;
     return error_set(e, STATUS_INVALID, "tensor %s: row %lld holds a number that is not finite or does not fit %s",
                      c->stored->name, (long long)bad, dtype_name(c->to));

@@ -15,7 +15,8 @@ static const char usage[] =
     "  --calibrate FILE  a text like those the model will see: int4 then spends its precision on what it uses\n"
     "  --keep PATTERN    tensors that stay as they are, by name (* and ? as in a shell); may be repeated\n"
     "\n"
-    "OUT_DIR must be new or empty; it appears when it is complete.\n";
+    "OUT_DIR must be new or empty; it appears when it is complete.\n"
+    "exit code: 0 all fine, 1 failed, 2 wrong arguments, 130 interrupted\n";
 
 /* Returns false after saying what is wrong. */
 static bool parse(int argc, char **argv, struct convert_options *o, const char **keep) {
@@ -114,5 +115,6 @@ int main(int argc, char **argv) {
         conversion_close(&p);
     }
     free(keep);
-    return parsed ? status != STATUS_OK : 2;
+    if (!parsed) return 2;
+    return status == STATUS_CANCELLED ? EXIT_INTERRUPTED : status != STATUS_OK;
 }

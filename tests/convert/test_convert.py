@@ -4,8 +4,10 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import struct
 import subprocess
+import time
 
 import numpy as np
 import pytest
@@ -360,3 +362,58 @@ def test_packed_cannot_be_changed(tmp_path):
     shutil.copy(CASE / "cases.safetensors", tmp_path / "packed")
     done = parity(tmp_path / "packed", 1, "--set", "model.dtype=bf16")
     assert done.returncode == 1 and "keeps the types it has" in done.stderr
+
+
+@pytest.fixture
+def start_slow():
+    """Starts a conversion of some seconds and stops it when it has locked its folder; the process and that folder."""
+    processes = []
+
+    def start(out):
+        before = set(out.parent.iterdir())
+        process = subprocess.Popen([BUILD / "retro-convert", SHIPPED, out, "--to", "int4", "--calibrate", CALIBRATION],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        processes.append(process)
+        while True:
+            assert process.poll() is None, process.stderr.read()
+            for lock in out.parent.glob(f"{out.name}.partial-*/.retro-convert"):
+                if lock.parent not in before and f":{lock.stat().st_ino} " in pathlib.Path("/proc/locks").read_text():
+                    process.send_signal(signal.SIGSTOP)
+                    return process, lock.parent
+            time.sleep(0.001)
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted(tmp_path, start_slow, number):
+    process, partial = start_slow(tmp_path / "out")
+    process.send_signal(number)
+    process.send_signal(signal.SIGCONT)
+    errors = process.communicate(timeout=60)[1]
+    assert process.returncode == 130 and "interrupted; nothing is left of it" in errors
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_run_left(tmp_path, start_slow):
+    """The next run for the same folder removes it; nothing that is still written, is for another folder or is not ours."""
+    out, other, mine = tmp_path / "out", tmp_path / "out2", tmp_path / "out.partial-backup"
+    mine.mkdir()
+    (mine / "notes").write_text("not of retro-convert")
+    killed, stale = start_slow(out)
+    elsewhere, foreign = start_slow(other)
+    for process in (killed, elsewhere):
+        process.kill()
+        process.communicate(timeout=60)
+    running, partial = start_slow(out)
+    assert not stale.exists() and partial.exists() and foreign.exists() and (mine / "notes").exists()
+    done = convert(CASE, out, "--to", "bf16")
+    assert done.returncode == 0, done.stderr
+    assert partial.exists() and "was left by a run" not in done.stderr and not (out / ".retro-convert").exists()
+    running.send_signal(signal.SIGTERM)
+    running.send_signal(signal.SIGCONT)
+    assert f"{stale} was left by a run that was ended, and is removed" in running.communicate(timeout=60)[1]
+    assert sorted(tmp_path.iterdir()) == sorted([out, mine, foreign])
