@@ -79,12 +79,12 @@ check_build() {
     echo "$bundle is missing or was made from other sources: building"
     make -s -j"$jobs" WARNINGS= gpu-bundle && unpack && return
     echo "building what needs cmocka and the toolkit alone"
-    make -s -j"$jobs" WARNINGS= gpu-ops && pack "$bundle" build/tests/cuda/test_cuda_{ops,blocks} && unpack
+    make -s -j"$jobs" WARNINGS= gpu-ops && pack "$bundle" build/tests/cuda/test_cuda_{ops,attention,blocks} && unpack
 }
 
 check_ops() {
     local status=0 program
-    for program in ops blocks steps; do ours test_cuda_$program "$device" || status=1; done
+    for program in ops attention blocks steps; do ours test_cuda_$program "$device" || status=1; done
     if [ -x "$bundle/test_index_gpu" ]; then
         ours test_index_gpu "$device" || status=1
     else
@@ -100,19 +100,19 @@ check_golden() {
     return $status
 }
 
-# Both programs at once, each in a log of its own: most of their time goes into starting.
+# All programs at once, each in a log of its own: most of their time goes into starting.
 check_sanitizer() {
     local status=0 tool program running log
     log=$(mktemp)
     for tool in memcheck racecheck synccheck initcheck; do
         running=()
-        for program in ops blocks; do
+        for program in ops attention blocks; do
             LD_LIBRARY_PATH=$bundle/lib:${cublas%/*} timeout --kill-after=5 25 \
                 compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 10 \
                 "$bundle/test_cuda_$program" "$device" 16 > "$log.$program" 2>&1 &
             running+=($!)
         done
-        for program in ops blocks; do
+        for program in ops attention blocks; do
             wait "${running[0]}" || status=1
             running=("${running[@]:1}")
             echo "== $tool $program"

@@ -12,11 +12,14 @@
 #define DYNAMIC_SHARED(name) extern __shared__ __align__(16) unsigned char name[]
 #endif
 
-/* Before a loop whose arrays are to be registers: nvcc would not unroll one this long by itself. */
+/* Before a loop whose arrays are to be registers: nvcc would not unroll one this long by itself; and before one that is
+ * seldom run and would be long if it were unrolled. */
 #ifdef __CUDACC__
 #define UNROLL _Pragma("unroll")
+#define ROLLED _Pragma("unroll 1")
 #else
 #define UNROLL
+#define ROLLED
 #endif
 
 constexpr unsigned ALL_LANES = 0xffffffffu;

@@ -1,4 +1,5 @@
-/* tests/cuda/test_cuda_ops.c: every op of the CUDA backend against the CPU in plain loops, over awkward sizes.
+/* tests/cuda/test_cuda_ops.c: every op of the CUDA backend but attention, which is in test_cuda_attention.c,
+ * against the CPU in plain loops, over awkward sizes.
  *
  * Argument arrays are destroyed right after each call, as the contract allows. */
 #include "kernels/cuda/open.h"
@@ -77,134 +78,6 @@ static void test_linear_activations(void **state) {
                                                    .dtype = DTYPE_F32,
                                                    .activation = (enum activation)activation,
                                                    .bias = bias});
-}
-
-/* Attention */
-
-struct attention_case {
-    int heads, kv_heads, head_dim, q_rows, k_rows, gap;
-    enum dtype k_dtype, v_dtype;
-    enum mask mask;
-};
-
-static void check_attention(const struct attention_case *c, const struct attention_span *spans, int n_spans) {
-    if (!chosen()) return;
-    int q_cols = c->heads * c->head_dim, kv_cols = c->kv_heads * c->head_dim;
-    struct both q = both_random(DTYPE_F32, c->q_rows, q_cols, c->gap),
-                out = both_empty(DTYPE_F32, c->q_rows, q_cols, 3);
-    struct both k = both_random(c->k_dtype, c->k_rows, kv_cols, c->gap);
-    struct both v = both_random(c->v_dtype, c->k_rows, kv_cols, c->gap);
-    struct attention_args a = {.out = out.host,
-                               .q = q.host,
-                               .k = k.host,
-                               .v = v.host,
-                               .spans = spans,
-                               .n_spans = n_spans,
-                               .heads = c->heads,
-                               .kv_heads = c->kv_heads,
-                               .head_dim = c->head_dim,
-                               .scale = 3 / sqrtf((float)c->head_dim),
-                               .mask = c->mask};
-    attention(reference, &a);
-    size_t bytes = (size_t)n_spans * sizeof *spans;
-    struct attention_span *lent = lend(spans, bytes);
-    a.out = out.device;
-    a.q = q.device;
-    a.k = k.device;
-    a.v = v.device;
-    a.spans = lent;
-    attention(device, &a);
-    take_back(lent, bytes);
-    assert_both(out, 5e-6, "attention");
-    both_free(q);
-    both_free(k);
-    both_free(v);
-    both_free(out);
-}
-
-/* Every kind of span: prompts, single queries with one part and with several, no keys, no queries; row 40 is in none.
- */
-static const struct attention_span mixed[] = {{.q_start = 0, .q_count = 1, .k_start = 0, .k_count = 97},
-                                              {.q_start = 1, .q_count = 17, .k_start = 97, .k_count = 17},
-                                              {.q_start = 18, .q_count = 5, .k_start = 3, .k_count = 64},
-                                              {.q_start = 23, .q_count = 3, .k_start = 114, .k_count = 0},
-                                              {.q_start = 26, .q_count = 0, .k_start = 0, .k_count = 9},
-                                              {.q_start = 26, .q_count = 1, .k_start = 5, .k_count = 1},
-                                              {.q_start = 27, .q_count = 1, .k_start = 40, .k_count = 600},
-                                              {.q_start = 28, .q_count = 1, .k_start = 0, .k_count = 256},
-                                              {.q_start = 29, .q_count = 1, .k_start = 1, .k_count = 257},
-                                              {.q_start = 30, .q_count = 10, .k_start = 100, .k_count = 131},
-                                              {.q_start = 41, .q_count = 140, .k_start = 60, .k_count = 150}};
-
-static void test_attention_shapes(void **state) {
-    (void)state;
-    static const int heads[][3] = {{1, 1, 1},  {4, 4, 8},   {3, 3, 7},  {8, 2, 16},  {4, 1, 33},
-                                   {6, 3, 64}, {2, 2, 127}, {9, 1, 20}, {2, 1, 200}, {1, 1, 512}};
-    for (size_t i = 0; i < ARRAY_COUNT(heads); i++)
-        for (int mask = MASK_NONE; mask <= MASK_CAUSAL; mask++) {
-            struct attention_case c = {.heads = heads[i][0], .kv_heads = heads[i][1], .head_dim = heads[i][2]};
-            c.q_rows = 181;
-            c.k_rows = 640;
-            c.gap = i % 2 ? 8 : 5;
-            c.k_dtype = c.v_dtype = (enum dtype)((i + (size_t)mask) % 3);
-            c.mask = (enum mask)mask;
-            check_attention(&c, mixed, (int)ARRAY_COUNT(mixed));
-        }
-}
-
-static void test_attention_dtypes(void **state) {
-    (void)state;
-    struct attention_case c = {.heads = 4, .kv_heads = 2, .head_dim = 24, .q_rows = 181, .k_rows = 640};
-    for (int k = DTYPE_F32; k <= DTYPE_BF16; k++)
-        for (int v = DTYPE_F32; v <= DTYPE_BF16; v++) {
-            c.k_dtype = (enum dtype)k;
-            c.v_dtype = (enum dtype)v;
-            c.mask = k == v ? MASK_CAUSAL : MASK_NONE;
-            check_attention(&c, mixed, (int)ARRAY_COUNT(mixed));
-        }
-}
-
-static void test_attention_empty(void **state) {
-    (void)state;
-    struct attention_case c = {.heads = 2, .kv_heads = 2, .head_dim = 8, .q_rows = 5, .k_rows = 9};
-    check_attention(&c, mixed, 0);
-    check_attention(&c, &(struct attention_span){1, 3, 0, 0}, 1);
-    c.q_rows = 0;
-    check_attention(&c, mixed, 0);
-}
-
-/* NaN in keys and values that a row may not see, or that are in no span, has no effect. */
-static void test_attention_leaves_out(void **state) {
-    (void)state;
-    enum { QUERIES = 40, HEAD = 16 };
-    struct both q = both_random(DTYPE_F32, QUERIES, HEAD, 0), out = both_empty(DTYPE_F32, QUERIES, HEAD, 0);
-    struct tensor k = random_tensor(DTYPE_BF16, QUERIES + 2, HEAD, 0),
-                  v = random_tensor(DTYPE_BF16, QUERIES + 2, HEAD, 0);
-    for (int row = 30; row < QUERIES + 2; row++)
-        for (int j = 0; j < HEAD; j++) {
-            tensor_set(k, row, j, NAN);
-            tensor_set(v, row, j, NAN);
-        }
-    struct both keys = both_copy(k), values = both_copy(v);
-    const struct attention_span spans[] = {{0, QUERIES - 1, 0, QUERIES - 1}, {QUERIES - 1, 1, 3, 27}};
-    struct attention_args a = {.out = out.host, .q = q.host, .k = k, .v = v, .spans = spans, .n_spans = 2};
-    a.heads = a.kv_heads = 1;
-    a.head_dim = HEAD;
-    a.scale = 0.25f;
-    a.mask = MASK_CAUSAL;
-    attention(reference, &a);
-    a.out = out.device;
-    a.q = q.device;
-    a.k = keys.device;
-    a.v = values.device;
-    attention(device, &a);
-    assert_false(isnan(tensor_get(out.host, 29, 0)));
-    assert_true(isnan(tensor_get(out.host, 30, 0)));
-    assert_both(out, 5e-6, "attention");
-    both_free(q);
-    both_free(out);
-    both_free(keys);
-    both_free(values);
 }
 
 /* Norm, add, glu */
@@ -620,10 +493,6 @@ static void test_measure(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {TEST(test_linear_shapes),
                                        TEST(test_linear_activations),
-                                       TEST(test_attention_shapes),
-                                       TEST(test_attention_dtypes),
-                                       TEST(test_attention_empty),
-                                       TEST(test_attention_leaves_out),
                                        TEST(test_norm),
                                        TEST(test_add),
                                        TEST(test_glu),

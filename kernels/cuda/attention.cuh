@@ -1,0 +1,59 @@
+/* kernels/cuda/attention.cuh: private to the files of attention: what its kernels read, and who runs which span.
+ *
+ * attention.cu divides an op into its spans: those with one query go to attention_decode.cu, the others to
+ * attention_tensor.cu where keys and values are bf16 or f16, and else to attention_tile.cu. All keep a running maximum,
+ * sum and output per row. Which kernel and which parts of the keys depends on the span alone, so a row's result does
+ * not depend on the batch.
+ *
+ * Keys that a row may not see are left out, not multiplied by zero: what they hold, NaN included, has no effect. */
+#pragma once
+
+#include "kernels/cuda/common.cuh"
+
+enum { ATTENTION_THREADS = 128 };
+
+/* What all kernels read. */
+struct attention_shape {
+    view out, q, k, v;
+    const struct attention_span *spans;
+    int heads, kv_heads, head_dim, group; /* group: query heads per key head */
+    float scale;
+    int causal, vector; /* vector: every head starts at a multiple of 8 elements or 16 bytes in k and v */
+    int unused = 0;
+};
+
+/* Elements [col, col + V) of a head, 0 past its end. */
+template <int V>
+__device__ inline lanes<V> load_head(const struct attention_shape &s, const view &t, int row, int kv_head, int col) {
+    int64_t at = row * t.stride + (int64_t)kv_head * s.head_dim + col;
+    if (s.vector && col + V <= s.head_dim) return load<V>(t.data, t.dtype, at);
+    lanes<V> out;
+    for (int j = 0; j < V; j++) out.at[j] = col + j < s.head_dim ? load<1>(t.data, t.dtype, at + j).at[0] : 0;
+    return out;
+}
+
+/* Spans with more than one query in tiles of (query, head of the group) pairs, numbered as they lie in the span: pair i
+ * is query i / group with the group's head i % group. */
+struct tile_piece {
+    int span, first;
+};
+
+struct tile_args {
+    struct attention_shape shape;
+    const struct tile_piece *pieces;
+};
+
+/* How many keys of its span a pair sees, counted from the first. */
+__device__ inline int tile_seen(const struct attention_shape &s, const struct attention_span &span, int pair) {
+    int seen = span.k_count - span.q_count + pair / s.group + 1;
+    return s.causal && seen < span.k_count ? seen : span.k_count;
+}
+
+/* The tiles of `rows` pairs of all such spans, on the device; n is how many. */
+const struct tile_piece *list_tiles(struct backend *b, const struct attention_args *a, int rows, int *n);
+
+void attend_decode(struct backend *b, const struct attention_args *a, const struct attention_shape &shape);
+void attend_tiles(struct backend *b, const struct attention_args *a, const struct attention_shape &shape);
+/* Whether attention_tensor.cu is made for these heads and types. */
+bool fits_tensor_cores(const struct attention_args *a);
+void attend_on_tensor_cores(struct backend *b, const struct attention_args *a, const struct attention_shape &shape);

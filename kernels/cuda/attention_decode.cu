@@ -1,0 +1,193 @@
+/* kernels/cuda/attention_decode.cu: attention of spans with one query, which is decoding: bound by the bytes of keys
+ * and values. The keys are cut into parts of 256, each a block, and a second kernel merges the parts. */
+#include "kernels/cuda/attention.cuh"
+
+enum { PART_KEYS = 256 }; /* keys of a span that one block reads */
+
+/* One block's work. Its result goes to `out` (slot -1) or, not yet divided, to partials[slot]. */
+struct decode_piece {
+    int span, first, slot; /* keys [first, first + PART_KEYS) of the span; span -1: nothing */
+};
+
+struct decode_args {
+    struct attention_shape shape;
+    const struct decode_piece *pieces;
+    float *partials; /* [slot][heads][head_dim + 2]: output, maximum, sum */
+};
+
+/* What one group of lanes has seen of each row; the groups of a block are merged through it. */
+template <int LANES, int E, int ROWS>
+struct decode_shared {
+    float largest[ATTENTION_THREADS / LANES][ROWS], sum[ATTENTION_THREADS / LANES][ROWS];
+    float out[ATTENTION_THREADS / LANES][ROWS][LANES * E];
+};
+
+/* grid (pieces, key heads, groups of ROWS query heads), block 128, shared decode_shared. Bound by bytes: every key and
+ * value is read once per ROWS query heads, 16 bytes a lane for 16-bit types. LANES lanes hold one key, E elements each;
+ * so a warp reads 32 / LANES keys side by side. */
+template <int LANES, int E, int ROWS>
+__global__ void __launch_bounds__(ATTENTION_THREADS) attention_decode_kernel(struct decode_args a) {
+    DYNAMIC_SHARED(memory);
+    decode_shared<LANES, E, ROWS> &shared = *(decode_shared<LANES, E, ROWS> *)memory;
+    constexpr int GROUPS = ATTENTION_THREADS / LANES;
+    const struct attention_shape &s = a.shape;
+    const struct decode_piece piece = a.pieces[blockIdx.x];
+    if (piece.span < 0) return;
+    const struct attention_span span = s.spans[piece.span];
+    int kv_head = (int)blockIdx.y, first_head = kv_head * s.group + (int)blockIdx.z * ROWS;
+    int rows = s.group - (int)blockIdx.z * ROWS < ROWS ? s.group - (int)blockIdx.z * ROWS : ROWS;
+    int end = piece.first + PART_KEYS < span.k_count ? piece.first + PART_KEYS : span.k_count;
+    int group = (int)threadIdx.x / LANES, col = (int)threadIdx.x % LANES * E;
+    float q[ROWS][E], out[ROWS][E], largest[ROWS], sum[ROWS];
+    for (int r = 0; r < ROWS; r++) {
+        const float *from =
+            (const float *)s.q.data + span.q_start * s.q.stride + (int64_t)(first_head + r) * s.head_dim;
+        for (int j = 0; j < E; j++) {
+            q[r][j] = r < rows && col + j < s.head_dim ? from[col + j] * s.scale : 0;
+            out[r][j] = 0;
+        }
+        largest[r] = -INFINITY;
+        sum[r] = 0;
+    }
+    for (int base = piece.first; base < end; base += GROUPS) {
+        int key = base + group;
+        bool seen = key < end;
+        lanes<E> k = {}, v = {};
+        if (seen) {
+            k = load_head<E>(s, s.k, span.k_start + key, kv_head, col);
+            v = load_head<E>(s, s.v, span.k_start + key, kv_head, col);
+        }
+        for (int r = 0; r < ROWS; r++) {
+            float score = 0;
+            for (int j = 0; j < E; j++) score = fmaf(q[r][j], k.at[j], score);
+            for (int offset = LANES / 2; offset > 0; offset /= 2) score += __shfl_xor_sync(ALL_LANES, score, offset);
+            if (!seen) continue;
+            float most = fmaxf(largest[r], score), keep = expf(largest[r] - most), p = expf(score - most);
+            sum[r] = fmaf(sum[r], keep, p);
+            for (int j = 0; j < E; j++) out[r][j] = fmaf(out[r][j], keep, p * v.at[j]);
+            largest[r] = most;
+        }
+    }
+    for (int r = 0; r < ROWS; r++) {
+        for (int j = 0; j < E; j++) shared.out[group][r][col + j] = out[r][j];
+        shared.largest[group][r] = largest[r];
+        shared.sum[group][r] = sum[r];
+    }
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < rows * s.head_dim; i += ATTENTION_THREADS) {
+        int r = i / s.head_dim, d = i % s.head_dim, head = first_head + r;
+        float most = -INFINITY, total = 0, value = 0;
+        for (int g = 0; g < GROUPS; g++) most = fmaxf(most, shared.largest[g][r]);
+        for (int g = 0; g < GROUPS; g++) {
+            if (shared.sum[g][r] == 0) continue; /* it had no key */
+            float weight = expf(shared.largest[g][r] - most);
+            total = fmaf(shared.sum[g][r], weight, total);
+            value = fmaf(shared.out[g][r][d], weight, value);
+        }
+        if (piece.slot < 0) {
+            ((float *)s.out.data)[span.q_start * s.out.stride + (int64_t)head * s.head_dim + d] = value / total;
+        } else {
+            float *to = a.partials + ((int64_t)piece.slot * s.heads + head) * (s.head_dim + 2);
+            to[d] = value;
+            if (d == 0) {
+                to[s.head_dim] = most;
+                to[s.head_dim + 1] = total;
+            }
+        }
+    }
+}
+
+struct combine_piece {
+    int span, first_slot, slots;
+};
+
+struct combine_args {
+    struct attention_shape shape;
+    const struct combine_piece *pieces;
+    const float *partials;
+};
+
+/* grid (spans in parts, heads), block 128. Bound by bytes: reads the partial results once, in rising order. */
+__global__ void attention_combine_kernel(struct combine_args a) {
+    const struct attention_shape &s = a.shape;
+    const struct combine_piece piece = a.pieces[blockIdx.x];
+    if (piece.slots == 0) return;
+    int head = (int)blockIdx.y, width = s.head_dim + 2;
+    int64_t step = (int64_t)s.heads * width;
+    const float *parts = a.partials + piece.first_slot * step + (int64_t)head * width;
+    float *out = (float *)s.out.data + s.spans[piece.span].q_start * s.out.stride + (int64_t)head * s.head_dim;
+    float most = -INFINITY;
+    for (int i = 0; i < piece.slots; i++) most = fmaxf(most, parts[i * step + s.head_dim]);
+    for (int d = (int)threadIdx.x; d < s.head_dim; d += ATTENTION_THREADS) {
+        float total = 0, value = 0;
+        for (int i = 0; i < piece.slots; i++) {
+            float weight = expf(parts[i * step + s.head_dim] - most);
+            total = fmaf(parts[i * step + s.head_dim + 1], weight, total);
+            value = fmaf(parts[i * step + d], weight, value);
+        }
+        out[d] = value / total;
+    }
+}
+
+template <int LANES, int E>
+static void launch_decode(struct backend *b, const struct decode_args &a, int n_pieces) {
+    unsigned pieces = (unsigned)n_pieces, kv_heads = (unsigned)a.shape.kv_heads;
+    if (a.shape.group == 1)
+        launch(b, attention_decode_kernel<LANES, E, 1>, dim3(pieces, kv_heads), ATTENTION_THREADS,
+               sizeof(decode_shared<LANES, E, 1>), a);
+    else
+        launch(b, attention_decode_kernel<LANES, E, 4>, dim3(pieces, kv_heads, blocks_for(a.shape.group, 4)),
+               ATTENTION_THREADS, sizeof(decode_shared<LANES, E, 4>), a);
+}
+
+/* Steps by a quarter: lists of work of steps that need about as many blocks are equal. */
+static int pad_count(int n) {
+    int step = 1;
+    while (4 * step < n) step *= 2;
+    return (n + step - 1) / step * step;
+}
+
+/* Lists the parts of every span with one query, padded; returns how many, and how many slots and merges they need. */
+static int list_decode(const struct attention_args *a, struct cuda *cuda, int *slots, int *merges) {
+    int n = 0, at = 0;
+    for (int i = 0; i < a->n_spans; i++)
+        if (a->spans[i].q_count == 1) n += (int)blocks_for(a->spans[i].k_count, PART_KEYS);
+    n = pad_count(n);
+    struct decode_piece *pieces = (struct decode_piece *)host_list_reserve(&cuda->pieces, (size_t)n * sizeof *pieces);
+    struct combine_piece *combines =
+        (struct combine_piece *)host_list_reserve(&cuda->combines, (size_t)n * sizeof *combines);
+    *slots = *merges = 0;
+    for (int i = 0; i < a->n_spans; i++) {
+        int parts = a->spans[i].q_count == 1 ? (int)blocks_for(a->spans[i].k_count, PART_KEYS) : 0;
+        if (parts > 1) combines[(*merges)++] = {i, *slots, parts};
+        for (int part = 0; part < parts; part++) pieces[at++] = {i, part * PART_KEYS, parts > 1 ? (*slots)++ : -1};
+    }
+    while (at < n) pieces[at++] = {-1, 0, -1};
+    for (int padded = pad_count(*merges); *merges < padded; (*merges)++) combines[*merges] = {0, 0, 0};
+    return n;
+}
+
+void attend_decode(struct backend *b, const struct attention_args *a, const struct attention_shape &shape) {
+    struct cuda *cuda = cuda_of(b);
+    int slots, merges, n = list_decode(a, cuda, &slots, &merges);
+    if (n == 0) return;
+    struct decode_args k;
+    size_t width = (size_t)a->heads * (size_t)(a->head_dim + 2);
+    k.shape = shape;
+    k.pieces = stage(b, (const struct decode_piece *)cuda->pieces.data, (size_t)n);
+    k.partials = (float *)workspace_reserve(b, &cuda->partials, (size_t)slots * width * sizeof(float));
+    if (a->head_dim <= 64)
+        launch_decode<8, 8>(b, k, n);
+    else if (a->head_dim <= 128)
+        launch_decode<16, 8>(b, k, n);
+    else if (a->head_dim <= 256)
+        launch_decode<32, 8>(b, k, n);
+    else
+        launch_decode<32, 16>(b, k, n);
+    if (merges == 0) return;
+    struct combine_args c;
+    c.shape = shape;
+    c.pieces = stage(b, (const struct combine_piece *)cuda->combines.data, (size_t)merges);
+    c.partials = k.partials;
+    launch(b, attention_combine_kernel, dim3((unsigned)merges, (unsigned)a->heads), ATTENTION_THREADS, 0, c);
+}

@@ -1,0 +1,161 @@
+/* kernels/cuda/attention_tile.cu: attention of spans with several queries in f32 throughout: for keys and values in
+ * f32, for heads that attention_tensor.cu is not made for, and where keys and values have different types. A block
+ * keeps a tile of queries and streams keys and values past it. */
+#include "kernels/cuda/attention.cuh"
+
+enum { TILE_ROWS_PER_THREAD = 8, TILE_COLUMNS_PER_THREAD = 4 };
+
+/* D: head_dim rounded up; R rows; N keys at a time. Key rows are 4 floats longer than D, so that the lanes of a warp,
+ * each at its own key, read 16 bytes from different banks. */
+template <int WIDTH, int ROWS, int KEYS>
+struct tile_shared {
+    static constexpr int D = WIDTH, R = ROWS, N = KEYS;
+    float q[R][D];
+    float keys[N][D + 4]; /* then values */
+    float scores[R][N];
+    float largest[R], sum[R], keep[R];
+    int seen[R]; /* keys of the span that the row sees */
+};
+
+template <typename Tile>
+__device__ static void tile_begin(const struct tile_args &a, Tile &shared, const struct tile_piece &piece,
+                                  const struct attention_span &span, int rows) {
+    constexpr int D = Tile::D, R = Tile::R;
+    const struct attention_shape &s = a.shape;
+    int kv_head = (int)blockIdx.y;
+    for (int i = (int)threadIdx.x; i < R * D; i += ATTENTION_THREADS) {
+        int r = i / D, d = i % D, at = piece.first + r, head = kv_head * s.group + at % s.group;
+        const float *q = (const float *)s.q.data + (span.q_start + at / s.group) * s.q.stride;
+        shared.q[r][d] = r < rows && d < s.head_dim ? q[(int64_t)head * s.head_dim + d] * s.scale : 0;
+    }
+    for (int r = (int)threadIdx.x; r < R; r += ATTENTION_THREADS) {
+        int query = (piece.first + r) / s.group;
+        shared.seen[r] = r >= rows ? 0 : s.causal ? span.k_count - span.q_count + query + 1 : span.k_count;
+        shared.largest[r] = -INFINITY;
+        shared.sum[r] = 0;
+    }
+}
+
+/* N rows of k or v from `first` on become f32; rows from `end` on are zeros. */
+template <typename Tile>
+__device__ static void tile_load(const struct tile_args &a, Tile &shared, const view &from, int first, int end) {
+    constexpr int D = Tile::D, N = Tile::N;
+    for (int i = (int)threadIdx.x; i < N * D / 4; i += ATTENTION_THREADS) {
+        int key = i / (D / 4), col = i % (D / 4) * 4;
+        lanes<4> v = {};
+        if (first + key < end) v = load_head<4>(a.shape, from, first + key, (int)blockIdx.y, col);
+        float4 packed = {v.at[0], v.at[1], v.at[2], v.at[3]};
+        *(float4 *)&shared.keys[key][col] = packed;
+    }
+}
+
+/* scores = q k^T. A thread has one key and every (128 / N)-th row; its key is read once for all of them. */
+template <int D, int R, int N>
+__device__ static void tile_scores(tile_shared<D, R, N> &shared, int head_dim) {
+    constexpr int STEP = ATTENTION_THREADS / N, MINE = R / STEP > 0 ? R / STEP : 1;
+    int key = (int)threadIdx.x % N, first = (int)threadIdx.x / N;
+    if (first >= R) return;
+    float scores[MINE] = {};
+    for (int d = 0; d < head_dim; d += 4) {
+        float4 k = *(const float4 *)&shared.keys[key][d];
+        for (int i = 0; i < MINE; i++) {
+            float4 q = *(const float4 *)&shared.q[first + i * STEP][d];
+            scores[i] = fmaf(q.w, k.w, fmaf(q.z, k.z, fmaf(q.y, k.y, fmaf(q.x, k.x, scores[i]))));
+        }
+    }
+    for (int i = 0; i < MINE; i++) shared.scores[first + i * STEP][key] = scores[i];
+}
+
+/* Scores become weights relative to the row's new maximum; `keep` is what the row's older output is worth. A warp has
+ * every fourth row, a lane one key. */
+template <int D, int R, int N>
+__device__ static void tile_softmax(tile_shared<D, R, N> &shared, int first_key) {
+    int lane = (int)threadIdx.x % WARP;
+    for (int r = (int)threadIdx.x / WARP; r < R; r += ATTENTION_THREADS / WARP) {
+        bool seen = lane < N && first_key + lane < shared.seen[r];
+        float score = seen ? shared.scores[r][lane] : -INFINITY, before = shared.largest[r], most = score;
+        for (int offset = WARP / 2; offset > 0; offset /= 2)
+            most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, offset));
+        most = fmaxf(before, most);
+        bool any = first_key < shared.seen[r];
+        float weight = seen ? expf(score - most) : 0, keep = any ? expf(before - most) : 1;
+        if (lane < N) shared.scores[r][lane] = weight;
+        weight = warp_sum(weight);
+        if (lane == 0) {
+            shared.keep[r] = keep;
+            shared.sum[r] = fmaf(shared.sum[r], keep, weight);
+            shared.largest[r] = most;
+        }
+        __syncwarp();
+    }
+}
+
+/* grid (pieces, key heads), block 128, shared tile_shared. Bound by arithmetic: 4 f32 operations per row, key and
+ * dimension, on the ordinary units so that f32 caches keep f32 sums. A thread holds 8 rows x 4 columns of the output.
+ */
+template <int D, int R, int N>
+__global__ void __launch_bounds__(ATTENTION_THREADS, 2) attention_tile_kernel(struct tile_args a) {
+    DYNAMIC_SHARED(memory);
+    tile_shared<D, R, N> &shared = *(tile_shared<D, R, N> *)memory;
+    constexpr int ACROSS = D / TILE_COLUMNS_PER_THREAD, STEP = ATTENTION_THREADS / ACROSS;
+    const struct attention_shape &s = a.shape;
+    const struct tile_piece piece = a.pieces[blockIdx.x];
+    const struct attention_span span = s.spans[piece.span];
+    int pairs = span.q_count * s.group - piece.first, rows = pairs < R ? pairs : R;
+    int col = (int)threadIdx.x % ACROSS * TILE_COLUMNS_PER_THREAD, first_row = (int)threadIdx.x / ACROSS;
+    int last_query = (piece.first + rows - 1) / s.group;
+    int end = s.causal ? span.k_count - span.q_count + last_query + 1 : span.k_count;
+    float out[TILE_ROWS_PER_THREAD][TILE_COLUMNS_PER_THREAD] = {};
+    tile_begin(a, shared, piece, span, rows);
+    for (int key = 0; key < end; key += N) {
+        int keys = end - key < N ? end - key : N;
+        __syncthreads();
+        tile_load(a, shared, s.k, span.k_start + key, span.k_start + end);
+        __syncthreads();
+        tile_scores(shared, s.head_dim);
+        __syncthreads();
+        tile_load(a, shared, s.v, span.k_start + key, span.k_start + end);
+        tile_softmax(shared, key);
+        __syncthreads();
+        for (int i = 0; i < TILE_ROWS_PER_THREAD; i++)
+            for (int j = 0; j < TILE_COLUMNS_PER_THREAD; j++) out[i][j] *= shared.keep[first_row + i * STEP];
+        for (int n = 0; n < keys; n++) {
+            float4 v = *(const float4 *)&shared.keys[n][col];
+            for (int i = 0; i < TILE_ROWS_PER_THREAD; i++) {
+                float p = shared.scores[first_row + i * STEP][n];
+                if (key + n >= shared.seen[first_row + i * STEP]) continue;
+                out[i][0] = fmaf(p, v.x, out[i][0]);
+                out[i][1] = fmaf(p, v.y, out[i][1]);
+                out[i][2] = fmaf(p, v.z, out[i][2]);
+                out[i][3] = fmaf(p, v.w, out[i][3]);
+            }
+        }
+    }
+    for (int i = 0; i < TILE_ROWS_PER_THREAD; i++) {
+        int r = first_row + i * STEP, at = piece.first + r, head = (int)blockIdx.y * s.group + at % s.group;
+        if (r >= rows) continue;
+        float *to = (float *)s.out.data + (span.q_start + at / s.group) * s.out.stride + (int64_t)head * s.head_dim;
+        for (int j = 0; j < TILE_COLUMNS_PER_THREAD; j++)
+            if (col + j < s.head_dim) to[col + j] = out[i][j] / shared.sum[r];
+    }
+}
+
+template <int D, int R, int N>
+static void launch_tiles(struct backend *b, const struct attention_args *a, const struct attention_shape &shape) {
+    static_assert(R * D == ATTENTION_THREADS * TILE_ROWS_PER_THREAD * TILE_COLUMNS_PER_THREAD, "a thread's share");
+    int n;
+    struct tile_args k = {shape, list_tiles(b, a, R, &n)};
+    launch(b, attention_tile_kernel<D, R, N>, dim3((unsigned)n, (unsigned)a->kv_heads), ATTENTION_THREADS,
+           sizeof(tile_shared<D, R, N>), k);
+}
+
+void attend_tiles(struct backend *b, const struct attention_args *a, const struct attention_shape &shape) {
+    if (a->head_dim <= 64)
+        launch_tiles<64, 64, 32>(b, a, shape);
+    else if (a->head_dim <= 128)
+        launch_tiles<128, 32, 32>(b, a, shape);
+    else if (a->head_dim <= 256)
+        launch_tiles<256, 16, 16>(b, a, shape);
+    else
+        launch_tiles<512, 8, 8>(b, a, shape);
+}
