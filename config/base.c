@@ -84,6 +84,14 @@ static void *check_allocated(void *p, size_t bytes) {
 void *xmalloc(size_t bytes) { return check_allocated(malloc(bytes), bytes); }
 void *xcalloc(size_t count, size_t bytes) { return check_allocated(calloc(count, bytes), count * bytes); }
 void *xrealloc(void *p, size_t bytes) { return check_allocated(realloc(p, bytes), bytes); }
+
+void *xgrow(void *items, int n, int *capacity, size_t size) {
+    if (n < *capacity) return items;
+    CHECK(n < INT32_MAX / 2);
+    *capacity = max_int(16, 2 * n);
+    return xrealloc(items, (size_t)*capacity * size);
+}
+
 char *xstrdup(const char *s) { return xstrndup(s, strlen(s)); }
 
 char *xstrndup(const char *s, size_t n) {

@@ -60,6 +60,9 @@ _Noreturn void check_failed(const char *file, int line, const char *condition);
 void *xmalloc(size_t bytes);
 void *xcalloc(size_t count, size_t bytes);
 void *xrealloc(void *p, size_t bytes);
+/* An array of *capacity items of `size` bytes, n of them in use: itself while there is room for one more, else a larger
+ * one with the same items. */
+void *xgrow(void *items, int n, int *capacity, size_t size);
 char *xstrdup(const char *s);
 char *xstrndup(const char *s, size_t n); /* n bytes, whatever they are, and a NUL */
 

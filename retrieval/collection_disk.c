@@ -120,10 +120,7 @@ int disk_list_generations(const char *dir, int **generations) {
     *generations = NULL;
     for (struct dirent *entry; d && (entry = readdir(d)) != NULL;) {
         if (!generation_parse(entry->d_name, &found)) continue;
-        if (n == capacity) {
-            capacity = capacity ? 2 * capacity : 8;
-            *generations = xrealloc(*generations, (size_t)capacity * sizeof **generations);
-        }
+        *generations = xgrow(*generations, n, &capacity, sizeof **generations);
         (*generations)[n++] = found;
     }
     if (d) closedir(d);

@@ -6,10 +6,7 @@
 #include "retro/tokenizer_private.h"
 
 void added_set_append(struct added_set *s, struct text_span content, struct added_token flags) {
-    if (s->n == s->capacity) {
-        s->capacity = s->capacity * 2 + 16;
-        s->tokens = xrealloc(s->tokens, (size_t)s->capacity * sizeof *s->tokens);
-    }
+    s->tokens = xgrow(s->tokens, s->n, &s->capacity, sizeof *s->tokens);
     flags.content = xstrndup(content.text, content.size);
     flags.size = (uint32_t)content.size;
     s->tokens[s->n++] = flags;

@@ -122,10 +122,7 @@ static enum status read_offsets(const struct reader *r, const json_t *value, str
 /* Appends an entry that owns its name. */
 static struct entry *new_entry(struct reader *r, const char *name) {
     struct weights *w = r->w;
-    if (w->count == w->capacity) {
-        w->capacity = max_int(64, 2 * w->capacity);
-        w->entries = xrealloc(w->entries, (size_t)w->capacity * sizeof *w->entries);
-    }
+    w->entries = xgrow(w->entries, w->count, &w->capacity, sizeof *w->entries);
     struct entry *n = &w->entries[w->count++];
     *n = (struct entry){.shard = r->shard};
     n->tensor.name = xstrdup(name);

@@ -17,10 +17,7 @@ struct collector {
 
 static void collect(void *context, const struct loaded_tensor *t) {
     struct collector *c = context;
-    if (c->n == c->capacity) {
-        c->capacity = max_int(64, 2 * c->capacity);
-        c->tensors = xrealloc(c->tensors, (size_t)c->capacity * sizeof *c->tensors);
-    }
+    c->tensors = xgrow(c->tensors, c->n, &c->capacity, sizeof *c->tensors);
     c->tensors[c->n] = *t;
     c->tensors[c->n++].name = xstrdup(t->name);
 }

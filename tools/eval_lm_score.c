@@ -126,10 +126,7 @@ static struct lm_verdict judge(const struct scored_choice *choices, int n, int m
 }
 
 static void keep(struct lm *lm, const struct lm_result *result) {
-    if (lm->n == lm->capacity) {
-        lm->capacity = lm->capacity ? 2 * lm->capacity : 256;
-        lm->results = xrealloc(lm->results, (size_t)lm->capacity * sizeof *lm->results);
-    }
+    lm->results = xgrow(lm->results, lm->n, &lm->capacity, sizeof *lm->results);
     lm->results[lm->n++] = *result;
 }
 

@@ -82,10 +82,7 @@ void walk_report_unknown(const struct walk *w) {
 }
 
 static void add_file(struct walk *w, const char *path, const char *stored, const struct stat *st) {
-    if (w->n == w->capacity) {
-        w->capacity = w->capacity ? 2 * w->capacity : 256;
-        w->files = xrealloc(w->files, (size_t)w->capacity * sizeof *w->files);
-    }
+    w->files = xgrow(w->files, w->n, &w->capacity, sizeof *w->files);
     w->files[w->n++] = (struct found_file){
         .path = xstrdup(path), .stored = xstrdup(stored), .kind = document_kind(path), .size = (uint64_t)st->st_size};
     w->bytes += (uint64_t)st->st_size;

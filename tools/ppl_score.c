@@ -93,10 +93,7 @@ static void keep_chunk(struct ppl *p, const struct window *w, struct ppl_chunk c
         chunk.bytes += (float)w->bytes[i];
         for (int mode = 0; mode < PPL_MODES; mode++) chunk.bits[mode] += (float)bits(w, mode, i);
     }
-    if (p->n_chunks == p->chunks_capacity) {
-        p->chunks_capacity = p->chunks_capacity ? 2 * p->chunks_capacity : 1024;
-        p->chunks = xrealloc(p->chunks, (size_t)p->chunks_capacity * sizeof *p->chunks);
-    }
+    p->chunks = xgrow(p->chunks, p->n_chunks, &p->chunks_capacity, sizeof *p->chunks);
     p->chunks[p->n_chunks++] = chunk;
 }
 
@@ -148,10 +145,7 @@ enum status ppl_score_document(struct ppl *p, struct text_span text, struct erro
     }
     tokens_free(&t);
     if (status) return status;
-    if (p->n_documents == p->documents_capacity) {
-        p->documents_capacity = p->documents_capacity ? 2 * p->documents_capacity : 64;
-        p->sums = xrealloc(p->sums, (size_t)p->documents_capacity * sizeof *p->sums);
-    }
+    p->sums = xgrow(p->sums, p->n_documents, &p->documents_capacity, sizeof *p->sums);
     p->sums[p->n_documents++] = sums;
     return STATUS_OK;
 }

@@ -1,4 +1,4 @@
-/* tests/unit/test_base.c: errors, checked arithmetic, the growing buffer, limits of file_read, maps. */
+/* tests/unit/test_base.c: errors, checked arithmetic, the growing buffer and array, limits of file_read, maps. */
 #include <errno.h>
 #include <string.h>
 
@@ -128,6 +128,21 @@ static void test_buffer_growth(void **state) {
     }
 }
 
+static void test_array_growth(void **state) {
+    (void)state;
+    int *items = NULL, n = 0, capacity = 0, moves = 0;
+    for (; n < 1000; n++) {
+        int before = capacity;
+        items = xgrow(items, n, &capacity, sizeof *items);
+        assert_true(capacity > n);
+        moves += capacity != before;
+        items[n] = n;
+    }
+    assert_in_range(moves, 2, 10);
+    for (int i = 0; i < n; i++) assert_int_equal(items[i], i);
+    free(items);
+}
+
 static char folder[FOLDER_SIZE];
 
 static const char *path_of(const char *name) {
@@ -217,10 +232,10 @@ static void test_map(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_error_set),     cmocka_unit_test(test_error_errno), cmocka_unit_test(test_error_prefix),
-        cmocka_unit_test(test_utf8),          cmocka_unit_test(test_overflow),    cmocka_unit_test(test_buffer),
-        cmocka_unit_test(test_buffer_growth), cmocka_unit_test(test_file_read),   cmocka_unit_test(test_irregular),
-        cmocka_unit_test(test_map),
+        cmocka_unit_test(test_error_set),     cmocka_unit_test(test_error_errno),  cmocka_unit_test(test_error_prefix),
+        cmocka_unit_test(test_utf8),          cmocka_unit_test(test_overflow),     cmocka_unit_test(test_buffer),
+        cmocka_unit_test(test_buffer_growth), cmocka_unit_test(test_file_read),    cmocka_unit_test(test_irregular),
+        cmocka_unit_test(test_map),           cmocka_unit_test(test_array_growth),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
