@@ -119,3 +119,18 @@ void file_map_close(struct file_map *m) {
     if (m->data) munmap((void *)(uintptr_t)m->data, m->size);
     *m = (struct file_map){0};
 }
+
+char *path_name(const char *path) {
+    char *copy = xstrdup(path), *real = NULL;
+    size_t size = strlen(copy);
+    while (size > 1 && copy[size - 1] == '/') copy[--size] = '\0';
+    const char *slash = strrchr(copy, '/'), *name = slash ? slash + 1 : copy;
+    if ((strcmp(name, ".") == 0 || strcmp(name, "..") == 0) && (real = realpath(copy, NULL)) != NULL) {
+        slash = strrchr(real, '/');
+        name = slash + 1;
+    }
+    char *result = xstrdup(name);
+    free(copy);
+    free(real);
+    return result;
+}

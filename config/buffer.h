@@ -31,3 +31,7 @@ struct file_map {
 };
 enum status file_map_open(struct file_map *m, const char *path, struct error *e);
 void file_map_close(struct file_map *m);
+
+/* The last name of a path: "docs" of "/usr/share/docs/", the real folder's name of "." and "..". The caller frees it.
+ */
+char *path_name(const char *path);

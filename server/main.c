@@ -23,6 +23,7 @@ struct server {
     int socket; /* has the address until HTTP takes it over; -1: none */
     struct opened_model opened;
     struct model *model; /* the opened one */
+    char *name;          /* its id in the API */
     struct tokenizer *tokenizer;
     struct collection *collection; /* this and the next three only with retrieval.collection */
     struct embedder embedder;
@@ -206,12 +207,10 @@ static enum status open_engine(struct server *s, struct error *e) {
 static enum status open_api(struct server *s, struct error *e) {
     const struct config *c = &s->config;
     const struct model_info *info = model_info(s->model);
-    const char *slash = strrchr(c->model.path, '/');
     int k = c->retrieval.k ? c->retrieval.k : info->num_neighbors;
+    s->name = c->model.name[0] ? xstrdup(c->model.name) : path_name(c->model.path);
     s->api = (struct api){
-        .model_id = c->model.name[0] ? c->model.name
-                    : slash          ? slash + 1
-                                     : c->model.path,
+        .model_id = s->name,
         .info = info,
         .tokenizer = s->tokenizer,
         .eod = choose_eod(s),
@@ -265,6 +264,7 @@ static void server_close(struct server *s) {
     collection_close(s->collection);
     tokenizer_close(s->tokenizer);
     opened_model_close(&s->opened);
+    free(s->name);
     if (s->socket >= 0) close(s->socket);
 }
 

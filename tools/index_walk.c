@@ -166,27 +166,11 @@ static enum status visit(struct walk *w, struct trail *t, const char *path, cons
     return STATUS_OK;
 }
 
-/* The last name of a path that was given: "docs" for "/usr/share/docs/", the real folder's name for ".". */
-static char *base_name(const char *path) {
-    char *copy = xstrdup(path), *real = NULL;
-    size_t size = strlen(copy);
-    while (size > 1 && copy[size - 1] == '/') copy[--size] = '\0';
-    const char *slash = strrchr(copy, '/'), *name = slash ? slash + 1 : copy;
-    if ((strcmp(name, ".") == 0 || strcmp(name, "..") == 0) && (real = realpath(copy, NULL)) != NULL) {
-        slash = strrchr(real, '/');
-        name = slash + 1;
-    }
-    char *result = xstrdup(name);
-    free(copy);
-    free(real);
-    return result;
-}
-
 enum status walk_paths(struct walk *w, char **paths, int n, struct error *e) {
     struct key_set seen = {0};
     char **names = xcalloc((size_t)n, sizeof *names);
     enum status status = STATUS_OK;
-    for (int i = 0; i < n; i++) names[i] = base_name(paths[i]);
+    for (int i = 0; i < n; i++) names[i] = path_name(paths[i]);
     for (int i = 0; i < n && status == STATUS_OK; i++) {
         struct trail trail = {.seen = &seen};
         bool shared = false;

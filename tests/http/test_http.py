@@ -5,6 +5,8 @@ import socket
 
 import pytest
 
+from conftest import MODEL, ROOT
+
 BODY = json.dumps({"prompt": "The", "max_tokens": 3, "temperature": 0}).encode()
 HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 
@@ -116,6 +118,10 @@ def test_models(server):
     retro = model["meta"]["retro"]
     assert (retro["chunk_length"], retro["num_neighbors"], retro["retrieved_length"]) == (64, 2, 128)
     assert retro["chunks"] > 20 and retro["generation"] == 1
+
+
+def test_the_folder_names_the_model(start):
+    assert start(f"model.path={ROOT / 'models' / MODEL}//").request("GET", "/v1/models").json()["data"][0]["id"] == MODEL
 
 
 def test_content_types(server):

@@ -170,6 +170,25 @@ static int remove_folder(void **state) {
     return 0;
 }
 
+static void expect_name(const char *path, const char *name) {
+    char *found = path_name(path);
+    assert_string_equal(found, name);
+    free(found);
+}
+
+static void test_path_name(void **state) {
+    (void)state;
+    expect_name("docs", "docs");
+    expect_name("/usr/share/docs", "docs");
+    expect_name("share/docs//", "docs");
+    expect_name("/", "");
+    char *here = getcwd(NULL, 0);
+    expect_name(".", strrchr(here, '/') + 1);
+    expect_name("./", strrchr(here, '/') + 1);
+    free(here);
+    expect_name("/usr/share/..", "usr");
+}
+
 static void test_file_read(void **state) {
     (void)state;
     const char *path = path_of("file");
@@ -232,10 +251,10 @@ static void test_map(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_error_set),     cmocka_unit_test(test_error_errno),  cmocka_unit_test(test_error_prefix),
-        cmocka_unit_test(test_utf8),          cmocka_unit_test(test_overflow),     cmocka_unit_test(test_buffer),
-        cmocka_unit_test(test_buffer_growth), cmocka_unit_test(test_file_read),    cmocka_unit_test(test_irregular),
-        cmocka_unit_test(test_map),           cmocka_unit_test(test_array_growth),
+        cmocka_unit_test(test_error_set),     cmocka_unit_test(test_error_errno), cmocka_unit_test(test_error_prefix),
+        cmocka_unit_test(test_utf8),          cmocka_unit_test(test_overflow),    cmocka_unit_test(test_buffer),
+        cmocka_unit_test(test_buffer_growth), cmocka_unit_test(test_path_name),   cmocka_unit_test(test_file_read),
+        cmocka_unit_test(test_irregular),     cmocka_unit_test(test_map),         cmocka_unit_test(test_array_growth),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
