@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "tools/bench.h"
+#include "tools/usage.h"
 
 enum kind { KIND_FLAG, KIND_COUNT, KIND_TEXT, KIND_DTYPE, KIND_MODEL };
 
@@ -130,12 +131,13 @@ enum status bench_parse(struct bench_options *o, char **arguments, const struct 
 }
 
 void bench_print_usage(const struct bench_command *c, FILE *out) {
-    const char *folder = c->min_folders ? " FOLDER" : c->max_folders > 1 ? " [FOLDER...]" : " [FOLDER]";
-    fprintf(out, "usage: retro-bench %s [OPTION...]%s\n  %s\n", c->name, c->max_folders ? folder : "", c->help);
-    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
-        char text[40];
-        if ((c->options >> i & 1) == 0) continue;
-        snprintf(text, sizeof text, "%s %s", rows[i].name, rows[i].value ? rows[i].value : "");
-        fprintf(out, "  %-24s %s\n", text, rows[i].help);
-    }
+    const char *folder = c->max_folders == 0  ? ""
+                         : c->min_folders     ? " FOLDER"
+                         : c->max_folders > 1 ? " [FOLDER...]"
+                                              : " [FOLDER]";
+    char arguments[40];
+    snprintf(arguments, sizeof arguments, "[OPTION...]%s", folder);
+    usage_print(out, "retro-bench", &(struct usage){c->name, arguments, c->help});
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++)
+        if (c->options >> i & 1) usage_option(out, rows[i].name, rows[i].value, rows[i].help);
 }

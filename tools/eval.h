@@ -4,13 +4,14 @@
 
 #include "config/json.h"
 #include "retro/opened_model.h"
+#include "tools/usage.h"
 
-int eval_parity(int argc, char **argv);
-int eval_embed(int argc, char **argv);
-int eval_ppl(int argc, char **argv);
-int eval_lm(int argc, char **argv);
+int eval_parity(const struct usage *self, int argc, char **argv);
+int eval_embed(const struct usage *self, int argc, char **argv);
+int eval_ppl(const struct usage *self, int argc, char **argv);
+int eval_lm(const struct usage *self, int argc, char **argv);
 
-/* An option of one sub-command. Each but a flag is followed by its value. */
+/* An option of one sub-command, and where its value goes. */
 enum eval_option_kind {
     EVAL_OPTION_TEXT,   /* const char *, borrowed from argv */
     EVAL_OPTION_COUNT,  /* int, at least 2 */
@@ -19,14 +20,16 @@ enum eval_option_kind {
     EVAL_OPTION_FLAG    /* bool */
 };
 struct eval_option {
-    const char *name; /* without the dashes */
+    const char *name, *value, *help; /* with the dashes; value is NULL of a flag, else what follows the name */
     enum eval_option_kind kind;
-    void *value;
+    void *to;
 };
 
-/* Reads the options before the first argument that is none, in order; --config FILE and --set KEY=VALUE, which every
- * sub-command takes, go into *c. Returns the index of that argument, or -1 with *e set. */
-int eval_parse(int argc, char **argv, const struct eval_option *options, int n_options, struct config *c,
+/* Reads the options before the first argument that is none, in order; `options` end with a row of zeros. --config FILE
+ * and --set KEY=VALUE, which every sub-command takes, go into *c; --help prints them all. Returns the index of that
+ * argument, EVAL_FAILED with *e set, or EVAL_HELPED. */
+enum { EVAL_FAILED = -1, EVAL_HELPED = -2 };
+int eval_parse(const struct usage *self, int argc, char **argv, const struct eval_option *options, struct config *c,
                struct error *e);
 
 /* Calls `read` for each record of a file of JSON lines; empty lines are skipped. An error names file and line. */

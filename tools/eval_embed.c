@@ -61,14 +61,14 @@ static enum status run(const struct config *config, int argc, char **argv, struc
     return status;
 }
 
-int eval_embed(int argc, char **argv) {
+int eval_embed(const struct usage *self, int argc, char **argv) {
     struct error e = {0};
     struct config config;
     config_init(&config);
-    int first = eval_parse(argc, argv, NULL, 0, &config, &e);
-    if (first >= 0 && argc - first < 2)
-        error_set(&e, STATUS_INVALID, "usage: retro-eval embed [--set key=value] FOLDER TEXT...");
-    bool failed = first < 0 || argc - first < 2 || run(&config, argc - first, argv + first, &e);
+    int first = eval_parse(self, argc, argv, &(struct eval_option){0}, &config, &e);
+    if (first >= 0 && argc - first < 2) error_set(&e, STATUS_INVALID, "expected FOLDER and one TEXT or more");
+    bool failed =
+        first != EVAL_HELPED && (first < 0 || argc - first < 2 || run(&config, argc - first, argv + first, &e));
     if (failed) fprintf(stderr, "retro-eval embed: %s\n", e.text);
     config_free(&config);
     return failed;

@@ -150,16 +150,20 @@ static enum status run(const struct options *o, int n, char **files, struct erro
     return status;
 }
 
-int eval_lm(int argc, char **argv) {
+int eval_lm(const struct usage *self, int argc, char **argv) {
     struct error e = {0};
     struct options o = {.seed = 1};
-    const struct eval_option options[] = {{"records", EVAL_OPTION_TEXT, &o.records},
-                                          {"seed", EVAL_OPTION_SEED, &o.seed},
-                                          {"json", EVAL_OPTION_FLAG, &o.json}};
+    const struct eval_option options[] = {
+        {"--seed", "N", "of the intervals' resamples (1)", EVAL_OPTION_SEED, &o.seed},
+        {"--records", "JSONL", "a file for what was found of each record", EVAL_OPTION_TEXT, &o.records},
+        {"--json", NULL, "one JSON object in place of the table", EVAL_OPTION_FLAG, &o.json},
+        {0},
+    };
     config_init(&o.config);
-    int first = eval_parse(argc, argv, options, (int)ARRAY_COUNT(options), &o.config, &e);
+    int first = eval_parse(self, argc, argv, options, &o.config, &e);
     if (first == argc) error_set(&e, STATUS_INVALID, "no file of records given");
-    bool failed = first < 0 || first == argc || config_check(&o.config, &e) || run(&o, argc - first, argv + first, &e);
+    bool failed = first != EVAL_HELPED && (first < 0 || first == argc || config_check(&o.config, &e) ||
+                                           run(&o, argc - first, argv + first, &e));
     if (failed) fprintf(stderr, "retro-eval lm: %s\n", e.text);
     config_free(&o.config);
     return failed;

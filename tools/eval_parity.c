@@ -331,23 +331,25 @@ static enum status run_folder(struct parity *p, const struct config *config, con
     return status;
 }
 
-int eval_parity(int argc, char **argv) {
+int eval_parity(const struct usage *self, int argc, char **argv) {
     struct error e = {0};
     struct config config;
     struct parity p = {.tolerance = 1e-4f};
-    const struct eval_option options[] = {{"tolerance", EVAL_OPTION_NUMBER, &p.tolerance}};
+    const struct eval_option options[] = {
+        {"--tolerance", "X", "how far a logit may be from the reference (1e-4)", EVAL_OPTION_NUMBER, &p.tolerance},
+        {0}};
     config_init(&config);
-    int first = eval_parse(argc, argv, options, (int)ARRAY_COUNT(options), &config, &e);
+    int first = eval_parse(self, argc, argv, options, &config, &e);
     if (first == argc) error_set(&e, STATUS_INVALID, "no folder given");
-    bool broken = first < 0 || first == argc || config_check(&config, &e);
+    bool broken = first == EVAL_FAILED || first == argc || (first >= 0 && config_check(&config, &e));
     if (broken) fprintf(stderr, "retro-eval parity: %s\n", e.text);
-    for (int i = first; !broken && i < argc; i++) {
+    for (int i = first; first >= 0 && !broken && i < argc; i++) {
         if (run_folder(&p, &config, argv[i], &e) == STATUS_OK) continue;
         fprintf(stderr, "retro-eval parity: %s\n", e.text);
         broken = true;
     }
     config_free(&config);
-    if (p.follows) return broken;
+    if (p.follows || first < 0) return broken;
     printf("%d passed, %d failed\n", p.passed, p.failed);
     return broken || p.failed > 0 || p.passed == 0;
 }

@@ -86,18 +86,23 @@ static enum status run(const struct options *o, int n, char **files, struct erro
     return status;
 }
 
-int eval_ppl(int argc, char **argv) {
+int eval_ppl(const struct usage *self, int argc, char **argv) {
     struct error e = {0};
     struct options o = {.seed = 1};
     const struct eval_option options[] = {
-        {"baseline", EVAL_OPTION_TEXT, &o.baseline}, {"curve", EVAL_OPTION_TEXT, &o.curve},
-        {"window", EVAL_OPTION_COUNT, &o.window},    {"seed", EVAL_OPTION_SEED, &o.seed},
-        {"json", EVAL_OPTION_FLAG, &o.json},
+        {"--window", "N", "tokens of a sequence, whole chunks (512, or the model's limit)", EVAL_OPTION_COUNT,
+         &o.window},
+        {"--baseline", "FOLDER", "a plain GPT with the same tokenizer, to compare with", EVAL_OPTION_TEXT, &o.baseline},
+        {"--seed", "N", "of random neighbours and of the intervals' resamples (1)", EVAL_OPTION_SEED, &o.seed},
+        {"--curve", "CSV", "a file for the figures by overlap with the datastore", EVAL_OPTION_TEXT, &o.curve},
+        {"--json", NULL, "one JSON object in place of the table", EVAL_OPTION_FLAG, &o.json},
+        {0},
     };
     config_init(&o.config);
-    int first = eval_parse(argc, argv, options, (int)ARRAY_COUNT(options), &o.config, &e);
+    int first = eval_parse(self, argc, argv, options, &o.config, &e);
     if (first == argc) error_set(&e, STATUS_INVALID, "no document given");
-    bool failed = first < 0 || first == argc || config_check(&o.config, &e) || run(&o, argc - first, argv + first, &e);
+    bool failed = first != EVAL_HELPED && (first < 0 || first == argc || config_check(&o.config, &e) ||
+                                           run(&o, argc - first, argv + first, &e));
     if (failed) fprintf(stderr, "retro-eval ppl: %s\n", e.text);
     config_free(&o.config);
     return failed;

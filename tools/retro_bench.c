@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "tools/bench.h"
+#include "tools/usage.h"
 
 /* Options of the commands that run a model with random weights. */
 #define MODEL_OPTIONS (BENCH_OPTION_MODEL | BENCH_OPTION_DTYPE | BENCH_OPTION_THREADS | BENCH_OPTION_JSON)
@@ -45,7 +46,8 @@ static const struct bench_command commands[] = {
 
 static void print_usage(FILE *out) {
     fprintf(out, "usage: retro-bench COMMAND... [OPTION...]; COMMAND --help says more\n");
-    for (size_t i = 0; i < ARRAY_COUNT(commands); i++) fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].help);
+    for (size_t i = 0; i < ARRAY_COUNT(commands); i++)
+        usage_command(out, &(struct usage){.name = commands[i].name, .help = commands[i].help}, 13);
 }
 
 static const struct bench_command *find(const char *name) {

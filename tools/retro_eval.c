@@ -6,30 +6,31 @@
 #include "tools/eval.h"
 
 static const struct command {
-    const char *name, *arguments, *help;
-    int (*run)(int argc, char **argv);
+    struct usage usage;
+    int (*run)(const struct usage *self, int argc, char **argv);
 } commands[] = {
-    {"ppl", "--config FILE [--window N] [--baseline FOLDER] [--seed N] [--curve CSV] [--json] DOCUMENT...",
-     "bits per byte of documents with retrieval on, off and random, and of a plain GPT", eval_ppl},
-    {"lm", "--config FILE [--seed N] [--records JSONL] [--json] FILE.jsonl...",
-     "accuracy on multiple choice records with retrieval on and off", eval_lm},
-    {"parity", "[--tolerance X] FOLDER...",
-     "run the reference cases in FOLDER forward and incrementally, compare logits and tokens", eval_parity},
-    {"embed", "FOLDER TEXT...", "print the embedding of each TEXT, one JSON array a line (TEXT - reads JSON lines)",
+    {{"ppl", "[OPTION...] DOCUMENT...",
+      "bits per byte of documents with retrieval on, off and random, and of a plain GPT"},
+     eval_ppl},
+    {{"lm", "[OPTION...] FILE.jsonl...", "accuracy on multiple choice records with retrieval on and off"}, eval_lm},
+    {{"parity", "[OPTION...] FOLDER...",
+      "run the reference cases in FOLDER forward and incrementally, compare logits and tokens"},
+     eval_parity},
+    {{"embed", "[OPTION...] FOLDER TEXT...",
+      "print the embedding of each TEXT, one JSON array a line (TEXT - reads JSON lines)"},
      eval_embed},
 };
 
 static int usage(FILE *out) {
-    fprintf(out, "usage: retro-eval COMMAND ...\n\n");
-    for (size_t i = 0; i < ARRAY_COUNT(commands); i++)
-        fprintf(out, "  %-8s %s\n           %s\n", commands[i].name, commands[i].arguments, commands[i].help);
-    fprintf(out, "\nEvery command takes --config FILE and --set key=value before its own options, or among them.\n");
+    fprintf(out, "usage: retro-eval COMMAND ...; COMMAND --help says more\n");
+    for (size_t i = 0; i < ARRAY_COUNT(commands); i++) usage_command(out, &commands[i].usage, 11);
     return out == stderr;
 }
 
 int main(int argc, char **argv) {
-    if (argc >= 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) return usage(stdout);
+    if (argc >= 2 && strcmp(argv[1], "--help") == 0) return usage(stdout);
     for (size_t i = 0; argc >= 2 && i < ARRAY_COUNT(commands); i++)
-        if (strcmp(argv[1], commands[i].name) == 0) return commands[i].run(argc - 2, argv + 2);
+        if (strcmp(argv[1], commands[i].usage.name) == 0)
+            return commands[i].run(&commands[i].usage, argc - 2, argv + 2);
     return usage(stderr);
 }

@@ -11,40 +11,11 @@
 #include "retro/tokenizer.h"
 #include "server/embedder_bert.h"
 #include "tools/index.h"
+#include "tools/usage.h"
 
 enum { DEFAULT_FILE_LIMIT = 64 << 20, LARGEST_FILE_LIMIT = 1 << 30, LARGEST_K = 1000 };
 
 volatile sig_atomic_t index_interrupted;
-
-static const char usage_text[] =
-    "usage: retro-index build --out DIR --config FILE [options] PATH...\n"
-    "       retro-index search DIR \"text\" [-k N] [--config FILE] [--set key=value]...\n"
-    "       retro-index neighbors DIR --out FILE [-k N] [--exclude-same-document] [--queries FILE [--config FILE]]\n"
-    "       retro-index stats DIR\n"
-    "       retro-index verify DIR [--set key=value]...\n"
-    "       retro-index extract FILE\n"
-    "\n"
-    "build    reads .txt, .md, .rst, .html and man pages under each PATH, cuts them into chunks, embeds the chunks "
-    "and\n"
-    "         writes a collection. A collection in DIR stays as it is until the new one is complete, then is "
-    "replaced.\n"
-    "  --out DIR             folder of the collection\n"
-    "  --config FILE         model.path (tokenizer) and retrieval.embedder are used\n"
-    "  --set key=value       sets one option, after the file\n"
-    "  --chunk-length N      tokens of a chunk; default: the model's, else 64\n"
-    "  --index FACTORY       FAISS index type, or Exact for search in plain C; default: Flat up to 100000 chunks,\n"
-    "                        IVF above. IVF4096,PQ48np keeps 100 million chunks in memory (\"np\" saves minutes)\n"
-    "  --max-file-bytes N    larger files are skipped; default 67108864\n"
-    "  --verbose             names files of unknown kind and copies\n"
-    "search   prints similarity, document, byte range and text of the chunks nearest to a text; default -k 5\n"
-    "neighbors writes the -k nearest chunks of every chunk of the collection to a file (docs/training.md), or with\n"
-    "         --queries those of each line {\"document\": \"...\", \"text\": \"...\"} of a file;\n"
-    "         --exclude-same-document leaves out chunks of the query's own document\n"
-    "stats    what is in the collection\n"
-    "verify   checks every checksum and every number; exit code 0 when all is well\n"
-    "extract  prints the text of a document, which byte ranges refer to\n"
-    "\n"
-    "exit code: 0 all fine, 1 failed, 2 built but some files were skipped (named on stderr), 130 interrupted\n";
 
 struct arguments {
     struct config config;
@@ -53,7 +24,11 @@ struct arguments {
     int k;
     char **rest;
     int n_rest;
+    bool help; /* is all that is asked for */
 };
+
+/* Commands, as bits: which of them have an option. */
+enum { BUILD = 1 << 0, SEARCH = 1 << 1, NEIGHBORS = 1 << 2, STATS = 1 << 3, VERIFY = 1 << 4, EXTRACT = 1 << 5 };
 
 enum option_id {
     OPTION_OUT = 256,
@@ -64,7 +39,31 @@ enum option_id {
     OPTION_LIMIT,
     OPTION_QUERIES,
     OPTION_EXCLUDE,
-    OPTION_VERBOSE
+    OPTION_VERBOSE,
+    OPTION_HELP
+};
+
+static const struct row {
+    const char *name, *value, *help;
+    int id; /* enum option_id, or the letter of a short option */
+    unsigned commands;
+} rows[] = {
+    {"--out", "DIR", "folder of the collection", OPTION_OUT, BUILD},
+    {"--out", "FILE", "what is written", OPTION_OUT, NEIGHBORS},
+    {"--k", "N", "how many chunks (5); -k N is the same", 'k', SEARCH | NEIGHBORS},
+    {"--queries", "FILE", "lines {\"document\": \"...\", \"text\": \"...\"}, whose neighbours are found instead",
+     OPTION_QUERIES, NEIGHBORS},
+    {"--exclude-same-document", NULL, "no chunks of the query's own document", OPTION_EXCLUDE, NEIGHBORS},
+    {"--chunk-length", "N", "tokens of a chunk; else the model's, else 64", OPTION_CHUNK, BUILD},
+    {"--index", "FACTORY",
+     "FAISS index type, or Exact for search in plain C; else Flat up to 100000 chunks, IVF above.\n"
+     "IVF4096,PQ48np keeps 100 million chunks in memory (\"np\" saves minutes)",
+     OPTION_INDEX, BUILD},
+    {"--max-file-bytes", "N", "larger files are skipped (67108864)", OPTION_LIMIT, BUILD | EXTRACT},
+    {"--verbose", NULL, "names files of unknown kind and copies", OPTION_VERBOSE, BUILD},
+    {"--config", "FILE", "model.path (tokenizer) and retrieval.embedder are used", OPTION_CONFIG,
+     BUILD | SEARCH | NEIGHBORS | VERIFY},
+    {"--set", "KEY=VALUE", "sets one option, after the file", OPTION_SET, BUILD | SEARCH | NEIGHBORS | VERIFY},
 };
 
 static enum status parse_number(const char *name, const char *text, long min, long max, long *out, struct error *e) {
@@ -99,27 +98,31 @@ static enum status parse_option(struct arguments *a, int option, const char *val
             status = parse_number("-k", value, 1, LARGEST_K, &n, e);
             a->k = (int)n;
             break;
-        default: return error_set(e, STATUS_INVALID, "see retro-index --help");
+        case OPTION_HELP: a->help = true; break;
+        default: return error_set(e, STATUS_INVALID, "--help lists the options");
     }
     return status;
 }
 
-static enum status parse(struct arguments *a, int argc, char **argv, struct error *e) {
-    static const struct option options[] = {{"out", required_argument, NULL, OPTION_OUT},
-                                            {"config", required_argument, NULL, OPTION_CONFIG},
-                                            {"set", required_argument, NULL, OPTION_SET},
-                                            {"chunk-length", required_argument, NULL, OPTION_CHUNK},
-                                            {"index", required_argument, NULL, OPTION_INDEX},
-                                            {"max-file-bytes", required_argument, NULL, OPTION_LIMIT},
-                                            {"verbose", no_argument, NULL, OPTION_VERBOSE},
-                                            {"queries", required_argument, NULL, OPTION_QUERIES},
-                                            {"k", required_argument, NULL, 'k'},
-                                            {"exclude-same-document", no_argument, NULL, OPTION_EXCLUDE},
-                                            {0}};
+/* The rows of a command for getopt, and --help. */
+static void list_options(unsigned command, struct option long_options[ARRAY_COUNT(rows) + 2]) {
+    int n = 0;
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++)
+        if ((rows[i].commands & command) && strncmp(rows[i].name, "--", 2) == 0)
+            long_options[n++] =
+                (struct option){rows[i].name + 2, rows[i].value ? required_argument : no_argument, NULL, rows[i].id};
+    long_options[n++] = (struct option){"help", no_argument, NULL, OPTION_HELP};
+    long_options[n] = (struct option){0};
+}
+
+static enum status parse(struct arguments *a, unsigned command, int argc, char **argv, struct error *e) {
+    struct option options[ARRAY_COUNT(rows) + 2];
+    list_options(command, options);
     const char **sets = xcalloc((size_t)argc + 1, sizeof *sets);
     int option, n_sets = 0;
     enum status status = STATUS_OK;
-    while (status == STATUS_OK && (option = getopt_long(argc, argv, "k:", options, NULL)) != -1) {
+    while (status == STATUS_OK && !a->help &&
+           (option = getopt_long(argc, argv, command & (SEARCH | NEIGHBORS) ? "k:" : "", options, NULL)) != -1) {
         if (option == OPTION_SET) sets[n_sets++] = optarg;
         status = parse_option(a, option, optarg, e);
     }
@@ -131,7 +134,7 @@ static enum status parse(struct arguments *a, int argc, char **argv, struct erro
 }
 
 static enum status expect_rest(const struct arguments *a, int n, const char *what, struct error *e) {
-    return a->n_rest == n ? STATUS_OK : error_set(e, STATUS_INVALID, "expected %s; see retro-index --help", what);
+    return a->n_rest == n ? STATUS_OK : error_set(e, STATUS_INVALID, "expected %s; --help says more", what);
 }
 
 static void interrupt(int signal_number) {
@@ -146,7 +149,7 @@ static int run_build(struct arguments *a, struct error *e) {
     a->build.paths = a->rest;
     a->build.n_paths = a->n_rest;
     if (a->build.out == NULL || a->n_rest == 0) {
-        error_set(e, STATUS_INVALID, "build needs --out DIR and at least one PATH; see retro-index --help");
+        error_set(e, STATUS_INVALID, "build needs --out DIR and at least one PATH; --help says more");
         return EXIT_FAILED;
     }
     sigaction(SIGINT, &action, NULL);
@@ -292,18 +295,57 @@ static int run_extract(struct arguments *a, struct error *e) {
 }
 
 static const struct command {
-    const char *name;
+    struct usage usage;
+    unsigned bit;
     int (*run)(struct arguments *a, struct error *e);
-} commands[] = {{"build", run_build}, {"search", run_search}, {"neighbors", run_neighbors},
-                {"stats", run_stats}, {"verify", run_verify}, {"extract", run_extract}};
+} commands[] = {
+    {{"build", "--out DIR --config FILE [OPTION...] PATH...",
+      "reads .txt, .md, .rst, .html and man pages under each PATH, cuts them into chunks, embeds the chunks and writes "
+      "a\n"
+      "collection; one that is in DIR stays as it is until the new one is complete, then is replaced"},
+     BUILD,
+     run_build},
+    {{"search", "[OPTION...] DIR TEXT",
+      "prints similarity, document, byte range and text of the chunks nearest to a text"},
+     SEARCH,
+     run_search},
+    {{"neighbors", "--out FILE [OPTION...] DIR",
+      "writes the nearest chunks of every chunk of the collection to a file (docs/training.md)"},
+     NEIGHBORS,
+     run_neighbors},
+    {{"stats", "DIR", "what is in the collection"}, STATS, run_stats},
+    {{"verify", "[OPTION...] DIR", "checks every checksum and every number; exit code 0 when all is well"},
+     VERIFY,
+     run_verify},
+    {{"extract", "[OPTION...] FILE", "prints the text of a document, which byte ranges refer to"},
+     EXTRACT,
+     run_extract},
+};
+
+static void print_usage(FILE *out) {
+    fprintf(out, "usage: retro-index COMMAND ...; COMMAND --help says more\n");
+    for (size_t i = 0; i < ARRAY_COUNT(commands); i++) usage_command(out, &commands[i].usage, 13);
+    fprintf(
+        out,
+        "exit code: 0 all fine, 1 failed, 2 built but some files were skipped (named on stderr), 130 interrupted\n");
+}
+
+static int print_help(const struct command *c) {
+    usage_print(stdout, "retro-index", &c->usage);
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++)
+        if (rows[i].commands & c->bit) usage_option(stdout, rows[i].name, rows[i].value, rows[i].help);
+    return EXIT_FINE;
+}
 
 static int run(const struct command *command, int argc, char **argv) {
     struct error e = {0};
     struct arguments a = {.k = 5, .build = {.max_file_bytes = DEFAULT_FILE_LIMIT}};
     config_init(&a.config);
-    int code = parse(&a, argc, argv, &e) ? EXIT_FAILED : command->run(&a, &e);
+    int code = parse(&a, command->bit, argc, argv, &e) ? EXIT_FAILED
+               : a.help                                ? print_help(command)
+                                                       : command->run(&a, &e);
     config_free(&a.config);
-    if (code == EXIT_FAILED) fprintf(stderr, "retro-index %s: %s\n", command->name, e.text);
+    if (code == EXIT_FAILED) fprintf(stderr, "retro-index %s: %s\n", command->usage.name, e.text);
     if (code == EXIT_INTERRUPTED) fprintf(stderr, "retro-index: interrupted; what was there before is unchanged\n");
     if (fflush(stdout) != 0 && code == EXIT_FINE) code = EXIT_FAILED;
     return code;
@@ -312,15 +354,16 @@ static int run(const struct command *command, int argc, char **argv) {
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     for (size_t i = 0; i < ARRAY_COUNT(commands); i++)
-        if (strcmp(name, commands[i].name) == 0) return run(&commands[i], argc - 1, argv + 1);
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
-        fputs(usage_text, stdout);
+        if (strcmp(name, commands[i].usage.name) == 0) return run(&commands[i], argc - 1, argv + 1);
+    if (strcmp(name, "--help") == 0) {
+        print_usage(stdout);
         return EXIT_FINE;
     }
     if (strcmp(name, "--version") == 0) {
         printf("retro-index " RETRO_VERSION " (%s)\n", HAVE_FAISS ? "FAISS and exact search" : "exact search");
         return EXIT_FINE;
     }
-    fprintf(stderr, "retro-index: unknown command \"%s\"\n%s", name, usage_text);
+    fprintf(stderr, "retro-index: unknown command \"%s\"\n", name);
+    print_usage(stderr);
     return EXIT_FAILED;
 }

@@ -2,4 +2,6 @@
  * what is carried to a machine with a GPU stays small. Same arguments, same output. */
 #include "tools/eval.h"
 
-int main(int argc, char **argv) { return eval_parity(argc - 1, argv + 1); }
+int main(int argc, char **argv) {
+    return eval_parity(&(struct usage){"parity", "[OPTION...] FOLDER...", "reference cases"}, argc - 1, argv + 1);
+}

@@ -243,7 +243,7 @@ def test_usage():
         done = run(*arguments)
         assert done.returncode == 1 and message in done.stderr, (arguments, done.stderr)
     done = run("--help")
-    assert done.returncode == 0 and "usage: retro-index build" in done.stdout
+    assert done.returncode == 0 and "usage: retro-index COMMAND" in done.stdout
     assert re.match(r"retro-index \d+\.\d+\.\d+ \(", run("--version").stdout)
 
 

@@ -1,0 +1,40 @@
+/* tools/usage.h: what every tool prints for one of its commands when --help follows the command's name: how it is
+ * called, what it does, its options. To standard output, with exit code 0. */
+#pragma once
+
+#include <stdio.h>
+
+/* A command of a tool, as --help shows it. */
+struct usage {
+    const char *name, *arguments, *help; /* "search", "[OPTION...] DIR TEXT", one or more lines */
+};
+
+enum { USAGE_COLUMN = 26 };
+
+/* Lines after the first begin in this column. */
+static inline void usage_lines(FILE *out, const char *text, int column) {
+    for (; *text; text++) {
+        putc(*text, out);
+        if (*text == '\n') fprintf(out, "%*s", column, "");
+    }
+    putc('\n', out);
+}
+
+static inline void usage_print(FILE *out, const char *program, const struct usage *u) {
+    fprintf(out, "usage: %s %s %s\n  ", program, u->name, u->arguments);
+    usage_lines(out, u->help, 2);
+}
+
+/* `value` is what follows the option's name; NULL for a flag. */
+static inline void usage_option(FILE *out, const char *name, const char *value, const char *help) {
+    char text[40];
+    snprintf(text, sizeof text, "%s%s%s", name, value ? " " : "", value ? value : "");
+    fprintf(out, "  %-*s ", USAGE_COLUMN - 3, text);
+    usage_lines(out, help, USAGE_COLUMN);
+}
+
+/* All commands of a tool, a line or so each. */
+static inline void usage_command(FILE *out, const struct usage *u, int column) {
+    fprintf(out, "  %-*s ", column - 3, u->name);
+    usage_lines(out, u->help, column);
+}
