@@ -15,6 +15,7 @@
 
 #include "retro/opened_model.h"
 #include "server/cli.h"
+#include "server/documents.h"
 #include "server/embedder_bert.h"
 #include "server/http.h"
 
@@ -25,9 +26,7 @@ struct server {
     struct model *model; /* the opened one */
     char *name;          /* its id in the API */
     struct tokenizer *tokenizer;
-    struct collection *collection; /* this and the next three only with retrieval.collection */
-    struct embedder embedder;
-    struct retriever *retriever;
+    struct documents documents; /* this and the next only with retrieval.collection */
     struct retrieval_thread *retrieval;
     struct engine *engine;
     struct api api;
@@ -78,15 +77,6 @@ static enum status plan_sessions(void *context, const struct model_info *info, s
     return STATUS_OK;
 }
 
-/* The folder of the embedder: a collection knows its own. */
-static const char *choose_embedder(const struct config *c, const char *of_collection) {
-    return c->retrieval.embedder[0] ? c->retrieval.embedder : of_collection;
-}
-
-static bool retrieves(const struct config *c, const struct model_info *info) {
-    return c->retrieval.collection[0] != '\0' && info->chunk_length > 0;
-}
-
 /* What rank 0 opens beside the model. */
 static enum status plan_retrieval(void *context, const struct model_info *info, struct backend *b,
                                   struct budget_parts *p, struct error *e) {
@@ -94,9 +84,9 @@ static enum status plan_retrieval(void *context, const struct model_info *info, 
     struct collection_bytes collection;
     struct encoder_bytes embedder;
     char *folder = NULL;
-    if (!retrieves(c, info)) return STATUS_OK;
+    if (!documents_wanted(c, info)) return STATUS_OK;
     if (collection_measure(&collection, &folder, c->retrieval.collection, e)) return e->status;
-    enum status status = embedder_bert_measure(&embedder, choose_embedder(c, folder), c, b, e);
+    enum status status = embedder_bert_measure(&embedder, documents_embedder(c, folder), c, b, e);
     free(folder);
     if (status) return error_prefix(e, "embedder");
     budget_add(
@@ -146,39 +136,24 @@ static enum status open_tokenizer(struct server *s, struct error *e) {
 
 /* The documents. */
 
-static enum status open_collection(struct server *s, struct error *e) {
-    const struct config *c = &s->config;
-    const struct model_info *model = model_info(s->model);
-    if (collection_open(&s->collection, c->retrieval.collection, e)) return e->status;
-    if (collection_move(s->collection, c->retrieval.device, e)) return error_prefix(e, "retrieval.device");
-    const struct collection_info *info = collection_info(s->collection);
-    const char *folder = choose_embedder(c, info->embedder);
-    if (embedder_bert_open(&s->embedder, folder, c, e)) return error_prefix(e, "embedder");
-    if (collection_match(s->collection, s->embedder.hash, tokenizer_hash(s->tokenizer), model->chunk_length, e))
-        return error_prefix(e, "%s", c->retrieval.collection);
-    if (info->max_token >= model->padded_vocab)
-        return error_set(e, STATUS_INVALID, "%s holds token %d, the model's vocabulary is %d", c->retrieval.collection,
-                         info->max_token, model->padded_vocab);
-    log_info("collection %s: %lld documents, %lld chunks, generation %d, embedder %s, searched on %s",
-             c->retrieval.collection, (long long)info->n_documents, (long long)info->n_chunks, info->generation, folder,
-             c->retrieval.device);
-    return STATUS_OK;
-}
-
 static enum status open_retrieval(struct server *s, struct error *e) {
     const struct config *c = &s->config;
     const struct model_info *model = model_info(s->model);
-    if (!retrieves(c, model)) {
+    if (!documents_wanted(c, model)) {
         log_info("no retrieval: %s", model->chunk_length ? "retrieval.collection is not set" : "the model reads none");
         return STATUS_OK;
     }
     /* One lookup per sequence, and one search per connection. */
     int capacity = c->server.max_sequences + c->server.max_connections;
     int threads = c->retrieval.threads ? c->retrieval.threads : c->model.threads;
-    if (open_collection(s, e) ||
-        retriever_open(&s->retriever, s->collection, &s->embedder, model->retrieved_length, c->retrieval.max_k, e) ||
-        retrieval_thread_open(&s->retrieval, s->retriever, capacity, threads, e))
+    struct documents *d = &s->documents;
+    if (documents_open(d, c, model, s->tokenizer, c->retrieval.max_k, e) ||
+        retrieval_thread_open(&s->retrieval, d->retriever, capacity, threads, e))
         return e->status;
+    const struct collection_info *info = collection_info(d->collection);
+    log_info("collection %s: %lld documents, %lld chunks, generation %d, embedder %s, searched on %s",
+             c->retrieval.collection, (long long)info->n_documents, (long long)info->n_chunks, info->generation,
+             d->embedder.name, c->retrieval.device);
     return STATUS_OK;
 }
 
@@ -216,7 +191,7 @@ static enum status open_api(struct server *s, struct error *e) {
         .eod = choose_eod(s),
         .engine = s->engine,
         .retrieval = s->retrieval,
-        .collection = s->collection,
+        .collection = s->documents.collection,
         .limits = {.vocab = info->vocab,
                    .max_prompts = c->server.max_prompts,
                    .max_stops = c->server.max_stops,
@@ -259,9 +234,7 @@ static void server_close(struct server *s) {
     http_close(s->http);
     engine_close(s->engine);
     retrieval_thread_close(s->retrieval);
-    retriever_close(s->retriever);
-    embedder_bert_close(&s->embedder);
-    collection_close(s->collection);
+    documents_close(&s->documents);
     tokenizer_close(s->tokenizer);
     opened_model_close(&s->opened);
     free(s->name);
