@@ -13,7 +13,7 @@
 #               the index on the GPU against the CPU's
 #   golden      the reference's logits and tokens, on the device
 #   sanitizer   compute-sanitizer's four tools on every 16th case of the op tests, quantised weights included
-#   bench       searches of a million vectors, then retro-bench device and tests/cuda/peer_torch.py by turns
+#   bench       retro-bench device and tests/cuda/peer_torch.py by turns, quantised weights, searches of a million vectors
 # OUT/gpu.json and OUT/gpu.md hold the results; those of a real GPU are copied to docs/results.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
@@ -48,14 +48,34 @@ pack() {
 # Python reads what xz wrote on machines that have no xz.
 unpack() { [ ! -f "$bundle/programs.tar.xz" ] || python3 -m tarfile -e "$bundle/programs.tar.xz" "$bundle"; }
 
-# ours PROGRAM ARGUMENT...: a program of the bundle with its libraries; nobody else's programs see those.
-ours() { LD_LIBRARY_PATH=$bundle/lib:${cublas%/*} "$bundle/$1" "${@:2}"; }
-
-# The toolkit's, or that of a Python package.
+# The folders that hold a cuBLASLt, with colons between: the toolkit's, the system's, those of Python packages. All of
+# them, because a program wants one version, and finds it by its name.
 find_cublas() {
-    timeout 15 find -L /usr/local /usr/lib /opt "$HOME" -maxdepth 10 -name 'libcublasLt.so.*' 2> /dev/null | head -1
+    local folder
+    {
+        ls -d /usr/local/cuda*/lib64 /usr/local/cuda*/targets/*/lib /opt/cuda*/lib64 /usr/lib/*-linux-gnu /usr/lib64
+        python3 -c 'import glob, sys; print(*(f for p in sys.path for f in glob.glob(p + "/nvidia/*/lib")), sep="\n")'
+    } 2> /dev/null | while read -r folder; do
+        compgen -G "$folder/libcublasLt.so.*" > /dev/null && echo "$folder"
+    done | paste -sd:
 }
 
+# attempt SECONDS COMMAND...: one command of a stage, with a limit of its own, so that one that hangs leaves time for the
+# others; not at all when the stage's own limit is near.
+attempt() {
+    local left=$((limit - SECONDS - 5)) most=$1
+    shift
+    if [ $left -lt 3 ]; then
+        echo "no time was left for $*"
+        return 1
+    fi
+    timeout --kill-after=5 $((most < left ? most : left)) "$@"
+}
+
+# ours SECONDS PROGRAM ARGUMENT...: a program of the bundle with its libraries; nobody else's programs see those.
+ours() { attempt "$1" env LD_LIBRARY_PATH="$bundle/lib${cublas:+:$cublas}" "$bundle/$2" "${@:3}"; }
+
+# PyTorch's version is asked without loading it, which takes long the first time.
 check_device() {
     local status=0
     nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2> /dev/null | sed -n 's/^/gpu: /p' |
@@ -63,7 +83,7 @@ check_device() {
     echo "toolkit: $(nvcc --version 2> /dev/null | sed -n 's/.*release \([^,]*\).*/\1/p' | grep . || echo none)"
     echo "cublas: ${cublas:-missing: no libcublasLt}"
     echo "sanitizer: $(command -v compute-sanitizer || echo 'missing: no compute-sanitizer')"
-    echo "torch: $(python3 -c 'import torch; print(torch.__version__)' 2> /dev/null || echo 'missing: no PyTorch')"
+    echo "torch: $(python3 -c 'import importlib.metadata as m; print(m.version("torch"))' 2> /dev/null || echo 'missing: no PyTorch')"
     return $status
 }
 
@@ -84,9 +104,9 @@ check_build() {
 
 check_ops() {
     local status=0 program
-    for program in ops attention blocks steps; do ours test_cuda_$program "$device" || status=1; done
+    for program in ops attention blocks steps; do ours 40 test_cuda_$program "$device" || status=1; done
     if [ -x "$bundle/test_index_gpu" ]; then
-        ours test_index_gpu "$device" || status=1
+        ours 40 test_index_gpu "$device" || status=1
     else
         echo "missing: no FAISS with its GPU part (make deps CUDA=1, then make gpu-bundle)"
     fi
@@ -95,8 +115,8 @@ check_ops() {
 
 check_golden() {
     local status=0
-    ours retro-parity --set model.device="$device" --tolerance 2e-4 tests/golden/retro/*/ || status=1
-    ours retro-parity --set model.device="$device" --set model.dtype=bf16 --tolerance 0.5 tests/golden/retro/*/ || status=1
+    ours 30 retro-parity --set model.device="$device" --tolerance 2e-4 tests/golden/retro/*/ || status=1
+    ours 30 retro-parity --set model.device="$device" --set model.dtype=bf16 --tolerance 0.5 tests/golden/retro/*/ || status=1
     return $status
 }
 
@@ -107,7 +127,7 @@ check_sanitizer() {
     for tool in memcheck racecheck synccheck initcheck; do
         running=()
         for program in ops attention blocks; do
-            LD_LIBRARY_PATH=$bundle/lib:${cublas%/*} timeout --kill-after=5 25 \
+            attempt 25 env LD_LIBRARY_PATH="$bundle/lib${cublas:+:$cublas}" \
                 compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 10 \
                 "$bundle/test_cuda_$program" "$device" 16 > "$log.$program" 2>&1 &
             running+=($!)
@@ -123,33 +143,50 @@ check_sanitizer() {
     return $status
 }
 
-# By turns, so that both see the same state of the machine; another round as long as there is time for one.
+# What ours is measured against goes by turns with ours, so that both see the same state of the machine; what matters
+# most comes first, and comes twice again where there is time.
 check_bench() {
-    local start status=0 took round kind shapes=tools/shapes
+    local status=0 took start round kind dtype shapes=tools/shapes peer=tests/cuda/peer_torch.py
+    start=$SECONDS
+    ours 60 retro-bench device --device "$device" --limits $shapes/gpt-1.1b || status=1
+    attempt 60 python3 $peer --limits $shapes/gpt-1.1b || status=1
+    ours 90 retro-bench device --device "$device" $shapes/gpt-8b || status=1
+    attempt 60 python3 $peer $shapes/gpt-8b || status=1
+    took=$((SECONDS - start))
+    for dtype in int8 int4 fp8; do
+        ours 40 retro-bench device --device "$device" --dtype $dtype $shapes/gpt-1.1b || status=1
+    done
+    ours 40 retro-bench device --device "$device" $shapes/retro-1.1b || status=1
+    attempt 90 python3 $peer --compile $shapes/gpt-1.1b || status=1
     if [ -x "$bundle/test_index_gpu" ]; then
         for kind in flat ivf; do
-            LD_LIBRARY_PATH=$bundle/lib:${cublas%/*} timeout 40 \
-                "$bundle/retro-bench" search --device "$device" --index $kind --json || status=1
+            ours 40 retro-bench search --device "$device" --index $kind --json || status=1
         done
     fi
-    start=$SECONDS
-    ours retro-bench device --device "$device" --eager $shapes/gpt-1.1b || status=1
-    for round in 1 2 3; do
-        ours retro-bench device --device "$device" --limits $shapes/gpt-1.1b || status=1
-        python3 tests/cuda/peer_torch.py $shapes/gpt-1.1b || status=1
-        ours retro-bench device --device "$device" $shapes/gpt-8b $shapes/retro-1.1b || status=1
-        python3 tests/cuda/peer_torch.py $shapes/gpt-8b || status=1
-        took=$(((SECONDS - start) / round))
-        [ $((SECONDS - start + took)) -lt 120 ] || break
+    ours 40 retro-bench device --device "$device" --eager $shapes/gpt-1.1b || status=1
+    for round in 2 3; do
+        [ $((SECONDS + took + 10)) -lt "$limit" ] || break
+        start=$SECONDS
+        ours 60 retro-bench device --device "$device" --limits $shapes/gpt-1.1b || status=1
+        attempt 60 python3 $peer --limits $shapes/gpt-1.1b || status=1
+        ours 90 retro-bench device --device "$device" $shapes/gpt-8b || status=1
+        attempt 60 python3 $peer $shapes/gpt-8b || status=1
+        took=$((SECONDS - start))
     done
     return $status
 }
 
-# stage NAME SECONDS: check_NAME with a time limit of its own; its log, and the results so far.
+# stage NAME SECONDS: check_NAME with a time limit of its own, within that of all; its log, and the results so far.
 stage() {
-    local name=$1 limit=$2 start=$SECONDS status
-    timeout --kill-after=5 "$limit" bash -c "check_$name" > "$out/$name.log" 2>&1 < /dev/null
-    status=$?
+    local name=$1 start=$SECONDS status=124
+    limit=$2
+    [ $((start + limit)) -le "$total" ] || limit=$((total - start))
+    if [ "$limit" -gt 0 ]; then
+        timeout --kill-after=5 "$limit" bash -c "SECONDS=0; check_$name" > "$out/$name.log" 2>&1 < /dev/null
+        status=$?
+    else
+        echo "no time was left" > "$out/$name.log"
+    fi
     printf '%s\t%d\t%d\t%d\n' "$name" $status $((SECONDS - start)) "$limit" >> "$stages"
     printf '%-10s %-9s %4d s of %d\n' "$name" "$([ $status = 0 ] && echo ok || echo "FAILED $status")" \
         $((SECONDS - start)) "$limit"
@@ -157,8 +194,9 @@ stage() {
     python3 tools/gpu_check_report.py "$device" "$stages" "$out" || failed=1
 }
 
+# The toolkit's programs need not be in PATH where its libraries are found.
 run() {
-    out=build/gpu-check device=cuda:0 bundle=build/gpu failed=0 stages=$(mktemp)
+    out=build/gpu-check device=cuda:0 bundle=build/gpu failed=0 total=465 stages=$(mktemp)
     while [ $# -gt 0 ]; do
         case $1 in
             --device) device=$2 && shift ;;
@@ -168,16 +206,17 @@ run() {
         shift
     done
     trap 'rm -f "$stages"' EXIT
+    PATH=$PATH:/usr/local/cuda/bin:/usr/local/cuda/compute-sanitizer
     cublas=$(find_cublas)
-    export device bundle cublas
-    export -f ours pack unpack sources_stamp check_device check_build check_ops check_golden check_sanitizer check_bench
+    export device bundle cublas limit
+    export -f attempt ours pack unpack sources_stamp check_device check_build check_ops check_golden check_sanitizer check_bench
     mkdir -p "$out"
     stage device 20
     stage build 120
     stage ops 75
     stage golden 45
     stage sanitizer 105
-    stage bench 200
+    stage bench 300
     if [[ $device == cuda:* ]] && ! grep -q '"gpu": null' "$out/gpu.json"; then
         mkdir -p docs/results
         cp "$out/gpu.json" "$out/gpu.md" docs/results/

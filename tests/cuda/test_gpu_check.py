@@ -11,13 +11,16 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 BENCH = """#!/bin/sh
 say() { echo "{\\"by\\": \\"retro-server\\", \\"model\\": $1, \\"name\\": \\"$2\\", \\"value\\": $3, \\"unit\\": \\"x\\"}"; }
-case "$*" in *--limits*) say null copy 2000; say null gemm 500; say '"m"' decode_bytes 2e9; say '"m"' parameters 1e9;
-say '"m"' decode.1 900; say '"m"' prefill.512 200000;;
-search*) echo "{\\"name\\": \\"search.$5.1\\", \\"threads\\": 2, \\"value\\": 0.5, \\"unit\\": \\"ms\\"}";; esac
+case "$*" in *--limits*) say null copy 2000; say null gemm 500; say '"m"' decode_bytes 2e9; say '"m"' row_weights 1e9;
+say '"m"' decode.1 900; say '"m"' prefill.512 190000; printf '{"by": "retro-ser';;
+*int8*) say '"m-int8"' decode_bytes 1e9; say '"m-int8"' decode.8 8000;;
+search*) echo; echo "{\\"name\\": \\"search.$5.1\\", \\"threads\\": 2, \\"value\\": 0.5, \\"unit\\": \\"ms\\"}";; esac
 """
 PYTHON = """#!/bin/sh
 case "$1" in
-tests/cuda/peer_torch.py) echo '{"by": "pytorch", "model": "m", "name": "decode.1", "value": 600, "unit": "x"}';;
+tests/cuda/peer_torch.py) by=pytorch value=600
+echo; [ "$2" != --compile ] || by="pytorch compiled" value=750
+echo "{\\"by\\": \\"$by\\", \\"model\\": \\"m\\", \\"name\\": \\"decode.1\\", \\"value\\": $value, \\"unit\\": \\"x\\"}";;
 *) exec /usr/bin/python3 "$@";;
 esac
 """
@@ -74,9 +77,14 @@ def test_all_is_well(tmp_path):
     assert result["sanitizer"]["racecheck ops"] == "0 errors"
     assert "| the device | search.flat.1 | 0.5 ms |" in page and "| the device | search.ivf.1 | 0.5 ms |" in page
     shares = {row["name"]: row for row in result["derived"]}
-    assert abs(shares["decode.1"]["share"] - 0.9) < 1e-9 and abs(shares["decode.1"]["peer"] - 1.5) < 1e-9
-    assert abs(shares["prefill.512"]["share"] - 0.8) < 1e-9 and shares["prefill.512"]["peer"] is None
-    assert "| m | decode.1 | 900 x | 900 .. 900 | 90 % | 600 | 1.50 |" in page
+    assert abs(shares["decode.1"]["share"] - 0.9) < 1e-9 and abs(shares["decode.1"]["peer"] - 1.2) < 1e-9
+    assert shares["decode.1"]["peer_by"] == "pytorch compiled"
+    assert abs(shares["prefill.512"]["share"] - 0.76) < 1e-9 and shares["prefill.512"]["peer"] is None
+    assert abs(shares["decode.8"]["share"] - 0.5) < 1e-9
+    assert "| m | decode.1 | 900 x | 900 .. 900 | 90 % | 600 | 750 | 1.20 |" in page
+    assert "| m-int8 | decode.8 | 8000 x | 8000 .. 8000 | 50 % |  |  |  |" in page
+    assert "| m decode.1 | of the ceiling | 90 % | 90 % | yes |" in page and "| m decode.1 | of PyTorch | 100 % | 120 % | yes |" in page
+    assert "| m prefill.512 | of the ceiling | 80 % | 76 % | no |" in page
 
 
 def test_results_are_kept_of_gpus_alone(tmp_path):
