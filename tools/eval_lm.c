@@ -120,7 +120,7 @@ static enum status lm_open(struct lm *lm, const struct options *o, struct error 
     const struct model_info *info = lm->model.info;
     lm->eod = info->eod >= 0 ? info->eod : tokenizer_eod(lm->model.tokenizer);
     lm->modes[LM_OFF] = true;
-    lm->modes[LM_ON] = lm->model.retriever != NULL;
+    lm->modes[LM_ON] = lm->model.documents.retriever != NULL;
     if (lm->modes[LM_ON])
         lm->found = found_make(&lm->model, lm->context / info->chunk_length + 1, lm->model.k, lm->model.min_similarity);
     if (o->records && (lm->records_out = fopen(o->records, "w")) == NULL) return error_errno(e, "%s", o->records);

@@ -47,7 +47,7 @@ static enum status ppl_open(struct ppl *p, const struct options *o, struct error
         choose_window(p, o->window, e) || subject_open_pool(&p->model, p->window, e))
         return e->status;
     p->modes[PPL_OFF] = true;
-    p->modes[PPL_ON] = p->modes[PPL_RANDOM] = p->model.retriever != NULL;
+    p->modes[PPL_ON] = p->modes[PPL_RANDOM] = p->model.documents.retriever != NULL;
     return o->baseline ? open_gpt(p, o, e) : STATUS_OK;
 }
 

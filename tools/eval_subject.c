@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/embedder_bert.h"
-
 enum { SLICE = 64 }; /* rows of one step: their logits are on the host at once */
 
 enum status subject_open(struct subject *s, const struct config *c, const char *folder, struct error *e) {
@@ -27,19 +25,9 @@ enum status subject_open(struct subject *s, const struct config *c, const char *
 }
 
 enum status subject_open_retrieval(struct subject *s, const struct config *c, int max_k, struct error *e) {
-    if (*c->retrieval.collection == '\0' || s->info->chunk_length == 0) return STATUS_OK;
+    if (!documents_wanted(c, s->info)) return STATUS_OK;
     s->collection_folder = c->retrieval.collection;
-    if (collection_open(&s->collection, c->retrieval.collection, e)) return e->status;
-    if (collection_move(s->collection, c->retrieval.device, e)) return error_prefix(e, "retrieval.device");
-    const struct collection_info *info = collection_info(s->collection);
-    const char *embedder = *c->retrieval.embedder ? c->retrieval.embedder : info->embedder;
-    if (embedder_bert_open(&s->embedder, embedder, c, e) ||
-        collection_match(s->collection, s->embedder.hash, tokenizer_hash(s->tokenizer), s->info->chunk_length, e))
-        return e->status;
-    if (info->max_token >= s->info->padded_vocab)
-        return error_set(e, STATUS_INVALID, "%s holds token %d, the model's vocabulary is %d", c->retrieval.collection,
-                         info->max_token, s->info->padded_vocab);
-    return retriever_open(&s->retriever, s->collection, &s->embedder, s->info->retrieved_length, max_k, e);
+    return documents_open(&s->documents, c, s->info, s->tokenizer, max_k, e);
 }
 
 enum status subject_open_pool(struct subject *s, int max_tokens, struct error *e) {
@@ -58,9 +46,7 @@ enum status subject_open_pool(struct subject *s, int max_tokens, struct error *e
 
 void subject_close(struct subject *s) {
     session_pool_close(s->pool);
-    retriever_close(s->retriever);
-    embedder_bert_close(&s->embedder);
-    collection_close(s->collection);
+    documents_close(&s->documents);
     tokenizer_close(s->tokenizer);
     opened_model_close(&s->model);
     free(s->logits);
@@ -72,11 +58,11 @@ void subject_print(const struct subject *s) {
            dtype_name(s->info->dtype));
     if (s->info->chunk_length) printf(", k %d (trained with %d)", s->k, s->info->num_neighbors);
     printf("\ndatastore  ");
-    if (s->collection == NULL) {
+    if (s->documents.collection == NULL) {
         printf("none: the model runs without retrieval\n");
         return;
     }
-    const struct collection_info *info = collection_info(s->collection);
+    const struct collection_info *info = collection_info(s->documents.collection);
     printf("%s: %lld documents, %lld chunks of %d tokens, index %s, generation %d\n", s->collection_folder,
            (long long)info->n_documents, (long long)info->n_chunks, info->chunk_length, info->index_factory,
            info->generation);
@@ -86,12 +72,12 @@ void subject_put(const struct subject *s, struct json_writer *w) {
     put_key_string(w, "model", s->folder);
     put_key_int(w, "parameters", s->info->n_parameters);
     put_key_string(w, "dtype", dtype_name(s->info->dtype));
-    put_key_int(w, "k", s->collection ? s->k : 0);
-    if (s->collection == NULL) {
+    put_key_int(w, "k", s->documents.collection ? s->k : 0);
+    if (s->documents.collection == NULL) {
         put_key_null(w, "datastore");
         return;
     }
-    const struct collection_info *info = collection_info(s->collection);
+    const struct collection_info *info = collection_info(s->documents.collection);
     put_key_object(w, "datastore");
     put_key_string(w, "path", s->collection_folder);
     put_key_int(w, "documents", info->n_documents);
@@ -129,7 +115,7 @@ enum status subject_retrieve(struct subject *s, const struct sequence *q, int fi
         tokenizer_decode(s->tokenizer, q->tokens + start, stop - start, true, text);
         queries[j - first] = (struct retriever_query){{text->data, text->size}, found->k, found->min_similarity};
     }
-    enum status status = retriever_search(s->retriever, queries, (int)n, results, e);
+    enum status status = retriever_search(s->documents.retriever, queries, (int)n, results, e);
     for (size_t j = 0; j < n; j++) {
         if (status == STATUS_OK) {
             size_t chunk = (size_t)first + j, one = (size_t)s->info->retrieved_length;

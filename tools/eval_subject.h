@@ -3,9 +3,8 @@
  * same steps of the same sessions, so what is measured is what is served. */
 #pragma once
 
-#include "retrieval/retriever.h"
 #include "retro/session.h"
-#include "retro/tokenizer.h"
+#include "server/documents.h"
 #include "server/json_writer.h"
 #include "tools/eval.h"
 
@@ -15,9 +14,7 @@ struct subject {
     const char *collection_folder;
     const struct model_info *info;
     struct tokenizer *tokenizer;
-    struct collection *collection; /* this and the next two: only where the model retrieves */
-    struct embedder embedder;
-    struct retriever *retriever;
+    struct documents documents; /* only where the model retrieves */
     struct session_pool *pool;
     float *logits; /* host, the rows of one step */
     int k;         /* neighbours a chunk reads */

@@ -19,13 +19,13 @@ struct window {
 /* k chunks of the collection drawn uniformly for each complete chunk, the same for the same seed and order of windows.
  */
 static void draw_random(struct ppl *p, const struct window *w, struct found_neighbors *random) {
-    uint64_t count = (uint64_t)collection_info(p->model.collection)->n_chunks;
+    uint64_t count = (uint64_t)collection_info(p->model.documents.collection)->n_chunks;
     for (int j = 0; j < random->n; j++) {
         random->read[j].k = p->model.k;
         for (int i = 0; i < p->model.k; i++) {
             p->random = p->random * 6364136223846793005u + 1442695040888963407u;
             int32_t *ids = random->ids + ((size_t)j * (size_t)random->k + (size_t)i) * (size_t)w->r;
-            collection_neighbor_tokens(p->model.collection, (int64_t)((p->random >> 16) % count), w->r, ids);
+            collection_neighbor_tokens(p->model.documents.collection, (int64_t)((p->random >> 16) % count), w->r, ids);
         }
     }
 }
