@@ -213,7 +213,7 @@ static void test_linear_shapes(void **state) {
 /* Rows that end within a line, or before its second block; one thread a row, and more than a block has. */
 static void test_linear_halves(void **state) {
     (void)state;
-    static const int row_counts[] = {1, 2, 3, 8, CUDA_FEW_ROWS}, widths[] = {4, 32, 36, 64, 100, 132, 516, 16644};
+    static const int row_counts[] = {1, 2, 3, 8, CUDA_FEW_ROWS}, widths[] = {4, 32, 36, 64, 100, 132, 516, 4132};
     for (size_t r = 0; r < ARRAY_COUNT(row_counts); r++)
         for (size_t w = 0; w < ARRAY_COUNT(widths); w++)
             for (size_t d = 0; d < ARRAY_COUNT(half_dtypes); d++)
