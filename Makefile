@@ -146,7 +146,9 @@ EMULATED := $(patsubst %,$(HOST)/%.o,kernels/backend.c $(filter-out %/gemm_cubla
 	$(wildcard tests/cuda_host/*.cc))
 EMULATED_LIBRARY := $(HOST)/libretro-cuda-host.a
 $(HOST)/%.o: CUDA_DEFINES := -DHAVE_CUDA=0 -DHAVE_CUDA_HOST=1
-$(HOST)/%.o: CXXFLAGS += -Itests/cuda_host -fno-strict-aliasing
+# A GPU refuses misaligned vectors; so do the kernels here.
+$(HOST)/%.o: CXXFLAGS += -Itests/cuda_host -fno-strict-aliasing \
+	$(if $(SANITIZE),,-fsanitize=alignment -fsanitize-undefined-trap-on-error)
 $(HOST)/%.c.o: %.c
 	@mkdir -p $(@D)
 	$(call quiet,CC)$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@

@@ -227,13 +227,19 @@ void past_shared_kernel(arguments a) {
     a.out[0] = memory[64];
 }
 void past_device_kernel(arguments a) { a.out[0] = a.out[16]; }
+/* A GPU loads and stores 8 and 16 bytes at a time only where they are aligned as a whole. */
+void misaligned_load_kernel(arguments a) {
+    float4 v = *(const float4 *)(const void *)(a.out + a.n);
+    a.out[0] = (int)v.y;
+}
+void misaligned_store_kernel(arguments a) { *(uint2 *)(void *)(a.out + a.n) = {1, 2}; }
 
 bool child_is_killed(void (*access)(device_ints &out)) {
     pid_t child = fork();
     if (child == 0) {
         struct rlimit none = {0, 0};
         setrlimit(RLIMIT_CORE, &none);
-        signal(SIGSEGV, SIG_DFL);
+        for (int caught : {SIGSEGV, SIGILL}) signal(caught, SIG_DFL); /* cmocka catches them */
         device_ints out(16);
         access(out);
         _exit(0);
@@ -248,6 +254,13 @@ void test_guard_pages(void **) {
     assert_true(child_is_killed([](device_ints &out) { *(volatile int *)out.data = 1; }));
     assert_true(child_is_killed([](device_ints &out) { run(past_shared_kernel, 1, 1, 64, {out.data, 0}); }));
     assert_true(child_is_killed([](device_ints &out) { run(past_device_kernel, 1, 1, 0, {out.data, 0}); }));
+}
+
+void test_alignment(void **) {
+    assert_false(child_is_killed([](device_ints &out) { run(misaligned_load_kernel, 1, 1, 0, {out.data, 4}); }));
+    assert_true(child_is_killed([](device_ints &out) { run(misaligned_load_kernel, 1, 1, 0, {out.data, 6}); }));
+    assert_false(child_is_killed([](device_ints &out) { run(misaligned_store_kernel, 1, 1, 0, {out.data, 6}); }));
+    assert_true(child_is_killed([](device_ints &out) { run(misaligned_store_kernel, 1, 1, 0, {out.data, 5}); }));
 }
 
 /* The runtime */
@@ -357,6 +370,7 @@ int main() {
                                        cmocka_unit_test(test_missing_barrier_shows),
                                        cmocka_unit_test(test_uninitialised_is_nan),
                                        cmocka_unit_test(test_guard_pages),
+                                       cmocka_unit_test(test_alignment),
                                        cmocka_unit_test(test_work_is_deferred),
                                        cmocka_unit_test(test_capture_rules),
                                        cmocka_unit_test(test_threads),

@@ -10,7 +10,8 @@
  *   - threads that wait at different barriers or shuffles, or leave while others wait, fail the launch with both lines;
  *   - copies take what is in host memory as late as that, pinned or not;
  *   - who launches or allocates has chosen a device: a host thread begins with the first GPU, whichever it wants;
- *   - a capture is its thread's own, and nothing is launched, copied or allocated in it that a GPU might refuse there.
+ *   - a capture is its thread's own, and nothing is launched, copied or allocated in it that a GPU might refuse there;
+ *   - loads and stores of several numbers at once end the process where they are not aligned as a whole (Makefile).
  * There is no static __shared__: kernels take their shared memory from the launch, where it can be checked. */
 #pragma once
 
@@ -26,7 +27,7 @@
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 
-struct uint2 {
+struct alignas(8) uint2 {
     unsigned x, y;
 };
 struct alignas(16) uint4 {
@@ -149,6 +150,7 @@ enum cudaError_t {
     cudaErrorInvalidConfiguration = 9,
     cudaErrorDeviceUninitialized = 201,
     cudaErrorInvalidDevice = 101,
+    cudaErrorNotReady = 600,
     cudaErrorStreamCaptureUnsupported = 900,
     cudaErrorLaunchFailure = 719
 };
@@ -174,6 +176,8 @@ cudaError_t cudaSetDevice(int ordinal);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int ordinal);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags);
 cudaError_t cudaStreamSynchronize(cudaStream_t s);
+/* Not ready as often as cuda_host_lag says, then everything is done. */
+cudaError_t cudaStreamQuery(cudaStream_t s);
 cudaError_t cudaStreamDestroy(cudaStream_t s);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *v, unsigned flags);
 cudaError_t cudaEventRecord(cudaEvent_t v, cudaStream_t s);
