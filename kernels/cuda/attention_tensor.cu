@@ -39,23 +39,22 @@ template <int D, int N>
 __device__ static void tensor_copy(const struct attention_shape &s, uint16_t (&to)[N][D + 8], const view &from,
                                    int first, int end) {
     const tensor_share<D> mine;
-    const uint16_t *head = (const uint16_t *)from.data + (int64_t)blockIdx.y * s.head_dim;
+    const uint16_t *at =
+        (const uint16_t *)from.data + (first + mine.key) * from.stride + (int64_t)blockIdx.y * s.head_dim + mine.col;
+    int width = s.head_dim - mine.col, left = width > 0 ? end - first - mine.key : 0;
     if (s.vector) {
-        ROLLED
-        for (int key = mine.key; key < N; key += mine.STEP) {
-            bool there = first + key < end && mine.col < s.head_dim;
-            const uint16_t *at = there ? head + (first + key) * from.stride + mine.col : head;
-            copy_begin(&to[key][mine.col], at, there ? 16 : 0);
-        }
+        UNROLL
+        for (int i = 0; i < N; i += mine.STEP, at += mine.STEP * from.stride)
+            copy_begin(&to[mine.key + i][mine.col], at, i < left ? 16 : 0);
         return;
     }
-    for (int key = mine.key; key < N; key += mine.STEP) {
-        const uint16_t *at = head + (first + key) * from.stride + mine.col;
+    ROLLED
+    for (int i = 0; i < N; i += mine.STEP, at += mine.STEP * from.stride) {
         unsigned words[4] = {};
         for (int j = 0; j < 8; j++)
-            if (first + key < end && mine.col + j < s.head_dim) words[j / 2] |= (unsigned)at[j] << 16 * (j & 1);
+            if (i < left && j < width) words[j / 2] |= (unsigned)at[j] << 16 * (j & 1);
         uint4 packed = {words[0], words[1], words[2], words[3]};
-        *(uint4 *)&to[key][mine.col] = packed;
+        *(uint4 *)&to[mine.key + i][mine.col] = packed;
     }
 }
 
@@ -157,50 +156,49 @@ __device__ static void tensor_mask(const int *seen, float (&scores)[N][4], int f
     }
 }
 
-/* Scores become weights relative to the pair's new maximum, and its older output and sum with them. A pair sees the
- * first key of its span, so its maximum is finite after the first tile if its scores are. */
-template <int D, int N>
-__device__ static void tensor_softmax(tensor_pairs<D> &pairs, float (&scores)[N][4]) {
+/* Scores become weights relative to the pair's new maximum, and its older output and sum with them. Those of two groups
+ * of 8 keys, rounded, are an A fragment as they lie. A pair sees the first key of its span, so its maximum is finite
+ * after the first tile if its scores are. */
+template <enum dtype T, int D, int N>
+__device__ static void tensor_softmax(tensor_pairs<D> &pairs, const float (&scores)[N / 8][4],
+                                      unsigned (&weights)[N / 16][4]) {
     UNROLL
     for (int h = 0; h < 2; h++) {
-        float most = pairs.largest[h], sum = 0;
+        float most = pairs.largest[h];
         UNROLL
-        for (int i = 0; i < N; i++) most = fmaxf(most, fmaxf(scores[i][2 * h], scores[i][2 * h + 1]));
+        for (int i = 0; i < N / 8; i++) most = fmaxf(most, fmaxf(scores[i][2 * h], scores[i][2 * h + 1]));
         most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, 1));
         most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, 2));
         float keep = exp2_approximately(pairs.largest[h] - most);
         pairs.largest[h] = most;
-        UNROLL
-        for (int i = 0; i < N * 2; i++) {
-            float &score = scores[i / 2][2 * h + i % 2];
-            score = exp2_approximately(score - most);
-            sum += score;
-        }
-        pairs.sum[h] = fmaf(pairs.sum[h], keep, sum);
+        pairs.sum[h] *= keep;
         UNROLL
         for (int i = 0; i < D / 8 * 2; i++) pairs.out[i / 2][2 * h + i % 2] *= keep;
     }
+    UNROLL
+    for (int i = 0; i < N / 8 * 2; i++) {
+        int h = i % 2;
+        float low = exp2_approximately(scores[i / 2][2 * h] - pairs.largest[h]);
+        float high = exp2_approximately(scores[i / 2][2 * h + 1] - pairs.largest[h]);
+        pairs.sum[h] += low + high;
+        weights[i / 4][i % 4] = pack_halves<T>(low, high);
+    }
 }
 
-/* out += weights v. The rounded weights of 16 keys are an A fragment as they lie; one transposed load brings the B
- * fragments of 16 columns of v. */
+/* out += weights v. One transposed load brings the B fragments of 16 columns of v. */
 template <enum dtype T, int D, int N>
 __device__ static void tensor_values(tensor_pairs<D> &pairs, const uint16_t (&values)[N][D + 8],
-                                     const float (&weights)[N / 8][4]) {
+                                     const unsigned (&weights)[N / 16][4]) {
     int lane = (int)threadIdx.x % WARP;
     const uint16_t *row = &values[lane / 8 % 2 * 8 + lane % 8][lane / 16 * 8];
     UNROLL
     for (int n = 0; n < N / 16; n++) {
-        unsigned a[4];
-        UNROLL
-        for (int i = 0; i < 4; i++)
-            a[i] = pack_halves<T>(weights[2 * n + i / 2][i % 2 * 2], weights[2 * n + i / 2][i % 2 * 2 + 1]);
         UNROLL
         for (int d = 0; d < D / 16; d++) {
             unsigned b[4];
             load_matrices_transposed(b, row + n * 16 * (D + 8) + d * 16);
-            mma_16x8x16<T>(pairs.out[2 * d], a, b[0], b[1]);
-            mma_16x8x16<T>(pairs.out[2 * d + 1], a, b[2], b[3]);
+            mma_16x8x16<T>(pairs.out[2 * d], weights[n], b[0], b[1]);
+            mma_16x8x16<T>(pairs.out[2 * d + 1], weights[n], b[2], b[3]);
         }
     }
 }
@@ -253,9 +251,9 @@ __device__ static void tensor_restore(const struct attention_shape &s, const str
 }
 
 /* grid (tiles of 64 pairs, key heads), block 128, shared tensor_shared, at most 35 KiB. Bound by arithmetic on tensor
- * cores, 4 D operations per pair and key, or by what feeds them: a warp loads every key and value of a tile from shared
- * memory, 16 bytes for two products of 16 x 8 x 16 a quarter of a lane. A tile's values are on their way while its
- * scores are made, the next tile's keys while its weights are. */
+ * cores, 4 D operations per pair and key, and by what feeds them: each warp loads all keys and values of a tile from
+ * shared memory, 512 bytes for two products. A tile's values are on their way while its scores are made, the next
+ * tile's keys while its weights are. */
 template <enum dtype T, int D, int N, int BLOCKS>
 __global__ void __launch_bounds__(ATTENTION_THREADS, BLOCKS) attention_tensor_kernel(struct tile_args a) {
     DYNAMIC_SHARED(memory);
@@ -283,8 +281,9 @@ __global__ void __launch_bounds__(ATTENTION_THREADS, BLOCKS) attention_tensor_ke
         if (row + N < end) tensor_copy<D, N>(s, shared.keys, s.k, row + N, end);
         if (!sees) continue;
         if (row + N > seen[0]) tensor_mask(&seen[(int)threadIdx.x % WARP / 4], scores, row);
-        tensor_softmax(pairs, scores);
-        tensor_values<T, D, N>(pairs, shared.values, scores);
+        unsigned weights[N / 16][4];
+        tensor_softmax<T, D, N>(pairs, scores, weights);
+        tensor_values<T, D, N>(pairs, shared.values, weights);
     }
     tensor_end(s, a.pieces[blockIdx.x], pairs);
     if (spoilt >= 0) tensor_restore<T>(s, a.pieces[blockIdx.x], &seen[(int)threadIdx.x % WARP / 4], spoilt, end);

@@ -15,7 +15,7 @@ extern "C" {
 #include <thread>
 #include <vector>
 
-#include "kernels/cuda/common.cuh"
+#include "kernels/cuda/mma.cuh"
 #include "tests/cuda_host/emulator.h"
 
 namespace {
@@ -134,6 +134,130 @@ void test_block_sum_and_atomics(void **) {
         assert_int_equal(run(sum_kernel, dim3(2, 3, 2), 256, 8 * sizeof(int), {out.data, 0}), cudaSuccess);
     }
     assert_int_equal(out.read()[0], 5 * 12 * 256);
+}
+
+void vote_kernel(arguments a) {
+    int found = 0;
+    for (int i = 0; i < 6; i++) found |= __syncthreads_or(i % 2 && (int)threadIdx.x == 11 * i) << i;
+    a.out[threadIdx.x] = found;
+}
+
+void test_votes(void **) {
+    for (uint64_t seed = 0; seed < 5; seed++) {
+        cuda_host_seed(seed);
+        device_ints out(64);
+        assert_int_equal(run(vote_kernel, 1, 64, 0, {out.data, 0}), cudaSuccess);
+        for (int found : out.read()) assert_int_equal(found, 1 << 1 | 1 << 3 | 1 << 5);
+    }
+}
+
+/* Matrices: small integers, so that every product and sum is exact in any order and type. */
+
+int left(int i, int k) { return (5 * i + 3 * k) % 31 - 15; }
+int right(int k, int j) { return (7 * k + 11 * j) % 29 - 14; }
+
+/* Fills the fragments as mma.cuh sets them out, and puts C back as a matrix. */
+template <enum dtype T>
+void product_kernel(arguments a) {
+    int g = (int)threadIdx.x % WARP / 4, t = (int)threadIdx.x % 4;
+    unsigned fragment[4], other[2];
+    float c[4];
+    for (int r = 0; r < 4; r++) {
+        int i = g + r % 2 * 8, k = 2 * t + r / 2 * 8;
+        fragment[r] = pack_halves<T>((float)left(i, k), (float)left(i, k + 1));
+        if (r < 2) other[r] = pack_halves<T>((float)right(2 * t + 8 * r, g), (float)right(2 * t + 8 * r + 1, g));
+        c[r] = (float)((g + r / 2 * 8) * 8 + 2 * t + r % 2);
+    }
+    mma_16x8x16<T>(c, fragment, other[0], other[1]);
+    int *out = a.out + (int)threadIdx.x / WARP * 128;
+    for (int r = 0; r < 4; r++) out[(g + r / 2 * 8) * 8 + 2 * t + r % 2] = (int)c[r];
+}
+
+void test_products(void **) {
+    void (*const kernels[])(arguments) = {product_kernel<DTYPE_BF16>, product_kernel<DTYPE_F16>};
+    for (auto kernel : kernels)
+        for (uint64_t seed = 0; seed < 3; seed++) {
+            cuda_host_seed(seed);
+            device_ints out(256);
+            assert_int_equal(run(kernel, 1, 64, 0, {out.data, 0}), cudaSuccess);
+            std::vector<int> found = out.read();
+            for (int at = 0; at < 256; at++) {
+                int i = at % 128 / 8, j = at % 8, expected = at % 128;
+                for (int k = 0; k < 16; k++) expected += left(i, k) * right(k, j);
+                assert_int_equal(found[(size_t)at], expected);
+            }
+        }
+}
+
+/* Rows of 8 lie apart and in an order of their own; element (row, column) of matrix m is 64 m + 8 row + column. */
+int place(int m, int row) { return (m * 8 + row) * 5 % 32 * 24; }
+
+void load_kernel(arguments a) {
+    DYNAMIC_SHARED(memory);
+    uint16_t *halves = (uint16_t *)memory;
+    int lane = (int)threadIdx.x;
+    unsigned r[4];
+    for (int j = 0; j < 8; j++) halves[place(lane / 8, lane % 8) + j] = (uint16_t)(8 * lane + j);
+    __syncwarp();
+    const uint16_t *row = &halves[place(lane / 8, lane % 8)];
+    if (a.n < 2)
+        a.n ? load_matrices_transposed(r, row) : load_matrices(r, row);
+    else
+        load_matrices(r, row + 4);
+    for (int m = 0; m < 4; m++) a.out[4 * lane + m] = (int)r[m];
+}
+
+void unaligned_load_kernel(arguments a) {
+    a.n = 2;
+    load_kernel(a);
+}
+
+void test_loads_of_matrices(void **) {
+    enum { SHARED = 32 * 24 * 2 };
+    for (int transposed = 0; transposed < 2; transposed++) {
+        device_ints out(128);
+        assert_int_equal(run(load_kernel, 1, 32, SHARED, {out.data, transposed}), cudaSuccess);
+        std::vector<int> found = out.read();
+        for (int lane = 0; lane < WARP; lane++)
+            for (int m = 0; m < 4; m++) {
+                int g = lane / 4, t = lane % 4;
+                int low = 64 * m + (transposed ? 16 * t + g : 8 * g + 2 * t), high = low + (transposed ? 8 : 1);
+                assert_int_equal(found[(size_t)(4 * lane + m)], low | high << 16);
+            }
+    }
+    assert_noticed(unaligned_load_kernel, 32, SHARED, "unaligned");
+}
+
+/* Thread i copies the first i % 17 bytes of four ints. With n it does not wait
+ * for it, and reads neither what comes nor what was there. */
+void copy_kernel(arguments a) {
+    DYNAMIC_SHARED(memory);
+    int *to = (int *)memory + 4 * threadIdx.x, i = (int)threadIdx.x;
+    for (int j = 0; j < 4; j++) to[j] = 7;
+    copy_begin(to, a.out + 4 * i, i % 17);
+    if (a.n == 0) copies_wait();
+    for (int j = 0; j < 4; j++) a.out[4 * (i + 32) + j] = to[j];
+}
+void unaligned_copy_kernel(arguments a) {
+    DYNAMIC_SHARED(memory);
+    copy_begin(memory, a.out + 1, 16);
+}
+
+void test_copies(void **) {
+    std::vector<int> host(128);
+    for (size_t i = 0; i < host.size(); i++) host[i] = 0x01010101 * (int)(i % 100 + 1);
+    for (int waits = 0; waits < 2; waits++) {
+        device_ints out(256);
+        cudaMemcpyAsync(out.data, host.data(), host.size() * sizeof(int), cudaMemcpyHostToDevice, nullptr);
+        assert_int_equal(run(copy_kernel, 1, 32, 32 * 16, {out.data, !waits}), cudaSuccess);
+        std::vector<int> found = out.read();
+        for (int thread = 0; thread < 32; thread++)
+            for (int byte = 0; byte < 16; byte++) {
+                int at = 16 * thread + byte, expected = byte < thread % 17 ? ((char *)host.data())[at] : 0;
+                assert_int_equal(((char *)found.data())[512 + at], waits ? expected : -1);
+            }
+    }
+    assert_noticed(unaligned_copy_kernel, 1, 64, "unaligned");
 }
 
 /* Wrong kernels */
@@ -366,6 +490,10 @@ int main() {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_barriers),
                                        cmocka_unit_test(test_warp_operations),
                                        cmocka_unit_test(test_block_sum_and_atomics),
+                                       cmocka_unit_test(test_votes),
+                                       cmocka_unit_test(test_products),
+                                       cmocka_unit_test(test_loads_of_matrices),
+                                       cmocka_unit_test(test_copies),
                                        cmocka_unit_test(test_divergence),
                                        cmocka_unit_test(test_missing_barrier_shows),
                                        cmocka_unit_test(test_uninitialised_is_nan),
