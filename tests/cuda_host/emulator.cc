@@ -81,7 +81,7 @@ struct emulator {
     std::map<const void *, size_t> pinned; /* host blocks of cudaMallocHost */
     cudaError_t failed = cudaSuccess;
     char why[200] = "";
-    uint64_t seed = 0, launches = 0;
+    uint64_t seed = 0, launches = 0, lag = 0;
 
     /* The block that runs. */
     fiber fibers[MAX_THREADS];
@@ -418,6 +418,11 @@ void cuda_host_reset() {
     device().queue.clear();
 }
 
+void cuda_host_lag(uint64_t times) {
+    std::lock_guard<std::recursive_mutex> hold(device().mutex);
+    device().lag = times;
+}
+
 uint64_t cuda_host_launches() { return device().launches; }
 
 void cuda_host_enqueue(std::function<void()> work) { enqueue(std::move(work)); }
@@ -432,6 +437,7 @@ const char *cudaGetErrorString(cudaError_t code) {
         case cudaErrorInvalidConfiguration: return "invalid configuration argument";
         case cudaErrorInvalidDevice: return "invalid device ordinal";
         case cudaErrorDeviceUninitialized: return "the thread has chosen no device";
+        case cudaErrorNotReady: return "device not ready";
         case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
         case cudaErrorLaunchFailure: return device().why;
     }
@@ -484,6 +490,13 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned) {
     return result(chosen ? device().failed : cudaErrorDeviceUninitialized);
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t) { return synchronize(); }
+cudaError_t cudaStreamQuery(cudaStream_t) {
+    emulator &d = device();
+    std::lock_guard<std::recursive_mutex> hold(d.mutex);
+    if (d.lag == 0 || capturing) return synchronize();
+    d.lag--;
+    return result(cudaErrorNotReady);
+}
 cudaError_t cudaStreamDestroy(cudaStream_t) { return synchronize(); }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *v, unsigned) {
     *v = nullptr;

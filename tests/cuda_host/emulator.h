@@ -14,6 +14,8 @@ extern "C" {
 void cuda_host_seed(uint64_t seed);
 /* A failed launch stays failed, as on a GPU, until this is called. */
 void cuda_host_reset(void);
+/* How often cudaStreamQuery will say that the device is not ready. */
+void cuda_host_lag(uint64_t times);
 /* How many kernels ran since the program started. */
 uint64_t cuda_host_launches(void);
 
