@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "retro/tokenizer.h"
+#include "server/documents.h"
 #include "server/embedder_bert.h"
 #include "tools/index.h"
 #include "tools/usage.h"
@@ -159,13 +160,14 @@ static int run_build(struct arguments *a, struct error *e) {
 
 /* The collection's own embedder and tokenizer, unless the configuration names others; both must be the ones it was
  * built with. */
-static enum status open_search(const struct arguments *a, const struct collection_info *info, struct embedder *embedder,
-                               struct tokenizer **tokenizer, struct error *e) {
+static enum status open_makers(const struct arguments *a, const struct collection *collection,
+                               struct embedder *embedder, struct tokenizer **tokenizer, struct error *e) {
     const struct config *c = &a->config;
-    enum status status =
-        embedder_bert_open(embedder, c->retrieval.embedder[0] ? c->retrieval.embedder : info->embedder, c, e);
-    if (status == STATUS_OK) status = tokenizer_open(tokenizer, c->model.path[0] ? c->model.path : info->tokenizer, e);
-    return status;
+    const struct collection_info *info = collection_info(collection);
+    if (embedder_bert_open(embedder, documents_embedder(c, info->embedder), c, e) ||
+        tokenizer_open(tokenizer, c->model.path[0] ? c->model.path : info->tokenizer, e))
+        return e->status;
+    return collection_match(collection, embedder->hash, tokenizer_hash(*tokenizer), info->chunk_length, e);
 }
 
 static void print_hit(int rank, const struct chunk *chunk, float similarity, const struct tokenizer *tokenizer) {
@@ -185,12 +187,10 @@ static void print_hit(int rank, const struct chunk *chunk, float similarity, con
 static enum status search(const struct arguments *a, const struct collection *c, const struct embedder *embedder,
                           const struct tokenizer *tokenizer, struct error *e) {
     struct text_span query = {a->rest[1], strlen(a->rest[1])};
-    const struct collection_info *info = collection_info(c);
     int64_t *ids = xmalloc((size_t)a->k * sizeof *ids);
     float *similarities = xmalloc((size_t)a->k * sizeof *similarities);
     float *vector = xmalloc((size_t)embedder->dim * sizeof *vector);
-    enum status status = collection_match(c, embedder->hash, tokenizer_hash(tokenizer), info->chunk_length, e);
-    if (status == STATUS_OK) status = embedder->embed(embedder->self, &query, 1, vector, e);
+    enum status status = embedder->embed(embedder->self, &query, 1, vector, e);
     if (status == STATUS_OK)
         status = index_search(collection_index(c), (struct index_query){.vectors = vector, .n = 1, .k = a->k}, ids,
                               similarities, e);
@@ -210,7 +210,7 @@ static int run_search(struct arguments *a, struct error *e) {
     struct tokenizer *tokenizer = NULL;
     enum status status = expect_rest(a, 2, "search DIR \"text\"", e);
     if (status == STATUS_OK) status = collection_open(&c, a->rest[0], e);
-    if (status == STATUS_OK) status = open_search(a, collection_info(c), &embedder, &tokenizer, e);
+    if (status == STATUS_OK) status = open_makers(a, c, &embedder, &tokenizer, e);
     if (status == STATUS_OK) status = search(a, c, &embedder, tokenizer, e);
     tokenizer_close(tokenizer);
     embedder_bert_close(&embedder);
@@ -228,12 +228,7 @@ static int run_neighbors(struct arguments *a, struct error *e) {
     enum status status = expect_rest(a, 1, "neighbors DIR", e);
     if (status == STATUS_OK && o.out == NULL) status = error_set(e, STATUS_INVALID, "neighbors needs --out FILE");
     if (status == STATUS_OK) status = collection_open(&c, a->rest[0], e);
-    if (status == STATUS_OK && o.queries) {
-        const struct collection_info *info = collection_info(c);
-        status = open_search(a, info, &embedder, &tokenizer, e);
-        if (status == STATUS_OK)
-            status = collection_match(c, embedder.hash, tokenizer_hash(tokenizer), info->chunk_length, e);
-    }
+    if (status == STATUS_OK && o.queries) status = open_makers(a, c, &embedder, &tokenizer, e);
     if (status == STATUS_OK) status = index_neighbors(&o, c, &embedder, e);
     tokenizer_close(tokenizer);
     embedder_bert_close(&embedder);
@@ -257,12 +252,9 @@ static int run_stats(struct arguments *a, struct error *e) {
 
 /* Says whether the embedder and tokenizer that the collection names are there and still the same. */
 static enum status verify_makers(const struct arguments *a, const struct collection *c, struct error *e) {
-    const struct collection_info *info = collection_info(c);
     struct embedder embedder = {0};
     struct tokenizer *tokenizer = NULL;
-    enum status status = open_search(a, info, &embedder, &tokenizer, e);
-    if (status == STATUS_OK)
-        status = collection_match(c, embedder.hash, tokenizer_hash(tokenizer), info->chunk_length, e);
+    enum status status = open_makers(a, c, &embedder, &tokenizer, e);
     tokenizer_close(tokenizer);
     embedder_bert_close(&embedder);
     return status;
