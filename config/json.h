@@ -13,3 +13,8 @@ enum { JSON_FILE_LIMIT = 256 << 20 };
 enum status json_load_text(json_t **out, const char *text, size_t size, const char *name, struct error *e);
 /* The same for a file of at most JSON_FILE_LIMIT bytes. */
 enum status json_load_path(json_t **out, const char *path, struct error *e);
+
+/* Calls take for the record on each line of a file, in order, until one fails; empty lines are skipped. The record is
+ * released afterwards. An error names file and line. */
+typedef enum status json_line_taker(void *context, json_t *record, struct error *e);
+enum status json_read_lines(const char *path, json_line_taker *take, void *context, struct error *e);

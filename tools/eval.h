@@ -32,10 +32,6 @@ enum { EVAL_FAILED = -1, EVAL_HELPED = -2 };
 int eval_parse(const struct usage *self, int argc, char **argv, const struct eval_option *options, struct config *c,
                struct error *e);
 
-/* Calls `read` for each record of a file of JSON lines; empty lines are skipped. An error names file and line. */
-typedef enum status eval_record_function(void *context, const json_t *record, struct error *e);
-enum status eval_read_jsonl(const char *path, eval_record_function *read, void *context, struct error *e);
-
 /* 95 % interval of sum(numerator) / sum(denominator) over n resampled documents or records (percentile bootstrap, 1000
  * draws). The same n and seed draw the same resamples, so that of a difference is paired. */
 enum { EVAL_DRAWS = 1000 };

@@ -140,7 +140,7 @@ static enum status run(const struct options *o, int n, char **files, struct erro
     struct lm lm = {0};
     struct error closing;
     enum status status = lm_open(&lm, o, e);
-    for (int i = 0; i < n && status == STATUS_OK; i++) status = eval_read_jsonl(files[i], lm_score_record, &lm, e);
+    for (int i = 0; i < n && status == STATUS_OK; i++) status = json_read_lines(files[i], lm_score_record, &lm, e);
     if (status == STATUS_OK && lm.n == 0) status = error_set(e, STATUS_INVALID, "%s: no records", files[0]);
     if (status == STATUS_OK) (o->json ? print_json : print_table)(&lm);
     if (lm_close(&lm, &closing) && status == STATUS_OK) {

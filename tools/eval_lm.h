@@ -39,4 +39,4 @@ struct lm {
 };
 
 /* Scores {"prompt": "...", "choices": ["...", ...], "answer": 0}; context is the struct lm. */
-enum status lm_score_record(void *context, const json_t *record, struct error *e);
+enum status lm_score_record(void *context, json_t *record, struct error *e);

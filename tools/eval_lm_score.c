@@ -165,7 +165,7 @@ static enum status write_record(const struct lm *lm, const struct lm_result *r, 
     return written ? STATUS_OK : error_errno(e, "--records: write");
 }
 
-enum status lm_score_record(void *context, const json_t *record, struct error *e) {
+enum status lm_score_record(void *context, json_t *record, struct error *e) {
     struct lm *lm = context;
     struct question q;
     if (read_question(&q, record, e)) return e->status;

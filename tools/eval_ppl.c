@@ -58,7 +58,7 @@ static void ppl_close(struct ppl *p) {
     free(p->chunks);
 }
 
-static enum status add_record(void *context, const json_t *record, struct error *e) {
+static enum status add_record(void *context, json_t *record, struct error *e) {
     const json_t *text = json_object_get(record, "text");
     if (!json_is_string(text)) return error_set(e, STATUS_INVALID, "expected {\"text\": \"...\"}");
     return ppl_score_document(context, (struct text_span){json_string_value(text), json_string_length(text)}, e);
@@ -66,7 +66,7 @@ static enum status add_record(void *context, const json_t *record, struct error 
 
 static enum status add_file(struct ppl *p, const char *path, struct error *e) {
     const char *dot = strrchr(path, '.');
-    if (dot && strcmp(dot, ".jsonl") == 0) return eval_read_jsonl(path, add_record, p, e);
+    if (dot && strcmp(dot, ".jsonl") == 0) return json_read_lines(path, add_record, p, e);
     struct buffer text = {0}, title = {0};
     enum status status = document_extract(path, document_kind(path), DOCUMENT_LIMIT, &text, &title, e);
     if (status == STATUS_OK) status = ppl_score_document(p, (struct text_span){text.data, text.size}, e);

@@ -123,11 +123,13 @@ static enum status search_collection(struct search *s, struct error *e) {
 
 /* Queries of a file, whose records stay while their batch is embedded. */
 struct lines {
+    struct search *search;
     json_t *records[BATCH_TEXTS];
     int n;
 };
 
-static enum status search_lines(struct search *s, struct lines *l, struct error *e) {
+static enum status search_lines(struct lines *l, struct error *e) {
+    struct search *s = l->search;
     struct text_span texts[BATCH_TEXTS];
     for (int i = 0; i < l->n; i++) {
         const json_t *text = json_object_get(l->records[i], "text");
@@ -145,37 +147,19 @@ static enum status search_lines(struct search *s, struct lines *l, struct error 
     return status;
 }
 
-static enum status add_line(struct lines *l, const char *text, size_t size, const char *where, struct error *e) {
-    json_t *record;
-    enum status status = json_load_text(&record, text, size, where, e);
-    if (status) return status;
-    l->records[l->n++] = record;
-    if (json_is_string(json_object_get(record, "document")) && json_is_string(json_object_get(record, "text")))
-        return STATUS_OK;
-    json_decref(l->records[--l->n]);
-    return error_set(e, STATUS_INVALID, "%s: expected {\"document\": \"...\", \"text\": \"...\"}", where);
+static enum status add_line(void *context, json_t *record, struct error *e) {
+    struct lines *l = context;
+    if (!json_is_string(json_object_get(record, "document")) || !json_is_string(json_object_get(record, "text")))
+        return error_set(e, STATUS_INVALID, "expected {\"document\": \"...\", \"text\": \"...\"}");
+    l->records[l->n++] = json_incref(record);
+    return l->n == BATCH_TEXTS ? search_lines(l, e) : STATUS_OK;
 }
 
 static enum status search_file(struct search *s, struct error *e) {
-    struct file_map map;
-    struct lines lines = {.n = 0};
-    struct buffer where = {0};
-    enum status status = file_map_open(&map, s->o->queries, e);
-    if (status) return status;
-    const char *at = (const char *)map.data, *end = at ? at + map.size : at;
-    for (int number = 1; at < end && status == STATUS_OK; number++) {
-        const char *stop = memchr(at, '\n', (size_t)(end - at));
-        size_t size = (size_t)((stop ? stop : end) - at);
-        buffer_clear(&where);
-        buffer_printf(&where, "%s:%d", s->o->queries, number);
-        if (size > 0) status = add_line(&lines, at, size, where.data, e);
-        if (status == STATUS_OK && lines.n == BATCH_TEXTS) status = search_lines(s, &lines, e);
-        at = stop ? stop + 1 : end;
-    }
-    if (status == STATUS_OK) status = search_lines(s, &lines, e);
+    struct lines lines = {.search = s};
+    enum status status = json_read_lines(s->o->queries, add_line, &lines, e);
+    if (status == STATUS_OK) status = search_lines(&lines, e);
     while (lines.n > 0) json_decref(lines.records[--lines.n]);
-    buffer_free(&where);
-    file_map_close(&map);
     return status;
 }
 

@@ -1,8 +1,9 @@
-/* tests/unit/test_base.c: errors, checked arithmetic, the growing buffer and array, limits of file_read, maps. */
+/* tests/unit/test_base.c: errors, checked arithmetic, the growing buffer and array, limits of file_read, maps, JSON
+ * lines. */
 #include <errno.h>
 #include <string.h>
 
-#include "config/buffer.h"
+#include "config/json.h"
 #include "config/utf8.h"
 #include "tests/folder.h"
 
@@ -249,12 +250,39 @@ static void test_map(void **state) {
     assert_int_equal(file_map_open(&m, path_of("absent"), &e), STATUS_IO);
 }
 
+static enum status add_number(void *context, json_t *record, struct error *e) {
+    if (!json_is_integer(json_object_get(record, "n"))) return error_set(e, STATUS_INVALID, "no number");
+    *(int *)context += (int)json_integer_value(json_object_get(record, "n"));
+    return STATUS_OK;
+}
+
+static void test_json_lines(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *error;
+        int sum;
+    } cases[] = {{"", NULL, 0},
+                 {"{\"n\": 1}\n\n{\"n\": 2}", NULL, 3},
+                 {"{\"n\": 1}\n{\"m\": 2}\n{\"n\": 4}\n", "/lines:2: no number", 1},
+                 {"\n{\n", "/lines:2:", 0}};
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        int sum = 0;
+        struct error e = {0};
+        folder_write(folder, "lines", cases[i].text, strlen(cases[i].text));
+        enum status status = json_read_lines(path_of("lines"), add_number, &sum, &e);
+        assert_int_equal(status, cases[i].error ? STATUS_INVALID : STATUS_OK);
+        if (cases[i].error) assert_non_null(strstr(e.text, cases[i].error));
+        assert_int_equal(sum, cases[i].sum);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_error_set),     cmocka_unit_test(test_error_errno), cmocka_unit_test(test_error_prefix),
         cmocka_unit_test(test_utf8),          cmocka_unit_test(test_overflow),    cmocka_unit_test(test_buffer),
         cmocka_unit_test(test_buffer_growth), cmocka_unit_test(test_path_name),   cmocka_unit_test(test_file_read),
         cmocka_unit_test(test_irregular),     cmocka_unit_test(test_map),         cmocka_unit_test(test_array_growth),
+        cmocka_unit_test(test_json_lines),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
