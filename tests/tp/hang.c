@@ -1,6 +1,7 @@
 /* tests/tp/hang.c: loaded before a rank, it lets the rank wait for ever when it opens its weights for the HANG_AT-th
  * time, as on a file server that does not answer. test_ranks.py compiles it. */
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <string.h>
 #include <unistd.h>

@@ -318,6 +318,12 @@ def other_form(tmp_path):
     return folder
 
 
+def packed(tmp_path):
+    folder = tmp_path / "packed"
+    subprocess.run([BUILD / "retro-convert", FOLDERS[0], folder, "--to", "packed"], check=True, capture_output=True)
+    return folder
+
+
 def sharded(tmp_path):
     """The same tensors in two files."""
     folder = tmp_path / "sharded"
@@ -353,6 +359,7 @@ DIFFERENT = [
      rf"rank 1: has weights with checksum {CHECKSUM}; rank 0 has weights with checksum {CHECKSUM}. Give all ranks the same"),
     (dict(parallel__tensor=2), other_form,
      rf"rank 1: has \d+ tensors of [0-9.]+ MB with names, types and shapes of checksum {CHECKSUM}; rank 0 has \d+ tensors"),
+    (dict(parallel__tensor=2), packed, r"rank 1: has model.packed, \d+ tensors .*; rank 0 has \d+ tensors"),
     (dict(parallel__tensor=2), ROOT / "no/such/folder", r"rank 1: has no model: .*no/such/folder/config.json"),
 ]
 
@@ -412,13 +419,14 @@ def test_a_rank_that_hangs_loading(tmp_path, comm, at):
     assert seconds < 20
 
 
+@pytest.mark.parametrize("does", ["exec sleep 100", "exit 0"])
 @pytest.mark.parametrize("comm, words", [
     ("sockets", "of 2 ranks there did not come: 1"),
     pytest.param("mpi", "waited 2 s (parallel.timeout) for all processes of the MPI job to start", marks=needs_mpi),
 ])
-def test_a_rank_that_does_not_start(tmp_path, comm, words):
+def test_a_rank_that_does_not_start(tmp_path, comm, words, does):
     command = [*parity_command(parallel__tensor=2, parallel__timeout=2, parallel__comm=comm), FOLDERS[0]]
-    jobs = start_two(tmp_path, comm, command, command, before=["sh", "-c", "exec sleep 100", "sh"])
+    jobs = start_two(tmp_path, comm, command, command, before=["sh", "-c", does, "sh"])
     errors, seconds = wait_for_others(jobs, 1 if comm == "sockets" else None)
     assert words in errors and seconds < 20, errors
 

@@ -1,15 +1,10 @@
 /* tests/unit/test_budget.c: what a model and its sessions will take is known before they are opened: the same bytes as
  * are then asked of the backend, on every rank, and an error that names the option when there are fewer. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
-/* cmocka wants the headers above first. */
-#include <cmocka.h>
 
 #include "retro/budget.h"
+#include "tests/folder.h"
+#include "tools/convert.h"
 
 static const char folder[] = "tests/golden/retro/case_b";
 
@@ -159,11 +154,10 @@ static void test_too_little_memory(void **state) {
     }
 }
 
-/* Ranks of one machine share what it has: what is enough for one is not for two. */
-static void test_ranks_share_memory(void **state) {
-    (void)state;
-    struct error e = {0};
+/* Bytes for the folder's model with the usual sessions, and not one less. */
+static size_t least_enough(void) {
     size_t low = 0, high = (size_t)1 << 40;
+    struct error e;
     while (high - low > 1) {
         size_t middle = low + (high - low) / 2;
         if (check(usual, middle, 1, &e) == STATUS_OK)
@@ -171,8 +165,16 @@ static void test_ranks_share_memory(void **state) {
         else
             low = middle;
     }
-    assert_int_equal(check(usual, 2 * high - 1, 2, &e), STATUS_NO_MEMORY);
-    assert_int_equal(check(usual, 2 * high, 2, &e), STATUS_OK);
+    return high;
+}
+
+/* Ranks of one machine share what it has: what is enough for one is not for two. */
+static void test_ranks_share_memory(void **state) {
+    (void)state;
+    struct error e = {0};
+    size_t least = least_enough();
+    assert_int_equal(check(usual, 2 * least - 1, 2, &e), STATUS_NO_MEMORY);
+    assert_int_equal(check(usual, 2 * least, 2, &e), STATUS_OK);
     assert_int_equal(check(usual, SIZE_MAX, 2, &e), STATUS_OK); /* a device that does not tell refuses nothing */
 }
 
@@ -250,13 +252,65 @@ static void test_beside_counts_once(void **state) {
     if (strstr(e.text, "available beside the other ranks of this machine") == NULL) fail_msg("%s", e.text);
 }
 
+/* The folder's model as retro-convert --to packed writes it. */
+static void pack(const char *to) {
+    struct convert_options o = {.from = folder, .to = to, .packed = true};
+    struct conversion p;
+    struct buffer config = {0};
+    struct error e;
+    char path[FOLDER_PATH_SIZE];
+    snprintf(path, sizeof path, "%s/config.json", folder);
+    if (conversion_open(&p, &o, &e) || packed_write(&p, to, &e) || file_read(path, 1 << 20, &config, &e))
+        fail_msg("%s", e.text);
+    folder_write(to, "config.json", config.data, config.size);
+    buffer_free(&config);
+    conversion_close(&p);
+}
+
+/* What budget_check, which finds enough memory, logs about a folder. */
+static void log_of(const char *of, size_t available, char *text, size_t size) {
+    struct session_limits limits = usual;
+    struct budget_use use = {.limits = give_limits, .context = &limits};
+    struct backend *b = open_device(available);
+    struct comm *c;
+    struct error e = {0};
+    FILE *log = tmpfile();
+    int before = dup(STDERR_FILENO);
+    assert_true(log != NULL && before >= 0 && dup2(fileno(log), STDERR_FILENO) == STDERR_FILENO);
+    assert_int_equal(comm_open_single(&c, NULL), STATUS_OK);
+    log_set_level(LOG_LEVEL_INFO);
+    enum status status = budget_check(of, b, c, (struct model_options){0}, &use, &e);
+    log_set_level(LOG_LEVEL_WARN);
+    dup2(before, STDERR_FILENO);
+    close(before);
+    rewind(log);
+    text[fread(text, 1, size - 1, log)] = '\0';
+    fclose(log);
+    comm_close(c);
+    backend_close(b);
+    if (status) fail_msg("%s", e.text);
+}
+
+/* Mapped weights count as nothing; when they do not stay in memory beside the rest, a warning says so. */
+static void test_mapped_weights(void **state) {
+    (void)state;
+    char packed[FOLDER_SIZE], text[1000];
+    folder_make(packed);
+    pack(packed);
+    log_of(packed, (size_t)1 << 40, text, sizeof text);
+    if (strstr(text, " mapped, cache ") == NULL || strstr(text, "warn")) fail_msg("%s", text);
+    log_of(packed, least_enough() - 1000, /* what the model that is not packed does not fit in */
+           text, sizeof text);
+    if (strstr(text, "mapped weights do not stay in memory beside the rest") == NULL) fail_msg("%s", text);
+    folder_remove(packed);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_is_open_beside),
-                                       cmocka_unit_test(test_beside_counts_once),
-                                       cmocka_unit_test(test_measure_is_what_opening_takes),
-                                       cmocka_unit_test(test_parameters_of_ranks),
-                                       cmocka_unit_test(test_too_little_memory),
-                                       cmocka_unit_test(test_ranks_share_memory)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_mapped_weights),      cmocka_unit_test(test_what_is_open_beside),
+        cmocka_unit_test(test_beside_counts_once),  cmocka_unit_test(test_measure_is_what_opening_takes),
+        cmocka_unit_test(test_parameters_of_ranks), cmocka_unit_test(test_too_little_memory),
+        cmocka_unit_test(test_ranks_share_memory)};
     log_set_level(LOG_LEVEL_WARN);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
