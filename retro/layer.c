@@ -71,10 +71,7 @@ static void self_attention(const struct pass *p, const struct layer *l, struct t
     struct tensor q = tensor_cols(qkv, 0, q_cols), k = tensor_cols(qkv, q_cols, kv_cols),
                   v = tensor_cols(qkv, q_cols + kv_cols, kv_cols);
     project(m, qkv, input, &l->qkv, ACTIVATION_NONE);
-    if (l->spec.rope) {
-        rotate(p, q, m->local_heads);
-        rotate(p, k, m->local_kv_heads);
-    }
+    if (l->spec.rope) rotate(p, tensor_cols(qkv, 0, q_cols + kv_cols), m->local_heads + m->local_kv_heads);
     if (p->cache_rows) {
         scatter_rows(m->backend, &(struct scatter_rows_args){.y = p->k, .x = k, .rows = p->cache_rows});
         scatter_rows(m->backend, &(struct scatter_rows_args){.y = p->v, .x = v, .rows = p->cache_rows});

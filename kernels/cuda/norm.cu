@@ -8,33 +8,46 @@ struct norm_kernel_args {
     int centre; /* LayerNorm */
 };
 
-/* grid rows, block 32 .. 256, shared one float per warp. Bound by bytes: a row is read from memory once and twice more
- * from the cache, and written once. The variance is of x - mean, in a second pass, so it has no cancellation. The order
- * of the sums depends on the row's length alone. y may be x: a thread writes only what it alone has read. */
+enum { NORM_THREADS = 1024 }; /* the most: rows of up to 4096 are read once */
+
+/* grid rows, block 32 .. 1024, shared one float per warp. Bound by bytes, and for few rows by latency: a thread keeps
+ * the first V columns it handles, of x, gamma and beta, so that they are on their way at once; longer rows are read
+ * twice more from the cache. The variance is of x - mean, in a second pass, so it has no cancellation. The order of the
+ * sums depends on the row's length alone. y may be x: a thread writes only what it alone has read. */
 template <int V>
-__global__ void norm_row_kernel(struct norm_kernel_args k) {
+__global__ void __launch_bounds__(NORM_THREADS) norm_row_kernel(struct norm_kernel_args k) {
     DYNAMIC_SHARED(shared);
     int n = k.x.cols, first = (int)threadIdx.x * V, step = (int)blockDim.x * V;
     const float *x = (const float *)k.x.data + blockIdx.x * k.x.stride;
     float *y = (float *)k.y.data + blockIdx.x * k.y.stride, sum = 0, mean = 0;
+    lanes<V> kept = {}, gamma = {}, beta = {};
+    if (first < n) {
+        kept = load<V>(x, DTYPE_F32, first);
+        gamma = load<V>(k.gamma, DTYPE_F32, first);
+        if (k.beta != NULL) beta = load<V>(k.beta, DTYPE_F32, first);
+    }
     if (k.centre) {
         for (int col = first; col < n; col += step) {
-            lanes<V> v = load<V>(x, DTYPE_F32, col);
+            lanes<V> v = col == first ? kept : load<V>(x, DTYPE_F32, col);
             for (int j = 0; j < V; j++) sum += v.at[j];
         }
         mean = block_sum(sum, (float *)shared) / (float)n;
     }
     sum = 0;
     for (int col = first; col < n; col += step) {
-        lanes<V> v = load<V>(x, DTYPE_F32, col);
+        lanes<V> v = col == first ? kept : load<V>(x, DTYPE_F32, col);
         for (int j = 0; j < V; j++) sum += (v.at[j] - mean) * (v.at[j] - mean);
     }
     float variance = block_sum(sum, (float *)shared) / (float)n, scale = 1 / sqrtf(variance + k.epsilon);
     for (int col = first; col < n; col += step) {
-        lanes<V> v = load<V>(x, DTYPE_F32, col);
+        lanes<V> v = col == first ? kept : load<V>(x, DTYPE_F32, col);
+        if (col > first) {
+            gamma = load<V>(k.gamma, DTYPE_F32, col);
+            if (k.beta != NULL) beta = load<V>(k.beta, DTYPE_F32, col);
+        }
         for (int j = 0; j < V; j++) {
-            v.at[j] = (v.at[j] - mean) * scale * k.gamma[col + j];
-            if (k.beta != NULL) v.at[j] += k.beta[col + j];
+            v.at[j] = (v.at[j] - mean) * scale * gamma.at[j];
+            if (k.beta != NULL) v.at[j] += beta.at[j];
         }
         store<V>(y, DTYPE_F32, col, v);
     }
@@ -43,7 +56,10 @@ __global__ void norm_row_kernel(struct norm_kernel_args k) {
 void cuda_norm(struct backend *b, const struct norm_args *a) {
     struct norm_kernel_args k = {a->y, a->x, a->gamma, a->beta, a->epsilon, a->kind == NORM_LAYER};
     if (a->x.cols == 0) return;
-    int v = divides(&a->y, 4) && divides(&a->x, 4) ? 4 : 1, threads = row_threads(a->x.cols, v);
+    struct tensor gamma = tensor_make((void *)(uintptr_t)a->gamma, DTYPE_F32, 1, a->x.cols), beta = gamma;
+    if (a->beta != NULL) beta.data = (void *)(uintptr_t)a->beta;
+    int v = divides(&a->y, 4) && divides(&a->x, 4) && divides(&gamma, 4) && divides(&beta, 4) ? 4 : 1;
+    int warps = (int)blocks_for(a->x.cols, WARP * v), threads = WARP * (warps * WARP < NORM_THREADS ? warps : WARP);
     size_t shared = (size_t)threads / WARP * sizeof(float);
     launch(b, v == 4 ? norm_row_kernel<4> : norm_row_kernel<1>, dim3((unsigned)a->x.rows), threads, shared, k);
 }

@@ -215,7 +215,9 @@ __global__ void rope_pairs_kernel(struct rope_kernel_args k) {
     if (group >= groups || group >= k.heads) return;
     for (int p = (int)threadIdx.x % width; p < k.half; p += width) {
         double angle = (double)__fmul_rn(position, k.inv_freq[p]);
-        float c = (float)cos(angle), s = (float)sin(angle);
+        double sine, cosine;
+        sincos(angle, &sine, &cosine);
+        float c = (float)cosine, s = (float)sine;
         int first = k.interleaved ? 2 * p : p, second = k.interleaved ? 2 * p + 1 : p + k.half;
         for (int head = group; head < k.heads; head += groups) {
             float *at = x + (int64_t)head * k.head_dim, u = at[first], v = at[second];

@@ -88,15 +88,16 @@ static const int row_counts[] = {0, 1, 3, 17};
 static void check_norm(int rows, int cols, enum norm_kind kind, bool in_place) {
     if (!chosen()) return;
     struct both x = both_random(DTYPE_F32, rows, cols, cols % 4), y = both_empty(DTYPE_F32, rows, cols, 4);
-    struct both gamma = both_vector(cols), beta = both_vector(cols);
+    int skip = rows == 3; /* gamma and beta need not be aligned */
+    struct both gamma = both_vector(cols + 1), beta = both_vector(cols + 1);
     struct norm_args a = {.y = in_place ? x.host : y.host, .x = x.host, .epsilon = 1e-5f, .kind = kind};
-    a.gamma = gamma.host.data;
-    a.beta = kind == NORM_LAYER ? beta.host.data : NULL;
+    a.gamma = (float *)gamma.host.data + skip;
+    a.beta = kind == NORM_LAYER ? (float *)beta.host.data + skip : NULL;
     norm(reference, &a);
     a.y = in_place ? x.device : y.device;
     a.x = x.device;
-    a.gamma = gamma.device.data;
-    a.beta = kind == NORM_LAYER ? beta.device.data : NULL;
+    a.gamma = (float *)gamma.device.data + skip;
+    a.beta = kind == NORM_LAYER ? (float *)beta.device.data + skip : NULL;
     norm(device, &a);
     assert_both(in_place ? x : y, 1e-5, "norm");
     both_free(x);
@@ -111,6 +112,10 @@ static void test_norm(void **state) {
         for (size_t r = 0; r < ARRAY_COUNT(row_counts); r++)
             for (int kind = NORM_LAYER; kind <= NORM_RMS; kind++)
                 check_norm(row_counts[r], widths[w], (enum norm_kind)kind, (w + r) % 2);
+    static const int wide[] = {1027, 4096, 4100, 12292}; /* what a block's threads hold, and more */
+    for (size_t w = 0; w < ARRAY_COUNT(wide); w++)
+        for (int kind = NORM_LAYER; kind <= NORM_RMS; kind++)
+            check_norm(2 + (int)w % 2, wide[w], (enum norm_kind)kind, kind == NORM_RMS);
 }
 
 static void check_add(int rows, int cols, bool bias, bool scale, int target) {
