@@ -1,6 +1,4 @@
 /* tools/bench_options.c: the options of retro-bench's sub-commands, one table for all of them (bench.h). */
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tools/bench.h"
@@ -46,21 +44,15 @@ static const struct row {
     {"--rounds", "N", "measurements, whose median counts (5)", KIND_COUNT, offsetof(struct bench_options, rounds)},
 };
 
-static enum status read_count(const char *name, const char *text, int *value, struct error *e) {
-    char *end;
-    errno = 0;
-    long v = strtol(text, &end, 10);
-    if (*end != '\0' || end == text || errno || v < 1 || v > MAX_COUNT)
-        return error_set(e, STATUS_INVALID, "%s %s: expected a whole number from 1 to %d", name, text, MAX_COUNT);
-    *value = (int)v;
-    return STATUS_OK;
-}
-
 static enum status read_value(struct bench_options *o, const struct row *r, const char *text, struct error *e) {
     void *value = (char *)o + r->offset;
+    long long number;
     switch (r->kind) {
         case KIND_FLAG: *(bool *)value = true; return STATUS_OK;
-        case KIND_COUNT: return read_count(r->name, text, value, e);
+        case KIND_COUNT:
+            if (usage_number(r->name, text, 1, MAX_COUNT, &number, e)) return e->status;
+            *(int *)value = (int)number;
+            return STATUS_OK;
         case KIND_TEXT: *(const char **)value = text; return STATUS_OK;
         case KIND_DTYPE:
             if (dtype_parse(&o->dtype, text)) return STATUS_OK;

@@ -1,5 +1,4 @@
 /* tools/eval_options.c: the options of retro-eval's sub-commands (eval.h). */
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,26 +14,6 @@ static const struct eval_option *find(const struct eval_option *options, const c
     return NULL;
 }
 
-static enum status read_count(const char *name, const char *text, int *value, struct error *e) {
-    char *end;
-    errno = 0;
-    long v = strtol(text, &end, 10);
-    if (*end != '\0' || end == text || errno || v < 2 || v > 1 << 30)
-        return error_set(e, STATUS_INVALID, "%s %s: must be a whole number of at least 2", name, text);
-    *value = (int)v;
-    return STATUS_OK;
-}
-
-static enum status read_seed(const char *name, const char *text, uint64_t *value, struct error *e) {
-    char *end;
-    errno = 0;
-    long long v = strtoll(text, &end, 10);
-    if (*end != '\0' || end == text || errno || v < 0)
-        return error_set(e, STATUS_INVALID, "%s %s: must be a whole number >= 0", name, text);
-    *value = (uint64_t)v;
-    return STATUS_OK;
-}
-
 static enum status read_number(const char *name, const char *text, float *value, struct error *e) {
     char *end;
     *value = strtof(text, &end);
@@ -43,10 +22,17 @@ static enum status read_number(const char *name, const char *text, float *value,
 }
 
 static enum status read_value(const struct eval_option *o, const char *text, struct error *e) {
+    long long number;
     switch (o->kind) {
         case EVAL_OPTION_TEXT: *(const char **)o->to = text; return STATUS_OK;
-        case EVAL_OPTION_COUNT: return read_count(o->name, text, o->to, e);
-        case EVAL_OPTION_SEED: return read_seed(o->name, text, o->to, e);
+        case EVAL_OPTION_COUNT:
+            if (usage_number(o->name, text, 2, 1 << 30, &number, e)) return e->status;
+            *(int *)o->to = (int)number;
+            return STATUS_OK;
+        case EVAL_OPTION_SEED:
+            if (usage_number(o->name, text, 0, INT64_MAX, &number, e)) return e->status;
+            *(uint64_t *)o->to = (uint64_t)number;
+            return STATUS_OK;
         case EVAL_OPTION_NUMBER: return read_number(o->name, text, o->to, e);
         case EVAL_OPTION_FLAG: *(bool *)o->to = true; return STATUS_OK;
     }

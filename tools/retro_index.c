@@ -67,36 +67,27 @@ static const struct row {
     {"--set", "KEY=VALUE", "sets one option, after the file", OPTION_SET, BUILD | SEARCH | NEIGHBORS | VERIFY},
 };
 
-static enum status parse_number(const char *name, const char *text, long min, long max, long *out, struct error *e) {
-    char *end;
-    long n = strtol(text, &end, 10);
-    if (*text == '\0' || *end != '\0' || n < min || n > max)
-        return error_set(e, STATUS_INVALID, "%s %s: a number of %ld .. %ld is expected", name, text, min, max);
-    *out = n;
-    return STATUS_OK;
-}
-
 static enum status parse_option(struct arguments *a, int option, const char *value, struct error *e) {
-    long n = 0;
+    long long n = 0;
     enum status status = STATUS_OK;
     switch (option) {
         case OPTION_OUT: a->build.out = value; break;
         case OPTION_CONFIG: status = config_read(&a->config, value, e); break;
-        case OPTION_SET: break; /* after the file, whatever the order: see parse_sets */
+        case OPTION_SET: break; /* after the file, whatever the order: see parse */
         case OPTION_INDEX: a->build.index_factory = value; break;
         case OPTION_QUERIES: a->neighbors.queries = value; break;
         case OPTION_EXCLUDE: a->neighbors.exclude_same_document = true; break;
         case OPTION_VERBOSE: a->build.verbose = true; break;
         case OPTION_CHUNK:
-            status = parse_number("--chunk-length", value, 1, 65536, &n, e);
+            status = usage_number("--chunk-length", value, 1, 65536, &n, e);
             a->build.chunk_length = (int)n;
             break;
         case OPTION_LIMIT:
-            status = parse_number("--max-file-bytes", value, 1, LARGEST_FILE_LIMIT, &n, e);
+            status = usage_number("--max-file-bytes", value, 1, LARGEST_FILE_LIMIT, &n, e);
             a->build.max_file_bytes = (size_t)n;
             break;
         case 'k':
-            status = parse_number("-k", value, 1, LARGEST_K, &n, e);
+            status = usage_number("-k", value, 1, LARGEST_K, &n, e);
             a->k = (int)n;
             break;
         case OPTION_HELP: a->help = true; break;

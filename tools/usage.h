@@ -1,8 +1,22 @@
-/* tools/usage.h: what every tool prints for one of its commands when --help follows the command's name: how it is
- * called, what it does, its options. To standard output, with exit code 0. */
+/* tools/usage.h: what the command lines of the tools share: numbers, and what is printed when --help follows a
+ * command's name: how it is called, what it does, its options. To standard output, with exit code 0. */
 #pragma once
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+
+#include "config/base.h"
+
+/* The value of the option `name`. */
+static inline enum status usage_number(const char *name, const char *text, long long min, long long max,
+                                       long long *number, struct error *e) {
+    char *end;
+    errno = 0;
+    *number = strtoll(text, &end, 10);
+    if (*end == '\0' && end != text && errno == 0 && *number >= min && *number <= max) return STATUS_OK;
+    return error_set(e, STATUS_INVALID, "%s %s: expected a whole number from %lld to %lld", name, text, min, max);
+}
 
 /* A command of a tool, as --help shows it. */
 struct usage {
