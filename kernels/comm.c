@@ -49,10 +49,12 @@ enum status comm_open_mpi(struct comm **out, const struct comm_options *o, struc
 #endif
 
 #if !HAVE_NCCL
-enum status comm_open_nccl(struct comm **out, struct comm *carrier, struct backend *b, struct error *e) {
+enum status comm_open_nccl(struct comm **out, struct comm *carrier, struct backend *b, double timeout,
+                           struct error *e) {
     (void)out;
     (void)carrier;
     (void)b;
+    (void)timeout;
     return error_set(e, STATUS_UNSUPPORTED,
                      "parallel.comm is nccl, and this build has no NCCL: it needs nvcc, nccl.h and libnccl; "
                      "make info shows what was found");

@@ -91,8 +91,9 @@ enum status comm_open_sockets(struct comm **out, const struct comm_options *o, s
  * `timeout` seconds: then comm_open_mpi says so. */
 int comm_mpi_size(double timeout);
 /* Sums and gathers by NCCL on the stream of b, a CUDA backend with a device of its own. Takes over the carrier, which
- * brings the other ranks NCCL's id and goes on carrying messages; on failure the carrier stays the caller's. */
-enum status comm_open_nccl(struct comm **out, struct comm *carrier, struct backend *b, struct error *e);
+ * brings the other ranks NCCL's id and goes on carrying messages; on failure the carrier stays the caller's. A device
+ * that waits longer than `timeout` seconds for those of others is no longer waited for. */
+enum status comm_open_nccl(struct comm **out, struct comm *carrier, struct backend *b, double timeout, struct error *e);
 void comm_close(struct comm *c);
 
 /* *e becomes the first rank's failure, "rank 2: ...", whichever rank we are; mine is this rank's outcome, with *e. */

@@ -3,7 +3,8 @@
  * id to all ranks when it opens, and rank 0's messages after that.
  *
  * A rank whose ops have failed still takes its part in every sum, so nobody waits for it on a device; its step's sync
- * reports the failure, and the group ends by way of the carrier. */
+ * reports the failure, and the group ends by way of the carrier. For a rank that is gone the others' devices wait, for
+ * ever: who waits for a device asks the carrier meanwhile, and stops NCCL's kernels when a rank is lost or late. */
 #include <nccl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,9 @@
 struct nccl {
     struct comm *carrier;
     struct backend *backend;
-    ncclComm_t ranks;
+    ncclComm_t ranks; /* NULL: stopped, for the reason in `why` */
+    struct error why;
+    double timeout; /* seconds */
     void *gathered; /* device: what all ranks sent, rank after rank */
     size_t gathered_bytes;
     int32_t *rows; /* 0, 1, 2, ... */
@@ -32,10 +35,37 @@ static bool ok(struct comm *c, struct backend *b, ncclResult_t code, const char 
     return false;
 }
 
+/* Whether sums can still be asked for. */
+static bool running(struct nccl *n, struct backend *b) {
+    if (n->ranks == NULL) comm_fail_backend(b, &n->why);
+    return n->ranks != NULL;
+}
+
+/* Asked while this rank's device is waited for. */
+static enum status nccl_look(void *context, double waited, struct error *e) {
+    struct comm *c = context;
+    struct nccl *n = nccl_of(c);
+    ncclResult_t code = ncclSuccess;
+    if (n->ranks == NULL) return STATUS_OK;
+    enum status status = comm_check(n->carrier, e);
+    if (status == STATUS_OK && ncclCommGetAsyncError(n->ranks, &code) == ncclSuccess && code != ncclSuccess &&
+        code != ncclInProgress)
+        status = error_set(e, STATUS_DEVICE, "rank %d of %d: NCCL: %s", c->rank, c->size, ncclGetErrorString(code));
+    if (status == STATUS_OK && waited > n->timeout)
+        status = error_set(e, STATUS_DEVICE, "rank %d of %d waited %g s for the others (parallel.timeout)", c->rank,
+                           c->size, n->timeout);
+    if (status == STATUS_OK) return STATUS_OK;
+    n->why = *e;
+    ncclCommAbort(n->ranks);
+    n->ranks = NULL;
+    return status;
+}
+
 static void nccl_allreduce_sum(struct comm *c, struct backend *b, struct tensor x) {
     struct nccl *n = nccl_of(c);
     size_t count = (size_t)x.rows * (size_t)x.cols;
     CHECK(b == n->backend && x.dtype == DTYPE_F32 && x.stride == x.cols);
+    if (!running(n, b)) return;
     ok(c, b, ncclAllReduce(x.data, x.data, count, ncclFloat32, ncclSum, n->ranks, cuda_stream(b)), "summing");
 }
 
@@ -64,7 +94,7 @@ static void nccl_allgather_cols(struct comm *c, struct backend *b, struct tensor
     size_t count = (size_t)x.rows * (size_t)x.cols;
     CHECK(b == n->backend && x.dtype == DTYPE_F32 && x.stride == x.cols && x.cols <= y.cols &&
           y.cols <= c->size * x.cols);
-    if (!reserve(n, b, count * (size_t)c->size * sizeof(float), x.rows) ||
+    if (!running(n, b) || !reserve(n, b, count * (size_t)c->size * sizeof(float), x.rows) ||
         !ok(c, b, ncclAllGather(x.data, n->gathered, count, ncclFloat32, n->ranks, cuda_stream(b)), "gathering"))
         return;
     for (int r = 0; r < c->size; r++) {
@@ -103,8 +133,9 @@ static void nccl_receive(struct comm *c, struct backend *b, struct tensor x, int
 
 static void nccl_close(struct comm *c) {
     struct nccl *n = nccl_of(c);
+    cuda_watch_set(n->backend, (struct cuda_watch){NULL, NULL});
     /* Abort, not destroy: it does not wait for ranks that may be gone. The stream was synchronised at the last step. */
-    ncclCommAbort(n->ranks);
+    if (n->ranks) ncclCommAbort(n->ranks);
     backend_release(n->backend, n->gathered);
     n->carrier->ops->close(n->carrier);
     free(n->rows);
@@ -149,7 +180,8 @@ static enum status share_id(struct comm *carrier, ncclUniqueId *id, struct error
     return status;
 }
 
-enum status comm_open_nccl(struct comm **out, struct comm *carrier, struct backend *b, struct error *e) {
+enum status comm_open_nccl(struct comm **out, struct comm *carrier, struct backend *b, double timeout,
+                           struct error *e) {
     ncclUniqueId id;
     enum status status = STATUS_OK;
     if (cuda_stream(b) == NULL)
@@ -162,8 +194,10 @@ enum status comm_open_nccl(struct comm **out, struct comm *carrier, struct backe
     c->group = n;
     if (carrier->world == carrier) c->world = c;
     n->backend = b;
+    n->timeout = timeout;
     if (ok(c, b, ncclCommInitRank(&n->ranks, c->size, id, c->rank), "joining the other ranks")) {
         n->carrier = carrier;
+        cuda_watch_set(b, (struct cuda_watch){nccl_look, c});
         *out = c;
     } else {
         backend_sync(b, e);

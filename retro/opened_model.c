@@ -83,7 +83,8 @@ static enum status open_rank(struct opened_model *o, const struct config *c, con
     struct model_options model_options = model_options_of(c->model.dtype);
     enum status status = backend_open(&o->backend, choose_device(c, o->comm, device, sizeof device), &options, e);
     if (comm_agree(o->comm->world, status, e)) return e->status;
-    if (choose_comm(c) == CONFIG_COMM_NCCL && comm_open_nccl(&o->comm, o->comm, o->backend, e)) return e->status;
+    if (choose_comm(c) == CONFIG_COMM_NCCL && comm_open_nccl(&o->comm, o->comm, o->backend, c->parallel.timeout, e))
+        return e->status;
     if (comm_agree(o->comm->world, check_use(o, c, folder, use, e), e)) return e->status;
     status = model_open(&o->model, folder, o->backend, o->comm, &model_options, e);
     return comm_agree(o->comm->world, status, e);

@@ -27,7 +27,8 @@ enum {
     INBOX_ITEMS = 16,
     LOADING_ELEMENTS = 2 << 20, /* of a weight that are converted and copied at a time */
     GRAPHS = 64,                /* lists that are kept as graphs */
-    GRAPHS_SEEN = 256           /* lists of which it is remembered that they came once */
+    GRAPHS_SEEN = 256,          /* lists of which it is remembered that they came once */
+    LOOK_MS = 20                /* between two looks of who watches a wait */
 };
 
 /* Host arrays on their way to the device. Each is copied to pinned memory and has a place in device memory at the same
@@ -112,6 +113,7 @@ struct cuda {
     struct work work;
     struct graphs graphs;
     struct gemm *gemm;
+    struct cuda_watch watch;
     struct workspace inputs, tile, partials,
         results;                               /* linear: converted x, W; attention: parts of keys; sample: ids */
     struct host_list pieces, combines, sorted; /* attention; scatter_rows */

@@ -25,5 +25,14 @@ enum status cuda_measure(struct backend *b, size_t copy_bytes, int n, struct cud
  * have asked for so far is launched, so that what the caller enqueues comes after it: ask each time. */
 void *cuda_stream(struct backend *b);
 
+/* Asked now and then while the host waits for the device, which may itself wait for other ranks: `waited` seconds so
+ * far. An error ends the wait once the device has stopped, which is for who returns it to bring about, and is what sync
+ * then reports. */
+struct cuda_watch {
+    enum status (*look)(void *context, double waited, struct error *e); /* NULL: nobody asks */
+    void *context;
+};
+void cuda_watch_set(struct backend *b, struct cuda_watch watch);
+
 /* How many steps were made a graph, and how often a graph was launched. */
 void cuda_graph_counts(const struct backend *b, uint64_t *captured, uint64_t *launched);

@@ -63,12 +63,29 @@ static void ring_forget(struct ring *r) {
     r->scattered = NULL;
 }
 
+/* Waits for the device. Whoever watches may find that it waits for a rank that is gone. */
+static bool wait_for_device(struct backend *b) {
+    struct cuda *cuda = cuda_of(b);
+    double start = time_now(), looked = start, now = start;
+    struct error e;
+    while (cuda->watch.look && cudaStreamQuery(cuda->stream) == cudaErrorNotReady) {
+        (void)cudaGetLastError(); /* that was none */
+        now = time_now();
+        if (now - looked < 1e-3 * LOOK_MS) continue;
+        looked = now;
+        if (cuda->watch.look(cuda->watch.context, now - start, &e) == STATUS_OK) continue;
+        if (b->error.status == STATUS_OK) b->error = e;
+        break;
+    }
+    return cuda_ok(b, cudaStreamSynchronize(cuda->stream), "running the step") && b->error.status == STATUS_OK;
+}
+
 bool work_sync(struct backend *b) {
     struct cuda *cuda = cuda_of(b);
     struct inbox *in = &cuda->inbox;
     struct ring *r = &cuda->ring;
     work_flush(b);
-    bool ok = cuda_ok(b, cudaStreamSynchronize(cuda->stream), "running the step");
+    bool ok = wait_for_device(b);
     for (int i = 0; ok && i < in->n; i++) memcpy(in->items[i].to, in->host + in->items[i].at, in->items[i].bytes);
     in->n = 0;
     in->used = 0;

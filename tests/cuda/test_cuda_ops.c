@@ -484,6 +484,44 @@ static void test_pack_large(void **state) {
     free(found);
 }
 
+#if HAVE_CUDA_HOST
+/* What a test's watch found and does. */
+struct watched {
+    int looks;
+    bool gone;
+};
+
+static enum status look(void *context, double waited, struct error *e) {
+    struct watched *w = context;
+    w->looks++;
+    cuda_host_lag(0);
+    if (waited <= 0) return error_set(e, STATUS_INVALID, "asked at once");
+    return w->gone ? error_set(e, STATUS_DEVICE, "rank 1 is gone") : STATUS_OK;
+}
+
+/* Who watches is asked while the device takes long, and can end the wait; then all goes on. */
+static void test_watched_wait(void **state) {
+    (void)state;
+    struct both x = both_random(DTYPE_F32, 3, 5, 0), y = both_empty(DTYPE_F32, 3, 5, 0);
+    struct watched w = {0};
+    struct error e = {0};
+    cuda_watch_set(device, (struct cuda_watch){look, &w});
+    for (int round = 0; round < 3; round++) {
+        w.gone = round == 1;
+        add(reference, &(struct add_args){.y = y.host, .a = x.host, .b = x.host});
+        add(device, &(struct add_args){.y = y.device, .a = x.device, .b = x.device});
+        if (round < 2) cuda_host_lag(UINT64_MAX);
+        assert_int_equal(backend_sync(device, &e), w.gone ? STATUS_DEVICE : STATUS_OK);
+        assert_int_equal(w.looks, round == 0 ? 1 : 2);
+    }
+    assert_string_equal(e.text, "rank 1 is gone");
+    assert_both(y, 0, "after a wait that ended");
+    cuda_watch_set(device, (struct cuda_watch){NULL, NULL});
+    both_free(x);
+    both_free(y);
+}
+#endif
+
 /* The figures of a GPU are its own affair; here, that they are taken at all. */
 static void test_measure(void **state) {
     (void)state;
@@ -496,22 +534,27 @@ static void test_measure(void **state) {
 }
 
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {TEST(test_linear_shapes),
-                                       TEST(test_linear_activations),
-                                       TEST(test_norm),
-                                       TEST(test_add),
-                                       TEST(test_glu),
-                                       TEST(test_embed),
-                                       TEST(test_rope),
-                                       TEST(test_gather_and_scatter),
-                                       TEST(test_mean_rows),
-                                       TEST(test_sample),
-                                       TEST(test_sample_large),
-                                       TEST(test_sample_empty),
-                                       TEST(test_many_arguments),
-                                       TEST(test_failures_stick),
-                                       TEST(test_memory),
-                                       TEST(test_pack_large),
-                                       TEST(test_measure)};
+    const struct CMUnitTest tests[] = {
+        TEST(test_linear_shapes),
+        TEST(test_linear_activations),
+        TEST(test_norm),
+        TEST(test_add),
+        TEST(test_glu),
+        TEST(test_embed),
+        TEST(test_rope),
+        TEST(test_gather_and_scatter),
+        TEST(test_mean_rows),
+        TEST(test_sample),
+        TEST(test_sample_large),
+        TEST(test_sample_empty),
+        TEST(test_many_arguments),
+        TEST(test_failures_stick),
+        TEST(test_memory),
+        TEST(test_pack_large),
+#if HAVE_CUDA_HOST
+        TEST(test_watched_wait),
+#endif
+        TEST(test_measure)
+    };
     RUN_TESTS(argc, argv, tests);
 }
