@@ -15,7 +15,7 @@ static inline enum status usage_number(const char *name, const char *text, long 
     errno = 0;
     *number = strtoll(text, &end, 10);
     if (*end == '\0' && end != text && errno == 0 && *number >= min && *number <= max) return STATUS_OK;
-    return error_set(e, STATUS_INVALID, "%s %s: expected a whole number from %lld to %lld", name, text, min, max);
+    return error_set(e, STATUS_INVALID, "%s %s: expected a whole number, %lld .. %lld", name, text, min, max);
 }
 
 /* A command of a tool, as --help shows it. */
