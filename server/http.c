@@ -15,6 +15,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -25,7 +26,8 @@ enum {
     HEADER_BYTES = 16 << 10,     /* limit of request line and headers: more gets 431 */
     CONNECTION_BYTES = 64 << 10, /* the library's buffers of one connection; it refuses headers beyond this itself */
     DISCARD_FACTOR = 16,         /* a body over the limit is read and dropped up to this many times it, then cut */
-    STREAM_BLOCK = 4 << 10
+    STREAM_BLOCK = 4 << 10,
+    OTHER_FILES = 128 /* open files beside connections: threads, ranks, and what starting reads */
 };
 
 struct http {
@@ -330,6 +332,21 @@ static enum status bind_to(const struct addrinfo *a, int *out, struct error *e) 
     enum status status = error_errno(e, "listen");
     if (fd >= 0) close(fd);
     return status;
+}
+
+/* At the limit the library asks for the next connection again and again, as fast as it can. */
+enum status http_reserve(int max_connections, struct error *e) {
+    struct rlimit limit;
+    rlim_t need = (rlim_t)max_connections + OTHER_FILES;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return error_errno(e, "limit of open files");
+    if (limit.rlim_cur >= need) return STATUS_OK;
+    if (limit.rlim_max < need)
+        return error_set(e, STATUS_INVALID,
+                         "server.max_connections %d needs %llu open files, this process may have %llu: lower it or "
+                         "raise the limit (ulimit -n, LimitNOFILE)",
+                         max_connections, (unsigned long long)need, (unsigned long long)limit.rlim_max);
+    limit.rlim_cur = need;
+    return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? STATUS_OK : error_errno(e, "limit of open files");
 }
 
 enum status http_bind(const char *host, int port, int *fd, struct error *e) {

@@ -35,11 +35,12 @@ struct server {
 
 /* The model. */
 
-/* The address first: a busy port is to be known before the model is loaded. */
+/* What clients need first: a busy port is to be known before the model is loaded. */
 static enum status take_address(void *context, struct error *e) {
     struct server *s = context;
     const struct config *c = &s->config;
-    return http_bind(c->server.host, c->server.port, &s->socket, e);
+    enum status status = http_reserve(c->server.max_connections, e);
+    return status ? status : http_bind(c->server.host, c->server.port, &s->socket, e);
 }
 
 /* The rows a sequence may have: the model's limit, or a lower one of the operator. */

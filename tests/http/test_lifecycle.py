@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -189,8 +190,8 @@ def test_a_second_signal_ends_the_waiting(start):
     assert b" 503 " in s.makefile("rb").readline()
 
 
-def run(*arguments):
-    return subprocess.run([BUILD / "retro-server", *arguments], capture_output=True, text=True, timeout=60)
+def run(*arguments, prefix=()):
+    return subprocess.run([*prefix, BUILD / "retro-server", *arguments], capture_output=True, text=True, timeout=60)
 
 
 def test_output_that_cannot_be_written_is_an_error():
@@ -232,6 +233,20 @@ def test_a_port_in_use(server, config):
         failed = run("--config", config, "--set", f"server.port={server.port}", *sets)
         assert failed.returncode == 1 and f"server.port {server.port}: listen: Address already in use" in failed.stderr
         assert "model " not in failed.stderr
+
+
+def test_connections_need_open_files(config, start):
+    """The limit is raised where it may be, else named; at the limit the HTTP library would spin."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, hard))
+    try:
+        server = start()
+        failed = run("--config", config, "--set", "server.port=0", prefix=["prlimit", "--nofile=200:200"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert resource.prlimit(server.process.pid, resource.RLIMIT_NOFILE)[0] == 256 + 128
+    assert failed.returncode == 1
+    assert "server.max_connections 256 needs 384 open files, this process may have 200" in failed.stderr
 
 
 def test_what_memory_does_not_hold_is_refused_at_once(config):
