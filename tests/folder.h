@@ -43,3 +43,18 @@ static inline int folder_remove_entry(const char *path, const struct stat *st, i
 static inline void folder_remove(const char *folder) {
     assert_int_equal(nftw(folder, folder_remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
 }
+
+/* The folder of the test at hand, where these are its set-up and tear-down. */
+static char test_folder[FOLDER_SIZE];
+
+static inline int folder_set_up(void **state) {
+    (void)state;
+    folder_make(test_folder);
+    return 0;
+}
+
+static inline int folder_tear_down(void **state) {
+    (void)state;
+    folder_remove(test_folder);
+    return 0;
+}

@@ -144,11 +144,9 @@ static void test_array_growth(void **state) {
     free(items);
 }
 
-static char folder[FOLDER_SIZE];
-
 static const char *path_of(const char *name) {
     static char path[FOLDER_PATH_SIZE];
-    folder_path(path, folder, name);
+    folder_path(path, test_folder, name);
     return path;
 }
 
@@ -157,18 +155,6 @@ static void write_file(const char *path, size_t size) {
     assert_non_null(f);
     for (size_t i = 0; i < size; i++) fputc((int)(i % 251), f);
     assert_int_equal(fclose(f), 0);
-}
-
-static int make_folder(void **state) {
-    (void)state;
-    folder_make(folder);
-    return 0;
-}
-
-static int remove_folder(void **state) {
-    (void)state;
-    folder_remove(folder);
-    return 0;
 }
 
 static void expect_name(const char *path, const char *name) {
@@ -216,7 +202,7 @@ static void test_irregular(void **state) {
     struct buffer b = {0};
     struct file_map m;
     struct error e = {0};
-    assert_int_equal(file_read(folder, 100, &b, &e), STATUS_INVALID);
+    assert_int_equal(file_read(test_folder, 100, &b, &e), STATUS_INVALID);
     assert_int_equal(file_read("/dev/zero", 100, &b, &e), STATUS_INVALID);
     assert_int_equal(mkfifo(path_of("pipe"), 0600), 0);
     assert_int_equal(file_read(path_of("pipe"), 100, &b, &e), STATUS_INVALID);
@@ -268,7 +254,7 @@ static void test_json_lines(void **state) {
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         int sum = 0;
         struct error e = {0};
-        folder_write(folder, "lines", cases[i].text, strlen(cases[i].text));
+        folder_write(test_folder, "lines", cases[i].text, strlen(cases[i].text));
         enum status status = json_read_lines(path_of("lines"), add_number, &sum, &e);
         assert_int_equal(status, cases[i].error ? STATUS_INVALID : STATUS_OK);
         if (cases[i].error) assert_non_null(strstr(e.text, cases[i].error));
@@ -284,5 +270,5 @@ int main(void) {
         cmocka_unit_test(test_irregular),     cmocka_unit_test(test_map),         cmocka_unit_test(test_array_growth),
         cmocka_unit_test(test_json_lines),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, folder_set_up, folder_tear_down);
 }

@@ -6,25 +6,11 @@
 
 enum { LIMIT = 1 << 20 };
 
-static char dir[FOLDER_SIZE];
-
 static const char *put(const char *name, const void *bytes, size_t size) {
     static char path[FOLDER_PATH_SIZE];
-    folder_write(dir, name, bytes, size);
-    folder_path(path, dir, name);
+    folder_write(test_folder, name, bytes, size);
+    folder_path(path, test_folder, name);
     return path;
-}
-
-static int make_dir(void **state) {
-    (void)state;
-    folder_make(dir);
-    return 0;
-}
-
-static int remove_dir(void **state) {
-    (void)state;
-    folder_remove(dir);
-    return 0;
 }
 
 /* What name with these bytes gives; title may be NULL. */
@@ -103,7 +89,7 @@ static void test_text_errors(void **state) {
     assert_int_equal(document_extract("/nonexistent/a.txt", DOCUMENT_TEXT, LIMIT, &b, &t, &e), STATUS_IO);
     assert_int_equal(document_extract("/dev/null", DOCUMENT_TEXT, LIMIT, &b, &t, &e), STATUS_INVALID);
     char path[FOLDER_PATH_SIZE];
-    folder_path(path, dir, "fifo.txt");
+    folder_path(path, test_folder, "fifo.txt");
     assert_int_equal(mkfifo(path, 0600), 0);
     for (int kind = DOCUMENT_TEXT; kind <= DOCUMENT_MAN; kind++)
         assert_int_equal(document_extract(path, (enum document_kind)kind, LIMIT, &b, &t, &e), STATUS_INVALID);
@@ -232,5 +218,5 @@ int main(void) {
                                        cmocka_unit_test(test_html_furniture), cmocka_unit_test(test_html_encodings),
                                        cmocka_unit_test(test_html_hostile),   cmocka_unit_test(test_man),
                                        cmocka_unit_test(test_man_errors)};
-    return cmocka_run_group_tests(tests, make_dir, remove_dir);
+    return cmocka_run_group_tests(tests, folder_set_up, folder_tear_down);
 }

@@ -9,25 +9,11 @@
 #define V1 "/sys/fs/cgroup/memory"
 #define V2 "/sys/fs/cgroup"
 
-static char root[FOLDER_SIZE];
-
-static int make_root(void **state) {
-    (void)state;
-    folder_make(root);
-    return 0;
-}
-
-static int remove_root(void **state) {
-    (void)state;
-    folder_remove(root);
-    return 0;
-}
-
-/* A file below the root, with its folders. */
+/* A file below the folder that stands for the root, with its folders. */
 static void put(const char *path, const char *text) {
     char whole[400];
-    snprintf(whole, sizeof whole, "%s%s", root, path);
-    for (char *slash = strchr(whole + strlen(root) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+    snprintf(whole, sizeof whole, "%s%s", test_folder, path);
+    for (char *slash = strchr(whole + strlen(test_folder) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
         mkdir(whole, 0777);
         *slash = '/';
@@ -67,7 +53,7 @@ static void put_machine(size_t megabytes, const char *mounts, const char *groups
 
 static void expect(size_t bytes, const char *limit) {
     struct memory m;
-    memory_read(&m, root);
+    memory_read(&m, test_folder);
     if (m.available != bytes || strcmp(m.limit, limit) != 0)
         fail_msg("%zu of \"%s\", expected %zu of \"%s\"", m.available, m.limit, bytes, limit);
 }
@@ -149,10 +135,10 @@ static void test_here(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_machine, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(test_nested_version_2, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(test_containers, make_root, remove_root),
-        cmocka_unit_test_setup_teardown(test_version_1, make_root, remove_root),
+        cmocka_unit_test_setup_teardown(test_machine, folder_set_up, folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_nested_version_2, folder_set_up, folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_containers, folder_set_up, folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_version_1, folder_set_up, folder_tear_down),
         cmocka_unit_test(test_here),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -216,42 +216,31 @@ static void test_bit_flips(void **state) {
     buffer_free(&b);
 }
 
-static void write_tensor(const char *folder, const char *file, const char *tensor) {
+static void write_tensor(const char *file, const char *tensor) {
     char header[100];
     snprintf(header, sizeof header, "{\"%s\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", tensor);
     struct buffer b = make_file(header, 8);
-    folder_write(folder, file, b.data, b.size);
+    folder_write(test_folder, file, b.data, b.size);
     buffer_free(&b);
 }
 
-static void write_index(const char *folder, const char *json) {
-    folder_write(folder, "model.safetensors.index.json", json, strlen(json));
+static void write_index(const char *json) {
+    folder_write(test_folder, "model.safetensors.index.json", json, strlen(json));
 }
 
-static int make_folder(void **state) {
-    folder_make(*state = xmalloc(FOLDER_SIZE));
-    return 0;
-}
-
-static int remove_folder(void **state) {
-    folder_remove(*state);
-    free(*state);
-    return 0;
-}
-
-static void test_folder(void **state) {
-    const char *folder = *state;
+static void test_one_file(void **state) {
+    (void)state;
     struct weights *w;
     struct error e = {0};
-    assert_int_equal(weights_open(&w, folder, &e), STATUS_NOT_FOUND);
+    assert_int_equal(weights_open(&w, test_folder, &e), STATUS_NOT_FOUND);
     assert_int_equal(weights_open(&w, "/nowhere/at/all", &e), STATUS_NOT_FOUND);
-    write_tensor(folder, "model.safetensors", "only");
-    assert_int_equal(weights_open(&w, folder, &e), STATUS_OK);
+    write_tensor("model.safetensors", "only");
+    assert_int_equal(weights_open(&w, test_folder, &e), STATUS_OK);
     assert_non_null(weights_find(w, "only"));
     assert_int_equal(read_everything(w), 28);
     weights_close(w);
     char path[FOLDER_PATH_SIZE];
-    folder_path(path, folder, "model.safetensors");
+    folder_path(path, test_folder, "model.safetensors");
     assert_int_equal(weights_open(&w, path, &e), STATUS_OK);
     weights_close(w);
     assert_int_equal(truncate(path, 0), 0);
@@ -260,13 +249,13 @@ static void test_folder(void **state) {
 }
 
 static void test_shards(void **state) {
-    const char *folder = *state;
+    (void)state;
     struct weights *w;
     struct error e = {0};
-    write_tensor(folder, "1.safetensors", "x");
-    write_tensor(folder, "2.safetensors", "a");
-    write_index(folder, "{\"metadata\":{},\"weight_map\":{\"x\":\"1.safetensors\",\"a\":\"2.safetensors\"}}");
-    assert_int_equal(weights_open(&w, folder, &e), STATUS_OK);
+    write_tensor("1.safetensors", "x");
+    write_tensor("2.safetensors", "a");
+    write_index("{\"metadata\":{},\"weight_map\":{\"x\":\"1.safetensors\",\"a\":\"2.safetensors\"}}");
+    assert_int_equal(weights_open(&w, test_folder, &e), STATUS_OK);
     assert_int_equal(weights_count(w), 2);
     assert_string_equal(weights_at(w, 0)->name, "a");
     assert_int_equal(read_everything(w), 56);
@@ -274,7 +263,7 @@ static void test_shards(void **state) {
 }
 
 static void test_bad_index(void **state) {
-    const char *folder = *state;
+    (void)state;
     static const struct {
         const char *json;
         enum status status;
@@ -292,21 +281,21 @@ static void test_bad_index(void **state) {
         {"{\"weight_map\":{\"y\":\"1.safetensors\"}}", STATUS_CORRUPT, "\"y\" is not in 1.safetensors"},
         {"{\"weight_map\":{\"x\":\"1.safetensors\",\"y\":\"2.safetensors\"}}", STATUS_CORRUPT, "in two shards"},
     };
-    write_tensor(folder, "1.safetensors", "x");
-    write_tensor(folder, "2.safetensors", "x");
+    write_tensor("1.safetensors", "x");
+    write_tensor("2.safetensors", "x");
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct weights *w;
         struct error e = {0};
-        write_index(folder, cases[i].json);
-        assert_int_equal(weights_open(&w, folder, &e), cases[i].status);
+        write_index(cases[i].json);
+        assert_int_equal(weights_open(&w, test_folder, &e), cases[i].status);
         assert_null(w);
         if (strstr(e.text, cases[i].message) == NULL) fail_msg("expected \"%s\" in: %s", cases[i].message, e.text);
     }
     struct weights *w;
     struct error e = {0};
-    write_tensor(folder, "2.safetensors", "y");
-    write_index(folder, "{\"weight_map\":{\"y\":\"1.safetensors\",\"x\":\"2.safetensors\"}}"); /* the wrong way round */
-    assert_int_equal(weights_open(&w, folder, &e), STATUS_CORRUPT);
+    write_tensor("2.safetensors", "y");
+    write_index("{\"weight_map\":{\"y\":\"1.safetensors\",\"x\":\"2.safetensors\"}}"); /* the wrong way round */
+    assert_int_equal(weights_open(&w, test_folder, &e), STATUS_CORRUPT);
 }
 
 int main(void) {
@@ -317,9 +306,9 @@ int main(void) {
         cmocka_unit_test(test_header_size),
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_bit_flips),
-        cmocka_unit_test_setup_teardown(test_folder, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(test_shards, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(test_bad_index, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_one_file, folder_set_up, folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_shards, folder_set_up, folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_bad_index, folder_set_up, folder_tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
