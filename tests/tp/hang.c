@@ -1,11 +1,14 @@
-/* tests/tp/hang.c: loaded before a rank, it lets the rank wait for ever when it opens its weights for the HANG_AT-th
- * time, as on a file server that does not answer. test_ranks.py compiles it. */
+/* tests/tp/hang.c: loaded before a rank, it makes loading a model hang or slow. test_ranks.py compiles it. With HANG_AT
+ * the rank waits for ever when it opens its weights for that time, as on a file server that does not answer; with SLOW
+ * it takes so many microseconds over each piece of memory that it asks for. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#ifdef HANG_AT
 int open(const char *path, int flags, ...) {
     static int times;
     int (*original)(const char *, int, ...) = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, "open");
@@ -18,3 +21,12 @@ int open(const char *path, int flags, ...) {
         for (;;) pause();
     return original(path, flags, mode);
 }
+#endif
+
+#ifdef SLOW
+void *aligned_alloc(size_t alignment, size_t bytes) {
+    void *(*original)(size_t, size_t) = (void *(*)(size_t, size_t))dlsym(RTLD_NEXT, "aligned_alloc");
+    usleep(SLOW);
+    return original(alignment, bytes);
+}
+#endif

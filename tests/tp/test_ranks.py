@@ -405,15 +405,32 @@ def wait_for_others(jobs, number):
     return "".join(errors), seconds
 
 
+def loading(tmp_path, how):
+    """What to put before a rank's command, so that it loads as hang.c says."""
+    library = tmp_path / "hang.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-D_GNU_SOURCE", f"-D{how}", ROOT / "tests/tp/hang.c", "-o", library],
+                   check=True)
+    return ["env", f"LD_PRELOAD={library}"]
+
+
+@pytest.mark.parametrize("comm", ["sockets", pytest.param("mpi", marks=needs_mpi)])
+def test_a_rank_that_loads_slowly(tmp_path, comm):
+    """For longer than the others wait for one that hangs."""
+    command = [*parity_command(parallel__tensor=2, parallel__timeout=2), FOLDERS[0]]
+    begin = time.monotonic()
+    jobs = start_two(tmp_path, comm, command, command, before=loading(tmp_path, "SLOW=60000"))
+    for job in jobs:
+        output, errors = job.communicate(timeout=120)
+        assert job.returncode == 0, errors
+    assert time.monotonic() - begin > 5
+
+
 @pytest.mark.parametrize("comm", ["sockets", pytest.param("mpi", marks=needs_mpi)])
 @pytest.mark.parametrize("at", [1, 2, 3])
 def test_a_rank_that_hangs_loading(tmp_path, comm, at):
     """When its weights are compared, measured and loaded."""
-    library = tmp_path / "hang.so"
-    subprocess.run(["cc", "-shared", "-fPIC", "-D_GNU_SOURCE", f"-DHANG_AT={at}", ROOT / "tests/tp/hang.c",
-                    "-o", library], check=True)
     command = [*parity_command(parallel__tensor=2, parallel__timeout=2), FOLDERS[0]]
-    jobs = start_two(tmp_path, comm, command, command, before=["env", f"LD_PRELOAD={library}"])
+    jobs = start_two(tmp_path, comm, command, command, before=loading(tmp_path, f"HANG_AT={at}"))
     errors, seconds = wait_for_others(jobs, 1 if comm == "sockets" else None)
     assert "rank 0 of 2 waited 2 s for rank 1, which hangs or has not started (parallel.timeout)" in errors
     assert seconds < 20
