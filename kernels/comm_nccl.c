@@ -1,6 +1,7 @@
 /* kernels/comm_nccl.c: sums and gathers between GPUs, by NCCL on the backend's own stream, so they wait for nothing on
  * the host. NCCL knows no messages and has no launcher: another communicator, of processes or threads, carries NCCL's
- * id to all ranks when it opens, and rank 0's messages after that.
+ * id to all ranks when it opens, and rank 0's messages after that. Its calls are in no CUDA graph: NCCL wants all ranks
+ * to capture one or none, and each rank's backend finds its graphs by itself.
  *
  * A rank whose ops have failed still takes its part in every sum, so nobody waits for it on a device; its step's sync
  * reports the failure, and the group ends by way of the carrier. For a rank that is gone the others' devices wait, for

@@ -105,7 +105,10 @@ void *cuda_stream(struct backend *b) {
     return (void *)cuda_of(b)->stream;
 }
 
-void cuda_watch_set(struct backend *b, struct cuda_watch watch) { cuda_of(b)->watch = watch; }
+void cuda_watch_set(struct backend *b, struct cuda_watch watch) {
+    cuda_of(b)->watch = watch;
+    cuda_of(b)->graphs.off = true;
+}
 
 static enum status open_parts(struct backend *b, struct error *e) {
     struct cuda *cuda = cuda_of(b);

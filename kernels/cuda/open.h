@@ -27,7 +27,8 @@ void *cuda_stream(struct backend *b);
 
 /* Asked now and then while the host waits for the device, which may itself wait for other ranks: `waited` seconds so
  * far. An error ends the wait once the device has stopped, which is for who returns it to bring about, and is what sync
- * then reports. */
+ * then reports. Between the calls of a communicator a step is some hundred short lists of work, more than are kept as
+ * graphs and hardly worth it: a backend that was ever watched launches op by op. */
 struct cuda_watch {
     enum status (*look)(void *context, double waited, struct error *e); /* NULL: nobody asks */
     void *context;

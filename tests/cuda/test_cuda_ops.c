@@ -515,6 +515,13 @@ static void test_watched_wait(void **state) {
         assert_int_equal(w.looks, round == 0 ? 1 : 2);
     }
     assert_string_equal(e.text, "rank 1 is gone");
+    uint64_t captured, launched;
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 20; i++) add(device, &(struct add_args){.y = y.device, .a = x.device, .b = x.device});
+        device_sync();
+    }
+    cuda_graph_counts(device, &captured, &launched);
+    assert_true(captured == 0 && launched == 0);
     assert_both(y, 0, "after a wait that ended");
     cuda_watch_set(device, (struct cuda_watch){NULL, NULL});
     both_free(x);
