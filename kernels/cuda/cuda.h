@@ -77,7 +77,7 @@ struct host_list {
 /* What ops have asked for and the device has not: a row of commands, each with the bytes that its function reads. */
 struct work {
     struct host_list commands;
-    size_t bytes;
+    size_t bytes, latest; /* latest: where the last command begins, if that is before `bytes` */
     int n;
 };
 
@@ -132,6 +132,10 @@ void work_add(struct backend *b, work_function *run, const void *arguments, size
 /* Also makes the backend's device this thread's, with work or without: a thread begins with the first GPU, and what it
  * allocated there would be of no use to another. */
 void work_flush(struct backend *b);
+/* The arguments of the command that was listed last, if `run` is its function; valid until the next is added. */
+const void *work_latest(struct backend *b, work_function *run);
+/* Takes it off the list. */
+void work_take_back(struct backend *b);
 /* Calls every command's function in order. */
 void work_run(struct backend *b);
 bool work_open(struct backend *b);

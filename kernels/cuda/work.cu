@@ -23,8 +23,22 @@ void work_add(struct backend *b, work_function *run, const void *arguments, size
     char *at = (char *)w->commands.data + w->bytes;
     memcpy(at, &c, sizeof c);
     memcpy(at + sizeof c, arguments, bytes);
+    w->latest = w->bytes;
     w->bytes = end;
     w->n++;
+}
+
+const void *work_latest(struct backend *b, work_function *run) {
+    const struct work *w = &cuda_of(b)->work;
+    if (w->latest >= w->bytes) return NULL;
+    const char *at = (const char *)w->commands.data + w->latest;
+    return ((const struct command *)(const void *)at)->run == run ? at + sizeof(struct command) : NULL;
+}
+
+void work_take_back(struct backend *b) {
+    struct work *w = &cuda_of(b)->work;
+    w->bytes = w->latest;
+    w->n--;
 }
 
 void work_run(struct backend *b) {

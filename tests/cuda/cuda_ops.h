@@ -14,6 +14,15 @@ static const char *device_name = "cuda-host";
 static uint64_t schedule; /* the order of threads on the emulated device */
 static int one_in = 1;    /* how many cases make one that runs */
 
+/* How many kernels the emulated device ran so far; 0 on a GPU. */
+static inline uint64_t device_launches(void) {
+#if HAVE_CUDA_HOST
+    return cuda_host_launches();
+#else
+    return 0;
+#endif
+}
+
 /* Whether the next case runs. */
 static inline bool chosen(void) {
     static int cases;

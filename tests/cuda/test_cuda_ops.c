@@ -156,6 +156,51 @@ static void test_add(void **state) {
                 check_add(row_counts[r], widths[w], flags & 1, flags & 2, (int)(w + r) % 3);
 }
 
+/* A norm makes the sum in front of it on its way where that changes nothing: as many launches as said. y is x, b, or
+ * `shift` columns beside b. */
+static void check_add_and_norm(int cols, int gap, enum norm_kind kind, const char *target, int shift, int launches) {
+    if (!chosen()) return;
+    enum { ROWS = 3 };
+    struct both x = both_random(DTYPE_F32, ROWS, cols, gap), b = both_random(DTYPE_F32, ROWS, cols + shift, gap);
+    struct both y = both_empty(DTYPE_F32, ROWS, cols, gap), gamma = both_vector(cols), bias = both_vector(cols);
+    float scale[ROWS] = {1, 0, -0.5f};
+    uint64_t before = device_launches();
+    for (int i = 0; i < 2; i++) {
+        struct backend *backend = i ? device : reference;
+        struct tensor to = i ? x.device : x.host, beside = i ? b.device : b.host, normed = i ? y.device : y.host;
+        const float *shared = i ? bias.device.data : bias.host.data, *weights = i ? gamma.device.data : gamma.host.data;
+        struct tensor from = tensor_cols(beside, 0, cols);
+        if (strcmp(target, "x") == 0) normed = to;
+        if (strcmp(target, "b") == 0) normed = tensor_cols(beside, shift, cols);
+        struct add_args sum = {.y = to, .a = to, .b = from, .bias = shared, .row_scale = scale};
+        struct norm_args a = {.y = normed, .x = to, .gamma = weights, .epsilon = 1e-5f, .kind = kind};
+        if (kind == NORM_LAYER) a.beta = shared;
+        add(backend, &sum);
+        norm(backend, &a);
+    }
+    device_sync();
+    if (device_launches() > 0) assert_int_equal(device_launches() - before, launches);
+    assert_both(x, strcmp(target, "x") == 0 ? 1e-5 : 0, "a sum before a norm");
+    assert_both(b, 1e-5, "a norm in place of what was added");
+    if (strcmp(target, "y") == 0) assert_both(y, 1e-5, "a norm of a sum");
+    both_free(x);
+    both_free(b);
+    both_free(y);
+    both_free(gamma);
+    both_free(bias);
+}
+
+static void test_add_and_norm(void **state) {
+    (void)state;
+    for (int kind = NORM_LAYER; kind <= NORM_RMS; kind++) {
+        check_add_and_norm(256, 4, (enum norm_kind)kind, "y", 0, 1);
+        check_add_and_norm(4104, 0, (enum norm_kind)kind, "x", 0, 1);
+        check_add_and_norm(36, 0, (enum norm_kind)kind, "b", 0, 1);
+        check_add_and_norm(64, 0, (enum norm_kind)kind, "b", 8, 2);
+        check_add_and_norm(33, 1, (enum norm_kind)kind, "y", 0, 2);
+    }
+}
+
 static void test_glu(void **state) {
     (void)state;
     for (size_t w = 0; w < ARRAY_COUNT(widths); w++)
@@ -546,6 +591,7 @@ int main(int argc, char **argv) {
         TEST(test_linear_activations),
         TEST(test_norm),
         TEST(test_add),
+        TEST(test_add_and_norm),
         TEST(test_glu),
         TEST(test_embed),
         TEST(test_rope),
