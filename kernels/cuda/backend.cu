@@ -134,14 +134,28 @@ bool cuda_present() {
     return false;
 }
 
+/* The runtime says of a machine without any driver what it says of an old one. */
+static const char *why_none(cudaError_t code, char *text, size_t size) {
+    int driver = 0, runtime = 0;
+    (void)cudaGetLastError();
+    if (code == cudaSuccess) return "the driver finds none";
+    if (code != cudaErrorInsufficientDriver || cudaDriverGetVersion(&driver) != cudaSuccess ||
+        cudaRuntimeGetVersion(&runtime) != cudaSuccess)
+        return cudaGetErrorString(code);
+    if (driver == 0) return "there is no NVIDIA driver";
+    snprintf(text, size, "the driver is for CUDA %d.%d, this build needs one for %d.%d", driver / 1000,
+             driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+    return text;
+}
+
 enum status cuda_open(struct backend *b, const struct backend_options *o, int ordinal, struct error *e) {
     struct error local;
     if (e == NULL) e = &local;
+    char text[100];
     int n = 0;
     cudaError_t code = cudaGetDeviceCount(&n);
     if (code != cudaSuccess || n == 0)
-        return error_set(e, STATUS_UNSUPPORTED, "no CUDA device (%s); use \"cpu\"",
-                         code == cudaSuccess ? "the driver finds none" : cudaGetErrorString(code));
+        return error_set(e, STATUS_UNSUPPORTED, "no CUDA device (%s); use \"cpu\"", why_none(code, text, sizeof text));
     if (ordinal < 0 || ordinal >= n)
         return error_set(e, STATUS_UNSUPPORTED, "no CUDA device %d: there are %d, counted from 0", ordinal, n);
     struct cuda *cuda = (struct cuda *)xcalloc(1, sizeof *cuda);

@@ -148,6 +148,7 @@ enum cudaError_t {
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
     cudaErrorInvalidConfiguration = 9,
+    cudaErrorInsufficientDriver = 35,
     cudaErrorDeviceUninitialized = 201,
     cudaErrorInvalidDevice = 101,
     cudaErrorNotReady = 600,
@@ -172,6 +173,8 @@ const char *cudaGetErrorString(cudaError_t code);
 /* The thread's latest failure, once. */
 cudaError_t cudaGetLastError();
 cudaError_t cudaGetDeviceCount(int *n);
+cudaError_t cudaDriverGetVersion(int *version);
+cudaError_t cudaRuntimeGetVersion(int *version);
 cudaError_t cudaSetDevice(int ordinal);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int ordinal);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags);

@@ -435,6 +435,7 @@ const char *cudaGetErrorString(cudaError_t code) {
         case cudaErrorInvalidValue: return "invalid argument";
         case cudaErrorMemoryAllocation: return "out of memory";
         case cudaErrorInvalidConfiguration: return "invalid configuration argument";
+        case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
         case cudaErrorInvalidDevice: return "invalid device ordinal";
         case cudaErrorDeviceUninitialized: return "the thread has chosen no device";
         case cudaErrorNotReady: return "device not ready";
@@ -469,6 +470,11 @@ cudaError_t cudaGetDeviceCount(int *n) {
     *n = 1;
     return cudaSuccess;
 }
+cudaError_t cudaDriverGetVersion(int *version) {
+    *version = 0;
+    return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int *version) { return cudaDriverGetVersion(version); }
 
 cudaError_t cudaSetDevice(int ordinal) {
     if (ordinal != 0) return result(cudaErrorInvalidDevice);
