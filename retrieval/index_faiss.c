@@ -257,6 +257,7 @@ static cudaError_t ask_gpu(int gpu, struct gpu_facts *facts) {
     if (failed == cudaSuccess) failed = cudaDeviceGetAttribute(&facts->major, cudaDevAttrComputeCapabilityMajor, gpu);
     if (failed == cudaSuccess) failed = cudaDeviceGetAttribute(&facts->minor, cudaDevAttrComputeCapabilityMinor, gpu);
     cudaSetDevice(before);
+    (void)cudaGetLastError(); /* FAISS would take it for a failure of its own */
     return failed;
 }
 
