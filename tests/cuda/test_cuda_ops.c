@@ -333,6 +333,34 @@ static void test_gather_and_scatter(void **state) {
                            (enum dtype)(types % 3));
 }
 
+/* Two scatters to the same rows are one launch, unless one touches what the other writes. */
+static void test_scatter_twice(void **state) {
+    (void)state;
+    enum { PLACES = 9, N = 4, COLS = 12 };
+    static const int32_t rows[N] = {7, -1, 0, 3};
+    for (int kind = 0; kind < 3; kind++) { /* apart; the second one's x is the first one's y; both write the same */
+        if (!chosen()) continue;
+        struct both y = both_random(DTYPE_BF16, PLACES, COLS, 0), z = both_random(DTYPE_BF16, PLACES, COLS, 0);
+        struct both x = both_random(DTYPE_F32, N, 2 * COLS, 4), other = kind == 2 ? y : z;
+        uint64_t before = device_launches();
+        for (int i = 0; i < 2; i++) {
+            struct backend *backend = i ? device : reference;
+            struct tensor from = i ? x.device : x.host, to = i ? y.device : y.host;
+            struct tensor second = kind == 1 ? tensor_rows(to, 0, N) : tensor_cols(from, COLS, COLS);
+            scatter_rows(backend, &(struct scatter_rows_args){.y = to, .x = tensor_cols(from, 0, COLS), .rows = rows});
+            to = i ? other.device : other.host;
+            scatter_rows(backend, &(struct scatter_rows_args){.y = to, .x = second, .rows = rows});
+        }
+        device_sync();
+        if (device_launches() > 0) assert_int_equal(device_launches() - before, kind == 0 ? 1 : 2);
+        assert_both(y, 0, "the first of two scatters");
+        assert_both(z, 0, "the second of two scatters");
+        both_free(x);
+        both_free(y);
+        both_free(z);
+    }
+}
+
 static void test_mean_rows(void **state) {
     (void)state;
     static const int32_t starts[] = {0, 1, 1, 5, 30};
@@ -596,6 +624,7 @@ int main(int argc, char **argv) {
         TEST(test_embed),
         TEST(test_rope),
         TEST(test_gather_and_scatter),
+        TEST(test_scatter_twice),
         TEST(test_mean_rows),
         TEST(test_sample),
         TEST(test_sample_large),
