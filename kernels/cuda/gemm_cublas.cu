@@ -237,8 +237,9 @@ static cublasLtEpilogue_t wanted_epilogue(const struct gemm_args *a) {
 /* With what the library adds where it has an algorithm that does, else the product alone. */
 static struct plan *plan_of(struct backend *b, const struct gemm_args *a) {
     cublasLtEpilogue_t wanted = wanted_epilogue(a);
-    struct shape s = {a->x_stride,
-                      a->y_stride,
+    bool one = a->rows == 1; /* whose stride may be anything */
+    struct shape s = {one ? a->n_in : a->x_stride,
+                      one ? a->n_out : a->y_stride,
                       a->rows,
                       a->n_out,
                       a->n_in,
