@@ -3,13 +3,16 @@
  *   device, ranks, address, model -> tokenizer -> collection, embedder, retriever, retrieval thread
  *   -> engine -> api -> HTTP
  *
- * Everything lives as long as the process. SIGTERM or SIGINT ends it: no new connections, running requests are finished
- * for up to server.drain_timeout seconds, then all is closed in reverse order. A second signal ends the waiting. */
+ * Everything lives as long as the process. SIGTERM, SIGINT or SIGHUP ends it: no new connections, running requests are
+ * finished for up to server.drain_timeout seconds, then all is closed in reverse order. A second signal ends the
+ * waiting. */
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -223,8 +226,48 @@ static enum status open_http(struct server *s, struct error *e) {
     return STATUS_OK;
 }
 
+/* Signals. They may reach any thread: libraries have some of their own before main begins. So each is counted in a file
+ * that main waits for. */
+
+static int signal_counter = -1;
+
+static void count_signal(int number) {
+    int saved = errno;
+    uint64_t one = 1;
+    ssize_t n = write(signal_counter, &one, sizeof one);
+    (void)number, (void)n;
+    errno = saved;
+}
+
+/* Until this is called signals end the process at once: there is nothing to finish. */
+static enum status count_signals(struct error *e) {
+    struct sigaction action = {.sa_handler = count_signal, .sa_flags = SA_RESTART}, hangup;
+    signal_counter = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
+    if (signal_counter < 0) return error_errno(e, "waiting for signals");
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    /* Under nohup the end of a terminal is to be ignored. */
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, NULL);
+    return STATUS_OK;
+}
+
+static void ignore_signals(void) {
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGINT, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+}
+
+static bool signal_within(int milliseconds) {
+    struct pollfd p = {.fd = signal_counter, .events = POLLIN};
+    uint64_t one;
+    int n;
+    while ((n = poll(&p, 1, milliseconds)) < 0 && errno == EINTR) continue;
+    return n > 0 && read(signal_counter, &one, sizeof one) == sizeof one;
+}
+
 static enum status server_open(struct server *s, struct error *e) {
-    if (open_tokenizer(s, e) || open_retrieval(s, e) || open_engine(s, e) || open_api(s, e) || open_http(s, e))
+    if (open_tokenizer(s, e) || open_retrieval(s, e) || open_engine(s, e) || open_api(s, e) || count_signals(e) ||
+        open_http(s, e))
         return e->status;
     return STATUS_OK;
 }
@@ -242,43 +285,36 @@ static void server_close(struct server *s) {
     if (s->socket >= 0) close(s->socket);
 }
 
-/* Signals. */
-
-/* Waits up to `seconds` for a signal of the set. */
-static bool signal_within(const sigset_t *signals, double seconds) {
-    struct timespec t = {.tv_sec = (time_t)seconds, .tv_nsec = (long)(1e9 * (seconds - (double)(time_t)seconds))};
-    return sigtimedwait(signals, NULL, &t) > 0;
-}
-
 /* Requests end by themselves; those that do not are cancelled, and told so, when the engine stops. */
-static void drain(struct server *s, const sigset_t *signals) {
+static void drain(struct server *s) {
     double deadline = time_now() + s->config.server.drain_timeout;
     atomic_store(&s->api.draining, true);
     http_quiesce(s->http);
     log_info("stopping: %d requests to finish", http_active(s->http));
     while (http_active(s->http) > 0 && time_now() < deadline)
-        if (signal_within(signals, 0.02)) break;
+        if (signal_within(20)) break;
     engine_stop(s->engine);
     retrieval_thread_stop(s->retrieval);
-    for (int i = 0; i < 50 && http_active(s->http) > 0; i++) signal_within(signals, 0.02);
+    for (int i = 0; i < 50 && http_active(s->http) > 0; i++) signal_within(20);
     log_info("stopped");
 }
 
-static enum status serve(struct server *s, const sigset_t *signals, struct error *e) {
+static enum status serve(struct server *s, struct error *e) {
     enum status status = open_model(s, e);
     if (status) return status;
     if (opened_model_follows(&s->opened)) {
         /* A process that is not rank 0: signals are for rank 0, which lets the others go. */
+        ignore_signals();
         status = opened_model_follow(&s->opened, e);
         opened_model_close(&s->opened);
         return status;
     }
     status = server_open(s, e);
     if (status == STATUS_OK) {
-        while (!signal_within(signals, 1) && !engine_failed(s->engine) && status == STATUS_OK)
+        while (!signal_within(1000) && !engine_failed(s->engine) && status == STATUS_OK)
             status = opened_model_check(&s->opened, e);
         if (engine_failed(s->engine)) status = error_set(e, STATUS_DEVICE, "the device failed, see above");
-        drain(s, signals);
+        drain(s);
     }
     server_close(s);
     return status;
@@ -288,17 +324,12 @@ int main(int argc, char **argv) {
     struct server s = {.socket = -1};
     struct error e = {0};
     enum cli_action action;
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGINT);
     config_init(&s.config);
     enum status status = cli_parse(argc, argv, &s.config, &action, &e);
     if (status == STATUS_OK && action == CLI_SERVE) {
         signal(SIGPIPE, SIG_IGN);
-        pthread_sigmask(SIG_BLOCK, &signals, NULL); /* before any thread starts: only main waits for them */
         log_set_level((enum log_level)s.config.log.level);
-        status = serve(&s, &signals, &e);
+        status = serve(&s, &e);
     }
     if (status) fprintf(stderr, "retro-server: %s\n", e.text);
     config_free(&s.config);

@@ -1,5 +1,6 @@
 """Start, full queues, clients that leave, and the end."""
 import concurrent.futures
+import ctypes
 import json
 import os
 import pathlib
@@ -125,12 +126,13 @@ def test_a_full_queue_is_503(start):
     assert server.complete("The", max_tokens=1)["usage"]["completion_tokens"] == 1
 
 
-def test_sigterm_finishes_what_runs(start):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_finishes_what_runs(start, number):
     server = start()
     stream = server.stream("The", **LONG)
     events = iter(stream)
     next(events)
-    server.process.send_signal(signal.SIGTERM)
+    server.process.send_signal(number)
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         try:
@@ -142,6 +144,18 @@ def test_sigterm_finishes_what_runs(start):
         raise AssertionError("new connections are still accepted")
     rest = list(events)
     assert stream.done and rest[-1]["choices"][0]["finish_reason"] == "length"
+    assert server.process.wait(10) == 0
+
+
+def test_a_signal_may_reach_any_thread(start):
+    """Libraries start threads before main; where these take the signal it must not end the process."""
+    server = start()
+    pid = server.process.pid
+    stream = server.stream("The", **LONG)
+    next(events := iter(stream))
+    oldest = min(int(t) for t in os.listdir(f"/proc/{pid}/task") if int(t) != pid)
+    assert ctypes.CDLL(None).tgkill(pid, oldest, signal.SIGTERM) == 0
+    assert list(events) and stream.done
     assert server.process.wait(10) == 0
 
 
