@@ -324,6 +324,7 @@ int main(int argc, char **argv) {
     struct server s = {.socket = -1};
     struct error e = {0};
     enum cli_action action;
+    standard_streams_open();
     config_init(&s.config);
     enum status status = cli_parse(argc, argv, &s.config, &action, &e);
     if (status == STATUS_OK && action == CLI_SERVE) {

@@ -32,9 +32,9 @@ struct builder {
     float *vectors; /* [BATCH_CHUNKS, dim] */
 };
 
-static void report(struct builder *b, const char *reason) {
+static void report(struct builder *b, const struct error *why) {
     progress_clear(&b->progress);
-    fprintf(stderr, "skipped: %s\n", reason);
+    fprintf(stderr, "skipped: %s%s\n", why->text, why->status == STATUS_TOO_LARGE ? " (--max-file-bytes)" : "");
     b->walk.n_skipped++;
 }
 
@@ -104,7 +104,7 @@ static enum status add_file(struct builder *b, const struct found_file *file, st
     if (status) return status;
     if (read_document(b, file, &why)) {
         /* Ctrl-C reaches mandoc too: its page is not bad. */
-        if ((status = check_interrupted(e)) == STATUS_OK) report(b, why.text);
+        if ((status = check_interrupted(e)) == STATUS_OK) report(b, &why);
     } else if (!key_set_add(&b->texts, hash_bytes(b->text.data, b->text.size, 0), b->text.size)) {
         b->n_copies++;
         progress_clear(&b->progress);

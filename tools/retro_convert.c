@@ -100,6 +100,7 @@ int main(int argc, char **argv) {
     struct convert_options o = {0};
     struct conversion p;
     struct error e;
+    standard_streams_open();
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0) return fputs(usage, stdout) == EOF;
     const char **keep = xcalloc((size_t)argc, sizeof *keep);

@@ -336,6 +336,7 @@ static int run(const struct command *command, int argc, char **argv) {
 
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
+    standard_streams_open();
     for (size_t i = 0; i < ARRAY_COUNT(commands); i++)
         if (strcmp(name, commands[i].usage.name) == 0) return run(&commands[i], argc - 1, argv + 1);
     if (strcmp(name, "--help") == 0) {

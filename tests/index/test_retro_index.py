@@ -90,6 +90,23 @@ def test_byte_ranges(tmp_path):
         assert inner in whole and len(whole.removesuffix("\n")) - len(inner) <= (piece.count(b"\xef\xbf\xbd") > 0)
 
 
+@pytest.mark.parametrize("closed", ["<&- >&- 2>&-", ">&- 2>&-", "<&- 2>&-"])
+def test_messages_never_go_into_files(docs, tmp_path, closed):
+    """A closed standard stream's number must not be given to a file of the collection."""
+    out = tmp_path / "collection"
+    command = ["sh", "-c", f'exec "$@" {closed}', "sh", INDEX, "build", "--out", out, *MODEL, docs]
+    subprocess.run(command, stdout=subprocess.DEVNULL, timeout=60)
+    done = run("verify", out)
+    assert done.returncode == 0, done.stderr
+    assert (out / "LOCK").read_bytes() == b""
+
+
+def test_large_files_name_the_option(docs, tmp_path):
+    done = build(tmp_path / "collection", docs, "--max-file-bytes", "60")
+    assert done.returncode == 2
+    assert "greet.1: 100 bytes, the limit is 60 (--max-file-bytes)" in done.stderr
+
+
 def test_second_build_replaces(docs, tmp_path):
     out = tmp_path / "collection"
     assert build(out, docs).returncode == 0
