@@ -110,12 +110,18 @@ static inline void close_both(void) {
     device = reference = NULL;
 }
 
+static inline void order_threads(uint64_t order) {
+#if HAVE_CUDA_HOST
+    cuda_host_seed(order);
+#else
+    (void)order;
+#endif
+}
+
 /* Around each test. */
 static inline int open_device(void **state) {
     (void)state;
-#if HAVE_CUDA_HOST
-    cuda_host_seed(schedule);
-#endif
+    order_threads(schedule);
     open_both();
     return 0;
 }
