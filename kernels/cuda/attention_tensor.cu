@@ -6,50 +6,70 @@
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/mma.cuh"
 
-/* A warp has 16 pairs, the rows of its products: a lane holds parts of pairs g and g + 8 (mma.cuh). */
-enum { WARP_PAIRS = 16, BLOCK_PAIRS = WARP_PAIRS * ATTENTION_THREADS / WARP };
+enum { BLOCK_PAIRS = 64 };
 
-/* D: head_dim rounded up; N keys at a time. Rows are 16 bytes longer than D, so that the eight rows of a matrix that
- * a warp loads lie in different banks, and so does what eight threads copy side by side. */
-template <int D, int N>
+/* How a block works. D: head_dim rounded up; N keys at a time; M products side by side, so that what a warp loads of
+ * keys and values serves 16 M pairs, the rows of its products. */
+template <enum dtype TYPE, int WIDTH, int KEYS, int PRODUCTS>
+struct tensor_tile {
+    static constexpr enum dtype T = TYPE;
+    static constexpr int D = WIDTH, N = KEYS, M = PRODUCTS;
+    static constexpr int WARP_PAIRS = 16 * M, THREADS = BLOCK_PAIRS / WARP_PAIRS * WARP;
+    /* Rows are 16 bytes longer than D, so that the eight rows of a matrix that a warp loads lie in different banks, and
+     * so does what eight threads copy side by side. */
+    typedef uint16_t row[D + 8];
+};
+
+template <typename Tile>
 struct tensor_shared {
-    uint16_t keys[N][D + 8], values[N][D + 8];
+    typename Tile::row keys[Tile::N], values[Tile::N];
     int seen[BLOCK_PAIRS]; /* the row of k past those that a pair sees */
 };
 
-/* What a lane keeps of its two pairs. */
-template <int D>
+/* What a lane keeps of its pairs. With g = lane / 4 they are g + 8 p of its warp, p from 0 to 2 M; pair p is in rows g
+ * (p even) or g + 8 of product p / 2 (mma.cuh). */
+template <typename Tile>
 struct tensor_pairs {
-    unsigned q[D / 16][4]; /* A fragments */
-    float out[D / 8][4];   /* C fragments, relative to `largest` */
-    float largest[2];      /* the same in the four lanes of a pair */
-    float sum[2];          /* of this lane's weights */
+    unsigned q[Tile::M][Tile::D / 16][4]; /* A fragments */
+    float out[Tile::M][Tile::D / 8][4];   /* C fragments, relative to `largest` */
+    float largest[2 * Tile::M];           /* the same in the four lanes of a pair */
+    float sum[2 * Tile::M];               /* of this lane's weights */
+};
+
+/* Scores and weights of a tile. */
+template <typename Tile>
+struct tensor_scores {
+    float at[Tile::M][Tile::N / 8][4]; /* C fragments */
+};
+template <typename Tile>
+struct tensor_weights {
+    unsigned at[Tile::M][Tile::N / 16][4]; /* A fragments */
 };
 
 /* The pieces of 8 elements of a tile that a thread copies and cleans: rows `key`, key + STEP, ... in column `col`. */
-template <int D>
+template <typename Tile>
 struct tensor_share {
-    static constexpr int STEP = ATTENTION_THREADS * 8 / D;
+    static constexpr int STEP = Tile::THREADS * 8 / Tile::D;
     int key, col;
-    __device__ tensor_share() : key((int)threadIdx.x / (D / 8)), col((int)threadIdx.x % (D / 8) * 8) {}
+    __device__ tensor_share() : key((int)threadIdx.x / (Tile::D / 8)), col((int)threadIdx.x % (Tile::D / 8) * 8) {}
 };
 
 /* Begins to bring N rows of a head of k or v, from row `first` on; from row `end` on and past the head's end zeros. */
-template <int D, int N>
-__device__ static void tensor_copy(const struct attention_shape &s, uint16_t (&to)[N][D + 8], const view &from,
-                                   int first, int end) {
-    const tensor_share<D> mine;
+template <typename Tile>
+__device__ static void tensor_copy(const struct attention_shape &s, typename Tile::row *to, const view &from, int first,
+                                   int end) {
+    const tensor_share<Tile> mine;
     const uint16_t *at =
         (const uint16_t *)from.data + (first + mine.key) * from.stride + (int64_t)blockIdx.y * s.head_dim + mine.col;
     int width = s.head_dim - mine.col, left = width > 0 ? end - first - mine.key : 0;
     if (s.vector) {
         UNROLL
-        for (int i = 0; i < N; i += mine.STEP, at += mine.STEP * from.stride)
+        for (int i = 0; i < Tile::N; i += mine.STEP, at += mine.STEP * from.stride)
             copy_begin(&to[mine.key + i][mine.col], at, i < left ? 16 : 0);
         return;
     }
     ROLLED
-    for (int i = 0; i < N; i += mine.STEP, at += mine.STEP * from.stride) {
+    for (int i = 0; i < Tile::N; i += mine.STEP, at += mine.STEP * from.stride) {
         unsigned words[4] = {};
         for (int j = 0; j < 8; j++)
             if (i < left && j < width) words[j / 2] |= (unsigned)at[j] << 16 * (j & 1);
@@ -67,11 +87,12 @@ __device__ static inline bool half_is_finite(unsigned bits) {
 /* In a tile of values of which some pairs see less than others: a weight 0 must leave out what it is multiplied with,
  * but 0 NaN is NaN. So NaN and infinities become zeros, in the pieces that this thread copied, and tensor_restore
  * brings them back to those who see them. Returns whether there were any. */
-template <enum dtype T, int D, int N>
-__device__ static bool tensor_clean(uint16_t (&values)[N][D + 8]) {
-    const tensor_share<D> mine;
+template <typename Tile>
+__device__ static bool tensor_clean(typename Tile::row *values) {
+    constexpr enum dtype T = Tile::T;
+    const tensor_share<Tile> mine;
     bool found = false;
-    for (int key = mine.key; key < N; key += mine.STEP) {
+    for (int key = mine.key; key < Tile::N; key += mine.STEP) {
         uint4 *piece = (uint4 *)&values[key][mine.col], was = *piece;
         unsigned words[4] = {was.x, was.y, was.z, was.w};
         bool finite = true;
@@ -91,220 +112,233 @@ __device__ static bool tensor_clean(uint16_t (&values)[N][D + 8]) {
 
 /* Fills `seen`; a pair past the span's last is like the last, but a warp of such pairs sees nothing. Returns the row of
  * k past those that anybody sees. */
+template <typename Tile>
 __device__ static int tensor_seen(const struct attention_shape &s, const struct attention_span &span, int first,
                                   int *seen) {
     int left = span.q_count * s.group - first, last = (left < BLOCK_PAIRS ? left : BLOCK_PAIRS) - 1;
     int i = (int)threadIdx.x, pair = first + (i < last ? i : last);
-    if (i < BLOCK_PAIRS) seen[i] = span.k_start + (i / WARP_PAIRS * WARP_PAIRS <= last ? tile_seen(s, span, pair) : 0);
+    if (i < BLOCK_PAIRS)
+        seen[i] = span.k_start + (i / Tile::WARP_PAIRS * Tile::WARP_PAIRS <= last ? tile_seen(s, span, pair) : 0);
     return span.k_start + tile_seen(s, span, first + last);
 }
 
-/* Pair `first` of the span is the warp's first; rows past the span's end are zeros, and nobody reads what becomes of
+/* Pair `first` of the span is the block's first; rows past the span's end are zeros, and nobody reads what becomes of
  * them. Scores are to be powers of two, which is where log2(e) comes from. */
-template <enum dtype T, int D>
+template <typename Tile>
 __device__ static void tensor_begin(const struct attention_shape &s, const struct attention_span &span, int first,
-                                    tensor_pairs<D> &pairs) {
+                                    tensor_pairs<Tile> &pairs) {
     int lane = (int)threadIdx.x % WARP;
     float scale = s.scale * 1.44269504f;
-    first += (int)threadIdx.x / WARP * WARP_PAIRS;
+    first += (int)threadIdx.x / WARP * Tile::WARP_PAIRS;
     UNROLL
-    for (int h = 0; h < 2; h++) {
-        int pair = first + lane / 4 + 8 * h, head = (int)blockIdx.y * s.group + pair % s.group;
+    for (int p = 0; p < 2 * Tile::M; p++) {
+        int pair = first + lane / 4 + 8 * p, head = (int)blockIdx.y * s.group + pair % s.group;
         bool there = pair < span.q_count * s.group;
         const float *q =
             (const float *)s.q.data + (span.q_start + pair / s.group) * s.q.stride + (int64_t)head * s.head_dim;
         UNROLL
-        for (int i = 0; i < D / 8; i++) {
+        for (int i = 0; i < Tile::D / 8; i++) {
             int col = i * 8 + lane % 4 * 2;
             float low = there && col < s.head_dim ? q[col] * scale : 0;
             float high = there && col + 1 < s.head_dim ? q[col + 1] * scale : 0;
-            pairs.q[i / 2][i % 2 * 2 + h] = pack_halves<T>(low, high);
+            pairs.q[p / 2][i / 2][i % 2 * 2 + p % 2] = pack_halves<Tile::T>(low, high);
         }
-        pairs.largest[h] = -INFINITY;
-        pairs.sum[h] = 0;
+        pairs.largest[p] = -INFINITY;
+        pairs.sum[p] = 0;
+        UNROLL
+        for (int i = 0; i < Tile::D / 8 * 2; i++) pairs.out[p / 2][i / 2][p % 2 * 2 + i % 2] = 0;
     }
-    UNROLL
-    for (int i = 0; i < D / 8 * 4; i++) pairs.out[i / 4][i % 4] = 0;
 }
 
 /* scores += q k^T. One load brings two B fragments for each of two groups of 8 keys: a key is a column of k^T. */
-template <enum dtype T, int D, int N>
-__device__ static void tensor_scores(const tensor_pairs<D> &pairs, const uint16_t (&keys)[N][D + 8],
-                                     float (&scores)[N / 8][4]) {
+template <typename Tile>
+__device__ static void tensor_multiply(const tensor_pairs<Tile> &pairs, const typename Tile::row *keys,
+                                       tensor_scores<Tile> &scores) {
     int lane = (int)threadIdx.x % WARP;
     const uint16_t *row = &keys[lane / 16 * 8 + lane % 8][lane / 8 % 2 * 8];
     UNROLL
-    for (int d = 0; d < D / 16; d++) UNROLL
-    for (int n = 0; n < N / 16; n++) {
+    for (int i = 0; i < Tile::D / 16 * (Tile::N / 16); i++) {
+        int d = i / (Tile::N / 16), n = i % (Tile::N / 16);
         unsigned b[4];
-        load_matrices(b, row + n * 16 * (D + 8) + d * 16);
-        mma_16x8x16<T>(scores[2 * n], pairs.q[d], b[0], b[1]);
-        mma_16x8x16<T>(scores[2 * n + 1], pairs.q[d], b[2], b[3]);
+        load_matrices(b, row + n * 16 * (Tile::D + 8) + d * 16);
+        UNROLL
+        for (int m = 0; m < Tile::M; m++) {
+            mma_16x8x16<Tile::T>(scores.at[m][2 * n], pairs.q[m][d], b[0], b[1]);
+            mma_16x8x16<Tile::T>(scores.at[m][2 * n + 1], pairs.q[m][d], b[2], b[3]);
+        }
     }
 }
 
 /* Scores of keys that a pair does not see become -infinity. */
-template <int N>
-__device__ static void tensor_mask(const int *seen, float (&scores)[N][4], int first) {
+template <typename Tile>
+__device__ static void tensor_mask(const int *seen, tensor_scores<Tile> &scores, int first) {
     first += (int)threadIdx.x % 4 * 2;
     UNROLL
-    for (int h = 0; h < 2; h++) {
-        int left = seen[8 * h] - first;
+    for (int p = 0; p < 2 * Tile::M; p++) {
+        int left = seen[8 * p] - first;
         UNROLL
-        for (int i = 0; i < N * 2; i++)
-            if (i / 2 * 8 + i % 2 >= left) scores[i / 2][2 * h + i % 2] = -INFINITY;
+        for (int i = 0; i < Tile::N / 8 * 2; i++)
+            if (i / 2 * 8 + i % 2 >= left) scores.at[p / 2][i / 2][p % 2 * 2 + i % 2] = -INFINITY;
     }
 }
 
 /* Scores become weights relative to the pair's new maximum, and its older output and sum with them. Those of two groups
  * of 8 keys, rounded, are an A fragment as they lie. A pair sees the first key of its span, so its maximum is finite
  * after the first tile if its scores are. */
-template <enum dtype T, int D, int N>
-__device__ static void tensor_softmax(tensor_pairs<D> &pairs, const float (&scores)[N / 8][4],
-                                      unsigned (&weights)[N / 16][4]) {
+template <typename Tile>
+__device__ static void tensor_softmax(tensor_pairs<Tile> &pairs, const tensor_scores<Tile> &scores,
+                                      tensor_weights<Tile> &weights) {
     UNROLL
-    for (int h = 0; h < 2; h++) {
-        float most = pairs.largest[h];
+    for (int p = 0; p < 2 * Tile::M; p++) {
+        const float(&score)[Tile::N / 8][4] = scores.at[p / 2];
+        float most = pairs.largest[p];
+        int h = p % 2 * 2;
         UNROLL
-        for (int i = 0; i < N / 8; i++) most = fmaxf(most, fmaxf(scores[i][2 * h], scores[i][2 * h + 1]));
+        for (int i = 0; i < Tile::N / 8; i++) most = fmaxf(most, fmaxf(score[i][h], score[i][h + 1]));
         most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, 1));
         most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, 2));
-        float keep = exp2_approximately(pairs.largest[h] - most);
-        pairs.largest[h] = most;
-        pairs.sum[h] *= keep;
+        float keep = exp2_approximately(pairs.largest[p] - most);
+        pairs.largest[p] = most;
+        pairs.sum[p] *= keep;
         UNROLL
-        for (int i = 0; i < D / 8 * 2; i++) pairs.out[i / 2][2 * h + i % 2] *= keep;
+        for (int i = 0; i < Tile::D / 8 * 2; i++) pairs.out[p / 2][i / 2][h + i % 2] *= keep;
     }
     UNROLL
-    for (int i = 0; i < N / 8 * 2; i++) {
-        int h = i % 2;
-        float low = exp2_approximately(scores[i / 2][2 * h] - pairs.largest[h]);
-        float high = exp2_approximately(scores[i / 2][2 * h + 1] - pairs.largest[h]);
-        pairs.sum[h] += low + high;
-        weights[i / 4][i % 4] = pack_halves<T>(low, high);
+    for (int i = 0; i < Tile::M * Tile::N / 8 * 2; i++) {
+        int m = i / (Tile::N / 8 * 2), n = i / 2 % (Tile::N / 8), p = 2 * m + i % 2;
+        float low = exp2_approximately(scores.at[m][n][i % 2 * 2] - pairs.largest[p]);
+        float high = exp2_approximately(scores.at[m][n][i % 2 * 2 + 1] - pairs.largest[p]);
+        pairs.sum[p] += low + high;
+        weights.at[m][n / 2][n % 2 * 2 + i % 2] = pack_halves<Tile::T>(low, high);
     }
 }
 
 /* out += weights v. One transposed load brings the B fragments of 16 columns of v. */
-template <enum dtype T, int D, int N>
-__device__ static void tensor_values(tensor_pairs<D> &pairs, const uint16_t (&values)[N][D + 8],
-                                     const unsigned (&weights)[N / 16][4]) {
+template <typename Tile>
+__device__ static void tensor_add(tensor_pairs<Tile> &pairs, const typename Tile::row *values,
+                                  const tensor_weights<Tile> &weights) {
     int lane = (int)threadIdx.x % WARP;
     const uint16_t *row = &values[lane / 8 % 2 * 8 + lane % 8][lane / 16 * 8];
     UNROLL
-    for (int n = 0; n < N / 16; n++) {
+    for (int i = 0; i < Tile::D / 16 * (Tile::N / 16); i++) {
+        int n = i / (Tile::D / 16), d = i % (Tile::D / 16);
+        unsigned b[4];
+        load_matrices_transposed(b, row + n * 16 * (Tile::D + 8) + d * 16);
         UNROLL
-        for (int d = 0; d < D / 16; d++) {
-            unsigned b[4];
-            load_matrices_transposed(b, row + n * 16 * (D + 8) + d * 16);
-            mma_16x8x16<T>(pairs.out[2 * d], weights[n], b[0], b[1]);
-            mma_16x8x16<T>(pairs.out[2 * d + 1], weights[n], b[2], b[3]);
+        for (int m = 0; m < Tile::M; m++) {
+            mma_16x8x16<Tile::T>(pairs.out[m][2 * d], weights.at[m][n], b[0], b[1]);
+            mma_16x8x16<Tile::T>(pairs.out[m][2 * d + 1], weights.at[m][n], b[2], b[3]);
         }
     }
 }
 
-/* Where a lane's share of a pair's output begins; NULL past the span's last pair. Its columns are 0, 1, 8, 9, 16, ...
- * from there. */
-__device__ static float *tensor_out(const struct attention_shape &s, const struct tile_piece &piece, int h) {
+/* Where a lane's share of the output of its pair p begins; NULL past the span's last pair. Its columns are 0, 1, 8, 9,
+ * 16, ... from there. */
+template <typename Tile>
+__device__ static float *tensor_out(const struct attention_shape &s, const struct tile_piece &piece, int p) {
     const struct attention_span &span = s.spans[piece.span];
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
-    int pair = piece.first + warp * WARP_PAIRS + lane / 4 + 8 * h, head = (int)blockIdx.y * s.group + pair % s.group;
+    int pair = piece.first + warp * Tile::WARP_PAIRS + lane / 4 + 8 * p;
+    int head = (int)blockIdx.y * s.group + pair % s.group;
     if (pair >= span.q_count * s.group) return NULL;
     return (float *)s.out.data + (span.q_start + pair / s.group) * s.out.stride + (int64_t)head * s.head_dim +
            lane % 4 * 2;
 }
 
-template <int D>
+template <typename Tile>
 __device__ static void tensor_end(const struct attention_shape &s, const struct tile_piece &piece,
-                                  const tensor_pairs<D> &pairs) {
+                                  const tensor_pairs<Tile> &pairs) {
     int left = s.head_dim - (int)threadIdx.x % 4 * 2;
     UNROLL
-    for (int h = 0; h < 2; h++) {
-        float *out = tensor_out(s, piece, h), sum = pairs.sum[h];
+    for (int p = 0; p < 2 * Tile::M; p++) {
+        float *out = tensor_out<Tile>(s, piece, p), sum = pairs.sum[p];
         sum += __shfl_xor_sync(ALL_LANES, sum, 1);
         sum += __shfl_xor_sync(ALL_LANES, sum, 2);
         float share = 1 / sum;
         if (out == NULL) continue;
         UNROLL
-        for (int i = 0; i < D / 8 * 2; i++)
-            if (i / 2 * 8 + i % 2 < left) out[i / 2 * 8 + i % 2] = pairs.out[i / 2][2 * h + i % 2] * share;
+        for (int i = 0; i < Tile::D / 8 * 2; i++)
+            if (i / 2 * 8 + i % 2 < left) out[i / 2 * 8 + i % 2] = pairs.out[p / 2][i / 2][p % 2 * 2 + i % 2] * share;
     }
 }
 
 /* Adds what tensor_clean took out of the values in rows [first, end) to the outputs of the pairs that see it: it is
  * infinite or NaN, and so is the whole sum, whatever the weight. */
-template <enum dtype T>
+template <typename Tile>
 __device__ static void tensor_restore(const struct attention_shape &s, const struct tile_piece &piece, const int *seen,
                                       int first, int end) {
     int column = (int)threadIdx.x % 4 * 2;
-    for (int h = 0; h < 2; h++) {
-        float *out = tensor_out(s, piece, h);
-        for (int row = first; out != NULL && row < end && row < seen[8 * h]; row++) {
+    ROLLED
+    for (int p = 0; p < 2 * Tile::M; p++) {
+        float *out = tensor_out<Tile>(s, piece, p);
+        for (int row = first; out != NULL && row < end && row < seen[8 * p]; row++) {
             const uint16_t *v =
                 (const uint16_t *)s.v.data + row * s.v.stride + (int64_t)blockIdx.y * s.head_dim + column;
             for (int i = 0; i / 2 * 8 + i % 2 < s.head_dim - column; i++) {
                 uint16_t bits = v[i / 2 * 8 + i % 2];
-                if (!half_is_finite<T>(bits)) out[i / 2 * 8 + i % 2] += half_bits_to_f32(bits, T);
+                if (!half_is_finite<Tile::T>(bits)) out[i / 2 * 8 + i % 2] += half_bits_to_f32(bits, Tile::T);
             }
         }
     }
 }
 
-/* grid (tiles of 64 pairs, key heads), block 128, shared tensor_shared, at most 35 KiB. Bound by arithmetic on tensor
- * cores, 4 D operations per pair and key, and by what feeds them: each warp loads all keys and values of a tile from
- * shared memory, 512 bytes for two products. A tile's values are on their way while its scores are made, the next
- * tile's keys while its weights are. */
-template <enum dtype T, int D, int N, int BLOCKS>
-__global__ void __launch_bounds__(ATTENTION_THREADS, BLOCKS) attention_tensor_kernel(struct tile_args a) {
+/* grid (tiles of 64 pairs, key heads), block Tile::THREADS, shared tensor_shared, at most 35 KiB. Bound by arithmetic
+ * on tensor cores, 4 D operations per pair and key, and by what feeds them: each warp loads all keys and values of a
+ * tile from shared memory, 512 bytes for 2 M products. A tile's values are on their way while its scores are made, the
+ * next tile's keys while its weights are. */
+template <typename Tile, int BLOCKS>
+__global__ void __launch_bounds__(Tile::THREADS, BLOCKS) attention_tensor_kernel(struct tile_args a) {
     DYNAMIC_SHARED(memory);
-    tensor_shared<D, N> &shared = *(tensor_shared<D, N> *)memory;
+    tensor_shared<Tile> &shared = *(tensor_shared<Tile> *)memory;
+    constexpr int N = Tile::N;
     const struct attention_shape &s = a.shape;
     const struct tile_piece piece = a.pieces[blockIdx.x];
     const struct attention_span &span = s.spans[piece.span];
-    int row = span.k_start, end = tensor_seen(s, span, piece.first, shared.seen);
-    const int *seen = &shared.seen[(int)threadIdx.x / WARP * WARP_PAIRS];
+    int row = span.k_start, end = tensor_seen<Tile>(s, span, piece.first, shared.seen);
+    const int *seen = &shared.seen[(int)threadIdx.x / WARP * Tile::WARP_PAIRS];
     int spoilt = -1; /* the first row that was cleaned */
-    tensor_pairs<D> pairs;
-    tensor_copy<D, N>(s, shared.keys, s.k, row, end);
-    tensor_begin<T>(s, span, piece.first, pairs);
+    tensor_pairs<Tile> pairs;
+    tensor_copy<Tile>(s, shared.keys, s.k, row, end);
+    tensor_begin(s, span, piece.first, pairs);
     for (; row < end; row += N) {
-        float scores[N / 8][4] = {};
+        tensor_scores<Tile> scores = {};
+        tensor_weights<Tile> weights;
         copies_wait();
         __syncthreads(); /* the keys are there, and nobody reads the values before these */
-        bool sees = row < seen[WARP_PAIRS - 1];
-        tensor_copy<D, N>(s, shared.values, s.v, row, end);
-        if (sees) tensor_scores<T, D, N>(pairs, shared.keys, scores);
+        bool sees = row < seen[Tile::WARP_PAIRS - 1];
+        tensor_copy<Tile>(s, shared.values, s.v, row, end);
+        if (sees) tensor_multiply(pairs, shared.keys, scores);
         copies_wait();
-        bool found = row + N > shared.seen[0] && shared.seen[0] < end && tensor_clean<T, D, N>(shared.values);
+        bool found = row + N > shared.seen[0] && shared.seen[0] < end && tensor_clean<Tile>(shared.values);
         found = __syncthreads_or(found); /* the values are there, and nobody reads these keys */
         if (found && spoilt < 0) spoilt = row;
-        if (row + N < end) tensor_copy<D, N>(s, shared.keys, s.k, row + N, end);
+        if (row + N < end) tensor_copy<Tile>(s, shared.keys, s.k, row + N, end);
         if (!sees) continue;
         if (row + N > seen[0]) tensor_mask(&seen[(int)threadIdx.x % WARP / 4], scores, row);
-        unsigned weights[N / 16][4];
-        tensor_softmax<T, D, N>(pairs, scores, weights);
-        tensor_values<T, D, N>(pairs, shared.values, weights);
+        tensor_softmax(pairs, scores, weights);
+        tensor_add(pairs, shared.values, weights);
     }
     tensor_end(s, a.pieces[blockIdx.x], pairs);
-    if (spoilt >= 0) tensor_restore<T>(s, a.pieces[blockIdx.x], &seen[(int)threadIdx.x % WARP / 4], spoilt, end);
+    if (spoilt >= 0) tensor_restore<Tile>(s, a.pieces[blockIdx.x], &seen[(int)threadIdx.x % WARP / 4], spoilt, end);
 }
 
-template <enum dtype T, int D, int N, int BLOCKS>
+/* BLOCKS: as many as a multiprocessor's registers and shared memory let run on it. */
+template <typename Tile, int BLOCKS>
 static void launch_tensor(struct backend *b, const struct attention_args *a, const struct attention_shape &shape) {
     int n;
     struct tile_args k = {shape, list_tiles(b, a, BLOCK_PAIRS, &n)};
-    launch(b, attention_tensor_kernel<T, D, N, BLOCKS>, dim3((unsigned)n, (unsigned)a->kv_heads), ATTENTION_THREADS,
-           sizeof(tensor_shared<D, N>), k);
+    launch(b, attention_tensor_kernel<Tile, BLOCKS>, dim3((unsigned)n, (unsigned)a->kv_heads), Tile::THREADS,
+           sizeof(tensor_shared<Tile>), k);
 }
 
 template <enum dtype T>
 static void launch_width(struct backend *b, const struct attention_args *a, const struct attention_shape &shape) {
     if (a->head_dim <= 64)
-        launch_tensor<T, 64, 64, 3>(b, a, shape);
+        launch_tensor<tensor_tile<T, 64, 64, 2>, 4>(b, a, shape);
     else if (a->head_dim <= 128)
-        launch_tensor<T, 128, 64, 2>(b, a, shape);
+        launch_tensor<tensor_tile<T, 128, 64, 1>, 2>(b, a, shape);
     else
-        launch_tensor<T, 256, 32, 2>(b, a, shape);
+        launch_tensor<tensor_tile<T, 256, 32, 1>, 2>(b, a, shape);
 }
 
 bool fits_tensor_cores(const struct attention_args *a) {
