@@ -1,8 +1,8 @@
 /* kernels/cuda/attention_decode.cu: attention of spans with one query, which is decoding: bound by the bytes of keys
- * and values. The keys are cut into parts of 256, each a block, and a second kernel merges the parts. */
+ * and values. The keys are cut into parts of 128, each a block, and a second kernel merges the parts. */
 #include "kernels/cuda/attention.cuh"
 
-enum { PART_KEYS = 256 }; /* keys of a span that one block reads */
+enum { PART_KEYS = 128 }; /* keys of a span that one block reads: few enough that one long sequence fills a GPU */
 
 /* One block's work. Its result goes to `out` (slot -1) or, not yet divided, to partials[slot]. */
 struct decode_piece {
@@ -22,14 +22,58 @@ struct decode_shared {
     float out[ATTENTION_THREADS / LANES][ROWS][LANES * E];
 };
 
-/* grid (pieces, key heads, groups of ROWS query heads), block 128, shared decode_shared. Bound by bytes: every key and
- * value is read once per ROWS query heads, 16 bytes a lane for 16-bit types. LANES lanes hold one key, E elements each;
- * so a warp reads 32 / LANES keys side by side. */
-template <int LANES, int E, int ROWS>
+/* E elements of a key or value as they lie in memory. HALVES: of 16 bits, in whole vectors; nothing is done with them
+ * that would wait for them, so that several keys and values are on their way at once. */
+template <int E, bool HALVES>
+struct head_piece {
+    uint4 words[E / 8];
+};
+template <int E>
+struct head_piece<E, false> {
+    lanes<E> wide;
+};
+
+template <int E, bool HALVES>
+__device__ static head_piece<E, HALVES> fetch_head(const struct attention_shape &s, const view &t, int row, int kv_head,
+                                                   int col) {
+    head_piece<E, HALVES> piece = {};
+    if constexpr (HALVES) {
+        const uint16_t *from = (const uint16_t *)t.data + row * t.stride + (int64_t)kv_head * s.head_dim + col;
+        UNROLL
+        for (int i = 0; i < E / 8; i++)
+            if (col + 8 * i < s.head_dim) piece.words[i] = *(const uint4 *)(const void *)(from + 8 * i);
+    } else {
+        piece.wide = load_head<E>(s, t, row, kv_head, col);
+    }
+    return piece;
+}
+
+template <int E, bool HALVES>
+__device__ static lanes<E> widen(const head_piece<E, HALVES> &piece, enum dtype dtype) {
+    if constexpr (HALVES) {
+        lanes<E> out;
+        UNROLL
+        for (int i = 0; i < E / 8; i++) {
+            unsigned words[4] = {piece.words[i].x, piece.words[i].y, piece.words[i].z, piece.words[i].w};
+            UNROLL
+            for (int j = 0; j < 8; j++)
+                out.at[8 * i + j] = half_bits_to_f32((uint16_t)(words[j / 2] >> 16 * (j & 1)), dtype);
+        }
+        return out;
+    } else {
+        return piece.wide;
+    }
+}
+
+/* grid (pieces, key heads, groups of ROWS query heads), block 128, shared decode_shared. Bound by bytes, and for few
+ * sequences by latency: every key and value is read once per ROWS query heads, 16 bytes a lane for 16-bit types, of
+ * which AHEAD keys and values are on their way at once. LANES lanes hold one key, E elements each; so a warp reads 32 /
+ * LANES keys side by side. */
+template <int LANES, int E, int ROWS, bool HALVES>
 __global__ void __launch_bounds__(ATTENTION_THREADS) attention_decode_kernel(struct decode_args a) {
     DYNAMIC_SHARED(memory);
     decode_shared<LANES, E, ROWS> &shared = *(decode_shared<LANES, E, ROWS> *)memory;
-    constexpr int GROUPS = ATTENTION_THREADS / LANES;
+    constexpr int GROUPS = ATTENTION_THREADS / LANES, AHEAD = HALVES && E == 8 ? 4 : 1;
     const struct attention_shape &s = a.shape;
     const struct decode_piece piece = a.pieces[blockIdx.x];
     if (piece.span < 0) return;
@@ -49,23 +93,31 @@ __global__ void __launch_bounds__(ATTENTION_THREADS) attention_decode_kernel(str
         largest[r] = -INFINITY;
         sum[r] = 0;
     }
-    for (int base = piece.first; base < end; base += GROUPS) {
-        int key = base + group;
-        bool seen = key < end;
-        lanes<E> k = {}, v = {};
-        if (seen) {
-            k = load_head<E>(s, s.k, span.k_start + key, kv_head, col);
-            v = load_head<E>(s, s.v, span.k_start + key, kv_head, col);
+    for (int base = piece.first; base < end; base += AHEAD * GROUPS) {
+        head_piece<E, HALVES> keys[AHEAD], values[AHEAD];
+        UNROLL
+        for (int i = 0; i < AHEAD; i++) {
+            int key = base + i * GROUPS + group;
+            keys[i] = values[i] = {};
+            if (key >= end) continue;
+            keys[i] = fetch_head<E, HALVES>(s, s.k, span.k_start + key, kv_head, col);
+            values[i] = fetch_head<E, HALVES>(s, s.v, span.k_start + key, kv_head, col);
         }
-        for (int r = 0; r < ROWS; r++) {
-            float score = 0;
-            for (int j = 0; j < E; j++) score = fmaf(q[r][j], k.at[j], score);
-            for (int offset = LANES / 2; offset > 0; offset /= 2) score += __shfl_xor_sync(ALL_LANES, score, offset);
-            if (!seen) continue;
-            float most = fmaxf(largest[r], score), keep = expf(largest[r] - most), p = expf(score - most);
-            sum[r] = fmaf(sum[r], keep, p);
-            for (int j = 0; j < E; j++) out[r][j] = fmaf(out[r][j], keep, p * v.at[j]);
-            largest[r] = most;
+        UNROLL
+        for (int i = 0; i < AHEAD; i++) {
+            bool seen = base + i * GROUPS + group < end;
+            lanes<E> k = widen<E, HALVES>(keys[i], s.k.dtype), v = widen<E, HALVES>(values[i], s.v.dtype);
+            for (int r = 0; r < ROWS; r++) {
+                float score = 0;
+                for (int j = 0; j < E; j++) score = fmaf(q[r][j], k.at[j], score);
+                for (int offset = LANES / 2; offset > 0; offset /= 2)
+                    score += __shfl_xor_sync(ALL_LANES, score, offset);
+                if (!seen) continue;
+                float most = fmaxf(largest[r], score), keep = expf(largest[r] - most), p = expf(score - most);
+                sum[r] = fmaf(sum[r], keep, p);
+                for (int j = 0; j < E; j++) out[r][j] = fmaf(out[r][j], keep, p * v.at[j]);
+                largest[r] = most;
+            }
         }
     }
     for (int r = 0; r < ROWS; r++) {
@@ -129,15 +181,21 @@ __global__ void attention_combine_kernel(struct combine_args a) {
     }
 }
 
+template <int LANES, int E, int ROWS>
+static void launch_rows(struct backend *b, const struct decode_args &a, int n_pieces) {
+    const struct attention_shape &s = a.shape;
+    bool halves = s.vector && s.k.dtype != DTYPE_F32 && s.v.dtype != DTYPE_F32;
+    dim3 grid((unsigned)n_pieces, (unsigned)s.kv_heads, blocks_for(s.group, ROWS));
+    launch(b, halves ? attention_decode_kernel<LANES, E, ROWS, true> : attention_decode_kernel<LANES, E, ROWS, false>,
+           grid, ATTENTION_THREADS, sizeof(decode_shared<LANES, E, ROWS>), a);
+}
+
 template <int LANES, int E>
 static void launch_decode(struct backend *b, const struct decode_args &a, int n_pieces) {
-    unsigned pieces = (unsigned)n_pieces, kv_heads = (unsigned)a.shape.kv_heads;
     if (a.shape.group == 1)
-        launch(b, attention_decode_kernel<LANES, E, 1>, dim3(pieces, kv_heads), ATTENTION_THREADS,
-               sizeof(decode_shared<LANES, E, 1>), a);
+        launch_rows<LANES, E, 1>(b, a, n_pieces);
     else
-        launch(b, attention_decode_kernel<LANES, E, 4>, dim3(pieces, kv_heads, blocks_for(a.shape.group, 4)),
-               ATTENTION_THREADS, sizeof(decode_shared<LANES, E, 4>), a);
+        launch_rows<LANES, E, 4>(b, a, n_pieces);
 }
 
 /* Steps by a quarter: lists of work of steps that need about as many blocks are equal. */
