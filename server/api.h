@@ -29,9 +29,8 @@ struct api_request {
     const char *content_type; /* NULL: none */
     const char *body;
     size_t size;
-    /* The value of a field of the query string, NULL when absent. */
-    const char *(*argument)(void *context, const char *name);
-    void *context;
+    const struct query_argument *arguments; /* [n_arguments], of the query string */
+    int n_arguments;
 };
 
 /* Never NULL: what is wrong with a request is an answer too. `waker` is called until the answer is closed. */

@@ -159,9 +159,25 @@ static enum MHD_Result respond(struct exchange *x) {
 
 /* Receiving. */
 
-static const char *argument(void *context, const char *name) {
-    struct exchange *x = context;
-    return MHD_lookup_connection_value(x->connection, MHD_GET_ARGUMENT_KIND, name);
+/* The library hands on what it decoded as C strings, which a NUL would cut: it becomes a byte that is in no UTF-8, so
+ * that it is in no path that there is, and is refused in a field. */
+static size_t unescape(void *context, struct MHD_Connection *connection, char *text) {
+    (void)context, (void)connection;
+    for (char *at = text; (at = strstr(at, "%00")) != NULL;) memcpy(at, "%FF", 3);
+    return MHD_http_unescape(text);
+}
+
+struct argument_list {
+    struct query_argument *items;
+    int n, capacity;
+};
+
+static enum MHD_Result add_argument(void *context, enum MHD_ValueKind kind, const char *name, const char *value) {
+    struct argument_list *list = context;
+    (void)kind;
+    list->items = xgrow(list->items, list->n, &list->capacity, sizeof *list->items);
+    list->items[list->n++] = (struct query_argument){name, value ? value : ""};
+    return MHD_YES;
 }
 
 static const char *header(const struct exchange *x, const char *name) {
@@ -226,14 +242,17 @@ static void set_answer(struct exchange *x, struct answer *answer) {
 static void open_answer(struct exchange *x, const char *method, const char *path) {
     set_answer(x, refuse(x, x->received));
     if (x->answer) return;
+    struct argument_list list = {0};
+    MHD_get_connection_values(x->connection, MHD_GET_ARGUMENT_KIND, add_argument, &list);
     struct api_request r = {.method = method,
                             .path = path,
                             .content_type = header(x, "Content-Type"),
                             .body = x->body.data ? x->body.data : "",
                             .size = x->body.size,
-                            .argument = argument,
-                            .context = x};
+                            .arguments = list.items,
+                            .n_arguments = list.n};
     set_answer(x, api_open(x->http->o.api, &r, (struct waker){wake, x}));
+    free(list.items);
     buffer_free(&x->body);
 }
 
@@ -378,14 +397,14 @@ enum status http_open(struct http **out, const struct http_options *o, struct er
     enum status status = watcher_open(&h->watcher, e);
     if (status == STATUS_OK) status = start_listening(h, o->socket, e);
     if (status == STATUS_OK) {
-        h->daemon =
-            MHD_start_daemon(MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL,
-                             handle, h, MHD_OPTION_EXTERNAL_LOGGER, log_library, NULL, MHD_OPTION_LISTEN_SOCKET,
-                             o->socket, MHD_OPTION_NOTIFY_COMPLETED, completed, h, MHD_OPTION_CONNECTION_LIMIT,
-                             (unsigned)o->max_connections, MHD_OPTION_THREAD_POOL_SIZE,
-                             (unsigned)min_int(HTTP_THREADS, o->max_connections), MHD_OPTION_CONNECTION_TIMEOUT,
-                             (unsigned)o->timeout, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
-                             MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
+        h->daemon = MHD_start_daemon(
+            MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, handle, h,
+            MHD_OPTION_EXTERNAL_LOGGER, log_library, NULL, MHD_OPTION_LISTEN_SOCKET, o->socket,
+            MHD_OPTION_NOTIFY_COMPLETED, completed, h, MHD_OPTION_CONNECTION_LIMIT, (unsigned)o->max_connections,
+            MHD_OPTION_THREAD_POOL_SIZE, (unsigned)min_int(HTTP_THREADS, o->max_connections),
+            MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)o->timeout, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+            (size_t)CONNECTION_BYTES, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+            MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
         if (h->daemon == NULL)
             status = error_set(e, STATUS_IO, "libmicrohttpd did not start; log.level debug tells why");
     }

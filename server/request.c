@@ -149,6 +149,9 @@ static bool parse_model(void *object, const json_t *v, const struct request_limi
     (void)l;
     if (!json_is_string(v)) return failure_set(f, 400, "invalid_type", "model", "model must be a string");
     r->model = xstrndup(json_string_value(v), json_string_length(v));
+    /* It is compared as a C string, where a NUL would make a known name of an unknown one. */
+    if (strlen(r->model) != json_string_length(v))
+        return failure_set(f, 400, "invalid_value", "model", "model holds a NUL character");
     return true;
 }
 
@@ -226,13 +229,17 @@ static const struct field search_fields[] = {
     {"k", FIELD_INT, .offset = offsetof(struct search_request, k), .min = 1, .option = "retrieval.max_k",
      .limit_offset = offsetof(struct request_limits, max_k)},
     {"min_similarity", FIELD_NUMBER, .offset = offsetof(struct search_request, min_similarity), .min = -1, .max = 1},
+    {"q", FIELD_PARSED, .parse = parse_query},
 };
-static const struct field_table search_table = {search_fields, (int)ARRAY_COUNT(search_fields), ""};
+/* All but the last row for a body, all but the first for a query string. */
+enum { SEARCH_FIELDS = ARRAY_COUNT(search_fields) - 1 };
+static const struct field_table body_table = {search_fields, SEARCH_FIELDS, ""};
+static const struct field_table query_table = {search_fields + 1, SEARCH_FIELDS, ""};
 
-static bool parse_search(struct search_request *r, const json_t *json, const struct request_limits *l,
-                         struct failure *f) {
+static bool parse_search(struct search_request *r, const struct field_table *t, const json_t *json,
+                         const struct request_limits *l, struct failure *f) {
     *r = (struct search_request){.min_similarity = -2};
-    if (!fields_parse(&search_table, r, json, l, f)) return false;
+    if (!fields_parse(t, r, json, l, f)) return false;
     if (r->query == NULL || r->query_size == 0)
         return failure_set(f, 400, "missing_parameter", "query", "query (or q in the query string) is missing");
     return true;
@@ -243,7 +250,7 @@ bool search_request_parse(struct search_request *r, const char *body, size_t siz
     json_t *json;
     *r = (struct search_request){0};
     if (!fields_load(&json, body, size, l, f)) return false;
-    bool ok = parse_search(r, json, l, f);
+    bool ok = parse_search(r, &body_table, json, l, f);
     json_decref(json);
     return ok;
 }
@@ -263,20 +270,21 @@ static json_t *query_value(const char *text) {
     return value;
 }
 
-static bool add_argument(json_t *json, const char *field, const char *name, json_t *value, struct failure *f) {
-    if (json_object_set_new(json, field, value) == 0) return true;
-    return failure_set(f, 400, "invalid_value", name, "%s is not valid UTF-8", name);
+static bool add_argument(json_t *json, const struct query_argument *a, struct failure *f) {
+    if (json_object_get(json, a->name))
+        return failure_set(f, 400, "invalid_value", a->name, "%s is given more than once", a->name);
+    json_t *value = strcmp(a->name, "q") == 0 ? json_string(a->value) : query_value(a->value);
+    if (json_object_set_new(json, a->name, value) == 0) return true;
+    return failure_set(f, 400, "invalid_value", a->name, "%s is not valid UTF-8", a->name);
 }
 
-bool search_request_parse_query(struct search_request *r, const char *q, const char *k, const char *min_similarity,
+bool search_request_parse_query(struct search_request *r, const struct query_argument *arguments, int n,
                                 const struct request_limits *l, struct failure *f) {
     json_t *json = json_object();
+    bool ok = true;
     *r = (struct search_request){0};
-    bool ok = (q == NULL || add_argument(json, "query", "q", json_string(q), f)) &&
-              (k == NULL || add_argument(json, "k", "k", query_value(k), f)) &&
-              (min_similarity == NULL ||
-               add_argument(json, "min_similarity", "min_similarity", query_value(min_similarity), f));
-    ok = ok && parse_search(r, json, l, f);
+    for (int i = 0; i < n && ok; i++) ok = add_argument(json, &arguments[i], f);
+    ok = ok && parse_search(r, &query_table, json, l, f);
     json_decref(json);
     return ok;
 }

@@ -34,6 +34,11 @@ struct completion_request {
     struct request_retrieval retrieval;
 };
 
+/* One field of a query string, decoded: name=value. */
+struct query_argument {
+    const char *name, *value;
+};
+
 struct search_request {
     char *query;
     size_t query_size;
@@ -47,7 +52,7 @@ bool completion_request_parse(struct completion_request *r, const char *body, si
 void completion_request_free(struct completion_request *r);
 bool search_request_parse(struct search_request *r, const char *body, size_t size, const struct request_limits *l,
                           struct failure *f);
-/* The same from the query string of a GET: q, k and min_similarity; NULL where absent. */
-bool search_request_parse_query(struct search_request *r, const char *q, const char *k, const char *min_similarity,
+/* The same from the query string of a GET, where the query is called q. */
+bool search_request_parse_query(struct search_request *r, const struct query_argument *arguments, int n,
                                 const struct request_limits *l, struct failure *f);
 void search_request_free(struct search_request *r);

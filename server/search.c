@@ -82,8 +82,7 @@ static void search_close(struct answer *a) {
 
 static bool parse(struct search_request *request, struct api *a, const struct api_request *r, struct failure *f) {
     if (r->size > 0) return search_request_parse(request, r->body, r->size, &a->limits, f);
-    return search_request_parse_query(request, r->argument(r->context, "q"), r->argument(r->context, "k"),
-                                      r->argument(r->context, "min_similarity"), &a->limits, f);
+    return search_request_parse_query(request, r->arguments, r->n_arguments, &a->limits, f);
 }
 
 struct answer *search_open(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {

@@ -96,6 +96,8 @@ def test_head(server):
         ("GET", "/v1/completions/", 404, "not_found"),
         ("GET", "/v1/models/", 404, "not_found"),
         ("GET", "/v1/models/retro-docs/x", 404, "model_not_found"),
+        ("GET", "/v1/models/retro-docs%00x", 404, "model_not_found"),
+        ("GET", "/health%00x", 404, "not_found"),
         ("GET", "/v1/completions", 405, "method_not_allowed"),
         ("DELETE", "/v1/models", 405, "method_not_allowed"),
         ("PUT", "/v1/retrieval/search", 405, "method_not_allowed"),

@@ -106,6 +106,30 @@ def test_search(server):
     for field in ("q", "k", "min_similarity"):
         error = server.request("GET", f"/v1/retrieval/search?{'' if field == 'q' else 'q=x&'}{field}=%ff").error()
         assert error["param"] == field and error["message"] == f"{field} is not valid UTF-8"
+    # A NUL is refused, and cuts nothing short.
+    error = server.request("GET", "/v1/retrieval/search?q=x%00y").error()
+    assert error["param"] == "q" and error["code"] == "invalid_value"
+    with_nul = server.post({"query": "stop\0the server", "k": 1}, "/v1/retrieval/search").json()["data"]
+    cut = server.post({"query": "stop", "k": 1}, "/v1/retrieval/search").json()["data"]
+    assert with_nul[0]["distance"] != cut[0]["distance"]
+
+
+@pytest.mark.parametrize("field", ["limit=3", "query=x", "top_k=3", "K=3", "k%00=3", "kk"])
+def test_an_unknown_field_of_the_query_string(server, field):
+    reply = server.request("GET", f"/v1/retrieval/search?q=x&{field}")
+    error = reply.error()
+    assert reply.status == 400
+    if "%00" in field:
+        assert error["code"] == "invalid_value"
+        return
+    name = field.split("=")[0]
+    assert error["code"] == "unknown_parameter" and error["param"] == name
+    assert error["message"] == f"unknown parameter {name}; known are k, min_similarity, q"
+
+
+def test_a_field_given_twice(server):
+    error = server.request("GET", "/v1/retrieval/search?q=x&k=1&k=2").error()
+    assert error["code"] == "invalid_value" and error["message"] == "k is given more than once"
 
 
 def test_without_a_collection(start):

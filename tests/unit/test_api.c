@@ -117,6 +117,7 @@ static const struct {
     {"{\"prompt\": []}", "prompt", "invalid_value", "empty array"},
     {"{\"prompt\": [\"a\", 1]}", "prompt", "invalid_type", "prompt must be a string"},
     {"{\"prompt\": [1, \"a\"]}", "prompt", "invalid_type", "token 1 of prompt 0 is not an integer"},
+    {"{\"prompt\": \"a\", \"model\": \"m\\u0000x\"}", "model", "invalid_value", "model holds a NUL character"},
     {"{\"prompt\": [1.5]}", "prompt", "invalid_type", "prompt must be a string"},
     {"{\"prompt\": [[1], [100]]}", "prompt", "invalid_value",
      "token 0 of prompt 1 is 100, the model's vocabulary is 0 .. 99"},
@@ -212,6 +213,10 @@ static void test_text_is_not_counted(void **state) {
     buffer_free(&body);
 }
 
+static bool query_parse(struct search_request *r, const struct query_argument *a, int n, struct failure *f) {
+    return search_request_parse_query(r, a, n, &limits, f);
+}
+
 static void test_search(void **state) {
     (void)state;
     struct search_request r;
@@ -222,22 +227,30 @@ static void test_search(void **state) {
     assert_int_equal(r.k, 2);
     assert_true(r.min_similarity == 0.5);
     search_request_free(&r);
-    assert_true(search_request_parse_query(&r, "a, [b", "3", "-0.25", &limits, &f));
+    assert_true(
+        query_parse(&r, (struct query_argument[]){{"q", "a, [b"}, {"k", "3"}, {"min_similarity", "-0.25"}}, 3, &f));
     assert_string_equal(r.query, "a, [b");
     assert_int_equal(r.k, 3);
     assert_true(r.min_similarity == -0.25);
     search_request_free(&r);
-    assert_false(search_request_parse_query(&r, NULL, NULL, NULL, &limits, &f));
+    assert_false(query_parse(&r, NULL, 0, &f));
     assert_string_equal(f.param, "query");
     search_request_free(&r);
-    assert_false(search_request_parse_query(&r, "q", "9", NULL, &limits, &f));
+    assert_false(query_parse(&r, (struct query_argument[]){{"q", "q"}, {"k", "9"}}, 2, &f));
     assert_non_null(strstr(f.message, "k is 9, allowed is 1 .. 4"));
     search_request_free(&r);
-    assert_false(search_request_parse_query(&r, "q", "2,3", NULL, &limits, &f));
+    assert_false(query_parse(&r, (struct query_argument[]){{"q", "q"}, {"k", "2,3"}}, 2, &f));
     assert_non_null(strstr(f.message, "k must be an integer, not a string"));
     search_request_free(&r);
-    assert_false(search_request_parse_query(&r, "\xFF", NULL, NULL, &limits, &f));
+    assert_false(query_parse(&r, (struct query_argument[]){{"q", "\xFF"}}, 1, &f));
     assert_non_null(strstr(f.message, "UTF-8"));
+    search_request_free(&r);
+    assert_false(query_parse(&r, (struct query_argument[]){{"q", "q"}, {"limit", "1"}}, 2, &f));
+    assert_string_equal(f.code, "unknown_parameter");
+    assert_string_equal(f.message, "unknown parameter limit; known are k, min_similarity, q");
+    search_request_free(&r);
+    assert_false(query_parse(&r, (struct query_argument[]){{"q", "q"}, {"q", "p"}}, 2, &f));
+    assert_string_equal(f.message, "q is given more than once");
     search_request_free(&r);
 }
 
