@@ -2,11 +2,12 @@
 #include "config/base.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "config/line.h"
 
 enum status error_set(struct error *e, enum status status, const char *format, ...) {
     if (e == NULL) return status;
@@ -46,7 +47,6 @@ enum status error_prefix(struct error *e, const char *format, ...) {
 }
 
 static enum log_level log_threshold = LOG_LEVEL_INFO;
-static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void log_set_level(enum log_level level) { log_threshold = level; }
 
@@ -63,9 +63,7 @@ void log_write(enum log_level level, const char *format, ...) {
     clock_gettime(CLOCK_REALTIME, &now);
     gmtime_r(&now.tv_sec, &utc);
     strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
-    pthread_mutex_lock(&log_lock);
-    fprintf(stderr, "%s.%03ldZ %-5s %s\n", stamp, now.tv_nsec / 1000000, names[level], text);
-    pthread_mutex_unlock(&log_lock);
+    line_print(stderr, "%s.%03ldZ %-5s %s", stamp, now.tv_nsec / 1000000, names[level], text);
 }
 
 _Noreturn void check_failed(const char *file, int line, const char *condition) {

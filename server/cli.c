@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "config/buffer.h"
+#include "config/line.h"
 
 enum cli_option { CLI_CONFIG = 1, CLI_SET, CLI_CHECK, CLI_PRINT, CLI_HELP, CLI_VERSION };
 
@@ -70,8 +70,8 @@ static bool folder_ready(const char *option, const char *folder, const char *fil
     buffer_printf(&path, "%s/%s", folder, file);
     bool there = access(folder, F_OK) == 0, ready = there && access(path.data, R_OK) == 0;
     if (!ready)
-        fprintf(stderr, "retro-server: %s: %s: %s%s\n", option, there ? path.data : folder, strerror(errno),
-                there ? what : "");
+        line_print(stderr, "retro-server: %s: %s: %s%s", option, there ? path.data : folder, strerror(errno),
+                   there ? what : "");
     buffer_free(&path);
     return ready;
 }

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "config/line.h"
 #include "retro/opened_model.h"
 #include "server/cli.h"
 #include "server/documents.h"
@@ -332,7 +333,7 @@ int main(int argc, char **argv) {
         log_set_level((enum log_level)s.config.log.level);
         status = serve(&s, &e);
     }
-    if (status) fprintf(stderr, "retro-server: %s\n", e.text);
+    if (status) line_print(stderr, "retro-server: %s", e.text);
     config_free(&s.config);
     return status ? EXIT_FAILURE : EXIT_SUCCESS;
 }

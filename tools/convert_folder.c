@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "config/buffer.h"
+#include "config/line.h"
 #include "tools/convert.h"
 
 /* Tokenizers of large vocabularies take tens of megabytes. */
@@ -111,7 +111,7 @@ static void remove_stale(const char *parent, const char *prefix) {
         buffer_printf(&path, "%s/%s", parent, entry->d_name);
         int lock = lstat(path.data, &st) == 0 && S_ISDIR(st.st_mode) ? lock_folder(path.data, 0) : -1;
         if (lock >= 0) {
-            fprintf(stderr, "retro-convert: %s was left by a run that was ended, and is removed\n", path.data);
+            line_print(stderr, "retro-convert: %s was left by a run that was ended, and is removed", path.data);
             remove_folder(path.data, 1);
             close(lock);
         }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "config/json.h"
+#include "config/line.h"
 #include "retro/opened_model.h"
 #include "tools/usage.h"
 

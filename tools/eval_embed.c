@@ -69,7 +69,7 @@ int eval_embed(const struct usage *self, int argc, char **argv) {
     if (first >= 0 && argc - first < 2) error_set(&e, STATUS_INVALID, "expected FOLDER and one TEXT or more");
     bool failed =
         first != EVAL_HELPED && (first < 0 || argc - first < 2 || run(&config, argc - first, argv + first, &e));
-    if (failed) fprintf(stderr, "retro-eval embed: %s\n", e.text);
+    if (failed) line_print(stderr, "retro-eval embed: %s", e.text);
     config_free(&config);
     return failed;
 }

@@ -164,7 +164,7 @@ int eval_lm(const struct usage *self, int argc, char **argv) {
     if (first == argc) error_set(&e, STATUS_INVALID, "no file of records given");
     bool failed = first != EVAL_HELPED && (first < 0 || first == argc || config_check(&o.config, &e) ||
                                            run(&o, argc - first, argv + first, &e));
-    if (failed) fprintf(stderr, "retro-eval lm: %s\n", e.text);
+    if (failed) line_print(stderr, "retro-eval lm: %s", e.text);
     config_free(&o.config);
     return failed;
 }

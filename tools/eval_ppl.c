@@ -103,7 +103,7 @@ int eval_ppl(const struct usage *self, int argc, char **argv) {
     if (first == argc) error_set(&e, STATUS_INVALID, "no document given");
     bool failed = first != EVAL_HELPED && (first < 0 || first == argc || config_check(&o.config, &e) ||
                                            run(&o, argc - first, argv + first, &e));
-    if (failed) fprintf(stderr, "retro-eval ppl: %s\n", e.text);
+    if (failed) line_print(stderr, "retro-eval ppl: %s", e.text);
     config_free(&o.config);
     return failed;
 }

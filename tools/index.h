@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "config/config.h"
+#include "config/line.h"
 #include "retrieval/collection.h"
 #include "retrieval/embedder.h"
 #include "retrieval/extract.h"

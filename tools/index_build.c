@@ -34,7 +34,7 @@ struct builder {
 
 static void report(struct builder *b, const struct error *why) {
     progress_clear(&b->progress);
-    fprintf(stderr, "skipped: %s%s\n", why->text, why->status == STATUS_TOO_LARGE ? " (--max-file-bytes)" : "");
+    line_print(stderr, "skipped: %s%s", why->text, why->status == STATUS_TOO_LARGE ? " (--max-file-bytes)" : "");
     b->walk.n_skipped++;
 }
 
@@ -108,7 +108,7 @@ static enum status add_file(struct builder *b, const struct found_file *file, st
     } else if (!key_set_add(&b->texts, hash_bytes(b->text.data, b->text.size, 0), b->text.size)) {
         b->n_copies++;
         progress_clear(&b->progress);
-        if (b->options->verbose) fprintf(stderr, "a copy of another: %s\n", file->path);
+        if (b->options->verbose) line_print(stderr, "a copy of another: %s", file->path);
     } else {
         status = add_chunks(b, file->stored, e);
         b->n_added++;

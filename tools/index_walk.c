@@ -52,7 +52,7 @@ void key_set_free(struct key_set *s) {
 }
 
 static void skip(struct walk *w, const char *path, const char *why) {
-    fprintf(stderr, "skipped: %s: %s\n", path, why);
+    line_print(stderr, "skipped: %s: %s", path, why);
     w->n_skipped++;
 }
 
@@ -60,7 +60,7 @@ static void count_unknown(struct walk *w, const char *path) {
     const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
     const char *extension = dot && strlen(dot) < sizeof w->unknown[0].extension ? dot : "";
     int last = (int)ARRAY_COUNT(w->unknown) - 1, i = 0;
-    if (w->verbose) fprintf(stderr, "not a known kind: %s\n", path);
+    if (w->verbose) line_print(stderr, "not a known kind: %s", path);
     while (i < w->n_unknown && strcmp(w->unknown[i].extension, extension) != 0) i++;
     if (i == w->n_unknown && i < last) {
         snprintf(w->unknown[i].extension, sizeof w->unknown[i].extension, "%s", extension);
@@ -76,9 +76,9 @@ static void count_unknown(struct walk *w, const char *path) {
 void walk_report_unknown(const struct walk *w) {
     for (int i = 0; i < (int)ARRAY_COUNT(w->unknown); i++)
         if (w->unknown[i].count > 0)
-            fprintf(stderr, "not read: %d file%s of kind \"%s\"\n", w->unknown[i].count,
-                    w->unknown[i].count == 1 ? "" : "s",
-                    w->unknown[i].extension[0] ? w->unknown[i].extension : "no extension");
+            line_print(stderr, "not read: %d file%s of kind \"%s\"", w->unknown[i].count,
+                       w->unknown[i].count == 1 ? "" : "s",
+                       w->unknown[i].extension[0] ? w->unknown[i].extension : "no extension");
 }
 
 static void add_file(struct walk *w, const char *path, const char *stored, const struct stat *st) {
@@ -156,7 +156,7 @@ static enum status visit(struct walk *w, struct trail *t, const char *path, cons
         else
             count_unknown(w, path);
     } else if (!key_set_add(t->seen, (uint64_t)st.st_dev, (uint64_t)st.st_ino)) {
-        if (w->verbose) fprintf(stderr, "reached twice: %s\n", path);
+        if (w->verbose) line_print(stderr, "reached twice: %s", path);
         w->n_repeated++;
     } else if (S_ISDIR(st.st_mode)) {
         return visit_folder(w, t, path, stored, &st, e);

@@ -1,6 +1,7 @@
 /* tools/retro_bench.c: retro-bench: how fast this machine is, and how much of it the kernels use. */
 #include <string.h>
 
+#include "config/line.h"
 #include "tools/bench.h"
 #include "tools/usage.h"
 
@@ -71,17 +72,17 @@ int main(int argc, char **argv) {
     while (n + 1 < argc && n < (int)ARRAY_COUNT(commands) && (asked[n] = find(argv[n + 1])) != NULL) n++;
     bool help = n == 0 && argc >= 2 && strcmp(argv[1], "--help") == 0;
     if (n == 0) {
-        if (!help && argc >= 2) fprintf(stderr, "retro-bench: there is no command \"%s\"\n", argv[1]);
+        if (!help && argc >= 2) line_print(stderr, "retro-bench: there is no command \"%s\"", argv[1]);
         print_usage(help ? stdout : stderr);
         return help ? 0 : 2;
     }
     bool wrong = bench_parse(&o, argv + n + 1, asked, n, &e) != STATUS_OK;
-    if (wrong) fprintf(stderr, "retro-bench: %s\n", e.text);
+    if (wrong) line_print(stderr, "retro-bench: %s", e.text);
     for (int i = 0; i < n && (wrong || o.help); i++) bench_print_usage(asked[i], wrong ? stderr : stdout);
     if (wrong || o.help) return wrong ? 2 : 0;
     for (int i = 0; i < n; i++) {
         if (run(asked[i], o, &e) == STATUS_OK) continue;
-        fprintf(stderr, "retro-bench %s: %s\n", asked[i]->name, e.text);
+        line_print(stderr, "retro-bench %s: %s", asked[i]->name, e.text);
         return 1;
     }
     return 0;

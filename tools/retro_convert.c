@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/buffer.h"
+#include "config/line.h"
 #include "tools/convert.h"
 
 static const char usage[] =
@@ -40,7 +40,7 @@ static bool parse(int argc, char **argv, struct convert_options *o, const char *
     o->to = argv[optind + 1];
     o->packed = strcmp(to, "packed") == 0;
     if (!o->packed && !dtype_parse(&o->dtype, to)) {
-        fprintf(stderr, "retro-convert: --to %s: expected int8, int4, bf16, f16, f32 or packed\n", to);
+        line_print(stderr, "retro-convert: --to %s: expected int8, int4, bf16, f16, f32 or packed", to);
         return false;
     }
     if (o->packed && o->n_keep > 0) {
@@ -110,7 +110,7 @@ int main(int argc, char **argv) {
         status = conversion_open(&p, &o, &e);
         if (status == STATUS_OK) status = convert(&p, &o, &e);
         if (status)
-            fprintf(stderr, "retro-convert: %s\n", e.text);
+            line_print(stderr, "retro-convert: %s", e.text);
         else
             conversion_print(&p);
         conversion_close(&p);

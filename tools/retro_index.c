@@ -164,13 +164,13 @@ static enum status open_makers(const struct arguments *a, const struct collectio
 static void print_hit(int rank, const struct chunk *chunk, float similarity, const struct tokenizer *tokenizer) {
     struct buffer text = {0};
     tokenizer_decode(tokenizer, (const int32_t *)(const void *)chunk->tokens, chunk->n_tokens, false, &text);
-    printf("%d  %.4f  %s  [%" PRIu64 ", %" PRIu64 ")%s%s\n", rank, similarity, chunk->path, chunk->start, chunk->end,
-           chunk->title[0] ? "  " : "", chunk->title);
+    line_print(stdout, "%d  %.4f  %s  [%" PRIu64 ", %" PRIu64 ")%s%s", rank, similarity, chunk->path, chunk->start,
+               chunk->end, chunk->title[0] ? "  " : "", chunk->title);
     /* Indented, so that a line of a document cannot be taken for one of ours. */
     const char *line = text.data ? text.data : "", *end;
     for (; *line; line = end + (*end == '\n')) {
         end = line + strcspn(line, "\n");
-        printf("    %.*s\n", (int)(end - line), line);
+        line_print(stdout, "    %.*s", (int)(end - line), line);
     }
     buffer_free(&text);
 }
@@ -233,10 +233,10 @@ static int run_stats(struct arguments *a, struct error *e) {
     const struct collection_info *info = collection_info(c);
     printf("generation    %d\ndocuments     %" PRId64 "\nchunks        %" PRId64 "\ntokens        %" PRId64 "\n",
            info->generation, info->n_documents, info->n_chunks, info->n_tokens);
-    printf("chunk length  %d\nvectors       %d numbers, inner product\nindex         %s\n", info->chunk_length,
-           info->dim, info->index_factory);
-    printf("embedder      %s (hash %016" PRIx64 ")\ntokenizer     %s (hash %016" PRIx64 ")\n", info->embedder,
-           info->embedder_hash, info->tokenizer, info->tokenizer_hash);
+    printf("chunk length  %d\nvectors       %d numbers, inner product\n", info->chunk_length, info->dim);
+    line_print(stdout, "index         %s", info->index_factory);
+    line_print(stdout, "embedder      %s (hash %016" PRIx64 ")", info->embedder, info->embedder_hash);
+    line_print(stdout, "tokenizer     %s (hash %016" PRIx64 ")", info->tokenizer, info->tokenizer_hash);
     collection_close(c);
     return EXIT_FINE;
 }
@@ -328,7 +328,7 @@ static int run(const struct command *command, int argc, char **argv) {
                : a.help                                ? print_help(command)
                                                        : command->run(&a, &e);
     config_free(&a.config);
-    if (code == EXIT_FAILED) fprintf(stderr, "retro-index %s: %s\n", command->usage.name, e.text);
+    if (code == EXIT_FAILED) line_print(stderr, "retro-index %s: %s", command->usage.name, e.text);
     if (code == EXIT_INTERRUPTED) fprintf(stderr, "retro-index: interrupted; what was there before is unchanged\n");
     if (fflush(stdout) != 0 && code == EXIT_FINE) code = EXIT_FAILED;
     return code;
@@ -347,7 +347,7 @@ int main(int argc, char **argv) {
         printf("retro-index " RETRO_VERSION " (%s)\n", HAVE_FAISS ? "FAISS and exact search" : "exact search");
         return EXIT_FINE;
     }
-    fprintf(stderr, "retro-index: unknown command \"%s\"\n", name);
+    line_print(stderr, "retro-index: unknown command \"%s\"", name);
     print_usage(stderr);
     return EXIT_FAILED;
 }

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from conftest import BUILD, DEPS, ROOT
+from conftest import BUILD, DEPS, MODEL, ROOT
 
 LONG = dict(max_tokens=480, ignore_eos=True, temperature=0)
 SOON = 0.2 + 0.1  # the promise, and what polling /health adds on a busy machine
@@ -29,6 +29,15 @@ def send(server, body):
     data = json.dumps(body).encode()
     s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
     return s
+
+
+def test_names_steer_no_terminal(start, tmp_path):
+    """The name of a folder is one of a line of the log, escaped."""
+    folder = tmp_path / "mo\x1b[31mdel\n2"
+    folder.symlink_to(ROOT / "models" / MODEL)
+    log = start(f"model.path={folder}").log.read_text()
+    assert rf"{tmp_path}/mo\x1b[31mdel\n2" in log
+    assert "\x1b" not in log and all(re.match(r"\d{4}-\d\d-\d\dT", line) for line in log.splitlines())
 
 
 def test_leaving_a_stream(server):

@@ -83,11 +83,37 @@ def test_byte_ranges(tmp_path):
     assert ranges[0][0] == 0 and ranges[-1][1] == len(text)
     assert all(a[1] == b[0] for a, b in zip(ranges, ranges[1:]))
     for start, end, shown in pieces:
-        lines = [line[4:] for line in shown.split(b"\n")[:-1]]
+        lines = [line[4:].replace(b"\\r", b"\r") for line in shown.split(b"\n")[:-1]]
         # A character cut by the chunk's edge is shown as U+FFFD, and is whole in the range where it begins.
         piece, whole = b"\n".join(lines), text[int(start):int(end)].decode()
         inner = piece.decode().strip("\ufffd")
         assert inner in whole and len(whole.removesuffix("\n")) - len(inner) <= (piece.count(b"\xef\xbf\xbd") > 0)
+
+
+def test_names_steer_no_terminal(tmp_path):
+    """What a file is called, or holds, reaches a terminal escaped, on the lines where it belongs."""
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    hostile = "\x1b]0;title\a\nskipped: \x9b31m\\"
+    (folder / f"{hostile}.md").write_text("# A \x1b[2Jtitle\n\nThe cat sleeps\x1b[31m all day.\n")
+    (folder / f"{hostile}.txt").write_text("")
+    (folder / f"{hostile}.png").write_text("")
+    (folder / os.fsdecode(b"\xff.txt")).write_text("")
+    escaped = r"\x1b]0;title\x07\nskipped: \xc2\x9b31m\\"
+    done = build(tmp_path / "out", "--verbose", folder)
+    assert done.returncode == 2, done.stderr
+    names = [line for line in done.stderr.splitlines() if str(folder) in line]
+    assert len(names) == 3 and all(line.startswith(("skipped: ", "not a known kind: ")) for line in names)
+    assert sum(f"{folder}/{escaped}" in line for line in names) == 2
+    assert sum(rf"{folder}/\xff.txt" in line for line in names) == 1
+    found = run("search", tmp_path / "out", "cat")
+    shown = done.stderr + done.stdout + found.stdout
+    assert all(c == "\n" or c.isprintable() for c in shown), repr(shown)
+    first, *text = found.stdout.splitlines()
+    assert f"docs/{escaped}.md" in first and r"A \x1b[2Jtitle" in first
+    assert any(r"sleeps\x1b[31m" in line for line in text)
+    missing = run("stats", "/nowhere\x1b[31m")
+    assert missing.returncode == 1 and r"/nowhere\x1b[31m" in missing.stderr
 
 
 @pytest.mark.parametrize("closed", ["<&- >&- 2>&-", ">&- 2>&-", "<&- 2>&-"])

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "config/json.h"
+#include "config/line.h"
 #include "config/utf8.h"
 #include "tests/folder.h"
 
@@ -76,6 +77,33 @@ static void test_utf8(void **state) {
     assert_true(utf8_is_valid("a\xe2\x82\xac", 4));
     assert_false(utf8_is_valid("a\xe2\x82", 3));
     assert_true(utf8_is_valid(NULL, 0));
+}
+
+static void test_line_escape(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *escaped;
+    } cases[] = {{"plain, na\xc3\xafve \xf0\x9f\x90\x88 \"%s\"", "plain, na\xc3\xafve \xf0\x9f\x90\x88 \"%s\""},
+                 {"a\nb\tc\rd", "a\\nb\\tc\\rd"},
+                 {"\x1b[31mred\a\x7f", "\\x1b[31mred\\x07\\x7f"},
+                 {"\xc2\x9b"
+                  "31m\xc2\xa0",
+                  "\\xc2\\x9b"
+                  "31m\xc2\xa0"},
+                 {"\\x1b", "\\\\x1b"},
+                 {"\xff.txt \xe2\x82", "\\xff.txt \\xe2\\x82"},
+                 {"\xed\xa0\x80", "\\xed\\xa0\\x80"},
+                 {"", ""}};
+    struct buffer b = {0};
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        buffer_clear(&b);
+        line_escape(&b, cases[i].text, strlen(cases[i].text));
+        assert_string_equal(b.data ? b.data : "", cases[i].escaped);
+    }
+    buffer_clear(&b);
+    line_escape(&b, "a\0b", 3);
+    assert_string_equal(b.data, "a\\x00b");
+    buffer_free(&b);
 }
 
 static void test_overflow(void **state) {
@@ -264,11 +292,11 @@ static void test_json_lines(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_error_set),     cmocka_unit_test(test_error_errno), cmocka_unit_test(test_error_prefix),
-        cmocka_unit_test(test_utf8),          cmocka_unit_test(test_overflow),    cmocka_unit_test(test_buffer),
-        cmocka_unit_test(test_buffer_growth), cmocka_unit_test(test_path_name),   cmocka_unit_test(test_file_read),
-        cmocka_unit_test(test_irregular),     cmocka_unit_test(test_map),         cmocka_unit_test(test_array_growth),
-        cmocka_unit_test(test_json_lines),
+        cmocka_unit_test(test_error_set),    cmocka_unit_test(test_error_errno),   cmocka_unit_test(test_error_prefix),
+        cmocka_unit_test(test_utf8),         cmocka_unit_test(test_line_escape),   cmocka_unit_test(test_overflow),
+        cmocka_unit_test(test_buffer),       cmocka_unit_test(test_buffer_growth), cmocka_unit_test(test_path_name),
+        cmocka_unit_test(test_file_read),    cmocka_unit_test(test_irregular),     cmocka_unit_test(test_map),
+        cmocka_unit_test(test_array_growth), cmocka_unit_test(test_json_lines),
     };
     return cmocka_run_group_tests(tests, folder_set_up, folder_tear_down);
 }
