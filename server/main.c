@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "config/line.h"
+#include "config/process.h"
 #include "retro/opened_model.h"
 #include "server/cli.h"
 #include "server/documents.h"
@@ -258,6 +259,17 @@ static void ignore_signals(void) {
     signal(SIGHUP, SIG_IGN);
 }
 
+/* The model's and the collection's files are mapped: one that is cut or becomes unreadable while they are in use ends
+ * the server wherever a page of it is touched. Nothing but the system's own calls may be used here. */
+static void explain_bus_error(int number) {
+    static const char text[] =
+        "retro-server: a page of memory cannot be read: a file of the model or of the collection was cut, or its disk "
+        "fails; never change them in place, make new ones and start again\n";
+    ssize_t n = write(STDERR_FILENO, text, sizeof text - 1);
+    (void)number, (void)n;
+    _exit(EXIT_FAILURE);
+}
+
 static bool signal_within(int milliseconds) {
     struct pollfd p = {.fd = signal_counter, .events = POLLIN};
     uint64_t one;
@@ -330,10 +342,11 @@ int main(int argc, char **argv) {
     enum status status = cli_parse(argc, argv, &s.config, &action, &e);
     if (status == STATUS_OK && action == CLI_SERVE) {
         signal(SIGPIPE, SIG_IGN);
+        signal(SIGBUS, explain_bus_error);
         log_set_level((enum log_level)s.config.log.level);
         status = serve(&s, &e);
     }
     if (status) line_print(stderr, "retro-server: %s", e.text);
     config_free(&s.config);
-    return status ? EXIT_FAILURE : EXIT_SUCCESS;
+    return process_end(status ? EXIT_FAILURE : EXIT_SUCCESS);
 }

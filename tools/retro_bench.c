@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "config/line.h"
+#include "config/process.h"
 #include "tools/bench.h"
 #include "tools/usage.h"
 
@@ -74,16 +75,16 @@ int main(int argc, char **argv) {
     if (n == 0) {
         if (!help && argc >= 2) line_print(stderr, "retro-bench: there is no command \"%s\"", argv[1]);
         print_usage(help ? stdout : stderr);
-        return help ? 0 : 2;
+        return process_end(help ? 0 : 2);
     }
     bool wrong = bench_parse(&o, argv + n + 1, asked, n, &e) != STATUS_OK;
     if (wrong) line_print(stderr, "retro-bench: %s", e.text);
     for (int i = 0; i < n && (wrong || o.help); i++) bench_print_usage(asked[i], wrong ? stderr : stdout);
-    if (wrong || o.help) return wrong ? 2 : 0;
+    if (wrong || o.help) return process_end(wrong ? 2 : 0);
     for (int i = 0; i < n; i++) {
         if (run(asked[i], o, &e) == STATUS_OK) continue;
         line_print(stderr, "retro-bench %s: %s", asked[i]->name, e.text);
-        return 1;
+        return process_end(1);
     }
     return 0;
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "config/process.h"
 #include "tools/eval.h"
 
 static const struct command {
@@ -31,6 +32,6 @@ int main(int argc, char **argv) {
     if (argc >= 2 && strcmp(argv[1], "--help") == 0) return usage(stdout);
     for (size_t i = 0; argc >= 2 && i < ARRAY_COUNT(commands); i++)
         if (strcmp(argv[1], commands[i].usage.name) == 0)
-            return commands[i].run(&commands[i].usage, argc - 2, argv + 2);
-    return usage(stderr);
+            return process_end(commands[i].run(&commands[i].usage, argc - 2, argv + 2));
+    return process_end(usage(stderr));
 }

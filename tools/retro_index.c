@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "config/process.h"
 #include "retro/tokenizer.h"
 #include "server/documents.h"
 #include "server/embedder_bert.h"
@@ -338,7 +339,7 @@ int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     standard_streams_open();
     for (size_t i = 0; i < ARRAY_COUNT(commands); i++)
-        if (strcmp(name, commands[i].usage.name) == 0) return run(&commands[i], argc - 1, argv + 1);
+        if (strcmp(name, commands[i].usage.name) == 0) return process_end(run(&commands[i], argc - 1, argv + 1));
     if (strcmp(name, "--help") == 0) {
         print_usage(stdout);
         return EXIT_FINE;
@@ -349,5 +350,5 @@ int main(int argc, char **argv) {
     }
     line_print(stderr, "retro-index: unknown command \"%s\"", name);
     print_usage(stderr);
-    return EXIT_FAILED;
+    return process_end(EXIT_FAILED);
 }

@@ -1,11 +1,13 @@
 """Start, full queues, clients that leave, and the end."""
 import concurrent.futures
 import ctypes
+import http.client
 import json
 import os
 import pathlib
 import re
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,7 +15,7 @@ import time
 
 import pytest
 
-from conftest import BUILD, DEPS, MODEL, ROOT
+from conftest import BUILD, DEPS, MODEL, ROOT, Server
 
 LONG = dict(max_tokens=480, ignore_eos=True, temperature=0)
 SOON = 0.2 + 0.1  # the promise, and what polling /health adds on a busy machine
@@ -279,6 +281,34 @@ def test_what_memory_does_not_hold_is_refused_at_once(config):
     assert failed.returncode == 1 and time.monotonic() - started < 10
     for words in ("not enough memory: weights ", ", cache ", " GB are available: lower ", "server.max_step_tokens (1048576)"):
         assert words in failed.stderr, failed.stderr
+
+
+@pytest.mark.parametrize("program", ["retro-server", "retro-index", "retro-eval", "retro-bench"])
+def test_a_failed_start_ends_at_once_where_memory_is_short(program):
+    """Libraries that could not start their threads must not be waited for."""
+    arguments = {
+        "retro-server": ["--set", "server.port=0", "--set", "model.path=/nowhere"],
+        "retro-index": ["stats", "/nowhere"],
+        "retro-eval": ["embed", "/nowhere", "text"],
+        "retro-bench": ["/nowhere"],
+    }[program]
+    command = ["prlimit", "--as=150000000", BUILD / program, *arguments]
+    failed = subprocess.run(command, capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL)
+    assert failed.returncode in (1, 2) and "/nowhere" in failed.stderr, failed.stderr
+
+
+@pytest.mark.parametrize("name", ["chunks.tokens", "documents"])
+def test_a_file_that_is_cut_in_place_is_named_as_the_cause(config, tmp_path, name):
+    folder = pathlib.Path(json.loads(config.read_text())["retrieval"]["collection"])
+    copy = tmp_path / "collection"
+    shutil.copytree(folder, copy)
+    server = Server(config, tmp_path, f"retrieval.collection={copy}")
+    (generation,) = (file.parent for file in copy.glob(f"*/{name}"))
+    os.truncate(generation / name, 0)
+    with pytest.raises((ConnectionError, http.client.HTTPException)):
+        server.post({"query": "stop the server", "k": 5}, "/v1/retrieval/search")
+    assert server.process.wait(20) == 1
+    assert "a file of the model or of the collection was cut" in server.log.read_text().splitlines()[-1]
 
 
 def megabytes(part, log):
