@@ -351,10 +351,10 @@ int eval_parity(const struct usage *self, int argc, char **argv) {
     int first = eval_parse(self, argc, argv, options, &config, &e);
     if (first == argc) error_set(&e, STATUS_INVALID, "no folder given");
     bool broken = first == EVAL_FAILED || first == argc || (first >= 0 && config_check(&config, &e));
-    if (broken) fprintf(stderr, "retro-eval parity: %s\n", e.text);
+    if (broken) line_print(stderr, "retro-eval parity: %s", e.text);
     for (int i = first; first >= 0 && !broken && i < argc; i++) {
         if (run_folder(&p, &config, argv[i], &e) == STATUS_OK) continue;
-        fprintf(stderr, "retro-eval parity: %s\n", e.text);
+        line_print(stderr, "retro-eval parity: %s", e.text);
         broken = true;
     }
     config_free(&config);

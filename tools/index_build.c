@@ -190,11 +190,13 @@ static enum status commit(struct builder *b, struct error *e) {
 
 static void print_summary(const struct builder *b) {
     double seconds = time_now() - b->progress.started;
-    printf("%s: %d documents, %" PRId64 " chunks in %.1f s (%.0f chunks/s)", b->options->out, b->n_added,
-           b->progress.chunks, seconds, (double)b->progress.chunks / (seconds > 0 ? seconds : 1));
-    if (b->n_copies + b->walk.n_repeated > 0) printf(", %d copies left out", b->n_copies + b->walk.n_repeated);
-    if (b->walk.n_skipped > 0) printf(", %d skipped", b->walk.n_skipped);
-    printf("\n");
+    int n_copies = b->n_copies + b->walk.n_repeated;
+    char copies[40] = "", skipped[40] = "";
+    if (n_copies > 0) snprintf(copies, sizeof copies, ", %d copies left out", n_copies);
+    if (b->walk.n_skipped > 0) snprintf(skipped, sizeof skipped, ", %d skipped", b->walk.n_skipped);
+    line_print(stdout, "%s: %d documents, %" PRId64 " chunks in %.1f s (%.0f chunks/s)%s%s", b->options->out,
+               b->n_added, b->progress.chunks, seconds, (double)b->progress.chunks / (seconds > 0 ? seconds : 1),
+               copies, skipped);
 }
 
 static enum status build(struct builder *b, const struct config *config, struct error *e) {

@@ -192,7 +192,7 @@ enum status index_neighbors(const struct neighbors_options *o, const struct coll
     s.vectors = xmalloc(BATCH * dim * sizeof *s.vectors);
     enum status status = o->queries ? search_file(&s, e) : search_collection(&s, e);
     if (status == STATUS_OK) status = write_results(&s, e);
-    if (status == STATUS_OK) printf("%s: %d neighbours of %zu chunks\n", o->out, o->k, s.n);
+    if (status == STATUS_OK) line_print(stdout, "%s: %d neighbours of %zu chunks", o->out, o->k, s.n);
     free(s.queries);
     free(s.vectors);
     free(s.ids);

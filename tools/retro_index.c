@@ -259,9 +259,10 @@ static int run_verify(struct arguments *a, struct error *e) {
     const struct collection_info *info = collection_info(c);
     enum status status = verify_makers(a, c, e);
     if (status == STATUS_OK)
-        printf("%s: generation %d is whole: %" PRId64 " documents, %" PRId64 " chunks, %" PRId64
-               " tokens; embedder and tokenizer are the ones it was built with\n",
-               a->rest[0], info->generation, info->n_documents, info->n_chunks, info->n_tokens);
+        line_print(stdout,
+                   "%s: generation %d is whole: %" PRId64 " documents, %" PRId64 " chunks, %" PRId64
+                   " tokens; embedder and tokenizer are the ones it was built with",
+                   a->rest[0], info->generation, info->n_documents, info->n_chunks, info->n_tokens);
     collection_close(c);
     return status ? EXIT_FAILED : EXIT_FINE;
 }

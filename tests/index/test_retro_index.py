@@ -100,14 +100,15 @@ def test_names_steer_no_terminal(tmp_path):
     (folder / f"{hostile}.png").write_text("")
     (folder / os.fsdecode(b"\xff.txt")).write_text("")
     escaped = r"\x1b]0;title\x07\nskipped: \xc2\x9b31m\\"
-    done = build(tmp_path / "out", "--verbose", folder)
+    out = tmp_path / "o\x1b[31mut"
+    done = build(out, "--verbose", folder)
     assert done.returncode == 2, done.stderr
     names = [line for line in done.stderr.splitlines() if str(folder) in line]
     assert len(names) == 3 and all(line.startswith(("skipped: ", "not a known kind: ")) for line in names)
     assert sum(f"{folder}/{escaped}" in line for line in names) == 2
     assert sum(rf"{folder}/\xff.txt" in line for line in names) == 1
-    found = run("search", tmp_path / "out", "cat")
-    shown = done.stderr + done.stdout + found.stdout
+    found = run("search", out, "cat")
+    shown = done.stderr + done.stdout + found.stdout + run("verify", out).stdout
     assert all(c == "\n" or c.isprintable() for c in shown), repr(shown)
     first, *text = found.stdout.splitlines()
     assert f"docs/{escaped}.md" in first and r"A \x1b[2Jtitle" in first
