@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,12 +22,12 @@ enum { FILE_LIMIT = 256 << 20 };
 
 static const char lock_name[] = ".retro-convert";
 
-static volatile sig_atomic_t interrupted;
+static atomic_bool interrupted;
 
 static void interrupt(int signal_number) {
     (void)signal_number;
     if (interrupted) _exit(EXIT_INTERRUPTED); /* the next run removes what is left */
-    interrupted = 1;
+    interrupted = true;
 }
 
 enum status output_check(struct error *e) {

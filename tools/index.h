@@ -1,7 +1,7 @@
 /* tools/index.h: what the files of retro-index share. */
 #pragma once
 
-#include <signal.h>
+#include <stdatomic.h>
 
 #include "config/config.h"
 #include "config/line.h"
@@ -12,8 +12,8 @@
 /* Exit codes: all fine, failed, some files were skipped, ended by a signal. */
 enum { EXIT_FINE = 0, EXIT_FAILED = 1, EXIT_SKIPPED = 2, EXIT_INTERRUPTED = 130 };
 
-/* Set by SIGINT and SIGTERM; long loops look at it. */
-extern volatile sig_atomic_t index_interrupted;
+/* Set by SIGINT and SIGTERM, in whatever thread gets them; long loops look at it. */
+extern atomic_bool index_interrupted;
 
 /* A set of 128-bit keys: files by device and inode, texts by hash and length. Zero-initialise. */
 struct key_set {

@@ -2,6 +2,7 @@
  * commands that only read. */
 #include <getopt.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 
 enum { DEFAULT_FILE_LIMIT = 64 << 20, LARGEST_FILE_LIMIT = 1 << 30, LARGEST_K = 1000 };
 
-volatile sig_atomic_t index_interrupted;
+atomic_bool index_interrupted;
 
 struct arguments {
     struct config config;
@@ -134,7 +135,7 @@ static void interrupt(int signal_number) {
     (void)signal_number;
     /* The second one does not wait for the step in progress; the next build removes what is left. */
     if (index_interrupted) _exit(EXIT_INTERRUPTED);
-    index_interrupted = 1;
+    index_interrupted = true;
 }
 
 static int run_build(struct arguments *a, struct error *e) {
