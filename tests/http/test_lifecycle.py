@@ -285,7 +285,8 @@ def test_what_memory_does_not_hold_is_refused_at_once(config):
 
 @pytest.mark.parametrize("program", ["retro-server", "retro-index", "retro-eval", "retro-bench"])
 def test_a_failed_start_ends_at_once_where_memory_is_short(program):
-    """Libraries that could not start their threads must not be waited for."""
+    """Libraries that could not start their threads must not be waited for. What fails first, a thread of ours or the
+    folder that is not there, depends on what else the build needs."""
     arguments = {
         "retro-server": ["--set", "server.port=0", "--set", "model.path=/nowhere"],
         "retro-index": ["stats", "/nowhere"],
@@ -297,7 +298,7 @@ def test_a_failed_start_ends_at_once_where_memory_is_short(program):
         failed = subprocess.run(command, capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL)
         if "error while loading shared libraries" not in failed.stderr:
             break
-    assert failed.returncode in (1, 2) and "/nowhere" in failed.stderr, failed.stderr
+    assert failed.returncode in (1, 2) and failed.stderr.startswith(program), failed.stderr
 
 
 @pytest.mark.parametrize("name", ["chunks.tokens", "documents"])
