@@ -17,9 +17,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
 MODEL = ROOT / "models/retro-docs"
 CONFIG = json.loads((MODEL / "config.json").read_text())
-SHARED = [CONFIG["num_attention_heads"], CONFIG["num_query_groups"], CONFIG["ffn_hidden_size"]]
-RANKS = next(n for n in range(2, 65) if all(part % n == 0 for part in SHARED))
-WRONG = next(n for n in range(2, 65) if CONFIG["num_attention_heads"] % n)
+RANKS = 2
+WRONG = CONFIG["num_query_groups"] + 1
 FOLDERS = sorted(p.parent for p in (ROOT / "tests/golden/retro").glob("*/config.json"))
 ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
@@ -144,7 +143,7 @@ def start(tmp_path):
 
 
 @needs_mpi
-@pytest.mark.parametrize("tensor, pipeline", [(2, 1), (4, 1), (1, 2), (2, 2)])
+@pytest.mark.parametrize("tensor, pipeline", [(2, 1), (3, 1), (4, 1), (1, 2), (2, 2)])
 def test_reference_logits_under_mpirun(tensor, pipeline):
     done = parity("mpi", tensor, pipeline, *FOLDERS)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -277,7 +276,7 @@ def test_a_killed_rank_ends_those_started_one_by_one(start, tensor, pipeline, ra
         assert r == rank or re.search(r"rank \d+ of \d+ lost rank \d+", log.read_text()), server.log()
 
 
-@pytest.mark.parametrize("rank", [0, 1, RANKS - 1])
+@pytest.mark.parametrize("rank", [0, 1])
 def test_a_killed_rank_is_noticed_without_work(start, rank):
     server = start("sockets", RANKS)
     server.complete(max_tokens=3)
@@ -442,10 +441,12 @@ def test_a_rank_that_hangs_loading(tmp_path, comm, at):
     pytest.param("mpi", "waited 2 s (parallel.timeout) for all processes of the MPI job to start", marks=needs_mpi),
 ])
 def test_a_rank_that_does_not_start(tmp_path, comm, words, does):
+    """mpirun may be the first to see that a process has gone."""
     command = [*parity_command(parallel__tensor=2, parallel__timeout=2, parallel__comm=comm), FOLDERS[0]]
     jobs = start_two(tmp_path, comm, command, command, before=["sh", "-c", does, "sh"])
     errors, seconds = wait_for_others(jobs, 1 if comm == "sockets" else None)
-    assert words in errors and seconds < 20, errors
+    seen = [words, "mpirun has exited due to process rank 1"] if does == "exit 0" else [words]
+    assert any(text in errors for text in seen) and seconds < 20, errors
 
 
 @needs_mpi
@@ -461,7 +462,7 @@ def test_a_size_the_model_does_not_allow():
     done = subprocess.run([BUILD / "retro-server", *options(model__path=MODEL, server__port=0, parallel__tensor=WRONG)],
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert f"attention heads cannot be shared evenly by {WRONG} ranks; this model runs on 1" in done.stderr
+    assert f"parallel.tensor is {WRONG}, and this model's {WRONG - 1} key/value heads" in done.stderr
 
 
 @pytest.mark.parametrize("device, comm, words", [
