@@ -44,7 +44,7 @@ static void attend(const struct pass *p, struct tensor q, const struct cross_sou
                                                    .v = s->v,
                                                    .spans = s->spans,
                                                    .n_spans = s->n_spans,
-                                                   .heads = m->local_heads,
+                                                   .heads = m->local.heads.n,
                                                    .kv_heads = kv_heads,
                                                    .head_dim = m->dims.head_dim,
                                                    .scale = 1.0f / sqrtf((float)m->dims.head_dim),
@@ -66,19 +66,19 @@ static void rotate(const struct pass *p, struct tensor x, int heads) {
  * there, so a row sees the same (rounded) keys whichever step brought them. */
 static void self_attention(const struct pass *p, const struct layer *l, struct tensor input) {
     const struct model *m = p->model;
-    int h = m->dims.head_dim, q_cols = m->local_heads * h, kv_cols = m->local_kv_heads * h;
+    int h = m->dims.head_dim, q_cols = m->local.heads.n * h, kv_cols = m->local.kv_heads.n * h;
     struct tensor qkv = p->scratch.qkv;
     struct tensor q = tensor_cols(qkv, 0, q_cols), k = tensor_cols(qkv, q_cols, kv_cols),
                   v = tensor_cols(qkv, q_cols + kv_cols, kv_cols);
     project(m, qkv, input, &l->qkv, ACTIVATION_NONE);
-    if (l->spec.rope) rotate(p, tensor_cols(qkv, 0, q_cols + kv_cols), m->local_heads + m->local_kv_heads);
+    if (l->spec.rope) rotate(p, tensor_cols(qkv, 0, q_cols + kv_cols), m->local.heads.n + m->local.kv_heads.n);
     if (p->cache_rows) {
         scatter_rows(m->backend, &(struct scatter_rows_args){.y = p->k, .x = k, .rows = p->cache_rows});
         scatter_rows(m->backend, &(struct scatter_rows_args){.y = p->v, .x = v, .rows = p->cache_rows});
         k = p->k;
         v = p->v;
     }
-    attend(p, q, &(struct cross_source){.k = k, .v = v, .spans = p->spans, .n_spans = p->n_spans}, m->local_kv_heads,
+    attend(p, q, &(struct cross_source){.k = k, .v = v, .spans = p->spans, .n_spans = p->n_spans}, m->local.kv_heads.n,
            l->spec.mask);
     project_row_parallel(p, p->scratch.mixed, &l->proj);
 }
@@ -86,12 +86,12 @@ static void self_attention(const struct pass *p, const struct layer *l, struct t
 static void cross_attention(const struct pass *p, const struct layer *l) {
     const struct model *m = p->model;
     struct tensor u = p->scratch.normed;
-    struct tensor q = tensor_cols(p->scratch.qkv, 0, m->local_heads * m->dims.head_dim);
+    struct tensor q = tensor_cols(p->scratch.qkv, 0, m->local.heads.n * m->dims.head_dim);
     norm_rows(m, u, p->scratch.x, &l->norm_cross);
     const struct cross_source *source = p->cross(p->context, p->layer_index, u);
     if (source == NULL) return;
     project(m, q, u, &l->cross_q, ACTIVATION_NONE);
-    attend(p, q, source, m->local_heads, MASK_NONE);
+    attend(p, q, source, m->local.heads.n, MASK_NONE);
     project_row_parallel(p, p->scratch.mixed, &l->cross_proj);
     add_branch(p, l->spec.cross_residual_normed ? u : p->scratch.x, l->cross_proj.bias, source->row_scale);
 }
@@ -132,10 +132,10 @@ enum { SCRATCH_PARTS = 7 };
 static void scratch_cols(const struct model *m, int cols[SCRATCH_PARTS]) {
     const struct dims *d = &m->dims;
     cols[0] = cols[1] = cols[2] = d->hidden;
-    cols[3] = (m->local_heads + 2 * m->local_kv_heads) * d->head_dim;
-    cols[4] = m->local_heads * d->head_dim;
-    cols[5] = (d->gated ? 2 : 1) * m->local_ffn;
-    cols[6] = d->gated ? m->local_ffn : 0;
+    cols[3] = (m->local.heads.n + 2 * m->local.kv_heads.n) * d->head_dim;
+    cols[4] = m->local.heads.n * d->head_dim;
+    cols[5] = (d->gated ? 2 : 1) * m->local.ffn.n;
+    cols[6] = d->gated ? m->local.ffn.n : 0;
 }
 
 enum status scratch_measure(const struct model *m, int max_rows, size_t *bytes, struct error *e) {

@@ -281,9 +281,8 @@ static void stage_row(struct staged *s, int to, const struct source *from, int r
 
 /* Rows of one tensor as they are: all of them, or this rank's run of one block. */
 static void stage_in_place(struct staged *s, const struct source *from, const struct share *share) {
-    int first = gathered_col(share->whole_rows, s->rows, share->rank);
     s->planes = from->planes;
-    for (int p = 0; p < PLANES; p++) s->planes.at[p] = plane_at(&from->planes, p, first, 0);
+    for (int p = 0; p < PLANES; p++) s->planes.at[p] = plane_at(&from->planes, p, share->mine[0].first, 0);
 }
 
 static enum status stage(struct loader *l, struct staged *s, const struct place *p, struct error *e) {
@@ -299,7 +298,7 @@ static enum status stage(struct loader *l, struct staged *s, const struct place 
                          "%s: %d quantised columns split over %d ranks are not whole blocks of %d: use fewer ranks, or "
                          "weights that are not quantised",
                          p->name, share->whole_cols, l->model->comm->size, QUANTISE_BLOCK);
-    bool one_run = share->size == 1 || share->n_blocks == 1;
+    bool one_run = share->rows == share->whole_rows || share->n_blocks == 1;
     if (l->options->check_only || p->elsewhere) {
         s->planes.dtype = dtype; /* nobody looks at the rest */
         return STATUS_OK;

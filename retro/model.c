@@ -37,37 +37,30 @@ static enum status read_config(struct model *m, const char *folder, struct error
     return status;
 }
 
-/* The numbers of ranks that a model's heads and MLP can be shared by: "1, 2 or 4". */
-static const char *allowed_sizes(const struct dims *d, char *text, size_t size) {
-    int sizes[COMM_MAX_RANKS], n = 0;
-    size_t used = 0;
-    for (int i = 1; i <= COMM_MAX_RANKS; i++)
-        if (d->heads % i == 0 && d->kv_heads % i == 0 && d->ffn % i == 0) sizes[n++] = i;
-    for (int i = 0; i < n && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%d", i == 0 ? "" : i == n - 1 ? " or " : ", ", sizes[i]);
-    return text;
+/* This rank's portion of n times `unit`, in whole units, as evenly as they divide. */
+static struct portion portion_of(const struct comm *c, int n, int unit) {
+    int first = (int)((int64_t)n * c->rank / c->size), end = (int)((int64_t)n * (c->rank + 1) / c->size);
+    return (struct portion){first * unit, (end - first) * unit};
 }
 
-/* Ranks share heads and the MLP evenly. The parts of the vocabulary are equal too, and overlap where it does not
+/* Ranks share whole key/value heads, each with the query heads that read it, and the MLP, in blocks that may be
+ * quantised where there are enough of them. The parts of the vocabulary are equal, and overlap where it does not
  * divide. */
 static enum status split_dims(struct model *m, struct error *e) {
     const struct dims *d = &m->dims;
-    int size = m->comm->size;
-    const struct {
-        const char *what;
-        int n;
-    } parts[] = {{"attention heads", d->heads}, {"key/value heads", d->kv_heads}, {"MLP columns", d->ffn}};
-    for (size_t i = 0; i < ARRAY_COUNT(parts); i++) {
-        char sizes[200];
-        if (parts[i].n % size == 0) continue;
-        return error_set(e, STATUS_INVALID,
-                         "parallel.tensor is %d, and %d %s cannot be shared evenly by %d ranks; this model runs on %s",
-                         size, parts[i].n, parts[i].what, size, allowed_sizes(d, sizes, sizeof sizes));
-    }
-    m->local_heads = d->heads / size;
-    m->local_kv_heads = d->kv_heads / size;
-    m->local_ffn = d->ffn / size;
-    m->local_vocab = (d->padded_vocab + size - 1) / size;
+    const struct comm *c = m->comm;
+    int most = min_int(d->kv_heads, d->ffn), group = d->heads / d->kv_heads;
+    if (c->size > most)
+        return error_set(
+            e, STATUS_INVALID,
+            "parallel.tensor is %d, and this model's %d key/value heads and %d MLP columns are enough for %d", c->size,
+            d->kv_heads, d->ffn, most);
+    bool blocks = d->ffn % QUANTISE_BLOCK == 0 && d->ffn / QUANTISE_BLOCK >= c->size;
+    int unit = blocks ? QUANTISE_BLOCK : 1, vocab = (d->padded_vocab + c->size - 1) / c->size;
+    m->local.kv_heads = portion_of(c, d->kv_heads, 1);
+    m->local.heads = portion_of(c, d->kv_heads, group);
+    m->local.ffn = portion_of(c, d->ffn / unit, unit);
+    m->local.vocab = (struct portion){gathered_col(d->padded_vocab, vocab, c->rank), vocab};
     return STATUS_OK;
 }
 

@@ -4,14 +4,21 @@
 #include "retro/model.h"
 #include "retro/spec.h"
 
+/* What one rank keeps of something: n from `first` on. */
+struct portion {
+    int first, n;
+};
+
 struct model {
     struct model_info info;
     struct dims dims;
     const struct family *family;
     struct backend *backend;
     struct comm *comm;
-    /* This rank's share: heads, key/value heads, MLP width and logit columns are split evenly over comm->size ranks. */
-    int local_heads, local_kv_heads, local_ffn, local_vocab;
+    /* This rank's heads, key/value heads, MLP columns and logit columns. */
+    struct {
+        struct portion heads, kv_heads, ffn, vocab;
+    } local;
     /* Its stage's layers. The neighbour encoder is on the stage of the first retro layer; stages from there to that of
      * the last one have neighbours' keys and values. encodes and reads are -1 without retro layers. */
     int first_layer, end_layer;

@@ -15,13 +15,13 @@ static enum status allocate(struct neighbors *nb, int which, const char *what, s
 
 /* One layer's keys or values of all slots. */
 static size_t slots_bytes(const struct neighbors *nb, enum dtype dtype) {
-    size_t cols = (size_t)nb->model->local_heads * (size_t)nb->model->dims.head_dim;
+    size_t cols = (size_t)nb->model->local.heads.n * (size_t)nb->model->dims.head_dim;
     return (size_t)nb->n_slots * (size_t)nb->slot_rows * cols * dtype_bytes(dtype);
 }
 
 static enum status open_slots(struct neighbors *nb, enum dtype dtype, struct error *e) {
     const struct dims *d = &nb->model->dims;
-    int cols = nb->model->local_heads * d->head_dim, rows = nb->n_slots * nb->slot_rows, at = 0;
+    int cols = nb->model->local.heads.n * d->head_dim, rows = nb->n_slots * nb->slot_rows, at = 0;
     size_t one = slots_bytes(nb, dtype);
     if (allocate(nb, MEMORY_SLOTS, "neighbour keys and values", e)) return e->status;
     nb->k = xcalloc((size_t)d->n_layers, sizeof *nb->k);
@@ -39,7 +39,7 @@ static enum status open_slots(struct neighbors *nb, enum dtype dtype, struct err
 
 static enum status open_group(struct neighbors *nb, int max_step_rows, struct error *e) {
     const struct model *m = nb->model;
-    int d = m->dims.hidden, kv = 2 * m->local_heads * m->dims.head_dim, chunk_rows = nb->max_chunks * nb->m;
+    int d = m->dims.hidden, kv = 2 * m->local.heads.n * m->dims.head_dim, chunk_rows = nb->max_chunks * nb->m;
     size_t rows = (size_t)nb->max_rows;
     if (scratch_open(&nb->scratch, m, nb->max_rows, e) ||
         allocate(nb, MEMORY_CHUNKS, "chunk rows for the encoder", e) ||
@@ -75,7 +75,7 @@ enum status neighbors_measure(struct neighbors *nb, const struct model *m, const
                          l->max_neighbors, nb->r, l->max_sessions, max_closings);
     nb->max_rows = max_int(nb->slot_rows, min_int(GROUP_ROWS, max_closings * nb->slot_rows));
     nb->max_chunks = min_int(max_closings, max_int(1, nb->max_rows / nb->r));
-    size_t kv = 2 * (size_t)m->local_heads * (size_t)d->head_dim, hidden = (size_t)d->hidden, layers = 0;
+    size_t kv = 2 * (size_t)m->local.heads.n * (size_t)d->head_dim, hidden = (size_t)d->hidden, layers = 0;
     for (int i = m->first_layer; i < m->end_layer; i++) layers += d->retro_layer[i];
     nb->sizes[MEMORY_SLOTS] = 2 * layers * slots_bytes(nb, l->kv_dtype);
     nb->sizes[MEMORY_CHUNKS] = (size_t)nb->max_chunks * (size_t)nb->m * (hidden + kv) * sizeof(float);
@@ -165,7 +165,7 @@ static const struct cross_source *read_context(void *source, int layer_index, st
 static void encode_group(struct neighbors *nb, const struct closing *c, int n, struct tensor normed,
                          struct pass *pass) {
     const struct model *m = nb->model;
-    int heads = m->local_heads * m->dims.head_dim;
+    int heads = m->local.heads.n * m->dims.head_dim;
     gather_context(nb, c, n, normed);
     struct tensor kv = tensor_rows(nb->context_kv, 0, n * nb->m);
     struct cross_source source = {
@@ -190,7 +190,7 @@ static void encode_group(struct neighbors *nb, const struct closing *c, int n, s
 /* Keys and values of this stage's retro layers, into the group's slots. */
 static void project_group(struct neighbors *nb, struct tensor encoded) {
     const struct model *m = nb->model;
-    int heads = m->local_heads * m->dims.head_dim;
+    int heads = m->local.heads.n * m->dims.head_dim;
     struct tensor out = tensor_rows(nb->projected, 0, encoded.rows);
     for (int i = m->first_layer; i < m->end_layer; i++) {
         if (!m->dims.retro_layer[i]) continue;

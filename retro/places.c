@@ -118,31 +118,45 @@ static int row_blocks(const struct dims *d, enum extent out, int blocks[3]) {
     }
 }
 
-/* Rows of block b that a rank keeps. */
-static int share_block(const struct share *s, int b) { return (s->blocks[b] + s->size - 1) / s->size; }
+static struct portion times(struct portion p, int unit) { return (struct portion){p.first * unit, p.n * unit}; }
+
+/* This rank's rows of a block, or its columns. */
+static struct portion local_portion(const struct model *m, enum extent x, int block) {
+    switch (x) {
+        case EXTENT_QKV: return times(block == 0 ? m->local.heads : m->local.kv_heads, m->dims.head_dim);
+        case EXTENT_KV:
+        case EXTENT_HEADS: return times(m->local.heads, m->dims.head_dim);
+        case EXTENT_FC1:
+        case EXTENT_FFN: return m->local.ffn;
+        case EXTENT_VOCAB: return m->local.vocab;
+        default: CHECK(!"an extent that is not split");
+    }
+}
 
 static struct share share_make(const struct model *m, const struct place_info *info) {
-    struct share s = {.whole_rows = extent_size(&m->dims, info->out), .size = 1};
+    struct share s = {.whole_rows = extent_size(&m->dims, info->out)};
     s.n_blocks = row_blocks(&m->dims, info->out, s.blocks);
     s.whole_cols = s.cols = extent_size(&m->dims, info->in);
-    if (info->split == SPLIT_ROWS) {
-        s.rank = m->comm->rank;
-        s.size = m->comm->size;
-    } else if (info->split == SPLIT_COLS) {
-        s.cols /= m->comm->size;
-        s.first_col = m->comm->rank * s.cols;
+    if (info->split == SPLIT_COLS) {
+        struct portion mine = local_portion(m, info->in, 0);
+        s.cols = mine.n;
+        s.first_col = mine.first;
     }
-    for (int b = 0; b < s.n_blocks; b++) s.rows += share_block(&s, b);
+    for (int b = 0; b < s.n_blocks; b++) {
+        bool split = info->split == SPLIT_ROWS;
+        s.mine[b] = split ? local_portion(m, info->out, b) : (struct portion){0, s.blocks[b]};
+        s.rows += s.mine[b].n;
+    }
     return s;
 }
 
 int share_row(const struct share *s, int i) {
     int kept = 0;
     for (int b = 0; b < s->n_blocks; b++) {
-        int mine = share_block(s, b), at = i - gathered_col(s->blocks[b], mine, s->rank);
-        if (i < s->blocks[b]) return at >= 0 && at < mine ? kept + at : -1;
+        int at = i - s->mine[b].first;
+        if (i < s->blocks[b]) return at >= 0 && at < s->mine[b].n ? kept + at : -1;
         i -= s->blocks[b];
-        kept += mine;
+        kept += s->mine[b].n;
     }
     return -1;
 }

@@ -11,13 +11,12 @@ enum place_form {
     PLACE_TABLE   /* struct tensor of f32 */
 };
 
-/* The rows of a place are blocks, each split over ranks in equal parts: Q, K, V; K, V; gate, up; or all rows as one. Of
- * a vocabulary that does not divide, the last parts overlap (gathered_col). */
+/* The rows of a place are blocks, each split over ranks: Q, K, V; K, V; gate, up; or all rows as one. */
 struct share {
     int blocks[3], n_blocks;
+    struct portion mine[3]; /* of each block: this rank's; all of it when rows are not split */
     int whole_rows, whole_cols;
     int rows, cols, first_col; /* this rank's */
-    int rank, size;            /* of the rows: 0 of 1 when they are not split */
 };
 /* Where this rank keeps row i of the whole place, -1 when another does. */
 int share_row(const struct share *s, int i);

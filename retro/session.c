@@ -60,7 +60,7 @@ static int closings_at_most(const struct model *m, const struct session_limits *
 
 /* Columns of the head's rows: what is picked, all logits, and this rank's own where there are others. */
 static size_t head_cols(const struct model *m) {
-    return (size_t)m->dims.hidden + (size_t)m->dims.padded_vocab + (m->comm->size > 1 ? (size_t)m->local_vocab : 0);
+    return (size_t)m->dims.hidden + (size_t)m->dims.padded_vocab + (m->comm->size > 1 ? (size_t)m->local.vocab.n : 0);
 }
 
 enum status session_pool_measure(struct session_bytes *out, const struct model *m, const struct session_limits *l,
@@ -71,7 +71,7 @@ enum status session_pool_measure(struct session_bytes *out, const struct model *
         (m->dims.n_retro_layers && neighbors_measure(&nb, m, l, closings_at_most(m, l), e)))
         return e->status;
     size_t rows = (size_t)l->max_sessions * (size_t)l->max_tokens, layers = (size_t)(m->end_layer - m->first_layer);
-    size_t row = 2 * layers * (size_t)m->local_kv_heads * (size_t)m->dims.head_dim * dtype_bytes(l->kv_dtype);
+    size_t row = 2 * layers * (size_t)m->local.kv_heads.n * (size_t)m->dims.head_dim * dtype_bytes(l->kv_dtype);
     if (mul_overflows(rows, row, &out->cache))
         return error_set(e, STATUS_NO_MEMORY, "key/value cache does not fit the address space");
     if (mul_overflows((size_t)l->max_logit_rows, head_cols(m) * sizeof(float), &head) ||
@@ -83,7 +83,7 @@ enum status session_pool_measure(struct session_bytes *out, const struct model *
 
 static enum status open_cache(struct session_pool *p, struct error *e) {
     const struct model *m = p->model;
-    int rows = p->limits.max_sessions * p->limits.max_tokens, cols = m->local_kv_heads * m->dims.head_dim;
+    int rows = p->limits.max_sessions * p->limits.max_tokens, cols = m->local.kv_heads.n * m->dims.head_dim;
     if (backend_alloc(m->backend, &p->cache, p->bytes.cache, "the key/value cache", e)) return e->status;
     p->k = tensor_make(p->cache, p->limits.kv_dtype, rows, cols);
     p->v = tensor_make((char *)p->cache + p->bytes.cache / 2, p->limits.kv_dtype, rows, cols);
@@ -99,7 +99,7 @@ static enum status open_head(struct session_pool *p, struct error *e) {
     p->picked = tensor_make(at, DTYPE_F32, rows, d);
     p->logits = tensor_make(at += (size_t)rows * (size_t)d, DTYPE_F32, rows, v);
     p->local_logits =
-        m->comm->size > 1 ? tensor_make(at + (size_t)rows * (size_t)v, DTYPE_F32, rows, m->local_vocab) : p->logits;
+        m->comm->size > 1 ? tensor_make(at + (size_t)rows * (size_t)v, DTYPE_F32, rows, m->local.vocab.n) : p->logits;
     return STATUS_OK;
 }
 

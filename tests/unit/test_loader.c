@@ -8,7 +8,7 @@
 #include "retro/places.h"
 #include "tests/folder.h"
 
-enum { HIDDEN = 128, HEADS = 4, GROUPS = 2, HEAD = 32, FFN = 256, VOCAB = 64, POSITIONS = 16 };
+enum { HIDDEN = 128, HEADS = 6, GROUPS = 3, HEAD = 32, FFN = 256, VOCAB = 66, POSITIONS = 16 };
 
 /* A checkpoint being made: a header, and the data behind it. */
 struct checkpoint {
@@ -87,10 +87,10 @@ static void checkpoint_remove(struct checkpoint *c) {
 
 /* A GPT of one layer with every kind of split: grouped queries, a gated MLP, an output matrix of its own. */
 static const char gpt_config[] =
-    "{\"architecture\":\"gpt\",\"num_layers\":1,\"hidden_size\":128,\"num_attention_heads\":4,\"num_query_groups\":2,"
-    "\"ffn_hidden_size\":%d,\"vocab_size\":64,\"max_position_embeddings\":16,\"position_embedding_type\":\"rope\","
-    "\"normalization\":\"RMSNorm\",\"activation\":\"swiglu\",\"add_bias_linear\":false,"
-    "\"tie_word_embeddings\":false}";
+    "{\"architecture\":\"gpt\",\"num_layers\":1,\"hidden_size\":128,\"num_attention_heads\":6,\"num_query_groups\":3,"
+    "\"kv_channels\":32,\"ffn_hidden_size\":%d,\"vocab_size\":66,\"max_position_embeddings\":16,"
+    "\"position_embedding_type\":\"rope\",\"normalization\":\"RMSNorm\",\"activation\":\"swiglu\","
+    "\"add_bias_linear\":false,\"tie_word_embeddings\":false}";
 
 #define L0 "decoder.layers.0."
 static const char qkv_name[] = L0 "self_attention.linear_qkv.weight";
@@ -142,26 +142,32 @@ static void multiply(const struct rank *r, const struct weight *w, int first, fl
     assert_int_equal(backend_sync(r->backend, NULL), STATUS_OK);
 }
 
-/* Rows of the whole matrix, block by block, of which a rank has an even share of each. */
+/* What a rank has of n units, as evenly as they divide. */
+static int units_before(const struct rank *r, int n) { return n * r->comm->rank / r->comm->size; }
+static int units_of(const struct rank *r, int n) {
+    return n * (r->comm->rank + 1) / r->comm->size - units_before(r, n);
+}
+
+/* Rows of the whole matrix, block by block, each of so many units of so many rows. */
 static void expect_rows(const struct rank *whole, const struct rank *part, const struct weight *a,
-                        const struct weight *b, const int blocks[4]) {
+                        const struct weight *b, const int blocks[4][2]) {
     float y[2 * FFN], z[2 * FFN];
     multiply(whole, a, 0, y);
     multiply(part, b, 0, z);
     int from = 0, to = 0;
-    for (int i = 0; blocks[i]; i++) {
-        int share = blocks[i] / part->comm->size;
-        assert_memory_equal(y + from + part->comm->rank * share, z + to, (size_t)share * sizeof(float));
-        from += blocks[i];
-        to += share;
+    for (int i = 0; blocks[i][0]; i++) {
+        int n = blocks[i][0], unit = blocks[i][1], rows = units_of(part, n) * unit;
+        assert_memory_equal(y + from + units_before(part, n) * unit, z + to, (size_t)rows * sizeof(float));
+        from += n * unit;
+        to += rows;
     }
     assert_int_equal(to, b->n_out);
     assert_int_equal(a->dtype, b->dtype);
 }
 
-static void add_columns(const struct rank *part, const struct weight *w, float *sum) {
+static void add_columns(const struct rank *part, const struct weight *w, int first, float *sum) {
     float z[2 * FFN];
-    multiply(part, w, part->comm->rank * w->n_in, z);
+    multiply(part, w, first, z);
     for (int i = 0; i < w->n_out; i++) sum[i] += z[i];
 }
 
@@ -171,56 +177,58 @@ static void expect_sum(const struct rank *whole, const struct weight *w, const f
     for (int i = 0; i < w->n_out; i++) assert_true(fabsf(y[i] - sum[i]) < 1e-4f);
 }
 
-/* The weights of two ranks together are those of one. Rows give the same bits; columns give sums in another order. */
-static void check_shares(enum dtype t) {
+/* The weights of all ranks together are those of one. Rows give the same bits; columns give sums in another order. */
+static void check_shares(enum dtype t, int n_ranks) {
     struct checkpoint c;
-    struct rank whole, parts[2];
-    struct comm *comms[2];
+    struct rank whole, part;
+    struct comm *comms[3];
     float proj[HIDDEN] = {0}, fc2[HIDDEN] = {0};
     const struct model_options keep = {0};
     make_gpt(&c, t, false, FFN);
     rank_open(&whole, NULL, c.folder, &keep);
-    comm_open_threads(comms, 2, 60);
+    comm_open_threads(comms, n_ranks, 60);
     const struct layer *a = &whole.model->layers[0];
-    for (int r = 0; r < 2; r++) {
-        rank_open(&parts[r], comms[r], c.folder, &keep);
-        const struct layer *b = &parts[r].model->layers[0];
+    for (int r = 0; r < n_ranks; r++) {
+        rank_open(&part, comms[r], c.folder, &keep);
+        const struct layer *b = &part.model->layers[0];
         assert_int_equal(b->qkv.weight.dtype, t);
-        expect_rows(&whole, &parts[r], &a->qkv.weight, &b->qkv.weight,
-                    (const int[4]){HEADS * HEAD, GROUPS * HEAD, GROUPS * HEAD});
-        expect_rows(&whole, &parts[r], &a->fc1.weight, &b->fc1.weight, (const int[4]){FFN, FFN});
-        expect_rows(&whole, &parts[r], &whole.model->output, &parts[r].model->output, (const int[4]){VOCAB});
-        add_columns(&parts[r], &b->proj.weight, proj);
-        add_columns(&parts[r], &b->fc2.weight, fc2);
+        expect_rows(&whole, &part, &a->qkv.weight, &b->qkv.weight,
+                    (const int[4][2]){{GROUPS, HEADS / GROUPS * HEAD}, {GROUPS, HEAD}, {GROUPS, HEAD}});
+        expect_rows(&whole, &part, &a->fc1.weight, &b->fc1.weight,
+                    (const int[4][2]){{FFN / QUANTISE_BLOCK, QUANTISE_BLOCK}, {FFN / QUANTISE_BLOCK, QUANTISE_BLOCK}});
+        expect_rows(&whole, &part, &whole.model->output, &part.model->output, (const int[4][2]){{VOCAB, 1}});
+        add_columns(&part, &b->proj.weight, units_before(&part, GROUPS) * (HEADS / GROUPS) * HEAD, proj);
+        add_columns(&part, &b->fc2.weight, units_before(&part, FFN / QUANTISE_BLOCK) * QUANTISE_BLOCK, fc2);
+        rank_close(&part);
     }
     expect_sum(&whole, &a->proj.weight, proj);
     expect_sum(&whole, &a->fc2.weight, fc2);
-    for (int r = 0; r < 2; r++) rank_close(&parts[r]);
     rank_close(&whole);
     checkpoint_remove(&c);
 }
 
+/* Three groups of heads and eight blocks of the MLP: two ranks have the heads in unequal parts, three the MLP. */
 static void test_shares(void **state) {
     (void)state;
-    check_shares(DTYPE_F32);
-    check_shares(DTYPE_INT8);
-    check_shares(DTYPE_INT4);
+    static const enum dtype types[] = {DTYPE_F32, DTYPE_INT8, DTYPE_INT4};
+    for (size_t i = 0; i < ARRAY_COUNT(types); i++)
+        for (int n_ranks = 2; n_ranks <= 3; n_ranks++) check_shares(types[i], n_ranks);
 }
 
-/* 224 columns are seven blocks: two ranks cannot halve them, one can have them all. */
+/* 64 columns are two blocks: three ranks cannot share them, one can have them all. */
 static void test_share_of_a_block(void **state) {
     (void)state;
     struct checkpoint c;
-    struct comm *comms[2];
+    struct comm *comms[3];
     struct rank whole;
     struct model *m;
     struct error e = {0};
-    make_gpt(&c, DTYPE_INT8, false, 224);
+    make_gpt(&c, DTYPE_INT8, false, 64);
     rank_open(&whole, NULL, c.folder, &(struct model_options){0});
-    comm_open_threads(comms, 2, 60);
+    comm_open_threads(comms, 3, 60);
     assert_int_equal(model_open(&m, c.folder, whole.backend, comms[0], &(struct model_options){0}, &e), STATUS_INVALID);
-    assert_non_null(strstr(e.text, "224 quantised columns split over 2 ranks"));
-    for (int r = 0; r < 2; r++) comm_close(comms[r]);
+    assert_non_null(strstr(e.text, "64 quantised columns split over 3 ranks"));
+    for (int r = 0; r < 3; r++) comm_close(comms[r]);
     rank_close(&whole);
     checkpoint_remove(&c);
 }
@@ -248,7 +256,7 @@ static void test_widening(void **state) {
         const struct model_info *info = model_info(a.model);
         assert_int_equal(info->dtype, t);
         assert_int_equal(info->cache_dtype, DTYPE_F16);
-        size_t decode = (size_t)HIDDEN * (VOCAB + 256 + HIDDEN + 3 * FFN);
+        size_t decode = (size_t)HIDDEN * (VOCAB + (HEADS + 2 * GROUPS) * HEAD + HEADS * HEAD + 3 * FFN);
         assert_int_equal(info->decode_bytes, matrix_bytes((enum dtype)t, decode));
         rank_close(&a);
         rank_close(&b);
@@ -301,7 +309,7 @@ static void test_random(void **state) {
 static void make_bert(struct checkpoint *c, enum dtype q, enum dtype k, bool widened) {
     static const char config[] =
         "{\"architecture\":\"bert\",\"num_hidden_layers\":1,\"hidden_size\":128,\"num_attention_heads\":4,"
-        "\"intermediate_size\":256,\"vocab_size\":64,\"max_position_embeddings\":16,\"hidden_act\":\"gelu\"}";
+        "\"intermediate_size\":256,\"vocab_size\":66,\"max_position_embeddings\":16,\"hidden_act\":\"gelu\"}";
     static const char *const vectors[] = {"embeddings.LayerNorm.weight",
                                           "embeddings.LayerNorm.bias",
                                           "encoder.layer.0.attention.self.query.bias",
@@ -395,14 +403,14 @@ static void test_refusals(void **state) {
     } cases[] = {
         {{{"", "I8", ROWS, 128, 0}}, ".scale is missing"},
         {{{"", "U8", ROWS, 64, 0}, {".scale", "F16", ROWS, 4, ONE}}, ".minimum is missing"},
-        {{{"", "I8", ROWS, 128, 0}, {".scale", "F16", ROWS, 3, ONE}}, "makes it [256, 4]"},
-        {{{"", "I8", ROWS, 128, 0}, {".scale", "F16", 128, 4, ONE}}, "makes it [256, 4]"},
+        {{{"", "I8", ROWS, 128, 0}, {".scale", "F16", ROWS, 3, ONE}}, "makes it [384, 4]"},
+        {{{"", "I8", ROWS, 128, 0}, {".scale", "F16", 128, 4, ONE}}, "makes it [384, 4]"},
         {{{"", "I8", ROWS, 128, 0}, {".scale", "F32", ROWS, 4, 0}}, "scales and minimums are F16"},
         {{{"", "I8", ROWS, 128, 0}, {".scale", "F16", ROWS, 4, INFINITE}}, "not finite"},
         {{{"", "U8", ROWS, 64, 0}, {".scale", "F16", ROWS, 4, ONE}, {".minimum", "F16", ROWS, 4, NOT}}, "not finite"},
         {{{"", "U8", ROWS, 128, 0}, {".scale", "F16", ROWS, 4, ONE}, {".minimum", "F16", ROWS, 4, ONE}},
-         "makes it [256, 64]"},
-        {{{"", "I8", ROWS, 64, 0}, {".scale", "F16", ROWS, 4, ONE}}, "makes it [256, 128]"},
+         "makes it [384, 64]"},
+        {{{"", "I8", ROWS, 64, 0}, {".scale", "F16", ROWS, 4, ONE}}, "makes it [384, 128]"},
         {{{"", "BOOL", ROWS, 128, 0}}, "quantised I8 and U8 are supported"},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) expect_refusal(cases[i].parts, cases[i].words);
