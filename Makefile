@@ -77,11 +77,11 @@ LDLIBS += $(if $(FAISS),-lfaiss_c) -lmicrohttpd -ljansson -lpcre2-8 -lutf8proc -
 	$(if $(NCCL),-lnccl) $(if $(CUDA),$(CUDA_LIBS)) $(if $(MPI),$(filter -L% -l%,$(MPI_FLAGS))) \
 	-lstdc++ -lm -lpthread
 
-# Every folder's sources make one library; a program is a file with a main in server/ or tools/.
+# Every folder's sources make one library; a program is server/main.c or a folder of tools/.
 PROGRAMS := $(BUILD)/retro-server $(BUILD)/retro-index $(BUILD)/retro-eval $(BUILD)/retro-bench $(BUILD)/retro-convert
-SOURCES := $(filter-out server/main.c $(if $(MPI),,kernels/comm_mpi.c) $(if $(NCCL),,kernels/comm_nccl.c), \
-	$(wildcard config/*.c kernels/*.c kernels/cpu/*.c retro/*.c retrieval/*.c server/*.c)) \
-	$(wildcard retro/*.cc) $(if $(CUDA),$(wildcard kernels/cuda/*.cu))
+SOURCES := $(filter-out server/main.c $(if $(MPI),,kernels/comm/comm_mpi.c) $(if $(NCCL),,kernels/comm/comm_nccl.c), \
+	$(wildcard config/*/*.c kernels/*.c kernels/comm/*.c kernels/cpu/*.c retro/*/*.c retrieval/*.c retrieval/*/*.c \
+	server/*.c server/*/*.c)) $(wildcard retro/*/*.cc) $(if $(CUDA),$(wildcard kernels/cuda/*.cu))
 OBJECTS := $(addprefix $(BUILD)/,$(addsuffix .o,$(SOURCES)))
 LIBRARY := $(BUILD)/libretro.a
 
@@ -103,12 +103,12 @@ $(BUILD)/kernels/cpu/%_avx512vnni.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl
 $(BUILD)/kernels/cpu/%_avx512bf16.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mf16c $(VECTOR)
 
 # The GPU part's headers include CUDA's.
-$(BUILD)/retrieval/index_faiss.c.o: CPPFLAGS += -DHAVE_FAISS_GPU=$(if $(FAISS_GPU),1 -isystem $(CUDA_HOME)/include,0)
+$(BUILD)/retrieval/index/index_faiss.c.o: CPPFLAGS += -DHAVE_FAISS_GPU=$(if $(FAISS_GPU),1 -isystem $(CUDA_HOME)/include,0)
 # Where make deps puts the embedder: what is benchmarked when none is named.
-$(BUILD)/tools/bench_embed.c.o $(BUILD)/tools/bench_datastore.c.o: CPPFLAGS += -DDEFAULT_EMBEDDER='"$(DEPS)/minilm"'
+$(BUILD)/tools/bench/bench_embed.c.o $(BUILD)/tools/bench/bench_datastore.c.o: CPPFLAGS += -DDEFAULT_EMBEDDER='"$(DEPS)/minilm"'
 
-$(BUILD)/kernels/comm_mpi.c.o: CPPFLAGS += $(patsubst -I%,-isystem%,$(filter -I%,$(MPI_FLAGS)))
-$(BUILD)/kernels/comm_nccl.c.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
+$(BUILD)/kernels/comm/comm_mpi.c.o: CPPFLAGS += $(patsubst -I%,-isystem%,$(filter -I%,$(MPI_FLAGS)))
+$(BUILD)/kernels/comm/comm_nccl.c.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
 
 all: $(PROGRAMS)
 
@@ -117,10 +117,10 @@ $(LIBRARY): $(OBJECTS) $(BUILD)/built-with
 	$(call quiet,AR)$(AR) rcs $@ $(OBJECTS)
 
 $(BUILD)/retro-server: $(BUILD)/server/main.c.o $(LIBRARY)
-$(BUILD)/retro-index: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/retro_index.c tools/index_*.c)) $(LIBRARY)
-$(BUILD)/retro-eval: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/retro_eval.c tools/eval_*.c tools/ppl_*.c)) $(LIBRARY)
-$(BUILD)/retro-bench: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/retro_bench.c tools/bench_*.c)) $(LIBRARY)
-$(BUILD)/retro-convert: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/retro_convert.c tools/convert_*.c)) $(LIBRARY)
+$(BUILD)/retro-index: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/index/*.c)) $(LIBRARY)
+$(BUILD)/retro-eval: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/eval/*.c)) $(LIBRARY)
+$(BUILD)/retro-bench: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/bench/*.c)) $(LIBRARY)
+$(BUILD)/retro-convert: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/convert/*.c)) $(LIBRARY)
 $(PROGRAMS):
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 
@@ -164,13 +164,13 @@ $(EMULATED_LIBRARY): $(EMULATED) $(filter-out $(BUILD)/kernels/backend.c.o $(BUI
 # ThreadSanitizer does not follow fibers.
 EMULATED_TESTS := $(if $(findstring thread,$(SANITIZE)),,$(patsubst %,$(HOST)/%,$(basename \
 	$(wildcard tests/cuda/test_*.c tests/cuda/test_*.cc))))
-CONVERT := $(patsubst %,$(BUILD)/%.o,$(wildcard tools/convert_*.c))
+CONVERT := $(patsubst %,$(BUILD)/%.o,$(filter-out %/retro_convert.c,$(wildcard tools/convert/*.c)))
 $(HOST)/tests/cuda/test_cuda_steps: $(HOST)/tests/cuda/test_cuda_steps.c.o $(CONVERT)
 $(patsubst %.c,$(HOST)/%,$(wildcard tests/cuda/test_*.c)): $(HOST)/%: $(HOST)/%.c.o $(EMULATED_LIBRARY)
 $(patsubst %.cc,$(HOST)/%,$(wildcard tests/cuda/test_*.cc)): $(HOST)/%: $(HOST)/%.cc.o $(EMULATED_LIBRARY)
 $(EMULATED_TESTS):
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -lcmocka -o $@
-$(HOST)/retro-eval: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/retro_eval.c tools/eval_*.c tools/ppl_*.c)) $(EMULATED_LIBRARY)
+$(HOST)/retro-eval: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/eval/*.c)) $(EMULATED_LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 emulated: $(EMULATED_TESTS) $(HOST)/retro-eval
 
@@ -183,10 +183,10 @@ cuda-check: $(CUDA_OBJECTS)
 GPU_OPS := $(addprefix $(BUILD)/tests/cuda/,test_cuda_ops test_cuda_attention test_cuda_blocks)
 GPU_STEPS := $(BUILD)/tests/cuda/test_cuda_steps
 GPU_PARITY := $(BUILD)/tests/cuda/retro-parity
-$(GPU_OPS): %: %.c.o $(filter-out $(BUILD)/kernels/comm%,$(filter \
-	$(patsubst %,$(BUILD)/config/%.c.o,base buffer memory) $(BUILD)/kernels/%,$(OBJECTS)))
+$(GPU_OPS): %: %.c.o $(filter-out $(BUILD)/kernels/comm/%,$(filter \
+	$(patsubst %,$(BUILD)/config/base/%.c.o,base buffer memory) $(BUILD)/kernels/%,$(OBJECTS)))
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(CUDA_LIBS) -lcmocka -lstdc++ -lm -o $@
-$(GPU_PARITY): $(patsubst %,$(BUILD)/%.o,tests/cuda/parity.c tools/eval_parity.c tools/eval_options.c) $(LIBRARY)
+$(GPU_PARITY): $(patsubst %,$(BUILD)/%.o,tests/cuda/parity.c tools/eval/eval_parity.c tools/eval/eval_options.c) $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) -Wl,--as-needed $^ $(LDLIBS) -o $@
 $(GPU_STEPS): $(GPU_STEPS).c.o $(CONVERT) $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) -Wl,--as-needed $^ $(LDLIBS) -lcmocka -o $@
@@ -220,7 +220,7 @@ fuzz:
 # Programs that tests and documentation use. The option reference is generated, and a unit test compares it.
 $(BUILD)/tests/reference/%: $(BUILD)/tests/reference/%.c.o $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
-docs/config.md: $(BUILD)/tests/reference/print_config_docs config/config_table.c config/config_print.c
+docs/config.md: $(BUILD)/tests/reference/print_config_docs config/options/config_table.c config/options/config_print.c
 	$< > $@
 
 # The GPU part of FAISS takes long to build: only where CUDA=1 is on the command line, not where it was found.

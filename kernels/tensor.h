@@ -1,7 +1,7 @@
 /* kernels/tensor.h: element types, a two-dimensional view, and matrices of weights. Views own nothing. */
 #pragma once
 
-#include "config/base.h"
+#include "config/base/base.h"
 
 /* INT8, INT4 and FP8 are for weights only. The first two come in blocks of QUANTISE_BLOCK along n_in, which must be a
  * multiple of it: int8   w = scale * q, q in [-127, 127] int4   w = scale * q + minimum, q in 0 .. 15 with one scale,

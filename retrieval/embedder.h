@@ -2,7 +2,7 @@
  * this in with a BERT encoder; tests fill it in with a toy. */
 #pragma once
 
-#include "config/buffer.h"
+#include "config/base/buffer.h"
 
 struct embedder {
     int dim;

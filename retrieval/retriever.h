@@ -2,8 +2,8 @@
  * A retriever borrows the collection and the embedder; one caller at a time (the retrieval thread). */
 #pragma once
 
-#include "retrieval/collection.h"
 #include "retrieval/embedder.h"
+#include "retrieval/store/collection.h"
 
 struct retriever;
 

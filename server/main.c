@@ -16,13 +16,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "config/line.h"
-#include "config/process.h"
-#include "retro/opened_model.h"
+#include "config/base/line.h"
+#include "config/base/process.h"
 #include "server/cli.h"
-#include "server/documents.h"
-#include "server/embedder_bert.h"
-#include "server/http.h"
+#include "server/host/documents.h"
+#include "server/host/embedder_bert.h"
+#include "server/host/opened_model.h"
+#include "server/http/http.h"
 
 struct server {
     struct config config;

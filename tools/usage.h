@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "config/base.h"
+#include "config/base/base.h"
 
 /* The value of the option `name`. */
 static inline enum status usage_number(const char *name, const char *text, long long min, long long max,

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "config/memory.h"
+#include "config/base/memory.h"
 #include "kernels/cpu/cpu.h"
 
 /* Larger blocks are aligned to and advised as huge pages: streaming weights through 4 KB pages costs TLB misses. */

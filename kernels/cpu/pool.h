@@ -6,7 +6,7 @@
  * one. */
 #pragma once
 
-#include "config/base.h"
+#include "config/base/base.h"
 
 struct pool;
 

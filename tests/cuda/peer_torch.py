@@ -6,7 +6,7 @@ The model is the plain one: bf16 weights (random), RMSNorm, rotary positions, gr
 scaled_dot_product_attention, SwiGLU, greedy choice on the device. Every step is captured in a CUDA graph and replayed, so
 Python costs nothing; --compile has torch.compile fuse what lies between a layer's products and attention, which takes it
 some time for each shape. As a server has to, the host waits for the token of every step and of every prompt. Loads are
-those of tools/bench_device.c: 128 tokens after 128 others at batch 1, 8 and 64; prompts of 512 and 2048. One JSON line for
+those of tools/bench/bench_device.c: 128 tokens after 128 others at batch 1, 8 and 64; prompts of 512 and 2048. One JSON line for
 each figure, under the same names; --limits also measures the two ceilings. On "cpu" it runs without graphs, for tests.
 """
 import argparse

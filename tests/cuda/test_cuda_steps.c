@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include "kernels/cuda/open.h"
-#include "retro/session.h"
+#include "retro/run/session.h"
 #include "tests/cuda/cuda_ops.h"
-#include "tools/convert.h"
+#include "tools/convert/convert.h"
 
 enum { SESSIONS = 2, PROMPT = 5, LONG_PROMPT = 12, STEPS = 43, MOST_VOCAB = 1024, NEIGHBORS = 2 };
 

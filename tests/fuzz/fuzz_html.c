@@ -1,7 +1,7 @@
 /* tests/fuzz/fuzz_html.c: any bytes as an HTML page; the text that comes out is valid UTF-8 without NUL. The first byte
  * chooses whether the encoding is known. */
-#include "config/utf8.h"
-#include "retrieval/extract_private.h"
+#include "config/base/utf8.h"
+#include "retrieval/extract/extract_private.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "config/hash.h"
-#include "retrieval/collection_private.h"
+#include "config/base/hash.h"
+#include "retrieval/store/collection_private.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

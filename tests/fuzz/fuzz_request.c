@@ -2,7 +2,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "server/request.h"
+#include "server/api/request.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -2,7 +2,7 @@
  * after the first NUL are the text. */
 #include <string.h>
 
-#include "retro/tokenizer.h"
+#include "retro/text/tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -11,14 +11,14 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 # A tree that keeps every rule; each test breaks one.
 GOOD = {
-    "config/base.h": '/* config/base.h: base. */\n#pragma once\n\n#include <stdio.h>\n',
-    "config/json.h": '/* config/json.h: the door to jansson. */\n#pragma once\n\n#include <jansson.h>\n',
-    "kernels/op.c": '/* kernels/op.c: an op. */\n#include "config/base.h"\n\nint op(int a) { return a; }\n',
-    "retro/model.c": '/* retro/model.c: a model. */\n#include "config/base.h"\n\nint f(void) { return 1; }\n',
-    "server/api.h": '/* server/api.h: the interface. */\n#pragma once\n',
-    "server/main.c": '/* server/main.c: main. */\n#include "retro/model.h"\n#include "server/api.h"\n',
-    "tools/bench.c": '/* tools/bench.c: bench. */\n#include "server/api.h"\n',
-    "tests/unit/test_op.c": '/* tests/unit/test_op.c: test. */\n#include <cmocka.h>\n\n#include "config/json.h"\n',
+    "config/base/base.h": '/* config/base/base.h: base. */\n#pragma once\n\n#include <stdio.h>\n',
+    "config/json/json.h": '/* config/json/json.h: the door to jansson. */\n#pragma once\n\n#include <jansson.h>\n',
+    "kernels/op.c": '/* kernels/op.c: an op. */\n#include "config/base/base.h"\n\nint op(int a) { return a; }\n',
+    "retro/model/model.c": '/* retro/model/model.c: a model. */\n#include "config/base/base.h"\n\nint f(void) { return 1; }\n',
+    "server/api/api.h": '/* server/api/api.h: the interface. */\n#pragma once\n',
+    "server/main.c": '/* server/main.c: main. */\n#include "retro/model/model.h"\n#include "server/api/api.h"\n',
+    "tools/bench.c": '/* tools/bench.c: bench. */\n#include "server/api/api.h"\n',
+    "tests/unit/test_op.c": '/* tests/unit/test_op.c: test. */\n#include <cmocka.h>\n\n#include "config/json/json.h"\n',
     "kernels/many.c": "/* kernels/many.c: short functions. */\n"
     + "".join(f"int many{i}(void) {{ return 0; }}\n" for i in range(20)),
     "README.md": "# A project\n",
@@ -31,15 +31,15 @@ def body(lines):
 
 BAD = [
     ("config/x.h", '/* config/x.h: x. */\n#include "kernels/op.h"\n', "config/x.h:2: config/ may not include"),
-    ("kernels/x.c", '/* kernels/x.c: x. */\n#include "retro/model.h"\n', "kernels/x.c:2: kernels/ may not include"),
-    ("retro/x.c", '/* retro/x.c: x. */\n#include "retrieval/index.h"\n', "retro/x.c:2: retro/ may not include"),
-    ("retro/x.c", '/* retro/x.c: x. */\n\n#include "server/api.h"\n', "retro/x.c:3: retro/ may not include"),
+    ("kernels/x.c", '/* kernels/x.c: x. */\n#include "retro/model/model.h"\n', "kernels/x.c:2: kernels/ may not include"),
+    ("retro/x.c", '/* retro/x.c: x. */\n#include "retrieval/index/index.h"\n', "retro/x.c:2: retro/ may not include"),
+    ("retro/x.c", '/* retro/x.c: x. */\n\n#include "server/api/api.h"\n', "retro/x.c:3: retro/ may not include"),
     ("retrieval/x.c", '/* retrieval/x.c: x. */\n#include "kernels/op.h"\n',
      "retrieval/x.c:2: retrieval/ may not include"),
-    ("server/x.c", '/* server/x.c: x. */\n#include "tools/bench.h"\n', "server/x.c:2: server/ may not include"),
+    ("server/x.c", '/* server/x.c: x. */\n#include "tools/bench/bench.h"\n', "server/x.c:2: server/ may not include"),
     ("server/x.c", '/* server/x.c: x. */\n#include "tests/helper.h"\n', "server/x.c:2: server/ may not include"),
     ("server/x.c", '/* server/x.c: x. */\n#include "api.h"\n', 'server/x.c:2: "api.h" is not included from the root'),
-    ("server/x.c", "/* server/x.c: x. */\n#include <jansson.h>\n", "server/x.c:2: jansson is included by config/json.h"),
+    ("server/x.c", "/* server/x.c: x. */\n#include <jansson.h>\n", "server/x.c:2: jansson is included by config/json/json.h"),
     ("server/x.c", "/* server/x.c: x. */\n#include <cmocka.h>\n", "server/x.c:2: cmocka is for tests only"),
     ("retro/x.c", f"/* retro/x.c: x. */\nvoid g(int a) {body(101)}", "retro/x.c:2: g has 101 lines, at most 100"),
     ("kernels/x.c", f"/* kernels/x.c: x. */\nvoid g(int a) {body(151)}", "kernels/x.c:2: g has 151 lines, at most 150"),

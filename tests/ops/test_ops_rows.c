@@ -4,7 +4,7 @@
 
 #include <time.h>
 
-#include "kernels/comm.h"
+#include "kernels/comm/comm.h"
 #include "kernels/cpu/cpu.h"
 
 static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "kernels/comm.h"
+#include "kernels/comm/comm.h"
 
 enum { MAX_RANKS = 5, ROWS = 3, COLS = 7 };
 

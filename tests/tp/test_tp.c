@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-#include "config/hash.h"
-#include "retro/opened_model.h"
-#include "retro/weights.h"
+#include "config/base/hash.h"
+#include "retro/weights/weights.h"
+#include "server/host/opened_model.h"
 
 enum { MAX_RANKS = 4 };
 

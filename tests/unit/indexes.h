@@ -13,7 +13,7 @@
 /* cmocka wants the headers above first. */
 #include <cmocka.h>
 
-#include "retrieval/index.h"
+#include "retrieval/index/index.h"
 
 static uint64_t random_state = 1;
 static inline uint32_t random_bits(void) {

@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-#include "server/request.h"
+#include "server/api/request.h"
 
 static const struct request_limits limits = {
     .vocab = 100, .context = 64, .max_prompts = 3, .max_stops = 2, .max_logprobs = 5, .max_k = 4};

@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "config/json.h"
-#include "config/line.h"
-#include "config/utf8.h"
+#include "config/base/line.h"
+#include "config/base/utf8.h"
+#include "config/json/json.h"
 #include "tests/folder.h"
 
 static void test_error_set(void **state) {

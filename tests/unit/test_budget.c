@@ -2,9 +2,9 @@
  * are then asked of the backend, on every rank, and an error that names the option when there are fewer. */
 #include <string.h>
 
-#include "retro/budget.h"
+#include "server/host/budget.h"
 #include "tests/folder.h"
-#include "tools/convert.h"
+#include "tools/convert/convert.h"
 
 static const char folder[] = "tests/golden/retro/case_b";
 

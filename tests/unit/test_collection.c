@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
-#include "config/hash.h"
-#include "retrieval/collection_private.h"
+#include "config/base/hash.h"
+#include "retrieval/store/collection_private.h"
 #include "tests/folder.h"
 
 enum { DIM = 4, CHUNK = 4, EOD = 99 };

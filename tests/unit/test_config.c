@@ -1,10 +1,10 @@
 /* tests/unit/test_config.c: the option table, its JSON and --set parsers, their messages, and what is printed. */
 #include <string.h>
 
-#include "config/buffer.h"
-#include "config/config.h"
-#include "config/config_lines.h"
-#include "config/config_table.h"
+#include "config/base/buffer.h"
+#include "config/options/config.h"
+#include "config/options/config_lines.h"
+#include "config/options/config_table.h"
 #include "tests/folder.h"
 
 static enum status parse(struct config *c, const char *text, struct error *e) {

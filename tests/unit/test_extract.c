@@ -1,7 +1,7 @@
 /* tests/unit/test_extract.c: text out of files, and the reasons why there is none. */
 #include <string.h>
 
-#include "retrieval/extract_private.h"
+#include "retrieval/extract/extract_private.h"
 #include "tests/folder.h"
 
 enum { LIMIT = 1 << 20 };

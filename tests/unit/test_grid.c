@@ -7,8 +7,8 @@
 
 #include <cmocka.h>
 
-#include "config/base.h"
-#include "retro/grid.h"
+#include "config/base/base.h"
+#include "retro/run/grid.h"
 
 enum { ROWS = 300 };
 static const int chunk_lengths[] = {1, 2, 3, 8, 64};

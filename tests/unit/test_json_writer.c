@@ -11,8 +11,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "config/json.h"
-#include "server/json_writer.h"
+#include "config/json/json.h"
+#include "config/json/json_writer.h"
 
 static void test_nesting(void **state) {
     (void)state;

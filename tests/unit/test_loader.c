@@ -3,9 +3,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "config/buffer.h"
+#include "config/base/buffer.h"
 #include "kernels/quantise.h"
-#include "retro/places.h"
+#include "retro/model/places.h"
 #include "tests/folder.h"
 
 enum { HIDDEN = 128, HEADS = 6, GROUPS = 3, HEAD = 32, FFN = 256, VOCAB = 66, POSITIONS = 16 };

@@ -2,7 +2,7 @@
  * folders that look like /proc and /sys of machines, containers and services. */
 #include <string.h>
 
-#include "config/memory.h"
+#include "config/base/memory.h"
 #include "tests/folder.h"
 
 #define MEGABYTES(n) ((size_t)(n) << 20)

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "server/stops.h"
+#include "server/schedule/stops.h"
 
 static struct stops make(const char *const *strings, int n) {
     struct stops s = {0};

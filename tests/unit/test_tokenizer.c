@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "retro/tokenizer.h"
+#include "retro/text/tokenizer.h"
 
 #define BPE(pre, rest) \
     "{\"pre_tokenizer\":" pre \

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/buffer.h"
-#include "retro/weights.h"
+#include "config/base/buffer.h"
+#include "retro/weights/weights.h"
 #include "tests/folder.h"
 
 /* The bytes of a file with this header and `data` bytes 0, 1, 2 ... behind it. */

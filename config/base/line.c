@@ -1,0 +1,40 @@
+/* config/base/line.c: lines for people to read. See line.h. */
+#include "config/base/line.h"
+
+#include <stdlib.h>
+
+#include "config/base/utf8.h"
+
+/* C0 with DEL, and C1: U+009B starts a terminal's commands as ESC [ does. */
+static bool is_control(int32_t c) { return c < ' ' || (c >= 0x7F && c < 0xA0); }
+
+/* The letter behind a backslash, 0 where there is none. */
+static char letter(int32_t c) { return c == '\n' ? 'n' : c == '\t' ? 't' : c == '\r' ? 'r' : c == '\\' ? '\\' : 0; }
+
+void line_escape(struct buffer *b, const char *text, size_t size) {
+    for (size_t i = 0, n; i < size; i += n) {
+        int32_t c; /* negative where there is no character */
+        n = (size_t)utf8_read(text + i, size - i, &c);
+        if (letter(c))
+            buffer_printf(b, "\\%c", letter(c));
+        else if (is_control(c))
+            for (size_t j = 0; j < n; j++) buffer_printf(b, "\\x%02x", (uint8_t)text[i + j]);
+        else
+            buffer_append(b, text + i, n);
+    }
+}
+
+void line_print(FILE *out, const char *format, ...) {
+    struct buffer b = {0};
+    char *text;
+    va_list args;
+    va_start(args, format);
+    int n = vasprintf(&text, format, args);
+    va_end(args);
+    if (n < 0) return;
+    line_escape(&b, text, (size_t)n);
+    buffer_append(&b, "\n", 1);
+    fwrite(b.data, 1, b.size, out);
+    buffer_free(&b);
+    free(text);
+}

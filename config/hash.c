@@ -1,8 +1,0 @@
-/* config/hash.c: the only file that includes xxHash. See hash.h. */
-#include "config/hash.h"
-
-#include <xxhash.h>
-
-uint64_t hash_bytes(const void *data, size_t size, uint64_t seed) {
-    return XXH3_64bits_withSeed(size ? data : "", size, seed);
-}

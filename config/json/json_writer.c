@@ -1,0 +1,141 @@
+/* config/json/json_writer.c: writes JSON straight into a buffer. See json_writer.h. */
+#include "config/json/json_writer.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/base/utf8.h"
+
+enum { JSON_MAX_DEPTH = 63 };
+
+void put_begin(struct json_writer *w, struct buffer *out) { *w = (struct json_writer){.out = out}; }
+
+/* The comma before a value, unless it follows a key or is the first of its container. */
+static void before_value(struct json_writer *w) {
+    uint64_t bit = (uint64_t)1 << w->depth;
+    if (!w->after_key && (w->comma & bit)) buffer_append(w->out, ",", 1);
+    w->comma |= bit;
+    w->after_key = false;
+}
+
+static void container_start(struct json_writer *w, const char *bracket) {
+    before_value(w);
+    CHECK(w->depth < JSON_MAX_DEPTH);
+    buffer_append(w->out, bracket, 1);
+    w->depth++;
+    w->comma &= ~((uint64_t)1 << w->depth);
+}
+
+static void container_end(struct json_writer *w, const char *bracket) {
+    CHECK(w->depth > 0 && !w->after_key);
+    w->depth--;
+    buffer_append(w->out, bracket, 1);
+}
+
+void put_object(struct json_writer *w) { container_start(w, "{"); }
+void put_object_end(struct json_writer *w) { container_end(w, "}"); }
+void put_array(struct json_writer *w) { container_start(w, "["); }
+void put_array_end(struct json_writer *w) { container_end(w, "]"); }
+
+static void escape(struct buffer *out, unsigned char c) {
+    switch (c) {
+        case '"': buffer_append(out, "\\\"", 2); break;
+        case '\\': buffer_append(out, "\\\\", 2); break;
+        case '\n': buffer_append(out, "\\n", 2); break;
+        case '\r': buffer_append(out, "\\r", 2); break;
+        case '\t': buffer_append(out, "\\t", 2); break;
+        default: buffer_printf(out, "\\u%04x", c);
+    }
+}
+
+void put_string_n(struct json_writer *w, const char *s, size_t n) {
+    before_value(w);
+    buffer_append(w->out, "\"", 1);
+    for (size_t i = 0, size; i < n; i += size) {
+        unsigned char c = (unsigned char)s[i];
+        size = (size_t)utf8_length(s + i, n - i);
+        if (size == 0) {
+            buffer_append(w->out, "\xEF\xBF\xBD", 3);
+            size = 1;
+        } else if (c < 0x20 || c == '"' || c == '\\' || c == 0x7F) {
+            escape(w->out, c);
+        } else {
+            buffer_append(w->out, s + i, size);
+        }
+    }
+    buffer_append(w->out, "\"", 1);
+}
+
+void put_int(struct json_writer *w, int64_t v) {
+    before_value(w);
+    buffer_printf(w->out, "%lld", (long long)v);
+}
+
+void put_null(struct json_writer *w) {
+    before_value(w);
+    buffer_append_string(w->out, "null");
+}
+
+void put_float(struct json_writer *w, float v) {
+    char text[32];
+    if (isnan(v)) {
+        put_null(w);
+        return;
+    }
+    before_value(w);
+    if (isinf(v)) v = v > 0 ? 9999.0f : -9999.0f;
+    /* Nine digits always identify a float; most need fewer. */
+    for (int digits = 6; digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, (double)v);
+        if (strtof(text, NULL) == v) break;
+    }
+    buffer_append_string(w->out, text);
+}
+
+void put_key_n(struct json_writer *w, const char *key, size_t n) {
+    CHECK(!w->after_key);
+    put_string_n(w, key, n);
+    buffer_append(w->out, ":", 1);
+    w->after_key = true;
+}
+
+static void put_key(struct json_writer *w, const char *key) { put_key_n(w, key, strlen(key)); }
+
+void put_key_object(struct json_writer *w, const char *key) {
+    put_key(w, key);
+    put_object(w);
+}
+
+void put_key_array(struct json_writer *w, const char *key) {
+    put_key(w, key);
+    put_array(w);
+}
+
+void put_key_string(struct json_writer *w, const char *key, const char *s) {
+    if (s)
+        put_key_string_n(w, key, s, strlen(s));
+    else
+        put_key_null(w, key);
+}
+
+void put_key_string_n(struct json_writer *w, const char *key, const char *s, size_t n) {
+    put_key(w, key);
+    put_string_n(w, s, n);
+}
+
+void put_key_int(struct json_writer *w, const char *key, int64_t v) {
+    put_key(w, key);
+    put_int(w, v);
+}
+
+void put_key_float(struct json_writer *w, const char *key, float v) {
+    put_key(w, key);
+    put_float(w, v);
+}
+
+void put_key_null(struct json_writer *w, const char *key) {
+    put_key(w, key);
+    put_null(w);
+}

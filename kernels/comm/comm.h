@@ -1,0 +1,131 @@
+/* kernels/comm/comm.h: the ranks that share a model. One table; `single`, a group of one, is a table like the others.
+ *
+ * A model's layers are cut into stages, and each layer into the parts of a tensor-parallel group. A rank has a
+ * communicator of its group, and in it one of the world, all groups; with one stage these are the same.
+ *
+ * Model code calls a communicator in three places: after a row-parallel product (allreduce_sum, before bias and
+ * residual), to gather logits (allgather_cols), and in the world between stages (send, receive). These are ordered with
+ * the backend's ops, and like an op's their failure sticks in the backend, as STATUS_DEVICE: a group of which one rank
+ * failed does not heal. Beside them go messages on the host: rank 0 says what to do (broadcast), and all learn whether
+ * all could (agree).
+ *
+ * All ranks make the same calls in the same order. A communicator belongs to one thread at a time. */
+#pragma once
+
+#include "config/base/buffer.h"
+#include "config/options/config.h"
+#include "kernels/backend.h"
+
+struct comm {
+    const struct comm_ops *ops;
+    int rank, size;
+    int stage, stages;
+    struct comm *world; /* this communicator itself when there is one stage */
+    int local_rank;     /* among the ranks of this machine: which of its GPUs is ours */
+    int local_ranks;    /* how many there are on this machine, which share its memory */
+    int cpus;           /* CPUs this rank can keep busy without taking those of other ranks of this machine */
+    void *group;
+};
+
+struct comm_ops {
+    const char *name;
+    /* x += the x of every other rank, in place, added in the order of ranks: all ranks hold the same bits. f32 rows. */
+    void (*allreduce_sum)(struct comm *c, struct backend *b, struct tensor x);
+    /* y [rows, y.cols] = the x of rank 0, 1, ... side by side (gathered_col), y.cols <= size * x.cols. y overlaps x
+     * only when it is x and size is 1. f32 rows without gaps. */
+    void (*allgather_cols)(struct comm *c, struct backend *b, struct tensor y, struct tensor x);
+    /* Rows for rank `to`; returns without waiting for it. It receives in the order of sending. f32 rows without gaps,
+     * the same number on both sides. A group of one has neither. */
+    void (*send)(struct comm *c, struct backend *b, struct tensor x, int to);
+    void (*receive)(struct comm *c, struct backend *b, struct tensor x, int from);
+    /* Rank 0's message becomes everyone's. Others wait for it as long as it takes, or for the time limit of a step
+     * where it is to come `soon`. STATUS_DEVICE when a rank failed. */
+    enum status (*broadcast)(struct comm *c, struct buffer *message, bool soon, struct error *e);
+    /* Every rank hands in its outcome, and *mine becomes the first that is not STATUS_OK, or stays. Waits as long as it
+     * takes for a rank that says it is working, for others the time limit. */
+    enum status (*agree)(struct comm *c, struct error *mine);
+    /* Now and then, from a rank with much to do before it agrees: it has come further. It may say nothing else before.
+     * STATUS_DEVICE when another is known to be gone, and the work is for nothing. */
+    enum status (*working)(struct comm *c, struct error *e);
+    /* STATUS_DEVICE when a rank is known to be gone, for whoever has nothing to wait for. Any thread may ask. */
+    enum status (*check)(const struct comm *c, struct error *e);
+    /* This rank is out: what the others wait for, now or later, fails with the reason as its text. */
+    void (*leave)(struct comm *c, const struct error *why);
+    void (*close)(struct comm *c);
+};
+
+enum { COMM_MAX_RANKS = 64 };
+
+/* Where the `part` columns of rank r belong among `whole`. When these are not size * part, the last parts overlap and
+ * hold the same numbers there; that of the highest rank stays. */
+static inline int gathered_col(int whole, int part, int r) { return min_int(r * part, whole - part); }
+
+struct comm_options {
+    int kind;               /* enum config_comm */
+    int size;               /* ranks of a group */
+    int stages;             /* groups; size * stages is at most COMM_MAX_RANKS */
+    double timeout;         /* seconds that one rank waits for another to start, and for it to come further */
+    const char *rendezvous; /* sockets: the file by which ranks find each other; NULL or empty: another kind */
+    const char *host;       /* sockets: the address at which other ranks reach this one */
+    int rank;               /* sockets: which rank this is */
+};
+
+/* Opens the ranks of this process: out [COMM_MAX_RANKS] gets *n of them: all with threads, else one. CONFIG_COMM_AUTO
+ * is single for one rank; more are sockets where there is a rendezvous, the processes of an MPI job where mpirun
+ * started some, else threads. CONFIG_COMM_NCCL opens what carries the messages, as auto does: comm_open_nccl goes on
+ * top. */
+enum status comm_open(struct comm **out, int *n, const struct comm_options *o, struct error *e);
+/* One rank: sums and gathers change nothing. */
+enum status comm_open_single(struct comm **out, struct error *e);
+/* One group of ranks that are threads of this process: out [size], each for one thread, which opens its own backend,
+ * with memory that the host can read, and its own model. */
+void comm_open_threads(struct comm **out, int size, double timeout);
+/* This process's rank of the MPI job that mpirun started; STATUS_INVALID when that has another number of ranks. Any
+ * backend. After a failure MPI is not finalised, which ends the job: mpirun stops all ranks of a job when one ends so.
+ */
+enum status comm_open_mpi(struct comm **out, const struct comm_options *o, struct error *e);
+/* This process's rank of those that meet at o->rendezvous, joined by TCP connections. Any backend. STATUS_IO when not
+ * all came within o->timeout. */
+enum status comm_open_sockets(struct comm **out, const struct comm_options *o, struct error *e);
+/* How many ranks mpirun started; 1 without mpirun, 0 in a build without MPI, -1 when they did not all start within
+ * `timeout` seconds: then comm_open_mpi says so. */
+int comm_mpi_size(double timeout);
+/* Sums and gathers by NCCL on the stream of b, a CUDA backend with a device of its own. Takes over the carrier, which
+ * brings the other ranks NCCL's id and goes on carrying messages; on failure the carrier stays the caller's. A device
+ * that waits longer than `timeout` seconds for those of others is no longer waited for. */
+enum status comm_open_nccl(struct comm **out, struct comm *carrier, struct backend *b, double timeout, struct error *e);
+void comm_close(struct comm *c);
+
+/* *e becomes the first rank's failure, "rank 2: ...", whichever rank we are; mine is this rank's outcome, with *e. */
+enum status comm_agree(struct comm *c, enum status mine, struct error *e);
+/* Fails on all ranks unless all have the same lines of text: what they were started with. The error is of the first
+ * rank that differs from rank 0, with the line. Ranks may have been working, as before comm_agree. */
+enum status comm_same(struct comm *c, const char *text, struct error *e);
+static inline void comm_allreduce_sum(struct comm *c, struct backend *b, struct tensor x) {
+    c->ops->allreduce_sum(c, b, x);
+}
+static inline void comm_allgather_cols(struct comm *c, struct backend *b, struct tensor y, struct tensor x) {
+    c->ops->allgather_cols(c, b, y, x);
+}
+static inline enum status comm_broadcast(struct comm *c, struct buffer *message, struct error *e) {
+    return c->ops->broadcast(c, message, false, e);
+}
+static inline enum status comm_working(struct comm *c, struct error *e) { return c->ops->working(c, e); }
+static inline void comm_send(struct comm *c, struct backend *b, struct tensor x, int to) { c->ops->send(c, b, x, to); }
+static inline void comm_receive(struct comm *c, struct backend *b, struct tensor x, int from) {
+    c->ops->receive(c, b, x, from);
+}
+static inline enum status comm_check(const struct comm *c, struct error *e) { return c->ops->check(c, e); }
+/* Out of the group and out of the world. */
+void comm_leave(struct comm *c, const struct error *why);
+
+/* For implementations: a failed backend of a group stays failed as STATUS_DEVICE; `why` is taken when b had none. */
+void comm_fail_backend(struct backend *b, const struct error *why);
+/* *mine becomes the first of all [size] ranks' outcomes that is a failure, with its rank; it stays when there is none.
+ */
+void comm_first_failure(struct error *mine, const struct error *all, int size);
+/* What a rank does between two looks for what it has waited for so many seconds: it gives way to others; false when it
+ * has waited so long that it should sleep. */
+bool comm_rest(double waited);
+/* CPUs this process may run on. */
+int comm_cpus(void);

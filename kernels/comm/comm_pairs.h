@@ -1,0 +1,40 @@
+/* kernels/comm/comm_pairs.h: communicators whose ranks are processes. A transport (MPI, sockets) moves bytes between
+ * two of them; sums, gathers, messages and time limits are made of that in one place, so every transport gives the same
+ * bits.
+ */
+#pragma once
+
+#include "kernels/comm/comm.h"
+
+/* The way to all ranks of the world. A transport's own struct begins with this one. */
+struct transport {
+    const struct transport_ops *ops;
+    int rank, size;
+    char machine[256];    /* ranks that call it the same share its CPUs, and take its GPUs in turn */
+    struct error failure; /* STATUS_OK, until something fails: nothing is sent or received after that */
+    int users;            /* communicators */
+};
+
+struct transport_ops {
+    const char *name;
+    /* Post bytes to or from another rank; `data` stays as it is until look returns true. What one rank sends another
+     * arrives in order. At most TRANSPORT_POSTS each way are posted at a time. */
+    void (*send)(struct transport *t, int to, const void *data, size_t bytes);
+    void (*receive)(struct transport *t, int from, void *data, size_t bytes);
+    /* Moves what can be moved without waiting; whether all that was posted is done. */
+    bool (*look)(struct transport *t);
+    /* Waits a while for something to move. */
+    void (*sleep)(struct transport *t);
+    /* STATUS_DEVICE when a rank is known to be gone. Any thread may ask, at any time. */
+    enum status (*check)(const struct transport *t, struct error *e);
+    void (*close)(struct transport *t);
+};
+
+enum { TRANSPORT_POSTS = 2 };
+
+/* The first failure stays; the text is preceded by which rank this is. */
+void transport_fail(struct transport *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* This rank's communicator, over a transport whose size is o's. Takes t over, also when it fails: when a rank was
+ * started with other options, for one. */
+enum status comm_open_pairs(struct comm **out, struct transport *t, const struct comm_options *o, struct error *e);

@@ -1,0 +1,161 @@
+/* retrieval/extract/extract.c: files to plain text: which kind a file is, and what every kind must satisfy. A text file
+ * with a few damaged characters is kept byte for byte, so that byte ranges match the file; the tokenizer sees U+FFFD
+ * for each. With more than one damaged character in a hundred it is not UTF-8 at all, and skipped. */
+#include "retrieval/extract/extract.h"
+
+#include <string.h>
+#include <strings.h>
+
+#include "config/base/utf8.h"
+#include "retrieval/extract/extract_private.h"
+
+/* name.1 .. name.9, with a section suffix like .3ssl or .1p, optionally .gz. */
+static bool is_man_name(const char *name) {
+    char copy[256];
+    size_t size = strlen(name);
+    if (size >= sizeof copy) return false;
+    memcpy(copy, name, size + 1);
+    if (size > 3 && strcmp(copy + size - 3, ".gz") == 0) copy[size - 3] = '\0';
+    const char *dot = strrchr(copy, '.');
+    if (dot == NULL || dot == copy || dot[1] < '1' || dot[1] > '9') return false;
+    const char *suffix = dot + 2;
+    size_t letters = strspn(suffix, "abcdefghijklmnopqrstuvwxyz0123456789");
+    bool letter_first = *suffix == '\0' || (*suffix >= 'a' && *suffix <= 'z');
+    return suffix[letters] == '\0' && letters <= 8 && letter_first;
+}
+
+enum document_kind document_kind(const char *path) {
+    static const struct {
+        const char *suffix;
+        enum document_kind kind;
+    } kinds[] = {{".txt", DOCUMENT_TEXT},  {".md", DOCUMENT_TEXT},  {".rst", DOCUMENT_TEXT},
+                 {".html", DOCUMENT_HTML}, {".htm", DOCUMENT_HTML}, {".xhtml", DOCUMENT_HTML}};
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    const char *dot = strrchr(name, '.');
+    for (size_t i = 0; dot && i < ARRAY_COUNT(kinds); i++)
+        if (strcasecmp(dot, kinds[i].suffix) == 0) return kinds[i].kind;
+    return is_man_name(name) ? DOCUMENT_MAN : DOCUMENT_UNKNOWN;
+}
+
+/* How many bytes do not belong to a character, and how many characters there are. */
+static size_t count_damaged(const char *text, size_t size, size_t *characters) {
+    size_t damaged = 0;
+    *characters = 0;
+    for (size_t i = 0; i < size; *characters += 1) {
+        int n = utf8_length(text + i, size - i);
+        damaged += n == 0;
+        i += n ? (size_t)n : 1;
+    }
+    return damaged;
+}
+
+/* In place; each damaged byte becomes U+FFFD. */
+static void repair(struct buffer *b) {
+    struct buffer repaired = {0};
+    for (size_t i = 0; i < b->size;) {
+        int n = utf8_length(b->data + i, b->size - i);
+        buffer_append(&repaired, n ? b->data + i : "\xef\xbf\xbd", n ? (size_t)n : 3);
+        i += n ? (size_t)n : 1;
+    }
+    buffer_free(b);
+    *b = repaired;
+}
+
+static void drop_bom(struct buffer *b) {
+    if (b->size < 3 || memcmp(b->data, "\xef\xbb\xbf", 3) != 0) return;
+    memmove(b->data, b->data + 3, b->size - 3);
+    b->size -= 3;
+    b->data[b->size] = '\0';
+}
+
+/* The first "# heading" line, or the line above a row of = (reStructuredText, Setext). */
+static void heading_title(const struct buffer *text, struct buffer *title) {
+    const char *line = text->data, *text_end = text->data + text->size, *previous = NULL;
+    size_t previous_size = 0;
+    for (int n = 0; line < text_end && n < 50; n++) {
+        const char *end = memchr(line, '\n', (size_t)(text_end - line));
+        const char *next = end ? end + 1 : text_end;
+        size_t size = (size_t)((end ? end : text_end) - line);
+        while (size > 0 && strchr(" \t\r", line[size - 1])) size--;
+        size_t hashes = strspn(line, "#"), row = strspn(line, "=");
+        if (hashes == 1 && size > 2 && line[1] == ' ') {
+            buffer_append(title, line + 2, size - 2);
+            return;
+        }
+        if (size > 2 && row == size && previous_size > 0 && previous_size <= 200) {
+            buffer_append(title, previous, previous_size);
+            return;
+        }
+        previous = line;
+        previous_size = row == size ? 0 : size;
+        line = next;
+    }
+}
+
+static enum status check_blank(const char *path, const struct buffer *text, struct error *e) {
+    for (size_t i = 0; i < text->size; i++)
+        if (!strchr(" \t\r\n\f\v", text->data[i])) return STATUS_OK;
+    return error_set(e, STATUS_INVALID, "%s: empty: no text in it", path);
+}
+
+static enum status read_checked(const char *path, size_t limit, struct buffer *bytes, size_t *damaged,
+                                size_t *characters, struct error *e) {
+    enum status status = file_read(path, limit, bytes, e);
+    if (status) return status;
+    if (bytes->size == 0) return error_set(e, STATUS_INVALID, "%s: empty", path);
+    const char *nul = memchr(bytes->data, '\0', bytes->size);
+    if (nul) return error_set(e, STATUS_INVALID, "%s: binary: a NUL at byte %zu", path, (size_t)(nul - bytes->data));
+    *damaged = count_damaged(bytes->data, bytes->size, characters);
+    return STATUS_OK;
+}
+
+static enum status extract_text(const char *path, size_t limit, struct buffer *text, struct buffer *title,
+                                struct error *e) {
+    size_t damaged, characters;
+    enum status status = read_checked(path, limit, text, &damaged, &characters, e);
+    if (status) return status;
+    if (damaged > characters / 100)
+        return error_set(e, STATUS_INVALID, "%s: not UTF-8: %zu of %zu characters are damaged", path, damaged,
+                         characters);
+    drop_bom(text);
+    if (check_blank(path, text, e)) return STATUS_INVALID;
+    heading_title(text, title);
+    return STATUS_OK;
+}
+
+static enum status extract_html_file(const char *path, size_t limit, struct buffer *text, struct buffer *title,
+                                     struct error *e) {
+    size_t damaged, characters;
+    struct buffer html = {0};
+    enum status status = read_checked(path, limit, &html, &damaged, &characters, e);
+    if (status == STATUS_OK) {
+        /* A page in another encoding says so; one that is UTF-8 apart from a few bytes is UTF-8, whatever it says. */
+        bool is_utf8 = damaged <= characters / 100;
+        if (is_utf8 && damaged > 0) repair(&html);
+        drop_bom(&html);
+        status = extract_html(path, (struct text_span){html.data, html.size}, is_utf8, text, title, e);
+    }
+    buffer_free(&html);
+    return status ? status : check_blank(path, text, e);
+}
+
+enum status document_extract(const char *path, enum document_kind kind, size_t limit, struct buffer *text,
+                             struct buffer *title, struct error *e) {
+    buffer_clear(text);
+    buffer_clear(title);
+    enum status status = STATUS_INTERNAL;
+    switch (kind) {
+        case DOCUMENT_TEXT: status = extract_text(path, limit, text, title, e); break;
+        case DOCUMENT_HTML: status = extract_html_file(path, limit, text, title, e); break;
+        case DOCUMENT_MAN:
+            status = extract_man(path, limit, text, title, e);
+            if (status == STATUS_OK) status = check_blank(path, text, e);
+            break;
+        case DOCUMENT_UNKNOWN:
+            return error_set(e, STATUS_UNSUPPORTED,
+                             "%s: not a known kind of document; .txt, .md, .rst, .html and man pages are", path);
+    }
+    if (status == STATUS_OK && title->data == NULL) buffer_append(title, "", 0);
+    return status;
+}

@@ -1,0 +1,82 @@
+/* retrieval/index/index.h: nearest vectors by inner product (cosine, as vectors have unit length). FAISS is one
+ * implementation, on the CPU or on a GPU, exact search in plain C the other: the reference, and the build without
+ * FAISS. An open index is immutable; searching is safe from several threads. */
+#pragma once
+
+#include "config/base/base.h"
+
+struct index;
+
+struct index_query {
+    const float *vectors; /* [n, dim] */
+    int n, k;             /* k >= 1 */
+    /* Many queries at once, as matrix products where FAISS has them: about twice as fast, but the last bits of a
+     * similarity then depend on which queries are searched together. Otherwise, on the CPU, they do not. */
+    bool bulk;
+};
+
+struct index_ops {
+    const char *name;
+    /* ids, similarities [n, k], best first, equal ones in order of id; missing neighbours have id -1 and similarity -2.
+     * Of FAISS: where more than INDEX_WIDEST vectors are exactly as similar as the k-th, which of them are among the k
+     * is open. */
+    enum status (*search)(const struct index *x, struct index_query q, int64_t *ids, float *similarities,
+                          struct error *e);
+    /* To GPU number `gpu`, see index_move. */
+    enum status (*move)(struct index *x, int gpu, struct error *e);
+    /* vectors [n, dim] of ids first .. first + n - 1, as the index keeps them: an index that compresses gives back what
+     * it decodes. An inverted file on a GPU gives none: STATUS_UNSUPPORTED. */
+    enum status (*vectors)(const struct index *x, int64_t first, int n, float *vectors, struct error *e);
+    void (*close)(struct index *x);
+};
+
+struct index {
+    const struct index_ops *ops;
+    int dim;
+    int64_t count;
+};
+
+enum { INDEX_WIDEST = 2048 }; /* results of one query that a GPU can give */
+
+/* The ops of those names, once what is asked for is in range: STATUS_INVALID. */
+enum status index_search(const struct index *x, struct index_query q, int64_t *ids, float *similarities,
+                         struct error *e);
+enum status index_vectors(const struct index *x, int64_t first, int n, float *vectors, struct error *e);
+/* Where later searches run: "cpu" (where an index is when it was opened) or "cuda:N"; "cuda" is "cuda:0". Before the
+ * index is shared with other threads. Errors: STATUS_INVALID for any other name, STATUS_UNSUPPORTED for a build
+ * without FAISS' GPU part and for an index that only the CPU searches, STATUS_DEVICE without that GPU,
+ * STATUS_NO_MEMORY when it does not fit; the index stays where it was. */
+enum status index_move(struct index *x, const char *device, struct error *e);
+static inline void index_close(struct index *x) {
+    if (x) x->ops->close(x);
+}
+
+/* The factory name of exact search in plain C; everything else is FAISS'. */
+#define INDEX_EXACT "Exact"
+
+/* Exact search over vectors [count, dim], f32; the array is taken over and freed. */
+enum status index_open_flat(struct index **out, float *vectors, int64_t count, int dim, struct error *e);
+
+/* FAISS (index_faiss.c is the only file that includes it; without it these return STATUS_UNSUPPORTED).
+ * build: trains and fills an index of type `factory` and writes it to path; factory NULL picks by count: "Flat" up to
+ * 100 000 vectors, "IVF<lists>,Flat" above. open: path must have been verified against its checksum, FAISS crashes on
+ * hostile files; dim, count and metric are checked afterwards. */
+enum status index_build_faiss(const char *path, const char *factory, const float *vectors, int64_t count, int dim,
+                              struct error *e);
+enum status index_open_faiss(struct index **out, const char *path, int64_t count, int dim, struct error *e);
+/* The same in memory. An inverted file is trained on its own vectors, or on `training` where that is given: as many
+ * vectors as the file has lists become their centres as they are. */
+struct index_source {
+    const char *factory;
+    const float *vectors;  /* [count, dim] */
+    const float *training; /* [n_training, dim] or NULL */
+    int64_t count, n_training;
+    int dim;
+};
+enum status index_make_faiss(struct index **out, const struct index_source *source, struct error *e);
+/* Threads FAISS uses for calls of the current thread; keeps its pool out of the engine's way. */
+void index_set_threads(int threads);
+/* Lists of an inverted file of so many vectors: 4 sqrt(count), rounded to a power of two. */
+int index_lists(int64_t count);
+/* The factory string for a collection of this size: what index_build_faiss picks, INDEX_EXACT without FAISS. */
+void index_choose_factory(char *factory, size_t size, int64_t count);

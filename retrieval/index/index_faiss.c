@@ -1,0 +1,417 @@
+/* retrieval/index/index_faiss.c: the only file that includes FAISS (its C API). Inner product on unit vectors
+ * throughout, so a similarity is a cosine. FAISS keeps the message of a failed call per thread until the next one: it
+ * is copied at once.
+ *
+ * An index is loaded by the CPU and may then move to a GPU. FAISS ends the process when CUDA fails at the wrong place,
+ * so whatever can be known before (is there a GPU, does the index fit, is it of a kind that can move) is asked first.
+ */
+#include <omp.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "retrieval/index/index.h"
+
+void index_set_threads(int threads) { omp_set_num_threads(max_int(1, threads)); }
+
+#if HAVE_FAISS
+
+#include <faiss/c_api/AutoTune_c.h>
+#include <faiss/c_api/IndexFlat_c.h>
+#include <faiss/c_api/IndexIVFFlat_c.h>
+#include <faiss/c_api/Index_c.h>
+#include <faiss/c_api/error_c.h>
+#include <faiss/c_api/index_factory_c.h>
+#include <faiss/c_api/index_io_c.h>
+#if HAVE_FAISS_GPU
+#include <faiss/c_api/gpu/GpuAutoTune_c.h>
+#include <faiss/c_api/gpu/StandardGpuResources_c.h>
+#include <faiss/c_api/gpu/architectures.h> /* written by tools/deps.sh */
+#endif
+
+struct faiss_index {
+    struct index base;
+    FaissIndex *faiss;
+    void *gpu;                /* FaissStandardGpuResources, NULL on the CPU */
+    bool lists_on_gpu;        /* from where FAISS reads no vectors back */
+    pthread_mutex_t gpu_lock; /* an index on a GPU works for one thread at a time */
+};
+
+enum { FLAT_LIMIT = 100000, SPARE = 8 };
+
+/* An inverted file has 1024 lists at 100 000 vectors, 4096 at a million. */
+void index_choose_factory(char *factory, size_t size, int64_t count) {
+    if (count <= FLAT_LIMIT)
+        snprintf(factory, size, "Flat");
+    else
+        snprintf(factory, size, "IVF%d,Flat", index_lists(count));
+}
+
+static enum status faiss_failed(struct error *e, const char *what) {
+    const char *text = faiss_get_last_error();
+    return error_set(e, STATUS_INTERNAL, "FAISS: %s: %s", what, text ? text : "no message");
+}
+
+/* A search visits a sixteenth of the lists and at least 16: on the test's clustered vectors that finds more than 95 %
+ * of the true ten nearest and reads about a tenth of the vectors. FAISS keeps the number in the file. */
+static enum status set_probes(FaissIndex *index, const char *factory, struct error *e) {
+    const char *ivf = strstr(factory, "IVF");
+    int lists = ivf ? atoi(ivf + 3) : 0;
+    if (lists <= 0) return STATUS_OK;
+    FaissParameterSpace *space = NULL;
+    if (faiss_ParameterSpace_new(&space)) return faiss_failed(e, "parameters");
+    int probes = min_int(lists, max_int(16, lists / 16));
+    enum status status = STATUS_OK;
+    if (faiss_ParameterSpace_set_index_parameter(space, index, "nprobe", probes)) status = faiss_failed(e, "nprobe");
+    faiss_ParameterSpace_free(space);
+    return status;
+}
+
+static enum status fill(FaissIndex *index, const struct index_source *source, const char *factory, struct error *e) {
+    const float *training = source->training ? source->training : source->vectors;
+    int64_t n_training = source->training ? source->n_training : source->count;
+    if (!faiss_Index_is_trained(index) && faiss_Index_train(index, n_training, training))
+        return faiss_failed(e, "training the index (does it have more lists or codes than there are vectors?)");
+    if (faiss_Index_add(index, source->count, source->vectors)) return faiss_failed(e, "adding vectors");
+    return set_probes(index, factory, e);
+}
+
+static enum status make(FaissIndex **out, const struct index_source *source, struct error *e) {
+    char chosen[64];
+    const char *factory = source->factory;
+    FaissIndex *index = NULL;
+    if (factory == NULL) {
+        index_choose_factory(chosen, sizeof chosen, source->count);
+        factory = chosen;
+    }
+    if (faiss_index_factory(&index, source->dim, factory, METRIC_INNER_PRODUCT)) {
+        faiss_failed(e, factory);
+        if (e) e->status = STATUS_INVALID;
+        return STATUS_INVALID;
+    }
+    enum status status = fill(index, source, factory, e);
+    if (status)
+        faiss_Index_free(index);
+    else
+        *out = index;
+    return status;
+}
+
+enum status index_build_faiss(const char *path, const char *factory, const float *vectors, int64_t count, int dim,
+                              struct error *e) {
+    FaissIndex *index;
+    struct index_source source = {.factory = factory, .vectors = vectors, .count = count, .dim = dim};
+    enum status status = make(&index, &source, e);
+    if (status) return status;
+    if (faiss_write_index_fname(index, path)) status = faiss_failed(e, path);
+    faiss_Index_free(index);
+    return status;
+}
+
+static void lock(const struct faiss_index *x) {
+    if (x->gpu) pthread_mutex_lock((pthread_mutex_t *)&x->gpu_lock);
+}
+static void unlock(const struct faiss_index *x) {
+    if (x->gpu) pthread_mutex_unlock((pthread_mutex_t *)&x->gpu_lock);
+}
+
+/* From 20 queries on, FAISS multiplies matrices, whose sums have another order. The GPU multiplies them anyway. */
+enum { SUMMED_ONE_BY_ONE = 16 };
+
+static int ask(const struct faiss_index *x, struct index_query query, int64_t *ids, float *similarities) {
+    int slice = query.bulk || x->gpu ? query.n : SUMMED_ONE_BY_ONE, failed = 0;
+    lock(x);
+    for (int first = 0; first < query.n && !failed; first += slice) {
+        size_t at = (size_t)first * (size_t)query.k;
+        failed = faiss_Index_search(x->faiss, min_int(slice, query.n - first),
+                                    query.vectors + (size_t)first * (size_t)x->base.dim, query.k, similarities + at,
+                                    ids + at);
+    }
+    unlock(x);
+    return failed;
+}
+
+/* FAISS leaves equal similarities in any order: the lower id comes first, as in exact search. */
+static void order_ties(int64_t *ids, float *similarities, int k) {
+    for (int i = 1; i < k; i++)
+        for (int j = i; j > 0 && similarities[j] == similarities[j - 1] && ids[j] >= 0 && ids[j] < ids[j - 1]; j--) {
+            int64_t id = ids[j];
+            ids[j] = ids[j - 1];
+            ids[j - 1] = id;
+        }
+}
+
+/* One search, its results checked and in order. */
+static enum status search_once(const struct faiss_index *x, struct index_query query, int64_t *ids, float *similarities,
+                               struct error *e) {
+    int k = query.k;
+    /* FAISS returns without writing anything when the index is empty. */
+    for (size_t i = 0; i < (size_t)query.n * (size_t)k; i++) ids[i] = -1;
+    if (query.n > 0 && ask(x, query, ids, similarities)) return faiss_failed(e, "search");
+    for (int q = 0; q < query.n; q++) {
+        int64_t *row = ids + (size_t)q * (size_t)k;
+        float *row_similarities = similarities + (size_t)q * (size_t)k;
+        for (int i = 0; i < k; i++) {
+            if (row[i] >= x->base.count)
+                return error_set(e, STATUS_CORRUPT, "index: neighbour %lld of %lld vectors; build the collection again",
+                                 (long long)row[i], (long long)x->base.count);
+            if (row[i] < 0) {
+                row[i] = -1;
+                row_similarities[i] = -2;
+            }
+        }
+        order_ties(row, row_similarities, k);
+    }
+    return STATUS_OK;
+}
+
+/* Which of equally similar vectors FAISS finds depends on k and on the other queries. Asked for more than k, it shows
+ * whether a tie crosses the cut: not if the last result is less similar than the k-th. */
+static bool tie_is_whole(const int64_t *ids, const float *similarities, int k, int width) {
+    return width > k && (ids[width - 1] < 0 || similarities[width - 1] < similarities[k - 1]);
+}
+
+/* Searches one query wider and wider until the tie at its k-th result is whole. */
+static enum status settle_tie(const struct faiss_index *x, struct index_query query, int64_t *ids, float *similarities,
+                              struct error *e) {
+    int k = query.k;
+    enum status status = STATUS_OK;
+    bool whole = false;
+    for (int width = k + SPARE; !whole && width < INDEX_WIDEST && status == STATUS_OK;) {
+        width = min_int(INDEX_WIDEST, 4 * width);
+        int64_t *wide_ids = xmalloc((size_t)width * sizeof *wide_ids);
+        float *wide_similarities = xmalloc((size_t)width * sizeof *wide_similarities);
+        query.k = width;
+        status = search_once(x, query, wide_ids, wide_similarities, e);
+        whole = status == STATUS_OK && tie_is_whole(wide_ids, wide_similarities, k, width);
+        memcpy(ids, wide_ids, (size_t)k * sizeof *ids);
+        memcpy(similarities, wide_similarities, (size_t)k * sizeof *similarities);
+        free(wide_ids);
+        free(wide_similarities);
+    }
+    return status;
+}
+
+static enum status faiss_index_search(const struct index *base, struct index_query query, int64_t *ids,
+                                      float *similarities, struct error *e) {
+    int n = query.n, k = query.k;
+    const struct faiss_index *x = (const struct faiss_index *)base;
+    int width = k < INDEX_WIDEST - SPARE ? k + SPARE : k;
+    int64_t *wide_ids = xmalloc(((size_t)n * (size_t)width + 1) * sizeof *wide_ids);
+    float *wide_similarities = xmalloc(((size_t)n * (size_t)width + 1) * sizeof *wide_similarities);
+    enum status status =
+        search_once(x, (struct index_query){.vectors = query.vectors, .n = n, .k = width, .bulk = query.bulk}, wide_ids,
+                    wide_similarities, e);
+    for (int q = 0; q < n && status == STATUS_OK; q++) {
+        size_t row = (size_t)q * (size_t)k, wide = (size_t)q * (size_t)width;
+        memcpy(ids + row, wide_ids + wide, (size_t)k * sizeof *ids);
+        memcpy(similarities + row, wide_similarities + wide, (size_t)k * sizeof *similarities);
+        if (!tie_is_whole(wide_ids + wide, wide_similarities + wide, k, width))
+            status = settle_tie(
+                x, (struct index_query){.vectors = query.vectors + (size_t)q * (size_t)base->dim, .n = 1, .k = k},
+                ids + row, similarities + row, e);
+    }
+    free(wide_ids);
+    free(wide_similarities);
+    return status;
+}
+
+static enum status faiss_index_vectors(const struct index *base, int64_t first, int n, float *vectors,
+                                       struct error *e) {
+    const struct faiss_index *x = (const struct faiss_index *)base;
+    if (x->lists_on_gpu)
+        return error_set(e, STATUS_UNSUPPORTED, "an inverted file on a GPU gives no vectors back; use \"cpu\"");
+    lock(x);
+    int failed = n > 0 && faiss_Index_reconstruct_n(x->faiss, first, n, vectors);
+    unlock(x);
+    return failed ? faiss_failed(e, "reading vectors") : STATUS_OK;
+}
+
+#if HAVE_FAISS_GPU
+
+/* FAISS keeps TEMPORARY for a search's intermediate results, which hold some hundred queries at once, and allocates
+ * what a larger search needs beyond it. ROOM is for cuBLAS and for what else allocates beside us. */
+#define GPU_TEMPORARY ((size_t)256 << 20)
+#define GPU_ROOM ((size_t)256 << 20)
+
+/* Exact search, and inverted files of whole vectors around exact centres: what FAISS searches on a GPU with the CPU's
+ * results. *lists is 0 for the first. */
+static bool can_move(FaissIndex *index, size_t *lists) {
+    FaissIndexIVFFlat *ivf = faiss_IndexIVFFlat_cast(index);
+    *lists = ivf ? faiss_IndexIVFFlat_nlist(ivf) : 0;
+    return ivf ? faiss_IndexFlat_cast(faiss_IndexIVFFlat_quantizer(ivf)) != NULL : faiss_IndexFlat_cast(index) != NULL;
+}
+
+struct gpu_facts {
+    size_t available, total; /* bytes */
+    int major, minor;        /* compute capability */
+};
+
+/* The calling thread goes on with the device that it had. */
+static cudaError_t ask_gpu(int gpu, struct gpu_facts *facts) {
+    int before = 0;
+    cudaError_t failed = cudaGetDevice(&before);
+    if (failed == cudaSuccess) failed = cudaSetDevice(gpu);
+    if (failed == cudaSuccess) failed = cudaMemGetInfo(&facts->available, &facts->total);
+    if (failed == cudaSuccess) failed = cudaDeviceGetAttribute(&facts->major, cudaDevAttrComputeCapabilityMajor, gpu);
+    if (failed == cudaSuccess) failed = cudaDeviceGetAttribute(&facts->minor, cudaDevAttrComputeCapabilityMinor, gpu);
+    cudaSetDevice(before);
+    (void)cudaGetLastError(); /* FAISS would take it for a failure of its own */
+    return failed;
+}
+
+/* FAISS_GPU_ARCHITECTURES is "80;90" or the like: code for these and their minor successors, with PTX for all later
+ * ones where no "-real" follows. */
+static bool built_for(int capability) {
+    for (const char *p = FAISS_GPU_ARCHITECTURES; p; p = strchr(p, ';')) {
+        char *end;
+        int first = (int)strtol(p + (*p == ';'), &end, 10);
+        bool later = strncmp(end, "-real", 5) != 0 || capability / 10 == first / 10;
+        if (capability >= first && later) return true;
+        p = end;
+    }
+    return false;
+}
+
+/* Lists are kept in groups of 32 vectors. */
+static enum status check_gpu(const struct faiss_index *x, int gpu, size_t lists, struct error *e) {
+    int n = 0;
+    struct gpu_facts facts;
+    size_t rows = (size_t)x->base.count + 33 * lists;
+    size_t needed = rows * ((size_t)x->base.dim * sizeof(float) + sizeof(int64_t)) + GPU_TEMPORARY + GPU_ROOM;
+    cudaError_t failed = cudaGetDeviceCount(&n);
+    if (failed || gpu >= n)
+        return error_set(e, STATUS_DEVICE, "cuda:%d: no such CUDA device (%s); use \"cpu\"", gpu,
+                         failed   ? cudaGetErrorString(failed)
+                         : n == 1 ? "there is one: cuda:0"
+                                  : "there are fewer");
+    failed = ask_gpu(gpu, &facts);
+    if (failed) return error_set(e, STATUS_DEVICE, "cuda:%d: %s", gpu, cudaGetErrorString(failed));
+    if (!built_for(10 * facts.major + facts.minor))
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "cuda:%d: compute capability %d.%d, this build's FAISS is for " FAISS_GPU_ARCHITECTURES
+                         ": make deps CUDA=1 FAISS_GPUS=%d%d && make",
+                         gpu, facts.major, facts.minor, facts.major, facts.minor);
+    if (needed > facts.available)
+        return error_set(e, STATUS_NO_MEMORY, "cuda:%d: the index needs %zu MiB, %zu of %zu are free; use \"cpu\"", gpu,
+                         needed >> 20, facts.available >> 20, facts.total >> 20);
+    return STATUS_OK;
+}
+
+static void gpu_close(FaissStandardGpuResources *gpu) { faiss_StandardGpuResources_free(gpu); }
+
+static enum status faiss_index_move(struct index *base, int gpu, struct error *e) {
+    struct faiss_index *x = (struct faiss_index *)base;
+    size_t lists;
+    if (x->gpu) return error_set(e, STATUS_INVALID, "cuda:%d: the index is on a GPU already", gpu);
+    if (!can_move(x->faiss, &lists))
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "cuda:%d: an index of this kind is searched by the CPU only; Flat and IVF<lists>,Flat can be "
+                         "on a GPU: build the collection again with one of them, or use \"cpu\"",
+                         gpu);
+    if (check_gpu(x, gpu, lists, e)) return e->status;
+    FaissStandardGpuResources *resources;
+    FaissGpuIndex *moved;
+    if (faiss_StandardGpuResources_new(&resources)) return faiss_failed(e, "GPU");
+    /* Pinned memory serves queries of hundreds of MiB. */
+    if (faiss_StandardGpuResources_setTempMemory(resources, GPU_TEMPORARY) ||
+        faiss_StandardGpuResources_setPinnedMemory(resources, 0) ||
+        faiss_index_cpu_to_gpu(resources, gpu, x->faiss, &moved)) {
+        faiss_failed(e, "moving the index to the GPU");
+        faiss_StandardGpuResources_free(resources);
+        return STATUS_INTERNAL;
+    }
+    faiss_Index_free(x->faiss);
+    x->faiss = moved;
+    x->lists_on_gpu = lists > 0;
+    x->gpu = resources;
+    return STATUS_OK;
+}
+
+#else
+
+static void gpu_close(void *gpu) { CHECK(gpu == NULL); }
+
+static enum status faiss_index_move(struct index *base, int gpu, struct error *e) {
+    (void)base;
+    return error_set(e, STATUS_UNSUPPORTED, "cuda:%d: this build's FAISS has no GPU support: make deps CUDA=1 && make",
+                     gpu);
+}
+
+#endif
+
+static void faiss_index_close(struct index *base) {
+    struct faiss_index *x = (struct faiss_index *)base;
+    faiss_Index_free(x->faiss);
+    gpu_close(x->gpu);
+    pthread_mutex_destroy(&x->gpu_lock);
+    free(x);
+}
+
+static const struct index_ops faiss_ops = {.name = "faiss",
+                                           .search = faiss_index_search,
+                                           .move = faiss_index_move,
+                                           .vectors = faiss_index_vectors,
+                                           .close = faiss_index_close};
+
+static struct index *wrap(FaissIndex *index, int64_t count, int dim) {
+    struct faiss_index *x = xcalloc(1, sizeof *x);
+    x->base = (struct index){.ops = &faiss_ops, .dim = dim, .count = count};
+    x->faiss = index;
+    pthread_mutex_init(&x->gpu_lock, NULL);
+    return &x->base;
+}
+
+enum status index_make_faiss(struct index **out, const struct index_source *source, struct error *e) {
+    FaissIndex *index;
+    enum status status = make(&index, source, e);
+    if (status == STATUS_OK) *out = wrap(index, source->count, source->dim);
+    return status;
+}
+
+enum status index_open_faiss(struct index **out, const char *path, int64_t count, int dim, struct error *e) {
+    FaissIndex *index = NULL;
+    if (faiss_read_index_fname(path, 0, &index)) return faiss_failed(e, path);
+    if (faiss_Index_d(index) != dim || faiss_Index_ntotal(index) != count || !faiss_Index_is_trained(index) ||
+        faiss_Index_metric_type(index) != METRIC_INNER_PRODUCT) {
+        error_set(e, STATUS_CORRUPT, "%s: %lld vectors of %d numbers, metric %d; expected %lld of %d, inner product",
+                  path, (long long)faiss_Index_ntotal(index), faiss_Index_d(index), (int)faiss_Index_metric_type(index),
+                  (long long)count, dim);
+        faiss_Index_free(index);
+        return STATUS_CORRUPT;
+    }
+    *out = wrap(index, count, dim);
+    return STATUS_OK;
+}
+
+#else
+
+void index_choose_factory(char *factory, size_t size, int64_t count) {
+    (void)count;
+    snprintf(factory, size, "%s", INDEX_EXACT);
+}
+
+enum status index_build_faiss(const char *path, const char *factory, const float *vectors, int64_t count, int dim,
+                              struct error *e) {
+    (void)vectors, (void)count, (void)dim;
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "%s: index %s needs FAISS, which this build lacks; run make deps and build "
+                     "again, or use --index " INDEX_EXACT,
+                     path, factory ? factory : "by size");
+}
+
+enum status index_make_faiss(struct index **out, const struct index_source *source, struct error *e) {
+    (void)out;
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "index %s needs FAISS, which this build lacks; run make deps and build again",
+                     source->factory ? source->factory : "by size");
+}
+
+enum status index_open_faiss(struct index **out, const char *path, int64_t count, int dim, struct error *e) {
+    (void)out, (void)count, (void)dim;
+    return error_set(e, STATUS_UNSUPPORTED, "%s: needs FAISS, which this build lacks; run make deps and build again",
+                     path);
+}
+
+#endif

@@ -1,0 +1,323 @@
+/* retrieval/store/collection.c: opening and reading a collection. Nothing of a file is used before its checksum has
+ * been compared, and nothing in it is believed before its range has been checked: after opening, accessors need no
+ * checks. Tokens and chunk records stay in the file, mapped. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/base/hash.h"
+#include "retrieval/store/collection_private.h"
+
+struct document {
+    const char *path, *title; /* in the map */
+    uint64_t first_chunk, n_chunks;
+};
+
+struct collection {
+    struct manifest manifest;
+    struct file_map maps[COLLECTION_FILE_COUNT]; /* of vectors only while they are verified */
+    const uint32_t *tokens;
+    const struct chunk_record *chunks;
+    struct document *documents;
+    struct index *index;
+};
+
+const struct collection_info *collection_info(const struct collection *c) { return &c->manifest.info; }
+const struct index *collection_index(const struct collection *c) { return c->index; }
+enum status collection_move(struct collection *c, const char *device, struct error *e) {
+    return index_move(c->index, device, e);
+}
+
+static enum status read_manifest(struct collection *c, const char *folder, int generation, uint64_t checksum,
+                                 struct error *e) {
+    char *path = disk_path(folder, "MANIFEST");
+    struct buffer text = {0};
+    enum status status = file_read(path, COLLECTION_MANIFEST_LIMIT, &text, e);
+    if (status == STATUS_OK) status = manifest_parse(&c->manifest, text.data, text.size, path, e);
+    if (status == STATUS_OK && (c->manifest.info.generation != generation || c->manifest.checksum != checksum))
+        status =
+            error_set(e, STATUS_CORRUPT, "%s: generation %d, checksum %016" PRIx64 "; CURRENT names %d, %016" PRIx64,
+                      path, c->manifest.info.generation, c->manifest.checksum, generation, checksum);
+    buffer_free(&text);
+    free(path);
+    return status;
+}
+
+/* Maps a file and compares its length and checksum with the MANIFEST's. */
+static enum status map_verified(struct collection *c, enum collection_file file, const char *path, struct error *e) {
+    struct file_map *map = &c->maps[file];
+    uint64_t bytes = c->manifest.files[file].bytes, checksum = c->manifest.files[file].checksum;
+    enum status status = file_map_open(map, path, e);
+    if (status) return status;
+    if (map->size != bytes)
+        return error_set(e, STATUS_CORRUPT, "%s: %zu bytes, MANIFEST says %" PRIu64 "; build the collection again",
+                         path, map->size, bytes);
+    uint64_t found = hash_bytes(map->data, map->size, 0);
+    if (found != checksum)
+        return error_set(e, STATUS_CORRUPT,
+                         "%s: checksum %016" PRIx64 ", MANIFEST says %016" PRIx64
+                         "; it is damaged, build the "
+                         "collection again",
+                         path, found, checksum);
+    return STATUS_OK;
+}
+
+/* Exact vectors are copied, FAISS reads its own file: either way the map has done its work. */
+static enum status open_index(struct collection *c, const char *path, struct error *e) {
+    const struct collection_info *info = &c->manifest.info;
+    struct file_map *map = &c->maps[COLLECTION_FILE_VECTORS];
+    enum status status;
+    if (collection_is_exact(info->index_factory)) {
+        float *vectors = malloc(map->size);
+        if (vectors == NULL) return error_set(e, STATUS_NO_MEMORY, "%s: %zu bytes of vectors", path, map->size);
+        memcpy(vectors, map->data, map->size);
+        status = index_open_flat(&c->index, vectors, info->n_chunks, info->dim, e);
+    } else {
+        status = index_open_faiss(&c->index, path, info->n_chunks, info->dim, e);
+    }
+    file_map_close(map);
+    return status;
+}
+
+static enum status open_files(struct collection *c, const char *folder, struct error *e) {
+    enum status status = STATUS_OK;
+    for (int i = 0; i < COLLECTION_FILE_COUNT && status == STATUS_OK; i++) {
+        enum collection_file file = (enum collection_file)i;
+        char *path = disk_path(folder, collection_file_name(file, c->manifest.info.index_factory));
+        status = map_verified(c, file, path, e);
+        if (status == STATUS_OK && file == COLLECTION_FILE_VECTORS) status = open_index(c, path, e);
+        free(path);
+    }
+    return status;
+}
+
+static enum status bad_document(const char *folder, uint64_t number, const char *what, struct error *e) {
+    return error_set(e, STATUS_CORRUPT, "%s/documents: entry %" PRIu64 " %s; build the collection again", folder,
+                     number, what);
+}
+
+/* One entry at *at: strings terminated inside the file, chunks following those of the entry before. */
+static enum status read_document(const struct file_map *map, size_t *at, struct document *d, const char **problem) {
+    struct document_record record;
+    size_t strings, end;
+    if (map->size - *at < sizeof record) return *problem = "is cut off", STATUS_CORRUPT;
+    memcpy(&record, map->data + *at, sizeof record);
+    *at += sizeof record;
+    if (add_overflows(record.path_size, record.title_size, &strings) || add_overflows(strings, 2, &strings) ||
+        add_overflows(*at, strings, &end) || end > map->size)
+        return *problem = "reaches beyond the end of the file", STATUS_CORRUPT;
+    *d = (struct document){.path = (const char *)map->data + *at,
+                           .title = (const char *)map->data + *at + record.path_size + 1,
+                           .first_chunk = record.first_chunk,
+                           .n_chunks = record.n_chunks};
+    *at = end;
+    if (d->path[record.path_size] != '\0' || d->title[record.title_size] != '\0')
+        return *problem = "has a string without its end", STATUS_CORRUPT;
+    return STATUS_OK;
+}
+
+static enum status read_documents(struct collection *c, const char *folder, struct error *e) {
+    const struct file_map *map = &c->maps[COLLECTION_FILE_DOCUMENTS];
+    uint64_t n = (uint64_t)c->manifest.info.n_documents, next_chunk = 0;
+    size_t at = 0;
+    if (n > map->size / sizeof(struct document_record))
+        return error_set(e, STATUS_CORRUPT, "%s/documents: %zu bytes cannot hold %" PRIu64 " documents", folder,
+                         map->size, n);
+    c->documents = malloc((size_t)n * sizeof *c->documents);
+    if (c->documents == NULL) return error_set(e, STATUS_NO_MEMORY, "%s: %" PRIu64 " documents", folder, n);
+    for (uint64_t i = 0; i < n; i++) {
+        const char *problem;
+        struct document *d = &c->documents[i];
+        if (read_document(map, &at, d, &problem)) return bad_document(folder, i, problem, e);
+        if (d->first_chunk != next_chunk || d->n_chunks < 1 ||
+            d->n_chunks > (uint64_t)c->manifest.info.n_chunks - next_chunk)
+            return bad_document(folder, i, "has chunks that do not follow those before", e);
+        next_chunk += d->n_chunks;
+    }
+    if (at != map->size || next_chunk != (uint64_t)c->manifest.info.n_chunks)
+        return error_set(e, STATUS_CORRUPT, "%s/documents: %zu bytes and %" PRIu64 " chunks, expected %zu and %" PRId64,
+                         folder, at, next_chunk, map->size, c->manifest.info.n_chunks);
+    return STATUS_OK;
+}
+
+/* Chunks of a document follow each other in tokens and in its text; only its last one is short. */
+static bool chunk_fits(const struct collection *c, uint64_t document, uint64_t id, uint64_t next_token) {
+    const struct document *d = &c->documents[document];
+    const struct chunk_record *chunk = &c->chunks[id];
+    uint64_t length = (uint64_t)c->manifest.info.chunk_length, last = d->first_chunk + d->n_chunks - 1;
+    return chunk->document == document && chunk->token == next_token && chunk->n_tokens >= 1 &&
+           chunk->n_tokens <= length && (id == last || chunk->n_tokens == length) && chunk->start <= chunk->end &&
+           (id == d->first_chunk || chunk->start >= c->chunks[id - 1].end);
+}
+
+static enum status check_chunks(const struct collection *c, const char *folder, struct error *e) {
+    uint64_t token = 0, n_tokens = (uint64_t)c->manifest.info.n_tokens;
+    for (uint64_t i = 0; i < (uint64_t)c->manifest.info.n_documents; i++)
+        for (uint64_t j = 0; j < c->documents[i].n_chunks; j++) {
+            uint64_t id = c->documents[i].first_chunk + j;
+            if (!chunk_fits(c, i, id, token) || c->chunks[id].n_tokens > n_tokens - token)
+                return error_set(e, STATUS_CORRUPT,
+                                 "%s/chunks.offsets: record %" PRIu64
+                                 " does not follow the one before or leaves its "
+                                 "document; build the collection again",
+                                 folder, id);
+            token += c->chunks[id].n_tokens;
+        }
+    if (token != n_tokens)
+        return error_set(e, STATUS_CORRUPT, "%s/chunks.offsets: chunks hold %" PRIu64 " tokens, expected %" PRIu64,
+                         folder, token, n_tokens);
+    uint32_t largest = (uint32_t)c->manifest.info.eod;
+    for (uint64_t i = 0; i < n_tokens; i++) largest = c->tokens[i] > largest ? c->tokens[i] : largest;
+    if (largest != (uint32_t)c->manifest.info.max_token)
+        return error_set(e, STATUS_CORRUPT, "%s/chunks.tokens: largest id %u, MANIFEST says %d", folder, largest,
+                         c->manifest.info.max_token);
+    return STATUS_OK;
+}
+
+static enum status open_generation(struct collection *c, const char *dir, int generation, uint64_t checksum,
+                                   struct error *e) {
+    char *folder = disk_generation_path(dir, generation);
+    enum status status = read_manifest(c, folder, generation, checksum, e);
+    if (status == STATUS_OK) status = open_files(c, folder, e);
+    if (status == STATUS_OK) {
+        c->tokens = (const uint32_t *)(const void *)c->maps[COLLECTION_FILE_TOKENS].data;
+        c->chunks = (const struct chunk_record *)(const void *)c->maps[COLLECTION_FILE_OFFSETS].data;
+        status = read_documents(c, folder, e);
+    }
+    if (status == STATUS_OK) status = check_chunks(c, folder, e);
+    free(folder);
+    return status;
+}
+
+enum status collection_measure(struct collection_bytes *out, char **embedder, const char *dir, struct error *e) {
+    int generation;
+    uint64_t checksum;
+    struct collection c = {0};
+    if (current_read(dir, &generation, &checksum, e)) return e->status;
+    char *folder = disk_generation_path(dir, generation);
+    enum status status = read_manifest(&c, folder, generation, checksum, e);
+    if (status == STATUS_OK) {
+        const struct manifest *m = &c.manifest;
+        out->index =
+            (size_t)m->files[COLLECTION_FILE_VECTORS].bytes + (size_t)m->info.n_documents * sizeof(struct document);
+        out->mapped = (size_t)(m->files[COLLECTION_FILE_TOKENS].bytes + m->files[COLLECTION_FILE_OFFSETS].bytes +
+                               m->files[COLLECTION_FILE_DOCUMENTS].bytes);
+        *embedder = xstrdup(m->info.embedder);
+    }
+    manifest_free(&c.manifest);
+    free(folder);
+    return status;
+}
+
+enum status collection_open(struct collection **out, const char *dir, struct error *e) {
+    int generation, again;
+    uint64_t checksum, again_checksum;
+    for (;;) {
+        enum status status = current_read(dir, &generation, &checksum, e);
+        if (status) return status;
+        struct collection *c = xcalloc(1, sizeof *c);
+        status = open_generation(c, dir, generation, checksum, e);
+        if (status == STATUS_OK) {
+            *out = c;
+            return STATUS_OK;
+        }
+        collection_close(c);
+        /* Two builds may have finished meanwhile and removed what was being read: then CURRENT names another. */
+        if (current_read(dir, &again, &again_checksum, NULL) || again == generation) return status;
+    }
+}
+
+void collection_close(struct collection *c) {
+    if (c == NULL) return;
+    index_close(c->index);
+    for (int i = 0; i < COLLECTION_FILE_COUNT; i++) file_map_close(&c->maps[i]);
+    free(c->documents);
+    manifest_free(&c->manifest);
+    free(c);
+}
+
+enum status collection_match(const struct collection *c, uint64_t embedder_hash, uint64_t tokenizer_hash,
+                             int chunk_length, struct error *e) {
+    const struct collection_info *info = &c->manifest.info;
+    if (info->embedder_hash != embedder_hash)
+        return error_set(e, STATUS_INVALID,
+                         "the collection was built with another embedder (%s, hash %016" PRIx64
+                         ", this one has "
+                         "%016" PRIx64 "); build it again with retro-index",
+                         info->embedder, info->embedder_hash, embedder_hash);
+    if (info->tokenizer_hash != tokenizer_hash)
+        return error_set(e, STATUS_INVALID,
+                         "the collection was built with another tokenizer (hash %016" PRIx64
+                         ", the model's has "
+                         "%016" PRIx64 "); build it again with retro-index",
+                         info->tokenizer_hash, tokenizer_hash);
+    if (info->chunk_length != chunk_length)
+        return error_set(e, STATUS_INVALID,
+                         "the collection has chunks of %d tokens, the model reads %d; build it again with retro-index "
+                         "--chunk-length %d",
+                         info->chunk_length, chunk_length, chunk_length);
+    return STATUS_OK;
+}
+
+struct chunk collection_chunk(const struct collection *c, int64_t id) {
+    CHECK(id >= 0 && id < c->manifest.info.n_chunks);
+    const struct chunk_record *record = &c->chunks[id];
+    const struct document *d = &c->documents[record->document];
+    return (struct chunk){.id = id,
+                          .document = record->document,
+                          .path = d->path,
+                          .title = d->title,
+                          .tokens = c->tokens + record->token,
+                          .n_tokens = (int)record->n_tokens,
+                          .start = record->start,
+                          .end = record->end};
+}
+
+void collection_neighbor_tokens(const struct collection *c, int64_t id, int r, int32_t *ids) {
+    CHECK(id >= 0 && id < c->manifest.info.n_chunks && r >= 0);
+    const struct document *d = &c->documents[c->chunks[id].document];
+    const struct chunk_record *last = &c->chunks[d->first_chunk + d->n_chunks - 1];
+    uint64_t first = c->chunks[id].token, have = last->token + last->n_tokens - first;
+    int n = have < (uint64_t)r ? (int)have : r;
+    for (int i = 0; i < n; i++) ids[i] = (int32_t)c->tokens[first + (uint64_t)i];
+    for (int i = n; i < r; i++) ids[i] = c->manifest.info.eod;
+}
+
+/* Axis vectors in both directions as queries: every id an answer brings must be one of ours, and once. */
+static enum status probe_index(const struct collection *c, struct error *e) {
+    enum { PROBES = 16, NEIGHBORS = 64 };
+    const struct collection_info *info = &c->manifest.info;
+    int64_t ids[NEIGHBORS];
+    float similarities[NEIGHBORS];
+    float *query = xcalloc((size_t)info->dim, sizeof *query);
+    enum status status = STATUS_OK;
+    for (int p = 0; p < PROBES && status == STATUS_OK; p++) {
+        int axis = p / 2 % info->dim;
+        query[axis] = p % 2 ? -1 : 1;
+        status = index_search(c->index, (struct index_query){.vectors = query, .n = 1, .k = NEIGHBORS}, ids,
+                              similarities, e);
+        query[axis] = 0;
+        for (int i = 0; i < NEIGHBORS && status == STATUS_OK; i++)
+            for (int j = 0; j < i; j++)
+                if (ids[i] >= info->n_chunks || (ids[i] >= 0 && ids[i] == ids[j]))
+                    status = error_set(e, STATUS_CORRUPT,
+                                       "index: chunk %" PRId64 " of %" PRId64
+                                       " is found twice or "
+                                       "does not exist; build the collection again",
+                                       ids[i], info->n_chunks);
+    }
+    free(query);
+    return status;
+}
+
+enum status collection_verify(const char *dir, struct error *e) {
+    struct collection *c;
+    enum status status = collection_open(&c, dir, e);
+    if (status) return status;
+    status = probe_index(c, e);
+    collection_close(c);
+    return status;
+}

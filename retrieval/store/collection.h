@@ -1,0 +1,96 @@
+/* retrieval/store/collection.h: chunks of documents on disk: a folder of immutable generations and CURRENT naming one.
+ *
+ *   DIR/CURRENT              "gen-000001 <checksum of its MANIFEST>\n"
+ *   DIR/gen-000001/chunks.tokens    u32 little endian, the tokens of all documents back to back
+ *                  chunks.offsets   struct chunk_record[]: where each chunk lies in tokens and in the source text
+ *                  documents        path and title of each document, and its range of chunks
+ *                  vectors.faiss    one vector per chunk, id = chunk number (vectors.f32 for the index "Exact")
+ *                  MANIFEST         JSON: format version, counts, chunk length, metric, folder and hash of embedder
+ *                                   and tokenizer, end-of-document id, index; length and XXH3 of each file above
+ *
+ * A new generation is written whole, fsynced, then CURRENT is replaced by rename, so a reader or a crash sees the old
+ * one or the new one. Opening verifies every checksum before anything is used. Chunk ids are global, in order of
+ * documents. */
+#pragma once
+
+#include "config/base/buffer.h"
+#include "retrieval/index/index.h"
+
+struct collection;
+
+struct collection_info {
+    int64_t n_documents, n_chunks, n_tokens;
+    int chunk_length;
+    int generation;
+    int32_t eod;
+    int32_t max_token; /* largest id in it, eod included: a model's vocabulary must be larger */
+    int dim;
+    uint64_t embedder_hash, tokenizer_hash;
+    const char *embedder;  /* folder, as given when built */
+    const char *tokenizer; /* the same */
+    const char *index_factory;
+};
+
+/* One chunk; text [start, end) are bytes of the document's extracted text. Pointers live as long as the collection. */
+struct chunk {
+    int64_t id;
+    int64_t document;
+    const char *path, *title; /* of the document; title may be "" */
+    const uint32_t *tokens;
+    int n_tokens; /* 1 .. chunk_length */
+    uint64_t start, end;
+};
+
+/* Opens the generation that CURRENT names. Errors name the file and what differs. */
+enum status collection_open(struct collection **out, const char *dir, struct error *e);
+/* What an open collection takes, as its MANIFEST says; *embedder gets a copy of the folder it was built with. */
+struct collection_bytes {
+    size_t index;  /* in memory, with the table of documents */
+    size_t mapped; /* files: their pages come and go */
+};
+enum status collection_measure(struct collection_bytes *out, char **embedder, const char *dir, struct error *e);
+void collection_close(struct collection *c);
+const struct collection_info *collection_info(const struct collection *c);
+const struct index *collection_index(const struct collection *c);
+/* Where its index searches: index_move. Before the collection is shared with other threads. */
+enum status collection_move(struct collection *c, const char *device, struct error *e);
+/* Checks that the collection was built with this embedder and tokenizer. */
+enum status collection_match(const struct collection *c, uint64_t embedder_hash, uint64_t tokenizer_hash,
+                             int chunk_length, struct error *e);
+
+struct chunk collection_chunk(const struct collection *c, int64_t id); /* id in [0, n_chunks) */
+/* The neighbour as the model reads it: the chunk and what follows it in the same document, cut or padded with eod to
+ * ids [r] (docs/spec/retro-data.md 9; continuation never leaves the document, unlike Megatron's). */
+void collection_neighbor_tokens(const struct collection *c, int64_t id, int r, int32_t *ids);
+
+/* Verification for `retro-index verify`: everything collection_open checks, and every id and range inside. */
+enum status collection_verify(const char *dir, struct error *e);
+
+/* Writing: a builder collects documents into temporary files of a new generation and publishes it. Nothing under dir
+ * that a reader sees changes before collection_commit returns; collection_abandon removes what was written. */
+struct collection_builder;
+
+struct collection_options {
+    int chunk_length;
+    int32_t eod;
+    int dim;
+    uint64_t embedder_hash, tokenizer_hash;
+    const char *embedder, *tokenizer; /* where they lie, for programs that are given nothing but the collection */
+    const char *index_factory;        /* NULL: by size */
+};
+
+enum status collection_create(struct collection_builder **out, const char *dir, const struct collection_options *o,
+                              struct error *e);
+struct collection_document {
+    const char *path, *title;
+    const int32_t *ids;     /* [n] */
+    const uint32_t *starts; /* [n + 1] where tokens begin in the document's text, in bytes; the last: where it ends */
+    int n;
+};
+/* Cuts chunks and returns how many. */
+enum status collection_add_document(struct collection_builder *b, const struct collection_document *d, int *n_chunks,
+                                    struct error *e);
+/* vectors [n, dim] of the next n chunks, in order. */
+enum status collection_add_vectors(struct collection_builder *b, const float *vectors, int n, struct error *e);
+enum status collection_commit(struct collection_builder *b, struct error *e); /* frees b, on failure too */
+void collection_abandon(struct collection_builder *b);

@@ -1,0 +1,368 @@
+/* retrieval/store/collection_builder.c: writing a collection. Documents and vectors are appended to files of a new
+ * generation as they come, so memory does not grow with the collection; commit builds the index, writes MANIFEST and
+ * turns CURRENT. The order of commit is what makes a crash harmless: files, fsync each; MANIFEST, fsync; folder fsync;
+ * CURRENT.tmp, fsync; rename; folder fsync. Before the rename a reader sees the old generation, after it the new one.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/base/hash.h"
+#include "retrieval/store/collection_private.h"
+
+/* An append-only file with a buffer, whose writes go through disk_write. */
+struct writer {
+    char *path;
+    int fd;
+    struct buffer pending;
+};
+enum { WRITER_BUFFER = 1 << 20 };
+
+/* Vectors wait here until the index is built; for exact search the file becomes the index. */
+static const char vectors_name[] = "vectors.tmp";
+
+struct collection_builder {
+    char *dir, *folder;
+    int lock;
+    int current; /* generation that CURRENT names, 0: none */
+    struct manifest manifest;
+    bool choose_index;
+    struct writer tokens, offsets, documents, vectors;
+    uint64_t n_vectors;
+};
+
+static enum status writer_open(struct writer *w, const char *folder, const char *name, struct error *e) {
+    w->path = disk_path(folder, name);
+    return disk_create(&w->fd, w->path, e);
+}
+
+static enum status writer_flush(struct writer *w, struct error *e) {
+    if (w->pending.size == 0) return STATUS_OK;
+    enum status status = disk_write(w->fd, w->path, w->pending.data, w->pending.size, e);
+    buffer_clear(&w->pending);
+    return status;
+}
+
+static enum status writer_append(struct writer *w, const void *bytes, size_t size, struct error *e) {
+    buffer_append(&w->pending, bytes, size);
+    return w->pending.size >= WRITER_BUFFER ? writer_flush(w, e) : STATUS_OK;
+}
+
+static void writer_close(struct writer *w) {
+    if (w->fd >= 0) close(w->fd);
+    w->fd = -1;
+    free(w->path);
+    w->path = NULL;
+    buffer_free(&w->pending);
+}
+
+static enum status take_lock(struct collection_builder *b, struct error *e) {
+    char *path = disk_path(b->dir, "LOCK");
+    enum status status = STATUS_OK;
+    b->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (b->lock < 0)
+        status = error_errno(e, "%s: create", path);
+    else if (flock(b->lock, LOCK_EX | LOCK_NB) != 0)
+        status = errno == EWOULDBLOCK
+                     ? error_set(e, STATUS_BUSY, "%s: another program is building this collection", path)
+                     : error_errno(e, "%s: lock", path);
+    free(path);
+    return status;
+}
+
+/* Picks the new generation's number and removes what an interrupted build left: generations above CURRENT's. When
+ * CURRENT is damaged nothing is removed, so that a person can still repair it. */
+static enum status choose_generation(struct collection_builder *b, struct error *e) {
+    uint64_t checksum;
+    struct error why = {0};
+    int *found, n = disk_list_generations(b->dir, &found);
+    enum status status = current_read(b->dir, &b->current, &checksum, &why);
+    bool damaged = status != STATUS_OK && status != STATUS_NOT_FOUND;
+    if (status != STATUS_OK) b->current = 0;
+    status = STATUS_OK;
+    while (!damaged && n > 0 && found[n - 1] > b->current && status == STATUS_OK)
+        status = disk_remove_generation(b->dir, found[--n], e);
+    int highest = n > 0 ? found[n - 1] : 0;
+    free(found);
+    if (status == STATUS_OK && highest == INT32_MAX)
+        status = error_set(e, STATUS_INVALID, "%s: generation numbers are used up; remove gen-%d", b->dir, highest);
+    b->manifest.info.generation = highest + 1;
+    return status;
+}
+
+static enum status open_folder(struct collection_builder *b, struct error *e) {
+    b->folder = disk_generation_path(b->dir, b->manifest.info.generation);
+    if (disk_make_folder(b->folder, e) || writer_open(&b->tokens, b->folder, "chunks.tokens", e) ||
+        writer_open(&b->offsets, b->folder, "chunks.offsets", e) ||
+        writer_open(&b->documents, b->folder, "documents", e) || writer_open(&b->vectors, b->folder, vectors_name, e))
+        return e->status;
+    return STATUS_OK;
+}
+
+static enum status check_options(const struct collection_options *o, struct error *e) {
+    if (o->chunk_length < 1 || o->chunk_length > COLLECTION_MAX_CHUNK_LENGTH)
+        return error_set(e, STATUS_INVALID, "chunk length %d: 1 .. %d is possible", o->chunk_length,
+                         COLLECTION_MAX_CHUNK_LENGTH);
+    if (o->dim < 1 || o->dim > COLLECTION_MAX_DIM)
+        return error_set(e, STATUS_INVALID, "vectors of %d numbers: 1 .. %d is possible", o->dim, COLLECTION_MAX_DIM);
+    if (o->eod < 0) return error_set(e, STATUS_INVALID, "end-of-document id %d: the model has none", o->eod);
+    return STATUS_OK;
+}
+
+enum status collection_create(struct collection_builder **out, const char *dir, const struct collection_options *o,
+                              struct error *e) {
+    struct error local;
+    if (e == NULL) e = &local;
+    if (check_options(o, e) || disk_make_folder(dir, e)) return e->status;
+    struct collection_builder *b = xcalloc(1, sizeof *b);
+    b->dir = xstrdup(dir);
+    b->lock = b->tokens.fd = b->offsets.fd = b->documents.fd = b->vectors.fd = -1;
+    b->choose_index = o->index_factory == NULL;
+    b->manifest.info = (struct collection_info){.chunk_length = o->chunk_length,
+                                                .eod = o->eod,
+                                                .max_token = o->eod,
+                                                .dim = o->dim,
+                                                .embedder_hash = o->embedder_hash,
+                                                .tokenizer_hash = o->tokenizer_hash,
+                                                .embedder = xstrdup(o->embedder),
+                                                .tokenizer = xstrdup(o->tokenizer),
+                                                .index_factory = o->index_factory ? xstrdup(o->index_factory) : NULL};
+    enum status status = take_lock(b, e);
+    if (status == STATUS_OK) status = choose_generation(b, e);
+    if (status == STATUS_OK) status = open_folder(b, e);
+    if (status) {
+        collection_abandon(b);
+        return status;
+    }
+    *out = b;
+    return STATUS_OK;
+}
+
+static enum status check_document(const struct collection_builder *b, const struct collection_document *d,
+                                  struct error *e) {
+    if (d->n < 1) return error_set(e, STATUS_INVALID, "%s: no text", d->path);
+    if (b->manifest.info.n_documents == INT32_MAX)
+        return error_set(e, STATUS_TOO_LARGE, "%s: a collection holds %d documents", d->path, INT32_MAX);
+    for (int i = 0; i < d->n; i++)
+        if (d->ids[i] < 0 || d->starts[i] > d->starts[i + 1])
+            return error_set(e, STATUS_INVALID, "%s: token %d has id %d and bytes [%u, %u)", d->path, i, d->ids[i],
+                             d->starts[i], d->starts[i + 1]);
+    return STATUS_OK;
+}
+
+enum status collection_add_document(struct collection_builder *b, const struct collection_document *d, int *n_chunks,
+                                    struct error *e) {
+    int n = d->n;
+    struct collection_info *info = &b->manifest.info;
+    struct document_record record = {.first_chunk = (uint64_t)info->n_chunks,
+                                     .path_size = (uint32_t)strlen(d->path),
+                                     .title_size = (uint32_t)strlen(d->title)};
+    enum status status = check_document(b, d, e);
+    if (status) return status;
+    for (int first = 0; first < n && status == STATUS_OK; first += info->chunk_length) {
+        int end = n - first > info->chunk_length ? first + info->chunk_length : n;
+        struct chunk_record chunk = {.token = (uint64_t)info->n_tokens + (uint64_t)first,
+                                     .start = d->starts[first],
+                                     .end = d->starts[end],
+                                     .document = (uint32_t)info->n_documents,
+                                     .n_tokens = (uint32_t)(end - first)};
+        status = writer_append(&b->offsets, &chunk, sizeof chunk, e);
+        record.n_chunks++;
+    }
+    for (int i = 0; i < n; i++) info->max_token = max_int(info->max_token, d->ids[i]);
+    if (status == STATUS_OK) status = writer_append(&b->tokens, d->ids, (size_t)n * sizeof *d->ids, e);
+    if (status == STATUS_OK) status = writer_append(&b->documents, &record, sizeof record, e);
+    if (status == STATUS_OK) status = writer_append(&b->documents, d->path, record.path_size + (size_t)1, e);
+    if (status == STATUS_OK) status = writer_append(&b->documents, d->title, record.title_size + (size_t)1, e);
+    info->n_documents++;
+    info->n_chunks += (int64_t)record.n_chunks;
+    info->n_tokens += n;
+    *n_chunks = (int)record.n_chunks;
+    return status;
+}
+
+enum status collection_add_vectors(struct collection_builder *b, const float *vectors, int n, struct error *e) {
+    int dim = b->manifest.info.dim;
+    for (int i = 0; i < n; i++) {
+        double square = 0;
+        for (int j = 0; j < dim; j++) {
+            double v = vectors[(size_t)i * (size_t)dim + (size_t)j];
+            square += v * v;
+        }
+        /* Written so that NaN fails too. */
+        if (!(fabs(square - 1) < 1e-3))
+            return error_set(e, STATUS_INVALID, "vector of chunk %" PRIu64 ": length %g, expected 1",
+                             b->n_vectors + (uint64_t)i, sqrt(square));
+    }
+    b->n_vectors += (uint64_t)n;
+    return writer_append(&b->vectors, vectors, (size_t)n * (size_t)dim * sizeof *vectors, e);
+}
+
+/* Everything buffered is in the files and synced; writers are closed. */
+static enum status finish_writers(struct collection_builder *b, struct error *e) {
+    struct writer *writers[] = {&b->tokens, &b->offsets, &b->documents, &b->vectors};
+    for (size_t i = 0; i < ARRAY_COUNT(writers); i++) {
+        enum status status = writer_flush(writers[i], e);
+        if (status == STATUS_OK && writers[i] != &b->vectors) status = disk_sync(writers[i]->path, e);
+        if (status) return status;
+        writer_close(writers[i]);
+    }
+    return STATUS_OK;
+}
+
+static enum status build_faiss(const struct collection_builder *b, const char *source, const char *target,
+                               struct error *e) {
+    struct file_map map;
+    const struct collection_info *info = &b->manifest.info;
+    enum status status = file_map_open(&map, source, e);
+    if (status) return status;
+    if (map.size != (size_t)info->n_chunks * (size_t)info->dim * sizeof(float))
+        status = error_set(e, STATUS_IO, "%s: %zu bytes, not the ones written", source, map.size);
+    else
+        status = index_build_faiss(target, info->index_factory, (const float *)(const void *)map.data, info->n_chunks,
+                                   info->dim, e);
+    file_map_close(&map);
+    return status ? status : disk_remove(source, e);
+}
+
+static enum status build_index(struct collection_builder *b, struct error *e) {
+    struct collection_info *info = &b->manifest.info;
+    char chosen[64];
+    if (b->choose_index) {
+        index_choose_factory(chosen, sizeof chosen, info->n_chunks);
+        info->index_factory = xstrdup(chosen);
+    }
+    char *source = disk_path(b->folder, vectors_name);
+    char *target = disk_path(b->folder, collection_file_name(COLLECTION_FILE_VECTORS, info->index_factory));
+    enum status status =
+        collection_is_exact(info->index_factory) ? disk_rename(source, target, e) : build_faiss(b, source, target, e);
+    if (status == STATUS_OK) status = disk_sync(target, e);
+    free(source);
+    free(target);
+    return status;
+}
+
+static enum status measure_files(struct collection_builder *b, struct error *e) {
+    enum status status = STATUS_OK;
+    for (int i = 0; i < COLLECTION_FILE_COUNT && status == STATUS_OK; i++) {
+        struct file_map map;
+        char *path =
+            disk_path(b->folder, collection_file_name((enum collection_file)i, b->manifest.info.index_factory));
+        status = file_map_open(&map, path, e);
+        if (status == STATUS_OK) {
+            b->manifest.files[i].bytes = map.size;
+            b->manifest.files[i].checksum = hash_bytes(map.data, map.size, 0);
+            file_map_close(&map);
+        }
+        free(path);
+    }
+    return status;
+}
+
+static enum status write_whole(const char *path, const struct buffer *text, struct error *e) {
+    int fd;
+    enum status status = disk_create(&fd, path, e);
+    if (status) return status;
+    status = disk_write(fd, path, text->data, text->size, e);
+    close(fd);
+    return status ? status : disk_sync(path, e);
+}
+
+/* What is written must read back, whatever an option's text holds: the reader's parser is asked before publishing. */
+static enum status write_manifest(struct collection_builder *b, struct error *e) {
+    struct buffer text = {0};
+    struct manifest again;
+    char *path = disk_path(b->folder, "MANIFEST");
+    manifest_print(&b->manifest, &text);
+    enum status status = manifest_parse(&again, text.data, text.size, path, e);
+    manifest_free(&again);
+    if (status == STATUS_OK) status = write_whole(path, &text, e);
+    if (status == STATUS_OK) status = disk_sync(b->folder, e);
+    if (status == STATUS_OK) status = disk_sync(b->dir, e);
+    buffer_free(&text);
+    free(path);
+    return status;
+}
+
+static enum status publish(struct collection_builder *b, struct error *e) {
+    struct buffer text = {0};
+    char *temporary = disk_path(b->dir, "CURRENT.tmp"), *current = disk_path(b->dir, "CURRENT");
+    current_print(b->manifest.info.generation, b->manifest.checksum, &text);
+    enum status status = write_whole(temporary, &text, e);
+    if (status == STATUS_OK) status = disk_rename(temporary, current, e);
+    buffer_free(&text);
+    free(temporary);
+    free(current);
+    return status;
+}
+
+/* Keeps the new generation and the one it replaces, which a reader may be opening right now. What cannot be removed
+ * costs disk space and nothing else, and the next build tries again. */
+static void remove_old(const struct collection_builder *b) {
+    int *found, n = disk_list_generations(b->dir, &found);
+    for (int i = 0; i < n; i++)
+        if (found[i] != b->manifest.info.generation && found[i] != b->current) {
+            struct error e;
+            if (disk_remove_generation(b->dir, found[i], &e)) log_warn("old generation stays: %s", e.text);
+        }
+    free(found);
+}
+
+static void builder_free(struct collection_builder *b) {
+    writer_close(&b->tokens);
+    writer_close(&b->offsets);
+    writer_close(&b->documents);
+    writer_close(&b->vectors);
+    if (b->lock >= 0) close(b->lock);
+    manifest_free(&b->manifest);
+    free(b->dir);
+    free(b->folder);
+    free(b);
+}
+
+static enum status prepare(struct collection_builder *b, struct error *e) {
+    const struct collection_info *info = &b->manifest.info;
+    if (info->n_chunks == 0) return error_set(e, STATUS_INVALID, "%s: no document was added", b->dir);
+    if ((uint64_t)info->n_chunks != b->n_vectors)
+        return error_set(e, STATUS_INVALID, "%s: %" PRId64 " chunks but %" PRIu64 " vectors", b->dir, info->n_chunks,
+                         b->n_vectors);
+    if (finish_writers(b, e) || build_index(b, e) || measure_files(b, e) || write_manifest(b, e)) return e->status;
+    return STATUS_OK;
+}
+
+enum status collection_commit(struct collection_builder *b, struct error *e) {
+    struct error local;
+    if (e == NULL) e = &local;
+    enum status status = prepare(b, e);
+    if (status == STATUS_OK) status = publish(b, e);
+    if (status) {
+        collection_abandon(b);
+        return status;
+    }
+    /* From here on the new generation is what readers see; if this last sync fails, a power cut may bring the old one
+     * back, whole. */
+    status = disk_sync(b->dir, e);
+    remove_old(b);
+    builder_free(b);
+    return status;
+}
+
+void collection_abandon(struct collection_builder *b) {
+    struct error e;
+    if (b == NULL) return;
+    char *temporary = disk_path(b->dir, "CURRENT.tmp");
+    if (b->folder) {
+        disk_remove(temporary, NULL);
+        if (disk_remove_generation(b->dir, b->manifest.info.generation, &e))
+            log_warn("an unfinished generation stays until the next build: %s", e.text);
+    }
+    free(temporary);
+    builder_free(b);
+}

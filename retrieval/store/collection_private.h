@@ -1,0 +1,85 @@
+/* retrieval/store/collection_private.h: the format on disk (docs/index-format.md) and what its reader and its writer
+ * share.
+ */
+#pragma once
+
+#include "retrieval/store/collection.h"
+
+enum {
+    COLLECTION_FORMAT = 1,
+    COLLECTION_MAX_CHUNK_LENGTH = 65536,
+    COLLECTION_MAX_DIM = 65536,
+    COLLECTION_NAME_SIZE = 32,          /* room for a generation's folder name */
+    COLLECTION_MANIFEST_LIMIT = 1 << 16 /* bytes of a MANIFEST */
+};
+
+/* One row of chunks.offsets, little endian. Chunks lie back to back in chunks.tokens. */
+struct chunk_record {
+    uint64_t token;      /* of the first token in chunks.tokens */
+    uint64_t start, end; /* bytes of the document's text */
+    uint32_t document;
+    uint32_t n_tokens; /* 1 .. chunk length */
+};
+_Static_assert(sizeof(struct chunk_record) == 32, "rows are read straight from the file");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little endian and mapped as they are");
+
+/* One entry of `documents`, little endian, followed by path, NUL, title, NUL; entries are not aligned. */
+struct document_record {
+    uint64_t first_chunk, n_chunks;
+    uint32_t path_size, title_size; /* without the NULs */
+};
+_Static_assert(sizeof(struct document_record) == 24, "headers are copied straight from the file");
+
+enum collection_file {
+    COLLECTION_FILE_TOKENS,
+    COLLECTION_FILE_OFFSETS,
+    COLLECTION_FILE_DOCUMENTS,
+    COLLECTION_FILE_VECTORS,
+    COLLECTION_FILE_COUNT
+};
+
+struct manifest {
+    struct collection_info info; /* strings are owned */
+    struct {
+        uint64_t bytes, checksum;
+    } files[COLLECTION_FILE_COUNT];
+    uint64_t checksum; /* of the MANIFEST itself: CURRENT repeats it */
+};
+
+/* The name of a file in a generation; the vectors' depends on the index. */
+const char *collection_file_name(enum collection_file file, const char *index_factory);
+bool collection_is_exact(const char *index_factory);
+
+/* Parses and checks a MANIFEST: checksum, format version, every field present, of its type and in range, nothing else.
+ * `name` is what errors call it. Release with manifest_free, also after a failure. */
+enum status manifest_parse(struct manifest *m, const char *text, size_t size, const char *name, struct error *e);
+/* Appends the MANIFEST's text to *out and sets m->checksum. */
+void manifest_print(struct manifest *m, struct buffer *out);
+void manifest_free(struct manifest *m);
+
+/* "gen-000012" and back; false for any other name. */
+void generation_name(char name[COLLECTION_NAME_SIZE], int generation);
+bool generation_parse(const char *name, int *generation);
+
+/* CURRENT: which generation, and its MANIFEST's checksum. STATUS_NOT_FOUND without the file, STATUS_CORRUPT when it is
+ * not one line as written. */
+enum status current_read(const char *dir, int *generation, uint64_t *manifest_checksum, struct error *e);
+void current_print(int generation, uint64_t manifest_checksum, struct buffer *out);
+
+/* What a builder does to the disk, one step at a time; each announces itself to collection_step_hook first, where a
+ * test can end the process. The hook is NULL outside tests. */
+extern void (*collection_step_hook)(const char *step);
+enum status disk_create(int *fd, const char *path, struct error *e); /* a new file; never through a link */
+enum status disk_write(int fd, const char *path, const void *bytes, size_t size, struct error *e);
+enum status disk_sync(const char *path, struct error *e); /* a file or a folder */
+enum status disk_rename(const char *from, const char *to, struct error *e);
+enum status disk_remove(const char *path, struct error *e);
+/* Removes the files in a generation's folder, then the folder. It holds no folders. */
+enum status disk_remove_generation(const char *dir, int generation, struct error *e);
+/* mkdir with parents; an existing folder is fine. */
+enum status disk_make_folder(const char *path, struct error *e);
+/* Generations present under dir, ascending, into a new array; returns how many there are. */
+int disk_list_generations(const char *dir, int **generations);
+/* dir/name, and dir/gen-000012, in new memory. */
+char *disk_path(const char *dir, const char *name);
+char *disk_generation_path(const char *dir, int generation);

@@ -1,0 +1,94 @@
+/* retro/model/dims.c: checked access to config.json and the rules that join its keys. See spec.h. */
+#include <math.h>
+#include <string.h>
+
+#include "retro/model/spec.h"
+
+static enum status wrong_type(struct error *e, const char *key, const char *expected) {
+    return error_set(e, STATUS_INVALID, "config.json: \"%s\" must be %s", key, expected);
+}
+
+static enum status missing(struct error *e, const char *key) {
+    return error_set(e, STATUS_INVALID, "config.json: required key \"%s\" is missing", key);
+}
+
+static enum status int_value(const json_t *value, const char *key, struct range range, int *out, struct error *e) {
+    if (!json_is_integer(value)) return wrong_type(e, key, "an integer");
+    json_int_t v = json_integer_value(value);
+    if (v < range.min || v > range.max)
+        return error_set(e, STATUS_INVALID, "config.json: \"%s\" is %lld, allowed is %d .. %d", key, (long long)v,
+                         range.min, range.max);
+    *out = (int)v;
+    return STATUS_OK;
+}
+
+enum status dims_int(const json_t *config, const char *key, struct range range, int *out, struct error *e) {
+    const json_t *value = json_object_get(config, key);
+    return value ? int_value(value, key, range, out, e) : missing(e, key);
+}
+
+enum status dims_int_or(const json_t *config, const char *key, struct range range, int fallback, int *out,
+                        struct error *e) {
+    const json_t *value = json_object_get(config, key);
+    *out = fallback;
+    return value && !json_is_null(value) ? int_value(value, key, range, out, e) : STATUS_OK;
+}
+
+enum status dims_float_or(const json_t *config, const char *key, float fallback, float *out, struct error *e) {
+    const json_t *value = json_object_get(config, key);
+    *out = fallback;
+    if (!value || json_is_null(value)) return STATUS_OK;
+    if (!json_is_number(value) || !isfinite(json_number_value(value))) return wrong_type(e, key, "a finite number");
+    *out = (float)json_number_value(value);
+    return STATUS_OK;
+}
+
+enum status dims_bool_or(const json_t *config, const char *key, bool fallback, bool *out, struct error *e) {
+    const json_t *value = json_object_get(config, key);
+    *out = fallback;
+    if (!value || json_is_null(value)) return STATUS_OK;
+    if (!json_is_boolean(value)) return wrong_type(e, key, "true or false");
+    *out = json_is_true(value);
+    return STATUS_OK;
+}
+
+enum status dims_choice(const json_t *config, const char *key, const char *const *choices, int fallback, int *out,
+                        struct error *e) {
+    const json_t *value = json_object_get(config, key);
+    *out = fallback;
+    if (!value || json_is_null(value)) return fallback >= 0 ? STATUS_OK : missing(e, key);
+    if (!json_is_string(value)) return wrong_type(e, key, "a string");
+    char known[200] = "";
+    for (int i = 0; choices[i]; i++) {
+        if (strcmp(choices[i], json_string_value(value)) == 0) {
+            *out = i;
+            return STATUS_OK;
+        }
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s\"%s\"", i ? ", " : "", choices[i]);
+    }
+    return error_set(e, STATUS_INVALID, "config.json: \"%s\" is \"%.60s\", known are %s", key, json_string_value(value),
+                     known);
+}
+
+enum status dims_check(const struct dims *d, struct error *e) {
+    if (d->heads % d->kv_heads != 0)
+        return error_set(e, STATUS_INVALID, "config.json: %d attention heads cannot share %d key/value heads", d->heads,
+                         d->kv_heads);
+    if (!(d->epsilon > 0))
+        return error_set(e, STATUS_INVALID, "config.json: the norm's epsilon is %g, must be positive",
+                         (double)d->epsilon);
+    if (d->head_dim > ATTENTION_MAX_HEAD)
+        return error_set(e, STATUS_UNSUPPORTED, "config.json: attention heads of %d, the largest supported is %d",
+                         d->head_dim, ATTENTION_MAX_HEAD);
+    if (d->vocab > d->padded_vocab)
+        return error_set(e, STATUS_INVALID, "config.json: vocab_size %d is larger than padded_vocab_size %d", d->vocab,
+                         d->padded_vocab);
+    if (d->rotated % 2 != 0 || d->rotated > d->head_dim)
+        return error_set(e, STATUS_INVALID, "config.json: %d rotary dimensions of a head of %d; must be even and fit",
+                         d->rotated, d->head_dim);
+    if (d->learned_positions && d->retrieved_length > d->max_positions)
+        return error_set(e, STATUS_INVALID, "config.json: retro_retrieved_length %d exceeds the %d learned positions",
+                         d->retrieved_length, d->max_positions);
+    return STATUS_OK;
+}

@@ -1,0 +1,61 @@
+/* retro/model/model.h: a loaded checkpoint: dimensions, layers, packed weights. Immutable after model_open; it outlives
+ * every session. A folder holds config.json (Megatron's names, see docs/model-format.md), safetensors and a tokenizer.
+ */
+#pragma once
+
+#include "kernels/comm/comm.h"
+#include "retro/run/grid.h"
+
+struct model;
+
+/* What a caller may want to know. m, k, r are 0 for a model without retrieval. */
+struct model_info {
+    const char *family; /* "retro", "gpt", "bert" */
+    int n_layers, hidden, heads, head_dim, ffn;
+    int vocab;            /* ids a tokenizer can produce; sampling never goes beyond */
+    int padded_vocab;     /* columns of the logits */
+    int max_positions;    /* longest sequence; 0: unlimited (RoPE) */
+    int chunk_length;     /* m */
+    int num_neighbors;    /* k as trained */
+    int retrieved_length; /* r: neighbour and continuation */
+    int n_retro_layers;
+    int eod;          /* end of document id, -1 when config.json has none */
+    enum dtype dtype; /* of the decoder's matrices; others may be wider */
+    enum dtype
+        cache_dtype;      /* that a key/value cache beside them has: their own, f16 for quantised ones, bf16 for fp8 */
+    int64_t n_parameters; /* of the whole model */
+    int64_t local_parameters; /* that this rank keeps */
+    size_t weight_bytes;      /* packed, on this rank's device; of a model open for checking: what it would take */
+    bool mapped;              /* most of them lie in a mapped file */
+    size_t decode_bytes;      /* read by one decode step of one sequence that closes no chunk */
+};
+
+/* What a tensor of a checkpoint is for. */
+enum tensor_role { TENSOR_OTHER, TENSOR_WORD, TENSOR_OUTPUT, TENSOR_LINEAR };
+
+/* A tensor as loading comes to it, for progress and for retro-convert. */
+struct loaded_tensor {
+    const char *name; /* of a quantised one that of its values */
+    enum tensor_role role;
+    const struct weight *weight; /* what it becomes, or becomes a part of; NULL for TENSOR_OTHER */
+    size_t done, total;          /* bytes of the checkpoint */
+};
+
+struct model_options {
+    bool convert;     /* false: each matrix keeps its stored dtype */
+    enum dtype dtype; /* what the matrices are packed as when convert; quantised only when random */
+    bool random;      /* benchmarks: only config.json is read, weights are small random numbers */
+    bool check_only;  /* names, shapes and types are checked, nothing is loaded: such a model computes nothing */
+    void (*loaded)(void *context, const struct loaded_tensor *t); /* or NULL */
+    void *context;
+};
+
+/* model.dtype or retrieval.embedder_dtype of a configuration (enum config_dtype) as loading options. */
+struct model_options model_options_of(int config_dtype);
+
+/* Reads, verifies and packs. Every tensor the family's name table asks for must be there with the right shape; an error
+ * names the tensor, both shapes and the option of config.json that decides. backend and comm are borrowed. */
+enum status model_open(struct model **out, const char *folder, struct backend *b, struct comm *c,
+                       const struct model_options *o, struct error *e);
+void model_close(struct model *m);
+const struct model_info *model_info(const struct model *m);

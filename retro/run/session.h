@@ -1,0 +1,79 @@
+/* retro/run/session.h: sequences being written. A pool owns the key/value cache and the scratch of one model; a session
+ * is one sequence's mutable timeline in it. One thread at a time may call these functions for one pool.
+ *
+ * The unit of work is a batch step: session_step runs one forward over any mix of sessions, each with one or many new
+ * rows (prompt rows, or the one token it drew). When a session's rows close a chunk, the step brings that chunk's
+ * neighbours; the closing row already reads them (grid.h). The logits of a session are bitwise the same alone or in any
+ * mix, and however its rows are split into steps.
+ *
+ * Over several ranks (kernels/comm/comm.h), rank 0 calls these functions as if it were alone, one pool at a time, and
+ * every other rank calls session_follow, which does its share of what rank 0 does. Rank 0 has the logits. */
+#pragma once
+
+#include "retro/model/model.h"
+
+struct session_pool;
+struct session;
+
+struct session_limits {
+    int max_sessions;
+    int max_tokens;       /* rows per session */
+    int max_step_rows;    /* rows of all sessions in one step */
+    int max_logit_rows;   /* rows of logits in one step */
+    int max_neighbors;    /* k of any chunk */
+    enum dtype kv_dtype;  /* F32, F16 or BF16 */
+    int micro_batch_rows; /* over stages: rows of a step above which its sequences are done in turn; 0: never */
+};
+
+/* What a pool takes of a rank's device. */
+struct session_bytes {
+    size_t cache;     /* keys and values: max_sessions times max_tokens */
+    size_t neighbors; /* those of neighbours, and what encodes them: max_neighbors, max_sessions and max_step_rows */
+    size_t steps;     /* activations and logits: max_step_rows, max_logit_rows */
+};
+static inline size_t session_bytes_all(const struct session_bytes *b) { return b->cache + b->neighbors + b->steps; }
+
+/* On any rank, of the rank's share; m may be open for checking only. */
+enum status session_pool_measure(struct session_bytes *out, const struct model *m, const struct session_limits *l,
+                                 struct error *e);
+/* Allocates everything a step will ever need. m is borrowed. */
+enum status session_pool_open(struct session_pool **out, struct model *m, const struct session_limits *l,
+                              struct error *e);
+void session_pool_close(struct session_pool *p);
+size_t session_pool_bytes(const struct session_pool *p);
+
+/* STATUS_BUSY when all max_sessions are open. The grid is fixed for the life of the session; a
+ * model without retrieval ignores it ((struct grid){0} will do). */
+enum status session_open(struct session **out, struct session_pool *p, struct grid grid, struct error *e);
+void session_close(struct session *s);
+int session_length(const struct session *s); /* rows processed so far */
+
+/* The neighbours of one closed chunk: ids [k, r], row by row, each a neighbour chunk and its continuation padded with
+ * the end-of-document id. k = 0: nothing was found or retrieval is off, cross attention is skipped (z = y). */
+struct neighbor_tokens {
+    const int32_t *ids;
+    int k;
+};
+
+struct step_item {
+    struct session *session;
+    const int32_t *tokens; /* [n_tokens] */
+    int n_tokens;
+    const struct neighbor_tokens *neighbors; /* one per chunk these tokens close, in order; see session_closes */
+    int n_logits;                            /* logits of the last n_logits rows are computed, 0..n_tokens */
+};
+
+/* How many chunks the next n_tokens rows of s will close. 0 for a model without retrieval. */
+int session_closes(const struct session *s, int n_tokens);
+
+/* One forward. Sessions are distinct. Fails without touching any session when a limit is exceeded. *logits [sum of
+ * n_logits, padded_vocab] f32 on the device, item after item; valid until the next step of the pool. */
+enum status session_step(struct session_pool *p, const struct step_item *items, int n_items, struct tensor *logits,
+                         struct error *e);
+
+/* On ranks other than 0: opens the pools that rank 0 opens and computes this rank's share of their steps, until
+ * session_release_followers is called there. Fails with STATUS_DEVICE when any rank fails; when it is this one, the
+ * others are told. */
+enum status session_follow(struct model *m, struct error *e);
+/* On rank 0, when its pools are closed. */
+void session_release_followers(struct model *m);

@@ -1,0 +1,116 @@
+/* retro/text/added_tokens.c: finding added tokens in text, leftmost longest, as AddedVocabulary of the tokenizers
+ * library.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "retro/text/tokenizer_private.h"
+
+void added_set_append(struct added_set *s, struct text_span content, struct added_token flags) {
+    s->tokens = xgrow(s->tokens, s->n, &s->capacity, sizeof *s->tokens);
+    flags.content = xstrndup(content.text, content.size);
+    flags.size = (uint32_t)content.size;
+    s->tokens[s->n++] = flags;
+    s->first[(uint8_t)content.text[0]] = true;
+}
+
+static int compare(const void *a, const void *b) {
+    const struct added_token *x = a, *y = b;
+    int order = memcmp(x->content, y->content, x->size < y->size ? x->size : y->size);
+    return order ? order : (x->size > y->size) - (x->size < y->size);
+}
+
+enum status added_set_sort(struct added_set *s, struct error *e) {
+    if (s->n > 1) qsort(s->tokens, (size_t)s->n, sizeof *s->tokens, compare);
+    for (int i = 1; i < s->n; i++)
+        if (compare(&s->tokens[i - 1], &s->tokens[i]) == 0)
+            return error_set(e, STATUS_INVALID, "added_tokens: \"%.60s\" is there twice", s->tokens[i].content);
+    return STATUS_OK;
+}
+
+void added_set_free(struct added_set *s) {
+    for (int i = 0; i < s->n; i++) free((char *)s->tokens[i].content);
+    free(s->tokens);
+    *s = (struct added_set){0};
+}
+
+/* First token of [low, high) whose byte at depth is >= byte; all of them are longer than depth, or the first is not. */
+static int lower_bound(const struct added_set *s, int low, int high, uint32_t depth, int byte) {
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        const struct added_token *t = &s->tokens[middle];
+        int at = t->size > depth ? (uint8_t)t->content[depth] : -1;
+        if (at < byte) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* The longest token that text[0, n) begins with, or NULL. */
+static const struct added_token *longest(const struct added_set *s, const char *text, size_t n) {
+    const struct added_token *best = NULL;
+    int low = 0, high = s->n;
+    for (uint32_t depth = 0; depth < n; depth++) {
+        int byte = (uint8_t)text[depth];
+        low = lower_bound(s, low, high, depth, byte);
+        high = lower_bound(s, low, high, depth, byte + 1);
+        if (low == high) break;
+        if (s->tokens[low].size == depth + 1) best = &s->tokens[low];
+    }
+    return best;
+}
+
+/* The character that ends at text[end), end > 0; *length is its size. */
+static int32_t character_before(const char *text, size_t end, int *length) {
+    size_t at = end - 1;
+    while (at > 0 && ((uint8_t)text[at] & 0xC0) == 0x80) at--;
+    int32_t c;
+    *length = utf8_read(text + at, end - at, &c);
+    return c;
+}
+
+static bool inside_word(struct text_span text, size_t start, size_t end) {
+    int length;
+    int32_t c;
+    if (start > 0 && unicode_is_word(character_before(text.text, start, &length))) return true;
+    if (end == text.size) return false;
+    utf8_read(text.text + end, text.size - end, &c);
+    return unicode_is_word(c);
+}
+
+static void strip(const struct added_token *t, struct text_span text, size_t floor, struct added_match *m) {
+    int length;
+    int32_t c;
+    while (t->lstrip && m->start > floor && unicode_is_space(character_before(text.text, m->start, &length)))
+        m->start -= (size_t)length;
+    while (t->rstrip && m->end < text.size) {
+        length = utf8_read(text.text + m->end, text.size - m->end, &c);
+        if (!unicode_is_space(c)) break;
+        m->end += (size_t)length;
+    }
+}
+
+bool added_set_find(const struct added_set *s, struct text_span text, size_t *at, bool skip_special,
+                    struct added_match *out) {
+    size_t floor = *at;
+    if (s->n == 0) return false;
+    for (size_t i = *at; i < text.size; i++) {
+        if (!s->first[(uint8_t)text.text[i]]) continue;
+        const struct added_token *t = longest(s, text.text + i, text.size - i);
+        if (t == NULL) continue;
+        size_t end = i + t->size;
+        /* A match that does not count is passed over whole: shorter tokens inside it are not looked for. */
+        if ((t->special && skip_special) || (t->single_word && inside_word(text, i, end))) {
+            i = end - 1;
+            continue;
+        }
+        *out = (struct added_match){i, end, t->id};
+        *at = end;
+        strip(t, text, floor, out);
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,43 @@
+/* retro/text/pretokenize.h: regular expressions of tokenizer.json and the pre-tokenizers built on them. PCRE2 is
+ * included by pretokenize.c only. Everything here is immutable once opened. */
+#pragma once
+
+#include "retro/text/unicode.h"
+
+struct regex;
+struct span {
+    size_t start, end;
+};
+/* Zero-initialise; free(spans) when done. */
+struct span_list {
+    struct span *spans;
+    size_t n, capacity;
+};
+
+/* Compiles a pattern of the Oniguruma dialect as far as it means the same to PCRE2; what does not is
+ * STATUS_UNSUPPORTED. literal: the pattern is plain text. */
+enum status regex_open(struct regex **out, struct text_span pattern, bool literal, struct error *e);
+void regex_close(struct regex *r);
+/* Appends every match in text (valid UTF-8), left to right. */
+enum status regex_find(const struct regex *r, struct text_span text, struct span_list *out, struct error *e);
+
+enum split_behaviour { SPLIT_ISOLATED, SPLIT_REMOVED, SPLIT_MERGED_PREVIOUS, SPLIT_MERGED_NEXT, SPLIT_CONTIGUOUS };
+
+enum { PRETOKENIZER_STEPS = 16 };
+struct pretokenizer {
+    struct pretokenizer_step {
+        bool prefix_space; /* puts a space before a piece that does not begin with one; else splits by the regex */
+        struct regex *regex;
+        enum split_behaviour behaviour;
+        bool invert;
+    } steps[PRETOKENIZER_STEPS];
+    int n;
+};
+void pretokenizer_close(struct pretokenizer *p);
+/* Called for every piece, in order. */
+struct piece_sink {
+    enum status (*take)(void *context, const struct mapped_text *piece, struct error *e);
+    void *context;
+};
+enum status pretokenizer_run(const struct pretokenizer *p, const struct mapped_text *text,
+                             const struct piece_sink *sink, struct error *e);

@@ -1,0 +1,248 @@
+/* retro/text/tokenizer.c: the pipeline every tokenizer shares: repair UTF-8, cut out added tokens, normalise, let the
+ * model encode the rest; and back to text. See tokenizer.h. */
+#include "retro/text/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/base/hash.h"
+#include "retro/text/tokenizer_private.h"
+
+void tokens_append(struct tokens *t, int32_t id, uint32_t start) {
+    if (t->n == t->capacity) {
+        CHECK(t->n < INT32_MAX / 2);
+        t->capacity = t->capacity * 2 + 64;
+        t->ids = xrealloc(t->ids, (size_t)t->capacity * sizeof *t->ids);
+        t->starts = xrealloc(t->starts, (size_t)t->capacity * sizeof *t->starts);
+    }
+    t->ids[t->n] = id;
+    t->starts[t->n++] = start;
+}
+
+void tokens_free(struct tokens *t) {
+    free(t->ids);
+    free(t->starts);
+    *t = (struct tokens){0};
+}
+
+enum status pieces_set(struct tokenizer *t, int64_t id, struct text_span bytes, struct error *e) {
+    if (id < 0 || id >= TOKENIZER_MAX_ID)
+        return error_set(e, STATUS_INVALID, "token id %lld: expected 0 to %d", (long long)id, TOKENIZER_MAX_ID - 1);
+    if (id >= t->piece_capacity) {
+        int capacity = max_int((int)id + 1, min_int(t->piece_capacity * 2, TOKENIZER_MAX_ID));
+        t->pieces = xrealloc(t->pieces, (size_t)capacity * sizeof *t->pieces);
+        memset(t->pieces + t->piece_capacity, 0, (size_t)(capacity - t->piece_capacity) * sizeof *t->pieces);
+        t->piece_capacity = capacity;
+    }
+    struct piece *p = &t->pieces[id];
+    if (p->bytes != NULL)
+        return error_set(e, STATUS_INVALID, "token id %lld belongs to two tokens: \"%.40s\" and \"%.*s\"",
+                         (long long)id, p->bytes, (int)(bytes.size < 40 ? bytes.size : 40), bytes.text);
+    p->bytes = xstrndup(bytes.text, bytes.size);
+    p->size = (uint32_t)bytes.size;
+    t->vocab_size = max_int(t->vocab_size, (int)id + 1);
+    return STATUS_OK;
+}
+
+void piece_table_open(struct piece_table *table, const struct tokenizer *t, const bool *include) {
+    size_t slots = 64;
+    while (slots < (size_t)t->vocab_size * 2) slots *= 2;
+    table->mask = slots - 1;
+    table->slots = xmalloc(slots * sizeof *table->slots);
+    memset(table->slots, 0xFF, slots * sizeof *table->slots);
+    for (int id = 0; id < t->vocab_size; id++) {
+        const struct piece *p = &t->pieces[id];
+        if (p->bytes == NULL || (include != NULL && !include[id])) continue;
+        size_t at = hash_bytes(p->bytes, p->size, 0) & table->mask;
+        while (table->slots[at] >= 0) at = (at + 1) & table->mask;
+        table->slots[at] = id;
+    }
+}
+
+int32_t piece_table_find(const struct piece_table *table, const struct tokenizer *t, const char *bytes, size_t n) {
+    for (size_t at = hash_bytes(bytes, n, 0) & table->mask; table->slots[at] >= 0; at = (at + 1) & table->mask) {
+        const struct piece *p = &t->pieces[table->slots[at]];
+        if (p->size == n && memcmp(p->bytes, bytes, n) == 0) return table->slots[at];
+    }
+    return -1;
+}
+
+int32_t pieces_find(const struct tokenizer *t, const char *bytes, size_t n) {
+    for (int id = 0; id < t->vocab_size; id++)
+        if (t->pieces[id].bytes != NULL && t->pieces[id].size == n && memcmp(t->pieces[id].bytes, bytes, n) == 0)
+            return id;
+    return -1;
+}
+
+void tokenizer_close(struct tokenizer *t) {
+    if (t == NULL) return;
+    if (t->model != NULL) t->ops->close(t->model);
+    for (int i = 0; i < t->n_normalizers; i++) {
+        regex_close(t->normalizers[i].regex);
+        free(t->normalizers[i].content);
+    }
+    added_set_free(&t->added_raw);
+    added_set_free(&t->added_normalised);
+    for (int i = 0; i < t->vocab_size; i++) free(t->pieces[i].bytes);
+    free(t->pieces);
+    free(t);
+}
+
+int tokenizer_vocab_size(const struct tokenizer *t) { return t->vocab_size; }
+int tokenizer_eod(const struct tokenizer *t) { return t->eod; }
+uint64_t tokenizer_hash(const struct tokenizer *t) { return t->hash; }
+
+static bool id_known(const struct tokenizer *t, int32_t id) {
+    return id >= 0 && id < t->vocab_size && t->pieces[id].bytes != NULL;
+}
+
+bool tokenizer_is_special(const struct tokenizer *t, int32_t id) { return id_known(t, id) && t->pieces[id].special; }
+
+/* Replaces *text by its normalised form, which lives in *store. */
+enum status normalizers_run(const struct tokenizer *t, struct mapped_text *text, struct mapped_buffer *store,
+                            struct error *e) {
+    enum status status = STATUS_OK;
+    for (int i = 0; i < t->n_normalizers && status == STATUS_OK; i++) {
+        const struct normalizer_step *n = &t->normalizers[i];
+        struct mapped_buffer next = {0};
+        if (n->kind == NORMALIZER_FORM) unicode_normalise(text, n->form, &next);
+        if (n->kind == NORMALIZER_LOWERCASE) unicode_lowercase(text, &next);
+        if (n->kind == NORMALIZER_BERT) unicode_normalise_bert(text, &n->bert, &next);
+        if (n->kind == NORMALIZER_REPLACE) {
+            struct span_list matches = {0};
+            status = regex_find(n->regex, (struct text_span){text->text, text->size}, &matches, e);
+            size_t at = 0;
+            for (size_t k = 0; k <= matches.n; k++) {
+                struct span m = k < matches.n ? matches.spans[k] : (struct span){text->size, text->size};
+                for (; at < m.start; at++) mapped_append(&next, text->text + at, 1, mapped_origin(text, at));
+                if (k < matches.n) mapped_append(&next, n->content, n->content_size, mapped_origin(text, m.start));
+                at = m.end;
+            }
+            free(matches.spans);
+        }
+        mapped_free(store);
+        *store = next;
+        *text = mapped_view(store);
+    }
+    return status;
+}
+
+/* One tokenizer_encode under way. */
+struct encoding {
+    const struct tokenizer *t;
+    void *call;
+    bool skip_special;
+    struct tokens *out;
+};
+
+/* Cuts the added tokens of *set out of text and hands what lies between to `rest`. */
+static enum status cut_added(const struct encoding *c, const struct added_set *set, const struct mapped_text *text,
+                             enum status (*rest)(const struct encoding *, const struct mapped_text *, struct error *),
+                             struct error *e) {
+    size_t at = 0, done = 0;
+    struct added_match m;
+    enum status status = STATUS_OK;
+    while (status == STATUS_OK &&
+           added_set_find(set, (struct text_span){text->text, text->size}, &at, c->skip_special, &m)) {
+        if (m.start < done) m.start = done;
+        struct mapped_text before = mapped_slice(text, done, m.start);
+        if (before.size > 0) status = rest(c, &before, e);
+        tokens_append(c->out, m.id, mapped_origin(text, m.start));
+        done = m.end > done ? m.end : done;
+    }
+    struct mapped_text after = mapped_slice(text, done, text->size);
+    if (status == STATUS_OK && after.size > 0) status = rest(c, &after, e);
+    return status;
+}
+
+static enum status encode_plain(const struct encoding *c, const struct mapped_text *text, struct error *e) {
+    return c->t->ops->encode(c->t, c->call, text, c->out, e);
+}
+
+static enum status encode_raw(const struct encoding *c, const struct mapped_text *text, struct error *e) {
+    if (c->t->n_normalizers == 0) return cut_added(c, &c->t->added_normalised, text, encode_plain, e);
+    struct mapped_buffer store = {0};
+    struct mapped_text normalised = *text;
+    enum status status = normalizers_run(c->t, &normalised, &store, e);
+    if (status == STATUS_OK) status = cut_added(c, &c->t->added_normalised, &normalised, encode_plain, e);
+    mapped_free(&store);
+    return status;
+}
+
+enum status tokenizer_encode(const struct tokenizer *t, const char *text, size_t size, int flags, struct tokens *out,
+                             struct error *e) {
+    if (size > INT32_MAX / 4)
+        return error_set(e, STATUS_TOO_LARGE, "text of %zu bytes: at most %d can be encoded at once", size,
+                         INT32_MAX / 4);
+    struct mapped_buffer repaired = {0};
+    struct mapped_text whole = {text, size, NULL, 0};
+    if (!utf8_is_valid(text, size)) {
+        unicode_repair(text, size, &repaired);
+        whole = mapped_view(&repaired);
+    }
+    struct encoding c = {t, t->ops->begin ? t->ops->begin(t, size) : NULL, !(flags & TOKENIZER_PARSE_SPECIAL), out};
+    const struct affix none = {0};
+    const struct affix *prefix = flags & TOKENIZER_ADD_SPECIAL ? &t->prefix : &none;
+    const struct affix *suffix = flags & TOKENIZER_ADD_SPECIAL ? &t->suffix : &none;
+    for (int i = 0; i < prefix->n; i++) tokens_append(out, prefix->ids[i], 0);
+    enum status status = size == 0 ? STATUS_OK : cut_added(&c, &t->added_raw, &whole, encode_raw, e);
+    for (int i = 0; i < suffix->n; i++) tokens_append(out, suffix->ids[i], (uint32_t)size);
+    if (t->ops->end) t->ops->end(c.call);
+    mapped_free(&repaired);
+    return status;
+}
+
+static void append_piece(const struct tokenizer *t, int32_t id, bool *started, struct buffer *out) {
+    if (!id_known(t, id)) return;
+    t->ops->piece(t, id, started, out);
+}
+
+void tokenizer_piece(const struct tokenizer *t, int32_t id, struct buffer *out) {
+    bool started = true;
+    append_piece(t, id, &started, out);
+}
+
+/* Moves whole characters of bytes[0, n) to *out; an incomplete tail stays in *d, or becomes U+FFFD when `last`. */
+static void emit(struct detokenizer *d, const char *bytes, size_t n, bool last, struct buffer *out) {
+    int32_t c;
+    d->n_tail = 0;
+    for (size_t i = 0; i < n;) {
+        size_t whole = i;
+        while (i < n && (uint8_t)bytes[i] < 0x80) i++;
+        buffer_append(out, bytes + whole, i - whole);
+        if (i == n) return;
+        int length = utf8_read(bytes + i, n - i, &c);
+        if (c == UTF8_INCOMPLETE && !last) {
+            memcpy(d->tail, bytes + i, (size_t)length);
+            d->n_tail = length;
+        } else if (c < 0) {
+            buffer_append(out, "\xEF\xBF\xBD", 3);
+        } else {
+            buffer_append(out, bytes + i, (size_t)length);
+        }
+        i += (size_t)length;
+    }
+}
+
+void detokenizer_push(struct detokenizer *d, const struct tokenizer *t, int32_t id, struct buffer *out) {
+    struct buffer bytes = {0};
+    buffer_append(&bytes, d->tail, (size_t)d->n_tail);
+    append_piece(t, id, &d->started, &bytes);
+    emit(d, bytes.data, bytes.size, false, out);
+    buffer_free(&bytes);
+}
+
+void detokenizer_finish(struct detokenizer *d, struct buffer *out) {
+    char tail[4];
+    int n = d->n_tail;
+    memcpy(tail, d->tail, sizeof tail);
+    emit(d, tail, (size_t)n, true, out);
+    *d = (struct detokenizer){0};
+}
+
+void tokenizer_decode(const struct tokenizer *t, const int32_t *ids, int n, bool skip_special, struct buffer *out) {
+    struct detokenizer d = {0};
+    for (int i = 0; i < n; i++)
+        if (!skip_special || !tokenizer_is_special(t, ids[i])) detokenizer_push(&d, t, ids[i], out);
+    detokenizer_finish(&d, out);
+}

@@ -1,0 +1,54 @@
+/* retro/text/tokenizer.h: text to token ids and back. Byte-level BPE (tokenizer.json), WordPiece (vocab.txt, BERT
+ * normalisation) and SentencePiece (.model) behind one struct. A tokenizer is immutable after opening and safe to use
+ * from several threads at once. Text is bytes with a length: NUL is a character like any other. */
+#pragma once
+
+#include "config/base/buffer.h"
+
+struct tokenizer;
+
+/* Token ids of one text, and where each token starts in the text's bytes. Zero-initialise; grows; free when done. */
+struct tokens {
+    int32_t *ids;
+    uint32_t *starts; /* byte offset in the text where token i begins; token i ends where i + 1 begins */
+    int n, capacity;
+};
+void tokens_append(struct tokens *t, int32_t id, uint32_t start);
+void tokens_free(struct tokens *t);
+
+enum tokenizer_flags {
+    TOKENIZER_PLAIN = 0,         /* text is text: "<|endoftext|>" in it is ordinary characters */
+    TOKENIZER_PARSE_SPECIAL = 1, /* added and special tokens in the text become their ids */
+    TOKENIZER_ADD_SPECIAL = 2    /* what the post-processor adds: BOS, or [CLS] ... [SEP] */
+};
+
+/* Opens a model folder: tokenizer.json, else vocab.txt, else tokenizer.model; or one of these files itself. */
+enum status tokenizer_open(struct tokenizer **out, const char *path, struct error *e);
+/* tokenizer.json from memory, for tests and the fuzzer. */
+enum status tokenizer_open_json(struct tokenizer **out, const char *text, size_t size, struct error *e);
+void tokenizer_close(struct tokenizer *t);
+
+int tokenizer_vocab_size(const struct tokenizer *t); /* largest id + 1 */
+int tokenizer_eod(const struct tokenizer *t);        /* end of document / end of text id, or -1 */
+uint64_t tokenizer_hash(const struct tokenizer *t);  /* identifies the vocabulary file: XXH3 of its bytes */
+
+/* Appends the ids of text[0, size) to *out. Any bytes are accepted: invalid UTF-8 follows the reference libraries,
+ * which see U+FFFD in its place. STATUS_TOO_LARGE over 2^31 tokens. */
+enum status tokenizer_encode(const struct tokenizer *t, const char *text, size_t size, int flags, struct tokens *out,
+                             struct error *e);
+/* Appends the text of ids to *out; ids outside the vocabulary are skipped. Special tokens are written as their text
+ * unless skip_special. */
+void tokenizer_decode(const struct tokenizer *t, const int32_t *ids, int n, bool skip_special, struct buffer *out);
+/* Appends the bytes that one token adds to a text (half a character possible for byte-level BPE). */
+void tokenizer_piece(const struct tokenizer *t, int32_t id, struct buffer *out);
+bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
+
+/* Streaming: bytes of tokens come in, whole characters go out. Zero-initialise. An incomplete UTF-8 tail waits; bytes
+ * that can never become a character come out as U+FFFD, so the output is always valid UTF-8. */
+struct detokenizer {
+    uint8_t tail[4];
+    int n_tail;
+    bool started; /* SentencePiece drops the first word's space */
+};
+void detokenizer_push(struct detokenizer *d, const struct tokenizer *t, int32_t id, struct buffer *out);
+void detokenizer_finish(struct detokenizer *d, struct buffer *out);

@@ -1,0 +1,300 @@
+/* retro/text/tokenizer_json.c: the parts of tokenizer.json that every model shares: normaliser, pre-tokeniser, added
+ * tokens, post-processor. What is not understood is an error, because ignoring it would change ids. `truncation` and
+ * `padding` are not read: how long a text may be is the caller's business. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "retro/text/tokenizer_private.h"
+
+/* The split of GPT-2, which ByteLevel brings along. */
+static const char gpt2_pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
+
+const char *json_type_name(const json_t *obj) {
+    const char *type = json_string_value(json_object_get(obj, "type"));
+    return type ? type : "";
+}
+
+struct text_span json_span(const json_t *string) {
+    return (struct text_span){json_string_value(string), json_string_length(string)};
+}
+
+enum status json_get_bool(const json_t *obj, const char *key, bool fallback, bool *out, struct error *e) {
+    const json_t *v = json_object_get(obj, key);
+    *out = v == NULL || json_is_null(v) ? fallback : json_is_true(v);
+    if (v != NULL && !json_is_null(v) && !json_is_boolean(v))
+        return error_set(e, STATUS_INVALID, "%s: expected true or false", key);
+    return STATUS_OK;
+}
+
+/* {"String": "x"} or {"Regex": "x"} */
+static enum status open_pattern(struct regex **out, const json_t *pattern, struct error *e) {
+    const json_t *literal = json_object_get(pattern, "String"), *regex = json_object_get(pattern, "Regex");
+    const json_t *either = json_is_string(literal) ? literal : regex;
+    if (!json_is_string(either)) return error_set(e, STATUS_INVALID, "pattern: expected a String or a Regex");
+    return regex_open(out, json_span(either), either == literal, e);
+}
+
+static enum status open_replace(struct normalizer_step *n, const json_t *j, struct error *e) {
+    const json_t *content = json_object_get(j, "content");
+    if (!json_is_string(content)) return error_set(e, STATUS_INVALID, "Replace: content: expected a string");
+    n->kind = NORMALIZER_REPLACE;
+    n->content_size = json_string_length(content);
+    n->content = xstrndup(json_string_value(content), n->content_size);
+    return open_pattern(&n->regex, json_object_get(j, "pattern"), e);
+}
+
+static enum status open_bert(struct normalizer_step *n, const json_t *j, struct error *e) {
+    n->kind = NORMALIZER_BERT;
+    enum status status = json_get_bool(j, "clean_text", true, &n->bert.clean_text, e);
+    if (status == STATUS_OK) status = json_get_bool(j, "handle_chinese_chars", true, &n->bert.handle_chinese_chars, e);
+    if (status == STATUS_OK) status = json_get_bool(j, "lowercase", true, &n->bert.lowercase, e);
+    /* null: accents go when upper case goes. */
+    if (status == STATUS_OK) status = json_get_bool(j, "strip_accents", n->bert.lowercase, &n->bert.strip_accents, e);
+    return status;
+}
+
+static enum status open_normalizer(struct tokenizer *t, const json_t *j, int depth, struct error *e) {
+    static const char *const forms[] = {"NFC", "NFD", "NFKC", "NFKD"};
+    if (j == NULL || json_is_null(j)) return STATUS_OK;
+    const char *type = json_type_name(j);
+    if (strcmp(type, "Sequence") == 0 && depth < 8) {
+        const json_t *list = json_object_get(j, "normalizers");
+        if (!json_is_array(list)) return error_set(e, STATUS_INVALID, "normalizers: expected a list");
+        enum status status = STATUS_OK;
+        for (size_t i = 0; i < json_array_size(list) && status == STATUS_OK; i++)
+            status = open_normalizer(t, json_array_get(list, i), depth + 1, e);
+        return status;
+    }
+    if (t->n_normalizers == TOKENIZER_MAX_NORMALIZERS)
+        return error_set(e, STATUS_UNSUPPORTED, "more than %d normalizers", TOKENIZER_MAX_NORMALIZERS);
+    struct normalizer_step *n = &t->normalizers[t->n_normalizers++];
+    if (strcmp(type, "Replace") == 0) return open_replace(n, j, e);
+    if (strcmp(type, "BertNormalizer") == 0) return open_bert(n, j, e);
+    if (strcmp(type, "Lowercase") == 0) {
+        n->kind = NORMALIZER_LOWERCASE;
+        return STATUS_OK;
+    }
+    for (int f = 0; f < (int)ARRAY_COUNT(forms); f++)
+        if (strcmp(type, forms[f]) == 0) {
+            n->kind = NORMALIZER_FORM;
+            n->form = (enum unicode_form)f;
+            return STATUS_OK;
+        }
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "type \"%.40s\" is not supported: expected Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Replace or "
+                     "BertNormalizer",
+                     type);
+}
+
+enum status json_open_normalizer(struct tokenizer *t, const json_t *normalizer, struct error *e) {
+    if (open_normalizer(t, normalizer, 0, e) == STATUS_OK) return STATUS_OK;
+    return error_prefix(e, "normalizer");
+}
+
+static enum status add_step(struct pretokenizer *p, struct pretokenizer_step step, struct error *e) {
+    if (p->n == PRETOKENIZER_STEPS) {
+        regex_close(step.regex);
+        return error_set(e, STATUS_UNSUPPORTED, "more than %d steps", PRETOKENIZER_STEPS);
+    }
+    p->steps[p->n++] = step;
+    return STATUS_OK;
+}
+
+static enum status add_regex(struct pretokenizer *p, const char *pattern, enum split_behaviour behaviour,
+                             struct error *e) {
+    struct pretokenizer_step step = {.behaviour = behaviour};
+    enum status status = regex_open(&step.regex, (struct text_span){pattern, strlen(pattern)}, false, e);
+    return status == STATUS_OK ? add_step(p, step, e) : status;
+}
+
+static enum status open_split(struct pretokenizer *p, const json_t *j, struct error *e) {
+    static const char *const names[] = {"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
+    const char *behaviour = json_string_value(json_object_get(j, "behavior"));
+    struct pretokenizer_step step = {0};
+    int k = 0;
+    while (k < (int)ARRAY_COUNT(names) && (behaviour == NULL || strcmp(behaviour, names[k]) != 0)) k++;
+    if (k == (int)ARRAY_COUNT(names))
+        return error_set(e, STATUS_UNSUPPORTED, "Split: behavior \"%.40s\" is not supported",
+                         behaviour ? behaviour : "");
+    step.behaviour = (enum split_behaviour)k;
+    enum status status = json_get_bool(j, "invert", false, &step.invert, e);
+    if (status == STATUS_OK) status = open_pattern(&step.regex, json_object_get(j, "pattern"), e);
+    return status == STATUS_OK ? add_step(p, step, e) : status;
+}
+
+static enum status open_byte_level(struct pretokenizer *p, const json_t *j, struct error *e) {
+    bool prefix, regex;
+    enum status status = json_get_bool(j, "add_prefix_space", true, &prefix, e);
+    if (status == STATUS_OK) status = json_get_bool(j, "use_regex", true, &regex, e);
+    if (status == STATUS_OK && prefix) status = add_step(p, (struct pretokenizer_step){.prefix_space = true}, e);
+    if (status == STATUS_OK && regex) status = add_regex(p, gpt2_pattern, SPLIT_ISOLATED, e);
+    return status;
+}
+
+/* *byte_level: whether ByteLevel has been seen; it must be there once and last, since it turns text into bytes. */
+static enum status open_pretokenizer(struct pretokenizer *p, const json_t *j, int depth, bool *byte_level,
+                                     struct error *e) {
+    const char *type = json_type_name(j);
+    if (strcmp(type, "Sequence") == 0 && depth < 8) {
+        const json_t *list = json_object_get(j, "pretokenizers");
+        if (!json_is_array(list)) return error_set(e, STATUS_INVALID, "pretokenizers: expected a list");
+        enum status status = STATUS_OK;
+        for (size_t i = 0; i < json_array_size(list) && status == STATUS_OK; i++)
+            status = open_pretokenizer(p, json_array_get(list, i), depth + 1, byte_level, e);
+        return status;
+    }
+    if (*byte_level) return error_set(e, STATUS_UNSUPPORTED, "\"%.40s\" after ByteLevel is not supported", type);
+    if (strcmp(type, "ByteLevel") == 0) {
+        *byte_level = true;
+        return open_byte_level(p, j, e);
+    }
+    if (strcmp(type, "Split") == 0) return open_split(p, j, e);
+    if (strcmp(type, "WhitespaceSplit") == 0) return add_regex(p, "\\s+", SPLIT_REMOVED, e);
+    if (strcmp(type, "Digits") == 0) {
+        bool individual;
+        enum status status = json_get_bool(j, "individual_digits", false, &individual, e);
+        if (status != STATUS_OK) return status;
+        return add_regex(p, "\\p{N}", individual ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS, e);
+    }
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "type \"%.40s\" is not supported: expected Sequence, ByteLevel, Split, Digits or WhitespaceSplit",
+                     type);
+}
+
+enum status json_open_pretokenizer(struct pretokenizer *p, const json_t *pre, struct error *e) {
+    bool byte_level = false;
+    enum status status = open_pretokenizer(p, pre, 0, &byte_level, e);
+    if (status == STATUS_OK && !byte_level)
+        status = error_set(e, STATUS_UNSUPPORTED, "no ByteLevel: only byte-level BPE is supported");
+    return status == STATUS_OK ? status : error_prefix(e, "pre_tokenizer");
+}
+
+static bool is_ascii(struct text_span s) {
+    for (size_t i = 0; i < s.size; i++)
+        if ((uint8_t)s.text[i] >= 0x80) return false;
+    return true;
+}
+
+/* Gives an added token its id: the model's when it has the content, else the id in the file. Only ASCII looks the same
+ * in a byte-level vocabulary and in a text, so only there can the two disagree. */
+static enum status claim_id(struct tokenizer *t, struct text_span content, const struct added_token *token,
+                            int32_t known, struct error *e) {
+    if (known >= 0 && known != token->id && is_ascii(content))
+        return error_set(e, STATUS_INVALID, "\"%.60s\": id %d here, but %d in the model's vocabulary", content.text,
+                         (int)token->id, (int)known);
+    enum status status = known == token->id ? STATUS_OK : pieces_set(t, token->id, content, e);
+    if (status != STATUS_OK) return status;
+    struct piece *p = &t->pieces[token->id];
+    p->special = p->special || token->special;
+    return STATUS_OK;
+}
+
+static enum status open_added(struct tokenizer *t, const json_t *j, const struct piece_table *model_pieces,
+                              struct error *e) {
+    const json_t *id = json_object_get(j, "id"), *content = json_object_get(j, "content");
+    struct added_token token = {0};
+    bool normalized;
+    if (!json_is_integer(id) || !json_is_string(content))
+        return error_set(e, STATUS_INVALID, "expected objects with an integer id and a string content");
+    struct text_span text = json_span(content);
+    if (text.size == 0 || text.size > TOKENIZER_MAX_ADDED_BYTES)
+        return error_set(e, STATUS_UNSUPPORTED, "content of %zu bytes: expected 1 to %d", text.size,
+                         TOKENIZER_MAX_ADDED_BYTES);
+    if (json_integer_value(id) < 0 || json_integer_value(id) >= TOKENIZER_MAX_ID)
+        return error_set(e, STATUS_INVALID, "id %lld: expected 0 to %d", (long long)json_integer_value(id),
+                         TOKENIZER_MAX_ID - 1);
+    token.id = (int32_t)json_integer_value(id);
+    enum status status = json_get_bool(j, "special", false, &token.special, e);
+    if (status == STATUS_OK) status = json_get_bool(j, "lstrip", false, &token.lstrip, e);
+    if (status == STATUS_OK) status = json_get_bool(j, "rstrip", false, &token.rstrip, e);
+    if (status == STATUS_OK) status = json_get_bool(j, "single_word", false, &token.single_word, e);
+    if (status == STATUS_OK) status = json_get_bool(j, "normalized", !token.special, &normalized, e);
+    if (status != STATUS_OK) return status;
+    int32_t known = piece_table_find(model_pieces, t, text.text, text.size);
+    status = claim_id(t, text, &token, known, e);
+    if (status != STATUS_OK || !normalized) {
+        if (status == STATUS_OK) added_set_append(&t->added_raw, text, token);
+        return status;
+    }
+    struct mapped_buffer store = {0};
+    struct mapped_text form = {text.text, text.size, NULL, 0};
+    status = normalizers_run(t, &form, &store, e);
+    if (status == STATUS_OK && form.size > 0)
+        added_set_append(&t->added_normalised, (struct text_span){form.text, form.size}, token);
+    mapped_free(&store);
+    return status;
+}
+
+enum status json_open_added(struct tokenizer *t, const json_t *added, struct error *e) {
+    if (added == NULL || json_is_null(added)) return STATUS_OK;
+    if (!json_is_array(added)) return error_set(e, STATUS_INVALID, "added_tokens: expected a list");
+    struct piece_table table;
+    piece_table_open(&table, t, NULL);
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < json_array_size(added) && status == STATUS_OK; i++) {
+        status = open_added(t, json_array_get(added, i), &table, e);
+        if (status != STATUS_OK) error_prefix(e, "added_tokens[%zu]", i);
+    }
+    free(table.slots);
+    if (status == STATUS_OK) status = added_set_sort(&t->added_raw, e);
+    if (status == STATUS_OK) status = added_set_sort(&t->added_normalised, e);
+    return status;
+}
+
+static enum status affix_add(const struct tokenizer *t, struct affix *a, const json_t *id, struct error *e) {
+    if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= t->vocab_size)
+        return error_set(e, STATUS_INVALID, "a token that is not in the vocabulary");
+    if (a->n == TOKENIZER_MAX_AFFIX)
+        return error_set(e, STATUS_UNSUPPORTED, "more than %d tokens before or after a text", TOKENIZER_MAX_AFFIX);
+    a->ids[a->n++] = (int32_t)json_integer_value(id);
+    return STATUS_OK;
+}
+
+static enum status open_template(struct tokenizer *t, const json_t *j, struct error *e) {
+    const json_t *single = json_object_get(j, "single"), *specials = json_object_get(j, "special_tokens");
+    struct affix *affix = &t->prefix;
+    if (!json_is_array(single)) return error_set(e, STATUS_UNSUPPORTED, "single: expected a list");
+    for (size_t i = 0; i < json_array_size(single); i++) {
+        const json_t *part = json_array_get(single, i);
+        const char *special = json_string_value(json_object_get(json_object_get(part, "SpecialToken"), "id"));
+        const char *text = json_string_value(json_object_get(json_object_get(part, "Sequence"), "id"));
+        if (text != NULL && strcmp(text, "A") == 0 && affix == &t->prefix) {
+            affix = &t->suffix;
+            continue;
+        }
+        const json_t *ids = special ? json_object_get(json_object_get(specials, special), "ids") : NULL;
+        if (!json_is_array(ids)) return error_set(e, STATUS_INVALID, "single[%zu]: not understood", i);
+        for (size_t k = 0; k < json_array_size(ids); k++) {
+            enum status status = affix_add(t, affix, json_array_get(ids, k), e);
+            if (status != STATUS_OK) return status;
+        }
+    }
+    if (affix == &t->prefix) return error_set(e, STATUS_INVALID, "single: the text itself (sequence A) is missing");
+    return STATUS_OK;
+}
+
+static enum status open_postprocessor(struct tokenizer *t, const json_t *j, int depth, struct error *e) {
+    if (j == NULL || json_is_null(j)) return STATUS_OK;
+    const char *type = json_type_name(j);
+    if (strcmp(type, "ByteLevel") == 0) return STATUS_OK; /* It only trims offsets. */
+    if (strcmp(type, "TemplateProcessing") == 0) return open_template(t, j, e);
+    if (strcmp(type, "BertProcessing") == 0 || strcmp(type, "RobertaProcessing") == 0) {
+        enum status status = affix_add(t, &t->prefix, json_array_get(json_object_get(j, "cls"), 1), e);
+        return status ? status : affix_add(t, &t->suffix, json_array_get(json_object_get(j, "sep"), 1), e);
+    }
+    if (strcmp(type, "Sequence") == 0 && depth < 8) {
+        const json_t *list = json_object_get(j, "processors");
+        if (!json_is_array(list)) return error_set(e, STATUS_INVALID, "processors: expected a list");
+        for (size_t i = 0; i < json_array_size(list); i++) {
+            enum status status = open_postprocessor(t, json_array_get(list, i), depth + 1, e);
+            if (status != STATUS_OK) return status;
+        }
+        return STATUS_OK;
+    }
+    return error_set(e, STATUS_UNSUPPORTED, "type \"%.40s\" is not supported", type);
+}
+
+enum status json_open_postprocessor(struct tokenizer *t, const json_t *post, struct error *e) {
+    if (open_postprocessor(t, post, 0, e) == STATUS_OK) return STATUS_OK;
+    return error_prefix(e, "post_processor");
+}

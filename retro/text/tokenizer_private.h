@@ -1,0 +1,120 @@
+/* retro/text/tokenizer_private.h: what the tokenizer files share. A tokenizer is a vocabulary (pieces), the added
+ * tokens that are cut out of a text first, normalisers, and a model that turns what is left into ids. */
+#pragma once
+
+#include "config/json/json.h"
+#include "retro/text/pretokenize.h"
+#include "retro/text/tokenizer.h"
+
+enum {
+    TOKENIZER_MAX_ID = 1 << 22,       /* ids are below this: a small file cannot claim a large table */
+    TOKENIZER_MAX_ADDED_BYTES = 1024, /* length of one added token */
+    TOKENIZER_MAX_AFFIX = 16,         /* tokens the post-processor may put before or after a text */
+    TOKENIZER_MAX_NORMALIZERS = 16
+};
+
+/* The bytes of one id. A hole in the vocabulary has bytes == NULL. */
+struct piece {
+    char *bytes;
+    uint32_t size;
+    bool special;
+};
+
+struct added_token {
+    const char *content; /* owned; normalised when `normalized` */
+    uint32_t size;
+    int32_t id;
+    bool special, lstrip, rstrip, single_word;
+};
+/* Sorted by content, so that the tokens beginning with a prefix are a range. */
+struct added_set {
+    struct added_token *tokens;
+    int n, capacity;
+    bool first[256]; /* whether a token begins with this byte */
+};
+
+enum normalizer_kind { NORMALIZER_FORM, NORMALIZER_LOWERCASE, NORMALIZER_REPLACE, NORMALIZER_BERT };
+struct normalizer_step {
+    enum normalizer_kind kind;
+    enum unicode_form form;
+    struct bert_normalizer bert;
+    struct regex *regex;
+    char *content; /* what NORMALIZER_REPLACE puts in */
+    size_t content_size;
+};
+
+/* Open addressing from bytes to the id whose piece they are. */
+struct piece_table {
+    int32_t *slots; /* -1: free */
+    size_t mask;
+};
+
+struct affix {
+    int32_t ids[TOKENIZER_MAX_AFFIX];
+    int n;
+};
+
+struct model_ops {
+    /* Appends the ids of one stretch of normalised text without added tokens. call: what begin returned. */
+    enum status (*encode)(const struct tokenizer *t, void *call, const struct mapped_text *text, struct tokens *out,
+                          struct error *e);
+    /* State of one tokenizer_encode for a text of `size` bytes; may be NULL. */
+    void *(*begin)(const struct tokenizer *t, size_t size);
+    void (*end)(void *call);
+    /* Appends what a token adds to a text; *started says whether there is text before, and is updated. */
+    void (*piece)(const struct tokenizer *t, int32_t id, bool *started, struct buffer *out);
+    void (*close)(void *model);
+};
+
+struct tokenizer {
+    struct piece *pieces;
+    int vocab_size, piece_capacity;
+    int32_t eod;
+    uint64_t hash;
+    struct added_set added_raw;        /* found in the text as it comes */
+    struct added_set added_normalised; /* found in normalised text */
+    struct normalizer_step normalizers[TOKENIZER_MAX_NORMALIZERS];
+    int n_normalizers;
+    struct affix prefix, suffix;
+    const struct model_ops *ops;
+    void *model;
+};
+
+/* Gives id its bytes. STATUS_INVALID when id is out of range or taken. */
+enum status pieces_set(struct tokenizer *t, int64_t id, struct text_span bytes, struct error *e);
+/* A table of the ids for which include[id] holds (include NULL: all). */
+void piece_table_open(struct piece_table *table, const struct tokenizer *t, const bool *include);
+int32_t piece_table_find(const struct piece_table *table, const struct tokenizer *t, const char *bytes, size_t n);
+/* The id of a piece by search through all of them, or -1: for opening only. */
+int32_t pieces_find(const struct tokenizer *t, const char *bytes, size_t n);
+
+void added_set_append(struct added_set *s, struct text_span content, struct added_token flags);
+enum status added_set_sort(struct added_set *s, struct error *e);
+void added_set_free(struct added_set *s);
+/* The next token at or after *at: its bytes with the white space that lstrip and rstrip take. *at moves on. */
+struct added_match {
+    size_t start, end;
+    int32_t id;
+};
+bool added_set_find(const struct added_set *s, struct text_span text, size_t *at, bool skip_special,
+                    struct added_match *out);
+
+enum status normalizers_run(const struct tokenizer *t, struct mapped_text *text, struct mapped_buffer *store,
+                            struct error *e);
+
+/* tokenizer_json.c: parts of tokenizer.json that every model has. */
+enum status json_open_normalizer(struct tokenizer *t, const json_t *normalizer, struct error *e);
+enum status json_open_added(struct tokenizer *t, const json_t *added, struct error *e);
+enum status json_open_postprocessor(struct tokenizer *t, const json_t *post, struct error *e);
+enum status json_open_pretokenizer(struct pretokenizer *p, const json_t *pre, struct error *e);
+/* obj[key] as a boolean; `fallback` when absent or null, STATUS_INVALID when something else. */
+enum status json_get_bool(const json_t *obj, const char *key, bool fallback, bool *out, struct error *e);
+/* The "type" of an object, "" when it has none. */
+const char *json_type_name(const json_t *obj);
+struct text_span json_span(const json_t *string);
+
+enum status bpe_open(struct tokenizer *t, const json_t *root, struct error *e);
+enum status wordpiece_open_json(struct tokenizer *t, const json_t *root, struct error *e);
+/* config: tokenizer_config.json beside vocab.txt, or NULL. */
+enum status wordpiece_open_vocab(struct tokenizer *t, struct text_span vocab, const json_t *config, struct error *e);
+enum status sentencepiece_open(struct tokenizer *t, struct text_span file, const json_t *config, struct error *e);

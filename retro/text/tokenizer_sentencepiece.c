@@ -1,0 +1,165 @@
+/* retro/text/tokenizer_sentencepiece.c: SentencePiece models: the library encodes, we decode, because decoding streams.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "retro/text/sentencepiece.h"
+#include "retro/text/tokenizer_private.h"
+
+/* U+2581, which stands for a space in pieces. */
+static const char space_symbol[] = "\xE2\x96\x81";
+
+struct spm {
+    struct sentencepiece_model *library;
+    bool drop_first_space, drop_leading_spaces; /* of a text's beginning */
+    char *unknown_text;
+    size_t unknown_size;
+    uint8_t *kinds; /* enum sentencepiece_kind of every id */
+};
+
+/* Reads a protocol buffer varint; false at the end of the bytes. */
+static bool read_varint(struct text_span *s, uint64_t *value) {
+    *value = 0;
+    for (int shift = 0; shift < 64 && s->size > 0; shift += 7) {
+        uint8_t byte = (uint8_t)*s->text++;
+        s->size--;
+        *value |= (uint64_t)(byte & 0x7F) << shift;
+        if (byte < 0x80) return true;
+    }
+    return false;
+}
+
+/* Reads one field: its number, and its varint or its bytes. false at the end. */
+static bool read_field(struct text_span *s, uint64_t *number, uint64_t *value, struct text_span *bytes) {
+    uint64_t key;
+    *bytes = (struct text_span){NULL, 0};
+    *value = 0;
+    if (s->size == 0 || !read_varint(s, &key)) return false;
+    *number = key >> 3;
+    if ((key & 7) == 0) return read_varint(s, value);
+    uint64_t size = (key & 7) == 1 ? 8 : 4;
+    if ((key & 7) == 2 && !read_varint(s, &size)) return false;
+    if (((key & 7) != 1 && (key & 7) != 2 && (key & 7) != 5) || size > s->size) return false;
+    *bytes = (struct text_span){s->text, (size_t)size};
+    s->text += size;
+    s->size -= (size_t)size;
+    return true;
+}
+
+/* The library does not tell the normaliser's options, which decide what happens to leading spaces: ModelProto field 3
+ * is NormalizerSpec, and there 3 is add_dummy_prefix and 4 remove_extra_whitespaces, both true by default. */
+static void read_space_rules(struct spm *m, struct text_span file) {
+    uint64_t number, value;
+    struct text_span bytes, spec = {NULL, 0};
+    bool dummy_prefix = true, remove_extra = true;
+    while (read_field(&file, &number, &value, &bytes))
+        if (number == 3 && bytes.text != NULL) spec = bytes;
+    while (read_field(&spec, &number, &value, &bytes)) {
+        if (number == 3) dummy_prefix = value != 0;
+        if (number == 4) remove_extra = value != 0;
+    }
+    m->drop_first_space = dummy_prefix || remove_extra;
+    m->drop_leading_spaces = remove_extra;
+}
+
+struct take_context {
+    const struct mapped_text *text;
+    struct tokens *out;
+};
+
+static void take_id(void *context, int id, uint32_t start) {
+    const struct take_context *c = context;
+    size_t at = start < c->text->size ? start : c->text->size - 1;
+    tokens_append(c->out, id, mapped_origin(c->text, at));
+}
+
+static enum status spm_encode(const struct tokenizer *t, void *call, const struct mapped_text *text, struct tokens *out,
+                              struct error *e) {
+    (void)call;
+    const struct spm *m = t->model;
+    struct sentencepiece_message message = {""};
+    struct take_context c = {text, out};
+    if (!sentencepiece_encode(m->library, text->text, text->size, take_id, &c, &message))
+        return error_set(e, STATUS_INTERNAL, "SentencePiece: %s", message.text);
+    return STATUS_OK;
+}
+
+static int hex_digit(char c) { return c <= '9' ? c - '0' : (c | 32) - 'a' + 10; }
+
+static void spm_piece(const struct tokenizer *t, int32_t id, bool *started, struct buffer *out) {
+    const struct spm *m = t->model;
+    const struct piece *p = &t->pieces[id];
+    struct text_span rest = {p->bytes, p->size};
+    if (m->kinds[id] == SENTENCEPIECE_CONTROL) return;
+    if (m->kinds[id] == SENTENCEPIECE_UNKNOWN) rest = (struct text_span){m->unknown_text, m->unknown_size};
+    if (m->kinds[id] == SENTENCEPIECE_BYTE) {
+        /* "<0xE2>" */
+        char byte = (char)(hex_digit(p->bytes[3]) << 4 | hex_digit(p->bytes[4]));
+        buffer_append(out, &byte, 1);
+        *started = true;
+        return;
+    }
+    if (!*started && m->drop_first_space && m->kinds[id] == SENTENCEPIECE_NORMAL && rest.size >= 3 &&
+        memcmp(rest.text, space_symbol, 3) == 0) {
+        rest = (struct text_span){rest.text + 3, rest.size - 3};
+        *started = !m->drop_leading_spaces;
+    }
+    if (rest.size > 0) *started = true;
+    while (rest.size > 0) {
+        bool space = rest.size >= 3 && memcmp(rest.text, space_symbol, 3) == 0;
+        buffer_append(out, space ? " " : rest.text, 1);
+        rest = (struct text_span){rest.text + (space ? 3 : 1), rest.size - (space ? 3 : 1)};
+    }
+}
+
+static void spm_close(void *model) {
+    struct spm *m = model;
+    if (m->library != NULL) sentencepiece_free(m->library);
+    free(m->unknown_text);
+    free(m->kinds);
+    free(m);
+}
+
+static const struct model_ops spm_ops = {spm_encode, NULL, NULL, spm_piece, spm_close};
+
+static enum status open_pieces(struct tokenizer *t, struct spm *m, struct error *e) {
+    int n = sentencepiece_size(m->library);
+    if (n < 1 || n > TOKENIZER_MAX_ID) return error_set(e, STATUS_INVALID, "SentencePiece: a vocabulary of %d", n);
+    m->kinds = xcalloc((size_t)n, 1);
+    for (int id = 0; id < n; id++) {
+        enum sentencepiece_kind kind;
+        struct text_span piece;
+        piece.text = sentencepiece_piece(m->library, id, &piece.size, &kind);
+        enum status status = pieces_set(t, id, piece, e);
+        if (status != STATUS_OK) return status;
+        m->kinds[id] = (uint8_t)kind;
+        if (kind == SENTENCEPIECE_BYTE && piece.size != 6)
+            return error_set(e, STATUS_INVALID, "SentencePiece: byte piece %d is \"%.20s\", expected <0xNN>", id,
+                             piece.text);
+        t->pieces[id].special = kind == SENTENCEPIECE_CONTROL;
+        if (kind == SENTENCEPIECE_CONTROL && piece.size > 0 && piece.size <= TOKENIZER_MAX_ADDED_BYTES)
+            added_set_append(&t->added_raw, piece, (struct added_token){.id = id, .special = true});
+        if (kind == SENTENCEPIECE_UNKNOWN && m->unknown_text == NULL)
+            m->unknown_text = sentencepiece_unknown_text(m->library, id, &m->unknown_size);
+    }
+    return added_set_sort(&t->added_raw, e);
+}
+
+enum status sentencepiece_open(struct tokenizer *t, struct text_span file, const json_t *config, struct error *e) {
+    struct spm *m = xcalloc(1, sizeof *m);
+    struct sentencepiece_message message = {""};
+    t->model = m;
+    t->ops = &spm_ops;
+    m->library = sentencepiece_load(file.text, file.size, &message);
+    if (m->library == NULL) return error_set(e, STATUS_INVALID, "not a SentencePiece model: %s", message.text);
+    read_space_rules(m, file);
+    enum status status = open_pieces(t, m, e);
+    bool bos, eos;
+    int bos_id = sentencepiece_bos(m->library), eos_id = sentencepiece_eos(m->library);
+    if (status == STATUS_OK) status = json_get_bool(config, "add_bos_token", true, &bos, e);
+    if (status == STATUS_OK) status = json_get_bool(config, "add_eos_token", false, &eos, e);
+    if (status != STATUS_OK) return status;
+    if (bos && bos_id >= 0) t->prefix = (struct affix){{bos_id}, 1};
+    if (eos && eos_id >= 0) t->suffix = (struct affix){{eos_id}, 1};
+    return STATUS_OK;
+}

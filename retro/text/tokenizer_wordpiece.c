@@ -1,0 +1,244 @@
+/* retro/text/tokenizer_wordpiece.c: WordPiece with BERT's pre-tokenisation: words between white space, punctuation
+ * alone, and in each word the longest known piece first. From vocab.txt or a tokenizer.json. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "retro/text/tokenizer_private.h"
+
+enum { WORDPIECE_MAX_PREFIX = 16 };
+
+struct wordpiece {
+    struct piece_table table;
+    int32_t unknown;
+    int max_characters; /* longer words are unknown */
+    char prefix[WORDPIECE_MAX_PREFIX + 1];
+    size_t prefix_size;
+    size_t longest; /* bytes of the longest piece */
+    bool cleanup;   /* decoding puts no space before punctuation */
+};
+
+/* A buffer for "##" and a word. */
+struct wordpiece_call {
+    char *bytes;
+    size_t capacity;
+};
+
+static void *wordpiece_begin(const struct tokenizer *t, size_t size) {
+    (void)t;
+    (void)size;
+    return xcalloc(1, sizeof(struct wordpiece_call));
+}
+
+static void wordpiece_end(void *call) {
+    struct wordpiece_call *c = call;
+    free(c->bytes);
+    free(c);
+}
+
+/* The longest piece at bytes[at), at most to `size`; its length goes to *length. */
+static int32_t longest_piece(const struct tokenizer *t, struct wordpiece_call *c, const struct mapped_text *word,
+                             size_t at, size_t *length) {
+    const struct wordpiece *w = t->model;
+    size_t prefix = at > 0 ? w->prefix_size : 0, n = word->size - at;
+    if (prefix + n > w->longest) n = w->longest > prefix ? w->longest - prefix : 0;
+    memcpy(c->bytes, w->prefix, prefix);
+    memcpy(c->bytes + prefix, word->text + at, n);
+    for (; n > 0; n--) {
+        /* Cutting inside a character finds nothing: pieces are whole characters. */
+        if (at + n < word->size && ((uint8_t)word->text[at + n] & 0xC0) == 0x80) continue;
+        int32_t id = piece_table_find(&w->table, t, c->bytes, prefix + n);
+        if (id >= 0) {
+            *length = n;
+            return id;
+        }
+    }
+    return -1;
+}
+
+static void encode_word(const struct tokenizer *t, struct wordpiece_call *c, const struct mapped_text *word,
+                        struct tokens *out) {
+    const struct wordpiece *w = t->model;
+    size_t characters = 0, length;
+    int before = out->n;
+    for (size_t i = 0; i < word->size; i++) characters += ((uint8_t)word->text[i] & 0xC0) != 0x80;
+    bool known = characters <= (size_t)w->max_characters;
+    if (word->size + WORDPIECE_MAX_PREFIX > c->capacity) {
+        c->capacity = word->size * 2 + WORDPIECE_MAX_PREFIX;
+        c->bytes = xrealloc(c->bytes, c->capacity);
+    }
+    for (size_t at = 0; known && at < word->size; at += length) {
+        length = 0;
+        int32_t id = longest_piece(t, c, word, at, &length);
+        known = id >= 0;
+        if (known) tokens_append(out, id, mapped_origin(word, at));
+    }
+    if (known) return;
+    out->n = before;
+    tokens_append(out, w->unknown, mapped_origin(word, 0));
+}
+
+static enum status wordpiece_encode(const struct tokenizer *t, void *call, const struct mapped_text *text,
+                                    struct tokens *out, struct error *e) {
+    (void)e;
+    size_t start = 0;
+    for (size_t i = 0; i <= text->size;) {
+        int32_t c = ' ';
+        int length = i < text->size ? utf8_read(text->text + i, text->size - i, &c) : 1;
+        bool punctuation = unicode_is_punctuation(c);
+        if (punctuation || unicode_is_space(c)) {
+            struct mapped_text word = mapped_slice(text, start, i);
+            if (word.size > 0) encode_word(t, call, &word, out);
+            struct mapped_text alone = punctuation ? mapped_slice(text, i, i + (size_t)length) : word;
+            if (punctuation) encode_word(t, call, &alone, out);
+            start = i + (size_t)length;
+        }
+        i += (size_t)length;
+    }
+    return STATUS_OK;
+}
+
+/* Whether the reference's clean-up joins this piece to the word before it. */
+static bool joins_previous(const struct piece *p) {
+    static const char *const joining[] = {".", "?", "!", ",", "n't", "'m", "'s", "'ve", "'re"};
+    for (size_t i = 0; i < ARRAY_COUNT(joining); i++)
+        if (strncmp(p->bytes, joining[i], strlen(joining[i])) == 0) return true;
+    return false;
+}
+
+static void wordpiece_piece(const struct tokenizer *t, int32_t id, bool *started, struct buffer *out) {
+    const struct wordpiece *w = t->model;
+    const struct piece *p = &t->pieces[id];
+    bool continues = p->size >= w->prefix_size && memcmp(p->bytes, w->prefix, w->prefix_size) == 0;
+    if (!*started) {
+        buffer_append(out, p->bytes, p->size);
+    } else if (continues) {
+        buffer_append(out, p->bytes + w->prefix_size, p->size - w->prefix_size);
+    } else {
+        if (!w->cleanup || !joins_previous(p)) buffer_append(out, " ", 1);
+        buffer_append(out, p->bytes, p->size);
+    }
+    *started = true;
+}
+
+static void wordpiece_close(void *model) {
+    struct wordpiece *w = model;
+    free(w->table.slots);
+    free(w);
+}
+
+static const struct model_ops wordpiece_ops = {wordpiece_encode, wordpiece_begin, wordpiece_end, wordpiece_piece,
+                                               wordpiece_close};
+
+static struct wordpiece *wordpiece_begin_open(struct tokenizer *t) {
+    struct wordpiece *w = xcalloc(1, sizeof *w);
+    w->max_characters = 100;
+    w->prefix_size = 2;
+    memcpy(w->prefix, "##", 2);
+    w->cleanup = true;
+    t->model = w;
+    t->ops = &wordpiece_ops;
+    return w;
+}
+
+static enum status wordpiece_finish_open(struct tokenizer *t, const char *unknown, struct error *e) {
+    struct wordpiece *w = t->model;
+    piece_table_open(&w->table, t, NULL);
+    for (int id = 0; id < t->vocab_size; id++)
+        if (t->pieces[id].bytes != NULL && t->pieces[id].size > w->longest) w->longest = t->pieces[id].size;
+    w->unknown = piece_table_find(&w->table, t, unknown, strlen(unknown));
+    if (w->unknown < 0)
+        return error_set(e, STATUS_INVALID, "the unknown token \"%.60s\" is not in the vocabulary", unknown);
+    return STATUS_OK;
+}
+
+static enum status open_pieces(struct tokenizer *t, json_t *vocab, struct error *e) {
+    const char *key;
+    json_t *id;
+    if (!json_is_object(vocab) || json_object_size(vocab) == 0)
+        return error_set(e, STATUS_INVALID, "model.vocab: expected an object of tokens");
+    json_object_foreach(vocab, key, id) {
+        struct text_span piece = {key, json_object_iter_key_len(json_object_key_to_iter(key))};
+        if (!json_is_integer(id))
+            return error_set(e, STATUS_INVALID, "model.vocab: \"%.60s\": expected an integer", key);
+        enum status status = pieces_set(t, json_integer_value(id), piece, e);
+        if (status != STATUS_OK) return error_prefix(e, "model.vocab");
+    }
+    return STATUS_OK;
+}
+
+enum status wordpiece_open_json(struct tokenizer *t, const json_t *root, struct error *e) {
+    const json_t *model = json_object_get(root, "model"), *decoder = json_object_get(root, "decoder");
+    const json_t *prefix = json_object_get(model, "continuing_subword_prefix");
+    const json_t *characters = json_object_get(model, "max_input_chars_per_word");
+    const json_t *unknown = json_object_get(model, "unk_token");
+    const char *pre = json_type_name(json_object_get(root, "pre_tokenizer"));
+    if (strcmp(pre, "BertPreTokenizer") != 0)
+        return error_set(e, STATUS_UNSUPPORTED, "pre_tokenizer: type \"%.40s\": expected BertPreTokenizer", pre);
+    struct wordpiece *w = wordpiece_begin_open(t);
+    if (json_is_string(prefix)) {
+        if (json_string_length(prefix) > WORDPIECE_MAX_PREFIX)
+            return error_set(e, STATUS_UNSUPPORTED, "model.continuing_subword_prefix: over %d bytes",
+                             WORDPIECE_MAX_PREFIX);
+        w->prefix_size = json_string_length(prefix);
+        memcpy(w->prefix, json_string_value(prefix), w->prefix_size);
+    }
+    if (json_is_integer(characters)) {
+        if (json_integer_value(characters) < 1 || json_integer_value(characters) > 10000)
+            return error_set(e, STATUS_UNSUPPORTED, "model.max_input_chars_per_word: expected 1 to 10000");
+        w->max_characters = (int)json_integer_value(characters);
+    }
+    enum status status = json_get_bool(decoder, "cleanup", true, &w->cleanup, e);
+    if (status == STATUS_OK) status = open_pieces(t, json_object_get(model, "vocab"), e);
+    if (status != STATUS_OK) return status;
+    return wordpiece_finish_open(t, json_is_string(unknown) ? json_string_value(unknown) : "[UNK]", e);
+}
+
+/* One piece a line; the line's number is the id. */
+static enum status open_lines(struct tokenizer *t, struct text_span vocab, struct error *e) {
+    int64_t id = 0;
+    for (size_t i = 0; i < vocab.size; id++) {
+        const char *line = vocab.text + i, *newline = memchr(line, '\n', vocab.size - i);
+        size_t n = newline ? (size_t)(newline - line) : vocab.size - i;
+        i += n + 1;
+        while (n > 0 && (line[n - 1] == '\r' || line[n - 1] == ' ' || line[n - 1] == '\t')) n--;
+        enum status status = pieces_set(t, id, (struct text_span){line, n}, e);
+        if (status != STATUS_OK) return error_prefix(e, "line %lld", (long long)id + 1);
+    }
+    return STATUS_OK;
+}
+
+/* [CLS], [SEP] and their like are found in texts; [CLS] text [SEP] is what a model expects. */
+static void add_bert_tokens(struct tokenizer *t, int32_t *cls, int32_t *sep) {
+    static const char *const names[] = {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"};
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        int32_t id = pieces_find(t, names[i], strlen(names[i]));
+        if (i == 2) *cls = id;
+        if (i == 3) *sep = id;
+        if (id < 0) continue;
+        t->pieces[id].special = true;
+        added_set_append(&t->added_raw, (struct text_span){names[i], strlen(names[i])},
+                         (struct added_token){.id = id, .special = true});
+    }
+}
+
+enum status wordpiece_open_vocab(struct tokenizer *t, struct text_span vocab, const json_t *config, struct error *e) {
+    struct normalizer_step *n = &t->normalizers[t->n_normalizers++];
+    n->kind = NORMALIZER_BERT;
+    n->bert.clean_text = true;
+    wordpiece_begin_open(t);
+    enum status status = json_get_bool(config, "do_lower_case", true, &n->bert.lowercase, e);
+    if (status == STATUS_OK)
+        status = json_get_bool(config, "tokenize_chinese_chars", true, &n->bert.handle_chinese_chars, e);
+    if (status == STATUS_OK)
+        status = json_get_bool(config, "strip_accents", n->bert.lowercase, &n->bert.strip_accents, e);
+    if (status == STATUS_OK) status = open_lines(t, vocab, e);
+    if (status == STATUS_OK) status = wordpiece_finish_open(t, "[UNK]", e);
+    if (status != STATUS_OK) return status;
+    int32_t cls = -1, sep = -1;
+    add_bert_tokens(t, &cls, &sep);
+    if (cls < 0 || sep < 0)
+        return error_set(e, STATUS_INVALID, "the vocabulary lacks [CLS] or [SEP]: expected one of BERT's kind");
+    t->prefix = (struct affix){{cls}, 1};
+    t->suffix = (struct affix){{sep}, 1};
+    return added_set_sort(&t->added_raw, e);
+}

@@ -1,0 +1,46 @@
+/* retro/text/unicode.h: Unicode for tokenizers: text that remembers where its bytes came from, and the normalisations
+ * of the reference tokenizers. utf8proc is included by unicode.c only. */
+#pragma once
+
+#include "config/base/buffer.h"
+#include "config/base/utf8.h"
+
+/* Borrowed valid UTF-8, and for each byte the offset in the caller's text it came from. */
+struct mapped_text {
+    const char *text;
+    size_t size;
+    const uint32_t *origin; /* NULL: byte i comes from base + i */
+    uint32_t base;
+};
+static inline uint32_t mapped_origin(const struct mapped_text *m, size_t i) {
+    return m->origin ? m->origin[i] : m->base + (uint32_t)i;
+}
+struct mapped_text mapped_slice(const struct mapped_text *m, size_t from, size_t to);
+
+/* Owns what a mapped_text borrows. Zero-initialise. */
+struct mapped_buffer {
+    char *text;
+    uint32_t *origin;
+    size_t size, capacity;
+};
+void mapped_append(struct mapped_buffer *b, const char *bytes, size_t n, uint32_t origin);
+struct mapped_text mapped_view(const struct mapped_buffer *b);
+void mapped_free(struct mapped_buffer *b);
+
+/* Appends text with U+FFFD for every maximal subpart that is no UTF-8. */
+void unicode_repair(const char *text, size_t size, struct mapped_buffer *out);
+
+enum unicode_form { UNICODE_NFC, UNICODE_NFD, UNICODE_NFKC, UNICODE_NFKD };
+void unicode_normalise(const struct mapped_text *in, enum unicode_form form, struct mapped_buffer *out);
+/* Character by character, without the final sigma rule, as Rust's char::to_lowercase. */
+void unicode_lowercase(const struct mapped_text *in, struct mapped_buffer *out);
+
+/* BertNormalizer of the tokenizers library. */
+struct bert_normalizer {
+    bool clean_text, handle_chinese_chars, strip_accents, lowercase;
+};
+void unicode_normalise_bert(const struct mapped_text *in, const struct bert_normalizer *b, struct mapped_buffer *out);
+
+bool unicode_is_space(int32_t character); /* White_Space */
+bool unicode_is_word(int32_t character);  /* regular expressions' \w: letters, marks, decimal digits, connectors */
+bool unicode_is_punctuation(int32_t character); /* ASCII punctuation, or category P */

@@ -1,0 +1,411 @@
+/* retro/weights/weights.c: the safetensors reader. See weights.h.
+ *
+ * A file is: u64 little-endian N, N bytes of JSON, then the data. The JSON maps a tensor's name to its dtype, shape and
+ * [begin, end) in the data. As the reference library does, we ask that the tensors cover the data exactly, without
+ * holes or overlaps. What it does not promise is alignment: a tensor that does not lie on a multiple of its element
+ * size is copied to memory of our own, so that every `data` can be read through a pointer of its type. */
+#include "retro/weights/weights.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "config/json/json.h"
+
+/* The reference library allows 100 MB of header. The parser may need 80 bytes of heap per byte of hostile JSON, so we
+ * stop at 8 MiB: some 60,000 tensors in one file. The same holds for the index of a folder with shards. */
+enum { JSON_LIMIT = 8 << 20, SHARD_LIMIT = 4096, NAME_SHOWN = 100 };
+
+struct entry {
+    struct stored_tensor tensor; /* first: sorted and handed out */
+    int shard;
+    size_t begin, end; /* in the shard's data */
+    void *copy;        /* owns tensor.data when it was misaligned, else NULL */
+};
+
+struct weights {
+    struct entry *entries;
+    int count, capacity;
+    struct file_map *maps; /* one per shard, empty for weights_open_memory */
+    int n_maps;
+};
+
+/* One file being read. */
+struct reader {
+    struct weights *w;
+    const char *path;    /* for messages */
+    const uint8_t *data; /* behind the header */
+    size_t size;
+    int shard;
+    struct error *e;
+};
+
+static const struct {
+    const char *name;
+    size_t size;
+} dtypes[] = {
+    [STORED_F32] = {"F32", 4}, [STORED_F16] = {"F16", 2},   [STORED_BF16] = {"BF16", 2}, [STORED_F64] = {"F64", 8},
+    [STORED_I64] = {"I64", 8}, [STORED_I32] = {"I32", 4},   [STORED_I16] = {"I16", 2},   [STORED_I8] = {"I8", 1},
+    [STORED_U8] = {"U8", 1},   [STORED_BOOL] = {"BOOL", 1},
+};
+
+const char *stored_dtype_name(enum stored_dtype t) {
+    return (size_t)t < ARRAY_COUNT(dtypes) ? dtypes[t].name : "unknown";
+}
+
+const char *stored_shape_text(const struct stored_tensor *t, char *text, size_t size) {
+    if (size == 0) return text;
+    size_t used = (size_t)snprintf(text, size, "[");
+    for (int i = 0; i < t->n_dims && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%lld", i ? ", " : "", (long long)t->shape[i]);
+    if (used < size) snprintf(text + used, size - used, "]");
+    return text;
+}
+
+static enum status corrupt(const struct reader *r, const char *tensor, const char *what) {
+    return error_set(r->e, STATUS_CORRUPT, "%s: tensor \"%.*s\": %s", r->path, NAME_SHOWN, tensor, what);
+}
+
+static enum status read_dtype(const struct reader *r, const json_t *value, struct stored_tensor *t) {
+    const char *text = json_string_value(value);
+    if (text == NULL) return corrupt(r, t->name, "\"dtype\" is not a string");
+    for (size_t i = 0; i < ARRAY_COUNT(dtypes); i++) {
+        if (strcmp(dtypes[i].name, text) != 0) continue;
+        t->dtype = (enum stored_dtype)i;
+        return STATUS_OK;
+    }
+    return error_set(
+        r->e, STATUS_UNSUPPORTED,
+        "%s: tensor \"%.*s\" has dtype \"%.20s\"; known are F64, F32, F16, BF16, I64, I32, I16, I8, U8, BOOL", r->path,
+        NAME_SHOWN, t->name, text);
+}
+
+static enum status read_shape(const struct reader *r, const json_t *value, struct stored_tensor *t) {
+    if (!json_is_array(value)) return corrupt(r, t->name, "\"shape\" is not a list");
+    if (json_array_size(value) > STORED_MAX_DIMS)
+        return error_set(r->e, STATUS_UNSUPPORTED, "%s: tensor \"%.*s\" has %zu dimensions, at most %d are supported",
+                         r->path, NAME_SHOWN, t->name, json_array_size(value), STORED_MAX_DIMS);
+    t->n_dims = (int)json_array_size(value);
+    t->elements = 1;
+    for (int i = 0; i < t->n_dims; i++) {
+        const json_t *dim = json_array_get(value, (size_t)i);
+        t->shape[i] = json_integer_value(dim);
+        if (!json_is_integer(dim) || t->shape[i] < 0) return corrupt(r, t->name, "a dimension is not a whole number");
+        if (mul_overflows(t->elements, (size_t)t->shape[i], &t->elements))
+            return corrupt(r, t->name, "the product of its dimensions overflows");
+    }
+    if (mul_overflows(t->elements, dtypes[t->dtype].size, &t->bytes))
+        return corrupt(r, t->name, "its size in bytes overflows");
+    return STATUS_OK;
+}
+
+static enum status read_offsets(const struct reader *r, const json_t *value, struct entry *n) {
+    const char *name = n->tensor.name;
+    const json_t *begin = json_array_get(value, 0), *end = json_array_get(value, 1);
+    if (json_array_size(value) != 2 || !json_is_integer(begin) || !json_is_integer(end))
+        return corrupt(r, name, "\"data_offsets\" is not a list of two integers");
+    json_int_t from = json_integer_value(begin), to = json_integer_value(end);
+    if (from < 0 || from > to || (uint64_t)to > r->size)
+        return error_set(r->e, STATUS_CORRUPT, "%s: tensor \"%.*s\": bytes %lld to %lld, the file holds 0 to %zu",
+                         r->path, NAME_SHOWN, name, (long long)from, (long long)to, r->size);
+    n->begin = (size_t)from;
+    n->end = (size_t)to;
+    if (n->end - n->begin == n->tensor.bytes) return STATUS_OK;
+    char shape[200];
+    return error_set(r->e, STATUS_CORRUPT, "%s: tensor \"%.*s\": %s of %s takes %zu bytes, \"data_offsets\" give %zu",
+                     r->path, NAME_SHOWN, name, stored_dtype_name(n->tensor.dtype),
+                     stored_shape_text(&n->tensor, shape, sizeof shape), n->tensor.bytes, n->end - n->begin);
+}
+
+/* Appends an entry that owns its name. */
+static struct entry *new_entry(struct reader *r, const char *name) {
+    struct weights *w = r->w;
+    w->entries = xgrow(w->entries, w->count, &w->capacity, sizeof *w->entries);
+    struct entry *n = &w->entries[w->count++];
+    *n = (struct entry){.shard = r->shard};
+    n->tensor.name = xstrdup(name);
+    return n;
+}
+
+static enum status read_tensor(struct reader *r, const char *name, const json_t *value) {
+    struct entry *n = new_entry(r, name);
+    struct stored_tensor *t = &n->tensor;
+    if (!json_is_object(value)) return corrupt(r, name, "is not described by an object");
+    enum status status = read_dtype(r, json_object_get(value, "dtype"), t);
+    if (status == STATUS_OK) status = read_shape(r, json_object_get(value, "shape"), t);
+    if (status == STATUS_OK) status = read_offsets(r, json_object_get(value, "data_offsets"), n);
+    if (status) return status;
+    t->data = r->data + n->begin;
+    if (t->bytes == 0 || (uintptr_t)t->data % dtypes[t->dtype].size == 0) return STATUS_OK;
+    n->copy = malloc(t->bytes);
+    if (n->copy == NULL) return error_errno(r->e, "%s: %zu bytes for a misaligned tensor", r->path, t->bytes);
+    memcpy(n->copy, t->data, t->bytes);
+    t->data = n->copy;
+    return STATUS_OK;
+}
+
+static enum status check_metadata(const struct reader *r, json_t *object) {
+    const char *key;
+    json_t *value;
+    if (!json_is_object(object)) return error_set(r->e, STATUS_CORRUPT, "%s: __metadata__ is not an object", r->path);
+    json_object_foreach(object, key, value) {
+        if (!json_is_string(value))
+            return error_set(r->e, STATUS_CORRUPT, "%s: __metadata__ \"%.*s\" is not a string", r->path, NAME_SHOWN,
+                             key);
+    }
+    return STATUS_OK;
+}
+
+static int compare_places(const void *a, const void *b) {
+    const struct entry *x = *(struct entry *const *)a, *y = *(struct entry *const *)b;
+    if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
+    return (x->end > y->end) - (x->end < y->end);
+}
+
+/* The tensors from `first` on cover the data exactly. */
+static enum status check_cover(const struct reader *r, int first) {
+    int count = r->w->count - first;
+    struct entry **sorted = xmalloc((size_t)max_int(count, 1) * sizeof(struct entry *));
+    for (int i = 0; i < count; i++) sorted[i] = &r->w->entries[first + i];
+    qsort(sorted, (size_t)count, sizeof(struct entry *), compare_places);
+    size_t at = 0;
+    enum status status = STATUS_OK;
+    for (int i = 0; i < count && status == STATUS_OK; i++) {
+        if (sorted[i]->begin != at)
+            status = error_set(r->e, STATUS_CORRUPT, "%s: tensor \"%.*s\" starts at byte %zu, %s the one before at %zu",
+                               r->path, NAME_SHOWN, sorted[i]->tensor.name, sorted[i]->begin,
+                               sorted[i]->begin < at ? "overlapping" : "with a hole behind", at);
+        at = sorted[i]->end;
+    }
+    if (status == STATUS_OK && at != r->size)
+        status =
+            error_set(r->e, STATUS_CORRUPT, "%s: the tensors take %zu bytes, the file holds %zu: damaged or cut off",
+                      r->path, at, r->size);
+    free(sorted);
+    return status;
+}
+
+static enum status read_header(struct reader *r, const char *json, size_t size) {
+    json_t *root = NULL;
+    enum status status = json_load_text(&root, json, size, r->path, r->e);
+    if (status) return status;
+    int first = r->w->count;
+    const char *name;
+    json_t *value;
+    if (!json_is_object(root)) status = error_set(r->e, STATUS_CORRUPT, "%s: the header is not an object", r->path);
+    json_object_foreach(root, name, value) {
+        if (status) break;
+        status = strcmp(name, "__metadata__") == 0 ? check_metadata(r, value) : read_tensor(r, name, value);
+    }
+    json_decref(root);
+    return status ? status : check_cover(r, first);
+}
+
+/* All tensors of one file's bytes. */
+static enum status read_file(struct weights *w, const uint8_t *data, size_t size, const char *path, struct error *e) {
+    uint64_t header = 0;
+    if (size < 8) return error_set(e, STATUS_CORRUPT, "%s: %zu bytes are too few for a safetensors file", path, size);
+    for (int i = 7; i >= 0; i--) header = header << 8 | data[i];
+    if (header > size - 8)
+        return error_set(e, STATUS_CORRUPT, "%s: a header of %llu bytes in a file of %zu: damaged or no safetensors",
+                         path, (unsigned long long)header, size);
+    if (header > JSON_LIMIT)
+        return error_set(e, STATUS_TOO_LARGE, "%s: a header of %llu bytes, the limit is %d: split the file into shards",
+                         path, (unsigned long long)header, JSON_LIMIT);
+    if (header == 0 || data[8] != '{')
+        return error_set(e, STATUS_CORRUPT, "%s: the header does not start with \"{\": no safetensors file", path);
+    struct reader r = {.w = w, .path = path, .shard = w->n_maps, .e = e};
+    r.data = data + 8 + header;
+    r.size = size - 8 - (size_t)header;
+    return read_header(&r, (const char *)data + 8, (size_t)header);
+}
+
+static enum status add_file(struct weights *w, const char *path, struct error *e) {
+    struct file_map map;
+    enum status status = file_map_open(&map, path, e);
+    if (status) return status;
+    status = read_file(w, map.data, map.size, path, e);
+    w->maps = xrealloc(w->maps, ((size_t)w->n_maps + 1) * sizeof *w->maps);
+    w->maps[w->n_maps++] = map;
+    return status;
+}
+
+static int compare_names(const void *a, const void *b) {
+    const struct entry *x = a, *y = b;
+    return strcmp(x->tensor.name, y->tensor.name);
+}
+
+/* Puts the tensors in order of name; two of one name can only come from two shards. */
+static enum status sort_entries(struct weights *w, const char *path, struct error *e) {
+    if (w->count > 0) qsort(w->entries, (size_t)w->count, sizeof *w->entries, compare_names);
+    for (int i = 1; i < w->count; i++)
+        if (compare_names(&w->entries[i - 1], &w->entries[i]) == 0)
+            return error_set(e, STATUS_CORRUPT, "%s: tensor \"%.*s\" is in two shards", path, NAME_SHOWN,
+                             w->entries[i].tensor.name);
+    return STATUS_OK;
+}
+
+static const struct entry *find_entry(const struct weights *w, const char *name) {
+    struct entry key = {.tensor.name = name};
+    if (w->count == 0) return NULL;
+    return bsearch(&key, w->entries, (size_t)w->count, sizeof *w->entries, compare_names);
+}
+
+/* A file named by the index must lie in the folder itself. */
+static bool plain_name(const json_t *value) {
+    const char *text = json_string_value(value);
+    return text && text[0] && strlen(text) == json_string_length(value) && !strchr(text, '/') &&
+           strcmp(text, ".") != 0 && strcmp(text, "..") != 0;
+}
+
+/* The shards an index names, in the order of their first tensor. */
+struct shard_list {
+    const char *names[SHARD_LIMIT]; /* borrowed from the JSON */
+    int count;
+};
+
+static int shard_find(const struct shard_list *list, const char *name) {
+    for (int i = 0; i < list->count; i++)
+        if (strcmp(list->names[i], name) == 0) return i;
+    return -1;
+}
+
+static enum status list_shards(json_t *map, const char *path, struct shard_list *list, struct error *e) {
+    const char *tensor;
+    json_t *file;
+    if (!json_is_object(map)) return error_set(e, STATUS_CORRUPT, "%s: \"weight_map\" is not an object", path);
+    json_object_foreach(map, tensor, file) {
+        if (!plain_name(file))
+            return error_set(e, STATUS_CORRUPT, "%s: the file of \"%.*s\" is not a plain name in the same folder", path,
+                             NAME_SHOWN, tensor);
+        if (shard_find(list, json_string_value(file)) >= 0) continue;
+        if (list->count == SHARD_LIMIT)
+            return error_set(e, STATUS_TOO_LARGE, "%s: more than %d shards", path, SHARD_LIMIT);
+        list->names[list->count++] = json_string_value(file);
+    }
+    return STATUS_OK;
+}
+
+/* Every tensor is where the index says it is. */
+static enum status check_index(const struct weights *w, json_t *map, const char *path, const struct shard_list *list,
+                               struct error *e) {
+    const char *tensor;
+    json_t *file;
+    json_object_foreach(map, tensor, file) {
+        const struct entry *n = find_entry(w, tensor);
+        if (n == NULL || n->shard != shard_find(list, json_string_value(file)))
+            return error_set(e, STATUS_CORRUPT, "%s: tensor \"%.*s\" is not in %.100s", path, NAME_SHOWN, tensor,
+                             json_string_value(file));
+    }
+    return STATUS_OK;
+}
+
+static enum status read_shards(struct weights *w, json_t *map, const char *folder, const char *index, struct error *e) {
+    struct shard_list *list = xcalloc(1, sizeof *list);
+    enum status status = list_shards(map, index, list, e);
+    for (int i = 0; i < list->count && status == STATUS_OK; i++) {
+        struct buffer path = {0};
+        buffer_printf(&path, "%s/%s", folder, list->names[i]);
+        status = add_file(w, path.data, e);
+        buffer_free(&path);
+    }
+    if (status == STATUS_OK) status = sort_entries(w, index, e);
+    if (status == STATUS_OK) status = check_index(w, map, index, list, e);
+    free(list);
+    return status;
+}
+
+static enum status read_index(struct weights *w, const char *folder, const char *path, struct error *e) {
+    struct buffer text = {0};
+    json_t *root = NULL;
+    enum status status = file_read(path, JSON_LIMIT, &text, e);
+    if (status == STATUS_OK) status = json_load_text(&root, text.data, text.size, path, e);
+    if (status == STATUS_OK) status = read_shards(w, json_object_get(root, "weight_map"), folder, path, e);
+    json_decref(root);
+    buffer_free(&text);
+    return status;
+}
+
+static bool exists(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0;
+}
+
+static enum status read_folder(struct weights *w, const char *folder, struct error *e) {
+    struct buffer single = {0}, index = {0};
+    buffer_printf(&single, "%s/model.safetensors", folder);
+    buffer_printf(&index, "%s/model.safetensors.index.json", folder);
+    enum status status;
+    if (exists(single.data)) {
+        status = add_file(w, single.data, e);
+        if (status == STATUS_OK) status = sort_entries(w, single.data, e);
+    } else if (exists(index.data)) {
+        status = read_index(w, folder, index.data, e);
+    } else {
+        status = error_set(e, STATUS_NOT_FOUND, "%s: holds neither model.safetensors nor model.safetensors.index.json",
+                           folder);
+    }
+    buffer_free(&single);
+    buffer_free(&index);
+    return status;
+}
+
+static enum status finish(struct weights **out, struct weights *w, enum status status) {
+    if (status)
+        weights_close(w);
+    else
+        *out = w;
+    return status;
+}
+
+enum status weights_open(struct weights **out, const char *path, struct error *e) {
+    struct stat st;
+    *out = NULL;
+    if (stat(path, &st) != 0)
+        return errno == ENOENT ? error_set(e, STATUS_NOT_FOUND, "%s: no such file or folder", path)
+                               : error_errno(e, "%s", path);
+    struct weights *w = xcalloc(1, sizeof *w);
+    if (S_ISDIR(st.st_mode)) return finish(out, w, read_folder(w, path, e));
+    enum status status = add_file(w, path, e);
+    return finish(out, w, status ? status : sort_entries(w, path, e));
+}
+
+enum status weights_open_memory(struct weights **out, const void *data, size_t size, const char *name,
+                                struct error *e) {
+    *out = NULL;
+    struct weights *w = xcalloc(1, sizeof *w);
+    enum status status = read_file(w, data, size, name, e);
+    return finish(out, w, status ? status : sort_entries(w, name, e));
+}
+
+void weights_close(struct weights *w) {
+    if (w == NULL) return;
+    for (int i = 0; i < w->count; i++) {
+        free((void *)(uintptr_t)w->entries[i].tensor.name);
+        free(w->entries[i].copy);
+    }
+    for (int i = 0; i < w->n_maps; i++) file_map_close(&w->maps[i]);
+    free(w->entries);
+    free(w->maps);
+    free(w);
+}
+
+int weights_count(const struct weights *w) { return w->count; }
+
+const struct stored_tensor *weights_at(const struct weights *w, int i) {
+    CHECK(i >= 0 && i < w->count);
+    return &w->entries[i].tensor;
+}
+
+const struct stored_tensor *weights_find(const struct weights *w, const char *name) {
+    const struct entry *n = find_entry(w, name);
+    return n ? &n->tensor : NULL;
+}
+
+int weights_index(const struct weights *w, const struct stored_tensor *t) {
+    ptrdiff_t i = (const struct entry *)(const void *)t - w->entries; /* the tensor is its entry's first member */
+    CHECK(i >= 0 && i < w->count);
+    return (int)i;
+}

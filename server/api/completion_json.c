@@ -1,0 +1,283 @@
+/* server/api/completion_json.c: completions in OpenAI's shapes: one body, or the events of a stream, which look the
+ * same.
+ */
+#include "config/base/utf8.h"
+#include "server/api/completions.h"
+#include "server/api/neighbor_json.h"
+
+/* Rows of a choice are its sequence: the prompt's tokens, then the answer's. */
+struct rows {
+    int first, end;
+};
+
+static int32_t row_token(const struct generation *g, int row) {
+    return row < g->n_prompt ? g->prompt[row] : g->ids[row - g->n_prompt];
+}
+
+/* Characters, not bytes: what clients count in text_offset. */
+static int64_t count_characters(const char *text, size_t size) {
+    int64_t n = 0;
+    for (size_t i = 0; i < size; i++) n += (text[i] & 0xC0) != 0x80;
+    return n;
+}
+
+/* A token that is not whole characters has no text of its own; its bytes are spelt out, so that two of them differ. */
+static void token_text(const struct tokenizer *t, int32_t id, struct buffer *out) {
+    struct buffer piece = {0};
+    tokenizer_piece(t, id, &piece);
+    if (utf8_is_valid(piece.data, piece.size)) {
+        buffer_append(out, piece.data, piece.size);
+    } else {
+        buffer_append_string(out, "bytes:");
+        for (size_t i = 0; i < piece.size; i++) buffer_printf(out, "\\x%02x", (unsigned char)piece.data[i]);
+    }
+    buffer_free(&piece);
+}
+
+static void write_token(struct json_writer *w, const struct tokenizer *t, int32_t id, bool as_key) {
+    struct buffer text = {0};
+    token_text(t, id, &text);
+    if (as_key)
+        put_key_n(w, text.data, text.size);
+    else
+        put_string_n(w, text.data, text.size);
+    buffer_free(&text);
+}
+
+/* The alternatives of one row, and the token itself where it is not among them. */
+static void write_top(struct json_writer *w, const struct tokenizer *t, const struct generation *g, int row) {
+    const int32_t *ids = g->top_ids + (size_t)row * (size_t)g->n_top;
+    const float *logprobs = g->top_logprobs + (size_t)row * (size_t)g->n_top;
+    bool listed = false;
+    put_object(w);
+    for (int i = 0; i < g->n_top; i++) {
+        write_token(w, t, ids[i], true);
+        put_float(w, logprobs[i]);
+        listed = listed || ids[i] == row_token(g, row);
+    }
+    if (!listed) {
+        write_token(w, t, row_token(g, row), true);
+        put_float(w, g->logprobs[row]);
+    }
+    put_object_end(w);
+}
+
+static void write_offsets(struct json_writer *w, const struct completion *c, const struct choice *choice,
+                          struct rows rows) {
+    const struct generation *g = choice->generation;
+    int64_t prompt = count_characters(choice->prompt_text.data, choice->prompt_text.size), characters = 0;
+    size_t counted = 0;
+    for (int row = rows.first; row < rows.end; row++) {
+        bool in_prompt = row < g->n_prompt;
+        const struct buffer *text = in_prompt ? &choice->prompt_text : &choice->text;
+        int i = row - g->n_prompt;
+        if (i == 0) counted = 0, characters = c->request.echo ? prompt : 0;
+        if (row == rows.first && i > 0) characters = c->request.echo ? prompt : 0;
+        size_t start = in_prompt ? choice->prompt_starts[row] : i > 0 ? g->text_ends[i - 1] : 0;
+        if (start > text->size) start = text->size; /* cut by a stop string */
+        characters += count_characters(text->data + counted, start - counted);
+        counted = start;
+        put_int(w, characters);
+    }
+}
+
+static void write_logprobs(struct json_writer *w, const struct completion *c, const struct choice *choice,
+                           struct rows rows) {
+    const struct generation *g = choice->generation;
+    const struct tokenizer *t = c->api->tokenizer;
+    if (g->n_top < 0) {
+        put_key_null(w, "logprobs");
+        return;
+    }
+    put_key_object(w, "logprobs");
+    put_key_array(w, "tokens");
+    for (int row = rows.first; row < rows.end; row++) write_token(w, t, row_token(g, row), false);
+    put_array_end(w);
+    put_key_array(w, "token_logprobs");
+    for (int row = rows.first; row < rows.end; row++) {
+        if (row == 0)
+            put_null(w); /* nothing comes before the first token */
+        else
+            put_float(w, g->logprobs[row]);
+    }
+    put_array_end(w);
+    put_key_array(w, "top_logprobs");
+    for (int row = rows.first; row < rows.end; row++) {
+        if (row == 0)
+            put_null(w);
+        else
+            write_top(w, t, g, row);
+    }
+    put_array_end(w);
+    put_key_array(w, "text_offset");
+    write_offsets(w, c, choice, rows);
+    put_array_end(w);
+    put_object_end(w);
+}
+
+/* Tokens that belong to the text that may be shown: those that start in it; all of them once it is complete, unless a
+ * stop string cut it. */
+static int shown_ids(const struct completion *c, const struct choice *choice) {
+    const struct generation *g = choice->generation;
+    const struct progress *p = &choice->progress;
+    int n = p->n_ids;
+    bool ends = n > 0 && g->ids[n - 1] == c->api->eod && !g->ignore_eos;
+    if (p->finish == FINISH_LENGTH || (p->finish == FINISH_STOP && ends)) return n;
+    int shown = choice->ids_sent;
+    while (shown < n && (shown > 0 ? g->text_ends[shown - 1] : 0) < p->visible) shown++;
+    return shown;
+}
+
+static void write_finish(struct json_writer *w, enum finish finish) {
+    static const char *const names[FINISH_ERROR + 1] = {[FINISH_STOP] = "stop", [FINISH_LENGTH] = "length"};
+    put_key_string(w, "finish_reason", names[finish]);
+}
+
+/* What the choice has not sent yet, as one element of "choices". */
+static void write_choice(struct json_writer *w, struct completion *c, struct choice *choice) {
+    const struct generation *g = choice->generation;
+    struct buffer text = {0};
+    int shown = shown_ids(c, choice);
+    struct rows rows = {g->n_prompt + choice->ids_sent, g->n_prompt + shown};
+    if (c->request.echo && !choice->prompt_sent) {
+        buffer_append(&text, choice->prompt_text.data, choice->prompt_text.size);
+        rows.first = 0;
+    }
+    if (choice->text.size > choice->text_sent)
+        buffer_append(&text, choice->text.data + choice->text_sent, choice->text.size - choice->text_sent);
+    put_object(w);
+    put_key_int(w, "index", choice - c->choices);
+    put_key_string_n(w, "text", text.data, text.size);
+    write_logprobs(w, c, choice, rows);
+    write_finish(w, choice->progress.finish);
+    put_object_end(w);
+    choice->prompt_sent = true;
+    choice->text_sent = choice->text.size;
+    choice->ids_sent = shown;
+    buffer_free(&text);
+}
+
+/* The chunks whose neighbours have not been sent yet, as elements of "retrieval". */
+static void write_found(struct json_writer *w, struct completion *c, struct choice *choice) {
+    const struct generation *g = choice->generation;
+    for (; choice->found_sent < choice->progress.n_found; choice->found_sent++) {
+        int j = choice->found_sent;
+        if (!g->retrieve && g->given_k == 0) continue;
+        put_object(w);
+        put_key_int(w, "index", choice - c->choices);
+        put_key_int(w, "chunk", j);
+        put_key_int(w, "position", generation_chunk_position(g, j));
+        put_key_array(w, "neighbors");
+        for (int i = 0; g->retrieve && i < g->found[j].k; i++) {
+            put_object(w);
+            neighbor_write(w, c->api->tokenizer, &g->found[j].chunks[i], g->found[j].similarities[i]);
+            put_object_end(w);
+        }
+        for (int i = 0; i < g->given_k; i++) {
+            put_object(w);
+            neighbor_write_given(w, c->request.retrieval.neighbors[i]);
+            put_object_end(w);
+        }
+        put_array_end(w);
+        put_object_end(w);
+    }
+}
+
+static void write_usage(struct json_writer *w, const struct completion *c) {
+    int64_t prompt = 0, written = 0;
+    for (int i = 0; i < c->n; i++) {
+        prompt += c->choices[i].generation->n_prompt;
+        written += c->choices[i].progress.n_ids;
+    }
+    put_key_object(w, "usage");
+    put_key_int(w, "prompt_tokens", prompt);
+    put_key_int(w, "completion_tokens", written);
+    put_key_int(w, "total_tokens", prompt + written);
+    put_object_end(w);
+}
+
+static void write_head(struct json_writer *w, const struct completion *c) {
+    put_object(w);
+    put_key_string(w, "id", c->id);
+    put_key_string(w, "object", "text_completion");
+    put_key_int(w, "created", c->created);
+    put_key_string(w, "model", c->api->model_id);
+    put_key_array(w, "choices");
+}
+
+void completion_write(struct completion *c, struct buffer *out) {
+    struct json_writer w;
+    put_begin(&w, out);
+    write_head(&w, c);
+    for (int i = 0; i < c->n; i++) write_choice(&w, c, &c->choices[i]);
+    put_array_end(&w);
+    write_usage(&w, c);
+    put_key_array(&w, "retrieval");
+    for (int i = 0; i < c->n; i++) write_found(&w, c, &c->choices[i]);
+    put_array_end(&w);
+    put_object_end(&w);
+}
+
+static void begin_event(struct json_writer *w, const struct completion *c, struct buffer *out) {
+    buffer_append_string(out, "data: ");
+    put_begin(w, out);
+    write_head(w, c);
+}
+
+/* The end of an event's object: clients that asked for usage find null in every event but the last. */
+static void end_event(struct json_writer *w, const struct completion *c, struct buffer *out) {
+    if (c->request.include_usage) put_key_null(w, "usage");
+    put_object_end(w);
+    buffer_append_string(out, "\n\n");
+}
+
+/* Neighbours come in an event of their own, with an empty text, before the text of the tokens that read them. */
+static void write_retrieval_event(struct completion *c, struct choice *choice, struct buffer *out) {
+    struct json_writer w;
+    begin_event(&w, c, out);
+    put_object(&w);
+    put_key_int(&w, "index", choice - c->choices);
+    put_key_string(&w, "text", "");
+    put_key_null(&w, "logprobs");
+    write_finish(&w, FINISH_NONE);
+    put_object_end(&w);
+    put_array_end(&w);
+    put_key_array(&w, "retrieval");
+    write_found(&w, c, choice);
+    put_array_end(&w);
+    end_event(&w, c, out);
+}
+
+void completion_write_event(struct completion *c, struct choice *choice, struct buffer *out) {
+    const struct generation *g = choice->generation;
+    const struct progress *p = &choice->progress;
+    struct json_writer w;
+    if (p->n_found > choice->found_sent && (g->retrieve || g->given_k > 0)) write_retrieval_event(c, choice, out);
+    bool has_prompt = c->request.echo && !choice->prompt_sent && (p->n_ids > 0 || !g->score_prompt);
+    bool has_text = p->visible > choice->text_sent || (g->n_top >= 0 && shown_ids(c, choice) > choice->ids_sent);
+    if (!has_prompt && !has_text && p->finish == FINISH_NONE) return;
+    begin_event(&w, c, out);
+    write_choice(&w, c, choice);
+    put_array_end(&w);
+    end_event(&w, c, out);
+}
+
+static void write_usage_event(struct completion *c, struct buffer *out) {
+    struct json_writer w;
+    begin_event(&w, c, out);
+    put_array_end(&w);
+    write_usage(&w, c);
+    put_object_end(&w);
+    buffer_append_string(out, "\n\n");
+}
+
+void completion_write_end(struct completion *c, const struct failure *failed, struct buffer *out) {
+    if (failed) {
+        buffer_append_string(out, "data: ");
+        failure_write(failed, out);
+        buffer_append_string(out, "\n\n");
+    } else if (c->request.include_usage) {
+        write_usage_event(c, out);
+    }
+    buffer_append_string(out, "data: [DONE]\n\n");
+}

@@ -1,0 +1,37 @@
+/* server/api/completions.h: one POST /v1/completions on its way: its generations and how much of each has been sent. */
+#pragma once
+
+#include "config/json/json_writer.h"
+#include "server/api/api.h"
+
+/* One choice of the answer: one prompt and what is written after it. */
+struct choice {
+    struct generation *generation;
+    /* Only with echo: the prompt's text, and the byte where each of its tokens starts. */
+    struct buffer prompt_text;
+    uint32_t *prompt_starts; /* [n_prompt] */
+    /* As far as this answer has read. */
+    struct buffer text; /* all of it so far */
+    struct progress progress;
+    struct error error;
+    /* As far as it was sent: bytes of text, tokens of the answer, chunks of retrieval. */
+    size_t text_sent;
+    int ids_sent, found_sent;
+    bool prompt_sent, finished;
+};
+
+struct completion {
+    struct answer base;
+    struct api *api;
+    struct completion_request request;
+    char id[40];
+    int64_t created;
+    struct choice *choices; /* [n] */
+    int n;
+};
+
+/* completion_json.c: the whole body; one event of a stream with what `choice` has not sent yet (nothing is written
+ * when there is nothing); and the stream's last events. */
+void completion_write(struct completion *c, struct buffer *out);
+void completion_write_event(struct completion *c, struct choice *choice, struct buffer *out);
+void completion_write_end(struct completion *c, const struct failure *failed, struct buffer *out);

@@ -1,0 +1,119 @@
+/* server/api/search.c: /v1/retrieval/search: one query, answered by the retrieval thread. */
+#include <stdlib.h>
+
+#include "server/api/api.h"
+#include "server/api/neighbor_json.h"
+
+/* The retrieval thread may still be searching when the client leaves: both sides hold a reference. */
+struct search {
+    struct answer base;
+    const struct tokenizer *tokenizer;
+    struct search_request request;
+    struct retriever_query query;
+    struct retriever_result result;
+    struct lookup lookup;
+    atomic_bool cancelled;
+    atomic_int references;
+    pthread_mutex_t lock; /* guards done and waker */
+    bool done;
+    struct waker waker;
+};
+
+static void release(struct search *s) {
+    if (atomic_fetch_sub(&s->references, 1) != 1) return;
+    if (s->done && s->lookup.status == STATUS_OK) retriever_result_free(&s->result);
+    search_request_free(&s->request);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+static void search_done(struct lookup *l) {
+    struct search *s = l->context;
+    pthread_mutex_lock(&s->lock);
+    s->done = true;
+    if (s->waker.wake) s->waker.wake(s->waker.context);
+    pthread_mutex_unlock(&s->lock);
+    release(s);
+}
+
+static void write_results(const struct search *s, struct buffer *out) {
+    struct json_writer w;
+    put_begin(&w, out);
+    put_object(&w);
+    put_key_string(&w, "object", "list");
+    put_key_array(&w, "data");
+    for (int i = 0; i < s->result.k; i++) {
+        put_object(&w);
+        neighbor_write(&w, s->tokenizer, &s->result.chunks[i], s->result.similarities[i]);
+        put_key_int(&w, "chunk", s->result.chunks[i].id);
+        put_object_end(&w);
+    }
+    put_array_end(&w);
+    put_object_end(&w);
+}
+
+static enum answer_progress search_poll(struct answer *a, struct buffer *out) {
+    struct search *s = (struct search *)a;
+    pthread_mutex_lock(&s->lock);
+    bool done = s->done;
+    pthread_mutex_unlock(&s->lock);
+    if (!done) return ANSWER_WAITING;
+    if (s->lookup.status == STATUS_OK) {
+        write_results(s, out);
+        return ANSWER_COMPLETE;
+    }
+    struct failure f;
+    failure_from_error(&f, &s->lookup.error);
+    a->http = f.http;
+    failure_write(&f, out);
+    return ANSWER_COMPLETE;
+}
+
+static void search_cancel(struct answer *a) { atomic_store(&((struct search *)a)->cancelled, true); }
+
+static void search_close(struct answer *a) {
+    struct search *s = (struct search *)a;
+    search_cancel(a);
+    pthread_mutex_lock(&s->lock);
+    s->waker.wake = NULL;
+    pthread_mutex_unlock(&s->lock);
+    release(s);
+}
+
+static bool parse(struct search_request *request, struct api *a, const struct api_request *r, struct failure *f) {
+    if (r->size > 0) return search_request_parse(request, r->body, r->size, &a->limits, f);
+    return search_request_parse_query(request, r->arguments, r->n_arguments, &a->limits, f);
+}
+
+struct answer *search_open(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
+    static const struct answer_ops ops = {search_poll, search_cancel, search_close};
+    struct search_request request;
+    struct error e;
+    if (a->retrieval == NULL) {
+        failure_set(f, 400, "no_collection", NULL,
+                    "this server has no collection to search (option retrieval.collection)");
+        return NULL;
+    }
+    if (!parse(&request, a, r, f)) {
+        search_request_free(&request);
+        return NULL;
+    }
+    struct search *s = xcalloc(1, sizeof *s);
+    s->base = (struct answer){.ops = &ops, .http = 200};
+    s->tokenizer = a->tokenizer;
+    s->request = request;
+    s->query =
+        (struct retriever_query){{request.query, request.query_size},
+                                 request.k ? (int)request.k : a->k,
+                                 request.min_similarity < -1 ? a->min_similarity : (float)request.min_similarity};
+    s->lookup =
+        (struct lookup){&s->query, &s->result, 1, .cancelled = &s->cancelled, .done = search_done, .context = s};
+    s->waker = waker;
+    atomic_init(&s->references, 2);
+    pthread_mutex_init(&s->lock, NULL);
+    if (retrieval_thread_ask(a->retrieval, &s->lookup, &e) == STATUS_OK) return &s->base;
+    failure_from_error(f, &e);
+    release(s);
+    release(s);
+    return NULL;
+}

@@ -1,0 +1,147 @@
+/* server/schedule/retrieval_thread.c: embeds and searches for everyone. See retrieval_thread.h. */
+#include "server/schedule/retrieval_thread.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/schedule/queue.h"
+
+/* Queries of one batch; one lookup may be larger and then goes alone. */
+enum { BATCH_QUERIES = 256 };
+
+struct retrieval_thread {
+    struct retriever *retriever;
+    int threads;
+    pthread_t thread;
+    bool running;
+    struct bell bell;
+    struct queue queue;
+    pthread_mutex_t lock; /* guards stopped against a lookup that comes in while stopping */
+    bool stopped;
+    struct lookup **batch; /* [capacity] */
+    struct lookup *next;   /* taken from the queue, did not fit the last batch */
+};
+
+static void finish(struct lookup *l, enum status status, const struct error *e) {
+    l->status = status;
+    if (status) l->error = *e;
+    l->done(l);
+}
+
+static void finish_cancelled(struct lookup *l) {
+    struct error e;
+    finish(l, error_set(&e, STATUS_CANCELLED, "the retrieval was cancelled"), &e);
+}
+
+static struct lookup *take(struct retrieval_thread *t) {
+    struct lookup *l = t->next;
+    t->next = NULL;
+    return l ? l : queue_take(&t->queue);
+}
+
+/* Fills t->batch with waiting lookups; returns how many, and their queries in *n_queries. */
+static int collect(struct retrieval_thread *t, int *n_queries) {
+    int n = 0;
+    struct lookup *l;
+    *n_queries = 0;
+    while (n < t->queue.capacity && (l = take(t)) != NULL) {
+        if (l->cancelled && atomic_load(l->cancelled)) {
+            finish_cancelled(l);
+            continue;
+        }
+        if (n > 0 && *n_queries + l->n > BATCH_QUERIES) {
+            t->next = l;
+            break;
+        }
+        t->batch[n++] = l;
+        *n_queries += l->n;
+    }
+    return n;
+}
+
+static void search(struct retrieval_thread *t, int n, int n_queries) {
+    struct error e = {0};
+    struct retriever_query *queries = xcalloc((size_t)n_queries, sizeof *queries);
+    struct retriever_result *results = xcalloc((size_t)n_queries, sizeof *results);
+    for (int i = 0, at = 0; i < n; at += t->batch[i++]->n)
+        memcpy(queries + at, t->batch[i]->queries, (size_t)t->batch[i]->n * sizeof *queries);
+    enum status status = retriever_search(t->retriever, queries, n_queries, results, &e);
+    for (int i = 0, at = 0; i < n; i++) {
+        struct lookup *l = t->batch[i];
+        if (status == STATUS_OK) memcpy(l->results, results + at, (size_t)l->n * sizeof *results);
+        at += l->n;
+        finish(l, status, &e);
+    }
+    free(queries);
+    free(results);
+}
+
+static bool is_stopped(struct retrieval_thread *t) {
+    pthread_mutex_lock(&t->lock);
+    bool stopped = t->stopped;
+    pthread_mutex_unlock(&t->lock);
+    return stopped;
+}
+
+static void *run(void *argument) {
+    struct retrieval_thread *t = argument;
+    index_set_threads(t->threads);
+    while (!is_stopped(t)) {
+        int n_queries, n = collect(t, &n_queries);
+        if (n > 0)
+            search(t, n, n_queries);
+        else
+            bell_wait(&t->bell);
+    }
+    for (struct lookup *l; (l = take(t)) != NULL;) finish_cancelled(l);
+    return NULL;
+}
+
+enum status retrieval_thread_open(struct retrieval_thread **out, struct retriever *retriever, int capacity, int threads,
+                                  struct error *e) {
+    struct retrieval_thread *t = xcalloc(1, sizeof *t);
+    t->retriever = retriever;
+    t->threads = threads;
+    bell_open(&t->bell);
+    queue_open(&t->queue, capacity, &t->bell);
+    pthread_mutex_init(&t->lock, NULL);
+    t->batch = xcalloc((size_t)capacity, sizeof(struct lookup *));
+    t->running = pthread_create(&t->thread, NULL, run, t) == 0;
+    if (!t->running) {
+        retrieval_thread_close(t);
+        return error_set(e, STATUS_NO_MEMORY, "the retrieval thread could not be started");
+    }
+    *out = t;
+    return STATUS_OK;
+}
+
+void retrieval_thread_stop(struct retrieval_thread *t) {
+    if (t == NULL || !t->running) return;
+    pthread_mutex_lock(&t->lock);
+    t->stopped = true;
+    pthread_mutex_unlock(&t->lock);
+    bell_ring(&t->bell);
+    pthread_join(t->thread, NULL);
+    t->running = false;
+}
+
+void retrieval_thread_close(struct retrieval_thread *t) {
+    if (t == NULL) return;
+    retrieval_thread_stop(t);
+    queue_close(&t->queue);
+    bell_close(&t->bell);
+    pthread_mutex_destroy(&t->lock);
+    free(t->batch);
+    free(t);
+}
+
+enum status retrieval_thread_ask(struct retrieval_thread *t, struct lookup *l, struct error *e) {
+    enum status status = STATUS_OK;
+    pthread_mutex_lock(&t->lock);
+    if (t->stopped)
+        status = error_set(e, STATUS_BUSY, "the server is stopping");
+    else if (!queue_put(&t->queue, (void *[]){l}, 1))
+        status = error_set(e, STATUS_BUSY, "%d searches are waiting already", t->queue.capacity);
+    pthread_mutex_unlock(&t->lock);
+    return status;
+}

@@ -1,0 +1,31 @@
+/* server/schedule/retrieval_thread.h: the one thread that embeds and searches. It owns the retriever while it runs;
+ * whatever waits when it looks goes into one batch: the chunks of a prompt, closed chunks of several sequences, and
+ * searches. */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "retrieval/retriever.h"
+
+struct retrieval_thread;
+
+/* Queries that are answered together. The asker owns it and leaves it alone until done was called. */
+struct lookup {
+    struct retriever_query *queries;  /* [n] */
+    struct retriever_result *results; /* [n], filled in when status is zero: free each with retriever_result_free */
+    int n;
+    const atomic_bool *cancelled; /* true: nobody waits any more, the lookup is skipped with STATUS_CANCELLED */
+    enum status status;
+    struct error error;
+    void (*done)(struct lookup *l); /* called once by the retrieval thread; must not block */
+    void *context;
+};
+
+/* capacity: lookups that may wait at once. threads: of FAISS in this thread. The retriever is borrowed. */
+enum status retrieval_thread_open(struct retrieval_thread **out, struct retriever *retriever, int capacity, int threads,
+                                  struct error *e);
+/* Ends the thread. Lookups still waiting are answered with STATUS_CANCELLED; later ones are refused. */
+void retrieval_thread_stop(struct retrieval_thread *t);
+void retrieval_thread_close(struct retrieval_thread *t);
+/* STATUS_BUSY when `capacity` lookups wait or the thread was stopped; then done is not called. */
+enum status retrieval_thread_ask(struct retrieval_thread *t, struct lookup *l, struct error *e);

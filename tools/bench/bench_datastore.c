@@ -1,0 +1,140 @@
+/* tools/bench/bench_datastore.c: a given or a random collection, and a clock at the embedder. See bench_datastore.h. */
+#include "tools/bench/bench_datastore.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "server/host/embedder_bert.h"
+
+enum { DEFAULT_CHUNKS = 100000, DOCUMENT_CHUNKS = 10 };
+
+static enum status embed_timed(void *self, const struct text_span *texts, int n, float *vectors, struct error *e) {
+    struct datastore *d = self;
+    d->embed_start = time_now();
+    enum status status = d->inner.embed(d->inner.self, texts, n, vectors, e);
+    d->embed_end = time_now();
+    return status;
+}
+
+static enum status open_embedder(struct datastore *d, const char *folder, int threads, struct error *e) {
+    config_init(&d->config);
+    d->config.model.threads = threads;
+    if (embedder_bert_open(&d->inner, folder, &d->config, e)) return error_prefix(e, "embedder");
+    d->embedder = d->inner;
+    d->embedder.embed = embed_timed;
+    d->embedder.self = d;
+    return STATUS_OK;
+}
+
+/* Made up as it is written. */
+struct random_collection {
+    struct collection_builder *builder;
+    const struct model_info *info;
+    int dim;
+    uint64_t state;
+    int32_t *ids;     /* of one document */
+    uint32_t *starts; /* four bytes a token */
+    float *vectors;   /* of its chunks */
+};
+
+static uint32_t draw(struct random_collection *r) {
+    r->state = r->state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(r->state >> 32);
+}
+
+static enum status add_document(struct random_collection *r, int chunks, struct error *e) {
+    size_t dim = (size_t)r->dim;
+    int n_chunks, n = chunks * r->info->chunk_length;
+    for (int i = 0; i < n; i++) {
+        r->ids[i] = (int32_t)(draw(r) % (uint32_t)r->info->vocab);
+        r->starts[i + 1] = 4 * ((uint32_t)i + 1);
+    }
+    for (int i = 0; i < chunks; i++) {
+        float *v = r->vectors + (size_t)i * dim;
+        double square = 0;
+        for (size_t j = 0; j < dim; j++) {
+            v[j] = (float)((int32_t)draw(r));
+            square += (double)v[j] * (double)v[j];
+        }
+        for (size_t j = 0; j < dim; j++) v[j] *= (float)(1 / sqrt(square));
+    }
+    struct collection_document document = {.path = "random", .title = "", .ids = r->ids, .starts = r->starts, .n = n};
+    if (collection_add_document(r->builder, &document, &n_chunks, e)) return e->status;
+    CHECK(n_chunks == chunks);
+    return collection_add_vectors(r->builder, r->vectors, chunks, e);
+}
+
+static enum status write_random(struct datastore *d, const char *folder, const struct bench_options *o,
+                                const struct model_info *info, struct error *e) {
+    int left = o->chunks ? o->chunks : DEFAULT_CHUNKS;
+    size_t rows = (size_t)DOCUMENT_CHUNKS * (size_t)info->chunk_length;
+    struct random_collection r = {.info = info, .dim = d->embedder.dim, .state = 1};
+    struct collection_options options = {.chunk_length = info->chunk_length,
+                                         .eod = max_int(0, info->eod),
+                                         .dim = d->embedder.dim,
+                                         .embedder_hash = d->embedder.hash,
+                                         .tokenizer_hash = tokenizer_hash(d->tokenizer),
+                                         .embedder = d->embedder.name,
+                                         .tokenizer = d->embedder.name};
+    if (collection_create(&r.builder, folder, &options, e)) return e->status;
+    r.ids = xcalloc(rows, sizeof *r.ids);
+    r.starts = xcalloc(rows + 1, sizeof *r.starts);
+    r.vectors = xcalloc((size_t)DOCUMENT_CHUNKS * (size_t)r.dim, sizeof *r.vectors);
+    enum status status = STATUS_OK;
+    for (int n; left > 0 && status == STATUS_OK; left -= n) {
+        n = min_int(left, DOCUMENT_CHUNKS);
+        status = add_document(&r, n, e);
+    }
+    if (status == STATUS_OK)
+        status = collection_commit(r.builder, e);
+    else
+        collection_abandon(r.builder);
+    free(r.ids);
+    free(r.starts);
+    free(r.vectors);
+    return status;
+}
+
+/* What is open stays readable when its files are gone, so they are never left behind. */
+static enum status open_random(struct datastore *d, const struct bench_options *o, const struct model_info *info,
+                               struct error *e) {
+    const char *embedder = o->embedder ? o->embedder : DEFAULT_EMBEDDER;
+    char folder[BENCH_FOLDER_SIZE];
+    if (open_embedder(d, embedder, o->threads, e) || tokenizer_open(&d->tokenizer, embedder, e) ||
+        bench_folder_make(folder, e))
+        return e->status;
+    enum status status = write_random(d, folder, o, info, e);
+    if (status == STATUS_OK) status = collection_open(&d->collection, folder, e);
+    bench_folder_remove(folder);
+    return status;
+}
+
+static enum status open_given(struct datastore *d, const struct bench_options *o, const struct model_info *model,
+                              struct error *e) {
+    if (collection_open(&d->collection, o->collection, e)) return e->status;
+    const struct collection_info *info = collection_info(d->collection);
+    if (info->max_token >= model->padded_vocab)
+        return error_set(e, STATUS_INVALID, "%s holds token %d, the model's vocabulary is %d", o->collection,
+                         info->max_token, model->padded_vocab);
+    if (open_embedder(d, o->embedder ? o->embedder : info->embedder, o->threads, e) ||
+        tokenizer_open(&d->tokenizer, info->tokenizer, e))
+        return e->status;
+    return collection_match(d->collection, d->embedder.hash, tokenizer_hash(d->tokenizer), model->chunk_length, e);
+}
+
+enum status datastore_open(struct datastore *d, const struct bench_options *o, const struct model_info *info,
+                           struct error *e) {
+    *d = (struct datastore){0};
+    if (o->collection && o->chunks)
+        return error_set(e, STATUS_INVALID, "--chunks is for random chunks, and --collection brings its own");
+    if (o->collection ? open_given(d, o, info, e) : open_random(d, o, info, e)) return e->status;
+    return retriever_open(&d->retriever, d->collection, &d->embedder, info->retrieved_length, info->num_neighbors, e);
+}
+
+void datastore_close(struct datastore *d) {
+    retriever_close(d->retriever);
+    collection_close(d->collection);
+    tokenizer_close(d->tokenizer);
+    embedder_bert_close(&d->inner);
+    config_free(&d->config);
+}

@@ -1,0 +1,113 @@
+/* tools/bench/bench_probes.c: loops that do nothing but read memory or multiply in registers, one for each instruction
+ * set: the limits that kernels are measured against. See bench.h. */
+#include <immintrin.h>
+#include <string.h>
+
+#include "tools/bench/bench.h"
+
+/* Chains of results that do not wait for each other: more than any instruction's latency. */
+enum { PLAIN_CHAINS = 16, CHAINS = 12 };
+
+static uint64_t read_plain(const char *p, size_t bytes) {
+    uint64_t sums[4] = {0};
+    const uint64_t *words = (const uint64_t *)p;
+    for (size_t i = 0; i < bytes / sizeof *words; i += 4)
+        for (size_t j = 0; j < 4; j++) sums[j] ^= words[i + j];
+    return sums[0] ^ sums[1] ^ sums[2] ^ sums[3];
+}
+
+static double multiply_plain(int steps) {
+    float x[PLAIN_CHAINS];
+    for (int j = 0; j < PLAIN_CHAINS; j++) x[j] = (float)j;
+    for (int i = 0; i < steps; i++)
+#pragma GCC unroll 16
+        for (int j = 0; j < PLAIN_CHAINS; j++) x[j] = x[j] * 0.5f + 1.0f;
+    double sum = 0;
+    for (int j = 0; j < PLAIN_CHAINS; j++) sum += (double)x[j];
+    return sum;
+}
+
+__attribute__((target("avx2"))) static uint64_t read_avx2(const char *p, size_t bytes) {
+    __m256i sums[8];
+    for (int j = 0; j < 8; j++) sums[j] = _mm256_setzero_si256();
+    for (size_t i = 0; i < bytes; i += sizeof sums)
+#pragma GCC unroll 8
+        for (size_t j = 0; j < 8; j++)
+            sums[j] = _mm256_xor_si256(sums[j], _mm256_load_si256((const __m256i *)(p + i) + j));
+    for (int j = 1; j < 8; j++) sums[0] = _mm256_xor_si256(sums[0], sums[j]);
+    return (uint64_t)_mm256_extract_epi64(sums[0], 0);
+}
+
+__attribute__((target("avx512f"))) static uint64_t read_avx512(const char *p, size_t bytes) {
+    __m512i sums[8];
+    for (int j = 0; j < 8; j++) sums[j] = _mm512_setzero_si512();
+    for (size_t i = 0; i < bytes; i += sizeof sums)
+#pragma GCC unroll 8
+        for (size_t j = 0; j < 8; j++)
+            sums[j] = _mm512_xor_si512(sums[j], _mm512_load_si512((const char *)p + i + 64 * j));
+    for (int j = 1; j < 8; j++) sums[0] = _mm512_xor_si512(sums[0], sums[j]);
+    return (uint64_t)_mm512_reduce_or_epi64(sums[0]);
+}
+
+/* A probe of one instruction set: CHAINS registers x, each `step` of which multiplies. */
+#define MULTIPLY_PROBE(name, isa, type, zero, add, sum, step) \
+    __attribute__((target(isa))) static double name(int steps) { \
+        type x[CHAINS]; \
+        for (int j = 0; j < CHAINS; j++) x[j] = zero; \
+        for (int i = 0; i < steps; i++) _Pragma("GCC unroll 12") for (int j = 0; j < CHAINS; j++) x[j] = step; \
+        for (int j = 1; j < CHAINS; j++) x[0] = add(x[0], x[j]); \
+        return (double)sum; \
+    }
+
+MULTIPLY_PROBE(multiply_avx2, "avx2,fma", __m256, _mm256_set1_ps((float)j), _mm256_add_ps, _mm256_cvtss_f32(x[0]),
+               _mm256_fmadd_ps(x[j], _mm256_set1_ps(0.5f), _mm256_set1_ps(1)))
+MULTIPLY_PROBE(multiply_avx512, "avx512f", __m512, _mm512_set1_ps((float)j), _mm512_add_ps, _mm512_cvtss_f32(x[0]),
+               _mm512_fmadd_ps(x[j], _mm512_set1_ps(0.5f), _mm512_set1_ps(1)))
+MULTIPLY_PROBE(bf16_avx512, "avx512f,avx512bf16", __m512, _mm512_set1_ps((float)j), _mm512_add_ps,
+               _mm512_cvtss_f32(x[0]),
+               _mm512_dpbf16_ps(x[j], (__m512bh)_mm512_set1_epi32(1), (__m512bh)_mm512_set1_epi32(2)))
+/* The multiplied bytes are the sums themselves: a product that never changes would be taken out of the loop. */
+MULTIPLY_PROBE(int8_avx2, "avx2", __m256i, _mm256_set1_epi32(j), _mm256_add_epi32,
+               _mm_cvtsi128_si32(_mm256_castsi256_si128(x[0])),
+               _mm256_add_epi32(x[j], _mm256_madd_epi16(_mm256_maddubs_epi16(x[j], _mm256_set1_epi8(3)),
+                                                        _mm256_set1_epi16(1))))
+MULTIPLY_PROBE(int8_avx512, "avx512f,avx512bw", __m512i, _mm512_set1_epi32(j), _mm512_add_epi32,
+               _mm_cvtsi128_si32(_mm512_castsi512_si128(x[0])),
+               _mm512_add_epi32(x[j], _mm512_madd_epi16(_mm512_maddubs_epi16(x[j], _mm512_set1_epi8(3)),
+                                                        _mm512_set1_epi16(1))))
+MULTIPLY_PROBE(int8_avxvnni, "avx2,avxvnni", __m256i, _mm256_set1_epi32(j), _mm256_add_epi32,
+               _mm_cvtsi128_si32(_mm256_castsi256_si128(x[0])),
+               _mm256_dpbusd_avx_epi32(x[j], _mm256_set1_epi8(2), _mm256_set1_epi8(3)))
+MULTIPLY_PROBE(int8_avx512vnni, "avx512f,avx512vnni", __m512i, _mm512_set1_epi32(j), _mm512_add_epi32,
+               _mm_cvtsi128_si32(_mm512_castsi512_si128(x[0])),
+               _mm512_dpbusd_epi32(x[j], _mm512_set1_epi8(2), _mm512_set1_epi8(3)))
+
+/* Operations a step: a multiplication and an addition for each of 4 bytes, 2 bf16 or one f32 a lane. */
+enum { LANES_AVX2 = CHAINS * 8, LANES_AVX512 = CHAINS * 16 };
+
+static const struct bench_probe probes[] = {
+    {"avx512bf16",
+     read_avx512,
+     {{multiply_avx512, 2 * LANES_AVX512}, {bf16_avx512, 4 * LANES_AVX512}, {int8_avx512vnni, 8 * LANES_AVX512}}},
+    {"avx512vnni",
+     read_avx512,
+     {{multiply_avx512, 2 * LANES_AVX512}, {multiply_avx512, 2 * LANES_AVX512}, {int8_avx512vnni, 8 * LANES_AVX512}}},
+    {"avx512",
+     read_avx512,
+     {{multiply_avx512, 2 * LANES_AVX512}, {multiply_avx512, 2 * LANES_AVX512}, {int8_avx512, 8 * LANES_AVX512}}},
+    {"avxvnni",
+     read_avx2,
+     {{multiply_avx2, 2 * LANES_AVX2}, {multiply_avx2, 2 * LANES_AVX2}, {int8_avxvnni, 8 * LANES_AVX2}}},
+    {"avx2",
+     read_avx2,
+     {{multiply_avx2, 2 * LANES_AVX2}, {multiply_avx2, 2 * LANES_AVX2}, {int8_avx2, 8 * LANES_AVX2}}},
+    {"",
+     read_plain,
+     {{multiply_plain, 2 * PLAIN_CHAINS}, {multiply_plain, 2 * PLAIN_CHAINS}, {multiply_plain, 2 * PLAIN_CHAINS}}},
+};
+
+const struct bench_probe *bench_probe_of(const char *kernels) {
+    size_t i = 0;
+    while (strstr(kernels, probes[i].kernels) == NULL) i++;
+    return &probes[i];
+}

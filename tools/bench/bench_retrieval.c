@@ -1,0 +1,302 @@
+/* tools/bench/bench_retrieval.c: retro-bench retrieval: decoding with live retrieval against decoding without.
+ *
+ * It is the server's own loop: its engine writes, and whenever a chunk closes its retrieval thread embeds the chunk's
+ * text and searches, and the model encodes what was found and reads it from then on. The engine says when there is
+ * something new to read; the times of those calls give the speed, and what a retrieval's parts take:
+ *
+ *   token that closes a chunk -> embedder starts .. ends -> neighbours are there -> next token: encoder and a step
+ *
+ * Sequences are at different places of their chunks, as they are in a server. A round is a generation with retrieval
+ * and one without, measured over whole chunks while all sequences are decoding. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "server/schedule/engine.h"
+#include "tools/bench/bench_datastore.h"
+#include "tools/bench/bench_model.h"
+
+enum { ROUNDS = 5, MAX_SEQUENCES = 64, MIN_CHUNK = 3 };
+
+struct bench {
+    const struct bench_options *o;
+    struct bench_model model;
+    struct datastore store;
+    struct retrieval_thread *retrieval;
+    struct engine *engine;
+    int chunk, steps; /* tokens of a chunk; of a measurement, whole chunks */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int n_done; /* generations; guarded by lock */
+};
+
+struct lookup_times {
+    double embed_start, embed_end, found;
+};
+
+/* When what was there of one generation; filled in by the engine's thread until it is done. */
+struct watch {
+    struct bench *bench;
+    struct generation *generation;
+    bool alone;                   /* the latest call of the embedder is this generation's */
+    double *tokens;               /* [steps + 1] */
+    struct lookup_times *lookups; /* [chunks that close] */
+    int n_tokens, n_lookups;
+};
+
+/* Milliseconds, medians of one sequence in one round. */
+enum part { PART_STEP_OFF, PART_STEP_ON, PART_EMBED, PART_SEARCH, PART_ENCODE, PARTS };
+
+/* Called with the generation's lock held. */
+static void note(void *context) {
+    struct watch *w = context;
+    const struct progress *p = &w->generation->published;
+    const struct datastore *d = &w->bench->store;
+    double now = time_now();
+    while (w->n_tokens < p->n_ids) w->tokens[w->n_tokens++] = now;
+    for (; w->n_lookups < p->n_found && w->alone; w->n_lookups++)
+        w->lookups[w->n_lookups] = (struct lookup_times){d->embed_start, d->embed_end, now};
+    if (p->finish == FINISH_NONE) return;
+    pthread_mutex_lock(&w->bench->lock);
+    w->bench->n_done++;
+    pthread_cond_signal(&w->bench->changed);
+    pthread_mutex_unlock(&w->bench->lock);
+}
+
+/* Prompts are one to two chunks long: sequence i of n is i/n of a chunk ahead of the first. */
+static int prompt_length(const struct bench *t, int i, int n) { return t->chunk + i * t->chunk / n; }
+
+static struct generation *make_generation(const struct bench *t, int i, int n, bool retrieve) {
+    const struct model_info *info = model_info(t->model.model);
+    struct generation *g = generation_open();
+    g->n_prompt = prompt_length(t, i, n);
+    g->prompt = xcalloc((size_t)g->n_prompt, sizeof *g->prompt);
+    for (int j = 0; j < g->n_prompt; j++) g->prompt[j] = (i * 131 + j * 7919 + 1) % info->vocab;
+    g->max_tokens = t->steps + 1;
+    g->sampling = (struct sample_params){.temperature = 1, .top_p = 1, .seed = (uint64_t)i};
+    g->ignore_eos = true;
+    g->wake_per_token = true;
+    g->retrieve = retrieve;
+    g->k = info->num_neighbors;
+    g->min_similarity = -1;
+    return g;
+}
+
+static void watch_open(struct watch *w, struct bench *t, int i, int n, bool retrieve) {
+    struct generation *g = make_generation(t, i, n, retrieve);
+    *w = (struct watch){.bench = t, .generation = g, .alone = n == 1};
+    w->tokens = xcalloc((size_t)t->steps + 1, sizeof *w->tokens);
+    w->lookups = xcalloc((size_t)(g->n_prompt + t->steps) / (size_t)t->chunk + 1, sizeof *w->lookups);
+    g->waker = (struct waker){note, w};
+}
+
+static void watch_close(struct watch *w) {
+    generation_release(w->generation);
+    free(w->tokens);
+    free(w->lookups);
+}
+
+/* All generations together, from the first token of the last one to the last token of the first one. */
+static double rate_of(const struct watch *watches, int n) {
+    double start = 0, end = INFINITY;
+    int count = 0;
+    for (int i = 0; i < n; i++) {
+        const struct watch *w = &watches[i];
+        start = fmax(start, w->tokens[0]);
+        end = fmin(end, w->tokens[w->n_tokens - 1]);
+    }
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < watches[i].n_tokens; j++)
+            count += watches[i].tokens[j] > start && watches[i].tokens[j] <= end;
+    return count / (end - start);
+}
+
+static enum status generate(struct bench *t, struct watch *watches, int n, struct error *e) {
+    struct generation *generations[MAX_SEQUENCES];
+    struct buffer text = {0};
+    for (int i = 0; i < n; i++) generations[i] = watches[i].generation;
+    t->n_done = 0; /* nobody else is there yet */
+    enum status status = engine_submit(t->engine, generations, n, e);
+    if (status) return status;
+    pthread_mutex_lock(&t->lock);
+    while (t->n_done < n) pthread_cond_wait(&t->changed, &t->lock);
+    pthread_mutex_unlock(&t->lock);
+    for (int i = 0; i < n; i++)
+        if (generation_read(generations[i], 0, &text, e).finish == FINISH_ERROR) status = e->status;
+    buffer_free(&text);
+    return status;
+}
+
+/* Gaps between tokens that are plain steps: chunk j closes with token j * chunk, whose publication waits for
+ * neighbours, and the next token's step encodes them. */
+static double plain_step(const struct bench *t, const struct watch *w) {
+    double *gaps = xcalloc((size_t)t->steps, sizeof *gaps);
+    int n = 0;
+    for (int i = 1; i <= t->steps; i++)
+        if (i % t->chunk != 0 && i % t->chunk != t->chunk - 1) gaps[n++] = w->tokens[i] - w->tokens[i - 1];
+    double median = bench_median(gaps, n);
+    free(gaps);
+    return median;
+}
+
+/* Lookup 0 is the prompt's chunk, whose encoding is part of the prompt. */
+static void take_apart(const struct bench *t, const struct watch *on, const struct watch *off, double parts[PARTS]) {
+    int n = t->steps / t->chunk;
+    double *embed = xcalloc((size_t)n, sizeof *embed), *search = xcalloc((size_t)n, sizeof *search);
+    double *encode = xcalloc((size_t)n, sizeof *encode), step = plain_step(t, on);
+    for (int j = 0; j < n; j++) {
+        const struct lookup_times *l = &on->lookups[j + 1];
+        int next = (j + 1) * t->chunk;
+        embed[j] = l->embed_end - l->embed_start;
+        search[j] = l->found - l->embed_end;
+        encode[j] = on->tokens[next] - on->tokens[next - 1] - step;
+    }
+    parts[PART_STEP_OFF] = 1e3 * plain_step(t, off);
+    parts[PART_STEP_ON] = 1e3 * step;
+    parts[PART_EMBED] = 1e3 * bench_median(embed, n);
+    parts[PART_SEARCH] = 1e3 * bench_median(search, n);
+    parts[PART_ENCODE] = 1e3 * bench_median(encode, n);
+    free(embed);
+    free(search);
+    free(encode);
+}
+
+struct round {
+    double on, off, parts[PARTS]; /* tokens per second; parts of a single sequence only */
+};
+
+/* on_first: both orders are needed, as a machine's speed drifts. */
+static enum status run_round(struct bench *t, int n, bool on_first, struct round *r, struct error *e) {
+    struct watch watches[2][MAX_SEQUENCES]; /* without and with */
+    enum status status = STATUS_OK;
+    for (int side = 0; side < 2; side++)
+        for (int i = 0; i < n; i++) watch_open(&watches[side][i], t, i, n, side == 1);
+    for (int turn = 0; turn < 2 && status == STATUS_OK; turn++)
+        status = generate(t, watches[turn == 0 ? on_first : !on_first], n, e);
+    if (status == STATUS_OK) {
+        r->off = rate_of(watches[0], n);
+        r->on = rate_of(watches[1], n);
+        if (n == 1) take_apart(t, &watches[1][0], &watches[0][0], r->parts);
+    }
+    for (int side = 0; side < 2; side++)
+        for (int i = 0; i < n; i++) watch_close(&watches[side][i]);
+    return status;
+}
+
+static void report_rates(const struct bench_options *o, const struct round *rounds) {
+    double on[ROUNDS], off[ROUNDS], loss[ROUNDS];
+    for (int i = 0; i < ROUNDS; i++) {
+        on[i] = rounds[i].on;
+        off[i] = rounds[i].off;
+        loss[i] = 100 * (1 - on[i] / off[i]);
+    }
+    bench_print_rounds(o, "off", "tok/s", off, ROUNDS);
+    bench_print_rounds(o, "on", "tok/s", on, ROUNDS);
+    bench_print_rounds(o, "loss", "% of retrieval.off", loss, ROUNDS);
+}
+
+static void report_parts(const struct bench_options *o, const struct round *rounds, int n) {
+    static const struct {
+        const char *name, *unit;
+    } names[PARTS] = {[PART_STEP_OFF] = {"step_off", "ms a token, alone"},
+                      [PART_STEP_ON] = {"step_on", "ms a token that reads neighbours, alone"},
+                      [PART_EMBED] = {"embed", "ms a chunk"},
+                      [PART_SEARCH] = {"search", "ms a chunk"},
+                      [PART_ENCODE] = {"encode", "ms a chunk"}};
+    for (int p = 0; p < PARTS; p++) {
+        double values[ROUNDS];
+        for (int i = 0; i < n; i++) values[i] = rounds[i].parts[p];
+        bench_print_rounds(o, names[p].name, names[p].unit, values, n);
+    }
+}
+
+/* The parts come from rounds of one sequence, where nothing hides them: one more round when there are several. */
+static enum status measure(struct bench *t, int sequences, struct error *e) {
+    struct round rounds[ROUNDS], alone, warm_up;
+    enum status status = run_round(t, sequences, true, &warm_up, e);
+    for (int i = 0; i < ROUNDS && status == STATUS_OK; i++) status = run_round(t, sequences, i % 2, &rounds[i], e);
+    if (status == STATUS_OK && sequences > 1) status = run_round(t, 1, true, &alone, e);
+    if (status) return status;
+    report_rates(t->o, rounds);
+    if (sequences > 1)
+        report_parts(t->o, &alone, 1);
+    else
+        report_parts(t->o, rounds, ROUNDS);
+    return STATUS_OK;
+}
+
+static enum status open_engine(struct bench *t, int sequences, struct error *e) {
+    int prompt_rows = 0, longest = prompt_length(t, sequences - 1, sequences);
+    for (int i = 0; i < sequences; i++) prompt_rows += prompt_length(t, i, sequences);
+    struct engine_options o = {.model = t->model.model,
+                               .backend = t->model.backend,
+                               .tokenizer = t->store.tokenizer,
+                               .retrieval = t->retrieval,
+                               .eod = -1,
+                               .grid = GRID_START,
+                               .max_sequences = sequences,
+                               .max_context = longest + t->steps + 1,
+                               .max_step_tokens = prompt_rows,
+                               .max_k = model_info(t->model.model)->num_neighbors};
+    return engine_open(&t->engine, &o, e);
+}
+
+static enum status open_all(struct bench *t, int sequences, struct error *e) {
+    struct bench_source source = bench_source_of(t->o);
+    source.retro = true;
+    if (bench_model_open(&t->model, &source, e)) return e->status;
+    const struct model_info *info = model_info(t->model.model);
+    if (info->chunk_length < MIN_CHUNK)
+        return error_set(e, STATUS_INVALID,
+                         "%s: chunks of %d tokens; a model that reads neighbours is needed, in "
+                         "chunks of at least %d",
+                         t->o->model_name, info->chunk_length, MIN_CHUNK);
+    t->chunk = info->chunk_length;
+    t->steps = (max_int(1, t->o->tokens) + t->chunk - 1) / t->chunk * t->chunk;
+    if (datastore_open(&t->store, t->o, info, e) ||
+        retrieval_thread_open(&t->retrieval, t->store.retriever, sequences, t->o->threads, e) ||
+        open_engine(t, sequences, e))
+        return e->status;
+    return STATUS_OK;
+}
+
+static void print_what(const struct bench *t, int sequences) {
+    const struct model_info *info = model_info(t->model.model);
+    const struct collection_info *collection = collection_info(t->store.collection);
+    bench_print_title(t->o, "%s %s, %d layers of %d, %d of them read %d neighbours of %d tokens; %d x %d decoded; %s",
+                      t->o->model_name, t->o->dtype_name, info->n_layers, info->hidden, info->n_retro_layers,
+                      info->num_neighbors, info->retrieved_length, sequences, t->steps,
+                      backend_describe(t->model.backend));
+    bench_print_title(t->o, "%s: %lld chunks, vectors of %d, index %s; embedder %s",
+                      t->o->collection ? t->o->collection : "random collection", (long long)collection->n_chunks,
+                      collection->dim, collection->index_factory, t->store.embedder.name);
+    if (t->o->json)
+        bench_print(t->o, "chunks", t->o->collection ? "chunks, of the collection given" : "chunks, random",
+                    (double)collection->n_chunks);
+}
+
+enum status bench_retrieval(const struct bench_options *options, struct error *e) {
+    struct bench_options o = *options;
+    struct bench *t = xcalloc(1, sizeof *t);
+    int sequences = max_int(1, o.sequences);
+    if (o.n_folders == 0) o.model_name = o.shape->retro_name;
+    o.prefix = "retrieval.";
+    t->o = &o;
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->changed, NULL);
+    enum status status = sequences <= MAX_SEQUENCES
+                             ? open_all(t, sequences, e)
+                             : error_set(e, STATUS_INVALID, "--sequences %d: at most %d", sequences, MAX_SEQUENCES);
+    if (status == STATUS_OK) {
+        print_what(t, sequences);
+        status = measure(t, sequences, e);
+    }
+    engine_stop(t->engine);
+    retrieval_thread_close(t->retrieval);
+    engine_close(t->engine);
+    datastore_close(&t->store);
+    bench_model_close(&t->model);
+    pthread_cond_destroy(&t->changed);
+    pthread_mutex_destroy(&t->lock);
+    free(t);
+    return status;
+}

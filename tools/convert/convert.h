@@ -1,0 +1,91 @@
+/* tools/convert/convert.h: what the files of retro-convert share. A conversion is planned tensor by tensor, then
+ * written into a folder beside the target, which takes the target's name when it is complete. */
+#pragma once
+
+#include "kernels/quantise.h"
+#include "retro/model/model.h"
+#include "retro/weights/weights.h"
+
+struct convert_options {
+    const char *from, *to;   /* folders */
+    enum dtype dtype;        /* of matrices, unless packed */
+    bool packed;             /* as the CPU backend lays weights out */
+    const char *calibrate;   /* a text, or NULL */
+    const char *const *keep; /* patterns of tensors that stay as they are */
+    int n_keep;
+};
+
+/* One tensor of the model and what becomes of it. */
+struct change {
+    const struct stored_tensor *stored;
+    enum tensor_role role;
+    const struct weight *weight; /* that it fills in the model that was opened to convert */
+    int64_t rows, cols;          /* of weights; a vector is one column */
+    enum dtype from, to;         /* the same: written as it is */
+    const float *importance;     /* of its columns, or NULL */
+    struct deviation deviation;  /* of what was written from what was read */
+};
+
+struct conversion {
+    struct weights *weights;
+    struct backend *backend;
+    struct comm *comm;
+    struct model *model; /* loaded only to calibrate or pack, else checked */
+    struct change *changes;
+    int n;
+};
+
+/* convert_plan.c: opens the model, refuses what makes no sense, decides for every tensor. */
+enum status conversion_open(struct conversion *p, const struct convert_options *o, struct error *e);
+void conversion_close(struct conversion *p);
+/* The table: shape, types, error and sizes of every matrix that changed, and the sums. */
+void conversion_print(const struct conversion *p);
+
+/* convert_calibrate.c: runs a model over a text and remembers the mean square of every input column of its matrices. */
+struct calibration;
+enum status calibration_run(struct calibration **out, const struct conversion *p, const struct convert_options *o,
+                            struct error *e);
+/* [n_in] of a matrix of the conversion's model; NULL for one that the text never reached. */
+const float *calibration_importance(const struct calibration *c, const struct weight *w);
+int calibration_tokens(const struct calibration *c);
+void calibration_close(struct calibration *c);
+
+/* convert_file.c: a safetensors file written tensor by tensor in any order. Data begins at a multiple of 64 bytes. */
+struct tensor_spec {
+    const char *name;
+    enum stored_dtype dtype;
+    int n_dims;
+    int64_t shape[2];
+    size_t bytes, offset; /* offset: set by tensor_file_open, within the data */
+};
+struct tensor_file;
+/* Tensors lie in the order of specs, which are borrowed until the file is closed. */
+enum status tensor_file_open(struct tensor_file **out, const char *path, struct tensor_spec *specs, int n,
+                             struct error *e);
+/* The first `size` bytes of tensor i; what is not written is zeros. */
+enum status tensor_file_put(struct tensor_file *f, int i, const void *data, size_t size, struct error *e);
+/* Syncs and closes; f is gone also when it fails. */
+enum status tensor_file_close(struct tensor_file *f, struct error *e);
+
+/* convert_tensors.c: writes model.safetensors as planned, filling in what the table shows. */
+enum status conversion_write(struct conversion *p, const char *folder, struct error *e);
+
+/* convert_packed.c: writes model.packed (retro/weights/packed.h). */
+enum status packed_write(const struct conversion *p, const char *folder, struct error *e);
+
+/* convert_folder.c: the output folder while it is written. From output_open on SIGINT and SIGTERM are asked for by
+ * output_check, so that what is there can be removed; a second one ends the process at once. Whatever an earlier run
+ * for the same folder left is removed, unless that still runs: it holds a lock. */
+struct output {
+    const char *to;
+    char *partial; /* beside it */
+    int lock;      /* of a file in it; -1: none */
+};
+enum { EXIT_INTERRUPTED = 130 };
+enum status output_check(struct error *e); /* STATUS_CANCELLED once a signal has come */
+enum status output_open(struct output *out, const struct convert_options *o, struct error *e);
+/* Copies config.json, the tokenizer and the card, which gets a section that says what was done. */
+enum status output_copy(const struct output *out, const char *from, const char *note, struct error *e);
+/* The folder takes its name; or is removed. */
+enum status output_finish(struct output *out, struct error *e);
+void output_discard(struct output *out);

@@ -1,0 +1,196 @@
+/* tools/convert/convert_tensors.c: the tensors of a model, converted on all cores and written to model.safetensors. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/base/buffer.h"
+#include "tools/convert/convert.h"
+
+/* A quantised tensor is up to three of the file: values, X.scale, X.minimum. */
+enum { PLANES = 3, ROWS_AT_ONCE = 16 };
+static const char *const suffixes[PLANES] = {"", ".scale", ".minimum"};
+
+static enum stored_dtype stored_dtype_of(enum dtype t) {
+    switch (t) {
+        case DTYPE_F32: return STORED_F32;
+        case DTYPE_F16: return STORED_F16;
+        case DTYPE_BF16: return STORED_BF16;
+        case DTYPE_INT8: return STORED_I8;
+        case DTYPE_INT4: return STORED_U8;
+        case DTYPE_FP8: break; /* in no file */
+    }
+    return STORED_F32;
+}
+
+static int planes_of(enum dtype t) { return t == DTYPE_INT4 ? 3 : t == DTYPE_INT8 ? 2 : 1; }
+
+static size_t element_bytes(enum dtype t, int plane) {
+    return plane > 0 ? sizeof(uint16_t) : dtype_quantised(t) ? 1 : dtype_bytes(t);
+}
+
+/* Elements of one row of a plane. */
+static int64_t plane_cols(const struct change *c, enum dtype t, int plane) {
+    if (plane > 0) return c->cols / QUANTISE_BLOCK;
+    return t == DTYPE_INT4 ? c->cols / 2 : c->cols;
+}
+
+/* What a conversion becomes in memory. */
+struct converted {
+    void *planes[PLANES];
+};
+
+static void converted_free(struct converted *out) {
+    for (int i = 0; i < PLANES; i++) free(out->planes[i]);
+}
+
+static enum status converted_alloc(struct converted *out, const struct change *c, struct error *e) {
+    for (int i = 0; i < planes_of(c->to); i++) {
+        size_t bytes = (size_t)c->rows * (size_t)plane_cols(c, c->to, i) * element_bytes(c->to, i);
+        out->planes[i] = malloc(bytes + 1);
+        if (out->planes[i] == NULL)
+            return error_set(e, STATUS_NO_MEMORY, "%s: no memory for %zu bytes", c->stored->name, bytes);
+    }
+    return STATUS_OK;
+}
+
+static const void *plane_of(const struct conversion *p, const struct change *c, int plane) {
+    char name[400];
+    if (plane == 0) return c->stored->data;
+    snprintf(name, sizeof name, "%s%s", c->stored->name, suffixes[plane]);
+    return weights_find(p->weights, name)->data; /* there, or the model would not have opened */
+}
+
+static struct quantised_row row_at(void *const planes[PLANES], enum dtype t, int n, int64_t i) {
+    return quantised_row_at((struct quantised_row){planes[0], planes[1], planes[2]}, t, n, i);
+}
+
+/* Row i of the stored tensor as f32. */
+static void read_row(float *w, const struct change *c, void *const source[PLANES], int64_t i) {
+    int n = (int)c->cols;
+    if (dtype_quantised(c->from))
+        dequantise_row(w, c->from, row_at(source, c->from, n, i), n);
+    else
+        dtype_convert(w, DTYPE_F32, (const char *)source[0] + (size_t)i * (size_t)n * dtype_bytes(c->from), c->from,
+                      (size_t)n);
+}
+
+/* Writes row i and reads it back into `back`; false when a number does not fit the type. */
+static bool write_row(const struct converted *out, const struct change *c, const float *w, float *back, int64_t i) {
+    int n = (int)c->cols;
+    if (dtype_quantised(c->to)) {
+        struct quantised_row to = row_at(out->planes, c->to, n, i);
+        if (!quantise_row(c->to, to, w, c->importance, n)) return false;
+        dequantise_row(back, c->to, to, n);
+        return true;
+    }
+    char *to = (char *)out->planes[0] + (size_t)i * (size_t)n * dtype_bytes(c->to);
+    dtype_convert(to, c->to, w, DTYPE_F32, (size_t)n);
+    dtype_convert(back, DTYPE_F32, to, c->to, (size_t)n);
+    bool finite = true;
+    for (int j = 0; j < n; j++) finite = finite && isfinite(back[j]);
+    return finite;
+}
+
+static enum status convert_rows(const struct conversion *p, struct change *c, const struct converted *out,
+                                struct error *e) {
+    void *source[PLANES] = {NULL};
+    int64_t bad = -1;
+    for (int i = 0; i < planes_of(c->from); i++) source[i] = (void *)(uintptr_t)plane_of(p, c, i);
+#pragma omp parallel
+    {
+        struct deviation d = {0};
+        float *w = xmalloc(2 * (size_t)c->cols * sizeof *w), *back = w + c->cols;
+#pragma omp for schedule(dynamic, ROWS_AT_ONCE)
+        for (int64_t i = 0; i < c->rows; i++) {
+            if (output_check(NULL)) continue;
+            read_row(w, c, source, i);
+            if (write_row(out, c, w, back, i)) {
+                deviation_add(&d, w, back, (int)c->cols);
+            } else {
+#pragma omp critical
+                bad = i;
+            }
+        }
+#pragma omp critical
+        {
+            c->deviation.squared += d.squared;
+            c->deviation.total += d.total;
+            c->deviation.largest = fmax(c->deviation.largest, d.largest);
+        }
+        free(w);
+    }
+    if (output_check(e)) return e->status;
+    if (bad < 0) return STATUS_OK;
+    return error_set(e, STATUS_INVALID, "tensor %s: row %lld holds a number that is not finite or does not fit %s",
+                     c->stored->name, (long long)bad, dtype_name(c->to));
+}
+
+/* The tensors of the file: those of large elements first, so that each is aligned for its type. */
+struct layout {
+    struct tensor_spec *specs;
+    int *places; /* [n, PLANES]: index in specs, of each plane of each change */
+    int n;
+};
+
+static void layout_make(struct layout *l, const struct conversion *p) {
+    l->specs = xcalloc((size_t)p->n * PLANES + 1, sizeof *l->specs);
+    l->places = xcalloc((size_t)p->n * PLANES + 1, sizeof *l->places);
+    for (size_t size = 4; size > 0; size /= 2)
+        for (int i = 0; i < p->n; i++)
+            for (int k = 0; k < planes_of(p->changes[i].to); k++) {
+                const struct change *c = &p->changes[i];
+                if (element_bytes(c->to, k) != size) continue;
+                struct buffer name = {0};
+                buffer_printf(&name, "%s%s", c->stored->name, suffixes[k]);
+                struct tensor_spec *s = &l->specs[l->n];
+                *s = (struct tensor_spec){.name = name.data,
+                                          .dtype = k ? STORED_F16 : stored_dtype_of(c->to),
+                                          .n_dims = c->stored->n_dims,
+                                          .shape = {c->rows, plane_cols(c, c->to, k)},
+                                          .bytes = (size_t)c->rows * (size_t)plane_cols(c, c->to, k) * size};
+                l->places[i * PLANES + k] = l->n++;
+            }
+}
+
+static void layout_free(struct layout *l) {
+    for (int i = 0; i < l->n; i++) free((void *)(uintptr_t)l->specs[i].name);
+    free(l->specs);
+    free(l->places);
+}
+
+static enum status write_tensor(const struct conversion *p, int i, const struct layout *l, struct tensor_file *f,
+                                struct error *e) {
+    struct change *c = &p->changes[i];
+    struct converted out = {{NULL}};
+    enum status status = STATUS_OK;
+    if (c->to != c->from) {
+        status = converted_alloc(&out, c, e);
+        if (status == STATUS_OK) status = convert_rows(p, c, &out, e);
+    }
+    for (int k = 0; k < planes_of(c->to) && status == STATUS_OK; k++) {
+        int at = l->places[i * PLANES + k];
+        const void *data = c->to != c->from ? out.planes[k] : plane_of(p, c, k);
+        status = tensor_file_put(f, at, data, l->specs[at].bytes, e);
+    }
+    converted_free(&out);
+    return status;
+}
+
+enum status conversion_write(struct conversion *p, const char *folder, struct error *e) {
+    struct layout l = {0};
+    struct tensor_file *f;
+    struct buffer path = {0};
+    layout_make(&l, p);
+    buffer_printf(&path, "%s/model.safetensors", folder);
+    enum status status = tensor_file_open(&f, path.data, l.specs, l.n, e);
+    if (status == STATUS_OK) {
+        for (int i = 0; i < p->n && status == STATUS_OK; i++) status = write_tensor(p, i, &l, f, e);
+        struct error closing;
+        enum status closed = tensor_file_close(f, &closing);
+        if (status == STATUS_OK && closed) status = error_set(e, closed, "%s", closing.text);
+    }
+    buffer_free(&path);
+    layout_free(&l);
+    return status;
+}

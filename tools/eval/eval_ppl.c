@@ -1,0 +1,109 @@
+/* tools/eval/eval_ppl.c: retro-eval ppl: bits per byte of documents with retrieved neighbours, without, with random
+ * ones, and of a plain GPT, each with the subsets that overlap little with the datastore (ppl.h has the definition). */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "retrieval/extract/extract.h"
+#include "tools/eval/ppl.h"
+
+enum { DOCUMENT_LIMIT = 64 << 20 };
+
+struct options {
+    struct config config;
+    const char *baseline, *curve;
+    int window;
+    uint64_t seed;
+    bool json;
+};
+
+/* min(512, the model's limit), of whole chunks. */
+static enum status choose_window(struct ppl *p, int window, struct error *e) {
+    const struct model_info *info = p->model.info;
+    int m = max_int(1, info->chunk_length), most = info->max_positions ? min_int(512, info->max_positions) : 512;
+    p->window = window ? window : max_int(1, most / m) * m;
+    if (p->window % m)
+        return error_set(e, STATUS_INVALID, "--window %d: must be a multiple of the chunk length, %d", window, m);
+    return STATUS_OK;
+}
+
+/* Bits are compared token by token, so both must cut text in the same way. */
+static enum status open_gpt(struct ppl *p, const struct options *o, struct error *e) {
+    if (subject_open(&p->gpt, &o->config, o->baseline, e)) return error_prefix(e, "--baseline");
+    if (p->gpt.info->chunk_length)
+        return error_set(e, STATUS_INVALID, "--baseline %s: is a %s model; a plain GPT is wanted", o->baseline,
+                         p->gpt.info->family);
+    if (tokenizer_hash(p->gpt.tokenizer) != tokenizer_hash(p->model.tokenizer))
+        return error_set(e, STATUS_INVALID, "--baseline %s: its tokenizer is not that of %s", o->baseline,
+                         p->model.folder);
+    p->modes[PPL_GPT] = true;
+    return subject_open_pool(&p->gpt, p->window, e);
+}
+
+static enum status ppl_open(struct ppl *p, const struct options *o, struct error *e) {
+    p->seed = p->random = o->seed;
+    if (subject_open(&p->model, &o->config, o->config.model.path, e) ||
+        subject_open_retrieval(&p->model, &o->config, max_int(p->model.k, PPL_NEAREST), e) ||
+        choose_window(p, o->window, e) || subject_open_pool(&p->model, p->window, e))
+        return e->status;
+    p->modes[PPL_OFF] = true;
+    p->modes[PPL_ON] = p->modes[PPL_RANDOM] = p->model.documents.retriever != NULL;
+    return o->baseline ? open_gpt(p, o, e) : STATUS_OK;
+}
+
+static void ppl_close(struct ppl *p) {
+    subject_close(&p->gpt);
+    subject_close(&p->model);
+    free(p->sums);
+    free(p->chunks);
+}
+
+static enum status add_record(void *context, json_t *record, struct error *e) {
+    const json_t *text = json_object_get(record, "text");
+    if (!json_is_string(text)) return error_set(e, STATUS_INVALID, "expected {\"text\": \"...\"}");
+    return ppl_score_document(context, (struct text_span){json_string_value(text), json_string_length(text)}, e);
+}
+
+static enum status add_file(struct ppl *p, const char *path, struct error *e) {
+    const char *dot = strrchr(path, '.');
+    if (dot && strcmp(dot, ".jsonl") == 0) return json_read_lines(path, add_record, p, e);
+    struct buffer text = {0}, title = {0};
+    enum status status = document_extract(path, document_kind(path), DOCUMENT_LIMIT, &text, &title, e);
+    if (status == STATUS_OK) status = ppl_score_document(p, (struct text_span){text.data, text.size}, e);
+    if (status) error_prefix(e, "%s", path);
+    buffer_free(&text);
+    buffer_free(&title);
+    return status;
+}
+
+static enum status run(const struct options *o, int n, char **files, struct error *e) {
+    struct ppl p = {0};
+    enum status status = ppl_open(&p, o, e);
+    for (int i = 0; i < n && status == STATUS_OK; i++) status = add_file(&p, files[i], e);
+    if (status == STATUS_OK) (o->json ? ppl_print_json : ppl_print)(&p);
+    if (status == STATUS_OK && o->curve) status = ppl_write_curve(&p, o->curve, e);
+    ppl_close(&p);
+    return status;
+}
+
+int eval_ppl(const struct usage *self, int argc, char **argv) {
+    struct error e = {0};
+    struct options o = {.seed = 1};
+    const struct eval_option options[] = {
+        {"--window", "N", "tokens of a sequence, whole chunks (512, or the model's limit)", EVAL_OPTION_COUNT,
+         &o.window},
+        {"--baseline", "FOLDER", "a plain GPT with the same tokenizer, to compare with", EVAL_OPTION_TEXT, &o.baseline},
+        {"--seed", "N", "of random neighbours and of the intervals' resamples (1)", EVAL_OPTION_SEED, &o.seed},
+        {"--curve", "CSV", "a file for the figures by overlap with the datastore", EVAL_OPTION_TEXT, &o.curve},
+        {"--json", NULL, "one JSON object in place of the table", EVAL_OPTION_FLAG, &o.json},
+        {0},
+    };
+    config_init(&o.config);
+    int first = eval_parse(self, argc, argv, options, &o.config, &e);
+    if (first == argc) error_set(&e, STATUS_INVALID, "no document given");
+    bool failed = first != EVAL_HELPED && (first < 0 || first == argc || config_check(&o.config, &e) ||
+                                           run(&o, argc - first, argv + first, &e));
+    if (failed) line_print(stderr, "retro-eval ppl: %s", e.text);
+    config_free(&o.config);
+    return failed;
+}

@@ -1,0 +1,179 @@
+/* tools/eval/eval_subject.c: opens a model and its datastore, retrieves for chunks, scores tokens. See eval_subject.h.
+ */
+#include "tools/eval/eval_subject.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SLICE = 64 }; /* rows of one step: their logits are on the host at once */
+
+enum status subject_open(struct subject *s, const struct config *c, const char *folder, struct error *e) {
+    s->folder = folder;
+    if (*folder == '\0')
+        return error_set(e, STATUS_INVALID, "model.path is not set; use --config FILE or --set model.path=FOLDER");
+    if (opened_model_open(&s->model, c, folder, NULL, e) || tokenizer_open(&s->tokenizer, folder, e)) return e->status;
+    if (s->model.comm->world->size > 1 && s->model.n_followers == 0)
+        return error_set(e, STATUS_UNSUPPORTED, "this runs in one process: set parallel.comm to threads");
+    s->info = model_info(s->model.model);
+    if (tokenizer_vocab_size(s->tokenizer) > s->info->vocab)
+        return error_set(e, STATUS_INVALID, "%s: the tokenizer has %d ids, the model's vocabulary is %d", folder,
+                         tokenizer_vocab_size(s->tokenizer), s->info->vocab);
+    s->k = c->retrieval.k ? c->retrieval.k : s->info->num_neighbors;
+    s->min_similarity = (float)c->retrieval.min_similarity;
+    return STATUS_OK;
+}
+
+enum status subject_open_retrieval(struct subject *s, const struct config *c, int max_k, struct error *e) {
+    if (!documents_wanted(c, s->info)) return STATUS_OK;
+    s->collection_folder = c->retrieval.collection;
+    return documents_open(&s->documents, c, s->info, s->tokenizer, max_k, e);
+}
+
+enum status subject_open_pool(struct subject *s, int max_tokens, struct error *e) {
+    if (s->info->max_positions && max_tokens > s->info->max_positions)
+        return error_set(e, STATUS_INVALID, "%s: sequences of %d tokens, the model's limit is %d", s->folder,
+                         max_tokens, s->info->max_positions);
+    struct session_limits limits = {.max_sessions = 1,
+                                    .max_tokens = max_tokens,
+                                    .max_step_rows = SLICE,
+                                    .max_logit_rows = SLICE,
+                                    .max_neighbors = max_int(1, s->k),
+                                    .kv_dtype = s->info->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16}; /* the engine's */
+    s->logits = xmalloc((size_t)SLICE * (size_t)s->info->padded_vocab * sizeof *s->logits);
+    return session_pool_open(&s->pool, s->model.model, &limits, e);
+}
+
+void subject_close(struct subject *s) {
+    session_pool_close(s->pool);
+    documents_close(&s->documents);
+    tokenizer_close(s->tokenizer);
+    opened_model_close(&s->model);
+    free(s->logits);
+    *s = (struct subject){0};
+}
+
+void subject_print(const struct subject *s) {
+    printf("model      %s: %s, %.1f M parameters, %s", s->folder, s->info->family, 1e-6 * (double)s->info->n_parameters,
+           dtype_name(s->info->dtype));
+    if (s->info->chunk_length) printf(", k %d (trained with %d)", s->k, s->info->num_neighbors);
+    printf("\ndatastore  ");
+    if (s->documents.collection == NULL) {
+        printf("none: the model runs without retrieval\n");
+        return;
+    }
+    const struct collection_info *info = collection_info(s->documents.collection);
+    printf("%s: %lld documents, %lld chunks of %d tokens, index %s, generation %d\n", s->collection_folder,
+           (long long)info->n_documents, (long long)info->n_chunks, info->chunk_length, info->index_factory,
+           info->generation);
+}
+
+void subject_put(const struct subject *s, struct json_writer *w) {
+    put_key_string(w, "model", s->folder);
+    put_key_int(w, "parameters", s->info->n_parameters);
+    put_key_string(w, "dtype", dtype_name(s->info->dtype));
+    put_key_int(w, "k", s->documents.collection ? s->k : 0);
+    if (s->documents.collection == NULL) {
+        put_key_null(w, "datastore");
+        return;
+    }
+    const struct collection_info *info = collection_info(s->documents.collection);
+    put_key_object(w, "datastore");
+    put_key_string(w, "path", s->collection_folder);
+    put_key_int(w, "documents", info->n_documents);
+    put_key_int(w, "chunks", info->n_chunks);
+    put_key_string(w, "index", info->index_factory);
+    put_key_int(w, "generation", info->generation);
+    put_object_end(w);
+}
+
+struct found_neighbors found_make(const struct subject *s, int n, int k, float min_similarity) {
+    size_t chunks = (size_t)n, stride = (size_t)k * (size_t)s->info->retrieved_length;
+    struct found_neighbors f = {.n = n, .k = k, .min_similarity = min_similarity};
+    f.read = xcalloc(chunks + 1, sizeof *f.read);
+    f.ids = xcalloc(chunks * stride + 1, sizeof *f.ids);
+    for (size_t j = 0; j < chunks; j++) f.read[j].ids = f.ids + j * stride;
+    return f;
+}
+
+void found_free(struct found_neighbors *f) {
+    free(f->read);
+    free(f->ids);
+}
+
+enum status subject_retrieve(struct subject *s, const struct sequence *q, int first, int end,
+                             struct found_neighbors *found, struct error *e) {
+    CHECK(end <= found->n);
+    if (end <= first) return STATUS_OK;
+    size_t n = (size_t)(end - first);
+    struct retriever_query *queries = xcalloc(n, sizeof *queries);
+    struct retriever_result *results = xcalloc(n, sizeof *results);
+    struct buffer *texts = xcalloc(n, sizeof *texts);
+    for (int j = first; j < end; j++) {
+        int start = grid_start(q->grid, j), stop = min_int(grid_end(q->grid, j), q->n);
+        struct buffer *text = &texts[j - first];
+        tokenizer_decode(s->tokenizer, q->tokens + start, stop - start, true, text);
+        queries[j - first] = (struct retriever_query){{text->data, text->size}, found->k, found->min_similarity};
+    }
+    enum status status = retriever_search(s->documents.retriever, queries, (int)n, results, e);
+    for (size_t j = 0; j < n; j++) {
+        if (status == STATUS_OK) {
+            size_t chunk = (size_t)first + j, one = (size_t)s->info->retrieved_length;
+            memcpy(found->ids + chunk * (size_t)found->k * one, results[j].ids,
+                   (size_t)results[j].k * one * sizeof *found->ids);
+            found->read[chunk].k = results[j].k;
+            retriever_result_free(&results[j]);
+        }
+        buffer_free(&texts[j]);
+    }
+    free(texts);
+    free(results);
+    free(queries);
+    return status;
+}
+
+/* Over the ids that a tokenizer can produce, as the server's. */
+static double logprob_of(const float *logits, int vocab, int32_t id) {
+    double sum = 0;
+    float largest = logits[0];
+    for (int i = 1; i < vocab; i++) largest = logits[i] > largest ? logits[i] : largest;
+    for (int i = 0; i < vocab; i++) sum += (double)expf(logits[i] - largest);
+    return (double)(logits[id] - largest) - log(sum);
+}
+
+static enum status score_slice(struct subject *s, struct step_item *item, const int32_t *next, double *logprobs,
+                               struct error *e) {
+    struct tensor logits;
+    struct backend *b = s->model.backend;
+    size_t width = (size_t)s->info->padded_vocab;
+    if (session_step(s->pool, item, 1, &logits, e)) return e->status;
+    if (item->n_logits == 0) return STATUS_OK;
+    backend_download(b, s->logits, logits.data, (size_t)item->n_logits * width * sizeof *s->logits);
+    if (backend_sync(b, e)) return e->status;
+    for (int i = 0; i < item->n_logits; i++)
+        logprobs[i] = logprob_of(s->logits + (size_t)i * width, s->info->vocab, next[i]);
+    return STATUS_OK;
+}
+
+enum status subject_score(struct subject *s, const struct sequence *q, const struct neighbor_tokens *read,
+                          double *logprobs, struct error *e) {
+    bool reads = s->info->chunk_length > 0;
+    struct neighbor_tokens *none = read || !reads ? NULL : xcalloc((size_t)q->n, sizeof *none);
+    struct session *session = NULL;
+    enum status status = session_open(&session, s->pool, q->grid, e);
+    /* The last token is scored, never fed; the row before token i scores it. */
+    for (int at = 0, rows; at < q->n - 1 && status == STATUS_OK; at += rows) {
+        rows = min_int(SLICE, q->n - 1 - at);
+        int scored = min_int(rows, max_int(0, at + rows - (q->from - 1))), next = at + rows - scored + 1;
+        struct step_item item = {.session = session,
+                                 .tokens = q->tokens + at,
+                                 .n_tokens = rows,
+                                 .neighbors = reads ? (read ? read : none) + grid_complete(q->grid, at) : NULL,
+                                 .n_logits = scored};
+        status = score_slice(s, &item, q->tokens + next, logprobs + next, e);
+    }
+    session_close(session);
+    free(none);
+    return status;
+}

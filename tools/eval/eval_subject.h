@@ -1,0 +1,62 @@
+/* tools/eval/eval_subject.h: a model under evaluation with what it retrieves from, and how likely it finds given
+ * tokens; ppl and lm share it. It retrieves as the server does: the same text of a chunk, embedder, index, k and floor,
+ * and the same steps of the same sessions, so what is measured is what is served. */
+#pragma once
+
+#include "config/json/json_writer.h"
+#include "retro/run/session.h"
+#include "server/host/documents.h"
+#include "tools/eval/eval.h"
+
+struct subject {
+    struct opened_model model;
+    const char *folder; /* borrowed from the configuration, as the next */
+    const char *collection_folder;
+    const struct model_info *info;
+    struct tokenizer *tokenizer;
+    struct documents documents; /* only where the model retrieves */
+    struct session_pool *pool;
+    float *logits; /* host, the rows of one step */
+    int k;         /* neighbours a chunk reads */
+    float min_similarity;
+};
+
+/* Three steps, so that a caller can look at the model before it chooses a length. Model and tokenizer: */
+enum status subject_open(struct subject *s, const struct config *c, const char *folder, struct error *e);
+/* The collection, if the configuration has one and the model can read it; a chunk has at most max_k. */
+enum status subject_open_retrieval(struct subject *s, const struct config *c, int max_k, struct error *e);
+/* Room for one sequence of max_tokens. */
+enum status subject_open_pool(struct subject *s, int max_tokens, struct error *e);
+void subject_close(struct subject *s); /* of a zeroed subject: nothing */
+
+/* One line about the model and one about the datastore, on standard output; the same as members of an open JSON object.
+ */
+void subject_print(const struct subject *s);
+void subject_put(const struct subject *s, struct json_writer *w);
+
+/* Tokens of which those from `from` (at least 1) on are scored. */
+struct sequence {
+    const int32_t *tokens; /* [n] */
+    int n, from;
+    struct grid grid; /* for a model that reads */
+};
+
+/* What was found for the chunks of a sequence, best first. */
+struct found_neighbors {
+    struct neighbor_tokens *read; /* [n] */
+    int32_t *ids;                 /* [n, k, r]; read[j].ids is where chunk j's begin */
+    int n, k;                     /* k: at most so many for a chunk */
+    float min_similarity;
+};
+/* Room for n chunks; all have none. */
+struct found_neighbors found_make(const struct subject *s, int n, int k, float min_similarity);
+void found_free(struct found_neighbors *f);
+
+/* Searches for chunks [first, end) of q, the last of which may be cut short by the sequence's end, in one batch. Which
+ * of equally similar chunks an index returns depends on k, so what a model shall read is searched for with its k. */
+enum status subject_retrieve(struct subject *s, const struct sequence *q, int first, int end,
+                             struct found_neighbors *found, struct error *e);
+/* logprobs[i], in nats, of token i for i in [from, n); other entries are left alone. read: neighbours of each chunk
+ * that rows 0 .. n-2 close, or NULL: none are read. */
+enum status subject_score(struct subject *s, const struct sequence *q, const struct neighbor_tokens *read,
+                          double *logprobs, struct error *e);

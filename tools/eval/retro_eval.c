@@ -1,0 +1,37 @@
+/* tools/eval/retro_eval.c: retro-eval, which measures models: bits per byte, multiple choice, parity with a
+ * reference, embeddings. Dispatch, and opening a model. */
+#include <stdio.h>
+#include <string.h>
+
+#include "config/base/process.h"
+#include "tools/eval/eval.h"
+
+static const struct command {
+    struct usage usage;
+    int (*run)(const struct usage *self, int argc, char **argv);
+} commands[] = {
+    {{"ppl", "[OPTION...] DOCUMENT...",
+      "bits per byte of documents with retrieval on, off and random, and of a plain GPT"},
+     eval_ppl},
+    {{"lm", "[OPTION...] FILE.jsonl...", "accuracy on multiple choice records with retrieval on and off"}, eval_lm},
+    {{"parity", "[OPTION...] FOLDER...",
+      "run the reference cases in FOLDER forward and incrementally, compare logits and tokens"},
+     eval_parity},
+    {{"embed", "[OPTION...] FOLDER TEXT...",
+      "print the embedding of each TEXT, one JSON array a line (TEXT - reads JSON lines)"},
+     eval_embed},
+};
+
+static int usage(FILE *out) {
+    fprintf(out, "usage: retro-eval COMMAND ...; COMMAND --help says more\n");
+    for (size_t i = 0; i < ARRAY_COUNT(commands); i++) usage_command(out, &commands[i].usage, 11);
+    return out == stderr;
+}
+
+int main(int argc, char **argv) {
+    if (argc >= 2 && strcmp(argv[1], "--help") == 0) return usage(stdout);
+    for (size_t i = 0; argc >= 2 && i < ARRAY_COUNT(commands); i++)
+        if (strcmp(argv[1], commands[i].usage.name) == 0)
+            return process_end(commands[i].run(&commands[i].usage, argc - 2, argv + 2));
+    return process_end(usage(stderr));
+}

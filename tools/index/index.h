@@ -1,0 +1,92 @@
+/* tools/index/index.h: what the files of retro-index share. */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "config/base/line.h"
+#include "config/options/config.h"
+#include "retrieval/embedder.h"
+#include "retrieval/extract/extract.h"
+#include "retrieval/store/collection.h"
+
+/* Exit codes: all fine, failed, some files were skipped, ended by a signal. */
+enum { EXIT_FINE = 0, EXIT_FAILED = 1, EXIT_SKIPPED = 2, EXIT_INTERRUPTED = 130 };
+
+/* Set by SIGINT and SIGTERM, in whatever thread gets them; long loops look at it. */
+extern atomic_bool index_interrupted;
+
+/* A set of 128-bit keys: files by device and inode, texts by hash and length. Zero-initialise. */
+struct key_set {
+    struct {
+        uint64_t a, b;
+        bool used;
+    } * slots;
+    size_t n, capacity;
+};
+bool key_set_add(struct key_set *s, uint64_t a, uint64_t b); /* false when it was there */
+void key_set_free(struct key_set *s);
+
+struct found_file {
+    char *path;   /* to open */
+    char *stored; /* in the collection: from the name of the folder that was given, or of the file */
+    enum document_kind kind;
+    uint64_t size;
+};
+
+struct walk {
+    struct found_file *files;
+    int n, capacity;
+    uint64_t bytes;
+    int n_skipped;  /* bad ones, each named on stderr */
+    int n_repeated; /* reached a second time: by a link, or named twice */
+    struct {
+        char extension[16];
+        int count;
+    } unknown[64]; /* kinds of file we do not read */
+    int n_unknown;
+    bool verbose;
+};
+
+/* Lists what lies under the n paths, in order of name. Files and folders are followed through links, once each; a link
+ * back to a folder it lies in, and what is no file at all, are reported and skipped, and names beginning with a dot are
+ * passed over. STATUS_CANCELLED when interrupted. */
+enum status walk_paths(struct walk *w, char **paths, int n, struct error *e);
+void walk_report_unknown(const struct walk *w);
+void walk_free(struct walk *w);
+
+/* Progress on stderr: a bar on a terminal, else a line every ten seconds. */
+struct progress {
+    bool terminal, drawn;
+    double started, shown;
+    uint64_t bytes, total_bytes;
+    int files, total_files;
+    int64_t chunks;
+};
+void progress_start(struct progress *p, int total_files, uint64_t total_bytes);
+void progress_show(struct progress *p, bool last);
+void progress_clear(struct progress *p); /* before any other line on stderr */
+
+struct build_options {
+    const char *out;
+    const char *index_factory; /* NULL: by size */
+    int chunk_length;          /* 0: as the model has it */
+    size_t max_file_bytes;
+    bool verbose;
+    char **paths;
+    int n_paths;
+};
+/* Builds a collection; returns an exit code, with *e filled in for EXIT_FAILED. */
+int index_build(const struct build_options *o, const struct config *config, struct error *e);
+
+struct neighbors_options {
+    const char *out;
+    const char *queries; /* NULL: all chunks of the collection */
+    int k;
+    bool exclude_same_document;
+};
+/* Writes the k nearest chunks of every query to a file: "RETRONBR", u32 version 1, u32 k, u64 n queries, u64 chunks of
+ * the collection; i64 ids [n, k], best first, -1 where fewer were found; f32 similarities [n, k]. Little endian. The
+ * queries are the chunks of the collection, by the vectors in its index, or the lines of a file, each {"document",
+ * "text"}, which embedder (else not used) embeds. */
+enum status index_neighbors(const struct neighbors_options *o, const struct collection *c,
+                            const struct embedder *embedder, struct error *e);

@@ -1,0 +1,236 @@
+/* tools/index/index_build.c: retro-index build: files to text, text to tokens, tokens to chunks, chunks to vectors, all
+ * to a collection. One document at a time is in memory, and one batch of chunks that wait for the embedder. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/base/hash.h"
+#include "config/json/json.h"
+#include "retro/text/tokenizer.h"
+#include "server/host/embedder_bert.h"
+#include "tools/index/index.h"
+
+enum { BATCH_CHUNKS = 256, BATCH_BYTES = 1 << 20, DEFAULT_CHUNK_LENGTH = 64 };
+
+struct builder {
+    const struct build_options *options;
+    struct walk walk;
+    struct progress progress;
+    struct tokenizer *tokenizer;
+    struct embedder embedder;
+    struct collection_builder *collection;
+    int chunk_length;
+    struct key_set texts; /* hash and length of each text, so that a copy is added once */
+    int n_copies, n_added;
+    struct buffer text, title;
+    struct tokens tokens;
+    /* Chunks that wait: their text lies back to back. */
+    struct buffer waiting;
+    size_t ends[BATCH_CHUNKS];
+    int n_waiting;
+    float *vectors; /* [BATCH_CHUNKS, dim] */
+};
+
+static void report(struct builder *b, const struct error *why) {
+    progress_clear(&b->progress);
+    line_print(stderr, "skipped: %s%s", why->text, why->status == STATUS_TOO_LARGE ? " (--max-file-bytes)" : "");
+    b->walk.n_skipped++;
+}
+
+static enum status check_interrupted(struct error *e) {
+    return index_interrupted ? error_set(e, STATUS_CANCELLED, "interrupted") : STATUS_OK;
+}
+
+static enum status embed_waiting(struct builder *b, struct error *e) {
+    struct text_span texts[BATCH_CHUNKS];
+    size_t start = 0;
+    if (b->n_waiting == 0) return STATUS_OK;
+    for (int i = 0; i < b->n_waiting; i++) {
+        texts[i] = (struct text_span){b->waiting.data + start, b->ends[i] - start};
+        start = b->ends[i];
+    }
+    enum status status = b->embedder.embed(b->embedder.self, texts, b->n_waiting, b->vectors, e);
+    if (status == STATUS_OK) status = collection_add_vectors(b->collection, b->vectors, b->n_waiting, e);
+    b->progress.chunks += b->n_waiting;
+    b->n_waiting = 0;
+    buffer_clear(&b->waiting);
+    progress_show(&b->progress, false);
+    return status ? status : check_interrupted(e);
+}
+
+/* Adds the document whose tokens are in b->tokens, and queues its chunks' text for the embedder. */
+static enum status add_chunks(struct builder *b, const char *stored, struct error *e) {
+    int n_chunks = 0, m = b->chunk_length, n = b->tokens.n;
+    struct collection_document document = {stored, b->title.data, b->tokens.ids, b->tokens.starts, n};
+    enum status status = collection_add_document(b->collection, &document, &n_chunks, e);
+    for (int i = 0; i < n_chunks && status == STATUS_OK; i++) {
+        int end = n - i * m > m ? (i + 1) * m : n;
+        uint32_t start = b->tokens.starts[i * m];
+        buffer_append(&b->waiting, b->text.data + start, b->tokens.starts[end] - start);
+        b->ends[b->n_waiting++] = b->waiting.size;
+        if (b->n_waiting == BATCH_CHUNKS || b->waiting.size >= BATCH_BYTES) status = embed_waiting(b, e);
+    }
+    return status;
+}
+
+/* A token can begin inside a character: its start moves behind it, so that the range of a chunk holds whole characters,
+ * each in the chunk where it begins. */
+static void align_starts(struct tokens *tokens, const struct buffer *text) {
+    for (int i = 0; i < tokens->n; i++)
+        for (int j = 0;
+             j < 3 && tokens->starts[i] < text->size && ((uint8_t)text->data[tokens->starts[i]] & 0xc0) == 0x80; j++)
+            tokens->starts[i]++;
+}
+
+/* The text of one file into b->text and its tokens into b->tokens. */
+static enum status read_document(struct builder *b, const struct found_file *file, struct error *e) {
+    enum status status = document_extract(file->path, file->kind, b->options->max_file_bytes, &b->text, &b->title, e);
+    if (status) return status;
+    b->tokens.n = 0;
+    status = tokenizer_encode(b->tokenizer, b->text.data, b->text.size, TOKENIZER_PLAIN, &b->tokens, e);
+    if (status) return error_prefix(e, "%s", file->path);
+    if (b->tokens.n == 0) return error_set(e, STATUS_INVALID, "%s: no tokens in it", file->path);
+    align_starts(&b->tokens, &b->text);
+    /* One entry past the last token says where the last chunk ends. */
+    tokens_append(&b->tokens, 0, (uint32_t)b->text.size);
+    b->tokens.n--;
+    return STATUS_OK;
+}
+
+static enum status add_file(struct builder *b, const struct found_file *file, struct error *e) {
+    struct error why;
+    enum status status = check_interrupted(e);
+    if (status) return status;
+    if (read_document(b, file, &why)) {
+        /* Ctrl-C reaches mandoc too: its page is not bad. */
+        if ((status = check_interrupted(e)) == STATUS_OK) report(b, &why);
+    } else if (!key_set_add(&b->texts, hash_bytes(b->text.data, b->text.size, 0), b->text.size)) {
+        b->n_copies++;
+        progress_clear(&b->progress);
+        if (b->options->verbose) line_print(stderr, "a copy of another: %s", file->path);
+    } else {
+        status = add_chunks(b, file->stored, e);
+        b->n_added++;
+    }
+    b->progress.files++;
+    b->progress.bytes += file->size;
+    progress_show(&b->progress, false);
+    return status;
+}
+
+/* Chunk length and end-of-document id as the model was trained with. */
+static enum status read_model(struct builder *b, const char *folder, int32_t *eod, struct error *e) {
+    struct buffer path = {0};
+    json_t *root;
+    buffer_printf(&path, "%s/config.json", folder);
+    enum status status = json_load_path(&root, path.data, e);
+    if (status == STATUS_OK) {
+        const json_t *m = json_object_get(root, "retro_chunk_length"), *id = json_object_get(root, "eod_token_id");
+        b->chunk_length = b->options->chunk_length;
+        if (b->chunk_length == 0 && m == NULL) b->chunk_length = DEFAULT_CHUNK_LENGTH;
+        if (b->chunk_length == 0 && json_integer_value(m) >= 1 && json_integer_value(m) <= INT16_MAX)
+            b->chunk_length = (int)json_integer_value(m);
+        *eod = json_integer_value(id) >= 0 && json_integer_value(id) <= INT32_MAX && json_is_integer(id)
+                   ? (int32_t)json_integer_value(id)
+                   : tokenizer_eod(b->tokenizer);
+        if (b->chunk_length == 0)
+            status = error_set(e, STATUS_INVALID, "%s: retro_chunk_length is no length of a chunk", path.data);
+        if (status == STATUS_OK && *eod < 0)
+            status = error_set(e, STATUS_INVALID, "%s: no eod_token_id, and the tokenizer has no end-of-document token",
+                               path.data);
+        json_decref(root);
+    }
+    buffer_free(&path);
+    return status;
+}
+
+static enum status open_parts(struct builder *b, const struct config *config, struct error *e) {
+    int32_t eod;
+    if (config->model.path[0] == '\0' || config->retrieval.embedder[0] == '\0')
+        return error_set(e, STATUS_INVALID, "model.path and retrieval.embedder are needed: --config FILE or --set");
+    if (tokenizer_open(&b->tokenizer, config->model.path, e) || read_model(b, config->model.path, &eod, e) ||
+        embedder_bert_open(&b->embedder, config->retrieval.embedder, config, e))
+        return e->status;
+    if (config->retrieval.threads > 0) index_set_threads(config->retrieval.threads);
+    b->vectors = xmalloc((size_t)BATCH_CHUNKS * (size_t)b->embedder.dim * sizeof *b->vectors);
+    /* Other programs may start in other folders. */
+    char *embedder = realpath(config->retrieval.embedder, NULL), *tokenizer = realpath(config->model.path, NULL);
+    struct collection_options o = {.chunk_length = b->chunk_length,
+                                   .eod = eod,
+                                   .dim = b->embedder.dim,
+                                   .embedder_hash = b->embedder.hash,
+                                   .tokenizer_hash = tokenizer_hash(b->tokenizer),
+                                   .embedder = embedder ? embedder : config->retrieval.embedder,
+                                   .tokenizer = tokenizer ? tokenizer : config->model.path,
+                                   .index_factory = b->options->index_factory};
+    enum status status = collection_create(&b->collection, b->options->out, &o, e);
+    free(embedder);
+    free(tokenizer);
+    return status;
+}
+
+static enum status add_files(struct builder *b, struct error *e) {
+    enum status status = STATUS_OK;
+    for (int i = 0; i < b->walk.n && status == STATUS_OK; i++) status = add_file(b, &b->walk.files[i], e);
+    if (status == STATUS_OK) status = embed_waiting(b, e);
+    progress_clear(&b->progress);
+    return status;
+}
+
+static enum status commit(struct builder *b, struct error *e) {
+    struct collection_builder *collection = b->collection;
+    if (b->n_added == 0)
+        return error_set(e, STATUS_INVALID, "none of the %d files could be added; nothing was built", b->walk.n);
+    progress_show(&b->progress, true);
+    fprintf(stderr, "building the index of %" PRId64 " vectors\n", b->progress.chunks);
+    b->collection = NULL;
+    return collection_commit(collection, e);
+}
+
+static void print_summary(const struct builder *b) {
+    double seconds = time_now() - b->progress.started;
+    int n_copies = b->n_copies + b->walk.n_repeated;
+    char copies[40] = "", skipped[40] = "";
+    if (n_copies > 0) snprintf(copies, sizeof copies, ", %d copies left out", n_copies);
+    if (b->walk.n_skipped > 0) snprintf(skipped, sizeof skipped, ", %d skipped", b->walk.n_skipped);
+    line_print(stdout, "%s: %d documents, %" PRId64 " chunks in %.1f s (%.0f chunks/s)%s%s", b->options->out,
+               b->n_added, b->progress.chunks, seconds, (double)b->progress.chunks / (seconds > 0 ? seconds : 1),
+               copies, skipped);
+}
+
+static enum status build(struct builder *b, const struct config *config, struct error *e) {
+    enum status status = walk_paths(&b->walk, b->options->paths, b->options->n_paths, e);
+    if (status) return status;
+    walk_report_unknown(&b->walk);
+    if (b->walk.n == 0) return error_set(e, STATUS_INVALID, "no documents found; nothing was built");
+    status = open_parts(b, config, e);
+    if (status) return status;
+    progress_start(&b->progress, b->walk.n, b->walk.bytes);
+    status = add_files(b, e);
+    return status ? status : commit(b, e);
+}
+
+int index_build(const struct build_options *o, const struct config *config, struct error *e) {
+    struct builder *b = xcalloc(1, sizeof *b);
+    b->options = o;
+    b->walk.verbose = o->verbose;
+    enum status status = build(b, config, e);
+    int code = status == STATUS_CANCELLED ? EXIT_INTERRUPTED
+               : status                   ? EXIT_FAILED
+               : b->walk.n_skipped > 0    ? EXIT_SKIPPED
+                                          : EXIT_FINE;
+    if (status == STATUS_OK) print_summary(b);
+    collection_abandon(b->collection);
+    embedder_bert_close(&b->embedder);
+    tokenizer_close(b->tokenizer);
+    walk_free(&b->walk);
+    key_set_free(&b->texts);
+    buffer_free(&b->text);
+    buffer_free(&b->title);
+    buffer_free(&b->waiting);
+    tokens_free(&b->tokens);
+    free(b->vectors);
+    free(b);
+    return code;
+}

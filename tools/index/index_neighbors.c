@@ -1,0 +1,201 @@
+/* tools/index/index_neighbors.c: retro-index neighbors: the nearest chunks of many queries at once, for training and
+ * evaluation. Training needs them for every chunk of the collection itself and never from the chunk's own document. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/json/json.h"
+#include "tools/index/index.h"
+
+/* A batch is large because an inverted file is read from one end to the other for every range of vectors. */
+enum { BATCH = 4096, BATCH_TEXTS = 256, SPARE = 32 };
+
+/* One query, without its vector. */
+struct query {
+    int64_t document; /* of the collection, -1: another */
+    char *path;       /* of another document */
+};
+
+struct search {
+    const struct neighbors_options *o;
+    const struct collection *c;
+    const struct embedder *embedder;
+    struct query *queries; /* [BATCH], of the batch at hand */
+    float *vectors;        /* [BATCH, dim] */
+    /* Results, of all queries so far: [n, k] */
+    int64_t *ids;
+    float *similarities;
+    size_t n, capacity;
+};
+
+static enum status reserve(struct search *s, size_t n, struct error *e) {
+    size_t k = (size_t)s->o->k, capacity = s->capacity ? s->capacity : BATCH, entries, bytes;
+    while (capacity < n) capacity *= 2;
+    if (mul_overflows(capacity, k, &entries) || mul_overflows(entries, sizeof *s->ids, &bytes))
+        return error_set(e, STATUS_TOO_LARGE, "%zu queries for %zu neighbours", n, k);
+    if (capacity == s->capacity) return STATUS_OK;
+    int64_t *ids = realloc(s->ids, bytes);
+    if (ids) s->ids = ids;
+    float *similarities = realloc(s->similarities, entries * sizeof *similarities);
+    if (similarities) s->similarities = similarities;
+    if (ids == NULL || similarities == NULL) return error_set(e, STATUS_NO_MEMORY, "%zu neighbours", entries);
+    s->capacity = capacity;
+    return STATUS_OK;
+}
+
+static bool excluded(const struct search *s, const struct query *q, int64_t id) {
+    if (!s->o->exclude_same_document) return false;
+    struct chunk chunk = collection_chunk(s->c, id);
+    return q->path ? strcmp(q->path, chunk.path) == 0 : q->document == chunk.document;
+}
+
+/* Copies the first k of `wide` results that may stay, fills the rest with none; true when it found k. */
+static bool keep(const struct search *s, int query, int wide, const int64_t *ids, const float *similarities) {
+    int k = s->o->k, kept = 0;
+    size_t row = (s->n + (size_t)query) * (size_t)k;
+    for (int i = 0; i < wide && kept < k && ids[i] >= 0; i++) {
+        if (excluded(s, &s->queries[query], ids[i])) continue;
+        s->ids[row + (size_t)kept] = ids[i];
+        s->similarities[row + (size_t)kept++] = similarities[i];
+    }
+    for (int i = kept; i < k; i++) {
+        s->ids[row + (size_t)i] = -1;
+        s->similarities[row + (size_t)i] = -2;
+    }
+    return kept == k;
+}
+
+/* One query again and again with twice as many results, until k of other documents are among them or there are no
+ * more: a query from a long document can have very many of its own document before the first of another. */
+static enum status search_wider(const struct search *s, int query, int wide, struct error *e) {
+    const struct index *index = collection_index(s->c);
+    enum status status = STATUS_OK;
+    for (bool found = false; !found && wide < index->count && status == STATUS_OK;) {
+        wide = (int)(index->count / 2 < wide ? index->count : 2 * wide);
+        int64_t *ids = xmalloc((size_t)wide * sizeof *ids);
+        float *similarities = xmalloc((size_t)wide * sizeof *similarities);
+        const float *vector = s->vectors + (size_t)query * (size_t)index->dim;
+        status = index_search(index, (struct index_query){.vectors = vector, .n = 1, .k = wide}, ids, similarities, e);
+        /* An inverted file does not visit every list: fewer than asked for is all that it will find. */
+        if (status == STATUS_OK) found = keep(s, query, wide, ids, similarities) || ids[wide - 1] < 0;
+        free(ids);
+        free(similarities);
+    }
+    return status;
+}
+
+/* Searches the n queries of the batch at hand and appends their results. */
+static enum status search_batch(struct search *s, int n, struct error *e) {
+    const struct index *index = collection_index(s->c);
+    int wide = s->o->k + (s->o->exclude_same_document ? SPARE : 0);
+    if (wide > index->count) wide = max_int(1, (int)index->count);
+    size_t results = (size_t)n * (size_t)wide;
+    int64_t *ids = xmalloc((results + 1) * sizeof *ids);
+    float *similarities = xmalloc((results + 1) * sizeof *similarities);
+    enum status status = reserve(s, s->n + (size_t)n, e);
+    if (status == STATUS_OK)
+        status = index_search(index, (struct index_query){.vectors = s->vectors, .n = n, .k = wide, .bulk = true}, ids,
+                              similarities, e);
+    for (int i = 0; i < n && status == STATUS_OK; i++) {
+        size_t row = (size_t)i * (size_t)wide;
+        if (!keep(s, i, wide, ids + row, similarities + row) && ids[row + (size_t)wide - 1] >= 0)
+            status = search_wider(s, i, wide, e);
+    }
+    s->n += (size_t)n;
+    free(ids);
+    free(similarities);
+    return status;
+}
+
+static enum status search_collection(struct search *s, struct error *e) {
+    int64_t count = collection_info(s->c)->n_chunks;
+    enum status status = STATUS_OK;
+    for (int64_t first = 0; first < count && status == STATUS_OK; first += BATCH) {
+        int n = (int)(count - first < BATCH ? count - first : BATCH);
+        for (int i = 0; i < n; i++)
+            s->queries[i] = (struct query){.document = collection_chunk(s->c, first + i).document};
+        status = index_vectors(collection_index(s->c), first, n, s->vectors, e);
+        if (status == STATUS_OK) status = search_batch(s, n, e);
+    }
+    return status;
+}
+
+/* Queries of a file, whose records stay while their batch is embedded. */
+struct lines {
+    struct search *search;
+    json_t *records[BATCH_TEXTS];
+    int n;
+};
+
+static enum status search_lines(struct lines *l, struct error *e) {
+    struct search *s = l->search;
+    struct text_span texts[BATCH_TEXTS];
+    for (int i = 0; i < l->n; i++) {
+        const json_t *text = json_object_get(l->records[i], "text");
+        texts[i] = (struct text_span){json_string_value(text), json_string_length(text)};
+        const char *path = json_string_value(json_object_get(l->records[i], "document"));
+        s->queries[i] = (struct query){.document = -1, .path = xstrdup(path)};
+    }
+    enum status status = l->n ? s->embedder->embed(s->embedder->self, texts, l->n, s->vectors, e) : STATUS_OK;
+    if (status == STATUS_OK && l->n) status = search_batch(s, l->n, e);
+    for (int i = 0; i < l->n; i++) {
+        free(s->queries[i].path);
+        json_decref(l->records[i]);
+    }
+    l->n = 0;
+    return status;
+}
+
+static enum status add_line(void *context, json_t *record, struct error *e) {
+    struct lines *l = context;
+    if (!json_is_string(json_object_get(record, "document")) || !json_is_string(json_object_get(record, "text")))
+        return error_set(e, STATUS_INVALID, "expected {\"document\": \"...\", \"text\": \"...\"}");
+    l->records[l->n++] = json_incref(record);
+    return l->n == BATCH_TEXTS ? search_lines(l, e) : STATUS_OK;
+}
+
+static enum status search_file(struct search *s, struct error *e) {
+    struct lines lines = {.search = s};
+    enum status status = json_read_lines(s->o->queries, add_line, &lines, e);
+    if (status == STATUS_OK) status = search_lines(&lines, e);
+    while (lines.n > 0) json_decref(lines.records[--lines.n]);
+    return status;
+}
+
+static enum status write_results(const struct search *s, struct error *e) {
+    struct {
+        char magic[8];
+        uint32_t version, k;
+        uint64_t n, n_chunks;
+    } header = {.version = 1, .k = (uint32_t)s->o->k, .n = s->n};
+    _Static_assert(sizeof header == 32, "written as it is");
+    memcpy(header.magic, "RETRONBR", sizeof header.magic);
+    header.n_chunks = (uint64_t)collection_info(s->c)->n_chunks;
+    FILE *file = fopen(s->o->out, "wb");
+    if (file == NULL) return error_errno(e, "%s: create", s->o->out);
+    size_t entries = s->n * (size_t)s->o->k;
+    bool written = fwrite(&header, sizeof header, 1, file) == 1 &&
+                   (entries == 0 || (fwrite(s->ids, sizeof *s->ids, entries, file) == entries &&
+                                     fwrite(s->similarities, sizeof *s->similarities, entries, file) == entries));
+    enum status status = written ? STATUS_OK : error_errno(e, "%s: write", s->o->out);
+    if (fclose(file) != 0 && status == STATUS_OK) status = error_errno(e, "%s: write", s->o->out);
+    if (status) remove(s->o->out);
+    return status;
+}
+
+enum status index_neighbors(const struct neighbors_options *o, const struct collection *c,
+                            const struct embedder *embedder, struct error *e) {
+    size_t dim = (size_t)collection_info(c)->dim;
+    struct search s = {.o = o, .c = c, .embedder = embedder};
+    s.queries = xcalloc(BATCH, sizeof *s.queries);
+    s.vectors = xmalloc(BATCH * dim * sizeof *s.vectors);
+    enum status status = o->queries ? search_file(&s, e) : search_collection(&s, e);
+    if (status == STATUS_OK) status = write_results(&s, e);
+    if (status == STATUS_OK) line_print(stdout, "%s: %d neighbours of %zu chunks", o->out, o->k, s.n);
+    free(s.queries);
+    free(s.vectors);
+    free(s.ids);
+    free(s.similarities);
+    return status;
+}

@@ -1,0 +1,193 @@
+/* tools/index/index_walk.c: which files to read. Nothing here opens a file: a FIFO or a device is seen by its type and
+ * can hang nobody. */
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "config/base/hash.h"
+#include "tools/index/index.h"
+
+enum { MAX_DEPTH = 200 };
+
+/* The folders from a root down to where the walk is. */
+struct trail {
+    dev_t device[MAX_DEPTH];
+    ino_t inode[MAX_DEPTH];
+    int depth;
+    struct key_set *seen;
+};
+
+static size_t find_slot(const struct key_set *s, uint64_t a, uint64_t b) {
+    uint64_t key[2] = {a, b};
+    size_t i = hash_bytes(key, sizeof key, 0) & (s->capacity - 1);
+    while (s->slots[i].used && (s->slots[i].a != a || s->slots[i].b != b)) i = (i + 1) & (s->capacity - 1);
+    return i;
+}
+
+bool key_set_add(struct key_set *s, uint64_t a, uint64_t b) {
+    if (2 * s->n >= s->capacity) {
+        struct key_set larger = {.capacity = s->capacity ? 2 * s->capacity : 256, .n = s->n};
+        larger.slots = xcalloc(larger.capacity, sizeof *larger.slots);
+        for (size_t i = 0; i < s->capacity; i++)
+            if (s->slots[i].used) larger.slots[find_slot(&larger, s->slots[i].a, s->slots[i].b)] = s->slots[i];
+        free(s->slots);
+        *s = larger;
+    }
+    size_t i = find_slot(s, a, b);
+    if (s->slots[i].used) return false;
+    s->slots[i].a = a;
+    s->slots[i].b = b;
+    s->slots[i].used = true;
+    s->n++;
+    return true;
+}
+
+void key_set_free(struct key_set *s) {
+    free(s->slots);
+    *s = (struct key_set){0};
+}
+
+static void skip(struct walk *w, const char *path, const char *why) {
+    line_print(stderr, "skipped: %s: %s", path, why);
+    w->n_skipped++;
+}
+
+static void count_unknown(struct walk *w, const char *path) {
+    const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
+    const char *extension = dot && strlen(dot) < sizeof w->unknown[0].extension ? dot : "";
+    int last = (int)ARRAY_COUNT(w->unknown) - 1, i = 0;
+    if (w->verbose) line_print(stderr, "not a known kind: %s", path);
+    while (i < w->n_unknown && strcmp(w->unknown[i].extension, extension) != 0) i++;
+    if (i == w->n_unknown && i < last) {
+        snprintf(w->unknown[i].extension, sizeof w->unknown[i].extension, "%s", extension);
+        w->n_unknown++;
+    } else if (i == w->n_unknown) {
+        /* More kinds than rows: the last row stands for the rest. */
+        i = last;
+        snprintf(w->unknown[i].extension, sizeof w->unknown[i].extension, "others");
+    }
+    w->unknown[i].count++;
+}
+
+void walk_report_unknown(const struct walk *w) {
+    for (int i = 0; i < (int)ARRAY_COUNT(w->unknown); i++)
+        if (w->unknown[i].count > 0)
+            line_print(stderr, "not read: %d file%s of kind \"%s\"", w->unknown[i].count,
+                       w->unknown[i].count == 1 ? "" : "s",
+                       w->unknown[i].extension[0] ? w->unknown[i].extension : "no extension");
+}
+
+static void add_file(struct walk *w, const char *path, const char *stored, const struct stat *st) {
+    w->files = xgrow(w->files, w->n, &w->capacity, sizeof *w->files);
+    w->files[w->n++] = (struct found_file){
+        .path = xstrdup(path), .stored = xstrdup(stored), .kind = document_kind(path), .size = (uint64_t)st->st_size};
+    w->bytes += (uint64_t)st->st_size;
+}
+
+static bool on_trail(const struct trail *t, const struct stat *st) {
+    for (int i = 0; i < t->depth; i++)
+        if (t->device[i] == st->st_dev && t->inode[i] == st->st_ino) return true;
+    return false;
+}
+
+static char *join(const char *folder, const char *name) {
+    struct buffer b = {0};
+    size_t size = strlen(folder);
+    buffer_printf(&b, "%s%s%s", folder, size > 0 && folder[size - 1] == '/' ? "" : "/", name);
+    return b.data;
+}
+
+static int is_visible(const struct dirent *entry) { return entry->d_name[0] != '.'; }
+
+static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
+
+static enum status visit(struct walk *w, struct trail *t, const char *path, const char *stored, bool given,
+                         struct error *e);
+
+static enum status visit_folder(struct walk *w, struct trail *t, const char *path, const char *stored,
+                                const struct stat *st, struct error *e) {
+    struct dirent **entries = NULL;
+    if (t->depth == MAX_DEPTH) {
+        skip(w, path, "folders nest too deep");
+        return STATUS_OK;
+    }
+    int n = scandir(path, &entries, is_visible, by_name);
+    if (n < 0) {
+        skip(w, path, strerror(errno));
+        return STATUS_OK;
+    }
+    t->device[t->depth] = st->st_dev;
+    t->inode[t->depth++] = st->st_ino;
+    enum status status = STATUS_OK;
+    for (int i = 0; i < n; i++) {
+        if (status == STATUS_OK) {
+            char *child = join(path, entries[i]->d_name), *child_stored = join(stored, entries[i]->d_name);
+            status = visit(w, t, child, child_stored, false, e);
+            free(child);
+            free(child_stored);
+        }
+        free(entries[i]);
+    }
+    free(entries);
+    t->depth--;
+    return status;
+}
+
+/* given: named on the command line, where a kind that we do not read is a mistake rather than something beside. */
+static enum status visit(struct walk *w, struct trail *t, const char *path, const char *stored, bool given,
+                         struct error *e) {
+    struct stat st;
+    if (index_interrupted) return error_set(e, STATUS_CANCELLED, "interrupted");
+    if (stat(path, &st) != 0) {
+        skip(w, path, errno == ELOOP ? "a link that leads back to itself" : strerror(errno));
+        return STATUS_OK;
+    }
+    if (S_ISDIR(st.st_mode) && on_trail(t, &st)) {
+        skip(w, path, "a link back to a folder that it lies in");
+    } else if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode)) {
+        skip(w, path, "neither a file nor a folder");
+    } else if (S_ISREG(st.st_mode) && document_kind(path) == DOCUMENT_UNKNOWN) {
+        if (given)
+            skip(w, path, "not a known kind of document; .txt, .md, .rst, .html and man pages are");
+        else
+            count_unknown(w, path);
+    } else if (!key_set_add(t->seen, (uint64_t)st.st_dev, (uint64_t)st.st_ino)) {
+        if (w->verbose) line_print(stderr, "reached twice: %s", path);
+        w->n_repeated++;
+    } else if (S_ISDIR(st.st_mode)) {
+        return visit_folder(w, t, path, stored, &st, e);
+    } else {
+        add_file(w, path, stored, &st);
+    }
+    return STATUS_OK;
+}
+
+enum status walk_paths(struct walk *w, char **paths, int n, struct error *e) {
+    struct key_set seen = {0};
+    char **names = xcalloc((size_t)n, sizeof *names);
+    enum status status = STATUS_OK;
+    for (int i = 0; i < n; i++) names[i] = path_name(paths[i]);
+    for (int i = 0; i < n && status == STATUS_OK; i++) {
+        struct trail trail = {.seen = &seen};
+        bool shared = false;
+        for (int j = 0; j < n; j++) shared = shared || (j != i && strcmp(names[i], names[j]) == 0);
+        /* Two folders of one name are told apart by what was given. */
+        status = visit(w, &trail, paths[i], shared ? paths[i] : names[i], true, e);
+    }
+    for (int i = 0; i < n; i++) free(names[i]);
+    free(names);
+    key_set_free(&seen);
+    return status;
+}
+
+void walk_free(struct walk *w) {
+    for (int i = 0; i < w->n; i++) {
+        free(w->files[i].path);
+        free(w->files[i].stored);
+    }
+    free(w->files);
+}
