@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/json.h"
-#include "retro/session.h"
-#include "retro/weights.h"
+#include "config/json/json.h"
+#include "retro/run/session.h"
+#include "retro/weights/weights.h"
 #include "tests/folder.h"
 
 enum { MAX_SEQUENCES = 6, MAX_LENGTH = 48, MAX_CHUNKS = 16 };
