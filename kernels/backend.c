@@ -178,7 +178,7 @@ void embed(struct backend *b, const struct embed_args *a) {
     CHECK(a->position == NULL || tensor_is_f32(a->position, a->position->rows, a->y.cols));
     CHECK(a->type == NULL || (tensor_is_f32(a->type, a->type->rows, a->y.cols) && a->type->rows > 0));
     for (int i = 0; i < a->y.rows; i++) {
-        CHECK(a->ids[i] >= 0 && a->ids[i] < a->word->n_out);
+        CHECK(a->ids[i] < a->word->n_out);
         CHECK(a->position == NULL || (a->positions[i] >= 0 && a->positions[i] < a->position->rows));
     }
     if (!b->error.status) b->ops->embed(b, a);

@@ -110,8 +110,9 @@ struct glu_args {
     enum activation activation;
 };
 
-/* y[i] = word[ids[i]] + position[positions[i]] + type[0]; position and type may be NULL. `word` is a packed weight (it
- * is often the output matrix too); position and type are plain f32 rows. */
+/* y[i] = word[ids[i]] + position[positions[i]] + type[0]; position and type may be NULL. A negative id stands for a
+ * word of zeros. `word` is a packed weight (it is often the output matrix too); position and type are plain f32 rows.
+ */
 struct embed_args {
     struct tensor y;
     const struct weight *word;
