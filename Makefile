@@ -184,7 +184,7 @@ GPU_OPS := $(addprefix $(BUILD)/tests/cuda/,test_cuda_ops test_cuda_attention te
 GPU_STEPS := $(BUILD)/tests/cuda/test_cuda_steps
 GPU_PARITY := $(BUILD)/tests/cuda/retro-parity
 $(GPU_OPS): %: %.c.o $(filter-out $(BUILD)/kernels/comm/%,$(filter \
-	$(patsubst %,$(BUILD)/config/base/%.c.o,base buffer memory) $(BUILD)/kernels/%,$(OBJECTS)))
+	$(patsubst %,$(BUILD)/config/base/%.c.o,base buffer line log memory utf8) $(BUILD)/kernels/%,$(OBJECTS)))
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(CUDA_LIBS) -lcmocka -lstdc++ -lm -o $@
 $(GPU_PARITY): $(patsubst %,$(BUILD)/%.o,tests/cuda/parity.c tools/eval/eval_parity.c tools/eval/eval_options.c) $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) -Wl,--as-needed $^ $(LDLIBS) -o $@

@@ -17,12 +17,16 @@
 #include <unistd.h>
 
 #include "config/base/line.h"
+#include "config/base/log.h"
 #include "config/base/process.h"
 #include "server/cli.h"
 #include "server/host/documents.h"
 #include "server/host/embedder_bert.h"
 #include "server/host/opened_model.h"
 #include "server/http/http.h"
+#include "server/http/listen.h"
+
+static const double last_lines_seconds = 1; /* that the end waits for whoever reads the log */
 
 struct server {
     struct config config;
@@ -217,9 +221,11 @@ static enum status open_api(struct server *s, struct error *e) {
 static enum status open_http(struct server *s, struct error *e) {
     const struct config *c = &s->config;
     struct http_options o = {.socket = s->socket,
-                             .max_connections = c->server.max_connections,
+                             .connections = {.max = c->server.max_connections,
+                                             .idle_timeout = c->server.connection_timeout,
+                                             .head_timeout = c->server.head_timeout,
+                                             .min_body_rate = c->server.min_body_rate},
                              .max_body_bytes = c->server.max_body_bytes,
-                             .timeout = c->server.connection_timeout,
                              .api = &s->api};
     s->socket = -1;
     if (http_open(&s->http, &o, e)) return e->status;
@@ -344,7 +350,9 @@ int main(int argc, char **argv) {
         signal(SIGPIPE, SIG_IGN);
         signal(SIGBUS, explain_bus_error);
         log_set_level((enum log_level)s.config.log.level);
-        status = serve(&s, &e);
+        status = log_queue_open(&e);
+        if (status == STATUS_OK) status = serve(&s, &e);
+        log_queue_close(last_lines_seconds);
     }
     if (status) line_print(stderr, "retro-server: %s", e.text);
     config_free(&s.config);

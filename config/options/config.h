@@ -65,6 +65,8 @@ struct config {
         int max_stops;          /* stop strings in one request */
         int max_logprobs;       /* alternatives per token */
         int connection_timeout; /* seconds a connection may idle */
+        int head_timeout;       /* seconds that request line and headers may take */
+        int min_body_rate;      /* bytes per second that a body must bring; 0: any */
         int drain_timeout;      /* seconds SIGTERM waits for running requests */
     } server;
     struct {
