@@ -4,6 +4,7 @@
 #                 with CUDA=1 also FAISS' GPU part, for the architectures FAISS_GPUS (90; as "80;90"),
 #                 with PTX for later ones unless it says so: 90-real
 #   make all      build/retro-server, build/retro-index, build/retro-eval, build/retro-bench, build/retro-convert
+#   make install  what `make` built, into DESTDIR and PREFIX (/usr/local); builds nothing, so that root may call it
 #   make test     deps, build, every test that needs no GPU
 #   make c-test   the C tests alone, for SANITIZE=
 #   make valgrind a reference model under valgrind, half a minute
@@ -76,6 +77,9 @@ LDFLAGS += -pie -Wl,-z,relro,-z,now -fopenmp $(if $(SANITIZE),-fsanitize=$(SANIT
 LDLIBS += $(if $(FAISS),-lfaiss_c) -lmicrohttpd -ljansson -lpcre2-8 -lutf8proc -lsentencepiece -lxml2 \
 	$(if $(NCCL),-lnccl) $(if $(CUDA),$(CUDA_LIBS)) $(if $(MPI),$(filter -L% -l%,$(MPI_FLAGS))) \
 	-lstdc++ -lm -lpthread
+# A program finds FAISS relative to itself, built or installed: a user's folder of dependencies is nobody else's.
+PROGRAM_LDFLAGS := $(filter-out -Wl$(comma)-rpath$(comma)$(FAISS_HOME)/lib,$(LDFLAGS)) \
+	'-Wl,-rpath,$$ORIGIN/lib:$$ORIGIN/../lib/retro-server'
 
 # Every folder's sources make one library; a program is server/main.c or a folder of tools/.
 PROGRAMS := $(BUILD)/retro-server $(BUILD)/retro-index $(BUILD)/retro-eval $(BUILD)/retro-bench $(BUILD)/retro-convert
@@ -86,10 +90,12 @@ OBJECTS := $(addprefix $(BUILD)/,$(addsuffix .o,$(SOURCES)))
 LIBRARY := $(BUILD)/libretro.a
 
 # What the last build was made with: when it changes (make deps found FAISS a home, a source came or went), so do objects.
-BUILT_WITH := $(strip $(CC) $(CXX) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(SOURCES))
+BUILT_WITH := $(strip $(CC) $(CXX) $(CPPFLAGS) $(CFLAGS) $(PROGRAM_LDFLAGS) $(SOURCES))
+ifneq ($(MAKECMDGOALS),install)
 ifneq ($(shell cat $(BUILD)/built-with 2>/dev/null),$(BUILT_WITH))
 $(shell mkdir -p $(BUILD))
 $(file >$(BUILD)/built-with,$(BUILT_WITH))
+endif
 endif
 
 # Kernels of one instruction set are compiled for it and picked by CPUID at run time.
@@ -122,7 +128,9 @@ $(BUILD)/retro-eval: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/eval/*.c)) $(LIB
 $(BUILD)/retro-bench: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/bench/*.c)) $(LIBRARY)
 $(BUILD)/retro-convert: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/convert/*.c)) $(LIBRARY)
 $(PROGRAMS):
-	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	@mkdir -p $(BUILD)/lib
+	@$(if $(FAISS),ln -sf $(FAISS_HOME)/lib/*.so $(BUILD)/lib)
+	$(call quiet,LINK)$(CC) $(PROGRAM_LDFLAGS) $^ $(LDLIBS) -o $@
 
 $(BUILD)/%.c.o: %.c $(BUILD)/built-with
 	@mkdir -p $(@D)
@@ -238,6 +246,12 @@ info:
 	@echo "nccl       $(if $(NCCL),yes,no: nccl.h and libnccl were not found beside CUDA, or it is left out)"
 	@echo "sanitizer  $(if $(SANITIZE),$(SANITIZE),none)"
 
+# DESTDIR is where a package is put together, PREFIX where its files will lie.
+PREFIX ?= /usr/local
+DESTDIR ?=
+install:
+	@tools/install.sh $(BUILD) "$(DESTDIR)$(PREFIX)" $(notdir $(PROGRAMS))
+
 test: deps
 	@tests/run.sh $(BUILD)
 c-test:
@@ -284,6 +298,6 @@ clean:
 	rm -rf build
 
 .PHONY: all c-tests list-c-tests emulated cuda-check gpu-ops gpu-programs gpu-bundle gpu-check fuzz deps info \
-	test c-test valgrind lint format bench demo deps-train train-smoke \
+	test install c-test valgrind lint format bench demo deps-train train-smoke \
 	test-train clean
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
