@@ -111,7 +111,7 @@ static void connection_refuse(struct connection *c, enum connection_end why) {
     connection_end(c, why);
 }
 
-static void sweep_body(struct connection *c, double now) {
+static void connection_sweep_body(struct connection *c, double now) {
     const struct connection_limits *l = &c->list->limits;
     size_t body = atomic_load(&c->body);
     if (l->min_body_rate == 0 || now - c->since < l->head_timeout) return;
@@ -124,13 +124,13 @@ static void sweep_body(struct connection *c, double now) {
     atomic_store(&c->window, body);
 }
 
-static void sweep_connection(struct connection *c, double now) {
+static void connection_sweep(struct connection *c, double now) {
     const struct connection_limits *l = &c->list->limits;
     if (c->why != CONNECTION_OPEN) return;
     connection_look(c);
     if (c->phase == CONNECTION_IDLE && now - c->since >= l->idle_timeout) connection_end(c, CONNECTION_UNUSED);
     if (c->phase == CONNECTION_HEAD && now - c->since >= l->head_timeout) connection_refuse(c, CONNECTION_LATE);
-    if (c->phase == CONNECTION_BODY) sweep_body(c, now);
+    if (c->phase == CONNECTION_BODY) connection_sweep_body(c, now);
 }
 
 /* An idle connection goes before one that sends a head; of these the one that has been at it longest. */
@@ -145,7 +145,7 @@ static bool connection_may_go(struct connection *c, double now) {
     return c->why == CONNECTION_OPEN && !phase_is_busy(c->phase) && now - c->since >= grace_seconds;
 }
 
-static void make_room(struct connections *s, double now) {
+static void connections_make_room(struct connections *s, double now) {
     while (s->n_live > s->limits.max) {
         struct connection *victim = NULL;
         for (struct connection *c = s->first; c; c = c->next)
@@ -213,8 +213,8 @@ static void *keeper_run(void *argument) {
         double now = time_now();
         keeper_read(s, now);
         if (now >= next_sweep) {
-            for (struct connection *c = s->first; c; c = c->next) sweep_connection(c, now);
-            make_room(s, now);
+            for (struct connection *c = s->first; c; c = c->next) connection_sweep(c, now);
+            connections_make_room(s, now);
             next_sweep = now + 1e-3 * SWEEP_MS;
         }
         bool stop = s->stop;
@@ -267,7 +267,7 @@ struct connection *connection_open(struct connections *s, int fd) {
     s->n_live++;
     c->phase = CONNECTION_IDLE;
     c->since = time_now();
-    make_room(s, c->since);
+    connections_make_room(s, c->since);
     pthread_mutex_unlock(&s->lock);
     return c;
 }

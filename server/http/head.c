@@ -30,37 +30,37 @@ static bool is_value(const char *text, size_t size) {
     return true;
 }
 
-static bool malformed(struct failure *f, const char *why) {
+static bool head_refuse(struct failure *f, const char *why) {
     return failure_set(f, 400, "malformed_request", NULL, "%s", why);
 }
 
 /* "method target version CRLF", of which *next is what follows. */
-static bool check_request_line(const struct head *h, const char **next, struct failure *f) {
+static bool request_line_check(const struct head *h, const char **next, struct failure *f) {
     size_t method = strlen(h->method), version = strlen("HTTP/1.1");
-    if (!is_token(h->method, method)) return malformed(f, "the method is not a token");
+    if (!is_token(h->method, method)) return head_refuse(f, "the method is not a token");
     if (h->target != h->method + method + 1 || h->version != h->target + h->target_size + 1)
-        return malformed(f, "the request line is not method, target and version with one blank between them");
+        return head_refuse(f, "the request line is not method, target and version with one blank between them");
     if (strcmp(h->version, "HTTP/1.1") != 0 && strcmp(h->version, "HTTP/1.0") != 0)
-        return malformed(f, "the version of HTTP is not 1.1 or 1.0");
+        return head_refuse(f, "the version of HTTP is not 1.1 or 1.0");
     *next = h->version + version + 2;
     return true;
 }
 
 /* "name: value CRLF" at *next, which moves on. The library has skipped the blanks before the value. */
-static bool check_field(const struct head_field *field, const char **next, struct failure *f) {
+static bool field_check(const struct head_field *field, const char **next, struct failure *f) {
     if (field->name != *next)
-        return malformed(f, "a line of the headers is folded, holds a NUL, or does not end in CRLF");
+        return head_refuse(f, "a line of the headers is folded, holds a NUL, or does not end in CRLF");
     if (!is_token(field->name, field->name_size))
-        return malformed(f, "the name of a header is not a token with its colon right behind it");
+        return head_refuse(f, "the name of a header is not a token with its colon right behind it");
     if (field->value <= field->name + field->name_size)
-        return malformed(f, "a line of the headers is folded or holds a NUL");
+        return head_refuse(f, "a line of the headers is folded or holds a NUL");
     if (!is_value(field->value, field->value_size))
-        return malformed(f, "the value of a header holds a control character");
+        return head_refuse(f, "the value of a header holds a control character");
     *next = field->value + field->value_size + 2;
     return true;
 }
 
-static int count_fields(const struct head *h, const char *name, const struct head_field **last) {
+static int field_count(const struct head *h, const char *name, const struct head_field **last) {
     int n = 0;
     for (int i = 0; i < h->n_fields; i++) {
         if (strcasecmp(h->fields[i].name, name) != 0) continue;
@@ -73,9 +73,9 @@ static int count_fields(const struct head *h, const char *name, const struct hea
 /* Where a body ends must be beyond doubt. The library takes the first of several lengths and ignores codings that it
  * does not know; a proxy that reads them otherwise would take what follows the body for another client's request
  * (RFC 9112, 6.3). */
-static bool check_framing(const struct head *h, struct failure *f) {
+static bool framing_check(const struct head *h, struct failure *f) {
     const struct head_field *length = NULL, *coding = NULL;
-    int lengths = count_fields(h, "Content-Length", &length), codings = count_fields(h, "Transfer-Encoding", &coding);
+    int lengths = field_count(h, "Content-Length", &length), codings = field_count(h, "Transfer-Encoding", &coding);
     if (lengths + codings == 0) return true;
     bool chunked = coding && strcasecmp(coding->value, "chunked") == 0 && strcmp(h->version, "HTTP/1.1") == 0;
     if (lengths + codings == 1 && (length || chunked)) return true;
@@ -88,13 +88,13 @@ static bool check_framing(const struct head *h, struct failure *f) {
 bool head_check(const struct head *h, struct failure *f) {
     const struct head_field *host = NULL;
     const char *next = NULL;
-    if (!check_request_line(h, &next, f)) return false;
+    if (!request_line_check(h, &next, f)) return false;
     for (int i = 0; i < h->n_fields; i++)
-        if (!check_field(&h->fields[i], &next, f)) return false;
+        if (!field_check(&h->fields[i], &next, f)) return false;
     if (next + 2 != h->method + h->size)
-        return malformed(f, "a line of the headers is folded, holds a NUL, or does not end in CRLF");
-    int hosts = count_fields(h, "Host", &host);
-    if (hosts > 1) return malformed(f, "there is more than one Host header");
-    if (hosts == 0 && strcmp(h->version, "HTTP/1.1") == 0) return malformed(f, "there is no Host header");
-    return check_framing(h, f);
+        return head_refuse(f, "a line of the headers is folded, holds a NUL, or does not end in CRLF");
+    int hosts = field_count(h, "Host", &host);
+    if (hosts > 1) return head_refuse(f, "there is more than one Host header");
+    if (hosts == 0 && strcmp(h->version, "HTTP/1.1") == 0) return head_refuse(f, "there is no Host header");
+    return framing_check(h, f);
 }
