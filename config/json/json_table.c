@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/hash.h"
 #include "config/json/json_words.h"
 
 /* The next spelling of "a|b|c"; *at starts as the whole and is NULL behind the last. */
@@ -100,6 +101,15 @@ static enum status read_text(struct json_reader *r, const struct json_field *f, 
     return STATUS_OK;
 }
 
+static enum status read_hex(struct json_reader *r, const struct json *value, void *target) {
+    uint64_t number;
+    const char *word = json_word(value);
+    if (word == NULL || strlen(word) != 16 || !hash_parse(word, &number))
+        return json_fail_type(r, json_type_words(JSON_HEX), value);
+    memcpy(target, &number, sizeof number);
+    return STATUS_OK;
+}
+
 static enum status read_choice(struct json_reader *r, const struct json_field *f, const struct json *value,
                                void *target) {
     if (json_kind(value) != JSON_KIND_TEXT) return words_choice_type(r, f, value);
@@ -165,6 +175,7 @@ enum status json_field_read(struct json_reader *r, const struct json_field *f, c
         case JSON_FLOAT:
         case JSON_DOUBLE: return read_real(r, f, value, target);
         case JSON_TEXT: return read_text(r, f, value, target);
+        case JSON_HEX: return read_hex(r, value, target);
         case JSON_CHOICE: return read_choice(r, f, value, target);
         case JSON_STRUCT: return json_table_read(r, f->table, value, target);
         case JSON_LIST: return read_list(r, f, value, target);

@@ -33,6 +33,7 @@ enum json_type {
     JSON_FLOAT,         /* float; an integer will do */
     JSON_DOUBLE,        /* double; an integer will do */
     JSON_TEXT,          /* char *, owned, without NUL characters; NULL or owned before, when it is freed */
+    JSON_HEX,           /* uint64_t: a string of 16 lower-case hexadecimal digits */
     JSON_CHOICE,        /* an enum (or int): the value beside the name in `choices` */
     JSON_STRUCT,        /* a struct at offset, by `table` */
     JSON_LIST,          /* struct json_list: min .. max items, each by the row `item` */

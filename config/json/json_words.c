@@ -55,11 +55,22 @@ enum status json_fail(struct json_reader *r, enum json_fault fault, const char *
 
 const char *json_type_words(enum json_type type) {
     static const char *const words[] = {
-        [JSON_BOOL] = "true or false",  [JSON_INT] = "an integer",   [JSON_INT64] = "an integer",
-        [JSON_FLOAT] = "a number",      [JSON_DOUBLE] = "a number",  [JSON_TEXT] = "a string",
-        [JSON_CHOICE] = "one of",       [JSON_STRUCT] = "an object", [JSON_LIST] = "a list",
-        [JSON_RAW] = "any value",       [JSON_PARSED] = "a value",   [JSON_NEUTRAL] = "a number",
-        [JSON_MUST_BE_FALSE] = "false", [JSON_EMPTY] = "nothing",    [JSON_IGNORED] = "any value",
+        [JSON_BOOL] = "true or false",
+        [JSON_INT] = "an integer",
+        [JSON_INT64] = "an integer",
+        [JSON_FLOAT] = "a number",
+        [JSON_DOUBLE] = "a number",
+        [JSON_TEXT] = "a string",
+        [JSON_HEX] = "16 hexadecimal digits in lower case",
+        [JSON_CHOICE] = "one of",
+        [JSON_STRUCT] = "an object",
+        [JSON_LIST] = "a list",
+        [JSON_RAW] = "any value",
+        [JSON_PARSED] = "a value",
+        [JSON_NEUTRAL] = "a number",
+        [JSON_MUST_BE_FALSE] = "false",
+        [JSON_EMPTY] = "nothing",
+        [JSON_IGNORED] = "any value",
     };
     return words[type];
 }
