@@ -47,7 +47,7 @@ static struct text_scan scan_text(struct text_span text) {
     return s;
 }
 
-size_t json_count_values(struct text_span text) { return scan_text(text).values + 1; }
+size_t json_count_values(struct text_span text) { return scan_text(text).values; }
 
 static enum status parse_text(struct json **out, struct text_span text, size_t flags, const char *name,
                               struct error *e) {

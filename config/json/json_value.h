@@ -42,13 +42,16 @@ void json_close(struct json *document);
 typedef enum status json_record_taker(void *context, const struct json *record, struct error *e);
 enum status json_parse_lines(const char *path, json_record_taker *take, void *context, struct error *e);
 
-/* An upper bound of the values in text[0, size), which need not be JSON, without the memory that
- * parsing takes. */
+/* The commas and opening brackets outside strings of text[0, size), which need not be JSON: no fewer
+ * than its values, short of one. It bounds the memory that parsing takes, before it takes it. */
 size_t json_count_values(struct text_span text);
 
 /* Values. */
 
 enum json_kind json_kind(const struct json *v);
+static inline bool json_is_int(const struct json *v) { return json_kind(v) == JSON_KIND_INT; }
+static inline bool json_is_text(const struct json *v) { return json_kind(v) == JSON_KIND_TEXT; }
+static inline bool json_is_list(const struct json *v) { return json_kind(v) == JSON_KIND_LIST; }
 bool json_is_numeric(const struct json *v); /* integer or real */
 /* NULL or JSON's null: both say that nothing is given. */
 bool json_is_absent(const struct json *v);

@@ -122,6 +122,11 @@ void put_null(struct json_writer *w) {
     buffer_append_string(w->out, "null");
 }
 
+void put_raw(struct json_writer *w, struct text_span value) {
+    before_value(w);
+    buffer_append(w->out, value.text, value.size);
+}
+
 void put_float(struct json_writer *w, float v) {
     char text[32];
     if (isnan(v)) {

@@ -38,6 +38,7 @@ void put_string_n(struct json_writer *w, const char *s,
 void put_int(struct json_writer *w, int64_t v);
 void put_bool(struct json_writer *w, bool v);
 void put_null(struct json_writer *w);
+void put_raw(struct json_writer *w, struct text_span value); /* one value, which is JSON already */
 /* Shortest form that reads back as the same float; NaN is null, infinities are -9999 and 9999 (as
  * vLLM). */
 void put_float(struct json_writer *w, float v);

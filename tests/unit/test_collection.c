@@ -224,9 +224,8 @@ static void test_refused_input(void **state) {
     assert_non_null(strstr(e.text, "1 chunks but 2 vectors"));
     struct collection_options o = options;
     o.embedder = "not UTF-8: \xff";
-    b = create(&o);
-    assert_int_equal(add(b, "x", 3, 1, &e), STATUS_OK);
-    assert_int_not_equal(collection_commit(b, &e), STATUS_OK);
+    assert_int_equal(collection_create(&b, dir, &o, &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "not valid UTF-8"));
     o = options;
     o.chunk_length = 0;
     assert_int_equal(collection_create(&b, dir, &o, &e), STATUS_INVALID);
