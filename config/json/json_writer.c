@@ -78,6 +78,11 @@ void put_object_line(struct json_writer *w) {
     w->line = min_int(w->line, w->depth);
 }
 
+void put_array_line(struct json_writer *w) {
+    put_array(w);
+    w->line = min_int(w->line, w->depth);
+}
+
 static void escape(struct buffer *out, unsigned char c) {
     switch (c) {
         case '"': buffer_append(out, "\\\"", 2); break;
@@ -106,6 +111,8 @@ void put_string_n(struct json_writer *w, const char *s, size_t n) {
     }
     buffer_append(w->out, "\"", 1);
 }
+
+void put_string(struct json_writer *w, const char *s) { put_string_n(w, s, strlen(s)); }
 
 void put_int(struct json_writer *w, int64_t v) {
     before_value(w);

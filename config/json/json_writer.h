@@ -28,11 +28,13 @@ void put_begin_indented(struct json_writer *w, struct buffer *out, int indent);
 void put_line(struct json_writer *w, FILE *file);
 
 void put_object(struct json_writer *w);
-/* An object on one line of an indented document. */
+/* An object or an array on one line of an indented document. */
 void put_object_line(struct json_writer *w);
+void put_array_line(struct json_writer *w);
 void put_object_end(struct json_writer *w);
 void put_array(struct json_writer *w);
 void put_array_end(struct json_writer *w);
+void put_string(struct json_writer *w, const char *s);
 void put_string_n(struct json_writer *w, const char *s,
                   size_t n); /* invalid UTF-8 becomes U+FFFD; n 0: s may be NULL */
 void put_int(struct json_writer *w, int64_t v);

@@ -1,5 +1,6 @@
 /* retro/model/family_gpt.c: GPT and Retro decoders as Megatron-Core writes them (docs/spec/retro-model.md 1, 3, 9).
  * Retro is the GPT layer with its third slot, cross attention, filled at some layers; GPT is Retro without it. */
+#include <stdio.h>
 #include <string.h>
 
 #include "retro/model/spec.h"

@@ -3,6 +3,7 @@
  * and a text's vector does not depend on its neighbours in the batch. */
 #include "retro/run/encoder.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

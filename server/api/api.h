@@ -2,7 +2,7 @@
  * library is not seen here, the engine only through generations. */
 #pragma once
 
-#include "config/options/config.h"
+#include "server/host/config.h"
 #include "server/api/answer.h"
 #include "server/api/request.h"
 #include "server/schedule/engine.h"

@@ -2,7 +2,7 @@
  * chunks and vectors that lasts as long as the run, behind the server's own embedder and retriever. */
 #pragma once
 
-#include "config/options/config.h"
+#include "server/host/config.h"
 #include "retrieval/retriever.h"
 #include "retro/model/model.h"
 #include "retro/text/tokenizer.h"

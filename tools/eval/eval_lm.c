@@ -114,7 +114,7 @@ static enum status choose_context(struct lm *lm, const struct config *c, struct 
 static enum status lm_open(struct lm *lm, const struct options *o, struct error *e) {
     const struct config *c = &o->config;
     lm->seed = o->seed;
-    lm->grid = c->retrieval.grid == CONFIG_GRID_END ? GRID_END : GRID_START;
+    lm->grid = (enum grid_mode)c->retrieval.grid;
     if (subject_open(&lm->model, c, c->model.path, e) ||
         subject_open_retrieval(&lm->model, c, max_int(1, lm->model.k), e) || choose_context(lm, c, e) ||
         subject_open_pool(&lm->model, lm->context, e))

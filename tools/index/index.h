@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 
 #include "config/base/line.h"
-#include "config/options/config.h"
+#include "server/host/config.h"
 #include "retrieval/embedder.h"
 #include "retrieval/extract/extract.h"
 #include "retrieval/store/collection.h"
