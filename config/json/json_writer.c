@@ -8,7 +8,12 @@
 
 #include "config/base/utf8.h"
 
-enum { JSON_MAX_DEPTH = 63 };
+/* No less than what the parser lets in. */
+enum { JSON_MAX_DEPTH = 64 };
+_Static_assert((int)JSON_MAX_DEPTH >= (int)JSON_DEPTH_LIMIT, "what is read can be written");
+
+/* Of an open container; 0 outside all of them, where values are documents of their own. */
+static uint64_t bit_of(int depth) { return depth > 0 ? (uint64_t)1 << (depth - 1) : 0; }
 
 void put_begin(struct json_writer *w, struct buffer *out) {
     *w = (struct json_writer){.out = out, .line = JSON_MAX_DEPTH};
@@ -40,7 +45,7 @@ static void start_line(struct json_writer *w) { buffer_printf(w->out, "\n%*s", w
 /* The comma before a value, unless it follows a key or is the first of its container, and the
  * blanks. */
 static void before_value(struct json_writer *w) {
-    uint64_t bit = (uint64_t)1 << w->depth;
+    uint64_t bit = bit_of(w->depth);
     bool comma = !w->after_key && (w->comma & bit);
     if (comma) buffer_append(w->out, ",", 1);
     if (!w->after_key && has_lines(w))
@@ -56,12 +61,12 @@ static void container_start(struct json_writer *w, const char *bracket) {
     CHECK(w->depth < JSON_MAX_DEPTH);
     buffer_append(w->out, bracket, 1);
     w->depth++;
-    w->comma &= ~((uint64_t)1 << w->depth);
+    w->comma &= ~bit_of(w->depth);
 }
 
 static void container_end(struct json_writer *w, const char *bracket) {
     CHECK(w->depth > 0 && !w->after_key);
-    bool lines = has_lines(w) && (w->comma & (uint64_t)1 << w->depth);
+    bool lines = has_lines(w) && (w->comma & bit_of(w->depth));
     w->depth--;
     if (lines) start_line(w);
     if (w->depth < w->line) w->line = JSON_MAX_DEPTH;
@@ -168,6 +173,35 @@ void put_rounded(struct json_writer *w, double v, int digits) {
     }
     before_value(w);
     buffer_printf(w->out, "%.*g", digits, v);
+}
+
+static void put_list(struct json_writer *w, const struct json *list) {
+    put_array(w);
+    for (size_t i = 0; i < json_count(list); i++) put_json(w, json_item(list, i));
+    put_array_end(w);
+}
+
+static void put_members(struct json_writer *w, const struct json *object) {
+    put_object(w);
+    for (struct json_entry it = {0}; json_next(object, &it);) {
+        put_key_n(w, it.name.text, it.name.size);
+        put_json(w, it.value);
+    }
+    put_object_end(w);
+}
+
+void put_json(struct json_writer *w, const struct json *value) {
+    struct text_span text = json_text(value);
+    switch (json_kind(value)) {
+        case JSON_KIND_ABSENT:
+        case JSON_KIND_NULL: put_null(w); break;
+        case JSON_KIND_BOOL: put_bool(w, json_bool(value)); break;
+        case JSON_KIND_INT: put_int(w, json_int(value)); break;
+        case JSON_KIND_REAL: put_double(w, json_double(value)); break;
+        case JSON_KIND_TEXT: put_string_n(w, text.text, text.size); break;
+        case JSON_KIND_LIST: put_list(w, value); break;
+        case JSON_KIND_OBJECT: put_members(w, value); break;
+    }
 }
 
 void put_key_n(struct json_writer *w, const char *key, size_t n) {

@@ -5,11 +5,11 @@
 
 #include <stdio.h>
 
-#include "config/base/buffer.h"
+#include "config/json/json_value.h"
 
 struct json_writer {
     struct buffer *out;
-    uint64_t comma; /* bit d: an element was written at depth d */
+    uint64_t comma; /* bit d - 1: an element was written at depth d */
     int depth;
     int indent; /* blanks a level of an indented document, 0: all on one line */
     int line;   /* depth from which on everything is on one line */
@@ -40,7 +40,8 @@ void put_string_n(struct json_writer *w, const char *s,
 void put_int(struct json_writer *w, int64_t v);
 void put_bool(struct json_writer *w, bool v);
 void put_null(struct json_writer *w);
-void put_raw(struct json_writer *w, struct text_span value); /* one value, which is JSON already */
+void put_json(struct json_writer *w, const struct json *value); /* a parsed value; absent is null */
+void put_raw(struct json_writer *w, struct text_span value);    /* one value, which is JSON already */
 /* Shortest form that reads back as the same float; NaN is null, infinities are -9999 and 9999 (as
  * vLLM). */
 void put_float(struct json_writer *w, float v);

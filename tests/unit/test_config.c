@@ -33,7 +33,7 @@ static void expect_set_error(const char *assignment, const char *message) {
     config_free(&c);
 }
 
-static char *printed(const struct config *c) {
+__attribute__((noinline)) static char *printed(const struct config *c) {
     char *text = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
@@ -372,7 +372,7 @@ static void test_check_rendezvous(void **state) {
 
 static void set_other(const struct option_row *o, const char *key, void *context) {
     struct error e = {0};
-    char text[200] = "";
+    char text[300] = "";
     const struct json_field *f = &o->field;
     if (f->type == JSON_BOOL) snprintf(text, sizeof text, "%s=%s", key, f->fallback != 0 ? "false" : "true");
     if (f->type == JSON_INT) snprintf(text, sizeof text, "%s=%d", key, (int)f->max);
