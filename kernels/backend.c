@@ -118,22 +118,39 @@ void linear(struct backend *b, const struct linear_args *a) {
     if (!b->error.status) b->ops->linear(b, a);
 }
 
+/* Every key of a span lies in k and v. */
+static void keys_check(const struct attention_args *a, const struct attention_span *span) {
+    CHECK(span->k_start >= 0 && span->k_count >= 0);
+    if (a->blocks == NULL) {
+        CHECK(span->k_count <= a->k.rows - span->k_start);
+        return;
+    }
+    CHECK(span->k_start <= a->n_blocks && span->k_count <= (int64_t)(a->n_blocks - span->k_start) * ATTENTION_BLOCK);
+    for (int at = 0; at < span->k_count; at += ATTENTION_BLOCK) {
+        int64_t block = a->blocks[span->k_start + at / ATTENTION_BLOCK];
+        CHECK(block >= 0 && block * ATTENTION_BLOCK + min_int(ATTENTION_BLOCK, span->k_count - at) <= a->k.rows);
+    }
+}
+
 static void spans_check(const struct attention_args *a) {
     for (int s = 0; s < a->n_spans; s++) {
         const struct attention_span *span = &a->spans[s];
         CHECK(span->q_start >= 0 && span->q_count >= 0 && span->q_count <= a->q.rows - span->q_start);
-        CHECK(span->k_start >= 0 && span->k_count >= 0 && span->k_count <= a->k.rows - span->k_start);
         CHECK(a->mask == MASK_NONE || span->k_count == 0 || span->k_count >= span->q_count);
+        keys_check(a, span);
     }
 }
 
 void attention(struct backend *b, const struct attention_args *a) {
-    CHECK(a->heads > 0 && a->kv_heads > 0 && a->heads % a->kv_heads == 0 && a->n_spans >= 0);
+    CHECK(a->heads > 0 && a->kv_heads > 0 && a->heads % a->kv_heads == 0 && a->n_spans >= 0 && a->n_blocks >= 0);
     CHECK(a->head_dim > 0 && a->head_dim <= ATTENTION_MAX_HEAD);
     CHECK(tensor_is_f32(&a->q, a->q.rows, a->heads * a->head_dim));
     CHECK(tensor_is_f32(&a->out, a->q.rows, a->q.cols));
     CHECK(tensor_valid(&a->k) && a->k.cols == a->kv_heads * a->head_dim);
     CHECK(tensor_valid(&a->v) && a->v.cols == a->k.cols && a->v.rows == a->k.rows);
+    CHECK(a->bias.data == NULL || (tensor_is_f32(&a->bias, a->heads, a->bias.cols) && a->bias.cols % 2 == 1));
+    CHECK(a->window >= 0 && (a->window == 0 || a->mask == MASK_CAUSAL));
+    CHECK(a->softcap >= 0);
     spans_check(a);
     if (!b->error.status) b->ops->attention(b, a);
 }
@@ -161,7 +178,7 @@ void embed(struct backend *b, const struct embed_args *a) {
     CHECK(a->position == NULL || tensor_is_f32(a->position, a->position->rows, a->y.cols));
     CHECK(a->type == NULL || (tensor_is_f32(a->type, a->type->rows, a->y.cols) && a->type->rows > 0));
     for (int i = 0; i < a->y.rows; i++) {
-        CHECK(a->ids[i] >= 0 && a->ids[i] < a->word->n_out);
+        CHECK(a->ids[i] < a->word->n_out);
         CHECK(a->position == NULL || (a->positions[i] >= 0 && a->positions[i] < a->position->rows));
     }
     if (!b->error.status) b->ops->embed(b, a);

@@ -42,23 +42,32 @@ struct linear_args {
     enum activation activation;
 };
 
-/* One sequence of an attention call: query rows [q_start, q_start + q_count) read key rows [k_start, k_start + k_count)
- * of k and v. Sequences overlap in no query row; a row in no sequence, or with k_count 0, gets zeros. */
+/* One sequence of an attention call: query rows [q_start, q_start + q_count) read k_count keys. Without a block table
+ * those are rows [k_start, k_start + k_count) of k and v; with one, k_start counts in the table: key i is row
+ * blocks[k_start + i / ATTENTION_BLOCK] * ATTENTION_BLOCK + i % ATTENTION_BLOCK. Sequences overlap in no query row; a
+ * row in no sequence, or with k_count 0, gets zeros. */
 struct attention_span {
     int q_start, q_count, k_start, k_count;
 };
 
+/* Query i of a span stands at key k_count - q_count + i: its own key in self attention. */
 enum mask {
     MASK_NONE,
-    MASK_CAUSAL /* query i of its span sees keys 0 .. k_count - q_count + i */
+    MASK_CAUSAL /* a query sees the key where it stands and those before; k_count >= q_count */
 };
 
-enum { ATTENTION_MAX_HEAD = 512 }; /* largest head_dim, of rope too: whoever reads a model's shape checks it */
+enum {
+    ATTENTION_MAX_HEAD = 512, /* largest head_dim, of rope too: whoever reads a model's shape checks it */
+    ATTENTION_BLOCK = 64      /* rows of a block of keys and values */
+};
 
-/* out = softmax(scale q k^T) v per head (spec 4.3). q, out f32 [rows, heads * head_dim], heads side by side; k, v
- * [key rows, kv_heads * head_dim] of any dtype; query head i reads key head i / (heads / kv_heads). Self attention over
- * a KV cache, over packed rows, encoder and chunked cross attention are all this op: chunked cross attention is one
- * span per chunk, the rows [(n-1) mod m, n) cut every m, each reading its own k * r neighbour rows (spec 5.3). */
+/* out = softmax(scale q k^T + bias) v per head (spec 4.3). q, out f32 [rows, heads * head_dim], heads side by side; k,
+ * v [key rows, kv_heads * head_dim] of any dtype; query head i reads key head i / (heads / kv_heads). Self attention
+ * over a KV cache, over packed rows, encoder and chunked cross attention are all this op: chunked cross attention is
+ * one span per chunk, the rows [(n-1) mod m, n) cut every m, each reading its own k * r neighbour rows (spec 5.3).
+ *
+ * Equal keys and values give equal bits, with and without a block table and in whatever blocks they lie. Rows of k and
+ * v that a query does not see have no effect on it, NaN included. */
 struct attention_args {
     struct tensor out, q, k, v;
     const struct attention_span *spans;
@@ -66,6 +75,14 @@ struct attention_args {
     int heads, kv_heads, head_dim;
     float scale;
     enum mask mask;
+    const int32_t *blocks; /* the block tables of all spans, [n_blocks]; NULL: keys and values lie row after row */
+    int n_blocks;
+    /* Added to the scores by head and distance, f32 [heads, 2 D + 1], on the device: head h adds bias[h][D + distance],
+     * distance = key - where the query stands, at least -D and at most D. data NULL: nothing. T5's relative positions
+     * are this (Raffel et al. 2020, section 2.1). */
+    struct tensor bias;
+    int window;    /* > 0: a query sees only the last `window` of its keys; needs MASK_CAUSAL. 0: all */
+    float softcap; /* > 0: a score s becomes softcap tanh(s / softcap), after scale, before the bias. 0: it stays */
 };
 
 enum norm_kind { NORM_LAYER, NORM_RMS };
@@ -93,8 +110,9 @@ struct glu_args {
     enum activation activation;
 };
 
-/* y[i] = word[ids[i]] + position[positions[i]] + type[0]; position and type may be NULL. `word` is a packed weight (it
- * is often the output matrix too); position and type are plain f32 rows. */
+/* y[i] = word[ids[i]] + position[positions[i]] + type[0]; position and type may be NULL. A negative id stands for a
+ * word of zeros. `word` is a packed weight (it is often the output matrix too); position and type are plain f32 rows.
+ */
 struct embed_args {
     struct tensor y;
     const struct weight *word;

@@ -1,9 +1,10 @@
 /* kernels/cpu/attention.c: softmax attention over packed rows.
  *
- * Keys are cut in ranges of ATTENTION_KEYS, counted from the span's k_start. In each a row that sees n of its keys
- * makes
+ * Keys are cut in ranges of ATTENTION_KEYS, counted from the span's first key. In each a row makes, of the keys i that
+ * it sees there,
  *
- *     s_i = sum over d of (scale q_d) k_id;  m = max s_i;  p_i = exp(s_i - m);  sum = p_0 + p_1 + ...;
+ *     s_i = sum over d of (scale q_d) k_id, then s_i = softcap tanh(s_i / softcap), then s_i += bias of i, if given;
+ *     m = max s_i;  p_i = exp(s_i - m);  sum = p_0 + p_1 + ...;
  *     out = p_0 v_0 + p_1 v_1 + ..., in rising i,
  *
  * where s_i is 16 sums, each over every 16th d in rising order, which are added 8 apart, then 4, 2 and 1, and so is the
@@ -11,8 +12,12 @@
  *
  *     m' = max(m, m_range);  sum = sum_range exp(m_range - m') + sum exp(m - m');  out likewise.
  *
- * Keys the row may not see are left out, not multiplied by zero: what they hold, NaN included, has no effect. The order
- * depends on the row's own list of keys alone, so the result is the same in any batch and with any number of threads.
+ * Keys the row may not see are left out, not multiplied by zero: what they hold, NaN included, has no effect. Ranges
+ * without a key that a piece (below) sees are not read, so with a window the cost follows the window. The order depends
+ * on the row's own list of keys alone, so the result is the same in any batch and with any number of threads.
+ *
+ * Within a range keys and values are read block by block, each where the block table has it; without a table blocks
+ * follow each other. Cutting the loops there has no effect on the order of any sum.
  *
  * A piece of work is up to ATTENTION_ROWS (query, head) rows of one span: all rows of as many key heads as that allows,
  * since whole rows of a key/value cache are read faster than columns of them; measured, 38 GB/s instead of 11 for one
@@ -33,9 +38,9 @@ struct call {
     const struct cpu *cpu;
     int group, padded;      /* query heads of a key head; head_dim rounded up to TILE_COLUMNS */
     int heads_most;         /* key heads of a piece, at most */
-    int pieces, ranges;     /* ranges of the span that has most */
+    int pieces, ranges;     /* ranges of the piece that has most, or a few more */
     int sums_each;          /* sums of a piece that one thread's scratch has room for */
-    int first_range, parts; /* ranges that are shared out at a time */
+    int first_range, parts; /* ranges that are shared out at a time, counted from each piece's first */
     int together;           /* of which so many, one after the other, are one job */
 };
 
@@ -48,11 +53,18 @@ struct piece {
 
 static int divide_up(int x, int y) { return (x + y - 1) / y; }
 
-/* How many keys of its span row `row` of a piece sees. */
+/* The key of its span at which the query of row `row` of a piece stands. */
+static int query_stands(const struct call *call, const struct piece *p, int row) {
+    return p->span->k_count - p->span->q_count + (p->first + row) / call->group;
+}
+
+/* The row sees keys [keys_hidden, keys_seen) of its span. */
 static int keys_seen(const struct call *call, const struct piece *p, int row) {
-    const struct attention_span *span = p->span;
-    if (call->args->mask == MASK_NONE) return span->k_count;
-    return span->k_count - span->q_count + (p->first + row) / call->group + 1;
+    return call->args->mask == MASK_NONE ? p->span->k_count : query_stands(call, p, row) + 1;
+}
+
+static int keys_hidden(const struct call *call, const struct piece *p, int row) {
+    return call->args->window == 0 ? 0 : max_int(0, keys_seen(call, p, row) - call->args->window);
 }
 
 /* Key heads of one piece of a span, and the pieces of each such set of heads. */
@@ -121,29 +133,61 @@ static void scale_queries(const struct call *call, const struct piece *p, struct
     }
 }
 
+/* The row of k and v where key `key` of a span lies, the first of a block. Past the last block the last serves. */
+static int block_row(const struct attention_args *a, const struct attention_span *span, int key) {
+    if (a->blocks == NULL) return span->k_start + key;
+    int last = (span->k_count - 1) / ATTENTION_BLOCK;
+    return a->blocks[span->k_start + min_int(key / ATTENTION_BLOCK, last)] * ATTENTION_BLOCK;
+}
+
+static void find_bias(const struct call *call, const struct piece *p, int key, struct attention_range *r) {
+    const struct attention_args *a = call->args;
+    r->reach = a->bias.data == NULL ? -1 : a->bias.cols / 2;
+    if (r->reach < 0) return;
+    for (int row = 0; row < p->rows; row++) r->distance[row] = key - query_stands(call, p, row);
+    for (int i = 0; i < p->heads * p->rows; i++) {
+        int head = (p->first_head + i / p->rows) * call->group + (p->first + i % p->rows) % call->group;
+        r->bias[i] = row_f32(a->bias, head) + r->reach;
+    }
+}
+
 /* The sums of one range, which holds a key that the piece's last row sees. */
 static void run_range(const struct call *call, const struct piece *p, int range, struct attention_scratch *scratch,
                       struct attention_sums sums) {
     const struct attention_args *a = call->args;
-    struct attention_block block = {.scratch = scratch, .sums = sums, .kv_heads = p->heads, .rows = p->rows};
-    int key = range * ATTENTION_KEYS, n = min_int(ATTENTION_KEYS, keys_seen(call, p, p->rows - 1) - key);
-    int column = p->first_head * a->head_dim, columns = p->heads * a->head_dim;
-    block.head_dim = a->head_dim;
-    block.padded = call->padded;
-    block.k = tensor_slice(a->k, p->span->k_start + key, n, column, columns);
-    block.v = tensor_slice(a->v, p->span->k_start + key, n, column, columns);
-    for (int row = 0; row < p->rows; row++) block.visible[row] = min_int(n, keys_seen(call, p, row) - key);
-    call->cpu->kernels->attention(&block);
+    struct attention_range r = {.scratch = scratch, .sums = sums, .kv_heads = p->heads, .rows = p->rows};
+    int key = range * ATTENTION_KEYS, column = p->first_head * a->head_dim, columns = p->heads * a->head_dim;
+    r.k = tensor_cols(a->k, column, columns);
+    r.v = tensor_cols(a->v, column, columns);
+    for (size_t i = 0; i < ARRAY_COUNT(r.starts); i++)
+        r.starts[i] = block_row(a, p->span, key + (int)i * ATTENTION_BLOCK);
+    r.keys = min_int(ATTENTION_KEYS, keys_seen(call, p, p->rows - 1) - key);
+    r.head_dim = a->head_dim;
+    r.padded = call->padded;
+    r.softcap = a->softcap;
+    for (int row = 0; row < p->rows; row++) {
+        r.visible[row] = min_int(r.keys, keys_seen(call, p, row) - key);
+        r.hidden[row] = max_int(0, keys_hidden(call, p, row) - key);
+    }
+    find_bias(call, p, key, &r);
+    call->cpu->kernels->attention(&r);
 }
 
 static void merge_range(const struct call *call, const struct piece *p, int range, const struct attention_sums *total,
                         const struct attention_sums *sums) {
-    for (int i = 0; i < p->heads * p->rows; i++)
-        if (keys_seen(call, p, i % p->rows) > range * ATTENTION_KEYS)
+    int first = range * ATTENTION_KEYS, end = first + ATTENTION_KEYS;
+    for (int i = 0; i < p->heads * p->rows; i++) {
+        int row = i % p->rows;
+        if (keys_seen(call, p, row) > first && keys_hidden(call, p, row) < end)
             call->cpu->kernels->merge(total, sums, i, call->padded);
+    }
 }
 
-static int piece_ranges(const struct call *call, const struct piece *p) {
+/* A piece has ranges [piece_first, piece_end) of its span. */
+static int piece_first(const struct call *call, const struct piece *p) {
+    return keys_hidden(call, p, 0) / ATTENTION_KEYS;
+}
+static int piece_end(const struct call *call, const struct piece *p) {
     return divide_up(keys_seen(call, p, p->rows - 1), ATTENTION_KEYS);
 }
 
@@ -155,7 +199,7 @@ static void whole_piece(const void *context, int number, int thread) {
     struct attention_sums total = sums_at(call, scratch, 0), part = sums_at(call, scratch, 1);
     scale_queries(call, &p, scratch);
     sums_begin(call, &p, &total);
-    for (int range = 0; range < piece_ranges(call, &p); range++) {
+    for (int range = piece_first(call, &p); range < piece_end(call, &p); range++) {
         run_range(call, &p, range, scratch, part);
         merge_range(call, &p, range, &total, &part);
     }
@@ -172,11 +216,11 @@ static void part_of_piece(const void *context, int number, int thread) {
     const struct call *call = context;
     struct attention_scratch *scratch = &call->cpu->scratch[thread];
     struct piece p = piece_number(call, number % call->pieces);
-    int part = number / call->pieces * call->together, end = min_int(part + call->together, call->parts);
-    end = min_int(end, piece_ranges(call, &p) - call->first_range);
+    int first = piece_first(call, &p) + call->first_range, part = number / call->pieces * call->together;
+    int end = min_int(min_int(part + call->together, call->parts), piece_end(call, &p) - first);
     if (part < end) scale_queries(call, &p, scratch);
     for (; part < end; part++)
-        run_range(call, &p, call->first_range + part, scratch,
+        run_range(call, &p, first + part, scratch,
                   shared_sums(call, (part + 1) * call->pieces + number % call->pieces));
 }
 
@@ -185,14 +229,15 @@ static void merge_parts(const void *context, int number, int thread) {
     const struct call *call = context;
     struct piece p = piece_number(call, number);
     struct attention_sums total = shared_sums(call, number);
-    int ranges = piece_ranges(call, &p), end = min_int(ranges, call->first_range + call->parts);
-    if (call->first_range >= ranges) return;
+    int first = piece_first(call, &p) + call->first_range, last = piece_end(call, &p);
+    int end = min_int(last, first + call->parts);
+    if (first >= last) return;
     if (call->first_range == 0) sums_begin(call, &p, &total);
-    for (int range = call->first_range; range < end; range++) {
-        struct attention_sums part = shared_sums(call, (range - call->first_range + 1) * call->pieces + number);
+    for (int range = first; range < end; range++) {
+        struct attention_sums part = shared_sums(call, (range - first + 1) * call->pieces + number);
         merge_range(call, &p, range, &total, &part);
     }
-    if (end == ranges) sums_end(call, &p, &total);
+    if (end == last) sums_end(call, &p, &total);
 }
 
 /* Rows that no span writes are zeros. */
@@ -200,12 +245,19 @@ static void zero_out(const struct attention_args *a) {
     for (int i = 0; i < a->out.rows; i++) memset(row_f32(a->out, i), 0, (size_t)a->out.cols * sizeof(float));
 }
 
+/* Keys that the queries of a piece see together, at most. */
+static int keys_together(const struct call *call, const struct attention_span *span) {
+    int queries = min_int(span->q_count, ATTENTION_ROWS / call->group + 2), window = call->args->window;
+    return window == 0 || window >= span->k_count - queries ? span->k_count : window + queries;
+}
+
 static void count_pieces(struct call *call) {
     call->pieces = call->ranges = 0;
     for (int s = 0; s < call->args->n_spans; s++) {
         const struct attention_span *span = &call->args->spans[s];
+        int keys = keys_together(call, span), ranges = divide_up(keys, ATTENTION_KEYS);
         call->pieces += span_pieces(call, span);
-        call->ranges = max_int(call->ranges, divide_up(span->k_count, ATTENTION_KEYS));
+        call->ranges = max_int(call->ranges, keys < span->k_count ? ranges + 1 : ranges);
     }
 }
 
@@ -229,7 +281,8 @@ void cpu_attention(struct backend *b, const struct attention_args *a) {
     struct call call = {.args = a, .cpu = cpu_of(b), .group = a->heads / a->kv_heads};
     call.padded = packed_tiles(a->head_dim) * TILE_COLUMNS;
     double work = 0;
-    for (int s = 0; s < a->n_spans; s++) work += (double)a->spans[s].q_count * a->spans[s].k_count * a->q.cols;
+    for (int s = 0; s < a->n_spans; s++)
+        work += (double)a->spans[s].q_count * keys_together(&call, &a->spans[s]) * a->q.cols;
     cut_call(&call);
     zero_out(a);
     if (call.parts < 1) {

@@ -6,9 +6,10 @@
 #include "kernels/cpu/variants.h"
 
 /* One key or value of a head in f32. */
-static void load_row(float *to, const struct attention_block *block, struct tensor t, int key, int head) {
-    const char *from = (const char *)row_of(t, key) + (size_t)(head * block->head_dim) * dtype_bytes(t.dtype);
-    dtype_convert(to, DTYPE_F32, from, t.dtype, (size_t)block->head_dim);
+static void load_row(float *to, const struct attention_range *range, struct tensor t, int key, int head) {
+    int row = range->starts[key / ATTENTION_BLOCK] + key % ATTENTION_BLOCK;
+    const char *from = (const char *)row_of(t, row) + (size_t)(head * range->head_dim) * dtype_bytes(t.dtype);
+    dtype_convert(to, DTYPE_F32, from, t.dtype, (size_t)range->head_dim);
 }
 
 /* Element d is added to sum d mod 16; the sums are added 8 apart, then 4, 2 and 1. */
@@ -20,40 +21,55 @@ static float dot(const float *q, const float *k, int n) {
     return sums[0];
 }
 
-static void soften_row(const struct attention_block *block, int row, int visible) {
-    float *scores = block->scratch->scores + row * ATTENTION_KEYS, largest = -INFINITY, sum = 0;
-    for (int i = 0; i < visible; i++) largest = scores[i] > largest ? scores[i] : largest;
-    for (int i = 0; i < visible; i++) sum += scores[i] = expf(scores[i] - largest);
-    block->sums.largest[row] = largest;
-    block->sums.sum[row] = sum;
+/* The score of a key with the soft-cap and the bias. `at` is the row among those of all key heads. */
+static float bend_score(const struct attention_range *range, int at, int key, float score) {
+    if (range->softcap > 0) score = range->softcap * tanhf(score / range->softcap);
+    if (range->reach < 0) return score;
+    int distance = range->distance[at % range->rows] + key;
+    return score + range->bias[at][max_int(-range->reach, min_int(distance, range->reach))];
 }
 
-static void attend_head(const struct attention_block *block, int head) {
-    const struct attention_scratch *s = block->scratch;
-    float loaded[ATTENTION_MAX_HEAD];
-    int first = head * block->rows;
-    for (int key = 0; key < block->k.rows; key++) {
-        load_row(loaded, block, block->k, key, head);
-        for (int row = 0; row < block->rows; row++)
-            block->scratch->scores[(first + row) * ATTENTION_KEYS + key] =
-                dot(s->queries + (first + row) * block->padded, loaded, block->head_dim);
+static void soften_row(const struct attention_range *range, int at) {
+    int first = range->hidden[at % range->rows], end = range->visible[at % range->rows];
+    float *scores = range->scratch->scores + at * ATTENTION_KEYS, largest = -INFINITY, sum = 0;
+    for (int i = first; i < end; i++) {
+        scores[i] = bend_score(range, at, i, scores[i]);
+        largest = scores[i] > largest ? scores[i] : largest;
     }
-    for (int row = 0; row < block->rows; row++)
-        if (block->visible[row] > 0) soften_row(block, first + row, block->visible[row]);
-    for (int key = 0; key < block->v.rows; key++) {
-        load_row(loaded, block, block->v, key, head);
-        for (int row = 0; row < block->rows; row++) {
-            if (key >= block->visible[row]) continue;
-            float *out = block->sums.out + (first + row) * block->padded;
+    for (int i = first; i < end; i++) {
+        scores[i] = expf(scores[i] - largest);
+        sum += scores[i];
+    }
+    range->sums.largest[at] = largest;
+    range->sums.sum[at] = sum;
+}
+
+static void attend_head(const struct attention_range *range, int head) {
+    const struct attention_scratch *s = range->scratch;
+    float loaded[ATTENTION_MAX_HEAD];
+    int first = head * range->rows;
+    for (int key = range->hidden[0]; key < range->keys; key++) {
+        load_row(loaded, range, range->k, key, head);
+        for (int row = 0; row < range->rows; row++)
+            range->scratch->scores[(first + row) * ATTENTION_KEYS + key] =
+                dot(s->queries + (first + row) * range->padded, loaded, range->head_dim);
+    }
+    for (int row = 0; row < range->rows; row++)
+        if (range->visible[row] > range->hidden[row]) soften_row(range, first + row);
+    for (int key = range->hidden[0]; key < range->keys; key++) {
+        load_row(loaded, range, range->v, key, head);
+        for (int row = 0; row < range->rows; row++) {
+            if (key < range->hidden[row] || key >= range->visible[row]) continue;
+            float *out = range->sums.out + (first + row) * range->padded;
             float p = s->scores[(first + row) * ATTENTION_KEYS + key];
-            for (int d = 0; d < block->head_dim; d++) out[d] += p * loaded[d];
+            for (int d = 0; d < range->head_dim; d++) out[d] += p * loaded[d];
         }
     }
 }
 
-void attention_generic(const struct attention_block *block) {
-    memset(block->sums.out, 0, (size_t)(block->kv_heads * block->rows * block->padded) * sizeof(float));
-    for (int head = 0; head < block->kv_heads; head++) attend_head(block, head);
+void attention_generic(const struct attention_range *range) {
+    memset(range->sums.out, 0, (size_t)(range->kv_heads * range->rows * range->padded) * sizeof(float));
+    for (int head = 0; head < range->kv_heads; head++) attend_head(range, head);
 }
 
 void merge_generic(const struct attention_sums *to, const struct attention_sums *from, int row, int padded) {

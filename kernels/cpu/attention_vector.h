@@ -4,7 +4,7 @@
  * the order they lie there, through all heads of the piece: nothing is written but scores and sums, and memory sets the
  * pace. Where several rows read a key head, some keys at a time are converted to f32 first, once for all rows, and
  * tiles of rows and keys, or of rows and columns, are held in registers. Each sum has the same order of operations both
- * ways. */
+ * ways, and wherever a block of keys ends. */
 #pragma once
 
 #include <math.h>
@@ -29,20 +29,67 @@ ALWAYS_INLINE struct vec load_columns(const char *p, int n, const enum dtype dty
                               : vec_load_bf16((const uint16_t *)(const void *)p);
 }
 
-/* What is that far behind what is read of a tensor row after row; past its end this does nothing. */
-static inline size_t bytes_ahead(const struct attention_block *block, struct tensor t) {
-    size_t size = dtype_bytes(t.dtype), columns = (size_t)(block->kv_heads * block->head_dim);
-    return (KEYS_AHEAD / (columns * size) + 1) * (size_t)t.stride * size;
+/* Keys, or values, of a range that lie row after row in one block. */
+struct key_rows {
+    const char *data; /* the first */
+    const char *next; /* such that row i, from row `left` on, is at next + i * stride: it lies in the next block */
+    size_t stride;    /* bytes */
+    int first, n;     /* number of the first in the range; how many */
+    int left, ahead;  /* rows to the end of the block; rows from what is read to what is fetched */
+};
+
+/* Rows of t, which is range->k or range->v: those of the range from `skip` on that block `part` of it holds. */
+static inline struct key_rows block_rows(const struct attention_range *range, struct tensor t, int part, int skip) {
+    size_t size = dtype_bytes(t.dtype), columns = (size_t)(range->kv_heads * range->head_dim);
+    int begin = part * ATTENTION_BLOCK, from = max_int(0, skip - begin);
+    struct key_rows rows = {.stride = (size_t)t.stride * size, .first = begin + from, .left = ATTENTION_BLOCK - from};
+    rows.data = row_of(t, range->starts[part] + from);
+    rows.next = (const char *)row_of(t, range->starts[part + 1]) - (size_t)rows.left * rows.stride;
+    rows.n = min_int(ATTENTION_BLOCK, range->keys - begin) - from;
+    rows.ahead = min_int(ATTENTION_BLOCK, (int)(KEYS_AHEAD / (columns * size)) + 1);
+    return rows;
+}
+
+/* What is fetched when row i is read. Past the last key this is any address, and fetching it does nothing. */
+static inline const char *row_ahead(const struct key_rows *rows, int i) {
+    i += rows->ahead;
+    return (i < rows->left ? rows->data : rows->next) + (size_t)i * rows->stride;
 }
 
 ALWAYS_INLINE void fetch(const char *p, size_t bytes) {
     for (size_t line = 0; line < bytes; line += 64) _mm_prefetch(p + line, _MM_HINT_T0);
 }
 
-/* Scores of one row become e^(score - largest); keys beyond those it sees do not count. */
-static inline void soften_row(const struct attention_block *block, int row, int visible) {
-    float *scores = block->scratch->scores + row * ATTENTION_KEYS;
+/* The bias of keys [key, key + 16) for row `row`. Most lie at one side of what the bias tells apart, or within. */
+static inline struct vec load_bias(const struct attention_range *range, int row, int key) {
+    const float *bias = range->bias[row];
+    int reach = range->reach, first = range->distance[row % range->rows] + key, last = first + TILE_COLUMNS - 1;
+    if (last <= -reach) return vec_set1(bias[-reach]);
+    if (first >= reach) return vec_set1(bias[reach]);
+    if (first >= -reach && last <= reach) return vec_load(bias + first);
+    float each[TILE_COLUMNS];
+    for (int i = 0; i < TILE_COLUMNS; i++) each[i] = bias[max_int(-reach, min_int(first + i, reach))];
+    return vec_load(each);
+}
+
+/* Scores of one row with the soft-cap and the bias. */
+static inline void bend_scores(const struct attention_range *range, int row, int first, int end) {
+    float *scores = range->scratch->scores + row * ATTENTION_KEYS;
+    struct vec cap = vec_set1(range->softcap);
+    for (int i = first / TILE_COLUMNS * TILE_COLUMNS; i < end; i += TILE_COLUMNS) {
+        struct vec v = vec_load(scores + i);
+        if (range->softcap > 0) v = vec_mul(cap, vec_tanh(vec_div(v, cap)));
+        if (range->reach >= 0) v = vec_add(v, load_bias(range, row, i));
+        vec_store(scores + i, v);
+    }
+}
+
+/* Scores of one row become e^(score - largest); keys that it does not see do not count. */
+static inline void soften_row(const struct attention_range *range, int row, int hidden, int visible) {
+    float *scores = range->scratch->scores + row * ATTENTION_KEYS;
     struct vec top = vec_set1(-INFINITY), sum = vec_zero();
+    if (range->softcap > 0 || range->reach >= 0) bend_scores(range, row, hidden, visible);
+    for (int i = 0; i < hidden; i++) scores[i] = -INFINITY;
     for (int i = 0; i < visible; i += TILE_COLUMNS) {
         struct vec v = vec_first(vec_load(scores + i), min_int(TILE_COLUMNS, visible - i), -INFINITY);
         top = vec_max(top, v);
@@ -55,8 +102,8 @@ static inline void soften_row(const struct attention_block *block, int row, int 
         vec_store(scores + i, p);
     }
     vec_sum_four(total, sum, sum, sum, sum);
-    block->sums.largest[row] = largest;
-    block->sums.sum[row] = total[0];
+    range->sums.largest[row] = largest;
+    range->sums.sum[row] = total[0];
 }
 
 /* One row a key head. */
@@ -68,11 +115,11 @@ struct step {
 };
 
 /* Scores of four pairs of a key, from `k` on, and a row, from row `row` and key number `key` on. */
-ALWAYS_INLINE void score_four(const struct attention_block *block, const char *k, int row, int key, struct step step,
+ALWAYS_INLINE void score_four(const struct attention_range *range, const char *k, int row, int key, struct step step,
                               const enum dtype dtype) {
-    const int columns = block->head_dim, padded = block->padded, apart = step.rows * padded;
+    const int columns = range->head_dim, padded = range->padded, apart = step.rows * padded;
     const size_t size = dtype_bytes(dtype);
-    const float *q = block->scratch->queries + row * padded;
+    const float *q = range->scratch->queries + row * padded;
     struct vec sums[4] = {vec_zero(), vec_zero(), vec_zero(), vec_zero()};
     int d = 0;
     for (; d + TILE_COLUMNS <= columns; d += TILE_COLUMNS)
@@ -83,38 +130,39 @@ ALWAYS_INLINE void score_four(const struct attention_block *block, const char *k
     for (int i = 0; i < 4 && d < columns; i++)
         sums[i] = vec_fma(vec_load(q + i * apart + d),
                           load_columns(k + (size_t)i * step.bytes + (size_t)d * size, columns - d, dtype), sums[i]);
-    float four[4], *scores = block->scratch->scores + row * ATTENTION_KEYS + key;
+    float four[4], *scores = range->scratch->scores + row * ATTENTION_KEYS + key;
     vec_sum_four(four, sums[0], sums[1], sums[2], sums[3]);
     for (int i = 0; i < 4; i++) scores[i * (step.rows * ATTENTION_KEYS + step.keys)] = four[i];
 }
 
 /* Four keys of a head go together, the last with some of those before; fewer than four, each four times. */
-ALWAYS_INLINE void score_few_heads(const struct attention_block *block, const enum dtype dtype) {
-    const size_t head_bytes = (size_t)block->head_dim * dtype_bytes(dtype);
-    const size_t stride = (size_t)block->k.stride * dtype_bytes(dtype), ahead = bytes_ahead(block, block->k);
-    const int keys = block->k.rows, together = keys < 4 ? 1 : 4;
-    const struct step step = keys < 4 ? (struct step){0} : (struct step){.bytes = stride, .keys = 1};
-    for (int i = 0; i < keys; i += together)
-        for (int head = 0; head < block->kv_heads; head++) {
-            int key = min_int(i, keys - together);
-            const char *k = (const char *)block->k.data + (size_t)key * stride + (size_t)head * head_bytes;
-            for (int j = 0; j < together; j++) fetch(k + (size_t)j * stride + ahead, head_bytes);
-            score_four(block, k, head, key, step, dtype);
+ALWAYS_INLINE void score_few_heads(const struct attention_range *range, const struct key_rows *rows,
+                                   const enum dtype dtype) {
+    const size_t head_bytes = (size_t)range->head_dim * dtype_bytes(dtype);
+    const int together = rows->n < 4 ? 1 : 4;
+    const struct step step = rows->n < 4 ? (struct step){0} : (struct step){.bytes = rows->stride, .keys = 1};
+    for (int i = 0; i < rows->n; i += together)
+        for (int head = 0; head < range->kv_heads; head++) {
+            int key = min_int(i, rows->n - together);
+            const char *k = rows->data + (size_t)key * rows->stride + (size_t)head * head_bytes;
+            for (int j = 0; j < together; j++) fetch(row_ahead(rows, key + j) + (size_t)head * head_bytes, head_bytes);
+            score_four(range, k, head, rows->first + key, step, dtype);
         }
 }
 
 /* Four heads of a key go together, the last with some of those before. */
-ALWAYS_INLINE void score_lone_rows(const struct attention_block *block, const enum dtype dtype) {
-    const size_t head_bytes = (size_t)block->head_dim * dtype_bytes(dtype);
-    const size_t stride = (size_t)block->k.stride * dtype_bytes(dtype), ahead = bytes_ahead(block, block->k);
+ALWAYS_INLINE void score_lone_rows(const struct attention_range *range, const struct key_rows *rows,
+                                   const enum dtype dtype) {
+    const size_t head_bytes = (size_t)range->head_dim * dtype_bytes(dtype);
     const struct step step = {.bytes = head_bytes, .rows = 1};
-    for (int key = 0; key < block->k.rows; key++)
-        for (int i = 0; i < block->kv_heads; i += 4) {
-            int head = min_int(i, block->kv_heads - 4);
-            const char *k = (const char *)block->k.data + (size_t)key * stride + (size_t)head * head_bytes;
-            fetch(k + ahead, 4 * head_bytes);
-            score_four(block, k, head, key, step, dtype);
+    for (int key = 0; key < rows->n; key++) {
+        const char *data = rows->data + (size_t)key * rows->stride, *ahead = row_ahead(rows, key);
+        for (int i = 0; i < range->kv_heads; i += 4) {
+            int head = min_int(i, range->kv_heads - 4);
+            fetch(ahead + (size_t)head * head_bytes, 4 * head_bytes);
+            score_four(range, data + (size_t)head * head_bytes, head, rows->first + key, step, dtype);
         }
+    }
 }
 
 /* Values of one head from some column on: bytes from one to the next, and the columns that are left. */
@@ -144,26 +192,30 @@ ALWAYS_INLINE void mix_keys(float *out, const float *p, struct head_values v, co
 }
 
 /* Where there are few heads, four keys at a time go past the sums of each. */
-ALWAYS_INLINE void mix_lone_rows(const struct attention_block *block, const enum dtype dtype) {
-    const size_t head_bytes = (size_t)block->head_dim * dtype_bytes(dtype);
-    const size_t stride = (size_t)block->v.stride * dtype_bytes(dtype), ahead = bytes_ahead(block, block->v);
-    const int heads = block->kv_heads, keys = block->v.rows, padded = block->padded;
-    const char *data = block->v.data;
+ALWAYS_INLINE void mix_lone_rows(const struct attention_range *range, const struct key_rows *rows,
+                                 const enum dtype dtype) {
+    const size_t head_bytes = (size_t)range->head_dim * dtype_bytes(dtype), stride = rows->stride;
+    const int heads = range->kv_heads, padded = range->padded;
+    const float *scores = range->scratch->scores + rows->first;
+    const char *data = rows->data;
     int key = 0;
-    for (; heads < 4 && key + 4 <= keys; key += 4, data += 4 * stride)
+    for (; heads < 4 && key + 4 <= rows->n; key += 4, data += 4 * stride)
         for (int head = 0; head < heads; head++) {
-            struct head_values v = {data + (size_t)head * head_bytes, stride, block->head_dim};
-            for (int i = 0; i < 4; i++) fetch(v.data + (size_t)i * stride + ahead, head_bytes);
-            mix_keys(block->sums.out + head * padded, block->scratch->scores + head * ATTENTION_KEYS + key, v, 4,
-                     dtype);
+            struct head_values v = {data + (size_t)head * head_bytes, stride, range->head_dim};
+            for (int i = 0; i < 4; i++) fetch(row_ahead(rows, key + i) + (size_t)head * head_bytes, head_bytes);
+            mix_keys(range->sums.out + head * padded, scores + head * ATTENTION_KEYS + key, v, 4, dtype);
         }
-    for (; key < keys; key++, data += stride) {
-        const float *p = block->scratch->scores + key;
-        float *out = block->sums.out;
-        struct head_values v = {data, stride, block->head_dim};
-        for (int head = 0; head < heads; head++, out += padded, p += ATTENTION_KEYS, v.data += head_bytes) {
-            fetch(v.data + ahead, head_bytes);
+    for (; key < rows->n; key++, data += stride) {
+        const float *p = scores + key;
+        const char *ahead = row_ahead(rows, key);
+        float *out = range->sums.out;
+        struct head_values v = {data, stride, range->head_dim};
+        for (int head = 0; head < heads; head++) {
+            fetch(ahead + (size_t)head * head_bytes, head_bytes);
             mix_keys(out, p, v, 1, dtype);
+            out += padded;
+            p += ATTENTION_KEYS;
+            v.data += head_bytes;
         }
     }
 }
@@ -192,16 +244,16 @@ ALWAYS_INLINE void score_tile(float *scores, const float *q, int padded, const f
 }
 
 /* All rows of one key head, from row `first` on, against keys of which the first is number `key`. */
-static void score_copy(const struct attention_block *block, struct copied k, int first, int key) {
-    const int padded = block->padded;
-    const float *q = block->scratch->queries + first * padded;
-    float *scores = block->scratch->scores + first * ATTENTION_KEYS + key;
+static void score_copy(const struct attention_range *range, struct copied k, int first, int key) {
+    const int padded = range->padded;
+    const float *q = range->scratch->queries + first * padded;
+    float *scores = range->scratch->scores + first * ATTENTION_KEYS + key;
     int row = 0;
-    for (; row + SCORE_ROWS <= block->rows; row += SCORE_ROWS)
+    for (; row + SCORE_ROWS <= range->rows; row += SCORE_ROWS)
         for (int i = 0; i < k.n; i += 4)
             score_tile(scores + row * ATTENTION_KEYS + i, q + row * padded, padded, k.data + i * k.apart, k.apart,
                        SCORE_ROWS);
-    for (; row < block->rows; row++)
+    for (; row < range->rows; row++)
         for (int i = 0; i < k.n; i += 4)
             score_tile(scores + row * ATTENTION_KEYS + i, q + row * padded, padded, k.data + i * k.apart, k.apart, 1);
 }
@@ -232,96 +284,112 @@ ALWAYS_INLINE void mix_rows(float *to, int padded, const float *p, struct copied
     for (; d < padded; d += TILE_COLUMNS, values.data = data + d) mix_tile(to + d, padded, p, values, rows, 1);
 }
 
-/* How many of the n keys from number `key` on row `row` of each head sees. */
-static inline int seen(const struct attention_block *block, int row, int key, int n) {
-    return max_int(0, min_int(n, block->visible[row] - key));
+/* Keys [first, end) of those that are copied. */
+struct key_piece {
+    int first, end;
+};
+
+/* Which of the n keys from number `key` on row `row` of each head sees. */
+static inline struct key_piece keys_of_row(const struct attention_range *range, int row, int key, int n) {
+    int first = max_int(0, min_int(n, range->hidden[row] - key));
+    return (struct key_piece){first, max_int(first, min_int(n, range->visible[row] - key))};
 }
 
-/* As score_copy, for values; rows that see the same number of keys go together. */
-static void mix_copy(const struct attention_block *block, struct copied values, int first, int key) {
-    const int padded = block->padded, n = values.n;
-    const float *p = block->scratch->scores + first * ATTENTION_KEYS + key;
-    float *out = block->sums.out + first * padded;
-    for (int row = 0; row < block->rows;) {
-        values.n = seen(block, row, key, n);
-        if (row + MIX_ROWS <= block->rows && seen(block, row + MIX_ROWS - 1, key, n) == values.n) {
-            mix_rows(out + row * padded, padded, p + row * ATTENTION_KEYS, values, MIX_ROWS);
+/* As score_copy, for values; rows that see the same keys go together. */
+static void mix_copy(const struct attention_range *range, struct copied values, int first, int key) {
+    const int padded = range->padded;
+    const float *p = range->scratch->scores + first * ATTENTION_KEYS + key;
+    float *out = range->sums.out + first * padded;
+    for (int row = 0; row < range->rows;) {
+        struct key_piece seen = keys_of_row(range, row, key, values.n), last = {0};
+        if (row + MIX_ROWS <= range->rows) last = keys_of_row(range, row + MIX_ROWS - 1, key, values.n);
+        struct copied mine = {values.data + seen.first * values.apart, values.apart, seen.end - seen.first};
+        const float *weights = p + row * ATTENTION_KEYS + seen.first;
+        if (row + MIX_ROWS <= range->rows && last.first == seen.first && last.end == seen.end) {
+            mix_rows(out + row * padded, padded, weights, mine, MIX_ROWS);
             row += MIX_ROWS;
         } else {
-            mix_rows(out + row * padded, padded, p + row * ATTENTION_KEYS, values, 1);
+            mix_rows(out + row * padded, padded, weights, mine, 1);
             row++;
         }
     }
 }
 
 /* Keys, or values, [key, key + n) of all heads in f32; zeros in columns beyond head_dim. */
-ALWAYS_INLINE void copy_keys(const struct attention_block *block, struct tensor t, int key, int n,
+ALWAYS_INLINE void copy_keys(const struct attention_range *range, const struct key_rows *rows, int key, int n,
                              const enum dtype dtype) {
-    const size_t size = dtype_bytes(dtype), ahead = bytes_ahead(block, t);
-    const int columns = block->head_dim, padded = block->padded;
-    float *to = block->scratch->copy;
-    for (int i = 0; i < n; i++) {
-        const char *from = row_of(t, key + i);
-        for (int head = 0; head < block->kv_heads; head++, from += (size_t)columns * size, to += padded) {
-            fetch(from + ahead, (size_t)columns * size);
+    const size_t size = dtype_bytes(dtype), head_bytes = (size_t)range->head_dim * size;
+    const int columns = range->head_dim, padded = range->padded;
+    float *to = range->scratch->copy;
+    for (int i = key; i < key + n; i++) {
+        const char *from = rows->data + (size_t)i * rows->stride, *ahead = row_ahead(rows, i);
+        for (int head = 0; head < range->kv_heads; head++) {
+            fetch(ahead + (size_t)head * head_bytes, head_bytes);
             int d = 0;
             for (; d + TILE_COLUMNS <= columns; d += TILE_COLUMNS)
                 vec_store(to + d, load_columns(from + (size_t)d * size, TILE_COLUMNS, dtype));
             if (d < columns) vec_store(to + d, load_columns(from + (size_t)d * size, columns - d, dtype));
+            from += head_bytes;
+            to += padded;
         }
     }
 }
 
 /* Many rows take as many keys at a time as there is room for; few take four, so that memory need not wait for them
  * long. Scores of what is there beyond the last key do no harm. */
-ALWAYS_INLINE void copy_pass(const struct attention_block *block, struct tensor t, const bool scores,
+ALWAYS_INLINE void copy_pass(const struct attention_range *range, const struct key_rows *rows, const bool scores,
                              const enum dtype dtype) {
-    const int apart = block->kv_heads * block->padded,
-              step = block->rows <= 16 ? 4 : min_int(16, ATTENTION_COPY / apart / 4 * 4);
-    for (int key = 0; key < t.rows; key += step) {
-        int n = min_int(step, t.rows - key);
-        copy_keys(block, t, key, n, dtype);
-        for (int head = 0; head < block->kv_heads; head++) {
-            struct copied copied = {block->scratch->copy + head * block->padded, apart, n};
+    const int apart = range->kv_heads * range->padded,
+              step = range->rows <= 16 ? 4 : min_int(16, ATTENTION_COPY / apart / 4 * 4);
+    for (int key = 0; key < rows->n; key += step) {
+        int n = min_int(step, rows->n - key);
+        copy_keys(range, rows, key, n, dtype);
+        for (int head = 0; head < range->kv_heads; head++) {
+            struct copied copied = {range->scratch->copy + head * range->padded, apart, n};
             if (scores)
-                score_copy(block, copied, head * block->rows, key);
+                score_copy(range, copied, head * range->rows, rows->first + key);
             else
-                mix_copy(block, copied, head * block->rows, key);
+                mix_copy(range, copied, head * range->rows, rows->first + key);
         }
     }
 }
 
-/* Scores of the range, or the sums of its values. */
-ALWAYS_INLINE void range_pass(const struct attention_block *block, const bool scores, const enum dtype dtype) {
-    if (block->rows > 1)
-        copy_pass(block, scores ? block->k : block->v, scores, dtype);
-    else if (scores && block->kv_heads < 4)
-        score_few_heads(block, dtype);
-    else if (scores)
-        score_lone_rows(block, dtype);
-    else
-        mix_lone_rows(block, dtype);
+/* Scores of the range, or the sums of its values, block by block. A lone row sees all keys from its first on; others
+ * begin at a multiple of four keys, so that four scores that are written together lie in one row. */
+ALWAYS_INLINE void range_pass(const struct attention_range *range, const bool scores, const enum dtype dtype) {
+    const int skip = range->rows == 1 ? range->hidden[0] : range->hidden[0] / 4 * 4;
+    for (int part = skip / ATTENTION_BLOCK; part * ATTENTION_BLOCK < range->keys; part++) {
+        const struct key_rows rows = block_rows(range, scores ? range->k : range->v, part, skip);
+        if (range->rows > 1)
+            copy_pass(range, &rows, scores, dtype);
+        else if (scores && range->kv_heads < 4)
+            score_few_heads(range, &rows, dtype);
+        else if (scores)
+            score_lone_rows(range, &rows, dtype);
+        else
+            mix_lone_rows(range, &rows, dtype);
+    }
 }
 
-ALWAYS_INLINE void any_pass(const struct attention_block *block, const bool scores) {
-    switch (block->k.dtype) {
-        case DTYPE_F32: range_pass(block, scores, DTYPE_F32); break;
-        case DTYPE_F16: range_pass(block, scores, DTYPE_F16); break;
-        case DTYPE_BF16: range_pass(block, scores, DTYPE_BF16); break;
+ALWAYS_INLINE void any_pass(const struct attention_range *range, const bool scores) {
+    switch (range->k.dtype) {
+        case DTYPE_F32: range_pass(range, scores, DTYPE_F32); break;
+        case DTYPE_F16: range_pass(range, scores, DTYPE_F16); break;
+        case DTYPE_BF16: range_pass(range, scores, DTYPE_BF16); break;
         case DTYPE_INT8:
         case DTYPE_INT4:
         case DTYPE_FP8: break; /* weights only */
     }
 }
 
-static inline void attention_vector(const struct attention_block *block) {
-    any_pass(block, true);
-    for (int row = 0; row < block->kv_heads * block->rows; row++) {
-        int visible = block->visible[row % block->rows];
-        if (visible > 0) soften_row(block, row, visible);
+static inline void attention_vector(const struct attention_range *range) {
+    any_pass(range, true);
+    for (int i = 0; i < range->kv_heads * range->rows; i++) {
+        int hidden = range->hidden[i % range->rows], visible = range->visible[i % range->rows];
+        if (visible > hidden) soften_row(range, i, hidden, visible);
     }
-    memset(block->sums.out, 0, (size_t)(block->kv_heads * block->rows * block->padded) * sizeof(float));
-    any_pass(block, false);
+    memset(range->sums.out, 0, (size_t)(range->kv_heads * range->rows * range->padded) * sizeof(float));
+    any_pass(range, false);
 }
 
 static inline void merge_vector(const struct attention_sums *to, const struct attention_sums *from, int row,

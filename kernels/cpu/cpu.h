@@ -9,7 +9,7 @@
 #include "kernels/cpu/pool.h"
 
 enum {
-    ATTENTION_KEYS = 128,  /* keys of one range: the softmax of a row is made range by range */
+    ATTENTION_KEYS = 128,  /* keys of one range, whole blocks: the softmax of a row is made range by range */
     ATTENTION_ROWS = 64,   /* (query, head) pairs of one piece of attention */
     ATTENTION_COPY = 8192, /* floats: keys, or values, converted together where several rows read them */
     SAMPLE_BLOCK = 256,    /* logits whose weights are computed together */
@@ -40,16 +40,24 @@ struct attention_scratch {
     float sums[2 * ATTENTION_ROWS * (ATTENTION_MAX_HEAD + 2)];
 };
 
-/* What the variants' attention works on: one range of keys and values, columns of `kv_heads` key heads. `rows` rows
- * read each key head: those of key head g are g * rows .. of the scratch and of `sums`. Row i of them sees the first
- * visible[i] keys, in rising order; where that is none, its sums mean nothing. */
-struct attention_block {
+/* What the variants' attention works on: `keys` keys and values of one range, columns of `kv_heads` key heads. `rows`
+ * rows read each key head: those of key head g are g * rows .. of the scratch and of `sums`. Row i of them sees keys
+ * [hidden[i], visible[i]) of the range, and neither falls as i grows; where it sees none, its sums mean nothing. */
+struct attention_range {
     struct attention_scratch *scratch;
     struct attention_sums sums;
-    struct tensor k, v;
-    int kv_heads, rows, head_dim;
+    struct tensor k, v; /* of all rows; of these key heads' columns */
+    /* The row of k and v where key ATTENTION_BLOCK * i of the range lies, and those after it follow. The last is where
+     * the next range begins, for fetching ahead; where there is none, any row. */
+    int starts[ATTENTION_KEYS / ATTENTION_BLOCK + 1];
+    int keys, kv_heads, rows, head_dim;
     int padded; /* head_dim rounded up to TILE_COLUMNS */
-    int visible[ATTENTION_ROWS];
+    int hidden[ATTENTION_ROWS], visible[ATTENTION_ROWS];
+    float softcap; /* 0: none */
+    int reach;     /* the largest distance that the bias tells from farther ones; -1: no bias */
+    /* Of the range's first key from where row i's query stands; and per key head and row, the bias at distance 0. */
+    int distance[ATTENTION_ROWS];
+    const float *bias[ATTENTION_ROWS];
 };
 
 struct input_block;
@@ -66,8 +74,8 @@ struct cpu_kernels {
      * all variants. Then columns of tiles as above, of int8 and int4 weights (blocks.h). */
     void (*quantise)(struct input_block *to, int step, const float *from, int blocks, enum dtype weights);
     void (*blocks)(const struct block_product *p, int first_tile, int n_tiles);
-    /* The softmax of every row of the block over its range alone; then `from` enters `to` (see attention.c). */
-    void (*attention)(const struct attention_block *block);
+    /* The softmax of every row over this range alone; then `from` enters `to` (see attention.c). */
+    void (*attention)(const struct attention_range *range);
     void (*merge)(const struct attention_sums *to, const struct attention_sums *from, int row, int padded);
     /* y[i] = activation(x[i]); y may be x. Element by element: the result depends on x[i] alone. */
     void (*activate)(float *y, const float *x, int n, enum activation activation);

@@ -1,5 +1,7 @@
 /* kernels/cpu/embed.c: token, position and type embeddings. Words are read out of the packed layout, which is often
  * shared with the output matrix. */
+#include <string.h>
+
 #include "kernels/cpu/cpu.h"
 
 /* The weights themselves, rounded once: products and sums of quantised ones are of f32. */
@@ -40,7 +42,10 @@ static void embed_row(const void *context, int i, int thread) {
     (void)thread;
     const struct embed_args *a = context;
     float *y = row_f32(a->y, i);
-    word_row(y, a->word, a->ids[i]);
+    if (a->ids[i] < 0)
+        memset(y, 0, (size_t)a->y.cols * sizeof *y);
+    else
+        word_row(y, a->word, a->ids[i]);
     if (a->position != NULL) {
         const float *position = row_f32(*a->position, a->positions[i]);
         for (int k = 0; k < a->y.cols; k++) y[k] += position[k];

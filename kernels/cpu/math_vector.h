@@ -21,6 +21,21 @@ static inline struct vec vec_exp(struct vec x) {
     return vec_scale(p, n);
 }
 
+/* tanh x: near 0 by the polynomial of the Cephes library's tanhf, farther out from e^(2 |x|). Within a few ulp. */
+static inline struct vec vec_tanh(struct vec x) {
+    struct vec size = vec_abs(x), square = vec_mul(x, x);
+    struct vec p = vec_set1(-5.70498872745e-3f);
+    p = vec_fma(p, square, vec_set1(2.06390887954e-2f));
+    p = vec_fma(p, square, vec_set1(-5.37397155531e-2f));
+    p = vec_fma(p, square, vec_set1(1.33314422036e-1f));
+    p = vec_fma(p, square, vec_set1(-3.33332819422e-1f));
+    struct vec near = vec_fma(vec_mul(p, square), x, x);
+    struct vec e = vec_exp(vec_add(size, size));
+    struct vec far = vec_sub(vec_set1(1), vec_div(vec_set1(2), vec_add(e, vec_set1(1))));
+    far = vec_if_negative(x, vec_sub(vec_zero(), far), far);
+    return vec_if_negative(vec_sub(size, vec_set1(0.625f)), near, far);
+}
+
 /* x / (1 + e^-z) = x sigmoid(z) */
 static inline struct vec vec_gated(struct vec x, struct vec z) {
     struct vec e = vec_exp(vec_sub(vec_zero(), z));

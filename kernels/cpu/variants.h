@@ -20,9 +20,9 @@ void blocks_avx512vnni(const struct block_product *p, int first_tile, int n_tile
 void quantise_generic(struct input_block *to, int step, const float *from, int blocks, enum dtype weights);
 void quantise_avx2(struct input_block *to, int step, const float *from, int blocks, enum dtype weights);
 
-void attention_generic(const struct attention_block *block);
-void attention_avx2(const struct attention_block *block);
-void attention_avx512(const struct attention_block *block);
+void attention_generic(const struct attention_range *range);
+void attention_avx2(const struct attention_range *range);
+void attention_avx512(const struct attention_range *range);
 
 void merge_generic(const struct attention_sums *to, const struct attention_sums *from, int row, int padded);
 void merge_avx2(const struct attention_sums *to, const struct attention_sums *from, int row, int padded);

@@ -95,7 +95,9 @@ __global__ void embed_sum_kernel(struct embed_kernel_args k) {
     int row = (int)blockIdx.x, col = first_column<V>();
     if (col >= k.y.cols) return;
     lanes<V> sum;
-    if (k.blocks.values != NULL)
+    if (k.ids[row] < 0)
+        for (int j = 0; j < V; j++) sum.at[j] = 0;
+    else if (k.blocks.values != NULL)
         for (int j = 0; j < V; j++) sum.at[j] = dequantise_one(k.blocks, k.ids[row], col + j);
     else
         sum = load<V>(k.word.data, k.word.dtype, k.ids[row] * k.word.stride + col);

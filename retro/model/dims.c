@@ -72,24 +72,52 @@ enum status dims_choice(const json_t *config, const char *key, const char *const
                      known);
 }
 
-enum status dims_check(const struct dims *d, struct error *e) {
+enum status dims_relative(const json_t *config, struct dims *d, struct error *e) {
+    if (dims_int_or(config, "relative_attention_num_buckets", (struct range){4, 1 << 16}, 32, &d->buckets, e) ||
+        dims_int_or(config, "relative_attention_max_distance", (struct range){2, 1 << 16}, 128, &d->max_distance, e))
+        return e->status;
+    if (d->buckets % 4 == 0 && d->max_distance > d->buckets / 2) return STATUS_OK;
+    return error_set(e, STATUS_INVALID,
+                     "config.json: relative_attention_num_buckets is %d, must be a multiple of 4 and less than twice "
+                     "relative_attention_max_distance, which is %d",
+                     d->buckets, d->max_distance);
+}
+
+struct model_spec model_spec_default(void) {
+    struct model_spec s = {.logit_scale = 1, .eod = -1, .start = -1};
+    s.retro.first_layer = -1;
+    return s;
+}
+
+static enum status check_stack(const struct dims *d, struct error *e) {
     if (d->heads % d->kv_heads != 0)
         return error_set(e, STATUS_INVALID, "config.json: %d attention heads cannot share %d key/value heads", d->heads,
                          d->kv_heads);
+    if (d->reads != EDGE_NONE && d->reads != EDGE_NEIGHBORS && d->reads != EDGE_CHUNK && d->heads != d->kv_heads)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "config.json: %d attention heads share %d key/value heads; cross attention to a source needs "
+                         "as many of both",
+                         d->heads, d->kv_heads);
     if (!(d->epsilon > 0))
         return error_set(e, STATUS_INVALID, "config.json: the norm's epsilon is %g, must be positive",
                          (double)d->epsilon);
     if (d->head_dim > ATTENTION_MAX_HEAD)
         return error_set(e, STATUS_UNSUPPORTED, "config.json: attention heads of %d, the largest supported is %d",
                          d->head_dim, ATTENTION_MAX_HEAD);
-    if (d->vocab > d->padded_vocab)
-        return error_set(e, STATUS_INVALID, "config.json: vocab_size %d is larger than padded_vocab_size %d", d->vocab,
-                         d->padded_vocab);
     if (d->rotated % 2 != 0 || d->rotated > d->head_dim)
         return error_set(e, STATUS_INVALID, "config.json: %d rotary dimensions of a head of %d; must be even and fit",
                          d->rotated, d->head_dim);
-    if (d->learned_positions && d->retrieved_length > d->max_positions)
+    return STATUS_OK;
+}
+
+enum status spec_check(const struct model_spec *s, struct error *e) {
+    for (int i = 0; i < STACK_COUNT; i++)
+        if (s->stacks[i].n_layers > 0 && check_stack(&s->stacks[i], e)) return e->status;
+    if (s->vocab > s->padded_vocab)
+        return error_set(e, STATUS_INVALID, "config.json: vocab_size %d is larger than padded_vocab_size %d", s->vocab,
+                         s->padded_vocab);
+    if (s->learned_positions && s->retro.retrieved_length > s->max_positions)
         return error_set(e, STATUS_INVALID, "config.json: retro_retrieved_length %d exceeds the %d learned positions",
-                         d->retrieved_length, d->max_positions);
+                         s->retro.retrieved_length, s->max_positions);
     return STATUS_OK;
 }

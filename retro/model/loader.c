@@ -1,16 +1,17 @@
-/* retro/model/loader.c: checkpoint tensors to packed device weights. places.c says what there is to fill, the family's
- * names which tensors fill it.
+/* retro/model/loader.c: checkpoint tensors to packed device weights. tensors.c lists the places to fill, the family's
+ * rows name the tensors that fill them.
  *
  * What a rank keeps of a place is staged in host memory, rows in the place's order, and given to the backend. Where a
  * stored tensor has that form already, as most do, the backend reads the mapped file itself. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "kernels/quantise.h"
-#include "retro/model/places.h"
+#include "retro/model/tensors.h"
 
-enum { MAX_PARTS = 3, MAX_NAME = 200, WORTH_PROGRESS = 256 << 20 };
+enum { MAX_PARTS = 3, WORTH_PROGRESS = 256 << 20 };
 
 /* A matrix on its way to the device is rows of values and, when quantised, rows of scales and minimums beside them. */
 enum plane { PLANE_VALUES, PLANE_SCALES, PLANE_MINIMUMS, PLANES };
@@ -81,11 +82,13 @@ static void widen(float *to, const struct planes *p, int64_t i, int first, int n
     dequantise_row(to, p->dtype, row, n);
 }
 
-/* One stored tensor with its scales: the rows of a place that `part` says. */
+/* One stored tensor with its scales: the rows of a place that `part` says. The planes are as stored: of a transposed
+ * one they have `rows` columns. */
 struct source {
     struct planes planes;
     enum part part;
-    int rows;
+    int rows, cols;
+    bool transposed;
 };
 
 /* A rank's share of a place; the planes point into the loader's rooms, there to be written, or into the file. */
@@ -125,8 +128,8 @@ static enum status stored_to_dtype(const struct stored_tensor *t, enum dtype *ou
 }
 
 /* A tensor of this shape, marked as used: [rows, cols], or [rows] where there is one column. */
-static enum status find(struct loader *l, const char *name, int rows, int cols, const struct stored_tensor **out,
-                        struct error *e) {
+static enum status find_tensor(struct loader *l, const char *name, int rows, int cols, const struct stored_tensor **out,
+                               struct error *e) {
     const struct stored_tensor *t = weights_find(l->weights, name);
     if (t == NULL) return error_set(e, STATUS_INVALID, "tensor %s is missing", name);
     bool vector = cols == 1 && t->n_dims == 1;
@@ -146,13 +149,13 @@ static enum status find(struct loader *l, const char *name, int rows, int cols, 
 static enum status find_blocks(struct loader *l, struct source *s, const char *name, enum plane plane,
                                struct error *e) {
     const struct stored_tensor *t;
-    char full[MAX_NAME + 16];
-    int blocks = s->planes.cols / QUANTISE_BLOCK;
+    char full[TENSOR_NAME + 16];
+    int blocks = s->cols / QUANTISE_BLOCK;
     snprintf(full, sizeof full, "%s%s", name, plane_suffix[plane]);
     if (weights_find(l->weights, full) == NULL)
         return error_set(e, STATUS_INVALID, "tensor %s is quantised (%s), but %s is missing", name,
                          dtype_name(s->planes.dtype), full);
-    if (find(l, full, s->rows, blocks, &t, e)) return e->status;
+    if (find_tensor(l, full, s->rows, blocks, &t, e)) return e->status;
     if (t->dtype != STORED_F16)
         return error_set(e, STATUS_INVALID, "tensor %s is %s; scales and minimums are F16", full,
                          stored_dtype_name(t->dtype));
@@ -167,21 +170,27 @@ static enum status find_blocks(struct loader *l, struct source *s, const char *n
     return STATUS_OK;
 }
 
-static enum status find_source(struct loader *l, struct source *s, const char *name, int cols, struct error *e) {
+static enum status find_source(struct loader *l, struct source *s, const char *name, struct error *e) {
     const struct stored_tensor *t = weights_find(l->weights, name);
-    s->planes = (struct planes){.cols = cols};
+    s->planes = (struct planes){.cols = s->transposed ? s->rows : s->cols};
     if (t && stored_to_dtype(t, &s->planes.dtype, e)) return e->status;
-    if (dtype_quantised(s->planes.dtype) && cols % QUANTISE_BLOCK != 0)
+    bool blocks = dtype_quantised(s->planes.dtype);
+    if (blocks && (s->transposed || s->cols % QUANTISE_BLOCK != 0))
         return error_set(
             e, STATUS_INVALID,
             "tensor %s is stored as %s; only matrices whose columns are a multiple of %d can be quantised, "
-            "config.json makes it [%d, %d]",
-            name, stored_dtype_name(t->dtype), QUANTISE_BLOCK, s->rows, cols);
-    if (find(l, name, s->rows, s->planes.dtype == DTYPE_INT4 ? cols / 2 : cols, &t, e)) return e->status;
+            "config.json makes it [%d, %d]%s",
+            name, stored_dtype_name(t->dtype), QUANTISE_BLOCK, s->rows, s->cols, s->transposed ? " transposed" : "");
+
+    int cols = s->planes.dtype == DTYPE_INT4 ? s->cols / 2 : s->cols;
+    bool vector = cols == 1;
+    int stored_rows = s->transposed && !vector ? cols : s->rows,
+        stored_cols = s->transposed && !vector ? s->rows : cols;
+    if (find_tensor(l, name, stored_rows, stored_cols, &t, e)) return e->status;
     s->planes.at[PLANE_VALUES] = t->data;
     enum status status = STATUS_OK;
     for (int p = PLANE_SCALES; p < PLANES && status == STATUS_OK; p++)
-        if (plane_bytes(s->planes.dtype, p, cols)) status = find_blocks(l, s, name, (enum plane)p, e);
+        if (plane_bytes(s->planes.dtype, p, s->cols)) status = find_blocks(l, s, name, (enum plane)p, e);
     return status;
 }
 
@@ -193,14 +202,14 @@ static void show_progress(struct loader *l) {
     log_info("loading weights: %.0f %% of %.1f GB", 100 * (double)l->done / (double)l->total, 1e-9 * (double)l->total);
 }
 
-static void report(struct loader *l, const char *name, const struct place *p) {
+static void report_tensor(struct loader *l, const char *name, const struct place *p) {
     const struct model_options *o = l->options;
     show_progress(l);
     if (o->loaded == NULL) return;
-    enum tensor_role role = p->form != PLACE_MATRIX    ? TENSOR_OTHER
-                            : p->at == &l->model->word ? TENSOR_WORD
-                            : p->outer                 ? TENSOR_OUTPUT
-                                                       : TENSOR_LINEAR;
+    enum tensor_role role = p->form != PLACE_MATRIX              ? TENSOR_OTHER
+                            : p->at == &l->model->embedding.word ? TENSOR_WORD
+                            : p->outer                           ? TENSOR_OUTPUT
+                                                                 : TENSOR_LINEAR;
     o->loaded(o->context, &(struct loaded_tensor){.name = name,
                                                   .role = role,
                                                   .weight = p->form == PLACE_MATRIX ? p->at : NULL,
@@ -208,36 +217,46 @@ static void report(struct loader *l, const char *name, const struct place *p) {
                                                   .total = l->total});
 }
 
-static int part_rows(const struct dims *d, enum part part, int whole_rows) {
-    if (part == PART_Q) return d->heads * d->head_dim;
-    if (part == PART_K || part == PART_V) return d->kv_heads * d->head_dim;
-    return whole_rows;
+static int part_rows(const struct share *share, enum part part) {
+    bool whole = part == PART_WHOLE || part == PART_BY_HEAD;
+    return whole ? share->whole_rows : share->blocks[part - PART_FIRST];
 }
 
-static enum status find_part(struct loader *l, const struct place *p, const char *name, enum part part,
-                             struct source *s, struct error *e) {
-    *s = (struct source){.part = part, .rows = part_rows(&l->model->dims, part, p->share.whole_rows)};
-    enum status status = find_source(l, s, name, p->share.whole_cols, e);
-    if (status == STATUS_OK) report(l, name, p);
-    return status;
+/* Other spellings of a tensor that was found are the same tensor again: Megatron's T5 registers some twice. */
+static void use_spellings(struct loader *l, const struct place *p, int row) {
+    char name[TENSOR_NAME];
+    for (int j = 0; place_spelling(p, row, j, name); j++) {
+        const struct stored_tensor *t = weights_find(l->weights, name);
+        if (t) l->used[weights_index(l->weights, t)] = true;
+    }
+}
+
+/* The first spelling of a row that the checkpoint has; the family's own where it has none, for the error. */
+static const char *find_spelling(const struct loader *l, const struct place *p, int row, char name[TENSOR_NAME]) {
+    for (int j = 0; place_spelling(p, row, j, name); j++)
+        if (weights_find(l->weights, name)) return name;
+    return place_spelling(p, row, 0, name);
 }
 
 /* All stored tensors of a place; *n of them. */
 static enum status find_parts(struct loader *l, const struct place *p, struct source sources[MAX_PARTS], int *n,
                               struct error *e) {
-    const struct family *f = l->model->family;
     *n = 0;
-    if (p->outer) return find_part(l, p, p->outer, PART_WHOLE, &sources[(*n)++], e);
-    for (int i = 0; i < f->n_names; i++) {
-        const struct weight_name *row = &f->names[i];
-        char name[MAX_NAME];
-        if (row->slot != p->slot) continue;
-        for (size_t j = 0; j < ARRAY_COUNT(row->names) && row->names[j]; j++) {
-            snprintf(name, sizeof name, "%s%s", p->prefix, row->names[j]);
-            if (weights_find(l->weights, name)) break;
-        }
+    for (int i = p->row; i < p->rows->n; i++) {
+        const struct tensor_row *row = &p->rows->rows[i];
+        char name[TENSOR_NAME];
+        if (row->place != p->rows->rows[p->row].place || (int)row->part >= (int)PART_FIRST + p->share.n_blocks)
+            continue;
         CHECK(*n < MAX_PARTS);
-        if (find_part(l, p, name, row->part, &sources[(*n)++], e)) return e->status;
+        struct source *s = &sources[(*n)++];
+        *s = (struct source){.part = row->part,
+                             .rows = part_rows(&p->share, row->part),
+                             .cols = p->share.whole_cols,
+                             .transposed = row->transposed};
+        find_spelling(l, p, i, name);
+        if (find_source(l, s, name, e)) return e->status;
+        use_spellings(l, p, i);
+        report_tensor(l, name, p);
     }
     CHECK(*n > 0);
     return STATUS_OK;
@@ -245,30 +264,43 @@ static enum status find_parts(struct loader *l, const struct place *p, struct so
 
 /* Staging. */
 
-/* Row of the place that stored row i of a part becomes: Q, then K, then V, heads in order. */
-static int part_row(const struct dims *d, enum part part, int i) {
-    int h = d->head_dim, q_rows = d->heads * h, k_rows = d->kv_heads * h;
-    switch (part) {
-        case PART_WHOLE:
-        case PART_Q: return i;
-        case PART_K: return q_rows + i;
-        case PART_V: return q_rows + k_rows + i;
-        case PART_QKV_BY_GROUP: {
-            int per_group = d->heads / d->kv_heads, group = i / ((per_group + 2) * h), at = i % ((per_group + 2) * h);
-            if (at < per_group * h) return group * per_group * h + at;
-            at -= per_group * h;
-            return at < h ? q_rows + group * h + at : q_rows + k_rows + group * h + at - h;
-        }
-        case PART_KV_BY_HEAD: {
-            int head = i / (2 * h), at = i % (2 * h);
-            return at < h ? head * h + at : q_rows + head * h + at - h;
-        }
+/* Row of the place that stored row i of a part becomes: block after block, heads in order. */
+static int part_row(const struct share *share, int head_dim, enum part part, int i) {
+    int first = 0;
+    if (part == PART_WHOLE) return i;
+    if (part != PART_BY_HEAD) {
+        for (int b = 0; b < (int)part - (int)PART_FIRST; b++) first += share->blocks[b];
+        return first + i;
     }
-    return 0;
+
+    /* Key/value heads, as the last block counts them, each with its share of every block. */
+    int units = share->blocks[share->n_blocks - 1] / head_dim, per_unit = share->whole_rows / units;
+    int unit = i / per_unit, at = i % per_unit;
+    for (int b = 0; b < share->n_blocks; b++) {
+        int rows = share->blocks[b] / units;
+        if (at < rows) return first + unit * rows + at;
+        at -= rows;
+        first += share->blocks[b];
+    }
+    return -1;
+}
+
+/* Row `to` of the stage = this rank's part of column `row` of what is stored. */
+static void stage_column(struct staged *s, int to, const struct source *from, int row, int first_col) {
+    size_t size = dtype_bytes(from->planes.dtype), wide = dtype_bytes(s->planes.dtype);
+    char *at = s->room[PLANE_VALUES] + (size_t)to * (size_t)s->cols * wide;
+    for (int c = 0; c < s->cols; c++) {
+        const char *value = plane_at(&from->planes, PLANE_VALUES, first_col + c, 0) + (size_t)row * size;
+        dtype_convert(at + (size_t)c * wide, s->planes.dtype, value, from->planes.dtype, 1);
+    }
 }
 
 /* Row `to` of what is staged = this rank's columns of a stored row. Parts of different types meet in f32. */
 static void stage_row(struct staged *s, int to, const struct source *from, int row, int first_col) {
+    if (from->transposed) {
+        stage_column(s, to, from, row, first_col);
+        return;
+    }
     if (s->planes.dtype != from->planes.dtype) {
         widen((float *)(void *)s->room[PLANE_VALUES] + (size_t)to * (size_t)s->cols, &from->planes, row, first_col,
               s->cols);
@@ -286,10 +318,10 @@ static void stage_in_place(struct staged *s, const struct source *from, const st
     for (int p = 0; p < PLANES; p++) s->planes.at[p] = plane_at(&from->planes, p, share->mine[0].first, 0);
 }
 
-static enum status stage(struct loader *l, struct staged *s, const struct place *p, struct error *e) {
-    struct source sources[MAX_PARTS];
+static enum status stage_place(struct loader *l, struct staged *s, const struct place *p, struct error *e) {
+    struct source sources[MAX_PARTS] = {0};
     const struct share *share = &p->share;
-    int n;
+    int n, head_dim = l->model->stacks[p->stack].dims.head_dim;
     if (find_parts(l, p, sources, &n, e)) return e->status;
     enum dtype dtype = sources[0].planes.dtype;
     for (int k = 1; k < n; k++)
@@ -304,14 +336,14 @@ static enum status stage(struct loader *l, struct staged *s, const struct place 
         s->planes.dtype = dtype; /* nobody looks at the rest */
         return STATUS_OK;
     }
-    if (n == 1 && sources[0].part == PART_WHOLE && s->cols == share->whole_cols && one_run) {
+    if (n == 1 && sources[0].part == PART_WHOLE && !sources[0].transposed && s->cols == share->whole_cols && one_run) {
         stage_in_place(s, &sources[0], share);
         return STATUS_OK;
     }
     enum status status = staged_take(l, s, dtype, e);
     for (int k = 0; k < n && status == STATUS_OK; k++)
         for (int i = 0; i < sources[k].rows; i++) {
-            int to = share_row(share, part_row(&l->model->dims, sources[k].part, i));
+            int to = share_row(share, part_row(share, head_dim, sources[k].part, i));
             if (to >= 0) stage_row(s, to, &sources[k], i, share->first_col);
         }
     return status;
@@ -393,24 +425,75 @@ static float *staged_widen(struct loader *l, const struct staged *s) {
     return wide;
 }
 
+/* Norms that are stored around zero, and the last norm of a model whose rows are scaled before the output matrix. */
+static void adjust_norm(const struct loader *l, const struct place *p, float *w, size_t n) {
+    const struct model *m = l->model;
+    const struct dims *d = &m->stacks[p->stack].dims;
+    const struct norm_weights *last = &m->stacks[STACK_DECODER].final_norm;
+    bool scaled = p->at == &last->gamma || p->at == &last->beta;
+    if (p->form == PLACE_GAMMA && d->zero_centered_gamma)
+        for (size_t i = 0; i < n; i++) w[i] += 1.0f;
+    if (scaled && m->spec.logit_scale != 1)
+        for (size_t i = 0; i < n; i++) w[i] *= m->spec.logit_scale;
+}
+
+/* n floats on the device; *device is set also on failure, for model_release_weights. */
+static enum status upload_floats(struct loader *l, void **device, const float *host, size_t n, struct error *e) {
+    struct backend *b = l->model->backend;
+    if (backend_alloc(b, device, n * sizeof(float), "weights", e)) return e->status;
+    backend_upload(b, *device, host, n * sizeof(float));
+    return backend_sync(b, e);
+}
+
 /* Vectors and tables become f32. */
 static enum status place_floats(struct loader *l, const struct staged *s, const struct place *p, struct error *e) {
-    struct backend *b = l->model->backend;
     size_t n = (size_t)s->rows * (size_t)s->cols;
     float *host = staged_widen(l, s);
     if (host == NULL) return error_set(e, STATUS_NO_MEMORY, "%s: no memory to convert %zu numbers", p->name, n);
-    if (p->form == PLACE_GAMMA && l->model->dims.zero_centered_gamma)
-        for (size_t i = 0; i < n; i++) host[i] += 1.0f;
+    adjust_norm(l, p, host, n);
+
     void *device = NULL;
-    enum status status = backend_alloc(b, &device, n * sizeof(float), "weights", e);
-    if (status == STATUS_OK) {
-        backend_upload(b, device, host, n * sizeof(float));
-        status = backend_sync(b, e);
-        if (p->form == PLACE_TABLE)
-            *(struct tensor *)p->at = tensor_make(device, DTYPE_F32, s->rows, s->cols);
-        else
-            *(float **)p->at = device;
+    enum status status = upload_floats(l, &device, host, n, e);
+    if (device == NULL) return status;
+    if (p->form == PLACE_TABLE)
+        *(struct tensor *)p->at = tensor_make(device, DTYPE_F32, s->rows, s->cols);
+    else
+        *(float **)p->at = device;
+    return status;
+}
+
+/* The bucket of a key that stands `distance` rows after its query (docs/spec/t5-model.md 2.2). */
+static int relative_bucket(const struct dims *d, bool both_ways, int distance) {
+    int buckets = both_ways ? d->buckets / 2 : d->buckets, first = both_ways && distance > 0 ? buckets : 0;
+    int away = both_ways ? abs(distance) : max_int(-distance, 0), exact = buckets / 2;
+    if (away < exact) return first + away;
+    float far = logf((float)away / (float)exact) / logf((float)d->max_distance / (float)exact);
+    return first + min_int(buckets - 1, exact + (int)(far * (float)(buckets - exact)));
+}
+
+/* [buckets, local H] becomes [local H, distances], a bias by key minus query: from max_distance on all distances share
+ * a bucket. A decoder sees what lies before, an encoder both ways. */
+static enum status place_relative(struct loader *l, const struct staged *s, const struct place *p, struct error *e) {
+    const struct dims *d = &l->model->stacks[p->stack].dims;
+    bool both_ways = p->stack == STACK_ENCODER;
+    int distances = 2 * d->max_distance + 1;
+    size_t n = (size_t)s->cols * (size_t)distances;
+    const float *table = staged_widen(l, s);
+    float *bias = malloc(n * sizeof *bias);
+    if (table == NULL || bias == NULL) {
+        free(bias);
+        return error_set(e, STATUS_NO_MEMORY, "%s: no memory for %zu numbers", p->name, n);
     }
+    for (int i = 0; i < distances; i++) {
+        int bucket = relative_bucket(d, both_ways, i - d->max_distance);
+        for (int head = 0; head < s->cols; head++)
+            bias[(size_t)head * (size_t)distances + (size_t)i] = table[bucket * s->cols + head];
+    }
+
+    void *device = NULL;
+    enum status status = upload_floats(l, &device, bias, n, e);
+    if (device) *(struct tensor *)p->at = tensor_make(device, DTYPE_F32, s->cols, distances);
+    free(bias);
     return status;
 }
 
@@ -439,8 +522,10 @@ static enum status place_matrix(struct loader *l, const struct staged *s, const 
 }
 
 /* What a place will take. */
-static size_t place_bytes(const struct place *p) {
-    size_t n = (size_t)p->share.rows * (size_t)p->share.cols;
+static size_t place_bytes(const struct model *m, const struct place *p) {
+    int rows, cols;
+    place_kept(m, p, &rows, &cols);
+    size_t n = (size_t)rows * (size_t)cols;
     return p->form == PLACE_MATRIX ? matrix_bytes(((const struct weight *)p->at)->dtype, n) : n * sizeof(float);
 }
 
@@ -449,13 +534,14 @@ static enum status load_place(void *context, const struct place *p, struct error
     struct staged s = {.rows = p->share.rows, .cols = p->share.cols};
     if (comm_working(l->model->comm->world, e)) return e->status;
     if (p->elsewhere && l->weights == NULL) return STATUS_OK;
-    enum status status = l->weights ? stage(l, &s, p, e) : stage_random(l, &s, p, e);
+    enum status status = l->weights ? stage_place(l, &s, p, e) : stage_random(l, &s, p, e);
     if (status || p->elsewhere) return status;
     if (p->form == PLACE_MATRIX)
         *(struct weight *)p->at = (struct weight){
             .dtype = target_dtype(l, s.planes.dtype, s.cols), .n_out = p->share.rows, .n_in = p->share.cols};
-    l->model->info.weight_bytes += place_bytes(p);
+    l->model->info.weight_bytes += place_bytes(l->model, p);
     if (l->options->check_only) return STATUS_OK;
+    if (p->form == PLACE_RELATIVE) return place_relative(l, &s, p, e);
     return p->form == PLACE_MATRIX ? place_matrix(l, &s, p, e) : place_floats(l, &s, p, e);
 }
 
@@ -463,11 +549,11 @@ static enum status load_place(void *context, const struct place *p, struct error
 static enum status check_all_used(const struct loader *l, struct error *e) {
     for (int i = 0; l->weights && i < weights_count(l->weights); i++) {
         const char *name = weights_at(l->weights, i)->name;
-        if (!l->used[i] && !l->model->family->ignores(name))
+        if (!l->used[i] && !(l->model->family->ignores && l->model->family->ignores(name)))
             return error_set(e, STATUS_INVALID,
                              "tensor %s has no place in a %s model with this config.json (biases, tied embeddings, "
                              "retro_layers and num_layers decide)",
-                             name, l->model->family->name);
+                             name, l->model->info.family);
     }
     return STATUS_OK;
 }
@@ -493,6 +579,7 @@ static enum status release_place(void *context, const struct place *p, struct er
         case PLACE_MATRIX:
             if (m->mapped == NULL) backend_release(b, ((struct weight *)p->at)->data);
             break;
+        case PLACE_RELATIVE:
         case PLACE_TABLE: backend_release(b, ((struct tensor *)p->at)->data); break;
         case PLACE_GAMMA:
         case PLACE_VECTOR: backend_release(b, *(float **)p->at); break;

@@ -8,22 +8,43 @@
 
 #include "retro/weights/packed.h"
 
-static const struct family *const families[] = {&family_retro, &family_gpt, &family_bert};
+static const struct family *const families[] = {&family_retro, &family_gpt, &family_bert, &family_megatron_t5,
+                                                &family_t5};
+
+static bool same_name(const char *a, const char *b) { return a && b && strcmp(a, b) == 0; }
+
+/* "retro, gpt, t5; bert, t5": Megatron's, then Hugging Face's. */
+static void list_families(char *text, size_t size) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (int hf = 0; hf <= 1; hf++)
+        for (size_t i = 0; i < ARRAY_COUNT(families) && used < size; i++) {
+            const char *name = hf ? families[i]->model_type : families[i]->architecture;
+            const char *before = used == 0                         ? "\"architecture\" "
+                                 : hf && strchr(text, ';') == NULL ? "; \"model_type\" "
+                                                                   : ", ";
+            if (name) used += (size_t)snprintf(text + used, size - used, "%s%s", before, name);
+        }
+}
 
 /* "architecture" is our own key; Hugging Face folders say "model_type". */
-static enum status find_family(const json_t *config, const struct family **out, struct error *e) {
-    const json_t *value = json_object_get(config, "architecture");
-    if (value == NULL) value = json_object_get(config, "model_type");
-    const char *name = json_string_value(value);
-    if (name == NULL)
-        return error_set(e, STATUS_INVALID, "config.json: \"architecture\" is missing; known are retro, gpt, bert");
+static enum status find_family(const json_t *config, const struct family **out, const char **name, struct error *e) {
+    const char *architecture = json_string_value(json_object_get(config, "architecture"));
+    const char *type = json_string_value(json_object_get(config, "model_type"));
+    char known[200];
     for (size_t i = 0; i < ARRAY_COUNT(families); i++) {
-        if (strcmp(families[i]->name, name) != 0) continue;
+        bool ours = same_name(families[i]->architecture, architecture);
+        if (!ours && (architecture || !same_name(families[i]->model_type, type))) continue;
         *out = families[i];
+        *name = ours ? families[i]->architecture : families[i]->model_type;
         return STATUS_OK;
     }
-    return error_set(e, STATUS_UNSUPPORTED,
-                     "config.json: architecture \"%.60s\" is unknown; known are retro, gpt, bert", name);
+    list_families(known, sizeof known);
+    if (architecture == NULL && type == NULL)
+        return error_set(e, STATUS_INVALID,
+                         "config.json: neither \"architecture\" nor \"model_type\" is a text; known: %s", known);
+    return error_set(e, STATUS_UNSUPPORTED, "config.json: %s \"%.60s\" is unknown; known: %s",
+                     architecture ? "architecture" : "model_type", architecture ? architecture : type, known);
 }
 
 static enum status read_config(struct model *m, const char *folder, struct error *e) {
@@ -31,8 +52,9 @@ static enum status read_config(struct model *m, const char *folder, struct error
     json_t *config = NULL;
     snprintf(path, sizeof path, "%s/config.json", folder);
     if (json_load_path(&config, path, e)) return e->status;
-    enum status status = find_family(config, &m->family, e);
-    if (status == STATUS_OK) status = m->family->read_dims(config, &m->dims, e);
+    m->spec = model_spec_default();
+    enum status status = find_family(config, &m->family, &m->info.family, e);
+    if (status == STATUS_OK) status = m->family->read(config, &m->spec, e);
     json_decref(config);
     return status;
 }
@@ -44,11 +66,9 @@ static struct portion portion_of(const struct comm *c, int n, int unit) {
 }
 
 /* Ranks share whole key/value heads, each with the query heads that read it, and the MLP, in blocks that may be
- * quantised where there are enough of them. The parts of the vocabulary are equal, and overlap where it does not
- * divide. */
-static enum status split_dims(struct model *m, struct error *e) {
-    const struct dims *d = &m->dims;
-    const struct comm *c = m->comm;
+ * quantised where there are enough of them. */
+static enum status split_stack(struct stack *s, const struct comm *c, struct error *e) {
+    const struct dims *d = &s->dims;
     int most = min_int(d->kv_heads, d->ffn), group = d->heads / d->kv_heads;
     if (c->size > most)
         return error_set(
@@ -56,103 +76,155 @@ static enum status split_dims(struct model *m, struct error *e) {
             "parallel.tensor is %d, and this model's %d key/value heads and %d MLP columns are enough for %d", c->size,
             d->kv_heads, d->ffn, most);
     bool blocks = d->ffn % QUANTISE_BLOCK == 0 && d->ffn / QUANTISE_BLOCK >= c->size;
-    int unit = blocks ? QUANTISE_BLOCK : 1, vocab = (d->padded_vocab + c->size - 1) / c->size;
-    m->local.kv_heads = portion_of(c, d->kv_heads, 1);
-    m->local.heads = portion_of(c, d->kv_heads, group);
-    m->local.ffn = portion_of(c, d->ffn / unit, unit);
-    m->local.vocab = (struct portion){gathered_col(d->padded_vocab, vocab, c->rank), vocab};
+    int unit = blocks ? QUANTISE_BLOCK : 1;
+    s->kv_heads = portion_of(c, d->kv_heads, 1);
+    s->heads = portion_of(c, d->kv_heads, group);
+    s->ffn = portion_of(c, d->ffn / unit, unit);
+    return STATUS_OK;
+}
+
+/* The parts of the vocabulary are equal, and overlap where it does not divide. */
+static enum status split_model(struct model *m, struct error *e) {
+    const struct comm *c = m->comm;
+    int columns = m->spec.padded_vocab, part = (columns + c->size - 1) / c->size;
+    m->vocab = (struct portion){gathered_col(columns, part, c->rank), part};
+    for (int id = 0; id < STACK_COUNT; id++) {
+        struct stack *s = &m->stacks[id];
+        s->dims = m->spec.stacks[id];
+        if (s->dims.n_layers > 0 && split_stack(s, c, e)) return e->status;
+    }
     return STATUS_OK;
 }
 
 static int first_layer(const struct model *m, int stage) {
-    return (int)((int64_t)m->dims.n_layers * stage / m->comm->stages);
+    return (int)((int64_t)m->spec.stacks[STACK_DECODER].n_layers * stage / m->comm->stages);
 }
 
-static int stage_of(const struct model *m, int layer) {
+static int stage_of_layer(const struct model *m, int layer) {
     int stage = 0;
     while (first_layer(m, stage + 1) <= layer) stage++;
     return stage;
 }
 
-/* Stages have equally many layers, or one less. */
+/* Stages have equally many of the decoder's layers, or one less. The neighbour encoder is whole on one of them. */
 static enum status split_layers(struct model *m, struct error *e) {
-    const struct dims *d = &m->dims;
-    if (m->comm->stages > d->n_layers)
-        return error_set(e, STATUS_INVALID, "parallel.pipeline is %d and the model has %d layers", m->comm->stages,
-                         d->n_layers);
-    m->first_layer = first_layer(m, m->comm->stage);
-    m->end_layer = first_layer(m, m->comm->stage + 1);
+    const struct comm *c = m->comm;
+    const struct retro_spec *retro = &m->spec.retro;
+    struct stack *decoder = &m->stacks[STACK_DECODER], *encoder = &m->stacks[STACK_ENCODER];
     m->encodes = m->reads = -1;
-    for (int i = d->n_layers - 1; i >= 0; i--) {
-        if (!d->retro_layer[i]) continue;
-        m->encodes = stage_of(m, i);
+    encoder->kept = (struct portion){0, encoder->dims.n_layers};
+    if (c->stages > 1 && decoder->dims.reads != EDGE_NEIGHBORS && encoder->dims.n_layers > 0)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "parallel.pipeline is %d; a %s model is not cut into stages: use parallel.tensor", c->stages,
+                         m->info.family);
+    if (!model_has_stack(m, STACK_DECODER)) return STATUS_OK;
+    if (c->stages > decoder->dims.n_layers)
+        return error_set(e, STATUS_INVALID, "parallel.pipeline is %d and the model has %d layers", c->stages,
+                         decoder->dims.n_layers);
+
+    int first = first_layer(m, c->stage);
+    decoder->kept = (struct portion){first, first_layer(m, c->stage + 1) - first};
+    for (int i = decoder->dims.n_layers - 1; i >= 0; i--) {
+        if (!retro->layer[i]) continue;
+        m->encodes = stage_of_layer(m, i);
         m->reads = max_int(m->reads, m->encodes);
     }
+    if (decoder->dims.reads == EDGE_NEIGHBORS && c->stage != m->encodes) encoder->kept.n = 0;
     return STATUS_OK;
 }
 
 /* Frequencies in float32, as the reference computes them (spec 4.4). */
-static void make_frequencies(struct model *m) {
-    int half = m->dims.rotated / 2;
-    m->inv_freq = xmalloc((size_t)max_int(half, 1) * sizeof(float));
+static void make_frequencies(struct stack *s) {
+    int half = s->dims.rotated / 2;
+    s->inv_freq = xmalloc((size_t)max_int(half, 1) * sizeof(float));
     for (int i = 0; i < half; i++)
-        m->inv_freq[i] = 1.0f / powf(m->dims.rope_base, (float)(2 * i) / (float)m->dims.rotated);
+        s->inv_freq[i] = 1.0f / powf(s->dims.rope_base, (float)(2 * i) / (float)s->dims.rotated);
 }
 
-/* Parameters, and what a plain decode step reads: all matrices of the decoder but the projection of neighbours to keys
- * and values. The output matrix, which may be the word table, is added by the caller. */
+/* Parameters, and the bytes that a plain decode step reads: all matrices of the decoder but the projection of what
+ * cross attention reads to keys and values. The output matrix, which may be the word table, is added by the caller. */
 static enum status count_place(void *context, const struct place *p, struct error *e) {
     (void)e;
     struct model *m = context;
     size_t count = (size_t)p->share.rows * (size_t)p->share.cols;
-    bool again = p->at == &m->output && m->dims.tied; /* a rank's own part of the word table */
+    bool again = p->at == &m->output.weight && m->spec.tied; /* a rank's own part of the word table */
     if (!again) m->info.n_parameters += (int64_t)p->share.whole_rows * p->share.whole_cols;
     if (p->elsewhere) return STATUS_OK;
     m->info.local_parameters += (int64_t)count;
-    if (p->form == PLACE_MATRIX && !p->outer && !p->encoder && p->slot != SLOT_CROSS_KV)
+    bool cross_kv = p->rows->rows[p->row].place == offsetof(struct layer, cross_kv);
+    if (p->form == PLACE_MATRIX && !p->outer && p->stack == STACK_DECODER && !cross_kv)
         m->info.decode_bytes += matrix_bytes(((const struct weight *)p->at)->dtype, count);
     return STATUS_OK;
 }
 
+/* The stack that gives a model its size: the one that writes, or the only one. */
+static const struct stack *main_stack(const struct model *m) {
+    return &m->stacks[model_has_stack(m, STACK_DECODER) ? STACK_DECODER : STACK_ENCODER];
+}
+
 static void fill_info(struct model *m) {
-    const struct dims *d = &m->dims;
+    const struct stack *s = main_stack(m);
+    const struct model_spec *spec = &m->spec;
+    const struct retro_spec *retro = &spec->retro;
+    const struct weight *output = &m->output.weight;
     struct model_info *info = &m->info;
     struct error none;
     model_visit(m, count_place, m, &none);
     info->mapped = m->mapped != NULL;
-    info->decode_bytes += matrix_bytes(m->output.dtype, (size_t)m->output.n_out * (size_t)m->output.n_in);
-    info->dtype = m->layers[m->first_layer].qkv.weight.dtype;
+    info->decode_bytes += matrix_bytes(output->dtype, (size_t)output->n_out * (size_t)output->n_in);
+    info->dtype = s->layers[s->kept.first].qkv.weight.dtype;
     info->cache_dtype = dtype_quantised(info->dtype) ? DTYPE_F16 : info->dtype == DTYPE_FP8 ? DTYPE_BF16 : info->dtype;
-    info->family = m->family->name;
-    info->n_layers = d->n_layers;
-    info->hidden = d->hidden;
-    info->heads = d->heads;
-    info->head_dim = d->head_dim;
-    info->ffn = d->ffn;
-    info->vocab = d->vocab;
-    info->padded_vocab = d->padded_vocab;
-    info->max_positions = d->learned_positions ? d->max_positions : 0;
-    info->n_retro_layers = d->n_retro_layers;
-    info->chunk_length = d->n_retro_layers ? d->chunk_length : 0;
-    info->num_neighbors = d->n_retro_layers ? d->num_neighbors : 0;
-    info->retrieved_length = d->n_retro_layers ? d->retrieved_length : 0;
-    info->eod = d->eod;
+
+    info->n_layers = s->dims.n_layers;
+    info->hidden = s->dims.hidden;
+    info->heads = s->dims.heads;
+    info->head_dim = s->dims.head_dim;
+    info->ffn = s->dims.ffn;
+    info->vocab = spec->vocab;
+    info->padded_vocab = spec->padded_vocab;
+    info->max_positions = spec->learned_positions ? spec->max_positions : 0;
+    info->reads_source = s->dims.reads == EDGE_SOURCE;
+    info->start = spec->start;
+    info->eod = spec->eod;
+    info->n_retro_layers = retro->n_layers;
+    if (retro->n_layers == 0) return;
+    info->chunk_length = retro->chunk_length;
+    info->num_neighbors = retro->num_neighbors;
+    info->retrieved_length = retro->retrieved_length;
 }
 
-static enum status open_weights(struct model *m, const char *folder, const struct model_options *o, struct error *e) {
+/* Layers exist from here on; the depth of an encoder may come from the checkpoint (inspect). */
+static void make_layers(struct model *m) {
+    for (int id = 0; id < STACK_COUNT; id++) {
+        struct stack *s = &m->stacks[id];
+        int n = s->dims.n_layers;
+        if (n == 0) continue;
+        s->layers = xcalloc((size_t)n, sizeof *s->layers);
+        for (int i = 0; i < n; i++) s->layers[i].spec = m->family->layer(&m->spec, (enum stack_id)id, i);
+        make_frequencies(s);
+    }
+}
+
+static enum status open_weights(struct model *m, struct weights *w, bool packed, const struct model_options *o,
+                                struct error *e) {
+    if (w && m->family->inspect) m->family->inspect(w, &m->spec);
+    if (split_model(m, e) || split_layers(m, e)) return e->status;
+    make_layers(m);
+    model_resolve(m, w);
+    enum status status = packed ? model_load_packed(m, w, o, e) : model_load_weights(m, w, o, e);
+    if (status) return status;
+    if (model_writes(m) && m->spec.tied && m->comm->size == 1) m->output.weight = m->embedding.word;
+    fill_info(m);
+    return STATUS_OK;
+}
+
+static enum status open_folder(struct model *m, const char *folder, const struct model_options *o, struct error *e) {
     struct weights *w = NULL;
     bool packed = false;
+    if (read_config(m, folder, e)) return e->status;
     if (!o->random && model_files_open(&w, &packed, folder, e)) return e->status;
-    if (w) m->family->inspect(w, &m->dims);
-    m->n_encoder = m->dims.n_retro_layers ? m->dims.encoder_layers : 0;
-    m->layers = xcalloc((size_t)m->dims.n_layers, sizeof *m->layers);
-    m->encoder = xcalloc((size_t)m->n_encoder + 1, sizeof *m->encoder);
-    for (int i = 0; i < m->dims.n_layers; i++) m->layers[i].spec = m->family->decoder_layer(&m->dims, i);
-    for (int j = 0; j < m->n_encoder; j++) m->encoder[j].spec = m->family->encoder_layer(&m->dims, j);
     if (packed) m->mapped = w;
-    enum status status = packed ? model_load_packed(m, w, o, e) : model_load_weights(m, w, o, e);
-    if (status == STATUS_OK && m->family->outer->output && m->dims.tied && m->comm->size == 1) m->output = m->word;
-    if (status == STATUS_OK) fill_info(m);
+    enum status status = open_weights(m, w, packed, o, e);
     if (!packed) weights_close(w);
     return status;
 }
@@ -174,13 +246,7 @@ enum status model_open(struct model **out, const char *folder, struct backend *b
     struct model *m = xcalloc(1, sizeof *m);
     m->backend = b;
     m->comm = c;
-    enum status status = read_config(m, folder, e);
-    if (status == STATUS_OK) status = split_dims(m, e);
-    if (status == STATUS_OK) status = split_layers(m, e);
-    if (status == STATUS_OK) {
-        make_frequencies(m);
-        status = open_weights(m, folder, o, e);
-    }
+    enum status status = open_folder(m, folder, o, e);
     if (status) {
         model_close(m);
         return error_prefix(e, "%s", folder);
@@ -191,11 +257,13 @@ enum status model_open(struct model **out, const char *folder, struct backend *b
 
 void model_close(struct model *m) {
     if (m == NULL) return;
-    if (m->layers) model_release_weights(m);
+    bool opened = m->stacks[STACK_DECODER].layers || m->stacks[STACK_ENCODER].layers;
+    if (opened) model_release_weights(m);
     weights_close(m->mapped);
-    free(m->layers);
-    free(m->encoder);
-    free(m->inv_freq);
+    for (int id = 0; id < STACK_COUNT; id++) {
+        free(m->stacks[id].layers);
+        free(m->stacks[id].inv_freq);
+    }
     free(m);
 }
 

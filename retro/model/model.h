@@ -10,7 +10,7 @@ struct model;
 
 /* What a caller may want to know. m, k, r are 0 for a model without retrieval. */
 struct model_info {
-    const char *family; /* "retro", "gpt", "bert" */
+    const char *family; /* "retro", "gpt", "bert", "t5" */
     int n_layers, hidden, heads, head_dim, ffn;
     int vocab;            /* ids a tokenizer can produce; sampling never goes beyond */
     int padded_vocab;     /* columns of the logits */
@@ -19,8 +19,10 @@ struct model_info {
     int num_neighbors;    /* k as trained */
     int retrieved_length; /* r: neighbour and continuation */
     int n_retro_layers;
-    int eod;          /* end of document id, -1 when config.json has none */
-    enum dtype dtype; /* of the decoder's matrices; others may be wider */
+    bool reads_source; /* an encoder reads a session's source, the decoder starts from `start` */
+    int start;         /* the decoder's first id; -1 without an encoder of sources */
+    int eod;           /* end of document id, -1 when config.json has none */
+    enum dtype dtype;  /* of the decoder's matrices; others may be wider */
     enum dtype
         cache_dtype;      /* that a key/value cache beside them has: their own, f16 for quantised ones, bf16 for fp8 */
     int64_t n_parameters; /* of the whole model */

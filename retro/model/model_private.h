@@ -1,39 +1,54 @@
-/* retro/model/model_private.h: what a loaded model is, for the files of this folder that compute with it. */
+/* retro/model/model_private.h: a loaded model, for the files of retro/ that compute with it. */
 #pragma once
 
 #include "retro/model/model.h"
 #include "retro/model/spec.h"
 
-/* What one rank keeps of something: n from `first` on. */
+/* One rank's part of a row of things: n of them from `first` on. */
 struct portion {
     int first, n;
 };
 
+/* Layers of one shape that run one after the other. */
+struct stack {
+    struct dims dims;
+    struct portion heads, kv_heads, ffn; /* this rank's */
+    struct portion kept;                 /* the layers of this rank's stage; of an encoder all or none */
+    struct layer *layers;                /* [dims.n_layers] */
+    struct norm_weights final_norm;      /* gamma NULL without */
+    struct tensor relative; /* f32 [local H, 2 max_distance + 1], a bias by key minus query; data NULL without */
+    float *inv_freq;        /* host, [rotated / 2] */
+};
+
+/* Rows of token ids become rows of d; all stacks that read ids share it. */
+struct embedding {
+    struct weight word;           /* [V, d], whole on every rank */
+    struct tensor position, type; /* f32 tables; data NULL without */
+    struct norm_weights norm;     /* gamma NULL without */
+};
+
 struct model {
     struct model_info info;
-    struct dims dims;
+    struct model_spec spec;
     const struct family *family;
     struct backend *backend;
     struct comm *comm;
-    /* This rank's heads, key/value heads, MLP columns and logit columns. */
-    struct {
-        struct portion heads, kv_heads, ffn, vocab;
-    } local;
-    /* Its stage's layers. The neighbour encoder is on the stage of the first retro layer; stages from there to that of
-     * the last one have neighbours' keys and values. encodes and reads are -1 without retro layers. */
-    int first_layer, end_layer;
+    struct stack stacks[STACK_COUNT];
+    struct embedding embedding;
+    struct projection output; /* [local V, d]; the weight's data is word's when tied on one rank, NULL without */
+    struct portion vocab;     /* this rank's logit columns */
+    /* Pipeline stages of Retro: the neighbour encoder is on the stage of the first retro layer; stages from there to
+     * that of the last one keep neighbours' keys and values. Both are -1 without retro layers. */
     int encodes, reads;
-    struct weight word;                         /* [V, d], whole on every rank: it embeds */
-    struct weight output;                       /* [local V, d]; data is word's when tied on one rank, NULL for BERT */
-    struct tensor position, type;               /* f32 tables; data NULL when the family has none */
-    struct norm_weights embed_norm, final_norm; /* gamma NULL when absent */
-    float *inv_freq;                            /* host, [rotated / 2] */
-    struct weights *mapped;                     /* owns the data of all matrices when they lie in model.packed */
-    int n_encoder;
-    struct layer *layers, *encoder; /* [dims.n_layers], [n_encoder] */
+    struct weights *mapped; /* owns the data of all matrices when they lie in model.packed */
+    uint64_t absent;        /* as struct layer's, of the outer rows */
 };
 
-/* loader.c: fills m->layers and everything else that holds weights from w, or with random numbers when w is NULL. */
+static inline bool model_has_stack(const struct model *m, enum stack_id id) { return m->stacks[id].dims.n_layers > 0; }
+/* Whether the family writes text: it has a decoder with an output matrix. */
+static inline bool model_writes(const struct model *m) { return model_has_stack(m, STACK_DECODER); }
+
+/* loader.c: fills m's stacks and everything else that holds weights from w, or with random numbers when w is NULL. */
 enum status model_load_weights(struct model *m, const struct weights *w, const struct model_options *o,
                                struct error *e);
 void model_release_weights(struct model *m);

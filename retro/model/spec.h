@@ -1,8 +1,17 @@
-/* retro/model/spec.h: what a model is made of: dimensions, the slots of a layer, and the name table that fills them.
+/* retro/model/spec.h: a model as data: stacks of layers, what they read, and the rows that name their tensors.
  *
  * Letters, as in the papers: n tokens, m chunk length, l chunks, k neighbours, r retrieved length, d hidden size, H
- * heads, G key/value heads, h head size, F MLP size, V vocabulary. A family (family_*.c) says which slots its layers
- * use and what the checkpoint calls them; layer.c computes a layer from its slots and knows no family. */
+ * heads, G key/value heads, h head size, F MLP size, V vocabulary.
+ *
+ * A model is one or two stacks and the edges between them:
+ *
+ *     BERT    encoder
+ *     GPT     decoder
+ *     Retro   decoder  <- EDGE_NEIGHBORS - encoder  <- EDGE_CHUNK - decoder
+ *     T5      decoder  <- EDGE_SOURCE ---- encoder
+ *
+ * A family (family_*.c) reads config.json into a model_spec, says which slots a layer fills, and lists one row for each
+ * tensor of a checkpoint. layer.c computes a layer from its slots and knows no family. */
 #pragma once
 
 #include "config/json/json.h"
@@ -11,34 +20,67 @@
 
 enum { MAX_LAYERS = 512 };
 
-/* Read from config.json and checked once; everything after trusts it. */
+enum stack_id { STACK_DECODER, STACK_ENCODER, STACK_COUNT };
+
+/* The source of a stack's cross attention. */
+enum edge {
+    EDGE_NONE,
+    EDGE_NEIGHBORS, /* the encoder's output for the neighbours of the latest closed chunk */
+    EDGE_CHUNK,     /* the decoder's normed rows of that chunk */
+    EDGE_SOURCE     /* the encoder's output for the text that a session was opened with */
+};
+
+/* The shape of one stack; every layer of it has this shape. */
 struct dims {
-    int n_layers, hidden, heads, kv_heads, head_dim, ffn;
-    int vocab, padded_vocab, max_positions; /* max_positions 0: no table, any length */
-    int type_vocab;                         /* BERT's token types, else 0 */
-    int rotated;                            /* rotary dims per head, 0: no RoPE */
-    float rope_base;
-    bool rope_interleaved, learned_positions;
+    int n_layers; /* 0: the model has no such stack */
+    int hidden, heads, kv_heads, head_dim, ffn;
     enum norm_kind norm;
     float epsilon;
     bool zero_centered_gamma;
     enum activation activation;
-    bool gated, bias, tied, final_norm;
-    int eod; /* -1: none */
-    /* Retro only */
-    int chunk_length, num_neighbors, retrieved_length, encoder_layers;
-    bool retro_layer[MAX_LAYERS];
-    int first_retro_layer, n_retro_layers; /* first is -1 when there is none */
-    bool encoder_residual_normed;          /* spec 6 step 4: Megatron-Core; the legacy model adds the raw stream */
-    float gate;                            /* retro_attention_gate, spec 10 */
+    bool gated;
+    bool bias;         /* projections have biases, unless their row says otherwise */
+    bool final_norm;   /* a norm after the last layer */
+    float score_scale; /* of attention scores: 1 / sqrt(h); 1 in Hugging Face's T5 */
+    int rotated;       /* rotary dims per head, 0: no RoPE */
+    float rope_base;
+    bool rope_interleaved;
+    int buckets, max_distance; /* relative positions (docs/spec/t5-model.md 2.2); 0: none */
+    enum edge reads;           /* of the layers that have cross attention */
 };
 
-/* The slots of one layer that change its computation. Norm kind, epsilon and activation are the model's. */
+/* Retro only (docs/spec/retro-model.md 1). */
+struct retro_spec {
+    int chunk_length, num_neighbors, retrieved_length;
+    bool layer[MAX_LAYERS]; /* of the decoder: reads neighbours */
+    int first_layer;        /* that does, -1: none */
+    int n_layers;           /* that do */
+    bool residual_normed;   /* spec 6 step 4: Megatron-Core; the legacy model adds the raw stream */
+    float gate;             /* retro_attention_gate, spec 10 */
+};
+
+/* Read from config.json and checked once; everything after trusts it. */
+struct model_spec {
+    struct dims stacks[STACK_COUNT];
+    int vocab, padded_vocab;
+    int max_positions;      /* of each stack's sequence; 0: no limit */
+    int type_vocab;         /* BERT's token types, else 0 */
+    bool learned_positions; /* a table of max_positions rows */
+    bool tied;              /* the output matrix is the word table */
+    bool output_bias;
+    float logit_scale; /* of the rows that the output matrix meets; 1 */
+    int eod;           /* id that ends a text, -1: none */
+    int start;         /* id that a decoder with EDGE_SOURCE starts from, -1: no such decoder */
+    struct retro_spec retro;
+};
+
+/* The slots of one layer that change its computation. */
 struct layer_spec {
     bool post_norm;             /* norm after each residual sum (BERT), not before each branch */
     enum mask mask;             /* of self attention */
-    bool rope;                  /* rotate queries and keys of self attention */
-    bool cross;                 /* has cross attention: what it reads, its caller prepares */
+    bool rope;                  /* rotates queries and keys of self attention */
+    bool relative;              /* adds the stack's relative bias to the scores of self attention */
+    bool cross;                 /* has cross attention, which reads dims.reads */
     bool cross_residual_normed; /* the residual of cross attention is the normed stream */
 };
 
@@ -56,74 +98,68 @@ struct layer {
     struct layer_spec spec;
     struct norm_weights norm_in, norm_cross, norm_mlp;
     struct projection qkv, proj, cross_q, cross_kv, cross_proj, fc1, fc2;
+    uint64_t absent; /* bit i: the checkpoint lacks the optional bias of row i of the family's table */
 };
 
-/* A slot of struct layer, of which slot_table (places.c) gives the place, the shape and the split over ranks. */
-enum slot {
-    SLOT_NORM_IN_GAMMA,
-    SLOT_NORM_IN_BETA,
-    SLOT_QKV,
-    SLOT_QKV_BIAS,
-    SLOT_PROJ,
-    SLOT_PROJ_BIAS,
-    SLOT_NORM_CROSS_GAMMA,
-    SLOT_NORM_CROSS_BETA,
-    SLOT_CROSS_Q,
-    SLOT_CROSS_Q_BIAS,
-    SLOT_CROSS_KV,
-    SLOT_CROSS_KV_BIAS,
-    SLOT_CROSS_PROJ,
-    SLOT_CROSS_PROJ_BIAS,
-    SLOT_NORM_MLP_GAMMA,
-    SLOT_NORM_MLP_BETA,
-    SLOT_FC1,
-    SLOT_FC1_BIAS,
-    SLOT_FC2,
-    SLOT_FC2_BIAS,
-    SLOT_COUNT
-};
-
-/* Which rows of the slot a stored tensor holds. */
+/* Which rows of a projection a stored tensor holds. A projection's rows are one to three blocks: Q, K, V; K, V; gate,
+ * up; or all as one. A row of a table whose part the projection lacks is skipped: `up` of an MLP without gate. */
 enum part {
     PART_WHOLE,
-    PART_QKV_BY_GROUP, /* per key/value head: its Q rows, K rows, V rows (spec 8) */
-    PART_KV_BY_HEAD,   /* per head: K rows, V rows (spec 5.6) */
-    PART_Q,
-    PART_K,
-    PART_V
+    PART_BY_HEAD, /* for each key/value head: its rows of each block (docs/spec/retro-model.md 5.6, 8) */
+    PART_FIRST,
+    PART_SECOND,
+    PART_THIRD,
+    PART_Q = PART_FIRST,
+    PART_K = PART_SECOND,
+    PART_V = PART_THIRD,
+    PART_CROSS_K = PART_FIRST,
+    PART_CROSS_V = PART_SECOND,
+    PART_GATE = PART_FIRST,
+    PART_UP = PART_SECOND
 };
 
-/* One row of a family's name table: a tensor name within a layer, with the spellings other writers use. */
-struct weight_name {
-    enum slot slot;
-    enum part part;
-    const char *names[3]; /* the first that exists is taken */
+enum bias {
+    BIAS_AS_STACK, /* as dims.bias says */
+    BIAS_NEVER,
+    BIAS_ALWAYS,
+    BIAS_IF_THERE /* the checkpoint decides */
 };
 
-/* Names outside the layers; NULL where a family has none. */
-struct outer_names {
-    const char *word, *position, *type, *embed_gamma, *embed_beta, *final_gamma, *final_beta, *output;
-    const char *decoder_layer; /* prefix of layer i, one %d */
-    const char *encoder_layer; /* prefix of neighbour encoder layer j in retro layer i, two %d */
+/* The stored tensors of one norm, projection or table. Its place, say offsetof(struct layer, qkv), gives shape and
+ * split over ranks (tensors.c). */
+struct tensor_row {
+    size_t place;         /* in struct layer; in struct model for a family's outer rows */
+    enum part part;       /* several rows of one place make its parts */
+    const char *names[3]; /* spellings, the first that exists is taken; '*' stands for "weight" and "bias" */
+    enum bias bias;
+    bool transposed; /* stored as [in, out] */
+};
+
+struct tensor_rows {
+    const char *prefix; /* of layer i: '#' stands for i, '@' for the first retro layer */
+    const struct tensor_row *rows;
+    int n;
 };
 
 struct family {
-    const char *name;
-    enum status (*read_dims)(const json_t *config, struct dims *d, struct error *e);
-    /* What only the checkpoint tells: encoder depth, final norm. */
-    void (*inspect)(const struct weights *w, struct dims *d);
-    struct layer_spec (*decoder_layer)(const struct dims *d, int i);
-    struct layer_spec (*encoder_layer)(const struct dims *d, int j);
-    const struct outer_names *outer;
-    const struct weight_name *names; /* n_names rows */
-    int n_names;
-    bool (*ignores)(const char *name); /* tensors of the checkpoint that are rightly not used */
+    const char *architecture; /* of Megatron's folders, by our own key in config.json; NULL: none */
+    const char *model_type;   /* of Hugging Face's folders; NULL: none */
+    enum status (*read)(const json_t *config, struct model_spec *s, struct error *e);
+    /* Facts that the checkpoint alone tells; NULL: none. */
+    void (*inspect)(const struct weights *w, struct model_spec *s);
+    struct layer_spec (*layer)(const struct model_spec *s, enum stack_id stack, int i);
+    struct tensor_rows stacks[STACK_COUNT];
+    struct tensor_rows outer;          /* no prefix */
+    bool (*ignores)(const char *name); /* tensors that are rightly not used; NULL: none */
 };
 
-extern const struct family family_retro, family_gpt, family_bert;
+extern const struct family family_retro, family_gpt, family_bert, family_megatron_t5, family_t5;
 
-/* Checked access to config.json for read_dims (dims.c): absent keys take the fallback, wrong types or values out of
- * range are an error that names the key, the value and the range. A required key has no fallback. */
+/* Defaults that most families share. */
+struct model_spec model_spec_default(void);
+
+/* Checked access to config.json for `read` (dims.c): absent keys take the fallback, wrong types or values out of range
+ * are an error that names the key, the value and the range. A required key has no fallback. */
 struct range {
     int min, max;
 };
@@ -135,5 +171,7 @@ enum status dims_bool_or(const json_t *config, const char *key, bool fallback, b
 /* The string's index among choices (NULL-terminated), fallback -1 for required. */
 enum status dims_choice(const json_t *config, const char *key, const char *const *choices, int fallback, int *out,
                         struct error *e);
+/* relative_attention_num_buckets and relative_attention_max_distance: T5's, of both Megatron and Hugging Face. */
+enum status dims_relative(const json_t *config, struct dims *d, struct error *e);
 /* Rules that join several keys; every family calls it last. */
-enum status dims_check(const struct dims *d, struct error *e);
+enum status spec_check(const struct model_spec *s, struct error *e);

@@ -27,6 +27,8 @@ struct encoder {
     struct attention_span *spans;
 };
 
+static const struct stack *stack_of(const struct model *m) { return &m->stacks[STACK_ENCODER]; }
+
 /* folder/name parsed; *out is NULL when the file is absent. */
 static enum status read_optional(const char *folder, const char *name, struct json **out, struct error *e) {
     char path[4096];
@@ -80,14 +82,14 @@ static const struct json_table text_limit_table = JSON_TABLE(text_limit_fields, 
 /* The most tokens of a text. */
 static enum status read_max_tokens(const struct model *m, const char *folder, int *max_tokens, struct error *e) {
     static const char file[] = "sentence_bert_config.json";
-    struct text_limit limit = {.tokens = m->dims.max_positions};
+    struct text_limit limit = {.tokens = m->spec.max_positions};
     struct json_reader reader = {.name = file, .e = e};
     struct json *config;
     enum status status = read_optional(folder, file, &config, e);
     if (status == STATUS_OK && config) status = json_table_read(&reader, &text_limit_table, config, &limit);
-    if (status == STATUS_OK && limit.tokens > m->dims.max_positions)
+    if (status == STATUS_OK && limit.tokens > m->spec.max_positions)
         status = error_set(e, STATUS_INVALID, "%s: max_seq_length is %d, the model has %d positions", file,
-                           limit.tokens, m->dims.max_positions);
+                           limit.tokens, m->spec.max_positions);
     json_close(config);
     *max_tokens = limit.tokens;
     return status;
@@ -105,16 +107,18 @@ static enum status hash_folder(struct encoder *enc, const char *folder, struct e
 }
 
 /* Vectors of all texts of a forward; there are no more than rows. */
-static size_t pooled_bytes(const struct model *m, size_t rows) { return rows * (size_t)m->dims.hidden * sizeof(float); }
+static size_t pooled_bytes(const struct model *m, size_t rows) {
+    return rows * (size_t)stack_of(m)->dims.hidden * sizeof(float);
+}
 
 static enum status open_rows(struct encoder *enc, int max_rows, struct error *e) {
     size_t rows = (size_t)max_int(max_rows, enc->max_tokens);
     void *pooled;
     enc->max_rows = (int)rows;
-    if (scratch_open(&enc->scratch, enc->model, enc->max_rows, e) ||
+    if (scratch_open(&enc->scratch, enc->model, stack_of(enc->model), enc->max_rows, e) ||
         backend_alloc(enc->backend, &pooled, pooled_bytes(enc->model, rows), "vectors", e))
         return e->status;
-    enc->pooled = tensor_make(pooled, DTYPE_F32, enc->max_rows, enc->model->dims.hidden);
+    enc->pooled = tensor_make(pooled, DTYPE_F32, enc->max_rows, stack_of(enc->model)->dims.hidden);
     enc->ids = xmalloc(rows * sizeof *enc->ids);
     enc->positions = xmalloc(rows * sizeof *enc->positions);
     enc->starts = xmalloc((rows + 1) * sizeof *enc->starts);
@@ -126,16 +130,16 @@ static enum status open_parts(struct encoder *enc, const char *folder, const str
                               struct error *e) {
     if (comm_open_single(&enc->comm, e) || model_open(&enc->model, folder, enc->backend, enc->comm, o, e))
         return e->status;
-    if (enc->model->family != &family_bert)
-        return error_set(e, STATUS_UNSUPPORTED, "%s: a %s model; an embedder is a BERT model", folder,
-                         enc->model->family->name);
+    if (model_writes(enc->model))
+        return error_set(e, STATUS_UNSUPPORTED, "%s: a %s model writes text; an embedder is an encoder alone, as BERT",
+                         folder, enc->model->info.family);
     if (check_pooling(folder, e) || check_modules(folder, e) ||
         read_max_tokens(enc->model, folder, &enc->max_tokens, e) || tokenizer_open(&enc->tokenizer, folder, e) ||
         hash_folder(enc, folder, e))
         return e->status;
-    if (tokenizer_vocab_size(enc->tokenizer) > enc->model->dims.vocab)
+    if (tokenizer_vocab_size(enc->tokenizer) > enc->model->spec.vocab)
         return error_set(e, STATUS_INVALID, "%s: the tokenizer has %d ids, the model %d", folder,
-                         tokenizer_vocab_size(enc->tokenizer), enc->model->dims.vocab);
+                         tokenizer_vocab_size(enc->tokenizer), enc->model->spec.vocab);
     return open_rows(enc, max_rows, e);
 }
 
@@ -166,7 +170,7 @@ enum status encoder_measure(struct encoder_bytes *out, const char *folder, struc
     if (status == STATUS_OK) {
         status = read_max_tokens(m, folder, &max_tokens, e);
         int rows = status == STATUS_OK ? max_int(max_rows, max_tokens) : 0;
-        if (status == STATUS_OK) status = scratch_measure(m, rows, &out->rows, e);
+        if (status == STATUS_OK) status = scratch_measure(stack_of(m), rows, &out->rows, e);
         out->rows += pooled_bytes(m, (size_t)rows);
         out->weights = model_info(m)->weight_bytes;
         out->mapped = model_info(m)->mapped;
@@ -190,7 +194,7 @@ void encoder_close(struct encoder *enc) {
     free(enc);
 }
 
-int encoder_dim(const struct encoder *enc) { return enc->model->dims.hidden; }
+int encoder_dim(const struct encoder *enc) { return stack_of(enc->model)->dims.hidden; }
 uint64_t encoder_hash(const struct encoder *enc) { return enc->hash; }
 
 /* [CLS] text [SEP], at most max_tokens: the text is cut, the [SEP] stays. A special token's name in the text is that
@@ -208,22 +212,18 @@ static enum status tokenize(struct encoder *enc, struct text_span text, struct t
 /* One pass over n texts, already laid out in ids, positions, spans and starts. */
 static enum status forward(struct encoder *enc, int rows, int n, float *vectors, struct error *e) {
     const struct model *m = enc->model;
+    const struct stack *encoder = stack_of(m);
     struct pass pass = {.model = m,
+                        .stack = encoder,
                         .scratch = scratch_rows(&enc->scratch, rows),
                         .spans = enc->spans,
                         .n_spans = n,
                         .positions = enc->positions};
     struct tensor pooled = tensor_rows(enc->pooled, 0, n), x = pass.scratch.x;
-    embed(m->backend, &(struct embed_args){.y = x,
-                                           .word = &m->word,
-                                           .position = &m->position,
-                                           .type = &m->type,
-                                           .ids = enc->ids,
-                                           .positions = enc->positions});
-    norm_rows(m, x, x, &m->embed_norm);
-    for (int i = 0; i < m->dims.n_layers; i++) layer_forward(&pass, &m->layers[i]);
+    stack_embed(m, encoder, x, enc->ids, enc->positions);
+    for (int i = 0; i < encoder->dims.n_layers; i++) layer_forward(&pass, &encoder->layers[i]);
     mean_rows(m->backend, &(struct mean_rows_args){.y = pooled, .x = x, .starts = enc->starts, .normalize = true});
-    backend_download(m->backend, vectors, pooled.data, (size_t)n * (size_t)m->dims.hidden * sizeof(float));
+    backend_download(m->backend, vectors, pooled.data, (size_t)n * (size_t)stack_of(m)->dims.hidden * sizeof(float));
     return backend_sync(m->backend, e);
 }
 
@@ -242,7 +242,7 @@ enum status encoder_embed(struct encoder *enc, const struct text_span *texts, in
     if (e == NULL) e = &local;
     struct tokens t = {0};
     int rows = 0, first = 0; /* rows laid out; first text of the pass being laid out */
-    size_t dim = (size_t)enc->model->dims.hidden;
+    size_t dim = (size_t)stack_of(enc->model)->dims.hidden;
     enum status status = STATUS_OK;
     for (int i = 0; i < n && status == STATUS_OK; i++) {
         int length = 0;

@@ -1,5 +1,5 @@
-/* retro/run/neighbors.h: what makes a decoder a Retro: the neighbour encoder, and the keys and values that chunked
- * cross attention reads. One per session pool.
+/* retro/run/neighbors.h: what makes a decoder a Retro: the neighbour encoder, which fills the slots that chunked cross
+ * attention reads (cross_cache.h). One per session pool.
  *
  * When a step closes chunks, the first retro layer hands its normed rows to neighbors_encode: the chunk's m rows (kept
  * in open_rows while the chunk was open) condition the encoder (docs/spec/retro-model.md 5.1, 6), whose output is
@@ -7,7 +7,7 @@
  * chunk only. */
 #pragma once
 
-#include "retro/model/layer.h"
+#include "retro/run/cross_cache.h"
 #include "retro/run/session.h"
 
 /* A chunk that this step closes. Rows of the step from `row` on read it, until the sequence's next closing. */
@@ -20,31 +20,28 @@ struct closing {
 };
 
 struct neighbors {
-    const struct model *model;
-    int m, r, slot_rows;      /* slot_rows = largest k times r */
+    const struct model *model; /* NULL: no retro model */
+    struct cross_cache *cache;
+    int m, r;
     struct scratch scratch;   /* encoder rows of one group of chunks */
     int max_rows, max_chunks; /* encoder rows and chunks of one group */
     struct tensor context;    /* [max_chunks * m, d]  normed decoder rows, zero-filled */
     struct tensor context_kv; /* [max_chunks * m, 2 H h] */
-    struct tensor projected;  /* [scratch rows, 2 H h] one retro layer's keys and values */
     struct tensor open_rows;  /* [sessions * m, d] normed rows of each session's open chunk */
-    struct tensor *k, *v;     /* [n_layers]; retro layers: [slots * slot_rows, H h] */
-    int *free_slots, n_free, n_slots;
-    void *memory[4];
-    size_t sizes[4], bytes; /* of memory, and of all */
+    void *memory[2];
+    size_t sizes[2], bytes; /* of memory, and of all */
     /* Host arrays of one group. */
     int32_t *ids, *positions, *slot_row_of, *context_rows, *step_rows;
     struct attention_span *self_spans, *cross_spans;
 };
 
-/* max_closings: chunks that one step can close. Measuring fills in what there will be and allocates nothing. */
-enum status neighbors_measure(struct neighbors *nb, const struct model *m, const struct session_limits *l,
-                              int max_closings, struct error *e);
-enum status neighbors_open(struct neighbors *nb, const struct model *m, const struct session_limits *l,
-                           int max_closings, struct error *e);
+/* max_closings: chunks that one step can close. Measuring fills in both what there will be and the cache, and
+ * allocates nothing. */
+enum status neighbors_measure(struct neighbors *nb, struct cross_cache *cache, const struct model *m,
+                              const struct session_limits *l, int max_closings, struct error *e);
+/* After neighbors_measure and the cache's opening. */
+enum status neighbors_open(struct neighbors *nb, const struct session_limits *l, struct error *e);
 void neighbors_close(struct neighbors *nb);
-int neighbors_take_slot(struct neighbors *nb); /* never fails: slots suffice by construction */
-void neighbors_free_slot(struct neighbors *nb, int slot);
 
 /* Encodes the closed chunks and fills their slots. normed: all rows of the step at the first retro layer. Stages after
  * the one that has this layer receive what was encoded there; normed is not used. */

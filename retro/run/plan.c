@@ -4,31 +4,46 @@
 #include <stdlib.h>
 #include <string.h>
 
-void plan_open(struct plan *p, const struct session_limits *l, int max_closings) {
-    size_t rows = (size_t)l->max_step_rows, sessions = (size_t)l->max_sessions, closings = (size_t)max_closings + 1;
+void plan_open(struct plan *p, const struct plan_sizes *sizes) {
+    size_t rows = (size_t)sizes->rows, items = (size_t)sizes->items, closings = (size_t)sizes->closings + 1;
+    size_t given = (size_t)sizes->given * (size_t)sizes->hidden;
     *p = (struct plan){.ids = xcalloc(rows, sizeof *p->ids),
+                       .given_rows = given ? xcalloc(rows, sizeof *p->given_rows) : NULL,
                        .positions = xcalloc(rows, sizeof *p->positions),
                        .cache_rows = xcalloc(rows, sizeof *p->cache_rows),
                        .keep_rows = xcalloc(rows, sizeof *p->keep_rows),
                        .logit_rows = xcalloc(rows, sizeof *p->logit_rows),
                        .row_scale = xcalloc(rows, sizeof *p->row_scale),
-                       .spans = xcalloc(sessions, sizeof *p->spans),
-                       .cross_spans = xcalloc(sessions + closings, sizeof *p->cross_spans),
+                       .given = given ? xcalloc(given, sizeof *p->given) : NULL,
+                       .blocks = xcalloc((size_t)sizes->blocks, sizeof *p->blocks),
+                       .spans = xcalloc(items, sizeof *p->spans),
+                       .cross_spans = xcalloc(items + closings, sizeof *p->cross_spans),
                        .closings = xcalloc(closings, sizeof *p->closings),
-                       .closing_item = xcalloc(closings, sizeof *p->closing_item)};
+                       .closing_item = xcalloc(closings, sizeof *p->closing_item),
+                       .sources = xcalloc(items, sizeof *p->sources)};
 }
 
 void plan_close(struct plan *p) {
     free(p->ids);
+    free(p->given_rows);
     free(p->positions);
     free(p->cache_rows);
     free(p->keep_rows);
     free(p->logit_rows);
     free(p->row_scale);
+    free(p->given);
+    free(p->blocks);
     free(p->spans);
     free(p->cross_spans);
     free(p->closings);
     free(p->closing_item);
+    free(p->sources);
+}
+
+void plan_clear(struct plan *p) {
+    p->n_rows = p->n_items = p->n_blocks = 0;
+    p->n_closings = p->n_sources = p->n_cross_spans = 0;
+    p->n_logits = p->n_given = 0;
 }
 
 /* One end of the way: `out` when writing, else `in`. Everything is moved by the same code, so both ends agree. */
@@ -37,7 +52,7 @@ struct transfer {
     struct text_span in;
 };
 
-static void move(struct transfer *t, void *field, size_t n, size_t size) {
+static void move_array(struct transfer *t, void *field, size_t n, size_t size) {
     size_t bytes = n * size;
     if (t->out) {
         buffer_append(t->out, field, bytes);
@@ -49,42 +64,52 @@ static void move(struct transfer *t, void *field, size_t n, size_t size) {
     t->in.size -= bytes;
 }
 
-/* All sizes are multiples of 4, so the neighbour tokens can be used in place. A closing's pointer to them has no
- * meaning on the other side and is set anew. */
-static void move_plan(struct plan *p, int r, struct transfer *t) {
-    int *counts[] = {&p->n_rows, &p->n_items, &p->n_closings, &p->n_cross_spans, &p->n_logits};
-    for (size_t i = 0; i < ARRAY_COUNT(counts); i++) move(t, counts[i], 1, sizeof *counts[i]);
-    size_t rows = (size_t)p->n_rows;
-    move(t, p->ids, rows, sizeof *p->ids);
-    move(t, p->positions, rows, sizeof *p->positions);
-    move(t, p->cache_rows, rows, sizeof *p->cache_rows);
-    move(t, p->keep_rows, rows, sizeof *p->keep_rows);
-    move(t, p->row_scale, rows, sizeof *p->row_scale);
-    move(t, p->logit_rows, (size_t)p->n_logits, sizeof *p->logit_rows);
-    move(t, p->spans, (size_t)p->n_items, sizeof *p->spans);
-    move(t, p->cross_spans, (size_t)p->n_cross_spans, sizeof *p->cross_spans);
-    move(t, p->closings, (size_t)p->n_closings, sizeof *p->closings);
-    for (int i = 0; i < p->n_closings; i++) {
-        struct closing *c = &p->closings[i];
-        size_t n = (size_t)c->k * (size_t)r;
-        if (t->out) {
-            buffer_append(t->out, c->ids, n * sizeof *c->ids);
-            continue;
-        }
-        CHECK(n * sizeof *c->ids <= t->in.size);
-        c->ids = (const int32_t *)(const void *)t->in.text;
-        t->in.text += n * sizeof *c->ids;
-        t->in.size -= n * sizeof *c->ids;
+/* n ids that stay in the bytes when they are read: all sizes are multiples of 4. */
+static void move_ids(struct transfer *t, const int32_t **ids, size_t n) {
+    size_t bytes = n * sizeof **ids;
+    if (t->out) {
+        buffer_append(t->out, *ids, bytes);
+        return;
     }
+    CHECK(bytes <= t->in.size);
+    *ids = (const int32_t *)(const void *)t->in.text;
+    t->in.text += bytes;
+    t->in.size -= bytes;
 }
 
-void plan_write(const struct plan *p, int r, struct buffer *out) {
+static void move_plan(struct plan *p, int r, int d, struct transfer *t) {
+    int *counts[] = {&p->n_rows,    &p->n_items,       &p->n_blocks, &p->n_closings,
+                     &p->n_sources, &p->n_cross_spans, &p->n_logits, &p->n_given};
+    for (size_t i = 0; i < ARRAY_COUNT(counts); i++) move_array(t, counts[i], 1, sizeof *counts[i]);
+
+    size_t rows = (size_t)p->n_rows;
+    move_array(t, p->ids, rows, sizeof *p->ids);
+    move_array(t, p->positions, rows, sizeof *p->positions);
+    move_array(t, p->cache_rows, rows, sizeof *p->cache_rows);
+    move_array(t, p->keep_rows, rows, sizeof *p->keep_rows);
+    move_array(t, p->row_scale, rows, sizeof *p->row_scale);
+    move_array(t, p->logit_rows, (size_t)p->n_logits, sizeof *p->logit_rows);
+    move_array(t, p->blocks, (size_t)p->n_blocks, sizeof *p->blocks);
+    move_array(t, p->spans, (size_t)p->n_items, sizeof *p->spans);
+    move_array(t, p->cross_spans, (size_t)p->n_cross_spans, sizeof *p->cross_spans);
+    if (p->n_given > 0) {
+        move_array(t, p->given_rows, rows, sizeof *p->given_rows);
+        move_array(t, p->given, (size_t)p->n_given * (size_t)d, sizeof *p->given);
+    }
+
+    move_array(t, p->closings, (size_t)p->n_closings, sizeof *p->closings);
+    for (int i = 0; i < p->n_closings; i++) move_ids(t, &p->closings[i].ids, (size_t)p->closings[i].k * (size_t)r);
+    move_array(t, p->sources, (size_t)p->n_sources, sizeof *p->sources);
+    for (int i = 0; i < p->n_sources; i++) move_ids(t, &p->sources[i].ids, (size_t)p->sources[i].n);
+}
+
+void plan_write(const struct plan *p, int r, int d, struct buffer *out) {
     struct plan copy = *p; /* moving takes a plan that may be written to */
-    move_plan(&copy, r, &(struct transfer){.out = out});
+    move_plan(&copy, r, d, &(struct transfer){.out = out});
 }
 
-void plan_read(struct plan *p, int r, struct text_span *in) {
+void plan_read(struct plan *p, int r, int d, struct text_span *in) {
     struct transfer t = {.in = *in};
-    move_plan(p, r, &t);
+    move_plan(p, r, d, &t);
     *in = t.in;
 }

@@ -1,27 +1,39 @@
-/* retro/run/plan.h: what one batch step does, laid out on the host before anything runs: which rows, where their keys
- * and values live, which neighbours they read. It is all that a rank needs to compute its share of the step, so rank 0,
+/* retro/run/plan.h: one batch step laid out on the host before anything runs: its rows, the places of their keys and
+ * values, the neighbours or sources they read. It is all that a rank needs to compute its share of the step, so rank 0,
  * which knows the sessions, sends it to the others as it is. */
 #pragma once
 
 #include "config/base/buffer.h"
 #include "retro/run/neighbors.h"
+#include "retro/run/sources.h"
 
 /* Arrays are as long as the pool's limits allow. */
 struct plan {
-    int n_rows, n_items, n_closings, n_cross_spans, n_logits;
-    int32_t *ids, *positions, *cache_rows, *keep_rows; /* [rows] */
-    int32_t *logit_rows;                               /* [n_logits] */
-    float *row_scale;                                  /* [rows] of chunked cross attention; 0: the row reads nothing */
-    struct attention_span *spans, *cross_spans;        /* [items], [n_cross_spans] */
+    int n_rows, n_items, n_blocks, n_closings, n_sources, n_cross_spans, n_logits, n_given;
+    int32_t *ids;        /* [rows] -1: the row is given */
+    int32_t *given_rows; /* [rows] which of `given` a row is, -1: an id. NULL where the pool takes none */
+    int32_t *positions, *cache_rows, *keep_rows; /* [rows] */
+    int32_t *logit_rows;                         /* [n_logits] */
+    float *row_scale;                            /* [rows] of chunked cross attention; 0: the row reads nothing */
+    float *given;                                /* [n_given, d] */
+    int32_t *blocks;                             /* [n_blocks] the block tables of all items; spans count in them */
+    struct attention_span *spans, *cross_spans;  /* [items], [n_cross_spans] */
     struct closing *closings;
-    int *closing_item; /* which item a closing belongs to */
+    int *closing_item; /* the item that a closing belongs to */
+    struct source *sources;
 };
 
-void plan_open(struct plan *p, const struct session_limits *l, int max_closings);
+/* The lengths of a plan's arrays. */
+struct plan_sizes {
+    int rows, items, blocks, closings, given, hidden;
+};
+void plan_open(struct plan *p, const struct plan_sizes *sizes);
 void plan_close(struct plan *p);
+void plan_clear(struct plan *p);
 
-/* Appends the plan, and the neighbour tokens its closings name (r of each). */
-void plan_write(const struct plan *p, int r, struct buffer *out);
-/* Reads what plan_write appended, for a pool of the same limits, and moves *in behind it. Neighbour tokens stay where
- * they are, in the bytes. */
-void plan_read(struct plan *p, int r, struct text_span *in);
+/* Appends the plan, the neighbour tokens its closings name (r of each), its sources' ids and its given rows (d wide).
+ */
+void plan_write(const struct plan *p, int r, int d, struct buffer *out);
+/* Reads what plan_write appended, for a pool of the same limits, and moves *in behind it. Neighbour tokens and sources
+ * stay where they are, in the bytes. */
+void plan_read(struct plan *p, int r, int d, struct text_span *in);

@@ -23,15 +23,17 @@ struct session_limits {
     int max_neighbors;    /* k of any chunk */
     enum dtype kv_dtype;  /* F32, F16 or BF16 */
     int micro_batch_rows; /* over stages: rows of a step above which its sequences are done in turn; 0: never */
+    int max_source;       /* ids of the text that one session's encoder reads; 0 for models without */
+    int max_given;        /* rows of one step that come as rows, not as ids; 0: none may */
 };
 
-/* What a pool takes of a rank's device. */
+/* The bytes that a pool takes of a rank's device. */
 struct session_bytes {
-    size_t cache;     /* keys and values: max_sessions times max_tokens */
-    size_t neighbors; /* those of neighbours, and what encodes them: max_neighbors, max_sessions and max_step_rows */
-    size_t steps;     /* activations and logits: max_step_rows, max_logit_rows */
+    size_t cache; /* keys and values: max_sessions times max_tokens */
+    size_t cross; /* those of neighbours or sources, and their encoder: max_neighbors, max_source, max_sessions */
+    size_t steps; /* activations and logits: max_step_rows, max_logit_rows */
 };
-static inline size_t session_bytes_all(const struct session_bytes *b) { return b->cache + b->neighbors + b->steps; }
+static inline size_t session_bytes_all(const struct session_bytes *b) { return b->cache + b->cross + b->steps; }
 
 /* On any rank, of the rank's share; m may be open for checking only. */
 enum status session_pool_measure(struct session_bytes *out, const struct model *m, const struct session_limits *l,
@@ -55,12 +57,16 @@ struct neighbor_tokens {
     int k;
 };
 
+/* The next rows of one session. */
 struct step_item {
     struct session *session;
-    const int32_t *tokens; /* [n_tokens] */
+    const int32_t *tokens; /* [n_tokens] ids; NULL: the rows are given */
     int n_tokens;
     const struct neighbor_tokens *neighbors; /* one per chunk these tokens close, in order; see session_closes */
     int n_logits;                            /* logits of the last n_logits rows are computed, 0..n_tokens */
+    const float *rows;     /* host [n_tokens, d] in place of embedded ids, as a vision tower's projector makes them */
+    const int32_t *source; /* [n_source] the text that the encoder reads; with a session's first rows, and only then */
+    int n_source;
 };
 
 /* How many chunks the next n_tokens rows of s will close. 0 for a model without retrieval. */

@@ -77,14 +77,16 @@ static enum status place_mapped(struct packed_loader *l, const struct place *p, 
 
 static enum status place_floats(struct packed_loader *l, const struct place *p, const struct stored_tensor *t,
                                 struct error *e) {
-    size_t n = (size_t)p->share.rows * (size_t)p->share.cols;
+    int rows, cols;
     void *device;
+    place_kept(l->model, p, &rows, &cols);
+    size_t n = (size_t)rows * (size_t)cols;
     if (t->dtype != STORED_F32 || t->elements != n)
         return error_set(e, STATUS_CORRUPT, PACKED_FILE ": %s holds %zu of %s, config.json makes it %zu of F32: %s",
                          p->name, t->elements, stored_dtype_name(t->dtype), n, again);
     if (backend_alloc(l->model->backend, &device, t->bytes, "weights", e)) return e->status;
-    if (p->form == PLACE_TABLE)
-        *(struct tensor *)p->at = tensor_make(device, DTYPE_F32, p->share.rows, p->share.cols);
+    if (p->form == PLACE_TABLE || p->form == PLACE_RELATIVE)
+        *(struct tensor *)p->at = tensor_make(device, DTYPE_F32, rows, cols);
     else
         *(float **)p->at = device;
     backend_upload(l->model->backend, device, t->data, t->bytes);

@@ -7,7 +7,7 @@
  * vectors and tables, F32, as they are computed with. */
 #pragma once
 
-#include "retro/model/places.h"
+#include "retro/model/tensors.h"
 
 #define PACKED_FILE "model.packed"
 #define PACKED_TAG "packed_layout:"

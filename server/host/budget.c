@@ -121,8 +121,8 @@ static enum status add_sessions(struct budget_parts *p, const struct model *m, c
         return error_prefix(e, "server.max_sequences, max_context, max_step_tokens and retrieval.max_k");
     budget_add(p, (struct budget_part){.name = "cache", .bytes = s.cache},
                "lower server.max_sequences (%d) or server.max_context (%d)", sequences, l->max_tokens);
-    if (s.neighbors)
-        budget_add(p, (struct budget_part){.name = "neighbours", .bytes = s.neighbors},
+    if (s.cross)
+        budget_add(p, (struct budget_part){.name = "neighbours", .bytes = s.cross},
                    "lower retrieval.max_k (%d), server.max_step_tokens (%d) or server.max_sequences (%d)",
                    l->max_neighbors, rows, sequences);
     budget_add(p, (struct budget_part){.name = "step buffers", .bytes = s.steps}, "lower server.max_step_tokens (%d)",

@@ -212,7 +212,8 @@ static void admit(struct engine *x) {
 static void plan_item(struct engine *x, struct generation *g, const int32_t *tokens, int n_tokens, int n_logits) {
     int done = session_length(g->session), i = x->n_items++;
     const struct neighbor_tokens *neighbors = g->n_chunks ? g->neighbors + grid_complete(g->grid, done) : NULL;
-    x->items[i] = (struct step_item){g->session, tokens, n_tokens, neighbors, n_logits};
+    x->items[i] = (struct step_item){
+        .session = g->session, .tokens = tokens, .n_tokens = n_tokens, .neighbors = neighbors, .n_logits = n_logits};
     x->item_generation[i] = g;
 }
 

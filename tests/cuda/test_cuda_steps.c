@@ -69,7 +69,11 @@ static void step(struct fixture *f, int at, float *logits) {
     for (int i = 0; i < LONG_PROMPT; i++) neighbors[i] = (struct neighbor_tokens){found, f->subject.neighbors};
     for (int i = 0; i < SESSIONS; i++) {
         for (int j = 0; j < rows; j++) tokens[i * LONG_PROMPT + j] = ((at + j) * 17 + i * 5) % info->vocab;
-        items[i] = (struct step_item){f->sessions[i], tokens + i * LONG_PROMPT, rows, neighbors, 1};
+        items[i] = (struct step_item){.session = f->sessions[i],
+                                      .tokens = tokens + i * LONG_PROMPT,
+                                      .n_tokens = rows,
+                                      .neighbors = neighbors,
+                                      .n_logits = 1};
     }
     if (session_step(f->pool, items, SESSIONS, &out, &e)) fail_msg("%s", e.text);
     backend_download(f->backend, logits, out.data, SESSIONS * (size_t)info->padded_vocab * sizeof *logits);

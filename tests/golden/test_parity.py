@@ -11,9 +11,11 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EVAL = ROOT / os.environ.get("RETRO_BUILD", "build") / "retro-eval"
-FOLDERS = sorted(p.parent for p in (ROOT / "tests/golden/retro").glob("*/config.json"))
+GOLDEN = ROOT / "tests/golden"
+FOLDERS = sorted(p.parent for kind in ("retro/*", "t5/*", "hf/t5_*") for p in GOLDEN.glob(f"{kind}/config.json"))
 FLAGS = set(next(line for line in open("/proc/cpuinfo") if line.startswith("flags")).split())
 NEEDS = {"avx2": "avx2", "avx512": "avx512vl", "avx512bf16": "avx512_bf16"}
+RETRO = GOLDEN / "retro/case_a"
 VARIANTS = ["generic"] + [v for v, flag in NEEDS.items() if flag in FLAGS]
 
 
@@ -31,6 +33,27 @@ def test_reference_logits(folder, cpu):
     assert len(lines) > 2 and all("tokens=ok" in line for line in lines[:-1])
 
 
+def test_config_of_transformers_4(tmp_path):
+    """T5's config.json of transformers 4 says by tie_word_embeddings what 5 says by scale_decoder_outputs."""
+    for name in ("t5_v1_0", "t5_v1_1"):
+        folder = shutil.copytree(GOLDEN / "hf" / name, tmp_path / name)
+        shutil.copy(folder / "config_v4.json", folder / "config.json")
+        done = parity(folder)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("folder", [f for f in FOLDERS if "t5" in str(f)], ids=lambda p: p.name)
+def test_two_ranks(folder):
+    """Heads, MLP, vocabulary and the relative table shared by two ranks."""
+    done = parity("--tolerance", "2e-4", "--set", "parallel.tensor=2", "--set", "parallel.comm=threads", folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_failing_folder_does_not_hide_the_next(tmp_path):
+    done = parity(tmp_path / "absent", RETRO)
+    assert done.returncode == 1 and "tokens=ok" in done.stdout and "1 failed" in done.stdout
+
+
 def read_safetensors(path):
     raw = path.read_bytes()
     size = struct.unpack("<Q", raw[:8])[0]
@@ -40,7 +63,7 @@ def read_safetensors(path):
 
 def test_a_wrong_weight_is_noticed(tmp_path):
     """The comparison can fail: one output weight changed by 0.01 moves logits beyond the tolerance."""
-    folder = shutil.copytree(FOLDERS[0], tmp_path / "case")
+    folder = shutil.copytree(RETRO, tmp_path / "case")
     head, header, data = read_safetensors(folder / "model.safetensors")
     start, end = header["decoder.layers.2.mlp.linear_fc2.bias"]["data_offsets"]
     bias = np.frombuffer(bytes(data[start:end]), dtype="<f4").copy()
@@ -52,20 +75,20 @@ def test_a_wrong_weight_is_noticed(tmp_path):
 
 
 def test_errors_are_named(tmp_path):
-    for arguments, words in [([], "no folder"), (["--tolerance", "x", FOLDERS[0]], "must be a number"),
-                             ([tmp_path / "absent"], "config.json"), (["--frob", "1", FOLDERS[0]], "unknown option")]:
+    for arguments, words in [([], "no folder"), (["--tolerance", "x", RETRO], "must be a number"),
+                             ([tmp_path / "absent"], "config.json"), (["--frob", "1", RETRO], "unknown option")]:
         done = parity(*arguments)
         assert done.returncode == 1 and words in done.stderr, done.stderr
 
 
 def test_other_folders_are_skipped_but_are_no_pass(tmp_path):
-    done = parity(tmp_path, FOLDERS[0])
+    done = parity(tmp_path, RETRO)
     assert done.returncode == 0 and "skipped: no config.json" in done.stdout
     assert parity(tmp_path).returncode == 1
 
 
 def test_bf16_stays_near():
     """bf16 weights and cache move logits of these small models by less than 0.5; f32 by less than 1e-4."""
-    done = parity("--set", "model.dtype=bf16", "--tolerance", "0.5", FOLDERS[0])
+    done = parity("--set", "model.dtype=bf16", "--tolerance", "0.5", RETRO)
     worst = max(float(line.split("max_abs=")[1].split()[0]) for line in done.stdout.splitlines()[:-1])
     assert 1e-4 < worst < 0.5

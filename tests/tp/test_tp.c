@@ -43,7 +43,11 @@ static enum status run_rows(struct rank *rank, struct session_pool *pool, struct
     for (int j = 0; j < sets; j++) all[j] = (struct neighbor_tokens){s->neighbors + j * s->k * s->r, s->k};
     enum status status = session_open(&session, pool, s->grid, e);
     for (int at = 0; at < s->n && status == STATUS_OK; at += rows) {
-        struct step_item item = {session, s->tokens + at, rows, all + grid_complete(s->grid, at), rows};
+        struct step_item item = {.session = session,
+                                 .tokens = s->tokens + at,
+                                 .n_tokens = rows,
+                                 .neighbors = all + grid_complete(s->grid, at),
+                                 .n_logits = rows};
         status = session_step(pool, &item, 1, &logits, e);
         if (status) break;
         vocab = logits.cols;
@@ -73,7 +77,12 @@ static enum status run_case(struct rank *rank, const struct weights *w, const ch
     struct sequence s = {.n = (int)parts[0]->shape[1], .k = (int)parts[1]->shape[2], .r = (int)parts[1]->shape[3]};
     s.grid = grid_make(GRID_END, s.n, model_info(m)->chunk_length);
     struct session_pool *pool;
-    struct session_limits limits = {1, s.n, s.n, s.n, s.k, DTYPE_F32, 0};
+    struct session_limits limits = {.max_sessions = 1,
+                                    .max_tokens = s.n,
+                                    .max_step_rows = s.n,
+                                    .max_logit_rows = s.n,
+                                    .max_neighbors = s.k,
+                                    .kv_dtype = DTYPE_F32};
     enum status status = session_pool_open(&pool, m, &limits, e);
     for (int i = 0; i < parts[0]->shape[0] && status == STATUS_OK; i++) {
         s.tokens = (const int32_t *)parts[0]->data + i * s.n;
@@ -185,7 +194,13 @@ static uint64_t run_micro_batches(int size, int stages, int micro_batch_rows) {
     config_free(&c);
     const struct model_info *info = model_info(o.model);
     assert_true(info->padded_vocab <= VOCAB && info->retrieved_length <= 16);
-    struct session_limits limits = {SEQUENCES, 32, SEQUENCES * ROWS, SEQUENCES, 2, DTYPE_F32, micro_batch_rows};
+    struct session_limits limits = {.max_sessions = SEQUENCES,
+                                    .max_tokens = 32,
+                                    .max_step_rows = SEQUENCES * ROWS,
+                                    .max_logit_rows = SEQUENCES,
+                                    .max_neighbors = 2,
+                                    .kv_dtype = DTYPE_F32,
+                                    .micro_batch_rows = micro_batch_rows};
     assert_int_equal(session_pool_open(&pool, o.model, &limits, &e), STATUS_OK);
     for (size_t i = 0; i < ARRAY_COUNT(found); i++) found[i] = (int32_t)(i * 7 % 100);
     const struct neighbor_tokens sets[] = {{found, 2}, {found + 1, 1}, {found + 2, 2}, {NULL, 0}};
@@ -198,7 +213,8 @@ static uint64_t run_micro_batches(int size, int stages, int micro_batch_rows) {
         for (int s = 0; s < SEQUENCES; s++) {
             int n = step ? 1 : ROWS - s;
             assert_true(session_closes(sessions[s], n) <= 3);
-            items[s] = (struct step_item){sessions[s], tokens[s], n, sets + s % 2, 1};
+            items[s] = (struct step_item){
+                .session = sessions[s], .tokens = tokens[s], .n_tokens = n, .neighbors = sets + s % 2, .n_logits = 1};
         }
         if (session_step(pool, items, SEQUENCES, &logits, &e)) fail_msg("%s", e.text);
         size_t bytes = (size_t)SEQUENCES * (size_t)info->padded_vocab * sizeof *host;
@@ -262,7 +278,12 @@ static void test_refused_pool(void **state) {
     struct session_pool *pool;
     configure(&c, 2, 1);
     assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_a", NULL, &e), STATUS_OK);
-    struct session_limits limits = {1, 1 << 20, 8, 8, 2, DTYPE_F32, 0};
+    struct session_limits limits = {.max_sessions = 1,
+                                    .max_tokens = 1 << 20,
+                                    .max_step_rows = 8,
+                                    .max_logit_rows = 8,
+                                    .max_neighbors = 2,
+                                    .kv_dtype = DTYPE_F32};
     assert_int_equal(session_pool_open(&pool, o.model, &limits, &e), STATUS_INVALID);
     limits.max_tokens = 8;
     assert_int_equal(session_pool_open(&pool, o.model, &limits, &e), STATUS_OK);

@@ -61,7 +61,7 @@ static void test_measure_is_what_opening_takes(void **state) {
             session_pool_measure(&bytes, checked, &usual, &e))
             fail_msg("%s", e.text);
         assert_int_equal(device.asked, 0);
-        assert_true(bytes.cache > 0 && bytes.neighbors > 0 && bytes.steps > 0);
+        assert_true(bytes.cache > 0 && bytes.cross > 0 && bytes.steps > 0);
         if (model_open(&m, folders[i], b, c, &(struct model_options){0}, &e)) fail_msg("%s", e.text);
         assert_int_equal(model_info(m)->weight_bytes, model_info(checked)->weight_bytes);
         assert_int_equal(model_info(m)->decode_bytes, model_info(checked)->decode_bytes);

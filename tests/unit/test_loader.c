@@ -5,7 +5,7 @@
 
 #include "config/base/buffer.h"
 #include "kernels/quantise.h"
-#include "retro/model/places.h"
+#include "retro/model/tensors.h"
 #include "tests/folder.h"
 
 enum { HIDDEN = 128, HEADS = 6, GROUPS = 3, HEAD = 32, FFN = 256, VOCAB = 66, POSITIONS = 16 };
@@ -187,16 +187,17 @@ static void check_shares(enum dtype t, int n_ranks) {
     make_gpt(&c, t, false, FFN);
     rank_open(&whole, NULL, c.folder, &keep);
     comm_open_threads(comms, n_ranks, 60);
-    const struct layer *a = &whole.model->layers[0];
+    const struct layer *a = &whole.model->stacks[STACK_DECODER].layers[0];
     for (int r = 0; r < n_ranks; r++) {
         rank_open(&part, comms[r], c.folder, &keep);
-        const struct layer *b = &part.model->layers[0];
+        const struct layer *b = &part.model->stacks[STACK_DECODER].layers[0];
         assert_int_equal(b->qkv.weight.dtype, t);
         expect_rows(&whole, &part, &a->qkv.weight, &b->qkv.weight,
                     (const int[4][2]){{GROUPS, HEADS / GROUPS * HEAD}, {GROUPS, HEAD}, {GROUPS, HEAD}});
         expect_rows(&whole, &part, &a->fc1.weight, &b->fc1.weight,
                     (const int[4][2]){{FFN / QUANTISE_BLOCK, QUANTISE_BLOCK}, {FFN / QUANTISE_BLOCK, QUANTISE_BLOCK}});
-        expect_rows(&whole, &part, &whole.model->output, &part.model->output, (const int[4][2]){{VOCAB, 1}});
+        expect_rows(&whole, &part, &whole.model->output.weight, &part.model->output.weight,
+                    (const int[4][2]){{VOCAB, 1}});
         add_columns(&part, &b->proj.weight, units_before(&part, GROUPS) * (HEADS / GROUPS) * HEAD, proj);
         add_columns(&part, &b->fc2.weight, units_before(&part, FFN / QUANTISE_BLOCK) * QUANTISE_BLOCK, fc2);
         rank_close(&part);
@@ -245,7 +246,8 @@ static void test_widening(void **state) {
         make_gpt(&wide, (enum dtype)t, true, FFN);
         rank_open(&a, NULL, narrow.folder, &(struct model_options){.convert = true, .dtype = DTYPE_F32});
         rank_open(&b, NULL, wide.folder, &(struct model_options){0});
-        const struct projection *p = &a.model->layers[0].qkv, *q = &b.model->layers[0].qkv;
+        const struct projection *p = &a.model->stacks[STACK_DECODER].layers[0].qkv,
+                                *q = &b.model->stacks[STACK_DECODER].layers[0].qkv;
         assert_int_equal(p->weight.dtype, DTYPE_F32);
         multiply(&a, &p->weight, 0, y);
         multiply(&b, &q->weight, 0, z);
@@ -291,10 +293,10 @@ static void test_random(void **state) {
         float y[2 * FFN], z[2 * FFN];
         rank_open(&a, NULL, c.folder, &o);
         rank_open(&b, NULL, c.folder, &o);
-        const struct weight *w = &a.model->layers[0].fc1.weight;
+        const struct weight *w = &a.model->stacks[STACK_DECODER].layers[0].fc1.weight;
         assert_int_equal(w->dtype, t);
         multiply(&a, w, 0, y);
-        multiply(&b, &b.model->layers[0].fc1.weight, 0, z);
+        multiply(&b, &b.model->stacks[STACK_DECODER].layers[0].fc1.weight, 0, z);
         assert_memory_equal(y, z, (size_t)w->n_out * sizeof(float));
         double sum = 0;
         for (int i = 0; i < w->n_out; i++) sum += (double)(y[i] * y[i]);
@@ -345,11 +347,11 @@ static void test_parts_of_different_types(void **state) {
     make_bert(&wide, DTYPE_INT8, DTYPE_INT4, true);
     rank_open(&a, NULL, mixed.folder, &(struct model_options){0});
     rank_open(&b, NULL, wide.folder, &(struct model_options){0});
-    const struct weight *w = &a.model->layers[0].qkv.weight;
+    const struct weight *w = &a.model->stacks[STACK_ENCODER].layers[0].qkv.weight;
     assert_int_equal(w->dtype, DTYPE_F32);
-    assert_int_equal(a.model->layers[0].fc1.weight.dtype, DTYPE_INT8);
+    assert_int_equal(a.model->stacks[STACK_ENCODER].layers[0].fc1.weight.dtype, DTYPE_INT8);
     multiply(&a, w, 0, y);
-    multiply(&b, &b.model->layers[0].qkv.weight, 0, z);
+    multiply(&b, &b.model->stacks[STACK_ENCODER].layers[0].qkv.weight, 0, z);
     assert_memory_equal(y, z, (size_t)w->n_out * sizeof(float));
     rank_close(&a);
     rank_close(&b);

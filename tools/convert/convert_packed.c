@@ -48,8 +48,11 @@ static enum status add_place(void *context, const struct place *p, struct error 
         const struct weight *w = p->at;
         add_tensor(k, p->name, stored[w->dtype], w->data, k->conversion->backend->ops->packed_bytes(w));
     } else {
-        const void *data = p->form == PLACE_TABLE ? ((struct tensor *)p->at)->data : *(float **)p->at;
-        add_tensor(k, p->name, STORED_F32, data, (size_t)p->share.rows * (size_t)p->share.cols * sizeof(float));
+        bool table = p->form == PLACE_TABLE || p->form == PLACE_RELATIVE;
+        const void *data = table ? ((struct tensor *)p->at)->data : *(float **)p->at;
+        int rows, cols;
+        place_kept(k->conversion->model, p, &rows, &cols);
+        add_tensor(k, p->name, STORED_F32, data, (size_t)rows * (size_t)cols * sizeof(float));
     }
     return STATUS_OK;
 }

@@ -1,113 +1,24 @@
-/* tools/eval/eval_parity.c: retro-eval parity. Runs every case of a reference folder (tests/golden/retro/README.md
- * gives the format) twice: forward, all rows in one step, and incrementally, one row a step; for generations: a fresh
- * forward for every token, and greedy decoding. Prints one line a case. The cases are whatever the files hold, of any
- * dimensions.
- */
+/* tools/eval/eval_parity.c: retro-eval parity. Runs every case of a reference folder (parity_cases.h) twice: forward,
+ * all rows in one step, and incrementally, one row a step; for generations: a fresh forward for every token, and greedy
+ * decoding. Prints one line a case. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "retro/run/session.h"
-#include "retro/weights/weights.h"
 #include "tools/eval/eval.h"
+#include "tools/eval/parity_cases.h"
 
 enum { FORWARD, INCREMENTAL, WAYS };
-
-/* One case: b sequences of n tokens, or one prompt and its greedy continuation. */
-struct reference {
-    char name[100];
-    int b, n, l, k, r, vocab;
-    const int32_t *tokens;    /* [b, n]; of a generation: prompt and generated ids, without the last */
-    const int32_t *neighbors; /* [b, l, k, r] */
-    const float *logits;      /* [b, n, V]; of a generation: rows P-1 .. n-1 */
-    int first_row;            /* of logits: 0, or P-1 */
-    struct grid grid;
-    int32_t *owned;        /* tokens of a generation */
-    const int32_t *greedy; /* [n - first_row] expected ids, or NULL */
-};
 
 struct result {
     float max_abs;
     bool tokens_ok;
 };
 
-static const struct stored_tensor *part(const struct weights *w, const char *prefix, const char *suffix) {
-    char name[160];
-    snprintf(name, sizeof name, "%s.%s", prefix, suffix);
-    return weights_find(w, name);
-}
-
-static bool shaped(const struct stored_tensor *t, enum stored_dtype dtype, int n_dims) {
-    if (t == NULL || t->dtype != dtype || t->n_dims != n_dims) return false;
-    for (int i = 0; i < n_dims; i++)
-        if (t->shape[i] < 1 || t->shape[i] > 1 << 24) return false;
-    return true;
-}
-
-static enum status bad_case(const struct reference *c, const char *what, struct error *e) {
-    return error_set(e, STATUS_INVALID, "%s: %s is missing or has the wrong shape", c->name, what);
-}
-
-static enum status read_case(struct reference *c, const struct weights *w, const struct model_info *info,
-                             struct error *e) {
-    const struct stored_tensor *tokens = part(w, c->name, "tokens"), *nb = part(w, c->name, "neighbors"),
-                               *logits = part(w, c->name, "logits");
-    int m = info->chunk_length;
-    if (!shaped(tokens, STORED_I32, 2)) return bad_case(c, "tokens [b, n] i32", e);
-    c->b = (int)tokens->shape[0];
-    c->n = (int)tokens->shape[1];
-    c->vocab = info->padded_vocab;
-    c->tokens = tokens->data;
-    if (!shaped(logits, STORED_F32, 3) || logits->shape[0] != c->b || logits->shape[1] != c->n ||
-        logits->shape[2] != c->vocab)
-        return bad_case(c, "logits [b, n, V] f32", e);
-    c->logits = logits->data;
-    if (m == 0) return STATUS_OK;
-    c->l = (c->n + m - 1) / m;
-    if (!shaped(nb, STORED_I32, 4) || nb->shape[0] != c->b || nb->shape[1] != c->l ||
-        nb->shape[3] != info->retrieved_length)
-        return bad_case(c, "neighbors [b, l, k, r] i32", e);
-    c->k = (int)nb->shape[2];
-    c->r = info->retrieved_length;
-    c->neighbors = nb->data;
-    c->grid = grid_make(GRID_END, c->n, m);
-    return STATUS_OK;
-}
-
-static enum status read_generation(struct reference *c, const struct weights *w, const struct model_info *info,
-                                   struct error *e) {
-    const struct stored_tensor *prompt = part(w, c->name, "prompt"), *tokens = part(w, c->name, "tokens"),
-                               *nb = part(w, c->name, "neighbors"), *logits = part(w, c->name, "logits");
-    if (!shaped(prompt, STORED_I32, 1) || !shaped(tokens, STORED_I32, 1) || info->chunk_length == 0)
-        return bad_case(c, "prompt [P] or tokens [G] i32", e);
-    int p = (int)prompt->shape[0], g = (int)tokens->shape[0];
-    c->b = 1;
-    c->n = p + g - 1;
-    c->vocab = info->padded_vocab;
-    c->first_row = p - 1;
-    c->grid = grid_make(GRID_END, p, info->chunk_length);
-    if (!shaped(nb, STORED_I32, 3) || nb->shape[0] < grid_complete(c->grid, c->n) ||
-        nb->shape[2] != info->retrieved_length)
-        return bad_case(c, "neighbors [l, k, r] i32", e);
-    if (!shaped(logits, STORED_F32, 2) || logits->shape[0] != g || logits->shape[1] != c->vocab)
-        return bad_case(c, "logits [G, V] f32", e);
-    c->l = (int)nb->shape[0];
-    c->k = (int)nb->shape[1];
-    c->r = info->retrieved_length;
-    c->neighbors = nb->data;
-    c->logits = logits->data;
-    c->greedy = tokens->data;
-    c->owned = xmalloc((size_t)c->n * sizeof *c->owned);
-    memcpy(c->owned, prompt->data, (size_t)p * sizeof *c->owned);
-    memcpy(c->owned + p, tokens->data, (size_t)(g - 1) * sizeof *c->owned);
-    c->tokens = c->owned;
-    return STATUS_OK;
-}
-
 /* The index of the largest real id; greedy is the lowest of equals. */
-static int argmax(const float *logits, int vocab) {
+static int find_largest(const float *logits, int vocab) {
     int best = 0;
     for (int i = 1; i < vocab; i++)
         if (logits[i] > logits[best]) best = i;
@@ -120,109 +31,138 @@ static bool may_differ(const float *want, int drawn, int reference, float tolera
     return want[reference] - want[drawn] <= 2 * tolerance;
 }
 
+/* One case while it runs. */
+struct case_run {
+    struct opened_model *model;
+    const struct model_info *info;
+    struct session_pool *pool;
+    const struct parity_case *c;
+    struct neighbor_tokens *sets; /* [b * l] */
+    struct session **sessions;    /* [b] */
+    struct step_item *items;      /* [b] */
+    float *host;                  /* [b * n, V] */
+    float tolerance;
+    struct result result;
+};
+
 /* Compares one row with the reference. */
-static void compare_row(struct result *r, const float *got, const float *want, const struct model_info *info,
-                        float tolerance) {
+static void compare_row(struct case_run *run, const float *got, const float *want) {
+    const struct model_info *info = run->info;
+    struct result *r = &run->result;
     for (int i = 0; i < info->padded_vocab; i++) {
         float difference = fabsf(got[i] - want[i]);
         if (!(difference <= r->max_abs)) r->max_abs = difference; /* NaN sticks */
     }
-    int a = argmax(got, info->vocab), b = argmax(want, info->vocab);
-    if (a != b && !may_differ(want, a, b, tolerance)) r->tokens_ok = false;
+    int a = find_largest(got, info->vocab), b = find_largest(want, info->vocab);
+    if (a != b && !may_differ(want, a, b, run->tolerance)) r->tokens_ok = false;
 }
 
-/* One case while it runs. */
-struct run {
-    struct opened_model *model;
-    const struct model_info *info;
-    struct session_pool *pool;
-    const struct reference *c;
-    struct neighbor_tokens *sets; /* [b * l] */
-    float *host;                  /* [b * n, V] */
-    float tolerance;
-};
-
-static struct step_item item_of(const struct run *run, struct session *s, int sequence, int first, int n_tokens) {
-    const struct reference *c = run->c;
+static struct step_item make_item(const struct case_run *run, int sequence, int first, int n_tokens, int n_logits) {
+    const struct parity_case *c = run->c;
     int done = run->info->chunk_length ? grid_complete(c->grid, first) : 0;
-    return (struct step_item){.session = s,
+    bool begins = first == 0 && c->sources;
+    return (struct step_item){.session = run->sessions[sequence],
                               .tokens = c->tokens + (size_t)sequence * (size_t)c->n + first,
                               .n_tokens = n_tokens,
-                              .neighbors = run->sets + sequence * c->l + done};
+                              .neighbors = run->sets + sequence * c->l + done,
+                              .n_logits = n_logits,
+                              .source = begins ? c->sources + (size_t)sequence * (size_t)c->max_source : NULL,
+                              .n_source = begins ? c->source_lengths[sequence] : 0};
 }
 
-static enum status step(const struct run *run, const struct step_item *items, int n, int n_logits, struct error *e) {
+/* Runs n items and brings their n_logits rows of logits to the host. */
+static enum status step_items(const struct case_run *run, int n, int n_logits, struct error *e) {
     struct tensor logits;
     struct backend *b = run->model->backend;
-    if (session_step(run->pool, items, n, &logits, e)) return e->status;
+    if (session_step(run->pool, run->items, n, &logits, e)) return e->status;
     backend_download(b, run->host, logits.data, (size_t)n_logits * (size_t)run->info->padded_vocab * sizeof(float));
     return backend_sync(b, e);
 }
 
-static void close_all(struct session **sessions, int n) {
-    for (int i = 0; i < n; i++) session_close(sessions[i]);
+static void close_sessions(const struct case_run *run, int n) {
+    for (int i = 0; i < n; i++) session_close(run->sessions[i]);
 }
 
-static enum status open_all(const struct run *run, struct session **sessions, struct error *e) {
+static enum status open_sessions(const struct case_run *run, struct error *e) {
     for (int i = 0; i < run->c->b; i++)
-        if (session_open(&sessions[i], run->pool, run->c->grid, e)) {
-            close_all(sessions, i);
+        if (session_open(&run->sessions[i], run->pool, run->c->grid, e)) {
+            close_sessions(run, i);
             return e->status;
         }
     return STATUS_OK;
 }
 
-static const float *reference_row(const struct reference *c, int sequence, int row) {
+static const float *reference_row(const struct parity_case *c, int sequence, int row) {
     return c->logits +
            ((size_t)sequence * (size_t)(c->n - c->first_row) + (size_t)(row - c->first_row)) * (size_t)c->vocab;
 }
 
-/* All rows in one step; a generation recomputes its whole prefix for every row it reads. */
-static enum status run_forward(const struct run *run, struct session **sessions, struct step_item *items,
-                               struct result *r, struct error *e) {
-    const struct reference *c = run->c;
-    for (int n = c->greedy ? c->first_row + 1 : c->n; n <= c->n; n++) {
-        int rows = c->greedy ? 1 : n;
-        if (open_all(run, sessions, e)) return e->status;
-        for (int i = 0; i < c->b; i++) {
-            items[i] = item_of(run, sessions[i], i, 0, n);
-            items[i].n_logits = rows;
+/* All rows of all sequences in one step. */
+static enum status run_batch(struct case_run *run, struct error *e) {
+    const struct parity_case *c = run->c;
+    int rows = 0, at = 0;
+    if (open_sessions(run, e)) return e->status;
+    for (int i = 0; i < c->b; i++) {
+        run->items[i] = make_item(run, i, 0, c->lengths[i], c->lengths[i]);
+        rows += c->lengths[i];
+    }
+    enum status status = step_items(run, c->b, rows, e);
+    close_sessions(run, c->b);
+    for (int i = 0; status == STATUS_OK && i < c->b; i++)
+        for (int row = 0; row < c->lengths[i]; row++) {
+            compare_row(run, run->host + (size_t)at * (size_t)c->vocab, reference_row(c, i, row));
+            at++;
         }
-        enum status status = step(run, items, c->b, c->b * rows, e);
-        close_all(sessions, c->b);
+    return status;
+}
+
+/* A generation recomputes its whole prefix for every row it reads. */
+static enum status run_prefixes(struct case_run *run, struct error *e) {
+    const struct parity_case *c = run->c;
+    for (int n = c->first_row + 1; n <= c->n; n++) {
+        if (open_sessions(run, e)) return e->status;
+        run->items[0] = make_item(run, 0, 0, n, 1);
+        enum status status = step_items(run, 1, 1, e);
+        close_sessions(run, 1);
         if (status) return status;
-        for (int i = 0; i < c->b; i++)
-            for (int j = 0; j < rows; j++)
-                compare_row(r, run->host + (size_t)(i * rows + j) * (size_t)c->vocab, reference_row(c, i, n - rows + j),
-                            run->info, run->tolerance);
+        compare_row(run, run->host, reference_row(c, 0, n - 1));
+    }
+    return STATUS_OK;
+}
+
+/* The next row of every sequence that has one; rows before first_row are not compared. */
+static enum status run_row(struct case_run *run, int row, struct error *e) {
+    const struct parity_case *c = run->c;
+    bool reads = row >= c->first_row;
+    int n = 0, at = 0;
+    for (int i = 0; i < c->b; i++) {
+        if (row >= c->lengths[i]) continue;
+        run->items[n] = make_item(run, i, row, 1, reads);
+        n++;
+    }
+    if (step_items(run, n, reads ? n : 0, e)) return e->status;
+    for (int i = 0; reads && i < c->b; i++) {
+        if (row >= c->lengths[i]) continue;
+        compare_row(run, run->host + (size_t)at * (size_t)c->vocab, reference_row(c, i, row));
+        at++;
     }
     return STATUS_OK;
 }
 
 /* One row a step from the first token on; a generation decodes greedily after its prompt and draws the same ids, but
- * for close decisions. */
-static enum status run_incremental(const struct run *run, struct session **sessions, struct step_item *items,
-                                   struct result *r, struct error *e) {
-    const struct reference *c = run->c;
-    enum status status = open_all(run, sessions, e);
+ * for close decisions. The next step is given the reference's id in any case, so later rows stay comparable. */
+static enum status run_incremental(struct case_run *run, struct error *e) {
+    const struct parity_case *c = run->c;
+    enum status status = open_sessions(run, e);
     if (status) return status;
     for (int row = 0; row < c->n && status == STATUS_OK; row++) {
-        bool read = row >= c->first_row;
-        for (int i = 0; i < c->b; i++) {
-            items[i] = item_of(run, sessions[i], i, row, 1);
-            items[i].n_logits = read;
-        }
-        status = step(run, items, c->b, read ? c->b : 0, e);
-        for (int i = 0; status == STATUS_OK && read && i < c->b; i++)
-            compare_row(r, run->host + (size_t)i * (size_t)c->vocab, reference_row(c, i, row), run->info,
-                        run->tolerance);
-        if (c->greedy == NULL || !read || status) continue;
-        /* The next step feeds the reference's id in any case, so later rows stay comparable. */
-        int drawn = argmax(run->host, run->info->vocab), greedy = c->greedy[row - c->first_row];
+        status = run_row(run, row, e);
+        if (status || c->greedy == NULL || row < c->first_row) continue;
+        int drawn = find_largest(run->host, run->info->vocab), greedy = c->greedy[row - c->first_row];
         if (drawn != greedy && !may_differ(reference_row(c, 0, row), drawn, greedy, run->tolerance))
-            r->tokens_ok = false;
+            run->result.tokens_ok = false;
     }
-    close_all(sessions, c->b);
+    close_sessions(run, c->b);
     return status;
 }
 
@@ -236,39 +176,46 @@ struct parity {
     bool follows; /* a rank that computes for rank 0, which compares and reports */
 };
 
-static enum status run_case(struct parity *p, const struct reference *c, struct result results[WAYS], struct error *e) {
-    struct opened_model *model = p->model;
-    const struct model_info *info = model_info(model->model);
-    struct run run = {.model = model, .info = info, .c = c, .tolerance = p->tolerance};
-    struct session_limits limits = {.max_sessions = c->b,
-                                    .max_tokens = c->n,
-                                    .max_step_rows = c->b * c->n,
-                                    .max_logit_rows = c->b * c->n,
-                                    .max_neighbors = max_int(c->k, 1),
-                                    .micro_batch_rows = p->micro_batch_rows,
-                                    .kv_dtype = info->cache_dtype};
-    if (session_pool_open(&run.pool, model->model, &limits, e)) return e->status;
+/* A cache as wide as the case; the limits are the case's own. */
+static struct session_limits limits_of(const struct parity *p, const struct parity_case *c) {
+    return (struct session_limits){.max_sessions = c->b,
+                                   .max_tokens = c->n,
+                                   .max_step_rows = c->b * c->n,
+                                   .max_logit_rows = c->b * c->n,
+                                   .max_neighbors = max_int(c->k, 1),
+                                   .max_source = c->max_source,
+                                   .micro_batch_rows = p->micro_batch_rows,
+                                   .kv_dtype = model_info(p->model->model)->cache_dtype};
+}
+
+static enum status run_case(struct parity *p, const struct parity_case *c, struct result results[WAYS],
+                            struct error *e) {
+    struct case_run run = {.model = p->model, .info = model_info(p->model->model), .c = c, .tolerance = p->tolerance};
+    struct session_limits limits = limits_of(p, c);
+    if (session_pool_open(&run.pool, p->model->model, &limits, e)) return e->status;
     run.sets = xcalloc((size_t)(c->b * c->l) + 1, sizeof *run.sets);
     run.host = xmalloc((size_t)c->b * (size_t)c->n * (size_t)c->vocab * sizeof(float));
+    run.sessions = xcalloc((size_t)c->b, sizeof(struct session *));
+    run.items = xcalloc((size_t)c->b, sizeof *run.items);
     for (int i = 0; i < c->b * c->l; i++)
         run.sets[i] = (struct neighbor_tokens){c->neighbors + (size_t)i * (size_t)(c->k * c->r), c->k};
-    struct session **sessions = xcalloc((size_t)c->b, sizeof(struct session *));
-    struct step_item *items = xcalloc((size_t)c->b, sizeof *items);
-    for (int way = 0; way < WAYS; way++) results[way] = (struct result){.tokens_ok = true};
-    enum status status = run_forward(&run, sessions, items, &results[FORWARD], e);
-    if (status == STATUS_OK) status = run_incremental(&run, sessions, items, &results[INCREMENTAL], e);
-    free(items);
-    free(sessions);
+
+    run.result = (struct result){.tokens_ok = true};
+    enum status status = c->greedy ? run_prefixes(&run, e) : run_batch(&run, e);
+    results[FORWARD] = run.result;
+    run.result = (struct result){.tokens_ok = true};
+    if (status == STATUS_OK) status = run_incremental(&run, e);
+    results[INCREMENTAL] = run.result;
+
+    free(run.items);
+    free(run.sessions);
     free(run.host);
     free(run.sets);
     session_pool_close(run.pool);
     return status;
 }
 
-typedef enum status read_function(struct reference *c, const struct weights *w, const struct model_info *info,
-                                  struct error *e);
-
-static void report(struct parity *p, const struct reference *c, const struct result *r) {
+static void report_case(struct parity *p, const struct parity_case *c, const struct result *r) {
     bool ok = r[FORWARD].tokens_ok && r[INCREMENTAL].tokens_ok, near = true;
     for (int way = 0; way < WAYS; way++) near = near && r[way].max_abs <= p->tolerance;
     printf("%s/%s forward max_abs=%.2e incremental max_abs=%.2e tokens=%s%s\n", p->folder, c->name,
@@ -279,38 +226,22 @@ static void report(struct parity *p, const struct reference *c, const struct res
         p->failed++;
 }
 
-static enum status run_named(struct parity *p, const struct weights *w, struct reference *c, read_function *read,
-                             struct error *e) {
-    struct result results[WAYS];
-    enum status status = read(c, w, model_info(p->model->model), e);
-    if (status == STATUS_OK) status = run_case(p, c, results, e);
-    if (status == STATUS_OK) report(p, c, results);
-    free(c->owned);
+static enum status run_named(void *context, const struct weights *w, const char *name, struct error *e) {
+    struct parity *p = context;
+    struct parity_case c;
+    struct result results[WAYS] = {0};
+    enum status status = parity_case_read(&c, name, w, model_info(p->model->model), e);
+    if (status == STATUS_OK) status = run_case(p, &c, results, e);
+    if (status == STATUS_OK) report_case(p, &c, results);
+    parity_case_free(&c);
     return status;
 }
 
-/* Every case of one file: NAME.marker is what each case has exactly one of. A file that is absent has no cases. */
-static enum status run_file(struct parity *p, const char *file, const char *marker, read_function *read,
-                            struct error *e) {
+static enum status run_file(struct parity *p, const char *file, struct error *e) {
     char path[4096];
-    struct weights *w;
     snprintf(path, sizeof path, "%s/%s", p->folder, file);
-    if (access(path, F_OK) != 0) return STATUS_OK;
-    if (weights_open(&w, path, e)) return e->status;
-    enum status status = STATUS_OK;
-    for (int i = 0; i < weights_count(w) && status == STATUS_OK; i++) {
-        struct reference c = {0};
-        const char *name = weights_at(w, i)->name, *dot = strrchr(name, '.');
-        if (dot == NULL || strcmp(dot, marker) != 0) continue;
-        if ((size_t)(dot - name) >= sizeof c.name) {
-            status = error_set(e, STATUS_INVALID, "%s: the name %s is too long", path, name);
-            break;
-        }
-        memcpy(c.name, name, (size_t)(dot - name));
-        status = run_named(p, w, &c, read, e);
-    }
-    weights_close(w);
-    return status;
+    if (parity_cases_visit(path, run_named, p, e)) return error_prefix(e, "%s", path);
+    return STATUS_OK;
 }
 
 static enum status run_folder(struct parity *p, const struct config *config, const char *folder, struct error *e) {
@@ -333,8 +264,8 @@ static enum status run_folder(struct parity *p, const struct config *config, con
     p->model = &model;
     p->folder = folder;
     p->micro_batch_rows = config->parallel.micro_batch_rows;
-    enum status status = run_file(p, "cases.safetensors", ".tokens", read_case, e);
-    if (status == STATUS_OK) status = run_file(p, "generation.safetensors", ".prompt", read_generation, e);
+    enum status status = run_file(p, "cases.safetensors", e);
+    if (status == STATUS_OK) status = run_file(p, "generation.safetensors", e);
     if (status == STATUS_OK && p->passed + p->failed == before)
         status = error_set(e, STATUS_NOT_FOUND, "%s: no cases in cases.safetensors or generation.safetensors", folder);
     opened_model_close(&model);
@@ -356,7 +287,8 @@ int eval_parity(const struct usage *self, int argc, char **argv) {
     for (int i = first; first >= 0 && !broken && i < argc; i++) {
         if (run_folder(&p, &config, argv[i], &e) == STATUS_OK) continue;
         line_print(stderr, "retro-eval parity: %s", e.text);
-        broken = true;
+        broken = e.status == STATUS_DEVICE; /* ranks that are gone read no further folder */
+        p.failed++;
     }
     config_free(&config);
     if (p.follows || first < 0) return broken;

@@ -1,0 +1,75 @@
+/* retro/model/stack.c: scratch rows, embedding and norm of a stack. See stack.h. */
+#include "retro/model/stack.h"
+
+/* Columns of scratch.x, normed, branch, qkv, mixed, wide and gated. */
+enum { SCRATCH_PARTS = 7 };
+
+static void count_columns(const struct stack *s, int cols[SCRATCH_PARTS]) {
+    const struct dims *d = &s->dims;
+    cols[0] = cols[1] = cols[2] = d->hidden;
+    cols[3] = (s->heads.n + 2 * s->kv_heads.n) * d->head_dim;
+    cols[4] = s->heads.n * d->head_dim;
+    cols[5] = (d->gated ? 2 : 1) * s->ffn.n;
+    cols[6] = d->gated ? s->ffn.n : 0;
+}
+
+enum status scratch_measure(const struct stack *s, int max_rows, size_t *bytes, struct error *e) {
+    int cols[SCRATCH_PARTS];
+    size_t row = 0;
+    count_columns(s, cols);
+    for (int i = 0; i < SCRATCH_PARTS; i++) row += (size_t)cols[i] * sizeof(float);
+    if (!mul_overflows(row, (size_t)max_rows, bytes)) return STATUS_OK;
+    return error_set(e, STATUS_NO_MEMORY, "scratch of %d rows does not fit the address space", max_rows);
+}
+
+enum status scratch_open(struct scratch *scratch, const struct model *m, const struct stack *s, int max_rows,
+                         struct error *e) {
+    struct tensor *parts[SCRATCH_PARTS] = {&scratch->x,     &scratch->normed, &scratch->branch, &scratch->qkv,
+                                           &scratch->mixed, &scratch->wide,   &scratch->gated};
+    int cols[SCRATCH_PARTS];
+    void *memory;
+    if (scratch_measure(s, max_rows, &scratch->bytes, e) ||
+        backend_alloc(m->backend, &memory, scratch->bytes, "activations of one step", e))
+        return e->status;
+    scratch->memory = memory;
+    scratch->max_rows = max_rows;
+
+    float *at = scratch->memory;
+    count_columns(s, cols);
+    for (int i = 0; i < SCRATCH_PARTS; i++) {
+        *parts[i] = tensor_make(at, DTYPE_F32, max_rows, cols[i]);
+        at += (size_t)max_rows * (size_t)cols[i];
+    }
+    if (!s->dims.gated) scratch->gated = scratch->wide;
+    return STATUS_OK;
+}
+
+void scratch_close(struct scratch *scratch, const struct model *m) { backend_release(m->backend, scratch->memory); }
+
+struct scratch scratch_rows(const struct scratch *scratch, int rows) {
+    struct scratch part = *scratch;
+    struct tensor *all[] = {&part.x, &part.normed, &part.branch, &part.qkv, &part.mixed, &part.wide, &part.gated};
+    CHECK(rows <= scratch->max_rows);
+    for (size_t i = 0; i < ARRAY_COUNT(all); i++) *all[i] = tensor_rows(*all[i], 0, rows);
+    part.memory = NULL;
+    return part;
+}
+
+void stack_norm(const struct model *m, const struct stack *s, struct tensor y, struct tensor x,
+                const struct norm_weights *w) {
+    norm(m->backend,
+         &(struct norm_args){
+             .y = y, .x = x, .gamma = w->gamma, .beta = w->beta, .epsilon = s->dims.epsilon, .kind = s->dims.norm});
+}
+
+void stack_embed(const struct model *m, const struct stack *s, struct tensor x, const int32_t *ids,
+                 const int32_t *positions) {
+    const struct embedding *table = &m->embedding;
+    embed(m->backend, &(struct embed_args){.y = x,
+                                           .word = &table->word,
+                                           .position = table->position.data ? &table->position : NULL,
+                                           .type = table->type.data ? &table->type : NULL,
+                                           .ids = ids,
+                                           .positions = positions});
+    if (table->norm.gamma) stack_norm(m, s, x, x, &table->norm);
+}

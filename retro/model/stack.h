@@ -1,0 +1,34 @@
+/* retro/model/stack.h: the rows of activations that a stack's layers work in, and what comes before and after them:
+ * embedding, the last norm. */
+#pragma once
+
+#include "retro/model/model_private.h"
+
+/* Rows of activations for one pass: allocated once for the largest pass, sliced to the rows in use. */
+struct scratch {
+    float *memory;
+    size_t bytes;
+    int max_rows;
+    struct tensor x;      /* [rows, d]            the residual stream */
+    struct tensor normed; /* [rows, d]            what a branch reads */
+    struct tensor qkv;    /* [rows, (H+2G) h]     local heads */
+    struct tensor mixed;  /* [rows, H h]          attention output before its projection */
+    struct tensor wide;   /* [rows, F or 2F]      fc1 */
+    struct tensor gated;  /* [rows, F]            after the gate; wide when not gated */
+    struct tensor branch; /* [rows, d]            a branch before it is added */
+};
+/* The bytes that scratch_open takes. STATUS_NO_MEMORY when they do not fit the address space. */
+enum status scratch_measure(const struct stack *s, int max_rows, size_t *bytes, struct error *e);
+enum status scratch_open(struct scratch *scratch, const struct model *m, const struct stack *s, int max_rows,
+                         struct error *e);
+void scratch_close(struct scratch *scratch, const struct model *m);
+/* The first rows; owns nothing. */
+struct scratch scratch_rows(const struct scratch *scratch, int rows);
+
+/* y = norm(x) with the stack's kind and epsilon. */
+void stack_norm(const struct model *m, const struct stack *s, struct tensor y, struct tensor x,
+                const struct norm_weights *w);
+
+/* x = the embedded ids, with positions, token type and norm where the model has them (docs/spec/retro-model.md 2). */
+void stack_embed(const struct model *m, const struct stack *s, struct tensor x, const int32_t *ids,
+                 const int32_t *positions);

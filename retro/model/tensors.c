@@ -1,0 +1,381 @@
+/* retro/model/tensors.c: the shapes of all places a model keeps weights in, and the walk over them. See tensors.h. */
+#include "retro/model/tensors.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Sizes that shapes are made of. Q, K, V blocks are counted in heads so that a rank takes whole heads. */
+enum extent {
+    EXTENT_ONE,
+    EXTENT_HIDDEN,
+    EXTENT_QKV,
+    EXTENT_HEADS,
+    EXTENT_CROSS_KV,
+    EXTENT_FC1,
+    EXTENT_FFN,
+    EXTENT_VOCAB,
+    EXTENT_POSITIONS,
+    EXTENT_TYPES,
+    EXTENT_BUCKETS,
+    EXTENT_HEAD_COUNT
+};
+
+enum split { SPLIT_COPY, SPLIT_ROWS, SPLIT_COLS }; /* of the stored [out, in] matrix over ranks (spec 8) */
+
+/* What lies at a place. */
+enum kind { KIND_NORM, KIND_PROJECTION, KIND_MATRIX, KIND_TABLE, KIND_RELATIVE };
+
+/* One place of struct layer or struct model. */
+struct place_shape {
+    size_t place;
+    enum kind kind;
+    enum extent out, in;
+    enum split split;
+};
+
+static const struct place_shape layer_shapes[] = {
+    {offsetof(struct layer, norm_in), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct layer, norm_cross), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct layer, norm_mlp), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct layer, qkv), KIND_PROJECTION, EXTENT_QKV, EXTENT_HIDDEN, SPLIT_ROWS},
+    {offsetof(struct layer, proj), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_HEADS, SPLIT_COLS},
+    {offsetof(struct layer, cross_q), KIND_PROJECTION, EXTENT_HEADS, EXTENT_HIDDEN, SPLIT_ROWS},
+    {offsetof(struct layer, cross_kv), KIND_PROJECTION, EXTENT_CROSS_KV, EXTENT_HIDDEN, SPLIT_ROWS},
+    {offsetof(struct layer, cross_proj), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_HEADS, SPLIT_COLS},
+    {offsetof(struct layer, fc1), KIND_PROJECTION, EXTENT_FC1, EXTENT_HIDDEN, SPLIT_ROWS},
+    {offsetof(struct layer, fc2), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_FFN, SPLIT_COLS},
+};
+
+/* The word table is whole on every rank, because it embeds; the output matrix is split by rows. */
+static const struct place_shape outer_shapes[] = {
+    {offsetof(struct model, embedding.word), KIND_MATRIX, EXTENT_VOCAB, EXTENT_HIDDEN, SPLIT_COPY},
+    {offsetof(struct model, embedding.position), KIND_TABLE, EXTENT_POSITIONS, EXTENT_HIDDEN, SPLIT_COPY},
+    {offsetof(struct model, embedding.type), KIND_TABLE, EXTENT_TYPES, EXTENT_HIDDEN, SPLIT_COPY},
+    {offsetof(struct model, embedding.norm), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct model, stacks[STACK_DECODER].final_norm), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct model, stacks[STACK_ENCODER].final_norm), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct model, stacks[STACK_DECODER].relative), KIND_RELATIVE, EXTENT_BUCKETS, EXTENT_HEAD_COUNT,
+     SPLIT_COLS},
+    {offsetof(struct model, stacks[STACK_ENCODER].relative), KIND_RELATIVE, EXTENT_BUCKETS, EXTENT_HEAD_COUNT,
+     SPLIT_COLS},
+    {offsetof(struct model, output), KIND_PROJECTION, EXTENT_VOCAB, EXTENT_HIDDEN, SPLIT_ROWS},
+};
+
+static const struct place_shape *find_shape(const struct place_shape *shapes, size_t n, size_t place) {
+    for (size_t i = 0; i < n; i++)
+        if (shapes[i].place == place) return &shapes[i];
+    CHECK(!"a family's row names a place that exists");
+}
+
+static int extent_size(const struct model *m, const struct dims *d, enum extent x) {
+    switch (x) {
+        case EXTENT_ONE: return 1;
+        case EXTENT_HIDDEN: return d->hidden;
+        case EXTENT_QKV: return (d->heads + 2 * d->kv_heads) * d->head_dim;
+        case EXTENT_HEADS: return d->heads * d->head_dim;
+        case EXTENT_CROSS_KV: return 2 * d->heads * d->head_dim;
+        case EXTENT_FC1: return d->gated ? 2 * d->ffn : d->ffn;
+        case EXTENT_FFN: return d->ffn;
+        case EXTENT_VOCAB: return m->spec.padded_vocab;
+        case EXTENT_POSITIONS: return m->spec.max_positions;
+        case EXTENT_TYPES: return m->spec.type_vocab;
+        case EXTENT_BUCKETS: return d->buckets;
+        case EXTENT_HEAD_COUNT: return d->heads;
+    }
+    return 0;
+}
+
+static int count_blocks(const struct model *m, const struct dims *d, enum extent out, int blocks[3]) {
+    int q = d->heads * d->head_dim, k = d->kv_heads * d->head_dim;
+    switch (out) {
+        case EXTENT_QKV:
+            blocks[0] = q;
+            blocks[1] = blocks[2] = k;
+            return 3;
+        case EXTENT_CROSS_KV: blocks[0] = blocks[1] = q; return 2;
+        case EXTENT_FC1: blocks[0] = blocks[1] = d->ffn; return d->gated ? 2 : 1;
+        default: blocks[0] = extent_size(m, d, out); return 1;
+    }
+}
+
+static struct portion portion_times(struct portion p, int unit) { return (struct portion){p.first * unit, p.n * unit}; }
+
+/* This rank's rows of a block, or its columns. */
+static struct portion find_portion(const struct model *m, const struct stack *s, enum extent x, int block) {
+    switch (x) {
+        case EXTENT_QKV: return portion_times(block == 0 ? s->heads : s->kv_heads, s->dims.head_dim);
+        case EXTENT_CROSS_KV:
+        case EXTENT_HEADS: return portion_times(s->heads, s->dims.head_dim);
+        case EXTENT_HEAD_COUNT: return s->heads;
+        case EXTENT_FC1:
+        case EXTENT_FFN: return s->ffn;
+        case EXTENT_VOCAB: return m->vocab;
+        default: CHECK(!"an extent that is not split");
+    }
+}
+
+static struct share make_share(const struct model *m, enum stack_id stack, const struct place_shape *shape) {
+    const struct stack *of = &m->stacks[stack];
+    const struct dims *d = &of->dims;
+    struct share s = {.whole_rows = extent_size(m, d, shape->out)};
+    s.n_blocks = count_blocks(m, d, shape->out, s.blocks);
+    s.whole_cols = s.cols = extent_size(m, d, shape->in);
+
+    if (shape->split == SPLIT_COLS) {
+        struct portion mine = find_portion(m, of, shape->in, 0);
+        s.cols = mine.n;
+        s.first_col = mine.first;
+    }
+    for (int b = 0; b < s.n_blocks; b++) {
+        bool split = shape->split == SPLIT_ROWS;
+        s.mine[b] = split ? find_portion(m, of, shape->out, b) : (struct portion){0, s.blocks[b]};
+        s.rows += s.mine[b].n;
+    }
+    return s;
+}
+
+int share_row(const struct share *s, int i) {
+    int kept = 0;
+    for (int b = 0; b < s->n_blocks; b++) {
+        int at = i - s->mine[b].first;
+        if (i < s->blocks[b]) return at >= 0 && at < s->mine[b].n ? kept + at : -1;
+        i -= s->blocks[b];
+        kept += s->mine[b].n;
+    }
+    return -1;
+}
+
+/* Names. */
+
+/* prefix + spelling, with '*' replaced. */
+static const char *spell(const char *prefix, const char *spelling, bool bias, char name[TENSOR_NAME]) {
+    const char *star = strchr(spelling, '*');
+    int before = star ? (int)(star - spelling) : (int)strlen(spelling);
+    const char *word = star == NULL ? "" : bias ? "bias" : "weight";
+    int n = snprintf(name, TENSOR_NAME, "%s%.*s%s%s", prefix, before, spelling, word, star ? star + 1 : "");
+    CHECK(n > 0 && n < TENSOR_NAME);
+    return name;
+}
+
+const char *place_spelling(const struct place *p, int i, int j, char name[TENSOR_NAME]) {
+    const struct tensor_row *row = &p->rows->rows[i];
+    if (j >= (int)ARRAY_COUNT(row->names) || row->names[j] == NULL) return NULL;
+    return spell(p->prefix, row->names[j], p->bias, name);
+}
+
+/* "decoder.layers.#." of layer 3 is "decoder.layers.3."; '@' is the first retro layer. */
+static void make_prefix(const struct model *m, const char *form, int layer, char prefix[TENSOR_NAME]) {
+    size_t used = 0;
+    for (; *form; form++) {
+        size_t room = TENSOR_NAME - used;
+        int number = *form == '#' ? layer : m->spec.retro.first_layer;
+        bool numbered = *form == '#' || *form == '@';
+        int n = numbered ? snprintf(prefix + used, room, "%d", number) : snprintf(prefix + used, room, "%c", *form);
+        CHECK(n > 0 && (size_t)n < room);
+        used += (size_t)n;
+    }
+    prefix[used] = '\0';
+}
+
+/* Which places there are. */
+
+static bool has_bias(const struct model *m, const struct dims *d, const struct tensor_row *row,
+                     const struct place_shape *shape, bool absent) {
+    switch (row->bias) {
+        case BIAS_NEVER: return false;
+        case BIAS_ALWAYS: return true;
+        case BIAS_IF_THERE: return !absent;
+        case BIAS_AS_STACK: break;
+    }
+    if (shape->kind == KIND_NORM) return d->norm == NORM_LAYER;
+    return shape->out == EXTENT_VOCAB ? m->spec.output_bias : d->bias;
+}
+
+static bool is_first_row(const struct tensor_rows *rows, int i) {
+    for (int j = 0; j < i; j++)
+        if (rows->rows[j].place == rows->rows[i].place) return false;
+    return true;
+}
+
+struct walk {
+    struct model *model;
+    place_visitor *visit;
+    void *context;
+    struct error *error;
+};
+
+static enum status visit_one(const struct walk *w, struct place *p, enum place_form form, bool bias, void *at) {
+    p->form = form;
+    p->bias = bias;
+    p->at = at;
+    CHECK(place_spelling(p, p->row, 0, p->name) != NULL);
+    return w->visit(w->context, p, w->error);
+}
+
+/* A bias has the rows of its matrix, and one column that no rank splits. */
+static struct share share_of_bias(struct share s) {
+    s.whole_cols = s.cols = 1;
+    s.first_col = 0;
+    return s;
+}
+
+/* The one or two places of a row: weight and bias, gamma and beta. */
+static enum status visit_row(const struct walk *w, struct place p, const struct place_shape *shape, void *base,
+                             bool absent) {
+    struct model *m = w->model;
+    const struct tensor_row *row = &p.rows->rows[p.row];
+    char *at = (char *)base + shape->place;
+    bool bias = has_bias(m, &m->stacks[p.stack].dims, row, shape, absent);
+    p.share = make_share(m, p.stack, shape);
+
+    switch (shape->kind) {
+        case KIND_MATRIX: return visit_one(w, &p, PLACE_MATRIX, false, at);
+        case KIND_TABLE: return visit_one(w, &p, PLACE_TABLE, false, at);
+        case KIND_RELATIVE: return visit_one(w, &p, PLACE_RELATIVE, false, at);
+        case KIND_NORM: {
+            struct norm_weights *norm = (struct norm_weights *)(void *)at;
+            if (visit_one(w, &p, PLACE_GAMMA, false, &norm->gamma)) return w->error->status;
+            return bias ? visit_one(w, &p, PLACE_VECTOR, true, &norm->beta) : STATUS_OK;
+        }
+        case KIND_PROJECTION: {
+            struct projection *projection = (struct projection *)(void *)at;
+            if (visit_one(w, &p, PLACE_MATRIX, false, &projection->weight)) return w->error->status;
+            p.share = share_of_bias(p.share);
+            return bias ? visit_one(w, &p, PLACE_VECTOR, true, &projection->bias) : STATUS_OK;
+        }
+    }
+    return STATUS_OK;
+}
+
+static bool is_cross(size_t place) {
+    return place == offsetof(struct layer, norm_cross) || place == offsetof(struct layer, cross_q) ||
+           place == offsetof(struct layer, cross_kv) || place == offsetof(struct layer, cross_proj);
+}
+
+static enum status visit_layer(const struct walk *w, struct layer *layer, struct place p) {
+    for (int i = 0; i < p.rows->n; i++) {
+        size_t place = p.rows->rows[i].place;
+        if (!is_first_row(p.rows, i) || (is_cross(place) && !layer->spec.cross)) continue;
+        p.row = i;
+        if (visit_row(w, p, find_shape(layer_shapes, ARRAY_COUNT(layer_shapes), place), layer, layer->absent >> i & 1))
+            return w->error->status;
+    }
+    return STATUS_OK;
+}
+
+static bool in_stack(size_t place, enum stack_id stack) {
+    size_t first = offsetof(struct model, stacks) + (size_t)stack * sizeof(struct stack);
+    return place >= first && place < first + sizeof(struct stack);
+}
+
+/* The dims that an outer place takes its shape from. */
+static enum stack_id stack_of(const struct model *m, size_t place) {
+    if (in_stack(place, STACK_ENCODER)) return STACK_ENCODER;
+    return model_has_stack(m, STACK_DECODER) ? STACK_DECODER : STACK_ENCODER;
+}
+
+static bool outer_needed(const struct model *m, const struct place_shape *shape, enum stack_id stack) {
+    const struct dims *d = &m->stacks[stack].dims;
+    if (shape->kind == KIND_RELATIVE) return d->buckets > 0;
+    if (in_stack(shape->place, stack)) return d->final_norm;
+    if (shape->out == EXTENT_POSITIONS) return m->spec.learned_positions;
+    if (shape->place == offsetof(struct model, output)) return model_writes(m);
+    return true;
+}
+
+/* What embeds is on the first stage and on that of the neighbour encoder; what makes logits on the last. */
+static bool keeps_outer(const struct model *m, const struct place_shape *shape) {
+    const struct comm *c = m->comm;
+    bool first = c->stage == 0, last = c->stage == c->stages - 1, tied = m->spec.tied && c->size == 1;
+    bool word = shape->place == offsetof(struct model, embedding.word);
+    if (shape->place == offsetof(struct model, output) || in_stack(shape->place, STACK_DECODER)) return last;
+    return first || c->stage == m->encodes || (word && tied && last);
+}
+
+/* A tied output matrix is the word table; on several ranks each has its own part, cut from the word table. */
+static enum status visit_output(const struct walk *w, struct place p, const struct place_shape *shape) {
+    struct model *m = w->model;
+    bool bias = m->spec.output_bias;
+    p.share = make_share(m, p.stack, shape);
+    if (m->spec.tied && m->comm->size > 1) {
+        struct place cut = p;
+        cut.row = 0; /* of every family: the word table */
+        if (visit_one(w, &cut, PLACE_MATRIX, false, &m->output.weight)) return w->error->status;
+    } else if (!m->spec.tied && visit_one(w, &p, PLACE_MATRIX, false, &m->output.weight)) {
+        return w->error->status;
+    }
+    p.share = share_of_bias(p.share);
+    return bias ? visit_one(w, &p, PLACE_VECTOR, true, &m->output.bias) : STATUS_OK;
+}
+
+static enum status visit_outer(const struct walk *w) {
+    struct model *m = w->model;
+    const struct tensor_rows *rows = &m->family->outer;
+    CHECK(rows->n > 0 && rows->rows[0].place == offsetof(struct model, embedding.word));
+    for (int i = 0; i < rows->n; i++) {
+        size_t place = rows->rows[i].place;
+        const struct place_shape *shape = find_shape(outer_shapes, ARRAY_COUNT(outer_shapes), place);
+        struct place p = {.prefix = "", .rows = rows, .row = i, .outer = true, .stack = stack_of(m, place)};
+        if (!is_first_row(rows, i) || !outer_needed(m, shape, p.stack)) continue;
+        p.elsewhere = !keeps_outer(m, shape);
+        bool output = place == offsetof(struct model, output);
+        if (output ? visit_output(w, p, shape) : visit_row(w, p, shape, m, m->absent >> i & 1)) return w->error->status;
+    }
+    return STATUS_OK;
+}
+
+/* Layers of a decoder are on one stage each, an encoder is whole on one. */
+static bool layer_elsewhere(const struct model *m, enum stack_id id, int i) {
+    const struct portion *kept = &m->stacks[id].kept;
+    return i < kept->first || i >= kept->first + kept->n;
+}
+
+enum status model_visit(struct model *m, place_visitor *visit, void *context, struct error *e) {
+    struct walk w = {.model = m, .visit = visit, .context = context, .error = e};
+    char prefix[TENSOR_NAME];
+    if (visit_outer(&w)) return e->status;
+    for (int id = 0; id < STACK_COUNT; id++) {
+        struct stack *s = &m->stacks[id];
+        for (int i = 0; i < s->dims.n_layers; i++) {
+            struct place p = {.prefix = prefix, .rows = &m->family->stacks[id], .stack = (enum stack_id)id};
+            make_prefix(m, p.rows->prefix, i, prefix);
+            p.elsewhere = layer_elsewhere(m, (enum stack_id)id, i);
+            if (visit_layer(&w, &s->layers[i], p)) return e->status;
+        }
+    }
+    return STATUS_OK;
+}
+
+void place_kept(const struct model *m, const struct place *p, int *rows, int *cols) {
+    bool relative = p->form == PLACE_RELATIVE;
+    *rows = relative ? p->share.cols : p->share.rows;
+    *cols = relative ? 2 * m->stacks[p->stack].dims.max_distance + 1 : p->share.cols;
+}
+
+static uint64_t find_absent(const struct tensor_rows *rows, const char *prefix, const struct weights *w) {
+    uint64_t absent = 0;
+    CHECK(rows->n <= 64);
+    for (int i = 0; i < rows->n; i++) {
+        const struct tensor_row *row = &rows->rows[i];
+        char name[TENSOR_NAME];
+        bool found = false;
+        if (row->bias != BIAS_IF_THERE) continue;
+        for (size_t j = 0; w && j < ARRAY_COUNT(row->names) && row->names[j]; j++)
+            found = found || weights_find(w, spell(prefix, row->names[j], true, name));
+        if (!found) absent |= (uint64_t)1 << i;
+    }
+    return absent;
+}
+
+void model_resolve(struct model *m, const struct weights *w) {
+    char prefix[TENSOR_NAME];
+    m->absent = find_absent(&m->family->outer, "", w);
+    for (int id = 0; id < STACK_COUNT; id++) {
+        struct stack *s = &m->stacks[id];
+        const struct tensor_rows *rows = &m->family->stacks[id];
+        for (int i = 0; i < s->dims.n_layers; i++) {
+            make_prefix(m, rows->prefix, i, prefix);
+            s->layers[i].absent = find_absent(rows, prefix, w);
+        }
+    }
+}

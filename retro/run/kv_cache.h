@@ -1,0 +1,41 @@
+/* retro/run/kv_cache.h: keys and values of many sequences, in blocks of ATTENTION_BLOCK rows. A sequence takes blocks
+ * as it grows and gives them back when it ends, so memory that was never reached is never touched. */
+#pragma once
+
+#include "retro/model/layer.h"
+
+struct kv_cache {
+    const struct model *model;
+    struct tensor k, v; /* of this rank's first decoder layer: [n_blocks * ATTENTION_BLOCK, G h]; others lie behind */
+    void *memory;
+    size_t bytes;
+    int n_blocks, n_free;
+    int32_t *free_blocks; /* [n_blocks], the next one last */
+};
+
+/* The blocks of one sequence in order; `blocks` has room for those of the longest sequence. */
+struct block_list {
+    int32_t *blocks;
+    int n;
+};
+
+/* Blocks that n rows take. */
+static inline int blocks_of(int rows) { return (rows + ATTENTION_BLOCK - 1) / ATTENTION_BLOCK; }
+/* The row of the cache that row i of a sequence has. */
+static inline int32_t block_row(const struct block_list *l, int i) {
+    return l->blocks[i / ATTENTION_BLOCK] * ATTENTION_BLOCK + i % ATTENTION_BLOCK;
+}
+
+/* Fills in what there will be and allocates nothing. STATUS_NO_MEMORY beyond the address space. */
+enum status kv_cache_measure(struct kv_cache *c, const struct model *m, int n_blocks, enum dtype dtype,
+                             struct error *e);
+/* After kv_cache_measure. */
+enum status kv_cache_open(struct kv_cache *c, struct error *e);
+void kv_cache_close(struct kv_cache *c);
+
+/* Takes blocks until `rows` rows have a place. The caller has seen to it that there are enough. */
+void kv_cache_extend(struct kv_cache *c, struct block_list *l, int rows);
+void kv_cache_release(struct kv_cache *c, struct block_list *l);
+
+/* Keys, or values, of one decoder layer that this rank keeps. */
+struct tensor kv_cache_layer(const struct kv_cache *c, struct tensor first, int layer);

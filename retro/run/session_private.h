@@ -1,0 +1,50 @@
+/* retro/run/session_private.h: the state of a session pool, for session.c and step.c. */
+#pragma once
+
+#include "retro/run/kv_cache.h"
+#include "retro/run/plan.h"
+
+struct session {
+    struct session_pool *pool;
+    int index; /* whose open_rows are ours */
+    struct grid grid;
+    int length;
+    struct block_list blocks; /* of keys and values */
+    int slot, slot_rows;      /* rows that cross attention reads: of the latest closed chunk, or the source; -1: none */
+    bool open;
+};
+
+struct session_pool {
+    struct model *model;
+    struct session_limits limits;
+    struct session_bytes bytes;
+    struct session *sessions; /* [max_sessions] */
+    int32_t *block_memory;    /* of all sessions' lists */
+    int max_closings;
+
+    struct scratch scratch;
+    struct kv_cache cache;
+    struct cross_cache cross;   /* model NULL without cross attention */
+    struct neighbors neighbors; /* model NULL without retro layers */
+    struct sources sources;     /* model NULL without an encoder of sources */
+    struct tensor given;        /* [max_given, d] */
+    void *head;
+    struct tensor picked, logits; /* [max_logit_rows, d], [max_logit_rows, V] */
+    struct tensor local_logits;   /* [max_logit_rows, V / ranks] */
+
+    struct plan plan;
+    struct buffer message; /* to the other ranks */
+    struct cross_source source;
+};
+
+/* Lays out p->plan: the next rows of n sessions, which take the blocks and slots that they need. */
+void plan_step(struct session_pool *p, const struct step_item *items, int n);
+/* The sessions of p->plan move on. */
+void plan_advance(struct session_pool *p, const struct step_item *items, int n);
+/* How many of the items one plan takes: all, or with stages as many as have limits.micro_batch_rows, but one at least.
+ */
+int count_items(const struct session_pool *p, const struct step_item *items, int n);
+/* This rank's share of p->plan; logits go to row `first` and on. */
+void run_plan(struct session_pool *p, int first);
+/* This rank's share of the plans in `in`, one after the other. The logits are whole on the last stage and on rank 0. */
+struct tensor run_plans(struct session_pool *p, struct text_span in);

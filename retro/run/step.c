@@ -1,0 +1,253 @@
+/* retro/run/step.c: one batch step: laying it out on rank 0, running a rank's share of it. The chunk grid is grid.h,
+ * neighbours are neighbors.h, sources are sources.h, the layer is layer.h. */
+#include <string.h>
+
+#include "retro/run/session_private.h"
+
+static const struct stack *decoder_of(const struct session_pool *p) { return &p->model->stacks[STACK_DECODER]; }
+
+/* Laying out. */
+
+static void plan_cross_span(struct plan *plan, int row, int k_start, int k_count) {
+    struct attention_span *last = plan->n_cross_spans ? &plan->cross_spans[plan->n_cross_spans - 1] : NULL;
+    if (last && last->q_start + last->q_count == row && last->k_start == k_start) {
+        last->q_count++;
+        return;
+    }
+    plan->cross_spans[plan->n_cross_spans] = (struct attention_span){row, 1, k_start, k_count};
+    plan->n_cross_spans++;
+}
+
+static const struct closing *plan_closing(struct session_pool *p, const struct step_item *item, int row, int position,
+                                          int j) {
+    const struct session *s = item->session;
+    struct plan *plan = &p->plan;
+    int start = grid_start(s->grid, grid_read(s->grid, position)), before = max_int(0, s->length - start);
+    const struct neighbor_tokens *found = &item->neighbors[j];
+    struct closing *closing = &plan->closings[plan->n_closings];
+    *closing = (struct closing){
+        .session = s->index,
+        .row = row,
+        .rows_before = before,
+        .rows_here = position + 1 - start - before,
+        .slot = found->k ? cross_cache_take(&p->cross) : -1,
+        .k = found->k,
+        .ids = found->ids,
+    };
+    plan->n_closings++;
+    return closing;
+}
+
+/* Chunked cross attention of one item's rows: each reads the latest chunk closed at or before it. */
+static void plan_chunks(struct session_pool *p, const struct step_item *item, int item_index, int first_row) {
+    const struct session *s = item->session;
+    const struct retro_spec *retro = &p->model->spec.retro;
+    struct plan *plan = &p->plan;
+    int slot = s->slot, slot_rows = s->slot_rows, closed = 0, m = s->grid.m;
+    int open_start = grid_start(s->grid, grid_complete(s->grid, s->length + item->n_tokens));
+    for (int i = 0; i < item->n_tokens; i++) {
+        int row = first_row + i, position = s->length + i;
+        if (grid_closes(s->grid, position)) {
+            plan->closing_item[plan->n_closings] = item_index;
+            const struct closing *closing = plan_closing(p, item, row, position, closed);
+            closed++;
+            slot = closing->slot;
+            slot_rows = closing->k * retro->retrieved_length;
+        }
+        plan->keep_rows[row] = position >= open_start ? s->index * m + position - open_start : -1;
+        plan->row_scale[row] = slot >= 0 ? retro->gate : 0.0f;
+        if (slot >= 0) plan_cross_span(plan, row, slot * p->cross.slot_rows, slot_rows);
+    }
+}
+
+/* A session's source is encoded in its first step, and read by all its rows. */
+static void plan_source(struct session_pool *p, const struct step_item *item, int first_row) {
+    struct session *s = item->session;
+    struct plan *plan = &p->plan;
+    if (item->n_source > 0) {
+        s->slot = cross_cache_take(&p->cross);
+        s->slot_rows = item->n_source;
+        plan->sources[plan->n_sources] = (struct source){s->slot, item->n_source, item->source};
+        plan->n_sources++;
+    }
+    plan->cross_spans[plan->n_cross_spans] =
+        (struct attention_span){first_row, item->n_tokens, s->slot * p->cross.slot_rows, s->slot_rows};
+    plan->n_cross_spans++;
+}
+
+/* The new rows of one session: ids or given rows, and the places of their keys and values. */
+static void plan_rows(struct session_pool *p, const struct step_item *item) {
+    struct session *s = item->session;
+    struct plan *plan = &p->plan;
+    int first = plan->n_rows, d = decoder_of(p)->dims.hidden;
+    kv_cache_extend(&p->cache, &s->blocks, s->length + item->n_tokens);
+    for (int i = 0; i < item->n_tokens; i++) {
+        plan->ids[first + i] = item->tokens ? item->tokens[i] : -1;
+        plan->positions[first + i] = s->length + i;
+        plan->cache_rows[first + i] = block_row(&s->blocks, s->length + i);
+        if (plan->given_rows) plan->given_rows[first + i] = item->rows ? plan->n_given + i : -1;
+    }
+    for (int i = item->n_tokens - item->n_logits; i < item->n_tokens; i++) {
+        plan->logit_rows[plan->n_logits] = first + i;
+        plan->n_logits++;
+    }
+    if (item->rows == NULL) return;
+    size_t values = (size_t)item->n_tokens * (size_t)d;
+    memcpy(plan->given + (size_t)plan->n_given * (size_t)d, item->rows, values * sizeof(float));
+    plan->n_given += item->n_tokens;
+}
+
+void plan_step(struct session_pool *p, const struct step_item *items, int n) {
+    struct plan *plan = &p->plan;
+    enum edge reads = decoder_of(p)->dims.reads;
+    plan_clear(plan);
+    plan->n_items = n;
+    for (int j = 0; j < n; j++) {
+        const struct step_item *item = &items[j];
+        const struct session *s = item->session;
+        int first = plan->n_rows;
+        plan_rows(p, item);
+        plan->spans[j] = (struct attention_span){first, item->n_tokens, plan->n_blocks, s->length + item->n_tokens};
+        memcpy(plan->blocks + plan->n_blocks, s->blocks.blocks, (size_t)s->blocks.n * sizeof *plan->blocks);
+        plan->n_blocks += s->blocks.n;
+        if (reads == EDGE_NEIGHBORS) plan_chunks(p, item, j, first);
+        if (reads == EDGE_SOURCE) plan_source(p, item, first);
+        plan->n_rows += item->n_tokens;
+    }
+}
+
+/* A session keeps the slot of its latest chunk; earlier ones are free again. */
+void plan_advance(struct session_pool *p, const struct step_item *items, int n) {
+    const struct plan *plan = &p->plan;
+    for (int j = 0; j < n; j++) items[j].session->length += items[j].n_tokens;
+    for (int c = 0; c < plan->n_closings; c++) {
+        struct session *s = items[plan->closing_item[c]].session;
+        cross_cache_free(&p->cross, s->slot);
+        s->slot = plan->closings[c].slot;
+        s->slot_rows = plan->closings[c].k * p->model->spec.retro.retrieved_length;
+    }
+}
+
+int count_items(const struct session_pool *p, const struct step_item *items, int n) {
+    int limit = p->model->comm->stages > 1 ? p->limits.micro_batch_rows : 0, rows = items[0].n_tokens, taken = 1;
+    if (limit == 0) return n;
+    while (taken < n && rows + items[taken].n_tokens <= limit) {
+        rows += items[taken].n_tokens;
+        taken++;
+    }
+    return taken;
+}
+
+/* Running. */
+
+/* The keys and values that a layer's cross attention reads. At the first retro layer the closed chunks are encoded;
+ * later layers find their keys and values ready (spec 3). */
+static const struct cross_source *read_cross(void *context, int layer_index, struct tensor normed) {
+    struct session_pool *p = context;
+    struct plan *plan = &p->plan;
+    bool neighbors = p->neighbors.model != NULL;
+    if (neighbors && layer_index == p->model->spec.retro.first_layer) {
+        neighbors_encode(&p->neighbors, plan->closings, plan->n_closings, normed);
+        neighbors_keep(&p->neighbors, normed, plan->keep_rows);
+    }
+    if (plan->n_cross_spans == 0) return NULL;
+    p->source = (struct cross_source){.k = p->cross.k[layer_index],
+                                      .v = p->cross.v[layer_index],
+                                      .spans = plan->cross_spans,
+                                      .n_spans = plan->n_cross_spans,
+                                      .row_scale = neighbors ? plan->row_scale : NULL};
+    return &p->source;
+}
+
+/* Rows that were given take the place of a word of zeros. */
+static void add_given(struct session_pool *p, struct scratch *scratch) {
+    struct backend *b = p->model->backend;
+    struct tensor given = tensor_rows(p->given, 0, p->plan.n_given);
+    backend_upload(b, given.data, p->plan.given, (size_t)given.rows * (size_t)given.cols * sizeof(float));
+    gather_rows(b, &(struct gather_rows_args){.y = scratch->branch, .x = given, .rows = p->plan.given_rows});
+    add(b, &(struct add_args){.y = scratch->x, .a = scratch->x, .b = scratch->branch});
+}
+
+/* The first stage embeds the rows; others get the encoder's output, where they read any, and the rows from the one
+ * before. */
+static void enter_stage(struct session_pool *p, struct scratch *scratch) {
+    const struct model *m = p->model;
+    const struct comm *c = m->comm;
+    if (c->stage == 0) {
+        stack_embed(m, decoder_of(p), scratch->x, p->plan.ids, p->plan.positions);
+        if (p->plan.n_given > 0) add_given(p, scratch);
+        return;
+    }
+    if (c->stage > m->encodes && c->stage <= m->reads)
+        neighbors_encode(&p->neighbors, p->plan.closings, p->plan.n_closings, (struct tensor){0});
+    comm_receive(c->world, m->backend, scratch->x, c->world->rank - c->size);
+}
+
+static void run_layers(struct session_pool *p) {
+    const struct model *m = p->model;
+    const struct stack *s = decoder_of(p);
+    const struct plan *plan = &p->plan;
+    struct pass pass = {.model = m,
+                        .stack = s,
+                        .scratch = scratch_rows(&p->scratch, plan->n_rows),
+                        .spans = plan->spans,
+                        .n_spans = plan->n_items,
+                        .positions = plan->positions,
+                        .cache = {.rows = plan->cache_rows, .blocks = plan->blocks, .n_blocks = plan->n_blocks},
+                        .cross = read_cross,
+                        .context = p};
+    enter_stage(p, &pass.scratch);
+    for (int i = s->kept.first; i < s->kept.first + s->kept.n; i++) {
+        pass.layer_index = i;
+        pass.cache.k = kv_cache_layer(&p->cache, p->cache.k, i);
+        pass.cache.v = kv_cache_layer(&p->cache, p->cache.v, i);
+        layer_forward(&pass, &s->layers[i]);
+    }
+}
+
+/* Logits [first, first + n) = final_norm(x) W^T + bias of the rows that were asked for; the norm iff the model has one
+ * (spec 7). */
+static void run_head(struct session_pool *p, int first) {
+    const struct model *m = p->model;
+    const struct stack *s = decoder_of(p);
+    int n = p->plan.n_logits;
+    if (n == 0) return;
+    struct tensor x = tensor_rows(p->scratch.x, 0, p->plan.n_rows), picked = tensor_rows(p->picked, 0, n);
+    struct tensor logits = tensor_rows(p->logits, first, n);
+    struct tensor local = m->comm->size > 1 ? tensor_rows(p->local_logits, 0, n) : logits;
+    gather_rows(m->backend, &(struct gather_rows_args){.y = picked, .x = x, .rows = p->plan.logit_rows});
+    if (s->final_norm.gamma) stack_norm(m, s, picked, picked, &s->final_norm);
+    linear(m->backend,
+           &(struct linear_args){.y = local, .x = picked, .weight = &m->output.weight, .bias = m->output.bias});
+    comm_allgather_cols(m->comm, m->backend, logits, local);
+}
+
+void run_plan(struct session_pool *p, int first) {
+    const struct model *m = p->model;
+    const struct comm *c = m->comm, *world = c->world;
+    if (p->plan.n_sources > 0) sources_encode(&p->sources, p->plan.sources, p->plan.n_sources);
+    run_layers(p);
+    if (c->stage == c->stages - 1)
+        run_head(p, first);
+    else
+        comm_send(c->world, m->backend, tensor_rows(p->scratch.x, 0, p->plan.n_rows), world->rank + c->size);
+}
+
+/* Stages wait for nothing but their rows, so while the next stage works on one plan this one is at the next. */
+struct tensor run_plans(struct session_pool *p, struct text_span in) {
+    const struct model *m = p->model;
+    const struct comm *c = m->comm, *world = c->world;
+    bool last = c->stage == c->stages - 1;
+    int rows = 0;
+    while (in.size > 0) {
+        plan_read(&p->plan, m->spec.retro.retrieved_length, decoder_of(p)->dims.hidden, &in);
+        run_plan(p, rows);
+        rows += p->plan.n_logits;
+    }
+    struct tensor logits = tensor_rows(p->logits, 0, rows);
+    if (c->stages > 1 && rows > 0) {
+        if (last && c->rank == 0) comm_send(c->world, m->backend, logits, 0);
+        if (world->rank == 0) comm_receive(c->world, m->backend, logits, world->size - c->size);
+    }
+    return logits;
+}
