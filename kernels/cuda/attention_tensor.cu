@@ -111,8 +111,8 @@ __device__ static bool tensor_clean(typename Tile::row *values) {
     return found;
 }
 
-/* Fills `seen`; a pair past the span's last is like the last, but a warp of such pairs sees nothing. Returns the key past
- * the last that anybody sees. */
+/* Fills `seen`; a pair past the span's last is like the last, but a warp of such pairs sees nothing. Returns the key
+ * past the last that anybody sees. */
 template <typename Tile>
 __device__ static int tensor_seen(const struct attention_shape &s, const struct attention_span &span, int first,
                                   int *seen) {
@@ -171,20 +171,20 @@ __device__ static void tensor_multiply(const tensor_pairs<Tile> &pairs, const ty
 }
 
 /* Scores get soft-cap and bias, which are for scores times ln 2. `pair` is the lane's pair 0, `first` the tile's first
- * key. Seldom run, so the loop stays one. */
-template <typename Tile>
+ * key. A window comes with a causal mask, and there the last key that a pair sees is where its query stands. */
+template <typename Tile, bool WINDOW>
 __device__ static void tensor_bend(const struct attention_shape &s, const struct attention_span &span, int pair,
-                                   tensor_scores<Tile> &scores, int first) {
+                                   const int *seen, tensor_scores<Tile> &scores, int first) {
     constexpr float LOG2_E = 1.44269504f, LN_2 = 0.69314718f;
     first += (int)threadIdx.x % 4 * 2;
     UNROLL
-    for (int p = 0; p < 2 * Tile::M; p++, pair += 8) {
-        int head = (int)blockIdx.y * s.group + pair % s.group;
-        int distance = first - (span.k_count - span.q_count + pair / s.group);
+    for (int p = 0; p < 2 * Tile::M; p++) {
+        int head = (int)blockIdx.y * s.group + (pair + 8 * p) % s.group;
+        int stands = WINDOW ? seen[8 * p] - 1 : span.k_count - span.q_count + (pair + 8 * p) / s.group;
         UNROLL
         for (int i = 0; i < Tile::N / 8 * 2; i++) {
             float &score = scores.at[p / 2][i / 2][p % 2 * 2 + i % 2];
-            score = LOG2_E * bend_score(s, score * LN_2, head, distance + i / 2 * 8 + i % 2);
+            score = LOG2_E * bend_score(s, score * LN_2, head, first - stands + i / 2 * 8 + i % 2);
         }
     }
 }
@@ -350,8 +350,8 @@ __global__ void __launch_bounds__(Tile::THREADS, BLOCKS) attention_tensor_kernel
         }
         if (!sees) continue;
         if (BENT) {
-            int pair = piece.first + (int)threadIdx.x / WARP * Tile::WARP_PAIRS + (int)threadIdx.x % WARP / 4;
-            tensor_bend(s, span, pair, scores, key);
+            int first = a.pieces[blockIdx.x].first, warp = (int)threadIdx.x / WARP, g = (int)threadIdx.x % WARP / 4;
+            tensor_bend<Tile, WINDOW>(s, span, first + warp * Tile::WARP_PAIRS + g, &seen[g], scores, key);
         }
         bool hides = WINDOW && key < first_seen(s, seen[Tile::WARP_PAIRS - 1]);
         if (key + N > seen[0] || hides)
