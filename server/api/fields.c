@@ -2,7 +2,6 @@
 #include "server/api/fields.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* Values that a request may hold beside its prompts' token ids. */
@@ -74,27 +73,30 @@ static bool parse_field(const struct field *row, const char *name, void *object,
         case FIELD_NEUTRAL:
         case FIELD_EMPTY: return parse_unsupported(row, name, v, f);
         case FIELD_PARSED: return row->parse(object, v, l, f);
-        case FIELD_IGNORED: break;
     }
     return true;
 }
 
 static bool unknown(const struct field_table *t, const char *key, struct failure *f) {
-    char known[400] = "", name[64];
-    size_t used = 0;
-    for (int i = 0; i < t->n && used < sizeof known; i++)
+    struct buffer known = {0}, name = {0};
+    for (int i = 0; i < t->n; i++)
         if (t->rows[i].type <= FIELD_NUMBER || t->rows[i].type == FIELD_PARSED)
-            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", t->rows[i].name);
-    snprintf(name, sizeof name, "%s%s", t->prefix, key);
-    return failure_set(f, 400, "unknown_parameter", name, "unknown parameter %s; known are %s", name, known);
+            buffer_printf(&known, "%s%s", known.size ? ", " : "", t->rows[i].name);
+    buffer_printf(&name, "%s%.100s", t->prefix, key);
+    failure_set(f, 400, "unknown_parameter", name.data, "unknown parameter %s; known are %s", name.data, known.data);
+    buffer_free(&known);
+    buffer_free(&name);
+    return false;
 }
 
 static bool not_an_object(const struct field_table *t, const json_t *json, struct failure *f) {
-    char name[64];
+    struct buffer name = {0};
     if (t->prefix[0] == '\0')
         return failure_set(f, 400, "invalid_type", NULL, "the request body must be an object, not %s", kind(json));
-    snprintf(name, sizeof name, "%.*s", (int)strlen(t->prefix) - 1, t->prefix); /* without its dot */
-    return wrong_type(f, name, "an object", json);
+    buffer_append(&name, t->prefix, strlen(t->prefix) - 1); /* without its dot */
+    wrong_type(f, name.data, "an object", json);
+    buffer_free(&name);
+    return false;
 }
 
 bool fields_parse(const struct field_table *t, void *object, const json_t *json, const struct request_limits *l,
@@ -103,12 +105,14 @@ bool fields_parse(const struct field_table *t, void *object, const json_t *json,
     if (!json_is_object(json)) return not_an_object(t, json, f);
     for (void *at = json_object_iter(members); at; at = json_object_iter_next(members, at)) {
         const char *key = json_object_iter_key(at);
-        char name[64];
+        struct buffer name = {0};
         int i = 0;
         while (i < t->n && strcmp(t->rows[i].name, key) != 0) i++;
         if (i == t->n) return unknown(t, key, f);
-        snprintf(name, sizeof name, "%s%s", t->prefix, key);
-        if (!parse_field(&t->rows[i], name, object, json_object_iter_value(at), l, f)) return false;
+        buffer_printf(&name, "%s%s", t->prefix, key);
+        bool ok = parse_field(&t->rows[i], name.data, object, json_object_iter_value(at), l, f);
+        buffer_free(&name);
+        if (!ok) return false;
     }
     return true;
 }

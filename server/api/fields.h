@@ -21,8 +21,7 @@ enum field_type {
     FIELD_NUMBER,  /* double in [min, max] */
     FIELD_NEUTRAL, /* not supported: a number that must be `min`, where it changes nothing */
     FIELD_EMPTY,   /* not supported: must be "", {} or [] */
-    FIELD_PARSED,  /* whatever `parse` does */
-    FIELD_IGNORED  /* means nothing here and is harmless */
+    FIELD_PARSED   /* whatever `parse` does */
 };
 
 struct field {

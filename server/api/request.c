@@ -28,14 +28,21 @@ static bool parse_ids(struct request_prompt *p, const json_t *array, int prompt,
     return true;
 }
 
-static bool parse_one_prompt(struct completion_request *r, const json_t *v, const struct request_limits *l,
+static bool wrong_prompt(struct failure *f) {
+    return failure_set(f, 400, "invalid_type", "prompt",
+                       "prompt must be a string, an array of strings, an array of token ids, or an array of those");
+}
+
+/* What is in an array of prompts is all of one kind; an empty text starts from the end-of-text token, an empty array of
+ * token ids is more likely a mistake. */
+static bool parse_one_prompt(struct completion_request *r, const json_t *v, bool ids, const struct request_limits *l,
                              struct failure *f) {
     int i = r->n_prompts++;
     struct request_prompt *p = &r->prompts[i];
-    if (json_is_array(v)) return parse_ids(p, v, i, l, f);
-    if (!json_is_string(v))
-        return failure_set(f, 400, "invalid_type", "prompt",
-                           "prompt must be a string, an array of strings, an array of token ids, or an array of those");
+    if (ids ? !json_is_array(v) : !json_is_string(v)) return wrong_prompt(f);
+    if (ids && json_array_size(v) == 0)
+        return failure_set(f, 400, "invalid_value", "prompt", "prompt %d is an empty array of token ids", i);
+    if (ids) return parse_ids(p, v, i, l, f);
     p->size = json_string_length(v);
     p->text = xstrndup(json_string_value(v), p->size);
     return true;
@@ -43,7 +50,9 @@ static bool parse_one_prompt(struct completion_request *r, const json_t *v, cons
 
 static bool parse_prompt(void *object, const json_t *v, const struct request_limits *l, struct failure *f) {
     struct completion_request *r = object;
-    bool several = json_is_array(v) && !json_is_integer(json_array_get(v, 0));
+    const json_t *first = json_array_get(v, 0);
+    bool several = json_is_array(v) && !json_is_integer(first);
+    bool ids = json_is_array(several ? first : v);
     size_t n = several ? json_array_size(v) : 1;
     if (n == 0) return failure_set(f, 400, "invalid_value", "prompt", "prompt is an empty array");
     if (n > (size_t)l->max_prompts)
@@ -51,9 +60,9 @@ static bool parse_prompt(void *object, const json_t *v, const struct request_lim
                            "the request has %zu prompts, the limit is %d (option server.max_prompts)", n,
                            l->max_prompts);
     r->prompts = xcalloc(n, sizeof *r->prompts);
-    if (!several) return parse_one_prompt(r, v, l, f);
+    if (!several) return parse_one_prompt(r, v, ids, l, f);
     for (size_t i = 0; i < n; i++)
-        if (!parse_one_prompt(r, json_array_get(v, i), l, f)) return false;
+        if (!parse_one_prompt(r, json_array_get(v, i), ids, l, f)) return false;
     return true;
 }
 
@@ -125,9 +134,32 @@ static bool parse_retrieval(void *object, const json_t *v, const struct request_
 
 /* The rest. */
 
+/* Fields that mean nothing here must still be what OpenAI's clients send. */
+
+static bool parse_user(void *object, const json_t *v, const struct request_limits *l, struct failure *f) {
+    (void)object, (void)l;
+    return json_is_string(v) || failure_set(f, 400, "invalid_type", "user", "user must be a string");
+}
+
+static bool parse_metadata(void *object, const json_t *v, const struct request_limits *l, struct failure *f) {
+    (void)object, (void)l;
+    return json_is_object(v) || failure_set(f, 400, "invalid_type", "metadata", "metadata must be an object");
+}
+
+static bool parse_store(void *object, const json_t *v, const struct request_limits *l, struct failure *f) {
+    (void)object, (void)l;
+    return json_is_boolean(v) || failure_set(f, 400, "invalid_type", "store", "store must be true or false");
+}
+
+static bool parse_obfuscation(void *object, const json_t *v, const struct request_limits *l, struct failure *f) {
+    static const char name[] = "stream_options.include_obfuscation";
+    (void)object, (void)l;
+    return json_is_boolean(v) || failure_set(f, 400, "invalid_type", name, "%s must be true or false", name);
+}
+
 static const struct field stream_fields[] = {
     {"include_usage", FIELD_BOOL, .offset = offsetof(struct completion_request, include_usage)},
-    {.name = "include_obfuscation", .type = FIELD_IGNORED},
+    {"include_obfuscation", FIELD_PARSED, .parse = parse_obfuscation},
 };
 static const struct field_table stream_table = {stream_fields, (int)ARRAY_COUNT(stream_fields), "stream_options."};
 
@@ -148,6 +180,7 @@ static bool parse_model(void *object, const json_t *v, const struct request_limi
     struct completion_request *r = object;
     (void)l;
     if (!json_is_string(v)) return failure_set(f, 400, "invalid_type", "model", "model must be a string");
+    free(r->model);
     r->model = xstrndup(json_string_value(v), json_string_length(v));
     /* It is compared as a C string, where a NUL would make a known name of an unknown one. */
     if (strlen(r->model) != json_string_length(v))
@@ -179,24 +212,37 @@ static const struct field completion_fields[] = {
     {"frequency_penalty", FIELD_NEUTRAL, .min = 0},
     {.name = "logit_bias", .type = FIELD_EMPTY},
     {.name = "suffix", .type = FIELD_EMPTY},
-    {.name = "user", .type = FIELD_IGNORED},
-    {.name = "metadata", .type = FIELD_IGNORED},
-    {.name = "store", .type = FIELD_IGNORED},
+    {"user", FIELD_PARSED, .parse = parse_user},
+    {"metadata", FIELD_PARSED, .parse = parse_metadata},
+    {"store", FIELD_PARSED, .parse = parse_store},
 };
 #undef AT
 static const struct field_table completion_table = {completion_fields, (int)ARRAY_COUNT(completion_fields), ""};
 
+/* The name comes first: it says which limits hold for the other fields. */
+static const struct request_limits *find_limits(struct completion_request *r, const json_t *json,
+                                                const struct request_models *models, struct failure *f) {
+    const json_t *name = json_object_get(json, "model");
+    if (name && !json_is_null(name) && !parse_model(r, name, models->largest, f)) return NULL;
+    return models->limits(models->context, r->model, f);
+}
+
+static bool check_completion(const struct completion_request *r, struct failure *f) {
+    if (r->n_prompts == 0) return failure_set(f, 400, "missing_parameter", "prompt", "prompt is missing");
+    if (r->include_usage && !r->stream)
+        return failure_set(f, 400, "invalid_value", "stream_options", "stream_options is only for stream: true");
+    return true;
+}
+
 bool completion_request_parse(struct completion_request *r, const char *body, size_t size,
-                              const struct request_limits *l, struct failure *f) {
+                              const struct request_models *models, struct failure *f) {
     json_t *json;
     *r = (struct completion_request){.max_tokens = 16, .temperature = 1, .top_p = 1, .logprobs = -1};
     r->retrieval = (struct request_retrieval){.enabled = true, .min_similarity = -2};
-    if (!fields_load(&json, body, size, l, f)) return false;
-    bool ok = fields_parse(&completion_table, r, json, l, f);
+    if (!fields_load(&json, body, size, models->largest, f)) return false;
+    const struct request_limits *l = find_limits(r, json, models, f);
+    bool ok = l && fields_parse(&completion_table, r, json, l, f) && check_completion(r, f);
     json_decref(json);
-    if (ok && r->n_prompts == 0) return failure_set(f, 400, "missing_parameter", "prompt", "prompt is missing");
-    if (ok && r->include_usage && !r->stream)
-        return failure_set(f, 400, "invalid_value", "stream_options", "stream_options is only for stream: true");
     return ok;
 }
 

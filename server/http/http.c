@@ -10,6 +10,7 @@
 
 #include <microhttpd.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,12 +109,8 @@ static bool suspend(struct exchange *x) {
 
 static void add_headers(const struct exchange *x, struct MHD_Response *response) {
     const struct answer *a = x->answer;
-    MHD_add_response_header(response, "Content-Type", a->stream ? "text/event-stream" : "application/json");
-    MHD_add_response_header(response, "Cache-Control", "no-store");
+    for (int i = 0; i < a->n_headers; i++) MHD_add_response_header(response, a->headers[i].name, a->headers[i].value);
     MHD_add_response_header(response, "x-request-id", x->id);
-    if (a->stream) MHD_add_response_header(response, "X-Accel-Buffering", "no");
-    if (a->allow) MHD_add_response_header(response, "Allow", a->allow);
-    if (a->http == MHD_HTTP_SERVICE_UNAVAILABLE) MHD_add_response_header(response, "Retry-After", "1");
     if (atomic_load(&x->http->o.api->draining)) MHD_add_response_header(response, "Connection", "close");
 }
 
@@ -239,6 +236,21 @@ static void set_answer(struct exchange *x, struct answer *answer) {
     if (answer) atomic_fetch_add(&x->http->active, 1);
 }
 
+/* Connections from one address are one client. Of an IPv6 address the first half counts: the rest is the client's to
+ * choose. */
+static uint64_t client_number(const struct exchange *x) {
+    const struct sockaddr *address =
+        MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
+    uint64_t number = 0;
+    if (address->sa_family == AF_INET)
+        memcpy(&number, &((const struct sockaddr_in *)address)->sin_addr, sizeof(struct in_addr));
+    if (address->sa_family == AF_INET6) {
+        const struct in6_addr *six = &((const struct sockaddr_in6 *)address)->sin6_addr;
+        memcpy(&number, six->s6_addr + (IN6_IS_ADDR_V4MAPPED(six) ? sizeof number : 0), sizeof number);
+    }
+    return number;
+}
+
 static void open_answer(struct exchange *x, const char *method, const char *path) {
     set_answer(x, refuse(x, x->received));
     if (x->answer) return;
@@ -250,7 +262,8 @@ static void open_answer(struct exchange *x, const char *method, const char *path
                             .body = x->body.data ? x->body.data : "",
                             .size = x->body.size,
                             .arguments = list.items,
-                            .n_arguments = list.n};
+                            .n_arguments = list.n,
+                            .client = client_number(x)};
     set_answer(x, api_open(x->http->o.api, &r, (struct waker){wake, x}));
     free(list.items);
     buffer_free(&x->body);
@@ -322,7 +335,7 @@ static void completed(void *context, struct MHD_Connection *connection, void **s
     log_info("%s %s %s %d %.0f ms%s", x->id, x->method, x->path, x->answer ? x->answer->http : 0,
              1000 * (time_now() - x->started), reason == MHD_REQUEST_TERMINATED_COMPLETED_OK ? "" : " (client left)");
     if (x->answer) {
-        x->answer->ops->close(x->answer);
+        answer_close(x->answer);
         atomic_fetch_sub(&h->active, 1);
     }
     buffer_free(&x->body);
