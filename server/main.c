@@ -174,6 +174,8 @@ static int choose_eod(const struct server *s) {
 static enum status open_engine(struct server *s, struct error *e) {
     const struct config *c = &s->config;
     struct engine_options o;
+    struct error contradiction;
+    if (cli_check_limits(c, &contradiction)) log_warn("%s", contradiction.text);
     if (engine_options_of(&o, c, model_info(s->model), e)) return e->status;
     o.model = s->model;
     o.backend = s->opened.backend;

@@ -6,6 +6,7 @@
 struct turn_client {
     uint64_t key;
     int n_lines, n_taken;
+    uint64_t since; /* serial of its latest turn, or of its coming */
     struct turn_client *next;
 };
 
@@ -14,6 +15,7 @@ struct turn_line {
     struct turn_client *client;
     struct turn *first, **end; /* who waits */
     int n_taken;
+    uint64_t since; /* as a client's */
     struct turn_line *next;
 };
 
@@ -30,6 +32,7 @@ static struct turn_client *client_find(struct turns *t, uint64_t key) {
     if (client) return client;
     client = xcalloc(1, sizeof *client);
     client->key = key;
+    client->since = t->serial;
     client->next = t->clients;
     t->clients = client;
     return client;
@@ -58,6 +61,8 @@ static void line_forget_when_over(struct turns *t, struct turn_line *line) {
 
 void turns_add(struct turns *t, uint64_t client, struct turn *const *items, int n) {
     struct turn_line *line = xcalloc(1, sizeof *line);
+    t->serial++;
+    line->since = t->serial;
     line->client = client_find(t, client);
     line->client->n_lines++;
     line->end = &line->first;
@@ -73,7 +78,9 @@ void turns_add(struct turns *t, uint64_t client, struct turn *const *items, int 
 
 static bool line_before(const struct turn_line *a, const struct turn_line *b) {
     if (a->client->n_taken != b->client->n_taken) return a->client->n_taken < b->client->n_taken;
-    return a->n_taken < b->n_taken;
+    if (a->client->since != b->client->since) return a->client->since < b->client->since;
+    if (a->n_taken != b->n_taken) return a->n_taken < b->n_taken;
+    return a->since < b->since;
 }
 
 struct turn *turns_take(struct turns *t) {
@@ -86,6 +93,8 @@ struct turn *turns_take(struct turns *t) {
     best->first = item->next;
     if (best->first == NULL) best->end = &best->first;
     item->next = NULL;
+    t->serial++;
+    best->since = best->client->since = t->serial;
     best->n_taken++;
     best->client->n_taken++;
     t->n_waiting--;

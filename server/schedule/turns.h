@@ -1,7 +1,8 @@
 /* server/schedule/turns.h: whose turn it is to be written. The prompts of one request wait in a line of their own; a
  * free sequence goes to the client with the fewest sequences, of its requests to the one with the fewest, and among
- * equals to the one that came first. So an array of prompts takes what nobody else wants, and gives back one sequence
- * after the other as soon as somebody waits. One thread at a time. */
+ * equals to the one whose latest turn, or whose coming, is longest ago. So an array of prompts takes what nobody else
+ * wants, gives back one sequence after the other as soon as somebody waits, and starves nobody. One thread at a time.
+ */
 #pragma once
 
 #include "config/base/base.h"
@@ -16,6 +17,7 @@ struct turns {
     struct turn_line *lines, **lines_end; /* requests that are not over, in order of arrival */
     struct turn_client *clients;          /* those of these requests */
     int n_waiting;
+    uint64_t serial; /* of turns and of requests that came */
 };
 
 void turns_open(struct turns *t);

@@ -114,6 +114,33 @@ static void test_clients(void **state) {
     assert_turns(t, "azbzczdef");
 }
 
+/* Sequences that all end at once: whoever came last is served after one turn of each, not after all of them. */
+static void test_lockstep(void **state) {
+    struct turns *t = *state;
+    add_request(t, 1, 'a', 6);
+    add_request(t, 1, 'b', 6);
+    assert_turns(t, "ab");
+    add_request(t, 1, 'c', 1);
+    end(t, &prompts[0]);
+    end(t, &prompts[6]);
+    assert_turns(t, "ab");
+    end(t, &prompts[1]);
+    end(t, &prompts[7]);
+    assert_turns(t, "ca");
+}
+
+/* One sequence: many requests of one client and one of another take turns by client. */
+static void test_clients_of_one_sequence(void **state) {
+    struct turns *t = *state;
+    for (int i = 0; i < 5; i++) add_request(t, 1, (char)('a' + i), 1);
+    add_request(t, 2, 'z', 2);
+    static const int order[] = {0, 5, 1, 6, 2, 3, 4};
+    for (size_t i = 0; i < ARRAY_COUNT(order); i++) {
+        assert_ptr_equal(take(t), &prompts[order[i]]);
+        end(t, &prompts[order[i]]);
+    }
+}
+
 static void test_leaving(void **state) {
     struct turns *t = *state;
     add_request(t, 1, 'a', 3);
@@ -134,6 +161,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_alone, open_turns, close_turns),
         cmocka_unit_test_setup_teardown(test_a_single_prompt_behind_arrays, open_turns, close_turns),
         cmocka_unit_test_setup_teardown(test_clients, open_turns, close_turns),
+        cmocka_unit_test_setup_teardown(test_lockstep, open_turns, close_turns),
+        cmocka_unit_test_setup_teardown(test_clients_of_one_sequence, open_turns, close_turns),
         cmocka_unit_test_setup_teardown(test_leaving, open_turns, close_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
