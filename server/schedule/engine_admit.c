@@ -21,7 +21,8 @@ static void write_queries(struct engine_sequence *s, int first, int n) {
         size_t before = s->query_text.size;
         int n_ids = generation_chunk(s->generation, first + j, x->chunk_ids);
         tokenizer_decode(x->o.tokenizer, x->chunk_ids, n_ids, true, &s->query_text);
-        queries[j] = (struct retriever_query){{NULL, s->query_text.size - before}, asked->k, asked->min_similarity};
+        queries[j] = (struct retriever_query){
+            .text = {NULL, s->query_text.size - before}, .k = asked->k, .min_similarity = asked->min_similarity};
     }
     const char *text = s->query_text.data ? s->query_text.data : "";
     for (int j = 0; j < n; j++) {

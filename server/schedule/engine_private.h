@@ -119,3 +119,5 @@ void engine_close_chunks(struct engine_sequence *s, int first, int n);
 /* Lays out x->step; its n is 0 when there is nothing to compute. */
 void engine_plan(struct engine *x);
 void engine_run_step(struct engine *x);
+/* Whether nobody waits for x->step. */
+bool engine_step_abandoned(void *engine);

@@ -4,6 +4,9 @@
 
 #include "server/schedule/engine_private.h"
 
+static const double PART_SECONDS = 0.1;
+enum { LEAST_PROMPT_ROWS = 256 };
+
 /* Plan. */
 
 static void plan_item(struct engine_sequence *s, const int32_t *tokens, int n_tokens, int n_logits) {
@@ -30,9 +33,18 @@ static void plan_answers(struct engine *x) {
     }
 }
 
+/* A step ends only between its parts once nobody waits for it, so slow machines get fewer rows a step: as many as make
+ * a part of PART_SECONDS, but never so few that reading the weights takes longer than computing. */
+static int prompt_rows(const struct engine *x) {
+    double part = x->pace.prompt / session_pool_parts(x->pool);
+    int most = x->o.max_step_tokens;
+    if (part * most <= PART_SECONDS) return most;
+    return min_int(most, max_int(LEAST_PROMPT_ROWS, (int)(PART_SECONDS / part)));
+}
+
 /* Prompts in the order of admission, as far as the rows of a step reach. */
 static void plan_prompts(struct engine *x) {
-    int rows = x->o.max_step_tokens, scored_rows = ENGINE_SCORED_ROWS;
+    int rows = prompt_rows(x), scored_rows = ENGINE_SCORED_ROWS;
     for (int i = 0; i < x->n_active; i++) {
         struct engine_sequence *s = x->active[i];
         const struct generation_request *asked = &s->generation->asked;
@@ -191,10 +203,22 @@ static void count_step(struct engine *x) {
     pthread_mutex_unlock(&x->lock);
 }
 
+bool engine_step_abandoned(void *engine) {
+    const struct engine_step *step = &((const struct engine *)engine)->step;
+    for (int i = 0; i < step->n; i++)
+        if (!sequence_cancelled(step->sequences[i])) return false;
+    return true;
+}
+
 void engine_run_step(struct engine *x) {
     struct error e = {0};
     struct tensor logits;
-    if (session_step(x->pool, x->step.items, x->step.n, &logits, &e) || draw_and_score(x, logits, &e)) {
+    enum status status = session_step(x->pool, x->step.items, x->step.n, &logits, &e);
+    if (status == STATUS_CANCELLED) {
+        x->paced = time_now();
+        return; /* engine_receive ends those who were in it */
+    }
+    if (status || draw_and_score(x, logits, &e)) {
         fail_step(x, &e);
         return;
     }
