@@ -1,9 +1,12 @@
-/* retrieval/retriever.c: one step of the retrieval loop: texts to vectors in one call of the embedder, vectors to chunk
+/* retrieval/retriever.c: one step of the retrieval loop: texts to vectors piece by piece, vectors to chunk
  * ids in one search, ids to the tokens that the model's neighbour encoder reads. */
 #include "retrieval/retriever.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
+
+/* Texts that are embedded at a stretch: some forwards of an embedder on a CPU, a tenth of a second on a slow one. */
+enum { EMBED_PIECE = 8 };
 
 struct retriever {
     const struct collection *collection;
@@ -62,22 +65,41 @@ static int capped(const struct retriever *t, const struct retriever_query *query
     return max_int(0, min_int(query->k, t->max_k));
 }
 
+static bool nobody_waits(const struct retriever_query *queries, int n) {
+    for (int i = 0; i < n; i++)
+        if (queries[i].cancelled == NULL || !atomic_load(queries[i].cancelled)) return false;
+    return true;
+}
+
+/* Embedding takes by far the longest, so it goes in pieces, without those that nobody waits for. vectors [n, dim] are
+ * zeros. */
+static enum status embed_queries(const struct retriever *t, const struct retriever_query *queries, int n,
+                                 float *vectors, struct error *e) {
+    struct text_span texts[EMBED_PIECE];
+    for (int first = 0; first < n; first += EMBED_PIECE) {
+        int count = min_int(EMBED_PIECE, n - first);
+        if (nobody_waits(queries + first, count)) continue;
+        for (int i = 0; i < count; i++) texts[i] = queries[first + i].text;
+        float *piece = vectors + (size_t)first * (size_t)t->embedder->dim;
+        if (t->embedder->embed(t->embedder->self, texts, count, piece, e)) return e->status;
+    }
+    if (nobody_waits(queries, n)) return error_set(e, STATUS_CANCELLED, "nobody waits for %d searches", n);
+    return STATUS_OK;
+}
+
 static enum status search(const struct retriever *t, const struct retriever_query *queries, int n, int k,
                           struct retriever_result *results, struct error *e) {
     size_t dim = (size_t)t->embedder->dim;
-    struct text_span *texts = xmalloc((size_t)n * sizeof *texts);
-    float *vectors = xmalloc((size_t)n * dim * sizeof *vectors);
+    float *vectors = xcalloc((size_t)n * dim, sizeof *vectors);
     int64_t *ids = xmalloc((size_t)n * (size_t)k * sizeof *ids);
     float *similarities = xmalloc((size_t)n * (size_t)k * sizeof *similarities);
-    for (int i = 0; i < n; i++) texts[i] = queries[i].text;
-    enum status status = t->embedder->embed(t->embedder->self, texts, n, vectors, e);
+    enum status status = embed_queries(t, queries, n, vectors, e);
     if (status == STATUS_OK)
         status = index_search(collection_index(t->collection), (struct index_query){.vectors = vectors, .n = n, .k = k},
                               ids, similarities, e);
     for (int i = 0; i < n && status == STATUS_OK; i++)
         fill(t, &queries[i], capped(t, &queries[i]), ids + (size_t)i * (size_t)k, similarities + (size_t)i * (size_t)k,
              &results[i]);
-    free(texts);
     free(vectors);
     free(ids);
     free(similarities);

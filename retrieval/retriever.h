@@ -2,6 +2,8 @@
  * A retriever borrows the collection and the embedder; one caller at a time (the retrieval thread). */
 #pragma once
 
+#include <stdatomic.h>
+
 #include "retrieval/embedder.h"
 #include "retrieval/store/collection.h"
 
@@ -11,6 +13,7 @@ struct retriever_query {
     struct text_span text;
     int k;
     float min_similarity;
+    const atomic_bool *cancelled; /* true: nobody waits for it any more; NULL: somebody does */
 };
 
 /* What one query found, best first. */
@@ -25,7 +28,8 @@ struct retriever_result {
 enum status retriever_open(struct retriever **out, const struct collection *c, const struct embedder *embedder, int r,
                            int max_k, struct error *e);
 void retriever_close(struct retriever *t);
-/* Embeds and searches all n queries in one batch. results [n] are filled in; free each with retriever_result_free. */
+/* Embeds and searches all n queries in one batch. results [n] are filled in; free each with retriever_result_free. A
+ * query that nobody waits for any more may find anything; STATUS_CANCELLED when these are all. */
 enum status retriever_search(struct retriever *t, const struct retriever_query *queries, int n,
                              struct retriever_result *results, struct error *e);
 void retriever_result_free(struct retriever_result *r);

@@ -87,6 +87,16 @@ static enum status check_folders(const struct config *c, struct error *e) {
                      wrong == 1 ? "" : "s");
 }
 
+enum status cli_check_limits(const struct config *c, struct error *e) {
+    int prompts = c->server.max_prompts, places = c->server.max_sequences + c->server.max_queue;
+    if (prompts <= places) return STATUS_OK;
+    return error_set(
+        e, STATUS_INVALID,
+        "server.max_prompts is %d, and no more than %d prompts are taken at a time (server.max_sequences %d "
+        "and server.max_queue %d): lower the first or raise one of the others",
+        prompts, places, c->server.max_sequences, c->server.max_queue);
+}
+
 static enum status apply(const struct arguments *a, struct config *c, enum cli_action *action, struct error *e) {
     *action = a->instead ? CLI_EXIT : CLI_SERVE;
     if (a->instead == CLI_HELP) {
@@ -103,7 +113,7 @@ static enum status apply(const struct arguments *a, struct config *c, enum cli_a
         if (config_set(c, a->sets[i], e)) return e->status;
     if (config_check(c, e)) return e->status;
     if (a->instead == CLI_PRINT) config_print_json(c, stdout);
-    if (a->instead == CLI_CHECK && check_folders(c, e)) return e->status;
+    if (a->instead == CLI_CHECK && (cli_check_limits(c, e) || check_folders(c, e))) return e->status;
     if (a->instead == CLI_CHECK) printf("the configuration is valid\n");
     return STATUS_OK;
 }

@@ -38,6 +38,7 @@ struct server {
     struct documents documents; /* this and the next only with retrieval.collection */
     struct retrieval_thread *retrieval;
     struct engine *engine;
+    struct served_model served; /* all of the above, as the API offers it */
     struct api api;
     struct http *http;
 };
@@ -153,8 +154,8 @@ static enum status open_retrieval(struct server *s, struct error *e) {
         log_info("no retrieval: %s", model->chunk_length ? "retrieval.collection is not set" : "the model reads none");
         return STATUS_OK;
     }
-    /* One lookup per sequence, and one search per connection. */
-    int capacity = c->server.max_sequences + c->server.max_connections;
+    /* The engine's lookups, and one search for each connection. */
+    int capacity = engine_lookups(c->server.max_sequences) + c->server.max_connections;
     int threads = c->retrieval.threads ? c->retrieval.threads : c->model.threads;
     struct documents *d = &s->documents;
     if (documents_open(d, c, model, s->tokenizer, c->retrieval.max_k, e) ||
@@ -177,6 +178,8 @@ static int choose_eod(const struct server *s) {
 static enum status open_engine(struct server *s, struct error *e) {
     const struct config *c = &s->config;
     struct engine_options o;
+    struct error contradiction;
+    if (cli_check_limits(c, &contradiction)) log_warn("%s", contradiction.text);
     if (engine_options_of(&o, c, model_info(s->model), e)) return e->status;
     o.model = s->model;
     o.backend = s->opened.backend;
@@ -189,13 +192,13 @@ static enum status open_engine(struct server *s, struct error *e) {
     return STATUS_OK;
 }
 
-static enum status open_api(struct server *s, struct error *e) {
+static enum status open_served(struct server *s, struct error *e) {
     const struct config *c = &s->config;
     const struct model_info *info = model_info(s->model);
     int k = c->retrieval.k ? c->retrieval.k : info->num_neighbors;
     s->name = c->model.name[0] ? xstrdup(c->model.name) : path_name(c->model.path);
-    s->api = (struct api){
-        .model_id = s->name,
+    s->served = (struct served_model){
+        .id = s->name,
         .info = info,
         .tokenizer = s->tokenizer,
         .eod = choose_eod(s),
@@ -210,12 +213,17 @@ static enum status open_api(struct server *s, struct error *e) {
         .retrieve = c->retrieval.enabled,
         .k = k,
         .min_similarity = (float)c->retrieval.min_similarity,
-        .created = time(NULL),
     };
     if (k > c->retrieval.max_k)
         return error_set(e, STATUS_INVALID, "the model reads %d neighbours, retrieval.max_k is %d", k,
                          c->retrieval.max_k);
-    return choose_context(c, info, &s->api.limits.context, e);
+    return choose_context(c, info, &s->served.limits.context, e);
+}
+
+static enum status open_api(struct server *s, struct error *e) {
+    if (open_served(s, e)) return e->status;
+    s->api = (struct api){.models = &s->served, .n_models = 1, .largest = s->served.limits, .created = time(NULL)};
+    return STATUS_OK;
 }
 
 static enum status open_http(struct server *s, struct error *e) {

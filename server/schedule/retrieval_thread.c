@@ -63,8 +63,15 @@ static void search(struct retrieval_thread *t, int n, int n_queries) {
     struct error e = {0};
     struct retriever_query *queries = xcalloc((size_t)n_queries, sizeof *queries);
     struct retriever_result *results = xcalloc((size_t)n_queries, sizeof *results);
-    for (int i = 0, at = 0; i < n; at += t->batch[i++]->n)
-        memcpy(queries + at, t->batch[i]->queries, (size_t)t->batch[i]->n * sizeof *queries);
+    int filled = 0;
+    for (int i = 0; i < n; i++) {
+        const struct lookup *l = t->batch[i];
+        for (int j = 0; j < l->n; j++) {
+            queries[filled] = l->queries[j];
+            queries[filled].cancelled = l->cancelled;
+            filled++;
+        }
+    }
     enum status status = retriever_search(t->retriever, queries, n_queries, results, &e);
     for (int i = 0, at = 0; i < n; i++) {
         struct lookup *l = t->batch[i];

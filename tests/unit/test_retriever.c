@@ -86,7 +86,9 @@ static int teardown(void **state) {
 
 static void test_batch(void **state) {
     (void)state;
-    struct retriever_query queries[] = {{span("a"), 2, -1}, {span("c"), 1, -1}, {span("b"), 100, 0.1F}};
+    struct retriever_query queries[] = {{.text = span("a"), .k = 2, .min_similarity = -1},
+                                        {.text = span("c"), .k = 1, .min_similarity = -1},
+                                        {.text = span("b"), .k = 100, .min_similarity = 0.1F}};
     struct retriever_result results[3];
     struct error e = {0};
     assert_int_equal(retriever_search(retriever, queries, 3, results, &e), STATUS_OK);
@@ -111,11 +113,34 @@ static void test_batch(void **state) {
     assert_null(results[0].ids);
 }
 
+/* Who is gone is not embedded, as far as pieces of texts allow; the others find what they find alone. */
+static void test_nobody_waits(void **state) {
+    (void)state;
+    enum { QUERIES = 40 };
+    struct retriever_query queries[QUERIES];
+    struct retriever_result results[QUERIES];
+    struct error e;
+    atomic_bool gone = true, there = false;
+    for (int i = 0; i < QUERIES; i++)
+        queries[i] = (struct retriever_query){.text = span("a"), .k = 1, .min_similarity = -1, .cancelled = &gone};
+    toy = (struct toy){0};
+    assert_int_equal(retriever_search(retriever, queries, QUERIES, results, &e), STATUS_CANCELLED);
+    assert_int_equal(toy.texts, 0);
+
+    queries[QUERIES - 1].cancelled = &there;
+    assert_int_equal(retriever_search(retriever, queries, QUERIES, results, &e), STATUS_OK);
+    assert_in_range(toy.texts, 1, 8);
+    assert_int_equal(results[QUERIES - 1].k, 1);
+    for (int i = 0; i < QUERIES; i++) retriever_result_free(&results[i]);
+}
+
 static void test_limits(void **state) {
     (void)state;
     struct error e = {0};
     struct retriever_result results[2];
-    struct retriever_query all = {span("a"), 1000, -1}, floor = {span("d"), 3, 0.5F}, none = {span("a"), 0, -1};
+    struct retriever_query all = {.text = span("a"), .k = 1000, .min_similarity = -1},
+                           floor = {.text = span("d"), .k = 3, .min_similarity = 0.5F},
+                           none = {.text = span("a"), .k = 0, .min_similarity = -1};
     assert_int_equal(retriever_search(retriever, &all, 1, results, &e), STATUS_OK);
     assert_int_equal(results[0].k, MAX_K);
     retriever_result_free(&results[0]);
@@ -140,7 +165,7 @@ static void test_errors(void **state) {
     struct error e = {0};
     struct retriever *t;
     struct retriever_result result;
-    struct retriever_query query = {span("a"), 1, -1};
+    struct retriever_query query = {.text = span("a"), .k = 1, .min_similarity = -1};
     toy.fails = true;
     assert_int_equal(retriever_search(retriever, &query, 1, &result, &e), STATUS_DEVICE);
     assert_string_equal(e.text, "the toy is broken");
@@ -157,6 +182,7 @@ static void test_errors(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_batch, setup, teardown),
                                        cmocka_unit_test_setup_teardown(test_limits, setup, teardown),
+                                       cmocka_unit_test_setup_teardown(test_nobody_waits, setup, teardown),
                                        cmocka_unit_test_setup_teardown(test_errors, setup, teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

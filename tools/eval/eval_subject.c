@@ -114,7 +114,8 @@ enum status subject_retrieve(struct subject *s, const struct sequence *q, int fi
         int start = grid_start(q->grid, j), stop = min_int(grid_end(q->grid, j), q->n);
         struct buffer *text = &texts[j - first];
         tokenizer_decode(s->tokenizer, q->tokens + start, stop - start, true, text);
-        queries[j - first] = (struct retriever_query){{text->data, text->size}, found->k, found->min_similarity};
+        queries[j - first] = (struct retriever_query){
+            .text = {text->data, text->size}, .k = found->k, .min_similarity = found->min_similarity};
     }
     enum status status = retriever_search(s->documents.retriever, queries, (int)n, results, e);
     for (size_t j = 0; j < n; j++) {
