@@ -270,6 +270,30 @@ def test_damage_is_found(docs, tmp_path):
     assert run("verify", out).returncode == 0
 
 
+def test_little_address_space_is_an_error_and_no_hang(docs, tmp_path):
+    """OpenBLAS, which comes with FAISS, asks for its buffers without end where a limit refuses them."""
+    out = tmp_path / "collection"
+    assert build(out, docs).returncode == 0
+    exact = tmp_path / "exact"
+    assert build(exact, docs, "--index", "Exact").returncode == 0
+    refused = 0
+    for megabytes in range(150, 2000, 50):
+        limit = ["prlimit", f"--as={megabytes}000000"]
+        done = subprocess.run([*limit, INDEX, "stats", out], capture_output=True, text=True, timeout=20)
+        if done.returncode == 0:
+            break
+        if "error while loading shared libraries" not in done.stderr:
+            refused += 1
+            assert f"ulimit -v is {megabytes * 1000000 // 1024}" in done.stderr, done.stderr
+            assert "OMP_NUM_THREADS=1" in done.stderr and "--index Exact" in done.stderr
+            done = subprocess.run([*limit, INDEX, "stats", exact], capture_output=True, text=True, timeout=20)
+            assert done.returncode == 0, done.stderr
+    assert refused > 0 and done.returncode == 0
+    done = subprocess.run([*limit, INDEX, "neighbors", out, "--out", tmp_path / "n"], capture_output=True, text=True,
+                          timeout=60)
+    assert done.returncode == 0 or "ulimit -v" in done.stderr
+
+
 def test_other_tokenizer_is_refused(docs, tmp_path):
     out = tmp_path / "collection"
     assert build(out, docs).returncode == 0
