@@ -65,6 +65,9 @@ enum status index_open_flat(struct index **out, float *vectors, int64_t count, i
 enum status index_build_faiss(const char *path, const char *factory, const float *vectors, int64_t count, int dim,
                               struct error *e);
 enum status index_open_faiss(struct index **out, const char *path, int64_t count, int dim, struct error *e);
+/* Whether there is such an index for vectors of `dim` numbers, before any is there; *least is how many vectors it needs
+ * at least to learn its lists and codes from, as far as the name tells. STATUS_INVALID; as index_open_faiss. */
+enum status index_check_factory(const char *factory, int dim, int64_t *least, struct error *e);
 /* The same in memory. An inverted file is trained on its own vectors, or on `training` where that is given: as many
  * vectors as the file has lists become their centres as they are. */
 struct index_source {

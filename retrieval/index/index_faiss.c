@@ -37,9 +37,58 @@ void index_choose_factory(char *factory, size_t size, int64_t count) {
         snprintf(factory, size, "IVF%d,Flat", index_lists(count));
 }
 
+/* The text behind `mark`; the whole text where there is none. */
+static const char *skip_past(const char *text, const char *mark) {
+    const char *at = strstr(text, mark);
+    return at ? at + strlen(mark) : text;
+}
+
+/* FAISS' messages name the C++ function, the file with its line, and the condition; then they say what is wrong. */
 static enum status faiss_failed(struct error *e, const char *what) {
     const char *text = faiss.get_last_error();
-    return error_set(e, STATUS_INTERNAL, "FAISS: %s: %s", what, text ? text : "no message");
+    const char *line = text ? strstr(text, ".cpp:") : NULL;
+    if (line) text = skip_past(line + strlen(".cpp:"), ": ");
+    if (text) text = skip_past(text, "' failed: ");
+    return error_set(e, STATUS_INTERNAL, "FAISS: %s: %s", what, text && *text ? text : "no message");
+}
+
+/* The number after the first `word` that has one; 0: none. */
+static int64_t number_after(const char *factory, const char *word) {
+    for (const char *at = strstr(factory, word); at; at = strstr(at + 1, word)) {
+        long long n = strtoll(at + strlen(word), NULL, 10);
+        if (n > 0) return n;
+    }
+    return 0;
+}
+
+/* An inverted file learns a centre per list, a product quantiser 2^bits codes per part: "PQ48", "PQ16x4". */
+static int64_t least_vectors(const char *factory) {
+    int64_t least = number_after(factory, "IVF");
+    for (const char *at = strstr(factory, "PQ"); at; at = strstr(at + 1, "PQ")) {
+        const char *bits = at + 2 + strspn(at + 2, "0123456789");
+        if (at > factory && at[-1] == 'O') continue; /* a rotation, which learns from any number */
+        int n = *bits == 'x' ? atoi(bits + 1) : 8;
+        int64_t codes = (int64_t)1 << max_int(0, min_int(n, 24));
+        if (codes > least) least = codes;
+    }
+    return least;
+}
+
+static enum status make_empty(FaissIndex **out, const char *factory, int dim, struct error *e) {
+    enum status status = faiss_open(e);
+    if (status) return status;
+    if (faiss.index_factory(out, dim, factory, METRIC_INNER_PRODUCT) == 0) return STATUS_OK;
+    faiss_failed(e, factory);
+    return e->status = STATUS_INVALID;
+}
+
+enum status index_check_factory(const char *factory, int dim, int64_t *least, struct error *e) {
+    FaissIndex *index = NULL;
+    *least = strcmp(factory, INDEX_EXACT) == 0 ? 0 : least_vectors(factory);
+    if (strcmp(factory, INDEX_EXACT) == 0) return STATUS_OK;
+    enum status status = make_empty(&index, factory, dim, e);
+    if (status == STATUS_OK) faiss.Index_free(index);
+    return status;
 }
 
 /* A search visits a sixteenth of the lists and at least 16: on the test's clustered vectors that finds more than 95 %
@@ -76,13 +125,8 @@ static enum status make(FaissIndex **out, const struct index_source *source, str
         index_choose_factory(chosen, sizeof chosen, source->count);
         factory = chosen;
     }
-    enum status status = faiss_open(e);
+    enum status status = make_empty(&index, factory, source->dim, e);
     if (status) return status;
-    if (faiss.index_factory(&index, source->dim, factory, METRIC_INNER_PRODUCT)) {
-        faiss_failed(e, factory);
-        if (e) e->status = STATUS_INVALID;
-        return STATUS_INVALID;
-    }
     status = fill(index, source, factory, e);
     if (status)
         faiss.Index_free(index);
@@ -396,6 +440,16 @@ enum status index_build_faiss(const char *path, const char *factory, const float
                      "%s: index %s needs FAISS, which this build lacks; run make deps and build "
                      "again, or use --index " INDEX_EXACT,
                      path, factory ? factory : "by size");
+}
+
+enum status index_check_factory(const char *factory, int dim, int64_t *least, struct error *e) {
+    (void)dim;
+    *least = 0;
+    if (strcmp(factory, INDEX_EXACT) == 0) return STATUS_OK;
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "index %s needs FAISS, which this build lacks; run make deps and build again, or use "
+                     "--index " INDEX_EXACT,
+                     factory);
 }
 
 enum status index_make_faiss(struct index **out, const struct index_source *source, struct error *e) {

@@ -219,11 +219,12 @@ def run(*arguments, prefix=()):
     return subprocess.run([*prefix, BUILD / "retro-server", *arguments], capture_output=True, text=True, timeout=60)
 
 
-def test_output_that_cannot_be_written_is_an_error():
+@pytest.mark.parametrize("program", ["retro-server", "retro-index", "retro-eval", "retro-bench", "retro-convert"])
+def test_output_that_cannot_be_written_is_an_error(program):
     with open("/dev/full", "w") as full:
-        told = subprocess.run([BUILD / "retro-server", "--help"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        told = subprocess.run([BUILD / program, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
     assert told.returncode == 1
-    assert "standard output" in told.stderr
+    assert told.stderr == f"{program}: standard output: not everything could be written: No space left on device\n"
 
 
 def test_command_line(config):
