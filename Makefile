@@ -16,7 +16,7 @@
 #   make format   rewrite sources in the project's style
 #   make info     what was found and how it is built
 #   make bench    how fast this machine is, in two minutes; JSON=1 prints JSON lines: docs/benchmarks.md
-#   make demo     documents in, a streamed answer with its sources out
+#   make demo     documents in, an answer with its sources out, beside one without
 #   make train-smoke, test-train   tools/retro_train in two minutes, and its tests; both install PyTorch (deps-train)
 #
 # SANITIZE=address,undefined (or thread) builds into build/sanitize-... beside the normal build; CC=clang works as gcc does.
