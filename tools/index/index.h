@@ -31,7 +31,7 @@ struct found_file {
     char *path;   /* to open */
     char *stored; /* in the collection: from the name of the folder that was given, or of the file */
     enum document_kind kind;
-    uint64_t size;
+    uint64_t size, text_bytes; /* text_bytes: a guess, see survey_texts */
 };
 
 struct walk {
@@ -59,6 +59,9 @@ enum status walk_paths(struct walk *w, char **paths, int n, struct error *e);
 /* What was counted, on stderr. */
 void walk_report(const struct walk *w);
 void walk_free(struct walk *w);
+
+/* Guesses how much text each file holds, from its bytes or from a short look at some of them. */
+void survey_texts(struct walk *w, size_t max_file_bytes);
 
 /* Progress on stderr: a bar on a terminal, else a line every ten seconds. */
 struct progress {

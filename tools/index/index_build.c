@@ -243,6 +243,7 @@ static enum status build(struct builder *b, const struct config *config, struct 
     status = open_parts(b, config, e);
     if (status == STATUS_OK) status = check_index(b, e);
     if (status) return status;
+    survey_texts(&b->walk, b->options->max_file_bytes);
     progress_start(&b->progress, &b->walk);
     status = add_files(b, e);
     return status ? status : commit(b, e);

@@ -3,22 +3,18 @@
 
 #include <math.h>
 
-/* The prior counts as much as so many bytes of files read. */
-#define PRIOR_BYTES 4096.0
+/* Guesses are taken to be right as surely as if so many bytes had been. */
+#define TRUSTED_BYTES 16384.0
 #define RECENT_SECONDS 60.0
 
 void estimate_start(struct estimate *t, double now) { t->last = now; }
 
-void estimate_set_prior(struct estimate *t, int kind, double text_per_byte) { t->kinds[kind].prior = text_per_byte; }
+void estimate_expect(struct estimate *t, uint64_t guess) { t->expected += (double)guess; }
 
-void estimate_expect(struct estimate *t, int kind, uint64_t file_bytes) {
-    t->kinds[kind].expected += (double)file_bytes;
-}
-
-void estimate_read(struct estimate *t, int kind, uint64_t file_bytes, uint64_t text_bytes) {
-    t->kinds[kind].expected -= (double)file_bytes;
-    t->kinds[kind].file += (double)file_bytes;
-    t->kinds[kind].text += (double)text_bytes;
+void estimate_read(struct estimate *t, uint64_t guess, uint64_t text_bytes) {
+    t->expected -= (double)guess;
+    t->guessed += (double)guess;
+    t->text += (double)text_bytes;
     t->waiting += (double)text_bytes;
 }
 
@@ -33,13 +29,7 @@ void estimate_done(struct estimate *t, uint64_t text_bytes, double now) {
 
 /* Bytes of text that are still to be embedded. */
 static double remaining_text(const struct estimate *t) {
-    double sum = t->waiting;
-    for (int i = 0; i < ESTIMATE_KINDS; i++) {
-        double prior = t->kinds[i].prior > 0 ? t->kinds[i].prior : 1;
-        double ratio = (t->kinds[i].text + PRIOR_BYTES * prior) / (t->kinds[i].file + PRIOR_BYTES);
-        sum += t->kinds[i].expected * ratio;
-    }
-    return sum;
+    return t->waiting + t->expected * (t->text + TRUSTED_BYTES) / (t->guessed + TRUSTED_BYTES);
 }
 
 double estimate_share(struct estimate *t) {

@@ -1,33 +1,21 @@
 /* tools/index/index_progress.c: how far a build is, on stderr. */
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "tools/index/index.h"
 
 enum { BAR = 24, LINE_SECONDS = 10 };
 
-/* Packed pages hold more text than their bytes, HTML holds less: kinds apart from each other are estimated apart. */
-static int estimate_kind(const struct found_file *file) {
-    size_t size = strlen(file->path);
-    bool packed = size > 3 && strcmp(file->path + size - 3, ".gz") == 0;
-    return 2 * (int)file->kind + packed;
-}
-_Static_assert(2 * DOCUMENT_MAN + 1 < ESTIMATE_KINDS, "a number for each");
-
 void progress_start(struct progress *p, const struct walk *w) {
     *p = (struct progress){
         .terminal = isatty(STDERR_FILENO) == 1, .started = time_now(), .shown = time_now(), .total_files = w->n};
     estimate_start(&p->estimate, p->started);
-    /* As in Debian's manuals. */
-    estimate_set_prior(&p->estimate, 2 * DOCUMENT_HTML, 0.6);
-    estimate_set_prior(&p->estimate, 2 * DOCUMENT_MAN + 1, 3);
-    for (int i = 0; i < w->n; i++) estimate_expect(&p->estimate, estimate_kind(&w->files[i]), w->files[i].size);
+    for (int i = 0; i < w->n; i++) estimate_expect(&p->estimate, w->files[i].text_bytes);
 }
 
 void progress_read(struct progress *p, const struct found_file *file, uint64_t text_bytes) {
     p->files++;
-    estimate_read(&p->estimate, estimate_kind(file), file->size, text_bytes);
+    estimate_read(&p->estimate, file->text_bytes, text_bytes);
     progress_show(p, false);
 }
 
