@@ -314,6 +314,8 @@ static int run_extract(struct arguments *a, struct error *e) {
     return status ? EXIT_FAILED : EXIT_FINE;
 }
 
+static int run_help(struct arguments *a, struct error *e);
+
 static const struct command {
     struct usage usage;
     unsigned bit;
@@ -344,12 +346,18 @@ static const struct command {
     {{"extract", "[OPTION...] FILE", "prints the text of a document, which byte ranges refer to"},
      EXTRACT,
      run_extract},
+    {{"help", "[COMMAND]", "all commands, or how one of them is called"}, 0, run_help},
 };
+
+static const struct command *find_command(const char *name) {
+    for (size_t i = 0; i < ARRAY_COUNT(commands); i++)
+        if (strcmp(name, commands[i].usage.name) == 0) return &commands[i];
+    return NULL;
+}
 
 static void print_usage(FILE *out) {
     fprintf(out, "usage: retro-index COMMAND ...; help COMMAND says more\n");
     for (size_t i = 0; i < ARRAY_COUNT(commands); i++) usage_command(out, &commands[i].usage, 13);
-    usage_command(out, &(struct usage){"help", "[COMMAND]", "this text, or that of a command"}, 13);
     fprintf(
         out,
         "exit code: 0 all fine, 1 failed, 2 built but some files were skipped (named on stderr), 130 interrupted\n");
@@ -360,6 +368,17 @@ static int print_help(const struct command *c) {
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++)
         if (rows[i].commands & c->bit) usage_option(stdout, rows[i].name, rows[i].value, rows[i].help);
     return EXIT_FINE;
+}
+
+static int run_help(struct arguments *a, struct error *e) {
+    if (a->n_rest == 0) {
+        print_usage(stdout);
+        return EXIT_FINE;
+    }
+    const struct command *command = find_command(a->rest[0]);
+    if (command) return print_help(command);
+    error_set(e, STATUS_INVALID, "unknown command \"%s\"; retro-index help lists them", a->rest[0]);
+    return EXIT_FAILED;
 }
 
 static int run(const struct command *command, int argc, char **argv) {
@@ -375,25 +394,14 @@ static int run(const struct command *command, int argc, char **argv) {
     return code;
 }
 
-static const struct command *find_command(const char *name) {
-    for (size_t i = 0; i < ARRAY_COUNT(commands); i++)
-        if (strcmp(name, commands[i].usage.name) == 0) return &commands[i];
-    return NULL;
-}
-
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     const struct command *command = find_command(name);
     standard_streams_open();
     if (command) return process_end(run(command, argc - 1, argv + 1));
-    if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0) {
-        if (argc > 2) command = find_command(argv[2]);
-        if (command) return process_end(print_help(command));
-        if (argc == 2) {
-            print_usage(stdout);
-            return process_end(EXIT_FINE);
-        }
-        name = argv[2];
+    if (strcmp(name, "--help") == 0) {
+        print_usage(stdout);
+        return process_end(EXIT_FINE);
     }
     if (strcmp(name, "--version") == 0) {
         printf("retro-index " RETRO_VERSION " (%s)\n", HAVE_FAISS ? "FAISS and exact search" : "exact search");
