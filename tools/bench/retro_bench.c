@@ -86,5 +86,5 @@ int main(int argc, char **argv) {
         line_print(stderr, "retro-bench %s: %s", asked[i]->name, e.text);
         return process_end(1);
     }
-    return 0;
+    return process_end(0);
 }

@@ -53,10 +53,9 @@ static enum status embed_waiting(struct builder *b, struct error *e) {
     }
     enum status status = b->embedder.embed(b->embedder.self, texts, b->n_waiting, b->vectors, e);
     if (status == STATUS_OK) status = collection_add_vectors(b->collection, b->vectors, b->n_waiting, e);
-    b->progress.chunks += b->n_waiting;
+    progress_embedded(&b->progress, b->n_waiting, b->waiting.size);
     b->n_waiting = 0;
     buffer_clear(&b->waiting);
-    progress_show(&b->progress, false);
     return status ? status : check_interrupted(e);
 }
 
@@ -101,6 +100,8 @@ static enum status read_document(struct builder *b, const struct found_file *fil
 
 static enum status add_file(struct builder *b, const struct found_file *file, struct error *e) {
     struct error why;
+    uint64_t text_bytes = 0;
+    bool is_new = false;
     enum status status = check_interrupted(e);
     if (status) return status;
     if (read_document(b, file, &why)) {
@@ -111,13 +112,13 @@ static enum status add_file(struct builder *b, const struct found_file *file, st
         progress_clear(&b->progress);
         if (b->options->verbose) line_print(stderr, "a copy of another: %s", file->path);
     } else {
-        status = add_chunks(b, file->stored, e);
-        b->n_added++;
+        is_new = true;
+        text_bytes = b->tokens.starts[b->tokens.n] - b->tokens.starts[0];
     }
-    b->progress.files++;
-    b->progress.bytes += file->size;
-    progress_show(&b->progress, false);
-    return status;
+    progress_read(&b->progress, file, text_bytes);
+    if (!is_new) return status;
+    b->n_added++;
+    return add_chunks(b, file->stored, e);
 }
 
 struct model_facts {
@@ -175,6 +176,39 @@ static enum status open_parts(struct builder *b, const struct config *config, st
     return status;
 }
 
+/* Counts the chunks that the files will give, up to `enough`. */
+static enum status count_chunks(struct builder *b, int64_t enough, int64_t *n_chunks, struct error *e) {
+    struct key_set texts = {0};
+    struct error unreadable;
+    enum status status = STATUS_OK;
+    *n_chunks = 0;
+    for (int i = 0; i < b->walk.n && *n_chunks < enough && status == STATUS_OK; i++) {
+        status = check_interrupted(e);
+        if (status || read_document(b, &b->walk.files[i], &unreadable)) continue;
+        if (key_set_add(&texts, hash_bytes(b->text.data, b->text.size, 0), b->text.size))
+            *n_chunks += (b->tokens.n + b->chunk_length - 1) / b->chunk_length;
+    }
+    key_set_free(&texts);
+    return status;
+}
+
+/* An index that cannot be made of these files is refused before they are embedded, which can take hours. */
+static enum status check_index(struct builder *b, struct error *e) {
+    char smallest[64];
+    const char *factory = b->options->index_factory;
+    int64_t least, n_chunks;
+    index_choose_factory(smallest, sizeof smallest, 1);
+    if (factory == NULL) factory = smallest;
+    enum status status = index_check_factory(factory, b->embedder.dim, &least, e);
+    if (status == STATUS_OK && least > 1) status = count_chunks(b, least, &n_chunks, e);
+    if (status || least <= 1 || n_chunks >= least) return status;
+    return error_set(e, STATUS_INVALID,
+                     "--index %s needs at least %" PRId64
+                     " chunks, one for each list or code that it learns, and these "
+                     "documents give %" PRId64 ": ask for fewer lists, or leave --index out for one that fits",
+                     factory, least, n_chunks);
+}
+
 static enum status add_files(struct builder *b, struct error *e) {
     enum status status = STATUS_OK;
     for (int i = 0; i < b->walk.n && status == STATUS_OK; i++) status = add_file(b, &b->walk.files[i], e);
@@ -196,22 +230,26 @@ static enum status commit(struct builder *b, struct error *e) {
 static void print_summary(const struct builder *b) {
     double seconds = time_now() - b->progress.started;
     int n_copies = b->n_copies + b->walk.n_repeated;
-    char copies[40] = "", skipped[40] = "";
+    int n_not_read = b->walk.n_unknown_files + b->walk.n_dotted;
+    char copies[40] = "", skipped[40] = "", not_read[64] = "";
     if (n_copies > 0) snprintf(copies, sizeof copies, ", %d copies left out", n_copies);
     if (b->walk.n_skipped > 0) snprintf(skipped, sizeof skipped, ", %d skipped", b->walk.n_skipped);
-    line_print(stdout, "%s: %d documents, %" PRId64 " chunks in %.1f s (%.0f chunks/s)%s%s", b->options->out,
+    if (n_not_read > 0) snprintf(not_read, sizeof not_read, ", %d of other kinds or hidden not read", n_not_read);
+    line_print(stdout, "%s: %d documents, %" PRId64 " chunks in %.1f s (%.0f chunks/s)%s%s%s", b->options->out,
                b->n_added, b->progress.chunks, seconds, (double)b->progress.chunks / (seconds > 0 ? seconds : 1),
-               copies, skipped);
+               copies, skipped, not_read);
 }
 
 static enum status build(struct builder *b, const struct config *config, struct error *e) {
     enum status status = walk_paths(&b->walk, b->options->paths, b->options->n_paths, e);
     if (status) return status;
-    walk_report_unknown(&b->walk);
+    walk_report(&b->walk);
     if (b->walk.n == 0) return error_set(e, STATUS_INVALID, "no documents found; nothing was built");
     status = open_parts(b, config, e);
+    if (status == STATUS_OK) status = check_index(b, e);
     if (status) return status;
-    progress_start(&b->progress, b->walk.n, b->walk.bytes);
+    survey_texts(&b->walk, b->options->max_file_bytes);
+    progress_start(&b->progress, &b->walk);
     status = add_files(b, e);
     return status ? status : commit(b, e);
 }
@@ -220,6 +258,7 @@ int index_build(const struct build_options *o, const struct config *config, stru
     struct builder *b = xcalloc(1, sizeof *b);
     b->options = o;
     b->walk.verbose = o->verbose;
+    b->walk.follow = o->follow;
     enum status status = build(b, config, e);
     int code = status == STATUS_CANCELLED ? EXIT_INTERRUPTED
                : status                   ? EXIT_FAILED
