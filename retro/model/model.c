@@ -174,7 +174,7 @@ static void fill_info(struct model *m) {
     info->mapped = m->mapped != NULL;
     info->decode_bytes += matrix_bytes(output->dtype, (size_t)output->n_out * (size_t)output->n_in);
     info->dtype = s->layers[s->kept.first].qkv.weight.dtype;
-    info->cache_dtype = dtype_quantised(info->dtype) ? DTYPE_F16 : info->dtype == DTYPE_FP8 ? DTYPE_BF16 : info->dtype;
+    info->cache_dtype = info->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16;
 
     info->n_layers = s->dims.n_layers;
     info->hidden = s->dims.hidden;

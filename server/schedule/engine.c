@@ -102,7 +102,7 @@ struct session_limits engine_limits(const struct engine_options *o, const struct
         .max_logit_rows = ENGINE_SCORED_ROWS + o->max_sequences,
         .max_neighbors = o->max_k,
         .micro_batch_rows = o->micro_batch_rows,
-        .kv_dtype = info->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16,
+        .kv_dtype = info->cache_dtype,
     };
 }
 

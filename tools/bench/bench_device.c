@@ -89,7 +89,7 @@ static enum status open_sessions(struct device_bench *t, int n, int max_tokens, 
                                     .max_step_rows = MOST_ROWS,
                                     .max_logit_rows = n,
                                     .max_neighbors = max_int(1, info->num_neighbors),
-                                    .kv_dtype = t->model.kv_dtype};
+                                    .kv_dtype = info->cache_dtype};
     struct grid grid = info->chunk_length ? grid_make(GRID_START, 0, info->chunk_length) : (struct grid){1, 1};
     if (session_pool_open(&t->pool, t->model.model, &limits, e)) return e->status;
     for (t->n = 0; t->n < n; t->n++)
