@@ -186,7 +186,8 @@ static void write_found(struct json_writer *w, struct completion *c, struct choi
 static void write_usage(struct json_writer *w, const struct completion *c) {
     int64_t prompt = 0, written = 0;
     for (int i = 0; i < c->n; i++) {
-        prompt += c->choices[i].generation->asked.n_prompt;
+        const struct generation_request *asked = &c->choices[i].generation->asked;
+        prompt += asked->n_source + asked->n_prompt;
         written += c->choices[i].progress.n_ids;
     }
     put_key_object(w, "usage");

@@ -19,7 +19,7 @@ struct engine_options {
     enum grid_mode grid;
     int max_sequences;    /* decoded together */
     int max_queue;        /* prompts waiting beyond those */
-    int max_context;      /* rows of one sequence */
+    int max_context;      /* rows of one sequence, and of one source */
     int max_step_tokens;  /* prompt rows of one step */
     int max_k;            /* neighbours of one chunk */
     int micro_batch_rows; /* session_limits */

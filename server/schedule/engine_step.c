@@ -22,6 +22,9 @@ static void plan_item(struct engine_sequence *s, const int32_t *tokens, int n_to
         .neighbors = g->answer.n_chunks ? s->neighbors + grid_complete(g->answer.grid, done) : NULL,
         .n_logits = n_logits,
     };
+    if (done > 0) return;
+    step->items[i].source = g->asked.source;
+    step->items[i].n_source = g->asked.n_source;
 }
 
 static void plan_answers(struct engine *x) {
@@ -52,6 +55,7 @@ static void plan_prompts(struct engine *x) {
         int done = session_length(s->session), n = min_int(asked->n_prompt - done, rows);
         if (asked->score_prompt) n = min_int(n, scored_rows);
         if (n <= 0) continue;
+        if (done == 0) rows = max_int(n, rows - asked->n_source); /* the encoder's rows take their time too */
         bool last = done + n == asked->n_prompt;
         plan_item(s, asked->prompt + done, n, asked->score_prompt ? n : last);
         rows -= n;

@@ -35,6 +35,7 @@ void generation_hold(struct generation *g) { atomic_fetch_add(&g->references, 1)
 static void request_clear(struct generation_request *asked) {
     stops_free(&asked->stops);
     free(asked->prompt);
+    free(asked->source);
     free(asked->neighbors.given_ids);
 }
 

@@ -34,8 +34,10 @@ struct generation_neighbors {
 /* What was asked. Constant from engine_submit on. */
 struct generation_request {
     uint64_t client; /* who asks: sequences are shared out evenly between these (turns.h) */
-    int32_t *prompt; /* [n_prompt] owned */
+    int32_t *prompt; /* [n_prompt] owned: the rows that the decoder reads before it writes */
     int n_prompt, max_tokens;
+    int32_t *source; /* [n_source] owned: the encoder's text, of a model that has an encoder; else NULL */
+    int n_source;
     struct sample_params sampling; /* `draw` is not read: the engine counts */
     struct stops stops;
     bool ignore_eos;

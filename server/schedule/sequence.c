@@ -31,8 +31,9 @@ void sequence_free(struct engine_sequence *s) {
 
 struct workload sequence_left(const struct engine_sequence *s) {
     const struct generation_request *asked = &s->generation->asked;
-    int read = s->session ? session_length(s->session) : 0;
-    return (struct workload){.prompt = max_int(0, asked->n_prompt - read), .answer = asked->max_tokens - s->n_ids};
+    int read = s->session ? session_length(s->session) : 0, source = read > 0 ? 0 : asked->n_source;
+    return (struct workload){.prompt = source + max_int(0, asked->n_prompt - read),
+                             .answer = asked->max_tokens - s->n_ids};
 }
 
 enum finish sequence_append(struct engine_sequence *s, int32_t token) {
