@@ -20,7 +20,6 @@
 #include "config/base/process.h"
 #include "server/cli.h"
 #include "server/host/documents.h"
-#include "server/host/embedder_bert.h"
 #include "server/host/opened_model.h"
 #include "server/http/http.h"
 
@@ -87,23 +86,7 @@ static enum status plan_sessions(void *context, const struct model_info *info, s
 static enum status plan_retrieval(void *context, const struct model_info *info, struct backend *b,
                                   struct budget_parts *p, struct error *e) {
     const struct config *c = &((const struct server *)context)->config;
-    struct collection_bytes collection;
-    struct encoder_bytes embedder;
-    char *folder = NULL;
-    if (!documents_wanted(c, info)) return STATUS_OK;
-    if (collection_measure(&collection, &folder, c->retrieval.collection, e)) return e->status;
-    enum status status = embedder_bert_measure(&embedder, documents_embedder(c, folder), c, b, e);
-    free(folder);
-    if (status) return error_prefix(e, "embedder");
-    budget_add(
-        p, (struct budget_part){.name = "embedder", .bytes = embedder.rows + (embedder.mapped ? 0 : embedder.weights)},
-        "set retrieval.embedder_dtype to bf16, or take a smaller embedder");
-    budget_add(p, (struct budget_part){.name = "document index", .bytes = collection.index, .on_host = true},
-               "build the collection with an index that compresses (retro-index build --index IVF4096,PQ48np)");
-    budget_add(p,
-               (struct budget_part){.name = "documents", .bytes = collection.mapped, .on_host = true, .mapped = true},
-               "they are read as needed");
-    return STATUS_OK;
+    return documents_wanted(c, info) ? documents_measure(c, b, p, e) : STATUS_OK;
 }
 
 static enum status open_model(struct server *s, struct error *e) {
@@ -197,7 +180,7 @@ static enum status open_api(struct server *s, struct error *e) {
         .eod = choose_eod(s),
         .engine = s->engine,
         .retrieval = s->retrieval,
-        .collection = s->documents.collection,
+        .retriever = s->documents.retriever,
         .limits = {.vocab = info->vocab,
                    .max_prompts = c->server.max_prompts,
                    .max_stops = c->server.max_stops,

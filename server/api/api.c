@@ -12,13 +12,15 @@
 /* Models. */
 
 static void write_retro(struct json_writer *w, const struct api *a) {
+    struct snapshot *snapshot = a->retriever ? retriever_hold(a->retriever) : NULL;
     put_key_object(w, "retro");
     put_key_int(w, "chunk_length", a->info->chunk_length);
     put_key_int(w, "num_neighbors", a->info->num_neighbors);
     put_key_int(w, "retrieved_length", a->info->retrieved_length);
-    put_key_int(w, "chunks", a->collection ? collection_info(a->collection)->n_chunks : 0);
-    put_key_int(w, "generation", a->collection ? collection_info(a->collection)->generation : 0);
+    put_key_int(w, "chunks", snapshot ? snapshot->n_chunks : 0);
+    put_key_int(w, "generation", snapshot ? snapshot->version : 0);
     put_object_end(w);
+    snapshot_release(snapshot);
 }
 
 static void write_model(struct json_writer *w, const struct api *a) {
@@ -77,7 +79,7 @@ static struct answer *open_health(struct api *a, const struct api_request *r, st
     put_object(&w);
     put_key_string(&w, "status", failed ? "failed" : draining ? "stopping" : "ok");
     put_key_string(&w, "model", a->model_id);
-    put_key_string(&w, "retrieval", a->collection == NULL ? "none" : a->retrieve ? "on" : "on request");
+    put_key_string(&w, "retrieval", a->retriever == NULL ? "none" : a->retrieve ? "on" : "on request");
     put_key_int(&w, "running", counts.running);
     put_key_int(&w, "parked", counts.parked);
     put_key_int(&w, "waiting", counts.waiting);

@@ -168,9 +168,9 @@ static void write_found(struct json_writer *w, struct completion *c, struct choi
         put_key_int(w, "chunk", j);
         put_key_int(w, "position", generation_chunk_position(g, j));
         put_key_array(w, "neighbors");
-        for (int i = 0; g->retrieve && i < g->found[j].k; i++) {
+        for (int i = 0; g->retrieve && i < g->found[j].n; i++) {
             put_object(w);
-            neighbor_write(w, c->api->tokenizer, &g->found[j].chunks[i], g->found[j].similarities[i]);
+            neighbor_write(w, &g->found[j].list[i]);
             put_object_end(w);
         }
         for (int i = 0; i < g->given_k; i++) {

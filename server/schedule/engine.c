@@ -110,12 +110,15 @@ static void look_up(struct engine *x, struct generation *g, int first, int n) {
         size_t before = g->query_text.size;
         int n_ids = generation_chunk(g, first + j, x->chunk_ids);
         tokenizer_decode(x->o.tokenizer, x->chunk_ids, n_ids, true, &g->query_text);
-        l->queries[j] = (struct retriever_query){{NULL, g->query_text.size - before}, g->k, g->min_similarity};
+        l->queries[j] = (struct retriever_query){.text = {NULL, g->query_text.size - before},
+                                                 .k = g->k,
+                                                 .r = x->info.retrieved_length,
+                                                 .min_similarity = g->min_similarity};
     }
     const char *text = g->query_text.data ? g->query_text.data : "";
     for (int j = 0; j < n; text += l->queries[j++].text.size) l->queries[j].text.text = text;
     l->n = n;
-    l->results = g->found + first;
+    l->hits = g->found + first;
     l->cancelled = &g->cancelled;
     l->done = lookup_done;
     l->context = g;
@@ -147,7 +150,7 @@ static void accept_neighbors(struct engine *x, struct generation *g) {
         return;
     }
     for (int j = 0; j < l->n; j++)
-        g->neighbors[g->n_neighbors++] = (struct neighbor_tokens){.ids = l->results[j].ids, .k = l->results[j].k};
+        g->neighbors[g->n_neighbors++] = (struct neighbor_tokens){.ids = l->hits[j].ids, .k = l->hits[j].n};
     publish(g);
 }
 

@@ -37,7 +37,8 @@ void generation_hold(struct generation *g) { atomic_fetch_add(&g->references, 1)
 
 void generation_release(struct generation *g) {
     if (g == NULL || atomic_fetch_sub(&g->references, 1) != 1) return;
-    for (int j = 0; j < g->n_neighbors && g->found; j++) retriever_result_free(&g->found[j]);
+    for (int j = 0; j < g->n_neighbors && g->found; j++) hits_free(&g->found[j]);
+    snapshot_release(g->lookup.snapshot);
     pthread_mutex_destroy(&g->lock);
     stops_free(&g->stops);
     buffer_free(&g->text);

@@ -61,8 +61,8 @@ struct generation {
     int32_t *top_ids;    /* [n_prompt + max_tokens, n_top] */
     float *top_logprobs; /* the same */
     struct grid grid;
-    int n_chunks;                   /* that can close */
-    struct retriever_result *found; /* [n_chunks] when retrieve */
+    int n_chunks;       /* that can close */
+    struct hits *found; /* [n_chunks] when retrieve */
 
     /* The engine's own. */
     struct engine *engine;

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "retrieval/retriever.h"
+#include "retrieval/retriever_local.h"
 #include "tests/folder.h"
 
 enum { DIM = 26, CHUNK = 2, EOD = 50, R = 4, MAX_K = 3 };
@@ -35,7 +35,12 @@ static struct retriever *retriever;
 
 static struct text_span span(const char *s) { return (struct text_span){s, strlen(s)}; }
 
+static struct retriever_query ask(const char *text, int k, float floor) {
+    return (struct retriever_query){.text = span(text), .k = k, .r = R, .min_similarity = floor};
+}
+
 static void add(struct collection_builder *b, const char *path, const char *const *chunks, int n, int first_id) {
+    struct error e = {0};
     int32_t ids[16];
     uint32_t starts[17];
     int n_chunks;
@@ -43,15 +48,21 @@ static void add(struct collection_builder *b, const char *path, const char *cons
         if (i < CHUNK * n) ids[i] = first_id + i;
         starts[i] = (uint32_t)i;
     }
-    assert_int_equal(
-        collection_add_document(b, &(struct collection_document){path, "", ids, starts, CHUNK * n}, &n_chunks, NULL),
-        STATUS_OK);
+    assert_int_equal(collection_add_document(b,
+                                             &(struct collection_document){.path = path,
+                                                                           .title = "",
+                                                                           .text = {"0123456789", (size_t)(CHUNK * n)},
+                                                                           .ids = ids,
+                                                                           .starts = starts,
+                                                                           .n = CHUNK * n},
+                                             &n_chunks, &e),
+                     STATUS_OK);
     assert_int_equal(n_chunks, n);
     for (int i = 0; i < n; i++) {
         float vector[DIM];
         struct text_span text = span(chunks[i]);
-        toy_embed(&toy, &text, 1, vector, NULL);
-        assert_int_equal(collection_add_vectors(b, vector, 1, NULL), STATUS_OK);
+        toy_embed(&toy, &text, 1, vector, &e);
+        assert_int_equal(collection_add_vectors(b, vector, 1, &e), STATUS_OK);
     }
 }
 
@@ -73,7 +84,7 @@ static int setup(void **state) {
     add(b, "second", second, 1, 30);
     if (collection_commit(b, &e) || collection_open(&collection, dir, &e)) return 1;
     toy = (struct toy){0};
-    return retriever_open(&retriever, collection, &embedder, R, MAX_K, &e) != STATUS_OK;
+    return retriever_local_open(&retriever, collection, &embedder, MAX_K, &e) != STATUS_OK;
 }
 
 static int teardown(void **state) {
@@ -86,72 +97,72 @@ static int teardown(void **state) {
 
 static void test_batch(void **state) {
     (void)state;
-    struct retriever_query queries[] = {{span("a"), 2, -1}, {span("c"), 1, -1}, {span("b"), 100, 0.1F}};
-    struct retriever_result results[3];
+    struct retriever_query queries[] = {ask("a", 2, -1), ask("c", 1, -1), ask("b", 100, 0.1F)};
+    struct hits results[3];
     struct error e = {0};
     assert_int_equal(retriever_search(retriever, queries, 3, results, &e), STATUS_OK);
     assert_int_equal(toy.calls, 1);
     assert_int_equal(toy.texts, 3);
-    assert_int_equal(results[0].k, 2);
-    assert_int_equal(results[0].chunks[0].id, 0);
-    assert_int_equal(results[0].chunks[1].id, 2);
-    assert_true(results[0].similarities[0] > 0.999F);
-    assert_true(fabsf(results[0].similarities[1] - sqrtf(0.5F)) < 1e-5F);
+    assert_int_equal(results[0].n, 2);
+    assert_int_equal(results[0].list[0].chunk, 0);
+    assert_int_equal(results[0].list[1].chunk, 2);
+    assert_true(results[0].list[0].similarity > 0.999F);
+    assert_true(fabsf(results[0].list[1].similarity - sqrtf(0.5F)) < 1e-5F);
     static const int32_t ids[] = {10, 11, 12, 13, 14, 15, EOD, EOD};
     assert_memory_equal(results[0].ids, ids, sizeof ids);
-    assert_int_equal(results[1].k, 1);
-    assert_string_equal(results[1].chunks[0].path, "second");
+    assert_int_equal(results[1].n, 1);
+    assert_string_equal(results[1].list[0].path, "second");
     static const int32_t second_ids[] = {30, 31, EOD, EOD};
     assert_memory_equal(results[1].ids, second_ids, sizeof second_ids);
     /* k is capped at three, the floor leaves two. */
-    assert_int_equal(results[2].k, 2);
-    assert_int_equal(results[2].chunks[0].id, 1);
-    assert_int_equal(results[2].chunks[1].id, 2);
-    for (int i = 0; i < 3; i++) retriever_result_free(&results[i]);
+    assert_int_equal(results[2].n, 2);
+    assert_int_equal(results[2].list[0].chunk, 1);
+    assert_int_equal(results[2].list[1].chunk, 2);
+    for (int i = 0; i < 3; i++) hits_free(&results[i]);
     assert_null(results[0].ids);
 }
 
 static void test_limits(void **state) {
     (void)state;
     struct error e = {0};
-    struct retriever_result results[2];
-    struct retriever_query all = {span("a"), 1000, -1}, floor = {span("d"), 3, 0.5F}, none = {span("a"), 0, -1};
+    struct hits results[2];
+    struct retriever_query all = ask("a", 1000, -1), floor = ask("d", 3, 0.5F), none = ask("a", 0, -1);
     assert_int_equal(retriever_search(retriever, &all, 1, results, &e), STATUS_OK);
-    assert_int_equal(results[0].k, MAX_K);
-    retriever_result_free(&results[0]);
+    assert_int_equal(results[0].n, MAX_K);
+    hits_free(&results[0]);
     assert_int_equal(retriever_search(retriever, &floor, 1, results, &e), STATUS_OK);
-    assert_int_equal(results[0].k, 0);
-    retriever_result_free(&results[0]);
+    assert_int_equal(results[0].n, 0);
+    hits_free(&results[0]);
     toy.calls = 0;
     assert_int_equal(retriever_search(retriever, &none, 1, results, &e), STATUS_OK);
-    assert_int_equal(results[0].k, 0);
+    assert_int_equal(results[0].n, 0);
     assert_int_equal(retriever_search(retriever, &all, 0, results, &e), STATUS_OK);
     assert_int_equal(toy.calls, 0);
     none.k = -4;
     struct retriever_query mixed[] = {none, all};
     assert_int_equal(retriever_search(retriever, mixed, 2, results, &e), STATUS_OK);
-    assert_int_equal(results[0].k, 0);
-    assert_int_equal(results[1].k, MAX_K);
-    retriever_result_free(&results[1]);
+    assert_int_equal(results[0].n, 0);
+    assert_int_equal(results[1].n, MAX_K);
+    hits_free(&results[1]);
 }
 
 static void test_errors(void **state) {
     (void)state;
     struct error e = {0};
     struct retriever *t;
-    struct retriever_result result;
-    struct retriever_query query = {span("a"), 1, -1};
+    struct hits result;
+    struct retriever_query query = ask("a", 1, -1);
     toy.fails = true;
     assert_int_equal(retriever_search(retriever, &query, 1, &result, &e), STATUS_DEVICE);
     assert_string_equal(e.text, "the toy is broken");
-    retriever_result_free(&result);
+    hits_free(&result);
     struct embedder other = embedder;
     other.hash = 7;
-    assert_int_equal(retriever_open(&t, collection, &other, R, MAX_K, &e), STATUS_INVALID);
+    assert_int_equal(retriever_local_open(&t, collection, &other, MAX_K, &e), STATUS_INVALID);
     other = embedder;
     other.dim = 4;
-    assert_int_equal(retriever_open(&t, collection, &other, R, MAX_K, &e), STATUS_INVALID);
-    assert_int_equal(retriever_open(&t, collection, &embedder, 0, MAX_K, &e), STATUS_INVALID);
+    assert_int_equal(retriever_local_open(&t, collection, &other, MAX_K, &e), STATUS_INVALID);
+    assert_int_equal(retriever_local_open(&t, collection, &embedder, 0, &e), STATUS_INVALID);
 }
 
 int main(void) {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "config/options/config.h"
-#include "retrieval/retriever.h"
+#include "retrieval/retriever_local.h"
 #include "retro/model/model.h"
 #include "retro/text/tokenizer.h"
 #include "tools/bench/bench.h"

@@ -62,7 +62,12 @@ static enum status embed_waiting(struct builder *b, struct error *e) {
 /* Adds the document whose tokens are in b->tokens, and queues its chunks' text for the embedder. */
 static enum status add_chunks(struct builder *b, const char *stored, struct error *e) {
     int n_chunks = 0, m = b->chunk_length, n = b->tokens.n;
-    struct collection_document document = {stored, b->title.data, b->tokens.ids, b->tokens.starts, n};
+    struct collection_document document = {.path = stored,
+                                           .title = b->title.data,
+                                           .text = {b->text.data, b->text.size},
+                                           .ids = b->tokens.ids,
+                                           .starts = b->tokens.starts,
+                                           .n = n};
     enum status status = collection_add_document(b->collection, &document, &n_chunks, e);
     for (int i = 0; i < n_chunks && status == STATUS_OK; i++) {
         int end = n - i * m > m ? (i + 1) * m : n;
