@@ -1,6 +1,7 @@
 /* tests/unit/test_retriever.c: texts to neighbours with a toy embedder, whose vector of a text is an axis: its first
  * letter's. */
 #include <math.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "retrieval/retriever_local.h"
@@ -69,6 +70,7 @@ static void add(struct collection_builder *b, const char *path, const char *cons
 static int setup(void **state) {
     (void)state;
     static const char *const first[] = {"a", "b", "ab"}, *const second[] = {"c"};
+    toy = (struct toy){0};
     struct collection_options o = {.chunk_length = CHUNK,
                                    .eod = EOD,
                                    .dim = DIM,
@@ -165,9 +167,223 @@ static void test_errors(void **state) {
     assert_int_equal(retriever_local_open(&t, collection, &embedder, 0, &e), STATUS_INVALID);
 }
 
+/* A collection of another generation: `mark` is the first token of its first document, and it has one chunk more. */
+static struct collection *build_newer(const char *const *paths, int n, int mark) {
+    static const char *const first[] = {"a", "b"};
+    struct collection_options o = {.chunk_length = CHUNK,
+                                   .eod = EOD,
+                                   .dim = DIM,
+                                   .embedder_hash = 5,
+                                   .tokenizer_hash = 6,
+                                   .embedder = "toy",
+                                   .tokenizer = "toy",
+                                   .index_factory = INDEX_EXACT};
+    struct collection_builder *b;
+    struct collection *c;
+    struct error e = {0};
+    if (collection_create(&b, dir, &o, &e)) fail_msg("%s", e.text);
+    for (int i = 0; i < n; i++) add(b, paths[i], first, 2, mark + 4 * i);
+    if (collection_commit(b, &e) || collection_open(&c, dir, &e)) fail_msg("%s", e.text);
+    return c;
+}
+
+/* Hits stay readable after everything that they came from was closed and removed. */
+static void test_hits_pin(void **state) {
+    (void)state;
+    struct error e = {0};
+    struct hits hits;
+    struct retriever_query query = ask("b", 1, -1);
+    assert_int_equal(retriever_search(retriever, &query, 1, &hits, &e), STATUS_OK);
+    retriever_close(retriever);
+    collection_close(collection);
+    folder_remove(dir);
+    retriever = NULL;
+    collection = NULL;
+    const struct hit *hit = &hits.list[0];
+    assert_string_equal(hit->path, "first");
+    assert_string_equal(hit->title, "");
+    assert_int_equal(hit->start, 2);
+    assert_int_equal(hit->end, 4);
+    assert_int_equal(hit->text.size, 2);
+    assert_memory_equal(hit->text.text, "23", 2);
+    assert_int_equal(hit->n_tokens, 2);
+    assert_int_equal(hit->tokens[0], 12);
+    assert_int_equal(hits.ids[1], 13);
+    hits_free(&hits);
+    assert_null(hits.list);
+    folder_make(dir);
+}
+
+/* A document keeps its id in whatever place it is, and two never share one. */
+static void test_stable_ids(void **state) {
+    (void)state;
+    static const char *const paths[] = {"new", "second", "first"};
+    struct error e = {0};
+    char of_first[DOCUMENT_ID_SIZE], id[DOCUMENT_ID_SIZE];
+    struct hits hits;
+    struct retriever_query query = ask("b", 1, -1);
+    assert_int_equal(retriever_search(retriever, &query, 1, &hits, &e), STATUS_OK);
+    snprintf(of_first, sizeof of_first, "%s", hits.list[0].document);
+    document_id_of_path("first", id);
+    assert_string_equal(of_first, id);
+    assert_int_equal(strlen(id), DOCUMENT_ID_SIZE - 1);
+    hits_free(&hits);
+
+    struct collection *newer = build_newer(paths, 3, 60);
+    for (int i = 0; i < 3; i++) {
+        struct chunk chunk = collection_chunk(newer, 2 * i);
+        document_id_of_path(paths[i], id);
+        assert_string_equal(chunk.document_id, id);
+        assert_true((strcmp(chunk.document_id, of_first) == 0) == (i == 2));
+    }
+    collection_close(newer);
+}
+
+static enum status add_named(struct collection_builder *b, const char *path, const char *id, struct error *e) {
+    static const int32_t ids[] = {1};
+    static const uint32_t starts[] = {0, 1};
+    float vector[DIM] = {1};
+    int n_chunks;
+    struct collection_document d = {
+        .id = id, .path = path, .title = "", .text = {"x", 1}, .ids = ids, .starts = starts, .n = 1};
+    if (collection_add_document(b, &d, &n_chunks, e)) return e->status;
+    return collection_add_vectors(b, vector, 1, e);
+}
+
+static void test_callers_ids(void **state) {
+    (void)state;
+    struct error e = {0};
+    struct collection_builder *b;
+    struct collection_options o = {
+        .chunk_length = 1, .eod = EOD, .dim = DIM, .embedder = "toy", .tokenizer = "toy", .index_factory = INDEX_EXACT};
+    char too_long[600];
+    memset(too_long, 'x', sizeof too_long - 1);
+    too_long[sizeof too_long - 1] = '\0';
+    assert_int_equal(collection_create(&b, dir, &o, &e), STATUS_OK);
+    assert_int_equal(add_named(b, "one", "ticket 7", &e), STATUS_OK);
+    assert_int_equal(add_named(b, "two", "ticket 7", &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "ticket 7"));
+    assert_int_equal(add_named(b, "two", NULL, &e), STATUS_OK);
+    assert_int_equal(add_named(b, "two", NULL, &e), STATUS_INVALID);
+    assert_int_equal(add_named(b, "three", "", &e), STATUS_INVALID);
+    assert_int_equal(add_named(b, "three", too_long, &e), STATUS_INVALID);
+    struct collection *c;
+    if (collection_commit(b, &e) || collection_open(&c, dir, &e)) fail_msg("%s", e.text);
+    assert_string_equal(collection_chunk(c, 0).document_id, "ticket 7");
+    assert_int_equal(collection_info(c)->n_documents, 2);
+    collection_close(c);
+}
+
+/* A query finds what its snapshot has, beside queries of other snapshots and of the newest. */
+static void test_snapshots_in_one_batch(void **state) {
+    (void)state;
+    static const char *const paths[] = {"newer"};
+    struct error e = {0};
+    struct snapshot *old = retriever_hold(retriever);
+    struct collection *newer = build_newer(paths, 1, 60);
+    assert_int_equal(retriever_local_switch(retriever, newer, &e), STATUS_OK);
+    collection_close(newer);
+    assert_int_equal(old->n_chunks, 4);
+    struct hits hits[3];
+    struct retriever_query queries[] = {ask("a", 3, -1), ask("a", 3, -1), ask("a", 1, -1)};
+    queries[0].snapshot = old;
+    assert_int_equal(retriever_search(retriever, queries, 3, hits, &e), STATUS_OK);
+    assert_string_equal(hits[0].list[0].path, "first");
+    assert_int_equal(hits[0].n, 3);
+    assert_string_equal(hits[1].list[0].path, "newer");
+    assert_int_equal(hits[1].n, 2);
+    assert_int_equal(hits[2].n, 1);
+    assert_true(hits[0].pinned == old && hits[1].pinned != old);
+    assert_true(hits[1].pinned->version > old->version);
+    snapshot_release(old);
+    for (int i = 0; i < 3; i++) hits_free(&hits[i]);
+}
+
+/* A vector in place of a text, and a hit without tokens for a model. */
+static void test_vector_query(void **state) {
+    (void)state;
+    struct error e = {0};
+    struct hits hits;
+    float vector[DIM] = {0, 0, 1};
+    struct retriever_query query = {.vector = vector, .k = 1, .min_similarity = -1};
+    toy.calls = 0;
+    assert_int_equal(retriever_search(retriever, &query, 1, &hits, &e), STATUS_OK);
+    assert_int_equal(toy.calls, 0);
+    assert_string_equal(hits.list[0].path, "second");
+    assert_null(hits.ids);
+    hits_free(&hits);
+}
+
+enum { REQUESTS = 8, GENERATIONS = 40 };
+
+/* A request: holds a snapshot and reads all of it again and again, while newer ones come and it is let go of. */
+struct request {
+    pthread_t thread;
+    atomic_bool *stop;
+    int rounds;
+    bool wrong;
+};
+
+static bool read_all(struct snapshot *s) {
+    const struct collection *c = collection_of(s);
+    uint32_t mark = collection_chunk(c, 0).tokens[0];
+    bool right = true;
+    for (int64_t id = 0; id < s->n_chunks; id++) {
+        struct chunk chunk = collection_chunk(c, id);
+        int32_t ids[R];
+        collection_neighbor_tokens(c, id, R, ids);
+        /* The generation's number is in its first token, once it is one of ours. */
+        right = right && chunk.text.size == 2 && strlen(chunk.document_id) == DOCUMENT_ID_SIZE - 1 &&
+                (s->version == 1 || chunk.tokens[0] == mark + 2 * (uint32_t)id) && ids[0] == (int32_t)chunk.tokens[0];
+    }
+    return right && (s->version == 1 || mark == 100 * (uint32_t)s->version);
+}
+
+static void *serve_request(void *argument) {
+    struct request *r = argument;
+    while (!atomic_load(r->stop) || r->rounds == 0) {
+        struct snapshot *s = retriever_hold(retriever);
+        for (int i = 0; i < 5; i++) r->wrong = r->wrong || !read_all(s);
+        snapshot_release(s);
+        r->rounds++;
+    }
+    return NULL;
+}
+
+static void test_generations_beside_requests(void **state) {
+    (void)state;
+    struct request requests[REQUESTS];
+    atomic_bool stop = false;
+    for (int i = 0; i < REQUESTS; i++) {
+        requests[i] = (struct request){.stop = &stop};
+        assert_int_equal(pthread_create(&requests[i].thread, NULL, serve_request, &requests[i]), 0);
+    }
+    for (int g = 2; g < 2 + GENERATIONS; g++) {
+        static const char *const paths[] = {"x", "y", "z"};
+        struct error e = {0};
+        struct collection *c = build_newer(paths, 1 + g % 3, 100 * g);
+        assert_int_equal(collection_info(c)->generation, g);
+        assert_int_equal(retriever_local_switch(retriever, c, &e), STATUS_OK);
+        collection_close(c);
+    }
+    atomic_store(&stop, true);
+    for (int i = 0; i < REQUESTS; i++) {
+        pthread_join(requests[i].thread, NULL);
+        assert_false(requests[i].wrong);
+        assert_true(requests[i].rounds > 0);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_batch, setup, teardown),
-                                       cmocka_unit_test_setup_teardown(test_limits, setup, teardown),
-                                       cmocka_unit_test_setup_teardown(test_errors, setup, teardown)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_batch, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_limits, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_errors, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_hits_pin, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stable_ids, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_callers_ids, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_snapshots_in_one_batch, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_vector_query, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_generations_beside_requests, setup, teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
