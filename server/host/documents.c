@@ -53,24 +53,33 @@ enum status documents_check(const struct config *c, const struct model_info *mod
     return status;
 }
 
-enum status documents_measure(const struct config *c, struct backend *b, struct budget_parts *parts, struct error *e) {
-    struct collection_outline collection;
+static enum status measure_collection(const struct config *c, const struct collection_outline *collection,
+                                      struct backend *b, struct budget_parts *parts, struct error *e) {
     struct encoder_bytes embedder;
-    if (collection_outline_read(&collection, c->retrieval.collection, e)) return e->status;
-    const char *folder = documents_embedder(c, collection.info.embedder);
-    if (embedder_bert_measure(&embedder, folder, c, b, e)) {
-        collection_outline_free(&collection);
-        return error_prefix(e, "embedder");
-    }
+    const char *folder = documents_embedder(c, collection->info.embedder);
+    if (embedder_bert_measure(&embedder, folder, c, b, e)) return error_prefix(e, "embedder");
     budget_add(
         parts,
         (struct budget_part){.name = "embedder", .bytes = embedder.rows + (embedder.mapped ? 0 : embedder.weights)},
         "set retrieval.embedder_dtype to bf16, or take a smaller embedder");
-    budget_add(parts, (struct budget_part){.name = "document index", .bytes = collection.index, .on_host = true},
+    budget_add(parts, (struct budget_part){.name = "document index", .bytes = collection->index, .on_host = true},
                "build the collection with an index that compresses (retro-index build --index IVF4096,PQ48np)");
     budget_add(parts,
-               (struct budget_part){.name = "documents", .bytes = collection.mapped, .on_host = true, .mapped = true},
+               (struct budget_part){.name = "documents", .bytes = collection->mapped, .on_host = true, .mapped = true},
                "they are read as needed");
-    collection_outline_free(&collection);
+    budget_add_program(parts, (const char *const[]){c->model.path, folder}, 2);
     return STATUS_OK;
+}
+
+enum status documents_measure(const struct config *c, const struct model_info *model, struct backend *b,
+                              struct budget_parts *parts, struct error *e) {
+    struct collection_outline collection;
+    if (!documents_wanted(c, model)) {
+        budget_add_program(parts, (const char *const[]){c->model.path}, 1);
+        return STATUS_OK;
+    }
+    if (collection_outline_read(&collection, c->retrieval.collection, e)) return e->status;
+    enum status status = measure_collection(c, &collection, b, parts, e);
+    collection_outline_free(&collection);
+    return status;
 }

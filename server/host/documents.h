@@ -31,5 +31,7 @@ void documents_close(struct documents *d); /* of zeroed documents: nothing */
 /* What documents_open would refuse and its MANIFEST and folders tell; loads nothing. */
 enum status documents_check(const struct config *c, const struct model_info *model, const struct tokenizer *tokenizer,
                             struct error *e);
-/* Adds what they take to the parts; b is the device of the embedder. */
-enum status documents_measure(const struct config *c, struct backend *b, struct budget_parts *parts, struct error *e);
+/* Adds what a program takes beside the model: itself and, where they are wanted, the documents. b is the device of the
+ * embedder. */
+enum status documents_measure(const struct config *c, const struct model_info *model, struct backend *b,
+                              struct budget_parts *parts, struct error *e);

@@ -8,6 +8,7 @@
 #include "config/base/hash.h"
 #include "config/json/json.h"
 #include "retro/text/tokenizer.h"
+#include "server/host/budget.h"
 #include "server/host/embedder_bert.h"
 #include "tools/index/index.h"
 
@@ -150,12 +151,48 @@ static enum status read_model(struct builder *b, const char *folder, int32_t *eo
     return status;
 }
 
+/* What embedding takes, before any of it is taken. */
+static enum status check_embedding(const struct config *config, struct error *e) {
+    struct budget_parts parts = {0};
+    struct encoder_bytes embedder;
+    struct backend *device;
+    const char *folder = config->retrieval.embedder;
+    if (backend_open(&device, config->model.device, &(struct backend_options){.threads = 1}, e)) return e->status;
+    enum status status = embedder_bert_measure(&embedder, folder, config, device, e);
+    bool on_host = strcmp(device->ops->name, "cpu") == 0;
+    backend_close(device);
+    if (status) return error_prefix(e, "embedder");
+
+    size_t bytes = embedder.rows + (embedder.mapped ? 0 : embedder.weights);
+    if (on_host)
+        budget_add(&parts, (struct budget_part){.name = "embedder", .bytes = bytes},
+                   "set retrieval.embedder_dtype to bf16, or take a smaller embedder");
+    budget_add_program(&parts, (const char *const[]){config->model.path, folder}, 2);
+    return budget_check_host(&parts, e);
+}
+
+/* About as many bytes of a file make a token. */
+enum { BYTES_OF_TOKEN = 4 };
+
+/* The index is in memory as a whole when it is built. Nobody wants to hear after hours of embedding that it does not
+ * fit, so it is estimated before the first file is read. */
+static enum status check_index(const struct builder *b, struct error *e) {
+    struct budget_parts parts = {0};
+    size_t chunks = b->walk.bytes / ((size_t)b->chunk_length * BYTES_OF_TOKEN) + (size_t)b->walk.n;
+    budget_add(
+        &parts,
+        (struct budget_part){.name = "document index", .bytes = chunks * (size_t)b->embedder.dim * sizeof(float)},
+        "index fewer files, or in larger chunks (--chunk-length, now %d)", b->chunk_length);
+    return budget_check_host(&parts, e);
+}
+
 static enum status open_parts(struct builder *b, const struct config *config, struct error *e) {
     int32_t eod;
     if (config->model.path[0] == '\0' || config->retrieval.embedder[0] == '\0')
         return error_set(e, STATUS_INVALID, "model.path and retrieval.embedder are needed: --config FILE or --set");
-    if (tokenizer_open(&b->tokenizer, config->model.path, e) || read_model(b, config->model.path, &eod, e) ||
-        embedder_bert_open(&b->embedder, config->retrieval.embedder, config, e))
+    if (check_embedding(config, e) || tokenizer_open(&b->tokenizer, config->model.path, e) ||
+        read_model(b, config->model.path, &eod, e) ||
+        embedder_bert_open(&b->embedder, config->retrieval.embedder, config, e) || check_index(b, e))
         return e->status;
     if (config->retrieval.threads > 0) index_set_threads(config->retrieval.threads);
     b->vectors = xmalloc((size_t)BATCH_CHUNKS * (size_t)b->embedder.dim * sizeof *b->vectors);
