@@ -4,6 +4,7 @@
 #                 with CUDA=1 also FAISS' GPU part, for the architectures FAISS_GPUS (90; as "80;90"),
 #                 with PTX for later ones unless it says so: 90-real
 #   make all      build/retro-server, build/retro-index, build/retro-eval, build/retro-bench, build/retro-convert
+#   make install  what `make` built, into DESTDIR and PREFIX (/usr/local); builds nothing, so that root may call it
 #   make test     deps, build, every test that needs no GPU
 #   make c-test   the C tests alone, for SANITIZE=
 #   make valgrind a reference model under valgrind, half a minute
@@ -15,7 +16,7 @@
 #   make format   rewrite sources in the project's style
 #   make info     what was found and how it is built
 #   make bench    how fast this machine is, in two minutes; JSON=1 prints JSON lines: docs/benchmarks.md
-#   make demo     documents in, a streamed answer with its sources out
+#   make demo     documents in, an answer with its sources out, beside one without
 #   make train-smoke, test-train   tools/retro_train in two minutes, and its tests; both install PyTorch (deps-train)
 #
 # SANITIZE=address,undefined (or thread) builds into build/sanitize-... beside the normal build; CC=clang works as gcc does.
@@ -73,9 +74,12 @@ CFLAGS += -std=c11 -Wstrict-prototypes -Wmissing-prototypes $(WARNINGS) $(OPTIMI
 CXXFLAGS += -std=c++17 $(WARNINGS) $(OPTIMISE) $(HARDEN)
 LDFLAGS += -pie -Wl,-z,relro,-z,now -fopenmp $(if $(SANITIZE),-fsanitize=$(SANITIZE)) \
 	$(if $(FAISS),-L$(FAISS_HOME)/lib -Wl$(comma)-rpath$(comma)$(FAISS_HOME)/lib)
-LDLIBS += $(if $(FAISS),-lfaiss_c) -lmicrohttpd -ljansson -lpcre2-8 -lutf8proc -lsentencepiece -lxml2 \
+LDLIBS += -lmicrohttpd -ljansson -lpcre2-8 -lutf8proc -lsentencepiece -lxml2 \
 	$(if $(NCCL),-lnccl) $(if $(CUDA),$(CUDA_LIBS)) $(if $(MPI),$(filter -L% -l%,$(MPI_FLAGS))) \
 	-lstdc++ -lm -lpthread
+# A program finds FAISS relative to itself, built or installed: a user's folder of dependencies is nobody else's.
+PROGRAM_LDFLAGS := $(filter-out -Wl$(comma)-rpath$(comma)$(FAISS_HOME)/lib,$(LDFLAGS)) \
+	'-Wl,-rpath,$$ORIGIN/lib:$$ORIGIN/../lib/retro-server'
 
 # Every folder's sources make one library; a program is server/main.c or a folder of tools/.
 PROGRAMS := $(BUILD)/retro-server $(BUILD)/retro-index $(BUILD)/retro-eval $(BUILD)/retro-bench $(BUILD)/retro-convert
@@ -86,10 +90,12 @@ OBJECTS := $(addprefix $(BUILD)/,$(addsuffix .o,$(SOURCES)))
 LIBRARY := $(BUILD)/libretro.a
 
 # What the last build was made with: when it changes (make deps found FAISS a home, a source came or went), so do objects.
-BUILT_WITH := $(strip $(CC) $(CXX) $(CPPFLAGS) $(CFLAGS) $(LDFLAGS) $(SOURCES))
+BUILT_WITH := $(strip $(CC) $(CXX) $(CPPFLAGS) $(CFLAGS) $(PROGRAM_LDFLAGS) $(SOURCES))
+ifneq ($(MAKECMDGOALS),install)
 ifneq ($(shell cat $(BUILD)/built-with 2>/dev/null),$(BUILT_WITH))
 $(shell mkdir -p $(BUILD))
 $(file >$(BUILD)/built-with,$(BUILT_WITH))
+endif
 endif
 
 # Kernels of one instruction set are compiled for it and picked by CPUID at run time.
@@ -103,7 +109,8 @@ $(BUILD)/kernels/cpu/%_avx512vnni.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl
 $(BUILD)/kernels/cpu/%_avx512bf16.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mf16c $(VECTOR)
 
 # The GPU part's headers include CUDA's.
-$(BUILD)/retrieval/index/index_faiss.c.o: CPPFLAGS += -DHAVE_FAISS_GPU=$(if $(FAISS_GPU),1 -isystem $(CUDA_HOME)/include,0)
+$(patsubst %,$(BUILD)/retrieval/index/%.c.o,index_faiss faiss_api): \
+	CPPFLAGS += -DHAVE_FAISS_GPU=$(if $(FAISS_GPU),1 -isystem $(CUDA_HOME)/include,0)
 # Where make deps puts the embedder: what is benchmarked when none is named.
 $(BUILD)/tools/bench/bench_embed.c.o $(BUILD)/tools/bench/bench_datastore.c.o: CPPFLAGS += -DDEFAULT_EMBEDDER='"$(DEPS)/minilm"'
 
@@ -122,7 +129,9 @@ $(BUILD)/retro-eval: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/eval/*.c)) $(LIB
 $(BUILD)/retro-bench: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/bench/*.c)) $(LIBRARY)
 $(BUILD)/retro-convert: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/convert/*.c)) $(LIBRARY)
 $(PROGRAMS):
-	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+	@mkdir -p $(BUILD)/lib
+	@$(if $(FAISS),ln -sf $(FAISS_HOME)/lib/*.so $(BUILD)/lib)
+	$(call quiet,LINK)$(CC) $(PROGRAM_LDFLAGS) $^ $(LDLIBS) -o $@
 
 $(BUILD)/%.c.o: %.c $(BUILD)/built-with
 	@mkdir -p $(@D)
@@ -184,7 +193,7 @@ GPU_OPS := $(addprefix $(BUILD)/tests/cuda/,test_cuda_ops test_cuda_attention te
 GPU_STEPS := $(BUILD)/tests/cuda/test_cuda_steps
 GPU_PARITY := $(BUILD)/tests/cuda/retro-parity
 $(GPU_OPS): %: %.c.o $(filter-out $(BUILD)/kernels/comm/%,$(filter \
-	$(patsubst %,$(BUILD)/config/base/%.c.o,base buffer memory) $(BUILD)/kernels/%,$(OBJECTS)))
+	$(patsubst %,$(BUILD)/config/base/%.c.o,base buffer line log memory utf8) $(BUILD)/kernels/%,$(OBJECTS)))
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(CUDA_LIBS) -lcmocka -lstdc++ -lm -o $@
 $(GPU_PARITY): $(patsubst %,$(BUILD)/%.o,tests/cuda/parity.c tools/eval/eval_parity.c tools/eval/eval_options.c) $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) -Wl,--as-needed $^ $(LDLIBS) -o $@
@@ -195,13 +204,14 @@ gpu-programs: $(GPU_OPS) $(GPU_STEPS) $(GPU_PARITY) $(BUILD)/retro-bench $(if $(
 gpu-bundle:
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/gpu-objects MPI= NCCL= FAISS=$(FAISS_GPU) gpu-programs
 	@tools/gpu_check.sh pack $(BUILD)/gpu $(patsubst %,$(BUILD)/gpu-objects/%,$(addprefix tests/cuda/,test_cuda_ops test_cuda_attention test_cuda_blocks test_cuda_steps retro-parity) retro-bench \
-		$(if $(FAISS_GPU),tests/unit/test_index_gpu))
+		$(if $(FAISS_GPU),tests/unit/test_index_gpu)) $(if $(FAISS_GPU),$(FAISS_HOME)/lib/libfaiss_c.so)
 gpu-check:
 	@tools/gpu_check.sh run
 
 # One cmocka program per tests/unit/test_X.c and tests/ops/test_X.c, ...
 C_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/ops/test_*.c tests/golden/test_*.c tests/tp/test_*.c))
 $(BUILD)/tests/unit/test_budget: $(CONVERT)
+$(BUILD)/tests/unit/test_estimate: $(BUILD)/tools/index/index_estimate.c.o
 $(C_TESTS): $(BUILD)/%: $(BUILD)/%.c.o $(LIBRARY)
 $(C_TESTS):
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -lcmocka -o $@
@@ -220,7 +230,7 @@ fuzz:
 # Programs that tests and documentation use. The option reference is generated, and a unit test compares it.
 $(BUILD)/tests/reference/%: $(BUILD)/tests/reference/%.c.o $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
-docs/config.md: $(BUILD)/tests/reference/print_config_docs config/options/config_table.c config/options/config_print.c
+docs/config.md: $(BUILD)/tests/reference/print_config_docs server/host/config.c $(wildcard config/options/*.c server/*_options.c server/host/*_options.c)
 	$< > $@
 
 # The GPU part of FAISS takes long to build: only where CUDA=1 is on the command line, not where it was found.
@@ -237,6 +247,12 @@ info:
 	@echo "mpi        $(if $(MPI),yes ($(patsubst -l%,%,$(filter -l%,$(MPI_FLAGS)))),no: ranks are threads, or joined by sockets; run make deps)"
 	@echo "nccl       $(if $(NCCL),yes,no: nccl.h and libnccl were not found beside CUDA, or it is left out)"
 	@echo "sanitizer  $(if $(SANITIZE),$(SANITIZE),none)"
+
+# DESTDIR is where a package is put together, PREFIX where its files will lie.
+PREFIX ?= /usr/local
+DESTDIR ?=
+install:
+	@tools/install.sh $(BUILD) "$(DESTDIR)$(PREFIX)" $(notdir $(PROGRAMS))
 
 test: deps
 	@tests/run.sh $(BUILD)
@@ -284,6 +300,6 @@ clean:
 	rm -rf build
 
 .PHONY: all c-tests list-c-tests emulated cuda-check gpu-ops gpu-programs gpu-bundle gpu-check fuzz deps info \
-	test c-test valgrind lint format bench demo deps-train train-smoke \
+	test install c-test valgrind lint format bench demo deps-train train-smoke \
 	test-train clean
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

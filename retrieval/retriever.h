@@ -4,6 +4,8 @@
  * A hit shows nothing that can be closed under it: `hits` hold the snapshot that all their pointers lead into. */
 #pragma once
 
+#include <stdatomic.h>
+
 #include "config/base/buffer.h"
 #include "retrieval/snapshot.h"
 
@@ -14,6 +16,7 @@ struct retriever_query {
     int r;                     /* tokens of a hit for a model that reads hits by cross attention; 0: none are wanted */
     float min_similarity;      /* the floor; -1: none */
     struct snapshot *snapshot; /* of this retriever, what is searched; borrowed. NULL: the newest */
+    const atomic_bool *cancelled; /* true: nobody waits for it any more; NULL: somebody does */
 };
 
 /* One chunk of a document. */
@@ -53,8 +56,9 @@ struct retriever_ops {
 };
 
 static inline struct snapshot *retriever_hold(struct retriever *t) { return t->ops->hold(t); }
-/* Embeds the texts of all n queries in one batch and searches. hits [n] are filled in, free each; after a failure there
- * are none. What a query finds does not depend on the others. One caller at a time. */
+/* Embeds the texts of all n queries and searches. hits [n] are filled in, free each; after a failure there are none.
+ * What a query finds does not depend on the others. A query that nobody waits for any more may find anything;
+ * STATUS_CANCELLED when these are all. One caller at a time. */
 enum status retriever_search(struct retriever *t, const struct retriever_query *queries, int n, struct hits *hits,
                              struct error *e);
 /* Snapshots and hits that are held outlive it. */

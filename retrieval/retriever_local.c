@@ -1,11 +1,14 @@
-/* retrieval/retriever_local.c: texts to vectors in one call of the embedder, vectors to chunk ids in the index, ids to
- * what the collection shows of them. See retriever_local.h. */
+/* retrieval/retriever_local.c: texts to vectors piece by piece, vectors to chunk ids in the index, ids to what the
+ * collection shows of them. See retriever_local.h. */
 #include "retrieval/retriever_local.h"
 
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Texts that are embedded at a stretch: some forwards of an embedder on a CPU, a tenth of a second on a slow one. */
+enum { EMBED_PIECE = 8 };
 
 struct retriever_local {
     struct retriever base;
@@ -28,34 +31,53 @@ static int local_capped(const struct retriever_local *t, const struct retriever_
     return max_int(0, min_int(query->k, t->max_k));
 }
 
-static bool local_embeds(const struct retriever_local *t, const struct retriever_query *query) {
-    return query->vector == NULL && local_capped(t, query) > 0;
+static bool local_abandoned(const struct retriever_query *query) {
+    return query->cancelled && atomic_load(query->cancelled);
 }
 
-/* vectors [n, dim]: given, or embedded, all texts in one batch; of a query that wants no hits unset. */
+static bool local_all_abandoned(const struct retriever_query *queries, int n) {
+    for (int i = 0; i < n; i++)
+        if (!local_abandoned(&queries[i])) return false;
+    return n > 0;
+}
+
+/* places [n] are where the vectors of texts [n] go. */
+static enum status local_embed_piece(const struct retriever_local *t, const struct text_span *texts,
+                                     float *const *places, int n, struct error *e) {
+    size_t dim = (size_t)t->embedder->dim;
+    float *embedded = xmalloc((size_t)n * dim * sizeof *embedded);
+    enum status status = t->embedder->embed(t->embedder->self, texts, n, embedded, e);
+    for (int i = 0; i < n && status == STATUS_OK; i++)
+        memcpy(places[i], embedded + (size_t)i * dim, dim * sizeof *embedded);
+    free(embedded);
+    return status;
+}
+
+/* vectors [n, dim], zeros: given, or embedded. Embedding takes by far the longest, so it goes in pieces, without the
+ * queries that nobody waits for. */
 static enum status local_embed(const struct retriever_local *t, const struct retriever_query *queries, int n,
                                float *vectors, struct error *e) {
     size_t dim = (size_t)t->embedder->dim;
-    struct text_span *texts = xmalloc((size_t)n * sizeof *texts);
-    float *embedded = xmalloc((size_t)n * dim * sizeof *embedded);
+    struct text_span texts[EMBED_PIECE];
+    float *places[EMBED_PIECE];
     enum status status = STATUS_OK;
     int n_texts = 0;
-    for (int i = 0; i < n; i++)
-        if (local_embeds(t, &queries[i])) texts[n_texts++] = queries[i].text;
-
-    if (n_texts > 0) status = t->embedder->embed(t->embedder->self, texts, n_texts, embedded, e);
-
-    const float *next = embedded;
     for (int i = 0; i < n && status == STATUS_OK; i++) {
-        const float *from = queries[i].vector;
-        if (local_embeds(t, &queries[i])) {
-            from = next;
-            next += dim;
+        const struct retriever_query *query = &queries[i];
+        float *vector = vectors + (size_t)i * dim;
+        if (query->vector) {
+            memcpy(vector, query->vector, dim * sizeof *vector);
+        } else if (local_capped(t, query) > 0 && !local_abandoned(query)) {
+            texts[n_texts] = query->text;
+            places[n_texts] = vector;
+            n_texts++;
         }
-        if (from) memcpy(vectors + (size_t)i * dim, from, dim * sizeof *vectors);
+        if (n_texts == EMBED_PIECE) {
+            status = local_embed_piece(t, texts, places, n_texts, e);
+            n_texts = 0;
+        }
     }
-    free(texts);
-    free(embedded);
+    if (n_texts > 0 && status == STATUS_OK) status = local_embed_piece(t, texts, places, n_texts, e);
     return status;
 }
 
@@ -120,8 +142,10 @@ static enum status local_search(struct retriever *base, const struct retriever_q
     struct retriever_local *t = (struct retriever_local *)base;
     size_t dim = (size_t)t->embedder->dim;
     struct snapshot *newest = local_hold(base);
-    float *vectors = xmalloc((size_t)n * dim * sizeof *vectors);
+    float *vectors = xcalloc((size_t)n * dim, sizeof *vectors);
     enum status status = local_embed(t, queries, n, vectors, e);
+    if (status == STATUS_OK && local_all_abandoned(queries, n))
+        status = error_set(e, STATUS_CANCELLED, "nobody waits for %d searches", n);
     for (int i = 0, alike; i < n && status == STATUS_OK; i += alike) {
         alike = local_alike(t, queries, i, n);
         struct index_query query = {

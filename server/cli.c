@@ -113,8 +113,6 @@ enum status cli_parse(int argc, char **argv, struct config *c, enum cli_action *
     struct arguments a = {.sets = xcalloc((size_t)argc, sizeof(const char *))};
     enum status status = scan(argc, argv, &a, e);
     if (status == STATUS_OK) status = apply(&a, c, action, e);
-    if (status == STATUS_OK && (fflush(stdout) || ferror(stdout)))
-        status = error_set(e, STATUS_IO, "standard output: not everything could be written");
     free(a.sets);
     return status;
 }

@@ -17,12 +17,16 @@
 #include <unistd.h>
 
 #include "config/base/line.h"
+#include "config/base/log.h"
 #include "config/base/process.h"
 #include "server/cli.h"
 #include "server/host/check.h"
 #include "server/host/documents.h"
 #include "server/host/opened_model.h"
 #include "server/http/http.h"
+#include "server/http/listen.h"
+
+static const double last_lines_seconds = 1; /* that the end waits for whoever reads the log */
 
 struct server {
     struct config config;
@@ -34,6 +38,7 @@ struct server {
     struct documents documents; /* this and the next only with retrieval.collection */
     struct retrieval_thread *retrieval;
     struct engine *engine;
+    struct served_model served; /* all of the above, as the API offers it */
     struct api api;
     struct http *http;
 };
@@ -52,7 +57,7 @@ static enum status take_address(void *context, struct error *e) {
 static enum status engine_options_of(struct engine_options *o, const struct config *c, const struct model_info *info,
                                      struct error *e) {
     *o = (struct engine_options){
-        .grid = c->retrieval.grid == CONFIG_GRID_END ? GRID_END : GRID_START,
+        .grid = (enum grid_mode)c->retrieval.grid,
         .max_sequences = c->server.max_sequences,
         .max_queue = c->server.max_queue,
         .max_step_tokens = c->server.max_step_tokens,
@@ -118,8 +123,8 @@ static enum status open_retrieval(struct server *s, struct error *e) {
         log_info("no retrieval: %s", model->chunk_length ? "retrieval.collection is not set" : "the model reads none");
         return STATUS_OK;
     }
-    /* One lookup per sequence, and one search per connection. */
-    int capacity = c->server.max_sequences + c->server.max_connections;
+    /* The engine's lookups, and one search for each connection. */
+    int capacity = engine_lookups(c->server.max_sequences) + c->server.max_connections;
     int threads = c->retrieval.threads ? c->retrieval.threads : c->model.threads;
     struct documents *d = &s->documents;
     if (documents_open(d, c, model, s->tokenizer, c->retrieval.max_k, e) ||
@@ -142,6 +147,8 @@ static int choose_eod(const struct server *s) {
 static enum status open_engine(struct server *s, struct error *e) {
     const struct config *c = &s->config;
     struct engine_options o;
+    struct error contradiction;
+    if (check_limits(c, &contradiction)) log_warn("%s", contradiction.text);
     if (engine_options_of(&o, c, model_info(s->model), e)) return e->status;
     o.model = s->model;
     o.backend = s->opened.backend;
@@ -154,14 +161,14 @@ static enum status open_engine(struct server *s, struct error *e) {
     return STATUS_OK;
 }
 
-static enum status open_api(struct server *s, struct error *e) {
+static enum status open_served(struct server *s, struct error *e) {
     const struct config *c = &s->config;
     const struct model_info *info = model_info(s->model);
     int k;
     if (check_neighbors(c, info, &k, e)) return e->status;
     s->name = c->model.name[0] ? xstrdup(c->model.name) : path_name(c->model.path);
-    s->api = (struct api){
-        .model_id = s->name,
+    s->served = (struct served_model){
+        .id = s->name,
         .info = info,
         .tokenizer = s->tokenizer,
         .eod = choose_eod(s),
@@ -176,17 +183,24 @@ static enum status open_api(struct server *s, struct error *e) {
         .retrieve = c->retrieval.enabled,
         .k = k,
         .min_similarity = (float)c->retrieval.min_similarity,
-        .created = time(NULL),
     };
-    return check_context(c, info, &s->api.limits.context, e);
+    return check_context(c, info, &s->served.limits.context, e);
+}
+
+static enum status open_api(struct server *s, struct error *e) {
+    if (open_served(s, e)) return e->status;
+    s->api = (struct api){.models = &s->served, .n_models = 1, .largest = s->served.limits, .created = time(NULL)};
+    return STATUS_OK;
 }
 
 static enum status open_http(struct server *s, struct error *e) {
     const struct config *c = &s->config;
     struct http_options o = {.socket = s->socket,
-                             .max_connections = c->server.max_connections,
+                             .connections = {.max = c->server.max_connections,
+                                             .idle_timeout = c->server.connection_timeout,
+                                             .head_timeout = c->server.head_timeout,
+                                             .min_body_rate = c->server.min_body_rate},
                              .max_body_bytes = c->server.max_body_bytes,
-                             .timeout = c->server.connection_timeout,
                              .api = &s->api};
     s->socket = -1;
     if (http_open(&s->http, &o, e)) return e->status;
@@ -311,7 +325,9 @@ int main(int argc, char **argv) {
         signal(SIGPIPE, SIG_IGN);
         signal(SIGBUS, explain_bus_error);
         log_set_level((enum log_level)s.config.log.level);
-        status = serve(&s, &e);
+        status = log_queue_open(&e);
+        if (status == STATUS_OK) status = serve(&s, &e);
+        log_queue_close(last_lines_seconds);
     }
     if (status) line_print(stderr, "retro-server: %s", e.text);
     config_free(&s.config);

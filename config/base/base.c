@@ -1,4 +1,4 @@
-/* config/base/base.c: errors, logging, CHECK and checked allocation. See base.h. */
+/* config/base/base.c: errors, CHECK and checked allocation. See base.h. */
 #include "config/base/base.h"
 
 #include <errno.h>
@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#include "config/base/line.h"
 
 enum status error_set(struct error *e, enum status status, const char *format, ...) {
     if (e == NULL) return status;
@@ -44,26 +42,6 @@ enum status error_prefix(struct error *e, const char *format, ...) {
         snprintf(text + n, sizeof text - (size_t)n, ": %.*s", (int)(sizeof text - (size_t)n - 3), e->text);
     memcpy(e->text, text, sizeof text);
     return e->status;
-}
-
-static enum log_level log_threshold = LOG_LEVEL_INFO;
-
-void log_set_level(enum log_level level) { log_threshold = level; }
-
-void log_write(enum log_level level, const char *format, ...) {
-    static const char *const names[] = {"error", "warn", "info", "debug"};
-    if (level > log_threshold) return;
-    char text[1024], stamp[32];
-    struct timespec now;
-    struct tm utc;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &utc);
-    strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
-    line_print(stderr, "%s.%03ldZ %-5s %s", stamp, now.tv_nsec / 1000000, names[level], text);
 }
 
 _Noreturn void check_failed(const char *file, int line, const char *condition) {

@@ -40,7 +40,8 @@ enum status error_prefix(struct error *e, const char *format, ...) __attribute__
 
 enum log_level { LOG_LEVEL_ERROR, LOG_LEVEL_WARN, LOG_LEVEL_INFO, LOG_LEVEL_DEBUG };
 
-/* One logfmt line on stderr: time level message, escaped (line.h). Messages never hold prompt text. Thread-safe. */
+/* One logfmt line on stderr: time level message, escaped (line.h). Messages never hold prompt text. Thread-safe. A
+ * service does not wait for the reader: log.h. */
 void log_set_level(enum log_level level);
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #define log_error(...) log_write(LOG_LEVEL_ERROR, __VA_ARGS__)

@@ -24,7 +24,7 @@ struct model_info {
     int eod;           /* end of document id, -1 when config.json has none */
     enum dtype dtype;  /* of the decoder's matrices; others may be wider */
     enum dtype
-        cache_dtype;      /* that a key/value cache beside them has: their own, f16 for quantised ones, bf16 for fp8 */
+        cache_dtype;      /* of keys and values, for whoever opens a session pool: f32 beside f32 matrices, else f16 */
     int64_t n_parameters; /* of the whole model */
     int64_t local_parameters; /* that this rank keeps */
     size_t weight_bytes;      /* packed, on this rank's device; of a model open for checking: what it would take */
@@ -52,7 +52,9 @@ struct model_options {
     void *context;
 };
 
-/* model.dtype or retrieval.embedder_dtype of a configuration (enum config_dtype) as loading options. */
+/* The type that weights are kept in; auto: as they are stored. */
+enum model_dtype { MODEL_DTYPE_AUTO, MODEL_DTYPE_F32, MODEL_DTYPE_F16, MODEL_DTYPE_BF16, MODEL_DTYPE_FP8 };
+/* An enum model_dtype as loading options. */
 struct model_options model_options_of(int config_dtype);
 
 /* Reads, verifies and packs. Every tensor the family's name table asks for must be there with the right shape; an error

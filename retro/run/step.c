@@ -183,6 +183,12 @@ static void enter_stage(struct session_pool *p, struct scratch *scratch) {
     comm_receive(c->world, m->backend, scratch->x, c->world->rank - c->size);
 }
 
+/* Ranks wait for each other's layers: only one alone can end a step early. */
+static bool is_abandoned(const struct session_pool *p) {
+    return p->abandoned && p->model->comm->world->size == 1 && p->abandoned(p->abandoned_context);
+}
+
+/* Returns early when nobody waits for the step any more. */
 static void run_layers(struct session_pool *p) {
     const struct model *m = p->model;
     const struct stack *s = decoder_of(p);
@@ -198,6 +204,8 @@ static void run_layers(struct session_pool *p) {
                         .context = p};
     enter_stage(p, &pass.scratch);
     for (int i = s->kept.first; i < s->kept.first + s->kept.n; i++) {
+        p->cut = is_abandoned(p);
+        if (p->cut) return;
         pass.layer_index = i;
         pass.cache.k = kv_cache_layer(&p->cache, p->cache.k, i);
         pass.cache.v = kv_cache_layer(&p->cache, p->cache.v, i);
@@ -211,7 +219,7 @@ static void run_head(struct session_pool *p, int first) {
     const struct model *m = p->model;
     const struct stack *s = decoder_of(p);
     int n = p->plan.n_logits;
-    if (n == 0) return;
+    if (n == 0 || p->cut) return;
     struct tensor x = tensor_rows(p->scratch.x, 0, p->plan.n_rows), picked = tensor_rows(p->picked, 0, n);
     struct tensor logits = tensor_rows(p->logits, first, n);
     struct tensor local = m->comm->size > 1 ? tensor_rows(p->local_logits, 0, n) : logits;

@@ -9,41 +9,37 @@
 /* The split of GPT-2, which ByteLevel brings along. */
 static const char gpt2_pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-const char *json_type_name(const json_t *obj) {
-    const char *type = json_string_value(json_object_get(obj, "type"));
+const char *json_type_name(const struct json *obj) {
+    const char *type = json_word(json_member(obj, "type"));
     return type ? type : "";
 }
 
-struct text_span json_span(const json_t *string) {
-    return (struct text_span){json_string_value(string), json_string_length(string)};
-}
-
-enum status json_get_bool(const json_t *obj, const char *key, bool fallback, bool *out, struct error *e) {
-    const json_t *v = json_object_get(obj, key);
-    *out = v == NULL || json_is_null(v) ? fallback : json_is_true(v);
-    if (v != NULL && !json_is_null(v) && !json_is_boolean(v))
+enum status json_get_bool(const struct json *obj, const char *key, bool fallback, bool *out, struct error *e) {
+    const struct json *v = json_member(obj, key);
+    *out = json_is_absent(v) ? fallback : json_bool(v);
+    if (!json_is_absent(v) && json_kind(v) != JSON_KIND_BOOL)
         return error_set(e, STATUS_INVALID, "%s: expected true or false", key);
     return STATUS_OK;
 }
 
 /* {"String": "x"} or {"Regex": "x"} */
-static enum status open_pattern(struct regex **out, const json_t *pattern, struct error *e) {
-    const json_t *literal = json_object_get(pattern, "String"), *regex = json_object_get(pattern, "Regex");
-    const json_t *either = json_is_string(literal) ? literal : regex;
-    if (!json_is_string(either)) return error_set(e, STATUS_INVALID, "pattern: expected a String or a Regex");
-    return regex_open(out, json_span(either), either == literal, e);
+static enum status open_pattern(struct regex **out, const struct json *pattern, struct error *e) {
+    const struct json *literal = json_member(pattern, "String"), *regex = json_member(pattern, "Regex");
+    const struct json *either = json_is_text(literal) ? literal : regex;
+    if (!json_is_text(either)) return error_set(e, STATUS_INVALID, "pattern: expected a String or a Regex");
+    return regex_open(out, json_text(either), either == literal, e);
 }
 
-static enum status open_replace(struct normalizer_step *n, const json_t *j, struct error *e) {
-    const json_t *content = json_object_get(j, "content");
-    if (!json_is_string(content)) return error_set(e, STATUS_INVALID, "Replace: content: expected a string");
+static enum status open_replace(struct normalizer_step *n, const struct json *j, struct error *e) {
+    const struct json *content = json_member(j, "content");
+    if (!json_is_text(content)) return error_set(e, STATUS_INVALID, "Replace: content: expected a string");
     n->kind = NORMALIZER_REPLACE;
-    n->content_size = json_string_length(content);
-    n->content = xstrndup(json_string_value(content), n->content_size);
-    return open_pattern(&n->regex, json_object_get(j, "pattern"), e);
+    n->content_size = json_text(content).size;
+    n->content = xstrndup(json_text(content).text, n->content_size);
+    return open_pattern(&n->regex, json_member(j, "pattern"), e);
 }
 
-static enum status open_bert(struct normalizer_step *n, const json_t *j, struct error *e) {
+static enum status open_bert(struct normalizer_step *n, const struct json *j, struct error *e) {
     n->kind = NORMALIZER_BERT;
     enum status status = json_get_bool(j, "clean_text", true, &n->bert.clean_text, e);
     if (status == STATUS_OK) status = json_get_bool(j, "handle_chinese_chars", true, &n->bert.handle_chinese_chars, e);
@@ -53,16 +49,16 @@ static enum status open_bert(struct normalizer_step *n, const json_t *j, struct 
     return status;
 }
 
-static enum status open_normalizer(struct tokenizer *t, const json_t *j, int depth, struct error *e) {
+static enum status open_normalizer(struct tokenizer *t, const struct json *j, int depth, struct error *e) {
     static const char *const forms[] = {"NFC", "NFD", "NFKC", "NFKD"};
-    if (j == NULL || json_is_null(j)) return STATUS_OK;
+    if (json_is_absent(j)) return STATUS_OK;
     const char *type = json_type_name(j);
     if (strcmp(type, "Sequence") == 0 && depth < 8) {
-        const json_t *list = json_object_get(j, "normalizers");
-        if (!json_is_array(list)) return error_set(e, STATUS_INVALID, "normalizers: expected a list");
+        const struct json *list = json_member(j, "normalizers");
+        if (!json_is_list(list)) return error_set(e, STATUS_INVALID, "normalizers: expected a list");
         enum status status = STATUS_OK;
-        for (size_t i = 0; i < json_array_size(list) && status == STATUS_OK; i++)
-            status = open_normalizer(t, json_array_get(list, i), depth + 1, e);
+        for (size_t i = 0; i < json_count(list) && status == STATUS_OK; i++)
+            status = open_normalizer(t, json_item(list, i), depth + 1, e);
         return status;
     }
     if (t->n_normalizers == TOKENIZER_MAX_NORMALIZERS)
@@ -86,7 +82,7 @@ static enum status open_normalizer(struct tokenizer *t, const json_t *j, int dep
                      type);
 }
 
-enum status json_open_normalizer(struct tokenizer *t, const json_t *normalizer, struct error *e) {
+enum status json_open_normalizer(struct tokenizer *t, const struct json *normalizer, struct error *e) {
     if (open_normalizer(t, normalizer, 0, e) == STATUS_OK) return STATUS_OK;
     return error_prefix(e, "normalizer");
 }
@@ -107,9 +103,9 @@ static enum status add_regex(struct pretokenizer *p, const char *pattern, enum s
     return status == STATUS_OK ? add_step(p, step, e) : status;
 }
 
-static enum status open_split(struct pretokenizer *p, const json_t *j, struct error *e) {
+static enum status open_split(struct pretokenizer *p, const struct json *j, struct error *e) {
     static const char *const names[] = {"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
-    const char *behaviour = json_string_value(json_object_get(j, "behavior"));
+    const char *behaviour = json_text(json_member(j, "behavior")).text;
     struct pretokenizer_step step = {0};
     int k = 0;
     while (k < (int)ARRAY_COUNT(names) && (behaviour == NULL || strcmp(behaviour, names[k]) != 0)) k++;
@@ -118,11 +114,11 @@ static enum status open_split(struct pretokenizer *p, const json_t *j, struct er
                          behaviour ? behaviour : "");
     step.behaviour = (enum split_behaviour)k;
     enum status status = json_get_bool(j, "invert", false, &step.invert, e);
-    if (status == STATUS_OK) status = open_pattern(&step.regex, json_object_get(j, "pattern"), e);
+    if (status == STATUS_OK) status = open_pattern(&step.regex, json_member(j, "pattern"), e);
     return status == STATUS_OK ? add_step(p, step, e) : status;
 }
 
-static enum status open_byte_level(struct pretokenizer *p, const json_t *j, struct error *e) {
+static enum status open_byte_level(struct pretokenizer *p, const struct json *j, struct error *e) {
     bool prefix, regex;
     enum status status = json_get_bool(j, "add_prefix_space", true, &prefix, e);
     if (status == STATUS_OK) status = json_get_bool(j, "use_regex", true, &regex, e);
@@ -132,15 +128,15 @@ static enum status open_byte_level(struct pretokenizer *p, const json_t *j, stru
 }
 
 /* *byte_level: whether ByteLevel has been seen; it must be there once and last, since it turns text into bytes. */
-static enum status open_pretokenizer(struct pretokenizer *p, const json_t *j, int depth, bool *byte_level,
+static enum status open_pretokenizer(struct pretokenizer *p, const struct json *j, int depth, bool *byte_level,
                                      struct error *e) {
     const char *type = json_type_name(j);
     if (strcmp(type, "Sequence") == 0 && depth < 8) {
-        const json_t *list = json_object_get(j, "pretokenizers");
-        if (!json_is_array(list)) return error_set(e, STATUS_INVALID, "pretokenizers: expected a list");
+        const struct json *list = json_member(j, "pretokenizers");
+        if (!json_is_list(list)) return error_set(e, STATUS_INVALID, "pretokenizers: expected a list");
         enum status status = STATUS_OK;
-        for (size_t i = 0; i < json_array_size(list) && status == STATUS_OK; i++)
-            status = open_pretokenizer(p, json_array_get(list, i), depth + 1, byte_level, e);
+        for (size_t i = 0; i < json_count(list) && status == STATUS_OK; i++)
+            status = open_pretokenizer(p, json_item(list, i), depth + 1, byte_level, e);
         return status;
     }
     if (*byte_level) return error_set(e, STATUS_UNSUPPORTED, "\"%.40s\" after ByteLevel is not supported", type);
@@ -161,7 +157,7 @@ static enum status open_pretokenizer(struct pretokenizer *p, const json_t *j, in
                      type);
 }
 
-enum status json_open_pretokenizer(struct pretokenizer *p, const json_t *pre, struct error *e) {
+enum status json_open_pretokenizer(struct pretokenizer *p, const struct json *pre, struct error *e) {
     bool byte_level = false;
     enum status status = open_pretokenizer(p, pre, 0, &byte_level, e);
     if (status == STATUS_OK && !byte_level)
@@ -189,21 +185,20 @@ static enum status claim_id(struct tokenizer *t, struct text_span content, const
     return STATUS_OK;
 }
 
-static enum status open_added(struct tokenizer *t, const json_t *j, const struct piece_table *model_pieces,
+static enum status open_added(struct tokenizer *t, const struct json *j, const struct piece_table *model_pieces,
                               struct error *e) {
-    const json_t *id = json_object_get(j, "id"), *content = json_object_get(j, "content");
+    const struct json *id = json_member(j, "id"), *content = json_member(j, "content");
     struct added_token token = {0};
     bool normalized;
-    if (!json_is_integer(id) || !json_is_string(content))
+    if (!json_is_int(id) || !json_is_text(content))
         return error_set(e, STATUS_INVALID, "expected objects with an integer id and a string content");
-    struct text_span text = json_span(content);
+    struct text_span text = json_text(content);
     if (text.size == 0 || text.size > TOKENIZER_MAX_ADDED_BYTES)
         return error_set(e, STATUS_UNSUPPORTED, "content of %zu bytes: expected 1 to %d", text.size,
                          TOKENIZER_MAX_ADDED_BYTES);
-    if (json_integer_value(id) < 0 || json_integer_value(id) >= TOKENIZER_MAX_ID)
-        return error_set(e, STATUS_INVALID, "id %lld: expected 0 to %d", (long long)json_integer_value(id),
-                         TOKENIZER_MAX_ID - 1);
-    token.id = (int32_t)json_integer_value(id);
+    if (json_int(id) < 0 || json_int(id) >= TOKENIZER_MAX_ID)
+        return error_set(e, STATUS_INVALID, "id %lld: expected 0 to %d", (long long)json_int(id), TOKENIZER_MAX_ID - 1);
+    token.id = (int32_t)json_int(id);
     enum status status = json_get_bool(j, "special", false, &token.special, e);
     if (status == STATUS_OK) status = json_get_bool(j, "lstrip", false, &token.lstrip, e);
     if (status == STATUS_OK) status = json_get_bool(j, "rstrip", false, &token.rstrip, e);
@@ -225,14 +220,14 @@ static enum status open_added(struct tokenizer *t, const json_t *j, const struct
     return status;
 }
 
-enum status json_open_added(struct tokenizer *t, const json_t *added, struct error *e) {
-    if (added == NULL || json_is_null(added)) return STATUS_OK;
-    if (!json_is_array(added)) return error_set(e, STATUS_INVALID, "added_tokens: expected a list");
+enum status json_open_added(struct tokenizer *t, const struct json *added, struct error *e) {
+    if (json_is_absent(added)) return STATUS_OK;
+    if (!json_is_list(added)) return error_set(e, STATUS_INVALID, "added_tokens: expected a list");
     struct piece_table table;
     piece_table_open(&table, t, NULL);
     enum status status = STATUS_OK;
-    for (size_t i = 0; i < json_array_size(added) && status == STATUS_OK; i++) {
-        status = open_added(t, json_array_get(added, i), &table, e);
+    for (size_t i = 0; i < json_count(added) && status == STATUS_OK; i++) {
+        status = open_added(t, json_item(added, i), &table, e);
         if (status != STATUS_OK) error_prefix(e, "added_tokens[%zu]", i);
     }
     free(table.slots);
@@ -241,31 +236,31 @@ enum status json_open_added(struct tokenizer *t, const json_t *added, struct err
     return status;
 }
 
-static enum status affix_add(const struct tokenizer *t, struct affix *a, const json_t *id, struct error *e) {
-    if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= t->vocab_size)
+static enum status affix_add(const struct tokenizer *t, struct affix *a, const struct json *id, struct error *e) {
+    if (!json_is_int(id) || json_int(id) < 0 || json_int(id) >= t->vocab_size)
         return error_set(e, STATUS_INVALID, "a token that is not in the vocabulary");
     if (a->n == TOKENIZER_MAX_AFFIX)
         return error_set(e, STATUS_UNSUPPORTED, "more than %d tokens before or after a text", TOKENIZER_MAX_AFFIX);
-    a->ids[a->n++] = (int32_t)json_integer_value(id);
+    a->ids[a->n++] = (int32_t)json_int(id);
     return STATUS_OK;
 }
 
-static enum status open_template(struct tokenizer *t, const json_t *j, struct error *e) {
-    const json_t *single = json_object_get(j, "single"), *specials = json_object_get(j, "special_tokens");
+static enum status open_template(struct tokenizer *t, const struct json *j, struct error *e) {
+    const struct json *single = json_member(j, "single"), *specials = json_member(j, "special_tokens");
     struct affix *affix = &t->prefix;
-    if (!json_is_array(single)) return error_set(e, STATUS_UNSUPPORTED, "single: expected a list");
-    for (size_t i = 0; i < json_array_size(single); i++) {
-        const json_t *part = json_array_get(single, i);
-        const char *special = json_string_value(json_object_get(json_object_get(part, "SpecialToken"), "id"));
-        const char *text = json_string_value(json_object_get(json_object_get(part, "Sequence"), "id"));
+    if (!json_is_list(single)) return error_set(e, STATUS_UNSUPPORTED, "single: expected a list");
+    for (size_t i = 0; i < json_count(single); i++) {
+        const struct json *part = json_item(single, i);
+        const char *special = json_text(json_member(json_member(part, "SpecialToken"), "id")).text;
+        const char *text = json_text(json_member(json_member(part, "Sequence"), "id")).text;
         if (text != NULL && strcmp(text, "A") == 0 && affix == &t->prefix) {
             affix = &t->suffix;
             continue;
         }
-        const json_t *ids = special ? json_object_get(json_object_get(specials, special), "ids") : NULL;
-        if (!json_is_array(ids)) return error_set(e, STATUS_INVALID, "single[%zu]: not understood", i);
-        for (size_t k = 0; k < json_array_size(ids); k++) {
-            enum status status = affix_add(t, affix, json_array_get(ids, k), e);
+        const struct json *ids = special ? json_member(json_member(specials, special), "ids") : NULL;
+        if (!json_is_list(ids)) return error_set(e, STATUS_INVALID, "single[%zu]: not understood", i);
+        for (size_t k = 0; k < json_count(ids); k++) {
+            enum status status = affix_add(t, affix, json_item(ids, k), e);
             if (status != STATUS_OK) return status;
         }
     }
@@ -273,20 +268,20 @@ static enum status open_template(struct tokenizer *t, const json_t *j, struct er
     return STATUS_OK;
 }
 
-static enum status open_postprocessor(struct tokenizer *t, const json_t *j, int depth, struct error *e) {
-    if (j == NULL || json_is_null(j)) return STATUS_OK;
+static enum status open_postprocessor(struct tokenizer *t, const struct json *j, int depth, struct error *e) {
+    if (json_is_absent(j)) return STATUS_OK;
     const char *type = json_type_name(j);
     if (strcmp(type, "ByteLevel") == 0) return STATUS_OK; /* It only trims offsets. */
     if (strcmp(type, "TemplateProcessing") == 0) return open_template(t, j, e);
     if (strcmp(type, "BertProcessing") == 0 || strcmp(type, "RobertaProcessing") == 0) {
-        enum status status = affix_add(t, &t->prefix, json_array_get(json_object_get(j, "cls"), 1), e);
-        return status ? status : affix_add(t, &t->suffix, json_array_get(json_object_get(j, "sep"), 1), e);
+        enum status status = affix_add(t, &t->prefix, json_item(json_member(j, "cls"), 1), e);
+        return status ? status : affix_add(t, &t->suffix, json_item(json_member(j, "sep"), 1), e);
     }
     if (strcmp(type, "Sequence") == 0 && depth < 8) {
-        const json_t *list = json_object_get(j, "processors");
-        if (!json_is_array(list)) return error_set(e, STATUS_INVALID, "processors: expected a list");
-        for (size_t i = 0; i < json_array_size(list); i++) {
-            enum status status = open_postprocessor(t, json_array_get(list, i), depth + 1, e);
+        const struct json *list = json_member(j, "processors");
+        if (!json_is_list(list)) return error_set(e, STATUS_INVALID, "processors: expected a list");
+        for (size_t i = 0; i < json_count(list); i++) {
+            enum status status = open_postprocessor(t, json_item(list, i), depth + 1, e);
             if (status != STATUS_OK) return status;
         }
         return STATUS_OK;
@@ -294,7 +289,7 @@ static enum status open_postprocessor(struct tokenizer *t, const json_t *j, int 
     return error_set(e, STATUS_UNSUPPORTED, "type \"%.40s\" is not supported", type);
 }
 
-enum status json_open_postprocessor(struct tokenizer *t, const json_t *post, struct error *e) {
+enum status json_open_postprocessor(struct tokenizer *t, const struct json *post, struct error *e) {
     if (open_postprocessor(t, post, 0, e) == STATUS_OK) return STATUS_OK;
     return error_prefix(e, "post_processor");
 }

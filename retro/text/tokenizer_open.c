@@ -8,22 +8,22 @@
 #include "retro/text/tokenizer_private.h"
 
 /* The end of document by name, where no configuration names it. */
-static int32_t find_eod(const struct tokenizer *t, const json_t *config) {
+static int32_t find_eod(const struct tokenizer *t, const struct json *config) {
     static const char *const names[] = {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "[SEP]"};
-    const json_t *eos = json_object_get(config, "eos_token");
-    if (json_is_object(eos)) eos = json_object_get(eos, "content");
-    int32_t id = json_is_string(eos) ? pieces_find(t, json_string_value(eos), json_string_length(eos)) : -1;
+    const struct json *eos = json_member(config, "eos_token");
+    if (json_kind(eos) == JSON_KIND_OBJECT) eos = json_member(eos, "content");
+    int32_t id = json_is_text(eos) ? pieces_find(t, json_text(eos).text, json_text(eos).size) : -1;
     for (size_t i = 0; i < ARRAY_COUNT(names) && id < 0; i++) id = pieces_find(t, names[i], strlen(names[i]));
     return id;
 }
 
-static enum status open_json(struct tokenizer *t, const json_t *root, struct error *e) {
-    const json_t *model = json_object_get(root, "model");
+static enum status open_json(struct tokenizer *t, const struct json *root, struct error *e) {
+    const struct json *model = json_member(root, "model");
     const char *type = json_type_name(model);
-    enum status status = json_open_normalizer(t, json_object_get(root, "normalizer"), e);
+    enum status status = json_open_normalizer(t, json_member(root, "normalizer"), e);
     if (status != STATUS_OK) return status;
     /* Files from before 2021 do not name the model's type; only BPE has merges. */
-    if (strcmp(type, "BPE") == 0 || (*type == '\0' && json_object_get(model, "merges") != NULL)) {
+    if (strcmp(type, "BPE") == 0 || (*type == '\0' && json_member(model, "merges") != NULL)) {
         status = bpe_open(t, root, e);
     } else if (strcmp(type, "WordPiece") == 0) {
         status = wordpiece_open_json(t, root, e);
@@ -31,23 +31,23 @@ static enum status open_json(struct tokenizer *t, const json_t *root, struct err
         return error_set(e, STATUS_UNSUPPORTED, "model: type \"%.40s\" is not supported: expected BPE or WordPiece",
                          type);
     }
-    if (status == STATUS_OK) status = json_open_added(t, json_object_get(root, "added_tokens"), e);
-    if (status == STATUS_OK) status = json_open_postprocessor(t, json_object_get(root, "post_processor"), e);
+    if (status == STATUS_OK) status = json_open_added(t, json_member(root, "added_tokens"), e);
+    if (status == STATUS_OK) status = json_open_postprocessor(t, json_member(root, "post_processor"), e);
     return status;
 }
 
 enum file_kind { FILE_JSON, FILE_VOCAB, FILE_MODEL };
 
-static enum status open_bytes(struct tokenizer **out, enum file_kind kind, struct text_span bytes, const json_t *config,
-                              struct error *e) {
+static enum status open_bytes(struct tokenizer **out, enum file_kind kind, struct text_span bytes,
+                              const struct json *config, struct error *e) {
     struct tokenizer *t = xcalloc(1, sizeof *t);
-    json_t *root = NULL;
+    struct json *root = NULL;
     t->hash = hash_bytes(bytes.text, bytes.size, 0);
     enum status status = STATUS_OK;
     if (kind == FILE_JSON) {
-        status = json_load_text(&root, bytes.text, bytes.size, "tokenizer.json", e);
+        status = json_parse(&root, bytes, "tokenizer.json", e);
         if (status == STATUS_OK) status = open_json(t, root, e);
-        json_decref(root);
+        json_close(root);
     } else if (kind == FILE_VOCAB) {
         status = wordpiece_open_vocab(t, bytes, config, e);
     } else {
@@ -68,13 +68,13 @@ enum status tokenizer_open_json(struct tokenizer **out, const char *text, size_t
 }
 
 /* tokenizer_config.json in the folder of the first `folder` bytes of path; *out stays NULL when there is none. */
-static enum status load_config(json_t **out, const char *path, size_t folder, struct error *e) {
+static enum status load_config(struct json **out, const char *path, size_t folder, struct error *e) {
     struct buffer name = {0};
     struct stat s;
     enum status status = STATUS_OK;
     buffer_append(&name, path, folder);
     buffer_append_string(&name, "tokenizer_config.json");
-    if (stat(name.data, &s) == 0) status = json_load_path(out, name.data, e);
+    if (stat(name.data, &s) == 0) status = json_parse_file(out, name.data, e);
     buffer_free(&name);
     return status;
 }
@@ -86,14 +86,14 @@ static enum status open_file(struct tokenizer **out, const char *path, struct er
     if (n >= 4 && strcmp(base + n - 4, ".txt") == 0) kind = FILE_VOCAB;
     if (n >= 6 && strcmp(base + n - 6, ".model") == 0) kind = FILE_MODEL;
     struct buffer bytes = {0};
-    json_t *config = NULL;
+    struct json *config = NULL;
     enum status status = file_read(path, JSON_FILE_LIMIT, &bytes, e);
     if (status == STATUS_OK) status = load_config(&config, path, (size_t)(base - path), e);
     if (status == STATUS_OK) {
         status = open_bytes(out, kind, (struct text_span){bytes.data, bytes.size}, config, e);
         if (status != STATUS_OK) error_prefix(e, "%s", path);
     }
-    json_decref(config);
+    json_close(config);
     buffer_free(&bytes);
     return status;
 }

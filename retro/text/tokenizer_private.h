@@ -2,7 +2,7 @@
  * tokens that are cut out of a text first, normalisers, and a model that turns what is left into ids. */
 #pragma once
 
-#include "config/json/json.h"
+#include "config/json/json_value.h"
 #include "retro/text/pretokenize.h"
 #include "retro/text/tokenizer.h"
 
@@ -103,18 +103,18 @@ enum status normalizers_run(const struct tokenizer *t, struct mapped_text *text,
                             struct error *e);
 
 /* tokenizer_json.c: parts of tokenizer.json that every model has. */
-enum status json_open_normalizer(struct tokenizer *t, const json_t *normalizer, struct error *e);
-enum status json_open_added(struct tokenizer *t, const json_t *added, struct error *e);
-enum status json_open_postprocessor(struct tokenizer *t, const json_t *post, struct error *e);
-enum status json_open_pretokenizer(struct pretokenizer *p, const json_t *pre, struct error *e);
+enum status json_open_normalizer(struct tokenizer *t, const struct json *normalizer, struct error *e);
+enum status json_open_added(struct tokenizer *t, const struct json *added, struct error *e);
+enum status json_open_postprocessor(struct tokenizer *t, const struct json *post, struct error *e);
+enum status json_open_pretokenizer(struct pretokenizer *p, const struct json *pre, struct error *e);
 /* obj[key] as a boolean; `fallback` when absent or null, STATUS_INVALID when something else. */
-enum status json_get_bool(const json_t *obj, const char *key, bool fallback, bool *out, struct error *e);
+enum status json_get_bool(const struct json *obj, const char *key, bool fallback, bool *out, struct error *e);
 /* The "type" of an object, "" when it has none. */
-const char *json_type_name(const json_t *obj);
-struct text_span json_span(const json_t *string);
+const char *json_type_name(const struct json *obj);
 
-enum status bpe_open(struct tokenizer *t, const json_t *root, struct error *e);
-enum status wordpiece_open_json(struct tokenizer *t, const json_t *root, struct error *e);
+enum status bpe_open(struct tokenizer *t, const struct json *root, struct error *e);
+enum status wordpiece_open_json(struct tokenizer *t, const struct json *root, struct error *e);
 /* config: tokenizer_config.json beside vocab.txt, or NULL. */
-enum status wordpiece_open_vocab(struct tokenizer *t, struct text_span vocab, const json_t *config, struct error *e);
-enum status sentencepiece_open(struct tokenizer *t, struct text_span file, const json_t *config, struct error *e);
+enum status wordpiece_open_vocab(struct tokenizer *t, struct text_span vocab, const struct json *config,
+                                 struct error *e);
+enum status sentencepiece_open(struct tokenizer *t, struct text_span file, const struct json *config, struct error *e);

@@ -145,7 +145,7 @@ static enum status open_pieces(struct tokenizer *t, struct spm *m, struct error 
     return added_set_sort(&t->added_raw, e);
 }
 
-enum status sentencepiece_open(struct tokenizer *t, struct text_span file, const json_t *config, struct error *e) {
+enum status sentencepiece_open(struct tokenizer *t, struct text_span file, const struct json *config, struct error *e) {
     struct spm *m = xcalloc(1, sizeof *m);
     struct sentencepiece_message message = {""};
     t->model = m;

@@ -29,7 +29,7 @@ enum status check_vocabulary(const struct model_info *model, const struct tokeni
 }
 
 /* A request of as many prompts as are allowed is taken by an idle server. */
-static enum status check_limits(const struct config *c, struct error *e) {
+enum status check_limits(const struct config *c, struct error *e) {
     int room = c->server.max_sequences + c->server.max_queue;
     if (c->server.max_prompts <= room) return STATUS_OK;
     return error_set(e, STATUS_INVALID,

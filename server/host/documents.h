@@ -5,11 +5,11 @@
  * its length. Any other reads text, of which every collection has its documents'. */
 #pragma once
 
-#include "config/options/config.h"
 #include "retrieval/retriever_local.h"
 #include "retro/model/model.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/budget.h"
+#include "server/host/config.h"
 
 struct documents {
     struct collection *collection; /* as it was opened */

@@ -19,7 +19,7 @@ struct watcher {
     struct watch *first;
 };
 
-static void report(struct watcher *w, uint64_t serial) {
+static void watcher_report(struct watcher *w, uint64_t serial) {
     pthread_mutex_lock(&w->lock);
     struct watch *watch = w->first;
     while (watch && watch->serial != serial) watch = watch->next;
@@ -27,7 +27,7 @@ static void report(struct watcher *w, uint64_t serial) {
     pthread_mutex_unlock(&w->lock);
 }
 
-static void *run(void *argument) {
+static void *watcher_run(void *argument) {
     struct watcher *w = argument;
     struct epoll_event events[64];
     for (;;) {
@@ -35,7 +35,7 @@ static void *run(void *argument) {
         CHECK(n >= 0 || errno == EINTR);
         for (int i = 0; i < n; i++) {
             if (events[i].data.u64 == STOP_SERIAL) return NULL;
-            report(w, events[i].data.u64);
+            watcher_report(w, events[i].data.u64);
         }
     }
 }
@@ -47,7 +47,7 @@ enum status watcher_open(struct watcher **out, struct error *e) {
     w->stop = eventfd(0, EFD_CLOEXEC);
     struct epoll_event stop = {.events = EPOLLIN, .data.u64 = STOP_SERIAL};
     if (w->epoll >= 0 && w->stop >= 0 && epoll_ctl(w->epoll, EPOLL_CTL_ADD, w->stop, &stop) == 0)
-        w->running = pthread_create(&w->thread, NULL, run, w) == 0;
+        w->running = pthread_create(&w->thread, NULL, watcher_run, w) == 0;
     if (!w->running) {
         enum status status = error_errno(e, "watching connections");
         watcher_close(w);

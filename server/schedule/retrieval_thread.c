@@ -64,19 +64,21 @@ static void search(struct retrieval_thread *t, int n, int n_queries) {
     struct error e = {0};
     struct retriever_query *queries = xcalloc((size_t)n_queries, sizeof *queries);
     struct hits *hits = xcalloc((size_t)n_queries, sizeof *hits);
-    int at = 0;
+    int filled = 0;
     for (int i = 0; i < n; i++) {
         struct lookup *l = t->batch[i];
         if (l->snapshot == NULL) l->snapshot = retriever_hold(t->retriever);
         for (int j = 0; j < l->n; j++) {
-            queries[at] = l->queries[j];
-            queries[at++].snapshot = l->snapshot;
+            queries[filled] = l->queries[j];
+            queries[filled].snapshot = l->snapshot;
+            queries[filled].cancelled = l->cancelled;
+            filled++;
         }
     }
 
     enum status status = retriever_search(t->retriever, queries, n_queries, hits, &e);
 
-    at = 0;
+    int at = 0;
     for (int i = 0; i < n; i++) {
         struct lookup *l = t->batch[i];
         if (status == STATUS_OK) memcpy(l->hits, hits + at, (size_t)l->n * sizeof *hits);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/json/json.h"
+#include "config/json/json_writer.h"
 #include "retro/run/session.h"
 #include "retro/weights/weights.h"
 #include "tests/folder.h"
@@ -235,9 +235,76 @@ static void test_limits_touch_nothing(void **state) {
     fixture_close(&f);
 }
 
+/* Says that nobody waits any more from its n-th question on. */
+static bool abandoned_after(void *left) {
+    int *n = left;
+    if (*n == 0) return true;
+    --*n;
+    return false;
+}
+
+/* A step that nobody waits for ends between two layers; its session is closed, and nothing of it is in the next one. */
+static void test_an_abandoned_step(void **state) {
+    (void)state;
+    struct fixture f;
+    struct sequence alone, s;
+    struct error e = {0};
+    struct tensor logits;
+    fixture_open(&f, "tests/golden/retro/case_b", DTYPE_F32, 64);
+    const struct model_info *info = model_info(f.model);
+    sequence_make(&alone, info, 5, 20, 40);
+    sequence_make(&s, info, 5, 20, 40);
+    run_alone(&f, &alone, MAX_LENGTH);
+
+    int parts = session_pool_parts(f.pool);
+    assert_true(parts > 1);
+    for (int layers = 0; layers < parts; layers++) {
+        int left = layers;
+        session_pool_watch(f.pool, abandoned_after, &left);
+        sequence_open(&s, &f);
+        struct step_item item = {
+            .session = s.session, .tokens = s.tokens, .n_tokens = 20, .neighbors = s.sets, .n_logits = 1};
+        assert_int_equal(session_step(f.pool, &item, 1, &logits, &e), STATUS_CANCELLED);
+        assert_int_equal(left, 0);
+        session_close(s.session);
+    }
+
+    int more = 1 << 20;
+    session_pool_watch(f.pool, abandoned_after, &more);
+    run_alone(&f, &s, MAX_LENGTH);
+    assert_same_bits(&alone, &s, info->padded_vocab);
+    sequence_free(&alone);
+    sequence_free(&s);
+    fixture_close(&f);
+}
+
 static bool ends_with(const char *s, const char *suffix) {
     size_t n = strlen(s), m = strlen(suffix);
     return n >= m && strcmp(s + n - m, suffix) == 0;
+}
+
+/* from/config.json with another value for one key, as to/config.json. */
+static void write_config(const char *from, const char *to, const char *key, const char *value) {
+    struct error e = {0};
+    struct buffer text = {0};
+    struct json_writer w;
+    struct json *config;
+    char path[600];
+    snprintf(path, sizeof path, "%s/config.json", from);
+    if (json_parse_file(&config, path, &e)) fail_msg("%s", e.text);
+    put_begin(&w, &text);
+    put_object(&w);
+    for (struct json_entry it = {0}; json_next(config, &it);) {
+        if (strcmp(it.name.text, key) == 0) continue;
+        put_key(&w, it.name.text);
+        put_json(&w, it.value);
+    }
+    put_key(&w, key);
+    put_raw(&w, (struct text_span){value, strlen(value)});
+    put_object_end(&w);
+    folder_write(to, "config.json", text.data, text.size);
+    json_close(config);
+    buffer_free(&text);
 }
 
 /* The folder's model with every norm weight stored minus one and the flag set: the same function (spec 4.2). */
@@ -245,7 +312,6 @@ static void write_zero_centred(const char *from, const char *to) {
     struct error e = {0};
     struct buffer file = {0};
     struct weights *w;
-    json_t *config;
     char path[600];
     snprintf(path, sizeof path, "%s/model.safetensors", from);
     if (file_read(path, 64 << 20, &file, &e) || weights_open_memory(&w, file.data, file.size, path, &e))
@@ -259,12 +325,7 @@ static void write_zero_centred(const char *from, const char *to) {
     weights_close(w);
     folder_write(to, "model.safetensors", file.data, file.size);
     buffer_free(&file);
-    snprintf(path, sizeof path, "%s/config.json", from);
-    if (json_load_path(&config, path, &e)) fail_msg("%s", e.text);
-    json_object_set_new(config, "layernorm_zero_centered_gamma", json_true());
-    snprintf(path, sizeof path, "%s/config.json", to);
-    assert_int_equal(json_dump_file(config, path, 0), 0);
-    json_decref(config);
+    write_config(from, to, "layernorm_zero_centered_gamma", "true");
 }
 
 static void test_zero_centred_gamma(void **state) {
@@ -293,36 +354,27 @@ static void test_zero_centred_gamma(void **state) {
 /* config.json and checkpoint that disagree are refused with the tensor's name. */
 static void test_mismatch_is_named(void **state) {
     (void)state;
-    char folder[FOLDER_SIZE], path[FOLDER_PATH_SIZE];
+    char folder[FOLDER_SIZE];
     struct error e = {0};
     struct backend *b;
     struct comm *c;
     struct model *m;
-    json_t *config;
     folder_make(folder);
     write_zero_centred("tests/golden/retro/case_a", folder);
-    folder_path(path, folder, "config.json");
     assert_int_equal(backend_open(&b, "cpu", &(struct backend_options){0}, &e), STATUS_OK);
     assert_int_equal(comm_open_single(&c, &e), STATUS_OK);
     static const struct {
         const char *key;
-        int value;
-        const char *expect;
-    } cases[] = {{"ffn_hidden_size", 96, "is [128, 32], config.json makes it [96, 32]"},
-                 {"num_layers", 5, "not a layer number"},
-                 {"num_layers", 7, "decoder.layers.6."},
-                 {"hidden_size", 0, "allowed is 1"},
-                 {"max_position_embeddings", 8, "exceeds the 8 learned positions"}};
+        const char *value, *expect;
+    } cases[] = {{"ffn_hidden_size", "96", "is [128, 32], config.json makes it [96, 32]"},
+                 {"num_layers", "5", "not a layer number"},
+                 {"num_layers", "7", "decoder.layers.6."},
+                 {"hidden_size", "0", "allowed is 1"},
+                 {"max_position_embeddings", "8", "exceeds the 8 learned positions"}};
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
-        json_t *original;
-        assert_int_equal(json_load_path(&original, "tests/golden/retro/case_a/config.json", &e), STATUS_OK);
-        config = json_copy(original);
-        json_object_set_new(config, cases[i].key, json_integer(cases[i].value));
-        assert_int_equal(json_dump_file(config, path, 0), 0);
+        write_config("tests/golden/retro/case_a", folder, cases[i].key, cases[i].value);
         assert_int_not_equal(model_open(&m, folder, b, c, &(struct model_options){0}, &e), STATUS_OK);
         if (!strstr(e.text, cases[i].expect)) fail_msg("expected \"%s\" in \"%s\"", cases[i].expect, e.text);
-        json_decref(config);
-        json_decref(original);
     }
     comm_close(c);
     backend_close(b);
@@ -333,7 +385,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_batch_is_bitwise_alone), cmocka_unit_test(test_long_prompt_closes_many_chunks),
         cmocka_unit_test(test_limits_touch_nothing),   cmocka_unit_test(test_zero_centred_gamma),
-        cmocka_unit_test(test_mismatch_is_named),
+        cmocka_unit_test(test_mismatch_is_named),      cmocka_unit_test(test_an_abandoned_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -387,40 +387,13 @@ static void test_pool(void **state) {
         assert_int_equal(pool_open(&p, threads, NULL), STATUS_OK);
         for (int job = 0; job < 3000; job++) {
             int pieces = job % (POOL_PIECES + 1);
-            pool_run(p, pieces, count_piece, &threads);
+            pool_run(p, 1000, pieces, count_piece, &threads);
             for (int i = 0; i < pieces; i++) expected[i]++;
             if (job % 500 == 0) nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
             assert_memory_equal(pool_counts, expected, sizeof expected);
         }
         pool_close(p);
     }
-}
-
-/* Thread 1 takes 20 ms for a piece, the caller 0.1. */
-static void slow_helper(const void *context, int piece, int thread) {
-    (void)context;
-    nanosleep(&(struct timespec){.tv_nsec = thread == 1 ? 20000000 : 100000}, NULL);
-    pool_counts[piece] = thread;
-}
-
-static bool helper_helped(struct pool *p) {
-    memset(pool_counts, 0, sizeof pool_counts);
-    pool_run(p, 8, slow_helper, NULL);
-    bool helped = false;
-    for (int i = 0; i < 8; i++) helped |= pool_counts[i] == 1;
-    return helped;
-}
-
-/* A thread that keeps the caller waiting stays out of the next jobs, but not for ever. */
-static void test_pool_rest(void **state) {
-    (void)state;
-    struct pool *p;
-    int jobs = 0;
-    assert_int_equal(pool_open(&p, 2, NULL), STATUS_OK);
-    while (!helper_helped(p)) assert_true(++jobs < 1000);
-    for (int i = 1; i < 64; i++) assert_false(helper_helped(p));
-    for (jobs = 0; !helper_helped(p);) assert_true(++jobs < 1000);
-    pool_close(p);
 }
 
 static void test_comm_single(void **state) {
@@ -446,10 +419,9 @@ static void test_comm_single(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_norm_add),    cmocka_unit_test(test_activations), cmocka_unit_test(test_exp),
-        cmocka_unit_test(test_rope),        cmocka_unit_test(test_rows),        cmocka_unit_test(test_conversions),
-        cmocka_unit_test(test_open),        cmocka_unit_test(test_pool),        cmocka_unit_test(test_pool_rest),
-        cmocka_unit_test(test_comm_single),
+        cmocka_unit_test(test_norm_add), cmocka_unit_test(test_activations), cmocka_unit_test(test_exp),
+        cmocka_unit_test(test_rope),     cmocka_unit_test(test_rows),        cmocka_unit_test(test_conversions),
+        cmocka_unit_test(test_open),     cmocka_unit_test(test_pool),        cmocka_unit_test(test_comm_single),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -124,6 +124,29 @@ static void test_batch(void **state) {
     assert_null(results[0].ids);
 }
 
+/* Who is gone is not embedded, as far as pieces of texts allow; the others find what they find alone. */
+static void test_nobody_waits(void **state) {
+    (void)state;
+    enum { QUERIES = 40 };
+    struct retriever_query queries[QUERIES];
+    struct hits results[QUERIES];
+    struct error e;
+    atomic_bool gone = true, there = false;
+    for (int i = 0; i < QUERIES; i++) {
+        queries[i] = ask("a", 1, -1);
+        queries[i].cancelled = &gone;
+    }
+    toy = (struct toy){0};
+    assert_int_equal(retriever_search(retriever, queries, QUERIES, results, &e), STATUS_CANCELLED);
+    assert_int_equal(toy.texts, 0);
+
+    queries[QUERIES - 1].cancelled = &there;
+    assert_int_equal(retriever_search(retriever, queries, QUERIES, results, &e), STATUS_OK);
+    assert_in_range(toy.texts, 1, 8);
+    assert_int_equal(results[QUERIES - 1].n, 1);
+    for (int i = 0; i < QUERIES; i++) hits_free(&results[i]);
+}
+
 static void test_limits(void **state) {
     (void)state;
     struct error e = {0};
@@ -378,6 +401,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_batch, setup, teardown),
         cmocka_unit_test_setup_teardown(test_limits, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_nobody_waits, setup, teardown),
         cmocka_unit_test_setup_teardown(test_errors, setup, teardown),
         cmocka_unit_test_setup_teardown(test_hits_pin, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stable_ids, setup, teardown),

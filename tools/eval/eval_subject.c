@@ -40,7 +40,7 @@ enum status subject_open_pool(struct subject *s, int max_tokens, struct error *e
                                     .max_step_rows = SLICE,
                                     .max_logit_rows = SLICE,
                                     .max_neighbors = max_int(1, s->k),
-                                    .kv_dtype = s->info->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16}; /* the engine's */
+                                    .kv_dtype = s->info->cache_dtype};
     s->logits = xmalloc((size_t)SLICE * (size_t)s->info->padded_vocab * sizeof *s->logits);
     return session_pool_open(&s->pool, s->model.model, &limits, e);
 }

@@ -1,12 +1,13 @@
-/* tools/index/index_build.c: retro-index build: files to text, text to tokens, tokens to chunks, chunks to vectors, all
- * to a collection. One document at a time is in memory, and one batch of chunks that wait for the embedder. */
+/* tools/index/index_build.c: retro-index build: files to text, text to tokens, tokens to chunks,
+ * chunks to vectors, all to a collection. One document at a time is in memory, and one batch of
+ * chunks that wait for the embedder. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/base/hash.h"
-#include "config/json/json.h"
+#include "config/json/json_table.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/budget.h"
 #include "server/host/embedder_bert.h"
@@ -53,10 +54,9 @@ static enum status embed_waiting(struct builder *b, struct error *e) {
     }
     enum status status = b->embedder.embed(b->embedder.self, texts, b->n_waiting, b->vectors, e);
     if (status == STATUS_OK) status = collection_add_vectors(b->collection, b->vectors, b->n_waiting, e);
-    b->progress.chunks += b->n_waiting;
+    progress_embedded(&b->progress, b->n_waiting, b->waiting.size);
     b->n_waiting = 0;
     buffer_clear(&b->waiting);
-    progress_show(&b->progress, false);
     return status ? status : check_interrupted(e);
 }
 
@@ -80,8 +80,8 @@ static enum status add_chunks(struct builder *b, const char *stored, struct erro
     return status;
 }
 
-/* A token can begin inside a character: its start moves behind it, so that the range of a chunk holds whole characters,
- * each in the chunk where it begins. */
+/* A token can begin inside a character: its start moves behind it, so that the range of a chunk
+ * holds whole characters, each in the chunk where it begins. */
 static void align_starts(struct tokens *tokens, const struct buffer *text) {
     for (int i = 0; i < tokens->n; i++)
         for (int j = 0;
@@ -106,6 +106,8 @@ static enum status read_document(struct builder *b, const struct found_file *fil
 
 static enum status add_file(struct builder *b, const struct found_file *file, struct error *e) {
     struct error why;
+    uint64_t text_bytes = 0;
+    bool is_new = false;
     enum status status = check_interrupted(e);
     if (status) return status;
     if (read_document(b, file, &why)) {
@@ -116,37 +118,41 @@ static enum status add_file(struct builder *b, const struct found_file *file, st
         progress_clear(&b->progress);
         if (b->options->verbose) line_print(stderr, "a copy of another: %s", file->path);
     } else {
-        status = add_chunks(b, file->stored, e);
-        b->n_added++;
+        is_new = true;
+        text_bytes = b->tokens.starts[b->tokens.n] - b->tokens.starts[0];
     }
-    b->progress.files++;
-    b->progress.bytes += file->size;
-    progress_show(&b->progress, false);
-    return status;
+    progress_read(&b->progress, file, text_bytes);
+    if (!is_new) return status;
+    b->n_added++;
+    return add_chunks(b, file->stored, e);
 }
+
+struct model_facts {
+    int chunk_length, eod; /* eod -1: the tokenizer's */
+};
+
+static const struct json_field model_fields[] = {
+    {"retro_chunk_length", JSON_INT, JSON_AT(struct model_facts, chunk_length), .min = 1, .max = INT16_MAX},
+    {"eod_token_id", JSON_INT, JSON_AT(struct model_facts, eod), .min = -1, .max = INT32_MAX},
+};
+static const struct json_table model_table = JSON_TABLE(model_fields, .open = true);
 
 /* Chunk length and end-of-document id as the model was trained with. */
 static enum status read_model(struct builder *b, const char *folder, int32_t *eod, struct error *e) {
+    struct model_facts facts = {.chunk_length = DEFAULT_CHUNK_LENGTH, .eod = -1};
     struct buffer path = {0};
-    json_t *root;
+    struct json *root;
     buffer_printf(&path, "%s/config.json", folder);
-    enum status status = json_load_path(&root, path.data, e);
-    if (status == STATUS_OK) {
-        const json_t *m = json_object_get(root, "retro_chunk_length"), *id = json_object_get(root, "eod_token_id");
-        b->chunk_length = b->options->chunk_length;
-        if (b->chunk_length == 0 && m == NULL) b->chunk_length = DEFAULT_CHUNK_LENGTH;
-        if (b->chunk_length == 0 && json_integer_value(m) >= 1 && json_integer_value(m) <= INT16_MAX)
-            b->chunk_length = (int)json_integer_value(m);
-        *eod = json_integer_value(id) >= 0 && json_integer_value(id) <= INT32_MAX && json_is_integer(id)
-                   ? (int32_t)json_integer_value(id)
-                   : tokenizer_eod(b->tokenizer);
-        if (b->chunk_length == 0)
-            status = error_set(e, STATUS_INVALID, "%s: retro_chunk_length is no length of a chunk", path.data);
-        if (status == STATUS_OK && *eod < 0)
-            status = error_set(e, STATUS_INVALID, "%s: no eod_token_id, and the tokenizer has no end-of-document token",
-                               path.data);
-        json_decref(root);
-    }
+    struct json_reader reader = {.name = path.data, .e = e};
+    enum status status = json_parse_file(&root, path.data, e);
+    if (status == STATUS_OK) status = json_table_read(&reader, &model_table, root, &facts);
+    json_close(root);
+
+    b->chunk_length = b->options->chunk_length ? b->options->chunk_length : facts.chunk_length;
+    *eod = facts.eod >= 0 ? facts.eod : tokenizer_eod(b->tokenizer);
+    if (status == STATUS_OK && *eod < 0)
+        status = error_set(e, STATUS_INVALID, "%s: no eod_token_id, and the tokenizer has no end-of-document token",
+                           path.data);
     buffer_free(&path);
     return status;
 }
@@ -175,10 +181,11 @@ static enum status check_embedding(const struct config *config, struct error *e)
 enum { BYTES_OF_TOKEN = 4 };
 
 /* The index is in memory as a whole when it is built. Nobody wants to hear after hours of embedding that it does not
- * fit, so it is estimated before the first file is read. */
-static enum status check_index(const struct builder *b, struct error *e) {
+ * fit, so it is estimated from what the survey of the files guesses. */
+static enum status check_index_memory(const struct builder *b, struct error *e) {
     struct budget_parts parts = {0};
-    size_t chunks = b->walk.bytes / ((size_t)b->chunk_length * BYTES_OF_TOKEN) + (size_t)b->walk.n;
+    size_t chunks = (size_t)b->walk.n, chunk_bytes = (size_t)b->chunk_length * BYTES_OF_TOKEN;
+    for (int i = 0; i < b->walk.n; i++) chunks += b->walk.files[i].text_bytes / chunk_bytes;
     budget_add(
         &parts,
         (struct budget_part){.name = "document index", .bytes = chunks * (size_t)b->embedder.dim * sizeof(float)},
@@ -192,7 +199,7 @@ static enum status open_parts(struct builder *b, const struct config *config, st
         return error_set(e, STATUS_INVALID, "model.path and retrieval.embedder are needed: --config FILE or --set");
     if (check_embedding(config, e) || tokenizer_open(&b->tokenizer, config->model.path, e) ||
         read_model(b, config->model.path, &eod, e) ||
-        embedder_bert_open(&b->embedder, config->retrieval.embedder, config, e) || check_index(b, e))
+        embedder_bert_open(&b->embedder, config->retrieval.embedder, config, e))
         return e->status;
     if (config->retrieval.threads > 0) index_set_threads(config->retrieval.threads);
     b->vectors = xmalloc((size_t)BATCH_CHUNKS * (size_t)b->embedder.dim * sizeof *b->vectors);
@@ -210,6 +217,39 @@ static enum status open_parts(struct builder *b, const struct config *config, st
     free(embedder);
     free(tokenizer);
     return status;
+}
+
+/* Counts the chunks that the files will give, up to `enough`. */
+static enum status count_chunks(struct builder *b, int64_t enough, int64_t *n_chunks, struct error *e) {
+    struct key_set texts = {0};
+    struct error unreadable;
+    enum status status = STATUS_OK;
+    *n_chunks = 0;
+    for (int i = 0; i < b->walk.n && *n_chunks < enough && status == STATUS_OK; i++) {
+        status = check_interrupted(e);
+        if (status || read_document(b, &b->walk.files[i], &unreadable)) continue;
+        if (key_set_add(&texts, hash_bytes(b->text.data, b->text.size, 0), b->text.size))
+            *n_chunks += (b->tokens.n + b->chunk_length - 1) / b->chunk_length;
+    }
+    key_set_free(&texts);
+    return status;
+}
+
+/* An index that cannot be made of these files is refused before they are embedded, which can take hours. */
+static enum status check_index(struct builder *b, struct error *e) {
+    char smallest[64];
+    const char *factory = b->options->index_factory;
+    int64_t least, n_chunks;
+    index_choose_factory(smallest, sizeof smallest, 1);
+    if (factory == NULL) factory = smallest;
+    enum status status = index_check_factory(factory, b->embedder.dim, &least, e);
+    if (status == STATUS_OK && least > 1) status = count_chunks(b, least, &n_chunks, e);
+    if (status || least <= 1 || n_chunks >= least) return status;
+    return error_set(e, STATUS_INVALID,
+                     "--index %s needs at least %" PRId64
+                     " chunks, one for each list or code that it learns, and these "
+                     "documents give %" PRId64 ": ask for fewer lists, or leave --index out for one that fits",
+                     factory, least, n_chunks);
 }
 
 static enum status add_files(struct builder *b, struct error *e) {
@@ -233,22 +273,28 @@ static enum status commit(struct builder *b, struct error *e) {
 static void print_summary(const struct builder *b) {
     double seconds = time_now() - b->progress.started;
     int n_copies = b->n_copies + b->walk.n_repeated;
-    char copies[40] = "", skipped[40] = "";
+    int n_not_read = b->walk.n_unknown_files + b->walk.n_dotted;
+    char copies[40] = "", skipped[40] = "", not_read[64] = "";
     if (n_copies > 0) snprintf(copies, sizeof copies, ", %d copies left out", n_copies);
     if (b->walk.n_skipped > 0) snprintf(skipped, sizeof skipped, ", %d skipped", b->walk.n_skipped);
-    line_print(stdout, "%s: %d documents, %" PRId64 " chunks in %.1f s (%.0f chunks/s)%s%s", b->options->out,
+    if (n_not_read > 0) snprintf(not_read, sizeof not_read, ", %d of other kinds or hidden not read", n_not_read);
+    line_print(stdout, "%s: %d documents, %" PRId64 " chunks in %.1f s (%.0f chunks/s)%s%s%s", b->options->out,
                b->n_added, b->progress.chunks, seconds, (double)b->progress.chunks / (seconds > 0 ? seconds : 1),
-               copies, skipped);
+               copies, skipped, not_read);
 }
 
 static enum status build(struct builder *b, const struct config *config, struct error *e) {
     enum status status = walk_paths(&b->walk, b->options->paths, b->options->n_paths, e);
     if (status) return status;
-    walk_report_unknown(&b->walk);
+    walk_report(&b->walk);
     if (b->walk.n == 0) return error_set(e, STATUS_INVALID, "no documents found; nothing was built");
     status = open_parts(b, config, e);
+    if (status == STATUS_OK) status = check_index(b, e);
     if (status) return status;
-    progress_start(&b->progress, b->walk.n, b->walk.bytes);
+    survey_texts(&b->walk, b->options->max_file_bytes);
+    status = check_index_memory(b, e);
+    if (status) return status;
+    progress_start(&b->progress, &b->walk);
     status = add_files(b, e);
     return status ? status : commit(b, e);
 }
@@ -257,6 +303,7 @@ int index_build(const struct build_options *o, const struct config *config, stru
     struct builder *b = xcalloc(1, sizeof *b);
     b->options = o;
     b->walk.verbose = o->verbose;
+    b->walk.follow = o->follow;
     enum status status = build(b, config, e);
     int code = status == STATUS_CANCELLED ? EXIT_INTERRUPTED
                : status                   ? EXIT_FAILED

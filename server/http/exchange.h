@@ -1,0 +1,59 @@
+/* server/http/exchange.h: one request and its answer, for the files of this folder that call libmicrohttpd. The only
+ * file that includes it. */
+#pragma once
+
+#include <microhttpd.h>
+#include <pthread.h>
+
+#include "server/http/connection.h"
+#include "server/http/http.h"
+#include "server/http/watcher.h"
+
+struct http {
+    struct http_options o;
+    struct MHD_Daemon *daemon;
+    struct watcher *watcher;
+    struct connections *connections;
+    int port;
+    uint64_t id_base;
+    atomic_uint_fast64_t n_requests;
+    atomic_int active; /* exchanges with an answer that is not yet sent */
+};
+
+/* One request and its answer. */
+struct exchange {
+    struct http *http;
+    struct MHD_Connection *connection;
+    struct connection *life;
+    const char *target; /* in the library's bytes, and its size there: both before they are decoded */
+    size_t target_size;
+    bool begun; /* its head is complete */
+    bool last;  /* the connection ends with this answer */
+    int cut;    /* status of a refusal that was sent past the library; 0: none */
+    char id[32];
+    double started;
+    char method[16], path[128]; /* for the log */
+    struct buffer body;
+    struct answer *answer;
+    struct buffer out; /* of the answer: polled, of which `sent` bytes are gone */
+    size_t sent;
+    bool complete;
+    pthread_mutex_t lock; /* guards ready and suspended */
+    bool ready, suspended;
+    atomic_bool gone; /* the client left */
+    bool watched;
+    struct watch watch;
+};
+
+/* http.c */
+/* Continues with an answer that waited: the waker of every answer. */
+void exchange_wake(void *context);
+/* Sends what the answer has; where that is nothing, suspends the connection. */
+enum MHD_Result exchange_respond(struct exchange *x);
+
+/* receive.c: what the library calls in this order. MHD_NO closes the connection. */
+size_t text_unescape(void *context, struct MHD_Connection *connection, char *text);
+void *exchange_make(void *context, const char *target, struct MHD_Connection *connection);
+enum MHD_Result exchange_begin(struct exchange *x, const char *path, const char *method, const char *version);
+enum MHD_Result exchange_receive(struct exchange *x, const char *bytes, size_t *size);
+void exchange_open(struct exchange *x, const char *method, const char *path);

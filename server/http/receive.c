@@ -1,0 +1,190 @@
+/* server/http/receive.c: bytes to request: what is refused while it comes, and what api.c is handed. */
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "server/http/exchange.h"
+#include "server/http/head.h"
+#include "server/http/refusal.h"
+
+enum { HEADER_BYTES = 16 << 10 }; /* limit of request line and headers: more gets 431 */
+
+/* The library hands on what it decoded as C strings, which a NUL would cut: it becomes a byte that is in no UTF-8, so
+ * that it is in no path that there is, and is refused in a field. */
+size_t text_unescape(void *context, struct MHD_Connection *connection, char *text) {
+    (void)context, (void)connection;
+    for (char *at = text; (at = strstr(at, "%00")) != NULL;) memcpy(at, "%FF", 3);
+    return MHD_http_unescape(text);
+}
+
+struct argument_list {
+    struct query_argument *items;
+    int n, capacity;
+};
+
+static enum MHD_Result argument_add(void *context, enum MHD_ValueKind kind, const char *name, const char *value) {
+    struct argument_list *list = context;
+    (void)kind;
+    list->items = xgrow(list->items, list->n, &list->capacity, sizeof *list->items);
+    list->items[list->n++] = (struct query_argument){name, value ? value : ""};
+    return MHD_YES;
+}
+
+struct field_list {
+    struct head_field *items;
+    int n, capacity;
+};
+
+static const char *header_find(const struct exchange *x, const char *name) {
+    return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
+}
+
+static enum MHD_Result field_add(void *context, enum MHD_ValueKind kind, const char *name, size_t name_size,
+                                 const char *value, size_t value_size) {
+    struct field_list *list = context;
+    (void)kind;
+    list->items = xgrow(list->items, list->n, &list->capacity, sizeof *list->items);
+    list->items[list->n++] = (struct head_field){name, value, name_size, value_size};
+    return MHD_YES;
+}
+
+static bool exchange_check_head(const struct exchange *x, const char *method, const char *version, struct failure *f) {
+    struct field_list list = {0};
+    size_t size = MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE)->header_size;
+    if (size > HEADER_BYTES)
+        return failure_set(f, MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large", NULL,
+                           "request line and headers have %zu bytes, the limit is %d", size, HEADER_BYTES);
+    MHD_get_connection_values_n(x->connection, MHD_HEADER_KIND, field_add, &list);
+    struct head head = {.method = method,
+                        .target = x->target,
+                        .version = version,
+                        .target_size = x->target_size,
+                        .size = size,
+                        .fields = list.items,
+                        .n_fields = list.n};
+    bool ok = head_check(&head, f);
+    free(list.items);
+    return ok;
+}
+
+static bool body_refuse(const struct exchange *x, const char *size, struct failure *f) {
+    return failure_set(f, MHD_HTTP_CONTENT_TOO_LARGE, "body_too_large", NULL,
+                       "the body has %s bytes, the limit is %d (option server.max_body_bytes)", size,
+                       x->http->o.max_body_bytes);
+}
+
+/* What is refused before the body comes. */
+static bool exchange_check(struct exchange *x, const char *method, const char *path, const char *version,
+                           struct failure *f) {
+    if (!exchange_check_head(x, method, version, f)) return false;
+    const char *length = header_find(x, "Content-Length"), *coding = header_find(x, "Transfer-Encoding");
+    const char *encoding = header_find(x, "Content-Encoding");
+    size_t announced = length ? strtoull(length, NULL, 10) : 0;
+    if (announced > (size_t)x->http->o.max_body_bytes) return body_refuse(x, length, f);
+    if ((announced > 0 || coding) && encoding && strcasecmp(encoding, "identity") != 0)
+        return failure_set(f, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", NULL,
+                           "the body is encoded as %.100s, send it as it is", encoding);
+    if (!connection_in_reserve(x->life) || api_path_is_for_operators(path)) return true;
+    failure_set(f, MHD_HTTP_SERVICE_UNAVAILABLE, "server_busy", NULL,
+                "%d requests are in work, the limit is server.max_connections", x->http->o.connections.max);
+    f->retry_after = 1;
+    return false;
+}
+
+/* From here to exchange_end() the exchange is active: stopping waits for it. A request whose body never came is not. */
+static void exchange_answer(struct exchange *x, struct answer *answer) {
+    x->answer = answer;
+    atomic_fetch_add(&x->http->active, 1);
+}
+
+/* Connections from one address are one client. Of an IPv6 address the first half counts: the rest is the client's to
+ * choose. */
+static uint64_t client_number(const struct exchange *x) {
+    const struct sockaddr *address =
+        MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
+    uint64_t number = 0;
+    if (address->sa_family == AF_INET)
+        memcpy(&number, &((const struct sockaddr_in *)address)->sin_addr, sizeof(struct in_addr));
+    if (address->sa_family == AF_INET6) {
+        const struct in6_addr *six = &((const struct sockaddr_in6 *)address)->sin6_addr;
+        memcpy(&number, six->s6_addr + (IN6_IS_ADDR_V4MAPPED(six) ? sizeof number : 0), sizeof number);
+    }
+    return number;
+}
+
+void exchange_open(struct exchange *x, const char *method, const char *path) {
+    struct argument_list list = {0};
+    MHD_get_connection_values(x->connection, MHD_GET_ARGUMENT_KIND, argument_add, &list);
+    struct api_request r = {.method = method,
+                            .path = path,
+                            .content_type = header_find(x, "Content-Type"),
+                            .body = x->body.data ? x->body.data : "",
+                            .size = x->body.size,
+                            .arguments = list.items,
+                            .n_arguments = list.n,
+                            .client = client_number(x)};
+    exchange_answer(x, api_open(x->http->o.api, &r, (struct waker){exchange_wake, x}));
+    free(list.items);
+    buffer_free(&x->body);
+}
+
+/* Answers in the midst of a body. MHD_NO: the library closes the connection. */
+static enum MHD_Result body_cut(struct exchange *x) {
+    struct failure f = {0};
+    struct buffer bytes = {0};
+    body_refuse(x, "more", &f);
+    refusal_write(&f, x->id, &bytes);
+    connection_reply(x->life, bytes.data, bytes.size);
+    buffer_free(&bytes);
+    x->cut = f.http;
+    failure_free(&f);
+    return MHD_NO;
+}
+
+/* Pieces of any size, down to one byte. */
+enum MHD_Result exchange_receive(struct exchange *x, const char *bytes, size_t *size) {
+    connection_progress(x->life, *size);
+    if (x->body.size + *size > (size_t)x->http->o.max_body_bytes) return body_cut(x);
+    buffer_append(&x->body, bytes, *size);
+    *size = 0;
+    return MHD_YES;
+}
+
+/* Copies for the log; a path may hold anything, a line of the log may not. */
+static void text_copy(char *to, size_t size, const char *from) {
+    snprintf(to, size, "%s", from);
+    for (; *to; to++)
+        if ((unsigned char)*to <= ' ' || (unsigned char)*to >= 0x7F) *to = '?';
+}
+
+/* The request line came, and nothing of it is decoded yet. The library hands the result to handle(). */
+void *exchange_make(void *context, const char *target, struct MHD_Connection *connection) {
+    struct http *h = context;
+    struct exchange *x = xcalloc(1, sizeof *x);
+    x->http = h;
+    x->connection = connection;
+    x->life = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+    x->started = time_now();
+    x->target = target;
+    x->target_size = target ? target_measure(target) : 0;
+    snprintf(x->id, sizeof x->id, "req-%016llx",
+             (unsigned long long)(h->id_base + atomic_fetch_add(&h->n_requests, 1)));
+    pthread_mutex_init(&x->lock, NULL);
+    return x;
+}
+
+/* The head is complete. What is refused here ends the connection, since its body is not read. */
+enum MHD_Result exchange_begin(struct exchange *x, const char *path, const char *method, const char *version) {
+    struct failure f = {0};
+    x->begun = true;
+    text_copy(x->method, sizeof x->method, method);
+    text_copy(x->path, sizeof x->path, path);
+    if (!connection_enter(x->life, CONNECTION_BODY)) return MHD_NO;
+    if (exchange_check(x, method, path, version, &f)) return MHD_YES;
+    x->last = true;
+    connection_linger(x->life);
+    exchange_answer(x, answer_failure(&f));
+    return exchange_respond(x);
+}

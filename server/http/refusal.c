@@ -1,0 +1,21 @@
+/* server/http/refusal.c: a whole response that says no. See refusal.h. */
+#include "server/http/refusal.h"
+
+static const char *reason_of(int http) {
+    switch (http) {
+        case 408: return "Request Timeout";
+        case 413: return "Content Too Large";
+        default: return "Bad Request";
+    }
+}
+
+void refusal_write(const struct failure *f, const char *id, struct buffer *out) {
+    struct buffer body = {0};
+    failure_write(f, &body);
+    buffer_printf(out, "HTTP/1.1 %d %s\r\n", f->http, reason_of(f->http));
+    buffer_printf(out, "Content-Type: application/json\r\nCache-Control: no-store\r\nConnection: close\r\n");
+    if (id) buffer_printf(out, "x-request-id: %s\r\n", id);
+    buffer_printf(out, "Content-Length: %zu\r\n\r\n", body.size);
+    buffer_append(out, body.data, body.size);
+    buffer_free(&body);
+}
