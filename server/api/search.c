@@ -96,12 +96,8 @@ static struct search *make_search(const struct served_model *model, const struct
         .text = {request->query, request->query_size},
         .k = request->k ? (int)request->k : model->k,
         .min_similarity = request->min_similarity < -1 ? model->min_similarity : (float)request->min_similarity};
-    s->lookup = (struct lookup){.queries = &s->query,
-                                .hits = &s->hits,
-                                .n = 1,
-                                .cancelled = &s->cancelled,
-                                .done = search_done,
-                                .context = s};
+    s->lookup = (struct lookup){
+        .queries = &s->query, .hits = &s->hits, .n = 1, .cancelled = &s->cancelled, .done = search_done, .context = s};
     s->waker = waker;
     atomic_init(&s->references, 2);
     pthread_mutex_init(&s->lock, NULL);
