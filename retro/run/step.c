@@ -164,8 +164,8 @@ static void add_given(struct session_pool *p, struct scratch *scratch) {
     struct backend *b = p->model->backend;
     struct tensor given = tensor_rows(p->given, 0, p->plan.n_given);
     backend_upload(b, given.data, p->plan.given, (size_t)given.rows * (size_t)given.cols * sizeof(float));
-    gather_rows(b, &(struct gather_rows_args){.y = scratch->branch, .x = given, .rows = p->plan.given_rows});
-    add(b, &(struct add_args){.y = scratch->x, .a = scratch->x, .b = scratch->branch});
+    backend_gather_rows(b, &(struct gather_rows_args){.y = scratch->branch, .x = given, .rows = p->plan.given_rows});
+    backend_add(b, &(struct add_args){.y = scratch->x, .a = scratch->x, .b = scratch->branch});
 }
 
 /* The first stage embeds the rows; others get the encoder's output, where they read any, and the rows from the one
@@ -223,10 +223,10 @@ static void run_head(struct session_pool *p, int first) {
     struct tensor x = tensor_rows(p->scratch.x, 0, p->plan.n_rows), picked = tensor_rows(p->picked, 0, n);
     struct tensor logits = tensor_rows(p->logits, first, n);
     struct tensor local = m->comm->size > 1 ? tensor_rows(p->local_logits, 0, n) : logits;
-    gather_rows(m->backend, &(struct gather_rows_args){.y = picked, .x = x, .rows = p->plan.logit_rows});
+    backend_gather_rows(m->backend, &(struct gather_rows_args){.y = picked, .x = x, .rows = p->plan.logit_rows});
     if (s->final_norm.gamma) stack_norm(m, s, picked, picked, &s->final_norm);
-    linear(m->backend,
-           &(struct linear_args){.y = local, .x = picked, .weight = &m->output.weight, .bias = m->output.bias});
+    backend_linear(m->backend,
+                   &(struct linear_args){.y = local, .x = picked, .weight = &m->output.weight, .bias = m->output.bias});
     comm_allgather_cols(m->comm, m->backend, logits, local);
 }
 

@@ -90,11 +90,11 @@ static void draw_tokens(struct engine *x, struct tensor logits) {
         end = i + 1;
         if (step->draw_row[i] < 0) continue;
         while (end < step->n && step->draw_row[end] == step->draw_row[end - 1] + 1) end++;
-        sample(x->o.backend, &(struct sample_args){.logits = tensor_rows(logits, step->draw_row[i], end - i),
-                                                   .params = step->params + i,
-                                                   .n_vocab = x->info.vocab,
-                                                   .ids = step->drawn + i,
-                                                   .logprobs = step->drawn_logprobs + i});
+        backend_sample(x->o.backend, &(struct sample_args){.logits = tensor_rows(logits, step->draw_row[i], end - i),
+                                                           .params = step->params + i,
+                                                           .n_vocab = x->info.vocab,
+                                                           .ids = step->drawn + i,
+                                                           .logprobs = step->drawn_logprobs + i});
     }
 }
 

@@ -136,9 +136,9 @@ static void rank_close(struct rank *r) {
 static void multiply(const struct rank *r, const struct weight *w, int first, float *y) {
     float x[2 * FFN];
     for (int k = 0; k < w->n_in; k++) x[k] = sinf((float)(first + k) * 0.37f);
-    linear(r->backend,
-           &(struct linear_args){
-               .y = tensor_make(y, DTYPE_F32, 1, w->n_out), .x = tensor_make(x, DTYPE_F32, 1, w->n_in), .weight = w});
+    backend_linear(r->backend, &(struct linear_args){.y = tensor_make(y, DTYPE_F32, 1, w->n_out),
+                                                     .x = tensor_make(x, DTYPE_F32, 1, w->n_in),
+                                                     .weight = w});
     assert_int_equal(backend_sync(r->backend, NULL), STATUS_OK);
 }
 

@@ -123,7 +123,7 @@ static enum status step(struct device_bench *t, int first, int n, int rows, stru
                                       .neighbors = t->neighbors,
                                       .n_logits = 1};
     if (session_step(t->pool, items, n, &logits, e)) return e->status;
-    sample(t->model.backend, &(struct sample_args){logits, greedy, info->vocab, t->ids + first, logprobs});
+    backend_sample(t->model.backend, &(struct sample_args){logits, greedy, info->vocab, t->ids + first, logprobs});
     return backend_sync(t->model.backend, e);
 }
 
