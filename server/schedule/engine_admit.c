@@ -21,8 +21,10 @@ static void write_queries(struct engine_sequence *s, int first, int n) {
         size_t before = s->query_text.size;
         int n_ids = generation_chunk(s->generation, first + j, x->chunk_ids);
         tokenizer_decode(x->o.tokenizer, x->chunk_ids, n_ids, true, &s->query_text);
-        queries[j] = (struct retriever_query){
-            .text = {NULL, s->query_text.size - before}, .k = asked->k, .min_similarity = asked->min_similarity};
+        queries[j] = (struct retriever_query){.text = {NULL, s->query_text.size - before},
+                                              .k = asked->k,
+                                              .r = x->info.retrieved_length,
+                                              .min_similarity = asked->min_similarity};
     }
     const char *text = s->query_text.data ? s->query_text.data : "";
     for (int j = 0; j < n; j++) {
@@ -38,7 +40,7 @@ static void look_up(struct engine_sequence *s, int first, int n) {
     struct error e = {0};
     write_queries(s, first, n);
     l->n = n;
-    l->results = s->generation->answer.found + first;
+    l->hits = s->generation->answer.found + first;
     l->cancelled = &s->generation->cancelled;
     l->done = lookup_done;
     l->context = s;
@@ -62,7 +64,7 @@ void engine_close_chunks(struct engine_sequence *s, int first, int n) {
 /* The lookup of a sequence that left is done. */
 static void forget_neighbors(struct engine_sequence *s) {
     struct lookup *l = &s->lookup;
-    for (int j = 0; j < l->n && l->status == STATUS_OK; j++) retriever_result_free(&l->results[j]);
+    for (int j = 0; j < l->n && l->status == STATUS_OK; j++) hits_free(&l->hits[j]);
     s->engine->n_left--;
     sequence_free(s);
 }
@@ -81,8 +83,8 @@ static void accept_neighbors(struct engine_sequence *s) {
         return;
     }
     for (int j = 0; j < l->n; j++) {
-        const struct retriever_result *found = &l->results[j];
-        s->neighbors[s->n_neighbors++] = (struct neighbor_tokens){.ids = found->ids, .k = found->k};
+        const struct hits *found = &l->hits[j];
+        s->neighbors[s->n_neighbors++] = (struct neighbor_tokens){.ids = found->ids, .k = found->n};
     }
     sequence_publish(s);
 }

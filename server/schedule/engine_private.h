@@ -35,7 +35,7 @@ struct engine_sequence {
     struct detokenizer detokenizer;
     struct neighbor_tokens *neighbors; /* [n_chunks] what the model reads */
     int n_neighbors;                   /* chunks that have theirs, perhaps not yet published */
-    struct lookup lookup;
+    struct lookup lookup;              /* keeps the snapshot of the first for all */
     struct buffer query_text;
 };
 

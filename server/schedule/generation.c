@@ -40,7 +40,7 @@ static void request_clear(struct generation_request *asked) {
 }
 
 static void answer_clear(struct generation_answer *a) {
-    for (int j = 0; j < a->progress.n_found && a->found; j++) retriever_result_free(&a->found[j]);
+    for (int j = 0; j < a->progress.n_found && a->found; j++) hits_free(&a->found[j]);
     pthread_mutex_destroy(&a->lock);
     buffer_free(&a->text);
     free(a->ids);

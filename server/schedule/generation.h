@@ -70,8 +70,8 @@ struct generation_answer {
     int32_t *top_ids;    /* [n_prompt + max_tokens, n_top] */
     float *top_logprobs; /* the same */
     struct grid grid;
-    int n_chunks;                   /* that can close */
-    struct retriever_result *found; /* [n_chunks] of a search */
+    int n_chunks;       /* that can close */
+    struct hits *found; /* [n_chunks] of a search */
 };
 
 struct generation {

@@ -25,6 +25,7 @@ void sequence_free(struct engine_sequence *s) {
     buffer_free(&s->query_text);
     free(s->neighbors);
     free(s->lookup.queries);
+    snapshot_release(s->lookup.snapshot);
     generation_release(s->generation);
     free(s);
 }
