@@ -62,6 +62,7 @@ static enum status engine_options_of(struct engine_options *o, const struct conf
         .max_queue = c->server.max_queue,
         .max_step_tokens = c->server.max_step_tokens,
         .max_k = c->retrieval.max_k,
+        .passages = {.template = c->retrieval.template, .max_tokens = c->retrieval.prompt_tokens},
         .micro_batch_rows = c->parallel.micro_batch_rows,
     };
     return check_context(c, info, &o->max_context, e);
@@ -80,7 +81,8 @@ static enum status plan_sessions(void *context, const struct model_info *info, s
 static enum status plan_beside(void *context, const struct model_info *info, struct backend *b, struct budget_parts *p,
                                struct error *e) {
     const struct config *c = &((const struct server *)context)->config;
-    return documents_measure(c, info, b, p, e);
+    (void)info; /* documents take the same beside any model */
+    return documents_measure(c, b, p, e);
 }
 
 static enum status open_model(struct server *s, struct error *e) {
@@ -119,8 +121,8 @@ static enum status open_tokenizer(struct server *s, struct error *e) {
 static enum status open_retrieval(struct server *s, struct error *e) {
     const struct config *c = &s->config;
     const struct model_info *model = model_info(s->model);
-    if (!documents_wanted(c, model)) {
-        log_info("no retrieval: %s", model->chunk_length ? "retrieval.collection is not set" : "the model reads none");
+    if (!documents_wanted(c)) {
+        log_info("no retrieval: retrieval.collection is not set");
         return STATUS_OK;
     }
     /* The engine's lookups, and one search for each connection. */

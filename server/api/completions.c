@@ -80,8 +80,10 @@ static bool check_retrieval(const struct completion *c, struct failure *f) {
     const struct request_retrieval *r = &c->request.retrieval;
     const struct served_model *model = c->model;
     if (!r->given || !r->enabled) return true;
-    if (model->info->chunk_length == 0)
-        return failure_set(f, 400, "no_retrieval", "retrieval", "the model %s reads no neighbours", model->id);
+    if (r->n_neighbors > 0 && model->info->chunk_length == 0)
+        return failure_set(f, 400, "no_retrieval", "retrieval.neighbors",
+                           "the model %s reads no neighbours by cross attention; put the texts into the prompt",
+                           model->id);
     if (r->n_neighbors == 0 && model->retrieval == NULL)
         return failure_set(f, 400, "no_collection", "retrieval",
                            "this server has no collection (option retrieval.collection); send retrieval.neighbors");

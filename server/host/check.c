@@ -5,6 +5,9 @@
 #include "server/host/documents.h"
 #include "server/host/embedder_bert.h"
 
+/* Passages before the prompt of a model that reads them as text. */
+enum { DEFAULT_PASSAGES = 4 };
+
 enum status check_context(const struct config *c, const struct model_info *model, int *context, struct error *e) {
     int most = model->max_positions, wanted = c->server.max_context;
     if (most == 0 && wanted == 0)
@@ -16,7 +19,8 @@ enum status check_context(const struct config *c, const struct model_info *model
 }
 
 enum status check_neighbors(const struct config *c, const struct model_info *model, int *k, struct error *e) {
-    *k = c->retrieval.k ? c->retrieval.k : model->num_neighbors;
+    int usual = model->chunk_length > 0 ? model->num_neighbors : DEFAULT_PASSAGES;
+    *k = c->retrieval.k ? c->retrieval.k : usual;
     if (*k <= c->retrieval.max_k) return STATUS_OK;
     return error_set(e, STATUS_INVALID, "the model reads %d neighbours, retrieval.max_k is %d", *k, c->retrieval.max_k);
 }
@@ -43,6 +47,7 @@ static enum status check_sessions(const struct config *c, const struct model *m,
     struct session_limits limits = {.max_sessions = 1, .max_step_rows = 2, .max_logit_rows = 1, .max_neighbors = 1};
     if (check_context(c, model_info(m), &limits.max_tokens, e)) return e->status;
     limits.kv_dtype = DTYPE_F32;
+    limits.max_source = model_info(m)->reads_source ? 1 : 0;
     if (session_pool_measure(&bytes, m, &limits, e)) return error_prefix(e, "model.path: %s", c->model.path);
     return STATUS_OK;
 }
@@ -50,8 +55,8 @@ static enum status check_sessions(const struct config *c, const struct model *m,
 static enum status check_documents(const struct config *c, const struct model_info *model,
                                    const struct tokenizer *tokenizer, struct backend *b, struct error *e) {
     struct budget_parts parts = {0};
-    if (!documents_wanted(c, model)) return STATUS_OK;
-    if (documents_check(c, model, tokenizer, e) || documents_measure(c, model, b, &parts, e)) return e->status;
+    if (!documents_wanted(c)) return STATUS_OK;
+    if (documents_check(c, model, tokenizer, e) || documents_measure(c, b, &parts, e)) return e->status;
     return STATUS_OK;
 }
 

@@ -3,9 +3,7 @@
 
 #include "server/host/embedder_bert.h"
 
-bool documents_wanted(const struct config *c, const struct model_info *model) {
-    return c->retrieval.collection[0] != '\0' && model->chunk_length > 0;
-}
+bool documents_wanted(const struct config *c) { return c->retrieval.collection[0] != '\0'; }
 
 const char *documents_embedder(const struct config *c, const char *of_collection) {
     return c->retrieval.embedder[0] ? c->retrieval.embedder : of_collection;
@@ -71,10 +69,9 @@ static enum status measure_collection(const struct config *c, const struct colle
     return STATUS_OK;
 }
 
-enum status documents_measure(const struct config *c, const struct model_info *model, struct backend *b,
-                              struct budget_parts *parts, struct error *e) {
+enum status documents_measure(const struct config *c, struct backend *b, struct budget_parts *parts, struct error *e) {
     struct collection_outline collection;
-    if (!documents_wanted(c, model)) {
+    if (!documents_wanted(c)) {
         budget_add_program(parts, (const char *const[]){c->model.path}, 1);
         return STATUS_OK;
     }

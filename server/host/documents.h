@@ -17,8 +17,8 @@ struct documents {
     struct retriever *retriever;
 };
 
-/* Whether the configuration names a collection and the model reads neighbours. */
-bool documents_wanted(const struct config *c, const struct model_info *model);
+/* Whether the configuration names a collection. */
+bool documents_wanted(const struct config *c);
 /* The embedder's folder: the configuration's, else the collection's own. */
 const char *documents_embedder(const struct config *c, const char *of_collection);
 
@@ -33,5 +33,4 @@ enum status documents_check(const struct config *c, const struct model_info *mod
                             struct error *e);
 /* Adds what a program takes beside the model: itself and, where they are wanted, the documents. b is the device of the
  * embedder. */
-enum status documents_measure(const struct config *c, const struct model_info *model, struct backend *b,
-                              struct budget_parts *parts, struct error *e);
+enum status documents_measure(const struct config *c, struct backend *b, struct budget_parts *parts, struct error *e);

@@ -4,11 +4,26 @@
 
 #include "server/schedule/engine_private.h"
 
+/* Tokens at the end of a prompt that passages are sought by: the length of a chunk, as the documents' are. */
+enum { PASSAGE_QUERY_TOKENS = 64 };
+
 /* Neighbours. */
 
 static void lookup_done(struct lookup *l) {
     struct engine_sequence *s = l->context;
     CHECK(queue_put(&s->engine->answered, (void *[]){s}, 1)); /* engine_admit bounds lookups, so there is room */
+}
+
+/* The end of the text that passages are sought for, as one query. */
+static void write_passage_query(struct engine_sequence *s) {
+    const struct generation_neighbors *asked = &s->generation->asked.neighbors;
+    const int32_t *ids = s->n_source > 0 ? s->source : s->rows;
+    int n = s->n_source > 0 ? s->n_source : s->n_rows, taken = min_int(n, PASSAGE_QUERY_TOKENS);
+    buffer_clear(&s->query_text);
+    tokenizer_decode(s->engine->o.tokenizer, ids + n - taken, taken, true, &s->query_text);
+    const char *text = s->query_text.data ? s->query_text.data : "";
+    s->lookup.queries[0] = (struct retriever_query){
+        .text = {text, s->query_text.size}, .k = asked->k, .min_similarity = asked->min_similarity};
 }
 
 /* The texts of chunks [first, first + n), as queries. */
@@ -38,7 +53,10 @@ static void look_up(struct engine_sequence *s, int first, int n) {
     struct engine *x = s->engine;
     struct lookup *l = &s->lookup;
     struct error e = {0};
-    write_queries(s, first, n);
+    if (sequence_reads_passages(s))
+        write_passage_query(s);
+    else
+        write_queries(s, first, n);
     l->n = n;
     l->hits = s->generation->answer.found + first;
     l->cancelled = &s->generation->cancelled;
@@ -69,6 +87,15 @@ static void forget_neighbors(struct engine_sequence *s) {
     sequence_free(s);
 }
 
+static void accept_passages(struct engine_sequence *s) {
+    struct error e = {0};
+    s->n_neighbors = 1;
+    if (sequence_add_passages(s, &s->lookup.hits[0], &e))
+        sequence_finish(s, FINISH_ERROR, &e);
+    else
+        sequence_publish(s);
+}
+
 static void accept_neighbors(struct engine_sequence *s) {
     const struct lookup *l = &s->lookup;
     if (s->state == SEQUENCE_LEFT) {
@@ -80,6 +107,10 @@ static void accept_neighbors(struct engine_sequence *s) {
     if (l->status) {
         struct error e = l->error;
         sequence_finish(s, FINISH_ERROR, &e);
+        return;
+    }
+    if (sequence_reads_passages(s)) {
+        accept_passages(s);
         return;
     }
     for (int j = 0; j < l->n; j++) {
@@ -152,7 +183,8 @@ static void start_sequence(struct engine_sequence *s) {
         sequence_finish(s, FINISH_ERROR, &e);
     } else {
         x->active[x->n_active++] = s;
-        engine_close_chunks(s, 0, answer->n_chunks ? grid_complete(answer->grid, asked->n_prompt) : 0);
+        int chunks = answer->n_chunks ? grid_complete(answer->grid, asked->n_prompt) : 0;
+        engine_close_chunks(s, 0, sequence_reads_passages(s) ? 1 : chunks);
     }
 }
 

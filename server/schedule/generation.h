@@ -83,7 +83,7 @@ struct generation {
 
 /* Empty, with one reference, the caller's. */
 struct generation *generation_open(void);
-/* Allocates the answer of a complete request. m is 0 for a model without retrieval. */
+/* Allocates the answer of a complete request. m is 0 for a model without chunked cross attention. */
 void generation_prepare(struct generation *g, enum grid_mode mode, int m);
 void generation_hold(struct generation *g);
 void generation_release(struct generation *g);
@@ -93,7 +93,7 @@ struct progress generation_read(struct generation *g, size_t from, struct buffer
 /* No wake will be called after this returns. */
 void generation_detach(struct generation *g);
 
-/* The first row that reads chunk j: the one that closes it. */
+/* The first row that reads chunk j: the one that closes it; 0 for passages before a prompt. */
 int generation_chunk_position(const struct generation *g, int j);
 /* The tokens of chunk j, all of which exist, into ids [m]; returns how many. */
 int generation_chunk(const struct generation *g, int j, int32_t *ids);

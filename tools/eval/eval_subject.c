@@ -26,7 +26,7 @@ enum status subject_open(struct subject *s, const struct config *c, const char *
 }
 
 enum status subject_open_retrieval(struct subject *s, const struct config *c, int max_k, struct error *e) {
-    if (!documents_wanted(c, s->info)) return STATUS_OK;
+    if (!documents_wanted(c) || s->info->chunk_length == 0) return STATUS_OK;
     s->collection_folder = c->retrieval.collection;
     return documents_open(&s->documents, c, s->info, s->tokenizer, max_k, e);
 }
