@@ -352,7 +352,7 @@ enum status bpe_open(struct tokenizer *t, const json_t *root, struct error *e) {
     t->model = b;
     t->ops = &bpe_ops;
     enum status status = open_options(b, model, e);
-    if (status == STATUS_OK) status = json_open_pretokenizer(&b->pre, json_object_get(root, "pre_tokenizer"), e);
+    if (status == STATUS_OK) status = json_open_pretokenizer(&b->pre, json_object_get(root, "pre_tokenizer"), true, e);
     if (status == STATUS_OK) status = open_vocabulary(t, b, vocab, e);
     if (status == STATUS_OK) status = open_merges(b, vocab, json_object_get(model, "merges"), e);
     if (status != STATUS_OK) return status;

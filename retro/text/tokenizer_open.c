@@ -7,14 +7,38 @@
 #include "config/base/hash.h"
 #include "retro/text/tokenizer_private.h"
 
-/* The end of document by name, where no configuration names it. */
-static int32_t find_eod(const struct tokenizer *t, const json_t *config) {
-    static const char *const names[] = {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "[SEP]"};
-    const json_t *eos = json_object_get(config, "eos_token");
-    if (json_is_object(eos)) eos = json_object_get(eos, "content");
-    int32_t id = json_is_string(eos) ? pieces_find(t, json_string_value(eos), json_string_length(eos)) : -1;
-    for (size_t i = 0; i < ARRAY_COUNT(names) && id < 0; i++) id = pieces_find(t, names[i], strlen(names[i]));
+/* The id of the token that the configuration names under `key`, else of the first of `names` that is there, else -1. */
+static int32_t find_named(const struct tokenizer *t, const json_t *config, const char *key, const char *const *names,
+                          size_t n) {
+    const json_t *named = json_object_get(config, key);
+    if (json_is_object(named)) named = json_object_get(named, "content");
+    int32_t id = json_is_string(named) ? pieces_find(t, json_string_value(named), json_string_length(named)) : -1;
+    for (size_t i = 0; i < n && id < 0; i++) id = pieces_find(t, names[i], strlen(names[i]));
     return id;
+}
+
+/* <extra_id_0>, <extra_id_1>, ... as far as they are there. */
+static void find_sentinels(struct tokenizer *t) {
+    memset(t->sentinels, 0xFF, sizeof t->sentinels);
+    for (int id = 0; id < t->vocab_size; id++) {
+        static const char start[] = "<extra_id_";
+        const struct piece *p = &t->pieces[id];
+        size_t at = sizeof start - 1;
+        if (p->bytes == NULL || p->size < at + 2 || memcmp(p->bytes, start, at) != 0) continue;
+        int number = 0;
+        for (; p->bytes[at] >= '0' && p->bytes[at] <= '9' && number < TOKENIZER_MAX_SENTINELS; at++)
+            number = number * 10 + p->bytes[at] - '0';
+        if (at + 1 == p->size && p->bytes[at] == '>' && number < TOKENIZER_MAX_SENTINELS) t->sentinels[number] = id;
+    }
+}
+
+static void find_marks(struct tokenizer *t, const json_t *config) {
+    static const char *const ends[] = {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "[EOS]", "[SEP]"};
+    static const char *const starts[] = {"<s>", "<bos>", "[BOS]"}, *const pads[] = {"<pad>", "[PAD]"};
+    t->eod = find_named(t, config, "eos_token", ends, ARRAY_COUNT(ends));
+    t->bos = find_named(t, config, "bos_token", starts, ARRAY_COUNT(starts));
+    t->pad = find_named(t, config, "pad_token", pads, ARRAY_COUNT(pads));
+    find_sentinels(t);
 }
 
 static enum status open_json(struct tokenizer *t, const json_t *root, struct error *e) {
@@ -27,9 +51,11 @@ static enum status open_json(struct tokenizer *t, const json_t *root, struct err
         status = bpe_open(t, root, e);
     } else if (strcmp(type, "WordPiece") == 0) {
         status = wordpiece_open_json(t, root, e);
+    } else if (strcmp(type, "Unigram") == 0) {
+        status = unigram_open(t, root, e);
     } else {
-        return error_set(e, STATUS_UNSUPPORTED, "model: type \"%.40s\" is not supported: expected BPE or WordPiece",
-                         type);
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "model: type \"%.40s\" is not supported: expected BPE, WordPiece or Unigram", type);
     }
     if (status == STATUS_OK) status = json_open_added(t, json_object_get(root, "added_tokens"), e);
     if (status == STATUS_OK) status = json_open_postprocessor(t, json_object_get(root, "post_processor"), e);
@@ -53,8 +79,11 @@ static enum status open_bytes(struct tokenizer **out, enum file_kind kind, struc
     } else {
         status = sentencepiece_open(t, bytes, config, e);
     }
+    /* tokenizer.json lists its added tokens itself. */
+    if (status == STATUS_OK && kind != FILE_JSON)
+        status = json_open_decoder_tokens(t, json_object_get(config, "added_tokens_decoder"), e);
     if (status == STATUS_OK) {
-        t->eod = find_eod(t, config);
+        find_marks(t, config);
         *out = t;
     } else {
         tokenizer_close(t);
@@ -67,15 +96,36 @@ enum status tokenizer_open_json(struct tokenizer **out, const char *text, size_t
     return open_bytes(out, FILE_JSON, (struct text_span){text, size}, NULL, e);
 }
 
-/* tokenizer_config.json in the folder of the first `folder` bytes of path; *out stays NULL when there is none. */
-static enum status load_config(json_t **out, const char *path, size_t folder, struct error *e) {
+/* Adds what an optional file of the folder of the first `folder` bytes of path holds to an object; keys that are there
+ * stay. */
+static enum status merge_file(json_t *object, const char *path, size_t folder, const char *file, struct error *e) {
     struct buffer name = {0};
     struct stat s;
+    json_t *more = NULL;
     enum status status = STATUS_OK;
     buffer_append(&name, path, folder);
-    buffer_append_string(&name, "tokenizer_config.json");
-    if (stat(name.data, &s) == 0) status = json_load_path(out, name.data, e);
+    buffer_append_string(&name, file);
+    if (stat(name.data, &s) == 0) status = json_load_path(&more, name.data, e);
+    if (status == STATUS_OK && more != NULL && json_object_update_missing(object, more) != 0)
+        status = error_set(e, STATUS_INVALID, "%s: expected an object", name.data);
+    json_decref(more);
     buffer_free(&name);
+    return status;
+}
+
+/* What the files beside a tokenizer say about it, as one object; release with json_decref. */
+static enum status load_config(json_t **out, const char *path, size_t folder, struct error *e) {
+    static const char *const names[] = {"tokenizer_config.json", "special_tokens_map.json"};
+    json_t *config = json_object(), *model = json_object();
+    enum status status = STATUS_OK;
+    for (size_t i = 0; i < ARRAY_COUNT(names) && status == STATUS_OK; i++)
+        status = merge_file(config, path, folder, names[i], e);
+    /* Old T5 folders have no word about the tokenizer but the model's type. */
+    if (status == STATUS_OK) status = merge_file(model, path, folder, "config.json", e);
+    json_t *type = json_object_get(model, "model_type");
+    if (json_is_string(type)) json_object_set(config, "model_type", type);
+    json_decref(model);
+    *out = config;
     return status;
 }
 
@@ -99,7 +149,7 @@ static enum status open_file(struct tokenizer **out, const char *path, struct er
 }
 
 enum status tokenizer_open(struct tokenizer **out, const char *path, struct error *e) {
-    static const char *const names[] = {"tokenizer.json", "vocab.txt", "tokenizer.model"};
+    static const char *const names[] = {"tokenizer.json", "vocab.txt", "tokenizer.model", "spiece.model"};
     struct stat s;
     *out = NULL;
     if (stat(path, &s) != 0) return error_errno(e, "tokenizer %s", path);
@@ -112,5 +162,6 @@ enum status tokenizer_open(struct tokenizer **out, const char *path, struct erro
         buffer_free(&name);
         if (there) return status;
     }
-    return error_set(e, STATUS_NOT_FOUND, "%s: no tokenizer.json, vocab.txt or tokenizer.model in this folder", path);
+    return error_set(e, STATUS_NOT_FOUND,
+                     "%s: no tokenizer.json, vocab.txt, tokenizer.model or spiece.model in this folder", path);
 }
