@@ -32,6 +32,10 @@ BUILD := build$(if $(SANITIZE),/sanitize-$(subst $(comma),-,$(SANITIZE)))
 CC ?= cc
 CXX ?= c++
 
+# Kernels for x86's instruction sets beside those in portable C: CPU=generic leaves them out, as other machines do.
+CPU ?= $(if $(filter x86_64-%,$(shell $(CC) -dumpmachine)),x86,generic)
+CPU := $(CPU)
+
 # What `make deps` may still have to install is found by compiling and linking, never by guessing a path.
 HASH := \#
 probe = $(shell printf '$(HASH)include <$(1)>\nint main(void){return 0;}\n' | \
@@ -64,7 +68,7 @@ CUDA_DEFINES := -DHAVE_CUDA=$(if $(CUDA),1,0) -DHAVE_CUDA_HOST=0
 
 # pass-failed: clang warns where sanitizers keep it from vectorising an `omp simd` loop; gcc does not know the name.
 WARNINGS := -Wall -Wextra -Werror -Wshadow -Wvla -Wpointer-arith -Wundef -Wno-pass-failed
-CPPFLAGS += -I. -D_GNU_SOURCE $(if $(FAISS),-DHAVE_FAISS=1 -isystem $(FAISS_HOME)/include,-DHAVE_FAISS=0) \
+CPPFLAGS += -I. -D_GNU_SOURCE -DCPU_X86=$(if $(filter x86,$(CPU)),1,0) $(if $(FAISS),-DHAVE_FAISS=1 -isystem $(FAISS_HOME)/include,-DHAVE_FAISS=0) \
 	$(CUDA_DEFINES) -DHAVE_MPI=$(if $(MPI),1,0) -DHAVE_NCCL=$(if $(NCCL),1,0) -DXXH_INLINE_ALL \
 	-isystem /usr/include/libxml2
 OPTIMISE := -O2 -g -fno-math-errno -ffp-contract=off -fopenmp
@@ -83,7 +87,8 @@ PROGRAM_LDFLAGS := $(filter-out -Wl$(comma)-rpath$(comma)$(FAISS_HOME)/lib,$(LDF
 
 # Every folder's sources make one library; a program is server/main.c or a folder of tools/.
 PROGRAMS := $(BUILD)/retro-server $(BUILD)/retro-index $(BUILD)/retro-eval $(BUILD)/retro-bench $(BUILD)/retro-convert
-SOURCES := $(filter-out server/main.c $(if $(MPI),,kernels/comm/comm_mpi.c) $(if $(NCCL),,kernels/comm/comm_nccl.c), \
+X86_SOURCES := kernels/cpu/variants_x86.c $(wildcard kernels/cpu/*_avx*.c)
+SOURCES := $(filter-out server/main.c $(if $(filter x86,$(CPU)),,$(X86_SOURCES)) $(if $(MPI),,kernels/comm/comm_mpi.c) $(if $(NCCL),,kernels/comm/comm_nccl.c), \
 	$(wildcard config/*/*.c kernels/*.c kernels/comm/*.c kernels/cpu/*.c retro/*/*.c retrieval/*.c retrieval/*/*.c \
 	server/*.c server/*/*.c)) $(wildcard retro/*/*.cc) $(if $(CUDA),$(wildcard kernels/cuda/*.cu))
 OBJECTS := $(addprefix $(BUILD)/,$(addsuffix .o,$(SOURCES)))
