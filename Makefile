@@ -7,6 +7,7 @@
 #   make install  what `make` built, into DESTDIR and PREFIX (/usr/local); builds nothing, so that root may call it
 #   make test     deps, build, every test that needs no GPU
 #   make c-test   the C tests alone, for SANITIZE=
+#   make arm64-test  the C tests that need few libraries, built for arm64 and run by qemu; installs a cross compiler
 #   make valgrind a reference model under valgrind, half a minute
 #   make fuzz     every libFuzzer target for FUZZ_SECONDS (60), with clang and sanitizers
 #   make cuda-check  compile the GPU kernels for every architecture, check that none spills registers (needs nvcc)
@@ -19,6 +20,7 @@
 #   make demo     documents in, a streamed answer with its sources out
 #   make train-smoke, test-train   tools/retro_train in two minutes, and its tests; both install PyTorch (deps-train)
 #
+# CPU=generic leaves the kernels for x86's instruction sets out.
 # SANITIZE=address,undefined (or thread) builds into build/sanitize-... beside the normal build; CC=clang works as gcc does.
 
 .DEFAULT_GOAL := all
@@ -261,6 +263,8 @@ test: deps
 	@tests/run.sh $(BUILD)
 c-test:
 	@tests/run.sh $(BUILD) --c-only
+arm64-test:
+	@DEPS=$(DEPS) tests/arm64.sh
 
 # Valgrind knows no AVX-512 and shows the program a CPU without: what runs is the AVX2 kernels.
 VALGRIND := valgrind --quiet --error-exitcode=1 --leak-check=full --errors-for-leak-kinds=definite
@@ -303,6 +307,6 @@ clean:
 	rm -rf build
 
 .PHONY: all c-tests list-c-tests emulated cuda-check gpu-ops gpu-programs gpu-bundle gpu-check fuzz deps info \
-	test install c-test valgrind lint format bench demo deps-train train-smoke \
+	test install c-test arm64-test valgrind lint format bench demo deps-train train-smoke \
 	test-train clean
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
