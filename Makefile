@@ -235,7 +235,7 @@ fuzz:
 # Programs that tests and documentation use. The option reference is generated, and a unit test compares it.
 $(BUILD)/tests/reference/%: $(BUILD)/tests/reference/%.c.o $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
-docs/config.md: $(BUILD)/tests/reference/print_config_docs config/options/config_table.c config/options/config_print.c
+docs/config.md: $(BUILD)/tests/reference/print_config_docs server/host/config.c $(wildcard config/options/*.c server/*_options.c server/host/*_options.c)
 	$< > $@
 
 # The GPU part of FAISS takes long to build: only where CUDA=1 is on the command line, not where it was found.

@@ -68,7 +68,7 @@ static enum status choose_context(const struct config *c, const struct model_inf
 static enum status engine_options_of(struct engine_options *o, const struct config *c, const struct model_info *info,
                                      struct error *e) {
     *o = (struct engine_options){
-        .grid = c->retrieval.grid == CONFIG_GRID_END ? GRID_END : GRID_START,
+        .grid = (enum grid_mode)c->retrieval.grid,
         .max_sequences = c->server.max_sequences,
         .max_queue = c->server.max_queue,
         .max_step_tokens = c->server.max_step_tokens,

@@ -4,9 +4,7 @@
 
 #include <jansson.h>
 
-#include "config/base/buffer.h"
-
-enum { JSON_FILE_LIMIT = 256 << 20 };
+#include "config/json/json_value.h"
 
 /* Parses text[0, size) into *out (release with json_decref). Errors read "name:line:column: what"; name may be a path.
  */

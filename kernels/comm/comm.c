@@ -63,11 +63,11 @@ enum status comm_open_nccl(struct comm **out, struct comm *carrier, struct backe
 
 /* What auto means, and what carries the messages of nccl. */
 static int choose_kind(const struct comm_options *o) {
-    if (o->kind != CONFIG_COMM_AUTO && o->kind != CONFIG_COMM_NCCL) return o->kind;
-    if (o->size * o->stages == 1) return CONFIG_COMM_SINGLE;
-    if (o->rendezvous && o->rendezvous[0]) return CONFIG_COMM_SOCKETS;
+    if (o->kind != COMM_AUTO && o->kind != COMM_NCCL) return o->kind;
+    if (o->size * o->stages == 1) return COMM_SINGLE;
+    if (o->rendezvous && o->rendezvous[0]) return COMM_SOCKETS;
     int started = comm_mpi_size(o->timeout);
-    return started > 1 || started < 0 ? CONFIG_COMM_MPI : CONFIG_COMM_THREADS;
+    return started > 1 || started < 0 ? COMM_MPI : COMM_THREADS;
 }
 
 /* Rank r of the world is rank r % size of stage r / size. */
@@ -97,10 +97,10 @@ enum status comm_open(struct comm **out, int *n, const struct comm_options *o, s
         return error_set(e, STATUS_INVALID, "%d stages of %d ranks, allowed are 1 .. %d ranks in all", o->stages,
                          o->size, COMM_MAX_RANKS);
     int kind = choose_kind(o);
-    *n = kind == CONFIG_COMM_THREADS ? o->size * o->stages : 1;
-    if (kind == CONFIG_COMM_SOCKETS) return comm_open_sockets(out, o, e);
-    if (kind == CONFIG_COMM_MPI) return comm_open_mpi(out, o, e);
-    if (kind == CONFIG_COMM_THREADS) {
+    *n = kind == COMM_THREADS ? o->size * o->stages : 1;
+    if (kind == COMM_SOCKETS) return comm_open_sockets(out, o, e);
+    if (kind == COMM_MPI) return comm_open_mpi(out, o, e);
+    if (kind == COMM_THREADS) {
         open_threads(out, o);
         return STATUS_OK;
     }

@@ -12,8 +12,8 @@
  * All ranks make the same calls in the same order. A communicator belongs to one thread at a time. */
 #pragma once
 
+#include "config/base/base.h"
 #include "config/base/buffer.h"
-#include "config/options/config.h"
 #include "kernels/backend.h"
 
 struct comm {
@@ -60,8 +60,11 @@ enum { COMM_MAX_RANKS = 64 };
  * hold the same numbers there; that of the highest rank stays. */
 static inline int gathered_col(int whole, int part, int r) { return min_int(r * part, whole - part); }
 
+/* What ranks are, and how they talk. */
+enum comm_kind { COMM_AUTO, COMM_SINGLE, COMM_THREADS, COMM_MPI, COMM_SOCKETS, COMM_NCCL };
+
 struct comm_options {
-    int kind;               /* enum config_comm */
+    int kind;               /* enum comm_kind */
     int size;               /* ranks of a group */
     int stages;             /* groups; size * stages is at most COMM_MAX_RANKS */
     double timeout;         /* seconds that one rank waits for another to start, and for it to come further */
@@ -70,9 +73,9 @@ struct comm_options {
     int rank;               /* sockets: which rank this is */
 };
 
-/* Opens the ranks of this process: out [COMM_MAX_RANKS] gets *n of them: all with threads, else one. CONFIG_COMM_AUTO
+/* Opens the ranks of this process: out [COMM_MAX_RANKS] gets *n of them: all with threads, else one. COMM_AUTO
  * is single for one rank; more are sockets where there is a rendezvous, the processes of an MPI job where mpirun
- * started some, else threads. CONFIG_COMM_NCCL opens what carries the messages, as auto does: comm_open_nccl goes on
+ * started some, else threads. COMM_NCCL opens what carries the messages, as auto does: comm_open_nccl goes on
  * top. */
 enum status comm_open(struct comm **out, int *n, const struct comm_options *o, struct error *e);
 /* One rank: sums and gathers change nothing. */

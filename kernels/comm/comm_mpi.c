@@ -2,6 +2,7 @@
  * rank that dies is noticed by mpirun, which stops the job. See comm_pairs.h. */
 #include <mpi.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

@@ -8,6 +8,7 @@
 #include "kernels/comm/comm_pairs.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

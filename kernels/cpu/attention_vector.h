@@ -127,9 +127,10 @@ ALWAYS_INLINE void score_four(const struct attention_range *range, const char *k
             sums[i] =
                 vec_fma(vec_load(q + i * apart + d),
                         load_columns(k + (size_t)i * step.bytes + (size_t)d * size, TILE_COLUMNS, dtype), sums[i]);
-    for (int i = 0; i < 4 && d < columns; i++)
-        sums[i] = vec_fma(vec_load(q + i * apart + d),
-                          load_columns(k + (size_t)i * step.bytes + (size_t)d * size, columns - d, dtype), sums[i]);
+    if (d < columns)
+        for (int i = 0; i < 4; i++)
+            sums[i] = vec_fma(vec_load(q + i * apart + d),
+                              load_columns(k + (size_t)i * step.bytes + (size_t)d * size, columns - d, dtype), sums[i]);
     float four[4], *scores = range->scratch->scores + row * ATTENTION_KEYS + key;
     vec_sum_four(four, sums[0], sums[1], sums[2], sums[3]);
     for (int i = 0; i < 4; i++) scores[i * (step.rows * ATTENTION_KEYS + step.keys)] = four[i];
@@ -298,20 +299,24 @@ static inline struct key_piece keys_of_row(const struct attention_range *range, 
 /* As score_copy, for values; rows that see the same keys go together. */
 static void mix_copy(const struct attention_range *range, struct copied values, int first, int key) {
     const int padded = range->padded;
+    const bool all_seen = range->hidden[range->rows - 1] <= key && range->visible[0] >= key + values.n;
     const float *p = range->scratch->scores + first * ATTENTION_KEYS + key;
     float *out = range->sums.out + first * padded;
     for (int row = 0; row < range->rows;) {
-        struct key_piece seen = keys_of_row(range, row, key, values.n), last = {0};
-        if (row + MIX_ROWS <= range->rows) last = keys_of_row(range, row + MIX_ROWS - 1, key, values.n);
+        int together = row + MIX_ROWS <= range->rows ? MIX_ROWS : 1;
+        struct key_piece seen = {0, values.n};
+        if (!all_seen) {
+            struct key_piece last = keys_of_row(range, row + together - 1, key, values.n);
+            seen = keys_of_row(range, row, key, values.n);
+            if (last.first != seen.first || last.end != seen.end) together = 1;
+        }
         struct copied mine = {values.data + seen.first * values.apart, values.apart, seen.end - seen.first};
         const float *weights = p + row * ATTENTION_KEYS + seen.first;
-        if (row + MIX_ROWS <= range->rows && last.first == seen.first && last.end == seen.end) {
-            mix_rows(out + row * padded, padded, weights, mine, MIX_ROWS);
-            row += MIX_ROWS;
-        } else {
+        if (together == 1)
             mix_rows(out + row * padded, padded, weights, mine, 1);
-            row++;
-        }
+        else
+            mix_rows(out + row * padded, padded, weights, mine, MIX_ROWS);
+        row += together;
     }
 }
 

@@ -2,6 +2,15 @@
  * kernel (attention.cuh). */
 #include "kernels/cuda/attention.cuh"
 
+#include <string.h>
+
+/* Steps by a quarter. */
+int pad_count(int n) {
+    int step = 1;
+    while (4 * step < n) step *= 2;
+    return (n + step - 1) / step * step;
+}
+
 /* Longest first: under a causal mask later tiles see more keys, and the last blocks to run should be short ones. */
 const struct tile_piece *list_tiles(struct backend *b, const struct attention_args *a, int rows, int *n) {
     struct cuda *cuda = cuda_of(b);
@@ -41,6 +50,18 @@ static void zero_unwritten(struct backend *b, const struct attention_args *a) {
     work_add(b, zero_run, &c, sizeof c);
 }
 
+/* The block tables on the device, padded: they grow as sequences do, and what is staged after them in equal steps is to
+ * lie at equal places (graph.cu). */
+static const int32_t *stage_blocks(struct backend *b, const struct attention_args *a) {
+    struct cuda *cuda = cuda_of(b);
+    if (a->blocks == NULL) return NULL;
+    int n = pad_count(a->n_blocks);
+    int32_t *padded = (int32_t *)host_list_reserve(&cuda->blocks, (size_t)n * sizeof *padded);
+    memcpy(padded, a->blocks, (size_t)a->n_blocks * sizeof *padded);
+    memset(padded + a->n_blocks, 0, (size_t)(n - a->n_blocks) * sizeof *padded);
+    return stage(b, padded, (size_t)n);
+}
+
 void cuda_attention(struct backend *b, const struct attention_args *a) {
     CHECK(a->head_dim <= ATTENTION_MAX_HEAD && a->kv_heads <= 65535);
     struct attention_shape shape = {a->out,
@@ -48,12 +69,18 @@ void cuda_attention(struct backend *b, const struct attention_args *a) {
                                     a->k,
                                     a->v,
                                     stage(b, a->spans, (size_t)a->n_spans),
+                                    stage_blocks(b, a),
+                                    (const float *)a->bias.data,
+                                    a->bias.stride,
                                     a->heads,
                                     a->kv_heads,
                                     a->head_dim,
                                     a->heads / a->kv_heads,
                                     a->scale,
+                                    a->softcap,
                                     a->mask == MASK_CAUSAL,
+                                    a->window,
+                                    a->bias.cols / 2,
                                     divides(&a->k, 8) && divides(&a->v, 8) && a->head_dim % 8 == 0};
     zero_unwritten(b, a);
     attend_decode(b, a, shape);

@@ -3,7 +3,8 @@
  * attention.cu divides an op into its spans: those with one query go to attention_decode.cu, the others to
  * attention_tensor.cu where keys and values are bf16 or f16, and else to attention_tile.cu. All keep a running maximum,
  * sum and output per row. Which kernel and which parts of the keys depends on the span alone, so a row's result does
- * not depend on the batch.
+ * not depend on the batch. Keys are counted from the span's first; what a block reads together begins at a multiple of
+ * its own number of keys, so it lies in one block of the table, and equal keys give equal bits in whatever blocks.
  *
  * Keys that a row may not see are left out, not multiplied by zero: what they hold, NaN included, has no effect. */
 #pragma once
@@ -16,11 +17,37 @@ enum { ATTENTION_THREADS = 128 };
 struct attention_shape {
     view out, q, k, v;
     const struct attention_span *spans;
+    const int32_t *blocks; /* NULL: keys and values lie row after row */
+    const float *bias;     /* of the first head; NULL: none */
+    int64_t bias_stride;
     int heads, kv_heads, head_dim, group; /* group: query heads per key head */
-    float scale;
-    int causal, vector; /* vector: every head starts at a multiple of 8 elements or 16 bytes in k and v */
-    int unused = 0;
+    float scale, softcap;                 /* softcap 0: none */
+    int causal, window;                   /* window 0: all keys */
+    int reach;                            /* the largest distance that the bias tells from farther ones */
+    int vector; /* every head starts at a multiple of 8 elements or 16 bytes in k and v */
 };
+
+/* The row of k and v where key `key` of a span lies; up to the next multiple of ATTENTION_BLOCK others follow. */
+__device__ inline int key_row(const struct attention_shape &s, const struct attention_span &span, int key) {
+    if (s.blocks == NULL) return span.k_start + key;
+    return s.blocks[span.k_start + key / ATTENTION_BLOCK] * ATTENTION_BLOCK + key % ATTENTION_BLOCK;
+}
+
+/* The first key that a row sees which sees none from `seen` on. */
+__device__ inline int first_seen(const struct attention_shape &s, int seen) {
+    return s.window > 0 && seen > s.window ? seen - s.window : 0;
+}
+
+/* Whether scores are changed between the product and the softmax; such kernels are compiled for themselves. */
+static inline bool bends(const struct attention_shape &s) { return s.softcap > 0 || s.bias != NULL; }
+
+/* A score with soft-cap and bias; `distance`: the key less where the query stands. */
+__device__ inline float bend_score(const struct attention_shape &s, float score, int head, int distance) {
+    if (s.softcap > 0) score = s.softcap * tanhf(score / s.softcap);
+    if (s.bias == NULL) return score;
+    distance = distance < -s.reach ? -s.reach : distance > s.reach ? s.reach : distance;
+    return score + s.bias[head * s.bias_stride + s.reach + distance];
+}
 
 /* Elements [col, col + V) of a head, 0 past its end. */
 template <int V>
@@ -43,11 +70,14 @@ struct tile_args {
     const struct tile_piece *pieces;
 };
 
-/* How many keys of its span a pair sees, counted from the first. */
+/* The key past the last that a pair sees. */
 __device__ inline int tile_seen(const struct attention_shape &s, const struct attention_span &span, int pair) {
     int seen = span.k_count - span.q_count + pair / s.group + 1;
     return s.causal && seen < span.k_count ? seen : span.k_count;
 }
+
+/* At least n, and the same for many n: lists of work of steps that need about as much are equal (graph.cu). */
+int pad_count(int n);
 
 /* The tiles of `rows` pairs of all such spans, on the device; n is how many. */
 const struct tile_piece *list_tiles(struct backend *b, const struct attention_args *a, int rows, int *n);

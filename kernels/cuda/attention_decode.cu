@@ -1,12 +1,13 @@
 /* kernels/cuda/attention_decode.cu: attention of spans with one query, which is decoding: bound by the bytes of keys
- * and values. The keys are cut into parts of 128, each a block, and a second kernel merges the parts. */
+ * and values. The keys are cut into parts of 128, each for one thread block, and a second kernel merges the parts. */
 #include "kernels/cuda/attention.cuh"
 
-enum { PART_KEYS = 128 }; /* keys of a span that one block reads: few enough that one long sequence fills a GPU */
+/* Keys of a span that one thread block reads: few enough that one long sequence fills a GPU. */
+enum { PART_KEYS = 128, PART_BLOCKS = PART_KEYS / ATTENTION_BLOCK };
 
 /* One block's work. Its result goes to `out` (slot -1) or, not yet divided, to partials[slot]. */
 struct decode_piece {
-    int span, first, slot; /* keys [first, first + PART_KEYS) of the span; span -1: nothing */
+    int span, first, slot; /* keys from `first` to the next multiple of PART_KEYS; span -1: nothing */
 };
 
 struct decode_args {
@@ -69,7 +70,7 @@ __device__ static lanes<E> widen(const head_piece<E, HALVES> &piece, enum dtype 
  * sequences by latency: every key and value is read once per ROWS query heads, 16 bytes a lane for 16-bit types, of
  * which AHEAD keys and values are on their way at once. LANES lanes hold one key, E elements each; so a warp reads 32 /
  * LANES keys side by side. */
-template <int LANES, int E, int ROWS, bool HALVES>
+template <int LANES, int E, int ROWS, bool HALVES, bool BENT>
 __global__ void __launch_bounds__(ATTENTION_THREADS) attention_decode_kernel(struct decode_args a) {
     DYNAMIC_SHARED(memory);
     decode_shared<LANES, E, ROWS> &shared = *(decode_shared<LANES, E, ROWS> *)memory;
@@ -80,7 +81,15 @@ __global__ void __launch_bounds__(ATTENTION_THREADS) attention_decode_kernel(str
     const struct attention_span span = s.spans[piece.span];
     int kv_head = (int)blockIdx.y, first_head = kv_head * s.group + (int)blockIdx.z * ROWS;
     int rows = s.group - (int)blockIdx.z * ROWS < ROWS ? s.group - (int)blockIdx.z * ROWS : ROWS;
-    int end = piece.first + PART_KEYS < span.k_count ? piece.first + PART_KEYS : span.k_count;
+    int begin = piece.first / PART_KEYS * PART_KEYS;
+    int end = begin + PART_KEYS < span.k_count ? begin + PART_KEYS : span.k_count;
+    static_assert(PART_BLOCKS == 2, "a key lies in the first block of its part or in the last");
+    int starts[PART_BLOCKS]; /* such that key i of the part's block p is row starts[p] + i */
+    UNROLL
+    for (int i = 0; i < PART_BLOCKS; i++) {
+        int key = begin + i * ATTENTION_BLOCK;
+        starts[i] = key < end ? key_row(s, span, key) - key : 0;
+    }
     int group = (int)threadIdx.x / LANES, col = (int)threadIdx.x % LANES * E;
     float q[ROWS][E], out[ROWS][E], largest[ROWS], sum[ROWS];
     for (int r = 0; r < ROWS; r++) {
@@ -100,8 +109,9 @@ __global__ void __launch_bounds__(ATTENTION_THREADS) attention_decode_kernel(str
             int key = base + i * GROUPS + group;
             keys[i] = values[i] = {};
             if (key >= end) continue;
-            keys[i] = fetch_head<E, HALVES>(s, s.k, span.k_start + key, kv_head, col);
-            values[i] = fetch_head<E, HALVES>(s, s.v, span.k_start + key, kv_head, col);
+            int row = (key - begin < ATTENTION_BLOCK ? starts[0] : starts[PART_BLOCKS - 1]) + key;
+            keys[i] = fetch_head<E, HALVES>(s, s.k, row, kv_head, col);
+            values[i] = fetch_head<E, HALVES>(s, s.v, row, kv_head, col);
         }
         UNROLL
         for (int i = 0; i < AHEAD; i++) {
@@ -113,6 +123,10 @@ __global__ void __launch_bounds__(ATTENTION_THREADS) attention_decode_kernel(str
                 for (int offset = LANES / 2; offset > 0; offset /= 2)
                     score += __shfl_xor_sync(ALL_LANES, score, offset);
                 if (!seen) continue;
+                if constexpr (BENT) {
+                    int distance = base + i * GROUPS + group - (span.k_count - 1);
+                    score = bend_score(s, score, first_head + (r < rows ? r : 0), distance);
+                }
                 float most = fmaxf(largest[r], score), keep = expf(largest[r] - most), p = expf(score - most);
                 sum[r] = fmaf(sum[r], keep, p);
                 for (int j = 0; j < E; j++) out[r][j] = fmaf(out[r][j], keep, p * v.at[j]);
@@ -186,8 +200,11 @@ static void launch_rows(struct backend *b, const struct decode_args &a, int n_pi
     const struct attention_shape &s = a.shape;
     bool halves = s.vector && s.k.dtype != DTYPE_F32 && s.v.dtype != DTYPE_F32;
     dim3 grid((unsigned)n_pieces, (unsigned)s.kv_heads, blocks_for(s.group, ROWS));
-    launch(b, halves ? attention_decode_kernel<LANES, E, ROWS, true> : attention_decode_kernel<LANES, E, ROWS, false>,
-           grid, ATTENTION_THREADS, sizeof(decode_shared<LANES, E, ROWS>), a);
+    void (*plain)(decode_args) = halves ? attention_decode_kernel<LANES, E, ROWS, true, false>
+                                        : attention_decode_kernel<LANES, E, ROWS, false, false>;
+    void (*bent)(decode_args) = halves ? attention_decode_kernel<LANES, E, ROWS, true, true>
+                                       : attention_decode_kernel<LANES, E, ROWS, false, true>;
+    launch(b, bends(s) ? bent : plain, grid, ATTENTION_THREADS, sizeof(decode_shared<LANES, E, ROWS>), a);
 }
 
 template <int LANES, int E>
@@ -198,27 +215,30 @@ static void launch_decode(struct backend *b, const struct decode_args &a, int n_
         launch_rows<LANES, E, 4>(b, a, n_pieces);
 }
 
-/* Steps by a quarter: lists of work of steps that need about as many blocks are equal. */
-static int pad_count(int n) {
-    int step = 1;
-    while (4 * step < n) step *= 2;
-    return (n + step - 1) / step * step;
+/* Parts of a span with one query: their number and the first key that it sees. 0 for other spans. */
+static int count_parts(const struct attention_args *a, int span, int *first_key) {
+    int keys = a->spans[span].k_count;
+    *first_key = a->window > 0 && keys > a->window ? keys - a->window : 0;
+    if (a->spans[span].q_count != 1) return 0;
+    return (int)blocks_for(keys, PART_KEYS) - *first_key / PART_KEYS;
 }
 
 /* Lists the parts of every span with one query, padded; returns how many, and how many slots and merges they need. */
 static int list_decode(const struct attention_args *a, struct cuda *cuda, int *slots, int *merges) {
-    int n = 0, at = 0;
-    for (int i = 0; i < a->n_spans; i++)
-        if (a->spans[i].q_count == 1) n += (int)blocks_for(a->spans[i].k_count, PART_KEYS);
+    int n = 0, at = 0, key;
+    for (int i = 0; i < a->n_spans; i++) n += count_parts(a, i, &key);
     n = pad_count(n);
     struct decode_piece *pieces = (struct decode_piece *)host_list_reserve(&cuda->pieces, (size_t)n * sizeof *pieces);
     struct combine_piece *combines =
         (struct combine_piece *)host_list_reserve(&cuda->combines, (size_t)n * sizeof *combines);
     *slots = *merges = 0;
     for (int i = 0; i < a->n_spans; i++) {
-        int parts = a->spans[i].q_count == 1 ? (int)blocks_for(a->spans[i].k_count, PART_KEYS) : 0;
+        int parts = count_parts(a, i, &key);
         if (parts > 1) combines[(*merges)++] = {i, *slots, parts};
-        for (int part = 0; part < parts; part++) pieces[at++] = {i, part * PART_KEYS, parts > 1 ? (*slots)++ : -1};
+        for (int part = 0; part < parts; part++) {
+            pieces[at++] = {i, key, parts > 1 ? (*slots)++ : -1};
+            key = (key / PART_KEYS + 1) * PART_KEYS;
+        }
     }
     while (at < n) pieces[at++] = {-1, 0, -1};
     for (int padded = pad_count(*merges); *merges < padded; (*merges)++) combines[*merges] = {0, 0, 0};

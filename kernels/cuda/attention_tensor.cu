@@ -23,7 +23,7 @@ struct tensor_tile {
 template <typename Tile>
 struct tensor_shared {
     typename Tile::row keys[Tile::N], values[Tile::N];
-    int seen[BLOCK_PAIRS]; /* the row of k past those that a pair sees */
+    int seen[BLOCK_PAIRS]; /* the key past the last that a pair sees */
 };
 
 /* What a lane keeps of its pairs. With g = lane / 4 they are g + 8 p of its warp, p from 0 to 2 M; pair p is in rows g
@@ -54,14 +54,15 @@ struct tensor_share {
     __device__ tensor_share() : key((int)threadIdx.x / (Tile::D / 8)), col((int)threadIdx.x % (Tile::D / 8) * 8) {}
 };
 
-/* Begins to bring N rows of a head of k or v, from row `first` on; from row `end` on and past the head's end zeros. */
+/* Begins to bring `keys` rows of a head of k or v, from row `first` on; more rows, up to N, and columns past the head's
+ * end are zeros. */
 template <typename Tile>
 __device__ static void tensor_copy(const struct attention_shape &s, typename Tile::row *to, const view &from, int first,
-                                   int end) {
+                                   int keys) {
     const tensor_share<Tile> mine;
     const uint16_t *at =
         (const uint16_t *)from.data + (first + mine.key) * from.stride + (int64_t)blockIdx.y * s.head_dim + mine.col;
-    int width = s.head_dim - mine.col, left = width > 0 ? end - first - mine.key : 0;
+    int width = s.head_dim - mine.col, left = width > 0 ? keys - mine.key : 0;
     if (s.vector) {
         UNROLL
         for (int i = 0; i < Tile::N; i += mine.STEP, at += mine.STEP * from.stride)
@@ -110,16 +111,16 @@ __device__ static bool tensor_clean(typename Tile::row *values) {
     return found;
 }
 
-/* Fills `seen`; a pair past the span's last is like the last, but a warp of such pairs sees nothing. Returns the row of
- * k past those that anybody sees. */
+/* Fills `seen`; a pair past the span's last is like the last, but a warp of such pairs sees nothing. Returns the key
+ * past the last that anybody sees. */
 template <typename Tile>
 __device__ static int tensor_seen(const struct attention_shape &s, const struct attention_span &span, int first,
                                   int *seen) {
     int left = span.q_count * s.group - first, last = (left < BLOCK_PAIRS ? left : BLOCK_PAIRS) - 1;
     int i = (int)threadIdx.x, pair = first + (i < last ? i : last);
     if (i < BLOCK_PAIRS)
-        seen[i] = span.k_start + (i / Tile::WARP_PAIRS * Tile::WARP_PAIRS <= last ? tile_seen(s, span, pair) : 0);
-    return span.k_start + tile_seen(s, span, first + last);
+        seen[i] = i / Tile::WARP_PAIRS * Tile::WARP_PAIRS <= last ? tile_seen(s, span, pair) : 0;
+    return tile_seen(s, span, first + last);
 }
 
 /* Pair `first` of the span is the block's first; rows past the span's end are zeros, and nobody reads what becomes of
@@ -169,23 +170,46 @@ __device__ static void tensor_multiply(const tensor_pairs<Tile> &pairs, const ty
     }
 }
 
-/* Scores of keys that a pair does not see become -infinity. */
-template <typename Tile>
-__device__ static void tensor_mask(const int *seen, tensor_scores<Tile> &scores, int first) {
+/* Scores get soft-cap and bias, which are for scores times ln 2. `pair` is the lane's pair 0, `first` the tile's first
+ * key. A window comes with a causal mask, and there the last key that a pair sees is where its query stands. */
+template <typename Tile, bool WINDOW>
+__device__ static void tensor_bend(const struct attention_shape &s, const struct attention_span &span, int pair,
+                                   const int *seen, tensor_scores<Tile> &scores, int first) {
+    constexpr float LOG2_E = 1.44269504f, LN_2 = 0.69314718f;
     first += (int)threadIdx.x % 4 * 2;
     UNROLL
     for (int p = 0; p < 2 * Tile::M; p++) {
-        int left = seen[8 * p] - first;
+        int head = (int)blockIdx.y * s.group + (pair + 8 * p) % s.group;
+        int stands = WINDOW ? seen[8 * p] - 1 : span.k_count - span.q_count + (pair + 8 * p) / s.group;
         UNROLL
-        for (int i = 0; i < Tile::N / 8 * 2; i++)
-            if (i / 2 * 8 + i % 2 >= left) scores.at[p / 2][i / 2][p % 2 * 2 + i % 2] = -INFINITY;
+        for (int i = 0; i < Tile::N / 8 * 2; i++) {
+            float &score = scores.at[p / 2][i / 2][p % 2 * 2 + i % 2];
+            score = LOG2_E * bend_score(s, score * LN_2, head, first - stands + i / 2 * 8 + i % 2);
+        }
+    }
+}
+
+/* Scores of keys that a pair does not see become -infinity. */
+template <typename Tile, bool WINDOW>
+__device__ static void tensor_mask(const struct attention_shape &s, const int *seen, tensor_scores<Tile> &scores,
+                                   int first) {
+    first += (int)threadIdx.x % 4 * 2;
+    UNROLL
+    for (int p = 0; p < 2 * Tile::M; p++) {
+        int left = seen[8 * p] - first, hidden = WINDOW ? first_seen(s, seen[8 * p]) - first : 0;
+        UNROLL
+        for (int i = 0; i < Tile::N / 8 * 2; i++) {
+            int key = i / 2 * 8 + i % 2;
+            if (key >= left || (WINDOW && key < hidden)) scores.at[p / 2][i / 2][p % 2 * 2 + i % 2] = -INFINITY;
+        }
     }
 }
 
 /* Scores become weights relative to the pair's new maximum, and its older output and sum with them. Those of two groups
- * of 8 keys, rounded, are an A fragment as they lie. A pair sees the first key of its span, so its maximum is finite
- * after the first tile if its scores are. */
-template <typename Tile>
+ * of 8 keys, rounded, are an A fragment as they lie. Without a window a pair sees the first key of its span, so its
+ * maximum is finite after the first tile if its scores are; with one a pair may see no key of the first tiles, and is
+ * then compared with 0, which leaves nothing. */
+template <typename Tile, bool WINDOW>
 __device__ static void tensor_softmax(tensor_pairs<Tile> &pairs, const tensor_scores<Tile> &scores,
                                       tensor_weights<Tile> &weights) {
     UNROLL
@@ -197,7 +221,8 @@ __device__ static void tensor_softmax(tensor_pairs<Tile> &pairs, const tensor_sc
         for (int i = 0; i < Tile::N / 8; i++) most = fmaxf(most, fmaxf(score[i][h], score[i][h + 1]));
         most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, 1));
         most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, 2));
-        float keep = exp2_approximately(pairs.largest[p] - most);
+        float against = WINDOW && most == -INFINITY ? 0 : most;
+        float keep = exp2_approximately(pairs.largest[p] - against);
         pairs.largest[p] = most;
         pairs.sum[p] *= keep;
         UNROLL
@@ -206,8 +231,9 @@ __device__ static void tensor_softmax(tensor_pairs<Tile> &pairs, const tensor_sc
     UNROLL
     for (int i = 0; i < Tile::M * Tile::N / 8 * 2; i++) {
         int m = i / (Tile::N / 8 * 2), n = i / 2 % (Tile::N / 8), p = 2 * m + i % 2;
-        float low = exp2_approximately(scores.at[m][n][i % 2 * 2] - pairs.largest[p]);
-        float high = exp2_approximately(scores.at[m][n][i % 2 * 2 + 1] - pairs.largest[p]);
+        float against = WINDOW && pairs.largest[p] == -INFINITY ? 0 : pairs.largest[p];
+        float low = exp2_approximately(scores.at[m][n][i % 2 * 2] - against);
+        float high = exp2_approximately(scores.at[m][n][i % 2 * 2 + 1] - against);
         pairs.sum[p] += low + high;
         weights.at[m][n / 2][n % 2 * 2 + i % 2] = pack_halves<Tile::T>(low, high);
     }
@@ -262,7 +288,7 @@ __device__ static void tensor_end(const struct attention_shape &s, const struct 
     }
 }
 
-/* Adds what tensor_clean took out of the values in rows [first, end) to the outputs of the pairs that see it: it is
+/* Adds what tensor_clean took out of the values of keys [first, end) to the outputs of the pairs that see it: it is
  * infinite or NaN, and so is the whole sum, whatever the weight. */
 template <typename Tile>
 __device__ static void tensor_restore(const struct attention_shape &s, const struct tile_piece &piece, const int *seen,
@@ -271,7 +297,9 @@ __device__ static void tensor_restore(const struct attention_shape &s, const str
     ROLLED
     for (int p = 0; p < 2 * Tile::M; p++) {
         float *out = tensor_out<Tile>(s, piece, p);
-        for (int row = first; out != NULL && row < end && row < seen[8 * p]; row++) {
+        int key = first_seen(s, seen[8 * p]);
+        for (key = key > first ? key : first; out != NULL && key < end && key < seen[8 * p]; key++) {
+            int row = key_row(s, s.spans[piece.span], key);
             const uint16_t *v =
                 (const uint16_t *)s.v.data + row * s.v.stride + (int64_t)blockIdx.y * s.head_dim + column;
             for (int i = 0; i / 2 * 8 + i % 2 < s.head_dim - column; i++) {
@@ -286,36 +314,49 @@ __device__ static void tensor_restore(const struct attention_shape &s, const str
  * on tensor cores, 4 D operations per pair and key, and by what feeds them: each warp loads all keys and values of a
  * tile from shared memory, 512 bytes for 2 M products. A tile's values are on their way while its scores are made, the
  * next tile's keys while its weights are. */
-template <typename Tile, int BLOCKS>
+template <typename Tile, int BLOCKS, bool BENT, bool WINDOW>
 __global__ void __launch_bounds__(Tile::THREADS, BLOCKS) attention_tensor_kernel(struct tile_args a) {
     DYNAMIC_SHARED(memory);
     tensor_shared<Tile> &shared = *(tensor_shared<Tile> *)memory;
     constexpr int N = Tile::N;
+    static_assert(ATTENTION_BLOCK % N == 0, "a tile of keys lies in one block");
     const struct attention_shape &s = a.shape;
     const struct tile_piece piece = a.pieces[blockIdx.x];
     const struct attention_span &span = s.spans[piece.span];
-    int row = span.k_start, end = tensor_seen<Tile>(s, span, piece.first, shared.seen);
+    int end = tensor_seen<Tile>(s, span, piece.first, shared.seen);
+    int key = WINDOW ? first_seen(s, tile_seen(s, span, piece.first)) / N * N : 0, row = key_row(s, span, key);
     const int *seen = &shared.seen[(int)threadIdx.x / WARP * Tile::WARP_PAIRS];
-    int spoilt = -1; /* the first row that was cleaned */
+    int spoilt = -1; /* the first key that was cleaned */
     tensor_pairs<Tile> pairs;
-    tensor_copy<Tile>(s, shared.keys, s.k, row, end);
+    tensor_copy<Tile>(s, shared.keys, s.k, row, end - key);
     tensor_begin(s, span, piece.first, pairs);
-    for (; row < end; row += N) {
+    for (; key < end; key += N) {
         tensor_scores<Tile> scores = {};
         tensor_weights<Tile> weights;
         copies_wait();
         __syncthreads(); /* the keys are there, and nobody reads the values before these */
-        bool sees = row < seen[Tile::WARP_PAIRS - 1];
-        tensor_copy<Tile>(s, shared.values, s.v, row, end);
+        bool sees = key < seen[Tile::WARP_PAIRS - 1];
+        tensor_copy<Tile>(s, shared.values, s.v, row, end - key);
         if (sees) tensor_multiply(pairs, shared.keys, scores);
         copies_wait();
-        bool found = row + N > shared.seen[0] && shared.seen[0] < end && tensor_clean<Tile>(shared.values);
+        bool partly = key + N > shared.seen[0] && shared.seen[0] < end;
+        if (WINDOW) partly = partly || key < first_seen(s, end);
+        bool found = partly && tensor_clean<Tile>(shared.values);
         found = __syncthreads_or(found); /* the values are there, and nobody reads these keys */
-        if (found && spoilt < 0) spoilt = row;
-        if (row + N < end) tensor_copy<Tile>(s, shared.keys, s.k, row + N, end);
+        if (found && spoilt < 0) spoilt = key;
+        if (key + N < end) {
+            row = key_row(s, span, key + N);
+            tensor_copy<Tile>(s, shared.keys, s.k, row, end - key - N);
+        }
         if (!sees) continue;
-        if (row + N > seen[0]) tensor_mask(&seen[(int)threadIdx.x % WARP / 4], scores, row);
-        tensor_softmax(pairs, scores, weights);
+        if (BENT) {
+            int first = a.pieces[blockIdx.x].first, warp = (int)threadIdx.x / WARP, g = (int)threadIdx.x % WARP / 4;
+            tensor_bend<Tile, WINDOW>(s, span, first + warp * Tile::WARP_PAIRS + g, &seen[g], scores, key);
+        }
+        bool hides = WINDOW && key < first_seen(s, seen[Tile::WARP_PAIRS - 1]);
+        if (key + N > seen[0] || hides)
+            tensor_mask<Tile, WINDOW>(s, &seen[(int)threadIdx.x % WARP / 4], scores, key);
+        tensor_softmax<Tile, WINDOW>(pairs, scores, weights);
         tensor_add(pairs, shared.values, weights);
     }
     tensor_end(s, a.pieces[blockIdx.x], pairs);
@@ -327,7 +368,11 @@ template <typename Tile, int BLOCKS>
 static void launch_tensor(struct backend *b, const struct attention_args *a, const struct attention_shape &shape) {
     int n;
     struct tile_args k = {shape, list_tiles(b, a, BLOCK_PAIRS, &n)};
-    launch(b, attention_tensor_kernel<Tile, BLOCKS>, dim3((unsigned)n, (unsigned)a->kv_heads), Tile::THREADS,
+    void (*plain)(tile_args) = shape.window > 0 ? attention_tensor_kernel<Tile, BLOCKS, false, true>
+                                                : attention_tensor_kernel<Tile, BLOCKS, false, false>;
+    void (*bent)(tile_args) = shape.window > 0 ? attention_tensor_kernel<Tile, BLOCKS, true, true>
+                                               : attention_tensor_kernel<Tile, BLOCKS, true, false>;
+    launch(b, bends(shape) ? bent : plain, dim3((unsigned)n, (unsigned)a->kv_heads), Tile::THREADS,
            sizeof(tensor_shared<Tile>), k);
 }
 

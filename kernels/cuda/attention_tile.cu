@@ -14,7 +14,7 @@ struct tile_shared {
     float keys[N][D + 4]; /* then values */
     float scores[R][N];
     float largest[R], sum[R], keep[R];
-    int seen[R]; /* keys of the span that the row sees */
+    int first[R], seen[R]; /* the row sees keys [first, seen) of the span */
 };
 
 template <typename Tile>
@@ -29,55 +29,62 @@ __device__ static void tile_begin(const struct tile_args &a, Tile &shared, const
         shared.q[r][d] = r < rows && d < s.head_dim ? q[(int64_t)head * s.head_dim + d] * s.scale : 0;
     }
     for (int r = (int)threadIdx.x; r < R; r += ATTENTION_THREADS) {
-        int query = (piece.first + r) / s.group;
-        shared.seen[r] = r >= rows ? 0 : s.causal ? span.k_count - span.q_count + query + 1 : span.k_count;
+        shared.seen[r] = r >= rows ? 0 : tile_seen(s, span, piece.first + r);
+        shared.first[r] = first_seen(s, shared.seen[r]);
         shared.largest[r] = -INFINITY;
         shared.sum[r] = 0;
     }
 }
 
-/* N rows of k or v from `first` on become f32; rows from `end` on are zeros. */
+/* `keys` rows of k or v from `first` on become f32; N - keys more become zeros. */
 template <typename Tile>
-__device__ static void tile_load(const struct tile_args &a, Tile &shared, const view &from, int first, int end) {
+__device__ static void tile_load(const struct tile_args &a, Tile &shared, const view &from, int first, int keys) {
     constexpr int D = Tile::D, N = Tile::N;
     for (int i = (int)threadIdx.x; i < N * D / 4; i += ATTENTION_THREADS) {
         int key = i / (D / 4), col = i % (D / 4) * 4;
         lanes<4> v = {};
-        if (first + key < end) v = load_head<4>(a.shape, from, first + key, (int)blockIdx.y, col);
+        if (key < keys) v = load_head<4>(a.shape, from, first + key, (int)blockIdx.y, col);
         float4 packed = {v.at[0], v.at[1], v.at[2], v.at[3]};
         *(float4 *)&shared.keys[key][col] = packed;
     }
 }
 
-/* scores = q k^T. A thread has one key and every (128 / N)-th row; its key is read once for all of them. */
+/* scores = q k^T, with soft-cap and bias. A thread has one key and every (128 / N)-th row; its key is read once for all
+ * of them. */
 template <int D, int R, int N>
-__device__ static void tile_scores(tile_shared<D, R, N> &shared, int head_dim) {
+__device__ static void tile_scores(const struct attention_shape &s, tile_shared<D, R, N> &shared,
+                                   const struct attention_span &span, int first_pair, int first_key) {
     constexpr int STEP = ATTENTION_THREADS / N, MINE = R / STEP > 0 ? R / STEP : 1;
     int key = (int)threadIdx.x % N, first = (int)threadIdx.x / N;
     if (first >= R) return;
     float scores[MINE] = {};
-    for (int d = 0; d < head_dim; d += 4) {
+    for (int d = 0; d < s.head_dim; d += 4) {
         float4 k = *(const float4 *)&shared.keys[key][d];
         for (int i = 0; i < MINE; i++) {
             float4 q = *(const float4 *)&shared.q[first + i * STEP][d];
             scores[i] = fmaf(q.w, k.w, fmaf(q.z, k.z, fmaf(q.y, k.y, fmaf(q.x, k.x, scores[i]))));
         }
     }
-    for (int i = 0; i < MINE; i++) shared.scores[first + i * STEP][key] = scores[i];
+    for (int i = 0; i < MINE; i++) {
+        int pair = first_pair + first + i * STEP, head = (int)blockIdx.y * s.group + pair % s.group;
+        int stands = span.k_count - span.q_count + pair / s.group;
+        if (s.softcap > 0 || s.bias != NULL) scores[i] = bend_score(s, scores[i], head, first_key + key - stands);
+        shared.scores[first + i * STEP][key] = scores[i];
+    }
 }
 
-/* Scores become weights relative to the row's new maximum; `keep` is what the row's older output is worth. A warp has
- * every fourth row, a lane one key. */
+/* Scores become weights relative to the row's new maximum; `keep` is what the row's older output is worth. A row that
+ * sees none of these keys keeps what it has. A warp has every fourth row, a lane one key. */
 template <int D, int R, int N>
 __device__ static void tile_softmax(tile_shared<D, R, N> &shared, int first_key) {
     int lane = (int)threadIdx.x % WARP;
     for (int r = (int)threadIdx.x / WARP; r < R; r += ATTENTION_THREADS / WARP) {
-        bool seen = lane < N && first_key + lane < shared.seen[r];
+        bool seen = lane < N && first_key + lane < shared.seen[r] && first_key + lane >= shared.first[r];
         float score = seen ? shared.scores[r][lane] : -INFINITY, before = shared.largest[r], most = score;
         for (int offset = WARP / 2; offset > 0; offset /= 2)
             most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, offset));
         most = fmaxf(before, most);
-        bool any = first_key < shared.seen[r];
+        bool any = first_key < shared.seen[r] && first_key + N > shared.first[r];
         float weight = seen ? expf(score - most) : 0, keep = any ? expf(before - most) : 1;
         if (lane < N) shared.scores[r][lane] = weight;
         weight = warp_sum(weight);
@@ -103,18 +110,17 @@ __global__ void __launch_bounds__(ATTENTION_THREADS, 2) attention_tile_kernel(st
     const struct attention_span span = s.spans[piece.span];
     int pairs = span.q_count * s.group - piece.first, rows = pairs < R ? pairs : R;
     int col = (int)threadIdx.x % ACROSS * TILE_COLUMNS_PER_THREAD, first_row = (int)threadIdx.x / ACROSS;
-    int last_query = (piece.first + rows - 1) / s.group;
-    int end = s.causal ? span.k_count - span.q_count + last_query + 1 : span.k_count;
+    int end = tile_seen(s, span, piece.first + rows - 1);
     float out[TILE_ROWS_PER_THREAD][TILE_COLUMNS_PER_THREAD] = {};
     tile_begin(a, shared, piece, span, rows);
-    for (int key = 0; key < end; key += N) {
-        int keys = end - key < N ? end - key : N;
+    for (int key = first_seen(s, tile_seen(s, span, piece.first)) / N * N; key < end; key += N) {
+        int keys = end - key < N ? end - key : N, row = key_row(s, span, key);
         __syncthreads();
-        tile_load(a, shared, s.k, span.k_start + key, span.k_start + end);
+        tile_load(a, shared, s.k, row, keys);
         __syncthreads();
-        tile_scores(shared, s.head_dim);
+        tile_scores(s, shared, span, piece.first, key);
         __syncthreads();
-        tile_load(a, shared, s.v, span.k_start + key, span.k_start + end);
+        tile_load(a, shared, s.v, row, keys);
         tile_softmax(shared, key);
         __syncthreads();
         for (int i = 0; i < TILE_ROWS_PER_THREAD; i++)
@@ -123,7 +129,8 @@ __global__ void __launch_bounds__(ATTENTION_THREADS, 2) attention_tile_kernel(st
             float4 v = *(const float4 *)&shared.keys[n][col];
             for (int i = 0; i < TILE_ROWS_PER_THREAD; i++) {
                 float p = shared.scores[first_row + i * STEP][n];
-                if (key + n >= shared.seen[first_row + i * STEP]) continue;
+                int mine = first_row + i * STEP;
+                if (key + n >= shared.seen[mine] || key + n < shared.first[mine]) continue;
                 out[i][0] = fmaf(p, v.x, out[i][0]);
                 out[i][1] = fmaf(p, v.y, out[i][1]);
                 out[i][2] = fmaf(p, v.z, out[i][2]);

@@ -115,8 +115,8 @@ struct cuda {
     struct gemm *gemm;
     struct cuda_watch watch;
     struct workspace inputs, tile, partials,
-        results;                               /* linear: converted x, W; attention: parts of keys; sample: ids */
-    struct host_list pieces, combines, sorted; /* attention; scatter_rows */
+        results; /* linear: converted x, W; attention: parts of keys; sample: ids */
+    struct host_list pieces, combines, blocks, sorted; /* attention; scatter_rows */
     char description[120];
 };
 

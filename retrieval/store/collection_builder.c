@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "config/base/hash.h"
+#include "config/base/utf8.h"
 #include "retrieval/store/collection_private.h"
 
 /* An append-only file with a buffer, whose writes go through disk_write. */
@@ -113,6 +114,9 @@ static enum status check_options(const struct collection_options *o, struct erro
     if (o->dim < 1 || o->dim > COLLECTION_MAX_DIM)
         return error_set(e, STATUS_INVALID, "vectors of %d numbers: 1 .. %d is possible", o->dim, COLLECTION_MAX_DIM);
     if (o->eod < 0) return error_set(e, STATUS_INVALID, "end-of-document id %d: the model has none", o->eod);
+    /* The MANIFEST is JSON, which cannot hold other bytes; a changed name would name another folder. */
+    if (!utf8_is_valid(o->embedder, strlen(o->embedder)) || !utf8_is_valid(o->tokenizer, strlen(o->tokenizer)))
+        return error_set(e, STATUS_INVALID, "the path of the embedder or of the tokenizer is not valid UTF-8");
     return STATUS_OK;
 }
 

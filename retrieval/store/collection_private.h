@@ -1,5 +1,5 @@
-/* retrieval/store/collection_private.h: the format on disk (docs/index-format.md) and what its reader and its writer
- * share.
+/* retrieval/store/collection_private.h: the format on disk (docs/index-format.md) and what its
+ * reader and its writer share.
  */
 #pragma once
 
@@ -23,7 +23,8 @@ struct chunk_record {
 _Static_assert(sizeof(struct chunk_record) == 32, "rows are read straight from the file");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little endian and mapped as they are");
 
-/* One entry of `documents`, little endian, followed by path, NUL, title, NUL; entries are not aligned. */
+/* One entry of `documents`, little endian, followed by path, NUL, title, NUL; entries are not
+ * aligned. */
 struct document_record {
     uint64_t first_chunk, n_chunks;
     uint32_t path_size, title_size; /* without the NULs */
@@ -40,9 +41,10 @@ enum collection_file {
 
 struct manifest {
     struct collection_info info; /* strings are owned */
-    struct {
+    struct file_facts {
         uint64_t bytes, checksum;
     } files[COLLECTION_FILE_COUNT];
+    int metric;        /* the only one */
     uint64_t checksum; /* of the MANIFEST itself: CURRENT repeats it */
 };
 
@@ -50,8 +52,9 @@ struct manifest {
 const char *collection_file_name(enum collection_file file, const char *index_factory);
 bool collection_is_exact(const char *index_factory);
 
-/* Parses and checks a MANIFEST: checksum, format version, every field present, of its type and in range, nothing else.
- * `name` is what errors call it. Release with manifest_free, also after a failure. */
+/* Parses and checks a MANIFEST: checksum, format version, every field present, of its type and in
+ * range, nothing else. `name` is what errors call it. Release with manifest_free, also after a
+ * failure. */
 enum status manifest_parse(struct manifest *m, const char *text, size_t size, const char *name, struct error *e);
 /* Appends the MANIFEST's text to *out and sets m->checksum. */
 void manifest_print(struct manifest *m, struct buffer *out);
@@ -61,13 +64,13 @@ void manifest_free(struct manifest *m);
 void generation_name(char name[COLLECTION_NAME_SIZE], int generation);
 bool generation_parse(const char *name, int *generation);
 
-/* CURRENT: which generation, and its MANIFEST's checksum. STATUS_NOT_FOUND without the file, STATUS_CORRUPT when it is
- * not one line as written. */
+/* CURRENT: which generation, and its MANIFEST's checksum. STATUS_NOT_FOUND without the file,
+ * STATUS_CORRUPT when it is not one line as written. */
 enum status current_read(const char *dir, int *generation, uint64_t *manifest_checksum, struct error *e);
 void current_print(int generation, uint64_t manifest_checksum, struct buffer *out);
 
-/* What a builder does to the disk, one step at a time; each announces itself to collection_step_hook first, where a
- * test can end the process. The hook is NULL outside tests. */
+/* What a builder does to the disk, one step at a time; each announces itself to
+ * collection_step_hook first, where a test can end the process. The hook is NULL outside tests. */
 extern void (*collection_step_hook)(const char *step);
 enum status disk_create(int *fd, const char *path, struct error *e); /* a new file; never through a link */
 enum status disk_write(int fd, const char *path, const void *bytes, size_t size, struct error *e);

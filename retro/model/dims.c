@@ -1,5 +1,6 @@
 /* retro/model/dims.c: checked access to config.json and the rules that join its keys. See spec.h. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "retro/model/spec.h"

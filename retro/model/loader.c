@@ -4,6 +4,7 @@
  * What a rank keeps of a place is staged in host memory, rows in the place's order, and given to the backend. Where a
  * stored tensor has that form already, as most do, the backend reads the mapped file itself. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,10 +2,10 @@
 #include "retro/model/model.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/options/config.h"
 #include "retro/weights/packed.h"
 
 static const struct family *const families[] = {&family_retro, &family_gpt, &family_bert, &family_megatron_t5,
@@ -229,13 +229,13 @@ static enum status open_folder(struct model *m, const char *folder, const struct
     return status;
 }
 
-struct model_options model_options_of(int config_dtype) {
-    static const enum dtype dtypes[] = {[CONFIG_DTYPE_F32] = DTYPE_F32,
-                                        [CONFIG_DTYPE_F16] = DTYPE_F16,
-                                        [CONFIG_DTYPE_BF16] = DTYPE_BF16,
-                                        [CONFIG_DTYPE_FP8] = DTYPE_FP8};
-    struct model_options o = {.convert = config_dtype != CONFIG_DTYPE_AUTO};
-    if (o.convert) o.dtype = dtypes[config_dtype];
+struct model_options model_options_of(int dtype) {
+    static const enum dtype dtypes[] = {[MODEL_DTYPE_F32] = DTYPE_F32,
+                                        [MODEL_DTYPE_F16] = DTYPE_F16,
+                                        [MODEL_DTYPE_BF16] = DTYPE_BF16,
+                                        [MODEL_DTYPE_FP8] = DTYPE_FP8};
+    struct model_options o = {.convert = dtype != MODEL_DTYPE_AUTO};
+    if (o.convert) o.dtype = dtypes[dtype];
     return o;
 }
 

@@ -52,7 +52,9 @@ struct model_options {
     void *context;
 };
 
-/* model.dtype or retrieval.embedder_dtype of a configuration (enum config_dtype) as loading options. */
+/* The type that weights are kept in; auto: as they are stored. */
+enum model_dtype { MODEL_DTYPE_AUTO, MODEL_DTYPE_F32, MODEL_DTYPE_F16, MODEL_DTYPE_BF16, MODEL_DTYPE_FP8 };
+/* An enum model_dtype as loading options. */
 struct model_options model_options_of(int config_dtype);
 
 /* Reads, verifies and packs. Every tensor the family's name table asks for must be there with the right shape; an error

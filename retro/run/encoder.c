@@ -3,11 +3,13 @@
  * and a text's vector does not depend on its neighbours in the batch. */
 #include "retro/run/encoder.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "config/base/hash.h"
+#include "config/json/json_table.h"
 #include "retro/model/layer.h"
 #include "retro/text/tokenizer.h"
 
@@ -28,58 +30,68 @@ struct encoder {
 static const struct stack *stack_of(const struct model *m) { return &m->stacks[STACK_ENCODER]; }
 
 /* folder/name parsed; *out is NULL when the file is absent. */
-static enum status read_optional(const char *folder, const char *name, json_t **out, struct error *e) {
+static enum status read_optional(const char *folder, const char *name, struct json **out, struct error *e) {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     *out = NULL;
-    return access(path, F_OK) == 0 ? json_load_path(out, path, e) : STATUS_OK;
+    return access(path, F_OK) == 0 ? json_parse_file(out, path, e) : STATUS_OK;
 }
 
 /* Mean pooling is the one supported mode; another would need its own op, and silently different vectors are worse. */
 static enum status check_pooling(const char *folder, struct error *e) {
-    json_t *pooling;
-    if (read_optional(folder, "1_Pooling/config.json", &pooling, e)) return e->status;
-    enum status status = STATUS_OK;
-    const char *key;
-    json_t *value;
-    json_object_foreach(pooling, key, value) {
-        bool mean = strcmp(key, "pooling_mode_mean_tokens") == 0;
-        if (strncmp(key, "pooling_mode_", 13) == 0 && json_is_true(value) != mean)
+    struct json *pooling;
+    enum status status = read_optional(folder, "1_Pooling/config.json", &pooling, e);
+    for (struct json_entry it = {0}; status == STATUS_OK && json_next(pooling, &it);) {
+        bool mean = strcmp(it.name.text, "pooling_mode_mean_tokens") == 0;
+        if (strncmp(it.name.text, "pooling_mode_", 13) == 0 && json_bool(it.value) != mean)
             status = error_set(e, STATUS_UNSUPPORTED, "%s/1_Pooling/config.json: %s; mean pooling is supported", folder,
-                               key);
+                               it.name.text);
     }
-    json_decref(pooling);
+    json_close(pooling);
     return status;
 }
 
 /* Transformer, Pooling, Normalize; a Dense layer or anything else would change the vectors. */
 static enum status check_modules(const char *folder, struct error *e) {
     static const char *const known[] = {"Transformer", "Pooling", "Normalize"};
-    json_t *modules;
-    if (read_optional(folder, "modules.json", &modules, e)) return e->status;
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < json_array_size(modules); i++) {
-        const char *type = json_string_value(json_object_get(json_array_get(modules, i), "type"));
+    struct json *modules;
+    enum status status = read_optional(folder, "modules.json", &modules, e);
+    for (size_t i = 0; status == STATUS_OK && i < json_count(modules); i++) {
+        const char *type = json_word(json_member(json_item(modules, i), "type"));
         const char *last = type ? strrchr(type, '.') : NULL;
         bool found = false;
         for (size_t j = 0; last && j < ARRAY_COUNT(known); j++) found = found || strcmp(last + 1, known[j]) == 0;
         if (!found)
             status = error_set(e, STATUS_UNSUPPORTED,
-                               "%s/modules.json: module %s; Transformer, mean Pooling and "
-                               "Normalize are supported",
+                               "%s/modules.json: module %s; Transformer, mean Pooling and Normalize are supported",
                                folder, type ? type : "without a type");
     }
-    json_decref(modules);
+    json_close(modules);
     return status;
 }
 
+struct text_limit {
+    int tokens;
+};
+
+static const struct json_field text_limit_fields[] = {
+    {"max_seq_length", JSON_INT, JSON_AT(struct text_limit, tokens), .min = 3, .max = 1 << 24},
+};
+static const struct json_table text_limit_table = JSON_TABLE(text_limit_fields, .open = true);
+
 /* The most tokens of a text. */
 static enum status read_max_tokens(const struct model *m, const char *folder, int *max_tokens, struct error *e) {
-    json_t *config;
-    if (read_optional(folder, "sentence_bert_config.json", &config, e)) return e->status;
-    int limit = m->spec.max_positions;
-    enum status status = dims_int_or(config, "max_seq_length", (struct range){3, limit}, limit, max_tokens, e);
-    json_decref(config);
+    static const char file[] = "sentence_bert_config.json";
+    struct text_limit limit = {.tokens = m->spec.max_positions};
+    struct json_reader reader = {.name = file, .e = e};
+    struct json *config;
+    enum status status = read_optional(folder, file, &config, e);
+    if (status == STATUS_OK && config) status = json_table_read(&reader, &text_limit_table, config, &limit);
+    if (status == STATUS_OK && limit.tokens > m->spec.max_positions)
+        status = error_set(e, STATUS_INVALID, "%s: max_seq_length is %d, the model has %d positions", file,
+                           limit.tokens, m->spec.max_positions);
+    json_close(config);
+    *max_tokens = limit.tokens;
     return status;
 }
 

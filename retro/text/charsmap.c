@@ -90,11 +90,11 @@ static enum status read_bytes(struct charsmap *m, struct text_span bytes, struct
     return check_units(m, e);
 }
 
-enum status charsmap_open(struct charsmap **out, const json_t *base64, struct error *e) {
+enum status charsmap_open(struct charsmap **out, const struct json *base64, struct error *e) {
     struct buffer bytes = {0};
     struct charsmap *m = xcalloc(1, sizeof *m);
     enum status status = STATUS_OK;
-    if (!json_is_string(base64) || !base64_decode(json_span(base64), &bytes))
+    if (!json_is_text(base64) || !base64_decode(json_text(base64), &bytes))
         status = error_set(e, STATUS_INVALID, "expected base64");
     if (status == STATUS_OK) status = read_bytes(m, (struct text_span){bytes.data, bytes.size}, e);
     buffer_free(&bytes);

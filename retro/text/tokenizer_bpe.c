@@ -83,24 +83,24 @@ static const struct merge *merge_find(const struct bpe *b, int32_t left, int32_t
     return m->pair == UINT64_MAX ? NULL : m;
 }
 
-static enum status open_vocabulary(struct tokenizer *t, struct bpe *b, json_t *vocab, struct error *e) {
-    if (!json_is_object(vocab) || json_object_size(vocab) == 0)
+static enum status open_vocabulary(struct tokenizer *t, struct bpe *b, const struct json *vocab, struct error *e) {
+    if (json_kind(vocab) != JSON_KIND_OBJECT || json_count(vocab) == 0)
         return error_set(e, STATUS_INVALID, "model.vocab: expected an object of tokens");
     struct buffer bytes = {0};
     bool *is_bytes = xcalloc(TOKENIZER_MAX_ID, 1);
     enum status status = STATUS_OK;
-    for (void *it = json_object_iter(vocab); it != NULL && status == STATUS_OK; it = json_object_iter_next(vocab, it)) {
-        struct text_span key = {json_object_iter_key(it), json_object_iter_key_len(it)};
-        const json_t *id = json_object_iter_value(it);
-        if (!json_is_integer(id)) {
+    for (struct json_entry it = {0}; json_next(vocab, &it);) {
+        struct text_span key = it.name;
+        const struct json *id = it.value;
+        if (!json_is_int(id)) {
             status = error_set(e, STATUS_INVALID, "model.vocab: \"%.60s\": expected an integer", key.text);
             break;
         }
         bool known = entry_bytes(key, &bytes);
         struct text_span piece = known ? (struct text_span){bytes.data ? bytes.data : "", bytes.size} : key;
-        status = pieces_set(t, json_integer_value(id), piece, e);
+        status = pieces_set(t, json_int(id), piece, e);
         if (status != STATUS_OK) break;
-        is_bytes[json_integer_value(id)] = known;
+        is_bytes[json_int(id)] = known;
     }
     if (status == STATUS_OK) {
         piece_table_open(&b->words, t, is_bytes);
@@ -114,21 +114,20 @@ static enum status open_vocabulary(struct tokenizer *t, struct bpe *b, json_t *v
     return status;
 }
 
-static int32_t vocabulary_id(const json_t *vocab, struct text_span key) {
-    const json_t *id = json_object_getn(vocab, key.text, key.size);
-    return id ? (int32_t)json_integer_value(id) : -1;
+static int32_t vocabulary_id(const struct json *vocab, struct text_span key) {
+    const struct json *id = json_member_n(vocab, key);
+    return id ? (int32_t)json_int(id) : -1;
 }
 
 /* "a b" or ["a", "b"] */
-static bool merge_parts(const json_t *j, struct text_span *left, struct text_span *right) {
-    if (json_is_array(j) && json_array_size(j) == 2 && json_is_string(json_array_get(j, 0)) &&
-        json_is_string(json_array_get(j, 1))) {
-        *left = json_span(json_array_get(j, 0));
-        *right = json_span(json_array_get(j, 1));
+static bool merge_parts(const struct json *j, struct text_span *left, struct text_span *right) {
+    if (json_is_list(j) && json_count(j) == 2 && json_is_text(json_item(j, 0)) && json_is_text(json_item(j, 1))) {
+        *left = json_text(json_item(j, 0));
+        *right = json_text(json_item(j, 1));
         return true;
     }
-    if (!json_is_string(j)) return false;
-    struct text_span both = json_span(j);
+    if (!json_is_text(j)) return false;
+    struct text_span both = json_text(j);
     const char *space = memchr(both.text, ' ', both.size);
     if (space == NULL || memchr(space + 1, ' ', (size_t)(both.text + both.size - space - 1)) != NULL) return false;
     *left = (struct text_span){both.text, (size_t)(space - both.text)};
@@ -136,7 +135,8 @@ static bool merge_parts(const json_t *j, struct text_span *left, struct text_spa
     return true;
 }
 
-static enum status open_merge(struct bpe *b, const json_t *vocab, const json_t *j, uint32_t rank, struct error *e) {
+static enum status open_merge(struct bpe *b, const struct json *vocab, const struct json *j, uint32_t rank,
+                              struct error *e) {
     struct text_span left, right;
     if (!merge_parts(j, &left, &right)) return error_set(e, STATUS_INVALID, "expected \"a b\" or [\"a\", \"b\"]");
     struct buffer whole = {0};
@@ -156,29 +156,29 @@ static enum status open_merge(struct bpe *b, const json_t *vocab, const json_t *
     return STATUS_OK;
 }
 
-static enum status open_merges(struct bpe *b, const json_t *vocab, const json_t *merges, struct error *e) {
-    if (!json_is_array(merges)) return error_set(e, STATUS_INVALID, "model.merges: expected a list");
-    size_t n = json_array_size(merges), slots = 64;
+static enum status open_merges(struct bpe *b, const struct json *vocab, const struct json *merges, struct error *e) {
+    if (!json_is_list(merges)) return error_set(e, STATUS_INVALID, "model.merges: expected a list");
+    size_t n = json_count(merges), slots = 64;
     if (n > TOKENIZER_MAX_ID) return error_set(e, STATUS_INVALID, "model.merges: more than %d", TOKENIZER_MAX_ID);
     while (slots < n * 2) slots *= 2;
     b->mask = slots - 1;
     b->merges = xmalloc(slots * sizeof *b->merges);
     memset(b->merges, 0xFF, slots * sizeof *b->merges);
     for (size_t i = 0; i < n; i++)
-        if (open_merge(b, vocab, json_array_get(merges, i), (uint32_t)i, e) != STATUS_OK)
+        if (open_merge(b, vocab, json_item(merges, i), (uint32_t)i, e) != STATUS_OK)
             return error_prefix(e, "model.merges[%zu]", i);
     return STATUS_OK;
 }
 
 /* Options that change ids and that byte-level BPE does not use must be off. */
-static enum status open_options(struct bpe *b, const json_t *model, struct error *e) {
+static enum status open_options(struct bpe *b, const struct json *model, struct error *e) {
     static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
-    const json_t *dropout = json_object_get(model, "dropout");
-    if (dropout != NULL && !json_is_null(dropout) && json_number_value(dropout) != 0)
+    const struct json *dropout = json_member(model, "dropout");
+    if (!json_is_absent(dropout) && json_double(dropout) != 0)
         return error_set(e, STATUS_UNSUPPORTED, "model.dropout: expected null: tokens would be random");
     for (size_t i = 0; i < ARRAY_COUNT(affixes); i++) {
-        const json_t *v = json_object_get(model, affixes[i]);
-        if (v != NULL && !json_is_null(v) && json_string_length(v) != 0)
+        const struct json *v = json_member(model, affixes[i]);
+        if (!json_is_absent(v) && json_text(v).size != 0)
             return error_set(e, STATUS_UNSUPPORTED, "model.%s: expected null or \"\"", affixes[i]);
     }
     bool byte_fallback;
@@ -344,22 +344,22 @@ static void bpe_close(void *model) {
 
 static const struct model_ops bpe_ops = {bpe_encode, bpe_begin, bpe_end, bpe_piece, bpe_close};
 
-enum status bpe_open(struct tokenizer *t, const json_t *root, struct error *e) {
-    const json_t *model = json_object_get(root, "model");
-    json_t *vocab = json_object_get(model, "vocab");
-    const json_t *unknown = json_object_get(model, "unk_token"), *decoder = json_object_get(root, "decoder");
+enum status bpe_open(struct tokenizer *t, const struct json *root, struct error *e) {
+    const struct json *model = json_member(root, "model");
+    const struct json *vocab = json_member(model, "vocab");
+    const struct json *unknown = json_member(model, "unk_token"), *decoder = json_member(root, "decoder");
     struct bpe *b = xcalloc(1, sizeof *b);
     t->model = b;
     t->ops = &bpe_ops;
     enum status status = open_options(b, model, e);
-    if (status == STATUS_OK) status = json_open_pretokenizer(&b->pre, json_object_get(root, "pre_tokenizer"), true, e);
+    if (status == STATUS_OK) status = json_open_pretokenizer(&b->pre, json_member(root, "pre_tokenizer"), true, e);
     if (status == STATUS_OK) status = open_vocabulary(t, b, vocab, e);
-    if (status == STATUS_OK) status = open_merges(b, vocab, json_object_get(model, "merges"), e);
+    if (status == STATUS_OK) status = open_merges(b, vocab, json_member(model, "merges"), e);
     if (status != STATUS_OK) return status;
-    b->unknown = json_is_string(unknown) ? vocabulary_id(vocab, json_span(unknown)) : -1;
-    if (json_is_string(unknown) && b->unknown < 0)
+    b->unknown = json_is_text(unknown) ? vocabulary_id(vocab, json_text(unknown)) : -1;
+    if (json_is_text(unknown) && b->unknown < 0)
         return error_set(e, STATUS_INVALID, "model.unk_token: \"%.60s\" is not in the vocabulary",
-                         json_string_value(unknown));
+                         json_text(unknown).text);
     if (strcmp(json_type_name(decoder), "ByteLevel") != 0)
         return error_set(e, STATUS_UNSUPPORTED, "decoder: type \"%.40s\": expected ByteLevel", json_type_name(decoder));
     return STATUS_OK;

@@ -9,41 +9,37 @@
 /* The split of GPT-2, which ByteLevel brings along. */
 static const char gpt2_pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-const char *json_type_name(const json_t *obj) {
-    const char *type = json_string_value(json_object_get(obj, "type"));
+const char *json_type_name(const struct json *obj) {
+    const char *type = json_word(json_member(obj, "type"));
     return type ? type : "";
 }
 
-struct text_span json_span(const json_t *string) {
-    return (struct text_span){json_string_value(string), json_string_length(string)};
-}
-
-enum status json_get_bool(const json_t *obj, const char *key, bool fallback, bool *out, struct error *e) {
-    const json_t *v = json_object_get(obj, key);
-    *out = v == NULL || json_is_null(v) ? fallback : json_is_true(v);
-    if (v != NULL && !json_is_null(v) && !json_is_boolean(v))
+enum status json_get_bool(const struct json *obj, const char *key, bool fallback, bool *out, struct error *e) {
+    const struct json *v = json_member(obj, key);
+    *out = json_is_absent(v) ? fallback : json_bool(v);
+    if (!json_is_absent(v) && json_kind(v) != JSON_KIND_BOOL)
         return error_set(e, STATUS_INVALID, "%s: expected true or false", key);
     return STATUS_OK;
 }
 
 /* {"String": "x"} or {"Regex": "x"} */
-static enum status open_pattern(struct regex **out, const json_t *pattern, struct error *e) {
-    const json_t *literal = json_object_get(pattern, "String"), *regex = json_object_get(pattern, "Regex");
-    const json_t *either = json_is_string(literal) ? literal : regex;
-    if (!json_is_string(either)) return error_set(e, STATUS_INVALID, "pattern: expected a String or a Regex");
-    return regex_open(out, json_span(either), either == literal, e);
+static enum status open_pattern(struct regex **out, const struct json *pattern, struct error *e) {
+    const struct json *literal = json_member(pattern, "String"), *regex = json_member(pattern, "Regex");
+    const struct json *either = json_is_text(literal) ? literal : regex;
+    if (!json_is_text(either)) return error_set(e, STATUS_INVALID, "pattern: expected a String or a Regex");
+    return regex_open(out, json_text(either), either == literal, e);
 }
 
-static enum status open_replace(struct normalizer_step *n, const json_t *j, struct error *e) {
-    const json_t *content = json_object_get(j, "content");
-    if (!json_is_string(content)) return error_set(e, STATUS_INVALID, "Replace: content: expected a string");
+static enum status open_replace(struct normalizer_step *n, const struct json *j, struct error *e) {
+    const struct json *content = json_member(j, "content");
+    if (!json_is_text(content)) return error_set(e, STATUS_INVALID, "Replace: content: expected a string");
     n->kind = NORMALIZER_REPLACE;
-    n->content_size = json_string_length(content);
-    n->content = xstrndup(json_string_value(content), n->content_size);
-    return open_pattern(&n->regex, json_object_get(j, "pattern"), e);
+    n->content_size = json_text(content).size;
+    n->content = xstrndup(json_text(content).text, n->content_size);
+    return open_pattern(&n->regex, json_member(j, "pattern"), e);
 }
 
-static enum status open_bert(struct normalizer_step *n, const json_t *j, struct error *e) {
+static enum status open_bert(struct normalizer_step *n, const struct json *j, struct error *e) {
     n->kind = NORMALIZER_BERT;
     enum status status = json_get_bool(j, "clean_text", true, &n->bert.clean_text, e);
     if (status == STATUS_OK) status = json_get_bool(j, "handle_chinese_chars", true, &n->bert.handle_chinese_chars, e);
@@ -53,22 +49,22 @@ static enum status open_bert(struct normalizer_step *n, const json_t *j, struct 
     return status;
 }
 
-static enum status open_strip(struct normalizer_step *n, const json_t *j, struct error *e) {
+static enum status open_strip(struct normalizer_step *n, const struct json *j, struct error *e) {
     n->kind = NORMALIZER_STRIP;
     enum status status = json_get_bool(j, "strip_left", false, &n->strip_left, e);
     return status == STATUS_OK ? json_get_bool(j, "strip_right", false, &n->strip_right, e) : status;
 }
 
-static enum status open_normalizer(struct tokenizer *t, const json_t *j, int depth, struct error *e) {
+static enum status open_normalizer(struct tokenizer *t, const struct json *j, int depth, struct error *e) {
     static const char *const forms[] = {"NFC", "NFD", "NFKC", "NFKD"};
-    if (j == NULL || json_is_null(j)) return STATUS_OK;
+    if (json_is_absent(j)) return STATUS_OK;
     const char *type = json_type_name(j);
     if (strcmp(type, "Sequence") == 0 && depth < 8) {
-        const json_t *list = json_object_get(j, "normalizers");
-        if (!json_is_array(list)) return error_set(e, STATUS_INVALID, "normalizers: expected a list");
+        const struct json *list = json_member(j, "normalizers");
+        if (!json_is_list(list)) return error_set(e, STATUS_INVALID, "normalizers: expected a list");
         enum status status = STATUS_OK;
-        for (size_t i = 0; i < json_array_size(list) && status == STATUS_OK; i++)
-            status = open_normalizer(t, json_array_get(list, i), depth + 1, e);
+        for (size_t i = 0; i < json_count(list) && status == STATUS_OK; i++)
+            status = open_normalizer(t, json_item(list, i), depth + 1, e);
         return status;
     }
     if (t->n_normalizers == TOKENIZER_MAX_NORMALIZERS)
@@ -79,7 +75,7 @@ static enum status open_normalizer(struct tokenizer *t, const json_t *j, int dep
     if (strcmp(type, "Strip") == 0) return open_strip(n, j, e);
     if (strcmp(type, "Precompiled") == 0) {
         n->kind = NORMALIZER_CHARSMAP;
-        return charsmap_open(&n->charsmap, json_object_get(j, "precompiled_charsmap"), e);
+        return charsmap_open(&n->charsmap, json_member(j, "precompiled_charsmap"), e);
     }
     if (strcmp(type, "Lowercase") == 0) {
         n->kind = NORMALIZER_LOWERCASE;
@@ -97,7 +93,7 @@ static enum status open_normalizer(struct tokenizer *t, const json_t *j, int dep
                      type);
 }
 
-enum status json_open_normalizer(struct tokenizer *t, const json_t *normalizer, struct error *e) {
+enum status json_open_normalizer(struct tokenizer *t, const struct json *normalizer, struct error *e) {
     if (open_normalizer(t, normalizer, 0, e) == STATUS_OK) return STATUS_OK;
     return error_prefix(e, "normalizer");
 }
@@ -118,9 +114,9 @@ static enum status add_regex(struct pretokenizer *p, const char *pattern, enum s
     return status == STATUS_OK ? add_step(p, step, e) : status;
 }
 
-static enum status open_split(struct pretokenizer *p, const json_t *j, struct error *e) {
+static enum status open_split(struct pretokenizer *p, const struct json *j, struct error *e) {
     static const char *const names[] = {"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
-    const char *behaviour = json_string_value(json_object_get(j, "behavior"));
+    const char *behaviour = json_text(json_member(j, "behavior")).text;
     struct pretokenizer_step step = {0};
     int k = 0;
     while (k < (int)ARRAY_COUNT(names) && (behaviour == NULL || strcmp(behaviour, names[k]) != 0)) k++;
@@ -129,11 +125,11 @@ static enum status open_split(struct pretokenizer *p, const json_t *j, struct er
                          behaviour ? behaviour : "");
     step.behaviour = (enum split_behaviour)k;
     enum status status = json_get_bool(j, "invert", false, &step.invert, e);
-    if (status == STATUS_OK) status = open_pattern(&step.regex, json_object_get(j, "pattern"), e);
+    if (status == STATUS_OK) status = open_pattern(&step.regex, json_member(j, "pattern"), e);
     return status == STATUS_OK ? add_step(p, step, e) : status;
 }
 
-static enum status open_byte_level(struct pretokenizer *p, const json_t *j, struct error *e) {
+static enum status open_byte_level(struct pretokenizer *p, const struct json *j, struct error *e) {
     bool prefix, regex;
     struct pretokenizer_step space = {.kind = PRETOKENIZER_PREFIX_SPACE};
     enum status status = json_get_bool(j, "add_prefix_space", true, &prefix, e);
@@ -143,30 +139,31 @@ static enum status open_byte_level(struct pretokenizer *p, const json_t *j, stru
     return status;
 }
 
-enum status json_read_metaspace(const json_t *j, struct pretokenizer_step *out, struct error *e) {
+enum status json_read_metaspace(const struct json *j, struct pretokenizer_step *out, struct error *e) {
     static const char *const schemes[] = {"never", "first", "always"}; /* enum metaspace_prepend */
-    const json_t *symbol = json_object_get(j, "replacement"), *scheme = json_object_get(j, "prepend_scheme");
+    const struct json *symbol = json_member(j, "replacement"), *scheme = json_member(j, "prepend_scheme");
     *out = (struct pretokenizer_step){.kind = PRETOKENIZER_METASPACE, .prepend = METASPACE_ALWAYS};
-    out->symbol_size = json_string_length(symbol);
-    if (!json_is_string(symbol) || out->symbol_size == 0 || out->symbol_size > sizeof out->symbol ||
-        utf8_length(json_string_value(symbol), out->symbol_size) != (int)out->symbol_size)
+    struct text_span character = json_text(symbol);
+    if (character.size == 0 || character.size > sizeof out->symbol ||
+        utf8_length(character.text, character.size) != (int)character.size)
         return error_set(e, STATUS_INVALID, "Metaspace: replacement: expected one character");
-    memcpy(out->symbol, json_string_value(symbol), out->symbol_size);
+    out->symbol_size = character.size;
+    memcpy(out->symbol, character.text, character.size);
 
     bool prefix_space;
     enum status status = json_get_bool(j, "add_prefix_space", true, &prefix_space, e);
     if (status != STATUS_OK) return status;
     if (!prefix_space) out->prepend = METASPACE_NEVER;
-    if (scheme == NULL || json_is_null(scheme)) return STATUS_OK;
+    if (json_is_absent(scheme)) return STATUS_OK;
     for (int k = 0; k < (int)ARRAY_COUNT(schemes); k++)
-        if (json_is_string(scheme) && strcmp(json_string_value(scheme), schemes[k]) == 0) {
+        if (json_text_is(scheme, schemes[k])) {
             out->prepend = (enum metaspace_prepend)k;
             return STATUS_OK;
         }
     return error_set(e, STATUS_UNSUPPORTED, "Metaspace: prepend_scheme: expected always, first or never");
 }
 
-static enum status open_metaspace(struct pretokenizer *p, const json_t *j, struct error *e) {
+static enum status open_metaspace(struct pretokenizer *p, const struct json *j, struct error *e) {
     bool cuts;
     struct pretokenizer_step step, cut = {.behaviour = SPLIT_MERGED_NEXT};
     enum status status = json_read_metaspace(j, &step, e);
@@ -184,14 +181,14 @@ struct pretokenizer_reading {
     bool wants_bytes, byte_level;
 };
 
-static enum status open_pretokenizer(struct pretokenizer_reading *r, const json_t *j, int depth, struct error *e) {
+static enum status open_pretokenizer(struct pretokenizer_reading *r, const struct json *j, int depth, struct error *e) {
     const char *type = json_type_name(j);
     if (strcmp(type, "Sequence") == 0 && depth < 8) {
-        const json_t *list = json_object_get(j, "pretokenizers");
-        if (!json_is_array(list)) return error_set(e, STATUS_INVALID, "pretokenizers: expected a list");
+        const struct json *list = json_member(j, "pretokenizers");
+        if (!json_is_list(list)) return error_set(e, STATUS_INVALID, "pretokenizers: expected a list");
         enum status status = STATUS_OK;
-        for (size_t i = 0; i < json_array_size(list) && status == STATUS_OK; i++)
-            status = open_pretokenizer(r, json_array_get(list, i), depth + 1, e);
+        for (size_t i = 0; i < json_count(list) && status == STATUS_OK; i++)
+            status = open_pretokenizer(r, json_item(list, i), depth + 1, e);
         return status;
     }
     if (r->byte_level) return error_set(e, STATUS_UNSUPPORTED, "\"%.40s\" after ByteLevel is not supported", type);
@@ -213,10 +210,10 @@ static enum status open_pretokenizer(struct pretokenizer_reading *r, const json_
                      r->wants_bytes ? "ByteLevel" : "Metaspace");
 }
 
-enum status json_open_pretokenizer(struct pretokenizer *p, const json_t *pre, bool wants_bytes, struct error *e) {
+enum status json_open_pretokenizer(struct pretokenizer *p, const struct json *pre, bool wants_bytes, struct error *e) {
     struct pretokenizer_reading r = {p, wants_bytes, false};
     enum status status = STATUS_OK;
-    if (wants_bytes || (pre != NULL && !json_is_null(pre))) status = open_pretokenizer(&r, pre, 0, e);
+    if (wants_bytes || (!json_is_absent(pre))) status = open_pretokenizer(&r, pre, 0, e);
     if (status == STATUS_OK && wants_bytes && !r.byte_level)
         status = error_set(e, STATUS_UNSUPPORTED, "no ByteLevel: only byte-level BPE is supported");
     return status == STATUS_OK ? status : error_prefix(e, "pre_tokenizer");
@@ -243,11 +240,11 @@ static enum status claim_id(struct tokenizer *t, struct text_span content, const
 }
 
 /* Reads an added token: its content and flags, with `id`, which tokenizer.json writes inside and others outside. */
-static enum status read_added(const json_t *j, int64_t id, struct text_span *content, struct added_token *token,
+static enum status read_added(const struct json *j, int64_t id, struct text_span *content, struct added_token *token,
                               bool *normalized, struct error *e) {
-    if (!json_is_string(json_object_get(j, "content")))
+    if (!json_is_text(json_member(j, "content")))
         return error_set(e, STATUS_INVALID, "expected objects with an integer id and a string content");
-    *content = json_span(json_object_get(j, "content"));
+    *content = json_text(json_member(j, "content"));
     if (content->size == 0 || content->size > TOKENIZER_MAX_ADDED_BYTES)
         return error_set(e, STATUS_UNSUPPORTED, "content of %zu bytes: expected 1 to %d", content->size,
                          TOKENIZER_MAX_ADDED_BYTES);
@@ -262,14 +259,13 @@ static enum status read_added(const json_t *j, int64_t id, struct text_span *con
     return status;
 }
 
-static enum status open_added(struct tokenizer *t, const json_t *j, const struct piece_table *model_pieces,
+static enum status open_added(struct tokenizer *t, const struct json *j, const struct piece_table *model_pieces,
                               struct error *e) {
-    const json_t *id = json_object_get(j, "id");
+    const struct json *id = json_member(j, "id");
     struct added_token token;
     struct text_span text;
     bool normalized;
-    enum status status =
-        read_added(j, json_is_integer(id) ? json_integer_value(id) : -1, &text, &token, &normalized, e);
+    enum status status = read_added(j, json_is_int(id) ? json_int(id) : -1, &text, &token, &normalized, e);
     if (status != STATUS_OK) return status;
     int32_t known = piece_table_find(model_pieces, t, text.text, text.size);
     status = claim_id(t, text, &token, known, e);
@@ -287,7 +283,7 @@ static enum status open_added(struct tokenizer *t, const json_t *j, const struct
 }
 
 /* One entry of added_tokens_decoder. known: the tokens the model file has, sorted. */
-static enum status open_decoder_token(struct tokenizer *t, struct text_span key, const json_t *j,
+static enum status open_decoder_token(struct tokenizer *t, struct text_span key, const struct json *j,
                                       const struct piece_table *model_pieces, const struct added_set *known,
                                       struct error *e) {
     char *end;
@@ -314,22 +310,21 @@ static enum status open_decoder_token(struct tokenizer *t, struct text_span key,
     return STATUS_OK;
 }
 
-enum status json_open_decoder_tokens(struct tokenizer *t, const json_t *tokens, struct error *e) {
-    if (tokens == NULL || json_is_null(tokens)) return STATUS_OK;
-    if (!json_is_object(tokens)) return error_set(e, STATUS_INVALID, "added_tokens_decoder: expected an object");
+enum status json_open_decoder_tokens(struct tokenizer *t, const struct json *tokens, struct error *e) {
+    if (json_is_absent(tokens)) return STATUS_OK;
+    if (json_kind(tokens) != JSON_KIND_OBJECT)
+        return error_set(e, STATUS_INVALID, "added_tokens_decoder: expected an object");
     struct piece_table table;
     piece_table_open(&table, t, NULL);
     struct added_set known = t->added_raw;
     t->added_raw = (struct added_set){0};
     memcpy(t->added_raw.first, known.first, sizeof known.first);
 
-    const char *key;
-    json_t *token;
     enum status status = STATUS_OK;
-    json_object_foreach((json_t *)tokens, key, token) {
-        status = open_decoder_token(t, (struct text_span){key, strlen(key)}, token, &table, &known, e);
+    for (struct json_entry it = {0}; json_next(tokens, &it);) {
+        status = open_decoder_token(t, it.name, it.value, &table, &known, e);
         if (status == STATUS_OK) continue;
-        error_prefix(e, "added_tokens_decoder: \"%.20s\"", key);
+        error_prefix(e, "added_tokens_decoder: \"%.20s\"", it.name.text);
         break;
     }
     for (int i = 0; i < known.n; i++)
@@ -340,14 +335,14 @@ enum status json_open_decoder_tokens(struct tokenizer *t, const json_t *tokens, 
     return status == STATUS_OK ? added_set_sort(&t->added_raw, e) : status;
 }
 
-enum status json_open_added(struct tokenizer *t, const json_t *added, struct error *e) {
-    if (added == NULL || json_is_null(added)) return STATUS_OK;
-    if (!json_is_array(added)) return error_set(e, STATUS_INVALID, "added_tokens: expected a list");
+enum status json_open_added(struct tokenizer *t, const struct json *added, struct error *e) {
+    if (json_is_absent(added)) return STATUS_OK;
+    if (!json_is_list(added)) return error_set(e, STATUS_INVALID, "added_tokens: expected a list");
     struct piece_table table;
     piece_table_open(&table, t, NULL);
     enum status status = STATUS_OK;
-    for (size_t i = 0; i < json_array_size(added) && status == STATUS_OK; i++) {
-        status = open_added(t, json_array_get(added, i), &table, e);
+    for (size_t i = 0; i < json_count(added) && status == STATUS_OK; i++) {
+        status = open_added(t, json_item(added, i), &table, e);
         if (status != STATUS_OK) error_prefix(e, "added_tokens[%zu]", i);
     }
     free(table.slots);
@@ -356,31 +351,31 @@ enum status json_open_added(struct tokenizer *t, const json_t *added, struct err
     return status;
 }
 
-static enum status affix_add(const struct tokenizer *t, struct affix *a, const json_t *id, struct error *e) {
-    if (!json_is_integer(id) || json_integer_value(id) < 0 || json_integer_value(id) >= t->vocab_size)
+static enum status affix_add(const struct tokenizer *t, struct affix *a, const struct json *id, struct error *e) {
+    if (!json_is_int(id) || json_int(id) < 0 || json_int(id) >= t->vocab_size)
         return error_set(e, STATUS_INVALID, "a token that is not in the vocabulary");
     if (a->n == TOKENIZER_MAX_AFFIX)
         return error_set(e, STATUS_UNSUPPORTED, "more than %d tokens before or after a text", TOKENIZER_MAX_AFFIX);
-    a->ids[a->n++] = (int32_t)json_integer_value(id);
+    a->ids[a->n++] = (int32_t)json_int(id);
     return STATUS_OK;
 }
 
-static enum status open_template(struct tokenizer *t, const json_t *j, struct error *e) {
-    const json_t *single = json_object_get(j, "single"), *specials = json_object_get(j, "special_tokens");
+static enum status open_template(struct tokenizer *t, const struct json *j, struct error *e) {
+    const struct json *single = json_member(j, "single"), *specials = json_member(j, "special_tokens");
     struct affix *affix = &t->prefix;
-    if (!json_is_array(single)) return error_set(e, STATUS_UNSUPPORTED, "single: expected a list");
-    for (size_t i = 0; i < json_array_size(single); i++) {
-        const json_t *part = json_array_get(single, i);
-        const char *special = json_string_value(json_object_get(json_object_get(part, "SpecialToken"), "id"));
-        const char *text = json_string_value(json_object_get(json_object_get(part, "Sequence"), "id"));
+    if (!json_is_list(single)) return error_set(e, STATUS_UNSUPPORTED, "single: expected a list");
+    for (size_t i = 0; i < json_count(single); i++) {
+        const struct json *part = json_item(single, i);
+        const char *special = json_text(json_member(json_member(part, "SpecialToken"), "id")).text;
+        const char *text = json_text(json_member(json_member(part, "Sequence"), "id")).text;
         if (text != NULL && strcmp(text, "A") == 0 && affix == &t->prefix) {
             affix = &t->suffix;
             continue;
         }
-        const json_t *ids = special ? json_object_get(json_object_get(specials, special), "ids") : NULL;
-        if (!json_is_array(ids)) return error_set(e, STATUS_INVALID, "single[%zu]: not understood", i);
-        for (size_t k = 0; k < json_array_size(ids); k++) {
-            enum status status = affix_add(t, affix, json_array_get(ids, k), e);
+        const struct json *ids = special ? json_member(json_member(specials, special), "ids") : NULL;
+        if (!json_is_list(ids)) return error_set(e, STATUS_INVALID, "single[%zu]: not understood", i);
+        for (size_t k = 0; k < json_count(ids); k++) {
+            enum status status = affix_add(t, affix, json_item(ids, k), e);
             if (status != STATUS_OK) return status;
         }
     }
@@ -388,20 +383,20 @@ static enum status open_template(struct tokenizer *t, const json_t *j, struct er
     return STATUS_OK;
 }
 
-static enum status open_postprocessor(struct tokenizer *t, const json_t *j, int depth, struct error *e) {
-    if (j == NULL || json_is_null(j)) return STATUS_OK;
+static enum status open_postprocessor(struct tokenizer *t, const struct json *j, int depth, struct error *e) {
+    if (json_is_absent(j)) return STATUS_OK;
     const char *type = json_type_name(j);
     if (strcmp(type, "ByteLevel") == 0) return STATUS_OK; /* It only trims offsets. */
     if (strcmp(type, "TemplateProcessing") == 0) return open_template(t, j, e);
     if (strcmp(type, "BertProcessing") == 0 || strcmp(type, "RobertaProcessing") == 0) {
-        enum status status = affix_add(t, &t->prefix, json_array_get(json_object_get(j, "cls"), 1), e);
-        return status ? status : affix_add(t, &t->suffix, json_array_get(json_object_get(j, "sep"), 1), e);
+        enum status status = affix_add(t, &t->prefix, json_item(json_member(j, "cls"), 1), e);
+        return status ? status : affix_add(t, &t->suffix, json_item(json_member(j, "sep"), 1), e);
     }
     if (strcmp(type, "Sequence") == 0 && depth < 8) {
-        const json_t *list = json_object_get(j, "processors");
-        if (!json_is_array(list)) return error_set(e, STATUS_INVALID, "processors: expected a list");
-        for (size_t i = 0; i < json_array_size(list); i++) {
-            enum status status = open_postprocessor(t, json_array_get(list, i), depth + 1, e);
+        const struct json *list = json_member(j, "processors");
+        if (!json_is_list(list)) return error_set(e, STATUS_INVALID, "processors: expected a list");
+        for (size_t i = 0; i < json_count(list); i++) {
+            enum status status = open_postprocessor(t, json_item(list, i), depth + 1, e);
             if (status != STATUS_OK) return status;
         }
         return STATUS_OK;
@@ -409,7 +404,7 @@ static enum status open_postprocessor(struct tokenizer *t, const json_t *j, int 
     return error_set(e, STATUS_UNSUPPORTED, "type \"%.40s\" is not supported", type);
 }
 
-enum status json_open_postprocessor(struct tokenizer *t, const json_t *post, struct error *e) {
+enum status json_open_postprocessor(struct tokenizer *t, const struct json *post, struct error *e) {
     if (open_postprocessor(t, post, 0, e) == STATUS_OK) return STATUS_OK;
     return error_prefix(e, "post_processor");
 }

@@ -7,12 +7,17 @@
 #include "config/base/hash.h"
 #include "retro/text/tokenizer_private.h"
 
+const struct json *config_mark(const struct tokenizer_config *config, const char *key) {
+    const struct json *value = json_member(config->options, key);
+    return value ? value : json_member(config->marks, key);
+}
+
 /* The id of the token that the configuration names under `key`, else of the first of `names` that is there, else -1. */
-static int32_t find_named(const struct tokenizer *t, const json_t *config, const char *key, const char *const *names,
-                          size_t n) {
-    const json_t *named = json_object_get(config, key);
-    if (json_is_object(named)) named = json_object_get(named, "content");
-    int32_t id = json_is_string(named) ? pieces_find(t, json_string_value(named), json_string_length(named)) : -1;
+static int32_t find_named(const struct tokenizer *t, const struct tokenizer_config *config, const char *key,
+                          const char *const *names, size_t n) {
+    const struct json *named = config_mark(config, key);
+    if (json_kind(named) == JSON_KIND_OBJECT) named = json_member(named, "content");
+    int32_t id = json_is_text(named) ? pieces_find(t, json_text(named).text, json_text(named).size) : -1;
     for (size_t i = 0; i < n && id < 0; i++) id = pieces_find(t, names[i], strlen(names[i]));
     return id;
 }
@@ -32,7 +37,7 @@ static void find_sentinels(struct tokenizer *t) {
     }
 }
 
-static void find_marks(struct tokenizer *t, const json_t *config) {
+static void find_marks(struct tokenizer *t, const struct tokenizer_config *config) {
     static const char *const ends[] = {"<|endoftext|>", "</s>", "<|end_of_text|>", "<eos>", "[EOS]", "[SEP]"};
     static const char *const starts[] = {"<s>", "<bos>", "[BOS]"}, *const pads[] = {"<pad>", "[PAD]"};
     t->eod = find_named(t, config, "eos_token", ends, ARRAY_COUNT(ends));
@@ -41,13 +46,13 @@ static void find_marks(struct tokenizer *t, const json_t *config) {
     find_sentinels(t);
 }
 
-static enum status open_json(struct tokenizer *t, const json_t *root, struct error *e) {
-    const json_t *model = json_object_get(root, "model");
+static enum status open_json(struct tokenizer *t, const struct json *root, struct error *e) {
+    const struct json *model = json_member(root, "model");
     const char *type = json_type_name(model);
-    enum status status = json_open_normalizer(t, json_object_get(root, "normalizer"), e);
+    enum status status = json_open_normalizer(t, json_member(root, "normalizer"), e);
     if (status != STATUS_OK) return status;
     /* Files from before 2021 do not name the model's type; only BPE has merges. */
-    if (strcmp(type, "BPE") == 0 || (*type == '\0' && json_object_get(model, "merges") != NULL)) {
+    if (strcmp(type, "BPE") == 0 || (*type == '\0' && json_member(model, "merges") != NULL)) {
         status = bpe_open(t, root, e);
     } else if (strcmp(type, "WordPiece") == 0) {
         status = wordpiece_open_json(t, root, e);
@@ -57,31 +62,31 @@ static enum status open_json(struct tokenizer *t, const json_t *root, struct err
         return error_set(e, STATUS_UNSUPPORTED,
                          "model: type \"%.40s\" is not supported: expected BPE, WordPiece or Unigram", type);
     }
-    if (status == STATUS_OK) status = json_open_added(t, json_object_get(root, "added_tokens"), e);
-    if (status == STATUS_OK) status = json_open_postprocessor(t, json_object_get(root, "post_processor"), e);
+    if (status == STATUS_OK) status = json_open_added(t, json_member(root, "added_tokens"), e);
+    if (status == STATUS_OK) status = json_open_postprocessor(t, json_member(root, "post_processor"), e);
     return status;
 }
 
 enum file_kind { FILE_JSON, FILE_VOCAB, FILE_MODEL };
 
-static enum status open_bytes(struct tokenizer **out, enum file_kind kind, struct text_span bytes, const json_t *config,
-                              struct error *e) {
+static enum status open_bytes(struct tokenizer **out, enum file_kind kind, struct text_span bytes,
+                              const struct tokenizer_config *config, struct error *e) {
     struct tokenizer *t = xcalloc(1, sizeof *t);
-    json_t *root = NULL;
+    struct json *root = NULL;
     t->hash = hash_bytes(bytes.text, bytes.size, 0);
     enum status status = STATUS_OK;
     if (kind == FILE_JSON) {
-        status = json_load_text(&root, bytes.text, bytes.size, "tokenizer.json", e);
+        status = json_parse(&root, bytes, "tokenizer.json", e);
         if (status == STATUS_OK) status = open_json(t, root, e);
-        json_decref(root);
+        json_close(root);
     } else if (kind == FILE_VOCAB) {
-        status = wordpiece_open_vocab(t, bytes, config, e);
+        status = wordpiece_open_vocab(t, bytes, config->options, e);
     } else {
         status = sentencepiece_open(t, bytes, config, e);
     }
     /* tokenizer.json lists its added tokens itself. */
     if (status == STATUS_OK && kind != FILE_JSON)
-        status = json_open_decoder_tokens(t, json_object_get(config, "added_tokens_decoder"), e);
+        status = json_open_decoder_tokens(t, json_member(config->options, "added_tokens_decoder"), e);
     if (status == STATUS_OK) {
         find_marks(t, config);
         *out = t;
@@ -93,40 +98,35 @@ static enum status open_bytes(struct tokenizer **out, enum file_kind kind, struc
 
 enum status tokenizer_open_json(struct tokenizer **out, const char *text, size_t size, struct error *e) {
     *out = NULL;
-    return open_bytes(out, FILE_JSON, (struct text_span){text, size}, NULL, e);
+    return open_bytes(out, FILE_JSON, (struct text_span){text, size}, &(struct tokenizer_config){0}, e);
 }
 
-/* Adds what an optional file of the folder of the first `folder` bytes of path holds to an object; keys that are there
- * stay. */
-static enum status merge_file(json_t *object, const char *path, size_t folder, const char *file, struct error *e) {
+/* Reads one file of the folder of the first `folder` bytes of path; *out stays NULL when there is none. */
+static enum status load_beside(struct json **out, const char *path, size_t folder, const char *file, struct error *e) {
     struct buffer name = {0};
     struct stat s;
-    json_t *more = NULL;
     enum status status = STATUS_OK;
     buffer_append(&name, path, folder);
     buffer_append_string(&name, file);
-    if (stat(name.data, &s) == 0) status = json_load_path(&more, name.data, e);
-    if (status == STATUS_OK && more != NULL && json_object_update_missing(object, more) != 0)
+    if (stat(name.data, &s) == 0) status = json_parse_file(out, name.data, e);
+    if (status == STATUS_OK && *out != NULL && json_kind(*out) != JSON_KIND_OBJECT)
         status = error_set(e, STATUS_INVALID, "%s: expected an object", name.data);
-    json_decref(more);
     buffer_free(&name);
     return status;
 }
 
-/* What the files beside a tokenizer say about it, as one object; release with json_decref. */
-static enum status load_config(json_t **out, const char *path, size_t folder, struct error *e) {
-    static const char *const names[] = {"tokenizer_config.json", "special_tokens_map.json"};
-    json_t *config = json_object(), *model = json_object();
-    enum status status = STATUS_OK;
-    for (size_t i = 0; i < ARRAY_COUNT(names) && status == STATUS_OK; i++)
-        status = merge_file(config, path, folder, names[i], e);
-    /* Old T5 folders have no word about the tokenizer but the model's type. */
-    if (status == STATUS_OK) status = merge_file(model, path, folder, "config.json", e);
-    json_t *type = json_object_get(model, "model_type");
-    if (json_is_string(type)) json_object_set(config, "model_type", type);
-    json_decref(model);
-    *out = config;
+/* The caller releases *out with config_free, after an error too. */
+static enum status load_config(struct tokenizer_config *out, const char *path, size_t folder, struct error *e) {
+    enum status status = load_beside(&out->options, path, folder, "tokenizer_config.json", e);
+    if (status == STATUS_OK) status = load_beside(&out->marks, path, folder, "special_tokens_map.json", e);
+    if (status == STATUS_OK) status = load_beside(&out->model, path, folder, "config.json", e);
     return status;
+}
+
+static void config_free(struct tokenizer_config *config) {
+    json_close(config->options);
+    json_close(config->marks);
+    json_close(config->model);
 }
 
 static enum status open_file(struct tokenizer **out, const char *path, struct error *e) {
@@ -136,14 +136,14 @@ static enum status open_file(struct tokenizer **out, const char *path, struct er
     if (n >= 4 && strcmp(base + n - 4, ".txt") == 0) kind = FILE_VOCAB;
     if (n >= 6 && strcmp(base + n - 6, ".model") == 0) kind = FILE_MODEL;
     struct buffer bytes = {0};
-    json_t *config = NULL;
+    struct tokenizer_config config = {0};
     enum status status = file_read(path, JSON_FILE_LIMIT, &bytes, e);
     if (status == STATUS_OK) status = load_config(&config, path, (size_t)(base - path), e);
     if (status == STATUS_OK) {
-        status = open_bytes(out, kind, (struct text_span){bytes.data, bytes.size}, config, e);
+        status = open_bytes(out, kind, (struct text_span){bytes.data, bytes.size}, &config, e);
         if (status != STATUS_OK) error_prefix(e, "%s", path);
     }
-    json_decref(config);
+    config_free(&config);
     buffer_free(&bytes);
     return status;
 }

@@ -2,7 +2,7 @@
  * tokens that are cut out of a text first, normalisers, and a model that turns what is left into ids. */
 #pragma once
 
-#include "config/json/json.h"
+#include "config/json/json_value.h"
 #include "retro/text/pretokenize.h"
 #include "retro/text/tokenizer.h"
 
@@ -116,32 +116,43 @@ enum status normalizers_run(const struct tokenizer *t, struct mapped_text *text,
                             struct error *e);
 
 /* tokenizer_json.c: parts of tokenizer.json that every model has. */
-enum status json_open_normalizer(struct tokenizer *t, const json_t *normalizer, struct error *e);
-enum status json_open_added(struct tokenizer *t, const json_t *added, struct error *e);
+enum status json_open_normalizer(struct tokenizer *t, const struct json *normalizer, struct error *e);
+enum status json_open_added(struct tokenizer *t, const struct json *added, struct error *e);
 /* `added_tokens_decoder` of tokenizer_config.json: added tokens by id. Tokens the tokenizer already has get its flags.
  */
-enum status json_open_decoder_tokens(struct tokenizer *t, const json_t *tokens, struct error *e);
-enum status json_open_postprocessor(struct tokenizer *t, const json_t *post, struct error *e);
+enum status json_open_decoder_tokens(struct tokenizer *t, const struct json *tokens, struct error *e);
+enum status json_open_postprocessor(struct tokenizer *t, const struct json *post, struct error *e);
 /* wants_bytes: the model takes bytes, so ByteLevel has to come last; else Metaspace is allowed, or no pre-tokenizer. */
-enum status json_open_pretokenizer(struct pretokenizer *p, const json_t *pre, bool wants_bytes, struct error *e);
+enum status json_open_pretokenizer(struct pretokenizer *p, const struct json *pre, bool wants_bytes, struct error *e);
 /* The symbol and `prepend` of a Metaspace, pre-tokenizer or decoder. */
-enum status json_read_metaspace(const json_t *j, struct pretokenizer_step *out, struct error *e);
+enum status json_read_metaspace(const struct json *j, struct pretokenizer_step *out, struct error *e);
 /* obj[key] as a boolean; `fallback` when absent or null, STATUS_INVALID when something else. */
-enum status json_get_bool(const json_t *obj, const char *key, bool fallback, bool *out, struct error *e);
+enum status json_get_bool(const struct json *obj, const char *key, bool fallback, bool *out, struct error *e);
 /* The "type" of an object, "" when it has none. */
-const char *json_type_name(const json_t *obj);
-struct text_span json_span(const json_t *string);
+const char *json_type_name(const struct json *obj);
 
 /* charsmap.c: the table of replacements that SentencePiece compiles into a model, as tokenizer.json carries it. */
-enum status charsmap_open(struct charsmap **out, const json_t *base64, struct error *e);
+enum status charsmap_open(struct charsmap **out, const struct json *base64, struct error *e);
 void charsmap_close(struct charsmap *m);
 /* Appends in, which is valid UTF-8, with its replacements: the Precompiled normalizer of the tokenizers library. */
 void charsmap_normalise(const struct charsmap *m, const struct mapped_text *in, struct mapped_buffer *out);
 
-enum status bpe_open(struct tokenizer *t, const json_t *root, struct error *e);
-enum status unigram_open(struct tokenizer *t, const json_t *root, struct error *e);
-enum status wordpiece_open_json(struct tokenizer *t, const json_t *root, struct error *e);
-/* config: what the files beside vocab.txt say. */
-enum status wordpiece_open_vocab(struct tokenizer *t, struct text_span vocab, const json_t *config, struct error *e);
-/* config: what the files beside the model say. For T5 it decides the sentinels and the end token. */
-enum status sentencepiece_open(struct tokenizer *t, struct text_span file, const json_t *config, struct error *e);
+enum status bpe_open(struct tokenizer *t, const struct json *root, struct error *e);
+enum status unigram_open(struct tokenizer *t, const struct json *root, struct error *e);
+enum status wordpiece_open_json(struct tokenizer *t, const struct json *root, struct error *e);
+
+/* Files beside a tokenizer that say something about it; NULL: not there. They are objects. */
+struct tokenizer_config {
+    struct json *options; /* tokenizer_config.json */
+    struct json *marks;   /* special_tokens_map.json */
+    struct json *model;   /* config.json */
+};
+/* tokenizer_open.c: the value of a key that tokenizer_config.json has, or else special_tokens_map.json. */
+const struct json *config_mark(const struct tokenizer_config *config, const char *key);
+
+/* options: tokenizer_config.json beside vocab.txt, or NULL. */
+enum status wordpiece_open_vocab(struct tokenizer *t, struct text_span vocab, const struct json *options,
+                                 struct error *e);
+/* For T5 the configuration decides the sentinels and the end token. */
+enum status sentencepiece_open(struct tokenizer *t, struct text_span file, const struct tokenizer_config *config,
+                               struct error *e);

@@ -156,35 +156,35 @@ static enum status open_pieces(struct tokenizer *t, struct spm *m, bool t5, stru
 }
 
 /* Whether the files beside the model say T5, whose tokens every folder of it leaves unsaid. */
-static bool config_is_t5(const json_t *config) {
+static bool config_is_t5(const struct tokenizer_config *config) {
     static const char *const names[] = {
         "T5Tokenizer", "T5TokenizerFast", "MT5Tokenizer", "MT5TokenizerFast", "t5", "mt5", "umt5"};
-    const json_t *name = json_object_get(config, "tokenizer_class");
-    if (!json_is_string(name)) name = json_object_get(config, "model_type");
-    for (size_t i = 0; json_is_string(name) && i < ARRAY_COUNT(names); i++)
-        if (strcmp(json_string_value(name), names[i]) == 0) return true;
+    const struct json *name = json_member(config->options, "tokenizer_class");
+    /* Old folders have no word about the tokenizer but the model's type. */
+    if (!json_is_text(name)) name = json_member(config->model, "model_type");
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++)
+        if (json_text_is(name, names[i])) return true;
     return false;
 }
 
 /* How many sentinels T5 adds above the model's pieces: `extra_ids`, else as many as the list of special tokens names,
  * else T5's 100. */
-static enum status count_sentinels(const json_t *config, int *n, struct error *e) {
+static enum status count_sentinels(const struct tokenizer_config *config, int *n, struct error *e) {
     enum { T5_SENTINELS = 100 };
-    const json_t *count = json_object_get(config, "extra_ids");
-    const json_t *list = json_object_get(config, "additional_special_tokens");
+    const struct json *count = json_member(config->options, "extra_ids");
+    const struct json *list = config_mark(config, "additional_special_tokens");
     *n = T5_SENTINELS;
-    if (count != NULL && !json_is_null(count)) {
-        if (!json_is_integer(count) || json_integer_value(count) < 0 ||
-            json_integer_value(count) > TOKENIZER_MAX_SENTINELS)
+    if (!json_is_absent(count)) {
+        if (!json_is_int(count) || json_int(count) < 0 || json_int(count) > TOKENIZER_MAX_SENTINELS)
             return error_set(e, STATUS_INVALID, "tokenizer_config.json: extra_ids: expected 0 to %d",
                              TOKENIZER_MAX_SENTINELS);
-        *n = (int)json_integer_value(count);
-    } else if (json_is_array(list)) {
+        *n = (int)json_int(count);
+    } else if (json_is_list(list)) {
         *n = 0;
-        for (size_t i = 0; i < json_array_size(list); i++) {
-            const json_t *name = json_array_get(list, i);
-            if (json_is_object(name)) name = json_object_get(name, "content");
-            if (json_is_string(name) && strncmp(json_string_value(name), "<extra_id_", 10) == 0) (*n)++;
+        for (size_t i = 0; i < json_count(list); i++) {
+            const struct json *name = json_item(list, i);
+            if (json_kind(name) == JSON_KIND_OBJECT) name = json_member(name, "content");
+            if (json_is_text(name) && strncmp(json_text(name).text, "<extra_id_", 10) == 0) (*n)++;
         }
     }
     return STATUS_OK;
@@ -192,9 +192,9 @@ static enum status count_sentinels(const json_t *config, int *n, struct error *e
 
 /* T5 counts its sentinels down from the end: <extra_id_0> is the last id. White space around them goes, as in
  * T5Tokenizer. added_tokens_decoder, where it is there, lists them itself. */
-static enum status open_sentinels(struct tokenizer *t, const json_t *config, struct error *e) {
+static enum status open_sentinels(struct tokenizer *t, const struct tokenizer_config *config, struct error *e) {
     int n;
-    if (json_object_get(config, "added_tokens_decoder") != NULL) return STATUS_OK;
+    if (json_member(config->options, "added_tokens_decoder") != NULL) return STATUS_OK;
     if (count_sentinels(config, &n, e) != STATUS_OK) return e->status;
     int last = t->vocab_size + n - 1;
     for (int number = 0; number < n; number++) {
@@ -209,7 +209,8 @@ static enum status open_sentinels(struct tokenizer *t, const json_t *config, str
     return STATUS_OK;
 }
 
-enum status sentencepiece_open(struct tokenizer *t, struct text_span file, const json_t *config, struct error *e) {
+enum status sentencepiece_open(struct tokenizer *t, struct text_span file, const struct tokenizer_config *config,
+                               struct error *e) {
     struct spm *m = xcalloc(1, sizeof *m);
     struct sentencepiece_message message = {""};
     t->model = m;
@@ -220,8 +221,9 @@ enum status sentencepiece_open(struct tokenizer *t, struct text_span file, const
 
     bool t5 = config_is_t5(config), bos, eos;
     if (open_pieces(t, m, t5, e) != STATUS_OK || (t5 && open_sentinels(t, config, e) != STATUS_OK) ||
-        added_set_sort(&t->added_raw, e) != STATUS_OK || json_get_bool(config, "add_bos_token", !t5, &bos, e) ||
-        json_get_bool(config, "add_eos_token", t5, &eos, e))
+        added_set_sort(&t->added_raw, e) != STATUS_OK ||
+        json_get_bool(config->options, "add_bos_token", !t5, &bos, e) ||
+        json_get_bool(config->options, "add_eos_token", t5, &eos, e))
         return e->status;
     int bos_id = sentencepiece_bos(m->library), eos_id = sentencepiece_eos(m->library);
     if (bos && bos_id >= 0) t->prefix = (struct affix){{bos_id}, 1};

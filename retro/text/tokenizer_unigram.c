@@ -235,21 +235,21 @@ static void unigram_close(void *model) {
 
 static const struct model_ops unigram_ops = {unigram_encode, unigram_begin, unigram_end, unigram_piece, unigram_close};
 
-static enum status open_pieces(struct tokenizer *t, struct unigram *u, const json_t *vocab, struct error *e) {
-    size_t n = json_array_size(vocab);
+static enum status open_pieces(struct tokenizer *t, struct unigram *u, const struct json *vocab, struct error *e) {
+    size_t n = json_count(vocab);
     if (n == 0 || n > TOKENIZER_MAX_ID)
         return error_set(e, STATUS_INVALID, "model.vocab: expected a list of 1 to %d pieces", TOKENIZER_MAX_ID);
     u->scores = xcalloc(n, sizeof *u->scores);
     trie_open(&u->trie);
     double least = INFINITY;
     for (size_t i = 0; i < n; i++) {
-        const json_t *entry = json_array_get(vocab, i), *piece = json_array_get(entry, 0);
-        const json_t *score = json_array_get(entry, 1);
-        if (!json_is_string(piece) || !json_is_number(score))
+        const struct json *entry = json_item(vocab, i), *piece = json_item(entry, 0);
+        const struct json *score = json_item(entry, 1);
+        if (!json_is_text(piece) || !json_is_numeric(score))
             return error_set(e, STATUS_INVALID, "model.vocab[%zu]: expected [\"piece\", score]", i);
-        u->scores[i] = json_number_value(score);
+        u->scores[i] = json_double(score);
         least = fmin(least, u->scores[i]);
-        if (pieces_set(t, (int64_t)i, json_span(piece), e) != STATUS_OK ||
+        if (pieces_set(t, (int64_t)i, json_text(piece), e) != STATUS_OK ||
             trie_insert(&u->trie, &t->pieces[i], (int32_t)i, e) != STATUS_OK)
             return error_prefix(e, "model.vocab[%zu]", i);
     }
@@ -258,7 +258,7 @@ static enum status open_pieces(struct tokenizer *t, struct unigram *u, const jso
 }
 
 /* Unknown characters become bytes where the vocabulary has all of them. */
-static enum status open_bytes(struct tokenizer *t, struct unigram *u, const json_t *model, struct error *e) {
+static enum status open_bytes(struct tokenizer *t, struct unigram *u, const struct json *model, struct error *e) {
     bool fallback;
     memset(u->byte_ids, 0xFF, sizeof u->byte_ids);
     if (json_get_bool(model, "byte_fallback", false, &fallback, e) != STATUS_OK) return e->status;
@@ -274,13 +274,13 @@ static enum status open_bytes(struct tokenizer *t, struct unigram *u, const json
 }
 
 /* Metaspace, or a Sequence of ByteFallback and Metaspace. */
-static enum status open_decoder(struct unigram *u, const json_t *decoder, struct error *e) {
-    const json_t *list = json_object_get(decoder, "decoders"), *metaspace = decoder;
+static enum status open_decoder(struct unigram *u, const struct json *decoder, struct error *e) {
+    const struct json *list = json_member(decoder, "decoders"), *metaspace = decoder;
     if (strcmp(json_type_name(decoder), "Sequence") == 0) {
-        const json_t *first = json_array_get(list, 0);
-        metaspace = json_array_get(list, 1);
-        u->decode_bytes = json_array_size(list) == 2 && strcmp(json_type_name(first), "ByteFallback") == 0;
-        if (!u->decode_bytes) metaspace = json_array_size(list) == 1 ? first : NULL;
+        const struct json *first = json_item(list, 0);
+        metaspace = json_item(list, 1);
+        u->decode_bytes = json_count(list) == 2 && strcmp(json_type_name(first), "ByteFallback") == 0;
+        if (!u->decode_bytes) metaspace = json_count(list) == 1 ? first : NULL;
     }
     if (strcmp(json_type_name(metaspace), "Metaspace") != 0)
         return error_set(e, STATUS_UNSUPPORTED, "type \"%.40s\": expected Metaspace, or ByteFallback before it",
@@ -293,19 +293,19 @@ static enum status open_decoder(struct unigram *u, const json_t *decoder, struct
     return STATUS_OK;
 }
 
-enum status unigram_open(struct tokenizer *t, const json_t *root, struct error *e) {
-    const json_t *model = json_object_get(root, "model"), *unknown = json_object_get(model, "unk_id");
+enum status unigram_open(struct tokenizer *t, const struct json *root, struct error *e) {
+    const struct json *model = json_member(root, "model"), *unknown = json_member(model, "unk_id");
     struct unigram *u = xcalloc(1, sizeof *u);
     t->model = u;
     t->ops = &unigram_ops;
-    if (json_open_pretokenizer(&u->pre, json_object_get(root, "pre_tokenizer"), false, e) != STATUS_OK ||
-        open_pieces(t, u, json_object_get(model, "vocab"), e) != STATUS_OK)
+    if (json_open_pretokenizer(&u->pre, json_member(root, "pre_tokenizer"), false, e) != STATUS_OK ||
+        open_pieces(t, u, json_member(model, "vocab"), e) != STATUS_OK)
         return e->status;
-    if (!json_is_integer(unknown) || json_integer_value(unknown) < 0 || json_integer_value(unknown) >= t->vocab_size)
+    if (!json_is_int(unknown) || json_int(unknown) < 0 || json_int(unknown) >= t->vocab_size)
         return error_set(e, STATUS_INVALID, "model.unk_id: expected an id of the vocabulary, 0 to %d",
                          t->vocab_size - 1);
-    u->unknown = (int32_t)json_integer_value(unknown);
+    u->unknown = (int32_t)json_int(unknown);
     if (open_bytes(t, u, model, e) != STATUS_OK) return e->status;
-    if (open_decoder(u, json_object_get(root, "decoder"), e) != STATUS_OK) return error_prefix(e, "decoder");
+    if (open_decoder(u, json_member(root, "decoder"), e) != STATUS_OK) return error_prefix(e, "decoder");
     return STATUS_OK;
 }

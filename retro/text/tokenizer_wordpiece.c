@@ -151,46 +151,43 @@ static enum status wordpiece_finish_open(struct tokenizer *t, const char *unknow
     return STATUS_OK;
 }
 
-static enum status open_pieces(struct tokenizer *t, json_t *vocab, struct error *e) {
-    const char *key;
-    json_t *id;
-    if (!json_is_object(vocab) || json_object_size(vocab) == 0)
+static enum status open_pieces(struct tokenizer *t, const struct json *vocab, struct error *e) {
+    if (json_kind(vocab) != JSON_KIND_OBJECT || json_count(vocab) == 0)
         return error_set(e, STATUS_INVALID, "model.vocab: expected an object of tokens");
-    json_object_foreach(vocab, key, id) {
-        struct text_span piece = {key, json_object_iter_key_len(json_object_key_to_iter(key))};
-        if (!json_is_integer(id))
-            return error_set(e, STATUS_INVALID, "model.vocab: \"%.60s\": expected an integer", key);
-        enum status status = pieces_set(t, json_integer_value(id), piece, e);
+    for (struct json_entry it = {0}; json_next(vocab, &it);) {
+        if (!json_is_int(it.value))
+            return error_set(e, STATUS_INVALID, "model.vocab: \"%.60s\": expected an integer", it.name.text);
+        enum status status = pieces_set(t, json_int(it.value), it.name, e);
         if (status != STATUS_OK) return error_prefix(e, "model.vocab");
     }
     return STATUS_OK;
 }
 
-enum status wordpiece_open_json(struct tokenizer *t, const json_t *root, struct error *e) {
-    const json_t *model = json_object_get(root, "model"), *decoder = json_object_get(root, "decoder");
-    const json_t *prefix = json_object_get(model, "continuing_subword_prefix");
-    const json_t *characters = json_object_get(model, "max_input_chars_per_word");
-    const json_t *unknown = json_object_get(model, "unk_token");
-    const char *pre = json_type_name(json_object_get(root, "pre_tokenizer"));
+enum status wordpiece_open_json(struct tokenizer *t, const struct json *root, struct error *e) {
+    const struct json *model = json_member(root, "model"), *decoder = json_member(root, "decoder");
+    const struct json *prefix = json_member(model, "continuing_subword_prefix");
+    const struct json *characters = json_member(model, "max_input_chars_per_word");
+    const struct json *unknown = json_member(model, "unk_token");
+    const char *pre = json_type_name(json_member(root, "pre_tokenizer"));
     if (strcmp(pre, "BertPreTokenizer") != 0)
         return error_set(e, STATUS_UNSUPPORTED, "pre_tokenizer: type \"%.40s\": expected BertPreTokenizer", pre);
     struct wordpiece *w = wordpiece_begin_open(t);
-    if (json_is_string(prefix)) {
-        if (json_string_length(prefix) > WORDPIECE_MAX_PREFIX)
+    if (json_is_text(prefix)) {
+        if (json_text(prefix).size > WORDPIECE_MAX_PREFIX)
             return error_set(e, STATUS_UNSUPPORTED, "model.continuing_subword_prefix: over %d bytes",
                              WORDPIECE_MAX_PREFIX);
-        w->prefix_size = json_string_length(prefix);
-        memcpy(w->prefix, json_string_value(prefix), w->prefix_size);
+        w->prefix_size = json_text(prefix).size;
+        memcpy(w->prefix, json_text(prefix).text, w->prefix_size);
     }
-    if (json_is_integer(characters)) {
-        if (json_integer_value(characters) < 1 || json_integer_value(characters) > 10000)
+    if (json_is_int(characters)) {
+        if (json_int(characters) < 1 || json_int(characters) > 10000)
             return error_set(e, STATUS_UNSUPPORTED, "model.max_input_chars_per_word: expected 1 to 10000");
-        w->max_characters = (int)json_integer_value(characters);
+        w->max_characters = (int)json_int(characters);
     }
     enum status status = json_get_bool(decoder, "cleanup", true, &w->cleanup, e);
-    if (status == STATUS_OK) status = open_pieces(t, json_object_get(model, "vocab"), e);
+    if (status == STATUS_OK) status = open_pieces(t, json_member(model, "vocab"), e);
     if (status != STATUS_OK) return status;
-    return wordpiece_finish_open(t, json_is_string(unknown) ? json_string_value(unknown) : "[UNK]", e);
+    return wordpiece_finish_open(t, json_is_text(unknown) ? json_text(unknown).text : "[UNK]", e);
 }
 
 /* One piece a line; the line's number is the id. */
@@ -221,16 +218,17 @@ static void add_bert_tokens(struct tokenizer *t, int32_t *cls, int32_t *sep) {
     }
 }
 
-enum status wordpiece_open_vocab(struct tokenizer *t, struct text_span vocab, const json_t *config, struct error *e) {
+enum status wordpiece_open_vocab(struct tokenizer *t, struct text_span vocab, const struct json *options,
+                                 struct error *e) {
     struct normalizer_step *n = &t->normalizers[t->n_normalizers++];
     n->kind = NORMALIZER_BERT;
     n->bert.clean_text = true;
     wordpiece_begin_open(t);
-    enum status status = json_get_bool(config, "do_lower_case", true, &n->bert.lowercase, e);
+    enum status status = json_get_bool(options, "do_lower_case", true, &n->bert.lowercase, e);
     if (status == STATUS_OK)
-        status = json_get_bool(config, "tokenize_chinese_chars", true, &n->bert.handle_chinese_chars, e);
+        status = json_get_bool(options, "tokenize_chinese_chars", true, &n->bert.handle_chinese_chars, e);
     if (status == STATUS_OK)
-        status = json_get_bool(config, "strip_accents", n->bert.lowercase, &n->bert.strip_accents, e);
+        status = json_get_bool(options, "strip_accents", n->bert.lowercase, &n->bert.strip_accents, e);
     if (status == STATUS_OK) status = open_lines(t, vocab, e);
     if (status == STATUS_OK) status = wordpiece_finish_open(t, "[UNK]", e);
     if (status != STATUS_OK) return status;

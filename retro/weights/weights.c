@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "config/json/json.h"
+#include "config/json/json_value.h"
 
 /* The reference library allows 100 MB of header. The parser may need 80 bytes of heap per byte of hostile JSON, so we
  * stop at 8 MiB: some 60,000 tensors in one file. The same holds for the index of a folder with shards. */
@@ -68,8 +68,8 @@ static enum status corrupt(const struct reader *r, const char *tensor, const cha
     return error_set(r->e, STATUS_CORRUPT, "%s: tensor \"%.*s\": %s", r->path, NAME_SHOWN, tensor, what);
 }
 
-static enum status read_dtype(const struct reader *r, const json_t *value, struct stored_tensor *t) {
-    const char *text = json_string_value(value);
+static enum status read_dtype(const struct reader *r, const struct json *value, struct stored_tensor *t) {
+    const char *text = json_text(value).text;
     if (text == NULL) return corrupt(r, t->name, "\"dtype\" is not a string");
     for (size_t i = 0; i < ARRAY_COUNT(dtypes); i++) {
         if (strcmp(dtypes[i].name, text) != 0) continue;
@@ -82,17 +82,17 @@ static enum status read_dtype(const struct reader *r, const json_t *value, struc
         NAME_SHOWN, t->name, text);
 }
 
-static enum status read_shape(const struct reader *r, const json_t *value, struct stored_tensor *t) {
-    if (!json_is_array(value)) return corrupt(r, t->name, "\"shape\" is not a list");
-    if (json_array_size(value) > STORED_MAX_DIMS)
+static enum status read_shape(const struct reader *r, const struct json *value, struct stored_tensor *t) {
+    if (!json_is_list(value)) return corrupt(r, t->name, "\"shape\" is not a list");
+    if (json_count(value) > STORED_MAX_DIMS)
         return error_set(r->e, STATUS_UNSUPPORTED, "%s: tensor \"%.*s\" has %zu dimensions, at most %d are supported",
-                         r->path, NAME_SHOWN, t->name, json_array_size(value), STORED_MAX_DIMS);
-    t->n_dims = (int)json_array_size(value);
+                         r->path, NAME_SHOWN, t->name, json_count(value), STORED_MAX_DIMS);
+    t->n_dims = (int)json_count(value);
     t->elements = 1;
     for (int i = 0; i < t->n_dims; i++) {
-        const json_t *dim = json_array_get(value, (size_t)i);
-        t->shape[i] = json_integer_value(dim);
-        if (!json_is_integer(dim) || t->shape[i] < 0) return corrupt(r, t->name, "a dimension is not a whole number");
+        const struct json *dim = json_item(value, (size_t)i);
+        t->shape[i] = json_int(dim);
+        if (!json_is_int(dim) || t->shape[i] < 0) return corrupt(r, t->name, "a dimension is not a whole number");
         if (mul_overflows(t->elements, (size_t)t->shape[i], &t->elements))
             return corrupt(r, t->name, "the product of its dimensions overflows");
     }
@@ -101,12 +101,12 @@ static enum status read_shape(const struct reader *r, const json_t *value, struc
     return STATUS_OK;
 }
 
-static enum status read_offsets(const struct reader *r, const json_t *value, struct entry *n) {
+static enum status read_offsets(const struct reader *r, const struct json *value, struct entry *n) {
     const char *name = n->tensor.name;
-    const json_t *begin = json_array_get(value, 0), *end = json_array_get(value, 1);
-    if (json_array_size(value) != 2 || !json_is_integer(begin) || !json_is_integer(end))
+    const struct json *begin = json_item(value, 0), *end = json_item(value, 1);
+    if (json_count(value) != 2 || !json_is_int(begin) || !json_is_int(end))
         return corrupt(r, name, "\"data_offsets\" is not a list of two integers");
-    json_int_t from = json_integer_value(begin), to = json_integer_value(end);
+    int64_t from = json_int(begin), to = json_int(end);
     if (from < 0 || from > to || (uint64_t)to > r->size)
         return error_set(r->e, STATUS_CORRUPT, "%s: tensor \"%.*s\": bytes %lld to %lld, the file holds 0 to %zu",
                          r->path, NAME_SHOWN, name, (long long)from, (long long)to, r->size);
@@ -129,13 +129,13 @@ static struct entry *new_entry(struct reader *r, const char *name) {
     return n;
 }
 
-static enum status read_tensor(struct reader *r, const char *name, const json_t *value) {
+static enum status read_tensor(struct reader *r, const char *name, const struct json *value) {
     struct entry *n = new_entry(r, name);
     struct stored_tensor *t = &n->tensor;
-    if (!json_is_object(value)) return corrupt(r, name, "is not described by an object");
-    enum status status = read_dtype(r, json_object_get(value, "dtype"), t);
-    if (status == STATUS_OK) status = read_shape(r, json_object_get(value, "shape"), t);
-    if (status == STATUS_OK) status = read_offsets(r, json_object_get(value, "data_offsets"), n);
+    if (json_kind(value) != JSON_KIND_OBJECT) return corrupt(r, name, "is not described by an object");
+    enum status status = read_dtype(r, json_member(value, "dtype"), t);
+    if (status == STATUS_OK) status = read_shape(r, json_member(value, "shape"), t);
+    if (status == STATUS_OK) status = read_offsets(r, json_member(value, "data_offsets"), n);
     if (status) return status;
     t->data = r->data + n->begin;
     if (t->bytes == 0 || (uintptr_t)t->data % dtypes[t->dtype].size == 0) return STATUS_OK;
@@ -146,14 +146,13 @@ static enum status read_tensor(struct reader *r, const char *name, const json_t 
     return STATUS_OK;
 }
 
-static enum status check_metadata(const struct reader *r, json_t *object) {
-    const char *key;
-    json_t *value;
-    if (!json_is_object(object)) return error_set(r->e, STATUS_CORRUPT, "%s: __metadata__ is not an object", r->path);
-    json_object_foreach(object, key, value) {
-        if (!json_is_string(value))
+static enum status check_metadata(const struct reader *r, const struct json *object) {
+    if (json_kind(object) != JSON_KIND_OBJECT)
+        return error_set(r->e, STATUS_CORRUPT, "%s: __metadata__ is not an object", r->path);
+    for (struct json_entry it = {0}; json_next(object, &it);) {
+        if (!json_is_text(it.value))
             return error_set(r->e, STATUS_CORRUPT, "%s: __metadata__ \"%.*s\" is not a string", r->path, NAME_SHOWN,
-                             key);
+                             it.name.text);
     }
     return STATUS_OK;
 }
@@ -188,18 +187,17 @@ static enum status check_cover(const struct reader *r, int first) {
 }
 
 static enum status read_header(struct reader *r, const char *json, size_t size) {
-    json_t *root = NULL;
-    enum status status = json_load_text(&root, json, size, r->path, r->e);
+    struct json *root = NULL;
+    enum status status = json_parse(&root, (struct text_span){json, size}, r->path, r->e);
     if (status) return status;
     int first = r->w->count;
-    const char *name;
-    json_t *value;
-    if (!json_is_object(root)) status = error_set(r->e, STATUS_CORRUPT, "%s: the header is not an object", r->path);
-    json_object_foreach(root, name, value) {
-        if (status) break;
-        status = strcmp(name, "__metadata__") == 0 ? check_metadata(r, value) : read_tensor(r, name, value);
+    if (json_kind(root) != JSON_KIND_OBJECT)
+        status = error_set(r->e, STATUS_CORRUPT, "%s: the header is not an object", r->path);
+    for (struct json_entry it = {0}; status == STATUS_OK && json_next(root, &it);) {
+        bool metadata = strcmp(it.name.text, "__metadata__") == 0;
+        status = metadata ? check_metadata(r, it.value) : read_tensor(r, it.name.text, it.value);
     }
-    json_decref(root);
+    json_close(root);
     return status ? status : check_cover(r, first);
 }
 
@@ -254,10 +252,9 @@ static const struct entry *find_entry(const struct weights *w, const char *name)
 }
 
 /* A file named by the index must lie in the folder itself. */
-static bool plain_name(const json_t *value) {
-    const char *text = json_string_value(value);
-    return text && text[0] && strlen(text) == json_string_length(value) && !strchr(text, '/') &&
-           strcmp(text, ".") != 0 && strcmp(text, "..") != 0;
+static bool plain_name(const struct json *value) {
+    const char *text = json_word(value);
+    return text && text[0] && !strchr(text, '/') && strcmp(text, ".") != 0 && strcmp(text, "..") != 0;
 }
 
 /* The shards an index names, in the order of their first tensor. */
@@ -272,37 +269,37 @@ static int shard_find(const struct shard_list *list, const char *name) {
     return -1;
 }
 
-static enum status list_shards(json_t *map, const char *path, struct shard_list *list, struct error *e) {
-    const char *tensor;
-    json_t *file;
-    if (!json_is_object(map)) return error_set(e, STATUS_CORRUPT, "%s: \"weight_map\" is not an object", path);
-    json_object_foreach(map, tensor, file) {
-        if (!plain_name(file))
+static enum status list_shards(const struct json *map, const char *path, struct shard_list *list, struct error *e) {
+    if (json_kind(map) != JSON_KIND_OBJECT)
+        return error_set(e, STATUS_CORRUPT, "%s: \"weight_map\" is not an object", path);
+    for (struct json_entry it = {0}; json_next(map, &it);) {
+        const char *file = json_word(it.value);
+        if (!plain_name(it.value))
             return error_set(e, STATUS_CORRUPT, "%s: the file of \"%.*s\" is not a plain name in the same folder", path,
-                             NAME_SHOWN, tensor);
-        if (shard_find(list, json_string_value(file)) >= 0) continue;
+                             NAME_SHOWN, it.name.text);
+        if (shard_find(list, file) >= 0) continue;
         if (list->count == SHARD_LIMIT)
             return error_set(e, STATUS_TOO_LARGE, "%s: more than %d shards", path, SHARD_LIMIT);
-        list->names[list->count++] = json_string_value(file);
+        list->names[list->count++] = file;
     }
     return STATUS_OK;
 }
 
 /* Every tensor is where the index says it is. */
-static enum status check_index(const struct weights *w, json_t *map, const char *path, const struct shard_list *list,
-                               struct error *e) {
-    const char *tensor;
-    json_t *file;
-    json_object_foreach(map, tensor, file) {
-        const struct entry *n = find_entry(w, tensor);
-        if (n == NULL || n->shard != shard_find(list, json_string_value(file)))
-            return error_set(e, STATUS_CORRUPT, "%s: tensor \"%.*s\" is not in %.100s", path, NAME_SHOWN, tensor,
-                             json_string_value(file));
+static enum status check_index(const struct weights *w, const struct json *map, const char *path,
+                               const struct shard_list *list, struct error *e) {
+    for (struct json_entry it = {0}; json_next(map, &it);) {
+        const struct entry *n = find_entry(w, it.name.text);
+        const char *file = json_word(it.value);
+        if (n == NULL || n->shard != shard_find(list, file))
+            return error_set(e, STATUS_CORRUPT, "%s: tensor \"%.*s\" is not in %.100s", path, NAME_SHOWN, it.name.text,
+                             file);
     }
     return STATUS_OK;
 }
 
-static enum status read_shards(struct weights *w, json_t *map, const char *folder, const char *index, struct error *e) {
+static enum status read_shards(struct weights *w, const struct json *map, const char *folder, const char *index,
+                               struct error *e) {
     struct shard_list *list = xcalloc(1, sizeof *list);
     enum status status = list_shards(map, index, list, e);
     for (int i = 0; i < list->count && status == STATUS_OK; i++) {
@@ -319,11 +316,11 @@ static enum status read_shards(struct weights *w, json_t *map, const char *folde
 
 static enum status read_index(struct weights *w, const char *folder, const char *path, struct error *e) {
     struct buffer text = {0};
-    json_t *root = NULL;
+    struct json *root = NULL;
     enum status status = file_read(path, JSON_LIMIT, &text, e);
-    if (status == STATUS_OK) status = json_load_text(&root, text.data, text.size, path, e);
-    if (status == STATUS_OK) status = read_shards(w, json_object_get(root, "weight_map"), folder, path, e);
-    json_decref(root);
+    if (status == STATUS_OK) status = json_parse(&root, (struct text_span){text.data, text.size}, path, e);
+    if (status == STATUS_OK) status = read_shards(w, json_member(root, "weight_map"), folder, path, e);
+    json_close(root);
     buffer_free(&text);
     return status;
 }

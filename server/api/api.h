@@ -2,9 +2,9 @@
  * library is not seen here, the engine only through generations. */
 #pragma once
 
-#include "config/options/config.h"
 #include "server/api/answer.h"
 #include "server/api/request.h"
+#include "server/host/config.h"
 #include "server/schedule/engine.h"
 
 /* Everything is borrowed, and constant while the server runs but for `draining`. */

@@ -4,21 +4,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/utf8.h"
+#include "config/json/json_writer.h"
+
 /* Longest stop string in bytes: text that may become one is held back. */
 enum { STOP_BYTES = 1024 };
 
+/* A parser of a row that fails by setting the failure itself. */
+#define FIELD_PARSER(parse, read) \
+    static enum status parse(struct json_reader *r, const struct json *value, void *object) { \
+        return read(object, value, r->limits, r->context) ? STATUS_OK : STATUS_INVALID; \
+    }
+
 /* Prompts. */
 
-static bool parse_ids(struct request_prompt *p, const json_t *array, int prompt, const struct request_limits *l,
+static bool parse_ids(struct request_prompt *p, const struct json *array, int prompt, const struct request_limits *l,
                       struct failure *f) {
-    size_t n = json_array_size(array);
+    size_t n = json_count(array);
     p->ids = xmalloc((n + 1) * sizeof *p->ids);
     p->n_ids = (int)n;
     for (size_t i = 0; i < n; i++) {
-        const json_t *v = json_array_get(array, i);
-        if (!json_is_integer(v))
+        const struct json *v = json_item(array, i);
+        if (!json_is_int(v))
             return failure_set(f, 400, "invalid_type", "prompt", "token %zu of prompt %d is not an integer", i, prompt);
-        json_int_t id = json_integer_value(v);
+        int64_t id = json_int(v);
         if (id < 0 || id >= l->vocab)
             return failure_set(f, 400, "invalid_value", "prompt",
                                "token %zu of prompt %d is %lld, the model's vocabulary is 0 .. %d", i, prompt,
@@ -28,23 +37,23 @@ static bool parse_ids(struct request_prompt *p, const json_t *array, int prompt,
     return true;
 }
 
-static bool parse_one_prompt(struct completion_request *r, const json_t *v, const struct request_limits *l,
+static bool parse_one_prompt(struct completion_request *r, const struct json *v, const struct request_limits *l,
                              struct failure *f) {
     int i = r->n_prompts++;
     struct request_prompt *p = &r->prompts[i];
-    if (json_is_array(v)) return parse_ids(p, v, i, l, f);
-    if (!json_is_string(v))
+    if (json_is_list(v)) return parse_ids(p, v, i, l, f);
+    if (!json_is_text(v))
         return failure_set(f, 400, "invalid_type", "prompt",
                            "prompt must be a string, an array of strings, an array of token ids, or an array of those");
-    p->size = json_string_length(v);
-    p->text = xstrndup(json_string_value(v), p->size);
+    p->size = json_text(v).size;
+    p->text = xstrndup(json_text(v).text, p->size);
     return true;
 }
 
-static bool parse_prompt(void *object, const json_t *v, const struct request_limits *l, struct failure *f) {
+static bool read_prompt(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
     struct completion_request *r = object;
-    bool several = json_is_array(v) && !json_is_integer(json_array_get(v, 0));
-    size_t n = several ? json_array_size(v) : 1;
+    bool several = json_is_list(v) && !json_is_int(json_item(v, 0));
+    size_t n = several ? json_count(v) : 1;
     if (n == 0) return failure_set(f, 400, "invalid_value", "prompt", "prompt is an empty array");
     if (n > (size_t)l->max_prompts)
         return failure_set(f, 400, "too_many_prompts", "prompt",
@@ -53,147 +62,154 @@ static bool parse_prompt(void *object, const json_t *v, const struct request_lim
     r->prompts = xcalloc(n, sizeof *r->prompts);
     if (!several) return parse_one_prompt(r, v, l, f);
     for (size_t i = 0; i < n; i++)
-        if (!parse_one_prompt(r, json_array_get(v, i), l, f)) return false;
+        if (!parse_one_prompt(r, json_item(v, i), l, f)) return false;
     return true;
 }
+FIELD_PARSER(parse_prompt, read_prompt)
 
 /* Stops. */
 
-static bool add_stop(struct completion_request *r, const json_t *v, struct failure *f) {
-    if (!json_is_string(v))
+static bool add_stop(struct completion_request *r, const struct json *v, struct failure *f) {
+    if (!json_is_text(v))
         return failure_set(f, 400, "invalid_type", "stop", "stop must be a string or an array of strings");
-    size_t size = json_string_length(v);
+    size_t size = json_text(v).size;
     if (size == 0 || size > STOP_BYTES)
         return failure_set(f, 400, "invalid_value", "stop", "a stop string has %zu bytes, allowed is 1 .. %d", size,
                            STOP_BYTES);
-    stops_add(&r->stops, json_string_value(v), size);
+    stops_add(&r->stops, json_text(v).text, size);
     return true;
 }
 
-static bool parse_stop(void *object, const json_t *v, const struct request_limits *l, struct failure *f) {
+static bool read_stop(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
     struct completion_request *r = object;
-    size_t n = json_is_array(v) ? json_array_size(v) : 1;
+    size_t n = json_is_list(v) ? json_count(v) : 1;
     if (n > (size_t)l->max_stops)
         return failure_set(f, 400, "too_many_stops", "stop",
                            "the request has %zu stop strings, the limit is %d (option server.max_stops)", n,
                            l->max_stops);
-    if (!json_is_array(v)) return add_stop(r, v, f);
+    if (!json_is_list(v)) return add_stop(r, v, f);
     for (size_t i = 0; i < n; i++)
-        if (!add_stop(r, json_array_get(v, i), f)) return false;
+        if (!add_stop(r, json_item(v, i), f)) return false;
     return true;
 }
+FIELD_PARSER(parse_stop, read_stop)
 
 /* Retrieval. */
 
-static bool parse_neighbors(void *object, const json_t *v, const struct request_limits *l, struct failure *f) {
+static bool read_neighbors(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
     static const char name[] = "retrieval.neighbors";
     struct request_retrieval *r = object;
-    size_t n = json_array_size(v);
-    if (!json_is_array(v) || n == 0)
+    size_t n = json_count(v);
+    if (!json_is_list(v) || n == 0)
         return failure_set(f, 400, "invalid_type", name, "%s must be an array of at least one text", name);
     if (n > (size_t)l->max_k)
         return failure_set(f, 400, "invalid_value", name, "%s has %zu texts, the limit is %d (option retrieval.max_k)",
                            name, n, l->max_k);
     r->neighbors = xcalloc(n, sizeof *r->neighbors);
     for (size_t i = 0; i < n; i++) {
-        const json_t *text = json_array_get(v, i);
-        if (!json_is_string(text))
+        const struct json *text = json_item(v, i);
+        if (!json_is_text(text))
             return failure_set(f, 400, "invalid_type", name, "neighbour %zu of %s is not a string", i, name);
-        size_t size = json_string_length(text);
-        r->neighbors[r->n_neighbors++] = (struct text_span){xstrndup(json_string_value(text), size), size};
+        size_t size = json_text(text).size;
+        r->neighbors[r->n_neighbors++] = (struct text_span){xstrndup(json_text(text).text, size), size};
     }
     return true;
 }
+FIELD_PARSER(parse_neighbors, read_neighbors)
 
-static const struct field retrieval_fields[] = {
-    {"enabled", FIELD_BOOL, .offset = offsetof(struct request_retrieval, enabled)},
-    {"k", FIELD_INT, .offset = offsetof(struct request_retrieval, k), .min = 1, .option = "retrieval.max_k",
+static const struct json_field retrieval_fields[] = {
+    {"enabled", JSON_BOOL, .offset = offsetof(struct request_retrieval, enabled)},
+    {"k", JSON_INT64, .offset = offsetof(struct request_retrieval, k), .min = 1, .option = "retrieval.max_k",
      .limit_offset = offsetof(struct request_limits, max_k)},
-    {"min_similarity", FIELD_NUMBER, .offset = offsetof(struct request_retrieval, min_similarity), .min = -1, .max = 1},
-    {"neighbors", FIELD_PARSED, .parse = parse_neighbors},
+    {"min_similarity", JSON_DOUBLE, .offset = offsetof(struct request_retrieval, min_similarity), .min = -1, .max = 1},
+    {"neighbors", JSON_PARSED, .parse = parse_neighbors},
 };
-static const struct field_table retrieval_table = {retrieval_fields, (int)ARRAY_COUNT(retrieval_fields), "retrieval."};
+static const struct json_table retrieval_table = JSON_TABLE(retrieval_fields);
 
-static bool parse_retrieval(void *object, const json_t *v, const struct request_limits *l, struct failure *f) {
-    struct request_retrieval *r = &((struct completion_request *)object)->retrieval;
-    r->given = true;
-    if (!fields_parse(&retrieval_table, r, v, l, f)) return false;
-    if (r->n_neighbors == 0 || (r->enabled && r->k == 0 && r->min_similarity < -1)) return true;
-    return failure_set(f, 400, "invalid_value", "retrieval.neighbors",
-                       "retrieval.neighbors takes the place of a search: leave out enabled, k and min_similarity");
+static enum status parse_retrieval(struct json_reader *r, const struct json *value, void *object) {
+    struct request_retrieval *retrieval = &((struct completion_request *)object)->retrieval;
+    retrieval->given = true;
+    enum status status = json_table_read(r, &retrieval_table, value, retrieval);
+    bool searches = !retrieval->enabled || retrieval->k != 0 || retrieval->min_similarity >= -1;
+    if (status || retrieval->n_neighbors == 0 || !searches) return status;
+    failure_set(r->context, 400, "invalid_value", "retrieval.neighbors",
+                "retrieval.neighbors takes the place of a search: leave out enabled, k and min_similarity");
+    return STATUS_INVALID;
 }
 
 /* The rest. */
 
-static const struct field stream_fields[] = {
-    {"include_usage", FIELD_BOOL, .offset = offsetof(struct completion_request, include_usage)},
-    {.name = "include_obfuscation", .type = FIELD_IGNORED},
+static const struct json_field stream_fields[] = {
+    {"include_usage", JSON_BOOL, .offset = offsetof(struct completion_request, include_usage)},
+    {.name = "include_obfuscation", .type = JSON_IGNORED},
 };
-static const struct field_table stream_table = {stream_fields, (int)ARRAY_COUNT(stream_fields), "stream_options."};
+static const struct json_table stream_table = JSON_TABLE(stream_fields);
 
-static bool parse_stream_options(void *object, const json_t *v, const struct request_limits *l, struct failure *f) {
-    return fields_parse(&stream_table, object, v, l, f);
+static enum status parse_stream_options(struct json_reader *r, const struct json *value, void *object) {
+    return json_table_read(r, &stream_table, value, object);
 }
 
-static bool parse_seed(void *object, const json_t *v, const struct request_limits *l, struct failure *f) {
+static bool read_seed(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
     struct completion_request *r = object;
     (void)l;
-    if (!json_is_integer(v)) return failure_set(f, 400, "invalid_type", "seed", "seed must be an integer");
-    r->seed = json_integer_value(v);
+    if (!json_is_int(v)) return failure_set(f, 400, "invalid_type", "seed", "seed must be an integer");
+    r->seed = json_int(v);
     r->has_seed = true;
     return true;
 }
+FIELD_PARSER(parse_seed, read_seed)
 
-static bool parse_model(void *object, const json_t *v, const struct request_limits *l, struct failure *f) {
+static bool read_model(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
     struct completion_request *r = object;
     (void)l;
-    if (!json_is_string(v)) return failure_set(f, 400, "invalid_type", "model", "model must be a string");
-    r->model = xstrndup(json_string_value(v), json_string_length(v));
+    if (!json_is_text(v)) return failure_set(f, 400, "invalid_type", "model", "model must be a string");
+    r->model = xstrndup(json_text(v).text, json_text(v).size);
     /* It is compared as a C string, where a NUL would make a known name of an unknown one. */
-    if (strlen(r->model) != json_string_length(v))
+    if (strlen(r->model) != json_text(v).size)
         return failure_set(f, 400, "invalid_value", "model", "model holds a NUL character");
     return true;
 }
+FIELD_PARSER(parse_model, read_model)
 
 #define AT(name) .offset = offsetof(struct completion_request, name)
-static const struct field completion_fields[] = {
-    {"model", FIELD_PARSED, .parse = parse_model},
-    {"prompt", FIELD_PARSED, .parse = parse_prompt},
-    {"max_tokens", FIELD_INT, AT(max_tokens), .min = 0, .max = INT32_MAX},
-    {"temperature", FIELD_NUMBER, AT(temperature), .min = 0, .max = 2},
-    {"top_p", FIELD_NUMBER, AT(top_p), .min = 1e-6, .max = 1},
-    {"top_k", FIELD_INT, AT(top_k), .min = 0, .max = INT32_MAX},
-    {"min_p", FIELD_NUMBER, AT(min_p), .min = 0, .max = 1},
-    {"seed", FIELD_PARSED, .parse = parse_seed},
-    {"stop", FIELD_PARSED, .parse = parse_stop},
-    {"stream", FIELD_BOOL, AT(stream)},
-    {"stream_options", FIELD_PARSED, .parse = parse_stream_options},
-    {"echo", FIELD_BOOL, AT(echo)},
-    {"logprobs", FIELD_INT, AT(logprobs), .min = 0, .option = "server.max_logprobs",
+static const struct json_field completion_fields[] = {
+    {"model", JSON_PARSED, .parse = parse_model},
+    {"prompt", JSON_PARSED, .parse = parse_prompt},
+    {"max_tokens", JSON_INT64, AT(max_tokens), .min = 0, .max = INT32_MAX},
+    {"temperature", JSON_DOUBLE, AT(temperature), .min = 0, .max = 2},
+    {"top_p", JSON_DOUBLE, AT(top_p), .min = 1e-6, .max = 1},
+    {"top_k", JSON_INT64, AT(top_k), .min = 0, .max = INT32_MAX},
+    {"min_p", JSON_DOUBLE, AT(min_p), .min = 0, .max = 1},
+    {"seed", JSON_PARSED, .parse = parse_seed},
+    {"stop", JSON_PARSED, .parse = parse_stop},
+    {"stream", JSON_BOOL, AT(stream)},
+    {"stream_options", JSON_PARSED, .parse = parse_stream_options},
+    {"echo", JSON_BOOL, AT(echo)},
+    {"logprobs", JSON_INT64, AT(logprobs), .min = 0, .option = "server.max_logprobs",
      .limit_offset = offsetof(struct request_limits, max_logprobs)},
-    {"ignore_eos", FIELD_BOOL, AT(ignore_eos)},
-    {"retrieval", FIELD_PARSED, .parse = parse_retrieval},
-    {"n", FIELD_NEUTRAL, .min = 1},
-    {"best_of", FIELD_NEUTRAL, .min = 1},
-    {"presence_penalty", FIELD_NEUTRAL, .min = 0},
-    {"frequency_penalty", FIELD_NEUTRAL, .min = 0},
-    {.name = "logit_bias", .type = FIELD_EMPTY},
-    {.name = "suffix", .type = FIELD_EMPTY},
-    {.name = "user", .type = FIELD_IGNORED},
-    {.name = "metadata", .type = FIELD_IGNORED},
-    {.name = "store", .type = FIELD_IGNORED},
+    {"ignore_eos", JSON_BOOL, AT(ignore_eos)},
+    {"retrieval", JSON_PARSED, .parse = parse_retrieval},
+    {"n", JSON_NEUTRAL, .min = 1},
+    {"best_of", JSON_NEUTRAL, .min = 1},
+    {"presence_penalty", JSON_NEUTRAL, .min = 0},
+    {"frequency_penalty", JSON_NEUTRAL, .min = 0},
+    {.name = "logit_bias", .type = JSON_EMPTY},
+    {.name = "suffix", .type = JSON_EMPTY},
+    {.name = "user", .type = JSON_IGNORED},
+    {.name = "metadata", .type = JSON_IGNORED},
+    {.name = "store", .type = JSON_IGNORED},
 };
 #undef AT
-static const struct field_table completion_table = {completion_fields, (int)ARRAY_COUNT(completion_fields), ""};
+static const struct json_table completion_table = JSON_TABLE(completion_fields);
 
 bool completion_request_parse(struct completion_request *r, const char *body, size_t size,
                               const struct request_limits *l, struct failure *f) {
-    json_t *json;
+    struct json *json;
     *r = (struct completion_request){.max_tokens = 16, .temperature = 1, .top_p = 1, .logprobs = -1};
     r->retrieval = (struct request_retrieval){.enabled = true, .min_similarity = -2};
     if (!fields_load(&json, body, size, l, f)) return false;
     bool ok = fields_parse(&completion_table, r, json, l, f);
-    json_decref(json);
+    json_close(json);
     if (ok && r->n_prompts == 0) return failure_set(f, 400, "missing_parameter", "prompt", "prompt is missing");
     if (ok && r->include_usage && !r->stream)
         return failure_set(f, 400, "invalid_value", "stream_options", "stream_options is only for stream: true");
@@ -215,28 +231,29 @@ void completion_request_free(struct completion_request *r) {
 
 /* Searches. */
 
-static bool parse_query(void *object, const json_t *v, const struct request_limits *l, struct failure *f) {
+static bool read_query(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
     struct search_request *r = object;
     (void)l;
-    if (!json_is_string(v)) return failure_set(f, 400, "invalid_type", "query", "query must be a string");
-    r->query_size = json_string_length(v);
-    r->query = xstrndup(json_string_value(v), r->query_size);
+    if (!json_is_text(v)) return failure_set(f, 400, "invalid_type", "query", "query must be a string");
+    r->query_size = json_text(v).size;
+    r->query = xstrndup(json_text(v).text, r->query_size);
     return true;
 }
+FIELD_PARSER(parse_query, read_query)
 
-static const struct field search_fields[] = {
-    {"query", FIELD_PARSED, .parse = parse_query},
-    {"k", FIELD_INT, .offset = offsetof(struct search_request, k), .min = 1, .option = "retrieval.max_k",
+static const struct json_field search_fields[] = {
+    {"query", JSON_PARSED, .parse = parse_query},
+    {"k", JSON_INT64, .offset = offsetof(struct search_request, k), .min = 1, .option = "retrieval.max_k",
      .limit_offset = offsetof(struct request_limits, max_k)},
-    {"min_similarity", FIELD_NUMBER, .offset = offsetof(struct search_request, min_similarity), .min = -1, .max = 1},
-    {"q", FIELD_PARSED, .parse = parse_query},
+    {"min_similarity", JSON_DOUBLE, .offset = offsetof(struct search_request, min_similarity), .min = -1, .max = 1},
+    {"q", JSON_PARSED, .parse = parse_query},
 };
 /* All but the last row for a body, all but the first for a query string. */
 enum { SEARCH_FIELDS = ARRAY_COUNT(search_fields) - 1 };
-static const struct field_table body_table = {search_fields, SEARCH_FIELDS, ""};
-static const struct field_table query_table = {search_fields + 1, SEARCH_FIELDS, ""};
+static const struct json_table body_table = {.fields = search_fields, .count = SEARCH_FIELDS};
+static const struct json_table query_table = {.fields = search_fields + 1, .count = SEARCH_FIELDS};
 
-static bool parse_search(struct search_request *r, const struct field_table *t, const json_t *json,
+static bool parse_search(struct search_request *r, const struct json_table *t, const struct json *json,
                          const struct request_limits *l, struct failure *f) {
     *r = (struct search_request){.min_similarity = -2};
     if (!fields_parse(t, r, json, l, f)) return false;
@@ -247,45 +264,53 @@ static bool parse_search(struct search_request *r, const struct field_table *t, 
 
 bool search_request_parse(struct search_request *r, const char *body, size_t size, const struct request_limits *l,
                           struct failure *f) {
-    json_t *json;
+    struct json *json;
     *r = (struct search_request){0};
     if (!fields_load(&json, body, size, l, f)) return false;
     bool ok = parse_search(r, &body_table, json, l, f);
-    json_decref(json);
+    json_close(json);
     return ok;
 }
 
-/* A number of the query string as JSON, so that the same table checks it; other text stays text and fails there. */
-static json_t *query_value(const char *text) {
+/* A number of the query string is a number, so that the same table checks it; other text stays text and fails there. */
+static void put_argument(struct json_writer *w, const struct query_argument *a) {
     struct error ignored;
-    json_t *list = NULL, *value = NULL;
-    struct buffer wrapped = {0};
-    buffer_printf(&wrapped, "[%s]", text);
-    if (json_load_text(&list, wrapped.data, wrapped.size, "query", &ignored) == STATUS_OK && json_array_size(list) == 1)
-        value = json_incref(json_array_get(list, 0));
+    struct json *value = NULL;
+    struct text_span text = {a->value, strlen(a->value)};
+    put_key(w, a->name);
+    if (strcmp(a->name, "q") != 0 && json_parse_any(&value, text, "query", &ignored) == STATUS_OK)
+        put_raw(w, text);
     else
-        value = json_string(text);
-    json_decref(list);
-    buffer_free(&wrapped);
-    return value;
+        put_string_n(w, text.text, text.size);
+    json_close(value);
 }
 
-static bool add_argument(json_t *json, const struct query_argument *a, struct failure *f) {
-    if (json_object_get(json, a->name))
-        return failure_set(f, 400, "invalid_value", a->name, "%s is given more than once", a->name);
-    json_t *value = strcmp(a->name, "q") == 0 ? json_string(a->value) : query_value(a->value);
-    if (json_object_set_new(json, a->name, value) == 0) return true;
+static bool check_argument(const struct query_argument *arguments, int i, struct failure *f) {
+    const struct query_argument *a = &arguments[i];
+    for (int j = 0; j < i; j++)
+        if (strcmp(arguments[j].name, a->name) == 0)
+            return failure_set(f, 400, "invalid_value", a->name, "%s is given more than once", a->name);
+    if (utf8_is_valid(a->name, strlen(a->name)) && utf8_is_valid(a->value, strlen(a->value))) return true;
     return failure_set(f, 400, "invalid_value", a->name, "%s is not valid UTF-8", a->name);
 }
 
 bool search_request_parse_query(struct search_request *r, const struct query_argument *arguments, int n,
                                 const struct request_limits *l, struct failure *f) {
-    json_t *json = json_object();
+    struct buffer text = {0};
+    struct json_writer w;
+    struct json *json = NULL;
     bool ok = true;
     *r = (struct search_request){0};
-    for (int i = 0; i < n && ok; i++) ok = add_argument(json, &arguments[i], f);
-    ok = ok && parse_search(r, &query_table, json, l, f);
-    json_decref(json);
+    put_begin(&w, &text);
+    put_object(&w);
+    for (int i = 0; i < n && ok; i++) {
+        ok = check_argument(arguments, i, f);
+        if (ok) put_argument(&w, &arguments[i]);
+    }
+    put_object_end(&w);
+    ok = ok && fields_load(&json, text.data, text.size, l, f) && parse_search(r, &query_table, json, l, f);
+    json_close(json);
+    buffer_free(&text);
     return ok;
 }
 

@@ -2,10 +2,10 @@
  * over both. The server and retro-eval share it, so that what is measured is what is served. */
 #pragma once
 
-#include "config/options/config.h"
 #include "retrieval/retriever.h"
 #include "retro/model/model.h"
 #include "retro/text/tokenizer.h"
+#include "server/host/config.h"
 
 struct documents {
     struct collection *collection;

@@ -2,9 +2,9 @@
  * retro-index share it, so that a collection and the queries on it are embedded the same way. */
 #pragma once
 
-#include "config/options/config.h"
 #include "retrieval/embedder.h"
 #include "retro/run/encoder.h"
+#include "server/host/config.h"
 
 /* Opens the encoder in `folder` on its own backend: device, dtype and threads (retrieval.threads, else model.threads)
  * as the configuration says. *out stays valid until embedder_bert_close; its name is the folder. */

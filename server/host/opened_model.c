@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/options/config_table.h"
 #include "retro/model/identity.h"
 
 /* A rank that is a thread of this process. */
@@ -28,7 +27,7 @@ static const char *device_of(const struct config *c) { return backend_choose(c->
 
 static int choose_comm(const struct config *c) {
     bool gpus = c->parallel.tensor * c->parallel.pipeline > 1 && is_gpu(device_of(c));
-    return c->parallel.comm == CONFIG_COMM_AUTO && gpus ? CONFIG_COMM_NCCL : c->parallel.comm;
+    return c->parallel.comm == COMM_AUTO && gpus ? COMM_NCCL : c->parallel.comm;
 }
 
 /* Every rank of a machine has its own GPU: "cuda:2" is the first one's. */
@@ -46,11 +45,14 @@ static const char *const shared_options[] = {
 };
 
 static void print_option(const struct config *c, const char *key, struct buffer *lines) {
-    const struct option *o = option_find(key);
-    CHECK(o != NULL && (o->type == OPTION_INT || o->type == OPTION_ENUM));
-    int value = *(const int *)(const void *)((const char *)c + o->offset);
-    if (o->type == OPTION_ENUM)
-        buffer_printf(lines, "%s %s\n", key, o->names[value]);
+    size_t offset;
+    const struct option_row *o = options_find(&config_options, key, &offset);
+    CHECK(o != NULL && (o->field.type == JSON_INT || o->field.type == JSON_CHOICE));
+    int value = *(const int *)(const void *)((const char *)c + offset);
+    const struct json_choice *choice = o->field.choices;
+    while (choice && choice->value != value) choice++;
+    if (choice)
+        buffer_printf(lines, "%s %s\n", key, choice->name);
     else
         buffer_printf(lines, "%s %d\n", key, value);
 }
@@ -59,7 +61,7 @@ static void print_option(const struct config *c, const char *key, struct buffer 
 static enum status check_same(const struct opened_model *o, const struct config *c, const char *folder,
                               struct error *e) {
     struct buffer lines = {0};
-    bool nccl = choose_comm(c) == CONFIG_COMM_NCCL;
+    bool nccl = choose_comm(c) == COMM_NCCL;
     buffer_printf(&lines, "retro-server " RETRO_VERSION "\nparallel.comm %s\n", nccl ? "nccl" : o->comm->ops->name);
     for (size_t i = 0; i < ARRAY_COUNT(shared_options); i++) print_option(c, shared_options[i], &lines);
     model_identify(folder, o->comm->world, &lines);
@@ -83,7 +85,7 @@ static enum status open_rank(struct opened_model *o, const struct config *c, con
     struct model_options model_options = model_options_of(c->model.dtype);
     enum status status = backend_open(&o->backend, choose_device(c, o->comm, device, sizeof device), &options, e);
     if (comm_agree(o->comm->world, status, e)) return e->status;
-    if (choose_comm(c) == CONFIG_COMM_NCCL && comm_open_nccl(&o->comm, o->comm, o->backend, c->parallel.timeout, e))
+    if (choose_comm(c) == COMM_NCCL && comm_open_nccl(&o->comm, o->comm, o->backend, c->parallel.timeout, e))
         return e->status;
     if (comm_agree(o->comm->world, check_use(o, c, folder, use, e), e)) return e->status;
     status = model_open(&o->model, folder, o->backend, o->comm, &model_options, e);
@@ -128,11 +130,11 @@ static enum status open_ranks(struct opened_model *o, const struct config *c, co
                                    .rendezvous = c->parallel.rendezvous,
                                    .host = c->parallel.host,
                                    .rank = c->parallel.rank};
-    if (options.kind == CONFIG_COMM_NCCL && !is_gpu(device_of(c)))
+    if (options.kind == COMM_NCCL && !is_gpu(device_of(c)))
         return error_set(e, STATUS_INVALID, "parallel.comm is nccl, which is for GPUs, and model.device is %s",
                          device_of(c));
     if (comm_open(ranks, &n, &options, e)) return e->status;
-    bool need_cpu = strcmp(ranks[0]->ops->name, "threads") == 0 && options.kind != CONFIG_COMM_NCCL;
+    bool need_cpu = strcmp(ranks[0]->ops->name, "threads") == 0 && options.kind != COMM_NCCL;
     if (need_cpu && strcmp(device_of(c), "cpu") != 0) {
         for (int i = 0; i < n; i++) comm_close(ranks[i]);
         return error_set(e, STATUS_INVALID, "ranks that are threads need model.device cpu, and it is %s; use %s",

@@ -6,8 +6,8 @@
  * opened_model_follow in place of everything else. */
 #pragma once
 
-#include "config/options/config.h"
 #include "server/host/budget.h"
+#include "server/host/config.h"
 
 struct opened_model {
     struct backend *backend;

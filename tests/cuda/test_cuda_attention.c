@@ -11,12 +11,15 @@ struct attention_case {
     int heads, kv_heads, head_dim, q_rows, k_rows, gap;
     enum dtype k_dtype, v_dtype;
     enum mask mask;
-    bool zero_keys; /* then all weights are 1, which no type rounds */
+    bool zero_keys;    /* then all weights are 1, which no type rounds */
+    int window, reach; /* reach: of the bias, and `biased` whether there is one */
+    bool biased;
+    float softcap;
 };
 
 /* The four tensors and what an op is told of them; the reference's arguments. */
 struct attention_data {
-    struct both q, k, v, out;
+    struct both q, k, v, out, bias;
     struct attention_args args;
 };
 
@@ -37,7 +40,13 @@ static struct attention_data make_attention(const struct attention_case *c) {
                                      .kv_heads = c->kv_heads,
                                      .head_dim = c->head_dim,
                                      .scale = 3 / sqrtf((float)c->head_dim),
-                                     .mask = c->mask};
+                                     .mask = c->mask,
+                                     .window = c->window,
+                                     .softcap = c->softcap};
+    if (c->biased) {
+        d.bias = both_random(DTYPE_F32, c->heads, 2 * c->reach + 1, 2);
+        d.args.bias = d.bias.host;
+    }
     return d;
 }
 
@@ -46,6 +55,7 @@ static void free_attention(struct attention_data *d) {
     both_free(d->k);
     both_free(d->v);
     both_free(d->out);
+    if (d->bias.host.data) both_free(d->bias);
 }
 
 static void attend_on_device(const struct attention_data *d, const struct attention_span *spans, int n_spans) {
@@ -56,6 +66,7 @@ static void attend_on_device(const struct attention_data *d, const struct attent
     a.q = d->q.device;
     a.k = d->k.device;
     a.v = d->v.device;
+    a.bias = d->bias.device;
     a.spans = lent;
     a.n_spans = n_spans;
     attention(device, &a);
@@ -265,9 +276,149 @@ static void test_attention_leaves_out(void **state) {
     check_unseen(DTYPE_F16, 1, 256);
 }
 
+/* Window, bias and soft-cap, in every kernel: head sizes of each width, and types that go to each. */
+static void test_attention_ways(void **state) {
+    (void)state;
+    static const int heads[][3] = {{3, 1, 24}, {2, 2, 64}, {8, 2, 16}, {1, 1, 128}, {2, 1, 256}, {1, 1, 320}};
+    static const struct attention_case ways[] = {
+        {.mask = MASK_CAUSAL, .window = 1},
+        {.mask = MASK_CAUSAL, .window = 40},
+        {.mask = MASK_CAUSAL, .window = 128, .biased = true, .reach = 30},
+        {.mask = MASK_NONE, .biased = true, .reach = 100},
+        {.mask = MASK_CAUSAL, .biased = true, .reach = 0, .softcap = 2},
+        {.mask = MASK_NONE, .softcap = 0.7f},
+        {.mask = MASK_CAUSAL, .softcap = 5, .window = 65},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(heads); i++)
+        for (size_t w = 0; w < ARRAY_COUNT(ways); w++) {
+            struct attention_case c = ways[w];
+            c.heads = heads[i][0];
+            c.kv_heads = heads[i][1];
+            c.head_dim = heads[i][2];
+            c.k_dtype = c.v_dtype = (enum dtype)((i + w) % 3);
+            c.gap = i == 1 ? 3 : 8;
+            c.q_rows = MIXED_QUERIES;
+            c.k_rows = MIXED_KEYS;
+            check_attention(&c, mixed, (int)ARRAY_COUNT(mixed));
+            c.q_rows = AWKWARD_QUERIES;
+            c.k_rows = AWKWARD_KEYS;
+            check_attention(&c, awkward, AWKWARD - 1);
+        }
+}
+
+/* Keys of the mixed spans in blocks in scattered order, NaN in all other rows: the bits of the same keys row by row. */
+static void check_blocks(const struct attention_case *c) {
+    enum { BLOCKS = 40, SPANS = ARRAY_COUNT(mixed) };
+    if (!chosen()) return;
+    struct attention_data d = make_attention(c), t = d;
+    struct attention_span spans[SPANS];
+    int32_t blocks[BLOCKS];
+    int at = 0, step = 7; /* has no divisor in common with BLOCKS, so every block comes once */
+    for (int i = 0; i < BLOCKS; i++) blocks[i] = (i * step + 3) % BLOCKS;
+    struct tensor k = padded_tensor(c->k_dtype, BLOCKS * ATTENTION_BLOCK, d.k.host.cols, c->gap);
+    struct tensor v = padded_tensor(c->v_dtype, BLOCKS * ATTENTION_BLOCK, d.v.host.cols, c->gap);
+    for (int i = 0; i < k.rows; i++)
+        for (int j = 0; j < k.cols; j++) {
+            tensor_set(k, i, j, NAN);
+            tensor_set(v, i, j, NAN);
+        }
+    for (int s = 0; s < SPANS; s++) {
+        spans[s] = mixed[s];
+        spans[s].k_start = at;
+        for (int key = 0; key < mixed[s].k_count; key++) {
+            int row = blocks[at + key / ATTENTION_BLOCK] * ATTENTION_BLOCK + key % ATTENTION_BLOCK;
+            int from = mixed[s].k_start + key;
+            memcpy(tensor_at(k, row, 0), tensor_at(d.k.host, from, 0), (size_t)k.cols * dtype_bytes(k.dtype));
+            memcpy(tensor_at(v, row, 0), tensor_at(d.v.host, from, 0), (size_t)v.cols * dtype_bytes(v.dtype));
+        }
+        at += (mixed[s].k_count + ATTENTION_BLOCK - 1) / ATTENTION_BLOCK;
+    }
+    assert_true(at <= BLOCKS);
+    t.k = both_copy(k);
+    t.v = both_copy(v);
+    t.out = both_empty(DTYPE_F32, c->q_rows, d.q.host.cols, 3);
+    int32_t *lent = lend(blocks, sizeof blocks);
+    t.args.k = t.k.host;
+    t.args.v = t.v.host;
+    t.args.blocks = lent;
+    t.args.n_blocks = at;
+    attend_on_device(&d, mixed, SPANS);
+    attend_on_device(&t, spans, SPANS);
+    take_back(lent, sizeof blocks);
+    backend_download(device, d.out.host.data, d.out.device.data, tensor_bytes(d.out.host));
+    backend_download(device, t.out.host.data, t.out.device.data, tensor_bytes(t.out.host));
+    device_sync();
+    for (int i = 0; i < c->q_rows; i++) assert_rows_equal(t.out.host, i, d.out.host, i);
+    both_free(t.k);
+    both_free(t.v);
+    both_free(t.out);
+    free_attention(&d);
+}
+
+static void test_attention_blocks(void **state) {
+    (void)state;
+    static const int heads[][3] = {{3, 1, 24}, {2, 2, 64}, {1, 1, 128}, {2, 1, 256}, {1, 1, 320}};
+    for (size_t i = 0; i < ARRAY_COUNT(heads); i++)
+        for (int dtype = DTYPE_F32; dtype <= DTYPE_BF16; dtype++)
+            for (int way = 0; way < 3; way++) {
+                struct attention_case c = {.heads = heads[i][0], .kv_heads = heads[i][1], .head_dim = heads[i][2]};
+                c.k_dtype = c.v_dtype = (enum dtype)dtype;
+                c.q_rows = MIXED_QUERIES;
+                c.k_rows = MIXED_KEYS;
+                c.gap = 8;
+                c.mask = way == 0 ? MASK_NONE : MASK_CAUSAL;
+                c.window = way == 2 ? 90 : 0;
+                check_blocks(&c);
+            }
+}
+
+/* Keys left of the window do not matter in any bit, NaN and infinite ones included, and those who see them show it. */
+static void check_left_of_window(enum dtype dtype, int heads, int head_dim) {
+    enum { QUERIES = 150, WINDOW = 37, SPOILT = 70 };
+    static const struct attention_span span = {.q_start = 0, .q_count = QUERIES, .k_start = 0, .k_count = QUERIES};
+    struct attention_case c = {.heads = heads, .kv_heads = 1, .head_dim = head_dim, .mask = MASK_CAUSAL};
+    c.q_rows = c.k_rows = QUERIES;
+    c.k_dtype = c.v_dtype = dtype;
+    c.window = WINDOW;
+    if (!chosen()) return;
+    struct attention_data d = make_attention(&c);
+    struct tensor clean = padded_tensor(DTYPE_F32, QUERIES, d.q.host.cols, 3), found = d.out.host;
+    attend_on_device(&d, &span, 1);
+    backend_download(device, clean.data, d.out.device.data, tensor_bytes(clean));
+    device_sync();
+    for (int row = 0; row <= SPOILT; row++)
+        for (int j = 0; j < head_dim; j++) {
+            if (row < SPOILT) tensor_set(d.k.host, row, j, NAN);
+            tensor_set(d.v.host, row, j, row < SPOILT ? NAN : INFINITY);
+        }
+    backend_upload(device, d.k.device.data, d.k.host.data, tensor_bytes(d.k.host));
+    backend_upload(device, d.v.device.data, d.v.host.data, tensor_bytes(d.v.host));
+    attend_on_device(&d, &span, 1);
+    backend_download(device, found.data, d.out.device.data, tensor_bytes(found));
+    device_sync();
+    for (int row = SPOILT + WINDOW; row < QUERIES; row++) assert_rows_equal(found, row, clean, row);
+    for (int j = 0; j < found.cols; j++) {
+        assert_true(isinf(tensor_get(found, SPOILT + WINDOW - 1, j)));
+        assert_true(isnan(tensor_get(found, SPOILT + WINDOW - 2, j)));
+    }
+    free(clean.data);
+    free_attention(&d);
+}
+
+static void test_attention_leaves_out_left_of_window(void **state) {
+    (void)state;
+    for (int dtype = DTYPE_F32; dtype <= DTYPE_BF16; dtype++) {
+        check_left_of_window((enum dtype)dtype, 1, 16);
+        check_left_of_window((enum dtype)dtype, 3, 13);
+    }
+    check_left_of_window(DTYPE_BF16, 1, 128);
+    check_left_of_window(DTYPE_F16, 1, 256);
+}
+
 int main(int argc, char **argv) {
-    const struct CMUnitTest tests[] = {TEST(test_attention_shapes),          TEST(test_attention_dtypes),
-                                       TEST(test_attention_on_tensor_cores), TEST(test_attention_alone),
-                                       TEST(test_attention_empty),           TEST(test_attention_leaves_out)};
+    const struct CMUnitTest tests[] = {
+        TEST(test_attention_shapes), TEST(test_attention_dtypes), TEST(test_attention_on_tensor_cores),
+        TEST(test_attention_alone),  TEST(test_attention_empty),  TEST(test_attention_leaves_out),
+        TEST(test_attention_ways),   TEST(test_attention_blocks), TEST(test_attention_leaves_out_left_of_window)};
     RUN_TESTS(argc, argv, tests);
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/options/config.h"
+#include "server/host/config.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

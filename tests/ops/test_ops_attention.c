@@ -1,23 +1,41 @@
 /* tests/ops/test_ops_attention.c: attention against double loops: masks, grouped heads, dtypes, strided views, empty
- * spans, keys that must not matter; and the same bits alone, in any batch and with any number of threads. */
+ * spans, block tables, bias, window, soft-cap, keys that must not matter; and the same bits alone, in any batch, in any
+ * blocks and with any number of threads. */
 #include "tests/ops/ops.h"
 
 static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
 
 static bool key_seen(const struct attention_args *a, const struct attention_span *span, int query, int key) {
-    return a->mask == MASK_NONE || key <= span->k_count - span->q_count + query;
+    int stands = span->k_count - span->q_count + query;
+    if (a->mask == MASK_NONE) return true;
+    return key <= stands && (a->window == 0 || key > stands - a->window);
+}
+
+static int key_row(const struct attention_args *a, const struct attention_span *span, int key) {
+    if (a->blocks == NULL) return span->k_start + key;
+    return a->blocks[span->k_start + key / ATTENTION_BLOCK] * ATTENTION_BLOCK + key % ATTENTION_BLOCK;
+}
+
+static double score(const struct attention_args *a, const struct attention_span *span, int query, int head, int key) {
+    int kv = head / (a->heads / a->kv_heads) * a->head_dim, own = head * a->head_dim, reach = a->bias.cols / 2;
+    int distance = key - (span->k_count - span->q_count + query);
+    double dot = 0;
+    for (int d = 0; d < a->head_dim; d++)
+        dot += (double)a->scale * tensor_get(a->q, span->q_start + query, own + d) *
+               tensor_get(a->k, key_row(a, span, key), kv + d);
+    if (a->softcap > 0) dot = a->softcap * tanh(dot / a->softcap);
+    if (a->bias.data) dot += tensor_get(a->bias, head, reach + max_int(-reach, min_int(distance, reach)));
+    return dot;
 }
 
 /* Softmax attention of one row and head in double, into out[head_dim]. */
 static void reference_row(const struct attention_args *a, const struct attention_span *span, int query, int head,
                           double *out) {
-    int kv = head / (a->heads / a->kv_heads) * a->head_dim, own = head * a->head_dim;
+    int kv = head / (a->heads / a->kv_heads) * a->head_dim;
     double *scores = xcalloc((size_t)span->k_count + 1, sizeof *scores), largest = -INFINITY, sum = 0;
     for (int key = 0; key < span->k_count; key++) {
         if (!key_seen(a, span, query, key)) continue;
-        for (int d = 0; d < a->head_dim; d++)
-            scores[key] += (double)a->scale * tensor_get(a->q, span->q_start + query, own + d) *
-                           tensor_get(a->k, span->k_start + key, kv + d);
+        scores[key] = score(a, span, query, head, key);
         largest = fmax(largest, scores[key]);
     }
     for (int d = 0; d < a->head_dim; d++) out[d] = 0;
@@ -25,7 +43,7 @@ static void reference_row(const struct attention_args *a, const struct attention
         if (!key_seen(a, span, query, key)) continue;
         double p = exp(scores[key] - largest);
         sum += p;
-        for (int d = 0; d < a->head_dim; d++) out[d] += p * tensor_get(a->v, span->k_start + key, kv + d);
+        for (int d = 0; d < a->head_dim; d++) out[d] += p * tensor_get(a->v, key_row(a, span, key), kv + d);
     }
     for (int d = 0; d < a->head_dim; d++) out[d] = sum > 0 ? out[d] / sum : 0;
     free(scores);
@@ -257,6 +275,191 @@ static void test_attention_long(void **state) {
         }
 }
 
+/* A way to attend: what may be given beside keys and values. */
+struct attention_way {
+    int window, reach; /* reach: of the bias; -1: none */
+    float softcap;
+    enum mask mask;
+};
+
+static const struct attention_way ways[] = {
+    {0, 20, 0, MASK_NONE},      {0, 3, 0, MASK_CAUSAL},       {0, 0, 0, MASK_NONE},     {0, -1, 2, MASK_NONE},
+    {0, -1, 0.5f, MASK_CAUSAL}, {1, -1, 0, MASK_CAUSAL},      {33, -1, 0, MASK_CAUSAL}, {128, -1, 0, MASK_CAUSAL},
+    {200, 150, 4, MASK_CAUSAL}, {1 << 30, 7, 9, MASK_CAUSAL}, {0, -1, 0, MASK_CAUSAL},
+};
+
+/* Adds what the way gives to random attention over the mixed spans. */
+static struct attention_args attention_in_way(enum dtype dtype, const int heads[3], const struct attention_way *way) {
+    struct attention_args a = random_attention(dtype, heads, Q_ROWS, K_ROWS);
+    a.spans = mixed_spans;
+    a.n_spans = (int)ARRAY_COUNT(mixed_spans);
+    a.mask = way->mask;
+    a.window = way->window;
+    a.softcap = way->softcap;
+    if (way->reach >= 0) a.bias = random_tensor(DTYPE_F32, heads[0], 2 * way->reach + 1, 3);
+    return a;
+}
+
+static void free_way(struct attention_args *a) {
+    free(a->bias.data);
+    free_attention(a);
+}
+
+/* The same keys in blocks in scattered order, the last blocks of two spans shared by nobody; every row of k and v that
+ * is no key is NaN. */
+struct blocked {
+    struct attention_args args;
+    struct attention_span spans[ARRAY_COUNT(mixed_spans)];
+    int32_t *blocks;
+};
+
+static struct blocked make_blocked(const struct attention_args *a) {
+    struct blocked t = {.args = *a};
+    int n = 0;
+    for (int s = 0; s < a->n_spans; s++) n += (a->spans[s].k_count + ATTENTION_BLOCK - 1) / ATTENTION_BLOCK;
+    t.blocks = xcalloc((size_t)n + 1, sizeof *t.blocks);
+    for (int i = 0; i < n; i++) t.blocks[i] = i;
+    for (int i = n - 1; i > 0; i--) {
+        int j = random_int(i + 1), was = t.blocks[i];
+        t.blocks[i] = t.blocks[j];
+        t.blocks[j] = was;
+    }
+    t.args.k = padded_tensor(a->k.dtype, n * ATTENTION_BLOCK, a->k.cols, 1);
+    t.args.v = padded_tensor(a->v.dtype, n * ATTENTION_BLOCK, a->v.cols, 0);
+    for (int i = 0; i < n * ATTENTION_BLOCK; i++)
+        for (int j = 0; j < a->k.cols; j++) {
+            tensor_set(t.args.k, i, j, NAN);
+            tensor_set(t.args.v, i, j, NAN);
+        }
+    t.args.out = padded_tensor(DTYPE_F32, a->out.rows, a->out.cols, 0);
+    t.args.blocks = t.blocks;
+    t.args.n_blocks = n;
+    for (int s = 0, at = 0; s < a->n_spans; s++) {
+        t.spans[s] = a->spans[s];
+        t.spans[s].k_start = at;
+        for (int key = 0; key < a->spans[s].k_count; key++) {
+            int row = t.blocks[at + key / ATTENTION_BLOCK] * ATTENTION_BLOCK + key % ATTENTION_BLOCK;
+            size_t bytes = (size_t)a->k.cols * dtype_bytes(a->k.dtype);
+            memcpy(tensor_at(t.args.k, row, 0), tensor_at(a->k, a->spans[s].k_start + key, 0), bytes);
+            memcpy(tensor_at(t.args.v, row, 0), tensor_at(a->v, a->spans[s].k_start + key, 0), bytes);
+        }
+        at += (a->spans[s].k_count + ATTENTION_BLOCK - 1) / ATTENTION_BLOCK;
+    }
+    return t;
+}
+
+static void free_blocked(struct blocked *t) {
+    free(t->args.k.data);
+    free(t->args.v.data);
+    free(t->args.out.data);
+    free(t->blocks);
+}
+
+/* Every way, over rows and over blocks: the definition, and the same bits. */
+static void attention_ways(struct backend *b) {
+    for (size_t h = 0; h < ARRAY_COUNT(head_shapes); h++)
+        for (size_t w = 0; w < ARRAY_COUNT(ways); w++) {
+            struct attention_args a = attention_in_way(dtypes[(h + w) % 3], head_shapes[h], &ways[w]);
+            struct blocked t = make_blocked(&a);
+            t.args.spans = t.spans;
+            attention(b, &a);
+            check_attention(&a);
+            attention(b, &t.args);
+            for (int i = 0; i < a.out.rows; i++) assert_rows_equal(t.args.out, i, a.out, i);
+            free_blocked(&t);
+            free_way(&a);
+        }
+}
+
+static void test_attention_ways(void **state) {
+    (void)state;
+    for_each_variant(attention_ways, 2);
+}
+
+/* In every way each query of a causal span has the bits that it has as a decode step of its own. */
+static void attention_ways_alone(struct backend *b) {
+    static const int heads[] = {6, 2, 40};
+    for (size_t w = 0; w < ARRAY_COUNT(ways); w++) {
+        if (ways[w].mask == MASK_NONE) continue;
+        struct attention_args all = attention_in_way(DTYPE_BF16, heads, &ways[w]), one;
+        attention(b, &all);
+        one = all;
+        one.out = padded_tensor(DTYPE_F32, Q_ROWS, all.q.cols, 1);
+        one.n_spans = 1;
+        for (int s = 0; s < all.n_spans; s++)
+            for (int i = 0; i < all.spans[s].q_count && all.spans[s].k_count > 0; i++) {
+                struct attention_span span = all.spans[s];
+                span.k_count -= span.q_count - 1 - i;
+                span.q_start += i;
+                span.q_count = 1;
+                one.spans = &span;
+                attention(b, &one);
+                assert_rows_equal(one.out, span.q_start, all.out, span.q_start);
+            }
+        free(one.out.data);
+        free_way(&all);
+    }
+}
+
+static void test_attention_ways_alone(void **state) {
+    (void)state;
+    for_each_variant(attention_ways_alone, 2);
+}
+
+/* Any number of threads; long lists, of which a window shows the end. */
+static void test_attention_ways_threads(void **state) {
+    (void)state;
+    static const struct attention_span spans[] = {{0, 1, 0, 1500}, {1, 2, 1500, 100}, {3, 30, 40, 900}};
+    for (size_t w = 0; w < ARRAY_COUNT(ways); w++) {
+        struct attention_args a = random_attention(DTYPE_F16, (const int[]){8, 2, 40}, 33, 1600);
+        a.mask = ways[w].mask;
+        a.window = ways[w].window;
+        a.softcap = ways[w].softcap;
+        if (ways[w].reach >= 0) a.bias = random_tensor(DTYPE_F32, 8, 2 * ways[w].reach + 1, 0);
+        for (int n = 1; n <= 3; n++) {
+            a.spans = spans;
+            a.n_spans = n;
+            a.q.rows = a.out.rows = n == 3 ? 33 : n == 2 ? 3 : 1;
+            check_threads(a);
+        }
+        free_way(&a);
+    }
+}
+
+/* Keys left of the window may be anything too, NaN included, and a query that sees none of them does not notice. */
+static void attention_window_poison(struct backend *b) {
+    enum { QUERIES = 150, KEYS = 400, WINDOW = 37, FIRST = 300 };
+    static const struct attention_span span = {.q_start = 0, .q_count = QUERIES, .k_start = 0, .k_count = KEYS};
+    for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++)
+        for (int group = 1; group <= 3; group++) {
+            struct attention_args a = random_attention(dtypes[d], (const int[]){2 * group, 2, 24}, QUERIES, KEYS);
+            a.spans = &span;
+            a.n_spans = 1;
+            a.mask = MASK_CAUSAL;
+            a.window = WINDOW;
+            attention(b, &a);
+            check_attention(&a);
+            struct attention_args poisoned = a;
+            poisoned.out = padded_tensor(DTYPE_F32, QUERIES, a.q.cols, 0);
+            for (int i = 0; i < FIRST; i++)
+                for (int j = 0; j < a.k.cols; j++) {
+                    tensor_set(a.k, i, j, NAN);
+                    tensor_set(a.v, i, j, i % 2 ? NAN : INFINITY);
+                }
+            attention(b, &poisoned);
+            int clean = FIRST - (KEYS - QUERIES) + WINDOW - 1; /* the first query that sees none of them */
+            for (int i = clean; i < QUERIES; i++) assert_rows_equal(poisoned.out, i, a.out, i);
+            assert_true(isnan(tensor_get(poisoned.out, clean - 1, 0)));
+            free(poisoned.out.data);
+            free_attention(&a);
+        }
+}
+
+static void test_attention_ignores_keys_left_of_the_window(void **state) {
+    (void)state;
+    for_each_variant(attention_window_poison, 2);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_attention),
@@ -266,6 +469,10 @@ int main(void) {
         cmocka_unit_test(test_attention_large_scores),
         cmocka_unit_test(test_attention_threads),
         cmocka_unit_test(test_attention_long),
+        cmocka_unit_test(test_attention_ways),
+        cmocka_unit_test(test_attention_ways_alone),
+        cmocka_unit_test(test_attention_ways_threads),
+        cmocka_unit_test(test_attention_ignores_keys_left_of_the_window),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,7 +46,7 @@ static void run_comms(struct rank *ranks, struct comm **comms, int n, void (*wor
 
 static void run_ranks(struct rank *ranks, int size, double timeout, void (*work)(struct rank *r)) {
     struct comm *comms[COMM_MAX_RANKS];
-    struct comm_options o = {.kind = CONFIG_COMM_THREADS, .size = size, .stages = 1, .timeout = timeout};
+    struct comm_options o = {.kind = COMM_THREADS, .size = size, .stages = 1, .timeout = timeout};
     int n;
     assert_int_equal(comm_open(comms, &n, &o, NULL), STATUS_OK);
     assert_int_equal(n, size);
@@ -146,7 +146,7 @@ static void test_stages(void **state) {
     (void)state;
     struct rank ranks[4];
     struct comm *comms[COMM_MAX_RANKS];
-    struct comm_options o = {.kind = CONFIG_COMM_THREADS, .size = 2, .stages = 2, .timeout = 10};
+    struct comm_options o = {.kind = COMM_THREADS, .size = 2, .stages = 2, .timeout = 10};
     int n;
     assert_int_equal(comm_open(comms, &n, &o, NULL), STATUS_OK);
     assert_int_equal(n, 4);
@@ -235,15 +235,15 @@ static void test_sizes(void **state) {
     struct error e;
     struct comm *comms[COMM_MAX_RANKS];
     int n;
-    struct comm_options o = {.kind = CONFIG_COMM_THREADS, .size = COMM_MAX_RANKS + 1, .stages = 1, .timeout = 1};
+    struct comm_options o = {.kind = COMM_THREADS, .size = COMM_MAX_RANKS + 1, .stages = 1, .timeout = 1};
     assert_int_equal(comm_open(comms, &n, &o, &e), STATUS_INVALID);
     o.size = 0;
     assert_int_equal(comm_open(comms, &n, &o, &e), STATUS_INVALID);
     o.size = o.stages = 9;
     assert_int_equal(comm_open(comms, &n, &o, &e), STATUS_INVALID);
-    o = (struct comm_options){.kind = CONFIG_COMM_SINGLE, .size = 1, .stages = 2};
+    o = (struct comm_options){.kind = COMM_SINGLE, .size = 1, .stages = 2};
     assert_int_equal(comm_open(comms, &n, &o, &e), STATUS_INVALID);
-    o = (struct comm_options){.kind = CONFIG_COMM_AUTO, .size = 1, .stages = 1};
+    o = (struct comm_options){.kind = COMM_AUTO, .size = 1, .stages = 1};
     assert_int_equal(comm_open(comms, &n, &o, &e), STATUS_OK);
     assert_string_equal(comms[0]->ops->name, "single");
     comm_close(comms[0]);

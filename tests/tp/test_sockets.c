@@ -24,7 +24,7 @@ enum { MAX_RANKS = 5, ROWS = 3, COLS = 7, ID_BYTES = 128, PATIENCE = 120 };
 static char folder[] = "/tmp/retro-sockets-XXXXXX", file[64];
 
 static struct comm_options options_of(int rank, int size, double timeout) {
-    return (struct comm_options){.kind = CONFIG_COMM_SOCKETS,
+    return (struct comm_options){.kind = COMM_SOCKETS,
                                  .size = size,
                                  .stages = 1,
                                  .timeout = timeout,

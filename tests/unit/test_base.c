@@ -1,11 +1,11 @@
-/* tests/unit/test_base.c: errors, checked arithmetic, the growing buffer and array, limits of file_read, maps, JSON
- * lines. */
+/* tests/unit/test_base.c: errors, checked arithmetic, the growing buffer and array, limits of
+ * file_read, maps, JSON lines. */
 #include <errno.h>
 #include <string.h>
 
 #include "config/base/line.h"
 #include "config/base/utf8.h"
-#include "config/json/json.h"
+#include "config/json/json_value.h"
 #include "tests/folder.h"
 
 static void test_error_set(void **state) {
@@ -264,9 +264,10 @@ static void test_map(void **state) {
     assert_int_equal(file_map_open(&m, path_of("absent"), &e), STATUS_IO);
 }
 
-static enum status add_number(void *context, json_t *record, struct error *e) {
-    if (!json_is_integer(json_object_get(record, "n"))) return error_set(e, STATUS_INVALID, "no number");
-    *(int *)context += (int)json_integer_value(json_object_get(record, "n"));
+static enum status add_number(void *context, const struct json *record, struct error *e) {
+    const struct json *number = json_member(record, "n");
+    if (json_kind(number) != JSON_KIND_INT) return error_set(e, STATUS_INVALID, "no number");
+    *(int *)context += (int)json_int(number);
     return STATUS_OK;
 }
 
@@ -283,7 +284,7 @@ static void test_json_lines(void **state) {
         int sum = 0;
         struct error e = {0};
         folder_write(test_folder, "lines", cases[i].text, strlen(cases[i].text));
-        enum status status = json_read_lines(path_of("lines"), add_number, &sum, &e);
+        enum status status = json_parse_lines(path_of("lines"), add_number, &sum, &e);
         assert_int_equal(status, cases[i].error ? STATUS_INVALID : STATUS_OK);
         if (cases[i].error) assert_non_null(strstr(e.text, cases[i].error));
         assert_int_equal(sum, cases[i].sum);

@@ -1,10 +1,13 @@
-/* tests/unit/test_config.c: the option table, its JSON and --set parsers, their messages, and what is printed. */
+/* tests/unit/test_config.c: the options of the programs, their JSON and --set parsers, their messages, and what is
+ * printed. */
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "config/base/buffer.h"
-#include "config/options/config.h"
-#include "config/options/config_lines.h"
-#include "config/options/config_table.h"
+#include "retro/model/model.h"
+#include "retro/run/grid.h"
+#include "server/host/config.h"
 #include "tests/folder.h"
 
 static enum status parse(struct config *c, const char *text, struct error *e) {
@@ -30,7 +33,7 @@ static void expect_set_error(const char *assignment, const char *message) {
     config_free(&c);
 }
 
-static char *printed(const struct config *c) {
+__attribute__((noinline)) static char *printed(const struct config *c) {
     char *text = NULL;
     size_t size;
     FILE *out = open_memstream(&text, &size);
@@ -49,7 +52,7 @@ static void test_defaults(void **state) {
     assert_true(c.retrieval.enabled);
     assert_int_equal(c.retrieval.max_k, 16);
     assert_true(c.retrieval.min_similarity == -1.0);
-    assert_int_equal(c.retrieval.grid, CONFIG_GRID_END);
+    assert_int_equal(c.retrieval.grid, GRID_END);
     assert_string_equal(c.server.host, "127.0.0.1");
     assert_int_equal(c.server.port, 8080);
     assert_int_equal(c.server.max_body_bytes, 4 << 20);
@@ -58,19 +61,48 @@ static void test_defaults(void **state) {
     config_free(&c);
 }
 
+typedef void option_visitor(const struct option_row *o, const char *key, void *context);
+
+static void visit_options(option_visitor *visit, void *context) {
+    for (int i = 0; i < config_options.count; i++) {
+        const struct option_section *section = config_options.parts[i].section;
+        for (int j = 0; j < section->count; j++) {
+            char key[100];
+            snprintf(key, sizeof key, "%s.%s", section->name, section->rows[j].field.name);
+            visit(&section->rows[j], key, context);
+        }
+    }
+}
+
+/* The field of an option in a configuration. */
+static const void *field_of(const struct config *c, const char *key) {
+    size_t offset = 0;
+    assert_non_null(options_find(&config_options, key, &offset));
+    return (const char *)c + offset;
+}
+
+static void check_row(const struct option_row *o, const char *key, void *defaults) {
+    const struct json_field *f = &o->field;
+    size_t offset;
+    assert_ptr_equal(options_find(&config_options, key, &offset), o);
+    assert_true(strlen(o->help) > 0 && o->help[strlen(o->help) - 1] != '.');
+    if (f->type == JSON_INT || f->type == JSON_DOUBLE)
+        assert_true(f->min <= f->fallback && f->fallback <= f->max && f->min < f->max);
+    if (f->type == JSON_TEXT) assert_string_equal(*(char *const *)field_of(defaults, key), f->text);
+    if (f->type == JSON_CHOICE) {
+        const struct json_choice *c = f->choices;
+        while (c->name && c->value != (int)f->fallback) c++;
+        assert_non_null(c->name);
+    }
+}
+
 /* Every default lies in its own range, every name is unique and belongs to a section. */
 static void test_table(void **state) {
     (void)state;
-    for (int i = 0; i < option_count; i++) {
-        const struct option *o = &option_table[i];
-        assert_non_null(strchr(o->key, '.'));
-        assert_ptr_equal(option_find(o->key), o);
-        assert_true(strlen(o->help) > 0 && o->help[strlen(o->help) - 1] != '.');
-        if (o->type == OPTION_INT || o->type == OPTION_DOUBLE)
-            assert_true(o->min <= o->number && o->number <= o->max && o->min < o->max);
-        if (o->type == OPTION_STRING || o->type == OPTION_PATH) assert_non_null(o->text);
-        if (o->type == OPTION_ENUM) assert_non_null(o->names[(int)o->number]);
-    }
+    struct config defaults;
+    config_init(&defaults);
+    visit_options(check_row, &defaults);
+    config_free(&defaults);
 }
 
 static void test_file(void **state) {
@@ -85,14 +117,14 @@ static void test_file(void **state) {
         " \"server\": {\"host\": \"::1\", \"port\": 0}, \"log\": {\"level\": \"debug\"}}";
     assert_int_equal(parse(&c, text, &e), STATUS_OK);
     assert_string_equal(c.model.path, "conf/models/a");
-    assert_int_equal(c.model.dtype, CONFIG_DTYPE_BF16);
+    assert_int_equal(c.model.dtype, MODEL_DTYPE_BF16);
     assert_int_equal(c.model.threads, 3);
     assert_false(c.retrieval.enabled);
     assert_string_equal(c.retrieval.collection, "/abs/docs");
     assert_string_equal(c.retrieval.embedder, "");
     assert_int_equal(c.retrieval.k, 4);
     assert_true(c.retrieval.min_similarity == 0.25);
-    assert_int_equal(c.retrieval.grid, CONFIG_GRID_START);
+    assert_int_equal(c.retrieval.grid, GRID_START);
     assert_string_equal(c.server.host, "::1");
     assert_int_equal(c.server.port, 0);
     assert_int_equal(c.log.level, LOG_LEVEL_DEBUG);
@@ -172,7 +204,8 @@ static void test_not_json(void **state) {
 }
 
 static int line_of(const char *text, const char *section, const char *name) {
-    return config_key_line(text, strlen(text), section, name);
+    struct json_place above = {.name = section}, place = {.above = &above, .name = name};
+    return json_place_line(name ? &place : &above, (struct text_span){text, strlen(text)});
 }
 
 /* The same words as values, in other sections, deeper, in lists, escaped: only the key itself counts. */
@@ -224,6 +257,77 @@ static void test_set(void **state) {
     expect_set_error("=1", "--set: unknown option \"\"; --help lists all");
 }
 
+/* Findings of users: what a shell would replace, and types that are made before serving. */
+static void test_hints(void **state) {
+    (void)state;
+    expect_error("{\"model\": {\n\"path\": \"~/models/x\"}}",
+                 "retro.json:2: model.path is \"~/models/x\"; ~ and $HOME are not replaced here: write the whole path, "
+                 "or one relative to the file's folder");
+    expect_set_error("retrieval.collection=/x/${HOME}/y",
+                     "--set: retrieval.collection is \"/x/${HOME}/y\"; ~ and $HOME are not replaced here: write the "
+                     "whole path, or one relative to the working directory");
+    expect_set_error("model.dtype=int8",
+                     "--set: model.dtype is \"int8\", allowed is auto, f32, f16, bf16, fp8; make such weights by "
+                     "retro-convert MODEL_DIR OUT_DIR --to int8, and keep model.dtype auto");
+    struct config c;
+    struct error e = {0};
+    config_init(&c);
+    assert_int_equal(config_set(&c, "model.path=a~b", &e), STATUS_OK);
+    assert_int_equal(config_set(&c, "model.name=~$HOME", &e), STATUS_OK);
+    config_free(&c);
+}
+
+struct list_settings {
+    struct json_list keys;
+    char *name;
+};
+
+static const struct option_row list_rows[] = {
+    OPTION_TEXTS(struct list_settings, keys, "keys that are let in"),
+    OPTION_TEXT(struct list_settings, name, "x", "a name"),
+};
+static const struct option_section list_section = {"access", list_rows, (int)ARRAY_COUNT(list_rows)};
+static const struct option_part list_parts[] = {{&list_section, 0}};
+static const struct option_set list_options = {list_parts, 1};
+
+static void expect_list(const struct list_settings *s, const char *printed_list) {
+    char *text = NULL;
+    size_t size;
+    char expected[200];
+    FILE *out = open_memstream(&text, &size);
+    options_print_json(&list_options, s, out);
+    fclose(out);
+    snprintf(expected, sizeof expected,
+             "{\n    \"access\": {\n        \"keys\": %s,\n        \"name\": \"x\"\n    }\n}\n", printed_list);
+    assert_string_equal(text, expected);
+    free(text);
+}
+
+/* A list in the file, one in --set, and items that are added to it. */
+static void test_lists(void **state) {
+    (void)state;
+    static const char file[] = "{\"access\": {\"keys\": [\"a\", \"b\"]}}";
+    struct list_settings s = {0};
+    struct error e = {0};
+    options_init(&list_options, &s);
+    expect_list(&s, "[]");
+    assert_int_equal(options_parse(&list_options, &s, (struct text_span){file, strlen(file)}, "f", "", &e), STATUS_OK);
+    expect_list(&s, "[\"a\", \"b\"]");
+    assert_int_equal(options_assign(&list_options, &s, "access.keys=c \"", &e), STATUS_OK);
+    assert_int_equal(options_assign(&list_options, &s, "access.keys=", &e), STATUS_OK);
+    expect_list(&s, "[\"a\", \"b\", \"c \\\"\", \"\"]");
+    assert_int_equal(options_assign(&list_options, &s, "access.keys=[\"d\"]", &e), STATUS_OK);
+    expect_list(&s, "[\"d\"]");
+    assert_int_equal(options_assign(&list_options, &s, "access.keys=[1]", &e), STATUS_INVALID);
+    assert_string_equal(e.text, "--set: access.keys[0] is 1, expected a string");
+    assert_int_equal(options_assign(&list_options, &s, "access.keys=[\"d\"", &e), STATUS_INVALID);
+    assert_string_equal(e.text, "--set: access.keys is \"[\"d\"\", expected a list of strings");
+    assert_int_equal(options_assign(&list_options, &s, "access.keys=\xff", &e), STATUS_INVALID);
+    assert_string_equal(e.text, "--set: access.keys is not valid UTF-8");
+    options_free(&list_options, &s);
+    assert_null(s.keys.items);
+}
+
 static void test_check(void **state) {
     (void)state;
     struct config c;
@@ -266,23 +370,36 @@ static void test_check_rendezvous(void **state) {
     }
 }
 
+static void set_other(const struct option_row *o, const char *key, void *context) {
+    struct error e = {0};
+    char text[300] = "";
+    const struct json_field *f = &o->field;
+    if (f->type == JSON_BOOL) snprintf(text, sizeof text, "%s=%s", key, f->fallback != 0 ? "false" : "true");
+    if (f->type == JSON_INT) snprintf(text, sizeof text, "%s=%d", key, (int)f->max);
+    if (f->type == JSON_DOUBLE) snprintf(text, sizeof text, "%s=0.1234567890123456", key);
+    if (f->type == JSON_CHOICE)
+        snprintf(text, sizeof text, "%s=%s", key, f->choices[f->choices[0].value == (int)f->fallback].name);
+    if (f->type == JSON_TEXT) snprintf(text, sizeof text, "%s=a \"b\" \\ \n\t\x01 \xc3\xa9 %s", key, key);
+    assert_int_equal(config_set(context, text, &e), STATUS_OK);
+}
+
+static void find_name(const struct option_row *o, const char *key, void *text) {
+    (void)key;
+    assert_non_null(strstr(text, o->field.name));
+}
+
+static void find_key(const struct option_row *o, const char *key, void *text) {
+    (void)o;
+    assert_non_null(strstr(text, key));
+}
+
 /* Another value for every option of the table, printed, read and printed again. */
 static void test_round_trip(void **state) {
     (void)state;
     struct config c, again;
     struct error e = {0};
     config_init(&c);
-    for (int i = 0; i < option_count; i++) {
-        const struct option *o = &option_table[i];
-        char text[200];
-        if (o->type == OPTION_BOOL) snprintf(text, sizeof text, "%s=%s", o->key, o->number != 0 ? "false" : "true");
-        if (o->type == OPTION_INT) snprintf(text, sizeof text, "%s=%d", o->key, (int)o->max);
-        if (o->type == OPTION_DOUBLE) snprintf(text, sizeof text, "%s=0.1234567890123456", o->key);
-        if (o->type == OPTION_ENUM) snprintf(text, sizeof text, "%s=%s", o->key, o->names[o->number == 0]);
-        if (o->type == OPTION_STRING || o->type == OPTION_PATH)
-            snprintf(text, sizeof text, "%s=a \"b\" \\ \n\t\x01 \xc3\xa9 %s", o->key, o->key);
-        assert_int_equal(config_set(&c, text, &e), STATUS_OK);
-    }
+    visit_options(set_other, &c);
     char *first = printed(&c);
     config_init(&again);
     char *defaults = printed(&again);
@@ -290,7 +407,7 @@ static void test_round_trip(void **state) {
     assert_int_equal(config_parse(&again, first, strlen(first), "printed", "", &e), STATUS_OK);
     char *second = printed(&again);
     assert_string_equal(first, second);
-    for (int i = 0; i < option_count; i++) assert_non_null(strstr(first, strchr(option_table[i].key, '.') + 1));
+    visit_options(find_name, first);
     free(first);
     free(second);
     free(defaults);
@@ -338,7 +455,7 @@ static void test_documents(void **state) {
     out = open_memstream(&text, &size);
     config_print_help(out);
     fclose(out);
-    for (int i = 0; i < option_count; i++) assert_non_null(strstr(text, option_table[i].key));
+    visit_options(find_key, text);
     assert_non_null(strstr(text, "(an integer, 0 .. 65535; default 8080)"));
     free(text);
 }
@@ -355,6 +472,8 @@ int main(void) {
         cmocka_unit_test(test_lines),
         cmocka_unit_test(test_set),
         cmocka_unit_test(test_check),
+        cmocka_unit_test(test_hints),
+        cmocka_unit_test(test_lists),
         cmocka_unit_test(test_check_rendezvous),
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_read),

@@ -1,4 +1,5 @@
-/* tests/unit/test_json_writer.c: the JSON writer against what jansson reads back, and the numbers JSON cannot hold. */
+/* tests/unit/test_json_writer.c: the JSON writer against what the parser reads back, and the
+ * numbers JSON cannot hold. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +12,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "config/json/json.h"
+#include "config/json/json_value.h"
 #include "config/json/json_writer.h"
 
 static void test_nesting(void **state) {
@@ -42,21 +43,21 @@ static void test_nesting(void **state) {
     buffer_free(&out);
 }
 
-/* What was written as one string, read back by jansson. */
+/* What was written as one string, read back by the parser. */
 static void expect_bytes(const char *bytes, size_t size, const char *expected, size_t expected_size) {
     struct buffer out = {0};
     struct json_writer w;
     struct error e;
-    json_t *list;
+    struct json *list;
     put_begin(&w, &out);
     put_array(&w);
     put_string_n(&w, bytes, size);
     put_array_end(&w);
-    assert_int_equal(json_load_text(&list, out.data, out.size, "test", &e), STATUS_OK);
-    const json_t *v = json_array_get(list, 0);
-    assert_int_equal(json_string_length(v), expected_size);
-    assert_memory_equal(json_string_value(v), expected, expected_size);
-    json_decref(list);
+    assert_int_equal(json_parse(&list, (struct text_span){out.data, out.size}, "test", &e), STATUS_OK);
+    struct text_span text = json_text(json_item(list, 0));
+    assert_int_equal(text.size, expected_size);
+    assert_memory_equal(text.text, expected, expected_size);
+    json_close(list);
     buffer_free(&out);
 }
 
@@ -127,6 +128,78 @@ static void test_nan_keeps_its_place(void **state) {
     buffer_free(&out);
 }
 
+static void put_sample(struct json_writer *w) {
+    put_object(w);
+    put_key_array(w, "a");
+    put_int(w, 1);
+    put_object(w);
+    put_object_end(w);
+    put_array_end(w);
+    put_key_object(w, "b");
+    put_key(w, "c");
+    put_object_line(w);
+    put_key_bool(w, "d", true);
+    put_key_array(w, "e");
+    put_double(w, 2);
+    put_double(w, 1e300);
+    put_array_end(w);
+    put_object_end(w);
+    put_key_hex(w, "f", 0xABC);
+    put_object_end(w);
+    put_key_array(w, "g");
+    put_rounded(w, 2.0 / 3, 3);
+    put_rounded(w, INFINITY, 3);
+    put_array_end(w);
+    put_object_end(w);
+}
+
+static void test_layouts(void **state) {
+    (void)state;
+    struct buffer out = {0};
+    struct json_writer w;
+    put_begin(&w, &out);
+    put_sample(&w);
+    assert_string_equal(out.data,
+                        "{\"a\":[1,{}],\"b\":{\"c\":{\"d\":true,\"e\":[2.0,1e+300]},"
+                        "\"f\":\"0000000000000abc\"},\"g\":[0.667,null]}");
+    buffer_clear(&out);
+    put_begin_spaced(&w, &out);
+    put_sample(&w);
+    assert_string_equal(out.data,
+                        "{\"a\": [1, {}], \"b\": {\"c\": {\"d\": true, \"e\": [2.0, 1e+300]}, "
+                        "\"f\": \"0000000000000abc\"}, \"g\": [0.667, null]}");
+    buffer_clear(&out);
+    put_begin_indented(&w, &out, 2);
+    put_sample(&w);
+    assert_string_equal(out.data,
+                        "{\n  \"a\": [\n    1,\n    {}\n  ],\n  \"b\": {\n"
+                        "    \"c\": {\"d\": true, \"e\": [2.0, 1e+300]},\n    \"f\": \"0000000000000abc\"\n  },\n"
+                        "  \"g\": [\n    0.667,\n    null\n  ]\n}");
+    buffer_free(&out);
+}
+
+/* Lines into a file, one document after the other. */
+static void test_lines(void **state) {
+    (void)state;
+    char *text = NULL;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+    struct buffer out = {0};
+    struct json_writer w;
+    put_begin(&w, &out);
+    for (int i = 0; i < 2; i++) {
+        put_array(&w);
+        put_int(&w, i);
+        put_array_end(&w);
+        put_line(&w, file);
+        assert_int_equal(out.size, 0);
+    }
+    fclose(file);
+    assert_string_equal(text, "[0]\n[1]\n");
+    free(text);
+    buffer_free(&out);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nesting),
@@ -134,6 +207,8 @@ int main(void) {
         cmocka_unit_test(test_invalid_utf8),
         cmocka_unit_test(test_floats),
         cmocka_unit_test(test_nan_keeps_its_place),
+        cmocka_unit_test(test_layouts),
+        cmocka_unit_test(test_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* tools/bench/bench.h: what the sub-commands of retro-bench share: options, the limits of the machine, output. */
+/* tools/bench/bench.h: what the sub-commands of retro-bench share: options, the limits of the
+ * machine, output. */
 #pragma once
 
 #include <stdio.h>
@@ -35,12 +36,15 @@ enum bench_option {
 /* A shape that needs no folder: the part of a config.json that does not depend on retrieval. */
 struct bench_shape {
     const char *name, *retro_name; /* of the plain model, and of the one that reads neighbours */
-    const char *config;
+    int layers, hidden, heads, ffn, vocab, positions;
+    const char *position, *norm, *activation; /* as config.json names them */
+    bool bias;
 };
 
 enum { BENCH_MAX_ROUNDS = 32 };
 
-/* What was asked for. Strings are borrowed from argv; numbers are 0 and strings NULL where nothing was given. */
+/* What was asked for. Strings are borrowed from argv; numbers are 0 and strings NULL where nothing
+ * was given. */
 struct bench_options {
     char **folders;
     int n_folders;
@@ -51,8 +55,8 @@ struct bench_options {
     int rounds; /* measurements; 5 where nothing was given, at most BENCH_MAX_ROUNDS */
     const char *collection, *embedder, *device, *index;
     bool limits, eager, json, help;
-    /* For the output, set by the command or its caller: in front of the figures' names, and of what they are; model and
-     * dtype are left out where NULL. */
+    /* For the output, set by the command or its caller: in front of the figures' names, and of what
+     * they are; model and dtype are left out where NULL. */
     const char *prefix, *model_name, *dtype_name;
 };
 
@@ -63,27 +67,29 @@ struct bench_command {
     enum status (*run)(const struct bench_options *o, struct error *e);
 };
 
-/* Reads the arguments after the names of n commands into *o. Several commands share one line: each takes the options it
- * has, one of them has to, and folders are for single commands. */
+/* Reads the arguments after the names of n commands into *o. Several commands share one line: each
+ * takes the options it has, one of them has to, and folders are for single commands. */
 enum status bench_parse(struct bench_options *o, char **arguments, const struct bench_command *const *commands, int n,
                         struct error *e);
 void bench_print_usage(const struct bench_command *c, FILE *out);
 
-/* "m", "s-int8"; where others have names of their own for a type of as many bits, those do too: q8_0 is int8, q4_1 and
- * q4_0 are int4. The type is left alone where the name has none. False when unknown. */
+/* "m", "s-int8"; where others have names of their own for a type of as many bits, those do too:
+ * q8_0 is int8, q4_1 and q4_0 are int4. The type is left alone where the name has none. False when
+ * unknown. */
 bool bench_shape_parse(const char *name, const struct bench_shape **shape, enum dtype *dtype);
 
 /* The limits of the machine. */
 
-/* The multiplications that are measured: of f32, and dot products of bf16 and of int8 where there are instructions for
- * them; without, bf16 is multiplied as f32. */
+/* The multiplications that are measured: of f32, and dot products of bf16 and of int8 where there
+ * are instructions for them; without, bf16 is multiplied as f32. */
 enum bench_product { BENCH_F32, BENCH_BF16, BENCH_INT8, BENCH_PRODUCTS };
 
 /* What this machine can do with `threads` threads, with the instructions that the backend uses. */
 struct roofline {
     int threads;
     double read_gbps;              /* 1e9 bytes per second, from a buffer larger than the caches */
-    double gflops[BENCH_PRODUCTS]; /* 1e9 operations per second, from registers; a multiply-add is two */
+    double gflops[BENCH_PRODUCTS]; /* 1e9 operations per second, from registers; a multiply-add is
+                                      two */
 };
 
 /* Measures for less than a second. STATUS_NO_MEMORY when the buffer does not fit. */
@@ -92,8 +98,8 @@ enum status roofline_measure(struct roofline *r, int threads, struct error *e);
 enum bench_product bench_product_of(enum dtype t);
 const char *bench_product_name(enum bench_product p);
 
-/* One way to load and multiply. All functions return something that depends on all their work, so that none of it can
- * be left out. `bytes` is a multiple of 1024. */
+/* One way to load and multiply. All functions return something that depends on all their work, so
+ * that none of it can be left out. `bytes` is a multiple of 1024. */
 struct bench_probe {
     const char *kernels;
     uint64_t (*read)(const char *p, size_t bytes);
@@ -104,7 +110,8 @@ struct bench_probe {
 };
 const struct bench_probe *bench_probe_of(const char *kernels); /* backend_describe of the CPU */
 
-/* The buffer that is read, and the least amount of weights a bandwidth figure is taken over: beyond any cache. */
+/* The buffer that is read, and the least amount of weights a bandwidth figure is taken over: beyond
+ * any cache. */
 #define BENCH_BYTES ((size_t)512 << 20)
 
 /* Output and small things. */
@@ -116,8 +123,8 @@ double bench_median(double *values, int n);
 
 /* What is measured and on what, for readers; nothing in JSON, whose lines say it themselves. */
 void bench_print_title(const struct bench_options *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* One figure on a line: {"name": "decode", "model": "m", "dtype": "bf16", "threads": 1, "value": 12.5, "unit":
- * "tok/s"}, or a row of a table. */
+/* One figure on a line: {"name": "decode", "model": "m", "dtype": "bf16", "threads": 1,
+ * "value": 12.5, "unit": "tok/s"}, or a row of a table. */
 void bench_print(const struct bench_options *o, const char *name, const char *unit, double value);
 /* The median of n rounds with "low" and "high" beside it; returns it. The values are sorted. */
 double bench_print_rounds(const struct bench_options *o, const char *name, const char *unit, double *values, int n);

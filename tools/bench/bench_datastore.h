@@ -2,10 +2,10 @@
  * chunks and vectors that lasts as long as the run, behind the server's own embedder and retriever. */
 #pragma once
 
-#include "config/options/config.h"
 #include "retrieval/retriever.h"
 #include "retro/model/model.h"
 #include "retro/text/tokenizer.h"
+#include "server/host/config.h"
 #include "tools/bench/bench.h"
 
 struct datastore {

@@ -1,13 +1,15 @@
-/* tools/bench/bench_device.c: retro-bench device: a device's ceilings, and what models with random weights reach of
- * them, as JSON lines. tests/cuda/peer_torch.py prints the same figures of PyTorch under the same names.
+/* tools/bench/bench_device.c: retro-bench device: a device's ceilings, and what models with random
+ * weights reach of them, as JSON lines. tests/cuda/peer_torch.py prints the same figures of PyTorch
+ * under the same names.
  *
- * decode.B and prefill.N are tokens per second. step.closing and step.plain are milliseconds of a step of one sequence
- * that closes a chunk (its neighbours are encoded) and of one that does not, with the draw of the next token.
- * Of weights that are not bf16 the model's name says so; quantised and fp8 ones are for decoding few sequences, and
- * that is what is measured of them. */
+ * decode.B and prefill.N are tokens per second. step.closing and step.plain are milliseconds of a
+ * step of one sequence that closes a chunk (its neighbours are encoded) and of one that does not,
+ * with the draw of the next token. Of weights that are not bf16 the model's name says so; quantised
+ * and fp8 ones are for decoding few sequences, and that is what is measured of them. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/json/json_writer.h"
 #include "tools/bench/bench_model.h"
 #if HAVE_CUDA
 #include "kernels/cuda/open.h"
@@ -39,13 +41,20 @@ struct device_bench {
 };
 
 static void report(const struct device_bench *t, const char *name, double value, const char *unit) {
-    printf("{\"by\": \"retro-server%s\", \"model\": ", t->o->eager ? " eager" : "");
-    if (t->shape[0])
-        printf("\"%s\"", t->shape);
-    else
-        printf("null");
-    printf(", \"name\": \"%s\", \"value\": %.6g, \"unit\": \"%s\"}\n", name, value, unit);
+    struct buffer line = {0};
+    struct json_writer w;
+    put_begin_spaced(&w, &line);
+    put_object(&w);
+    put_key_string(&w, "by", t->o->eager ? "retro-server eager" : "retro-server");
+    put_key_string(&w, "model", t->shape[0] ? t->shape : NULL);
+    put_key_string(&w, "name", name);
+    put_key(&w, "value");
+    put_rounded(&w, value, 6);
+    put_key_string(&w, "unit", unit);
+    put_object_end(&w);
+    put_line(&w, stdout);
     fflush(stdout);
+    buffer_free(&line);
 }
 
 /* The CPU has its own roofline command. */
@@ -97,8 +106,9 @@ static void fill_tokens(struct device_bench *t) {
     }
 }
 
-/* Sequences [first, first + n) take `rows` tokens each, made-up ones for a prompt and else what they drew; each draws
- * its next, greedily. Chunks that close have as many neighbours as the model was trained with. */
+/* Sequences [first, first + n) take `rows` tokens each, made-up ones for a prompt and else what
+ * they drew; each draws its next, greedily. Chunks that close have as many neighbours as the model
+ * was trained with. */
 static enum status step(struct device_bench *t, int first, int n, int rows, struct error *e) {
     static const struct sample_params greedy[MOST_SEQUENCES] = {{.top_p = 1}};
     struct step_item items[MOST_SEQUENCES];
@@ -142,8 +152,8 @@ static enum status prefill_round(struct device_bench *t, int prompt, double *rat
     return status;
 }
 
-/* `round` takes a number of sequences or a length. Each round runs on fresh sequences, so that every one of them does
- * the same work; the first two warm up: then steps are graphs. */
+/* `round` takes a number of sequences or a length. Each round runs on fresh sequences, so that
+ * every one of them does the same work; the first two warm up: then steps are graphs. */
 static enum status measure_load(struct device_bench *t, const char *kind, int size,
                                 enum status (*round)(struct device_bench *t, int size, double *rate, struct error *e),
                                 struct error *e) {

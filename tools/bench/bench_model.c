@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/json/json_writer.h"
+
 enum { STEP_ROWS = 512, MAX_SEQUENCES = 256 };
 
 struct bench_source bench_source_of(const struct bench_options *o) {
@@ -16,13 +18,38 @@ struct bench_source bench_source_of(const struct bench_options *o) {
 }
 
 /* Retro's keys mean nothing to a plain model. */
+static void put_shape(struct json_writer *w, const struct bench_shape *shape, bool retro) {
+    put_object(w);
+    put_key_string(w, "architecture", retro ? "retro" : "gpt");
+    put_key_int(w, "retro_chunk_length", 64);
+    put_key_int(w, "num_layers", shape->layers);
+    put_key_int(w, "hidden_size", shape->hidden);
+    put_key_int(w, "num_attention_heads", shape->heads);
+    put_key_int(w, "ffn_hidden_size", shape->ffn);
+    put_key_int(w, "vocab_size", shape->vocab);
+    put_key_int(w, "max_position_embeddings", shape->positions);
+    put_key_string(w, "position_embedding_type", shape->position);
+    put_key_string(w, "normalization", shape->norm);
+    put_key_string(w, "activation", shape->activation);
+    put_key_bool(w, "add_bias_linear", shape->bias);
+    put_key_bool(w, "tie_word_embeddings", false);
+    put_key_bool(w, "final_norm", true);
+    put_object_end(w);
+}
+
 static enum status write_config(const char *folder, const struct bench_source *s, struct error *e) {
     char path[BENCH_FOLDER_SIZE + sizeof "/config.json"];
+    struct buffer text = {0};
+    struct json_writer w;
     snprintf(path, sizeof path, "%s/config.json", folder);
     FILE *f = fopen(path, "w");
-    bool written = f != NULL && fprintf(f, "{\"architecture\": \"%s\", \"retro_chunk_length\": 64,\n %s}\n",
-                                        s->retro ? "retro" : "gpt", s->shape->config) > 0;
-    if (f != NULL) written = fclose(f) == 0 && written;
+    if (f == NULL) return error_errno(e, "%s", path);
+    put_begin_indented(&w, &text, 2);
+    put_shape(&w, s->shape, s->retro);
+    put_line(&w, f);
+    bool written = !ferror(f);
+    written = fclose(f) == 0 && written;
+    buffer_free(&text);
     return written ? STATUS_OK : error_errno(e, "%s could not be written", path);
 }
 
@@ -61,7 +88,8 @@ void bench_model_close(struct bench_model *m) {
     *m = (struct bench_model){0};
 }
 
-/* Matrices whose columns are no whole blocks stay wider than the rest; here all count as the decoder's. */
+/* Matrices whose columns are no whole blocks stay wider than the rest; here all count as the
+ * decoder's. */
 static double weights_of(const struct model_info *info, double bytes) {
     return bytes / (double)matrix_bytes(info->dtype, QUANTISE_BLOCK) * QUANTISE_BLOCK;
 }
@@ -82,7 +110,8 @@ struct run {
     int n, vocab;
 };
 
-/* Sequences [first, first + n) with `rows` new tokens each, and of how many of those the logits are wanted. */
+/* Sequences [first, first + n) with `rows` new tokens each, and of how many of those the logits are
+ * wanted. */
 struct batch {
     int first, n, rows, logits;
 };
@@ -103,7 +132,8 @@ static enum status run_step(struct run *r, struct batch b, struct error *e) {
     return session_step(r->pool, items, b.n, &logits, e);
 }
 
-/* As many sequences a step as fit; a prompt that does not fit alone is cut, and its last piece has the logits. */
+/* As many sequences a step as fit; a prompt that does not fit alone is cut, and its last piece has
+ * the logits. */
 static enum status run_prompts(struct run *r, int prompt, struct error *e) {
     struct batch b = {.n = max_int(1, STEP_ROWS / max_int(1, prompt))};
     enum status status = STATUS_OK;

@@ -1,20 +1,35 @@
-/* tools/bench/bench_shapes.c: the shapes that retro-bench knows by name; other programs' benchmarks use the same. */
+/* tools/bench/bench_shapes.c: the shapes that retro-bench knows by name; other programs' benchmarks
+ * use the same. */
 #include <string.h>
 
 #include "tools/bench/bench.h"
 
 static const struct bench_shape shapes[] = {
     /* A small Llama. */
-    {"m", "retro-m",
-     "\"num_layers\": 22, \"hidden_size\": 2048, \"num_attention_heads\": 32, \"ffn_hidden_size\": 5632,\n"
-     " \"vocab_size\": 32000, \"max_position_embeddings\": 4096, \"position_embedding_type\": \"rope\",\n"
-     " \"normalization\": \"RMSNorm\", \"activation\": \"swiglu\", \"add_bias_linear\": false,\n"
-     " \"tie_word_embeddings\": false, \"final_norm\": true"},
+    {.name = "m",
+     .retro_name = "retro-m",
+     .layers = 22,
+     .hidden = 2048,
+     .heads = 32,
+     .ffn = 5632,
+     .vocab = 32000,
+     .positions = 4096,
+     .position = "rope",
+     .norm = "RMSNorm",
+     .activation = "swiglu"},
     /* A small GPT. */
-    {"s", "retro-s",
-     "\"num_layers\": 12, \"hidden_size\": 768, \"num_attention_heads\": 12, \"ffn_hidden_size\": 3072,\n"
-     " \"vocab_size\": 50304, \"max_position_embeddings\": 2048, \"position_embedding_type\": \"learned_absolute\",\n"
-     " \"activation\": \"gelu_tanh\", \"tie_word_embeddings\": false, \"final_norm\": true"},
+    {.name = "s",
+     .retro_name = "retro-s",
+     .layers = 12,
+     .hidden = 768,
+     .heads = 12,
+     .ffn = 3072,
+     .vocab = 50304,
+     .positions = 2048,
+     .position = "learned_absolute",
+     .norm = "LayerNorm",
+     .activation = "gelu_tanh",
+     .bias = true},
 };
 
 /* q4_0 has no minimum, so half a bit less a weight than int4. */

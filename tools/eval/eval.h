@@ -1,9 +1,10 @@
-/* tools/eval/eval.h: the sub-commands of retro-eval, one file each, and the command line they share. A sub-command
- * takes the arguments after its name and returns the exit status: 0 passed, 1 failed or could not run. */
+/* tools/eval/eval.h: the sub-commands of retro-eval, one file each, and the command line they
+ * share. A sub-command takes the arguments after its name and returns the exit status: 0 passed, 1
+ * failed or could not run. */
 #pragma once
 
 #include "config/base/line.h"
-#include "config/json/json.h"
+#include "config/json/json_value.h"
 #include "server/host/opened_model.h"
 #include "tools/usage.h"
 
@@ -26,15 +27,16 @@ struct eval_option {
     void *to;
 };
 
-/* Reads the options before the first argument that is none, in order; `options` end with a row of zeros. --config FILE
- * and --set KEY=VALUE, which every sub-command takes, go into *c; --help prints them all. Returns the index of that
- * argument, EVAL_FAILED with *e set, or EVAL_HELPED. */
+/* Reads the options before the first argument that is none, in order; `options` end with a row of
+ * zeros. --config FILE and --set KEY=VALUE, which every sub-command takes, go into *c; --help
+ * prints them all. Returns the index of that argument, EVAL_FAILED with *e set, or EVAL_HELPED. */
 enum { EVAL_FAILED = -1, EVAL_HELPED = -2 };
 int eval_parse(const struct usage *self, int argc, char **argv, const struct eval_option *options, struct config *c,
                struct error *e);
 
-/* 95 % interval of sum(numerator) / sum(denominator) over n resampled documents or records (percentile bootstrap, 1000
- * draws). The same n and seed draw the same resamples, so that of a difference is paired. */
+/* 95 % interval of sum(numerator) / sum(denominator) over n resampled documents or records
+ * (percentile bootstrap, 1000 draws). The same n and seed draw the same resamples, so that of a
+ * difference is paired. */
 enum { EVAL_DRAWS = 1000 };
 struct estimate {
     double value, low, high; /* NAN when the denominators sum to nothing */

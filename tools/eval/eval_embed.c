@@ -1,18 +1,26 @@
-/* tools/eval/eval_embed.c: retro-eval embed. Prints the vector of each text, so that an embedder can be checked by eye
- * or against another library. "-" reads standard input, one {"text": "..."} a line. */
+/* tools/eval/eval_embed.c: retro-eval embed. Prints the vector of each text, so that an embedder
+ * can be checked by eye or against another library. "-" reads standard input, one {"text": "..."} a
+ * line. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/json/json.h"
+#include "config/json/json_value.h"
+#include "config/json/json_writer.h"
 #include "retro/run/encoder.h"
 #include "tools/eval/eval.h"
 
 enum { MAX_ROWS = 4096, LINE_LIMIT = 16 << 20 };
 
 static void print_vector(const float *v, int dim) {
-    for (int i = 0; i < dim; i++) printf("%s%.9g", i ? ", " : "[", (double)v[i]);
-    printf("]\n");
+    struct buffer line = {0};
+    struct json_writer w;
+    put_begin_spaced(&w, &line);
+    put_array(&w);
+    for (int i = 0; i < dim; i++) put_rounded(&w, (double)v[i], 9);
+    put_array_end(&w);
+    put_line(&w, stdout);
+    buffer_free(&line);
 }
 
 static enum status embed_one(struct encoder *enc, struct text_span text, struct error *e) {
@@ -30,17 +38,16 @@ static enum status embed_lines(struct encoder *enc, FILE *in, struct error *e) {
     ssize_t n;
     enum status status = STATUS_OK;
     while (status == STATUS_OK && (n = getline(&line, &capacity, in)) > 0) {
-        json_t *value = NULL;
+        struct json *value = NULL;
         if (n > LINE_LIMIT)
             status = error_set(e, STATUS_TOO_LARGE, "a line of %zd bytes, the limit is %d", n, LINE_LIMIT);
         else
-            status = json_load_text(&value, line, (size_t)n, "standard input", e);
-        const json_t *text = json_object_get(value, "text");
-        if (status == STATUS_OK && !json_is_string(text))
+            status = json_parse(&value, (struct text_span){line, (size_t)n}, "standard input", e);
+        struct text_span text = json_text(json_member(value, "text"));
+        if (status == STATUS_OK && text.text == NULL)
             status = error_set(e, STATUS_INVALID, "standard input: a line has no \"text\"");
-        if (status == STATUS_OK)
-            status = embed_one(enc, (struct text_span){json_string_value(text), json_string_length(text)}, e);
-        json_decref(value);
+        if (status == STATUS_OK) status = embed_one(enc, text, e);
+        json_close(value);
     }
     free(line);
     return status;

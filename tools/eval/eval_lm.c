@@ -1,5 +1,6 @@
-/* tools/eval/eval_lm.c: retro-eval lm: multiple choice records, with retrieval and without: accuracy by the choices'
- * sums of log-probabilities and by those per byte, and bits per byte of the right choice, with intervals (eval_lm.h).
+/* tools/eval/eval_lm.c: retro-eval lm: multiple choice records, with retrieval and without:
+ * accuracy by the choices' sums of log-probabilities and by those per byte, and bits per byte of
+ * the right choice, with intervals (eval_lm.h).
  */
 #include "tools/eval/eval_lm.h"
 
@@ -113,7 +114,7 @@ static enum status choose_context(struct lm *lm, const struct config *c, struct 
 static enum status lm_open(struct lm *lm, const struct options *o, struct error *e) {
     const struct config *c = &o->config;
     lm->seed = o->seed;
-    lm->grid = c->retrieval.grid == CONFIG_GRID_END ? GRID_END : GRID_START;
+    lm->grid = (enum grid_mode)c->retrieval.grid;
     if (subject_open(&lm->model, c, c->model.path, e) ||
         subject_open_retrieval(&lm->model, c, max_int(1, lm->model.k), e) || choose_context(lm, c, e) ||
         subject_open_pool(&lm->model, lm->context, e))
@@ -141,7 +142,7 @@ static enum status run(const struct options *o, int n, char **files, struct erro
     struct lm lm = {0};
     struct error closing;
     enum status status = lm_open(&lm, o, e);
-    for (int i = 0; i < n && status == STATUS_OK; i++) status = json_read_lines(files[i], lm_score_record, &lm, e);
+    for (int i = 0; i < n && status == STATUS_OK; i++) status = json_parse_lines(files[i], lm_score_record, &lm, e);
     if (status == STATUS_OK && lm.n == 0) status = error_set(e, STATUS_INVALID, "%s: no records", files[0]);
     if (status == STATUS_OK) (o->json ? print_json : print_table)(&lm);
     if (lm_close(&lm, &closing) && status == STATUS_OK) {

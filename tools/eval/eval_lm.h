@@ -1,9 +1,10 @@
-/* tools/eval/eval_lm.h: multiple choice: which of a record's choices a model finds the likeliest after the prompt.
+/* tools/eval/eval_lm.h: multiple choice: which of a record's choices a model finds the likeliest
+ * after the prompt.
  *
- * A choice's tokens are those that the text prompt + choice has beyond the prompt's own, as lm-evaluation-harness
- * splits them: blanks at the prompt's end belong to the choice, and an empty prompt is the end-of-text token. The
- * prompt's tokens and the choice's then are one sequence, and the chunk grid is that of a server which was given the
- * prompt and writes the choice. */
+ * A choice's tokens are those that the text prompt + choice has beyond the prompt's own, as
+ * lm-evaluation-harness splits them: blanks at the prompt's end belong to the choice, and an empty
+ * prompt is the end-of-text token. The prompt's tokens and the choice's then are one sequence, and
+ * the chunk grid is that of a server which was given the prompt and writes the choice. */
 #pragma once
 
 #include <stdio.h>
@@ -12,8 +13,8 @@
 
 enum lm_mode { LM_ON, LM_OFF, LM_MODES };
 
-/* What a mode made of one record. The likeliest choice is the one of the largest sum of log-probabilities, or of the
- * largest sum per byte of the choice's text; the first of equals. */
+/* What a mode made of one record. The likeliest choice is the one of the largest sum of
+ * log-probabilities, or of the largest sum per byte of the choice's text; the first of equals. */
 struct lm_verdict {
     int likeliest, likeliest_per_byte;
     double answer_bits; /* of the right choice */
@@ -39,4 +40,4 @@ struct lm {
 };
 
 /* Scores {"prompt": "...", "choices": ["...", ...], "answer": 0}; context is the struct lm. */
-enum status lm_score_record(void *context, json_t *record, struct error *e);
+enum status lm_score_record(void *context, const struct json *record, struct error *e);

@@ -1,4 +1,5 @@
-/* tools/eval/eval_lm_score.c: one multiple choice record: its tokens, its neighbours, its scores (eval_lm.h). */
+/* tools/eval/eval_lm_score.c: one multiple choice record: its tokens, its neighbours, its scores
+ * (eval_lm.h). */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 /* One record while it is scored. */
 struct question {
     struct text_span prompt; /* with its blanks */
-    const json_t *choices;
+    const struct json *choices;
     int answer;
     size_t trimmed;       /* bytes of the prompt without blanks at its end */
     struct tokens tokens; /* of the trimmed prompt, and of the choice that is scored */
@@ -24,24 +25,21 @@ struct scored_choice {
     double logprob[LM_MODES];
 };
 
-static enum status read_question(struct question *q, const json_t *record, struct error *e) {
-    const json_t *prompt = json_object_get(record, "prompt"), *answer = json_object_get(record, "answer");
-    *q = (struct question){.choices = json_object_get(record, "choices")};
-    if (!json_is_string(prompt) || !json_is_array(q->choices) || !json_is_integer(answer))
+static enum status read_question(struct question *q, const struct json *record, struct error *e) {
+    const struct json *prompt = json_member(record, "prompt"), *answer = json_member(record, "answer");
+    *q = (struct question){.prompt = json_text(prompt), .choices = json_member(record, "choices")};
+    if (q->prompt.text == NULL || json_kind(q->choices) != JSON_KIND_LIST || json_kind(answer) != JSON_KIND_INT)
         return error_set(e, STATUS_INVALID,
                          "expected {\"prompt\": \"...\", \"choices\": [\"...\", ...], \"answer\": 0}");
-    size_t n = json_array_size(q->choices);
+    size_t n = json_count(q->choices);
     if (n < 2 || n > 1000) return error_set(e, STATUS_INVALID, "%zu choices, expected 2 .. 1000", n);
-    for (size_t i = 0; i < n; i++) {
-        const json_t *choice = json_array_get(q->choices, i);
-        if (!json_is_string(choice) || json_string_length(choice) == 0)
+    for (size_t i = 0; i < n; i++)
+        if (json_text(json_item(q->choices, i)).size == 0)
             return error_set(e, STATUS_INVALID, "choice %zu is not a text, or empty", i);
-    }
-    json_int_t index = json_integer_value(answer);
-    if (index < 0 || index >= (json_int_t)n)
+    int64_t index = json_int(answer);
+    if (index < 0 || index >= (int64_t)n)
         return error_set(e, STATUS_INVALID, "the answer is choice %lld, expected 0 .. %zu", (long long)index, n - 1);
     q->answer = (int)index;
-    q->prompt = (struct text_span){json_string_value(prompt), json_string_length(prompt)};
     q->trimmed = q->prompt.size;
     while (q->trimmed > 0 && strchr(" \t\n\v\f\r", q->prompt.text[q->trimmed - 1])) q->trimmed--;
     return STATUS_OK;
@@ -63,21 +61,21 @@ static enum status encode_prompt(const struct lm *lm, struct question *q, struct
 }
 
 /* The choice's tokens behind the prompt's. */
-static enum status encode_choice(const struct lm *lm, struct question *q, const json_t *choice, struct error *e) {
+static enum status encode_choice(const struct lm *lm, struct question *q, struct text_span choice, struct error *e) {
     struct tokens whole = {0};
     struct buffer text = {0};
     buffer_append(&text, q->prompt.text, q->prompt.size);
-    buffer_append(&text, json_string_value(choice), json_string_length(choice));
+    buffer_append(&text, choice.text, choice.size);
     enum status status = encode(lm, text.data, text.size, &whole, e);
     q->tokens.n = q->n_prompt;
     for (int i = q->n_encoded; status == STATUS_OK && i < whole.n; i++) tokens_append(&q->tokens, whole.ids[i], 0);
     int n = q->tokens.n;
     if (status == STATUS_OK && n == q->n_prompt)
-        status =
-            error_set(e, STATUS_INVALID,
-                      "the choice \"%.40s\" adds no token: it becomes part of the prompt's last one; begin it with "
-                      "a blank",
-                      json_string_value(choice));
+        status = error_set(e, STATUS_INVALID,
+                           "the choice \"%.40s\" adds no token: it becomes part of the prompt's "
+                           "last one; begin it with "
+                           "a blank",
+                           choice.text);
     if (status == STATUS_OK && n > lm->context)
         status = error_set(e, STATUS_TOO_LARGE,
                            "prompt and choice have %d tokens, the limit is %d (the model's, or option "
@@ -96,14 +94,14 @@ static enum status find(struct lm *lm, struct question *q, const struct sequence
     return subject_retrieve(&lm->model, s, of_prompt, all, &lm->found, e);
 }
 
-static enum status score_choice(struct lm *lm, struct question *q, const json_t *text, struct scored_choice *choice,
+static enum status score_choice(struct lm *lm, struct question *q, struct text_span text, struct scored_choice *choice,
                                 struct error *e) {
     if (encode_choice(lm, q, text, e)) return e->status;
     struct sequence s = {.tokens = q->tokens.ids,
                          .n = q->tokens.n,
                          .from = q->n_prompt,
                          .grid = grid_make(lm->grid, q->n_prompt, max_int(1, lm->model.info->chunk_length))};
-    *choice = (struct scored_choice){.n_tokens = s.n - s.from, .n_bytes = json_string_length(text)};
+    *choice = (struct scored_choice){.n_tokens = s.n - s.from, .n_bytes = text.size};
     double *logprobs = xcalloc((size_t)s.n, sizeof *logprobs);
     enum status status = lm->modes[LM_ON] ? find(lm, q, &s, e) : STATUS_OK;
     for (int mode = 0; mode < LM_MODES && status == STATUS_OK; mode++) {
@@ -165,15 +163,15 @@ static enum status write_record(const struct lm *lm, const struct lm_result *r, 
     return written ? STATUS_OK : error_errno(e, "--records: write");
 }
 
-enum status lm_score_record(void *context, json_t *record, struct error *e) {
+enum status lm_score_record(void *context, const struct json *record, struct error *e) {
     struct lm *lm = context;
     struct question q;
     if (read_question(&q, record, e)) return e->status;
-    int n = (int)json_array_size(q.choices);
+    int n = (int)json_count(q.choices);
     struct scored_choice *choices = xcalloc((size_t)n, sizeof *choices);
     enum status status = encode_prompt(lm, &q, e);
     for (int i = 0; i < n && status == STATUS_OK; i++)
-        status = score_choice(lm, &q, json_array_get(q.choices, (size_t)i), &choices[i], e);
+        status = score_choice(lm, &q, json_text(json_item(q.choices, (size_t)i)), &choices[i], e);
     if (status == STATUS_OK) {
         struct lm_result r = {.n_choices = n, .answer = q.answer, .answer_bytes = (double)choices[q.answer].n_bytes};
         for (int mode = 0; mode < LM_MODES; mode++)

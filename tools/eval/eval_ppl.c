@@ -1,5 +1,6 @@
-/* tools/eval/eval_ppl.c: retro-eval ppl: bits per byte of documents with retrieved neighbours, without, with random
- * ones, and of a plain GPT, each with the subsets that overlap little with the datastore (ppl.h has the definition). */
+/* tools/eval/eval_ppl.c: retro-eval ppl: bits per byte of documents with retrieved neighbours,
+ * without, with random ones, and of a plain GPT, each with the subsets that overlap little with the
+ * datastore (ppl.h has the definition). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,15 +59,15 @@ static void ppl_close(struct ppl *p) {
     free(p->chunks);
 }
 
-static enum status add_record(void *context, json_t *record, struct error *e) {
-    const json_t *text = json_object_get(record, "text");
-    if (!json_is_string(text)) return error_set(e, STATUS_INVALID, "expected {\"text\": \"...\"}");
-    return ppl_score_document(context, (struct text_span){json_string_value(text), json_string_length(text)}, e);
+static enum status add_record(void *context, const struct json *record, struct error *e) {
+    struct text_span text = json_text(json_member(record, "text"));
+    if (text.text == NULL) return error_set(e, STATUS_INVALID, "expected {\"text\": \"...\"}");
+    return ppl_score_document(context, text, e);
 }
 
 static enum status add_file(struct ppl *p, const char *path, struct error *e) {
     const char *dot = strrchr(path, '.');
-    if (dot && strcmp(dot, ".jsonl") == 0) return json_read_lines(path, add_record, p, e);
+    if (dot && strcmp(dot, ".jsonl") == 0) return json_parse_lines(path, add_record, p, e);
     struct buffer text = {0}, title = {0};
     enum status status = document_extract(path, document_kind(path), DOCUMENT_LIMIT, &text, &title, e);
     if (status == STATUS_OK) status = ppl_score_document(p, (struct text_span){text.data, text.size}, e);

@@ -4,10 +4,10 @@
 #include <stdatomic.h>
 
 #include "config/base/line.h"
-#include "config/options/config.h"
 #include "retrieval/embedder.h"
 #include "retrieval/extract/extract.h"
 #include "retrieval/store/collection.h"
+#include "server/host/config.h"
 
 /* Exit codes: all fine, failed, some files were skipped, ended by a signal. */
 enum { EXIT_FINE = 0, EXIT_FAILED = 1, EXIT_SKIPPED = 2, EXIT_INTERRUPTED = 130 };

@@ -1,12 +1,13 @@
-/* tools/index/index_build.c: retro-index build: files to text, text to tokens, tokens to chunks, chunks to vectors, all
- * to a collection. One document at a time is in memory, and one batch of chunks that wait for the embedder. */
+/* tools/index/index_build.c: retro-index build: files to text, text to tokens, tokens to chunks,
+ * chunks to vectors, all to a collection. One document at a time is in memory, and one batch of
+ * chunks that wait for the embedder. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/base/hash.h"
-#include "config/json/json.h"
+#include "config/json/json_table.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/embedder_bert.h"
 #include "tools/index/index.h"
@@ -74,8 +75,8 @@ static enum status add_chunks(struct builder *b, const char *stored, struct erro
     return status;
 }
 
-/* A token can begin inside a character: its start moves behind it, so that the range of a chunk holds whole characters,
- * each in the chunk where it begins. */
+/* A token can begin inside a character: its start moves behind it, so that the range of a chunk
+ * holds whole characters, each in the chunk where it begins. */
 static void align_starts(struct tokens *tokens, const struct buffer *text) {
     for (int i = 0; i < tokens->n; i++)
         for (int j = 0;
@@ -119,28 +120,32 @@ static enum status add_file(struct builder *b, const struct found_file *file, st
     return status;
 }
 
+struct model_facts {
+    int chunk_length, eod; /* eod -1: the tokenizer's */
+};
+
+static const struct json_field model_fields[] = {
+    {"retro_chunk_length", JSON_INT, JSON_AT(struct model_facts, chunk_length), .min = 1, .max = INT16_MAX},
+    {"eod_token_id", JSON_INT, JSON_AT(struct model_facts, eod), .min = -1, .max = INT32_MAX},
+};
+static const struct json_table model_table = JSON_TABLE(model_fields, .open = true);
+
 /* Chunk length and end-of-document id as the model was trained with. */
 static enum status read_model(struct builder *b, const char *folder, int32_t *eod, struct error *e) {
+    struct model_facts facts = {.chunk_length = DEFAULT_CHUNK_LENGTH, .eod = -1};
     struct buffer path = {0};
-    json_t *root;
+    struct json *root;
     buffer_printf(&path, "%s/config.json", folder);
-    enum status status = json_load_path(&root, path.data, e);
-    if (status == STATUS_OK) {
-        const json_t *m = json_object_get(root, "retro_chunk_length"), *id = json_object_get(root, "eod_token_id");
-        b->chunk_length = b->options->chunk_length;
-        if (b->chunk_length == 0 && m == NULL) b->chunk_length = DEFAULT_CHUNK_LENGTH;
-        if (b->chunk_length == 0 && json_integer_value(m) >= 1 && json_integer_value(m) <= INT16_MAX)
-            b->chunk_length = (int)json_integer_value(m);
-        *eod = json_integer_value(id) >= 0 && json_integer_value(id) <= INT32_MAX && json_is_integer(id)
-                   ? (int32_t)json_integer_value(id)
-                   : tokenizer_eod(b->tokenizer);
-        if (b->chunk_length == 0)
-            status = error_set(e, STATUS_INVALID, "%s: retro_chunk_length is no length of a chunk", path.data);
-        if (status == STATUS_OK && *eod < 0)
-            status = error_set(e, STATUS_INVALID, "%s: no eod_token_id, and the tokenizer has no end-of-document token",
-                               path.data);
-        json_decref(root);
-    }
+    struct json_reader reader = {.name = path.data, .e = e};
+    enum status status = json_parse_file(&root, path.data, e);
+    if (status == STATUS_OK) status = json_table_read(&reader, &model_table, root, &facts);
+    json_close(root);
+
+    b->chunk_length = b->options->chunk_length ? b->options->chunk_length : facts.chunk_length;
+    *eod = facts.eod >= 0 ? facts.eod : tokenizer_eod(b->tokenizer);
+    if (status == STATUS_OK && *eod < 0)
+        status = error_set(e, STATUS_INVALID, "%s: no eod_token_id, and the tokenizer has no end-of-document token",
+                           path.data);
     buffer_free(&path);
     return status;
 }

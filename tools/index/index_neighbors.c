@@ -1,14 +1,16 @@
-/* tools/index/index_neighbors.c: retro-index neighbors: the nearest chunks of many queries at once, for training and
- * evaluation. Training needs them for every chunk of the collection itself and never from the chunk's own document. */
+/* tools/index/index_neighbors.c: retro-index neighbors: the nearest chunks of many queries at once,
+ * for training and evaluation. Training needs them for every chunk of the collection itself and
+ * never from the chunk's own document. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/json/json.h"
+#include "config/json/json_value.h"
 #include "tools/index/index.h"
 
-/* A batch is large because an inverted file is read from one end to the other for every range of vectors. */
+/* A batch is large because an inverted file is read from one end to the other for every range of
+ * vectors. */
 enum { BATCH = 4096, BATCH_TEXTS = 256, SPARE = 32 };
 
 /* One query, without its vector. */
@@ -50,7 +52,8 @@ static bool excluded(const struct search *s, const struct query *q, int64_t id) 
     return q->path ? strcmp(q->path, chunk.path) == 0 : q->document == chunk.document;
 }
 
-/* Copies the first k of `wide` results that may stay, fills the rest with none; true when it found k. */
+/* Copies the first k of `wide` results that may stay, fills the rest with none; true when it found
+ * k. */
 static bool keep(const struct search *s, int query, int wide, const int64_t *ids, const float *similarities) {
     int k = s->o->k, kept = 0;
     size_t row = (s->n + (size_t)query) * (size_t)k;
@@ -66,8 +69,9 @@ static bool keep(const struct search *s, int query, int wide, const int64_t *ids
     return kept == k;
 }
 
-/* One query again and again with twice as many results, until k of other documents are among them or there are no
- * more: a query from a long document can have very many of its own document before the first of another. */
+/* One query again and again with twice as many results, until k of other documents are among them
+ * or there are no more: a query from a long document can have very many of its own document before
+ * the first of another. */
 static enum status search_wider(const struct search *s, int query, int wide, struct error *e) {
     const struct index *index = collection_index(s->c);
     enum status status = STATUS_OK;
@@ -77,7 +81,8 @@ static enum status search_wider(const struct search *s, int query, int wide, str
         float *similarities = xmalloc((size_t)wide * sizeof *similarities);
         const float *vector = s->vectors + (size_t)query * (size_t)index->dim;
         status = index_search(index, (struct index_query){.vectors = vector, .n = 1, .k = wide}, ids, similarities, e);
-        /* An inverted file does not visit every list: fewer than asked for is all that it will find. */
+        /* An inverted file does not visit every list: fewer than asked for is all that it will
+         * find. */
         if (status == STATUS_OK) found = keep(s, query, wide, ids, similarities) || ids[wide - 1] < 0;
         free(ids);
         free(similarities);
@@ -121,45 +126,45 @@ static enum status search_collection(struct search *s, struct error *e) {
     return status;
 }
 
-/* Queries of a file, whose records stay while their batch is embedded. */
-struct lines {
+/* Queries of a file, whose texts stay until their batch is embedded. */
+struct query_lines {
     struct search *search;
-    json_t *records[BATCH_TEXTS];
+    struct text_span texts[BATCH_TEXTS]; /* owned */
     int n;
 };
 
-static enum status search_lines(struct lines *l, struct error *e) {
-    struct search *s = l->search;
-    struct text_span texts[BATCH_TEXTS];
+static void forget_lines(struct query_lines *l) {
     for (int i = 0; i < l->n; i++) {
-        const json_t *text = json_object_get(l->records[i], "text");
-        texts[i] = (struct text_span){json_string_value(text), json_string_length(text)};
-        const char *path = json_string_value(json_object_get(l->records[i], "document"));
-        s->queries[i] = (struct query){.document = -1, .path = xstrdup(path)};
-    }
-    enum status status = l->n ? s->embedder->embed(s->embedder->self, texts, l->n, s->vectors, e) : STATUS_OK;
-    if (status == STATUS_OK && l->n) status = search_batch(s, l->n, e);
-    for (int i = 0; i < l->n; i++) {
-        free(s->queries[i].path);
-        json_decref(l->records[i]);
+        free((char *)(uintptr_t)l->texts[i].text);
+        free(l->search->queries[i].path);
     }
     l->n = 0;
+}
+
+static enum status search_lines(struct query_lines *l, struct error *e) {
+    struct search *s = l->search;
+    enum status status = l->n ? s->embedder->embed(s->embedder->self, l->texts, l->n, s->vectors, e) : STATUS_OK;
+    if (status == STATUS_OK && l->n) status = search_batch(s, l->n, e);
+    forget_lines(l);
     return status;
 }
 
-static enum status add_line(void *context, json_t *record, struct error *e) {
-    struct lines *l = context;
-    if (!json_is_string(json_object_get(record, "document")) || !json_is_string(json_object_get(record, "text")))
+static enum status add_line(void *context, const struct json *record, struct error *e) {
+    struct query_lines *l = context;
+    struct text_span text = json_text(json_member(record, "text"));
+    const char *document = json_word(json_member(record, "document"));
+    if (document == NULL || text.text == NULL)
         return error_set(e, STATUS_INVALID, "expected {\"document\": \"...\", \"text\": \"...\"}");
-    l->records[l->n++] = json_incref(record);
+    l->search->queries[l->n] = (struct query){.document = -1, .path = xstrdup(document)};
+    l->texts[l->n++] = (struct text_span){xstrndup(text.text, text.size), text.size};
     return l->n == BATCH_TEXTS ? search_lines(l, e) : STATUS_OK;
 }
 
 static enum status search_file(struct search *s, struct error *e) {
-    struct lines lines = {.search = s};
-    enum status status = json_read_lines(s->o->queries, add_line, &lines, e);
+    struct query_lines lines = {.search = s};
+    enum status status = json_parse_lines(s->o->queries, add_line, &lines, e);
     if (status == STATUS_OK) status = search_lines(&lines, e);
-    while (lines.n > 0) json_decref(lines.records[--lines.n]);
+    forget_lines(&lines);
     return status;
 }
 

@@ -1,0 +1,274 @@
+/* config/json/json_table.c: reads objects by table. See json_table.h; words of messages are in
+ * json_words.c. */
+#include "config/json/json_table.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/base/hash.h"
+#include "config/json/json_words.h"
+
+/* The next spelling of "a|b|c"; *at starts as the whole and is NULL behind the last. */
+static bool next_spelling(const char **at, struct text_span *name) {
+    if (*at == NULL) return false;
+    size_t size = strcspn(*at, "|");
+    *name = (struct text_span){*at, size};
+    *at = (*at)[size] == '|' ? *at + size + 1 : NULL;
+    return true;
+}
+
+bool json_field_is_named(const struct json_field *f, struct text_span name) {
+    const char *at = f->name;
+    struct text_span spelling;
+    while (next_spelling(&at, &spelling))
+        if (spelling.size == name.size && memcmp(spelling.text, name.text, name.size) == 0) return true;
+    return false;
+}
+
+/* The first spelling that is there and not null, as the file names it; absent: {NULL, NULL}. */
+static const struct json *find_member(const struct json *object, const struct json_field *f, struct text_span *name) {
+    const char *at = f->name;
+    while (next_spelling(&at, name)) {
+        const struct json *value = json_member_n(object, *name);
+        if (!json_is_absent(value)) return value;
+    }
+    return NULL;
+}
+
+static double upper_limit(const struct json_reader *r, const struct json_field *f) {
+    int limit;
+    if (f->option == NULL) return f->max;
+    memcpy(&limit, (const char *)r->limits + f->limit_offset, sizeof limit);
+    return limit;
+}
+
+static bool is_ranged(const struct json_field *f) { return f->min != 0 || f->max != 0 || f->option != NULL; }
+
+static bool in_range(const struct json_reader *r, const struct json_field *f, double number) {
+    return !is_ranged(f) || (number >= f->min && number <= upper_limit(r, f));
+}
+
+static enum status read_integer(struct json_reader *r, const struct json_field *f, const struct json *value,
+                                void *target) {
+    int64_t number = json_int(value);
+    if (json_kind(value) != JSON_KIND_INT) return json_fail_type(r, json_type_words(f->type), value);
+    if (!in_range(r, f, (double)number)) return words_range(r, f, value);
+    if (f->type == JSON_INT64) {
+        memcpy(target, &number, sizeof number);
+        return STATUS_OK;
+    }
+    if (number < INT_MIN || number > INT_MAX)
+        return json_fail(r, JSON_FAULT_VALUE, "%s is %lld, too large a number", words_name(r), (long long)number);
+    int narrow = (int)number;
+    memcpy(target, &narrow, sizeof narrow);
+    return STATUS_OK;
+}
+
+static enum status read_real(struct json_reader *r, const struct json_field *f, const struct json *value,
+                             void *target) {
+    double number = json_double(value);
+    float narrow = (float)number;
+    if (!json_is_numeric(value)) return json_fail_type(r, json_type_words(f->type), value);
+    if (!in_range(r, f, number)) return words_range(r, f, value);
+    if (f->type == JSON_FLOAT && !isfinite(narrow))
+        return json_fail(r, JSON_FAULT_VALUE, "%s is %g, too large a number", words_name(r), number);
+    if (f->type == JSON_FLOAT)
+        memcpy(target, &narrow, sizeof narrow);
+    else
+        memcpy(target, &number, sizeof number);
+    return STATUS_OK;
+}
+
+static void set_text(void *target, const char *text) {
+    char *owned;
+    memcpy(&owned, target, sizeof owned);
+    free(owned);
+    owned = text ? xstrdup(text) : NULL;
+    memcpy(target, &owned, sizeof owned);
+}
+
+/* A NUL character would end the C string early, so that something else would be used than was said.
+ */
+static enum status read_text(struct json_reader *r, const struct json_field *f, const struct json *value,
+                             void *target) {
+    const char *word = json_word(value);
+    if (json_kind(value) != JSON_KIND_TEXT) return json_fail_type(r, json_type_words(f->type), value);
+    if (word == NULL) return json_fail(r, JSON_FAULT_VALUE, "%s holds a NUL character", words_name(r));
+    set_text(target, word);
+    return STATUS_OK;
+}
+
+static enum status read_hex(struct json_reader *r, const struct json *value, void *target) {
+    uint64_t number;
+    const char *word = json_word(value);
+    if (word == NULL || strlen(word) != 16 || !hash_parse(word, &number))
+        return json_fail_type(r, json_type_words(JSON_HEX), value);
+    memcpy(target, &number, sizeof number);
+    return STATUS_OK;
+}
+
+static enum status read_choice(struct json_reader *r, const struct json_field *f, const struct json *value,
+                               void *target) {
+    if (json_kind(value) != JSON_KIND_TEXT) return words_choice_type(r, f, value);
+    for (const struct json_choice *c = f->choices; c->name; c++) {
+        if (!json_text_is(value, c->name)) continue;
+        memcpy(target, &c->value, sizeof c->value);
+        return STATUS_OK;
+    }
+    return words_range(r, f, value);
+}
+
+static enum status read_list(struct json_reader *r, const struct json_field *f, const struct json *value,
+                             struct json_list *list) {
+    bool single = f->or_one && json_kind(value) != JSON_KIND_LIST;
+    size_t count = single ? 1 : json_count(value);
+    if (!single && json_kind(value) != JSON_KIND_LIST) return json_fail_type(r, "an array", value);
+    if (!in_range(r, f, (double)count)) return words_list_size(r, f, count);
+
+    /* The items are counted as they are read, so that a failure leaves a list that can be freed. */
+    void *items = calloc(count ? count : 1, f->item_size);
+    if (items == NULL) return error_set(r->e, STATUS_NO_MEMORY, "%zu items of %s", count, words_name(r));
+    json_list_free(f, list);
+    list->items = items;
+    for (size_t i = 0; i < count; i++) {
+        const struct json_place *above = r->place;
+        struct json_place place = {.above = above, .item = i};
+        void *item = (char *)list->items + i * f->item_size;
+        list->count++;
+        if (!single) r->place = &place;
+        enum status status = json_field_read(r, f->item, single ? value : json_item(value, i), item);
+        r->place = above;
+        if (status) return status;
+    }
+    return STATUS_OK;
+}
+
+static enum status read_unsupported(struct json_reader *r, const struct json_field *f, const struct json *value) {
+    bool empty = json_kind(value) >= JSON_KIND_TEXT && json_count(value) == 0 && json_text(value).size == 0;
+    switch (f->type) {
+        case JSON_NEUTRAL:
+            if (json_is_numeric(value) && json_double(value) == f->min) return STATUS_OK;
+            return json_fail(r, JSON_FAULT_UNSUPPORTED, "%s is not supported: leave it out or send %.15g",
+                             words_name(r), f->min);
+        case JSON_MUST_BE_FALSE:
+            if (json_kind(value) == JSON_KIND_BOOL && !json_bool(value)) return STATUS_OK;
+            return json_fail(r, JSON_FAULT_UNSUPPORTED, "%s is not supported: must be false", words_name(r));
+        default:
+            if (empty) return STATUS_OK;
+            return json_fail(r, JSON_FAULT_UNSUPPORTED, "%s is not supported: leave it out", words_name(r));
+    }
+}
+
+enum status json_field_read(struct json_reader *r, const struct json_field *f, const struct json *value, void *out) {
+    void *target = (char *)out + f->offset;
+    bool flag = json_bool(value);
+    switch (f->type) {
+        case JSON_BOOL:
+            if (json_kind(value) != JSON_KIND_BOOL) return json_fail_type(r, json_type_words(f->type), value);
+            memcpy(target, &flag, sizeof flag);
+            return STATUS_OK;
+        case JSON_INT:
+        case JSON_INT64: return read_integer(r, f, value, target);
+        case JSON_FLOAT:
+        case JSON_DOUBLE: return read_real(r, f, value, target);
+        case JSON_TEXT: return read_text(r, f, value, target);
+        case JSON_HEX: return read_hex(r, value, target);
+        case JSON_CHOICE: return read_choice(r, f, value, target);
+        case JSON_STRUCT: return json_table_read(r, f->table, value, target);
+        case JSON_LIST: return read_list(r, f, value, target);
+        case JSON_RAW: memcpy(target, &value, sizeof value); return STATUS_OK;
+        case JSON_PARSED: return f->parse(r, value, out);
+        case JSON_NEUTRAL:
+        case JSON_MUST_BE_FALSE:
+        case JSON_EMPTY: return read_unsupported(r, f, value);
+        case JSON_IGNORED: return STATUS_OK;
+    }
+    CHECK(!"a json_type");
+    return STATUS_INTERNAL;
+}
+
+static void set_fallback(const struct json_field *f, void *out) {
+    void *target = (char *)out + f->offset;
+    bool flag = f->fallback != 0;
+    float narrow = (float)f->fallback;
+    int number = (int)f->fallback;
+    int64_t wide = (int64_t)f->fallback;
+    switch (f->type) {
+        case JSON_BOOL: memcpy(target, &flag, sizeof flag); break;
+        case JSON_INT:
+        case JSON_CHOICE: memcpy(target, &number, sizeof number); break;
+        case JSON_INT64: memcpy(target, &wide, sizeof wide); break;
+        case JSON_FLOAT: memcpy(target, &narrow, sizeof narrow); break;
+        case JSON_DOUBLE: memcpy(target, &f->fallback, sizeof f->fallback); break;
+        case JSON_TEXT: set_text(target, f->text); break;
+        case JSON_STRUCT: json_table_fallbacks(f->table, target); break;
+        default: break;
+    }
+}
+
+void json_table_fallbacks(const struct json_table *t, void *out) {
+    for (int i = 0; i < t->count; i++) set_fallback(&t->fields[i], out);
+}
+
+/* A row whose member is not there. A struct may have fallbacks of its own. */
+static enum status read_absent(struct json_reader *r, const struct json_field *f, void *out) {
+    char first[64];
+    if (f->required) {
+        snprintf(first, sizeof first, "%.*s", (int)strcspn(f->name, "|"), f->name);
+        return words_missing(r, first);
+    }
+    if (f->fallback != 0 || f->text) set_fallback(f, out);
+    return STATUS_OK;
+}
+
+static enum status read_row(struct json_reader *r, const struct json_field *f, const struct json *object, void *out) {
+    struct text_span spelling;
+    const struct json *value = find_member(object, f, &spelling);
+    if (value == NULL) return read_absent(r, f, out);
+
+    char name[64];
+    const struct json_place *above = r->place;
+    struct json_place place = {.above = above, .name = name};
+    snprintf(name, sizeof name, "%.*s", (int)spelling.size, spelling.text);
+    r->place = &place;
+    enum status status = json_field_read(r, f, value, out);
+    r->place = above;
+    return status;
+}
+
+static const struct json_field *find_row(const struct json_table *t, struct text_span name) {
+    for (int i = 0; i < t->count; i++)
+        if (json_field_is_named(&t->fields[i], name)) return &t->fields[i];
+    return NULL;
+}
+
+enum status json_table_read(struct json_reader *r, const struct json_table *t, const struct json *object, void *out) {
+    if (json_kind(object) != JSON_KIND_OBJECT) return words_not_an_object(r, object);
+    for (int i = 0; i < t->count; i++) {
+        enum status status = read_row(r, &t->fields[i], object, out);
+        if (status) return status;
+    }
+    for (struct json_entry it = {0}; !t->open && json_next(object, &it);)
+        if (find_row(t, it.name) == NULL) return words_unknown(r, t, it.name);
+    return STATUS_OK;
+}
+
+void json_list_free(const struct json_field *f, struct json_list *list) {
+    struct json_table item = {.fields = f->item, .count = 1};
+    for (size_t i = 0; i < list->count; i++) json_table_free(&item, (char *)list->items + i * f->item_size);
+    free(list->items);
+    *list = (struct json_list){0};
+}
+
+void json_table_free(const struct json_table *t, void *out) {
+    for (int i = 0; i < t->count; i++) {
+        const struct json_field *f = &t->fields[i];
+        void *target = (char *)out + f->offset;
+        if (f->type == JSON_TEXT) set_text(target, NULL);
+        if (f->type == JSON_LIST) json_list_free(f, target);
+        if (f->type == JSON_STRUCT) json_table_free(f->table, target);
+    }
+}

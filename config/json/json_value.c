@@ -1,0 +1,207 @@
+/* config/json/json_value.c: the one file that knows the parser. See json_value.h. */
+#include "config/json/json_value.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "config/base/utf8.h"
+#include "config/json/json.h"
+
+/* A struct json is jansson's json_t under a name of ours. */
+static const json_t *value_of(const struct json *v) { return (const json_t *)(const void *)v; }
+static const struct json *json_of(const json_t *v) { return (const struct json *)(const void *)v; }
+
+/* Where a scan over JSON text is; the text need not be valid. */
+struct text_scan {
+    size_t values; /* commas and opening brackets outside strings */
+    int depth, deepest;
+};
+
+static void scan_byte(struct text_scan *s, char c) {
+    switch (c) {
+        case '{':
+        case '[':
+            s->values++;
+            s->depth++;
+            if (s->depth > s->deepest) s->deepest = s->depth;
+            break;
+        case '}':
+        case ']': s->depth--; break;
+        case ',': s->values++; break;
+        default: break;
+    }
+}
+
+static struct text_scan scan_text(struct text_span text) {
+    struct text_scan s = {0};
+    bool inside = false;
+    for (size_t i = 0; i < text.size; i++) {
+        char c = text.text[i];
+        if (c == '"')
+            inside = !inside;
+        else if (inside && c == '\\')
+            i++;
+        else if (!inside)
+            scan_byte(&s, c);
+    }
+    return s;
+}
+
+size_t json_count_values(struct text_span text) { return scan_text(text).values; }
+
+static enum status parse_text(struct json **out, struct text_span text, size_t flags, const char *name,
+                              struct error *e) {
+    json_error_t at;
+    *out = NULL;
+    if (scan_text(text).deepest > JSON_DEPTH_LIMIT)
+        return error_set(e, STATUS_INVALID, "%s: nested deeper than %d levels", name, JSON_DEPTH_LIMIT);
+    *out =
+        (struct json *)(void *)json_loadb(text.text, text.size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | flags, &at);
+    if (*out == NULL) return error_set(e, STATUS_INVALID, "%s:%d:%d: not JSON: %s", name, at.line, at.column, at.text);
+    return STATUS_OK;
+}
+
+enum status json_parse(struct json **out, struct text_span text, const char *name, struct error *e) {
+    return parse_text(out, text, 0, name, e);
+}
+
+enum status json_parse_any(struct json **out, struct text_span text, const char *name, struct error *e) {
+    return parse_text(out, text, JSON_DECODE_ANY, name, e);
+}
+
+enum status json_parse_file(struct json **out, const char *path, struct error *e) {
+    struct buffer text = {0};
+    *out = NULL;
+    enum status status = file_read(path, JSON_FILE_LIMIT, &text, e);
+    if (status == STATUS_OK) status = json_parse(out, (struct text_span){text.data, text.size}, path, e);
+    buffer_free(&text);
+    return status;
+}
+
+enum status json_from_text(struct json **out, struct text_span text, struct error *e) {
+    *out = (struct json *)(void *)json_stringn(text.text, text.size);
+    return *out ? STATUS_OK : error_set(e, STATUS_INVALID, "not valid UTF-8");
+}
+
+void json_close(struct json *document) { json_decref((json_t *)(void *)document); }
+
+static enum status take_line(struct text_span line, const char *where, json_record_taker *take, void *context,
+                             struct error *e) {
+    struct json *record;
+    enum status status = json_parse(&record, line, where, e);
+    if (status) return status;
+    status = take(context, record, e);
+    if (status) error_prefix(e, "%s", where);
+    json_close(record);
+    return status;
+}
+
+enum status json_parse_lines(const char *path, json_record_taker *take, void *context, struct error *e) {
+    struct file_map map;
+    struct buffer where = {0};
+    enum status status = file_map_open(&map, path, e);
+    if (status) return status;
+    const char *at = (const char *)map.data;
+    const char *end = at ? at + map.size : at;
+    for (int line = 1; at < end && status == STATUS_OK; line++) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        size_t size = (size_t)((stop ? stop : end) - at);
+        buffer_clear(&where);
+        buffer_printf(&where, "%s:%d", path, line);
+        if (size > 0) status = take_line((struct text_span){at, size}, where.data, take, context, e);
+        at = stop ? stop + 1 : end;
+    }
+    buffer_free(&where);
+    file_map_close(&map);
+    return status;
+}
+
+enum json_kind json_kind(const struct json *v) {
+    static const enum json_kind kinds[] = {
+        [JSON_OBJECT] = JSON_KIND_OBJECT, [JSON_ARRAY] = JSON_KIND_LIST, [JSON_STRING] = JSON_KIND_TEXT,
+        [JSON_INTEGER] = JSON_KIND_INT,   [JSON_REAL] = JSON_KIND_REAL,  [JSON_TRUE] = JSON_KIND_BOOL,
+        [JSON_FALSE] = JSON_KIND_BOOL,    [JSON_NULL] = JSON_KIND_NULL,
+    };
+    return v ? kinds[json_typeof(value_of(v))] : JSON_KIND_ABSENT;
+}
+
+bool json_is_numeric(const struct json *v) { return json_kind(v) == JSON_KIND_INT || json_kind(v) == JSON_KIND_REAL; }
+
+bool json_is_absent(const struct json *v) { return v == NULL || json_kind(v) == JSON_KIND_NULL; }
+
+bool json_bool(const struct json *v) { return json_is_true(value_of(v)); }
+int64_t json_int(const struct json *v) { return json_integer_value(value_of(v)); }
+double json_double(const struct json *v) { return json_number_value(value_of(v)); }
+
+struct text_span json_text(const struct json *v) {
+    return (struct text_span){json_string_value(value_of(v)), json_string_length(value_of(v))};
+}
+
+const char *json_word(const struct json *v) {
+    struct text_span text = json_text(v);
+    return text.text && strlen(text.text) == text.size ? text.text : NULL;
+}
+
+bool json_text_is(const struct json *v, const char *text) {
+    const char *word = json_word(v);
+    return word && strcmp(word, text) == 0;
+}
+
+size_t json_count(const struct json *v) {
+    return json_kind(v) == JSON_KIND_OBJECT ? json_object_size(value_of(v)) : json_array_size(value_of(v));
+}
+
+const struct json *json_item(const struct json *list, size_t i) { return json_of(json_array_get(value_of(list), i)); }
+
+const struct json *json_member(const struct json *object, const char *name) {
+    return json_of(json_object_get(value_of(object), name));
+}
+
+const struct json *json_member_n(const struct json *object, struct text_span name) {
+    return json_of(json_object_getn(value_of(object), name.text, name.size));
+}
+
+bool json_next(const struct json *object, struct json_entry *it) {
+    /* Iterating changes nothing, but jansson's type says otherwise. */
+    json_t *members = (json_t *)(uintptr_t)value_of(object);
+    it->at = it->at ? json_object_iter_next(members, it->at) : json_object_iter(members);
+    if (it->at == NULL) return false;
+    it->name = (struct text_span){json_object_iter_key(it->at), json_object_iter_key_len(it->at)};
+    it->value = json_of(json_object_iter_value(it->at));
+    return true;
+}
+
+const char *json_kind_name(const struct json *v) {
+    static const char *const names[] = {
+        [JSON_KIND_ABSENT] = "nothing", [JSON_KIND_NULL] = "null",          [JSON_KIND_BOOL] = "false",
+        [JSON_KIND_INT] = "an integer", [JSON_KIND_REAL] = "a real number", [JSON_KIND_TEXT] = "a string",
+        [JSON_KIND_LIST] = "an array",  [JSON_KIND_OBJECT] = "an object",
+    };
+    return json_bool(v) ? "true" : names[json_kind(v)];
+}
+
+/* The most bytes of text[0, size), at most `limit`, that do not end within a character. */
+static size_t whole_characters(struct text_span text, size_t limit) {
+    size_t used = 0;
+    while (used < text.size) {
+        size_t next = (size_t)max_int(utf8_length(text.text + used, text.size - used), 1);
+        if (used + next > limit) break;
+        used += next;
+    }
+    return used;
+}
+
+const char *json_shown(const struct json *v, char shown[JSON_SHOWN_SIZE]) {
+    struct text_span text = json_text(v);
+    switch (json_kind(v)) {
+        case JSON_KIND_TEXT: {
+            size_t used = whole_characters(text, JSON_SHOWN_SIZE - 6);
+            snprintf(shown, JSON_SHOWN_SIZE, "\"%.*s%s\"", (int)used, text.text, used < text.size ? "..." : "");
+            return shown;
+        }
+        case JSON_KIND_INT: snprintf(shown, JSON_SHOWN_SIZE, "%lld", (long long)json_int(v)); return shown;
+        case JSON_KIND_REAL: snprintf(shown, JSON_SHOWN_SIZE, "%.15g", json_double(v)); return shown;
+        case JSON_KIND_LIST: return "a list";
+        default: return json_kind_name(v);
+    }
+}

@@ -1,0 +1,200 @@
+/* config/json/json_words.c: the messages of the table reader. See json_words.h. */
+#include "config/json/json_words.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config/base/nearest.h"
+
+/* Bytes of a list of names in a message; more are counted. */
+enum { NAMES_SHOWN = 240 };
+
+const struct json_style json_file_style = {.status = STATUS_INVALID, .quote = "\"", .member = "key", .nearest = true};
+
+static const struct json_style *style_of(const struct json_reader *r) { return r->style ? r->style : &json_file_style; }
+
+static void name_place(struct json_reader *r, const struct json_place *place) {
+    struct buffer name = {0};
+    const char *quote = style_of(r)->quote;
+    json_place_print(place, &name);
+    snprintf(r->field, sizeof r->field, "%s", name.size ? name.data : "");
+    snprintf(r->shown, sizeof r->shown, "%s%s%s", quote, r->field, quote);
+    buffer_free(&name);
+}
+
+const char *words_name(struct json_reader *r) {
+    name_place(r, r->place);
+    return r->shown;
+}
+
+/* "config.json: ", or with the document's text "config.json:12: ". */
+static void print_prefix(const struct json_reader *r, struct buffer *out) {
+    int line = r->text.size ? json_place_line(r->place, r->text) : 0;
+    if (r->name == NULL) return;
+    buffer_append_string(out, r->name);
+    if (line > 0) buffer_printf(out, ":%d", line);
+    buffer_append_string(out, ": ");
+}
+
+enum status json_fail(struct json_reader *r, enum json_fault fault, const char *format, ...) {
+    char text[sizeof r->e->text];
+    struct buffer prefix = {0};
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    print_prefix(r, &prefix);
+    name_place(r, r->place);
+    r->fault = fault;
+    enum status status = fault == JSON_FAULT_UNSUPPORTED ? STATUS_UNSUPPORTED : style_of(r)->status;
+    error_set(r->e, status, "%s%s", prefix.size ? prefix.data : "", text);
+    buffer_free(&prefix);
+    return status;
+}
+
+const char *json_type_words(enum json_type type) {
+    static const char *const words[] = {
+        [JSON_BOOL] = "true or false",
+        [JSON_INT] = "an integer",
+        [JSON_INT64] = "an integer",
+        [JSON_FLOAT] = "a number",
+        [JSON_DOUBLE] = "a number",
+        [JSON_TEXT] = "a string",
+        [JSON_HEX] = "16 hexadecimal digits in lower case",
+        [JSON_CHOICE] = "one of",
+        [JSON_STRUCT] = "an object",
+        [JSON_LIST] = "a list",
+        [JSON_RAW] = "any value",
+        [JSON_PARSED] = "a value",
+        [JSON_NEUTRAL] = "a number",
+        [JSON_MUST_BE_FALSE] = "false",
+        [JSON_EMPTY] = "nothing",
+        [JSON_IGNORED] = "any value",
+    };
+    return words[type];
+}
+
+enum status json_fail_type(struct json_reader *r, const char *expected, const struct json *found) {
+    char shown[JSON_SHOWN_SIZE];
+    const char *name = words_name(r);
+    if (style_of(r)->kinds)
+        return json_fail(r, JSON_FAULT_TYPE, "%s must be %s, not %s", name, expected, json_kind_name(found));
+    return json_fail(r, JSON_FAULT_TYPE, "%s is %s, expected %s", name, json_shown(found, shown), expected);
+}
+
+void json_field_range_print(const struct json_field *f, const void *limits, struct buffer *out) {
+    int limit;
+    double max = f->max;
+    if (f->option && limits) {
+        memcpy(&limit, (const char *)limits + f->limit_offset, sizeof limit);
+        max = limit;
+    }
+    if (f->type == JSON_CHOICE) {
+        for (const struct json_choice *c = f->choices; c->name; c++)
+            buffer_printf(out, "%s%s", c == f->choices ? "" : ", ", c->name);
+    } else if (f->type >= JSON_INT && f->type <= JSON_DOUBLE && (f->min != 0 || max != 0 || f->option)) {
+        buffer_printf(out, "%.10g .. %.10g", f->min, max);
+    }
+}
+
+enum status words_range(struct json_reader *r, const struct json_field *f, const struct json *found) {
+    struct buffer range = {0};
+    char shown[JSON_SHOWN_SIZE];
+    json_field_range_print(f, r->limits, &range);
+    if (f->option) buffer_printf(&range, " (option %s)", f->option);
+    enum status status = json_fail(r, JSON_FAULT_VALUE, "%s is %s, allowed is %s", words_name(r),
+                                   json_shown(found, shown), range.size ? range.data : "nothing");
+    buffer_free(&range);
+    return status;
+}
+
+enum status words_choice_type(struct json_reader *r, const struct json_field *f, const struct json *found) {
+    struct buffer expected = {0};
+    buffer_append_string(&expected, "one of ");
+    json_field_range_print(f, r->limits, &expected);
+    enum status status = json_fail_type(r, expected.data, found);
+    buffer_free(&expected);
+    return status;
+}
+
+enum status words_list_size(struct json_reader *r, const struct json_field *f, size_t found) {
+    int limit;
+    double max = f->max;
+    if (f->option) {
+        memcpy(&limit, (const char *)r->limits + f->limit_offset, sizeof limit);
+        max = limit;
+    }
+    return json_fail(r, JSON_FAULT_VALUE, "%s has %zu items, allowed is %.10g .. %.10g%s%s%s", words_name(r), found,
+                     f->min, max, f->option ? " (option " : "", f->option ? f->option : "", f->option ? ")" : "");
+}
+
+enum status words_missing(struct json_reader *r, const char *name) {
+    struct json_place place = {.above = r->place, .name = name};
+    name_place(r, &place);
+    char shown[sizeof r->shown], field[sizeof r->field];
+    memcpy(shown, r->shown, sizeof shown);
+    memcpy(field, r->field, sizeof field);
+    enum status status = json_fail(r, JSON_FAULT_MISSING, "%s is missing", shown);
+    memcpy(r->field, field, sizeof field);
+    return status;
+}
+
+/* Rows that a caller may use: "a, b, c", one spelling each. */
+static void print_names(const struct json_table *t, struct buffer *out) {
+    int left = 0;
+    for (int i = 0; i < t->count; i++) {
+        const struct json_field *f = &t->fields[i];
+        if (f->type >= JSON_NEUTRAL) continue;
+        int size = (int)strcspn(f->name, "|");
+        if (out->size + (size_t)size > NAMES_SHOWN)
+            left++;
+        else
+            buffer_printf(out, "%s%.*s", out->size ? ", " : "", size, f->name);
+    }
+    if (left > 0) buffer_printf(out, " and %d more", left);
+}
+
+static struct nearest_name find_nearest(const struct json_table *t, struct text_span name) {
+    struct nearest_name nearest = {0};
+    for (int i = 0; i < t->count; i++)
+        for (const char *at = t->fields[i].name; *at;) {
+            size_t size = strcspn(at, "|");
+            nearest_offer(&nearest, name, (struct text_span){at, size});
+            at += size + (at[size] == '|');
+        }
+    return nearest;
+}
+
+enum status words_unknown(struct json_reader *r, const struct json_table *t, struct text_span name) {
+    const struct json_style *style = style_of(r);
+    struct nearest_name nearest = {0};
+    struct json_place place = {.above = r->place, .name = name.text};
+    struct buffer names = {0}, above = {0};
+    if (style->nearest) nearest = find_nearest(t, name);
+    json_place_print(r->place, &above);
+    print_names(t, &names);
+
+    enum status status;
+    r->place = &place;
+    const char *quote = style->quote, *shown = words_name(r);
+    if (nearest.name.text)
+        status = json_fail(r, JSON_FAULT_UNKNOWN, "unknown %s %s; did you mean %s%s%s%.*s%s?", style->member, shown,
+                           quote, above.size ? above.data : "", above.size ? "." : "", (int)nearest.name.size,
+                           nearest.name.text, quote);
+    else
+        status = json_fail(r, JSON_FAULT_UNKNOWN, "unknown %s %s; %s%s", style->member, shown,
+                           style->advice ? "" : "known are ", style->advice ? style->advice : names.data);
+    r->place = place.above;
+    buffer_free(&names);
+    buffer_free(&above);
+    return status;
+}
+
+enum status words_not_an_object(struct json_reader *r, const struct json *found) {
+    const struct json_style *style = style_of(r);
+    if (r->place) return json_fail_type(r, "an object", found);
+    if (style->document)
+        return json_fail(r, JSON_FAULT_TYPE, "%s must be an object, not %s", style->document, json_kind_name(found));
+    return json_fail(r, JSON_FAULT_TYPE, "expected an object, not %s", json_kind_name(found));
+}

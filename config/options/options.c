@@ -1,0 +1,260 @@
+/* config/options/options.c: fills a struct from a JSON file and from key=value pairs, by the rooms' rows. See
+ * options.h. */
+#include "config/options/options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/base/nearest.h"
+#include "config/base/utf8.h"
+
+enum { OPTIONS_FILE_LIMIT = 1 << 20 };
+
+const struct json_field option_text_item = {.name = "item", .type = JSON_TEXT};
+
+static const struct json_style option_style = {.status = STATUS_INVALID, .quote = "", .member = "option"};
+
+static void *section_of(void *out, const struct option_part *part) { return (char *)out + part->offset; }
+
+void options_init(const struct option_set *s, void *out) {
+    for (int i = 0; i < s->count; i++) {
+        const struct option_section *section = s->parts[i].section;
+        for (int j = 0; j < section->count; j++) {
+            const struct json_table row = {.fields = &section->rows[j].field, .count = 1};
+            json_table_fallbacks(&row, section_of(out, &s->parts[i]));
+        }
+    }
+}
+
+void options_free(const struct option_set *s, void *out) {
+    for (int i = 0; i < s->count; i++) {
+        const struct option_section *section = s->parts[i].section;
+        for (int j = 0; j < section->count; j++) {
+            const struct json_table row = {.fields = &section->rows[j].field, .count = 1};
+            json_table_free(&row, section_of(out, &s->parts[i]));
+        }
+    }
+}
+
+static const struct option_part *find_part(const struct option_set *s, struct text_span name) {
+    for (int i = 0; i < s->count; i++) {
+        const char *section = s->parts[i].section->name;
+        if (strlen(section) == name.size && memcmp(section, name.text, name.size) == 0) return &s->parts[i];
+    }
+    return NULL;
+}
+
+static const struct option_row *find_row(const struct option_section *section, const char *name) {
+    for (int i = 0; i < section->count; i++)
+        if (strcmp(section->rows[i].field.name, name) == 0) return &section->rows[i];
+    return NULL;
+}
+
+const struct option_row *options_find(const struct option_set *s, const char *key, size_t *offset) {
+    size_t size = strcspn(key, ".");
+    const struct option_part *part = find_part(s, (struct text_span){key, size});
+    const struct option_row *o = part && key[size] == '.' ? find_row(part->section, key + size + 1) : NULL;
+    if (o) *offset = part->offset + o->field.offset;
+    return o;
+}
+
+/* The key nearest to a misspelt one, or "". The caller frees *near. */
+static void find_nearest(const struct option_set *s, const char *key, struct buffer *near) {
+    struct nearest_name nearest = {0};
+    struct buffer known = {0};
+    for (int i = 0; i < s->count; i++) {
+        const struct option_section *section = s->parts[i].section;
+        for (int j = 0; j < section->count; j++) {
+            int best = nearest.name.text ? nearest.distance : INT32_MAX;
+            buffer_clear(&known);
+            buffer_printf(&known, "%s.%s", section->name, section->rows[j].field.name);
+            nearest_offer(&nearest, (struct text_span){key, strlen(key)}, (struct text_span){known.data, known.size});
+            if (!nearest.name.text || nearest.distance >= best) continue;
+            buffer_clear(near);
+            buffer_append(near, known.data, known.size);
+        }
+    }
+    buffer_free(&known);
+}
+
+static enum status unknown_option(struct json_reader *r, const struct option_set *s, const char *key) {
+    struct buffer near = {0};
+    enum status status;
+    find_nearest(s, key, &near);
+    if (near.size)
+        status = json_fail(r, JSON_FAULT_UNKNOWN, "unknown option \"%.100s\"; did you mean \"%s\"?", key, near.data);
+    else
+        status = json_fail(r, JSON_FAULT_UNKNOWN, "unknown option \"%.100s\"; --help lists all", key);
+    buffer_free(&near);
+    return status;
+}
+
+static enum status unknown_section(struct json_reader *r, const struct option_set *s, struct text_span name) {
+    struct nearest_name nearest = {0};
+    size_t ignored, size = strcspn(name.text, ".");
+    if (options_find(s, name.text, &ignored))
+        return json_fail(r, JSON_FAULT_UNKNOWN, "\"%s\" is written nested in a file: {\"%.*s\": {\"%s\": ...}}",
+                         name.text, (int)size, name.text, name.text + size + 1);
+    for (int i = 0; i < s->count; i++) {
+        const char *section = s->parts[i].section->name;
+        nearest_offer(&nearest, name, (struct text_span){section, strlen(section)});
+    }
+    if (nearest.name.text)
+        return json_fail(r, JSON_FAULT_UNKNOWN, "unknown section \"%.100s\"; did you mean \"%s\"?", name.text,
+                         nearest.name.text);
+    return json_fail(r, JSON_FAULT_UNKNOWN, "unknown section \"%.100s\"; --help lists all options", name.text);
+}
+
+/* Only a shell replaces these. */
+static bool needs_shell(const char *path) {
+    return path[0] == '~' || path[0] == '$' || strstr(path, "$HOME") || strstr(path, "${HOME}");
+}
+
+static enum status read_path(struct json_reader *r, const struct option_row *o, const struct json *value, void *section,
+                             const char *base) {
+    const char *path = json_word(value);
+    struct buffer joined = {0};
+    char shown[JSON_SHOWN_SIZE];
+    if (!json_is_text(value)) return json_fail_type(r, option_type_words(o), value);
+    if (path && needs_shell(path))
+        return json_fail(r, JSON_FAULT_VALUE,
+                         "%s.%s is %s; ~ and $HOME are not replaced here: write the whole path, or one relative to %s",
+                         r->place->above->name, o->field.name, json_shown(value, shown),
+                         base[0] ? "the file's folder" : "the working directory");
+
+    enum status status = json_field_read(r, &o->field, value, section);
+    bool relative = status == STATUS_OK && path[0] != '\0' && path[0] != '/' && base[0] != '\0';
+    if (!relative) return status;
+    char **field = (char **)(void *)((char *)section + o->field.offset);
+    buffer_printf(&joined, "%s%s%s", base, base[strlen(base) - 1] == '/' ? "" : "/", path);
+    free(*field);
+    *field = xstrdup(joined.data);
+    buffer_free(&joined);
+    return STATUS_OK;
+}
+
+static void add_hint(const struct option_row *o, const struct json *value, struct error *e) {
+    for (const struct option_hint *h = o->hints; h && h->value; h++) {
+        size_t used = strlen(e->text);
+        if (json_text_is(value, h->value)) snprintf(e->text + used, sizeof e->text - used, "; %s", h->text);
+    }
+}
+
+/* One value of a section's struct. r->place is the option's. */
+static enum status read_option(struct json_reader *r, const struct option_row *o, const struct json *value,
+                               void *section, const char *base) {
+    if (o->path) return read_path(r, o, value, section, base);
+    if (o->field.type == JSON_LIST && !json_is_list(value)) return json_fail_type(r, option_type_words(o), value);
+    enum status status = json_field_read(r, &o->field, value, section);
+    if (status) add_hint(o, value, r->e);
+    return status;
+}
+
+static enum status read_section(struct json_reader *r, const struct option_set *s, const struct option_part *part,
+                                const struct json *object, void *out, const char *base) {
+    const char *name = part->section->name;
+    const struct json_place *above = r->place;
+    enum status status = STATUS_OK;
+    if (json_kind(object) != JSON_KIND_OBJECT) return json_fail_type(r, "an object of options", object);
+    for (struct json_entry it = {0}; status == STATUS_OK && json_next(object, &it);) {
+        const struct option_row *o = find_row(part->section, it.name.text);
+        struct json_place place = {.above = above, .name = it.name.text};
+        struct buffer key = {0};
+        buffer_printf(&key, "%s.%s", name, it.name.text);
+        r->place = &place;
+        if (o)
+            status = read_option(r, o, it.value, section_of(out, part), base);
+        else
+            status = unknown_option(r, s, key.data);
+        r->place = above;
+        buffer_free(&key);
+    }
+    return status;
+}
+
+enum status options_parse(const struct option_set *s, void *out, struct text_span text, const char *name,
+                          const char *base, struct error *e) {
+    struct json_reader r = {.name = name, .text = text, .style = &option_style, .e = e};
+    struct json *root;
+    enum status status = json_parse(&root, text, name, e);
+    if (status) return status;
+    if (json_kind(root) != JSON_KIND_OBJECT)
+        status = error_set(e, STATUS_INVALID, "%s: expected an object of sections", name);
+    for (struct json_entry it = {0}; status == STATUS_OK && json_next(root, &it);) {
+        const struct option_part *part = find_part(s, it.name);
+        struct json_place place = {.name = it.name.text};
+        r.place = &place;
+        status = part ? read_section(&r, s, part, it.value, out, base) : unknown_section(&r, s, it.name);
+        r.place = NULL;
+    }
+    json_close(root);
+    return status;
+}
+
+enum status options_read(const struct option_set *s, void *out, const char *path, struct error *e) {
+    struct buffer text = {0};
+    enum status status = file_read(path, OPTIONS_FILE_LIMIT, &text, e);
+    if (status == STATUS_OK) {
+        const char *slash = strrchr(path, '/');
+        char *base = xstrndup(path, slash ? (size_t)(slash - path) + 1 : 0);
+        status = options_parse(s, out, (struct text_span){text.data, text.size}, path, base, e);
+        free(base);
+    }
+    buffer_free(&text);
+    return status;
+}
+
+/* The JSON value that the text of --set means for this option. */
+static enum status value_of_text(struct json **value, const struct option_row *o, const char *text, struct error *e) {
+    struct text_span span = {text, strlen(text)};
+    bool literal =
+        o->field.type == JSON_TEXT || o->field.type == JSON_CHOICE || (o->field.type == JSON_LIST && text[0] != '[');
+    if (!utf8_is_valid(text, span.size)) return error_set(e, STATUS_INVALID, "not valid UTF-8");
+    if (!literal && json_parse_any(value, span, "--set", e) == STATUS_OK) return STATUS_OK;
+    return json_from_text(value, span, e);
+}
+
+/* Puts one more text behind a list. */
+static void append_text(struct json_list *list, const char *text) {
+    char **items = xrealloc(list->items, (list->count + 1) * sizeof *items);
+    items[list->count++] = xstrdup(text);
+    list->items = items;
+}
+
+static enum status assign_text(struct json_reader *r, const struct option_part *part, const struct option_row *o,
+                               const char *text, void *out) {
+    struct json *value = NULL;
+    enum status status = value_of_text(&value, o, text, r->e);
+    void *section = section_of(out, part);
+    if (status)
+        status = json_fail(r, JSON_FAULT_VALUE, "%s.%s is not valid UTF-8", part->section->name, o->field.name);
+    else if (o->field.type == JSON_LIST && text[0] != '[')
+        append_text((struct json_list *)(void *)((char *)section + o->field.offset), text);
+    else
+        status = read_option(r, o, value, section, "");
+    json_close(value);
+    return status;
+}
+
+enum status options_assign(const struct option_set *s, void *out, const char *assignment, struct error *e) {
+    struct json_reader r = {.name = "--set", .style = &option_style, .e = e};
+    const char *equals = strchr(assignment, '=');
+    if (equals == NULL)
+        return error_set(e, STATUS_INVALID, "--set: \"%.100s\" has no \"=\"; write --set retrieval.k=4", assignment);
+
+    char *key = xstrndup(assignment, (size_t)(equals - assignment));
+    size_t ignored, size = strcspn(key, ".");
+    const struct option_row *o = options_find(s, key, &ignored);
+    const struct option_part *part = find_part(s, (struct text_span){key, size});
+    enum status status;
+    if (o == NULL) {
+        status = unknown_option(&r, s, key);
+    } else {
+        struct json_place section = {.name = part->section->name};
+        struct json_place place = {.above = &section, .name = o->field.name};
+        r.place = &place;
+        status = assign_text(&r, part, o, equals + 1, out);
+    }
+    free(key);
+    return status;
+}

@@ -1,0 +1,106 @@
+/* config/options/options_print.c: options as JSON (--print-config), as text (--help) and as the tables of
+ * docs/config.md. */
+#include "config/json/json_writer.h"
+#include "config/options/options.h"
+
+const char *option_type_words(const struct option_row *o) {
+    if (o->path) return "a path";
+    return o->field.type == JSON_LIST ? "a list of strings" : json_type_words(o->field.type);
+}
+
+static void put_texts(struct json_writer *w, const struct json_list *list) {
+    char *const *items = list->items;
+    put_array_line(w);
+    for (size_t i = 0; i < list->count; i++) put_string(w, items[i]);
+    put_array_end(w);
+}
+
+static void put_choice(struct json_writer *w, const struct option_row *o, int value) {
+    const struct json_choice *c = o->field.choices;
+    while (c->name && c->value != value) c++;
+    CHECK(c->name);
+    put_string(w, c->name);
+}
+
+static void put_value(struct json_writer *w, const struct option_row *o, const void *section) {
+    const void *field = (const char *)section + o->field.offset;
+    switch (o->field.type) {
+        case JSON_BOOL: put_bool(w, *(const bool *)field); break;
+        case JSON_INT: put_int(w, *(const int *)field); break;
+        case JSON_DOUBLE: put_double(w, *(const double *)field); break;
+        case JSON_TEXT: put_string(w, *(char *const *)field); break;
+        case JSON_CHOICE: put_choice(w, o, *(const int *)field); break;
+        case JSON_LIST: put_texts(w, field); break;
+        default: CHECK(!"a type of options");
+    }
+}
+
+void options_print_json(const struct option_set *s, const void *values, FILE *out) {
+    struct buffer text = {0};
+    struct json_writer w;
+    put_begin_indented(&w, &text, 4);
+    put_object(&w);
+    for (int i = 0; i < s->count; i++) {
+        const struct option_section *section = s->parts[i].section;
+        put_key_object(&w, section->name);
+        for (int j = 0; j < section->count; j++) {
+            put_key(&w, section->rows[j].field.name);
+            put_value(&w, &section->rows[j], (const char *)values + s->parts[i].offset);
+        }
+        put_object_end(&w);
+    }
+    put_object_end(&w);
+    put_line(&w, out);
+    buffer_free(&text);
+}
+
+/* A default as it is written in a file; "empty" where there is none. */
+static void print_default(const struct option_row *o, const void *section, struct buffer *out) {
+    struct json_writer w;
+    if (o->field.type == JSON_TEXT && o->field.text[0] == '\0') {
+        buffer_append_string(out, "empty");
+        return;
+    }
+    put_begin_spaced(&w, out);
+    put_value(&w, o, section);
+}
+
+static void print_help_line(const char *section, const struct option_row *o, const void *defaults, FILE *out) {
+    struct buffer key = {0}, range = {0}, value = {0};
+    buffer_printf(&key, "%s.%s", section, o->field.name);
+    json_field_range_print(&o->field, NULL, &range);
+    print_default(o, defaults, &value);
+    fprintf(out, "  %-28s %s (%s%s%s; default %s)\n", key.data, o->help, option_type_words(o), range.size ? ", " : "",
+            range.size ? range.data : "", value.data);
+    buffer_free(&key);
+    buffer_free(&range);
+    buffer_free(&value);
+}
+
+void options_print_help(const struct option_set *s, const void *defaults, FILE *out) {
+    for (int i = 0; i < s->count; i++) {
+        const struct option_section *section = s->parts[i].section;
+        const void *values = (const char *)defaults + s->parts[i].offset;
+        for (int j = 0; j < section->count; j++) print_help_line(section->name, &section->rows[j], values, out);
+    }
+}
+
+static void print_table_row(const char *section, const struct option_row *o, const void *defaults, FILE *out) {
+    struct buffer range = {0}, value = {0};
+    json_field_range_print(&o->field, NULL, &range);
+    print_default(o, defaults, &value);
+    fprintf(out, "| `%s.%s` | %s | `%s` | %s | %s |\n", section, o->field.name, option_type_words(o), value.data,
+            range.size ? range.data : "", o->help);
+    buffer_free(&range);
+    buffer_free(&value);
+}
+
+void options_print_markdown(const struct option_set *s, const void *defaults, FILE *out) {
+    for (int i = 0; i < s->count; i++) {
+        const struct option_section *section = s->parts[i].section;
+        const void *values = (const char *)defaults + s->parts[i].offset;
+        fprintf(out, "\n## %s\n\n| option | type | default | allowed | meaning |\n|---|---|---|---|---|\n",
+                section->name);
+        for (int j = 0; j < section->count; j++) print_table_row(section->name, &section->rows[j], values, out);
+    }
+}

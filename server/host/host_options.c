@@ -1,0 +1,77 @@
+/* server/host/host_options.c: rows of what the host opens. See host_options.h. */
+#include "server/host/host_options.h"
+
+#include "kernels/comm/comm.h"
+#include "retro/model/model.h"
+#include "retro/run/grid.h"
+
+static const struct json_choice dtypes[] = {{"auto", MODEL_DTYPE_AUTO}, {"f32", MODEL_DTYPE_F32},
+                                            {"f16", MODEL_DTYPE_F16},   {"bf16", MODEL_DTYPE_BF16},
+                                            {"fp8", MODEL_DTYPE_FP8},   {NULL, 0}};
+static const struct json_choice comms[] = {{"auto", COMM_AUTO},
+                                           {"single", COMM_SINGLE},
+                                           {"threads", COMM_THREADS},
+                                           {"mpi", COMM_MPI},
+                                           {"sockets", COMM_SOCKETS},
+                                           {"nccl", COMM_NCCL},
+                                           {NULL, 0}};
+static const struct json_choice grids[] = {{"end", GRID_END}, {"start", GRID_START}, {NULL, 0}};
+
+/* Types that weights are converted to before they are served. */
+static const struct option_hint dtype_hints[] = {
+    {"int8", "make such weights by retro-convert MODEL_DIR OUT_DIR --to int8, and keep model.dtype auto"},
+    {"int4", "make such weights by retro-convert MODEL_DIR OUT_DIR --to int4, and keep model.dtype auto"},
+    {NULL, NULL}};
+
+static const struct option_row model_rows[] = {
+    OPTION_PATH(struct model_settings, path, "folder with config.json, safetensors and tokenizer"),
+    OPTION_TEXT(struct model_settings, name, "", "the id that /v1/models shows; empty: the folder's name"),
+    OPTION_TEXT(
+        struct model_settings, device, "cpu",
+        "where the model runs: cpu, cuda:N in a build with CUDA, or auto: the first GPU if there is one, else cpu"),
+    OPTION_CHOICE(struct model_settings, dtype, MODEL_DTYPE_AUTO, dtypes,
+                  "type the weights are kept in; auto: as stored; fp8: on GPUs", .hints = dtype_hints),
+    OPTION_INT(struct model_settings, threads, 0, 0, 1024,
+               "CPU threads of the engine; 0: as many as the process may use"),
+};
+const struct option_section model_section = {"model", model_rows, (int)ARRAY_COUNT(model_rows)};
+
+static const struct option_row parallel_rows[] = {
+    OPTION_INT(struct parallel_settings, tensor, 1, 1, 64,
+               "ranks that share every layer: its heads, its MLP and the vocabulary"),
+    OPTION_INT(struct parallel_settings, pipeline, 1, 1, 64,
+               "stages that the layers are cut into, each of parallel.tensor ranks"),
+    OPTION_INT(struct parallel_settings, micro_batch_rows, 0, 0, 1 << 20,
+               "rows of a step above which stages work on its sequences in turn, so many rows at once; 0: never"),
+    OPTION_CHOICE(
+        struct parallel_settings, comm, COMM_AUTO, comms,
+        "what ranks are: threads, processes of mpirun or joined by sockets, GPUs with nccl; auto: what there is"),
+    OPTION_INT(struct parallel_settings, timeout, 60, 1, 86400,
+               "seconds that a rank waits for another to start, to come further in loading, and within a step"),
+    OPTION_PATH(struct parallel_settings, rendezvous,
+                "file by which ranks that are started one by one find each other; empty: they are not"),
+    OPTION_INT(struct parallel_settings, rank, 0, 0, 63, "with parallel.rendezvous: which rank this process is"),
+    OPTION_TEXT(struct parallel_settings, host, "127.0.0.1",
+                "with parallel.rendezvous: the address at which other ranks reach this one"),
+};
+const struct option_section parallel_section = {"parallel", parallel_rows, (int)ARRAY_COUNT(parallel_rows)};
+
+static const struct option_row retrieval_rows[] = {
+    OPTION_BOOL(struct retrieval_settings, enabled, true, "false: no neighbours unless a request brings its own"),
+    OPTION_PATH(struct retrieval_settings, collection, "folder made by retro-index; empty: no collection"),
+    OPTION_PATH(struct retrieval_settings, embedder,
+                "sentence-transformers folder of BERT kind; empty: as the collection's MANIFEST says"),
+    OPTION_CHOICE(struct retrieval_settings, embedder_dtype, MODEL_DTYPE_AUTO, dtypes,
+                  "type the embedder's weights are kept in"),
+    OPTION_TEXT(struct retrieval_settings, device, "cpu",
+                "where the index is searched: cpu, or cuda:N with FAISS' GPU part (make deps CUDA=1)"),
+    OPTION_INT(struct retrieval_settings, k, 0, 0, 1024, "neighbours per chunk; 0: as the model was trained"),
+    OPTION_INT(struct retrieval_settings, max_k, 16, 1, 1024, "largest k a request may ask for"),
+    OPTION_DOUBLE(struct retrieval_settings, min_similarity, -1, -1, 1,
+                  "cosine similarity below which a neighbour is dropped; -1: none is"),
+    OPTION_CHOICE(struct retrieval_settings, grid, GRID_END, grids,
+                  "chunks are aligned to the prompt's end or to its start"),
+    OPTION_INT(struct retrieval_settings, threads, 0, 0, 1024,
+               "CPU threads of embedding and search; 0: as model.threads"),
+};
+const struct option_section retrieval_section = {"retrieval", retrieval_rows, (int)ARRAY_COUNT(retrieval_rows)};

@@ -1,0 +1,40 @@
+/* server/host/host_options.h: the options of what the host opens: models, ranks, collections and embedders. Strings are
+ * owned and never NULL; an empty path means "not given". */
+#pragma once
+
+#include "config/options/options.h"
+
+struct model_settings {
+    char *path;   /* folder with config.json, safetensors, tokenizer */
+    char *name;   /* the id that /v1/models shows; empty: the folder's name */
+    char *device; /* "cpu" */
+    int dtype;    /* enum model_dtype; auto: as stored */
+    int threads;  /* CPU threads of all ranks of this process; 0: as many as it may use */
+};
+extern const struct option_section model_section;
+
+struct parallel_settings {
+    int tensor;           /* ranks that share every layer */
+    int pipeline;         /* stages that the layers are cut into */
+    int micro_batch_rows; /* rows of a step that stages hand on at once; 0: all */
+    int comm;             /* enum comm_kind: what a rank is and how they talk */
+    int timeout;          /* seconds that a rank waits for another */
+    char *rendezvous;     /* file by which ranks started by hand find each other; empty: they are not */
+    int rank;             /* which of them this process is */
+    char *host;           /* the address at which the others reach it */
+};
+extern const struct option_section parallel_section;
+
+struct retrieval_settings {
+    bool enabled;          /* false: the model runs without neighbours unless a request brings its own */
+    char *collection;      /* folder made by retro-index; empty: no collection */
+    char *embedder;        /* BERT-style sentence-transformers folder; empty: as the collection's MANIFEST says */
+    int embedder_dtype;    /* enum model_dtype */
+    char *device;          /* "cpu" or "cuda:N": where the index is searched */
+    int k;                 /* neighbours per chunk; 0: as the model was trained */
+    int max_k;             /* largest k a request may ask for */
+    double min_similarity; /* cosine floor in [-1, 1]; neighbours below are dropped */
+    int grid;              /* enum grid_mode */
+    int threads;           /* CPU threads of embedding and search; 0: as model.threads */
+};
+extern const struct option_section retrieval_section;

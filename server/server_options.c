@@ -1,0 +1,26 @@
+/* server/server_options.c: rows of the server. See server_options.h. */
+#include "server/server_options.h"
+
+static const struct option_row server_rows[] = {
+    OPTION_TEXT(struct server_settings, host, "127.0.0.1", "address to listen on"),
+    OPTION_INT(struct server_settings, port, 8080, 0, 65535, "TCP port; 0: any free one, printed at start"),
+    OPTION_INT(struct server_settings, max_sequences, 8, 1, 4096, "sequences decoded together in one step"),
+    OPTION_INT(struct server_settings, max_context, 0, 0, 1 << 24,
+               "tokens per sequence, prompt and answer; 0: the model's own limit"),
+    OPTION_INT(struct server_settings, max_step_tokens, 512, 1, 1 << 20, "prompt tokens processed in one step"),
+    OPTION_INT(struct server_settings, max_queue, 64, 0, 1 << 20,
+               "requests waiting for a sequence; more are refused with 503"),
+    OPTION_INT(struct server_settings, max_body_bytes, 4 << 20, 1024, 1 << 30, "bytes of one request body"),
+    OPTION_INT(struct server_settings, max_connections, 256, 1, 65536,
+               "open connections; idle ones are closed when others wait"),
+    OPTION_INT(struct server_settings, max_prompts, 16, 1, 4096, "prompts in one request"),
+    OPTION_INT(struct server_settings, max_stops, 16, 0, 1024, "stop strings in one request"),
+    OPTION_INT(struct server_settings, max_logprobs, 20, 0, 1024, "alternatives per token in logprobs"),
+    OPTION_INT(struct server_settings, connection_timeout, 60, 1, 86400, "seconds a connection may idle"),
+    OPTION_INT(struct server_settings, head_timeout, 20, 1, 86400,
+               "seconds that request line and headers of one request may take"),
+    OPTION_INT(struct server_settings, min_body_rate, 500, 0, 1 << 30,
+               "bytes per second that a body must bring, on average over each server.head_timeout seconds; 0: any"),
+    OPTION_INT(struct server_settings, drain_timeout, 30, 0, 86400, "seconds that SIGTERM waits for running requests"),
+};
+const struct option_section server_section = {"server", server_rows, (int)ARRAY_COUNT(server_rows)};

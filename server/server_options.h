@@ -1,0 +1,24 @@
+/* server/server_options.h: the options of the server: where it listens, and its limits. */
+#pragma once
+
+#include "config/options/options.h"
+
+/* Strings are owned and never NULL. */
+struct server_settings {
+    char *host;
+    int port;            /* 0: any free port, printed at start */
+    int max_sequences;   /* sequences decoded together in one step */
+    int max_context;     /* tokens per sequence, prompt and answer; 0: the model's own limit */
+    int max_step_tokens; /* prompt tokens processed in one step */
+    int max_queue;       /* requests waiting for a sequence; more get 503 */
+    int max_body_bytes;
+    int max_connections;
+    int max_prompts;        /* prompts in one request */
+    int max_stops;          /* stop strings in one request */
+    int max_logprobs;       /* alternatives per token */
+    int connection_timeout; /* seconds a connection may idle */
+    int head_timeout;       /* seconds that request line and headers may take */
+    int min_body_rate;      /* bytes per second that a body must bring; 0: any */
+    int drain_timeout;      /* seconds SIGTERM waits for running requests */
+};
+extern const struct option_section server_section;
