@@ -17,7 +17,7 @@
 #   make format   rewrite sources in the project's style
 #   make info     what was found and how it is built
 #   make bench    how fast this machine is, in two minutes; JSON=1 prints JSON lines: docs/benchmarks.md
-#   make demo     documents in, a streamed answer with its sources out
+#   make demo     documents in, an answer with its sources out, beside one without
 #   make train-smoke, test-train   tools/retro_train in two minutes, and its tests; both install PyTorch (deps-train)
 #
 # CPU=generic leaves the kernels for x86's instruction sets out.
@@ -80,7 +80,7 @@ CFLAGS += -std=c11 -Wstrict-prototypes -Wmissing-prototypes $(WARNINGS) $(OPTIMI
 CXXFLAGS += -std=c++17 $(WARNINGS) $(OPTIMISE) $(HARDEN)
 LDFLAGS += -pie -Wl,-z,relro,-z,now -fopenmp $(if $(SANITIZE),-fsanitize=$(SANITIZE)) \
 	$(if $(FAISS),-L$(FAISS_HOME)/lib -Wl$(comma)-rpath$(comma)$(FAISS_HOME)/lib)
-LDLIBS += $(if $(FAISS),-lfaiss_c) -lmicrohttpd -ljansson -lpcre2-8 -lutf8proc -lsentencepiece -lxml2 \
+LDLIBS += -lmicrohttpd -ljansson -lpcre2-8 -lutf8proc -lsentencepiece -lxml2 \
 	$(if $(NCCL),-lnccl) $(if $(CUDA),$(CUDA_LIBS)) $(if $(MPI),$(filter -L% -l%,$(MPI_FLAGS))) \
 	-lstdc++ -lm -lpthread
 # A program finds FAISS relative to itself, built or installed: a user's folder of dependencies is nobody else's.
@@ -116,7 +116,8 @@ $(BUILD)/kernels/cpu/%_avx512vnni.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl
 $(BUILD)/kernels/cpu/%_avx512bf16.c.o: CFLAGS += -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mf16c $(VECTOR)
 
 # The GPU part's headers include CUDA's.
-$(BUILD)/retrieval/index/index_faiss.c.o: CPPFLAGS += -DHAVE_FAISS_GPU=$(if $(FAISS_GPU),1 -isystem $(CUDA_HOME)/include,0)
+$(patsubst %,$(BUILD)/retrieval/index/%.c.o,index_faiss faiss_api): \
+	CPPFLAGS += -DHAVE_FAISS_GPU=$(if $(FAISS_GPU),1 -isystem $(CUDA_HOME)/include,0)
 # Where make deps puts the embedder: what is benchmarked when none is named.
 $(BUILD)/tools/bench/bench_embed.c.o $(BUILD)/tools/bench/bench_datastore.c.o: CPPFLAGS += -DDEFAULT_EMBEDDER='"$(DEPS)/minilm"'
 
@@ -210,13 +211,14 @@ gpu-programs: $(GPU_OPS) $(GPU_STEPS) $(GPU_PARITY) $(BUILD)/retro-bench $(if $(
 gpu-bundle:
 	@$(MAKE) --no-print-directory BUILD=$(BUILD)/gpu-objects MPI= NCCL= FAISS=$(FAISS_GPU) gpu-programs
 	@tools/gpu_check.sh pack $(BUILD)/gpu $(patsubst %,$(BUILD)/gpu-objects/%,$(addprefix tests/cuda/,test_cuda_ops test_cuda_attention test_cuda_blocks test_cuda_steps retro-parity) retro-bench \
-		$(if $(FAISS_GPU),tests/unit/test_index_gpu))
+		$(if $(FAISS_GPU),tests/unit/test_index_gpu)) $(if $(FAISS_GPU),$(FAISS_HOME)/lib/libfaiss_c.so)
 gpu-check:
 	@tools/gpu_check.sh run
 
 # One cmocka program per tests/unit/test_X.c and tests/ops/test_X.c, ...
 C_TESTS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/unit/test_*.c tests/ops/test_*.c tests/golden/test_*.c tests/tp/test_*.c))
 $(BUILD)/tests/unit/test_budget: $(CONVERT)
+$(BUILD)/tests/unit/test_estimate: $(BUILD)/tools/index/index_estimate.c.o
 $(C_TESTS): $(BUILD)/%: $(BUILD)/%.c.o $(LIBRARY)
 $(C_TESTS):
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -lcmocka -o $@

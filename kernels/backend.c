@@ -111,7 +111,7 @@ static bool tensor_is_f32(const struct tensor *t, int rows, int cols) {
     return tensor_valid(t) && t->dtype == DTYPE_F32 && t->rows == rows && t->cols == cols;
 }
 
-void linear(struct backend *b, const struct linear_args *a) {
+void backend_linear(struct backend *b, const struct linear_args *a) {
     CHECK(a->weight != NULL && a->weight->data != NULL);
     CHECK(tensor_is_f32(&a->x, a->x.rows, a->weight->n_in));
     CHECK(tensor_is_f32(&a->y, a->x.rows, a->weight->n_out));
@@ -141,7 +141,7 @@ static void spans_check(const struct attention_args *a) {
     }
 }
 
-void attention(struct backend *b, const struct attention_args *a) {
+void backend_attention(struct backend *b, const struct attention_args *a) {
     CHECK(a->heads > 0 && a->kv_heads > 0 && a->heads % a->kv_heads == 0 && a->n_spans >= 0 && a->n_blocks >= 0);
     CHECK(a->head_dim > 0 && a->head_dim <= ATTENTION_MAX_HEAD);
     CHECK(tensor_is_f32(&a->q, a->q.rows, a->heads * a->head_dim));
@@ -155,25 +155,25 @@ void attention(struct backend *b, const struct attention_args *a) {
     if (!b->error.status) b->ops->attention(b, a);
 }
 
-void norm(struct backend *b, const struct norm_args *a) {
+void backend_norm(struct backend *b, const struct norm_args *a) {
     CHECK(tensor_is_f32(&a->x, a->x.rows, a->x.cols) && tensor_is_f32(&a->y, a->x.rows, a->x.cols));
     CHECK(a->gamma != NULL && (a->kind == NORM_LAYER || a->beta == NULL));
     if (!b->error.status) b->ops->norm(b, a);
 }
 
-void add(struct backend *b, const struct add_args *a) {
+void backend_add(struct backend *b, const struct add_args *a) {
     CHECK(tensor_is_f32(&a->a, a->a.rows, a->a.cols));
     CHECK(tensor_is_f32(&a->b, a->a.rows, a->a.cols) && tensor_is_f32(&a->y, a->a.rows, a->a.cols));
     if (!b->error.status) b->ops->add(b, a);
 }
 
-void glu(struct backend *b, const struct glu_args *a) {
+void backend_glu(struct backend *b, const struct glu_args *a) {
     CHECK(a->x.cols % 2 == 0 && tensor_is_f32(&a->x, a->x.rows, a->x.cols));
     CHECK(tensor_is_f32(&a->y, a->x.rows, a->x.cols / 2));
     if (!b->error.status) b->ops->glu(b, a);
 }
 
-void embed(struct backend *b, const struct embed_args *a) {
+void backend_embed(struct backend *b, const struct embed_args *a) {
     CHECK(a->word != NULL && a->word->data != NULL && tensor_is_f32(&a->y, a->y.rows, a->word->n_in));
     CHECK(a->position == NULL || tensor_is_f32(a->position, a->position->rows, a->y.cols));
     CHECK(a->type == NULL || (tensor_is_f32(a->type, a->type->rows, a->y.cols) && a->type->rows > 0));
@@ -184,33 +184,33 @@ void embed(struct backend *b, const struct embed_args *a) {
     if (!b->error.status) b->ops->embed(b, a);
 }
 
-void rope(struct backend *b, const struct rope_args *a) {
+void backend_rope(struct backend *b, const struct rope_args *a) {
     CHECK(a->heads > 0 && a->head_dim > 0 && tensor_is_f32(&a->x, a->x.rows, a->heads * a->head_dim));
     CHECK(a->rotated >= 0 && a->rotated <= a->head_dim && a->rotated % 2 == 0);
     CHECK(a->head_dim <= ATTENTION_MAX_HEAD);
     if (!b->error.status) b->ops->rope(b, a);
 }
 
-void gather_rows(struct backend *b, const struct gather_rows_args *a) {
+void backend_gather_rows(struct backend *b, const struct gather_rows_args *a) {
     CHECK(tensor_valid(&a->x) && tensor_valid(&a->y) && a->x.cols == a->y.cols);
     for (int i = 0; i < a->y.rows; i++) CHECK(a->rows[i] < a->x.rows);
     if (!b->error.status) b->ops->gather_rows(b, a);
 }
 
-void scatter_rows(struct backend *b, const struct scatter_rows_args *a) {
+void backend_scatter_rows(struct backend *b, const struct scatter_rows_args *a) {
     CHECK(tensor_valid(&a->x) && tensor_valid(&a->y) && a->x.cols == a->y.cols);
     for (int i = 0; i < a->x.rows; i++) CHECK(a->rows[i] < a->y.rows);
     if (!b->error.status) b->ops->scatter_rows(b, a);
 }
 
-void mean_rows(struct backend *b, const struct mean_rows_args *a) {
+void backend_mean_rows(struct backend *b, const struct mean_rows_args *a) {
     CHECK(tensor_is_f32(&a->x, a->x.rows, a->x.cols) && tensor_is_f32(&a->y, a->y.rows, a->x.cols));
     for (int s = 0; s < a->y.rows; s++)
         CHECK(a->starts[s] >= 0 && a->starts[s] <= a->starts[s + 1] && a->starts[s + 1] <= a->x.rows);
     if (!b->error.status) b->ops->mean_rows(b, a);
 }
 
-void sample(struct backend *b, const struct sample_args *a) {
+void backend_sample(struct backend *b, const struct sample_args *a) {
     CHECK(tensor_is_f32(&a->logits, a->logits.rows, a->logits.cols));
     CHECK(a->n_vocab > 0 && a->n_vocab <= a->logits.cols && a->n_vocab <= 1 << 24);
     if (!b->error.status) b->ops->sample(b, a);

@@ -7,7 +7,7 @@
  * Activations are f32. Every op computes a row from that row alone, in an order that does not depend on how many
  * rows there are: the result for a sequence is bitwise the same alone and in any batch.
  *
- * The ops are called through the wrappers at the end: linear(b, &(struct linear_args){...}). Arrays of int
+ * The ops are called through the wrappers at the end: backend_linear(b, &(struct linear_args){...}). Arrays of int
  * and float in argument structs are host memory, read when the op is enqueued. */
 #pragma once
 
@@ -231,17 +231,17 @@ static inline void backend_download(struct backend *b, void *host, const void *d
 }
 
 /* Each wrapper checks shapes (backend.c), then calls the device unless an earlier op failed. */
-void linear(struct backend *b, const struct linear_args *a);
-void attention(struct backend *b, const struct attention_args *a);
-void norm(struct backend *b, const struct norm_args *a);
-void add(struct backend *b, const struct add_args *a);
-void glu(struct backend *b, const struct glu_args *a);
-void embed(struct backend *b, const struct embed_args *a);
-void rope(struct backend *b, const struct rope_args *a);
-void gather_rows(struct backend *b, const struct gather_rows_args *a);
-void scatter_rows(struct backend *b, const struct scatter_rows_args *a);
-void mean_rows(struct backend *b, const struct mean_rows_args *a);
-void sample(struct backend *b, const struct sample_args *a);
+void backend_linear(struct backend *b, const struct linear_args *a);
+void backend_attention(struct backend *b, const struct attention_args *a);
+void backend_norm(struct backend *b, const struct norm_args *a);
+void backend_add(struct backend *b, const struct add_args *a);
+void backend_glu(struct backend *b, const struct glu_args *a);
+void backend_embed(struct backend *b, const struct embed_args *a);
+void backend_rope(struct backend *b, const struct rope_args *a);
+void backend_gather_rows(struct backend *b, const struct gather_rows_args *a);
+void backend_scatter_rows(struct backend *b, const struct scatter_rows_args *a);
+void backend_mean_rows(struct backend *b, const struct mean_rows_args *a);
+void backend_sample(struct backend *b, const struct sample_args *a);
 
 /* log softmax(logits)[id] for the n largest ids of one host row, best first, lowest id first among equals; used for
  * log-probabilities in answers. Returns log sum exp. ids and logprobs hold n entries. */

@@ -26,40 +26,36 @@ bool dtype_parse(enum dtype *out, const char *name) {
     return false;
 }
 
-/* Half precision by way of float arithmetic: the scale factors move subnormals into the normal range and back. */
-float f16_to_f32(uint16_t v) {
-    union {
-        uint32_t u;
-        float f;
-    } x;
-    uint32_t sign = (uint32_t)(v & 0x8000) << 16, rest = (uint32_t)(v & 0x7fff);
-    if (rest >= 0x7c00) { /* infinity and NaN */
-        x.u = sign | 0x7f800000 | (rest & 0x3ff) << 13;
-        return x.f;
-    }
-    x.u = rest << 13;
-    x.f *= 0x1p112f;
-    x.u |= sign;
+union float_bits {
+    float f;
+    uint32_t u;
+    int32_t i;
+};
+
+/* Half precision by way of float arithmetic: the scale factors move subnormals into the normal range and back. No
+ * branches, so that loops over them become vectors; magnitudes are compared as signed integers, as SSE2 does. */
+static inline float widen_half(uint16_t v) {
+    uint32_t sign = (uint32_t)(v & 0x8000) << 16, rest = (uint32_t)(v & 0x7fff) << 13;
+    union float_bits finite = {.u = rest}, x;
+    finite.f *= 0x1p112f;
+    x.u = sign | ((int32_t)rest >= 0x0f800000 ? rest | 0x7f800000 : finite.u); /* from there infinity and NaN */
     return x.f;
 }
 
-uint16_t f32_to_f16(float v) {
-    union {
-        float f;
-        uint32_t u;
-    } x = {.f = v};
-    uint16_t sign = (uint16_t)(x.u >> 16 & 0x8000);
-    uint32_t rest = x.u & 0x7fffffff;
-    if (rest > 0x7f800000) return (uint16_t)(sign | 0x7e00);
-    if (rest >= 0x477ff000) return (uint16_t)(sign | 0x7c00); /* rounds to infinity */
-    if (rest < 0x38800000) {                                  /* subnormal or zero: let the addition round */
-        x.u = rest;
-        x.f += 0.5f;
-        return (uint16_t)(sign | (x.u - 0x3f000000));
-    }
-    rest += 0xfff + (rest >> 13 & 1);
-    return (uint16_t)(sign | (rest - 0x38000000) >> 13);
+static inline uint16_t narrow_half(float v) {
+    union float_bits x = {.f = v};
+    int32_t rest = x.i & 0x7fffffff;
+    union float_bits small = {.i = rest};
+    small.f += 0.5f; /* subnormal or zero: the addition rounds */
+    int32_t half = (rest + 0xfff + (rest >> 13 & 1) - 0x38000000) >> 13;
+    half = rest < 0x38800000 ? small.i - 0x3f000000 : half;
+    half = rest >= 0x477ff000 ? 0x7c00 : half; /* rounds to infinity */
+    half = rest > 0x7f800000 ? 0x7e00 : half;
+    return (uint16_t)((x.u >> 16 & 0x8000) | (uint32_t)half);
 }
+
+float f16_to_f32(uint16_t v) { return widen_half(v); }
+uint16_t f32_to_f16(float v) { return narrow_half(v); }
 
 static float load_element(const void *p, enum dtype t, size_t i) {
     switch (t) {
@@ -90,6 +86,16 @@ static void narrow_bf16(uint16_t *to, const float *from, size_t n) {
     for (size_t i = 0; i < n; i++) to[i] = f32_to_bf16(from[i]);
 }
 
+static void narrow_f16(uint16_t *to, const float *from, size_t n) {
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) to[i] = narrow_half(from[i]);
+}
+
+static void widen_f16(float *to, const uint16_t *from, size_t n) {
+#pragma omp simd
+    for (size_t i = 0; i < n; i++) to[i] = widen_half(from[i]);
+}
+
 static void widen_bf16(float *to, const uint16_t *from, size_t n) {
 #pragma omp simd
     for (size_t i = 0; i < n; i++) to[i] = bf16_to_f32(from[i]);
@@ -99,6 +105,14 @@ void dtype_convert(void *to, enum dtype to_dtype, const void *from, enum dtype f
     CHECK(!dtype_quantised(to_dtype) && !dtype_quantised(from_dtype));
     if (to_dtype == from_dtype) {
         if (n) memcpy(to, from, n * dtype_bytes(to_dtype));
+        return;
+    }
+    if (to_dtype == DTYPE_F16 && from_dtype == DTYPE_F32) {
+        narrow_f16(to, from, n);
+        return;
+    }
+    if (to_dtype == DTYPE_F32 && from_dtype == DTYPE_F16) {
+        widen_f16(to, from, n);
         return;
     }
     if (to_dtype == DTYPE_BF16 && from_dtype == DTYPE_F32) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "config/base/line.h"
+#include "server/host/check.h"
 
 enum cli_option { CLI_CONFIG = 1, CLI_SET, CLI_CHECK, CLI_PRINT, CLI_HELP, CLI_VERSION };
 
@@ -35,7 +36,7 @@ static void print_help(void) {
         "  retro-server --config FILE [--set KEY=VALUE]...\n\n"
         "  --config FILE     options in JSON, see docs/config.md\n"
         "  --set KEY=VALUE   one option on top of the file; may be repeated\n"
-        "  --check-config    check the options, and that the folders they name are there, and exit\n"
+        "  --check-config    check the options, the folders they name and whether these go together, and exit\n"
         "  --print-config    print the options in effect and exit\n"
         "  --help            this text\n"
         "  --version         version, compiler and index library\n\n"
@@ -103,7 +104,7 @@ static enum status apply(const struct arguments *a, struct config *c, enum cli_a
         if (config_set(c, a->sets[i], e)) return e->status;
     if (config_check(c, e)) return e->status;
     if (a->instead == CLI_PRINT) config_print_json(c, stdout);
-    if (a->instead == CLI_CHECK && check_folders(c, e)) return e->status;
+    if (a->instead == CLI_CHECK && (check_folders(c, e) || check_configuration(c, e))) return e->status;
     if (a->instead == CLI_CHECK) printf("the configuration is valid\n");
     return STATUS_OK;
 }
@@ -112,8 +113,6 @@ enum status cli_parse(int argc, char **argv, struct config *c, enum cli_action *
     struct arguments a = {.sets = xcalloc((size_t)argc, sizeof(const char *))};
     enum status status = scan(argc, argv, &a, e);
     if (status == STATUS_OK) status = apply(&a, c, action, e);
-    if (status == STATUS_OK && (fflush(stdout) || ferror(stdout)))
-        status = error_set(e, STATUS_IO, "standard output: not everything could be written");
     free(a.sets);
     return status;
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The demo: documents in, a streamed answer with its sources out. Called by `make demo`, which installs and builds first.
+# The demo: documents in, an answer written with them and its sources out, beside one written without. Called by
+# `make demo`, which installs and builds first.
 #
 #   tools/demo.sh [PROMPT]
 #
@@ -13,7 +14,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 prompt=${1:-"open() returns a file descriptor, a small, nonnegative integer that is an index"}
-max_tokens=72
 build=$(realpath -m "${BUILD:-build}")
 deps=${DEPS:-$HOME/.cache/retro-server}
 model=models/retro-docs
@@ -130,16 +130,23 @@ build_collection
 start_server
 
 url=http://127.0.0.1:$(port)
-say "asking $url"
+say "asking $url, with retrieval and without: the same text, seed and options"
 echo
-jq -n --arg prompt "$prompt" --argjson max_tokens "$max_tokens" \
-    '{prompt: $prompt, max_tokens: $max_tokens, temperature: 0.8, top_p: 0.9, seed: 1, stream: true}' |
-    curl -sN --max-time 120 -H 'Content-Type: application/json' -d @- "$url/v1/completions" |
-    python3 tools/show_answer.py "$prompt"
+python3 tools/show_answer.py --server "$url" "$prompt"
 echo
 say "the model is a small proof and writes poor prose; see $model/README.md"
-say "the server keeps running; its log is $demo/server.log. Try next:"
+say "the server keeps running; its log is $demo/server.log"
+mine=${demo#"$PWD"/}/mine
+next_port=$(free_port)
 cat <<END
+
+Your own documents, a folder of text, Markdown, HTML or man pages in place of FOLDER:
+
+  ${build#"$PWD"/}/retro-index build --config ${config#"$PWD"/} --out $mine FOLDER
+  ${build#"$PWD"/}/retro-server --config ${config#"$PWD"/} --set retrieval.collection=$mine --set server.port=$next_port &
+  tools/show_answer.py --server http://127.0.0.1:$next_port "The beginning of a sentence"
+
+The demo's server as programs ask it, streamed:
 
   curl -N $url/v1/completions -H 'Content-Type: application/json' \\
     -d '{"prompt": "git commit records changes to the repository. The option --amend", "max_tokens": 64, "stream": true}'

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # tools/gpu_check.sh: everything that only a GPU can show, in less than eight minutes and without a network.
 #
-#   gpu_check.sh pack FOLDER PROGRAM...      programs, the libraries they need and a stamp of the sources into FOLDER
+#   gpu_check.sh pack FOLDER FILE...         programs, libraries (*.so) that they open, the libraries that both need and a
+#                                            stamp of the sources into FOLDER
 #   gpu_check.sh run [--device cuda:0] [--bundle build/gpu] [OUT]
 #
 # `make gpu-bundle` packs where there is a toolkit but no GPU; on the GPU's machine `run` uses the bundle if it was made
@@ -31,7 +32,12 @@ pack() {
     shift
     loose=$(mktemp -d)
     mkdir "$loose/lib"
-    for program in "$@"; do strip -o "$loose/${program##*/}" "$program"; done
+    for program in "$@"; do
+        case $program in
+            *.so) strip -o "$loose/lib/${program##*/}" "$program" ;;
+            *) strip -o "$loose/${program##*/}" "$program" ;;
+        esac
+    done
     ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
         grep -vE '/(libc|libm|libstdc\+\+|libgcc_s|libpthread|libdl|librt|libcublas|libcublasLt)\.so' |
         while read -r library; do

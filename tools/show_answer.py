@@ -1,31 +1,65 @@
 #!/usr/bin/env python3
-"""Shows a streamed completion as a person reads it: the text as it arrives, and under it the sources it was read from.
+"""Asks a running server to go on with a text, once with retrieval and once without, and shows both beside each other and
+the passages that the first was written from.
 
-    curl -N .../v1/completions -d '{..., "stream": true}' | tools/show_answer.py [PROMPT]
+    tools/show_answer.py [--server http://127.0.0.1:8080] [--wait 20] [--max-tokens 96] [--seed 1] TEXT
 
-Reads server-sent events on standard input. PROMPT is printed before the text. Exits 1 when the stream holds an error or
-ends before its last event. Standard library only.
+An answer that max_tokens cuts is shown up to its last whole sentence, or word. A server that is still starting is waited
+for. Exits 1 with the server's message when it refuses, or when nothing answers. Standard library only.
 """
+import argparse
+import itertools
 import json
+import re
 import shutil
 import sys
+import textwrap
+import time
+import urllib.error
+import urllib.request
 
 BOLD, DIM, RESET = ("\033[1m", "\033[2m", "\033[0m") if sys.stdout.isatty() else ("", "", "")
+SAMPLING = {"temperature": 0.8, "top_p": 0.9}
+GAP = "  |  "
 
 
-def events(lines):
-    """The JSON of each event; raises when the reply is not a stream (an error has a plain JSON body)."""
-    finished = False
-    for line in lines:
-        line = line.rstrip("\r\n")
-        if line == "data: [DONE]":
-            finished = True
-        elif line.startswith("data:"):
-            yield json.loads(line[5:])
-        elif line and not line.startswith(":"):
-            raise ValueError(error_text(line + "".join(lines)))
-    if not finished:
-        raise ValueError("the stream ended early; see the server's log")
+def printable(text):
+    """Control characters of a document or of a model would steer the terminal."""
+    return "".join(c if c in "\n" or c.isprintable() else " " for c in text)
+
+
+def wait_for(server, seconds):
+    """Until something answers; what it says is not looked at."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            urllib.request.urlopen(server + "/health", timeout=5).close()
+            return
+        except urllib.error.HTTPError:
+            return
+        except OSError as e:
+            if time.monotonic() > deadline:
+                raise ValueError(f"{server} does not answer: {getattr(e, 'reason', e)}") from None
+        time.sleep(0.1)
+
+
+def ask(a, retrieval):
+    """The text, why it ended, and the passages of each chunk."""
+    body = {"prompt": a.text, "max_tokens": a.max_tokens, "seed": a.seed, "retrieval": retrieval, **SAMPLING}
+    request = urllib.request.Request(a.server + "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=120) as reply:
+            content = reply.read().decode("utf-8", "replace")
+    except urllib.error.HTTPError as refused:
+        raise ValueError(error_text(refused.read().decode("utf-8", "replace"))) from None
+    except OSError as e:
+        raise ValueError(f"{a.server} does not answer: {getattr(e, 'reason', e)}") from None
+    try:
+        answer = json.loads(content)
+        choice = answer["choices"][0]
+        return printable(choice["text"]), choice["finish_reason"], answer.get("retrieval") or []
+    except (ValueError, KeyError, TypeError, IndexError):
+        raise ValueError(error_text(content)) from None
 
 
 def error_text(body):
@@ -35,11 +69,38 @@ def error_text(body):
         return f"unexpected reply: {body[:500]}"
 
 
-def show_sources(chunks):
-    width = max(shutil.get_terminal_size((100, 24)).columns, 60)
-    print(f"\n\n{BOLD}Sources{RESET}, by chunk of the sequence; the text after a chunk's position was written with them in view")
+def clean_end(text, reason):
+    """Cut by max_tokens, a text ends behind its last sentence if that is in its second half, else behind its last word."""
+    if reason != "length":
+        return text.rstrip()
+    sentences = [m.end() for m in re.finditer(r"[.!?][\"')\]]*(?=\s)", text)]
+    if sentences and sentences[-1] >= len(text) / 2:
+        return text[: sentences[-1]]
+    words = [m.start() for m in re.finditer(r"\s+\S*$", text)]
+    return (text[: words[0]] if words and words[0] else text).rstrip() + " ..."
+
+
+def wrapped(text, width):
+    """Lines of at most `width`; the text's own lines and its indents stay."""
+    lines = []
+    for line in text.strip("\n").split("\n"):
+        indent = re.match(r" {0,8}", line)[0]
+        lines += textwrap.wrap(line, width, subsequent_indent=indent, replace_whitespace=False, drop_whitespace=True) or [""]
+    return lines
+
+
+def show_columns(left, right, width):
+    column = (width - len(GAP)) // 2
+    rows = itertools.zip_longest(wrapped(left, column), wrapped(right, column), fillvalue="")
+    print(f"{BOLD}{'With retrieval':<{column}}{RESET}{GAP}{BOLD}Without{RESET}")
+    for one, other in rows:
+        print(f"{one:<{column}}{GAP}{other}".rstrip())
+
+
+def show_sources(chunks, width):
+    print(f"\n{BOLD}Sources{RESET} of the left text. From each token on, it was written with these passages in view:")
     for chunk in chunks:
-        print(f"\n  chunk {chunk['chunk']}, read from token {chunk['position']}")
+        print(f"\n  from token {chunk['position']}")
         if not chunk["neighbors"]:
             print("    nothing near enough")
         for neighbor in chunk["neighbors"]:
@@ -51,26 +112,31 @@ def show_sources(chunks):
             if neighbor.get("distance") is not None:
                 place = f"{neighbor['distance']:.3f}  {place}"
             first = next((" ".join(s.split()) for s in neighbor["text"].splitlines() if s.strip()), "")
-            print(f"    {place}")
-            print(f"           {DIM}{first[: width - 12]}{RESET}")
+            print(f"    {printable(place)}")
+            print(f"           {DIM}{printable(first)[: width - 12]}{RESET}")
 
 
 def main():
-    chunks = []
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--server", default="http://127.0.0.1:8080")
+    parser.add_argument("--wait", type=float, default=20, help="seconds for a server to start")
+    parser.add_argument("--max-tokens", type=int, default=96)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("text")
+    a = parser.parse_args()
+    a.server = a.server.rstrip("/")
+    width = min(max(shutil.get_terminal_size((100, 24)).columns, 60), 140)
     try:
-        if len(sys.argv) > 1:
-            print(f"{BOLD}{sys.argv[1]}{RESET}", end="", flush=True)
-        for event in events(sys.stdin):
-            if "error" in event:
-                raise ValueError(event["error"]["message"])
-            chunks += event.get("retrieval") or []
-            for choice in event.get("choices", []):
-                print(choice.get("text", ""), end="", flush=True)
+        wait_for(a.server, a.wait)
+        text, reason, chunks = ask(a, {"enabled": True})
+        plain, plain_reason, _ = ask(a, {"enabled": False})
     except ValueError as e:
-        sys.exit(f"\n{e}")
+        sys.exit(str(e))
     except KeyboardInterrupt:
         sys.exit(130)
-    show_sources(chunks)
+    print(f"{BOLD}{a.text}{RESET} ...\n")
+    show_columns(clean_end(text, reason), clean_end(plain, plain_reason), width)
+    show_sources(chunks, width)
 
 
 if __name__ == "__main__":

@@ -134,10 +134,3 @@ char *path_name(const char *path) {
     free(real);
     return result;
 }
-
-void standard_streams_open(void) {
-    int fd;
-    do fd = open("/dev/null", O_RDONLY);
-    while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd >= 0) close(fd);
-}

@@ -36,7 +36,3 @@ void file_map_close(struct file_map *m);
 /* The last name of a path: "docs" of "/usr/share/docs/", the real folder's name of "." and "..". The caller frees it.
  */
 char *path_name(const char *path);
-
-/* First thing in a main that writes files: a standard stream that is closed leaves its number to the next file opened,
- * and messages would go into that. From here on reading such a stream finds its end, and writing to it fails. */
-void standard_streams_open(void);

@@ -1,11 +1,11 @@
 /* config/json/json_value.c: the one file that knows the parser. See json_value.h. */
 #include "config/json/json_value.h"
 
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "config/base/utf8.h"
-#include "config/json/json.h"
 
 /* A struct json is jansson's json_t under a name of ours. */
 static const json_t *value_of(const struct json *v) { return (const json_t *)(const void *)v; }

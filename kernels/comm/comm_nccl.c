@@ -101,7 +101,7 @@ static void nccl_allgather_cols(struct comm *c, struct backend *b, struct tensor
     for (int r = 0; r < c->size; r++) {
         struct tensor to = tensor_cols(y, gathered_col(y.cols, x.cols, r), x.cols);
         struct tensor from = tensor_make((float *)n->gathered + (size_t)r * count, DTYPE_F32, x.rows, x.cols);
-        gather_rows(b, &(struct gather_rows_args){.y = to, .x = from, .rows = n->rows});
+        backend_gather_rows(b, &(struct gather_rows_args){.y = to, .x = from, .rows = n->rows});
     }
 }
 

@@ -17,7 +17,7 @@ static void single_allgather_cols(struct comm *c, struct backend *b, struct tens
     if (y.data == x.data) return;
     for (int i = 0; i < x.rows; i++) {
         struct tensor to = tensor_rows(y, i, 1), from = tensor_rows(x, i, 1);
-        gather_rows(b, &(struct gather_rows_args){.y = to, .x = from, .rows = (const int32_t[]){0}});
+        backend_gather_rows(b, &(struct gather_rows_args){.y = to, .x = from, .rows = (const int32_t[]){0}});
     }
 }
 

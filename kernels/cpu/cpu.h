@@ -116,7 +116,7 @@ static inline struct cpu *cpu_of(const struct backend *b) { return b->device; }
  * than it saves: `operations` is a rough count of multiply-adds or of elements moved. */
 static inline void cpu_run(struct backend *b, double operations, int pieces, pool_work *work, const void *context) {
     if (operations >= 32768) {
-        pool_run(cpu_of(b)->pool, pieces, work, context);
+        pool_run(cpu_of(b)->pool, operations, pieces, work, context);
     } else {
         for (int i = 0; i < pieces; i++) work(context, i, 0);
     }

@@ -34,15 +34,16 @@ static void product_piece(const void *context, int piece, int thread) {
     }
 }
 
-/* Threads take groups of tiles as they become free, so a core that is busy elsewhere does not hold up the rest. A group
- * is four tiles, what a single row keeps in flight; more where that is too little work to be worth a turn. */
+/* A piece is a group of tiles; it is what a thread owes when it loses its core. The group is what a kernel takes at
+ * once: four tiles, and two where several rows meet quantised weights; more where that is too little work to be worth a
+ * turn. */
 static void multiply(struct backend *b, const struct linear_args *a, const struct block_product *blocks) {
     double per_tile = (double)a->x.rows * a->weight->n_in * TILE_COLUMNS;
     struct product p = {.args = a,
                         .blocks = blocks,
                         .kernels = cpu_of(b)->kernels,
                         .tiles = packed_tiles(a->weight->n_out),
-                        .group = 4};
+                        .group = blocks != NULL && a->x.rows > FEW_ROWS ? 2 : 4};
     while (p.group * per_tile < 32768 && p.group < p.tiles) p.group *= 2;
     cpu_run(b, per_tile * p.tiles, (p.tiles + p.group - 1) / p.group, product_piece, &p);
 }

@@ -1,11 +1,19 @@
 /* kernels/cpu/pool.c: threads that help with one job at a time. See pool.h.
  *
- * A job is open from the caller's announcement until its last piece is taken. A helper enters by saying that it is
- * `inside` and then looking whether a job is open; the caller closes the job and then waits until nobody is inside.
- * Both orders are sequentially consistent, so either the helper sees a closed job and leaves without touching it, or
- * the caller sees the helper and waits. A helper that has not entered, because it sleeps or has no core, costs nothing.
- * One that loses its core in the middle of a piece costs the time until it gets it back, milliseconds where the others'
- * pieces take microseconds. Such a one stays out of some of the next jobs, of more each time.
+ * Shares. Each thread begins a job with a share of its own, a range of pieces that it takes from the front: a thread
+ * that streams weights finds the next ones fetched by the piece before. A thread without pieces takes the back half of
+ * another's share. A helper that sleeps, or has lost its core, keeps nobody waiting but for the piece it is doing.
+ *
+ * Joining. A job is open from the caller's announcement until the caller finds no piece. A helper enters by saying that
+ * it is `inside` and then looking whether a job is open; the caller closes the job and then waits until nobody is
+ * inside. Both orders are sequentially consistent, so either the helper sees a closed job and leaves without touching
+ * it, or the caller sees the helper and waits.
+ *
+ * Lost cores. A thread that loses its core in the middle of a piece costs the time until it gets it back, milliseconds
+ * where a job takes a fraction of one. So a helper offers its core to other programs just before it enters, when that
+ * costs nobody anything. What is lost all the same is entered in the helper's account (worth.h), which leaves it out of
+ * some jobs only when it costs more than it gains.
+ *
  * Between jobs helpers spin for some ten microseconds, the gap between two ops of a step, and then sleep. */
 #include "kernels/cpu/pool.h"
 
@@ -15,167 +23,264 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPINS = 1000, LINE = 64, LEAST_REST = 64, MOST_REST = 2048 };
+#include "kernels/cpu/relax.h"
+#include "kernels/cpu/worth.h"
 
-/* What a helper may keep others waiting, in seconds and in pieces of the caller, before it has to rest. */
-static const double patience = 3e-4, patience_pieces = 4;
+/* PACE_JOBS: jobs of a kind, for each thread, after which a helper in doubt has the caller's own pace measured again.
+ */
+enum { SPINS = 1000, LINE = 64, PACE_JOBS = 64 };
 
-struct helper {
+/* A thread that takes part; number 0 is the caller. */
+struct member {
+    /* The pieces that are left of its share: the first in the low half, the end in the high one. One word says all, so
+     * whoever exchanges it for another takes what it names. */
+    _Alignas(LINE) _Atomic uint64_t share;
+    _Alignas(LINE) atomic_bool inside; /* may touch the job */
+    int taken;                         /* pieces of the job; the caller reads it when the helper has left */
+    /* Of helpers. */
     struct pool *pool;
-    pthread_t thread;
     int number;
-    /* For the caller: the jobs that it stays out of yet, as many as it is told next time, and those since the last. */
-    int rest, next_rest, good;
-    atomic_bool resting;
-    _Alignas(LINE) atomic_bool inside;
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;
+    atomic_bool asleep;
+    atomic_bool resting; /* left out of the next job */
+    /* The caller's. */
+    struct helper_account account;
+    double waited; /* seconds, after the last job */
 };
 
 struct pool {
-    int n_helpers;
-    struct helper *helpers;
+    int threads;
+    struct member *members; /* [threads] */
+    struct pace_table paces;
     /* The job; written while none is open and nobody is inside. */
     pool_work *work;
     const void *context;
-    int pieces;
-    _Alignas(LINE) atomic_int next; /* the first piece that nobody has taken; a cache line of its own */
     _Alignas(LINE) atomic_bool open;
-    _Alignas(LINE) atomic_uint announced; /* jobs so far; a helper enters each at most once */
-    atomic_int sleeping;
+    _Alignas(LINE) atomic_uint announced; /* jobs so far */
     atomic_bool stop;
-    pthread_mutex_t mutex;
-    pthread_cond_t wake; /* announced or stop has changed */
 };
 
-static void pause_briefly(int spins) {
-    /* Whoever is waited for may need this core. */
-    if (spins % SPINS == SPINS - 1) sched_yield();
-    __builtin_ia32_pause();
-}
+static uint64_t share_make(uint32_t first, uint32_t end) { return (uint64_t)end << 32 | first; }
+static uint32_t share_first(uint64_t share) { return (uint32_t)share; }
+static uint32_t share_end(uint64_t share) { return (uint32_t)(share >> 32); }
+static bool share_empty(uint64_t share) { return share_first(share) >= share_end(share); }
 
-/* How many it took. */
-static int take_pieces(struct pool *p, int thread) {
-    int taken = 0;
-    for (int piece; (piece = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed)) < p->pieces; taken++)
-        p->work(p->context, piece, thread);
-    return taken;
-}
-
-/* Waits for a job that is not number `seen`; false when the pool closes. */
-static bool wait_for_job(struct pool *p, unsigned seen) {
-    for (int i = 0; i < SPINS; i++) {
-        if (atomic_load(&p->stop)) return false;
-        if (atomic_load(&p->announced) != seen) return true;
-        __builtin_ia32_pause();
+/* The first piece of its own share; false where none is left. */
+static bool share_take(struct member *self, int *piece) {
+    uint64_t share = atomic_load(&self->share);
+    while (!share_empty(share)) {
+        uint32_t first = share_first(share);
+        if (!atomic_compare_exchange_weak(&self->share, &share, share_make(first + 1, share_end(share)))) continue;
+        *piece = (int)first;
+        return true;
     }
-    pthread_mutex_lock(&p->mutex);
-    atomic_fetch_add(&p->sleeping, 1);
-    while (atomic_load(&p->announced) == seen && !atomic_load(&p->stop)) pthread_cond_wait(&p->wake, &p->mutex);
-    atomic_fetch_sub(&p->sleeping, 1);
-    pthread_mutex_unlock(&p->mutex);
-    return !atomic_load(&p->stop);
+    return false;
 }
 
-static void *help(void *argument) {
-    struct helper *self = argument;
+/* The back half of somebody's share becomes its own, which is empty; false where all are. */
+static bool share_steal(struct pool *p, struct member *self) {
+    for (int i = 1; i < p->threads; i++) {
+        struct member *from = &p->members[(self->number + i) % p->threads];
+        uint64_t share = atomic_load(&from->share);
+        while (!share_empty(share)) {
+            uint32_t first = share_first(share), end = share_end(share), middle = first + (end - first) / 2;
+            if (!atomic_compare_exchange_weak(&from->share, &share, share_make(first, middle))) continue;
+            atomic_store(&self->share, share_make(middle, end));
+            return true;
+        }
+    }
+    return false;
+}
+
+static void member_work(struct pool *p, struct member *self) {
+    do {
+        for (int piece; share_take(self, &piece); self->taken++) p->work(p->context, piece, self->number);
+    } while (share_steal(p, self));
+}
+
+static bool job_announced(const struct member *self, unsigned seen) {
+    return atomic_load(&self->pool->announced) != seen && !atomic_load(&self->resting);
+}
+
+/* Waits for a job that is not number `seen`, and is not left out of; false when the pool closes. */
+static bool job_wait(struct member *self, unsigned seen) {
+    const atomic_bool *stop = &self->pool->stop;
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load(stop)) return false;
+        if (job_announced(self, seen)) return true;
+        cpu_relax();
+    }
+
+    pthread_mutex_lock(&self->mutex);
+    atomic_store(&self->asleep, true);
+    while (!job_announced(self, seen) && !atomic_load(stop)) pthread_cond_wait(&self->wake, &self->mutex);
+    atomic_store(&self->asleep, false);
+    pthread_mutex_unlock(&self->mutex);
+    return !atomic_load(stop);
+}
+
+static void *helper_main(void *argument) {
+    struct member *self = argument;
     struct pool *p = self->pool;
-    for (unsigned seen = 0; wait_for_job(p, seen);) {
+    for (unsigned seen = 0; job_wait(self, seen);) {
         seen = atomic_load(&p->announced);
-        if (atomic_load(&self->resting)) continue;
+        sched_yield();
         atomic_store(&self->inside, true);
-        if (atomic_load(&p->open)) take_pieces(p, self->number);
+        if (atomic_load(&p->open)) member_work(p, self);
         atomic_store(&self->inside, false);
     }
     return NULL;
 }
 
-static void wake_helpers(struct pool *p) {
-    if (atomic_load(&p->sleeping) == 0) return;
-    pthread_mutex_lock(&p->mutex);
-    pthread_cond_broadcast(&p->wake);
-    pthread_mutex_unlock(&p->mutex);
+static void helper_wake(struct member *h) {
+    pthread_mutex_lock(&h->mutex);
+    pthread_cond_signal(&h->wake);
+    pthread_mutex_unlock(&h->mutex);
 }
 
-/* Before a job: whose rest is over. */
-static void count_rests(struct pool *p) {
-    for (int i = 0; i < p->n_helpers; i++) {
-        struct helper *h = &p->helpers[i];
-        if (h->rest > 0 && --h->rest == 0) atomic_store(&h->resting, false);
+/* Decides who takes part in a job that begins at `now`; returns how many helpers do, *doubts whether one might be a
+ * loss. */
+static int helpers_choose(struct pool *p, double now, bool *doubts) {
+    int helpers = 0;
+    *doubts = false;
+    for (int i = 1; i < p->threads; i++) {
+        struct member *h = &p->members[i];
+        bool rests = account_rests(&h->account, now);
+        atomic_store(&h->resting, rests);
+        if (rests) continue;
+        helpers++;
+        *doubts = *doubts || account_doubts(&h->account);
+    }
+    return helpers;
+}
+
+/* Gives each of those that take part its share, and tells the helpers. */
+static void job_announce(struct pool *p, int pieces, int helpers) {
+    int64_t n = helpers + 1, at = 0;
+    for (int i = 0; i < p->threads; i++) {
+        struct member *m = &p->members[i];
+        bool rests = i > 0 && atomic_load(&m->resting);
+        uint32_t first = (uint32_t)(at * pieces / n);
+        at += !rests;
+        m->taken = 0;
+        atomic_store(&m->share, share_make(first, (uint32_t)(at * pieces / n)));
+    }
+    atomic_store(&p->open, true);
+    atomic_fetch_add(&p->announced, 1);
+    for (int i = 1; i < p->threads; i++) {
+        struct member *h = &p->members[i];
+        if (!atomic_load(&h->resting) && atomic_load(&h->asleep)) helper_wake(h);
     }
 }
 
-/* After a job that the helper left `waited` seconds after the caller was done. */
-static void judge(struct helper *h, double waited, double longest) {
-    if (waited > longest) {
-        h->rest = h->next_rest = min_int(MOST_REST, max_int(LEAST_REST, 2 * h->next_rest));
-        h->good = 0;
-        atomic_store(&h->resting, true);
-    } else if (h->rest == 0 && ++h->good == MOST_REST) {
-        h->next_rest = h->good = 0;
+/* Until nobody is inside; each helper is charged with what it took longer than those before it. Returns the time. */
+static double helpers_join(struct pool *p, double now) {
+    for (int i = 1; i < p->threads; i++) {
+        struct member *h = &p->members[i];
+        h->waited = 0;
+        if (!atomic_load(&h->inside)) continue;
+        for (int spins = 1; atomic_load(&h->inside); spins++) {
+            if (spins % SPINS == 0) sched_yield(); /* the helper may need this core */
+            cpu_relax();
+        }
+        double left = time_now();
+        h->waited = left - now;
+        now = left;
+    }
+    return now;
+}
+
+/* After a job that began at `start` and ended at `now`: `gain` seconds for each piece that a helper did. */
+static void helpers_account(struct pool *p, double gain, double start, double now) {
+    for (int i = 1; i < p->threads; i++) {
+        struct member *h = &p->members[i];
+        if (account_rests(&h->account, start)) continue;
+        account_enter(&h->account, gain * h->taken, h->waited, now);
     }
 }
 
-void pool_run(struct pool *p, int pieces, pool_work *work, const void *context) {
-    if (p->n_helpers == 0 || pieces <= 1) {
+void pool_run(struct pool *p, double operations, int pieces, pool_work *work, const void *context) {
+    if (p->threads == 1 || pieces <= 1) {
         for (int i = 0; i < pieces; i++) work(context, i, 0);
         return;
     }
-    count_rests(p);
+
+    bool doubts;
+    double start = time_now();
+    int helpers = helpers_choose(p, start, &doubts);
+    struct job_pace *pace = pace_find(&p->paces, work, operations);
+    if (helpers == 0 || (doubts && pace_is_old(pace, PACE_JOBS * p->threads))) {
+        for (int i = 0; i < pieces; i++) work(context, i, 0);
+        pace_set(pace, operations, time_now() - start);
+        return;
+    }
+
     p->work = work;
     p->context = context;
-    p->pieces = pieces;
-    atomic_store(&p->next, 0);
-    atomic_store(&p->open, true);
-    atomic_fetch_add(&p->announced, 1);
-    wake_helpers(p);
-    double start = time_now();
-    int taken = take_pieces(p, 0);
+    job_announce(p, pieces, helpers);
+    member_work(p, &p->members[0]);
     atomic_store(&p->open, false);
-    double done = time_now(), longest = patience + patience_pieces * (done - start) / max_int(1, taken);
-    for (int h = 0; h < p->n_helpers; h++) {
-        bool late = atomic_load(&p->helpers[h].inside);
-        for (int i = 0; atomic_load(&p->helpers[h].inside); i = (i + 1) % SPINS) pause_briefly(i);
-        judge(&p->helpers[h], late ? time_now() - done : 0, longest);
-    }
+    double done = time_now(), now = helpers_join(p, done);
+
+    /* Where the caller's own pace was never measured, the one beside helpers is near. */
+    int taken = p->members[0].taken;
+    double alone = pace_alone(pace, operations, (done - start) * pieces / max_int(1, taken));
+    double gained = alone - (done - start);
+    helpers_account(p, gained > 0 && pieces > taken ? gained / (pieces - taken) : 0, start, now);
 }
 
 static void pool_stop(struct pool *p, int started) {
-    pthread_mutex_lock(&p->mutex);
     atomic_store(&p->stop, true);
-    pthread_cond_broadcast(&p->wake);
-    pthread_mutex_unlock(&p->mutex);
-    for (int i = 0; i < started; i++) pthread_join(p->helpers[i].thread, NULL);
-    pthread_cond_destroy(&p->wake);
-    pthread_mutex_destroy(&p->mutex);
-    free(p->helpers);
+    for (int i = 1; i <= started; i++) {
+        struct member *h = &p->members[i];
+        helper_wake(h);
+        pthread_join(h->thread, NULL);
+        pthread_cond_destroy(&h->wake);
+        pthread_mutex_destroy(&h->mutex);
+    }
+    free(p->members);
     free(p);
+}
+
+static int helper_start(struct pool *p, int number) {
+    struct member *h = &p->members[number];
+    h->pool = p;
+    h->number = number;
+    account_begin(&h->account);
+    pthread_mutex_init(&h->mutex, NULL);
+    pthread_cond_init(&h->wake, NULL);
+    int failed = pthread_create(&h->thread, NULL, helper_main, h);
+    if (failed == 0) return 0;
+    pthread_cond_destroy(&h->wake);
+    pthread_mutex_destroy(&h->mutex);
+    return failed;
 }
 
 enum status pool_open(struct pool **out, int threads, struct error *e) {
     struct pool *p = aligned_alloc(LINE, sizeof *p);
-    if (p == NULL) return error_set(e, STATUS_NO_MEMORY, "cpu: no memory for the thread pool");
-    memset(p, 0, sizeof *p);
-    p->n_helpers = threads - 1;
-    p->helpers = aligned_alloc(LINE, (size_t)threads * sizeof *p->helpers);
-    if (p->helpers == NULL) {
+    struct member *members = aligned_alloc(LINE, (size_t)threads * sizeof *members);
+    if (p == NULL || members == NULL) {
+        free(members);
         free(p);
         return error_set(e, STATUS_NO_MEMORY, "cpu: no memory for %d threads", threads);
     }
-    memset(p->helpers, 0, (size_t)threads * sizeof *p->helpers);
-    pthread_mutex_init(&p->mutex, NULL);
-    pthread_cond_init(&p->wake, NULL);
-    for (int i = 0; i < p->n_helpers; i++) {
-        p->helpers[i].pool = p;
-        p->helpers[i].number = i + 1;
-        int failed = pthread_create(&p->helpers[i].thread, NULL, help, &p->helpers[i]);
+    memset(p, 0, sizeof *p);
+    memset(members, 0, (size_t)threads * sizeof *members);
+    p->threads = threads;
+    p->members = members;
+    for (int i = 1; i < threads; i++) {
+        int failed = helper_start(p, i);
         if (failed == 0) continue;
-        pool_stop(p, i);
-        return error_set(e, STATUS_NO_MEMORY, "cpu: thread %d of %d did not start: %s; ask for fewer threads", i + 1,
-                         threads, strerror(failed));
+        pool_stop(p, i - 1);
+        return error_set(e, STATUS_NO_MEMORY, "cpu: thread %d of %d did not start: %s; ask for fewer threads", i,
+                         threads - 1, strerror(failed));
     }
     *out = p;
     return STATUS_OK;
 }
 
 void pool_close(struct pool *p) {
-    if (p != NULL) pool_stop(p, p->n_helpers);
+    if (p != NULL) pool_stop(p, p->threads - 1);
 }

@@ -18,12 +18,25 @@ void cpu_gather_rows(struct backend *b, const struct gather_rows_args *a) {
     if (a->y.cols > 0) cpu_run(b, (double)a->y.rows * a->y.cols, a->y.rows, gather_row, a);
 }
 
+enum { SCATTER_COLUMNS = 256 };
+
+/* A range of columns of all rows: two rows may name the same place, and then the later one must win. */
+static void scatter_columns(const void *context, int piece, int thread) {
+    (void)thread;
+    const struct scatter_rows_args *a = context;
+    size_t column = (size_t)piece * SCATTER_COLUMNS;
+    size_t columns = (size_t)min_int(SCATTER_COLUMNS, a->x.cols - piece * SCATTER_COLUMNS);
+    for (int i = 0; i < a->x.rows; i++) {
+        if (a->rows[i] < 0) continue;
+        char *to = (char *)row_of(a->y, a->rows[i]) + column * dtype_bytes(a->y.dtype);
+        const char *from = (const char *)row_of(a->x, i) + column * dtype_bytes(a->x.dtype);
+        dtype_convert(to, a->y.dtype, from, a->x.dtype, columns);
+    }
+}
+
 void cpu_scatter_rows(struct backend *b, const struct scatter_rows_args *a) {
-    (void)b;
-    /* One thread: two rows may name the same place, and then the later one must win. */
-    for (int i = 0; i < a->x.rows; i++)
-        if (a->rows[i] >= 0)
-            dtype_convert(row_of(a->y, a->rows[i]), a->y.dtype, row_of(a->x, i), a->x.dtype, (size_t)a->x.cols);
+    int pieces = (a->x.cols + SCATTER_COLUMNS - 1) / SCATTER_COLUMNS;
+    cpu_run(b, (double)a->x.rows * a->x.cols, pieces, scatter_columns, a);
 }
 
 /* Sums and the norm are in double: rows are few and the cost is nothing. An empty run gives zeros. */

@@ -1,6 +1,7 @@
 /* retrieval/extract/extract.c: files to plain text: which kind a file is, and what every kind must satisfy. A text file
  * with a few damaged characters is kept byte for byte, so that byte ranges match the file; the tokenizer sees U+FFFD
- * for each. With more than one damaged character in a hundred it is not UTF-8 at all, and skipped. */
+ * for each. With more than one damaged character in a hundred it is not UTF-8 at all, and skipped. UTF-16 with a byte
+ * order mark becomes UTF-8 first, and byte ranges are those of the UTF-8. */
 #include "retrieval/extract/extract.h"
 
 #include <string.h>
@@ -104,9 +105,14 @@ static enum status read_checked(const char *path, size_t limit, struct buffer *b
     enum status status = file_read(path, limit, bytes, e);
     if (status) return status;
     if (bytes->size == 0) return error_set(e, STATUS_INVALID, "%s: empty", path);
+    bool decoded = extract_decode(bytes, damaged);
+    if (bytes->size == 0) return error_set(e, STATUS_INVALID, "%s: empty", path);
     const char *nul = memchr(bytes->data, '\0', bytes->size);
-    if (nul) return error_set(e, STATUS_INVALID, "%s: binary: a NUL at byte %zu", path, (size_t)(nul - bytes->data));
-    *damaged = count_damaged(bytes->data, bytes->size, characters);
+    if (nul)
+        return error_set(e, STATUS_INVALID, "%s: binary: a NUL at byte %zu%s", path, (size_t)(nul - bytes->data),
+                         extract_encoding_hint(bytes));
+    size_t invalid = count_damaged(bytes->data, bytes->size, characters);
+    if (!decoded) *damaged = invalid;
     return STATUS_OK;
 }
 
@@ -116,8 +122,8 @@ static enum status extract_text(const char *path, size_t limit, struct buffer *t
     enum status status = read_checked(path, limit, text, &damaged, &characters, e);
     if (status) return status;
     if (damaged > characters / 100)
-        return error_set(e, STATUS_INVALID, "%s: not UTF-8: %zu of %zu characters are damaged", path, damaged,
-                         characters);
+        return error_set(e, STATUS_INVALID, "%s: not UTF-8: %zu of %zu characters are damaged%s", path, damaged,
+                         characters, extract_encoding_hint(text));
     drop_bom(text);
     if (check_blank(path, text, e)) return STATUS_INVALID;
     heading_title(text, title);

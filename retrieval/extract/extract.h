@@ -11,7 +11,7 @@ enum document_kind { DOCUMENT_UNKNOWN, DOCUMENT_TEXT, DOCUMENT_HTML, DOCUMENT_MA
 enum document_kind document_kind(const char *path);
 
 /* The text of a file into *text, its title (HTML <title>, man NAME line, first Markdown heading, else "") into *title;
- * both cleared first. Rejects with the reason: empty, binary (NUL bytes), invalid UTF-8 beyond repair, larger than
- * `limit`. */
+ * both cleared first. UTF-16 with a byte order mark becomes UTF-8. Rejects with the reason: empty, binary (NUL bytes),
+ * invalid UTF-8 beyond repair, larger than `limit`. */
 enum status document_extract(const char *path, enum document_kind kind, size_t limit, struct buffer *text,
                              struct buffer *title, struct error *e);

@@ -57,13 +57,17 @@ static inline void index_close(struct index *x) {
 /* Exact search over vectors [count, dim], f32; the array is taken over and freed. */
 enum status index_open_flat(struct index **out, float *vectors, int64_t count, int dim, struct error *e);
 
-/* FAISS (index_faiss.c is the only file that includes it; without it these return STATUS_UNSUPPORTED).
+/* FAISS, which is opened with the first index that needs it; where it is missing these return STATUS_UNSUPPORTED, where
+ * a limit of the address space leaves it too little room STATUS_NO_MEMORY.
  * build: trains and fills an index of type `factory` and writes it to path; factory NULL picks by count: "Flat" up to
- * 100 000 vectors, "IVF<lists>,Flat" above. open: path must have been verified against its checksum, FAISS crashes on
- * hostile files; dim, count and metric are checked afterwards. */
+ * 100 000 vectors, "IVF<lists>,Flat" above. STATUS_UNSUPPORTED for a kind that open does not read (faiss_file.h).
+ * open: the whole file is checked before FAISS sees it, which crashes on hostile ones: STATUS_CORRUPT. */
 enum status index_build_faiss(const char *path, const char *factory, const float *vectors, int64_t count, int dim,
                               struct error *e);
 enum status index_open_faiss(struct index **out, const char *path, int64_t count, int dim, struct error *e);
+/* Whether there is such an index for vectors of `dim` numbers, before any is there; *least is how many vectors it needs
+ * at least to learn its lists and codes from, as far as the name tells. STATUS_INVALID; as index_open_faiss. */
+enum status index_check_factory(const char *factory, int dim, int64_t *least, struct error *e);
 /* The same in memory. An inverted file is trained on its own vectors, or on `training` where that is given: as many
  * vectors as the file has lists become their centres as they are. */
 struct index_source {

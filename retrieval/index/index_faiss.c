@@ -1,6 +1,6 @@
-/* retrieval/index/index_faiss.c: the only file that includes FAISS (its C API). Inner product on unit vectors
- * throughout, so a similarity is a cosine. FAISS keeps the message of a failed call per thread until the next one: it
- * is copied at once.
+/* retrieval/index/index_faiss.c: FAISS as an index (faiss_api.h opens it). Inner product on unit vectors throughout, so
+ * a similarity is a cosine. FAISS keeps the message of a failed call per thread until the next one: it is copied at
+ * once.
  *
  * An index is loaded by the CPU and may then move to a GPU. FAISS ends the process when CUDA fails at the wrong place,
  * so whatever can be known before (is there a GPU, does the index fit, is it of a kind that can move) is asked first.
@@ -11,24 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/buffer.h"
+#include "retrieval/index/faiss_file.h"
 #include "retrieval/index/index.h"
 
 void index_set_threads(int threads) { omp_set_num_threads(max_int(1, threads)); }
 
 #if HAVE_FAISS
 
-#include <faiss/c_api/AutoTune_c.h>
-#include <faiss/c_api/IndexFlat_c.h>
-#include <faiss/c_api/IndexIVFFlat_c.h>
-#include <faiss/c_api/Index_c.h>
-#include <faiss/c_api/error_c.h>
-#include <faiss/c_api/index_factory_c.h>
-#include <faiss/c_api/index_io_c.h>
-#if HAVE_FAISS_GPU
-#include <faiss/c_api/gpu/GpuAutoTune_c.h>
-#include <faiss/c_api/gpu/StandardGpuResources_c.h>
-#include <faiss/c_api/gpu/architectures.h> /* written by tools/deps.sh */
-#endif
+#include "retrieval/index/faiss_api.h"
 
 struct faiss_index {
     struct index base;
@@ -48,9 +39,58 @@ void index_choose_factory(char *factory, size_t size, int64_t count) {
         snprintf(factory, size, "IVF%d,Flat", index_lists(count));
 }
 
+/* The text behind `mark`; the whole text where there is none. */
+static const char *skip_past(const char *text, const char *mark) {
+    const char *at = strstr(text, mark);
+    return at ? at + strlen(mark) : text;
+}
+
+/* FAISS' messages name the C++ function, the file with its line, and the condition; then they say what is wrong. */
 static enum status faiss_failed(struct error *e, const char *what) {
-    const char *text = faiss_get_last_error();
-    return error_set(e, STATUS_INTERNAL, "FAISS: %s: %s", what, text ? text : "no message");
+    const char *text = faiss.get_last_error();
+    const char *line = text ? strstr(text, ".cpp:") : NULL;
+    if (line) text = skip_past(line + strlen(".cpp:"), ": ");
+    if (text) text = skip_past(text, "' failed: ");
+    return error_set(e, STATUS_INTERNAL, "FAISS: %s: %s", what, text && *text ? text : "no message");
+}
+
+/* The number after the first `word` that has one; 0: none. */
+static int64_t number_after(const char *factory, const char *word) {
+    for (const char *at = strstr(factory, word); at; at = strstr(at + 1, word)) {
+        long long n = strtoll(at + strlen(word), NULL, 10);
+        if (n > 0) return n;
+    }
+    return 0;
+}
+
+/* An inverted file learns a centre per list, a product quantiser 2^bits codes per part: "PQ48", "PQ16x4". */
+static int64_t least_vectors(const char *factory) {
+    int64_t least = number_after(factory, "IVF");
+    for (const char *at = strstr(factory, "PQ"); at; at = strstr(at + 1, "PQ")) {
+        const char *bits = at + 2 + strspn(at + 2, "0123456789");
+        if (at > factory && at[-1] == 'O') continue; /* a rotation, which learns from any number */
+        int n = *bits == 'x' ? atoi(bits + 1) : 8;
+        int64_t codes = (int64_t)1 << max_int(0, min_int(n, 24));
+        if (codes > least) least = codes;
+    }
+    return least;
+}
+
+static enum status make_empty(FaissIndex **out, const char *factory, int dim, struct error *e) {
+    enum status status = faiss_open(e);
+    if (status) return status;
+    if (faiss.index_factory(out, dim, factory, METRIC_INNER_PRODUCT) == 0) return STATUS_OK;
+    faiss_failed(e, factory);
+    return e->status = STATUS_INVALID;
+}
+
+enum status index_check_factory(const char *factory, int dim, int64_t *least, struct error *e) {
+    FaissIndex *index = NULL;
+    *least = strcmp(factory, INDEX_EXACT) == 0 ? 0 : least_vectors(factory);
+    if (strcmp(factory, INDEX_EXACT) == 0) return STATUS_OK;
+    enum status status = make_empty(&index, factory, dim, e);
+    if (status == STATUS_OK) faiss.Index_free(index);
+    return status;
 }
 
 /* A search visits a sixteenth of the lists and at least 16: on the test's clustered vectors that finds more than 95 %
@@ -60,20 +100,22 @@ static enum status set_probes(FaissIndex *index, const char *factory, struct err
     int lists = ivf ? atoi(ivf + 3) : 0;
     if (lists <= 0) return STATUS_OK;
     FaissParameterSpace *space = NULL;
-    if (faiss_ParameterSpace_new(&space)) return faiss_failed(e, "parameters");
+    if (faiss.ParameterSpace_new(&space)) return faiss_failed(e, "parameters");
     int probes = min_int(lists, max_int(16, lists / 16));
     enum status status = STATUS_OK;
-    if (faiss_ParameterSpace_set_index_parameter(space, index, "nprobe", probes)) status = faiss_failed(e, "nprobe");
-    faiss_ParameterSpace_free(space);
+    if (faiss.ParameterSpace_set_index_parameter(space, index, "nprobe", probes)) status = faiss_failed(e, "nprobe");
+    faiss.ParameterSpace_free(space);
     return status;
 }
 
 static enum status fill(FaissIndex *index, const struct index_source *source, const char *factory, struct error *e) {
     const float *training = source->training ? source->training : source->vectors;
     int64_t n_training = source->training ? source->n_training : source->count;
-    if (!faiss_Index_is_trained(index) && faiss_Index_train(index, n_training, training))
+    enum status status = faiss_check_room(e);
+    if (status) return status;
+    if (!faiss.Index_is_trained(index) && faiss.Index_train(index, n_training, training))
         return faiss_failed(e, "training the index (does it have more lists or codes than there are vectors?)");
-    if (faiss_Index_add(index, source->count, source->vectors)) return faiss_failed(e, "adding vectors");
+    if (faiss.Index_add(index, source->count, source->vectors)) return faiss_failed(e, "adding vectors");
     return set_probes(index, factory, e);
 }
 
@@ -85,16 +127,23 @@ static enum status make(FaissIndex **out, const struct index_source *source, str
         index_choose_factory(chosen, sizeof chosen, source->count);
         factory = chosen;
     }
-    if (faiss_index_factory(&index, source->dim, factory, METRIC_INNER_PRODUCT)) {
-        faiss_failed(e, factory);
-        if (e) e->status = STATUS_INVALID;
-        return STATUS_INVALID;
-    }
-    enum status status = fill(index, source, factory, e);
+    enum status status = make_empty(&index, factory, source->dim, e);
+    if (status) return status;
+    status = fill(index, source, factory, e);
     if (status)
-        faiss_Index_free(index);
+        faiss.Index_free(index);
     else
         *out = index;
+    return status;
+}
+
+/* What is written must be of a kind that is read. */
+static enum status check_written(const char *path, int64_t count, int dim, struct error *e) {
+    struct file_map map;
+    if (file_map_open(&map, path, e)) return e->status;
+    struct faiss_file file = {.data = map.data, .size = map.size, .name = path};
+    enum status status = faiss_file_check(file, count, dim, e);
+    file_map_close(&map);
     return status;
 }
 
@@ -104,9 +153,9 @@ enum status index_build_faiss(const char *path, const char *factory, const float
     struct index_source source = {.factory = factory, .vectors = vectors, .count = count, .dim = dim};
     enum status status = make(&index, &source, e);
     if (status) return status;
-    if (faiss_write_index_fname(index, path)) status = faiss_failed(e, path);
-    faiss_Index_free(index);
-    return status;
+    if (faiss.write_index_fname(index, path)) status = faiss_failed(e, path);
+    faiss.Index_free(index);
+    return status ? status : check_written(path, count, dim, e);
 }
 
 static void lock(const struct faiss_index *x) {
@@ -124,7 +173,7 @@ static int ask(const struct faiss_index *x, struct index_query query, int64_t *i
     lock(x);
     for (int first = 0; first < query.n && !failed; first += slice) {
         size_t at = (size_t)first * (size_t)query.k;
-        failed = faiss_Index_search(x->faiss, min_int(slice, query.n - first),
+        failed = faiss.Index_search(x->faiss, min_int(slice, query.n - first),
                                     query.vectors + (size_t)first * (size_t)x->base.dim, query.k, similarities + at,
                                     ids + at);
     }
@@ -148,6 +197,8 @@ static enum status search_once(const struct faiss_index *x, struct index_query q
     int k = query.k;
     /* FAISS returns without writing anything when the index is empty. */
     for (size_t i = 0; i < (size_t)query.n * (size_t)k; i++) ids[i] = -1;
+    enum status status = query.bulk ? faiss_check_room(e) : STATUS_OK;
+    if (status) return status;
     if (query.n > 0 && ask(x, query, ids, similarities)) return faiss_failed(e, "search");
     for (int q = 0; q < query.n; q++) {
         int64_t *row = ids + (size_t)q * (size_t)k;
@@ -223,7 +274,7 @@ static enum status faiss_index_vectors(const struct index *base, int64_t first, 
     if (x->lists_on_gpu)
         return error_set(e, STATUS_UNSUPPORTED, "an inverted file on a GPU gives no vectors back; use \"cpu\"");
     lock(x);
-    int failed = n > 0 && faiss_Index_reconstruct_n(x->faiss, first, n, vectors);
+    int failed = n > 0 && faiss.Index_reconstruct_n(x->faiss, first, n, vectors);
     unlock(x);
     return failed ? faiss_failed(e, "reading vectors") : STATUS_OK;
 }
@@ -238,9 +289,9 @@ static enum status faiss_index_vectors(const struct index *base, int64_t first, 
 /* Exact search, and inverted files of whole vectors around exact centres: what FAISS searches on a GPU with the CPU's
  * results. *lists is 0 for the first. */
 static bool can_move(FaissIndex *index, size_t *lists) {
-    FaissIndexIVFFlat *ivf = faiss_IndexIVFFlat_cast(index);
-    *lists = ivf ? faiss_IndexIVFFlat_nlist(ivf) : 0;
-    return ivf ? faiss_IndexFlat_cast(faiss_IndexIVFFlat_quantizer(ivf)) != NULL : faiss_IndexFlat_cast(index) != NULL;
+    FaissIndexIVFFlat *ivf = faiss.IndexIVFFlat_cast(index);
+    *lists = ivf ? faiss.IndexIVFFlat_nlist(ivf) : 0;
+    return ivf ? faiss.IndexFlat_cast(faiss.IndexIVFFlat_quantizer(ivf)) != NULL : faiss.IndexFlat_cast(index) != NULL;
 }
 
 struct gpu_facts {
@@ -299,7 +350,7 @@ static enum status check_gpu(const struct faiss_index *x, int gpu, size_t lists,
     return STATUS_OK;
 }
 
-static void gpu_close(FaissStandardGpuResources *gpu) { faiss_StandardGpuResources_free(gpu); }
+static void gpu_close(FaissStandardGpuResources *gpu) { faiss.StandardGpuResources_free(gpu); }
 
 static enum status faiss_index_move(struct index *base, int gpu, struct error *e) {
     struct faiss_index *x = (struct faiss_index *)base;
@@ -313,16 +364,16 @@ static enum status faiss_index_move(struct index *base, int gpu, struct error *e
     if (check_gpu(x, gpu, lists, e)) return e->status;
     FaissStandardGpuResources *resources;
     FaissGpuIndex *moved;
-    if (faiss_StandardGpuResources_new(&resources)) return faiss_failed(e, "GPU");
+    if (faiss.StandardGpuResources_new(&resources)) return faiss_failed(e, "GPU");
     /* Pinned memory serves queries of hundreds of MiB. */
-    if (faiss_StandardGpuResources_setTempMemory(resources, GPU_TEMPORARY) ||
-        faiss_StandardGpuResources_setPinnedMemory(resources, 0) ||
-        faiss_index_cpu_to_gpu(resources, gpu, x->faiss, &moved)) {
+    if (faiss.StandardGpuResources_setTempMemory(resources, GPU_TEMPORARY) ||
+        faiss.StandardGpuResources_setPinnedMemory(resources, 0) ||
+        faiss.index_cpu_to_gpu(resources, gpu, x->faiss, &moved)) {
         faiss_failed(e, "moving the index to the GPU");
-        faiss_StandardGpuResources_free(resources);
+        faiss.StandardGpuResources_free(resources);
         return STATUS_INTERNAL;
     }
-    faiss_Index_free(x->faiss);
+    faiss.Index_free(x->faiss);
     x->faiss = moved;
     x->lists_on_gpu = lists > 0;
     x->gpu = resources;
@@ -343,7 +394,7 @@ static enum status faiss_index_move(struct index *base, int gpu, struct error *e
 
 static void faiss_index_close(struct index *base) {
     struct faiss_index *x = (struct faiss_index *)base;
-    faiss_Index_free(x->faiss);
+    faiss.Index_free(x->faiss);
     gpu_close(x->gpu);
     pthread_mutex_destroy(&x->gpu_lock);
     free(x);
@@ -370,19 +421,27 @@ enum status index_make_faiss(struct index **out, const struct index_source *sour
     return status;
 }
 
+/* FAISS reads the very bytes that were checked. */
+static enum status read_checked(FaissIndex **index, const struct file_map *map, const char *path, int64_t count,
+                                int dim, struct error *e) {
+    struct faiss_file file = {.data = map->data, .size = map->size, .name = path};
+    if (faiss_file_check(file, count, dim, e)) return e->status;
+    FILE *stream = fmemopen((void *)(uintptr_t)map->data, map->size, "rb");
+    if (stream == NULL) return error_errno(e, "%s: read", path);
+    enum status status = faiss.read_index(stream, 0, index) ? faiss_failed(e, path) : STATUS_OK;
+    fclose(stream);
+    return status;
+}
+
 enum status index_open_faiss(struct index **out, const char *path, int64_t count, int dim, struct error *e) {
     FaissIndex *index = NULL;
-    if (faiss_read_index_fname(path, 0, &index)) return faiss_failed(e, path);
-    if (faiss_Index_d(index) != dim || faiss_Index_ntotal(index) != count || !faiss_Index_is_trained(index) ||
-        faiss_Index_metric_type(index) != METRIC_INNER_PRODUCT) {
-        error_set(e, STATUS_CORRUPT, "%s: %lld vectors of %d numbers, metric %d; expected %lld of %d, inner product",
-                  path, (long long)faiss_Index_ntotal(index), faiss_Index_d(index), (int)faiss_Index_metric_type(index),
-                  (long long)count, dim);
-        faiss_Index_free(index);
-        return STATUS_CORRUPT;
-    }
-    *out = wrap(index, count, dim);
-    return STATUS_OK;
+    struct file_map map;
+    enum status status = faiss_open(e);
+    if (status || file_map_open(&map, path, e)) return e->status;
+    status = read_checked(&index, &map, path, count, dim, e);
+    file_map_close(&map);
+    if (status == STATUS_OK) *out = wrap(index, count, dim);
+    return status;
 }
 
 #else
@@ -399,6 +458,16 @@ enum status index_build_faiss(const char *path, const char *factory, const float
                      "%s: index %s needs FAISS, which this build lacks; run make deps and build "
                      "again, or use --index " INDEX_EXACT,
                      path, factory ? factory : "by size");
+}
+
+enum status index_check_factory(const char *factory, int dim, int64_t *least, struct error *e) {
+    (void)dim;
+    *least = 0;
+    if (strcmp(factory, INDEX_EXACT) == 0) return STATUS_OK;
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "index %s needs FAISS, which this build lacks; run make deps and build again, or use "
+                     "--index " INDEX_EXACT,
+                     factory);
 }
 
 enum status index_make_faiss(struct index **out, const struct index_source *source, struct error *e) {

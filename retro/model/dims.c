@@ -13,9 +13,9 @@ static enum status missing(struct error *e, const char *key) {
     return error_set(e, STATUS_INVALID, "config.json: required key \"%s\" is missing", key);
 }
 
-static enum status int_value(const json_t *value, const char *key, struct range range, int *out, struct error *e) {
-    if (!json_is_integer(value)) return wrong_type(e, key, "an integer");
-    json_int_t v = json_integer_value(value);
+static enum status int_value(const struct json *value, const char *key, struct range range, int *out, struct error *e) {
+    if (!json_is_int(value)) return wrong_type(e, key, "an integer");
+    int64_t v = json_int(value);
     if (v < range.min || v > range.max)
         return error_set(e, STATUS_INVALID, "config.json: \"%s\" is %lld, allowed is %d .. %d", key, (long long)v,
                          range.min, range.max);
@@ -23,56 +23,56 @@ static enum status int_value(const json_t *value, const char *key, struct range 
     return STATUS_OK;
 }
 
-enum status dims_int(const json_t *config, const char *key, struct range range, int *out, struct error *e) {
-    const json_t *value = json_object_get(config, key);
+enum status dims_int(const struct json *config, const char *key, struct range range, int *out, struct error *e) {
+    const struct json *value = json_member(config, key);
     return value ? int_value(value, key, range, out, e) : missing(e, key);
 }
 
-enum status dims_int_or(const json_t *config, const char *key, struct range range, int fallback, int *out,
+enum status dims_int_or(const struct json *config, const char *key, struct range range, int fallback, int *out,
                         struct error *e) {
-    const json_t *value = json_object_get(config, key);
+    const struct json *value = json_member(config, key);
     *out = fallback;
-    return value && !json_is_null(value) ? int_value(value, key, range, out, e) : STATUS_OK;
+    return !json_is_absent(value) ? int_value(value, key, range, out, e) : STATUS_OK;
 }
 
-enum status dims_float_or(const json_t *config, const char *key, float fallback, float *out, struct error *e) {
-    const json_t *value = json_object_get(config, key);
+enum status dims_float_or(const struct json *config, const char *key, float fallback, float *out, struct error *e) {
+    const struct json *value = json_member(config, key);
     *out = fallback;
-    if (!value || json_is_null(value)) return STATUS_OK;
-    if (!json_is_number(value) || !isfinite(json_number_value(value))) return wrong_type(e, key, "a finite number");
-    *out = (float)json_number_value(value);
+    if (!value || json_is_absent(value)) return STATUS_OK;
+    if (!json_is_numeric(value) || !isfinite(json_double(value))) return wrong_type(e, key, "a finite number");
+    *out = (float)json_double(value);
     return STATUS_OK;
 }
 
-enum status dims_bool_or(const json_t *config, const char *key, bool fallback, bool *out, struct error *e) {
-    const json_t *value = json_object_get(config, key);
+enum status dims_bool_or(const struct json *config, const char *key, bool fallback, bool *out, struct error *e) {
+    const struct json *value = json_member(config, key);
     *out = fallback;
-    if (!value || json_is_null(value)) return STATUS_OK;
-    if (!json_is_boolean(value)) return wrong_type(e, key, "true or false");
-    *out = json_is_true(value);
+    if (!value || json_is_absent(value)) return STATUS_OK;
+    if (json_kind(value) != JSON_KIND_BOOL) return wrong_type(e, key, "true or false");
+    *out = json_bool(value);
     return STATUS_OK;
 }
 
-enum status dims_choice(const json_t *config, const char *key, const char *const *choices, int fallback, int *out,
+enum status dims_choice(const struct json *config, const char *key, const char *const *choices, int fallback, int *out,
                         struct error *e) {
-    const json_t *value = json_object_get(config, key);
+    const struct json *value = json_member(config, key);
     *out = fallback;
-    if (!value || json_is_null(value)) return fallback >= 0 ? STATUS_OK : missing(e, key);
-    if (!json_is_string(value)) return wrong_type(e, key, "a string");
+    if (!value || json_is_absent(value)) return fallback >= 0 ? STATUS_OK : missing(e, key);
+    if (!json_is_text(value)) return wrong_type(e, key, "a string");
     char known[200] = "";
     for (int i = 0; choices[i]; i++) {
-        if (strcmp(choices[i], json_string_value(value)) == 0) {
+        if (strcmp(choices[i], json_text(value).text) == 0) {
             *out = i;
             return STATUS_OK;
         }
         size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s\"%s\"", i ? ", " : "", choices[i]);
     }
-    return error_set(e, STATUS_INVALID, "config.json: \"%s\" is \"%.60s\", known are %s", key, json_string_value(value),
+    return error_set(e, STATUS_INVALID, "config.json: \"%s\" is \"%.60s\", known are %s", key, json_text(value).text,
                      known);
 }
 
-enum status dims_relative(const json_t *config, struct dims *d, struct error *e) {
+enum status dims_relative(const struct json *config, struct dims *d, struct error *e) {
     if (dims_int_or(config, "relative_attention_num_buckets", (struct range){4, 1 << 16}, 32, &d->buckets, e) ||
         dims_int_or(config, "relative_attention_max_distance", (struct range){2, 1 << 16}, 128, &d->max_distance, e))
         return e->status;

@@ -5,7 +5,7 @@
 
 #include "retro/model/model_private.h"
 
-static enum status read_bert(const json_t *config, struct model_spec *s, struct error *e) {
+static enum status read_bert(const struct json *config, struct model_spec *s, struct error *e) {
     static const char *const activations[] = {"gelu", "gelu_new", "relu", "silu", NULL};
     static const enum activation meaning[] = {ACTIVATION_GELU_ERF, ACTIVATION_GELU_TANH, ACTIVATION_RELU,
                                               ACTIVATION_SILU};

@@ -1,7 +1,7 @@
 /* retro/model/family_gpt.c: GPT as Megatron-Core writes it (docs/spec/retro-model.md 1, 9). */
 #include "retro/model/megatron.h"
 
-static enum status read_gpt(const json_t *config, struct model_spec *s, struct error *e) {
+static enum status read_gpt(const struct json *config, struct model_spec *s, struct error *e) {
     struct dims *d = &s->stacks[STACK_DECODER];
     if (dims_int(config, "num_layers", (struct range){1, MAX_LAYERS}, &d->n_layers, e) ||
         dims_bool_or(config, "final_norm", false, &d->final_norm, e) || dims_megatron(config, false, s, d, e))

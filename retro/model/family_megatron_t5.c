@@ -4,7 +4,7 @@
 
 #include "retro/model/megatron.h"
 
-static enum status read_t5(const json_t *config, struct model_spec *s, struct error *e) {
+static enum status read_t5(const struct json *config, struct model_spec *s, struct error *e) {
     struct dims *decoder = &s->stacks[STACK_DECODER], *encoder = &s->stacks[STACK_ENCODER];
     int depth;
     if (dims_int(config, "encoder_num_layers", (struct range){1, MAX_LAYERS}, &depth, e) ||

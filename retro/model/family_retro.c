@@ -9,14 +9,14 @@ static void choose_layers(struct retro_spec *r, int n_layers) {
     for (int i = n_layers <= 15 ? 6 : 9; i <= n_layers; i += 3) r->layer[i - 1] = true;
 }
 
-static enum status list_layers(const json_t *list, int n_layers, struct retro_spec *r, struct error *e) {
-    if (!json_is_array(list))
+static enum status list_layers(const struct json *list, int n_layers, struct retro_spec *r, struct error *e) {
+    if (!json_is_list(list))
         return error_set(e, STATUS_INVALID, "config.json: \"retro_layers\" must be a list of layer numbers");
-    json_int_t last = 0;
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *value = json_array_get(list, i);
-        json_int_t number = json_integer_value(value);
-        if (!json_is_integer(value) || number < 1 || number > n_layers || number <= last)
+    int64_t last = 0;
+    for (size_t i = 0; i < json_count(list); i++) {
+        const struct json *value = json_item(list, i);
+        int64_t number = json_int(value);
+        if (!json_is_int(value) || number < 1 || number > n_layers || number <= last)
             return error_set(e, STATUS_INVALID,
                              "config.json: \"retro_layers\" has an entry that is not a layer number 1 .. %d, or is out "
                              "of order",
@@ -27,9 +27,9 @@ static enum status list_layers(const json_t *list, int n_layers, struct retro_sp
     return STATUS_OK;
 }
 
-static enum status read_layers(const json_t *config, int n_layers, struct retro_spec *r, struct error *e) {
-    const json_t *list = json_object_get(config, "retro_layers");
-    bool listed = list && !json_is_null(list);
+static enum status read_layers(const struct json *config, int n_layers, struct retro_spec *r, struct error *e) {
+    const struct json *list = json_member(config, "retro_layers");
+    bool listed = !json_is_absent(list);
     if (listed && list_layers(list, n_layers, r, e)) return e->status;
     if (!listed) choose_layers(r, n_layers);
 
@@ -42,7 +42,7 @@ static enum status read_layers(const json_t *config, int n_layers, struct retro_
     return error_set(e, STATUS_INVALID, "config.json: a retro model of %d layers needs \"retro_layers\"", n_layers);
 }
 
-static enum status read_retro(const json_t *config, struct model_spec *s, struct error *e) {
+static enum status read_retro(const struct json *config, struct model_spec *s, struct error *e) {
     static const char *const residuals[] = {"normed", "raw", NULL};
     struct dims *d = &s->stacks[STACK_DECODER], *encoder = &s->stacks[STACK_ENCODER];
     struct retro_spec *r = &s->retro;

@@ -5,7 +5,7 @@
 
 #include "retro/model/model_private.h"
 
-static enum status read_mlp(const json_t *config, struct dims *d, struct error *e) {
+static enum status read_mlp(const struct json *config, struct dims *d, struct error *e) {
     static const char *const names[] = {"relu", "gated-gelu", "gated-silu", "gelu", "gated-relu", "silu", NULL};
     static const struct {
         enum activation activation;
@@ -20,7 +20,7 @@ static enum status read_mlp(const json_t *config, struct dims *d, struct error *
 }
 
 /* transformers 5 writes scale_decoder_outputs; before, a tied output matrix meant scaled rows. */
-static enum status read_output(const json_t *config, struct model_spec *s, struct error *e) {
+static enum status read_output(const struct json *config, struct model_spec *s, struct error *e) {
     bool scaled;
     if (dims_bool_or(config, "tie_word_embeddings", true, &s->tied, e) ||
         dims_bool_or(config, "scale_decoder_outputs", s->tied, &scaled, e))
@@ -29,7 +29,7 @@ static enum status read_output(const json_t *config, struct model_spec *s, struc
     return STATUS_OK;
 }
 
-static enum status read_t5(const json_t *config, struct model_spec *s, struct error *e) {
+static enum status read_t5(const struct json *config, struct model_spec *s, struct error *e) {
     struct dims *decoder = &s->stacks[STACK_DECODER], *encoder = &s->stacks[STACK_ENCODER];
     int depth;
     if (dims_int(config, "num_layers", (struct range){1, MAX_LAYERS}, &depth, e) ||

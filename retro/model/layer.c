@@ -10,41 +10,41 @@
 
 static void project_rows(const struct model *m, struct tensor y, struct tensor x, const struct projection *w,
                          enum activation activation) {
-    linear(m->backend,
-           &(struct linear_args){.y = y, .x = x, .weight = &w->weight, .bias = w->bias, .activation = activation});
+    backend_linear(m->backend, &(struct linear_args){
+                                   .y = y, .x = x, .weight = &w->weight, .bias = w->bias, .activation = activation});
 }
 
 /* branch = x W^T summed over ranks; its bias waits for add_branch. */
 static void project_row_parallel(const struct pass *p, struct tensor x, const struct projection *w) {
     const struct model *m = p->model;
-    linear(m->backend, &(struct linear_args){.y = p->scratch.branch, .x = x, .weight = &w->weight});
+    backend_linear(m->backend, &(struct linear_args){.y = p->scratch.branch, .x = x, .weight = &w->weight});
     comm_allreduce_sum(m->comm, m->backend, p->scratch.branch);
 }
 
 /* x = residual + row_scale (branch + bias) */
 static void add_branch(const struct pass *p, struct tensor residual, const float *bias, const float *row_scale) {
-    add(p->model->backend,
-        &(struct add_args){
-            .y = p->scratch.x, .a = residual, .b = p->scratch.branch, .bias = bias, .row_scale = row_scale});
+    backend_add(p->model->backend,
+                &(struct add_args){
+                    .y = p->scratch.x, .a = residual, .b = p->scratch.branch, .bias = bias, .row_scale = row_scale});
 }
 
 static void rotate_heads(const struct pass *p, struct tensor x, int heads) {
     const struct dims *d = &p->stack->dims;
-    rope(p->model->backend, &(struct rope_args){.x = x,
-                                                .positions = p->positions,
-                                                .inv_freq = p->stack->inv_freq,
-                                                .heads = heads,
-                                                .head_dim = d->head_dim,
-                                                .rotated = d->rotated,
-                                                .interleaved = d->rope_interleaved});
+    backend_rope(p->model->backend, &(struct rope_args){.x = x,
+                                                        .positions = p->positions,
+                                                        .inv_freq = p->stack->inv_freq,
+                                                        .heads = heads,
+                                                        .head_dim = d->head_dim,
+                                                        .rotated = d->rotated,
+                                                        .interleaved = d->rope_interleaved});
 }
 
 /* New keys and values are written to the cache first, then everything is read from there, so a row sees the same
  * (rounded) keys whichever step brought them. */
 static void store_keys(const struct pass *p, struct tensor k, struct tensor v) {
     struct backend *b = p->model->backend;
-    scatter_rows(b, &(struct scatter_rows_args){.y = p->cache.k, .x = k, .rows = p->cache.rows});
-    scatter_rows(b, &(struct scatter_rows_args){.y = p->cache.v, .x = v, .rows = p->cache.rows});
+    backend_scatter_rows(b, &(struct scatter_rows_args){.y = p->cache.k, .x = k, .rows = p->cache.rows});
+    backend_scatter_rows(b, &(struct scatter_rows_args){.y = p->cache.v, .x = v, .rows = p->cache.rows});
 }
 
 /* branch = SelfAttention(input). */
@@ -60,20 +60,21 @@ static void self_attention(const struct pass *p, const struct layer *l, struct t
 
     bool cached = p->cache.rows != NULL;
     if (cached) store_keys(p, k, v);
-    attention(m->backend, &(struct attention_args){.out = p->scratch.mixed,
-                                                   .q = q,
-                                                   .k = cached ? p->cache.k : k,
-                                                   .v = cached ? p->cache.v : v,
-                                                   .spans = p->spans,
-                                                   .n_spans = p->n_spans,
-                                                   .heads = heads,
-                                                   .kv_heads = kv_heads,
-                                                   .head_dim = h,
-                                                   .scale = s->dims.score_scale,
-                                                   .mask = l->spec.mask,
-                                                   .blocks = p->cache.blocks,
-                                                   .n_blocks = p->cache.n_blocks,
-                                                   .bias = l->spec.relative ? s->relative : (struct tensor){0}});
+    backend_attention(m->backend,
+                      &(struct attention_args){.out = p->scratch.mixed,
+                                               .q = q,
+                                               .k = cached ? p->cache.k : k,
+                                               .v = cached ? p->cache.v : v,
+                                               .spans = p->spans,
+                                               .n_spans = p->n_spans,
+                                               .heads = heads,
+                                               .kv_heads = kv_heads,
+                                               .head_dim = h,
+                                               .scale = s->dims.score_scale,
+                                               .mask = l->spec.mask,
+                                               .blocks = p->cache.blocks,
+                                               .n_blocks = p->cache.n_blocks,
+                                               .bias = l->spec.relative ? s->relative : (struct tensor){0}});
     project_row_parallel(p, p->scratch.mixed, &l->proj);
 }
 
@@ -87,17 +88,17 @@ static void cross_attention(const struct pass *p, const struct layer *l) {
     if (source == NULL) return;
 
     project_rows(m, q, u, &l->cross_q, ACTIVATION_NONE);
-    attention(m->backend, &(struct attention_args){.out = p->scratch.mixed,
-                                                   .q = q,
-                                                   .k = source->k,
-                                                   .v = source->v,
-                                                   .spans = source->spans,
-                                                   .n_spans = source->n_spans,
-                                                   .heads = heads,
-                                                   .kv_heads = heads,
-                                                   .head_dim = h,
-                                                   .scale = s->dims.score_scale,
-                                                   .mask = MASK_NONE});
+    backend_attention(m->backend, &(struct attention_args){.out = p->scratch.mixed,
+                                                           .q = q,
+                                                           .k = source->k,
+                                                           .v = source->v,
+                                                           .spans = source->spans,
+                                                           .n_spans = source->n_spans,
+                                                           .heads = heads,
+                                                           .kv_heads = heads,
+                                                           .head_dim = h,
+                                                           .scale = s->dims.score_scale,
+                                                           .mask = MASK_NONE});
     project_row_parallel(p, p->scratch.mixed, &l->cross_proj);
     add_branch(p, l->spec.cross_residual_normed ? u : p->scratch.x, l->cross_proj.bias, source->row_scale);
 }
@@ -107,7 +108,8 @@ static void apply_mlp(const struct pass *p, const struct layer *l, struct tensor
     const struct dims *d = &p->stack->dims;
     if (d->gated) {
         project_rows(m, p->scratch.wide, input, &l->fc1, ACTIVATION_NONE);
-        glu(m->backend, &(struct glu_args){.y = p->scratch.gated, .x = p->scratch.wide, .activation = d->activation});
+        backend_glu(m->backend,
+                    &(struct glu_args){.y = p->scratch.gated, .x = p->scratch.wide, .activation = d->activation});
     } else {
         project_rows(m, p->scratch.gated, input, &l->fc1, d->activation);
     }

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-static enum status read_positions(const json_t *config, bool relative, struct model_spec *s, struct dims *d,
+static enum status read_positions(const struct json *config, bool relative, struct model_spec *s, struct dims *d,
                                   struct error *e) {
     static const char *const kinds[] = {"learned_absolute", "rope", "none", "relative", NULL};
     static const char *const absolute[] = {"learned_absolute", "rope", "none", NULL};
@@ -27,7 +27,7 @@ static enum status read_positions(const json_t *config, bool relative, struct mo
     return dims_relative(config, d, e);
 }
 
-static enum status read_mlp(const json_t *config, struct dims *d, struct error *e) {
+static enum status read_mlp(const struct json *config, struct dims *d, struct error *e) {
     static const struct {
         enum activation activation;
         bool gated;
@@ -44,7 +44,7 @@ static enum status read_mlp(const json_t *config, struct dims *d, struct error *
     return STATUS_OK;
 }
 
-static enum status read_norm(const json_t *config, struct dims *d, struct error *e) {
+static enum status read_norm(const struct json *config, struct dims *d, struct error *e) {
     static const char *const kinds[] = {"LayerNorm", "RMSNorm", NULL};
     int kind;
     if (dims_choice(config, "normalization", kinds, 0, &kind, e) ||
@@ -55,7 +55,8 @@ static enum status read_norm(const json_t *config, struct dims *d, struct error 
     return STATUS_OK;
 }
 
-enum status dims_megatron(const json_t *config, bool relative, struct model_spec *s, struct dims *d, struct error *e) {
+enum status dims_megatron(const struct json *config, bool relative, struct model_spec *s, struct dims *d,
+                          struct error *e) {
     if (dims_int(config, "hidden_size", (struct range){1, 1 << 20}, &d->hidden, e) ||
         dims_int(config, "num_attention_heads", (struct range){1, 1 << 14}, &d->heads, e) ||
         dims_int_or(config, "num_query_groups", (struct range){1, 1 << 14}, d->heads, &d->kv_heads, e) ||

@@ -5,7 +5,8 @@
 
 /* Reads Megatron's keys for one stack's shape, but for its number of layers, and those of s that all stacks share.
  * `relative` allows T5's relative positions. */
-enum status dims_megatron(const json_t *config, bool relative, struct model_spec *s, struct dims *d, struct error *e);
+enum status dims_megatron(const struct json *config, bool relative, struct model_spec *s, struct dims *d,
+                          struct error *e);
 
 /* The tensors outside the layers of GPT and Retro. */
 enum { MEGATRON_OUTER_ROWS = 4 };

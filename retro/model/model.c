@@ -28,9 +28,10 @@ static void list_families(char *text, size_t size) {
 }
 
 /* "architecture" is our own key; Hugging Face folders say "model_type". */
-static enum status find_family(const json_t *config, const struct family **out, const char **name, struct error *e) {
-    const char *architecture = json_string_value(json_object_get(config, "architecture"));
-    const char *type = json_string_value(json_object_get(config, "model_type"));
+static enum status find_family(const struct json *config, const struct family **out, const char **name,
+                               struct error *e) {
+    const char *architecture = json_text(json_member(config, "architecture")).text;
+    const char *type = json_text(json_member(config, "model_type")).text;
     char known[200];
     for (size_t i = 0; i < ARRAY_COUNT(families); i++) {
         bool ours = same_name(families[i]->architecture, architecture);
@@ -49,13 +50,13 @@ static enum status find_family(const json_t *config, const struct family **out, 
 
 static enum status read_config(struct model *m, const char *folder, struct error *e) {
     char path[4096];
-    json_t *config = NULL;
+    struct json *config = NULL;
     snprintf(path, sizeof path, "%s/config.json", folder);
-    if (json_load_path(&config, path, e)) return e->status;
+    if (json_parse_file(&config, path, e)) return e->status;
     m->spec = model_spec_default();
     enum status status = find_family(config, &m->family, &m->info.family, e);
     if (status == STATUS_OK) status = m->family->read(config, &m->spec, e);
-    json_decref(config);
+    json_close(config);
     return status;
 }
 
@@ -173,7 +174,7 @@ static void fill_info(struct model *m) {
     info->mapped = m->mapped != NULL;
     info->decode_bytes += matrix_bytes(output->dtype, (size_t)output->n_out * (size_t)output->n_in);
     info->dtype = s->layers[s->kept.first].qkv.weight.dtype;
-    info->cache_dtype = dtype_quantised(info->dtype) ? DTYPE_F16 : info->dtype == DTYPE_FP8 ? DTYPE_BF16 : info->dtype;
+    info->cache_dtype = info->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16;
 
     info->n_layers = s->dims.n_layers;
     info->hidden = s->dims.hidden;

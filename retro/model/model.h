@@ -24,7 +24,7 @@ struct model_info {
     int eod;           /* end of document id, -1 when config.json has none */
     enum dtype dtype;  /* of the decoder's matrices; others may be wider */
     enum dtype
-        cache_dtype;      /* that a key/value cache beside them has: their own, f16 for quantised ones, bf16 for fp8 */
+        cache_dtype;      /* of keys and values, for whoever opens a session pool: f32 beside f32 matrices, else f16 */
     int64_t n_parameters; /* of the whole model */
     int64_t local_parameters; /* that this rank keeps */
     size_t weight_bytes;      /* packed, on this rank's device; of a model open for checking: what it would take */

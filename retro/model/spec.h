@@ -14,7 +14,7 @@
  * tensor of a checkpoint. layer.c computes a layer from its slots and knows no family. */
 #pragma once
 
-#include "config/json/json.h"
+#include "config/json/json_value.h"
 #include "kernels/backend.h"
 #include "retro/weights/weights.h"
 
@@ -144,7 +144,7 @@ struct tensor_rows {
 struct family {
     const char *architecture; /* of Megatron's folders, by our own key in config.json; NULL: none */
     const char *model_type;   /* of Hugging Face's folders; NULL: none */
-    enum status (*read)(const json_t *config, struct model_spec *s, struct error *e);
+    enum status (*read)(const struct json *config, struct model_spec *s, struct error *e);
     /* Facts that the checkpoint alone tells; NULL: none. */
     void (*inspect)(const struct weights *w, struct model_spec *s);
     struct layer_spec (*layer)(const struct model_spec *s, enum stack_id stack, int i);
@@ -163,15 +163,15 @@ struct model_spec model_spec_default(void);
 struct range {
     int min, max;
 };
-enum status dims_int(const json_t *config, const char *key, struct range range, int *out, struct error *e);
-enum status dims_int_or(const json_t *config, const char *key, struct range range, int fallback, int *out,
+enum status dims_int(const struct json *config, const char *key, struct range range, int *out, struct error *e);
+enum status dims_int_or(const struct json *config, const char *key, struct range range, int fallback, int *out,
                         struct error *e);
-enum status dims_float_or(const json_t *config, const char *key, float fallback, float *out, struct error *e);
-enum status dims_bool_or(const json_t *config, const char *key, bool fallback, bool *out, struct error *e);
+enum status dims_float_or(const struct json *config, const char *key, float fallback, float *out, struct error *e);
+enum status dims_bool_or(const struct json *config, const char *key, bool fallback, bool *out, struct error *e);
 /* The string's index among choices (NULL-terminated), fallback -1 for required. */
-enum status dims_choice(const json_t *config, const char *key, const char *const *choices, int fallback, int *out,
+enum status dims_choice(const struct json *config, const char *key, const char *const *choices, int fallback, int *out,
                         struct error *e);
 /* relative_attention_num_buckets and relative_attention_max_distance: T5's, of both Megatron and Hugging Face. */
-enum status dims_relative(const json_t *config, struct dims *d, struct error *e);
+enum status dims_relative(const struct json *config, struct dims *d, struct error *e);
 /* Rules that join several keys; every family calls it last. */
 enum status spec_check(const struct model_spec *s, struct error *e);

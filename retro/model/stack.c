@@ -57,19 +57,20 @@ struct scratch scratch_rows(const struct scratch *scratch, int rows) {
 
 void stack_norm(const struct model *m, const struct stack *s, struct tensor y, struct tensor x,
                 const struct norm_weights *w) {
-    norm(m->backend,
-         &(struct norm_args){
-             .y = y, .x = x, .gamma = w->gamma, .beta = w->beta, .epsilon = s->dims.epsilon, .kind = s->dims.norm});
+    backend_norm(
+        m->backend,
+        &(struct norm_args){
+            .y = y, .x = x, .gamma = w->gamma, .beta = w->beta, .epsilon = s->dims.epsilon, .kind = s->dims.norm});
 }
 
 void stack_embed(const struct model *m, const struct stack *s, struct tensor x, const int32_t *ids,
                  const int32_t *positions) {
     const struct embedding *table = &m->embedding;
-    embed(m->backend, &(struct embed_args){.y = x,
-                                           .word = &table->word,
-                                           .position = table->position.data ? &table->position : NULL,
-                                           .type = table->type.data ? &table->type : NULL,
-                                           .ids = ids,
-                                           .positions = positions});
+    backend_embed(m->backend, &(struct embed_args){.y = x,
+                                                   .word = &table->word,
+                                                   .position = table->position.data ? &table->position : NULL,
+                                                   .type = table->type.data ? &table->type : NULL,
+                                                   .ids = ids,
+                                                   .positions = positions});
     if (table->norm.gamma) stack_norm(m, s, x, x, &table->norm);
 }

@@ -89,8 +89,10 @@ void cross_cache_fill(struct cross_cache *c, struct tensor encoded, const int32_
     for (int i = 0; i < decoder_of(c)->dims.n_layers; i++) {
         if (!layer_reads(c, i)) continue;
         const struct projection *w = &decoder_of(c)->layers[i].cross_kv;
-        linear(b, &(struct linear_args){.y = out, .x = encoded, .weight = &w->weight, .bias = w->bias});
-        scatter_rows(b, &(struct scatter_rows_args){.y = c->k[i], .x = tensor_cols(out, 0, cols), .rows = rows});
-        scatter_rows(b, &(struct scatter_rows_args){.y = c->v[i], .x = tensor_cols(out, cols, cols), .rows = rows});
+        backend_linear(b, &(struct linear_args){.y = out, .x = encoded, .weight = &w->weight, .bias = w->bias});
+        backend_scatter_rows(b,
+                             &(struct scatter_rows_args){.y = c->k[i], .x = tensor_cols(out, 0, cols), .rows = rows});
+        backend_scatter_rows(
+            b, &(struct scatter_rows_args){.y = c->v[i], .x = tensor_cols(out, cols, cols), .rows = rows});
     }
 }

@@ -222,7 +222,8 @@ static enum status forward(struct encoder *enc, int rows, int n, float *vectors,
     struct tensor pooled = tensor_rows(enc->pooled, 0, n), x = pass.scratch.x;
     stack_embed(m, encoder, x, enc->ids, enc->positions);
     for (int i = 0; i < encoder->dims.n_layers; i++) layer_forward(&pass, &encoder->layers[i]);
-    mean_rows(m->backend, &(struct mean_rows_args){.y = pooled, .x = x, .starts = enc->starts, .normalize = true});
+    backend_mean_rows(m->backend,
+                      &(struct mean_rows_args){.y = pooled, .x = x, .starts = enc->starts, .normalize = true});
     backend_download(m->backend, vectors, pooled.data, (size_t)n * (size_t)stack_of(m)->dims.hidden * sizeof(float));
     return backend_sync(m->backend, e);
 }

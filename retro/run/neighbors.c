@@ -94,8 +94,8 @@ static void gather_context(struct neighbors *nb, const struct closing *c, int n,
             nb->step_rows[c[j].row - c[j].rows_here + 1 + i] = j * nb->m + c[j].rows_before + i;
     }
     struct tensor context = tensor_rows(nb->context, 0, n * nb->m);
-    gather_rows(b, &(struct gather_rows_args){.y = context, .x = nb->open_rows, .rows = nb->context_rows});
-    scatter_rows(b, &(struct scatter_rows_args){.y = context, .x = normed, .rows = nb->step_rows});
+    backend_gather_rows(b, &(struct gather_rows_args){.y = context, .x = nb->open_rows, .rows = nb->context_rows});
+    backend_scatter_rows(b, &(struct scatter_rows_args){.y = context, .x = normed, .rows = nb->step_rows});
 }
 
 /* Row t of neighbour i of closing j is row (first row of j) + i r + t of the group. */
@@ -139,7 +139,8 @@ static void encode_group(struct neighbors *nb, const struct closing *c, int n, s
         const struct layer *l = &pass->stack->layers[j];
         const struct projection *w = &l->cross_kv;
         if (l->spec.cross)
-            linear(m->backend, &(struct linear_args){.y = kv, .x = context, .weight = &w->weight, .bias = w->bias});
+            backend_linear(m->backend,
+                           &(struct linear_args){.y = kv, .x = context, .weight = &w->weight, .bias = w->bias});
         layer_forward(pass, l);
     }
 }
@@ -177,5 +178,6 @@ void neighbors_encode(struct neighbors *nb, const struct closing *closings, int 
 }
 
 void neighbors_keep(struct neighbors *nb, struct tensor normed, const int32_t *rows) {
-    scatter_rows(nb->model->backend, &(struct scatter_rows_args){.y = nb->open_rows, .x = normed, .rows = rows});
+    backend_scatter_rows(nb->model->backend,
+                         &(struct scatter_rows_args){.y = nb->open_rows, .x = normed, .rows = rows});
 }

@@ -66,6 +66,7 @@ static enum status measure_parts(struct session_pool *p, struct error *e) {
 enum status session_pool_measure(struct session_bytes *out, const struct model *m, const struct session_limits *l,
                                  struct error *e) {
     struct session_pool p = {.model = (struct model *)(uintptr_t)m, .limits = *l};
+    if (!model_writes(m)) return error_set(e, STATUS_UNSUPPORTED, "a %s model does not write text", m->info.family);
     if (measure_parts(&p, e)) return e->status;
     *out = p.bytes;
     return STATUS_OK;
@@ -236,7 +237,7 @@ static enum status check_source(const struct session_pool *p, const struct step_
 static enum status check_item(const struct session_pool *p, const struct step_item *item, struct error *e) {
     const struct session *s = item->session;
     const struct session_limits *l = &p->limits;
-    CHECK(s->pool == p && s->open);
+    CHECK(s->pool == p && s->open && !s->cut);
     if (item->n_tokens < 1 || item->n_logits < 0 || item->n_logits > item->n_tokens)
         return error_set(e, STATUS_INVALID, "a step item has %d tokens and %d rows of logits", item->n_tokens,
                          item->n_logits);
@@ -280,14 +281,31 @@ static enum status check_step(const struct session_pool *p, const struct step_it
 
 /* Running a step. */
 
+void session_pool_watch(struct session_pool *p, bool (*abandoned)(void *context), void *context) {
+    p->abandoned = abandoned;
+    p->abandoned_context = context;
+}
+
+int session_pool_parts(const struct session_pool *p) {
+    return p->model->comm->world->size == 1 ? decoder_of(p)->dims.n_layers : 1;
+}
+
+/* The step was abandoned between two layers. */
+static enum status cut_step(const struct step_item *items, int n, struct error *e) {
+    for (int i = 0; i < n; i++) items[i].session->cut = true;
+    return error_set(e, STATUS_CANCELLED, "nobody waits for the %d sequences of the step", n);
+}
+
 /* A step that only this rank computes needs no message. */
 static enum status step_alone(struct session_pool *p, const struct step_item *items, int n_items, struct tensor *logits,
                               struct error *e) {
     plan_step(p, items, n_items);
     plan_advance(p, items, n_items);
+    p->cut = false;
     run_plan(p, 0);
     *logits = tensor_rows(p->logits, 0, p->plan.n_logits);
-    return backend_sync(p->model->backend, e);
+    if (backend_sync(p->model->backend, e)) return e->status;
+    return p->cut ? cut_step(items, n_items, e) : STATUS_OK;
 }
 
 /* All plans of the step go to the other ranks first, so that stages wait for nothing but their rows. */

@@ -72,6 +72,13 @@ struct step_item {
 /* How many chunks the next n_tokens rows of s will close. 0 for a model without retrieval. */
 int session_closes(const struct session *s, int n_tokens);
 
+/* `abandoned` is asked between the layers of every step, by the thread that called session_step. Once it is true,
+ * nobody waits for any sequence of the step: session_step ends with STATUS_CANCELLED, and these sessions can only be
+ * closed. With more than one rank it is not asked: ranks wait for each other's layers. */
+void session_pool_watch(struct session_pool *p, bool (*abandoned)(void *context), void *context);
+/* Into how many parts a step can be cut so. */
+int session_pool_parts(const struct session_pool *p);
+
 /* One forward. Sessions are distinct. Fails without touching any session when a limit is exceeded. *logits [sum of
  * n_logits, padded_vocab] f32 on the device, item after item; valid until the next step of the pool. */
 enum status session_step(struct session_pool *p, const struct step_item *items, int n_items, struct tensor *logits,

@@ -12,6 +12,7 @@ struct session {
     struct block_list blocks; /* of keys and values */
     int slot, slot_rows;      /* rows that cross attention reads: of the latest closed chunk, or the source; -1: none */
     bool open;
+    bool cut; /* its rows were never computed to the end */
 };
 
 struct session_pool {
@@ -35,6 +36,10 @@ struct session_pool {
     struct plan plan;
     struct buffer message; /* to the other ranks */
     struct cross_source source;
+
+    bool (*abandoned)(void *context); /* NULL: nobody asks */
+    void *abandoned_context;
+    bool cut; /* the present step was abandoned */
 };
 
 /* Lays out p->plan: the next rows of n sessions, which take the blocks and slots that they need. */

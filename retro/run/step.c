@@ -164,8 +164,8 @@ static void add_given(struct session_pool *p, struct scratch *scratch) {
     struct backend *b = p->model->backend;
     struct tensor given = tensor_rows(p->given, 0, p->plan.n_given);
     backend_upload(b, given.data, p->plan.given, (size_t)given.rows * (size_t)given.cols * sizeof(float));
-    gather_rows(b, &(struct gather_rows_args){.y = scratch->branch, .x = given, .rows = p->plan.given_rows});
-    add(b, &(struct add_args){.y = scratch->x, .a = scratch->x, .b = scratch->branch});
+    backend_gather_rows(b, &(struct gather_rows_args){.y = scratch->branch, .x = given, .rows = p->plan.given_rows});
+    backend_add(b, &(struct add_args){.y = scratch->x, .a = scratch->x, .b = scratch->branch});
 }
 
 /* The first stage embeds the rows; others get the encoder's output, where they read any, and the rows from the one
@@ -183,6 +183,12 @@ static void enter_stage(struct session_pool *p, struct scratch *scratch) {
     comm_receive(c->world, m->backend, scratch->x, c->world->rank - c->size);
 }
 
+/* Ranks wait for each other's layers: only one alone can end a step early. */
+static bool is_abandoned(const struct session_pool *p) {
+    return p->abandoned && p->model->comm->world->size == 1 && p->abandoned(p->abandoned_context);
+}
+
+/* Returns early when nobody waits for the step any more. */
 static void run_layers(struct session_pool *p) {
     const struct model *m = p->model;
     const struct stack *s = decoder_of(p);
@@ -198,6 +204,8 @@ static void run_layers(struct session_pool *p) {
                         .context = p};
     enter_stage(p, &pass.scratch);
     for (int i = s->kept.first; i < s->kept.first + s->kept.n; i++) {
+        p->cut = is_abandoned(p);
+        if (p->cut) return;
         pass.layer_index = i;
         pass.cache.k = kv_cache_layer(&p->cache, p->cache.k, i);
         pass.cache.v = kv_cache_layer(&p->cache, p->cache.v, i);
@@ -211,14 +219,14 @@ static void run_head(struct session_pool *p, int first) {
     const struct model *m = p->model;
     const struct stack *s = decoder_of(p);
     int n = p->plan.n_logits;
-    if (n == 0) return;
+    if (n == 0 || p->cut) return;
     struct tensor x = tensor_rows(p->scratch.x, 0, p->plan.n_rows), picked = tensor_rows(p->picked, 0, n);
     struct tensor logits = tensor_rows(p->logits, first, n);
     struct tensor local = m->comm->size > 1 ? tensor_rows(p->local_logits, 0, n) : logits;
-    gather_rows(m->backend, &(struct gather_rows_args){.y = picked, .x = x, .rows = p->plan.logit_rows});
+    backend_gather_rows(m->backend, &(struct gather_rows_args){.y = picked, .x = x, .rows = p->plan.logit_rows});
     if (s->final_norm.gamma) stack_norm(m, s, picked, picked, &s->final_norm);
-    linear(m->backend,
-           &(struct linear_args){.y = local, .x = picked, .weight = &m->output.weight, .bias = m->output.bias});
+    backend_linear(m->backend,
+                   &(struct linear_args){.y = local, .x = picked, .weight = &m->output.weight, .bias = m->output.bias});
     comm_allgather_cols(m->comm, m->backend, logits, local);
 }
 

@@ -11,7 +11,7 @@ struct rows {
 };
 
 static int32_t row_token(const struct generation *g, int row) {
-    return row < g->n_prompt ? g->prompt[row] : g->ids[row - g->n_prompt];
+    return row < g->asked.n_prompt ? g->asked.prompt[row] : g->answer.ids[row - g->asked.n_prompt];
 }
 
 /* Characters, not bytes: what clients count in text_offset. */
@@ -46,18 +46,18 @@ static void write_token(struct json_writer *w, const struct tokenizer *t, int32_
 
 /* The alternatives of one row, and the token itself where it is not among them. */
 static void write_top(struct json_writer *w, const struct tokenizer *t, const struct generation *g, int row) {
-    const int32_t *ids = g->top_ids + (size_t)row * (size_t)g->n_top;
-    const float *logprobs = g->top_logprobs + (size_t)row * (size_t)g->n_top;
+    const int32_t *ids = g->answer.top_ids + (size_t)row * (size_t)g->asked.n_top;
+    const float *logprobs = g->answer.top_logprobs + (size_t)row * (size_t)g->asked.n_top;
     bool listed = false;
     put_object(w);
-    for (int i = 0; i < g->n_top; i++) {
+    for (int i = 0; i < g->asked.n_top; i++) {
         write_token(w, t, ids[i], true);
         put_float(w, logprobs[i]);
         listed = listed || ids[i] == row_token(g, row);
     }
     if (!listed) {
         write_token(w, t, row_token(g, row), true);
-        put_float(w, g->logprobs[row]);
+        put_float(w, g->answer.logprobs[row]);
     }
     put_object_end(w);
 }
@@ -68,12 +68,12 @@ static void write_offsets(struct json_writer *w, const struct completion *c, con
     int64_t prompt = count_characters(choice->prompt_text.data, choice->prompt_text.size), characters = 0;
     size_t counted = 0;
     for (int row = rows.first; row < rows.end; row++) {
-        bool in_prompt = row < g->n_prompt;
+        bool in_prompt = row < g->asked.n_prompt;
         const struct buffer *text = in_prompt ? &choice->prompt_text : &choice->text;
-        int i = row - g->n_prompt;
+        int i = row - g->asked.n_prompt;
         if (i == 0) counted = 0, characters = c->request.echo ? prompt : 0;
         if (row == rows.first && i > 0) characters = c->request.echo ? prompt : 0;
-        size_t start = in_prompt ? choice->prompt_starts[row] : i > 0 ? g->text_ends[i - 1] : 0;
+        size_t start = in_prompt ? choice->prompt_starts[row] : i > 0 ? g->answer.text_ends[i - 1] : 0;
         if (start > text->size) start = text->size; /* cut by a stop string */
         characters += count_characters(text->data + counted, start - counted);
         counted = start;
@@ -84,8 +84,8 @@ static void write_offsets(struct json_writer *w, const struct completion *c, con
 static void write_logprobs(struct json_writer *w, const struct completion *c, const struct choice *choice,
                            struct rows rows) {
     const struct generation *g = choice->generation;
-    const struct tokenizer *t = c->api->tokenizer;
-    if (g->n_top < 0) {
+    const struct tokenizer *t = c->model->tokenizer;
+    if (g->asked.n_top < 0) {
         put_key_null(w, "logprobs");
         return;
     }
@@ -98,7 +98,7 @@ static void write_logprobs(struct json_writer *w, const struct completion *c, co
         if (row == 0)
             put_null(w); /* nothing comes before the first token */
         else
-            put_float(w, g->logprobs[row]);
+            put_float(w, g->answer.logprobs[row]);
     }
     put_array_end(w);
     put_key_array(w, "top_logprobs");
@@ -121,10 +121,10 @@ static int shown_ids(const struct completion *c, const struct choice *choice) {
     const struct generation *g = choice->generation;
     const struct progress *p = &choice->progress;
     int n = p->n_ids;
-    bool ends = n > 0 && g->ids[n - 1] == c->api->eod && !g->ignore_eos;
+    bool ends = n > 0 && g->answer.ids[n - 1] == c->model->eod && !g->asked.ignore_eos;
     if (p->finish == FINISH_LENGTH || (p->finish == FINISH_STOP && ends)) return n;
     int shown = choice->ids_sent;
-    while (shown < n && (shown > 0 ? g->text_ends[shown - 1] : 0) < p->visible) shown++;
+    while (shown < n && (shown > 0 ? g->answer.text_ends[shown - 1] : 0) < p->visible) shown++;
     return shown;
 }
 
@@ -138,7 +138,7 @@ static void write_choice(struct json_writer *w, struct completion *c, struct cho
     const struct generation *g = choice->generation;
     struct buffer text = {0};
     int shown = shown_ids(c, choice);
-    struct rows rows = {g->n_prompt + choice->ids_sent, g->n_prompt + shown};
+    struct rows rows = {g->asked.n_prompt + choice->ids_sent, g->asked.n_prompt + shown};
     if (c->request.echo && !choice->prompt_sent) {
         buffer_append(&text, choice->prompt_text.data, choice->prompt_text.size);
         rows.first = 0;
@@ -162,18 +162,18 @@ static void write_found(struct json_writer *w, struct completion *c, struct choi
     const struct generation *g = choice->generation;
     for (; choice->found_sent < choice->progress.n_found; choice->found_sent++) {
         int j = choice->found_sent;
-        if (!g->retrieve && g->given_k == 0) continue;
+        if (!g->asked.neighbors.search && g->asked.neighbors.given_k == 0) continue;
         put_object(w);
         put_key_int(w, "index", choice - c->choices);
         put_key_int(w, "chunk", j);
         put_key_int(w, "position", generation_chunk_position(g, j));
         put_key_array(w, "neighbors");
-        for (int i = 0; g->retrieve && i < g->found[j].k; i++) {
+        for (int i = 0; g->asked.neighbors.search && i < g->answer.found[j].n; i++) {
             put_object(w);
-            neighbor_write(w, c->api->tokenizer, &g->found[j].chunks[i], g->found[j].similarities[i]);
+            neighbor_write(w, &g->answer.found[j].list[i]);
             put_object_end(w);
         }
-        for (int i = 0; i < g->given_k; i++) {
+        for (int i = 0; i < g->asked.neighbors.given_k; i++) {
             put_object(w);
             neighbor_write_given(w, c->request.retrieval.neighbors[i]);
             put_object_end(w);
@@ -186,7 +186,8 @@ static void write_found(struct json_writer *w, struct completion *c, struct choi
 static void write_usage(struct json_writer *w, const struct completion *c) {
     int64_t prompt = 0, written = 0;
     for (int i = 0; i < c->n; i++) {
-        prompt += c->choices[i].generation->n_prompt;
+        const struct generation_request *asked = &c->choices[i].generation->asked;
+        prompt += asked->n_source + asked->n_prompt;
         written += c->choices[i].progress.n_ids;
     }
     put_key_object(w, "usage");
@@ -197,11 +198,14 @@ static void write_usage(struct json_writer *w, const struct completion *c) {
 }
 
 static void write_head(struct json_writer *w, const struct completion *c) {
+    struct buffer id = {0};
+    buffer_printf(&id, "cmpl-%016llx", (unsigned long long)c->id);
     put_object(w);
-    put_key_string(w, "id", c->id);
+    put_key_string_n(w, "id", id.data, id.size);
+    buffer_free(&id);
     put_key_string(w, "object", "text_completion");
     put_key_int(w, "created", c->created);
-    put_key_string(w, "model", c->api->model_id);
+    put_key_string(w, "model", c->model->id);
     put_key_array(w, "choices");
 }
 
@@ -252,9 +256,10 @@ void completion_write_event(struct completion *c, struct choice *choice, struct 
     const struct generation *g = choice->generation;
     const struct progress *p = &choice->progress;
     struct json_writer w;
-    if (p->n_found > choice->found_sent && (g->retrieve || g->given_k > 0)) write_retrieval_event(c, choice, out);
-    bool has_prompt = c->request.echo && !choice->prompt_sent && (p->n_ids > 0 || !g->score_prompt);
-    bool has_text = p->visible > choice->text_sent || (g->n_top >= 0 && shown_ids(c, choice) > choice->ids_sent);
+    if (p->n_found > choice->found_sent && (g->asked.neighbors.search || g->asked.neighbors.given_k > 0))
+        write_retrieval_event(c, choice, out);
+    bool has_prompt = c->request.echo && !choice->prompt_sent && (p->n_ids > 0 || !g->asked.score_prompt);
+    bool has_text = p->visible > choice->text_sent || (g->asked.n_top >= 0 && shown_ids(c, choice) > choice->ids_sent);
     if (!has_prompt && !has_text && p->finish == FINISH_NONE) return;
     begin_event(&w, c, out);
     write_choice(&w, c, choice);

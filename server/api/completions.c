@@ -2,7 +2,6 @@
  * answer. The JSON itself is in completion_json.c. */
 #include "server/api/completions.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -16,33 +15,47 @@ static uint64_t random_number(void) {
 
 /* The prompt. */
 
-/* Ids of the prompt into *ids, freed by the caller on failure too. */
-static bool tokenize(struct completion *c, const struct request_prompt *p, struct tokens *ids, struct failure *f) {
+/* Ids of a text, or those that were sent, behind *ids; the caller frees them on failure too. */
+static bool tokenize(const struct completion *c, const struct request_prompt *p, int flags, struct tokens *ids,
+                     struct failure *f) {
     struct error e;
     for (int i = 0; i < p->n_ids; i++) tokens_append(ids, p->ids[i], 0);
-    if (p->ids == NULL &&
-        tokenizer_encode(c->api->tokenizer, p->text, p->size, TOKENIZER_PARSE_SPECIAL | TOKENIZER_ADD_SPECIAL, ids, &e))
+    const char *text = p->text ? p->text : "";
+    if (p->ids == NULL && tokenizer_encode(c->model->tokenizer, text, p->size, flags, ids, &e))
         return failure_from_error(f, &e);
-    if (ids->n == 0 && c->api->eod < 0)
+    return true;
+}
+
+/* A text that is never empty: the prompt of a decoder, or an encoder's source. */
+static bool tokenize_prompt(const struct completion *c, const struct request_prompt *p, struct tokens *ids,
+                            struct failure *f) {
+    if (!tokenize(c, p, TOKENIZER_PARSE_SPECIAL | TOKENIZER_ADD_SPECIAL, ids, f)) return false;
+    if (ids->n == 0 && c->model->eod < 0)
         return failure_set(f, 400, "invalid_value", "prompt",
                            "the prompt is empty, and the model has no token to start an empty text from");
-    if (ids->n == 0) tokens_append(ids, c->api->eod, 0);
+    if (ids->n == 0) tokens_append(ids, c->model->eod, 0);
     return true;
+}
+
+/* The rows of a decoder whose encoder reads the prompt: its start id, then the beginning of the answer. */
+static bool tokenize_target(const struct completion *c, struct tokens *ids, struct failure *f) {
+    tokens_append(ids, c->model->info->start, 0);
+    return tokenize(c, &c->request.target, TOKENIZER_PARSE_SPECIAL, ids, f);
 }
 
 static bool check_context(const struct completion *c, int n_prompt, struct failure *f) {
     int64_t n = c->request.max_tokens;
-    if (n_prompt + n <= c->api->limits.context) return true;
+    if (n_prompt + n <= c->model->limits.context) return true;
     return failure_set(f, 400, "context_length_exceeded", "max_tokens",
                        "the prompt has %d tokens and max_tokens is %lld, together %lld; the limit is %d tokens "
                        "(the model's, or option server.max_context)",
-                       n_prompt, (long long)n, (long long)(n_prompt + n), c->api->limits.context);
+                       n_prompt, (long long)n, (long long)(n_prompt + n), c->model->limits.context);
 }
 
 /* The text of the prompt and where its tokens start in it: as it was sent, or what the ids say. */
 static void keep_prompt(struct completion *c, struct choice *choice, const struct request_prompt *p,
                         const struct tokens *ids) {
-    const struct tokenizer *t = c->api->tokenizer;
+    const struct tokenizer *t = c->model->tokenizer;
     choice->prompt_starts = xcalloc((size_t)ids->n, sizeof *choice->prompt_starts);
     if (p->ids == NULL) {
         buffer_append(&choice->prompt_text, p->text, p->size);
@@ -50,7 +63,8 @@ static void keep_prompt(struct completion *c, struct choice *choice, const struc
         return;
     }
     struct detokenizer d = {0};
-    for (int i = 0; i < ids->n; i++) {
+    int first = c->model->info->reads_source ? 1 : 0; /* the decoder's start id is no text */
+    for (int i = first; i < ids->n; i++) {
         choice->prompt_starts[i] = (uint32_t)choice->prompt_text.size;
         if (tokenizer_is_special(t, ids->ids[i]))
             tokenizer_piece(t, ids->ids[i], &choice->prompt_text);
@@ -64,95 +78,117 @@ static void keep_prompt(struct completion *c, struct choice *choice, const struc
 
 static bool check_retrieval(const struct completion *c, struct failure *f) {
     const struct request_retrieval *r = &c->request.retrieval;
-    const struct api *a = c->api;
+    const struct served_model *model = c->model;
     if (!r->given || !r->enabled) return true;
-    if (a->info->chunk_length == 0)
-        return failure_set(f, 400, "no_retrieval", "retrieval", "the model %s reads no neighbours", a->model_id);
-    if (r->n_neighbors == 0 && a->retrieval == NULL)
+    if (model->info->chunk_length == 0)
+        return failure_set(f, 400, "no_retrieval", "retrieval", "the model %s reads no neighbours", model->id);
+    if (r->n_neighbors == 0 && model->retrieval == NULL)
         return failure_set(f, 400, "no_collection", "retrieval",
                            "this server has no collection (option retrieval.collection); send retrieval.neighbors");
-    if (r->n_neighbors > 0 && a->eod < 0)
+    if (r->n_neighbors > 0 && model->eod < 0)
         return failure_set(f, 400, "no_retrieval", "retrieval.neighbors",
                            "the model has no end-of-document id to pad neighbours with");
     return true;
 }
 
 /* The caller's texts as the model reads neighbours: cut or padded to r tokens. */
-static bool give_neighbors(struct completion *c, struct generation *g, struct failure *f) {
+static bool give_neighbors(const struct completion *c, struct generation_neighbors *to, struct failure *f) {
     const struct request_retrieval *r = &c->request.retrieval;
-    int length = c->api->info->retrieved_length;
+    const struct served_model *model = c->model;
+    int length = model->info->retrieved_length;
     struct error e;
     struct tokens ids = {0};
     bool ok = true;
-    g->given_ids = xmalloc((size_t)r->n_neighbors * (size_t)length * sizeof *g->given_ids);
+    to->given_ids = xmalloc((size_t)r->n_neighbors * (size_t)length * sizeof *to->given_ids);
     for (int i = 0; ok && i < r->n_neighbors; i++) {
-        int32_t *row = g->given_ids + (size_t)i * (size_t)length;
+        int32_t *row = to->given_ids + (size_t)i * (size_t)length;
         ids.n = 0;
-        if (tokenizer_encode(c->api->tokenizer, r->neighbors[i].text, r->neighbors[i].size, TOKENIZER_PLAIN, &ids, &e))
+        if (tokenizer_encode(model->tokenizer, r->neighbors[i].text, r->neighbors[i].size, TOKENIZER_PLAIN, &ids, &e))
             ok = failure_from_error(f, &e);
-        for (int j = 0; ok && j < length; j++) row[j] = j < ids.n ? ids.ids[j] : c->api->eod;
+        for (int j = 0; ok && j < length; j++) row[j] = j < ids.n ? ids.ids[j] : model->eod;
     }
     tokens_free(&ids);
-    g->given_k = r->n_neighbors;
+    to->given_k = r->n_neighbors;
     return ok;
 }
 
-static bool set_retrieval(struct completion *c, struct generation *g, struct failure *f) {
+static bool set_neighbors(const struct completion *c, struct generation_neighbors *to, struct failure *f) {
     const struct request_retrieval *r = &c->request.retrieval;
-    const struct api *a = c->api;
-    if (r->n_neighbors > 0) return give_neighbors(c, g, f);
-    g->retrieve = a->retrieval != NULL && (r->given ? r->enabled : a->retrieve);
-    g->k = r->k ? (int)r->k : a->k;
-    g->min_similarity = r->min_similarity < -1 ? a->min_similarity : (float)r->min_similarity;
+    const struct served_model *model = c->model;
+    if (r->n_neighbors > 0) return give_neighbors(c, to, f);
+    to->search = model->retrieval != NULL && (r->given ? r->enabled : model->retrieve);
+    to->k = r->k ? (int)r->k : model->k;
+    to->min_similarity = r->min_similarity < -1 ? model->min_similarity : (float)r->min_similarity;
     return true;
 }
 
 /* Open. */
 
-static bool fill(struct completion *c, struct choice *choice, const struct tokens *ids, struct failure *f) {
-    const struct completion_request *r = &c->request;
-    struct generation *g = choice->generation;
-    if (!check_context(c, ids->n, f)) return false;
-    g->n_prompt = ids->n;
-    g->prompt = xmalloc((size_t)ids->n * sizeof *g->prompt);
-    memcpy(g->prompt, ids->ids, (size_t)ids->n * sizeof *g->prompt);
-    g->max_tokens = (int)r->max_tokens;
-    g->sampling = (struct sample_params){.temperature = (float)r->temperature,
-                                         .top_p = (float)r->top_p,
-                                         .min_p = (float)r->min_p,
-                                         .top_k = (int)r->top_k,
-                                         .seed = r->has_seed ? (uint64_t)r->seed : random_number()};
-    g->ignore_eos = r->ignore_eos;
-    g->wake_per_token = r->stream;
-    g->n_top = (int)r->logprobs;
-    g->score_prompt = r->echo && r->logprobs >= 0;
-    stops_copy(&g->stops, &r->stops);
-    return set_retrieval(c, g, f);
+static int32_t *copy_ids(const struct tokens *ids) {
+    size_t bytes = (size_t)ids->n * sizeof *ids->ids;
+    return memcpy(xmalloc(bytes), ids->ids, bytes);
 }
 
-static bool open_choice(struct completion *c, int i, struct waker waker, struct failure *f) {
+static bool check_source(const struct completion *c, int n_source, struct failure *f) {
+    if (n_source <= c->model->limits.context) return true;
+    return failure_set(f, 400, "context_length_exceeded", "prompt",
+                       "the prompt has %d tokens; the encoder reads %d (the model's limit, or option "
+                       "server.max_context)",
+                       n_source, c->model->limits.context);
+}
+
+/* The request in the engine's words: `ids` are the decoder's rows, `source` the encoder's where there is one. */
+static bool ask(const struct completion *c, struct generation_request *asked, const struct tokens *ids,
+                const struct tokens *source, struct failure *f) {
+    const struct completion_request *r = &c->request;
+    if (!check_source(c, source->n, f) || !check_context(c, ids->n, f)) return false;
+    asked->n_prompt = ids->n;
+    asked->prompt = copy_ids(ids);
+    asked->n_source = source->n;
+    if (source->n > 0) asked->source = copy_ids(source);
+    asked->max_tokens = (int)r->max_tokens;
+    asked->sampling = (struct sample_params){.temperature = (float)r->temperature,
+                                             .top_p = (float)r->top_p,
+                                             .min_p = (float)r->min_p,
+                                             .top_k = (int)r->top_k,
+                                             .seed = r->has_seed ? (uint64_t)r->seed : random_number()};
+    asked->ignore_eos = r->ignore_eos;
+    asked->wake_per_token = r->stream;
+    asked->n_top = (int)r->logprobs;
+    asked->score_prompt = r->echo && r->logprobs >= 0;
+    stops_copy(&asked->stops, &r->stops);
+    return set_neighbors(c, &asked->neighbors, f);
+}
+
+static bool open_choice(struct completion *c, int i, uint64_t client, struct waker waker, struct failure *f) {
     const struct request_prompt *p = &c->request.prompts[i];
     struct choice *choice = &c->choices[i];
-    struct tokens ids = {0};
+    struct tokens ids = {0}, source = {0};
+    bool encodes = c->model->info->reads_source;
     choice->generation = generation_open();
-    choice->generation->waker = waker;
-    choice->generation->detokenizer.started = true; /* the answer goes on where the prompt ends */
-    bool ok = tokenize(c, p, &ids, f) && fill(c, choice, &ids, f);
-    if (ok && c->request.echo) keep_prompt(c, choice, p, &ids);
+    choice->generation->asked.client = client;
+    choice->generation->answer.waker = waker;
+    bool ok = tokenize_prompt(c, p, encodes ? &source : &ids, f) && (!encodes || tokenize_target(c, &ids, f)) &&
+              ask(c, &choice->generation->asked, &ids, &source, f);
+    if (ok && c->request.echo) keep_prompt(c, choice, encodes ? &c->request.target : p, &ids);
     tokens_free(&ids);
+    tokens_free(&source);
     return ok;
 }
 
-static bool open_choices(struct completion *c, struct waker waker, struct failure *f) {
-    if (c->request.model && strcmp(c->request.model, c->api->model_id) != 0)
-        return failure_set(f, 404, "model_not_found", "model",
-                           "the model '%.100s' does not exist, this server has '%.100s'", c->request.model,
-                           c->api->model_id);
-    if (!check_retrieval(c, f)) return false;
+static bool check_target(const struct completion *c, struct failure *f) {
+    if (!c->request.has_target || c->model->info->reads_source) return true;
+    return failure_set(f, 400, "unsupported_parameter", "target",
+                       "target is for models with an encoder, and %s has none: write it behind the prompt",
+                       c->model->id);
+}
+
+static bool open_choices(struct completion *c, uint64_t client, struct waker waker, struct failure *f) {
+    if (!check_retrieval(c, f) || !check_target(c, f)) return false;
     c->choices = xcalloc((size_t)c->request.n_prompts, sizeof *c->choices);
     for (int i = 0; i < c->request.n_prompts; i++) {
         c->n = i + 1;
-        if (!open_choice(c, i, waker, f)) return false;
+        if (!open_choice(c, i, client, waker, f)) return false;
     }
     return true;
 }
@@ -161,9 +197,12 @@ static bool submit(struct completion *c, struct failure *f) {
     struct error e;
     struct generation **generations = xcalloc((size_t)c->n, sizeof(struct generation *));
     for (int i = 0; i < c->n; i++) generations[i] = c->choices[i].generation;
-    enum status status = engine_submit(c->api->engine, generations, c->n, &e);
+    enum status status = engine_submit(c->model->engine, generations, c->n, &e);
     free(generations);
-    return status == STATUS_OK || failure_from_error(f, &e);
+    if (status == STATUS_OK) return true;
+    failure_from_error(f, &e);
+    if (status == STATUS_BUSY) f->retry_after = engine_retry_after(c->model->engine);
+    return false;
 }
 
 /* Poll. */
@@ -177,9 +216,9 @@ static enum answer_progress fail(struct completion *c, const struct error *e, st
     failure_from_error(&f, e);
     if (c->base.stream) {
         completion_write_end(c, &f, out);
+        failure_free(&f);
     } else {
-        c->base.http = f.http;
-        failure_write(&f, out);
+        failure_answer(&f, &c->base, out);
     }
     return ANSWER_COMPLETE;
 }
@@ -208,7 +247,7 @@ static enum answer_progress completion_poll(struct answer *a, struct buffer *out
 static void completion_cancel(struct answer *a) {
     struct completion *c = (struct completion *)a;
     for (int i = 0; i < c->n; i++) atomic_store(&c->choices[i].generation->cancelled, true);
-    engine_notice(c->api->engine);
+    engine_notice(c->model->engine);
 }
 
 static void completion_close(struct answer *a) {
@@ -227,18 +266,29 @@ static void completion_close(struct answer *a) {
     free(c);
 }
 
+static const struct request_limits *choose_model(void *context, const char *name, struct failure *f) {
+    const struct served_model *model = api_model(context, name, f);
+    return model ? &model->limits : NULL;
+}
+
+static bool parse_completion(struct completion *c, struct api *a, const struct api_request *r, struct failure *f) {
+    const struct request_models models = {choose_model, a, &a->largest};
+    if (!completion_request_parse(&c->request, r->body, r->size, &models, f)) return false;
+    c->model = api_model(a, c->request.model, f);
+    return true;
+}
+
 struct answer *completions_open(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
     static const struct answer_ops ops = {completion_poll, completion_cancel, completion_close};
     struct completion *c = xcalloc(1, sizeof *c);
-    c->base = (struct answer){.ops = &ops, .http = 200};
-    c->api = a;
     c->created = time(NULL);
-    snprintf(c->id, sizeof c->id, "cmpl-%016llx", (unsigned long long)random_number());
-    if (completion_request_parse(&c->request, r->body, r->size, &a->limits, f) && open_choices(c, waker, f) &&
-        submit(c, f)) {
-        c->base.stream = c->request.stream;
-        return &c->base;
+    c->id = random_number();
+    if (!parse_completion(c, a, r, f) || !open_choices(c, r->client, waker, f) || !submit(c, f)) {
+        completion_close(&c->base);
+        return NULL;
     }
-    completion_close(&c->base);
-    return NULL;
+    answer_init(&c->base, &ops, c->request.stream ? "text/event-stream" : JSON_TYPE);
+    c->base.stream = c->request.stream;
+    if (c->base.stream) answer_add_header(&c->base, "X-Accel-Buffering", "no"); /* nginx would keep events back */
+    return &c->base;
 }

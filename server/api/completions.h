@@ -22,10 +22,10 @@ struct choice {
 
 struct completion {
     struct answer base;
-    struct api *api;
+    const struct served_model *model;
     struct completion_request request;
-    char id[40];
-    int64_t created;
+    uint64_t id;
+    int64_t created;        /* seconds since 1970 */
     struct choice *choices; /* [n] */
     int n;
 };

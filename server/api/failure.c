@@ -1,39 +1,47 @@
 /* server/api/failure.c: errors as HTTP sees them. See failure.h. */
 #include "server/api/failure.h"
 
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "config/json/json_writer.h"
 
 bool failure_set(struct failure *f, int http, const char *code, const char *param, const char *format, ...) {
     va_list args;
-    f->http = http;
-    f->code = code;
-    snprintf(f->param, sizeof f->param, "%s", param ? param : "");
+    *f = (struct failure){.http = http, .code = code, .param = xstrdup(param ? param : "")};
     va_start(args, format);
-    vsnprintf(f->message, sizeof f->message, format, args);
+    CHECK(vasprintf(&f->message, format, args) >= 0); /* as xmalloc */
     va_end(args);
     return false;
 }
 
 bool failure_from_error(struct failure *f, const struct error *e) {
-    int http = 500;
+    int http = 500, retry_after = 0;
     const char *code = "internal_error";
     switch (e->status) {
         case STATUS_INVALID: http = 400, code = "invalid_value"; break;
         case STATUS_NOT_FOUND: http = 404, code = "not_found"; break;
         case STATUS_TOO_LARGE: http = 413, code = "too_large"; break;
-        case STATUS_BUSY: http = 503, code = "server_busy"; break;
-        case STATUS_CANCELLED: http = 503, code = "cancelled"; break;
+        case STATUS_BUSY: http = 503, code = "server_busy", retry_after = 1; break;
+        case STATUS_CANCELLED: http = 503, code = "cancelled", retry_after = 1; break;
         case STATUS_UNSUPPORTED: http = 501, code = "not_implemented"; break;
-        case STATUS_NO_MEMORY: http = 503, code = "out_of_memory"; break;
+        case STATUS_NO_MEMORY: http = 503, code = "out_of_memory", retry_after = 1; break;
         case STATUS_DEVICE: code = "device_failed"; break;
         case STATUS_OK:
         case STATUS_CORRUPT:
         case STATUS_IO:
         case STATUS_INTERNAL: break;
     }
-    return failure_set(f, http, code, NULL, "%s", e->text);
+    failure_set(f, http, code, NULL, "%s", e->text);
+    f->retry_after = retry_after;
+    return false;
+}
+
+void failure_free(struct failure *f) {
+    free(f->param);
+    free(f->message);
+    *f = (struct failure){0};
 }
 
 void failure_write(const struct failure *f, struct buffer *out) {
@@ -47,4 +55,24 @@ void failure_write(const struct failure *f, struct buffer *out) {
     put_key_string(&w, "code", f->code);
     put_object_end(&w);
     put_object_end(&w);
+}
+
+static void set_status(const struct failure *f, struct answer *a) {
+    a->http = f->http;
+    if (f->retry_after > 0) answer_add_header(a, "Retry-After", "%d", f->retry_after);
+}
+
+void failure_answer(struct failure *f, struct answer *a, struct buffer *body) {
+    set_status(f, a);
+    failure_write(f, body);
+    failure_free(f);
+}
+
+struct answer *answer_failure(struct failure *f) {
+    struct buffer body = {0};
+    failure_write(f, &body);
+    struct answer *a = answer_text(f->http, JSON_TYPE, &body);
+    set_status(f, a);
+    failure_free(f);
+    return a;
 }

@@ -1,6 +1,7 @@
 /* server/api/request.c: the tables of request fields, and the few fields that are more than a number. See request.h. */
 #include "server/api/request.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,33 +19,46 @@ enum { STOP_BYTES = 1024 };
 
 /* Prompts. */
 
-static bool parse_ids(struct request_prompt *p, const struct json *array, int prompt, const struct request_limits *l,
-                      struct failure *f) {
+/* `of` is the field and what of it the ids are: "prompt 3". */
+static bool parse_ids(struct request_prompt *p, const struct json *array, const char *of,
+                      const struct request_limits *l, struct failure *f) {
+    const char *field = strncmp(of, "prompt", 6) == 0 ? "prompt" : of;
     size_t n = json_count(array);
     p->ids = xmalloc((n + 1) * sizeof *p->ids);
     p->n_ids = (int)n;
     for (size_t i = 0; i < n; i++) {
         const struct json *v = json_item(array, i);
         if (!json_is_int(v))
-            return failure_set(f, 400, "invalid_type", "prompt", "token %zu of prompt %d is not an integer", i, prompt);
+            return failure_set(f, 400, "invalid_type", field, "token %zu of %s is not an integer", i, of);
         int64_t id = json_int(v);
         if (id < 0 || id >= l->vocab)
-            return failure_set(f, 400, "invalid_value", "prompt",
-                               "token %zu of prompt %d is %lld, the model's vocabulary is 0 .. %d", i, prompt,
-                               (long long)id, l->vocab - 1);
+            return failure_set(f, 400, "invalid_value", field,
+                               "token %zu of %s is %lld, the model's vocabulary is 0 .. %d", i, of, (long long)id,
+                               l->vocab - 1);
         p->ids[i] = (int32_t)id;
     }
     return true;
 }
 
-static bool parse_one_prompt(struct completion_request *r, const struct json *v, const struct request_limits *l,
-                             struct failure *f) {
+static bool wrong_prompt(struct failure *f) {
+    return failure_set(f, 400, "invalid_type", "prompt",
+                       "prompt must be a string, an array of strings, an array of token ids, or an array of those");
+}
+
+/* An array of prompts holds prompts of one kind; an empty text starts from the end-of-text token, an empty array of
+ * token ids is more likely a mistake. */
+static bool parse_one_prompt(struct completion_request *r, const struct json *v, bool ids,
+                             const struct request_limits *l, struct failure *f) {
     int i = r->n_prompts++;
     struct request_prompt *p = &r->prompts[i];
-    if (json_is_list(v)) return parse_ids(p, v, i, l, f);
-    if (!json_is_text(v))
-        return failure_set(f, 400, "invalid_type", "prompt",
-                           "prompt must be a string, an array of strings, an array of token ids, or an array of those");
+    if (ids ? !json_is_list(v) : !json_is_text(v)) return wrong_prompt(f);
+    if (ids && json_count(v) == 0)
+        return failure_set(f, 400, "invalid_value", "prompt", "prompt %d is an empty array of token ids", i);
+    if (ids) {
+        char of[32];
+        snprintf(of, sizeof of, "prompt %d", i);
+        return parse_ids(p, v, of, l, f);
+    }
     p->size = json_text(v).size;
     p->text = xstrndup(json_text(v).text, p->size);
     return true;
@@ -52,7 +66,9 @@ static bool parse_one_prompt(struct completion_request *r, const struct json *v,
 
 static bool read_prompt(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
     struct completion_request *r = object;
-    bool several = json_is_list(v) && !json_is_int(json_item(v, 0));
+    const struct json *first = json_item(v, 0);
+    bool several = json_is_list(v) && !json_is_int(first);
+    bool ids = json_is_list(several ? first : v);
     size_t n = several ? json_count(v) : 1;
     if (n == 0) return failure_set(f, 400, "invalid_value", "prompt", "prompt is an empty array");
     if (n > (size_t)l->max_prompts)
@@ -60,12 +76,25 @@ static bool read_prompt(void *object, const struct json *v, const struct request
                            "the request has %zu prompts, the limit is %d (option server.max_prompts)", n,
                            l->max_prompts);
     r->prompts = xcalloc(n, sizeof *r->prompts);
-    if (!several) return parse_one_prompt(r, v, l, f);
+    if (!several) return parse_one_prompt(r, v, ids, l, f);
     for (size_t i = 0; i < n; i++)
-        if (!parse_one_prompt(r, json_item(v, i), l, f)) return false;
+        if (!parse_one_prompt(r, json_item(v, i), ids, l, f)) return false;
     return true;
 }
 FIELD_PARSER(parse_prompt, read_prompt)
+
+/* The beginning of the answer, which a model with an encoder goes on from. */
+static bool read_target(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    struct completion_request *r = object;
+    r->has_target = true;
+    if (json_is_list(v)) return parse_ids(&r->target, v, "target", l, f);
+    if (!json_is_text(v))
+        return failure_set(f, 400, "invalid_type", "target", "target must be a string or an array of token ids");
+    r->target.size = json_text(v).size;
+    r->target.text = xstrndup(json_text(v).text, r->target.size);
+    return true;
+}
+FIELD_PARSER(parse_target, read_target)
 
 /* Stops. */
 
@@ -139,9 +168,39 @@ static enum status parse_retrieval(struct json_reader *r, const struct json *val
 
 /* The rest. */
 
+/* Fields that mean nothing here must still be what OpenAI's clients send. */
+
+static bool read_user(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    (void)object, (void)l;
+    return json_is_text(v) || failure_set(f, 400, "invalid_type", "user", "user must be a string");
+}
+FIELD_PARSER(parse_user, read_user)
+
+static bool read_metadata(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    (void)object, (void)l;
+    bool ok = json_kind(v) == JSON_KIND_OBJECT;
+    return ok || failure_set(f, 400, "invalid_type", "metadata", "metadata must be an object");
+}
+FIELD_PARSER(parse_metadata, read_metadata)
+
+static bool read_store(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    (void)object, (void)l;
+    bool ok = json_kind(v) == JSON_KIND_BOOL;
+    return ok || failure_set(f, 400, "invalid_type", "store", "store must be true or false");
+}
+FIELD_PARSER(parse_store, read_store)
+
+static bool read_obfuscation(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    static const char name[] = "stream_options.include_obfuscation";
+    (void)object, (void)l;
+    bool ok = json_kind(v) == JSON_KIND_BOOL;
+    return ok || failure_set(f, 400, "invalid_type", name, "%s must be true or false", name);
+}
+FIELD_PARSER(parse_obfuscation, read_obfuscation)
+
 static const struct json_field stream_fields[] = {
     {"include_usage", JSON_BOOL, .offset = offsetof(struct completion_request, include_usage)},
-    {.name = "include_obfuscation", .type = JSON_IGNORED},
+    {"include_obfuscation", JSON_PARSED, .parse = parse_obfuscation},
 };
 static const struct json_table stream_table = JSON_TABLE(stream_fields);
 
@@ -163,6 +222,7 @@ static bool read_model(void *object, const struct json *v, const struct request_
     struct completion_request *r = object;
     (void)l;
     if (!json_is_text(v)) return failure_set(f, 400, "invalid_type", "model", "model must be a string");
+    free(r->model);
     r->model = xstrndup(json_text(v).text, json_text(v).size);
     /* It is compared as a C string, where a NUL would make a known name of an unknown one. */
     if (strlen(r->model) != json_text(v).size)
@@ -182,6 +242,7 @@ static const struct json_field completion_fields[] = {
     {"min_p", JSON_DOUBLE, AT(min_p), .min = 0, .max = 1},
     {"seed", JSON_PARSED, .parse = parse_seed},
     {"stop", JSON_PARSED, .parse = parse_stop},
+    {"target", JSON_PARSED, .parse = parse_target},
     {"stream", JSON_BOOL, AT(stream)},
     {"stream_options", JSON_PARSED, .parse = parse_stream_options},
     {"echo", JSON_BOOL, AT(echo)},
@@ -195,24 +256,37 @@ static const struct json_field completion_fields[] = {
     {"frequency_penalty", JSON_NEUTRAL, .min = 0},
     {.name = "logit_bias", .type = JSON_EMPTY},
     {.name = "suffix", .type = JSON_EMPTY},
-    {.name = "user", .type = JSON_IGNORED},
-    {.name = "metadata", .type = JSON_IGNORED},
-    {.name = "store", .type = JSON_IGNORED},
+    {"user", JSON_PARSED, .parse = parse_user},
+    {"metadata", JSON_PARSED, .parse = parse_metadata},
+    {"store", JSON_PARSED, .parse = parse_store},
 };
 #undef AT
 static const struct json_table completion_table = JSON_TABLE(completion_fields);
 
+/* The name comes first: it says which limits hold for the other fields. */
+static const struct request_limits *find_limits(struct completion_request *r, const struct json *json,
+                                                const struct request_models *models, struct failure *f) {
+    const struct json *name = json_member(json, "model");
+    if (!json_is_absent(name) && !read_model(r, name, models->largest, f)) return NULL;
+    return models->limits(models->context, r->model, f);
+}
+
+static bool check_completion(const struct completion_request *r, struct failure *f) {
+    if (r->n_prompts == 0) return failure_set(f, 400, "missing_parameter", "prompt", "prompt is missing");
+    if (r->include_usage && !r->stream)
+        return failure_set(f, 400, "invalid_value", "stream_options", "stream_options is only for stream: true");
+    return true;
+}
+
 bool completion_request_parse(struct completion_request *r, const char *body, size_t size,
-                              const struct request_limits *l, struct failure *f) {
+                              const struct request_models *models, struct failure *f) {
     struct json *json;
     *r = (struct completion_request){.max_tokens = 16, .temperature = 1, .top_p = 1, .logprobs = -1};
     r->retrieval = (struct request_retrieval){.enabled = true, .min_similarity = -2};
-    if (!fields_load(&json, body, size, l, f)) return false;
-    bool ok = fields_parse(&completion_table, r, json, l, f);
+    if (!fields_load(&json, body, size, models->largest, f)) return false;
+    const struct request_limits *l = find_limits(r, json, models, f);
+    bool ok = l && fields_parse(&completion_table, r, json, l, f) && check_completion(r, f);
     json_close(json);
-    if (ok && r->n_prompts == 0) return failure_set(f, 400, "missing_parameter", "prompt", "prompt is missing");
-    if (ok && r->include_usage && !r->stream)
-        return failure_set(f, 400, "invalid_value", "stream_options", "stream_options is only for stream: true");
     return ok;
 }
 
@@ -224,6 +298,8 @@ void completion_request_free(struct completion_request *r) {
     for (int i = 0; i < r->retrieval.n_neighbors; i++) free((char *)(uintptr_t)r->retrieval.neighbors[i].text);
     free(r->retrieval.neighbors);
     free(r->prompts);
+    free(r->target.text);
+    free(r->target.ids);
     free(r->model);
     stops_free(&r->stops);
     *r = (struct completion_request){0};

@@ -32,6 +32,8 @@ struct completion_request {
     bool stream, include_usage, echo, ignore_eos;
     struct stops stops;
     struct request_retrieval retrieval;
+    bool has_target;
+    struct request_prompt target; /* the answer's beginning, of a model with an encoder: "" unless has_target */
 };
 
 /* One field of a query string, decoded: name=value. */
@@ -46,9 +48,17 @@ struct search_request {
     double min_similarity; /* below -1: the server's */
 };
 
+/* A request's limits are those of the model that it names. */
+struct request_models {
+    /* Those of a model, or of the server's choice when it is NULL. NULL with *f set: there is no such model. */
+    const struct request_limits *(*limits)(void *context, const char *model, struct failure *f);
+    void *context;
+    const struct request_limits *largest; /* bounds what is parsed before the name is known */
+};
+
 /* On false *f is set; *r can be freed either way. */
 bool completion_request_parse(struct completion_request *r, const char *body, size_t size,
-                              const struct request_limits *l, struct failure *f);
+                              const struct request_models *models, struct failure *f);
 void completion_request_free(struct completion_request *r);
 bool search_request_parse(struct search_request *r, const char *body, size_t size, const struct request_limits *l,
                           struct failure *f);

@@ -7,10 +7,9 @@
 /* The retrieval thread may still be searching when the client leaves: both sides hold a reference. */
 struct search {
     struct answer base;
-    const struct tokenizer *tokenizer;
     struct search_request request;
     struct retriever_query query;
-    struct retriever_result result;
+    struct hits hits;
     struct lookup lookup;
     atomic_bool cancelled;
     atomic_int references;
@@ -19,9 +18,10 @@ struct search {
     struct waker waker;
 };
 
-static void release(struct search *s) {
+static void search_release(struct search *s) {
     if (atomic_fetch_sub(&s->references, 1) != 1) return;
-    if (s->done && s->lookup.status == STATUS_OK) retriever_result_free(&s->result);
+    if (s->done && s->lookup.status == STATUS_OK) hits_free(&s->hits);
+    snapshot_release(s->lookup.snapshot);
     search_request_free(&s->request);
     pthread_mutex_destroy(&s->lock);
     free(s);
@@ -33,7 +33,7 @@ static void search_done(struct lookup *l) {
     s->done = true;
     if (s->waker.wake) s->waker.wake(s->waker.context);
     pthread_mutex_unlock(&s->lock);
-    release(s);
+    search_release(s);
 }
 
 static void write_results(const struct search *s, struct buffer *out) {
@@ -42,10 +42,10 @@ static void write_results(const struct search *s, struct buffer *out) {
     put_object(&w);
     put_key_string(&w, "object", "list");
     put_key_array(&w, "data");
-    for (int i = 0; i < s->result.k; i++) {
+    for (int i = 0; i < s->hits.n; i++) {
         put_object(&w);
-        neighbor_write(&w, s->tokenizer, &s->result.chunks[i], s->result.similarities[i]);
-        put_key_int(&w, "chunk", s->result.chunks[i].id);
+        neighbor_write(&w, &s->hits.list[i]);
+        put_key_int(&w, "chunk", s->hits.list[i].chunk);
         put_object_end(&w);
     }
     put_array_end(&w);
@@ -64,8 +64,7 @@ static enum answer_progress search_poll(struct answer *a, struct buffer *out) {
     }
     struct failure f;
     failure_from_error(&f, &s->lookup.error);
-    a->http = f.http;
-    failure_write(&f, out);
+    failure_answer(&f, a, out);
     return ANSWER_COMPLETE;
 }
 
@@ -77,43 +76,52 @@ static void search_close(struct answer *a) {
     pthread_mutex_lock(&s->lock);
     s->waker.wake = NULL;
     pthread_mutex_unlock(&s->lock);
-    release(s);
+    search_release(s);
 }
 
-static bool parse(struct search_request *request, struct api *a, const struct api_request *r, struct failure *f) {
-    if (r->size > 0) return search_request_parse(request, r->body, r->size, &a->limits, f);
-    return search_request_parse_query(request, r->arguments, r->n_arguments, &a->limits, f);
+static bool parse_search(struct search_request *request, const struct served_model *model, const struct api_request *r,
+                         struct failure *f) {
+    if (r->size > 0) return search_request_parse(request, r->body, r->size, &model->limits, f);
+    return search_request_parse_query(request, r->arguments, r->n_arguments, &model->limits, f);
+}
+
+/* Takes the request. */
+static struct search *make_search(const struct served_model *model, const struct search_request *request,
+                                  struct waker waker) {
+    static const struct answer_ops ops = {search_poll, search_cancel, search_close};
+    struct search *s = xcalloc(1, sizeof *s);
+    answer_init(&s->base, &ops, JSON_TYPE);
+    s->request = *request;
+    s->query = (struct retriever_query){
+        .text = {request->query, request->query_size},
+        .k = request->k ? (int)request->k : model->k,
+        .min_similarity = request->min_similarity < -1 ? model->min_similarity : (float)request->min_similarity};
+    s->lookup = (struct lookup){
+        .queries = &s->query, .hits = &s->hits, .n = 1, .cancelled = &s->cancelled, .done = search_done, .context = s};
+    s->waker = waker;
+    atomic_init(&s->references, 2);
+    pthread_mutex_init(&s->lock, NULL);
+    return s;
 }
 
 struct answer *search_open(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
-    static const struct answer_ops ops = {search_poll, search_cancel, search_close};
+    const struct served_model *model = api_model(a, NULL, f);
     struct search_request request;
     struct error e;
-    if (a->retrieval == NULL) {
+    if (model->retrieval == NULL) {
         failure_set(f, 400, "no_collection", NULL,
                     "this server has no collection to search (option retrieval.collection)");
         return NULL;
     }
-    if (!parse(&request, a, r, f)) {
+    if (!parse_search(&request, model, r, f)) {
         search_request_free(&request);
         return NULL;
     }
-    struct search *s = xcalloc(1, sizeof *s);
-    s->base = (struct answer){.ops = &ops, .http = 200};
-    s->tokenizer = a->tokenizer;
-    s->request = request;
-    s->query =
-        (struct retriever_query){{request.query, request.query_size},
-                                 request.k ? (int)request.k : a->k,
-                                 request.min_similarity < -1 ? a->min_similarity : (float)request.min_similarity};
-    s->lookup =
-        (struct lookup){&s->query, &s->result, 1, .cancelled = &s->cancelled, .done = search_done, .context = s};
-    s->waker = waker;
-    atomic_init(&s->references, 2);
-    pthread_mutex_init(&s->lock, NULL);
-    if (retrieval_thread_ask(a->retrieval, &s->lookup, &e) == STATUS_OK) return &s->base;
+
+    struct search *s = make_search(model, &request, waker);
+    if (retrieval_thread_ask(model->retrieval, &s->lookup, &e) == STATUS_OK) return &s->base;
     failure_from_error(f, &e);
-    release(s);
-    release(s);
+    search_release(s); /* the retrieval thread's reference */
+    answer_close(&s->base);
     return NULL;
 }

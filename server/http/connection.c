@@ -93,7 +93,7 @@ static void connection_end(struct connection *c, enum connection_end why) {
 
 static void connection_refuse(struct connection *c, enum connection_end why) {
     const struct connection_limits *l = &c->list->limits;
-    struct failure f;
+    struct failure f = {0};
     struct buffer bytes = {0};
     if (why == CONNECTION_LATE)
         failure_set(&f, 408, "request_timeout", NULL,
@@ -107,6 +107,7 @@ static void connection_refuse(struct connection *c, enum connection_end why) {
     refusal_write(&f, NULL, &bytes);
     ssize_t sent = send(c->fd, bytes.data, bytes.size, MSG_DONTWAIT | MSG_NOSIGNAL);
     (void)sent; /* a client that reads nothing is not waited for */
+    failure_free(&f);
     buffer_free(&bytes);
     connection_end(c, why);
 }

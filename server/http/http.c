@@ -75,12 +75,8 @@ static bool suspend(struct exchange *x) {
 
 static void add_headers(const struct exchange *x, struct MHD_Response *response) {
     const struct answer *a = x->answer;
-    MHD_add_response_header(response, "Content-Type", a->stream ? "text/event-stream" : "application/json");
-    MHD_add_response_header(response, "Cache-Control", "no-store");
+    for (int i = 0; i < a->n_headers; i++) MHD_add_response_header(response, a->headers[i].name, a->headers[i].value);
     MHD_add_response_header(response, "x-request-id", x->id);
-    if (a->stream) MHD_add_response_header(response, "X-Accel-Buffering", "no");
-    if (a->allow) MHD_add_response_header(response, "Allow", a->allow);
-    if (a->http == MHD_HTTP_SERVICE_UNAVAILABLE) MHD_add_response_header(response, "Retry-After", "1");
     if (x->last || atomic_load(&x->http->o.api->draining)) MHD_add_response_header(response, "Connection", "close");
 }
 
@@ -180,7 +176,7 @@ static void exchange_end(void *context, struct MHD_Connection *connection, void 
     if (connection_why(x->life) != CONNECTION_LATE) exchange_log(x, reason);
     connection_enter(x->life, CONNECTION_IDLE);
     if (x->answer) {
-        x->answer->ops->close(x->answer);
+        answer_close(x->answer);
         atomic_fetch_sub(&h->active, 1);
     }
     buffer_free(&x->body);

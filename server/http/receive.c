@@ -1,4 +1,5 @@
 /* server/http/receive.c: bytes to request: what is refused while it comes, and what api.c is handed. */
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,9 +75,6 @@ static bool body_refuse(const struct exchange *x, const char *size, struct failu
                        x->http->o.max_body_bytes);
 }
 
-/* Operators see the server when all connections are busy. */
-static bool is_for_operators(const char *path) { return strcmp(path, "/health") == 0; }
-
 /* What is refused before the body comes. */
 static bool exchange_check(struct exchange *x, const char *method, const char *path, const char *version,
                            struct failure *f) {
@@ -88,16 +86,32 @@ static bool exchange_check(struct exchange *x, const char *method, const char *p
     if ((announced > 0 || coding) && encoding && strcasecmp(encoding, "identity") != 0)
         return failure_set(f, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", NULL,
                            "the body is encoded as %.100s, send it as it is", encoding);
-    if (connection_in_reserve(x->life) && !is_for_operators(path))
-        return failure_set(f, MHD_HTTP_SERVICE_UNAVAILABLE, "server_busy", NULL,
-                           "%d requests are in work, the limit is server.max_connections", x->http->o.connections.max);
-    return true;
+    if (!connection_in_reserve(x->life) || api_path_is_for_operators(path)) return true;
+    failure_set(f, MHD_HTTP_SERVICE_UNAVAILABLE, "server_busy", NULL,
+                "%d requests are in work, the limit is server.max_connections", x->http->o.connections.max);
+    f->retry_after = 1;
+    return false;
 }
 
 /* From here to exchange_end() the exchange is active: stopping waits for it. A request whose body never came is not. */
 static void exchange_answer(struct exchange *x, struct answer *answer) {
     x->answer = answer;
     atomic_fetch_add(&x->http->active, 1);
+}
+
+/* Connections from one address are one client. Of an IPv6 address the first half counts: the rest is the client's to
+ * choose. */
+static uint64_t client_number(const struct exchange *x) {
+    const struct sockaddr *address =
+        MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
+    uint64_t number = 0;
+    if (address->sa_family == AF_INET)
+        memcpy(&number, &((const struct sockaddr_in *)address)->sin_addr, sizeof(struct in_addr));
+    if (address->sa_family == AF_INET6) {
+        const struct in6_addr *six = &((const struct sockaddr_in6 *)address)->sin6_addr;
+        memcpy(&number, six->s6_addr + (IN6_IS_ADDR_V4MAPPED(six) ? sizeof number : 0), sizeof number);
+    }
+    return number;
 }
 
 void exchange_open(struct exchange *x, const char *method, const char *path) {
@@ -109,7 +123,8 @@ void exchange_open(struct exchange *x, const char *method, const char *path) {
                             .body = x->body.data ? x->body.data : "",
                             .size = x->body.size,
                             .arguments = list.items,
-                            .n_arguments = list.n};
+                            .n_arguments = list.n,
+                            .client = client_number(x)};
     exchange_answer(x, api_open(x->http->o.api, &r, (struct waker){exchange_wake, x}));
     free(list.items);
     buffer_free(&x->body);
@@ -117,13 +132,14 @@ void exchange_open(struct exchange *x, const char *method, const char *path) {
 
 /* Answers in the midst of a body. MHD_NO: the library closes the connection. */
 static enum MHD_Result body_cut(struct exchange *x) {
-    struct failure f;
+    struct failure f = {0};
     struct buffer bytes = {0};
     body_refuse(x, "more", &f);
     refusal_write(&f, x->id, &bytes);
     connection_reply(x->life, bytes.data, bytes.size);
     buffer_free(&bytes);
     x->cut = f.http;
+    failure_free(&f);
     return MHD_NO;
 }
 
@@ -161,7 +177,7 @@ void *exchange_make(void *context, const char *target, struct MHD_Connection *co
 
 /* The head is complete. What is refused here ends the connection, since its body is not read. */
 enum MHD_Result exchange_begin(struct exchange *x, const char *path, const char *method, const char *version) {
-    struct failure f;
+    struct failure f = {0};
     x->begun = true;
     text_copy(x->method, sizeof x->method, method);
     text_copy(x->path, sizeof x->path, path);

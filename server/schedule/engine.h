@@ -3,7 +3,9 @@
  * affair. */
 #pragma once
 
+#include "retro/text/tokenizer.h"
 #include "server/schedule/generation.h"
+#include "server/schedule/retrieval_thread.h"
 
 struct engine;
 
@@ -16,8 +18,8 @@ struct engine_options {
     int eod;                            /* the id that ends a text, -1: none */
     enum grid_mode grid;
     int max_sequences;    /* decoded together */
-    int max_queue;        /* waiting beyond those */
-    int max_context;      /* rows of one sequence */
+    int max_queue;        /* prompts waiting beyond those */
+    int max_context;      /* rows of one sequence, and of one source */
     int max_step_tokens;  /* prompt rows of one step */
     int max_k;            /* neighbours of one chunk */
     int micro_batch_rows; /* session_limits */
@@ -30,6 +32,11 @@ struct engine_counts {
     int64_t steps, prompt_tokens, generated_tokens;
 };
 
+/* Prompts in flight from which on requests are refused; no request may have more. */
+static inline int engine_capacity(const struct engine_options *o) { return o->max_sequences + o->max_queue; }
+/* Lookups that an engine may have under way in the retrieval thread: of those it writes, and of as many that left. */
+static inline int engine_lookups(int max_sequences) { return 2 * max_sequences; }
+
 /* The sessions an engine with these options will have; o's model and what comes with it need not be there yet. */
 struct session_limits engine_limits(const struct engine_options *o, const struct model_info *info);
 /* Allocates the session pool and starts the thread. */
@@ -38,10 +45,14 @@ enum status engine_open(struct engine **out, const struct engine_options *o, str
 void engine_stop(struct engine *x);
 void engine_close(struct engine *x);
 
-/* Takes a reference of each of n complete generations: all are accepted or none. STATUS_BUSY when they do not fit into
- * max_sequences + max_queue with those in flight, or the engine has stopped; STATUS_DEVICE after the device failed. */
+/* Takes a reference of each of n complete generations, the prompts of one request: all are accepted or none.
+ * STATUS_TOO_LARGE when they are more than the capacity, STATUS_BUSY when that many are in flight already or the engine
+ * has stopped, STATUS_DEVICE after the device failed. */
 enum status engine_submit(struct engine *x, struct generation *const *generations, int n, struct error *e);
-/* Tells the engine that a generation was cancelled. */
+/* Seconds, 1 to 60, until a request that was refused as STATUS_BUSY would be let in, if nobody else came: tokens still
+ * to be read and written by those who must end before, at the speed of the latest steps. */
+int engine_retry_after(struct engine *x);
+/* Tells the engine that generations were cancelled. */
 void engine_notice(struct engine *x);
 struct engine_counts engine_counts(struct engine *x);
 size_t engine_bytes(const struct engine *x); /* of the session pool */

@@ -1,89 +1,89 @@
-/* server/schedule/generation.h: one prompt and the answer that grows from it: what the HTTP side and the engine share.
+/* server/schedule/generation.h: one prompt and the answer that grows from it: what an asker and the engine share.
  *
- * The asker fills in what is asked and hands the generation to the engine. The engine appends to the answer and then
- * publishes how far it may be read; what is published never changes, so readers need the lock only for the counts and
- * for the text. Both sides hold a reference: a client that leaves cancels and lets go, the engine notices and lets go.
- */
+ * Three structs keep three owners apart. `struct generation_request` is what was asked: the asker fills it in, and
+ * nobody changes it after engine_submit. `struct generation_answer` is what is published: the engine adds to it, anyone
+ * reads it. What the engine alone touches is `struct engine_sequence`, in the engine's own files.
+ *
+ * Both sides hold a reference: a client that leaves cancels and lets go, the engine notices and lets go. */
 #pragma once
 
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "retrieval/retriever.h"
 #include "retro/run/session.h"
-#include "retro/text/tokenizer.h"
-#include "server/schedule/retrieval_thread.h"
 #include "server/schedule/stops.h"
 
 enum finish { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_ERROR };
 
-/* Called, with the generation's lock held, whenever there is something new to read: it must only pass the word on. */
+/* Called, with the answer's lock held, whenever there is something new to read: it must only pass the word on. */
 struct waker {
     void (*wake)(void *context);
     void *context;
+};
+
+/* Neighbours are searched for every chunk, given by the asker for all chunks, or none. */
+struct generation_neighbors {
+    bool search;
+    int k; /* of a search; so is the floor */
+    float min_similarity;
+    int32_t *given_ids; /* [given_k, r] owned */
+    int given_k;
+};
+
+/* What was asked. Constant from engine_submit on. */
+struct generation_request {
+    uint64_t client; /* who asks: sequences are shared out evenly between these (turns.h) */
+    int32_t *prompt; /* [n_prompt] owned: the rows that the decoder reads before it writes */
+    int n_prompt, max_tokens;
+    int32_t *source; /* [n_source] owned: the encoder's text, of a model that has an encoder; else NULL */
+    int n_source;
+    struct sample_params sampling; /* `draw` is not read: the engine counts */
+    struct stops stops;
+    bool ignore_eos;
+    bool wake_per_token; /* else only when finished */
+    int n_top;           /* alternatives per token in log-probabilities, -1: no log-probabilities at all */
+    bool score_prompt;   /* log-probabilities of the prompt's tokens too */
+    struct generation_neighbors neighbors;
 };
 
 /* How far the answer may be read. */
 struct progress {
     int n_ids;      /* tokens of ids, and their log-probabilities */
     size_t visible; /* bytes of text: whole characters, no part of a stop string */
-    int n_found;    /* chunks of found, and of neighbors */
+    int n_found;    /* chunks whose neighbours are known: entries of found */
     enum finish finish;
 };
 
-enum generation_state { GENERATION_WAITING, GENERATION_PARKED, GENERATION_RUNNING, GENERATION_DONE };
-
-struct generation {
-    /* What is asked. Constant once submitted. */
-    int32_t *prompt; /* [n_prompt] */
-    int n_prompt, max_tokens;
-    struct sample_params sampling; /* `draw` counts on */
-    bool ignore_eos;
-    bool wake_per_token; /* else only when finished */
-    int n_top;           /* alternatives per token in log-probabilities, -1: no log-probabilities at all */
-    bool score_prompt;   /* log-probabilities of the prompt's tokens too */
-    struct stops stops;
-    bool retrieve; /* search neighbours for every chunk */
-    int k;
-    float min_similarity;
-    int32_t *given_ids; /* [given_k, r] the caller's own neighbours, read at every chunk */
-    int given_k;
-
-    /* The answer. Arrays are as long as the answer can get; entries [0, published count) are constant. */
-    pthread_mutex_t lock; /* guards published, text, error and waker */
-    struct progress published;
-    struct buffer text;
-    struct error error; /* when published.finish is FINISH_ERROR */
+/* What is published. Arrays are as long as the answer can get; entries below the published counts are constant, so that
+ * readers need the lock only for the counts and for the text. */
+struct generation_answer {
+    pthread_mutex_t lock; /* guards progress, text, error and waker */
+    struct progress progress;
+    struct buffer text; /* [progress.visible] */
+    struct error error; /* when progress.finish is FINISH_ERROR */
     struct waker waker;
     int32_t *ids;      /* [max_tokens] */
-    size_t *text_ends; /* [max_tokens] bytes of text when the token had been added */
+    size_t *text_ends; /* [max_tokens] bytes of text, shown or held back, when the token had been added */
     /* Log-probabilities of row i: prompt token i when scored, then generated tokens; n_top >= 0 only. */
     float *logprobs;     /* [n_prompt + max_tokens] of the token itself */
     int32_t *top_ids;    /* [n_prompt + max_tokens, n_top] */
     float *top_logprobs; /* the same */
     struct grid grid;
-    int n_chunks;                   /* that can close */
-    struct retriever_result *found; /* [n_chunks] when retrieve */
+    int n_chunks;       /* that can close */
+    struct hits *found; /* [n_chunks] of a search */
+};
 
-    /* The engine's own. */
-    struct engine *engine;
-    enum generation_state state;
-    struct session *session;
-    int n_ids;                         /* appended, perhaps not yet published */
-    size_t visible;                    /* likewise */
-    struct neighbor_tokens *neighbors; /* [n_chunks] what the model reads */
-    int n_neighbors;                   /* chunks that have theirs */
-    struct detokenizer detokenizer;
-    struct lookup lookup;
-    struct buffer query_text;
-    struct generation *next;
-
-    atomic_bool cancelled;
+struct generation {
+    struct generation_request asked;
+    struct generation_answer answer;
+    atomic_bool cancelled; /* set by the asker, who then calls engine_notice */
     atomic_int references;
 };
 
 /* Empty, with one reference, the caller's. */
 struct generation *generation_open(void);
-/* Allocates the answer of a generation whose question is complete. m is 0 for a model without retrieval. */
+/* Allocates the answer of a complete request. m is 0 for a model without retrieval. */
 void generation_prepare(struct generation *g, enum grid_mode mode, int m);
 void generation_hold(struct generation *g);
 void generation_release(struct generation *g);

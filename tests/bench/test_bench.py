@@ -112,6 +112,13 @@ def test_peers(model, threads, dtype):
         assert (figure["model"], figure["dtype"], figure["threads"], figure["unit"]) == ("s", dtype, threads, "tok/s")
 
 
+def test_turns_take_what_is_asked():
+    done = subprocess.run([BUILD / "retro-bench", "turns", "--model", "s-int8", "--threads", "1"], input="pp64\nread\nfoo\npp64\n",
+                          capture_output=True, text=True, timeout=300)
+    assert done.returncode == 1 and 'no figure "foo"' in done.stderr
+    assert [json.loads(line)["name"] for line in done.stdout.splitlines()] == ["token_bytes", "pp64", "read"]
+
+
 def test_several_commands_share_a_line():
     found = figures("linear", "embed", "--rows", 3, "--in", 64, "--out", 48, "--sequences", 2, "--dtype", "f16", "--json")
     assert set(found) == {"linear_f16_rows3_gbps", "linear_f16_rows3_gflops", "embed"}

@@ -69,7 +69,7 @@ static void attend_on_device(const struct attention_data *d, const struct attent
     a.bias = d->bias.device;
     a.spans = lent;
     a.n_spans = n_spans;
-    attention(device, &a);
+    backend_attention(device, &a);
     take_back(lent, bytes);
 }
 
@@ -102,7 +102,7 @@ static void check_attention(const struct attention_case *c, const struct attenti
         if (rounding_of(c, &spans[i]) > 0) round_queries(c, &d, &spans[i]);
     d.args.spans = spans;
     d.args.n_spans = n_spans;
-    attention(reference, &d.args);
+    backend_attention(reference, &d.args);
     for (int i = 0; i < n_spans; i++) {
         double bound = c->zero_keys ? 0 : rounding_of(c, &spans[i]);
         struct both rows = {tensor_rows(d.out.host, spans[i].q_start, spans[i].q_count),

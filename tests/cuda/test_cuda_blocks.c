@@ -85,7 +85,7 @@ static double e4m3(int code) {
 /* Row `id` of a table on the device, which embed hands out as it is. */
 static void read_row(const struct weight *w, int id, float *to) {
     struct both y = both_empty(DTYPE_F32, 1, w->n_in, 0);
-    embed(device, &(struct embed_args){.y = y.device, .word = w, .ids = &(int32_t){id}});
+    backend_embed(device, &(struct embed_args){.y = y.device, .word = w, .ids = &(int32_t){id}});
     backend_download(device, to, y.device.data, tensor_bytes(y.host));
     device_sync();
     both_free(y);
@@ -136,7 +136,7 @@ static void linear_in_f32(struct linear_args a, const struct matrix *m) {
     struct weight w = packed(reference, m, DTYPE_F32, &(struct host_matrix){.values = wide});
     a.x = x;
     a.weight = &w;
-    linear(reference, &a);
+    backend_linear(reference, &a);
     backend_release(reference, w.data);
     free(x.data);
     if (many) free(wide);
@@ -149,7 +149,7 @@ static void assert_near_cpu(struct both y, struct both x, const struct matrix *m
     device_sync();
     struct weight w = packed(reference, m, m->host.dtype, &m->host);
     struct tensor expected = padded_tensor(DTYPE_F32, y.host.rows, y.host.cols, 0);
-    linear(reference, &(struct linear_args){.y = expected, .x = x.host, .weight = &w});
+    backend_linear(reference, &(struct linear_args){.y = expected, .x = x.host, .weight = &w});
     double relative = 1 / 254.0 + (x.host.rows > CUDA_FEW_ROWS ? 2 * 0x1p-9 : 0) + 2e-5;
     double *largest = xmalloc((size_t)m->n_in * sizeof *largest); /* of the 32 that each x is one of */
     for (int i = 0; i < expected.rows; i++) {
@@ -184,7 +184,7 @@ static void check_linear(const struct linear_case *c) {
     linear_in_f32(a, &m);
     a = (struct linear_args){.y = y.device, .x = x.device, .weight = &w, .activation = c->activation};
     if (c->bias) a.bias = bias.device.data;
-    linear(device, &a);
+    backend_linear(device, &a);
     assert_both(y, 2e-5 * fmax(1, c->n_in / 1024.0), dtype_name(c->dtype)); /* f32 sums in another order */
     if (!c->bias && c->activation == ACTIVATION_NONE && dtype_quantised(c->dtype)) assert_near_cpu(y, x, &m);
     backend_release(device, w.data);
@@ -258,7 +258,7 @@ static void test_linear_batches(void **state) {
         struct both x = both_random(DTYPE_F32, CUDA_FEW_ROWS, N_IN, 4),
                     y = both_empty(DTYPE_F32, CUDA_FEW_ROWS, N_OUT, 0);
         struct linear_args a = {.y = y.device, .x = x.device, .weight = &w, .activation = ACTIVATION_SILU};
-        linear(device, &a);
+        backend_linear(device, &a);
         backend_download(device, y.host.data, y.device.data, tensor_bytes(y.host));
         device_sync();
         for (int rows = 1; rows < CUDA_FEW_ROWS; rows++) {
@@ -266,7 +266,7 @@ static void test_linear_batches(void **state) {
             struct both part = both_empty(DTYPE_F32, rows, N_OUT, 3);
             a.x = tensor_rows(x.device, first, rows);
             a.y = part.device;
-            linear(device, &a);
+            backend_linear(device, &a);
             backend_download(device, part.host.data, part.device.data, tensor_bytes(part.host));
             device_sync();
             for (int i = 0; i < rows; i++) assert_rows_equal(part.host, i, y.host, first + i);
@@ -290,7 +290,7 @@ static void test_linear_nan(void **state) {
             struct tensor spoilt = random_tensor(DTYPE_F32, rows, N_IN, 0);
             tensor_set(spoilt, 3, 50, NAN);
             struct both x = both_copy(spoilt), y = both_empty(DTYPE_F32, rows, N_OUT, 0);
-            linear(device, &(struct linear_args){.y = y.device, .x = x.device, .weight = &w});
+            backend_linear(device, &(struct linear_args){.y = y.device, .x = x.device, .weight = &w});
             backend_download(device, y.host.data, y.device.data, tensor_bytes(y.host));
             device_sync();
             for (int i = 0; i < rows; i++)
@@ -316,11 +316,11 @@ static void check_embed(enum dtype dtype, int vocab, int cols, bool position) {
     for (int i = 2; i < ROWS; i++) ids[i] = random_int(vocab);
     struct embed_args a = {.y = y.host, .word = &on_cpu, .ids = ids, .positions = positions};
     a.position = position ? &at.host : NULL;
-    embed(reference, &a);
+    backend_embed(reference, &a);
     a.y = y.device;
     a.word = &on_device;
     a.position = position ? &at.device : NULL;
-    embed(device, &a);
+    backend_embed(device, &a);
     assert_both(y, 0, "embed");
     backend_release(reference, on_cpu.data);
     backend_release(device, on_device.data);

@@ -37,12 +37,12 @@ static void check_linear(const struct linear_case *c) {
         }
     struct linear_args a = {.y = y.host, .x = x.host, .weight = &on_cpu, .activation = c->activation};
     if (c->bias) a.bias = bias.host.data;
-    linear(reference, &a);
+    backend_linear(reference, &a);
     a.y = y.device;
     a.x = x.device;
     a.weight = &on_device;
     if (c->bias) a.bias = bias.device.data;
-    linear(device, &a);
+    backend_linear(device, &a);
     assert_both(y, 2e-5, "linear");
     backend_release(reference, on_cpu.data);
     backend_release(device, on_device.data);
@@ -93,12 +93,12 @@ static void check_norm(int rows, int cols, enum norm_kind kind, bool in_place) {
     struct norm_args a = {.y = in_place ? x.host : y.host, .x = x.host, .epsilon = 1e-5f, .kind = kind};
     a.gamma = (float *)gamma.host.data + skip;
     a.beta = kind == NORM_LAYER ? (float *)beta.host.data + skip : NULL;
-    norm(reference, &a);
+    backend_norm(reference, &a);
     a.y = in_place ? x.device : y.device;
     a.x = x.device;
     a.gamma = (float *)gamma.device.data + skip;
     a.beta = kind == NORM_LAYER ? (float *)beta.device.data + skip : NULL;
-    norm(device, &a);
+    backend_norm(device, &a);
     assert_both(in_place ? x : y, 1e-5, "norm");
     both_free(x);
     both_free(y);
@@ -133,12 +133,12 @@ static void check_add(int rows, int cols, bool bias, bool scale, int target) {
     struct add_args args = {.y = into->host, .a = a.host, .b = b.host};
     args.bias = bias ? offset.host.data : NULL;
     args.row_scale = scale ? scales : NULL;
-    add(reference, &args);
+    backend_add(reference, &args);
     float *lent = lend(scales, bytes);
     args = (struct add_args){.y = into->device, .a = a.device, .b = b.device};
     args.bias = bias ? offset.device.data : NULL;
     args.row_scale = scale ? lent : NULL;
-    add(device, &args);
+    backend_add(device, &args);
     take_back(lent, bytes);
     assert_both(*into, 1e-6, "add");
     free(scales);
@@ -175,8 +175,8 @@ static void check_add_and_norm(int cols, int gap, enum norm_kind kind, const cha
         struct add_args sum = {.y = to, .a = to, .b = from, .bias = shared, .row_scale = scale};
         struct norm_args a = {.y = normed, .x = to, .gamma = weights, .epsilon = 1e-5f, .kind = kind};
         if (kind == NORM_LAYER) a.beta = shared;
-        add(backend, &sum);
-        norm(backend, &a);
+        backend_add(backend, &sum);
+        backend_norm(backend, &a);
     }
     device_sync();
     if (device_launches() > 0) assert_int_equal(device_launches() - before, launches);
@@ -209,10 +209,10 @@ static void test_glu(void **state) {
             struct both x = both_random(DTYPE_F32, rows, 2 * widths[w], activation % 2 * 4);
             struct both y = both_empty(DTYPE_F32, rows, widths[w], activation % 3);
             struct glu_args a = {.y = y.host, .x = x.host, .activation = (enum activation)activation};
-            glu(reference, &a);
+            backend_glu(reference, &a);
             a.y = y.device;
             a.x = x.device;
-            glu(device, &a);
+            backend_glu(device, &a);
             assert_both(y, 1e-6, "glu");
             both_free(x);
             both_free(y);
@@ -239,13 +239,13 @@ static void check_embed(int rows, int cols, enum dtype dtype, bool position, boo
     struct embed_args a = {.y = y.host, .word = &on_cpu, .ids = ids, .positions = positions};
     a.position = position ? &at.host : NULL;
     a.type = type ? &kind.host : NULL;
-    embed(reference, &a);
+    backend_embed(reference, &a);
     size_t bytes = (size_t)rows * sizeof *ids;
     int32_t *lent_ids = lend(ids, bytes), *lent_positions = lend(positions, bytes);
     a = (struct embed_args){.y = y.device, .word = &on_device, .ids = lent_ids, .positions = lent_positions};
     a.position = position ? &at.device : NULL;
     a.type = type ? &kind.device : NULL;
-    embed(device, &a);
+    backend_embed(device, &a);
     take_back(lent_ids, bytes);
     take_back(lent_positions, bytes);
     assert_both(y, 0, "embed");
@@ -275,14 +275,14 @@ static void check_rope(int rows, int heads, int head_dim, int rotated, bool inte
     a.head_dim = head_dim;
     a.rotated = rotated;
     a.interleaved = interleaved;
-    rope(reference, &a);
+    backend_rope(reference, &a);
     size_t position_bytes = (size_t)rows * sizeof *positions, bytes = (size_t)rotated / 2 * sizeof(float);
     int32_t *lent = lend(positions, position_bytes);
     float *lent_frequencies = lend(frequencies, bytes);
     a.x = x.device;
     a.positions = lent;
     a.inv_freq = lent_frequencies;
-    rope(device, &a);
+    backend_rope(device, &a);
     take_back(lent, position_bytes);
     take_back(lent_frequencies, bytes);
     assert_both(x, 1e-6, "rope");
@@ -311,11 +311,11 @@ static void check_move(bool scatter, int n, int cols, enum dtype to, enum dtype 
     size_t bytes = (size_t)n * sizeof *rows;
     int32_t *lent = lend(rows, bytes);
     if (scatter) {
-        scatter_rows(reference, &(struct scatter_rows_args){.y = y.host, .x = x.host, .rows = rows});
-        scatter_rows(device, &(struct scatter_rows_args){.y = y.device, .x = x.device, .rows = lent});
+        backend_scatter_rows(reference, &(struct scatter_rows_args){.y = y.host, .x = x.host, .rows = rows});
+        backend_scatter_rows(device, &(struct scatter_rows_args){.y = y.device, .x = x.device, .rows = lent});
     } else {
-        gather_rows(reference, &(struct gather_rows_args){.y = y.host, .x = x.host, .rows = rows});
-        gather_rows(device, &(struct gather_rows_args){.y = y.device, .x = x.device, .rows = lent});
+        backend_gather_rows(reference, &(struct gather_rows_args){.y = y.host, .x = x.host, .rows = rows});
+        backend_gather_rows(device, &(struct gather_rows_args){.y = y.device, .x = x.device, .rows = lent});
     }
     take_back(lent, bytes);
     assert_both(y, 0, scatter ? "scatter_rows" : "gather_rows");
@@ -347,9 +347,10 @@ static void test_scatter_twice(void **state) {
             struct backend *backend = i ? device : reference;
             struct tensor from = i ? x.device : x.host, to = i ? y.device : y.host;
             struct tensor second = kind == 1 ? tensor_rows(to, 0, N) : tensor_cols(from, COLS, COLS);
-            scatter_rows(backend, &(struct scatter_rows_args){.y = to, .x = tensor_cols(from, 0, COLS), .rows = rows});
+            backend_scatter_rows(backend,
+                                 &(struct scatter_rows_args){.y = to, .x = tensor_cols(from, 0, COLS), .rows = rows});
             to = i ? other.device : other.host;
-            scatter_rows(backend, &(struct scatter_rows_args){.y = to, .x = second, .rows = rows});
+            backend_scatter_rows(backend, &(struct scatter_rows_args){.y = to, .x = second, .rows = rows});
         }
         device_sync();
         if (device_launches() > 0) assert_int_equal(device_launches() - before, kind == 0 ? 1 : 2);
@@ -370,8 +371,8 @@ static void test_mean_rows(void **state) {
             for (int runs = 0; runs <= RUNS; runs += RUNS) {
                 struct both x = both_random(DTYPE_F32, 31, widths[w], 3), y = both_empty(DTYPE_F32, runs, widths[w], 1);
                 int32_t *lent = lend(starts, sizeof starts);
-                mean_rows(reference, &(struct mean_rows_args){y.host, x.host, starts, normalize});
-                mean_rows(device, &(struct mean_rows_args){y.device, x.device, lent, normalize});
+                backend_mean_rows(reference, &(struct mean_rows_args){y.host, x.host, starts, normalize});
+                backend_mean_rows(device, &(struct mean_rows_args){y.device, x.device, lent, normalize});
                 take_back(lent, sizeof starts);
                 assert_both(y, 1e-6, "mean_rows");
                 both_free(x);
@@ -390,8 +391,8 @@ static void check_sample(struct both logits, int n_vocab, const struct sample_pa
     float logprobs[2][SAMPLE_ROWS];
     size_t bytes = (size_t)rows * sizeof *params;
     struct sample_params *lent = lend(params, bytes);
-    sample(reference, &(struct sample_args){logits.host, params, n_vocab, ids[0], logprobs[0]});
-    sample(device, &(struct sample_args){logits.device, lent, n_vocab, ids[1], logprobs[1]});
+    backend_sample(reference, &(struct sample_args){logits.host, params, n_vocab, ids[0], logprobs[0]});
+    backend_sample(device, &(struct sample_args){logits.device, lent, n_vocab, ids[1], logprobs[1]});
     take_back(lent, bytes);
     device_sync();
     for (int i = 0; i < rows; i++) {
@@ -485,8 +486,8 @@ static void test_many_arguments(void **state) {
     for (int round = 0; round < ROUNDS; round++) {
         y[round] = both_empty(DTYPE_F32, MANY, 1, 0);
         for (int i = 0; i < MANY; i++) rows[i] = random_int(PLACES + 1) - 1;
-        gather_rows(reference, &(struct gather_rows_args){.y = y[round].host, .x = x.host, .rows = rows});
-        gather_rows(device, &(struct gather_rows_args){.y = y[round].device, .x = x.device, .rows = rows});
+        backend_gather_rows(reference, &(struct gather_rows_args){.y = y[round].host, .x = x.host, .rows = rows});
+        backend_gather_rows(device, &(struct gather_rows_args){.y = y[round].device, .x = x.device, .rows = rows});
     }
     memset(rows, 0, MANY * sizeof *rows);
     for (int round = 0; round < ROUNDS; round++) {
@@ -505,9 +506,9 @@ static void test_failures_stick(void **state) {
     int32_t *rows = xcalloc(ROWS, sizeof *rows);
     struct error e = {0};
     device_sync();
-    gather_rows(device, &(struct gather_rows_args){.y = y.device, .x = x.device, .rows = rows});
+    backend_gather_rows(device, &(struct gather_rows_args){.y = y.device, .x = x.device, .rows = rows});
     y.device.rows = 1;
-    gather_rows(device, &(struct gather_rows_args){.y = y.device, .x = x.device, .rows = rows});
+    backend_gather_rows(device, &(struct gather_rows_args){.y = y.device, .x = x.device, .rows = rows});
     assert_int_equal(backend_sync(device, &e), STATUS_TOO_LARGE);
     assert_non_null(strstr(e.text, "limit"));
     float found;
@@ -581,8 +582,8 @@ static void test_watched_wait(void **state) {
     cuda_watch_set(device, (struct cuda_watch){look, &w});
     for (int round = 0; round < 3; round++) {
         w.gone = round == 1;
-        add(reference, &(struct add_args){.y = y.host, .a = x.host, .b = x.host});
-        add(device, &(struct add_args){.y = y.device, .a = x.device, .b = x.device});
+        backend_add(reference, &(struct add_args){.y = y.host, .a = x.host, .b = x.host});
+        backend_add(device, &(struct add_args){.y = y.device, .a = x.device, .b = x.device});
         if (round < 2) cuda_host_lag(UINT64_MAX);
         assert_int_equal(backend_sync(device, &e), w.gone ? STATUS_DEVICE : STATUS_OK);
         assert_int_equal(w.looks, round == 0 ? 1 : 2);
@@ -590,7 +591,8 @@ static void test_watched_wait(void **state) {
     assert_string_equal(e.text, "rank 1 is gone");
     uint64_t captured, launched;
     for (int round = 0; round < 3; round++) {
-        for (int i = 0; i < 20; i++) add(device, &(struct add_args){.y = y.device, .a = x.device, .b = x.device});
+        for (int i = 0; i < 20; i++)
+            backend_add(device, &(struct add_args){.y = y.device, .a = x.device, .b = x.device});
         device_sync();
     }
     cuda_graph_counts(device, &captured, &launched);

@@ -125,9 +125,9 @@ static void test_old_graphs_give_way(void **state) {
         for (int round = 0; round < ROUNDS; round++) {
             for (int i = 0; i < n; i++) rows[i] = random_int(LISTS);
             struct tensor host = tensor_rows(y.host, 0, n), there = tensor_rows(y.device, 0, n);
-            gather_rows(reference, &(struct gather_rows_args){.y = host, .x = x.host, .rows = rows});
+            backend_gather_rows(reference, &(struct gather_rows_args){.y = host, .x = x.host, .rows = rows});
             for (int i = 0; i < OPS; i++)
-                gather_rows(device, &(struct gather_rows_args){.y = there, .x = x.device, .rows = rows});
+                backend_gather_rows(device, &(struct gather_rows_args){.y = there, .x = x.device, .rows = rows});
             device_sync();
             assert_both((struct both){host, there}, 0, "gather_rows");
         }

@@ -68,7 +68,8 @@ def test_answer_with_sources_then_again(demo):
     first, _ = demo()
     assert first.returncode == 0, first.stdout + first.stderr
     answer, sources = first.stdout.split("Sources")
-    assert len(answer.split(PROMPT)[1].strip()) > 20
+    answer = answer.split(PROMPT)[1]
+    assert "With retrieval" in answer and len(answer.split("Without\n")[1]) > 100
     assert re.search(r"(architecture|model-format|testing)\.md.*bytes \d+-\d+", sources)
     assert f"kill {server_pid(demo)}" in sources
 
@@ -76,7 +77,22 @@ def test_answer_with_sources_then_again(demo):
     second, seconds = demo()
     assert second.returncode == 0 and "using the server that is running" in second.stdout, second.stdout + second.stderr
     assert "indexing" not in second.stdout and server_pid(demo) == pid and seconds < 30
-    assert second.stdout.split("Sources")[0].split(PROMPT)[1] == answer.split(PROMPT)[1]
+    assert second.stdout.split("Sources")[0].split(PROMPT)[1] == answer
+
+
+def test_the_lines_for_own_documents_can_be_typed(demo, tmp_path):
+    done, _ = demo()
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.split("in place of FOLDER:\n\n")[1].split("\n\n")[0].splitlines()
+    assert len(lines) == 3
+    folder = tmp_path / "letters"
+    folder.mkdir()
+    (folder / "cat.txt").write_text("The cat of the house sleeps on the warm sofa in the kitchen until the evening.\n" * 4)
+    script = "\n".join(lines).replace("FOLDER", str(folder)).replace("The beginning of a sentence", "The cat of the house sleeps")
+    script = f"cd {ROOT}\n{script}\nstatus=$?\nkill $!\nwait $!\nexit $status\n"
+    typed = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120)
+    assert typed.returncode == 0, typed.stderr
+    assert "letters/cat.txt, bytes 0-" in typed.stdout.split("Sources")[1]
 
 
 def test_a_rebuilt_server_replaces_the_running_one(demo):

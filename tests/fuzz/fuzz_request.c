@@ -9,11 +9,22 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static const struct request_limits limits = {
     .vocab = 100, .context = 64, .max_prompts = 3, .max_stops = 4, .max_logprobs = 5, .max_k = 4};
 
-static void check_failure(const struct failure *f) {
+/* There is one model, "m". */
+static const struct request_limits *find_limits(void *context, const char *model, struct failure *f) {
+    (void)context;
+    if (model == NULL || strcmp(model, "m") == 0) return &limits;
+    failure_set(f, 400, "model_not_found", "model", "there is no %.100s", model);
+    return NULL;
+}
+
+static const struct request_models models = {find_limits, NULL, &limits};
+
+static void check_failure(struct failure *f) {
     struct buffer out = {0};
     CHECK(f->http == 400 && f->code != NULL && f->message[0] != '\0');
     failure_write(f, &out);
     buffer_free(&out);
+    failure_free(f);
 }
 
 static void check_request(const struct completion_request *r) {
@@ -32,12 +43,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct completion_request r;
     struct search_request s;
     struct failure f = {0};
-    if (completion_request_parse(&r, (const char *)data, size, &limits, &f))
+    if (completion_request_parse(&r, (const char *)data, size, &models, &f))
         check_request(&r);
     else
         check_failure(&f);
     completion_request_free(&r);
-    f = (struct failure){0};
     if (!search_request_parse(&s, (const char *)data, size, &limits, &f)) check_failure(&f);
     search_request_free(&s);
     return 0;

@@ -235,6 +235,49 @@ static void test_limits_touch_nothing(void **state) {
     fixture_close(&f);
 }
 
+/* Says that nobody waits any more from its n-th question on. */
+static bool abandoned_after(void *left) {
+    int *n = left;
+    if (*n == 0) return true;
+    --*n;
+    return false;
+}
+
+/* A step that nobody waits for ends between two layers; its session is closed, and nothing of it is in the next one. */
+static void test_an_abandoned_step(void **state) {
+    (void)state;
+    struct fixture f;
+    struct sequence alone, s;
+    struct error e = {0};
+    struct tensor logits;
+    fixture_open(&f, "tests/golden/retro/case_b", DTYPE_F32, 64);
+    const struct model_info *info = model_info(f.model);
+    sequence_make(&alone, info, 5, 20, 40);
+    sequence_make(&s, info, 5, 20, 40);
+    run_alone(&f, &alone, MAX_LENGTH);
+
+    int parts = session_pool_parts(f.pool);
+    assert_true(parts > 1);
+    for (int layers = 0; layers < parts; layers++) {
+        int left = layers;
+        session_pool_watch(f.pool, abandoned_after, &left);
+        sequence_open(&s, &f);
+        struct step_item item = {
+            .session = s.session, .tokens = s.tokens, .n_tokens = 20, .neighbors = s.sets, .n_logits = 1};
+        assert_int_equal(session_step(f.pool, &item, 1, &logits, &e), STATUS_CANCELLED);
+        assert_int_equal(left, 0);
+        session_close(s.session);
+    }
+
+    int more = 1 << 20;
+    session_pool_watch(f.pool, abandoned_after, &more);
+    run_alone(&f, &s, MAX_LENGTH);
+    assert_same_bits(&alone, &s, info->padded_vocab);
+    sequence_free(&alone);
+    sequence_free(&s);
+    fixture_close(&f);
+}
+
 static bool ends_with(const char *s, const char *suffix) {
     size_t n = strlen(s), m = strlen(suffix);
     return n >= m && strcmp(s + n - m, suffix) == 0;
@@ -342,7 +385,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_batch_is_bitwise_alone), cmocka_unit_test(test_long_prompt_closes_many_chunks),
         cmocka_unit_test(test_limits_touch_nothing),   cmocka_unit_test(test_zero_centred_gamma),
-        cmocka_unit_test(test_mismatch_is_named),
+        cmocka_unit_test(test_mismatch_is_named),      cmocka_unit_test(test_an_abandoned_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -111,6 +111,37 @@ def test_routes(server, method, path, status, code):
         assert reply.headers["Allow"] and method not in reply.headers["Allow"]
 
 
+@pytest.mark.parametrize(
+    "path, allow",
+    [
+        ("/v1/completions", "POST"),
+        ("/v1/models", "GET, HEAD"),
+        ("/v1/models/retro-docs", "GET, HEAD"),
+        ("/v1/retrieval/search", "GET, HEAD, POST"),
+        ("/health", "GET, HEAD"),
+    ],
+)
+def test_what_a_path_takes(server, path, allow):
+    reply = server.request("PATCH", path)
+    assert reply.status == 405 and reply.headers["Allow"] == allow
+    assert path in reply.error()["message"] and allow in reply.error()["message"]
+
+
+def test_headers_of_answers(server):
+    for path, status in (("/health", 200), ("/v1/models", 200), ("/nowhere", 404)):
+        reply = server.request("GET", path)
+        assert reply.status == status
+        assert reply.headers.get_all("Content-Type") == ["application/json"]
+        assert reply.headers.get_all("Cache-Control") == ["no-store"]
+        assert "Retry-After" not in reply.headers and "Allow" not in reply.headers
+
+
+def test_a_route_has_its_own_limit_of_a_body(server):
+    reply = server.post({"query": "a" * 100_000}, "/v1/retrieval/search")
+    assert reply.status == 413 and reply.error()["code"] == "body_too_large"
+    assert "/v1/retrieval/search is 65536" in reply.error()["message"]
+
+
 def test_models(server):
     listed = server.request("GET", "/v1/models").json()
     assert listed["object"] == "list"

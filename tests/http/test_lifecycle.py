@@ -79,6 +79,32 @@ def test_leaving_during_a_long_prompt(start):
     assert server.health()["prompt_tokens"] < 8 * 500
 
 
+@pytest.mark.parametrize("retrieval", [True, False])
+def test_leaving_long_prompts_of_many(start, retrieval):
+    """Eight clients leave while their prompts are read, or wait for their neighbours: soon nothing is computed."""
+    server = start("server.max_sequences=8", *([] if retrieval else ["retrieval.collection="]))
+
+    def cpu_seconds():
+        fields = pathlib.Path(f"/proc/{server.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def leave(wait):
+        prompts = [[[(7 * i + 31 * c + 97 * p) % 8000 + 100 for i in range(500)] for p in range(2)] for c in range(8)]
+        clients = [send(server, {"prompt": p, "max_tokens": 1}) for p in prompts]
+        server.wait_until(lambda h: h["running"] > 0, 5)
+        time.sleep(wait)
+        for client in clients:
+            client.close()
+        server.wait_until(idle, SOON)
+        before = cpu_seconds()
+        time.sleep(0.5)
+        return cpu_seconds() - before
+
+    # The embedder and a step end at their next stop. Each has two threads here; 16 prompts take some seconds.
+    used = sorted(leave(0.03 * i) for i in range(7))
+    assert used[3] < 2 * SOON, used
+
+
 def test_many_come_and_go(server):
     """Clients that leave at any moment: parked, in a step, between events."""
 
@@ -135,6 +161,81 @@ def test_a_full_queue_is_503(start):
     first.close()
     server.wait_until(idle, SOON)
     assert server.complete("The", max_tokens=1)["usage"]["completion_tokens"] == 1
+
+
+def test_a_request_that_can_never_fit(start, config):
+    """16 prompts, and room for 5: that is said at once and for good, on an idle server."""
+    small = ("server.max_sequences=1", "server.max_queue=4")
+    server = start(*small)
+    reply = server.post({"prompt": ["The"] * 16, "max_tokens": 1})
+    assert reply.status == 413 and "Retry-After" not in reply.headers
+    message = reply.error()["message"]
+    assert "has 16 prompts" in message and "server.max_sequences 1 and server.max_queue 4" in message
+    assert len(server.complete(["The"] * 5, max_tokens=1)["choices"]) == 5
+    sets = [a for s in small for a in ("--set", s)]
+    checked = run("--config", config, "--check-config", *sets)
+    assert checked.returncode == 1 and checked.stdout == ""
+    for words in ("server.max_prompts is 16", "server.max_sequences 1", "server.max_queue 4"):
+        assert words in checked.stderr and words in server.log.read_text()
+    assert run("--config", config, "--check-config", *sets, "--set", "server.max_prompts=5").returncode == 0
+
+
+def test_retry_after_is_the_wait(start):
+    """The sequence that runs must end before there is a place: that takes as long as its tokens do."""
+    server = start("server.max_sequences=1", "server.max_queue=1", "retrieval.collection=")
+    started = time.monotonic()
+    assert server.complete("The", **LONG)["usage"]["completion_tokens"] == 480
+    seconds = time.monotonic() - started
+    busy = send(server, {"prompt": ["The"] * 2, **LONG})
+    server.wait_until(lambda h: h["running"] == 1 and h["waiting"] == 1, 5)
+    reply = server.post({"prompt": "The"})
+    assert reply.status == 503
+    assert 1 <= int(reply.headers["Retry-After"]) <= 3 * seconds + 1
+    busy.close()
+    server.wait_until(idle, SOON)
+
+
+def test_retry_after_grows_with_the_queue(start):
+    """An array may go over the limit by what it has beyond one; then several must end before there is a place."""
+    server = start("server.max_sequences=2", "server.max_queue=14", "retrieval.collection=")
+    server.complete(["The"] * 2, **LONG)  # the speed is measured
+    first = [send(server, {"prompt": "The", **LONG}) for _ in range(15)]
+    server.wait_until(lambda h: h["running"] == 2 and h["waiting"] == 13, 5)
+    array = send(server, {"prompt": ["The"] * 16, **LONG})
+    server.wait_until(lambda h: h["waiting"] == 29, 5)
+    reply = server.post({"prompt": "The"})
+    assert reply.status == 503 and 2 <= int(reply.headers["Retry-After"]) <= 60
+    for s in [*first, array]:
+        s.close()
+    server.wait_until(idle, SOON)
+
+
+def test_arrays_do_not_keep_a_single_prompt_waiting(start):
+    """Of four arrays that take all sequences and wait for more, one prompt of each at most goes before it."""
+    server = start("server.max_sequences=4", "retrieval.collection=")
+    ask = dict(max_tokens=60, ignore_eos=True, temperature=0)
+    arrays = [send(server, {"prompt": ["The"] * 16, **ask}) for _ in range(4)]
+    server.wait_until(lambda h: h["running"] == 4 and h["waiting"] == 60, 5)
+    before = server.health()["generated_tokens"]
+    server.complete("The", **ask)
+    written = server.health()["generated_tokens"] - before
+    assert written < 5 * 4 * 60, f"{written} tokens were written before the answer"
+    for s in arrays:
+        s.close()
+    server.wait_until(idle, SOON)
+
+
+def test_arrays_are_refused_no_more_often(start):
+    """One free place is enough for a request, whatever the number of its prompts."""
+    server = start("server.max_sequences=2", "server.max_queue=6")
+    singles = [send(server, {"prompt": "The", **LONG}) for _ in range(7)]
+    server.wait_until(lambda h: h["running"] + h["waiting"] == 7, 5)
+    array = send(server, {"prompt": ["The"] * 8, **LONG})
+    server.wait_until(lambda h: h["running"] + h["waiting"] == 15, 5)
+    assert server.post({"prompt": "The"}).status == 503
+    for s in [*singles, array]:
+        s.close()
+    server.wait_until(idle, SOON)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -219,11 +320,12 @@ def run(*arguments, prefix=()):
     return subprocess.run([*prefix, BUILD / "retro-server", *arguments], capture_output=True, text=True, timeout=60)
 
 
-def test_output_that_cannot_be_written_is_an_error():
+@pytest.mark.parametrize("program", ["retro-server", "retro-index", "retro-eval", "retro-bench", "retro-convert"])
+def test_output_that_cannot_be_written_is_an_error(program):
     with open("/dev/full", "w") as full:
-        told = subprocess.run([BUILD / "retro-server", "--help"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        told = subprocess.run([BUILD / program, "--help"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
     assert told.returncode == 1
-    assert "standard output" in told.stderr
+    assert told.stderr == f"{program}: standard output: not everything could be written: No space left on device\n"
 
 
 def test_command_line(config):
@@ -285,20 +387,24 @@ def test_what_memory_does_not_hold_is_refused_at_once(config):
 
 @pytest.mark.parametrize("program", ["retro-server", "retro-index", "retro-eval", "retro-bench"])
 def test_a_failed_start_ends_at_once_where_memory_is_short(program):
-    """Libraries that could not start their threads must not be waited for. What fails first, a thread of ours or the
-    folder that is not there, depends on what else the build needs."""
+    """Libraries that could not start their threads must not be waited for. What fails first, a library, a thread of ours
+    or the folder that is not there, depends on the limit and on what else the build needs."""
     arguments = {
         "retro-server": ["--set", "server.port=0", "--set", "model.path=/nowhere"],
         "retro-index": ["stats", "/nowhere"],
         "retro-eval": ["embed", "/nowhere", "text"],
         "retro-bench": ["/nowhere"],
     }[program]
-    for megabytes in range(150, 2000, 50):  # the first that holds the libraries, of which a build may have large ones
+    started = 0
+    for megabytes in [*range(50, 500, 50), *range(500, 2001, 250)]:
         command = ["prlimit", f"--as={megabytes}000000", BUILD / program, *arguments]
         failed = subprocess.run(command, capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL)
-        if "error while loading shared libraries" not in failed.stderr:
-            break
-    assert failed.returncode in (1, 2) and failed.stderr.startswith(program), failed.stderr
+        if "error while loading shared libraries" in failed.stderr:
+            assert started == 0
+        else:
+            started += 1
+            assert failed.returncode in (1, 2) and failed.stderr.startswith(program), (megabytes, failed.stderr)
+    assert started > 0
 
 
 @pytest.mark.parametrize("name", ["chunks.tokens", "documents"])
@@ -349,6 +455,29 @@ def test_check_config_looks_for_what_is_named(config, tmp_path):
         f"retrieval.embedder: {tmp_path / 'config' / 'config.json'}: Not a directory; this is no embedder folder",
     ):
         assert words in failed.stderr, failed.stderr
+
+
+def check(config, *sets):
+    return run("--config", config, "--check-config", *(a for s in sets for a in ("--set", s)))
+
+
+@pytest.mark.parametrize("sets,words", [
+    ([f"model.path={DEPS / 'minilm'}", "retrieval.collection="], "a bert model does not write text"),
+    (["server.max_context=1000000"], "server.max_context is 1000000, the model's limit is"),
+    (["retrieval.max_k=1"], "retrieval.max_k is 1"),
+    (["server.max_sequences=2", "server.max_queue=4", "server.max_prompts=8"],
+     "server.max_prompts is 8, but only 6 prompts can run or wait"),
+])
+def test_check_config_refuses_what_start_would(config, sets, words):
+    failed = check(config, *sets)
+    assert failed.returncode == 1 and words in failed.stderr and failed.stdout == "", failed.stderr
+
+
+def test_check_config_reads_the_collection(config, tmp_path):
+    build = [BUILD / "retro-index", "build", "--config", config, "--out", tmp_path / "c", "--chunk-length", "32"]
+    subprocess.run([*build, ROOT / "docs/testing.md"], check=True, capture_output=True)
+    failed = check(config, f"retrieval.collection={tmp_path / 'c'}")
+    assert failed.returncode == 1 and "chunks of 32 tokens, the model reads 64" in failed.stderr, failed.stderr
 
 
 def test_a_collection_of_another_kind(config, tmp_path):

@@ -189,10 +189,49 @@ def test_bad_input_is_named(docs, tmp_path):
     for name in named:
         assert re.search(rf"^skipped: {docs / name}: \S", done.stderr, re.M), (name, done.stderr)
     assert done.stderr.count("skipped:") == len(named)
-    assert 'not read: 2 files of kind ".png"' in done.stderr and "hidden" not in done.stderr
+    assert 'not read: 2 files of kind ".png"' in done.stderr
+    assert "not read: 1 name that begins with a dot: .hidden.txt\n" in done.stderr
     assert "2 copies left out" in done.stdout and f"{len(named)} skipped" in done.stdout
+    assert "4 of other kinds or hidden not read" in done.stdout
     assert stats(out)["documents"] == "4" if os.geteuid() != 0 else "5"
     assert run("verify", out).returncode == 0
+
+
+def test_other_kinds_beside_documents_are_counted(docs, tmp_path):
+    """They are no mistake: the exit code is 0. --verbose names them."""
+    for name in ["a.pdf", "b.pdf", "c.json", ".git/config", ".env", ".a", ".b", ".c", ".d"]:
+        (docs / name).parent.mkdir(exist_ok=True)
+        (docs / name).write_text("text")
+    done = build(tmp_path / "collection", docs)
+    assert done.returncode == 0, done.stderr
+    assert 'not read: 2 files of kind ".pdf"\n' in done.stderr and 'not read: 1 file of kind ".json"\n' in done.stderr
+    assert "not read: 6 names that begin with a dot: .a, .b, .c, .d, .env, ...\n" in done.stderr
+    assert "9 of other kinds or hidden not read" in done.stdout and str(docs) not in done.stderr
+    done = build(tmp_path / "collection", docs, "--verbose")
+    for name in ["a.pdf", "b.pdf", "c.json", ".git", ".env"]:
+        assert f": {docs / name}\n" in done.stderr
+
+
+def test_links_out_of_the_folder_are_asked_for(docs, tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.txt").write_text("The password is swordfish and nobody else may read it.\n")
+    (docs / "file.txt").symlink_to(outside / "secret.txt")
+    (docs / "folder").symlink_to(outside)
+    (docs / "up").symlink_to("../outside")
+    (docs / "inside.md").symlink_to("sub/tar.txt")
+    out = tmp_path / "collection"
+    done = build(out, docs)
+    assert done.returncode == 2 and "4 documents" in done.stdout
+    for name in ["file.txt", "folder", "up"]:
+        assert f"skipped: {docs / name}: a link that leads out of the folder (--follow)\n" in done.stderr
+    assert "swordfish" not in run("search", out, "the password").stdout
+    done = build(out, docs, "--follow")
+    assert done.returncode == 0 and "5 documents" in done.stdout, done.stderr
+    assert "swordfish" in run("search", out, "the password").stdout
+    given = tmp_path / "given"
+    given.symlink_to(outside)
+    assert "1 documents" in build(out, given).stdout
 
 
 def test_given_file_of_unknown_kind(docs, tmp_path):
@@ -270,6 +309,118 @@ def test_damage_is_found(docs, tmp_path):
     assert run("verify", out).returncode == 0
 
 
+def test_little_address_space_is_an_error_and_no_hang(docs, tmp_path):
+    """OpenBLAS, which comes with FAISS, asks for its buffers without end where a limit refuses them."""
+    out = tmp_path / "collection"
+    assert build(out, docs).returncode == 0
+    exact = tmp_path / "exact"
+    assert build(exact, docs, "--index", "Exact").returncode == 0
+    refused = 0
+    for megabytes in range(150, 2000, 50):
+        limit = ["prlimit", f"--as={megabytes}000000"]
+        done = subprocess.run([*limit, INDEX, "stats", out], capture_output=True, text=True, timeout=20)
+        if done.returncode == 0:
+            break
+        if "error while loading shared libraries" not in done.stderr:
+            refused += 1
+            assert f"ulimit -v is {megabytes * 1000000 // 1024}" in done.stderr, done.stderr
+            assert "OMP_NUM_THREADS=1" in done.stderr and "--index Exact" in done.stderr
+            done = subprocess.run([*limit, INDEX, "stats", exact], capture_output=True, text=True, timeout=20)
+            assert done.returncode == 0, done.stderr
+    assert refused > 0 and done.returncode == 0
+    done = subprocess.run([*limit, INDEX, "neighbors", out, "--out", tmp_path / "n"], capture_output=True, text=True,
+                          timeout=60)
+    assert done.returncode == 0 or "ulimit -v" in done.stderr
+
+
+@pytest.mark.parametrize("index, words", [
+    ("IVF4096,Flat", "needs at least 4096 chunks, one for each list or code that it learns, and these documents give 4"),
+    ("PQ48", "needs at least 256 chunks"), ("PQ7", "FAISS: PQ7: "), ("NoSuchIndex", "NoSuchIndex")])
+def test_an_impossible_index_is_refused_before_anything_is_embedded(docs, tmp_path, index, words):
+    out = tmp_path / "collection"
+    done = build(out, docs, "--index", index)
+    assert done.returncode == 1 and words in done.stderr
+    assert "building the index" not in done.stderr and "Error in" not in done.stderr and ".cpp" not in done.stderr
+    assert not list(out.glob("gen-*"))
+    assert build(out, docs, "--index", "IVF2,Flat").returncode == 0
+
+
+def test_what_is_in_a_collection(docs, tmp_path):
+    out = tmp_path / "collection"
+    assert build(out, docs).returncode == 0
+    done = run("list", out)
+    assert done.returncode == 0
+    assert done.stdout == ("     1  docs/cats.md  Cats\n     1  docs/sub/greet.1  greet - print a friendly message\n"
+                           "     1  docs/sub/page.html  Sockets\n     1  docs/sub/tar.txt\n")
+    assert run("list", out, "sub/page").stdout == "     1  docs/sub/page.html  Sockets\n"
+    done = run("list", out, "dogs")
+    assert done.returncode == 1 and done.stdout == "" and 'no document has "dogs" in its name' in done.stderr
+
+
+def test_neighbors_remove_only_what_they_made(docs, tmp_path):
+    out, file = tmp_path / "collection", tmp_path / "out/neighbors"
+    assert build(out, docs).returncode == 0
+    file.parent.mkdir()
+    file.write_bytes(b"an earlier one")
+    limit = ["prlimit", "--fsize=64"]  # SIGXFSZ is ignored by the shell, so that the write fails
+    command = ["sh", "-c", "trap '' XFSZ; exec \"$@\"", "sh", *limit, INDEX, "neighbors", out, "--out", file]
+    failed = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert failed.returncode == 1 and "File too large" in failed.stderr
+    assert file.read_bytes() == b"an earlier one" and os.listdir(file.parent) == ["neighbors"]
+    full = tmp_path / "full"
+    full.symlink_to("/dev/full")
+    failed = run("neighbors", out, "--out", full)
+    assert failed.returncode == 1 and "No space left on device" in failed.stderr
+    assert full.is_symlink() and pathlib.Path("/dev/full").is_char_device()
+    link = tmp_path / "link"
+    link.symlink_to(file)
+    assert run("neighbors", out, "--out", link).returncode == 0
+    assert link.is_symlink() and file.read_bytes().startswith(b"RETRONBR") and os.listdir(file.parent) == ["neighbors"]
+    piped = subprocess.run([INDEX, "neighbors", out, "--out", "/dev/stdout"], capture_output=True, timeout=60)
+    assert piped.returncode == 0 and piped.stdout.startswith(file.read_bytes())
+
+
+def test_output_that_cannot_be_written_is_an_error(docs, tmp_path):
+    out = tmp_path / "collection"
+    assert build(out, docs).returncode == 0
+    for command in (["stats", out], ["list", out], ["search", out, "cat"], ["verify", out], ["extract", docs / "cats.md"],
+                    ["build", "--out", out, *MODEL, docs]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([INDEX, *command], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        assert done.returncode == 1 and "standard output" in done.stderr, command
+        assert done.stderr.splitlines()[-1].endswith("No space left on device")
+
+
+def test_other_encodings(docs, tmp_path):
+    text = "# Gewöhnliche Überschrift\n\nDie Katze schläft den ganzen Tag auf dem Sofa 😀 und schnurrt.\n"
+    (docs / "little.md").write_bytes(b"\xff\xfe" + text.encode("utf-16-le"))
+    (docs / "big.md").write_bytes(b"\xfe\xff" + ("Zweitens: " + text).encode("utf-16-be"))
+    (docs / "page.html").write_bytes(("\ufeff<html><head><meta charset=utf-16><title>Tür</title></head><body><p>Die Tür ist "
+                                      "zu und bleibt es auch.</p></body></html>").encode("utf-16-le"))
+    (docs / "latin.txt").write_bytes(text.replace("😀", "").encode("latin-1"))
+    (docs / "unmarked.txt").write_bytes(text.encode("utf-16-le"))
+    out = tmp_path / "collection"
+    done = build(out, docs)
+    assert done.returncode == 2 and "7 documents" in done.stdout
+    assert re.search(r"latin.txt: not UTF-8: .*; if it is Latin-1: iconv -f ISO-8859-1 -t UTF-8", done.stderr)
+    assert re.search(r"unmarked.txt: binary: a NUL at byte 1; it looks like UTF-16: iconv -f UTF-16LE -t UTF-8", done.stderr)
+    assert run("extract", docs / "little.md").stdout == text
+    assert run("extract", docs / "page.html").stdout.startswith("Die Tür ist zu")
+    assert "schläft den ganzen Tag auf dem Sofa 😀" in run("search", out, "Katze").stdout
+    assert "docs/page.html  Tür" in run("list", out).stdout
+
+
+def test_progress_within_a_large_file(docs, tmp_path):
+    """Files are not equal: one that is most of the text does not jump from its beginning to its end."""
+    (docs / "zz.txt").write_text(" ".join(f"The number {i} is followed by {i + 1}." for i in range(9000)))
+    command = [INDEX, "build", "--out", tmp_path / "collection", *MODEL, docs]
+    seen = subprocess.run(["script", "-qec", " ".join(f"'{c}'" for c in command), "/dev/null"], capture_output=True,
+                          text=True, timeout=300, stdin=subprocess.DEVNULL).stdout
+    shares = [int(n) for n in re.findall(r"\] +(\d+) %", seen)]
+    assert shares == sorted(shares) and shares[-1] == 100, shares
+    assert max(b - a for a, b in zip(shares, shares[1:])) <= 34, shares
+
+
 def test_other_tokenizer_is_refused(docs, tmp_path):
     out = tmp_path / "collection"
     assert build(out, docs).returncode == 0
@@ -286,8 +437,14 @@ def test_usage():
                                (("stats", "/nonexistent"), "not a collection")]:
         done = run(*arguments)
         assert done.returncode == 1 and message in done.stderr, (arguments, done.stderr)
-    done = run("--help")
-    assert done.returncode == 0 and "usage: retro-index COMMAND" in done.stdout
+    for arguments in (["--help"], ["help"]):
+        done = run(*arguments)
+        assert done.returncode == 0 and "usage: retro-index COMMAND" in done.stdout
+    for arguments in (["help", "search"], ["search", "--help"]):
+        done = run(*arguments)
+        assert done.returncode == 0 and done.stdout.startswith("usage: retro-index search ")
+    done = run("help", "nonsense")
+    assert done.returncode == 1 and 'unknown command "nonsense"' in done.stderr
     assert re.match(r"retro-index \d+\.\d+\.\d+ \(", run("--version").stdout)
 
 

@@ -118,7 +118,7 @@ static void attention_shapes(struct backend *b) {
                 a.spans = mixed_spans;
                 a.n_spans = (int)ARRAY_COUNT(mixed_spans);
                 a.mask = mask ? MASK_CAUSAL : MASK_NONE;
-                attention(b, &a);
+                backend_attention(b, &a);
                 check_attention(&a);
                 free_attention(&a);
             }
@@ -131,11 +131,11 @@ static void test_attention(void **state) {
 
 static void attention_none(struct backend *b) {
     struct attention_args a = random_attention(DTYPE_F32, (const int[]){2, 2, 4}, 3, 0);
-    attention(b, &a);
+    backend_attention(b, &a);
     check_attention(&a);
     free_attention(&a);
     a = random_attention(DTYPE_F32, (const int[]){2, 2, 4}, 0, 3);
-    attention(b, &a);
+    backend_attention(b, &a);
     free_attention(&a);
 }
 
@@ -152,7 +152,7 @@ static void attention_alone(struct backend *b) {
             all.spans = mixed_spans;
             all.n_spans = (int)ARRAY_COUNT(mixed_spans);
             all.mask = mask ? MASK_CAUSAL : MASK_NONE;
-            attention(b, &all);
+            backend_attention(b, &all);
             one = all;
             one.out = padded_tensor(DTYPE_F32, Q_ROWS, all.q.cols, 1);
             one.n_spans = 1;
@@ -161,12 +161,12 @@ static void attention_alone(struct backend *b) {
                     struct attention_span span = all.spans[s];
                     if (span.k_count == 0) continue;
                     one.spans = &span;
-                    attention(b, &one);
+                    backend_attention(b, &one);
                     assert_rows_equal(one.out, span.q_start + i, all.out, span.q_start + i);
                     if (mask) span.k_count -= span.q_count - 1 - i;
                     span.q_start += i;
                     span.q_count = 1;
-                    attention(b, &one);
+                    backend_attention(b, &one);
                     assert_rows_equal(one.out, span.q_start, all.out, span.q_start);
                 }
             free(one.out.data);
@@ -186,7 +186,7 @@ static void attention_poison(struct backend *b) {
     a.spans = &span;
     a.n_spans = 1;
     a.mask = MASK_CAUSAL;
-    attention(b, &a);
+    backend_attention(b, &a);
     struct attention_args poisoned = a;
     poisoned.out = padded_tensor(DTYPE_F32, 40, a.q.cols, 0);
     enum { LAST = 22 }; /* the query from which on all is poisoned: its keys are 0 .. 32 of the span */
@@ -196,7 +196,7 @@ static void attention_poison(struct backend *b) {
                 tensor_set(a.k, i, j, NAN);
                 tensor_set(a.v, i, j, i % 2 ? NAN : INFINITY);
             }
-    attention(b, &poisoned);
+    backend_attention(b, &poisoned);
     for (int i = 0; i <= LAST; i++) assert_rows_equal(poisoned.out, i, a.out, i);
     assert_true(isnan(tensor_get(poisoned.out, LAST + 1, 0)));
     free(poisoned.out.data);
@@ -218,7 +218,7 @@ static void attention_large(struct backend *b) {
         for (int j = 0; j < a.k.cols; j++) tensor_set(a.k, i, j, (float)(i % 7 == 0 ? 300 : -300));
     for (int i = 0; i < 4; i++)
         for (int j = 0; j < a.q.cols; j++) tensor_set(a.q, i, j, (float)(i % 2 ? 2 : -2));
-    attention(b, &a);
+    backend_attention(b, &a);
     check_attention(&a);
     free_attention(&a);
 }
@@ -240,7 +240,7 @@ static void check_threads(struct attention_args a) {
             unsetenv("RETRO_CPU");
             if (s == STATUS_UNSUPPORTED) break;
             a.out = threads == 1 ? first : padded_tensor(DTYPE_F32, a.q.rows, a.q.cols, 0);
-            attention(b, &a);
+            backend_attention(b, &a);
             if (threads == 1) check_attention(&a);
             for (int row = 0; row < a.q.rows; row++) assert_rows_equal(a.out, row, first, row);
             if (threads > 1) free(a.out.data);
@@ -362,9 +362,9 @@ static void attention_ways(struct backend *b) {
             struct attention_args a = attention_in_way(dtypes[(h + w) % 3], head_shapes[h], &ways[w]);
             struct blocked t = make_blocked(&a);
             t.args.spans = t.spans;
-            attention(b, &a);
+            backend_attention(b, &a);
             check_attention(&a);
-            attention(b, &t.args);
+            backend_attention(b, &t.args);
             for (int i = 0; i < a.out.rows; i++) assert_rows_equal(t.args.out, i, a.out, i);
             free_blocked(&t);
             free_way(&a);
@@ -382,7 +382,7 @@ static void attention_ways_alone(struct backend *b) {
     for (size_t w = 0; w < ARRAY_COUNT(ways); w++) {
         if (ways[w].mask == MASK_NONE) continue;
         struct attention_args all = attention_in_way(DTYPE_BF16, heads, &ways[w]), one;
-        attention(b, &all);
+        backend_attention(b, &all);
         one = all;
         one.out = padded_tensor(DTYPE_F32, Q_ROWS, all.q.cols, 1);
         one.n_spans = 1;
@@ -393,7 +393,7 @@ static void attention_ways_alone(struct backend *b) {
                 span.q_start += i;
                 span.q_count = 1;
                 one.spans = &span;
-                attention(b, &one);
+                backend_attention(b, &one);
                 assert_rows_equal(one.out, span.q_start, all.out, span.q_start);
             }
         free(one.out.data);
@@ -437,7 +437,7 @@ static void attention_window_poison(struct backend *b) {
             a.n_spans = 1;
             a.mask = MASK_CAUSAL;
             a.window = WINDOW;
-            attention(b, &a);
+            backend_attention(b, &a);
             check_attention(&a);
             struct attention_args poisoned = a;
             poisoned.out = padded_tensor(DTYPE_F32, QUERIES, a.q.cols, 0);
@@ -446,7 +446,7 @@ static void attention_window_poison(struct backend *b) {
                     tensor_set(a.k, i, j, NAN);
                     tensor_set(a.v, i, j, i % 2 ? NAN : INFINITY);
                 }
-            attention(b, &poisoned);
+            backend_attention(b, &poisoned);
             int clean = FIRST - (KEYS - QUERIES) + WINDOW - 1; /* the first query that sees none of them */
             for (int i = clean; i < QUERIES; i++) assert_rows_equal(poisoned.out, i, a.out, i);
             assert_true(isnan(tensor_get(poisoned.out, clean - 1, 0)));

@@ -117,7 +117,7 @@ static void run_linear(struct backend *b, enum dtype dtype, int rows, const int 
     struct matrix m = random_matrix(b, dtype, shape[0], shape[1]);
     struct linear_args a = random_linear(&m.weight, rows, round);
     if (round % 5 == 0) a.activation = ACTIVATION_RELU;
-    linear(b, &a);
+    backend_linear(b, &a);
     check_linear(&a, &m);
     assert_gaps_untouched(a.y);
     free_linear(&a);
@@ -161,10 +161,10 @@ static void linear_many(struct backend *b) {
                                   .weight = &m.weight};
         struct linear_args one = all;
         one.y = padded_tensor(DTYPE_F32, 1, N_OUT, 0);
-        linear(b, &all);
+        backend_linear(b, &all);
         for (int i = 0; i < ROWS; i++) {
             one.x = tensor_rows(all.x, i, 1);
-            linear(b, &one);
+            backend_linear(b, &one);
             assert_rows_equal(one.y, 0, all.y, i);
         }
         free(all.x.data);
@@ -197,7 +197,7 @@ static void linear_extremes(struct backend *b) {
             for (int i = 0; i < ROWS; i++)
                 for (int k = 0; k < N_IN; k++)
                     tensor_set(x, i, k, pattern == 1 || (i > 1 && (k >> (i - 2) & 1)) ? -127.0f : 127.0f);
-            linear(b, &(struct linear_args){.y = y, .x = x, .weight = &m.weight});
+            backend_linear(b, &(struct linear_args){.y = y, .x = x, .weight = &m.weight});
             for (int i = 0; i < ROWS; i++)
                 for (int j = 0; j < N_OUT; j++) {
                     double expected = 0;
@@ -228,7 +228,7 @@ static void linear_agrees(struct backend *b) {
         pack_matrix(b, &m);
         struct tensor x = padded_tensor(DTYPE_F32, ROWS, N_IN, 0), y = padded_tensor(DTYPE_F32, ROWS, N_OUT, 0);
         for (int i = 0; i < ROWS * N_IN; i++) tensor_set(x, 0, i, cosf((float)i));
-        linear(b, &(struct linear_args){.y = y, .x = x, .weight = &m.weight});
+        backend_linear(b, &(struct linear_args){.y = y, .x = x, .weight = &m.weight});
         size_t bytes = ROWS * N_OUT * sizeof *vectors;
         if (vectors == NULL) vectors = xcalloc(ARRAY_COUNT(dtypes), bytes);
         float *kept = vectors + d * ROWS * N_OUT;
@@ -261,7 +261,7 @@ static void linear_special(struct backend *b) {
         tensor_set(x, 4, 95, INFINITY);
         tensor_set(x, 5, 0, -INFINITY);
         tensor_set(x, 6, 1, 3e38f);
-        linear(b, &(struct linear_args){.y = y, .x = x, .weight = &m.weight});
+        backend_linear(b, &(struct linear_args){.y = y, .x = x, .weight = &m.weight});
         for (int j = 0; j < N_OUT; j++) {
             for (int i = 1; i <= 2; i++) assert_true(tensor_get(y, i, j) == 0);
             for (int i = 3; i <= 5; i++) assert_true(isnan(tensor_get(y, i, j)));
@@ -318,7 +318,7 @@ static void embed_rows(struct backend *b) {
         struct tensor y = padded_tensor(DTYPE_F32, ROWS, DIM, 3);
         int32_t ids[ROWS];
         for (int i = 0; i < ROWS; i++) ids[i] = i < VOCABULARY ? i : random_int(VOCABULARY);
-        embed(b, &(struct embed_args){.y = y, .word = &m.weight, .ids = ids});
+        backend_embed(b, &(struct embed_args){.y = y, .word = &m.weight, .ids = ids});
         for (int i = 0; i < ROWS; i++)
             for (int k = 0; k < DIM; k++) {
                 int block = (ids[i] * DIM + k) / QUANTISE_BLOCK;
@@ -358,8 +358,8 @@ static void pack_copy(struct backend *b) {
         other.data = copy;
         struct tensor x = random_tensor(DTYPE_F32, 3, 160, 0), y = padded_tensor(DTYPE_F32, 3, 21, 0),
                       z = padded_tensor(DTYPE_F32, 3, 21, 0);
-        linear(b, &(struct linear_args){.y = y, .x = x, .weight = &m.weight});
-        linear(b, &(struct linear_args){.y = z, .x = x, .weight = &other});
+        backend_linear(b, &(struct linear_args){.y = y, .x = x, .weight = &m.weight});
+        backend_linear(b, &(struct linear_args){.y = z, .x = x, .weight = &other});
         for (int i = 0; i < 3; i++) assert_rows_equal(y, i, z, i);
         free(copy);
         free(x.data);

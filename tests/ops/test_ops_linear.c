@@ -72,7 +72,7 @@ static void run_linear(struct backend *b, enum dtype dtype, int rows, const int 
     struct matrix m = random_matrix(b, dtype, shape[0], shape[1]);
     struct linear_args a = random_linear(&m.weight, rows, round);
     a.activation = (enum activation)(round % (ACTIVATION_QUICK_GELU + 1));
-    linear(b, &a);
+    backend_linear(b, &a);
     check_linear(&a, m.values, rounds_activations(b, &m.weight));
     assert_gaps_untouched(a.y);
     free_linear(&a);
@@ -118,10 +118,10 @@ static void linear_fixed(struct backend *b) {
     for (int i = 0; i < ROWS * N_IN; i++) x[i] = cosf((float)i);
     struct weight weight = {.dtype = DTYPE_BF16, .n_out = N_OUT, .n_in = N_IN};
     assert_int_equal(backend_pack(b, &weight, &(struct host_matrix){.values = w}, NULL), STATUS_OK);
-    linear(b, &(struct linear_args){.y = tensor_make(y, DTYPE_F32, ROWS, N_OUT),
-                                    .x = tensor_make(x, DTYPE_F32, ROWS, N_IN),
-                                    .weight = &weight,
-                                    .activation = ACTIVATION_SILU});
+    backend_linear(b, &(struct linear_args){.y = tensor_make(y, DTYPE_F32, ROWS, N_OUT),
+                                            .x = tensor_make(x, DTYPE_F32, ROWS, N_IN),
+                                            .weight = &weight,
+                                            .activation = ACTIVATION_SILU});
     size_t bytes = ROWS * N_OUT * sizeof *y;
     one_thread = xrealloc(one_thread, one_thread_size + bytes);
     memcpy((char *)one_thread + one_thread_size, y, bytes);
@@ -165,12 +165,12 @@ static void embed_rows(struct backend *b) {
                 positions[i] = random_int(11);
             }
             for (int with = 0; with < 4; with++) {
-                embed(b, &(struct embed_args){.y = y,
-                                              .word = &word,
-                                              .position = with & 1 ? &position : NULL,
-                                              .type = with & 2 ? &type : NULL,
-                                              .ids = ids,
-                                              .positions = positions});
+                backend_embed(b, &(struct embed_args){.y = y,
+                                                      .word = &word,
+                                                      .position = with & 1 ? &position : NULL,
+                                                      .type = with & 2 ? &type : NULL,
+                                                      .ids = ids,
+                                                      .positions = positions});
                 for (int i = 0; i < ROWS; i++)
                     for (int k = 0; k < DIM; k++) {
                         uint32_t stored = 0;

@@ -9,11 +9,11 @@ static const struct sample_params plain = {.temperature = 1, .top_p = 1};
 static int32_t sample_one(struct backend *b, float *logits, int n, struct sample_params p, float *logprob) {
     int32_t id = -1;
     float ignored;
-    sample(b, &(struct sample_args){.logits = tensor_make(logits, DTYPE_F32, 1, n),
-                                    .params = &p,
-                                    .n_vocab = n,
-                                    .ids = &id,
-                                    .logprobs = logprob == NULL ? &ignored : logprob});
+    backend_sample(b, &(struct sample_args){.logits = tensor_make(logits, DTYPE_F32, 1, n),
+                                            .params = &p,
+                                            .n_vocab = n,
+                                            .ids = &id,
+                                            .logprobs = logprob == NULL ? &ignored : logprob});
     assert_int_equal(backend_sync(b, NULL), STATUS_OK);
     assert_in_range(id, 0, n - 1);
     return id;
@@ -210,7 +210,7 @@ static void sample_batch(struct backend *b) {
         params[i] = (struct sample_params){.temperature = (float)(i % 3), .top_p = 0.9f, .seed = (uint64_t)i};
     }
     struct sample_args a = {.logits = logits, .params = params, .n_vocab = N, .ids = ids, .logprobs = logprobs};
-    sample(b, &a);
+    backend_sample(b, &a);
     for (int i = 0; i < ROWS; i++) {
         float logprob;
         assert_in_range(ids[i], 0, N - 1);

@@ -15,9 +15,22 @@
 static const struct request_limits limits = {
     .vocab = 100, .context = 64, .max_prompts = 3, .max_stops = 2, .max_logprobs = 5, .max_k = 4};
 
+/* The model "small" has a smaller vocabulary; the others, and the one of the server's choice, are as `limits` says. */
+static const struct request_limits *find_limits(void *context, const char *model, struct failure *f) {
+    static const struct request_limits small = {
+        .vocab = 10, .context = 8, .max_prompts = 3, .max_stops = 2, .max_logprobs = 5, .max_k = 4};
+    (void)context;
+    if (model == NULL || strcmp(model, "m") == 0) return &limits;
+    if (strcmp(model, "small") == 0) return &small;
+    failure_set(f, 404, "model_not_found", "model", "there is no %s", model);
+    return NULL;
+}
+
+static const struct request_models models = {find_limits, NULL, &limits};
+
 static bool parse(struct completion_request *r, const char *body, struct failure *f) {
     *f = (struct failure){0};
-    return completion_request_parse(r, body, strlen(body), &limits, f);
+    return completion_request_parse(r, body, strlen(body), &models, f);
 }
 
 static void test_defaults(void **state) {
@@ -46,7 +59,7 @@ static void test_everything(void **state) {
     struct failure f;
     assert_true(
         parse(&r,
-              "{\"model\": \"m\", \"prompt\": [[1, 2], [], \"three\"], \"max_tokens\": 0, \"temperature\": 0,"
+              "{\"model\": \"m\", \"prompt\": [[1, 2], [3], [4, 5, 6]], \"max_tokens\": 0, \"temperature\": 0,"
               "\"top_p\": 0.5, \"top_k\": 7, \"min_p\": 0.25, \"seed\": -9223372036854775808, \"stop\": [\"x\", "
               "\"yz\"], \"stream\": true, \"stream_options\": {\"include_usage\": true, \"include_obfuscation\": "
               "false}, \"n\": 1, \"best_of\": 1, \"echo\": true, \"logprobs\": 5, \"user\": \"u\", "
@@ -57,9 +70,9 @@ static void test_everything(void **state) {
     assert_int_equal(r.n_prompts, 3);
     assert_int_equal(r.prompts[0].n_ids, 2);
     assert_int_equal(r.prompts[0].ids[1], 2);
-    assert_int_equal(r.prompts[1].n_ids, 0);
-    assert_non_null(r.prompts[1].ids);
-    assert_string_equal(r.prompts[2].text, "three");
+    assert_int_equal(r.prompts[1].n_ids, 1);
+    assert_int_equal(r.prompts[2].n_ids, 3);
+    assert_int_equal(r.prompts[2].ids[2], 6);
     assert_int_equal(r.max_tokens, 0);
     assert_true(r.temperature == 0 && r.top_p == 0.5 && r.min_p == 0.25);
     assert_int_equal(r.top_k, 7);
@@ -118,6 +131,17 @@ static const struct {
     {"{\"prompt\": [\"a\", 1]}", "prompt", "invalid_type", "prompt must be a string"},
     {"{\"prompt\": [1, \"a\"]}", "prompt", "invalid_type", "token 1 of prompt 0 is not an integer"},
     {"{\"prompt\": \"a\", \"model\": \"m\\u0000x\"}", "model", "invalid_value", "model holds a NUL character"},
+    {"{\"prompt\": [[5], \"a\"]}", "prompt", "invalid_type", "prompt must be a string"},
+    {"{\"prompt\": [\"a\", [5]]}", "prompt", "invalid_type", "prompt must be a string"},
+    {"{\"prompt\": [[5], 6]}", "prompt", "invalid_type", "prompt must be a string"},
+    {"{\"prompt\": [[[5]]]}", "prompt", "invalid_type", "token 0 of prompt 0 is not an integer"},
+    {"{\"prompt\": [[]]}", "prompt", "invalid_value", "prompt 0 is an empty array of token ids"},
+    {"{\"prompt\": [[1], []]}", "prompt", "invalid_value", "prompt 1 is an empty array of token ids"},
+    {"{\"prompt\": \"a\", \"user\": 5}", "user", "invalid_type", "user must be a string"},
+    {"{\"prompt\": \"a\", \"metadata\": \"m\"}", "metadata", "invalid_type", "metadata must be an object"},
+    {"{\"prompt\": \"a\", \"store\": 1}", "store", "invalid_type", "store must be true or false"},
+    {"{\"prompt\": \"a\", \"stream_options\": {\"include_obfuscation\": 1}}", "stream_options.include_obfuscation",
+     "invalid_type", "must be true or false"},
     {"{\"prompt\": [1.5]}", "prompt", "invalid_type", "prompt must be a string"},
     {"{\"prompt\": [[1], [100]]}", "prompt", "invalid_value",
      "token 0 of prompt 1 is 100, the model's vocabulary is 0 .. 99"},
@@ -176,8 +200,9 @@ static void test_refusals(void **state) {
         if (ok || f.http != 400 || strcmp(f.param, refusals[i].param) != 0 || strcmp(f.code, refusals[i].code) != 0 ||
             strstr(f.message, refusals[i].words) == NULL)
             fail_msg("%s\n  gives %d, param '%s', code '%s': %s", refusals[i].body, f.http, f.param,
-                     f.code ? f.code : "", f.message);
+                     f.code ? f.code : "", ok ? "" : f.message);
         completion_request_free(&r);
+        failure_free(&f);
     }
 }
 
@@ -191,9 +216,10 @@ static void test_hostile_bodies(void **state) {
         struct failure f = {0};
         buffer_append_string(&body, "{\"prompt\": [");
         while (body.size < 1 << 20) buffer_append_string(&body, pieces[p]);
-        assert_false(completion_request_parse(&r, body.data, body.size, &limits, &f));
+        assert_false(completion_request_parse(&r, body.data, body.size, &models, &f));
         assert_string_equal(f.code, "too_many_values");
         completion_request_free(&r);
+        failure_free(&f);
         buffer_free(&body);
     }
 }
@@ -207,7 +233,7 @@ static void test_text_is_not_counted(void **state) {
     buffer_append_string(&body, "{\"prompt\": \"\\\"");
     for (int i = 0; i < 100000; i++) buffer_append_string(&body, ",[{");
     buffer_append_string(&body, "\"}");
-    assert_true(completion_request_parse(&r, body.data, body.size, &limits, &f));
+    assert_true(completion_request_parse(&r, body.data, body.size, &models, &f));
     assert_int_equal(r.prompts[0].size, 300001);
     completion_request_free(&r);
     buffer_free(&body);
@@ -233,25 +259,32 @@ static void test_search(void **state) {
     assert_int_equal(r.k, 3);
     assert_true(r.min_similarity == -0.25);
     search_request_free(&r);
+    failure_free(&f);
     assert_false(query_parse(&r, NULL, 0, &f));
     assert_string_equal(f.param, "query");
     search_request_free(&r);
+    failure_free(&f);
     assert_false(query_parse(&r, (struct query_argument[]){{"q", "q"}, {"k", "9"}}, 2, &f));
     assert_non_null(strstr(f.message, "k is 9, allowed is 1 .. 4"));
     search_request_free(&r);
+    failure_free(&f);
     assert_false(query_parse(&r, (struct query_argument[]){{"q", "q"}, {"k", "2,3"}}, 2, &f));
     assert_non_null(strstr(f.message, "k must be an integer, not a string"));
     search_request_free(&r);
+    failure_free(&f);
     assert_false(query_parse(&r, (struct query_argument[]){{"q", "\xFF"}}, 1, &f));
     assert_non_null(strstr(f.message, "UTF-8"));
     search_request_free(&r);
+    failure_free(&f);
     assert_false(query_parse(&r, (struct query_argument[]){{"q", "q"}, {"limit", "1"}}, 2, &f));
     assert_string_equal(f.code, "unknown_parameter");
     assert_string_equal(f.message, "unknown parameter limit; known are k, min_similarity, q");
     search_request_free(&r);
+    failure_free(&f);
     assert_false(query_parse(&r, (struct query_argument[]){{"q", "q"}, {"q", "p"}}, 2, &f));
     assert_string_equal(f.message, "q is given more than once");
     search_request_free(&r);
+    failure_free(&f);
 }
 
 /* The error object: all four members, whatever the message holds. */
@@ -265,6 +298,7 @@ static void test_failure_body(void **state) {
                         "{\"error\":{\"message\":\"k is \\\"x\\\"\",\"type\":\"invalid_request_error\","
                         "\"param\":\"k\",\"code\":\"invalid_value\"}}");
     buffer_clear(&out);
+    failure_free(&f);
     struct error e = {STATUS_BUSY, "full"};
     failure_from_error(&f, &e);
     failure_write(&f, &out);
@@ -273,6 +307,66 @@ static void test_failure_body(void **state) {
                         "{\"error\":{\"message\":\"full\",\"type\":\"server_error\",\"param\":null,"
                         "\"code\":\"server_busy\"}}");
     buffer_free(&out);
+    failure_free(&f);
+}
+
+static const char *header_of(const struct answer *a, const char *name) {
+    for (int i = 0; i < a->n_headers; i++)
+        if (strcmp(a->headers[i].name, name) == 0) return a->headers[i].value;
+    return NULL;
+}
+
+/* A failure is an answer with its own headers; without a time to come back there is no Retry-After. */
+static void test_failure_headers(void **state) {
+    (void)state;
+    struct failure f;
+    struct buffer out = {0};
+    failure_set(&f, 503, "server_busy", NULL, "full");
+    f.retry_after = 17;
+    struct answer *a = answer_failure(&f);
+    assert_null(f.message);
+    assert_int_equal(a->http, 503);
+    assert_string_equal(header_of(a, "Retry-After"), "17");
+    assert_string_equal(header_of(a, "Content-Type"), "application/json");
+    assert_string_equal(header_of(a, "Cache-Control"), "no-store");
+    assert_int_equal(a->ops->poll(a, &out), ANSWER_COMPLETE);
+    assert_non_null(strstr(out.data, "\"full\""));
+    answer_close(a);
+    buffer_free(&out);
+    failure_set(&f, 400, "invalid_value", "k", "k");
+    a = answer_failure(&f);
+    assert_null(header_of(a, "Retry-After"));
+    answer_close(a);
+}
+
+/* Limits are those of the named model, wherever in the body the name is. */
+static void test_limits_of_the_named_model(void **state) {
+    (void)state;
+    struct completion_request r;
+    struct failure f;
+    assert_true(parse(&r, "{\"prompt\": [50], \"model\": \"m\"}", &f));
+    completion_request_free(&r);
+    assert_false(parse(&r, "{\"prompt\": [50], \"model\": \"small\"}", &f));
+    assert_string_equal(f.param, "prompt");
+    assert_non_null(strstr(f.message, "the model's vocabulary is 0 .. 9"));
+    completion_request_free(&r);
+    failure_free(&f);
+    assert_false(parse(&r, "{\"prompt\": \"a\", \"model\": \"large\"}", &f));
+    assert_int_equal(f.http, 404);
+    assert_string_equal(f.message, "there is no large");
+    completion_request_free(&r);
+    failure_free(&f);
+}
+
+/* The list of known fields is whole, however long it is. */
+static void test_known_fields_are_all_told(void **state) {
+    (void)state;
+    struct completion_request r;
+    struct failure f;
+    assert_false(parse(&r, "{\"prompt\": \"a\", \"temprature\": 1}", &f));
+    assert_non_null(strstr(f.message, "ignore_eos, retrieval, user, metadata, store"));
+    completion_request_free(&r);
+    failure_free(&f);
 }
 
 int main(void) {
@@ -286,6 +380,9 @@ int main(void) {
         cmocka_unit_test(test_text_is_not_counted),
         cmocka_unit_test(test_search),
         cmocka_unit_test(test_failure_body),
+        cmocka_unit_test(test_failure_headers),
+        cmocka_unit_test(test_limits_of_the_named_model),
+        cmocka_unit_test(test_known_fields_are_all_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

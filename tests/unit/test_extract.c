@@ -73,6 +73,37 @@ static void test_text(void **state) {
     expect("d.txt", text, text, "");
 }
 
+/* With a byte order mark; halves of pairs become U+FFFD as long as they are few. */
+static void test_utf16(void **state) {
+    (void)state;
+    static const char big[] = "\xfe\xff\0a\x20\xac\xd8\x3d\xde\x00\0\n";
+    expect_bytes("a.md", "\xff\xfe#\0 \0T\0\xe9\0\n\0\x3d\xd8\x00\xde!\0", 18, "# T\u00e9\n\U0001f600!", "T\u00e9");
+    expect_bytes("b.txt", big, sizeof big - 1, "a\u20ac\U0001f600\n", "");
+    char units[402] = "\xff\xfe";
+    for (int i = 2; i < 402; i += 2) units[i] = 'x';
+    units[100] = '\0', units[101] = '\xd8';
+    char text[210];
+    int half = 49;
+    memset(text, 'x', sizeof text);
+    memcpy(text + half, "\xef\xbf\xbd", 3);
+    text[202] = '\0';
+    expect_bytes("c.txt", units, sizeof units, text, "");
+    expect_error("d.txt", "\xff\xfe\0\xd8", 4, STATUS_INVALID, "not UTF-8: 1 of 1");
+    expect_error("e.txt", "\xff\xfe", 2, STATUS_INVALID, "empty");
+    expect_error("f.txt",
+                 "\xff\xfe"
+                 "a",
+                 3, STATUS_INVALID, "not UTF-8: 1 of 1");
+    expect_error("g.txt",
+                 "\xff\xfe"
+                 "a\0\0\0",
+                 6, STATUS_INVALID, "binary: a NUL at byte 1");
+    expect_error("h.txt", "\xff\xfe\0\0a\0\0\0", 8, STATUS_INVALID, "it is UTF-32: iconv -f UTF-32");
+    expect_error("i.txt", "a\0b\0c\0d\0", 8, STATUS_INVALID, "it looks like UTF-16: iconv -f UTF-16LE");
+    expect_error("j.txt", "\0a\0b\0c\0d", 8, STATUS_INVALID, "it looks like UTF-16: iconv -f UTF-16BE");
+    expect_error("k.txt", "caf\xe9 \xe9t\xe9", 8, STATUS_INVALID, "if it is Latin-1: iconv -f ISO-8859-1");
+}
+
 static void test_text_errors(void **state) {
     (void)state;
     expect_error("a.txt", "", 0, STATUS_INVALID, "empty");
@@ -213,10 +244,15 @@ static void test_man_errors(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds),          cmocka_unit_test(test_text),
-                                       cmocka_unit_test(test_text_errors),    cmocka_unit_test(test_html),
-                                       cmocka_unit_test(test_html_furniture), cmocka_unit_test(test_html_encodings),
-                                       cmocka_unit_test(test_html_hostile),   cmocka_unit_test(test_man),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds),
+                                       cmocka_unit_test(test_text),
+                                       cmocka_unit_test(test_utf16),
+                                       cmocka_unit_test(test_text_errors),
+                                       cmocka_unit_test(test_html),
+                                       cmocka_unit_test(test_html_furniture),
+                                       cmocka_unit_test(test_html_encodings),
+                                       cmocka_unit_test(test_html_hostile),
+                                       cmocka_unit_test(test_man),
                                        cmocka_unit_test(test_man_errors)};
     return cmocka_run_group_tests(tests, folder_set_up, folder_tear_down);
 }

@@ -136,9 +136,9 @@ static void rank_close(struct rank *r) {
 static void multiply(const struct rank *r, const struct weight *w, int first, float *y) {
     float x[2 * FFN];
     for (int k = 0; k < w->n_in; k++) x[k] = sinf((float)(first + k) * 0.37f);
-    linear(r->backend,
-           &(struct linear_args){
-               .y = tensor_make(y, DTYPE_F32, 1, w->n_out), .x = tensor_make(x, DTYPE_F32, 1, w->n_in), .weight = w});
+    backend_linear(r->backend, &(struct linear_args){.y = tensor_make(y, DTYPE_F32, 1, w->n_out),
+                                                     .x = tensor_make(x, DTYPE_F32, 1, w->n_in),
+                                                     .weight = w});
     assert_int_equal(backend_sync(r->backend, NULL), STATUS_OK);
 }
 
@@ -265,6 +265,22 @@ static void test_widening(void **state) {
         checkpoint_remove(&narrow);
         checkpoint_remove(&wide);
     }
+}
+
+/* What every pool of sessions is opened with: the engine, evaluation, benchmarks and parity all take it from here. */
+static void test_cache_type(void **state) {
+    (void)state;
+    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
+    struct checkpoint c;
+    make_gpt(&c, DTYPE_INT8, false, FFN);
+    for (size_t i = 0; i < ARRAY_COUNT(dtypes); i++) {
+        struct rank a;
+        rank_open(&a, NULL, c.folder, &(struct model_options){.convert = true, .dtype = dtypes[i]});
+        assert_int_equal(model_info(a.model)->dtype, dtypes[i]);
+        assert_int_equal(model_info(a.model)->cache_dtype, dtypes[i] == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16);
+        rank_close(&a);
+    }
+    checkpoint_remove(&c);
 }
 
 /* The backend quantises nothing, so an option that asks for it is an error. */
@@ -457,10 +473,15 @@ static void test_misplaced(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shares),   cmocka_unit_test(test_share_of_a_block),
-        cmocka_unit_test(test_widening), cmocka_unit_test(test_no_quantising_at_load),
-        cmocka_unit_test(test_random),   cmocka_unit_test(test_parts_of_different_types),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_misplaced),
+        cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_share_of_a_block),
+        cmocka_unit_test(test_widening),
+        cmocka_unit_test(test_cache_type),
+        cmocka_unit_test(test_no_quantising_at_load),
+        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_parts_of_different_types),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_misplaced),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -89,7 +89,7 @@ static enum status open_sessions(struct device_bench *t, int n, int max_tokens, 
                                     .max_step_rows = MOST_ROWS,
                                     .max_logit_rows = n,
                                     .max_neighbors = max_int(1, info->num_neighbors),
-                                    .kv_dtype = t->model.kv_dtype};
+                                    .kv_dtype = info->cache_dtype};
     struct grid grid = info->chunk_length ? grid_make(GRID_START, 0, info->chunk_length) : (struct grid){1, 1};
     if (session_pool_open(&t->pool, t->model.model, &limits, e)) return e->status;
     for (t->n = 0; t->n < n; t->n++)
@@ -123,7 +123,7 @@ static enum status step(struct device_bench *t, int first, int n, int rows, stru
                                       .neighbors = t->neighbors,
                                       .n_logits = 1};
     if (session_step(t->pool, items, n, &logits, e)) return e->status;
-    sample(t->model.backend, &(struct sample_args){logits, greedy, info->vocab, t->ids + first, logprobs});
+    backend_sample(t->model.backend, &(struct sample_args){logits, greedy, info->vocab, t->ids + first, logprobs});
     return backend_sync(t->model.backend, e);
 }
 

@@ -65,9 +65,9 @@ static double time_linear(const struct linear_bench *t, int rows) {
     for (int round = -1; round < ROUNDS; round++) { /* round -1 warms up */
         double start = time_now();
         for (int i = 0; i < n; i++)
-            linear(t->backend, &(struct linear_args){.y = tensor_make(t->y, DTYPE_F32, rows, t->n_out),
-                                                     .x = tensor_make(t->x, DTYPE_F32, rows, t->n_in),
-                                                     .weight = &t->weights[i]});
+            backend_linear(t->backend, &(struct linear_args){.y = tensor_make(t->y, DTYPE_F32, rows, t->n_out),
+                                                             .x = tensor_make(t->x, DTYPE_F32, rows, t->n_in),
+                                                             .weight = &t->weights[i]});
         if (round >= 0) seconds[round] = (time_now() - start) / n;
     }
     return bench_median(seconds, ROUNDS);

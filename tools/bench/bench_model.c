@@ -76,8 +76,6 @@ enum status bench_model_open(struct bench_model *m, const struct bench_source *s
         bench_model_close(m);
         return status;
     }
-    enum dtype dtype = model_info(m->model)->dtype;
-    m->kv_dtype = dtype == DTYPE_F32 || dtype == DTYPE_F16 ? DTYPE_F16 : DTYPE_BF16;
     return STATUS_OK;
 }
 
@@ -168,7 +166,7 @@ enum status bench_generate(struct bench_rates *rates, struct bench_model *m, con
                                     .max_step_rows = STEP_ROWS,
                                     .max_logit_rows = load->sequences,
                                     .max_neighbors = max_int(1, info->num_neighbors),
-                                    .kv_dtype = m->kv_dtype};
+                                    .kv_dtype = info->cache_dtype};
     struct run r = {.vocab = info->vocab};
     if (load->sequences > MAX_SEQUENCES || load->prompt + load->tokens < 1)
         return error_set(e, STATUS_INVALID, "expected 1 to %d sequences and at least one token", MAX_SEQUENCES);

@@ -8,7 +8,6 @@ struct bench_model {
     struct backend *backend;
     struct comm *comm;
     struct model *model;
-    enum dtype kv_dtype;
 };
 
 struct bench_source {

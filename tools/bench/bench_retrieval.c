@@ -49,7 +49,7 @@ enum part { PART_STEP_OFF, PART_STEP_ON, PART_EMBED, PART_SEARCH, PART_ENCODE, P
 /* Called with the generation's lock held. */
 static void note(void *context) {
     struct watch *w = context;
-    const struct progress *p = &w->generation->published;
+    const struct progress *p = &w->generation->answer.progress;
     const struct datastore *d = &w->bench->store;
     double now = time_now();
     while (w->n_tokens < p->n_ids) w->tokens[w->n_tokens++] = now;
@@ -68,16 +68,16 @@ static int prompt_length(const struct bench *t, int i, int n) { return t->chunk 
 static struct generation *make_generation(const struct bench *t, int i, int n, bool retrieve) {
     const struct model_info *info = model_info(t->model.model);
     struct generation *g = generation_open();
-    g->n_prompt = prompt_length(t, i, n);
-    g->prompt = xcalloc((size_t)g->n_prompt, sizeof *g->prompt);
-    for (int j = 0; j < g->n_prompt; j++) g->prompt[j] = (i * 131 + j * 7919 + 1) % info->vocab;
-    g->max_tokens = t->steps + 1;
-    g->sampling = (struct sample_params){.temperature = 1, .top_p = 1, .seed = (uint64_t)i};
-    g->ignore_eos = true;
-    g->wake_per_token = true;
-    g->retrieve = retrieve;
-    g->k = info->num_neighbors;
-    g->min_similarity = -1;
+    struct generation_request *asked = &g->asked;
+    asked->n_prompt = prompt_length(t, i, n);
+    asked->prompt = xcalloc((size_t)asked->n_prompt, sizeof *asked->prompt);
+    for (int j = 0; j < asked->n_prompt; j++) asked->prompt[j] = (i * 131 + j * 7919 + 1) % info->vocab;
+    asked->max_tokens = t->steps + 1;
+    asked->sampling = (struct sample_params){.temperature = 1, .top_p = 1, .seed = (uint64_t)i};
+    asked->ignore_eos = true;
+    asked->wake_per_token = true;
+    asked->neighbors =
+        (struct generation_neighbors){.search = retrieve, .k = info->num_neighbors, .min_similarity = -1};
     return g;
 }
 
@@ -85,8 +85,8 @@ static void watch_open(struct watch *w, struct bench *t, int i, int n, bool retr
     struct generation *g = make_generation(t, i, n, retrieve);
     *w = (struct watch){.bench = t, .generation = g, .alone = n == 1};
     w->tokens = xcalloc((size_t)t->steps + 1, sizeof *w->tokens);
-    w->lookups = xcalloc((size_t)(g->n_prompt + t->steps) / (size_t)t->chunk + 1, sizeof *w->lookups);
-    g->waker = (struct waker){note, w};
+    w->lookups = xcalloc((size_t)(g->asked.n_prompt + t->steps) / (size_t)t->chunk + 1, sizeof *w->lookups);
+    g->answer.waker = (struct waker){note, w};
 }
 
 static void watch_close(struct watch *w) {
@@ -253,7 +253,7 @@ static enum status open_all(struct bench *t, int sequences, struct error *e) {
     t->chunk = info->chunk_length;
     t->steps = (max_int(1, t->o->tokens) + t->chunk - 1) / t->chunk * t->chunk;
     if (datastore_open(&t->store, t->o, info, e) ||
-        retrieval_thread_open(&t->retrieval, t->store.retriever, sequences, t->o->threads, e) ||
+        retrieval_thread_open(&t->retrieval, t->store.retriever, engine_lookups(sequences), t->o->threads, e) ||
         open_engine(t, sequences, e))
         return e->status;
     return STATUS_OK;

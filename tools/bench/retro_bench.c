@@ -41,6 +41,8 @@ static const struct bench_command commands[] = {
      BENCH_OPTION_DEVICE | BENCH_OPTION_THREADS | BENCH_OPTION_JSON, 1, 1, bench_load},
     {"peers", "JSON lines under the names that other programs use, for a model of the same shape",
      BENCH_OPTION_MODEL | BENCH_OPTION_DTYPE | BENCH_OPTION_THREADS, 0, 0, bench_peers},
+    {"turns", "one of those lines, or \"read\" in GB/s, for each name that standard input asks for",
+     BENCH_OPTION_MODEL | BENCH_OPTION_DTYPE | BENCH_OPTION_THREADS, 0, 0, bench_turns},
     {"device", "JSON lines: a GPU's ceilings, and what models of some shapes (tools/shapes) reach of them",
      BENCH_OPTION_DTYPE | BENCH_OPTION_DEVICE | BENCH_OPTION_LIMITS | BENCH_OPTION_EAGER, 0, MANY_FOLDERS,
      bench_device},
@@ -86,5 +88,5 @@ int main(int argc, char **argv) {
         line_print(stderr, "retro-bench %s: %s", asked[i]->name, e.text);
         return process_end(1);
     }
-    return 0;
+    return process_end(0);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "config/base/line.h"
+#include "config/base/process.h"
 #include "tools/convert/convert.h"
 
 static const char usage[] =
@@ -96,13 +97,21 @@ static enum status convert(struct conversion *p, const struct convert_options *o
     return status;
 }
 
+static bool asks_for_help(int argc, char **argv) {
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0) return true;
+    return false;
+}
+
 int main(int argc, char **argv) {
     struct convert_options o = {0};
     struct conversion p;
     struct error e;
     standard_streams_open();
-    for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0) return fputs(usage, stdout) == EOF;
+    if (asks_for_help(argc, argv)) {
+        fputs(usage, stdout);
+        return process_end(0);
+    }
     const char **keep = xcalloc((size_t)argc, sizeof *keep);
     bool parsed = parse(argc, argv, &o, keep);
     enum status status = STATUS_INVALID;
@@ -116,6 +125,6 @@ int main(int argc, char **argv) {
         conversion_close(&p);
     }
     free(keep);
-    if (!parsed) return 2;
-    return status == STATUS_CANCELLED ? EXIT_INTERRUPTED : status != STATUS_OK;
+    if (!parsed) return process_end(2);
+    return process_end(status == STATUS_CANCELLED ? EXIT_INTERRUPTED : status != STATUS_OK);
 }

@@ -40,7 +40,7 @@ enum status subject_open_pool(struct subject *s, int max_tokens, struct error *e
                                     .max_step_rows = SLICE,
                                     .max_logit_rows = SLICE,
                                     .max_neighbors = max_int(1, s->k),
-                                    .kv_dtype = s->info->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16}; /* the engine's */
+                                    .kv_dtype = s->info->cache_dtype};
     s->logits = xmalloc((size_t)SLICE * (size_t)s->info->padded_vocab * sizeof *s->logits);
     return session_pool_open(&s->pool, s->model.model, &limits, e);
 }
@@ -108,27 +108,31 @@ enum status subject_retrieve(struct subject *s, const struct sequence *q, int fi
     if (end <= first) return STATUS_OK;
     size_t n = (size_t)(end - first);
     struct retriever_query *queries = xcalloc(n, sizeof *queries);
-    struct retriever_result *results = xcalloc(n, sizeof *results);
+    struct hits *hits = xcalloc(n, sizeof *hits);
     struct buffer *texts = xcalloc(n, sizeof *texts);
     for (int j = first; j < end; j++) {
         int start = grid_start(q->grid, j), stop = min_int(grid_end(q->grid, j), q->n);
         struct buffer *text = &texts[j - first];
         tokenizer_decode(s->tokenizer, q->tokens + start, stop - start, true, text);
-        queries[j - first] = (struct retriever_query){{text->data, text->size}, found->k, found->min_similarity};
+        queries[j - first] = (struct retriever_query){.text = {text->data, text->size},
+                                                      .k = found->k,
+                                                      .r = s->info->retrieved_length,
+                                                      .min_similarity = found->min_similarity};
     }
-    enum status status = retriever_search(s->documents.retriever, queries, (int)n, results, e);
+    enum status status = retriever_search(s->documents.retriever, queries, (int)n, hits, e);
     for (size_t j = 0; j < n; j++) {
         if (status == STATUS_OK) {
             size_t chunk = (size_t)first + j, one = (size_t)s->info->retrieved_length;
-            memcpy(found->ids + chunk * (size_t)found->k * one, results[j].ids,
-                   (size_t)results[j].k * one * sizeof *found->ids);
-            found->read[chunk].k = results[j].k;
-            retriever_result_free(&results[j]);
+            if (hits[j].n > 0)
+                memcpy(found->ids + chunk * (size_t)found->k * one, hits[j].ids,
+                       (size_t)hits[j].n * one * sizeof *found->ids);
+            found->read[chunk].k = hits[j].n;
+            hits_free(&hits[j]);
         }
         buffer_free(&texts[j]);
     }
     free(texts);
-    free(results);
+    free(hits);
     free(queries);
     return status;
 }

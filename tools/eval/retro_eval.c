@@ -29,7 +29,7 @@ static int usage(FILE *out) {
 }
 
 int main(int argc, char **argv) {
-    if (argc >= 2 && strcmp(argv[1], "--help") == 0) return usage(stdout);
+    if (argc >= 2 && strcmp(argv[1], "--help") == 0) return process_end(usage(stdout));
     for (size_t i = 0; argc >= 2 && i < ARRAY_COUNT(commands); i++)
         if (strcmp(argv[1], commands[i].usage.name) == 0)
             return process_end(commands[i].run(&commands[i].usage, argc - 2, argv + 2));

@@ -3,11 +3,13 @@
 
 #include <stdatomic.h>
 
+#include "config/base/key_set.h"
 #include "config/base/line.h"
 #include "retrieval/embedder.h"
 #include "retrieval/extract/extract.h"
 #include "retrieval/store/collection.h"
 #include "server/host/config.h"
+#include "tools/index/index_estimate.h"
 
 /* Exit codes: all fine, failed, some files were skipped, ended by a signal. */
 enum { EXIT_FINE = 0, EXIT_FAILED = 1, EXIT_SKIPPED = 2, EXIT_INTERRUPTED = 130 };
@@ -15,54 +17,54 @@ enum { EXIT_FINE = 0, EXIT_FAILED = 1, EXIT_SKIPPED = 2, EXIT_INTERRUPTED = 130 
 /* Set by SIGINT and SIGTERM, in whatever thread gets them; long loops look at it. */
 extern atomic_bool index_interrupted;
 
-/* A set of 128-bit keys: files by device and inode, texts by hash and length. Zero-initialise. */
-struct key_set {
-    struct {
-        uint64_t a, b;
-        bool used;
-    } * slots;
-    size_t n, capacity;
-};
-bool key_set_add(struct key_set *s, uint64_t a, uint64_t b); /* false when it was there */
-void key_set_free(struct key_set *s);
-
 struct found_file {
     char *path;   /* to open */
     char *stored; /* in the collection: from the name of the folder that was given, or of the file */
     enum document_kind kind;
-    uint64_t size;
+    uint64_t size, text_bytes; /* text_bytes: a guess, see survey_texts */
 };
 
 struct walk {
     struct found_file *files;
     int n, capacity;
-    uint64_t bytes;
     int n_skipped;  /* bad ones, each named on stderr */
     int n_repeated; /* reached a second time: by a link, or named twice */
+    int n_unknown_files;
+    int n_dotted;         /* names that begin with a dot: passed over */
+    struct buffer dotted; /* the first of them */
     struct {
         char extension[16];
         int count;
     } unknown[64]; /* kinds of file we do not read */
     int n_unknown;
     bool verbose;
+    bool follow; /* links that lead out of what was given */
 };
 
-/* Lists what lies under the n paths, in order of name. Files and folders are followed through links, once each; a link
- * back to a folder it lies in, and what is no file at all, are reported and skipped, and names beginning with a dot are
- * passed over. STATUS_CANCELLED when interrupted. */
+/* Lists what lies under the n paths, in order of name, each file and folder once. A path that is given is followed
+ * where it is a link; a link below it is followed where it stays below, or with `follow`. Other links, a link back to a
+ * folder it lies in, and what is no file at all, are reported and skipped; names beginning with a dot and kinds of file
+ * that we do not read are counted. STATUS_CANCELLED when interrupted. */
 enum status walk_paths(struct walk *w, char **paths, int n, struct error *e);
-void walk_report_unknown(const struct walk *w);
+/* What was counted, on stderr. */
+void walk_report(const struct walk *w);
 void walk_free(struct walk *w);
+
+/* Guesses how much text each file holds, from its bytes or from a short look at some of them. */
+void survey_texts(struct walk *w, size_t max_file_bytes);
 
 /* Progress on stderr: a bar on a terminal, else a line every ten seconds. */
 struct progress {
     bool terminal, drawn;
     double started, shown;
-    uint64_t bytes, total_bytes;
     int files, total_files;
     int64_t chunks;
+    struct estimate estimate;
 };
-void progress_start(struct progress *p, int total_files, uint64_t total_bytes);
+/* The files that will be read. */
+void progress_start(struct progress *p, const struct walk *w);
+void progress_read(struct progress *p, const struct found_file *file, uint64_t text_bytes);
+void progress_embedded(struct progress *p, int chunks, uint64_t text_bytes);
 void progress_show(struct progress *p, bool last);
 void progress_clear(struct progress *p); /* before any other line on stderr */
 
@@ -72,6 +74,7 @@ struct build_options {
     int chunk_length;          /* 0: as the model has it */
     size_t max_file_bytes;
     bool verbose;
+    bool follow; /* links that lead out of the paths */
     char **paths;
     int n_paths;
 };

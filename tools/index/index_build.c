@@ -9,6 +9,7 @@
 #include "config/base/hash.h"
 #include "config/json/json_table.h"
 #include "retro/text/tokenizer.h"
+#include "server/host/budget.h"
 #include "server/host/embedder_bert.h"
 #include "tools/index/index.h"
 
@@ -53,17 +54,21 @@ static enum status embed_waiting(struct builder *b, struct error *e) {
     }
     enum status status = b->embedder.embed(b->embedder.self, texts, b->n_waiting, b->vectors, e);
     if (status == STATUS_OK) status = collection_add_vectors(b->collection, b->vectors, b->n_waiting, e);
-    b->progress.chunks += b->n_waiting;
+    progress_embedded(&b->progress, b->n_waiting, b->waiting.size);
     b->n_waiting = 0;
     buffer_clear(&b->waiting);
-    progress_show(&b->progress, false);
     return status ? status : check_interrupted(e);
 }
 
 /* Adds the document whose tokens are in b->tokens, and queues its chunks' text for the embedder. */
 static enum status add_chunks(struct builder *b, const char *stored, struct error *e) {
     int n_chunks = 0, m = b->chunk_length, n = b->tokens.n;
-    struct collection_document document = {stored, b->title.data, b->tokens.ids, b->tokens.starts, n};
+    struct collection_document document = {.path = stored,
+                                           .title = b->title.data,
+                                           .text = {b->text.data, b->text.size},
+                                           .ids = b->tokens.ids,
+                                           .starts = b->tokens.starts,
+                                           .n = n};
     enum status status = collection_add_document(b->collection, &document, &n_chunks, e);
     for (int i = 0; i < n_chunks && status == STATUS_OK; i++) {
         int end = n - i * m > m ? (i + 1) * m : n;
@@ -101,6 +106,8 @@ static enum status read_document(struct builder *b, const struct found_file *fil
 
 static enum status add_file(struct builder *b, const struct found_file *file, struct error *e) {
     struct error why;
+    uint64_t text_bytes = 0;
+    bool is_new = false;
     enum status status = check_interrupted(e);
     if (status) return status;
     if (read_document(b, file, &why)) {
@@ -111,13 +118,13 @@ static enum status add_file(struct builder *b, const struct found_file *file, st
         progress_clear(&b->progress);
         if (b->options->verbose) line_print(stderr, "a copy of another: %s", file->path);
     } else {
-        status = add_chunks(b, file->stored, e);
-        b->n_added++;
+        is_new = true;
+        text_bytes = b->tokens.starts[b->tokens.n] - b->tokens.starts[0];
     }
-    b->progress.files++;
-    b->progress.bytes += file->size;
-    progress_show(&b->progress, false);
-    return status;
+    progress_read(&b->progress, file, text_bytes);
+    if (!is_new) return status;
+    b->n_added++;
+    return add_chunks(b, file->stored, e);
 }
 
 struct model_facts {
@@ -150,11 +157,48 @@ static enum status read_model(struct builder *b, const char *folder, int32_t *eo
     return status;
 }
 
+/* What embedding takes, before any of it is taken. */
+static enum status check_embedding(const struct config *config, struct error *e) {
+    struct budget_parts parts = {0};
+    struct encoder_bytes embedder;
+    struct backend *device;
+    const char *folder = config->retrieval.embedder;
+    if (backend_open(&device, config->model.device, &(struct backend_options){.threads = 1}, e)) return e->status;
+    enum status status = embedder_bert_measure(&embedder, folder, config, device, e);
+    bool on_host = strcmp(device->ops->name, "cpu") == 0;
+    backend_close(device);
+    if (status) return error_prefix(e, "embedder");
+
+    size_t bytes = embedder.rows + (embedder.mapped ? 0 : embedder.weights);
+    if (on_host)
+        budget_add(&parts, (struct budget_part){.name = "embedder", .bytes = bytes},
+                   "set retrieval.embedder_dtype to bf16, or take a smaller embedder");
+    budget_add_program(&parts, (const char *const[]){config->model.path, folder}, 2);
+    return budget_check_host(&parts, e);
+}
+
+/* About as many bytes of a file make a token. */
+enum { BYTES_OF_TOKEN = 4 };
+
+/* The index is in memory as a whole when it is built. Nobody wants to hear after hours of embedding that it does not
+ * fit, so it is estimated from what the survey of the files guesses. */
+static enum status check_index_memory(const struct builder *b, struct error *e) {
+    struct budget_parts parts = {0};
+    size_t chunks = (size_t)b->walk.n, chunk_bytes = (size_t)b->chunk_length * BYTES_OF_TOKEN;
+    for (int i = 0; i < b->walk.n; i++) chunks += b->walk.files[i].text_bytes / chunk_bytes;
+    budget_add(
+        &parts,
+        (struct budget_part){.name = "document index", .bytes = chunks * (size_t)b->embedder.dim * sizeof(float)},
+        "index fewer files, or in larger chunks (--chunk-length, now %d)", b->chunk_length);
+    return budget_check_host(&parts, e);
+}
+
 static enum status open_parts(struct builder *b, const struct config *config, struct error *e) {
     int32_t eod;
     if (config->model.path[0] == '\0' || config->retrieval.embedder[0] == '\0')
         return error_set(e, STATUS_INVALID, "model.path and retrieval.embedder are needed: --config FILE or --set");
-    if (tokenizer_open(&b->tokenizer, config->model.path, e) || read_model(b, config->model.path, &eod, e) ||
+    if (check_embedding(config, e) || tokenizer_open(&b->tokenizer, config->model.path, e) ||
+        read_model(b, config->model.path, &eod, e) ||
         embedder_bert_open(&b->embedder, config->retrieval.embedder, config, e))
         return e->status;
     if (config->retrieval.threads > 0) index_set_threads(config->retrieval.threads);
@@ -173,6 +217,39 @@ static enum status open_parts(struct builder *b, const struct config *config, st
     free(embedder);
     free(tokenizer);
     return status;
+}
+
+/* Counts the chunks that the files will give, up to `enough`. */
+static enum status count_chunks(struct builder *b, int64_t enough, int64_t *n_chunks, struct error *e) {
+    struct key_set texts = {0};
+    struct error unreadable;
+    enum status status = STATUS_OK;
+    *n_chunks = 0;
+    for (int i = 0; i < b->walk.n && *n_chunks < enough && status == STATUS_OK; i++) {
+        status = check_interrupted(e);
+        if (status || read_document(b, &b->walk.files[i], &unreadable)) continue;
+        if (key_set_add(&texts, hash_bytes(b->text.data, b->text.size, 0), b->text.size))
+            *n_chunks += (b->tokens.n + b->chunk_length - 1) / b->chunk_length;
+    }
+    key_set_free(&texts);
+    return status;
+}
+
+/* An index that cannot be made of these files is refused before they are embedded, which can take hours. */
+static enum status check_index(struct builder *b, struct error *e) {
+    char smallest[64];
+    const char *factory = b->options->index_factory;
+    int64_t least, n_chunks;
+    index_choose_factory(smallest, sizeof smallest, 1);
+    if (factory == NULL) factory = smallest;
+    enum status status = index_check_factory(factory, b->embedder.dim, &least, e);
+    if (status == STATUS_OK && least > 1) status = count_chunks(b, least, &n_chunks, e);
+    if (status || least <= 1 || n_chunks >= least) return status;
+    return error_set(e, STATUS_INVALID,
+                     "--index %s needs at least %" PRId64
+                     " chunks, one for each list or code that it learns, and these "
+                     "documents give %" PRId64 ": ask for fewer lists, or leave --index out for one that fits",
+                     factory, least, n_chunks);
 }
 
 static enum status add_files(struct builder *b, struct error *e) {
@@ -196,22 +273,28 @@ static enum status commit(struct builder *b, struct error *e) {
 static void print_summary(const struct builder *b) {
     double seconds = time_now() - b->progress.started;
     int n_copies = b->n_copies + b->walk.n_repeated;
-    char copies[40] = "", skipped[40] = "";
+    int n_not_read = b->walk.n_unknown_files + b->walk.n_dotted;
+    char copies[40] = "", skipped[40] = "", not_read[64] = "";
     if (n_copies > 0) snprintf(copies, sizeof copies, ", %d copies left out", n_copies);
     if (b->walk.n_skipped > 0) snprintf(skipped, sizeof skipped, ", %d skipped", b->walk.n_skipped);
-    line_print(stdout, "%s: %d documents, %" PRId64 " chunks in %.1f s (%.0f chunks/s)%s%s", b->options->out,
+    if (n_not_read > 0) snprintf(not_read, sizeof not_read, ", %d of other kinds or hidden not read", n_not_read);
+    line_print(stdout, "%s: %d documents, %" PRId64 " chunks in %.1f s (%.0f chunks/s)%s%s%s", b->options->out,
                b->n_added, b->progress.chunks, seconds, (double)b->progress.chunks / (seconds > 0 ? seconds : 1),
-               copies, skipped);
+               copies, skipped, not_read);
 }
 
 static enum status build(struct builder *b, const struct config *config, struct error *e) {
     enum status status = walk_paths(&b->walk, b->options->paths, b->options->n_paths, e);
     if (status) return status;
-    walk_report_unknown(&b->walk);
+    walk_report(&b->walk);
     if (b->walk.n == 0) return error_set(e, STATUS_INVALID, "no documents found; nothing was built");
     status = open_parts(b, config, e);
+    if (status == STATUS_OK) status = check_index(b, e);
     if (status) return status;
-    progress_start(&b->progress, b->walk.n, b->walk.bytes);
+    survey_texts(&b->walk, b->options->max_file_bytes);
+    status = check_index_memory(b, e);
+    if (status) return status;
+    progress_start(&b->progress, &b->walk);
     status = add_files(b, e);
     return status ? status : commit(b, e);
 }
@@ -220,6 +303,7 @@ int index_build(const struct build_options *o, const struct config *config, stru
     struct builder *b = xcalloc(1, sizeof *b);
     b->options = o;
     b->walk.verbose = o->verbose;
+    b->walk.follow = o->follow;
     enum status status = build(b, config, e);
     int code = status == STATUS_CANCELLED ? EXIT_INTERRUPTED
                : status                   ? EXIT_FAILED

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "config/json/json_value.h"
 #include "tools/index/index.h"
@@ -168,6 +170,48 @@ static enum status search_file(struct search *s, struct error *e) {
     return status;
 }
 
+/* What is written: a file beside the one asked for, which takes its name when it is whole; or, where the name belongs
+ * to a device or a pipe, that itself, which stays whatever happens. */
+struct output {
+    char *path;   /* through links */
+    char *beside; /* NULL: written in place */
+    FILE *file;
+};
+
+static void output_free(struct output *o) {
+    free(o->path);
+    free(o->beside);
+}
+
+static enum status output_create(struct output *o, const char *path, struct error *e) {
+    struct stat st;
+    struct buffer name = {0};
+    char *real = realpath(path, NULL);
+    *o = (struct output){.path = real ? real : xstrdup(path)};
+    bool in_place = stat(o->path, &st) == 0 && !S_ISREG(st.st_mode);
+    if (!in_place) {
+        buffer_printf(&name, "%s.%ld.part", o->path, (long)getpid());
+        o->beside = name.data;
+    }
+    const char *opened = o->beside ? o->beside : o->path;
+    o->file = fopen(opened, o->beside ? "wbx" : "wb");
+    if (o->file) return STATUS_OK;
+    enum status status = error_errno(e, "%s: create", opened);
+    output_free(o);
+    return status;
+}
+
+/* `written` ends the file: it gets its name, or what was made of it goes. */
+static enum status output_close(struct output *o, enum status written, struct error *e) {
+    enum status status = written;
+    if (fclose(o->file) != 0 && status == STATUS_OK) status = error_errno(e, "%s: write", o->path);
+    if (o->beside && status == STATUS_OK && rename(o->beside, o->path) != 0)
+        status = error_errno(e, "%s: rename", o->path);
+    if (o->beside && status) remove(o->beside);
+    output_free(o);
+    return status;
+}
+
 static enum status write_results(const struct search *s, struct error *e) {
     struct {
         char magic[8];
@@ -177,16 +221,15 @@ static enum status write_results(const struct search *s, struct error *e) {
     _Static_assert(sizeof header == 32, "written as it is");
     memcpy(header.magic, "RETRONBR", sizeof header.magic);
     header.n_chunks = (uint64_t)collection_info(s->c)->n_chunks;
-    FILE *file = fopen(s->o->out, "wb");
-    if (file == NULL) return error_errno(e, "%s: create", s->o->out);
+    struct output out;
+    enum status status = output_create(&out, s->o->out, e);
+    if (status) return status;
     size_t entries = s->n * (size_t)s->o->k;
-    bool written = fwrite(&header, sizeof header, 1, file) == 1 &&
-                   (entries == 0 || (fwrite(s->ids, sizeof *s->ids, entries, file) == entries &&
-                                     fwrite(s->similarities, sizeof *s->similarities, entries, file) == entries));
-    enum status status = written ? STATUS_OK : error_errno(e, "%s: write", s->o->out);
-    if (fclose(file) != 0 && status == STATUS_OK) status = error_errno(e, "%s: write", s->o->out);
-    if (status) remove(s->o->out);
-    return status;
+    bool written = fwrite(&header, sizeof header, 1, out.file) == 1 &&
+                   (entries == 0 || (fwrite(s->ids, sizeof *s->ids, entries, out.file) == entries &&
+                                     fwrite(s->similarities, sizeof *s->similarities, entries, out.file) == entries));
+    if (!written) status = error_errno(e, "%s: write", s->o->out);
+    return output_close(&out, status, e);
 }
 
 enum status index_neighbors(const struct neighbors_options *o, const struct collection *c,

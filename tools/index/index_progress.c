@@ -1,5 +1,4 @@
-/* tools/index/index_progress.c: how far a build is, on stderr. The share done is counted in bytes of files, which are
- * known before anything is read; the rate in chunks, which are what takes the time. */
+/* tools/index/index_progress.c: how far a build is, on stderr. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -7,12 +6,23 @@
 
 enum { BAR = 24, LINE_SECONDS = 10 };
 
-void progress_start(struct progress *p, int total_files, uint64_t total_bytes) {
-    *p = (struct progress){.terminal = isatty(STDERR_FILENO) == 1,
-                           .started = time_now(),
-                           .total_files = total_files,
-                           .total_bytes = total_bytes};
-    p->shown = p->started;
+void progress_start(struct progress *p, const struct walk *w) {
+    *p = (struct progress){
+        .terminal = isatty(STDERR_FILENO) == 1, .started = time_now(), .shown = time_now(), .total_files = w->n};
+    estimate_start(&p->estimate, p->started);
+    for (int i = 0; i < w->n; i++) estimate_expect(&p->estimate, w->files[i].text_bytes);
+}
+
+void progress_read(struct progress *p, const struct found_file *file, uint64_t text_bytes) {
+    p->files++;
+    estimate_read(&p->estimate, file->text_bytes, text_bytes);
+    progress_show(p, false);
+}
+
+void progress_embedded(struct progress *p, int chunks, uint64_t text_bytes) {
+    p->chunks += chunks;
+    estimate_done(&p->estimate, text_bytes, time_now());
+    progress_show(p, false);
 }
 
 static void format_time(char *text, size_t size, double seconds) {
@@ -28,10 +38,10 @@ void progress_show(struct progress *p, bool last) {
     double wait = p->terminal ? 0.1 : LINE_SECONDS;
     if (!last && now - p->shown < wait) return;
     p->shown = now;
-    double share = p->total_bytes ? (double)p->bytes / (double)p->total_bytes : 1;
+    double share = estimate_share(&p->estimate), seconds = estimate_left(&p->estimate);
     double rate = passed > 0 ? (double)p->chunks / passed : 0;
     char left[32] = "?", bar[BAR + 1];
-    if (share > 0) format_time(left, sizeof left, passed * (1 - share) / share);
+    if (seconds >= 0) format_time(left, sizeof left, seconds);
     for (int i = 0; i < BAR; i++) bar[i] = i < (int)(share * BAR) ? '#' : '.';
     bar[BAR] = '\0';
     if (p->terminal)

@@ -15,41 +15,12 @@ enum { MAX_DEPTH = 200 };
 
 /* The folders from a root down to where the walk is. */
 struct trail {
+    const char *root; /* without links and with one slash at its end; NULL: unknown, and no link leads below it */
     dev_t device[MAX_DEPTH];
     ino_t inode[MAX_DEPTH];
     int depth;
     struct key_set *seen;
 };
-
-static size_t find_slot(const struct key_set *s, uint64_t a, uint64_t b) {
-    uint64_t key[2] = {a, b};
-    size_t i = hash_bytes(key, sizeof key, 0) & (s->capacity - 1);
-    while (s->slots[i].used && (s->slots[i].a != a || s->slots[i].b != b)) i = (i + 1) & (s->capacity - 1);
-    return i;
-}
-
-bool key_set_add(struct key_set *s, uint64_t a, uint64_t b) {
-    if (2 * s->n >= s->capacity) {
-        struct key_set larger = {.capacity = s->capacity ? 2 * s->capacity : 256, .n = s->n};
-        larger.slots = xcalloc(larger.capacity, sizeof *larger.slots);
-        for (size_t i = 0; i < s->capacity; i++)
-            if (s->slots[i].used) larger.slots[find_slot(&larger, s->slots[i].a, s->slots[i].b)] = s->slots[i];
-        free(s->slots);
-        *s = larger;
-    }
-    size_t i = find_slot(s, a, b);
-    if (s->slots[i].used) return false;
-    s->slots[i].a = a;
-    s->slots[i].b = b;
-    s->slots[i].used = true;
-    s->n++;
-    return true;
-}
-
-void key_set_free(struct key_set *s) {
-    free(s->slots);
-    *s = (struct key_set){0};
-}
 
 static void skip(struct walk *w, const char *path, const char *why) {
     line_print(stderr, "skipped: %s: %s", path, why);
@@ -61,6 +32,7 @@ static void count_unknown(struct walk *w, const char *path) {
     const char *extension = dot && strlen(dot) < sizeof w->unknown[0].extension ? dot : "";
     int last = (int)ARRAY_COUNT(w->unknown) - 1, i = 0;
     if (w->verbose) line_print(stderr, "not a known kind: %s", path);
+    w->n_unknown_files++;
     while (i < w->n_unknown && strcmp(w->unknown[i].extension, extension) != 0) i++;
     if (i == w->n_unknown && i < last) {
         snprintf(w->unknown[i].extension, sizeof w->unknown[i].extension, "%s", extension);
@@ -73,19 +45,31 @@ static void count_unknown(struct walk *w, const char *path) {
     w->unknown[i].count++;
 }
 
-void walk_report_unknown(const struct walk *w) {
+/* The first names are shown; people look for what they miss. */
+static void count_dotted(struct walk *w, const char *path) {
+    enum { SHOWN = 5 };
+    const char *slash = strrchr(path, '/');
+    if (w->verbose) line_print(stderr, "begins with a dot: %s", path);
+    if (w->n_dotted < SHOWN) buffer_printf(&w->dotted, "%s%s", w->n_dotted ? ", " : "", slash ? slash + 1 : path);
+    if (w->n_dotted == SHOWN) buffer_append_string(&w->dotted, ", ...");
+    w->n_dotted++;
+}
+
+void walk_report(const struct walk *w) {
     for (int i = 0; i < (int)ARRAY_COUNT(w->unknown); i++)
         if (w->unknown[i].count > 0)
             line_print(stderr, "not read: %d file%s of kind \"%s\"", w->unknown[i].count,
                        w->unknown[i].count == 1 ? "" : "s",
                        w->unknown[i].extension[0] ? w->unknown[i].extension : "no extension");
+    if (w->n_dotted > 0)
+        line_print(stderr, "not read: %d name%s that begin%s with a dot: %s", w->n_dotted, w->n_dotted == 1 ? "" : "s",
+                   w->n_dotted == 1 ? "s" : "", w->dotted.data);
 }
 
 static void add_file(struct walk *w, const char *path, const char *stored, const struct stat *st) {
     w->files = xgrow(w->files, w->n, &w->capacity, sizeof *w->files);
     w->files[w->n++] = (struct found_file){
         .path = xstrdup(path), .stored = xstrdup(stored), .kind = document_kind(path), .size = (uint64_t)st->st_size};
-    w->bytes += (uint64_t)st->st_size;
 }
 
 static bool on_trail(const struct trail *t, const struct stat *st) {
@@ -101,7 +85,9 @@ static char *join(const char *folder, const char *name) {
     return b.data;
 }
 
-static int is_visible(const struct dirent *entry) { return entry->d_name[0] != '.'; }
+static int is_entry(const struct dirent *entry) {
+    return strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+}
 
 static int by_name(const struct dirent **a, const struct dirent **b) { return strcmp((*a)->d_name, (*b)->d_name); }
 
@@ -115,7 +101,7 @@ static enum status visit_folder(struct walk *w, struct trail *t, const char *pat
         skip(w, path, "folders nest too deep");
         return STATUS_OK;
     }
-    int n = scandir(path, &entries, is_visible, by_name);
+    int n = scandir(path, &entries, is_entry, by_name);
     if (n < 0) {
         skip(w, path, strerror(errno));
         return STATUS_OK;
@@ -124,7 +110,11 @@ static enum status visit_folder(struct walk *w, struct trail *t, const char *pat
     t->inode[t->depth++] = st->st_ino;
     enum status status = STATUS_OK;
     for (int i = 0; i < n; i++) {
-        if (status == STATUS_OK) {
+        if (status == STATUS_OK && entries[i]->d_name[0] == '.') {
+            char *child = join(path, entries[i]->d_name);
+            count_dotted(w, child);
+            free(child);
+        } else if (status == STATUS_OK) {
             char *child = join(path, entries[i]->d_name), *child_stored = join(stored, entries[i]->d_name);
             status = visit(w, t, child, child_stored, false, e);
             free(child);
@@ -135,6 +125,24 @@ static enum status visit_folder(struct walk *w, struct trail *t, const char *pat
     free(entries);
     t->depth--;
     return status;
+}
+
+/* A link that leads to where the walk would not come. */
+static bool link_leads_out(const struct walk *w, const struct trail *t, const char *path) {
+    struct stat st;
+    if (w->follow || lstat(path, &st) != 0 || !S_ISLNK(st.st_mode)) return false;
+    char *target = realpath(path, NULL);
+    bool below = target && t->root && strncmp(target, t->root, strlen(t->root)) == 0;
+    free(target);
+    return !below;
+}
+
+/* A folder's own path with a slash at its end, without links. The caller frees it. */
+static char *resolve_root(const char *path) {
+    char *real = realpath(path, NULL);
+    char *root = real ? join(real, "") : NULL;
+    free(real);
+    return root;
 }
 
 /* given: named on the command line, where a kind that we do not read is a mistake rather than something beside. */
@@ -155,6 +163,8 @@ static enum status visit(struct walk *w, struct trail *t, const char *path, cons
             skip(w, path, "not a known kind of document; .txt, .md, .rst, .html and man pages are");
         else
             count_unknown(w, path);
+    } else if (!given && link_leads_out(w, t, path)) {
+        skip(w, path, "a link that leads out of the folder (--follow)");
     } else if (!key_set_add(t->seen, (uint64_t)st.st_dev, (uint64_t)st.st_ino)) {
         if (w->verbose) line_print(stderr, "reached twice: %s", path);
         w->n_repeated++;
@@ -172,11 +182,13 @@ enum status walk_paths(struct walk *w, char **paths, int n, struct error *e) {
     enum status status = STATUS_OK;
     for (int i = 0; i < n; i++) names[i] = path_name(paths[i]);
     for (int i = 0; i < n && status == STATUS_OK; i++) {
-        struct trail trail = {.seen = &seen};
+        char *root = resolve_root(paths[i]);
+        struct trail trail = {.root = root, .seen = &seen};
         bool shared = false;
         for (int j = 0; j < n; j++) shared = shared || (j != i && strcmp(names[i], names[j]) == 0);
         /* Two folders of one name are told apart by what was given. */
         status = visit(w, &trail, paths[i], shared ? paths[i] : names[i], true, e);
+        free(root);
     }
     for (int i = 0; i < n; i++) free(names[i]);
     free(names);
@@ -190,4 +202,5 @@ void walk_free(struct walk *w) {
         free(w->files[i].stored);
     }
     free(w->files);
+    buffer_free(&w->dotted);
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "config/base/process.h"
+#include "retrieval/retriever_local.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/documents.h"
 #include "server/host/embedder_bert.h"
@@ -31,7 +32,15 @@ struct arguments {
 };
 
 /* Commands, as bits: which of them have an option. */
-enum { BUILD = 1 << 0, SEARCH = 1 << 1, NEIGHBORS = 1 << 2, STATS = 1 << 3, VERIFY = 1 << 4, EXTRACT = 1 << 5 };
+enum {
+    BUILD = 1 << 0,
+    SEARCH = 1 << 1,
+    NEIGHBORS = 1 << 2,
+    STATS = 1 << 3,
+    VERIFY = 1 << 4,
+    EXTRACT = 1 << 5,
+    LIST = 1 << 6
+};
 
 enum option_id {
     OPTION_OUT = 256,
@@ -43,6 +52,7 @@ enum option_id {
     OPTION_QUERIES,
     OPTION_EXCLUDE,
     OPTION_VERBOSE,
+    OPTION_FOLLOW,
     OPTION_HELP
 };
 
@@ -63,7 +73,8 @@ static const struct row {
      "IVF4096,PQ48np keeps 100 million chunks in memory (\"np\" saves minutes)",
      OPTION_INDEX, BUILD},
     {"--max-file-bytes", "N", "larger files are skipped (67108864)", OPTION_LIMIT, BUILD | EXTRACT},
-    {"--verbose", NULL, "names files of unknown kind and copies", OPTION_VERBOSE, BUILD},
+    {"--follow", NULL, "follows links that lead out of PATH; else they are skipped", OPTION_FOLLOW, BUILD},
+    {"--verbose", NULL, "names files of unknown kind, hidden files and copies", OPTION_VERBOSE, BUILD},
     {"--config", "FILE", "model.path (tokenizer) and retrieval.embedder are used", OPTION_CONFIG,
      BUILD | SEARCH | NEIGHBORS | VERIFY},
     {"--set", "KEY=VALUE", "sets one option, after the file", OPTION_SET, BUILD | SEARCH | NEIGHBORS | VERIFY},
@@ -80,6 +91,7 @@ static enum status parse_option(struct arguments *a, int option, const char *val
         case OPTION_QUERIES: a->neighbors.queries = value; break;
         case OPTION_EXCLUDE: a->neighbors.exclude_same_document = true; break;
         case OPTION_VERBOSE: a->build.verbose = true; break;
+        case OPTION_FOLLOW: a->build.follow = true; break;
         case OPTION_CHUNK:
             status = usage_number("--chunk-length", value, 1, 65536, &n, e);
             a->build.chunk_length = (int)n;
@@ -160,40 +172,34 @@ static enum status open_makers(const struct arguments *a, const struct collectio
     if (embedder_bert_open(embedder, documents_embedder(c, info->embedder), c, e) ||
         tokenizer_open(tokenizer, c->model.path[0] ? c->model.path : info->tokenizer, e))
         return e->status;
-    return collection_match(collection, embedder->hash, tokenizer_hash(*tokenizer), info->chunk_length, e);
+    if (collection_match_embedder(info, embedder->hash, e)) return e->status;
+    return collection_match_tokens(info, tokenizer_hash(*tokenizer), info->chunk_length, e);
 }
 
-static void print_hit(int rank, const struct chunk *chunk, float similarity, const struct tokenizer *tokenizer) {
-    struct buffer text = {0};
-    tokenizer_decode(tokenizer, (const int32_t *)(const void *)chunk->tokens, chunk->n_tokens, false, &text);
-    line_print(stdout, "%d  %.4f  %s  [%" PRIu64 ", %" PRIu64 ")%s%s", rank, similarity, chunk->path, chunk->start,
-               chunk->end, chunk->title[0] ? "  " : "", chunk->title);
+static void print_hit(int rank, const struct hit *hit) {
+    line_print(stdout, "%d  %.4f  %s  [%" PRIu64 ", %" PRIu64 ")%s%s", rank, hit->similarity, hit->path, hit->start,
+               hit->end, hit->title[0] ? "  " : "", hit->title);
     /* Indented, so that a line of a document cannot be taken for one of ours. */
-    const char *line = text.data ? text.data : "", *end;
-    for (; *line; line = end + (*end == '\n')) {
-        end = line + strcspn(line, "\n");
+    const char *line = hit->text.text, *text_end = line + hit->text.size;
+    while (line < text_end) {
+        const char *newline = memchr(line, '\n', (size_t)(text_end - line)), *end = newline ? newline : text_end;
         line_print(stdout, "    %.*s", (int)(end - line), line);
+        line = end + 1;
     }
-    buffer_free(&text);
 }
 
-static enum status search(const struct arguments *a, const struct collection *c, const struct embedder *embedder,
-                          const struct tokenizer *tokenizer, struct error *e) {
-    struct text_span query = {a->rest[1], strlen(a->rest[1])};
-    int64_t *ids = xmalloc((size_t)a->k * sizeof *ids);
-    float *similarities = xmalloc((size_t)a->k * sizeof *similarities);
-    float *vector = xmalloc((size_t)embedder->dim * sizeof *vector);
-    enum status status = embedder->embed(embedder->self, &query, 1, vector, e);
-    if (status == STATUS_OK)
-        status = index_search(collection_index(c), (struct index_query){.vectors = vector, .n = 1, .k = a->k}, ids,
-                              similarities, e);
-    for (int i = 0; i < a->k && status == STATUS_OK && ids[i] >= 0; i++) {
-        struct chunk chunk = collection_chunk(c, ids[i]);
-        print_hit(i + 1, &chunk, similarities[i], tokenizer);
+static enum status search(const struct arguments *a, struct collection *c, const struct embedder *embedder,
+                          struct error *e) {
+    struct retriever *retriever;
+    struct hits hits;
+    struct retriever_query query = {.text = {a->rest[1], strlen(a->rest[1])}, .k = a->k, .min_similarity = -1};
+    if (retriever_local_open(&retriever, c, embedder, a->k, e)) return e->status;
+    enum status status = retriever_search(retriever, &query, 1, &hits, e);
+    if (status == STATUS_OK) {
+        for (int i = 0; i < hits.n; i++) print_hit(i + 1, &hits.list[i]);
+        hits_free(&hits);
     }
-    free(ids);
-    free(similarities);
-    free(vector);
+    retriever_close(retriever);
     return status;
 }
 
@@ -204,7 +210,7 @@ static int run_search(struct arguments *a, struct error *e) {
     enum status status = expect_rest(a, 2, "search DIR \"text\"", e);
     if (status == STATUS_OK) status = collection_open(&c, a->rest[0], e);
     if (status == STATUS_OK) status = open_makers(a, c, &embedder, &tokenizer, e);
-    if (status == STATUS_OK) status = search(a, c, &embedder, tokenizer, e);
+    if (status == STATUS_OK) status = search(a, c, &embedder, e);
     tokenizer_close(tokenizer);
     embedder_bert_close(&embedder);
     collection_close(c);
@@ -241,6 +247,29 @@ static int run_stats(struct arguments *a, struct error *e) {
     line_print(stdout, "tokenizer     %s (hash %016" PRIx64 ")", info->tokenizer, info->tokenizer_hash);
     collection_close(c);
     return EXIT_FINE;
+}
+
+/* Documents whose name holds a text, or all. */
+static int run_list(struct arguments *a, struct error *e) {
+    struct collection *c;
+    const char *part = a->n_rest == 2 ? a->rest[1] : "";
+    if (a->n_rest != 2 && expect_rest(a, 1, "list DIR [TEXT]", e)) return EXIT_FAILED;
+    if (collection_open(&c, a->rest[0], e)) return EXIT_FAILED;
+    int64_t n_chunks = collection_info(c)->n_chunks, first = 0, n_found = 0;
+    while (first < n_chunks) {
+        struct chunk chunk = collection_chunk(c, first);
+        int64_t next = first + 1;
+        while (next < n_chunks && collection_chunk(c, next).document == chunk.document) next++;
+        if (strstr(chunk.path, part)) {
+            line_print(stdout, "%6" PRId64 "  %s%s%s", next - first, chunk.path, chunk.title[0] ? "  " : "",
+                       chunk.title);
+            n_found++;
+        }
+        first = next;
+    }
+    if (n_found == 0) error_set(e, STATUS_NOT_FOUND, "%s: no document has \"%s\" in its name", a->rest[0], part);
+    collection_close(c);
+    return n_found ? EXIT_FINE : EXIT_FAILED;
 }
 
 /* Says whether the embedder and tokenizer that the collection names are there and still the same. */
@@ -280,6 +309,8 @@ static int run_extract(struct arguments *a, struct error *e) {
     return status ? EXIT_FAILED : EXIT_FINE;
 }
 
+static int run_help(struct arguments *a, struct error *e);
+
 static const struct command {
     struct usage usage;
     unsigned bit;
@@ -299,17 +330,28 @@ static const struct command {
       "writes the nearest chunks of every chunk of the collection to a file (docs/training.md)"},
      NEIGHBORS,
      run_neighbors},
-    {{"stats", "DIR", "what is in the collection"}, STATS, run_stats},
+    {{"stats", "DIR", "how much is in the collection, and what it was made with"}, STATS, run_stats},
+    {{"list", "DIR [TEXT]",
+      "number of chunks, name and title of each document, or of those with TEXT in the name; exit code 1 for none"},
+     LIST,
+     run_list},
     {{"verify", "[OPTION...] DIR", "checks every checksum and every number; exit code 0 when all is well"},
      VERIFY,
      run_verify},
     {{"extract", "[OPTION...] FILE", "prints the text of a document, which byte ranges refer to"},
      EXTRACT,
      run_extract},
+    {{"help", "[COMMAND]", "all commands, or how one of them is called"}, 0, run_help},
 };
 
+static const struct command *find_command(const char *name) {
+    for (size_t i = 0; i < ARRAY_COUNT(commands); i++)
+        if (strcmp(name, commands[i].usage.name) == 0) return &commands[i];
+    return NULL;
+}
+
 static void print_usage(FILE *out) {
-    fprintf(out, "usage: retro-index COMMAND ...; COMMAND --help says more\n");
+    fprintf(out, "usage: retro-index COMMAND ...; help COMMAND says more\n");
     for (size_t i = 0; i < ARRAY_COUNT(commands); i++) usage_command(out, &commands[i].usage, 13);
     fprintf(
         out,
@@ -323,6 +365,17 @@ static int print_help(const struct command *c) {
     return EXIT_FINE;
 }
 
+static int run_help(struct arguments *a, struct error *e) {
+    if (a->n_rest == 0) {
+        print_usage(stdout);
+        return EXIT_FINE;
+    }
+    const struct command *command = find_command(a->rest[0]);
+    if (command) return print_help(command);
+    error_set(e, STATUS_INVALID, "unknown command \"%s\"; retro-index help lists them", a->rest[0]);
+    return EXIT_FAILED;
+}
+
 static int run(const struct command *command, int argc, char **argv) {
     struct error e = {0};
     struct arguments a = {.k = 5, .build = {.max_file_bytes = DEFAULT_FILE_LIMIT}};
@@ -333,22 +386,21 @@ static int run(const struct command *command, int argc, char **argv) {
     config_free(&a.config);
     if (code == EXIT_FAILED) line_print(stderr, "retro-index %s: %s", command->usage.name, e.text);
     if (code == EXIT_INTERRUPTED) fprintf(stderr, "retro-index: interrupted; what was there before is unchanged\n");
-    if (fflush(stdout) != 0 && code == EXIT_FINE) code = EXIT_FAILED;
     return code;
 }
 
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
+    const struct command *command = find_command(name);
     standard_streams_open();
-    for (size_t i = 0; i < ARRAY_COUNT(commands); i++)
-        if (strcmp(name, commands[i].usage.name) == 0) return process_end(run(&commands[i], argc - 1, argv + 1));
+    if (command) return process_end(run(command, argc - 1, argv + 1));
     if (strcmp(name, "--help") == 0) {
         print_usage(stdout);
-        return EXIT_FINE;
+        return process_end(EXIT_FINE);
     }
     if (strcmp(name, "--version") == 0) {
         printf("retro-index " RETRO_VERSION " (%s)\n", HAVE_FAISS ? "FAISS and exact search" : "exact search");
-        return EXIT_FINE;
+        return process_end(EXIT_FINE);
     }
     line_print(stderr, "retro-index: unknown command \"%s\"", name);
     print_usage(stderr);

@@ -1,0 +1,30 @@
+/* config/base/process.c: how a program begins and ends. See process.h. */
+#include "config/base/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+void standard_streams_open(void) {
+    int fd;
+    do fd = open("/dev/null", O_RDONLY);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0) close(fd);
+}
+
+int process_end(int code) {
+    bool failed_before = ferror(stdout) != 0;
+    errno = 0;
+    bool failed_now = fflush(stdout) != 0;
+    if (failed_before || failed_now) {
+        fprintf(stderr, "%s: standard output: not everything could be written%s%s\n", program_invocation_short_name,
+                errno ? ": " : "", errno ? strerror(errno) : "");
+        if (code == 0) code = 1;
+    }
+    if (code == 0) return 0;
+    fflush(NULL);
+    _exit(code);
+}

@@ -1,0 +1,47 @@
+/* server/api/health.c: GET /health: 200 while requests are taken, else 503, and what the engines are doing. */
+#include "config/json/json_writer.h"
+#include "server/api/api.h"
+
+static void add_counts(struct engine_counts *sum, const struct engine_counts *c) {
+    sum->running += c->running;
+    sum->parked += c->parked;
+    sum->waiting += c->waiting;
+    sum->steps += c->steps;
+    sum->prompt_tokens += c->prompt_tokens;
+    sum->generated_tokens += c->generated_tokens;
+}
+
+static void write_counts(struct json_writer *w, const struct engine_counts *c) {
+    put_key_int(w, "running", c->running);
+    put_key_int(w, "parked", c->parked);
+    put_key_int(w, "waiting", c->waiting);
+    put_key_int(w, "steps", c->steps);
+    put_key_int(w, "prompt_tokens", c->prompt_tokens);
+    put_key_int(w, "generated_tokens", c->generated_tokens);
+}
+
+struct answer *health_open(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
+    struct buffer body = {0};
+    struct json_writer w;
+    struct engine_counts counts = {0};
+    const struct served_model *first = &a->models[0];
+    bool draining = atomic_load(&a->draining), failed = false;
+    (void)r, (void)waker, (void)f;
+    for (int i = 0; i < a->n_models; i++) {
+        struct engine_counts one = engine_counts(a->models[i].engine);
+        add_counts(&counts, &one);
+        failed = failed || engine_failed(a->models[i].engine);
+    }
+
+    put_begin(&w, &body);
+    put_object(&w);
+    put_key_string(&w, "status", failed ? "failed" : draining ? "stopping" : "ok");
+    put_key_string(&w, "model", first->id);
+    put_key_string(&w, "retrieval", first->retriever == NULL ? "none" : first->retrieve ? "on" : "on request");
+    write_counts(&w, &counts);
+    put_object_end(&w);
+
+    struct answer *answer = answer_text(failed || draining ? 503 : 200, JSON_TYPE, &body);
+    if (failed || draining) answer_add_header(answer, "Retry-After", "%d", 1);
+    return answer;
+}

@@ -1,0 +1,168 @@
+/* server/schedule/engine_admit.c: who gets a sequence and who leaves, and neighbours on their way: a sequence whose
+ * next row needs them is parked until the retrieval thread answers. See engine_private.h. */
+#include <stdlib.h>
+
+#include "server/schedule/engine_private.h"
+
+/* Neighbours. */
+
+static void lookup_done(struct lookup *l) {
+    struct engine_sequence *s = l->context;
+    CHECK(queue_put(&s->engine->answered, (void *[]){s}, 1)); /* engine_admit bounds lookups, so there is room */
+}
+
+/* The texts of chunks [first, first + n), as queries. */
+static void write_queries(struct engine_sequence *s, int first, int n) {
+    const struct engine *x = s->engine;
+    const struct generation_neighbors *asked = &s->generation->asked.neighbors;
+    struct retriever_query *queries = s->lookup.queries;
+    buffer_clear(&s->query_text);
+    for (int j = 0; j < n; j++) {
+        size_t before = s->query_text.size;
+        int n_ids = generation_chunk(s->generation, first + j, x->chunk_ids);
+        tokenizer_decode(x->o.tokenizer, x->chunk_ids, n_ids, true, &s->query_text);
+        queries[j] = (struct retriever_query){.text = {NULL, s->query_text.size - before},
+                                              .k = asked->k,
+                                              .r = x->info.retrieved_length,
+                                              .min_similarity = asked->min_similarity};
+    }
+    const char *text = s->query_text.data ? s->query_text.data : "";
+    for (int j = 0; j < n; j++) {
+        queries[j].text.text = text;
+        text += queries[j].text.size;
+    }
+}
+
+/* Asks for the neighbours of chunks [first, first + n) and parks the sequence. */
+static void look_up(struct engine_sequence *s, int first, int n) {
+    struct engine *x = s->engine;
+    struct lookup *l = &s->lookup;
+    struct error e = {0};
+    write_queries(s, first, n);
+    l->n = n;
+    l->hits = s->generation->answer.found + first;
+    l->cancelled = &s->generation->cancelled;
+    l->done = lookup_done;
+    l->context = s;
+    if (retrieval_thread_ask(x->o.retrieval, l, &e)) {
+        sequence_finish(s, FINISH_ERROR, &e);
+        return;
+    }
+    s->state = SEQUENCE_PARKED;
+    x->n_parked++;
+}
+
+void engine_close_chunks(struct engine_sequence *s, int first, int n) {
+    if (s->generation->asked.neighbors.search && n > 0) {
+        look_up(s, first, n);
+        return;
+    }
+    s->n_neighbors += n;
+    sequence_publish(s);
+}
+
+/* The lookup of a sequence that left is done. */
+static void forget_neighbors(struct engine_sequence *s) {
+    struct lookup *l = &s->lookup;
+    for (int j = 0; j < l->n && l->status == STATUS_OK; j++) hits_free(&l->hits[j]);
+    s->engine->n_left--;
+    sequence_free(s);
+}
+
+static void accept_neighbors(struct engine_sequence *s) {
+    const struct lookup *l = &s->lookup;
+    if (s->state == SEQUENCE_LEFT) {
+        forget_neighbors(s);
+        return;
+    }
+    s->engine->n_parked--;
+    s->state = SEQUENCE_RUNNING;
+    if (l->status) {
+        struct error e = l->error;
+        sequence_finish(s, FINISH_ERROR, &e);
+        return;
+    }
+    for (int j = 0; j < l->n; j++) {
+        const struct hits *found = &l->hits[j];
+        s->neighbors[s->n_neighbors++] = (struct neighbor_tokens){.ids = found->ids, .k = found->n};
+    }
+    sequence_publish(s);
+}
+
+/* Receive. */
+
+static struct engine_sequence *sequence_of(const struct turn *item) {
+    return (struct engine_sequence *)(uintptr_t)item;
+}
+
+static void count_waiting(struct engine *x, const struct engine_sequence *s, int sign) {
+    struct workload left = sequence_left(s);
+    x->waiting.prompt += sign * left.prompt;
+    x->waiting.answer += sign * left.answer;
+}
+
+static void accept_submission(struct engine *x, struct engine_submission *submission) {
+    turns_add(&x->turns, submission->client, submission->items, submission->n);
+    for (int i = 0; i < submission->n; i++) count_waiting(x, sequence_of(submission->items[i]), 1);
+    free(submission);
+}
+
+static void finish_cancelled(struct engine_sequence *s) {
+    struct error e;
+    error_set(&e, STATUS_CANCELLED, "the request was cancelled: the client left or the server stops");
+    sequence_finish(s, FINISH_ERROR, &e);
+}
+
+static bool leaves_waiting(void *drop_all, const struct turn *item) {
+    return *(bool *)drop_all || sequence_cancelled(sequence_of(item));
+}
+
+/* Whoever left costs nothing from here on. */
+static void drop(struct engine *x, bool drop_all) {
+    struct turn *dropped = turns_drop(&x->turns, leaves_waiting, &drop_all);
+    while (dropped) {
+        struct engine_sequence *s = sequence_of(dropped);
+        dropped = dropped->next;
+        count_waiting(x, s, -1);
+        finish_cancelled(s);
+    }
+    for (int i = x->n_active - 1; i >= 0; i--)
+        if (drop_all || sequence_cancelled(x->active[i])) finish_cancelled(x->active[i]);
+}
+
+void engine_receive(struct engine *x, bool drop_all) {
+    struct engine_submission *submission;
+    struct engine_sequence *s;
+    while ((submission = queue_take(&x->submitted)) != NULL) accept_submission(x, submission);
+    while ((s = queue_take(&x->answered)) != NULL) accept_neighbors(s);
+    drop(x, drop_all);
+}
+
+/* Admit. */
+
+static void start_sequence(struct engine_sequence *s) {
+    struct engine *x = s->engine;
+    const struct generation_request *asked = &s->generation->asked;
+    const struct generation_answer *answer = &s->generation->answer;
+    struct error e = {0};
+    s->state = SEQUENCE_RUNNING;
+    if (asked->max_tokens == 0 && !asked->score_prompt) {
+        sequence_finish(s, FINISH_LENGTH, NULL);
+    } else if (session_open(&s->session, x->pool, answer->grid, &e)) {
+        sequence_finish(s, FINISH_ERROR, &e);
+    } else {
+        x->active[x->n_active++] = s;
+        engine_close_chunks(s, 0, answer->n_chunks ? grid_complete(answer->grid, asked->n_prompt) : 0);
+    }
+}
+
+/* Those who left while they were parked still have their lookups under way, which are bounded too. */
+void engine_admit(struct engine *x) {
+    int lookups = engine_lookups(x->o.max_sequences);
+    while (x->n_active < x->o.max_sequences && x->n_active + x->n_left < lookups) {
+        struct turn *next = turns_take(&x->turns);
+        if (next == NULL) return;
+        count_waiting(x, sequence_of(next), -1);
+        start_sequence(sequence_of(next));
+    }
+}

@@ -1,0 +1,123 @@
+/* server/schedule/engine_private.h: what the engine's files share. Its thread owns all of it but what a lock guards.
+ *
+ *   engine.c        the loop, opening and closing, submitting
+ *   engine_admit.c  who gets a sequence, who leaves, whose neighbours are looked up
+ *   engine_step.c   plan one step, compute it, draw, hand out what was drawn
+ *   sequence.c      one answer as it grows: tokens, text, publication */
+#pragma once
+
+#include "retro/text/tokenizer.h"
+#include "server/schedule/engine.h"
+#include "server/schedule/pace.h"
+#include "server/schedule/queue.h"
+#include "server/schedule/turns.h"
+
+/* Logits rows of prompts that are scored in one step, beside one row per sequence: bounds memory, not prompts. */
+enum { ENGINE_SCORED_ROWS = 64 };
+
+enum sequence_state {
+    SEQUENCE_WAITING, /* has no session yet */
+    SEQUENCE_RUNNING,
+    SEQUENCE_PARKED, /* waits for neighbours */
+    SEQUENCE_LEFT    /* is over, and a lookup still writes to it */
+};
+
+/* The engine's side of a generation. */
+struct engine_sequence {
+    struct turn turn; /* first: one is cast to the other */
+    struct engine *engine;
+    struct generation *generation; /* a reference */
+    enum sequence_state state;
+    struct session *session; /* NULL: none yet, or none any more */
+    int n_ids;               /* tokens written, perhaps not yet published */
+    struct buffer text;      /* all of it; what may be shown is [0, visible) */
+    size_t visible;
+    struct detokenizer detokenizer;
+    struct neighbor_tokens *neighbors; /* [n_chunks] what the model reads */
+    int n_neighbors;                   /* chunks that have theirs, perhaps not yet published */
+    struct lookup lookup;              /* keeps the snapshot of the first for all */
+    struct buffer query_text;
+};
+
+/* One request on its way to the engine's thread. */
+struct engine_submission {
+    uint64_t client;
+    int n;
+    struct turn *items[]; /* [n] of sequences */
+};
+
+/* One step. Everything is [max_sequences]; n are in use. */
+struct engine_step {
+    struct step_item *items;
+    struct engine_sequence **sequences; /* whose item it is */
+    struct sample_params *params;
+    int *draw_row; /* row of the logits that the item's next token is drawn from, -1: none is drawn */
+    int32_t *drawn;
+    float *drawn_logprobs;
+    int n;
+};
+
+struct engine {
+    struct engine_options o;
+    struct model_info info;
+    struct session_pool *pool;
+    pthread_t thread;
+    bool running;
+    struct bell bell;
+    struct queue submitted; /* struct engine_submission: requests that came */
+    struct queue answered;  /* struct engine_sequence: lookups that are done */
+
+    pthread_mutex_t lock; /* guards the next five */
+    bool stopped, failed;
+    int in_flight; /* prompts submitted and not finished */
+    struct engine_counts counts;
+    double running_seconds, waiting_seconds; /* that those with a session, and those without, will take */
+
+    /* The rest is the thread's own. */
+    struct turns turns;              /* who waits */
+    struct engine_sequence **active; /* [max_sequences] those with a session, in order of admission */
+    int n_active, n_parked;
+    int n_left; /* sequences that are over and whose lookup is not */
+    struct engine_step step;
+    struct workload waiting; /* of all who wait */
+    struct pace pace;
+    double paced;       /* when the work that pace has not seen began; 0: there was none to do */
+    int32_t *chunk_ids; /* [chunk_length] */
+    float *row;         /* [padded vocabulary] one row of logits on the host */
+    int32_t *top_ids;   /* [vocabulary] */
+    float *top_logprobs;
+};
+
+/* sequence.c */
+
+/* Takes a reference of g, whose answer is prepared. */
+struct engine_sequence *sequence_open(struct engine *x, struct generation *g);
+void sequence_free(struct engine_sequence *s);
+/* What is still to be computed. */
+struct workload sequence_left(const struct engine_sequence *s);
+/* Appends one token and its text. Returns why the answer ends here, if it does. */
+enum finish sequence_append(struct engine_sequence *s, int32_t token);
+/* Everything appended so far may be read. */
+void sequence_publish(struct engine_sequence *s);
+/* The last publication; e only with FINISH_ERROR. The sequence is gone, or will be once its lookup is done. */
+void sequence_finish(struct engine_sequence *s, enum finish how, const struct error *e);
+/* Whether the asker waits no more. */
+static inline bool sequence_cancelled(const struct engine_sequence *s) {
+    return atomic_load(&s->generation->cancelled);
+}
+
+/* engine_admit.c */
+
+/* Takes what has come in: requests and neighbours; drops those whose client left, or all. */
+void engine_receive(struct engine *x, bool drop_all);
+void engine_admit(struct engine *x);
+/* Rows of s about to be computed close chunks [first, first + n): their neighbours are looked up, given, or none. */
+void engine_close_chunks(struct engine_sequence *s, int first, int n);
+
+/* engine_step.c */
+
+/* Lays out x->step; its n is 0 when there is nothing to compute. */
+void engine_plan(struct engine *x);
+void engine_run_step(struct engine *x);
+/* Whether nobody waits for x->step. */
+bool engine_step_abandoned(void *engine);

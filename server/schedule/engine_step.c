@@ -1,0 +1,231 @@
+/* server/schedule/engine_step.c: one step of many sequences: which rows, their forward, what is drawn from the logits,
+ * and what becomes of it. See engine_private.h. */
+#include <string.h>
+
+#include "server/schedule/engine_private.h"
+
+static const double PART_SECONDS = 0.1;
+enum { LEAST_PROMPT_ROWS = 256 };
+
+/* Plan. */
+
+static void plan_item(struct engine_sequence *s, const int32_t *tokens, int n_tokens, int n_logits) {
+    struct engine_step *step = &s->engine->step;
+    struct generation *g = s->generation;
+    int done = session_length(s->session), i = step->n;
+    step->n++;
+    step->sequences[i] = s;
+    step->items[i] = (struct step_item){
+        .session = s->session,
+        .tokens = tokens,
+        .n_tokens = n_tokens,
+        .neighbors = g->answer.n_chunks ? s->neighbors + grid_complete(g->answer.grid, done) : NULL,
+        .n_logits = n_logits,
+    };
+    if (done > 0) return;
+    step->items[i].source = g->asked.source;
+    step->items[i].n_source = g->asked.n_source;
+}
+
+static void plan_answers(struct engine *x) {
+    for (int i = 0; i < x->n_active; i++) {
+        struct engine_sequence *s = x->active[i];
+        const struct generation *g = s->generation;
+        if (s->state != SEQUENCE_RUNNING || session_length(s->session) < g->asked.n_prompt) continue;
+        plan_item(s, &g->answer.ids[s->n_ids - 1], 1, 1);
+    }
+}
+
+/* A step ends only between its parts once nobody waits for it, so slow machines get fewer rows a step: as many as make
+ * a part of PART_SECONDS, but never so few that reading the weights takes longer than computing. */
+static int prompt_rows(const struct engine *x) {
+    double part = x->pace.prompt / session_pool_parts(x->pool);
+    int most = x->o.max_step_tokens;
+    if (part * most <= PART_SECONDS) return most;
+    return min_int(most, max_int(LEAST_PROMPT_ROWS, (int)(PART_SECONDS / part)));
+}
+
+/* Prompts in the order of admission, as far as the rows of a step reach. */
+static void plan_prompts(struct engine *x) {
+    int rows = prompt_rows(x), scored_rows = ENGINE_SCORED_ROWS;
+    for (int i = 0; i < x->n_active; i++) {
+        struct engine_sequence *s = x->active[i];
+        const struct generation_request *asked = &s->generation->asked;
+        if (s->state != SEQUENCE_RUNNING) continue;
+        int done = session_length(s->session), n = min_int(asked->n_prompt - done, rows);
+        if (asked->score_prompt) n = min_int(n, scored_rows);
+        if (n <= 0) continue;
+        if (done == 0) rows = max_int(n, rows - asked->n_source); /* the encoder's rows take their time too */
+        bool last = done + n == asked->n_prompt;
+        plan_item(s, asked->prompt + done, n, asked->score_prompt ? n : last);
+        rows -= n;
+        if (asked->score_prompt) scored_rows -= n;
+    }
+}
+
+void engine_plan(struct engine *x) {
+    x->step.n = 0;
+    plan_answers(x);
+    plan_prompts(x);
+}
+
+/* Draw and score. */
+
+/* Which items have come to the end of their rows, and draw their next token. */
+static void choose_rows(struct engine *x) {
+    struct engine_step *step = &x->step;
+    int next = 0;
+    for (int i = 0; i < step->n; i++) {
+        const struct engine_sequence *s = step->sequences[i];
+        const struct generation_request *asked = &s->generation->asked;
+        bool draws = asked->max_tokens > 0 && session_length(s->session) >= asked->n_prompt;
+        next += step->items[i].n_logits;
+        step->draw_row[i] = draws ? next - 1 : -1;
+        step->params[i] = asked->sampling;
+        step->params[i].draw = (uint64_t)s->n_ids;
+    }
+}
+
+/* Runs of neighbouring rows are drawn in one call. */
+static void draw_tokens(struct engine *x, struct tensor logits) {
+    struct engine_step *step = &x->step;
+    int end;
+    for (int i = 0; i < step->n; i = end) {
+        end = i + 1;
+        if (step->draw_row[i] < 0) continue;
+        while (end < step->n && step->draw_row[end] == step->draw_row[end - 1] + 1) end++;
+        backend_sample(x->o.backend, &(struct sample_args){.logits = tensor_rows(logits, step->draw_row[i], end - i),
+                                                           .params = step->params + i,
+                                                           .n_vocab = x->info.vocab,
+                                                           .ids = step->drawn + i,
+                                                           .logprobs = step->drawn_logprobs + i});
+    }
+}
+
+/* Log-probabilities of `token` under one row of logits, into row `entry` of the answer. */
+static enum status score_token(struct engine_sequence *s, int entry, struct tensor logits, int32_t token,
+                               struct error *e) {
+    struct engine *x = s->engine;
+    struct generation_answer *answer = &s->generation->answer;
+    int n_top = s->generation->asked.n_top, n = max_int(1, n_top), at = 0;
+    size_t first = (size_t)entry * (size_t)n_top;
+    backend_download(x->o.backend, x->row, logits.data, (size_t)x->info.padded_vocab * sizeof *x->row);
+    if (backend_sync(x->o.backend, e)) return e->status;
+
+    float log_sum = logprobs_top(x->row, x->info.vocab, n, x->top_ids, x->top_logprobs);
+    while (at < n && x->top_ids[at] != token) at++;
+    /* The same number as in the list when it is there: clients compare the two for equality. */
+    answer->logprobs[entry] = at < n ? x->top_logprobs[at] : x->row[token] - log_sum;
+    memcpy(answer->top_ids + first, x->top_ids, (size_t)n_top * sizeof *answer->top_ids);
+    memcpy(answer->top_logprobs + first, x->top_logprobs, (size_t)n_top * sizeof *answer->top_logprobs);
+    return STATUS_OK;
+}
+
+/* Row i of a prompt predicts token i + 1; the last of the item's rows has just drawn. */
+static enum status score_item(struct engine *x, int i, struct tensor logits, struct error *e) {
+    struct engine_sequence *s = x->step.sequences[i];
+    const struct generation_request *asked = &s->generation->asked;
+    int n = x->step.items[i].n_tokens, start = session_length(s->session) - n;
+    for (int j = 0; asked->score_prompt && j < n && start + j + 1 < asked->n_prompt; j++) {
+        int next = start + j + 1;
+        if (score_token(s, next, tensor_rows(logits, j, 1), asked->prompt[next], e)) return e->status;
+    }
+    if (asked->n_top < 0 || x->step.draw_row[i] < 0) return STATUS_OK;
+    return score_token(s, asked->n_prompt + s->n_ids, tensor_rows(logits, logits.rows - 1, 1), x->step.drawn[i], e);
+}
+
+static enum status draw_and_score(struct engine *x, struct tensor logits, struct error *e) {
+    int first = 0;
+    choose_rows(x);
+    draw_tokens(x, logits);
+    if (backend_sync(x->o.backend, e)) return e->status;
+    for (int i = 0; i < x->step.n; i++) {
+        int n = x->step.items[i].n_logits;
+        if (score_item(x, i, tensor_rows(logits, first, n), e)) return e->status;
+        first += n;
+    }
+    return STATUS_OK;
+}
+
+/* Emit. */
+
+static void emit_token(struct engine_sequence *s, int32_t token) {
+    const struct generation_answer *answer = &s->generation->answer;
+    enum finish how = sequence_append(s, token);
+    int row = s->generation->asked.n_prompt + s->n_ids - 1;
+    if (how)
+        sequence_finish(s, how, NULL);
+    else if (answer->n_chunks && grid_closes(answer->grid, row))
+        engine_close_chunks(s, grid_read(answer->grid, row), 1);
+    else
+        sequence_publish(s);
+}
+
+static void emit(struct engine *x) {
+    const struct engine_step *step = &x->step;
+    for (int i = 0; i < step->n; i++) {
+        struct engine_sequence *s = step->sequences[i];
+        if (step->draw_row[i] >= 0)
+            emit_token(s, step->drawn[i]);
+        else if (session_length(s->session) == s->generation->asked.n_prompt)
+            sequence_finish(s, FINISH_LENGTH, NULL); /* max_tokens 0: only the scores were asked for */
+    }
+}
+
+/* Step. */
+
+/* A failed step ends everyone who was in it; a failed device ends everyone. */
+static void fail_step(struct engine *x, const struct error *e) {
+    log_error("a step of %d sequences failed: %s", x->step.n, e->text);
+    for (int i = 0; i < x->step.n; i++) sequence_finish(x->step.sequences[i], FINISH_ERROR, e);
+    if (e->status != STATUS_DEVICE) return;
+    pthread_mutex_lock(&x->lock);
+    x->failed = true;
+    pthread_mutex_unlock(&x->lock);
+}
+
+static struct workload count_work(const struct engine_step *step) {
+    struct workload done = {0};
+    for (int i = 0; i < step->n; i++) {
+        const struct engine_sequence *s = step->sequences[i];
+        bool decodes = session_length(s->session) > s->generation->asked.n_prompt;
+        done.prompt += decodes ? 0 : step->items[i].n_tokens;
+        done.answer += step->draw_row[i] >= 0;
+    }
+    return done;
+}
+
+static void count_step(struct engine *x) {
+    struct workload done = count_work(&x->step);
+    double now = time_now();
+    pace_note(&x->pace, done, now - x->paced);
+    x->paced = now;
+    pthread_mutex_lock(&x->lock);
+    x->counts.steps++;
+    x->counts.prompt_tokens += done.prompt;
+    x->counts.generated_tokens += done.answer;
+    pthread_mutex_unlock(&x->lock);
+}
+
+bool engine_step_abandoned(void *engine) {
+    const struct engine_step *step = &((const struct engine *)engine)->step;
+    for (int i = 0; i < step->n; i++)
+        if (!sequence_cancelled(step->sequences[i])) return false;
+    return true;
+}
+
+void engine_run_step(struct engine *x) {
+    struct error e = {0};
+    struct tensor logits;
+    enum status status = session_step(x->pool, x->step.items, x->step.n, &logits, &e);
+    if (status == STATUS_CANCELLED) {
+        x->paced = time_now();
+        return; /* engine_receive ends those who were in it */
+    }
+    if (status || draw_and_score(x, logits, &e)) {
+        fail_step(x, &e);
+        return;
+    }
+    count_step(x);
+    emit(x);
+}

@@ -1,0 +1,110 @@
+/* server/schedule/sequence.c: one answer as it grows: tokens become text, and what can no longer change is published.
+ * See engine_private.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/schedule/engine_private.h"
+
+struct engine_sequence *sequence_open(struct engine *x, struct generation *g) {
+    const struct generation_neighbors *asked = &g->asked.neighbors;
+    size_t n_chunks = (size_t)g->answer.n_chunks;
+    struct engine_sequence *s = xcalloc(1, sizeof *s);
+    generation_hold(g);
+    s->engine = x;
+    s->generation = g;
+    s->detokenizer.started = true; /* the answer goes on where the prompt ends */
+    s->neighbors = xcalloc(n_chunks, sizeof *s->neighbors);
+    for (size_t j = 0; j < n_chunks; j++)
+        s->neighbors[j] = (struct neighbor_tokens){.ids = asked->given_ids, .k = asked->given_k};
+    if (asked->search) s->lookup.queries = xcalloc(n_chunks, sizeof *s->lookup.queries);
+    return s;
+}
+
+void sequence_free(struct engine_sequence *s) {
+    buffer_free(&s->text);
+    buffer_free(&s->query_text);
+    free(s->neighbors);
+    free(s->lookup.queries);
+    snapshot_release(s->lookup.snapshot);
+    generation_release(s->generation);
+    free(s);
+}
+
+struct workload sequence_left(const struct engine_sequence *s) {
+    const struct generation_request *asked = &s->generation->asked;
+    int read = s->session ? session_length(s->session) : 0, source = read > 0 ? 0 : asked->n_source;
+    return (struct workload){.prompt = source + max_int(0, asked->n_prompt - read),
+                             .answer = asked->max_tokens - s->n_ids};
+}
+
+enum finish sequence_append(struct engine_sequence *s, int32_t token) {
+    const struct engine_options *o = &s->engine->o;
+    const struct generation_request *asked = &s->generation->asked;
+    struct generation_answer *answer = &s->generation->answer;
+    bool ends = token == o->eod && !asked->ignore_eos;
+    enum finish how = ends ? FINISH_STOP : s->n_ids + 1 == asked->max_tokens ? FINISH_LENGTH : FINISH_NONE;
+
+    if (!ends && !tokenizer_is_special(o->tokenizer, token))
+        detokenizer_push(&s->detokenizer, o->tokenizer, token, &s->text);
+    answer->ids[s->n_ids] = token;
+    answer->text_ends[s->n_ids] = s->text.size;
+    s->n_ids++;
+
+    if (stops_scan(&asked->stops, s->text.data, s->text.size, &s->visible)) return FINISH_STOP;
+    if (how == FINISH_NONE) return how;
+    detokenizer_finish(&s->detokenizer, &s->text);
+    s->visible = s->text.size;
+    return how;
+}
+
+/* Under the answer's lock. */
+static void answer_update(struct engine_sequence *s, enum finish how) {
+    struct generation_answer *answer = &s->generation->answer;
+    bool wake = s->generation->asked.wake_per_token || how != FINISH_NONE;
+    if (s->visible > answer->text.size)
+        buffer_append(&answer->text, s->text.data + answer->text.size, s->visible - answer->text.size);
+    answer->progress = (struct progress){s->n_ids, s->visible, s->n_neighbors, how};
+    if (wake && answer->waker.wake) answer->waker.wake(answer->waker.context);
+}
+
+void sequence_publish(struct engine_sequence *s) {
+    struct generation_answer *answer = &s->generation->answer;
+    pthread_mutex_lock(&answer->lock);
+    answer_update(s, FINISH_NONE);
+    pthread_mutex_unlock(&answer->lock);
+}
+
+/* Gives back the session, and the turn that it was for. */
+static void sequence_leave(struct engine_sequence *s) {
+    struct engine *x = s->engine;
+    if (s->state != SEQUENCE_WAITING) turns_end(&x->turns, &s->turn);
+    if (s->session == NULL) return;
+    session_close(s->session);
+    s->session = NULL;
+    int i = 0;
+    while (x->active[i] != s) i++;
+    x->n_active--;
+    memmove(x->active + i, x->active + i + 1, (size_t)(x->n_active - i) * sizeof(struct engine_sequence *));
+}
+
+void sequence_finish(struct engine_sequence *s, enum finish how, const struct error *e) {
+    struct engine *x = s->engine;
+    struct generation_answer *answer = &s->generation->answer;
+    sequence_leave(s);
+    pthread_mutex_lock(&x->lock);
+    x->in_flight--;
+    pthread_mutex_unlock(&x->lock);
+
+    pthread_mutex_lock(&answer->lock);
+    if (how == FINISH_ERROR) answer->error = *e;
+    answer_update(s, how);
+    pthread_mutex_unlock(&answer->lock);
+
+    if (s->state != SEQUENCE_PARKED) {
+        sequence_free(s);
+        return;
+    }
+    s->state = SEQUENCE_LEFT;
+    x->n_parked--;
+    x->n_left++;
+}

@@ -1,0 +1,57 @@
+/* tools/index/index_survey.c: how much text the files hold, before the build reads them for good. A page of HTML can be
+ * one part text and ten parts markup, and its neighbour the other way round: the bytes of files alone make a progress
+ * bar that stands still and jumps. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/index/index.h"
+
+/* Reading for two seconds is little beside embedding a collection that takes minutes; a small one is not surveyed. */
+#define SURVEY_SECONDS 2.0
+#define SMALL_BYTES (1u << 18)
+
+static bool is_small(const struct walk *w) {
+    uint64_t sum = 0;
+    for (int i = 0; i < w->n && sum <= SMALL_BYTES; i++) sum += w->files[i].size;
+    return sum <= SMALL_BYTES;
+}
+
+/* Packed pages hold more text than their bytes, HTML holds less. */
+static int survey_kind(const struct found_file *file) {
+    size_t size = strlen(file->path);
+    bool packed = size > 3 && strcmp(file->path + size - 3, ".gz") == 0;
+    return 2 * (int)file->kind + packed;
+}
+
+void survey_texts(struct walk *w, size_t max_file_bytes) {
+    enum { KINDS = 2 * (DOCUMENT_MAN + 1) };
+    struct {
+        double file, text;
+    } seen[KINDS] = {{0}};
+    struct buffer text = {0}, title = {0};
+    struct error unreadable;
+    bool *read = xcalloc((size_t)w->n + 1, sizeof *read);
+    double end = time_now() + SURVEY_SECONDS;
+    /* Steps that halve spread what is read in time evenly over the folders. */
+    int step = is_small(w) ? 0 : 1;
+    while (step > 0 && step < w->n) step *= 2;
+    for (; step > 0; step /= 2)
+        for (int i = 0; i < w->n && time_now() < end && !index_interrupted; i += step) {
+            struct found_file *file = &w->files[i];
+            if (read[i]) continue;
+            read[i] = true;
+            if (document_extract(file->path, file->kind, max_file_bytes, &text, &title, &unreadable))
+                buffer_clear(&text);
+            file->text_bytes = text.size;
+            seen[survey_kind(file)].file += (double)file->size;
+            seen[survey_kind(file)].text += (double)text.size;
+        }
+    for (int i = 0; i < w->n; i++) {
+        int kind = survey_kind(&w->files[i]);
+        double ratio = seen[kind].file > 0 ? seen[kind].text / seen[kind].file : 1;
+        if (!read[i]) w->files[i].text_bytes = (uint64_t)((double)w->files[i].size * ratio);
+    }
+    free(read);
+    buffer_free(&text);
+    buffer_free(&title);
+}
