@@ -1,39 +1,40 @@
 /* retro/model/family_bert.c: BERT as Hugging Face stores it: norm after each residual sum, token types, a norm on the
  * embeddings, no causal mask. It is an encoder alone: the embedder's model, without an output matrix. */
-#include <math.h>
 #include <string.h>
 
-#include "retro/model/model_private.h"
+#include "retro/model/huggingface.h"
+
+/* What read_bert needs beside the spec. */
+struct bert_keys {
+    struct model_spec spec;
+    int positions;
+};
+
+static const struct json_choice position_names[] = {{"absolute", 0}, {NULL, 0}};
+
+static const struct json_field fields[] = {
+    {"num_hidden_layers", JSON_INT, AT_ENCODER(n_layers), .min = 1, .max = MAX_LAYERS, .required = true},
+    {"hidden_size", JSON_INT, AT_ENCODER(hidden), .min = 1, .max = LIMIT_WIDTH, .required = true},
+    {"num_attention_heads", JSON_INT, AT_ENCODER(heads), .min = 1, .max = LIMIT_HEADS, .required = true},
+    {"intermediate_size", JSON_INT, AT_ENCODER(ffn), .min = 1, .max = LIMIT_FFN, .required = true},
+    {"vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS, .required = true},
+    {"max_position_embeddings", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS, .required = true},
+    {"type_vocab_size", JSON_INT, AT_SPEC(type_vocab), .min = 1, .max = 1 << 16, .fallback = 2},
+    {"layer_norm_eps", JSON_FLOAT, AT_ENCODER(epsilon), .fallback = 1e-12},
+    {"position_embedding_type", JSON_CHOICE, JSON_AT(struct bert_keys, positions), .choices = position_names},
+    {"hidden_act", JSON_CHOICE, AT_ENCODER(activation), .choices = huggingface_activations, .required = true},
+};
+static const struct json_table table = JSON_TABLE(fields, .open = true);
 
 static enum status read_bert(const struct json *config, struct model_spec *s, struct error *e) {
-    static const char *const activations[] = {"gelu", "gelu_new", "relu", "silu", NULL};
-    static const enum activation meaning[] = {ACTIVATION_GELU_ERF, ACTIVATION_GELU_TANH, ACTIVATION_RELU,
-                                              ACTIVATION_SILU};
-    static const char *const positions[] = {"absolute", NULL};
-    struct dims *d = &s->stacks[STACK_ENCODER];
-    int activation, position;
-    if (dims_int(config, "num_hidden_layers", (struct range){1, MAX_LAYERS}, &d->n_layers, e) ||
-        dims_int(config, "hidden_size", (struct range){1, 1 << 20}, &d->hidden, e) ||
-        dims_int(config, "num_attention_heads", (struct range){1, 1 << 14}, &d->heads, e) ||
-        dims_int(config, "intermediate_size", (struct range){1, 1 << 22}, &d->ffn, e) ||
-        dims_int(config, "vocab_size", (struct range){1, 1 << 24}, &s->vocab, e) ||
-        dims_int(config, "max_position_embeddings", (struct range){1, 1 << 24}, &s->max_positions, e) ||
-        dims_int_or(config, "type_vocab_size", (struct range){1, 1 << 16}, 2, &s->type_vocab, e) ||
-        dims_float_or(config, "layer_norm_eps", 1e-12f, &d->epsilon, e) ||
-        dims_choice(config, "position_embedding_type", positions, 0, &position, e) ||
-        dims_choice(config, "hidden_act", activations, -1, &activation, e))
-        return e->status;
-    if (d->hidden % d->heads != 0)
-        return error_set(e, STATUS_INVALID, "config.json: hidden_size %d is not a multiple of %d heads", d->hidden,
-                         d->heads);
+    struct bert_keys keys = {.spec = *s};
+    if (spec_read(config, &table, &keys, e)) return e->status;
+    *s = keys.spec;
 
-    d->kv_heads = d->heads;
-    d->head_dim = d->hidden / d->heads;
-    d->score_scale = 1.0f / sqrtf((float)d->head_dim);
-    d->activation = meaning[activation];
-    d->bias = true;
+    struct dims *d = &s->stacks[STACK_ENCODER];
+    if (huggingface_derive(s, d, e)) return e->status;
+    dims_set_bias(d, true);
     d->norm = NORM_LAYER;
-    s->padded_vocab = s->vocab;
     s->learned_positions = true;
     s->tied = true;
     return spec_check(s, e);
@@ -72,7 +73,7 @@ const struct family family_bert = {
     .model_type = "bert",
     .read = read_bert,
     .layer = describe_layer,
-    .stacks[STACK_ENCODER] = {"encoder.layer.#.", layer_rows, ARRAY_COUNT(layer_rows)},
-    .outer = {NULL, outer_rows, ARRAY_COUNT(outer_rows)},
+    .stacks[STACK_ENCODER] = {{"encoder.layer.#."}, layer_rows, ARRAY_COUNT(layer_rows)},
+    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
     .ignores = ignores_tensor,
 };

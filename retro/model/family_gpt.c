@@ -1,11 +1,17 @@
 /* retro/model/family_gpt.c: GPT as Megatron-Core writes it (docs/spec/retro-model.md 1, 9). */
 #include "retro/model/megatron.h"
 
+static const struct json_field fields[] = {
+    {"num_layers", JSON_INT, AT_DECODER(n_layers), .min = 1, .max = MAX_LAYERS, .required = true},
+    {"final_norm", JSON_BOOL, AT_DECODER(final_norm)},
+};
+static const struct json_table table = JSON_TABLE(fields, .open = true);
+
 static enum status read_gpt(const struct json *config, struct model_spec *s, struct error *e) {
-    struct dims *d = &s->stacks[STACK_DECODER];
-    if (dims_int(config, "num_layers", (struct range){1, MAX_LAYERS}, &d->n_layers, e) ||
-        dims_bool_or(config, "final_norm", false, &d->final_norm, e) || dims_megatron(config, false, s, d, e))
-        return e->status;
+    if (spec_read(config, &table, s, e) || spec_read_megatron(config, s, e)) return e->status;
+    if (s->stacks[STACK_DECODER].buckets > 0)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "config.json: \"position_embedding_type\" is \"relative\", which only t5 has");
     return spec_check(s, e);
 }
 
@@ -35,7 +41,7 @@ const struct family family_gpt = {
     .read = read_gpt,
     .inspect = inspect_gpt,
     .layer = describe_layer,
-    .stacks[STACK_DECODER] = {"decoder.layers.#.", layer_rows, ARRAY_COUNT(layer_rows)},
-    .outer = {NULL, megatron_outer_rows, MEGATRON_OUTER_ROWS},
+    .stacks[STACK_DECODER] = {{"decoder.layers.#."}, layer_rows, ARRAY_COUNT(layer_rows)},
+    .outer = {{NULL}, megatron_outer_rows, MEGATRON_OUTER_ROWS},
     .ignores = ignore_megatron_state,
 };

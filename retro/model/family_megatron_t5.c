@@ -4,14 +4,20 @@
 
 #include "retro/model/megatron.h"
 
+static const struct json_field fields[] = {
+    {"encoder_num_layers", JSON_INT, AT_ENCODER(n_layers), .min = 1, .max = MAX_LAYERS, .required = true},
+    {"decoder_num_layers", JSON_INT, AT_DECODER(n_layers), .min = 1, .max = MAX_LAYERS, .required = true},
+    {"bos_token_id", JSON_INT, AT_SPEC(start), .min = 0, .max = LIMIT_IDS, .required = true},
+};
+static const struct json_table table = JSON_TABLE(fields, .open = true);
+
 static enum status read_t5(const struct json *config, struct model_spec *s, struct error *e) {
     struct dims *decoder = &s->stacks[STACK_DECODER], *encoder = &s->stacks[STACK_ENCODER];
-    int depth;
-    if (dims_int(config, "encoder_num_layers", (struct range){1, MAX_LAYERS}, &depth, e) ||
-        dims_int(config, "decoder_num_layers", (struct range){1, MAX_LAYERS}, &decoder->n_layers, e) ||
-        dims_megatron(config, true, s, decoder, e) ||
-        dims_int(config, "bos_token_id", (struct range){0, s->vocab - 1}, &s->start, e))
+    if (spec_read(config, &table, s, e) || spec_read_megatron(config, s, e) ||
+        spec_check_id(s, "bos_token_id", s->start, e))
         return e->status;
+
+    int depth = encoder->n_layers;
     decoder->final_norm = true;
     decoder->reads = EDGE_SOURCE;
     *encoder = *decoder;
@@ -64,8 +70,8 @@ const struct family family_megatron_t5 = {
     .architecture = "t5",
     .read = read_t5,
     .layer = describe_layer,
-    .stacks[STACK_ENCODER] = {"encoder.layers.#.", layer_rows, ARRAY_COUNT(layer_rows)},
-    .stacks[STACK_DECODER] = {"decoder.layers.#.", layer_rows, ARRAY_COUNT(layer_rows)},
-    .outer = {NULL, outer_rows, ARRAY_COUNT(outer_rows)},
+    .stacks[STACK_ENCODER] = {{"encoder.layers.#."}, layer_rows, ARRAY_COUNT(layer_rows)},
+    .stacks[STACK_DECODER] = {{"decoder.layers.#."}, layer_rows, ARRAY_COUNT(layer_rows)},
+    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
     .ignores = ignore_megatron_state,
 };

@@ -27,11 +27,10 @@ static enum status list_layers(const struct json *list, int n_layers, struct ret
     return STATUS_OK;
 }
 
-static enum status read_layers(const struct json *config, int n_layers, struct retro_spec *r, struct error *e) {
-    const struct json *list = json_member(config, "retro_layers");
-    bool listed = !json_is_absent(list);
-    if (listed && list_layers(list, n_layers, r, e)) return e->status;
-    if (!listed) choose_layers(r, n_layers);
+/* `list` is NULL where config.json has none. */
+static enum status find_layers(const struct json *list, int n_layers, struct retro_spec *r, struct error *e) {
+    if (list && list_layers(list, n_layers, r, e)) return e->status;
+    if (list == NULL) choose_layers(r, n_layers);
 
     for (int i = n_layers - 1; i >= 0; i--) {
         if (!r->layer[i]) continue;
@@ -42,21 +41,39 @@ static enum status read_layers(const struct json *config, int n_layers, struct r
     return error_set(e, STATUS_INVALID, "config.json: a retro model of %d layers needs \"retro_layers\"", n_layers);
 }
 
+/* What read_retro needs beside the spec. */
+struct retro_keys {
+    struct model_spec spec;
+    const struct json *layers; /* retro_layers */
+    int residual;
+};
+
+enum residual { RESIDUAL_RAW, RESIDUAL_NORMED };
+static const struct json_choice residual_names[] = {{"normed", RESIDUAL_NORMED}, {"raw", RESIDUAL_RAW}, {NULL, 0}};
+
+static const struct json_field fields[] = {
+    {"retro_chunk_length", JSON_INT, AT_SPEC(retro.chunk_length), .min = 1, .max = 1 << 16, .required = true},
+    {"retro_num_neighbors", JSON_INT, AT_SPEC(retro.num_neighbors), .min = 1, .max = 1 << 10, .fallback = 2},
+    {"retro_retrieved_length", JSON_INT, AT_SPEC(retro.retrieved_length), .min = 1, .max = 1 << 16},
+    {"retro_encoder_num_layers", JSON_INT, AT_ENCODER(n_layers), .min = 1, .max = MAX_LAYERS, .fallback = 2},
+    {"encoder_residual", JSON_CHOICE, JSON_AT(struct retro_keys, residual), .choices = residual_names,
+     .fallback = RESIDUAL_NORMED},
+    {"retro_attention_gate", JSON_FLOAT, AT_SPEC(retro.gate), .fallback = 1},
+    {"retro_layers", JSON_RAW, JSON_AT(struct retro_keys, layers)},
+};
+static const struct json_table table = JSON_TABLE(fields, .open = true);
+
 static enum status read_retro(const struct json *config, struct model_spec *s, struct error *e) {
-    static const char *const residuals[] = {"normed", "raw", NULL};
+    if (family_gpt.read(config, s, e)) return e->status;
+    struct retro_keys keys = {.spec = *s};
+    if (spec_read(config, &table, &keys, e)) return e->status;
+
+    *s = keys.spec;
     struct dims *d = &s->stacks[STACK_DECODER], *encoder = &s->stacks[STACK_ENCODER];
-    struct retro_spec *r = &s->retro;
-    int residual, depth;
-    if (family_gpt.read(config, s, e) ||
-        dims_int(config, "retro_chunk_length", (struct range){1, 1 << 16}, &r->chunk_length, e) ||
-        dims_int_or(config, "retro_num_neighbors", (struct range){1, 1 << 10}, 2, &r->num_neighbors, e) ||
-        dims_int_or(config, "retro_retrieved_length", (struct range){1, 1 << 16}, 2 * r->chunk_length,
-                    &r->retrieved_length, e) ||
-        dims_int_or(config, "retro_encoder_num_layers", (struct range){1, MAX_LAYERS}, 2, &depth, e) ||
-        dims_choice(config, "encoder_residual", residuals, 0, &residual, e) ||
-        dims_float_or(config, "retro_attention_gate", 1.0f, &r->gate, e) || read_layers(config, d->n_layers, r, e))
-        return e->status;
-    r->residual_normed = residual == 0;
+    int depth = encoder->n_layers;
+    s->retro.residual_normed = keys.residual == RESIDUAL_NORMED;
+    if (s->retro.retrieved_length == 0) s->retro.retrieved_length = 2 * s->retro.chunk_length;
+    if (find_layers(keys.layers, d->n_layers, &s->retro, e)) return e->status;
     d->reads = EDGE_NEIGHBORS;
     *encoder = *d;
     encoder->n_layers = depth;
@@ -110,9 +127,9 @@ const struct family family_retro = {
     .read = read_retro,
     .inspect = inspect_retro,
     .layer = describe_layer,
-    .stacks[STACK_DECODER] = {"decoder.layers.#.", layer_rows, ARRAY_COUNT(layer_rows)},
-    .stacks[STACK_ENCODER] = {"decoder.layers.@.cross_attention.encoder.layers.#.", layer_rows,
+    .stacks[STACK_DECODER] = {{"decoder.layers.#."}, layer_rows, ARRAY_COUNT(layer_rows)},
+    .stacks[STACK_ENCODER] = {{"decoder.layers.@.cross_attention.encoder.layers.#."}, layer_rows,
                               ARRAY_COUNT(layer_rows)},
-    .outer = {NULL, megatron_outer_rows, MEGATRON_OUTER_ROWS},
+    .outer = {{NULL}, megatron_outer_rows, MEGATRON_OUTER_ROWS},
     .ignores = ignore_megatron_state,
 };

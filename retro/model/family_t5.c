@@ -3,47 +3,64 @@
 #include <math.h>
 #include <string.h>
 
-#include "retro/model/model_private.h"
+#include "retro/model/huggingface.h"
 
-static enum status read_mlp(const struct json *config, struct dims *d, struct error *e) {
-    static const char *const names[] = {"relu", "gated-gelu", "gated-silu", "gelu", "gated-relu", "silu", NULL};
-    static const struct {
-        enum activation activation;
-        bool gated;
-    } kinds[] = {{ACTIVATION_RELU, false},     {ACTIVATION_GELU_TANH, true}, {ACTIVATION_SILU, true},
-                 {ACTIVATION_GELU_ERF, false}, {ACTIVATION_RELU, true},      {ACTIVATION_SILU, false}};
-    int kind;
-    if (dims_choice(config, "feed_forward_proj", names, 0, &kind, e)) return e->status;
-    d->activation = kinds[kind].activation;
-    d->gated = kinds[kind].gated;
-    return STATUS_OK;
-}
+/* What read_t5 needs beside the spec. */
+struct t5_keys {
+    struct model_spec spec;
+    int mlp;
+    int scaled; /* scale_decoder_outputs, -1 where it is absent */
+};
 
-/* transformers 5 writes scale_decoder_outputs; before, a tied output matrix meant scaled rows. */
-static enum status read_output(const struct json *config, struct model_spec *s, struct error *e) {
+static const struct json_choice mlp_names[] = {{"relu", ACTIVATION_RELU},
+                                               {"gelu", ACTIVATION_GELU_ERF},
+                                               {"silu", ACTIVATION_SILU},
+                                               {"gated-gelu", ACTIVATION_GELU_TANH | MLP_GATED},
+                                               {"gated-relu", ACTIVATION_RELU | MLP_GATED},
+                                               {"gated-silu", ACTIVATION_SILU | MLP_GATED},
+                                               {NULL, 0}};
+
+static enum status parse_scaled(struct json_reader *r, const struct json *value, void *object) {
+    static const struct json_field flag = {.type = JSON_BOOL};
+    struct t5_keys *keys = object;
     bool scaled;
-    if (dims_bool_or(config, "tie_word_embeddings", true, &s->tied, e) ||
-        dims_bool_or(config, "scale_decoder_outputs", s->tied, &scaled, e))
-        return e->status;
-    if (scaled) s->logit_scale = 1.0f / sqrtf((float)s->stacks[STACK_DECODER].hidden);
+    if (json_field_read(r, &flag, value, &scaled)) return r->e->status;
+    keys->scaled = scaled;
     return STATUS_OK;
 }
+
+static const struct json_field fields[] = {
+    {"num_layers", JSON_INT, AT_ENCODER(n_layers), .min = 1, .max = MAX_LAYERS, .required = true},
+    {"num_decoder_layers", JSON_INT, AT_DECODER(n_layers), .min = 1, .max = MAX_LAYERS},
+    {"d_model", JSON_INT, AT_DECODER(hidden), .min = 1, .max = LIMIT_WIDTH, .required = true},
+    {"num_heads", JSON_INT, AT_DECODER(heads), .min = 1, .max = LIMIT_HEADS, .required = true},
+    {"d_kv", JSON_INT, AT_DECODER(head_dim), .min = 1, .max = LIMIT_HEADS, .required = true},
+    {"d_ff", JSON_INT, AT_DECODER(ffn), .min = 1, .max = LIMIT_FFN, .required = true},
+    {"vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS, .required = true},
+    {"eos_token_id", JSON_INT, AT_SPEC(eod), .min = 0, .max = LIMIT_IDS, .fallback = 1},
+    {"decoder_start_token_id", JSON_INT, AT_SPEC(start), .min = 0, .max = LIMIT_IDS},
+    {"layer_norm_epsilon", JSON_FLOAT, AT_DECODER(epsilon), .fallback = 1e-6},
+    {"feed_forward_proj", JSON_CHOICE, JSON_AT(struct t5_keys, mlp), .choices = mlp_names, .fallback = ACTIVATION_RELU},
+    {"relative_attention_num_buckets", JSON_INT, AT_DECODER(buckets), .min = 4, .max = LIMIT_BUCKETS, .fallback = 32},
+    {"relative_attention_max_distance", JSON_INT, AT_DECODER(max_distance), .min = 2, .max = LIMIT_BUCKETS,
+     .fallback = 128},
+    {"tie_word_embeddings", JSON_BOOL, AT_SPEC(tied), .fallback = true},
+    {.name = "scale_decoder_outputs", .type = JSON_PARSED, .parse = parse_scaled},
+};
+static const struct json_table table = JSON_TABLE(fields, .open = true);
 
 static enum status read_t5(const struct json *config, struct model_spec *s, struct error *e) {
-    struct dims *decoder = &s->stacks[STACK_DECODER], *encoder = &s->stacks[STACK_ENCODER];
-    int depth;
-    if (dims_int(config, "num_layers", (struct range){1, MAX_LAYERS}, &depth, e) ||
-        dims_int_or(config, "num_decoder_layers", (struct range){1, MAX_LAYERS}, depth, &decoder->n_layers, e) ||
-        dims_int(config, "d_model", (struct range){1, 1 << 20}, &decoder->hidden, e) ||
-        dims_int(config, "num_heads", (struct range){1, 1 << 14}, &decoder->heads, e) ||
-        dims_int(config, "d_kv", (struct range){1, 1 << 14}, &decoder->head_dim, e) ||
-        dims_int(config, "d_ff", (struct range){1, 1 << 22}, &decoder->ffn, e) ||
-        dims_int(config, "vocab_size", (struct range){1, 1 << 24}, &s->vocab, e) ||
-        dims_int_or(config, "eos_token_id", (struct range){0, s->vocab - 1}, 1, &s->eod, e) ||
-        dims_int_or(config, "decoder_start_token_id", (struct range){0, s->vocab - 1}, 0, &s->start, e) ||
-        dims_float_or(config, "layer_norm_epsilon", 1e-6f, &decoder->epsilon, e) || read_mlp(config, decoder, e) ||
-        dims_relative(config, decoder, e) || read_output(config, s, e))
+    struct t5_keys keys = {.spec = *s, .scaled = -1};
+    keys.spec.start = 0;
+    if (spec_read(config, &table, &keys, e)) return e->status;
+    *s = keys.spec;
+    if (spec_check_id(s, "eos_token_id", s->eod, e) || spec_check_id(s, "decoder_start_token_id", s->start, e))
         return e->status;
+
+    struct dims *decoder = &s->stacks[STACK_DECODER], *encoder = &s->stacks[STACK_ENCODER];
+    int depth = encoder->n_layers;
+    if (decoder->n_layers == 0) decoder->n_layers = depth;
+    dims_set_mlp(decoder, keys.mlp);
     s->padded_vocab = s->vocab;
     decoder->kv_heads = decoder->heads;
     decoder->norm = NORM_RMS;
@@ -53,12 +70,11 @@ static enum status read_t5(const struct json *config, struct model_spec *s, stru
     *encoder = *decoder;
     encoder->n_layers = depth;
     encoder->reads = EDGE_NONE;
-    return spec_check(s, e);
-}
 
-/* A stored output matrix is the output matrix, whatever config.json says. */
-static void inspect_t5(const struct weights *w, struct model_spec *s) {
-    s->tied = weights_find(w, "lm_head.weight") == NULL;
+    /* transformers 5 writes scale_decoder_outputs; before, a tied output matrix meant scaled rows. */
+    bool scaled = keys.scaled < 0 ? s->tied : keys.scaled > 0;
+    if (scaled) s->logit_scale = 1.0f / sqrtf((float)decoder->hidden);
+    return spec_check(s, e);
 }
 
 static const struct tensor_row outer_rows[] = {
@@ -121,10 +137,10 @@ static bool ignore_unread(const char *name) {
 const struct family family_t5 = {
     .model_type = "t5",
     .read = read_t5,
-    .inspect = inspect_t5,
+    .inspect = huggingface_find_output,
     .layer = describe_layer,
-    .stacks[STACK_ENCODER] = {"encoder.block.#.", encoder_rows, ARRAY_COUNT(encoder_rows)},
-    .stacks[STACK_DECODER] = {"decoder.block.#.", decoder_rows, ARRAY_COUNT(decoder_rows)},
-    .outer = {NULL, outer_rows, ARRAY_COUNT(outer_rows)},
+    .stacks[STACK_ENCODER] = {{"encoder.block.#."}, encoder_rows, ARRAY_COUNT(encoder_rows)},
+    .stacks[STACK_DECODER] = {{"decoder.block.#."}, decoder_rows, ARRAY_COUNT(decoder_rows)},
+    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
     .ignores = ignore_unread,
 };

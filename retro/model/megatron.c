@@ -1,77 +1,93 @@
-/* retro/model/megatron.c: the keys of config.json that describe one stack in Megatron's words; GPT, Retro and T5 share
- * them (docs/model-format.md, docs/spec/retro-model.md 1). */
+/* retro/model/megatron.c: the keys of config.json and the tensors that GPT, Retro and T5 share in Megatron's words (docs/model-format.md, docs/spec/retro-model.md 1). */
 #include "retro/model/megatron.h"
 
 #include <math.h>
 #include <string.h>
 
-static enum status read_positions(const struct json *config, bool relative, struct model_spec *s, struct dims *d,
-                                  struct error *e) {
-    static const char *const kinds[] = {"learned_absolute", "rope", "none", "relative", NULL};
-    static const char *const absolute[] = {"learned_absolute", "rope", "none", NULL};
-    enum { LEARNED, ROPE, NONE, RELATIVE };
-    int kind;
-    float percent;
-    if (dims_choice(config, "position_embedding_type", relative ? kinds : absolute, -1, &kind, e) ||
-        dims_int(config, "max_position_embeddings", (struct range){1, 1 << 24}, &s->max_positions, e) ||
-        dims_float_or(config, "rotary_percent", 1.0f, &percent, e) ||
-        dims_float_or(config, "rotary_base", 10000.0f, &d->rope_base, e) ||
-        dims_bool_or(config, "rotary_interleaved", false, &d->rope_interleaved, e))
-        return e->status;
-    if (!(percent > 0 && percent <= 1) || !(d->rope_base > 0))
+enum positions { POSITIONS_LEARNED, POSITIONS_ROPE, POSITIONS_NONE, POSITIONS_RELATIVE };
+
+struct megatron_keys {
+    struct model_spec spec;
+    enum positions positions;
+    int mlp;
+    float rotary_percent;
+};
+
+static const struct json_choice position_names[] = {{"learned_absolute", POSITIONS_LEARNED},
+                                                    {"rope", POSITIONS_ROPE},
+                                                    {"none", POSITIONS_NONE},
+                                                    {"relative", POSITIONS_RELATIVE},
+                                                    {NULL, 0}};
+
+static const struct json_choice mlp_names[] = {{"gelu_tanh", ACTIVATION_GELU_TANH},
+                                               {"gelu_erf", ACTIVATION_GELU_ERF},
+                                               {"silu", ACTIVATION_SILU},
+                                               {"relu", ACTIVATION_RELU},
+                                               {"squared_relu", ACTIVATION_RELU_SQUARED},
+                                               {"quick_gelu", ACTIVATION_QUICK_GELU},
+                                               {"swiglu", ACTIVATION_SILU | MLP_GATED},
+                                               {"geglu", ACTIVATION_GELU_TANH | MLP_GATED},
+                                               {"geglu_tanh", ACTIVATION_GELU_TANH | MLP_GATED},
+                                               {"geglu_erf", ACTIVATION_GELU_ERF | MLP_GATED},
+                                               {NULL, 0}};
+
+static const struct json_choice norm_names[] = {{"LayerNorm", NORM_LAYER}, {"RMSNorm", NORM_RMS}, {NULL, 0}};
+
+static const struct json_field fields[] = {
+    {"hidden_size", JSON_INT, AT_DECODER(hidden), .min = 1, .max = LIMIT_WIDTH, .required = true},
+    {"num_attention_heads", JSON_INT, AT_DECODER(heads), .min = 1, .max = LIMIT_HEADS, .required = true},
+    {"num_query_groups", JSON_INT, AT_DECODER(kv_heads), .min = 1, .max = LIMIT_HEADS},
+    {"kv_channels", JSON_INT, AT_DECODER(head_dim), .min = 1, .max = LIMIT_HEADS},
+    {"ffn_hidden_size", JSON_INT, AT_DECODER(ffn), .min = 1, .max = LIMIT_FFN},
+    {"vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS, .required = true},
+    {"padded_vocab_size", JSON_INT, AT_SPEC(padded_vocab), .min = 1, .max = LIMIT_IDS},
+    {"add_bias_linear", JSON_BOOL, AT_DECODER(mlp_bias), .fallback = true},
+    {"tie_word_embeddings", JSON_BOOL, AT_SPEC(tied), .fallback = true},
+    {"eod_token_id", JSON_INT, AT_SPEC(eod), .min = 0, .max = LIMIT_IDS},
+    {"position_embedding_type", JSON_CHOICE, JSON_AT(struct megatron_keys, positions), .choices = position_names,
+     .required = true},
+    {"max_position_embeddings", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS, .required = true},
+    {"rotary_percent", JSON_FLOAT, JSON_AT(struct megatron_keys, rotary_percent), .fallback = 1},
+    {"rotary_base", JSON_FLOAT, AT_DECODER(rope_base), .fallback = 10000},
+    {"rotary_interleaved", JSON_BOOL, AT_DECODER(rope_interleaved)},
+    {"relative_attention_num_buckets", JSON_INT, AT_DECODER(buckets), .min = 4, .max = LIMIT_BUCKETS, .fallback = 32},
+    {"relative_attention_max_distance", JSON_INT, AT_DECODER(max_distance), .min = 2, .max = LIMIT_BUCKETS,
+     .fallback = 128},
+    {"activation", JSON_CHOICE, JSON_AT(struct megatron_keys, mlp), .choices = mlp_names, .required = true},
+    {"normalization", JSON_CHOICE, AT_DECODER(norm), .choices = norm_names, .fallback = NORM_LAYER},
+    {"layernorm_epsilon", JSON_FLOAT, AT_DECODER(epsilon), .fallback = 1e-5},
+    {"layernorm_zero_centered_gamma", JSON_BOOL, AT_DECODER(zero_centered_gamma)},
+};
+static const struct json_table table = JSON_TABLE(fields, .open = true);
+
+/* Sizes that follow from others where they are absent. */
+static void derive_sizes(struct model_spec *s, struct dims *d) {
+    if (d->kv_heads == 0) d->kv_heads = d->heads;
+    if (d->head_dim == 0) d->head_dim = max_int(1, d->hidden / d->heads);
+    if (d->ffn == 0) d->ffn = 4 * d->hidden;
+    if (s->padded_vocab == 0) s->padded_vocab = s->vocab;
+    d->score_scale = 1.0f / sqrtf((float)d->head_dim);
+}
+
+static void apply_positions(struct model_spec *s, struct dims *d, enum positions positions, float percent) {
+    s->learned_positions = positions == POSITIONS_LEARNED;
+    if (positions == POSITIONS_ROPE) d->rotated = percent >= 1 ? d->head_dim : (int)((float)d->head_dim * percent);
+    if (positions != POSITIONS_RELATIVE) d->buckets = d->max_distance = 0;
+}
+
+enum status spec_read_megatron(const struct json *config, struct model_spec *s, struct error *e) {
+    struct megatron_keys keys = {.spec = *s};
+    struct dims *d = &s->stacks[STACK_DECODER];
+    if (spec_read(config, &table, &keys, e)) return e->status;
+    if (!(keys.rotary_percent > 0 && keys.rotary_percent <= 1) || !(keys.spec.stacks[STACK_DECODER].rope_base > 0))
         return error_set(e, STATUS_INVALID, "config.json: rotary_percent must be in (0, 1] and rotary_base positive");
 
-    s->learned_positions = kind == LEARNED;
-    if (kind == ROPE) d->rotated = percent >= 1 ? d->head_dim : (int)((float)d->head_dim * percent);
-    if (kind != RELATIVE) return STATUS_OK;
-    return dims_relative(config, d, e);
-}
-
-static enum status read_mlp(const struct json *config, struct dims *d, struct error *e) {
-    static const struct {
-        enum activation activation;
-        bool gated;
-    } kinds[] = {{ACTIVATION_GELU_TANH, false},    {ACTIVATION_GELU_ERF, false},   {ACTIVATION_SILU, true},
-                 {ACTIVATION_GELU_TANH, true},     {ACTIVATION_SILU, false},       {ACTIVATION_RELU, false},
-                 {ACTIVATION_RELU_SQUARED, false}, {ACTIVATION_QUICK_GELU, false}, {ACTIVATION_GELU_TANH, true},
-                 {ACTIVATION_GELU_ERF, true}};
-    static const char *const names[] = {"gelu_tanh",    "gelu_erf",   "swiglu",     "geglu",     "silu", "relu",
-                                        "squared_relu", "quick_gelu", "geglu_tanh", "geglu_erf", NULL};
-    int kind;
-    if (dims_choice(config, "activation", names, -1, &kind, e)) return e->status;
-    d->activation = kinds[kind].activation;
-    d->gated = kinds[kind].gated;
-    return STATUS_OK;
-}
-
-static enum status read_norm(const struct json *config, struct dims *d, struct error *e) {
-    static const char *const kinds[] = {"LayerNorm", "RMSNorm", NULL};
-    int kind;
-    if (dims_choice(config, "normalization", kinds, 0, &kind, e) ||
-        dims_float_or(config, "layernorm_epsilon", 1e-5f, &d->epsilon, e) ||
-        dims_bool_or(config, "layernorm_zero_centered_gamma", false, &d->zero_centered_gamma, e))
-        return e->status;
-    d->norm = kind == 0 ? NORM_LAYER : NORM_RMS;
-    return STATUS_OK;
-}
-
-enum status dims_megatron(const struct json *config, bool relative, struct model_spec *s, struct dims *d,
-                          struct error *e) {
-    if (dims_int(config, "hidden_size", (struct range){1, 1 << 20}, &d->hidden, e) ||
-        dims_int(config, "num_attention_heads", (struct range){1, 1 << 14}, &d->heads, e) ||
-        dims_int_or(config, "num_query_groups", (struct range){1, 1 << 14}, d->heads, &d->kv_heads, e) ||
-        dims_int_or(config, "kv_channels", (struct range){1, 1 << 14}, max_int(1, d->hidden / d->heads), &d->head_dim,
-                    e) ||
-        dims_int_or(config, "ffn_hidden_size", (struct range){1, 1 << 22}, 4 * d->hidden, &d->ffn, e) ||
-        dims_int(config, "vocab_size", (struct range){1, 1 << 24}, &s->vocab, e) ||
-        dims_int_or(config, "padded_vocab_size", (struct range){1, 1 << 24}, s->vocab, &s->padded_vocab, e) ||
-        dims_bool_or(config, "add_bias_linear", true, &d->bias, e) ||
-        dims_bool_or(config, "tie_word_embeddings", true, &s->tied, e) ||
-        dims_int_or(config, "eod_token_id", (struct range){0, s->vocab - 1}, -1, &s->eod, e) ||
-        read_positions(config, relative, s, d, e) || read_mlp(config, d, e) || read_norm(config, d, e))
-        return e->status;
-    d->score_scale = 1.0f / sqrtf((float)d->head_dim);
-    return STATUS_OK;
+    *s = keys.spec;
+    derive_sizes(s, d);
+    dims_set_mlp(d, keys.mlp);
+    dims_set_bias(d, d->mlp_bias);
+    apply_positions(s, d, keys.positions, keys.rotary_percent);
+    return spec_check_id(s, "eod_token_id", s->eod, e);
 }
 
 const struct tensor_row megatron_outer_rows[MEGATRON_OUTER_ROWS] = {

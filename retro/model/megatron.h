@@ -3,10 +3,9 @@
 
 #include "retro/model/model_private.h"
 
-/* Reads Megatron's keys for one stack's shape, but for its number of layers, and those of s that all stacks share.
- * `relative` allows T5's relative positions. */
-enum status dims_megatron(const struct json *config, bool relative, struct model_spec *s, struct dims *d,
-                          struct error *e);
+/* Reads Megatron's keys: the decoder's shape, but for its number of layers, and what all stacks share. Relative
+ * positions are T5's alone; other families refuse them (dims.buckets is not 0). */
+enum status spec_read_megatron(const struct json *config, struct model_spec *s, struct error *e);
 
 /* The tensors outside the layers of GPT and Retro. */
 enum { MEGATRON_OUTER_ROWS = 4 };

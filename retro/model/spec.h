@@ -14,7 +14,7 @@
  * tensor of a checkpoint. layer.c computes a layer from its slots and knows no family. */
 #pragma once
 
-#include "config/json/json_value.h"
+#include "config/json/json_table.h"
 #include "kernels/backend.h"
 #include "retro/weights/weights.h"
 
@@ -39,7 +39,7 @@ struct dims {
     bool zero_centered_gamma;
     enum activation activation;
     bool gated;
-    bool bias;         /* projections have biases, unless their row says otherwise */
+    bool qkv_bias, proj_bias, mlp_bias; /* of queries, keys and values; of what follows attention; of the MLP */
     bool final_norm;   /* a norm after the last layer */
     float score_scale; /* of attention scores: 1 / sqrt(h); 1 in Hugging Face's T5 */
     int rotated;       /* rotary dims per head, 0: no RoPE */
@@ -118,25 +118,20 @@ enum part {
     PART_UP = PART_SECOND
 };
 
-enum bias {
-    BIAS_AS_STACK, /* as dims.bias says */
-    BIAS_NEVER,
-    BIAS_ALWAYS,
-    BIAS_IF_THERE /* the checkpoint decides */
-};
-
 /* The stored tensors of one norm, projection or table. Its place, say offsetof(struct layer, qkv), gives shape and
  * split over ranks (tensors.c). */
 struct tensor_row {
     size_t place;         /* in struct layer; in struct model for a family's outer rows */
     enum part part;       /* several rows of one place make its parts */
     const char *names[3]; /* spellings, the first that exists is taken; '*' stands for "weight" and "bias" */
-    enum bias bias;
-    bool transposed; /* stored as [in, out] */
+    bool bias_if_there; /* the checkpoint decides whether there is a bias, and no key of config.json */
+    bool transposed;    /* stored as [in, out] */
 };
 
 struct tensor_rows {
-    const char *prefix; /* of layer i: '#' stands for i, '@' for the first retro layer */
+    /* Of layer i, spellings: the first under which a checkpoint has a tensor is taken. '#' stands for i, '@' for the
+     * first retro layer. */
+    const char *prefixes[2];
     const struct tensor_row *rows;
     int n;
 };
@@ -153,25 +148,34 @@ struct family {
     bool (*ignores)(const char *name); /* tensors that are rightly not used; NULL: none */
 };
 
-extern const struct family family_retro, family_gpt, family_bert, family_megatron_t5, family_t5;
+extern const struct family family_retro, family_gpt, family_bert, family_megatron_t5, family_t5, family_gpt2,
+    family_llama, family_qwen2;
 
 /* Defaults that most families share. */
 struct model_spec model_spec_default(void);
 
-/* Checked access to config.json for `read` (dims.c): absent keys take the fallback, wrong types or values out of range
- * are an error that names the key, the value and the range. A required key has no fallback. */
-struct range {
-    int min, max;
+/* Rows of config.json's tables: where a value goes in a model_spec, or in a struct that begins with one. */
+#define AT_SPEC(member) JSON_AT(struct model_spec, member)
+#define AT_DECODER(member) AT_SPEC(stacks[STACK_DECODER].member)
+#define AT_ENCODER(member) AT_SPEC(stacks[STACK_ENCODER].member)
+/* Limits of the sizes that config.json may name. */
+enum {
+    LIMIT_WIDTH = 1 << 20,
+    LIMIT_HEADS = 1 << 14,
+    LIMIT_FFN = 1 << 22,
+    LIMIT_IDS = 1 << 24,
+    LIMIT_POSITIONS = 1 << 24,
+    LIMIT_BUCKETS = 1 << 16
 };
-enum status dims_int(const struct json *config, const char *key, struct range range, int *out, struct error *e);
-enum status dims_int_or(const struct json *config, const char *key, struct range range, int fallback, int *out,
-                        struct error *e);
-enum status dims_float_or(const struct json *config, const char *key, float fallback, float *out, struct error *e);
-enum status dims_bool_or(const struct json *config, const char *key, bool fallback, bool *out, struct error *e);
-/* The string's index among choices (NULL-terminated), fallback -1 for required. */
-enum status dims_choice(const struct json *config, const char *key, const char *const *choices, int fallback, int *out,
-                        struct error *e);
-/* relative_attention_num_buckets and relative_attention_max_distance: T5's, of both Megatron and Hugging Face. */
-enum status dims_relative(const struct json *config, struct dims *d, struct error *e);
-/* Rules that join several keys; every family calls it last. */
+
+/* Fills *out from config.json by the family's table. An error names key, value and what is allowed. */
+enum status spec_read(const struct json *config, const struct json_table *table, void *out, struct error *e);
+/* An activation of an MLP as the number beside its name in a table; with MLP_GATED the MLP is gated. */
+enum { MLP_GATED = 1 << 8 };
+void dims_set_mlp(struct dims *d, int mlp);
+/* Whether projections have biases, for all of them. */
+void dims_set_bias(struct dims *d, bool bias);
+/* An id that `key` names must be of the vocabulary; -1 is none. */
+enum status spec_check_id(const struct model_spec *s, const char *key, int id, struct error *e);
+/* Rules that join several keys; every family calls it last. STATUS_INVALID, or STATUS_UNSUPPORTED. */
 enum status spec_check(const struct model_spec *s, struct error *e);

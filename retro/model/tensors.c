@@ -181,14 +181,11 @@ static void make_prefix(const struct model *m, const char *form, int layer, char
 
 static bool has_bias(const struct model *m, const struct dims *d, const struct tensor_row *row,
                      const struct place_shape *shape, bool absent) {
-    switch (row->bias) {
-        case BIAS_NEVER: return false;
-        case BIAS_ALWAYS: return true;
-        case BIAS_IF_THERE: return !absent;
-        case BIAS_AS_STACK: break;
-    }
+    if (row->bias_if_there) return !absent;
     if (shape->kind == KIND_NORM) return d->norm == NORM_LAYER;
-    return shape->out == EXTENT_VOCAB ? m->spec.output_bias : d->bias;
+    if (shape->out == EXTENT_VOCAB) return m->spec.output_bias;
+    if (shape->out == EXTENT_FC1 || shape->in == EXTENT_FFN) return d->mlp_bias;
+    return shape->in == EXTENT_HEADS ? d->proj_bias : d->qkv_bias;
 }
 
 static bool is_first_row(const struct tensor_rows *rows, int i) {
@@ -330,6 +327,12 @@ static bool layer_elsewhere(const struct model *m, enum stack_id id, int i) {
     return i < kept->first || i >= kept->first + kept->n;
 }
 
+/* model_resolve has chosen the spelling. */
+static const char *layer_prefix(const struct model *m, enum stack_id id, int layer, char prefix[TENSOR_NAME]) {
+    make_prefix(m, m->family->stacks[id].prefixes[m->stacks[id].prefix], layer, prefix);
+    return prefix;
+}
+
 enum status model_visit(struct model *m, place_visitor *visit, void *context, struct error *e) {
     struct walk w = {.model = m, .visit = visit, .context = context, .error = e};
     char prefix[TENSOR_NAME];
@@ -337,9 +340,9 @@ enum status model_visit(struct model *m, place_visitor *visit, void *context, st
     for (int id = 0; id < STACK_COUNT; id++) {
         struct stack *s = &m->stacks[id];
         for (int i = 0; i < s->dims.n_layers; i++) {
-            struct place p = {.prefix = prefix, .rows = &m->family->stacks[id], .stack = (enum stack_id)id};
-            make_prefix(m, p.rows->prefix, i, prefix);
-            p.elsewhere = layer_elsewhere(m, (enum stack_id)id, i);
+            struct place p = {.rows = &m->family->stacks[id], .stack = (enum stack_id)id};
+            p.prefix = layer_prefix(m, p.stack, i, prefix);
+            p.elsewhere = layer_elsewhere(m, p.stack, i);
             if (visit_layer(&w, &s->layers[i], p)) return e->status;
         }
     }
@@ -352,19 +355,34 @@ void place_kept(const struct model *m, const struct place *p, int *rows, int *co
     *cols = relative ? 2 * m->stacks[p->stack].dims.max_distance + 1 : p->share.cols;
 }
 
+/* Whether w has the weight or the bias of a row under one of the row's spellings. */
+static bool has_row(const struct weights *w, const char *prefix, const struct tensor_row *row, bool bias) {
+    char name[TENSOR_NAME];
+    for (size_t j = 0; j < ARRAY_COUNT(row->names) && row->names[j]; j++)
+        if (weights_find(w, spell(prefix, row->names[j], bias, name))) return true;
+    return false;
+}
+
 static uint64_t find_absent(const struct tensor_rows *rows, const char *prefix, const struct weights *w) {
     uint64_t absent = 0;
     CHECK(rows->n <= 64);
     for (int i = 0; i < rows->n; i++) {
         const struct tensor_row *row = &rows->rows[i];
-        char name[TENSOR_NAME];
-        bool found = false;
-        if (row->bias != BIAS_IF_THERE) continue;
-        for (size_t j = 0; w && j < ARRAY_COUNT(row->names) && row->names[j]; j++)
-            found = found || weights_find(w, spell(prefix, row->names[j], true, name));
-        if (!found) absent |= (uint64_t)1 << i;
+        bool there = row->bias_if_there && w && has_row(w, prefix, row, true);
+        if (!there) absent |= (uint64_t)1 << i;
     }
     return absent;
+}
+
+/* The spelling under which w has a tensor of the first layer; the family's own where it has none. */
+static int find_prefix(const struct model *m, const struct tensor_rows *rows, const struct weights *w) {
+    char prefix[TENSOR_NAME];
+    for (int j = 0; w && j < (int)ARRAY_COUNT(rows->prefixes) && rows->prefixes[j]; j++) {
+        make_prefix(m, rows->prefixes[j], 0, prefix);
+        for (int i = 0; i < rows->n; i++)
+            if (has_row(w, prefix, &rows->rows[i], false)) return j;
+    }
+    return 0;
 }
 
 void model_resolve(struct model *m, const struct weights *w) {
@@ -373,9 +391,8 @@ void model_resolve(struct model *m, const struct weights *w) {
     for (int id = 0; id < STACK_COUNT; id++) {
         struct stack *s = &m->stacks[id];
         const struct tensor_rows *rows = &m->family->stacks[id];
-        for (int i = 0; i < s->dims.n_layers; i++) {
-            make_prefix(m, rows->prefix, i, prefix);
-            s->layers[i].absent = find_absent(rows, prefix, w);
-        }
+        s->prefix = find_prefix(m, rows, w);
+        for (int i = 0; i < s->dims.n_layers; i++)
+            s->layers[i].absent = find_absent(rows, layer_prefix(m, (enum stack_id)id, i, prefix), w);
     }
 }

@@ -46,7 +46,8 @@ enum status model_visit(struct model *m, place_visitor *visit, void *context, st
 /* Rows and columns as this rank keeps them: its share, but for a relative table, which is spread over distances. */
 void place_kept(const struct model *m, const struct place *p, int *rows, int *cols);
 
-/* Fixes which optional biases there are: those in w; none when w is NULL. Before the first visit. */
+/* Fixes how the checkpoint spells layers and which optional biases it has. Without w, layers have the family's own
+ * spelling and no optional biases. Before the first visit. */
 void model_resolve(struct model *m, const struct weights *w);
 
 /* The name of spelling j of row i of the place, NULL when there is no such spelling. */

@@ -1,0 +1,57 @@
+/* retro/model/huggingface.c: keys of config.json that Hugging Face's families share. See huggingface.h. */
+#include "retro/model/huggingface.h"
+
+#include <math.h>
+
+const struct json_choice huggingface_activations[] = {{"gelu", ACTIVATION_GELU_ERF},
+                                                      {"gelu_new", ACTIVATION_GELU_TANH},
+                                                      {"gelu_fast", ACTIVATION_GELU_TANH},
+                                                      {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
+                                                      {"quick_gelu", ACTIVATION_QUICK_GELU},
+                                                      {"relu", ACTIVATION_RELU},
+                                                      {"relu2", ACTIVATION_RELU_SQUARED},
+                                                      {"silu", ACTIVATION_SILU},
+                                                      {"swish", ACTIVATION_SILU},
+                                                      {NULL, 0}};
+
+enum status huggingface_parse_eos(struct json_reader *r, const struct json *value, void *object) {
+    static const struct json_field id = {.type = JSON_INT, .min = -1, .max = LIMIT_IDS};
+    static const struct json_field ids = {.type = JSON_LIST, .item = &id, .item_size = sizeof(int), .or_one = true};
+    struct model_spec *s = object;
+    struct json_list list = {0};
+    enum status status = json_field_read(r, &ids, value, &list);
+    if (status == STATUS_OK && list.count > 0) s->eod = *(const int *)list.items;
+    json_list_free(&ids, &list);
+    return status;
+}
+
+/* transformers 5 falls back to "default", transformers 4 asks for a type. */
+static const struct json_choice rope_types[] = {{"default", 0}, {NULL, 0}};
+
+static const struct json_field parameters_fields[] = {
+    {"rope_type|type", JSON_CHOICE, JSON_AT(struct rope_keys, type), .choices = rope_types},
+    {"rope_theta", JSON_FLOAT, JSON_AT(struct rope_keys, base)},
+    {.name = "partial_rotary_factor", .type = JSON_NEUTRAL, .min = 1},
+};
+const struct json_table rope_parameters_table = JSON_TABLE(parameters_fields, .open = true);
+
+static const struct json_field scaling_fields[] = {
+    {"rope_type|type", JSON_CHOICE, JSON_AT(struct rope_keys, type), .choices = rope_types, .required = true},
+};
+const struct json_table rope_scaling_table = JSON_TABLE(scaling_fields, .open = true);
+
+enum status huggingface_derive(struct model_spec *s, struct dims *d, struct error *e) {
+    if (d->head_dim == 0 && d->hidden % d->heads != 0)
+        return error_set(e, STATUS_INVALID, "config.json: hidden size %d is not a multiple of %d attention heads",
+                         d->hidden, d->heads);
+    if (d->head_dim == 0) d->head_dim = d->hidden / d->heads;
+    if (d->kv_heads == 0) d->kv_heads = d->heads;
+    d->score_scale = 1.0f / sqrtf((float)d->head_dim);
+    s->padded_vocab = s->vocab;
+    if (s->eod >= s->vocab) s->eod = -1;
+    return STATUS_OK;
+}
+
+void huggingface_find_output(const struct weights *w, struct model_spec *s) {
+    if (weights_find(w, "lm_head.weight")) s->tied = false;
+}
