@@ -16,7 +16,8 @@ struct engine_sequence *sequence_open(struct engine *x, struct generation *g) {
     s->n_rows = g->asked.n_prompt;
     s->source = g->asked.source;
     s->n_source = g->asked.n_source;
-    s->detokenizer.started = true; /* the answer goes on where the prompt ends */
+    /* The answer goes on where the prompt ends; behind a decoder's start id alone it is a text of its own. */
+    s->detokenizer.started = g->asked.n_source == 0 || g->asked.n_prompt > 1;
     s->neighbors = xcalloc(n_chunks, sizeof *s->neighbors);
     for (size_t j = 0; j < n_chunks; j++)
         s->neighbors[j] = (struct neighbor_tokens){.ids = asked->given_ids, .k = asked->given_k};
@@ -72,6 +73,14 @@ enum status sequence_add_passages(struct engine_sequence *s, struct hits *hits, 
     return status;
 }
 
+/* Special tokens are no text, but for the sentinels by which a reader tells the spans of an answer apart. */
+static bool is_shown(const struct tokenizer *t, int32_t token) {
+    if (!tokenizer_is_special(t, token)) return true;
+    int32_t sentinel = tokenizer_sentinel(t, 0);
+    for (int n = 1; sentinel >= 0 && sentinel != token; n++) sentinel = tokenizer_sentinel(t, n);
+    return sentinel == token;
+}
+
 enum finish sequence_append(struct engine_sequence *s, int32_t token) {
     const struct engine_options *o = &s->engine->o;
     const struct generation_request *asked = &s->generation->asked;
@@ -79,7 +88,7 @@ enum finish sequence_append(struct engine_sequence *s, int32_t token) {
     bool ends = token == o->eod && !asked->ignore_eos;
     enum finish how = ends ? FINISH_STOP : s->n_ids + 1 == asked->max_tokens ? FINISH_LENGTH : FINISH_NONE;
 
-    if (!ends && !tokenizer_is_special(o->tokenizer, token))
+    if (!ends && is_shown(o->tokenizer, token))
         detokenizer_push(&s->detokenizer, o->tokenizer, token, &s->text);
     answer->ids[s->n_ids] = token;
     answer->text_ends[s->n_ids] = s->text.size;
