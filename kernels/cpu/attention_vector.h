@@ -342,7 +342,8 @@ ALWAYS_INLINE void copy_keys(const struct attention_range *range, const struct k
     }
 }
 
-/* The sizes of heads that most models have are compiled for themselves. */
+/* Heads of 64 are compiled for themselves, here and where rows are lone: measured, 4 to 12 % faster. Longer heads gain
+ * nothing. */
 ALWAYS_INLINE void copy_width(const struct attention_range *range, const struct key_rows *rows, int key, int n,
                               const enum dtype dtype) {
     if (range->head_dim == 64)
@@ -391,8 +392,6 @@ ALWAYS_INLINE void range_pass(const struct attention_range *range, const bool sc
             copy_pass(range, &rows, scores, dtype);
         else if (range->head_dim == 64)
             lone_pass(range, &rows, scores, 64, dtype);
-        else if (range->head_dim == 128)
-            lone_pass(range, &rows, scores, 128, dtype);
         else
             lone_pass(range, &rows, scores, range->head_dim, dtype);
     }
