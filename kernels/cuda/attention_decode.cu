@@ -83,7 +83,7 @@ __global__ void __launch_bounds__(ATTENTION_THREADS) attention_decode_kernel(str
     int rows = s.group - (int)blockIdx.z * ROWS < ROWS ? s.group - (int)blockIdx.z * ROWS : ROWS;
     int begin = piece.first / PART_KEYS * PART_KEYS;
     int end = begin + PART_KEYS < span.k_count ? begin + PART_KEYS : span.k_count;
-    static_assert(PART_BLOCKS == 2, "a key lies in the first block of its part or in the last");
+    static_assert(PART_BLOCKS == 1 || PART_BLOCKS == 2, "a key lies in the first block of its part or in the last");
     int starts[PART_BLOCKS]; /* such that key i of the part's block p is row starts[p] + i */
     UNROLL
     for (int i = 0; i < PART_BLOCKS; i++) {

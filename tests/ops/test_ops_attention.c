@@ -305,8 +305,7 @@ static void free_way(struct attention_args *a) {
     free_attention(a);
 }
 
-/* The same keys in blocks in scattered order, the last blocks of two spans shared by nobody; every row of k and v that
- * is no key is NaN. */
+/* The same keys in blocks in scattered order; every row of k and v that is no key is NaN. */
 struct blocked {
     struct attention_args args;
     struct attention_span spans[ARRAY_COUNT(mixed_spans)];
@@ -416,10 +415,10 @@ static void test_attention_ways_threads(void **state) {
         a.window = ways[w].window;
         a.softcap = ways[w].softcap;
         if (ways[w].reach >= 0) a.bias = random_tensor(DTYPE_F32, 8, 2 * ways[w].reach + 1, 0);
-        for (int n = 1; n <= 3; n++) {
+        for (int n = 1; n <= 3; n += 2) {
             a.spans = spans;
             a.n_spans = n;
-            a.q.rows = a.out.rows = n == 3 ? 33 : n == 2 ? 3 : 1;
+            a.q.rows = a.out.rows = n == 3 ? 33 : 1;
             check_threads(a);
         }
         free_way(&a);
