@@ -278,7 +278,7 @@ lint:
 	@tests/lint.sh
 
 format:
-	clang-format -i $(shell git ls-files '*.c' '*.h' '*.cc')
+	clang-format -i $(shell git ls-files '*.c' '*.h' '*.cc' '*.cu' '*.cuh')
 
 # Only figures go to standard output.
 BENCH := $(BUILD)/retro-bench

@@ -5,14 +5,14 @@
 #include <string.h>
 
 /* Steps by a quarter. */
-int pad_count(int n) {
+int count_pad(int n) {
     int step = 1;
     while (4 * step < n) step *= 2;
     return (n + step - 1) / step * step;
 }
 
 /* Longest first: under a causal mask later tiles see more keys, and the last blocks to run should be short ones. */
-const struct tile_piece *list_tiles(struct backend *b, const struct attention_args *a, int rows, int *n) {
+const struct tile_piece *tiles_list(struct backend *b, const struct attention_args *a, int rows, int *n) {
     struct cuda *cuda = cuda_of(b);
     struct tile_piece *pieces = NULL;
     int group = a->heads / a->kv_heads, count = 0;
@@ -22,12 +22,14 @@ const struct tile_piece *list_tiles(struct backend *b, const struct attention_ar
         for (int i = 0; i < a->n_spans; i++) {
             if (a->spans[i].q_count <= 1 || a->spans[i].k_count == 0) continue;
             int tiles = (int)blocks_for((int64_t)a->spans[i].q_count * group, rows);
-            for (int tile = tiles - 1; tile >= 0; tile--, count++)
+            for (int tile = tiles - 1; tile >= 0; tile--) {
                 if (pass == 1) pieces[count] = {i, tile * rows};
+                count++;
+            }
         }
     }
     *n = count;
-    return stage(b, pieces, (size_t)count);
+    return array_stage(b, pieces, (size_t)count);
 }
 
 struct zero_command {
@@ -41,7 +43,7 @@ static void zero_run(struct backend *b, const void *arguments) {
 }
 
 /* Rows that no span writes are zeros; the spans overlap in no row, so it is enough to count. */
-static void zero_unwritten(struct backend *b, const struct attention_args *a) {
+static void rows_zero_unwritten(struct backend *b, const struct attention_args *a) {
     int written = 0;
     for (int i = 0; i < a->n_spans; i++) written += a->spans[i].k_count > 0 ? a->spans[i].q_count : 0;
     if (written == a->out.rows || a->out.cols == 0) return;
@@ -52,14 +54,14 @@ static void zero_unwritten(struct backend *b, const struct attention_args *a) {
 
 /* The block tables on the device, padded: they grow as sequences do, and what is staged after them in equal steps is to
  * lie at equal places (graph.cu). */
-static const int32_t *stage_blocks(struct backend *b, const struct attention_args *a) {
+static const int32_t *blocks_stage(struct backend *b, const struct attention_args *a) {
     struct cuda *cuda = cuda_of(b);
     if (a->blocks == NULL) return NULL;
-    int n = pad_count(a->n_blocks);
+    int n = count_pad(a->n_blocks);
     int32_t *padded = (int32_t *)host_list_reserve(&cuda->blocks, (size_t)n * sizeof *padded);
     memcpy(padded, a->blocks, (size_t)a->n_blocks * sizeof *padded);
     memset(padded + a->n_blocks, 0, (size_t)(n - a->n_blocks) * sizeof *padded);
-    return stage(b, padded, (size_t)n);
+    return array_stage(b, padded, (size_t)n);
 }
 
 void cuda_attention(struct backend *b, const struct attention_args *a) {
@@ -68,8 +70,8 @@ void cuda_attention(struct backend *b, const struct attention_args *a) {
                                     a->q,
                                     a->k,
                                     a->v,
-                                    stage(b, a->spans, (size_t)a->n_spans),
-                                    stage_blocks(b, a),
+                                    array_stage(b, a->spans, (size_t)a->n_spans),
+                                    blocks_stage(b, a),
                                     (const float *)a->bias.data,
                                     a->bias.stride,
                                     a->heads,
@@ -81,11 +83,11 @@ void cuda_attention(struct backend *b, const struct attention_args *a) {
                                     a->mask == MASK_CAUSAL,
                                     a->window,
                                     a->bias.cols / 2,
-                                    divides(&a->k, 8) && divides(&a->v, 8) && a->head_dim % 8 == 0};
-    zero_unwritten(b, a);
-    attend_decode(b, a, shape);
-    if (fits_tensor_cores(a))
-        attend_on_tensor_cores(b, a, shape);
+                                    view_divides(&a->k, 8) && view_divides(&a->v, 8) && a->head_dim % 8 == 0};
+    rows_zero_unwritten(b, a);
+    attention_decode(b, a, shape);
+    if (attention_fits_tensor(a))
+        attention_tensor(b, a, shape);
     else
-        attend_tiles(b, a, shape);
+        attention_tiles(b, a, shape);
 }

@@ -24,7 +24,7 @@ struct attention_shape {
     float scale, softcap;                 /* softcap 0: none */
     int causal, window;                   /* window 0: all keys */
     int reach;                            /* the largest distance that the bias tells from farther ones */
-    int vector; /* every head starts at a multiple of 8 elements or 16 bytes in k and v */
+    int vector;                           /* every head starts at a multiple of 8 elements or 16 bytes in k and v */
 };
 
 /* The row of k and v where key `key` of a span lies; up to the next multiple of ATTENTION_BLOCK others follow. */
@@ -39,10 +39,10 @@ __device__ inline int first_seen(const struct attention_shape &s, int seen) {
 }
 
 /* Whether scores are changed between the product and the softmax; such kernels are compiled for themselves. */
-static inline bool bends(const struct attention_shape &s) { return s.softcap > 0 || s.bias != NULL; }
+static inline bool shape_bends(const struct attention_shape &s) { return s.softcap > 0 || s.bias != NULL; }
 
 /* A score with soft-cap and bias; `distance`: the key less where the query stands. */
-__device__ inline float bend_score(const struct attention_shape &s, float score, int head, int distance) {
+__device__ inline float score_bend(const struct attention_shape &s, float score, int head, int distance) {
     if (s.softcap > 0) score = s.softcap * tanhf(score / s.softcap);
     if (s.bias == NULL) return score;
     distance = distance < -s.reach ? -s.reach : distance > s.reach ? s.reach : distance;
@@ -51,11 +51,11 @@ __device__ inline float bend_score(const struct attention_shape &s, float score,
 
 /* Elements [col, col + V) of a head, 0 past its end. */
 template <int V>
-__device__ inline lanes<V> load_head(const struct attention_shape &s, const view &t, int row, int kv_head, int col) {
+__device__ inline lanes<V> head_load(const struct attention_shape &s, const view &t, int row, int kv_head, int col) {
     int64_t at = row * t.stride + (int64_t)kv_head * s.head_dim + col;
-    if (s.vector && col + V <= s.head_dim) return load<V>(t.data, t.dtype, at);
+    if (s.vector && col + V <= s.head_dim) return lanes_load<V>(t.data, t.dtype, at);
     lanes<V> out;
-    for (int j = 0; j < V; j++) out.at[j] = col + j < s.head_dim ? load<1>(t.data, t.dtype, at + j).at[0] : 0;
+    for (int j = 0; j < V; j++) out.at[j] = col + j < s.head_dim ? lanes_load<1>(t.data, t.dtype, at + j).at[0] : 0;
     return out;
 }
 
@@ -77,13 +77,13 @@ __device__ inline int tile_seen(const struct attention_shape &s, const struct at
 }
 
 /* At least n, and the same for many n: lists of work of steps that need about as much are equal (graph.cu). */
-int pad_count(int n);
+int count_pad(int n);
 
 /* The tiles of `rows` pairs of all such spans, on the device; n is how many. */
-const struct tile_piece *list_tiles(struct backend *b, const struct attention_args *a, int rows, int *n);
+const struct tile_piece *tiles_list(struct backend *b, const struct attention_args *a, int rows, int *n);
 
-void attend_decode(struct backend *b, const struct attention_args *a, const struct attention_shape &shape);
-void attend_tiles(struct backend *b, const struct attention_args *a, const struct attention_shape &shape);
+void attention_decode(struct backend *b, const struct attention_args *a, const struct attention_shape &shape);
+void attention_tiles(struct backend *b, const struct attention_args *a, const struct attention_shape &shape);
 /* Whether attention_tensor.cu is made for these heads and types. */
-bool fits_tensor_cores(const struct attention_args *a);
-void attend_on_tensor_cores(struct backend *b, const struct attention_args *a, const struct attention_shape &shape);
+bool attention_fits_tensor(const struct attention_args *a);
+void attention_tensor(struct backend *b, const struct attention_args *a, const struct attention_shape &shape);

@@ -44,13 +44,13 @@ __device__ static head_piece<E, HALVES> fetch_head(const struct attention_shape 
         for (int i = 0; i < E / 8; i++)
             if (col + 8 * i < s.head_dim) piece.words[i] = *(const uint4 *)(const void *)(from + 8 * i);
     } else {
-        piece.wide = load_head<E>(s, t, row, kv_head, col);
+        piece.wide = head_load<E>(s, t, row, kv_head, col);
     }
     return piece;
 }
 
 template <int E, bool HALVES>
-__device__ static lanes<E> widen(const head_piece<E, HALVES> &piece, enum dtype dtype) {
+__device__ static lanes<E> piece_widen(const head_piece<E, HALVES> &piece, enum dtype dtype) {
     if constexpr (HALVES) {
         lanes<E> out;
         UNROLL
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(ATTENTION_THREADS) attention_decode_kernel(str
         UNROLL
         for (int i = 0; i < AHEAD; i++) {
             bool seen = base + i * GROUPS + group < end;
-            lanes<E> k = widen<E, HALVES>(keys[i], s.k.dtype), v = widen<E, HALVES>(values[i], s.v.dtype);
+            lanes<E> k = piece_widen<E, HALVES>(keys[i], s.k.dtype), v = piece_widen<E, HALVES>(values[i], s.v.dtype);
             for (int r = 0; r < ROWS; r++) {
                 float score = 0;
                 for (int j = 0; j < E; j++) score = fmaf(q[r][j], k.at[j], score);
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(ATTENTION_THREADS) attention_decode_kernel(str
                 if (!seen) continue;
                 if constexpr (BENT) {
                     int distance = base + i * GROUPS + group - (span.k_count - 1);
-                    score = bend_score(s, score, first_head + (r < rows ? r : 0), distance);
+                    score = score_bend(s, score, first_head + (r < rows ? r : 0), distance);
                 }
                 float most = fmaxf(largest[r], score), keep = expf(largest[r] - most), p = expf(score - most);
                 sum[r] = fmaf(sum[r], keep, p);
@@ -196,7 +196,7 @@ __global__ void attention_combine_kernel(struct combine_args a) {
 }
 
 template <int LANES, int E, int ROWS>
-static void launch_rows(struct backend *b, const struct decode_args &a, int n_pieces) {
+static void decode_launch_rows(struct backend *b, const struct decode_args &a, int n_pieces) {
     const struct attention_shape &s = a.shape;
     bool halves = s.vector && s.k.dtype != DTYPE_F32 && s.v.dtype != DTYPE_F32;
     dim3 grid((unsigned)n_pieces, (unsigned)s.kv_heads, blocks_for(s.group, ROWS));
@@ -204,19 +204,19 @@ static void launch_rows(struct backend *b, const struct decode_args &a, int n_pi
                                         : attention_decode_kernel<LANES, E, ROWS, false, false>;
     void (*bent)(decode_args) = halves ? attention_decode_kernel<LANES, E, ROWS, true, true>
                                        : attention_decode_kernel<LANES, E, ROWS, false, true>;
-    launch(b, bends(s) ? bent : plain, grid, ATTENTION_THREADS, sizeof(decode_shared<LANES, E, ROWS>), a);
+    kernel_launch(b, shape_bends(s) ? bent : plain, grid, ATTENTION_THREADS, sizeof(decode_shared<LANES, E, ROWS>), a);
 }
 
 template <int LANES, int E>
-static void launch_decode(struct backend *b, const struct decode_args &a, int n_pieces) {
+static void decode_launch(struct backend *b, const struct decode_args &a, int n_pieces) {
     if (a.shape.group == 1)
-        launch_rows<LANES, E, 1>(b, a, n_pieces);
+        decode_launch_rows<LANES, E, 1>(b, a, n_pieces);
     else
-        launch_rows<LANES, E, 4>(b, a, n_pieces);
+        decode_launch_rows<LANES, E, 4>(b, a, n_pieces);
 }
 
 /* Parts of a span with one query: their number and the first key that it sees. 0 for other spans. */
-static int count_parts(const struct attention_args *a, int span, int *first_key) {
+static int parts_count(const struct attention_args *a, int span, int *first_key) {
     int keys = a->spans[span].k_count;
     *first_key = a->window > 0 && keys > a->window ? keys - a->window : 0;
     if (a->spans[span].q_count != 1) return 0;
@@ -224,48 +224,54 @@ static int count_parts(const struct attention_args *a, int span, int *first_key)
 }
 
 /* Lists the parts of every span with one query, padded; returns how many, and how many slots and merges they need. */
-static int list_decode(const struct attention_args *a, struct cuda *cuda, int *slots, int *merges) {
+static int decode_list(const struct attention_args *a, struct cuda *cuda, int *slots, int *merges) {
     int n = 0, at = 0, key;
-    for (int i = 0; i < a->n_spans; i++) n += count_parts(a, i, &key);
-    n = pad_count(n);
+    for (int i = 0; i < a->n_spans; i++) n += parts_count(a, i, &key);
+    n = count_pad(n);
     struct decode_piece *pieces = (struct decode_piece *)host_list_reserve(&cuda->pieces, (size_t)n * sizeof *pieces);
     struct combine_piece *combines =
         (struct combine_piece *)host_list_reserve(&cuda->combines, (size_t)n * sizeof *combines);
-    *slots = *merges = 0;
+
+    int slot = 0, merge = 0;
     for (int i = 0; i < a->n_spans; i++) {
-        int parts = count_parts(a, i, &key);
-        if (parts > 1) combines[(*merges)++] = {i, *slots, parts};
+        int parts = parts_count(a, i, &key);
+        bool merged = parts > 1;
+        if (merged) combines[merge++] = {i, slot, parts};
         for (int part = 0; part < parts; part++) {
-            pieces[at++] = {i, key, parts > 1 ? (*slots)++ : -1};
+            pieces[at++] = {i, key, merged ? slot + part : -1};
             key = (key / PART_KEYS + 1) * PART_KEYS;
         }
+        if (merged) slot += parts;
     }
+
     while (at < n) pieces[at++] = {-1, 0, -1};
-    for (int padded = pad_count(*merges); *merges < padded; (*merges)++) combines[*merges] = {0, 0, 0};
+    *slots = slot;
+    *merges = count_pad(merge);
+    for (int i = merge; i < *merges; i++) combines[i] = {0, 0, 0};
     return n;
 }
 
-void attend_decode(struct backend *b, const struct attention_args *a, const struct attention_shape &shape) {
+void attention_decode(struct backend *b, const struct attention_args *a, const struct attention_shape &shape) {
     struct cuda *cuda = cuda_of(b);
-    int slots, merges, n = list_decode(a, cuda, &slots, &merges);
+    int slots, merges, n = decode_list(a, cuda, &slots, &merges);
     if (n == 0) return;
     struct decode_args k;
     size_t width = (size_t)a->heads * (size_t)(a->head_dim + 2);
     k.shape = shape;
-    k.pieces = stage(b, (const struct decode_piece *)cuda->pieces.data, (size_t)n);
+    k.pieces = array_stage(b, (const struct decode_piece *)cuda->pieces.data, (size_t)n);
     k.partials = (float *)workspace_reserve(b, &cuda->partials, (size_t)slots * width * sizeof(float));
     if (a->head_dim <= 64)
-        launch_decode<8, 8>(b, k, n);
+        decode_launch<8, 8>(b, k, n);
     else if (a->head_dim <= 128)
-        launch_decode<16, 8>(b, k, n);
+        decode_launch<16, 8>(b, k, n);
     else if (a->head_dim <= 256)
-        launch_decode<32, 8>(b, k, n);
+        decode_launch<32, 8>(b, k, n);
     else
-        launch_decode<32, 16>(b, k, n);
+        decode_launch<32, 16>(b, k, n);
     if (merges == 0) return;
     struct combine_args c;
     c.shape = shape;
-    c.pieces = stage(b, (const struct combine_piece *)cuda->combines.data, (size_t)merges);
+    c.pieces = array_stage(b, (const struct combine_piece *)cuda->combines.data, (size_t)merges);
     c.partials = k.partials;
-    launch(b, attention_combine_kernel, dim3((unsigned)merges, (unsigned)a->heads), ATTENTION_THREADS, 0, c);
+    kernel_launch(b, attention_combine_kernel, dim3((unsigned)merges, (unsigned)a->heads), ATTENTION_THREADS, 0, c);
 }

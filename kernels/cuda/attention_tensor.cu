@@ -65,17 +65,20 @@ __device__ static void tensor_copy(const struct attention_shape &s, typename Til
     int width = s.head_dim - mine.col, left = width > 0 ? keys - mine.key : 0;
     if (s.vector) {
         UNROLL
-        for (int i = 0; i < Tile::N; i += mine.STEP, at += mine.STEP * from.stride)
+        for (int i = 0; i < Tile::N; i += mine.STEP) {
             copy_begin(&to[mine.key + i][mine.col], at, i < left ? 16 : 0);
+            at += mine.STEP * from.stride;
+        }
         return;
     }
     ROLLED
-    for (int i = 0; i < Tile::N; i += mine.STEP, at += mine.STEP * from.stride) {
+    for (int i = 0; i < Tile::N; i += mine.STEP) {
         unsigned words[4] = {};
         for (int j = 0; j < 8; j++)
             if (i < left && j < width) words[j / 2] |= (unsigned)at[j] << 16 * (j & 1);
         uint4 packed = {words[0], words[1], words[2], words[3]};
         *(uint4 *)&to[mine.key + i][mine.col] = packed;
+        at += mine.STEP * from.stride;
     }
 }
 
@@ -118,8 +121,7 @@ __device__ static int tensor_seen(const struct attention_shape &s, const struct 
                                   int *seen) {
     int left = span.q_count * s.group - first, last = (left < BLOCK_PAIRS ? left : BLOCK_PAIRS) - 1;
     int i = (int)threadIdx.x, pair = first + (i < last ? i : last);
-    if (i < BLOCK_PAIRS)
-        seen[i] = i / Tile::WARP_PAIRS * Tile::WARP_PAIRS <= last ? tile_seen(s, span, pair) : 0;
+    if (i < BLOCK_PAIRS) seen[i] = i / Tile::WARP_PAIRS * Tile::WARP_PAIRS <= last ? tile_seen(s, span, pair) : 0;
     return tile_seen(s, span, first + last);
 }
 
@@ -142,7 +144,7 @@ __device__ static void tensor_begin(const struct attention_shape &s, const struc
             int col = i * 8 + lane % 4 * 2;
             float low = there && col < s.head_dim ? q[col] * scale : 0;
             float high = there && col + 1 < s.head_dim ? q[col + 1] * scale : 0;
-            pairs.q[p / 2][i / 2][i % 2 * 2 + p % 2] = pack_halves<Tile::T>(low, high);
+            pairs.q[p / 2][i / 2][i % 2 * 2 + p % 2] = halves_pack<Tile::T>(low, high);
         }
         pairs.largest[p] = -INFINITY;
         pairs.sum[p] = 0;
@@ -161,7 +163,7 @@ __device__ static void tensor_multiply(const tensor_pairs<Tile> &pairs, const ty
     for (int i = 0; i < Tile::D / 16 * (Tile::N / 16); i++) {
         int d = i / (Tile::N / 16), n = i % (Tile::N / 16);
         unsigned b[4];
-        load_matrices(b, row + n * 16 * (Tile::D + 8) + d * 16);
+        matrices_load(b, row + n * 16 * (Tile::D + 8) + d * 16);
         UNROLL
         for (int m = 0; m < Tile::M; m++) {
             mma_16x8x16<Tile::T>(scores.at[m][2 * n], pairs.q[m][d], b[0], b[1]);
@@ -184,7 +186,7 @@ __device__ static void tensor_bend(const struct attention_shape &s, const struct
         UNROLL
         for (int i = 0; i < Tile::N / 8 * 2; i++) {
             float &score = scores.at[p / 2][i / 2][p % 2 * 2 + i % 2];
-            score = LOG2_E * bend_score(s, score * LN_2, head, first - stands + i / 2 * 8 + i % 2);
+            score = LOG2_E * score_bend(s, score * LN_2, head, first - stands + i / 2 * 8 + i % 2);
         }
     }
 }
@@ -235,7 +237,7 @@ __device__ static void tensor_softmax(tensor_pairs<Tile> &pairs, const tensor_sc
         float low = exp2_approximately(scores.at[m][n][i % 2 * 2] - against);
         float high = exp2_approximately(scores.at[m][n][i % 2 * 2 + 1] - against);
         pairs.sum[p] += low + high;
-        weights.at[m][n / 2][n % 2 * 2 + i % 2] = pack_halves<Tile::T>(low, high);
+        weights.at[m][n / 2][n % 2 * 2 + i % 2] = halves_pack<Tile::T>(low, high);
     }
 }
 
@@ -249,7 +251,7 @@ __device__ static void tensor_add(tensor_pairs<Tile> &pairs, const typename Tile
     for (int i = 0; i < Tile::D / 16 * (Tile::N / 16); i++) {
         int n = i / (Tile::D / 16), d = i % (Tile::D / 16);
         unsigned b[4];
-        load_matrices_transposed(b, row + n * 16 * (Tile::D + 8) + d * 16);
+        matrices_load_transposed(b, row + n * 16 * (Tile::D + 8) + d * 16);
         UNROLL
         for (int m = 0; m < Tile::M; m++) {
             mma_16x8x16<Tile::T>(pairs.out[m][2 * d], weights.at[m][n], b[0], b[1]);
@@ -297,8 +299,9 @@ __device__ static void tensor_restore(const struct attention_shape &s, const str
     ROLLED
     for (int p = 0; p < 2 * Tile::M; p++) {
         float *out = tensor_out<Tile>(s, piece, p);
-        int key = first_seen(s, seen[8 * p]);
-        for (key = key > first ? key : first; out != NULL && key < end && key < seen[8 * p]; key++) {
+        if (out == NULL) continue;
+        int visible = first_seen(s, seen[8 * p]), last = seen[8 * p] < end ? seen[8 * p] : end;
+        for (int key = visible > first ? visible : first; key < last; key++) {
             int row = key_row(s, s.spans[piece.span], key);
             const uint16_t *v =
                 (const uint16_t *)s.v.data + row * s.v.stride + (int64_t)blockIdx.y * s.head_dim + column;
@@ -354,8 +357,7 @@ __global__ void __launch_bounds__(Tile::THREADS, BLOCKS) attention_tensor_kernel
             tensor_bend<Tile, WINDOW>(s, span, first + warp * Tile::WARP_PAIRS + g, &seen[g], scores, key);
         }
         bool hides = WINDOW && key < first_seen(s, seen[Tile::WARP_PAIRS - 1]);
-        if (key + N > seen[0] || hides)
-            tensor_mask<Tile, WINDOW>(s, &seen[(int)threadIdx.x % WARP / 4], scores, key);
+        if (key + N > seen[0] || hides) tensor_mask<Tile, WINDOW>(s, &seen[(int)threadIdx.x % WARP / 4], scores, key);
         tensor_softmax<Tile, WINDOW>(pairs, scores, weights);
         tensor_add(pairs, shared.values, weights);
     }
@@ -365,34 +367,35 @@ __global__ void __launch_bounds__(Tile::THREADS, BLOCKS) attention_tensor_kernel
 
 /* BLOCKS: as many as a multiprocessor's registers and shared memory let run on it. */
 template <typename Tile, int BLOCKS>
-static void launch_tensor(struct backend *b, const struct attention_args *a, const struct attention_shape &shape) {
+static void tensor_launch(struct backend *b, const struct attention_args *a, const struct attention_shape &shape) {
     int n;
-    struct tile_args k = {shape, list_tiles(b, a, BLOCK_PAIRS, &n)};
+    struct tile_args k = {shape, tiles_list(b, a, BLOCK_PAIRS, &n)};
     void (*plain)(tile_args) = shape.window > 0 ? attention_tensor_kernel<Tile, BLOCKS, false, true>
                                                 : attention_tensor_kernel<Tile, BLOCKS, false, false>;
     void (*bent)(tile_args) = shape.window > 0 ? attention_tensor_kernel<Tile, BLOCKS, true, true>
                                                : attention_tensor_kernel<Tile, BLOCKS, true, false>;
-    launch(b, bends(shape) ? bent : plain, dim3((unsigned)n, (unsigned)a->kv_heads), Tile::THREADS,
-           sizeof(tensor_shared<Tile>), k);
+    kernel_launch(b, shape_bends(shape) ? bent : plain, dim3((unsigned)n, (unsigned)a->kv_heads), Tile::THREADS,
+                  sizeof(tensor_shared<Tile>), k);
 }
 
 template <enum dtype T>
-static void launch_width(struct backend *b, const struct attention_args *a, const struct attention_shape &shape) {
+static void tensor_launch_width(struct backend *b, const struct attention_args *a,
+                                const struct attention_shape &shape) {
     if (a->head_dim <= 64)
-        launch_tensor<tensor_tile<T, 64, 64, 2>, 4>(b, a, shape);
+        tensor_launch<tensor_tile<T, 64, 64, 2>, 4>(b, a, shape);
     else if (a->head_dim <= 128)
-        launch_tensor<tensor_tile<T, 128, 64, 1>, 2>(b, a, shape);
+        tensor_launch<tensor_tile<T, 128, 64, 1>, 2>(b, a, shape);
     else
-        launch_tensor<tensor_tile<T, 256, 32, 1>, 2>(b, a, shape);
+        tensor_launch<tensor_tile<T, 256, 32, 1>, 2>(b, a, shape);
 }
 
-bool fits_tensor_cores(const struct attention_args *a) {
+bool attention_fits_tensor(const struct attention_args *a) {
     return a->head_dim <= 256 && a->k.dtype == a->v.dtype && (a->k.dtype == DTYPE_BF16 || a->k.dtype == DTYPE_F16);
 }
 
-void attend_on_tensor_cores(struct backend *b, const struct attention_args *a, const struct attention_shape &shape) {
+void attention_tensor(struct backend *b, const struct attention_args *a, const struct attention_shape &shape) {
     if (a->k.dtype == DTYPE_BF16)
-        launch_width<DTYPE_BF16>(b, a, shape);
+        tensor_launch_width<DTYPE_BF16>(b, a, shape);
     else
-        launch_width<DTYPE_F16>(b, a, shape);
+        tensor_launch_width<DTYPE_F16>(b, a, shape);
 }

@@ -43,7 +43,7 @@ __device__ static void tile_load(const struct tile_args &a, Tile &shared, const 
     for (int i = (int)threadIdx.x; i < N * D / 4; i += ATTENTION_THREADS) {
         int key = i / (D / 4), col = i % (D / 4) * 4;
         lanes<4> v = {};
-        if (key < keys) v = load_head<4>(a.shape, from, first + key, (int)blockIdx.y, col);
+        if (key < keys) v = head_load<4>(a.shape, from, first + key, (int)blockIdx.y, col);
         float4 packed = {v.at[0], v.at[1], v.at[2], v.at[3]};
         *(float4 *)&shared.keys[key][col] = packed;
     }
@@ -51,9 +51,10 @@ __device__ static void tile_load(const struct tile_args &a, Tile &shared, const 
 
 /* scores = q k^T, with soft-cap and bias. A thread has one key and every (128 / N)-th row; its key is read once for all
  * of them. */
-template <int D, int R, int N>
-__device__ static void tile_scores(const struct attention_shape &s, tile_shared<D, R, N> &shared,
-                                   const struct attention_span &span, int first_pair, int first_key) {
+template <typename Tile>
+__device__ static void tile_scores(const struct attention_shape &s, Tile &shared, const struct attention_span &span,
+                                   int first_pair, int first_key) {
+    constexpr int R = Tile::R, N = Tile::N;
     constexpr int STEP = ATTENTION_THREADS / N, MINE = R / STEP > 0 ? R / STEP : 1;
     int key = (int)threadIdx.x % N, first = (int)threadIdx.x / N;
     if (first >= R) return;
@@ -68,15 +69,16 @@ __device__ static void tile_scores(const struct attention_shape &s, tile_shared<
     for (int i = 0; i < MINE; i++) {
         int pair = first_pair + first + i * STEP, head = (int)blockIdx.y * s.group + pair % s.group;
         int stands = span.k_count - span.q_count + pair / s.group;
-        if (s.softcap > 0 || s.bias != NULL) scores[i] = bend_score(s, scores[i], head, first_key + key - stands);
+        if (s.softcap > 0 || s.bias != NULL) scores[i] = score_bend(s, scores[i], head, first_key + key - stands);
         shared.scores[first + i * STEP][key] = scores[i];
     }
 }
 
 /* Scores become weights relative to the row's new maximum; `keep` is what the row's older output is worth. A row that
  * sees none of these keys keeps what it has. A warp has every fourth row, a lane one key. */
-template <int D, int R, int N>
-__device__ static void tile_softmax(tile_shared<D, R, N> &shared, int first_key) {
+template <typename Tile>
+__device__ static void tile_softmax(Tile &shared, int first_key) {
+    constexpr int R = Tile::R, N = Tile::N;
     int lane = (int)threadIdx.x % WARP;
     for (int r = (int)threadIdx.x / WARP; r < R; r += ATTENTION_THREADS / WARP) {
         bool seen = lane < N && first_key + lane < shared.seen[r] && first_key + lane >= shared.first[r];
@@ -148,21 +150,21 @@ __global__ void __launch_bounds__(ATTENTION_THREADS, 2) attention_tile_kernel(st
 }
 
 template <int D, int R, int N>
-static void launch_tiles(struct backend *b, const struct attention_args *a, const struct attention_shape &shape) {
+static void tiles_launch(struct backend *b, const struct attention_args *a, const struct attention_shape &shape) {
     static_assert(R * D == ATTENTION_THREADS * TILE_ROWS_PER_THREAD * TILE_COLUMNS_PER_THREAD, "a thread's share");
     int n;
-    struct tile_args k = {shape, list_tiles(b, a, R, &n)};
-    launch(b, attention_tile_kernel<D, R, N>, dim3((unsigned)n, (unsigned)a->kv_heads), ATTENTION_THREADS,
-           sizeof(tile_shared<D, R, N>), k);
+    struct tile_args k = {shape, tiles_list(b, a, R, &n)};
+    kernel_launch(b, attention_tile_kernel<D, R, N>, dim3((unsigned)n, (unsigned)a->kv_heads), ATTENTION_THREADS,
+                  sizeof(tile_shared<D, R, N>), k);
 }
 
-void attend_tiles(struct backend *b, const struct attention_args *a, const struct attention_shape &shape) {
+void attention_tiles(struct backend *b, const struct attention_args *a, const struct attention_shape &shape) {
     if (a->head_dim <= 64)
-        launch_tiles<64, 64, 32>(b, a, shape);
+        tiles_launch<64, 64, 32>(b, a, shape);
     else if (a->head_dim <= 128)
-        launch_tiles<128, 32, 32>(b, a, shape);
+        tiles_launch<128, 32, 32>(b, a, shape);
     else if (a->head_dim <= 256)
-        launch_tiles<256, 16, 16>(b, a, shape);
+        tiles_launch<256, 16, 16>(b, a, shape);
     else
-        launch_tiles<512, 8, 8>(b, a, shape);
+        tiles_launch<512, 8, 8>(b, a, shape);
 }

@@ -110,7 +110,7 @@ void cuda_watch_set(struct backend *b, struct cuda_watch watch) {
     cuda_of(b)->graphs.off = true;
 }
 
-static enum status open_parts(struct backend *b, struct error *e) {
+static enum status cuda_open_parts(struct backend *b, struct error *e) {
     struct cuda *cuda = cuda_of(b);
     cudaDeviceProp p;
     if (!cuda_ok(b, cudaSetDevice(cuda->ordinal), "choosing it") ||
@@ -164,7 +164,7 @@ enum status cuda_open(struct backend *b, const struct backend_options *o, int or
     snprintf(cuda->description, sizeof cuda->description, "cuda:%d", ordinal);
     b->ops = &cuda_ops;
     b->device = cuda;
-    enum status s = open_parts(b, e);
+    enum status s = cuda_open_parts(b, e);
     if (s) cuda_close(b);
     return s;
 }

@@ -23,20 +23,25 @@ enum {
  * of each sum is the same whatever N is. */
 template <int N>
 __device__ inline void warp_sums(float (&v)[N]) {
-    for (int bit = 1, n = N / 2; bit < WARP; bit *= 2, n /= 2) {
+    int n = N / 2;
+    for (int bit = 1; bit < WARP; bit *= 2) {
         bool upper = threadIdx.x & bit;
         if (n == 0) v[0] += __shfl_xor_sync(ALL_LANES, v[0], bit);
         for (int i = 0; i < n; i++) {
             float given = __shfl_xor_sync(ALL_LANES, upper ? v[i] : v[i + n], bit);
             v[i] = (upper ? v[i + n] : v[i]) + given;
         }
+        n /= 2;
     }
 }
 
 template <int N>
 __device__ inline int lane_first(int lane) {
-    int first = 0;
-    for (int bit = 1, n = N / 2; bit < WARP; bit *= 2, n /= 2) first += lane & bit ? n : 0;
+    int first = 0, n = N / 2;
+    for (int bit = 1; bit < WARP; bit *= 2) {
+        first += lane & bit ? n : 0;
+        n /= 2;
+    }
     return first;
 }
 
@@ -64,19 +69,19 @@ __global__ void __launch_bounds__(MOST_THREADS) linear_blocks_kernel(struct bloc
     int first = (int)blockIdx.x / groups * COLUMNS, top = (int)blockIdx.x % groups * ROWS;
     float sums[N] = {};
     for (int at = (int)threadIdx.x; at < pieces; at += (int)blockDim.x) {
-        piece<T> w[COLUMNS];
+        block_piece<T> w[COLUMNS];
         for (int c = 0; c < COLUMNS; c++)
-            w[c] = load_piece<T>(k.w, first + c < k.w.n_out ? first + c : k.w.n_out - 1, at);
+            w[c] = piece_load<T>(k.w, first + c < k.w.n_out ? first + c : k.w.n_out - 1, at);
         UNROLL
         for (int block = 0; block < line_blocks(T); block++) {
             int col = quad_column<T>(at, block);
             if (APART && col >= k.w.n_in) continue;
             col = col < k.w.n_in ? col : k.w.n_in - QUAD; /* filling weighs nothing, and meets any x */
             lanes<QUAD> quads[COLUMNS];
-            for (int c = 0; c < COLUMNS; c++) quads[c] = dequantise<T>(w[c], block);
+            for (int c = 0; c < COLUMNS; c++) quads[c] = piece_dequantise<T>(w[c], block);
             for (int r = 0; r < ROWS; r++) {
                 lanes<QUAD> x =
-                    load<QUAD>(k.x, DTYPE_F32, (top + r < k.rows ? top + r : k.rows - 1) * k.x_stride + col);
+                    lanes_load<QUAD>(k.x, DTYPE_F32, (top + r < k.rows ? top + r : k.rows - 1) * k.x_stride + col);
                 for (int c = 0; c < COLUMNS; c++)
                     for (int j = 0; j < QUAD; j++)
                         sums[r * COLUMNS + c] = fmaf(quads[c].at[j], x.at[j], sums[r * COLUMNS + c]);
@@ -95,7 +100,7 @@ __global__ void __launch_bounds__(MOST_THREADS) linear_blocks_kernel(struct bloc
         float sum = shared[i];
         for (int other = 1; other < warps; other++) sum += shared[other * N + i];
         sum *= row_scale<T>(k.w, col);
-        k.y[row * k.y_stride + col] = activate(k.bias ? sum + k.bias[col] : sum, k.activation);
+        k.y[row * k.y_stride + col] = value_activate(k.bias ? sum + k.bias[col] : sum, k.activation);
     }
 }
 
@@ -108,19 +113,19 @@ static int blocks_threads(const struct blocks &w) {
 }
 
 template <enum dtype T, int ROWS>
-static void launch_blocks(struct backend *b, const struct blocks_kernel_args &k) {
+static void blocks_launch(struct backend *b, const struct blocks_kernel_args &k) {
     int threads = blocks_threads(k.w);
     size_t shared = (size_t)(threads / WARP) * ROWS * COLUMNS * sizeof(float);
     unsigned blocks = blocks_for(k.w.n_out, COLUMNS) * blocks_for(k.rows, ROWS);
-    launch(b, linear_blocks_kernel<T, ROWS>, dim3(blocks), threads, shared, k);
+    kernel_launch(b, linear_blocks_kernel<T, ROWS>, dim3(blocks), threads, shared, k);
 }
 
 template <enum dtype T>
-static void multiply_few(struct backend *b, const struct blocks_kernel_args &k) {
-    if (k.rows > 4) return launch_blocks<T, 8>(b, k);
-    if (k.rows > 2) return launch_blocks<T, 4>(b, k);
-    if (k.rows > 1) return launch_blocks<T, 2>(b, k);
-    launch_blocks<T, 1>(b, k);
+static void blocks_multiply_few(struct backend *b, const struct blocks_kernel_args &k) {
+    if (k.rows > 4) return blocks_launch<T, 8>(b, k);
+    if (k.rows > 2) return blocks_launch<T, 4>(b, k);
+    if (k.rows > 1) return blocks_launch<T, 2>(b, k);
+    blocks_launch<T, 1>(b, k);
 }
 
 struct dequantise_kernel_args {
@@ -136,27 +141,27 @@ template <enum dtype T>
 __global__ void linear_dequantise_kernel(struct dequantise_kernel_args k) {
     int row = (int)blockIdx.x, at = first_column<1>();
     if (at >= k.w.lines * LINE_PIECES) return;
-    piece<T> p = load_piece<T>(k.w, k.first + row, at);
+    block_piece<T> p = piece_load<T>(k.w, k.first + row, at);
     float scale = row_scale<T>(k.w, k.first + row);
     for (int block = 0; block < line_blocks(T); block++) {
         int col = quad_column<T>(at, block);
         if (col >= k.w.n_in) continue;
-        lanes<QUAD> w = dequantise<T>(p, block);
+        lanes<QUAD> w = piece_dequantise<T>(p, block);
         for (int j = 0; j < QUAD; j++) w.at[j] *= scale;
-        store<QUAD>(k.to, DTYPE_BF16, (int64_t)row * k.w.n_in + col, w);
+        lanes_store<QUAD>(k.to, DTYPE_BF16, (int64_t)row * k.w.n_in + col, w);
     }
 }
 
-static void dequantise_rows(struct backend *b, const struct dequantise_kernel_args &k, int rows) {
+static void rows_dequantise(struct backend *b, const struct dequantise_kernel_args &k, int rows) {
     int pieces = k.w.lines * LINE_PIECES;
     auto kernel = k.w.dtype == DTYPE_INT8   ? linear_dequantise_kernel<DTYPE_INT8>
                   : k.w.dtype == DTYPE_INT4 ? linear_dequantise_kernel<DTYPE_INT4>
                                             : linear_dequantise_kernel<DTYPE_FP8>;
-    launch(b, kernel, row_grid(rows, pieces, 1), row_threads(pieces, 1), 0, k);
+    kernel_launch(b, kernel, row_grid(rows, pieces, 1), row_threads(pieces, 1), 0, k);
 }
 
 /* Tile by tile through one piece of memory, in order of the stream. */
-static void multiply_many(struct backend *b, const struct linear_args *a) {
+static void blocks_multiply_many(struct backend *b, const struct linear_args *a) {
     const struct weight *w = a->weight;
     size_t row_bytes = (size_t)w->n_in * sizeof(uint16_t), fit = TILE_BYTES / row_bytes / TILE_ROWS * TILE_ROWS;
     int most = fit < TILE_ROWS ? TILE_ROWS : fit < (size_t)w->n_out ? (int)fit : w->n_out;
@@ -165,7 +170,7 @@ static void multiply_many(struct backend *b, const struct linear_args *a) {
     for (int first = 0; first < w->n_out; first += most) {
         int rows = w->n_out - first < most ? w->n_out - first : most;
         struct dequantise_kernel_args k = {blocks_of(w), (uint16_t *)tile, first};
-        dequantise_rows(b, k, rows);
+        rows_dequantise(b, k, rows);
         struct gemm_args g = {x.data,
                               tile,
                               (float *)a->y.data + first,
@@ -183,18 +188,18 @@ static void multiply_many(struct backend *b, const struct linear_args *a) {
 
 void linear_blocks(struct backend *b, const struct linear_args *a) {
     if (a->x.rows > CUDA_FEW_ROWS) {
-        multiply_many(b, a);
+        blocks_multiply_many(b, a);
         return;
     }
-    view x = divides(&a->x, QUAD) ? view(a->x) : linear_input(b, a->x, DTYPE_F32);
+    view x = view_divides(&a->x, QUAD) ? view(a->x) : linear_input(b, a->x, DTYPE_F32);
     struct blocks_kernel_args k = {
         blocks_of(a->weight), (const float *)x.data, a->bias, (float *)a->y.data, x.stride, a->y.stride, x.rows,
         a->activation};
     switch (a->weight->dtype) {
-        case DTYPE_INT8: return multiply_few<DTYPE_INT8>(b, k);
-        case DTYPE_INT4: return multiply_few<DTYPE_INT4>(b, k);
-        case DTYPE_FP8: return multiply_few<DTYPE_FP8>(b, k);
-        case DTYPE_F16: return multiply_few<DTYPE_F16>(b, k);
-        default: return multiply_few<DTYPE_BF16>(b, k);
+        case DTYPE_INT8: return blocks_multiply_few<DTYPE_INT8>(b, k);
+        case DTYPE_INT4: return blocks_multiply_few<DTYPE_INT4>(b, k);
+        case DTYPE_FP8: return blocks_multiply_few<DTYPE_FP8>(b, k);
+        case DTYPE_F16: return blocks_multiply_few<DTYPE_F16>(b, k);
+        default: return blocks_multiply_few<DTYPE_BF16>(b, k);
     }
 }

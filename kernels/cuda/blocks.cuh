@@ -52,7 +52,7 @@ static inline struct blocks blocks_of(const struct weight *w) {
 
 /* The 16 bytes of one thread, with the scales of their blocks where there are any; T is the dtype. */
 template <enum dtype T>
-struct piece {
+struct block_piece {
     unsigned values[PIECE_BYTES / sizeof(unsigned)];
     unsigned scales[line_scales(T) ? line_scales(T) / 2 : 1]; /* of two blocks each; the minimums follow */
 };
@@ -65,8 +65,8 @@ __device__ inline int quad_column(int at, int block) {
 
 /* Piece `at` of a row, counted from the row's start. */
 template <enum dtype T>
-__device__ inline piece<T> load_piece(const struct blocks &w, int row, int at) {
-    piece<T> p;
+__device__ inline block_piece<T> piece_load(const struct blocks &w, int row, int at) {
+    block_piece<T> p;
     if constexpr (two_bytes(T)) {
         const uint16_t *from = (const uint16_t *)(const void *)w.values + (int64_t)row * w.n_in;
         UNROLL
@@ -95,7 +95,7 @@ __device__ inline piece<T> load_piece(const struct blocks &w, int row, int at) {
 }
 
 template <enum dtype T>
-__device__ inline float block_scale(const piece<T> &p, int i) {
+__device__ inline float block_scale(const block_piece<T> &p, int i) {
     return half_bits_to_f32((uint16_t)(p.scales[i / 2] >> 16 * (i & 1)), DTYPE_F16);
 }
 
@@ -115,7 +115,7 @@ __device__ inline float row_scale(const struct blocks &w, int row) {
  * power of two, where it counts as it is, and taking that away again: cheaper than a conversion. Nibble j need not be
  * shifted for it: it is or-ed into 2^(23 - 4j). */
 template <enum dtype T>
-__device__ inline lanes<QUAD> dequantise(const piece<T> &p, int block) {
+__device__ inline lanes<QUAD> piece_dequantise(const block_piece<T> &p, int block) {
     lanes<QUAD> w;
     float scale = line_scales(T) ? block_scale(p, line_scales(T) ? block : 0) : 1;
     for (int j = 0; j < QUAD; j++) {
@@ -136,7 +136,7 @@ __device__ inline lanes<QUAD> dequantise(const piece<T> &p, int block) {
 }
 
 /* One element of W as f32: for a few rows of it, where no speed is to be had. */
-__device__ inline float dequantise_one(const struct blocks &w, int row, int col) {
+__device__ inline float value_dequantise(const struct blocks &w, int row, int col) {
     int blocks = line_blocks(w.dtype), block = col / QUANTISE_BLOCK % blocks, quad = col % QUANTISE_BLOCK / QUAD;
     int64_t line = (int64_t)row * w.lines + col / QUANTISE_BLOCK / blocks;
     const unsigned char *at = w.values + line * LINE_BYTES + quad * PIECE_BYTES + block * (PIECE_BYTES / blocks);

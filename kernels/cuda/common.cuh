@@ -59,7 +59,8 @@ static void launch_run(struct backend *b, const void *arguments) {
 
 /* Every kernel takes one struct of arguments, which has no padding. An empty grid is no launch. */
 template <typename A>
-void launch(struct backend *b, void (*kernel)(A), dim3 grid, int block, size_t shared_bytes, const A &arguments) {
+void kernel_launch(struct backend *b, void (*kernel)(A), dim3 grid, int block, size_t shared_bytes,
+                   const A &arguments) {
     static_assert(sizeof(A) % 8 == 0 && alignof(A) == 8, "commands lie at multiples of 8 bytes, without gaps");
     if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
     launch_command<A> c = {kernel, shared_bytes, {grid.x, grid.y, grid.z}, (unsigned)block, arguments};
@@ -68,7 +69,7 @@ void launch(struct backend *b, void (*kernel)(A), dim3 grid, int block, size_t s
 
 /* A host array of n elements on the device; NULL for none. */
 template <typename T>
-const T *stage(struct backend *b, const T *host, size_t n) {
+const T *array_stage(struct backend *b, const T *host, size_t n) {
     return (const T *)cuda_stage(b, host, n * sizeof(T));
 }
 
@@ -88,7 +89,7 @@ static inline dim3 row_grid(int rows, int cols, int v) {
 
 /* Whether rows of t can be moved in pieces of V elements. */
 template <typename T>
-static inline bool divides(const T *t, int v) {
+static inline bool view_divides(const T *t, int v) {
     size_t piece = (size_t)v * dtype_bytes(t->dtype);
     if (piece > 16) piece = 16;
     return t->cols % v == 0 && t->stride % v == 0 && (uintptr_t)t->data % piece == 0;
@@ -110,7 +111,7 @@ __device__ inline uint16_t f32_to_half_bits(float v, enum dtype dtype) {
 /* Elements [i, i + V) of an array of any dtype. V > 1: the first is aligned to V elements or 16 bytes, whichever is
  * less. The branch on dtype is the same in every thread. */
 template <int V>
-__device__ inline lanes<V> load(const void *data, enum dtype dtype, int64_t i) {
+__device__ inline lanes<V> lanes_load(const void *data, enum dtype dtype, int64_t i) {
     lanes<V> out;
     if (dtype == DTYPE_F32) {
         const float *p = (const float *)data + i;
@@ -147,7 +148,7 @@ __device__ inline lanes<V> load(const void *data, enum dtype dtype, int64_t i) {
 
 /* The converse of load; V is 1 or 4. */
 template <int V>
-__device__ inline void store(void *data, enum dtype dtype, int64_t i, const lanes<V> &in) {
+__device__ inline void lanes_store(void *data, enum dtype dtype, int64_t i, const lanes<V> &in) {
     if constexpr (V == 1) {
         if (dtype == DTYPE_F32)
             ((float *)data)[i] = in.at[0];
@@ -190,7 +191,7 @@ __device__ inline T block_sum(T v, T *shared) {
 }
 
 /* The functions of enum activation, as kernels/cpu/math_generic.c has them. */
-__device__ inline float activate(float x, enum activation activation) {
+__device__ inline float value_activate(float x, enum activation activation) {
     switch (activation) {
         case ACTIVATION_NONE: return x;
         case ACTIVATION_GELU_TANH: return 0.5f * x * (1.0f + tanhf(0.79788456f * x * (1.0f + 0.044715f * x * x)));

@@ -82,7 +82,7 @@ struct work {
 };
 
 /* Weights on their way to the device (pack.cu). */
-struct loading {
+struct weight_loading {
     char *host; /* pinned; NULL before the first weight */
     cudaEvent_t read[2];
 };
@@ -109,7 +109,7 @@ struct cuda {
     cudaStream_t stream;
     struct ring ring;
     struct inbox inbox;
-    struct loading loading;
+    struct weight_loading loading;
     struct work work;
     struct graphs graphs;
     struct gemm *gemm;
@@ -157,7 +157,7 @@ static inline bool in_blocks(enum dtype t) { return dtype_quantised(t) || t == D
 void *cuda_alloc(struct backend *b, size_t bytes);
 enum status cuda_sync(struct backend *b, struct error *e);
 /* pack.cu */
-void loading_close(struct loading *l);
+void loading_close(struct weight_loading *l);
 
 /* graph.cu: runs the list as a graph where it came before, else by its commands. */
 void graphs_run(struct backend *b);

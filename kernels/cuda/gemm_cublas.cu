@@ -43,7 +43,7 @@ static struct {
 enum { PLANS = 512, WAYS = 8, GEMM_WORKSPACE_BYTES = 32 << 20, MOST_ALIGNMENT = 256 };
 
 /* What a choice depends on, without padding: compared as bytes. */
-struct shape {
+struct gemm_shape {
     int64_t x_stride, y_stride;
     int rows, n_out, n_in;
     int x_alignment, w_alignment, y_alignment, bias_alignment;
@@ -52,10 +52,10 @@ struct shape {
     int unused;
 };
 
-static_assert(sizeof(struct shape) == 56, "shapes are compared as bytes");
+static_assert(sizeof(struct gemm_shape) == 56, "shapes are compared as bytes");
 
-struct plan {
-    struct shape shape; /* rows 0: there is no plan here */
+struct gemm_plan {
+    struct gemm_shape shape; /* rows 0: there is no plan here */
     cublasLtMatmulDesc_t product;
     cublasLtMatrixLayout_t x, w, y;
     cublasLtMatmulAlgo_t algorithm;
@@ -66,12 +66,12 @@ struct plan {
 struct gemm {
     cublasLtHandle_t library;
     void *workspace;
-    struct plan plans[PLANS / WAYS][WAYS];
+    struct gemm_plan plans[PLANS / WAYS][WAYS];
     unsigned replaced; /* so many plans gave way */
 };
 
 /* NULL, or why the library cannot be used. */
-static const char *load_library() {
+static const char *library_load() {
     static char why[300];
     void *library = dlopen(CUBLAS_LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
@@ -98,7 +98,7 @@ static const char *load_library() {
 enum status gemm_open(struct gemm **out, struct error *e) {
     struct gemm *g = (struct gemm *)xcalloc(1, sizeof *g);
     *out = g;
-    static const char *const why = load_library(); /* once, whichever thread comes first */
+    static const char *const why = library_load(); /* once, whichever thread comes first */
     if (why)
         return error_set(e, STATUS_UNSUPPORTED, "%s: %s; install the CUDA toolkit's cuBLAS, or use \"cpu\"",
                          CUBLAS_LIBRARY, why);
@@ -113,38 +113,38 @@ enum status gemm_open(struct gemm **out, struct error *e) {
     return STATUS_OK;
 }
 
-static void plan_close(struct plan *p) {
+static void plan_close(struct gemm_plan *p) {
     if (p->x) lt.MatrixLayoutDestroy(p->x);
     if (p->w) lt.MatrixLayoutDestroy(p->w);
     if (p->y) lt.MatrixLayoutDestroy(p->y);
     if (p->product) lt.MatmulDescDestroy(p->product);
-    *p = (struct plan){};
+    *p = (struct gemm_plan){};
 }
 
 void gemm_close(struct gemm *g) {
     if (g == NULL) return;
     for (auto &places : g->plans)
-        for (struct plan &p : places) plan_close(&p);
+        for (struct gemm_plan &p : places) plan_close(&p);
     cudaFree(g->workspace);
     if (g->library) lt.Destroy(g->library);
     free(g);
 }
 
-static cudaDataType_t data_type(enum dtype t) {
+static cudaDataType_t dtype_cuda(enum dtype t) {
     return t == DTYPE_F32 ? CUDA_R_32F : t == DTYPE_F16 ? CUDA_R_16F : CUDA_R_16BF;
 }
 
-static bool with_bias(cublasLtEpilogue_t epilogue) {
+static bool epilogue_has_bias(cublasLtEpilogue_t epilogue) {
     return epilogue == CUBLASLT_EPILOGUE_BIAS || epilogue == CUBLASLT_EPILOGUE_GELU_BIAS ||
            epilogue == CUBLASLT_EPILOGUE_RELU_BIAS;
 }
 
 /* `bias` is not read until the product runs, but the choice goes by how it is aligned; NULL for none. It is of y's
  * type, as the library takes it to be. */
-static cublasStatus_t describe(struct plan *p, const float *bias) {
-    const struct shape *s = &p->shape;
+static cublasStatus_t plan_describe(struct gemm_plan *p, const float *bias) {
+    const struct gemm_shape *s = &p->shape;
     cublasOperation_t transpose = CUBLAS_OP_T;
-    cudaDataType_t type = data_type(s->dtype);
+    cudaDataType_t type = dtype_cuda(s->dtype);
     cublasStatus_t codes[] = {
         lt.MatmulDescCreate(&p->product, CUBLAS_COMPUTE_32F, CUDA_R_32F),
         lt.MatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_TRANSA, &transpose, sizeof transpose),
@@ -159,8 +159,8 @@ static cublasStatus_t describe(struct plan *p, const float *bias) {
 }
 
 /* The library's first choice within our workspace, for pointers no better aligned than ours. */
-static cublasStatus_t choose(struct gemm *g, struct plan *p) {
-    const struct shape *s = &p->shape;
+static cublasStatus_t plan_choose(struct gemm *g, struct gemm_plan *p) {
+    const struct gemm_shape *s = &p->shape;
     cublasLtMatmulPreference_t limits;
     cublasStatus_t code = lt.MatmulPreferenceCreate(&limits);
     if (code != CUBLAS_STATUS_SUCCESS) return code;
@@ -188,7 +188,7 @@ static cublasStatus_t choose(struct gemm *g, struct plan *p) {
     return found == 0 ? CUBLAS_STATUS_NOT_SUPPORTED : best.state;
 }
 
-static unsigned place_of(const struct shape *s) {
+static unsigned shape_place(const struct gemm_shape *s) {
     const unsigned char *bytes = (const unsigned char *)s;
     uint64_t h = 0;
     for (size_t i = 0; i < sizeof *s; i += sizeof(uint64_t)) {
@@ -202,9 +202,9 @@ static unsigned place_of(const struct shape *s) {
 
 /* The plan for a shape, made now or kept from before; another gives way. Where there is no algorithm, that is kept too.
  * No product is in it when it gives way: what was launched has its own copy. */
-static struct plan *find_plan(struct backend *b, const struct shape *s, const float *bias) {
+static struct gemm_plan *plan_find(struct backend *b, const struct gemm_shape *s, const float *bias) {
     struct gemm *g = cuda_of(b)->gemm;
-    struct plan *places = g->plans[place_of(s)], *p = NULL;
+    struct gemm_plan *places = g->plans[shape_place(s)], *p = NULL;
     for (int i = 0; i < WAYS; i++) {
         if (memcmp(&places[i].shape, s, sizeof *s) == 0) return &places[i];
         if (p == NULL && places[i].shape.rows == 0) p = &places[i];
@@ -212,8 +212,9 @@ static struct plan *find_plan(struct backend *b, const struct shape *s, const fl
     if (p == NULL) p = &places[g->replaced++ % WAYS];
     plan_close(p);
     p->shape = *s;
-    p->chosen = cudaSetDevice(cuda_of(b)->ordinal) == cudaSuccess ? describe(p, bias) : CUBLAS_STATUS_NOT_INITIALIZED;
-    if (p->chosen == CUBLAS_STATUS_SUCCESS) p->chosen = choose(g, p);
+    p->chosen =
+        cudaSetDevice(cuda_of(b)->ordinal) == cudaSuccess ? plan_describe(p, bias) : CUBLAS_STATUS_NOT_INITIALIZED;
+    if (p->chosen == CUBLAS_STATUS_SUCCESS) p->chosen = plan_choose(g, p);
     return p;
 }
 
@@ -226,7 +227,7 @@ static int alignment_of(const void *p) {
 
 /* What the library can add on its way out, by its documentation. Its GELU is the tanh form, with a hyperbolic tangent
  * that is good enough for 16-bit weights but not for f32. The others are the caller's. */
-static cublasLtEpilogue_t wanted_epilogue(const struct gemm_args *a) {
+static cublasLtEpilogue_t epilogue_wanted(const struct gemm_args *a) {
     if (a->activation == ACTIVATION_NONE) return a->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     if (a->activation == ACTIVATION_GELU_TANH && a->dtype != DTYPE_F32)
         return a->bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
@@ -235,31 +236,31 @@ static cublasLtEpilogue_t wanted_epilogue(const struct gemm_args *a) {
 }
 
 /* With what the library adds where it has an algorithm that does, else the product alone. */
-static struct plan *plan_of(struct backend *b, const struct gemm_args *a) {
-    cublasLtEpilogue_t wanted = wanted_epilogue(a);
+static struct gemm_plan *plan_of(struct backend *b, const struct gemm_args *a) {
+    cublasLtEpilogue_t wanted = epilogue_wanted(a);
     bool one = a->rows == 1; /* whose stride may be anything */
-    struct shape s = {one ? a->n_in : a->x_stride,
-                      one ? a->n_out : a->y_stride,
-                      a->rows,
-                      a->n_out,
-                      a->n_in,
-                      alignment_of(a->x),
-                      alignment_of(a->w),
-                      alignment_of(a->y),
-                      with_bias(wanted) ? alignment_of(a->bias) : MOST_ALIGNMENT,
-                      a->dtype,
-                      wanted,
-                      0};
-    struct plan *p = find_plan(b, &s, with_bias(wanted) ? a->bias : NULL);
+    struct gemm_shape s = {one ? a->n_in : a->x_stride,
+                           one ? a->n_out : a->y_stride,
+                           a->rows,
+                           a->n_out,
+                           a->n_in,
+                           alignment_of(a->x),
+                           alignment_of(a->w),
+                           alignment_of(a->y),
+                           epilogue_has_bias(wanted) ? alignment_of(a->bias) : MOST_ALIGNMENT,
+                           a->dtype,
+                           wanted,
+                           0};
+    struct gemm_plan *p = plan_find(b, &s, epilogue_has_bias(wanted) ? a->bias : NULL);
     if (p->chosen == CUBLAS_STATUS_SUCCESS || wanted == CUBLASLT_EPILOGUE_DEFAULT) return p;
     s.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     s.bias_alignment = MOST_ALIGNMENT;
-    return find_plan(b, &s, NULL);
+    return plan_find(b, &s, NULL);
 }
 
 /* Asked when an op is listed, so that the library's choice is made by then and not while a step is captured. */
 bool gemm_finishes(struct backend *b, const struct gemm_args *a) {
-    cublasLtEpilogue_t wanted = wanted_epilogue(a);
+    cublasLtEpilogue_t wanted = epilogue_wanted(a);
     bool nothing = a->activation == ACTIVATION_NONE && a->bias == NULL;
     return plan_of(b, a)->shape.epilogue == wanted && (wanted != CUBLASLT_EPILOGUE_DEFAULT || nothing);
 }
@@ -267,9 +268,9 @@ bool gemm_finishes(struct backend *b, const struct gemm_args *a) {
 void gemm_run(struct backend *b, const void *arguments) {
     const struct gemm_args *a = (const struct gemm_args *)arguments;
     struct gemm *g = cuda_of(b)->gemm;
-    struct plan *p = plan_of(b, a);
+    struct gemm_plan *p = plan_of(b, a);
     cublasStatus_t code = p->chosen;
-    if (code == CUBLAS_STATUS_SUCCESS && with_bias(p->shape.epilogue))
+    if (code == CUBLAS_STATUS_SUCCESS && epilogue_has_bias(p->shape.epilogue))
         code = lt.MatmulDescSetAttribute(p->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &a->bias, sizeof a->bias);
     float one = 1, zero = 0;
     if (code == CUBLAS_STATUS_SUCCESS)

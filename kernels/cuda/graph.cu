@@ -24,24 +24,24 @@ static uint64_t hash_of(const char *bytes, size_t n) {
     return h;
 }
 
-static bool holds(const struct graph *one, const char *commands, size_t bytes) {
+static bool graph_holds(const struct graph *one, const char *commands, size_t bytes) {
     return one->bytes == bytes && memcmp(one->commands, commands, bytes) == 0;
 }
 
 /* The latest comes first: in most steps it is the one. *hash is set when there is none. */
-static struct graph *find_graph(struct graphs *g, const char *commands, size_t bytes, uint64_t *hash) {
+static struct graph *graphs_find(struct graphs *g, const char *commands, size_t bytes, uint64_t *hash) {
     struct graph *latest = g->kept;
     for (int i = 1; i < g->n; i++)
         if (g->kept[i].last_used > latest->last_used) latest = &g->kept[i];
-    if (g->n > 0 && holds(latest, commands, bytes)) return latest;
+    if (g->n > 0 && graph_holds(latest, commands, bytes)) return latest;
     *hash = hash_of(commands, bytes);
     for (int i = 0; i < g->n; i++)
-        if (g->kept[i].hash == *hash && holds(&g->kept[i], commands, bytes)) return &g->kept[i];
+        if (g->kept[i].hash == *hash && graph_holds(&g->kept[i], commands, bytes)) return &g->kept[i];
     return NULL;
 }
 
 /* Whether the list came before; remembers that it did. */
-static bool seen_before(struct graphs *g, uint64_t hash) {
+static bool graphs_saw(struct graphs *g, uint64_t hash) {
     uint64_t *place = &g->seen[hash % GRAPHS_SEEN];
     bool seen = *place == hash;
     *place = hash;
@@ -54,7 +54,7 @@ static void graph_free(struct graph *one) {
     *one = (struct graph){};
 }
 
-static struct graph *take_place(struct graphs *g) {
+static struct graph *graphs_take_place(struct graphs *g) {
     if (g->n < GRAPHS) return &g->kept[g->n++];
     struct graph *oldest = &g->kept[0];
     for (int i = 1; i < g->n; i++)
@@ -65,7 +65,7 @@ static struct graph *take_place(struct graphs *g) {
 
 /* The list as a graph that can be launched; NULL after a failure. Capture holds for this thread alone: others may
  * allocate meanwhile. */
-static cudaGraphExec_t capture(struct backend *b) {
+static cudaGraphExec_t graph_capture(struct backend *b) {
     cudaStream_t stream = cuda_of(b)->stream;
     cudaGraph_t graph = NULL;
     cudaGraphExec_t exec = NULL;
@@ -77,11 +77,11 @@ static cudaGraphExec_t capture(struct backend *b) {
     return ok ? exec : NULL;
 }
 
-static struct graph *keep(struct backend *b, uint64_t hash) {
+static struct graph *graph_keep(struct backend *b, uint64_t hash) {
     struct cuda *cuda = cuda_of(b);
-    cudaGraphExec_t exec = capture(b);
+    cudaGraphExec_t exec = graph_capture(b);
     if (exec == NULL) return NULL;
-    struct graph *one = take_place(&cuda->graphs);
+    struct graph *one = graphs_take_place(&cuda->graphs);
     one->commands = (char *)xmalloc(cuda->work.bytes);
     memcpy(one->commands, cuda->work.commands.data, cuda->work.bytes);
     one->bytes = cuda->work.bytes;
@@ -99,12 +99,12 @@ void graphs_run(struct backend *b) {
         work_run(b);
         return;
     }
-    struct graph *one = find_graph(g, (const char *)cuda->work.commands.data, cuda->work.bytes, &hash);
-    if (one == NULL && !seen_before(g, hash)) {
+    struct graph *one = graphs_find(g, (const char *)cuda->work.commands.data, cuda->work.bytes, &hash);
+    if (one == NULL && !graphs_saw(g, hash)) {
         work_run(b);
         return;
     }
-    if (one == NULL) one = keep(b, hash);
+    if (one == NULL) one = graph_keep(b, hash);
     if (one == NULL) return;
     one->last_used = ++g->clock;
     if (cuda_ok(b, cudaGraphLaunch(one->exec, cuda->stream), "launching a step")) g->launched++;

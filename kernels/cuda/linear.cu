@@ -20,7 +20,8 @@ template <int V>
 __global__ void linear_convert_kernel(struct convert_kernel_args k) {
     int row = (int)blockIdx.x, col = first_column<V>();
     if (col >= k.y.cols) return;
-    store<V>(k.y.data, k.y.dtype, row * k.y.stride + col, load<V>(k.x.data, DTYPE_F32, row * k.x.stride + col));
+    lanes_store<V>(k.y.data, k.y.dtype, row * k.y.stride + col,
+                   lanes_load<V>(k.x.data, DTYPE_F32, row * k.x.stride + col));
 }
 
 struct finish_kernel_args {
@@ -36,9 +37,9 @@ template <int V>
 __global__ void linear_finish_kernel(struct finish_kernel_args k) {
     int row = (int)blockIdx.x, col = first_column<V>();
     if (col >= k.y.cols) return;
-    lanes<V> v = load<V>(k.y.data, DTYPE_F32, row * k.y.stride + col);
-    for (int j = 0; j < V; j++) v.at[j] = activate(k.bias ? v.at[j] + k.bias[col + j] : v.at[j], k.activation);
-    store<V>(k.y.data, DTYPE_F32, row * k.y.stride + col, v);
+    lanes<V> v = lanes_load<V>(k.y.data, DTYPE_F32, row * k.y.stride + col);
+    for (int j = 0; j < V; j++) v.at[j] = value_activate(k.bias ? v.at[j] + k.bias[col + j] : v.at[j], k.activation);
+    lanes_store<V>(k.y.data, DTYPE_F32, row * k.y.stride + col, v);
 }
 
 view linear_input(struct backend *b, const struct tensor &x, enum dtype dtype) {
@@ -46,10 +47,10 @@ view linear_input(struct backend *b, const struct tensor &x, enum dtype dtype) {
     struct convert_kernel_args k;
     k.x = x;
     k.y = tensor_make(workspace_reserve(b, &cuda_of(b)->inputs, bytes), dtype, x.rows, x.cols);
-    if (divides(&k.y, 4) && divides(&k.x, 4))
-        launch(b, linear_convert_kernel<4>, row_grid(k.x.rows, k.x.cols, 4), row_threads(k.x.cols, 4), 0, k);
+    if (view_divides(&k.y, 4) && view_divides(&k.x, 4))
+        kernel_launch(b, linear_convert_kernel<4>, row_grid(k.x.rows, k.x.cols, 4), row_threads(k.x.cols, 4), 0, k);
     else
-        launch(b, linear_convert_kernel<1>, row_grid(k.x.rows, k.x.cols, 1), row_threads(k.x.cols, 1), 0, k);
+        kernel_launch(b, linear_convert_kernel<1>, row_grid(k.x.rows, k.x.cols, 1), row_threads(k.x.cols, 1), 0, k);
     return k.y;
 }
 
@@ -59,10 +60,10 @@ void linear_product(struct backend *b, const struct gemm_args *g) {
     struct tensor y = tensor_make(g->y, DTYPE_F32, g->rows, g->n_out);
     y.stride = g->y_stride;
     struct finish_kernel_args k = {y, g->bias, g->activation};
-    if (divides(&k.y, 4))
-        launch(b, linear_finish_kernel<4>, row_grid(k.y.rows, k.y.cols, 4), row_threads(k.y.cols, 4), 0, k);
+    if (view_divides(&k.y, 4))
+        kernel_launch(b, linear_finish_kernel<4>, row_grid(k.y.rows, k.y.cols, 4), row_threads(k.y.cols, 4), 0, k);
     else
-        launch(b, linear_finish_kernel<1>, row_grid(k.y.rows, k.y.cols, 1), row_threads(k.y.cols, 1), 0, k);
+        kernel_launch(b, linear_finish_kernel<1>, row_grid(k.y.rows, k.y.cols, 1), row_threads(k.y.cols, 1), 0, k);
 }
 
 void cuda_linear(struct backend *b, const struct linear_args *a) {

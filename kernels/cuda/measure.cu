@@ -23,21 +23,21 @@ __global__ void measure_fill_kernel(struct fill_kernel_args k) {
     k.to[i] = (uint16_t)((x & 0x81ffu) | 0x3e00u);
 }
 
-struct measure {
+struct device_measure {
     struct backend *backend;
     char *from, *to;
     size_t copy_bytes;
     int n; /* rows and columns of the matrices */
 };
 
-static void copy_once(struct measure *m) {
+static void measure_copy(struct device_measure *m) {
     work_flush(m->backend);
     cuda_ok(m->backend,
             cudaMemcpyAsync(m->to, m->from, m->copy_bytes, cudaMemcpyDeviceToDevice, cuda_of(m->backend)->stream),
             "copying");
 }
 
-static void multiply_once(struct measure *m) {
+static void measure_multiply(struct device_measure *m) {
     size_t matrix = (size_t)m->n * (size_t)m->n;
     struct gemm_args g = {};
     g.x = m->from;
@@ -55,7 +55,8 @@ static int compare_doubles(const void *x, const void *y) {
 }
 
 /* Seconds of one call: the median over rounds of `times` calls, after one that warms up. */
-static double seconds_of(struct measure *m, void (*call)(struct measure *m), int times, struct error *e) {
+static double measure_seconds(struct device_measure *m, void (*call)(struct device_measure *m), int times,
+                              struct error *e) {
     double seconds[ROUNDS] = {};
     for (int round = -1; round < ROUNDS; round++) {
         double start = time_now();
@@ -69,7 +70,7 @@ static double seconds_of(struct measure *m, void (*call)(struct measure *m), int
 
 enum status cuda_measure(struct backend *b, size_t copy_bytes, int n, struct cuda_limits *out, struct error *e) {
     size_t product_bytes = (size_t)n * (size_t)n * sizeof(float);
-    struct measure m = {};
+    struct device_measure m = {};
     void *memory;
     m.backend = b;
     m.copy_bytes = copy_bytes;
@@ -79,9 +80,9 @@ enum status cuda_measure(struct backend *b, size_t copy_bytes, int n, struct cud
     m.from = (char *)memory;
     m.to = m.from + half;
     struct fill_kernel_args k = {(uint16_t *)memory, (int64_t)(half / sizeof(uint16_t))};
-    launch(b, measure_fill_kernel, dim3(blocks_for(k.n, FILL_THREADS)), FILL_THREADS, 0, k);
-    double copy = seconds_of(&m, copy_once, COPIES, e);
-    double multiply = copy > 0 ? seconds_of(&m, multiply_once, PRODUCTS, e) : 0;
+    kernel_launch(b, measure_fill_kernel, dim3(blocks_for(k.n, FILL_THREADS)), FILL_THREADS, 0, k);
+    double copy = measure_seconds(&m, measure_copy, COPIES, e);
+    double multiply = copy > 0 ? measure_seconds(&m, measure_multiply, PRODUCTS, e) : 0;
     backend_release(b, memory);
     if (multiply <= 0) return e->status;
     out->copy_gbps = 2e-9 * (double)copy_bytes / copy;

@@ -18,7 +18,7 @@
 
 /* Both as halves of one register, rounded to nearest even to T. */
 template <enum dtype T>
-__device__ inline unsigned pack_halves(float low, float high) {
+__device__ inline unsigned halves_pack(float low, float high) {
 #ifdef __CUDACC__
     unsigned packed;
     if constexpr (T == DTYPE_BF16)
@@ -69,7 +69,7 @@ __device__ inline void mma_16x8x16(float (&c)[4], const unsigned (&a)[4], unsign
 
 /* Four 8 x 8 matrices of 16-bit elements from shared memory. Lane i brings the address of row i % 8 of matrix i / 8:
  * 16 bytes, aligned to 16. r[m] becomes elements (g, 2t), (g, 2t+1) of matrix m. */
-__device__ inline void load_matrices(unsigned (&r)[4], const void *row) {
+__device__ inline void matrices_load(unsigned (&r)[4], const void *row) {
 #ifdef __CUDACC__
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -80,7 +80,7 @@ __device__ inline void load_matrices(unsigned (&r)[4], const void *row) {
 }
 
 /* The same, transposed: r[m] becomes elements (2t, g), (2t+1, g) of matrix m. */
-__device__ inline void load_matrices_transposed(unsigned (&r)[4], const void *row) {
+__device__ inline void matrices_load_transposed(unsigned (&r)[4], const void *row) {
 #ifdef __CUDACC__
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])

@@ -24,36 +24,36 @@ __global__ void __launch_bounds__(NORM_THREADS) norm_row_kernel(struct norm_kern
     float *y = (float *)k.y.data + blockIdx.x * k.y.stride, sum = 0, mean = 0;
     lanes<V> kept = {}, gamma = {}, beta = {};
     if (first < n) {
-        kept = k.sum.y.data ? add_at<V>(k.sum, (int)blockIdx.x, first) : load<V>(x, DTYPE_F32, first);
-        gamma = load<V>(k.gamma, DTYPE_F32, first);
-        if (k.beta != NULL) beta = load<V>(k.beta, DTYPE_F32, first);
+        kept = k.sum.y.data ? add_at<V>(k.sum, (int)blockIdx.x, first) : lanes_load<V>(x, DTYPE_F32, first);
+        gamma = lanes_load<V>(k.gamma, DTYPE_F32, first);
+        if (k.beta != NULL) beta = lanes_load<V>(k.beta, DTYPE_F32, first);
     }
     for (int col = first; k.sum.y.data && col < n; col += step)
-        store<V>(x, DTYPE_F32, col, col == first ? kept : add_at<V>(k.sum, (int)blockIdx.x, col));
+        lanes_store<V>(x, DTYPE_F32, col, col == first ? kept : add_at<V>(k.sum, (int)blockIdx.x, col));
     if (k.centre) {
         for (int col = first; col < n; col += step) {
-            lanes<V> v = col == first ? kept : load<V>(x, DTYPE_F32, col);
+            lanes<V> v = col == first ? kept : lanes_load<V>(x, DTYPE_F32, col);
             for (int j = 0; j < V; j++) sum += v.at[j];
         }
         mean = block_sum(sum, (float *)shared) / (float)n;
     }
     sum = 0;
     for (int col = first; col < n; col += step) {
-        lanes<V> v = col == first ? kept : load<V>(x, DTYPE_F32, col);
+        lanes<V> v = col == first ? kept : lanes_load<V>(x, DTYPE_F32, col);
         for (int j = 0; j < V; j++) sum += (v.at[j] - mean) * (v.at[j] - mean);
     }
     float variance = block_sum(sum, (float *)shared) / (float)n, scale = 1 / sqrtf(variance + k.epsilon);
     for (int col = first; col < n; col += step) {
-        lanes<V> v = col == first ? kept : load<V>(x, DTYPE_F32, col);
+        lanes<V> v = col == first ? kept : lanes_load<V>(x, DTYPE_F32, col);
         if (col > first) {
-            gamma = load<V>(k.gamma, DTYPE_F32, col);
-            if (k.beta != NULL) beta = load<V>(k.beta, DTYPE_F32, col);
+            gamma = lanes_load<V>(k.gamma, DTYPE_F32, col);
+            if (k.beta != NULL) beta = lanes_load<V>(k.beta, DTYPE_F32, col);
         }
         for (int j = 0; j < V; j++) {
             v.at[j] = (v.at[j] - mean) * scale * gamma.at[j];
             if (k.beta != NULL) v.at[j] += beta.at[j];
         }
-        store<V>(y, DTYPE_F32, col, v);
+        lanes_store<V>(y, DTYPE_F32, col, v);
     }
 }
 
@@ -62,9 +62,10 @@ void cuda_norm(struct backend *b, const struct norm_args *a) {
     if (a->x.cols == 0) return;
     struct tensor gamma = tensor_make((void *)(uintptr_t)a->gamma, DTYPE_F32, 1, a->x.cols), beta = gamma;
     if (a->beta != NULL) beta.data = (void *)(uintptr_t)a->beta;
-    int v = divides(&a->y, 4) && divides(&a->x, 4) && divides(&gamma, 4) && divides(&beta, 4) ? 4 : 1;
+    int v =
+        view_divides(&a->y, 4) && view_divides(&a->x, 4) && view_divides(&gamma, 4) && view_divides(&beta, 4) ? 4 : 1;
     if (v == 4) add_take_back(b, &a->x, &a->y, &k.sum);
     int warps = (int)blocks_for(a->x.cols, WARP * v), threads = WARP * (warps * WARP < NORM_THREADS ? warps : WARP);
     size_t shared = (size_t)threads / WARP * sizeof(float);
-    launch(b, v == 4 ? norm_row_kernel<4> : norm_row_kernel<1>, dim3((unsigned)a->x.rows), threads, shared, k);
+    kernel_launch(b, v == 4 ? norm_row_kernel<4> : norm_row_kernel<1>, dim3((unsigned)a->x.rows), threads, shared, k);
 }

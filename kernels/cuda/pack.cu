@@ -9,14 +9,14 @@
 enum { HALF_BYTES = LOADING_ELEMENTS * sizeof(float) };
 
 static bool loading_open(struct backend *b) {
-    struct loading *l = &cuda_of(b)->loading;
+    struct weight_loading *l = &cuda_of(b)->loading;
     if (l->host) return true;
     for (int i = 0; i < 2; i++)
         if (!cuda_ok(b, cudaEventCreateWithFlags(&l->read[i], cudaEventDisableTiming), "an event")) return false;
     return cuda_ok(b, cudaMallocHost((void **)&l->host, 2 * HALF_BYTES), "pinned memory for loading");
 }
 
-void loading_close(struct loading *l) {
+void loading_close(struct weight_loading *l) {
     for (int i = 0; i < 2; i++)
         if (l->read[i]) cudaEventDestroy(l->read[i]);
     cudaFreeHost(l->host);
@@ -24,7 +24,7 @@ void loading_close(struct loading *l) {
 
 /* The half for the piece-th copy, once the device has read what was in it; NULL after a failure. */
 static char *half_take(struct backend *b, size_t piece) {
-    struct loading *l = &cuda_of(b)->loading;
+    struct weight_loading *l = &cuda_of(b)->loading;
     if (b->error.status || !loading_open(b)) return NULL;
     if (piece >= 2 && !cuda_ok(b, cudaEventSynchronize(l->read[piece % 2]), "loading")) return NULL;
     return l->host + piece % 2 * HALF_BYTES;
@@ -42,9 +42,10 @@ static void half_give(struct backend *b, size_t piece) {
 }
 
 /* Rows go to the device as the host has them, [n_out, n_in]; only the dtype is converted. */
-static void load_floats(struct backend *b, const struct weight *w, const struct host_matrix *host) {
+static void floats_load(struct backend *b, const struct weight *w, const struct host_matrix *host) {
     size_t n = (size_t)w->n_out * (size_t)w->n_in, from = dtype_bytes(host->dtype), to = dtype_bytes(w->dtype);
-    for (size_t at = 0, piece = 0; at < n; at += LOADING_ELEMENTS, piece++) {
+    for (size_t at = 0; at < n; at += LOADING_ELEMENTS) {
+        size_t piece = at / LOADING_ELEMENTS;
         size_t left = n - at, most = LOADING_ELEMENTS, count = left < most ? left : most;
         char *half = half_take(b, piece);
         if (half == NULL) return;
@@ -56,7 +57,7 @@ static void load_floats(struct backend *b, const struct weight *w, const struct 
 
 /* n blocks of the host as a line: quads change places. */
 template <typename Q>
-static void transpose_line(unsigned char *line, const unsigned char *from, int n, Q flip) {
+static void line_transpose(unsigned char *line, const unsigned char *from, int n, Q flip) {
     for (int block = 0; block < n; block++)
         for (int piece = 0; piece < LINE_PIECES; piece++) {
             Q quad;
@@ -102,7 +103,7 @@ static void fp8_make(struct fp8_row *r, const struct blocks &w, const struct hos
 }
 
 /* Line `at` of all rows, counted from the first; `line` and `scales` are zeros. */
-static void make_line(unsigned char *line, uint16_t *scales, const struct blocks &w, const struct host_matrix *host,
+static void line_make(unsigned char *line, uint16_t *scales, const struct blocks &w, const struct host_matrix *host,
                       struct fp8_row *fp8, size_t at) {
     size_t row_blocks = (size_t)w.n_in / QUANTISE_BLOCK, in_row = at % (size_t)w.lines * (size_t)line_blocks(w.dtype);
     size_t first = at / (size_t)w.lines * row_blocks + in_row, left = row_blocks - in_row;
@@ -110,20 +111,20 @@ static void make_line(unsigned char *line, uint16_t *scales, const struct blocks
     const unsigned char *values = (const unsigned char *)host->values;
     if (w.dtype == DTYPE_FP8) {
         if (in_row == 0) fp8_make(fp8, w, host);
-        transpose_line(line, fp8->values + in_row * QUANTISE_BLOCK, n, (uint32_t)0);
+        line_transpose(line, fp8->values + in_row * QUANTISE_BLOCK, n, (uint32_t)0);
         return;
     }
     memcpy(scales, host->scales + first, (size_t)n * sizeof *scales);
     if (w.dtype == DTYPE_INT8) {
-        transpose_line(line, values + first * QUANTISE_BLOCK, n, (uint32_t)0x80808080);
+        line_transpose(line, values + first * QUANTISE_BLOCK, n, (uint32_t)0x80808080);
     } else {
-        transpose_line(line, values + first * (QUANTISE_BLOCK / 2), n, (uint16_t)0);
+        line_transpose(line, values + first * (QUANTISE_BLOCK / 2), n, (uint16_t)0);
         memcpy(scales + line_blocks(w.dtype), host->minimums + first, (size_t)n * sizeof *scales);
     }
 }
 
 /* As many lines at a time as fit into a half with their scales. */
-static void load_blocks(struct backend *b, const struct weight *w, const struct host_matrix *host) {
+static void blocks_load(struct backend *b, const struct weight *w, const struct host_matrix *host) {
     struct blocks to = blocks_of(w);
     size_t n = (size_t)to.n_out * (size_t)to.lines, beside = (size_t)line_scales(w->dtype);
     size_t most = HALF_BYTES / (LINE_BYTES + beside * sizeof(uint16_t));
@@ -133,15 +134,15 @@ static void load_blocks(struct backend *b, const struct weight *w, const struct 
         fp8.values = (unsigned char *)(fp8.wide + w->n_in);
         fp8.scales = (float *)xmalloc((size_t)w->n_out * sizeof(float));
     }
-    for (size_t at = 0, piece = 0; at < n; at += most, piece++) {
-        size_t count = n - at < most ? n - at : most;
+    for (size_t at = 0; at < n; at += most) {
+        size_t count = n - at < most ? n - at : most, piece = at / most;
         char *half = half_take(b, piece);
         if (half == NULL) break;
         unsigned char *lines = (unsigned char *)half;
         uint16_t *scales = (uint16_t *)(void *)(half + count * LINE_BYTES);
         memset(half, 0, count * (LINE_BYTES + beside * sizeof *scales));
         for (size_t i = 0; i < count; i++)
-            make_line(lines + i * LINE_BYTES, scales + i * beside, to, host, &fp8, at + i);
+            line_make(lines + i * LINE_BYTES, scales + i * beside, to, host, &fp8, at + i);
         half_copy(b, to.values + at * LINE_BYTES, lines, count * LINE_BYTES);
         half_copy(b, to.scales + at * beside, scales, count * beside * sizeof *scales);
         half_give(b, piece);
@@ -170,9 +171,9 @@ enum status cuda_pack(struct backend *b, struct weight *w, const struct host_mat
         return error_set(e, STATUS_NO_MEMORY, "%s: no memory for a [%d, %d] %s weight; use a smaller model or dtype",
                          cuda_of(b)->description, w->n_out, w->n_in, dtype_name(w->dtype));
     if (in_blocks(w->dtype))
-        load_blocks(b, w, host);
+        blocks_load(b, w, host);
     else
-        load_floats(b, w, host);
+        floats_load(b, w, host);
     enum status s = cuda_sync(b, e);
     if (s) {
         cudaFree(w->data);

@@ -16,20 +16,20 @@ template <int V>
 __global__ void add_rows_kernel(struct add_kernel_args k) {
     int row = (int)blockIdx.x, col = first_column<V>();
     if (col >= k.y.cols) return;
-    store<V>(k.y.data, DTYPE_F32, row * k.y.stride + col, add_at<V>(k, row, col));
+    lanes_store<V>(k.y.data, DTYPE_F32, row * k.y.stride + col, add_at<V>(k, row, col));
 }
 
 void cuda_add(struct backend *b, const struct add_args *a) {
     struct add_kernel_args k = {a->y, a->a, a->b, a->bias, NULL};
-    if (a->row_scale) k.row_scale = stage(b, a->row_scale, (size_t)a->y.rows);
-    if (divides(&a->y, 4) && divides(&a->a, 4) && divides(&a->b, 4))
-        launch(b, add_rows_kernel<4>, row_grid(a->y.rows, a->y.cols, 4), row_threads(a->y.cols, 4), 0, k);
+    if (a->row_scale) k.row_scale = array_stage(b, a->row_scale, (size_t)a->y.rows);
+    if (view_divides(&a->y, 4) && view_divides(&a->a, 4) && view_divides(&a->b, 4))
+        kernel_launch(b, add_rows_kernel<4>, row_grid(a->y.rows, a->y.cols, 4), row_threads(a->y.cols, 4), 0, k);
     else
-        launch(b, add_rows_kernel<1>, row_grid(a->y.rows, a->y.cols, 1), row_threads(a->y.cols, 1), 0, k);
+        kernel_launch(b, add_rows_kernel<1>, row_grid(a->y.rows, a->y.cols, 1), row_threads(a->y.cols, 1), 0, k);
 }
 
 /* Whether no byte from the first to the last element of x is one of y. */
-static bool disjoint(const view &x, const view &y) {
+static bool views_disjoint(const view &x, const view &y) {
     const char *starts[2], *ends[2];
     const view *both[] = {&x, &y};
     for (int i = 0; i < 2; i++) {
@@ -40,7 +40,9 @@ static bool disjoint(const view &x, const view &y) {
 }
 
 /* Whether an element of y and one of x at another place of a row never are the same memory. */
-static bool apart(const view &x, const view &y) { return (x.data == y.data && x.stride == y.stride) || disjoint(x, y); }
+static bool apart(const view &x, const view &y) {
+    return (x.data == y.data && x.stride == y.stride) || views_disjoint(x, y);
+}
 
 bool add_take_back(struct backend *b, const struct tensor *x, const struct tensor *y, struct add_kernel_args *out) {
     const launch_command<add_kernel_args> *latest =
@@ -67,18 +69,18 @@ template <int V>
 __global__ void glu_rows_kernel(struct glu_kernel_args k) {
     int row = (int)blockIdx.x, col = first_column<V>();
     if (col >= k.y.cols) return;
-    lanes<V> gate = load<V>(k.x.data, DTYPE_F32, row * k.x.stride + col);
-    lanes<V> up = load<V>(k.x.data, DTYPE_F32, row * k.x.stride + k.y.cols + col);
-    for (int j = 0; j < V; j++) gate.at[j] = activate(gate.at[j], k.activation) * up.at[j];
-    store<V>(k.y.data, DTYPE_F32, row * k.y.stride + col, gate);
+    lanes<V> gate = lanes_load<V>(k.x.data, DTYPE_F32, row * k.x.stride + col);
+    lanes<V> up = lanes_load<V>(k.x.data, DTYPE_F32, row * k.x.stride + k.y.cols + col);
+    for (int j = 0; j < V; j++) gate.at[j] = value_activate(gate.at[j], k.activation) * up.at[j];
+    lanes_store<V>(k.y.data, DTYPE_F32, row * k.y.stride + col, gate);
 }
 
 void cuda_glu(struct backend *b, const struct glu_args *a) {
     struct glu_kernel_args k = {a->y, a->x, a->activation};
-    if (divides(&a->y, 4) && divides(&a->x, 4))
-        launch(b, glu_rows_kernel<4>, row_grid(a->y.rows, a->y.cols, 4), row_threads(a->y.cols, 4), 0, k);
+    if (view_divides(&a->y, 4) && view_divides(&a->x, 4))
+        kernel_launch(b, glu_rows_kernel<4>, row_grid(a->y.rows, a->y.cols, 4), row_threads(a->y.cols, 4), 0, k);
     else
-        launch(b, glu_rows_kernel<1>, row_grid(a->y.rows, a->y.cols, 1), row_threads(a->y.cols, 1), 0, k);
+        kernel_launch(b, glu_rows_kernel<1>, row_grid(a->y.rows, a->y.cols, 1), row_threads(a->y.cols, 1), 0, k);
 }
 
 /* Token, position and type embeddings */
@@ -98,18 +100,18 @@ __global__ void embed_sum_kernel(struct embed_kernel_args k) {
     if (k.ids[row] < 0)
         for (int j = 0; j < V; j++) sum.at[j] = 0;
     else if (k.blocks.values != NULL)
-        for (int j = 0; j < V; j++) sum.at[j] = dequantise_one(k.blocks, k.ids[row], col + j);
+        for (int j = 0; j < V; j++) sum.at[j] = value_dequantise(k.blocks, k.ids[row], col + j);
     else
-        sum = load<V>(k.word.data, k.word.dtype, k.ids[row] * k.word.stride + col);
+        sum = lanes_load<V>(k.word.data, k.word.dtype, k.ids[row] * k.word.stride + col);
     if (k.position.data != NULL) {
-        lanes<V> p = load<V>(k.position.data, DTYPE_F32, k.positions[row] * k.position.stride + col);
+        lanes<V> p = lanes_load<V>(k.position.data, DTYPE_F32, k.positions[row] * k.position.stride + col);
         for (int j = 0; j < V; j++) sum.at[j] += p.at[j];
     }
     if (k.type.data != NULL) {
-        lanes<V> t = load<V>(k.type.data, DTYPE_F32, col);
+        lanes<V> t = lanes_load<V>(k.type.data, DTYPE_F32, col);
         for (int j = 0; j < V; j++) sum.at[j] += t.at[j];
     }
-    store<V>(k.y.data, DTYPE_F32, row * k.y.stride + col, sum);
+    lanes_store<V>(k.y.data, DTYPE_F32, row * k.y.stride + col, sum);
 }
 
 void cuda_embed(struct backend *b, const struct embed_args *a) {
@@ -120,18 +122,19 @@ void cuda_embed(struct backend *b, const struct embed_args *a) {
         k.blocks = blocks_of(a->word);
     else
         k.word = tensor_make(a->word->data, a->word->dtype, a->word->n_out, a->word->n_in);
-    k.ids = stage(b, a->ids, (size_t)a->y.rows);
+    k.ids = array_stage(b, a->ids, (size_t)a->y.rows);
     if (a->position != NULL) {
         k.position = *a->position;
-        k.positions = stage(b, a->positions, (size_t)a->y.rows);
+        k.positions = array_stage(b, a->positions, (size_t)a->y.rows);
     }
     if (a->type != NULL) k.type = *a->type;
-    bool vector = divides(&k.y, 4) && (quantised || divides(&k.word, 4)) &&
-                  (a->position == NULL || divides(a->position, 4)) && (a->type == NULL || divides(a->type, 4));
+    bool vector = view_divides(&k.y, 4) && (quantised || view_divides(&k.word, 4)) &&
+                  (a->position == NULL || view_divides(a->position, 4)) &&
+                  (a->type == NULL || view_divides(a->type, 4));
     if (vector)
-        launch(b, embed_sum_kernel<4>, row_grid(a->y.rows, a->y.cols, 4), row_threads(a->y.cols, 4), 0, k);
+        kernel_launch(b, embed_sum_kernel<4>, row_grid(a->y.rows, a->y.cols, 4), row_threads(a->y.cols, 4), 0, k);
     else
-        launch(b, embed_sum_kernel<1>, row_grid(a->y.rows, a->y.cols, 1), row_threads(a->y.cols, 1), 0, k);
+        kernel_launch(b, embed_sum_kernel<1>, row_grid(a->y.rows, a->y.cols, 1), row_threads(a->y.cols, 1), 0, k);
 }
 
 /* Gather and scatter */
@@ -149,16 +152,16 @@ __global__ void gather_rows_kernel(struct move_kernel_args k) {
     int row = (int)blockIdx.x, col = first_column<V>(), from = k.rows[row];
     if (col >= k.y.cols) return;
     lanes<V> v = {};
-    if (from >= 0) v = load<V>(k.x.data, k.x.dtype, from * k.x.stride + col);
-    store<V>(k.y.data, k.y.dtype, row * k.y.stride + col, v);
+    if (from >= 0) v = lanes_load<V>(k.x.data, k.x.dtype, from * k.x.stride + col);
+    lanes_store<V>(k.y.data, k.y.dtype, row * k.y.stride + col, v);
 }
 
 void cuda_gather_rows(struct backend *b, const struct gather_rows_args *a) {
-    struct move_kernel_args k = {a->y, a->x, stage(b, a->rows, (size_t)a->y.rows), a->y.rows, false};
-    if (divides(&a->y, 4) && divides(&a->x, 4))
-        launch(b, gather_rows_kernel<4>, row_grid(a->y.rows, a->y.cols, 4), row_threads(a->y.cols, 4), 0, k);
+    struct move_kernel_args k = {a->y, a->x, array_stage(b, a->rows, (size_t)a->y.rows), a->y.rows, false};
+    if (view_divides(&a->y, 4) && view_divides(&a->x, 4))
+        kernel_launch(b, gather_rows_kernel<4>, row_grid(a->y.rows, a->y.cols, 4), row_threads(a->y.cols, 4), 0, k);
     else
-        launch(b, gather_rows_kernel<1>, row_grid(a->y.rows, a->y.cols, 1), row_threads(a->y.cols, 1), 0, k);
+        kernel_launch(b, gather_rows_kernel<1>, row_grid(a->y.rows, a->y.cols, 1), row_threads(a->y.cols, 1), 0, k);
 }
 
 /* Keys and values go to the same rows of two caches. */
@@ -180,7 +183,8 @@ __global__ void scatter_rows_kernel(struct scatter_kernel_args both) {
         overwritten = block_sum(overwritten, (int *)shared);
     }
     if (col >= k.y.cols || to < 0 || overwritten) return;
-    store<V>(k.y.data, k.y.dtype, to * k.y.stride + col, load<V>(k.x.data, k.x.dtype, row * k.x.stride + col));
+    lanes_store<V>(k.y.data, k.y.dtype, to * k.y.stride + col,
+                   lanes_load<V>(k.x.data, k.x.dtype, row * k.x.stride + col));
 }
 
 static int compare_rows(const void *x, const void *y) {
@@ -190,7 +194,7 @@ static int compare_rows(const void *x, const void *y) {
 
 /* Whether an index that counts occurs twice; if not, the kernel need not look. The order of the indices makes no
  * difference, so it does not make lists of work differ. Layers ask again for the array that `staged` is the copy of. */
-static bool repeats(struct cuda *cuda, const void *staged, const int32_t *rows, int n) {
+static bool rows_repeat(struct cuda *cuda, const void *staged, const int32_t *rows, int n) {
     struct ring *r = &cuda->ring;
     if (r->scattered == staged) return r->repeats;
     int32_t *sorted = (int32_t *)host_list_reserve(&cuda->sorted, (size_t)n * sizeof *rows);
@@ -205,27 +209,27 @@ static bool repeats(struct cuda *cuda, const void *staged, const int32_t *rows, 
 }
 
 /* Whether two moves can be made at once: the same rows, as many columns, and neither writes what the other touches. */
-static bool beside(const struct move_kernel_args &k, const struct move_kernel_args &l) {
-    return k.rows == l.rows && k.n == l.n && k.x.cols == l.x.cols && disjoint(k.y, l.y) && disjoint(k.y, l.x) &&
-           disjoint(k.x, l.y);
+static bool moves_beside(const struct move_kernel_args &k, const struct move_kernel_args &l) {
+    return k.rows == l.rows && k.n == l.n && k.x.cols == l.x.cols && views_disjoint(k.y, l.y) &&
+           views_disjoint(k.y, l.x) && views_disjoint(k.x, l.y);
 }
 
 void cuda_scatter_rows(struct backend *b, const struct scatter_rows_args *a) {
-    struct move_kernel_args k = {a->y, a->x, stage(b, a->rows, (size_t)a->x.rows), a->x.rows, false};
+    struct move_kernel_args k = {a->y, a->x, array_stage(b, a->rows, (size_t)a->x.rows), a->x.rows, false};
     if (k.rows == NULL) return; /* none, or a failure */
-    k.may_repeat = repeats(cuda_of(b), k.rows, a->rows, a->x.rows);
-    int v = divides(&a->y, 4) && divides(&a->x, 4) ? 4 : 1;
+    k.may_repeat = rows_repeat(cuda_of(b), k.rows, a->rows, a->x.rows);
+    int v = view_divides(&a->y, 4) && view_divides(&a->x, 4) ? 4 : 1;
     auto kernel = v == 4 ? scatter_rows_kernel<4> : scatter_rows_kernel<1>;
     struct scatter_kernel_args both = {{k, {}}};
     dim3 grid = row_grid(a->x.rows, a->x.cols, v);
     const launch_command<scatter_kernel_args> *latest =
         (const launch_command<scatter_kernel_args> *)work_latest(b, launch_run<scatter_kernel_args>);
-    if (latest && latest->kernel == kernel && latest->grid[2] == 1 && beside(latest->arguments.moves[0], k)) {
+    if (latest && latest->kernel == kernel && latest->grid[2] == 1 && moves_beside(latest->arguments.moves[0], k)) {
         both = {{latest->arguments.moves[0], k}};
         grid.z = 2;
         work_take_back(b);
     }
-    launch(b, kernel, grid, row_threads(a->x.cols, v), ROW_THREADS / WARP * sizeof(int), both);
+    kernel_launch(b, kernel, grid, row_threads(a->x.cols, v), ROW_THREADS / WARP * sizeof(int), both);
 }
 
 /* Rotary positions */
@@ -265,13 +269,13 @@ void cuda_rope(struct backend *b, const struct rope_args *a) {
     int half = a->rotated / 2;
     if (half == 0) return;
     struct rope_kernel_args k = {a->x,
-                                 stage(b, a->positions, (size_t)a->x.rows),
-                                 stage(b, a->inv_freq, (size_t)half),
+                                 array_stage(b, a->positions, (size_t)a->x.rows),
+                                 array_stage(b, a->inv_freq, (size_t)half),
                                  a->heads,
                                  a->head_dim,
                                  half,
                                  a->interleaved};
-    launch(b, rope_pairs_kernel, dim3((unsigned)a->x.rows), ROW_THREADS, 0, k);
+    kernel_launch(b, rope_pairs_kernel, dim3((unsigned)a->x.rows), ROW_THREADS, 0, k);
 }
 
 /* Means of runs of rows */
@@ -305,7 +309,7 @@ __global__ void mean_columns_kernel(struct mean_kernel_args k) {
 }
 
 void cuda_mean_rows(struct backend *b, const struct mean_rows_args *a) {
-    struct mean_kernel_args k = {a->y, a->x, stage(b, a->starts, (size_t)a->y.rows + 1), a->normalize};
-    launch(b, mean_columns_kernel, dim3((unsigned)a->y.rows), row_threads(a->y.cols, 1),
-           ROW_THREADS / WARP * sizeof(double), k);
+    struct mean_kernel_args k = {a->y, a->x, array_stage(b, a->starts, (size_t)a->y.rows + 1), a->normalize};
+    kernel_launch(b, mean_columns_kernel, dim3((unsigned)a->y.rows), row_threads(a->y.cols, 1),
+                  ROW_THREADS / WARP * sizeof(double), k);
 }

@@ -13,9 +13,9 @@ struct add_kernel_args {
 template <int V>
 __device__ inline lanes<V> add_at(const struct add_kernel_args &k, int row, int col) {
     float scale = k.row_scale == NULL ? 1 : k.row_scale[row];
-    lanes<V> a = load<V>(k.a.data, DTYPE_F32, row * k.a.stride + col);
+    lanes<V> a = lanes_load<V>(k.a.data, DTYPE_F32, row * k.a.stride + col);
     if (scale == 0) return a;
-    lanes<V> b = load<V>(k.b.data, DTYPE_F32, row * k.b.stride + col);
+    lanes<V> b = lanes_load<V>(k.b.data, DTYPE_F32, row * k.b.stride + col);
     for (int j = 0; j < V; j++) {
         float sum = k.bias == NULL ? b.at[j] : b.at[j] + k.bias[col + j];
         a.at[j] = a.at[j] + scale * sum;

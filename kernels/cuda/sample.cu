@@ -27,7 +27,7 @@ enum {
 typedef unsigned long long u64;
 
 /* What a histogram adds up. */
-enum measure { MEASURE_NONE, MEASURE_COUNT /* top_k */, MEASURE_WEIGHT /* top_p */ };
+enum sample_measure { MEASURE_NONE, MEASURE_COUNT /* top_k */, MEASURE_WEIGHT /* top_p */ };
 
 /* What is known of a slice. */
 struct sample_part {
@@ -58,8 +58,8 @@ struct sample_kernel_args {
     int32_t *ids;
     float *logprobs;
     int n, slices;
-    int launch;                   /* after `largest`, from 0 */
-    enum measure measure, before; /* of this launch and of the one before it */
+    int launch;                          /* after `largest`, from 0 */
+    enum sample_measure measure, before; /* of this launch and of the one before it */
     int unused = 0;
 };
 
@@ -72,13 +72,13 @@ struct sample_shared {
 };
 
 __host__ __device__ static bool draws(const struct sample_params &p) { return p.temperature > 0 && p.top_k != 1; }
-__host__ __device__ static bool measures(const struct sample_params &p, enum measure measure, int n) {
+__host__ __device__ static bool params_measure(const struct sample_params &p, enum sample_measure measure, int n) {
     if (!draws(p) || measure == MEASURE_NONE) return false;
     return measure == MEASURE_COUNT ? p.top_k > 0 && p.top_k < n : p.top_p < 1;
 }
 
 /* NaN and -inf become the lowest finite value, +inf the largest, -0 becomes 0. */
-__device__ static float clean(float logit) {
+__device__ static float logit_clean(float logit) {
     const float most = 3.402823466e+38f;
     float x = logit >= -most ? logit : -most;
     x = x <= most ? x : most;
@@ -87,7 +87,7 @@ __device__ static float clean(float logit) {
 
 /* Larger floats give larger keys, none gives 0. */
 __device__ static uint32_t key_of(float logit) {
-    uint32_t u = __float_as_uint(clean(logit));
+    uint32_t u = __float_as_uint(logit_clean(logit));
     return u & 0x80000000u ? ~u : u | 0x80000000u;
 }
 __device__ static float logit_of(uint32_t key) { return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key); }
@@ -98,7 +98,7 @@ __device__ static u64 weight_of(float logit, float largest, float temperature) {
                             1.0 / 24,      1.0 / 6,      0.5,         1,          1};
     const double magic = 6755399441055744.0; /* 1.5 * 2^52: its sum's low bits hold the nearest integer */
     const double log2_e = 1.4426950408889634, ln_2 = 0.6931471805599453, two_52 = 4503599627370496.0;
-    double z = __ddiv_rn(__dsub_rn((double)clean(logit), (double)largest), (double)temperature);
+    double z = __ddiv_rn(__dsub_rn((double)logit_clean(logit), (double)largest), (double)temperature);
     z = z > -40 ? z : -40;
     double shifted = __dadd_rn(__dmul_rn(z, log2_e), magic), n = __dsub_rn(shifted, magic);
     double r = __dsub_rn(z, __dmul_rn(n, ln_2)), p = 1.0 / 39916800;
@@ -110,7 +110,7 @@ __device__ static u64 weight_of(float logit, float largest, float temperature) {
 }
 
 /* What min_p leaves of a weight. */
-__device__ static u64 enough(u64 weight, const struct sample_params &p) {
+__device__ static u64 weight_enough(u64 weight, const struct sample_params &p) {
     if (!(p.min_p > 0)) return weight;
     return weight < (u64)ceil((p.min_p < 1 ? (double)p.min_p : 1) * 1099511627776.0) ? 0 : weight;
 }
@@ -120,7 +120,7 @@ __device__ static const float *row_logits(const struct sample_kernel_args &k) {
 }
 
 /* The logits of a thread's ids: `first`, `first + step` and so on; NaN past the end. */
-__device__ static lanes<EACH> load_logits(const struct sample_kernel_args &k, int first, int step) {
+__device__ static lanes<EACH> logits_load(const struct sample_kernel_args &k, int first, int step) {
     const float *logits = row_logits(k);
     lanes<EACH> x;
     UNROLL
@@ -157,7 +157,7 @@ struct peak {
     int id;
 };
 
-__device__ static peak higher(peak a, peak b) {
+__device__ static peak peak_higher(peak a, peak b) {
     return b.value > a.value || (b.value == a.value && b.id < a.id) ? b : a;
 }
 
@@ -165,7 +165,7 @@ __device__ static peak warp_peak(peak p) {
     for (int offset = WARP / 2; offset > 0; offset /= 2) {
         float value = __shfl_xor_sync(ALL_LANES, p.value, offset);
         int id = __shfl_xor_sync(ALL_LANES, p.id, offset);
-        p = higher(p, {value, id});
+        p = peak_higher(p, {value, id});
     }
     return p;
 }
@@ -179,7 +179,7 @@ __device__ static peak block_peak(peak p, sample_shared &shared) {
 }
 
 /* Clears this slice's share of the histogram that launch `launch` will add to. */
-__device__ static void clear_histogram(const struct sample_kernel_args &k, int launch) {
+__device__ static void histogram_clear(const struct sample_kernel_args &k, int launch) {
     if (k.histograms == NULL) return;
     u64 *histogram = k.histograms + ((int64_t)blockIdx.x * DIGITS_OF_KEY + launch % DIGITS_OF_KEY) * DIGITS;
     for (int i = (int)(blockIdx.y * SAMPLE_THREADS + threadIdx.x); i < DIGITS; i += k.slices * SAMPLE_THREADS)
@@ -191,16 +191,16 @@ __global__ void __launch_bounds__(SAMPLE_THREADS) sample_largest_kernel(struct s
     DYNAMIC_SHARED(memory);
     sample_shared &shared = *(sample_shared *)memory;
     int first = (int)blockIdx.y * SLICE + (int)threadIdx.x;
-    lanes<EACH> x = load_logits(k, first, SAMPLE_THREADS);
+    lanes<EACH> x = logits_load(k, first, SAMPLE_THREADS);
     peak p = {-INFINITY, k.n};
     for (int i = 0; i < EACH; i++)
-        if (first + i * SAMPLE_THREADS < k.n) p = higher(p, {clean(x.at[i]), first + i * SAMPLE_THREADS});
+        if (first + i * SAMPLE_THREADS < k.n) p = peak_higher(p, {logit_clean(x.at[i]), first + i * SAMPLE_THREADS});
     p = block_peak(p, shared);
     double sum = 0;
     for (int i = 0; i < EACH; i++)
-        if (first + i * SAMPLE_THREADS < k.n) sum += (double)expf(clean(x.at[i]) - p.value);
+        if (first + i * SAMPLE_THREADS < k.n) sum += (double)expf(logit_clean(x.at[i]) - p.value);
     sum = block_sum(sum, shared.doubles);
-    clear_histogram(k, 0);
+    histogram_clear(k, 0);
     if (threadIdx.x > 0) return;
     struct sample_part *part = k.parts + (int64_t)blockIdx.x * k.slices + blockIdx.y;
     part->sum = sum;
@@ -209,10 +209,11 @@ __global__ void __launch_bounds__(SAMPLE_THREADS) sample_largest_kernel(struct s
 }
 
 /* What the slices' largest logits say about the row. */
-__device__ static sample_state merge_parts(const struct sample_kernel_args &k, sample_shared &shared) {
+__device__ static sample_state parts_merge(const struct sample_kernel_args &k, sample_shared &shared) {
     const struct sample_part *parts = k.parts + (int64_t)blockIdx.x * k.slices;
     peak p = {-INFINITY, k.n};
-    for (int i = (int)threadIdx.x; i < k.slices; i += SAMPLE_THREADS) p = higher(p, {parts[i].largest, parts[i].id});
+    for (int i = (int)threadIdx.x; i < k.slices; i += SAMPLE_THREADS)
+        p = peak_higher(p, {parts[i].largest, parts[i].id});
     p = block_peak(p, shared);
     double sum = 0;
     for (int i = (int)threadIdx.x; i < k.slices; i += SAMPLE_THREADS)
@@ -228,7 +229,7 @@ __device__ static sample_state merge_parts(const struct sample_kernel_args &k, s
 /* The largest digit at which the sum from the top reaches the target becomes the prefix's next. A thread adds up eight
  * digits, and the one in whose share the target lies walks them. */
 __device__ static void choose_digit(sample_state &s, const struct sample_params &p, const u64 *histogram, int digit,
-                                    enum measure measure, sample_shared &shared) {
+                                    enum sample_measure measure, sample_shared &shared) {
     constexpr int SHARE = DIGITS / SAMPLE_THREADS;
     int top = DIGITS - 1 - (int)threadIdx.x * SHARE;
     u64 bins[SHARE], own = 0;
@@ -265,11 +266,11 @@ __device__ static sample_state decide(const struct sample_kernel_args &k, const 
                                       sample_shared &shared) {
     sample_state s;
     if (k.launch == 0) {
-        s = merge_parts(k, shared);
+        s = parts_merge(k, shared);
     } else {
         int last = k.launch - 1, digit = last % DIGITS_OF_KEY;
         s = k.states[(int64_t)(last % 2) * k.logits.rows + blockIdx.x];
-        if (measures(p, k.before, k.n)) {
+        if (params_measure(p, k.before, k.n)) {
             choose_digit(s, p, k.histograms + ((int64_t)blockIdx.x * DIGITS_OF_KEY + digit) * DIGITS, digit, k.before,
                          shared);
             if (digit == DIGITS_OF_KEY - 1) { /* ids with one key have one weight, so how many are needed is known */
@@ -297,11 +298,11 @@ __global__ void __launch_bounds__(SAMPLE_THREADS) sample_histogram_kernel(struct
     sample_shared &shared = *(sample_shared *)memory;
     const struct sample_params p = k.params[blockIdx.x];
     int first = (int)blockIdx.y * SLICE + (int)threadIdx.x, digit = k.launch % DIGITS_OF_KEY;
-    lanes<EACH> x = load_logits(k, first, SAMPLE_THREADS);
+    lanes<EACH> x = logits_load(k, first, SAMPLE_THREADS);
     for (int i = (int)threadIdx.x; i < DIGITS; i += SAMPLE_THREADS) shared.low[i] = shared.high[i] = 0;
     sample_state s = decide(k, p, shared);
-    clear_histogram(k, k.launch + 1);
-    if (!measures(p, k.measure, k.n)) return;
+    histogram_clear(k, k.launch + 1);
+    if (!params_measure(p, k.measure, k.n)) return;
     __syncthreads();
     bool weigh = k.measure == MEASURE_WEIGHT;
     for (int i = 0; i < EACH; i++) {
@@ -330,14 +331,14 @@ __global__ void __launch_bounds__(SAMPLE_THREADS) sample_share_kernel(struct sam
     sample_shared &shared = *(sample_shared *)memory;
     const struct sample_params p = k.params[blockIdx.x];
     int first = (int)blockIdx.y * SLICE + (int)threadIdx.x;
-    lanes<EACH> x = load_logits(k, first, SAMPLE_THREADS);
+    lanes<EACH> x = logits_load(k, first, SAMPLE_THREADS);
     sample_state s = decide(k, p, shared);
     if (!draws(p)) return;
     u64 above = 0, on_cut = 0;
     for (int i = 0; i < EACH; i++) {
         uint32_t key = key_of(x.at[i]);
         if (first + i * SAMPLE_THREADS >= k.n) continue;
-        if (key > s.key) above += enough(weight_of(x.at[i], s.largest, p.temperature), p);
+        if (key > s.key) above += weight_enough(weight_of(x.at[i], s.largest, p.temperature), p);
         on_cut += key == s.key;
     }
     above = block_sum(above, shared.sums);
@@ -389,19 +390,20 @@ __device__ static u64 splitmix64(u64 x) {
 /* The first id, in rising order, at which the running sum of weights exceeds the target that the seed asks for. */
 __device__ static int draw(const struct sample_kernel_args &k, const struct sample_params &p, const sample_state &s,
                            sample_shared &shared) {
-    u64 on_cut_weight = s.key == 0 ? 0 : enough(weight_of(logit_of(s.key), s.largest, p.temperature), p);
+    u64 on_cut_weight = s.key == 0 ? 0 : weight_enough(weight_of(logit_of(s.key), s.largest, p.temperature), p);
     u64 total = walk_slices(k, s, on_cut_weight, ~0ull, shared);
     u64 target = __umul64hi(splitmix64(splitmix64(p.seed) + p.draw * 0x9e3779b97f4a7c15ull), total);
     walk_slices(k, s, on_cut_weight, target, shared);
     int first = shared.found * SLICE + (int)threadIdx.x * EACH;
     u64 before = shared.found_sum, on_before = shared.found_on, weights[EACH], on = 0, own = 0;
-    lanes<EACH> x = load_logits(k, first, 1);
+    lanes<EACH> x = logits_load(k, first, 1);
     for (int i = 0; i < EACH; i++) on += first + i < k.n && key_of(x.at[i]) == s.key;
     on_before += block_scan(on, shared.sums).before;
     UNROLL
     for (int i = 0; i < EACH; i++) {
         uint32_t key = key_of(x.at[i]);
-        u64 weight = first + i < k.n && key > s.key ? enough(weight_of(x.at[i], s.largest, p.temperature), p) : 0;
+        u64 weight =
+            first + i < k.n && key > s.key ? weight_enough(weight_of(x.at[i], s.largest, p.temperature), p) : 0;
         if (first + i < k.n && key == s.key) weight = on_cut_weight * kept_on_cut(s, on_before++, 1);
         own += weights[i] = weight;
     }
@@ -424,11 +426,11 @@ __global__ void __launch_bounds__(SAMPLE_THREADS) sample_draw_kernel(struct samp
     int id = draws(p) ? draw(k, p, s, shared) : s.id;
     if (threadIdx.x > 0) return;
     k.ids[blockIdx.x] = id;
-    k.logprobs[blockIdx.x] = (float)((double)clean(row_logits(k)[id]) - (double)s.largest - s.log_sum);
+    k.logprobs[blockIdx.x] = (float)((double)logit_clean(row_logits(k)[id]) - (double)s.largest - s.log_sum);
 }
 
 /* Device memory for the rows: everything in one piece, the results last. */
-static bool reserve(struct backend *b, struct sample_kernel_args *k, size_t rows, bool histograms) {
+static bool sample_reserve(struct backend *b, struct sample_kernel_args *k, size_t rows, bool histograms) {
     size_t parts = rows * (size_t)k->slices * sizeof *k->parts, states = 2 * rows * sizeof *k->states;
     size_t digits = histograms ? rows * DIGITS_OF_KEY * DIGITS * sizeof *k->histograms : 0;
     size_t results = rows * (sizeof *k->ids + sizeof *k->logprobs);
@@ -448,31 +450,34 @@ void cuda_sample(struct backend *b, const struct sample_args *a) {
     for (size_t i = 0; i < rows; i++) {
         any_draws = any_draws || draws(a->params[i]);
         for (int m = MEASURE_COUNT; m <= MEASURE_WEIGHT; m++)
-            any[m] = any[m] || measures(a->params[i], (enum measure)m, a->n_vocab);
+            any[m] = any[m] || params_measure(a->params[i], (enum sample_measure)m, a->n_vocab);
     }
     struct sample_kernel_args k;
     k.logits = a->logits;
-    k.params = stage(b, a->params, rows);
+    k.params = array_stage(b, a->params, rows);
     k.n = a->n_vocab;
     k.slices = (int)blocks_for(a->n_vocab, SLICE);
     k.launch = 0;
     k.measure = k.before = MEASURE_NONE;
-    if (rows == 0 || !reserve(b, &k, rows, any[MEASURE_COUNT] || any[MEASURE_WEIGHT])) return;
+    if (rows == 0 || !sample_reserve(b, &k, rows, any[MEASURE_COUNT] || any[MEASURE_WEIGHT])) return;
     dim3 grid((unsigned)rows, (unsigned)k.slices);
-    launch(b, sample_largest_kernel, grid, SAMPLE_THREADS, sizeof(sample_shared), k);
-    for (int m = MEASURE_COUNT; m <= MEASURE_WEIGHT; m++)
-        for (int digit = 0; any[m] && digit < DIGITS_OF_KEY; digit++, k.launch++) {
-            k.measure = (enum measure)m;
-            launch(b, sample_histogram_kernel, grid, SAMPLE_THREADS, sizeof(sample_shared), k);
+    kernel_launch(b, sample_largest_kernel, grid, SAMPLE_THREADS, sizeof(sample_shared), k);
+    for (int m = MEASURE_COUNT; m <= MEASURE_WEIGHT; m++) {
+        if (!any[m]) continue;
+        k.measure = (enum sample_measure)m;
+        for (int digit = 0; digit < DIGITS_OF_KEY; digit++) {
+            kernel_launch(b, sample_histogram_kernel, grid, SAMPLE_THREADS, sizeof(sample_shared), k);
             k.before = k.measure;
+            k.launch++;
         }
+    }
     k.measure = MEASURE_NONE;
     if (any_draws) {
-        launch(b, sample_share_kernel, grid, SAMPLE_THREADS, sizeof(sample_shared), k);
+        kernel_launch(b, sample_share_kernel, grid, SAMPLE_THREADS, sizeof(sample_shared), k);
         k.before = MEASURE_NONE;
         k.launch++;
     }
-    launch(b, sample_draw_kernel, dim3((unsigned)rows), SAMPLE_THREADS, sizeof(sample_shared), k);
+    kernel_launch(b, sample_draw_kernel, dim3((unsigned)rows), SAMPLE_THREADS, sizeof(sample_shared), k);
     cuda_fetch(b, a->ids, k.ids, bytes);
     cuda_fetch(b, a->logprobs, k.logprobs, bytes);
 }

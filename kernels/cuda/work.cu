@@ -6,18 +6,18 @@
 
 /* The list. */
 
-struct command {
+struct work_command {
     work_function *run;
     size_t bytes; /* of the arguments, which follow */
 };
 
-static_assert(sizeof(struct command) == 16, "commands are compared as bytes");
+static_assert(sizeof(struct work_command) == 16, "commands are compared as bytes");
 
 void work_add(struct backend *b, work_function *run, const void *arguments, size_t bytes) {
     struct work *w = &cuda_of(b)->work;
     if (b->error.status) return;
     CHECK(bytes % 8 == 0);
-    struct command c = {run, bytes};
+    struct work_command c = {run, bytes};
     size_t end = w->bytes + sizeof c + bytes;
     if (end > w->commands.bytes) host_list_reserve(&w->commands, 2 * end);
     char *at = (char *)w->commands.data + w->bytes;
@@ -32,7 +32,7 @@ const void *work_latest(struct backend *b, work_function *run) {
     const struct work *w = &cuda_of(b)->work;
     if (w->latest >= w->bytes) return NULL;
     const char *at = (const char *)w->commands.data + w->latest;
-    return ((const struct command *)(const void *)at)->run == run ? at + sizeof(struct command) : NULL;
+    return ((const struct work_command *)(const void *)at)->run == run ? at + sizeof(struct work_command) : NULL;
 }
 
 void work_take_back(struct backend *b) {
@@ -43,9 +43,10 @@ void work_take_back(struct backend *b) {
 
 void work_run(struct backend *b) {
     const struct work *w = &cuda_of(b)->work;
-    for (size_t at = 0; at < w->bytes && b->error.status == STATUS_OK;) {
+    size_t at = 0;
+    while (at < w->bytes && b->error.status == STATUS_OK) {
         const char *data = (const char *)w->commands.data + at;
-        const struct command *c = (const struct command *)data;
+        const struct work_command *c = (const struct work_command *)data;
         c->run(b, data + sizeof *c);
         at += sizeof *c + c->bytes;
     }
@@ -78,7 +79,7 @@ static void ring_forget(struct ring *r) {
 }
 
 /* Waits for the device. Whoever watches may find that it waits for a rank that is gone. */
-static bool wait_for_device(struct backend *b) {
+static bool device_wait(struct backend *b) {
     struct cuda *cuda = cuda_of(b);
     double start = time_now(), looked = start, now = start;
     struct error e;
@@ -99,7 +100,7 @@ bool work_sync(struct backend *b) {
     struct inbox *in = &cuda->inbox;
     struct ring *r = &cuda->ring;
     work_flush(b);
-    bool ok = wait_for_device(b);
+    bool ok = device_wait(b);
     for (int i = 0; ok && i < in->n; i++) memcpy(in->items[i].to, in->host + in->items[i].at, in->items[i].bytes);
     in->n = 0;
     in->used = 0;

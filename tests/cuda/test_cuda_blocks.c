@@ -10,7 +10,7 @@ static const enum dtype dtypes[] = {DTYPE_INT8, DTYPE_INT4, DTYPE_FP8}, half_dty
 
 /* Blocks of random integers, as files hold them, and their values; for other types random floats, and what they became:
  * for fp8 that is yet to be read. */
-struct matrix {
+struct blocks_matrix {
     struct host_matrix host;
     int n_out, n_in;
     float *wide; /* [n_out, n_in] */
@@ -23,9 +23,10 @@ static uint16_t *random_halves(size_t n, float size) {
 }
 
 /* Rows of very different size, one of zeros, and in each weights that are subnormal in e4m3. */
-static struct matrix random_floats(int n_out, int n_in) {
+static struct blocks_matrix random_floats(int n_out, int n_in) {
     size_t n = (size_t)n_out * (size_t)n_in;
-    struct matrix m = {.host.dtype = DTYPE_F32, .n_out = n_out, .n_in = n_in, .wide = xmalloc(n * sizeof *m.wide)};
+    struct blocks_matrix m = {
+        .host.dtype = DTYPE_F32, .n_out = n_out, .n_in = n_in, .wide = xmalloc(n * sizeof *m.wide)};
     float *values = random_array(n);
     for (int i = 0; i < n_out; i++)
         for (int k = 0; k < n_in; k++) {
@@ -36,9 +37,9 @@ static struct matrix random_floats(int n_out, int n_in) {
     return m;
 }
 
-static struct matrix random_matrix(enum dtype dtype, int n_out, int n_in) {
+static struct blocks_matrix random_matrix(enum dtype dtype, int n_out, int n_in) {
     if (!dtype_quantised(dtype)) {
-        struct matrix m = random_floats(n_out, n_in);
+        struct blocks_matrix m = random_floats(n_out, n_in);
         size_t n = (size_t)n_out * (size_t)n_in;
         for (size_t i = 0; i < n && dtype != DTYPE_FP8; i++) {
             uint16_t half;
@@ -47,7 +48,7 @@ static struct matrix random_matrix(enum dtype dtype, int n_out, int n_in) {
         }
         return m;
     }
-    struct matrix m = {.host.dtype = dtype, .n_out = n_out, .n_in = n_in};
+    struct blocks_matrix m = {.host.dtype = dtype, .n_out = n_out, .n_in = n_in};
     size_t n = (size_t)n_out * (size_t)n_in, bytes = dtype == DTYPE_INT4 ? n / 2 : n;
     int8_t *values = xmalloc(bytes);
     for (size_t i = 0; i < bytes; i++) values[i] = (int8_t)(random_int(255) - 127);
@@ -61,14 +62,14 @@ static struct matrix random_matrix(enum dtype dtype, int n_out, int n_in) {
     return m;
 }
 
-static void matrix_free(struct matrix *m) {
+static void matrix_free(struct blocks_matrix *m) {
     free((void *)(uintptr_t)m->host.values);
     free((void *)(uintptr_t)m->host.scales);
     free((void *)(uintptr_t)m->host.minimums);
     free(m->wide);
 }
 
-static struct weight packed(struct backend *b, const struct matrix *m, enum dtype dtype,
+static struct weight packed(struct backend *b, const struct blocks_matrix *m, enum dtype dtype,
                             const struct host_matrix *host) {
     struct weight w = {.dtype = dtype, .n_out = m->n_out, .n_in = m->n_in};
     struct error e;
@@ -92,7 +93,7 @@ static void read_row(const struct weight *w, int id, float *to) {
 }
 
 /* Row i of the weight is the nearest that a scale of its largest / 448 allows, and goes to m->wide. */
-static void check_fp8_row(struct matrix *m, const struct weight *w, int i) {
+static void check_fp8_row(struct blocks_matrix *m, const struct weight *w, int i) {
     const float *from = (const float *)m->host.values + (size_t)i * (size_t)m->n_in;
     float *found = m->wide + (size_t)i * (size_t)m->n_in;
     double largest = 0;
@@ -115,7 +116,7 @@ static float *rounded_to_bf16(const float *from, size_t n) {
 
 /* Linear */
 
-struct linear_case {
+struct blocks_case {
     int rows, n_out, n_in, gap;
     enum dtype dtype;
     enum activation activation;
@@ -123,7 +124,7 @@ struct linear_case {
 };
 
 /* The CPU's product with f32 weights, of x and W as they are or, for many rows, rounded to bf16. */
-static void linear_in_f32(struct linear_args a, const struct matrix *m) {
+static void linear_in_f32(struct linear_args a, const struct blocks_matrix *m) {
     bool many = a.x.rows > CUDA_FEW_ROWS;
     size_t n = (size_t)m->n_out * (size_t)m->n_in;
     float *wide = many ? rounded_to_bf16(m->wide, n) : m->wide;
@@ -144,7 +145,7 @@ static void linear_in_f32(struct linear_args a, const struct matrix *m) {
 
 /* Against the CPU's own product of these blocks. It rounds each x by up to 1/254 of the largest of its 32, the device
  * by up to 2^-9 of itself, and W by as much, where rows are many. */
-static void assert_near_cpu(struct both y, struct both x, const struct matrix *m) {
+static void assert_near_cpu(struct both y, struct both x, const struct blocks_matrix *m) {
     backend_download(device, y.host.data, y.device.data, tensor_bytes(y.host));
     device_sync();
     struct weight w = packed(reference, m, m->host.dtype, &m->host);
@@ -172,9 +173,9 @@ static void assert_near_cpu(struct both y, struct both x, const struct matrix *m
     backend_release(reference, w.data);
 }
 
-static void check_linear(const struct linear_case *c) {
+static void check_linear(const struct blocks_case *c) {
     if (!chosen()) return;
-    struct matrix m = random_matrix(c->dtype, c->n_out, c->n_in);
+    struct blocks_matrix m = random_matrix(c->dtype, c->n_out, c->n_in);
     struct both x = both_random(DTYPE_F32, c->rows, c->n_in, c->gap);
     struct both y = both_empty(DTYPE_F32, c->rows, c->n_out, c->gap), bias = both_vector(c->n_out);
     struct weight w = packed(device, &m, c->dtype, &m.host);
@@ -202,7 +203,7 @@ static void test_linear_shapes(void **state) {
     for (size_t r = 0; r < ARRAY_COUNT(row_counts); r++)
         for (size_t s = 0; s < ARRAY_COUNT(sizes); s++)
             for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++)
-                check_linear(&(struct linear_case){.rows = row_counts[r],
+                check_linear(&(struct blocks_case){.rows = row_counts[r],
                                                    .n_out = sizes[s][0],
                                                    .n_in = sizes[s][1],
                                                    .gap = (int)(r + s) % 3 * 2,
@@ -217,7 +218,7 @@ static void test_linear_halves(void **state) {
     for (size_t r = 0; r < ARRAY_COUNT(row_counts); r++)
         for (size_t w = 0; w < ARRAY_COUNT(widths); w++)
             for (size_t d = 0; d < ARRAY_COUNT(half_dtypes); d++)
-                check_linear(&(struct linear_case){.rows = row_counts[r],
+                check_linear(&(struct blocks_case){.rows = row_counts[r],
                                                    .n_out = 1 + (int)w,
                                                    .n_in = widths[w],
                                                    .gap = (int)(r + w) % 3 * 2,
@@ -231,7 +232,7 @@ static void test_linear_activations(void **state) {
     for (int activation = ACTIVATION_NONE; activation <= ACTIVATION_QUICK_GELU; activation++)
         for (int bias = 0; bias < 2; bias++)
             for (int rows = 3; rows < 20; rows += 16)
-                check_linear(&(struct linear_case){.rows = rows,
+                check_linear(&(struct blocks_case){.rows = rows,
                                                    .n_out = 19,
                                                    .n_in = 96,
                                                    .dtype = dtypes[(activation + bias) % 3],
@@ -243,7 +244,7 @@ static void test_linear_activations(void **state) {
 static void test_linear_tiles(void **state) {
     (void)state;
     if (schedule != 0) return;
-    check_linear(&(struct linear_case){.rows = CUDA_FEW_ROWS + 1, .n_out = 83, .n_in = 1 << 18, .dtype = DTYPE_INT4});
+    check_linear(&(struct blocks_case){.rows = CUDA_FEW_ROWS + 1, .n_out = 83, .n_in = 1 << 18, .dtype = DTYPE_INT4});
 }
 
 /* Rows [first, first + rows) alone have the bits that they have among CUDA_FEW_ROWS. */
@@ -253,7 +254,7 @@ static void test_linear_batches(void **state) {
     for (size_t d = 0; d < ARRAY_COUNT(dtypes) + ARRAY_COUNT(half_dtypes); d++) {
         if (!chosen()) continue;
         enum dtype dtype = d < ARRAY_COUNT(dtypes) ? dtypes[d] : half_dtypes[d - ARRAY_COUNT(dtypes)];
-        struct matrix m = random_matrix(dtype, N_OUT, N_IN);
+        struct blocks_matrix m = random_matrix(dtype, N_OUT, N_IN);
         struct weight w = packed(device, &m, dtype, &m.host);
         struct both x = both_random(DTYPE_F32, CUDA_FEW_ROWS, N_IN, 4),
                     y = both_empty(DTYPE_F32, CUDA_FEW_ROWS, N_OUT, 0);
@@ -285,7 +286,7 @@ static void test_linear_nan(void **state) {
     enum { N_OUT = 9, N_IN = 96 };
     for (size_t d = 0; d < ARRAY_COUNT(dtypes); d++)
         for (int rows = 5; rows < 20; rows += 14) {
-            struct matrix m = random_matrix(dtypes[d], N_OUT, N_IN);
+            struct blocks_matrix m = random_matrix(dtypes[d], N_OUT, N_IN);
             struct weight w = packed(device, &m, dtypes[d], &m.host);
             struct tensor spoilt = random_tensor(DTYPE_F32, rows, N_IN, 0);
             tensor_set(spoilt, 3, 50, NAN);
@@ -308,7 +309,7 @@ static void test_linear_nan(void **state) {
 static void check_embed(enum dtype dtype, int vocab, int cols, bool position) {
     if (!chosen()) return;
     enum { ROWS = 9, POSITIONS = 13 };
-    struct matrix m = random_matrix(dtype, vocab, cols);
+    struct blocks_matrix m = random_matrix(dtype, vocab, cols);
     struct weight on_cpu = packed(reference, &m, dtype, &m.host), on_device = packed(device, &m, dtype, &m.host);
     struct both y = both_empty(DTYPE_F32, ROWS, cols, position ? 1 : 4),
                 at = both_random(DTYPE_F32, POSITIONS, cols, 0);
@@ -341,7 +342,7 @@ static void test_embed_large(void **state) {
     (void)state;
     if (schedule != 0) return;
     for (size_t d = 0; d < 2; d++) check_embed(dtypes[d], 131101, 32, false);
-    struct matrix m = random_floats(65579, 96);
+    struct blocks_matrix m = random_floats(65579, 96);
     struct weight w = packed(device, &m, DTYPE_FP8, &m.host);
     for (int i = 0; i < m.n_out; i += 6557) check_fp8_row(&m, &w, i);
     backend_release(device, w.data);
@@ -352,7 +353,7 @@ static void test_embed_large(void **state) {
  * what is not finite everywhere. */
 static void test_refusals(void **state) {
     (void)state;
-    struct matrix m = random_matrix(DTYPE_INT8, 2, 32);
+    struct blocks_matrix m = random_matrix(DTYPE_INT8, 2, 32);
     struct weight w = {.dtype = DTYPE_BF16, .n_out = 2, .n_in = 32};
     struct error e;
     assert_null(device->ops->packed_layout);

@@ -7,14 +7,16 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
-FOLDERS = sorted(p.parent for p in (ROOT / "tests/golden/retro").glob("*/config.json"))
+GOLDEN = ROOT / "tests/golden"
+FOLDERS = sorted(p.parent for p in (GOLDEN / "retro").glob("*/config.json"))
+T5 = sorted(p.parent for kind in ("t5/*", "hf/t5_*") for p in GOLDEN.glob(f"{kind}/config.json"))
 
 
 def parity(*arguments, program=BUILD / "cuda_host/retro-eval"):
     return subprocess.run([program, "parity", *map(str, arguments)], capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
+@pytest.mark.parametrize("folder", FOLDERS + T5, ids=lambda p: p.name)
 def test_reference_logits(folder):
     done = parity("--set", "model.device=cuda-host", folder)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -22,12 +24,26 @@ def test_reference_logits(folder):
     assert len(lines) > 2 and all("tokens=ok" in line for line in lines[:-1])
 
 
-def test_bf16_stays_near():
+@pytest.mark.parametrize("folders", [FOLDERS[1:3], T5], ids=["retro", "t5"])
+def test_bf16_stays_near(folders):
     """bf16 weights, inputs of products and cache move these small models' logits by less than 0.5."""
-    done = parity("--set", "model.device=cuda-host", "--set", "model.dtype=bf16", "--tolerance", "0.5", *FOLDERS[1:3])
+    done = parity("--set", "model.device=cuda-host", "--set", "model.dtype=bf16", "--tolerance", "0.5", *folders)
     assert done.returncode == 0, done.stdout + done.stderr
     worst = max(float(line.split("max_abs=")[1].split()[0]) for line in done.stdout.splitlines()[:-1])
     assert 1e-4 < worst < 0.5
+
+
+@pytest.mark.parametrize("folder", [FOLDERS[0], T5[0]], ids=["retro", "t5"])
+def test_two_ranks(folder, tmp_path):
+    """Two processes, each with an emulated device of its own, share heads, MLP and vocabulary."""
+    command = [BUILD / "cuda_host/retro-eval", "parity", "--tolerance", "2e-4", "--set", "model.device=cuda-host",
+               "--set", "parallel.tensor=2", "--set", f"parallel.rendezvous={tmp_path / 'ranks'}"]
+    ranks = [subprocess.Popen([*command, "--set", f"parallel.rank={rank}", folder], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True) for rank in range(2)]
+    outputs = [rank.communicate(timeout=300) for rank in ranks]
+    assert all(rank.returncode == 0 for rank in ranks), outputs
+    lines = outputs[0][0].splitlines()
+    assert len(lines) > 2 and all("tokens=ok" in line for line in lines[:-1]), outputs
 
 
 def test_other_devices_are_refused():

@@ -11,15 +11,15 @@
 enum { SESSIONS = 2, PROMPT = 5, LONG_PROMPT = 12, STEPS = 43, MOST_VOCAB = 1024, NEIGHBORS = 2 };
 
 /* What is opened where. */
-struct subject {
+struct steps_subject {
     const char *folder, *device;
     struct model_options options;
     bool eager;
     int prompt, neighbors; /* neighbors: of every chunk */
 };
 
-struct fixture {
-    struct subject subject;
+struct steps_fixture {
+    struct steps_subject subject;
     struct backend *backend;
     struct comm *comm;
     struct model *model;
@@ -27,7 +27,7 @@ struct fixture {
     struct session *sessions[SESSIONS];
 };
 
-static void fixture_open(struct fixture *f, const struct subject *s) {
+static void fixture_open(struct steps_fixture *f, const struct steps_subject *s) {
     struct error e = {0};
     struct session_limits limits = {.max_sessions = SESSIONS,
                                     .max_tokens = s->prompt + STEPS,
@@ -46,7 +46,7 @@ static void fixture_open(struct fixture *f, const struct subject *s) {
             fail_msg("%s", e.text);
 }
 
-static void fixture_close(struct fixture *f) {
+static void fixture_close(struct steps_fixture *f) {
     for (int i = 0; i < SESSIONS; i++) session_close(f->sessions[i]);
     session_pool_close(f->pool);
     model_close(f->model);
@@ -56,7 +56,7 @@ static void fixture_close(struct fixture *f) {
 
 /* The step at row `at`: the prompt, or one token a session; the logits of the last. Arrays are other ones in each step,
  * as in a server. */
-static void step(struct fixture *f, int at, float *logits) {
+static void fixture_step(struct steps_fixture *f, int at, float *logits) {
     struct error e = {0};
     const struct model_info *info = model_info(f->model);
     int rows = at ? 1 : f->subject.prompt;
@@ -84,22 +84,22 @@ static void step(struct fixture *f, int at, float *logits) {
 /* Chunks of 8: seven plain steps and one that closes a chunk of both sessions, again and again. */
 static void test_steps(void **state) {
     (void)state;
-    struct fixture eager, graphs;
+    struct steps_fixture eager, graphs;
     static float expected[SESSIONS * MOST_VOCAB], found[SESSIONS * MOST_VOCAB];
     uint64_t captured, launched;
-    struct subject subject = {.folder = "tests/golden/retro/case_a",
-                              .device = device_name,
-                              .options = {.convert = true, .dtype = DTYPE_F32},
-                              .eager = true,
-                              .prompt = PROMPT,
-                              .neighbors = NEIGHBORS};
+    struct steps_subject subject = {.folder = "tests/golden/retro/case_a",
+                                    .device = device_name,
+                                    .options = {.convert = true, .dtype = DTYPE_F32},
+                                    .eager = true,
+                                    .prompt = PROMPT,
+                                    .neighbors = NEIGHBORS};
     fixture_open(&eager, &subject);
     subject.eager = false;
     fixture_open(&graphs, &subject);
     size_t bytes = SESSIONS * (size_t)model_info(eager.model)->padded_vocab * sizeof *found;
     for (int at = 0; at < PROMPT + STEPS; at += at ? 1 : PROMPT) {
-        step(&eager, at, expected);
-        step(&graphs, at, found);
+        fixture_step(&eager, at, expected);
+        fixture_step(&graphs, at, found);
         assert_memory_equal(found, expected, bytes);
     }
     cuda_graph_counts(eager.backend, &captured, &launched);
@@ -145,7 +145,7 @@ static const char *const references[] = {"tests/golden/retro/case_a", "tests/gol
                                          "tests/golden/retro/case_c"};
 
 /* The reference model in another type, in a new folder. */
-static void convert(const char *from, enum dtype dtype, const char *to) {
+static void model_convert(const char *from, enum dtype dtype, const char *to) {
     struct convert_options o = {.from = from, .to = to, .dtype = dtype};
     struct conversion p;
     struct output out = {0};
@@ -157,7 +157,7 @@ static void convert(const char *from, enum dtype dtype, const char *to) {
     conversion_close(&p);
 }
 
-static void remove_model(const char *folder) {
+static void model_remove(const char *folder) {
     static const char *const files[] = {"model.safetensors", "config.json", "README.md"};
     char path[200];
     for (size_t i = 0; i < ARRAY_COUNT(files); i++) {
@@ -168,15 +168,15 @@ static void remove_model(const char *folder) {
 }
 
 /* The largest distance of two models' logits over all steps. */
-static double distance(const struct subject *a, const struct subject *b) {
-    struct fixture f[2];
+static double logits_distance(const struct steps_subject *a, const struct steps_subject *b) {
+    struct steps_fixture f[2];
     static float logits[2][SESSIONS * MOST_VOCAB];
     double largest = 0;
     fixture_open(&f[0], a);
     fixture_open(&f[1], b);
     int count = SESSIONS * model_info(f[0].model)->padded_vocab;
     for (int at = 0; at < a->prompt + STEPS; at += at ? 1 : a->prompt) {
-        for (int i = 0; i < 2; i++) step(&f[i], at, logits[i]);
+        for (int i = 0; i < 2; i++) fixture_step(&f[i], at, logits[i]);
         for (int i = 0; i < count; i++) {
             double apart = fabs((double)logits[0][i] - (double)logits[1][i]);
             if (!(apart <= largest)) largest = apart; /* NaN sticks */
@@ -193,19 +193,19 @@ static void check_quantised(const char *folder, enum dtype dtype) {
     char parent[] = "/tmp/retro-cuda-XXXXXX", model[sizeof parent + 8];
     assert_non_null(mkdtemp(parent));
     snprintf(model, sizeof model, "%s/model", parent);
-    convert(folder, dtype, model);
-    struct subject on_device = {.folder = model, .device = device_name, .prompt = PROMPT}, on_cpu = on_device;
+    model_convert(folder, dtype, model);
+    struct steps_subject on_device = {.folder = model, .device = device_name, .prompt = PROMPT}, on_cpu = on_device;
     on_cpu.device = "cpu";
     on_cpu.options = (struct model_options){.convert = true, .dtype = DTYPE_F32};
-    double few = distance(&on_device, &on_cpu);
+    double few = logits_distance(&on_device, &on_cpu);
     on_cpu.options.convert = false;
     on_cpu.prompt = on_device.prompt = LONG_PROMPT;
     on_cpu.neighbors = on_device.neighbors = NEIGHBORS;
-    double many = distance(&on_device, &on_cpu);
+    double many = logits_distance(&on_device, &on_cpu);
     print_message("  %s %s: few rows %.1e, many %.2f\n", folder, dtype_name(dtype), few, many);
     assert_true(few <= 1e-4);
     assert_true(many <= 0.8);
-    remove_model(model);
+    model_remove(model);
     rmdir(parent);
 }
 
@@ -218,10 +218,10 @@ static void test_quantised(void **state) {
 /* Random weights for benchmarks: the same numbers, in bf16 and as fp8 made from that. */
 static void test_random_fp8(void **state) {
     (void)state;
-    struct subject in_fp8 = {.folder = references[0], .device = device_name, .prompt = PROMPT}, wide = in_fp8;
+    struct steps_subject in_fp8 = {.folder = references[0], .device = device_name, .prompt = PROMPT}, wide = in_fp8;
     in_fp8.options = (struct model_options){.convert = true, .dtype = DTYPE_FP8, .random = true};
     wide.options = (struct model_options){.convert = true, .dtype = DTYPE_BF16, .random = true};
-    double apart = distance(&in_fp8, &wide);
+    double apart = logits_distance(&in_fp8, &wide);
     print_message("  random fp8: %.1e\n", apart);
     assert_true(apart > 1e-6 && apart <= 0.02);
 }
@@ -230,10 +230,10 @@ static void test_random_fp8(void **state) {
 static void test_fp8(void **state) {
     (void)state;
     for (size_t i = 0; i < ARRAY_COUNT(references); i++) {
-        struct subject in_fp8 = {.folder = references[i], .device = device_name, .prompt = PROMPT}, wide = in_fp8;
+        struct steps_subject in_fp8 = {.folder = references[i], .device = device_name, .prompt = PROMPT}, wide = in_fp8;
         in_fp8.options = (struct model_options){.convert = true, .dtype = DTYPE_FP8};
         wide.device = "cpu";
-        double apart = distance(&in_fp8, &wide);
+        double apart = logits_distance(&in_fp8, &wide);
         print_message("  %s fp8: %.2f\n", references[i], apart);
         assert_true(apart > 1e-3 && apart <= 3);
     }

@@ -164,8 +164,8 @@ void product_kernel(arguments a) {
     float c[4];
     for (int r = 0; r < 4; r++) {
         int i = g + r % 2 * 8, k = 2 * t + r / 2 * 8;
-        fragment[r] = pack_halves<T>((float)left(i, k), (float)left(i, k + 1));
-        if (r < 2) other[r] = pack_halves<T>((float)right(2 * t + 8 * r, g), (float)right(2 * t + 8 * r + 1, g));
+        fragment[r] = halves_pack<T>((float)left(i, k), (float)left(i, k + 1));
+        if (r < 2) other[r] = halves_pack<T>((float)right(2 * t + 8 * r, g), (float)right(2 * t + 8 * r + 1, g));
         c[r] = (float)((g + r / 2 * 8) * 8 + 2 * t + r % 2);
     }
     mma_16x8x16<T>(c, fragment, other[0], other[1]);
@@ -201,9 +201,9 @@ void load_kernel(arguments a) {
     __syncwarp();
     const uint16_t *row = &halves[place(lane / 8, lane % 8)];
     if (a.n < 2)
-        a.n ? load_matrices_transposed(r, row) : load_matrices(r, row);
+        a.n ? matrices_load_transposed(r, row) : matrices_load(r, row);
     else
-        load_matrices(r, row + 4);
+        matrices_load(r, row + 4);
     for (int m = 0; m < 4; m++) a.out[4 * lane + m] = (int)r[m];
 }
 

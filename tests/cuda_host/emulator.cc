@@ -40,7 +40,7 @@ constexpr unsigned char RED = 0xa5;
 
 enum class state { ready, barrier, warp, done };
 
-struct copy {
+struct pending_copy {
     void *to;
     const void *from;
     size_t bytes;
@@ -50,10 +50,10 @@ struct fiber {
     void *resume[5]; /* of __builtin_setjmp */
     bool started;    /* whether `resume` is valid */
     enum state state;
-    int line;                 /* where it waits */
-    int phase;                /* which of its warp's two sets of values comes next */
-    uint3 index;              /* threadIdx */
-    std::vector<copy> copies; /* begun and not waited for */
+    int line;                         /* where it waits */
+    int phase;                        /* which of its warp's two sets of values comes next */
+    uint3 index;                      /* threadIdx */
+    std::vector<pending_copy> copies; /* begun and not waited for */
 };
 
 /* Lanes may be one warp operation ahead of each other, never two, so two sets of values suffice. */
@@ -110,7 +110,7 @@ thread_local cudaGraph_t capturing; /* takes what the thread enqueues, instead o
 thread_local bool captures_globally;
 
 /* Every function of the runtime returns through here. */
-cudaError_t result(cudaError_t code) {
+cudaError_t call_result(cudaError_t code) {
     if (code) latest = code;
     return code;
 }
@@ -127,7 +127,7 @@ unsigned char *map_guarded(size_t bytes) {
 }
 
 /* The pages that hold [at, at + bytes). */
-void protect(const void *at, size_t bytes, int rights) {
+void memory_protect(const void *at, size_t bytes, int rights) {
     uintptr_t first = (uintptr_t)at / page_bytes() * page_bytes();
     mprotect((void *)first, (uintptr_t)at + bytes - first, rights);
 }
@@ -137,7 +137,7 @@ uint64_t random_next(emulator &d) {
     return d.seed >> 33;
 }
 
-void shuffle(emulator &d, std::vector<unsigned> &order) {
+void order_shuffle(emulator &d, std::vector<unsigned> &order) {
     if (d.seed == 0) return;
     for (size_t i = order.size(); i > 1; i--) std::swap(order[i - 1], order[random_next(d) % i]);
 }
@@ -227,7 +227,7 @@ void describe_deadlock(const emulator &d) {
 void run_threads(emulator &d, std::vector<unsigned> &order) {
     while (d.alive > 0 && d.broken == nullptr) {
         bool progress = false;
-        shuffle(d, order);
+        order_shuffle(d, order);
         for (unsigned i : order) {
             if (d.fibers[i].state != state::ready || d.broken) continue;
             fiber_enter(d, i);
@@ -294,7 +294,7 @@ void run_grid(const cudaLaunchConfig_t &c, const std::function<void()> &thread) 
     std::vector<unsigned> blocks((size_t)gridDim.x * gridDim.y * gridDim.z), order(d.threads);
     std::iota(blocks.begin(), blocks.end(), 0u);
     std::iota(order.begin(), order.end(), 0u);
-    shuffle(d, blocks);
+    order_shuffle(d, blocks);
     for (unsigned i : blocks) {
         blockIdx = {i % gridDim.x, i / gridDim.x % gridDim.y, i / gridDim.x / gridDim.y};
         run_block(d, c.dynamicSmemBytes, order);
@@ -305,19 +305,19 @@ void run_grid(const cudaLaunchConfig_t &c, const std::function<void()> &thread) 
 /* The queue. Device memory is accessible only while it is worked off. */
 void work_off(emulator &d) {
     if (d.queue.empty()) return;
-    for (auto &region : d.device) protect(region.first, region.second, PROT_READ | PROT_WRITE);
+    for (auto &region : d.device) memory_protect(region.first, region.second, PROT_READ | PROT_WRITE);
     while (!d.queue.empty()) {
         std::function<void()> work = std::move(d.queue.front());
         d.queue.pop_front();
         if (!d.failed) work();
     }
-    for (auto &region : d.device) protect(region.first, region.second, PROT_NONE);
+    for (auto &region : d.device) memory_protect(region.first, region.second, PROT_NONE);
 }
 
-cudaError_t enqueue(std::function<void()> work) {
+cudaError_t work_enqueue(std::function<void()> work) {
     emulator &d = device();
     std::lock_guard<std::recursive_mutex> hold(d.mutex);
-    if (d.failed) return result(d.failed);
+    if (d.failed) return call_result(d.failed);
     if (capturing)
         capturing->work.push_back(std::move(work));
     else
@@ -325,12 +325,12 @@ cudaError_t enqueue(std::function<void()> work) {
     return cudaSuccess;
 }
 
-cudaError_t synchronize() {
+cudaError_t queue_wait() {
     emulator &d = device();
     std::lock_guard<std::recursive_mutex> hold(d.mutex);
-    if (capturing) return result(cudaErrorStreamCaptureUnsupported);
+    if (capturing) return call_result(cudaErrorStreamCaptureUnsupported);
     work_off(d);
-    return result(d.failed);
+    return call_result(d.failed);
 }
 
 } // namespace
@@ -398,7 +398,7 @@ void cuda_host_copy_begin(void *shared, const void *global, int bytes, int line)
 
 void cuda_host_copies_wait() {
     emulator &d = device();
-    for (const copy &c : d.fibers[d.current].copies) {
+    for (const pending_copy &c : d.fibers[d.current].copies) {
         memset(c.to, 0, 16);
         memcpy(c.to, c.from, c.bytes);
     }
@@ -425,7 +425,7 @@ void cuda_host_lag(uint64_t times) {
 
 uint64_t cuda_host_launches() { return device().launches; }
 
-void cuda_host_enqueue(std::function<void()> work) { enqueue(std::move(work)); }
+void cuda_host_enqueue(std::function<void()> work) { work_enqueue(std::move(work)); }
 
 /* The runtime. */
 
@@ -458,12 +458,12 @@ cudaError_t cuda_host_launch(const cudaLaunchConfig_t *c, const void *kernel, st
     dim3 g = c->gridDim;
     if (threads == 0 || threads > MAX_THREADS || c->dynamicSmemBytes > SHARED_BYTES || g.x == 0 || g.y == 0 ||
         g.z == 0 || g.x > INT32_MAX || g.y > 65535 || g.z > 65535)
-        return result(cudaErrorInvalidConfiguration);
-    if (!chosen) return result(cudaErrorDeviceUninitialized);
-    if (capturing && d.loaded.count(kernel) == 0) return result(cudaErrorStreamCaptureUnsupported);
+        return call_result(cudaErrorInvalidConfiguration);
+    if (!chosen) return call_result(cudaErrorDeviceUninitialized);
+    if (capturing && d.loaded.count(kernel) == 0) return call_result(cudaErrorStreamCaptureUnsupported);
     d.loaded.insert(kernel);
     cudaLaunchConfig_t copy = *c;
-    return enqueue([copy, thread] { run_grid(copy, thread); });
+    return work_enqueue([copy, thread] { run_grid(copy, thread); });
 }
 
 cudaError_t cudaGetDeviceCount(int *n) {
@@ -477,7 +477,7 @@ cudaError_t cudaDriverGetVersion(int *version) {
 cudaError_t cudaRuntimeGetVersion(int *version) { return cudaDriverGetVersion(version); }
 
 cudaError_t cudaSetDevice(int ordinal) {
-    if (ordinal != 0) return result(cudaErrorInvalidDevice);
+    if (ordinal != 0) return call_result(cudaErrorInvalidDevice);
     chosen = true;
     return cudaSuccess;
 }
@@ -493,33 +493,33 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int ordinal) {
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned) {
     *s = nullptr; /* there is one queue, whatever the stream */
-    return result(chosen ? device().failed : cudaErrorDeviceUninitialized);
+    return call_result(chosen ? device().failed : cudaErrorDeviceUninitialized);
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return synchronize(); }
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return queue_wait(); }
 cudaError_t cudaStreamQuery(cudaStream_t) {
     emulator &d = device();
     std::lock_guard<std::recursive_mutex> hold(d.mutex);
-    if (d.lag == 0 || capturing) return synchronize();
+    if (d.lag == 0 || capturing) return queue_wait();
     d.lag--;
-    return result(cudaErrorNotReady);
+    return call_result(cudaErrorNotReady);
 }
-cudaError_t cudaStreamDestroy(cudaStream_t) { return synchronize(); }
+cudaError_t cudaStreamDestroy(cudaStream_t) { return queue_wait(); }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *v, unsigned) {
     *v = nullptr;
-    return result(chosen ? device().failed : cudaErrorDeviceUninitialized);
+    return call_result(chosen ? device().failed : cudaErrorDeviceUninitialized);
 }
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return device().failed; }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return synchronize(); }
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return queue_wait(); }
 cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode mode) {
     emulator &d = device();
     std::lock_guard<std::recursive_mutex> hold(d.mutex);
-    if (capturing) return result(cudaErrorStreamCaptureUnsupported);
+    if (capturing) return call_result(cudaErrorStreamCaptureUnsupported);
     capturing = new cuda_host_graph;
     captures_globally = mode == cudaStreamCaptureModeGlobal;
     d.global_captures += captures_globally;
-    return result(d.failed);
+    return call_result(d.failed);
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t *out) {
@@ -527,19 +527,19 @@ cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t *out) {
     std::lock_guard<std::recursive_mutex> hold(d.mutex);
     *out = capturing;
     capturing = nullptr;
-    if (*out == nullptr) return result(cudaErrorInvalidValue);
+    if (*out == nullptr) return call_result(cudaErrorInvalidValue);
     d.global_captures -= captures_globally;
-    return result(d.failed);
+    return call_result(d.failed);
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long) {
     *out = new cuda_host_graph(*graph);
-    return result(chosen ? device().failed : cudaErrorDeviceUninitialized);
+    return call_result(chosen ? device().failed : cudaErrorDeviceUninitialized);
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
     for (auto &work : exec->work)
-        if (cudaError_t code = enqueue(work)) return code;
+        if (cudaError_t code = work_enqueue(work)) return code;
     return cudaSuccess;
 }
 
@@ -556,16 +556,16 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
 cudaError_t cudaMalloc(void **out, size_t bytes) {
     emulator &d = device();
     std::lock_guard<std::recursive_mutex> hold(d.mutex);
-    if (d.failed) return result(d.failed);
-    if (!chosen) return result(cudaErrorDeviceUninitialized);
-    if (capturing || d.global_captures > 0) return result(cudaErrorStreamCaptureUnsupported);
+    if (d.failed) return call_result(d.failed);
+    if (!chosen) return call_result(cudaErrorDeviceUninitialized);
+    if (capturing || d.global_captures > 0) return call_result(cudaErrorStreamCaptureUnsupported);
     *out = nullptr;
-    if (bytes == 0 || bytes > SIZE_MAX / 2) return result(bytes ? cudaErrorMemoryAllocation : cudaSuccess);
+    if (bytes == 0 || bytes > SIZE_MAX / 2) return call_result(bytes ? cudaErrorMemoryAllocation : cudaSuccess);
     size_t rounded = (bytes + 63) / 64 * 64;
     unsigned char *p = map_guarded(rounded);
-    if (p == nullptr) return result(cudaErrorMemoryAllocation);
+    if (p == nullptr) return call_result(cudaErrorMemoryAllocation);
     memset(p, UNINITIALISED, rounded);
-    protect(p, rounded, PROT_NONE);
+    memory_protect(p, rounded, PROT_NONE);
     d.device[p] = rounded;
     *out = p;
     return cudaSuccess;
@@ -574,11 +574,11 @@ cudaError_t cudaMalloc(void **out, size_t bytes) {
 cudaError_t cudaFree(void *p) {
     emulator &d = device();
     std::lock_guard<std::recursive_mutex> hold(d.mutex);
-    if (capturing) return result(cudaErrorStreamCaptureUnsupported);
+    if (capturing) return call_result(cudaErrorStreamCaptureUnsupported);
     work_off(d);
-    if (p == nullptr) return result(d.failed);
+    if (p == nullptr) return call_result(d.failed);
     auto found = d.device.find(p);
-    if (found == d.device.end()) return result(cudaErrorInvalidValue);
+    if (found == d.device.end()) return call_result(cudaErrorInvalidValue);
     uintptr_t first = (uintptr_t)p / page_bytes() * page_bytes();
     munmap((void *)first, (uintptr_t)p + found->second - first + page_bytes());
     d.device.erase(found);
@@ -599,9 +599,9 @@ cudaError_t cudaMemGetInfo(size_t *available, size_t *all) {
 cudaError_t cudaMallocHost(void **out, size_t bytes) {
     emulator &d = device();
     std::lock_guard<std::recursive_mutex> hold(d.mutex);
-    if (capturing || d.global_captures > 0) return result(cudaErrorStreamCaptureUnsupported);
+    if (capturing || d.global_captures > 0) return call_result(cudaErrorStreamCaptureUnsupported);
     *out = malloc(bytes);
-    if (*out == nullptr) return result(cudaErrorMemoryAllocation);
+    if (*out == nullptr) return call_result(cudaErrorMemoryAllocation);
     d.pinned[*out] = bytes;
     return cudaSuccess;
 }
@@ -627,19 +627,19 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
     std::lock_guard<std::recursive_mutex> hold(d.mutex);
     const void *host = kind == cudaMemcpyHostToDevice ? from : to;
     if (capturing && kind != cudaMemcpyDeviceToDevice && !is_pinned(d, host))
-        return result(cudaErrorStreamCaptureUnsupported);
-    return enqueue([=] { memcpy(to, from, bytes); });
+        return call_result(cudaErrorStreamCaptureUnsupported);
+    return work_enqueue([=] { memcpy(to, from, bytes); });
 }
 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t) {
-    if (!chosen) return result(cudaErrorDeviceUninitialized);
-    return enqueue([=] { memset(to, value, bytes); });
+    if (!chosen) return call_result(cudaErrorDeviceUninitialized);
+    return work_enqueue([=] { memset(to, value, bytes); });
 }
 
 cudaError_t cudaMemset2DAsync(void *to, size_t pitch, int value, size_t width, size_t height, cudaStream_t) {
-    if (!chosen) return result(cudaErrorDeviceUninitialized);
-    if (pitch < width) return result(cudaErrorInvalidValue);
-    return enqueue([=] {
+    if (!chosen) return call_result(cudaErrorDeviceUninitialized);
+    if (pitch < width) return call_result(cudaErrorInvalidValue);
+    return work_enqueue([=] {
         for (size_t i = 0; i < height; i++) memset((char *)to + i * pitch, value, width);
     });
 }
