@@ -1,5 +1,5 @@
-/* retro/model/family_gpt2.c: GPT-2 as Hugging Face stores it: learned positions, and matrices as [in, out] with Q, K and
- * V in one. */
+/* retro/model/family_gpt2.c: GPT-2 as Hugging Face stores it: learned positions, and matrices as [in, out] with Q, K
+ * and V in one. */
 #include <string.h>
 
 #include "retro/model/huggingface.h"
