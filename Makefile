@@ -7,6 +7,7 @@
 #   make install  what `make` built, into DESTDIR and PREFIX (/usr/local); builds nothing, so that root may call it
 #   make test     deps, build, every test that needs no GPU
 #   make c-test   the C tests alone, for SANITIZE=
+#   make arm64-test  the C tests that need few libraries, built for arm64 and run by qemu; installs a cross compiler
 #   make valgrind a reference model under valgrind, half a minute
 #   make fuzz     every libFuzzer target for FUZZ_SECONDS (60), with clang and sanitizers
 #   make cuda-check  compile the GPU kernels for every architecture, check that none spills registers (needs nvcc)
@@ -19,6 +20,7 @@
 #   make demo     documents in, an answer with its sources out, beside one without
 #   make train-smoke, test-train   tools/retro_train in two minutes, and its tests; both install PyTorch (deps-train)
 #
+# CPU=generic leaves the kernels for x86's instruction sets out.
 # SANITIZE=address,undefined (or thread) builds into build/sanitize-... beside the normal build; CC=clang works as gcc does.
 
 .DEFAULT_GOAL := all
@@ -31,6 +33,10 @@ comma := ,
 BUILD := build$(if $(SANITIZE),/sanitize-$(subst $(comma),-,$(SANITIZE)))
 CC ?= cc
 CXX ?= c++
+
+# Kernels for x86's instruction sets beside those in portable C: CPU=generic leaves them out, as other machines do.
+CPU ?= $(if $(filter x86_64-%,$(shell $(CC) -dumpmachine)),x86,generic)
+CPU := $(CPU)
 
 # What `make deps` may still have to install is found by compiling and linking, never by guessing a path.
 HASH := \#
@@ -64,7 +70,7 @@ CUDA_DEFINES := -DHAVE_CUDA=$(if $(CUDA),1,0) -DHAVE_CUDA_HOST=0
 
 # pass-failed: clang warns where sanitizers keep it from vectorising an `omp simd` loop; gcc does not know the name.
 WARNINGS := -Wall -Wextra -Werror -Wshadow -Wvla -Wpointer-arith -Wundef -Wno-pass-failed
-CPPFLAGS += -I. -D_GNU_SOURCE $(if $(FAISS),-DHAVE_FAISS=1 -isystem $(FAISS_HOME)/include,-DHAVE_FAISS=0) \
+CPPFLAGS += -I. -D_GNU_SOURCE -DCPU_X86=$(if $(filter x86,$(CPU)),1,0) $(if $(FAISS),-DHAVE_FAISS=1 -isystem $(FAISS_HOME)/include,-DHAVE_FAISS=0) \
 	$(CUDA_DEFINES) -DHAVE_MPI=$(if $(MPI),1,0) -DHAVE_NCCL=$(if $(NCCL),1,0) -DXXH_INLINE_ALL \
 	-isystem /usr/include/libxml2
 OPTIMISE := -O2 -g -fno-math-errno -ffp-contract=off -fopenmp
@@ -83,7 +89,8 @@ PROGRAM_LDFLAGS := $(filter-out -Wl$(comma)-rpath$(comma)$(FAISS_HOME)/lib,$(LDF
 
 # Every folder's sources make one library; a program is server/main.c or a folder of tools/.
 PROGRAMS := $(BUILD)/retro-server $(BUILD)/retro-index $(BUILD)/retro-eval $(BUILD)/retro-bench $(BUILD)/retro-convert
-SOURCES := $(filter-out server/main.c $(if $(MPI),,kernels/comm/comm_mpi.c) $(if $(NCCL),,kernels/comm/comm_nccl.c), \
+X86_SOURCES := kernels/cpu/variants_x86.c $(wildcard kernels/cpu/*_avx*.c)
+SOURCES := $(filter-out server/main.c $(if $(filter x86,$(CPU)),,$(X86_SOURCES)) $(if $(MPI),,kernels/comm/comm_mpi.c) $(if $(NCCL),,kernels/comm/comm_nccl.c), \
 	$(wildcard config/*/*.c kernels/*.c kernels/comm/*.c kernels/cpu/*.c retro/*/*.c retrieval/*.c retrieval/*/*.c \
 	server/*.c server/*/*.c)) $(wildcard retro/*/*.cc) $(if $(CUDA),$(wildcard kernels/cuda/*.cu))
 OBJECTS := $(addprefix $(BUILD)/,$(addsuffix .o,$(SOURCES)))
@@ -258,6 +265,8 @@ test: deps
 	@tests/run.sh $(BUILD)
 c-test:
 	@tests/run.sh $(BUILD) --c-only
+arm64-test:
+	@DEPS=$(DEPS) tests/arm64.sh
 
 # Valgrind knows no AVX-512 and shows the program a CPU without: what runs is the AVX2 kernels.
 VALGRIND := valgrind --quiet --error-exitcode=1 --leak-check=full --errors-for-leak-kinds=definite
@@ -300,6 +309,6 @@ clean:
 	rm -rf build
 
 .PHONY: all c-tests list-c-tests emulated cuda-check gpu-ops gpu-programs gpu-bundle gpu-check fuzz deps info \
-	test install c-test valgrind lint format bench demo deps-train train-smoke \
+	test install c-test arm64-test valgrind lint format bench demo deps-train train-smoke \
 	test-train clean
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,35 +1,67 @@
-/* retrieval/retriever.h: chunk text -> vector -> nearest chunks -> neighbour tokens. The retrieval loop's one step.
- * A retriever borrows the collection and the embedder; one caller at a time (the retrieval thread). */
+/* retrieval/retriever.h: query -> hits, wherever the documents are. The engine, the API and the tools ask through this
+ * table; retriever_local.h answers from a collection on this machine's disk.
+ *
+ * A hit shows nothing that can be closed under it: `hits` hold the snapshot that all their pointers lead into. */
 #pragma once
 
 #include <stdatomic.h>
 
-#include "retrieval/embedder.h"
-#include "retrieval/store/collection.h"
-
-struct retriever;
+#include "config/base/buffer.h"
+#include "retrieval/snapshot.h"
 
 struct retriever_query {
-    struct text_span text;
-    int k;
-    float min_similarity;
+    struct text_span text;     /* embedded as the documents were */
+    const float *vector;       /* [dim], unit length, in place of the text; NULL: none */
+    int k;                     /* at most so many hits; 0 or less: none */
+    int r;                     /* tokens of a hit for a model that reads hits by cross attention; 0: none are wanted */
+    float min_similarity;      /* the floor; -1: none */
+    struct snapshot *snapshot; /* of this retriever, what is searched; borrowed. NULL: the newest */
     const atomic_bool *cancelled; /* true: nobody waits for it any more; NULL: somebody does */
 };
 
-/* What one query found, best first. */
-struct retriever_result {
-    int k;                /* found, 0 .. query k */
-    struct chunk *chunks; /* [k] */
-    float *similarities;  /* [k] cosine */
-    int32_t *ids;         /* [k, r] neighbour tokens for the model */
+/* One chunk of a document. */
+struct hit {
+    const char *document;     /* its id: the same in every snapshot that has it */
+    const char *path, *title; /* title may be "" */
+    int64_t chunk;            /* its number in this snapshot */
+    uint64_t start, end;      /* bytes of the document's text */
+    struct text_span text;    /* these bytes: UTF-8, any tokenizer's */
+    const uint32_t *tokens;   /* [n_tokens] of the chunk, by the tokenizer that the documents were cut with */
+    int n_tokens;
+    float similarity; /* cosine */
 };
 
-/* r: retrieved length of the model. */
-enum status retriever_open(struct retriever **out, const struct collection *c, const struct embedder *embedder, int r,
-                           int max_k, struct error *e);
-void retriever_close(struct retriever *t);
-/* Embeds and searches all n queries in one batch. results [n] are filled in; free each with retriever_result_free. A
- * query that nobody waits for any more may find anything; STATUS_CANCELLED when these are all. */
-enum status retriever_search(struct retriever *t, const struct retriever_query *queries, int n,
-                             struct retriever_result *results, struct error *e);
-void retriever_result_free(struct retriever_result *r);
+struct hits {
+    struct hit *list; /* [n], most similar first */
+    int n;
+    /* [n, r] what the model reads of each: the chunk and what follows it in its document, cut or padded with the
+     * end-of-document id (docs/spec/retro-data.md 9). NULL when r is 0. */
+    int32_t *ids;
+    struct snapshot *pinned; /* what list points into */
+};
+void hits_free(struct hits *h); /* of zeroed ones: nothing */
+
+struct retriever {
+    const struct retriever_ops *ops;
+};
+
+struct retriever_ops {
+    const char *name;
+    /* The newest snapshot, held for the caller. Any thread. */
+    struct snapshot *(*hold)(struct retriever *t);
+    /* hits [n] are zeroed; on failure they may be filled in part. One caller at a time. */
+    enum status (*search)(struct retriever *t, const struct retriever_query *queries, int n, struct hits *hits,
+                          struct error *e);
+    void (*close)(struct retriever *t);
+};
+
+static inline struct snapshot *retriever_hold(struct retriever *t) { return t->ops->hold(t); }
+/* Embeds the texts of all n queries and searches. hits [n] are filled in, free each; after a failure there are none.
+ * What a query finds does not depend on the others. A query that nobody waits for any more may find anything;
+ * STATUS_CANCELLED when these are all. One caller at a time. */
+enum status retriever_search(struct retriever *t, const struct retriever_query *queries, int n, struct hits *hits,
+                             struct error *e);
+/* Snapshots and hits that are held outlive it. */
+static inline void retriever_close(struct retriever *t) {
+    if (t) t->ops->close(t);
+}

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "config/base/line.h"
+#include "server/host/check.h"
 
 enum cli_option { CLI_CONFIG = 1, CLI_SET, CLI_CHECK, CLI_PRINT, CLI_HELP, CLI_VERSION };
 
@@ -35,7 +36,7 @@ static void print_help(void) {
         "  retro-server --config FILE [--set KEY=VALUE]...\n\n"
         "  --config FILE     options in JSON, see docs/config.md\n"
         "  --set KEY=VALUE   one option on top of the file; may be repeated\n"
-        "  --check-config    check the options, and that the folders they name are there, and exit\n"
+        "  --check-config    check the options, the folders they name and whether these go together, and exit\n"
         "  --print-config    print the options in effect and exit\n"
         "  --help            this text\n"
         "  --version         version, compiler and index library\n\n"
@@ -87,16 +88,6 @@ static enum status check_folders(const struct config *c, struct error *e) {
                      wrong == 1 ? "" : "s");
 }
 
-enum status cli_check_limits(const struct config *c, struct error *e) {
-    int prompts = c->server.max_prompts, places = c->server.max_sequences + c->server.max_queue;
-    if (prompts <= places) return STATUS_OK;
-    return error_set(
-        e, STATUS_INVALID,
-        "server.max_prompts is %d, and no more than %d prompts are taken at a time (server.max_sequences %d "
-        "and server.max_queue %d): lower the first or raise one of the others",
-        prompts, places, c->server.max_sequences, c->server.max_queue);
-}
-
 static enum status apply(const struct arguments *a, struct config *c, enum cli_action *action, struct error *e) {
     *action = a->instead ? CLI_EXIT : CLI_SERVE;
     if (a->instead == CLI_HELP) {
@@ -113,7 +104,7 @@ static enum status apply(const struct arguments *a, struct config *c, enum cli_a
         if (config_set(c, a->sets[i], e)) return e->status;
     if (config_check(c, e)) return e->status;
     if (a->instead == CLI_PRINT) config_print_json(c, stdout);
-    if (a->instead == CLI_CHECK && (cli_check_limits(c, e) || check_folders(c, e))) return e->status;
+    if (a->instead == CLI_CHECK && (check_folders(c, e) || check_configuration(c, e))) return e->status;
     if (a->instead == CLI_CHECK) printf("the configuration is valid\n");
     return STATUS_OK;
 }

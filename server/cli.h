@@ -8,6 +8,3 @@ enum cli_action { CLI_SERVE, CLI_EXIT }; /* CLI_EXIT: what was asked for has bee
 
 /* c must be initialised. The file is read first, then --set in order, wherever they stand. */
 enum status cli_parse(int argc, char **argv, struct config *c, enum cli_action *action, struct error *e);
-/* Limits that contradict each other: --check-config refuses them. A server starts with them, keeps to the lower one and
- * says so. */
-enum status cli_check_limits(const struct config *c, struct error *e);

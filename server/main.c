@@ -20,8 +20,8 @@
 #include "config/base/log.h"
 #include "config/base/process.h"
 #include "server/cli.h"
+#include "server/host/check.h"
 #include "server/host/documents.h"
-#include "server/host/embedder_bert.h"
 #include "server/host/opened_model.h"
 #include "server/http/http.h"
 #include "server/http/listen.h"
@@ -53,18 +53,6 @@ static enum status take_address(void *context, struct error *e) {
     return status ? status : http_bind(c->server.host, c->server.port, &s->socket, e);
 }
 
-/* The rows a sequence may have: the model's limit, or a lower one of the operator. */
-static enum status choose_context(const struct config *c, const struct model_info *info, int *context,
-                                  struct error *e) {
-    int model = info->max_positions, wanted = c->server.max_context;
-    if (model == 0 && wanted == 0)
-        return error_set(e, STATUS_INVALID, "this model has no limit of its own: set server.max_context");
-    if (model > 0 && wanted > model)
-        return error_set(e, STATUS_INVALID, "server.max_context is %d, the model's limit is %d", wanted, model);
-    *context = wanted ? wanted : model;
-    return STATUS_OK;
-}
-
 /* The engine's sizes, without what it works with. */
 static enum status engine_options_of(struct engine_options *o, const struct config *c, const struct model_info *info,
                                      struct error *e) {
@@ -74,9 +62,10 @@ static enum status engine_options_of(struct engine_options *o, const struct conf
         .max_queue = c->server.max_queue,
         .max_step_tokens = c->server.max_step_tokens,
         .max_k = c->retrieval.max_k,
+        .passages = {.template = c->retrieval.template, .max_tokens = c->retrieval.prompt_tokens},
         .micro_batch_rows = c->parallel.micro_batch_rows,
     };
-    return choose_context(c, info, &o->max_context, e);
+    return check_context(c, info, &o->max_context, e);
 }
 
 static enum status plan_sessions(void *context, const struct model_info *info, struct session_limits *l,
@@ -88,32 +77,17 @@ static enum status plan_sessions(void *context, const struct model_info *info, s
     return STATUS_OK;
 }
 
-/* What rank 0 opens beside the model. */
-static enum status plan_retrieval(void *context, const struct model_info *info, struct backend *b,
-                                  struct budget_parts *p, struct error *e) {
+/* What rank 0 has beside the model. */
+static enum status plan_beside(void *context, const struct model_info *info, struct backend *b, struct budget_parts *p,
+                               struct error *e) {
     const struct config *c = &((const struct server *)context)->config;
-    struct collection_bytes collection;
-    struct encoder_bytes embedder;
-    char *folder = NULL;
-    if (!documents_wanted(c, info)) return STATUS_OK;
-    if (collection_measure(&collection, &folder, c->retrieval.collection, e)) return e->status;
-    enum status status = embedder_bert_measure(&embedder, documents_embedder(c, folder), c, b, e);
-    free(folder);
-    if (status) return error_prefix(e, "embedder");
-    budget_add(
-        p, (struct budget_part){.name = "embedder", .bytes = embedder.rows + (embedder.mapped ? 0 : embedder.weights)},
-        "set retrieval.embedder_dtype to bf16, or take a smaller embedder");
-    budget_add(p, (struct budget_part){.name = "document index", .bytes = collection.index, .on_host = true},
-               "build the collection with an index that compresses (retro-index build --index IVF4096,PQ48np)");
-    budget_add(p,
-               (struct budget_part){.name = "documents", .bytes = collection.mapped, .on_host = true, .mapped = true},
-               "they are read as needed");
-    return STATUS_OK;
+    (void)info; /* documents take the same beside any model */
+    return documents_measure(c, b, p, e);
 }
 
 static enum status open_model(struct server *s, struct error *e) {
     const struct config *c = &s->config;
-    struct budget_use budget = {.limits = plan_sessions, .beside = plan_retrieval, .context = s};
+    struct budget_use budget = {.limits = plan_sessions, .beside = plan_beside, .context = s};
     struct opened_model_use use = {.start = take_address, .context = s, .budget = &budget};
     if (c->model.path[0] == '\0')
         return error_set(e, STATUS_INVALID, "model.path is not set; use --config FILE or --set model.path=FOLDER");
@@ -139,10 +113,7 @@ static enum status open_tokenizer(struct server *s, struct error *e) {
     if (tokenizer_open(&s->tokenizer, c->model.path, e)) return e->status;
     const struct model_info *info = model_info(s->model);
     log_model(s);
-    if (tokenizer_vocab_size(s->tokenizer) > info->vocab)
-        return error_set(e, STATUS_INVALID, "%s: the tokenizer has %d ids, the model's vocabulary is %d", c->model.path,
-                         tokenizer_vocab_size(s->tokenizer), info->vocab);
-    return STATUS_OK;
+    return check_vocabulary(info, s->tokenizer, c->model.path, e);
 }
 
 /* The documents. */
@@ -150,8 +121,8 @@ static enum status open_tokenizer(struct server *s, struct error *e) {
 static enum status open_retrieval(struct server *s, struct error *e) {
     const struct config *c = &s->config;
     const struct model_info *model = model_info(s->model);
-    if (!documents_wanted(c, model)) {
-        log_info("no retrieval: %s", model->chunk_length ? "retrieval.collection is not set" : "the model reads none");
+    if (!documents_wanted(c)) {
+        log_info("no retrieval: retrieval.collection is not set");
         return STATUS_OK;
     }
     /* The engine's lookups, and one search for each connection. */
@@ -179,7 +150,7 @@ static enum status open_engine(struct server *s, struct error *e) {
     const struct config *c = &s->config;
     struct engine_options o;
     struct error contradiction;
-    if (cli_check_limits(c, &contradiction)) log_warn("%s", contradiction.text);
+    if (check_limits(c, &contradiction)) log_warn("%s", contradiction.text);
     if (engine_options_of(&o, c, model_info(s->model), e)) return e->status;
     o.model = s->model;
     o.backend = s->opened.backend;
@@ -195,7 +166,8 @@ static enum status open_engine(struct server *s, struct error *e) {
 static enum status open_served(struct server *s, struct error *e) {
     const struct config *c = &s->config;
     const struct model_info *info = model_info(s->model);
-    int k = c->retrieval.k ? c->retrieval.k : info->num_neighbors;
+    int k;
+    if (check_neighbors(c, info, &k, e)) return e->status;
     s->name = c->model.name[0] ? xstrdup(c->model.name) : path_name(c->model.path);
     s->served = (struct served_model){
         .id = s->name,
@@ -204,7 +176,7 @@ static enum status open_served(struct server *s, struct error *e) {
         .eod = choose_eod(s),
         .engine = s->engine,
         .retrieval = s->retrieval,
-        .collection = s->documents.collection,
+        .retriever = s->documents.retriever,
         .limits = {.vocab = info->vocab,
                    .max_prompts = c->server.max_prompts,
                    .max_stops = c->server.max_stops,
@@ -214,10 +186,7 @@ static enum status open_served(struct server *s, struct error *e) {
         .k = k,
         .min_similarity = (float)c->retrieval.min_similarity,
     };
-    if (k > c->retrieval.max_k)
-        return error_set(e, STATUS_INVALID, "the model reads %d neighbours, retrieval.max_k is %d", k,
-                         c->retrieval.max_k);
-    return choose_context(c, info, &s->served.limits.context, e);
+    return check_context(c, info, &s->served.limits.context, e);
 }
 
 static enum status open_api(struct server *s, struct error *e) {

@@ -1,5 +1,4 @@
 /* kernels/cpu/backend.c: the CPU device: its table, memory, and the choice of vector kernels and threads. */
-#include <cpuid.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>
@@ -119,41 +118,24 @@ static const struct backend_ops cpu_ops = {
     .sample = cpu_sample,
 };
 
-/* Bit 4 of EAX, leaf 7, subleaf 1, which compilers older than the instruction cannot name. */
-static bool has_avxvnni(void) {
-    unsigned a, b, c, d;
-    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
-}
-
-bool cpu_supports(const struct cpu_kernels *kernels) {
-    /* F16C came before AVX2 in every processor; clang 14 does not know its name here. */
-    if (kernels == &cpu_kernels_avx2) return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    if (kernels == &cpu_kernels_avx512)
-        return cpu_supports(&cpu_kernels_avx2) && __builtin_cpu_supports("avx512f") &&
-               __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-               __builtin_cpu_supports("avx512dq");
-    if (kernels == &cpu_kernels_avxvnni) return cpu_supports(&cpu_kernels_avx2) && has_avxvnni();
-    if (kernels == &cpu_kernels_avx512vnni)
-        return cpu_supports(&cpu_kernels_avx512) && __builtin_cpu_supports("avx512vnni");
-    if (kernels == &cpu_kernels_avx512bf16)
-        return cpu_supports(&cpu_kernels_avx512vnni) && __builtin_cpu_supports("avx512bf16");
-    return kernels == &cpu_kernels_generic;
-}
-
 /* The best variant this CPU runs, or the one RETRO_CPU names, NULL when that cannot be: tests run all of them on one
  * machine. */
 static const struct cpu_kernels *choose_kernels(struct error *e) {
-    static const struct cpu_kernels *const variants[] = {&cpu_kernels_avx512bf16, &cpu_kernels_avx512vnni,
-                                                         &cpu_kernels_avx512,     &cpu_kernels_avxvnni,
-                                                         &cpu_kernels_avx2,       &cpu_kernels_generic};
+    static const char *const names[] = {"generic", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16"};
     const char *forced = getenv("RETRO_CPU");
-    for (size_t i = 0; i < ARRAY_COUNT(variants); i++) {
-        if (forced != NULL && strcmp(forced, variants[i]->name) != 0) continue;
-        if (cpu_supports(variants[i])) return variants[i];
+    for (int i = 0; cpu_variants[i] != NULL; i++) {
+        if (forced != NULL && strcmp(forced, cpu_variants[i]->name) != 0) continue;
+        if (cpu_supports(cpu_variants[i])) return cpu_variants[i];
         if (forced == NULL) continue;
         error_set(e, STATUS_UNSUPPORTED, "RETRO_CPU=%s: this CPU lacks the instructions; unset it", forced);
         return NULL;
     }
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++)
+        if (strcmp(forced, names[i]) == 0) {
+            error_set(e, STATUS_UNSUPPORTED, "RETRO_CPU=%s: this build has no kernels for it (CPU=generic, or not x86)",
+                      forced);
+            return NULL;
+        }
     error_set(e, STATUS_INVALID,
               "RETRO_CPU=%.40s: expected generic, avx2, avxvnni, avx512, avx512vnni or avx512bf16, or unset", forced);
     return NULL;

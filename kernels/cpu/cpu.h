@@ -65,6 +65,7 @@ struct block_product;
 
 struct cpu_kernels {
     const char *name;
+    bool (*supported)(void); /* whether this processor and operating system can run them; NULL: all can */
     /* to[i] = from[i] as bf16, round to nearest even; NULL where linear takes f32 activations for bf16 weights too. */
     void (*round)(uint16_t *to, const float *from, int n);
     /* Columns of tiles [first_tile, first_tile + n_tiles) of y = x W^T + bias, all rows, before the activation. x is
@@ -91,8 +92,13 @@ struct cpu_kernels {
     void (*weights)(uint64_t *w, const float *logits, int n, double largest, double temperature);
 };
 
-extern const struct cpu_kernels cpu_kernels_generic, cpu_kernels_avx2, cpu_kernels_avxvnni, cpu_kernels_avx512,
-    cpu_kernels_avx512vnni, cpu_kernels_avx512bf16;
+extern const struct cpu_kernels cpu_kernels_generic;
+#if CPU_X86
+extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avxvnni, cpu_kernels_avx512, cpu_kernels_avx512vnni,
+    cpu_kernels_avx512bf16;
+#endif
+/* The variants of this build, best first, then NULL. */
+extern const struct cpu_kernels *const cpu_variants[];
 
 /* The state behind backend->device. */
 struct cpu {
@@ -117,8 +123,9 @@ static inline void cpu_run(struct backend *b, double operations, int pieces, poo
 }
 
 enum status cpu_open(struct backend *b, const struct backend_options *o, struct error *e);
-/* Whether this processor and operating system can run a variant's instructions. */
-bool cpu_supports(const struct cpu_kernels *kernels);
+static inline bool cpu_supports(const struct cpu_kernels *kernels) {
+    return kernels->supported == NULL || kernels->supported();
+}
 /* Memory as ops->alloc gives it, without the zeros: for what is written as a whole. */
 void *cpu_reserve(size_t bytes);
 

@@ -1,9 +1,8 @@
 /* kernels/cpu/pack.c: weights into the packed layout (layout.h), at the speed of memory, all threads together.
  *
  * In every layout but f16's, what lies side by side is 32-bit words along K, one of each column: an f32, a pair of
- * bf16, a quad of int8 or int4. So packing a tile is turning 16 rows of words into lines of 16, which SSE2, that every
- * x86-64 has, does four by four. f16 is turned as pairs, and these are split. */
-#include <emmintrin.h>
+ * bf16, a quad of int8 or int4. So packing a tile is turning 16 rows of words into lines of 16, four by four in vectors
+ * of 16 bytes. f16 is turned as pairs, and these are split. */
 #include <string.h>
 
 #include "kernels/cpu/cpu.h"
@@ -21,33 +20,42 @@ enum {
     AHEAD_BYTES = 512 /* of each of the 16 rows: so many streams the hardware does not follow by itself */
 };
 
+/* 16 bytes as the compiler's vectors, which every machine has. */
+typedef uint32_t words_vector __attribute__((vector_size(16)));
+typedef uint64_t halves_vector __attribute__((vector_size(16)));
+typedef uint8_t bytes_vector __attribute__((vector_size(16)));
+
 /* `bytes` that will be read after AHEAD_BYTES others of the row. Past the matrix this does nothing. */
 static void fetch_ahead(const char *from, size_t bytes) {
-    for (size_t at = 0; at < bytes; at += LINE_BYTES) _mm_prefetch(from + AHEAD_BYTES + at, _MM_HINT_T0);
+    for (size_t at = 0; at < bytes; at += LINE_BYTES) __builtin_prefetch(from + AHEAD_BYTES + at);
 }
 
 /* Four words of four rows become the four columns at `to` of four lines, `step` words apart. */
-static void turn_square(uint32_t *to, size_t step, const char *const rows[4], size_t word, __m128i flip) {
-    __m128i row[4];
-    for (int i = 0; i < 4; i++) row[i] = _mm_xor_si128(_mm_loadu_si128((const void *)(rows[i] + 4 * word)), flip);
-    __m128i low0 = _mm_unpacklo_epi32(row[0], row[1]), low1 = _mm_unpacklo_epi32(row[2], row[3]);
-    __m128i high0 = _mm_unpackhi_epi32(row[0], row[1]), high1 = _mm_unpackhi_epi32(row[2], row[3]);
-    _mm_storeu_si128((void *)to, _mm_unpacklo_epi64(low0, low1));
-    _mm_storeu_si128((void *)(to + step), _mm_unpackhi_epi64(low0, low1));
-    _mm_storeu_si128((void *)(to + 2 * step), _mm_unpacklo_epi64(high0, high1));
-    _mm_storeu_si128((void *)(to + 3 * step), _mm_unpackhi_epi64(high0, high1));
+static void turn_square(uint32_t *to, size_t step, const char *const rows[4], size_t word, uint32_t flip) {
+    words_vector row[4];
+    for (int i = 0; i < 4; i++) {
+        memcpy(&row[i], rows[i] + 4 * word, sizeof row[i]);
+        row[i] ^= flip;
+    }
+    halves_vector low0 = (halves_vector)__builtin_shufflevector(row[0], row[1], 0, 4, 1, 5);
+    halves_vector low1 = (halves_vector)__builtin_shufflevector(row[2], row[3], 0, 4, 1, 5);
+    halves_vector high0 = (halves_vector)__builtin_shufflevector(row[0], row[1], 2, 6, 3, 7);
+    halves_vector high1 = (halves_vector)__builtin_shufflevector(row[2], row[3], 2, 6, 3, 7);
+    const halves_vector columns[4] = {
+        __builtin_shufflevector(low0, low1, 0, 2), __builtin_shufflevector(low0, low1, 1, 3),
+        __builtin_shufflevector(high0, high1, 0, 2), __builtin_shufflevector(high0, high1, 1, 3)};
+    for (size_t i = 0; i < 4; i++) memcpy(to + i * step, &columns[i], sizeof columns[i]);
 }
 
 /* Line w of `to` = word w of each row, with the bits of `flip` turned over. Rows need no alignment. */
 static void turn(void *to, size_t step_bytes, const char *const rows[TILE_COLUMNS], int words, uint32_t flip) {
-    __m128i flips = _mm_set1_epi32((int)flip);
     size_t step = step_bytes / sizeof(uint32_t);
     uint32_t *lines = to;
     int squares = words / 4 * 4;
     for (int first = 0; first < squares; first += LINE_WORDS)
         for (int row = 0; row < TILE_COLUMNS; row += 4)
             for (int w = first; w < min_int(squares, first + LINE_WORDS); w += 4)
-                turn_square(lines + (size_t)w * step + row, step, rows + row, (size_t)w, flips);
+                turn_square(lines + (size_t)w * step + row, step, rows + row, (size_t)w, flip);
     for (int w = squares; w < words; w++)
         for (int row = 0; row < TILE_COLUMNS; row++) {
             uint32_t word;
@@ -147,11 +155,12 @@ static void pack_int8(const struct packing *p, int tile) {
 
 /* 32 values, two a byte side by side, become bytes of value k and value k + 16. */
 static void spread_int4(char to[QUANTISE_BLOCK / 2], const char *from) {
-    __m128i low = _mm_loadl_epi64((const void *)from), high = _mm_loadl_epi64((const void *)(from + 8));
-    __m128i nibble = _mm_set1_epi8(15);
-    __m128i even = _mm_or_si128(_mm_and_si128(low, nibble), _mm_slli_epi16(_mm_and_si128(high, nibble), 4));
-    __m128i odd = _mm_or_si128(_mm_and_si128(_mm_srli_epi16(low, 4), nibble), _mm_andnot_si128(nibble, high));
-    _mm_storeu_si128((void *)to, _mm_unpacklo_epi8(even, odd));
+    bytes_vector low = {0}, high = {0};
+    memcpy(&low, from, 8);
+    memcpy(&high, from + 8, 8);
+    bytes_vector even = (low & 15) | (high << 4), odd = (low >> 4) | (high & 0xF0);
+    bytes_vector both = __builtin_shufflevector(even, odd, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    memcpy(to, &both, sizeof both);
 }
 
 static void pack_int4(const struct packing *p, int tile) {

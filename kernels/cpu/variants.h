@@ -1,8 +1,14 @@
-/* kernels/cpu/variants.h: the functions that exist once per instruction set; variants.c puts them into tables. */
+/* kernels/cpu/variants.h: the functions that exist once per instruction set; variants.c and variants_x86.c put them
+ * into tables. */
 #pragma once
 
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
+
+/* What has no better form in an extension (VNNI, BF16) than in the set it extends. */
+#define KERNELS_OF(set) \
+    .attention = attention_##set, .merge = merge_##set, .activate = activate_##set, .exp = exp_##set, \
+    .norm = norm_##set, .add = add_##set, .scale = scale_##set, .keys = keys_##set, .weights = weights_##set
 
 void linear_generic(const struct linear_args *a, int first_tile, int n_tiles);
 void linear_avx2(const struct linear_args *a, int first_tile, int n_tiles);

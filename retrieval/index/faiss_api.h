@@ -39,7 +39,7 @@
     F(ParameterSpace_set_index_parameter) \
     F(get_last_error) \
     F(index_factory) \
-    F(read_index_fname) \
+    F(read_index) \
     F(write_index_fname)
 #if HAVE_FAISS_GPU
 #define FAISS_GPU_FUNCTIONS(F) \

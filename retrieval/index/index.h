@@ -60,8 +60,8 @@ enum status index_open_flat(struct index **out, float *vectors, int64_t count, i
 /* FAISS, which is opened with the first index that needs it; where it is missing these return STATUS_UNSUPPORTED, where
  * a limit of the address space leaves it too little room STATUS_NO_MEMORY.
  * build: trains and fills an index of type `factory` and writes it to path; factory NULL picks by count: "Flat" up to
- * 100 000 vectors, "IVF<lists>,Flat" above. open: path must have been verified against its checksum, FAISS crashes on
- * hostile files; dim, count and metric are checked afterwards. */
+ * 100 000 vectors, "IVF<lists>,Flat" above. STATUS_UNSUPPORTED for a kind that open does not read (faiss_file.h).
+ * open: the whole file is checked before FAISS sees it, which crashes on hostile ones: STATUS_CORRUPT. */
 enum status index_build_faiss(const char *path, const char *factory, const float *vectors, int64_t count, int dim,
                               struct error *e);
 enum status index_open_faiss(struct index **out, const char *path, int64_t count, int dim, struct error *e);

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/buffer.h"
+#include "retrieval/index/faiss_file.h"
 #include "retrieval/index/index.h"
 
 void index_set_threads(int threads) { omp_set_num_threads(max_int(1, threads)); }
@@ -135,6 +137,16 @@ static enum status make(FaissIndex **out, const struct index_source *source, str
     return status;
 }
 
+/* What is written must be of a kind that is read. */
+static enum status check_written(const char *path, int64_t count, int dim, struct error *e) {
+    struct file_map map;
+    if (file_map_open(&map, path, e)) return e->status;
+    struct faiss_file file = {.data = map.data, .size = map.size, .name = path};
+    enum status status = faiss_file_check(file, count, dim, e);
+    file_map_close(&map);
+    return status;
+}
+
 enum status index_build_faiss(const char *path, const char *factory, const float *vectors, int64_t count, int dim,
                               struct error *e) {
     FaissIndex *index;
@@ -143,7 +155,7 @@ enum status index_build_faiss(const char *path, const char *factory, const float
     if (status) return status;
     if (faiss.write_index_fname(index, path)) status = faiss_failed(e, path);
     faiss.Index_free(index);
-    return status;
+    return status ? status : check_written(path, count, dim, e);
 }
 
 static void lock(const struct faiss_index *x) {
@@ -409,21 +421,27 @@ enum status index_make_faiss(struct index **out, const struct index_source *sour
     return status;
 }
 
+/* FAISS reads the very bytes that were checked. */
+static enum status read_checked(FaissIndex **index, const struct file_map *map, const char *path, int64_t count,
+                                int dim, struct error *e) {
+    struct faiss_file file = {.data = map->data, .size = map->size, .name = path};
+    if (faiss_file_check(file, count, dim, e)) return e->status;
+    FILE *stream = fmemopen((void *)(uintptr_t)map->data, map->size, "rb");
+    if (stream == NULL) return error_errno(e, "%s: read", path);
+    enum status status = faiss.read_index(stream, 0, index) ? faiss_failed(e, path) : STATUS_OK;
+    fclose(stream);
+    return status;
+}
+
 enum status index_open_faiss(struct index **out, const char *path, int64_t count, int dim, struct error *e) {
     FaissIndex *index = NULL;
+    struct file_map map;
     enum status status = faiss_open(e);
-    if (status) return status;
-    if (faiss.read_index_fname(path, 0, &index)) return faiss_failed(e, path);
-    if (faiss.Index_d(index) != dim || faiss.Index_ntotal(index) != count || !faiss.Index_is_trained(index) ||
-        faiss.Index_metric_type(index) != METRIC_INNER_PRODUCT) {
-        error_set(e, STATUS_CORRUPT, "%s: %lld vectors of %d numbers, metric %d; expected %lld of %d, inner product",
-                  path, (long long)faiss.Index_ntotal(index), faiss.Index_d(index), (int)faiss.Index_metric_type(index),
-                  (long long)count, dim);
-        faiss.Index_free(index);
-        return STATUS_CORRUPT;
-    }
-    *out = wrap(index, count, dim);
-    return STATUS_OK;
+    if (status || file_map_open(&map, path, e)) return e->status;
+    status = read_checked(&index, &map, path, count, dim, e);
+    file_map_close(&map);
+    if (status == STATUS_OK) *out = wrap(index, count, dim);
+    return status;
 }
 
 #else

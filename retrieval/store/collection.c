@@ -12,11 +12,13 @@
 #include "retrieval/store/collection_private.h"
 
 struct document {
-    const char *path, *title; /* in the map */
+    const char *id, *path, *title; /* in the map */
     uint64_t first_chunk, n_chunks;
+    uint64_t text, text_size; /* in documents.text */
 };
 
 struct collection {
+    struct snapshot base;
     struct manifest manifest;
     struct file_map maps[COLLECTION_FILE_COUNT]; /* of vectors only while they are verified */
     const uint32_t *tokens;
@@ -27,6 +29,12 @@ struct collection {
 
 const struct collection_info *collection_info(const struct collection *c) { return &c->manifest.info; }
 const struct index *collection_index(const struct collection *c) { return c->index; }
+struct snapshot *collection_snapshot(struct collection *c) {
+    return &c->base;
+}
+struct collection *collection_of(struct snapshot *s) {
+    return (struct collection *)s;
+}
 enum status collection_move(struct collection *c, const char *device, struct error *e) {
     return index_move(c->index, device, e);
 }
@@ -102,26 +110,34 @@ static enum status bad_document(const char *folder, uint64_t number, const char 
 /* One entry at *at: strings terminated inside the file, chunks following those of the entry before. */
 static enum status read_document(const struct file_map *map, size_t *at, struct document *d, const char **problem) {
     struct document_record record;
-    size_t strings, end;
     if (map->size - *at < sizeof record) return *problem = "is cut off", STATUS_CORRUPT;
     memcpy(&record, map->data + *at, sizeof record);
     *at += sizeof record;
-    if (add_overflows(record.path_size, record.title_size, &strings) || add_overflows(strings, 2, &strings) ||
-        add_overflows(*at, strings, &end) || end > map->size)
-        return *problem = "reaches beyond the end of the file", STATUS_CORRUPT;
-    *d = (struct document){.path = (const char *)map->data + *at,
-                           .title = (const char *)map->data + *at + record.path_size + 1,
+
+    /* Three sizes of 32 bits cannot overflow 64. */
+    uint64_t strings = (uint64_t)record.id_size + record.path_size + record.title_size + 3;
+    if (strings > map->size - *at) return *problem = "reaches beyond the end of the file", STATUS_CORRUPT;
+    const char *id = (const char *)map->data + *at, *path = id + record.id_size + 1;
+    *d = (struct document){.id = id,
+                           .path = path,
+                           .title = path + record.path_size + 1,
                            .first_chunk = record.first_chunk,
-                           .n_chunks = record.n_chunks};
-    *at = end;
-    if (d->path[record.path_size] != '\0' || d->title[record.title_size] != '\0')
+                           .n_chunks = record.n_chunks,
+                           .text_size = record.text_size};
+    *at += strings;
+
+    if (d->id[record.id_size] != '\0' || d->path[record.path_size] != '\0' || d->title[record.title_size] != '\0')
         return *problem = "has a string without its end", STATUS_CORRUPT;
+    if (record.id_size == 0 || record.id_size > COLLECTION_MAX_ID || strlen(d->id) != record.id_size)
+        return *problem = "has no id, or one that is too long", STATUS_CORRUPT;
+    if (record.zero != 0) return *problem = "has a field this version does not know", STATUS_CORRUPT;
     return STATUS_OK;
 }
 
 static enum status read_documents(struct collection *c, const char *folder, struct error *e) {
     const struct file_map *map = &c->maps[COLLECTION_FILE_DOCUMENTS];
-    uint64_t n = (uint64_t)c->manifest.info.n_documents, next_chunk = 0;
+    uint64_t n = (uint64_t)c->manifest.info.n_documents, next_chunk = 0, next_text = 0;
+    uint64_t text_size = c->maps[COLLECTION_FILE_TEXT].size;
     size_t at = 0;
     if (n > map->size / sizeof(struct document_record))
         return error_set(e, STATUS_CORRUPT, "%s/documents: %zu bytes cannot hold %" PRIu64 " documents", folder,
@@ -135,11 +151,17 @@ static enum status read_documents(struct collection *c, const char *folder, stru
         if (d->first_chunk != next_chunk || d->n_chunks < 1 ||
             d->n_chunks > (uint64_t)c->manifest.info.n_chunks - next_chunk)
             return bad_document(folder, i, "has chunks that do not follow those before", e);
+        if (d->text_size > text_size - next_text)
+            return bad_document(folder, i, "has more text than documents.text", e);
+        d->text = next_text;
         next_chunk += d->n_chunks;
+        next_text += d->text_size;
     }
-    if (at != map->size || next_chunk != (uint64_t)c->manifest.info.n_chunks)
-        return error_set(e, STATUS_CORRUPT, "%s/documents: %zu bytes and %" PRIu64 " chunks, expected %zu and %" PRId64,
-                         folder, at, next_chunk, map->size, c->manifest.info.n_chunks);
+    if (at != map->size || next_chunk != (uint64_t)c->manifest.info.n_chunks || next_text != text_size)
+        return error_set(e, STATUS_CORRUPT,
+                         "%s/documents: %zu bytes, %" PRIu64 " chunks and %" PRIu64
+                         " bytes of text, expected %zu, %" PRId64 " and %" PRIu64,
+                         folder, at, next_chunk, next_text, map->size, c->manifest.info.n_chunks, text_size);
     return STATUS_OK;
 }
 
@@ -150,7 +172,7 @@ static bool chunk_fits(const struct collection *c, uint64_t document, uint64_t i
     uint64_t length = (uint64_t)c->manifest.info.chunk_length, last = d->first_chunk + d->n_chunks - 1;
     return chunk->document == document && chunk->token == next_token && chunk->n_tokens >= 1 &&
            chunk->n_tokens <= length && (id == last || chunk->n_tokens == length) && chunk->start <= chunk->end &&
-           (id == d->first_chunk || chunk->start >= c->chunks[id - 1].end);
+           chunk->end <= d->text_size && (id == d->first_chunk || chunk->start >= c->chunks[id - 1].end);
 }
 
 static enum status check_chunks(const struct collection *c, const char *folder, struct error *e) {
@@ -192,24 +214,42 @@ static enum status open_generation(struct collection *c, const char *dir, int ge
     return status;
 }
 
-enum status collection_measure(struct collection_bytes *out, char **embedder, const char *dir, struct error *e) {
+enum status collection_outline_read(struct collection_outline *out, const char *dir, struct error *e) {
     int generation;
     uint64_t checksum;
     struct collection c = {0};
+    *out = (struct collection_outline){0};
     if (current_read(dir, &generation, &checksum, e)) return e->status;
     char *folder = disk_generation_path(dir, generation);
     enum status status = read_manifest(&c, folder, generation, checksum, e);
-    if (status == STATUS_OK) {
-        const struct manifest *m = &c.manifest;
-        out->index =
-            (size_t)m->files[COLLECTION_FILE_VECTORS].bytes + (size_t)m->info.n_documents * sizeof(struct document);
-        out->mapped = (size_t)(m->files[COLLECTION_FILE_TOKENS].bytes + m->files[COLLECTION_FILE_OFFSETS].bytes +
-                               m->files[COLLECTION_FILE_DOCUMENTS].bytes);
-        *embedder = xstrdup(m->info.embedder);
-    }
-    manifest_free(&c.manifest);
     free(folder);
-    return status;
+    if (status) {
+        manifest_free(&c.manifest);
+        return status;
+    }
+
+    const struct manifest *m = &c.manifest;
+    out->info = m->info;
+    for (int i = 0; i < COLLECTION_FILE_COUNT; i++)
+        if (i != COLLECTION_FILE_VECTORS) out->mapped += (size_t)m->files[i].bytes;
+    out->index =
+        (size_t)m->files[COLLECTION_FILE_VECTORS].bytes + (size_t)m->info.n_documents * sizeof(struct document);
+    return STATUS_OK;
+}
+
+void collection_outline_free(struct collection_outline *o) {
+    struct manifest m = {.info = o->info};
+    manifest_free(&m);
+    *o = (struct collection_outline){0};
+}
+
+static void collection_free(struct snapshot *s) {
+    struct collection *c = collection_of(s);
+    index_close(c->index);
+    for (int i = 0; i < COLLECTION_FILE_COUNT; i++) file_map_close(&c->maps[i]);
+    free(c->documents);
+    manifest_free(&c->manifest);
+    free(c);
 }
 
 enum status collection_open(struct collection **out, const char *dir, struct error *e) {
@@ -219,8 +259,13 @@ enum status collection_open(struct collection **out, const char *dir, struct err
         enum status status = current_read(dir, &generation, &checksum, e);
         if (status) return status;
         struct collection *c = xcalloc(1, sizeof *c);
+        atomic_init(&c->base.holders, 1);
+        c->base.close = collection_free;
         status = open_generation(c, dir, generation, checksum, e);
         if (status == STATUS_OK) {
+            c->base.version = generation;
+            c->base.n_documents = c->manifest.info.n_documents;
+            c->base.n_chunks = c->manifest.info.n_chunks;
             *out = c;
             return STATUS_OK;
         }
@@ -231,28 +276,28 @@ enum status collection_open(struct collection **out, const char *dir, struct err
 }
 
 void collection_close(struct collection *c) {
-    if (c == NULL) return;
-    index_close(c->index);
-    for (int i = 0; i < COLLECTION_FILE_COUNT; i++) file_map_close(&c->maps[i]);
-    free(c->documents);
-    manifest_free(&c->manifest);
-    free(c);
+    if (c) snapshot_release(&c->base);
 }
 
-enum status collection_match(const struct collection *c, uint64_t embedder_hash, uint64_t tokenizer_hash,
-                             int chunk_length, struct error *e) {
-    const struct collection_info *info = &c->manifest.info;
-    if (info->embedder_hash != embedder_hash)
-        return error_set(e, STATUS_INVALID,
-                         "the collection was built with another embedder (%s, hash %016" PRIx64
-                         ", this one has "
-                         "%016" PRIx64 "); build it again with retro-index",
-                         info->embedder, info->embedder_hash, embedder_hash);
+struct collection *collection_hold(struct collection *c) {
+    snapshot_hold(&c->base);
+    return c;
+}
+
+enum status collection_match_embedder(const struct collection_info *info, uint64_t hash, struct error *e) {
+    if (info->embedder_hash == hash) return STATUS_OK;
+    return error_set(e, STATUS_INVALID,
+                     "the collection was built with another embedder (%s, hash %016" PRIx64 ", this one has %016" PRIx64
+                     "); build it again with retro-index",
+                     info->embedder, info->embedder_hash, hash);
+}
+
+enum status collection_match_tokens(const struct collection_info *info, uint64_t tokenizer_hash, int chunk_length,
+                                    struct error *e) {
     if (info->tokenizer_hash != tokenizer_hash)
         return error_set(e, STATUS_INVALID,
                          "the collection was built with another tokenizer (hash %016" PRIx64
-                         ", the model's has "
-                         "%016" PRIx64 "); build it again with retro-index",
+                         ", the model's has %016" PRIx64 "); build it again with retro-index",
                          info->tokenizer_hash, tokenizer_hash);
     if (info->chunk_length != chunk_length)
         return error_set(e, STATUS_INVALID,
@@ -266,14 +311,17 @@ struct chunk collection_chunk(const struct collection *c, int64_t id) {
     CHECK(id >= 0 && id < c->manifest.info.n_chunks);
     const struct chunk_record *record = &c->chunks[id];
     const struct document *d = &c->documents[record->document];
+    const char *text = (const char *)c->maps[COLLECTION_FILE_TEXT].data;
     return (struct chunk){.id = id,
                           .document = record->document,
+                          .document_id = d->id,
                           .path = d->path,
                           .title = d->title,
                           .tokens = c->tokens + record->token,
                           .n_tokens = (int)record->n_tokens,
                           .start = record->start,
-                          .end = record->end};
+                          .end = record->end,
+                          .text = {text + d->text + record->start, record->end - record->start}};
 }
 
 void collection_neighbor_tokens(const struct collection *c, int64_t id, int r, int32_t *ids) {

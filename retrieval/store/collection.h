@@ -3,18 +3,22 @@
  *   DIR/CURRENT              "gen-000001 <checksum of its MANIFEST>\n"
  *   DIR/gen-000001/chunks.tokens    u32 little endian, the tokens of all documents back to back
  *                  chunks.offsets   struct chunk_record[]: where each chunk lies in tokens and in the source text
- *                  documents        path and title of each document, and its range of chunks
+ *                  documents        id, path and title of each document, and its range of chunks
+ *                  documents.text   the text of all documents back to back
  *                  vectors.faiss    one vector per chunk, id = chunk number (vectors.f32 for the index "Exact")
  *                  MANIFEST         JSON: format version, counts, chunk length, metric, folder and hash of embedder
  *                                   and tokenizer, end-of-document id, index; length and XXH3 of each file above
  *
  * A new generation is written whole, fsynced, then CURRENT is replaced by rename, so a reader or a crash sees the old
  * one or the new one. Opening verifies every checksum before anything is used. Chunk ids are global, in order of
- * documents. */
+ * documents, and mean nothing in another generation; a document's id is the same in all that hold it.
+ *
+ * An open collection is a snapshot (retrieval/snapshot.h): builds go on beside it, and it keeps what it opened. */
 #pragma once
 
 #include "config/base/buffer.h"
 #include "retrieval/index/index.h"
+#include "retrieval/snapshot.h"
 
 struct collection;
 
@@ -31,32 +35,44 @@ struct collection_info {
     const char *index_factory;
 };
 
-/* One chunk; text [start, end) are bytes of the document's extracted text. Pointers live as long as the collection. */
+/* One chunk. Pointers live as long as the collection. */
 struct chunk {
     int64_t id;
-    int64_t document;
+    int64_t document;         /* its number, in order */
+    const char *document_id;  /* stable across generations */
     const char *path, *title; /* of the document; title may be "" */
     const uint32_t *tokens;
-    int n_tokens; /* 1 .. chunk_length */
-    uint64_t start, end;
+    int n_tokens;          /* 1 .. chunk_length */
+    uint64_t start, end;   /* bytes of the document's text */
+    struct text_span text; /* these bytes */
 };
 
 /* Opens the generation that CURRENT names. Errors name the file and what differs. */
 enum status collection_open(struct collection **out, const char *dir, struct error *e);
-/* What an open collection takes, as its MANIFEST says; *embedder gets a copy of the folder it was built with. */
-struct collection_bytes {
-    size_t index;  /* in memory, with the table of documents */
-    size_t mapped; /* files: their pages come and go */
+/* What is known of a collection from its MANIFEST alone. */
+struct collection_outline {
+    struct collection_info info; /* its strings are the outline's */
+    size_t index;                /* bytes in memory once it is open, with the table of documents */
+    size_t mapped;               /* bytes of files: their pages come and go */
 };
-enum status collection_measure(struct collection_bytes *out, char **embedder, const char *dir, struct error *e);
+enum status collection_outline_read(struct collection_outline *out, const char *dir, struct error *e);
+void collection_outline_free(struct collection_outline *o); /* of a zeroed one: nothing */
+/* Lets go of it: what others hold stays open. Of NULL: nothing. */
 void collection_close(struct collection *c);
+/* One more holder, who closes it too; returns c. */
+struct collection *collection_hold(struct collection *c);
+/* The collection as the snapshot that it is, and back. */
+struct snapshot *collection_snapshot(struct collection *c);
+struct collection *collection_of(struct snapshot *s);
 const struct collection_info *collection_info(const struct collection *c);
 const struct index *collection_index(const struct collection *c);
 /* Where its index searches: index_move. Before the collection is shared with other threads. */
 enum status collection_move(struct collection *c, const char *device, struct error *e);
-/* Checks that the collection was built with this embedder and tokenizer. */
-enum status collection_match(const struct collection *c, uint64_t embedder_hash, uint64_t tokenizer_hash,
-                             int chunk_length, struct error *e);
+/* Whether the collection was built with this embedder; and with this tokenizer and chunk length, which only models need
+ * that read its tokens. */
+enum status collection_match_embedder(const struct collection_info *info, uint64_t hash, struct error *e);
+enum status collection_match_tokens(const struct collection_info *info, uint64_t tokenizer_hash, int chunk_length,
+                                    struct error *e);
 
 struct chunk collection_chunk(const struct collection *c, int64_t id); /* id in [0, n_chunks) */
 /* The neighbour as the model reads it: the chunk and what follows it in the same document, cut or padded with eod to
@@ -82,12 +98,17 @@ struct collection_options {
 enum status collection_create(struct collection_builder **out, const char *dir, const struct collection_options *o,
                               struct error *e);
 struct collection_document {
+    const char *id; /* the caller's own; NULL: document_id_of_path */
     const char *path, *title;
+    struct text_span text;
     const int32_t *ids;     /* [n] */
-    const uint32_t *starts; /* [n + 1] where tokens begin in the document's text, in bytes; the last: where it ends */
+    const uint32_t *starts; /* [n + 1] where tokens begin in the text, in bytes; the last: where it ends */
     int n;
 };
-/* Cuts chunks and returns how many. */
+enum { DOCUMENT_ID_SIZE = 33 };
+/* The id of a document that is known by its path alone: 32 hexadecimal digits, the same wherever and whenever. */
+void document_id_of_path(const char *path, char id[DOCUMENT_ID_SIZE]);
+/* Cuts chunks and returns how many. STATUS_INVALID for an id that an earlier document has. */
 enum status collection_add_document(struct collection_builder *b, const struct collection_document *d, int *n_chunks,
                                     struct error *e);
 /* vectors [n, dim] of the next n chunks, in order. */

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "config/base/hash.h"
+#include "config/base/key_set.h"
 #include "config/base/utf8.h"
 #include "retrieval/store/collection_private.h"
 
@@ -35,7 +36,8 @@ struct collection_builder {
     int current; /* generation that CURRENT names, 0: none */
     struct manifest manifest;
     bool choose_index;
-    struct writer tokens, offsets, documents, vectors;
+    struct writer tokens, offsets, documents, text, vectors;
+    struct key_set ids; /* of the documents added */
     uint64_t n_vectors;
 };
 
@@ -102,7 +104,8 @@ static enum status open_folder(struct collection_builder *b, struct error *e) {
     b->folder = disk_generation_path(b->dir, b->manifest.info.generation);
     if (disk_make_folder(b->folder, e) || writer_open(&b->tokens, b->folder, "chunks.tokens", e) ||
         writer_open(&b->offsets, b->folder, "chunks.offsets", e) ||
-        writer_open(&b->documents, b->folder, "documents", e) || writer_open(&b->vectors, b->folder, vectors_name, e))
+        writer_open(&b->documents, b->folder, "documents", e) ||
+        writer_open(&b->text, b->folder, "documents.text", e) || writer_open(&b->vectors, b->folder, vectors_name, e))
         return e->status;
     return STATUS_OK;
 }
@@ -127,7 +130,7 @@ enum status collection_create(struct collection_builder **out, const char *dir, 
     if (check_options(o, e) || disk_make_folder(dir, e)) return e->status;
     struct collection_builder *b = xcalloc(1, sizeof *b);
     b->dir = xstrdup(dir);
-    b->lock = b->tokens.fd = b->offsets.fd = b->documents.fd = b->vectors.fd = -1;
+    b->lock = b->tokens.fd = b->offsets.fd = b->documents.fd = b->text.fd = b->vectors.fd = -1;
     b->choose_index = o->index_factory == NULL;
     b->manifest.info = (struct collection_info){.chunk_length = o->chunk_length,
                                                 .eod = o->eod,
@@ -149,11 +152,22 @@ enum status collection_create(struct collection_builder **out, const char *dir, 
     return STATUS_OK;
 }
 
+void document_id_of_path(const char *path, char id[DOCUMENT_ID_SIZE]) {
+    size_t size = strlen(path);
+    snprintf(id, DOCUMENT_ID_SIZE, "%016" PRIx64 "%016" PRIx64, hash_bytes(path, size, 0), hash_bytes(path, size, 1));
+}
+
 static enum status check_document(const struct collection_builder *b, const struct collection_document *d,
                                   struct error *e) {
     if (d->n < 1) return error_set(e, STATUS_INVALID, "%s: no text", d->path);
     if (b->manifest.info.n_documents == INT32_MAX)
         return error_set(e, STATUS_TOO_LARGE, "%s: a collection holds %d documents", d->path, INT32_MAX);
+    if (d->id && (d->id[0] == '\0' || strlen(d->id) > COLLECTION_MAX_ID))
+        return error_set(e, STATUS_INVALID, "%s: an id of %zu bytes; 1 .. %d are possible", d->path, strlen(d->id),
+                         COLLECTION_MAX_ID);
+    if (d->starts[d->n] != d->text.size)
+        return error_set(e, STATUS_INVALID, "%s: the tokens end at byte %u, the text at %zu", d->path, d->starts[d->n],
+                         d->text.size);
     for (int i = 0; i < d->n; i++)
         if (d->ids[i] < 0 || d->starts[i] > d->starts[i + 1])
             return error_set(e, STATUS_INVALID, "%s: token %d has id %d and bytes [%u, %u)", d->path, i, d->ids[i],
@@ -161,34 +175,64 @@ static enum status check_document(const struct collection_builder *b, const stru
     return STATUS_OK;
 }
 
-enum status collection_add_document(struct collection_builder *b, const struct collection_document *d, int *n_chunks,
-                                    struct error *e) {
-    int n = d->n;
-    struct collection_info *info = &b->manifest.info;
-    struct document_record record = {.first_chunk = (uint64_t)info->n_chunks,
-                                     .path_size = (uint32_t)strlen(d->path),
-                                     .title_size = (uint32_t)strlen(d->title)};
-    enum status status = check_document(b, d, e);
-    if (status) return status;
-    for (int first = 0; first < n && status == STATUS_OK; first += info->chunk_length) {
-        int end = n - first > info->chunk_length ? first + info->chunk_length : n;
+/* The chunks of a document; *n_chunks gets how many. */
+static enum status write_chunks(struct collection_builder *b, const struct collection_document *d, uint64_t *n_chunks,
+                                struct error *e) {
+    const struct collection_info *info = &b->manifest.info;
+    enum status status = STATUS_OK;
+    for (int first = 0; first < d->n && status == STATUS_OK; first += info->chunk_length) {
+        int end = d->n - first > info->chunk_length ? first + info->chunk_length : d->n;
         struct chunk_record chunk = {.token = (uint64_t)info->n_tokens + (uint64_t)first,
                                      .start = d->starts[first],
                                      .end = d->starts[end],
                                      .document = (uint32_t)info->n_documents,
                                      .n_tokens = (uint32_t)(end - first)};
         status = writer_append(&b->offsets, &chunk, sizeof chunk, e);
-        record.n_chunks++;
+        ++*n_chunks;
     }
-    for (int i = 0; i < n; i++) info->max_token = max_int(info->max_token, d->ids[i]);
-    if (status == STATUS_OK) status = writer_append(&b->tokens, d->ids, (size_t)n * sizeof *d->ids, e);
-    if (status == STATUS_OK) status = writer_append(&b->documents, &record, sizeof record, e);
-    if (status == STATUS_OK) status = writer_append(&b->documents, d->path, record.path_size + (size_t)1, e);
-    if (status == STATUS_OK) status = writer_append(&b->documents, d->title, record.title_size + (size_t)1, e);
+    return status;
+}
+
+static enum status write_entry(struct collection_builder *b, const struct collection_document *d, const char *id,
+                               uint64_t n_chunks, struct error *e) {
+    struct document_record record = {.first_chunk = (uint64_t)b->manifest.info.n_chunks,
+                                     .n_chunks = n_chunks,
+                                     .text_size = d->text.size,
+                                     .id_size = (uint32_t)strlen(id),
+                                     .path_size = (uint32_t)strlen(d->path),
+                                     .title_size = (uint32_t)strlen(d->title)};
+    if (writer_append(&b->documents, &record, sizeof record, e) ||
+        writer_append(&b->documents, id, record.id_size + (size_t)1, e) ||
+        writer_append(&b->documents, d->path, record.path_size + (size_t)1, e) ||
+        writer_append(&b->documents, d->title, record.title_size + (size_t)1, e))
+        return e->status;
+    return STATUS_OK;
+}
+
+enum status collection_add_document(struct collection_builder *b, const struct collection_document *d, int *n_chunks,
+                                    struct error *e) {
+    struct collection_info *info = &b->manifest.info;
+    char of_path[DOCUMENT_ID_SIZE];
+    uint64_t chunks = 0;
+    enum status status = check_document(b, d, e);
+    if (status) return status;
+
+    document_id_of_path(d->path, of_path);
+    const char *id = d->id ? d->id : of_path;
+    if (!key_set_add(&b->ids, hash_bytes(id, strlen(id), 0), hash_bytes(id, strlen(id), 1)))
+        return error_set(e, STATUS_INVALID, "%s: another document has the id %s already; paths and ids differ", d->path,
+                         id);
+
+    status = write_chunks(b, d, &chunks, e);
+    if (status == STATUS_OK) status = writer_append(&b->tokens, d->ids, (size_t)d->n * sizeof *d->ids, e);
+    if (status == STATUS_OK) status = writer_append(&b->text, d->text.text, d->text.size, e);
+    if (status == STATUS_OK) status = write_entry(b, d, id, chunks, e);
+
+    for (int i = 0; i < d->n; i++) info->max_token = max_int(info->max_token, d->ids[i]);
     info->n_documents++;
-    info->n_chunks += (int64_t)record.n_chunks;
-    info->n_tokens += n;
-    *n_chunks = (int)record.n_chunks;
+    info->n_chunks += (int64_t)chunks;
+    info->n_tokens += d->n;
+    *n_chunks = (int)chunks;
     return status;
 }
 
@@ -211,7 +255,7 @@ enum status collection_add_vectors(struct collection_builder *b, const float *ve
 
 /* Everything buffered is in the files and synced; writers are closed. */
 static enum status finish_writers(struct collection_builder *b, struct error *e) {
-    struct writer *writers[] = {&b->tokens, &b->offsets, &b->documents, &b->vectors};
+    struct writer *writers[] = {&b->tokens, &b->offsets, &b->documents, &b->text, &b->vectors};
     for (size_t i = 0; i < ARRAY_COUNT(writers); i++) {
         enum status status = writer_flush(writers[i], e);
         if (status == STATUS_OK && writers[i] != &b->vectors) status = disk_sync(writers[i]->path, e);
@@ -323,9 +367,11 @@ static void builder_free(struct collection_builder *b) {
     writer_close(&b->tokens);
     writer_close(&b->offsets);
     writer_close(&b->documents);
+    writer_close(&b->text);
     writer_close(&b->vectors);
     if (b->lock >= 0) close(b->lock);
     manifest_free(&b->manifest);
+    key_set_free(&b->ids);
     free(b->dir);
     free(b->folder);
     free(b);

@@ -6,9 +6,10 @@
 #include "retrieval/store/collection.h"
 
 enum {
-    COLLECTION_FORMAT = 1,
+    COLLECTION_FORMAT = 2,
     COLLECTION_MAX_CHUNK_LENGTH = 65536,
     COLLECTION_MAX_DIM = 65536,
+    COLLECTION_MAX_ID = 512,            /* bytes of a document's id */
     COLLECTION_NAME_SIZE = 32,          /* room for a generation's folder name */
     COLLECTION_MANIFEST_LIMIT = 1 << 16 /* bytes of a MANIFEST */
 };
@@ -23,18 +24,20 @@ struct chunk_record {
 _Static_assert(sizeof(struct chunk_record) == 32, "rows are read straight from the file");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little endian and mapped as they are");
 
-/* One entry of `documents`, little endian, followed by path, NUL, title, NUL; entries are not
- * aligned. */
+/* One entry of `documents`, little endian, followed by id, NUL, path, NUL, title, NUL; entries are not aligned. */
 struct document_record {
     uint64_t first_chunk, n_chunks;
-    uint32_t path_size, title_size; /* without the NULs */
+    uint64_t text_size;                      /* texts lie back to back in documents.text */
+    uint32_t id_size, path_size, title_size; /* without the NULs */
+    uint32_t zero;
 };
-_Static_assert(sizeof(struct document_record) == 24, "headers are copied straight from the file");
+_Static_assert(sizeof(struct document_record) == 40, "headers are copied straight from the file");
 
 enum collection_file {
     COLLECTION_FILE_TOKENS,
     COLLECTION_FILE_OFFSETS,
     COLLECTION_FILE_DOCUMENTS,
+    COLLECTION_FILE_TEXT,
     COLLECTION_FILE_VECTORS,
     COLLECTION_FILE_COUNT
 };

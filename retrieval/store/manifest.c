@@ -27,6 +27,7 @@ const char *collection_file_name(enum collection_file file, const char *index_fa
         case COLLECTION_FILE_TOKENS: return "chunks.tokens";
         case COLLECTION_FILE_OFFSETS: return "chunks.offsets";
         case COLLECTION_FILE_DOCUMENTS: return "documents";
+        case COLLECTION_FILE_TEXT: return "documents.text";
         case COLLECTION_FILE_VECTORS: return collection_is_exact(index_factory) ? "vectors.f32" : "vectors.faiss";
         case COLLECTION_FILE_COUNT: break;
     }

@@ -66,6 +66,7 @@ static enum status measure_parts(struct session_pool *p, struct error *e) {
 enum status session_pool_measure(struct session_bytes *out, const struct model *m, const struct session_limits *l,
                                  struct error *e) {
     struct session_pool p = {.model = (struct model *)(uintptr_t)m, .limits = *l};
+    if (!model_writes(m)) return error_set(e, STATUS_UNSUPPORTED, "a %s model does not write text", m->info.family);
     if (measure_parts(&p, e)) return e->status;
     *out = p.bytes;
     return STATUS_OK;

@@ -28,6 +28,11 @@ enum status added_set_sort(struct added_set *s, struct error *e) {
     return STATUS_OK;
 }
 
+struct added_token *added_set_get(const struct added_set *s, struct text_span content) {
+    const struct added_token key = {.content = content.text, .size = (uint32_t)content.size};
+    return s->n ? bsearch(&key, s->tokens, (size_t)s->n, sizeof *s->tokens, compare) : NULL;
+}
+
 void added_set_free(struct added_set *s) {
     for (int i = 0; i < s->n; i++) free((char *)s->tokens[i].content);
     free(s->tokens);

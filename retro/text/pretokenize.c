@@ -231,29 +231,65 @@ static enum status split(const struct pretokenizer_step *step, const struct mapp
 }
 
 static enum status run_from(const struct pretokenizer *p, int step, const struct mapped_text *text,
-                            const struct piece_sink *sink, struct error *e) {
-    if (text->size == 0) return STATUS_OK;
-    if (step == p->n) return sink->take(sink->context, text, e);
+                            const struct piece_sink *sink, struct error *e);
+
+/* Runs the steps after `step` on `prefix` followed by text. */
+static enum status run_prefixed(const struct pretokenizer *p, int step, struct text_span prefix,
+                                const struct mapped_text *text, const struct piece_sink *sink, struct error *e) {
+    struct mapped_buffer whole = {0};
+    mapped_append(&whole, prefix.text, prefix.size, mapped_origin(text, 0));
+    for (size_t i = 0; i < text->size; i++) mapped_append(&whole, text->text + i, 1, mapped_origin(text, i));
+
+    struct mapped_text view = mapped_view(&whole);
+    enum status status = run_from(p, step + 1, &view, sink, e);
+    mapped_free(&whole);
+    return status;
+}
+
+static enum status run_metaspace(const struct pretokenizer *p, int step, const struct mapped_text *text,
+                                 const struct piece_sink *sink, struct error *e) {
     const struct pretokenizer_step *s = &p->steps[step];
-    enum status status = STATUS_OK;
-    if (s->prefix_space) {
-        if (text->text[0] == ' ') return run_from(p, step + 1, text, sink, e);
-        struct mapped_buffer with_space = {0};
-        mapped_append(&with_space, " ", 1, mapped_origin(text, 0));
-        for (size_t i = 0; i < text->size; i++) mapped_append(&with_space, text->text + i, 1, mapped_origin(text, i));
-        struct mapped_text view = mapped_view(&with_space);
-        status = run_from(p, step + 1, &view, sink, e);
-        mapped_free(&with_space);
-        return status;
+    uint32_t origin = mapped_origin(text, 0);
+    bool begins =
+        text->text[0] == ' ' || (text->size >= s->symbol_size && memcmp(text->text, s->symbol, s->symbol_size) == 0);
+    bool wanted = s->prepend == METASPACE_ALWAYS || (s->prepend == METASPACE_FIRST && origin == 0);
+
+    struct mapped_buffer whole = {0};
+    if (wanted && !begins) mapped_append(&whole, s->symbol, s->symbol_size, origin);
+    for (size_t i = 0; i < text->size; i++) {
+        bool space = text->text[i] == ' ';
+        mapped_append(&whole, space ? s->symbol : text->text + i, space ? s->symbol_size : 1, mapped_origin(text, i));
     }
+
+    struct mapped_text view = mapped_view(&whole);
+    enum status status = run_from(p, step + 1, &view, sink, e);
+    mapped_free(&whole);
+    return status;
+}
+
+static enum status run_split(const struct pretokenizer *p, int step, const struct mapped_text *text,
+                             const struct piece_sink *sink, struct error *e) {
     struct span_list pieces = {0};
-    status = split(s, text, &pieces, e);
+    enum status status = split(&p->steps[step], text, &pieces, e);
     for (size_t i = 0; i < pieces.n && status == STATUS_OK; i++) {
         struct mapped_text piece = mapped_slice(text, pieces.spans[i].start, pieces.spans[i].end);
         status = run_from(p, step + 1, &piece, sink, e);
     }
     free(pieces.spans);
     return status;
+}
+
+static enum status run_from(const struct pretokenizer *p, int step, const struct mapped_text *text,
+                            const struct piece_sink *sink, struct error *e) {
+    if (text->size == 0) return STATUS_OK;
+    if (step == p->n) return sink->take(sink->context, text, e);
+    switch (p->steps[step].kind) {
+        case PRETOKENIZER_SPLIT: return run_split(p, step, text, sink, e);
+        case PRETOKENIZER_METASPACE: return run_metaspace(p, step, text, sink, e);
+        case PRETOKENIZER_PREFIX_SPACE: break;
+    }
+    if (text->text[0] == ' ') return run_from(p, step + 1, text, sink, e);
+    return run_prefixed(p, step, (struct text_span){" ", 1}, text, sink, e);
 }
 
 enum status pretokenizer_run(const struct pretokenizer *p, const struct mapped_text *text,

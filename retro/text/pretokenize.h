@@ -23,13 +23,24 @@ enum status regex_find(const struct regex *r, struct text_span text, struct span
 
 enum split_behaviour { SPLIT_ISOLATED, SPLIT_REMOVED, SPLIT_MERGED_PREVIOUS, SPLIT_MERGED_NEXT, SPLIT_CONTIGUOUS };
 
+enum pretokenizer_kind {
+    PRETOKENIZER_SPLIT,        /* cuts the text at the matches of a regular expression */
+    PRETOKENIZER_PREFIX_SPACE, /* puts a space before a text that does not begin with one */
+    PRETOKENIZER_METASPACE     /* writes a symbol for every space, and puts one before the text as `prepend` says */
+};
+/* Where Metaspace puts a symbol that the text lacks. */
+enum metaspace_prepend { METASPACE_NEVER, METASPACE_FIRST, METASPACE_ALWAYS };
+
 enum { PRETOKENIZER_STEPS = 16 };
 struct pretokenizer {
     struct pretokenizer_step {
-        bool prefix_space; /* puts a space before a piece that does not begin with one; else splits by the regex */
-        struct regex *regex;
+        enum pretokenizer_kind kind;
+        struct regex *regex; /* of PRETOKENIZER_SPLIT */
         enum split_behaviour behaviour;
         bool invert;
+        char symbol[4]; /* of PRETOKENIZER_METASPACE: one character */
+        size_t symbol_size;
+        enum metaspace_prepend prepend;
     } steps[PRETOKENIZER_STEPS];
     int n;
 };

@@ -80,6 +80,7 @@ void tokenizer_close(struct tokenizer *t) {
     for (int i = 0; i < t->n_normalizers; i++) {
         regex_close(t->normalizers[i].regex);
         free(t->normalizers[i].content);
+        charsmap_close(t->normalizers[i].charsmap);
     }
     added_set_free(&t->added_raw);
     added_set_free(&t->added_normalised);
@@ -90,6 +91,11 @@ void tokenizer_close(struct tokenizer *t) {
 
 int tokenizer_vocab_size(const struct tokenizer *t) { return t->vocab_size; }
 int tokenizer_eod(const struct tokenizer *t) { return t->eod; }
+int tokenizer_bos(const struct tokenizer *t) { return t->bos; }
+int tokenizer_pad(const struct tokenizer *t) { return t->pad; }
+int tokenizer_sentinel(const struct tokenizer *t, int number) {
+    return number >= 0 && number < TOKENIZER_MAX_SENTINELS ? t->sentinels[number] : -1;
+}
 uint64_t tokenizer_hash(const struct tokenizer *t) { return t->hash; }
 
 static bool id_known(const struct tokenizer *t, int32_t id) {
@@ -98,32 +104,57 @@ static bool id_known(const struct tokenizer *t, int32_t id) {
 
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id) { return id_known(t, id) && t->pieces[id].special; }
 
+static enum status run_replace(const struct normalizer_step *n, const struct mapped_text *text,
+                               struct mapped_buffer *out, struct error *e) {
+    struct span_list matches = {0};
+    enum status status = regex_find(n->regex, (struct text_span){text->text, text->size}, &matches, e);
+    size_t at = 0;
+    for (size_t k = 0; k <= matches.n; k++) {
+        struct span m = k < matches.n ? matches.spans[k] : (struct span){text->size, text->size};
+        for (; at < m.start; at++) mapped_append(out, text->text + at, 1, mapped_origin(text, at));
+        if (k < matches.n) mapped_append(out, n->content, n->content_size, mapped_origin(text, m.start));
+        at = m.end;
+    }
+    free(matches.spans);
+    return status;
+}
+
+/* White space at either end goes. */
+static void run_strip(const struct normalizer_step *n, const struct mapped_text *text, struct mapped_buffer *out) {
+    int32_t c;
+    size_t start = 0, end = 0;
+    for (size_t i = 0; i < text->size;) {
+        int length = utf8_read(text->text + i, text->size - i, &c);
+        bool space = unicode_is_space(c);
+        if (space && n->strip_left && start == i) start += (size_t)length;
+        i += (size_t)length;
+        if (!space || !n->strip_right) end = i;
+    }
+    for (size_t i = start; i < end; i++) mapped_append(out, text->text + i, 1, mapped_origin(text, i));
+}
+
 /* Replaces *text by its normalised form, which lives in *store. */
 enum status normalizers_run(const struct tokenizer *t, struct mapped_text *text, struct mapped_buffer *store,
                             struct error *e) {
     enum status status = STATUS_OK;
+    uint32_t begins = text->size > 0 ? mapped_origin(text, 0) : 0;
     for (int i = 0; i < t->n_normalizers && status == STATUS_OK; i++) {
         const struct normalizer_step *n = &t->normalizers[i];
         struct mapped_buffer next = {0};
-        if (n->kind == NORMALIZER_FORM) unicode_normalise(text, n->form, &next);
-        if (n->kind == NORMALIZER_LOWERCASE) unicode_lowercase(text, &next);
-        if (n->kind == NORMALIZER_BERT) unicode_normalise_bert(text, &n->bert, &next);
-        if (n->kind == NORMALIZER_REPLACE) {
-            struct span_list matches = {0};
-            status = regex_find(n->regex, (struct text_span){text->text, text->size}, &matches, e);
-            size_t at = 0;
-            for (size_t k = 0; k <= matches.n; k++) {
-                struct span m = k < matches.n ? matches.spans[k] : (struct span){text->size, text->size};
-                for (; at < m.start; at++) mapped_append(&next, text->text + at, 1, mapped_origin(text, at));
-                if (k < matches.n) mapped_append(&next, n->content, n->content_size, mapped_origin(text, m.start));
-                at = m.end;
-            }
-            free(matches.spans);
+        switch (n->kind) {
+            case NORMALIZER_FORM: unicode_normalise(text, n->form, &next); break;
+            case NORMALIZER_LOWERCASE: unicode_lowercase(text, &next); break;
+            case NORMALIZER_REPLACE: status = run_replace(n, text, &next, e); break;
+            case NORMALIZER_STRIP: run_strip(n, text, &next); break;
+            case NORMALIZER_CHARSMAP: charsmap_normalise(n->charsmap, text, &next); break;
+            case NORMALIZER_BERT: unicode_normalise_bert(text, &n->bert, &next); break;
         }
         mapped_free(store);
         *store = next;
         *text = mapped_view(store);
     }
+    /* Characters removed from the beginning belong to the first token, as in the reference. */
+    if (t->n_normalizers > 0 && store->size > 0) store->origin[0] = begins;
     return status;
 }
 

@@ -1,6 +1,6 @@
-/* retro/text/tokenizer.h: text to token ids and back. Byte-level BPE (tokenizer.json), WordPiece (vocab.txt, BERT
- * normalisation) and SentencePiece (.model) behind one struct. A tokenizer is immutable after opening and safe to use
- * from several threads at once. Text is bytes with a length: NUL is a character like any other. */
+/* retro/text/tokenizer.h: text to token ids and back. Byte-level BPE and Unigram (tokenizer.json), WordPiece
+ * (vocab.txt, BERT normalisation) and SentencePiece (.model) behind one struct. A tokenizer is immutable after opening
+ * and safe to use from several threads at once. Text is bytes with a length: NUL is a character like any other. */
 #pragma once
 
 #include "config/base/buffer.h"
@@ -22,7 +22,8 @@ enum tokenizer_flags {
     TOKENIZER_ADD_SPECIAL = 2    /* what the post-processor adds: BOS, or [CLS] ... [SEP] */
 };
 
-/* Opens a model folder: tokenizer.json, else vocab.txt, else tokenizer.model; or one of these files itself. */
+/* Opens a model folder: tokenizer.json, else vocab.txt, else tokenizer.model, else spiece.model; or one of these files
+ * itself. tokenizer_config.json, special_tokens_map.json and the model_type of config.json are read beside it. */
 enum status tokenizer_open(struct tokenizer **out, const char *path, struct error *e);
 /* tokenizer.json from memory, for tests and the fuzzer. */
 enum status tokenizer_open_json(struct tokenizer **out, const char *text, size_t size, struct error *e);
@@ -30,7 +31,11 @@ void tokenizer_close(struct tokenizer *t);
 
 int tokenizer_vocab_size(const struct tokenizer *t); /* largest id + 1 */
 int tokenizer_eod(const struct tokenizer *t);        /* end of document / end of text id, or -1 */
-uint64_t tokenizer_hash(const struct tokenizer *t);  /* identifies the vocabulary file: XXH3 of its bytes */
+int tokenizer_bos(const struct tokenizer *t);        /* beginning of text id, or -1 */
+int tokenizer_pad(const struct tokenizer *t);        /* padding id, or -1; Hugging Face's T5 decoders start with it */
+/* Id of the sentinel <extra_id_N> that marks gap N of a text for T5, or -1. */
+int tokenizer_sentinel(const struct tokenizer *t, int number);
+uint64_t tokenizer_hash(const struct tokenizer *t); /* identifies the vocabulary file: XXH3 of its bytes */
 
 /* Appends the ids of text[0, size) to *out. Any bytes are accepted: invalid UTF-8 follows the reference libraries,
  * which see U+FFFD in its place. STATUS_TOO_LARGE over 2^31 tokens. */

@@ -352,7 +352,7 @@ enum status bpe_open(struct tokenizer *t, const struct json *root, struct error 
     t->model = b;
     t->ops = &bpe_ops;
     enum status status = open_options(b, model, e);
-    if (status == STATUS_OK) status = json_open_pretokenizer(&b->pre, json_member(root, "pre_tokenizer"), e);
+    if (status == STATUS_OK) status = json_open_pretokenizer(&b->pre, json_member(root, "pre_tokenizer"), true, e);
     if (status == STATUS_OK) status = open_vocabulary(t, b, vocab, e);
     if (status == STATUS_OK) status = open_merges(b, vocab, json_member(model, "merges"), e);
     if (status != STATUS_OK) return status;

@@ -49,6 +49,12 @@ static enum status open_bert(struct normalizer_step *n, const struct json *j, st
     return status;
 }
 
+static enum status open_strip(struct normalizer_step *n, const struct json *j, struct error *e) {
+    n->kind = NORMALIZER_STRIP;
+    enum status status = json_get_bool(j, "strip_left", false, &n->strip_left, e);
+    return status == STATUS_OK ? json_get_bool(j, "strip_right", false, &n->strip_right, e) : status;
+}
+
 static enum status open_normalizer(struct tokenizer *t, const struct json *j, int depth, struct error *e) {
     static const char *const forms[] = {"NFC", "NFD", "NFKC", "NFKD"};
     if (json_is_absent(j)) return STATUS_OK;
@@ -66,6 +72,11 @@ static enum status open_normalizer(struct tokenizer *t, const struct json *j, in
     struct normalizer_step *n = &t->normalizers[t->n_normalizers++];
     if (strcmp(type, "Replace") == 0) return open_replace(n, j, e);
     if (strcmp(type, "BertNormalizer") == 0) return open_bert(n, j, e);
+    if (strcmp(type, "Strip") == 0) return open_strip(n, j, e);
+    if (strcmp(type, "Precompiled") == 0) {
+        n->kind = NORMALIZER_CHARSMAP;
+        return charsmap_open(&n->charsmap, json_member(j, "precompiled_charsmap"), e);
+    }
     if (strcmp(type, "Lowercase") == 0) {
         n->kind = NORMALIZER_LOWERCASE;
         return STATUS_OK;
@@ -77,8 +88,8 @@ static enum status open_normalizer(struct tokenizer *t, const struct json *j, in
             return STATUS_OK;
         }
     return error_set(e, STATUS_UNSUPPORTED,
-                     "type \"%.40s\" is not supported: expected Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Replace or "
-                     "BertNormalizer",
+                     "type \"%.40s\" is not supported: expected Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Replace, "
+                     "Strip, Precompiled or BertNormalizer",
                      type);
 }
 
@@ -120,47 +131,90 @@ static enum status open_split(struct pretokenizer *p, const struct json *j, stru
 
 static enum status open_byte_level(struct pretokenizer *p, const struct json *j, struct error *e) {
     bool prefix, regex;
+    struct pretokenizer_step space = {.kind = PRETOKENIZER_PREFIX_SPACE};
     enum status status = json_get_bool(j, "add_prefix_space", true, &prefix, e);
     if (status == STATUS_OK) status = json_get_bool(j, "use_regex", true, &regex, e);
-    if (status == STATUS_OK && prefix) status = add_step(p, (struct pretokenizer_step){.prefix_space = true}, e);
+    if (status == STATUS_OK && prefix) status = add_step(p, space, e);
     if (status == STATUS_OK && regex) status = add_regex(p, gpt2_pattern, SPLIT_ISOLATED, e);
     return status;
 }
 
-/* *byte_level: whether ByteLevel has been seen; it must be there once and last, since it turns text into bytes. */
-static enum status open_pretokenizer(struct pretokenizer *p, const struct json *j, int depth, bool *byte_level,
-                                     struct error *e) {
+enum status json_read_metaspace(const struct json *j, struct pretokenizer_step *out, struct error *e) {
+    static const char *const schemes[] = {"never", "first", "always"}; /* enum metaspace_prepend */
+    const struct json *symbol = json_member(j, "replacement"), *scheme = json_member(j, "prepend_scheme");
+    *out = (struct pretokenizer_step){.kind = PRETOKENIZER_METASPACE, .prepend = METASPACE_ALWAYS};
+    struct text_span character = json_text(symbol);
+    if (character.size == 0 || character.size > sizeof out->symbol ||
+        utf8_length(character.text, character.size) != (int)character.size)
+        return error_set(e, STATUS_INVALID, "Metaspace: replacement: expected one character");
+    out->symbol_size = character.size;
+    memcpy(out->symbol, character.text, character.size);
+
+    bool prefix_space;
+    enum status status = json_get_bool(j, "add_prefix_space", true, &prefix_space, e);
+    if (status != STATUS_OK) return status;
+    if (!prefix_space) out->prepend = METASPACE_NEVER;
+    if (json_is_absent(scheme)) return STATUS_OK;
+    for (int k = 0; k < (int)ARRAY_COUNT(schemes); k++)
+        if (json_text_is(scheme, schemes[k])) {
+            out->prepend = (enum metaspace_prepend)k;
+            return STATUS_OK;
+        }
+    return error_set(e, STATUS_UNSUPPORTED, "Metaspace: prepend_scheme: expected always, first or never");
+}
+
+static enum status open_metaspace(struct pretokenizer *p, const struct json *j, struct error *e) {
+    bool cuts;
+    struct pretokenizer_step step, cut = {.behaviour = SPLIT_MERGED_NEXT};
+    enum status status = json_read_metaspace(j, &step, e);
+    if (status == STATUS_OK) status = json_get_bool(j, "split", true, &cuts, e);
+    if (status == STATUS_OK) status = add_step(p, step, e);
+    if (status != STATUS_OK || !cuts) return status;
+    status = regex_open(&cut.regex, (struct text_span){step.symbol, step.symbol_size}, true, e);
+    return status == STATUS_OK ? add_step(p, cut, e) : status;
+}
+
+/* A pre-tokenizer being read. ByteLevel turns text into bytes, so it is there once and last where a model takes bytes,
+ * and never where a model takes text. */
+struct pretokenizer_reading {
+    struct pretokenizer *p;
+    bool wants_bytes, byte_level;
+};
+
+static enum status open_pretokenizer(struct pretokenizer_reading *r, const struct json *j, int depth, struct error *e) {
     const char *type = json_type_name(j);
     if (strcmp(type, "Sequence") == 0 && depth < 8) {
         const struct json *list = json_member(j, "pretokenizers");
         if (!json_is_list(list)) return error_set(e, STATUS_INVALID, "pretokenizers: expected a list");
         enum status status = STATUS_OK;
         for (size_t i = 0; i < json_count(list) && status == STATUS_OK; i++)
-            status = open_pretokenizer(p, json_item(list, i), depth + 1, byte_level, e);
+            status = open_pretokenizer(r, json_item(list, i), depth + 1, e);
         return status;
     }
-    if (*byte_level) return error_set(e, STATUS_UNSUPPORTED, "\"%.40s\" after ByteLevel is not supported", type);
-    if (strcmp(type, "ByteLevel") == 0) {
-        *byte_level = true;
-        return open_byte_level(p, j, e);
+    if (r->byte_level) return error_set(e, STATUS_UNSUPPORTED, "\"%.40s\" after ByteLevel is not supported", type);
+    if (r->wants_bytes && strcmp(type, "ByteLevel") == 0) {
+        r->byte_level = true;
+        return open_byte_level(r->p, j, e);
     }
-    if (strcmp(type, "Split") == 0) return open_split(p, j, e);
-    if (strcmp(type, "WhitespaceSplit") == 0) return add_regex(p, "\\s+", SPLIT_REMOVED, e);
+    if (!r->wants_bytes && strcmp(type, "Metaspace") == 0) return open_metaspace(r->p, j, e);
+    if (strcmp(type, "Split") == 0) return open_split(r->p, j, e);
+    if (strcmp(type, "WhitespaceSplit") == 0) return add_regex(r->p, "\\s+", SPLIT_REMOVED, e);
     if (strcmp(type, "Digits") == 0) {
         bool individual;
         enum status status = json_get_bool(j, "individual_digits", false, &individual, e);
         if (status != STATUS_OK) return status;
-        return add_regex(p, "\\p{N}", individual ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS, e);
+        return add_regex(r->p, "\\p{N}", individual ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS, e);
     }
     return error_set(e, STATUS_UNSUPPORTED,
-                     "type \"%.40s\" is not supported: expected Sequence, ByteLevel, Split, Digits or WhitespaceSplit",
-                     type);
+                     "type \"%.40s\" is not supported: expected Sequence, %s, Split, Digits or WhitespaceSplit", type,
+                     r->wants_bytes ? "ByteLevel" : "Metaspace");
 }
 
-enum status json_open_pretokenizer(struct pretokenizer *p, const struct json *pre, struct error *e) {
-    bool byte_level = false;
-    enum status status = open_pretokenizer(p, pre, 0, &byte_level, e);
-    if (status == STATUS_OK && !byte_level)
+enum status json_open_pretokenizer(struct pretokenizer *p, const struct json *pre, bool wants_bytes, struct error *e) {
+    struct pretokenizer_reading r = {p, wants_bytes, false};
+    enum status status = STATUS_OK;
+    if (wants_bytes || (!json_is_absent(pre))) status = open_pretokenizer(&r, pre, 0, e);
+    if (status == STATUS_OK && wants_bytes && !r.byte_level)
         status = error_set(e, STATUS_UNSUPPORTED, "no ByteLevel: only byte-level BPE is supported");
     return status == STATUS_OK ? status : error_prefix(e, "pre_tokenizer");
 }
@@ -185,25 +239,33 @@ static enum status claim_id(struct tokenizer *t, struct text_span content, const
     return STATUS_OK;
 }
 
+/* Reads an added token: its content and flags, with `id`, which tokenizer.json writes inside and others outside. */
+static enum status read_added(const struct json *j, int64_t id, struct text_span *content, struct added_token *token,
+                              bool *normalized, struct error *e) {
+    if (!json_is_text(json_member(j, "content")))
+        return error_set(e, STATUS_INVALID, "expected objects with an integer id and a string content");
+    *content = json_text(json_member(j, "content"));
+    if (content->size == 0 || content->size > TOKENIZER_MAX_ADDED_BYTES)
+        return error_set(e, STATUS_UNSUPPORTED, "content of %zu bytes: expected 1 to %d", content->size,
+                         TOKENIZER_MAX_ADDED_BYTES);
+    if (id < 0 || id >= TOKENIZER_MAX_ID)
+        return error_set(e, STATUS_INVALID, "id %lld: expected 0 to %d", (long long)id, TOKENIZER_MAX_ID - 1);
+    *token = (struct added_token){.id = (int32_t)id};
+    enum status status = json_get_bool(j, "special", false, &token->special, e);
+    if (status == STATUS_OK) status = json_get_bool(j, "lstrip", false, &token->lstrip, e);
+    if (status == STATUS_OK) status = json_get_bool(j, "rstrip", false, &token->rstrip, e);
+    if (status == STATUS_OK) status = json_get_bool(j, "single_word", false, &token->single_word, e);
+    if (status == STATUS_OK) status = json_get_bool(j, "normalized", !token->special, normalized, e);
+    return status;
+}
+
 static enum status open_added(struct tokenizer *t, const struct json *j, const struct piece_table *model_pieces,
                               struct error *e) {
-    const struct json *id = json_member(j, "id"), *content = json_member(j, "content");
-    struct added_token token = {0};
+    const struct json *id = json_member(j, "id");
+    struct added_token token;
+    struct text_span text;
     bool normalized;
-    if (!json_is_int(id) || !json_is_text(content))
-        return error_set(e, STATUS_INVALID, "expected objects with an integer id and a string content");
-    struct text_span text = json_text(content);
-    if (text.size == 0 || text.size > TOKENIZER_MAX_ADDED_BYTES)
-        return error_set(e, STATUS_UNSUPPORTED, "content of %zu bytes: expected 1 to %d", text.size,
-                         TOKENIZER_MAX_ADDED_BYTES);
-    if (json_int(id) < 0 || json_int(id) >= TOKENIZER_MAX_ID)
-        return error_set(e, STATUS_INVALID, "id %lld: expected 0 to %d", (long long)json_int(id), TOKENIZER_MAX_ID - 1);
-    token.id = (int32_t)json_int(id);
-    enum status status = json_get_bool(j, "special", false, &token.special, e);
-    if (status == STATUS_OK) status = json_get_bool(j, "lstrip", false, &token.lstrip, e);
-    if (status == STATUS_OK) status = json_get_bool(j, "rstrip", false, &token.rstrip, e);
-    if (status == STATUS_OK) status = json_get_bool(j, "single_word", false, &token.single_word, e);
-    if (status == STATUS_OK) status = json_get_bool(j, "normalized", !token.special, &normalized, e);
+    enum status status = read_added(j, json_is_int(id) ? json_int(id) : -1, &text, &token, &normalized, e);
     if (status != STATUS_OK) return status;
     int32_t known = piece_table_find(model_pieces, t, text.text, text.size);
     status = claim_id(t, text, &token, known, e);
@@ -218,6 +280,59 @@ static enum status open_added(struct tokenizer *t, const struct json *j, const s
         added_set_append(&t->added_normalised, (struct text_span){form.text, form.size}, token);
     mapped_free(&store);
     return status;
+}
+
+/* One entry of added_tokens_decoder. known: the tokens the model file has, sorted. */
+static enum status open_decoder_token(struct tokenizer *t, struct text_span key, const struct json *j,
+                                      const struct piece_table *model_pieces, const struct added_set *known,
+                                      struct error *e) {
+    char *end;
+    long long id = strtoll(key.text, &end, 10);
+    struct added_token token;
+    struct text_span text;
+    bool normalized;
+    if (key.size == 0 || end != key.text + key.size) return error_set(e, STATUS_INVALID, "expected an id for a key");
+    enum status status = read_added(j, id, &text, &token, &normalized, e);
+    if (status != STATUS_OK) return status;
+    status = claim_id(t, text, &token, piece_table_find(model_pieces, t, text.text, text.size), e);
+    if (status != STATUS_OK) return status;
+
+    /* These tokenizers cut tokens out of the text as it comes, whatever `normalized` says. */
+    struct added_token *there = added_set_get(known, text);
+    if (there == NULL) {
+        added_set_append(&t->added_raw, text, token);
+        return STATUS_OK;
+    }
+    there->special = token.special;
+    there->lstrip = token.lstrip;
+    there->rstrip = token.rstrip;
+    there->single_word = token.single_word;
+    return STATUS_OK;
+}
+
+enum status json_open_decoder_tokens(struct tokenizer *t, const struct json *tokens, struct error *e) {
+    if (json_is_absent(tokens)) return STATUS_OK;
+    if (json_kind(tokens) != JSON_KIND_OBJECT)
+        return error_set(e, STATUS_INVALID, "added_tokens_decoder: expected an object");
+    struct piece_table table;
+    piece_table_open(&table, t, NULL);
+    struct added_set known = t->added_raw;
+    t->added_raw = (struct added_set){0};
+    memcpy(t->added_raw.first, known.first, sizeof known.first);
+
+    enum status status = STATUS_OK;
+    for (struct json_entry it = {0}; json_next(tokens, &it);) {
+        status = open_decoder_token(t, it.name, it.value, &table, &known, e);
+        if (status == STATUS_OK) continue;
+        error_prefix(e, "added_tokens_decoder: \"%.20s\"", it.name.text);
+        break;
+    }
+    for (int i = 0; i < known.n; i++)
+        added_set_append(&t->added_raw, (struct text_span){known.tokens[i].content, known.tokens[i].size},
+                         known.tokens[i]);
+    added_set_free(&known);
+    free(table.slots);
+    return status == STATUS_OK ? added_set_sort(&t->added_raw, e) : status;
 }
 
 enum status json_open_added(struct tokenizer *t, const struct json *added, struct error *e) {

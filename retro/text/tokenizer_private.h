@@ -10,7 +10,8 @@ enum {
     TOKENIZER_MAX_ID = 1 << 22,       /* ids are below this: a small file cannot claim a large table */
     TOKENIZER_MAX_ADDED_BYTES = 1024, /* length of one added token */
     TOKENIZER_MAX_AFFIX = 16,         /* tokens the post-processor may put before or after a text */
-    TOKENIZER_MAX_NORMALIZERS = 16
+    TOKENIZER_MAX_NORMALIZERS = 16,
+    TOKENIZER_MAX_SENTINELS = 1024 /* tokens <extra_id_N> */
 };
 
 /* The bytes of one id. A hole in the vocabulary has bytes == NULL. */
@@ -33,7 +34,14 @@ struct added_set {
     bool first[256]; /* whether a token begins with this byte */
 };
 
-enum normalizer_kind { NORMALIZER_FORM, NORMALIZER_LOWERCASE, NORMALIZER_REPLACE, NORMALIZER_BERT };
+enum normalizer_kind {
+    NORMALIZER_FORM,
+    NORMALIZER_LOWERCASE,
+    NORMALIZER_REPLACE,
+    NORMALIZER_STRIP,
+    NORMALIZER_CHARSMAP,
+    NORMALIZER_BERT
+};
 struct normalizer_step {
     enum normalizer_kind kind;
     enum unicode_form form;
@@ -41,6 +49,8 @@ struct normalizer_step {
     struct regex *regex;
     char *content; /* what NORMALIZER_REPLACE puts in */
     size_t content_size;
+    bool strip_left, strip_right;
+    struct charsmap *charsmap; /* owned */
 };
 
 /* Open addressing from bytes to the id whose piece they are. */
@@ -69,7 +79,8 @@ struct model_ops {
 struct tokenizer {
     struct piece *pieces;
     int vocab_size, piece_capacity;
-    int32_t eod;
+    int32_t eod, bos, pad;                      /* -1: none */
+    int32_t sentinels[TOKENIZER_MAX_SENTINELS]; /* id of <extra_id_N>, or -1 */
     uint64_t hash;
     struct added_set added_raw;        /* found in the text as it comes */
     struct added_set added_normalised; /* found in normalised text */
@@ -90,6 +101,8 @@ int32_t pieces_find(const struct tokenizer *t, const char *bytes, size_t n);
 
 void added_set_append(struct added_set *s, struct text_span content, struct added_token flags);
 enum status added_set_sort(struct added_set *s, struct error *e);
+/* The token of this content in a sorted set, or NULL. */
+struct added_token *added_set_get(const struct added_set *s, struct text_span content);
 void added_set_free(struct added_set *s);
 /* The next token at or after *at: its bytes with the white space that lstrip and rstrip take. *at moves on. */
 struct added_match {
@@ -105,16 +118,41 @@ enum status normalizers_run(const struct tokenizer *t, struct mapped_text *text,
 /* tokenizer_json.c: parts of tokenizer.json that every model has. */
 enum status json_open_normalizer(struct tokenizer *t, const struct json *normalizer, struct error *e);
 enum status json_open_added(struct tokenizer *t, const struct json *added, struct error *e);
+/* `added_tokens_decoder` of tokenizer_config.json: added tokens by id. Tokens the tokenizer already has get its flags.
+ */
+enum status json_open_decoder_tokens(struct tokenizer *t, const struct json *tokens, struct error *e);
 enum status json_open_postprocessor(struct tokenizer *t, const struct json *post, struct error *e);
-enum status json_open_pretokenizer(struct pretokenizer *p, const struct json *pre, struct error *e);
+/* wants_bytes: the model takes bytes, so ByteLevel has to come last; else Metaspace is allowed, or no pre-tokenizer. */
+enum status json_open_pretokenizer(struct pretokenizer *p, const struct json *pre, bool wants_bytes, struct error *e);
+/* The symbol and `prepend` of a Metaspace, pre-tokenizer or decoder. */
+enum status json_read_metaspace(const struct json *j, struct pretokenizer_step *out, struct error *e);
 /* obj[key] as a boolean; `fallback` when absent or null, STATUS_INVALID when something else. */
 enum status json_get_bool(const struct json *obj, const char *key, bool fallback, bool *out, struct error *e);
 /* The "type" of an object, "" when it has none. */
 const char *json_type_name(const struct json *obj);
 
+/* charsmap.c: the table of replacements that SentencePiece compiles into a model, as tokenizer.json carries it. */
+enum status charsmap_open(struct charsmap **out, const struct json *base64, struct error *e);
+void charsmap_close(struct charsmap *m);
+/* Appends in, which is valid UTF-8, with its replacements: the Precompiled normalizer of the tokenizers library. */
+void charsmap_normalise(const struct charsmap *m, const struct mapped_text *in, struct mapped_buffer *out);
+
 enum status bpe_open(struct tokenizer *t, const struct json *root, struct error *e);
+enum status unigram_open(struct tokenizer *t, const struct json *root, struct error *e);
 enum status wordpiece_open_json(struct tokenizer *t, const struct json *root, struct error *e);
-/* config: tokenizer_config.json beside vocab.txt, or NULL. */
-enum status wordpiece_open_vocab(struct tokenizer *t, struct text_span vocab, const struct json *config,
+
+/* Files beside a tokenizer that say something about it; NULL: not there. They are objects. */
+struct tokenizer_config {
+    struct json *options; /* tokenizer_config.json */
+    struct json *marks;   /* special_tokens_map.json */
+    struct json *model;   /* config.json */
+};
+/* tokenizer_open.c: the value of a key that tokenizer_config.json has, or else special_tokens_map.json. */
+const struct json *config_mark(const struct tokenizer_config *config, const char *key);
+
+/* options: tokenizer_config.json beside vocab.txt, or NULL. */
+enum status wordpiece_open_vocab(struct tokenizer *t, struct text_span vocab, const struct json *options,
                                  struct error *e);
-enum status sentencepiece_open(struct tokenizer *t, struct text_span file, const struct json *config, struct error *e);
+/* For T5 the configuration decides the sentinels and the end token. */
+enum status sentencepiece_open(struct tokenizer *t, struct text_span file, const struct tokenizer_config *config,
+                               struct error *e);

@@ -1,5 +1,6 @@
 /* retro/text/tokenizer_sentencepiece.c: SentencePiece models: the library encodes, we decode, because decoding streams.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +15,8 @@ struct spm {
     bool drop_first_space, drop_leading_spaces; /* of a text's beginning */
     char *unknown_text;
     size_t unknown_size;
-    uint8_t *kinds; /* enum sentencepiece_kind of every id */
+    uint8_t *kinds; /* enum sentencepiece_kind of every id of the model; added tokens lie above */
+    int n_kinds;
 };
 
 /* Reads a protocol buffer varint; false at the end of the bytes. */
@@ -90,6 +92,11 @@ static void spm_piece(const struct tokenizer *t, int32_t id, bool *started, stru
     const struct spm *m = t->model;
     const struct piece *p = &t->pieces[id];
     struct text_span rest = {p->bytes, p->size};
+    if (id >= m->n_kinds) {
+        buffer_append(out, p->bytes, p->size);
+        *started = true;
+        return;
+    }
     if (m->kinds[id] == SENTENCEPIECE_CONTROL) return;
     if (m->kinds[id] == SENTENCEPIECE_UNKNOWN) rest = (struct text_span){m->unknown_text, m->unknown_size};
     if (m->kinds[id] == SENTENCEPIECE_BYTE) {
@@ -122,10 +129,12 @@ static void spm_close(void *model) {
 
 static const struct model_ops spm_ops = {spm_encode, NULL, NULL, spm_piece, spm_close};
 
-static enum status open_pieces(struct tokenizer *t, struct spm *m, struct error *e) {
+/* t5: the text of the unknown token in a prompt is that token, as Hugging Face has it. */
+static enum status open_pieces(struct tokenizer *t, struct spm *m, bool t5, struct error *e) {
     int n = sentencepiece_size(m->library);
     if (n < 1 || n > TOKENIZER_MAX_ID) return error_set(e, STATUS_INVALID, "SentencePiece: a vocabulary of %d", n);
     m->kinds = xcalloc((size_t)n, 1);
+    m->n_kinds = n;
     for (int id = 0; id < n; id++) {
         enum sentencepiece_kind kind;
         struct text_span piece;
@@ -136,16 +145,72 @@ static enum status open_pieces(struct tokenizer *t, struct spm *m, struct error 
         if (kind == SENTENCEPIECE_BYTE && piece.size != 6)
             return error_set(e, STATUS_INVALID, "SentencePiece: byte piece %d is \"%.20s\", expected <0xNN>", id,
                              piece.text);
-        t->pieces[id].special = kind == SENTENCEPIECE_CONTROL;
-        if (kind == SENTENCEPIECE_CONTROL && piece.size > 0 && piece.size <= TOKENIZER_MAX_ADDED_BYTES)
+        bool special = kind == SENTENCEPIECE_CONTROL || (t5 && kind == SENTENCEPIECE_UNKNOWN);
+        t->pieces[id].special = special;
+        if (special && piece.size > 0 && piece.size <= TOKENIZER_MAX_ADDED_BYTES)
             added_set_append(&t->added_raw, piece, (struct added_token){.id = id, .special = true});
         if (kind == SENTENCEPIECE_UNKNOWN && m->unknown_text == NULL)
             m->unknown_text = sentencepiece_unknown_text(m->library, id, &m->unknown_size);
     }
-    return added_set_sort(&t->added_raw, e);
+    return STATUS_OK;
 }
 
-enum status sentencepiece_open(struct tokenizer *t, struct text_span file, const struct json *config, struct error *e) {
+/* Whether the files beside the model say T5, whose tokens every folder of it leaves unsaid. */
+static bool config_is_t5(const struct tokenizer_config *config) {
+    static const char *const names[] = {
+        "T5Tokenizer", "T5TokenizerFast", "MT5Tokenizer", "MT5TokenizerFast", "t5", "mt5", "umt5"};
+    const struct json *name = json_member(config->options, "tokenizer_class");
+    /* Old folders have no word about the tokenizer but the model's type. */
+    if (!json_is_text(name)) name = json_member(config->model, "model_type");
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++)
+        if (json_text_is(name, names[i])) return true;
+    return false;
+}
+
+/* How many sentinels T5 adds above the model's pieces: `extra_ids`, else as many as the list of special tokens names,
+ * else T5's 100. */
+static enum status count_sentinels(const struct tokenizer_config *config, int *n, struct error *e) {
+    enum { T5_SENTINELS = 100 };
+    const struct json *count = json_member(config->options, "extra_ids");
+    const struct json *list = config_mark(config, "additional_special_tokens");
+    *n = T5_SENTINELS;
+    if (!json_is_absent(count)) {
+        if (!json_is_int(count) || json_int(count) < 0 || json_int(count) > TOKENIZER_MAX_SENTINELS)
+            return error_set(e, STATUS_INVALID, "tokenizer_config.json: extra_ids: expected 0 to %d",
+                             TOKENIZER_MAX_SENTINELS);
+        *n = (int)json_int(count);
+    } else if (json_is_list(list)) {
+        *n = 0;
+        for (size_t i = 0; i < json_count(list); i++) {
+            const struct json *name = json_item(list, i);
+            if (json_kind(name) == JSON_KIND_OBJECT) name = json_member(name, "content");
+            if (json_is_text(name) && strncmp(json_text(name).text, "<extra_id_", 10) == 0) (*n)++;
+        }
+    }
+    return STATUS_OK;
+}
+
+/* T5 counts its sentinels down from the end: <extra_id_0> is the last id. White space around them goes, as in
+ * T5Tokenizer. added_tokens_decoder, where it is there, lists them itself. */
+static enum status open_sentinels(struct tokenizer *t, const struct tokenizer_config *config, struct error *e) {
+    int n;
+    if (json_member(config->options, "added_tokens_decoder") != NULL) return STATUS_OK;
+    if (count_sentinels(config, &n, e) != STATUS_OK) return e->status;
+    int last = t->vocab_size + n - 1;
+    for (int number = 0; number < n; number++) {
+        char name[32];
+        int length = snprintf(name, sizeof name, "<extra_id_%d>", number);
+        struct text_span content = {name, (size_t)length};
+        struct added_token token = {.id = last - number, .special = true, .lstrip = true, .rstrip = true};
+        if (pieces_set(t, token.id, content, e) != STATUS_OK) return e->status;
+        t->pieces[token.id].special = true;
+        added_set_append(&t->added_raw, content, token);
+    }
+    return STATUS_OK;
+}
+
+enum status sentencepiece_open(struct tokenizer *t, struct text_span file, const struct tokenizer_config *config,
+                               struct error *e) {
     struct spm *m = xcalloc(1, sizeof *m);
     struct sentencepiece_message message = {""};
     t->model = m;
@@ -153,12 +218,14 @@ enum status sentencepiece_open(struct tokenizer *t, struct text_span file, const
     m->library = sentencepiece_load(file.text, file.size, &message);
     if (m->library == NULL) return error_set(e, STATUS_INVALID, "not a SentencePiece model: %s", message.text);
     read_space_rules(m, file);
-    enum status status = open_pieces(t, m, e);
-    bool bos, eos;
+
+    bool t5 = config_is_t5(config), bos, eos;
+    if (open_pieces(t, m, t5, e) != STATUS_OK || (t5 && open_sentinels(t, config, e) != STATUS_OK) ||
+        added_set_sort(&t->added_raw, e) != STATUS_OK ||
+        json_get_bool(config->options, "add_bos_token", !t5, &bos, e) ||
+        json_get_bool(config->options, "add_eos_token", t5, &eos, e))
+        return e->status;
     int bos_id = sentencepiece_bos(m->library), eos_id = sentencepiece_eos(m->library);
-    if (status == STATUS_OK) status = json_get_bool(config, "add_bos_token", true, &bos, e);
-    if (status == STATUS_OK) status = json_get_bool(config, "add_eos_token", false, &eos, e);
-    if (status != STATUS_OK) return status;
     if (bos && bos_id >= 0) t->prefix = (struct affix){{bos_id}, 1};
     if (eos && eos_id >= 0) t->suffix = (struct affix){{eos_id}, 1};
     return STATUS_OK;

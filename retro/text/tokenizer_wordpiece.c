@@ -218,17 +218,17 @@ static void add_bert_tokens(struct tokenizer *t, int32_t *cls, int32_t *sep) {
     }
 }
 
-enum status wordpiece_open_vocab(struct tokenizer *t, struct text_span vocab, const struct json *config,
+enum status wordpiece_open_vocab(struct tokenizer *t, struct text_span vocab, const struct json *options,
                                  struct error *e) {
     struct normalizer_step *n = &t->normalizers[t->n_normalizers++];
     n->kind = NORMALIZER_BERT;
     n->bert.clean_text = true;
     wordpiece_begin_open(t);
-    enum status status = json_get_bool(config, "do_lower_case", true, &n->bert.lowercase, e);
+    enum status status = json_get_bool(options, "do_lower_case", true, &n->bert.lowercase, e);
     if (status == STATUS_OK)
-        status = json_get_bool(config, "tokenize_chinese_chars", true, &n->bert.handle_chinese_chars, e);
+        status = json_get_bool(options, "tokenize_chinese_chars", true, &n->bert.handle_chinese_chars, e);
     if (status == STATUS_OK)
-        status = json_get_bool(config, "strip_accents", n->bert.lowercase, &n->bert.strip_accents, e);
+        status = json_get_bool(options, "strip_accents", n->bert.lowercase, &n->bert.strip_accents, e);
     if (status == STATUS_OK) status = open_lines(t, vocab, e);
     if (status == STATUS_OK) status = wordpiece_finish_open(t, "[UNK]", e);
     if (status != STATUS_OK) return status;

@@ -72,6 +72,18 @@ bool unicode_is_punctuation(int32_t c) {
     return k >= UTF8PROC_CATEGORY_PC && k <= UTF8PROC_CATEGORY_PO && !age_not_punctuation(c);
 }
 
+size_t unicode_grapheme(const char *text, size_t size) {
+    int32_t before, after, state = 0;
+    size_t end = (size_t)utf8_read(text, size, &before);
+    while (end < size) {
+        size_t length = (size_t)utf8_read(text + end, size - end, &after);
+        if (utf8proc_grapheme_break_stateful(before, after, &state)) break;
+        end += length;
+        before = after;
+    }
+    return end;
+}
+
 /* U+0130 is the only character whose lower case is two characters. */
 static void append_lower(struct mapped_buffer *out, int32_t c, uint32_t origin) {
     if (c == 0x130) {

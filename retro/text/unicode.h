@@ -44,3 +44,5 @@ void unicode_normalise_bert(const struct mapped_text *in, const struct bert_norm
 bool unicode_is_space(int32_t character); /* White_Space */
 bool unicode_is_word(int32_t character);  /* regular expressions' \w: letters, marks, decimal digits, connectors */
 bool unicode_is_punctuation(int32_t character); /* ASCII punctuation, or category P */
+/* Bytes of the first extended grapheme cluster of text[0, size), valid UTF-8, size > 0. */
+size_t unicode_grapheme(const char *text, size_t size);

@@ -14,8 +14,8 @@ struct served_model {
     const struct tokenizer *tokenizer;
     int eod; /* ends and pads texts, -1: none */
     struct engine *engine;
-    struct retrieval_thread *retrieval;  /* NULL: the model has no collection of its own */
-    const struct collection *collection; /* likewise */
+    struct retrieval_thread *retrieval; /* NULL: the model has no collection of its own */
+    struct retriever *retriever;        /* likewise */
     struct request_limits limits;
     bool retrieve; /* when a request does not say */
     int k;

@@ -168,9 +168,9 @@ static void write_found(struct json_writer *w, struct completion *c, struct choi
         put_key_int(w, "chunk", j);
         put_key_int(w, "position", generation_chunk_position(g, j));
         put_key_array(w, "neighbors");
-        for (int i = 0; g->asked.neighbors.search && i < g->answer.found[j].k; i++) {
+        for (int i = 0; g->asked.neighbors.search && i < g->answer.found[j].n; i++) {
             put_object(w);
-            neighbor_write(w, c->model->tokenizer, &g->answer.found[j].chunks[i], g->answer.found[j].similarities[i]);
+            neighbor_write(w, &g->answer.found[j].list[i]);
             put_object_end(w);
         }
         for (int i = 0; i < g->asked.neighbors.given_k; i++) {
@@ -186,7 +186,8 @@ static void write_found(struct json_writer *w, struct completion *c, struct choi
 static void write_usage(struct json_writer *w, const struct completion *c) {
     int64_t prompt = 0, written = 0;
     for (int i = 0; i < c->n; i++) {
-        prompt += c->choices[i].generation->asked.n_prompt;
+        const struct generation_request *asked = &c->choices[i].generation->asked;
+        prompt += asked->n_source + asked->n_prompt;
         written += c->choices[i].progress.n_ids;
     }
     put_key_object(w, "usage");

@@ -15,18 +15,32 @@ static uint64_t random_number(void) {
 
 /* The prompt. */
 
-/* Ids of the prompt into *ids, freed by the caller on failure too. */
-static bool tokenize(struct completion *c, const struct request_prompt *p, struct tokens *ids, struct failure *f) {
+/* Ids of a text, or those that were sent, behind *ids; the caller frees them on failure too. */
+static bool tokenize(const struct completion *c, const struct request_prompt *p, int flags, struct tokens *ids,
+                     struct failure *f) {
     struct error e;
     for (int i = 0; i < p->n_ids; i++) tokens_append(ids, p->ids[i], 0);
-    if (p->ids == NULL && tokenizer_encode(c->model->tokenizer, p->text, p->size,
-                                           TOKENIZER_PARSE_SPECIAL | TOKENIZER_ADD_SPECIAL, ids, &e))
+    const char *text = p->text ? p->text : "";
+    if (p->ids == NULL && tokenizer_encode(c->model->tokenizer, text, p->size, flags, ids, &e))
         return failure_from_error(f, &e);
+    return true;
+}
+
+/* A text that is never empty: the prompt of a decoder, or an encoder's source. */
+static bool tokenize_prompt(const struct completion *c, const struct request_prompt *p, struct tokens *ids,
+                            struct failure *f) {
+    if (!tokenize(c, p, TOKENIZER_PARSE_SPECIAL | TOKENIZER_ADD_SPECIAL, ids, f)) return false;
     if (ids->n == 0 && c->model->eod < 0)
         return failure_set(f, 400, "invalid_value", "prompt",
                            "the prompt is empty, and the model has no token to start an empty text from");
     if (ids->n == 0) tokens_append(ids, c->model->eod, 0);
     return true;
+}
+
+/* The rows of a decoder whose encoder reads the prompt: its start id, then the beginning of the answer. */
+static bool tokenize_target(const struct completion *c, struct tokens *ids, struct failure *f) {
+    tokens_append(ids, c->model->info->start, 0);
+    return tokenize(c, &c->request.target, TOKENIZER_PARSE_SPECIAL, ids, f);
 }
 
 static bool check_context(const struct completion *c, int n_prompt, struct failure *f) {
@@ -49,7 +63,8 @@ static void keep_prompt(struct completion *c, struct choice *choice, const struc
         return;
     }
     struct detokenizer d = {0};
-    for (int i = 0; i < ids->n; i++) {
+    int first = c->model->info->reads_source ? 1 : 0; /* the decoder's start id is no text */
+    for (int i = first; i < ids->n; i++) {
         choice->prompt_starts[i] = (uint32_t)choice->prompt_text.size;
         if (tokenizer_is_special(t, ids->ids[i]))
             tokenizer_piece(t, ids->ids[i], &choice->prompt_text);
@@ -65,8 +80,10 @@ static bool check_retrieval(const struct completion *c, struct failure *f) {
     const struct request_retrieval *r = &c->request.retrieval;
     const struct served_model *model = c->model;
     if (!r->given || !r->enabled) return true;
-    if (model->info->chunk_length == 0)
-        return failure_set(f, 400, "no_retrieval", "retrieval", "the model %s reads no neighbours", model->id);
+    if (r->n_neighbors > 0 && model->info->chunk_length == 0)
+        return failure_set(f, 400, "no_retrieval", "retrieval.neighbors",
+                           "the model %s reads no neighbours by cross attention; put the texts into the prompt",
+                           model->id);
     if (r->n_neighbors == 0 && model->retrieval == NULL)
         return failure_set(f, 400, "no_collection", "retrieval",
                            "this server has no collection (option retrieval.collection); send retrieval.neighbors");
@@ -109,14 +126,28 @@ static bool set_neighbors(const struct completion *c, struct generation_neighbor
 
 /* Open. */
 
-/* What the engine is asked for, in its words. */
+static int32_t *copy_ids(const struct tokens *ids) {
+    size_t bytes = (size_t)ids->n * sizeof *ids->ids;
+    return memcpy(xmalloc(bytes), ids->ids, bytes);
+}
+
+static bool check_source(const struct completion *c, int n_source, struct failure *f) {
+    if (n_source <= c->model->limits.context) return true;
+    return failure_set(f, 400, "context_length_exceeded", "prompt",
+                       "the prompt has %d tokens; the encoder reads %d (the model's limit, or option "
+                       "server.max_context)",
+                       n_source, c->model->limits.context);
+}
+
+/* The request in the engine's words: `ids` are the decoder's rows, `source` the encoder's where there is one. */
 static bool ask(const struct completion *c, struct generation_request *asked, const struct tokens *ids,
-                struct failure *f) {
+                const struct tokens *source, struct failure *f) {
     const struct completion_request *r = &c->request;
-    if (!check_context(c, ids->n, f)) return false;
+    if (!check_source(c, source->n, f) || !check_context(c, ids->n, f)) return false;
     asked->n_prompt = ids->n;
-    asked->prompt = xmalloc((size_t)ids->n * sizeof *asked->prompt);
-    memcpy(asked->prompt, ids->ids, (size_t)ids->n * sizeof *asked->prompt);
+    asked->prompt = copy_ids(ids);
+    asked->n_source = source->n;
+    if (source->n > 0) asked->source = copy_ids(source);
     asked->max_tokens = (int)r->max_tokens;
     asked->sampling = (struct sample_params){.temperature = (float)r->temperature,
                                              .top_p = (float)r->top_p,
@@ -134,18 +165,28 @@ static bool ask(const struct completion *c, struct generation_request *asked, co
 static bool open_choice(struct completion *c, int i, uint64_t client, struct waker waker, struct failure *f) {
     const struct request_prompt *p = &c->request.prompts[i];
     struct choice *choice = &c->choices[i];
-    struct tokens ids = {0};
+    struct tokens ids = {0}, source = {0};
+    bool encodes = c->model->info->reads_source;
     choice->generation = generation_open();
     choice->generation->asked.client = client;
     choice->generation->answer.waker = waker;
-    bool ok = tokenize(c, p, &ids, f) && ask(c, &choice->generation->asked, &ids, f);
-    if (ok && c->request.echo) keep_prompt(c, choice, p, &ids);
+    bool ok = tokenize_prompt(c, p, encodes ? &source : &ids, f) && (!encodes || tokenize_target(c, &ids, f)) &&
+              ask(c, &choice->generation->asked, &ids, &source, f);
+    if (ok && c->request.echo) keep_prompt(c, choice, encodes ? &c->request.target : p, &ids);
     tokens_free(&ids);
+    tokens_free(&source);
     return ok;
 }
 
+static bool check_target(const struct completion *c, struct failure *f) {
+    if (!c->request.has_target || c->model->info->reads_source) return true;
+    return failure_set(f, 400, "unsupported_parameter", "target",
+                       "target is for models with an encoder, and %s has none: write it behind the prompt",
+                       c->model->id);
+}
+
 static bool open_choices(struct completion *c, uint64_t client, struct waker waker, struct failure *f) {
-    if (!check_retrieval(c, f)) return false;
+    if (!check_retrieval(c, f) || !check_target(c, f)) return false;
     c->choices = xcalloc((size_t)c->request.n_prompts, sizeof *c->choices);
     for (int i = 0; i < c->request.n_prompts; i++) {
         c->n = i + 1;

@@ -23,14 +23,15 @@ const struct served_model *api_model(const struct api *a, const char *id, struct
 
 static void write_retro(struct json_writer *w, const struct served_model *model) {
     const struct model_info *info = model->info;
-    const struct collection_info *collection = model->collection ? collection_info(model->collection) : NULL;
+    struct snapshot *snapshot = model->retriever ? retriever_hold(model->retriever) : NULL;
     put_key_object(w, "retro");
     put_key_int(w, "chunk_length", info->chunk_length);
     put_key_int(w, "num_neighbors", info->num_neighbors);
     put_key_int(w, "retrieved_length", info->retrieved_length);
-    put_key_int(w, "chunks", collection ? collection->n_chunks : 0);
-    put_key_int(w, "generation", collection ? collection->generation : 0);
+    put_key_int(w, "chunks", snapshot ? snapshot->n_chunks : 0);
+    put_key_int(w, "generation", snapshot ? snapshot->version : 0);
     put_object_end(w);
+    snapshot_release(snapshot);
 }
 
 static void write_model(struct json_writer *w, const struct api *a, const struct served_model *model) {

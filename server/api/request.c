@@ -1,6 +1,7 @@
 /* server/api/request.c: the tables of request fields, and the few fields that are more than a number. See request.h. */
 #include "server/api/request.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,20 +19,22 @@ enum { STOP_BYTES = 1024 };
 
 /* Prompts. */
 
-static bool parse_ids(struct request_prompt *p, const struct json *array, int prompt, const struct request_limits *l,
-                      struct failure *f) {
+/* `of` is the field and what of it the ids are: "prompt 3". */
+static bool parse_ids(struct request_prompt *p, const struct json *array, const char *of,
+                      const struct request_limits *l, struct failure *f) {
+    const char *field = strncmp(of, "prompt", 6) == 0 ? "prompt" : of;
     size_t n = json_count(array);
     p->ids = xmalloc((n + 1) * sizeof *p->ids);
     p->n_ids = (int)n;
     for (size_t i = 0; i < n; i++) {
         const struct json *v = json_item(array, i);
         if (!json_is_int(v))
-            return failure_set(f, 400, "invalid_type", "prompt", "token %zu of prompt %d is not an integer", i, prompt);
+            return failure_set(f, 400, "invalid_type", field, "token %zu of %s is not an integer", i, of);
         int64_t id = json_int(v);
         if (id < 0 || id >= l->vocab)
-            return failure_set(f, 400, "invalid_value", "prompt",
-                               "token %zu of prompt %d is %lld, the model's vocabulary is 0 .. %d", i, prompt,
-                               (long long)id, l->vocab - 1);
+            return failure_set(f, 400, "invalid_value", field,
+                               "token %zu of %s is %lld, the model's vocabulary is 0 .. %d", i, of, (long long)id,
+                               l->vocab - 1);
         p->ids[i] = (int32_t)id;
     }
     return true;
@@ -51,7 +54,11 @@ static bool parse_one_prompt(struct completion_request *r, const struct json *v,
     if (ids ? !json_is_list(v) : !json_is_text(v)) return wrong_prompt(f);
     if (ids && json_count(v) == 0)
         return failure_set(f, 400, "invalid_value", "prompt", "prompt %d is an empty array of token ids", i);
-    if (ids) return parse_ids(p, v, i, l, f);
+    if (ids) {
+        char of[32];
+        snprintf(of, sizeof of, "prompt %d", i);
+        return parse_ids(p, v, of, l, f);
+    }
     p->size = json_text(v).size;
     p->text = xstrndup(json_text(v).text, p->size);
     return true;
@@ -75,6 +82,19 @@ static bool read_prompt(void *object, const struct json *v, const struct request
     return true;
 }
 FIELD_PARSER(parse_prompt, read_prompt)
+
+/* The beginning of the answer, which a model with an encoder goes on from. */
+static bool read_target(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    struct completion_request *r = object;
+    r->has_target = true;
+    if (json_is_list(v)) return parse_ids(&r->target, v, "target", l, f);
+    if (!json_is_text(v))
+        return failure_set(f, 400, "invalid_type", "target", "target must be a string or an array of token ids");
+    r->target.size = json_text(v).size;
+    r->target.text = xstrndup(json_text(v).text, r->target.size);
+    return true;
+}
+FIELD_PARSER(parse_target, read_target)
 
 /* Stops. */
 
@@ -222,6 +242,7 @@ static const struct json_field completion_fields[] = {
     {"min_p", JSON_DOUBLE, AT(min_p), .min = 0, .max = 1},
     {"seed", JSON_PARSED, .parse = parse_seed},
     {"stop", JSON_PARSED, .parse = parse_stop},
+    {"target", JSON_PARSED, .parse = parse_target},
     {"stream", JSON_BOOL, AT(stream)},
     {"stream_options", JSON_PARSED, .parse = parse_stream_options},
     {"echo", JSON_BOOL, AT(echo)},
@@ -277,6 +298,8 @@ void completion_request_free(struct completion_request *r) {
     for (int i = 0; i < r->retrieval.n_neighbors; i++) free((char *)(uintptr_t)r->retrieval.neighbors[i].text);
     free(r->retrieval.neighbors);
     free(r->prompts);
+    free(r->target.text);
+    free(r->target.ids);
     free(r->model);
     stops_free(&r->stops);
     *r = (struct completion_request){0};

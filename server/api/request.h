@@ -32,6 +32,8 @@ struct completion_request {
     bool stream, include_usage, echo, ignore_eos;
     struct stops stops;
     struct request_retrieval retrieval;
+    bool has_target;
+    struct request_prompt target; /* the answer's beginning, of a model with an encoder: "" unless has_target */
 };
 
 /* One field of a query string, decoded: name=value. */

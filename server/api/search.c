@@ -7,10 +7,9 @@
 /* The retrieval thread may still be searching when the client leaves: both sides hold a reference. */
 struct search {
     struct answer base;
-    const struct tokenizer *tokenizer;
     struct search_request request;
     struct retriever_query query;
-    struct retriever_result result;
+    struct hits hits;
     struct lookup lookup;
     atomic_bool cancelled;
     atomic_int references;
@@ -21,7 +20,8 @@ struct search {
 
 static void search_release(struct search *s) {
     if (atomic_fetch_sub(&s->references, 1) != 1) return;
-    if (s->done && s->lookup.status == STATUS_OK) retriever_result_free(&s->result);
+    if (s->done && s->lookup.status == STATUS_OK) hits_free(&s->hits);
+    snapshot_release(s->lookup.snapshot);
     search_request_free(&s->request);
     pthread_mutex_destroy(&s->lock);
     free(s);
@@ -42,10 +42,10 @@ static void write_results(const struct search *s, struct buffer *out) {
     put_object(&w);
     put_key_string(&w, "object", "list");
     put_key_array(&w, "data");
-    for (int i = 0; i < s->result.k; i++) {
+    for (int i = 0; i < s->hits.n; i++) {
         put_object(&w);
-        neighbor_write(&w, s->tokenizer, &s->result.chunks[i], s->result.similarities[i]);
-        put_key_int(&w, "chunk", s->result.chunks[i].id);
+        neighbor_write(&w, &s->hits.list[i]);
+        put_key_int(&w, "chunk", s->hits.list[i].chunk);
         put_object_end(&w);
     }
     put_array_end(&w);
@@ -91,18 +91,13 @@ static struct search *make_search(const struct served_model *model, const struct
     static const struct answer_ops ops = {search_poll, search_cancel, search_close};
     struct search *s = xcalloc(1, sizeof *s);
     answer_init(&s->base, &ops, JSON_TYPE);
-    s->tokenizer = model->tokenizer;
     s->request = *request;
     s->query = (struct retriever_query){
         .text = {request->query, request->query_size},
         .k = request->k ? (int)request->k : model->k,
         .min_similarity = request->min_similarity < -1 ? model->min_similarity : (float)request->min_similarity};
-    s->lookup = (struct lookup){.queries = &s->query,
-                                .results = &s->result,
-                                .n = 1,
-                                .cancelled = &s->cancelled,
-                                .done = search_done,
-                                .context = s};
+    s->lookup = (struct lookup){
+        .queries = &s->query, .hits = &s->hits, .n = 1, .cancelled = &s->cancelled, .done = search_done, .context = s};
     s->waker = waker;
     atomic_init(&s->references, 2);
     pthread_mutex_init(&s->lock, NULL);

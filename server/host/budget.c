@@ -3,7 +3,9 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "config/base/buffer.h"
 #include "config/base/memory.h"
 
 /* What parts are compared with. */
@@ -128,6 +130,37 @@ static enum status add_sessions(struct budget_parts *p, const struct model *m, c
     budget_add(p, (struct budget_part){.name = "step buffers", .bytes = s.steps}, "lower server.max_step_tokens (%d)",
                rows);
     return STATUS_OK;
+}
+
+/* Estimates, from what programs with small and large tokenizers were seen to take (anonymous memory beside the measured
+ * parts): a byte of a tokenizer's file becomes up to 16 while it is read, and the rest is threads' stacks, libraries,
+ * buffers of connections and what the heap keeps. */
+enum { BYTES_OF_TOKENIZER_BYTE = 16, PROGRAM_BYTES = 24 << 20, MARGIN_BYTES = 16 << 20 };
+
+static size_t tokenizer_file_bytes(const char *folder) {
+    static const char *const names[] = {"tokenizer.json", "vocab.json",   "merges.txt",
+                                        "vocab.txt",      "spiece.model", "tokenizer.model"};
+    size_t bytes = 0;
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        struct buffer path = {0};
+        struct stat st;
+        buffer_printf(&path, "%s/%s", folder, names[i]);
+        if (stat(path.data, &st) == 0 && S_ISREG(st.st_mode)) bytes += (size_t)st.st_size;
+        buffer_free(&path);
+    }
+    return bytes;
+}
+
+void budget_add_program(struct budget_parts *p, const char *const *folders, int n) {
+    size_t bytes = PROGRAM_BYTES + MARGIN_BYTES;
+    for (int i = 0; i < n; i++) bytes += BYTES_OF_TOKENIZER_BYTE * tokenizer_file_bytes(folders[i]);
+    budget_add(p, (struct budget_part){.name = "program", .bytes = bytes, .on_host = true},
+               "give it more memory: this is the least that it runs in");
+}
+
+enum status budget_check_host(const struct budget_parts *parts, struct error *e) {
+    struct room room = room_on_host();
+    return judge(parts, &room, false, e);
 }
 
 /* What is mapped is read again and again when it does not fit beside the rest. */

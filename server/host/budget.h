@@ -21,6 +21,12 @@ struct budget_parts {
 void budget_add(struct budget_parts *p, struct budget_part part, const char *advice, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Adds what a program takes beside what it measures: the tables of the tokenizers in these folders, its threads,
+ * requests and the heap's losses, which are estimated, and a margin. tests/http/test_memory.py compares. */
+void budget_add_program(struct budget_parts *p, const char *const *folders, int n);
+/* Parts of a program without a model against the host's memory. `program` is added by the caller. */
+enum status budget_check_host(const struct budget_parts *parts, struct error *e);
+
 /* What a process will have open beside a model; the callbacks are called once the model is known, and get `context`. */
 struct budget_use {
     /* A pool of sessions. */

@@ -1,5 +1,6 @@
 /* server/host/config.c: joins the rooms' options, and the rules between them. See config.h. */
 #include "server/host/config.h"
+#include "server/host/passages.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -58,6 +59,7 @@ enum status config_check(const struct config *c, struct error *e) {
     if (c->retrieval.k > c->retrieval.max_k)
         return error_set(e, STATUS_INVALID, "retrieval.k is %d, more than retrieval.max_k, which is %d", c->retrieval.k,
                          c->retrieval.max_k);
+    if (passages_check(c->retrieval.template, e)) return e->status;
     if (c->model.device[0] == '\0')
         return error_set(e, STATUS_INVALID, "model.device is empty; \"cpu\" is the default");
     if (c->server.host[0] == '\0')

@@ -3,12 +3,22 @@
 
 #include "server/host/embedder_bert.h"
 
-bool documents_wanted(const struct config *c, const struct model_info *model) {
-    return c->retrieval.collection[0] != '\0' && model->chunk_length > 0;
-}
+bool documents_wanted(const struct config *c) { return c->retrieval.collection[0] != '\0'; }
 
 const char *documents_embedder(const struct config *c, const char *of_collection) {
     return c->retrieval.embedder[0] ? c->retrieval.embedder : of_collection;
+}
+
+/* Whether the model can read the tokens of the collection; one that reads text can read any. */
+static enum status match_tokens(const struct collection_info *info, const struct model_info *model,
+                                const struct tokenizer *tokenizer, const char *folder, struct error *e) {
+    if (model->chunk_length == 0) return STATUS_OK;
+    if (collection_match_tokens(info, tokenizer_hash(tokenizer), model->chunk_length, e))
+        return error_prefix(e, "%s", folder);
+    if (info->max_token >= model->padded_vocab)
+        return error_set(e, STATUS_INVALID, "%s holds token %d, the model's vocabulary is %d", folder, info->max_token,
+                         model->padded_vocab);
+    return STATUS_OK;
 }
 
 enum status documents_open(struct documents *d, const struct config *c, const struct model_info *model,
@@ -20,12 +30,9 @@ enum status documents_open(struct documents *d, const struct config *c, const st
     const struct collection_info *info = collection_info(d->collection);
     if (embedder_bert_open(&d->embedder, documents_embedder(c, info->embedder), c, e))
         return error_prefix(e, "embedder");
-    if (collection_match(d->collection, d->embedder.hash, tokenizer_hash(tokenizer), model->chunk_length, e))
-        return error_prefix(e, "%s", folder);
-    if (info->max_token >= model->padded_vocab)
-        return error_set(e, STATUS_INVALID, "%s holds token %d, the model's vocabulary is %d", folder, info->max_token,
-                         model->padded_vocab);
-    return retriever_open(&d->retriever, d->collection, &d->embedder, model->retrieved_length, max_k, e);
+    if (collection_match_embedder(info, d->embedder.hash, e)) return error_prefix(e, "%s", folder);
+    if (match_tokens(info, model, tokenizer, folder, e)) return e->status;
+    return retriever_local_open(&d->retriever, d->collection, &d->embedder, max_k, e);
 }
 
 void documents_close(struct documents *d) {
@@ -33,4 +40,43 @@ void documents_close(struct documents *d) {
     embedder_bert_close(&d->embedder);
     collection_close(d->collection);
     *d = (struct documents){0};
+}
+
+enum status documents_check(const struct config *c, const struct model_info *model, const struct tokenizer *tokenizer,
+                            struct error *e) {
+    struct collection_outline outline;
+    if (collection_outline_read(&outline, c->retrieval.collection, e)) return e->status;
+    enum status status = match_tokens(&outline.info, model, tokenizer, c->retrieval.collection, e);
+    collection_outline_free(&outline);
+    return status;
+}
+
+static enum status measure_collection(const struct config *c, const struct collection_outline *collection,
+                                      struct backend *b, struct budget_parts *parts, struct error *e) {
+    struct encoder_bytes embedder;
+    const char *folder = documents_embedder(c, collection->info.embedder);
+    if (embedder_bert_measure(&embedder, folder, c, b, e)) return error_prefix(e, "embedder");
+    budget_add(
+        parts,
+        (struct budget_part){.name = "embedder", .bytes = embedder.rows + (embedder.mapped ? 0 : embedder.weights)},
+        "set retrieval.embedder_dtype to bf16, or take a smaller embedder");
+    budget_add(parts, (struct budget_part){.name = "document index", .bytes = collection->index, .on_host = true},
+               "build the collection with an index that compresses (retro-index build --index IVF4096,PQ48np)");
+    budget_add(parts,
+               (struct budget_part){.name = "documents", .bytes = collection->mapped, .on_host = true, .mapped = true},
+               "they are read as needed");
+    budget_add_program(parts, (const char *const[]){c->model.path, folder}, 2);
+    return STATUS_OK;
+}
+
+enum status documents_measure(const struct config *c, struct backend *b, struct budget_parts *parts, struct error *e) {
+    struct collection_outline collection;
+    if (!documents_wanted(c)) {
+        budget_add_program(parts, (const char *const[]){c->model.path}, 1);
+        return STATUS_OK;
+    }
+    if (collection_outline_read(&collection, c->retrieval.collection, e)) return e->status;
+    enum status status = measure_collection(c, &collection, b, parts, e);
+    collection_outline_free(&collection);
+    return status;
 }

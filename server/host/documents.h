@@ -1,20 +1,24 @@
 /* server/host/documents.h: what a model retrieves from: a collection, the embedder it was made with, and a retriever
- * over both. The server and retro-eval share it, so that what is measured is what is served. */
+ * over both. The server and retro-eval share it, so that what is measured is what is served.
+ *
+ * A model with chunked cross attention reads the collection's tokens, which must be its own tokenizer's, in chunks of
+ * its length. Any other reads text, of which every collection has its documents'. */
 #pragma once
 
-#include "retrieval/retriever.h"
+#include "retrieval/retriever_local.h"
 #include "retro/model/model.h"
 #include "retro/text/tokenizer.h"
+#include "server/host/budget.h"
 #include "server/host/config.h"
 
 struct documents {
-    struct collection *collection;
+    struct collection *collection; /* as it was opened */
     struct embedder embedder;
     struct retriever *retriever;
 };
 
-/* Whether the configuration names a collection and the model reads neighbours. */
-bool documents_wanted(const struct config *c, const struct model_info *model);
+/* Whether the configuration names a collection. */
+bool documents_wanted(const struct config *c);
 /* The embedder's folder: the configuration's, else the collection's own. */
 const char *documents_embedder(const struct config *c, const char *of_collection);
 
@@ -23,3 +27,10 @@ const char *documents_embedder(const struct config *c, const char *of_collection
 enum status documents_open(struct documents *d, const struct config *c, const struct model_info *model,
                            const struct tokenizer *tokenizer, int max_k, struct error *e);
 void documents_close(struct documents *d); /* of zeroed documents: nothing */
+
+/* What documents_open would refuse and its MANIFEST and folders tell; loads nothing. */
+enum status documents_check(const struct config *c, const struct model_info *model, const struct tokenizer *tokenizer,
+                            struct error *e);
+/* Adds what a program takes beside the model: itself and, where they are wanted, the documents. b is the device of the
+ * embedder. */
+enum status documents_measure(const struct config *c, struct backend *b, struct budget_parts *parts, struct error *e);

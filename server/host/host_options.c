@@ -65,12 +65,19 @@ static const struct option_row retrieval_rows[] = {
                   "type the embedder's weights are kept in"),
     OPTION_TEXT(struct retrieval_settings, device, "cpu",
                 "where the index is searched: cpu, or cuda:N with FAISS' GPU part (make deps CUDA=1)"),
-    OPTION_INT(struct retrieval_settings, k, 0, 0, 1024, "neighbours per chunk; 0: as the model was trained"),
+    OPTION_INT(
+        struct retrieval_settings, k, 0, 0, 1024,
+        "neighbours per chunk; 0: as the model was trained, or 4 passages for one that reads them in its prompt"),
     OPTION_INT(struct retrieval_settings, max_k, 16, 1, 1024, "largest k a request may ask for"),
     OPTION_DOUBLE(struct retrieval_settings, min_similarity, -1, -1, 1,
                   "cosine similarity below which a neighbour is dropped; -1: none is"),
     OPTION_CHOICE(struct retrieval_settings, grid, GRID_END, grids,
                   "chunks are aligned to the prompt's end or to its start"),
+    OPTION_TEXT(
+        struct retrieval_settings, template, "{title}\n{text}\n\n",
+        "a passage before the prompt, for models without chunked cross attention; {number} is another placeholder"),
+    OPTION_INT(struct retrieval_settings, prompt_tokens, 512, 1, 1 << 20,
+               "tokens of all passages before one prompt; the least similar that do not fit are left out"),
     OPTION_INT(struct retrieval_settings, threads, 0, 0, 1024,
                "CPU threads of embedding and search; 0: as model.threads"),
 };

@@ -103,6 +103,7 @@ struct session_limits engine_limits(const struct engine_options *o, const struct
         .max_neighbors = o->max_k,
         .micro_batch_rows = o->micro_batch_rows,
         .kv_dtype = info->cache_dtype,
+        .max_source = info->reads_source ? o->max_context : 0,
     };
 }
 

@@ -4,11 +4,26 @@
 
 #include "server/schedule/engine_private.h"
 
+/* Tokens at the end of a prompt that passages are sought by: the length of a chunk, as the documents' are. */
+enum { PASSAGE_QUERY_TOKENS = 64 };
+
 /* Neighbours. */
 
 static void lookup_done(struct lookup *l) {
     struct engine_sequence *s = l->context;
     CHECK(queue_put(&s->engine->answered, (void *[]){s}, 1)); /* engine_admit bounds lookups, so there is room */
+}
+
+/* The end of the text that passages are sought for, as one query. */
+static void write_passage_query(struct engine_sequence *s) {
+    const struct generation_neighbors *asked = &s->generation->asked.neighbors;
+    const int32_t *ids = s->n_source > 0 ? s->source : s->rows;
+    int n = s->n_source > 0 ? s->n_source : s->n_rows, taken = min_int(n, PASSAGE_QUERY_TOKENS);
+    buffer_clear(&s->query_text);
+    tokenizer_decode(s->engine->o.tokenizer, ids + n - taken, taken, true, &s->query_text);
+    const char *text = s->query_text.data ? s->query_text.data : "";
+    s->lookup.queries[0] = (struct retriever_query){
+        .text = {text, s->query_text.size}, .k = asked->k, .min_similarity = asked->min_similarity};
 }
 
 /* The texts of chunks [first, first + n), as queries. */
@@ -21,8 +36,10 @@ static void write_queries(struct engine_sequence *s, int first, int n) {
         size_t before = s->query_text.size;
         int n_ids = generation_chunk(s->generation, first + j, x->chunk_ids);
         tokenizer_decode(x->o.tokenizer, x->chunk_ids, n_ids, true, &s->query_text);
-        queries[j] = (struct retriever_query){
-            .text = {NULL, s->query_text.size - before}, .k = asked->k, .min_similarity = asked->min_similarity};
+        queries[j] = (struct retriever_query){.text = {NULL, s->query_text.size - before},
+                                              .k = asked->k,
+                                              .r = x->info.retrieved_length,
+                                              .min_similarity = asked->min_similarity};
     }
     const char *text = s->query_text.data ? s->query_text.data : "";
     for (int j = 0; j < n; j++) {
@@ -36,9 +53,12 @@ static void look_up(struct engine_sequence *s, int first, int n) {
     struct engine *x = s->engine;
     struct lookup *l = &s->lookup;
     struct error e = {0};
-    write_queries(s, first, n);
+    if (sequence_reads_passages(s))
+        write_passage_query(s);
+    else
+        write_queries(s, first, n);
     l->n = n;
-    l->results = s->generation->answer.found + first;
+    l->hits = s->generation->answer.found + first;
     l->cancelled = &s->generation->cancelled;
     l->done = lookup_done;
     l->context = s;
@@ -62,9 +82,18 @@ void engine_close_chunks(struct engine_sequence *s, int first, int n) {
 /* The lookup of a sequence that left is done. */
 static void forget_neighbors(struct engine_sequence *s) {
     struct lookup *l = &s->lookup;
-    for (int j = 0; j < l->n && l->status == STATUS_OK; j++) retriever_result_free(&l->results[j]);
+    for (int j = 0; j < l->n && l->status == STATUS_OK; j++) hits_free(&l->hits[j]);
     s->engine->n_left--;
     sequence_free(s);
+}
+
+static void accept_passages(struct engine_sequence *s) {
+    struct error e = {0};
+    s->n_neighbors = 1;
+    if (sequence_add_passages(s, &s->lookup.hits[0], &e))
+        sequence_finish(s, FINISH_ERROR, &e);
+    else
+        sequence_publish(s);
 }
 
 static void accept_neighbors(struct engine_sequence *s) {
@@ -80,9 +109,13 @@ static void accept_neighbors(struct engine_sequence *s) {
         sequence_finish(s, FINISH_ERROR, &e);
         return;
     }
+    if (sequence_reads_passages(s)) {
+        accept_passages(s);
+        return;
+    }
     for (int j = 0; j < l->n; j++) {
-        const struct retriever_result *found = &l->results[j];
-        s->neighbors[s->n_neighbors++] = (struct neighbor_tokens){.ids = found->ids, .k = found->k};
+        const struct hits *found = &l->hits[j];
+        s->neighbors[s->n_neighbors++] = (struct neighbor_tokens){.ids = found->ids, .k = found->n};
     }
     sequence_publish(s);
 }
@@ -150,7 +183,8 @@ static void start_sequence(struct engine_sequence *s) {
         sequence_finish(s, FINISH_ERROR, &e);
     } else {
         x->active[x->n_active++] = s;
-        engine_close_chunks(s, 0, answer->n_chunks ? grid_complete(answer->grid, asked->n_prompt) : 0);
+        int chunks = answer->n_chunks ? grid_complete(answer->grid, asked->n_prompt) : 0;
+        engine_close_chunks(s, 0, sequence_reads_passages(s) ? 1 : chunks);
     }
 }
 

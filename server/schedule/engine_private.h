@@ -29,13 +29,18 @@ struct engine_sequence {
     struct generation *generation; /* a reference */
     enum sequence_state state;
     struct session *session; /* NULL: none yet, or none any more */
-    int n_ids;               /* tokens written, perhaps not yet published */
-    struct buffer text;      /* all of it; what may be shown is [0, visible) */
+    /* Rows that the decoder reads before it writes, and the encoder's: as asked, or behind the passages that were found
+     * for a model that reads them as text. The prompt is behind n_prefix rows. */
+    const int32_t *rows, *source;
+    int n_rows, n_source, n_prefix;
+    int32_t *composed;  /* owned, where passages were found: rows or source */
+    int n_ids;          /* tokens written, perhaps not yet published */
+    struct buffer text; /* all of it; what may be shown is [0, visible) */
     size_t visible;
     struct detokenizer detokenizer;
     struct neighbor_tokens *neighbors; /* [n_chunks] what the model reads */
     int n_neighbors;                   /* chunks that have theirs, perhaps not yet published */
-    struct lookup lookup;
+    struct lookup lookup;              /* keeps the snapshot of the first for all */
     struct buffer query_text;
 };
 
@@ -105,6 +110,13 @@ void sequence_finish(struct engine_sequence *s, enum finish how, const struct er
 static inline bool sequence_cancelled(const struct engine_sequence *s) {
     return atomic_load(&s->generation->cancelled);
 }
+
+/* Whether passages are to be found for its prompt: the model reads them as text. */
+static inline bool sequence_reads_passages(const struct engine_sequence *s) {
+    return s->engine->info.chunk_length == 0 && s->generation->asked.neighbors.search;
+}
+/* Puts the passages that were found before the prompt. */
+enum status sequence_add_passages(struct engine_sequence *s, struct hits *hits, struct error *e);
 
 /* engine_admit.c */
 

@@ -22,13 +22,16 @@ static void plan_item(struct engine_sequence *s, const int32_t *tokens, int n_to
         .neighbors = g->answer.n_chunks ? s->neighbors + grid_complete(g->answer.grid, done) : NULL,
         .n_logits = n_logits,
     };
+    if (done > 0) return;
+    step->items[i].source = s->source;
+    step->items[i].n_source = s->n_source;
 }
 
 static void plan_answers(struct engine *x) {
     for (int i = 0; i < x->n_active; i++) {
         struct engine_sequence *s = x->active[i];
         const struct generation *g = s->generation;
-        if (s->state != SEQUENCE_RUNNING || session_length(s->session) < g->asked.n_prompt) continue;
+        if (s->state != SEQUENCE_RUNNING || session_length(s->session) < s->n_rows) continue;
         plan_item(s, &g->answer.ids[s->n_ids - 1], 1, 1);
     }
 }
@@ -49,11 +52,12 @@ static void plan_prompts(struct engine *x) {
         struct engine_sequence *s = x->active[i];
         const struct generation_request *asked = &s->generation->asked;
         if (s->state != SEQUENCE_RUNNING) continue;
-        int done = session_length(s->session), n = min_int(asked->n_prompt - done, rows);
+        int done = session_length(s->session), n = min_int(s->n_rows - done, rows);
         if (asked->score_prompt) n = min_int(n, scored_rows);
         if (n <= 0) continue;
-        bool last = done + n == asked->n_prompt;
-        plan_item(s, asked->prompt + done, n, asked->score_prompt ? n : last);
+        if (done == 0) rows = max_int(n, rows - s->n_source); /* the encoder's rows take their time too */
+        bool last = done + n == s->n_rows;
+        plan_item(s, s->rows + done, n, asked->score_prompt ? n : last);
         rows -= n;
         if (asked->score_prompt) scored_rows -= n;
     }
@@ -74,7 +78,7 @@ static void choose_rows(struct engine *x) {
     for (int i = 0; i < step->n; i++) {
         const struct engine_sequence *s = step->sequences[i];
         const struct generation_request *asked = &s->generation->asked;
-        bool draws = asked->max_tokens > 0 && session_length(s->session) >= asked->n_prompt;
+        bool draws = asked->max_tokens > 0 && session_length(s->session) >= s->n_rows;
         next += step->items[i].n_logits;
         step->draw_row[i] = draws ? next - 1 : -1;
         step->params[i] = asked->sampling;
@@ -117,14 +121,16 @@ static enum status score_token(struct engine_sequence *s, int entry, struct tens
     return STATUS_OK;
 }
 
-/* Row i of a prompt predicts token i + 1; the last of the item's rows has just drawn. */
+/* Row i of a prompt predicts token i + 1; the last of the item's rows has just drawn. Passages before the prompt are
+ * not scored. */
 static enum status score_item(struct engine *x, int i, struct tensor logits, struct error *e) {
     struct engine_sequence *s = x->step.sequences[i];
     const struct generation_request *asked = &s->generation->asked;
     int n = x->step.items[i].n_tokens, start = session_length(s->session) - n;
-    for (int j = 0; asked->score_prompt && j < n && start + j + 1 < asked->n_prompt; j++) {
-        int next = start + j + 1;
-        if (score_token(s, next, tensor_rows(logits, j, 1), asked->prompt[next], e)) return e->status;
+    for (int j = 0; asked->score_prompt && j < n && start + j + 1 < s->n_rows; j++) {
+        int next = start + j + 1, entry = next - s->n_prefix;
+        if (entry < 1) continue;
+        if (score_token(s, entry, tensor_rows(logits, j, 1), s->rows[next], e)) return e->status;
     }
     if (asked->n_top < 0 || x->step.draw_row[i] < 0) return STATUS_OK;
     return score_token(s, asked->n_prompt + s->n_ids, tensor_rows(logits, logits.rows - 1, 1), x->step.drawn[i], e);
@@ -148,7 +154,7 @@ static enum status draw_and_score(struct engine *x, struct tensor logits, struct
 static void emit_token(struct engine_sequence *s, int32_t token) {
     const struct generation_answer *answer = &s->generation->answer;
     enum finish how = sequence_append(s, token);
-    int row = s->generation->asked.n_prompt + s->n_ids - 1;
+    int row = s->n_rows + s->n_ids - 1;
     if (how)
         sequence_finish(s, how, NULL);
     else if (answer->n_chunks && grid_closes(answer->grid, row))
@@ -163,7 +169,7 @@ static void emit(struct engine *x) {
         struct engine_sequence *s = step->sequences[i];
         if (step->draw_row[i] >= 0)
             emit_token(s, step->drawn[i]);
-        else if (session_length(s->session) == s->generation->asked.n_prompt)
+        else if (session_length(s->session) == s->n_rows)
             sequence_finish(s, FINISH_LENGTH, NULL); /* max_tokens 0: only the scores were asked for */
     }
 }
@@ -184,7 +190,7 @@ static struct workload count_work(const struct engine_step *step) {
     struct workload done = {0};
     for (int i = 0; i < step->n; i++) {
         const struct engine_sequence *s = step->sequences[i];
-        bool decodes = session_length(s->session) > s->generation->asked.n_prompt;
+        bool decodes = session_length(s->session) > s->n_rows;
         done.prompt += decodes ? 0 : step->items[i].n_tokens;
         done.answer += step->draw_row[i] >= 0;
     }

@@ -27,7 +27,8 @@ void generation_prepare(struct generation *g, enum grid_mode mode, int m) {
         a->grid = grid_make(mode, asked->n_prompt, m);
         a->n_chunks = grid_complete(a->grid, (int)rows);
     }
-    if (asked->neighbors.search) a->found = xcalloc((size_t)a->n_chunks, sizeof *a->found);
+    size_t n_found = m > 0 ? (size_t)a->n_chunks : 1; /* a model that reads text looks once */
+    if (asked->neighbors.search) a->found = xcalloc(n_found, sizeof *a->found);
 }
 
 void generation_hold(struct generation *g) { atomic_fetch_add(&g->references, 1); }
@@ -35,11 +36,12 @@ void generation_hold(struct generation *g) { atomic_fetch_add(&g->references, 1)
 static void request_clear(struct generation_request *asked) {
     stops_free(&asked->stops);
     free(asked->prompt);
+    free(asked->source);
     free(asked->neighbors.given_ids);
 }
 
 static void answer_clear(struct generation_answer *a) {
-    for (int j = 0; j < a->progress.n_found && a->found; j++) retriever_result_free(&a->found[j]);
+    for (int j = 0; j < a->progress.n_found && a->found; j++) hits_free(&a->found[j]);
     pthread_mutex_destroy(&a->lock);
     buffer_free(&a->text);
     free(a->ids);
@@ -73,7 +75,9 @@ void generation_detach(struct generation *g) {
     pthread_mutex_unlock(&g->answer.lock);
 }
 
-int generation_chunk_position(const struct generation *g, int j) { return grid_end(g->answer.grid, j) - 1; }
+int generation_chunk_position(const struct generation *g, int j) {
+    return g->answer.n_chunks > 0 ? grid_end(g->answer.grid, j) - 1 : 0;
+}
 
 int generation_chunk(const struct generation *g, int j, int32_t *ids) {
     const struct grid grid = g->answer.grid;

@@ -34,8 +34,10 @@ struct generation_neighbors {
 /* What was asked. Constant from engine_submit on. */
 struct generation_request {
     uint64_t client; /* who asks: sequences are shared out evenly between these (turns.h) */
-    int32_t *prompt; /* [n_prompt] owned */
+    int32_t *prompt; /* [n_prompt] owned: the rows that the decoder reads before it writes */
     int n_prompt, max_tokens;
+    int32_t *source; /* [n_source] owned: the encoder's text, of a model that has an encoder; else NULL */
+    int n_source;
     struct sample_params sampling; /* `draw` is not read: the engine counts */
     struct stops stops;
     bool ignore_eos;
@@ -68,8 +70,8 @@ struct generation_answer {
     int32_t *top_ids;    /* [n_prompt + max_tokens, n_top] */
     float *top_logprobs; /* the same */
     struct grid grid;
-    int n_chunks;                   /* that can close */
-    struct retriever_result *found; /* [n_chunks] of a search */
+    int n_chunks;       /* that can close */
+    struct hits *found; /* [n_chunks] of a search */
 };
 
 struct generation {
@@ -81,7 +83,7 @@ struct generation {
 
 /* Empty, with one reference, the caller's. */
 struct generation *generation_open(void);
-/* Allocates the answer of a complete request. m is 0 for a model without retrieval. */
+/* Allocates the answer of a complete request. m is 0 for a model without chunked cross attention. */
 void generation_prepare(struct generation *g, enum grid_mode mode, int m);
 void generation_hold(struct generation *g);
 void generation_release(struct generation *g);
@@ -91,7 +93,7 @@ struct progress generation_read(struct generation *g, size_t from, struct buffer
 /* No wake will be called after this returns. */
 void generation_detach(struct generation *g);
 
-/* The first row that reads chunk j: the one that closes it. */
+/* The first row that reads chunk j: the one that closes it; 0 for passages before a prompt. */
 int generation_chunk_position(const struct generation *g, int j);
 /* The tokens of chunk j, all of which exist, into ids [m]; returns how many. */
 int generation_chunk(const struct generation *g, int j, int32_t *ids);

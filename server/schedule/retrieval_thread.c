@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "retrieval/index/index.h"
 #include "server/schedule/queue.h"
 
 /* Queries of one batch; one lookup may be larger and then goes alone. */
@@ -62,25 +63,30 @@ static int collect(struct retrieval_thread *t, int *n_queries) {
 static void search(struct retrieval_thread *t, int n, int n_queries) {
     struct error e = {0};
     struct retriever_query *queries = xcalloc((size_t)n_queries, sizeof *queries);
-    struct retriever_result *results = xcalloc((size_t)n_queries, sizeof *results);
+    struct hits *hits = xcalloc((size_t)n_queries, sizeof *hits);
     int filled = 0;
     for (int i = 0; i < n; i++) {
-        const struct lookup *l = t->batch[i];
+        struct lookup *l = t->batch[i];
+        if (l->snapshot == NULL) l->snapshot = retriever_hold(t->retriever);
         for (int j = 0; j < l->n; j++) {
             queries[filled] = l->queries[j];
+            queries[filled].snapshot = l->snapshot;
             queries[filled].cancelled = l->cancelled;
             filled++;
         }
     }
-    enum status status = retriever_search(t->retriever, queries, n_queries, results, &e);
-    for (int i = 0, at = 0; i < n; i++) {
+
+    enum status status = retriever_search(t->retriever, queries, n_queries, hits, &e);
+
+    int at = 0;
+    for (int i = 0; i < n; i++) {
         struct lookup *l = t->batch[i];
-        if (status == STATUS_OK) memcpy(l->results, results + at, (size_t)l->n * sizeof *results);
+        if (status == STATUS_OK) memcpy(l->hits, hits + at, (size_t)l->n * sizeof *hits);
         at += l->n;
         finish(l, status, &e);
     }
     free(queries);
-    free(results);
+    free(hits);
 }
 
 static bool is_stopped(struct retrieval_thread *t) {

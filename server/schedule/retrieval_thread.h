@@ -11,9 +11,12 @@ struct retrieval_thread;
 
 /* Queries that are answered together. The asker owns it and leaves it alone until done was called. */
 struct lookup {
-    struct retriever_query *queries;  /* [n] */
-    struct retriever_result *results; /* [n], filled in when status is zero: free each with retriever_result_free */
+    struct retriever_query *queries; /* [n]; their snapshot is the lookup's */
+    struct hits *hits;               /* [n], filled in when status is zero: free each with hits_free */
     int n;
+    /* What is searched. NULL: the newest, which is put here and held for the asker; the next lookup of the same request
+     * then searches the same. */
+    struct snapshot *snapshot;
     const atomic_bool *cancelled; /* true: nobody waits any more, the lookup is skipped with STATUS_CANCELLED */
     enum status status;
     struct error error;

@@ -7,11 +7,15 @@
 
 struct engine_sequence *sequence_open(struct engine *x, struct generation *g) {
     const struct generation_neighbors *asked = &g->asked.neighbors;
-    size_t n_chunks = (size_t)g->answer.n_chunks;
+    size_t n_chunks = (size_t)max_int(1, g->answer.n_chunks); /* passages are found once */
     struct engine_sequence *s = xcalloc(1, sizeof *s);
     generation_hold(g);
     s->engine = x;
     s->generation = g;
+    s->rows = g->asked.prompt;
+    s->n_rows = g->asked.n_prompt;
+    s->source = g->asked.source;
+    s->n_source = g->asked.n_source;
     s->detokenizer.started = true; /* the answer goes on where the prompt ends */
     s->neighbors = xcalloc(n_chunks, sizeof *s->neighbors);
     for (size_t j = 0; j < n_chunks; j++)
@@ -24,15 +28,48 @@ void sequence_free(struct engine_sequence *s) {
     buffer_free(&s->text);
     buffer_free(&s->query_text);
     free(s->neighbors);
+    free(s->composed);
     free(s->lookup.queries);
+    snapshot_release(s->lookup.snapshot);
     generation_release(s->generation);
     free(s);
 }
 
 struct workload sequence_left(const struct engine_sequence *s) {
     const struct generation_request *asked = &s->generation->asked;
-    int read = s->session ? session_length(s->session) : 0;
-    return (struct workload){.prompt = max_int(0, asked->n_prompt - read), .answer = asked->max_tokens - s->n_ids};
+    int read = s->session ? session_length(s->session) : 0, source = read > 0 ? 0 : s->n_source;
+    return (struct workload){.prompt = source + max_int(0, s->n_rows - read), .answer = asked->max_tokens - s->n_ids};
+}
+
+/* A special token that begins a prompt stays before the passages. */
+static int32_t *compose_ids(const struct tokenizer *t, const int32_t *ids, int n, const struct tokens *passages) {
+    int first = n > 0 && tokenizer_is_special(t, ids[0]) ? 1 : 0;
+    int32_t *all = xmalloc((size_t)(n + passages->n) * sizeof *all);
+    memcpy(all, ids, (size_t)first * sizeof *all);
+    memcpy(all + first, passages->ids, (size_t)passages->n * sizeof *all);
+    memcpy(all + first + passages->n, ids + first, (size_t)(n - first) * sizeof *all);
+    return all;
+}
+
+enum status sequence_add_passages(struct engine_sequence *s, struct hits *hits, struct error *e) {
+    const struct engine_options *o = &s->engine->o;
+    const struct generation_request *asked = &s->generation->asked;
+    bool encodes = s->n_source > 0;
+    int room = o->max_context - (encodes ? s->n_source : s->n_rows + asked->max_tokens);
+    struct tokens passages = {0};
+    enum status status = passages_write(&o->passages, o->tokenizer, hits, room, &passages, e);
+    if (status == STATUS_OK && passages.n > 0 && encodes) {
+        s->composed = compose_ids(o->tokenizer, s->source, s->n_source, &passages);
+        s->source = s->composed;
+        s->n_source += passages.n;
+    } else if (status == STATUS_OK && passages.n > 0) {
+        s->composed = compose_ids(o->tokenizer, s->rows, s->n_rows, &passages);
+        s->rows = s->composed;
+        s->n_rows += passages.n;
+        s->n_prefix = passages.n;
+    }
+    tokens_free(&passages);
+    return status;
 }
 
 enum finish sequence_append(struct engine_sequence *s, int32_t token) {

@@ -457,6 +457,29 @@ def test_check_config_looks_for_what_is_named(config, tmp_path):
         assert words in failed.stderr, failed.stderr
 
 
+def check(config, *sets):
+    return run("--config", config, "--check-config", *(a for s in sets for a in ("--set", s)))
+
+
+@pytest.mark.parametrize("sets,words", [
+    ([f"model.path={DEPS / 'minilm'}", "retrieval.collection="], "a bert model does not write text"),
+    (["server.max_context=1000000"], "server.max_context is 1000000, the model's limit is"),
+    (["retrieval.max_k=1"], "retrieval.max_k is 1"),
+    (["server.max_sequences=2", "server.max_queue=4", "server.max_prompts=8"],
+     "server.max_prompts is 8, but only 6 prompts can run or wait"),
+])
+def test_check_config_refuses_what_start_would(config, sets, words):
+    failed = check(config, *sets)
+    assert failed.returncode == 1 and words in failed.stderr and failed.stdout == "", failed.stderr
+
+
+def test_check_config_reads_the_collection(config, tmp_path):
+    build = [BUILD / "retro-index", "build", "--config", config, "--out", tmp_path / "c", "--chunk-length", "32"]
+    subprocess.run([*build, ROOT / "docs/testing.md"], check=True, capture_output=True)
+    failed = check(config, f"retrieval.collection={tmp_path / 'c'}")
+    assert failed.returncode == 1 and "chunks of 32 tokens, the model reads 64" in failed.stderr, failed.stderr
+
+
 def test_a_collection_of_another_kind(config, tmp_path):
     build = [BUILD / "retro-index", "build", "--config", config, "--out", tmp_path / "c", "--chunk-length", "32"]
     subprocess.run([*build, ROOT / "docs/testing.md"], check=True, capture_output=True)

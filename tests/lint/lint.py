@@ -22,6 +22,20 @@ MAY_INCLUDE = {
     "tests": set(FOLDERS) | {"tests"},
 }
 
+# Rooms of the server that its host and the tools do without. retro-bench measures the engine's own loop.
+HOST_WITHOUT = ("server/http/", "server/api/", "server/schedule/")
+OF_THE_ENGINE = {"tools/bench/bench_retrieval.c": "server/schedule/engine.h"}
+
+
+def room_allows(name, header):
+    """Whether a file may include a header of the server, by the room that it is in."""
+    if name.startswith("server/host/"):
+        return not header.startswith(HOST_WITHOUT)
+    if name.startswith("tools/") and header.startswith("server/"):
+        return header.startswith("server/host/") or OF_THE_ENGINE.get(name) == header
+    return True
+
+
 # Each family of third-party headers has one door.
 LIBRARIES = {
     "faiss": r"faiss/", "microhttpd": r"microhttpd", "jansson": r"jansson", "xxhash": r"xxhash",
@@ -68,6 +82,8 @@ def check_includes(sources):
                 yield f'{name}:{number}: "{header}" is not included from the root'
             elif quoted and header.split("/")[0] not in MAY_INCLUDE.get(folder, set()):
                 yield f"{name}:{number}: {folder}/ may not include {header}"
+            elif quoted and not room_allows(name, header):
+                yield f"{name}:{number}: {'/'.join(name.split('/')[:2])} may not include {header}"
             for library, pattern in LIBRARIES.items():
                 if re.match(pattern, header) and doors.setdefault(library, name) != name:
                     yield f"{name}:{number}: {library} is included by {doors[library]} already"

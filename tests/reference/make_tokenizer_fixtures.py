@@ -11,6 +11,7 @@ All numbers are little-endian. Invalid UTF-8 is given to the libraries as bytes.
 import json
 import pathlib
 import random
+import re
 import shutil
 import struct
 import sys
@@ -57,6 +58,8 @@ def torture_texts():
         "<|begin|>hi<|end|>  tail", "foo  <pad>  bar", "aword b word c", "<s> </s> <unk>", "[CLS] a [SEP] [MASK]b [UNK]", "ĠĊ Ġ",
         " leading", "trailing ", "a" * 101, "b" * 100, "!!!???...", "$+<=>^`|~", "©®™€£¥§¶", "\u3002\uff01\uff1f", "#hash_tag a_b __init__",
         "\U0002a6df\U0002b820\U0002b920\u9fff", "\ufffd", "\x7f\x01\x1f", "\U0001d165\U0001d16d", "ਸਤ\u0a4d", "𝔘𝔫𝔦𝔠𝔬𝔡𝔢 𝟘𝟙",
+        "Thank you <extra_id_0> me to<extra_id_1>your party  <extra_id_99> .<extra_id_100> <extra_id_007>", "a <mask>b",
+        "e\u0301\u200d ｆｕｌｌ　ｗｉｄｔｈ ﷺ ｶﾞ \u0600\u0661 \u0915\u094d\u0937 \u1100\u1161", "\r\n\u0301 \u00a0\u3000",
     ]
     texts = [w.encode() for w in words]
     texts += [b"\xff", b"a\x80b", b"\xc3", b"\xe2\x82", b"\xf0\x9f\x98", b"\xf0\x9f\x98x", b"\xc0\xaf", b"\xed\xa0\x80",
@@ -135,9 +138,128 @@ def hugging_face(folder, texts, minilm):
             yield "vocab", flags, 0, lambda text, t=t: t.encode(text, add_special_tokens=True).ids, None
 
 
-def sentence_pieces(folder, texts):
+def write_sample(folder, texts):
     sample = folder / "sample.txt"
     sample.write_bytes(b"".join(texts[:6]).decode("utf-8", "replace").replace("\0", "").encode())
+    return sample
+
+
+def train_t5(folder, texts):
+    """spiece.model with T5's ids: <pad> 0, </s> 1, <unk> 2, no <s>; beside it what its folders on the Hub say."""
+    (folder / "spiece").mkdir(exist_ok=True)
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(write_sample(folder, texts)), model_prefix=str(folder / "spiece/spiece"), vocab_size=1200,
+        minloglevel=2, num_threads=2, model_type="unigram", pad_id=0, eos_id=1, unk_id=2, bos_id=-1)
+    (folder / "spiece/spiece.vocab").unlink()
+    (folder / "spiece/tokenizer_config.json").write_text('{"tokenizer_class": "T5Tokenizer", "extra_ids": 100}')
+    return folder / "spiece/spiece.model"
+
+
+def read_charsmap(model):
+    """precompiled_charsmap of a ModelProto: field 2 of field 3, wire format by hand."""
+    def fields(data):
+        at = 0
+
+        def varint():
+            nonlocal at
+            value = shift = 0
+            while True:
+                value |= (data[at] & 0x7F) << shift
+                shift, at = shift + 7, at + 1
+                if data[at - 1] < 0x80:
+                    return value
+
+        while at < len(data):
+            key = varint()
+            size = {0: 0, 1: 8, 5: 4}.get(key & 7)
+            if key & 7 == 0:
+                varint()
+            size = varint() if size is None else size
+            yield key >> 3, data[at : at + size]
+            at += size
+
+    normalizer = dict(fields(model.read_bytes()))[3]
+    return dict(fields(normalizer))[2]
+
+
+def unigrams(folder, texts):
+    """tokenizer.json of Unigram as transformers writes it: T5 of the Hub, a newer conversion with bytes, XLM-R."""
+    model = train_t5(folder, texts)
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(model))
+    vocab = [(pieces.id_to_piece(i), pieces.get_score(i)) for i in range(len(pieces))]
+    charsmap = normalizers.Precompiled(read_charsmap(model))
+    sentinels = [f"<extra_id_{i}>" for i in reversed(range(100))]
+
+    def special(t, names, **flags):
+        t.add_special_tokens([AddedToken(n, special=True, normalized=False, **flags) for n in names])
+
+    def wrap(t, before, after):
+        marks = [(n, t.token_to_id(n)) for n in before + after]
+        t.post_processor = processors.TemplateProcessing(single=[*before, "$A", *after], special_tokens=marks)
+
+    t5 = Tokenizer(models.Unigram(vocab + [(s, 0.0) for s in sentinels], unk_id=2))
+    t5.normalizer = charsmap
+    t5.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
+    t5.decoder = decoders.Metaspace()
+    special(t5, ["<pad>", "</s>", "<unk>"] + sentinels)
+    wrap(t5, [], ["</s>"])
+
+    # Trained by the other library, whose scores are no floats.
+    new = Tokenizer(models.Unigram())
+    new.normalizer = normalizers.Sequence([
+        charsmap, normalizers.Strip(left=False, right=True), normalizers.Replace(Regex(" {2,}"), "▁")])
+    new.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
+    byte_names = [f"<0x{b:02X}>" for b in range(256)]
+    new.train_from_iterator([t.decode("utf-8", "replace") for t in texts[:6]], trainers.UnigramTrainer(
+        vocab_size=1500, special_tokens=["<unk>"], unk_token="<unk>", show_progress=False))
+    j = json.loads(new.to_str())
+    j["model"]["vocab"] += [[n, -30.0] for n in byte_names]
+    j["model"]["byte_fallback"] = True
+    new = Tokenizer.from_str(json.dumps(j))
+    new.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(prepend_scheme="first")])
+    new.add_tokens([AddedToken("ｗord", single_word=True)])
+
+    xlmr_vocab = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), *vocab[3:], ("<mask>", 0.0)]
+    xlmr = Tokenizer(models.Unigram(xlmr_vocab, unk_id=3))
+    xlmr.normalizer = charsmap
+    xlmr.pre_tokenizer = pre_tokenizers.Metaspace(split=False)
+    xlmr.decoder = decoders.Metaspace()
+    special(xlmr, ["<s>", "<pad>", "</s>", "<unk>"])
+    special(xlmr, ["<mask>"], lstrip=True)
+    wrap(xlmr, ["<s>"], ["</s>"])
+
+    for name, t, flags in (("t5", t5, PARSE_SPECIAL | ADD_SPECIAL), ("unigram-bytes", new, PARSE_SPECIAL),
+                           ("xlm-r", xlmr, PARSE_SPECIAL | ADD_SPECIAL)):
+        (folder / name).mkdir(exist_ok=True)
+        t.save(str(folder / name / "tokenizer.json"))
+        t.encode_special_tokens = not flags & PARSE_SPECIAL
+        yield (name, flags, 0, lambda text, t=t: t.encode(text).ids,
+               lambda ids, t=t: t.decode(ids, skip_special_tokens=True))
+
+    # T5Tokenizer of transformers 4: special tokens are cut out, the library encodes what is between them.
+    cut = re.compile(r"\s*(<extra_id_(?:\d|[1-9]\d)>)\s*|(<pad>|</s>|<unk>)")
+    special_ids = {n: len(pieces) + 99 - i for i, n in enumerate(reversed(sentinels))}
+    special_ids.update({"<pad>": 0, "</s>": 1, "<unk>": 2})
+
+    def encode(text):
+        parts = [p for p in cut.split(text) if p]
+        ids = [[special_ids[p]] if p in special_ids else pieces.encode(p) for p in parts]
+        return sum(ids, []) + [1]
+
+    # The same as newer versions write it: special tokens by id, and the kind of model in config.json alone.
+    (folder / "spiece-listed").mkdir(exist_ok=True)
+    shutil.copy(model, folder / "spiece-listed")
+    (folder / "spiece-listed/config.json").write_text('{"model_type": "t5"}')
+    (folder / "spiece-listed/tokenizer_config.json").write_text(json.dumps({"added_tokens_decoder": {
+        i: dict(content=n, special=True, lstrip=n in sentinels, rstrip=n in sentinels, normalized=False)
+        for n, i in special_ids.items()}}))
+    for name in ("spiece", "spiece-listed"):
+        yield (name, PARSE_SPECIAL | ADD_SPECIAL, 0, encode,
+               lambda ids: pieces.decode([i for i in ids if 2 < i < len(pieces)]))
+
+
+def sentence_pieces(folder, texts):
+    sample = write_sample(folder, texts)
     options = {
         "unigram": dict(model_type="unigram", byte_fallback=True, user_defined_symbols=["<pad>", "don't"]),
         "spm-bpe": dict(model_type="bpe", byte_fallback=True, normalization_rule_name="identity",
@@ -164,7 +286,7 @@ def main():
         for text in texts:
             f.write(struct.pack("<I", len(text)) + text)
     repaired = [t.decode("utf-8", "replace") for t in texts]
-    for family in (hugging_face(folder, real, minilm), sentence_pieces(folder, real)):
+    for family in (hugging_face(folder, real, minilm), unigrams(folder, real), sentence_pieces(folder, real)):
         for name, flags, round_trip, encode, decode in family:
             with open(folder / f"{name}.ids", "wb") as f, open(folder / f"{name}.decoded", "wb") as d:
                 f.write(struct.pack("<II", flags, round_trip))

@@ -13,7 +13,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = (ROOT / os.environ.get("RETRO_BUILD", "build")).resolve()
 DEPS = pathlib.Path(os.environ.get("RETRO_DEPS", pathlib.Path.home() / ".cache/retro-server"))
 FIXTURES = BUILD / "fixtures/tokenizers"
-NAMES = ["retro-docs", "gpt2", "llama3", "qwen2", "digits", "minilm", "vocab", "unigram", "spm-bpe", "spm-plain"]
+NAMES = ["retro-docs", "gpt2", "llama3", "qwen2", "digits", "minilm", "vocab", "unigram", "spm-bpe", "spm-plain", "t5",
+         "unigram-bytes", "xlm-r", "spiece", "spiece-listed"]
 
 
 @pytest.fixture(scope="session")

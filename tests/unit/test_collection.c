@@ -42,6 +42,9 @@ static struct collection_builder *create(const struct collection_options *o) {
     return b;
 }
 
+/* Byte i is the digit i % 10. */
+static char text_of_digits[3 * 64];
+
 /* A document of n tokens with ids base, base + 1, ...; token i covers bytes [3 i, 3 i + 3). */
 static enum status add(struct collection_builder *b, const char *path, int n, int base, struct error *e) {
     int32_t ids[64];
@@ -49,8 +52,16 @@ static enum status add(struct collection_builder *b, const char *path, int n, in
     int n_chunks;
     for (int i = 0; i < n; i++) ids[i] = base + i;
     for (int i = 0; i <= n; i++) starts[i] = (uint32_t)(3 * i);
+    for (size_t i = 0; i < sizeof text_of_digits; i++) text_of_digits[i] = (char)('0' + i % 10);
     enum status status =
-        collection_add_document(b, &(struct collection_document){path, "a title", ids, starts, n}, &n_chunks, e);
+        collection_add_document(b,
+                                &(struct collection_document){.path = path,
+                                                              .title = "a title",
+                                                              .text = {text_of_digits, (size_t)(3 * n)},
+                                                              .ids = ids,
+                                                              .starts = starts,
+                                                              .n = n},
+                                &n_chunks, e);
     for (int i = 0; status == STATUS_OK && i < n_chunks; i++) {
         float vector[DIM] = {0};
         vector[(base + i) % DIM] = 1;
@@ -122,6 +133,8 @@ static void check_contents(const struct collection *c) {
         assert_int_equal(chunk.document, expected[i].document);
         assert_string_equal(chunk.path, expected[i].path);
         assert_string_equal(chunk.title, "a title");
+        assert_int_equal(chunk.text.size, expected[i].end - expected[i].start);
+        for (size_t j = 0; j < chunk.text.size; j++) assert_int_equal(chunk.text.text[j], '0' + (chunk.start + j) % 10);
         assert_int_equal(chunk.n_tokens, expected[i].n);
         assert_int_equal(chunk.start, expected[i].start);
         assert_int_equal(chunk.end, expected[i].end);
@@ -185,14 +198,23 @@ static void test_match(void **state) {
     struct error e = {0};
     build_ok(&options, 1);
     struct collection *c = open_ok();
-    assert_int_equal(collection_match(c, 0x1111, 0x2222, CHUNK, &e), STATUS_OK);
-    assert_int_equal(collection_match(c, 0x1112, 0x2222, CHUNK, &e), STATUS_INVALID);
+    const struct collection_info *info = collection_info(c);
+    assert_int_equal(collection_match_embedder(info, 0x1111, &e), STATUS_OK);
+    assert_int_equal(collection_match_tokens(info, 0x2222, CHUNK, &e), STATUS_OK);
+    assert_int_equal(collection_match_embedder(info, 0x1112, &e), STATUS_INVALID);
     assert_non_null(strstr(e.text, "embedder"));
-    assert_int_equal(collection_match(c, 0x1111, 0x2223, CHUNK, &e), STATUS_INVALID);
+    assert_int_equal(collection_match_tokens(info, 0x2223, CHUNK, &e), STATUS_INVALID);
     assert_non_null(strstr(e.text, "tokenizer"));
-    assert_int_equal(collection_match(c, 0x1111, 0x2222, 64, &e), STATUS_INVALID);
+    assert_int_equal(collection_match_tokens(info, 0x2222, 64, &e), STATUS_INVALID);
     assert_non_null(strstr(e.text, "--chunk-length 64"));
     collection_close(c);
+}
+
+static struct collection_document *one_token(const int32_t *ids, const uint32_t *starts, int n) {
+    static struct collection_document d;
+    d = (struct collection_document){
+        .path = "x", .title = "", .text = {"abc", starts[n]}, .ids = ids, .starts = starts, .n = n};
+    return &d;
 }
 
 static void test_refused_input(void **state) {
@@ -203,21 +225,15 @@ static void test_refused_input(void **state) {
     uint32_t starts[2] = {0, 3}, backwards[2] = {3, 0};
     int n_chunks;
     float long_vector[DIM] = {2}, unit[DIM] = {1}, nan_vector[DIM] = {__builtin_nanf("")};
-    assert_int_equal(collection_add_document(b, &(struct collection_document){"x", "", id, starts, 0}, &n_chunks, &e),
-                     STATUS_INVALID);
-    assert_int_equal(
-        collection_add_document(b, &(struct collection_document){"x", "", bad_id, starts, 1}, &n_chunks, &e),
-        STATUS_INVALID);
-    assert_int_equal(
-        collection_add_document(b, &(struct collection_document){"x", "", id, backwards, 1}, &n_chunks, &e),
-        STATUS_INVALID);
+    assert_int_equal(collection_add_document(b, one_token(id, starts, 0), &n_chunks, &e), STATUS_INVALID);
+    assert_int_equal(collection_add_document(b, one_token(bad_id, starts, 1), &n_chunks, &e), STATUS_INVALID);
+    assert_int_equal(collection_add_document(b, one_token(id, backwards, 1), &n_chunks, &e), STATUS_INVALID);
     assert_int_equal(collection_add_vectors(b, long_vector, 1, &e), STATUS_INVALID);
     assert_int_equal(collection_add_vectors(b, nan_vector, 1, &e), STATUS_INVALID);
     assert_int_equal(collection_commit(b, &e), STATUS_INVALID);
     assert_non_null(strstr(e.text, "no document"));
     b = create(&options);
-    assert_int_equal(collection_add_document(b, &(struct collection_document){"x", "", id, starts, 1}, &n_chunks, &e),
-                     STATUS_OK);
+    assert_int_equal(collection_add_document(b, one_token(id, starts, 1), &n_chunks, &e), STATUS_OK);
     assert_int_equal(collection_add_vectors(b, unit, 1, &e), STATUS_OK);
     assert_int_equal(collection_add_vectors(b, unit, 1, &e), STATUS_OK);
     assert_int_equal(collection_commit(b, &e), STATUS_INVALID);
@@ -253,6 +269,7 @@ static const char *const every_file[] = {"CURRENT",
                                          "gen-000001/chunks.tokens",
                                          "gen-000001/chunks.offsets",
                                          "gen-000001/documents",
+                                         "gen-000001/documents.text",
                                          "gen-000001/vectors.faiss",
                                          "gen-000001/vectors.f32"};
 
@@ -394,7 +411,7 @@ static void expect_manifest_error(const char *from, const char *to, const char *
 static void test_manifest_fields(void **state) {
     (void)state;
     build_ok(&options, 1);
-    expect_manifest_error("\"format\": 1", "\"format\": 2", "format 2, this version reads 1");
+    expect_manifest_error("\"format\": 2", "\"format\": 1", "format 1, this version reads 2");
     expect_manifest_error("\"chunks\": 5", "\"chunks\": -5", "\"chunks\" is -5");
     expect_manifest_error("\"chunks\": 5", "\"chunks\": 6", "chunks.offsets");
     expect_manifest_error("\"chunks\": 5", "\"chunks\": \"5\"", "\"chunks\" is \"5\", expected an integer");

@@ -293,7 +293,7 @@ static void test_faiss_errors(void **state) {
     assert_int_equal(index_build_faiss(path, "IVF64,Flat", v, 10, 4, &e), STATUS_INTERNAL);
     assert_non_null(strstr(e.text, "training"));
     assert_int_equal(index_build_faiss("/nonexistent/x", "Flat", v, 10, 4, &e), STATUS_INTERNAL);
-    assert_int_equal(index_open_faiss(&x, "/nonexistent/x", 10, 4, &e), STATUS_INTERNAL);
+    assert_int_equal(index_open_faiss(&x, "/nonexistent/x", 10, 4, &e), STATUS_IO);
     assert_int_equal(index_build_faiss(path, "Flat", v, 10, 4, &e), STATUS_OK);
     assert_int_equal(index_open_faiss(&x, path, 11, 4, &e), STATUS_CORRUPT);
     assert_int_equal(index_open_faiss(&x, path, 10, 5, &e), STATUS_CORRUPT);

@@ -1,9 +1,10 @@
 /* tests/unit/test_retriever.c: texts to neighbours with a toy embedder, whose vector of a text is an axis: its first
  * letter's. */
 #include <math.h>
+#include <pthread.h>
 #include <string.h>
 
-#include "retrieval/retriever.h"
+#include "retrieval/retriever_local.h"
 #include "tests/folder.h"
 
 enum { DIM = 26, CHUNK = 2, EOD = 50, R = 4, MAX_K = 3 };
@@ -35,7 +36,12 @@ static struct retriever *retriever;
 
 static struct text_span span(const char *s) { return (struct text_span){s, strlen(s)}; }
 
+static struct retriever_query ask(const char *text, int k, float floor) {
+    return (struct retriever_query){.text = span(text), .k = k, .r = R, .min_similarity = floor};
+}
+
 static void add(struct collection_builder *b, const char *path, const char *const *chunks, int n, int first_id) {
+    struct error e = {0};
     int32_t ids[16];
     uint32_t starts[17];
     int n_chunks;
@@ -43,21 +49,28 @@ static void add(struct collection_builder *b, const char *path, const char *cons
         if (i < CHUNK * n) ids[i] = first_id + i;
         starts[i] = (uint32_t)i;
     }
-    assert_int_equal(
-        collection_add_document(b, &(struct collection_document){path, "", ids, starts, CHUNK * n}, &n_chunks, NULL),
-        STATUS_OK);
+    assert_int_equal(collection_add_document(b,
+                                             &(struct collection_document){.path = path,
+                                                                           .title = "",
+                                                                           .text = {"0123456789", (size_t)(CHUNK * n)},
+                                                                           .ids = ids,
+                                                                           .starts = starts,
+                                                                           .n = CHUNK * n},
+                                             &n_chunks, &e),
+                     STATUS_OK);
     assert_int_equal(n_chunks, n);
     for (int i = 0; i < n; i++) {
         float vector[DIM];
         struct text_span text = span(chunks[i]);
-        toy_embed(&toy, &text, 1, vector, NULL);
-        assert_int_equal(collection_add_vectors(b, vector, 1, NULL), STATUS_OK);
+        toy_embed(&toy, &text, 1, vector, &e);
+        assert_int_equal(collection_add_vectors(b, vector, 1, &e), STATUS_OK);
     }
 }
 
 static int setup(void **state) {
     (void)state;
     static const char *const first[] = {"a", "b", "ab"}, *const second[] = {"c"};
+    toy = (struct toy){0};
     struct collection_options o = {.chunk_length = CHUNK,
                                    .eod = EOD,
                                    .dim = DIM,
@@ -73,7 +86,7 @@ static int setup(void **state) {
     add(b, "second", second, 1, 30);
     if (collection_commit(b, &e) || collection_open(&collection, dir, &e)) return 1;
     toy = (struct toy){0};
-    return retriever_open(&retriever, collection, &embedder, R, MAX_K, &e) != STATUS_OK;
+    return retriever_local_open(&retriever, collection, &embedder, MAX_K, &e) != STATUS_OK;
 }
 
 static int teardown(void **state) {
@@ -86,30 +99,28 @@ static int teardown(void **state) {
 
 static void test_batch(void **state) {
     (void)state;
-    struct retriever_query queries[] = {{.text = span("a"), .k = 2, .min_similarity = -1},
-                                        {.text = span("c"), .k = 1, .min_similarity = -1},
-                                        {.text = span("b"), .k = 100, .min_similarity = 0.1F}};
-    struct retriever_result results[3];
+    struct retriever_query queries[] = {ask("a", 2, -1), ask("c", 1, -1), ask("b", 100, 0.1F)};
+    struct hits results[3];
     struct error e = {0};
     assert_int_equal(retriever_search(retriever, queries, 3, results, &e), STATUS_OK);
     assert_int_equal(toy.calls, 1);
     assert_int_equal(toy.texts, 3);
-    assert_int_equal(results[0].k, 2);
-    assert_int_equal(results[0].chunks[0].id, 0);
-    assert_int_equal(results[0].chunks[1].id, 2);
-    assert_true(results[0].similarities[0] > 0.999F);
-    assert_true(fabsf(results[0].similarities[1] - sqrtf(0.5F)) < 1e-5F);
+    assert_int_equal(results[0].n, 2);
+    assert_int_equal(results[0].list[0].chunk, 0);
+    assert_int_equal(results[0].list[1].chunk, 2);
+    assert_true(results[0].list[0].similarity > 0.999F);
+    assert_true(fabsf(results[0].list[1].similarity - sqrtf(0.5F)) < 1e-5F);
     static const int32_t ids[] = {10, 11, 12, 13, 14, 15, EOD, EOD};
     assert_memory_equal(results[0].ids, ids, sizeof ids);
-    assert_int_equal(results[1].k, 1);
-    assert_string_equal(results[1].chunks[0].path, "second");
+    assert_int_equal(results[1].n, 1);
+    assert_string_equal(results[1].list[0].path, "second");
     static const int32_t second_ids[] = {30, 31, EOD, EOD};
     assert_memory_equal(results[1].ids, second_ids, sizeof second_ids);
     /* k is capped at three, the floor leaves two. */
-    assert_int_equal(results[2].k, 2);
-    assert_int_equal(results[2].chunks[0].id, 1);
-    assert_int_equal(results[2].chunks[1].id, 2);
-    for (int i = 0; i < 3; i++) retriever_result_free(&results[i]);
+    assert_int_equal(results[2].n, 2);
+    assert_int_equal(results[2].list[0].chunk, 1);
+    assert_int_equal(results[2].list[1].chunk, 2);
+    for (int i = 0; i < 3; i++) hits_free(&results[i]);
     assert_null(results[0].ids);
 }
 
@@ -118,11 +129,13 @@ static void test_nobody_waits(void **state) {
     (void)state;
     enum { QUERIES = 40 };
     struct retriever_query queries[QUERIES];
-    struct retriever_result results[QUERIES];
+    struct hits results[QUERIES];
     struct error e;
     atomic_bool gone = true, there = false;
-    for (int i = 0; i < QUERIES; i++)
-        queries[i] = (struct retriever_query){.text = span("a"), .k = 1, .min_similarity = -1, .cancelled = &gone};
+    for (int i = 0; i < QUERIES; i++) {
+        queries[i] = ask("a", 1, -1);
+        queries[i].cancelled = &gone;
+    }
     toy = (struct toy){0};
     assert_int_equal(retriever_search(retriever, queries, QUERIES, results, &e), STATUS_CANCELLED);
     assert_int_equal(toy.texts, 0);
@@ -130,59 +143,271 @@ static void test_nobody_waits(void **state) {
     queries[QUERIES - 1].cancelled = &there;
     assert_int_equal(retriever_search(retriever, queries, QUERIES, results, &e), STATUS_OK);
     assert_in_range(toy.texts, 1, 8);
-    assert_int_equal(results[QUERIES - 1].k, 1);
-    for (int i = 0; i < QUERIES; i++) retriever_result_free(&results[i]);
+    assert_int_equal(results[QUERIES - 1].n, 1);
+    for (int i = 0; i < QUERIES; i++) hits_free(&results[i]);
 }
 
 static void test_limits(void **state) {
     (void)state;
     struct error e = {0};
-    struct retriever_result results[2];
-    struct retriever_query all = {.text = span("a"), .k = 1000, .min_similarity = -1},
-                           floor = {.text = span("d"), .k = 3, .min_similarity = 0.5F},
-                           none = {.text = span("a"), .k = 0, .min_similarity = -1};
+    struct hits results[2];
+    struct retriever_query all = ask("a", 1000, -1), floor = ask("d", 3, 0.5F), none = ask("a", 0, -1);
     assert_int_equal(retriever_search(retriever, &all, 1, results, &e), STATUS_OK);
-    assert_int_equal(results[0].k, MAX_K);
-    retriever_result_free(&results[0]);
+    assert_int_equal(results[0].n, MAX_K);
+    hits_free(&results[0]);
     assert_int_equal(retriever_search(retriever, &floor, 1, results, &e), STATUS_OK);
-    assert_int_equal(results[0].k, 0);
-    retriever_result_free(&results[0]);
+    assert_int_equal(results[0].n, 0);
+    hits_free(&results[0]);
     toy.calls = 0;
     assert_int_equal(retriever_search(retriever, &none, 1, results, &e), STATUS_OK);
-    assert_int_equal(results[0].k, 0);
+    assert_int_equal(results[0].n, 0);
     assert_int_equal(retriever_search(retriever, &all, 0, results, &e), STATUS_OK);
     assert_int_equal(toy.calls, 0);
     none.k = -4;
     struct retriever_query mixed[] = {none, all};
     assert_int_equal(retriever_search(retriever, mixed, 2, results, &e), STATUS_OK);
-    assert_int_equal(results[0].k, 0);
-    assert_int_equal(results[1].k, MAX_K);
-    retriever_result_free(&results[1]);
+    assert_int_equal(results[0].n, 0);
+    assert_int_equal(results[1].n, MAX_K);
+    hits_free(&results[1]);
 }
 
 static void test_errors(void **state) {
     (void)state;
     struct error e = {0};
     struct retriever *t;
-    struct retriever_result result;
-    struct retriever_query query = {.text = span("a"), .k = 1, .min_similarity = -1};
+    struct hits result;
+    struct retriever_query query = ask("a", 1, -1);
     toy.fails = true;
     assert_int_equal(retriever_search(retriever, &query, 1, &result, &e), STATUS_DEVICE);
     assert_string_equal(e.text, "the toy is broken");
-    retriever_result_free(&result);
+    hits_free(&result);
     struct embedder other = embedder;
     other.hash = 7;
-    assert_int_equal(retriever_open(&t, collection, &other, R, MAX_K, &e), STATUS_INVALID);
+    assert_int_equal(retriever_local_open(&t, collection, &other, MAX_K, &e), STATUS_INVALID);
     other = embedder;
     other.dim = 4;
-    assert_int_equal(retriever_open(&t, collection, &other, R, MAX_K, &e), STATUS_INVALID);
-    assert_int_equal(retriever_open(&t, collection, &embedder, 0, MAX_K, &e), STATUS_INVALID);
+    assert_int_equal(retriever_local_open(&t, collection, &other, MAX_K, &e), STATUS_INVALID);
+    assert_int_equal(retriever_local_open(&t, collection, &embedder, 0, &e), STATUS_INVALID);
+}
+
+/* A collection of another generation: `mark` is the first token of its first document, and it has one chunk more. */
+static struct collection *build_newer(const char *const *paths, int n, int mark) {
+    static const char *const first[] = {"a", "b"};
+    struct collection_options o = {.chunk_length = CHUNK,
+                                   .eod = EOD,
+                                   .dim = DIM,
+                                   .embedder_hash = 5,
+                                   .tokenizer_hash = 6,
+                                   .embedder = "toy",
+                                   .tokenizer = "toy",
+                                   .index_factory = INDEX_EXACT};
+    struct collection_builder *b;
+    struct collection *c;
+    struct error e = {0};
+    if (collection_create(&b, dir, &o, &e)) fail_msg("%s", e.text);
+    for (int i = 0; i < n; i++) add(b, paths[i], first, 2, mark + 4 * i);
+    if (collection_commit(b, &e) || collection_open(&c, dir, &e)) fail_msg("%s", e.text);
+    return c;
+}
+
+/* Hits stay readable after everything that they came from was closed and removed. */
+static void test_hits_pin(void **state) {
+    (void)state;
+    struct error e = {0};
+    struct hits hits;
+    struct retriever_query query = ask("b", 1, -1);
+    assert_int_equal(retriever_search(retriever, &query, 1, &hits, &e), STATUS_OK);
+    retriever_close(retriever);
+    collection_close(collection);
+    folder_remove(dir);
+    retriever = NULL;
+    collection = NULL;
+    const struct hit *hit = &hits.list[0];
+    assert_string_equal(hit->path, "first");
+    assert_string_equal(hit->title, "");
+    assert_int_equal(hit->start, 2);
+    assert_int_equal(hit->end, 4);
+    assert_int_equal(hit->text.size, 2);
+    assert_memory_equal(hit->text.text, "23", 2);
+    assert_int_equal(hit->n_tokens, 2);
+    assert_int_equal(hit->tokens[0], 12);
+    assert_int_equal(hits.ids[1], 13);
+    hits_free(&hits);
+    assert_null(hits.list);
+    folder_make(dir);
+}
+
+/* A document keeps its id in whatever place it is, and two never share one. */
+static void test_stable_ids(void **state) {
+    (void)state;
+    static const char *const paths[] = {"new", "second", "first"};
+    struct error e = {0};
+    char of_first[DOCUMENT_ID_SIZE], id[DOCUMENT_ID_SIZE];
+    struct hits hits;
+    struct retriever_query query = ask("b", 1, -1);
+    assert_int_equal(retriever_search(retriever, &query, 1, &hits, &e), STATUS_OK);
+    snprintf(of_first, sizeof of_first, "%s", hits.list[0].document);
+    document_id_of_path("first", id);
+    assert_string_equal(of_first, id);
+    assert_int_equal(strlen(id), DOCUMENT_ID_SIZE - 1);
+    hits_free(&hits);
+
+    struct collection *newer = build_newer(paths, 3, 60);
+    for (int i = 0; i < 3; i++) {
+        struct chunk chunk = collection_chunk(newer, 2 * i);
+        document_id_of_path(paths[i], id);
+        assert_string_equal(chunk.document_id, id);
+        assert_true((strcmp(chunk.document_id, of_first) == 0) == (i == 2));
+    }
+    collection_close(newer);
+}
+
+static enum status add_named(struct collection_builder *b, const char *path, const char *id, struct error *e) {
+    static const int32_t ids[] = {1};
+    static const uint32_t starts[] = {0, 1};
+    float vector[DIM] = {1};
+    int n_chunks;
+    struct collection_document d = {
+        .id = id, .path = path, .title = "", .text = {"x", 1}, .ids = ids, .starts = starts, .n = 1};
+    if (collection_add_document(b, &d, &n_chunks, e)) return e->status;
+    return collection_add_vectors(b, vector, 1, e);
+}
+
+static void test_callers_ids(void **state) {
+    (void)state;
+    struct error e = {0};
+    struct collection_builder *b;
+    struct collection_options o = {
+        .chunk_length = 1, .eod = EOD, .dim = DIM, .embedder = "toy", .tokenizer = "toy", .index_factory = INDEX_EXACT};
+    char too_long[600];
+    memset(too_long, 'x', sizeof too_long - 1);
+    too_long[sizeof too_long - 1] = '\0';
+    assert_int_equal(collection_create(&b, dir, &o, &e), STATUS_OK);
+    assert_int_equal(add_named(b, "one", "ticket 7", &e), STATUS_OK);
+    assert_int_equal(add_named(b, "two", "ticket 7", &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "ticket 7"));
+    assert_int_equal(add_named(b, "two", NULL, &e), STATUS_OK);
+    assert_int_equal(add_named(b, "two", NULL, &e), STATUS_INVALID);
+    assert_int_equal(add_named(b, "three", "", &e), STATUS_INVALID);
+    assert_int_equal(add_named(b, "three", too_long, &e), STATUS_INVALID);
+    struct collection *c;
+    if (collection_commit(b, &e) || collection_open(&c, dir, &e)) fail_msg("%s", e.text);
+    assert_string_equal(collection_chunk(c, 0).document_id, "ticket 7");
+    assert_int_equal(collection_info(c)->n_documents, 2);
+    collection_close(c);
+}
+
+/* A query finds what its snapshot has, beside queries of other snapshots and of the newest. */
+static void test_snapshots_in_one_batch(void **state) {
+    (void)state;
+    static const char *const paths[] = {"newer"};
+    struct error e = {0};
+    struct snapshot *old = retriever_hold(retriever);
+    struct collection *newer = build_newer(paths, 1, 60);
+    assert_int_equal(retriever_local_switch(retriever, newer, &e), STATUS_OK);
+    collection_close(newer);
+    assert_int_equal(old->n_chunks, 4);
+    struct hits hits[3];
+    struct retriever_query queries[] = {ask("a", 3, -1), ask("a", 3, -1), ask("a", 1, -1)};
+    queries[0].snapshot = old;
+    assert_int_equal(retriever_search(retriever, queries, 3, hits, &e), STATUS_OK);
+    assert_string_equal(hits[0].list[0].path, "first");
+    assert_int_equal(hits[0].n, 3);
+    assert_string_equal(hits[1].list[0].path, "newer");
+    assert_int_equal(hits[1].n, 2);
+    assert_int_equal(hits[2].n, 1);
+    assert_true(hits[0].pinned == old && hits[1].pinned != old);
+    assert_true(hits[1].pinned->version > old->version);
+    snapshot_release(old);
+    for (int i = 0; i < 3; i++) hits_free(&hits[i]);
+}
+
+/* A vector in place of a text, and a hit without tokens for a model. */
+static void test_vector_query(void **state) {
+    (void)state;
+    struct error e = {0};
+    struct hits hits;
+    float vector[DIM] = {0, 0, 1};
+    struct retriever_query query = {.vector = vector, .k = 1, .min_similarity = -1};
+    toy.calls = 0;
+    assert_int_equal(retriever_search(retriever, &query, 1, &hits, &e), STATUS_OK);
+    assert_int_equal(toy.calls, 0);
+    assert_string_equal(hits.list[0].path, "second");
+    assert_null(hits.ids);
+    hits_free(&hits);
+}
+
+enum { REQUESTS = 8, GENERATIONS = 40 };
+
+/* A request: holds a snapshot and reads all of it again and again, while newer ones come and it is let go of. */
+struct request {
+    pthread_t thread;
+    atomic_bool *stop;
+    int rounds;
+    bool wrong;
+};
+
+static bool read_all(struct snapshot *s) {
+    const struct collection *c = collection_of(s);
+    uint32_t mark = collection_chunk(c, 0).tokens[0];
+    bool right = true;
+    for (int64_t id = 0; id < s->n_chunks; id++) {
+        struct chunk chunk = collection_chunk(c, id);
+        int32_t ids[R];
+        collection_neighbor_tokens(c, id, R, ids);
+        /* The generation's number is in its first token, once it is one of ours. */
+        right = right && chunk.text.size == 2 && strlen(chunk.document_id) == DOCUMENT_ID_SIZE - 1 &&
+                (s->version == 1 || chunk.tokens[0] == mark + 2 * (uint32_t)id) && ids[0] == (int32_t)chunk.tokens[0];
+    }
+    return right && (s->version == 1 || mark == 100 * (uint32_t)s->version);
+}
+
+static void *serve_request(void *argument) {
+    struct request *r = argument;
+    while (!atomic_load(r->stop) || r->rounds == 0) {
+        struct snapshot *s = retriever_hold(retriever);
+        for (int i = 0; i < 5; i++) r->wrong = r->wrong || !read_all(s);
+        snapshot_release(s);
+        r->rounds++;
+    }
+    return NULL;
+}
+
+static void test_generations_beside_requests(void **state) {
+    (void)state;
+    struct request requests[REQUESTS];
+    atomic_bool stop = false;
+    for (int i = 0; i < REQUESTS; i++) {
+        requests[i] = (struct request){.stop = &stop};
+        assert_int_equal(pthread_create(&requests[i].thread, NULL, serve_request, &requests[i]), 0);
+    }
+    for (int g = 2; g < 2 + GENERATIONS; g++) {
+        static const char *const paths[] = {"x", "y", "z"};
+        struct error e = {0};
+        struct collection *c = build_newer(paths, 1 + g % 3, 100 * g);
+        assert_int_equal(collection_info(c)->generation, g);
+        assert_int_equal(retriever_local_switch(retriever, c, &e), STATUS_OK);
+        collection_close(c);
+    }
+    atomic_store(&stop, true);
+    for (int i = 0; i < REQUESTS; i++) {
+        pthread_join(requests[i].thread, NULL);
+        assert_false(requests[i].wrong);
+        assert_true(requests[i].rounds > 0);
+    }
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_batch, setup, teardown),
-                                       cmocka_unit_test_setup_teardown(test_limits, setup, teardown),
-                                       cmocka_unit_test_setup_teardown(test_nobody_waits, setup, teardown),
-                                       cmocka_unit_test_setup_teardown(test_errors, setup, teardown)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_batch, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_limits, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_nobody_waits, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_errors, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_hits_pin, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stable_ids, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_callers_ids, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_snapshots_in_one_batch, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_vector_query, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_generations_beside_requests, setup, teardown)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

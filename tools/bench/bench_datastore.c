@@ -2,6 +2,7 @@
 #include "tools/bench/bench_datastore.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "server/host/embedder_bert.h"
@@ -32,7 +33,9 @@ struct random_collection {
     const struct model_info *info;
     int dim;
     uint64_t state;
-    int32_t *ids;     /* of one document */
+    int n_documents;
+    char *text; /* of one document, as the next */
+    int32_t *ids;
     uint32_t *starts; /* four bytes a token */
     float *vectors;   /* of its chunks */
 };
@@ -58,7 +61,10 @@ static enum status add_document(struct random_collection *r, int chunks, struct 
         }
         for (size_t j = 0; j < dim; j++) v[j] *= (float)(1 / sqrt(square));
     }
-    struct collection_document document = {.path = "random", .title = "", .ids = r->ids, .starts = r->starts, .n = n};
+    char path[32];
+    snprintf(path, sizeof path, "random/%d", r->n_documents++);
+    struct collection_document document = {
+        .path = path, .title = "", .text = {r->text, r->starts[n]}, .ids = r->ids, .starts = r->starts, .n = n};
     if (collection_add_document(r->builder, &document, &n_chunks, e)) return e->status;
     CHECK(n_chunks == chunks);
     return collection_add_vectors(r->builder, r->vectors, chunks, e);
@@ -77,6 +83,7 @@ static enum status write_random(struct datastore *d, const char *folder, const s
                                          .embedder = d->embedder.name,
                                          .tokenizer = d->embedder.name};
     if (collection_create(&r.builder, folder, &options, e)) return e->status;
+    r.text = xcalloc(rows, 4);
     r.ids = xcalloc(rows, sizeof *r.ids);
     r.starts = xcalloc(rows + 1, sizeof *r.starts);
     r.vectors = xcalloc((size_t)DOCUMENT_CHUNKS * (size_t)r.dim, sizeof *r.vectors);
@@ -89,6 +96,7 @@ static enum status write_random(struct datastore *d, const char *folder, const s
         status = collection_commit(r.builder, e);
     else
         collection_abandon(r.builder);
+    free(r.text);
     free(r.ids);
     free(r.starts);
     free(r.vectors);
@@ -119,7 +127,7 @@ static enum status open_given(struct datastore *d, const struct bench_options *o
     if (open_embedder(d, o->embedder ? o->embedder : info->embedder, o->threads, e) ||
         tokenizer_open(&d->tokenizer, info->tokenizer, e))
         return e->status;
-    return collection_match(d->collection, d->embedder.hash, tokenizer_hash(d->tokenizer), model->chunk_length, e);
+    return collection_match_tokens(info, tokenizer_hash(d->tokenizer), model->chunk_length, e);
 }
 
 enum status datastore_open(struct datastore *d, const struct bench_options *o, const struct model_info *info,
@@ -128,7 +136,7 @@ enum status datastore_open(struct datastore *d, const struct bench_options *o, c
     if (o->collection && o->chunks)
         return error_set(e, STATUS_INVALID, "--chunks is for random chunks, and --collection brings its own");
     if (o->collection ? open_given(d, o, info, e) : open_random(d, o, info, e)) return e->status;
-    return retriever_open(&d->retriever, d->collection, &d->embedder, info->retrieved_length, info->num_neighbors, e);
+    return retriever_local_open(&d->retriever, d->collection, &d->embedder, info->num_neighbors, e);
 }
 
 void datastore_close(struct datastore *d) {

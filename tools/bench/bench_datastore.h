@@ -2,7 +2,7 @@
  * chunks and vectors that lasts as long as the run, behind the server's own embedder and retriever. */
 #pragma once
 
-#include "retrieval/retriever.h"
+#include "retrieval/retriever_local.h"
 #include "retro/model/model.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/config.h"

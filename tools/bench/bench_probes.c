@@ -1,9 +1,12 @@
 /* tools/bench/bench_probes.c: loops that do nothing but read memory or multiply in registers, one for each instruction
  * set: the limits that kernels are measured against. See bench.h. */
-#include <immintrin.h>
 #include <string.h>
 
 #include "tools/bench/bench.h"
+
+#if CPU_X86
+#include <immintrin.h>
+#endif
 
 /* Chains of results that do not wait for each other: more than any instruction's latency. */
 enum { PLAIN_CHAINS = 16, CHAINS = 12 };
@@ -27,6 +30,7 @@ static double multiply_plain(int steps) {
     return sum;
 }
 
+#if CPU_X86
 __attribute__((target("avx2"))) static uint64_t read_avx2(const char *p, size_t bytes) {
     __m256i sums[8];
     for (int j = 0; j < 8; j++) sums[j] = _mm256_setzero_si256();
@@ -84,8 +88,10 @@ MULTIPLY_PROBE(int8_avx512vnni, "avx512f,avx512vnni", __m512i, _mm512_set1_epi32
 
 /* Operations a step: a multiplication and an addition for each of 4 bytes, 2 bf16 or one f32 a lane. */
 enum { LANES_AVX2 = CHAINS * 8, LANES_AVX512 = CHAINS * 16 };
+#endif
 
 static const struct bench_probe probes[] = {
+#if CPU_X86
     {"avx512bf16",
      read_avx512,
      {{multiply_avx512, 2 * LANES_AVX512}, {bf16_avx512, 4 * LANES_AVX512}, {int8_avx512vnni, 8 * LANES_AVX512}}},
@@ -101,6 +107,7 @@ static const struct bench_probe probes[] = {
     {"avx2",
      read_avx2,
      {{multiply_avx2, 2 * LANES_AVX2}, {multiply_avx2, 2 * LANES_AVX2}, {int8_avx2, 8 * LANES_AVX2}}},
+#endif
     {"",
      read_plain,
      {{multiply_plain, 2 * PLAIN_CHAINS}, {multiply_plain, 2 * PLAIN_CHAINS}, {multiply_plain, 2 * PLAIN_CHAINS}}},

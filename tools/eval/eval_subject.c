@@ -26,7 +26,7 @@ enum status subject_open(struct subject *s, const struct config *c, const char *
 }
 
 enum status subject_open_retrieval(struct subject *s, const struct config *c, int max_k, struct error *e) {
-    if (!documents_wanted(c, s->info)) return STATUS_OK;
+    if (!documents_wanted(c) || s->info->chunk_length == 0) return STATUS_OK;
     s->collection_folder = c->retrieval.collection;
     return documents_open(&s->documents, c, s->info, s->tokenizer, max_k, e);
 }
@@ -108,28 +108,31 @@ enum status subject_retrieve(struct subject *s, const struct sequence *q, int fi
     if (end <= first) return STATUS_OK;
     size_t n = (size_t)(end - first);
     struct retriever_query *queries = xcalloc(n, sizeof *queries);
-    struct retriever_result *results = xcalloc(n, sizeof *results);
+    struct hits *hits = xcalloc(n, sizeof *hits);
     struct buffer *texts = xcalloc(n, sizeof *texts);
     for (int j = first; j < end; j++) {
         int start = grid_start(q->grid, j), stop = min_int(grid_end(q->grid, j), q->n);
         struct buffer *text = &texts[j - first];
         tokenizer_decode(s->tokenizer, q->tokens + start, stop - start, true, text);
-        queries[j - first] = (struct retriever_query){
-            .text = {text->data, text->size}, .k = found->k, .min_similarity = found->min_similarity};
+        queries[j - first] = (struct retriever_query){.text = {text->data, text->size},
+                                                      .k = found->k,
+                                                      .r = s->info->retrieved_length,
+                                                      .min_similarity = found->min_similarity};
     }
-    enum status status = retriever_search(s->documents.retriever, queries, (int)n, results, e);
+    enum status status = retriever_search(s->documents.retriever, queries, (int)n, hits, e);
     for (size_t j = 0; j < n; j++) {
         if (status == STATUS_OK) {
             size_t chunk = (size_t)first + j, one = (size_t)s->info->retrieved_length;
-            memcpy(found->ids + chunk * (size_t)found->k * one, results[j].ids,
-                   (size_t)results[j].k * one * sizeof *found->ids);
-            found->read[chunk].k = results[j].k;
-            retriever_result_free(&results[j]);
+            if (hits[j].n > 0)
+                memcpy(found->ids + chunk * (size_t)found->k * one, hits[j].ids,
+                       (size_t)hits[j].n * one * sizeof *found->ids);
+            found->read[chunk].k = hits[j].n;
+            hits_free(&hits[j]);
         }
         buffer_free(&texts[j]);
     }
     free(texts);
-    free(results);
+    free(hits);
     free(queries);
     return status;
 }

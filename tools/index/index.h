@@ -3,6 +3,7 @@
 
 #include <stdatomic.h>
 
+#include "config/base/key_set.h"
 #include "config/base/line.h"
 #include "retrieval/embedder.h"
 #include "retrieval/extract/extract.h"
@@ -15,17 +16,6 @@ enum { EXIT_FINE = 0, EXIT_FAILED = 1, EXIT_SKIPPED = 2, EXIT_INTERRUPTED = 130 
 
 /* Set by SIGINT and SIGTERM, in whatever thread gets them; long loops look at it. */
 extern atomic_bool index_interrupted;
-
-/* A set of 128-bit keys: files by device and inode, texts by hash and length. Zero-initialise. */
-struct key_set {
-    struct {
-        uint64_t a, b;
-        bool used;
-    } * slots;
-    size_t n, capacity;
-};
-bool key_set_add(struct key_set *s, uint64_t a, uint64_t b); /* false when it was there */
-void key_set_free(struct key_set *s);
 
 struct found_file {
     char *path;   /* to open */

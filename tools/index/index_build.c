@@ -9,6 +9,7 @@
 #include "config/base/hash.h"
 #include "config/json/json_table.h"
 #include "retro/text/tokenizer.h"
+#include "server/host/budget.h"
 #include "server/host/embedder_bert.h"
 #include "tools/index/index.h"
 
@@ -62,7 +63,12 @@ static enum status embed_waiting(struct builder *b, struct error *e) {
 /* Adds the document whose tokens are in b->tokens, and queues its chunks' text for the embedder. */
 static enum status add_chunks(struct builder *b, const char *stored, struct error *e) {
     int n_chunks = 0, m = b->chunk_length, n = b->tokens.n;
-    struct collection_document document = {stored, b->title.data, b->tokens.ids, b->tokens.starts, n};
+    struct collection_document document = {.path = stored,
+                                           .title = b->title.data,
+                                           .text = {b->text.data, b->text.size},
+                                           .ids = b->tokens.ids,
+                                           .starts = b->tokens.starts,
+                                           .n = n};
     enum status status = collection_add_document(b->collection, &document, &n_chunks, e);
     for (int i = 0; i < n_chunks && status == STATUS_OK; i++) {
         int end = n - i * m > m ? (i + 1) * m : n;
@@ -151,11 +157,48 @@ static enum status read_model(struct builder *b, const char *folder, int32_t *eo
     return status;
 }
 
+/* What embedding takes, before any of it is taken. */
+static enum status check_embedding(const struct config *config, struct error *e) {
+    struct budget_parts parts = {0};
+    struct encoder_bytes embedder;
+    struct backend *device;
+    const char *folder = config->retrieval.embedder;
+    if (backend_open(&device, config->model.device, &(struct backend_options){.threads = 1}, e)) return e->status;
+    enum status status = embedder_bert_measure(&embedder, folder, config, device, e);
+    bool on_host = strcmp(device->ops->name, "cpu") == 0;
+    backend_close(device);
+    if (status) return error_prefix(e, "embedder");
+
+    size_t bytes = embedder.rows + (embedder.mapped ? 0 : embedder.weights);
+    if (on_host)
+        budget_add(&parts, (struct budget_part){.name = "embedder", .bytes = bytes},
+                   "set retrieval.embedder_dtype to bf16, or take a smaller embedder");
+    budget_add_program(&parts, (const char *const[]){config->model.path, folder}, 2);
+    return budget_check_host(&parts, e);
+}
+
+/* About as many bytes of a file make a token. */
+enum { BYTES_OF_TOKEN = 4 };
+
+/* The index is in memory as a whole when it is built. Nobody wants to hear after hours of embedding that it does not
+ * fit, so it is estimated from what the survey of the files guesses. */
+static enum status check_index_memory(const struct builder *b, struct error *e) {
+    struct budget_parts parts = {0};
+    size_t chunks = (size_t)b->walk.n, chunk_bytes = (size_t)b->chunk_length * BYTES_OF_TOKEN;
+    for (int i = 0; i < b->walk.n; i++) chunks += b->walk.files[i].text_bytes / chunk_bytes;
+    budget_add(
+        &parts,
+        (struct budget_part){.name = "document index", .bytes = chunks * (size_t)b->embedder.dim * sizeof(float)},
+        "index fewer files, or in larger chunks (--chunk-length, now %d)", b->chunk_length);
+    return budget_check_host(&parts, e);
+}
+
 static enum status open_parts(struct builder *b, const struct config *config, struct error *e) {
     int32_t eod;
     if (config->model.path[0] == '\0' || config->retrieval.embedder[0] == '\0')
         return error_set(e, STATUS_INVALID, "model.path and retrieval.embedder are needed: --config FILE or --set");
-    if (tokenizer_open(&b->tokenizer, config->model.path, e) || read_model(b, config->model.path, &eod, e) ||
+    if (check_embedding(config, e) || tokenizer_open(&b->tokenizer, config->model.path, e) ||
+        read_model(b, config->model.path, &eod, e) ||
         embedder_bert_open(&b->embedder, config->retrieval.embedder, config, e))
         return e->status;
     if (config->retrieval.threads > 0) index_set_threads(config->retrieval.threads);
@@ -249,6 +292,8 @@ static enum status build(struct builder *b, const struct config *config, struct 
     if (status == STATUS_OK) status = check_index(b, e);
     if (status) return status;
     survey_texts(&b->walk, b->options->max_file_bytes);
+    status = check_index_memory(b, e);
+    if (status) return status;
     progress_start(&b->progress, &b->walk);
     status = add_files(b, e);
     return status ? status : commit(b, e);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "config/base/process.h"
+#include "retrieval/retriever_local.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/documents.h"
 #include "server/host/embedder_bert.h"
@@ -171,40 +172,34 @@ static enum status open_makers(const struct arguments *a, const struct collectio
     if (embedder_bert_open(embedder, documents_embedder(c, info->embedder), c, e) ||
         tokenizer_open(tokenizer, c->model.path[0] ? c->model.path : info->tokenizer, e))
         return e->status;
-    return collection_match(collection, embedder->hash, tokenizer_hash(*tokenizer), info->chunk_length, e);
+    if (collection_match_embedder(info, embedder->hash, e)) return e->status;
+    return collection_match_tokens(info, tokenizer_hash(*tokenizer), info->chunk_length, e);
 }
 
-static void print_hit(int rank, const struct chunk *chunk, float similarity, const struct tokenizer *tokenizer) {
-    struct buffer text = {0};
-    tokenizer_decode(tokenizer, (const int32_t *)(const void *)chunk->tokens, chunk->n_tokens, false, &text);
-    line_print(stdout, "%d  %.4f  %s  [%" PRIu64 ", %" PRIu64 ")%s%s", rank, similarity, chunk->path, chunk->start,
-               chunk->end, chunk->title[0] ? "  " : "", chunk->title);
+static void print_hit(int rank, const struct hit *hit) {
+    line_print(stdout, "%d  %.4f  %s  [%" PRIu64 ", %" PRIu64 ")%s%s", rank, hit->similarity, hit->path, hit->start,
+               hit->end, hit->title[0] ? "  " : "", hit->title);
     /* Indented, so that a line of a document cannot be taken for one of ours. */
-    const char *line = text.data ? text.data : "", *end;
-    for (; *line; line = end + (*end == '\n')) {
-        end = line + strcspn(line, "\n");
+    const char *line = hit->text.text, *text_end = line + hit->text.size;
+    while (line < text_end) {
+        const char *newline = memchr(line, '\n', (size_t)(text_end - line)), *end = newline ? newline : text_end;
         line_print(stdout, "    %.*s", (int)(end - line), line);
+        line = end + 1;
     }
-    buffer_free(&text);
 }
 
-static enum status search(const struct arguments *a, const struct collection *c, const struct embedder *embedder,
-                          const struct tokenizer *tokenizer, struct error *e) {
-    struct text_span query = {a->rest[1], strlen(a->rest[1])};
-    int64_t *ids = xmalloc((size_t)a->k * sizeof *ids);
-    float *similarities = xmalloc((size_t)a->k * sizeof *similarities);
-    float *vector = xmalloc((size_t)embedder->dim * sizeof *vector);
-    enum status status = embedder->embed(embedder->self, &query, 1, vector, e);
-    if (status == STATUS_OK)
-        status = index_search(collection_index(c), (struct index_query){.vectors = vector, .n = 1, .k = a->k}, ids,
-                              similarities, e);
-    for (int i = 0; i < a->k && status == STATUS_OK && ids[i] >= 0; i++) {
-        struct chunk chunk = collection_chunk(c, ids[i]);
-        print_hit(i + 1, &chunk, similarities[i], tokenizer);
+static enum status search(const struct arguments *a, struct collection *c, const struct embedder *embedder,
+                          struct error *e) {
+    struct retriever *retriever;
+    struct hits hits;
+    struct retriever_query query = {.text = {a->rest[1], strlen(a->rest[1])}, .k = a->k, .min_similarity = -1};
+    if (retriever_local_open(&retriever, c, embedder, a->k, e)) return e->status;
+    enum status status = retriever_search(retriever, &query, 1, &hits, e);
+    if (status == STATUS_OK) {
+        for (int i = 0; i < hits.n; i++) print_hit(i + 1, &hits.list[i]);
+        hits_free(&hits);
     }
-    free(ids);
-    free(similarities);
-    free(vector);
+    retriever_close(retriever);
     return status;
 }
 
@@ -215,7 +210,7 @@ static int run_search(struct arguments *a, struct error *e) {
     enum status status = expect_rest(a, 2, "search DIR \"text\"", e);
     if (status == STATUS_OK) status = collection_open(&c, a->rest[0], e);
     if (status == STATUS_OK) status = open_makers(a, c, &embedder, &tokenizer, e);
-    if (status == STATUS_OK) status = search(a, c, &embedder, tokenizer, e);
+    if (status == STATUS_OK) status = search(a, c, &embedder, e);
     tokenizer_close(tokenizer);
     embedder_bert_close(&embedder);
     collection_close(c);

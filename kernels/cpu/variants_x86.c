@@ -1,0 +1,68 @@
+/* kernels/cpu/variants_x86.c: the tables of x86's instruction sets, and which of them this processor has. Builds for
+ * other machines, and with CPU=generic, leave this file and the kernels it names out. */
+#include <cpuid.h>
+
+#include "kernels/cpu/variants.h"
+
+/* F16C came before AVX2 in every processor; clang 14 does not know its name here. */
+static bool has_avx2(void) { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }
+
+/* Bit 4 of EAX, leaf 7, subleaf 1, which compilers older than the instruction cannot name. */
+static bool has_avxvnni(void) {
+    unsigned a, b, c, d;
+    return has_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
+}
+
+static bool has_avx512(void) {
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+
+static bool has_avx512vnni(void) { return has_avx512() && __builtin_cpu_supports("avx512vnni"); }
+static bool has_avx512bf16(void) { return has_avx512vnni() && __builtin_cpu_supports("avx512bf16"); }
+
+const struct cpu_kernels cpu_kernels_avx2 = {
+    .name = "avx2",
+    .supported = has_avx2,
+    .linear = linear_avx2,
+    .quantise = quantise_avx2,
+    .blocks = blocks_avx2,
+    KERNELS_OF(avx2),
+};
+
+const struct cpu_kernels cpu_kernels_avxvnni = {
+    .name = "avxvnni",
+    .supported = has_avxvnni,
+    .linear = linear_avx2,
+    .quantise = quantise_avx2,
+    .blocks = blocks_avxvnni,
+    KERNELS_OF(avx2),
+};
+
+const struct cpu_kernels cpu_kernels_avx512 = {
+    .name = "avx512",
+    .supported = has_avx512,
+    .linear = linear_avx512,
+    .quantise = quantise_avx2,
+    .blocks = blocks_avx512,
+    KERNELS_OF(avx512),
+};
+
+const struct cpu_kernels cpu_kernels_avx512vnni = {
+    .name = "avx512vnni",
+    .supported = has_avx512vnni,
+    .linear = linear_avx512,
+    .quantise = quantise_avx2,
+    .blocks = blocks_avx512vnni,
+    KERNELS_OF(avx512),
+};
+
+const struct cpu_kernels cpu_kernels_avx512bf16 = {
+    .name = "avx512bf16",
+    .supported = has_avx512bf16,
+    .round = round_avx512bf16,
+    .linear = linear_avx512bf16,
+    .quantise = quantise_avx2,
+    .blocks = blocks_avx512vnni,
+    KERNELS_OF(avx512),
+};

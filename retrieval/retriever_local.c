@@ -1,0 +1,202 @@
+/* retrieval/retriever_local.c: texts to vectors piece by piece, vectors to chunk ids in the index, ids to what the
+ * collection shows of them. See retriever_local.h. */
+#include "retrieval/retriever_local.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Texts that are embedded at a stretch: some forwards of an embedder on a CPU, a tenth of a second on a slow one. */
+enum { EMBED_PIECE = 8 };
+
+struct retriever_local {
+    struct retriever base;
+    const struct embedder *embedder;
+    int max_k;
+    pthread_mutex_t lock; /* guards current */
+    struct collection *current;
+};
+
+static struct snapshot *local_hold(struct retriever *base) {
+    struct retriever_local *t = (struct retriever_local *)base;
+    pthread_mutex_lock(&t->lock);
+    struct snapshot *s = snapshot_hold(collection_snapshot(t->current));
+    pthread_mutex_unlock(&t->lock);
+    return s;
+}
+
+/* k as this query may have it: 0 .. max_k. */
+static int local_capped(const struct retriever_local *t, const struct retriever_query *query) {
+    return max_int(0, min_int(query->k, t->max_k));
+}
+
+static bool local_abandoned(const struct retriever_query *query) {
+    return query->cancelled && atomic_load(query->cancelled);
+}
+
+static bool local_all_abandoned(const struct retriever_query *queries, int n) {
+    for (int i = 0; i < n; i++)
+        if (!local_abandoned(&queries[i])) return false;
+    return n > 0;
+}
+
+/* places [n] are where the vectors of texts [n] go. */
+static enum status local_embed_piece(const struct retriever_local *t, const struct text_span *texts,
+                                     float *const *places, int n, struct error *e) {
+    size_t dim = (size_t)t->embedder->dim;
+    float *embedded = xmalloc((size_t)n * dim * sizeof *embedded);
+    enum status status = t->embedder->embed(t->embedder->self, texts, n, embedded, e);
+    for (int i = 0; i < n && status == STATUS_OK; i++)
+        memcpy(places[i], embedded + (size_t)i * dim, dim * sizeof *embedded);
+    free(embedded);
+    return status;
+}
+
+/* vectors [n, dim], zeros: given, or embedded. Embedding takes by far the longest, so it goes in pieces, without the
+ * queries that nobody waits for. */
+static enum status local_embed(const struct retriever_local *t, const struct retriever_query *queries, int n,
+                               float *vectors, struct error *e) {
+    size_t dim = (size_t)t->embedder->dim;
+    struct text_span texts[EMBED_PIECE];
+    float *places[EMBED_PIECE];
+    enum status status = STATUS_OK;
+    int n_texts = 0;
+    for (int i = 0; i < n && status == STATUS_OK; i++) {
+        const struct retriever_query *query = &queries[i];
+        float *vector = vectors + (size_t)i * dim;
+        if (query->vector) {
+            memcpy(vector, query->vector, dim * sizeof *vector);
+        } else if (local_capped(t, query) > 0 && !local_abandoned(query)) {
+            texts[n_texts] = query->text;
+            places[n_texts] = vector;
+            n_texts++;
+        }
+        if (n_texts == EMBED_PIECE) {
+            status = local_embed_piece(t, texts, places, n_texts, e);
+            n_texts = 0;
+        }
+    }
+    if (n_texts > 0 && status == STATUS_OK) status = local_embed_piece(t, texts, places, n_texts, e);
+    return status;
+}
+
+static void local_show(const struct collection *c, int64_t id, float similarity, struct hit *hit) {
+    struct chunk chunk = collection_chunk(c, id);
+    *hit = (struct hit){.document = chunk.document_id,
+                        .path = chunk.path,
+                        .title = chunk.title,
+                        .chunk = id,
+                        .start = chunk.start,
+                        .end = chunk.end,
+                        .text = chunk.text,
+                        .tokens = chunk.tokens,
+                        .n_tokens = chunk.n_tokens,
+                        .similarity = similarity};
+}
+
+/* Hits above the floor; they come best first, so the first below it ends them. */
+static void local_fill(struct collection *c, const struct retriever_query *query, int k, const int64_t *ids,
+                       const float *similarities, struct hits *hits) {
+    int n = 0;
+    while (n < k && ids[n] >= 0 && similarities[n] >= query->min_similarity) n++;
+    if (n == 0) return;
+
+    size_t r = (size_t)max_int(0, query->r);
+    *hits = (struct hits){.n = n, .pinned = snapshot_hold(collection_snapshot(c))};
+    hits->list = xmalloc((size_t)n * sizeof *hits->list);
+    if (r > 0) hits->ids = xmalloc((size_t)n * r * sizeof *hits->ids);
+    for (int i = 0; i < n; i++) {
+        local_show(c, ids[i], similarities[i], &hits->list[i]);
+        if (r > 0) collection_neighbor_tokens(c, ids[i], (int)r, hits->ids + (size_t)i * r);
+    }
+}
+
+/* Queries of one snapshot and one k: an index of some kinds finds other chunks for another k. */
+static enum status local_search_alike(const struct retriever_local *t, struct collection *c,
+                                      const struct retriever_query *queries, struct index_query query,
+                                      struct hits *hits, struct error *e) {
+    size_t k = (size_t)query.k, n = (size_t)query.n;
+    int64_t *ids = xmalloc(n * k * sizeof *ids);
+    float *similarities = xmalloc(n * k * sizeof *similarities);
+    CHECK(collection_info(c)->dim == t->embedder->dim);
+    enum status status = index_search(collection_index(c), query, ids, similarities, e);
+    for (size_t i = 0; i < n && status == STATUS_OK; i++)
+        local_fill(c, &queries[i], query.k, ids + i * k, similarities + i * k, &hits[i]);
+    free(ids);
+    free(similarities);
+    return status;
+}
+
+/* Queries from `first` on that can be searched for together. */
+static int local_alike(const struct retriever_local *t, const struct retriever_query *queries, int first, int n) {
+    int end = first + 1;
+    while (end < n && queries[end].snapshot == queries[first].snapshot &&
+           local_capped(t, &queries[end]) == local_capped(t, &queries[first]))
+        end++;
+    return end - first;
+}
+
+static enum status local_search(struct retriever *base, const struct retriever_query *queries, int n, struct hits *hits,
+                                struct error *e) {
+    struct retriever_local *t = (struct retriever_local *)base;
+    size_t dim = (size_t)t->embedder->dim;
+    struct snapshot *newest = local_hold(base);
+    float *vectors = xcalloc((size_t)n * dim, sizeof *vectors);
+    enum status status = local_embed(t, queries, n, vectors, e);
+    if (status == STATUS_OK && local_all_abandoned(queries, n))
+        status = error_set(e, STATUS_CANCELLED, "nobody waits for %d searches", n);
+    for (int i = 0, alike; i < n && status == STATUS_OK; i += alike) {
+        alike = local_alike(t, queries, i, n);
+        struct index_query query = {
+            .vectors = vectors + (size_t)i * dim, .n = alike, .k = local_capped(t, &queries[i])};
+        struct snapshot *snapshot = queries[i].snapshot ? queries[i].snapshot : newest;
+        if (query.k > 0) status = local_search_alike(t, collection_of(snapshot), queries + i, query, hits + i, e);
+    }
+    free(vectors);
+    snapshot_release(newest);
+    return status;
+}
+
+static void local_close(struct retriever *base) {
+    struct retriever_local *t = (struct retriever_local *)base;
+    collection_close(t->current);
+    pthread_mutex_destroy(&t->lock);
+    free(t);
+}
+
+static enum status local_check(const struct collection *c, const struct embedder *embedder, struct error *e) {
+    const struct collection_info *info = collection_info(c);
+    if (embedder->dim == info->dim && embedder->hash == info->embedder_hash) return STATUS_OK;
+    return error_set(e, STATUS_INVALID,
+                     "embedder %s gives %d numbers (hash %016" PRIx64
+                     "), the collection holds %d of %s (hash %016" PRIx64
+                     "); build the collection again with this embedder",
+                     embedder->name, embedder->dim, embedder->hash, info->dim, info->embedder, info->embedder_hash);
+}
+
+enum status retriever_local_open(struct retriever **out, struct collection *c, const struct embedder *embedder,
+                                 int max_k, struct error *e) {
+    static const struct retriever_ops ops = {
+        .name = "local", .hold = local_hold, .search = local_search, .close = local_close};
+    if (max_k < 1) return error_set(e, STATUS_INVALID, "retriever: at most %d hits of a query; 1 or more", max_k);
+    if (local_check(c, embedder, e)) return e->status;
+    struct retriever_local *t = xmalloc(sizeof *t);
+    *t = (struct retriever_local){
+        .base = {.ops = &ops}, .embedder = embedder, .max_k = max_k, .current = collection_hold(c)};
+    pthread_mutex_init(&t->lock, NULL);
+    *out = &t->base;
+    return STATUS_OK;
+}
+
+enum status retriever_local_switch(struct retriever *base, struct collection *c, struct error *e) {
+    struct retriever_local *t = (struct retriever_local *)base;
+    if (local_check(c, t->embedder, e)) return e->status;
+    collection_hold(c);
+    pthread_mutex_lock(&t->lock);
+    struct collection *old = t->current;
+    t->current = c;
+    pthread_mutex_unlock(&t->lock);
+    collection_close(old);
+    return STATUS_OK;
+}

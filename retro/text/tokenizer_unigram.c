@@ -1,0 +1,311 @@
+/* retro/text/tokenizer_unigram.c: Unigram of tokenizer.json: of all ways to cut a word into pieces, the one with the
+ * largest sum of scores. libsentencepiece is not used here: it adds scores as float, the tokenizers library as double,
+ * and between equal sums ("00"+"0" and "0"+"00") the rounding decides. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/base/hash.h"
+#include "retro/text/tokenizer_private.h"
+
+static const double unknown_penalty = 10; /* below the smallest score of the vocabulary */
+
+enum { TRIE_MAX_NODES = 1 << 24 };
+/* A trie of pieces as one table: the node reached from another by a byte. Node 0 is the root. */
+struct trie {
+    struct trie_edge {
+        uint32_t key; /* node << 8 | byte */
+        uint32_t to;  /* 0: free, because no edge leads to the root */
+    } * edges;
+    size_t mask;
+    int32_t *ids; /* by node: the piece that ends there, or -1 */
+    int n, capacity;
+};
+
+struct unigram {
+    struct trie trie;
+    struct pretokenizer pre;
+    double *scores; /* of every id of model.vocab */
+    double unknown_score;
+    int32_t unknown;
+    int32_t byte_ids[256]; /* what unknown characters become; byte_ids[0] == -1: the unknown token */
+    char symbol[4];        /* the decoder's, which stands for a space */
+    size_t symbol_size;
+    bool drop_first_spaces; /* symbols of a text's first token are not written */
+    bool decode_bytes;      /* "<0x0A>" is written as its byte */
+};
+
+/* The best way to a byte of the word. */
+struct unigram_node {
+    double score;
+    uint32_t start; /* where the last piece begins */
+    int32_t id;     /* the last piece; -1: not reached */
+};
+struct unigram_call {
+    const struct tokenizer *t;
+    struct tokens *out;
+    struct unigram_node *nodes;
+    uint32_t *cuts; /* ends of the pieces of the best way, last first */
+    size_t capacity;
+};
+
+static size_t trie_slot(const struct trie *trie, uint32_t key) {
+    size_t at = (key * 0x9E3779B97F4A7C15u) >> 32 & trie->mask;
+    while (trie->edges[at].to != 0 && trie->edges[at].key != key) at = (at + 1) & trie->mask;
+    return at;
+}
+
+/* The node after `node` and a byte; 0 when there is none. */
+static uint32_t trie_step(const struct trie *trie, uint32_t node, char byte) {
+    uint32_t key = node << 8 | (uint8_t)byte;
+    return trie->edges[trie_slot(trie, key)].to;
+}
+
+static void trie_grow_edges(struct trie *trie, size_t slots) {
+    struct trie_edge *old = trie->edges;
+    size_t n = old == NULL ? 0 : trie->mask + 1;
+    trie->edges = xcalloc(slots, sizeof *trie->edges);
+    trie->mask = slots - 1;
+    for (size_t i = 0; i < n; i++)
+        if (old[i].to != 0) trie->edges[trie_slot(trie, old[i].key)] = old[i];
+    free(old);
+}
+
+static uint32_t trie_add_node(struct trie *trie) {
+    trie->ids = xgrow(trie->ids, trie->n, &trie->capacity, sizeof *trie->ids);
+    trie->ids[trie->n] = -1;
+    return (uint32_t)trie->n++;
+}
+
+static void trie_open(struct trie *trie) {
+    trie_grow_edges(trie, 1024);
+    trie_add_node(trie);
+}
+
+static enum status trie_insert(struct trie *trie, const struct piece *p, int32_t id, struct error *e) {
+    uint32_t node = 0;
+    for (uint32_t i = 0; i < p->size; i++) {
+        uint32_t key = node << 8 | (uint8_t)p->bytes[i], next = trie_step(trie, node, p->bytes[i]);
+        if (next == 0) {
+            if (trie->n == TRIE_MAX_NODES)
+                return error_set(e, STATUS_UNSUPPORTED, "the pieces have more than %d prefixes", TRIE_MAX_NODES);
+            if ((size_t)trie->n * 2 > trie->mask) trie_grow_edges(trie, (trie->mask + 1) * 2);
+            next = trie_add_node(trie);
+            trie->edges[trie_slot(trie, key)] = (struct trie_edge){key, next};
+        }
+        node = next;
+    }
+    if (node != 0) trie->ids[node] = id;
+    return STATUS_OK;
+}
+
+static void reach(struct unigram_node *node, double score, size_t start, int32_t id) {
+    if (node->id >= 0 && score <= node->score) return;
+    *node = (struct unigram_node){score, (uint32_t)start, id};
+}
+
+/* Fills the call's nodes for a word. Special tokens are never made of text. */
+static void find_ways(struct unigram_call *c, const struct mapped_text *word) {
+    const struct unigram *u = c->t->model;
+    for (size_t i = 1; i <= word->size; i++) c->nodes[i].id = -1;
+    c->nodes[0] = (struct unigram_node){0, 0, 0};
+
+    for (size_t start = 0; start < word->size;) {
+        double score = c->nodes[start].score;
+        size_t character = (size_t)utf8_length(word->text + start, word->size - start);
+        bool single = false;
+        uint32_t node = 0;
+        for (size_t end = start; end < word->size;) {
+            node = trie_step(&u->trie, node, word->text[end]);
+            if (node == 0) break;
+            end++;
+            int32_t id = u->trie.ids[node];
+            if (id < 0 || c->t->pieces[id].special) continue;
+            reach(&c->nodes[end], u->scores[id] + score, start, id);
+            single = single || end == start + character;
+        }
+        if (!single) reach(&c->nodes[start + character], u->unknown_score + score, start, u->unknown);
+        start += character;
+    }
+}
+
+static void append_unknown(struct unigram_call *c, const struct mapped_text *word, size_t start, size_t end) {
+    const struct unigram *u = c->t->model;
+    if (u->byte_ids[0] < 0) {
+        tokens_append(c->out, u->unknown, mapped_origin(word, start));
+        return;
+    }
+    for (size_t i = start; i < end; i++)
+        tokens_append(c->out, u->byte_ids[(uint8_t)word->text[i]], mapped_origin(word, i));
+}
+
+/* Neighbouring unknown characters are one token. */
+static void append_best(struct unigram_call *c, const struct mapped_text *word) {
+    const struct unigram *u = c->t->model;
+    size_t n = 0;
+    for (size_t end = word->size; end > 0; end = c->nodes[end].start) c->cuts[n++] = (uint32_t)end;
+
+    size_t start = 0;
+    while (n > 0) {
+        size_t end = c->cuts[--n];
+        int32_t id = c->nodes[end].id;
+        if (id == u->unknown) {
+            for (; n > 0 && c->nodes[c->cuts[n - 1]].id == u->unknown; n--) end = c->cuts[n - 1];
+            append_unknown(c, word, start, end);
+        } else {
+            tokens_append(c->out, id, mapped_origin(word, start));
+        }
+        start = end;
+    }
+}
+
+static enum status take_word(void *context, const struct mapped_text *word, struct error *e) {
+    (void)e;
+    struct unigram_call *c = context;
+    if (word->size >= c->capacity) {
+        c->capacity = word->size * 2 + 64;
+        c->nodes = xrealloc(c->nodes, c->capacity * sizeof *c->nodes);
+        c->cuts = xrealloc(c->cuts, c->capacity * sizeof *c->cuts);
+    }
+    find_ways(c, word);
+    append_best(c, word);
+    return STATUS_OK;
+}
+
+static void *unigram_begin(const struct tokenizer *t, size_t size) {
+    (void)size;
+    struct unigram_call *c = xcalloc(1, sizeof *c);
+    c->t = t;
+    return c;
+}
+
+static void unigram_end(void *call) {
+    struct unigram_call *c = call;
+    free(c->nodes);
+    free(c->cuts);
+    free(c);
+}
+
+static enum status unigram_encode(const struct tokenizer *t, void *call, const struct mapped_text *text,
+                                  struct tokens *out, struct error *e) {
+    struct unigram_call *c = call;
+    const struct unigram *u = t->model;
+    c->out = out;
+    return pretokenizer_run(&u->pre, text, &(struct piece_sink){take_word, c}, e);
+}
+
+static int hex_value(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    return (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
+}
+
+/* The byte that "<0x0A>" stands for, or -1. */
+static int piece_byte(const struct piece *p) {
+    if (p->size != 6 || memcmp(p->bytes, "<0x", 3) != 0 || p->bytes[5] != '>') return -1;
+    int high = hex_value(p->bytes[3]), low = hex_value(p->bytes[4]);
+    return high < 0 || low < 0 ? -1 : high << 4 | low;
+}
+
+static void unigram_piece(const struct tokenizer *t, int32_t id, bool *started, struct buffer *out) {
+    const struct unigram *u = t->model;
+    const struct piece *p = &t->pieces[id];
+    int byte = u->decode_bytes ? piece_byte(p) : -1;
+    bool drop = !*started && u->drop_first_spaces;
+    *started = true;
+    if (byte >= 0) {
+        char c = (char)byte;
+        buffer_append(out, &c, 1);
+        return;
+    }
+    for (uint32_t i = 0; i < p->size;) {
+        bool space = p->size - i >= u->symbol_size && memcmp(p->bytes + i, u->symbol, u->symbol_size) == 0;
+        if (!space || !drop) buffer_append(out, space ? " " : p->bytes + i, 1);
+        i += space ? (uint32_t)u->symbol_size : 1;
+    }
+}
+
+static void unigram_close(void *model) {
+    struct unigram *u = model;
+    pretokenizer_close(&u->pre);
+    free(u->trie.edges);
+    free(u->trie.ids);
+    free(u->scores);
+    free(u);
+}
+
+static const struct model_ops unigram_ops = {unigram_encode, unigram_begin, unigram_end, unigram_piece, unigram_close};
+
+static enum status open_pieces(struct tokenizer *t, struct unigram *u, const struct json *vocab, struct error *e) {
+    size_t n = json_count(vocab);
+    if (n == 0 || n > TOKENIZER_MAX_ID)
+        return error_set(e, STATUS_INVALID, "model.vocab: expected a list of 1 to %d pieces", TOKENIZER_MAX_ID);
+    u->scores = xcalloc(n, sizeof *u->scores);
+    trie_open(&u->trie);
+    double least = INFINITY;
+    for (size_t i = 0; i < n; i++) {
+        const struct json *entry = json_item(vocab, i), *piece = json_item(entry, 0);
+        const struct json *score = json_item(entry, 1);
+        if (!json_is_text(piece) || !json_is_numeric(score))
+            return error_set(e, STATUS_INVALID, "model.vocab[%zu]: expected [\"piece\", score]", i);
+        u->scores[i] = json_double(score);
+        least = fmin(least, u->scores[i]);
+        if (pieces_set(t, (int64_t)i, json_text(piece), e) != STATUS_OK ||
+            trie_insert(&u->trie, &t->pieces[i], (int32_t)i, e) != STATUS_OK)
+            return error_prefix(e, "model.vocab[%zu]", i);
+    }
+    u->unknown_score = least - unknown_penalty;
+    return STATUS_OK;
+}
+
+/* Unknown characters become bytes where the vocabulary has all of them. */
+static enum status open_bytes(struct tokenizer *t, struct unigram *u, const struct json *model, struct error *e) {
+    bool fallback;
+    memset(u->byte_ids, 0xFF, sizeof u->byte_ids);
+    if (json_get_bool(model, "byte_fallback", false, &fallback, e) != STATUS_OK) return e->status;
+    if (!fallback) return STATUS_OK;
+    for (int id = 0; id < t->vocab_size; id++) {
+        int byte = piece_byte(&t->pieces[id]);
+        if (byte >= 0) u->byte_ids[byte] = id;
+    }
+    for (int k = 0; k < 256; k++)
+        if (u->byte_ids[k] < 0)
+            return error_set(e, STATUS_INVALID, "model.byte_fallback: <0x%02X> is not in the vocabulary", k);
+    return STATUS_OK;
+}
+
+/* Metaspace, or a Sequence of ByteFallback and Metaspace. */
+static enum status open_decoder(struct unigram *u, const struct json *decoder, struct error *e) {
+    const struct json *list = json_member(decoder, "decoders"), *metaspace = decoder;
+    if (strcmp(json_type_name(decoder), "Sequence") == 0) {
+        const struct json *first = json_item(list, 0);
+        metaspace = json_item(list, 1);
+        u->decode_bytes = json_count(list) == 2 && strcmp(json_type_name(first), "ByteFallback") == 0;
+        if (!u->decode_bytes) metaspace = json_count(list) == 1 ? first : NULL;
+    }
+    if (strcmp(json_type_name(metaspace), "Metaspace") != 0)
+        return error_set(e, STATUS_UNSUPPORTED, "type \"%.40s\": expected Metaspace, or ByteFallback before it",
+                         json_type_name(decoder));
+    struct pretokenizer_step step;
+    if (json_read_metaspace(metaspace, &step, e) != STATUS_OK) return e->status;
+    memcpy(u->symbol, step.symbol, sizeof u->symbol);
+    u->symbol_size = step.symbol_size;
+    u->drop_first_spaces = step.prepend != METASPACE_NEVER;
+    return STATUS_OK;
+}
+
+enum status unigram_open(struct tokenizer *t, const struct json *root, struct error *e) {
+    const struct json *model = json_member(root, "model"), *unknown = json_member(model, "unk_id");
+    struct unigram *u = xcalloc(1, sizeof *u);
+    t->model = u;
+    t->ops = &unigram_ops;
+    if (json_open_pretokenizer(&u->pre, json_member(root, "pre_tokenizer"), false, e) != STATUS_OK ||
+        open_pieces(t, u, json_member(model, "vocab"), e) != STATUS_OK)
+        return e->status;
+    if (!json_is_int(unknown) || json_int(unknown) < 0 || json_int(unknown) >= t->vocab_size)
+        return error_set(e, STATUS_INVALID, "model.unk_id: expected an id of the vocabulary, 0 to %d",
+                         t->vocab_size - 1);
+    u->unknown = (int32_t)json_int(unknown);
+    if (open_bytes(t, u, model, e) != STATUS_OK) return e->status;
+    if (open_decoder(u, json_member(root, "decoder"), e) != STATUS_OK) return error_prefix(e, "decoder");
+    return STATUS_OK;
+}

@@ -1,0 +1,97 @@
+/* server/host/check.c: a configuration against the files it names. See check.h. */
+#include "server/host/check.h"
+
+#include "retro/run/session.h"
+#include "server/host/documents.h"
+#include "server/host/embedder_bert.h"
+
+/* Passages before the prompt of a model that reads them as text. */
+enum { DEFAULT_PASSAGES = 4 };
+
+enum status check_context(const struct config *c, const struct model_info *model, int *context, struct error *e) {
+    int most = model->max_positions, wanted = c->server.max_context;
+    if (most == 0 && wanted == 0)
+        return error_set(e, STATUS_INVALID, "this model has no limit of its own: set server.max_context");
+    if (most > 0 && wanted > most)
+        return error_set(e, STATUS_INVALID, "server.max_context is %d, the model's limit is %d", wanted, most);
+    *context = wanted ? wanted : most;
+    return STATUS_OK;
+}
+
+enum status check_neighbors(const struct config *c, const struct model_info *model, int *k, struct error *e) {
+    int usual = model->chunk_length > 0 ? model->num_neighbors : DEFAULT_PASSAGES;
+    *k = c->retrieval.k ? c->retrieval.k : usual;
+    if (*k <= c->retrieval.max_k) return STATUS_OK;
+    return error_set(e, STATUS_INVALID, "the model reads %d neighbours, retrieval.max_k is %d", *k, c->retrieval.max_k);
+}
+
+enum status check_vocabulary(const struct model_info *model, const struct tokenizer *tokenizer, const char *folder,
+                             struct error *e) {
+    if (tokenizer_vocab_size(tokenizer) <= model->vocab) return STATUS_OK;
+    return error_set(e, STATUS_INVALID, "%s: the tokenizer has %d ids, the model's vocabulary is %d", folder,
+                     tokenizer_vocab_size(tokenizer), model->vocab);
+}
+
+/* A request of as many prompts as are allowed is taken by an idle server. */
+enum status check_limits(const struct config *c, struct error *e) {
+    int room = c->server.max_sequences + c->server.max_queue;
+    if (c->server.max_prompts <= room) return STATUS_OK;
+    return error_set(e, STATUS_INVALID,
+                     "server.max_prompts is %d, but only %d prompts can run or wait (server.max_sequences %d and "
+                     "server.max_queue %d): raise server.max_queue or lower server.max_prompts",
+                     c->server.max_prompts, room, c->server.max_sequences, c->server.max_queue);
+}
+
+static enum status check_sessions(const struct config *c, const struct model *m, struct error *e) {
+    struct session_bytes bytes;
+    struct session_limits limits = {.max_sessions = 1, .max_step_rows = 2, .max_logit_rows = 1, .max_neighbors = 1};
+    if (check_context(c, model_info(m), &limits.max_tokens, e)) return e->status;
+    limits.kv_dtype = DTYPE_F32;
+    limits.max_source = model_info(m)->reads_source ? 1 : 0;
+    if (session_pool_measure(&bytes, m, &limits, e)) return error_prefix(e, "model.path: %s", c->model.path);
+    return STATUS_OK;
+}
+
+static enum status check_documents(const struct config *c, const struct model_info *model,
+                                   const struct tokenizer *tokenizer, struct backend *b, struct error *e) {
+    struct budget_parts parts = {0};
+    if (!documents_wanted(c)) return STATUS_OK;
+    if (documents_check(c, model, tokenizer, e) || documents_measure(c, b, &parts, e)) return e->status;
+    return STATUS_OK;
+}
+
+static enum status check_parts(const struct config *c, const struct model *m, struct backend *b, struct error *e) {
+    const struct model_info *info = model_info(m);
+    struct tokenizer *tokenizer = NULL;
+    int k;
+    enum status status = check_sessions(c, m, e);
+    if (status == STATUS_OK) status = check_neighbors(c, info, &k, e);
+    if (status == STATUS_OK) status = tokenizer_open(&tokenizer, c->model.path, e);
+    if (status == STATUS_OK) status = check_vocabulary(info, tokenizer, c->model.path, e);
+    if (status == STATUS_OK) status = check_documents(c, info, tokenizer, b, e);
+    tokenizer_close(tokenizer);
+    return status;
+}
+
+/* Whatever device it is for, a CPU's backend can check a model: it computes nothing. */
+enum status check_configuration(const struct config *c, struct error *e) {
+    struct backend *b;
+    struct comm *comm;
+    struct model *m;
+    struct model_options options = model_options_of(c->model.dtype);
+    options.check_only = true;
+    if (check_limits(c, e)) return e->status;
+    if (c->model.path[0] == '\0') return STATUS_OK;
+    if (backend_open(&b, "cpu", &(struct backend_options){.threads = 1}, e)) return e->status;
+    enum status status = comm_open_single(&comm, e);
+    if (status == STATUS_OK) {
+        status = model_open(&m, c->model.path, b, comm, &options, e);
+        if (status == STATUS_OK) {
+            status = check_parts(c, m, b, e);
+            model_close(m);
+        }
+        comm_close(comm);
+    }
+    backend_close(b);
+    return status;
+}

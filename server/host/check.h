@@ -1,0 +1,22 @@
+/* server/host/check.h: what the options, the model and the collection say of each other: the checks of a start that
+ * need nothing loaded. The server asks them one by one as it opens its parts; --check-config asks all at once. */
+#pragma once
+
+#include "retro/model/model.h"
+#include "retro/text/tokenizer.h"
+#include "server/host/config.h"
+
+/* Rows that a sequence may have: the model's limit, or a lower one of the operator. */
+enum status check_context(const struct config *c, const struct model_info *model, int *context, struct error *e);
+/* Neighbours of a chunk where a request does not say; at most retrieval.max_k. */
+enum status check_neighbors(const struct config *c, const struct model_info *model, int *k, struct error *e);
+/* Whether the model knows all ids of its folder's tokenizer. */
+enum status check_vocabulary(const struct model_info *model, const struct tokenizer *tokenizer, const char *folder,
+                             struct error *e);
+/* Limits that contradict each other. A server starts with them, keeps to the lower one and says so; --check-config
+ * refuses them. */
+enum status check_limits(const struct config *c, struct error *e);
+
+/* All of these, what the files of model, collection and embedder say, and limits that contradict each other. Loads no
+ * weights and no index, takes no device and no address. STATUS_OK: what can still fail needs the machine. */
+enum status check_configuration(const struct config *c, struct error *e);

@@ -1,0 +1,64 @@
+/* server/host/passages.c: passages by the template, within their budget of tokens. See passages.h. */
+#include "server/host/passages.h"
+
+#include <string.h>
+
+enum placeholder { PLACE_NONE, PLACE_NUMBER, PLACE_TITLE, PLACE_TEXT };
+
+/* The placeholder that `at` begins with; *size is its length. */
+static enum placeholder read_placeholder(const char *at, size_t *size) {
+    static const char *const names[] = {[PLACE_NUMBER] = "{number}", [PLACE_TITLE] = "{title}", [PLACE_TEXT] = "{text}"};
+    for (int i = PLACE_NUMBER; i <= PLACE_TEXT; i++) {
+        *size = strlen(names[i]);
+        if (strncmp(at, names[i], *size) == 0) return (enum placeholder)i;
+    }
+    return PLACE_NONE;
+}
+
+enum status passages_check(const char *template, struct error *e) {
+    bool has_text = false;
+    for (const char *at = template; *at; at++) {
+        size_t size;
+        enum placeholder found = read_placeholder(at, &size);
+        has_text = has_text || found == PLACE_TEXT;
+        if (*at == '{' && found == PLACE_NONE)
+            return error_set(e, STATUS_INVALID,
+                             "retrieval.template: \"%.20s\" is no placeholder; known are {number}, {title} and {text}",
+                             at);
+    }
+    if (has_text) return STATUS_OK;
+    return error_set(e, STATUS_INVALID, "retrieval.template: {text}, the passage itself, is missing");
+}
+
+static void write_passage(const char *template, int number, const struct hit *hit, struct buffer *out) {
+    while (*template) {
+        size_t size = 1;
+        switch (read_placeholder(template, &size)) {
+            case PLACE_NUMBER: buffer_printf(out, "%d", number); break;
+            case PLACE_TITLE: buffer_append_string(out, hit->title); break;
+            case PLACE_TEXT: buffer_append(out, hit->text.text, hit->text.size); break;
+            case PLACE_NONE:
+                size = 1;
+                buffer_append(out, template, 1);
+        }
+        template += size;
+    }
+}
+
+enum status passages_write(const struct passage_options *o, const struct tokenizer *t, struct hits *hits, int room,
+                           struct tokens *ids, struct error *e) {
+    struct buffer text = {0};
+    int before = ids->n, budget = min_int(o->max_tokens, room);
+    enum status status = STATUS_OK;
+    for (int i = 0; i < hits->n && status == STATUS_OK; i++) {
+        int kept = ids->n;
+        buffer_clear(&text);
+        write_passage(o->template, i + 1, &hits->list[i], &text);
+        status = tokenizer_encode(t, text.data, text.size, TOKENIZER_PLAIN, ids, e);
+        if (status || ids->n - before <= budget) continue;
+        ids->n = kept;
+        hits->n = i;
+    }
+    buffer_free(&text);
+    return status;
+}

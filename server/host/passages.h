@@ -1,0 +1,20 @@
+/* server/host/passages.h: found passages as text before a prompt. A model without chunked cross attention reads
+ * them there: a decoder before its prompt, an encoder before its text. */
+#pragma once
+
+#include "retrieval/retriever.h"
+#include "retro/text/tokenizer.h"
+
+struct passage_options {
+    /* The text of one passage; "{number}" (from 1), "{title}" and "{text}" stand for those of the passage. */
+    const char *template;
+    int max_tokens; /* of all passages of one prompt */
+};
+
+/* STATUS_INVALID when the template names something else in braces, or has no {text}. */
+enum status passages_check(const char *template, struct error *e);
+
+/* Appends the tokens of the first passages to *ids: as many, most similar first, as max_tokens and `room` hold.
+ * hits->n becomes their number. */
+enum status passages_write(const struct passage_options *o, const struct tokenizer *t, struct hits *hits, int room,
+                           struct tokens *ids, struct error *e);

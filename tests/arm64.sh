@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# tests/arm64.sh: cross-builds for arm64 and runs C tests there under qemu; `make arm64-test` calls it.
+#
+# The libraries for arm64 are unpacked into a folder, $DEPS/arm64: the packages of the machine itself stay as they are,
+# except for the cross compiler, qemu-user and mmdebstrap, which are installed where they are missing. FAISS, CUDA, MPI and NCCL
+# are left out. One line a test program; the last line is "N passed, N failed".
+set -uo pipefail
+cd "$(dirname "$0")/.."
+build=build/arm64
+root=${DEPS:-$HOME/.cache/retro-server}/arm64
+tools=(gcc-aarch64-linux-gnu g++-aarch64-linux-gnu qemu-user mmdebstrap)
+libraries=libc6-dev,libstdc++-12-dev,libgcc-12-dev,libgomp1,libmicrohttpd-dev,libjansson-dev,libpcre2-dev
+libraries+=,libutf8proc-dev,libsentencepiece-dev,libxml2-dev,libxxhash-dev,libcmocka-dev
+tests=(unit/test_base unit/test_quantise unit/test_tokenizer unit/test_unigram unit/test_grid unit/test_json_writer
+    ops/test_ops_linear ops/test_ops_attention ops/test_ops_rows ops/test_ops_blocks ops/test_ops_pack ops/test_ops_sample
+    golden/test_session tp/test_comm)
+
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+
+missing=$(for p in "${tools[@]}"; do
+    dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || echo "$p"; done)
+if [ -n "$missing" ]; then
+    as_root apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive as_root apt-get install -y -qq --no-install-recommends $missing || exit 1
+fi
+mkdir -p $build "$(dirname "$root")"
+if [ ! -e "$root/complete" ]; then
+    rm -rf "$root"
+    . /etc/os-release
+    as_root mmdebstrap --quiet --variant=extract --architectures=arm64 --include="$libraries" "$VERSION_CODENAME" "$root" &&
+        as_root chown -R "$(id -u):$(id -g)" "$root" && touch "$root/complete" || exit 1
+fi
+
+programs=("${tests[@]/#/$build/tests/}")
+if ! make --no-print-directory -s -j"$(nproc)" BUILD=$build FAISS= CUDA= MPI= NCCL= \
+    CC="${CCACHE-} aarch64-linux-gnu-gcc --sysroot=$root" CXX="${CCACHE-} aarch64-linux-gnu-g++ --sysroot=$root" \
+    AR=aarch64-linux-gnu-ar "${programs[@]}" > $build/build.log 2>&1; then
+    tail -40 $build/build.log
+    echo "0 passed, 1 failed"
+    exit 1
+fi
+
+passed=0 failed=0
+for program in "${programs[@]}"; do
+    start=$SECONDS
+    if timeout 240 qemu-aarch64 -L "$root" "$program" > "$program.log" 2>&1 &&
+        grep -q '\[  PASSED  \] [1-9]' "$program.log"; then
+        passed=$((passed + 1))
+        printf 'ok     %-28s %d s\n' "${program#"$build"/tests/}" $((SECONDS - start))
+    else
+        failed=$((failed + 1))
+        printf 'FAILED %-28s\n' "${program#"$build"/tests/}"
+        tail -20 "$program.log" | sed 's/^/    /'
+    fi
+done
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
