@@ -4,7 +4,7 @@
 
 #include "retro/model/huggingface.h"
 
-/* What read_gpt2 needs beside the spec. */
+/* The spec, and keys that have no place in it. */
 struct gpt2_keys {
     struct model_spec spec;
     bool scaled; /* scale_attn_weights */

@@ -41,7 +41,7 @@ static enum status find_layers(const struct json *list, int n_layers, struct ret
     return error_set(e, STATUS_INVALID, "config.json: a retro model of %d layers needs \"retro_layers\"", n_layers);
 }
 
-/* What read_retro needs beside the spec. */
+/* The spec, and keys that have no place in it. */
 struct retro_keys {
     struct model_spec spec;
     const struct json *layers; /* retro_layers */

@@ -36,7 +36,7 @@ static enum dtype choose_dtype(const struct loader *l, enum dtype from, int cols
     return o->dtype == DTYPE_FP8 && cols % QUANTISE_BLOCK != 0 ? DTYPE_BF16 : o->dtype;
 }
 
-/* What a place will take. */
+/* Bytes that a place takes on the device. */
 static size_t count_bytes(const struct model *m, const struct place *p) {
     int rows, cols;
     place_kept(m, p, &rows, &cols);

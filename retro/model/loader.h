@@ -5,7 +5,7 @@
  *     loader_find.c    the stored tensors of a place, checked
  *     loader_stage.c   this rank's share of them, in host memory
  *     loader_random.c  the same without a checkpoint
- *     loader_upload.c  what is staged onto the device
+ *     loader_upload.c  staged places onto the device
  *
  * A place is staged with its rows in the place's order and given to the backend. Most stored tensors have that form
  * already; the backend then reads the mapped file itself. */
@@ -26,7 +26,7 @@ struct load_room {
 };
 enum { ROOM_WIDE = PLANES, ROOM_RANDOM, ROOMS }; /* behind those of the planes that are staged */
 
-/* What loading needs to know everywhere. */
+/* One loading of one model. */
 struct loader {
     struct model *model;
     const struct weights *weights; /* NULL: random numbers */
@@ -76,7 +76,7 @@ struct staged_place {
 /* All stored tensors of a place; *n of them. An error names the tensor and both shapes. */
 enum status loader_find_parts(struct loader *l, const struct place *p, struct stored_part parts[MAX_PARTS], int *n,
                               struct error *e);
-/* To progress and to whoever listens: a tensor was found. */
+/* Tells the log and model_options.loaded that a tensor was found. */
 void loader_report(struct loader *l, const char *name, const struct place *p);
 
 /* Room for s->rows rows of s->cols. */

@@ -96,7 +96,7 @@ static void stage_tile(struct staged_place *s, const int to[TILE], const struct 
     }
 }
 
-/* Row `to` of what is staged = this rank's columns of a stored row. Parts of different types meet in f32. */
+/* Row `to` of the stage = this rank's columns of a stored row. Parts of different types meet in f32. */
 static void stage_row(struct staged_place *s, int to, const struct stored_part *from, int row, int first_col) {
     if (s->planes.dtype != from->planes.dtype) {
         planes_widen((float *)(void *)s->room[PLANE_VALUES] + (size_t)to * (size_t)s->cols, &from->planes, row,

@@ -1,4 +1,4 @@
-/* retro/model/loader_upload.c: what is staged onto the device: matrices packed, vectors and tables as f32. See
+/* retro/model/loader_upload.c: staged places onto the device: matrices packed, vectors and tables as f32. See
  * loader.h. */
 #include <math.h>
 #include <stdlib.h>
