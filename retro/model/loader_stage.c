@@ -85,7 +85,7 @@ static void stage_tile(struct staged_place *s, const int to[TILE], const struct 
                        int first_col) {
     size_t size = dtype_bytes(from->planes.dtype), wide = dtype_bytes(s->planes.dtype), cols = (size_t)s->cols;
     for (int c = 0; c < s->cols; c++) {
-        char tile[TILE * sizeof(float)];
+        _Alignas(float) char tile[TILE * sizeof(float)];
         const char *values = plane_at(&from->planes, PLANE_VALUES, first_col + c, 0) + (size_t)row * size;
         dtype_convert(tile, s->planes.dtype, values, from->planes.dtype, (size_t)n);
         for (int i = 0; i < n; i++) {
