@@ -4,7 +4,7 @@
 
 #include "retro/model/huggingface.h"
 
-/* What read_bert needs beside the spec. */
+/* The spec, and keys that have no place in it. */
 struct bert_keys {
     struct model_spec spec;
     int positions;

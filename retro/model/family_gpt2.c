@@ -1,10 +1,10 @@
-/* retro/model/family_gpt2.c: GPT-2 as Hugging Face stores it: learned positions, and matrices as [in, out] with Q, K and
- * V in one. */
+/* retro/model/family_gpt2.c: GPT-2 as Hugging Face stores it: learned positions, and matrices as [in, out] with Q, K
+ * and V in one. */
 #include <string.h>
 
 #include "retro/model/huggingface.h"
 
-/* What read_gpt2 needs beside the spec. */
+/* The spec, and keys that have no place in it. */
 struct gpt2_keys {
     struct model_spec spec;
     bool scaled; /* scale_attn_weights */

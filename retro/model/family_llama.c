@@ -4,7 +4,7 @@
 
 #include "retro/model/huggingface.h"
 
-/* What read_llama needs beside the spec. */
+/* The spec, and keys that have no place in it. */
 struct llama_keys {
     struct model_spec spec;
     bool attention_bias, mlp_bias;

@@ -41,7 +41,7 @@ static enum status find_layers(const struct json *list, int n_layers, struct ret
     return error_set(e, STATUS_INVALID, "config.json: a retro model of %d layers needs \"retro_layers\"", n_layers);
 }
 
-/* What read_retro needs beside the spec. */
+/* The spec, and keys that have no place in it. */
 struct retro_keys {
     struct model_spec spec;
     const struct json *layers; /* retro_layers */
@@ -128,7 +128,8 @@ const struct family family_retro = {
     .inspect = inspect_retro,
     .layer = describe_layer,
     .stacks[STACK_DECODER] = {{"decoder.layers.#."}, layer_rows, ARRAY_COUNT(layer_rows)},
-    .stacks[STACK_ENCODER] = {{"decoder.layers.@.cross_attention.encoder.layers.#."}, layer_rows,
+    .stacks[STACK_ENCODER] = {{"decoder.layers.@.cross_attention.encoder.layers.#."},
+                              layer_rows,
                               ARRAY_COUNT(layer_rows)},
     .outer = {{NULL}, megatron_outer_rows, MEGATRON_OUTER_ROWS},
     .ignores = ignore_megatron_state,

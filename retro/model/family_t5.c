@@ -5,7 +5,7 @@
 
 #include "retro/model/huggingface.h"
 
-/* What read_t5 needs beside the spec. */
+/* The spec, and keys that have no place in it. */
 struct t5_keys {
     struct model_spec spec;
     int mlp;

@@ -8,8 +8,8 @@
 
 #include "retro/weights/packed.h"
 
-static const struct family *const families[] = {&family_retro, &family_gpt, &family_bert, &family_megatron_t5,
-                                                &family_t5, &family_gpt2, &family_llama, &family_qwen2};
+static const struct family *const families[] = {&family_retro, &family_gpt,  &family_bert,  &family_megatron_t5,
+                                                &family_t5,    &family_gpt2, &family_llama, &family_qwen2};
 
 static bool same_name(const char *a, const char *b) { return a && b && strcmp(a, b) == 0; }
 

@@ -40,9 +40,9 @@ struct dims {
     enum activation activation;
     bool gated;
     bool qkv_bias, proj_bias, mlp_bias; /* of queries, keys and values; of what follows attention; of the MLP */
-    bool final_norm;   /* a norm after the last layer */
-    float score_scale; /* of attention scores: 1 / sqrt(h); 1 in Hugging Face's T5 */
-    int rotated;       /* rotary dims per head, 0: no RoPE */
+    bool final_norm;                    /* a norm after the last layer */
+    float score_scale;                  /* of attention scores: 1 / sqrt(h); 1 in Hugging Face's T5 */
+    int rotated;                        /* rotary dims per head, 0: no RoPE */
     float rope_base;
     bool rope_interleaved;
     int buckets, max_distance; /* relative positions (docs/spec/t5-model.md 2.2); 0: none */
@@ -124,8 +124,8 @@ struct tensor_row {
     size_t place;         /* in struct layer; in struct model for a family's outer rows */
     enum part part;       /* several rows of one place make its parts */
     const char *names[3]; /* spellings, the first that exists is taken; '*' stands for "weight" and "bias" */
-    bool bias_if_there; /* the checkpoint decides whether there is a bias, and no key of config.json */
-    bool transposed;    /* stored as [in, out] */
+    bool bias_if_there;   /* the checkpoint decides whether there is a bias, and no key of config.json */
+    bool transposed;      /* stored as [in, out] */
 };
 
 struct tensor_rows {

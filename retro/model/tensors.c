@@ -292,7 +292,7 @@ static bool keeps_outer(const struct model *m, const struct place_shape *shape) 
 /* A tied output matrix is the word table; on several ranks each has its own part, cut from the word table. */
 static enum status visit_output(const struct walk *w, struct place p, const struct place_shape *shape) {
     struct model *m = w->model;
-    bool bias = m->spec.output_bias;
+    bool bias = has_bias(m, &m->stacks[p.stack].dims, &p.rows->rows[p.row], shape, m->absent >> p.row & 1);
     p.share = make_share(m, p.stack, shape);
     if (m->spec.tied && m->comm->size > 1) {
         struct place cut = p;

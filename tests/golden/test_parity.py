@@ -12,11 +12,17 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EVAL = ROOT / os.environ.get("RETRO_BUILD", "build") / "retro-eval"
 GOLDEN = ROOT / "tests/golden"
-FOLDERS = sorted(p.parent for kind in ("retro/*", "t5/*", "hf/t5_*") for p in GOLDEN.glob(f"{kind}/config.json"))
+KINDS = ("retro/*", "t5/*", "hf/t5_*", "hf/gpt2", "hf/llama", "hf/qwen2_bf16")
+FOLDERS = sorted(p.parent for kind in KINDS for p in GOLDEN.glob(f"{kind}/config.json"))
 FLAGS = set(next(line for line in open("/proc/cpuinfo") if line.startswith("flags")).split())
 NEEDS = {"avx2": "avx2", "avx512": "avx512vl", "avx512bf16": "avx512_bf16"}
 RETRO = GOLDEN / "retro/case_a"
 VARIANTS = ["generic"] + [v for v, flag in NEEDS.items() if flag in FLAGS]
+
+
+def dtype_of(folder):
+    """References of bf16 weights are f32 arithmetic."""
+    return ("--set", "model.dtype=f32") if folder.name.endswith("_bf16") else ()
 
 
 def parity(*arguments, cpu=None):
@@ -27,25 +33,25 @@ def parity(*arguments, cpu=None):
 @pytest.mark.parametrize("cpu", VARIANTS)
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda p: p.name)
 def test_reference_logits(folder, cpu):
-    done = parity(folder, cpu=cpu)
+    done = parity(*dtype_of(folder), folder, cpu=cpu)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     assert len(lines) > 2 and all("tokens=ok" in line for line in lines[:-1])
 
 
 def test_config_of_transformers_4(tmp_path):
-    """T5's config.json of transformers 4 says by tie_word_embeddings what 5 says by scale_decoder_outputs."""
-    for name in ("t5_v1_0", "t5_v1_1"):
+    """T5's says by tie_word_embeddings what 5 says by scale_decoder_outputs; Llama's has rope_theta outside a table."""
+    for name in ("t5_v1_0", "t5_v1_1", "llama", "qwen2_bf16"):
         folder = shutil.copytree(GOLDEN / "hf" / name, tmp_path / name)
         shutil.copy(folder / "config_v4.json", folder / "config.json")
-        done = parity(folder)
+        done = parity(*dtype_of(folder), folder)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("folder", [f for f in FOLDERS if "t5" in str(f)], ids=lambda p: p.name)
+@pytest.mark.parametrize("folder", [f for f in FOLDERS if "/retro/" not in str(f)], ids=lambda p: p.name)
 def test_two_ranks(folder):
     """Heads, MLP, vocabulary and the relative table shared by two ranks."""
-    done = parity("--tolerance", "2e-4", "--set", "parallel.tensor=2", "--set", "parallel.comm=threads", folder)
+    done = parity("--tolerance", "2e-4", "--set", "parallel.tensor=2", "--set", "parallel.comm=threads", *dtype_of(folder), folder)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

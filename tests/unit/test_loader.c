@@ -471,6 +471,81 @@ static void test_misplaced(void **state) {
     }
 }
 
+/* A family whose output matrix and first projection have biases where the checkpoint has them, as no key of its
+ * config.json says. */
+static const struct tensor_row optional_outer_rows[] = {
+    {.place = offsetof(struct model, embedding.word), .names = {"embedding.word_embeddings.weight"}},
+    {.place = offsetof(struct model, output), .names = {"output_layer.*"}, .bias_if_there = true},
+};
+static const struct tensor_row optional_rows[] = {
+    {.place = offsetof(struct layer, qkv), .names = {"old.qkv.*", "qkv.*"}, .bias_if_there = true},
+    {.place = offsetof(struct layer, fc2), .names = {"fc2.*"}},
+};
+static const struct family optional_family = {
+    .stacks[STACK_DECODER] = {{"outer.#.", "#."}, optional_rows, ARRAY_COUNT(optional_rows)},
+    .outer = {{NULL}, optional_outer_rows, ARRAY_COUNT(optional_outer_rows)},
+};
+
+static enum status count_biases(void *context, const struct place *p, struct error *e) {
+    int *n = context;
+    (void)e;
+    *n += p->bias;
+    return STATUS_OK;
+}
+
+/* Of two layers the second has the bias, and of two checkpoints the second has that of the output matrix. */
+static void test_bias_if_there(void **state) {
+    (void)state;
+    for (int output_bias = 0; output_bias <= 1; output_bias++) {
+        struct checkpoint c = {.folder = ""};
+        struct layer layers[2] = {0};
+        struct model m = {.family = &optional_family};
+        struct weights *w;
+        struct error e = {0};
+        int n = 0;
+        add_matrix(&c, "embedding.word_embeddings.weight", VOCAB, HIDDEN, DTYPE_F32, false);
+        add_matrix(&c, "output_layer.weight", VOCAB, HIDDEN, DTYPE_F32, false);
+        add_matrix(&c, "0.qkv.weight", 3 * HIDDEN, HIDDEN, DTYPE_F32, false);
+        add_matrix(&c, "1.qkv.weight", 3 * HIDDEN, HIDDEN, DTYPE_F32, false);
+        add_matrix(&c, "1.qkv.bias", 3 * HIDDEN, 1, DTYPE_F32, false);
+        add_matrix(&c, "0.fc2.weight", HIDDEN, FFN, DTYPE_F32, false);
+        add_matrix(&c, "1.fc2.weight", HIDDEN, FFN, DTYPE_F32, false);
+        if (output_bias) add_matrix(&c, "output_layer.bias", VOCAB, 1, DTYPE_F32, false);
+        checkpoint_write(&c, "{}");
+        if (weights_open(&w, c.folder, &e)) fail_msg("%s", e.text);
+        assert_int_equal(comm_open_single(&m.comm, &e), STATUS_OK);
+        assert_int_equal(backend_open(&m.backend, "cpu", &(struct backend_options){.threads = 1}, &e), STATUS_OK);
+
+        m.spec = model_spec_default();
+        m.spec.vocab = m.spec.padded_vocab = VOCAB;
+        struct stack *s = &m.stacks[STACK_DECODER];
+        s->dims = (struct dims){.n_layers = 2, .hidden = HIDDEN, .heads = 4, .kv_heads = 4, .head_dim = 32, .ffn = FFN};
+        s->heads = s->kv_heads = (struct portion){0, 4};
+        s->ffn = (struct portion){0, FFN};
+        s->kept = (struct portion){0, 2};
+        m.vocab = (struct portion){0, VOCAB};
+        s->layers = layers;
+        model_resolve(&m, w);
+        if (model_load_weights(&m, w, &(struct model_options){0}, &e)) fail_msg("%s", e.text);
+        assert_null(layers[0].qkv.bias);
+        assert_non_null(layers[1].qkv.bias);
+        assert_null(layers[1].fc2.bias);
+        assert_int_equal(m.output.bias != NULL, output_bias);
+        float *bias = draw("1.qkv.bias", 3 * HIDDEN);
+        assert_memory_equal(layers[1].qkv.bias, bias, 3 * HIDDEN * sizeof *bias);
+        free(bias);
+
+        model_release_weights(&m);
+        model_resolve(&m, NULL); /* random weights */
+        assert_int_equal(model_visit(&m, count_biases, &n, &e), STATUS_OK);
+        assert_int_equal(n, 0);
+        weights_close(w);
+        backend_close(m.backend);
+        comm_close(m.comm);
+        checkpoint_remove(&c);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_shares),
@@ -482,6 +557,7 @@ int main(void) {
         cmocka_unit_test(test_parts_of_different_types),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_misplaced),
+        cmocka_unit_test(test_bias_if_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

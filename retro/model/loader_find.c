@@ -1,0 +1,133 @@
+/* retro/model/loader_find.c: the stored tensors of a place: names, shapes, types, and the scales of quantised ones. See
+ * loader.h. */
+#include <stdio.h>
+
+#include "retro/model/loader.h"
+
+static const char *const plane_suffix[PLANES] = {"", ".scale", ".minimum"};
+
+static enum status convert_type(const struct stored_tensor *t, enum dtype *out, struct error *e) {
+    switch (t->dtype) {
+        case STORED_F32: *out = DTYPE_F32; return STATUS_OK;
+        case STORED_F16: *out = DTYPE_F16; return STATUS_OK;
+        case STORED_BF16: *out = DTYPE_BF16; return STATUS_OK;
+        case STORED_I8: *out = DTYPE_INT8; return STATUS_OK;
+        case STORED_U8: *out = DTYPE_INT4; return STATUS_OK;
+        default:
+            return error_set(e, STATUS_UNSUPPORTED,
+                             "%s: stored as %s; F32, F16, BF16, and quantised I8 and U8 are supported", t->name,
+                             stored_dtype_name(t->dtype));
+    }
+}
+
+/* A tensor of this shape, marked as used: [rows, cols], or [rows] where there is one column. */
+static enum status find_tensor(struct loader *l, const char *name, int rows, int cols, const struct stored_tensor **out,
+                               struct error *e) {
+    const struct stored_tensor *t = weights_find(l->weights, name);
+    if (t == NULL) return error_set(e, STATUS_INVALID, "tensor %s is missing", name);
+    bool vector = cols == 1 && t->n_dims == 1;
+    if (t->n_dims != (vector ? 1 : 2) || t->shape[0] != rows || (!vector && t->shape[1] != cols)) {
+        char shape[120];
+        return error_set(e, STATUS_INVALID, "tensor %s is %s, config.json makes it [%d, %d]", name,
+                         stored_shape_text(t, shape, sizeof shape), rows, cols);
+    }
+    bool *used = &l->used[weights_index(l->weights, t)];
+    if (!*used) l->done += t->bytes;
+    *used = true;
+    *out = t;
+    return STATUS_OK;
+}
+
+/* The scales or minimums of a quantised tensor. */
+static enum status find_blocks(struct loader *l, struct stored_part *s, const char *name, enum plane plane,
+                               struct error *e) {
+    const struct stored_tensor *t;
+    char full[TENSOR_NAME + 16];
+    int blocks = s->cols / QUANTISE_BLOCK;
+    snprintf(full, sizeof full, "%s%s", name, plane_suffix[plane]);
+    if (weights_find(l->weights, full) == NULL)
+        return error_set(e, STATUS_INVALID, "tensor %s is quantised (%s), but %s is missing", name,
+                         dtype_name(s->planes.dtype), full);
+    if (find_tensor(l, full, s->rows, blocks, &t, e)) return e->status;
+    if (t->dtype != STORED_F16)
+        return error_set(e, STATUS_INVALID, "tensor %s is %s; scales and minimums are F16", full,
+                         stored_dtype_name(t->dtype));
+    const uint16_t *values = t->data;
+    uint16_t largest = 0;
+    for (size_t i = 0; i < t->elements; i++) {
+        uint16_t exponent = values[i] & 0x7c00;
+        largest = exponent > largest ? exponent : largest;
+    }
+    if (largest == 0x7c00) return error_set(e, STATUS_CORRUPT, "tensor %s holds a number that is not finite", full);
+    s->planes.at[plane] = t->data;
+    return STATUS_OK;
+}
+
+static enum status find_part(struct loader *l, struct stored_part *s, const char *name, struct error *e) {
+    const struct stored_tensor *t = weights_find(l->weights, name);
+    s->planes = (struct matrix_planes){.cols = s->transposed ? s->rows : s->cols};
+    if (t && convert_type(t, &s->planes.dtype, e)) return e->status;
+    bool blocks = dtype_quantised(s->planes.dtype);
+    if (blocks && (s->transposed || s->cols % QUANTISE_BLOCK != 0))
+        return error_set(
+            e, STATUS_INVALID,
+            "tensor %s is stored as %s; only matrices whose columns are a multiple of %d can be quantised, "
+            "config.json makes it [%d, %d]%s",
+            name, stored_dtype_name(t->dtype), QUANTISE_BLOCK, s->rows, s->cols, s->transposed ? " transposed" : "");
+
+    int cols = s->planes.dtype == DTYPE_INT4 ? s->cols / 2 : s->cols;
+    bool vector = cols == 1;
+    int stored_rows = s->transposed && !vector ? cols : s->rows,
+        stored_cols = s->transposed && !vector ? s->rows : cols;
+    if (find_tensor(l, name, stored_rows, stored_cols, &t, e)) return e->status;
+    s->planes.at[PLANE_VALUES] = t->data;
+    enum status status = STATUS_OK;
+    for (int p = PLANE_SCALES; p < PLANES && status == STATUS_OK; p++)
+        if (plane_bytes(s->planes.dtype, p, s->cols)) status = find_blocks(l, s, name, (enum plane)p, e);
+    return status;
+}
+
+static int count_rows(const struct share *share, enum part part) {
+    bool whole = part == PART_WHOLE || part == PART_BY_HEAD;
+    return whole ? share->whole_rows : share->blocks[part - PART_FIRST];
+}
+
+/* Other spellings of a tensor that was found are the same tensor again: Megatron's T5 registers some twice. */
+static void use_spellings(struct loader *l, const struct place *p, int row) {
+    char name[TENSOR_NAME];
+    for (int j = 0; place_spelling(p, row, j, name); j++) {
+        const struct stored_tensor *t = weights_find(l->weights, name);
+        if (t) l->used[weights_index(l->weights, t)] = true;
+    }
+}
+
+/* The first spelling of a row that the checkpoint has; the family's own where it has none, for the error. */
+static const char *find_spelling(const struct loader *l, const struct place *p, int row, char name[TENSOR_NAME]) {
+    for (int j = 0; place_spelling(p, row, j, name); j++)
+        if (weights_find(l->weights, name)) return name;
+    return place_spelling(p, row, 0, name);
+}
+
+/* All stored tensors of a place; *n of them. */
+enum status loader_find_parts(struct loader *l, const struct place *p, struct stored_part parts[MAX_PARTS], int *n,
+                              struct error *e) {
+    *n = 0;
+    for (int i = p->row; i < p->rows->n; i++) {
+        const struct tensor_row *row = &p->rows->rows[i];
+        char name[TENSOR_NAME];
+        if (row->place != p->rows->rows[p->row].place || (int)row->part >= (int)PART_FIRST + p->share.n_blocks)
+            continue;
+        CHECK(*n < MAX_PARTS);
+        struct stored_part *s = &parts[(*n)++];
+        *s = (struct stored_part){.part = row->part,
+                                  .rows = count_rows(&p->share, row->part),
+                                  .cols = p->share.whole_cols,
+                                  .transposed = row->transposed};
+        find_spelling(l, p, i, name);
+        if (find_part(l, s, name, e)) return e->status;
+        use_spellings(l, p, i);
+        loader_report(l, name, p);
+    }
+    CHECK(*n > 0);
+    return STATUS_OK;
+}

@@ -1,0 +1,157 @@
+/* retro/model/loader_stage.c: this rank's share of a place in host memory. See loader.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "retro/model/loader.h"
+
+void *loader_room(struct loader *l, int which, size_t n, size_t size) {
+    struct load_room *r = &l->rooms[which];
+    size_t bytes;
+    if (mul_overflows(n, size, &bytes)) return NULL;
+    if (bytes <= r->bytes && r->data != NULL) return r->data;
+    free(r->data);
+    *r = (struct load_room){.data = malloc(bytes), .bytes = bytes};
+    return r->data;
+}
+
+size_t plane_bytes(enum dtype t, int plane, int n) {
+    if (plane == PLANE_VALUES && t == DTYPE_INT4) return (size_t)n / 2;
+    if (plane == PLANE_VALUES) return (size_t)n * (t == DTYPE_INT8 ? 1 : dtype_bytes(t));
+    bool has = plane == PLANE_SCALES ? dtype_quantised(t) : t == DTYPE_INT4;
+    return has ? (size_t)n / QUANTISE_BLOCK * sizeof(uint16_t) : 0;
+}
+
+const char *plane_at(const struct matrix_planes *p, int plane, int64_t i, int first) {
+    if (p->at[plane] == NULL) return NULL;
+    return p->at[plane] + (size_t)i * plane_bytes(p->dtype, plane, p->cols) + plane_bytes(p->dtype, plane, first);
+}
+
+void planes_widen(float *to, const struct matrix_planes *p, int64_t i, int first, int n) {
+    const char *values = plane_at(p, PLANE_VALUES, i, first);
+    if (!dtype_quantised(p->dtype)) {
+        dtype_convert(to, DTYPE_F32, values, p->dtype, (size_t)n);
+        return;
+    }
+    struct quantised_row row = {(void *)(uintptr_t)values, (uint16_t *)(uintptr_t)plane_at(p, PLANE_SCALES, i, first),
+                                (uint16_t *)(uintptr_t)plane_at(p, PLANE_MINIMUMS, i, first)};
+    dequantise_row(to, p->dtype, row, n);
+}
+
+enum status stage_take(struct loader *l, struct staged_place *s, enum dtype dtype, struct error *e) {
+    s->planes = (struct matrix_planes){.dtype = dtype, .cols = s->cols};
+    for (int p = 0; p < PLANES; p++) {
+        if (plane_bytes(dtype, p, s->cols) == 0) continue;
+        s->room[p] = loader_room(l, p, (size_t)s->rows, plane_bytes(dtype, p, s->cols));
+        s->planes.at[p] = s->room[p];
+        if (s->room[p] == NULL)
+            return error_set(e, STATUS_NO_MEMORY, "no memory to stage [%d, %d] of %s", s->rows, s->cols,
+                             dtype_name(dtype));
+    }
+    return STATUS_OK;
+}
+
+float *stage_widen(struct loader *l, const struct staged_place *s) {
+    float *wide = loader_room(l, ROOM_WIDE, (size_t)s->rows * (size_t)s->cols, sizeof *wide);
+    for (int i = 0; wide && i < s->rows; i++)
+        planes_widen(wide + (size_t)i * (size_t)s->cols, &s->planes, i, 0, s->cols);
+    return wide;
+}
+
+/* Row of the place that stored row i of a part becomes: block after block, heads in order. */
+static int find_row(const struct share *share, int head_dim, enum part part, int i) {
+    int first = 0;
+    if (part == PART_WHOLE) return i;
+    if (part != PART_BY_HEAD) {
+        for (int b = 0; b < (int)part - (int)PART_FIRST; b++) first += share->blocks[b];
+        return first + i;
+    }
+
+    /* Key/value heads, as the last block counts them, each with its share of every block. */
+    int units = share->blocks[share->n_blocks - 1] / head_dim, per_unit = share->whole_rows / units;
+    int unit = i / per_unit, at = i % per_unit;
+    for (int b = 0; b < share->n_blocks; b++) {
+        int rows = share->blocks[b] / units;
+        if (at < rows) return first + unit * rows + at;
+        at -= rows;
+        first += share->blocks[b];
+    }
+    return -1;
+}
+
+/* n rows of the stage, from `row` of the place on, of a tensor stored transposed; to[i] is -1 for another rank's. A
+ * tile is as wide as a cache line, which its columns then read whole. */
+enum { TILE = 32 };
+static void stage_tile(struct staged_place *s, const int to[TILE], const struct stored_part *from, int row, int n,
+                       int first_col) {
+    size_t size = dtype_bytes(from->planes.dtype), wide = dtype_bytes(s->planes.dtype), cols = (size_t)s->cols;
+    for (int c = 0; c < s->cols; c++) {
+        _Alignas(float) char tile[TILE * sizeof(float)];
+        const char *values = plane_at(&from->planes, PLANE_VALUES, first_col + c, 0) + (size_t)row * size;
+        dtype_convert(tile, s->planes.dtype, values, from->planes.dtype, (size_t)n);
+        for (int i = 0; i < n; i++) {
+            if (to[i] < 0) continue;
+            char *at = s->room[PLANE_VALUES] + ((size_t)to[i] * cols + (size_t)c) * wide;
+            memcpy(at, tile + (size_t)i * wide, wide);
+        }
+    }
+}
+
+/* Row `to` of the stage = this rank's columns of a stored row. Parts of different types meet in f32. */
+static void stage_row(struct staged_place *s, int to, const struct stored_part *from, int row, int first_col) {
+    if (s->planes.dtype != from->planes.dtype) {
+        planes_widen((float *)(void *)s->room[PLANE_VALUES] + (size_t)to * (size_t)s->cols, &from->planes, row,
+                     first_col, s->cols);
+        return;
+    }
+    for (int p = 0; p < PLANES; p++) {
+        size_t bytes = plane_bytes(s->planes.dtype, p, s->cols);
+        if (bytes) memcpy(s->room[p] + (size_t)to * bytes, plane_at(&from->planes, p, row, first_col), bytes);
+    }
+}
+
+/* All rows of a part that this rank keeps. */
+static void stage_part(struct staged_place *s, const struct stored_part *from, const struct share *share,
+                       int head_dim) {
+    int step = from->transposed ? TILE : 1;
+    for (int i = 0; i < from->rows; i += step) {
+        int to[TILE], n = min_int(step, from->rows - i);
+        for (int k = 0; k < n; k++) to[k] = share_row(share, find_row(share, head_dim, from->part, i + k));
+        if (from->transposed)
+            stage_tile(s, to, from, i, n, share->first_col);
+        else if (to[0] >= 0)
+            stage_row(s, to[0], from, i, share->first_col);
+    }
+}
+
+/* Rows of one tensor as they are: all of them, or this rank's run of one block. */
+static void stage_in_place(struct staged_place *s, const struct stored_part *from, const struct share *share) {
+    s->planes = from->planes;
+    for (int p = 0; p < PLANES; p++) s->planes.at[p] = plane_at(&from->planes, p, share->mine[0].first, 0);
+}
+
+enum status loader_stage(struct loader *l, struct staged_place *s, const struct place *p, struct error *e) {
+    struct stored_part parts[MAX_PARTS] = {0};
+    const struct share *share = &p->share;
+    int n, head_dim = l->model->stacks[p->stack].dims.head_dim;
+    if (loader_find_parts(l, p, parts, &n, e)) return e->status;
+    enum dtype dtype = parts[0].planes.dtype;
+    for (int k = 1; k < n; k++)
+        if (parts[k].planes.dtype != dtype) dtype = DTYPE_F32;
+    if (dtype_quantised(dtype) && s->cols % QUANTISE_BLOCK != 0)
+        return error_set(e, STATUS_INVALID,
+                         "%s: %d quantised columns split over %d ranks are not whole blocks of %d: use fewer ranks, or "
+                         "weights that are not quantised",
+                         p->name, share->whole_cols, l->model->comm->size, QUANTISE_BLOCK);
+    bool one_run = share->rows == share->whole_rows || share->n_blocks == 1;
+    if (l->options->check_only || p->elsewhere) {
+        s->planes.dtype = dtype; /* nobody looks at the rest */
+        return STATUS_OK;
+    }
+    if (n == 1 && parts[0].part == PART_WHOLE && !parts[0].transposed && s->cols == share->whole_cols && one_run) {
+        stage_in_place(s, &parts[0], share);
+        return STATUS_OK;
+    }
+    enum status status = stage_take(l, s, dtype, e);
+    for (int k = 0; k < n && status == STATUS_OK; k++) stage_part(s, &parts[k], share, head_dim);
+    return status;
+}
