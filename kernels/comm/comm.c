@@ -1,4 +1,5 @@
-/* kernels/comm/comm.c: which communicator there is for a configuration, and what all of them share. See comm.h. */
+/* kernels/comm/comm.c: the choice of a communicator for a configuration, and the code that all of them share. See
+ * comm.h. */
 #include "kernels/comm/comm.h"
 
 #include <sched.h>
@@ -11,8 +12,8 @@ int comm_cpus(void) {
 }
 
 /* Sums of a step follow each other closely, so nobody sleeps within one. But a job may have more ranks than cores, so
- * who waits lets others work: three threads on two cores that looked 2000 times before took 2.9 ms a token, and now
- * 0.3. */
+ * a waiting rank lets others work: three threads on two cores that looked 2000 times before took 2.9 ms a token, and
+ * now 0.3. */
 bool comm_rest(double waited) {
     enum { YIELD_MS = 4 };
     if (waited >= 1e-3 * YIELD_MS) return false;
@@ -61,8 +62,8 @@ enum status comm_open_nccl(struct comm **out, struct comm *carrier, struct backe
 }
 #endif
 
-/* What auto means, and what carries the messages of nccl. */
-static int choose_kind(const struct comm_options *o) {
+/* The kind that auto stands for, and the one that carries the messages of nccl. */
+static int kind_choose(const struct comm_options *o) {
     if (o->kind != COMM_AUTO && o->kind != COMM_NCCL) return o->kind;
     if (o->size * o->stages == 1) return COMM_SINGLE;
     if (o->rendezvous && o->rendezvous[0]) return COMM_SOCKETS;
@@ -71,7 +72,7 @@ static int choose_kind(const struct comm_options *o) {
 }
 
 /* Rank r of the world is rank r % size of stage r / size. */
-static void open_threads(struct comm **out, const struct comm_options *o) {
+static void threads_open(struct comm **out, const struct comm_options *o) {
     struct comm *world[COMM_MAX_RANKS];
     int n = o->size * o->stages, cpus = max_int(1, comm_cpus() / n);
     comm_open_threads(world, n, o->timeout);
@@ -96,12 +97,12 @@ enum status comm_open(struct comm **out, int *n, const struct comm_options *o, s
     if (o->size < 1 || o->stages < 1 || o->size > COMM_MAX_RANKS / o->stages)
         return error_set(e, STATUS_INVALID, "%d stages of %d ranks, allowed are 1 .. %d ranks in all", o->stages,
                          o->size, COMM_MAX_RANKS);
-    int kind = choose_kind(o);
+    int kind = kind_choose(o);
     *n = kind == COMM_THREADS ? o->size * o->stages : 1;
     if (kind == COMM_SOCKETS) return comm_open_sockets(out, o, e);
     if (kind == COMM_MPI) return comm_open_mpi(out, o, e);
     if (kind == COMM_THREADS) {
-        open_threads(out, o);
+        threads_open(out, o);
         return STATUS_OK;
     }
     if (o->size * o->stages > 1)
@@ -134,7 +135,7 @@ enum status comm_agree(struct comm *c, enum status mine, struct error *e) {
 }
 
 /* The first line in which ours and rank 0's differ becomes *e. */
-static enum status compare_lines(const char *mine, const char *theirs, struct error *e) {
+static enum status lines_compare(const char *mine, const char *theirs, struct error *e) {
     enum { SHOWN = 150 }; /* bytes of a line */
     for (;;) {
         int m = (int)strcspn(mine, "\n"), t = (int)strcspn(theirs, "\n");
@@ -152,7 +153,7 @@ enum status comm_same(struct comm *c, const char *text, struct error *e) {
     if (comm_agree(c, STATUS_OK, e)) return e->status;
     buffer_append_string(&message, text);
     enum status status = c->ops->broadcast(c, &message, true, e);
-    if (status == STATUS_OK) status = comm_agree(c, compare_lines(text, message.data ? message.data : "", e), e);
+    if (status == STATUS_OK) status = comm_agree(c, lines_compare(text, message.data ? message.data : "", e), e);
     buffer_free(&message);
     return status;
 }

@@ -49,18 +49,18 @@ struct comm_ops {
     enum status (*working)(struct comm *c, struct error *e);
     /* STATUS_DEVICE when a rank is known to be gone, for whoever has nothing to wait for. Any thread may ask. */
     enum status (*check)(const struct comm *c, struct error *e);
-    /* This rank is out: what the others wait for, now or later, fails with the reason as its text. */
+    /* This rank is out: every wait of the others, now or later, fails with the reason as its text. */
     void (*leave)(struct comm *c, const struct error *why);
     void (*close)(struct comm *c);
 };
 
 enum { COMM_MAX_RANKS = 64 };
 
-/* Where the `part` columns of rank r belong among `whole`. When these are not size * part, the last parts overlap and
+/* The place of rank r's `part` columns among `whole`. When these are not size * part, the last parts overlap and
  * hold the same numbers there; that of the highest rank stays. */
 static inline int gathered_col(int whole, int part, int r) { return min_int(r * part, whole - part); }
 
-/* What ranks are, and how they talk. */
+/* The kinds of ranks and of ways between them. */
 enum comm_kind { COMM_AUTO, COMM_SINGLE, COMM_THREADS, COMM_MPI, COMM_SOCKETS, COMM_NCCL };
 
 struct comm_options {
@@ -90,8 +90,8 @@ enum status comm_open_mpi(struct comm **out, const struct comm_options *o, struc
 /* This process's rank of those that meet at o->rendezvous, joined by TCP connections. Any backend. STATUS_IO when not
  * all came within o->timeout. */
 enum status comm_open_sockets(struct comm **out, const struct comm_options *o, struct error *e);
-/* How many ranks mpirun started; 1 without mpirun, 0 in a build without MPI, -1 when they did not all start within
- * `timeout` seconds: then comm_open_mpi says so. */
+/* The number of ranks that mpirun started; 1 without mpirun, 0 in a build without MPI, -1 when they did not all start
+ * within `timeout` seconds: then comm_open_mpi says so. */
 int comm_mpi_size(double timeout);
 /* Sums and gathers by NCCL on the stream of b, a CUDA backend with a device of its own. Takes over the carrier, which
  * brings the other ranks NCCL's id and goes on carrying messages; on failure the carrier stays the caller's. A device
@@ -101,7 +101,7 @@ void comm_close(struct comm *c);
 
 /* *e becomes the first rank's failure, "rank 2: ...", whichever rank we are; mine is this rank's outcome, with *e. */
 enum status comm_agree(struct comm *c, enum status mine, struct error *e);
-/* Fails on all ranks unless all have the same lines of text: what they were started with. The error is of the first
+/* Fails on all ranks unless all have the same lines of text, which say how they were started. The error is of the first
  * rank that differs from rank 0, with the line. Ranks may have been working, as before comm_agree. */
 enum status comm_same(struct comm *c, const char *text, struct error *e);
 static inline void comm_allreduce_sum(struct comm *c, struct backend *b, struct tensor x) {
@@ -127,8 +127,8 @@ void comm_fail_backend(struct backend *b, const struct error *why);
 /* *mine becomes the first of all [size] ranks' outcomes that is a failure, with its rank; it stays when there is none.
  */
 void comm_first_failure(struct error *mine, const struct error *all, int size);
-/* What a rank does between two looks for what it has waited for so many seconds: it gives way to others; false when it
- * has waited so long that it should sleep. */
+/* Gives way to other ranks between two looks, `waited` seconds after a wait began; false when the wait is so long that
+ * the caller should sleep. */
 bool comm_rest(double waited);
 /* CPUs this process may run on. */
 int comm_cpus(void);

@@ -28,7 +28,7 @@ static struct {
 static bool broken;
 static int n_open;
 
-static void *run_job(void *unused) {
+static void *job_run(void *unused) {
     int level;
     (void)unused;
     bool works =
@@ -44,7 +44,7 @@ static void *run_job(void *unused) {
     return NULL;
 }
 
-static void finalise(void) {
+static void job_finalise(void) {
     if (broken || n_open > 0) return;
     pthread_mutex_lock(&job.lock);
     job.end = true;
@@ -53,14 +53,14 @@ static void finalise(void) {
     pthread_join(job.thread, NULL);
 }
 
-static enum status begin(struct error *e) {
+static enum status job_begin(struct error *e) {
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_cond_init(&job.changed, &monotonic);
     pthread_condattr_destroy(&monotonic);
     job.begun = true;
-    if (pthread_create(&job.thread, NULL, run_job, NULL) != 0) {
+    if (pthread_create(&job.thread, NULL, job_run, NULL) != 0) {
         job.over = true;
         return error_set(e, STATUS_NO_MEMORY, "MPI's thread could not be started");
     }
@@ -68,7 +68,7 @@ static enum status begin(struct error *e) {
 }
 
 /* Seconds are counted one by one, so that a process that was stopped for long still has its time when it goes on. */
-static void wait_for_job(double seconds) {
+static void job_wait(double seconds) {
     struct timespec until;
     pthread_mutex_lock(&job.lock);
     for (double left = seconds; left > 0 && !job.over; left--) {
@@ -79,10 +79,10 @@ static void wait_for_job(double seconds) {
     pthread_mutex_unlock(&job.lock);
 }
 
-static enum status start(double timeout, struct error *e) {
+static enum status job_start(double timeout, struct error *e) {
     bool first = !job.begun;
-    if (first && begin(e)) return e->status;
-    if (first) wait_for_job(timeout);
+    if (first && job_begin(e)) return e->status;
+    if (first) job_wait(timeout);
     pthread_mutex_lock(&job.lock);
     bool over = job.over, works = job.works;
     pthread_mutex_unlock(&job.lock);
@@ -93,21 +93,21 @@ static enum status start(double timeout, struct error *e) {
                          timeout);
     if (!works)
         return error_set(e, STATUS_UNSUPPORTED, "this MPI does not start, or lets only the main thread call it");
-    if (first) atexit(finalise);
+    if (first) atexit(job_finalise);
     return STATUS_OK;
 }
 
 int comm_mpi_size(double timeout) {
     int size = 1;
     struct error e;
-    enum status status = start(timeout, &e);
+    enum status status = job_start(timeout, &e);
     if (status == STATUS_IO) return -1;
     return status == STATUS_OK && MPI_Comm_size(MPI_COMM_WORLD, &size) == MPI_SUCCESS ? size : 1;
 }
 
 static struct mpi *mpi_of(struct transport *t) { return (struct mpi *)t; }
 
-static void check_code(struct transport *t, int code, const char *what) {
+static void code_check(struct transport *t, int code, const char *what) {
     char text[MPI_MAX_ERROR_STRING] = "unknown error";
     int length;
     if (code == MPI_SUCCESS) return;
@@ -115,24 +115,24 @@ static void check_code(struct transport *t, int code, const char *what) {
     transport_fail(t, "failed %s: MPI: %.200s", what, text);
 }
 
-static MPI_Request *next_request(struct transport *t) {
+static MPI_Request *request_next(struct transport *t) {
     struct mpi *m = mpi_of(t);
     CHECK((size_t)m->n_requests < ARRAY_COUNT(m->requests));
     return &m->requests[m->n_requests++];
 }
 
 static void mpi_send(struct transport *t, int to, const void *data, size_t bytes) {
-    check_code(t, MPI_Isend(data, (int)bytes, MPI_BYTE, to, 0, MPI_COMM_WORLD, next_request(t)), "sending");
+    code_check(t, MPI_Isend(data, (int)bytes, MPI_BYTE, to, 0, MPI_COMM_WORLD, request_next(t)), "sending");
 }
 
 static void mpi_receive(struct transport *t, int from, void *data, size_t bytes) {
-    check_code(t, MPI_Irecv(data, (int)bytes, MPI_BYTE, from, 0, MPI_COMM_WORLD, next_request(t)), "receiving");
+    code_check(t, MPI_Irecv(data, (int)bytes, MPI_BYTE, from, 0, MPI_COMM_WORLD, request_next(t)), "receiving");
 }
 
 static bool mpi_look(struct transport *t) {
     struct mpi *m = mpi_of(t);
     int done = 0;
-    check_code(t, MPI_Testall(m->n_requests, m->requests, &done, MPI_STATUSES_IGNORE), "waiting");
+    code_check(t, MPI_Testall(m->n_requests, m->requests, &done, MPI_STATUSES_IGNORE), "waiting");
     if (done) m->n_requests = 0;
     return done;
 }
@@ -166,7 +166,7 @@ static const struct transport_ops mpi_ops = {
 
 enum status comm_open_mpi(struct comm **out, const struct comm_options *o, struct error *e) {
     int started = 1, wanted = o->size * o->stages, length;
-    if (start(o->timeout, e)) return e->status;
+    if (job_start(o->timeout, e)) return e->status;
     MPI_Comm_size(MPI_COMM_WORLD, &started);
     if (started != wanted) {
         broken = true; /* other ranks, if started with other options, would wait for this one */

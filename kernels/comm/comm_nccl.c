@@ -5,7 +5,8 @@
  *
  * A rank whose ops have failed still takes its part in every sum, so nobody waits for it on a device; its step's sync
  * reports the failure, and the group ends by way of the carrier. For a rank that is gone the others' devices wait, for
- * ever: who waits for a device asks the carrier meanwhile, and stops NCCL's kernels when a rank is lost or late. */
+ * ever: a rank that waits for its device asks the carrier meanwhile, and stops NCCL's kernels when a rank is lost or
+ * late. */
 #include <nccl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,7 @@ struct nccl {
     ncclComm_t ranks; /* NULL: stopped, for the reason in `why` */
     struct error why;
     double timeout; /* seconds */
-    void *gathered; /* device: what all ranks sent, rank after rank */
+    void *gathered; /* device: the columns of all ranks, rank after rank */
     size_t gathered_bytes;
     int32_t *rows; /* 0, 1, 2, ... */
     int n_rows;
@@ -27,7 +28,7 @@ struct nccl {
 
 static struct nccl *nccl_of(const struct comm *c) { return c->group; }
 
-static bool ok(struct comm *c, struct backend *b, ncclResult_t code, const char *what) {
+static bool nccl_succeeded(struct comm *c, struct backend *b, ncclResult_t code, const char *what) {
     struct error e;
     if (code == ncclSuccess) return true;
     error_set(&e, STATUS_DEVICE, "rank %d of %d: NCCL: %s: %s: %.200s", c->rank, c->size, what,
@@ -36,8 +37,8 @@ static bool ok(struct comm *c, struct backend *b, ncclResult_t code, const char 
     return false;
 }
 
-/* Whether sums can still be asked for. */
-static bool running(struct nccl *n, struct backend *b) {
+/* False, with the reason in b, when sums can no longer be asked for. */
+static bool nccl_running(struct nccl *n, struct backend *b) {
     if (n->ranks == NULL) comm_fail_backend(b, &n->why);
     return n->ranks != NULL;
 }
@@ -66,12 +67,13 @@ static void nccl_allreduce_sum(struct comm *c, struct backend *b, struct tensor 
     struct nccl *n = nccl_of(c);
     size_t count = (size_t)x.rows * (size_t)x.cols;
     CHECK(b == n->backend && x.dtype == DTYPE_F32 && x.stride == x.cols);
-    if (!running(n, b)) return;
-    ok(c, b, ncclAllReduce(x.data, x.data, count, ncclFloat32, ncclSum, n->ranks, cuda_stream(b)), "summing");
+    if (!nccl_running(n, b)) return;
+    nccl_succeeded(c, b, ncclAllReduce(x.data, x.data, count, ncclFloat32, ncclSum, n->ranks, cuda_stream(b)),
+                   "summing");
 }
 
 /* Grows to the largest gather there is, in the first steps. */
-static bool reserve(struct nccl *n, struct backend *b, size_t bytes, int rows) {
+static bool gathered_reserve(struct nccl *n, struct backend *b, size_t bytes, int rows) {
     struct error e;
     if (rows > n->n_rows) {
         n->rows = xrealloc(n->rows, (size_t)rows * sizeof *n->rows);
@@ -95,8 +97,9 @@ static void nccl_allgather_cols(struct comm *c, struct backend *b, struct tensor
     size_t count = (size_t)x.rows * (size_t)x.cols;
     CHECK(b == n->backend && x.dtype == DTYPE_F32 && x.stride == x.cols && x.cols <= y.cols &&
           y.cols <= c->size * x.cols);
-    if (!running(n, b) || !reserve(n, b, count * (size_t)c->size * sizeof(float), x.rows) ||
-        !ok(c, b, ncclAllGather(x.data, n->gathered, count, ncclFloat32, n->ranks, cuda_stream(b)), "gathering"))
+    if (!nccl_running(n, b) || !gathered_reserve(n, b, count * (size_t)c->size * sizeof(float), x.rows) ||
+        !nccl_succeeded(c, b, ncclAllGather(x.data, n->gathered, count, ncclFloat32, n->ranks, cuda_stream(b)),
+                        "gathering"))
         return;
     for (int r = 0; r < c->size; r++) {
         struct tensor to = tensor_cols(y, gathered_col(y.cols, x.cols, r), x.cols);
@@ -159,7 +162,7 @@ static const struct comm_ops nccl_ops = {
 };
 
 /* Rank 0 makes the id, all get it. */
-static enum status share_id(struct comm *carrier, ncclUniqueId *id, struct error *e) {
+static enum status id_share(struct comm *carrier, ncclUniqueId *id, struct error *e) {
     struct buffer message = {0};
     enum status status = STATUS_OK;
     if (carrier->rank == 0) {
@@ -187,7 +190,7 @@ enum status comm_open_nccl(struct comm **out, struct comm *carrier, struct backe
     enum status status = STATUS_OK;
     if (cuda_stream(b) == NULL)
         status = error_set(e, STATUS_INVALID, "parallel.comm is nccl, which needs model.device cuda, one GPU a rank");
-    if (comm_agree(carrier, status, e) || share_id(carrier, &id, e)) return e->status;
+    if (comm_agree(carrier, status, e) || id_share(carrier, &id, e)) return e->status;
     struct comm *c = xmalloc(sizeof *c);
     struct nccl *n = xcalloc(1, sizeof *n);
     *c = *carrier;
@@ -196,7 +199,7 @@ enum status comm_open_nccl(struct comm **out, struct comm *carrier, struct backe
     if (carrier->world == carrier) c->world = c;
     n->backend = b;
     n->timeout = timeout;
-    if (ok(c, b, ncclCommInitRank(&n->ranks, c->size, id, c->rank), "joining the other ranks")) {
+    if (nccl_succeeded(c, b, ncclCommInitRank(&n->ranks, c->size, id, c->rank), "joining the other ranks")) {
         n->carrier = carrier;
         cuda_watch_set(b, (struct cuda_watch){nccl_look, c});
         *out = c;

@@ -1,4 +1,4 @@
-/* kernels/comm/comm_pairs.c: what a communicator of processes makes of a transport. See comm_pairs.h.
+/* kernels/comm/comm_pairs.c: a communicator of processes, made of a transport. See comm_pairs.h.
  *
  * Everything is sends and receives between pairs, posted at once and waited for together, in one order on all ranks. A
  * sum has two rounds: each rank receives its slice of the rows from all and adds them in rank order, as the threads do,
@@ -15,7 +15,7 @@
 enum { LONGEST_LOOK = 1 }; /* seconds */
 
 /* Ranks [first, first + size) of the transport: a stage, or the world. */
-struct pairs {
+struct rank_pairs {
     struct comm_ops ops; /* with the transport's name */
     struct transport *transport;
     int first, rank, size;
@@ -35,11 +35,11 @@ void transport_fail(struct transport *t, const char *format, ...) {
         error_set(&t->failure, STATUS_DEVICE, "rank %d of %d %s", t->rank, t->size, text);
 }
 
-static struct pairs *pairs_of(const struct comm *c) { return c->group; }
-static bool failed(const struct pairs *p) { return p->transport->failure.status != STATUS_OK; }
+static struct rank_pairs *pairs_of(const struct comm *c) { return c->group; }
+static bool pairs_failed(const struct rank_pairs *p) { return p->transport->failure.status != STATUS_OK; }
 
-static enum status outcome(const struct pairs *p, struct error *e) {
-    if (failed(p)) *e = p->transport->failure;
+static enum status pairs_outcome(const struct rank_pairs *p, struct error *e) {
+    if (pairs_failed(p)) *e = p->transport->failure;
     return p->transport->failure.status;
 }
 
@@ -51,47 +51,47 @@ static void pairs_leave(struct comm *c, const struct error *why) {
 
 /* Sending and receiving. */
 
-static void send(struct pairs *p, int to, const void *data, size_t bytes) {
+static void pairs_post_send(struct rank_pairs *p, int to, const void *data, size_t bytes) {
     struct transport *t = p->transport;
-    if (!failed(p) && bytes > 0) t->ops->send(t, p->first + to, data, bytes);
+    if (!pairs_failed(p) && bytes > 0) t->ops->send(t, p->first + to, data, bytes);
 }
 
-static void receive(struct pairs *p, int from, void *data, size_t bytes) {
+static void pairs_post_receive(struct rank_pairs *p, int from, void *data, size_t bytes) {
     struct transport *t = p->transport;
-    if (!failed(p) && bytes > 0) t->ops->receive(t, p->first + from, data, bytes);
+    if (!pairs_failed(p) && bytes > 0) t->ops->receive(t, p->first + from, data, bytes);
 }
 
 /* Waits for everything posted, of `whom`; false when the group failed, which it does after `seconds` (0: never).
  * Between two looks no more than LONGEST_LOOK counts, so that a process that was stopped for long does not find its
  * time over when it goes on. */
-static bool finish_with(struct pairs *p, double seconds, const char *whom) {
+static bool pairs_finish_with(struct rank_pairs *p, double seconds, const char *whom) {
     struct transport *t = p->transport;
     double last = time_now(), waited = 0;
-    while (!failed(p) && !t->ops->look(t)) {
+    while (!pairs_failed(p) && !t->ops->look(t)) {
         if (!comm_rest(waited)) t->ops->sleep(t);
         double now = time_now();
         waited += now - last < LONGEST_LOOK ? now - last : LONGEST_LOOK;
         last = now;
         if (seconds > 0 && waited >= seconds) transport_fail(t, "waited %g s for %s (parallel.timeout)", seconds, whom);
     }
-    return !failed(p);
+    return !pairs_failed(p);
 }
 
-static bool finish(struct pairs *p, double seconds) { return finish_with(p, seconds, "the others"); }
+static bool pairs_finish(struct rank_pairs *p, double seconds) { return pairs_finish_with(p, seconds, "the others"); }
 
 /* all [size] of `bytes` each: this rank's goes to everyone, theirs come here. */
-static bool exchange(struct pairs *p, void *all, size_t bytes) {
+static bool pairs_exchange(struct rank_pairs *p, void *all, size_t bytes) {
     char *at = all;
     for (int r = 0; r < p->size; r++)
-        if (r != p->rank) receive(p, r, at + (size_t)r * bytes, bytes);
+        if (r != p->rank) pairs_post_receive(p, r, at + (size_t)r * bytes, bytes);
     for (int r = 0; r < p->size; r++)
-        if (r != p->rank) send(p, r, at + (size_t)p->rank * bytes, bytes);
-    return finish(p, p->timeout);
+        if (r != p->rank) pairs_post_send(p, r, at + (size_t)p->rank * bytes, bytes);
+    return pairs_finish(p, p->timeout);
 }
 
 /* Sums and gathers. */
 
-static float *reserve(float **values, size_t *capacity, size_t n) {
+static float *floats_reserve(float **values, size_t *capacity, size_t n) {
     if (n > *capacity) {
         free(*values);
         *values = xmalloc(n * sizeof **values);
@@ -100,7 +100,7 @@ static float *reserve(float **values, size_t *capacity, size_t n) {
     return *values;
 }
 
-static size_t count_values(struct pairs *p, struct tensor x) {
+static size_t tensor_count_values(struct rank_pairs *p, struct tensor x) {
     size_t n = (size_t)x.rows * (size_t)x.cols;
     CHECK(x.dtype == DTYPE_F32 && x.stride == x.cols);
     if (n > INT32_MAX / sizeof(float))
@@ -110,62 +110,66 @@ static size_t count_values(struct pairs *p, struct tensor x) {
 }
 
 /* x on the host; NULL, with the reason in b, when this rank or the group has failed. */
-static float *fetch(struct comm *c, struct backend *b, struct tensor x) {
-    struct pairs *p = pairs_of(c);
+static float *tensor_fetch(struct comm *c, struct backend *b, struct tensor x) {
+    struct rank_pairs *p = pairs_of(c);
     struct error e;
-    size_t n = count_values(p, x);
-    if (!failed(p)) {
-        backend_download(b, reserve(&p->host, &p->host_values, n), x.data, n * sizeof(float));
+    size_t n = tensor_count_values(p, x);
+    if (!pairs_failed(p)) {
+        backend_download(b, floats_reserve(&p->host, &p->host_values, n), x.data, n * sizeof(float));
         if (backend_sync(b, &e)) pairs_leave(c, &e);
     }
-    if (failed(p)) comm_fail_backend(b, &p->transport->failure);
-    return failed(p) ? NULL : p->host;
+    if (pairs_failed(p)) comm_fail_backend(b, &p->transport->failure);
+    return pairs_failed(p) ? NULL : p->host;
 }
 
 /* Rank r's slice of n values is [n r / size, n (r + 1) / size). */
-static size_t slice_start(const struct pairs *p, size_t n, int r) { return n * (size_t)r / (size_t)p->size; }
-static size_t slice_bytes(const struct pairs *p, size_t n, int r) {
+static size_t slice_start(const struct rank_pairs *p, size_t n, int r) { return n * (size_t)r / (size_t)p->size; }
+static size_t slice_bytes(const struct rank_pairs *p, size_t n, int r) {
     return (slice_start(p, n, r + 1) - slice_start(p, n, r)) * sizeof(float);
 }
 
 static void pairs_allreduce_sum(struct comm *c, struct backend *b, struct tensor x) {
-    struct pairs *p = pairs_of(c);
-    float *host = fetch(c, b, x);
+    struct rank_pairs *p = pairs_of(c);
+    float *host = tensor_fetch(c, b, x);
     if (host == NULL) return;
-    size_t n = (size_t)x.rows * (size_t)x.cols, bytes = slice_bytes(p, n, p->rank), mine = bytes / sizeof(float);
-    float *parts = reserve(&p->parts, &p->parts_values, mine * (size_t)p->size);
+    size_t n = (size_t)x.rows * (size_t)x.cols;
+    size_t bytes = slice_bytes(p, n, p->rank), mine = bytes / sizeof(float);
+    float *parts = floats_reserve(&p->parts, &p->parts_values, mine * (size_t)p->size);
     float *slice = host + slice_start(p, n, p->rank);
+
     for (int r = 0; r < p->size; r++)
-        if (r != p->rank) receive(p, r, parts + (size_t)r * mine, bytes);
+        if (r != p->rank) pairs_post_receive(p, r, parts + (size_t)r * mine, bytes);
     for (int r = 0; r < p->size; r++)
-        if (r != p->rank) send(p, r, host + slice_start(p, n, r), slice_bytes(p, n, r));
+        if (r != p->rank) pairs_post_send(p, r, host + slice_start(p, n, r), slice_bytes(p, n, r));
     if (bytes > 0) memcpy(parts + (size_t)p->rank * mine, slice, bytes); /* fewer values than ranks */
-    bool arrived = finish(p, p->timeout);
+    bool arrived = pairs_finish(p, p->timeout);
     for (size_t j = 0; j < mine && arrived; j++) {
         float sum = 0;
         for (int r = 0; r < p->size; r++) sum += parts[(size_t)r * mine + j];
         slice[j] = sum;
     }
+
     for (int r = 0; r < p->size; r++)
-        if (r != p->rank) receive(p, r, host + slice_start(p, n, r), slice_bytes(p, n, r));
+        if (r != p->rank) pairs_post_receive(p, r, host + slice_start(p, n, r), slice_bytes(p, n, r));
     for (int r = 0; r < p->size; r++)
-        if (r != p->rank) send(p, r, slice, bytes);
-    if (finish(p, p->timeout))
+        if (r != p->rank) pairs_post_send(p, r, slice, bytes);
+    if (pairs_finish(p, p->timeout))
         backend_upload(b, x.data, host, n * sizeof(float));
     else
         comm_fail_backend(b, &p->transport->failure);
 }
 
 static void pairs_allgather_cols(struct comm *c, struct backend *b, struct tensor y, struct tensor x) {
-    struct pairs *p = pairs_of(c);
+    struct rank_pairs *p = pairs_of(c);
     size_t n = (size_t)x.rows * (size_t)x.cols, size = (size_t)p->size;
     CHECK(x.cols <= y.cols && y.cols <= c->size * x.cols && y.rows == x.rows && y.stride == y.cols);
-    const float *host = fetch(c, b, x);
+    const float *host = tensor_fetch(c, b, x);
     if (host == NULL) return;
-    /* What arrives, one rank after the other, and behind it the rows of y. */
-    float *parts = reserve(&p->parts, &p->parts_values, 2 * n * size), *rows = parts + n * size;
+
+    /* The arriving rows, one rank after the other, and behind them the rows of y. */
+    float *parts = floats_reserve(&p->parts, &p->parts_values, 2 * n * size), *rows = parts + n * size;
     memcpy(parts + (size_t)p->rank * n, host, n * sizeof(float));
-    if (!exchange(p, parts, n * sizeof(float))) {
+    if (!pairs_exchange(p, parts, n * sizeof(float))) {
         comm_fail_backend(b, &p->transport->failure);
         return;
     }
@@ -181,19 +185,19 @@ static void pairs_allgather_cols(struct comm *c, struct backend *b, struct tenso
  * each one piece of work ahead of the next. */
 
 static void pairs_send(struct comm *c, struct backend *b, struct tensor x, int to) {
-    struct pairs *p = pairs_of(c);
-    const float *host = fetch(c, b, x);
+    struct rank_pairs *p = pairs_of(c);
+    const float *host = tensor_fetch(c, b, x);
     if (host == NULL) return;
-    send(p, to, host, (size_t)x.rows * (size_t)x.cols * sizeof(float));
-    if (!finish(p, p->timeout)) comm_fail_backend(b, &p->transport->failure);
+    pairs_post_send(p, to, host, (size_t)x.rows * (size_t)x.cols * sizeof(float));
+    if (!pairs_finish(p, p->timeout)) comm_fail_backend(b, &p->transport->failure);
 }
 
 static void pairs_receive(struct comm *c, struct backend *b, struct tensor x, int from) {
-    struct pairs *p = pairs_of(c);
-    size_t n = count_values(p, x);
-    float *host = failed(p) ? NULL : reserve(&p->host, &p->host_values, n);
-    receive(p, from, host, n * sizeof(float));
-    if (finish(p, p->timeout))
+    struct rank_pairs *p = pairs_of(c);
+    size_t n = tensor_count_values(p, x);
+    float *host = pairs_failed(p) ? NULL : floats_reserve(&p->host, &p->host_values, n);
+    pairs_post_receive(p, from, host, n * sizeof(float));
+    if (pairs_finish(p, p->timeout))
         backend_upload(b, x.data, host, n * sizeof(float));
     else
         comm_fail_backend(b, &p->transport->failure);
@@ -202,29 +206,29 @@ static void pairs_receive(struct comm *c, struct backend *b, struct tensor x, in
 /* Messages. */
 
 static enum status pairs_broadcast(struct comm *c, struct buffer *message, bool soon, struct error *e) {
-    struct pairs *p = pairs_of(c);
+    struct rank_pairs *p = pairs_of(c);
     uint64_t bytes = message->size;
     if (c->rank != 0) {
-        receive(p, 0, &bytes, sizeof bytes);
-        if (!finish(p, soon ? p->timeout : 0)) return outcome(p, e);
+        pairs_post_receive(p, 0, &bytes, sizeof bytes);
+        if (!pairs_finish(p, soon ? p->timeout : 0)) return pairs_outcome(p, e);
         CHECK(bytes <= INT32_MAX);
         char *data = xcalloc(bytes + 1, 1);
         buffer_clear(message);
-        receive(p, 0, data, bytes);
-        if (finish(p, p->timeout)) buffer_append(message, data, bytes);
+        pairs_post_receive(p, 0, data, bytes);
+        if (pairs_finish(p, p->timeout)) buffer_append(message, data, bytes);
         free(data);
-        return outcome(p, e);
+        return pairs_outcome(p, e);
     }
     if (bytes > INT32_MAX)
         return error_set(e, STATUS_TOO_LARGE, "a message of %zu bytes to the other ranks; use smaller steps",
                          message->size);
-    for (int r = 1; r < p->size; r++) send(p, r, &bytes, sizeof bytes);
-    for (int r = 1; r < p->size; r++) send(p, r, message->data, bytes);
-    finish(p, p->timeout);
-    return outcome(p, e);
+    for (int r = 1; r < p->size; r++) pairs_post_send(p, r, &bytes, sizeof bytes);
+    for (int r = 1; r < p->size; r++) pairs_post_send(p, r, message->data, bytes);
+    pairs_finish(p, p->timeout);
+    return pairs_outcome(p, e);
 }
 
-/* What a rank says on its way to an agreement: nothing but that it comes further, any number of times, then its
+/* The word of a rank on its way to an agreement: only that it comes further, any number of times, then its
  * outcome.
  */
 struct word {
@@ -233,45 +237,45 @@ struct word {
 };
 
 /* Ranks that load are out of step for minutes. One that comes further says so several times within a time limit, and
- * whoever waits for it begins to count anew; so what hangs is told from what is slow. */
+ * every rank that waits for it begins to count anew; so a hanging rank is told from a slow one. */
 static enum status pairs_working(struct comm *c, struct error *e) {
     enum { TIMES = 8 };
     static const struct word going_on;
-    struct pairs *p = pairs_of(c);
+    struct rank_pairs *p = pairs_of(c);
     struct transport *t = p->transport;
     double now = time_now();
-    if (failed(p) || now - p->told < p->timeout / TIMES) return outcome(p, e);
+    if (pairs_failed(p) || now - p->told < p->timeout / TIMES) return pairs_outcome(p, e);
     p->told = now;
     if (t->ops->check(t, e)) t->failure = *e;
-    if (failed(p) || !t->ops->look(t)) return outcome(p, e); /* what was said last has not gone out yet */
+    if (pairs_failed(p) || !t->ops->look(t)) return pairs_outcome(p, e); /* the last word has not gone out yet */
     for (int r = 0; r < p->size; r++)
-        if (r != p->rank) send(p, r, &going_on, sizeof going_on);
+        if (r != p->rank) pairs_post_send(p, r, &going_on, sizeof going_on);
     t->ops->look(t);
-    return outcome(p, e);
+    return pairs_outcome(p, e);
 }
 
 /* The outcome of rank r, as long as it is coming. */
-static void hear(struct pairs *p, int r, struct error *e) {
+static void rank_hear(struct rank_pairs *p, int r, struct error *e) {
     struct word w = {0};
     char whom[64];
     snprintf(whom, sizeof whom, "rank %d, which hangs or has not started", p->first + r);
-    do receive(p, r, &w, sizeof w);
-    while (finish_with(p, p->timeout, whom) && !w.decided);
+    do pairs_post_receive(p, r, &w, sizeof w);
+    while (pairs_finish_with(p, p->timeout, whom) && !w.decided);
     *e = w.outcome;
 }
 
 static enum status pairs_agree(struct comm *c, struct error *mine) {
-    struct pairs *p = pairs_of(c);
+    struct rank_pairs *p = pairs_of(c);
     struct error *all = xcalloc((size_t)p->size, sizeof *all);
     struct word own = {.decided = true, .outcome = *mine};
     all[p->rank] = *mine;
     for (int r = 0; r < p->size; r++)
-        if (r != p->rank) send(p, r, &own, sizeof own);
-    for (int r = 0; r < p->size && !failed(p); r++)
-        if (r != p->rank) hear(p, r, &all[r]);
-    if (!failed(p)) comm_first_failure(mine, all, p->size);
+        if (r != p->rank) pairs_post_send(p, r, &own, sizeof own);
+    for (int r = 0; r < p->size && !pairs_failed(p); r++)
+        if (r != p->rank) rank_hear(p, r, &all[r]);
+    if (!pairs_failed(p)) comm_first_failure(mine, all, p->size);
     free(all);
-    return failed(p) ? outcome(p, mine) : mine->status;
+    return pairs_failed(p) ? pairs_outcome(p, mine) : mine->status;
 }
 
 static enum status pairs_check(const struct comm *c, struct error *e) {
@@ -282,9 +286,10 @@ static enum status pairs_check(const struct comm *c, struct error *e) {
 /* Opening and closing. */
 
 static void pairs_close(struct comm *c) {
-    struct pairs *p = pairs_of(c);
+    struct rank_pairs *p = pairs_of(c);
     struct transport *t = p->transport;
-    if (--t->users == 0) t->ops->close(t);
+    t->users--;
+    if (t->users == 0) t->ops->close(t);
     free(p->host);
     free(p->parts);
     free(p);
@@ -304,10 +309,10 @@ static const struct comm_ops pairs_ops = {
     .close = pairs_close,
 };
 
-static struct comm *open_ranks(struct transport *t, int first, int size, double timeout) {
-    struct pairs *p = xcalloc(1, sizeof *p);
+static struct comm *pairs_open_ranks(struct transport *t, int first, int size, double timeout) {
+    struct rank_pairs *p = xcalloc(1, sizeof *p);
     struct comm *c = xcalloc(1, sizeof *c);
-    *p = (struct pairs){
+    *p = (struct rank_pairs){
         .ops = pairs_ops, .transport = t, .first = first, .rank = t->rank - first, .size = size, .timeout = timeout};
     p->ops.name = t->ops->name;
     *c = (struct comm){.ops = &p->ops, .rank = p->rank, .size = size, .stages = 1, .world = c, .group = p};
@@ -316,8 +321,8 @@ static struct comm *open_ranks(struct transport *t, int first, int size, double 
 }
 
 /* Ranks of one machine share the CPUs that any of them has been given. */
-static enum status find_neighbours(struct comm *world, struct error *e) {
-    struct pairs *p = pairs_of(world);
+static enum status world_count_neighbours(struct comm *world, struct error *e) {
+    struct rank_pairs *p = pairs_of(world);
     struct seat {
         char machine[sizeof p->transport->machine];
         cpu_set_t cpus;
@@ -327,7 +332,7 @@ static enum status find_neighbours(struct comm *world, struct error *e) {
     CPU_ZERO(&all);
     memcpy(mine->machine, p->transport->machine, sizeof mine->machine);
     if (sched_getaffinity(0, sizeof mine->cpus, &mine->cpus) != 0) CPU_SET(0, &mine->cpus);
-    if (exchange(p, seats, sizeof *seats)) {
+    if (pairs_exchange(p, seats, sizeof *seats)) {
         for (int r = 0; r < p->size; r++) {
             if (strncmp(seats[r].machine, mine->machine, sizeof mine->machine) != 0) continue;
             CPU_OR(&all, &all, &seats[r].cpus);
@@ -338,20 +343,20 @@ static enum status find_neighbours(struct comm *world, struct error *e) {
         world->cpus = max_int(1, min_int(CPU_COUNT(&mine->cpus), CPU_COUNT(&all) / here));
     }
     free(seats);
-    return outcome(p, e);
+    return pairs_outcome(p, e);
 }
 
 enum status comm_open_pairs(struct comm **out, struct transport *t, const struct comm_options *o, struct error *e) {
-    struct comm *world = open_ranks(t, 0, t->size, o->timeout), *c = world;
+    struct comm *world = pairs_open_ranks(t, 0, t->size, o->timeout), *c = world;
     char shape[80];
     snprintf(shape, sizeof shape, "parallel.tensor %d, parallel.pipeline %d", o->size, o->stages);
-    if (comm_same(world, shape, e) || find_neighbours(world, e)) {
+    if (comm_same(world, shape, e) || world_count_neighbours(world, e)) {
         comm_close(world);
         return e->status;
     }
     CHECK(t->size == o->size * o->stages);
     int stage = t->rank / o->size;
-    if (o->stages > 1) c = open_ranks(t, stage * o->size, o->size, o->timeout);
+    if (o->stages > 1) c = pairs_open_ranks(t, stage * o->size, o->size, o->timeout);
     c->world = world;
     c->stage = stage;
     c->stages = o->stages;

@@ -17,11 +17,11 @@ struct transport {
 
 struct transport_ops {
     const char *name;
-    /* Post bytes to or from another rank; `data` stays as it is until look returns true. What one rank sends another
-     * arrives in order. At most TRANSPORT_POSTS each way are posted at a time. */
+    /* Post bytes to or from another rank; `data` stays as it is until look returns true. Bytes from one rank to another
+     * arrive in order. At most TRANSPORT_POSTS each way are posted at a time. */
     void (*send)(struct transport *t, int to, const void *data, size_t bytes);
     void (*receive)(struct transport *t, int from, void *data, size_t bytes);
-    /* Moves what can be moved without waiting; whether all that was posted is done. */
+    /* Moves as many bytes as go without waiting; true when every post is done. */
     bool (*look)(struct transport *t);
     /* Waits a while for something to move. */
     void (*sleep)(struct transport *t);

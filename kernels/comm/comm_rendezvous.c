@@ -30,13 +30,13 @@ struct address {
     char port[8];
 };
 
-/* What the file says. */
+/* The contents of the file. */
 struct invitation {
     struct address leader;
     unsigned char asked[SECRET], answered[SECRET]; /* shown by who connects, and by who answers */
 };
 
-/* What is sent over a new connection. Ranks are one program on one kind of machine, so structs go as they are. */
+/* The first message over a new connection. Ranks are one program on one kind of machine, so structs go as they are. */
 struct greeting {
     char heading[24];
     unsigned char secret[SECRET];
@@ -61,7 +61,7 @@ struct meeting {
 
 /* Sockets. */
 
-static int set_up(int fd) {
+static int socket_set_up(int fd) {
     int yes = 1, idle = 30, interval = 10, count = 3;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
     /* A machine that is switched off ends no connection: after a minute of silence this does. */
@@ -72,21 +72,22 @@ static int set_up(int fd) {
     return fd;
 }
 
-/* Whether fd can do what `events` say before the deadline. */
-static bool wait_for(int fd, short events, double deadline) {
-    struct pollfd p = {.fd = fd, .events = events};
+/* True when fd is ready for `events` before the deadline. */
+static bool socket_wait(int fd, short events, double deadline) {
+    struct pollfd polled = {.fd = fd, .events = events};
     for (;;) {
         double left = deadline - time_now();
-        int n = poll(&p, 1, left > 0 ? (int)(1e3 * left) + 1 : 0);
-        if (n != 0 && !(n < 0 && errno == EINTR)) return n > 0;
+        int ready = poll(&polled, 1, left > 0 ? (int)(1e3 * left) + 1 : 0);
+        if (ready != 0 && !(ready < 0 && errno == EINTR)) return ready > 0;
         if (left <= 0) return false;
     }
 }
 
 /* All bytes, before the deadline; false, too, when the other side ends the connection. */
-static bool write_all(int fd, const void *data, size_t bytes, double deadline) {
-    for (const char *at = data; bytes > 0;) {
-        ssize_t n = wait_for(fd, POLLOUT, deadline) ? send(fd, at, bytes, MSG_NOSIGNAL) : -1;
+static bool socket_write_all(int fd, const void *data, size_t bytes, double deadline) {
+    const char *at = data;
+    while (bytes > 0) {
+        ssize_t n = socket_wait(fd, POLLOUT, deadline) ? send(fd, at, bytes, MSG_NOSIGNAL) : -1;
         if (n <= 0) return false;
         at += n;
         bytes -= (size_t)n;
@@ -94,9 +95,10 @@ static bool write_all(int fd, const void *data, size_t bytes, double deadline) {
     return true;
 }
 
-static bool read_all(int fd, void *data, size_t bytes, double deadline) {
-    for (char *at = data; bytes > 0;) {
-        ssize_t n = wait_for(fd, POLLIN, deadline) ? recv(fd, at, bytes, 0) : -1;
+static bool socket_read_all(int fd, void *data, size_t bytes, double deadline) {
+    char *at = data;
+    while (bytes > 0) {
+        ssize_t n = socket_wait(fd, POLLIN, deadline) ? recv(fd, at, bytes, 0) : -1;
         if (n <= 0) return false;
         at += n;
         bytes -= (size_t)n;
@@ -104,15 +106,15 @@ static bool read_all(int fd, void *data, size_t bytes, double deadline) {
     return true;
 }
 
-static struct addrinfo *find_address(const char *host, const char *port, int *code) {
+static struct addrinfo *address_find(const char *host, const char *port, int *code) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
     *code = getaddrinfo(host, port, &hints, &found);
     return *code ? NULL : found;
 }
 
-static enum status open_listener(struct meeting *m, struct error *e) {
+static enum status listener_open(struct meeting *m, struct error *e) {
     int code;
-    struct addrinfo *a = find_address(m->o->host, "0", &code);
+    struct addrinfo *a = address_find(m->o->host, "0", &code);
     if (a == NULL) return error_set(e, STATUS_INVALID, "parallel.host \"%s\": %s", m->o->host, gai_strerror(code));
     struct sockaddr_storage bound;
     socklen_t size = sizeof bound;
@@ -128,22 +130,22 @@ static enum status open_listener(struct meeting *m, struct error *e) {
 }
 
 /* A connection, or -1. */
-static int connect_to(const struct address *to, double deadline) {
+static int address_connect(const struct address *to, double deadline) {
     int code, failed = 0;
     socklen_t size = sizeof failed;
-    struct addrinfo *a = find_address(to->host, to->port, &code);
+    struct addrinfo *a = address_find(to->host, to->port, &code);
     if (a == NULL) return -1;
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     bool ok = fd >= 0 && (connect(fd, a->ai_addr, a->ai_addrlen) == 0 || errno == EINPROGRESS) &&
-              wait_for(fd, POLLOUT, deadline) && getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &size) == 0 &&
+              socket_wait(fd, POLLOUT, deadline) && getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &size) == 0 &&
               failed == 0;
     freeaddrinfo(a);
-    if (ok) return set_up(fd);
+    if (ok) return socket_set_up(fd);
     if (fd >= 0) close(fd);
     return -1;
 }
 
-static void close_socket(int *fd) {
+static void socket_close(int *fd) {
     if (*fd >= 0) close(*fd);
     *fd = -1;
 }
@@ -155,23 +157,23 @@ static double greeting_deadline(const struct meeting *m) {
 
 /* The file. */
 
-static void print_secret(struct buffer *b, const unsigned char *secret) {
+static void secret_print(struct buffer *b, const unsigned char *secret) {
     for (int i = 0; i < SECRET; i++) buffer_printf(b, "%02x", secret[i]);
 }
 
-static bool scan_secret(unsigned char *secret, const char *text) {
+static bool secret_scan(unsigned char *secret, const char *text) {
     for (int i = 0; i < SECRET; i++)
         if (sscanf(text + 2 * i, "%2hhx", &secret[i]) != 1) return false;
     return true;
 }
 
 /* Written beside it and renamed, so that nobody reads half of it; only its owner may. */
-static enum status write_invitation(const struct meeting *m, struct error *e) {
+static enum status invitation_write(const struct meeting *m, struct error *e) {
     const struct invitation *v = &m->invitation;
     struct buffer text = {0}, path = {0};
     buffer_printf(&text, "%s\n", heading);
-    print_secret(&text, v->asked);
-    print_secret(&text, v->answered);
+    secret_print(&text, v->asked);
+    secret_print(&text, v->answered);
     buffer_printf(&text, "\n%s %s\n", v->leader.host, v->leader.port);
     buffer_printf(&path, "%s.%ld", m->o->rendezvous, (long)getpid());
     unlink(path.data);
@@ -188,8 +190,8 @@ static enum status write_invitation(const struct meeting *m, struct error *e) {
     return ok ? STATUS_OK : e->status;
 }
 
-/* What the file says now; false when it is not there or is not one of ours. */
-static bool read_invitation(const struct meeting *m, struct invitation *v) {
+/* Reads the file as it is now; false when it is not there or is not one of ours. */
+static bool invitation_read(const struct meeting *m, struct invitation *v) {
     struct buffer text = {0};
     struct error none;
     char first[sizeof heading], secrets[4 * SECRET + 1];
@@ -200,48 +202,48 @@ static bool read_invitation(const struct meeting *m, struct invitation *v) {
         ok =
             strcmp(first, heading) == 0 &&
             sscanf(text.data + sizeof heading, "%64[0-9a-f] %199s %7s", secrets, v->leader.host, v->leader.port) == 3 &&
-            strlen(secrets) == 4 * SECRET && scan_secret(v->asked, secrets) &&
-            scan_secret(v->answered, secrets + 2 * SECRET);
+            strlen(secrets) == 4 * SECRET && secret_scan(v->asked, secrets) &&
+            secret_scan(v->answered, secrets + 2 * SECRET);
     }
     buffer_free(&text);
     return ok;
 }
 
-static void remove_invitation(const struct meeting *m) {
+static void invitation_remove(const struct meeting *m) {
     struct invitation now;
-    if (read_invitation(m, &now) && memcmp(&now, &m->invitation, sizeof now) == 0) unlink(m->o->rendezvous);
+    if (invitation_read(m, &now) && memcmp(&now, &m->invitation, sizeof now) == 0) unlink(m->o->rendezvous);
 }
 
 /* Rank 0. */
 
-static bool hung_up(int fd) {
+static bool socket_hung_up(int fd) {
     char byte;
     ssize_t n = recv(fd, &byte, 1, MSG_PEEK);
     return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
 }
 
-static void terminate(struct address *a) { a->host[sizeof a->host - 1] = a->port[sizeof a->port - 1] = '\0'; }
+static void address_terminate(struct address *a) { a->host[sizeof a->host - 1] = a->port[sizeof a->port - 1] = '\0'; }
 
-/* Whether a greeting is from a rank of this run, whatever it says else. */
-static bool is_ours(const struct meeting *m, const struct greeting *g) {
+/* True when a greeting is from a rank of this run; the rest of it may still be wrong. */
+static bool greeting_is_ours(const struct meeting *m, const struct greeting *g) {
     return memcmp(g->heading, heading, sizeof heading) == 0 && memcmp(g->secret, m->invitation.asked, SECRET) == 0;
 }
 
 /* A connection whose greeting has the secret; -1 for others, and when none comes soon. */
-static int accept_rank(const struct meeting *m, struct greeting *g) {
+static int rank_accept(const struct meeting *m, struct greeting *g) {
     double soon = time_now() + 1e-3 * POLL_MS;
-    if (!wait_for(m->listener, POLLIN, soon < m->deadline ? soon : m->deadline)) return -1;
+    if (!socket_wait(m->listener, POLLIN, soon < m->deadline ? soon : m->deadline)) return -1;
     int fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) return -1;
-    if (read_all(fd, g, sizeof *g, greeting_deadline(m)) && is_ours(m, g)) {
-        terminate(&g->address);
-        return set_up(fd);
+    if (socket_read_all(fd, g, sizeof *g, greeting_deadline(m)) && greeting_is_ours(m, g)) {
+        address_terminate(&g->address);
+        return socket_set_up(fd);
     }
     close(fd);
     return -1;
 }
 
-static enum status admit(struct meeting *m, int fd, const struct greeting *g, struct error *e) {
+static enum status rank_admit(struct meeting *m, int fd, const struct greeting *g, struct error *e) {
     const struct comm_options *o = m->o;
     if (g->size != o->size || g->stages != o->stages)
         return error_set(e, STATUS_INVALID,
@@ -250,26 +252,26 @@ static enum status admit(struct meeting *m, int fd, const struct greeting *g, st
                          g->rank, g->size, g->stages, o->size, o->stages);
     if (g->rank < 1 || g->rank >= m->size)
         return error_set(e, STATUS_INVALID, "another process came as rank %d; ranks are 0 .. %d", g->rank, m->size - 1);
-    if (m->sockets[g->rank] >= 0 && !hung_up(m->sockets[g->rank]))
+    if (m->sockets[g->rank] >= 0 && !socket_hung_up(m->sockets[g->rank]))
         return error_set(e, STATUS_INVALID, "two processes came as rank %d: give each a parallel.rank of its own",
                          g->rank);
-    close_socket(&m->sockets[g->rank]);
+    socket_close(&m->sockets[g->rank]);
     m->sockets[g->rank] = fd;
     m->list.ranks[g->rank] = g->address;
     return STATUS_OK;
 }
 
-static int count_missing(struct meeting *m) {
+static int ranks_count_missing(struct meeting *m) {
     int missing = 0;
     for (int r = 0; r < m->size; r++) {
         if (r == m->o->rank) continue;
-        if (m->sockets[r] >= 0 && hung_up(m->sockets[r])) close_socket(&m->sockets[r]);
+        if (m->sockets[r] >= 0 && socket_hung_up(m->sockets[r])) socket_close(&m->sockets[r]);
         missing += m->sockets[r] < 0;
     }
     return missing;
 }
 
-static enum status nobody_came(struct meeting *m, struct error *e) {
+static enum status ranks_missing_error(struct meeting *m, struct error *e) {
     struct buffer missing = {0};
     for (int r = 1; r < m->size; r++)
         if (m->sockets[r] < 0) buffer_printf(&missing, " %d", r);
@@ -281,16 +283,16 @@ static enum status nobody_came(struct meeting *m, struct error *e) {
 }
 
 /* Ranks get the secret at once, which tells them that this is their rank 0, and the list when all are there. */
-static enum status gather_ranks(struct meeting *m, struct error *e) {
-    while (count_missing(m) > 0) {
+static enum status ranks_gather(struct meeting *m, struct error *e) {
+    while (ranks_count_missing(m) > 0) {
         struct greeting g;
-        if (time_now() >= m->deadline) return nobody_came(m, e);
-        int fd = accept_rank(m, &g);
+        if (time_now() >= m->deadline) return ranks_missing_error(m, e);
+        int fd = rank_accept(m, &g);
         if (fd < 0) continue;
-        bool answered = write_all(fd, m->invitation.answered, SECRET, greeting_deadline(m));
-        if (answered && admit(m, fd, &g, e)) {
+        bool answered = socket_write_all(fd, m->invitation.answered, SECRET, greeting_deadline(m));
+        if (answered && rank_admit(m, fd, &g, e)) {
             m->list.error = *e;
-            write_all(fd, &m->list, sizeof m->list, greeting_deadline(m));
+            socket_write_all(fd, &m->list, sizeof m->list, greeting_deadline(m));
             close(fd);
             return e->status;
         }
@@ -299,75 +301,76 @@ static enum status gather_ranks(struct meeting *m, struct error *e) {
     return STATUS_OK;
 }
 
-static enum status lead(struct meeting *m, struct error *e) {
+static enum status meeting_lead(struct meeting *m, struct error *e) {
     struct invitation *v = &m->invitation;
     v->leader = m->self;
     if (getrandom(v->asked, SECRET, 0) != SECRET || getrandom(v->answered, SECRET, 0) != SECRET)
         return error_errno(e, "no random numbers");
-    if (write_invitation(m, e)) return e->status;
-    enum status status = gather_ranks(m, e);
+    if (invitation_write(m, e)) return e->status;
+    enum status status = ranks_gather(m, e);
     if (status) m->list.error = *e;
-    remove_invitation(m);
+    invitation_remove(m);
     for (int r = 1; r < m->size; r++)
-        if (m->sockets[r] >= 0 && !write_all(m->sockets[r], &m->list, sizeof m->list, greeting_deadline(m)) && !status)
+        if (m->sockets[r] >= 0 && !socket_write_all(m->sockets[r], &m->list, sizeof m->list, greeting_deadline(m)) &&
+            !status)
             status = error_set(e, STATUS_IO, "rank %d ended when all ranks had come", r);
     return status;
 }
 
 /* The other ranks. */
 
-static struct greeting greeting_of(const struct meeting *m) {
+static struct greeting greeting_make(const struct meeting *m) {
     struct greeting g = {.rank = m->o->rank, .size = m->o->size, .stages = m->o->stages, .address = m->self};
     memcpy(g.heading, heading, sizeof heading);
     memcpy(g.secret, m->invitation.asked, SECRET);
     return g;
 }
 
-static int greet(const struct meeting *m, const struct address *to) {
-    struct greeting g = greeting_of(m);
-    int fd = connect_to(to, greeting_deadline(m));
-    if (fd >= 0 && !write_all(fd, &g, sizeof g, greeting_deadline(m))) close_socket(&fd);
+static int rank_greet(const struct meeting *m, const struct address *to) {
+    struct greeting g = greeting_make(m);
+    int fd = address_connect(to, greeting_deadline(m));
+    if (fd >= 0 && !socket_write_all(fd, &g, sizeof g, greeting_deadline(m))) socket_close(&fd);
     return fd;
 }
 
 /* Waits for the list as long as rank 0 is there and the file is not replaced, which means that another has begun. */
-static bool wait_for_list(struct meeting *m, int fd) {
+static bool list_wait(struct meeting *m, int fd) {
     struct invitation now;
-    while (!wait_for(fd, POLLIN, time_now() + 1e-3 * POLL_MS)) {
+    while (!socket_wait(fd, POLLIN, time_now() + 1e-3 * POLL_MS)) {
         if (time_now() >= m->deadline) return false;
-        if (read_invitation(m, &now) && memcmp(&now, &m->invitation, sizeof now) != 0) return false;
+        if (invitation_read(m, &now) && memcmp(&now, &m->invitation, sizeof now) != 0) return false;
     }
-    return read_all(fd, &m->list, sizeof m->list, greeting_deadline(m));
+    return socket_read_all(fd, &m->list, sizeof m->list, greeting_deadline(m));
 }
 
 /* One attempt: a connection to the rank 0 that wrote the file, and its list. */
-static bool meet_leader(struct meeting *m) {
+static bool leader_meet(struct meeting *m) {
     unsigned char secret[SECRET];
-    if (!read_invitation(m, &m->invitation)) return false;
-    int fd = greet(m, &m->invitation.leader);
-    if (fd >= 0 && read_all(fd, secret, SECRET, greeting_deadline(m)) &&
-        memcmp(secret, m->invitation.answered, SECRET) == 0 && wait_for_list(m, fd)) {
+    if (!invitation_read(m, &m->invitation)) return false;
+    int fd = rank_greet(m, &m->invitation.leader);
+    if (fd >= 0 && socket_read_all(fd, secret, SECRET, greeting_deadline(m)) &&
+        memcmp(secret, m->invitation.answered, SECRET) == 0 && list_wait(m, fd)) {
         m->sockets[0] = fd;
         return true;
     }
-    close_socket(&fd);
+    socket_close(&fd);
     return false;
 }
 
 /* Connections to the ranks before this one, and from those behind it. */
-static enum status meet_others(struct meeting *m, struct error *e) {
+static enum status others_meet(struct meeting *m, struct error *e) {
     for (int r = 1; r < m->o->rank; r++) {
-        m->sockets[r] = greet(m, &m->list.ranks[r]);
+        m->sockets[r] = rank_greet(m, &m->list.ranks[r]);
         if (m->sockets[r] < 0)
             return error_set(e, STATUS_IO, "rank %d cannot reach rank %d at %s port %s (its parallel.host)", m->o->rank,
                              r, m->list.ranks[r].host, m->list.ranks[r].port);
     }
-    while (count_missing(m) > 0) {
+    while (ranks_count_missing(m) > 0) {
         struct greeting g;
         if (time_now() >= m->deadline)
             return error_set(e, STATUS_IO, "rank %d waited %g s (parallel.timeout) for later ranks to connect",
                              m->o->rank, m->o->timeout);
-        int fd = accept_rank(m, &g);
+        int fd = rank_accept(m, &g);
         if (fd < 0) continue;
         if (g.rank > m->o->rank && g.rank < m->size && m->sockets[g.rank] < 0)
             m->sockets[g.rank] = fd;
@@ -377,8 +380,8 @@ static enum status meet_others(struct meeting *m, struct error *e) {
     return STATUS_OK;
 }
 
-static enum status follow(struct meeting *m, struct error *e) {
-    while (!meet_leader(m)) {
+static enum status meeting_follow(struct meeting *m, struct error *e) {
+    while (!leader_meet(m)) {
         if (time_now() >= m->deadline)
             return error_set(
                 e, STATUS_IO,
@@ -388,23 +391,23 @@ static enum status follow(struct meeting *m, struct error *e) {
         poll(NULL, 0, POLL_MS);
     }
     m->list.error.text[sizeof m->list.error.text - 1] = '\0';
-    for (int r = 0; r < m->size; r++) terminate(&m->list.ranks[r]);
+    for (int r = 0; r < m->size; r++) address_terminate(&m->list.ranks[r]);
     if (m->list.error.status) {
         *e = m->list.error;
         return e->status;
     }
-    return meet_others(m, e);
+    return others_meet(m, e);
 }
 
-enum status rendezvous(int *sockets, const struct comm_options *o, struct error *e) {
+enum status comm_rendezvous(int *sockets, const struct comm_options *o, struct error *e) {
     struct meeting *m = xcalloc(1, sizeof *m);
     *m = (struct meeting){
         .o = o, .size = o->size * o->stages, .listener = -1, .deadline = time_now() + o->timeout, .sockets = sockets};
     for (int r = 0; r < m->size; r++) sockets[r] = -1;
-    enum status status = open_listener(m, e);
-    if (status == STATUS_OK) status = o->rank == 0 ? lead(m, e) : follow(m, e);
-    for (int r = 0; r < m->size && status; r++) close_socket(&sockets[r]);
-    close_socket(&m->listener);
+    enum status status = listener_open(m, e);
+    if (status == STATUS_OK) status = o->rank == 0 ? meeting_lead(m, e) : meeting_follow(m, e);
+    for (int r = 0; r < m->size && status; r++) socket_close(&sockets[r]);
+    socket_close(&m->listener);
     free(m);
     return status;
 }

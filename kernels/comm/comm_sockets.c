@@ -12,12 +12,12 @@
 #include "kernels/comm/comm_pairs.h"
 #include "kernels/comm/comm_rendezvous.h"
 
-/* How long one wait for something to move takes at most, so that time limits are looked at; and how long the others may
- * take to say that all is over when one rank has gone already. */
+/* SLEEP_MS is the longest wait for something to move, so that time limits are looked at. GRACE_S is the time that the
+ * others may take to say that all is over when one rank has gone already. */
 enum { SLEEP_MS = 100, GRACE_S = 1 };
 
 /* Bytes that are to go or to come, the first of them next. */
-struct queue {
+struct post_queue {
     struct {
         char *at;
         size_t left;
@@ -26,7 +26,7 @@ struct queue {
 };
 
 struct peer {
-    struct queue out, in;
+    struct post_queue out, in;
     double gone; /* when its connection was seen to have ended, while nothing was expected of it; 0: it has not */
 };
 
@@ -38,22 +38,23 @@ struct sockets {
 
 static struct sockets *sockets_of(struct transport *t) { return (struct sockets *)t; }
 
-static void post(struct queue *q, const void *data, size_t bytes) {
+static void queue_post(struct post_queue *q, const void *data, size_t bytes) {
     CHECK(q->n < TRANSPORT_POSTS);
-    q->posts[q->n].at = (char *)(uintptr_t)data; /* nothing writes to what goes out */
-    q->posts[q->n++].left = bytes;
+    q->posts[q->n].at = (char *)(uintptr_t)data; /* nothing writes to bytes that go out */
+    q->posts[q->n].left = bytes;
+    q->n++;
 }
 
 static void sockets_send(struct transport *t, int to, const void *data, size_t bytes) {
-    post(&sockets_of(t)->peers[to].out, data, bytes);
+    queue_post(&sockets_of(t)->peers[to].out, data, bytes);
 }
 
 static void sockets_receive(struct transport *t, int from, void *data, size_t bytes) {
-    post(&sockets_of(t)->peers[from].in, data, bytes);
+    queue_post(&sockets_of(t)->peers[from].in, data, bytes);
 }
 
-/* n is what send or recv returned; whether it is worth to go on at once. */
-static bool moved(struct transport *t, struct queue *q, int rank, ssize_t n) {
+/* n is the result of send or recv. True when it is worth to go on at once. */
+static bool queue_take_moved(struct transport *t, struct post_queue *q, int rank, ssize_t n) {
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
     if (n <= 0) {
         transport_fail(t, "lost rank %d, which has ended or cannot be reached: %s", rank,
@@ -73,17 +74,18 @@ static bool sockets_look(struct transport *t) {
     struct sockets *s = sockets_of(t);
     bool done = true;
     for (int r = 0; r < t->size; r++) {
-        struct queue *out = &s->peers[r].out, *in = &s->peers[r].in;
-        while (out->n && moved(t, out, r, send(s->fds[r], out->posts[0].at, out->posts[0].left, MSG_NOSIGNAL)))
+        struct post_queue *out = &s->peers[r].out, *in = &s->peers[r].in;
+        while (out->n &&
+               queue_take_moved(t, out, r, send(s->fds[r], out->posts[0].at, out->posts[0].left, MSG_NOSIGNAL)))
             continue;
-        while (in->n && moved(t, in, r, recv(s->fds[r], in->posts[0].at, in->posts[0].left, 0))) continue;
+        while (in->n && queue_take_moved(t, in, r, recv(s->fds[r], in->posts[0].at, in->posts[0].left, 0))) continue;
         done = done && out->n == 0 && in->n == 0;
     }
     return done;
 }
 
 /* A rank that has gone while nothing is expected of it may have been let go a moment before this one is. */
-static void notice_gone(struct transport *t, int r, bool ended) {
+static void peer_notice_gone(struct transport *t, int r, bool ended) {
     struct peer *peer = &sockets_of(t)->peers[r];
     double now = time_now();
     if (ended && peer->gone == 0) peer->gone = now;
@@ -101,7 +103,7 @@ static void sockets_sleep(struct transport *t) {
     }
     poll(polled, (nfds_t)t->size, SLEEP_MS);
     for (int r = 0; r < t->size; r++)
-        notice_gone(t, r, s->peers[r].in.n == 0 && (polled[r].revents & (POLLRDHUP | POLLHUP | POLLERR)));
+        peer_notice_gone(t, r, s->peers[r].in.n == 0 && (polled[r].revents & (POLLRDHUP | POLLHUP | POLLERR)));
 }
 
 /* Reads nothing but the sockets' numbers, which never change. */
@@ -138,7 +140,7 @@ enum status comm_open_sockets(struct comm **out, const struct comm_options *o, s
     struct sockets *s = xcalloc(1, sizeof *s);
     s->base = (struct transport){.ops = &sockets_ops, .rank = o->rank, .size = o->size * o->stages};
     snprintf(s->base.machine, sizeof s->base.machine, "%s", o->host);
-    if (rendezvous(s->fds, o, e)) {
+    if (comm_rendezvous(s->fds, o, e)) {
         free(s);
         return e->status;
     }

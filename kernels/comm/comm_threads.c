@@ -21,7 +21,7 @@ struct letter {
     float rows[];
 };
 
-/* What the ranks share; freed by the last to close. */
+/* The part that the ranks share; the last to close frees it. */
 struct group {
     int size, open;
     double timeout;
@@ -40,23 +40,23 @@ struct group {
 
 static struct group *group_of(const struct comm *c) { return c->group; }
 
-static void fail_locked(struct group *g, const struct error *why) {
+static void group_fail_locked(struct group *g, const struct error *why) {
     if (!atomic_load(&g->failed)) g->why = *why;
     g->why.status = STATUS_DEVICE;
     atomic_store(&g->failed, true);
     pthread_cond_broadcast(&g->changed);
 }
 
-static void fail_late(struct comm *c, double seconds) {
+static void group_fail_late(struct comm *c, double seconds) {
     struct error e;
     error_set(&e, STATUS_DEVICE, "rank %d of %d waited %g s for the others (parallel.timeout)", c->rank, c->size,
               seconds);
-    fail_locked(group_of(c), &e);
+    group_fail_locked(group_of(c), &e);
 }
 
 /* Sleeps until something changes. *left are the seconds that this may still take; of a sleep no more than LONGEST_SLEEP
  * is taken off, so that a process that was stopped for long does not find its time over when it goes on. */
-static void sleep_a_while(struct group *g, double *left) {
+static void group_sleep(struct group *g, double *left) {
     double start = time_now(), length = *left < LONGEST_SLEEP ? *left : LONGEST_SLEEP, slept;
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -69,7 +69,7 @@ static void sleep_a_while(struct group *g, double *left) {
 }
 
 /* Sleeps until the meeting is complete, or the group failed; false when `seconds` are over (0: never). */
-static bool sleep_until_met(struct group *g, unsigned meeting, double seconds) {
+static bool group_sleep_until_met(struct group *g, unsigned meeting, double seconds) {
     double left = seconds;
     while (atomic_load(&g->meeting) == meeting && !atomic_load(&g->failed)) {
         if (seconds == 0)
@@ -77,45 +77,48 @@ static bool sleep_until_met(struct group *g, unsigned meeting, double seconds) {
         else if (left <= 0)
             return false;
         else
-            sleep_a_while(g, &left);
+            group_sleep(g, &left);
     }
     return true;
 }
 
 /* Waits for all ranks; false when the group failed before they came. With `seconds`, it fails after so many. */
-static bool meet(struct comm *c, double seconds) {
+static bool group_meet(struct comm *c, double seconds) {
     struct group *g = group_of(c);
     pthread_mutex_lock(&g->lock);
     unsigned meeting = atomic_load(&g->meeting);
-    if (!atomic_load(&g->failed) && ++g->arrived == g->size) {
+    if (!atomic_load(&g->failed)) g->arrived++;
+    if (g->arrived == g->size) {
         g->arrived = 0;
         atomic_store(&g->meeting, meeting + 1);
         pthread_cond_broadcast(&g->changed);
     }
     pthread_mutex_unlock(&g->lock);
+
     double start = time_now();
     while (atomic_load(&g->meeting) == meeting && !atomic_load(&g->failed) && comm_rest(time_now() - start)) continue;
+
     pthread_mutex_lock(&g->lock);
-    if (!sleep_until_met(g, meeting, seconds)) fail_late(c, seconds);
+    if (!group_sleep_until_met(g, meeting, seconds)) group_fail_late(c, seconds);
     bool met = atomic_load(&g->meeting) != meeting;
     pthread_mutex_unlock(&g->lock);
     return met;
 }
 
 /* The meeting that ends an exchange. Everyone was at the one that began it and only works on memory now, so everyone
- * comes, and nobody may go before: what a rank published is read until then. */
-static void part(struct comm *c) { CHECK(meet(c, 0)); }
+ * comes, and nobody may go before: the published rows of every rank are read until then. */
+static void group_part(struct comm *c) { CHECK(group_meet(c, 0)); }
 
 static void threads_leave(struct comm *c, const struct error *why) {
     struct group *g = group_of(c);
     struct error named = *why;
     error_prefix(&named, "rank %d", c->rank);
     pthread_mutex_lock(&g->lock);
-    fail_locked(g, &named);
+    group_fail_locked(g, &named);
     pthread_mutex_unlock(&g->lock);
 }
 
-static enum status failure(struct comm *c, struct error *e) {
+static enum status group_failure(struct comm *c, struct error *e) {
     struct group *g = group_of(c);
     pthread_mutex_lock(&g->lock);
     *e = g->why;
@@ -124,54 +127,54 @@ static enum status failure(struct comm *c, struct error *e) {
 }
 
 /* Shows x to the others; false, with the reason in b, when this rank or another has failed. */
-static bool publish(struct comm *c, struct backend *b, struct tensor x) {
+static bool tensor_publish(struct comm *c, struct backend *b, struct tensor x) {
     struct group *g = group_of(c);
     struct error e;
     if (b->error.status) threads_leave(c, &b->error);
     g->tensors[c->rank] = x;
-    if (meet(c, g->timeout)) return true;
-    failure(c, &e);
+    if (group_meet(c, g->timeout)) return true;
+    group_failure(c, &e);
     comm_fail_backend(b, &e);
     return false;
 }
 
-static float *row_at(struct tensor t, int row) { return tensor_f32(tensor_rows(t, row, 1)); }
+static float *tensor_row(struct tensor t, int row) { return tensor_f32(tensor_rows(t, row, 1)); }
 
 /* Rank r sums columns [r n / size, (r+1) n / size) of every row, and writes the sum to all ranks. */
 static void threads_allreduce_sum(struct comm *c, struct backend *b, struct tensor x) {
-    if (!publish(c, b, x)) return;
+    if (!tensor_publish(c, b, x)) return;
     const struct group *g = group_of(c);
     int first = (int)((int64_t)x.cols * c->rank / c->size), end = (int)((int64_t)x.cols * (c->rank + 1) / c->size);
     for (int row = 0; row < x.rows; row++) {
         for (int j = first; j < end; j++) {
             float sum = 0;
-            for (int r = 0; r < c->size; r++) sum += row_at(g->tensors[r], row)[j];
-            for (int r = 0; r < c->size; r++) row_at(g->tensors[r], row)[j] = sum;
+            for (int r = 0; r < c->size; r++) sum += tensor_row(g->tensors[r], row)[j];
+            for (int r = 0; r < c->size; r++) tensor_row(g->tensors[r], row)[j] = sum;
         }
     }
-    part(c);
+    group_part(c);
 }
 
 static void threads_allgather_cols(struct comm *c, struct backend *b, struct tensor y, struct tensor x) {
     CHECK(x.cols <= y.cols && y.cols <= c->size * x.cols && y.rows == x.rows);
-    if (!publish(c, b, x)) return;
+    if (!tensor_publish(c, b, x)) return;
     const struct group *g = group_of(c);
     for (int r = 0; r < c->size; r++) {
         int first = gathered_col(y.cols, x.cols, r);
         for (int row = 0; row < x.rows; row++)
-            memcpy(row_at(y, row) + first, row_at(g->tensors[r], row), (size_t)x.cols * sizeof(float));
+            memcpy(tensor_row(y, row) + first, tensor_row(g->tensors[r], row), (size_t)x.cols * sizeof(float));
     }
-    part(c);
+    group_part(c);
 }
 
-static size_t row_bytes(struct tensor x) {
+static size_t tensor_row_bytes(struct tensor x) {
     CHECK(x.dtype == DTYPE_F32 && x.stride == x.cols);
     return (size_t)x.rows * (size_t)x.cols * sizeof(float);
 }
 
 static void threads_send(struct comm *c, struct backend *b, struct tensor x, int to) {
     struct group *g = group_of(c);
-    size_t bytes = row_bytes(x);
+    size_t bytes = tensor_row_bytes(x);
     struct letter *l = xmalloc(sizeof *l + bytes), **end;
     struct error e;
     *l = (struct letter){.from = c->rank, .to = to, .bytes = bytes};
@@ -183,14 +186,15 @@ static void threads_send(struct comm *c, struct backend *b, struct tensor x, int
         return;
     }
     pthread_mutex_lock(&g->lock);
-    for (end = &g->letters; *end; end = &(*end)->next) continue;
+    end = &g->letters;
+    while (*end) end = &(*end)->next;
     *end = l;
     pthread_cond_broadcast(&g->changed);
     pthread_mutex_unlock(&g->lock);
 }
 
 /* Takes the first letter from a rank to this one out of the list; NULL when there is none. */
-static struct letter *take_letter(struct group *g, int from, int to) {
+static struct letter *letter_take(struct group *g, int from, int to) {
     for (struct letter **at = &g->letters; *at; at = &(*at)->next) {
         struct letter *l = *at;
         if (l->from != from || l->to != to) continue;
@@ -201,16 +205,16 @@ static struct letter *take_letter(struct group *g, int from, int to) {
 }
 
 /* The letter, waited for; NULL when the group failed, with the reason in *e. */
-static struct letter *wait_for_letter(struct comm *c, int from, struct error *e) {
+static struct letter *letter_wait(struct comm *c, int from, struct error *e) {
     struct group *g = group_of(c);
     struct letter *l;
     double left = g->timeout;
     pthread_mutex_lock(&g->lock);
-    while ((l = take_letter(g, from, c->rank)) == NULL && !atomic_load(&g->failed)) {
+    while ((l = letter_take(g, from, c->rank)) == NULL && !atomic_load(&g->failed)) {
         if (left <= 0)
-            fail_late(c, g->timeout);
+            group_fail_late(c, g->timeout);
         else
-            sleep_a_while(g, &left);
+            group_sleep(g, &left);
     }
     if (l == NULL) *e = g->why;
     pthread_mutex_unlock(&g->lock);
@@ -219,12 +223,12 @@ static struct letter *wait_for_letter(struct comm *c, int from, struct error *e)
 
 static void threads_receive(struct comm *c, struct backend *b, struct tensor x, int from) {
     struct error e;
-    struct letter *l = wait_for_letter(c, from, &e);
+    struct letter *l = letter_wait(c, from, &e);
     if (l == NULL) {
         comm_fail_backend(b, &e);
         return;
     }
-    CHECK(l->bytes == row_bytes(x));
+    CHECK(l->bytes == tensor_row_bytes(x));
     backend_upload(b, x.data, l->rows, l->bytes);
     if (backend_sync(b, &e)) comm_fail_backend(b, &e); /* the rows are copied, or that failed, before they are freed */
     free(l);
@@ -233,27 +237,27 @@ static void threads_receive(struct comm *c, struct backend *b, struct tensor x, 
 static enum status threads_broadcast(struct comm *c, struct buffer *message, bool soon, struct error *e) {
     struct group *g = group_of(c);
     if (c->rank == 0) g->message = message;
-    if (!meet(c, soon ? g->timeout : 0)) return failure(c, e);
+    if (!group_meet(c, soon ? g->timeout : 0)) return group_failure(c, e);
     if (c->rank != 0) {
         buffer_clear(message);
         buffer_append(message, g->message->data, g->message->size);
     }
-    part(c);
+    group_part(c);
     return STATUS_OK;
 }
 
 static enum status threads_agree(struct comm *c, struct error *mine) {
     struct group *g = group_of(c);
     g->outcomes[c->rank] = *mine;
-    if (!meet(c, 0)) return failure(c, mine);
+    if (!group_meet(c, 0)) return group_failure(c, mine);
     comm_first_failure(mine, g->outcomes, c->size);
-    part(c);
+    group_part(c);
     return mine->status;
 }
 
 /* Threads of one process are waited for as long as it takes. */
 static enum status threads_working(struct comm *c, struct error *e) {
-    return atomic_load(&group_of(c)->failed) ? failure(c, e) : STATUS_OK;
+    return atomic_load(&group_of(c)->failed) ? group_failure(c, e) : STATUS_OK;
 }
 
 /* A rank of ours that fails says so, to whoever works with it. */
@@ -266,7 +270,8 @@ static enum status threads_check(const struct comm *c, struct error *e) {
 static void threads_close(struct comm *c) {
     struct group *g = group_of(c);
     pthread_mutex_lock(&g->lock);
-    bool last = --g->open == 0;
+    g->open--;
+    bool last = g->open == 0;
     pthread_mutex_unlock(&g->lock);
     free(c);
     if (!last) return;
@@ -299,7 +304,8 @@ static const struct comm_ops threads_ops = {
 void comm_open_threads(struct comm **out, int size, double timeout) {
     struct group *g = xcalloc(1, sizeof *g);
     pthread_condattr_t monotonic;
-    g->size = g->open = size;
+    g->size = size;
+    g->open = size;
     g->timeout = timeout;
     g->tensors = xcalloc((size_t)size, sizeof *g->tensors);
     g->outcomes = xcalloc((size_t)size, sizeof *g->outcomes);

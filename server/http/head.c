@@ -15,7 +15,7 @@ static bool is_token(const char *text, size_t size) {
     return size > 0;
 }
 
-static bool is_control(char c) { return (c >= 0 && c < ' ') || c == 0x7F; }
+static bool is_control(char c) { return (unsigned char)c < ' ' || c == 0x7F; }
 
 size_t target_measure(const char *target) {
     size_t n = 0;
