@@ -23,7 +23,8 @@ CALIBRATION = ROOT / "tests/convert/calibration.txt"
 # Largest distance of any logit from the reference, over all cases of five random models of 32 columns, where a row is one
 # block and errors have little to average over. Measured: f16 0.023, bf16 0.23, int8 0.54, int4 4.3; logits lie within 12.
 LOGITS = {"f16": 0.05, "bf16": 0.5, "int8": 1.1, "int4": 6.0}
-T5_LOGITS = {"int8": 1.1, "int4": 6.0}
+# The same for random T5s of 32 columns; measured: int8 0.36, int4 2.1.
+T5_LOGITS = {"int8": 0.8, "int4": 4.0}
 # Perplexity of the shipped model on TEXT (1 100 tokens) against what it ships as, in percent. docs/quantisation.md has the
 # figures on 21 documents, which are closer to zero: a short text leaves room for chance.
 PERPLEXITY = {"f32": 0.1, "f16": 0.1, "int8": 0.6, "int4": 5.0, "packed": 0.0}
