@@ -12,6 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
 DEPS = pathlib.Path(os.environ.get("RETRO_DEPS", pathlib.Path.home() / ".cache/retro-server"))
 CASE = ROOT / "tests/golden/retro/case_a"  # 6 layers of 32, one reads; chunks of 8 tokens
+T5 = ROOT / "tests/golden/hf/t5_v1_1"
 SHIPPED = ROOT / "models/retro-docs"
 
 ROOFLINE = {"read_gbps", "fma_gflops", "bf16_dot_gflops", "int8_dot_gops"}
@@ -21,11 +22,12 @@ BATCH = {f"batch.{name}" for name in DECODE | PREFILL}
 RETRIEVAL = {f"retrieval.{name}" for name in ("chunks", "off", "on", "loss", "step_off", "step_on", "embed", "search", "encode")}
 LOAD = {f"load.{name}" for name in ("open", "first_token", "ms_per_gb", "gbps", "share_of_read")}
 SEARCH = {kind: {f"search.{kind}.{queries}" for queries in (1, 8, 64)} for kind in ("flat", "ivf")}
+SEQ2SEQ = {f"seq2seq.{name}" for name in ("first", "encode", "decode")}
 PEERS = {"pp64", "pp512", "tg64", "batch16.pp", "batch16.tg"}
 DEVICE = {"load", "row_weights", "decode_bytes", "decode.1", "decode.8", "decode.64", "prefill.512", "prefill.2048", "step.plain",
           "step.closing"}
 # Differences of two measurements: on a busy machine they may come out below zero.
-SIGNED = {"retrieval.loss", "retrieval.encode"}
+SIGNED = {"retrieval.loss", "retrieval.encode", "seq2seq.encode"}
 
 
 def bench(*arguments):
@@ -90,6 +92,7 @@ def test_figures_of_a_model(dtype, bytes_a_weight, sequences, prompt):
         (DECODE, ("decode", "--tokens", 4, "--model", "s-q8_0", CASE)),
         (PREFILL, ("prefill", "--prompt", 9, "--threads", 1, CASE)),
         (RETRIEVAL, ("retrieval", "--chunks", 300, "--tokens", 8, "--sequences", 4, "--threads", 1, CASE)),
+        (SEQ2SEQ, ("seq2seq", "--sequences", 3, "--prompt", 200, "--tokens", 5, "--threads", 1, T5)),
         (LOAD, ("load", SHIPPED)),
         (SEARCH["flat"], ("search", "--vectors", 1000, "--dims", 16, "--k", 3, "--threads", 1)),
         (SEARCH["ivf"], ("search", "--vectors", 3000, "--dims", 7, "--index", "ivf", "--device", "cpu", "--threads", 1)),
@@ -102,6 +105,11 @@ def test_figures(names, arguments):
     threads = {figure["threads"] for figure in found.values()}
     assert threads == ({1} if "--threads" in arguments else {len(os.sched_getaffinity(0))})
     assert all(figure.get("dtype") != "bf16" for figure in found.values()) or "s-q8_0" not in arguments
+
+
+def test_seq2seq_needs_an_encoder():
+    done = bench("seq2seq", CASE)
+    assert done.returncode == 1 and "the model has no encoder" in done.stderr
 
 
 @pytest.mark.parametrize("model, threads, dtype", [("s-f16", 1, "f16"), ("s-q4_0", 2, "int4")])

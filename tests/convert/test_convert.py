@@ -16,12 +16,15 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
 SHIPPED = ROOT / "models/retro-docs"
 CASE = ROOT / "tests/golden/retro/case_a"
+T5 = {"t5_v1_1": ROOT / "tests/golden/hf/t5_v1_1", "t5_case_a": ROOT / "tests/golden/t5/case_a"}
 TEXT = ROOT / "tests/convert/text.txt"  # our own prose; a few seconds of scoring
 CALIBRATION = ROOT / "tests/convert/calibration.txt"
 
 # Largest distance of any logit from the reference, over all cases of five random models of 32 columns, where a row is one
 # block and errors have little to average over. Measured: f16 0.023, bf16 0.23, int8 0.54, int4 4.3; logits lie within 12.
 LOGITS = {"f16": 0.05, "bf16": 0.5, "int8": 1.1, "int4": 6.0}
+# The same for random T5s of 32 columns; measured: int8 0.36, int4 2.1.
+T5_LOGITS = {"int8": 0.8, "int4": 4.0}
 # Perplexity of the shipped model on TEXT (1 100 tokens) against what it ships as, in percent. docs/quantisation.md has the
 # figures on 21 documents, which are closer to zero: a short text leaves room for chance.
 PERPLEXITY = {"f32": 0.1, "f16": 0.1, "int8": 0.6, "int4": 5.0, "packed": 0.0}
@@ -114,6 +117,17 @@ def test_reference_logits(case, to, tmp_path):
     assert 1e-4 < distance(tmp_path / to) < LOGITS[to]
     if CASE.name == case:  # tests/ops compares every variant; this is that the whole holds together
         assert 1e-4 < distance(tmp_path / to, cpu="generic") < LOGITS[to]
+
+
+@pytest.mark.parametrize("to", T5_LOGITS)
+@pytest.mark.parametrize("case", T5)
+def test_reference_logits_with_an_encoder(case, to, tmp_path):
+    """Matrices of both stacks, of cross attention and the output; MLPs of 48 columns stay as they are."""
+    converted(T5[case], tmp_path / to, to)
+    for name in ("cases.safetensors", "generation.safetensors"):
+        if (T5[case] / name).exists():
+            shutil.copy(T5[case] / name, tmp_path / to)
+    assert 1e-4 < distance(tmp_path / to) < T5_LOGITS[to]
 
 
 @pytest.mark.parametrize("to", PERPLEXITY)

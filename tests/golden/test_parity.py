@@ -98,3 +98,12 @@ def test_bf16_stays_near():
     done = parity("--set", "model.dtype=bf16", "--tolerance", "0.5", RETRO)
     worst = max(float(line.split("max_abs=")[1].split()[0]) for line in done.stdout.splitlines()[:-1])
     assert 1e-4 < worst < 0.5
+
+
+@pytest.mark.parametrize("folder", [f for f in FOLDERS if "t5" in str(f)], ids=lambda p: p.name)
+def test_bf16_stays_near_with_an_encoder(folder):
+    """Both stacks and the cross attention in bf16, and its keys and values."""
+    done = parity("--set", "model.dtype=bf16", "--tolerance", "0.5", folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    worst = max(float(line.split("max_abs=")[1].split()[0]) for line in done.stdout.splitlines()[:-1])
+    assert worst > 1e-4

@@ -1,6 +1,8 @@
 """The arithmetic of the race programs: ratios, what a stream's times say, and files that others' programs read."""
+import argparse
 import json
 import os
+import pathlib
 import struct
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 import race
 import random_model
+import t5_race
 
 
 def test_rounds_alternate_and_are_recorded(tmp_path):
@@ -91,3 +94,27 @@ def test_texts_have_64_tokens():
     ids = embed_race.token_ids(texts, ["[CLS]", "[SEP]", *embed_race.WORDS])
     assert ids.shape == (2, 64) and (ids[:, 0] == 0).all() and (ids[:, -1] == 1).all()
     assert len(set(texts)) == 2 and embed_race.least_cosine(ids * 1.0, ids * 2.0) == pytest.approx(1)
+
+
+def test_t5_loads():
+    assert t5_race.parse_load("8x128+64") == (8, 128, 64)
+    for wrong in ("8x128", "0x128+64", "8x128+64 ", "axb+c"):
+        with pytest.raises(argparse.ArgumentTypeError):
+            t5_race.parse_load(wrong)
+
+
+def test_t5_of_ours_is_measured():
+    root = pathlib.Path(__file__).resolve().parents[2]
+    bench = root / os.environ.get("RETRO_BUILD", "build") / "retro-bench"
+    rate = t5_race.our_rate(bench, root / "tests/golden/hf/t5_v1_1", 1, (2, 9, 3))
+    assert set(rate) == {*t5_race.TESTS, "others"} and rate["first"] > 0 and rate["decode"] > 0
+
+
+def test_t5_peer_is_asked_by_turns(tmp_path):
+    """A peer that answers with its question shows what is sent, and that one process answers all."""
+    peer = tmp_path / "python"
+    peer.write_text("#!/bin/sh\nwhile read -r _ a b c d; do echo \"{\\\"asked\\\": [$a, $b, $c, $d]}\"; done\n")
+    peer.chmod(0o755)
+    p = t5_race.Peer(peer, "config.json", "sdpa")
+    assert [p.rate(n, (8, 128, 64))["asked"] for n in (1, 2)] == [[1, 8, 128, 64], [2, 8, 128, 64]]
+    p.stop()

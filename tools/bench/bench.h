@@ -140,6 +140,7 @@ enum status bench_linear(const struct bench_options *o, struct error *e);
 enum status bench_decode(const struct bench_options *o, struct error *e);
 enum status bench_prefill(const struct bench_options *o, struct error *e);
 enum status bench_batch(const struct bench_options *o, struct error *e);
+enum status bench_seq2seq(const struct bench_options *o, struct error *e);
 enum status bench_peers(const struct bench_options *o, struct error *e);
 enum status bench_turns(const struct bench_options *o, struct error *e);
 enum status bench_embed(const struct bench_options *o, struct error *e);

@@ -106,33 +106,35 @@ struct run {
     struct session_pool *pool;
     struct session *sessions[MAX_SEQUENCES];
     int n, vocab;
+    int32_t *ids; /* as many as the longest prompt step or source has; the same for all */
 };
 
-/* Sequences [first, first + n) with `rows` new tokens each, and of how many of those the logits are
- * wanted. */
+/* Sequences [first, first + n) with `rows` new tokens each, of how many of those the logits are
+ * wanted, and how many tokens their encoder reads in this step. */
 struct batch {
-    int first, n, rows, logits;
+    int first, n, rows, logits, source;
 };
 
 static enum status run_step(struct run *r, struct batch b, struct error *e) {
     static const struct neighbor_tokens none[STEP_ROWS];
     struct step_item items[MAX_SEQUENCES];
     struct tensor logits;
-    int32_t ids[STEP_ROWS];
     CHECK(b.rows <= STEP_ROWS);
-    for (int i = 0; i < b.rows; i++) ids[i] = (i * 7 + 1) % r->vocab;
     for (int i = 0; i < b.n; i++)
         items[i] = (struct step_item){.session = r->sessions[b.first + i],
-                                      .tokens = ids,
+                                      .tokens = r->ids,
                                       .n_tokens = b.rows,
                                       .neighbors = none,
-                                      .n_logits = b.logits};
+                                      .n_logits = b.logits,
+                                      .source = b.source ? r->ids : NULL,
+                                      .n_source = b.source};
     return session_step(r->pool, items, b.n, &logits, e);
 }
 
 /* As many sequences a step as fit; a prompt that does not fit alone is cut, and its last piece has
  * the logits. */
-static enum status run_prompts(struct run *r, int prompt, struct error *e) {
+static enum status run_prompts(struct run *r, const struct bench_load *load, struct error *e) {
+    int prompt = load->prompt;
     struct batch b = {.n = max_int(1, STEP_ROWS / max_int(1, prompt))};
     enum status status = STATUS_OK;
     for (; b.first < r->n && status == STATUS_OK; b.first += b.n) {
@@ -140,6 +142,7 @@ static enum status run_prompts(struct run *r, int prompt, struct error *e) {
         for (int done = 0; done < prompt && status == STATUS_OK; done += b.rows) {
             b.rows = min_int(STEP_ROWS, prompt - done);
             b.logits = done + b.rows == prompt;
+            b.source = done == 0 ? load->source : 0;
             status = run_step(r, b, e);
         }
     }
@@ -148,7 +151,7 @@ static enum status run_prompts(struct run *r, int prompt, struct error *e) {
 
 static enum status run_load(struct run *r, const struct bench_load *load, struct bench_rates *rates, struct error *e) {
     double start = time_now();
-    enum status status = run_prompts(r, load->prompt, e);
+    enum status status = run_prompts(r, load, e);
     double middle = time_now();
     struct batch all = {.n = r->n, .rows = 1, .logits = 1};
     for (int i = 0; i < load->tokens && status == STATUS_OK; i++) status = run_step(r, all, e);
@@ -156,6 +159,11 @@ static enum status run_load(struct run *r, const struct bench_load *load, struct
     rates->prompt = load->prompt ? r->n * load->prompt / (middle - start) : 0;
     rates->tokens = load->tokens ? r->n * load->tokens / (end - middle) : 0;
     return status;
+}
+
+static void fill_ids(struct run *r, int n) {
+    r->ids = xmalloc((size_t)n * sizeof *r->ids);
+    for (int i = 0; i < n; i++) r->ids[i] = (i * 7 + 1) % r->vocab;
 }
 
 enum status bench_generate(struct bench_rates *rates, struct bench_model *m, const struct bench_load *load,
@@ -166,11 +174,13 @@ enum status bench_generate(struct bench_rates *rates, struct bench_model *m, con
                                     .max_step_rows = STEP_ROWS,
                                     .max_logit_rows = load->sequences,
                                     .max_neighbors = max_int(1, info->num_neighbors),
-                                    .kv_dtype = info->cache_dtype};
+                                    .kv_dtype = info->cache_dtype,
+                                    .max_source = load->source};
     struct run r = {.vocab = info->vocab};
     if (load->sequences > MAX_SEQUENCES || load->prompt + load->tokens < 1)
         return error_set(e, STATUS_INVALID, "expected 1 to %d sequences and at least one token", MAX_SEQUENCES);
     if (session_pool_open(&r.pool, m->model, &limits, e)) return e->status;
+    fill_ids(&r, max_int(STEP_ROWS, load->source));
     int chunk = info->chunk_length;
     struct grid grid = chunk ? grid_make(GRID_START, 0, chunk) : (struct grid){1, 1};
     enum status status = STATUS_OK;
@@ -178,5 +188,6 @@ enum status bench_generate(struct bench_rates *rates, struct bench_model *m, con
     if (status == STATUS_OK) status = run_load(&r, load, rates, e);
     for (int i = 0; i < r.n; i++) session_close(r.sessions[i]);
     session_pool_close(r.pool);
+    free(r.ids);
     return status;
 }

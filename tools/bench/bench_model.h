@@ -35,9 +35,10 @@ struct bench_cost {
 struct bench_cost bench_cost_of(const struct model_info *info);
 
 /* `sequences` sequences from an empty cache, without neighbours: a prompt of `prompt` tokens each, then `tokens` steps
- * of one token each. */
+ * of one token each. A model with an encoder reads a source with the first tokens of the prompt. */
 struct bench_load {
     int sequences, prompt, tokens;
+    int source; /* tokens of each sequence's source; 0 for models without an encoder */
 };
 
 /* Tokens per second of all sequences together; 0 where the load has none. */

@@ -9,10 +9,10 @@
 static const struct peer_test {
     const char *prompt, *tokens;
     struct bench_load load;
-} peer_tests[] = {{"pp64", NULL, {1, 64, 0}},
-                  {"pp512", NULL, {1, 512, 0}},
-                  {NULL, "tg64", {1, 0, 64}},
-                  {"batch16.pp", "batch16.tg", {16, 16, 32}}};
+} peer_tests[] = {{"pp64", NULL, {.sequences = 1, .prompt = 64, .tokens = 0}},
+                  {"pp512", NULL, {.sequences = 1, .prompt = 512, .tokens = 0}},
+                  {NULL, "tg64", {.sequences = 1, .prompt = 0, .tokens = 64}},
+                  {"batch16.pp", "batch16.tg", {.sequences = 16, .prompt = 16, .tokens = 32}}};
 
 static enum status measure_test(struct bench_model *m, const struct peer_test *t, const struct bench_options *o,
                                 struct error *e) {
