@@ -116,12 +116,19 @@ struct step {
 
 static inline int pad_columns(int columns) { return (columns + TILE_COLUMNS - 1) / TILE_COLUMNS * TILE_COLUMNS; }
 
-/* Scores of four pairs of a key, from `k` on, and a row, from row `row` and key number `key` on. */
-ALWAYS_INLINE void score_four(const struct attention_range *range, const char *k, int row, int key, struct step step,
+/* A key, where it lies and its number in the range, and the row whose score it makes. */
+struct key_pair {
+    const char *data;
+    int row, key;
+};
+
+/* Scores of four pairs of a key and a row, from `first` on. */
+ALWAYS_INLINE void score_four(const struct attention_range *range, struct key_pair first, struct step step,
                               const int columns, const enum dtype dtype) {
     const int padded = pad_columns(columns), apart = step.rows * padded;
     const size_t size = dtype_bytes(dtype);
-    const float *q = range->scratch->queries + row * padded;
+    const char *k = first.data;
+    const float *q = range->scratch->queries + first.row * padded;
     struct vec sums[4] = {vec_zero(), vec_zero(), vec_zero(), vec_zero()};
     int d = 0;
     for (; d + TILE_COLUMNS <= columns; d += TILE_COLUMNS)
@@ -133,7 +140,7 @@ ALWAYS_INLINE void score_four(const struct attention_range *range, const char *k
         for (int i = 0; i < 4; i++)
             sums[i] = vec_fma(vec_load(q + i * apart + d),
                               load_columns(k + (size_t)i * step.bytes + (size_t)d * size, columns - d, dtype), sums[i]);
-    float four[4], *scores = range->scratch->scores + row * ATTENTION_KEYS + key;
+    float four[4], *scores = range->scratch->scores + first.row * ATTENTION_KEYS + first.key;
     vec_sum_four(four, sums[0], sums[1], sums[2], sums[3]);
     for (int i = 0; i < 4; i++) scores[i * (step.rows * ATTENTION_KEYS + step.keys)] = four[i];
 }
@@ -149,7 +156,7 @@ ALWAYS_INLINE void score_few_heads(const struct attention_range *range, const st
             int key = min_int(i, rows->n - together);
             const char *k = rows->data + (size_t)key * rows->stride + (size_t)head * head_bytes;
             for (int j = 0; j < together; j++) fetch(row_ahead(rows, key + j) + (size_t)head * head_bytes, head_bytes);
-            score_four(range, k, head, rows->first + key, step, columns, dtype);
+            score_four(range, (struct key_pair){k, head, rows->first + key}, step, columns, dtype);
         }
 }
 
@@ -163,7 +170,8 @@ ALWAYS_INLINE void score_lone_rows(const struct attention_range *range, const st
         for (int i = 0; i < range->kv_heads; i += 4) {
             int head = min_int(i, range->kv_heads - 4);
             fetch(ahead + (size_t)head * head_bytes, 4 * head_bytes);
-            score_four(range, data + (size_t)head * head_bytes, head, rows->first + key, step, columns, dtype);
+            score_four(range, (struct key_pair){data + (size_t)head * head_bytes, head, rows->first + key}, step,
+                       columns, dtype);
         }
     }
 }

@@ -7,7 +7,8 @@ enum placeholder { PLACE_NONE, PLACE_NUMBER, PLACE_TITLE, PLACE_TEXT };
 
 /* The placeholder that `at` begins with; *size is its length. */
 static enum placeholder read_placeholder(const char *at, size_t *size) {
-    static const char *const names[] = {[PLACE_NUMBER] = "{number}", [PLACE_TITLE] = "{title}", [PLACE_TEXT] = "{text}"};
+    static const char *const names[] = {
+        [PLACE_NUMBER] = "{number}", [PLACE_TITLE] = "{title}", [PLACE_TEXT] = "{text}"};
     for (int i = PLACE_NUMBER; i <= PLACE_TEXT; i++) {
         *size = strlen(names[i]);
         if (strncmp(at, names[i], *size) == 0) return (enum placeholder)i;
@@ -37,9 +38,7 @@ static void write_passage(const char *template, int number, const struct hit *hi
             case PLACE_NUMBER: buffer_printf(out, "%d", number); break;
             case PLACE_TITLE: buffer_append_string(out, hit->title); break;
             case PLACE_TEXT: buffer_append(out, hit->text.text, hit->text.size); break;
-            case PLACE_NONE:
-                size = 1;
-                buffer_append(out, template, 1);
+            case PLACE_NONE: size = 1; buffer_append(out, template, 1);
         }
         template += size;
     }

@@ -88,8 +88,7 @@ enum finish sequence_append(struct engine_sequence *s, int32_t token) {
     bool ends = token == o->eod && !asked->ignore_eos;
     enum finish how = ends ? FINISH_STOP : s->n_ids + 1 == asked->max_tokens ? FINISH_LENGTH : FINISH_NONE;
 
-    if (!ends && is_shown(o->tokenizer, token))
-        detokenizer_push(&s->detokenizer, o->tokenizer, token, &s->text);
+    if (!ends && is_shown(o->tokenizer, token)) detokenizer_push(&s->detokenizer, o->tokenizer, token, &s->text);
     answer->ids[s->n_ids] = token;
     answer->text_ends[s->n_ids] = s->text.size;
     s->n_ids++;
