@@ -39,7 +39,7 @@ static bool block_to_int8(const float *w, int8_t *q, uint16_t *scale) {
 }
 
 /* A block of int4 while it is searched: weights above the block's lowest, which keeps sums accurate. */
-struct search {
+struct scale_search {
     float w[BLOCK], v[BLOCK]; /* weight and importance */
     float low, range, sum_v, sum_w;
     /* the best so far */
@@ -48,14 +48,14 @@ struct search {
 };
 
 /* q = the nearest levels under a scale and minimum. */
-static void assign(const struct search *s, float scale, float minimum, float q[BLOCK]) {
+static void assign(const struct scale_search *s, float scale, float minimum, float q[BLOCK]) {
     float inverse = 1.0f / scale;
 #pragma omp simd
     for (int j = 0; j < BLOCK; j++) q[j] = round_even(clamp((s->w[j] - minimum) * inverse, 0, LEVELS));
 }
 
 /* Least squares: the scale and minimum that suit levels q best; false when q does not tell them. */
-static bool fit(const struct search *s, const float q[BLOCK], float *scale, float *minimum) {
+static bool fit(const struct scale_search *s, const float q[BLOCK], float *scale, float *minimum) {
     float vq = 0, vqq = 0, vwq = 0;
 #pragma omp simd reduction(+ : vq, vqq, vwq)
     for (int j = 0; j < BLOCK; j++) {
@@ -71,7 +71,7 @@ static bool fit(const struct search *s, const float q[BLOCK], float *scale, floa
 }
 
 /* Takes a scale and minimum, as f16 rounds them, when they are the best so far. */
-static void consider(struct search *s, float scale, float minimum) {
+static void consider(struct scale_search *s, float scale, float minimum) {
     uint16_t half_scale = f32_to_f16(scale), half_minimum = f32_to_f16(minimum + s->low);
     if (!f16_finite(half_scale) || !f16_finite(half_minimum) || half_scale == 0) return;
     float q[BLOCK], error = 0;
@@ -89,9 +89,9 @@ static void consider(struct search *s, float scale, float minimum) {
     s->minimum = half_minimum;
 }
 
-static void search_start(struct search *s, const float *w, const float *importance) {
+static void search_start(struct scale_search *s, const float *w, const float *importance) {
     float high = w[0];
-    *s = (struct search){.low = w[0], .error = INFINITY};
+    *s = (struct scale_search){.low = w[0], .error = INFINITY};
     for (int j = 1; j < BLOCK; j++) {
         s->low = fminf(s->low, w[j]);
         high = fmaxf(high, w[j]);
@@ -109,7 +109,7 @@ static void search_start(struct search *s, const float *w, const float *importan
 }
 
 /* Ranges with both ends moved inwards, each followed by one round of fitting a line to the levels it gives. */
-static void search_run(struct search *s) {
+static void search_run(struct scale_search *s) {
     float step = s->range / LEVELS;
     for (int a = 0; a < TRIES; a++)
         for (int b = 0; b < TRIES; b++) {
@@ -121,7 +121,7 @@ static void search_run(struct search *s) {
 }
 
 static bool block_to_int4(const float *w, const float *importance, uint8_t *q, uint16_t *scale, uint16_t *minimum) {
-    struct search s;
+    struct scale_search s;
     float levels[BLOCK] = {0};
     search_start(&s, w, importance);
     if (s.range > 0) search_run(&s);

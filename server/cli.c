@@ -23,7 +23,7 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
-struct arguments {
+struct cli_arguments {
     const char *config;
     const char **sets; /* [argc] */
     int n_sets;
@@ -47,7 +47,7 @@ static void print_help(void) {
     config_print_help(stdout);
 }
 
-static enum status scan(int argc, char **argv, struct arguments *a, struct error *e) {
+static enum status scan(int argc, char **argv, struct cli_arguments *a, struct error *e) {
     int option;
     opterr = 0;
     while ((option = getopt_long(argc, argv, ":", long_options, NULL)) != -1) {
@@ -88,7 +88,7 @@ static enum status check_folders(const struct config *c, struct error *e) {
                      wrong == 1 ? "" : "s");
 }
 
-static enum status apply(const struct arguments *a, struct config *c, enum cli_action *action, struct error *e) {
+static enum status apply(const struct cli_arguments *a, struct config *c, enum cli_action *action, struct error *e) {
     *action = a->instead ? CLI_EXIT : CLI_SERVE;
     if (a->instead == CLI_HELP) {
         print_help();
@@ -110,7 +110,7 @@ static enum status apply(const struct arguments *a, struct config *c, enum cli_a
 }
 
 enum status cli_parse(int argc, char **argv, struct config *c, enum cli_action *action, struct error *e) {
-    struct arguments a = {.sets = xcalloc((size_t)argc, sizeof(const char *))};
+    struct cli_arguments a = {.sets = xcalloc((size_t)argc, sizeof(const char *))};
     enum status status = scan(argc, argv, &a, e);
     if (status == STATUS_OK) status = apply(&a, c, action, e);
     free(a.sets);

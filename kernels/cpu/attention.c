@@ -46,7 +46,7 @@ struct call {
 
 /* One piece: (query, head of the group) pairs numbered first .. first + rows in the span, for each of some key heads.
  */
-struct piece {
+struct attention_piece {
     const struct attention_span *span;
     int first_head, heads, first, rows;
 };
@@ -54,16 +54,16 @@ struct piece {
 static int divide_up(int x, int y) { return (x + y - 1) / y; }
 
 /* The key of its span at which the query of row `row` of a piece stands. */
-static int query_stands(const struct call *call, const struct piece *p, int row) {
+static int query_stands(const struct call *call, const struct attention_piece *p, int row) {
     return p->span->k_count - p->span->q_count + (p->first + row) / call->group;
 }
 
 /* The row sees keys [keys_hidden, keys_seen) of its span. */
-static int keys_seen(const struct call *call, const struct piece *p, int row) {
+static int keys_seen(const struct call *call, const struct attention_piece *p, int row) {
     return call->args->mask == MASK_NONE ? p->span->k_count : query_stands(call, p, row) + 1;
 }
 
-static int keys_hidden(const struct call *call, const struct piece *p, int row) {
+static int keys_hidden(const struct call *call, const struct attention_piece *p, int row) {
     return call->args->window == 0 ? 0 : max_int(0, keys_seen(call, p, row) - call->args->window);
 }
 
@@ -84,11 +84,11 @@ static int span_pieces(const struct call *call, const struct attention_span *spa
     return divide_up(call->args->kv_heads, heads_together(call, span)) * head_pieces(call, span);
 }
 
-static struct piece piece_number(const struct call *call, int number) {
+static struct attention_piece piece_number(const struct call *call, int number) {
     const struct attention_span *span = call->args->spans;
     for (; number >= span_pieces(call, span); span++) number -= span_pieces(call, span);
     int together = heads_together(call, span), per_head = head_pieces(call, span);
-    struct piece p = {.span = span, .first_head = number / per_head * together};
+    struct attention_piece p = {.span = span, .first_head = number / per_head * together};
     p.first = number % per_head * ATTENTION_ROWS;
     p.heads = min_int(together, call->args->kv_heads - p.first_head);
     p.rows = min_int(ATTENTION_ROWS, span->q_count * call->group - p.first);
@@ -96,7 +96,7 @@ static struct piece piece_number(const struct call *call, int number) {
 }
 
 /* Where row `row` of key head `head` of a piece is in q or out. */
-static float *piece_row(const struct call *call, struct tensor t, const struct piece *p, int head, int row) {
+static float *piece_row(const struct call *call, struct tensor t, const struct attention_piece *p, int head, int row) {
     int at = p->first + row, column = (p->first_head + head) * call->group + at % call->group;
     return row_f32(t, p->span->q_start + at / call->group) + (int64_t)column * call->args->head_dim;
 }
@@ -108,7 +108,7 @@ static struct attention_sums sums_at(const struct call *call, struct attention_s
                                    .sum = floats + ATTENTION_ROWS * (call->padded + 1)};
 }
 
-static void sums_begin(const struct call *call, const struct piece *p, const struct attention_sums *total) {
+static void sums_begin(const struct call *call, const struct attention_piece *p, const struct attention_sums *total) {
     for (int row = 0; row < p->heads * p->rows; row++) {
         total->largest[row] = -INFINITY;
         total->sum[row] = 0;
@@ -116,7 +116,7 @@ static void sums_begin(const struct call *call, const struct piece *p, const str
     memset(total->out, 0, (size_t)(p->heads * p->rows) * (size_t)call->padded * sizeof(float));
 }
 
-static void sums_end(const struct call *call, const struct piece *p, const struct attention_sums *total) {
+static void sums_end(const struct call *call, const struct attention_piece *p, const struct attention_sums *total) {
     const struct attention_args *a = call->args;
     for (int i = 0; i < p->heads * p->rows; i++) {
         float *out = piece_row(call, a->out, p, i / p->rows, i % p->rows);
@@ -124,7 +124,7 @@ static void sums_end(const struct call *call, const struct piece *p, const struc
     }
 }
 
-static void scale_queries(const struct call *call, const struct piece *p, struct attention_scratch *scratch) {
+static void scale_queries(const struct call *call, const struct attention_piece *p, struct attention_scratch *scratch) {
     const struct attention_args *a = call->args;
     for (int i = 0; i < p->heads * p->rows; i++) {
         float *to = scratch->queries + i * call->padded;
@@ -140,7 +140,7 @@ static int block_row(const struct attention_args *a, const struct attention_span
     return a->blocks[span->k_start + min_int(key / ATTENTION_BLOCK, last)] * ATTENTION_BLOCK;
 }
 
-static void find_bias(const struct call *call, const struct piece *p, int key, struct attention_range *r) {
+static void find_bias(const struct call *call, const struct attention_piece *p, int key, struct attention_range *r) {
     const struct attention_args *a = call->args;
     r->reach = a->bias.data == NULL ? -1 : a->bias.cols / 2;
     if (r->reach < 0) return;
@@ -152,8 +152,8 @@ static void find_bias(const struct call *call, const struct piece *p, int key, s
 }
 
 /* The sums of one range, which holds a key that the piece's last row sees. */
-static void run_range(const struct call *call, const struct piece *p, int range, struct attention_scratch *scratch,
-                      struct attention_sums sums) {
+static void run_range(const struct call *call, const struct attention_piece *p, int range,
+                      struct attention_scratch *scratch, struct attention_sums sums) {
     const struct attention_args *a = call->args;
     struct attention_range r = {.scratch = scratch, .sums = sums, .kv_heads = p->heads, .rows = p->rows};
     int key = range * ATTENTION_KEYS, column = p->first_head * a->head_dim, columns = p->heads * a->head_dim;
@@ -173,8 +173,8 @@ static void run_range(const struct call *call, const struct piece *p, int range,
     call->cpu->kernels->attention(&r);
 }
 
-static void merge_range(const struct call *call, const struct piece *p, int range, const struct attention_sums *total,
-                        const struct attention_sums *sums) {
+static void merge_range(const struct call *call, const struct attention_piece *p, int range,
+                        const struct attention_sums *total, const struct attention_sums *sums) {
     int first = range * ATTENTION_KEYS, end = first + ATTENTION_KEYS;
     for (int i = 0; i < p->heads * p->rows; i++) {
         int row = i % p->rows;
@@ -184,17 +184,17 @@ static void merge_range(const struct call *call, const struct piece *p, int rang
 }
 
 /* A piece has ranges [piece_first, piece_end) of its span. */
-static int piece_first(const struct call *call, const struct piece *p) {
+static int piece_first(const struct call *call, const struct attention_piece *p) {
     return keys_hidden(call, p, 0) / ATTENTION_KEYS;
 }
-static int piece_end(const struct call *call, const struct piece *p) {
+static int piece_end(const struct call *call, const struct attention_piece *p) {
     return divide_up(keys_seen(call, p, p->rows - 1), ATTENTION_KEYS);
 }
 
 /* A piece from its first range to its last. */
 static void whole_piece(const void *context, int number, int thread) {
     const struct call *call = context;
-    struct piece p = piece_number(call, number);
+    struct attention_piece p = piece_number(call, number);
     struct attention_scratch *scratch = &call->cpu->scratch[thread];
     struct attention_sums total = sums_at(call, scratch, 0), part = sums_at(call, scratch, 1);
     scale_queries(call, &p, scratch);
@@ -215,7 +215,7 @@ static struct attention_sums shared_sums(const struct call *call, int number) {
 static void part_of_piece(const void *context, int number, int thread) {
     const struct call *call = context;
     struct attention_scratch *scratch = &call->cpu->scratch[thread];
-    struct piece p = piece_number(call, number % call->pieces);
+    struct attention_piece p = piece_number(call, number % call->pieces);
     int first = piece_first(call, &p) + call->first_range, part = number / call->pieces * call->together;
     int end = min_int(min_int(part + call->together, call->parts), piece_end(call, &p) - first);
     if (part < end) scale_queries(call, &p, scratch);
@@ -227,7 +227,7 @@ static void part_of_piece(const void *context, int number, int thread) {
 static void merge_parts(const void *context, int number, int thread) {
     (void)thread;
     const struct call *call = context;
-    struct piece p = piece_number(call, number);
+    struct attention_piece p = piece_number(call, number);
     struct attention_sums total = shared_sums(call, number);
     int first = piece_first(call, &p) + call->first_range, last = piece_end(call, &p);
     int end = min_int(last, first + call->parts);

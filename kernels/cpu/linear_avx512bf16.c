@@ -19,13 +19,13 @@ enum { STREAM_TILES = 2, STREAM_ROWS = 12, DOT_TILES = 4, DOT_SUMS = STREAM_ROWS
 /* Where one kernel instance works: rows of x and y from `row`, tiles of the weight from `tile`, which is even unless it
  * is alone. `ahead` bytes behind
  * each of the tiles numbered [fetch, fetch_end) are fetched: the blocks of rows share them out. */
-struct place {
+struct tile_place {
     const struct linear_args *a;
     int row, tile, fetch, fetch_end;
     size_t ahead;
 };
 
-ALWAYS_INLINE void store_sum(const struct place *p, int r, int t, __m512 sum) {
+ALWAYS_INLINE void store_sum(const struct tile_place *p, int r, int t, __m512 sum) {
     const struct linear_args *a = p->a;
     int column = (p->tile + t) * TILE_COLUMNS;
     __mmask16 mask = vec_mask(min_int(TILE_COLUMNS, a->weight->n_out - column));
@@ -33,7 +33,7 @@ ALWAYS_INLINE void store_sum(const struct place *p, int r, int t, __m512 sum) {
     _mm512_mask_storeu_ps(row_f32(a->y, p->row + r) + column, mask, sum);
 }
 
-ALWAYS_INLINE void kernel(const struct place *p, const int rows, const int tiles) {
+ALWAYS_INLINE void kernel(const struct tile_place *p, const int rows, const int tiles) {
     const struct tensor x = p->a->x;
     const size_t pairs = packed_depth(DTYPE_BF16, p->a->weight->n_in) / 2, pair_stride = (size_t)x.stride / 2;
     /* A pair of bf16 is one 32-bit lane. */
@@ -61,7 +61,7 @@ ALWAYS_INLINE void kernel(const struct place *p, const int rows, const int tiles
 }
 
 /* As many rows as the registers hold with `tiles` tiles; more are not even compiled. */
-ALWAYS_INLINE void kernel_rows(const struct place *p, int rows, const int tiles) {
+ALWAYS_INLINE void kernel_rows(const struct tile_place *p, int rows, const int tiles) {
     switch (rows) {
         case 1: kernel(p, 1, tiles); break;
         case 2: kernel(p, 2, tiles); break;
@@ -88,12 +88,12 @@ ALWAYS_INLINE void linear_tiles(const struct linear_args *a, int tile, const int
     int rows = a->x.rows, blocks = (rows + most - 1) / most;
     size_t turn_bytes = (size_t)tiles * packed_tile_bytes(DTYPE_BF16, a->weight->n_in);
     for (int i = 0, row = 0; i < blocks; i++) {
-        struct place p = {.a = a,
-                          .row = row,
-                          .tile = tile,
-                          .fetch = tiles * i / blocks,
-                          .fetch_end = tiles * (i + 1) / blocks,
-                          .ahead = rows <= STREAM_ROWS ? FETCH_AHEAD : turn_bytes};
+        struct tile_place p = {.a = a,
+                               .row = row,
+                               .tile = tile,
+                               .fetch = tiles * i / blocks,
+                               .fetch_end = tiles * (i + 1) / blocks,
+                               .ahead = rows <= STREAM_ROWS ? FETCH_AHEAD : turn_bytes};
         int next = (int)((int64_t)rows * (i + 1) / blocks);
         kernel_rows(&p, next - row, tiles);
         row = next;

@@ -13,7 +13,7 @@ enum { MAX_ROWS = 6, MAX_TILES = 2, MAX_SUMS = 12 };
 
 /* Where one kernel instance works: rows of x and y from `row`, tiles of the weight from `tile`, which is even unless it
  * is alone. */
-struct place {
+struct vector_place {
     const struct linear_args *a;
     int row, tile;
 };
@@ -33,7 +33,7 @@ ALWAYS_INLINE struct vec load_weights(const char *at, const enum dtype dtype, co
 }
 
 /* y = (even + odd) + bias for one row of one tile; columns past n_out are not written. */
-ALWAYS_INLINE void store_sums(const struct place *p, int r, int t, struct vec even, struct vec odd) {
+ALWAYS_INLINE void store_sums(const struct vector_place *p, int r, int t, struct vec even, struct vec odd) {
     const struct linear_args *a = p->a;
     int column = (p->tile + t) * TILE_COLUMNS, n = min_int(TILE_COLUMNS, a->weight->n_out - column);
     float *y = row_f32(a->y, p->row + r) + column;
@@ -49,7 +49,7 @@ ALWAYS_INLINE void store_sums(const struct place *p, int r, int t, struct vec ev
 
 /* What a kernel has arrived at: an even k of the first row, and where the first tile holds it. */
 struct depth {
-    const struct place *place;
+    const struct vector_place *place;
     const float *x;
     const char *weights;
 };
@@ -68,14 +68,14 @@ ALWAYS_INLINE void add_depth(struct vec *sums, const struct depth *at, const boo
 }
 
 /* What lies `ahead` bytes behind two depths of each tile. Past the matrix this does nothing. */
-ALWAYS_INLINE void fetch_ahead(const struct place *p, const char *at, size_t ahead, const int tiles,
+ALWAYS_INLINE void fetch_ahead(const struct vector_place *p, const char *at, size_t ahead, const int tiles,
                                const enum dtype dtype) {
     for (int t = 0; t < tiles; t++)
         for (size_t line = 0; line < 2 * TILE_COLUMNS * dtype_bytes(dtype); line += 64)
             _mm_prefetch(at + packed_tile_start(dtype, p->a->weight->n_in, t) + ahead + line, _MM_HINT_T1);
 }
 
-ALWAYS_INLINE void kernel(const struct place *p, const int rows, const int tiles, const enum dtype dtype) {
+ALWAYS_INLINE void kernel(const struct vector_place *p, const int rows, const int tiles, const enum dtype dtype) {
     const struct weight *w = p->a->weight;
     const size_t n_in = (size_t)w->n_in, two_depths = dtype == DTYPE_BF16 ? packed_step(dtype) : 2 * packed_step(dtype);
     struct depth at = {p, row_f32(p->a->x, p->row), (const char *)w->data + packed_tile_start(dtype, w->n_in, p->tile)};
@@ -95,7 +95,7 @@ ALWAYS_INLINE void kernel(const struct place *p, const int rows, const int tiles
 }
 
 /* `rows` rows at once, of those that fit the registers with `tiles` tiles; the others are not even compiled. */
-ALWAYS_INLINE void kernel_rows(const struct place *p, int rows, const int tiles, const struct shape shape) {
+ALWAYS_INLINE void kernel_rows(const struct vector_place *p, int rows, const int tiles, const struct shape shape) {
     if (rows == 1 && tiles <= shape.sums) kernel(p, 1, tiles, shape.dtype);
     if (rows == 2 && 2 * tiles <= shape.sums) kernel(p, 2, tiles, shape.dtype);
     if (rows == 3 && 3 * tiles <= shape.sums) kernel(p, 3, tiles, shape.dtype);
@@ -104,7 +104,7 @@ ALWAYS_INLINE void kernel_rows(const struct place *p, int rows, const int tiles,
     if (rows == 6 && 6 * tiles <= shape.sums) kernel(p, 6, tiles, shape.dtype);
 }
 
-ALWAYS_INLINE void run_kernel(const struct place *p, int rows, int tiles, const struct shape shape) {
+ALWAYS_INLINE void run_kernel(const struct vector_place *p, int rows, int tiles, const struct shape shape) {
     if (tiles == 1) kernel_rows(p, rows, 1, shape);
     if (tiles == 2 && shape.sums >= 2) kernel_rows(p, rows, 2, shape);
 }
@@ -114,7 +114,7 @@ ALWAYS_INLINE void linear_tiles(const struct linear_args *a, int tile, int tiles
     int rows = a->x.rows, most = min_int(MAX_ROWS, shape.sums / tiles), blocks = (rows + most - 1) / most;
     for (int i = 0, row = 0; i < blocks; i++) {
         int end = (int)((int64_t)rows * (i + 1) / blocks);
-        run_kernel(&(struct place){.a = a, .row = row, .tile = tile}, end - row, tiles, shape);
+        run_kernel(&(struct vector_place){.a = a, .row = row, .tile = tile}, end - row, tiles, shape);
         row = end;
     }
 }

@@ -7,7 +7,7 @@
 
 #include "kernels/cpu/cpu.h"
 
-struct packing {
+struct weight_packing {
     const struct weight *weight;
     const struct host_matrix *host;
     int tiles, all; /* of one piece, and of the weight with what pads it */
@@ -72,7 +72,7 @@ static void split_pairs(uint16_t *to, const uint32_t *pairs, int n) {
 }
 
 /* Columns [k, k + n) of a row in the weight's dtype, zeros behind: in the host's memory where that will do. */
-static const char *float_run(const struct packing *p, int row, int k, int n, uint32_t room[RUN]) {
+static const char *float_run(const struct weight_packing *p, int row, int k, int n, uint32_t room[RUN]) {
     static const uint32_t zeros[RUN];
     const struct weight *w = p->weight;
     if (row >= w->n_out) return (const char *)zeros;
@@ -86,7 +86,7 @@ static const char *float_run(const struct packing *p, int row, int k, int n, uin
 }
 
 /* What pads the tile, columns past n_out and the second of a last pair, comes out of the runs as zeros. */
-static void pack_floats(const struct packing *p, int tile) {
+static void pack_floats(const struct weight_packing *p, int tile) {
     const struct weight *w = p->weight;
     bool words_of_two = w->dtype != DTYPE_F32;
     size_t step = packed_step(w->dtype);
@@ -114,7 +114,7 @@ static void place_scales(uint16_t *to, const uint16_t *from, const struct weight
 }
 
 /* The values of a block's columns; `absent` past n_out. */
-static void block_rows(const char *rows[TILE_COLUMNS], const struct packing *p, int tile, int block,
+static void block_rows(const char *rows[TILE_COLUMNS], const struct weight_packing *p, int tile, int block,
                        const char *absent) {
     const struct weight *w = p->weight;
     size_t bytes = w->dtype == DTYPE_INT8 ? QUANTISE_BLOCK : QUANTISE_BLOCK / 2;
@@ -129,7 +129,7 @@ static void block_rows(const char *rows[TILE_COLUMNS], const struct packing *p, 
 }
 
 /* Pairs of blocks are turned together: their values are one run of lines. */
-static void pack_int8(const struct packing *p, int tile) {
+static void pack_int8(const struct weight_packing *p, int tile) {
     const struct weight *w = p->weight;
     int blocks = w->n_in / QUANTISE_BLOCK;
     char absent[2 * QUANTISE_BLOCK];
@@ -163,7 +163,7 @@ static void spread_int4(char to[QUANTISE_BLOCK / 2], const char *from) {
     memcpy(to, &both, sizeof both);
 }
 
-static void pack_int4(const struct packing *p, int tile) {
+static void pack_int4(const struct weight_packing *p, int tile) {
     static const char absent[QUANTISE_BLOCK / 2];
     const struct weight *w = p->weight;
     char spread[TILE_COLUMNS][QUANTISE_BLOCK / 2];
@@ -186,7 +186,7 @@ static void pack_int4(const struct packing *p, int tile) {
  * It is an even number of tiles, as those of bf16 lie in pairs. */
 static void pack_piece(const void *context, int piece, int thread) {
     (void)thread;
-    const struct packing *p = context;
+    const struct weight_packing *p = context;
     int first = piece * p->tiles, end = min_int(p->all, first + p->tiles);
     for (int tile = first; tile < end; tile++) {
         switch (p->weight->dtype) {
@@ -214,7 +214,7 @@ enum status cpu_pack(struct backend *b, struct weight *w, const struct host_matr
         return error_set(e, STATUS_NO_MEMORY, "cpu: no memory for a [%d, %d] %s weight; use a smaller model or dtype",
                          w->n_out, w->n_in, dtype_name(w->dtype));
     int tiles = (int)stored_tiles(w->dtype, w->n_out), most = (int)(PIECE_BYTES / packed_tile_bytes(w->dtype, w->n_in));
-    struct packing p = {.weight = w, .host = host, .tiles = max_int(2, most / 2 * 2), .all = tiles};
+    struct weight_packing p = {.weight = w, .host = host, .tiles = max_int(2, most / 2 * 2), .all = tiles};
     cpu_run(b, (double)w->n_out * w->n_in, (tiles - 1) / p.tiles + 1, pack_piece, &p);
     return STATUS_OK;
 }

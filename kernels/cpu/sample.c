@@ -27,7 +27,7 @@ struct cut {
     uint64_t equal;
 };
 
-struct row {
+struct sample_row {
     const struct cpu_kernels *kernels;
     const float *logits;
     int n;
@@ -50,7 +50,7 @@ static uint32_t part_digit(struct part part, uint32_t key) { return (key >> part
 static const struct part all_keys = {.prefix = 0, .shift = 2 * DIGIT_BITS};
 
 /* The ids of one stretch of SAMPLE_BLOCK that the row's cut keeps and that are in the part, and their logits. */
-struct stretch {
+struct sample_stretch {
     int32_t ids[SAMPLE_BLOCK];
     float logits[SAMPLE_BLOCK];
     uint32_t keys[SAMPLE_BLOCK];
@@ -59,7 +59,8 @@ struct stretch {
 
 /* Fills *s from id `first` on. *equal counts the ids so far that lie exactly on the cut. There is no branch on the
  * data: logits are in no order that a processor could guess. */
-static void collect(const struct row *row, int first, struct part part, uint64_t *equal, struct stretch *s) {
+static void collect(const struct sample_row *row, int first, struct part part, uint64_t *equal,
+                    struct sample_stretch *s) {
     const uint64_t size = (uint64_t)1 << (part.shift + DIGIT_BITS), low = part.prefix * size;
     const struct cut cut = row->cut;
     uint64_t on_cut = *equal;
@@ -81,14 +82,14 @@ static void collect(const struct row *row, int first, struct part part, uint64_t
 }
 
 /* The weights of a stretch; what min_p drops weighs nothing. */
-static void stretch_weights(const struct row *row, const struct stretch *s, uint64_t *w) {
+static void stretch_weights(const struct sample_row *row, const struct sample_stretch *s, uint64_t *w) {
     row->kernels->weights(w, s->logits, s->n, row->largest, row->temperature);
     for (int i = 0; i < s->n; i++) w[i] = w[i] < row->least ? 0 : w[i];
 }
 
-static uint64_t total_weight(const struct row *row) {
+static uint64_t total_weight(const struct sample_row *row) {
     uint64_t total = 0, equal = 0, w[SAMPLE_BLOCK];
-    struct stretch s;
+    struct sample_stretch s;
     for (int first = 0; first < row->n; first += SAMPLE_BLOCK) {
         collect(row, first, all_keys, &equal, &s);
         stretch_weights(row, &s, w);
@@ -98,9 +99,9 @@ static uint64_t total_weight(const struct row *row) {
 }
 
 /* Adds to histogram[digit] what the kept ids of the part bring: their number, or their weights. */
-static void fill_histogram(const struct row *row, struct part part, bool weigh, uint64_t *histogram) {
+static void fill_histogram(const struct sample_row *row, struct part part, bool weigh, uint64_t *histogram) {
     uint64_t equal = 0, w[SAMPLE_BLOCK];
-    struct stretch s;
+    struct sample_stretch s;
     memset(histogram, 0, DIGITS * sizeof *histogram);
     for (int i = 0; i < SAMPLE_BLOCK; i++) w[i] = 1;
     for (int first = 0; first < row->n; first += SAMPLE_BLOCK) {
@@ -111,7 +112,7 @@ static void fill_histogram(const struct row *row, struct part part, bool weigh, 
 }
 
 /* The weight of every id whose key is `key`. */
-static uint64_t key_weight(const struct row *row, uint32_t key) {
+static uint64_t key_weight(const struct sample_row *row, uint32_t key) {
     uint32_t bits = key & 0x80000000 ? key & 0x7fffffff : ~key;
     uint64_t weight;
     float logit;
@@ -122,7 +123,7 @@ static uint64_t key_weight(const struct row *row, uint32_t key) {
 
 /* The shortest prefix of the ranking whose measure (count, or weight) reaches `target`, 1 <= target <= all of it. Ids
  * with one key have one weight, so how many of the last key are needed is a division. */
-static struct cut find_cut(const struct row *row, bool weigh, uint64_t target) {
+static struct cut find_cut(const struct sample_row *row, bool weigh, uint64_t target) {
     uint64_t histogram[DIGITS], above = 0;
     uint32_t prefix = 0;
     for (int shift = 2 * DIGIT_BITS; shift >= 0; shift -= DIGIT_BITS) {
@@ -143,11 +144,11 @@ static uint64_t splitmix64(uint64_t x) {
     return x ^ x >> 31;
 }
 
-static int32_t draw_token(const struct row *row, uint64_t seed, uint64_t draw) {
+static int32_t draw_token(const struct sample_row *row, uint64_t seed, uint64_t draw) {
     uint64_t total = total_weight(row), r = splitmix64(splitmix64(seed) + draw * 0x9e3779b97f4a7c15);
     uint64_t target = (uint64_t)((unsigned __int128)r * total >> 64);
     uint64_t sum = 0, equal = 0, w[SAMPLE_BLOCK];
-    struct stretch s = {.n = 0};
+    struct sample_stretch s = {.n = 0};
     CHECK(total > 0); /* the largest logit survives every cut and weighs 2^40, so the walk ends inside the row */
     for (int at = 0, first = 0;; at++) {
         for (; at == s.n; first += SAMPLE_BLOCK, at = 0) {
@@ -158,7 +159,7 @@ static int32_t draw_token(const struct row *row, uint64_t seed, uint64_t draw) {
     }
 }
 
-static int32_t sample_row(struct row *row, const struct sample_params *p, int32_t greedy) {
+static int32_t sample_row(struct sample_row *row, const struct sample_params *p, int32_t greedy) {
     if (!(p->temperature > 0) || p->top_k == 1) return greedy;
     row->temperature = (double)p->temperature;
     row->cut = (struct cut){.key = 0, .equal = (uint64_t)row->n};
@@ -175,7 +176,7 @@ static int32_t sample_row(struct row *row, const struct sample_params *p, int32_
 }
 
 /* log softmax of the raw logits at `id`. */
-static float log_probability(const struct row *row, int32_t id) {
+static float log_probability(const struct sample_row *row, int32_t id) {
     float shifted[SAMPLE_BLOCK];
     double sum = 0;
     for (int first = 0; first < row->n; first += SAMPLE_BLOCK) {
@@ -208,7 +209,7 @@ static void sample_one(const void *context, int i, int thread) {
     (void)thread;
     const struct sampling *s = context;
     const struct sample_args *a = s->args;
-    struct row row = {.kernels = s->kernels, .logits = row_f32(a->logits, i), .n = a->n_vocab};
+    struct sample_row row = {.kernels = s->kernels, .logits = row_f32(a->logits, i), .n = a->n_vocab};
     int32_t greedy = largest_id(row.logits, row.n);
     row.largest = (double)sample_clean(row.logits[greedy]);
     a->ids[i] = sample_row(&row, &a->params[i], greedy);

@@ -194,14 +194,14 @@ static bool is_first_row(const struct tensor_rows *rows, int i) {
     return true;
 }
 
-struct walk {
+struct tensor_walk {
     struct model *model;
     place_visitor *visit;
     void *context;
     struct error *error;
 };
 
-static enum status visit_one(const struct walk *w, struct place *p, enum place_form form, bool bias, void *at) {
+static enum status visit_one(const struct tensor_walk *w, struct place *p, enum place_form form, bool bias, void *at) {
     p->form = form;
     p->bias = bias;
     p->at = at;
@@ -217,7 +217,7 @@ static struct share share_of_bias(struct share s) {
 }
 
 /* The one or two places of a row: weight and bias, gamma and beta. */
-static enum status visit_row(const struct walk *w, struct place p, const struct place_shape *shape, void *base,
+static enum status visit_row(const struct tensor_walk *w, struct place p, const struct place_shape *shape, void *base,
                              bool absent) {
     struct model *m = w->model;
     const struct tensor_row *row = &p.rows->rows[p.row];
@@ -249,7 +249,7 @@ static bool is_cross(size_t place) {
            place == offsetof(struct layer, cross_kv) || place == offsetof(struct layer, cross_proj);
 }
 
-static enum status visit_layer(const struct walk *w, struct layer *layer, struct place p) {
+static enum status visit_layer(const struct tensor_walk *w, struct layer *layer, struct place p) {
     for (int i = 0; i < p.rows->n; i++) {
         size_t place = p.rows->rows[i].place;
         if (!is_first_row(p.rows, i) || (is_cross(place) && !layer->spec.cross)) continue;
@@ -290,7 +290,7 @@ static bool keeps_outer(const struct model *m, const struct place_shape *shape) 
 }
 
 /* A tied output matrix is the word table; on several ranks each has its own part, cut from the word table. */
-static enum status visit_output(const struct walk *w, struct place p, const struct place_shape *shape) {
+static enum status visit_output(const struct tensor_walk *w, struct place p, const struct place_shape *shape) {
     struct model *m = w->model;
     bool bias = has_bias(m, &m->stacks[p.stack].dims, &p.rows->rows[p.row], shape, m->absent >> p.row & 1);
     p.share = make_share(m, p.stack, shape);
@@ -305,7 +305,7 @@ static enum status visit_output(const struct walk *w, struct place p, const stru
     return bias ? visit_one(w, &p, PLACE_VECTOR, true, &m->output.bias) : STATUS_OK;
 }
 
-static enum status visit_outer(const struct walk *w) {
+static enum status visit_outer(const struct tensor_walk *w) {
     struct model *m = w->model;
     const struct tensor_rows *rows = &m->family->outer;
     CHECK(rows->n > 0 && rows->rows[0].place == offsetof(struct model, embedding.word));
@@ -334,7 +334,7 @@ static const char *layer_prefix(const struct model *m, enum stack_id id, int lay
 }
 
 enum status model_visit(struct model *m, place_visitor *visit, void *context, struct error *e) {
-    struct walk w = {.model = m, .visit = visit, .context = context, .error = e};
+    struct tensor_walk w = {.model = m, .visit = visit, .context = context, .error = e};
     char prefix[TENSOR_NAME];
     if (visit_outer(&w)) return e->status;
     for (int id = 0; id < STACK_COUNT; id++) {

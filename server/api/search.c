@@ -5,7 +5,7 @@
 #include "server/api/neighbor_json.h"
 
 /* The retrieval thread may still be searching when the client leaves: both sides hold a reference. */
-struct search {
+struct search_answer {
     struct answer base;
     struct search_request request;
     struct retriever_query query;
@@ -18,7 +18,7 @@ struct search {
     struct waker waker;
 };
 
-static void search_release(struct search *s) {
+static void search_release(struct search_answer *s) {
     if (atomic_fetch_sub(&s->references, 1) != 1) return;
     if (s->done && s->lookup.status == STATUS_OK) hits_free(&s->hits);
     snapshot_release(s->lookup.snapshot);
@@ -28,7 +28,7 @@ static void search_release(struct search *s) {
 }
 
 static void search_done(struct lookup *l) {
-    struct search *s = l->context;
+    struct search_answer *s = l->context;
     pthread_mutex_lock(&s->lock);
     s->done = true;
     if (s->waker.wake) s->waker.wake(s->waker.context);
@@ -36,7 +36,7 @@ static void search_done(struct lookup *l) {
     search_release(s);
 }
 
-static void write_results(const struct search *s, struct buffer *out) {
+static void write_results(const struct search_answer *s, struct buffer *out) {
     struct json_writer w;
     put_begin(&w, out);
     put_object(&w);
@@ -53,7 +53,7 @@ static void write_results(const struct search *s, struct buffer *out) {
 }
 
 static enum answer_progress search_poll(struct answer *a, struct buffer *out) {
-    struct search *s = (struct search *)a;
+    struct search_answer *s = (struct search_answer *)a;
     pthread_mutex_lock(&s->lock);
     bool done = s->done;
     pthread_mutex_unlock(&s->lock);
@@ -68,10 +68,10 @@ static enum answer_progress search_poll(struct answer *a, struct buffer *out) {
     return ANSWER_COMPLETE;
 }
 
-static void search_cancel(struct answer *a) { atomic_store(&((struct search *)a)->cancelled, true); }
+static void search_cancel(struct answer *a) { atomic_store(&((struct search_answer *)a)->cancelled, true); }
 
 static void search_close(struct answer *a) {
-    struct search *s = (struct search *)a;
+    struct search_answer *s = (struct search_answer *)a;
     search_cancel(a);
     pthread_mutex_lock(&s->lock);
     s->waker.wake = NULL;
@@ -86,10 +86,10 @@ static bool parse_search(struct search_request *request, const struct served_mod
 }
 
 /* Takes the request. */
-static struct search *make_search(const struct served_model *model, const struct search_request *request,
-                                  struct waker waker) {
+static struct search_answer *make_search(const struct served_model *model, const struct search_request *request,
+                                         struct waker waker) {
     static const struct answer_ops ops = {search_poll, search_cancel, search_close};
-    struct search *s = xcalloc(1, sizeof *s);
+    struct search_answer *s = xcalloc(1, sizeof *s);
     answer_init(&s->base, &ops, JSON_TYPE);
     s->request = *request;
     s->query = (struct retriever_query){
@@ -118,7 +118,7 @@ struct answer *search_open(struct api *a, const struct api_request *r, struct wa
         return NULL;
     }
 
-    struct search *s = make_search(model, &request, waker);
+    struct search_answer *s = make_search(model, &request, waker);
     if (retrieval_thread_ask(model->retrieval, &s->lookup, &e) == STATUS_OK) return &s->base;
     failure_from_error(f, &e);
     search_release(s); /* the retrieval thread's reference */

@@ -130,6 +130,23 @@ def check_sizes(sources):
             yield f"{name}:{line}: one function in ten has {length} lines or more, at most {P90_FUNCTION_LINES}"
 
 
+STRUCT = re.compile(r"^(?:static |const )*struct (\w+) \{")
+# One type for each instruction set: only one of these is in a translation unit.
+ONE_OF_SEVERAL = re.compile(r"kernels/cpu/\w+_(avx2|avx512)\.h$")
+
+
+def check_tags(sources):
+    """A struct tag stands for one thing in the whole tree; tests may have their own."""
+    first = {}
+    for name, lines in sources.items():
+        if name.startswith("tests/") or ONE_OF_SEVERAL.match(name):
+            continue
+        for number, line in enumerate(lines, 1):
+            found = STRUCT.match(line)
+            if found and first.setdefault(found[1], name) != name:
+                yield f"{name}:{number}: struct {found[1]} is defined in {first[found[1]]} already"
+
+
 def check_format(sources):
     run = subprocess.run(["clang-format", "--dry-run", "-Werror", "--ferror-limit=1", *sources], capture_output=True,
                          text=True)
@@ -161,7 +178,7 @@ def check_private(names):
 def main():
     names = tracked_files()
     sources = {n: pathlib.Path(n).read_text(encoding="utf-8").splitlines() for n in names if is_code(n)}
-    checks = (check_includes(sources), check_sizes(sources), check_format(sources), check_opening(sources),
+    checks = (check_includes(sources), check_sizes(sources), check_tags(sources), check_format(sources), check_opening(sources),
               check_private(names))
     violations = [v for check in checks for v in check]
     print("\n".join(violations) if violations else f"lint: {len(names)} files, no violations")

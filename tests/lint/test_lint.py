@@ -23,6 +23,7 @@ GOOD = {
     "tests/unit/test_op.c": '/* tests/unit/test_op.c: test. */\n#include <cmocka.h>\n\n#include "config/json/json.h"\n',
     "kernels/many.c": "/* kernels/many.c: short functions. */\n"
     + "".join(f"int many{i}(void) {{ return 0; }}\n" for i in range(20)),
+    "retro/run/run.h": "/* retro/run/run.h: runs. */\n#pragma once\n\nstruct twice {\n    int a;\n};\n",
     "README.md": "# A project\n",
 }
 
@@ -47,6 +48,7 @@ BAD = [
      "tools/index/x.c:2: tools/index may not include server/http/http.h"),
     ("tools/index/x.c", '/* tools/index/x.c: x. */\n#include "server/schedule/engine.h"\n',
      "tools/index/x.c:2: tools/index may not include"),
+    ("server/x.c", "/* server/x.c: x. */\nstruct twice {\n    int a;\n};\n", "server/x.c:2: struct twice is defined in"),
     ("server/x.c", '/* server/x.c: x. */\n#include "tests/helper.h"\n', "server/x.c:2: server/ may not include"),
     ("server/x.c", '/* server/x.c: x. */\n#include "api.h"\n', 'server/x.c:2: "api.h" is not included from the root'),
     ("server/x.c", "/* server/x.c: x. */\n#include <jansson.h>\n", "server/x.c:2: jansson is included by config/json/json.h"),

@@ -14,7 +14,7 @@ struct pile {
 };
 
 struct run {
-    struct estimate estimate;
+    struct index_estimate estimate;
     double now, end; /* seconds; `end` is known to the test alone */
     double worst_share, worst_left, largest_step;
     double last_share;
@@ -95,7 +95,7 @@ static void test_files_without_text(void **state) {
 /* A machine that becomes half as fast: what is left follows within two minutes. */
 static void test_rate_follows(void **state) {
     (void)state;
-    struct estimate t = {0};
+    struct index_estimate t = {0};
     estimate_start(&t, 0);
     estimate_expect(&t, 10000000);
     estimate_read(&t, 10000000, 10000000);

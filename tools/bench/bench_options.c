@@ -9,7 +9,7 @@ enum kind { KIND_FLAG, KIND_COUNT, KIND_TEXT, KIND_DTYPE, KIND_MODEL };
 enum { MAX_COUNT = 1 << 24 };
 
 /* Row i is option 1 << i of enum bench_option. */
-static const struct row {
+static const struct bench_row {
     const char *name, *value, *help;
     enum kind kind;
     size_t offset;
@@ -44,7 +44,7 @@ static const struct row {
     {"--rounds", "N", "measurements, whose median counts (5)", KIND_COUNT, offsetof(struct bench_options, rounds)},
 };
 
-static enum status read_value(struct bench_options *o, const struct row *r, const char *text, struct error *e) {
+static enum status read_value(struct bench_options *o, const struct bench_row *r, const char *text, struct error *e) {
     void *value = (char *)o + r->offset;
     long long number;
     switch (r->kind) {
@@ -72,7 +72,7 @@ static enum status read_value(struct bench_options *o, const struct row *r, cons
 }
 
 /* The option of that name that one of the commands has. */
-static const struct row *find(const char *name, const struct bench_command *const *commands, int n) {
+static const struct bench_row *find(const char *name, const struct bench_command *const *commands, int n) {
     unsigned all = 0;
     for (int i = 0; i < n; i++) all |= commands[i]->options;
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++)
@@ -111,7 +111,7 @@ enum status bench_parse(struct bench_options *o, char **arguments, const struct 
             o->folders[o->n_folders++] = *arguments; /* never ahead of what is read */
             continue;
         }
-        const struct row *r = find(argument, commands, n);
+        const struct bench_row *r = find(argument, commands, n);
         if (r == NULL) return error_set(e, STATUS_INVALID, "%s: unknown option", argument);
         if (r->value != NULL && *++arguments == NULL)
             return error_set(e, STATUS_INVALID, "%s needs a value: %s", argument, r->value);

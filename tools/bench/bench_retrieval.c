@@ -34,7 +34,7 @@ struct lookup_times {
 };
 
 /* When what was there of one generation; filled in by the engine's thread until it is done. */
-struct watch {
+struct bench_watch {
     struct bench *bench;
     struct generation *generation;
     bool alone;                   /* the latest call of the embedder is this generation's */
@@ -48,7 +48,7 @@ enum part { PART_STEP_OFF, PART_STEP_ON, PART_EMBED, PART_SEARCH, PART_ENCODE, P
 
 /* Called with the generation's lock held. */
 static void note(void *context) {
-    struct watch *w = context;
+    struct bench_watch *w = context;
     const struct progress *p = &w->generation->answer.progress;
     const struct datastore *d = &w->bench->store;
     double now = time_now();
@@ -81,26 +81,26 @@ static struct generation *make_generation(const struct bench *t, int i, int n, b
     return g;
 }
 
-static void watch_open(struct watch *w, struct bench *t, int i, int n, bool retrieve) {
+static void watch_open(struct bench_watch *w, struct bench *t, int i, int n, bool retrieve) {
     struct generation *g = make_generation(t, i, n, retrieve);
-    *w = (struct watch){.bench = t, .generation = g, .alone = n == 1};
+    *w = (struct bench_watch){.bench = t, .generation = g, .alone = n == 1};
     w->tokens = xcalloc((size_t)t->steps + 1, sizeof *w->tokens);
     w->lookups = xcalloc((size_t)(g->asked.n_prompt + t->steps) / (size_t)t->chunk + 1, sizeof *w->lookups);
     g->answer.waker = (struct waker){note, w};
 }
 
-static void watch_close(struct watch *w) {
+static void watch_close(struct bench_watch *w) {
     generation_release(w->generation);
     free(w->tokens);
     free(w->lookups);
 }
 
 /* All generations together, from the first token of the last one to the last token of the first one. */
-static double rate_of(const struct watch *watches, int n) {
+static double rate_of(const struct bench_watch *watches, int n) {
     double start = 0, end = INFINITY;
     int count = 0;
     for (int i = 0; i < n; i++) {
-        const struct watch *w = &watches[i];
+        const struct bench_watch *w = &watches[i];
         start = fmax(start, w->tokens[0]);
         end = fmin(end, w->tokens[w->n_tokens - 1]);
     }
@@ -110,7 +110,7 @@ static double rate_of(const struct watch *watches, int n) {
     return count / (end - start);
 }
 
-static enum status generate(struct bench *t, struct watch *watches, int n, struct error *e) {
+static enum status generate(struct bench *t, struct bench_watch *watches, int n, struct error *e) {
     struct generation *generations[MAX_SEQUENCES];
     struct buffer text = {0};
     for (int i = 0; i < n; i++) generations[i] = watches[i].generation;
@@ -128,7 +128,7 @@ static enum status generate(struct bench *t, struct watch *watches, int n, struc
 
 /* Gaps between tokens that are plain steps: chunk j closes with token j * chunk, whose publication waits for
  * neighbours, and the next token's step encodes them. */
-static double plain_step(const struct bench *t, const struct watch *w) {
+static double plain_step(const struct bench *t, const struct bench_watch *w) {
     double *gaps = xcalloc((size_t)t->steps, sizeof *gaps);
     int n = 0;
     for (int i = 1; i <= t->steps; i++)
@@ -139,7 +139,8 @@ static double plain_step(const struct bench *t, const struct watch *w) {
 }
 
 /* Lookup 0 is the prompt's chunk, whose encoding is part of the prompt. */
-static void take_apart(const struct bench *t, const struct watch *on, const struct watch *off, double parts[PARTS]) {
+static void take_apart(const struct bench *t, const struct bench_watch *on, const struct bench_watch *off,
+                       double parts[PARTS]) {
     int n = t->steps / t->chunk;
     double *embed = xcalloc((size_t)n, sizeof *embed), *search = xcalloc((size_t)n, sizeof *search);
     double *encode = xcalloc((size_t)n, sizeof *encode), step = plain_step(t, on);
@@ -166,7 +167,7 @@ struct round {
 
 /* on_first: both orders are needed, as a machine's speed drifts. */
 static enum status run_round(struct bench *t, int n, bool on_first, struct round *r, struct error *e) {
-    struct watch watches[2][MAX_SEQUENCES]; /* without and with */
+    struct bench_watch watches[2][MAX_SEQUENCES]; /* without and with */
     enum status status = STATUS_OK;
     for (int side = 0; side < 2; side++)
         for (int i = 0; i < n; i++) watch_open(&watches[side][i], t, i, n, side == 1);

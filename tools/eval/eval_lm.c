@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-struct options {
+struct lm_options {
     struct config config;
     const char *records;
     uint64_t seed;
@@ -111,7 +111,7 @@ static enum status choose_context(struct lm *lm, const struct config *c, struct 
     return error_set(e, STATUS_INVALID, "this model has no limit of its own: set server.max_context");
 }
 
-static enum status lm_open(struct lm *lm, const struct options *o, struct error *e) {
+static enum status lm_open(struct lm *lm, const struct lm_options *o, struct error *e) {
     const struct config *c = &o->config;
     lm->seed = o->seed;
     lm->grid = (enum grid_mode)c->retrieval.grid;
@@ -138,7 +138,7 @@ static enum status lm_close(struct lm *lm, struct error *e) {
     return status;
 }
 
-static enum status run(const struct options *o, int n, char **files, struct error *e) {
+static enum status run(const struct lm_options *o, int n, char **files, struct error *e) {
     struct lm lm = {0};
     struct error closing;
     enum status status = lm_open(&lm, o, e);
@@ -154,7 +154,7 @@ static enum status run(const struct options *o, int n, char **files, struct erro
 
 int eval_lm(const struct usage *self, int argc, char **argv) {
     struct error e = {0};
-    struct options o = {.seed = 1};
+    struct lm_options o = {.seed = 1};
     const struct eval_option options[] = {
         {"--seed", "N", "of the intervals' resamples (1)", EVAL_OPTION_SEED, &o.seed},
         {"--records", "JSONL", "a file for what was found of each record", EVAL_OPTION_TEXT, &o.records},

@@ -10,7 +10,7 @@
 
 enum { DOCUMENT_LIMIT = 64 << 20 };
 
-struct options {
+struct ppl_options {
     struct config config;
     const char *baseline, *curve;
     int window;
@@ -29,7 +29,7 @@ static enum status choose_window(struct ppl *p, int window, struct error *e) {
 }
 
 /* Bits are compared token by token, so both must cut text in the same way. */
-static enum status open_gpt(struct ppl *p, const struct options *o, struct error *e) {
+static enum status open_gpt(struct ppl *p, const struct ppl_options *o, struct error *e) {
     if (subject_open(&p->gpt, &o->config, o->baseline, e)) return error_prefix(e, "--baseline");
     if (p->gpt.info->chunk_length)
         return error_set(e, STATUS_INVALID, "--baseline %s: is a %s model; a plain GPT is wanted", o->baseline,
@@ -41,7 +41,7 @@ static enum status open_gpt(struct ppl *p, const struct options *o, struct error
     return subject_open_pool(&p->gpt, p->window, e);
 }
 
-static enum status ppl_open(struct ppl *p, const struct options *o, struct error *e) {
+static enum status ppl_open(struct ppl *p, const struct ppl_options *o, struct error *e) {
     p->seed = p->random = o->seed;
     if (subject_open(&p->model, &o->config, o->config.model.path, e) ||
         subject_open_retrieval(&p->model, &o->config, max_int(p->model.k, PPL_NEAREST), e) ||
@@ -77,7 +77,7 @@ static enum status add_file(struct ppl *p, const char *path, struct error *e) {
     return status;
 }
 
-static enum status run(const struct options *o, int n, char **files, struct error *e) {
+static enum status run(const struct ppl_options *o, int n, char **files, struct error *e) {
     struct ppl p = {0};
     enum status status = ppl_open(&p, o, e);
     for (int i = 0; i < n && status == STATUS_OK; i++) status = add_file(&p, files[i], e);
@@ -89,7 +89,7 @@ static enum status run(const struct options *o, int n, char **files, struct erro
 
 int eval_ppl(const struct usage *self, int argc, char **argv) {
     struct error e = {0};
-    struct options o = {.seed = 1};
+    struct ppl_options o = {.seed = 1};
     const struct eval_option options[] = {
         {"--window", "N", "tokens of a sequence, whole chunks (512, or the model's limit)", EVAL_OPTION_COUNT,
          &o.window},

@@ -6,7 +6,7 @@
 #include "config/base/process.h"
 #include "tools/eval/eval.h"
 
-static const struct command {
+static const struct eval_command {
     struct usage usage;
     int (*run)(const struct usage *self, int argc, char **argv);
 } commands[] = {

@@ -54,19 +54,19 @@ void walk_free(struct walk *w);
 void survey_texts(struct walk *w, size_t max_file_bytes);
 
 /* Progress on stderr: a bar on a terminal, else a line every ten seconds. */
-struct progress {
+struct index_progress {
     bool terminal, drawn;
     double started, shown;
     int files, total_files;
     int64_t chunks;
-    struct estimate estimate;
+    struct index_estimate estimate;
 };
 /* The files that will be read. */
-void progress_start(struct progress *p, const struct walk *w);
-void progress_read(struct progress *p, const struct found_file *file, uint64_t text_bytes);
-void progress_embedded(struct progress *p, int chunks, uint64_t text_bytes);
-void progress_show(struct progress *p, bool last);
-void progress_clear(struct progress *p); /* before any other line on stderr */
+void progress_start(struct index_progress *p, const struct walk *w);
+void progress_read(struct index_progress *p, const struct found_file *file, uint64_t text_bytes);
+void progress_embedded(struct index_progress *p, int chunks, uint64_t text_bytes);
+void progress_show(struct index_progress *p, bool last);
+void progress_clear(struct index_progress *p); /* before any other line on stderr */
 
 struct build_options {
     const char *out;

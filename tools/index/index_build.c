@@ -18,7 +18,7 @@ enum { BATCH_CHUNKS = 256, BATCH_BYTES = 1 << 20, DEFAULT_CHUNK_LENGTH = 64 };
 struct builder {
     const struct build_options *options;
     struct walk walk;
-    struct progress progress;
+    struct index_progress progress;
     struct tokenizer *tokenizer;
     struct embedder embedder;
     struct collection_builder *collection;

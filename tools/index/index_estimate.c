@@ -7,18 +7,18 @@
 #define TRUSTED_BYTES 16384.0
 #define RECENT_SECONDS 60.0
 
-void estimate_start(struct estimate *t, double now) { t->last = now; }
+void estimate_start(struct index_estimate *t, double now) { t->last = now; }
 
-void estimate_expect(struct estimate *t, uint64_t guess) { t->expected += (double)guess; }
+void estimate_expect(struct index_estimate *t, uint64_t guess) { t->expected += (double)guess; }
 
-void estimate_read(struct estimate *t, uint64_t guess, uint64_t text_bytes) {
+void estimate_read(struct index_estimate *t, uint64_t guess, uint64_t text_bytes) {
     t->expected -= (double)guess;
     t->guessed += (double)guess;
     t->text += (double)text_bytes;
     t->waiting += (double)text_bytes;
 }
 
-void estimate_done(struct estimate *t, uint64_t text_bytes, double now) {
+void estimate_done(struct index_estimate *t, uint64_t text_bytes, double now) {
     double passed = now - t->last, kept = exp(-passed / RECENT_SECONDS);
     t->waiting -= (double)text_bytes;
     t->done += (double)text_bytes;
@@ -28,17 +28,17 @@ void estimate_done(struct estimate *t, uint64_t text_bytes, double now) {
 }
 
 /* Bytes of text that are still to be embedded. */
-static double remaining_text(const struct estimate *t) {
+static double remaining_text(const struct index_estimate *t) {
     return t->waiting + t->expected * (t->text + TRUSTED_BYTES) / (t->guessed + TRUSTED_BYTES);
 }
 
-double estimate_share(struct estimate *t) {
+double estimate_share(struct index_estimate *t) {
     double left = remaining_text(t), whole = t->done + left;
     t->shown = fmax(t->shown, whole > 0 ? t->done / whole : 1);
     return t->shown;
 }
 
-double estimate_left(const struct estimate *t) {
+double estimate_left(const struct index_estimate *t) {
     if (t->recent <= 0 || t->recent_time <= 0) return -1;
     return remaining_text(t) * t->recent_time / t->recent;
 }

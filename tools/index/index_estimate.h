@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* Zero-initialise. Bytes are double: they are added up, divided and never indexed with. */
-struct estimate {
+struct index_estimate {
     double expected;            /* guesses for files that are not read yet */
     double guessed, text;       /* files that were read: the guesses, and the bytes of their text */
     double waiting, done;       /* bytes of text that were read: not embedded yet, embedded */
@@ -15,14 +15,14 @@ struct estimate {
     double shown;               /* the share never goes back */
 };
 
-void estimate_start(struct estimate *t, double now);
+void estimate_start(struct index_estimate *t, double now);
 /* A file that will be read. */
-void estimate_expect(struct estimate *t, uint64_t guess);
+void estimate_expect(struct index_estimate *t, uint64_t guess);
 /* It has been read. text_bytes is 0 for one that is skipped or a copy. */
-void estimate_read(struct estimate *t, uint64_t guess, uint64_t text_bytes);
+void estimate_read(struct index_estimate *t, uint64_t guess, uint64_t text_bytes);
 /* Text that was read has been embedded. */
-void estimate_done(struct estimate *t, uint64_t text_bytes, double now);
+void estimate_done(struct index_estimate *t, uint64_t text_bytes, double now);
 /* 0 .. 1, never less than before. */
-double estimate_share(struct estimate *t);
+double estimate_share(struct index_estimate *t);
 /* Seconds; -1 while nothing has been embedded. */
-double estimate_left(const struct estimate *t);
+double estimate_left(const struct index_estimate *t);

@@ -21,7 +21,7 @@ struct query {
     char *path;       /* of another document */
 };
 
-struct search {
+struct neighbor_search {
     const struct neighbors_options *o;
     const struct collection *c;
     const struct embedder *embedder;
@@ -33,7 +33,7 @@ struct search {
     size_t n, capacity;
 };
 
-static enum status reserve(struct search *s, size_t n, struct error *e) {
+static enum status reserve(struct neighbor_search *s, size_t n, struct error *e) {
     size_t k = (size_t)s->o->k, capacity = s->capacity ? s->capacity : BATCH, entries, bytes;
     while (capacity < n) capacity *= 2;
     if (mul_overflows(capacity, k, &entries) || mul_overflows(entries, sizeof *s->ids, &bytes))
@@ -48,7 +48,7 @@ static enum status reserve(struct search *s, size_t n, struct error *e) {
     return STATUS_OK;
 }
 
-static bool excluded(const struct search *s, const struct query *q, int64_t id) {
+static bool excluded(const struct neighbor_search *s, const struct query *q, int64_t id) {
     if (!s->o->exclude_same_document) return false;
     struct chunk chunk = collection_chunk(s->c, id);
     return q->path ? strcmp(q->path, chunk.path) == 0 : q->document == chunk.document;
@@ -56,7 +56,7 @@ static bool excluded(const struct search *s, const struct query *q, int64_t id) 
 
 /* Copies the first k of `wide` results that may stay, fills the rest with none; true when it found
  * k. */
-static bool keep(const struct search *s, int query, int wide, const int64_t *ids, const float *similarities) {
+static bool keep(const struct neighbor_search *s, int query, int wide, const int64_t *ids, const float *similarities) {
     int k = s->o->k, kept = 0;
     size_t row = (s->n + (size_t)query) * (size_t)k;
     for (int i = 0; i < wide && kept < k && ids[i] >= 0; i++) {
@@ -74,7 +74,7 @@ static bool keep(const struct search *s, int query, int wide, const int64_t *ids
 /* One query again and again with twice as many results, until k of other documents are among them
  * or there are no more: a query from a long document can have very many of its own document before
  * the first of another. */
-static enum status search_wider(const struct search *s, int query, int wide, struct error *e) {
+static enum status search_wider(const struct neighbor_search *s, int query, int wide, struct error *e) {
     const struct index *index = collection_index(s->c);
     enum status status = STATUS_OK;
     for (bool found = false; !found && wide < index->count && status == STATUS_OK;) {
@@ -93,7 +93,7 @@ static enum status search_wider(const struct search *s, int query, int wide, str
 }
 
 /* Searches the n queries of the batch at hand and appends their results. */
-static enum status search_batch(struct search *s, int n, struct error *e) {
+static enum status search_batch(struct neighbor_search *s, int n, struct error *e) {
     const struct index *index = collection_index(s->c);
     int wide = s->o->k + (s->o->exclude_same_document ? SPARE : 0);
     if (wide > index->count) wide = max_int(1, (int)index->count);
@@ -115,7 +115,7 @@ static enum status search_batch(struct search *s, int n, struct error *e) {
     return status;
 }
 
-static enum status search_collection(struct search *s, struct error *e) {
+static enum status search_collection(struct neighbor_search *s, struct error *e) {
     int64_t count = collection_info(s->c)->n_chunks;
     enum status status = STATUS_OK;
     for (int64_t first = 0; first < count && status == STATUS_OK; first += BATCH) {
@@ -130,7 +130,7 @@ static enum status search_collection(struct search *s, struct error *e) {
 
 /* Queries of a file, whose texts stay until their batch is embedded. */
 struct query_lines {
-    struct search *search;
+    struct neighbor_search *search;
     struct text_span texts[BATCH_TEXTS]; /* owned */
     int n;
 };
@@ -144,7 +144,7 @@ static void forget_lines(struct query_lines *l) {
 }
 
 static enum status search_lines(struct query_lines *l, struct error *e) {
-    struct search *s = l->search;
+    struct neighbor_search *s = l->search;
     enum status status = l->n ? s->embedder->embed(s->embedder->self, l->texts, l->n, s->vectors, e) : STATUS_OK;
     if (status == STATUS_OK && l->n) status = search_batch(s, l->n, e);
     forget_lines(l);
@@ -162,7 +162,7 @@ static enum status add_line(void *context, const struct json *record, struct err
     return l->n == BATCH_TEXTS ? search_lines(l, e) : STATUS_OK;
 }
 
-static enum status search_file(struct search *s, struct error *e) {
+static enum status search_file(struct neighbor_search *s, struct error *e) {
     struct query_lines lines = {.search = s};
     enum status status = json_parse_lines(s->o->queries, add_line, &lines, e);
     if (status == STATUS_OK) status = search_lines(&lines, e);
@@ -172,22 +172,22 @@ static enum status search_file(struct search *s, struct error *e) {
 
 /* What is written: a file beside the one asked for, which takes its name when it is whole; or, where the name belongs
  * to a device or a pipe, that itself, which stays whatever happens. */
-struct output {
+struct neighbor_output {
     char *path;   /* through links */
     char *beside; /* NULL: written in place */
     FILE *file;
 };
 
-static void output_free(struct output *o) {
+static void output_free(struct neighbor_output *o) {
     free(o->path);
     free(o->beside);
 }
 
-static enum status output_create(struct output *o, const char *path, struct error *e) {
+static enum status output_create(struct neighbor_output *o, const char *path, struct error *e) {
     struct stat st;
     struct buffer name = {0};
     char *real = realpath(path, NULL);
-    *o = (struct output){.path = real ? real : xstrdup(path)};
+    *o = (struct neighbor_output){.path = real ? real : xstrdup(path)};
     bool in_place = stat(o->path, &st) == 0 && !S_ISREG(st.st_mode);
     if (!in_place) {
         buffer_printf(&name, "%s.%ld.part", o->path, (long)getpid());
@@ -202,7 +202,7 @@ static enum status output_create(struct output *o, const char *path, struct erro
 }
 
 /* `written` ends the file: it gets its name, or what was made of it goes. */
-static enum status output_close(struct output *o, enum status written, struct error *e) {
+static enum status output_close(struct neighbor_output *o, enum status written, struct error *e) {
     enum status status = written;
     if (fclose(o->file) != 0 && status == STATUS_OK) status = error_errno(e, "%s: write", o->path);
     if (o->beside && status == STATUS_OK && rename(o->beside, o->path) != 0)
@@ -212,7 +212,7 @@ static enum status output_close(struct output *o, enum status written, struct er
     return status;
 }
 
-static enum status write_results(const struct search *s, struct error *e) {
+static enum status write_results(const struct neighbor_search *s, struct error *e) {
     struct {
         char magic[8];
         uint32_t version, k;
@@ -221,7 +221,7 @@ static enum status write_results(const struct search *s, struct error *e) {
     _Static_assert(sizeof header == 32, "written as it is");
     memcpy(header.magic, "RETRONBR", sizeof header.magic);
     header.n_chunks = (uint64_t)collection_info(s->c)->n_chunks;
-    struct output out;
+    struct neighbor_output out;
     enum status status = output_create(&out, s->o->out, e);
     if (status) return status;
     size_t entries = s->n * (size_t)s->o->k;
@@ -235,7 +235,7 @@ static enum status write_results(const struct search *s, struct error *e) {
 enum status index_neighbors(const struct neighbors_options *o, const struct collection *c,
                             const struct embedder *embedder, struct error *e) {
     size_t dim = (size_t)collection_info(c)->dim;
-    struct search s = {.o = o, .c = c, .embedder = embedder};
+    struct neighbor_search s = {.o = o, .c = c, .embedder = embedder};
     s.queries = xcalloc(BATCH, sizeof *s.queries);
     s.vectors = xmalloc(BATCH * dim * sizeof *s.vectors);
     enum status status = o->queries ? search_file(&s, e) : search_collection(&s, e);

@@ -6,20 +6,20 @@
 
 enum { BAR = 24, LINE_SECONDS = 10 };
 
-void progress_start(struct progress *p, const struct walk *w) {
-    *p = (struct progress){
+void progress_start(struct index_progress *p, const struct walk *w) {
+    *p = (struct index_progress){
         .terminal = isatty(STDERR_FILENO) == 1, .started = time_now(), .shown = time_now(), .total_files = w->n};
     estimate_start(&p->estimate, p->started);
     for (int i = 0; i < w->n; i++) estimate_expect(&p->estimate, w->files[i].text_bytes);
 }
 
-void progress_read(struct progress *p, const struct found_file *file, uint64_t text_bytes) {
+void progress_read(struct index_progress *p, const struct found_file *file, uint64_t text_bytes) {
     p->files++;
     estimate_read(&p->estimate, file->text_bytes, text_bytes);
     progress_show(p, false);
 }
 
-void progress_embedded(struct progress *p, int chunks, uint64_t text_bytes) {
+void progress_embedded(struct index_progress *p, int chunks, uint64_t text_bytes) {
     p->chunks += chunks;
     estimate_done(&p->estimate, text_bytes, time_now());
     progress_show(p, false);
@@ -33,7 +33,7 @@ static void format_time(char *text, size_t size, double seconds) {
         snprintf(text, size, "%ld:%02ld", s / 60, s % 60);
 }
 
-void progress_show(struct progress *p, bool last) {
+void progress_show(struct index_progress *p, bool last) {
     double now = time_now(), passed = now - p->started;
     double wait = p->terminal ? 0.1 : LINE_SECONDS;
     if (!last && now - p->shown < wait) return;
@@ -56,7 +56,7 @@ void progress_show(struct progress *p, bool last) {
     fflush(stderr);
 }
 
-void progress_clear(struct progress *p) {
+void progress_clear(struct index_progress *p) {
     if (p->drawn) fputs("\r\033[K", stderr);
     p->drawn = false;
 }

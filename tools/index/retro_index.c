@@ -21,7 +21,7 @@ enum { DEFAULT_FILE_LIMIT = 64 << 20, LARGEST_FILE_LIMIT = 1 << 30, LARGEST_K = 
 
 atomic_bool index_interrupted;
 
-struct arguments {
+struct index_arguments {
     struct config config;
     struct build_options build;
     struct neighbors_options neighbors;
@@ -56,7 +56,7 @@ enum option_id {
     OPTION_HELP
 };
 
-static const struct row {
+static const struct index_row {
     const char *name, *value, *help;
     int id; /* enum option_id, or the letter of a short option */
     unsigned commands;
@@ -80,7 +80,7 @@ static const struct row {
     {"--set", "KEY=VALUE", "sets one option, after the file", OPTION_SET, BUILD | SEARCH | NEIGHBORS | VERIFY},
 };
 
-static enum status parse_option(struct arguments *a, int option, const char *value, struct error *e) {
+static enum status parse_option(struct index_arguments *a, int option, const char *value, struct error *e) {
     long long n = 0;
     enum status status = STATUS_OK;
     switch (option) {
@@ -121,7 +121,7 @@ static void list_options(unsigned command, struct option long_options[ARRAY_COUN
     long_options[n] = (struct option){0};
 }
 
-static enum status parse(struct arguments *a, unsigned command, int argc, char **argv, struct error *e) {
+static enum status parse(struct index_arguments *a, unsigned command, int argc, char **argv, struct error *e) {
     struct option options[ARRAY_COUNT(rows) + 2];
     list_options(command, options);
     const char **sets = xcalloc((size_t)argc + 1, sizeof *sets);
@@ -139,7 +139,7 @@ static enum status parse(struct arguments *a, unsigned command, int argc, char *
     return status ? status : config_check(&a->config, e);
 }
 
-static enum status expect_rest(const struct arguments *a, int n, const char *what, struct error *e) {
+static enum status expect_rest(const struct index_arguments *a, int n, const char *what, struct error *e) {
     return a->n_rest == n ? STATUS_OK : error_set(e, STATUS_INVALID, "expected %s; --help says more", what);
 }
 
@@ -150,7 +150,7 @@ static void interrupt(int signal_number) {
     index_interrupted = true;
 }
 
-static int run_build(struct arguments *a, struct error *e) {
+static int run_build(struct index_arguments *a, struct error *e) {
     struct sigaction action = {.sa_handler = interrupt};
     a->build.paths = a->rest;
     a->build.n_paths = a->n_rest;
@@ -165,7 +165,7 @@ static int run_build(struct arguments *a, struct error *e) {
 
 /* The collection's own embedder and tokenizer, unless the configuration names others; both must be the ones it was
  * built with. */
-static enum status open_makers(const struct arguments *a, const struct collection *collection,
+static enum status open_makers(const struct index_arguments *a, const struct collection *collection,
                                struct embedder *embedder, struct tokenizer **tokenizer, struct error *e) {
     const struct config *c = &a->config;
     const struct collection_info *info = collection_info(collection);
@@ -188,7 +188,7 @@ static void print_hit(int rank, const struct hit *hit) {
     }
 }
 
-static enum status search(const struct arguments *a, struct collection *c, const struct embedder *embedder,
+static enum status search(const struct index_arguments *a, struct collection *c, const struct embedder *embedder,
                           struct error *e) {
     struct retriever *retriever;
     struct hits hits;
@@ -203,7 +203,7 @@ static enum status search(const struct arguments *a, struct collection *c, const
     return status;
 }
 
-static int run_search(struct arguments *a, struct error *e) {
+static int run_search(struct index_arguments *a, struct error *e) {
     struct collection *c = NULL;
     struct embedder embedder = {0};
     struct tokenizer *tokenizer = NULL;
@@ -217,7 +217,7 @@ static int run_search(struct arguments *a, struct error *e) {
     return status ? EXIT_FAILED : EXIT_FINE;
 }
 
-static int run_neighbors(struct arguments *a, struct error *e) {
+static int run_neighbors(struct index_arguments *a, struct error *e) {
     struct collection *c = NULL;
     struct embedder embedder = {0};
     struct tokenizer *tokenizer = NULL;
@@ -235,7 +235,7 @@ static int run_neighbors(struct arguments *a, struct error *e) {
     return status ? EXIT_FAILED : EXIT_FINE;
 }
 
-static int run_stats(struct arguments *a, struct error *e) {
+static int run_stats(struct index_arguments *a, struct error *e) {
     struct collection *c;
     if (expect_rest(a, 1, "stats DIR", e) || collection_open(&c, a->rest[0], e)) return EXIT_FAILED;
     const struct collection_info *info = collection_info(c);
@@ -250,7 +250,7 @@ static int run_stats(struct arguments *a, struct error *e) {
 }
 
 /* Documents whose name holds a text, or all. */
-static int run_list(struct arguments *a, struct error *e) {
+static int run_list(struct index_arguments *a, struct error *e) {
     struct collection *c;
     const char *part = a->n_rest == 2 ? a->rest[1] : "";
     if (a->n_rest != 2 && expect_rest(a, 1, "list DIR [TEXT]", e)) return EXIT_FAILED;
@@ -273,7 +273,7 @@ static int run_list(struct arguments *a, struct error *e) {
 }
 
 /* Says whether the embedder and tokenizer that the collection names are there and still the same. */
-static enum status verify_makers(const struct arguments *a, const struct collection *c, struct error *e) {
+static enum status verify_makers(const struct index_arguments *a, const struct collection *c, struct error *e) {
     struct embedder embedder = {0};
     struct tokenizer *tokenizer = NULL;
     enum status status = open_makers(a, c, &embedder, &tokenizer, e);
@@ -282,7 +282,7 @@ static enum status verify_makers(const struct arguments *a, const struct collect
     return status;
 }
 
-static int run_verify(struct arguments *a, struct error *e) {
+static int run_verify(struct index_arguments *a, struct error *e) {
     struct collection *c;
     if (expect_rest(a, 1, "verify DIR", e) || collection_verify(a->rest[0], e) || collection_open(&c, a->rest[0], e))
         return EXIT_FAILED;
@@ -297,7 +297,7 @@ static int run_verify(struct arguments *a, struct error *e) {
     return status ? EXIT_FAILED : EXIT_FINE;
 }
 
-static int run_extract(struct arguments *a, struct error *e) {
+static int run_extract(struct index_arguments *a, struct error *e) {
     struct buffer text = {0}, title = {0};
     enum status status = expect_rest(a, 1, "extract FILE", e);
     if (status == STATUS_OK)
@@ -309,12 +309,12 @@ static int run_extract(struct arguments *a, struct error *e) {
     return status ? EXIT_FAILED : EXIT_FINE;
 }
 
-static int run_help(struct arguments *a, struct error *e);
+static int run_help(struct index_arguments *a, struct error *e);
 
-static const struct command {
+static const struct index_command {
     struct usage usage;
     unsigned bit;
-    int (*run)(struct arguments *a, struct error *e);
+    int (*run)(struct index_arguments *a, struct error *e);
 } commands[] = {
     {{"build", "--out DIR --config FILE [OPTION...] PATH...",
       "reads .txt, .md, .rst, .html and man pages under each PATH, cuts them into chunks, embeds the chunks and writes "
@@ -344,7 +344,7 @@ static const struct command {
     {{"help", "[COMMAND]", "all commands, or how one of them is called"}, 0, run_help},
 };
 
-static const struct command *find_command(const char *name) {
+static const struct index_command *find_command(const char *name) {
     for (size_t i = 0; i < ARRAY_COUNT(commands); i++)
         if (strcmp(name, commands[i].usage.name) == 0) return &commands[i];
     return NULL;
@@ -358,27 +358,27 @@ static void print_usage(FILE *out) {
         "exit code: 0 all fine, 1 failed, 2 built but some files were skipped (named on stderr), 130 interrupted\n");
 }
 
-static int print_help(const struct command *c) {
+static int print_help(const struct index_command *c) {
     usage_print(stdout, "retro-index", &c->usage);
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++)
         if (rows[i].commands & c->bit) usage_option(stdout, rows[i].name, rows[i].value, rows[i].help);
     return EXIT_FINE;
 }
 
-static int run_help(struct arguments *a, struct error *e) {
+static int run_help(struct index_arguments *a, struct error *e) {
     if (a->n_rest == 0) {
         print_usage(stdout);
         return EXIT_FINE;
     }
-    const struct command *command = find_command(a->rest[0]);
+    const struct index_command *command = find_command(a->rest[0]);
     if (command) return print_help(command);
     error_set(e, STATUS_INVALID, "unknown command \"%s\"; retro-index help lists them", a->rest[0]);
     return EXIT_FAILED;
 }
 
-static int run(const struct command *command, int argc, char **argv) {
+static int run(const struct index_command *command, int argc, char **argv) {
     struct error e = {0};
-    struct arguments a = {.k = 5, .build = {.max_file_bytes = DEFAULT_FILE_LIMIT}};
+    struct index_arguments a = {.k = 5, .build = {.max_file_bytes = DEFAULT_FILE_LIMIT}};
     config_init(&a.config);
     int code = parse(&a, command->bit, argc, argv, &e) ? EXIT_FAILED
                : a.help                                ? print_help(command)
@@ -391,7 +391,7 @@ static int run(const struct command *command, int argc, char **argv) {
 
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
-    const struct command *command = find_command(name);
+    const struct index_command *command = find_command(name);
     standard_streams_open();
     if (command) return process_end(run(command, argc - 1, argv + 1));
     if (strcmp(name, "--help") == 0) {
