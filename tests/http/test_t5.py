@@ -38,23 +38,27 @@ def collection(folder, config, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def t5(folder, collection, tmp_path_factory):
-    path = tmp_path_factory.mktemp("t5-server")
-    file = path / "retro.json"
+def t5_config(folder, collection, tmp_path_factory):
+    file = tmp_path_factory.mktemp("t5-config") / "retro.json"
     file.write_text(json.dumps({
         "model": {"path": str(folder), "dtype": "f32"},
         "retrieval": {"collection": str(collection), "embedder": str(DEPS / "minilm"), "template": "{number}. {title}: {text}\n", "prompt_tokens": 300},
         "server": {"port": 0, "max_context": 512}}))
-    running = Server(file, path)
+    return file
+
+
+@pytest.fixture(scope="session")
+def t5(t5_config, tmp_path_factory):
+    running = Server(t5_config, tmp_path_factory.mktemp("t5-server"))
     yield running
     assert running.stop() == 0, running.log.read_text()
 
 
 def complete(server, expect=200, **fields):
     body = {"temperature": 0, "max_tokens": 12, "retrieval": {"enabled": False}} | fields
-    status, answer = server.post("/v1/completions", body)
-    assert status == expect, answer
-    return answer
+    reply = server.post(body)
+    assert reply.status == expect, reply.body
+    return reply.json()
 
 
 def test_the_prompt_is_the_encoders_text(t5):
@@ -135,11 +139,11 @@ def test_passages_fit_the_budget(t5, start_t5):
 
 
 @pytest.fixture
-def start_t5(t5, tmp_path):
+def start_t5(t5_config, tmp_path):
     servers = []
 
     def start_one(*sets):
-        servers.append(Server(t5.config, tmp_path, *sets))
+        servers.append(Server(t5_config, tmp_path, *sets))
         return servers[-1]
 
     yield start_one
@@ -160,11 +164,10 @@ def test_refusals(t5):
 
 
 def test_a_target_needs_an_encoder(server):
-    status, answer = server.post("/v1/completions", {"prompt": "a", "target": "b"})
-    assert status == 400 and answer["error"]["param"] == "target", answer
+    assert complete(server, expect=400, prompt="a", target="b")["error"]["param"] == "target"
 
 
-def test_a_template_is_checked(t5):
+def test_a_template_is_checked(t5_config):
     for template, words in [("{title}", "{text}, the passage itself, is missing"), ("{text} {page}", "is no placeholder")]:
-        done = subprocess.run([BUILD / "retro-server", "--config", t5.config, "--set", f"retrieval.template={template}", "--check-config"], capture_output=True, text=True)
+        done = subprocess.run([BUILD / "retro-server", "--config", t5_config, "--set", f"retrieval.template={template}", "--check-config"], capture_output=True, text=True)
         assert done.returncode == 1 and words in done.stderr, done.stderr
