@@ -36,6 +36,7 @@ def demo(tmp_path):
         shutil.copy(ROOT / "docs" / page, build / "demo/corpus/text")
     for program in ("retro-server", "retro-index"):
         shutil.copy(BUILD / program, build)
+    (build / "lib").symlink_to(BUILD / "lib")  # where the programs look for FAISS
 
     def run(prompt=PROMPT):
         start = time.monotonic()
