@@ -407,8 +407,12 @@ def test_a_failed_start_ends_at_once_where_memory_is_short(program):
     assert started > 0
 
 
-@pytest.mark.parametrize("name", ["chunks.tokens", "documents"])
-def test_a_file_that_is_cut_in_place_is_named_as_the_cause(config, tmp_path, name):
+SEARCH = {"query": "stop the server", "k": 5}, "/v1/retrieval/search"
+COMPLETION = {"prompt": "stop the server", "max_tokens": 1}, "/v1/completions"
+
+
+@pytest.mark.parametrize("name, request_", [("documents.text", SEARCH), ("documents", SEARCH), ("chunks.tokens", COMPLETION)])
+def test_a_file_that_is_cut_in_place_is_named_as_the_cause(config, tmp_path, name, request_):
     folder = pathlib.Path(json.loads(config.read_text())["retrieval"]["collection"])
     copy = tmp_path / "collection"
     shutil.copytree(folder, copy)
@@ -416,7 +420,7 @@ def test_a_file_that_is_cut_in_place_is_named_as_the_cause(config, tmp_path, nam
     (generation,) = (file.parent for file in copy.glob(f"*/{name}"))
     os.truncate(generation / name, 0)
     with pytest.raises((ConnectionError, http.client.HTTPException)):
-        server.post({"query": "stop the server", "k": 5}, "/v1/retrieval/search")
+        server.post(*request_)
     assert server.process.wait(20) == 1
     assert "a file of the model or of the collection was cut" in server.log.read_text().splitlines()[-1]
 
@@ -433,11 +437,11 @@ def test_memory_counts_what_is_retrieved_from(server, config):
     generation = folder / (folder / "CURRENT").read_text().split()[0]
     sizes = {file.name: file.stat().st_size / 1e6 for file in generation.iterdir()}
     vectors = next(size for name, size in sizes.items() if name.startswith("vectors"))
-    mapped = sum(sizes[name] for name in ("chunks.tokens", "chunks.offsets", "documents"))
+    mapped = sum(sizes[name] for name in ("chunks.tokens", "chunks.offsets", "documents", "documents.text"))
     embedder = (DEPS / "minilm/model.safetensors").stat().st_size / 1e6
     log = server.log.read_text()
     assert abs(megabytes("document index", log) - vectors) < 0.1
-    assert abs(megabytes("documents", log) - mapped) < 0.1 and re.search(r"documents [0-9.]+ MB mapped: ", log)
+    assert abs(megabytes("documents", log) - mapped) < 0.1 and re.search(r"documents [0-9.]+ MB mapped, ", log)
     assert embedder - 1 < megabytes("embedder", log) < embedder + 20
     failed = run("--config", config, "--set", "server.max_sequences=4096", "--set", "server.max_step_tokens=1048576")
     for words in (", embedder ", ", document index ", ", documents "):

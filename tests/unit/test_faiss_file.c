@@ -75,7 +75,7 @@ static void test_kinds_are_read(void **state) {
 static void test_opq_is_read(void **state) {
     (void)state;
     enum { MANY = 300 };
-    struct index *x;
+    struct index *x = NULL;
     struct error e = {0};
     float *v = make_vectors(MANY, D, 0), similarities[K];
     int64_t ids[K];

@@ -202,7 +202,7 @@ static struct collection *build_newer(const char *const *paths, int n, int mark)
                                    .tokenizer = "toy",
                                    .index_factory = INDEX_EXACT};
     struct collection_builder *b;
-    struct collection *c;
+    struct collection *c = NULL;
     struct error e = {0};
     if (collection_create(&b, dir, &o, &e)) fail_msg("%s", e.text);
     for (int i = 0; i < n; i++) add(b, paths[i], first, 2, mark + 4 * i);
@@ -290,7 +290,7 @@ static void test_callers_ids(void **state) {
     assert_int_equal(add_named(b, "two", NULL, &e), STATUS_INVALID);
     assert_int_equal(add_named(b, "three", "", &e), STATUS_INVALID);
     assert_int_equal(add_named(b, "three", too_long, &e), STATUS_INVALID);
-    struct collection *c;
+    struct collection *c = NULL;
     if (collection_commit(b, &e) || collection_open(&c, dir, &e)) fail_msg("%s", e.text);
     assert_string_equal(collection_chunk(c, 0).document_id, "ticket 7");
     assert_int_equal(collection_info(c)->n_documents, 2);
