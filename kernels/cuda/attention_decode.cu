@@ -69,9 +69,10 @@ __device__ static lanes<E> piece_widen(const head_piece<E, HALVES> &piece, enum 
 /* grid (pieces, key heads, groups of ROWS query heads), block 128, shared decode_shared. Bound by bytes, and for few
  * sequences by latency: every key and value is read once per ROWS query heads, 16 bytes a lane for 16-bit types, of
  * which AHEAD keys and values are on their way at once. LANES lanes hold one key, E elements each; so a warp reads 32 /
- * LANES keys side by side. */
+ * LANES keys side by side. Two blocks on a processor are asked for, as for that ptxas spills no register: left to
+ * itself it aims at more. */
 template <int LANES, int E, int ROWS, bool HALVES, bool BENT>
-__global__ void __launch_bounds__(ATTENTION_THREADS) attention_decode_kernel(struct decode_args a) {
+__global__ void __launch_bounds__(ATTENTION_THREADS, 2) attention_decode_kernel(struct decode_args a) {
     DYNAMIC_SHARED(memory);
     decode_shared<LANES, E, ROWS> &shared = *(decode_shared<LANES, E, ROWS> *)memory;
     constexpr int GROUPS = ATTENTION_THREADS / LANES, AHEAD = HALVES && E == 8 ? 4 : 1;
