@@ -1,4 +1,4 @@
-/* retro/model/megatron.h: the parts of a Megatron folder that its families share. */
+/* retro/families/megatron.h: the parts of a Megatron folder that its families share. */
 #pragma once
 
 #include "retro/model/model_private.h"

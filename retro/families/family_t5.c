@@ -1,9 +1,9 @@
-/* retro/model/family_t5.c: T5 v1.0, v1.1 and Flan-T5 as Hugging Face stores them: relative positions, RMS norms without
- * bias, scores that are not scaled, no biases; v1.0 ties the output matrix and scales the rows before it. */
+/* retro/families/family_t5.c: T5 v1.0, v1.1 and Flan-T5 as Hugging Face stores them: relative positions, RMS norms
+ * without bias, scores that are not scaled, no biases; v1.0 ties the output matrix and scales the rows before it. */
 #include <math.h>
 #include <string.h>
 
-#include "retro/model/huggingface.h"
+#include "retro/families/huggingface.h"
 
 /* The spec, and keys that have no place in it. */
 struct t5_keys {

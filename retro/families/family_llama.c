@@ -1,8 +1,8 @@
-/* retro/model/family_llama.c: Llama and Qwen2 as Hugging Face stores them: RMS norms, RoPE, grouped key/value heads and
- * a gated MLP. Qwen2 is the same with biases on queries, keys and values. */
+/* retro/families/family_llama.c: Llama and Qwen2 as Hugging Face stores them: RMS norms, RoPE, grouped key/value heads
+ * and a gated MLP. Qwen2 is the same with biases on queries, keys and values. */
 #include <string.h>
 
-#include "retro/model/huggingface.h"
+#include "retro/families/huggingface.h"
 
 /* The spec, and keys that have no place in it. */
 struct llama_keys {

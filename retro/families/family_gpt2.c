@@ -1,8 +1,8 @@
-/* retro/model/family_gpt2.c: GPT-2 as Hugging Face stores it: learned positions, and matrices as [in, out] with Q, K
+/* retro/families/family_gpt2.c: GPT-2 as Hugging Face stores it: learned positions, and matrices as [in, out] with Q, K
  * and V in one. */
 #include <string.h>
 
-#include "retro/model/huggingface.h"
+#include "retro/families/huggingface.h"
 
 /* The spec, and keys that have no place in it. */
 struct gpt2_keys {

@@ -1,5 +1,5 @@
-/* retro/model/family_gpt.c: GPT as Megatron-Core writes it (docs/spec/retro-model.md 1, 9). */
-#include "retro/model/megatron.h"
+/* retro/families/family_gpt.c: GPT as Megatron-Core writes it (docs/spec/retro-model.md 1, 9). */
+#include "retro/families/megatron.h"
 
 static const struct json_field fields[] = {
     {"num_layers", JSON_INT, AT_DECODER(n_layers), .min = 1, .max = MAX_LAYERS, .required = true},

@@ -1,8 +1,8 @@
-/* retro/model/family_bert.c: BERT as Hugging Face stores it: norm after each residual sum, token types, a norm on the
- * embeddings, no causal mask. It is an encoder alone: the embedder's model, without an output matrix. */
+/* retro/families/family_bert.c: BERT as Hugging Face stores it: norm after each residual sum, token types, a norm on
+ * the embeddings, no causal mask. It is an encoder alone: the embedder's model, without an output matrix. */
 #include <string.h>
 
-#include "retro/model/huggingface.h"
+#include "retro/families/huggingface.h"
 
 /* The spec, and keys that have no place in it. */
 struct bert_keys {

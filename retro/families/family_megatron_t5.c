@@ -1,8 +1,8 @@
-/* retro/model/family_megatron_t5.c: T5 as Megatron-Core writes it (docs/spec/t5-model.md): an encoder, and a decoder
+/* retro/families/family_megatron_t5.c: T5 as Megatron-Core writes it (docs/spec/t5-model.md): an encoder, and a decoder
  * that reads its output by cross attention. */
 #include <string.h>
 
-#include "retro/model/megatron.h"
+#include "retro/families/megatron.h"
 
 static const struct json_field fields[] = {
     {"encoder_num_layers", JSON_INT, AT_ENCODER(n_layers), .min = 1, .max = MAX_LAYERS, .required = true},

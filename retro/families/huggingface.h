@@ -1,4 +1,4 @@
-/* retro/model/huggingface.h: the parts of a Hugging Face folder that its families share. */
+/* retro/families/huggingface.h: the parts of a Hugging Face folder that its families share. */
 #pragma once
 
 #include "retro/model/model_private.h"

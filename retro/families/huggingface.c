@@ -1,5 +1,5 @@
-/* retro/model/huggingface.c: keys of config.json that Hugging Face's families share. See huggingface.h. */
-#include "retro/model/huggingface.h"
+/* retro/families/huggingface.c: keys of config.json that Hugging Face's families share. See huggingface.h. */
+#include "retro/families/huggingface.h"
 
 #include <math.h>
 

@@ -1,8 +1,8 @@
-/* retro/model/family_retro.c: Retro as Megatron-Core writes it (docs/spec/retro-model.md 1, 3, 9): a GPT decoder of
+/* retro/families/family_retro.c: Retro as Megatron-Core writes it (docs/spec/retro-model.md 1, 3, 9): a GPT decoder of
  * which some layers read neighbours by chunked cross attention, and the encoder of those neighbours. */
 #include <stdio.h>
 
-#include "retro/model/megatron.h"
+#include "retro/families/megatron.h"
 
 /* Megatron's schedule: from layer 6 (9 in models deeper than 15), then every third; numbers are 1-based (spec 3). */
 static void choose_layers(struct retro_spec *r, int n_layers) {

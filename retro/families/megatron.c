@@ -1,6 +1,6 @@
-/* retro/model/megatron.c: the keys of config.json and the tensors that GPT, Retro and T5 share in Megatron's words
+/* retro/families/megatron.c: the keys of config.json and the tensors that GPT, Retro and T5 share in Megatron's words
  * (docs/model-format.md, docs/spec/retro-model.md 1). */
-#include "retro/model/megatron.h"
+#include "retro/families/megatron.h"
 
 #include <math.h>
 #include <string.h>
