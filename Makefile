@@ -78,7 +78,8 @@ HARDEN := -fstack-protector-strong -fPIE $(if $(SANITIZE),-fsanitize=$(SANITIZE)
 	-fno-sanitize-recover=all,-D_FORTIFY_SOURCE=2)
 CFLAGS += -std=c11 -Wstrict-prototypes -Wmissing-prototypes $(WARNINGS) $(OPTIMISE) $(HARDEN)
 CXXFLAGS += -std=c++17 $(WARNINGS) $(OPTIMISE) $(HARDEN)
-LDFLAGS += -pie -Wl,-z,relro,-z,now -fopenmp $(if $(SANITIZE),-fsanitize=$(SANITIZE)) \
+# Under a sanitizer dlopen is the sanitizer's library's, which sees an RPATH of the program and no RUNPATH.
+LDFLAGS += -pie -Wl,-z,relro,-z,now -fopenmp $(if $(SANITIZE),-fsanitize=$(SANITIZE) -Wl$(comma)--disable-new-dtags) \
 	$(if $(FAISS),-L$(FAISS_HOME)/lib -Wl$(comma)-rpath$(comma)$(FAISS_HOME)/lib)
 LDLIBS += -lmicrohttpd -ljansson -lpcre2-8 -lutf8proc -lsentencepiece -lxml2 \
 	$(if $(NCCL),-lnccl) $(if $(CUDA),$(CUDA_LIBS)) $(if $(MPI),$(filter -L% -l%,$(MPI_FLAGS))) \
