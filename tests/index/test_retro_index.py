@@ -410,6 +410,17 @@ def test_other_encodings(docs, tmp_path):
     assert "docs/page.html  Tür" in run("list", out).stdout
 
 
+def has_terminals():
+    """A chroot without devpts has no pseudo-terminals."""
+    try:
+        for end in os.openpty():
+            os.close(end)
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.skipif(not has_terminals(), reason="there are no pseudo-terminals")
 def test_progress_within_a_large_file(docs, tmp_path):
     """Files are not equal: one that is most of the text does not jump from its beginning to its end."""
     (docs / "zz.txt").write_text(" ".join(f"The number {i} is followed by {i + 1}." for i in range(9000)))
