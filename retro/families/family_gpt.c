@@ -20,17 +20,6 @@ static void inspect_gpt(const struct weights *w, struct model_spec *s) {
     s->stacks[STACK_DECODER].final_norm = weights_find(w, "decoder.final_layernorm.weight") != NULL;
 }
 
-/* Transformer Engine's names first, then those of local specs (spec 9.3). */
-static const struct tensor_row layer_rows[] = {
-    {.place = offsetof(struct layer, norm_in),
-     .names = {"self_attention.linear_qkv.layer_norm_*", "input_layernorm.*"}},
-    {.place = offsetof(struct layer, qkv), .part = PART_BY_HEAD, .names = {"self_attention.linear_qkv.*"}},
-    {.place = offsetof(struct layer, proj), .names = {"self_attention.linear_proj.*"}},
-    {.place = offsetof(struct layer, norm_mlp), .names = {"mlp.linear_fc1.layer_norm_*", "pre_mlp_layernorm.*"}},
-    {.place = offsetof(struct layer, fc1), .names = {"mlp.linear_fc1.*"}},
-    {.place = offsetof(struct layer, fc2), .names = {"mlp.linear_fc2.*"}},
-};
-
 static struct layer_spec describe_layer(const struct model_spec *s, enum stack_id stack, int i) {
     (void)i;
     return (struct layer_spec){.mask = MASK_CAUSAL, .rope = s->stacks[stack].rotated > 0};
@@ -41,7 +30,7 @@ const struct family family_gpt = {
     .read = read_gpt,
     .inspect = inspect_gpt,
     .layer = describe_layer,
-    .stacks[STACK_DECODER] = {{"decoder.layers.#."}, layer_rows, ARRAY_COUNT(layer_rows)},
+    .stacks[STACK_DECODER] = {{"decoder.layers.#."}, megatron_layer_rows, MEGATRON_LAYER_ROWS},
     .outer = {{NULL}, megatron_outer_rows, MEGATRON_OUTER_ROWS},
     .ignores = ignore_megatron_state,
 };

@@ -98,22 +98,6 @@ static void inspect_retro(const struct weights *w, struct model_spec *s) {
     s->stacks[STACK_ENCODER].n_layers = max_int(depth, 1); /* loading layer 0 reports what is missing */
 }
 
-/* Transformer Engine's names first, then those of local specs (spec 9.3); encoder layer 0 norms under a third. */
-static const struct tensor_row layer_rows[] = {
-    {.place = offsetof(struct layer, norm_in),
-     .names = {"self_attention.linear_qkv.layer_norm_*", "input_layernorm.*"}},
-    {.place = offsetof(struct layer, qkv), .part = PART_BY_HEAD, .names = {"self_attention.linear_qkv.*"}},
-    {.place = offsetof(struct layer, proj), .names = {"self_attention.linear_proj.*"}},
-    {.place = offsetof(struct layer, norm_cross), .names = {"pre_cross_attn_layernorm.*"}},
-    {.place = offsetof(struct layer, cross_q), .names = {"cross_attention.attn.linear_q.*"}},
-    {.place = offsetof(struct layer, cross_kv), .part = PART_BY_HEAD, .names = {"cross_attention.attn.linear_kv.*"}},
-    {.place = offsetof(struct layer, cross_proj), .names = {"cross_attention.attn.linear_proj.*"}},
-    {.place = offsetof(struct layer, norm_mlp),
-     .names = {"mlp.linear_fc1.layer_norm_*", "pre_mlp_layernorm.*", "pre_mlp_layernorm.norm.*"}},
-    {.place = offsetof(struct layer, fc1), .names = {"mlp.linear_fc1.*"}},
-    {.place = offsetof(struct layer, fc2), .names = {"mlp.linear_fc2.*"}},
-};
-
 /* The encoder is bidirectional; its layer 0 also reads the decoder's chunk (spec 6). */
 static struct layer_spec describe_layer(const struct model_spec *s, enum stack_id stack, int i) {
     const struct retro_spec *r = &s->retro;
@@ -127,10 +111,10 @@ const struct family family_retro = {
     .read = read_retro,
     .inspect = inspect_retro,
     .layer = describe_layer,
-    .stacks[STACK_DECODER] = {{"decoder.layers.#."}, layer_rows, ARRAY_COUNT(layer_rows)},
+    .stacks[STACK_DECODER] = {{"decoder.layers.#."}, megatron_layer_rows, MEGATRON_LAYER_ROWS},
     .stacks[STACK_ENCODER] = {{"decoder.layers.@.cross_attention.encoder.layers.#."},
-                              layer_rows,
-                              ARRAY_COUNT(layer_rows)},
+                              megatron_layer_rows,
+                              MEGATRON_LAYER_ROWS},
     .outer = {{NULL}, megatron_outer_rows, MEGATRON_OUTER_ROWS},
     .ignores = ignore_megatron_state,
 };

@@ -98,6 +98,22 @@ const struct tensor_row megatron_outer_rows[MEGATRON_OUTER_ROWS] = {
     {.place = offsetof(struct model, output), .names = {"output_layer.*"}},
 };
 
+/* Transformer Engine's names first, then those of local specs (spec 9.3); encoder layer 0 norms under a third. */
+const struct tensor_row megatron_layer_rows[MEGATRON_LAYER_ROWS] = {
+    {.place = offsetof(struct layer, norm_in),
+     .names = {"self_attention.linear_qkv.layer_norm_*", "input_layernorm.*"}},
+    {.place = offsetof(struct layer, qkv), .part = PART_BY_HEAD, .names = {"self_attention.linear_qkv.*"}},
+    {.place = offsetof(struct layer, proj), .names = {"self_attention.linear_proj.*"}},
+    {.place = offsetof(struct layer, norm_cross), .names = {"pre_cross_attn_layernorm.*"}},
+    {.place = offsetof(struct layer, cross_q), .names = {"cross_attention.attn.linear_q.*"}},
+    {.place = offsetof(struct layer, cross_kv), .part = PART_BY_HEAD, .names = {"cross_attention.attn.linear_kv.*"}},
+    {.place = offsetof(struct layer, cross_proj), .names = {"cross_attention.attn.linear_proj.*"}},
+    {.place = offsetof(struct layer, norm_mlp),
+     .names = {"mlp.linear_fc1.layer_norm_*", "pre_mlp_layernorm.*", "pre_mlp_layernorm.norm.*"}},
+    {.place = offsetof(struct layer, fc1), .names = {"mlp.linear_fc1.*"}},
+    {.place = offsetof(struct layer, fc2), .names = {"mlp.linear_fc2.*"}},
+};
+
 bool ignore_megatron_state(const char *name) {
     const char *suffix = "._extra_state";
     size_t n = strlen(name), m = strlen(suffix);

@@ -11,5 +11,9 @@ enum status spec_read_megatron(const struct json *config, struct model_spec *s, 
 enum { MEGATRON_OUTER_ROWS = 4 };
 extern const struct tensor_row megatron_outer_rows[MEGATRON_OUTER_ROWS];
 
+/* The tensors of a layer of GPT and Retro. Rows of cross attention count where the layer has it. */
+enum { MEGATRON_LAYER_ROWS = 10 };
+extern const struct tensor_row megatron_layer_rows[MEGATRON_LAYER_ROWS];
+
 /* Transformer Engine leaves opaque state blobs beside the weights. */
 bool ignore_megatron_state(const char *name);

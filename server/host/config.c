@@ -1,11 +1,11 @@
 /* server/host/config.c: joins the rooms' options, and the rules between them. See config.h. */
 #include "server/host/config.h"
-#include "server/host/passages.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "kernels/comm/comm.h"
+#include "server/host/passages.h"
 
 static const struct option_part parts[] = {
     {&model_section, offsetof(struct config, model)},
