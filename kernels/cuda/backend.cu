@@ -85,6 +85,7 @@ static void cuda_close(struct backend *b) {
     if (cuda->stream) cudaStreamDestroy(cuda->stream);
     free(cuda->pieces.data);
     free(cuda->combines.data);
+    free(cuda->blocks.data);
     free(cuda->sorted.data);
     free(cuda);
     b->device = NULL;
