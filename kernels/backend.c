@@ -158,12 +158,21 @@ void backend_attention(struct backend *b, const struct attention_args *a) {
 void backend_norm(struct backend *b, const struct norm_args *a) {
     CHECK(tensor_is_f32(&a->x, a->x.rows, a->x.cols) && tensor_is_f32(&a->y, a->x.rows, a->x.cols));
     CHECK(a->gamma != NULL && (a->kind == NORM_LAYER || a->beta == NULL));
+    CHECK(a->heads >= 0 && (a->heads <= 1 || a->x.cols % a->heads == 0));
+    CHECK(a->squares.data == NULL || (a->kind == NORM_RMS && a->heads <= 1 && a->whole >= a->x.cols));
+    CHECK(a->squares.data == NULL || tensor_is_f32(&a->squares, a->x.rows, 1));
     if (!b->error.status) b->ops->norm(b, a);
+}
+
+void backend_square_rows(struct backend *b, const struct square_rows_args *a) {
+    CHECK(tensor_is_f32(&a->x, a->x.rows, a->x.cols) && tensor_is_f32(&a->y, a->x.rows, 1));
+    if (!b->error.status) b->ops->square_rows(b, a);
 }
 
 void backend_add(struct backend *b, const struct add_args *a) {
     CHECK(tensor_is_f32(&a->a, a->a.rows, a->a.cols));
     CHECK(tensor_is_f32(&a->b, a->a.rows, a->a.cols) && tensor_is_f32(&a->y, a->a.rows, a->a.cols));
+    CHECK(a->scale >= 0);
     if (!b->error.status) b->ops->add(b, a);
 }
 
@@ -173,10 +182,16 @@ void backend_glu(struct backend *b, const struct glu_args *a) {
     if (!b->error.status) b->ops->glu(b, a);
 }
 
+void backend_softcap(struct backend *b, const struct softcap_args *a) {
+    CHECK(tensor_is_f32(&a->x, a->x.rows, a->x.cols) && a->cap > 0);
+    if (!b->error.status) b->ops->softcap(b, a);
+}
+
 void backend_embed(struct backend *b, const struct embed_args *a) {
     CHECK(a->word != NULL && a->word->data != NULL && tensor_is_f32(&a->y, a->y.rows, a->word->n_in));
     CHECK(a->position == NULL || tensor_is_f32(a->position, a->position->rows, a->y.cols));
     CHECK(a->type == NULL || (tensor_is_f32(a->type, a->type->rows, a->y.cols) && a->type->rows > 0));
+    CHECK(a->scale >= 0);
     for (int i = 0; i < a->y.rows; i++) {
         CHECK(a->ids[i] < a->word->n_out);
         CHECK(a->position == NULL || (a->positions[i] >= 0 && a->positions[i] < a->position->rows));
@@ -187,7 +202,7 @@ void backend_embed(struct backend *b, const struct embed_args *a) {
 void backend_rope(struct backend *b, const struct rope_args *a) {
     CHECK(a->heads > 0 && a->head_dim > 0 && tensor_is_f32(&a->x, a->x.rows, a->heads * a->head_dim));
     CHECK(a->rotated >= 0 && a->rotated <= a->head_dim && a->rotated % 2 == 0);
-    CHECK(a->head_dim <= ATTENTION_MAX_HEAD);
+    CHECK(a->head_dim <= ATTENTION_MAX_HEAD && a->scale >= 0);
     if (!b->error.status) b->ops->rope(b, a);
 }
 

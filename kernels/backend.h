@@ -97,14 +97,25 @@ struct norm_args {
     const float *gamma, *beta;
     float epsilon;
     enum norm_kind kind;
+    int heads; /* > 1: a row is so many rows side by side, and gamma and beta are of one of them; 0 and 1: one row */
+    /* The sums of squares of longer rows, of which x holds some columns: f32 [rows, 1], on the device, of `whole`
+     * columns. RMS only. data NULL: the norm is of x itself. */
+    struct tensor squares;
+    int whole;
 };
 
-/* y = a + row_scale[i] (b + bias): residual, output bias and attention gate in one pass. bias and row_scale may be NULL
- * (nothing, and 1). Where row_scale is 0, y is exactly a. y may be a or b. */
+/* y[i] = the sum of the squares of x's row i; y f32 [rows, 1]. */
+struct square_rows_args {
+    struct tensor y, x;
+};
+
+/* y = a + scale row_scale[i] (b + bias): residual, output bias and attention gate in one pass. bias and row_scale may
+ * be NULL (nothing, and 1). Where row_scale is 0, y is exactly a. y may be a or b. */
 struct add_args {
     struct tensor y, a, b;
     const float *bias;
     const float *row_scale; /* [rows] */
+    float scale;            /* > 0: as above; 0: none, as 1 */
 };
 
 /* y = activation(x[:, :F]) * x[:, F:]; x [rows, 2F], y [rows, F]. */
@@ -113,24 +124,33 @@ struct glu_args {
     enum activation activation;
 };
 
-/* y[i] = word[ids[i]] + position[positions[i]] + type[0]; position and type may be NULL. A negative id stands for a
- * word of zeros. `word` is a packed weight (it is often the output matrix too); position and type are plain f32 rows.
+/* x = cap tanh(x / cap), in place; cap > 0. */
+struct softcap_args {
+    struct tensor x;
+    float cap;
+};
+
+/* y[i] = scale word[ids[i]] + position[positions[i]] + type[0]; position and type may be NULL. A negative id stands for
+ * a word of zeros. `word` is a packed weight (it is often the output matrix too); position and type are plain f32 rows.
  */
 struct embed_args {
     struct tensor y;
     const struct weight *word;
     const struct tensor *position, *type;
     const int32_t *ids, *positions;
+    float scale; /* > 0: as above; 0: none, as 1 */
 };
 
 /* Rotates the first `rotated` dims of every head of x in place (spec 4.4): half-split pairs (i, i + rotated/2) or
- * interleaved pairs (2i, 2i+1). Angle = float32(position * inv_freq[i]), inv_freq f32 [rotated / 2], host memory. */
+ * interleaved pairs (2i, 2i+1). Angle = float32(position * inv_freq[i]), inv_freq f32 [rotated / 2], host memory. What
+ * is rotated is also multiplied by `scale`. */
 struct rope_args {
     struct tensor x; /* [rows, heads * head_dim] */
     const int32_t *positions;
     const float *inv_freq;
     int heads, head_dim, rotated;
     bool interleaved;
+    float scale; /* > 0: as above; 0: none, as 1 */
 };
 
 /* y[i] = x[rows[i]], converting the dtype; a negative index gives a row of zeros. */
@@ -197,8 +217,10 @@ struct backend_ops {
     void (*linear)(struct backend *b, const struct linear_args *a);
     void (*attention)(struct backend *b, const struct attention_args *a);
     void (*norm)(struct backend *b, const struct norm_args *a);
+    void (*square_rows)(struct backend *b, const struct square_rows_args *a);
     void (*add)(struct backend *b, const struct add_args *a);
     void (*glu)(struct backend *b, const struct glu_args *a);
+    void (*softcap)(struct backend *b, const struct softcap_args *a);
     void (*embed)(struct backend *b, const struct embed_args *a);
     void (*rope)(struct backend *b, const struct rope_args *a);
     void (*gather_rows)(struct backend *b, const struct gather_rows_args *a);
@@ -237,8 +259,10 @@ static inline void backend_download(struct backend *b, void *host, const void *d
 void backend_linear(struct backend *b, const struct linear_args *a);
 void backend_attention(struct backend *b, const struct attention_args *a);
 void backend_norm(struct backend *b, const struct norm_args *a);
+void backend_square_rows(struct backend *b, const struct square_rows_args *a);
 void backend_add(struct backend *b, const struct add_args *a);
 void backend_glu(struct backend *b, const struct glu_args *a);
+void backend_softcap(struct backend *b, const struct softcap_args *a);
 void backend_embed(struct backend *b, const struct embed_args *a);
 void backend_rope(struct backend *b, const struct rope_args *a);
 void backend_gather_rows(struct backend *b, const struct gather_rows_args *a);

@@ -80,10 +80,13 @@ struct cpu_kernels {
     void (*merge)(const struct attention_sums *to, const struct attention_sums *from, int row, int padded);
     /* y[i] = activation(x[i]); y may be x. Element by element: the result depends on x[i] alone. */
     void (*activate)(float *y, const float *x, int n, enum activation activation);
+    /* x[i] = cap tanh(x[i] / cap). Element by element. */
+    void (*softcap)(float *x, int n, float cap);
     /* y[i] = e^x[i], within 2 ulp where the result is a normal number; NaN stays NaN. */
     void (*exp)(float *y, const float *x, int n);
     /* One row of the ops of those names (row_math.h), and y[i] = x[i] scale; bitwise the same in all variants. */
     void (*norm)(const struct norm_args *a, int row);
+    void (*square)(const struct square_rows_args *a, int row);
     void (*add)(const struct add_args *a, int row);
     void (*scale)(float *y, const float *x, int n, float scale);
     /* Integers that order as the logits do, and the integer sampling weights, of n <= SAMPLE_BLOCK logits
@@ -134,8 +137,10 @@ size_t cpu_packed_bytes(const struct weight *w);
 void cpu_linear(struct backend *b, const struct linear_args *a);
 void cpu_attention(struct backend *b, const struct attention_args *a);
 void cpu_norm(struct backend *b, const struct norm_args *a);
+void cpu_square_rows(struct backend *b, const struct square_rows_args *a);
 void cpu_add(struct backend *b, const struct add_args *a);
 void cpu_glu(struct backend *b, const struct glu_args *a);
+void cpu_softcap(struct backend *b, const struct softcap_args *a);
 void cpu_embed(struct backend *b, const struct embed_args *a);
 void cpu_rope(struct backend *b, const struct rope_args *a);
 void cpu_gather_rows(struct backend *b, const struct gather_rows_args *a);

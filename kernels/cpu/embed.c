@@ -46,6 +46,8 @@ static void embed_row(const void *context, int i, int thread) {
         memset(y, 0, (size_t)a->y.cols * sizeof *y);
     else
         word_row(y, a->word, a->ids[i]);
+    if (a->scale > 0)
+        for (int k = 0; k < a->y.cols; k++) y[k] *= a->scale;
     if (a->position != NULL) {
         const float *position = row_f32(*a->position, a->positions[i]);
         for (int k = 0; k < a->y.cols; k++) y[k] += position[k];

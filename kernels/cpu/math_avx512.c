@@ -10,6 +10,8 @@ void activate_avx512(float *y, const float *x, int n, enum activation activation
     activate_vector(y, x, n, activation);
 }
 
+void softcap_avx512(float *x, int n, float cap) { softcap_vector(x, n, cap); }
+
 void exp_avx512(float *y, const float *x, int n) { exp_vector(y, x, n); }
 
 void keys_avx512(uint32_t *keys, const float *logits, int n) { sample_keys(keys, logits, n); }
@@ -19,5 +21,6 @@ void weights_avx512(uint64_t *w, const float *logits, int n, double largest, dou
 }
 
 void norm_avx512(const struct norm_args *a, int row) { norm_row(a, row); }
+void square_avx512(const struct square_rows_args *a, int row) { square_row(a, row); }
 void add_avx512(const struct add_args *a, int row) { add_row(a, row); }
 void scale_avx512(float *y, const float *x, int n, float scale) { scale_row(y, x, n, scale); }

@@ -22,6 +22,10 @@ void activate_generic(float *y, const float *x, int n, enum activation activatio
     for (int i = 0; i < n; i++) y[i] = activate_one(x[i], activation);
 }
 
+void softcap_generic(float *x, int n, float cap) {
+    for (int i = 0; i < n; i++) x[i] = cap * tanhf(x[i] / cap);
+}
+
 void exp_generic(float *y, const float *x, int n) {
     for (int i = 0; i < n; i++) y[i] = expf(x[i]);
 }
@@ -33,5 +37,6 @@ void weights_generic(uint64_t *w, const float *logits, int n, double largest, do
 }
 
 void norm_generic(const struct norm_args *a, int row) { norm_row(a, row); }
+void square_generic(const struct square_rows_args *a, int row) { square_row(a, row); }
 void add_generic(const struct add_args *a, int row) { add_row(a, row); }
 void scale_generic(float *y, const float *x, int n, float scale) { scale_row(y, x, n, scale); }

@@ -83,6 +83,14 @@ static inline void activate_vector(float *y, const float *x, int n, enum activat
     if (i < n) vec_store_n(y + i, vec_activate(vec_load_n(x + i, n - i), activation), n - i);
 }
 
+static inline void softcap_vector(float *x, int n, float cap) {
+    struct vec most = vec_set1(cap);
+    int i = 0;
+    for (; i + TILE_COLUMNS <= n; i += TILE_COLUMNS)
+        vec_store(x + i, vec_mul(most, vec_tanh(vec_div(vec_load(x + i), most))));
+    if (i < n) vec_store_n(x + i, vec_mul(most, vec_tanh(vec_div(vec_load_n(x + i, n - i), most))), n - i);
+}
+
 static inline void exp_vector(float *y, const float *x, int n) {
     int i = 0;
     for (; i + TILE_COLUMNS <= n; i += TILE_COLUMNS) vec_store(y + i, vec_exp(vec_load(x + i)));

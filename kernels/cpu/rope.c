@@ -19,10 +19,11 @@ static void rope_row(const void *context, int i, int thread) {
     const struct rope_args *a = context;
     float cosine[ATTENTION_MAX_HEAD / 2], sine[ATTENTION_MAX_HEAD / 2];
     int half = a->rotated / 2;
+    double scale = a->scale > 0 ? (double)a->scale : 1;
     for (int p = 0; p < half; p++) {
         float angle = (float)a->positions[i] * a->inv_freq[p];
-        cosine[p] = (float)cos((double)angle);
-        sine[p] = (float)sin((double)angle);
+        cosine[p] = (float)(scale * cos((double)angle));
+        sine[p] = (float)(scale * sin((double)angle));
     }
     for (int head = 0; head < a->heads; head++) {
         float *x = row_f32(a->x, i) + (int64_t)head * a->head_dim;

@@ -40,13 +40,12 @@ static inline double row_squares(const float *x, int n, double centre) {
     return chains_sum(chains);
 }
 
-/* Two passes over the row: the variance of x - mean has no cancellation. */
-static inline void norm_row(const struct norm_args *a, int i) {
-    const float *x = row_f32(a->x, i), *gamma = a->gamma, *beta = a->beta;
-    float *y = row_f32(a->y, i);
-    int n = a->x.cols;
+/* Two passes over the n columns: the variance of x - mean has no cancellation. `squares` is the sum of a longer row's,
+ * NULL without. */
+static inline void norm_columns(const struct norm_args *a, float *y, const float *x, int n, const float *squares) {
+    const float *gamma = a->gamma, *beta = a->beta;
     double mean = a->kind == NORM_LAYER ? row_sum(x, n) / n : 0;
-    double variance = row_squares(x, n, mean) / n;
+    double variance = squares == NULL ? row_squares(x, n, mean) / n : (double)*squares / a->whole;
     float centre = (float)mean, scale = (float)(1 / sqrt(variance + (double)a->epsilon));
     if (beta == NULL)
 #pragma omp simd
@@ -56,9 +55,21 @@ static inline void norm_row(const struct norm_args *a, int i) {
         for (int j = 0; j < n; j++) y[j] = (x[j] - centre) * scale * gamma[j] + beta[j];
 }
 
+static inline void norm_row(const struct norm_args *a, int i) {
+    const float *x = row_f32(a->x, i), *squares = a->squares.data == NULL ? NULL : row_f32(a->squares, i);
+    float *y = row_f32(a->y, i);
+    int heads = max_int(1, a->heads), n = a->x.cols / heads;
+    for (int head = 0; head < heads; head++) norm_columns(a, y + head * n, x + head * n, n, squares);
+}
+
+static inline void square_row(const struct square_rows_args *a, int i) {
+    *row_f32(a->y, i) = (float)row_squares(row_f32(a->x, i), a->x.cols, 0);
+}
+
 static inline void add_row(const struct add_args *a, int i) {
     const float *x = row_f32(a->a, i), *z = row_f32(a->b, i), *bias = a->bias;
     float *y = row_f32(a->y, i), scale = a->row_scale == NULL ? 1 : a->row_scale[i];
+    if (a->scale > 0) scale *= a->scale;
     int n = a->y.cols;
     /* A closed gate must not let NaN or infinity through, so it is a choice, not a product. */
     if (scale == 0)

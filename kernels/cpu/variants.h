@@ -8,7 +8,8 @@
 /* What has no better form in an extension (VNNI, BF16) than in the set it extends. */
 #define KERNELS_OF(set) \
     .attention = attention_##set, .merge = merge_##set, .activate = activate_##set, .exp = exp_##set, \
-    .norm = norm_##set, .add = add_##set, .scale = scale_##set, .keys = keys_##set, .weights = weights_##set
+    .softcap = softcap_##set, .norm = norm_##set, .square = square_##set, .add = add_##set, .scale = scale_##set, \
+    .keys = keys_##set, .weights = weights_##set
 
 void linear_generic(const struct linear_args *a, int first_tile, int n_tiles);
 void linear_avx2(const struct linear_args *a, int first_tile, int n_tiles);
@@ -38,6 +39,10 @@ void activate_generic(float *y, const float *x, int n, enum activation activatio
 void activate_avx2(float *y, const float *x, int n, enum activation activation);
 void activate_avx512(float *y, const float *x, int n, enum activation activation);
 
+void softcap_generic(float *x, int n, float cap);
+void softcap_avx2(float *x, int n, float cap);
+void softcap_avx512(float *x, int n, float cap);
+
 void exp_generic(float *y, const float *x, int n);
 void exp_avx2(float *y, const float *x, int n);
 void exp_avx512(float *y, const float *x, int n);
@@ -53,6 +58,10 @@ void keys_avx512(uint32_t *keys, const float *logits, int n);
 void norm_generic(const struct norm_args *a, int row);
 void norm_avx2(const struct norm_args *a, int row);
 void norm_avx512(const struct norm_args *a, int row);
+
+void square_generic(const struct square_rows_args *a, int row);
+void square_avx2(const struct square_rows_args *a, int row);
+void square_avx512(const struct square_rows_args *a, int row);
 
 void add_generic(const struct add_args *a, int row);
 void add_avx2(const struct add_args *a, int row);

@@ -167,8 +167,10 @@ enum status cuda_pack(struct backend *b, struct weight *w, const struct host_mat
 void cuda_linear(struct backend *b, const struct linear_args *a);
 void cuda_attention(struct backend *b, const struct attention_args *a);
 void cuda_norm(struct backend *b, const struct norm_args *a);
+void cuda_square_rows(struct backend *b, const struct square_rows_args *a);
 void cuda_add(struct backend *b, const struct add_args *a);
 void cuda_glu(struct backend *b, const struct glu_args *a);
+void cuda_softcap(struct backend *b, const struct softcap_args *a);
 void cuda_embed(struct backend *b, const struct embed_args *a);
 void cuda_rope(struct backend *b, const struct rope_args *a);
 void cuda_gather_rows(struct backend *b, const struct gather_rows_args *a);

@@ -9,7 +9,7 @@
 
 enum { ROW_THREADS = 256 }; /* the most */
 
-/* y = a + row_scale (b + bias) */
+/* y = a + scale row_scale (b + bias) */
 
 /* grid (rows, pieces of columns), block 32 .. 256. Bound by bytes: reads a and b, writes y. */
 template <int V>
@@ -20,7 +20,7 @@ __global__ void add_rows_kernel(struct add_kernel_args k) {
 }
 
 void cuda_add(struct backend *b, const struct add_args *a) {
-    struct add_kernel_args k = {a->y, a->a, a->b, a->bias, NULL};
+    struct add_kernel_args k = {a->y, a->a, a->b, a->bias, NULL, a->scale > 0 ? a->scale : 1};
     if (a->row_scale) k.row_scale = array_stage(b, a->row_scale, (size_t)a->y.rows);
     if (view_divides(&a->y, 4) && view_divides(&a->a, 4) && view_divides(&a->b, 4))
         kernel_launch(b, add_rows_kernel<4>, row_grid(a->y.rows, a->y.cols, 4), row_threads(a->y.cols, 4), 0, k);
@@ -83,12 +83,39 @@ void cuda_glu(struct backend *b, const struct glu_args *a) {
         kernel_launch(b, glu_rows_kernel<1>, row_grid(a->y.rows, a->y.cols, 1), row_threads(a->y.cols, 1), 0, k);
 }
 
+/* x = cap tanh(x / cap) */
+
+struct softcap_kernel_args {
+    view x;
+    float cap;
+    int unused = 0;
+};
+
+/* grid (rows, pieces of columns), block 32 .. 256. Bound by bytes: reads and writes x. */
+template <int V>
+__global__ void softcap_rows_kernel(struct softcap_kernel_args k) {
+    int row = (int)blockIdx.x, col = first_column<V>();
+    if (col >= k.x.cols) return;
+    lanes<V> x = lanes_load<V>(k.x.data, DTYPE_F32, row * k.x.stride + col);
+    for (int j = 0; j < V; j++) x.at[j] = k.cap * tanhf(x.at[j] / k.cap);
+    lanes_store<V>(k.x.data, DTYPE_F32, row * k.x.stride + col, x);
+}
+
+void cuda_softcap(struct backend *b, const struct softcap_args *a) {
+    struct softcap_kernel_args k = {a->x, a->cap};
+    int v = view_divides(&a->x, 4) ? 4 : 1;
+    kernel_launch(b, v == 4 ? softcap_rows_kernel<4> : softcap_rows_kernel<1>, row_grid(a->x.rows, a->x.cols, v),
+                  row_threads(a->x.cols, v), 0, k);
+}
+
 /* Token, position and type embeddings */
 
 struct embed_kernel_args {
     view y, word, position, type; /* position and type: data NULL for none */
     struct blocks blocks;         /* the word table when it is quantised; values NULL: it is not */
     const int32_t *ids, *positions;
+    float scale; /* of the word */
+    int unused = 0;
 };
 
 /* grid (rows, pieces of columns), block 32 .. 256. Bound by bytes: reads up to three rows, writes one. */
@@ -103,6 +130,7 @@ __global__ void embed_sum_kernel(struct embed_kernel_args k) {
         for (int j = 0; j < V; j++) sum.at[j] = value_dequantise(k.blocks, k.ids[row], col + j);
     else
         sum = lanes_load<V>(k.word.data, k.word.dtype, k.ids[row] * k.word.stride + col);
+    for (int j = 0; j < V; j++) sum.at[j] *= k.scale;
     if (k.position.data != NULL) {
         lanes<V> p = lanes_load<V>(k.position.data, DTYPE_F32, k.positions[row] * k.position.stride + col);
         for (int j = 0; j < V; j++) sum.at[j] += p.at[j];
@@ -117,6 +145,7 @@ __global__ void embed_sum_kernel(struct embed_kernel_args k) {
 void cuda_embed(struct backend *b, const struct embed_args *a) {
     struct embed_kernel_args k = {};
     k.y = a->y;
+    k.scale = a->scale > 0 ? a->scale : 1;
     bool quantised = in_blocks(a->word->dtype);
     if (quantised)
         k.blocks = blocks_of(a->word);
@@ -240,6 +269,8 @@ struct rope_kernel_args {
     const float *inv_freq;
     int heads, head_dim, half;
     int interleaved;
+    float scale;
+    int unused = 0;
 };
 
 /* grid rows, block 256; thread (pair p, head group) walks the heads of its pair, so sine and cosine are taken once per
@@ -255,7 +286,7 @@ __global__ void rope_pairs_kernel(struct rope_kernel_args k) {
         double angle = (double)__fmul_rn(position, k.inv_freq[p]);
         double sine, cosine;
         sincos(angle, &sine, &cosine);
-        float c = (float)cosine, s = (float)sine;
+        float c = (float)(k.scale * cosine), s = (float)(k.scale * sine);
         int first = k.interleaved ? 2 * p : p, second = k.interleaved ? 2 * p + 1 : p + k.half;
         for (int head = group; head < k.heads; head += groups) {
             float *at = x + (int64_t)head * k.head_dim, u = at[first], v = at[second];
@@ -274,7 +305,8 @@ void cuda_rope(struct backend *b, const struct rope_args *a) {
                                  a->heads,
                                  a->head_dim,
                                  half,
-                                 a->interleaved};
+                                 a->interleaved,
+                                 a->scale > 0 ? a->scale : 1};
     kernel_launch(b, rope_pairs_kernel, dim3((unsigned)a->x.rows), ROW_THREADS, 0, k);
 }
 

@@ -3,16 +3,18 @@
 
 #include "kernels/cuda/common.cuh"
 
-/* y = a + row_scale (b + bias); bias and row_scale may be NULL. */
+/* y = a + scale row_scale (b + bias); bias and row_scale may be NULL. */
 struct add_kernel_args {
     view y, a, b;
     const float *bias, *row_scale;
+    float scale;
+    int unused = 0;
 };
 
 /* V columns of a row. A closed gate is a choice, not a product, so that NaN does not pass it. */
 template <int V>
 __device__ inline lanes<V> add_at(const struct add_kernel_args &k, int row, int col) {
-    float scale = k.row_scale == NULL ? 1 : k.row_scale[row];
+    float scale = k.row_scale == NULL ? k.scale : k.scale * k.row_scale[row];
     lanes<V> a = lanes_load<V>(k.a.data, DTYPE_F32, row * k.a.stride + col);
     if (scale == 0) return a;
     lanes<V> b = lanes_load<V>(k.b.data, DTYPE_F32, row * k.b.stride + col);

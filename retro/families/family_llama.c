@@ -49,7 +49,10 @@ static enum status read_llama(const struct json *config, struct model_spec *s, s
     d->qkv_bias = d->proj_bias = keys.attention_bias;
     d->mlp_bias = keys.mlp_bias;
     d->rotated = d->head_dim;
-    d->rope_base = keys.parameters.base != 0 ? keys.parameters.base : keys.base;
+    float base = keys.parameters.base != 0 ? keys.parameters.base : keys.base;
+    if (!(base > 0))
+        return error_set(e, STATUS_INVALID, "config.json: the base of RoPE is %g, must be positive", (double)base);
+    if (d->rotated <= ATTENTION_MAX_HEAD) dims_set_rope(d, ROPE_GLOBAL, base);
     return spec_check(s, e);
 }
 

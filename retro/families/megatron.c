@@ -11,7 +11,7 @@ struct megatron_keys {
     struct model_spec spec;
     enum positions positions;
     int mlp;
-    float rotary_percent;
+    float rotary_percent, rotary_base;
 };
 
 static const struct json_choice position_names[] = {{"learned_absolute", POSITIONS_LEARNED},
@@ -49,7 +49,7 @@ static const struct json_field fields[] = {
      .required = true},
     {"max_position_embeddings", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS, .required = true},
     {"rotary_percent", JSON_FLOAT, JSON_AT(struct megatron_keys, rotary_percent), .fallback = 1},
-    {"rotary_base", JSON_FLOAT, AT_DECODER(rope_base), .fallback = 10000},
+    {"rotary_base", JSON_FLOAT, JSON_AT(struct megatron_keys, rotary_base), .fallback = 10000},
     {"rotary_interleaved", JSON_BOOL, AT_DECODER(rope_interleaved)},
     {"relative_attention_num_buckets", JSON_INT, AT_DECODER(buckets), .min = 4, .max = LIMIT_BUCKETS, .fallback = 32},
     {"relative_attention_max_distance", JSON_INT, AT_DECODER(max_distance), .min = 2, .max = LIMIT_BUCKETS,
@@ -80,7 +80,7 @@ enum status spec_read_megatron(const struct json *config, struct model_spec *s, 
     struct megatron_keys keys = {.spec = *s};
     struct dims *d = &s->stacks[STACK_DECODER];
     if (spec_read(config, &table, &keys, e)) return e->status;
-    if (!(keys.rotary_percent > 0 && keys.rotary_percent <= 1) || !(keys.spec.stacks[STACK_DECODER].rope_base > 0))
+    if (!(keys.rotary_percent > 0 && keys.rotary_percent <= 1) || !(keys.rotary_base > 0))
         return error_set(e, STATUS_INVALID, "config.json: rotary_percent must be in (0, 1] and rotary_base positive");
 
     *s = keys.spec;
@@ -88,6 +88,7 @@ enum status spec_read_megatron(const struct json *config, struct model_spec *s, 
     dims_set_mlp(d, keys.mlp);
     dims_set_bias(d, d->mlp_bias);
     apply_positions(s, d, keys.positions, keys.rotary_percent);
+    if (d->rotated <= ATTENTION_MAX_HEAD) dims_set_rope(d, ROPE_GLOBAL, keys.rotary_base);
     return spec_check_id(s, "eod_token_id", s->eod, e);
 }
 

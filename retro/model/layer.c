@@ -1,11 +1,12 @@
 /* retro/model/layer.c: THE transformer layer. Every model is this function over different slots (spec.h):
  *
- *     y   = x + SelfAttention(norm_in(x))
+ *     y   = x + norm_attention(SelfAttention(norm_in(x)))
  *     z   = y + CrossAttention(norm_cross(y), source)      where the layer has it and there is something to read
- *     out = z + MLP(norm_mlp(z))
+ *     out = z + norm_out(MLP(norm_mlp(z)))
  *
- * docs/spec/retro-model.md 4.1. Post-norm layers (BERT) norm each sum instead of each branch's input. Row-parallel
- * products are summed over ranks before bias and residual are added, as Megatron does. */
+ * docs/spec/retro-model.md 4.1. A norm that a layer does not have leaves its rows as they are. Post-norm layers (BERT)
+ * norm each sum instead of each branch's input. In parallel layers norm_mlp reads x. Row-parallel products are summed
+ * over ranks before bias and residual are added, as Megatron does. */
 #include "retro/model/layer.h"
 
 static void project_rows(const struct model *m, struct tensor y, struct tensor x, const struct projection *w,
@@ -14,29 +15,70 @@ static void project_rows(const struct model *m, struct tensor y, struct tensor x
                                    .y = y, .x = x, .weight = &w->weight, .bias = w->bias, .activation = activation});
 }
 
-/* branch = x W^T summed over ranks; its bias waits for add_branch. */
-static void project_row_parallel(const struct pass *p, struct tensor x, const struct projection *w) {
+/* branch = x W^T summed over ranks. Its bias waits for add_branch, unless the norm `after` the branch is there: then
+ * rank 0 adds it. */
+static void project_row_parallel(const struct pass *p, struct tensor x, const struct projection *w,
+                                 const struct norm_weights *after) {
     const struct model *m = p->model;
-    backend_linear(m->backend, &(struct linear_args){.y = p->scratch.branch, .x = x, .weight = &w->weight});
+    struct linear_args a = {.y = p->scratch.branch, .x = x, .weight = &w->weight};
+    if (after->gamma && m->comm->rank == 0) a.bias = w->bias;
+    backend_linear(m->backend, &a);
     comm_allreduce_sum(m->comm, m->backend, p->scratch.branch);
+    if (after->gamma) stack_norm(m, p->stack, p->scratch.branch, p->scratch.branch, after);
 }
 
 /* x = residual + row_scale (branch + bias) */
-static void add_branch(const struct pass *p, struct tensor residual, const float *bias, const float *row_scale) {
-    backend_add(p->model->backend,
-                &(struct add_args){
-                    .y = p->scratch.x, .a = residual, .b = p->scratch.branch, .bias = bias, .row_scale = row_scale});
+static void add_branch(const struct pass *p, struct tensor residual, const struct projection *w,
+                       const struct norm_weights *after, const float *row_scale) {
+    backend_add(p->model->backend, &(struct add_args){.y = p->scratch.x,
+                                                      .a = residual,
+                                                      .b = p->scratch.branch,
+                                                      .bias = after->gamma ? NULL : w->bias,
+                                                      .row_scale = row_scale,
+                                                      .scale = p->stack->dims.residual_scale});
 }
 
-static void rotate_heads(const struct pass *p, struct tensor x, int heads) {
+/* Queries or keys of this rank in place. `column` is theirs of scratch.squares where a norm covers the heads of all
+ * ranks. */
+static void norm_heads(const struct pass *p, struct tensor x, const struct norm_weights *w, int heads, int column) {
+    const struct dims *d = &p->stack->dims;
+    struct norm_args a = {.y = x, .x = x, .gamma = w->gamma, .beta = w->beta, .epsilon = d->epsilon, .kind = d->norm};
+    if (d->qk_norm == QK_NORM_HEAD) {
+        a.heads = heads;
+    } else if (p->model->comm->size > 1) {
+        a.squares = tensor_cols(p->scratch.squares, column, 1);
+        a.whole = (column == 0 ? d->heads : d->kv_heads) * d->head_dim;
+    }
+    backend_norm(p->model->backend, &a);
+}
+
+/* The squares that norms over the heads of all ranks need. */
+static void sum_squares(const struct pass *p, struct tensor q, struct tensor k) {
+    const struct model *m = p->model;
+    struct tensor squares = p->scratch.squares;
+    backend_square_rows(m->backend, &(struct square_rows_args){.y = tensor_cols(squares, 0, 1), .x = q});
+    backend_square_rows(m->backend, &(struct square_rows_args){.y = tensor_cols(squares, 1, 1), .x = k});
+    comm_allreduce_sum(m->comm, m->backend, squares);
+}
+
+static void norm_queries_keys(const struct pass *p, const struct layer *l, struct tensor q, struct tensor k) {
+    const struct stack *s = p->stack;
+    if (s->dims.qk_norm == QK_NORM_NONE) return;
+    if (s->dims.qk_norm == QK_NORM_WHOLE && p->model->comm->size > 1) sum_squares(p, q, k);
+    norm_heads(p, q, &l->norm_q, s->heads.n, 0);
+    norm_heads(p, k, &l->norm_k, s->kv_heads.n, 1);
+}
+
+static void rotate_heads(const struct pass *p, struct tensor x, int heads, const struct rope_table *table) {
     const struct dims *d = &p->stack->dims;
     backend_rope(p->model->backend, &(struct rope_args){.x = x,
                                                         .positions = p->positions,
-                                                        .inv_freq = p->stack->inv_freq,
+                                                        .inv_freq = table->inv_freq,
                                                         .heads = heads,
                                                         .head_dim = d->head_dim,
                                                         .rotated = d->rotated,
-                                                        .interleaved = d->rope_interleaved});
+                                                        .interleaved = d->rope_interleaved,
+                                                        .scale = table->scale});
 }
 
 /* New keys and values are written to the cache first, then everything is read from there, so a row sees the same
@@ -47,7 +89,7 @@ static void store_keys(const struct pass *p, struct tensor k, struct tensor v) {
     backend_scatter_rows(b, &(struct scatter_rows_args){.y = p->cache.v, .x = v, .rows = p->cache.rows});
 }
 
-/* branch = SelfAttention(input). */
+/* branch = norm_attention(SelfAttention(input)). */
 static void self_attention(const struct pass *p, const struct layer *l, struct tensor input) {
     const struct model *m = p->model;
     const struct stack *s = p->stack;
@@ -56,7 +98,10 @@ static void self_attention(const struct pass *p, const struct layer *l, struct t
     struct tensor q = tensor_cols(qkv, 0, heads * h), k = tensor_cols(qkv, heads * h, kv_heads * h),
                   v = tensor_cols(qkv, (heads + kv_heads) * h, kv_heads * h);
     project_rows(m, qkv, input, &l->qkv, ACTIVATION_NONE);
-    if (l->spec.rope) rotate_heads(p, tensor_cols(qkv, 0, (heads + kv_heads) * h), heads + kv_heads);
+    norm_queries_keys(p, l, q, k);
+    if (l->spec.rope)
+        rotate_heads(p, tensor_cols(qkv, 0, (heads + kv_heads) * h), heads + kv_heads,
+                     &s->dims.rope[l->spec.frequencies]);
 
     bool cached = p->cache.rows != NULL;
     if (cached) store_keys(p, k, v);
@@ -74,8 +119,10 @@ static void self_attention(const struct pass *p, const struct layer *l, struct t
                                                .mask = l->spec.mask,
                                                .blocks = p->cache.blocks,
                                                .n_blocks = p->cache.n_blocks,
+                                               .window = l->spec.window,
+                                               .softcap = s->dims.score_cap,
                                                .bias = l->spec.relative ? s->relative : (struct tensor){0}});
-    project_row_parallel(p, p->scratch.mixed, &l->proj);
+    project_row_parallel(p, p->scratch.mixed, &l->proj, &l->norm_attention);
 }
 
 static void cross_attention(const struct pass *p, const struct layer *l) {
@@ -99,10 +146,13 @@ static void cross_attention(const struct pass *p, const struct layer *l) {
                                                            .head_dim = h,
                                                            .scale = s->dims.score_scale,
                                                            .mask = MASK_NONE});
-    project_row_parallel(p, p->scratch.mixed, &l->cross_proj);
-    add_branch(p, l->spec.cross_residual_normed ? u : p->scratch.x, l->cross_proj.bias, source->row_scale);
+    const struct norm_weights none = {0};
+    struct tensor residual = l->spec.cross_residual_normed ? u : p->scratch.x;
+    project_row_parallel(p, p->scratch.mixed, &l->cross_proj, &none);
+    add_branch(p, residual, &l->cross_proj, &none, source->row_scale);
 }
 
+/* branch = norm_out(MLP(input)). */
 static void apply_mlp(const struct pass *p, const struct layer *l, struct tensor input) {
     const struct model *m = p->model;
     const struct dims *d = &p->stack->dims;
@@ -113,23 +163,30 @@ static void apply_mlp(const struct pass *p, const struct layer *l, struct tensor
     } else {
         project_rows(m, p->scratch.gated, input, &l->fc1, d->activation);
     }
-    project_row_parallel(p, p->scratch.gated, &l->fc2);
+    project_row_parallel(p, p->scratch.gated, &l->fc2, &l->norm_out);
+}
+
+/* The rows that a branch reads: x, or what the norm before the branch makes of it. */
+static struct tensor enter_branch(const struct pass *p, const struct layer *l, const struct norm_weights *before) {
+    if (l->spec.post_norm || before->gamma == NULL) return p->scratch.x;
+    stack_norm(p->model, p->stack, p->scratch.normed, p->scratch.x, before);
+    return p->scratch.normed;
 }
 
 void layer_forward(const struct pass *p, const struct layer *l) {
     const struct model *m = p->model;
-    struct tensor x = p->scratch.x, u = p->scratch.normed;
-    bool post = l->spec.post_norm;
+    struct tensor x = p->scratch.x;
 
-    if (!post) stack_norm(m, p->stack, u, x, &l->norm_in);
-    self_attention(p, l, post ? x : u);
-    add_branch(p, x, l->proj.bias, NULL);
-    if (post) stack_norm(m, p->stack, x, x, &l->norm_in);
+    struct tensor input = enter_branch(p, l, &l->norm_in);
+    self_attention(p, l, input);
+    if (l->spec.parallel) input = enter_branch(p, l, &l->norm_mlp);
+    add_branch(p, x, &l->proj, &l->norm_attention, NULL);
+    if (l->spec.post_norm) stack_norm(m, p->stack, x, x, &l->norm_in);
 
     if (l->spec.cross) cross_attention(p, l);
 
-    if (!post) stack_norm(m, p->stack, u, x, &l->norm_mlp);
-    apply_mlp(p, l, post ? x : u);
-    add_branch(p, x, l->fc2.bias, NULL);
-    if (post) stack_norm(m, p->stack, x, x, &l->norm_mlp);
+    if (!l->spec.parallel) input = enter_branch(p, l, &l->norm_mlp);
+    apply_mlp(p, l, input);
+    add_branch(p, x, &l->fc2, &l->norm_out, NULL);
+    if (l->spec.post_norm) stack_norm(m, p->stack, x, x, &l->norm_mlp);
 }

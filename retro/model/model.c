@@ -1,7 +1,6 @@
 /* retro/model/model.c: opens a checkpoint folder: config.json, family, dimensions, weights. See model.h. */
 #include "retro/model/model.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,14 +133,6 @@ static enum status split_layers(struct model *m, struct error *e) {
     return STATUS_OK;
 }
 
-/* Frequencies in float32, as the reference computes them (spec 4.4). */
-static void make_frequencies(struct stack *s) {
-    int half = s->dims.rotated / 2;
-    s->inv_freq = xmalloc((size_t)max_int(half, 1) * sizeof(float));
-    for (int i = 0; i < half; i++)
-        s->inv_freq[i] = 1.0f / powf(s->dims.rope_base, (float)(2 * i) / (float)s->dims.rotated);
-}
-
 /* Parameters, and the bytes that a plain decode step reads: all matrices of the decoder but the projection of what
  * cross attention reads to keys and values. The output matrix, which may be the word table, is added by the caller. */
 static enum status count_place(void *context, const struct place *p, struct error *e) {
@@ -202,7 +193,6 @@ static void make_layers(struct model *m) {
         if (n == 0) continue;
         s->layers = xcalloc((size_t)n, sizeof *s->layers);
         for (int i = 0; i < n; i++) s->layers[i].spec = m->family->layer(&m->spec, (enum stack_id)id, i);
-        make_frequencies(s);
     }
 }
 
@@ -261,10 +251,7 @@ void model_close(struct model *m) {
     bool opened = m->stacks[STACK_DECODER].layers || m->stacks[STACK_ENCODER].layers;
     if (opened) model_release_weights(m);
     weights_close(m->mapped);
-    for (int id = 0; id < STACK_COUNT; id++) {
-        free(m->stacks[id].layers);
-        free(m->stacks[id].inv_freq);
-    }
+    for (int id = 0; id < STACK_COUNT; id++) free(m->stacks[id].layers);
     free(m);
 }
 

@@ -18,7 +18,6 @@ struct stack {
     int prefix;                          /* the spelling of the layers' tensors: of tensor_rows.prefixes */
     struct norm_weights final_norm;      /* gamma NULL without */
     struct tensor relative; /* f32 [local H, 2 max_distance + 1], a bias by key minus query; data NULL without */
-    float *inv_freq;        /* host, [rotated / 2] */
 };
 
 /* Rows of token ids become rows of d; all stacks that read ids share it. */

@@ -1,6 +1,8 @@
 /* retro/model/spec.c: reads config.json by a family's table, and checks the rules that join its keys. See spec.h. */
 #include "retro/model/spec.h"
 
+#include <math.h>
+
 struct model_spec model_spec_default(void) {
     struct model_spec s = {.logit_scale = 1, .eod = -1, .start = -1};
     s.retro.first_layer = -1;
@@ -15,6 +17,13 @@ enum status spec_read(const struct json *config, const struct json_table *table,
 void dims_set_mlp(struct dims *d, int mlp) {
     d->gated = (mlp & MLP_GATED) != 0;
     d->activation = (enum activation)(mlp & ~MLP_GATED);
+}
+
+/* In float32, as the reference computes them (docs/spec/retro-model.md 4.4). */
+void dims_set_rope(struct dims *d, enum rope_id id, float base) {
+    struct rope_table *table = &d->rope[id];
+    CHECK(d->rotated >= 0 && d->rotated <= ATTENTION_MAX_HEAD);
+    for (int i = 0; i < d->rotated / 2; i++) table->inv_freq[i] = 1.0f / powf(base, (float)(2 * i) / (float)d->rotated);
 }
 
 void dims_set_bias(struct dims *d, bool bias) { d->qkv_bias = d->proj_bias = d->mlp_bias = bias; }
@@ -47,9 +56,6 @@ static enum status check_stack(const struct dims *d, struct error *e) {
     if (d->head_dim > ATTENTION_MAX_HEAD)
         return error_set(e, STATUS_UNSUPPORTED, "config.json: attention heads of %d, the largest supported is %d",
                          d->head_dim, ATTENTION_MAX_HEAD);
-    if (d->rotated > 0 && !(d->rope_base > 0))
-        return error_set(e, STATUS_INVALID, "config.json: the base of RoPE is %g, must be positive",
-                         (double)d->rope_base);
     if (d->rotated % 2 != 0 || d->rotated > d->head_dim)
         return error_set(e, STATUS_INVALID, "config.json: %d rotary dimensions of a head of %d; must be even and fit",
                          d->rotated, d->head_dim);

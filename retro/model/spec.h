@@ -30,6 +30,18 @@ enum edge {
     EDGE_SOURCE     /* the encoder's output for the text that a session was opened with */
 };
 
+/* The tables of rotary frequencies that a stack's layers choose from. */
+enum rope_id { ROPE_GLOBAL, ROPE_LOCAL, ROPE_COUNT };
+
+/* Pair i of a head turns by position * inv_freq[i]. */
+struct rope_table {
+    float inv_freq[ATTENTION_MAX_HEAD / 2]; /* the first dims.rotated / 2 */
+    float scale;                            /* of what is rotated; 0: none, as 1. YaRN's attention factor */
+};
+
+/* Norms of queries and keys between their projection and the rotation. */
+enum qk_norm { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_WHOLE /* over the heads of all ranks at once */ };
+
 /* The shape of one stack; every layer of it has this shape. */
 struct dims {
     int n_layers; /* 0: the model has no such stack */
@@ -41,10 +53,13 @@ struct dims {
     bool gated;
     bool qkv_bias, proj_bias, mlp_bias; /* of queries, keys and values; of what follows attention; of the MLP */
     bool final_norm;                    /* a norm after the last layer */
-    float score_scale;                  /* of attention scores: 1 / sqrt(h); 1 in Hugging Face's T5 */
-    int rotated;                        /* rotary dims per head, 0: no RoPE */
-    float rope_base;
+    enum qk_norm qk_norm;
+    float score_scale;    /* of attention scores: 1 / sqrt(h); 1 in Hugging Face's T5 */
+    float score_cap;      /* the soft-cap of attention scores, 0: none */
+    float residual_scale; /* of each branch before it is added; 0: none, as 1 */
+    int rotated;          /* rotary dims per head, 0: no RoPE */
     bool rope_interleaved;
+    struct rope_table rope[ROPE_COUNT];
     int buckets, max_distance; /* relative positions (docs/spec/t5-model.md 2.2); 0: none */
     enum edge reads;           /* of the layers that have cross attention */
 };
@@ -68,17 +83,25 @@ struct model_spec {
     bool learned_positions; /* a table of max_positions rows */
     bool tied;              /* the output matrix is the word table */
     bool output_bias;
-    float logit_scale; /* of the rows that the output matrix meets; 1 */
-    int eod;           /* id that ends a text, -1: none */
-    int start;         /* id that a decoder with EDGE_SOURCE starts from, -1: no such decoder */
+    float embedding_scale;      /* of the words' rows; 0: none, as 1 */
+    float logit_scale;          /* of the rows that the output matrix meets; 1 */
+    float logit_cap;            /* the soft-cap of logits, 0: none */
+    int eod;                    /* id that ends a text, -1: none */
+    int start;                  /* id that a decoder with EDGE_SOURCE starts from, -1: no such decoder */
+    int window;                 /* keys that a decoder's windowed layers see, the token's own among them; 0: all */
+    bool windowed[MAX_LAYERS];  /* of the decoder */
+    bool unrotated[MAX_LAYERS]; /* of the decoder: a layer without RoPE in a stack that has it */
     struct retro_spec retro;
 };
 
 /* The slots of one layer that change its computation. */
 struct layer_spec {
     bool post_norm;             /* norm after each residual sum (BERT), not before each branch */
+    bool parallel;              /* attention and MLP read the same rows, and both are added to them */
     enum mask mask;             /* of self attention */
+    int window;                 /* keys that a token sees, its own among them; 0: all of the mask */
     bool rope;                  /* rotates queries and keys of self attention */
+    enum rope_id frequencies;   /* by this table */
     bool relative;              /* adds the stack's relative bias to the scores of self attention */
     bool cross;                 /* has cross attention, which reads dims.reads */
     bool cross_residual_normed; /* the residual of cross attention is the normed stream */
@@ -93,10 +116,12 @@ struct projection {
 };
 
 /* Self attention is one product: rows Q [H h], K [G h], V [G h]. cross_kv likewise K, V. Gated fc1: gate [F], up [F].
- */
+ *
+ * A norm whose gamma is NULL is not there. norm_in and norm_mlp come before a branch, norm_attention and norm_out after
+ * it, before it is added; norm_q and norm_k are of dims.qk_norm. */
 struct layer {
     struct layer_spec spec;
-    struct norm_weights norm_in, norm_cross, norm_mlp;
+    struct norm_weights norm_in, norm_cross, norm_mlp, norm_attention, norm_out, norm_q, norm_k;
     struct projection qkv, proj, cross_q, cross_kv, cross_proj, fc1, fc2;
     uint64_t absent; /* bit i: the checkpoint lacks the optional bias of row i of the family's table */
 };
@@ -173,6 +198,8 @@ enum status spec_read(const struct json *config, const struct json_table *table,
 /* An activation of an MLP as the number beside its name in a table; with MLP_GATED the MLP is gated. */
 enum { MLP_GATED = 1 << 8 };
 void dims_set_mlp(struct dims *d, int mlp);
+/* Fills a table with the unscaled frequencies base^(-2i / rotated); d->rotated is set. */
+void dims_set_rope(struct dims *d, enum rope_id id, float base);
 /* Whether projections have biases, for all of them. */
 void dims_set_bias(struct dims *d, bool bias);
 /* An id that `key` names must be of the vocabulary; -1 is none. */

@@ -1,8 +1,8 @@
 /* retro/model/stack.c: scratch rows, embedding and norm of a stack. See stack.h. */
 #include "retro/model/stack.h"
 
-/* Columns of scratch.x, normed, branch, qkv, mixed, wide and gated. */
-enum { SCRATCH_PARTS = 7 };
+/* Columns of scratch.x, normed, branch, qkv, mixed, wide, gated and squares. */
+enum { SCRATCH_PARTS = 8 };
 
 static void count_columns(const struct stack *s, int cols[SCRATCH_PARTS]) {
     const struct dims *d = &s->dims;
@@ -11,6 +11,7 @@ static void count_columns(const struct stack *s, int cols[SCRATCH_PARTS]) {
     cols[4] = s->heads.n * d->head_dim;
     cols[5] = (d->gated ? 2 : 1) * s->ffn.n;
     cols[6] = d->gated ? s->ffn.n : 0;
+    cols[7] = d->qk_norm == QK_NORM_WHOLE ? 2 : 0;
 }
 
 enum status scratch_measure(const struct stack *s, int max_rows, size_t *bytes, struct error *e) {
@@ -25,7 +26,7 @@ enum status scratch_measure(const struct stack *s, int max_rows, size_t *bytes, 
 enum status scratch_open(struct scratch *scratch, const struct model *m, const struct stack *s, int max_rows,
                          struct error *e) {
     struct tensor *parts[SCRATCH_PARTS] = {&scratch->x,     &scratch->normed, &scratch->branch, &scratch->qkv,
-                                           &scratch->mixed, &scratch->wide,   &scratch->gated};
+                                           &scratch->mixed, &scratch->wide,   &scratch->gated,  &scratch->squares};
     int cols[SCRATCH_PARTS];
     void *memory;
     if (scratch_measure(s, max_rows, &scratch->bytes, e) ||
@@ -48,7 +49,8 @@ void scratch_close(struct scratch *scratch, const struct model *m) { backend_rel
 
 struct scratch scratch_rows(const struct scratch *scratch, int rows) {
     struct scratch part = *scratch;
-    struct tensor *all[] = {&part.x, &part.normed, &part.branch, &part.qkv, &part.mixed, &part.wide, &part.gated};
+    struct tensor *all[] = {&part.x,     &part.normed, &part.branch, &part.qkv,
+                            &part.mixed, &part.wide,   &part.gated,  &part.squares};
     CHECK(rows <= scratch->max_rows);
     for (size_t i = 0; i < ARRAY_COUNT(all); i++) *all[i] = tensor_rows(*all[i], 0, rows);
     part.memory = NULL;
@@ -71,6 +73,7 @@ void stack_embed(const struct model *m, const struct stack *s, struct tensor x, 
                                                    .position = table->position.data ? &table->position : NULL,
                                                    .type = table->type.data ? &table->type : NULL,
                                                    .ids = ids,
-                                                   .positions = positions});
+                                                   .positions = positions,
+                                                   .scale = m->spec.embedding_scale});
     if (table->norm.gamma) stack_norm(m, s, x, x, &table->norm);
 }

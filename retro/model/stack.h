@@ -9,13 +9,14 @@ struct scratch {
     float *memory;
     size_t bytes;
     int max_rows;
-    struct tensor x;      /* [rows, d]            the residual stream */
-    struct tensor normed; /* [rows, d]            what a branch reads */
-    struct tensor qkv;    /* [rows, (H+2G) h]     local heads */
-    struct tensor mixed;  /* [rows, H h]          attention output before its projection */
-    struct tensor wide;   /* [rows, F or 2F]      fc1 */
-    struct tensor gated;  /* [rows, F]            after the gate; wide when not gated */
-    struct tensor branch; /* [rows, d]            a branch before it is added */
+    struct tensor x;       /* [rows, d]            the residual stream */
+    struct tensor normed;  /* [rows, d]            what a branch reads */
+    struct tensor qkv;     /* [rows, (H+2G) h]     local heads */
+    struct tensor mixed;   /* [rows, H h]          attention output before its projection */
+    struct tensor wide;    /* [rows, F or 2F]      fc1 */
+    struct tensor gated;   /* [rows, F]            after the gate; wide when not gated */
+    struct tensor branch;  /* [rows, d]            a branch before it is added */
+    struct tensor squares; /* [rows, 2]           of queries and keys; no columns where no norm covers all heads */
 };
 /* The bytes that scratch_open takes. STATUS_NO_MEMORY when they do not fit the address space. */
 enum status scratch_measure(const struct stack *s, int max_rows, size_t *bytes, struct error *e);

@@ -9,6 +9,8 @@ enum extent {
     EXTENT_ONE,
     EXTENT_HIDDEN,
     EXTENT_QKV,
+    EXTENT_NORM_Q,
+    EXTENT_NORM_K,
     EXTENT_HEADS,
     EXTENT_CROSS_KV,
     EXTENT_FC1,
@@ -37,6 +39,10 @@ static const struct place_shape layer_shapes[] = {
     {offsetof(struct layer, norm_in), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
     {offsetof(struct layer, norm_cross), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
     {offsetof(struct layer, norm_mlp), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct layer, norm_attention), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct layer, norm_out), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct layer, norm_q), KIND_NORM, EXTENT_NORM_Q, EXTENT_ONE, SPLIT_ROWS},
+    {offsetof(struct layer, norm_k), KIND_NORM, EXTENT_NORM_K, EXTENT_ONE, SPLIT_ROWS},
     {offsetof(struct layer, qkv), KIND_PROJECTION, EXTENT_QKV, EXTENT_HIDDEN, SPLIT_ROWS},
     {offsetof(struct layer, proj), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_HEADS, SPLIT_COLS},
     {offsetof(struct layer, cross_q), KIND_PROJECTION, EXTENT_HEADS, EXTENT_HIDDEN, SPLIT_ROWS},
@@ -72,6 +78,8 @@ static int extent_size(const struct model *m, const struct dims *d, enum extent 
         case EXTENT_ONE: return 1;
         case EXTENT_HIDDEN: return d->hidden;
         case EXTENT_QKV: return (d->heads + 2 * d->kv_heads) * d->head_dim;
+        case EXTENT_NORM_Q: return d->qk_norm == QK_NORM_HEAD ? d->head_dim : d->heads * d->head_dim;
+        case EXTENT_NORM_K: return d->qk_norm == QK_NORM_HEAD ? d->head_dim : d->kv_heads * d->head_dim;
         case EXTENT_HEADS: return d->heads * d->head_dim;
         case EXTENT_CROSS_KV: return 2 * d->heads * d->head_dim;
         case EXTENT_FC1: return d->gated ? 2 * d->ffn : d->ffn;
@@ -98,12 +106,19 @@ static int count_blocks(const struct model *m, const struct dims *d, enum extent
     }
 }
 
+/* A norm of one head serves them all. */
+static bool is_shared(const struct dims *d, enum extent x) {
+    return (x == EXTENT_NORM_Q || x == EXTENT_NORM_K) && d->qk_norm == QK_NORM_HEAD;
+}
+
 static struct portion portion_times(struct portion p, int unit) { return (struct portion){p.first * unit, p.n * unit}; }
 
 /* This rank's rows of a block, or its columns. */
 static struct portion find_portion(const struct model *m, const struct stack *s, enum extent x, int block) {
     switch (x) {
         case EXTENT_QKV: return portion_times(block == 0 ? s->heads : s->kv_heads, s->dims.head_dim);
+        case EXTENT_NORM_K: return portion_times(s->kv_heads, s->dims.head_dim);
+        case EXTENT_NORM_Q:
         case EXTENT_CROSS_KV:
         case EXTENT_HEADS: return portion_times(s->heads, s->dims.head_dim);
         case EXTENT_HEAD_COUNT: return s->heads;
@@ -127,7 +142,7 @@ static struct share make_share(const struct model *m, enum stack_id stack, const
         s.first_col = mine.first;
     }
     for (int b = 0; b < s.n_blocks; b++) {
-        bool split = shape->split == SPLIT_ROWS;
+        bool split = shape->split == SPLIT_ROWS && !is_shared(d, shape->out);
         s.mine[b] = split ? find_portion(m, of, shape->out, b) : (struct portion){0, s.blocks[b]};
         s.rows += s.mine[b].n;
     }
@@ -249,10 +264,17 @@ static bool is_cross(size_t place) {
            place == offsetof(struct layer, cross_kv) || place == offsetof(struct layer, cross_proj);
 }
 
+/* Whether the layer has the place: a table of rows may serve layers with and without it. */
+static bool has_place(const struct layer *layer, const struct dims *d, size_t place) {
+    if (place == offsetof(struct layer, norm_q) || place == offsetof(struct layer, norm_k))
+        return d->qk_norm != QK_NORM_NONE;
+    return layer->spec.cross || !is_cross(place);
+}
+
 static enum status visit_layer(const struct tensor_walk *w, struct layer *layer, struct place p) {
     for (int i = 0; i < p.rows->n; i++) {
         size_t place = p.rows->rows[i].place;
-        if (!is_first_row(p.rows, i) || (is_cross(place) && !layer->spec.cross)) continue;
+        if (!is_first_row(p.rows, i) || !has_place(layer, &w->model->stacks[p.stack].dims, place)) continue;
         p.row = i;
         if (visit_row(w, p, find_shape(layer_shapes, ARRAY_COUNT(layer_shapes), place), layer, layer->absent >> i & 1))
             return w->error->status;

@@ -213,8 +213,8 @@ static void run_layers(struct session_pool *p) {
     }
 }
 
-/* Logits [first, first + n) = final_norm(x) W^T + bias of the rows that were asked for; the norm iff the model has one
- * (spec 7). */
+/* Logits [first, first + n) = final_norm(x) W^T + bias of the rows that were asked for, capped where the model caps
+ * them; the norm iff the model has one (spec 7). */
 static void run_head(struct session_pool *p, int first) {
     const struct model *m = p->model;
     const struct stack *s = decoder_of(p);
@@ -227,6 +227,8 @@ static void run_head(struct session_pool *p, int first) {
     if (s->final_norm.gamma) stack_norm(m, s, picked, picked, &s->final_norm);
     backend_linear(m->backend,
                    &(struct linear_args){.y = local, .x = picked, .weight = &m->output.weight, .bias = m->output.bias});
+    if (m->spec.logit_cap > 0)
+        backend_softcap(m->backend, &(struct softcap_args){.x = local, .cap = m->spec.logit_cap});
     comm_allgather_cols(m->comm, m->backend, logits, local);
 }
 

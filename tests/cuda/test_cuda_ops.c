@@ -118,6 +118,61 @@ static void test_norm(void **state) {
             check_norm(2 + (int)w % 2, wide[w], (enum norm_kind)kind, kind == NORM_RMS);
 }
 
+/* Each head of a row by itself, and columns of longer rows whose squares are given. */
+static void check_norm_heads(int rows, int heads, int head_dim, int gap) {
+    if (!chosen()) return;
+    int cols = heads * head_dim;
+    struct both x = both_random(DTYPE_F32, rows, cols, gap), y = both_empty(DTYPE_F32, rows, cols, 4);
+    struct both squares = both_empty(DTYPE_F32, rows, 2, 0), gamma = both_vector(cols);
+    for (int i = 0; i < 2; i++) {
+        struct backend *backend = i ? device : reference;
+        struct norm_args a = {.y = i ? y.device : y.host, .x = i ? x.device : x.host, .epsilon = 1e-6f};
+        a.kind = NORM_RMS;
+        a.gamma = i ? gamma.device.data : gamma.host.data;
+        a.heads = heads;
+        backend_norm(backend, &a);
+        a.heads = 0;
+        a.squares = tensor_cols(i ? squares.device : squares.host, 1, 1);
+        a.whole = 2 * cols;
+        a.x = a.y;
+        backend_square_rows(
+            backend, &(struct square_rows_args){.y = tensor_cols(i ? squares.device : squares.host, 0, 1), .x = a.x});
+        backend_square_rows(backend, &(struct square_rows_args){.y = a.squares, .x = a.x});
+        backend_norm(backend, &a);
+    }
+    assert_both(y, 2e-5, "a norm of heads");
+    assert_both(squares, 1e-4 * cols, "sums of squares");
+    both_free(x);
+    both_free(y);
+    both_free(squares);
+    both_free(gamma);
+}
+
+static void test_norm_heads(void **state) {
+    (void)state;
+    for (size_t r = 0; r < ARRAY_COUNT(row_counts); r++) {
+        check_norm_heads(row_counts[r], 1, 8, 0);
+        check_norm_heads(row_counts[r], 5, 7, 1);
+        check_norm_heads(row_counts[r], 3, 64, 64);
+        check_norm_heads(row_counts[r], 2, 257, 4);
+    }
+}
+
+static void check_softcap(int rows, int cols, int gap) {
+    if (!chosen()) return;
+    struct both x = both_random(DTYPE_F32, rows, cols, gap);
+    backend_softcap(reference, &(struct softcap_args){.x = x.host, .cap = 0.3f});
+    backend_softcap(device, &(struct softcap_args){.x = x.device, .cap = 0.3f});
+    assert_both(x, 1e-6, "soft-cap");
+    both_free(x);
+}
+
+static void test_softcap(void **state) {
+    (void)state;
+    for (size_t w = 0; w < ARRAY_COUNT(widths); w++)
+        for (size_t r = 0; r < ARRAY_COUNT(row_counts); r++) check_softcap(row_counts[r], widths[w], (int)(w % 2) * 4);
+}
+
 static void check_add(int rows, int cols, bool bias, bool scale, int target) {
     if (!chosen()) return;
     struct both a = both_random(DTYPE_F32, rows, cols, 4), b = both_random(DTYPE_F32, rows, cols, 4);
@@ -133,9 +188,10 @@ static void check_add(int rows, int cols, bool bias, bool scale, int target) {
     struct add_args args = {.y = into->host, .a = a.host, .b = b.host};
     args.bias = bias ? offset.host.data : NULL;
     args.row_scale = scale ? scales : NULL;
+    args.scale = cols % 2 ? 0.22f : 0;
     backend_add(reference, &args);
     float *lent = lend(scales, bytes);
-    args = (struct add_args){.y = into->device, .a = a.device, .b = b.device};
+    args = (struct add_args){.y = into->device, .a = a.device, .b = b.device, .scale = args.scale};
     args.bias = bias ? offset.device.data : NULL;
     args.row_scale = scale ? lent : NULL;
     backend_add(device, &args);
@@ -237,12 +293,14 @@ static void check_embed(int rows, int cols, enum dtype dtype, bool position, boo
     assert_int_equal(backend_pack(reference, &on_cpu, &matrix, &e), STATUS_OK);
     assert_int_equal(backend_pack(device, &on_device, &matrix, &e), STATUS_OK);
     struct embed_args a = {.y = y.host, .word = &on_cpu, .ids = ids, .positions = positions};
+    a.scale = rows % 3 == 0 ? 5.5f : 0;
     a.position = position ? &at.host : NULL;
     a.type = type ? &kind.host : NULL;
     backend_embed(reference, &a);
     size_t bytes = (size_t)rows * sizeof *ids;
     int32_t *lent_ids = lend(ids, bytes), *lent_positions = lend(positions, bytes);
     a = (struct embed_args){.y = y.device, .word = &on_device, .ids = lent_ids, .positions = lent_positions};
+    a.scale = rows % 3 == 0 ? 5.5f : 0;
     a.position = position ? &at.device : NULL;
     a.type = type ? &kind.device : NULL;
     backend_embed(device, &a);
@@ -275,6 +333,7 @@ static void check_rope(int rows, int heads, int head_dim, int rotated, bool inte
     a.head_dim = head_dim;
     a.rotated = rotated;
     a.interleaved = interleaved;
+    a.scale = interleaved ? 1.2f : 0;
     backend_rope(reference, &a);
     size_t position_bytes = (size_t)rows * sizeof *positions, bytes = (size_t)rotated / 2 * sizeof(float);
     int32_t *lent = lend(positions, position_bytes);
@@ -620,6 +679,8 @@ int main(int argc, char **argv) {
         TEST(test_linear_shapes),
         TEST(test_linear_activations),
         TEST(test_norm),
+        TEST(test_norm_heads),
+        TEST(test_softcap),
         TEST(test_add),
         TEST(test_add_and_norm),
         TEST(test_glu),
