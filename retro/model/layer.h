@@ -12,6 +12,9 @@ struct cross_source {
     const float *row_scale;
 };
 
+/* Called with norm_cross(x) before a layer's cross attention; returns what to read, or NULL for nothing (z = y). */
+typedef const struct cross_source *cross_function(void *context, int layer_index, struct tensor normed);
+
 /* Where a pass keeps keys and values for later passes. `rows` NULL: nowhere, and rows attend within the pass. */
 struct pass_cache {
     struct tensor k, v;    /* of this layer: [cache rows, G h] */
@@ -31,8 +34,7 @@ struct pass {
     const int32_t *positions; /* [rows], for RoPE */
     struct pass_cache cache;
     int layer_index;
-    /* Called with norm_cross(x) before cross attention; returns what to read, or NULL for nothing (z = y). */
-    const struct cross_source *(*cross)(void *context, int layer_index, struct tensor normed);
+    cross_function *cross;
     void *context;
 };
 

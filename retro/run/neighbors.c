@@ -31,34 +31,28 @@ enum status neighbors_measure(struct neighbors *nb, struct cross_cache *cache, c
         return error_set(e, STATUS_INVALID,
                          "%d neighbours of %d tokens for each of %d sessions and %d chunks of a step are too many rows",
                          l->max_neighbors, nb->r, l->max_sessions, max_closings);
-    nb->max_rows = max_int(slot_rows, min_int(GROUP_ROWS, max_closings * slot_rows));
-    nb->max_chunks = min_int(max_closings, max_int(1, nb->max_rows / nb->r));
+    int rows = max_int(slot_rows, min_int(GROUP_ROWS, max_closings * slot_rows));
+    nb->max_chunks = min_int(max_closings, max_int(1, rows / nb->r));
     size_t kv = 2 * (size_t)kv_columns(nb), hidden = (size_t)encoder_of(nb)->dims.hidden;
     nb->sizes[MEMORY_CHUNKS] = (size_t)nb->max_chunks * (size_t)nb->m * (hidden + kv) * sizeof(float);
     nb->sizes[MEMORY_OPEN_ROWS] = (size_t)l->max_sessions * (size_t)nb->m * hidden * sizeof(float);
     struct cross_cache_sizes sizes = {
-        .n_slots = n_slots, .slot_rows = slot_rows, .group_rows = nb->max_rows, .dtype = l->kv_dtype};
-    if (cross_cache_measure(cache, m, &sizes, e) || scratch_measure(encoder_of(nb), nb->max_rows, &nb->bytes, e))
-        return e->status;
+        .n_slots = n_slots, .slot_rows = slot_rows, .group_rows = rows, .dtype = l->kv_dtype};
+    if (cross_cache_measure(cache, m, &sizes, e) || encoder_group_measure(&nb->group, m, rows, e)) return e->status;
+    nb->bytes = nb->group.bytes;
     for (size_t i = 0; i < ARRAY_COUNT(nb->sizes); i++) nb->bytes += nb->sizes[i];
     return STATUS_OK;
 }
 
 static void open_arrays(struct neighbors *nb, int max_step_rows) {
-    size_t rows = (size_t)nb->max_rows;
-    nb->ids = xmalloc(rows * sizeof *nb->ids);
-    nb->positions = xmalloc(rows * sizeof *nb->positions);
-    nb->slot_row_of = xmalloc(rows * sizeof *nb->slot_row_of);
     nb->context_rows = xmalloc((size_t)nb->context.rows * sizeof *nb->context_rows);
     nb->step_rows = xmalloc((size_t)max_step_rows * sizeof *nb->step_rows);
-    nb->self_spans = xmalloc(rows * sizeof *nb->self_spans);
     nb->cross_spans = xmalloc((size_t)nb->max_chunks * sizeof *nb->cross_spans);
 }
 
 enum status neighbors_open(struct neighbors *nb, const struct session_limits *l, struct error *e) {
     int d = encoder_of(nb)->dims.hidden, kv = 2 * kv_columns(nb), chunk_rows = nb->max_chunks * nb->m;
-    if (scratch_open(&nb->scratch, nb->model, encoder_of(nb), nb->max_rows, e) ||
-        open_memory(nb, MEMORY_CHUNKS, "chunk rows for the encoder", e) ||
+    if (encoder_group_open(&nb->group, e) || open_memory(nb, MEMORY_CHUNKS, "chunk rows for the encoder", e) ||
         open_memory(nb, MEMORY_OPEN_ROWS, "rows of open chunks", e))
         return e->status;
     float *chunks = nb->memory[MEMORY_CHUNKS];
@@ -72,13 +66,9 @@ enum status neighbors_open(struct neighbors *nb, const struct session_limits *l,
 void neighbors_close(struct neighbors *nb) {
     if (nb->model == NULL) return;
     for (size_t i = 0; i < ARRAY_COUNT(nb->memory); i++) backend_release(nb->model->backend, nb->memory[i]);
-    scratch_close(&nb->scratch, nb->model);
-    free(nb->ids);
-    free(nb->positions);
-    free(nb->slot_row_of);
+    encoder_group_close(&nb->group);
     free(nb->context_rows);
     free(nb->step_rows);
-    free(nb->self_spans);
     free(nb->cross_spans);
 }
 
@@ -98,82 +88,73 @@ static void gather_context(struct neighbors *nb, const struct closing *c, int n,
     backend_scatter_rows(b, &(struct scatter_rows_args){.y = context, .x = normed, .rows = nb->step_rows});
 }
 
-/* Row t of neighbour i of closing j is row (first row of j) + i r + t of the group. */
-static int plan_group(struct neighbors *nb, const struct closing *c, int n, int *n_spans) {
-    int row = 0;
-    *n_spans = 0;
+/* Each neighbour is a text of its own (spec 2). Those of closing j are rows [row, row + k r) of the group, and all read
+ * the chunk's m rows of context. */
+static void plan_group(struct neighbors *nb, const struct closing *closings, int n) {
+    int r = nb->r;
+    encoder_group_clear(&nb->group);
     for (int j = 0; j < n; j++) {
-        nb->cross_spans[j] = (struct attention_span){row, c[j].k * nb->r, j * nb->m, nb->m};
-        for (int i = 0; i < c[j].k; i++) {
-            nb->self_spans[(*n_spans)++] = (struct attention_span){row, nb->r, row, nb->r};
-            for (int t = 0; t < nb->r; t++, row++) {
-                nb->ids[row] = c[j].ids[i * nb->r + t];
-                nb->positions[row] = t; /* every neighbour is its own sequence (spec 2) */
-                nb->slot_row_of[row] = c[j].slot * nb->cache->slot_rows + i * nb->r + t;
-            }
-        }
+        const struct closing *c = &closings[j];
+        int slot_row = c->slot * nb->cache->slot_rows;
+        nb->cross_spans[j] = (struct attention_span){nb->group.n_rows, c->k * r, j * nb->m, nb->m};
+        for (int i = 0; i < c->k; i++) encoder_group_add(&nb->group, c->ids + i * r, r, slot_row + i * r);
     }
-    return row;
 }
 
-/* The encoder's cross attention reads the decoder's chunk (spec 6 step 3). */
-static const struct cross_source *read_context(void *source, int layer_index, struct tensor normed) {
-    (void)layer_index;
+/* The encoder's cross attention reads the decoder's chunk (spec 6 step 3), projected anew for each layer. */
+static const struct cross_source *read_context(void *neighbors, int layer_index, struct tensor normed) {
+    struct neighbors *nb = neighbors;
+    const struct projection *w = &encoder_of(nb)->layers[layer_index].cross_kv;
+    int rows = nb->source.n_spans * nb->m;
     (void)normed;
-    return source;
+    backend_linear(nb->model->backend, &(struct linear_args){.y = tensor_rows(nb->context_kv, 0, rows),
+                                                             .x = tensor_rows(nb->context, 0, rows),
+                                                             .weight = &w->weight,
+                                                             .bias = w->bias});
+    return &nb->source;
 }
 
-/* x of `pass` = the encoder's output for the group. */
-static void encode_group(struct neighbors *nb, const struct closing *c, int n, struct tensor normed,
-                         struct pass *pass) {
-    const struct model *m = nb->model;
+/* Returns the encoder's output for the group. */
+static struct tensor encode_group(struct neighbors *nb, const struct closing *c, int n, struct tensor normed) {
     int cols = kv_columns(nb);
+    struct tensor kv = tensor_rows(nb->context_kv, 0, n * nb->m);
     gather_context(nb, c, n, normed);
-    struct tensor context = tensor_rows(nb->context, 0, n * nb->m), kv = tensor_rows(nb->context_kv, 0, n * nb->m);
-    struct cross_source source = {
+    nb->source = (struct cross_source){
         .k = tensor_cols(kv, 0, cols), .v = tensor_cols(kv, cols, cols), .spans = nb->cross_spans, .n_spans = n};
-    pass->context = &source;
-    stack_embed(m, pass->stack, pass->scratch.x, nb->ids, nb->positions);
-
-    for (int j = 0; j < pass->stack->dims.n_layers; j++) {
-        const struct layer *l = &pass->stack->layers[j];
-        const struct projection *w = &l->cross_kv;
-        if (l->spec.cross)
-            backend_linear(m->backend,
-                           &(struct linear_args){.y = kv, .x = context, .weight = &w->weight, .bias = w->bias});
-        layer_forward(pass, l);
-    }
+    return encoder_group_run(&nb->group, read_context, nb);
 }
 
 /* One stage encodes; from there the output goes from stage to stage, as far as there are retro layers. */
 static void fill_group(struct neighbors *nb, const struct closing *c, int n, struct tensor normed) {
     const struct model *m = nb->model;
     const struct comm *comm = m->comm;
-    int n_spans, rows = plan_group(nb, c, n, &n_spans);
-    struct pass pass = {.model = m,
-                        .stack = encoder_of(nb),
-                        .scratch = scratch_rows(&nb->scratch, rows),
-                        .spans = nb->self_spans,
-                        .n_spans = n_spans,
-                        .positions = nb->positions,
-                        .cross = read_context};
+    plan_group(nb, c, n);
+    struct tensor x = encoder_group_rows(&nb->group);
     if (comm->stage == m->encodes)
-        encode_group(nb, c, n, normed, &pass);
+        x = encode_group(nb, c, n, normed);
     else
-        comm_receive(comm->world, m->backend, pass.scratch.x, comm->world->rank - comm->size);
-    cross_cache_fill(nb->cache, pass.scratch.x, nb->slot_row_of);
-    if (comm->stage < m->reads) comm_send(comm->world, m->backend, pass.scratch.x, comm->world->rank + comm->size);
+        comm_receive(comm->world, m->backend, x, comm->world->rank - comm->size);
+    cross_cache_fill(nb->cache, x, nb->group.slot_row_of);
+    if (comm->stage < m->reads) comm_send(comm->world, m->backend, x, comm->world->rank + comm->size);
+}
+
+/* How many of the n closings, all with neighbours from the first to the last taken, make a group. */
+static int count_group(const struct neighbors *nb, const struct closing *closings, int n) {
+    int taken = 0, rows = 0;
+    while (taken < min_int(n, nb->max_chunks) && closings[taken].k > 0) {
+        rows += closings[taken].k * nb->r;
+        if (rows > nb->group.max_rows) break;
+        taken++;
+    }
+    return taken;
 }
 
 void neighbors_encode(struct neighbors *nb, const struct closing *closings, int n, struct tensor normed) {
-    for (int first = 0; first < n;) {
-        while (first < n && closings[first].k == 0) first++;
-        int last = first, rows = 0;
-        while (last < n && last - first < nb->max_chunks && closings[last].k > 0 &&
-               rows + closings[last].k * nb->r <= nb->scratch.max_rows)
-            rows += closings[last++].k * nb->r;
-        if (last > first) fill_group(nb, closings + first, last - first, normed);
-        first = last;
+    int first = 0;
+    while (first < n) {
+        int taken = count_group(nb, closings + first, n - first);
+        if (taken > 0) fill_group(nb, closings + first, taken, normed);
+        first += max_int(taken, 1);
     }
 }
 

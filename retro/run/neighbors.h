@@ -8,6 +8,7 @@
 #pragma once
 
 #include "retro/run/cross_cache.h"
+#include "retro/run/encoder_group.h"
 #include "retro/run/session.h"
 
 /* A chunk that this step closes. Rows of the step from `row` on read it, until the sequence's next closing. */
@@ -23,16 +24,17 @@ struct neighbors {
     const struct model *model; /* NULL: no retro model */
     struct cross_cache *cache;
     int m, r;
-    struct scratch scratch;   /* encoder rows of one group of chunks */
-    int max_rows, max_chunks; /* encoder rows and chunks of one group */
-    struct tensor context;    /* [max_chunks * m, d]  normed decoder rows, zero-filled */
-    struct tensor context_kv; /* [max_chunks * m, 2 H h] */
-    struct tensor open_rows;  /* [sessions * m, d] normed rows of each session's open chunk */
+    struct encoder_group group; /* the neighbours of some chunks, each a text */
+    int max_chunks;             /* of one group */
+    struct tensor context;      /* [max_chunks * m, d]  normed decoder rows, zero-filled */
+    struct tensor context_kv;   /* [max_chunks * m, 2 H h] of one layer */
+    struct tensor open_rows;    /* [sessions * m, d] normed rows of each session's open chunk */
     void *memory[2];
-    size_t sizes[2], bytes; /* of memory, and of all */
+    size_t sizes[2], bytes;     /* of memory, and of all */
+    struct cross_source source; /* context_kv and cross_spans of the group that is encoded */
     /* Host arrays of one group. */
-    int32_t *ids, *positions, *slot_row_of, *context_rows, *step_rows;
-    struct attention_span *self_spans, *cross_spans;
+    int32_t *context_rows, *step_rows;
+    struct attention_span *cross_spans;
 };
 
 /* max_closings: chunks that one step can close. Measuring fills in both what there will be and the cache, and

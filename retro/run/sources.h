@@ -3,6 +3,7 @@
 #pragma once
 
 #include "retro/run/cross_cache.h"
+#include "retro/run/encoder_group.h"
 #include "retro/run/session.h"
 
 /* A text that this step encodes. */
@@ -14,12 +15,8 @@ struct source {
 struct sources {
     const struct model *model; /* NULL: no such model */
     struct cross_cache *cache;
-    struct scratch scratch; /* encoder rows of one group of texts */
-    int max_rows;
+    struct encoder_group group;
     size_t bytes;
-    /* Host arrays of one group. */
-    int32_t *ids, *positions, *slot_row_of;
-    struct attention_span *spans;
 };
 
 /* Measuring fills in both what there will be and the cache, and allocates nothing. */
