@@ -14,7 +14,9 @@ struct server_settings {
     int max_body_bytes;
     int max_connections;
     int max_prompts;        /* prompts in one request */
+    int max_choices;        /* answers in one request: its prompts times n */
     int max_stops;          /* stop strings in one request */
+    int max_biases;         /* tokens of logit_bias in one request */
     int max_logprobs;       /* alternatives per token */
     int connection_timeout; /* seconds a connection may idle */
     int head_timeout;       /* seconds that request line and headers may take */

@@ -27,7 +27,7 @@ enum status {
 
 struct error {
     enum status status;
-    char text[400];
+    char text[1000];
 };
 
 /* Sets *e (which may be NULL) and returns `status`, so that a failure is one line: return error_set(e, ...). */

@@ -177,6 +177,7 @@ enum status json_field_read(struct json_reader *r, const struct json_field *f, c
         case JSON_TEXT: return read_text(r, f, value, target);
         case JSON_HEX: return read_hex(r, value, target);
         case JSON_CHOICE: return read_choice(r, f, value, target);
+        case JSON_ROWS:
         case JSON_STRUCT: return json_table_read(r, f->table, value, target);
         case JSON_LIST: return read_list(r, f, value, target);
         case JSON_RAW: memcpy(target, &value, sizeof value); return STATUS_OK;
@@ -204,6 +205,7 @@ static void set_fallback(const struct json_field *f, void *out) {
         case JSON_FLOAT: memcpy(target, &narrow, sizeof narrow); break;
         case JSON_DOUBLE: memcpy(target, &f->fallback, sizeof f->fallback); break;
         case JSON_TEXT: set_text(target, f->text); break;
+        case JSON_ROWS:
         case JSON_STRUCT: json_table_fallbacks(f->table, target); break;
         default: break;
     }
@@ -224,8 +226,11 @@ static enum status read_absent(struct json_reader *r, const struct json_field *f
     return STATUS_OK;
 }
 
+static enum status read_rows(struct json_reader *r, const struct json_table *t, const struct json *object, void *out);
+
 static enum status read_row(struct json_reader *r, const struct json_field *f, const struct json *object, void *out) {
     struct text_span spelling;
+    if (f->type == JSON_ROWS) return read_rows(r, f->table, object, (char *)out + f->offset);
     const struct json *value = find_member(object, f, &spelling);
     if (value == NULL) return read_absent(r, f, out);
 
@@ -239,20 +244,28 @@ static enum status read_row(struct json_reader *r, const struct json_field *f, c
     return status;
 }
 
-static const struct json_field *find_row(const struct json_table *t, struct text_span name) {
-    for (int i = 0; i < t->count; i++)
-        if (json_field_is_named(&t->fields[i], name)) return &t->fields[i];
-    return NULL;
-}
-
-enum status json_table_read(struct json_reader *r, const struct json_table *t, const struct json *object, void *out) {
-    if (json_kind(object) != JSON_KIND_OBJECT) return words_not_an_object(r, object);
+static enum status read_rows(struct json_reader *r, const struct json_table *t, const struct json *object, void *out) {
     for (int i = 0; i < t->count; i++) {
         enum status status = read_row(r, &t->fields[i], object, out);
         if (status) return status;
     }
+    return STATUS_OK;
+}
+
+static bool table_has(const struct json_table *t, struct text_span name) {
+    for (int i = 0; i < t->count; i++) {
+        const struct json_field *f = &t->fields[i];
+        if (f->type == JSON_ROWS ? table_has(f->table, name) : json_field_is_named(f, name)) return true;
+    }
+    return false;
+}
+
+enum status json_table_read(struct json_reader *r, const struct json_table *t, const struct json *object, void *out) {
+    if (json_kind(object) != JSON_KIND_OBJECT) return words_not_an_object(r, object);
+    enum status status = read_rows(r, t, object, out);
+    if (status) return status;
     for (struct json_entry it = {0}; !t->open && json_next(object, &it);)
-        if (find_row(t, it.name) == NULL) return words_unknown(r, t, it.name);
+        if (!table_has(t, it.name)) return words_unknown(r, t, it.name);
     return STATUS_OK;
 }
 
@@ -269,6 +282,6 @@ void json_table_free(const struct json_table *t, void *out) {
         void *target = (char *)out + f->offset;
         if (f->type == JSON_TEXT) set_text(target, NULL);
         if (f->type == JSON_LIST) json_list_free(f, target);
-        if (f->type == JSON_STRUCT) json_table_free(f->table, target);
+        if (f->type == JSON_STRUCT || f->type == JSON_ROWS) json_table_free(f->table, target);
     }
 }

@@ -36,6 +36,7 @@ enum json_type {
     JSON_HEX,           /* uint64_t: a string of 16 lower-case hexadecimal digits */
     JSON_CHOICE,        /* an enum (or int): the value beside the name in `choices` */
     JSON_STRUCT,        /* a struct at offset, by `table` */
+    JSON_ROWS,          /* no member: the rows of `table`, whose struct is at offset, are rows of this table too */
     JSON_LIST,          /* struct json_list: min .. max items, each by the row `item` */
     JSON_RAW,           /* const struct json *: the value itself, which belongs to the document */
     JSON_PARSED,        /* the row's `parse` does the rest */
@@ -77,6 +78,8 @@ struct json_field {
     const char *option;            /* the option that sets max; then max is the int at limit_offset of the limits */
     size_t limit_offset;
     json_field_parser *parse;
+    const char *schema; /* of JSON_PARSED, for readers of the table: what it takes, in JSON Schema */
+    const char *help;   /* what it means, for readers of the table */
 };
 
 #define JSON_AT(type, member) .offset = offsetof(type, member)

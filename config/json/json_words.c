@@ -8,7 +8,7 @@
 #include "config/base/nearest.h"
 
 /* Bytes of a list of names in a message; more are counted. */
-enum { NAMES_SHOWN = 240 };
+enum { NAMES_SHOWN = 900 };
 
 const struct json_style json_file_style = {.status = STATUS_INVALID, .quote = "\"", .member = "key", .nearest = true};
 
@@ -64,6 +64,7 @@ const char *json_type_words(enum json_type type) {
         [JSON_HEX] = "16 hexadecimal digits in lower case",
         [JSON_CHOICE] = "one of",
         [JSON_STRUCT] = "an object",
+        [JSON_ROWS] = "an object",
         [JSON_LIST] = "a list",
         [JSON_RAW] = "any value",
         [JSON_PARSED] = "a value",
@@ -140,29 +141,42 @@ enum status words_missing(struct json_reader *r, const char *name) {
     return status;
 }
 
-/* Rows that a caller may use: "a, b, c", one spelling each. */
-static void print_names(const struct json_table *t, struct buffer *out) {
+/* Appends rows that a caller may use, "a, b, c", one spelling each; returns how many found no room. */
+static int print_rows(const struct json_table *t, struct buffer *out) {
     int left = 0;
     for (int i = 0; i < t->count; i++) {
         const struct json_field *f = &t->fields[i];
-        if (f->type >= JSON_NEUTRAL) continue;
+        if (f->type == JSON_ROWS) left += print_rows(f->table, out);
+        if (f->type == JSON_ROWS || f->type >= JSON_NEUTRAL) continue;
         int size = (int)strcspn(f->name, "|");
         if (out->size + (size_t)size > NAMES_SHOWN)
             left++;
         else
             buffer_printf(out, "%s%.*s", out->size ? ", " : "", size, f->name);
     }
+    return left;
+}
+
+static void print_names(const struct json_table *t, struct buffer *out) {
+    int left = print_rows(t, out);
     if (left > 0) buffer_printf(out, " and %d more", left);
+}
+
+static void offer_rows(struct nearest_name *nearest, const struct json_table *t, struct text_span name) {
+    for (int i = 0; i < t->count; i++) {
+        const struct json_field *f = &t->fields[i];
+        if (f->type == JSON_ROWS) offer_rows(nearest, f->table, name);
+        for (const char *at = f->type == JSON_ROWS ? "" : f->name; *at;) {
+            size_t size = strcspn(at, "|");
+            nearest_offer(nearest, name, (struct text_span){at, size});
+            at += size + (at[size] == '|');
+        }
+    }
 }
 
 static struct nearest_name find_nearest(const struct json_table *t, struct text_span name) {
     struct nearest_name nearest = {0};
-    for (int i = 0; i < t->count; i++)
-        for (const char *at = t->fields[i].name; *at;) {
-            size_t size = strcspn(at, "|");
-            nearest_offer(&nearest, name, (struct text_span){at, size});
-            at += size + (at[size] == '|');
-        }
+    offer_rows(&nearest, t, name);
     return nearest;
 }
 

@@ -3,7 +3,8 @@
 #pragma once
 
 #include "server/api/failure.h"
-#include "server/api/request.h"
+#include "server/api/fields/completion_fields.h"
+#include "server/api/fields/search_fields.h"
 #include "server/host/config.h"
 #include "server/schedule/engine.h"
 

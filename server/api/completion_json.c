@@ -85,7 +85,7 @@ static void write_logprobs(struct json_writer *w, const struct completion *c, co
                            struct rows rows) {
     const struct generation *g = choice->generation;
     const struct tokenizer *t = c->model->tokenizer;
-    if (g->asked.n_top < 0) {
+    if (c->request.logprobs < 0) {
         put_key_null(w, "logprobs");
         return;
     }
@@ -121,7 +121,7 @@ static int shown_ids(const struct completion *c, const struct choice *choice) {
     const struct generation *g = choice->generation;
     const struct progress *p = &choice->progress;
     int n = p->n_ids;
-    bool ends = n > 0 && g->answer.ids[n - 1] == c->model->eod && !g->asked.ignore_eos;
+    bool ends = n > 0 && g->answer.ids[n - 1] == c->model->eod && !g->asked.end.ignore_eos;
     if (p->finish == FINISH_LENGTH || (p->finish == FINISH_STOP && ends)) return n;
     int shown = choice->ids_sent;
     while (shown < n && (shown > 0 ? g->answer.text_ends[shown - 1] : 0) < p->visible) shown++;
@@ -146,7 +146,7 @@ static void write_choice(struct json_writer *w, struct completion *c, struct cho
     if (choice->text.size > choice->text_sent)
         buffer_append(&text, choice->text.data + choice->text_sent, choice->text.size - choice->text_sent);
     put_object(w);
-    put_key_int(w, "index", choice - c->choices);
+    put_key_int(w, "index", choice->index);
     put_key_string_n(w, "text", text.data, text.size);
     write_logprobs(w, c, choice, rows);
     write_finish(w, choice->progress.finish);
@@ -164,7 +164,7 @@ static void write_found(struct json_writer *w, struct completion *c, struct choi
         int j = choice->found_sent;
         if (!g->asked.neighbors.search && g->asked.neighbors.given_k == 0) continue;
         put_object(w);
-        put_key_int(w, "index", choice - c->choices);
+        put_key_int(w, "index", choice->index);
         put_key_int(w, "chunk", j);
         put_key_int(w, "position", generation_chunk_position(g, j));
         put_key_array(w, "neighbors");
@@ -175,7 +175,7 @@ static void write_found(struct json_writer *w, struct completion *c, struct choi
         }
         for (int i = 0; i < g->asked.neighbors.given_k; i++) {
             put_object(w);
-            neighbor_write_given(w, c->request.retrieval.neighbors[i]);
+            neighbor_write_given(w, c->request.writing.retrieval.neighbors[i]);
             put_object_end(w);
         }
         put_array_end(w);
@@ -187,7 +187,7 @@ static void write_usage(struct json_writer *w, const struct completion *c) {
     int64_t prompt = 0, written = 0;
     for (int i = 0; i < c->n; i++) {
         const struct generation_request *asked = &c->choices[i].generation->asked;
-        prompt += asked->n_source + asked->n_prompt;
+        if (c->choices[i].number == 0) prompt += asked->n_source + asked->n_prompt;
         written += c->choices[i].progress.n_ids;
     }
     put_key_object(w, "usage");
@@ -209,15 +209,22 @@ static void write_head(struct json_writer *w, const struct completion *c) {
     put_key_array(w, "choices");
 }
 
+static struct choice *choice_at(struct completion *c, int index) {
+    int i = 0;
+    while (c->choices[i].index != index) i++;
+    return &c->choices[i];
+}
+
 void completion_write(struct completion *c, struct buffer *out) {
     struct json_writer w;
+    int n = c->n / c->per_prompt * (int)c->request.writing.n;
     put_begin(&w, out);
     write_head(&w, c);
-    for (int i = 0; i < c->n; i++) write_choice(&w, c, &c->choices[i]);
+    for (int index = 0; index < n; index++) write_choice(&w, c, choice_at(c, index));
     put_array_end(&w);
     write_usage(&w, c);
     put_key_array(&w, "retrieval");
-    for (int i = 0; i < c->n; i++) write_found(&w, c, &c->choices[i]);
+    for (int index = 0; index < n; index++) write_found(&w, c, choice_at(c, index));
     put_array_end(&w);
     put_object_end(&w);
 }
@@ -230,7 +237,7 @@ static void begin_event(struct json_writer *w, const struct completion *c, struc
 
 /* The end of an event's object: clients that asked for usage find null in every event but the last. */
 static void end_event(struct json_writer *w, const struct completion *c, struct buffer *out) {
-    if (c->request.include_usage) put_key_null(w, "usage");
+    if (c->request.writing.include_usage) put_key_null(w, "usage");
     put_object_end(w);
     buffer_append_string(out, "\n\n");
 }
@@ -240,7 +247,7 @@ static void write_retrieval_event(struct completion *c, struct choice *choice, s
     struct json_writer w;
     begin_event(&w, c, out);
     put_object(&w);
-    put_key_int(&w, "index", choice - c->choices);
+    put_key_int(&w, "index", choice->index);
     put_key_string(&w, "text", "");
     put_key_null(&w, "logprobs");
     write_finish(&w, FINISH_NONE);
@@ -259,7 +266,8 @@ void completion_write_event(struct completion *c, struct choice *choice, struct 
     if (p->n_found > choice->found_sent && (g->asked.neighbors.search || g->asked.neighbors.given_k > 0))
         write_retrieval_event(c, choice, out);
     bool has_prompt = c->request.echo && !choice->prompt_sent && (p->n_ids > 0 || !g->asked.score_prompt);
-    bool has_text = p->visible > choice->text_sent || (g->asked.n_top >= 0 && shown_ids(c, choice) > choice->ids_sent);
+    bool has_text =
+        p->visible > choice->text_sent || (c->request.logprobs >= 0 && shown_ids(c, choice) > choice->ids_sent);
     if (!has_prompt && !has_text && p->finish == FINISH_NONE) return;
     begin_event(&w, c, out);
     write_choice(&w, c, choice);
@@ -281,7 +289,7 @@ void completion_write_end(struct completion *c, const struct failure *failed, st
         buffer_append_string(out, "data: ");
         failure_write(failed, out);
         buffer_append_string(out, "\n\n");
-    } else if (c->request.include_usage) {
+    } else if (c->request.writing.include_usage) {
         write_usage_event(c, out);
     }
     buffer_append_string(out, "data: [DONE]\n\n");

@@ -4,14 +4,9 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <time.h>
 
-static uint64_t random_number(void) {
-    uint64_t v = 0;
-    CHECK(getrandom(&v, sizeof v, 0) == sizeof v); /* a read this small never comes short */
-    return v;
-}
+#include "server/api/writing.h"
 
 /* The prompt. */
 
@@ -74,56 +69,6 @@ static void keep_prompt(struct completion *c, struct choice *choice, const struc
     detokenizer_finish(&d, &choice->prompt_text);
 }
 
-/* Retrieval. */
-
-static bool check_retrieval(const struct completion *c, struct failure *f) {
-    const struct request_retrieval *r = &c->request.retrieval;
-    const struct served_model *model = c->model;
-    if (!r->given || !r->enabled) return true;
-    if (r->n_neighbors > 0 && model->info->chunk_length == 0)
-        return failure_set(f, 400, "no_retrieval", "retrieval.neighbors",
-                           "the model %s reads no neighbours by cross attention; put the texts into the prompt",
-                           model->id);
-    if (r->n_neighbors == 0 && model->retrieval == NULL)
-        return failure_set(f, 400, "no_collection", "retrieval",
-                           "this server has no collection (option retrieval.collection); send retrieval.neighbors");
-    if (r->n_neighbors > 0 && model->eod < 0)
-        return failure_set(f, 400, "no_retrieval", "retrieval.neighbors",
-                           "the model has no end-of-document id to pad neighbours with");
-    return true;
-}
-
-/* The caller's texts as the model reads neighbours: cut or padded to r tokens. */
-static bool give_neighbors(const struct completion *c, struct generation_neighbors *to, struct failure *f) {
-    const struct request_retrieval *r = &c->request.retrieval;
-    const struct served_model *model = c->model;
-    int length = model->info->retrieved_length;
-    struct error e;
-    struct tokens ids = {0};
-    bool ok = true;
-    to->given_ids = xmalloc((size_t)r->n_neighbors * (size_t)length * sizeof *to->given_ids);
-    for (int i = 0; ok && i < r->n_neighbors; i++) {
-        int32_t *row = to->given_ids + (size_t)i * (size_t)length;
-        ids.n = 0;
-        if (tokenizer_encode(model->tokenizer, r->neighbors[i].text, r->neighbors[i].size, TOKENIZER_PLAIN, &ids, &e))
-            ok = failure_from_error(f, &e);
-        for (int j = 0; ok && j < length; j++) row[j] = j < ids.n ? ids.ids[j] : model->eod;
-    }
-    tokens_free(&ids);
-    to->given_k = r->n_neighbors;
-    return ok;
-}
-
-static bool set_neighbors(const struct completion *c, struct generation_neighbors *to, struct failure *f) {
-    const struct request_retrieval *r = &c->request.retrieval;
-    const struct served_model *model = c->model;
-    if (r->n_neighbors > 0) return give_neighbors(c, to, f);
-    to->search = model->retrieval != NULL && (r->given ? r->enabled : model->retrieve);
-    to->k = r->k ? (int)r->k : model->k;
-    to->min_similarity = r->min_similarity < -1 ? model->min_similarity : (float)r->min_similarity;
-    return true;
-}
-
 /* Open. */
 
 static int32_t *copy_ids(const struct tokens *ids) {
@@ -139,42 +84,52 @@ static bool check_source(const struct completion *c, int n_source, struct failur
                        n_source, c->model->limits.context);
 }
 
-/* The request in the engine's words: `ids` are the decoder's rows, `source` the encoder's where there is one. */
-static bool ask(const struct completion *c, struct generation_request *asked, const struct tokens *ids,
-                const struct tokens *source, struct failure *f) {
+/* What the choices of one prompt share: `ids` are the decoder's rows, `source` the encoder's where there is one. */
+struct opening {
+    struct tokens ids, source;
+    const struct request_prompt *shown; /* what echo puts before the text */
+    uint64_t client;
+    struct waker waker;
+};
+
+/* The request in the engine's words. */
+static bool ask(const struct completion *c, const struct choice *choice, const struct opening *o, struct failure *f) {
     const struct completion_request *r = &c->request;
-    if (!check_source(c, source->n, f) || !check_context(c, ids->n, f)) return false;
-    asked->n_prompt = ids->n;
-    asked->prompt = copy_ids(ids);
-    asked->n_source = source->n;
-    if (source->n > 0) asked->source = copy_ids(source);
+    struct generation_request *asked = &choice->generation->asked;
+    if (!check_source(c, o->source.n, f) || !check_context(c, o->ids.n, f)) return false;
+    asked->n_prompt = o->ids.n;
+    asked->prompt = copy_ids(&o->ids);
+    asked->n_source = o->source.n;
+    if (o->source.n > 0) asked->source = copy_ids(&o->source);
     asked->max_tokens = (int)r->max_tokens;
-    asked->sampling = (struct sample_params){.temperature = (float)r->temperature,
-                                             .top_p = (float)r->top_p,
-                                             .min_p = (float)r->min_p,
-                                             .top_k = (int)r->top_k,
-                                             .seed = r->has_seed ? (uint64_t)r->seed : random_number()};
-    asked->ignore_eos = r->ignore_eos;
-    asked->wake_per_token = r->stream;
-    asked->n_top = (int)r->logprobs;
-    asked->score_prompt = r->echo && r->logprobs >= 0;
-    stops_copy(&asked->stops, &r->stops);
-    return set_neighbors(c, &asked->neighbors, f);
+    asked->n_top = (int)(r->logprobs > r->prompt_logprobs ? r->logprobs : r->prompt_logprobs);
+    asked->score_prompt = (r->echo && r->logprobs >= 0) || r->prompt_logprobs >= 0;
+    asked->rank_prompt = r->prompt_logprobs >= 0;
+    return writing_ask(c->model, &r->writing, choice->number, asked, f);
 }
 
-static bool open_choice(struct completion *c, int i, uint64_t client, struct waker waker, struct failure *f) {
-    const struct request_prompt *p = &c->request.prompts[i];
-    struct choice *choice = &c->choices[i];
-    struct tokens ids = {0}, source = {0};
-    bool encodes = c->model->info->reads_source;
+/* Answer `number` to a prompt. */
+static bool open_choice(struct completion *c, const struct opening *o, int number, struct failure *f) {
+    struct choice *choice = &c->choices[c->n];
+    c->n++;
+    choice->number = number;
+    choice->index = c->n - 1;
     choice->generation = generation_open();
-    choice->generation->asked.client = client;
-    choice->generation->answer.waker = waker;
-    bool ok = tokenize_prompt(c, p, encodes ? &source : &ids, f) && (!encodes || tokenize_target(c, &ids, f)) &&
-              ask(c, &choice->generation->asked, &ids, &source, f);
-    if (ok && c->request.echo) keep_prompt(c, choice, encodes ? &c->request.target : p, &ids);
-    tokens_free(&ids);
-    tokens_free(&source);
+    choice->generation->asked.client = o->client;
+    choice->generation->answer.waker = o->waker;
+    if (!ask(c, choice, o, f)) return false;
+    if (c->request.echo) keep_prompt(c, choice, o->shown, &o->ids);
+    return true;
+}
+
+static bool open_prompt(struct completion *c, const struct request_prompt *p, struct opening *o, struct failure *f) {
+    bool encodes = c->model->info->reads_source;
+    o->shown = encodes ? &c->request.target : p;
+    o->ids = o->source = (struct tokens){0};
+    bool ok = tokenize_prompt(c, p, encodes ? &o->source : &o->ids, f) && (!encodes || tokenize_target(c, &o->ids, f));
+    for (int i = 0; ok && i < c->per_prompt; i++) ok = open_choice(c, o, i, f);
+    tokens_free(&o->ids);
+    tokens_free(&o->source);
     return ok;
 }
 
@@ -186,12 +141,13 @@ static bool check_target(const struct completion *c, struct failure *f) {
 }
 
 static bool open_choices(struct completion *c, uint64_t client, struct waker waker, struct failure *f) {
-    if (!check_retrieval(c, f) || !check_target(c, f)) return false;
-    c->choices = xcalloc((size_t)c->request.n_prompts, sizeof *c->choices);
-    for (int i = 0; i < c->request.n_prompts; i++) {
-        c->n = i + 1;
-        if (!open_choice(c, i, client, waker, f)) return false;
-    }
+    const struct completion_request *r = &c->request;
+    struct opening o = {.client = client, .waker = waker};
+    if (!writing_check(c->model, &r->writing, f) || !check_target(c, f)) return false;
+    c->per_prompt = (int)(r->best_of ? r->best_of : r->writing.n);
+    c->choices = xcalloc((size_t)r->n_prompts * (size_t)c->per_prompt, sizeof *c->choices);
+    for (int i = 0; i < r->n_prompts; i++)
+        if (!open_prompt(c, &r->prompts[i], &o, f)) return false;
     return true;
 }
 
@@ -225,6 +181,24 @@ static enum answer_progress fail(struct completion *c, const struct error *e, st
     return ANSWER_COMPLETE;
 }
 
+static double mean_logprob(const struct choice *choice) {
+    return choice->progress.n_ids ? choice->progress.logprob_sum / choice->progress.n_ids : 0;
+}
+
+/* Of the answers to each prompt the n likeliest per token are sent, the likeliest first. */
+static void choose_best(struct completion *c) {
+    int n = (int)c->request.writing.n;
+    for (int i = 0; i < c->n; i++) {
+        int first = i - i % c->per_prompt, rank = 0;
+        double mean = mean_logprob(&c->choices[i]);
+        for (int j = first; j < first + c->per_prompt; j++) {
+            double other = mean_logprob(&c->choices[j]);
+            rank += other > mean || (other == mean && j < i);
+        }
+        c->choices[i].index = rank < n ? first / c->per_prompt * n + rank : -1;
+    }
+}
+
 static enum answer_progress completion_poll(struct answer *a, struct buffer *out) {
     struct completion *c = (struct completion *)a;
     size_t before = out->size;
@@ -239,10 +213,12 @@ static enum answer_progress completion_poll(struct answer *a, struct buffer *out
         finished = finished && choice->finished;
     }
     if (!finished) return out->size > before ? ANSWER_MORE : ANSWER_WAITING;
-    if (a->stream)
+    if (a->stream) {
         completion_write_end(c, NULL, out);
-    else
+    } else {
+        if (c->per_prompt > c->request.writing.n) choose_best(c);
         completion_write(c, out);
+    }
     return ANSWER_COMPLETE;
 }
 
@@ -289,8 +265,8 @@ struct answer *completions_open(struct api *a, const struct api_request *r, stru
         completion_close(&c->base);
         return NULL;
     }
-    answer_init(&c->base, &ops, c->request.stream ? "text/event-stream" : JSON_TYPE);
-    c->base.stream = c->request.stream;
+    answer_init(&c->base, &ops, c->request.writing.stream ? "text/event-stream" : JSON_TYPE);
+    c->base.stream = c->request.writing.stream;
     if (c->base.stream) answer_add_header(&c->base, "X-Accel-Buffering", "no"); /* nginx would keep events back */
     return &c->base;
 }

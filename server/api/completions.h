@@ -7,6 +7,8 @@
 /* One choice of the answer: one prompt and what is written after it. */
 struct choice {
     struct generation *generation;
+    int number; /* among the answers to its prompt */
+    int index;  /* in the answer; -1: it is not among the best */
     /* Only with echo: the prompt's text, and the byte where each of its tokens starts. */
     struct buffer prompt_text;
     uint32_t *prompt_starts; /* [n_prompt] */
@@ -26,8 +28,8 @@ struct completion {
     struct completion_request request;
     uint64_t id;
     int64_t created;        /* seconds since 1970 */
-    struct choice *choices; /* [n] */
-    int n;
+    struct choice *choices; /* [n], those of one prompt side by side */
+    int n, per_prompt;
 };
 
 /* completion_json.c: the whole body; one event of a stream with what `choice` has not sent yet (nothing is written

@@ -35,6 +35,7 @@ struct engine_sequence {
     int n_rows, n_source, n_prefix;
     int32_t *composed;  /* owned, where passages were found: rows or source */
     int n_ids;          /* tokens written, perhaps not yet published */
+    double logprob_sum; /* of these */
     struct buffer text; /* all of it; what may be shown is [0, visible) */
     size_t visible;
     struct detokenizer detokenizer;
@@ -100,8 +101,8 @@ struct engine_sequence *sequence_open(struct engine *x, struct generation *g);
 void sequence_free(struct engine_sequence *s);
 /* What is still to be computed. */
 struct workload sequence_left(const struct engine_sequence *s);
-/* Appends one token and its text. Returns why the answer ends here, if it does. */
-enum finish sequence_append(struct engine_sequence *s, int32_t token);
+/* Appends one token, its log-probability and its text. Returns why the answer ends here, if it does. */
+enum finish sequence_append(struct engine_sequence *s, int32_t token, float logprob);
 /* Everything appended so far may be read. */
 void sequence_publish(struct engine_sequence *s);
 /* The last publication; e only with FINISH_ERROR. The sequence is gone, or will be once its lookup is done. */

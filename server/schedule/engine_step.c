@@ -151,9 +151,9 @@ static enum status draw_and_score(struct engine *x, struct tensor logits, struct
 
 /* Emit. */
 
-static void emit_token(struct engine_sequence *s, int32_t token) {
+static void emit_token(struct engine_sequence *s, int32_t token, float logprob) {
     const struct generation_answer *answer = &s->generation->answer;
-    enum finish how = sequence_append(s, token);
+    enum finish how = sequence_append(s, token, logprob);
     int row = s->n_rows + s->n_ids - 1;
     if (how)
         sequence_finish(s, how, NULL);
@@ -168,7 +168,7 @@ static void emit(struct engine *x) {
     for (int i = 0; i < step->n; i++) {
         struct engine_sequence *s = step->sequences[i];
         if (step->draw_row[i] >= 0)
-            emit_token(s, step->drawn[i]);
+            emit_token(s, step->drawn[i], step->drawn_logprobs[i]);
         else if (session_length(s->session) == s->n_rows)
             sequence_finish(s, FINISH_LENGTH, NULL); /* max_tokens 0: only the scores were asked for */
     }

@@ -6,6 +6,7 @@
 struct generation *generation_open(void) {
     struct generation *g = xcalloc(1, sizeof *g);
     g->asked.n_top = -1;
+    g->asked.changes.repetition = 1;
     pthread_mutex_init(&g->answer.lock, NULL);
     atomic_init(&g->references, 1);
     atomic_init(&g->cancelled, false);
@@ -34,7 +35,9 @@ void generation_prepare(struct generation *g, enum grid_mode mode, int m) {
 void generation_hold(struct generation *g) { atomic_fetch_add(&g->references, 1); }
 
 static void request_clear(struct generation_request *asked) {
-    stops_free(&asked->stops);
+    stops_free(&asked->end.stops);
+    free(asked->end.stop_ids);
+    free(asked->changes.biases);
     free(asked->prompt);
     free(asked->source);
     free(asked->neighbors.given_ids);

@@ -31,6 +31,29 @@ struct generation_neighbors {
     int given_k;
 };
 
+struct generation_bias {
+    int32_t id;
+    float bias;
+};
+
+/* Changes to the logits that tokens are drawn from; log-probabilities stay those of the model (logit_edits.h). */
+struct generation_changes {
+    struct generation_bias *biases; /* [n_biases] owned, each id once */
+    int n_biases;
+    float presence, frequency; /* 0: none */
+    float repetition;          /* above 0; 1: none */
+};
+
+/* Where the answer ends before max_tokens. */
+struct generation_end {
+    struct stops stops;
+    int32_t *stop_ids; /* [n_stop_ids] owned */
+    int n_stop_ids;
+    bool ignore_eos;
+    bool include_stop; /* what stopped the text is part of it */
+    int min_tokens;    /* before so many it does not end */
+};
+
 /* What was asked. Constant from engine_submit on. */
 struct generation_request {
     uint64_t client; /* who asks: sequences are shared out evenly between these (turns.h) */
@@ -39,11 +62,12 @@ struct generation_request {
     int32_t *source; /* [n_source] owned: the encoder's text, of a model that has an encoder; else NULL */
     int n_source;
     struct sample_params sampling; /* `draw` is not read: the engine counts */
-    struct stops stops;
-    bool ignore_eos;
+    struct generation_changes changes;
+    struct generation_end end;
     bool wake_per_token; /* else only when finished */
     int n_top;           /* alternatives per token in log-probabilities, -1: no log-probabilities at all */
     bool score_prompt;   /* log-probabilities of the prompt's tokens too */
+    bool rank_prompt;    /* and their ranks */
     struct generation_neighbors neighbors;
 };
 
@@ -53,6 +77,7 @@ struct progress {
     size_t visible; /* bytes of text: whole characters, no part of a stop string */
     int n_found;    /* chunks whose neighbours are known: entries of found */
     enum finish finish;
+    double logprob_sum; /* of the tokens of ids, under the model's own probabilities */
 };
 
 /* What is published. Arrays are as long as the answer can get; entries below the published counts are constant, so that

@@ -81,19 +81,49 @@ static bool is_shown(const struct tokenizer *t, int32_t token) {
     return sentinel == token;
 }
 
-enum finish sequence_append(struct engine_sequence *s, int32_t token) {
-    const struct engine_options *o = &s->engine->o;
-    const struct generation_request *asked = &s->generation->asked;
-    struct generation_answer *answer = &s->generation->answer;
-    bool ends = token == o->eod && !asked->ignore_eos;
-    enum finish how = ends ? FINISH_STOP : s->n_ids + 1 == asked->max_tokens ? FINISH_LENGTH : FINISH_NONE;
+static bool is_stop_id(const struct generation_end *end, int32_t token) {
+    for (int i = 0; i < end->n_stop_ids; i++)
+        if (end->stop_ids[i] == token) return true;
+    return false;
+}
 
-    if (!ends && is_shown(o->tokenizer, token)) detokenizer_push(&s->detokenizer, o->tokenizer, token, &s->text);
+/* How the answer ends by this token itself. */
+static enum finish token_ends(const struct engine_sequence *s, int32_t token) {
+    const struct generation_request *asked = &s->generation->asked;
+    bool may = s->n_ids >= asked->end.min_tokens;
+    if (may && token == s->engine->o.eod && !asked->end.ignore_eos) return FINISH_STOP;
+    if (may && is_stop_id(&asked->end, token)) return FINISH_STOP;
+    return s->n_ids + 1 == asked->max_tokens ? FINISH_LENGTH : FINISH_NONE;
+}
+
+/* Moves `visible` on; true when a stop string ends the text. A stop string that begins within the first min_tokens
+ * tokens is text. */
+static bool stops_reached(struct engine_sequence *s) {
+    const struct generation_end *end = &s->generation->asked.end;
+    size_t stopped;
+    if (end->min_tokens > 0 && s->n_ids <= end->min_tokens) {
+        s->visible = s->text.size;
+        return false;
+    }
+    if (!stops_scan(&end->stops, s->text.data, s->text.size, &s->visible, &stopped)) return false;
+    if (end->include_stop) s->visible = stopped;
+    return true;
+}
+
+enum finish sequence_append(struct engine_sequence *s, int32_t token, float logprob) {
+    const struct engine_options *o = &s->engine->o;
+    const struct generation_end *end = &s->generation->asked.end;
+    struct generation_answer *answer = &s->generation->answer;
+    enum finish how = token_ends(s, token);
+    bool is_text = (how != FINISH_STOP || end->include_stop) && is_shown(o->tokenizer, token);
+
+    if (is_text) detokenizer_push(&s->detokenizer, o->tokenizer, token, &s->text);
     answer->ids[s->n_ids] = token;
     answer->text_ends[s->n_ids] = s->text.size;
     s->n_ids++;
+    s->logprob_sum += (double)logprob;
 
-    if (stops_scan(&asked->stops, s->text.data, s->text.size, &s->visible)) return FINISH_STOP;
+    if (stops_reached(s)) return FINISH_STOP;
     if (how == FINISH_NONE) return how;
     detokenizer_finish(&s->detokenizer, &s->text);
     s->visible = s->text.size;
@@ -106,7 +136,7 @@ static void answer_update(struct engine_sequence *s, enum finish how) {
     bool wake = s->generation->asked.wake_per_token || how != FINISH_NONE;
     if (s->visible > answer->text.size)
         buffer_append(&answer->text, s->text.data + answer->text.size, s->visible - answer->text.size);
-    answer->progress = (struct progress){s->n_ids, s->visible, s->n_neighbors, how};
+    answer->progress = (struct progress){s->n_ids, s->visible, s->n_neighbors, how, s->logprob_sum};
     if (wake && answer->waker.wake) answer->waker.wake(answer->waker.context);
 }
 

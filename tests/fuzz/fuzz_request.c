@@ -2,12 +2,19 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "server/api/request.h"
+#include "server/api/fields/completion_fields.h"
+#include "server/api/fields/search_fields.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct request_limits limits = {
-    .vocab = 100, .context = 64, .max_prompts = 3, .max_stops = 4, .max_logprobs = 5, .max_k = 4};
+static const struct request_limits limits = {.vocab = 100,
+                                             .context = 64,
+                                             .max_prompts = 3,
+                                             .max_choices = 6,
+                                             .max_stops = 4,
+                                             .max_biases = 3,
+                                             .max_logprobs = 5,
+                                             .max_k = 4};
 
 /* There is one model, "m". */
 static const struct request_limits *find_limits(void *context, const char *model, struct failure *f) {
@@ -32,11 +39,16 @@ static void check_request(const struct completion_request *r) {
     for (int i = 0; i < r->n_prompts; i++)
         for (int j = 0; j < r->prompts[i].n_ids; j++)
             CHECK(r->prompts[i].ids[j] >= 0 && r->prompts[i].ids[j] < limits.vocab);
-    CHECK(r->max_tokens >= 0 && r->max_tokens <= INT32_MAX && r->top_k >= 0 && r->top_k <= INT32_MAX);
-    CHECK(r->temperature >= 0 && r->temperature <= 2 && r->top_p > 0 && r->top_p <= 1 && r->min_p >= 0 &&
-          r->min_p <= 1);
+    const struct request_writing *w = &r->writing;
+    CHECK(r->max_tokens >= 0 && r->max_tokens <= INT32_MAX && w->top_k >= -1 && w->top_k <= INT32_MAX);
+    CHECK(w->temperature >= 0 && w->temperature <= 2 && w->top_p > 0 && w->top_p <= 1 && w->min_p >= 0 &&
+          w->min_p <= 1);
+    CHECK(w->repetition_penalty > 0 && w->min_tokens >= 0 && w->min_tokens <= r->max_tokens);
+    CHECK(w->n >= 1 && (r->best_of == 0 || r->best_of >= w->n) && r->best_of <= limits.max_choices);
+    for (int i = 0; i < w->n_biases; i++) CHECK(w->biases[i].id >= 0 && w->biases[i].id < limits.vocab);
+    for (int i = 0; i < w->stop_ids.n; i++) CHECK(w->stop_ids.ids[i] >= 0 && w->stop_ids.ids[i] < limits.vocab);
     CHECK(r->logprobs >= -1 && r->logprobs <= limits.max_logprobs);
-    CHECK(r->stops.n <= limits.max_stops && r->retrieval.n_neighbors <= limits.max_k);
+    CHECK(w->stops.n <= limits.max_stops && w->retrieval.n_neighbors <= limits.max_k);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

@@ -10,15 +10,28 @@
 
 #include <stdio.h>
 
-#include "server/api/request.h"
+#include "server/api/fields/completion_fields.h"
+#include "server/api/fields/search_fields.h"
 
-static const struct request_limits limits = {
-    .vocab = 100, .context = 64, .max_prompts = 3, .max_stops = 2, .max_logprobs = 5, .max_k = 4};
+static const struct request_limits limits = {.vocab = 100,
+                                             .context = 64,
+                                             .max_prompts = 3,
+                                             .max_choices = 6,
+                                             .max_stops = 2,
+                                             .max_biases = 3,
+                                             .max_logprobs = 5,
+                                             .max_k = 4};
 
 /* The model "small" has a smaller vocabulary; the others, and the one of the server's choice, are as `limits` says. */
 static const struct request_limits *find_limits(void *context, const char *model, struct failure *f) {
-    static const struct request_limits small = {
-        .vocab = 10, .context = 8, .max_prompts = 3, .max_stops = 2, .max_logprobs = 5, .max_k = 4};
+    static const struct request_limits small = {.vocab = 10,
+                                                .context = 8,
+                                                .max_prompts = 3,
+                                                .max_choices = 6,
+                                                .max_stops = 2,
+                                                .max_biases = 3,
+                                                .max_logprobs = 5,
+                                                .max_k = 4};
     (void)context;
     if (model == NULL || strcmp(model, "m") == 0) return &limits;
     if (strcmp(model, "small") == 0) return &small;
@@ -44,12 +57,12 @@ static void test_defaults(void **state) {
     assert_memory_equal(r.prompts[0].text, "a\0b", 3);
     assert_null(r.prompts[0].ids);
     assert_int_equal(r.max_tokens, 16);
-    assert_true(r.temperature == 1 && r.top_p == 1 && r.min_p == 0);
-    assert_int_equal(r.top_k, 0);
+    assert_true(r.writing.temperature == 1 && r.writing.top_p == 1 && r.writing.min_p == 0);
+    assert_int_equal(r.writing.top_k, 0);
     assert_int_equal(r.logprobs, -1);
-    assert_false(r.has_seed || r.stream || r.include_usage || r.echo || r.ignore_eos);
-    assert_int_equal(r.stops.n, 0);
-    assert_false(r.retrieval.given);
+    assert_false(r.writing.has_seed || r.writing.stream || r.writing.include_usage || r.echo || r.writing.ignore_eos);
+    assert_int_equal(r.writing.stops.n, 0);
+    assert_false(r.writing.retrieval.given);
     completion_request_free(&r);
 }
 
@@ -74,16 +87,16 @@ static void test_everything(void **state) {
     assert_int_equal(r.prompts[2].n_ids, 3);
     assert_int_equal(r.prompts[2].ids[2], 6);
     assert_int_equal(r.max_tokens, 0);
-    assert_true(r.temperature == 0 && r.top_p == 0.5 && r.min_p == 0.25);
-    assert_int_equal(r.top_k, 7);
-    assert_true(r.has_seed && r.seed == INT64_MIN);
-    assert_int_equal(r.stops.n, 2);
-    assert_memory_equal(r.stops.strings[1].text, "yz", 2);
-    assert_true(r.stream && r.include_usage && r.echo && r.ignore_eos);
+    assert_true(r.writing.temperature == 0 && r.writing.top_p == 0.5 && r.writing.min_p == 0.25);
+    assert_int_equal(r.writing.top_k, 7);
+    assert_true(r.writing.has_seed && r.writing.seed == INT64_MIN);
+    assert_int_equal(r.writing.stops.n, 2);
+    assert_memory_equal(r.writing.stops.strings[1].text, "yz", 2);
+    assert_true(r.writing.stream && r.writing.include_usage && r.echo && r.writing.ignore_eos);
     assert_int_equal(r.logprobs, 5);
-    assert_true(r.retrieval.given && r.retrieval.enabled);
-    assert_int_equal(r.retrieval.k, 4);
-    assert_true(r.retrieval.min_similarity == -0.5);
+    assert_true(r.writing.retrieval.given && r.writing.retrieval.enabled);
+    assert_int_equal(r.writing.retrieval.k, 4);
+    assert_true(r.writing.retrieval.min_similarity == -0.5);
     completion_request_free(&r);
 }
 
@@ -99,7 +112,34 @@ static void test_null_is_absent(void **state) {
                       &f));
     assert_int_equal(r.max_tokens, 16);
     assert_int_equal(r.logprobs, -1);
-    assert_false(r.has_seed);
+    assert_false(r.writing.has_seed);
+    completion_request_free(&r);
+}
+
+static void test_changes_and_ends(void **state) {
+    (void)state;
+    struct completion_request r;
+    struct failure f;
+    assert_true(
+        parse(&r,
+              "{\"prompt\": [1], \"n\": 2, \"best_of\": 3, \"presence_penalty\": -2, \"frequency_penalty\": 0.5,"
+              "\"repetition_penalty\": 1.25, \"logit_bias\": {\"99\": -100, \"0\": 1.5}, \"min_tokens\": 4,"
+              "\"stop_token_ids\": [7, 8], \"include_stop_str_in_output\": true, \"return_token_ids\": true,"
+              "\"prompt_logprobs\": 0, \"top_k\": -1, \"skip_special_tokens\": true, \"length_penalty\": 1}",
+              &f));
+    const struct request_writing *w = &r.writing;
+    assert_int_equal(w->n, 2);
+    assert_int_equal(r.best_of, 3);
+    assert_true(w->presence_penalty == -2 && w->frequency_penalty == 0.5 && w->repetition_penalty == 1.25);
+    assert_int_equal(w->n_biases, 2);
+    assert_true(w->biases[0].id == 99 && w->biases[0].bias == -100 && w->biases[1].id == 0);
+    assert_true(w->biases[1].bias == 1.5f);
+    assert_int_equal(w->min_tokens, 4);
+    assert_int_equal(w->stop_ids.n, 2);
+    assert_int_equal(w->stop_ids.ids[1], 8);
+    assert_true(w->include_stop && w->return_token_ids);
+    assert_int_equal(r.prompt_logprobs, 0);
+    assert_int_equal(w->top_k, -1);
     completion_request_free(&r);
 }
 
@@ -108,9 +148,9 @@ static void test_neighbors(void **state) {
     struct completion_request r;
     struct failure f;
     assert_true(parse(&r, "{\"prompt\": \"a\", \"retrieval\": {\"neighbors\": [\"one\", \"\"]}}", &f));
-    assert_int_equal(r.retrieval.n_neighbors, 2);
-    assert_int_equal(r.retrieval.neighbors[0].size, 3);
-    assert_int_equal(r.retrieval.neighbors[1].size, 0);
+    assert_int_equal(r.writing.retrieval.n_neighbors, 2);
+    assert_int_equal(r.writing.retrieval.neighbors[0].size, 3);
+    assert_int_equal(r.writing.retrieval.neighbors[1].size, 0);
     completion_request_free(&r);
 }
 
@@ -169,12 +209,36 @@ static const struct {
     {"{\"prompt\": \"a\", \"logprobs\": 6}", "logprobs", "invalid_value",
      "allowed is 0 .. 5 (option server.max_logprobs)"},
     {"{\"prompt\": \"a\", \"logprobs\": true}", "logprobs", "invalid_type", "not true"},
-    {"{\"prompt\": \"a\", \"n\": 2}", "n", "unsupported_parameter", "n is not supported: leave it out or send 1"},
-    {"{\"prompt\": \"a\", \"best_of\": 2}", "best_of", "unsupported_parameter", "best_of"},
+    {"{\"prompt\": \"a\", \"n\": 0}", "n", "invalid_value", "n is 0, allowed is 1 .. 6 (option server.max_choices)"},
+    {"{\"prompt\": \"a\", \"n\": 7}", "n", "invalid_value", "n is 7"},
+    {"{\"prompt\": [\"a\", \"b\", \"c\"], \"n\": 3}", "n", "invalid_value",
+     "3 prompts with 3 answers each are 9, the limit is 6 (option server.max_choices)"},
+    {"{\"prompt\": \"a\", \"n\": 3, \"best_of\": 2}", "best_of", "invalid_value", "best_of is 2, less than n, 3"},
+    {"{\"prompt\": \"a\", \"best_of\": 2, \"stream\": true}", "best_of", "invalid_value", "a stream cannot send"},
+    {"{\"prompt\": \"a\", \"presence_penalty\": 2.5}", "presence_penalty", "invalid_value", "allowed is -2 .. 2"},
+    {"{\"prompt\": \"a\", \"frequency_penalty\": \"1\"}", "frequency_penalty", "invalid_type", "must be a number"},
+    {"{\"prompt\": \"a\", \"repetition_penalty\": 0}", "repetition_penalty", "invalid_value", "0.01 .. 100"},
+    {"{\"prompt\": \"a\", \"logit_bias\": {\"100\": 1}}", "logit_bias", "invalid_value", "\"0\" .. \"99\""},
+    {"{\"prompt\": \"a\", \"logit_bias\": {\"-1\": 1}}", "logit_bias", "invalid_value", "not a token id"},
+    {"{\"prompt\": \"a\", \"logit_bias\": {\"\": 1}}", "logit_bias", "invalid_value", "not a token id"},
+    {"{\"prompt\": \"a\", \"logit_bias\": {\"4294967297\": 1}}", "logit_bias", "invalid_value", "not a token id"},
+    {"{\"prompt\": \"a\", \"logit_bias\": {\"5\": 1, \"05\": 2}}", "logit_bias", "invalid_value", "token 5 twice"},
+    {"{\"prompt\": \"a\", \"logit_bias\": {\"5\": 100.5}}", "logit_bias", "invalid_value", "-100 .. 100"},
+    {"{\"prompt\": \"a\", \"logit_bias\": {\"5\": \"1\"}}", "logit_bias", "invalid_type", "token 5 is not a number"},
+    {"{\"prompt\": \"a\", \"logit_bias\": [5]}", "logit_bias", "invalid_type", "must be an object"},
+    {"{\"prompt\": \"a\", \"logit_bias\": {\"1\": 1, \"2\": 1, \"3\": 1, \"4\": 1}}", "logit_bias", "invalid_value",
+     "4 tokens, the limit is 3 (option server.max_biases)"},
+    {"{\"prompt\": \"a\", \"stop_token_ids\": [100]}", "stop_token_ids", "invalid_value", "0 .. 99"},
+    {"{\"prompt\": \"a\", \"stop_token_ids\": 5}", "stop_token_ids", "invalid_type", "array of token ids"},
+    {"{\"prompt\": \"a\", \"stop_token_ids\": [1, 2, 3]}", "stop_token_ids", "too_many_stops", "server.max_stops"},
+    {"{\"prompt\": \"a\", \"min_tokens\": 17}", "min_tokens", "invalid_value", "more than max_tokens, 16"},
+    {"{\"prompt\": \"a\", \"prompt_logprobs\": 6}", "prompt_logprobs", "invalid_value", "allowed is 0 .. 5"},
+    {"{\"prompt\": \"a\", \"prompt_logprobs\": 1, \"stream\": true}", "prompt_logprobs", "invalid_value",
+     "not for streams"},
+    {"{\"prompt\": \"a\", \"use_beam_search\": true}", "use_beam_search", "unsupported_parameter", "must be false"},
+    {"{\"prompt\": \"a\", \"skip_special_tokens\": false}", "skip_special_tokens", "unsupported_parameter",
+     "send true"},
     {"{\"prompt\": \"a\", \"suffix\": \"s\"}", "suffix", "unsupported_parameter", "suffix"},
-    {"{\"prompt\": \"a\", \"presence_penalty\": 0.5}", "presence_penalty", "unsupported_parameter", "send 0"},
-    {"{\"prompt\": \"a\", \"frequency_penalty\": -1}", "frequency_penalty", "unsupported_parameter", "send 0"},
-    {"{\"prompt\": \"a\", \"logit_bias\": {\"5\": 1}}", "logit_bias", "unsupported_parameter", "leave it out"},
     {"{\"prompt\": \"a\", \"temprature\": 1}", "temprature", "unknown_parameter",
      "known are model, prompt, max_tokens, temperature"},
     {"{\"prompt\": \"a\", \"retrieval\": {\"K\": 1}}", "retrieval.K", "unknown_parameter",
@@ -364,7 +428,8 @@ static void test_known_fields_are_all_told(void **state) {
     struct completion_request r;
     struct failure f;
     assert_false(parse(&r, "{\"prompt\": \"a\", \"temprature\": 1}", &f));
-    assert_non_null(strstr(f.message, "ignore_eos, retrieval, user, metadata, store"));
+    assert_non_null(
+        strstr(f.message, "ignore_eos, return_token_ids, stream, stream_options, retrieval, user, metadata, store"));
     completion_request_free(&r);
     failure_free(&f);
 }
@@ -374,6 +439,7 @@ int main(void) {
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_everything),
         cmocka_unit_test(test_null_is_absent),
+        cmocka_unit_test(test_changes_and_ends),
         cmocka_unit_test(test_neighbors),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_hostile_bodies),

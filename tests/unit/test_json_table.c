@@ -321,12 +321,53 @@ static void test_values(void **state) {
     json_close(root);
 }
 
+struct sharer {
+    int own;
+    struct nested shared;
+};
+
+static const struct json_field sharer_fields[] = {
+    {"own", JSON_INT, JSON_AT(struct sharer, own)},
+    {.type = JSON_ROWS, JSON_AT(struct sharer, shared), .table = &nested_table},
+};
+static const struct json_table sharer_table = JSON_TABLE(sharer_fields);
+
+/* Rows of another table are members of the same object, required ones too, and are named among the known. */
+static void test_rows_of_another_table(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *words;
+    } cases[] = {
+        {"{\"own\": 3, \"depth\": 5}", NULL},
+        {"{\"own\": 3}", "\"depth\" is missing"},
+        {"{\"depth\": 10}", "\"depth\" is 10, allowed is 1 .. 9"},
+        {"{\"depth\": 1, \"deptx\": 1}", "did you mean \"depth\""},
+    };
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct error e = {0};
+        struct json *root;
+        struct sharer s = {0};
+        struct json_reader r = {.e = &e};
+        assert_int_equal(json_parse(&root, (struct text_span){cases[i].text, strlen(cases[i].text)}, "text", &e), 0);
+        enum status status = json_table_read(&r, &sharer_table, root, &s);
+        assert_int_equal(status != STATUS_OK, cases[i].words != NULL);
+        if (cases[i].words && strstr(e.text, cases[i].words) == NULL) fail_msg("%s: %s", cases[i].text, e.text);
+        if (cases[i].words == NULL) assert_true(s.own == 3 && s.shared.depth == 5);
+        json_close(root);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_types),     cmocka_unit_test(test_absent_fields),
-        cmocka_unit_test(test_fallbacks),     cmocka_unit_test(test_wrong_values),
-        cmocka_unit_test(test_nested_places), cmocka_unit_test(test_unknown_and_unsupported),
-        cmocka_unit_test(test_style),         cmocka_unit_test(test_hostile_text),
+        cmocka_unit_test(test_rows_of_another_table),
+        cmocka_unit_test(test_all_types),
+        cmocka_unit_test(test_absent_fields),
+        cmocka_unit_test(test_fallbacks),
+        cmocka_unit_test(test_wrong_values),
+        cmocka_unit_test(test_nested_places),
+        cmocka_unit_test(test_unknown_and_unsupported),
+        cmocka_unit_test(test_style),
+        cmocka_unit_test(test_hostile_text),
         cmocka_unit_test(test_values),
     };
     return cmocka_run_group_tests_name("json_table", tests, NULL, NULL);

@@ -74,7 +74,7 @@ static struct generation *make_generation(const struct bench *t, int i, int n, b
     for (int j = 0; j < asked->n_prompt; j++) asked->prompt[j] = (i * 131 + j * 7919 + 1) % info->vocab;
     asked->max_tokens = t->steps + 1;
     asked->sampling = (struct sample_params){.temperature = 1, .top_p = 1, .seed = (uint64_t)i};
-    asked->ignore_eos = true;
+    asked->end.ignore_eos = true;
     asked->wake_per_token = true;
     asked->neighbors =
         (struct generation_neighbors){.search = retrieve, .k = info->num_neighbors, .min_similarity = -1};

@@ -1,0 +1,107 @@
+/* server/api/fields/fields.c: what the table reader says, as failures of requests. See fields.h. */
+#include "server/api/fields/fields.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Values that a request may hold beside its prompts' token ids. */
+enum { OTHER_VALUES = 4096 };
+
+/* Values are not repeated in messages: they may be anybody's text. */
+static const struct json_style request_style = {
+    .status = STATUS_INVALID, .quote = "", .member = "parameter", .document = "the request body", .kinds = true};
+
+static const char *code_of(enum json_fault fault) {
+    switch (fault) {
+        case JSON_FAULT_TYPE: return "invalid_type";
+        case JSON_FAULT_MISSING: return "missing_parameter";
+        case JSON_FAULT_UNKNOWN: return "unknown_parameter";
+        case JSON_FAULT_UNSUPPORTED: return "unsupported_parameter";
+        default: return "invalid_value";
+    }
+}
+
+bool fields_parse(const struct json_table *t, void *object, const struct json *json, const struct request_limits *l,
+                  struct failure *f) {
+    struct error e;
+    struct json_reader r = {.style = &request_style, .limits = l, .context = f, .e = &e};
+    f->http = 0;
+    if (json_table_read(&r, t, json, object) == STATUS_OK) return true;
+    if (f->http != 0) return false;
+    return failure_set(f, 400, code_of(r.fault), r.field[0] ? r.field : NULL, "%s", e.text);
+}
+
+bool fields_load(struct json **out, const char *text, size_t size, const struct request_limits *l, struct failure *f) {
+    struct error e;
+    struct text_span body = {text, size};
+    size_t values = json_count_values(body), most = (size_t)l->max_prompts * (size_t)l->context + OTHER_VALUES;
+    *out = NULL;
+    if (values > most)
+        return failure_set(f, 400, "too_many_values", NULL,
+                           "the body holds %zu JSON values, the limit is %zu (server.max_prompts %d times the context "
+                           "of %d tokens, and %d)",
+                           values, most, l->max_prompts, l->context, OTHER_VALUES);
+    if (json_parse(out, body, "request", &e)) return failure_set(f, 400, "invalid_json", NULL, "%s", e.text);
+    return true;
+}
+
+/* Fields of several requests. */
+
+bool ids_read(struct request_ids *out, const struct json *array, const char *field, const char *of,
+              const struct request_limits *l, struct failure *f) {
+    size_t n = json_count(array);
+    out->ids = xmalloc((n + 1) * sizeof *out->ids);
+    out->n = (int)n;
+    for (size_t i = 0; i < n; i++) {
+        const struct json *v = json_item(array, i);
+        if (!json_is_int(v))
+            return failure_set(f, 400, "invalid_type", field, "token %zu of %s is not an integer", i, of);
+        int64_t id = json_int(v);
+        if (id < 0 || id >= l->vocab)
+            return failure_set(f, 400, "invalid_value", field,
+                               "token %zu of %s is %lld, the model's vocabulary is 0 .. %d", i, of, (long long)id,
+                               l->vocab - 1);
+        out->ids[i] = (int32_t)id;
+    }
+    return true;
+}
+
+enum status field_parse_text(struct json_reader *r, const struct json *value, void *object) {
+    (void)object;
+    return json_is_text(value) ? STATUS_OK : json_fail_type(r, "a string", value);
+}
+
+enum status field_parse_object(struct json_reader *r, const struct json *value, void *object) {
+    (void)object;
+    return json_kind(value) == JSON_KIND_OBJECT ? STATUS_OK : json_fail_type(r, "an object", value);
+}
+
+enum status field_parse_bool(struct json_reader *r, const struct json *value, void *object) {
+    (void)object;
+    return json_kind(value) == JSON_KIND_BOOL ? STATUS_OK : json_fail_type(r, "true or false", value);
+}
+
+enum status field_parse_true(struct json_reader *r, const struct json *value, void *object) {
+    (void)object;
+    if (json_kind(value) != JSON_KIND_BOOL) return json_fail_type(r, "true or false", value);
+    if (json_bool(value)) return STATUS_OK;
+    return json_fail(r, JSON_FAULT_UNSUPPORTED, "%s is not supported: leave it out or send true", r->place->name);
+}
+
+/* It is compared as a C string, where a NUL would make a known name of an unknown one. */
+const struct request_limits *model_read(char **model, const struct json *json, const struct request_models *models,
+                                        struct failure *f) {
+    const struct json *name = json_member(json, "model");
+    const char *word = json_word(name);
+    if (!json_is_absent(name) && !json_is_text(name)) {
+        failure_set(f, 400, "invalid_type", "model", "model must be a string");
+        return NULL;
+    }
+    if (!json_is_absent(name) && word == NULL) {
+        failure_set(f, 400, "invalid_value", "model", "model holds a NUL character");
+        return NULL;
+    }
+    free(*model);
+    *model = word ? xstrdup(word) : NULL;
+    return models->limits(models->context, *model, f);
+}

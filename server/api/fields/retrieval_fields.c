@@ -1,0 +1,59 @@
+/* server/api/fields/retrieval_fields.c: see retrieval_fields.h. */
+#include "server/api/fields/retrieval_fields.h"
+
+#include <stdlib.h>
+
+static bool read_neighbors(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    static const char name[] = "retrieval.neighbors";
+    struct request_retrieval *r = object;
+    size_t n = json_count(v);
+    if (!json_is_list(v) || n == 0)
+        return failure_set(f, 400, "invalid_type", name, "%s must be an array of at least one text", name);
+    if (n > (size_t)l->max_k)
+        return failure_set(f, 400, "invalid_value", name, "%s has %zu texts, the limit is %d (option retrieval.max_k)",
+                           name, n, l->max_k);
+    r->neighbors = xcalloc(n, sizeof *r->neighbors);
+    for (size_t i = 0; i < n; i++) {
+        const struct json *text = json_item(v, i);
+        if (!json_is_text(text))
+            return failure_set(f, 400, "invalid_type", name, "neighbour %zu of %s is not a string", i, name);
+        size_t size = json_text(text).size;
+        r->neighbors[r->n_neighbors++] = (struct text_span){xstrndup(json_text(text).text, size), size};
+    }
+    return true;
+}
+FIELD_PARSER(parse_neighbors, read_neighbors)
+
+#define AT(member) JSON_AT(struct request_retrieval, member)
+static const struct json_field retrieval_fields[] = {
+    {"enabled", JSON_BOOL, AT(enabled), .help = "false: write without neighbours; default: the server's"},
+    {"k", JSON_INT64, AT(k), .min = 1, .option = "retrieval.max_k",
+     .limit_offset = offsetof(struct request_limits, max_k), .help = "neighbours per chunk"},
+    {"min_similarity", JSON_DOUBLE, AT(min_similarity), .min = -1, .max = 1,
+     .help = "neighbours below this cosine are dropped"},
+    {"neighbors", JSON_PARSED, .parse = parse_neighbors,
+     .schema = "{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"minItems\":1}",
+     .help = "texts to read at every chunk in place of a search"},
+};
+#undef AT
+const struct json_table retrieval_table = JSON_TABLE(retrieval_fields);
+
+void request_retrieval_init(struct request_retrieval *r) {
+    *r = (struct request_retrieval){.enabled = true, .min_similarity = -2};
+}
+
+enum status request_retrieval_read(struct json_reader *r, const struct json *value, struct request_retrieval *out) {
+    out->given = true;
+    enum status status = json_table_read(r, &retrieval_table, value, out);
+    bool searches = !out->enabled || out->k != 0 || out->min_similarity >= -1;
+    if (status || out->n_neighbors == 0 || !searches) return status;
+    failure_set(r->context, 400, "invalid_value", "retrieval.neighbors",
+                "retrieval.neighbors takes the place of a search: leave out enabled, k and min_similarity");
+    return STATUS_INVALID;
+}
+
+void request_retrieval_free(struct request_retrieval *r) {
+    for (int i = 0; i < r->n_neighbors; i++) free((char *)(uintptr_t)r->neighbors[i].text);
+    free(r->neighbors);
+    *r = (struct request_retrieval){0};
+}

@@ -1,0 +1,96 @@
+/* server/api/fields/search_fields.c: see search_fields.h. */
+#include "server/api/fields/search_fields.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/base/utf8.h"
+#include "config/json/json_writer.h"
+
+static bool read_query(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    struct search_request *r = object;
+    (void)l;
+    if (!json_is_text(v)) return failure_set(f, 400, "invalid_type", "query", "query must be a string");
+    r->query_size = json_text(v).size;
+    r->query = xstrndup(json_text(v).text, r->query_size);
+    return true;
+}
+FIELD_PARSER(parse_query, read_query)
+
+static const struct json_field search_fields[] = {
+    {"query", JSON_PARSED, .parse = parse_query},
+    {"k", JSON_INT64, .offset = offsetof(struct search_request, k), .min = 1, .option = "retrieval.max_k",
+     .limit_offset = offsetof(struct request_limits, max_k)},
+    {"min_similarity", JSON_DOUBLE, .offset = offsetof(struct search_request, min_similarity), .min = -1, .max = 1},
+    {"q", JSON_PARSED, .parse = parse_query},
+};
+/* All but the last row for a body, all but the first for a query string. */
+enum { SEARCH_FIELDS = ARRAY_COUNT(search_fields) - 1 };
+static const struct json_table body_table = {.fields = search_fields, .count = SEARCH_FIELDS};
+static const struct json_table query_table = {.fields = search_fields + 1, .count = SEARCH_FIELDS};
+
+static bool parse_search(struct search_request *r, const struct json_table *t, const struct json *json,
+                         const struct request_limits *l, struct failure *f) {
+    *r = (struct search_request){.min_similarity = -2};
+    if (!fields_parse(t, r, json, l, f)) return false;
+    if (r->query == NULL || r->query_size == 0)
+        return failure_set(f, 400, "missing_parameter", "query", "query (or q in the query string) is missing");
+    return true;
+}
+
+bool search_request_parse(struct search_request *r, const char *body, size_t size, const struct request_limits *l,
+                          struct failure *f) {
+    struct json *json;
+    *r = (struct search_request){0};
+    if (!fields_load(&json, body, size, l, f)) return false;
+    bool ok = parse_search(r, &body_table, json, l, f);
+    json_close(json);
+    return ok;
+}
+
+/* A number of the query string is a number, so that the same table checks it; other text stays text and fails there. */
+static void put_argument(struct json_writer *w, const struct query_argument *a) {
+    struct error ignored;
+    struct json *value = NULL;
+    struct text_span text = {a->value, strlen(a->value)};
+    put_key(w, a->name);
+    if (strcmp(a->name, "q") != 0 && json_parse_any(&value, text, "query", &ignored) == STATUS_OK)
+        put_raw(w, text);
+    else
+        put_string_n(w, text.text, text.size);
+    json_close(value);
+}
+
+static bool check_argument(const struct query_argument *arguments, int i, struct failure *f) {
+    const struct query_argument *a = &arguments[i];
+    for (int j = 0; j < i; j++)
+        if (strcmp(arguments[j].name, a->name) == 0)
+            return failure_set(f, 400, "invalid_value", a->name, "%s is given more than once", a->name);
+    if (utf8_is_valid(a->name, strlen(a->name)) && utf8_is_valid(a->value, strlen(a->value))) return true;
+    return failure_set(f, 400, "invalid_value", a->name, "%s is not valid UTF-8", a->name);
+}
+
+bool search_request_parse_query(struct search_request *r, const struct query_argument *arguments, int n,
+                                const struct request_limits *l, struct failure *f) {
+    struct buffer text = {0};
+    struct json_writer w;
+    struct json *json = NULL;
+    bool ok = true;
+    *r = (struct search_request){0};
+    put_begin(&w, &text);
+    put_object(&w);
+    for (int i = 0; i < n && ok; i++) {
+        ok = check_argument(arguments, i, f);
+        if (ok) put_argument(&w, &arguments[i]);
+    }
+    put_object_end(&w);
+    ok = ok && fields_load(&json, text.data, text.size, l, f) && parse_search(r, &query_table, json, l, f);
+    json_close(json);
+    buffer_free(&text);
+    return ok;
+}
+
+void search_request_free(struct search_request *r) {
+    free(r->query);
+    *r = (struct search_request){0};
+}

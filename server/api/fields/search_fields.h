@@ -1,0 +1,24 @@
+/* server/api/fields/search_fields.h: what a search asks for, in a body or in a query string. */
+#pragma once
+
+#include "server/api/fields/fields.h"
+
+/* One field of a query string, decoded: name=value. */
+struct query_argument {
+    const char *name, *value;
+};
+
+struct search_request {
+    char *query;
+    size_t query_size;
+    int64_t k;             /* 0: the server's */
+    double min_similarity; /* below -1: the server's */
+};
+
+/* On false *f is set; *r can be freed either way. */
+bool search_request_parse(struct search_request *r, const char *body, size_t size, const struct request_limits *l,
+                          struct failure *f);
+/* The same from the query string of a GET, where the query is called q. */
+bool search_request_parse_query(struct search_request *r, const struct query_argument *arguments, int n,
+                                const struct request_limits *l, struct failure *f);
+void search_request_free(struct search_request *r);

@@ -1,0 +1,212 @@
+/* server/api/fields/writing_fields.c: see writing_fields.h. */
+#include "server/api/fields/writing_fields.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Longest stop string in bytes: text that may become one is held back. */
+enum { STOP_BYTES = 1024 };
+/* Of a bias, as OpenAI has it. */
+static const double BIAS_MOST = 100;
+
+/* Stops. */
+
+static bool add_stop(struct request_writing *r, const struct json *v, struct failure *f) {
+    if (!json_is_text(v))
+        return failure_set(f, 400, "invalid_type", "stop", "stop must be a string or an array of strings");
+    size_t size = json_text(v).size;
+    if (size == 0 || size > STOP_BYTES)
+        return failure_set(f, 400, "invalid_value", "stop", "a stop string has %zu bytes, allowed is 1 .. %d", size,
+                           STOP_BYTES);
+    stops_add(&r->stops, json_text(v).text, size);
+    return true;
+}
+
+static bool read_stop(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    struct request_writing *r = object;
+    size_t n = json_is_list(v) ? json_count(v) : 1;
+    if (n > (size_t)l->max_stops)
+        return failure_set(f, 400, "too_many_stops", "stop",
+                           "the request has %zu stop strings, the limit is %d (option server.max_stops)", n,
+                           l->max_stops);
+    if (!json_is_list(v)) return add_stop(r, v, f);
+    for (size_t i = 0; i < n; i++)
+        if (!add_stop(r, json_item(v, i), f)) return false;
+    return true;
+}
+FIELD_PARSER(parse_stop, read_stop)
+
+static bool read_stop_ids(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    static const char name[] = "stop_token_ids";
+    struct request_writing *w = object;
+    size_t n = json_count(v);
+    if (!json_is_list(v))
+        return failure_set(f, 400, "invalid_type", name, "%s must be an array of token ids", name);
+    if (n > (size_t)l->max_stops)
+        return failure_set(f, 400, "too_many_stops", name, "%s has %zu ids, the limit is %d (option server.max_stops)",
+                           name, n, l->max_stops);
+    return ids_read(&w->stop_ids, v, name, name, l, f);
+}
+FIELD_PARSER(parse_stop_ids, read_stop_ids)
+
+/* Biases. */
+
+/* A decimal id below the vocabulary; -1 when the name is none. */
+static int32_t read_bias_id(struct text_span name, int vocab) {
+    int64_t id = 0;
+    if (name.size == 0 || name.size > 9) return -1;
+    for (size_t i = 0; i < name.size; i++) {
+        if (name.text[i] < '0' || name.text[i] > '9') return -1;
+        id = 10 * id + (name.text[i] - '0');
+    }
+    return id < vocab ? (int32_t)id : -1;
+}
+
+static bool add_bias(struct request_writing *w, const struct json_entry *entry, const struct request_limits *l,
+                     struct failure *f) {
+    static const char name[] = "logit_bias";
+    int32_t id = read_bias_id(entry->name, l->vocab);
+    double bias = json_double(entry->value);
+    if (id < 0)
+        return failure_set(f, 400, "invalid_value", name,
+                           "a name in %s is not a token id; the model's vocabulary is \"0\" .. \"%d\"", name,
+                           l->vocab - 1);
+    if (!json_is_numeric(entry->value))
+        return failure_set(f, 400, "invalid_type", name, "%s of token %d is not a number", name, id);
+    if (!(bias >= -BIAS_MOST && bias <= BIAS_MOST))
+        return failure_set(f, 400, "invalid_value", name, "%s of token %d is %g, allowed is %g .. %g", name, id, bias,
+                           -BIAS_MOST, BIAS_MOST);
+    for (int i = 0; i < w->n_biases; i++)
+        if (w->biases[i].id == id)
+            return failure_set(f, 400, "invalid_value", name, "%s names token %d twice", name, id);
+    w->biases[w->n_biases++] = (struct request_bias){id, (float)bias};
+    return true;
+}
+
+static bool read_biases(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    static const char name[] = "logit_bias";
+    struct request_writing *w = object;
+    size_t n = json_count(v);
+    if (json_kind(v) != JSON_KIND_OBJECT)
+        return failure_set(f, 400, "invalid_type", name, "%s must be an object of token ids and numbers", name);
+    if (n > (size_t)l->max_biases)
+        return failure_set(f, 400, "invalid_value", name,
+                           "%s has %zu tokens, the limit is %d (option server.max_biases)", name, n, l->max_biases);
+    w->biases = xcalloc(n + 1, sizeof *w->biases);
+    for (struct json_entry it = {0}; json_next(v, &it);)
+        if (!add_bias(w, &it, l, f)) return false;
+    return true;
+}
+FIELD_PARSER(parse_biases, read_biases)
+
+/* The rest. */
+
+static const struct json_field stream_fields[] = {
+    {"include_usage", JSON_BOOL, JSON_AT(struct request_writing, include_usage),
+     .help = "one more event with usage before the end"},
+    {"include_obfuscation", JSON_PARSED, .parse = field_parse_bool, .schema = "{\"type\":\"boolean\"}",
+     .help = "changes nothing"},
+    {.name = "continuous_usage_stats", .type = JSON_MUST_BE_FALSE},
+};
+static const struct json_table stream_table = JSON_TABLE(stream_fields);
+
+static enum status parse_stream_options(struct json_reader *r, const struct json *value, void *object) {
+    ((struct request_writing *)object)->has_stream_options = true;
+    return json_table_read(r, &stream_table, value, object);
+}
+
+static enum status parse_retrieval(struct json_reader *r, const struct json *value, void *object) {
+    return request_retrieval_read(r, value, &((struct request_writing *)object)->retrieval);
+}
+
+static bool read_seed(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    struct request_writing *w = object;
+    (void)l;
+    if (!json_is_int(v)) return failure_set(f, 400, "invalid_type", "seed", "seed must be an integer");
+    w->seed = json_int(v);
+    w->has_seed = true;
+    return true;
+}
+FIELD_PARSER(parse_seed, read_seed)
+
+#define AT(member) JSON_AT(struct request_writing, member)
+#define LIMIT(member) .limit_offset = offsetof(struct request_limits, member)
+static const struct json_field writing_fields[] = {
+    {"temperature", JSON_DOUBLE, AT(temperature), .min = 0, .max = 2, .fallback = 1,
+     .help = "0: always the most likely token"},
+    {"top_p", JSON_DOUBLE, AT(top_p), .min = 1e-6, .max = 1, .fallback = 1,
+     .help = "keep the likeliest tokens that sum to this"},
+    {"top_k", JSON_INT64, AT(top_k), .min = -1, .max = INT32_MAX, .help = "keep this many tokens; 0 and -1: all"},
+    {"min_p", JSON_DOUBLE, AT(min_p), .min = 0, .max = 1,
+     .help = "drop tokens below this times the likeliest"},
+    {"seed", JSON_PARSED, .parse = parse_seed,
+     .schema = "{\"type\":\"integer\",\"minimum\":-9223372036854775808,\"maximum\":9223372036854775807}",
+     .help = "same request, seed and collection: same text"},
+    {"presence_penalty", JSON_DOUBLE, AT(presence_penalty), .min = -2, .max = 2,
+     .help = "taken from the logit of every token of the answer so far"},
+    {"frequency_penalty", JSON_DOUBLE, AT(frequency_penalty), .min = -2, .max = 2,
+     .help = "the same for every time that it occurs there"},
+    {"repetition_penalty", JSON_DOUBLE, AT(repetition_penalty), .min = 0.01, .max = 100, .fallback = 1,
+     .help = "divides positive logits of tokens of prompt and answer, multiplies negative ones"},
+    {"logit_bias", JSON_PARSED, .parse = parse_biases,
+     .schema = "{\"type\":\"object\",\"additionalProperties\":{\"type\":\"number\",\"minimum\":-100,"
+               "\"maximum\":100}}",
+     .help = "added to the logits of these token ids"},
+    {"n", JSON_INT64, AT(n), .min = 1, .option = "server.max_choices", LIMIT(max_choices), .fallback = 1,
+     .help = "answers to each prompt"},
+    {"stop", JSON_PARSED, .parse = parse_stop,
+     .schema = "{\"anyOf\":[{\"type\":\"string\",\"minLength\":1},{\"type\":\"array\",\"items\":{\"type\":\"string\","
+               "\"minLength\":1}}]}",
+     .help = "the text ends before the first of these"},
+    {"stop_token_ids", JSON_PARSED, .parse = parse_stop_ids,
+     .schema = "{\"type\":\"array\",\"items\":{\"type\":\"integer\",\"minimum\":0}}",
+     .help = "the text ends before the first of these tokens"},
+    {"include_stop_str_in_output", JSON_BOOL, AT(include_stop), .help = "what stopped the text is part of it"},
+    {"min_tokens", JSON_INT64, AT(min_tokens), .min = 0, .max = INT32_MAX,
+     .help = "tokens before which the text does not end by itself or by a stop"},
+    {"ignore_eos", JSON_BOOL, AT(ignore_eos), .help = "go on where the model would end"},
+    {"return_token_ids", JSON_BOOL, AT(return_token_ids), .help = "token ids of prompt and text"},
+    {"stream", JSON_BOOL, AT(stream), .help = "send text as it is written"},
+    {"stream_options", JSON_PARSED, .parse = parse_stream_options, .table = &stream_table,
+     .help = "only with stream"},
+    {"retrieval", JSON_PARSED, .parse = parse_retrieval, .table = &retrieval_table,
+     .help = "what is read beside the prompt"},
+    {"user", JSON_PARSED, .parse = field_parse_text, .schema = "{\"type\":\"string\"}", .help = "changes nothing"},
+    {"metadata", JSON_PARSED, .parse = field_parse_object, .schema = "{\"type\":\"object\"}",
+     .help = "changes nothing"},
+    {"store", JSON_PARSED, .parse = field_parse_bool, .schema = "{\"type\":\"boolean\"}", .help = "changes nothing"},
+    /* vLLM's, where they change nothing. */
+    {"skip_special_tokens", JSON_PARSED, .parse = field_parse_true, .schema = "{\"const\":true}",
+     .help = "special tokens are no text"},
+    {"spaces_between_special_tokens", JSON_PARSED, .parse = field_parse_true, .schema = "{\"const\":true}"},
+    {"length_penalty", JSON_NEUTRAL, .min = 1},
+    {"priority", JSON_NEUTRAL, .min = 0},
+    {.name = "use_beam_search", .type = JSON_MUST_BE_FALSE},
+    {.name = "return_tokens_as_token_ids", .type = JSON_MUST_BE_FALSE},
+    {.name = "allowed_token_ids", .type = JSON_EMPTY},
+    {.name = "bad_words", .type = JSON_EMPTY},
+};
+#undef LIMIT
+#undef AT
+const struct json_table writing_table = JSON_TABLE(writing_fields);
+
+void request_writing_init(struct request_writing *w) {
+    *w = (struct request_writing){0};
+    request_retrieval_init(&w->retrieval);
+}
+
+void request_writing_free(struct request_writing *w) {
+    stops_free(&w->stops);
+    free(w->stop_ids.ids);
+    free(w->biases);
+    request_retrieval_free(&w->retrieval);
+}
+
+bool request_writing_check(const struct request_writing *w, int64_t max_tokens, struct failure *f) {
+    if (w->has_stream_options && !w->stream)
+        return failure_set(f, 400, "invalid_value", "stream_options", "stream_options is only for stream: true");
+    if (w->min_tokens > max_tokens)
+        return failure_set(f, 400, "invalid_value", "min_tokens", "min_tokens is %lld, more than max_tokens, %lld",
+                           (long long)w->min_tokens, (long long)max_tokens);
+    return true;
+}
