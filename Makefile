@@ -269,6 +269,10 @@ c-test:
 arm64-test:
 	@DEPS=$(DEPS) tests/arm64.sh
 
+# What tests/tokenizers leaves out of `make test`: the reference libraries need ten minutes for these texts.
+tokenizer-test: deps
+	@RETRO_TOKENIZER_TEXTS=whole RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(DEPS)/venv/bin/python -m pytest -q -p no:cacheprovider tests/tokenizers
+
 # Valgrind knows no AVX-512 and shows the program a CPU without: what runs is the AVX2 kernels.
 VALGRIND := valgrind --quiet --error-exitcode=1 --leak-check=full --errors-for-leak-kinds=definite
 valgrind: deps

@@ -213,10 +213,24 @@ static void piece_add(struct span_list *pieces, const struct pretokenizer_step *
     }
 }
 
+static void find_characters(const struct pretokenizer_step *step, const struct mapped_text *text,
+                            struct span_list *out) {
+    for (size_t i = 0; i < text->size;) {
+        int32_t c;
+        size_t end = i + (size_t)utf8_read(text->text + i, text->size - i, &c);
+        if (step->is_match(c)) span_append(out, i, end);
+        i = end;
+    }
+}
+
 static enum status split(const struct pretokenizer_step *step, const struct mapped_text *text, struct span_list *pieces,
                          struct error *e) {
     struct span_list matches = {0};
-    enum status status = regex_find(step->regex, (struct text_span){text->text, text->size}, &matches, e);
+    enum status status = STATUS_OK;
+    if (step->regex == NULL)
+        find_characters(step, text, &matches);
+    else
+        status = regex_find(step->regex, (struct text_span){text->text, text->size}, &matches, e);
     size_t end = 0;
     int previous = -1;
     for (size_t i = 0; i < matches.n; i++) {

@@ -24,7 +24,7 @@ enum status regex_find(const struct regex *r, struct text_span text, struct span
 enum split_behaviour { SPLIT_ISOLATED, SPLIT_REMOVED, SPLIT_MERGED_PREVIOUS, SPLIT_MERGED_NEXT, SPLIT_CONTIGUOUS };
 
 enum pretokenizer_kind {
-    PRETOKENIZER_SPLIT,        /* cuts the text at the matches of a regular expression */
+    PRETOKENIZER_SPLIT,        /* cuts the text at the matches of a regular expression, or at characters of a kind */
     PRETOKENIZER_PREFIX_SPACE, /* puts a space before a text that does not begin with one */
     PRETOKENIZER_METASPACE     /* writes a symbol for every space, and puts one before the text as `prepend` says */
 };
@@ -35,7 +35,8 @@ enum { PRETOKENIZER_STEPS = 16 };
 struct pretokenizer {
     struct pretokenizer_step {
         enum pretokenizer_kind kind;
-        struct regex *regex; /* of PRETOKENIZER_SPLIT */
+        struct regex *regex; /* of PRETOKENIZER_SPLIT; NULL: */
+        bool (*is_match)(int32_t character);
         enum split_behaviour behaviour;
         bool invert;
         char symbol[4]; /* of PRETOKENIZER_METASPACE: one character */

@@ -119,6 +119,11 @@ static enum status run_replace(const struct normalizer_step *n, const struct map
     return status;
 }
 
+static void run_prepend(const struct normalizer_step *n, const struct mapped_text *text, struct mapped_buffer *out) {
+    if (text->size > 0) mapped_append(out, n->content, n->content_size, mapped_origin(text, 0));
+    for (size_t i = 0; i < text->size; i++) mapped_append(out, text->text + i, 1, mapped_origin(text, i));
+}
+
 /* White space at either end goes. */
 static void run_strip(const struct normalizer_step *n, const struct mapped_text *text, struct mapped_buffer *out) {
     int32_t c;
@@ -145,6 +150,7 @@ enum status normalizers_run(const struct tokenizer *t, struct mapped_text *text,
             case NORMALIZER_FORM: unicode_normalise(text, n->form, &next); break;
             case NORMALIZER_LOWERCASE: unicode_lowercase(text, &next); break;
             case NORMALIZER_REPLACE: status = run_replace(n, text, &next, e); break;
+            case NORMALIZER_PREPEND: run_prepend(n, text, &next); break;
             case NORMALIZER_STRIP: run_strip(n, text, &next); break;
             case NORMALIZER_CHARSMAP: charsmap_normalise(n->charsmap, text, &next); break;
             case NORMALIZER_BERT: unicode_normalise_bert(text, &n->bert, &next); break;

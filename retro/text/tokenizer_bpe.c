@@ -1,26 +1,12 @@
-/* retro/text/tokenizer_bpe.c: byte-level BPE of tokenizer.json: every byte is a symbol, and the pair with the lowest
- * rank is merged until none is left. A heap of pairs over a linked list makes a word of n bytes cost n log n. */
+/* retro/text/tokenizer_bpe.c: BPE of tokenizer.json: every byte or every character is a symbol, and the pair with the
+ * lowest rank is merged until none is left. A heap of pairs over a linked list makes a word of n bytes cost n log n.
+ * See tokenizer_bpe.h. */
+#include "retro/text/tokenizer_bpe.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/base/hash.h"
-#include "retro/text/tokenizer_private.h"
-
-struct merge {
-    uint64_t pair; /* left id << 32 | right id; UINT64_MAX: free slot */
-    uint32_t rank;
-    int32_t id;
-};
-
-struct bpe {
-    struct pretokenizer pre;
-    int32_t byte_ids[256]; /* -1: the vocabulary lacks the byte */
-    int32_t unknown;       /* -1: such bytes vanish, as in the reference */
-    bool fuse_unknown, ignore_merges;
-    struct merge *merges;
-    size_t mask;
-    struct piece_table words;
-};
 
 enum { CACHE_SLOTS = 4096, CACHE_WORD = 24, CACHE_IDS = 8, CACHE_MIN_TEXT = 4096 };
 /* A word met before in the same text and the tokens it became. */
@@ -51,143 +37,9 @@ struct bpe_call {
     struct cached_word *cache; /* NULL for short texts */
 };
 
-/* GPT-2 writes the byte b as a printable character: itself, or U+0100 + how many unprintable bytes come before it. */
-static int32_t byte_character(int b) {
-    bool printable = (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
-    if (printable) return b;
-    return 0x100 + (b <= ' ' ? b : b <= 0xA0 ? b - 0x7F + 33 : 67);
-}
-
-/* Bytes of a vocabulary entry; false when it has a character that stands for no byte (then it is text as it is). */
-static bool entry_bytes(struct text_span entry, struct buffer *out) {
-    buffer_clear(out);
-    for (size_t i = 0; i < entry.size;) {
-        int32_t c;
-        i += (size_t)utf8_read(entry.text + i, entry.size - i, &c);
-        int byte = c >= 0 && c < 0x100 ? c : c <= 0x120 ? c - 0x100 : c <= 0x142 ? c - 0x121 + 0x7F : 0xAD;
-        if (c < 0 || byte_character(byte) != c) return false;
-        char b = (char)byte;
-        buffer_append(out, &b, 1);
-    }
-    return true;
-}
-
-static size_t merge_slot(const struct bpe *b, uint64_t pair) {
-    size_t at = (pair * 0x9E3779B97F4A7C15u) >> 20 & b->mask;
-    while (b->merges[at].pair != UINT64_MAX && b->merges[at].pair != pair) at = (at + 1) & b->mask;
-    return at;
-}
-
 static const struct merge *merge_find(const struct bpe *b, int32_t left, int32_t right) {
     const struct merge *m = &b->merges[merge_slot(b, (uint64_t)left << 32 | (uint32_t)right)];
     return m->pair == UINT64_MAX ? NULL : m;
-}
-
-static enum status open_vocabulary(struct tokenizer *t, struct bpe *b, const struct json *vocab, struct error *e) {
-    if (json_kind(vocab) != JSON_KIND_OBJECT || json_count(vocab) == 0)
-        return error_set(e, STATUS_INVALID, "model.vocab: expected an object of tokens");
-    struct buffer bytes = {0};
-    bool *is_bytes = xcalloc(TOKENIZER_MAX_ID, 1);
-    enum status status = STATUS_OK;
-    for (struct json_entry it = {0}; json_next(vocab, &it);) {
-        struct text_span key = it.name;
-        const struct json *id = it.value;
-        if (!json_is_int(id)) {
-            status = error_set(e, STATUS_INVALID, "model.vocab: \"%.60s\": expected an integer", key.text);
-            break;
-        }
-        bool known = entry_bytes(key, &bytes);
-        struct text_span piece = known ? (struct text_span){bytes.data ? bytes.data : "", bytes.size} : key;
-        status = pieces_set(t, json_int(id), piece, e);
-        if (status != STATUS_OK) break;
-        is_bytes[json_int(id)] = known;
-    }
-    if (status == STATUS_OK) {
-        piece_table_open(&b->words, t, is_bytes);
-        for (int k = 0; k < 256; k++) {
-            char byte = (char)k;
-            b->byte_ids[k] = piece_table_find(&b->words, t, &byte, 1);
-        }
-    }
-    free(is_bytes);
-    buffer_free(&bytes);
-    return status;
-}
-
-static int32_t vocabulary_id(const struct json *vocab, struct text_span key) {
-    const struct json *id = json_member_n(vocab, key);
-    return id ? (int32_t)json_int(id) : -1;
-}
-
-/* "a b" or ["a", "b"] */
-static bool merge_parts(const struct json *j, struct text_span *left, struct text_span *right) {
-    if (json_is_list(j) && json_count(j) == 2 && json_is_text(json_item(j, 0)) && json_is_text(json_item(j, 1))) {
-        *left = json_text(json_item(j, 0));
-        *right = json_text(json_item(j, 1));
-        return true;
-    }
-    if (!json_is_text(j)) return false;
-    struct text_span both = json_text(j);
-    const char *space = memchr(both.text, ' ', both.size);
-    if (space == NULL || memchr(space + 1, ' ', (size_t)(both.text + both.size - space - 1)) != NULL) return false;
-    *left = (struct text_span){both.text, (size_t)(space - both.text)};
-    *right = (struct text_span){space + 1, both.size - left->size - 1};
-    return true;
-}
-
-static enum status open_merge(struct bpe *b, const struct json *vocab, const struct json *j, uint32_t rank,
-                              struct error *e) {
-    struct text_span left, right;
-    if (!merge_parts(j, &left, &right)) return error_set(e, STATUS_INVALID, "expected \"a b\" or [\"a\", \"b\"]");
-    struct buffer whole = {0};
-    buffer_append(&whole, left.text, left.size);
-    buffer_append(&whole, right.text, right.size);
-    int32_t l = vocabulary_id(vocab, left), r = vocabulary_id(vocab, right);
-    int32_t id = vocabulary_id(vocab, (struct text_span){whole.data ? whole.data : "", whole.size});
-    buffer_free(&whole);
-    if (l < 0 || r < 0 || id < 0)
-        return error_set(e, STATUS_INVALID, "\"%.60s\" + \"%.60s\": the %s is not in the vocabulary", left.text,
-                         right.text,
-                         l < 0   ? "left part"
-                         : r < 0 ? "right part"
-                                 : "result");
-    uint64_t pair = (uint64_t)l << 32 | (uint32_t)r;
-    b->merges[merge_slot(b, pair)] = (struct merge){pair, rank, id}; /* of two equal merges the later counts */
-    return STATUS_OK;
-}
-
-static enum status open_merges(struct bpe *b, const struct json *vocab, const struct json *merges, struct error *e) {
-    if (!json_is_list(merges)) return error_set(e, STATUS_INVALID, "model.merges: expected a list");
-    size_t n = json_count(merges), slots = 64;
-    if (n > TOKENIZER_MAX_ID) return error_set(e, STATUS_INVALID, "model.merges: more than %d", TOKENIZER_MAX_ID);
-    while (slots < n * 2) slots *= 2;
-    b->mask = slots - 1;
-    b->merges = xmalloc(slots * sizeof *b->merges);
-    memset(b->merges, 0xFF, slots * sizeof *b->merges);
-    for (size_t i = 0; i < n; i++)
-        if (open_merge(b, vocab, json_item(merges, i), (uint32_t)i, e) != STATUS_OK)
-            return error_prefix(e, "model.merges[%zu]", i);
-    return STATUS_OK;
-}
-
-/* Options that change ids and that byte-level BPE does not use must be off. */
-static enum status open_options(struct bpe *b, const struct json *model, struct error *e) {
-    static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
-    const struct json *dropout = json_member(model, "dropout");
-    if (!json_is_absent(dropout) && json_double(dropout) != 0)
-        return error_set(e, STATUS_UNSUPPORTED, "model.dropout: expected null: tokens would be random");
-    for (size_t i = 0; i < ARRAY_COUNT(affixes); i++) {
-        const struct json *v = json_member(model, affixes[i]);
-        if (!json_is_absent(v) && json_text(v).size != 0)
-            return error_set(e, STATUS_UNSUPPORTED, "model.%s: expected null or \"\"", affixes[i]);
-    }
-    bool byte_fallback;
-    enum status status = json_get_bool(model, "byte_fallback", false, &byte_fallback, e);
-    if (status == STATUS_OK && byte_fallback)
-        status = error_set(e, STATUS_UNSUPPORTED, "model.byte_fallback: not supported with byte-level BPE");
-    if (status == STATUS_OK) status = json_get_bool(model, "fuse_unk", false, &b->fuse_unknown, e);
-    if (status == STATUS_OK) status = json_get_bool(model, "ignore_merges", false, &b->ignore_merges, e);
-    return status;
 }
 
 static void heap_push(struct bpe_call *c, struct heap_entry entry) {
@@ -243,6 +95,11 @@ static void merge_symbols(struct bpe_call *c, int n) {
     }
 }
 
+static void append_symbol(struct bpe_call *c, int *n, int32_t id, size_t start) {
+    c->symbols[*n] = (struct symbol){id, *n - 1, *n + 1, (uint32_t)start};
+    (*n)++;
+}
+
 /* One symbol per byte the vocabulary has; the rest is unknown. Returns their number. */
 static int split_bytes(struct bpe_call *c, const struct mapped_text *word) {
     int n = 0;
@@ -253,10 +110,44 @@ static int split_bytes(struct bpe_call *c, const struct mapped_text *word) {
         unknown = id < 0;
         if (unknown) id = c->bpe->unknown;
         if (id < 0 || (unknown && was && c->bpe->fuse_unknown)) continue;
-        c->symbols[n] = (struct symbol){id, n - 1, n + 1, (uint32_t)i};
-        n++;
+        append_symbol(c, &n, id, i);
     }
-    if (n > 0) c->symbols[n - 1].next = -1;
+    return n;
+}
+
+/* Whether the vocabulary has the bytes of a character as <0xNN>. */
+static bool has_fallback(const struct bpe *b, struct text_span character) {
+    for (size_t i = 0; i < character.size; i++)
+        if (b->byte_ids[(uint8_t)character.text[i]] < 0) return false;
+    return true;
+}
+
+/* One symbol per character the vocabulary has; the rest becomes bytes, or is unknown. Returns their number. An unknown
+ * token waits for the next known character, because others may join it; as in the reference, bytes pass it by. */
+static int split_characters(struct bpe_call *c, const struct mapped_text *word) {
+    const struct bpe *b = c->bpe;
+    int n = 0;
+    bool waits = false;
+    size_t unknown_at = 0;
+    for (size_t i = 0; i < word->size;) {
+        const char *text = word->text + i;
+        size_t size = (size_t)utf8_length(text, word->size - i);
+        bool ascii = (uint8_t)*text < 0x80;
+        int32_t id = ascii ? b->ascii_ids[(uint8_t)*text] : piece_table_find(&b->words, c->t, text, size);
+        if (id >= 0) {
+            if (waits) append_symbol(c, &n, b->unknown, unknown_at);
+            waits = false;
+            append_symbol(c, &n, id, i);
+        } else if (has_fallback(b, (struct text_span){text, size})) {
+            for (size_t k = 0; k < size; k++) append_symbol(c, &n, b->byte_ids[(uint8_t)text[k]], i + k);
+        } else if (b->unknown >= 0 && !(waits && b->fuse_unknown)) {
+            if (waits) append_symbol(c, &n, b->unknown, unknown_at);
+            waits = true;
+            unknown_at = i;
+        }
+        i += size;
+    }
+    if (waits) append_symbol(c, &n, b->unknown, unknown_at);
     return n;
 }
 
@@ -272,7 +163,8 @@ static void encode_word(struct bpe_call *c, const struct mapped_text *word) {
         /* n - 1 pairs to begin with, and at most two more for each of at most n - 1 merges. */
         c->heap = xrealloc(c->heap, c->capacity * 3 * sizeof *c->heap);
     }
-    int n = split_bytes(c, word);
+    int n = c->bpe->byte_level ? split_bytes(c, word) : split_characters(c, word);
+    if (n > 0) c->symbols[n - 1].next = -1;
     merge_symbols(c, n);
     for (int i = n > 0 ? 0 : -1; i >= 0; i = c->symbols[i].next)
         tokens_append(c->out, c->symbols[i].id, mapped_origin(word, c->symbols[i].start));
@@ -330,13 +222,20 @@ static enum status bpe_encode(const struct tokenizer *t, void *call, const struc
 }
 
 static void bpe_piece(const struct tokenizer *t, int32_t id, bool *started, struct buffer *out) {
+    const struct bpe *b = t->model;
+    struct text_span piece = {t->pieces[id].bytes, t->pieces[id].size};
+    if (!b->byte_level) {
+        decoder_write(&b->decoder, piece, started, out);
+        return;
+    }
     *started = true;
-    buffer_append(out, t->pieces[id].bytes, t->pieces[id].size);
+    buffer_append(out, piece.text, piece.size);
 }
 
 static void bpe_close(void *model) {
     struct bpe *b = model;
     pretokenizer_close(&b->pre);
+    decoder_close(&b->decoder);
     free(b->merges);
     free(b->words.slots);
     free(b);
@@ -345,22 +244,8 @@ static void bpe_close(void *model) {
 static const struct model_ops bpe_ops = {bpe_encode, bpe_begin, bpe_end, bpe_piece, bpe_close};
 
 enum status bpe_open(struct tokenizer *t, const struct json *root, struct error *e) {
-    const struct json *model = json_member(root, "model");
-    const struct json *vocab = json_member(model, "vocab");
-    const struct json *unknown = json_member(model, "unk_token"), *decoder = json_member(root, "decoder");
     struct bpe *b = xcalloc(1, sizeof *b);
     t->model = b;
     t->ops = &bpe_ops;
-    enum status status = open_options(b, model, e);
-    if (status == STATUS_OK) status = json_open_pretokenizer(&b->pre, json_member(root, "pre_tokenizer"), true, e);
-    if (status == STATUS_OK) status = open_vocabulary(t, b, vocab, e);
-    if (status == STATUS_OK) status = open_merges(b, vocab, json_member(model, "merges"), e);
-    if (status != STATUS_OK) return status;
-    b->unknown = json_is_text(unknown) ? vocabulary_id(vocab, json_text(unknown)) : -1;
-    if (json_is_text(unknown) && b->unknown < 0)
-        return error_set(e, STATUS_INVALID, "model.unk_token: \"%.60s\" is not in the vocabulary",
-                         json_text(unknown).text);
-    if (strcmp(json_type_name(decoder), "ByteLevel") != 0)
-        return error_set(e, STATUS_UNSUPPORTED, "decoder: type \"%.40s\": expected ByteLevel", json_type_name(decoder));
-    return STATUS_OK;
+    return bpe_read(t, b, root, e);
 }

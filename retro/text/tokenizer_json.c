@@ -30,13 +30,27 @@ static enum status open_pattern(struct regex **out, const struct json *pattern, 
     return regex_open(out, json_text(either), either == literal, e);
 }
 
+enum status json_read_replace(const struct json *j, struct regex **pattern, char **content, size_t *size,
+                              struct error *e) {
+    const struct json *text = json_member(j, "content");
+    if (!json_is_text(text)) return error_set(e, STATUS_INVALID, "Replace: content: expected a string");
+    *size = json_text(text).size;
+    *content = xstrndup(json_text(text).text, *size);
+    return open_pattern(pattern, json_member(j, "pattern"), e);
+}
+
 static enum status open_replace(struct normalizer_step *n, const struct json *j, struct error *e) {
-    const struct json *content = json_member(j, "content");
-    if (!json_is_text(content)) return error_set(e, STATUS_INVALID, "Replace: content: expected a string");
     n->kind = NORMALIZER_REPLACE;
-    n->content_size = json_text(content).size;
-    n->content = xstrndup(json_text(content).text, n->content_size);
-    return open_pattern(&n->regex, json_member(j, "pattern"), e);
+    return json_read_replace(j, &n->regex, &n->content, &n->content_size, e);
+}
+
+static enum status open_prepend(struct normalizer_step *n, const struct json *j, struct error *e) {
+    const struct json *text = json_member(j, "prepend");
+    if (!json_is_text(text)) return error_set(e, STATUS_INVALID, "Prepend: prepend: expected a string");
+    n->kind = NORMALIZER_PREPEND;
+    n->content_size = json_text(text).size;
+    n->content = xstrndup(json_text(text).text, n->content_size);
+    return STATUS_OK;
 }
 
 static enum status open_bert(struct normalizer_step *n, const struct json *j, struct error *e) {
@@ -71,6 +85,7 @@ static enum status open_normalizer(struct tokenizer *t, const struct json *j, in
         return error_set(e, STATUS_UNSUPPORTED, "more than %d normalizers", TOKENIZER_MAX_NORMALIZERS);
     struct normalizer_step *n = &t->normalizers[t->n_normalizers++];
     if (strcmp(type, "Replace") == 0) return open_replace(n, j, e);
+    if (strcmp(type, "Prepend") == 0) return open_prepend(n, j, e);
     if (strcmp(type, "BertNormalizer") == 0) return open_bert(n, j, e);
     if (strcmp(type, "Strip") == 0) return open_strip(n, j, e);
     if (strcmp(type, "Precompiled") == 0) {
@@ -89,7 +104,7 @@ static enum status open_normalizer(struct tokenizer *t, const struct json *j, in
         }
     return error_set(e, STATUS_UNSUPPORTED,
                      "type \"%.40s\" is not supported: expected Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Replace, "
-                     "Strip, Precompiled or BertNormalizer",
+                     "Prepend, Strip, Precompiled or BertNormalizer",
                      type);
 }
 
@@ -114,19 +129,50 @@ static enum status add_regex(struct pretokenizer *p, const char *pattern, enum s
     return status == STATUS_OK ? add_step(p, step, e) : status;
 }
 
-static enum status open_split(struct pretokenizer *p, const struct json *j, struct error *e) {
+/* The "behavior" of a Split or of Punctuation, which may be absent there. */
+static enum status read_behaviour(const struct json *j, enum split_behaviour *out, struct error *e) {
     static const char *const names[] = {"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
-    const char *behaviour = json_text(json_member(j, "behavior")).text;
+    const struct json *behaviour = json_member(j, "behavior");
+    for (int k = 0; k < (int)ARRAY_COUNT(names); k++)
+        if (json_text_is(behaviour, names[k])) {
+            *out = (enum split_behaviour)k;
+            return STATUS_OK;
+        }
+    const char *shown = json_is_text(behaviour) ? json_text(behaviour).text : "";
+    return error_set(e, STATUS_UNSUPPORTED, "behavior \"%.40s\" is not supported", shown);
+}
+
+static enum status open_split(struct pretokenizer *p, const struct json *j, struct error *e) {
     struct pretokenizer_step step = {0};
-    int k = 0;
-    while (k < (int)ARRAY_COUNT(names) && (behaviour == NULL || strcmp(behaviour, names[k]) != 0)) k++;
-    if (k == (int)ARRAY_COUNT(names))
-        return error_set(e, STATUS_UNSUPPORTED, "Split: behavior \"%.40s\" is not supported",
-                         behaviour ? behaviour : "");
-    step.behaviour = (enum split_behaviour)k;
-    enum status status = json_get_bool(j, "invert", false, &step.invert, e);
-    if (status == STATUS_OK) status = open_pattern(&step.regex, json_member(j, "pattern"), e);
-    return status == STATUS_OK ? add_step(p, step, e) : status;
+    if (read_behaviour(j, &step.behaviour, e)) return error_prefix(e, "Split");
+    if (json_get_bool(j, "invert", false, &step.invert, e) || open_pattern(&step.regex, json_member(j, "pattern"), e))
+        return e->status;
+    return add_step(p, step, e);
+}
+
+static enum status open_punctuation(struct pretokenizer *p, const struct json *j, struct error *e) {
+    enum split_behaviour behaviour = SPLIT_ISOLATED;
+    if (!json_is_absent(json_member(j, "behavior")) && read_behaviour(j, &behaviour, e))
+        return error_prefix(e, "Punctuation");
+    return add_step(p, (struct pretokenizer_step){.is_match = unicode_is_punctuation, .behaviour = behaviour}, e);
+}
+
+static enum status open_digits(struct pretokenizer *p, const struct json *j, struct error *e) {
+    bool individual;
+    if (json_get_bool(j, "individual_digits", false, &individual, e)) return e->status;
+    return add_regex(p, "\\p{N}", individual ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS, e);
+}
+
+/* White space goes, words and runs of other characters stay. */
+static enum status open_whitespace(struct pretokenizer *p, struct error *e) {
+    if (add_regex(p, "\\s+", SPLIT_REMOVED, e)) return e->status;
+    return add_step(p, (struct pretokenizer_step){.is_match = unicode_is_word, .behaviour = SPLIT_CONTIGUOUS}, e);
+}
+
+/* White space goes, punctuation stands alone. */
+static enum status open_bert_pretokenizer(struct pretokenizer *p, struct error *e) {
+    if (add_regex(p, "\\s", SPLIT_REMOVED, e)) return e->status;
+    return add_step(p, (struct pretokenizer_step){.is_match = unicode_is_punctuation}, e);
 }
 
 static enum status open_byte_level(struct pretokenizer *p, const struct json *j, struct error *e) {
@@ -174,11 +220,11 @@ static enum status open_metaspace(struct pretokenizer *p, const struct json *j, 
     return status == STATUS_OK ? add_step(p, cut, e) : status;
 }
 
-/* A pre-tokenizer being read. ByteLevel turns text into bytes, so it is there once and last where a model takes bytes,
- * and never where a model takes text. */
+/* A pre-tokenizer being read. ByteLevel turns text into bytes, so it is there once and last, and never where a model
+ * takes text. */
 struct pretokenizer_reading {
     struct pretokenizer *p;
-    bool wants_bytes, byte_level;
+    bool takes_text, byte_level;
 };
 
 static enum status open_pretokenizer(struct pretokenizer_reading *r, const struct json *j, int depth, struct error *e) {
@@ -192,44 +238,42 @@ static enum status open_pretokenizer(struct pretokenizer_reading *r, const struc
         return status;
     }
     if (r->byte_level) return error_set(e, STATUS_UNSUPPORTED, "\"%.40s\" after ByteLevel is not supported", type);
-    if (r->wants_bytes && strcmp(type, "ByteLevel") == 0) {
+    if (!r->takes_text && strcmp(type, "ByteLevel") == 0) {
         r->byte_level = true;
         return open_byte_level(r->p, j, e);
     }
-    if (!r->wants_bytes && strcmp(type, "Metaspace") == 0) return open_metaspace(r->p, j, e);
+    if (strcmp(type, "Metaspace") == 0) return open_metaspace(r->p, j, e);
     if (strcmp(type, "Split") == 0) return open_split(r->p, j, e);
+    if (strcmp(type, "Digits") == 0) return open_digits(r->p, j, e);
+    if (strcmp(type, "Punctuation") == 0) return open_punctuation(r->p, j, e);
+    if (strcmp(type, "Whitespace") == 0) return open_whitespace(r->p, e);
     if (strcmp(type, "WhitespaceSplit") == 0) return add_regex(r->p, "\\s+", SPLIT_REMOVED, e);
-    if (strcmp(type, "Digits") == 0) {
-        bool individual;
-        enum status status = json_get_bool(j, "individual_digits", false, &individual, e);
-        if (status != STATUS_OK) return status;
-        return add_regex(r->p, "\\p{N}", individual ? SPLIT_ISOLATED : SPLIT_CONTIGUOUS, e);
-    }
+    if (strcmp(type, "BertPreTokenizer") == 0) return open_bert_pretokenizer(r->p, e);
     return error_set(e, STATUS_UNSUPPORTED,
-                     "type \"%.40s\" is not supported: expected Sequence, %s, Split, Digits or WhitespaceSplit", type,
-                     r->wants_bytes ? "ByteLevel" : "Metaspace");
+                     "type \"%.40s\" is not supported: expected Sequence, %sMetaspace, Split, Digits, Punctuation, "
+                     "Whitespace, WhitespaceSplit or BertPreTokenizer",
+                     type, r->takes_text ? "" : "ByteLevel, ");
 }
 
-enum status json_open_pretokenizer(struct pretokenizer *p, const struct json *pre, bool wants_bytes, struct error *e) {
-    struct pretokenizer_reading r = {p, wants_bytes, false};
-    enum status status = STATUS_OK;
-    if (wants_bytes || (!json_is_absent(pre))) status = open_pretokenizer(&r, pre, 0, e);
-    if (status == STATUS_OK && wants_bytes && !r.byte_level)
-        status = error_set(e, STATUS_UNSUPPORTED, "no ByteLevel: only byte-level BPE is supported");
-    return status == STATUS_OK ? status : error_prefix(e, "pre_tokenizer");
+enum status json_open_pretokenizer(struct pretokenizer *p, const struct json *pre, bool *byte_level, struct error *e) {
+    struct pretokenizer_reading r = {p, byte_level == NULL, false};
+    if (!json_is_absent(pre) && open_pretokenizer(&r, pre, 0, e)) return error_prefix(e, "pre_tokenizer");
+    if (byte_level != NULL) *byte_level = r.byte_level;
+    return STATUS_OK;
 }
 
-static bool is_ascii(struct text_span s) {
+/* Whether a byte-level vocabulary writes this text as it is. */
+static bool is_printable(struct text_span s) {
     for (size_t i = 0; i < s.size; i++)
-        if ((uint8_t)s.text[i] >= 0x80) return false;
+        if (s.text[i] < '!' || s.text[i] > '~') return false;
     return true;
 }
 
-/* Gives an added token its id: the model's when it has the content, else the id in the file. Only ASCII looks the same
- * in a byte-level vocabulary and in a text, so only there can the two disagree. */
+/* Gives an added token its id: the model's when it has the content, else the id in the file. Only printable
+ * ASCII looks the same in a byte-level vocabulary and in a text, so only there can the two disagree. */
 static enum status claim_id(struct tokenizer *t, struct text_span content, const struct added_token *token,
                             int32_t known, struct error *e) {
-    if (known >= 0 && known != token->id && is_ascii(content))
+    if (known >= 0 && known != token->id && is_printable(content))
         return error_set(e, STATUS_INVALID, "\"%.60s\": id %d here, but %d in the model's vocabulary", content.text,
                          (int)token->id, (int)known);
     enum status status = known == token->id ? STATUS_OK : pieces_set(t, token->id, content, e);
@@ -363,6 +407,8 @@ static enum status affix_add(const struct tokenizer *t, struct affix *a, const s
 static enum status open_template(struct tokenizer *t, const struct json *j, struct error *e) {
     const struct json *single = json_member(j, "single"), *specials = json_member(j, "special_tokens");
     struct affix *affix = &t->prefix;
+    if (t->prefix.n + t->suffix.n > 0)
+        return error_set(e, STATUS_UNSUPPORTED, "two post-processors that add tokens: one is supported");
     if (!json_is_list(single)) return error_set(e, STATUS_UNSUPPORTED, "single: expected a list");
     for (size_t i = 0; i < json_count(single); i++) {
         const struct json *part = json_item(single, i);

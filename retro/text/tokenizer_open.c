@@ -67,6 +67,19 @@ static enum status open_json(struct tokenizer *t, const struct json *root, struc
     return status;
 }
 
+/* Where the post-processor of tokenizer.json adds nothing, tokenizer_config.json may ask for the marks. Where it adds
+ * tokens, its word is the last one, as in transformers 5. */
+static enum status add_marks(struct tokenizer *t, const struct tokenizer_config *config, struct error *e) {
+    bool bos, eos;
+    if (json_get_bool(config->options, "add_bos_token", false, &bos, e) ||
+        json_get_bool(config->options, "add_eos_token", false, &eos, e))
+        return error_prefix(e, "tokenizer_config.json");
+    if (t->prefix.n + t->suffix.n > 0) return STATUS_OK;
+    if (bos && t->bos >= 0) t->prefix = (struct affix){{t->bos}, 1};
+    if (eos && t->eod >= 0) t->suffix = (struct affix){{t->eod}, 1};
+    return STATUS_OK;
+}
+
 enum file_kind { FILE_JSON, FILE_VOCAB, FILE_MODEL };
 
 static enum status open_bytes(struct tokenizer **out, enum file_kind kind, struct text_span bytes,
@@ -87,8 +100,9 @@ static enum status open_bytes(struct tokenizer **out, enum file_kind kind, struc
     /* tokenizer.json lists its added tokens itself. */
     if (status == STATUS_OK && kind != FILE_JSON)
         status = json_open_decoder_tokens(t, json_member(config->options, "added_tokens_decoder"), e);
+    if (status == STATUS_OK) find_marks(t, config);
+    if (status == STATUS_OK && kind == FILE_JSON) status = add_marks(t, config, e);
     if (status == STATUS_OK) {
-        find_marks(t, config);
         *out = t;
     } else {
         tokenizer_close(t);

@@ -5,6 +5,7 @@
 #include "config/json/json_value.h"
 #include "retro/text/pretokenize.h"
 #include "retro/text/tokenizer.h"
+#include "retro/text/tokenizer_decoder.h"
 
 enum {
     TOKENIZER_MAX_ID = 1 << 22,       /* ids are below this: a small file cannot claim a large table */
@@ -38,6 +39,7 @@ enum normalizer_kind {
     NORMALIZER_FORM,
     NORMALIZER_LOWERCASE,
     NORMALIZER_REPLACE,
+    NORMALIZER_PREPEND,
     NORMALIZER_STRIP,
     NORMALIZER_CHARSMAP,
     NORMALIZER_BERT
@@ -47,7 +49,7 @@ struct normalizer_step {
     enum unicode_form form;
     struct bert_normalizer bert;
     struct regex *regex;
-    char *content; /* what NORMALIZER_REPLACE puts in */
+    char *content; /* what NORMALIZER_REPLACE and NORMALIZER_PREPEND put in */
     size_t content_size;
     bool strip_left, strip_right;
     struct charsmap *charsmap; /* owned */
@@ -122,8 +124,13 @@ enum status json_open_added(struct tokenizer *t, const struct json *added, struc
  */
 enum status json_open_decoder_tokens(struct tokenizer *t, const struct json *tokens, struct error *e);
 enum status json_open_postprocessor(struct tokenizer *t, const struct json *post, struct error *e);
-/* wants_bytes: the model takes bytes, so ByteLevel has to come last; else Metaspace is allowed, or no pre-tokenizer. */
-enum status json_open_pretokenizer(struct pretokenizer *p, const struct json *pre, bool wants_bytes, struct error *e);
+/* *byte_level: ByteLevel comes last, so that the model takes bytes. NULL: the model takes text, ByteLevel is an error.
+ */
+enum status json_open_pretokenizer(struct pretokenizer *p, const struct json *pre, bool *byte_level, struct error *e);
+/* The pattern and the content of a Replace, normalizer or decoder; what is set belongs to the caller, after an error
+ * too. */
+enum status json_read_replace(const struct json *j, struct regex **pattern, char **content, size_t *size,
+                              struct error *e);
 /* The symbol and `prepend` of a Metaspace, pre-tokenizer or decoder. */
 enum status json_read_metaspace(const struct json *j, struct pretokenizer_step *out, struct error *e);
 /* obj[key] as a boolean; `fallback` when absent or null, STATUS_INVALID when something else. */

@@ -29,10 +29,7 @@ struct unigram {
     double unknown_score;
     int32_t unknown;
     int32_t byte_ids[256]; /* what unknown characters become; byte_ids[0] == -1: the unknown token */
-    char symbol[4];        /* the decoder's, which stands for a space */
-    size_t symbol_size;
-    bool drop_first_spaces; /* symbols of a text's first token are not written */
-    bool decode_bytes;      /* "<0x0A>" is written as its byte */
+    struct decoder decoder;
 };
 
 /* The best way to a byte of the word. */
@@ -194,39 +191,15 @@ static enum status unigram_encode(const struct tokenizer *t, void *call, const s
     return pretokenizer_run(&u->pre, text, &(struct piece_sink){take_word, c}, e);
 }
 
-static int hex_value(char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    return (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 'a' + 10 : -1;
-}
-
-/* The byte that "<0x0A>" stands for, or -1. */
-static int piece_byte(const struct piece *p) {
-    if (p->size != 6 || memcmp(p->bytes, "<0x", 3) != 0 || p->bytes[5] != '>') return -1;
-    int high = hex_value(p->bytes[3]), low = hex_value(p->bytes[4]);
-    return high < 0 || low < 0 ? -1 : high << 4 | low;
-}
-
 static void unigram_piece(const struct tokenizer *t, int32_t id, bool *started, struct buffer *out) {
     const struct unigram *u = t->model;
-    const struct piece *p = &t->pieces[id];
-    int byte = u->decode_bytes ? piece_byte(p) : -1;
-    bool drop = !*started && u->drop_first_spaces;
-    *started = true;
-    if (byte >= 0) {
-        char c = (char)byte;
-        buffer_append(out, &c, 1);
-        return;
-    }
-    for (uint32_t i = 0; i < p->size;) {
-        bool space = p->size - i >= u->symbol_size && memcmp(p->bytes + i, u->symbol, u->symbol_size) == 0;
-        if (!space || !drop) buffer_append(out, space ? " " : p->bytes + i, 1);
-        i += space ? (uint32_t)u->symbol_size : 1;
-    }
+    decoder_write(&u->decoder, (struct text_span){t->pieces[id].bytes, t->pieces[id].size}, started, out);
 }
 
 static void unigram_close(void *model) {
     struct unigram *u = model;
     pretokenizer_close(&u->pre);
+    decoder_close(&u->decoder);
     free(u->trie.edges);
     free(u->trie.ids);
     free(u->scores);
@@ -264,7 +237,7 @@ static enum status open_bytes(struct tokenizer *t, struct unigram *u, const stru
     if (json_get_bool(model, "byte_fallback", false, &fallback, e) != STATUS_OK) return e->status;
     if (!fallback) return STATUS_OK;
     for (int id = 0; id < t->vocab_size; id++) {
-        int byte = piece_byte(&t->pieces[id]);
+        int byte = piece_byte((struct text_span){t->pieces[id].bytes, t->pieces[id].size});
         if (byte >= 0) u->byte_ids[byte] = id;
     }
     for (int k = 0; k < 256; k++)
@@ -273,32 +246,12 @@ static enum status open_bytes(struct tokenizer *t, struct unigram *u, const stru
     return STATUS_OK;
 }
 
-/* Metaspace, or a Sequence of ByteFallback and Metaspace. */
-static enum status open_decoder(struct unigram *u, const struct json *decoder, struct error *e) {
-    const struct json *list = json_member(decoder, "decoders"), *metaspace = decoder;
-    if (strcmp(json_type_name(decoder), "Sequence") == 0) {
-        const struct json *first = json_item(list, 0);
-        metaspace = json_item(list, 1);
-        u->decode_bytes = json_count(list) == 2 && strcmp(json_type_name(first), "ByteFallback") == 0;
-        if (!u->decode_bytes) metaspace = json_count(list) == 1 ? first : NULL;
-    }
-    if (strcmp(json_type_name(metaspace), "Metaspace") != 0)
-        return error_set(e, STATUS_UNSUPPORTED, "type \"%.40s\": expected Metaspace, or ByteFallback before it",
-                         json_type_name(decoder));
-    struct pretokenizer_step step;
-    if (json_read_metaspace(metaspace, &step, e) != STATUS_OK) return e->status;
-    memcpy(u->symbol, step.symbol, sizeof u->symbol);
-    u->symbol_size = step.symbol_size;
-    u->drop_first_spaces = step.prepend != METASPACE_NEVER;
-    return STATUS_OK;
-}
-
 enum status unigram_open(struct tokenizer *t, const struct json *root, struct error *e) {
     const struct json *model = json_member(root, "model"), *unknown = json_member(model, "unk_id");
     struct unigram *u = xcalloc(1, sizeof *u);
     t->model = u;
     t->ops = &unigram_ops;
-    if (json_open_pretokenizer(&u->pre, json_member(root, "pre_tokenizer"), false, e) != STATUS_OK ||
+    if (json_open_pretokenizer(&u->pre, json_member(root, "pre_tokenizer"), NULL, e) != STATUS_OK ||
         open_pieces(t, u, json_member(model, "vocab"), e) != STATUS_OK)
         return e->status;
     if (!json_is_int(unknown) || json_int(unknown) < 0 || json_int(unknown) >= t->vocab_size)
@@ -306,6 +259,5 @@ enum status unigram_open(struct tokenizer *t, const struct json *root, struct er
                          t->vocab_size - 1);
     u->unknown = (int32_t)json_int(unknown);
     if (open_bytes(t, u, model, e) != STATUS_OK) return e->status;
-    if (open_decoder(u, json_member(root, "decoder"), e) != STATUS_OK) return error_prefix(e, "decoder");
-    return STATUS_OK;
+    return decoder_open(&u->decoder, json_member(root, "decoder"), e);
 }

@@ -9,6 +9,7 @@ bool age_not_control(int32_t c);     /* we say Cc, Cf or Co */
 bool age_not_punctuation(int32_t c); /* we say P */
 bool age_not_combining(int32_t c);   /* we give it a combining class */
 bool age_not_decomposed(int32_t c);  /* we decompose it */
+bool age_word(int32_t c);            /* a word's character for the reference, whatever we say */
 int32_t age_lower_offset(int32_t c); /* to the lower case only the reference knows; 0: none */
 
 extern const char age_letters[], age_numbers[];

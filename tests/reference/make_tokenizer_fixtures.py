@@ -1,5 +1,6 @@
-"""Trains small tokenizers with the reference libraries and writes what they make of a megabyte of real text and of
-Unicode torture: python make_tokenizer_fixtures.py FOLDER [MINILM].
+"""Trains small tokenizers with the reference libraries and writes what they make of real text and of Unicode torture:
+python make_tokenizer_fixtures.py FOLDER MINILM SIZE, where SIZE is "some" (70 KB of real text, long words of thousands
+of characters: seconds) or "whole" (a megabyte, long words of a megabyte: ten minutes).
 
 FOLDER/texts.bin        u32 count, then per text u32 size and the bytes (not always UTF-8)
 FOLDER/NAME/            a model folder, as tokenizer_open takes it
@@ -16,17 +17,16 @@ import shutil
 import struct
 import sys
 import sysconfig
+import time
 
 import sentencepiece
+import tokenizer_kinds
 import tokenizers
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PLAIN, PARSE_SPECIAL, ADD_SPECIAL = 0, 1, 2
-LLAMA3 = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
-    r"|\s+(?!\S)|\s+"
-)
+PLAIN, PARSE_SPECIAL, ADD_SPECIAL = tokenizer_kinds.PLAIN, tokenizer_kinds.PARSE_SPECIAL, tokenizer_kinds.ADD_SPECIAL
+LLAMA3 = tokenizer_kinds.LLAMA3
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
 
 
@@ -46,7 +46,8 @@ def real_texts(wanted):
     return texts
 
 
-def torture_texts():
+def torture_texts(whole):
+    """whole: words as long as a text may be, else long enough to leave every fixed size behind."""
     rng = random.Random(7)
     words = [
         "", " ", "  ", "\n", "\r\n", "\r", "a\r\nb\rc\n\n\nd", "\t\t x", "\0", "a\0b", "\u2028x\u2029", "e\u0301\u0323\u0301",
@@ -64,14 +65,15 @@ def torture_texts():
     texts = [w.encode() for w in words]
     texts += [b"\xff", b"a\x80b", b"\xc3", b"\xe2\x82", b"\xf0\x9f\x98", b"\xf0\x9f\x98x", b"\xc0\xaf", b"\xed\xa0\x80",
               b"\xf4\x90\x80\x80", b"\xe0\x80\x80", b"ok\xe2\x28\xa1ok", b"\xf8\x88\x80\x80\x80", b"\xc3\xa9\xc3"]
-    for _ in range(150):
+    for _ in range(150 if whole else 40):
         texts.append("".join(rng.choice(words) + rng.choice(["", " ", "\n"]) for _ in range(12)).encode())
         texts.append(bytes(rng.choice(b"ab \x80\xbf\xc3\xe2\x82\xac\xf0\x9f\xed\xff") for _ in range(40)))
     # Characters of the Basic Multilingual Plane that Unicode 13 had, in a stride, so every script is met.
     assigned = [chr(c) for c in range(0x20, 0x3100) if not 0xD800 <= c < 0xE000]
     texts += ["".join(assigned[i : i + 64]).encode() for i in range(0, len(assigned), 64)]
-    texts += ["".join(rng.choices("abcdefghij", k=1 << 20)).encode(), b"a" * 300000, b" " * 200000 + b"x",
-              ("é" * 100000).encode(), ("\u0301\u0323" * 2000).encode(), b"x, " * 50000]
+    long = 1000 if whole else 10
+    texts += ["".join(rng.choices("abcdefghij", k=1024 * long)).encode(), b"a" * 300 * long, b" " * 200 * long + b"x",
+              ("é" * 100 * long).encode(), ("\u0301\u0323" * 2000).encode(), b"x, " * 50 * long]
     return texts
 
 
@@ -275,30 +277,59 @@ def sentence_pieces(folder, texts):
         yield name, PLAIN, 0, s.encode, s.decode
 
 
+def real_parts(whole):
+    """The libraries and the trainers see the beginnings of six files, or a megabyte of them."""
+    texts = real_texts(1 << 20)
+    return texts if whole else [t[:12000] for t in texts[:: max(1, len(texts) // 6)]][:6]
+
+
+def families(texts):
+    """(name, model's tokenizer.json, flags) of tokenizer_kinds as the other families are given."""
+    def yield_kinds(folder):
+        for name, t, flags in tokenizer_kinds.pipelines(texts):
+            (folder / name).mkdir(exist_ok=True)
+            t.save(str(folder / name / "tokenizer.json"))
+            t.no_truncation()
+            t.no_padding()
+            t.encode_special_tokens = not flags & PARSE_SPECIAL
+            yield (name, flags, 0, lambda text, t=t, f=flags: t.encode(text, add_special_tokens=bool(f & ADD_SPECIAL)).ids,
+                   lambda ids, t=t: t.decode(ids, skip_special_tokens=True))
+    return yield_kinds
+
+
+def write_fixture(folder, fixture, repaired):
+    name, flags, round_trip, encode, decode = fixture
+    with open(folder / f"{name}.ids", "wb") as f, open(folder / f"{name}.decoded", "wb") as d:
+        f.write(struct.pack("<II", flags, round_trip))
+        for text in repaired:
+            ids = encode(text)
+            f.write(struct.pack(f"<I{len(ids)}i", len(ids), *ids))
+            if decode:
+                back = decode(ids).encode()
+                d.write(struct.pack("<I", len(back)) + back)
+    if not decode:
+        (folder / f"{name}.decoded").unlink()
+
+
 def main():
-    folder = pathlib.Path(sys.argv[1])
-    minilm = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else pathlib.Path.home() / ".cache/retro-server/minilm"
+    folder, minilm, size = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
+    whole = {"some": False, "whole": True}[size]
     folder.mkdir(parents=True, exist_ok=True)
-    real = real_texts(1 << 20)
-    texts = real + torture_texts()
+    sample = real_texts(1 << 20)
+    texts = real_parts(whole) + torture_texts(whole)
     with open(folder / "texts.bin", "wb") as f:
         f.write(struct.pack("<I", len(texts)))
         for text in texts:
             f.write(struct.pack("<I", len(text)) + text)
     repaired = [t.decode("utf-8", "replace") for t in texts]
-    for family in (hugging_face(folder, real, minilm), unigrams(folder, real), sentence_pieces(folder, real)):
-        for name, flags, round_trip, encode, decode in family:
-            with open(folder / f"{name}.ids", "wb") as f, open(folder / f"{name}.decoded", "wb") as d:
-                f.write(struct.pack("<II", flags, round_trip))
-                for text in repaired:
-                    ids = encode(text)
-                    f.write(struct.pack(f"<I{len(ids)}i", len(ids), *ids))
-                    if decode:
-                        back = decode(ids).encode()
-                        d.write(struct.pack("<I", len(back)) + back)
-            if not decode:
-                (folder / f"{name}.decoded").unlink()
-    (folder / "complete").write_text(f"tokenizers {tokenizers.__version__}, sentencepiece {sentencepiece.__version__}\n")
+    for fixtures in (hugging_face(folder, sample, minilm), unigrams(folder, sample), sentence_pieces(folder, sample),
+                     families(sample)(folder)):
+        for fixture in fixtures:
+            started = time.time()
+            write_fixture(folder, fixture, repaired)
+            print(f"{fixture[0]}: {time.time() - started:.1f} s", flush=True)
+    versions = f"tokenizers {tokenizers.__version__}, sentencepiece {sentencepiece.__version__}"
+    (folder / "complete").write_text(versions + "\n")
 
 
 if __name__ == "__main__":

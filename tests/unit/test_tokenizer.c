@@ -1,4 +1,5 @@
-/* tests/unit/test_tokenizer.c: by hand: merges, added tokens, offsets, WordPiece, streaming at every split, bad files.
+/* tests/unit/test_tokenizer.c: by hand: merges of bytes and of characters, added tokens, offsets, WordPiece, streaming
+ * at every split, bad files.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -76,6 +77,51 @@ static void test_wordpiece(void **state) {
 }
 
 /* Every sequence of four ids: what streams is what decoding the whole gives, and always whole characters. */
+#define SPACE "\xE2\x96\x81" /* U+2581 */
+#define TEXT_BPE(options, vocab, merges, rest) \
+    "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"Prepend\",\"prepend\":\"" SPACE \
+    "\"}," \
+    "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"" SPACE \
+    "\"}]},\"decoder\":{\"type\":\"Sequence\"," \
+    "\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"" SPACE \
+    "\"},\"content\":\" \"}," \
+    "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" " \
+    "\",\"start\":1,\"stop\":0}]}" rest ",\"model\":{\"type\":\"BPE\"," options "\"vocab\":{" vocab \
+    "},\"merges\":[" merges "]}}"
+/* 1, 2 and 3 are the bytes E2 82 AC of the euro sign. */
+#define TEXT_VOCAB \
+    "\"<unk>\":0,\"<0xE2>\":1,\"<0x82>\":2,\"<0xAC>\":3,\"" SPACE "\":4,\"a\":5,\"b\":6,\"" SPACE \
+    "a\":7,\"\xC3\xA9\":8," \
+    "\"<s>\":9"
+#define TEXT_MERGES "[\"" SPACE "\",\"a\"]"
+
+static void assert_decodes(const struct tokenizer *t, const int32_t *ids, int n, const char *expected) {
+    struct buffer b = {0};
+    tokenizer_decode(t, ids, n, true, &b);
+    assert_string_equal(b.data ? b.data : "", expected);
+    buffer_free(&b);
+}
+
+/* Llama 2's kind: merges of characters, bytes for the rest, a space before the text that decoding takes back. */
+static void test_text_bpe(void **state) {
+    (void)state;
+    struct tokenizer *t = open_text(
+        TEXT_BPE("\"byte_fallback\":true,\"unk_token\":\"<unk>\",\"fuse_unk\":true,", TEXT_VOCAB, TEXT_MERGES, ""));
+    assert_encodes(t, (struct text_span){"a b\xC3\xA9\xE2\x82\xAC", 8}, TOKENIZER_PLAIN, (int[]){7, 4, 6, 8, 1, 2, 3},
+                   (uint32_t[]){0, 1, 2, 3, 5, 6, 7}, 7);
+    /* x and y have no bytes here: one unknown token for both. */
+    assert_encodes(t, (struct text_span){"xya", 3}, TOKENIZER_PLAIN, (int[]){4, 0, 5}, (uint32_t[]){0, 0, 2}, 3);
+    assert_decodes(t, (int32_t[]){7, 4, 6, 8, 1, 2, 3}, 7, "a b\xC3\xA9\xE2\x82\xAC");
+    assert_decodes(t, (int32_t[]){4, 4, 6}, 3, " b");
+    assert_decodes(t, (int32_t[]){6, 4, 6, 1, 2}, 5, "b b\xEF\xBF\xBD");
+    tokenizer_close(t);
+
+    t = open_text(TEXT_BPE("\"unk_token\":\"<unk>\",\"ignore_merges\":true,", TEXT_VOCAB, "", ""));
+    assert_encodes(t, (struct text_span){"xya", 3}, TOKENIZER_PLAIN, (int[]){4, 0, 0, 5}, (uint32_t[]){0, 0, 1, 2}, 4);
+    assert_encodes(t, (struct text_span){"a", 1}, TOKENIZER_PLAIN, (int[]){7}, (uint32_t[]){0}, 1);
+    tokenizer_close(t);
+}
+
 static void test_streaming(void **state) {
     (void)state;
     struct tokenizer *t = open_text(BPE(BYTES, MODEL(VOCAB, "\"a b\",\"ab a\"")));
@@ -119,6 +165,15 @@ static void test_bad_files(void **state) {
         {BPE(BYTES, MODEL("\"a\":0", "7")), "merges[0]"},
         {BPE("null", MODEL("\"a\":0", "")), "ByteLevel"},
         {BPE("{\"type\":\"Metaspace\"}", MODEL("\"a\":0", "")), "Metaspace"},
+        {"{\"decoder\":{\"type\":\"BPEDecoder\"}," MODEL("\"a\":0", "") "}", "decoder: type \"BPEDecoder\""},
+        {"{\"decoder\":{\"type\":\"Strip\",\"content\":\" \",\"start\":0,\"stop\":1}," MODEL("\"a\":0", "") "}",
+         "Strip: expected start 0 or 1 and stop 0"},
+        {"{\"decoder\":{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}," MODEL("\"a\":0", "") "}",
+         "Strip: expected once, after Fuse"},
+        {"{" MODEL("\"a\":0", "") "}", "decoder: there is none"},
+        {BPE("{\"type\":\"UnicodeScripts\"}", MODEL("\"a\":0", "")), "UnicodeScripts"},
+        {BPE("{\"type\":\"Punctuation\",\"behavior\":\"Never\"}", MODEL("\"a\":0", "")), "behavior \"Never\""},
+        {BPE(BYTES, "\"normalizer\":{\"type\":\"Prepend\"}," MODEL("\"a\":0", "")), "prepend"},
         {BPE(BYTES, "\"normalizer\":{\"type\":\"Nmt\"}," MODEL("\"a\":0", "")), "Nmt"},
         {BPE(BYTES, "\"post_processor\":{\"type\":\"X\"}," MODEL("\"a\":0", "")), "post_processor"},
         {BPE(BYTES, "\"model\":{\"type\":\"BPE\",\"dropout\":0.1,\"vocab\":{\"a\":0},\"merges\":[]}"), "dropout"},
@@ -133,7 +188,8 @@ static void test_bad_files(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bpe), cmocka_unit_test(test_wordpiece),
-                                       cmocka_unit_test(test_streaming), cmocka_unit_test(test_bad_files)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_bpe), cmocka_unit_test(test_text_bpe),
+                                       cmocka_unit_test(test_wordpiece), cmocka_unit_test(test_streaming),
+                                       cmocka_unit_test(test_bad_files)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,182 @@
+/* retro/text/tokenizer_bpe_open.c: reads the BPE model of tokenizer.json: vocabulary, merges, options. See
+ * tokenizer_bpe.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "retro/text/tokenizer_bpe.h"
+
+/* GPT-2 writes the byte b as a printable character: itself, or U+0100 + how many unprintable bytes come before it. */
+static int32_t byte_character(int b) {
+    bool printable = (b >= '!' && b <= '~') || (b >= 0xA1 && b <= 0xAC) || b >= 0xAE;
+    if (printable) return b;
+    return 0x100 + (b <= ' ' ? b : b <= 0xA0 ? b - 0x7F + 33 : 67);
+}
+
+/* Bytes of a vocabulary entry; false when it has a character that stands for no byte (then it is text as it is). */
+static bool entry_bytes(struct text_span entry, struct buffer *out) {
+    buffer_clear(out);
+    for (size_t i = 0; i < entry.size;) {
+        int32_t c;
+        i += (size_t)utf8_read(entry.text + i, entry.size - i, &c);
+        int byte = c >= 0 && c < 0x100 ? c : c <= 0x120 ? c - 0x100 : c <= 0x142 ? c - 0x121 + 0x7F : 0xAD;
+        if (c < 0 || byte_character(byte) != c) return false;
+        char b = (char)byte;
+        buffer_append(out, &b, 1);
+    }
+    return true;
+}
+
+/* Ids of what text is cut into: the vocabulary's single bytes, or its single ASCII characters. */
+static void find_symbols(const struct tokenizer *t, struct bpe *b) {
+    memset(b->byte_ids, 0xFF, sizeof b->byte_ids);
+    memset(b->ascii_ids, 0xFF, sizeof b->ascii_ids);
+    int n = b->byte_level ? 256 : 128;
+    int32_t *ids = b->byte_level ? b->byte_ids : b->ascii_ids;
+    for (int k = 0; k < n; k++) {
+        char byte = (char)k;
+        ids[k] = piece_table_find(&b->words, t, &byte, 1);
+    }
+}
+
+static void find_fallbacks(const struct tokenizer *t, struct bpe *b) {
+    for (int k = 0; k < 256; k++) {
+        char name[8];
+        int size = snprintf(name, sizeof name, "<0x%02X>", k);
+        b->byte_ids[k] = piece_table_find(&b->words, t, name, (size_t)size);
+    }
+}
+
+static enum status open_vocabulary(struct tokenizer *t, struct bpe *b, const struct json *vocab, struct error *e) {
+    if (json_kind(vocab) != JSON_KIND_OBJECT || json_count(vocab) == 0)
+        return error_set(e, STATUS_INVALID, "model.vocab: expected an object of tokens");
+    struct buffer bytes = {0};
+    bool *words = xcalloc(TOKENIZER_MAX_ID, 1);
+    enum status status = STATUS_OK;
+    for (struct json_entry it = {0}; json_next(vocab, &it);) {
+        struct text_span key = it.name;
+        const struct json *id = it.value;
+        if (!json_is_int(id)) {
+            status = error_set(e, STATUS_INVALID, "model.vocab: \"%.60s\": expected an integer", key.text);
+            break;
+        }
+        bool stands = b->byte_level && entry_bytes(key, &bytes);
+        struct text_span piece = stands ? (struct text_span){bytes.data ? bytes.data : "", bytes.size} : key;
+        status = pieces_set(t, json_int(id), piece, e);
+        if (status != STATUS_OK) break;
+        words[json_int(id)] = stands || !b->byte_level;
+    }
+    if (status == STATUS_OK) {
+        piece_table_open(&b->words, t, words);
+        find_symbols(t, b);
+    }
+    free(words);
+    buffer_free(&bytes);
+    return status;
+}
+
+static int32_t vocabulary_id(const struct json *vocab, struct text_span key) {
+    const struct json *id = json_member_n(vocab, key);
+    return id ? (int32_t)json_int(id) : -1;
+}
+
+/* "a b" or ["a", "b"] */
+static bool merge_parts(const struct json *j, struct text_span *left, struct text_span *right) {
+    if (json_is_list(j) && json_count(j) == 2 && json_is_text(json_item(j, 0)) && json_is_text(json_item(j, 1))) {
+        *left = json_text(json_item(j, 0));
+        *right = json_text(json_item(j, 1));
+        return true;
+    }
+    if (!json_is_text(j)) return false;
+    struct text_span both = json_text(j);
+    const char *space = memchr(both.text, ' ', both.size);
+    if (space == NULL || memchr(space + 1, ' ', (size_t)(both.text + both.size - space - 1)) != NULL) return false;
+    *left = (struct text_span){both.text, (size_t)(space - both.text)};
+    *right = (struct text_span){space + 1, both.size - left->size - 1};
+    return true;
+}
+
+static enum status open_merge(struct bpe *b, const struct json *vocab, const struct json *j, uint32_t rank,
+                              struct error *e) {
+    struct text_span left, right;
+    if (!merge_parts(j, &left, &right)) return error_set(e, STATUS_INVALID, "expected \"a b\" or [\"a\", \"b\"]");
+    struct buffer whole = {0};
+    buffer_append(&whole, left.text, left.size);
+    buffer_append(&whole, right.text, right.size);
+    int32_t l = vocabulary_id(vocab, left), r = vocabulary_id(vocab, right);
+    int32_t id = vocabulary_id(vocab, (struct text_span){whole.data ? whole.data : "", whole.size});
+    buffer_free(&whole);
+    if (l < 0 || r < 0 || id < 0)
+        return error_set(e, STATUS_INVALID, "\"%.60s\" + \"%.60s\": the %s is not in the vocabulary", left.text,
+                         right.text,
+                         l < 0   ? "left part"
+                         : r < 0 ? "right part"
+                                 : "result");
+    uint64_t pair = (uint64_t)l << 32 | (uint32_t)r;
+    b->merges[merge_slot(b, pair)] = (struct merge){pair, rank, id}; /* of two equal merges the later counts */
+    return STATUS_OK;
+}
+
+static enum status open_merges(struct bpe *b, const struct json *vocab, const struct json *merges, struct error *e) {
+    if (!json_is_list(merges)) return error_set(e, STATUS_INVALID, "model.merges: expected a list");
+    size_t n = json_count(merges), slots = 64;
+    if (n > TOKENIZER_MAX_ID) return error_set(e, STATUS_INVALID, "model.merges: more than %d", TOKENIZER_MAX_ID);
+    while (slots < n * 2) slots *= 2;
+    b->mask = slots - 1;
+    b->merges = xmalloc(slots * sizeof *b->merges);
+    memset(b->merges, 0xFF, slots * sizeof *b->merges);
+    for (size_t i = 0; i < n; i++)
+        if (open_merge(b, vocab, json_item(merges, i), (uint32_t)i, e) != STATUS_OK)
+            return error_prefix(e, "model.merges[%zu]", i);
+    return STATUS_OK;
+}
+
+/* Options that change ids and that are not supported must be off. */
+static enum status open_options(struct bpe *b, const struct json *model, bool *byte_fallback, struct error *e) {
+    static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
+    const struct json *dropout = json_member(model, "dropout");
+    if (!json_is_absent(dropout) && json_double(dropout) != 0)
+        return error_set(e, STATUS_UNSUPPORTED, "model.dropout: expected null: tokens would be random");
+    for (size_t i = 0; i < ARRAY_COUNT(affixes); i++) {
+        const struct json *v = json_member(model, affixes[i]);
+        if (!json_is_absent(v) && json_text(v).size != 0)
+            return error_set(e, STATUS_UNSUPPORTED, "model.%s: expected null or \"\"", affixes[i]);
+    }
+    if (json_get_bool(model, "byte_fallback", false, byte_fallback, e) ||
+        json_get_bool(model, "fuse_unk", false, &b->fuse_unknown, e) ||
+        json_get_bool(model, "ignore_merges", false, &b->ignore_merges, e))
+        return e->status;
+    if (*byte_fallback && b->byte_level)
+        return error_set(e, STATUS_UNSUPPORTED, "model.byte_fallback: not supported with byte-level BPE");
+    return STATUS_OK;
+}
+
+static enum status open_unknown(struct bpe *b, const struct json *model, const struct json *vocab, struct error *e) {
+    const struct json *unknown = json_member(model, "unk_token");
+    b->unknown = json_is_text(unknown) ? vocabulary_id(vocab, json_text(unknown)) : -1;
+    if (json_is_text(unknown) && b->unknown < 0)
+        return error_set(e, STATUS_INVALID, "model.unk_token: \"%.60s\" is not in the vocabulary",
+                         json_text(unknown).text);
+    return STATUS_OK;
+}
+
+/* Byte-level pieces are bytes already; a decoder that did anything else with them would be for other pieces. */
+static enum status open_decoder(struct bpe *b, const struct json *decoder, struct error *e) {
+    if (!b->byte_level) return decoder_open(&b->decoder, decoder, e);
+    const struct json *list = json_member(decoder, "decoders");
+    bool single = strcmp(json_type_name(decoder), "Sequence") == 0 && json_count(list) == 1;
+    const char *type = json_type_name(single ? json_item(list, 0) : decoder);
+    if (strcmp(type, "ByteLevel") == 0) return STATUS_OK;
+    return error_set(e, STATUS_UNSUPPORTED, "decoder: type \"%.40s\": expected ByteLevel", type);
+}
+
+enum status bpe_read(struct tokenizer *t, struct bpe *b, const struct json *root, struct error *e) {
+    const struct json *model = json_member(root, "model"), *vocab = json_member(model, "vocab");
+    bool byte_fallback;
+    if (json_open_pretokenizer(&b->pre, json_member(root, "pre_tokenizer"), &b->byte_level, e) ||
+        open_options(b, model, &byte_fallback, e) || open_vocabulary(t, b, vocab, e) ||
+        open_merges(b, vocab, json_member(model, "merges"), e) || open_unknown(b, model, vocab, e))
+        return e->status;
+    if (byte_fallback) find_fallbacks(t, b);
+    return open_decoder(b, json_member(root, "decoder"), e);
+}
