@@ -97,8 +97,9 @@ enum status backend_pack(struct backend *b, struct weight *w, const struct host_
         return error_set(e, STATUS_UNSUPPORTED,
                          "%s: a [%d, %d] %s matrix was to become a weight of %s; convert it first", b->ops->name,
                          w->n_out, w->n_in, dtype_name(host->dtype), dtype_name(w->dtype));
-    CHECK(!quantised || w->n_in % QUANTISE_BLOCK == 0);
-    CHECK(!quantised || (host->scales != NULL && (host->minimums != NULL) == (w->dtype == DTYPE_INT4)));
+    CHECK(!quantised || w->n_in % dtype_block(w->dtype) == 0);
+    CHECK(!quantised || (host->scales != NULL) != dtype_kquant(w->dtype));
+    CHECK(!quantised || (host->minimums != NULL) == (w->dtype == DTYPE_INT4));
     return b->ops->pack(b, w, host, e);
 }
 

@@ -6,7 +6,8 @@
 
 const char *dtype_name(enum dtype t) {
     static const char *const names[] = {[DTYPE_F32] = "f32",   [DTYPE_F16] = "f16",   [DTYPE_BF16] = "bf16",
-                                        [DTYPE_INT8] = "int8", [DTYPE_INT4] = "int4", [DTYPE_FP8] = "fp8"};
+                                        [DTYPE_INT8] = "int8", [DTYPE_INT4] = "int4", [DTYPE_FP8] = "fp8",
+                                        [DTYPE_Q4_K] = "q4_k", [DTYPE_Q5_K] = "q5_k", [DTYPE_Q6_K] = "q6_k"};
     return names[t];
 }
 
@@ -62,9 +63,7 @@ static float load_element(const void *p, enum dtype t, size_t i) {
         case DTYPE_F32: return ((const float *)p)[i];
         case DTYPE_F16: return f16_to_f32(((const uint16_t *)p)[i]);
         case DTYPE_BF16: return bf16_to_f32(((const uint16_t *)p)[i]);
-        case DTYPE_INT8:
-        case DTYPE_INT4:
-        case DTYPE_FP8: break;
+        default: break; /* refused by dtype_convert */
     }
     return 0;
 }
@@ -74,9 +73,7 @@ static void store_element(void *p, enum dtype t, size_t i, float v) {
         case DTYPE_F32: ((float *)p)[i] = v; break;
         case DTYPE_F16: ((uint16_t *)p)[i] = f32_to_f16(v); break;
         case DTYPE_BF16: ((uint16_t *)p)[i] = f32_to_bf16(v); break;
-        case DTYPE_INT8:
-        case DTYPE_INT4:
-        case DTYPE_FP8: break;
+        default: break; /* refused by dtype_convert */
     }
 }
 

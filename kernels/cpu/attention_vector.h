@@ -410,9 +410,7 @@ ALWAYS_INLINE void any_pass(const struct attention_range *range, const bool scor
         case DTYPE_F32: range_pass(range, scores, DTYPE_F32); break;
         case DTYPE_F16: range_pass(range, scores, DTYPE_F16); break;
         case DTYPE_BF16: range_pass(range, scores, DTYPE_BF16); break;
-        case DTYPE_INT8:
-        case DTYPE_INT4:
-        case DTYPE_FP8: break; /* weights only */
+        default: break; /* weights only */
     }
 }
 

@@ -1,11 +1,18 @@
-/* kernels/cpu/blocks.h: products with int8 and int4 weights: what the variants share.
+/* kernels/cpu/blocks.h: products with quantised weights: what the variants share.
  *
- * x is rounded to integers block by block, as the weights are, once for all output columns. Element (i, j) of the
- * product is one chain over the blocks in rising order, from zero, the same for every number of rows and threads: int8
- * sum = sum + (weight scale * x scale) * (sum of q_w q_x) int4   sum = sum + weight minimum * (x scale * sum of q_x);
- * sum = sum + (weight scale * x scale) * (sum of q_w q_x) The sums inside a block are of integers and exact, so only
- * the chain rounds: the vector variants fuse each multiply-add and agree bitwise with each other, generic does not
- * fuse. */
+ * x is rounded to integers block by block, once for all output columns. Element (i, j) of the product is one chain over
+ * the blocks in rising order, from zero, the same for every number of rows and threads:
+ *
+ *     int8   sum = sum + (weight scale * x scale) * (sum of q_w q_x)
+ *     int4   sum = sum + weight minimum * (x scale * sum of q_x)
+ *            sum = sum + (weight scale * x scale) * (sum of q_w q_x)
+ *     Q4_K, Q5_K, Q6_K: x is rounded by super-blocks, and each is a chain over its parts in rising order
+ *            inner = -(dmin * (sum of m * (sum of the part's q_x))), in Q6_K 0
+ *            inner = inner + (d s) * (sum of the part's q_w q_x)
+ *            sum = sum + x scale * inner
+ *
+ * The sums of products of integers are exact, so only the chains round: the vector variants fuse each multiply-add and
+ * agree bitwise with each other, generic does not fuse. */
 #pragma once
 
 #include "kernels/cpu/cpu.h"
@@ -20,23 +27,46 @@ struct input_block {
     };
 };
 
+/* A super-block of one row of x, by the same rule. */
+struct super_input {
+    int8_t q[SUPER_BLOCK];
+    union {
+        int32_t offsets[SUPER_PARTS]; /* for Q6_K: -KQUANT_CENTRE * sum of the part's q */
+        int16_t sums[SUPER_BLOCKS];   /* for Q4_K and Q5_K: sums of the parts' q, in the order 0 2 1 3 4 6 5 7 */
+    };
+    float scale;
+};
+
+/* Where the sum of part p lies: the minimums come in quads, whose bytes a vector takes apart as 0 and 2, 1 and 3. */
+static inline int super_sum_place(int p) { return (p & 4) | (p & 1) << 1 | (p >> 1 & 1); }
+
 enum { INPUT_ROWS = 6 }; /* the most rows that a kernel takes at once */
 
 /* A product whose x is rounded. Rows are in groups of `group`, the last may be smaller, and blocks of one group's rows
  * lie side by side: [group][block][row in the group]. */
 struct block_product {
     const struct linear_args *args;
-    const struct input_block *x;
+    union {
+        const struct input_block *x;
+        const struct super_input *supers; /* of Q4_K, Q5_K, Q6_K */
+    };
     int group;
 };
 
 static inline int group_rows(const struct block_product *p, int first) {
     return min_int(p->group, p->args->x.rows - first);
 }
-/* Block 0 of row i; the row's next block is group_rows further. */
+/* Where block 0 of row i is; the row's next block is group_rows further. */
+static inline size_t group_index(const struct block_product *p, int i) {
+    const struct weight *w = p->args->weight;
+    size_t blocks = (size_t)(w->n_in / dtype_block(w->dtype)), first = (size_t)(i / p->group * p->group);
+    return first * blocks + (size_t)i - first;
+}
 static inline const struct input_block *group_input(const struct block_product *p, int i) {
-    size_t blocks = (size_t)p->args->weight->n_in / QUANTISE_BLOCK, first = (size_t)(i / p->group * p->group);
-    return p->x + first * blocks + (size_t)i - first;
+    return p->x + group_index(p, i);
+}
+static inline const struct super_input *group_super(const struct block_product *p, int i) {
+    return p->supers + group_index(p, i);
 }
 
 /* Smaller numbers are taken for zero: 127 divided by them would overflow. */
@@ -58,4 +88,11 @@ static inline void input_finish(struct input_block *to, int sum, enum dtype weig
         to->offset = -INT8_OFFSET * sum;
     else
         to->sum = to->scale * (float)sum;
+}
+/* The sum of the part of 32 or, in Q6_K, of 16. */
+static inline void super_input_finish(struct super_input *to, int part, int sum, enum dtype weights) {
+    if (weights == DTYPE_Q6_K)
+        to->offsets[part] = -KQUANT_CENTRE * sum;
+    else
+        to->sums[super_sum_place(part)] = (int16_t)sum;
 }

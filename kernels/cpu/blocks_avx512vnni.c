@@ -1,8 +1,13 @@
-/* kernels/cpu/blocks_avx512vnni.c: int8 and int4 products for AVX-512 VNNI; see blocks_vector.h. */
+/* kernels/cpu/blocks_avx512vnni.c: products with quantised weights for AVX-512 VNNI; see blocks_vector.h and supers_vector.h. */
 #include "kernels/cpu/dots_avx512.h"
 
 #include "kernels/cpu/blocks_vector.h"
+#include "kernels/cpu/supers_vector.h"
 
 void blocks_avx512vnni(const struct block_product *p, int first_tile, int n_tiles) {
     blocks_vector(p, first_tile, n_tiles);
+}
+
+void supers_avx512vnni(const struct block_product *p, int first_tile, int n_tiles) {
+    supers_vector(p, first_tile, n_tiles);
 }

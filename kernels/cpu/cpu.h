@@ -61,6 +61,7 @@ struct attention_range {
 };
 
 struct input_block;
+struct super_input;
 struct block_product;
 
 struct cpu_kernels {
@@ -75,6 +76,9 @@ struct cpu_kernels {
      * all variants. Then columns of tiles as above, of int8 and int4 weights (blocks.h). */
     void (*quantise)(struct input_block *to, int step, const float *from, int blocks, enum dtype weights);
     void (*blocks)(const struct block_product *p, int first_tile, int n_tiles);
+    /* The same for Q4_K, Q5_K and Q6_K weights. */
+    void (*quantise_supers)(struct super_input *to, int step, const float *from, int supers, enum dtype weights);
+    void (*supers)(const struct block_product *p, int first_tile, int n_tiles);
     /* The softmax of every row over this range alone; then `from` enters `to` (see attention.c). */
     void (*attention)(const struct attention_range *range);
     void (*merge)(const struct attention_sums *to, const struct attention_sums *from, int row, int padded);

@@ -32,12 +32,20 @@ static inline struct floats floats_fma(struct floats x, struct floats y, struct 
     return (struct floats){_mm256_fmadd_ps(x.v, y.v, z.v)};
 }
 static inline struct floats floats_of(struct ints x) { return (struct floats){_mm256_cvtepi32_ps(x.v)}; }
+/* The first n <= LANES, zeros behind. */
+static inline struct floats floats_load_n(const float *p, int n) {
+    __m256i mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    return (struct floats){_mm256_maskload_ps(p, mask)};
+}
 /* y[0, n) = x + bias, n <= LANES; bias may be NULL. */
 static inline void floats_store(float *y, struct floats x, const float *bias, int n) {
     __m256i mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
     if (bias != NULL) x.v = _mm256_add_ps(x.v, _mm256_maskload_ps(bias, mask));
     _mm256_maskstore_ps(y, mask, x.v);
 }
+
+static inline struct ints ints_zero(void) { return (struct ints){_mm256_setzero_si256()}; }
+static inline struct ints ints_set1(int32_t v) { return (struct ints){_mm256_set1_epi32(v)}; }
 
 /* A quad of x meets all columns. */
 static inline __m256i set_quad(const int8_t *x) {
@@ -68,6 +76,21 @@ static inline struct ints int4_add(struct ints sum, __m256i w, const int8_t *x) 
     return (struct ints){_mm256_dpbusd_avx_epi32(sum.v, w, set_quad(x))};
 }
 static inline struct ints int4_finish(struct ints sum) { return sum; }
+
+/* Quads of super-blocks are summed in 32 bits. */
+static inline int bytes_together(enum dtype t) {
+    (void)t;
+    return BLOCK_QUADS;
+}
+static inline struct ints bytes_begin(struct ints sum) { return sum; }
+static inline struct ints bytes_end(struct ints sum, struct ints near) {
+    (void)sum;
+    return near;
+}
+/* sum + w[0] x[0] + w[1] x[1], pairs of 16 bits with a sign. */
+static inline struct ints pairs_add(struct ints sum, __m256i w, const int16_t *x) {
+    return (struct ints){_mm256_dpwssd_avx_epi32(sum.v, w, set_quad((const int8_t *)x))};
+}
 
 #else
 
@@ -103,6 +126,21 @@ static inline struct ints int4_add(struct ints sum, __m256i w, const int8_t *x) 
 }
 static inline struct ints int4_finish(struct ints sum) {
     return (struct ints){_mm256_madd_epi16(sum.v, _mm256_set1_epi16(1))};
+}
+
+/* Quads of super-blocks that are summed in 16 bits, of at most 15, 31 or 63 times 127: 8 * 2 * 15 * 127 = 30480,
+ * 4 * 2 * 31 * 127 = 31496, 2 * 2 * 63 * 127 = 32004. */
+static inline int bytes_together(enum dtype t) { return t == DTYPE_Q4_K ? 8 : t == DTYPE_Q5_K ? 4 : 2; }
+static inline struct ints bytes_begin(struct ints sum) {
+    (void)sum;
+    return ints_zero();
+}
+static inline struct ints bytes_end(struct ints sum, struct ints near) {
+    return summed(_mm256_add_epi32(sum.v, int4_finish(near).v));
+}
+/* sum + w[0] x[0] + w[1] x[1], pairs of 16 bits with a sign. */
+static inline struct ints pairs_add(struct ints sum, __m256i w, const int16_t *x) {
+    return (struct ints){_mm256_add_epi32(sum.v, _mm256_madd_epi16(w, set_quad((const int8_t *)x)))};
 }
 
 #endif

@@ -19,8 +19,20 @@ static void word_blocks(float *y, const struct weight *w, int id) {
     }
 }
 
+static void word_supers(float *y, const struct weight *w, int id) {
+    for (size_t s = 0; s < (size_t)w->n_in / SUPER_BLOCK; s++, y += SUPER_BLOCK) {
+        struct super_block block;
+        packed_super_read(&block, w->dtype, packed_super(w, id / TILE_COLUMNS, s), id % TILE_COLUMNS);
+        super_block_widen(y, w->dtype, &block);
+    }
+}
+
 static void word_row(float *y, const struct weight *w, int id) {
     const uint16_t *halves = w->data;
+    if (dtype_kquant(w->dtype)) {
+        word_supers(y, w, id);
+        return;
+    }
     if (dtype_quantised(w->dtype)) {
         word_blocks(y, w, id);
         return;
@@ -31,9 +43,7 @@ static void word_row(float *y, const struct weight *w, int id) {
             case DTYPE_F32: y[k] = ((const float *)w->data)[at]; break;
             case DTYPE_F16: y[k] = f16_to_f32(halves[at]); break;
             case DTYPE_BF16: y[k] = bf16_to_f32(halves[at]); break;
-            case DTYPE_INT8:
-            case DTYPE_INT4: break; /* above */
-            case DTYPE_FP8: break;  /* refused by pack */
+            default: break; /* quantised: above; fp8: refused by pack */
         }
     }
 }

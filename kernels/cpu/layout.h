@@ -2,17 +2,28 @@
  * so that a packed file serves every CPU.
  *
  * A weight is tiles of 16 output columns, one after another; columns past n_out are zeros. A tile holds all of K:
+ *
  *   f32, f16   [k][16]
- *   bf16       two tiles together, [k / 2][2 tiles][16][2]: pairs along K side by side, as vdpbf16ps wants them, and
- * two tiles in one stream, as a single row of it needs two sums to keep up with memory. n_in is rounded up to even, and
- * an odd last tile has a partner of zeros. int8       [block / 2]{ f16 scale[2][16], uint8 q[2][8][16][4] }: a pair of
- * blocks of 32 along K. q + 128, so without a sign, in quads along K as vpdpbusd wants them. The second half of a last
- * pair without partner is unused. int4       [block]{ f16 scale[16], f16 minimum[16], uint8 q[4][16][4] }: quad i of
- * the block in the low nibbles of q[i], quad i + 4 in the high ones. So every vector of values lies on a cache line
- * where the weight does, and each thread reads one stream. */
+ *   bf16       two tiles together, [k / 2][2 tiles][16][2]: pairs along K side by side, as vdpbf16ps wants them, and two
+ *              tiles in one stream, as a single row of it needs two sums to keep up with memory. n_in is rounded up to
+ *              even, and an odd last tile has a partner of zeros
+ *   int8       [block / 2]{ f16 scale[2][16], uint8 q[2][8][16][4] }: a pair of blocks of 32 along K. q + 128, so
+ *              without a sign, in quads along K as vpdpbusd wants them. The second half of a last pair without partner
+ *              is unused
+ *   int4       [block]{ f16 scale[16], f16 minimum[16], uint8 q[4][16][4] }: quad i of the block in the low nibbles of
+ *              q[i], quad i + 4 in the high ones
+ *   Q4_K       [super-block]{ f16 d[16], f16 dmin[16], uint8 packed[3][16][4], { uint8 q[4][16][4] } [8] }: a block of 32
+ *              as in int4. Byte i of a column's quads in `packed` has in its lower six bits scale i, scale 4 + i and
+ *              minimum i; the upper two bits of the three are minimum 4 + i, the lowest two first
+ *   Q5_K       the same, but a block is { uint8 q[4][16][4], uint8 fifth[16][4] }: bit i of `fifth` belongs to quad i
+ *   Q6_K       [super-block]{ f16 d[16], f16 zero[16], int8 scale[4][16][4],
+ *                             { uint8 q[4][16][4], uint8 upper[2][16][4] } [8] }: bits 0 and 1 of upper[i] belong to quad
+ *              2 i of the block, bits 2 and 3 to quad 2 i + 4, then quads 2 i + 1 and 2 i + 5
+ *
+ * So every vector of values lies on a cache line where the weight does, and each thread reads one stream. */
 #pragma once
 
-#include "kernels/tensor.h"
+#include "kernels/kquants.h"
 
 /* Changes with the layout. */
 #define CPU_PACKED_LAYOUT "cpu-tiles16-2"
@@ -27,8 +38,16 @@ enum {
     INT8_BLOCK_BYTES = BLOCK_QUADS * QUAD_BYTES, /* values alone */
     INT8_PAIR_BYTES = LINE_BYTES + 2 * INT8_BLOCK_BYTES,
     INT4_BLOCK_BYTES = LINE_BYTES + BLOCK_QUADS / 2 * QUAD_BYTES,
-    INT8_OFFSET = 128
+    INT8_OFFSET = 128,
+    SUPER_BLOCKS = SUPER_BLOCK / QUANTISE_BLOCK
 };
+
+/* Lines of a packed super-block: before its values, and of each block of 32. */
+static inline int super_head_lines(enum dtype t) { return t == DTYPE_Q6_K ? 5 : 4; }
+static inline int super_block_lines(enum dtype t) { return t == DTYPE_Q4_K ? 4 : t == DTYPE_Q5_K ? 5 : 6; }
+static inline size_t packed_super_bytes(enum dtype t) {
+    return (size_t)(super_head_lines(t) + SUPER_BLOCKS * super_block_lines(t)) * LINE_BYTES;
+}
 
 /* n_in of a float weight with what pads it. */
 static inline size_t packed_depth(enum dtype t, int n_in) {
@@ -44,6 +63,7 @@ static inline size_t packed_tile_bytes(enum dtype t, int n_in) {
     size_t blocks = (size_t)n_in / QUANTISE_BLOCK;
     if (t == DTYPE_INT8) return (blocks + 1) / 2 * INT8_PAIR_BYTES;
     if (t == DTYPE_INT4) return blocks * INT4_BLOCK_BYTES;
+    if (dtype_kquant(t)) return (size_t)n_in / SUPER_BLOCK * packed_super_bytes(t);
     return packed_depth(t, n_in) * TILE_COLUMNS * dtype_bytes(t);
 }
 /* Where a tile of a float weight starts, in bytes, and how many bytes lie from one k (bf16: pair of k) to the next. */
@@ -85,3 +105,11 @@ static inline int packed_int4(struct packed_block b, int lane, int k) {
     int quad = k / QUAD, half = BLOCK_QUADS / 2;
     return b.values[quad % half * QUAD_BYTES + lane * QUAD + k % QUAD] >> (quad < half ? 0 : 4) & 15;
 }
+
+/* Super-block `index` of all columns of a tile. */
+static inline const uint8_t *packed_super(const struct weight *w, int tile, size_t index) {
+    const uint8_t *at = (const uint8_t *)w->data + (size_t)tile * packed_tile_bytes(w->dtype, w->n_in);
+    return at + index * packed_super_bytes(w->dtype);
+}
+/* Column `lane` of a packed super-block, its numbers apart. */
+void packed_super_read(struct super_block *to, enum dtype t, const uint8_t *packed, int lane);

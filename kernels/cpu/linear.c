@@ -5,8 +5,8 @@
  *     y = activation((even + odd) + bias[j]).
  * So a row's result does not depend on the other rows. The vector variants fuse each multiply-add, generic does not:
  * variants differ in the last bits, batches never do.
- * The exceptions: avx512bf16 with bf16 weights rounds x to bf16 first and has one chain over pairs of k; with int8 and
- * int4 weights x is rounded to integers, and there is one chain over blocks (blocks.h). */
+ * The exceptions: avx512bf16 with bf16 weights rounds x to bf16 first and has one chain over pairs of k; with quantised
+ * weights x is rounded to integers, and there is one chain over blocks (blocks.h). */
 #include "kernels/cpu/blocks.h"
 
 /* A product cut into pieces of `group` tiles. */
@@ -22,7 +22,9 @@ static void product_piece(const void *context, int piece, int thread) {
     const struct product *p = context;
     const struct linear_args *a = p->args;
     int tile = piece * p->group, n_tiles = min_int(p->group, p->tiles - tile), column = tile * TILE_COLUMNS;
-    if (p->blocks != NULL)
+    if (p->blocks != NULL && dtype_kquant(a->weight->dtype))
+        p->kernels->supers(p->blocks, tile, n_tiles);
+    else if (p->blocks != NULL)
         p->kernels->blocks(p->blocks, tile, n_tiles);
     else
         p->kernels->linear(a, tile, n_tiles);
@@ -80,7 +82,7 @@ static void multiply_rounded(struct backend *b, const struct linear_args *a) {
 
 struct quantising {
     const struct block_product *product;
-    struct input_block *to; /* what the product reads */
+    void *to; /* what the product reads */
     const struct cpu_kernels *kernels;
 };
 
@@ -89,15 +91,21 @@ static void quantise_row(const void *context, int i, int thread) {
     const struct quantising *q = context;
     const struct block_product *p = q->product;
     const struct linear_args *a = p->args;
-    struct input_block *to = q->to + (group_input(p, i) - p->x);
-    int step = group_rows(p, i / p->group * p->group);
-    q->kernels->quantise(to, step, row_f32(a->x, i), a->weight->n_in / QUANTISE_BLOCK, a->weight->dtype);
+    const enum dtype dtype = a->weight->dtype;
+    const size_t index = group_index(p, i);
+    const int step = group_rows(p, i / p->group * p->group), blocks = a->weight->n_in / dtype_block(dtype);
+    if (dtype_kquant(dtype))
+        q->kernels->quantise_supers((struct super_input *)q->to + index, step, row_f32(a->x, i), blocks, dtype);
+    else
+        q->kernels->quantise((struct input_block *)q->to + index, step, row_f32(a->x, i), blocks, dtype);
 }
 
-/* The same for int8 and int4 weights; rows are put in equal groups that a kernel takes whole. */
+/* The same for quantised weights; rows are put in equal groups that a kernel takes whole. */
 static void multiply_blocks(struct backend *b, const struct linear_args *a) {
     const struct cpu *cpu = cpu_of(b);
-    size_t row_bytes = (size_t)a->weight->n_in / QUANTISE_BLOCK * sizeof(struct input_block);
+    const enum dtype dtype = a->weight->dtype;
+    size_t block_bytes = dtype_kquant(dtype) ? sizeof(struct super_input) : sizeof(struct input_block);
+    size_t row_bytes = (size_t)(a->weight->n_in / dtype_block(dtype)) * block_bytes;
     CHECK(row_bytes <= INPUT_BYTES);
     int most = (int)(INPUT_BYTES / row_bytes);
     for (int row = 0; row < a->x.rows; row += most) {

@@ -12,9 +12,7 @@ static void load_lanes(float to[TILE_COLUMNS], const struct weight *w, int tile,
             case DTYPE_F32: to[j] = ((const float *)w->data)[first + j]; break;
             case DTYPE_F16: to[j] = f16_to_f32(halves[first + j]); break;
             case DTYPE_BF16: to[j] = bf16_to_f32(halves[first + 2 * j]); break;
-            case DTYPE_INT8:
-            case DTYPE_INT4: break; /* blocks_generic.c */
-            case DTYPE_FP8: break;  /* refused by pack */
+            default: break; /* quantised: blocks_generic.c; fp8: refused by pack */
         }
     }
 }

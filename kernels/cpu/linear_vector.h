@@ -137,8 +137,6 @@ ALWAYS_INLINE void linear_vector(const struct linear_args *a, int first_tile, in
         case DTYPE_F32: linear_shape(a, first_tile, n_tiles, (struct shape){DTYPE_F32, sums}); break;
         case DTYPE_F16: linear_shape(a, first_tile, n_tiles, (struct shape){DTYPE_F16, sums}); break;
         case DTYPE_BF16: linear_shape(a, first_tile, n_tiles, (struct shape){DTYPE_BF16, sums}); break;
-        case DTYPE_INT8:
-        case DTYPE_INT4: break; /* blocks_vector.h */
-        case DTYPE_FP8: break;  /* refused by pack */
+        default: break; /* quantised: blocks_vector.h; fp8: refused by pack */
     }
 }

@@ -1,11 +1,12 @@
 /* kernels/cpu/pack.c: weights into the packed layout (layout.h), at the speed of memory, all threads together.
  *
  * In every layout but f16's, what lies side by side is 32-bit words along K, one of each column: an f32, a pair of
- * bf16, a quad of int8 or int4. So packing a tile is turning 16 rows of words into lines of 16, four by four in vectors
+ * bf16, a quad of quantised weights. So packing a tile is turning 16 rows of words into lines of 16, four by four in vectors
  * of 16 bytes. f16 is turned as pairs, and these are split. */
 #include <string.h>
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/super_image.h"
 
 struct weight_packing {
     const struct weight *weight;
@@ -182,6 +183,30 @@ static void pack_int4(const struct weight_packing *p, int tile) {
     }
 }
 
+/* Super-block after super-block: the columns' images are turned into the lines behind the first. */
+static void pack_supers(const struct weight_packing *p, int tile) {
+    const struct weight *w = p->weight;
+    const size_t bytes = super_block_bytes(w->dtype), supers = (size_t)w->n_in / SUPER_BLOCK;
+    const int here = min_int(TILE_COLUMNS, w->n_out - tile * TILE_COLUMNS);
+    struct super_image images[TILE_COLUMNS] = {0};
+    const char *rows[TILE_COLUMNS];
+    for (int i = 0; i < TILE_COLUMNS; i++) rows[i] = (const char *)images[i].words;
+    for (size_t s = 0; s < supers; s++) {
+        uint16_t *halves = (uint16_t *)(uintptr_t)packed_super(w, tile, s);
+        for (int i = 0; i < here; i++) {
+            size_t row = (size_t)tile * TILE_COLUMNS + (size_t)i;
+            const char *from = (const char *)p->host->values + (row * supers + s) * bytes;
+            fetch_ahead(from, bytes);
+            super_image_make(&images[i], w->dtype, from);
+        }
+        for (int i = 0; i < TILE_COLUMNS; i++) {
+            halves[i] = images[i].d;
+            halves[TILE_COLUMNS + i] = images[i].dmin;
+        }
+        turn((char *)halves + LINE_BYTES, LINE_BYTES, rows, super_image_words(w->dtype), 0);
+    }
+}
+
 /* A piece is about as large as a huge page: the thread that writes there first has the page cleared, on its own node.
  * It is an even number of tiles, as those of bf16 lie in pairs. */
 static void pack_piece(const void *context, int piece, int thread) {
@@ -192,6 +217,9 @@ static void pack_piece(const void *context, int piece, int thread) {
         switch (p->weight->dtype) {
             case DTYPE_INT8: pack_int8(p, tile); break;
             case DTYPE_INT4: pack_int4(p, tile); break;
+            case DTYPE_Q4_K:
+            case DTYPE_Q5_K:
+            case DTYPE_Q6_K: pack_supers(p, tile); break;
             default: pack_floats(p, tile); break;
         }
     }

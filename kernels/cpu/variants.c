@@ -6,6 +6,8 @@ const struct cpu_kernels cpu_kernels_generic = {
     .linear = linear_generic,
     .quantise = quantise_generic,
     .blocks = blocks_generic,
+    .quantise_supers = quantise_supers_generic,
+    .supers = supers_generic,
     KERNELS_OF(generic),
 };
 

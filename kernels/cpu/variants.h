@@ -27,6 +27,15 @@ void blocks_avx512vnni(const struct block_product *p, int first_tile, int n_tile
 void quantise_generic(struct input_block *to, int step, const float *from, int blocks, enum dtype weights);
 void quantise_avx2(struct input_block *to, int step, const float *from, int blocks, enum dtype weights);
 
+void supers_generic(const struct block_product *p, int first_tile, int n_tiles);
+void supers_avx2(const struct block_product *p, int first_tile, int n_tiles);
+void supers_avxvnni(const struct block_product *p, int first_tile, int n_tiles);
+void supers_avx512(const struct block_product *p, int first_tile, int n_tiles);
+void supers_avx512vnni(const struct block_product *p, int first_tile, int n_tiles);
+
+void quantise_supers_generic(struct super_input *to, int step, const float *from, int supers, enum dtype weights);
+void quantise_supers_avx2(struct super_input *to, int step, const float *from, int supers, enum dtype weights);
+
 void attention_generic(const struct attention_range *range);
 void attention_avx2(const struct attention_range *range);
 void attention_avx512(const struct attention_range *range);

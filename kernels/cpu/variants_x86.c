@@ -27,6 +27,8 @@ const struct cpu_kernels cpu_kernels_avx2 = {
     .linear = linear_avx2,
     .quantise = quantise_avx2,
     .blocks = blocks_avx2,
+    .quantise_supers = quantise_supers_avx2,
+    .supers = supers_avx2,
     KERNELS_OF(avx2),
 };
 
@@ -36,6 +38,8 @@ const struct cpu_kernels cpu_kernels_avxvnni = {
     .linear = linear_avx2,
     .quantise = quantise_avx2,
     .blocks = blocks_avxvnni,
+    .quantise_supers = quantise_supers_avx2,
+    .supers = supers_avxvnni,
     KERNELS_OF(avx2),
 };
 
@@ -45,6 +49,8 @@ const struct cpu_kernels cpu_kernels_avx512 = {
     .linear = linear_avx512,
     .quantise = quantise_avx2,
     .blocks = blocks_avx512,
+    .quantise_supers = quantise_supers_avx2,
+    .supers = supers_avx512,
     KERNELS_OF(avx512),
 };
 
@@ -54,6 +60,8 @@ const struct cpu_kernels cpu_kernels_avx512vnni = {
     .linear = linear_avx512,
     .quantise = quantise_avx2,
     .blocks = blocks_avx512vnni,
+    .quantise_supers = quantise_supers_avx2,
+    .supers = supers_avx512vnni,
     KERNELS_OF(avx512),
 };
 
@@ -64,5 +72,7 @@ const struct cpu_kernels cpu_kernels_avx512bf16 = {
     .linear = linear_avx512bf16,
     .quantise = quantise_avx2,
     .blocks = blocks_avx512vnni,
+    .quantise_supers = quantise_supers_avx2,
+    .supers = supers_avx512vnni,
     KERNELS_OF(avx512),
 };

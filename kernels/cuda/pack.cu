@@ -165,6 +165,11 @@ static size_t packed_bytes(const struct weight *w) {
 
 enum status cuda_pack(struct backend *b, struct weight *w, const struct host_matrix *host, struct error *e) {
     CHECK(w->dtype != DTYPE_FP8 || w->n_in % QUANTISE_BLOCK == 0);
+    if (dtype_kquant(w->dtype))
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "%s: %s weights are multiplied on the CPU only; set the dtype to bf16 or f16, which they are "
+                         "widened to, or the device to cpu",
+                         cuda_of(b)->description, dtype_name(w->dtype));
     w->data = cuda_alloc(b, packed_bytes(w));
     if (w->data == NULL && b->error.status) return cuda_sync(b, e);
     if (w->data == NULL)

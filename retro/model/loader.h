@@ -11,6 +11,7 @@
  * already; the backend then reads the mapped file itself. */
 #pragma once
 
+#include "kernels/kquants.h"
 #include "kernels/quantise.h"
 #include "retro/model/tensors.h"
 

@@ -38,9 +38,18 @@ static const char *draw_values(struct loader *l, enum dtype dtype, size_t bytes)
     return run + draw_bits(l) % (PERIOD / GRAIN) * GRAIN;
 }
 
+/* Super-blocks have their scales inside; every other bit pattern in them is a number. */
+static void set_super_scales(char *values, enum dtype dtype, size_t blocks) {
+    const size_t bytes = super_block_bytes(dtype);
+    const uint16_t six[] = {f32_to_f16(0.02f / 32 / 128)}, five[] = {f32_to_f16(0.04f / 31 / 63), f32_to_f16(0.02f / 63)};
+    const bool last = dtype == DTYPE_Q6_K;
+    for (size_t i = 0; i < blocks; i++)
+        memcpy(values + i * bytes + (last ? bytes - sizeof six : 0), last ? six : five, last ? sizeof six : sizeof five);
+}
+
 static enum status stage_random_matrix(struct loader *l, struct staged_place *s, struct error *e) {
     const struct model_options *o = l->options;
-    bool blocks = s->cols % QUANTISE_BLOCK == 0;
+    bool blocks = s->cols % dtype_block(o->dtype) == 0;
     enum dtype dtype = o->convert && (blocks || !dtype_quantised(o->dtype)) ? o->dtype : DTYPE_F32;
     if (dtype == DTYPE_FP8) dtype = DTYPE_BF16; /* which the device makes it from */
     s->planes = (struct matrix_planes){.dtype = dtype, .cols = s->cols};
@@ -55,6 +64,10 @@ static enum status stage_random_matrix(struct loader *l, struct staged_place *s,
     for (size_t i = 0; dtype_quantised(dtype) && i < n; i++) {
         scales[i] = scale;
         minimums[i] = minimum;
+    }
+    if (dtype_kquant(dtype)) {
+        set_super_scales((char *)(uintptr_t)s->planes.at[PLANE_VALUES], dtype, bytes / super_block_bytes(dtype));
+        return STATUS_OK;
     }
     if (dtype_quantised(dtype)) s->planes.at[PLANE_SCALES] = (char *)scales;
     if (dtype == DTYPE_INT4) s->planes.at[PLANE_MINIMUMS] = (char *)minimums;

@@ -15,6 +15,7 @@ void *loader_room(struct loader *l, int which, size_t n, size_t size) {
 }
 
 size_t plane_bytes(enum dtype t, int plane, int n) {
+    if (dtype_kquant(t)) return plane == PLANE_VALUES ? matrix_bytes(t, (size_t)n) : 0;
     if (plane == PLANE_VALUES && t == DTYPE_INT4) return (size_t)n / 2;
     if (plane == PLANE_VALUES) return (size_t)n * (t == DTYPE_INT8 ? 1 : dtype_bytes(t));
     bool has = plane == PLANE_SCALES ? dtype_quantised(t) : t == DTYPE_INT4;
@@ -30,6 +31,10 @@ void planes_widen(float *to, const struct matrix_planes *p, int64_t i, int first
     const char *values = plane_at(p, PLANE_VALUES, i, first);
     if (!dtype_quantised(p->dtype)) {
         dtype_convert(to, DTYPE_F32, values, p->dtype, (size_t)n);
+        return;
+    }
+    if (dtype_kquant(p->dtype)) {
+        kquants_widen(to, p->dtype, values, n);
         return;
     }
     struct quantised_row row = {(void *)(uintptr_t)values, (uint16_t *)(uintptr_t)plane_at(p, PLANE_SCALES, i, first),
@@ -137,11 +142,12 @@ enum status loader_stage(struct loader *l, struct staged_place *s, const struct 
     enum dtype dtype = parts[0].planes.dtype;
     for (int k = 1; k < n; k++)
         if (parts[k].planes.dtype != dtype) dtype = DTYPE_F32;
-    if (dtype_quantised(dtype) && s->cols % QUANTISE_BLOCK != 0)
+    int block = dtype_quantised(dtype) ? dtype_block(dtype) : 1;
+    if (s->cols % block != 0 || share->first_col % block != 0)
         return error_set(e, STATUS_INVALID,
                          "%s: %d quantised columns split over %d ranks are not whole blocks of %d: use fewer ranks, or "
                          "weights that are not quantised",
-                         p->name, share->whole_cols, l->model->comm->size, QUANTISE_BLOCK);
+                         p->name, share->whole_cols, l->model->comm->size, block);
     bool one_run = share->rows == share->whole_rows || share->n_blocks == 1;
     if (l->options->check_only || p->elsewhere) {
         s->planes.dtype = dtype; /* nobody looks at the rest */

@@ -368,6 +368,11 @@ static void test_refusals(void **state) {
     assert_int_equal(backend_pack(device, &w, &m.host, &e), STATUS_INVALID);
     assert_non_null(strstr(e.text, "not finite"));
     matrix_free(&m);
+    char super_block[256] = {0};
+    w = (struct weight){.dtype = DTYPE_Q4_K, .n_out = 1, .n_in = SUPER_BLOCK};
+    struct host_matrix host = {.values = super_block, .dtype = DTYPE_Q4_K};
+    assert_int_equal(backend_pack(device, &w, &host, &e), STATUS_UNSUPPORTED);
+    assert_non_null(strstr(e.text, "q4_k weights are multiplied on the CPU only"));
 }
 
 int main(int argc, char **argv) {

@@ -32,6 +32,11 @@ static struct host_matrix make_matrix(const struct linear_bench *t) {
         for (size_t i = 0; i < n; i++) values[i] = (float)(i % 251) * 0.01f - 1.25f;
         return (struct host_matrix){.values = values};
     }
+    if (dtype_kquant(t->dtype)) {
+        uint8_t *blocks = xmalloc(weight_bytes(t)); /* scales of 0x1717 are small and finite */
+        memset(blocks, 0x17, weight_bytes(t));
+        return (struct host_matrix){.values = blocks, .dtype = t->dtype};
+    }
     int8_t *values = xmalloc(n);
     uint16_t *scales = xcalloc(2 * n / QUANTISE_BLOCK, sizeof *scales);
     for (size_t i = 0; i < n; i++) values[i] = (int8_t)(i % 251 - 125);
@@ -43,6 +48,9 @@ static struct host_matrix make_matrix(const struct linear_bench *t) {
 }
 
 static enum status make_weights(struct linear_bench *t, int most_rows, struct error *e) {
+    if (t->n_in % (dtype_quantised(t->dtype) ? dtype_block(t->dtype) : 1) != 0)
+        return error_set(e, STATUS_INVALID, "--in %d: %s needs a multiple of %d", t->n_in, dtype_name(t->dtype),
+                         dtype_block(t->dtype));
     struct host_matrix host = make_matrix(t);
     t->n_weights = min_int(MAX_WEIGHTS, (int)(BENCH_BYTES / weight_bytes(t)) + 1);
     enum status s = STATUS_OK;

@@ -89,7 +89,7 @@ void bench_model_close(struct bench_model *m) {
 /* Matrices whose columns are no whole blocks stay wider than the rest; here all count as the
  * decoder's. */
 static double weights_of(const struct model_info *info, double bytes) {
-    return bytes / (double)matrix_bytes(info->dtype, QUANTISE_BLOCK) * QUANTISE_BLOCK;
+    return bytes / (double)matrix_bytes(info->dtype, SUPER_BLOCK) * SUPER_BLOCK;
 }
 
 struct bench_cost bench_cost_of(const struct model_info *info) {

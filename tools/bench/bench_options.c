@@ -16,7 +16,7 @@ static const struct bench_row {
 } rows[] = {
     {"--model", "SHAPE[-DTYPE]", "m (1.26 G parameters, the default) or s (138 M); m-int8 sets --dtype too", KIND_MODEL,
      0},
-    {"--dtype", "DTYPE", "f32, f16, bf16 (the default), int8, int4 or, on GPUs, fp8", KIND_DTYPE, 0},
+    {"--dtype", "DTYPE", "f32, f16, bf16 (the default), int8, int4, q4_k, q5_k, q6_k or, on GPUs, fp8", KIND_DTYPE, 0},
     {"--threads", "N", "CPU threads, else as many as the process may use", KIND_COUNT,
      offsetof(struct bench_options, threads)},
     {"--sequences", "N", "sequences, or texts, at once", KIND_COUNT, offsetof(struct bench_options, sequences)},
@@ -55,17 +55,17 @@ static enum status read_value(struct bench_options *o, const struct bench_row *r
             return STATUS_OK;
         case KIND_TEXT: *(const char **)value = text; return STATUS_OK;
         case KIND_DTYPE:
-            if (dtype_parse(&o->dtype, text)) return STATUS_OK;
+            if (bench_dtype_parse(text, &o->dtype)) return STATUS_OK;
             if (strcmp(text, "fp8") == 0) { /* which no file has */
                 o->dtype = DTYPE_FP8;
                 return STATUS_OK;
             }
-            return error_set(e, STATUS_INVALID, "--dtype %s: expected f32, f16, bf16, int8, int4 or fp8", text);
+            return error_set(e, STATUS_INVALID, "--dtype %s: expected f32, f16, bf16, int8, int4, q4_k, q5_k, q6_k or fp8", text);
         case KIND_MODEL:
             if (bench_shape_parse(text, &o->shape, &o->dtype)) return STATUS_OK;
             return error_set(e, STATUS_INVALID,
                              "--model %s: expected a shape, m or s, and perhaps a type: f32, f16, bf16, int8 (q8_0), "
-                             "int4 (q4_1, q4_0), as in m-bf16",
+                             "int4 (q4_1, q4_0), q4_k, q5_k or q6_k, as in m-bf16",
                              text);
     }
     return STATUS_OK;

@@ -1,6 +1,7 @@
 /* tools/bench/bench_shapes.c: the shapes that retro-bench knows by name; other programs' benchmarks
  * use the same. */
 #include <string.h>
+#include <strings.h>
 
 #include "tools/bench/bench.h"
 
@@ -32,15 +33,17 @@ static const struct bench_shape shapes[] = {
      .bias = true},
 };
 
-/* q4_0 has no minimum, so half a bit less a weight than int4. */
+/* Names of other programs, and types that only a file or a benchmark gives. q4_0 has no minimum, so half a bit less a
+ * weight than int4. */
 static const struct {
     const char *name;
     enum dtype dtype;
-} peer_types[] = {{"q8_0", DTYPE_INT8}, {"q4_1", DTYPE_INT4}, {"q4_0", DTYPE_INT4}};
+} peer_types[] = {{"q8_0", DTYPE_INT8}, {"q4_1", DTYPE_INT4}, {"q4_0", DTYPE_INT4},
+                  {"q4_k", DTYPE_Q4_K}, {"q5_k", DTYPE_Q5_K}, {"q6_k", DTYPE_Q6_K}};
 
-static bool parse_type(const char *name, enum dtype *dtype) {
+bool bench_dtype_parse(const char *name, enum dtype *dtype) {
     for (size_t i = 0; i < ARRAY_COUNT(peer_types); i++)
-        if (strcmp(peer_types[i].name, name) == 0) {
+        if (strcasecmp(peer_types[i].name, name) == 0) {
             *dtype = peer_types[i].dtype;
             return true;
         }
@@ -52,7 +55,7 @@ bool bench_shape_parse(const char *name, const struct bench_shape **shape, enum 
     for (size_t i = 0; i < ARRAY_COUNT(shapes); i++) {
         if (strlen(shapes[i].name) != length || strncmp(shapes[i].name, name, length) != 0) continue;
         *shape = &shapes[i];
-        return name[length] == '\0' || parse_type(name + length + 1, dtype);
+        return name[length] == '\0' || bench_dtype_parse(name + length + 1, dtype);
     }
     return false;
 }
