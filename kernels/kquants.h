@@ -17,9 +17,9 @@ enum { SUPER_PARTS = 16, KQUANT_CENTRE = 32 /* of Q6_K */ };
 
 /* One super-block with its numbers apart. */
 struct super_block {
-    uint16_t d, dmin;               /* f16; dmin is 0 in Q6_K */
-    int16_t scales[SUPER_PARTS];    /* 8 of them in Q4_K and Q5_K */
-    uint8_t minimums[SUPER_PARTS];  /* 8; 0 in Q6_K */
+    uint16_t d, dmin;              /* f16; dmin is 0 in Q6_K */
+    int16_t scales[SUPER_PARTS];   /* 8 of them in Q4_K and Q5_K */
+    uint8_t minimums[SUPER_PARTS]; /* 8; 0 in Q6_K */
     uint8_t q[SUPER_BLOCK];
 };
 

@@ -6,6 +6,4 @@
 
 void blocks_avx2(const struct block_product *p, int first_tile, int n_tiles) { blocks_vector(p, first_tile, n_tiles); }
 
-void supers_avx2(const struct block_product *p, int first_tile, int n_tiles) {
-    supers_vector(p, first_tile, n_tiles);
-}
+void supers_avx2(const struct block_product *p, int first_tile, int n_tiles) { supers_vector(p, first_tile, n_tiles); }

@@ -1,4 +1,5 @@
-/* kernels/cpu/blocks_avx512vnni.c: products with quantised weights for AVX-512 VNNI; see blocks_vector.h and supers_vector.h. */
+/* kernels/cpu/blocks_avx512vnni.c: products with quantised weights for AVX-512 VNNI; see blocks_vector.h and
+ * supers_vector.h. */
 #include "kernels/cpu/dots_avx512.h"
 
 #include "kernels/cpu/blocks_vector.h"

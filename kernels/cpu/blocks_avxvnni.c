@@ -1,4 +1,5 @@
-/* kernels/cpu/blocks_avxvnni.c: products with quantised weights for AVX-VNNI; see blocks_vector.h and supers_vector.h. */
+/* kernels/cpu/blocks_avxvnni.c: products with quantised weights for AVX-VNNI; see blocks_vector.h and supers_vector.h.
+ */
 #include "kernels/cpu/dots_avx2.h"
 
 #include "kernels/cpu/blocks_vector.h"

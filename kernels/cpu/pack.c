@@ -1,8 +1,8 @@
 /* kernels/cpu/pack.c: weights into the packed layout (layout.h), at the speed of memory, all threads together.
  *
  * In every layout but f16's, what lies side by side is 32-bit words along K, one of each column: an f32, a pair of
- * bf16, a quad of quantised weights. So packing a tile is turning 16 rows of words into lines of 16, four by four in vectors
- * of 16 bytes. f16 is turned as pairs, and these are split. */
+ * bf16, a quad of quantised weights. So packing a tile is turning 16 rows of words into lines of 16, four by four in
+ * vectors of 16 bytes. f16 is turned as pairs, and these are split. */
 #include <string.h>
 
 #include "kernels/cpu/cpu.h"

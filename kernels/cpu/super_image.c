@@ -1,4 +1,5 @@
-/* kernels/cpu/super_image.c: GGUF's super-blocks in the packed order. See super_image.h, kernels/kquants.h, layout.h. */
+/* kernels/cpu/super_image.c: GGUF's super-blocks in the packed order. See super_image.h, kernels/kquants.h, layout.h.
+ */
 #include "kernels/cpu/super_image.h"
 
 #include <string.h>
@@ -66,8 +67,7 @@ static void image_make_six(struct super_image *to, const char *from) {
         out += HALF_QUADS;
         for (int i = 0; i < HALF_QUADS; i += 2)
             *out++ = (bits[i] >> 2 * run & TWO_BITS) | (bits[i + HALF_QUADS] >> 2 * run & TWO_BITS) << 2 |
-                     (bits[i + 1] >> 2 * run & TWO_BITS) << 4 |
-                     (bits[i + 1 + HALF_QUADS] >> 2 * run & TWO_BITS) << 6;
+                     (bits[i + 1] >> 2 * run & TWO_BITS) << 4 | (bits[i + 1 + HALF_QUADS] >> 2 * run & TWO_BITS) << 6;
     }
 }
 

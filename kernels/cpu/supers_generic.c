@@ -63,8 +63,7 @@ void packed_super_read(struct super_block *to, enum dtype t, const uint8_t *pack
         for (int k = 0; k < QUANTISE_BLOCK; k++) {
             const uint8_t *block = packed + (super_head_lines(t) + b * super_block_lines(t)) * LINE_BYTES + lane * QUAD;
             int quad = k / QUAD, low = block[quad % half * LINE_BYTES + k % QUAD] >> (quad < half ? 0 : 4) & 15;
-            to->q[b * QUANTISE_BLOCK + k] =
-                (uint8_t)(low | packed_upper(t, block + half * LINE_BYTES, quad, k % QUAD));
+            to->q[b * QUANTISE_BLOCK + k] = (uint8_t)(low | packed_upper(t, block + half * LINE_BYTES, quad, k % QUAD));
         }
 }
 

@@ -1,10 +1,10 @@
 /* kernels/cpu/supers_vector.h: products with Q4_K, Q5_K and Q6_K weights as blocks.h states them; include after a dots
  * header and blocks_vector.h.
  *
- * A few super-blocks of one or two strips are taken apart into a panel that the first-level cache holds: a byte for each
- * weight, an f32 for each scale. All rows then pass over the panel, so taking apart costs little where rows are many,
- * and where they are few it is done while memory is slower. Sums of a row wait in y from one panel to the next, so they
- * are one chain whatever the panel's size is. */
+ * A few super-blocks of one or two strips are taken apart into a panel that the first-level cache holds: a byte for
+ * each weight, an f32 for each scale. All rows then pass over the panel, so taking apart costs little where rows are
+ * many, and where they are few it is done while memory is slower. Sums of a row wait in y from one panel to the next,
+ * so they are one chain whatever the panel's size is. */
 #pragma once
 
 #include "kernels/cpu/variants.h"
@@ -38,9 +38,7 @@ struct super_turn {
 
 ALWAYS_INLINE words_of words_load(const uint8_t *line) { return (words_of)load_quads(line); }
 
-ALWAYS_INLINE void panel_store(struct panel_super *to, int quad, words_of v) {
-    memcpy(to->values[quad], &v, sizeof v);
-}
+ALWAYS_INLINE void panel_store(struct panel_super *to, int quad, words_of v) { memcpy(to->values[quad], &v, sizeof v); }
 
 /* Byte i of each lane. */
 ALWAYS_INLINE words_of byte_of(words_of v, int i) { return (v >> (8 * i)) & 255u; }
@@ -93,8 +91,8 @@ ALWAYS_INLINE void super_unpack(struct panel_super *to, const uint8_t *packed, i
     const int lines = super_block_lines(dtype);
     for (int i = 0; i < super_head_lines(dtype); i++)
         _mm_prefetch((const char *)packed + ahead + i * LINE_BYTES, _MM_HINT_T0);
-    scales_unpack(to, packed + LINE_BYTES + half * STRIP_BYTES,
-                  (const uint16_t *)(const void *)packed + half * LANES, dtype);
+    scales_unpack(to, packed + LINE_BYTES + half * STRIP_BYTES, (const uint16_t *)(const void *)packed + half * LANES,
+                  dtype);
     packed += super_head_lines(dtype) * LINE_BYTES + half * STRIP_BYTES;
     for (int b = 0; b < SUPER_BLOCKS; b++, packed += lines * LINE_BYTES) {
         for (int i = 0; i < lines; i++) _mm_prefetch((const char *)packed + ahead + i * LINE_BYTES, _MM_HINT_T0);

@@ -41,10 +41,12 @@ static const char *draw_values(struct loader *l, enum dtype dtype, size_t bytes)
 /* Super-blocks have their scales inside; every other bit pattern in them is a number. */
 static void set_super_scales(char *values, enum dtype dtype, size_t blocks) {
     const size_t bytes = super_block_bytes(dtype);
-    const uint16_t six[] = {f32_to_f16(0.02f / 32 / 128)}, five[] = {f32_to_f16(0.04f / 31 / 63), f32_to_f16(0.02f / 63)};
+    const uint16_t six[] = {f32_to_f16(0.02f / 32 / 128)},
+                   five[] = {f32_to_f16(0.04f / 31 / 63), f32_to_f16(0.02f / 63)};
     const bool last = dtype == DTYPE_Q6_K;
     for (size_t i = 0; i < blocks; i++)
-        memcpy(values + i * bytes + (last ? bytes - sizeof six : 0), last ? six : five, last ? sizeof six : sizeof five);
+        memcpy(values + i * bytes + (last ? bytes - sizeof six : 0), last ? six : five,
+               last ? sizeof six : sizeof five);
 }
 
 static enum status stage_random_matrix(struct loader *l, struct staged_place *s, struct error *e) {

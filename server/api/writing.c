@@ -30,7 +30,8 @@ bool writing_check(const struct served_model *model, const struct request_writin
 }
 
 /* The caller's texts as the model reads neighbours: cut or padded to r tokens. */
-static bool neighbors_give(const struct served_model *model, const struct request_writing *w, struct generation_neighbors *to, struct failure *f) {
+static bool neighbors_give(const struct served_model *model, const struct request_writing *w,
+                           struct generation_neighbors *to, struct failure *f) {
     const struct request_retrieval *r = &w->retrieval;
     int length = model->info->retrieved_length;
     struct error e;
@@ -49,7 +50,8 @@ static bool neighbors_give(const struct served_model *model, const struct reques
     return ok;
 }
 
-static bool neighbors_ask(const struct served_model *model, const struct request_writing *w, struct generation_neighbors *to, struct failure *f) {
+static bool neighbors_ask(const struct served_model *model, const struct request_writing *w,
+                          struct generation_neighbors *to, struct failure *f) {
     const struct request_retrieval *r = &w->retrieval;
     if (r->n_neighbors > 0) return neighbors_give(model, w, to, f);
     to->search = model->retrieval != NULL && (r->given ? r->enabled : model->retrieve);
@@ -75,8 +77,7 @@ static void changes_ask(const struct request_writing *w, struct generation_chang
                                       .n_biases = w->n_biases};
     if (w->n_biases == 0) return;
     to->biases = xcalloc((size_t)w->n_biases, sizeof *to->biases);
-    for (int i = 0; i < w->n_biases; i++)
-        to->biases[i] = (struct generation_bias){w->biases[i].id, w->biases[i].bias};
+    for (int i = 0; i < w->n_biases; i++) to->biases[i] = (struct generation_bias){w->biases[i].id, w->biases[i].bias};
 }
 
 static void end_ask(const struct request_writing *w, struct generation_end *to) {

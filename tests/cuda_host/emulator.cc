@@ -145,8 +145,8 @@ void order_shuffle(emulator &d, std::vector<unsigned> &order) {
 /* Fibers and their scheduler.
  *
  * Before a jump that is instrumented, AddressSanitizer clears its marks of the stack and asks the kernel for the signal
- * stack: two system calls a switch, nine tenths of a test's time. Every frame of a fiber stays as it is while the fiber waits, so there
- * is nothing to clear, and the functions that jump are not instrumented. */
+ * stack: two system calls a switch, nine tenths of a test's time. Every frame of a fiber stays as it is while the fiber
+ * waits, so there is nothing to clear, and the functions that jump are not instrumented. */
 #define JUMPS __attribute__((noinline, no_sanitize_address))
 
 /* Leaves the fiber that runs; returns when the scheduler comes back to it. */

@@ -1,6 +1,6 @@
-/* tests/ops/test_ops_supers.c: linear and embed with Q4_K, Q5_K and Q6_K weights: every variant against double loops over
- * the super-blocks as files hold them, the extremes where sums could saturate, a row alone against a row in a batch, and
- * the error that rounding x brings. */
+/* tests/ops/test_ops_supers.c: linear and embed with Q4_K, Q5_K and Q6_K weights: every variant against double loops
+ * over the super-blocks as files hold them, the extremes where sums could saturate, a row alone against a row in a
+ * batch, and the error that rounding x brings. */
 #include "kernels/cpu/variants.h"
 #include "tests/ops/ops.h"
 
@@ -309,7 +309,8 @@ static void test_quantise(void **state) {
     enum { SUPERS = 64 };
     float *x = random_array(SUPERS * SUPER_BLOCK);
     for (int s = 0; s < SUPERS; s++)
-        for (int k = 0; k < SUPER_BLOCK; k++) x[s * SUPER_BLOCK + k] *= ldexpf(1, 8 * (s - 45) > 100 ? 100 : 8 * (s - 45));
+        for (int k = 0; k < SUPER_BLOCK; k++)
+            x[s * SUPER_BLOCK + k] *= ldexpf(1, 8 * (s - 45) > 100 ? 100 : 8 * (s - 45));
     for (int k = 0; k < SUPER_BLOCK; k++) x[k] = (float)(k % 100) + 0.5f; /* halves round to even */
     x[255] = 127;
     x[5 * SUPER_BLOCK + 3] = NAN;

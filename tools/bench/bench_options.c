@@ -60,7 +60,8 @@ static enum status read_value(struct bench_options *o, const struct bench_row *r
                 o->dtype = DTYPE_FP8;
                 return STATUS_OK;
             }
-            return error_set(e, STATUS_INVALID, "--dtype %s: expected f32, f16, bf16, int8, int4, q4_k, q5_k, q6_k or fp8", text);
+            return error_set(e, STATUS_INVALID,
+                             "--dtype %s: expected f32, f16, bf16, int8, int4, q4_k, q5_k, q6_k or fp8", text);
         case KIND_MODEL:
             if (bench_shape_parse(text, &o->shape, &o->dtype)) return STATUS_OK;
             return error_set(e, STATUS_INVALID,

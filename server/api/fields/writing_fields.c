@@ -40,8 +40,7 @@ static bool read_stop_ids(void *object, const struct json *v, const struct reque
     static const char name[] = "stop_token_ids";
     struct request_writing *w = object;
     size_t n = json_count(v);
-    if (!json_is_list(v))
-        return failure_set(f, 400, "invalid_type", name, "%s must be an array of token ids", name);
+    if (!json_is_list(v)) return failure_set(f, 400, "invalid_type", name, "%s must be an array of token ids", name);
     if (n > (size_t)l->max_stops)
         return failure_set(f, 400, "too_many_stops", name, "%s has %zu ids, the limit is %d (option server.max_stops)",
                            name, n, l->max_stops);
@@ -137,8 +136,7 @@ static const struct json_field writing_fields[] = {
     {"top_p", JSON_DOUBLE, AT(top_p), .min = 1e-6, .max = 1, .fallback = 1,
      .help = "keep the likeliest tokens that sum to this"},
     {"top_k", JSON_INT64, AT(top_k), .min = -1, .max = INT32_MAX, .help = "keep this many tokens; 0 and -1: all"},
-    {"min_p", JSON_DOUBLE, AT(min_p), .min = 0, .max = 1,
-     .help = "drop tokens below this times the likeliest"},
+    {"min_p", JSON_DOUBLE, AT(min_p), .min = 0, .max = 1, .help = "drop tokens below this times the likeliest"},
     {"seed", JSON_PARSED, .parse = parse_seed,
      .schema = "{\"type\":\"integer\",\"minimum\":-9223372036854775808,\"maximum\":9223372036854775807}",
      .help = "same request, seed and collection: same text"},
@@ -167,8 +165,7 @@ static const struct json_field writing_fields[] = {
     {"ignore_eos", JSON_BOOL, AT(ignore_eos), .help = "go on where the model would end"},
     {"return_token_ids", JSON_BOOL, AT(return_token_ids), .help = "token ids of prompt and text"},
     {"stream", JSON_BOOL, AT(stream), .help = "send text as it is written"},
-    {"stream_options", JSON_PARSED, .parse = parse_stream_options, .table = &stream_table,
-     .help = "only with stream"},
+    {"stream_options", JSON_PARSED, .parse = parse_stream_options, .table = &stream_table, .help = "only with stream"},
     {"retrieval", JSON_PARSED, .parse = parse_retrieval, .table = &retrieval_table,
      .help = "what is read beside the prompt"},
     {"user", JSON_PARSED, .parse = field_parse_text, .schema = "{\"type\":\"string\"}", .help = "changes nothing"},

@@ -25,7 +25,7 @@ struct request_writing {
     bool ignore_eos;
     struct stops stops;
     struct request_ids stop_ids;
-    bool include_stop; /* the stop string or token is part of the text */
+    bool include_stop;           /* the stop string or token is part of the text */
     struct request_bias *biases; /* [n_biases] owned, each id once */
     int n_biases;
     bool return_token_ids;
