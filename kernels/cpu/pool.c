@@ -10,9 +10,9 @@
  * it, or the caller sees the helper and waits.
  *
  * Lost cores. A thread that loses its core in the middle of a piece costs the time until it gets it back, milliseconds
- * where a job takes a fraction of one. So a helper offers its core to other programs just before it enters, when that
- * costs nobody anything. What is lost all the same is entered in the helper's account (worth.h), which leaves it out of
- * some jobs only when it costs more than it gains.
+ * where a job takes a fraction of one. So a helper offers its core to other programs just before it enters, when it
+ * holds no piece. The loss of a core in the middle of a piece is entered in the helper's account (worth.h), which
+ * leaves the helper out of some jobs only when it costs more than it gains.
  *
  * Between jobs helpers spin for some ten microseconds, the gap between two ops of a step, and then sleep. */
 #include "kernels/cpu/pool.h"
