@@ -1,7 +1,5 @@
 /* retro/families/family_gpt2.c: GPT-2 as Hugging Face stores it: learned positions, and matrices as [in, out] with Q, K
  * and V in one. */
-#include <string.h>
-
 #include "retro/families/huggingface.h"
 
 /* The spec, and keys that have no place in it. */
@@ -67,14 +65,9 @@ static struct layer_spec describe_layer(const struct model_spec *s, enum stack_i
     return (struct layer_spec){.mask = MASK_CAUSAL};
 }
 
-static bool ends_with(const char *name, const char *suffix) {
-    size_t size = strlen(name), tail = strlen(suffix);
-    return size >= tail && strcmp(name + size - tail, suffix) == 0;
-}
-
 /* Old checkpoints hold the causal mask in every layer. */
 static bool ignore_masks(const char *name) {
-    return ends_with(name, ".attn.bias") || ends_with(name, ".attn.masked_bias");
+    return huggingface_ends_with(name, ".attn.bias") || huggingface_ends_with(name, ".attn.masked_bias");
 }
 
 const struct family family_gpt2 = {

@@ -6,6 +6,8 @@
 const struct json_choice huggingface_activations[] = {{"gelu", ACTIVATION_GELU_ERF},
                                                       {"gelu_new", ACTIVATION_GELU_TANH},
                                                       {"gelu_fast", ACTIVATION_GELU_TANH},
+                                                      {"gelu_accurate", ACTIVATION_GELU_TANH},
+                                                      {"gelu_python", ACTIVATION_GELU_ERF},
                                                       {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
                                                       {"quick_gelu", ACTIVATION_QUICK_GELU},
                                                       {"relu", ACTIVATION_RELU},
@@ -25,21 +27,6 @@ enum status huggingface_parse_eos(struct json_reader *r, const struct json *valu
     return status;
 }
 
-/* transformers 5 falls back to "default", transformers 4 asks for a type. */
-static const struct json_choice rope_types[] = {{"default", 0}, {NULL, 0}};
-
-static const struct json_field parameters_fields[] = {
-    {"rope_type|type", JSON_CHOICE, JSON_AT(struct rope_keys, type), .choices = rope_types},
-    {"rope_theta", JSON_FLOAT, JSON_AT(struct rope_keys, base)},
-    {.name = "partial_rotary_factor", .type = JSON_NEUTRAL, .min = 1},
-};
-const struct json_table rope_parameters_table = JSON_TABLE(parameters_fields, .open = true);
-
-static const struct json_field scaling_fields[] = {
-    {"rope_type|type", JSON_CHOICE, JSON_AT(struct rope_keys, type), .choices = rope_types, .required = true},
-};
-const struct json_table rope_scaling_table = JSON_TABLE(scaling_fields, .open = true);
-
 enum status huggingface_derive(struct model_spec *s, struct dims *d, struct error *e) {
     if (d->head_dim == 0 && d->hidden % d->heads != 0)
         return error_set(e, STATUS_INVALID, "config.json: hidden size %d is not a multiple of %d attention heads",
@@ -53,5 +40,5 @@ enum status huggingface_derive(struct model_spec *s, struct dims *d, struct erro
 }
 
 void huggingface_find_output(const struct weights *w, struct model_spec *s) {
-    if (weights_find(w, "lm_head.weight")) s->tied = false;
+    if (weights_find(w, "lm_head.weight") || weights_find(w, "embed_out.weight")) s->tied = false;
 }

@@ -9,12 +9,17 @@ extern const struct json_choice huggingface_activations[];
 /* eos_token_id, an id or a list of ids, for a struct that begins with a model_spec. */
 enum status huggingface_parse_eos(struct json_reader *r, const struct json *value, void *object);
 
-/* rope_theta of transformers 4, and of 5 rope_parameters; frequencies that are scaled are errors. */
-struct rope_keys {
-    int type;
-    float base, partial;
+/* What a family's rotary positions are where config.json is silent. */
+struct rope_rules {
+    double base, local_base; /* local_base 0: the layers have one table */
+    double partial;          /* of the dimensions of a head that turn; 0: all, and no other number is supported */
+    int original;            /* 0: max_position_embeddings */
+    bool renames_yarn;       /* "yarn" is longrope */
 };
-extern const struct json_table rope_parameters_table, rope_scaling_table;
+/* Fills the decoder's rotary dims and tables from rope_theta, rope_scaling and rope_parameters; head_dim and
+ * max_positions are set. What is not supported is an error that names the key (huggingface_rope.c). */
+enum status huggingface_read_rope(const struct json *config, const struct rope_rules *rules, struct model_spec *s,
+                                  struct error *e);
 
 /* Sizes that follow from others where config.json lacks them: key/value heads, head size, scale of scores, padded
  * vocabulary. An eos id outside the vocabulary is never drawn and counts as none. STATUS_INVALID where heads of equal
@@ -23,3 +28,46 @@ enum status huggingface_derive(struct model_spec *s, struct dims *d, struct erro
 
 /* inspect: a stored output matrix is the output matrix, whatever tie_word_embeddings says. */
 void huggingface_find_output(const struct weights *w, struct model_spec *s);
+
+/* The keys that decoders share (huggingface_decoder.c). The caller fills in what an absent key stands for. */
+struct huggingface_decoder {
+    struct model_spec spec;
+    struct rope_rules rope;
+    bool attention_bias, mlp_bias;
+    bool use_window;       /* use_sliding_window */
+    int max_window_layers; /* the first layer with a window, where layer_types is silent */
+    int window_pattern;    /* the period of layers without */
+    const struct json *layer_types;
+};
+/* A decoder with RMS norms before branches and a gated MLP: sizes, biases that the two keys ask for, the rotary
+ * tables, the window (of no layer yet). What differs is the caller's to change. */
+enum status huggingface_read_decoder(const struct json *config, struct huggingface_decoder *k, struct error *e);
+/* layer_types as spec.windowed. STATUS_INVALID where it is no list of "sliding_attention" and "full_attention" for
+ * each layer, or has windows where there is none. */
+enum status huggingface_read_layer_types(struct huggingface_decoder *k, struct error *e);
+/* A causal layer: rotary positions but in unrotated layers, the window in windowed ones. */
+struct layer_spec huggingface_layer(const struct model_spec *s, enum stack_id stack, int i);
+bool huggingface_ends_with(const char *name, const char *suffix);
+/* ignores: old checkpoints hold the frequencies of RoPE in every layer. */
+bool huggingface_ignore_frequencies(const char *name);
+
+/* Rows of struct tensor_row that Llama and its relatives share. */
+#define HUGGINGFACE_OUTER_ROWS \
+    {.place = offsetof(struct model, embedding.word), .names = {"model.embed_tokens.weight", "embed_tokens.weight"}}, \
+        {.place = offsetof(struct model, stacks[STACK_DECODER].final_norm), .names = {"model.norm.*", "norm.*"}}, { \
+        .place = offsetof(struct model, output), .names = { "lm_head.*" } \
+    }
+#define HUGGINGFACE_LAYERS "model.layers.#.", "layers.#."
+#define HUGGINGFACE_ATTENTION_ROWS \
+    {.place = offsetof(struct layer, qkv), .part = PART_Q, .names = {"self_attn.q_proj.*"}}, \
+        {.place = offsetof(struct layer, qkv), .part = PART_K, .names = {"self_attn.k_proj.*"}}, \
+        {.place = offsetof(struct layer, qkv), .part = PART_V, .names = {"self_attn.v_proj.*"}}, \
+        {.place = offsetof(struct layer, norm_q), .names = {"self_attn.q_norm.*"}}, \
+        {.place = offsetof(struct layer, norm_k), .names = {"self_attn.k_norm.*"}}, { \
+        .place = offsetof(struct layer, proj), .names = { "self_attn.o_proj.*" } \
+    }
+#define HUGGINGFACE_MLP_ROWS \
+    {.place = offsetof(struct layer, fc1), .part = PART_GATE, .names = {"mlp.gate_proj.*"}}, \
+        {.place = offsetof(struct layer, fc1), .part = PART_UP, .names = {"mlp.up_proj.*"}}, { \
+        .place = offsetof(struct layer, fc2), .names = { "mlp.down_proj.*" } \
+    }

@@ -69,8 +69,11 @@ static void norm_queries_keys(const struct pass *p, const struct layer *l, struc
     norm_heads(p, k, &l->norm_k, s->kv_heads.n, 1);
 }
 
-static void rotate_heads(const struct pass *p, struct tensor x, int heads, const struct rope_table *table) {
+static void rotate_heads(const struct pass *p, const struct layer *l, struct tensor x, int heads) {
     const struct dims *d = &p->stack->dims;
+    bool far = d->rope_long_after > 0 && p->most_tokens > d->rope_long_after;
+    const struct rope_table *table =
+        &d->rope[far && l->spec.frequencies == ROPE_GLOBAL ? ROPE_LONG : l->spec.frequencies];
     backend_rope(p->model->backend, &(struct rope_args){.x = x,
                                                         .positions = p->positions,
                                                         .inv_freq = table->inv_freq,
@@ -99,9 +102,7 @@ static void self_attention(const struct pass *p, const struct layer *l, struct t
                   v = tensor_cols(qkv, (heads + kv_heads) * h, kv_heads * h);
     project_rows(m, qkv, input, &l->qkv, ACTIVATION_NONE);
     norm_queries_keys(p, l, q, k);
-    if (l->spec.rope)
-        rotate_heads(p, tensor_cols(qkv, 0, (heads + kv_heads) * h), heads + kv_heads,
-                     &s->dims.rope[l->spec.frequencies]);
+    if (l->spec.rope) rotate_heads(p, l, tensor_cols(qkv, 0, (heads + kv_heads) * h), heads + kv_heads);
 
     bool cached = p->cache.rows != NULL;
     if (cached) store_keys(p, k, v);

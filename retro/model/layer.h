@@ -32,6 +32,7 @@ struct pass {
     const struct attention_span *spans;
     int n_spans;
     const int32_t *positions; /* [rows], for RoPE */
+    int most_tokens;          /* that a session may have: chooses the rotary table of models that have two; 0: few */
     struct pass_cache cache;
     int layer_index;
     cross_function *cross;

@@ -31,7 +31,7 @@ enum edge {
 };
 
 /* The tables of rotary frequencies that a stack's layers choose from. */
-enum rope_id { ROPE_GLOBAL, ROPE_LOCAL, ROPE_COUNT };
+enum rope_id { ROPE_GLOBAL, ROPE_LOCAL, ROPE_LONG, ROPE_COUNT };
 
 /* Pair i of a head turns by position * inv_freq[i]. */
 struct rope_table {
@@ -54,12 +54,14 @@ struct dims {
     bool qkv_bias, proj_bias, mlp_bias; /* of queries, keys and values; of what follows attention; of the MLP */
     bool final_norm;                    /* a norm after the last layer */
     enum qk_norm qk_norm;
+    bool parallel;        /* attention and MLP of a layer read the same rows */
     float score_scale;    /* of attention scores: 1 / sqrt(h); 1 in Hugging Face's T5 */
     float score_cap;      /* the soft-cap of attention scores, 0: none */
     float residual_scale; /* of each branch before it is added; 0: none, as 1 */
     int rotated;          /* rotary dims per head, 0: no RoPE */
     bool rope_interleaved;
     struct rope_table rope[ROPE_COUNT];
+    int rope_long_after;       /* sessions that may have more tokens turn by ROPE_LONG, not ROPE_GLOBAL; 0: none do */
     int buckets, max_distance; /* relative positions (docs/spec/t5-model.md 2.2); 0: none */
     enum edge reads;           /* of the layers that have cross attention */
 };
@@ -174,7 +176,8 @@ struct family {
 };
 
 extern const struct family family_retro, family_gpt, family_bert, family_megatron_t5, family_t5, family_gpt2,
-    family_llama, family_qwen2;
+    family_llama, family_mistral, family_granite, family_smollm3, family_qwen2, family_qwen3, family_phi3, family_olmo2,
+    family_gemma2, family_gemma3_text, family_gpt_neox, family_starcoder2;
 
 /* Defaults that most families share. */
 struct model_spec model_spec_default(void);

@@ -199,6 +199,7 @@ static void run_layers(struct session_pool *p) {
                         .spans = plan->spans,
                         .n_spans = plan->n_items,
                         .positions = plan->positions,
+                        .most_tokens = p->limits.max_tokens,
                         .cache = {.rows = plan->cache_rows, .blocks = plan->blocks, .n_blocks = plan->n_blocks},
                         .cross = read_cross,
                         .context = p};

@@ -1,0 +1,105 @@
+/* retro/families/family_gemma.c: Gemma 2 and the text part of Gemma 3 as Hugging Face stores them: scaled words, norms
+ * before and after each branch with weights around zero, windows in most layers. Gemma 2 caps scores and logits; Gemma 3
+ * norms the queries and keys of each head and turns windowed layers by frequencies of their own. */
+#include <math.h>
+
+#include "retro/families/huggingface.h"
+
+/* The spec, and keys that have no place in it. */
+struct gemma_keys {
+    struct model_spec spec;
+    float score_divisor;
+};
+
+static const struct json_field fields[] = {
+    {"query_pre_attn_scalar", JSON_FLOAT, JSON_AT(struct gemma_keys, score_divisor), .min = 1e-30, .max = 1e30,
+     .fallback = 256},
+    {"attn_logit_softcapping", JSON_FLOAT, AT_DECODER(score_cap), .min = 1e-30, .max = 1e30},
+    {"final_logit_softcapping", JSON_FLOAT, AT_SPEC(logit_cap), .min = 1e-30, .max = 1e30},
+};
+static const struct json_table table = JSON_TABLE(fields, .open = true);
+
+/* A cap that is null is none; one that is absent stays what it was. */
+static void drop_null(const struct json *config, const char *key, float *cap) {
+    const struct json *value = json_member(config, key);
+    if (value && json_is_absent(value)) *cap = 0;
+}
+
+static enum status read_gemma(const struct json *config, struct huggingface_decoder *k, struct error *e) {
+    struct model_spec *s = &k->spec;
+    struct dims *d = &s->stacks[STACK_DECODER];
+    d->kv_heads = 4;
+    d->head_dim = 256;
+    d->epsilon = 1e-6f;
+    d->activation = ACTIVATION_GELU_TANH;
+    s->tied = true;
+    s->window = 4096;
+    if (huggingface_read_decoder(config, k, e)) return e->status;
+    for (int i = 0; i < d->n_layers; i++) s->windowed[i] = (i + 1) % k->window_pattern != 0;
+    if (!json_is_absent(k->layer_types) && huggingface_read_layer_types(k, e)) return e->status;
+
+    struct gemma_keys keys = {.spec = *s};
+    if (spec_read(config, &table, &keys, e)) return e->status;
+    *s = keys.spec;
+    drop_null(config, "attn_logit_softcapping", &d->score_cap);
+    drop_null(config, "final_logit_softcapping", &s->logit_cap);
+    d->score_scale = 1 / sqrtf(keys.score_divisor);
+    d->mlp_bias = false;
+    d->zero_centered_gamma = true;
+    s->embedding_scale = sqrtf((float)d->hidden);
+    return STATUS_OK;
+}
+
+static enum status read_gemma2(const struct json *config, struct model_spec *s, struct error *e) {
+    struct huggingface_decoder k = {.spec = *s, .rope = {.base = 10000}, .window_pattern = 2};
+    k.spec.stacks[STACK_DECODER].score_cap = 50;
+    k.spec.logit_cap = 30;
+    if (read_gemma(config, &k, e)) return e->status;
+    *s = k.spec;
+    return STATUS_OK;
+}
+
+static enum status read_gemma3(const struct json *config, struct model_spec *s, struct error *e) {
+    struct huggingface_decoder k = {.spec = *s, .rope = {.base = 1e6, .local_base = 10000}, .window_pattern = 6};
+    if (read_gemma(config, &k, e)) return e->status;
+    k.spec.stacks[STACK_DECODER].qk_norm = QK_NORM_HEAD;
+    *s = k.spec;
+    return STATUS_OK;
+}
+
+static struct layer_spec describe_gemma3(const struct model_spec *s, enum stack_id stack, int i) {
+    struct layer_spec l = huggingface_layer(s, stack, i);
+    l.frequencies = s->windowed[i] ? ROPE_LOCAL : ROPE_GLOBAL;
+    return l;
+}
+
+static const struct tensor_row outer_rows[] = {HUGGINGFACE_OUTER_ROWS};
+
+static const struct tensor_row layer_rows[] = {
+    {.place = offsetof(struct layer, norm_in), .names = {"input_layernorm.*"}},
+    HUGGINGFACE_ATTENTION_ROWS,
+    {.place = offsetof(struct layer, norm_attention), .names = {"post_attention_layernorm.*"}},
+    {.place = offsetof(struct layer, norm_mlp), .names = {"pre_feedforward_layernorm.*"}},
+    HUGGINGFACE_MLP_ROWS,
+    {.place = offsetof(struct layer, norm_out), .names = {"post_feedforward_layernorm.*"}},
+};
+
+const struct family family_gemma2 = {
+    .model_type = "gemma2",
+    .read = read_gemma2,
+    .inspect = huggingface_find_output,
+    .layer = huggingface_layer,
+    .stacks[STACK_DECODER] = {{HUGGINGFACE_LAYERS}, layer_rows, ARRAY_COUNT(layer_rows)},
+    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
+    .ignores = huggingface_ignore_frequencies,
+};
+
+const struct family family_gemma3_text = {
+    .model_type = "gemma3_text",
+    .read = read_gemma3,
+    .inspect = huggingface_find_output,
+    .layer = describe_gemma3,
+    .stacks[STACK_DECODER] = {{HUGGINGFACE_LAYERS}, layer_rows, ARRAY_COUNT(layer_rows)},
+    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
+    .ignores = huggingface_ignore_frequencies,
+};

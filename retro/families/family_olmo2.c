@@ -1,0 +1,35 @@
+/* retro/families/family_olmo2.c: OLMo 2 as Hugging Face stores it: as Llama, with norms after the branches in place of
+ * those before, and norms of queries and keys over all heads at once. */
+#include "retro/families/huggingface.h"
+
+static enum status read_olmo2(const struct json *config, struct model_spec *s, struct error *e) {
+    struct huggingface_decoder k = {.spec = *s, .rope = {.base = 10000}};
+    struct dims *d = &k.spec.stacks[STACK_DECODER];
+    d->epsilon = 1e-5f;
+    d->activation = ACTIVATION_SILU;
+    if (huggingface_read_decoder(config, &k, e)) return e->status;
+    d->mlp_bias = false;
+    d->qk_norm = QK_NORM_WHOLE;
+    k.spec.window = 0;
+    *s = k.spec;
+    return STATUS_OK;
+}
+
+static const struct tensor_row outer_rows[] = {HUGGINGFACE_OUTER_ROWS};
+
+static const struct tensor_row layer_rows[] = {
+    HUGGINGFACE_ATTENTION_ROWS,
+    {.place = offsetof(struct layer, norm_attention), .names = {"post_attention_layernorm.*"}},
+    HUGGINGFACE_MLP_ROWS,
+    {.place = offsetof(struct layer, norm_out), .names = {"post_feedforward_layernorm.*"}},
+};
+
+const struct family family_olmo2 = {
+    .model_type = "olmo2",
+    .read = read_olmo2,
+    .inspect = huggingface_find_output,
+    .layer = huggingface_layer,
+    .stacks[STACK_DECODER] = {{HUGGINGFACE_LAYERS}, layer_rows, ARRAY_COUNT(layer_rows)},
+    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
+    .ignores = huggingface_ignore_frequencies,
+};

@@ -1,0 +1,37 @@
+/* retro/families/family_phi3.c: Phi-3 as Hugging Face stores it: as Llama, with Q, K and V in one matrix, gate and up in
+ * another, rotary positions on a part of each head, longrope, and a window in all layers. */
+#include "retro/families/huggingface.h"
+
+static enum status read_phi3(const struct json *config, struct model_spec *s, struct error *e) {
+    struct huggingface_decoder k = {.spec = *s};
+    struct dims *d = &k.spec.stacks[STACK_DECODER];
+    d->epsilon = 1e-5f;
+    d->activation = ACTIVATION_SILU;
+    k.rope = (struct rope_rules){.base = 10000, .partial = 1, .original = 4096, .renames_yarn = true};
+    if (huggingface_read_decoder(config, &k, e)) return e->status;
+    dims_set_bias(d, false);
+    for (int i = 0; i < d->n_layers; i++) k.spec.windowed[i] = true;
+    *s = k.spec;
+    return STATUS_OK;
+}
+
+static const struct tensor_row outer_rows[] = {HUGGINGFACE_OUTER_ROWS};
+
+static const struct tensor_row layer_rows[] = {
+    {.place = offsetof(struct layer, norm_in), .names = {"input_layernorm.*"}},
+    {.place = offsetof(struct layer, qkv), .names = {"self_attn.qkv_proj.*"}},
+    {.place = offsetof(struct layer, proj), .names = {"self_attn.o_proj.*"}},
+    {.place = offsetof(struct layer, norm_mlp), .names = {"post_attention_layernorm.*"}},
+    {.place = offsetof(struct layer, fc1), .names = {"mlp.gate_up_proj.*"}},
+    {.place = offsetof(struct layer, fc2), .names = {"mlp.down_proj.*"}},
+};
+
+const struct family family_phi3 = {
+    .model_type = "phi3",
+    .read = read_phi3,
+    .inspect = huggingface_find_output,
+    .layer = huggingface_layer,
+    .stacks[STACK_DECODER] = {{HUGGINGFACE_LAYERS}, layer_rows, ARRAY_COUNT(layer_rows)},
+    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
+    .ignores = huggingface_ignore_frequencies,
+};

@@ -1,0 +1,44 @@
+/* retro/families/family_starcoder2.c: StarCoder2 as Hugging Face stores it: LayerNorm, biases, RoPE, grouped key/value
+ * heads, a plain MLP, a tied output matrix and a window in all layers. */
+#include "retro/families/huggingface.h"
+
+static const struct json_field fields[] = {
+    {"use_bias", JSON_BOOL, AT_DECODER(mlp_bias), .fallback = true},
+};
+static const struct json_table table = JSON_TABLE(fields, .open = true);
+
+static enum status read_starcoder2(const struct json *config, struct model_spec *s, struct error *e) {
+    struct huggingface_decoder k = {.spec = *s, .rope = {.base = 10000}};
+    struct dims *d = &k.spec.stacks[STACK_DECODER];
+    d->kv_heads = 2;
+    d->epsilon = 1e-5f;
+    d->activation = ACTIVATION_GELU_TANH;
+    k.spec.tied = true;
+    if (huggingface_read_decoder(config, &k, e) || spec_read(config, &table, &k.spec, e)) return e->status;
+    dims_set_bias(d, d->mlp_bias);
+    d->norm = NORM_LAYER;
+    d->gated = false;
+    for (int i = 0; i < d->n_layers; i++) k.spec.windowed[i] = true;
+    *s = k.spec;
+    return STATUS_OK;
+}
+
+static const struct tensor_row outer_rows[] = {HUGGINGFACE_OUTER_ROWS};
+
+static const struct tensor_row layer_rows[] = {
+    {.place = offsetof(struct layer, norm_in), .names = {"input_layernorm.*"}},
+    HUGGINGFACE_ATTENTION_ROWS,
+    {.place = offsetof(struct layer, norm_mlp), .names = {"post_attention_layernorm.*"}},
+    {.place = offsetof(struct layer, fc1), .names = {"mlp.c_fc.*"}},
+    {.place = offsetof(struct layer, fc2), .names = {"mlp.c_proj.*"}},
+};
+
+const struct family family_starcoder2 = {
+    .model_type = "starcoder2",
+    .read = read_starcoder2,
+    .inspect = huggingface_find_output,
+    .layer = huggingface_layer,
+    .stacks[STACK_DECODER] = {{HUGGINGFACE_LAYERS}, layer_rows, ARRAY_COUNT(layer_rows)},
+    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
+    .ignores = huggingface_ignore_frequencies,
+};

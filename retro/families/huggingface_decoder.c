@@ -1,0 +1,92 @@
+/* retro/families/huggingface_decoder.c: the keys of config.json that decoders share, from Llama to Gemma. See
+ * huggingface.h. */
+#include <limits.h>
+#include <string.h>
+
+#include "retro/families/huggingface.h"
+
+static const struct json_field fields[] = {
+    {"num_hidden_layers", JSON_INT, AT_DECODER(n_layers), .min = 1, .max = MAX_LAYERS, .required = true},
+    {"hidden_size", JSON_INT, AT_DECODER(hidden), .min = 1, .max = LIMIT_WIDTH, .required = true},
+    {"num_attention_heads", JSON_INT, AT_DECODER(heads), .min = 1, .max = LIMIT_HEADS, .required = true},
+    {"num_key_value_heads", JSON_INT, AT_DECODER(kv_heads), .min = 1, .max = LIMIT_HEADS},
+    {"head_dim", JSON_INT, AT_DECODER(head_dim), .min = 1, .max = LIMIT_HEADS},
+    {"intermediate_size", JSON_INT, AT_DECODER(ffn), .min = 1, .max = LIMIT_FFN, .required = true},
+    {"vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS, .required = true},
+    {.name = "eos_token_id", .type = JSON_PARSED, .parse = huggingface_parse_eos},
+    {"max_position_embeddings", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS},
+    {"rms_norm_eps|norm_epsilon|layer_norm_eps", JSON_FLOAT, AT_DECODER(epsilon)},
+    {"hidden_activation|hidden_act", JSON_CHOICE, AT_DECODER(activation), .choices = huggingface_activations},
+    {"attention_bias", JSON_BOOL, JSON_AT(struct huggingface_decoder, attention_bias)},
+    {"mlp_bias", JSON_BOOL, JSON_AT(struct huggingface_decoder, mlp_bias)},
+    {"tie_word_embeddings", JSON_BOOL, AT_SPEC(tied)},
+    {"sliding_window", JSON_INT, AT_SPEC(window), .min = 1, .max = LIMIT_POSITIONS},
+    {"use_sliding_window", JSON_BOOL, JSON_AT(struct huggingface_decoder, use_window)},
+    {"max_window_layers", JSON_INT, JSON_AT(struct huggingface_decoder, max_window_layers), .min = 0, .max = INT_MAX},
+    {"sliding_window_pattern|_sliding_window_pattern", JSON_INT, JSON_AT(struct huggingface_decoder, window_pattern),
+     .min = 1, .max = INT_MAX},
+    {"layer_types", JSON_RAW, JSON_AT(struct huggingface_decoder, layer_types)},
+    {.name = "use_bidirectional_attention", .type = JSON_MUST_BE_FALSE},
+    {.name = "is_encoder_decoder", .type = JSON_MUST_BE_FALSE},
+    {.name = "add_cross_attention", .type = JSON_MUST_BE_FALSE},
+    {.name = "pruned_heads", .type = JSON_EMPTY},
+    {.name = "per_layer_config", .type = JSON_EMPTY},
+    {.name = "quantization_config", .type = JSON_EMPTY},
+};
+static const struct json_table table = JSON_TABLE(fields, .open = true);
+
+/* null says that there is none where an absent key stands for a number. */
+static bool is_null(const struct json *config, const char *key) {
+    const struct json *value = json_member(config, key);
+    return value && json_is_absent(value);
+}
+
+enum status huggingface_read_decoder(const struct json *config, struct huggingface_decoder *k, struct error *e) {
+    struct model_spec *s = &k->spec;
+    struct dims *d = &s->stacks[STACK_DECODER];
+    if (is_null(config, "num_key_value_heads")) d->kv_heads = 0;
+    if (is_null(config, "sliding_window")) s->window = 0;
+    if (spec_read(config, &table, k, e) || huggingface_derive(s, d, e) ||
+        huggingface_read_rope(config, &k->rope, s, e))
+        return e->status;
+
+    d->norm = NORM_RMS;
+    d->gated = true;
+    d->final_norm = true;
+    d->qkv_bias = d->proj_bias = k->attention_bias;
+    d->mlp_bias = k->mlp_bias;
+    return spec_check(s, e);
+}
+
+enum status huggingface_read_layer_types(struct huggingface_decoder *k, struct error *e) {
+    struct model_spec *s = &k->spec;
+    int n = s->stacks[STACK_DECODER].n_layers;
+    if (json_count(k->layer_types) != (size_t)n || !json_is_list(k->layer_types))
+        return error_set(e, STATUS_INVALID, "config.json: \"layer_types\" must be a list of %d, one for each layer", n);
+    for (int i = 0; i < n; i++) {
+        const char *name = json_text(json_item(k->layer_types, (size_t)i)).text;
+        s->windowed[i] = name && strcmp(name, "sliding_attention") == 0;
+        if (!s->windowed[i] && (name == NULL || strcmp(name, "full_attention") != 0))
+            return error_set(e, STATUS_UNSUPPORTED,
+                             "config.json: \"layer_types\" has \"%.40s\"; allowed is sliding_attention, full_attention",
+                             name ? name : "an item that is no text");
+        if (s->windowed[i] && s->window == 0)
+            return error_set(e, STATUS_INVALID,
+                             "config.json: \"layer_types\" has sliding_attention, but \"sliding_window\" is off");
+    }
+    return STATUS_OK;
+}
+
+struct layer_spec huggingface_layer(const struct model_spec *s, enum stack_id stack, int i) {
+    return (struct layer_spec){.parallel = s->stacks[stack].parallel,
+                               .mask = MASK_CAUSAL,
+                               .window = s->windowed[i] ? s->window : 0,
+                               .rope = s->stacks[stack].rotated > 0 && !s->unrotated[i]};
+}
+
+bool huggingface_ends_with(const char *name, const char *suffix) {
+    size_t size = strlen(name), tail = strlen(suffix);
+    return size >= tail && strcmp(name + size - tail, suffix) == 0;
+}
+
+bool huggingface_ignore_frequencies(const char *name) { return strstr(name, ".rotary_emb.inv_freq") != NULL; }

@@ -1,0 +1,257 @@
+/* retro/families/huggingface_rope.c: the keys of config.json about rotary positions, as transformers 4 and 5 write them,
+ * and the frequencies that they stand for. The formulas are those of transformers 5.23, modeling_rope_utils.py. */
+#include <math.h>
+#include <string.h>
+
+#include "retro/families/huggingface.h"
+
+enum rope_kind { KIND_DEFAULT, KIND_LINEAR, KIND_LLAMA3, KIND_YARN, KIND_LONGROPE };
+
+static const struct json_choice kinds[] = {
+    {"default", KIND_DEFAULT}, {"linear", KIND_LINEAR}, {"llama3", KIND_LLAMA3}, {"yarn", KIND_YARN},
+    {"longrope", KIND_LONGROPE}, {"su", KIND_LONGROPE}, {NULL, 0}};
+
+/* One dictionary; 0 and NULL stand for what it lacks. */
+struct rope_keys {
+    int kind, original;
+    double base, partial, factor, attention_factor;
+    double low, high;                             /* llama3 */
+    double beta_fast, beta_slow, mscale, mscale_all; /* yarn */
+    bool truncate;
+    const struct json *short_factor, *long_factor; /* longrope */
+};
+
+/* rope_parameters: one dictionary, or one for each type of layer. */
+struct rope_parameters {
+    struct rope_keys flat, full, sliding;
+};
+
+struct rope_config {
+    double base, local_base, partial;
+    int original;
+    struct rope_parameters parameters;
+    struct rope_keys scaling;
+};
+
+static enum status parse_kind(struct json_reader *r, const struct json *value, void *object) {
+    static const struct json_field kind = {.type = JSON_CHOICE, .choices = kinds};
+    struct rope_keys *keys = object;
+    const char *name = json_text(value).text;
+    if (name && strcmp(name, "dynamic") == 0)
+        return json_fail(r, JSON_FAULT_UNSUPPORTED,
+                         "\"%s\" is \"dynamic\", which is not supported: it turns a token by the length of the text "
+                         "that it is computed with, so a growing text has no one answer; allowed is default, linear, "
+                         "llama3, yarn, longrope",
+                         r->field);
+    return json_field_read(r, &kind, value, &keys->kind);
+}
+
+#define ROPE_ROWS(type_required) \
+    {.name = "rope_type|type", .type = JSON_PARSED, .parse = parse_kind, .required = (type_required)}, \
+        {"rope_theta", JSON_DOUBLE, JSON_AT(struct rope_keys, base)}, \
+        {"partial_rotary_factor", JSON_DOUBLE, JSON_AT(struct rope_keys, partial)}, \
+        {"factor", JSON_DOUBLE, JSON_AT(struct rope_keys, factor)}, \
+        {"attention_factor", JSON_DOUBLE, JSON_AT(struct rope_keys, attention_factor)}, \
+        {"original_max_position_embeddings", JSON_INT, JSON_AT(struct rope_keys, original), .min = 1, \
+         .max = LIMIT_POSITIONS}, \
+        {"low_freq_factor", JSON_DOUBLE, JSON_AT(struct rope_keys, low)}, \
+        {"high_freq_factor", JSON_DOUBLE, JSON_AT(struct rope_keys, high)}, \
+        {"beta_fast", JSON_DOUBLE, JSON_AT(struct rope_keys, beta_fast)}, \
+        {"beta_slow", JSON_DOUBLE, JSON_AT(struct rope_keys, beta_slow)}, \
+        {"mscale", JSON_DOUBLE, JSON_AT(struct rope_keys, mscale)}, \
+        {"mscale_all_dim", JSON_DOUBLE, JSON_AT(struct rope_keys, mscale_all)}, \
+        {"truncate", JSON_BOOL, JSON_AT(struct rope_keys, truncate), .fallback = true}, \
+        {"short_factor", JSON_RAW, JSON_AT(struct rope_keys, short_factor)}, \
+        {"long_factor", JSON_RAW, JSON_AT(struct rope_keys, long_factor)}, \
+        {.name = "mrope_section", .type = JSON_EMPTY}
+
+/* transformers 5 falls back to "default", transformers 4 asks for a type. */
+static const struct json_field dictionary_fields[] = {ROPE_ROWS(false)};
+static const struct json_table dictionary_table = JSON_TABLE(dictionary_fields, .open = true);
+static const struct json_field scaling_fields[] = {ROPE_ROWS(true)};
+static const struct json_table scaling_table = JSON_TABLE(scaling_fields, .open = true);
+static const struct json_field parameters_fields[] = {
+    ROPE_ROWS(false),
+    {"full_attention", JSON_STRUCT, JSON_AT(struct rope_parameters, full), .table = &dictionary_table},
+    {"sliding_attention", JSON_STRUCT, JSON_AT(struct rope_parameters, sliding), .table = &dictionary_table},
+};
+static const struct json_table parameters_table = JSON_TABLE(parameters_fields, .open = true);
+
+/* GPT-NeoX has names of its own. */
+static const struct json_field config_fields[] = {
+    {"rotary_emb_base|rope_theta", JSON_DOUBLE, JSON_AT(struct rope_config, base)},
+    {"rope_local_base_freq", JSON_DOUBLE, JSON_AT(struct rope_config, local_base)},
+    {"rotary_pct|partial_rotary_factor", JSON_DOUBLE, JSON_AT(struct rope_config, partial)},
+    {"original_max_position_embeddings", JSON_INT, JSON_AT(struct rope_config, original), .min = 1,
+     .max = LIMIT_POSITIONS},
+    {"rope_parameters", JSON_STRUCT, JSON_AT(struct rope_config, parameters), .table = &parameters_table},
+    {"rope_scaling", JSON_STRUCT, JSON_AT(struct rope_config, scaling), .table = &scaling_table},
+};
+static const struct json_table config_table = JSON_TABLE(config_fields, .open = true);
+
+static enum status refuse_key(const char *key, double value, const char *rule, struct error *e) {
+    return error_set(e, STATUS_INVALID, "config.json: \"%s\" of the rotary positions is %g, must be %s", key, value,
+                     rule);
+}
+
+/* With an odd number of rotary dimensions the last pair takes one more. */
+static void fill_plain(struct rope_table *t, double base, int dim) {
+    for (int i = 0; i < (dim + 1) / 2; i++) t->inv_freq[i] = 1.0f / powf((float)base, (float)(2 * i) / (float)dim);
+}
+
+static void scale_linear(struct rope_table *t, const struct rope_keys *k, int pairs) {
+    for (int i = 0; i < pairs; i++) t->inv_freq[i] /= (float)k->factor;
+}
+
+/* Long waves are stretched, short ones stay, and between the two a smooth mix. */
+static enum status scale_llama3(struct rope_table *t, const struct rope_keys *k, int pairs, struct error *e) {
+    if (!(k->low > 0)) return refuse_key("low_freq_factor", k->low, "positive", e);
+    if (!(k->high > k->low)) return refuse_key("high_freq_factor", k->high, "greater than low_freq_factor", e);
+    float longest = (float)(k->original / k->low), shortest = (float)(k->original / k->high);
+    for (int i = 0; i < pairs; i++) {
+        float plain = t->inv_freq[i], wave = (float)(2 * 3.14159265358979323846) / plain;
+        float smooth = ((float)k->original / wave - (float)k->low) / (float)(k->high - k->low);
+        float mixed = (1 - smooth) * plain / (float)k->factor + smooth * plain;
+        t->inv_freq[i] = wave < shortest ? plain : wave > longest ? plain / (float)k->factor : mixed;
+    }
+    return STATUS_OK;
+}
+
+/* The pair that turns `rotations` times within the original length. */
+static double find_pair(double rotations, const struct rope_keys *k, double base, int dim) {
+    return dim * log(k->original / (rotations * 2 * 3.14159265358979323846)) / (2 * log(base));
+}
+
+static double stretch_attention(double factor, double mscale) {
+    return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
+}
+
+/* Peng et al. 2023: pairs that turn often stay, pairs that turn seldom are stretched, a ramp between. */
+static void scale_yarn(struct rope_table *t, const struct rope_keys *k, double base, int dim) {
+    double factor = k->factor;
+    double low = find_pair(k->beta_fast != 0 ? k->beta_fast : 32, k, base, dim);
+    double high = find_pair(k->beta_slow != 0 ? k->beta_slow : 1, k, base, dim);
+    if (k->truncate) {
+        low = floor(low);
+        high = ceil(high);
+    }
+    low = fmax(low, 0);
+    high = fmin(high, dim - 1);
+    if (low == high) high += 0.001;
+
+    for (int i = 0; i < (dim + 1) / 2; i++) {
+        float position = powf((float)base, (float)(2 * i) / (float)dim);
+        float ramp = fminf(fmaxf(((float)i - (float)low) / (float)(high - low), 0), 1), kept = 1 - ramp;
+        t->inv_freq[i] = 1.0f / ((float)factor * position) * (1 - kept) + 1.0f / position * kept;
+    }
+
+    double attention = k->attention_factor;
+    bool by_dim = k->mscale != 0 && k->mscale_all != 0;
+    if (attention == 0 && by_dim)
+        attention = stretch_attention(factor, k->mscale) / stretch_attention(factor, k->mscale_all);
+    else if (attention == 0)
+        attention = stretch_attention(factor, 1);
+    t->scale = (float)attention;
+}
+
+static enum status fill_by_list(struct rope_table *t, const struct json *list, const char *key, double base, int dim,
+                                struct error *e) {
+    int pairs = (dim + 1) / 2;
+    if (!json_is_list(list) || json_count(list) != (size_t)pairs)
+        return error_set(e, STATUS_INVALID, "config.json: \"%s\" of longrope must be a list of %d numbers", key, pairs);
+    for (int i = 0; i < pairs; i++) {
+        const struct json *item = json_item(list, (size_t)i);
+        float factor = json_is_numeric(item) ? (float)json_double(item) : 0;
+        if (!(factor > 0))
+            return error_set(e, STATUS_INVALID, "config.json: \"%s\" of longrope has an entry that is not positive",
+                             key);
+        t->inv_freq[i] = 1.0f / (factor * powf((float)base, (float)(2 * i) / (float)dim));
+    }
+    return STATUS_OK;
+}
+
+/* transformers takes the long factors as soon as one call has more tokens than the original length; so the same text
+ * has two answers while it grows. Here the most tokens that a session may have decide, once for all of them
+ * (struct dims). */
+static enum status fill_longrope(struct dims *d, const struct rope_keys *k, int dim, struct error *e) {
+    struct rope_table *usual = &d->rope[ROPE_GLOBAL], *far = &d->rope[ROPE_LONG];
+    double attention = k->attention_factor;
+    if (attention == 0) attention = k->factor <= 1 ? 1 : sqrt(1 + log(k->factor) / log(k->original));
+    usual->scale = far->scale = (float)attention;
+    d->rope_long_after = k->original;
+    if (fill_by_list(usual, k->short_factor, "short_factor", k->base, dim, e)) return e->status;
+    return fill_by_list(far, k->long_factor, "long_factor", k->base, dim, e);
+}
+
+static enum status fill_table(struct dims *d, enum rope_id id, const struct rope_keys *k, int dim, struct error *e) {
+    struct rope_table *t = &d->rope[id];
+    int pairs = (dim + 1) / 2;
+    bool scaled = k->kind != KIND_DEFAULT;
+    if (!(k->base > 0)) return refuse_key("rope_theta", k->base, "positive", e);
+    if (scaled && !(k->factor > 0)) return refuse_key("factor", k->factor, "positive", e);
+    if (k->attention_factor < 0) return refuse_key("attention_factor", k->attention_factor, "positive", e);
+    fill_plain(t, k->base, dim);
+    switch ((enum rope_kind)k->kind) {
+        case KIND_DEFAULT: break;
+        case KIND_LINEAR: scale_linear(t, k, pairs); break;
+        case KIND_LLAMA3: return scale_llama3(t, k, pairs, e);
+        case KIND_YARN: scale_yarn(t, k, k->base, dim); break;
+        case KIND_LONGROPE:
+            if (id == ROPE_GLOBAL) return fill_longrope(d, k, dim, e);
+            return error_set(e, STATUS_UNSUPPORTED, "config.json: longrope in layers with a window is not supported");
+    }
+    return STATUS_OK;
+}
+
+/* The original length: the file's own key wins over the dictionary's. */
+static void complete_keys(struct rope_keys *k, const struct rope_config *c, const struct rope_rules *rules,
+                          const struct model_spec *s) {
+    if (k->base == 0) k->base = c->base != 0 ? c->base : rules->base;
+    if (k->partial == 0) k->partial = c->partial != 0 ? c->partial : rules->partial;
+    if (rules->renames_yarn && k->kind == KIND_YARN) k->kind = KIND_LONGROPE;
+    if (c->original > 0) k->original = c->original;
+    if (k->original == 0) k->original = s->max_positions;
+    bool by_lengths = k->kind == KIND_YARN || k->kind == KIND_LONGROPE;
+    if (k->factor == 0 && by_lengths && k->original > 0) k->factor = (double)s->max_positions / k->original;
+}
+
+static enum status read_partial(const struct rope_keys *k, const struct rope_rules *rules, const struct dims *d,
+                                int *dim, struct error *e) {
+    double partial = k->partial != 0 ? k->partial : 1;
+    if (rules->partial == 0 && partial != 1)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "config.json: \"partial_rotary_factor\" is %g, which is not supported in this family: leave "
+                         "it out or send 1",
+                         partial);
+    *dim = (int)(d->head_dim * partial);
+    if (*dim < 1 || *dim > d->head_dim) return refuse_key("partial_rotary_factor", partial, "within a head", e);
+    return STATUS_OK;
+}
+
+enum status huggingface_read_rope(const struct json *config, const struct rope_rules *rules, struct model_spec *s,
+                                  struct error *e) {
+    struct dims *d = &s->stacks[STACK_DECODER];
+    struct rope_config c = {.original = rules->original};
+    if (spec_read(config, &config_table, &c, e)) return e->status;
+    const struct json *nested = json_member(config, "rope_parameters");
+    bool by_type = !json_is_absent(json_member(nested, "full_attention")) ||
+                   !json_is_absent(json_member(nested, "sliding_attention"));
+    bool scaling = !json_is_absent(json_member(config, "rope_scaling")), local = rules->local_base != 0;
+    bool flat = !json_is_absent(nested) && json_count(nested) > 0 && !by_type;
+    if (local ? flat : by_type)
+        return error_set(e, STATUS_UNSUPPORTED, "config.json: \"rope_parameters\" must %s in this family",
+                         local ? "have \"full_attention\" and \"sliding_attention\"" : "be of all layers at once");
+
+    struct rope_keys global = scaling ? c.scaling : by_type ? c.parameters.full : c.parameters.flat;
+    struct rope_keys windowed = c.parameters.sliding;
+    int dim, same;
+    if (scaling && global.base == 0) global.base = c.parameters.full.base;
+    complete_keys(&global, &c, rules, s);
+    if (windowed.base == 0) windowed.base = c.local_base != 0 ? c.local_base : rules->local_base;
+    complete_keys(&windowed, &c, rules, s);
+    if (read_partial(&global, rules, d, &dim, e) || read_partial(&windowed, rules, d, &same, e)) return e->status;
+    if (d->head_dim > ATTENTION_MAX_HEAD) return STATUS_OK; /* spec_check words it */
+    d->rotated = (dim + 1) / 2 * 2;
+    if (fill_table(d, ROPE_GLOBAL, &global, dim, e)) return e->status;
+    return local ? fill_table(d, ROPE_LOCAL, &windowed, dim, e) : STATUS_OK;
+}
