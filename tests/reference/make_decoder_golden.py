@@ -1,0 +1,189 @@
+"""Writes the decoder families of tests/golden/hf: tiny random checkpoints of transformers' own classes, and their logits.
+
+    pip install torch transformers==5.23.0 safetensors numpy
+    python tests/reference/make_decoder_golden.py [NAME ...]
+
+The folders have the layout of tests/golden/hf/README.md. A prompt is longer than any window; `long` is also longer than
+original_max_position_embeddings, which the generation stays below. Nothing is patched. Each folder is read back, with
+config.json and, where transformers 4 wrote other words, with config_v4.json, and must give the same logits.
+"""
+import json
+import os
+import shutil
+import sys
+import warnings
+import zlib
+from pathlib import Path
+
+os.environ["TRANSFORMERS_OFFLINE"] = os.environ["HF_HUB_OFFLINE"] = "1"
+warnings.filterwarnings("ignore")
+import numpy as np
+import torch
+import transformers
+from safetensors.numpy import save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+torch.set_num_threads(1)
+
+OUT = Path(__file__).resolve().parents[1] / "golden/hf"
+VOCAB, LONG, PROMPT, NEW = 64, 40, 7, 16
+SIZES = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, max_position_embeddings=64, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+FACTORS = dict(short_factor=[1.0, 1.1, 1.3], long_factor=[1.5, 2.5, 4.0])
+
+
+def rope(kind, **keys):
+    return {"rope_parameters": {"rope_type": kind, "rope_theta": 10000.0, **keys}}
+
+
+# Folder: model_type, and what differs from SIZES and from transformers' defaults.
+FAMILIES = {
+    "llama3": ("llama", dict(rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                                  original_max_position_embeddings=16), attention_bias=True, mlp_bias=True)),
+    "llama_linear": ("llama", dict(rope("linear", factor=4.0), tie_word_embeddings=True, num_key_value_heads=1)),
+    "llama_yarn": ("llama", dict(rope("yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=4.0),
+                                 head_dim=16)),
+    "mistral": ("mistral", dict(sliding_window=5)),
+    "qwen2_window": ("qwen2", dict(use_sliding_window=True, sliding_window=5, max_window_layers=1)),
+    "qwen3": ("qwen3", dict(head_dim=16, tie_word_embeddings=True, num_hidden_layers=2)),
+    "phi3": ("phi3", dict(rope_parameters=dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.75,
+                                               **FACTORS), original_max_position_embeddings=24, sliding_window=9)),
+    "gemma2": ("gemma2", dict(head_dim=16, sliding_window=5, query_pre_attn_scalar=24, attn_logit_softcapping=2.0,
+                              final_logit_softcapping=3.0)),
+    "gemma3_text": ("gemma3_text", dict(head_dim=16, sliding_window=5, query_pre_attn_scalar=24, num_hidden_layers=3,
+                                        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                                        rope_parameters={
+                                            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                                            "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}})),
+    "gpt_neox_parallel": ("gpt_neox", dict(use_parallel_residual=True)),
+    "olmo2": ("olmo2", dict(attention_bias=True)),
+    "granite": ("granite", dict(embedding_multiplier=1.5, residual_multiplier=0.7, attention_multiplier=0.2,
+                                logits_scaling=2.0, tie_word_embeddings=True)),
+    "smollm3": ("smollm3", dict(no_rope_layers=[1, 0, 1], num_hidden_layers=3, use_sliding_window=True,
+                                sliding_window=5)),
+    "starcoder2": ("starcoder2", dict(sliding_window=5)),
+    "gpt2_plain": ("gpt2", dict(n_inner=40, n_positions=64, tie_word_embeddings=False)),
+}
+
+
+def fill(model, seed):
+    """Seeded noise, one stream a tensor. Norms stand around what makes them neutral."""
+    centre = 0.0 if model.config.model_type.startswith("gemma") else 1.0
+    for name, p in model.named_parameters():
+        stream = np.random.Generator(np.random.PCG64([seed, zlib.crc32(name.encode())]))
+        z = stream.standard_normal(tuple(p.shape)).astype(np.float32)
+        if p.dim() == 1:
+            z = centre + 0.25 * z if name.endswith("weight") else 0.2 * z
+        elif "embed" in name or "wte" in name or "wpe" in name:
+            z = (0.15 if model.config.tie_word_embeddings else 0.4) * z
+        else:
+            z = 1.2 * z / np.sqrt(p.shape[0] if "c_" in name and model.config.model_type == "gpt2" else p.shape[1])
+        with torch.no_grad():
+            p.copy_(torch.from_numpy(np.ascontiguousarray(z, np.float32)))
+
+
+@torch.no_grad()
+def run(model, ids, mask=None):
+    tensors = {"input_ids": torch.from_numpy(np.asarray(ids, np.int64))}
+    if mask is not None:
+        tensors["attention_mask"] = torch.from_numpy(np.asarray(mask, np.int64))
+    return model(**tensors, use_cache=False).logits.float().numpy()
+
+
+def make_cases(model, rng):
+    vocab = model.config.vocab_size
+    ids = rng.integers(3, vocab, (2, 14)).astype(np.int32)
+    mask = np.ones_like(ids)
+    mask[1, 9:] = ids[1, 9:] = 0
+    long = rng.integers(3, vocab, (1, LONG)).astype(np.int32)
+    data = {}
+    for name, rows, ones in [("b1", ids[:1], mask[:1]), ("b2", ids, mask), ("long", long, np.ones_like(long))]:
+        data |= {f"{name}.input_ids": rows, f"{name}.attention_mask": ones, f"{name}.logits": run(model, rows, ones)}
+    return {name: np.ascontiguousarray(t) for name, t in data.items()} | make_generation(model, rng)
+
+
+def make_generation(model, rng):
+    """Greedy, a whole forward for each id; prompts with close decisions are passed over."""
+    for _ in range(200):
+        ids = list(rng.integers(3, model.config.vocab_size, PROMPT))
+        logits = []
+        for _ in range(NEW):
+            logits.append(run(model, [ids])[0, -1])
+            ids.append(int(logits[-1].argmax()))
+        rows = np.stack(logits)
+        best = np.sort(rows)[:, -2:]
+        if (best[:, 1] - best[:, 0]).min() > 2e-3 and len(set(ids[PROMPT:])) >= 3:
+            return {"generate.prompt": np.array(ids[:PROMPT], np.int32),
+                    "generate.tokens": np.array(ids[PROMPT:], np.int32), "generate.logits": rows}
+    raise SystemExit("no suitable prompt")
+
+
+def words_of_4(config):
+    """The same options as transformers 4 wrote them."""
+    old = dict(config)
+    parameters = old.pop("rope_parameters", None)
+    old["torch_dtype"] = old.pop("dtype")
+    old["transformers_version"] = "4.40.0"
+    if old["model_type"] == "gpt2":
+        return old
+    layers = parameters if "full_attention" in parameters else {"full_attention": parameters}
+    scaling = dict(layers["full_attention"])
+    base, partial = scaling.pop("rope_theta"), scaling.pop("partial_rotary_factor", None)
+    if old["model_type"] == "gpt_neox":
+        old |= {"rotary_emb_base": base, "rotary_pct": partial}
+    else:
+        old["rope_theta"] = base
+        if partial is not None:
+            old["partial_rotary_factor"] = partial
+    if "sliding_attention" in layers:
+        old["rope_local_base_freq"] = layers["sliding_attention"]["rope_theta"]
+    elif scaling["rope_type"] != "default":
+        scaling["type"] = scaling.pop("rope_type")
+    plain = scaling.get("rope_type") == "default"
+    old["rope_scaling"] = None if plain else scaling
+    return old
+
+
+def expect_same(model, folder, config, data):
+    loaded = type(model).from_pretrained(folder, config=config, dtype=torch.float32, attn_implementation="eager").eval()
+    for case in ("b1", "long"):
+        assert np.abs(run(loaded, data[f"{case}.input_ids"]) - data[f"{case}.logits"]).max() < 1e-5, folder
+
+
+def make_folder(folder, model_type, options, seed):
+    shutil.rmtree(folder, ignore_errors=True)
+    options = dict(SIZES, **options)
+    if model_type == "gpt2":
+        options |= dict(n_embd=options.pop("hidden_size"), n_head=4, n_layer=options.pop("num_hidden_layers"))
+    if model_type == "gpt_neox":
+        options.pop("num_key_value_heads")
+    config = AutoConfig.for_model(model_type, **options)
+    config._attn_implementation = "eager"
+    model = AutoModelForCausalLM.from_config(config).eval().float()
+    fill(model, seed)
+    data = make_cases(model, np.random.Generator(np.random.PCG64(seed)))
+
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    save_file(data, folder / "cases.safetensors", metadata={"format": "np"})
+    expect_same(model, folder, None, data)
+    written = json.loads((folder / "config.json").read_text())
+    old = words_of_4(written)
+    expect_same(model, folder, type(config)(**old), data)
+    (folder / "config_v4.json").write_text(json.dumps(old, indent=2) + "\n")
+    for path in folder.iterdir():
+        path.chmod(0o644)
+
+
+def main():
+    for name in sys.argv[1:] or FAMILIES:
+        model_type, options = FAMILIES[name]
+        make_folder(OUT / name, model_type, options, zlib.crc32(name.encode()))
+        size = sum(path.stat().st_size for path in (OUT / name).iterdir())
+        print(f"{name:20s} {size / 1000:.0f} KB", flush=True)
+
+
+if __name__ == "__main__":
+    main()
