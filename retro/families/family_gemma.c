@@ -1,6 +1,6 @@
 /* retro/families/family_gemma.c: Gemma 2 and the text part of Gemma 3 as Hugging Face stores them: scaled words, norms
- * before and after each branch with weights around zero, windows in most layers. Gemma 2 caps scores and logits; Gemma 3
- * norms the queries and keys of each head and turns windowed layers by frequencies of their own. */
+ * before and after each branch with weights around zero, windows in most layers. Gemma 2 caps scores and logits; Gemma
+ * 3 norms the queries and keys of each head and turns windowed layers by frequencies of their own. */
 #include <math.h>
 
 #include "retro/families/huggingface.h"
@@ -63,6 +63,7 @@ static enum status read_gemma3(const struct json *config, struct model_spec *s, 
     struct huggingface_decoder k = {.spec = *s, .rope = {.base = 1e6, .local_base = 10000}, .window_pattern = 6};
     if (read_gemma(config, &k, e)) return e->status;
     k.spec.stacks[STACK_DECODER].qk_norm = QK_NORM_HEAD;
+    k.spec.stacks[STACK_DECODER].score_cap = 0; /* transformers reads attn_logit_softcapping and does nothing with it */
     *s = k.spec;
     return STATUS_OK;
 }

@@ -1,6 +1,6 @@
-/* retro/families/family_gpt_neox.c: GPT-NeoX and Pythia as Hugging Face stores them: LayerNorm, biases, rotary positions
- * on a part of each head, Q, K and V of a head beside each other, and attention and MLP in parallel or one after the
- * other. */
+/* retro/families/family_gpt_neox.c: GPT-NeoX and Pythia as Hugging Face stores them: LayerNorm, biases, rotary
+ * positions on a part of each head, Q, K and V of a head beside each other, and attention and MLP in parallel or one
+ * after the other. */
 #include "retro/families/huggingface.h"
 
 static const struct json_field fields[] = {
@@ -15,10 +15,11 @@ static enum status read_neox(const struct json *config, struct model_spec *s, st
     d->activation = ACTIVATION_GELU_ERF;
     if (huggingface_read_decoder(config, &k, e) || spec_read(config, &table, &k.spec, e)) return e->status;
     if (d->heads * d->head_dim != d->hidden || d->kv_heads != d->heads)
-        return error_set(e, STATUS_UNSUPPORTED,
-                         "config.json: \"head_dim\" %d and \"num_key_value_heads\" %d: the %d heads of gpt_neox fill the "
-                         "hidden size %d, and each has its own keys and values",
-                         d->head_dim, d->kv_heads, d->heads, d->hidden);
+        return error_set(
+            e, STATUS_UNSUPPORTED,
+            "config.json: \"head_dim\" %d and \"num_key_value_heads\" %d: the %d heads of gpt_neox fill the "
+            "hidden size %d, and each has its own keys and values",
+            d->head_dim, d->kv_heads, d->heads, d->hidden);
     d->norm = NORM_LAYER;
     d->gated = false;
     d->mlp_bias = true;

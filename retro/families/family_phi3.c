@@ -1,5 +1,5 @@
-/* retro/families/family_phi3.c: Phi-3 as Hugging Face stores it: as Llama, with Q, K and V in one matrix, gate and up in
- * another, rotary positions on a part of each head, longrope, and a window in all layers. */
+/* retro/families/family_phi3.c: Phi-3 as Hugging Face stores it: as Llama, with Q, K and V in one matrix, gate and up
+ * in another, rotary positions on a part of each head, longrope, and a window in all layers. */
 #include "retro/families/huggingface.h"
 
 static enum status read_phi3(const struct json *config, struct model_spec *s, struct error *e) {

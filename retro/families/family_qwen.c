@@ -14,8 +14,7 @@ static enum status read_qwen(const struct json *config, struct huggingface_decod
     if (huggingface_read_decoder(config, k, e)) return e->status;
     if (!k->use_window) k->spec.window = 0;
     if (!json_is_absent(k->layer_types)) return huggingface_read_layer_types(k, e);
-    for (int i = k->max_window_layers; i < d->n_layers; i++)
-        k->spec.windowed[i] = k->spec.window > 0;
+    for (int i = k->max_window_layers; i < d->n_layers; i++) k->spec.windowed[i] = k->spec.window > 0;
     return STATUS_OK;
 }
 

@@ -46,8 +46,7 @@ enum status huggingface_read_decoder(const struct json *config, struct huggingfa
     struct dims *d = &s->stacks[STACK_DECODER];
     if (is_null(config, "num_key_value_heads")) d->kv_heads = 0;
     if (is_null(config, "sliding_window")) s->window = 0;
-    if (spec_read(config, &table, k, e) || huggingface_derive(s, d, e) ||
-        huggingface_read_rope(config, &k->rope, s, e))
+    if (spec_read(config, &table, k, e) || huggingface_derive(s, d, e) || huggingface_read_rope(config, &k->rope, s, e))
         return e->status;
 
     d->norm = NORM_RMS;

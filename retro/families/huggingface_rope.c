@@ -1,5 +1,6 @@
-/* retro/families/huggingface_rope.c: the keys of config.json about rotary positions, as transformers 4 and 5 write them,
- * and the frequencies that they stand for. The formulas are those of transformers 5.23, modeling_rope_utils.py. */
+/* retro/families/huggingface_rope.c: the keys of config.json about rotary positions, as transformers 4 and 5 write
+ * them, and the frequencies that they stand for. The formulas are those of transformers 5.23, modeling_rope_utils.py.
+ */
 #include <math.h>
 #include <string.h>
 
@@ -7,15 +8,19 @@
 
 enum rope_kind { KIND_DEFAULT, KIND_LINEAR, KIND_LLAMA3, KIND_YARN, KIND_LONGROPE };
 
-static const struct json_choice kinds[] = {
-    {"default", KIND_DEFAULT}, {"linear", KIND_LINEAR}, {"llama3", KIND_LLAMA3}, {"yarn", KIND_YARN},
-    {"longrope", KIND_LONGROPE}, {"su", KIND_LONGROPE}, {NULL, 0}};
+static const struct json_choice kinds[] = {{"default", KIND_DEFAULT},
+                                           {"linear", KIND_LINEAR},
+                                           {"llama3", KIND_LLAMA3},
+                                           {"yarn", KIND_YARN},
+                                           {"longrope", KIND_LONGROPE},
+                                           {"su", KIND_LONGROPE},
+                                           {NULL, 0}};
 
 /* One dictionary; 0 and NULL stand for what it lacks. */
 struct rope_keys {
     int kind, original;
     double base, partial, factor, attention_factor;
-    double low, high;                             /* llama3 */
+    double low, high;                                /* llama3 */
     double beta_fast, beta_slow, mscale, mscale_all; /* yarn */
     bool truncate;
     const struct json *short_factor, *long_factor; /* longrope */
@@ -62,8 +67,9 @@ static enum status parse_kind(struct json_reader *r, const struct json *value, v
         {"mscale_all_dim", JSON_DOUBLE, JSON_AT(struct rope_keys, mscale_all)}, \
         {"truncate", JSON_BOOL, JSON_AT(struct rope_keys, truncate), .fallback = true}, \
         {"short_factor", JSON_RAW, JSON_AT(struct rope_keys, short_factor)}, \
-        {"long_factor", JSON_RAW, JSON_AT(struct rope_keys, long_factor)}, \
-        {.name = "mrope_section", .type = JSON_EMPTY}
+        {"long_factor", JSON_RAW, JSON_AT(struct rope_keys, long_factor)}, { \
+        .name = "mrope_section", .type = JSON_EMPTY \
+    }
 
 /* transformers 5 falls back to "default", transformers 4 asks for a type. */
 static const struct json_field dictionary_fields[] = {ROPE_ROWS(false)};

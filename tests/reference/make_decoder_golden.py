@@ -42,7 +42,7 @@ def rope(kind, **keys):
 FAMILIES = {
     "llama3": ("llama", dict(rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
                                   original_max_position_embeddings=16), attention_bias=True, mlp_bias=True)),
-    "llama_linear": ("llama", dict(rope("linear", factor=4.0), tie_word_embeddings=True, num_key_value_heads=1)),
+    "llama_linear": ("llama", dict(rope("linear", factor=4.0), tie_word_embeddings=True, num_key_value_heads=4)),
     "llama_yarn": ("llama", dict(rope("yarn", factor=4.0, original_max_position_embeddings=16, beta_fast=4.0),
                                  head_dim=16)),
     "mistral": ("mistral", dict(sliding_window=5)),

@@ -23,10 +23,26 @@ static enum status refuse(const struct parity_case *c, const char *what, struct 
     return error_set(e, STATUS_INVALID, "%s: %s is missing or has the wrong shape", c->name, what);
 }
 
-/* [b, n] ids that the file holds, as the case's own copy. */
-static void take_tokens(struct parity_case *c, const struct stored_tensor *t) {
-    c->tokens = xmalloc(t->bytes);
-    memcpy(c->tokens, t->data, t->bytes);
+/* The numbers of a tensor of n_dims, NULL where it is none of i32 or i64. Ids beyond i32 become -1, which no model has.
+ */
+static const int32_t *take_integers(struct parity_case *c, const struct stored_tensor *t, int n_dims) {
+    if (is_shaped(t, STORED_I32, n_dims)) return t->data;
+    if (!is_shaped(t, STORED_I64, n_dims)) return NULL;
+    CHECK(c->n_narrowed < (int)ARRAY_COUNT(c->narrowed));
+    int32_t *narrow = xmalloc(t->elements * sizeof *narrow);
+    const int64_t *wide = t->data;
+    for (size_t i = 0; i < t->elements; i++)
+        narrow[i] = wide[i] < INT32_MIN || wide[i] > INT32_MAX ? -1 : (int32_t)wide[i];
+    c->narrowed[c->n_narrowed] = narrow;
+    c->n_narrowed++;
+    return narrow;
+}
+
+/* [b, n] ids, as the case's own copy. */
+static void take_tokens(struct parity_case *c, const int32_t *ids) {
+    size_t bytes = (size_t)c->b * (size_t)c->n * sizeof *ids;
+    c->tokens = xmalloc(bytes);
+    memcpy(c->tokens, ids, bytes);
 }
 
 static enum status take_logits(struct parity_case *c, const struct weights *w, struct error *e) {
@@ -54,13 +70,11 @@ static enum status take_lengths(const struct parity_case *c, const struct stored
 }
 
 /* A mask [b, n] of ones, then zeros, as lengths. */
-static enum status take_mask(const struct parity_case *c, const struct stored_tensor *t, int n, int **out,
-                             struct error *e) {
+static enum status take_mask(struct parity_case *c, const struct stored_tensor *t, int n, int **out, struct error *e) {
     if (take_lengths(c, NULL, n, out, e)) return e->status;
     if (t == NULL) return STATUS_OK;
-    if (!is_shaped(t, STORED_I32, 2) || t->shape[0] != c->b || t->shape[1] != n)
-        return refuse(c, "attention_mask [b, n] i32", e);
-    const int32_t *mask = t->data;
+    const int32_t *mask = take_integers(c, t, 2);
+    if (mask == NULL || t->shape[0] != c->b || t->shape[1] != n) return refuse(c, "attention_mask [b, n] i32", e);
     for (int i = 0; i < c->b; i++) {
         int length = 0;
         while (length < n && mask[i * n + length] == 1) length++;
@@ -92,9 +106,11 @@ static enum status read_neighbors(struct parity_case *c, const struct weights *w
 
 static enum status read_decoder_case(struct parity_case *c, const struct stored_tensor *ids, const struct weights *w,
                                      const struct model_info *info, struct error *e) {
+    const int32_t *values = take_integers(c, ids, 2);
+    if (values == NULL) return refuse(c, "tokens or input_ids [b, n] i32", e);
     c->b = (int)ids->shape[0];
     c->n = (int)ids->shape[1];
-    take_tokens(c, ids);
+    take_tokens(c, values);
     if (take_logits(c, w, e) || take_mask(c, find_part(w, c->name, "attention_mask"), c->n, &c->lengths, e))
         return e->status;
     return read_neighbors(c, w, info, e);
@@ -110,7 +126,7 @@ static enum status read_encoder_case(struct parity_case *c, const struct stored_
     c->n = (int)ids->shape[1];
     c->max_source = (int)source->shape[1];
     c->sources = source->data;
-    take_tokens(c, ids);
+    take_tokens(c, ids->data);
     if (take_logits(c, w, e) || take_lengths(c, find_part(w, c->name, "decoder_lengths"), c->n, &c->lengths, e))
         return e->status;
     if (hf) return take_mask(c, find_part(w, c->name, "attention_mask"), c->max_source, &c->source_lengths, e);
@@ -123,7 +139,8 @@ static enum status read_encoder_case(struct parity_case *c, const struct stored_
 static enum status read_greedy(struct parity_case *c, const int32_t *prompt, int p, const struct weights *w,
                                struct error *e) {
     const struct stored_tensor *tokens = find_part(w, c->name, "tokens"), *logits = find_part(w, c->name, "logits");
-    if (!is_shaped(tokens, STORED_I32, 1)) return refuse(c, "tokens [G] i32", e);
+    c->greedy = take_integers(c, tokens, 1);
+    if (c->greedy == NULL) return refuse(c, "tokens [G] i32", e);
     int generated = (int)tokens->shape[0];
     if (!is_shaped(logits, STORED_F32, 2) || logits->shape[0] != generated || logits->shape[1] != c->vocab)
         return refuse(c, "logits [G, V] f32", e);
@@ -131,10 +148,9 @@ static enum status read_greedy(struct parity_case *c, const int32_t *prompt, int
     c->n = p + generated - 1;
     c->first_row = p - 1;
     c->logits = logits->data;
-    c->greedy = tokens->data;
     c->tokens = xmalloc((size_t)c->n * sizeof *c->tokens);
     memcpy(c->tokens, prompt, (size_t)p * sizeof *prompt);
-    memcpy(c->tokens + p, tokens->data, (size_t)(generated - 1) * sizeof *c->tokens);
+    memcpy(c->tokens + p, c->greedy, (size_t)(generated - 1) * sizeof *c->tokens);
     return take_lengths(c, NULL, c->n, &c->lengths, e);
 }
 
@@ -158,7 +174,8 @@ static enum status read_generation_neighbors(struct parity_case *c, const struct
 static enum status read_generation(struct parity_case *c, const struct stored_tensor *prompt, const struct weights *w,
                                    const struct model_info *info, struct error *e) {
     const struct stored_tensor *source = find_part(w, c->name, "encoder_tokens");
-    if (!is_shaped(prompt, STORED_I32, 1)) return refuse(c, "prompt [P] i32", e);
+    const int32_t *ids = take_integers(c, prompt, 1);
+    if (ids == NULL) return refuse(c, "prompt [P] i32", e);
     const int32_t start = info->start;
     bool starts = info->reads_source && source == NULL;
     if (starts) source = prompt;
@@ -167,7 +184,7 @@ static enum status read_generation(struct parity_case *c, const struct stored_te
         c->max_source = (int)source->shape[0];
         c->sources = source->data;
     }
-    if (read_greedy(c, starts ? &start : prompt->data, starts ? 1 : (int)prompt->shape[0], w, e)) return e->status;
+    if (read_greedy(c, starts ? &start : ids, starts ? 1 : (int)prompt->shape[0], w, e)) return e->status;
     if (info->reads_source) return take_lengths(c, NULL, c->max_source, &c->source_lengths, e);
     return read_generation_neighbors(c, w, info, e);
 }
@@ -180,14 +197,16 @@ enum status parity_case_read(struct parity_case *c, const char *name, const stru
     const struct stored_tensor *prompt = find_part(w, name, "prompt"), *hf = find_part(w, name, "input_ids");
     const struct stored_tensor *ids = hf ? hf : find_part(w, name, info->reads_source ? "encoder_tokens" : "tokens");
     if (prompt) return read_generation(c, prompt, w, info, e);
-    if (!is_shaped(ids, STORED_I32, 2)) return refuse(c, "tokens, input_ids or encoder_tokens [b, n] i32", e);
-    return info->reads_source ? read_encoder_case(c, ids, w, e) : read_decoder_case(c, ids, w, info, e);
+    if (!info->reads_source) return read_decoder_case(c, ids, w, info, e);
+    if (!is_shaped(ids, STORED_I32, 2)) return refuse(c, "input_ids or encoder_tokens [b, n] i32", e);
+    return read_encoder_case(c, ids, w, e);
 }
 
 void parity_case_free(struct parity_case *c) {
     free(c->tokens);
     free(c->lengths);
     free(c->source_lengths);
+    for (int i = 0; i < c->n_narrowed; i++) free(c->narrowed[i]);
     *c = (struct parity_case){0};
 }
 

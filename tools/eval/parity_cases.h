@@ -8,7 +8,8 @@
  *     hf/     NAME.input_ids [b, n], .attention_mask [b, n], .decoder_input_ids [b, Sd] (T5), .logits [b, n, V];
  *             generate.prompt [P] (T5: of the encoder), .tokens [G], .logits [G, V]
  *
- * Ids, masks and lengths are i32, logits f32. The cases are whatever the files hold, of any dimensions. */
+ * Ids, masks and lengths are i32, of decoders alone also i64; logits are f32. The cases are whatever the files hold, of
+ * any dimensions. */
 #pragma once
 
 #include "retro/run/session.h"
@@ -32,6 +33,8 @@ struct parity_case {
     int max_source;
     const int32_t *sources; /* [b, max_source] */
     int *source_lengths;    /* owned [b] */
+    int32_t *narrowed[3];   /* owned: what the file holds as i64 */
+    int n_narrowed;
 };
 
 void parity_case_free(struct parity_case *c);
