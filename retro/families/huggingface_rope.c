@@ -6,7 +6,7 @@
 
 #include "retro/families/huggingface.h"
 
-enum rope_kind { KIND_DEFAULT, KIND_LINEAR, KIND_LLAMA3, KIND_YARN, KIND_LONGROPE };
+enum rope_kind { KIND_DEFAULT, KIND_LINEAR, KIND_LLAMA3, KIND_YARN, KIND_LONGROPE, KIND_DYNAMIC };
 
 static const struct json_choice kinds[] = {{"default", KIND_DEFAULT},
                                            {"linear", KIND_LINEAR},
@@ -42,12 +42,8 @@ static enum status parse_kind(struct json_reader *r, const struct json *value, v
     static const struct json_field kind = {.type = JSON_CHOICE, .choices = kinds};
     struct rope_keys *keys = object;
     const char *name = json_text(value).text;
-    if (name && strcmp(name, "dynamic") == 0)
-        return json_fail(r, JSON_FAULT_UNSUPPORTED,
-                         "\"%s\" is \"dynamic\", which is not supported: it turns a token by the length of the text "
-                         "that it is computed with, so a growing text has no one answer; allowed is default, linear, "
-                         "llama3, yarn, longrope",
-                         r->field);
+    keys->kind = KIND_DYNAMIC;
+    if (name && strcmp(name, "dynamic") == 0) return STATUS_OK;
     return json_field_read(r, &kind, value, &keys->kind);
 }
 
@@ -193,12 +189,19 @@ static enum status fill_table(struct dims *d, enum rope_id id, const struct rope
     struct rope_table *t = &d->rope[id];
     int pairs = (dim + 1) / 2;
     bool scaled = k->kind != KIND_DEFAULT;
+    if (k->kind == KIND_DYNAMIC)
+        return error_set(
+            e, STATUS_UNSUPPORTED,
+            "config.json: \"rope_type\" of the rotary positions is \"dynamic\", which is not supported: it "
+            "turns a token by the length of the text that it is computed with, so a growing text has no "
+            "one answer; supported are default, linear, llama3, yarn, longrope");
     if (!(k->base > 0)) return refuse_key("rope_theta", k->base, "positive", e);
     if (scaled && !(k->factor > 0)) return refuse_key("factor", k->factor, "positive", e);
     if (k->attention_factor < 0) return refuse_key("attention_factor", k->attention_factor, "positive", e);
     fill_plain(t, k->base, dim);
     switch ((enum rope_kind)k->kind) {
         case KIND_DEFAULT: break;
+        case KIND_DYNAMIC: break; /* refused before */
         case KIND_LINEAR: scale_linear(t, k, pairs); break;
         case KIND_LLAMA3: return scale_llama3(t, k, pairs, e);
         case KIND_YARN: scale_yarn(t, k, k->base, dim); break;

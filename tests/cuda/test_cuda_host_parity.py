@@ -9,6 +9,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
 GOLDEN = ROOT / "tests/golden"
 FOLDERS = sorted(p.parent for p in (GOLDEN / "retro").glob("*/config.json"))
+DECODERS = [GOLDEN / "hf" / name for name in ("gemma2", "gemma3_text", "gpt_neox_parallel", "granite", "olmo2", "phi3",
+                                              "smollm3", "starcoder2")]
 T5 = sorted(p.parent for kind in ("t5/*", "hf/t5_*") for p in GOLDEN.glob(f"{kind}/config.json"))
 
 
@@ -24,6 +26,11 @@ def test_reference_logits(folder):
     assert len(lines) > 2 and all("tokens=ok" in line for line in lines[:-1])
 
 
+def test_decoders():
+    done = parity("--set", "model.device=cuda-host", *DECODERS)
+    assert done.returncode == 0 and f"{4 * len(DECODERS)} passed" in done.stdout, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("folders", [FOLDERS[1:3], T5], ids=["retro", "t5"])
 def test_bf16_stays_near(folders):
     """bf16 weights, inputs of products and cache move these small models' logits by less than 0.5."""
@@ -33,7 +40,7 @@ def test_bf16_stays_near(folders):
     assert 1e-4 < worst < 0.5
 
 
-@pytest.mark.parametrize("folder", [FOLDERS[0], T5[0]], ids=["retro", "t5"])
+@pytest.mark.parametrize("folder", [FOLDERS[0], T5[0], GOLDEN / "hf/olmo2"], ids=["retro", "t5", "olmo2"])
 def test_two_ranks(folder, tmp_path):
     """Two processes, each with an emulated device of its own, share heads, MLP and vocabulary."""
     command = [BUILD / "cuda_host/retro-eval", "parity", "--tolerance", "2e-4", "--set", "model.device=cuda-host",

@@ -138,20 +138,103 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("gpt2", "n_head", 5, "32 is not a multiple of 5"),
     ("gpt2", "n_layer", 0, "allowed is 1 .. 512"),
     ("gpt2", "n_positions", "64", "expected an integer"),
-    ("llama", "rope_scaling", {"type": "linear", "factor": 2.0}, "rope_scaling.type"),
+    ("llama", "rope_scaling", {"type": "dynamic", "factor": 2.0}, "no one answer"),
+    ("llama", "rope_parameters", {"rope_type": "dynamic", "factor": 2.0}, "supported are default"),
+    ("llama", "rope_scaling", {"type": "linear"}, "factor"),
+    ("llama", "rope_scaling", {"type": "mystic", "factor": 2.0}, "allowed is default, linear"),
+    ("llama", "rope_scaling", {"type": "llama3", "factor": 2.0, "low_freq_factor": 4, "high_freq_factor": 1},
+     "greater than low_freq_factor"),
+    ("llama", "rope_parameters", {"full_attention": {"rope_type": "default"}}, "of all layers at once"),
+    ("llama", "partial_rotary_factor", 0.5, "not supported in this family"),
+    ("llama", "per_layer_config", {"0": {}}, "not supported"),
+    ("phi3", "rope_parameters", {"rope_type": "longrope", "long_factor": [1, 2, 3, 4], "short_factor": [1, 2]},
+     "list of 4 numbers"),
+    ("phi3", "rope_parameters", {"rope_type": "longrope", "long_factor": [1, 2, 3, 0], "short_factor": [1, 1, 1, 1]},
+     "not positive"),
+    ("gemma2", "use_bidirectional_attention", True, "must be false"),
+    ("gemma2", "layer_types", ["chunked_attention", "full_attention"], "chunked_attention"),
+    ("gemma2", "layer_types", ["full_attention"], "one for each layer"),
+    ("gemma3_text", "rope_parameters", {"rope_type": "default", "rope_theta": 1e6}, "full_attention"),
+    ("granite", "logits_scaling", 0, "allowed is"),
+    ("gpt_neox", "num_key_value_heads", 2, "its own keys and values"),
+    ("mistral", "layer_types", ["sliding_attention", "full_attention"], "full_attention beside"),
+    ("qwen2_window", "use_sliding_window", False, "is off"),
+    ("qwen3", "sliding_window", 0, "allowed is 1"),
+    ("smollm3", "no_rope_layers", [1, 0], "list of 3 numbers"),
+    ("smollm3", "no_rope_layer_interval", 0, "allowed is 1"),
     ("llama", "rope_scaling", {"factor": 2.0}, "rope_scaling.rope_type"),
-    ("llama", "rope_parameters", {"rope_type": "llama3", "rope_theta": 5e5}, "rope_parameters.rope_type"),
+    ("llama", "rope_parameters", {"rope_type": "llama3", "rope_theta": 5e5}, "factor"),
     ("llama", "quantization_config", {"quant_method": "gptq"}, "not supported"),
     ("llama", "num_key_value_heads", 3, "cannot share"),
     ("llama", "eos_token_id", ["2"], "expected an integer"),
-    ("qwen2_bf16", "use_sliding_window", True, "must be false"),
 ])
 def test_options_that_are_refused(tmp_path, family, key, value, words):
     folder = copy_family(family, tmp_path, **{key: value})
     done = parity(folder)
     assert done.returncode == 1 and words in done.stderr, done.stdout + done.stderr
-    assert key in done.stderr or family == "gpt2" and key == "n_head" or "heads cannot share" in done.stderr
+    named = key in done.stderr or "of the rotary positions" in done.stderr or "of longrope" in done.stderr
+    assert named or family == "gpt2" and key == "n_head" or "cannot share" in done.stderr or "is off" in done.stderr
 
 
 def test_several_eos_ids(tmp_path):
     expect_equal(copy_family("llama", tmp_path, eos_token_id=[2, 3]))
+
+
+def test_unknown_family_lists_the_known(tmp_path):
+    folder = copy_family("llama", tmp_path, model_type="mamba")
+    families = {json.loads(path.read_text())["model_type"] for path in GOLDEN.glob("*/config.json")}
+    expect_refusal(folder, 'model_type "mamba" is unknown', *families)
+
+
+@pytest.mark.parametrize("family, key, value", [
+    ("qwen2_window", "max_window_layers", 9), ("mistral", "sliding_window", None), ("phi3", "sliding_window", None),
+    ("gemma2", "attn_logit_softcapping", None), ("gemma2", "final_logit_softcapping", None),
+    ("gemma2", "query_pre_attn_scalar", 20), ("granite", "residual_multiplier", 0.5), ("granite", "logits_scaling", 1),
+    ("granite", "embedding_multiplier", 1), ("granite", "attention_multiplier", 1), ("smollm3", "no_rope_layers", [1, 1, 1]),
+    ("gpt_neox_parallel", "use_parallel_residual", False), ("phi3", "original_max_position_embeddings", 64),
+    ("llama3", "original_max_position_embeddings", 8), ("starcoder2", "sliding_window", 6),
+    ("gemma3_text", "layer_types", ["full_attention"] * 3)])
+def test_options_that_matter(tmp_path, family, key, value):
+    """Each of them changes logits by far more than the tolerance, so that none is read and forgotten."""
+    drop = ["layer_types"] if family in ("qwen2_window", "smollm3") else []
+    done = parity(copy_family(family, tmp_path, drop=drop, **{key: value}))
+    assert done.returncode == 1 and "FAILED" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("family, absent", [
+    ("gemma2", "tie_word_embeddings"), ("gpt2", "tie_word_embeddings"), ("starcoder2", "tie_word_embeddings"),
+    ("smollm3", "tie_word_embeddings"), ("mistral", "tie_word_embeddings"), ("llama3", "tie_word_embeddings"),
+    ("qwen2_window", "layer_types"), ("smollm3", "layer_types"), ("gemma2", "layer_types"), ("olmo2", "head_dim")])
+def test_absent_keys(tmp_path, family, absent):
+    """What an absent key stands for differs by family."""
+    folder = copy_family(family, tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    config.pop(absent, None)
+    (folder / "config.json").write_text(json.dumps(config))
+    expect_equal(folder)
+
+
+def test_window_that_is_off(tmp_path):
+    """use_sliding_window decides, whatever sliding_window says."""
+    plain = copy_family("qwen2_bf16", tmp_path, use_sliding_window=False, sliding_window=2, max_window_layers=0)
+    expect_equal(plain)
+
+
+def test_gpt_neox_spellings(tmp_path):
+    """embed_out is lm_head in memory; old files hold masks and frequencies in every layer."""
+    folder = copy_family("gpt_neox_parallel", tmp_path)
+    tensors = read_tensors(folder / "model.safetensors")
+    tensors["lm_head.weight"] = tensors.pop("embed_out.weight")
+    for i in range(2):
+        tensors |= {f"gpt_neox.layers.{i}.attention.{name}": zeros(4) for name in
+                    ("bias", "masked_bias", "rotary_emb.inv_freq")}
+    write_tensors(folder / "model.safetensors", tensors)
+    expect_equal(folder)
+
+
+def test_models_without_prefix(tmp_path):
+    """LlamaModel and the like write no "model."."""
+    folder = copy_family("qwen3", tmp_path)
+    tensors = read_tensors(folder / "model.safetensors")
+    write_tensors(folder / "model.safetensors", {name.removeprefix("model."): t for name, t in tensors.items()})
+    expect_equal(folder)

@@ -12,7 +12,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EVAL = ROOT / os.environ.get("RETRO_BUILD", "build") / "retro-eval"
 GOLDEN = ROOT / "tests/golden"
-KINDS = ("retro/*", "t5/*", "hf/t5_*", "hf/gpt2", "hf/llama", "hf/qwen2_bf16")
+KINDS = ("retro/*", "t5/*", "hf/*")
 FOLDERS = sorted(p.parent for kind in KINDS for p in GOLDEN.glob(f"{kind}/config.json"))
 FLAGS = set(next(line for line in open("/proc/cpuinfo") if line.startswith("flags")).split())
 NEEDS = {"avx2": "avx2", "avx512": "avx512vl", "avx512bf16": "avx512_bf16"}
@@ -36,16 +36,24 @@ def test_reference_logits(folder, cpu):
     done = parity(*dtype_of(folder), folder, cpu=cpu)
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
-    assert len(lines) > 2 and all("tokens=ok" in line for line in lines[:-1])
+    assert len(lines) > 1 and all("tokens=ok" in line for line in lines[:-1])
 
 
 def test_config_of_transformers_4(tmp_path):
-    """T5's says by tie_word_embeddings what 5 says by scale_decoder_outputs; Llama's has rope_theta outside a table."""
-    for name in ("t5_v1_0", "t5_v1_1", "llama", "qwen2_bf16"):
-        folder = shutil.copytree(GOLDEN / "hf" / name, tmp_path / name)
+    """T5's says by tie_word_embeddings what 5 says by scale_decoder_outputs; others have rope_theta and rope_scaling
+    outside a table, and names of their own for them."""
+    folders = [shutil.copytree(path.parent, tmp_path / path.parent.name) for path in GOLDEN.glob("hf/*/config_v4.json")]
+    for folder in folders:
         shutil.copy(folder / "config_v4.json", folder / "config.json")
-        done = parity(*dtype_of(folder), folder)
-        assert done.returncode == 0, done.stdout + done.stderr
+    done = parity("--set", "model.dtype=f32", *folders)
+    assert done.returncode == 0 and len(folders) > 15, done.stdout + done.stderr
+
+
+def test_two_stages():
+    """The layers of the decoders on two stages; windows, rotary tables and scales go with them."""
+    folders = [f for f in FOLDERS if "/hf/" in str(f) and not f.name.startswith("t5")]
+    done = parity("--set", "model.dtype=f32", "--set", "parallel.pipeline=2", "--set", "parallel.comm=threads", *folders)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("folder", [f for f in FOLDERS if "/retro/" not in str(f)], ids=lambda p: p.name)

@@ -59,7 +59,8 @@ static int32_t draw(unsigned *seed, int below) {
 static void sequence_make(struct sequence *s, const struct model_info *info, unsigned seed, int prompt, int length) {
     int per_chunk = 3 * info->retrieved_length;
     *s = (struct sequence){.prompt = prompt, .length = length};
-    s->grid = grid_make(seed % 3 ? GRID_END : GRID_START, prompt, info->chunk_length);
+    int chunk = info->chunk_length > 0 ? info->chunk_length : MAX_LENGTH;
+    s->grid = grid_make(seed % 3 ? GRID_END : GRID_START, prompt, chunk);
     s->ids = malloc((size_t)(MAX_CHUNKS * per_chunk) * sizeof(int32_t));
     s->logits = calloc((size_t)length * (size_t)info->padded_vocab, sizeof(float));
     for (int i = 0; i < length; i++) s->tokens[i] = draw(&seed, info->vocab);
@@ -174,6 +175,17 @@ static void test_batch_is_bitwise_alone(void **state) {
     check_folder("tests/golden/retro/case_e_legacy_raw_gate", DTYPE_F32);
     check_folder("tests/golden/retro/case_a", DTYPE_BF16);
     check_folder("tests/golden/retro/case_b", DTYPE_F16);
+}
+
+/* Windows, two rotary tables, norms of heads and after branches, soft-caps, parallel branches, scales. */
+static void test_batch_of_decoders_is_bitwise_alone(void **state) {
+    (void)state;
+    check_folder("tests/golden/hf/gemma2", DTYPE_F32);
+    check_folder("tests/golden/hf/gemma3_text", DTYPE_BF16);
+    check_folder("tests/golden/hf/olmo2", DTYPE_F16);
+    check_folder("tests/golden/hf/phi3", DTYPE_F32);
+    check_folder("tests/golden/hf/gpt_neox_parallel", DTYPE_F32);
+    check_folder("tests/golden/hf/granite", DTYPE_BF16);
 }
 
 /* More closed chunks in one step than the encoder takes at once give the bits of single steps. */
@@ -383,9 +395,13 @@ static void test_mismatch_is_named(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_batch_is_bitwise_alone), cmocka_unit_test(test_long_prompt_closes_many_chunks),
-        cmocka_unit_test(test_limits_touch_nothing),   cmocka_unit_test(test_zero_centred_gamma),
-        cmocka_unit_test(test_mismatch_is_named),      cmocka_unit_test(test_an_abandoned_step),
+        cmocka_unit_test(test_batch_is_bitwise_alone),
+        cmocka_unit_test(test_batch_of_decoders_is_bitwise_alone),
+        cmocka_unit_test(test_long_prompt_closes_many_chunks),
+        cmocka_unit_test(test_limits_touch_nothing),
+        cmocka_unit_test(test_zero_centred_gamma),
+        cmocka_unit_test(test_mismatch_is_named),
+        cmocka_unit_test(test_an_abandoned_step),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
