@@ -8,7 +8,7 @@ this folder with "freeze_base" trains only what is new.
                           the others are stored as zero.
   gpt2                    learned positions; its Conv1D weights are [in, out], ours [out, in]
   gpt_neox                partial RoPE, only with "use_parallel_residual": false: a layer that adds attention and MLP of
-                          the same input is another computation, which the server does not have
+                          the same input is another computation, which Retro's decoder does not have
 
 Refused, with the reason: scaled RoPE, sliding windows, tokenizers that are not byte-level BPE.
 """
@@ -112,7 +112,7 @@ def gpt2_tensors(w, c):
 
 def neox_config(hf):
     require(not hf.get("use_parallel_residual", True),
-            "gpt_neox: parallel residual (attention and MLP of the same input) is not supported; such a model cannot be served")
+            "gpt_neox: parallel residual (attention and MLP of the same input) is not supported: Retro's decoder has no such layer")
     require(hf["hidden_act"] in GELUS, f"gpt_neox: activation {hf['hidden_act']}")
     require(hf.get("attention_bias", True), "gpt_neox: attention without biases is not supported")
     rope = hf.get("rope_parameters") or hf.get("rope_scaling") or {}
