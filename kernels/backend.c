@@ -229,6 +229,9 @@ void backend_mean_rows(struct backend *b, const struct mean_rows_args *a) {
 void backend_sample(struct backend *b, const struct sample_args *a) {
     CHECK(tensor_is_f32(&a->logits, a->logits.rows, a->logits.cols));
     CHECK(a->n_vocab > 0 && a->n_vocab <= a->logits.cols && a->n_vocab <= 1 << 24);
+    for (int i = 0; i < a->logits.rows; i++)
+        for (int64_t j = 0; j < a->params[i].n_edits; j++)
+            CHECK(a->params[i].edits[j].id >= 0 && a->params[i].edits[j].id < a->n_vocab);
     if (!b->error.status) b->ops->sample(b, a);
 }
 

@@ -173,20 +173,33 @@ struct mean_rows_args {
     bool normalize;
 };
 
-/* How one row of logits becomes a token. Order: temperature, then top_k, top_p, min_p on what is left, then a draw.
- * temperature 0 is greedy: the lowest id among the largest logits. Ids >= n_vocab (padding) are never drawn. */
-struct sample_params {
-    float temperature; /* >= 0 */
-    float top_p;       /* (0, 1]; keeps the smallest set of largest probabilities whose sum reaches it */
-    float min_p;       /* [0, 1]; drops tokens below min_p times the largest probability */
-    int top_k;         /* 0: off */
-    uint64_t seed;     /* the draw depends on (seed, draw) only, never on the batch */
-    uint64_t draw;     /* number of tokens this sequence has drawn before */
+/* A change to one logit before a draw: first bias is added, then a positive one is divided by `repetition` and any
+ * other multiplied by it, then `penalty` is taken away; each step is rounded to float. */
+struct logit_edit {
+    int32_t id;       /* each once in a row */
+    float bias;       /* -INFINITY: not drawn while there is another */
+    float repetition; /* above 0; 1: none */
+    float penalty;
+    float logit; /* the op's own: what it was */
 };
 
-/* ids[i] = one token from logits row i; logprobs[i] = its log-probability under softmax of the raw logits. */
+/* How one row of logits becomes a token. Order: edits, temperature, then top_k, top_p, min_p on what is left, then a
+ * draw. temperature 0 is greedy: the lowest id among the largest logits. Ids >= n_vocab (padding) are never drawn. */
+struct sample_params {
+    float temperature;        /* >= 0 */
+    float top_p;              /* (0, 1]; keeps the smallest set of largest probabilities whose sum reaches it */
+    float min_p;              /* [0, 1]; drops tokens below min_p times the largest probability */
+    int top_k;                /* 0: off */
+    uint64_t seed;            /* the draw depends on (seed, draw) only, never on the batch */
+    uint64_t draw;            /* number of tokens this sequence has drawn before */
+    struct logit_edit *edits; /* [n_edits] host */
+    int64_t n_edits;
+};
+
+/* ids[i] = one token from logits row i; logprobs[i] = its log-probability under softmax of the raw logits: those before
+ * edits. */
 struct sample_args {
-    struct tensor logits; /* f32 [rows, >= n_vocab] */
+    struct tensor logits; /* f32 [rows, >= n_vocab]; edited during the op, and afterwards as before */
     const struct sample_params *params;
     int n_vocab;
     int32_t *ids;    /* host, valid after sync */

@@ -1,6 +1,7 @@
 /* kernels/cpu/sample.c: one row of logits becomes a token. Every step is exact (integers, or single roundings that
  * IEEE fixes), so another device that follows these rules draws the same token.
  *
+ *  0. Edits change single logits (struct logit_edit). They are undone after the draw, before log-probabilities.
  *  1. Logits are cleaned: NaN and -inf become -FLT_MAX, +inf becomes FLT_MAX, -0 becomes 0. Ids >= n_vocab are ignored.
  *  2. temperature 0 (or not above 0): the lowest id among the largest logits. Done.
  *  3. Each id weighs w, an integer of at most 2^40 (sample_weights.h).
@@ -205,14 +206,42 @@ struct sampling {
     const struct cpu_kernels *kernels;
 };
 
+static float edit_logit(float logit, const struct logit_edit *edit) {
+    float x = logit + edit->bias;
+    x = x > 0 ? x / edit->repetition : x * edit->repetition;
+    return x - edit->penalty;
+}
+
+static void row_edit(float *logits, const struct sample_params *p) {
+    for (int64_t i = 0; i < p->n_edits; i++) {
+        struct logit_edit *edit = &p->edits[i];
+        edit->logit = logits[edit->id];
+        logits[edit->id] = edit_logit(edit->logit, edit);
+    }
+}
+
+static void row_restore(float *logits, const struct sample_params *p) {
+    for (int64_t i = 0; i < p->n_edits; i++) logits[p->edits[i].id] = p->edits[i].logit;
+}
+
+/* The greedy choice, by which weights and sums are scaled. */
+static int32_t row_measure(struct sample_row *row) {
+    int32_t greedy = largest_id(row->logits, row->n);
+    row->largest = (double)sample_clean(row->logits[greedy]);
+    return greedy;
+}
+
 static void sample_one(const void *context, int i, int thread) {
     (void)thread;
     const struct sampling *s = context;
     const struct sample_args *a = s->args;
-    struct sample_row row = {.kernels = s->kernels, .logits = row_f32(a->logits, i), .n = a->n_vocab};
-    int32_t greedy = largest_id(row.logits, row.n);
-    row.largest = (double)sample_clean(row.logits[greedy]);
-    a->ids[i] = sample_row(&row, &a->params[i], greedy);
+    const struct sample_params *p = &a->params[i];
+    float *logits = row_f32(a->logits, i);
+    struct sample_row row = {.kernels = s->kernels, .logits = logits, .n = a->n_vocab};
+    row_edit(logits, p);
+    a->ids[i] = sample_row(&row, p, row_measure(&row));
+    row_restore(logits, p);
+    if (p->n_edits > 0) row_measure(&row);
     a->logprobs[i] = log_probability(&row, a->ids[i]);
 }
 

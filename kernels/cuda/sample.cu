@@ -10,7 +10,8 @@
  *   histogram, 3 times   for top_k and again for top_p: how often, or with what weight, a digit of the logits occurs
  *   share                what each slice weighs after all cuts
  *   draw                 the slice, and the id in it
- * and without a row that needs them only the first and the last. */
+ * and without a row that needs them only the first and the last. Edits of single logits are made before the first and
+ * undone after the last; then two more launches find the log-probabilities of what was drawn. */
 #include "kernels/cuda/common.cuh"
 
 enum {
@@ -429,18 +430,79 @@ __global__ void __launch_bounds__(SAMPLE_THREADS) sample_draw_kernel(struct samp
     k.logprobs[blockIdx.x] = (float)((double)logit_clean(row_logits(k)[id]) - (double)s.largest - s.log_sum);
 }
 
+/* grid rows, block 256, shared sample_shared. Bound by latency. The parts are those of the logits without edits. */
+__global__ void __launch_bounds__(SAMPLE_THREADS) sample_score_kernel(struct sample_kernel_args k) {
+    DYNAMIC_SHARED(memory);
+    sample_shared &shared = *(sample_shared *)memory;
+    sample_state s = parts_merge(k, shared);
+    if (threadIdx.x > 0) return;
+    float logit = logit_clean(row_logits(k)[k.ids[blockIdx.x]]);
+    k.logprobs[blockIdx.x] = (float)((double)logit - (double)s.largest - s.log_sum);
+}
+
+struct edit_kernel_args {
+    float *logits; /* the row */
+    const struct logit_edit *edits;
+    float *before; /* [n] what the logits were */
+    int64_t n;
+};
+
+/* grid n / 256, block 256. Bound by latency. Each step rounded by itself, as on the CPU. */
+__global__ void __launch_bounds__(SAMPLE_THREADS) edit_kernel(struct edit_kernel_args k) {
+    int64_t i = (int64_t)blockIdx.x * SAMPLE_THREADS + threadIdx.x;
+    if (i >= k.n) return;
+    const struct logit_edit edit = k.edits[i];
+    float logit = k.logits[edit.id], x = __fadd_rn(logit, edit.bias);
+    x = x > 0 ? __fdiv_rn(x, edit.repetition) : __fmul_rn(x, edit.repetition);
+    k.before[i] = logit;
+    k.logits[edit.id] = __fsub_rn(x, edit.penalty);
+}
+
+/* grid n / 256, block 256. Bound by latency. */
+__global__ void __launch_bounds__(SAMPLE_THREADS) restore_kernel(struct edit_kernel_args k) {
+    int64_t i = (int64_t)blockIdx.x * SAMPLE_THREADS + threadIdx.x;
+    if (i < k.n) k.logits[k.edits[i].id] = k.before[i];
+}
+
+static const int64_t EDITS_AT_ONCE = 16 << 10; /* far below what the ring takes */
+
+/* Runs the kernel over the edits of all rows. `before` has room for them all. */
+static void edits_run(struct backend *b, const struct sample_args *a, float *before,
+                      void (*kernel)(struct edit_kernel_args)) {
+    for (int i = 0; i < a->logits.rows; i++) {
+        const struct sample_params &p = a->params[i];
+        for (int64_t first = 0; first < p.n_edits; first += EDITS_AT_ONCE) {
+            struct edit_kernel_args k;
+            k.n = p.n_edits - first < EDITS_AT_ONCE ? p.n_edits - first : EDITS_AT_ONCE;
+            k.logits = (float *)a->logits.data + (int64_t)i * a->logits.stride;
+            k.edits = array_stage(b, p.edits + first, (size_t)k.n);
+            k.before = before;
+            before += k.n;
+            if (k.edits) kernel_launch(b, kernel, dim3(blocks_for(k.n, SAMPLE_THREADS)), SAMPLE_THREADS, 0, k);
+        }
+    }
+}
+
+static size_t edits_count(const struct sample_args *a) {
+    size_t n = 0;
+    for (int i = 0; i < a->logits.rows; i++) n += (size_t)a->params[i].n_edits;
+    return n;
+}
+
 /* Device memory for the rows: everything in one piece, the results last. */
-static bool sample_reserve(struct backend *b, struct sample_kernel_args *k, size_t rows, bool histograms) {
+static bool sample_reserve(struct backend *b, struct sample_kernel_args *k, size_t rows, bool histograms, size_t edits,
+                           float **before) {
     size_t parts = rows * (size_t)k->slices * sizeof *k->parts, states = 2 * rows * sizeof *k->states;
     size_t digits = histograms ? rows * DIGITS_OF_KEY * DIGITS * sizeof *k->histograms : 0;
-    size_t results = rows * (sizeof *k->ids + sizeof *k->logprobs);
-    char *at = (char *)workspace_reserve(b, &cuda_of(b)->results, parts + states + digits + results);
+    size_t results = rows * (sizeof *k->ids + sizeof *k->logprobs), undo = edits * sizeof(float);
+    char *at = (char *)workspace_reserve(b, &cuda_of(b)->results, parts + states + digits + results + undo);
     if (at == NULL) return false;
     k->parts = (struct sample_part *)(void *)at;
     k->states = (struct sample_state *)(void *)(at += parts);
     k->histograms = histograms ? (u64 *)(void *)(at + states) : NULL;
     k->ids = (int32_t *)(void *)(at + states + digits);
     k->logprobs = (float *)(void *)(k->ids + rows);
+    *before = k->logprobs + rows;
     return true;
 }
 
@@ -454,12 +516,16 @@ void cuda_sample(struct backend *b, const struct sample_args *a) {
     }
     struct sample_kernel_args k;
     k.logits = a->logits;
-    k.params = array_stage(b, a->params, rows);
     k.n = a->n_vocab;
     k.slices = (int)blocks_for(a->n_vocab, SLICE);
     k.launch = 0;
     k.measure = k.before = MEASURE_NONE;
-    if (rows == 0 || !sample_reserve(b, &k, rows, any[MEASURE_COUNT] || any[MEASURE_WEIGHT])) return;
+    size_t edits = edits_count(a);
+    float *before = NULL;
+    if (edits > 0) work_flush(b); /* edits grow by the token: what comes before them is a graph that comes again */
+    if (rows == 0 || !sample_reserve(b, &k, rows, any[MEASURE_COUNT] || any[MEASURE_WEIGHT], edits, &before)) return;
+    edits_run(b, a, before, edit_kernel);
+    k.params = array_stage(b, a->params, rows); /* behind the edits, which may go through the whole ring */
     dim3 grid((unsigned)rows, (unsigned)k.slices);
     kernel_launch(b, sample_largest_kernel, grid, SAMPLE_THREADS, sizeof(sample_shared), k);
     for (int m = MEASURE_COUNT; m <= MEASURE_WEIGHT; m++) {
@@ -478,6 +544,11 @@ void cuda_sample(struct backend *b, const struct sample_args *a) {
         k.launch++;
     }
     kernel_launch(b, sample_draw_kernel, dim3((unsigned)rows), SAMPLE_THREADS, sizeof(sample_shared), k);
+    if (edits > 0) {
+        edits_run(b, a, before, restore_kernel);
+        kernel_launch(b, sample_largest_kernel, grid, SAMPLE_THREADS, sizeof(sample_shared), k);
+        kernel_launch(b, sample_score_kernel, dim3((unsigned)rows), SAMPLE_THREADS, sizeof(sample_shared), k);
+    }
     cuda_fetch(b, a->ids, k.ids, bytes);
     cuda_fetch(b, a->logprobs, k.logprobs, bytes);
 }

@@ -1,6 +1,8 @@
 /* server/api/completion_json.c: completions in OpenAI's shapes: one body, or the events of a stream, which look the
  * same.
  */
+#include <stdio.h>
+
 #include "config/base/utf8.h"
 #include "server/api/completions.h"
 #include "server/api/neighbor_json.h"
@@ -45,12 +47,13 @@ static void write_token(struct json_writer *w, const struct tokenizer *t, int32_
 }
 
 /* The alternatives of one row, and the token itself where it is not among them. */
-static void write_top(struct json_writer *w, const struct tokenizer *t, const struct generation *g, int row) {
+static void write_top(struct json_writer *w, const struct completion *c, const struct generation *g, int row) {
+    const struct tokenizer *t = c->model->tokenizer;
     const int32_t *ids = g->answer.top_ids + (size_t)row * (size_t)g->asked.n_top;
     const float *logprobs = g->answer.top_logprobs + (size_t)row * (size_t)g->asked.n_top;
     bool listed = false;
     put_object(w);
-    for (int i = 0; i < g->asked.n_top; i++) {
+    for (int i = 0; i < c->request.logprobs; i++) {
         write_token(w, t, ids[i], true);
         put_float(w, logprobs[i]);
         listed = listed || ids[i] == row_token(g, row);
@@ -106,7 +109,7 @@ static void write_logprobs(struct json_writer *w, const struct completion *c, co
         if (row == 0)
             put_null(w);
         else
-            write_top(w, t, g, row);
+            write_top(w, c, g, row);
     }
     put_array_end(w);
     put_key_array(w, "text_offset");
@@ -133,6 +136,73 @@ static void write_finish(struct json_writer *w, enum finish finish) {
     put_key_string(w, "finish_reason", names[finish]);
 }
 
+/* What stopped it, where the request named it: a text or a token id. */
+static void write_stop_reason(struct json_writer *w, const struct choice *choice) {
+    const struct progress *p = &choice->progress;
+    const struct stops *stops = &choice->generation->asked.end.stops;
+    put_key(w, "stop_reason");
+    if (p->finish == FINISH_STOP && p->stop_string >= 0)
+        put_string_n(w, stops->strings[p->stop_string].text, stops->strings[p->stop_string].size);
+    else if (p->finish == FINISH_STOP && p->stop_id >= 0)
+        put_int(w, p->stop_id);
+    else
+        put_null(w);
+}
+
+static void write_ids(struct json_writer *w, const char *key, const int32_t *ids, int n) {
+    put_key_array(w, key);
+    for (int i = 0; i < n; i++) put_int(w, ids[i]);
+    put_array_end(w);
+}
+
+/* Tokens of the answer that were not sent yet, a stop string's too once it is complete; the prompt's the first time. */
+static void write_token_ids(struct json_writer *w, struct choice *choice, int shown) {
+    const struct generation *g = choice->generation;
+    int end = choice->progress.finish != FINISH_NONE ? choice->progress.n_ids : shown;
+    if (!choice->prompt_sent) write_ids(w, "prompt_token_ids", g->asked.prompt, g->asked.n_prompt);
+    write_ids(w, "token_ids", g->answer.ids + choice->token_ids_sent, end - choice->token_ids_sent);
+    choice->token_ids_sent = end;
+}
+
+static void write_prompt_logprob(struct json_writer *w, const struct tokenizer *t, int32_t id, float logprob,
+                                 int rank) {
+    char key[16];
+    struct buffer text = {0};
+    snprintf(key, sizeof key, "%d", id);
+    token_text(t, id, &text);
+    put_key_object(w, key);
+    put_key_float(w, "logprob", logprob);
+    put_key_int(w, "rank", rank);
+    put_key_string_n(w, "decoded_token", text.data, text.size);
+    put_object_end(w);
+    buffer_free(&text);
+}
+
+/* In vLLM's shape: for each token of the prompt itself and the likeliest, by id. */
+static void write_prompt_logprobs(struct json_writer *w, const struct completion *c, const struct choice *choice) {
+    const struct generation *g = choice->generation;
+    const struct tokenizer *t = c->model->tokenizer;
+    int wanted = (int)c->request.prompt_logprobs;
+    if (wanted < 0) return;
+    put_key_array(w, "prompt_logprobs");
+    for (int row = 0; row < g->asked.n_prompt; row++) {
+        size_t first = (size_t)row * (size_t)g->asked.n_top;
+        int32_t token = g->asked.prompt[row];
+        if (row == 0) {
+            put_null(w); /* nothing comes before the first token */
+            continue;
+        }
+        put_object(w);
+        write_prompt_logprob(w, t, token, g->answer.logprobs[row], g->answer.ranks[row]);
+        for (int i = 0; i < wanted; i++)
+            if (g->answer.top_ids[first + (size_t)i] != token)
+                write_prompt_logprob(w, t, g->answer.top_ids[first + (size_t)i],
+                                     g->answer.top_logprobs[first + (size_t)i], i + 1);
+        put_object_end(w);
+    }
+    put_array_end(w);
+}
+
 /* What the choice has not sent yet, as one element of "choices". */
 static void write_choice(struct json_writer *w, struct completion *c, struct choice *choice) {
     const struct generation *g = choice->generation;
@@ -150,6 +220,9 @@ static void write_choice(struct json_writer *w, struct completion *c, struct cho
     put_key_string_n(w, "text", text.data, text.size);
     write_logprobs(w, c, choice, rows);
     write_finish(w, choice->progress.finish);
+    write_stop_reason(w, choice);
+    if (c->request.writing.return_token_ids) write_token_ids(w, choice, shown);
+    write_prompt_logprobs(w, c, choice);
     put_object_end(w);
     choice->prompt_sent = true;
     choice->text_sent = choice->text.size;

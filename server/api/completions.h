@@ -18,7 +18,7 @@ struct choice {
     struct error error;
     /* As far as it was sent: bytes of text, tokens of the answer, chunks of retrieval. */
     size_t text_sent;
-    int ids_sent, found_sent;
+    int ids_sent, token_ids_sent, found_sent;
     bool prompt_sent, finished;
 };
 

@@ -183,6 +183,7 @@ static void start_sequence(struct engine_sequence *s) {
         sequence_finish(s, FINISH_ERROR, &e);
     } else {
         x->active[x->n_active++] = s;
+        logit_edits_open(&s->edits, asked, x->info.vocab, x->o.eod);
         int chunks = answer->n_chunks ? grid_complete(answer->grid, asked->n_prompt) : 0;
         engine_close_chunks(s, 0, sequence_reads_passages(s) ? 1 : chunks);
     }

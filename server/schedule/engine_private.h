@@ -8,6 +8,7 @@
 
 #include "retro/text/tokenizer.h"
 #include "server/schedule/engine.h"
+#include "server/schedule/logit_edits.h"
 #include "server/schedule/pace.h"
 #include "server/schedule/queue.h"
 #include "server/schedule/turns.h"
@@ -36,7 +37,9 @@ struct engine_sequence {
     int32_t *composed;  /* owned, where passages were found: rows or source */
     int n_ids;          /* tokens written, perhaps not yet published */
     double logprob_sum; /* of these */
-    struct buffer text; /* all of it; what may be shown is [0, visible) */
+    struct logit_edits edits;
+    int stop_string, stop_id; /* what has stopped it, as progress has it */
+    struct buffer text;       /* all of it; what may be shown is [0, visible) */
     size_t visible;
     struct detokenizer detokenizer;
     struct neighbor_tokens *neighbors; /* [n_chunks] what the model reads */

@@ -83,6 +83,8 @@ static void choose_rows(struct engine *x) {
         step->draw_row[i] = draws ? next - 1 : -1;
         step->params[i] = asked->sampling;
         step->params[i].draw = (uint64_t)s->n_ids;
+        step->params[i].edits = s->edits.list;
+        step->params[i].n_edits = s->edits.n;
     }
 }
 
@@ -102,6 +104,14 @@ static void draw_tokens(struct engine *x, struct tensor logits) {
     }
 }
 
+/* Of a token in the row on the host, from 1. */
+static int32_t rank_of(const struct engine *x, int32_t token) {
+    int32_t rank = 1;
+    for (int32_t id = 0; id < x->info.vocab; id++)
+        rank += x->row[id] > x->row[token] || (x->row[id] == x->row[token] && id < token);
+    return rank;
+}
+
 /* Log-probabilities of `token` under one row of logits, into row `entry` of the answer. */
 static enum status score_token(struct engine_sequence *s, int entry, struct tensor logits, int32_t token,
                                struct error *e) {
@@ -113,6 +123,7 @@ static enum status score_token(struct engine_sequence *s, int entry, struct tens
     if (backend_sync(x->o.backend, e)) return e->status;
 
     float log_sum = logprobs_top(x->row, x->info.vocab, n, x->top_ids, x->top_logprobs);
+    if (answer->ranks && entry < s->generation->asked.n_prompt) answer->ranks[entry] = rank_of(x, token);
     while (at < n && x->top_ids[at] != token) at++;
     /* The same number as in the list when it is there: clients compare the two for equality. */
     answer->logprobs[entry] = at < n ? x->top_logprobs[at] : x->row[token] - log_sum;

@@ -24,6 +24,7 @@ void generation_prepare(struct generation *g, enum grid_mode mode, int m) {
         a->top_ids = xcalloc(rows * (size_t)asked->n_top, sizeof *a->top_ids);
         a->top_logprobs = xcalloc(rows * (size_t)asked->n_top, sizeof *a->top_logprobs);
     }
+    if (asked->rank_prompt) a->ranks = xcalloc((size_t)asked->n_prompt, sizeof *a->ranks);
     if (m > 0) {
         a->grid = grid_make(mode, asked->n_prompt, m);
         a->n_chunks = grid_complete(a->grid, (int)rows);
@@ -52,6 +53,7 @@ static void answer_clear(struct generation_answer *a) {
     free(a->logprobs);
     free(a->top_ids);
     free(a->top_logprobs);
+    free(a->ranks);
     free(a->found);
 }
 

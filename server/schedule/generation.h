@@ -78,6 +78,8 @@ struct progress {
     int n_found;    /* chunks whose neighbours are known: entries of found */
     enum finish finish;
     double logprob_sum; /* of the tokens of ids, under the model's own probabilities */
+    int stop_string;    /* the number of the stop string that ended it, -1: none did */
+    int32_t stop_id;    /* the same of a token of stop_ids */
 };
 
 /* What is published. Arrays are as long as the answer can get; entries below the published counts are constant, so that
@@ -94,6 +96,7 @@ struct generation_answer {
     float *logprobs;     /* [n_prompt + max_tokens] of the token itself */
     int32_t *top_ids;    /* [n_prompt + max_tokens, n_top] */
     float *top_logprobs; /* the same */
+    int32_t *ranks;      /* [n_prompt] from 1; rank_prompt only */
     struct grid grid;
     int n_chunks;       /* that can close */
     struct hits *found; /* [n_chunks] of a search */

@@ -16,6 +16,7 @@ struct engine_sequence *sequence_open(struct engine *x, struct generation *g) {
     s->n_rows = g->asked.n_prompt;
     s->source = g->asked.source;
     s->n_source = g->asked.n_source;
+    s->stop_string = s->stop_id = -1;
     /* The answer goes on where the prompt ends; behind a decoder's start id alone it is a text of its own. */
     s->detokenizer.started = g->asked.n_source == 0 || g->asked.n_prompt > 1;
     s->neighbors = xcalloc(n_chunks, sizeof *s->neighbors);
@@ -28,6 +29,7 @@ struct engine_sequence *sequence_open(struct engine *x, struct generation *g) {
 void sequence_free(struct engine_sequence *s) {
     buffer_free(&s->text);
     buffer_free(&s->query_text);
+    logit_edits_close(&s->edits);
     free(s->neighbors);
     free(s->composed);
     free(s->lookup.queries);
@@ -88,11 +90,14 @@ static bool is_stop_id(const struct generation_end *end, int32_t token) {
 }
 
 /* How the answer ends by this token itself. */
-static enum finish token_ends(const struct engine_sequence *s, int32_t token) {
+static enum finish token_ends(struct engine_sequence *s, int32_t token) {
     const struct generation_request *asked = &s->generation->asked;
     bool may = s->n_ids >= asked->end.min_tokens;
     if (may && token == s->engine->o.eod && !asked->end.ignore_eos) return FINISH_STOP;
-    if (may && is_stop_id(&asked->end, token)) return FINISH_STOP;
+    if (may && is_stop_id(&asked->end, token)) {
+        s->stop_id = token;
+        return FINISH_STOP;
+    }
     return s->n_ids + 1 == asked->max_tokens ? FINISH_LENGTH : FINISH_NONE;
 }
 
@@ -100,13 +105,14 @@ static enum finish token_ends(const struct engine_sequence *s, int32_t token) {
  * tokens is text. */
 static bool stops_reached(struct engine_sequence *s) {
     const struct generation_end *end = &s->generation->asked.end;
-    size_t stopped;
+    struct stop_match match;
     if (end->min_tokens > 0 && s->n_ids <= end->min_tokens) {
         s->visible = s->text.size;
         return false;
     }
-    if (!stops_scan(&end->stops, s->text.data, s->text.size, &s->visible, &stopped)) return false;
-    if (end->include_stop) s->visible = stopped;
+    if (!stops_scan(&end->stops, s->text.data, s->text.size, &s->visible, &match)) return false;
+    s->stop_string = match.index;
+    if (end->include_stop) s->visible = match.end;
     return true;
 }
 
@@ -122,6 +128,7 @@ enum finish sequence_append(struct engine_sequence *s, int32_t token, float logp
     answer->text_ends[s->n_ids] = s->text.size;
     s->n_ids++;
     s->logprob_sum += (double)logprob;
+    logit_edits_note(&s->edits, token);
 
     if (stops_reached(s)) return FINISH_STOP;
     if (how == FINISH_NONE) return how;
@@ -136,7 +143,13 @@ static void answer_update(struct engine_sequence *s, enum finish how) {
     bool wake = s->generation->asked.wake_per_token || how != FINISH_NONE;
     if (s->visible > answer->text.size)
         buffer_append(&answer->text, s->text.data + answer->text.size, s->visible - answer->text.size);
-    answer->progress = (struct progress){s->n_ids, s->visible, s->n_neighbors, how, s->logprob_sum};
+    answer->progress = (struct progress){.n_ids = s->n_ids,
+                                         .visible = s->visible,
+                                         .n_found = s->n_neighbors,
+                                         .finish = how,
+                                         .logprob_sum = s->logprob_sum,
+                                         .stop_string = s->stop_string,
+                                         .stop_id = s->stop_id};
     if (wake && answer->waker.wake) answer->waker.wake(answer->waker.context);
 }
 

@@ -34,15 +34,14 @@ static size_t find_beginning(const struct text_span *stop, const char *text, siz
     return at;
 }
 
-bool stops_scan(const struct stops *s, const char *text, size_t size, size_t *visible, size_t *end) {
+bool stops_scan(const struct stops *s, const char *text, size_t size, size_t *visible, struct stop_match *match) {
     size_t from = *visible, start = size, held = size;
-    *end = size;
     if (from == size) return false;
     for (int i = 0; i < s->n; i++) {
         size_t at = find(&s->strings[i], text, size, from);
         if (at < start) {
             start = at;
-            *end = at + s->strings[i].size;
+            *match = (struct stop_match){i, at + s->strings[i].size};
         }
         at = find_beginning(&s->strings[i], text, size, from);
         if (at < held) held = at;

@@ -525,6 +525,33 @@ static void test_sample_large(void **state) {
     both_free(logits);
 }
 
+/* Edits draw what the CPU draws, and leave the logits and the log-probabilities as they were. */
+static void test_sample_edits(void **state) {
+    (void)state;
+    enum { N = 5003, EDITS = 600 };
+    static struct logit_edit edits[SAMPLE_ROWS][EDITS];
+    for (int round = 0; round < 4; round++) {
+        struct tensor t = padded_tensor(DTYPE_F32, SAMPLE_ROWS, N + 5, round);
+        struct sample_params params[SAMPLE_ROWS];
+        for (int i = 0; i < SAMPLE_ROWS; i++) {
+            params[i] = random_params(N);
+            params[i].edits = edits[i];
+            params[i].n_edits = i == round ? 0 : EDITS - 100 * i;
+            for (int j = 0; j < N + 5; j++) tensor_set(t, i, j, random_logit(j < N ? round % 3 : 0));
+            for (int j = 0; j < EDITS; j++) {
+                float bias = random_int(5) ? 3 * random_value() : -INFINITY;
+                edits[i][j] =
+                    (struct logit_edit){.id = j * 8 + i, .bias = bias, .repetition = 0.5f + (float)random_int(3)};
+                edits[i][j].penalty = random_value();
+            }
+        }
+        struct both logits = both_copy(t);
+        check_sample(logits, N, params);
+        assert_both(logits, 0, "logits after edits");
+        both_free(logits);
+    }
+}
+
 static void test_sample_empty(void **state) {
     (void)state;
     struct both logits = both_empty(DTYPE_F32, 0, 10, 0);
@@ -691,6 +718,7 @@ int main(int argc, char **argv) {
         TEST(test_mean_rows),
         TEST(test_sample),
         TEST(test_sample_large),
+        TEST(test_sample_edits),
         TEST(test_sample_empty),
         TEST(test_many_arguments),
         TEST(test_failures_stick),

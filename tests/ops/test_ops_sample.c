@@ -229,6 +229,50 @@ static void test_sample_batch(void **state) {
     for_each_variant(sample_batch, 3);
 }
 
+/* A row with edits draws what a row of the edited logits draws; the log-probability is the raw row's, and the row is
+ * what it was. */
+static void sample_edits(struct backend *b) {
+    enum { N = 700, EDITS = 40 };
+    for (int round = 0; round < 30; round++) {
+        struct tensor raw = random_tensor(DTYPE_F32, 1, N, 0), edited = random_tensor(DTYPE_F32, 1, N, 0);
+        struct tensor before = random_tensor(DTYPE_F32, 1, N, 0);
+        struct logit_edit edits[EDITS];
+        struct sample_params p = {.temperature = (float)(round % 3), .top_p = round % 2 ? 0.9f : 1, .seed = 5};
+        float logprob, edited_logprob;
+        p.top_k = round % 5 ? 0 : 20;
+        p.draw = (uint64_t)round;
+        memcpy(before.data, raw.data, N * sizeof(float));
+        memcpy(edited.data, raw.data, N * sizeof(float));
+        for (int i = 0; i < EDITS; i++) {
+            edits[i] =
+                (struct logit_edit){.id = i * 17, .bias = 3 * random_value(), .repetition = 1.3f, .penalty = 0.1f};
+            if (i % 4 == 0) edits[i].bias = -INFINITY;
+            float *logit = tensor_at(edited, 0, i * 17);
+            *logit += edits[i].bias;
+            *logit = *logit > 0 ? *logit / 1.3f : *logit * 1.3f;
+            *logit -= 0.1f;
+        }
+        int32_t wanted = sample_one(b, edited.data, N, p, &edited_logprob);
+        p.edits = edits;
+        p.n_edits = EDITS;
+        int32_t id = sample_one(b, raw.data, N, p, &logprob);
+        assert_int_equal(id, wanted);
+        assert_true(id % 68 != 0 || id >= EDITS * 17);
+        assert_memory_equal(raw.data, before.data, N * sizeof(float));
+        double sum = 0;
+        for (int j = 0; j < N; j++) sum += exp(tensor_get(before, 0, j));
+        assert_true(fabs(logprob - (tensor_get(before, 0, id) - log(sum))) < 2e-6);
+        free(raw.data);
+        free(edited.data);
+        free(before.data);
+    }
+}
+
+static void test_sample_edits(void **state) {
+    (void)state;
+    for_each_variant(sample_edits, 1);
+}
+
 static void test_logprobs_top(void **state) {
     (void)state;
     float logits[] = {1, 7, -INFINITY, 7, NAN, 2, 1}, logprobs[7];
@@ -247,7 +291,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sample_rules), cmocka_unit_test(test_sample_distribution),
         cmocka_unit_test(test_sample_edges), cmocka_unit_test(test_sample_batch),
-        cmocka_unit_test(test_logprobs_top),
+        cmocka_unit_test(test_sample_edits), cmocka_unit_test(test_logprobs_top),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,11 +18,12 @@ static struct stops make(const char *const *strings, int n) {
 
 /* Feeds `text` in pieces of `piece` bytes. Returns what was shown; nothing shown may have to be taken back. */
 static size_t feed(const struct stops *s, const char *text, size_t piece, bool *stopped) {
-    size_t visible = 0, size = strlen(text), stop_end;
+    size_t visible = 0, size = strlen(text);
+    struct stop_match match;
     *stopped = false;
     for (size_t end = piece; !*stopped; end += piece) {
         size_t now = end < size ? end : size, before = visible;
-        *stopped = stops_scan(s, text, now, &visible, &stop_end);
+        *stopped = stops_scan(s, text, now, &visible, &match);
         assert_true(visible >= before && visible <= now);
         if (now == size) break;
     }
@@ -64,25 +65,29 @@ static void test_several(void **state) {
     stops_free(&s);
     /* Where pieces decide which of two overlapping stops is complete first, the text still ends before both. */
     struct stops two = make((const char *const[]){"abcd", "bc"}, 2);
-    size_t visible = 0, end;
-    assert_true(stops_scan(&two, "--abcd", 6, &visible, &end));
+    size_t visible = 0;
+    struct stop_match match = {0};
+    assert_true(stops_scan(&two, "--abcd", 6, &visible, &match));
     assert_int_equal(visible, 2);
-    assert_int_equal(end, 6);
+    assert_int_equal(match.end, 6);
+    assert_int_equal(match.index, 0);
     visible = 0;
-    assert_true(stops_scan(&two, "--abc", 5, &visible, &end));
+    assert_true(stops_scan(&two, "--abc", 5, &visible, &match));
     assert_int_equal(visible, 3);
-    assert_int_equal(end, 5);
+    assert_int_equal(match.end, 5);
+    assert_int_equal(match.index, 1);
     stops_free(&two);
 }
 
 static void test_utf8(void **state) {
     (void)state;
     struct stops s = make((const char *const[]){"\xE2\x82\xAC!"}, 1);
-    size_t visible = 0, end;
+    size_t visible = 0;
+    struct stop_match match = {0};
     /* Whole characters come in; a held character is held as a whole. */
-    assert_false(stops_scan(&s, "a\xE2\x82\xAC", 4, &visible, &end));
+    assert_false(stops_scan(&s, "a\xE2\x82\xAC", 4, &visible, &match));
     assert_int_equal(visible, 1);
-    assert_false(stops_scan(&s, "a\xE2\x82\xAC?", 5, &visible, &end));
+    assert_false(stops_scan(&s, "a\xE2\x82\xAC?", 5, &visible, &match));
     assert_int_equal(visible, 5);
     stops_free(&s);
 }

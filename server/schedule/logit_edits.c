@@ -1,0 +1,85 @@
+/* server/schedule/logit_edits.c: see logit_edits.h. Penalties are those of OpenAI (presence, frequency: tokens of the
+ * answer) and of CTRL (Keskar et al. 2019, section 4.1; repetition: tokens of prompt and answer). */
+#include "server/schedule/logit_edits.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool penalises(const struct generation_changes *changes) {
+    return changes->presence != 0 || changes->frequency != 0 || changes->repetition != 1;
+}
+
+/* The token's entry, a new one where it had none. */
+static int edit_place(struct logit_edits *e, int32_t id) {
+    if (e->places[id] >= 0) return e->places[id];
+    int place = e->n;
+    e->n++;
+    e->list[place] = (struct logit_edit){.id = id, .repetition = 1};
+    e->places[id] = place;
+    return place;
+}
+
+static float bias_of(const struct generation_changes *changes, int32_t id) {
+    for (int i = 0; i < changes->n_biases; i++)
+        if (changes->biases[i].id == id) return changes->biases[i].bias;
+    return 0;
+}
+
+/* Ends come first, so that they are found again when they may come. */
+static void hold_ends(struct logit_edits *e, int eod) {
+    if (e->end->min_tokens == 0) return;
+    if (eod >= 0 && !e->end->ignore_eos) e->list[edit_place(e, eod)].bias = -INFINITY;
+    for (int i = 0; i < e->end->n_stop_ids; i++) e->list[edit_place(e, e->end->stop_ids[i])].bias = -INFINITY;
+    e->n_held = e->n;
+}
+
+static void let_ends(struct logit_edits *e) {
+    for (int i = 0; i < e->n_held; i++) e->list[i].bias = bias_of(e->changes, e->list[i].id);
+    e->n_held = 0;
+}
+
+static void add_biases(struct logit_edits *e) {
+    for (int i = 0; i < e->changes->n_biases; i++) {
+        int place = edit_place(e, e->changes->biases[i].id);
+        if (place >= e->n_held) e->list[place].bias = e->changes->biases[i].bias;
+    }
+}
+
+void logit_edits_open(struct logit_edits *e, const struct generation_request *asked, int vocab, int eod) {
+    const struct generation_changes *changes = &asked->changes;
+    size_t most = (size_t)changes->n_biases;
+    *e = (struct logit_edits){.changes = changes, .end = &asked->end};
+    if (asked->end.min_tokens > 0) most += 1 + (size_t)asked->end.n_stop_ids;
+    if (penalises(changes)) most += (size_t)asked->n_prompt + (size_t)asked->max_tokens;
+    if (most == 0) return;
+
+    if (most > (size_t)vocab) most = (size_t)vocab;
+    e->list = xcalloc(most, sizeof *e->list);
+    e->counts = xcalloc(most, sizeof *e->counts);
+    e->places = xmalloc((size_t)vocab * sizeof *e->places);
+    memset(e->places, 0xFF, (size_t)vocab * sizeof *e->places);
+    hold_ends(e, eod);
+    add_biases(e);
+    for (int i = 0; i < asked->n_prompt && changes->repetition != 1; i++)
+        e->list[edit_place(e, asked->prompt[i])].repetition = changes->repetition;
+}
+
+void logit_edits_close(struct logit_edits *e) {
+    free(e->list);
+    free(e->counts);
+    free(e->places);
+    *e = (struct logit_edits){0};
+}
+
+void logit_edits_note(struct logit_edits *e, int32_t token) {
+    const struct generation_changes *changes = e->changes;
+    if (e->places == NULL) return;
+    e->n_written++;
+    if (e->n_written == e->end->min_tokens) let_ends(e);
+    if (!penalises(changes)) return;
+    int place = edit_place(e, token);
+    e->counts[place]++;
+    e->list[place].penalty = changes->presence + changes->frequency * (float)e->counts[place];
+    e->list[place].repetition = changes->repetition;
+}

@@ -1,0 +1,25 @@
+/* server/schedule/logit_edits.h: how one answer's request changes the logits that its tokens are drawn from: biases,
+ * penalties for what was written, and the ends that may not come before min_tokens. What is here depends on this answer
+ * alone, so that company in a batch changes nothing. */
+#pragma once
+
+#include "kernels/backend.h"
+#include "server/schedule/generation.h"
+
+/* Zero-initialised: no changes. */
+struct logit_edits {
+    struct logit_edit *list; /* [n] for the next draw */
+    int n;
+    int32_t *counts; /* [n] how often the answer has the token */
+    int32_t *places; /* [vocab] of tokens in list, -1: none; NULL: the request changes nothing */
+    int n_written;
+    int n_held; /* the first of list are ends that may not come yet */
+    const struct generation_changes *changes;
+    const struct generation_end *end;
+};
+
+/* What the request asks for, borrowed, before the first draw; `eod` ends texts, -1: nothing does. */
+void logit_edits_open(struct logit_edits *e, const struct generation_request *asked, int vocab, int eod);
+void logit_edits_close(struct logit_edits *e);
+/* A token was written. Allocates nothing. */
+void logit_edits_note(struct logit_edits *e, int32_t token);
