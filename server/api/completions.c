@@ -145,9 +145,9 @@ static bool open_choices(struct completion *c, uint64_t client, struct waker wak
     struct opening o = {.client = client, .waker = waker};
     if (!writing_check(c->model, &r->writing, f) || !check_target(c, f)) return false;
     c->per_prompt = (int)(r->best_of ? r->best_of : r->writing.n);
-    c->choices = xcalloc((size_t)r->n_prompts * (size_t)c->per_prompt, sizeof *c->choices);
-    for (int i = 0; i < r->n_prompts; i++)
-        if (!open_prompt(c, &r->prompts[i], &o, f)) return false;
+    c->choices = xcalloc((size_t)r->prompts.n * (size_t)c->per_prompt, sizeof *c->choices);
+    for (int i = 0; i < r->prompts.n; i++)
+        if (!open_prompt(c, &r->prompts.all[i], &o, f)) return false;
     return true;
 }
 

@@ -14,7 +14,7 @@ static const struct request_limits limits = {.vocab = 100,
                                              .max_stops = 4,
                                              .max_biases = 3,
                                              .max_logprobs = 5,
-                                             .max_k = 4};
+                                             .max_k = 4, .max_prompts_option = "server.max_prompts"};
 
 /* There is one model, "m". */
 static const struct request_limits *find_limits(void *context, const char *model, struct failure *f) {
@@ -35,10 +35,10 @@ static void check_failure(struct failure *f) {
 }
 
 static void check_request(const struct completion_request *r) {
-    CHECK(r->n_prompts >= 1 && r->n_prompts <= limits.max_prompts);
-    for (int i = 0; i < r->n_prompts; i++)
-        for (int j = 0; j < r->prompts[i].n_ids; j++)
-            CHECK(r->prompts[i].ids[j] >= 0 && r->prompts[i].ids[j] < limits.vocab);
+    CHECK(r->prompts.n >= 1 && r->prompts.n <= limits.max_prompts);
+    for (int i = 0; i < r->prompts.n; i++)
+        for (int j = 0; j < r->prompts.all[i].n_ids; j++)
+            CHECK(r->prompts.all[i].ids[j] >= 0 && r->prompts.all[i].ids[j] < limits.vocab);
     const struct request_writing *w = &r->writing;
     CHECK(r->max_tokens >= 0 && r->max_tokens <= INT32_MAX && w->top_k >= -1 && w->top_k <= INT32_MAX);
     CHECK(w->temperature >= 0 && w->temperature <= 2 && w->top_p > 0 && w->top_p <= 1 && w->min_p >= 0 &&

@@ -20,7 +20,7 @@ static const struct request_limits limits = {.vocab = 100,
                                              .max_stops = 2,
                                              .max_biases = 3,
                                              .max_logprobs = 5,
-                                             .max_k = 4};
+                                             .max_k = 4, .max_prompts_option = "server.max_prompts"};
 
 /* The model "small" has a smaller vocabulary; the others, and the one of the server's choice, are as `limits` says. */
 static const struct request_limits *find_limits(void *context, const char *model, struct failure *f) {
@@ -31,7 +31,7 @@ static const struct request_limits *find_limits(void *context, const char *model
                                                 .max_stops = 2,
                                                 .max_biases = 3,
                                                 .max_logprobs = 5,
-                                                .max_k = 4};
+                                                .max_k = 4, .max_prompts_option = "server.max_prompts"};
     (void)context;
     if (model == NULL || strcmp(model, "m") == 0) return &limits;
     if (strcmp(model, "small") == 0) return &small;
@@ -52,10 +52,10 @@ static void test_defaults(void **state) {
     struct failure f;
     assert_true(parse(&r, "{\"prompt\": \"a\\u0000b\"}", &f));
     assert_null(r.model);
-    assert_int_equal(r.n_prompts, 1);
-    assert_int_equal(r.prompts[0].size, 3);
-    assert_memory_equal(r.prompts[0].text, "a\0b", 3);
-    assert_null(r.prompts[0].ids);
+    assert_int_equal(r.prompts.n, 1);
+    assert_int_equal(r.prompts.all[0].size, 3);
+    assert_memory_equal(r.prompts.all[0].text, "a\0b", 3);
+    assert_null(r.prompts.all[0].ids);
     assert_int_equal(r.max_tokens, 16);
     assert_true(r.writing.temperature == 1 && r.writing.top_p == 1 && r.writing.min_p == 0);
     assert_int_equal(r.writing.top_k, 0);
@@ -80,12 +80,12 @@ static void test_everything(void **state) {
               "\"ignore_eos\": true, \"retrieval\": {\"enabled\": true, \"k\": 4, \"min_similarity\": -0.5}}",
               &f));
     assert_string_equal(r.model, "m");
-    assert_int_equal(r.n_prompts, 3);
-    assert_int_equal(r.prompts[0].n_ids, 2);
-    assert_int_equal(r.prompts[0].ids[1], 2);
-    assert_int_equal(r.prompts[1].n_ids, 1);
-    assert_int_equal(r.prompts[2].n_ids, 3);
-    assert_int_equal(r.prompts[2].ids[2], 6);
+    assert_int_equal(r.prompts.n, 3);
+    assert_int_equal(r.prompts.all[0].n_ids, 2);
+    assert_int_equal(r.prompts.all[0].ids[1], 2);
+    assert_int_equal(r.prompts.all[1].n_ids, 1);
+    assert_int_equal(r.prompts.all[2].n_ids, 3);
+    assert_int_equal(r.prompts.all[2].ids[2], 6);
     assert_int_equal(r.max_tokens, 0);
     assert_true(r.writing.temperature == 0 && r.writing.top_p == 0.5 && r.writing.min_p == 0.25);
     assert_int_equal(r.writing.top_k, 7);
@@ -298,7 +298,7 @@ static void test_text_is_not_counted(void **state) {
     for (int i = 0; i < 100000; i++) buffer_append_string(&body, ",[{");
     buffer_append_string(&body, "\"}");
     assert_true(completion_request_parse(&r, body.data, body.size, &models, &f));
-    assert_int_equal(r.prompts[0].size, 300001);
+    assert_int_equal(r.prompts.all[0].size, 300001);
     completion_request_free(&r);
     buffer_free(&body);
 }

@@ -2,22 +2,14 @@
  * model is needed here, so that all of it can be tested and fuzzed without one. */
 #pragma once
 
+#include "server/api/fields/prompt_fields.h"
 #include "server/api/fields/writing_fields.h"
 
 enum { DEFAULT_MAX_TOKENS = 16 };
 
-/* A text, or token ids when `ids` is not NULL. */
-struct request_prompt {
-    char *text;
-    size_t size;
-    int32_t *ids;
-    int n_ids;
-};
-
 struct completion_request {
     char *model; /* NULL: not named */
-    struct request_prompt *prompts;
-    int n_prompts;
+    struct prompt_list prompts;
     int64_t max_tokens;
     struct request_writing writing;
     int64_t best_of;                   /* 0: as many as n */

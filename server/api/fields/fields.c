@@ -38,9 +38,9 @@ bool fields_load(struct json **out, const char *text, size_t size, const struct 
     *out = NULL;
     if (values > most)
         return failure_set(f, 400, "too_many_values", NULL,
-                           "the body holds %zu JSON values, the limit is %zu (server.max_prompts %d times the context "
-                           "of %d tokens, and %d)",
-                           values, most, l->max_prompts, l->context, OTHER_VALUES);
+                           "the body holds %zu JSON values, the limit is %zu (%s %d times the context of %d tokens, and "
+                           "%d)",
+                           values, most, l->max_prompts_option, l->max_prompts, l->context, OTHER_VALUES);
     if (json_parse(out, body, "request", &e)) return failure_set(f, 400, "invalid_json", NULL, "%s", e.text);
     return true;
 }

@@ -9,12 +9,13 @@
 struct request_limits {
     int vocab; /* of the model: token ids are below */
     int context;
-    int max_prompts;  /* server.max_prompts */
+    int max_prompts;  /* server.max_prompts, or the option of the name below */
     int max_choices;  /* server.max_choices */
     int max_stops;    /* server.max_stops */
     int max_biases;   /* server.max_biases */
     int max_logprobs; /* server.max_logprobs */
     int max_k;        /* retrieval.max_k */
+    const char *max_prompts_option;
 };
 
 /* A request's limits are those of the model that it names. */

@@ -1,0 +1,132 @@
+/* server/api/fields/embedding_fields.c: see embedding_fields.h. */
+#include "server/api/fields/embedding_fields.h"
+
+#include <stdlib.h>
+
+static const struct json_choice formats[] = {{"float", EMBEDDING_FLOAT}, {"base64", EMBEDDING_BASE64}, {NULL, 0}};
+static const struct json_choice input_types[] = {{"query", INPUT_QUERY},
+                                                 {"document", INPUT_DOCUMENT},
+                                                 {"search_query", INPUT_QUERY},
+                                                 {"search_document", INPUT_DOCUMENT},
+                                                 {NULL, 0}};
+#define MODEL_ROW \
+    { \
+        "model", JSON_PARSED, .parse = field_parse_text, .schema = "{\"type\":\"string\"}", \
+                              .help = "a name of /v1/models; default: the first embedder" \
+    }
+#define USER_ROW \
+    { "user", JSON_PARSED, .parse = field_parse_text, .schema = "{\"type\":\"string\"}", .help = "changes nothing" }
+
+/* Embeddings. */
+
+static bool read_input(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    struct embedding_request *r = object;
+    if (!prompts_read(&r->inputs, v, "input", l, f)) return false;
+    for (int i = 0; i < r->inputs.n; i++)
+        if (r->inputs.all[i].ids == NULL && r->inputs.all[i].size == 0)
+            return failure_set(f, 400, "invalid_value", "input", "input %d is an empty text", i);
+    return true;
+}
+FIELD_PARSER(parse_input, read_input)
+
+#define AT(member) JSON_AT(struct embedding_request, member)
+static const struct json_field embedding_fields[] = {
+    MODEL_ROW,
+    {"input", JSON_PARSED, .parse = parse_input, .schema = PROMPTS_SCHEMA, .required = true,
+     .help = "texts, or token ids of the embedder's own vocabulary"},
+    {"encoding_format", JSON_CHOICE, AT(format), .choices = formats,
+     .help = "base64: little-endian 32-bit floats"},
+    {"dimensions", JSON_INT64, AT(dimensions), .min = 1, .max = INT32_MAX,
+     .help = "the first numbers of each vector, brought to unit length"},
+    {"input_type", JSON_CHOICE, AT(input_type), .choices = input_types,
+     .help = "decides the prompt that the embedder puts before each text"},
+    USER_ROW,
+    {.name = "truncate_prompt_tokens", .type = JSON_EMPTY},
+};
+#undef AT
+const struct json_table embedding_table = JSON_TABLE(embedding_fields);
+
+bool embedding_request_parse(struct embedding_request *r, const char *body, size_t size,
+                             const struct request_models *models, struct failure *f) {
+    struct json *json;
+    *r = (struct embedding_request){0};
+    if (!fields_load(&json, body, size, models->largest, f)) return false;
+    const struct request_limits *l = model_read(&r->model, json, models, f);
+    bool ok = l && fields_parse(&embedding_table, r, json, l, f);
+    json_close(json);
+    return ok;
+}
+
+void embedding_request_free(struct embedding_request *r) {
+    free(r->model);
+    prompts_free(&r->inputs);
+    *r = (struct embedding_request){0};
+}
+
+/* Ranking. */
+
+static bool read_rerank_query(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    struct rerank_request *r = object;
+    if (!json_is_text(v)) return failure_set(f, 400, "invalid_type", "query", "query must be a string");
+    return prompt_read(&r->query, v, "query", "query", l, f);
+}
+FIELD_PARSER(parse_rerank_query, read_rerank_query)
+
+/* A text, or an object with one. */
+static bool read_documents(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    static const char name[] = "documents";
+    struct rerank_request *r = object;
+    size_t n = json_count(v);
+    if (!json_is_list(v) || n == 0)
+        return failure_set(f, 400, "invalid_type", name, "%s must be an array of at least one text", name);
+    if (n > (size_t)l->max_prompts)
+        return failure_set(f, 400, "too_many_prompts", name, "the request has %zu %s, the limit is %d (option %s)", n,
+                           name, l->max_prompts, l->max_prompts_option);
+    r->documents.all = xcalloc(n, sizeof *r->documents.all);
+    for (size_t i = 0; i < n; i++) {
+        const struct json *item = json_item(v, i), *inner = json_member(item, "text");
+        const struct json *text = inner ? inner : item;
+        if (!json_is_text(text))
+            return failure_set(f, 400, "invalid_type", name,
+                               "document %zu is neither a string nor an object with a string \"text\"", i);
+        r->documents.n++;
+        if (!prompt_read(&r->documents.all[i], text, name, "a document", l, f)) return false;
+    }
+    return true;
+}
+FIELD_PARSER(parse_documents, read_documents)
+
+#define AT(member) JSON_AT(struct rerank_request, member)
+static const struct json_field rerank_fields[] = {
+    MODEL_ROW,
+    {"query", JSON_PARSED, .parse = parse_rerank_query, .schema = "{\"type\":\"string\"}", .required = true,
+     .help = "what the documents are compared with"},
+    {"documents", JSON_PARSED, .parse = parse_documents, .required = true,
+     .schema = "{\"type\":\"array\",\"minItems\":1,\"items\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"object\","
+               "\"required\":[\"text\"],\"properties\":{\"text\":{\"type\":\"string\"}}}]}}",
+     .help = "texts, or objects with a text"},
+    {"top_n", JSON_INT64, AT(top_n), .min = 1, .max = INT32_MAX, .help = "how many results; default: all"},
+    {"return_documents", JSON_BOOL, AT(return_documents), .help = "the texts are in the answer"},
+    USER_ROW,
+};
+#undef AT
+const struct json_table rerank_table = JSON_TABLE(rerank_fields);
+
+bool rerank_request_parse(struct rerank_request *r, const char *body, size_t size, const struct request_models *models,
+                          struct failure *f) {
+    struct json *json;
+    *r = (struct rerank_request){0};
+    if (!fields_load(&json, body, size, models->largest, f)) return false;
+    const struct request_limits *l = model_read(&r->model, json, models, f);
+    bool ok = l && fields_parse(&rerank_table, r, json, l, f);
+    json_close(json);
+    return ok;
+}
+
+void rerank_request_free(struct rerank_request *r) {
+    free(r->model);
+    free(r->query.text);
+    free(r->query.ids);
+    prompts_free(&r->documents);
+    *r = (struct rerank_request){0};
+}

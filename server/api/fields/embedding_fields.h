@@ -1,0 +1,34 @@
+/* server/api/fields/embedding_fields.h: the bodies of /v1/embeddings and /v1/rerank, checked. */
+#pragma once
+
+#include "server/api/fields/prompt_fields.h"
+
+enum embedding_format { EMBEDDING_FLOAT, EMBEDDING_BASE64 };
+/* What a text is to be compared with decides the prompt that an embedder puts before it. */
+enum embedding_input { INPUT_PLAIN, INPUT_QUERY, INPUT_DOCUMENT };
+
+struct embedding_request {
+    char *model; /* NULL: not named */
+    struct prompt_list inputs;
+    int format;         /* enum embedding_format */
+    int input_type;     /* enum embedding_input */
+    int64_t dimensions; /* 0: all */
+};
+extern const struct json_table embedding_table;
+
+/* On false *f is set; *r can be freed either way. */
+bool embedding_request_parse(struct embedding_request *r, const char *body, size_t size,
+                             const struct request_models *models, struct failure *f);
+void embedding_request_free(struct embedding_request *r);
+
+struct rerank_request {
+    char *model;
+    struct request_prompt query;
+    struct prompt_list documents; /* texts */
+    int64_t top_n;                /* 0: all */
+    bool return_documents;
+};
+extern const struct json_table rerank_table;
+bool rerank_request_parse(struct rerank_request *r, const char *body, size_t size, const struct request_models *models,
+                          struct failure *f);
+void rerank_request_free(struct rerank_request *r);
