@@ -6,7 +6,8 @@
 
 struct embedder {
     int dim;
-    uint64_t hash; /* of weights, vocabulary and pooling: vectors of another hash do not mix */
+    int max_tokens; /* of a text; what comes after is not read */
+    uint64_t hash;  /* of weights, vocabulary and pooling: vectors of another hash do not mix */
     const char *name;
     /* vectors [n, dim], unit length. One caller at a time. */
     enum status (*embed)(void *self, const struct text_span *texts, int n, float *vectors, struct error *e);

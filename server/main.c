@@ -1,7 +1,7 @@
 /* server/main.c: what exists, built and torn down in which order.
  *
  *   device, ranks, address, model -> tokenizer -> collection, embedder, retriever, retrieval thread
- *   -> engine -> api -> HTTP
+ *   -> engine -> other models (parts.h) -> api -> HTTP
  *
  * Everything lives as long as the process. SIGTERM, SIGINT or SIGHUP ends it: no new connections, running requests are
  * finished for up to server.drain_timeout seconds, then all is closed in reverse order. A second signal ends the
@@ -19,26 +19,19 @@
 #include "config/base/line.h"
 #include "config/base/log.h"
 #include "config/base/process.h"
+#include "server/api/traffic.h"
 #include "server/cli.h"
 #include "server/host/check.h"
-#include "server/host/documents.h"
-#include "server/host/opened_model.h"
 #include "server/http/http.h"
 #include "server/http/listen.h"
+#include "server/parts.h"
 
 static const double last_lines_seconds = 1; /* that the end waits for whoever reads the log */
 
 struct server {
     struct config config;
     int socket; /* has the address until HTTP takes it over; -1: none */
-    struct opened_model opened;
-    struct model *model; /* the opened one */
-    char *name;          /* its id in the API */
-    struct tokenizer *tokenizer;
-    struct documents documents; /* this and the next only with retrieval.collection */
-    struct retrieval_thread *retrieval;
-    struct engine *engine;
-    struct served_model served; /* all of the above, as the API offers it */
+    struct parts parts;
     struct api api;
     struct http *http;
 };
@@ -53,26 +46,11 @@ static enum status take_address(void *context, struct error *e) {
     return status ? status : http_bind(c->server.host, c->server.port, &s->socket, e);
 }
 
-/* The engine's sizes, without what it works with. */
-static enum status engine_options_of(struct engine_options *o, const struct config *c, const struct model_info *info,
-                                     struct error *e) {
-    *o = (struct engine_options){
-        .grid = (enum grid_mode)c->retrieval.grid,
-        .max_sequences = c->server.max_sequences,
-        .max_queue = c->server.max_queue,
-        .max_step_tokens = c->server.max_step_tokens,
-        .max_k = c->retrieval.max_k,
-        .passages = {.template = c->retrieval.template, .max_tokens = c->retrieval.prompt_tokens},
-        .micro_batch_rows = c->parallel.micro_batch_rows,
-    };
-    return check_context(c, info, &o->max_context, e);
-}
-
 static enum status plan_sessions(void *context, const struct model_info *info, struct session_limits *l,
                                  struct error *e) {
     const struct server *s = context;
     struct engine_options o;
-    if (engine_options_of(&o, &s->config, info, e)) return e->status;
+    if (parts_engine_options(&o, &s->config, info, e)) return e->status;
     *l = engine_limits(&o, info);
     return STATUS_OK;
 }
@@ -89,113 +67,30 @@ static enum status open_model(struct server *s, struct error *e) {
     const struct config *c = &s->config;
     struct budget_use budget = {.limits = plan_sessions, .beside = plan_beside, .context = s};
     struct opened_model_use use = {.start = take_address, .context = s, .budget = &budget};
+    struct decoder_part *first = &s->parts.decoders[0];
     if (c->model.path[0] == '\0')
         return error_set(e, STATUS_INVALID, "model.path is not set; use --config FILE or --set model.path=FOLDER");
-    if (opened_model_open(&s->opened, c, c->model.path, &use, e)) return e->status;
-    s->model = s->opened.model;
-    return STATUS_OK;
-}
-
-/* "1100.0 M parameters", and this rank's where there are others. */
-static void log_model(const struct server *s) {
-    const struct model_info *info = model_info(s->model);
-    const struct comm *world = s->opened.comm->world;
-    char share[60] = "";
-    if (world->size > 1) snprintf(share, sizeof share, " (%.1f M on this rank)", 1e-6 * (double)info->local_parameters);
-    log_info("model %s: %s, %.1f M parameters%s, %s, %.1f MB", s->config.model.path, info->family,
-             1e-6 * (double)info->n_parameters, share, dtype_name(info->dtype), 1e-6 * (double)info->weight_bytes);
-    log_info("backend %s, rank %d of %d, %s", backend_describe(s->opened.backend), world->rank, world->size,
-             s->opened.comm->ops->name);
-}
-
-static enum status open_tokenizer(struct server *s, struct error *e) {
-    const struct config *c = &s->config;
-    if (tokenizer_open(&s->tokenizer, c->model.path, e)) return e->status;
-    const struct model_info *info = model_info(s->model);
-    log_model(s);
-    return check_vocabulary(info, s->tokenizer, c->model.path, e);
-}
-
-/* The documents. */
-
-static enum status open_retrieval(struct server *s, struct error *e) {
-    const struct config *c = &s->config;
-    const struct model_info *model = model_info(s->model);
-    if (!documents_wanted(c)) {
-        log_info("no retrieval: retrieval.collection is not set");
-        return STATUS_OK;
-    }
-    /* The engine's lookups, and one search for each connection. */
-    int capacity = engine_lookups(c->server.max_sequences) + c->server.max_connections;
-    int threads = c->retrieval.threads ? c->retrieval.threads : c->model.threads;
-    struct documents *d = &s->documents;
-    if (documents_open(d, c, model, s->tokenizer, c->retrieval.max_k, e) ||
-        retrieval_thread_open(&s->retrieval, d->retriever, capacity, threads, e))
-        return e->status;
-    const struct collection_info *info = collection_info(d->collection);
-    log_info("collection %s: %lld documents, %lld chunks, generation %d, embedder %s, searched on %s",
-             c->retrieval.collection, (long long)info->n_documents, (long long)info->n_chunks, info->generation,
-             d->embedder.name, c->retrieval.device);
+    if (opened_model_open(&first->opened, c, c->model.path, &use, e)) return e->status;
+    first->path = c->model.path;
+    first->name = c->model.name[0] ? xstrdup(c->model.name) : path_name(c->model.path);
     return STATUS_OK;
 }
 
 /* The service. */
 
-static int choose_eod(const struct server *s) {
-    int eod = model_info(s->model)->eod;
-    return eod >= 0 ? eod : tokenizer_eod(s->tokenizer);
-}
-
-static enum status open_engine(struct server *s, struct error *e) {
+static enum status open_parts(struct server *s, struct error *e) {
     const struct config *c = &s->config;
-    struct engine_options o;
     struct error contradiction;
     if (check_limits(c, &contradiction)) log_warn("%s", contradiction.text);
-    if (engine_options_of(&o, c, model_info(s->model), e)) return e->status;
-    o.model = s->model;
-    o.backend = s->opened.backend;
-    o.tokenizer = s->tokenizer;
-    o.retrieval = s->retrieval;
-    o.eod = choose_eod(s);
-    if (engine_open(&s->engine, &o, e)) return e->status;
-    log_info("sessions: %d sequences of %d tokens, %.1f MB", o.max_sequences, o.max_context,
-             1e-6 * (double)engine_bytes(s->engine));
+    if (decoder_part_open(&s->parts.decoders[0], c, true, e) || parts_open_others(&s->parts, c, e)) return e->status;
     return STATUS_OK;
-}
-
-static enum status open_served(struct server *s, struct error *e) {
-    const struct config *c = &s->config;
-    const struct model_info *info = model_info(s->model);
-    int k;
-    if (check_neighbors(c, info, &k, e)) return e->status;
-    s->name = c->model.name[0] ? xstrdup(c->model.name) : path_name(c->model.path);
-    s->served = (struct served_model){
-        .id = s->name,
-        .info = info,
-        .tokenizer = s->tokenizer,
-        .eod = choose_eod(s),
-        .engine = s->engine,
-        .retrieval = s->retrieval,
-        .retriever = s->documents.retriever,
-        .limits = {.vocab = info->vocab,
-                   .max_prompts = c->server.max_prompts,
-                   .max_choices = c->server.max_choices,
-                   .max_stops = c->server.max_stops,
-                   .max_biases = c->server.max_biases,
-                   .max_logprobs = min_int(c->server.max_logprobs, info->vocab),
-                   .max_k = c->retrieval.max_k,
-                   .max_prompts_option = "server.max_prompts"},
-        .retrieve = c->retrieval.enabled,
-        .k = k,
-        .min_similarity = (float)c->retrieval.min_similarity,
-    };
-    return check_context(c, info, &s->served.limits.context, e);
 }
 
 static enum status open_api(struct server *s, struct error *e) {
-    if (open_served(s, e)) return e->status;
-    s->api = (struct api){.models = &s->served, .n_models = 1, .largest = s->served.limits, .created = time(NULL)};
-    return STATUS_OK;
+    const struct json_list *origins = &s->config.server.cors_origins;
+    s->api = (struct api){
+        .origins = origins->items, .n_origins = (int)origins->count, .created = time(NULL), .traffic = traffic_open()};
+    return parts_serve(&s->parts, &s->config, &s->api, e);
 }
 
 static enum status open_http(struct server *s, struct error *e) {
@@ -265,22 +160,15 @@ static bool signal_within(int milliseconds) {
 }
 
 static enum status server_open(struct server *s, struct error *e) {
-    if (open_tokenizer(s, e) || open_retrieval(s, e) || open_engine(s, e) || open_api(s, e) || count_signals(e) ||
-        open_http(s, e))
-        return e->status;
+    if (open_parts(s, e) || open_api(s, e) || count_signals(e) || open_http(s, e)) return e->status;
     return STATUS_OK;
 }
 
 static void server_close(struct server *s) {
-    engine_stop(s->engine);
-    retrieval_thread_stop(s->retrieval);
+    parts_stop(&s->parts);
     http_close(s->http);
-    engine_close(s->engine);
-    retrieval_thread_close(s->retrieval);
-    documents_close(&s->documents);
-    tokenizer_close(s->tokenizer);
-    opened_model_close(&s->opened);
-    free(s->name);
+    parts_close(&s->parts);
+    traffic_close(s->api.traffic);
     if (s->socket >= 0) close(s->socket);
 }
 
@@ -292,30 +180,27 @@ static void drain(struct server *s) {
     log_info("stopping: %d requests to finish", http_active(s->http));
     while (http_active(s->http) > 0 && time_now() < deadline)
         if (signal_within(20)) break;
-    engine_stop(s->engine);
-    retrieval_thread_stop(s->retrieval);
+    parts_stop(&s->parts);
     for (int i = 0; i < 50 && http_active(s->http) > 0; i++) signal_within(20);
     log_info("stopped");
 }
 
 static enum status serve(struct server *s, struct error *e) {
+    struct opened_model *first = &s->parts.decoders[0].opened;
     enum status status = open_model(s, e);
     if (status) return status;
-    if (opened_model_follows(&s->opened)) {
+    if (opened_model_follows(first)) {
         /* A process that is not rank 0: signals are for rank 0, which lets the others go. */
         ignore_signals();
-        status = opened_model_follow(&s->opened, e);
-        opened_model_close(&s->opened);
-        return status;
+        return opened_model_follow(first, e);
     }
     status = server_open(s, e);
     if (status == STATUS_OK) {
-        while (!signal_within(1000) && !engine_failed(s->engine) && status == STATUS_OK)
-            status = opened_model_check(&s->opened, e);
-        if (engine_failed(s->engine)) status = error_set(e, STATUS_DEVICE, "the device failed, see above");
+        while (!signal_within(1000) && !parts_failed(&s->parts) && status == STATUS_OK)
+            status = opened_model_check(first, e);
+        if (parts_failed(&s->parts)) status = error_set(e, STATUS_DEVICE, "the device failed, see above");
         drain(s);
     }
-    server_close(s);
     return status;
 }
 
@@ -331,7 +216,11 @@ int main(int argc, char **argv) {
         signal(SIGBUS, explain_bus_error);
         log_set_level((enum log_level)s.config.log.level);
         status = log_queue_open(&e);
-        if (status == STATUS_OK) status = serve(&s, &e);
+        if (status == STATUS_OK) {
+            parts_init(&s.parts, &s.config);
+            status = serve(&s, &e);
+            server_close(&s);
+        }
         log_queue_close(last_lines_seconds);
     }
     if (status) line_print(stderr, "retro-server: %s", e.text);

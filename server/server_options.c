@@ -14,6 +14,8 @@ static const struct option_row server_rows[] = {
     OPTION_INT(struct server_settings, max_connections, 256, 1, 65536,
                "open connections; idle ones are closed when others wait"),
     OPTION_INT(struct server_settings, max_prompts, 16, 1, 4096, "prompts in one request"),
+    OPTION_INT(struct server_settings, max_inputs, 2048, 1, 1 << 20,
+               "texts in one request for embeddings or a ranking"),
     OPTION_INT(struct server_settings, max_choices, 64, 1, 4096,
                "answers in one request: its prompts times n or best_of"),
     OPTION_INT(struct server_settings, max_biases, 1024, 0, 1 << 20, "tokens of logit_bias in one request"),
@@ -25,5 +27,7 @@ static const struct option_row server_rows[] = {
     OPTION_INT(struct server_settings, min_body_rate, 500, 0, 1 << 30,
                "bytes per second that a body must bring, on average over each server.head_timeout seconds; 0: any"),
     OPTION_INT(struct server_settings, drain_timeout, 30, 0, 86400, "seconds that SIGTERM waits for running requests"),
+    OPTION_TEXTS(struct server_settings, cors_origins,
+                 "origins whose pages may use the server from a browser, such as https://example.org; *: all"),
 };
 const struct option_section server_section = {"server", server_rows, (int)ARRAY_COUNT(server_rows)};

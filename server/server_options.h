@@ -13,14 +13,16 @@ struct server_settings {
     int max_queue;       /* requests waiting for a sequence; more get 503 */
     int max_body_bytes;
     int max_connections;
-    int max_prompts;        /* prompts in one request */
-    int max_choices;        /* answers in one request: its prompts times n */
-    int max_stops;          /* stop strings in one request */
-    int max_biases;         /* tokens of logit_bias in one request */
-    int max_logprobs;       /* alternatives per token */
-    int connection_timeout; /* seconds a connection may idle */
-    int head_timeout;       /* seconds that request line and headers may take */
-    int min_body_rate;      /* bytes per second that a body must bring; 0: any */
-    int drain_timeout;      /* seconds SIGTERM waits for running requests */
+    int max_prompts;               /* prompts in one request */
+    int max_inputs;                /* texts in one request for embeddings or a ranking */
+    int max_choices;               /* answers in one request: its prompts times n */
+    int max_stops;                 /* stop strings in one request */
+    int max_biases;                /* tokens of logit_bias in one request */
+    int max_logprobs;              /* alternatives per token */
+    int connection_timeout;        /* seconds a connection may idle */
+    int head_timeout;              /* seconds that request line and headers may take */
+    int min_body_rate;             /* bytes per second that a body must bring; 0: any */
+    int drain_timeout;             /* seconds SIGTERM waits for running requests */
+    struct json_list cors_origins; /* of char *: whose pages may ask */
 };
 extern const struct option_section server_section;

@@ -110,27 +110,37 @@ static bool needs_shell(const char *path) {
     return path[0] == '~' || path[0] == '$' || strstr(path, "$HOME") || strstr(path, "${HOME}");
 }
 
-static enum status read_path(struct json_reader *r, const struct option_row *o, const struct json *value, void *section,
-                             const char *base) {
-    const char *path = json_word(value);
+/* A path as it was written becomes one that can be opened; "" stays. */
+static enum status place_path(struct json_reader *r, char **path, const char *base) {
     struct buffer joined = {0};
-    char shown[JSON_SHOWN_SIZE];
-    if (!json_is_text(value)) return json_fail_type(r, option_type_words(o), value);
-    if (path && needs_shell(path))
-        return json_fail(r, JSON_FAULT_VALUE,
-                         "%s.%s is %s; ~ and $HOME are not replaced here: write the whole path, or one relative to %s",
-                         r->place->above->name, o->field.name, json_shown(value, shown),
-                         base[0] ? "the file's folder" : "the working directory");
-
-    enum status status = json_field_read(r, &o->field, value, section);
-    bool relative = status == STATUS_OK && path[0] != '\0' && path[0] != '/' && base[0] != '\0';
-    if (!relative) return status;
-    char **field = (char **)(void *)((char *)section + o->field.offset);
-    buffer_printf(&joined, "%s%s%s", base, base[strlen(base) - 1] == '/' ? "" : "/", path);
-    free(*field);
-    *field = xstrdup(joined.data);
+    if (needs_shell(*path))
+        return json_fail(
+            r, JSON_FAULT_VALUE,
+            "%s.%s is \"%.100s\"; ~ and $HOME are not replaced here: write the whole path, or one relative "
+            "to %s",
+            r->place->above->name, r->place->name, *path, base[0] ? "the file's folder" : "the working directory");
+    if ((*path)[0] == '\0' || (*path)[0] == '/' || base[0] == '\0') return STATUS_OK;
+    buffer_printf(&joined, "%s%s%s", base, base[strlen(base) - 1] == '/' ? "" : "/", *path);
+    free(*path);
+    *path = xstrdup(joined.data);
     buffer_free(&joined);
     return STATUS_OK;
+}
+
+static enum status read_path(struct json_reader *r, const struct option_row *o, const struct json *value, void *section,
+                             const char *base) {
+    if (!json_is_text(value)) return json_fail_type(r, option_type_words(o), value);
+    if (json_field_read(r, &o->field, value, section)) return r->e->status;
+    return place_path(r, (char **)(void *)((char *)section + o->field.offset), base);
+}
+
+static enum status read_structs(struct json_reader *r, const struct option_row *o, const struct json *value,
+                                void *section, const char *base) {
+    const struct json_list *list = (const struct json_list *)(const void *)((char *)section + o->field.offset);
+    enum status status = json_field_read(r, &o->field, value, section);
+    for (size_t i = 0; i < list->count && status == STATUS_OK && o->path; i++)
+        status = place_path(r, (char **)(void *)((char *)list->items + i * o->field.item_size), base);
+    return status;
 }
 
 static void add_hint(const struct option_row *o, const struct json *value, struct error *e) {
@@ -143,8 +153,9 @@ static void add_hint(const struct option_row *o, const struct json *value, struc
 /* One value of a section's struct. r->place is the option's. */
 static enum status read_option(struct json_reader *r, const struct option_row *o, const struct json *value,
                                void *section, const char *base) {
-    if (o->path) return read_path(r, o, value, section, base);
     if (o->field.type == JSON_LIST && !json_is_list(value)) return json_fail_type(r, option_type_words(o), value);
+    if (option_has_structs(o)) return read_structs(r, o, value, section, base);
+    if (o->path) return read_path(r, o, value, section, base);
     enum status status = json_field_read(r, &o->field, value, section);
     if (status) add_hint(o, value, r->e);
     return status;
@@ -207,8 +218,8 @@ enum status options_read(const struct option_set *s, void *out, const char *path
 /* The JSON value that the text of --set means for this option. */
 static enum status value_of_text(struct json **value, const struct option_row *o, const char *text, struct error *e) {
     struct text_span span = {text, strlen(text)};
-    bool literal =
-        o->field.type == JSON_TEXT || o->field.type == JSON_CHOICE || (o->field.type == JSON_LIST && text[0] != '[');
+    bool texts = o->field.type == JSON_LIST && !option_has_structs(o);
+    bool literal = o->field.type == JSON_TEXT || o->field.type == JSON_CHOICE || (texts && text[0] != '[');
     if (!utf8_is_valid(text, span.size)) return error_set(e, STATUS_INVALID, "not valid UTF-8");
     if (!literal && json_parse_any(value, span, "--set", e) == STATUS_OK) return STATUS_OK;
     return json_from_text(value, span, e);
@@ -228,7 +239,7 @@ static enum status assign_text(struct json_reader *r, const struct option_part *
     void *section = section_of(out, part);
     if (status)
         status = json_fail(r, JSON_FAULT_VALUE, "%s.%s is not valid UTF-8", part->section->name, o->field.name);
-    else if (o->field.type == JSON_LIST && text[0] != '[')
+    else if (o->field.type == JSON_LIST && text[0] != '[' && !option_has_structs(o))
         append_text((struct json_list *)(void *)((char *)section + o->field.offset), text);
     else
         status = read_option(r, o, value, section, "");

@@ -18,10 +18,12 @@ struct option_hint {
 };
 
 /* One option. `field` has its name within the section, and its type: JSON_BOOL, JSON_INT, JSON_DOUBLE, JSON_TEXT (never
- * NULL, owned), JSON_CHOICE, or JSON_LIST of JSON_TEXT; its offset is into the section's struct. */
+ * NULL, owned), JSON_CHOICE, or JSON_LIST of JSON_TEXT or of JSON_STRUCT, whose rows are JSON_TEXT and JSON_CHOICE; its
+ * offset is into the section's struct. */
 struct option_row {
     struct json_field field;
-    bool path;        /* of JSON_TEXT: relative paths are put below the file's folder */
+    bool path; /* relative paths are put below the file's folder: of JSON_TEXT, or of the first member of a list's
+                * structs, a char * */
     const char *help; /* one line, no full stop */
     const struct option_hint *hints;
 };
@@ -51,7 +53,16 @@ struct option_row {
         .field = {#member, JSON_LIST, JSON_AT(type, member), .item = &option_text_item, .item_size = sizeof(char *)}, \
         .help = (words) \
     }
+#define OPTION_STRUCTS(type, member, row, bytes, paths, words) \
+    { \
+        .field = {#member, JSON_LIST, JSON_AT(type, member), .item = (row), .item_size = (bytes)}, .path = (paths), \
+        .help = (words) \
+    }
 extern const struct json_field option_text_item;
+
+static inline bool option_has_structs(const struct option_row *o) {
+    return o->field.type == JSON_LIST && o->field.item->type == JSON_STRUCT;
+}
 
 struct option_section {
     const char *name;

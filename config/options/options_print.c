@@ -4,6 +4,7 @@
 #include "config/options/options.h"
 
 const char *option_type_words(const struct option_row *o) {
+    if (option_has_structs(o)) return "a list of objects";
     if (o->path) return "a path";
     return o->field.type == JSON_LIST ? "a list of strings" : json_type_words(o->field.type);
 }
@@ -15,11 +16,32 @@ static void put_texts(struct json_writer *w, const struct json_list *list) {
     put_array_end(w);
 }
 
-static void put_choice(struct json_writer *w, const struct option_row *o, int value) {
-    const struct json_choice *c = o->field.choices;
+static void put_choice(struct json_writer *w, const struct json_field *f, int value) {
+    const struct json_choice *c = f->choices;
     while (c->name && c->value != value) c++;
     CHECK(c->name);
     put_string(w, c->name);
+}
+
+static void put_members(struct json_writer *w, const struct json_table *t, const char *item) {
+    put_object(w);
+    for (int i = 0; i < t->count; i++) {
+        const struct json_field *f = &t->fields[i];
+        const void *at = item + f->offset;
+        put_key(w, f->name);
+        if (f->type == JSON_CHOICE)
+            put_choice(w, f, *(const int *)at);
+        else
+            put_string(w, *(char *const *)at);
+    }
+    put_object_end(w);
+}
+
+static void put_structs(struct json_writer *w, const struct json_field *f, const struct json_list *list) {
+    put_array_line(w);
+    for (size_t i = 0; i < list->count; i++)
+        put_members(w, f->item->table, (const char *)list->items + i * f->item_size);
+    put_array_end(w);
 }
 
 static void put_value(struct json_writer *w, const struct option_row *o, const void *section) {
@@ -29,8 +51,13 @@ static void put_value(struct json_writer *w, const struct option_row *o, const v
         case JSON_INT: put_int(w, *(const int *)field); break;
         case JSON_DOUBLE: put_double(w, *(const double *)field); break;
         case JSON_TEXT: put_string(w, *(char *const *)field); break;
-        case JSON_CHOICE: put_choice(w, o, *(const int *)field); break;
-        case JSON_LIST: put_texts(w, field); break;
+        case JSON_CHOICE: put_choice(w, &o->field, *(const int *)field); break;
+        case JSON_LIST:
+            if (option_has_structs(o))
+                put_structs(w, &o->field, field);
+            else
+                put_texts(w, field);
+            break;
         default: CHECK(!"a type of options");
     }
 }

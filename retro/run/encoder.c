@@ -195,6 +195,8 @@ void encoder_close(struct encoder *enc) {
 }
 
 int encoder_dim(const struct encoder *enc) { return stack_of(enc->model)->dims.hidden; }
+int encoder_max_tokens(const struct encoder *enc) { return enc->max_tokens; }
+
 uint64_t encoder_hash(const struct encoder *enc) { return enc->hash; }
 
 /* [CLS] text [SEP], at most max_tokens: the text is cut, the [SEP] stays. A special token's name in the text is that

@@ -21,7 +21,8 @@ enum status encoder_measure(struct encoder_bytes *out, const char *folder, struc
                             const struct model_options *o, int max_rows, struct error *e);
 void encoder_close(struct encoder *enc);
 int encoder_dim(const struct encoder *enc);
-uint64_t encoder_hash(const struct encoder *enc); /* of weights, vocabulary and pooling: an index remembers it */
+int encoder_max_tokens(const struct encoder *enc); /* of a text, special ones included */
+uint64_t encoder_hash(const struct encoder *enc);  /* of weights, vocabulary and pooling: an index remembers it */
 
 /* vectors [n, dim], host. Texts longer than the folder's limit are cut, as the reference does. Order is kept. Not
  * thread-safe: one caller at a time. */

@@ -183,6 +183,11 @@ void session_pool_close(struct session_pool *p) {
 
 size_t session_pool_bytes(const struct session_pool *p) { return session_bytes_all(&p->bytes); }
 
+void session_pool_blocks(const struct session_pool *p, int *used, int *all) {
+    *all = p->cache.n_blocks;
+    *used = p->cache.n_blocks - p->cache.n_free;
+}
+
 enum status session_open(struct session **out, struct session_pool *p, struct grid grid, struct error *e) {
     for (int i = 0; i < p->limits.max_sessions; i++) {
         struct session *s = &p->sessions[i];

@@ -43,6 +43,8 @@ enum status session_pool_open(struct session_pool **out, struct model *m, const 
                               struct error *e);
 void session_pool_close(struct session_pool *p);
 size_t session_pool_bytes(const struct session_pool *p);
+/* Blocks of keys and values: those that sessions have, and all. */
+void session_pool_blocks(const struct session_pool *p, int *used, int *all);
 
 /* STATUS_BUSY when all max_sessions are open. The grid is fixed for the life of the session; a
  * model without retrieval ignores it ((struct grid){0} will do). */

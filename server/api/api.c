@@ -1,42 +1,15 @@
-/* server/api/api.c: which request goes where. The routes are a table; what the table does not have is refused here, in
- * words that are read off it. */
+/* server/api/api.c: which request goes where. The routes are a table (routes.c); what the table does not have is
+ * refused here, in words that are read off it. */
 #include "server/api/api.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-/* Operators' endpoints answer as long as the process lives; those of the API refuse once it is stopping. */
-enum route_access { ACCESS_OPERATIONS, ACCESS_API };
-
-/* Types that a JSON body may be announced as. curl -d says that it is a form, and means JSON. */
-static const char *const json_types[] = {JSON_TYPE,    "application/x-www-form-urlencoded", "text/json",
-                                         "text/plain", "application/octet-stream",          NULL};
-
-/* A path that ends in '/' stands for everything below it. A route of GET takes HEAD too, which is GET without the body,
- * and HTTP leaves that out. */
-static const struct route {
-    const char *method, *path;
-    route_handler *open;
-    enum route_access access;
-    const char *const *types; /* of a body, NULL-terminated; NULL: any, as a body means nothing here */
-    size_t max_body;          /* bytes; 0: what server.max_body_bytes lets in */
-} routes[] = {
-    {"POST", "/v1/completions", completions_open, ACCESS_API, json_types, 0},
-    {"GET", "/v1/retrieval/search", search_open, ACCESS_API, json_types, 64 << 10},
-    {"POST", "/v1/retrieval/search", search_open, ACCESS_API, json_types, 64 << 10},
-    {"GET", "/v1/models", models_list, ACCESS_API, NULL, 0},
-    {"GET", "/v1/models/", model_show, ACCESS_API, NULL, 0},
-    {"GET", "/health", health_open, ACCESS_OPERATIONS, NULL, 0},
-};
+#include "server/api/routes.h"
+#include "server/api/traffic.h"
 
 /* Finding a row. */
-
-static bool path_matches(const struct route *route, const char *path) {
-    size_t size = strlen(route->path);
-    if (route->path[size - 1] != '/') return strcmp(route->path, path) == 0;
-    return strncmp(route->path, path, size) == 0 && path[size] != '\0';
-}
 
 static bool takes_head(const struct route *route) { return strcmp(route->method, "GET") == 0; }
 
@@ -45,9 +18,15 @@ static bool method_matches(const struct route *route, const char *method) {
 }
 
 bool api_path_is_for_operators(const char *path) {
-    for (size_t i = 0; i < ARRAY_COUNT(routes); i++)
-        if (path_matches(&routes[i], path) && routes[i].access == ACCESS_OPERATIONS) return true;
+    for (int i = 0; i < n_api_routes; i++)
+        if (route_matches(&api_routes[i], path) && api_routes[i].access == ACCESS_OPERATIONS) return true;
     return false;
+}
+
+const char *api_argument(const struct api_request *r, const char *name) {
+    for (int i = 0; i < r->n_arguments; i++)
+        if (strcmp(r->arguments[i].name, name) == 0) return r->arguments[i].value;
+    return NULL;
 }
 
 /* Refusing. */
@@ -58,14 +37,18 @@ static struct answer *no_such_path(const struct api_request *r) {
     return answer_failure(&f);
 }
 
+/* "GET, HEAD, OPTIONS" */
+static void print_methods(const char *path, struct buffer *out) {
+    for (int i = 0; i < n_api_routes; i++)
+        if (route_matches(&api_routes[i], path))
+            buffer_printf(out, "%s%s, ", api_routes[i].method, takes_head(&api_routes[i]) ? ", HEAD" : "");
+    buffer_append_string(out, "OPTIONS");
+}
+
 static struct answer *no_such_method(const struct api_request *r) {
     struct buffer allow = {0};
     struct failure f;
-    for (size_t i = 0; i < ARRAY_COUNT(routes); i++) {
-        if (!path_matches(&routes[i], r->path)) continue;
-        buffer_printf(&allow, "%s%s%s", allow.size ? ", " : "", routes[i].method,
-                      takes_head(&routes[i]) ? ", HEAD" : "");
-    }
+    print_methods(r->path, &allow);
     failure_set(&f, 405, "method_not_allowed", NULL, "%.200s does not take %.20s, it takes %s", r->path, r->method,
                 allow.data);
     struct answer *answer = answer_failure(&f);
@@ -98,16 +81,66 @@ static bool check_route(struct api *a, const struct route *route, const struct a
     return true;
 }
 
-struct answer *api_open(struct api *a, const struct api_request *r, struct waker waker) {
-    bool path_known = false;
-    for (size_t i = 0; i < ARRAY_COUNT(routes); i++) {
-        const struct route *route = &routes[i];
+/* Pages of other origins. */
+
+static bool origin_is_allowed(const struct api *a, const char *origin) {
+    for (int i = 0; i < a->n_origins; i++)
+        if (strcmp(a->origins[i], "*") == 0 || strcasecmp(a->origins[i], origin) == 0) return true;
+    return false;
+}
+
+/* What a browser reads before it lets a page see the answer (Fetch standard, CORS protocol). Cookies mean nothing here,
+ * so credentials are never allowed. */
+static void allow_origin(const struct api *a, const struct api_request *r, struct answer *answer) {
+    if (a->n_origins == 0) return;
+    answer_add_header(answer, "Vary", "Origin");
+    if (r->origin == NULL || !origin_is_allowed(a, r->origin)) return;
+    answer_add_header(answer, "Access-Control-Allow-Origin", "%s", r->origin);
+    answer_add_header(answer, "Access-Control-Expose-Headers", "x-request-id, Retry-After");
+}
+
+/* OPTIONS: what a path takes; of "*" what there is at all. */
+static struct answer *answer_options(const struct api *a, const struct api_request *r) {
+    struct buffer allow = {0}, body = {0};
+    struct answer *answer = answer_text(204, JSON_TYPE, &body);
+    if (strcmp(r->path, "*") == 0)
+        buffer_append_string(&allow, "GET, HEAD, POST, OPTIONS");
+    else
+        print_methods(r->path, &allow);
+    answer_add_header(answer, "Allow", "%s", allow.data);
+    if (r->origin && origin_is_allowed(a, r->origin)) {
+        answer_add_header(answer, "Access-Control-Allow-Methods", "%s", allow.data);
+        answer_add_header(answer, "Access-Control-Allow-Headers", "Authorization, Content-Type, X-Api-Key");
+        answer_add_header(answer, "Access-Control-Max-Age", "600");
+    }
+    buffer_free(&allow);
+    return answer;
+}
+
+static struct answer *route_open(struct api *a, const struct api_request *r, struct waker waker) {
+    bool options = strcmp(r->method, "OPTIONS") == 0, path_known = options && strcmp(r->path, "*") == 0;
+    for (int i = 0; i < n_api_routes; i++) {
+        const struct route *route = &api_routes[i];
         struct failure f = {0};
-        if (!path_matches(route, r->path)) continue;
+        if (!route_matches(route, r->path)) continue;
         path_known = true;
         if (!method_matches(route, r->method)) continue;
         struct answer *answer = check_route(a, route, r, &f) ? route->open(a, r, waker, &f) : NULL;
         return answer ? answer : answer_failure(&f);
     }
-    return path_known ? no_such_method(r) : no_such_path(r);
+    if (!path_known) return no_such_path(r);
+    return options ? answer_options(a, r) : no_such_method(r);
+}
+
+struct answer *api_open(struct api *a, const struct api_request *r, struct waker waker) {
+    struct answer *answer = route_open(a, r, waker);
+    allow_origin(a, r, answer);
+    return answer;
+}
+
+void api_note(struct api *a, const char *path, int status, double seconds) {
+    const char *known = "other";
+    for (int i = 0; i < n_api_routes; i++)
+        if (route_matches(&api_routes[i], path)) known = api_routes[i].path;
+    traffic_note(a->traffic, known, status, seconds);
 }

@@ -6,6 +6,7 @@
 #include "server/api/fields/completion_fields.h"
 #include "server/api/fields/search_fields.h"
 #include "server/host/config.h"
+#include "server/schedule/embedding_thread.h"
 #include "server/schedule/engine.h"
 
 /* A model that requests may name, and what serves it. Everything is borrowed, and constant while the server runs. */
@@ -18,23 +19,40 @@ struct served_model {
     struct retrieval_thread *retrieval; /* NULL: the model has no collection of its own */
     struct retriever *retriever;        /* likewise */
     struct request_limits limits;
+    int slots;     /* prompts that are written at once */
     bool retrieve; /* when a request does not say */
     int k;
     float min_similarity;
 };
 
-/* Everything is borrowed, and constant while the server runs but for `draining`. */
+/* A model that embeds texts. Likewise. */
+struct served_embedder {
+    const char *id;
+    const struct embedder *embedder;
+    const struct tokenizer *tokenizer;
+    struct embedding_thread *thread;
+    struct request_limits limits;
+};
+
+/* Everything is borrowed, and constant while the server runs but for `draining` and `traffic`. */
 struct api {
     const struct served_model *models; /* [n_models], at least one; the first is meant when none is named */
     int n_models;
-    struct request_limits largest; /* of any model */
-    int64_t created;               /* seconds since 1970 of the start */
+    const struct served_embedder *embedders; /* [n_embedders]; the first is meant when none is named */
+    int n_embedders;
+    struct request_limits largest;          /* of any model */
+    struct request_limits largest_embedder; /* of any embedder */
+    const char *const *origins;             /* [n_origins] whose pages may ask; "*": all may */
+    int n_origins;
+    int64_t created; /* seconds since 1970 of the start */
     atomic_bool draining;
+    struct traffic *traffic; /* what was asked and answered so far (traffic.h) */
 };
 
 struct api_request {
     const char *method, *path;
     const char *content_type; /* NULL: none */
+    const char *origin;       /* of the page that asks, NULL: none does */
     const char *body;
     size_t size;
     const struct query_argument *arguments; /* [n_arguments], of the query string */
@@ -45,18 +63,37 @@ struct api_request {
 /* Never NULL: what is wrong with a request is an answer too. `waker` is called until the answer is closed. */
 struct answer *api_open(struct api *a, const struct api_request *r, struct waker waker);
 
+/* A request is over, however it ended: `status` is what the client was told, or what the log says where it was not. */
+void api_note(struct api *a, const char *path, int status, double seconds);
+
 /* Whether a path is an operators' endpoint, which answers also when all connections are busy. */
 bool api_path_is_for_operators(const char *path);
 
-/* models.c */
+/* The value of a field of the query string, NULL: it has none of that name. */
+const char *api_argument(const struct api_request *r, const char *name);
 
-/* The model of that name, or the first when it is NULL; NULL, with *f set, when there is none. */
+/* models.c: what requests name. The first one when it is NULL; NULL or false, with *f set, when there is none. */
 const struct served_model *api_model(const struct api *a, const char *id, struct failure *f);
+const struct served_embedder *api_embedder(const struct api *a, const char *id, struct failure *f);
+
+/* The tokenizer of a model or an embedder. */
+struct served_tokenizer {
+    const char *id;
+    const struct tokenizer *tokenizer;
+    int eod;
+    const struct request_limits *limits;
+};
+bool api_tokenizer(const struct api *a, const char *id, struct served_tokenizer *out, struct failure *f);
 
 /* Handlers: each opens the answer of one route, or returns NULL with *f set when there is nothing to wait for. */
 typedef struct answer *route_handler(struct api *a, const struct api_request *r, struct waker waker, struct failure *f);
-route_handler completions_open; /* completions.c: POST /v1/completions */
-route_handler search_open;      /* search.c: /v1/retrieval/search */
-route_handler models_list;      /* models.c: GET /v1/models */
-route_handler model_show;       /* models.c: GET /v1/models/{id} */
-route_handler health_open;      /* health.c: GET /health */
+route_handler completions_open;                               /* completions.c */
+route_handler search_open;                                    /* search.c */
+route_handler embeddings_open;                                /* embeddings.c */
+route_handler rerank_open;                                    /* rerank.c */
+route_handler models_list, model_show;                        /* models.c */
+route_handler tokenize_open, detokenize_open, tokenizer_info; /* tokens.c */
+route_handler health_open, live_open, ready_open;             /* health.c */
+route_handler metrics_open;                                   /* metrics.c */
+route_handler props_open, version_open;                       /* info.c */
+route_handler openapi_open;                                   /* openapi.c */

@@ -35,6 +35,7 @@ enum status embedder_bert_open(struct embedder *out, const char *folder, const s
     }
     bert->name = xstrdup(folder);
     out->dim = encoder_dim(bert->encoder);
+    out->max_tokens = encoder_max_tokens(bert->encoder);
     out->hash = encoder_hash(bert->encoder);
     out->name = bert->name;
     out->embed = embed_texts;

@@ -23,6 +23,15 @@ static const struct option_hint dtype_hints[] = {
     {"int4", "make such weights by retro-convert MODEL_DIR OUT_DIR --to int4, and keep model.dtype auto"},
     {NULL, NULL}};
 
+static const struct json_choice roles[] = {{"decoder", ROLE_DECODER}, {"embedder", ROLE_EMBEDDER}, {NULL, 0}};
+static const struct json_field other_fields[] = {
+    {"path", JSON_TEXT, JSON_AT(struct other_model, path), .required = true},
+    {"name", JSON_TEXT, JSON_AT(struct other_model, name), .text = ""},
+    {"role", JSON_CHOICE, JSON_AT(struct other_model, role), .choices = roles},
+};
+static const struct json_table other_table = JSON_TABLE(other_fields);
+static const struct json_field other_item = {"other", JSON_STRUCT, .table = &other_table};
+
 static const struct option_row model_rows[] = {
     OPTION_PATH(struct model_settings, path, "folder with config.json, safetensors and tokenizer"),
     OPTION_TEXT(struct model_settings, name, "", "the id that /v1/models shows; empty: the folder's name"),
@@ -33,6 +42,9 @@ static const struct option_row model_rows[] = {
                   "type the weights are kept in; auto: as stored; fp8: on GPUs", .hints = dtype_hints),
     OPTION_INT(struct model_settings, threads, 0, 0, 1024,
                "CPU threads of the engine; 0: as many as the process may use"),
+    OPTION_STRUCTS(struct model_settings, others, &other_item, sizeof(struct other_model), true,
+                   "further models that requests may name, each {\"path\", \"name\", \"role\"}: role is decoder or "
+                   "embedder"),
 };
 const struct option_section model_section = {"model", model_rows, (int)ARRAY_COUNT(model_rows)};
 

@@ -4,12 +4,22 @@
 
 #include "config/options/options.h"
 
+enum model_role { ROLE_DECODER, ROLE_EMBEDDER };
+
+/* A model beside model.path. */
+struct other_model {
+    char *path;
+    char *name; /* as model.name */
+    int role;   /* enum model_role */
+};
+
 struct model_settings {
-    char *path;   /* folder with config.json, safetensors, tokenizer */
-    char *name;   /* the id that /v1/models shows; empty: the folder's name */
-    char *device; /* "cpu" */
-    int dtype;    /* enum model_dtype; auto: as stored */
-    int threads;  /* CPU threads of all ranks of this process; 0: as many as it may use */
+    char *path;              /* folder with config.json, safetensors, tokenizer */
+    char *name;              /* the id that /v1/models shows; empty: the folder's name */
+    char *device;            /* "cpu" */
+    int dtype;               /* enum model_dtype; auto: as stored */
+    int threads;             /* CPU threads of all ranks of this process; 0: as many as it may use */
+    struct json_list others; /* of struct other_model */
 };
 extern const struct option_section model_section;
 

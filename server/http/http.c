@@ -159,8 +159,9 @@ static struct outcome exchange_outcome(const struct exchange *x, enum MHD_Reques
 
 static void exchange_log(const struct exchange *x, enum MHD_RequestTerminationCode reason) {
     struct outcome o = exchange_outcome(x, reason);
-    double ms = 1000 * (time_now() - x->started);
+    double seconds = time_now() - x->started, ms = 1000 * seconds;
     log_info("%s %s %s %d %.0f ms%s", x->id, x->begun ? x->method : "-", x->begun ? x->path : "-", o.status, ms, o.why);
+    api_note(x->http->o.api, x->path, o.status, seconds);
 }
 
 /* The one place where an exchange ends, however it ends. */

@@ -120,6 +120,7 @@ void exchange_open(struct exchange *x, const char *method, const char *path) {
     struct api_request r = {.method = method,
                             .path = path,
                             .content_type = header_find(x, "Content-Type"),
+                            .origin = header_find(x, "Origin"),
                             .body = x->body.data ? x->body.data : "",
                             .size = x->body.size,
                             .arguments = list.items,

@@ -35,11 +35,13 @@ static double active_seconds(const struct engine *x) {
 /* What others may ask about. True when the thread is to end. */
 static bool engine_tell(struct engine *x) {
     double running = active_seconds(x), waiting = pace_seconds(&x->pace, x->waiting);
+    session_pool_blocks(x->pool, &x->metrics.blocks_used, &x->metrics.blocks);
     pthread_mutex_lock(&x->lock);
     x->counts.running = x->n_active;
     x->counts.parked = x->n_parked;
     x->running_seconds = running;
     x->waiting_seconds = waiting;
+    x->told = x->metrics;
     bool ended = x->stopped && x->in_flight == 0 && x->n_left == 0;
     pthread_mutex_unlock(&x->lock);
     return ended;
@@ -234,6 +236,12 @@ struct engine_counts engine_counts(struct engine *x) {
     counts.waiting = max_int(0, x->in_flight - counts.running);
     pthread_mutex_unlock(&x->lock);
     return counts;
+}
+
+void engine_metrics_read(struct engine *x, struct engine_metrics *out) {
+    pthread_mutex_lock(&x->lock);
+    *out = x->told;
+    pthread_mutex_unlock(&x->lock);
 }
 
 size_t engine_bytes(const struct engine *x) { return session_pool_bytes(x->pool); }

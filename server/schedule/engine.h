@@ -6,6 +6,7 @@
 #include "retro/text/tokenizer.h"
 #include "server/host/passages.h"
 #include "server/schedule/generation.h"
+#include "server/schedule/histogram.h"
 #include "server/schedule/retrieval_thread.h"
 
 struct engine;
@@ -34,6 +35,16 @@ struct engine_counts {
     int64_t steps, prompt_tokens, generated_tokens;
 };
 
+/* Of all answers so far, in seconds. */
+struct engine_metrics {
+    struct histogram queue;       /* from the request to a sequence */
+    struct histogram first_token; /* from the request to the first token */
+    struct histogram per_token;   /* from each token to the next */
+    struct histogram request;     /* from the request to the end */
+    int64_t finished[FINISH_KINDS];
+    int blocks_used, blocks; /* of keys and values */
+};
+
 /* Prompts in flight from which on requests are refused; no request may have more. */
 static inline int engine_capacity(const struct engine_options *o) { return o->max_sequences + o->max_queue; }
 /* Lookups that an engine may have under way in the retrieval thread: of those it writes, and of as many that left. */
@@ -57,5 +68,6 @@ int engine_retry_after(struct engine *x);
 /* Tells the engine that generations were cancelled. */
 void engine_notice(struct engine *x);
 struct engine_counts engine_counts(struct engine *x);
+void engine_metrics_read(struct engine *x, struct engine_metrics *out);
 size_t engine_bytes(const struct engine *x); /* of the session pool */
 bool engine_failed(struct engine *x);        /* the device failed; nothing is accepted any more */

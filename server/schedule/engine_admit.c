@@ -177,6 +177,7 @@ static void start_sequence(struct engine_sequence *s) {
     const struct generation_answer *answer = &s->generation->answer;
     struct error e = {0};
     s->state = SEQUENCE_RUNNING;
+    histogram_note(&x->metrics.queue, time_now() - s->submitted);
     if (asked->max_tokens == 0 && !asked->score_prompt) {
         sequence_finish(s, FINISH_LENGTH, NULL);
     } else if (session_open(&s->session, x->pool, answer->grid, &e)) {

@@ -39,6 +39,7 @@ struct engine_sequence {
     double logprob_sum; /* of these */
     struct logit_edits edits;
     int stop_string, stop_id; /* what has stopped it, as progress has it */
+    double submitted, latest; /* when it came, and when its latest token did */
     struct buffer text;       /* all of it; what may be shown is [0, visible) */
     size_t visible;
     struct detokenizer detokenizer;
@@ -76,13 +77,15 @@ struct engine {
     struct queue submitted; /* struct engine_submission: requests that came */
     struct queue answered;  /* struct engine_sequence: lookups that are done */
 
-    pthread_mutex_t lock; /* guards the next five */
+    pthread_mutex_t lock; /* guards the next six */
     bool stopped, failed;
     int in_flight; /* prompts submitted and not finished */
     struct engine_counts counts;
+    struct engine_metrics told;              /* what metrics was when the loop last came round */
     double running_seconds, waiting_seconds; /* that those with a session, and those without, will take */
 
     /* The rest is the thread's own. */
+    struct engine_metrics metrics;
     struct turns turns;              /* who waits */
     struct engine_sequence **active; /* [max_sequences] those with a session, in order of admission */
     int n_active, n_parked;

@@ -14,7 +14,7 @@
 #include "retro/run/session.h"
 #include "server/schedule/stops.h"
 
-enum finish { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_ERROR };
+enum finish { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_ERROR, FINISH_KINDS };
 
 /* Called, with the answer's lock held, whenever there is something new to read: it must only pass the word on. */
 struct waker {

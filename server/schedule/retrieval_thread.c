@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "retrieval/index/index.h"
+#include "server/host/embedder_shared.h"
 #include "server/schedule/queue.h"
 
 /* Queries of one batch; one lookup may be larger and then goes alone. */
@@ -17,8 +18,9 @@ struct retrieval_thread {
     bool running;
     struct bell bell;
     struct queue queue;
-    pthread_mutex_t lock; /* guards stopped against a lookup that comes in while stopping */
+    pthread_mutex_t lock; /* guards stopped, against a lookup that comes in while stopping, and metrics */
     bool stopped;
+    struct retrieval_metrics metrics;
     struct lookup **batch; /* [capacity] */
     struct lookup *next;   /* taken from the queue, did not fit the last batch */
 };
@@ -60,6 +62,16 @@ static int collect(struct retrieval_thread *t, int *n_queries) {
     return n;
 }
 
+/* A batch of n lookups began at `start` and is done now; `embed` seconds of it were the embedder's. */
+static void note_search(struct retrieval_thread *t, int n, double start, double embed) {
+    double all = time_now() - start;
+    pthread_mutex_lock(&t->lock);
+    for (int i = 0; i < n; i++) histogram_note(&t->metrics.queue, start - t->batch[i]->asked);
+    histogram_note(&t->metrics.embed, embed);
+    histogram_note(&t->metrics.search, all - embed);
+    pthread_mutex_unlock(&t->lock);
+}
+
 static void search(struct retrieval_thread *t, int n, int n_queries) {
     struct error e = {0};
     struct retriever_query *queries = xcalloc((size_t)n_queries, sizeof *queries);
@@ -76,7 +88,9 @@ static void search(struct retrieval_thread *t, int n, int n_queries) {
         }
     }
 
+    double start = time_now(), embedded = embedder_shared_seconds();
     enum status status = retriever_search(t->retriever, queries, n_queries, hits, &e);
+    note_search(t, n, start, embedder_shared_seconds() - embedded);
 
     int at = 0;
     for (int i = 0; i < n; i++) {
@@ -150,6 +164,7 @@ void retrieval_thread_close(struct retrieval_thread *t) {
 
 enum status retrieval_thread_ask(struct retrieval_thread *t, struct lookup *l, struct error *e) {
     enum status status = STATUS_OK;
+    l->asked = time_now();
     pthread_mutex_lock(&t->lock);
     if (t->stopped)
         status = error_set(e, STATUS_BUSY, "the server is stopping");
@@ -157,4 +172,10 @@ enum status retrieval_thread_ask(struct retrieval_thread *t, struct lookup *l, s
         status = error_set(e, STATUS_BUSY, "%d searches are waiting already", t->queue.capacity);
     pthread_mutex_unlock(&t->lock);
     return status;
+}
+
+void retrieval_thread_metrics(struct retrieval_thread *t, struct retrieval_metrics *out) {
+    pthread_mutex_lock(&t->lock);
+    *out = t->metrics;
+    pthread_mutex_unlock(&t->lock);
 }

@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "retrieval/retriever.h"
+#include "server/schedule/histogram.h"
 
 struct retrieval_thread;
 
@@ -20,8 +21,14 @@ struct lookup {
     const atomic_bool *cancelled; /* true: nobody waits any more, the lookup is skipped with STATUS_CANCELLED */
     enum status status;
     struct error error;
+    double asked;                   /* set by retrieval_thread_ask: when */
     void (*done)(struct lookup *l); /* called once by the retrieval thread; must not block */
     void *context;
+};
+
+/* Seconds of lookups: in the queue, and of each batch of them in the embedder and in the index. */
+struct retrieval_metrics {
+    struct histogram queue, embed, search;
 };
 
 /* capacity: lookups that may wait at once. threads: of FAISS in this thread. The retriever is borrowed. */
@@ -32,3 +39,4 @@ void retrieval_thread_stop(struct retrieval_thread *t);
 void retrieval_thread_close(struct retrieval_thread *t);
 /* STATUS_BUSY when `capacity` lookups wait or the thread was stopped; then done is not called. */
 enum status retrieval_thread_ask(struct retrieval_thread *t, struct lookup *l, struct error *e);
+void retrieval_thread_metrics(struct retrieval_thread *t, struct retrieval_metrics *out);

@@ -17,6 +17,7 @@ struct engine_sequence *sequence_open(struct engine *x, struct generation *g) {
     s->source = g->asked.source;
     s->n_source = g->asked.n_source;
     s->stop_string = s->stop_id = -1;
+    s->submitted = time_now();
     /* The answer goes on where the prompt ends; behind a decoder's start id alone it is a text of its own. */
     s->detokenizer.started = g->asked.n_source == 0 || g->asked.n_prompt > 1;
     s->neighbors = xcalloc(n_chunks, sizeof *s->neighbors);
@@ -116,6 +117,16 @@ static bool stops_reached(struct engine_sequence *s) {
     return true;
 }
 
+static void note_token(struct engine_sequence *s) {
+    struct engine_metrics *metrics = &s->engine->metrics;
+    double now = time_now();
+    if (s->n_ids == 0)
+        histogram_note(&metrics->first_token, now - s->submitted);
+    else
+        histogram_note(&metrics->per_token, now - s->latest);
+    s->latest = now;
+}
+
 enum finish sequence_append(struct engine_sequence *s, int32_t token, float logprob) {
     const struct engine_options *o = &s->engine->o;
     const struct generation_end *end = &s->generation->asked.end;
@@ -123,6 +134,7 @@ enum finish sequence_append(struct engine_sequence *s, int32_t token, float logp
     enum finish how = token_ends(s, token);
     bool is_text = (how != FINISH_STOP || end->include_stop) && is_shown(o->tokenizer, token);
 
+    note_token(s);
     if (is_text) detokenizer_push(&s->detokenizer, o->tokenizer, token, &s->text);
     answer->ids[s->n_ids] = token;
     answer->text_ends[s->n_ids] = s->text.size;
@@ -177,6 +189,8 @@ void sequence_finish(struct engine_sequence *s, enum finish how, const struct er
     struct engine *x = s->engine;
     struct generation_answer *answer = &s->generation->answer;
     sequence_leave(s);
+    x->metrics.finished[how]++;
+    histogram_note(&x->metrics.request, time_now() - s->submitted);
     pthread_mutex_lock(&x->lock);
     x->in_flight--;
     pthread_mutex_unlock(&x->lock);

@@ -14,7 +14,8 @@ static const struct request_limits limits = {.vocab = 100,
                                              .max_stops = 4,
                                              .max_biases = 3,
                                              .max_logprobs = 5,
-                                             .max_k = 4, .max_prompts_option = "server.max_prompts"};
+                                             .max_k = 4,
+                                             .max_prompts_option = "server.max_prompts"};
 
 /* There is one model, "m". */
 static const struct request_limits *find_limits(void *context, const char *model, struct failure *f) {

@@ -20,7 +20,8 @@ static const struct request_limits limits = {.vocab = 100,
                                              .max_stops = 2,
                                              .max_biases = 3,
                                              .max_logprobs = 5,
-                                             .max_k = 4, .max_prompts_option = "server.max_prompts"};
+                                             .max_k = 4,
+                                             .max_prompts_option = "server.max_prompts"};
 
 /* The model "small" has a smaller vocabulary; the others, and the one of the server's choice, are as `limits` says. */
 static const struct request_limits *find_limits(void *context, const char *model, struct failure *f) {
@@ -31,7 +32,8 @@ static const struct request_limits *find_limits(void *context, const char *model
                                                 .max_stops = 2,
                                                 .max_biases = 3,
                                                 .max_logprobs = 5,
-                                                .max_k = 4, .max_prompts_option = "server.max_prompts"};
+                                                .max_k = 4,
+                                                .max_prompts_option = "server.max_prompts"};
     (void)context;
     if (model == NULL || strcmp(model, "m") == 0) return &limits;
     if (strcmp(model, "small") == 0) return &small;

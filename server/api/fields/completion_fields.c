@@ -23,8 +23,7 @@ FIELD_PARSER(parse_target, read_target)
 static const struct json_field completion_fields[] = {
     {"model", JSON_PARSED, .parse = field_parse_text, .schema = "{\"type\":\"string\"}",
      .help = "a name of /v1/models; default: the first"},
-    {"prompt", JSON_PARSED, .parse = parse_prompt,
-     .schema = PROMPTS_SCHEMA,
+    {"prompt", JSON_PARSED, .parse = parse_prompt, .required = true, .schema = PROMPTS_SCHEMA,
      .help = "what the text goes on from"},
     {"max_tokens", JSON_INT64, AT(max_tokens), .min = 0, .max = INT32_MAX, .fallback = DEFAULT_MAX_TOKENS,
      .help = "tokens to write"},
@@ -36,7 +35,9 @@ static const struct json_field completion_fields[] = {
     {"prompt_logprobs", JSON_INT64, AT(prompt_logprobs), .min = 0, .option = "server.max_logprobs", LIMIT(max_logprobs),
      .fallback = -1, .help = "the same for the prompt's tokens, by token id"},
     {"echo", JSON_BOOL, AT(echo), .help = "the prompt goes before the text"},
-    {"target", JSON_PARSED, .parse = parse_target, .schema = "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"type\":\"integer\",\"minimum\":0}}]}",
+    {"target", JSON_PARSED, .parse = parse_target,
+     .schema =
+         "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"type\":\"integer\",\"minimum\":0}}]}",
      .help = "the beginning of the answer, of a model with an encoder"},
     {"add_special_tokens", JSON_PARSED, .parse = field_parse_true, .schema = "{\"const\":true}"},
     {.name = "suffix", .type = JSON_EMPTY},
@@ -50,7 +51,6 @@ const struct json_table completion_table = JSON_TABLE(completion_fields);
 
 static bool check_completion(const struct completion_request *r, const struct request_limits *l, struct failure *f) {
     int64_t best = r->best_of ? r->best_of : r->writing.n, all = best * r->prompts.n;
-    if (r->prompts.n == 0) return failure_set(f, 400, "missing_parameter", "prompt", "prompt is missing");
     if (best < r->writing.n)
         return failure_set(f, 400, "invalid_value", "best_of", "best_of is %lld, less than n, %lld", (long long)best,
                            (long long)r->writing.n);

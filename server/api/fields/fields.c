@@ -37,10 +37,11 @@ bool fields_load(struct json **out, const char *text, size_t size, const struct 
     size_t values = json_count_values(body), most = (size_t)l->max_prompts * (size_t)l->context + OTHER_VALUES;
     *out = NULL;
     if (values > most)
-        return failure_set(f, 400, "too_many_values", NULL,
-                           "the body holds %zu JSON values, the limit is %zu (%s %d times the context of %d tokens, and "
-                           "%d)",
-                           values, most, l->max_prompts_option, l->max_prompts, l->context, OTHER_VALUES);
+        return failure_set(
+            f, 400, "too_many_values", NULL,
+            "the body holds %zu JSON values, the limit is %zu (%s %d times the context of %d tokens, and "
+            "%d)",
+            values, most, l->max_prompts_option, l->max_prompts, l->context, OTHER_VALUES);
     if (json_parse(out, body, "request", &e)) return failure_set(f, 400, "invalid_json", NULL, "%s", e.text);
     return true;
 }

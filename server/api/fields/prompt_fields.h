@@ -1,4 +1,5 @@
-/* server/api/fields/prompt_fields.h: texts or token ids, one or several: what completions go on from and what is embedded.
+/* server/api/fields/prompt_fields.h: texts or token ids, one or several: what completions go on from and what is
+ * embedded.
  */
 #pragma once
 
@@ -21,7 +22,8 @@ struct prompt_list {
 #define PROMPT_IDS_SCHEMA "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"integer\",\"minimum\":0}}"
 #define PROMPT_SCHEMA "{\"type\":\"string\"}," PROMPT_IDS_SCHEMA
 #define PROMPTS_SCHEMA \
-    "{\"anyOf\":[" PROMPT_SCHEMA ",{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"string\"}}," \
+    "{\"anyOf\":[" PROMPT_SCHEMA \
+    ",{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"string\"}}," \
     "{\"type\":\"array\",\"minItems\":1,\"items\":" PROMPT_IDS_SCHEMA "}]}"
 
 /* One string or array of ids. `of` is what it is, in messages. */

@@ -17,17 +17,19 @@ static bool read_query(void *object, const struct json *v, const struct request_
 }
 FIELD_PARSER(parse_query, read_query)
 
+#define QUERY_SCHEMA "{\"type\":\"string\",\"minLength\":1}"
 static const struct json_field search_fields[] = {
-    {"query", JSON_PARSED, .parse = parse_query},
+    {"query", JSON_PARSED, .parse = parse_query, .schema = QUERY_SCHEMA, .help = "what is searched for"},
     {"k", JSON_INT64, .offset = offsetof(struct search_request, k), .min = 1, .option = "retrieval.max_k",
-     .limit_offset = offsetof(struct request_limits, max_k)},
-    {"min_similarity", JSON_DOUBLE, .offset = offsetof(struct search_request, min_similarity), .min = -1, .max = 1},
-    {"q", JSON_PARSED, .parse = parse_query},
+     .limit_offset = offsetof(struct request_limits, max_k), .help = "how many"},
+    {"min_similarity", JSON_DOUBLE, .offset = offsetof(struct search_request, min_similarity), .min = -1, .max = 1,
+     .help = "chunks below this cosine are dropped"},
+    {"q", JSON_PARSED, .parse = parse_query, .schema = QUERY_SCHEMA, .help = "what is searched for"},
 };
 /* All but the last row for a body, all but the first for a query string. */
 enum { SEARCH_FIELDS = ARRAY_COUNT(search_fields) - 1 };
-static const struct json_table body_table = {.fields = search_fields, .count = SEARCH_FIELDS};
-static const struct json_table query_table = {.fields = search_fields + 1, .count = SEARCH_FIELDS};
+const struct json_table search_body_table = {.fields = search_fields, .count = SEARCH_FIELDS};
+const struct json_table search_query_table = {.fields = search_fields + 1, .count = SEARCH_FIELDS};
 
 static bool parse_search(struct search_request *r, const struct json_table *t, const struct json *json,
                          const struct request_limits *l, struct failure *f) {
@@ -43,7 +45,7 @@ bool search_request_parse(struct search_request *r, const char *body, size_t siz
     struct json *json;
     *r = (struct search_request){0};
     if (!fields_load(&json, body, size, l, f)) return false;
-    bool ok = parse_search(r, &body_table, json, l, f);
+    bool ok = parse_search(r, &search_body_table, json, l, f);
     json_close(json);
     return ok;
 }
@@ -84,7 +86,7 @@ bool search_request_parse_query(struct search_request *r, const struct query_arg
         if (ok) put_argument(&w, &arguments[i]);
     }
     put_object_end(&w);
-    ok = ok && fields_load(&json, text.data, text.size, l, f) && parse_search(r, &query_table, json, l, f);
+    ok = ok && fields_load(&json, text.data, text.size, l, f) && parse_search(r, &search_query_table, json, l, f);
     json_close(json);
     buffer_free(&text);
     return ok;

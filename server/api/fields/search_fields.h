@@ -15,6 +15,8 @@ struct search_request {
     double min_similarity; /* below -1: the server's */
 };
 
+extern const struct json_table search_body_table, search_query_table;
+
 /* On false *f is set; *r can be freed either way. */
 bool search_request_parse(struct search_request *r, const char *body, size_t size, const struct request_limits *l,
                           struct failure *f);

@@ -5,8 +5,8 @@
 
 #define TEXT_SCHEMA "{\"type\":\"string\"}"
 
-static bool text_read(struct tokenize_request *r, const struct json *v, const char *name, const struct request_limits *l,
-                      struct failure *f) {
+static bool text_read(struct tokenize_request *r, const struct json *v, const char *name,
+                      const struct request_limits *l, struct failure *f) {
     if (!json_is_text(v)) return failure_set(f, 400, "invalid_type", name, "%s must be a string", name);
     if (r->has_prompt || r->has_content)
         return failure_set(f, 400, "invalid_value", name, "prompt and content are the same: send one of them");
@@ -73,8 +73,7 @@ void tokenize_request_free(struct tokenize_request *r) {
 
 static bool read_tokens(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
     struct detokenize_request *r = object;
-    if (!json_is_list(v))
-        return failure_set(f, 400, "invalid_type", "tokens", "tokens must be an array of token ids");
+    if (!json_is_list(v)) return failure_set(f, 400, "invalid_type", "tokens", "tokens must be an array of token ids");
     return ids_read(&r->tokens, v, "tokens", "tokens", l, f);
 }
 FIELD_PARSER(parse_tokens, read_tokens)

@@ -1,0 +1,288 @@
+/* server/api/openapi.c: GET /openapi.json: the routes and the fields of their bodies, in OpenAPI 3.1, read off the tables
+ * that requests are checked by. */
+#include <stdio.h>
+#include <string.h>
+
+#include "config/json/json_writer.h"
+#include "server/api/routes.h"
+
+/* Every operation may end so, and says why in the same shape. */
+static const int error_statuses[] = {400, 404, 405, 408, 413, 415, 431, 500, 501, 503};
+
+/* Fields. */
+
+static void write_table(struct json_writer *w, const struct json_table *t, const struct request_limits *l);
+
+static double most_of(const struct json_field *f, const struct request_limits *l) {
+    int limit;
+    if (f->option == NULL) return f->max;
+    memcpy(&limit, (const char *)l + f->limit_offset, sizeof limit);
+    return limit;
+}
+
+static void write_range(struct json_writer *w, const struct json_field *f, const struct request_limits *l) {
+    double most = most_of(f, l);
+    if (f->min == 0 && most == 0 && f->option == NULL) return;
+    put_key(w, "minimum");
+    put_double(w, f->min);
+    put_key(w, "maximum");
+    put_double(w, most);
+}
+
+static void write_choices(struct json_writer *w, const struct json_field *f) {
+    put_key_array(w, "enum");
+    for (const struct json_choice *c = f->choices; c->name; c++) put_string(w, c->name);
+    if (!f->required) put_null(w);
+    put_array_end(w);
+}
+
+/* "type": null counts as absent. */
+static void write_type(struct json_writer *w, const struct json_field *f, const char *type) {
+    put_key_array(w, "type");
+    put_string(w, type);
+    if (!f->required) put_string(w, "null");
+    put_array_end(w);
+}
+
+/* A schema that the row spells out, or that of its table. */
+static void write_parsed(struct json_writer *w, const struct json_field *f, const struct request_limits *l) {
+    put_key_array(w, "anyOf");
+    if (f->table)
+        write_table(w, f->table, l);
+    else
+        put_raw(w, (struct text_span){f->schema, strlen(f->schema)});
+    if (!f->required) {
+        put_object(w);
+        put_key_string(w, "type", "null");
+        put_object_end(w);
+    }
+    put_array_end(w);
+}
+
+/* What is not supported, and may be sent where it changes nothing. */
+static void write_neutral(struct json_writer *w, const struct json_field *f) {
+    put_key_array(w, "enum");
+    put_null(w);
+    if (f->type == JSON_NEUTRAL) {
+        put_double(w, f->min);
+    } else if (f->type == JSON_MUST_BE_FALSE) {
+        put_bool(w, false);
+    } else {
+        put_string(w, "");
+        put_array(w);
+        put_array_end(w);
+        put_object(w);
+        put_object_end(w);
+    }
+    put_array_end(w);
+}
+
+static void write_field(struct json_writer *w, const struct json_field *f, const struct request_limits *l) {
+    put_object(w);
+    switch (f->type) {
+        case JSON_BOOL: write_type(w, f, "boolean"); break;
+        case JSON_INT:
+        case JSON_INT64: write_type(w, f, "integer"); break;
+        case JSON_FLOAT:
+        case JSON_DOUBLE: write_type(w, f, "number"); break;
+        case JSON_TEXT: write_type(w, f, "string"); break;
+        case JSON_CHOICE: write_choices(w, f); break;
+        case JSON_PARSED: write_parsed(w, f, l); break;
+        case JSON_NEUTRAL:
+        case JSON_MUST_BE_FALSE:
+        case JSON_EMPTY: write_neutral(w, f); break;
+        default: CHECK(!"a type of request fields");
+    }
+    if (f->type >= JSON_INT && f->type <= JSON_DOUBLE) write_range(w, f, l);
+    if (f->help) put_key_string(w, "description", f->help);
+    put_object_end(w);
+}
+
+static void write_fields(struct json_writer *w, const struct json_table *t, const struct request_limits *l) {
+    for (int i = 0; i < t->count; i++) {
+        const struct json_field *f = &t->fields[i];
+        if (f->type == JSON_ROWS) write_fields(w, f->table, l);
+        for (const char *at = f->type == JSON_ROWS ? "" : f->name; *at;) {
+            size_t size = strcspn(at, "|");
+            put_key_n(w, at, size);
+            write_field(w, f, l);
+            at += size + (at[size] == '|');
+        }
+    }
+}
+
+static void write_required(struct json_writer *w, const struct json_table *t) {
+    for (int i = 0; i < t->count; i++) {
+        if (t->fields[i].type == JSON_ROWS) write_required(w, t->fields[i].table);
+        if (t->fields[i].required) put_string(w, t->fields[i].name);
+    }
+}
+
+static void write_table(struct json_writer *w, const struct json_table *t, const struct request_limits *l) {
+    put_object(w);
+    put_key_string(w, "type", "object");
+    put_key_object(w, "properties");
+    write_fields(w, t, l);
+    put_object_end(w);
+    put_key_array(w, "required");
+    write_required(w, t);
+    put_array_end(w);
+    put_key_bool(w, "additionalProperties", t->open);
+    put_object_end(w);
+}
+
+/* Routes. */
+
+static const struct request_limits *limits_of(const struct api *a, const struct route *route) {
+    bool embeds = strcmp(route->path, "/v1/embeddings") == 0 || strcmp(route->path, "/v1/rerank") == 0;
+    return embeds && a->n_embedders > 0 ? &a->largest_embedder : &a->largest;
+}
+
+static void write_parameter(struct json_writer *w, const char *name, const char *in, bool required) {
+    put_object(w);
+    put_key_string(w, "name", name);
+    put_key_string(w, "in", in);
+    put_key_bool(w, "required", required);
+    put_key(w, "schema");
+}
+
+static void write_parameters(struct json_writer *w, const struct api *a, const struct route *route) {
+    const struct json_table *t = route->query;
+    put_key_array(w, "parameters");
+    if (route->path[strlen(route->path) - 1] == '/') {
+        write_parameter(w, "id", "path", true);
+        put_object(w);
+        put_key_string(w, "type", "string");
+        put_object_end(w);
+        put_object_end(w);
+    }
+    for (int i = 0; t && i < t->count; i++) {
+        write_parameter(w, t->fields[i].name, "query", t->fields[i].required);
+        write_field(w, &t->fields[i], limits_of(a, route));
+        put_object_end(w);
+    }
+    put_array_end(w);
+}
+
+/* {"content": {type: {"schema": ... }}}, open behind "schema". */
+static void open_content(struct json_writer *w, const char *type) {
+    put_key_object(w, "content");
+    put_key_n(w, type, strcspn(type, ";"));
+    put_object(w);
+    put_key(w, "schema");
+}
+
+static void close_content(struct json_writer *w) {
+    put_object_end(w);
+    put_object_end(w);
+}
+
+static void write_answer_schema(struct json_writer *w, const struct route *route) {
+    put_object(w);
+    put_key_string(w, "type", route->required ? "object" : "string");
+    if (route->required) {
+        put_key_array(w, "required");
+        for (const char *at = route->required; *at;) {
+            size_t size = strcspn(at, " ");
+            put_string_n(w, at, size);
+            at += size + (at[size] == ' ');
+        }
+        put_array_end(w);
+    }
+    put_object_end(w);
+}
+
+/* A request that asks for a stream gets events, each in the shape of the whole answer. */
+static void write_responses(struct json_writer *w, const struct route *route) {
+    bool streams = route->body == &completion_table;
+    put_key_object(w, "responses");
+    put_key_object(w, "200");
+    put_key_string(w, "description", streams ? "the answer; with stream, events in its shape" : "the answer");
+    open_content(w, route->answer_type);
+    write_answer_schema(w, route);
+    if (streams) {
+        put_object_end(w);
+        put_key_object(w, "text/event-stream");
+        put_key_object(w, "schema");
+        put_key_string(w, "type", "string");
+        put_object_end(w);
+    }
+    close_content(w);
+    put_object_end(w);
+    for (size_t i = 0; i < ARRAY_COUNT(error_statuses); i++) {
+        char status[8];
+        snprintf(status, sizeof status, "%d", error_statuses[i]);
+        put_key_object(w, status);
+        put_key_string(w, "$ref", "#/components/responses/error");
+        put_object_end(w);
+    }
+    put_object_end(w);
+}
+
+static void write_operation(struct json_writer *w, const struct api *a, const struct route *route) {
+    const char *method = strcmp(route->method, "GET") == 0 ? "get" : "post";
+    put_key_object(w, method);
+    put_key_string(w, "summary", route->summary);
+    write_parameters(w, a, route);
+    if (route->body) {
+        put_key_object(w, "requestBody");
+        put_key_bool(w, "required", true);
+        open_content(w, JSON_TYPE);
+        write_table(w, route->body, limits_of(a, route));
+        close_content(w);
+        put_object_end(w);
+    }
+    write_responses(w, route);
+    put_object_end(w);
+}
+
+static void write_paths(struct json_writer *w, const struct api *a) {
+    put_key_object(w, "paths");
+    for (int i = 0; i < n_api_routes; i++) {
+        const struct route *route = &api_routes[i];
+        struct buffer path = {0};
+        if (i > 0 && strcmp(api_routes[i - 1].path, route->path) == 0) continue;
+        buffer_printf(&path, "%s%s", route->path, route->path[strlen(route->path) - 1] == '/' ? "{id}" : "");
+        put_key_object(w, path.data);
+        buffer_free(&path);
+        for (int j = i; j < n_api_routes && strcmp(api_routes[j].path, route->path) == 0; j++)
+            write_operation(w, a, &api_routes[j]);
+        put_object_end(w);
+    }
+    put_object_end(w);
+}
+
+/* failure_write */
+static void write_error(struct json_writer *w) {
+    static const char schema[] =
+        "{\"type\":\"object\",\"required\":[\"error\"],\"properties\":{\"error\":{\"type\":\"object\",\"required\":"
+        "[\"message\",\"type\",\"param\",\"code\"],\"properties\":{\"message\":{\"type\":\"string\"},\"type\":{\"type\":"
+        "\"string\"},\"param\":{\"type\":[\"string\",\"null\"]},\"code\":{\"type\":[\"string\",\"null\"]}}}}}";
+    put_key_object(w, "components");
+    put_key_object(w, "responses");
+    put_key_object(w, "error");
+    put_key_string(w, "description", "why there is no answer");
+    open_content(w, JSON_TYPE);
+    put_raw(w, (struct text_span){schema, sizeof schema - 1});
+    close_content(w);
+    put_object_end(w);
+    put_object_end(w);
+    put_object_end(w);
+}
+
+struct answer *openapi_open(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
+    struct buffer body = {0};
+    struct json_writer w;
+    (void)r, (void)waker, (void)f;
+    put_begin(&w, &body);
+    put_object(&w);
+    put_key_string(&w, "openapi", "3.1.0");
+    put_key_object(&w, "info");
+    put_key_string(&w, "title", "retro-server");
+    put_key_string(&w, "version", RETRO_VERSION);
+    put_object_end(&w);
+    write_paths(&w, a);
+    write_error(&w);
+    put_object_end(&w);
+    return answer_text(200, JSON_TYPE, &body);
+}

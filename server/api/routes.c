@@ -1,0 +1,55 @@
+/* server/api/routes.c: see routes.h. */
+#include "server/api/routes.h"
+
+#include <string.h>
+
+#include "server/api/fields/embedding_fields.h"
+#include "server/api/fields/token_fields.h"
+
+/* Types that a JSON body may be announced as. curl -d says that it is a form, and means JSON. */
+static const char *const json_types[] = {JSON_TYPE,    "application/x-www-form-urlencoded", "text/json",
+                                         "text/plain", "application/octet-stream",          NULL};
+
+#define TEXT_TYPE "text/plain; version=0.0.4"
+
+const struct route api_routes[] = {
+    {"POST", "/v1/completions", completions_open, ACCESS_API, json_types, 0, &completion_table, NULL, JSON_TYPE,
+     "id object created model choices usage retrieval", "Write on from a text"},
+    {"POST", "/v1/embeddings", embeddings_open, ACCESS_API, json_types, 0, &embedding_table, NULL, JSON_TYPE,
+     "object data model usage", "Texts to vectors"},
+    {"POST", "/v1/rerank", rerank_open, ACCESS_API, json_types, 0, &rerank_table, NULL, JSON_TYPE,
+     "model results usage", "Rank documents by the cosine of their vectors with the query's"},
+    {"GET", "/v1/retrieval/search", search_open, ACCESS_API, json_types, 64 << 10, NULL, &search_query_table, JSON_TYPE,
+     "object data", "The chunks of the collection nearest to a text"},
+    {"POST", "/v1/retrieval/search", search_open, ACCESS_API, json_types, 64 << 10, &search_body_table, NULL,
+     JSON_TYPE, "object data", "The chunks of the collection nearest to a text"},
+    {"GET", "/v1/models", models_list, ACCESS_API, NULL, 0, NULL, NULL, JSON_TYPE, "object data",
+     "The models that requests may name"},
+    {"GET", "/v1/models/", model_show, ACCESS_API, NULL, 0, NULL, NULL, JSON_TYPE,
+     "id object created owned_by max_model_len", "One of them"},
+    {"POST", "/tokenize", tokenize_open, ACCESS_API, json_types, 0, &tokenize_table, NULL, JSON_TYPE,
+     "count max_model_len tokens", "A text to token ids"},
+    {"POST", "/detokenize", detokenize_open, ACCESS_API, json_types, 0, &detokenize_table, NULL, JSON_TYPE,
+     "prompt content", "Token ids to text"},
+    {"GET", "/tokenizer_info", tokenizer_info, ACCESS_API, NULL, 0, NULL, NULL, JSON_TYPE, "eos_token bos_token",
+     "Special tokens and sizes of a model's tokenizer"},
+    {"GET", "/props", props_open, ACCESS_API, NULL, 0, NULL, NULL, JSON_TYPE, "default_generation_settings total_slots",
+     "What a request gets that says nothing"},
+    {"GET", "/health", health_open, ACCESS_OPERATIONS, NULL, 0, NULL, NULL, JSON_TYPE, "status",
+     "Whether requests are taken, and what is done"},
+    {"GET", "/livez", live_open, ACCESS_OPERATIONS, NULL, 0, NULL, NULL, JSON_TYPE, "status", "Whether the process works"},
+    {"GET", "/readyz", ready_open, ACCESS_OPERATIONS, NULL, 0, NULL, NULL, JSON_TYPE, "status",
+     "Whether requests are taken"},
+    {"GET", "/metrics", metrics_open, ACCESS_OPERATIONS, NULL, 0, NULL, NULL, TEXT_TYPE, NULL,
+     "Counters and histograms for Prometheus"},
+    {"GET", "/version", version_open, ACCESS_OPERATIONS, NULL, 0, NULL, NULL, JSON_TYPE, "version", "The program's version"},
+    {"GET", "/openapi.json", openapi_open, ACCESS_OPERATIONS, NULL, 0, NULL, NULL, JSON_TYPE, "openapi info paths",
+     "This description"},
+};
+const int n_api_routes = (int)ARRAY_COUNT(api_routes);
+
+bool route_matches(const struct route *route, const char *path) {
+    size_t size = strlen(route->path);
+    if (route->path[size - 1] != '/') return strcmp(route->path, path) == 0;
+    return strncmp(route->path, path, size) == 0 && path[size] != '\0';
+}

@@ -1,0 +1,27 @@
+/* server/api/routes.h: the table of routes: by it requests find their handlers, and /openapi.json tells clients of them.
+ */
+#pragma once
+
+#include "server/api/api.h"
+
+/* Operators' endpoints answer as long as the process lives; those of the API refuse once it is stopping. */
+enum route_access { ACCESS_OPERATIONS, ACCESS_API };
+
+/* A path that ends in '/' stands for everything below it. A route of GET takes HEAD too, which is GET without the body,
+ * and HTTP leaves that out. */
+struct route {
+    const char *method, *path;
+    route_handler *open;
+    enum route_access access;
+    const char *const *types;        /* of a body, NULL-terminated; NULL: any, as a body means nothing here */
+    size_t max_body;                 /* bytes; 0: what server.max_body_bytes lets in */
+    const struct json_table *body;   /* what its body may hold; NULL: nothing is read */
+    const struct json_table *query;  /* what its query string may hold; NULL: anything, as it means nothing here */
+    const char *answer_type;         /* of a 200 */
+    const char *required;            /* members that a JSON answer always has: "a b"; NULL: it is no object */
+    const char *summary;
+};
+extern const struct route api_routes[];
+extern const int n_api_routes;
+
+bool route_matches(const struct route *route, const char *path);

@@ -1,0 +1,275 @@
+/* server/parts.c: see parts.h. */
+#include "server/parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/base/log.h"
+#include "server/host/check.h"
+#include "server/host/embedder_bert.h"
+#include "server/host/embedder_shared.h"
+
+/* Decoders. */
+
+enum status parts_engine_options(struct engine_options *o, const struct config *c, const struct model_info *info,
+                                 struct error *e) {
+    *o = (struct engine_options){
+        .grid = (enum grid_mode)c->retrieval.grid,
+        .max_sequences = c->server.max_sequences,
+        .max_queue = c->server.max_queue,
+        .max_step_tokens = c->server.max_step_tokens,
+        .max_k = c->retrieval.max_k,
+        .passages = {.template = c->retrieval.template, .max_tokens = c->retrieval.prompt_tokens},
+        .micro_batch_rows = c->parallel.micro_batch_rows,
+    };
+    return check_context(c, info, &o->max_context, e);
+}
+
+void parts_init(struct parts *p, const struct config *c) {
+    size_t most = c->model.others.count + 1;
+    *p = (struct parts){.n_decoders = 1};
+    p->decoders = xcalloc(most, sizeof *p->decoders);
+    p->embedders = xcalloc(most, sizeof *p->embedders);
+    p->served = xcalloc(most, sizeof *p->served);
+    p->served_embedders = xcalloc(most, sizeof *p->served_embedders);
+}
+
+static char *part_name(const char *name, const char *path) { return name[0] ? xstrdup(name) : path_name(path); }
+
+/* "1100.0 M parameters", and this rank's where there are others. */
+static void log_model(const struct decoder_part *d) {
+    const struct model_info *info = model_info(d->opened.model);
+    const struct comm *world = d->opened.comm->world;
+    char share[60] = "";
+    if (world->size > 1) snprintf(share, sizeof share, " (%.1f M on this rank)", 1e-6 * (double)info->local_parameters);
+    log_info("model %s: %s, %.1f M parameters%s, %s, %.1f MB", d->name, info->family, 1e-6 * (double)info->n_parameters,
+             share, dtype_name(info->dtype), 1e-6 * (double)info->weight_bytes);
+    log_info("backend %s, rank %d of %d, %s", backend_describe(d->opened.backend), world->rank, world->size,
+             d->opened.comm->ops->name);
+}
+
+static enum status open_documents(struct decoder_part *d, const struct config *c, struct error *e) {
+    if (!documents_wanted(c)) {
+        log_info("no retrieval: retrieval.collection is not set");
+        return STATUS_OK;
+    }
+    /* The engine's lookups, and one search for each connection. */
+    int capacity = engine_lookups(c->server.max_sequences) + c->server.max_connections;
+    int threads = c->retrieval.threads ? c->retrieval.threads : c->model.threads;
+    struct documents *documents = &d->documents;
+    if (documents_open(documents, c, model_info(d->opened.model), d->tokenizer, c->retrieval.max_k, e))
+        return e->status;
+    embedder_share(&documents->embedder); /* with clients that ask for vectors */
+    if (retrieval_thread_open(&d->retrieval, documents->retriever, capacity, threads, e)) return e->status;
+    const struct collection_info *info = collection_info(documents->collection);
+    log_info("collection %s: %lld documents, %lld chunks, generation %d, embedder %s, searched on %s",
+             c->retrieval.collection, (long long)info->n_documents, (long long)info->n_chunks, info->generation,
+             documents->embedder.name, c->retrieval.device);
+    return STATUS_OK;
+}
+
+static int choose_eod(const struct decoder_part *d) {
+    int eod = model_info(d->opened.model)->eod;
+    return eod >= 0 ? eod : tokenizer_eod(d->tokenizer);
+}
+
+static enum status open_engine(struct decoder_part *d, const struct config *c, struct error *e) {
+    struct engine_options o;
+    if (parts_engine_options(&o, c, model_info(d->opened.model), e)) return e->status;
+    o.model = d->opened.model;
+    o.backend = d->opened.backend;
+    o.tokenizer = d->tokenizer;
+    o.retrieval = d->retrieval;
+    o.eod = choose_eod(d);
+    if (engine_open(&d->engine, &o, e)) return e->status;
+    log_info("sessions: %d sequences of %d tokens, %.1f MB", o.max_sequences, o.max_context,
+             1e-6 * (double)engine_bytes(d->engine));
+    return STATUS_OK;
+}
+
+enum status decoder_part_open(struct decoder_part *d, const struct config *c, bool documents, struct error *e) {
+    const struct model_info *info = model_info(d->opened.model);
+    if (tokenizer_open(&d->tokenizer, d->path, e)) return e->status;
+    log_model(d);
+    if (check_vocabulary(info, d->tokenizer, d->path, e)) return e->status;
+    if (documents && open_documents(d, c, e)) return e->status;
+    return open_engine(d, c, e);
+}
+
+static enum status plan_sessions(void *context, const struct model_info *info, struct session_limits *l,
+                                 struct error *e) {
+    struct engine_options o;
+    if (parts_engine_options(&o, context, info, e)) return e->status;
+    *l = engine_limits(&o, info);
+    return STATUS_OK;
+}
+
+static enum status open_decoder(struct parts *p, const struct config *c, const struct other_model *other,
+                                struct error *e) {
+    struct decoder_part *d = &p->decoders[p->n_decoders];
+    struct budget_use budget = {.limits = plan_sessions, .context = (void *)(uintptr_t)c};
+    struct opened_model_use use = {.budget = &budget};
+    if (c->parallel.tensor * c->parallel.pipeline > 1)
+        return error_set(e, STATUS_UNSUPPORTED, "model.others has a decoder; decoders beside the first need one rank");
+    if (opened_model_open(&d->opened, c, other->path, &use, e)) return e->status;
+    p->n_decoders++;
+    d->name = part_name(other->name, other->path);
+    d->path = other->path;
+    return decoder_part_open(d, c, false, e);
+}
+
+/* Embedders. */
+
+static enum status open_embedder(struct parts *p, const struct config *c, const struct embedder *embedder,
+                                 const char *name, struct error *e) {
+    struct embedder_part *part = &p->embedders[p->n_embedders - 1];
+    part->embedder = embedder;
+    part->name = part_name(name, embedder->name);
+    if (tokenizer_open(&part->tokenizer, embedder->name, e)) return e->status;
+    return embedding_thread_open(&part->thread, embedder, c->server.max_connections, e);
+}
+
+static enum status open_other(struct parts *p, const struct config *c, const struct other_model *other,
+                              struct error *e) {
+    if (other->role == ROLE_DECODER) return open_decoder(p, c, other, e);
+    struct embedder_part *part = &p->embedders[p->n_embedders];
+    p->n_embedders++;
+    if (embedder_bert_open(&part->own, other->path, c, e)) return e->status;
+    log_info("embedder %s: vectors of %d numbers", other->path, part->own.dim);
+    return open_embedder(p, c, &part->own, other->name, e);
+}
+
+static const char *name_of(const struct parts *p, int i) {
+    return i < p->n_decoders ? p->decoders[i].name : p->embedders[i - p->n_decoders].name;
+}
+
+static enum status check_names(const struct parts *p, struct error *e) {
+    int n = p->n_decoders + p->n_embedders;
+    for (int i = 0; i < n; i++)
+        for (int j = 0; j < i; j++)
+            if (strcmp(name_of(p, i), name_of(p, j)) == 0)
+                return error_set(e, STATUS_INVALID,
+                                 "two models are called %s: give them names (model.name, \"name\" in model.others)",
+                                 name_of(p, i));
+    return STATUS_OK;
+}
+
+enum status parts_open_others(struct parts *p, const struct config *c, struct error *e) {
+    const struct other_model *others = c->model.others.items;
+    struct documents *documents = &p->decoders[0].documents;
+    if (documents->retriever) {
+        p->n_embedders++;
+        if (open_embedder(p, c, &documents->embedder, "", e)) return e->status;
+    }
+    for (size_t i = 0; i < c->model.others.count; i++)
+        if (open_other(p, c, &others[i], e)) return error_prefix(e, "model.others[%zu], %s", i, others[i].path);
+    return check_names(p, e);
+}
+
+/* The API's view. */
+
+static enum status serve_decoder(const struct decoder_part *d, const struct config *c, struct served_model *out,
+                                 struct error *e) {
+    const struct model_info *info = model_info(d->opened.model);
+    int k;
+    if (check_neighbors(c, info, &k, e)) return e->status;
+    *out = (struct served_model){
+        .id = d->name,
+        .info = info,
+        .tokenizer = d->tokenizer,
+        .eod = choose_eod(d),
+        .engine = d->engine,
+        .retrieval = d->retrieval,
+        .retriever = d->documents.retriever,
+        .limits = {.vocab = info->vocab,
+                   .max_prompts = c->server.max_prompts,
+                   .max_choices = c->server.max_choices,
+                   .max_stops = c->server.max_stops,
+                   .max_biases = c->server.max_biases,
+                   .max_logprobs = min_int(c->server.max_logprobs, info->vocab),
+                   .max_k = c->retrieval.max_k,
+                   .max_prompts_option = "server.max_prompts"},
+        .slots = c->server.max_sequences,
+        .retrieve = c->retrieval.enabled,
+        .k = k,
+        .min_similarity = (float)c->retrieval.min_similarity,
+    };
+    return check_context(c, info, &out->limits.context, e);
+}
+
+static void serve_embedder(const struct embedder_part *part, const struct config *c, struct served_embedder *out) {
+    *out = (struct served_embedder){
+        .id = part->name,
+        .embedder = part->embedder,
+        .tokenizer = part->tokenizer,
+        .thread = part->thread,
+        .limits = {.vocab = tokenizer_vocab_size(part->tokenizer),
+                   .context = part->embedder->max_tokens,
+                   .max_prompts = c->server.max_inputs,
+                   .max_prompts_option = "server.max_inputs"},
+    };
+}
+
+static void limits_raise(struct request_limits *most, const struct request_limits *l) {
+    if (most->max_prompts_option == NULL) *most = *l;
+    most->vocab = max_int(most->vocab, l->vocab);
+    most->context = max_int(most->context, l->context);
+    most->max_logprobs = max_int(most->max_logprobs, l->max_logprobs);
+}
+
+enum status parts_serve(struct parts *p, const struct config *c, struct api *a, struct error *e) {
+    for (int i = 0; i < p->n_decoders; i++) {
+        if (serve_decoder(&p->decoders[i], c, &p->served[i], e)) return e->status;
+        limits_raise(&a->largest, &p->served[i].limits);
+    }
+    for (int i = 0; i < p->n_embedders; i++) {
+        serve_embedder(&p->embedders[i], c, &p->served_embedders[i]);
+        limits_raise(&a->largest_embedder, &p->served_embedders[i].limits);
+    }
+    a->models = p->served;
+    a->n_models = p->n_decoders;
+    a->embedders = p->served_embedders;
+    a->n_embedders = p->n_embedders;
+    return STATUS_OK;
+}
+
+/* The end. */
+
+void parts_stop(struct parts *p) {
+    for (int i = 0; i < p->n_decoders; i++) engine_stop(p->decoders[i].engine);
+    for (int i = 0; i < p->n_decoders; i++) retrieval_thread_stop(p->decoders[i].retrieval);
+    for (int i = 0; i < p->n_embedders; i++) embedding_thread_stop(p->embedders[i].thread);
+}
+
+bool parts_failed(struct parts *p) {
+    for (int i = 0; i < p->n_decoders; i++)
+        if (engine_failed(p->decoders[i].engine)) return true;
+    return false;
+}
+
+static void embedder_part_close(struct embedder_part *part) {
+    embedding_thread_close(part->thread);
+    tokenizer_close(part->tokenizer);
+    embedder_bert_close(&part->own);
+    free(part->name);
+}
+
+static void decoder_part_close(struct decoder_part *d) {
+    engine_close(d->engine);
+    retrieval_thread_close(d->retrieval);
+    embedder_unshare(&d->documents.embedder);
+    documents_close(&d->documents);
+    tokenizer_close(d->tokenizer);
+    opened_model_close(&d->opened);
+    free(d->name);
+}
+
+void parts_close(struct parts *p) {
+    for (int i = p->n_embedders - 1; i >= 0; i--) embedder_part_close(&p->embedders[i]);
+    for (int i = p->n_decoders - 1; i >= 0; i--) decoder_part_close(&p->decoders[i]);
+    free(p->decoders);
+    free(p->embedders);
+    free(p->served);
+    free(p->served_embedders);
+}

@@ -1,0 +1,54 @@
+/* server/parts.h: the models that a server has open, each with what serves it: the one of model.path, which may have a
+ * collection, and those of model.others. */
+#pragma once
+
+#include "server/api/api.h"
+#include "server/host/documents.h"
+#include "server/host/opened_model.h"
+
+/* A model that writes. */
+struct decoder_part {
+    struct opened_model opened;
+    char *name;       /* its id in the API */
+    const char *path; /* of the configuration */
+    struct tokenizer *tokenizer;
+    struct documents documents; /* this and the next only with retrieval.collection */
+    struct retrieval_thread *retrieval;
+    struct engine *engine;
+};
+
+/* A model that embeds. */
+struct embedder_part {
+    struct embedder own;             /* of model.others */
+    const struct embedder *embedder; /* that, or the collection's */
+    char *name;
+    struct tokenizer *tokenizer;
+    struct embedding_thread *thread;
+};
+
+struct parts {
+    struct decoder_part *decoders; /* [n_decoders] the first is that of model.path */
+    int n_decoders;
+    struct embedder_part *embedders; /* [n_embedders] the first is the collection's, where there is one */
+    int n_embedders;
+    struct served_model *served; /* [n_decoders] */
+    struct served_embedder *served_embedders;
+};
+
+/* The engine's sizes, without what it works with. */
+enum status parts_engine_options(struct engine_options *o, const struct config *c, const struct model_info *info,
+                                 struct error *e);
+
+/* Room for all that the configuration names; parts_close frees it. */
+void parts_init(struct parts *p, const struct config *c);
+/* The tokenizer and, for the first one, the collection; then the engine. The model is open. */
+enum status decoder_part_open(struct decoder_part *d, const struct config *c, bool documents, struct error *e);
+/* The collection's embedder and model.others, after the first decoder. */
+enum status parts_open_others(struct parts *p, const struct config *c, struct error *e);
+/* Fills in the models of the API. */
+enum status parts_serve(struct parts *p, const struct config *c, struct api *a, struct error *e);
+
+/* No thread works from here on. */
+void parts_stop(struct parts *p);
+bool parts_failed(struct parts *p); /* a device did */
+void parts_close(struct parts *p);
