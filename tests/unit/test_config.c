@@ -380,6 +380,10 @@ static void set_other(const struct option_row *o, const char *key, void *context
     if (f->type == JSON_CHOICE)
         snprintf(text, sizeof text, "%s=%s", key, f->choices[f->choices[0].value == (int)f->fallback].name);
     if (f->type == JSON_TEXT) snprintf(text, sizeof text, "%s=a \"b\" \\ \n\t\x01 \xc3\xa9 %s", key, key);
+    if (f->type == JSON_LIST && !option_has_structs(o)) snprintf(text, sizeof text, "%s=[\"a\", \"b c\"]", key);
+    if (option_has_structs(o))
+        snprintf(text, sizeof text, "%s=[{\"path\": \"/p\", \"role\": \"embedder\"}, {\"path\": \"q\", \"name\": \"n\"}]",
+                 key);
     assert_int_equal(config_set(context, text, &e), STATUS_OK);
 }
 
@@ -460,8 +464,42 @@ static void test_documents(void **state) {
     free(text);
 }
 
+/* Further models: each an object, whose path is relative to the file's folder. */
+static void test_other_models(void **state) {
+    (void)state;
+    struct config c;
+    struct error e = {0};
+    static const char good[] = "{\"model\": {\"others\": [{\"path\": \"a\"}, {\"path\": \"/b\", \"role\": \"embedder\"}]}}";
+    static const struct {
+        const char *text, *words;
+    } cases[] = {
+        {"{\"model\": {\"others\": \"a\"}}", "model.others is \"a\", expected a list of objects"},
+        {"{\"model\": {\"others\": [\"a\"]}}", "model.others[0] is \"a\", expected an object"},
+        {"{\"model\": {\"others\": [{\"name\": \"a\"}]}}", "model.others[0].path is missing"},
+        {"{\"model\": {\"others\": [{\"path\": \"~/a\"}]}}", "~ and $HOME are not replaced here"},
+        {"{\"model\": {\"others\": [{\"path\": \"a\", \"role\": \"x\"}]}}", "allowed is decoder, embedder"},
+        {"{\"model\": {\"others\": [{\"path\": \"a\", \"size\": 1}]}}", "unknown option model.others[0].size"},
+    };
+    config_init(&c);
+    assert_int_equal(config_parse(&c, good, strlen(good), "retro.json", "/folder", &e), STATUS_OK);
+    const struct other_model *others = c.model.others.items;
+    assert_int_equal(c.model.others.count, 2);
+    assert_string_equal(others[0].path, "/folder/a");
+    assert_string_equal(others[0].name, "");
+    assert_int_equal(others[0].role, ROLE_DECODER);
+    assert_string_equal(others[1].path, "/b");
+    assert_int_equal(others[1].role, ROLE_EMBEDDER);
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        assert_int_equal(config_parse(&c, cases[i].text, strlen(cases[i].text), "retro.json", "", &e), STATUS_INVALID);
+        if (strstr(e.text, cases[i].words) == NULL) fail_msg("%s: %s", cases[i].text, e.text);
+    }
+    assert_int_not_equal(config_set(&c, "model.others=a", &e), STATUS_OK);
+    config_free(&c);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_other_models),
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_file),
