@@ -115,18 +115,30 @@ static enum status compare(const struct budget_parts *model, const struct budget
     return judge(&host, &memory, tell, e);
 }
 
+/* What cross attention reads: neighbours of chunks, or one encoded text a sequence. */
+static void add_cross(struct budget_parts *p, const struct model_info *info, size_t bytes,
+                      const struct session_limits *l) {
+    int sequences = l->max_sessions, rows = l->max_step_rows - sequences;
+    if (bytes == 0) return;
+    if (info->reads_source)
+        budget_add(p, (struct budget_part){.name = "encoded prompts", .bytes = bytes},
+                   "lower server.max_sequences (%d) or server.max_context (%d)", sequences, l->max_source);
+    else
+        budget_add(p, (struct budget_part){.name = "neighbours", .bytes = bytes},
+                   "lower retrieval.max_k (%d), server.max_step_tokens (%d) or server.max_sequences (%d)",
+                   l->max_neighbors, rows, sequences);
+}
+
 static enum status add_sessions(struct budget_parts *p, const struct model *m, const struct session_limits *l,
                                 struct error *e) {
     struct session_bytes s;
     int sequences = l->max_sessions, rows = l->max_step_rows - sequences;
     if (session_pool_measure(&s, m, l, e))
-        return error_prefix(e, "server.max_sequences, max_context, max_step_tokens and retrieval.max_k");
+        return error_prefix(e, "server.max_sequences, max_context, max_step_tokens%s",
+                            model_info(m)->chunk_length ? " and retrieval.max_k" : "");
     budget_add(p, (struct budget_part){.name = "cache", .bytes = s.cache},
                "lower server.max_sequences (%d) or server.max_context (%d)", sequences, l->max_tokens);
-    if (s.cross)
-        budget_add(p, (struct budget_part){.name = "neighbours", .bytes = s.cross},
-                   "lower retrieval.max_k (%d), server.max_step_tokens (%d) or server.max_sequences (%d)",
-                   l->max_neighbors, rows, sequences);
+    add_cross(p, model_info(m), s.cross, l);
     budget_add(p, (struct budget_part){.name = "step buffers", .bytes = s.steps}, "lower server.max_step_tokens (%d)",
                rows);
     return STATUS_OK;

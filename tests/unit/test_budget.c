@@ -115,17 +115,22 @@ static enum status give_limits(void *context, const struct model_info *info, str
     return STATUS_OK;
 }
 
-static enum status check(struct session_limits limits, size_t available, int ranks_here, struct error *e) {
+static enum status check_folder(const char *path, struct session_limits limits, size_t available, int ranks_here,
+                                struct error *e) {
     struct backend *b = open_device(available);
     struct budget_use use = {.limits = give_limits, .context = &limits};
     struct comm *c;
     assert_int_equal(comm_open_single(&c, NULL), STATUS_OK);
     c->local_ranks = ranks_here;
-    enum status status = budget_check(folder, b, c, (struct model_options){0}, &use, e);
+    enum status status = budget_check(path, b, c, (struct model_options){0}, &use, e);
     assert_int_equal(device.asked, 0);
     comm_close(c);
     backend_close(b);
     return status;
+}
+
+static enum status check(struct session_limits limits, size_t available, int ranks_here, struct error *e) {
+    return check_folder(folder, limits, available, ranks_here, e);
 }
 
 /* The option of the largest part is named. */
@@ -152,6 +157,19 @@ static void test_too_little_memory(void **state) {
         if (strstr(e.text, cases[i].words) == NULL || strstr(e.text, "not enough memory: weights ") == NULL)
             fail_msg("%s", e.text);
     }
+}
+
+/* A model that reads its prompt through an encoder has no neighbours, and no option of theirs helps it. */
+static void test_too_little_memory_for_encoded_prompts(void **state) {
+    (void)state;
+    struct session_limits limits = usual;
+    struct error e = {0};
+    limits.max_neighbors = 0;
+    limits.max_source = 4096;
+    assert_int_equal(check_folder("tests/golden/hf/t5_v1_1", limits, 64 << 10, 1, &e), STATUS_NO_MEMORY);
+    if (strstr(e.text, "encoded prompts ") == NULL || strstr(e.text, "neighbours") || strstr(e.text, "max_k") ||
+        strstr(e.text, "lower server.max_sequences (3) or server.max_context (4096)") == NULL)
+        fail_msg("%s", e.text);
 }
 
 /* Bytes for the folder's model with the usual sessions, and not one less. */
@@ -306,11 +324,14 @@ static void test_mapped_weights(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_mapped_weights),      cmocka_unit_test(test_what_is_open_beside),
-        cmocka_unit_test(test_beside_counts_once),  cmocka_unit_test(test_measure_is_what_opening_takes),
-        cmocka_unit_test(test_parameters_of_ranks), cmocka_unit_test(test_too_little_memory),
-        cmocka_unit_test(test_ranks_share_memory)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_mapped_weights),
+                                       cmocka_unit_test(test_what_is_open_beside),
+                                       cmocka_unit_test(test_beside_counts_once),
+                                       cmocka_unit_test(test_measure_is_what_opening_takes),
+                                       cmocka_unit_test(test_parameters_of_ranks),
+                                       cmocka_unit_test(test_too_little_memory),
+                                       cmocka_unit_test(test_too_little_memory_for_encoded_prompts),
+                                       cmocka_unit_test(test_ranks_share_memory)};
     log_set_level(LOG_LEVEL_WARN);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
