@@ -152,7 +152,7 @@ enum status comm_same(struct comm *c, const char *text, struct error *e) {
     struct buffer message = {0};
     if (comm_agree(c, STATUS_OK, e)) return e->status;
     buffer_append_string(&message, text);
-    enum status status = c->ops->broadcast(c, &message, true, e);
+    enum status status = comm_broadcast_soon(c, &message, e);
     if (status == STATUS_OK) status = comm_agree(c, lines_compare(text, message.data ? message.data : "", e), e);
     buffer_free(&message);
     return status;

@@ -113,6 +113,10 @@ static inline void comm_allgather_cols(struct comm *c, struct backend *b, struct
 static inline enum status comm_broadcast(struct comm *c, struct buffer *message, struct error *e) {
     return c->ops->broadcast(c, message, false, e);
 }
+/* The same for a message that comes in the middle of a step. */
+static inline enum status comm_broadcast_soon(struct comm *c, struct buffer *message, struct error *e) {
+    return c->ops->broadcast(c, message, true, e);
+}
 static inline enum status comm_working(struct comm *c, struct error *e) { return c->ops->working(c, e); }
 static inline void comm_send(struct comm *c, struct backend *b, struct tensor x, int to) { c->ops->send(c, b, x, to); }
 static inline void comm_receive(struct comm *c, struct backend *b, struct tensor x, int from) {

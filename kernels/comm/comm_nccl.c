@@ -175,7 +175,7 @@ static enum status id_share(struct comm *carrier, ncclUniqueId *id, struct error
         buffer_free(&message);
         return e->status;
     }
-    status = carrier->ops->broadcast(carrier, &message, true, e);
+    status = comm_broadcast_soon(carrier, &message, e);
     if (status == STATUS_OK && carrier->rank != 0) {
         CHECK(message.size == sizeof *id);
         memcpy(id, message.data, sizeof *id);

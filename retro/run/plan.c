@@ -78,8 +78,8 @@ static void move_ids(struct transfer *t, const int32_t **ids, size_t n) {
 }
 
 static void move_plan(struct plan *p, int r, int d, struct transfer *t) {
-    int *counts[] = {&p->n_rows,    &p->n_items,       &p->n_blocks, &p->n_closings,
-                     &p->n_sources, &p->n_cross_spans, &p->n_logits, &p->n_given};
+    int *counts[] = {&p->n_rows,        &p->n_items,  &p->n_blocks, &p->n_closings, &p->n_sources,
+                     &p->n_cross_spans, &p->n_logits, &p->n_given,  &p->watched};
     for (size_t i = 0; i < ARRAY_COUNT(counts); i++) move_array(t, counts[i], 1, sizeof *counts[i]);
 
     size_t rows = (size_t)p->n_rows;

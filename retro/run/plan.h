@@ -10,6 +10,7 @@
 /* Arrays are as long as the pool's limits allow. */
 struct plan {
     int n_rows, n_items, n_blocks, n_closings, n_sources, n_cross_spans, n_logits, n_given;
+    int watched;         /* 1: before each layer rank 0 says whether anybody still waits for the step, else 0 */
     int32_t *ids;        /* [rows] -1: the row is given */
     int32_t *given_rows; /* [rows] which of `given` a row is, -1: an id. NULL where the pool takes none */
     int32_t *positions, *cache_rows, *keep_rows; /* [rows] */

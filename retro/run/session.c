@@ -124,6 +124,7 @@ static void pool_free(struct session_pool *p) {
     backend_release(b, p->given.data);
     plan_close(&p->plan);
     buffer_free(&p->message);
+    buffer_free(&p->verdict);
     free(p->block_memory);
     free(p->sessions);
     free(p);
@@ -292,7 +293,7 @@ void session_pool_watch(struct session_pool *p, bool (*abandoned)(void *context)
 }
 
 int session_pool_parts(const struct session_pool *p) {
-    return p->model->comm->world->size == 1 ? decoder_of(p)->dims.n_layers : 1;
+    return p->model->comm->stages == 1 ? decoder_of(p)->dims.n_layers : 1;
 }
 
 /* The step was abandoned between two layers. */
@@ -306,7 +307,6 @@ static enum status step_alone(struct session_pool *p, const struct step_item *it
                               struct error *e) {
     plan_step(p, items, n_items);
     plan_advance(p, items, n_items);
-    p->cut = false;
     run_plan(p, 0);
     *logits = tensor_rows(p->logits, 0, p->plan.n_logits);
     if (backend_sync(p->model->backend, e)) return e->status;
@@ -330,7 +330,8 @@ static enum status step_together(struct session_pool *p, const struct step_item 
     if (comm_broadcast(m->comm->world, &p->message, e)) return e->status;
     *logits = run_plans(
         p, (struct text_span){p->message.data + sizeof(enum message), p->message.size - sizeof(enum message)});
-    return backend_sync(m->backend, e);
+    if (backend_sync(m->backend, e)) return e->status;
+    return p->cut ? cut_step(items, n_items, e) : STATUS_OK;
 }
 
 enum status session_step(struct session_pool *p, const struct step_item *items, int n_items, struct tensor *logits,

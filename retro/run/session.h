@@ -76,7 +76,8 @@ int session_closes(const struct session *s, int n_tokens);
 
 /* `abandoned` is asked between the layers of every step, by the thread that called session_step. Once it is true,
  * nobody waits for any sequence of the step: session_step ends with STATUS_CANCELLED, and these sessions can only be
- * closed. With more than one rank it is not asked: ranks wait for each other's layers. */
+ * closed. Ranks of a group hear it from rank 0 in a message a layer, so over several ranks only steps of many rows ask;
+ * and stages do not ask at all: each is at work on rows that the one before has sent already. */
 void session_pool_watch(struct session_pool *p, bool (*abandoned)(void *context), void *context);
 /* Into how many parts a step can be cut so. */
 int session_pool_parts(const struct session_pool *p);

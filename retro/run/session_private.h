@@ -35,6 +35,7 @@ struct session_pool {
 
     struct plan plan;
     struct buffer message; /* to the other ranks */
+    struct buffer verdict; /* likewise, in the middle of a step: whether it was abandoned */
     struct cross_source source;
 
     bool (*abandoned)(void *context); /* NULL: nobody asks */

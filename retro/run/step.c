@@ -97,6 +97,15 @@ static void plan_rows(struct session_pool *p, const struct step_item *item) {
     plan->n_given += item->n_tokens;
 }
 
+/* Of fewer rows a layer takes no longer than the message that would end it. */
+enum { WATCHED_ROWS = 32 };
+
+static bool is_watched(const struct session_pool *p) {
+    const struct comm *c = p->model->comm;
+    bool pays = c->size == 1 || p->plan.n_rows >= WATCHED_ROWS;
+    return p->abandoned && c->stages == 1 && pays;
+}
+
 void plan_step(struct session_pool *p, const struct step_item *items, int n) {
     struct plan *plan = &p->plan;
     enum edge reads = decoder_of(p)->dims.reads;
@@ -114,6 +123,7 @@ void plan_step(struct session_pool *p, const struct step_item *items, int n) {
         if (reads == EDGE_SOURCE) plan_source(p, item, first);
         plan->n_rows += item->n_tokens;
     }
+    plan->watched = is_watched(p);
 }
 
 /* A session keeps the slot of its latest chunk; earlier ones are free again. */
@@ -183,9 +193,21 @@ static void enter_stage(struct session_pool *p, struct scratch *scratch) {
     comm_receive(c->world, m->backend, scratch->x, c->world->rank - c->size);
 }
 
-/* Ranks wait for each other's layers: only one alone can end a step early. */
-static bool is_abandoned(const struct session_pool *p) {
-    return p->abandoned && p->model->comm->world->size == 1 && p->abandoned(p->abandoned_context);
+/* Rank 0 knows whether anybody waits, and all ranks of its group do as it says. */
+static bool is_abandoned(struct session_pool *p) {
+    const struct model *m = p->model;
+    struct comm *c = m->comm;
+    struct error e = {0};
+    char gone = c->rank == 0 && p->plan.watched && p->abandoned(p->abandoned_context);
+    if (!p->plan.watched || c->size == 1) return gone;
+
+    buffer_clear(&p->verdict);
+    buffer_append(&p->verdict, &gone, 1);
+    if (comm_broadcast_soon(c, &p->verdict, &e)) {
+        comm_fail_backend(m->backend, &e);
+        return true;
+    }
+    return p->verdict.data[0];
 }
 
 /* Returns early when nobody waits for the step any more. */
@@ -236,6 +258,7 @@ static void run_head(struct session_pool *p, int first) {
 void run_plan(struct session_pool *p, int first) {
     const struct model *m = p->model;
     const struct comm *c = m->comm, *world = c->world;
+    p->cut = false;
     if (p->plan.n_sources > 0) sources_encode(&p->sources, p->plan.sources, p->plan.n_sources);
     run_layers(p);
     if (c->stage == c->stages - 1)

@@ -292,9 +292,84 @@ static void test_refused_pool(void **state) {
     config_free(&c);
 }
 
+/* Says that nobody waits any more from its n-th question on. */
+static bool abandoned_after(void *left) {
+    int *n = left;
+    if (*n == 0) return true;
+    --*n;
+    return false;
+}
+
+/* The hash of the logits of one prompt. */
+static uint64_t run_prompt(const struct opened_model *o, struct session_pool *pool, const int32_t *tokens, int n,
+                           int expected) {
+    struct session *session;
+    struct tensor logits;
+    struct error e = {0};
+    float host[512];
+    static const struct neighbor_tokens none[64];
+    assert_int_equal(session_open(&session, pool, grid_make(GRID_START, n, model_info(o->model)->chunk_length), &e),
+                     STATUS_OK);
+    struct step_item item = {
+        .session = session, .tokens = tokens, .n_tokens = n, .neighbors = none, .n_logits = expected ? 0 : 1};
+    assert_int_equal(session_step(pool, &item, 1, &logits, &e), expected);
+    session_close(session);
+    if (expected) return 0;
+    assert_true(logits.cols <= (int)ARRAY_COUNT(host));
+    size_t bytes = (size_t)logits.cols * sizeof *host;
+    backend_download(o->backend, host, logits.data, bytes);
+    assert_int_equal(backend_sync(o->backend, &e), STATUS_OK);
+    return hash_bytes(host, bytes, 0);
+}
+
+/* Rank 0 hears that nobody waits, and all ranks leave the step before the same layer: the next one is whole again. A
+ * step of few rows asks nobody. */
+static void check_abandoned(int size) {
+    enum { ROWS = 40, FEW = 5 };
+    struct error e = {0};
+    struct config c;
+    struct opened_model o;
+    struct session_pool *pool;
+    int32_t tokens[ROWS];
+    for (int i = 0; i < ROWS; i++) tokens[i] = i * 13 % 100;
+    configure(&c, size, 1);
+    assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_b", NULL, &e), STATUS_OK);
+    config_free(&c);
+    struct session_limits limits = {.max_sessions = 1,
+                                    .max_tokens = ROWS,
+                                    .max_step_rows = ROWS,
+                                    .max_logit_rows = 1,
+                                    .max_neighbors = 1,
+                                    .kv_dtype = DTYPE_F32};
+    assert_int_equal(session_pool_open(&pool, o.model, &limits, &e), STATUS_OK);
+    uint64_t whole = run_prompt(&o, pool, tokens, ROWS, STATUS_OK);
+
+    int parts = session_pool_parts(pool);
+    assert_int_equal(parts, model_info(o.model)->n_layers);
+    for (int layers = 0; layers < parts; layers++) {
+        int left = layers;
+        session_pool_watch(pool, abandoned_after, &left);
+        run_prompt(&o, pool, tokens, ROWS, STATUS_CANCELLED);
+        assert_int_equal(left, 0);
+    }
+    int none = 0, many = 1 << 20;
+    session_pool_watch(pool, abandoned_after, &none);
+    run_prompt(&o, pool, tokens, FEW, size > 1 ? STATUS_OK : STATUS_CANCELLED);
+    session_pool_watch(pool, abandoned_after, &many);
+    assert_int_equal(run_prompt(&o, pool, tokens, ROWS, STATUS_OK), whole);
+    session_pool_close(pool);
+    opened_model_close(&o);
+}
+
+static void test_an_abandoned_step(void **state) {
+    (void)state;
+    for (int size = 1; size <= 3; size++) check_abandoned(size);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tensor_parallel), cmocka_unit_test(test_pipeline),
-                                       cmocka_unit_test(test_micro_batches),   cmocka_unit_test(test_uneven_split),
-                                       cmocka_unit_test(test_too_many_ranks),  cmocka_unit_test(test_refused_pool)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tensor_parallel),  cmocka_unit_test(test_pipeline),
+                                       cmocka_unit_test(test_micro_batches),    cmocka_unit_test(test_uneven_split),
+                                       cmocka_unit_test(test_too_many_ranks),   cmocka_unit_test(test_refused_pool),
+                                       cmocka_unit_test(test_an_abandoned_step)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
