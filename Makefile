@@ -224,8 +224,9 @@ $(C_TESTS): $(BUILD)/%: $(BUILD)/%.c.o $(LIBRARY)
 $(C_TESTS):
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -lcmocka -o $@
 c-tests: $(C_TESTS) emulated
+# The longest first: tests/run.sh runs several at once.
 list-c-tests:
-	@echo $(C_TESTS) $(EMULATED_TESTS)
+	@echo $(EMULATED_TESTS) $(filter $(BUILD)/tests/tp/%,$(C_TESTS)) $(filter-out $(BUILD)/tests/tp/%,$(C_TESTS))
 
 # libFuzzer targets; tests/fuzz/run.sh builds them with clang and the right SANITIZE.
 FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))

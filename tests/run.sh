@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # tests/run.sh BUILD [--c-only]: builds everything and runs every test; `make test` calls it.
 #
-# One line a test program; the full log only where something failed. The last line is "N passed, N failed"; the exit
+# C tests run as many at once as there are cores, Python tests one after another. One line a test program; the full log
+# only where something failed. The last line is "N passed, N failed"; the exit
 # status is 0 only if nothing failed. --c-only leaves the Python tests out (sanitizer builds). Run by make, the
 # variables of its command line (SANITIZE=, CC=) hold for the build here too.
 set -uo pipefail
@@ -12,15 +13,18 @@ deps=${DEPS:-$HOME/.cache/retro-server}
 logs=$build/test-logs
 passed=0 failed=0
 mkdir -p "$logs"
+# OpenMP's threads, which FAISS uses, wait for each other in busy loops otherwise. Beside other work on two cores most of
+# the time of a test goes there.
+export OMP_WAIT_POLICY=passive
 
-# report NAME PASSED FAILED SKIPPED SECONDS LOG
+# report NAME PASSED FAILED SKIPPED SECONDS LOG: what is shown of a program.
 report() {
     local skipped='' verdict=ok
     [ "$4" -gt 0 ] && skipped=", $4 skipped"
     [ "$3" -gt 0 ] && verdict=FAILED
     printf '%-6s %-34s %5d passed, %d failed%s  %s s\n' "$verdict" "$1" "$2" "$3" "$skipped" "$5"
     [ "$3" -gt 0 ] && sed "s|^|    |" "$6"
-    passed=$((passed + $2)) failed=$((failed + $3))
+    return 0
 }
 
 # number PATTERN LOG: the last number that PATTERN captures, 0 when there is none.
@@ -32,10 +36,10 @@ number() {
 
 seconds_since() { awk -v a="$1" -v b="$(date +%s.%N)" 'BEGIN { printf "%.1f", b - a }'; }
 
-# A crash, a time-out, a sanitizer report and a program that runs no test at all count as a failure.
+# run_c_test PROGRAM LOG: leaves "PASSED FAILED" in LOG.count. A crash, a time-out, a sanitizer report and a program that
+# runs no test at all count as a failure.
 run_c_test() {
-    local program=$1 name=${1##*/tests/} log start status p f s
-    log=$logs/${name//\//-}.log
+    local program=$1 name=${1##*/tests/} log=$2 start status p f s
     start=$(date +%s.%N)
     timeout --kill-after=10 600 "$program" > "$log" 2>&1
     status=$?
@@ -46,7 +50,27 @@ run_c_test() {
         echo "exit status $status, $p tests passed" >> "$log"
         f=1
     fi
-    report "$name" "$p" "$f" "$s" "$(seconds_since "$start")" "$log"
+    echo "$p $f" > "$log.count"
+    report "$name" "$p" "$f" "$s" "$(seconds_since "$start")" "$log" > "$log.report"
+    cat "$log.report"
+}
+
+# The list is the Makefile's, so that a test that was deleted does not run from an old build.
+run_c_tests() {
+    local program name log p f counts=()
+    for program in $(make --no-print-directory -s BUILD="$build" list-c-tests); do
+        name=${program##*/tests/}
+        log=$logs/${name//\//-}.log
+        rm -f "$log.count"
+        counts+=("$log.count")
+        [ "$(jobs -rp | wc -l)" -lt "$(nproc)" ] || wait -n
+        run_c_test "$program" "$log" &
+    done
+    wait
+    for log in "${counts[@]}"; do
+        { read -r p f < "$log"; } 2> /dev/null || { p=0 f=1; }
+        passed=$((passed + p)) failed=$((failed + f))
+    done
 }
 
 # tests/train needs PyTorch, which the server does not: make test-train runs it.
@@ -67,6 +91,7 @@ run_python_tests() {
         echo "pytest: exit status $status" >> "$log"
         f=1
     fi
+    passed=$((passed + p)) failed=$((failed + f))
     report "pytest" "$p" "$f" "$(number '[^0-9]([0-9]+) skipped' <(sed 's/^/ /' "$log"))" "$(seconds_since "$start")" \
         "$log"
 }
@@ -78,10 +103,7 @@ if ! make --no-print-directory -s -j"$(nproc)" BUILD="$build" all c-tests > "$lo
     echo "0 passed, 1 failed"
     exit 1
 fi
-# The list is the Makefile's, so that a test that was deleted does not run from an old build.
-for program in $(make --no-print-directory -s BUILD="$build" list-c-tests); do
-    run_c_test "$program"
-done
+run_c_tests
 [ "$c_only" = --c-only ] || run_python_tests
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
