@@ -38,7 +38,7 @@ CXX ?= c++
 CPU ?= $(if $(filter x86_64-%,$(shell $(CC) -dumpmachine)),x86,generic)
 CPU := $(CPU)
 
-# What `make deps` may still have to install is found by compiling and linking, never by guessing a path.
+# Libraries that `make deps` may still have to install are found by compiling and linking, never by guessing a path.
 HASH := \#
 probe = $(shell printf '$(HASH)include <$(1)>\nint main(void){return 0;}\n' | \
 	$(CC) -x c - $(2) -o /dev/null >/dev/null 2>&1 && echo 1)
@@ -97,7 +97,7 @@ SOURCES := $(filter-out server/main.c $(if $(filter x86,$(CPU)),,$(X86_SOURCES))
 OBJECTS := $(addprefix $(BUILD)/,$(addsuffix .o,$(SOURCES)))
 LIBRARY := $(BUILD)/libretro.a
 
-# What the last build was made with: when it changes (make deps found FAISS a home, a source came or went), so do objects.
+# The settings of the last build: when they change (make deps found FAISS a home, a source came or went), so do objects.
 BUILT_WITH := $(strip $(CC) $(CXX) $(CPPFLAGS) $(CFLAGS) $(PROGRAM_LDFLAGS) $(SOURCES))
 ifneq ($(MAKECMDGOALS),install)
 ifneq ($(shell cat $(BUILD)/built-with 2>/dev/null),$(BUILT_WITH))
@@ -191,11 +191,11 @@ $(HOST)/retro-eval: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/eval/*.c)) $(EMUL
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
 emulated: $(EMULATED_TESTS) $(HOST)/retro-eval
 
-# What can be checked about GPU code without a GPU: it compiles for every architecture, and no kernel spills registers.
+# GPU code is checked without a GPU: it compiles for every architecture, and no kernel spills registers.
 CUDA_OBJECTS := $(patsubst %,$(BUILD)/%.o,$(wildcard kernels/cuda/*.cu))
 cuda-check: $(CUDA_OBJECTS)
 	@tests/cuda/spills.sh $(BUILD)
-# What tools/gpu_check.sh runs on a GPU: the bundle is made here, with its libraries, and carried to a machine that has
+# The programs that tools/gpu_check.sh runs on a GPU: the bundle is made here, with its libraries, and carried to a machine that has
 # none of them. Large libraries that one GPU needs nothing of are left out; the op tests need nothing but cmocka.
 GPU_OPS := $(addprefix $(BUILD)/tests/cuda/,test_cuda_ops test_cuda_attention test_cuda_blocks)
 GPU_STEPS := $(BUILD)/tests/cuda/test_cuda_steps

@@ -14,7 +14,7 @@
 #include "kernels/cuda/open.h"
 #endif
 
-/* What a device is called and how it is opened: "cpu", or "cuda:1" for the second of several. */
+/* A device's name and how it is opened: "cpu", or "cuda:1" for the second of several. */
 struct device {
     const char *name;
     bool numbered;

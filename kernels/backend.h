@@ -254,7 +254,7 @@ const char *backend_choose(const char *device);
  * backend_choose says. An unknown or absent device is an error. */
 enum status backend_open(struct backend **out, const char *device, const struct backend_options *o, struct error *e);
 void backend_close(struct backend *b);
-/* Which kernels were picked, for logs and --version: "cpu avx512, 2 threads". */
+/* Names the kernels that were picked, for logs and --version: "cpu avx512, 2 threads". */
 const char *backend_describe(const struct backend *b);
 
 /* alloc that reports: STATUS_NO_MEMORY names what it was for. */

@@ -77,7 +77,7 @@ static void store_element(void *p, enum dtype t, size_t i, float v) {
     }
 }
 
-/* What a key/value cache does all the time. */
+/* A key/value cache does this all the time. */
 static void narrow_bf16(uint16_t *to, const float *from, size_t n) {
 #pragma omp simd
     for (size_t i = 0; i < n; i++) to[i] = f32_to_bf16(from[i]);

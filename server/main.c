@@ -38,7 +38,7 @@ struct server {
 
 /* The model. */
 
-/* What clients need first: a busy port is to be known before the model is loaded. */
+/* Clients need the port first: a busy one is to be known before the model is loaded. */
 static enum status take_address(void *context, struct error *e) {
     struct server *s = context;
     const struct config *c = &s->config;
@@ -55,7 +55,7 @@ static enum status plan_sessions(void *context, const struct model_info *info, s
     return STATUS_OK;
 }
 
-/* What rank 0 has beside the model. */
+/* The parts that rank 0 has beside the model. */
 static enum status plan_beside(void *context, const struct model_info *info, struct backend *b, struct budget_parts *p,
                                struct error *e) {
     const struct config *c = &((const struct server *)context)->config;

@@ -9,7 +9,7 @@
 #   build/demo/retro.json   the server's configuration
 #   build/demo/server.log, server.pid
 #
-# What is there is used again, so a second run takes seconds. The server stays up when the script ends.
+# Parts that are there are used again, so a second run takes seconds. The server stays up when the script ends.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,7 +34,7 @@ write_config() {
     mv "$config.new" "$config"
 }
 
-# What the collection was made from; when any of it changes, the collection is made again.
+# The inputs of the collection; when any of them changes, the collection is made again.
 collection_inputs() {
     cat "$demo"/corpus/.complete/* "$model/tokenizer.json" "$deps/.minilm.done" | cksum
 }

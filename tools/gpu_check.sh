@@ -19,7 +19,7 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
-# What a bundle was made from.
+# The sources of a bundle.
 sources_stamp() {
     find kernels config retro retrieval tools tests/cuda tests/ops tests/unit \( -name '*.[ch]' -o -name '*.cu*' -o -name '*.cc' \) -type f -print0 |
         LC_ALL=C sort -z | xargs -0 cat | cksum
@@ -160,7 +160,7 @@ race() {
     return $status
 }
 
-# What matters most comes first, and comes twice again where there is time.
+# The figures that matter most come first, and twice again where there is time.
 check_bench() {
     local status=0 took=0 round kind dtype shapes=tools/shapes peer=tests/cuda/peer_torch.py
     race || status=1

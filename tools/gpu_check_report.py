@@ -65,8 +65,8 @@ def counts(out):
 
 
 def derived(rows):
-    """Shares of the ceilings, which the goals are stated in, and ratios to the better of PyTorch's figures. Of a step of a
-    few sequences the share is that of the weights' bytes, of a prompt that of the operations with the weights that every
+    """Shares of the ceilings, which the goals are stated in, and ratios to the better of PyTorch's figures. For a step of a
+    few sequences the share is that of the weights' bytes, for a prompt that of the operations with the weights that every
     row meets; keys and values, attention and logits are left out of both."""
     value = {(r["by"], r["model"], r["name"]): r["value"] for r in rows}
     shares = []

@@ -34,7 +34,7 @@ SPLIT_COLUMNS = ("linear_proj.weight", "linear_fc2.weight")
 
 
 class Refused(Exception):
-    """What the user can do something about."""
+    """A failure that the user can do something about."""
 
 
 class Unknown:

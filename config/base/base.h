@@ -67,7 +67,7 @@ void *xgrow(void *items, int n, int *capacity, size_t size);
 char *xstrdup(const char *s);
 char *xstrndup(const char *s, size_t n); /* n bytes, whatever they are, and a NUL */
 
-/* What every program's --version prints. */
+/* The version that every program's --version prints. */
 #define RETRO_VERSION "0.1.0"
 
 #define ARRAY_COUNT(a) (sizeof(a) / sizeof((a)[0]))

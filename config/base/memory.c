@@ -12,7 +12,7 @@
 
 #include "config/base/buffer.h"
 
-/* What the files of a version are called. */
+/* The file names of each version of control groups. */
 static const struct version {
     const char *limits[2], *usage, *pages[3];
 } versions[] = {

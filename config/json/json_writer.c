@@ -12,7 +12,7 @@
 enum { JSON_MAX_DEPTH = 64 };
 _Static_assert((int)JSON_MAX_DEPTH >= (int)JSON_DEPTH_LIMIT, "what is read can be written");
 
-/* Of an open container; 0 outside all of them, where values are documents of their own. */
+/* The bit of an open container; 0 outside all of them, where values are documents of their own. */
 static uint64_t bit_of(int depth) { return depth > 0 ? (uint64_t)1 << (depth - 1) : 0; }
 
 void put_begin(struct json_writer *w, struct buffer *out) {

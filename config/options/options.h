@@ -12,7 +12,7 @@
 
 #include "config/json/json_table.h"
 
-/* What a message adds where a choice was refused. Ends with {NULL, NULL}. */
+/* Text that a message adds where a choice was refused. A list ends with {NULL, NULL}. */
 struct option_hint {
     const char *value, *text;
 };

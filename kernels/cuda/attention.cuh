@@ -2,7 +2,7 @@
  *
  * attention.cu divides an op into its spans: those with one query go to attention_decode.cu, the others to
  * attention_tensor.cu where keys and values are bf16 or f16, and else to attention_tile.cu. All keep a running maximum,
- * sum and output per row. Which kernel and which parts of the keys depends on the span alone, so a row's result does
+ * sum and output per row. The span alone decides the kernel and the parts of the keys, so a row's result does
  * not depend on the batch. Keys are counted from the span's first; what a block reads together begins at a multiple of
  * its own number of keys, so it lies in one block of the table, and equal keys give equal bits in whatever blocks.
  *
@@ -13,7 +13,7 @@
 
 enum { ATTENTION_THREADS = 128 };
 
-/* What all kernels read. */
+/* The arguments that all kernels read. */
 struct attention_shape {
     view out, q, k, v;
     const struct attention_span *spans;

@@ -16,7 +16,7 @@ struct decode_args {
     float *partials; /* [slot][heads][head_dim + 2]: output, maximum, sum */
 };
 
-/* What one group of lanes has seen of each row; the groups of a block are merged through it. */
+/* One group's results for each row; the groups of a block are merged through them. */
 template <int LANES, int E, int ROWS>
 struct decode_shared {
     float largest[ATTENTION_THREADS / LANES][ROWS], sum[ATTENTION_THREADS / LANES][ROWS];

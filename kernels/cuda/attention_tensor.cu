@@ -26,8 +26,8 @@ struct tensor_shared {
     int seen[BLOCK_PAIRS]; /* the key past the last that a pair sees */
 };
 
-/* What a lane keeps of its pairs. With g = lane / 4 they are g + 8 p of its warp, p from 0 to 2 M; pair p is in rows g
- * (p even) or g + 8 of product p / 2 (mma.cuh). */
+/* The running results of a lane's pairs. With g = lane / 4 they are g + 8 p of its warp, p from 0 to 2 M; pair p is in
+ * rows g (p even) or g + 8 of product p / 2 (mma.cuh). */
 template <typename Tile>
 struct tensor_pairs {
     unsigned q[Tile::M][Tile::D / 16][4]; /* A fragments */

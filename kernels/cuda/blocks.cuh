@@ -104,7 +104,7 @@ __device__ inline float e4m3_to_f32(unsigned bits) {
     return __uint_as_float((bits & 0x80) << 24 | (bits & 0x7f) << 20) * 0x1p120f;
 }
 
-/* What dequantise leaves out: the scale of an fp8 row. */
+/* The scale of an fp8 row, which dequantise leaves out. */
 template <enum dtype T>
 __device__ inline float row_scale(const struct blocks &w, int row) {
     return T == DTYPE_FP8 ? ((const float *)(const void *)w.scales)[row] : 1;

@@ -74,7 +74,8 @@ struct host_list {
     size_t bytes;
 };
 
-/* What ops have asked for and the device has not: a row of commands, each with the bytes that its function reads. */
+/* Work that ops have asked for and the device does not have yet: a row of commands, each with the bytes that its
+ * function reads. */
 struct work {
     struct host_list commands;
     size_t bytes, latest; /* latest: where the last command begins, if that is before `bytes` */

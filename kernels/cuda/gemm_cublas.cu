@@ -4,7 +4,7 @@
  * no GPU starts without it, and runs where there is none.
  *
  * cuBLASLt counts in columns: our row-major Y [rows, n_out] is its Y^T, n_out x rows, the product of W^T transposed
- * (n_out x n_in, stored n_in x n_out) and X^T (n_in x rows). What the heuristics choose for a shape is kept; choosing
+ * (n_out x n_in, stored n_in x n_out) and X^T (n_in x rows). The heuristics' choice for a shape is kept; choosing
  * allocates on the host, so the first step of a shape is slower than the others. */
 #include "kernels/cuda/gemm.h"
 
@@ -42,7 +42,7 @@ static struct {
 
 enum { PLANS = 512, WAYS = 8, GEMM_WORKSPACE_BYTES = 32 << 20, MOST_ALIGNMENT = 256 };
 
-/* What a choice depends on, without padding: compared as bytes. */
+/* Everything that a choice depends on, without padding: compared as bytes. */
 struct gemm_shape {
     int64_t x_stride, y_stride;
     int rows, n_out, n_in;
@@ -225,8 +225,8 @@ static int alignment_of(const void *p) {
     return alignment;
 }
 
-/* What the library can add on its way out, by its documentation. Its GELU is the tanh form, with a hyperbolic tangent
- * that is good enough for 16-bit weights but not for f32. The others are the caller's. */
+/* The epilogue that the library can add to a product, by its documentation. Its GELU is the tanh form, with a
+ * hyperbolic tangent that is good enough for 16-bit weights but not for f32. The others are the caller's. */
 static cublasLtEpilogue_t epilogue_wanted(const struct gemm_args *a) {
     if (a->activation == ACTIVATION_NONE) return a->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     if (a->activation == ACTIVATION_GELU_TANH && a->dtype != DTYPE_F32)

@@ -12,7 +12,7 @@ enum status cuda_open(struct backend *b, const struct backend_options *o, int or
  * int8, int4 and fp8 weights to bf16. */
 enum { CUDA_FEW_ROWS = 16 };
 
-/* What an open CUDA device can do at most. */
+/* The ceilings of an open CUDA device. */
 struct cuda_limits {
     double copy_gbps;   /* 1e9 bytes a second, read plus written, of a copy within its memory */
     double gemm_tflops; /* 1e12 operations a second of a bf16 product with f32 sums */
@@ -21,8 +21,8 @@ struct cuda_limits {
 /* Copies `copy_bytes` and multiplies two matrices [n, n] some times, for about a second at 1 GiB and n = 8192. */
 enum status cuda_measure(struct backend *b, size_t copy_bytes, int n, struct cuda_limits *out, struct error *e);
 
-/* The stream (a cudaStream_t) that this thread's device runs the ops of b on, for NCCL; NULL when b is no GPU. What ops
- * have asked for so far is launched, so that what the caller enqueues comes after it: ask each time. */
+/* The stream (a cudaStream_t) that this thread's device runs the ops of b on, for NCCL; NULL when b is no GPU. The call
+ * launches all ops so far, so that the caller's own work comes after them: ask each time. */
 void *cuda_stream(struct backend *b);
 
 /* Asked now and then while the host waits for the device, which may itself wait for other ranks: `waited` seconds so

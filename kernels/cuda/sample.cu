@@ -27,10 +27,10 @@ enum {
 
 typedef unsigned long long u64;
 
-/* What a histogram adds up. */
+/* The quantity that a histogram adds up. */
 enum sample_measure { MEASURE_NONE, MEASURE_COUNT /* top_k */, MEASURE_WEIGHT /* top_p */ };
 
-/* What is known of a slice. */
+/* The results of one slice of the vocabulary. */
 struct sample_part {
     double sum; /* of e^(logit - largest) */
     u64 above;  /* the weight of what lies above the cut and weighs enough */
@@ -40,7 +40,7 @@ struct sample_part {
     int unused;
 };
 
-/* What has been decided about a row. Ids are kept whose key is above `key`, and the first `equal` whose key it is. */
+/* The decisions about a row so far. Ids are kept whose key is above `key`, and the first `equal` whose key it is. */
 struct sample_state {
     double log_sum; /* of e^(logit - largest) */
     u64 equal;
@@ -110,7 +110,7 @@ __device__ static u64 weight_of(float logit, float largest, float temperature) {
     return (u64)__double_as_longlong(scaled) - (u64)__double_as_longlong(two_52);
 }
 
-/* What min_p leaves of a weight. */
+/* The weight, or 0 where min_p leaves the id out. */
 __device__ static u64 weight_enough(u64 weight, const struct sample_params &p) {
     if (!(p.min_p > 0)) return weight;
     return weight < (u64)ceil((p.min_p < 1 ? (double)p.min_p : 1) * 1099511627776.0) ? 0 : weight;
@@ -209,7 +209,7 @@ __global__ void __launch_bounds__(SAMPLE_THREADS) sample_largest_kernel(struct s
     part->id = p.id;
 }
 
-/* What the slices' largest logits say about the row. */
+/* Merges the slices' largest logits into the row's. */
 __device__ static sample_state parts_merge(const struct sample_kernel_args &k, sample_shared &shared) {
     const struct sample_part *parts = k.parts + (int64_t)blockIdx.x * k.slices;
     peak p = {-INFINITY, k.n};
@@ -350,7 +350,7 @@ __global__ void __launch_bounds__(SAMPLE_THREADS) sample_share_kernel(struct sam
     part->on_cut = (int)on_cut;
 }
 
-/* Of `n` ids on the cut with `before` such ids in front of them, how many are kept. */
+/* The number of ids kept, among `n` on the cut with `before` such ids in front of them. */
 __device__ static u64 kept_on_cut(const sample_state &s, u64 before, u64 n) {
     u64 left = s.equal > before ? s.equal - before : 0;
     return n < left ? n : left;

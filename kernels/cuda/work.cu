@@ -52,7 +52,7 @@ void work_run(struct backend *b) {
     }
 }
 
-/* What the ring was given since the last time goes to the device. */
+/* Sends the device what the ring was given since the last time. */
 static bool ring_send(struct backend *b) {
     struct cuda *cuda = cuda_of(b);
     struct ring *r = &cuda->ring;

@@ -21,7 +21,7 @@ struct faiss_reader {
     enum status status;
 };
 
-/* What an index, or a part of one, has to be. */
+/* The kind that an index, or a part of one, has to be of. */
 struct faiss_shape {
     int64_t count;
     int dim;
@@ -323,7 +323,7 @@ static void check_lists(struct faiss_reader *r, struct faiss_shape shape, uint64
     free(sizes);
 }
 
-/* What inverted files of all kinds begin with; returns the number of lists. */
+/* Reads the beginning that inverted files of all kinds share; returns the number of lists. */
 static uint64_t check_inverted_header(struct faiss_reader *r, struct faiss_shape shape, int depth) {
     check_header(r, shape);
     uint64_t n_lists = take_u64(r), n_probes = take_u64(r);

@@ -137,7 +137,7 @@ static enum status make(FaissIndex **out, const struct index_source *source, str
     return status;
 }
 
-/* What is written must be of a kind that is read. */
+/* An index of a kind that is not read may not be written. */
 static enum status check_written(const char *path, int64_t count, int dim, struct error *e) {
     struct file_map map;
     if (file_map_open(&map, path, e)) return e->status;
@@ -217,7 +217,7 @@ static enum status search_once(const struct faiss_index *x, struct index_query q
     return STATUS_OK;
 }
 
-/* Which of equally similar vectors FAISS finds depends on k and on the other queries. Asked for more than k, it shows
+/* k and the other queries decide which of equally similar vectors FAISS finds. Asked for more than k, it shows
  * whether a tie crosses the cut: not if the last result is less similar than the k-th. */
 static bool tie_is_whole(const int64_t *ids, const float *similarities, int k, int width) {
     return width > k && (ids[width - 1] < 0 || similarities[width - 1] < similarities[k - 1]);

@@ -49,7 +49,7 @@ struct chunk {
 
 /* Opens the generation that CURRENT names. Errors name the file and what differs. */
 enum status collection_open(struct collection **out, const char *dir, struct error *e);
-/* What is known of a collection from its MANIFEST alone. */
+/* The facts about a collection that its MANIFEST alone tells. */
 struct collection_outline {
     struct collection_info info; /* its strings are the outline's */
     size_t index;                /* bytes in memory once it is open, with the table of documents */
@@ -57,7 +57,7 @@ struct collection_outline {
 };
 enum status collection_outline_read(struct collection_outline *out, const char *dir, struct error *e);
 void collection_outline_free(struct collection_outline *o); /* of a zeroed one: nothing */
-/* Lets go of it: what others hold stays open. Of NULL: nothing. */
+/* Lets go of it: it stays open as long as others hold it. NULL is let go of silently. */
 void collection_close(struct collection *c);
 /* One more holder, who closes it too; returns c. */
 struct collection *collection_hold(struct collection *c);

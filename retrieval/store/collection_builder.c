@@ -323,7 +323,7 @@ static enum status write_whole(const char *path, const struct buffer *text, stru
     return status ? status : disk_sync(path, e);
 }
 
-/* What is written must read back, whatever an option's text holds: the reader's parser is asked before publishing. */
+/* Every MANIFEST must read back, whatever an option's text holds: the reader's parser is asked before publishing. */
 static enum status write_manifest(struct collection_builder *b, struct error *e) {
     struct buffer text = {0};
     struct manifest again;
@@ -351,8 +351,8 @@ static enum status publish(struct collection_builder *b, struct error *e) {
     return status;
 }
 
-/* Keeps the new generation and the one it replaces, which a reader may be opening right now. What cannot be removed
- * costs disk space and nothing else, and the next build tries again. */
+/* Keeps the new generation and the one it replaces, which a reader may be opening right now. A generation that cannot
+ * be removed costs disk space and nothing else, and the next build tries again. */
 static void remove_old(const struct collection_builder *b) {
     int *found, n = disk_list_generations(b->dir, &found);
     for (int i = 0; i < n; i++)

@@ -72,7 +72,7 @@ bool generation_parse(const char *name, int *generation);
 enum status current_read(const char *dir, int *generation, uint64_t *manifest_checksum, struct error *e);
 void current_print(int generation, uint64_t manifest_checksum, struct buffer *out);
 
-/* What a builder does to the disk, one step at a time; each announces itself to
+/* A builder's steps on the disk, one at a time; each announces itself to
  * collection_step_hook first, where a test can end the process. The hook is NULL outside tests. */
 extern void (*collection_step_hook)(const char *step);
 enum status disk_create(int *fd, const char *path, struct error *e); /* a new file; never through a link */

@@ -105,7 +105,7 @@ static const struct json_table manifest_table = JSON_TABLE(manifest_fields);
 static const struct json_style manifest_style = {
     .status = STATUS_CORRUPT, .quote = "\"", .member = "field", .advice = "this version does not know it"};
 
-/* What the numbers must say about each other, whatever the files hold; NULL: nothing is wrong. */
+/* Compares the numbers with each other, whatever the files hold. Returns what is wrong, or NULL. */
 static const char *find_contradiction(const struct manifest *m) {
     const struct collection_info *info = &m->info;
     size_t vectors;

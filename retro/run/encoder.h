@@ -16,7 +16,7 @@ struct encoder_bytes {
  * 1_Pooling/config.json. max_rows bounds the token rows of one forward: longer lists are cut into several. */
 enum status encoder_open(struct encoder **out, const char *folder, struct backend *b, const struct model_options *o,
                          int max_rows, struct error *e);
-/* What it takes of the device; loads nothing, but verifies the folder's model as model_open does. */
+/* Measures the bytes that it takes of the device. Loads nothing, but verifies the folder's model as model_open does. */
 enum status encoder_measure(struct encoder_bytes *out, const char *folder, struct backend *b,
                             const struct model_options *o, int max_rows, struct error *e);
 void encoder_close(struct encoder *enc);

@@ -6,7 +6,7 @@
 /* Rows the encoder works on at once; more closed chunks than fit are encoded in groups, with the same result. */
 enum { GROUP_ROWS = 1024 };
 
-/* Which of nb->memory. */
+/* The parts of nb->memory. */
 enum { MEMORY_CHUNKS, MEMORY_OPEN_ROWS };
 
 static const struct stack *encoder_of(const struct neighbors *nb) { return &nb->model->stacks[STACK_ENCODER]; }

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What rank 0 tells the others, before the bytes of the limits or the plan. An empty message is the end. */
+/* The kinds of rank 0's messages to the others; the bytes of the limits or the plan follow. An empty message is the
+ * end. */
 enum message { MESSAGE_OPEN, MESSAGE_STEP, MESSAGE_CLOSE };
 
 /* Opening and closing. */

@@ -97,7 +97,7 @@ static void plan_rows(struct session_pool *p, const struct step_item *item) {
     plan->n_given += item->n_tokens;
 }
 
-/* Of fewer rows a layer takes no longer than the message that would end it. */
+/* A layer of fewer rows takes no longer than the message that would end it. */
 enum { WATCHED_ROWS = 32 };
 
 static bool is_watched(const struct session_pool *p) {

@@ -8,7 +8,7 @@
 #include "config/base/buffer.h"
 #include "config/base/memory.h"
 
-/* What parts are compared with. */
+/* The memory that parts are compared with. */
 struct room {
     size_t bytes;
     const char *whose; /* "", or why it is less than one might think */
@@ -115,7 +115,7 @@ static enum status compare(const struct budget_parts *model, const struct budget
     return judge(&host, &memory, tell, e);
 }
 
-/* What cross attention reads: neighbours of chunks, or one encoded text a sequence. */
+/* Cross attention reads neighbours of chunks, or one encoded text a sequence. */
 static void add_cross(struct budget_parts *p, const struct model_info *info, size_t bytes,
                       const struct session_limits *l) {
     int sequences = l->max_sessions, rows = l->max_step_rows - sequences;
@@ -175,7 +175,7 @@ enum status budget_check_host(const struct budget_parts *parts, struct error *e)
     return judge(parts, &room, false, e);
 }
 
-/* What is mapped is read again and again when it does not fit beside the rest. */
+/* Mapped weights are read again and again when they do not fit beside the rest. */
 static void warn_of_mapped(const struct budget_parts *parts, size_t mapped, size_t available) {
     size_t all;
     if (!add_overflows(sum(parts), mapped, &all) && all <= available) return;

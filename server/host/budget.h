@@ -27,7 +27,8 @@ void budget_add_program(struct budget_parts *p, const char *const *folders, int 
 /* Parts of a program without a model against the host's memory. `program` is added by the caller. */
 enum status budget_check_host(const struct budget_parts *parts, struct error *e);
 
-/* What a process will have open beside a model; the callbacks are called once the model is known, and get `context`. */
+/* The parts that a process will have open beside a model. The callbacks are called once the model is known, and get
+ * `context`. */
 struct budget_use {
     /* A pool of sessions. */
     enum status (*limits)(void *context, const struct model_info *info, struct session_limits *l, struct error *e);

@@ -28,7 +28,7 @@ enum status documents_open(struct documents *d, const struct config *c, const st
                            const struct tokenizer *tokenizer, int max_k, struct error *e);
 void documents_close(struct documents *d); /* of zeroed documents: nothing */
 
-/* What documents_open would refuse and its MANIFEST and folders tell; loads nothing. */
+/* Refuses what documents_open would refuse, as far as the MANIFEST and the folders tell. Loads nothing. */
 enum status documents_check(const struct config *c, const struct model_info *model, const struct tokenizer *tokenizer,
                             struct error *e);
 /* Adds what a program takes beside the model: itself and, where they are wanted, the documents. b is the device of the

@@ -70,14 +70,14 @@ static enum status check_same(const struct opened_model *o, const struct config 
     return status;
 }
 
-/* What can be refused before a rank has loaded anything, and before any other has taken memory of this machine. */
+/* The checks that come before a rank has loaded anything, and before any other has taken memory of this machine. */
 static enum status check_use(const struct opened_model *o, const struct config *c, const char *folder,
                              const struct opened_model_use *use, struct error *e) {
     if (use && use->start && o->comm->world->rank == 0 && use->start(use->context, e)) return e->status;
     return budget_check(folder, o->backend, o->comm, model_options_of(c->model.dtype), use ? use->budget : NULL, e);
 }
 
-/* What needs the other ranks comes after all have agreed to be there. */
+/* The parts that need the other ranks open after all have agreed to be there. */
 static enum status open_rank(struct opened_model *o, const struct config *c, const char *folder,
                              const struct opened_model_use *use, int threads, struct error *e) {
     char device[32];

@@ -17,7 +17,8 @@ struct opened_model {
     int n_followers;
 };
 
-/* What a model is opened for; start and budget may be NULL. Every rank asks for the sessions' limits, on its thread. */
+/* The purpose that a model is opened for; start and budget may be NULL. Every rank asks for the sessions' limits, on
+ * its thread. */
 struct opened_model_use {
     enum status (*start)(void *context, struct error *e); /* on rank 0, before the model is looked at */
     void *context;                                        /* of start */

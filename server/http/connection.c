@@ -255,7 +255,7 @@ void connections_close(struct connections *s) {
     free(s);
 }
 
-/* What the library's threads call. */
+/* The callbacks of the library's threads. */
 
 struct connection *connection_open(struct connections *s, int fd) {
     struct connection *c = xcalloc(1, sizeof *c);

@@ -21,7 +21,7 @@ struct connection_limits {
     int min_body_rate; /* bytes per second, on average over each head_timeout seconds of a body; 0: any */
 };
 
-/* What the server waits for: the client in all but CONNECTION_ANSWER. */
+/* The phase of a connection. The server waits for the client in all but CONNECTION_ANSWER. */
 enum connection_phase { CONNECTION_IDLE, CONNECTION_HEAD, CONNECTION_BODY, CONNECTION_ANSWER };
 
 /* Why the keeper closed a connection. */

@@ -75,7 +75,7 @@ static bool body_refuse(const struct exchange *x, const char *size, struct failu
                        x->http->o.max_body_bytes);
 }
 
-/* What is refused before the body comes. */
+/* Refusals that do not need the body. */
 static bool exchange_check(struct exchange *x, const char *method, const char *path, const char *version,
                            struct failure *f) {
     if (!exchange_check_head(x, method, version, f)) return false;
@@ -99,7 +99,7 @@ static void exchange_answer(struct exchange *x, struct answer *answer) {
     atomic_fetch_add(&x->http->active, 1);
 }
 
-/* Connections from one address are one client. Of an IPv6 address the first half counts: the rest is the client's to
+/* Connections from one address are one client. The first half of an IPv6 address counts: the rest is the client's to
  * choose. */
 static uint64_t client_number(const struct exchange *x) {
     const struct sockaddr *address =
@@ -176,7 +176,7 @@ void *exchange_make(void *context, const char *target, struct MHD_Connection *co
     return x;
 }
 
-/* The head is complete. What is refused here ends the connection, since its body is not read. */
+/* The head is complete. A refusal here ends the connection, since the body is not read. */
 enum MHD_Result exchange_begin(struct exchange *x, const char *path, const char *method, const char *version) {
     struct failure f = {0};
     x->begun = true;

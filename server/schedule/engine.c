@@ -32,7 +32,7 @@ static double active_seconds(const struct engine *x) {
     return seconds;
 }
 
-/* What others may ask about. True when the thread is to end. */
+/* Publishes the figures that others may ask for. True when the thread is to end. */
 static bool engine_tell(struct engine *x) {
     double running = active_seconds(x), waiting = pace_seconds(&x->pace, x->waiting);
     session_pool_blocks(x->pool, &x->metrics.blocks_used, &x->metrics.blocks);

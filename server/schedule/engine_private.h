@@ -105,7 +105,7 @@ struct engine {
 /* Takes a reference of g, whose answer is prepared. */
 struct engine_sequence *sequence_open(struct engine *x, struct generation *g);
 void sequence_free(struct engine_sequence *s);
-/* What is still to be computed. */
+/* The rows and tokens still to be computed. */
 struct workload sequence_left(const struct engine_sequence *s);
 /* Appends one token, its log-probability and its text. Returns why the answer ends here, if it does. */
 enum finish sequence_append(struct engine_sequence *s, int32_t token, float logprob);

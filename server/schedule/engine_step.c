@@ -71,7 +71,7 @@ void engine_plan(struct engine *x) {
 
 /* Draw and score. */
 
-/* Which items have come to the end of their rows, and draw their next token. */
+/* The items that have come to the end of their rows, and draw their next token. */
 static void choose_rows(struct engine *x) {
     struct engine_step *step = &x->step;
     int next = 0;

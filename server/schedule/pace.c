@@ -10,7 +10,8 @@ double pace_seconds(const struct pace *p, struct workload left) {
     return (double)left.prompt * p->prompt + (double)left.answer * p->answer;
 }
 
-/* What one kind of token takes, when `share` of the expected time was its own and all took `surprise` times that. */
+/* The seconds that one kind of token takes, when `share` of the expected time was its own and all took `surprise` times
+ * that. */
 static void correct(double *seconds, double share, double surprise) {
     *seconds *= 1 + STEP_WEIGHT * share * (surprise - 1);
 }

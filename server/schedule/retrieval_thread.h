@@ -15,8 +15,8 @@ struct lookup {
     struct retriever_query *queries; /* [n]; their snapshot is the lookup's */
     struct hits *hits;               /* [n], filled in when status is zero: free each with hits_free */
     int n;
-    /* What is searched. NULL: the newest, which is put here and held for the asker; the next lookup of the same request
-     * then searches the same. */
+    /* The collection that is searched. NULL: the newest, which is put here and held for the asker; the next lookup of
+     * the same request then searches the same. */
     struct snapshot *snapshot;
     const atomic_bool *cancelled; /* true: nobody waits any more, the lookup is skipped with STATUS_CANCELLED */
     enum status status;

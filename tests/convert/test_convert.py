@@ -88,7 +88,7 @@ def widen_bf16(raw):
 
 
 def read_int4(tensors, name, shape):
-    """What docs/model-format.md says such a tensor means."""
+    """The values of such a tensor, as docs/model-format.md defines them."""
     rows, cols = shape
     assert tensors[name][:2] == ("U8", [rows, cols // 2])
     scale, minimum = (np.frombuffer(tensors[name + s][2], dtype="<f2").astype(np.float32) for s in (".scale", ".minimum"))

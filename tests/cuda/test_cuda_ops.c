@@ -645,7 +645,7 @@ static void test_pack_large(void **state) {
 }
 
 #if HAVE_CUDA_HOST
-/* What a test's watch found and does. */
+/* The findings and orders of a test's watch. */
 struct watched {
     int looks;
     bool gone;
@@ -659,7 +659,7 @@ static enum status look(void *context, double waited, struct error *e) {
     return w->gone ? error_set(e, STATUS_DEVICE, "rank 1 is gone") : STATUS_OK;
 }
 
-/* Who watches is asked while the device takes long, and can end the wait; then all goes on. */
+/* The watch is asked while the device takes long, and can end the wait; then all goes on. */
 static void test_watched_wait(void **state) {
     (void)state;
     struct both x = both_random(DTYPE_F32, 3, 5, 0), y = both_empty(DTYPE_F32, 3, 5, 0);

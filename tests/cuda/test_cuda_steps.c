@@ -10,7 +10,7 @@
 
 enum { SESSIONS = 2, PROMPT = 5, LONG_PROMPT = 12, STEPS = 43, MOST_VOCAB = 1024, NEIGHBORS = 2 };
 
-/* What is opened where. */
+/* The model and the device that a fixture opens. */
 struct steps_subject {
     const char *folder, *device;
     struct model_options options;

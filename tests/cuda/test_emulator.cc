@@ -336,7 +336,7 @@ void read_shared_kernel(arguments a) {
     a.out[0] = std::isnan(((float *)memory)[0]);
 }
 
-/* What was never written is NaN, in shared memory (again for each block) and in device memory. */
+/* Memory that was never written is NaN: shared memory (again for each block) and device memory. */
 void test_uninitialised_is_nan(void **) {
     device_ints out(2);
     assert_int_equal(out.read()[1], -1);
@@ -414,7 +414,7 @@ void test_work_is_deferred(void **) {
 
 void other_kernel(arguments a) { a.out[0] = a.n + 1; }
 
-/* What a GPU may refuse while a stream is captured is refused; afterwards all is as before. */
+/* Calls that a GPU may refuse while a stream is captured are refused; afterwards all is as before. */
 void test_capture_rules(void **) {
     device_ints out(1);
     int pageable = 1;

@@ -1,8 +1,8 @@
 /* tests/cuda_host/cuda_runtime.h: the part of the CUDA runtime and language that kernels/cuda uses, on the CPU.
  *
  * The same .cu files compile against this header with a host compiler and run in one thread: every CUDA thread of a
- * block is a fiber (emulator.cc), so barriers and shuffles really make threads wait for each other. What it is strict
- * about, because a machine without a GPU has no other way to notice:
+ * block is a fiber (emulator.cc), so barriers and shuffles really make threads wait for each other. It is strict
+ * about these, because a machine without a GPU has no other way to notice:
  *   - launches and copies are queued and run only when the host waits, as late as a GPU may run them;
  *   - device memory is inaccessible to the host between those runs, and ends at an inaccessible page;
  *   - memory is filled with NaN patterns when allocated, shared memory before each block, with red zones around it;

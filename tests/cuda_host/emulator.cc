@@ -103,7 +103,7 @@ emulator &device() {
     return *e;
 }
 
-/* Of each host thread. */
+/* One of each for every host thread. */
 thread_local bool chosen; /* a device */
 thread_local cudaError_t latest = cudaSuccess;
 thread_local cudaGraph_t capturing; /* takes what the thread enqueues, instead of the queue */
@@ -340,7 +340,7 @@ cudaError_t queue_wait() {
 
 } // namespace
 
-/* What kernels call. */
+/* Functions that kernels call. */
 
 unsigned char *cuda_host_shared() { return device().shared; }
 
@@ -410,7 +410,7 @@ void cuda_host_copies_wait() {
     d.fibers[d.current].copies.clear();
 }
 
-/* What tests call. */
+/* Functions that tests call. */
 
 void cuda_host_seed(uint64_t seed) {
     std::lock_guard<std::recursive_mutex> hold(device().mutex);
@@ -626,7 +626,7 @@ static bool is_pinned(const emulator &d, const void *p) {
     return block != d.pinned.begin() && (--block, (uintptr_t)p < (uintptr_t)block->first + block->second);
 }
 
-/* Of pageable memory CUDA says that the call may wait, not that it does. */
+/* CUDA says that a copy of pageable memory may wait, not that it does. */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
     emulator &d = device();
     std::lock_guard<std::recursive_mutex> hold(d.mutex);

@@ -56,6 +56,6 @@ def test_programs_without_commands(tool):
 
 
 def test_a_text_may_look_like_an_option():
-    """Of retro-eval embed what follows the folder is text."""
+    """Arguments of retro-eval embed behind the folder are text."""
     done = run("retro-eval", "embed", "no/such/folder", "--help")
     assert done.returncode == 1 and "no/such/folder" in done.stderr and done.stdout == ""

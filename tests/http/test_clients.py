@@ -301,7 +301,7 @@ def test_operators_are_answered_when_every_connection_is_busy(start):
 
 
 def test_a_log_that_nobody_reads_stops_nothing(config, tmp_path):
-    """A full pipe. What did not fit is counted, and told when somebody reads again."""
+    """A full pipe. Lines that did not fit are counted, and the count is told when somebody reads again."""
     reader, writer = os.pipe()
     fcntl.fcntl(writer, PIPE_SIZE, 4096)
     port = free_port()

@@ -47,7 +47,7 @@ def test_with_a_grid_from_the_start(start, config, tmp_path):
 
 
 def test_with_the_prompts_grid(server, config, tmp_path):
-    """What the server writes after a prompt is a choice; long enough that it closes a chunk of its own."""
+    """The server's own continuation of a prompt is a choice; long enough that it closes a chunk of its own."""
     compared = 0
     for prompt in (r["prompt"] for r in RECORDS):
         prompt = prompt.rstrip()

@@ -194,7 +194,7 @@ def test_an_encoded_body_is_refused_by_name(server):
     ],
 )
 def test_a_body_without_a_clear_end_ends_the_connection(server, headers):
-    """What follows it may be somebody else's request, seen through a proxy: it must not be answered."""
+    """The bytes behind it may be somebody else's request, seen through a proxy: it must not be answered."""
     with server.socket() as s:
         s.sendall(HEAD + headers + b"\r\n" + b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
         answer = s.makefile("rb").read()  # to the end: the connection is closed

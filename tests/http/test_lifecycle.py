@@ -215,7 +215,7 @@ def test_retry_after_grows_with_the_queue(start):
 
 
 def test_arrays_do_not_keep_a_single_prompt_waiting(start):
-    """Of four arrays that take all sequences and wait for more, one prompt of each at most goes before it."""
+    """Four arrays take all sequences and wait for more; at most one prompt of each goes before it."""
     server = start("server.max_sequences=4", "retrieval.collection=")
     ask = dict(max_tokens=60, ignore_eos=True, temperature=0)
     arrays = [send(server, {"prompt": ["The"] * 16, **ask}) for _ in range(4)]
@@ -391,7 +391,7 @@ def test_what_memory_does_not_hold_is_refused_at_once(config):
 
 @pytest.mark.parametrize("program", ["retro-server", "retro-index", "retro-eval", "retro-bench"])
 def test_a_failed_start_ends_at_once_where_memory_is_short(program):
-    """Libraries that could not start their threads must not be waited for. What fails first, a library, a thread of ours
+    """Libraries that could not start their threads must not be waited for. The first to fail, a library, a thread of ours
     or the folder that is not there, depends on the limit and on what else the build needs."""
     arguments = {
         "retro-server": ["--set", "server.port=0", "--set", "model.path=/nowhere"],

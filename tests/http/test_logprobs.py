@@ -31,7 +31,7 @@ def test_scores_without_writing(server):
 
 
 def test_an_answer_scores_the_same_when_read_back(server):
-    """What decoding computed token by token, prefill computes at once: the same floats."""
+    """Prefill computes at once the same floats that decoding computed token by token."""
     compared = 0
     for seed in range(5):
         ask = dict(logprobs=1, retrieval=OFF, temperature=0.5, seed=seed)

@@ -91,7 +91,7 @@ def test_byte_ranges(tmp_path):
 
 
 def test_names_steer_no_terminal(tmp_path):
-    """What a file is called, or holds, reaches a terminal escaped, on the lines where it belongs."""
+    """Names and contents of files reach a terminal escaped, on the lines where it belongs."""
     folder = tmp_path / "docs"
     folder.mkdir()
     hostile = "\x1b]0;title\a\nskipped: \x9b31m\\"

@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 
-# Which folders a folder's files may include. Tests see everything.
+# The folders that a folder's files may include. Tests see everything.
 FOLDERS = ("config", "kernels", "retro", "retrieval", "server", "tools")
 MAY_INCLUDE = {
     "config": {"config"},

@@ -179,7 +179,7 @@ static void test_attention_batch_invariance(void **state) {
     for_each_variant(attention_alone, 2);
 }
 
-/* What lies right of a query, or outside its span, may be anything, NaN included. */
+/* Keys right of a query, or outside its span, may be anything, NaN included. */
 static void attention_poison(struct backend *b) {
     static const struct attention_span span = {.q_start = 0, .q_count = 40, .k_start = 2, .k_count = 50};
     struct attention_args a = random_attention(DTYPE_F32, (const int[]){4, 2, 24}, 40, 53);

@@ -336,7 +336,7 @@ static void test_embed(void **state) {
     for_each_variant(embed_rows, 2);
 }
 
-/* What a backend cannot pack it says. */
+/* A backend refuses a layout that it cannot pack. */
 static void pack_mismatch(struct backend *b) {
     float values[64] = {0};
     struct weight w = {.dtype = DTYPE_INT8, .n_out = 2, .n_in = 32};

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What one foreign busy process on one of two cores costs a decoder with two threads.
+"""The cost of one foreign busy process, on one of two cores, for a decoder with two threads.
 
     busy_race.py --peer BIN/llama-bench --peer-model m-q8_0.gguf --json out.jsonl
 

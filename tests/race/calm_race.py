@@ -6,7 +6,7 @@
     calm_race.py --calm calm/run-cpu --fp16 m-fp16.calm --fp8 m-fp8.calm --threads 1 2 --json out.jsonl
 
 calm is compiled with its own Makefile's flags, for this machine (-march=native), and without CUDA. The shape is m on both
-sides. What is compared: fp16 with our f16 and bf16 (16 bits a weight), fp8 with our int8 (8.5 bits). calm multiplies in
+sides. It compares fp16 with our f16 and bf16 (16 bits a weight), fp8 with our int8 (8.5 bits). calm multiplies in
 f32; ours rounds activations to bf16 for bf16 weights and to int8 for int8 weights. calm keeps keys and values in f16.
 Ours is `retro-bench decode`, without retrieval.
 """
@@ -21,7 +21,7 @@ import race
 
 PAIRS = {"fp16": ("f16", "bf16"), "fp8": ("int8",)}
 FLAGS = ["-O3", "-ffast-math", "-fopenmp", "-march=native"]
-# What run.c calls where a GPU is asked for; CALM_CPU=1 keeps it from doing so.
+# The function that run.c calls where a GPU is asked for; CALM_CPU=1 keeps it from doing so.
 NO_CUDA = """
 #include <stddef.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-"""What the race programs of this folder share: measuring by turns, what others took of the machine meanwhile, tables.
+"""The common part of this folder's race programs: measuring by turns, what others took of the machine meanwhile, tables.
 
 A race has entries (ours, theirs, with their options); a round runs each of them once, every other round in the opposite
 order. Ratios are taken within a round, because a shared host changes from minute to minute, and their median is what is

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What two threads of one process are worth: against two processes of one thread each, and against the memory.
+"""The worth of two threads of one process: against two processes of one thread each, and against the memory.
 
     threads_race.py --json out.jsonl
     threads_race.py --json out.jsonl --bench new=build/retro-bench --bench old=OTHER/build/retro-bench

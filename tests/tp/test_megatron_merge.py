@@ -80,7 +80,7 @@ def test_no_archive(copy):
 
 
 def test_ranks_of_two_models(copy):
-    """What all ranks share differs: these parts do not belong together."""
+    """Tensors that all ranks share differ: these parts do not belong together."""
     path, changed = rank(copy, 1), copy / "changed.pt"
     with zipfile.ZipFile(path) as old, zipfile.ZipFile(changed, "w") as new:
         for name in old.namelist():
@@ -114,7 +114,7 @@ def torch(monkeypatch):
 
 
 def save(path, tensors, args, torch):
-    """What torch.save makes of {"model": tensors, "args": args}; tensors are float32 arrays."""
+    """The bytes that torch.save makes of {"model": tensors, "args": args}; tensors are float32 arrays."""
     class Stored:
         def __init__(self, name):
             self.name = name

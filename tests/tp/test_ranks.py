@@ -405,7 +405,7 @@ def wait_for_others(jobs, number):
 
 
 def loading(tmp_path, how):
-    """What to put before a rank's command, so that it loads as hang.c says."""
+    """The words to put before a rank's command, so that it loads as hang.c says."""
     library = tmp_path / "hang.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-D_GNU_SOURCE", f"-D{how}", ROOT / "tests/tp/hang.c", "-o", library],
                    check=True)

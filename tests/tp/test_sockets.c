@@ -33,7 +33,7 @@ static struct comm_options options_of(int rank, int size, double timeout) {
                                  .rank = rank};
 }
 
-/* A process that is a rank. What it returns, and its error, come back by a pipe. */
+/* A process that is a rank. Its result and its error come back by a pipe. */
 struct child {
     pid_t pid;
     int pipe;
@@ -107,7 +107,7 @@ static enum status sum_and_gather(struct comm *c, struct backend *b, struct erro
     return STATUS_OK;
 }
 
-/* What NCCL's id is: bytes that rank 0 makes and all must have. And an outcome that all learn. */
+/* Shares bytes as NCCL's id is shared: rank 0 makes them and all must have them. Then an outcome that all learn. */
 static enum status share_id(struct comm *c, struct error *e) {
     struct buffer id = {0};
     char expected[ID_BYTES];
@@ -236,7 +236,7 @@ static void test_stale_port(void **state) {
     close(other);
 }
 
-/* What is no file of ours is not read as one; rank 0 replaces it. */
+/* A foreign file is not read as one of ours; rank 0 replaces it. */
 static void test_foreign_files(void **state) {
     (void)state;
     static const char *const texts[] = {"", "\n", "retro-server ranks 1\n", "retro-server ranks 2\n00 a 1\n",
@@ -382,7 +382,7 @@ static void test_a_rank_that_hangs(void **state) {
     expect(ranks[1], STATUS_OK, NULL);
 }
 
-/* What takes the last rank several time limits: with and without saying that it comes further. */
+/* Work that takes the last rank several time limits, with and without saying that it comes further. */
 static enum status work_long(struct comm *c, struct error *e) {
     double end = time_now() + 3.5;
     while (c->rank == c->size - 1 && time_now() < end) {

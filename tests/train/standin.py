@@ -55,7 +55,7 @@ def best(queries, store, k, forbidden=None):
 
 
 def data_folder(folder, config, count=40):
-    """What `prepare` would leave: tokenizer, collection, neighbours, validation documents."""
+    """The files that `prepare` would leave: tokenizer, collection, neighbours, validation documents."""
     docs = documents(count)
     train, valid = docs[: -count // 5], docs[-count // 5 :]
     (folder / "model").mkdir(parents=True)

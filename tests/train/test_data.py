@@ -1,4 +1,4 @@
-"""What a batch holds: chunks, neighbours and grids that agree with the collection's."""
+"""The contents of a batch: chunks, neighbours and grids that agree with the collection's."""
 
 import numpy as np
 import pytest

@@ -200,7 +200,7 @@ def closings(tokens, first, grid_start):
 
 @torch.no_grad()
 def log_probabilities(home, tokens, first, ends, found):
-    """Of tokens[first:], with neighbours and without."""
+    """Log-probabilities of tokens[first:], with neighbours and without."""
     read, ids = None, torch.tensor(tokens[:-1])[None]
     if ends:
         neighbours = torch.from_numpy(home.collection.neighbour_tokens(found, R))[None]

@@ -196,7 +196,7 @@ static void test_ranks_share_memory(void **state) {
     assert_int_equal(check(usual, SIZE_MAX, 2, &e), STATUS_OK); /* a device that does not tell refuses nothing */
 }
 
-/* What else rank 0 opens: an index and files in the host's memory, and something on the device. */
+/* The parts that rank 0 opens beside a model: an index and files in the host's memory, and something on the device. */
 struct beside {
     struct session_limits limits;
     size_t device, host;
@@ -249,7 +249,7 @@ static void test_what_is_open_beside(void **state) {
     expect_refused(x, "cpu", 5 * gigabyte, ", embedder 3.0 GB, index 2.0 GB, documents ", ": lower the embedder (7)");
     x.host = 4 * gigabyte;
     expect_refused(x, "cpu", 6 * gigabyte, " mapped make 7.0 GB, and 6.0 GB are available", ": compress the index");
-    /* Of a GPU's memory only what is on it; the index is in the host's, which no machine has so much of. */
+    /* A GPU's memory is compared with the parts on it; the index is in the host's, which no machine has so much of. */
     assert_int_equal(check_beside((struct beside){usual, gigabyte, 1}, "gpu", 2 * gigabyte, 1, &e), STATUS_OK);
     expect_refused((struct beside){usual, 3 * gigabyte, 1}, "gpu", 2 * gigabyte, "weights ",
                    ": lower the embedder (7)");
@@ -259,7 +259,7 @@ static void test_what_is_open_beside(void **state) {
     assert_int_equal(check_beside(x, "cpu", SIZE_MAX, 1, &e), STATUS_NOT_FOUND);
 }
 
-/* Of several ranks on a machine rank 0 alone has it, so it counts once. */
+/* Rank 0 alone has it among several ranks of a machine, so it counts once. */
 static void test_beside_counts_once(void **state) {
     (void)state;
     const size_t gigabyte = (size_t)1e9;
@@ -285,7 +285,7 @@ static void pack(const char *to) {
     conversion_close(&p);
 }
 
-/* What budget_check, which finds enough memory, logs about a folder. */
+/* The lines that budget_check, which finds enough memory, logs about a folder. */
 static void log_of(const char *of, size_t available, char *text, size_t size) {
     struct session_limits limits = usual;
     struct budget_use use = {.limits = give_limits, .context = &limits};

@@ -96,7 +96,7 @@ static struct collection *open_ok(void) {
     return c;
 }
 
-/* 0 when nothing opens. What opens is checked whole. */
+/* 0 when nothing opens. A collection that opens is checked whole. */
 static int mark_of_collection(void) {
     struct collection *c;
     struct error e = {0};

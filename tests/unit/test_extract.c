@@ -13,7 +13,7 @@ static const char *put(const char *name, const void *bytes, size_t size) {
     return path;
 }
 
-/* What name with these bytes gives; title may be NULL. */
+/* A file of this name and these bytes gives this text; title may be NULL. */
 static void expect_bytes(const char *name, const char *bytes, size_t size, const char *text, const char *title) {
     struct buffer b = {0}, t = {0};
     struct error e = {0};

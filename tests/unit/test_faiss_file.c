@@ -101,7 +101,7 @@ static void test_other_kinds_are_refused(void **state) {
     free(v);
 }
 
-/* What a forger may put in the place of a byte. */
+/* Tries values that a forger may put in the place of a byte. */
 static void forge_byte(struct buffer *b, size_t at, int *opened, int *refused) {
     uint8_t before = (uint8_t)b->data[at];
     const uint8_t values[] = {before ^ 1, before ^ 8, before ^ 128, before ^ 0xff, (uint8_t)(before + 1)};

@@ -6,7 +6,7 @@
 static const char *device = "cuda:0";
 static bool required;
 
-/* What moving an index to the device says, before any test. */
+/* The outcome of moving an index to the device, before any test. */
 static enum status available;
 static struct error why;
 

@@ -43,7 +43,7 @@ static void test_nesting(void **state) {
     buffer_free(&out);
 }
 
-/* What was written as one string, read back by the parser. */
+/* Writes the bytes as one string and reads them back with the parser. */
 static void expect_bytes(const char *bytes, size_t size, const char *expected, size_t expected_size) {
     struct buffer out = {0};
     struct json_writer w;

@@ -142,7 +142,7 @@ static void multiply(const struct rank *r, const struct weight *w, int first, fl
     assert_int_equal(backend_sync(r->backend, NULL), STATUS_OK);
 }
 
-/* What a rank has of n units, as evenly as they divide. */
+/* A rank's share of n units, as evenly as they divide. */
 static int units_before(const struct rank *r, int n) { return n * r->comm->rank / r->comm->size; }
 static int units_of(const struct rank *r, int n) {
     return n * (r->comm->rank + 1) / r->comm->size - units_before(r, n);
@@ -267,7 +267,8 @@ static void test_widening(void **state) {
     }
 }
 
-/* What every pool of sessions is opened with: the engine, evaluation, benchmarks and parity all take it from here. */
+/* Every pool of sessions is opened with this type: the engine, evaluation, benchmarks and parity all take it from here.
+ */
 static void test_cache_type(void **state) {
     (void)state;
     static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
@@ -493,7 +494,7 @@ static enum status count_biases(void *context, const struct place *p, struct err
     return STATUS_OK;
 }
 
-/* Of two layers the second has the bias, and of two checkpoints the second has that of the output matrix. */
+/* The second of two layers has the bias, and the second of two checkpoints that of the output matrix. */
 static void test_bias_if_there(void **state) {
     (void)state;
     for (int output_bias = 0; output_bias <= 1; output_bias++) {

@@ -63,7 +63,7 @@ static void test_int8_error(void **state) {
     }
 }
 
-/* What the formats hold exactly comes back exactly. */
+/* Values that the formats hold exactly come back exactly. */
 static void test_exact_values(void **state) {
     (void)state;
     float w[COLS];

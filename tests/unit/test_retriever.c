@@ -124,7 +124,8 @@ static void test_batch(void **state) {
     assert_null(results[0].ids);
 }
 
-/* Who is gone is not embedded, as far as pieces of texts allow; the others find what they find alone. */
+/* A query whose asker is gone is not embedded, as far as pieces of texts allow; the others find what they find alone.
+ */
 static void test_nobody_waits(void **state) {
     (void)state;
     enum { QUERIES = 40 };

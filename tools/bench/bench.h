@@ -43,7 +43,7 @@ struct bench_shape {
 
 enum { BENCH_MAX_ROUNDS = 32 };
 
-/* What was asked for. Strings are borrowed from argv; numbers are 0 and strings NULL where nothing
+/* The command line's options. Strings are borrowed from argv; numbers are 0 and strings NULL where nothing
  * was given. */
 struct bench_options {
     char **folders;
@@ -86,7 +86,7 @@ bool bench_shape_parse(const char *name, const struct bench_shape **shape, enum 
  * are instructions for them; without, bf16 is multiplied as f32. */
 enum bench_product { BENCH_F32, BENCH_BF16, BENCH_INT8, BENCH_PRODUCTS };
 
-/* What this machine can do with `threads` threads, with the instructions that the backend uses. */
+/* The ceilings of this machine with `threads` threads and the instructions that the backend uses. */
 struct roofline {
     int threads;
     double read_gbps;              /* 1e9 bytes per second, from a buffer larger than the caches */
@@ -123,7 +123,7 @@ int bench_threads(void);
 /* The median of n values, which are sorted; 0 when there are none. */
 double bench_median(double *values, int n);
 
-/* What is measured and on what, for readers; nothing in JSON, whose lines say it themselves. */
+/* Names the measurement and the machine, for readers; nothing in JSON, whose lines say it themselves. */
 void bench_print_title(const struct bench_options *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* One figure on a line: {"name": "decode", "model": "m", "dtype": "bf16", "threads": 1,
  * "value": 12.5, "unit": "tok/s"}, or a row of a table. */

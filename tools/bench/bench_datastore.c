@@ -103,7 +103,7 @@ static enum status write_random(struct datastore *d, const char *folder, const s
     return status;
 }
 
-/* What is open stays readable when its files are gone, so they are never left behind. */
+/* Open files stay readable when their names are gone, so none is ever left behind. */
 static enum status open_random(struct datastore *d, const struct bench_options *o, const struct model_info *info,
                                struct error *e) {
     const char *embedder = o->embedder ? o->embedder : DEFAULT_EMBEDDER;

@@ -4,7 +4,7 @@
  *
  * decode.B and prefill.N are tokens per second. step.closing and step.plain are milliseconds of a
  * step of one sequence that closes a chunk (its neighbours are encoded) and of one that does not,
- * with the draw of the next token. Of weights that are not bf16 the model's name says so; quantised
+ * with the draw of the next token. The model's name says so where weights are not bf16; quantised
  * and fp8 ones are for decoding few sequences, and that is what is measured of them. */
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,7 @@ struct device_bench {
     struct session *sessions[MOST_SEQUENCES];
     int32_t ids[MOST_SEQUENCES]; /* the token that each sequence drew */
     int n;
-    /* What steps are given: the same made-up tokens as prompt and as every neighbour. */
+    /* The input of steps: the same made-up tokens as prompt and as every neighbour. */
     int32_t tokens[MOST_ROWS];
     struct neighbor_tokens neighbors[MOST_ROWS];
 };

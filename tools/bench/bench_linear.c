@@ -24,7 +24,7 @@ static size_t weight_bytes(const struct linear_bench *t) {
     return matrix_bytes(t->dtype, (size_t)t->n_in * (size_t)t->n_out);
 }
 
-/* What speed does not depend on: any float, any four or eight bits, one scale, no minimum. The caller frees both. */
+/* Values do not change the speed: any float, any four or eight bits, one scale, no minimum. The caller frees both. */
 static struct host_matrix make_matrix(const struct linear_bench *t) {
     size_t n = (size_t)t->n_in * (size_t)t->n_out;
     if (!dtype_quantised(t->dtype)) {

@@ -19,14 +19,14 @@ struct bench_source {
     const char *device;
     struct backend_options backend;
 };
-/* What a command line asks for: a plain model with random weights on the CPU. */
+/* The model that a command line asks for: a plain one with random weights on the CPU. */
 struct bench_source bench_source_of(const struct bench_options *o);
 
 /* On failure there is nothing to close. */
 enum status bench_model_open(struct bench_model *m, const struct bench_source *s, struct error *e);
 void bench_model_close(struct bench_model *m);
 
-/* What tokens cost that read no neighbours. */
+/* The cost of tokens that read no neighbours. */
 struct bench_cost {
     double read_bytes;    /* of weights, by one step of one token */
     double row_weights;   /* multiplied by every row; the matrices but not attention */

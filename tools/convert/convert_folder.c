@@ -175,7 +175,8 @@ static enum status write_file(const char *path, const struct buffer *text, struc
     return status;
 }
 
-/* What belongs to a model beside its weights: small files of text, the pictures of its card, a SentencePiece model. */
+/* Whether a file belongs to a model beside its weights: small files of text, the pictures of its card, a SentencePiece
+ * model. */
 static bool is_companion(const char *name) {
     static const char *const suffixes[] = {".json", ".txt", ".md", ".model", ".jinja", ".png", ".svg"};
     static const char *const names[] = {"LICENSE", "LICENCE", "NOTICE"};

@@ -70,7 +70,7 @@ static enum status check_keep(const struct conversion *p, const struct convert_o
     return STATUS_OK;
 }
 
-/* What a conversion cannot mend: errors of an earlier one. */
+/* A conversion cannot mend the errors of an earlier one. */
 static enum status check_sense(const struct conversion *p, const struct convert_options *o, struct error *e) {
     int changed = 0;
     for (int i = 0; i < p->n; i++) {

@@ -35,7 +35,7 @@ static int64_t plane_cols(const struct change *c, enum dtype t, int plane) {
     return t == DTYPE_INT4 ? c->cols / 2 : c->cols;
 }
 
-/* What a conversion becomes in memory. */
+/* A converted tensor in memory. */
 struct converted {
     void *planes[PLANES];
 };

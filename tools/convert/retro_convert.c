@@ -61,7 +61,7 @@ static void describe(struct buffer *note, const struct convert_options *o, const
     if (o->dtype == DTYPE_INT4 && !o->packed) buffer_printf(note, " (word table and output matrix: int8)");
     if (c) buffer_printf(note, ", calibrated on %d tokens of text", calibration_tokens(c));
     for (int i = 0; i < o->n_keep; i++) buffer_printf(note, "%s %s", i ? "," : "; kept as they were:", o->keep[i]);
-    buffer_append_string(note, ". What is measured above holds for the weights before.\n");
+    buffer_append_string(note, ". The figures above hold for the weights before.\n");
 }
 
 static enum status write_weights(struct conversion *p, const struct convert_options *o, const struct output *out,
@@ -75,7 +75,7 @@ static enum status write_weights(struct conversion *p, const struct convert_opti
     return status;
 }
 
-/* What was written opens as a model before it gets its name. */
+/* The written folder opens as a model before it gets its name. */
 static enum status verify(const struct conversion *p, const char *folder, struct error *e) {
     struct model *m;
     struct model_options options = {.check_only = true};

@@ -15,7 +15,7 @@ struct lm_options {
 
 static const char *const mode_names[LM_MODES] = {"on", "off"};
 
-/* What is measured of a mode. */
+/* The measures of a mode. */
 enum measure { ACCURACY, ACCURACY_PER_BYTE, ANSWER_BITS, MEASURES };
 static const struct {
     const char *name, *label;

@@ -13,7 +13,7 @@
 
 enum lm_mode { LM_ON, LM_OFF, LM_MODES };
 
-/* What a mode made of one record. The likeliest choice is the one of the largest sum of
+/* A mode's answer to one record. The likeliest choice is the one of the largest sum of
  * log-probabilities, or of the largest sum per byte of the choice's text; the first of equals. */
 struct lm_verdict {
     int likeliest, likeliest_per_byte;

@@ -5,7 +5,7 @@
 
 #include "tools/eval/eval.h"
 
-/* Of every sub-command. */
+/* Options of every sub-command. */
 static const char config_option[] = "--config", set_option[] = "--set";
 
 static const struct eval_option *find(const struct eval_option *options, const char *name) {

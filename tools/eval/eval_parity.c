@@ -166,7 +166,7 @@ static enum status run_incremental(struct case_run *run, struct error *e) {
     return status;
 }
 
-/* What all cases of all folders share. */
+/* The state that all cases of all folders share. */
 struct parity {
     struct opened_model *model;
     const char *folder;

@@ -41,7 +41,7 @@ struct sequence {
     struct grid grid; /* for a model that reads */
 };
 
-/* What was found for the chunks of a sequence, best first. */
+/* The neighbours found for the chunks of a sequence, best first. */
 struct found_neighbors {
     struct neighbor_tokens *read; /* [n] */
     int32_t *ids;                 /* [n, k, r]; read[j].ids is where chunk j's begin */

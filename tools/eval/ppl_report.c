@@ -16,7 +16,7 @@ static const struct {
                           {"8grams_tenth", "  at most 10 % of 8-grams"},
                           {"run_eighth", "  run at most 1/8 of chunk"}};
 
-/* What is compared, and with what. */
+/* The comparisons: a mode, and the mode it is compared with. */
 static const struct {
     const char *name;
     enum ppl_mode of, with;

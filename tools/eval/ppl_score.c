@@ -55,7 +55,7 @@ static enum status run_modes(struct ppl *p, struct window *w, struct error *e) {
     return status;
 }
 
-/* What a chunk shares with some neighbours: the most of any one, and all of them together. */
+/* Measures what a chunk shares with some neighbours: the most of any one, and all of them together. */
 static void compare(const struct window *w, int c, const struct neighbor_tokens *with, struct ppl_chunk *chunk,
                     bool *grams) {
     const int32_t *tokens = w->sequence.tokens + c * w->m, *ids = with->ids;

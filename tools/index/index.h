@@ -46,7 +46,7 @@ struct walk {
  * folder it lies in, and what is no file at all, are reported and skipped; names beginning with a dot and kinds of file
  * that we do not read are counted. STATUS_CANCELLED when interrupted. */
 enum status walk_paths(struct walk *w, char **paths, int n, struct error *e);
-/* What was counted, on stderr. */
+/* Prints the counts on stderr. */
 void walk_report(const struct walk *w);
 void walk_free(struct walk *w);
 

@@ -157,7 +157,7 @@ static enum status read_model(struct builder *b, const char *folder, int32_t *eo
     return status;
 }
 
-/* What embedding takes, before any of it is taken. */
+/* Checks the memory that embedding takes, before any of it is taken. */
 static enum status check_embedding(const struct config *config, struct error *e) {
     struct budget_parts parts = {0};
     struct encoder_bytes embedder;

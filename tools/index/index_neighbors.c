@@ -170,8 +170,8 @@ static enum status search_file(struct neighbor_search *s, struct error *e) {
     return status;
 }
 
-/* What is written: a file beside the one asked for, which takes its name when it is whole; or, where the name belongs
- * to a device or a pipe, that itself, which stays whatever happens. */
+/* The file that is written: one beside the one asked for, which takes its name when it is whole; or, where the name
+ * belongs to a device or a pipe, that itself, which stays whatever happens. */
 struct neighbor_output {
     char *path;   /* through links */
     char *beside; /* NULL: written in place */

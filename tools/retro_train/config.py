@@ -101,7 +101,7 @@ class ModelConfig:
         return cls.from_dict(json.loads((Path(folder) / "config.json").read_text()))
 
     def to_dict(self):
-        """What config.json holds: without the retrieval keys for a plain GPT, and without absent ones."""
+        """The contents of config.json: without the retrieval keys for a plain GPT, and without absent ones."""
         values = {key: value for key, value in dataclasses.asdict(self).items() if value is not None}
         if self.architecture == "gpt":
             values = {key: v for key, v in values.items() if not key.startswith(("retro_", "encoder_"))}

@@ -1,4 +1,4 @@
-"""What a training batch is. Step s of a run with seed S is a function of (S, s) alone, so a run resumes by its step number.
+"""Training batches. Step s of a run with seed S is a function of (S, s) alone, so a run resumes by its step number.
 
 The documents of the collection, each padded to whole chunks, make one circular stream: a training chunk is a store chunk, and
 its neighbours were searched for exactly this text. A sequence is n tokens of the stream. Half of the sequences begin in

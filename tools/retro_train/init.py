@@ -1,7 +1,7 @@
 """Initial weights that can already copy from a neighbour. Everything stays trainable.
 
 From random weights the way from a neighbour to a better prediction needs several parts at once, none of which pays alone:
-measured, cross attention was still at chance after millions of tokens. What is laid out here is an induction head across
+measured, cross attention was still at chance after millions of tokens. This lays out an induction head across
 retrieval:
 
   1. Positions are waves in dimensions 0..h-1 (h the head size); words get little weight there.

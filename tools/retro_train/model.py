@@ -211,7 +211,7 @@ def shift_rows(x, offset, rows):
 
 
 class Neighbours:
-    """What cross attention reads in one forward: the neighbours of every chunk of every sequence.
+    """The rows that cross attention reads in one forward: the neighbours of every chunk of every sequence.
 
     ids [b, l, k, r]; f [b] rows of the first chunk, 1..m; counts [b, l]: how many of the k are real (the first ones), 0
     leaves the chunk's cross attention out altogether. Only the c chunks that have neighbours are computed: readers [c]

@@ -4,7 +4,7 @@
 writes nothing yet (its output projection is zero): before training the model is exactly its base. A run that starts from
 this folder with "freeze_base" trains only what is new.
 
-  llama, mistral, qwen2   RoPE half-split as ours, RMSNorm, SwiGLU, grouped key/value heads. Of Qwen2's biases only q, k, v exist;
+  llama, mistral, qwen2   RoPE half-split as ours, RMSNorm, SwiGLU, grouped key/value heads. Only q, k, v of Qwen2 have biases;
                           the others are stored as zero.
   gpt2                    learned positions; its Conv1D weights are [in, out], ours [out, in]
   gpt_neox                partial RoPE, only with "use_parallel_residual": false: a layer that adds attention and MLP of

@@ -68,7 +68,7 @@ def ask(server, config):
 
 
 def evaluate_in_c(program, config, files, window):
-    """What retro-eval ppl finds for all scored tokens."""
+    """The result of retro-eval ppl for all scored tokens."""
     command = [program, "ppl", "--config", config, "--window", str(window), "--json", *files]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
