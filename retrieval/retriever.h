@@ -57,7 +57,7 @@ struct retriever_ops {
 
 static inline struct snapshot *retriever_hold(struct retriever *t) { return t->ops->hold(t); }
 /* Embeds the texts of all n queries and searches. hits [n] are filled in, free each; after a failure there are none.
- * What a query finds does not depend on the others. A query that nobody waits for any more may find anything;
+ * A query's hits do not depend on the other queries. A query that nobody waits for any more may find anything;
  * STATUS_CANCELLED when these are all. One caller at a time. */
 enum status retriever_search(struct retriever *t, const struct retriever_query *queries, int n, struct hits *hits,
                              struct error *e);

@@ -53,7 +53,10 @@ static enum status scan(int argc, char **argv, struct cli_arguments *a, struct e
     while ((option = getopt_long(argc, argv, ":", long_options, NULL)) != -1) {
         switch (option) {
             case CLI_CONFIG: a->config = optarg; break;
-            case CLI_SET: a->sets[a->n_sets++] = optarg; break;
+            case CLI_SET:
+                a->sets[a->n_sets] = optarg;
+                a->n_sets++;
+                break;
             case ':': return error_set(e, STATUS_INVALID, "%s needs a value; see --help", argv[optind - 1]);
             case '?': return error_set(e, STATUS_INVALID, "unknown option %s; see --help", argv[optind - 1]);
             default: a->instead = (enum cli_option)option;

@@ -123,7 +123,8 @@ void file_map_close(struct file_map *m) {
 char *path_name(const char *path) {
     char *copy = xstrdup(path), *real = NULL;
     size_t size = strlen(copy);
-    while (size > 1 && copy[size - 1] == '/') copy[--size] = '\0';
+    while (size > 1 && copy[size - 1] == '/') size--;
+    copy[size] = '\0';
     const char *slash = strrchr(copy, '/'), *name = slash ? slash + 1 : copy;
     if ((strcmp(name, ".") == 0 || strcmp(name, "..") == 0) && (real = realpath(copy, NULL)) != NULL) {
         slash = strrchr(real, '/');

@@ -228,7 +228,8 @@ static enum status value_of_text(struct json **value, const struct option_row *o
 /* Puts one more text behind a list. */
 static void append_text(struct json_list *list, const char *text) {
     char **items = xrealloc(list->items, (list->count + 1) * sizeof *items);
-    items[list->count++] = xstrdup(text);
+    items[list->count] = xstrdup(text);
+    list->count++;
     list->items = items;
 }
 

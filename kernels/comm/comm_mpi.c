@@ -118,7 +118,8 @@ static void code_check(struct transport *t, int code, const char *what) {
 static MPI_Request *request_next(struct transport *t) {
     struct mpi *m = mpi_of(t);
     CHECK((size_t)m->n_requests < ARRAY_COUNT(m->requests));
-    return &m->requests[m->n_requests++];
+    m->n_requests++;
+    return &m->requests[m->n_requests - 1];
 }
 
 static void mpi_send(struct transport *t, int to, const void *data, size_t bytes) {

@@ -50,7 +50,7 @@ static inline struct key_rows block_rows(const struct attention_range *range, st
     return rows;
 }
 
-/* What is fetched when row i is read. Past the last key this is any address, and fetching it does nothing. */
+/* The address fetched when row i is read. Past the last key this is any address, and fetching it does nothing. */
 static inline const char *row_ahead(const struct key_rows *rows, int i) {
     i += rows->ahead;
     return (i < rows->left ? rows->data : rows->next) + (size_t)i * rows->stride;
@@ -300,7 +300,7 @@ struct key_piece {
     int first, end;
 };
 
-/* Which of the n keys from number `key` on row `row` of each head sees. */
+/* The keys that row `row` of each head sees, of the n from number `key` on. */
 static inline struct key_piece keys_of_row(const struct attention_range *range, int row, int key, int n) {
     int first = max_int(0, min_int(n, range->hidden[row] - key));
     return (struct key_piece){first, max_int(first, min_int(n, range->visible[row] - key))};

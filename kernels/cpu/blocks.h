@@ -74,7 +74,7 @@ static inline const struct super_input *group_super(const struct block_product *
 /* The bits of |x| from which on x is infinite or NaN. */
 #define INPUT_NOT_FINITE 0x7f800000
 
-/* What is left to do once q is there: the scale of a block whose largest |x| has these bits. */
+/* The last step once q is there: the scale of a block whose largest |x| has these bits. */
 static inline float input_scale(float largest, bool finite) {
     if (!finite) return __builtin_nanf("");
     return largest < INPUT_LEAST ? 0 : largest / 127;

@@ -12,7 +12,7 @@
 
 enum { TILE_STRIPS = TILE_COLUMNS / LANES, STRIP_BYTES = LANES * QUAD };
 
-/* What is fetched while the groups of rows pass over the tiles of one turn: of `tiles` tiles from `from` on, the next
+/* The bytes fetched while the groups of rows pass over the tiles of one turn: of `tiles` tiles from `from` on, the next
  * block after every `every` blocks. */
 struct block_fetch {
     const char *from;

@@ -40,7 +40,7 @@ struct attention_scratch {
     float sums[2 * ATTENTION_ROWS * (ATTENTION_MAX_HEAD + 2)];
 };
 
-/* What the variants' attention works on: `keys` keys and values of one range, columns of `kv_heads` key heads. `rows`
+/* The work of the variants' attention: `keys` keys and values of one range, columns of `kv_heads` key heads. `rows`
  * rows read each key head: those of key head g are g * rows .. of the scratch and of `sums`. Row i of them sees keys
  * [hidden[i], visible[i]) of the range, and neither falls as i grows; where it sees none, its sums mean nothing. */
 struct attention_range {

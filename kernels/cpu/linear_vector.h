@@ -18,7 +18,7 @@ struct vector_place {
     int row, tile;
 };
 
-/* What an instance is compiled for: the dtype, and how many pairs of sums the registers hold. */
+/* The constants of an instance: the dtype, and how many pairs of sums the registers hold. */
 struct shape {
     enum dtype dtype;
     int sums;
@@ -47,7 +47,7 @@ ALWAYS_INLINE void store_sums(const struct vector_place *p, int r, int t, struct
     }
 }
 
-/* What a kernel has arrived at: an even k of the first row, and where the first tile holds it. */
+/* The place that a kernel has arrived at: an even k of the first row, and where the first tile holds it. */
 struct depth {
     const struct vector_place *place;
     const float *x;
@@ -67,7 +67,7 @@ ALWAYS_INLINE void add_depth(struct vec *sums, const struct depth *at, const boo
     }
 }
 
-/* What lies `ahead` bytes behind two depths of each tile. Past the matrix this does nothing. */
+/* Fetches the bytes `ahead` bytes behind two depths of each tile. Past the matrix this does nothing. */
 ALWAYS_INLINE void fetch_ahead(const struct vector_place *p, const char *at, size_t ahead, const int tiles,
                                const enum dtype dtype) {
     for (int t = 0; t < tiles; t++)

@@ -86,7 +86,7 @@ static const char *float_run(const struct weight_packing *p, int row, int k, int
     return (const char *)room;
 }
 
-/* What pads the tile, columns past n_out and the second of a last pair, comes out of the runs as zeros. */
+/* The padding of the tile, columns past n_out and the second of a last pair, comes out of the runs as zeros. */
 static void pack_floats(const struct weight_packing *p, int tile) {
     const struct weight *w = p->weight;
     bool words_of_two = w->dtype != DTYPE_F32;
@@ -137,7 +137,7 @@ static void pack_int8(const struct weight_packing *p, int tile) {
     const char *rows[TILE_COLUMNS];
     memset(absent, INT8_OFFSET, sizeof absent);
     for (int i = 0; i < blocks; i += 2) {
-        /* What is read through the block elsewhere is ours to write here. */
+        /* Elsewhere the block is for reading; here it is ours to write. */
         struct packed_block pair = packed_block(w, tile, i);
         uint16_t *scales = (uint16_t *)(uintptr_t)pair.scales;
         char *values = (char *)(uintptr_t)pair.values;

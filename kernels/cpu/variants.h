@@ -5,7 +5,7 @@
 #include "kernels/cpu/blocks.h"
 #include "kernels/cpu/cpu.h"
 
-/* What has no better form in an extension (VNNI, BF16) than in the set it extends. */
+/* Kernels that have no better form in an extension (VNNI, BF16) than in the set it extends. */
 #define KERNELS_OF(set) \
     .attention = attention_##set, .merge = merge_##set, .activate = activate_##set, .exp = exp_##set, \
     .softcap = softcap_##set, .norm = norm_##set, .square = square_##set, .add = add_##set, .scale = scale_##set, \

@@ -50,5 +50,5 @@ struct job_pace *pace_find(struct pace_table *t, pool_work *work, double operati
 bool pace_is_old(struct job_pace *p, int most_jobs);
 /* A job of so many operations took the caller alone so many seconds. */
 void pace_set(struct job_pace *p, double operations, double seconds);
-/* What a job takes the caller alone; `otherwise` where that was never measured. */
+/* The seconds that a job takes the caller alone; `otherwise` where that was never measured. */
 double pace_alone(const struct job_pace *p, double operations, double otherwise);

@@ -237,15 +237,19 @@ static int decode_list(const struct attention_args *a, struct cuda *cuda, int *s
     for (int i = 0; i < a->n_spans; i++) {
         int parts = parts_count(a, i, &key);
         bool merged = parts > 1;
-        if (merged) combines[merge++] = {i, slot, parts};
+        if (merged) combines[merge] = {i, slot, parts};
         for (int part = 0; part < parts; part++) {
-            pieces[at++] = {i, key, merged ? slot + part : -1};
+            pieces[at] = {i, key, merged ? slot + part : -1};
+            at++;
             key = (key / PART_KEYS + 1) * PART_KEYS;
         }
-        if (merged) slot += parts;
+        if (merged) {
+            merge++;
+            slot += parts;
+        }
     }
 
-    while (at < n) pieces[at++] = {-1, 0, -1};
+    for (; at < n; at++) pieces[at] = {-1, 0, -1};
     *slots = slot;
     *merges = count_pad(merge);
     for (int i = merge; i < *merges; i++) combines[i] = {0, 0, 0};

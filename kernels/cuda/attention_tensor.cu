@@ -1,8 +1,8 @@
 /* kernels/cuda/attention_tensor.cu: attention of spans with several queries on tensor cores, for keys and values in
  * bf16 or f16: FlashAttention-2 (Dao 2023, algorithm 1) with pairs of query and head in the place of queries.
  *
- * What is rounded: q times scale and log2(e), and the weights exp2(score - running maximum), both to the type of the
- * keys and values. Products, scores, sums of weights and the output are f32. */
+ * Two things are rounded: q times scale and log2(e), and the weights exp2(score - running maximum), both to the type of
+ * the keys and values. Products, scores, sums of weights and the output are f32. */
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/mma.cuh"
 

@@ -209,7 +209,10 @@ static struct gemm_plan *plan_find(struct backend *b, const struct gemm_shape *s
         if (memcmp(&places[i].shape, s, sizeof *s) == 0) return &places[i];
         if (p == NULL && places[i].shape.rows == 0) p = &places[i];
     }
-    if (p == NULL) p = &places[g->replaced++ % WAYS];
+    if (p == NULL) {
+        p = &places[g->replaced % WAYS];
+        g->replaced++;
+    }
     plan_close(p);
     p->shape = *s;
     p->chosen =

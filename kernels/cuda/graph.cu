@@ -55,7 +55,10 @@ static void graph_free(struct graph *one) {
 }
 
 static struct graph *graphs_take_place(struct graphs *g) {
-    if (g->n < GRAPHS) return &g->kept[g->n++];
+    if (g->n < GRAPHS) {
+        g->n++;
+        return &g->kept[g->n - 1];
+    }
     struct graph *oldest = &g->kept[0];
     for (int i = 1; i < g->n; i++)
         if (g->kept[i].last_used < oldest->last_used) oldest = &g->kept[i];

@@ -98,7 +98,8 @@ static void fp8_make(struct fp8_row *r, const struct blocks &w, const struct hos
     r->finite = r->finite && sum == 0;
     float inverse = largest > 0 ? 448 / largest : 0;
     if (!(r->finite && inverse <= 0x1p126f)) inverse = 0; /* so small that its inverse is none */
-    r->scales[r->next++] = inverse > 0 ? largest / 448 : 0;
+    r->scales[r->next] = inverse > 0 ? largest / 448 : 0;
+    r->next++;
     for (size_t i = 0; i < n; i++) r->values[i] = f32_to_e4m3(fminf(fmaxf(r->wide[i] * inverse, -448), 448));
 }
 

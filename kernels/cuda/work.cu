@@ -200,7 +200,8 @@ void cuda_fetch(struct backend *b, void *host, const void *device, size_t bytes)
         return;
     in->items[in->n].to = host;
     in->items[in->n].at = in->used;
-    in->items[in->n++].bytes = bytes;
+    in->items[in->n].bytes = bytes;
+    in->n++;
     in->used += bytes;
 }
 

@@ -88,7 +88,8 @@ static void remove_overstrike(struct buffer *b) {
     size_t to = 0;
     for (size_t from = 0; from < b->size; from++) {
         if (b->data[from] != '\b') {
-            b->data[to++] = b->data[from];
+            b->data[to] = b->data[from];
+            to++;
             continue;
         }
         while (to > 0 && ((uint8_t)b->data[to - 1] & 0xc0) == 0x80) to--;

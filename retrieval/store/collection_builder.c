@@ -90,8 +90,10 @@ static enum status choose_generation(struct collection_builder *b, struct error 
     bool damaged = status != STATUS_OK && status != STATUS_NOT_FOUND;
     if (status != STATUS_OK) b->current = 0;
     status = STATUS_OK;
-    while (!damaged && n > 0 && found[n - 1] > b->current && status == STATUS_OK)
-        status = disk_remove_generation(b->dir, found[--n], e);
+    while (!damaged && n > 0 && found[n - 1] > b->current && status == STATUS_OK) {
+        n--;
+        status = disk_remove_generation(b->dir, found[n], e);
+    }
     int highest = n > 0 ? found[n - 1] : 0;
     free(found);
     if (status == STATUS_OK && highest == INT32_MAX)

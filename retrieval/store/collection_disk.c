@@ -121,7 +121,8 @@ int disk_list_generations(const char *dir, int **generations) {
     for (struct dirent *entry; d && (entry = readdir(d)) != NULL;) {
         if (!generation_parse(entry->d_name, &found)) continue;
         *generations = xgrow(*generations, n, &capacity, sizeof **generations);
-        (*generations)[n++] = found;
+        (*generations)[n] = found;
+        n++;
     }
     if (d) closedir(d);
     if (n > 0) qsort(*generations, (size_t)n, sizeof **generations, compare_ints);

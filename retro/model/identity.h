@@ -6,8 +6,8 @@
 #include "kernels/comm/comm.h"
 
 /* Appends lines for comm_same: the checksum of the folder's config.json, of its tensors' names, types and shapes, and
- * of their contents. Files are not compared by name, so shards and one file are the same model. What cannot be read
- * becomes a line that says why.
+ * of their contents. Files are not compared by name, so shards and one file are the same model. A file that cannot be
+ * read becomes a line that says why.
  *
  * Tensors up to 64 KB are read whole, of larger ones eight places of 8 KB, the first and the last bytes among them:
  * what was trained or converted otherwise differs all over. Of 2.5 GB in 300 tensors that took 0.01 s from memory and 2

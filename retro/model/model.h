@@ -8,7 +8,7 @@
 
 struct model;
 
-/* What a caller may want to know. m, k, r are 0 for a model without retrieval. */
+/* The facts about a model that a caller may want. m, k, r are 0 for a model without retrieval. */
 struct model_info {
     const char *family; /* "retro", "gpt", "bert", "t5" */
     int n_layers, hidden, heads, head_dim, ffn;
@@ -32,7 +32,7 @@ struct model_info {
     size_t decode_bytes;      /* read by one decode step of one sequence that closes no chunk */
 };
 
-/* What a tensor of a checkpoint is for. */
+/* The purpose of a checkpoint's tensor. */
 enum tensor_role { TENSOR_OTHER, TENSOR_WORD, TENSOR_OUTPUT, TENSOR_LINEAR };
 
 /* A tensor as loading comes to it, for progress and for retro-convert. */

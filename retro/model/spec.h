@@ -128,8 +128,8 @@ struct layer {
     uint64_t absent; /* bit i: the checkpoint lacks the optional bias of row i of the family's table */
 };
 
-/* Which rows of a projection a stored tensor holds. A projection's rows are one to three blocks: Q, K, V; K, V; gate,
- * up; or all as one. A row of a table whose part the projection lacks is skipped: `up` of an MLP without gate. */
+/* The rows of a projection that a stored tensor holds. A projection's rows are one to three blocks: Q, K, V; K, V;
+ * gate, up; or all as one. A row of a table whose part the projection lacks is skipped: `up` of an MLP without gate. */
 enum part {
     PART_WHOLE,
     PART_BY_HEAD, /* for each key/value head: its rows of each block (docs/spec/retro-model.md 5.6, 8) */

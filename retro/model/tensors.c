@@ -24,7 +24,7 @@ enum extent {
 
 enum split { SPLIT_COPY, SPLIT_ROWS, SPLIT_COLS }; /* of the stored [out, in] matrix over ranks (spec 8) */
 
-/* What lies at a place. */
+/* The kind of weight at a place. */
 enum kind { KIND_NORM, KIND_PROJECTION, KIND_MATRIX, KIND_TABLE, KIND_RELATIVE };
 
 /* One place of struct layer or struct model. */
@@ -192,7 +192,7 @@ static void make_prefix(const struct model *m, const char *form, int layer, char
     prefix[used] = '\0';
 }
 
-/* Which places there are. */
+/* Listing the places. */
 
 static bool has_bias(const struct model *m, const struct dims *d, const struct tensor_row *row,
                      const struct place_shape *shape, bool absent) {
@@ -302,7 +302,7 @@ static bool outer_needed(const struct model *m, const struct place_shape *shape,
     return true;
 }
 
-/* What embeds is on the first stage and on that of the neighbour encoder; what makes logits on the last. */
+/* The embedding is on the first stage and on that of the neighbour encoder, the output on the last. */
 static bool keeps_outer(const struct model *m, const struct place_shape *shape) {
     const struct comm *c = m->comm;
     bool first = c->stage == 0, last = c->stage == c->stages - 1, tied = m->spec.tied && c->size == 1;

@@ -113,7 +113,7 @@ void charsmap_close(struct charsmap *m) {
     free(m);
 }
 
-/* What stands for a part of a text, or NULL. The reference takes the shortest key that the part begins with. */
+/* The replacement of a part of a text, or NULL. The reference takes the shortest key that the part begins with. */
 static const char *find_replacement(const struct charsmap *m, const char *part, size_t size) {
     size_t at = unit_offset(m->units[0]);
     for (size_t i = 0; i < size && part[i] != '\0'; i++) {

@@ -26,7 +26,7 @@ int sentencepiece_eos(const struct sentencepiece_model *s); /* -1: none */
 /* The text of a piece, valid as long as the model, and what it is. */
 const char *sentencepiece_piece(const struct sentencepiece_model *s, int id, size_t *size,
                                 enum sentencepiece_kind *kind);
-/* What decoding writes for the unknown token, as the library decodes it; the caller frees it. */
+/* The text that decoding writes for the unknown token, as the library decodes it; the caller frees it. */
 char *sentencepiece_unknown_text(const struct sentencepiece_model *s, int id, size_t *size);
 /* Calls take for every id and the byte of the text where it begins. false: *message says why not. */
 bool sentencepiece_encode(const struct sentencepiece_model *s, const char *text, size_t size,

@@ -1,6 +1,6 @@
 /* retro/text/tokenizer_json.c: the parts of tokenizer.json that every model shares: normaliser, pre-tokeniser, added
- * tokens, post-processor. What is not understood is an error, because ignoring it would change ids. `truncation` and
- * `padding` are not read: how long a text may be is the caller's business. */
+ * tokens, post-processor. A part that is not understood is an error, because ignoring it would change ids. `truncation`
+ * and `padding` are not read: how long a text may be is the caller's business. */
 #include <stdlib.h>
 #include <string.h>
 

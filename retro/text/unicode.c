@@ -162,7 +162,7 @@ static void stretch_flush(struct stretch *s, bool compose, struct mapped_buffer 
     size_t n = s->n;
     if (compose && n > 1)
         n = (size_t)utf8proc_normalize_utf32(s->c, (utf8proc_ssize_t)n, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
-    /* What was composed counts from where its stretch began; otherwise every character keeps its own origin. */
+    /* A composed character counts from where its stretch began; otherwise every character keeps its own origin. */
     for (size_t i = 0; i < n; i++) append_character(out, s->c[i], n == s->n ? s->origin[i] : s->origin[0]);
     s->n = 0;
 }

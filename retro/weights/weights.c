@@ -2,7 +2,7 @@
  *
  * A file is: u64 little-endian N, N bytes of JSON, then the data. The JSON maps a tensor's name to its dtype, shape and
  * [begin, end) in the data. As the reference library does, we ask that the tensors cover the data exactly, without
- * holes or overlaps. What it does not promise is alignment: a tensor that does not lie on a multiple of its element
+ * holes or overlaps. It does not promise alignment: a tensor that does not lie on a multiple of its element
  * size is copied to memory of our own, so that every `data` can be read through a pointer of its type. */
 #include "retro/weights/weights.h"
 

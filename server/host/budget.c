@@ -33,7 +33,8 @@ void budget_add(struct budget_parts *p, struct budget_part part, const char *adv
     va_start(args, advice);
     vsnprintf(part.advice, sizeof part.advice, advice, args);
     va_end(args);
-    p->all[p->n++] = part;
+    p->all[p->n] = part;
+    p->n++;
 }
 
 static size_t sum(const struct budget_parts *p) {
@@ -106,7 +107,8 @@ static enum status compare(const struct budget_parts *model, const struct budget
     for (int i = 0; i < beside->n; i++) {
         struct budget_parts *to = cpu || !beside->all[i].on_host ? &here : &host;
         CHECK(to->n < BUDGET_PARTS);
-        to->all[to->n++] = beside->all[i];
+        to->all[to->n] = beside->all[i];
+        to->n++;
     }
     struct room device = room_on_device(b, c, cpu, sum(model));
     if (judge(&here, &device, tell, e)) return e->status;

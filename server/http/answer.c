@@ -18,7 +18,8 @@ void answer_add_header(struct answer *a, const char *name, const char *format, .
     CHECK(vasprintf(&value, format, args) >= 0); /* as xmalloc */
     va_end(args);
     a->headers = xgrow(a->headers, a->n_headers, &a->headers_capacity, sizeof *a->headers);
-    a->headers[a->n_headers++] = (struct answer_header){name, value};
+    a->headers[a->n_headers] = (struct answer_header){name, value};
+    a->n_headers++;
 }
 
 void answer_close(struct answer *a) {

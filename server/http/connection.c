@@ -160,7 +160,8 @@ static void connections_make_room(struct connections *s, double now) {
 
 static void lingering_remove(struct connections *s, int i) {
     close(s->lingering[i].fd);
-    s->lingering[i] = s->lingering[--s->n_lingering];
+    s->n_lingering--;
+    s->lingering[i] = s->lingering[s->n_lingering];
 }
 
 static void lingering_add(struct connections *s, int fd) {
@@ -169,7 +170,8 @@ static void lingering_add(struct connections *s, int fd) {
     for (int i = 1; i < s->n_lingering; i++)
         if (s->lingering[i].until < s->lingering[oldest].until) oldest = i;
     if (s->n_lingering == CONNECTION_LINGERING) lingering_remove(s, oldest);
-    s->lingering[s->n_lingering++] = (struct lingering){.fd = copy, .until = time_now() + linger_seconds};
+    s->lingering[s->n_lingering] = (struct lingering){.fd = copy, .until = time_now() + linger_seconds};
+    s->n_lingering++;
 }
 
 /* False when the socket is done with. MSG_TRUNC: TCP drops the bytes without copying them. */

@@ -28,7 +28,8 @@ static enum MHD_Result argument_add(void *context, enum MHD_ValueKind kind, cons
     struct argument_list *list = context;
     (void)kind;
     list->items = xgrow(list->items, list->n, &list->capacity, sizeof *list->items);
-    list->items[list->n++] = (struct query_argument){name, value ? value : ""};
+    list->items[list->n] = (struct query_argument){name, value ? value : ""};
+    list->n++;
     return MHD_YES;
 }
 
@@ -46,7 +47,8 @@ static enum MHD_Result field_add(void *context, enum MHD_ValueKind kind, const c
     struct field_list *list = context;
     (void)kind;
     list->items = xgrow(list->items, list->n, &list->capacity, sizeof *list->items);
-    list->items[list->n++] = (struct head_field){name, value, name_size, value_size};
+    list->items[list->n] = (struct head_field){name, value, name_size, value_size};
+    list->n++;
     return MHD_YES;
 }
 

@@ -44,7 +44,8 @@ void queue_close(struct queue *q) {
 bool queue_put(struct queue *q, void *const *items, int n) {
     pthread_mutex_lock(&q->lock);
     bool fits = n <= q->capacity - q->count;
-    for (int i = 0; fits && i < n; i++) q->items[(q->head + q->count++) % q->capacity] = items[i];
+    for (int i = 0; fits && i < n; i++) q->items[(q->head + q->count + i) % q->capacity] = items[i];
+    if (fits) q->count += n;
     pthread_mutex_unlock(&q->lock);
     if (fits && n > 0) bell_ring(q->bell);
     return fits;

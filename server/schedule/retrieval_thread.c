@@ -56,7 +56,8 @@ static int collect(struct retrieval_thread *t, int *n_queries) {
             t->next = l;
             break;
         }
-        t->batch[n++] = l;
+        t->batch[n] = l;
+        n++;
         *n_queries += l->n;
     }
     return n;

@@ -7,7 +7,8 @@
 void stops_add(struct stops *s, const char *text, size_t size) {
     CHECK(size > 0);
     s->strings = xrealloc(s->strings, (size_t)(s->n + 1) * sizeof *s->strings);
-    s->strings[s->n++] = (struct text_span){xstrndup(text, size), size};
+    s->strings[s->n] = (struct text_span){xstrndup(text, size), size};
+    s->n++;
 }
 
 void stops_copy(struct stops *to, const struct stops *from) {

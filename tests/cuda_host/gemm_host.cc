@@ -1,5 +1,5 @@
-/* tests/cuda_host/gemm_host.cc: kernels/cuda/gemm.h on the emulated device: plain loops in cuBLASLt's place. What the
- * library does on a GPU is not tested here, only everything around it. */
+/* tests/cuda_host/gemm_host.cc: kernels/cuda/gemm.h on the emulated device: plain loops in cuBLASLt's place. The
+ * library itself is not tested here, only everything around it. */
 #include "kernels/cuda/gemm.h"
 
 #include <vector>

@@ -126,12 +126,16 @@ static void run_together(struct fixture *f, struct sequence *s, int n) {
     for (int round = 0; left > 0; round++) {
         struct sequence *list[MAX_SEQUENCES];
         int rows[MAX_SEQUENCES], count = 0;
-        if (entered < n && round % 2 == 0) sequence_open(&s[entered++], f);
+        if (entered < n && round % 2 == 0) {
+            sequence_open(&s[entered], f);
+            entered++;
+        }
         for (int i = 0; i < entered; i++) {
             if (s[i].session == NULL) continue;
             int at = session_length(s[i].session);
             list[count] = &s[i];
-            rows[count++] = at < s[i].prompt ? min_int(3 + i, s[i].prompt - at) : 1;
+            rows[count] = at < s[i].prompt ? min_int(3 + i, s[i].prompt - at) : 1;
+            count++;
         }
         if (count > 0) advance(f, list, rows, count);
         for (int i = 0; i < entered; i++) {

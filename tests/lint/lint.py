@@ -147,6 +147,25 @@ def check_tags(sources):
                 yield f"{name}:{number}: struct {found[1]} is defined in {first[found[1]]} already"
 
 
+# A sentence has a subject: "What is mapped counts as nothing" is no sentence, "mapped files are not counted" is one.
+HEADLESS = re.compile(r"(?:/\*+ |^ \* |\. )(?:What|Which|Who|Whose) [^?]*$")
+# An effect is a statement of its own. The rooms named here have not been gone through.
+EFFECT_IN_INDEX = re.compile(r"\[[^]\"']*(?:\+\+|--)[^]\"']*\]")
+EFFECTS_ALLOWED = ("kernels/cpu/", "retro/families/", "retro/model/", "retro/text/", "retro/weights/", "server/api/")
+
+
+def check_style(sources):
+    """Comments without a subject, and effects inside of an index."""
+    for name, lines in sources.items():
+        for number, line in enumerate(lines, 1):
+            comment = "/*" in line or line.lstrip().startswith("*")
+            if comment and HEADLESS.search(line):
+                yield f"{name}:{number}: a sentence that begins with what, which or who has no subject"
+            elif not comment and '"' not in line and EFFECT_IN_INDEX.search(line) and not (
+                    name.startswith(EFFECTS_ALLOWED)):
+                yield f"{name}:{number}: an effect inside of an index is a statement of its own"
+
+
 def check_format(sources):
     run = subprocess.run(["clang-format", "--dry-run", "-Werror", "--ferror-limit=1", *sources], capture_output=True,
                          text=True)
@@ -178,8 +197,8 @@ def check_private(names):
 def main():
     names = tracked_files()
     sources = {n: pathlib.Path(n).read_text(encoding="utf-8").splitlines() for n in names if is_code(n)}
-    checks = (check_includes(sources), check_sizes(sources), check_tags(sources), check_format(sources), check_opening(sources),
-              check_private(names))
+    checks = (check_includes(sources), check_sizes(sources), check_tags(sources), check_style(sources),
+              check_format(sources), check_opening(sources), check_private(names))
     violations = [v for check in checks for v in check]
     print("\n".join(violations) if violations else f"lint: {len(names)} files, no violations")
     return 1 if violations else 0

@@ -61,6 +61,9 @@ BAD = [
     ("retro/x.c", "/* retro/x.c: x. */\nint  x;\n", "retro/x.c:2: not in the project's format"),
     ("retro/x.c", "extern int x;\n", "retro/x.c:1: the first line is not a comment that names the file"),
     ("retro/x.c", "/* retro/y.c: moved. */\n", "retro/x.c:1: the first line is not a comment that names the file"),
+    ("retro/x.c", "/* retro/x.c: x. */\nint x; /* What is counted. */\n", "retro/x.c:2: a sentence that begins with what"),
+    ("retro/x.c", "/* retro/x.c: x. Which of them\n * it is. */\n", "retro/x.c:1: a sentence that begins with what"),
+    ("retro/x.c", "/* retro/x.c: x. */\nint g(int *a, int n) { return a[n++]; }\n", "retro/x.c:2: an effect inside of an index"),
     ("docs/x.md", "one\nsee /" + "work/shared/x\n", "docs/x.md:2: a path of one machine"),
     ("docs/x.md", "in `/" + "root`\n", "docs/x.md:1: a path of one machine"),
     ("tools/x.sh", "curl https://" + "pypi" + ".org/simple\n", "tools/x.sh:1: a package registry's host name"),
@@ -117,6 +120,7 @@ def test_what_is_allowed_is_not_reported(tree):
     write, lint = tree
     write("kernels/big.c", f"/* kernels/big.c: a kernel may be longer. */\nvoid g(int a) {body(150)}"
           "int h(int (*f)(int, int), int a[2], int b, int c, int d, int e) { return a[0] + b + c + d + e + f(1, 2); }\n")
+    write("retro/y.c", "/* retro/y.c: what it says, and which. Who knows? */\nint g(int *a, int n) { return a[n] + n++; }\n")
     write("docs/x.md", "homework/x and ./root/x and /workspace are no paths of ours\n")
     status, lines = lint()
     assert status == 0, lines

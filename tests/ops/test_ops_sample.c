@@ -65,12 +65,18 @@ static int32_t reference_sample(const float *logits, int n, const struct sample_
     if (p->top_p < 1) {
         uint64_t target = (uint64_t)ceil((double)p->top_p * (double)total);
         int i = 0;
-        while (i < kept && sum < target) sum += c[i++].weight;
+        while (i < kept && sum < target) {
+            sum += c[i].weight;
+            i++;
+        }
         kept = i;
     }
     int left = 0;
-    for (int i = 0; i < kept; i++)
-        if ((double)c[i].weight >= (double)p->min_p * 0x1p40) c[left++] = c[i];
+    for (int i = 0; i < kept; i++) {
+        if ((double)c[i].weight < (double)p->min_p * 0x1p40) continue;
+        c[left] = c[i];
+        left++;
+    }
     qsort(c, (size_t)left, sizeof *c, compare_ids);
     total = sum = 0;
     for (int i = 0; i < left; i++) total += c[i].weight;

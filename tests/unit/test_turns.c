@@ -26,7 +26,8 @@ static void add_request(struct turns *t, uint64_t client, char request, int n) {
     for (int i = 0; i < n; i++) {
         assert_true(n_prompts < MOST);
         prompts[n_prompts].request = request;
-        items[i] = &prompts[n_prompts++].turn;
+        items[i] = &prompts[n_prompts].turn;
+        n_prompts++;
     }
     turns_add(t, client, items, n);
 }

@@ -77,7 +77,8 @@ static enum status measure_limits(const struct device_bench *t, struct error *e)
 }
 
 static void close_sessions(struct device_bench *t) {
-    while (t->n > 0) session_close(t->sessions[--t->n]);
+    for (int i = 0; i < t->n; i++) session_close(t->sessions[i]);
+    t->n = 0;
     session_pool_close(t->pool);
     t->pool = NULL;
 }

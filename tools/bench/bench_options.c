@@ -109,7 +109,8 @@ enum status bench_parse(struct bench_options *o, char **arguments, const struct 
             return STATUS_OK;
         }
         if (argument[0] != '-') {
-            o->folders[o->n_folders++] = *arguments; /* never ahead of what is read */
+            o->folders[o->n_folders] = *arguments; /* never ahead of what is read */
+            o->n_folders++;
             continue;
         }
         const struct bench_row *r = find(argument, commands, n);

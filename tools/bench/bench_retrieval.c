@@ -52,7 +52,10 @@ static void note(void *context) {
     const struct progress *p = &w->generation->answer.progress;
     const struct datastore *d = &w->bench->store;
     double now = time_now();
-    while (w->n_tokens < p->n_ids) w->tokens[w->n_tokens++] = now;
+    while (w->n_tokens < p->n_ids) {
+        w->tokens[w->n_tokens] = now;
+        w->n_tokens++;
+    }
     for (; w->n_lookups < p->n_found && w->alone; w->n_lookups++)
         w->lookups[w->n_lookups] = (struct lookup_times){d->embed_start, d->embed_end, now};
     if (p->finish == FINISH_NONE) return;
@@ -131,8 +134,11 @@ static enum status generate(struct bench *t, struct bench_watch *watches, int n,
 static double plain_step(const struct bench *t, const struct bench_watch *w) {
     double *gaps = xcalloc((size_t)t->steps, sizeof *gaps);
     int n = 0;
-    for (int i = 1; i <= t->steps; i++)
-        if (i % t->chunk != 0 && i % t->chunk != t->chunk - 1) gaps[n++] = w->tokens[i] - w->tokens[i - 1];
+    for (int i = 1; i <= t->steps; i++) {
+        if (i % t->chunk == 0 || i % t->chunk == t->chunk - 1) continue;
+        gaps[n] = w->tokens[i] - w->tokens[i - 1];
+        n++;
+    }
     double median = bench_median(gaps, n);
     free(gaps);
     return median;

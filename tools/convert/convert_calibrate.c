@@ -54,7 +54,8 @@ static struct calibration *calibration_make(const struct conversion *p) {
         const struct weight *w = p->changes[i].weight;
         if (w == NULL || record_of(c, w)) continue;
         c->records[c->n] = (struct record){.data = w->data, .n_in = w->n_in};
-        c->records[c->n++].sums = xcalloc((size_t)w->n_in, sizeof(double));
+        c->records[c->n].sums = xcalloc((size_t)w->n_in, sizeof(double));
+        c->n++;
     }
     c->original = p->backend->ops;
     c->ops = *c->original;

@@ -28,11 +28,12 @@ static void add_tensor(struct packing *k, const char *name, enum stored_dtype dt
     size_t padded = k->matrices ? packed_padded(bytes) : bytes;
     k->data[k->n] = data;
     k->sizes[k->n] = bytes;
-    k->specs[k->n++] = (struct tensor_spec){.name = xstrdup(name),
-                                            .dtype = dtype,
-                                            .n_dims = 1,
-                                            .shape = {(int64_t)(padded / element[dtype])},
-                                            .bytes = padded};
+    k->specs[k->n] = (struct tensor_spec){.name = xstrdup(name),
+                                          .dtype = dtype,
+                                          .n_dims = 1,
+                                          .shape = {(int64_t)(padded / element[dtype])},
+                                          .bytes = padded};
+    k->n++;
 }
 
 static enum status add_place(void *context, const struct place *p, struct error *e) {

@@ -19,7 +19,8 @@ static void collect(void *context, const struct loaded_tensor *t) {
     struct collector *c = context;
     c->tensors = xgrow(c->tensors, c->n, &c->capacity, sizeof *c->tensors);
     c->tensors[c->n] = *t;
-    c->tensors[c->n++].name = xstrdup(t->name);
+    c->tensors[c->n].name = xstrdup(t->name);
+    c->n++;
 }
 
 static void collector_free(struct collector *c) {
@@ -51,7 +52,8 @@ static enum dtype choose(enum tensor_role role, enum dtype to) {
 
 /* Norms, biases and tables of positions stay as they are: they are small, and computed with as f32. */
 static void add_change(struct conversion *p, const struct loaded_tensor *t, const struct convert_options *o) {
-    struct change *c = &p->changes[p->n++];
+    struct change *c = &p->changes[p->n];
+    p->n++;
     const struct stored_tensor *stored = weights_find(p->weights, t->name);
     *c = (struct change){.stored = stored, .role = t->role, .weight = t->weight, .from = dtype_of(stored)};
     c->rows = stored->n_dims > 0 ? stored->shape[0] : 1;

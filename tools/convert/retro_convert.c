@@ -30,7 +30,10 @@ static bool parse(int argc, char **argv, struct convert_options *o, const char *
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (c == 't') to = optarg;
         if (c == 'c') o->calibrate = optarg;
-        if (c == 'k') keep[o->n_keep++] = optarg;
+        if (c == 'k') {
+            keep[o->n_keep] = optarg;
+            o->n_keep++;
+        }
         if (c == '?') return false;
     }
     if (argc - optind != 2 || to == NULL) {

@@ -125,7 +125,8 @@ static struct lm_verdict judge(const struct scored_choice *choices, int n, int m
 
 static void keep(struct lm *lm, const struct lm_result *result) {
     lm->results = xgrow(lm->results, lm->n, &lm->capacity, sizeof *lm->results);
-    lm->results[lm->n++] = *result;
+    lm->results[lm->n] = *result;
+    lm->n++;
 }
 
 static void put_counts(struct json_writer *w, const char *key, const struct scored_choice *choices, int n, bool bytes) {

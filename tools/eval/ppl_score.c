@@ -95,7 +95,8 @@ static void keep_chunk(struct ppl *p, const struct window *w, struct ppl_chunk c
         for (int mode = 0; mode < PPL_MODES; mode++) chunk.bits[mode] += (float)bits(w, mode, i);
     }
     p->chunks = xgrow(p->chunks, p->n_chunks, &p->chunks_capacity, sizeof *p->chunks);
-    p->chunks[p->n_chunks++] = chunk;
+    p->chunks[p->n_chunks] = chunk;
+    p->n_chunks++;
 }
 
 static void sum_window(struct ppl *p, const struct window *w, struct ppl_sums *sums) {
@@ -147,6 +148,7 @@ enum status ppl_score_document(struct ppl *p, struct text_span text, struct erro
     tokens_free(&t);
     if (status) return status;
     p->sums = xgrow(p->sums, p->n_documents, &p->documents_capacity, sizeof *p->sums);
-    p->sums[p->n_documents++] = sums;
+    p->sums[p->n_documents] = sums;
+    p->n_documents++;
     return STATUS_OK;
 }

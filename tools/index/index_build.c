@@ -74,7 +74,8 @@ static enum status add_chunks(struct builder *b, const char *stored, struct erro
         int end = n - i * m > m ? (i + 1) * m : n;
         uint32_t start = b->tokens.starts[i * m];
         buffer_append(&b->waiting, b->text.data + start, b->tokens.starts[end] - start);
-        b->ends[b->n_waiting++] = b->waiting.size;
+        b->ends[b->n_waiting] = b->waiting.size;
+        b->n_waiting++;
         if (b->n_waiting == BATCH_CHUNKS || b->waiting.size >= BATCH_BYTES) status = embed_waiting(b, e);
     }
     return status;

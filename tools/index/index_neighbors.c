@@ -62,7 +62,8 @@ static bool keep(const struct neighbor_search *s, int query, int wide, const int
     for (int i = 0; i < wide && kept < k && ids[i] >= 0; i++) {
         if (excluded(s, &s->queries[query], ids[i])) continue;
         s->ids[row + (size_t)kept] = ids[i];
-        s->similarities[row + (size_t)kept++] = similarities[i];
+        s->similarities[row + (size_t)kept] = similarities[i];
+        kept++;
     }
     for (int i = kept; i < k; i++) {
         s->ids[row + (size_t)i] = -1;
@@ -158,7 +159,8 @@ static enum status add_line(void *context, const struct json *record, struct err
     if (document == NULL || text.text == NULL)
         return error_set(e, STATUS_INVALID, "expected {\"document\": \"...\", \"text\": \"...\"}");
     l->search->queries[l->n] = (struct query){.document = -1, .path = xstrdup(document)};
-    l->texts[l->n++] = (struct text_span){xstrndup(text.text, text.size), text.size};
+    l->texts[l->n] = (struct text_span){xstrndup(text.text, text.size), text.size};
+    l->n++;
     return l->n == BATCH_TEXTS ? search_lines(l, e) : STATUS_OK;
 }
 

@@ -68,8 +68,9 @@ void walk_report(const struct walk *w) {
 
 static void add_file(struct walk *w, const char *path, const char *stored, const struct stat *st) {
     w->files = xgrow(w->files, w->n, &w->capacity, sizeof *w->files);
-    w->files[w->n++] = (struct found_file){
+    w->files[w->n] = (struct found_file){
         .path = xstrdup(path), .stored = xstrdup(stored), .kind = document_kind(path), .size = (uint64_t)st->st_size};
+    w->n++;
 }
 
 static bool on_trail(const struct trail *t, const struct stat *st) {
@@ -107,7 +108,8 @@ static enum status visit_folder(struct walk *w, struct trail *t, const char *pat
         return STATUS_OK;
     }
     t->device[t->depth] = st->st_dev;
-    t->inode[t->depth++] = st->st_ino;
+    t->inode[t->depth] = st->st_ino;
+    t->depth++;
     enum status status = STATUS_OK;
     for (int i = 0; i < n; i++) {
         if (status == STATUS_OK && entries[i]->d_name[0] == '.') {

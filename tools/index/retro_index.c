@@ -113,11 +113,14 @@ static enum status parse_option(struct index_arguments *a, int option, const cha
 /* The rows of a command for getopt, and --help. */
 static void list_options(unsigned command, struct option long_options[ARRAY_COUNT(rows) + 2]) {
     int n = 0;
-    for (size_t i = 0; i < ARRAY_COUNT(rows); i++)
-        if ((rows[i].commands & command) && strncmp(rows[i].name, "--", 2) == 0)
-            long_options[n++] =
-                (struct option){rows[i].name + 2, rows[i].value ? required_argument : no_argument, NULL, rows[i].id};
-    long_options[n++] = (struct option){"help", no_argument, NULL, OPTION_HELP};
+    for (size_t i = 0; i < ARRAY_COUNT(rows); i++) {
+        if ((rows[i].commands & command) == 0 || strncmp(rows[i].name, "--", 2) != 0) continue;
+        long_options[n] =
+            (struct option){rows[i].name + 2, rows[i].value ? required_argument : no_argument, NULL, rows[i].id};
+        n++;
+    }
+    long_options[n] = (struct option){"help", no_argument, NULL, OPTION_HELP};
+    n++;
     long_options[n] = (struct option){0};
 }
 
@@ -129,7 +132,10 @@ static enum status parse(struct index_arguments *a, unsigned command, int argc, 
     enum status status = STATUS_OK;
     while (status == STATUS_OK && !a->help &&
            (option = getopt_long(argc, argv, command & (SEARCH | NEIGHBORS) ? "k:" : "", options, NULL)) != -1) {
-        if (option == OPTION_SET) sets[n_sets++] = optarg;
+        if (option == OPTION_SET) {
+            sets[n_sets] = optarg;
+            n_sets++;
+        }
         status = parse_option(a, option, optarg, e);
     }
     for (int i = 0; i < n_sets && status == STATUS_OK; i++) status = config_set(&a->config, sets[i], e);
