@@ -2,8 +2,9 @@
 # tests/arm64.sh: cross-builds for arm64 and runs C tests there under qemu; `make arm64-test` calls it.
 #
 # The libraries for arm64 are unpacked into a folder, $DEPS/arm64: the packages of the machine itself stay as they are,
-# except for the cross compiler, qemu-user and mmdebstrap, which are installed where they are missing. FAISS, CUDA, MPI and NCCL
-# are left out. One line a test program; the last line is "N passed, N failed".
+# except for the cross compiler, qemu-user and mmdebstrap, which are installed where they are missing. FAISS, CUDA, MPI
+# and NCCL are left out. As many programs run at once as there are cores. One line a test program; the last line is "N
+# passed, N failed".
 set -uo pipefail
 cd "$(dirname "$0")/.."
 build=build/arm64
@@ -40,18 +41,25 @@ if ! make --no-print-directory -s -j"$(nproc)" BUILD=$build FAISS= CUDA= MPI= NC
     exit 1
 fi
 
-passed=0 failed=0
-for program in "${programs[@]}"; do
-    start=$SECONDS
+run_program() {
+    local program=$1 name=${1#"$build"/tests/} start=$SECONDS
     if timeout 240 qemu-aarch64 -L "$root" "$program" > "$program.log" 2>&1 &&
         grep -q '\[  PASSED  \] [1-9]' "$program.log"; then
-        passed=$((passed + 1))
-        printf 'ok     %-28s %d s\n' "${program#"$build"/tests/}" $((SECONDS - start))
+        printf 'ok     %-28s %d s\n' "$name" $((SECONDS - start))
     else
-        failed=$((failed + 1))
-        printf 'FAILED %-28s\n' "${program#"$build"/tests/}"
-        tail -20 "$program.log" | sed 's/^/    /'
+        printf 'FAILED %-28s\n%s\n' "$name" "$(tail -20 "$program.log" | sed 's/^/    /')"
+        return 1
     fi
+}
+
+passed=0 failed=0 running=()
+for program in "${programs[@]}"; do
+    [ "$(jobs -rp | wc -l)" -lt "$(nproc)" ] || wait -n
+    run_program "$program" &
+    running+=($!)
+done
+for job in "${running[@]}"; do
+    if wait "$job"; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 done
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

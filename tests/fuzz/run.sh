@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # tests/fuzz/run.sh SECONDS [NAME...]: builds every fuzz target with clang's libFuzzer, ASan and UBSan, replays its
-# corpus and every crash kept, then fuzzes each for SECONDS (0: replay only). `make fuzz` calls it.
+# corpus and every crash kept, then fuzzes each for SECONDS (0: replay only), as many at once as there are cores. `make
+# fuzz` calls it.
 #
 # One line a target; the last line is "N passed, N failed". New finds stay in build/fuzz/corpus, crashes in
 # build/fuzz/crashes: a crash that is fixed is kept, with its input moved to tests/fuzz/crashes/NAME/.
@@ -23,30 +24,38 @@ make --no-print-directory -s -j"$(nproc)" BUILD=$build CC=clang CXX=clang++ \
 complain() {
     printf 'FAILED %-14s %s\n' "$1" "$3"
     tail -60 "$2" | sed 's|^|    |'
-    failed=$((failed + 1))
+    return 1
 }
 
+# Fails when the target does. Prints at its end, in one piece.
 run_target() {
     local name=$1 program=$build/tests/fuzz/fuzz_$1 log=$build/$1.log finds=$build/corpus/$1
     local limits=(-timeout=20 -rss_limit_mb=2048 -artifact_prefix="$build/crashes/$name-")
     local inputs
     mkdir -p "$finds"
     mapfile -t inputs < <(find "tests/fuzz/corpus/$name" "tests/fuzz/crashes/$name" -type f 2>/dev/null | sort)
-    [ ${#inputs[@]} -gt 0 ] || { complain "$name" /dev/null "no seeds in tests/fuzz/corpus/$name"; return; }
+    [ ${#inputs[@]} -gt 0 ] || { complain "$name" /dev/null "no seeds in tests/fuzz/corpus/$name"; return 1; }
     "$program" "${limits[@]}" "${inputs[@]}" > "$log" 2>&1 < /dev/null ||
-        { complain "$name" "$log" "replaying the corpus"; return; }
+        { complain "$name" "$log" "replaying the corpus"; return 1; }
     if [ "$seconds" -gt 0 ]; then
         "$program" "${limits[@]}" -max_total_time="$seconds" -print_final_stats=1 "$finds" "tests/fuzz/corpus/$name" \
-            > "$log" 2>&1 < /dev/null || { complain "$name" "$log" "fuzzing; the input is in $build/crashes"; return; }
+            > "$log" 2>&1 < /dev/null || { complain "$name" "$log" "fuzzing; the input is in $build/crashes"; return 1; }
     fi
     printf 'ok     %-14s %4d inputs replayed' "$name" ${#inputs[@]}
     [ "$seconds" -gt 0 ] && printf ', %9s runs, coverage %s' \
         "$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")" \
         "$(sed -nE 's/.* cov: ([0-9]+) .*/\1/p' "$log" | tail -1)"
     echo
-    passed=$((passed + 1))
 }
 
-for name in "$@"; do run_target "$name"; done
+targets=()
+for name in "$@"; do
+    [ "$(jobs -rp | wc -l)" -lt "$(nproc)" ] || wait -n
+    { report=$(run_target "$name"); status=$?; echo "$report"; exit $status; } &
+    targets+=($!)
+done
+for target in "${targets[@]}"; do
+    if wait "$target"; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+done
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
