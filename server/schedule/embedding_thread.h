@@ -24,7 +24,7 @@ struct embedding {
  * it. */
 enum status embedding_thread_open(struct embedding_thread **out, const struct embedder *embedder, int capacity,
                                   struct error *e);
-/* Ends the thread. What still waits is answered with STATUS_CANCELLED, what comes later is refused. */
+/* Ends the thread. Texts that still wait are answered with STATUS_CANCELLED, later ones are refused. */
 void embedding_thread_stop(struct embedding_thread *t);
 void embedding_thread_close(struct embedding_thread *t);
 /* STATUS_BUSY when `capacity` requests wait or the thread was stopped; then done is not called. */

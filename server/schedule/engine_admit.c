@@ -115,7 +115,8 @@ static void accept_neighbors(struct engine_sequence *s) {
     }
     for (int j = 0; j < l->n; j++) {
         const struct hits *found = &l->hits[j];
-        s->neighbors[s->n_neighbors++] = (struct neighbor_tokens){.ids = found->ids, .k = found->n};
+        s->neighbors[s->n_neighbors] = (struct neighbor_tokens){.ids = found->ids, .k = found->n};
+        s->n_neighbors++;
     }
     sequence_publish(s);
 }
@@ -183,7 +184,8 @@ static void start_sequence(struct engine_sequence *s) {
     } else if (session_open(&s->session, x->pool, answer->grid, &e)) {
         sequence_finish(s, FINISH_ERROR, &e);
     } else {
-        x->active[x->n_active++] = s;
+        x->active[x->n_active] = s;
+        x->n_active++;
         logit_edits_open(&s->edits, asked, x->info.vocab, x->o.eod);
         int chunks = answer->n_chunks ? grid_complete(answer->grid, asked->n_prompt) : 0;
         engine_close_chunks(s, 0, sequence_reads_passages(s) ? 1 : chunks);

@@ -2,7 +2,7 @@
  *
  * Three structs keep three owners apart. `struct generation_request` is what was asked: the asker fills it in, and
  * nobody changes it after engine_submit. `struct generation_answer` is what is published: the engine adds to it, anyone
- * reads it. What the engine alone touches is `struct engine_sequence`, in the engine's own files.
+ * reads it. The engine alone touches `struct engine_sequence`, in the engine's own files.
  *
  * Both sides hold a reference: a client that leaves cancels and lets go, the engine notices and lets go. */
 #pragma once
@@ -54,7 +54,7 @@ struct generation_end {
     int min_tokens;    /* before so many it does not end */
 };
 
-/* What was asked. Constant from engine_submit on. */
+/* The request as it was asked. Constant from engine_submit on. */
 struct generation_request {
     uint64_t client; /* who asks: sequences are shared out evenly between these (turns.h) */
     int32_t *prompt; /* [n_prompt] owned: the rows that the decoder reads before it writes */
@@ -82,8 +82,8 @@ struct progress {
     int32_t stop_id;    /* the same of a token of stop_ids */
 };
 
-/* What is published. Arrays are as long as the answer can get; entries below the published counts are constant, so that
- * readers need the lock only for the counts and for the text. */
+/* The published part. Arrays are as long as the answer can get; entries below the published counts are constant, so
+ * that readers need the lock only for the counts and for the text. */
 struct generation_answer {
     pthread_mutex_t lock; /* guards progress, text, error and waker */
     struct progress progress;

@@ -1,5 +1,5 @@
 /* server/schedule/logit_edits.h: how one answer's request changes the logits that its tokens are drawn from: biases,
- * penalties for what was written, and the ends that may not come before min_tokens. What is here depends on this answer
+ * penalties for what was written, and the ends that may not come before min_tokens. All of it depends on this answer
  * alone, so that company in a batch changes nothing. */
 #pragma once
 
@@ -18,7 +18,7 @@ struct logit_edits {
     const struct generation_end *end;
 };
 
-/* What the request asks for, borrowed, before the first draw; `eod` ends texts, -1: nothing does. */
+/* Takes the request's changes, borrowed, before the first draw; `eod` ends texts, -1: nothing does. */
 void logit_edits_open(struct logit_edits *e, const struct generation_request *asked, int vocab, int eod);
 void logit_edits_close(struct logit_edits *e);
 /* A token was written. Allocates nothing. */

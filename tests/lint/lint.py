@@ -149,20 +149,22 @@ def check_tags(sources):
 
 # A sentence has a subject: "What is mapped counts as nothing" is no sentence, "mapped files are not counted" is one.
 HEADLESS = re.compile(r"(?:/\*+ |^ \* |\. )(?:What|Which|Who|Whose) [^?]*$")
-# An effect is a statement of its own. The rooms named here have not been gone through.
+# An effect is a statement of its own.
 EFFECT_IN_INDEX = re.compile(r"\[[^]\"']*(?:\+\+|--)[^]\"']*\]")
-EFFECTS_ALLOWED = ("kernels/cpu/", "retro/families/", "retro/model/", "retro/text/", "retro/weights/", "server/api/")
+# The rooms that these two rules have not reached.
+STYLE_WITHOUT = ("kernels/cpu/", "retro/families/", "retro/model/", "retro/text/", "retro/weights/", "server/api/")
 
 
 def check_style(sources):
     """Comments without a subject, and effects inside of an index."""
     for name, lines in sources.items():
+        if name.startswith(STYLE_WITHOUT):
+            continue
         for number, line in enumerate(lines, 1):
             comment = "/*" in line or line.lstrip().startswith("*")
             if comment and HEADLESS.search(line):
                 yield f"{name}:{number}: a sentence that begins with what, which or who has no subject"
-            elif not comment and '"' not in line and EFFECT_IN_INDEX.search(line) and not (
-                    name.startswith(EFFECTS_ALLOWED)):
+            elif not comment and '"' not in line and EFFECT_IN_INDEX.search(line):
                 yield f"{name}:{number}: an effect inside of an index is a statement of its own"
 
 

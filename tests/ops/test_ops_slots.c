@@ -150,7 +150,7 @@ static void embed_scale(struct backend *b) {
     free(y.data);
 }
 
-/* What is rotated is scaled, and nothing behind it. */
+/* Rotated columns are scaled, and nothing behind them. */
 static void rope_scale(struct backend *b) {
     enum { HEADS = 3, HEAD = 12, ROTATED = 8 };
     float inv_freq[] = {1, 0.3f, 0.1f, 0.01f};

@@ -73,8 +73,8 @@ enum status bench_parse(struct bench_options *o, char **arguments, const struct 
                         struct error *e);
 void bench_print_usage(const struct bench_command *c, FILE *out);
 
-/* What dtype_parse knows, Q4_K, Q5_K and Q6_K, and names that others have for a type of as many bits: q8_0 is int8,
- * q4_1 and q4_0 are int4. False when unknown. */
+/* The names that dtype_parse knows, Q4_K, Q5_K and Q6_K, and names that others have for a type of as many bits: q8_0 is
+ * int8, q4_1 and q4_0 are int4. False when unknown. */
 bool bench_dtype_parse(const char *name, enum dtype *dtype);
 /* "m", "s-int8": a shape, and a type that bench_dtype_parse knows. The type is left alone where the name has none.
  * False when unknown. */
