@@ -3,11 +3,18 @@
  * A model's layers are cut into stages, and each layer into the parts of a tensor-parallel group. A rank has a
  * communicator of its group, and in it one of the world, all groups; with one stage these are the same.
  *
- * Model code calls a communicator in three places: after a row-parallel product (allreduce_sum, before bias and
- * residual), to gather logits (allgather_cols), and in the world between stages (send, receive). These are ordered with
- * the backend's ops, and like an op's their failure sticks in the backend, as STATUS_DEVICE: a group of which one rank
- * failed does not heal. Beside them go messages on the host: rank 0 says what to do (broadcast), and all learn whether
- * all could (agree).
+ * Calls on rows, by model code, ordered with the backend's ops:
+ *
+ *     allreduce_sum    after a row-parallel product, before bias and residual
+ *     allgather_cols   to gather logits
+ *     send, receive    in the world, between stages
+ *
+ * Their failure sticks in the backend like an op's, as STATUS_DEVICE. A group of which one rank failed does not heal.
+ *
+ * Calls on messages, on the host:
+ *
+ *     broadcast        rank 0 says what to do
+ *     agree            all learn whether all could
  *
  * All ranks make the same calls in the same order. A communicator belongs to one thread at a time. */
 #pragma once
