@@ -12,6 +12,8 @@ struct gemma_keys {
 };
 
 static const struct json_field fields[] = {
+    {"hidden_activation", JSON_CHOICE, AT_DECODER(activation), .choices = huggingface_activations,
+     .fallback = ACTIVATION_GELU_TANH},
     {"query_pre_attn_scalar", JSON_FLOAT, JSON_AT(struct gemma_keys, score_divisor), .min = 1e-30, .max = 1e30,
      .fallback = 256},
     {"attn_logit_softcapping", JSON_FLOAT, AT_DECODER(score_cap), .min = 1e-30, .max = 1e30},
@@ -31,7 +33,6 @@ static enum status read_gemma(const struct json *config, struct huggingface_deco
     d->kv_heads = 4;
     d->head_dim = 256;
     d->epsilon = 1e-6f;
-    d->activation = ACTIVATION_GELU_TANH;
     s->tied = true;
     s->window = 4096;
     if (huggingface_read_decoder(config, k, e)) return e->status;

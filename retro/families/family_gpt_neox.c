@@ -9,7 +9,8 @@ static const struct json_field fields[] = {
 static const struct json_table table = JSON_TABLE(fields, .open = true);
 
 static enum status read_neox(const struct json *config, struct model_spec *s, struct error *e) {
-    struct huggingface_decoder k = {.spec = *s, .rope = {.base = 10000, .partial = 0.25}, .attention_bias = true};
+    struct huggingface_decoder k = {
+        .spec = *s, .rope = {.base = 10000, .partial = 0.25, .neox_names = true}, .attention_bias = true};
     struct dims *d = &k.spec.stacks[STACK_DECODER];
     d->epsilon = 1e-5f;
     d->activation = ACTIVATION_GELU_ERF;

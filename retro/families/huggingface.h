@@ -15,6 +15,7 @@ struct rope_rules {
     double partial;          /* of the dimensions of a head that turn; 0: all, and no other number is supported */
     int original;            /* 0: max_position_embeddings */
     bool renames_yarn;       /* "yarn" is longrope */
+    bool neox_names;         /* rotary_emb_base and rotary_pct */
 };
 /* Fills the decoder's rotary dims and tables from rope_theta, rope_scaling and rope_parameters; head_dim and
  * max_positions are set. What is not supported is an error that names the key (huggingface_rope.c). */

@@ -32,10 +32,11 @@ struct rope_parameters {
 };
 
 struct rope_config {
-    double base, local_base, partial;
+    double base, local_base, partial, neox_base, neox_partial;
     int original;
     struct rope_parameters parameters;
     struct rope_keys scaling;
+    bool scales; /* there is a rope_scaling */
 };
 
 static enum status parse_kind(struct json_reader *r, const struct json *value, void *object) {
@@ -79,15 +80,24 @@ static const struct json_field parameters_fields[] = {
 };
 static const struct json_table parameters_table = JSON_TABLE(parameters_fields, .open = true);
 
-/* GPT-NeoX has names of its own. */
+/* An empty dictionary is none. */
+static enum status parse_scaling(struct json_reader *r, const struct json *value, void *object) {
+    struct rope_config *c = object;
+    bool empty = json_kind(value) == JSON_KIND_OBJECT && json_count(value) == 0;
+    c->scales = !empty;
+    return empty ? STATUS_OK : json_table_read(r, &scaling_table, value, &c->scaling);
+}
+
 static const struct json_field config_fields[] = {
-    {"rotary_emb_base|rope_theta", JSON_DOUBLE, JSON_AT(struct rope_config, base)},
+    {"rope_theta", JSON_DOUBLE, JSON_AT(struct rope_config, base)},
+    {"rotary_emb_base", JSON_DOUBLE, JSON_AT(struct rope_config, neox_base)},
+    {"rotary_pct", JSON_DOUBLE, JSON_AT(struct rope_config, neox_partial)},
     {"rope_local_base_freq", JSON_DOUBLE, JSON_AT(struct rope_config, local_base)},
-    {"rotary_pct|partial_rotary_factor", JSON_DOUBLE, JSON_AT(struct rope_config, partial)},
+    {"partial_rotary_factor", JSON_DOUBLE, JSON_AT(struct rope_config, partial)},
     {"original_max_position_embeddings", JSON_INT, JSON_AT(struct rope_config, original), .min = 1,
      .max = LIMIT_POSITIONS},
     {"rope_parameters", JSON_STRUCT, JSON_AT(struct rope_config, parameters), .table = &parameters_table},
-    {"rope_scaling", JSON_STRUCT, JSON_AT(struct rope_config, scaling), .table = &scaling_table},
+    {.name = "rope_scaling", .type = JSON_PARSED, .parse = parse_scaling},
 };
 static const struct json_table config_table = JSON_TABLE(config_fields, .open = true);
 
@@ -242,19 +252,21 @@ enum status huggingface_read_rope(const struct json *config, const struct rope_r
     struct dims *d = &s->stacks[STACK_DECODER];
     struct rope_config c = {.original = rules->original};
     if (spec_read(config, &config_table, &c, e)) return e->status;
+    if (rules->neox_names && c.neox_base != 0) c.base = c.neox_base;
+    if (rules->neox_names && c.neox_partial != 0) c.partial = c.neox_partial;
     const struct json *nested = json_member(config, "rope_parameters");
     bool by_type = !json_is_absent(json_member(nested, "full_attention")) ||
                    !json_is_absent(json_member(nested, "sliding_attention"));
-    bool scaling = !json_is_absent(json_member(config, "rope_scaling")), local = rules->local_base != 0;
+    bool local = rules->local_base != 0;
     bool flat = !json_is_absent(nested) && json_count(nested) > 0 && !by_type;
     if (local ? flat : by_type)
         return error_set(e, STATUS_UNSUPPORTED, "config.json: \"rope_parameters\" must %s in this family",
                          local ? "have \"full_attention\" and \"sliding_attention\"" : "be of all layers at once");
 
-    struct rope_keys global = scaling ? c.scaling : by_type ? c.parameters.full : c.parameters.flat;
+    struct rope_keys global = c.scales ? c.scaling : by_type ? c.parameters.full : c.parameters.flat;
     struct rope_keys windowed = c.parameters.sliding;
     int dim, same;
-    if (scaling && global.base == 0) global.base = c.parameters.full.base;
+    if (c.scales && global.base == 0) global.base = c.parameters.full.base;
     complete_keys(&global, &c, rules, s);
     if (windowed.base == 0) windowed.base = c.local_base != 0 ? c.local_base : rules->local_base;
     complete_keys(&windowed, &c, rules, s);
