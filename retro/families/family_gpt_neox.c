@@ -4,6 +4,7 @@
 #include "retro/families/huggingface.h"
 
 static const struct json_field fields[] = {
+    {"layer_norm_eps", JSON_FLOAT, AT_DECODER(epsilon), .fallback = 1e-5},
     {"use_parallel_residual", JSON_BOOL, AT_DECODER(parallel), .fallback = true},
 };
 static const struct json_table table = JSON_TABLE(fields, .open = true);
@@ -12,7 +13,7 @@ static enum status read_neox(const struct json *config, struct model_spec *s, st
     struct huggingface_decoder k = {
         .spec = *s, .rope = {.base = 10000, .partial = 0.25, .neox_names = true}, .attention_bias = true};
     struct dims *d = &k.spec.stacks[STACK_DECODER];
-    d->epsilon = 1e-5f;
+    d->epsilon = 1; /* read below */
     d->activation = ACTIVATION_GELU_ERF;
     if (huggingface_read_decoder(config, &k, e) || spec_read(config, &table, &k.spec, e)) return e->status;
     if (d->heads * d->head_dim != d->hidden || d->kv_heads != d->heads)
@@ -26,7 +27,7 @@ static enum status read_neox(const struct json *config, struct model_spec *s, st
     d->mlp_bias = true;
     k.spec.window = 0;
     *s = k.spec;
-    return STATUS_OK;
+    return spec_check(s, e);
 }
 
 /* transformers 5 calls the output matrix lm_head. GPTNeoXModel writes no prefix. */

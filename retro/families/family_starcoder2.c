@@ -3,6 +3,7 @@
 #include "retro/families/huggingface.h"
 
 static const struct json_field fields[] = {
+    {"norm_epsilon", JSON_FLOAT, AT_DECODER(epsilon), .fallback = 1e-5},
     {"use_bias", JSON_BOOL, AT_DECODER(mlp_bias), .fallback = true},
 };
 static const struct json_table table = JSON_TABLE(fields, .open = true);
@@ -11,7 +12,7 @@ static enum status read_starcoder2(const struct json *config, struct model_spec 
     struct huggingface_decoder k = {.spec = *s, .rope = {.base = 10000}};
     struct dims *d = &k.spec.stacks[STACK_DECODER];
     d->kv_heads = 2;
-    d->epsilon = 1e-5f;
+    d->epsilon = 1; /* read below */
     d->activation = ACTIVATION_GELU_TANH;
     k.spec.tied = true;
     if (huggingface_read_decoder(config, &k, e) || spec_read(config, &table, &k.spec, e)) return e->status;
@@ -20,7 +21,7 @@ static enum status read_starcoder2(const struct json *config, struct model_spec 
     d->gated = false;
     for (int i = 0; i < d->n_layers; i++) k.spec.windowed[i] = true;
     *s = k.spec;
-    return STATUS_OK;
+    return spec_check(s, e);
 }
 
 static const struct tensor_row outer_rows[] = {HUGGINGFACE_OUTER_ROWS};

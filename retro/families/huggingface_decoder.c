@@ -15,7 +15,7 @@ static const struct json_field fields[] = {
     {"vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS, .required = true},
     {.name = "eos_token_id", .type = JSON_PARSED, .parse = huggingface_parse_eos},
     {"max_position_embeddings", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS},
-    {"rms_norm_eps|norm_epsilon|layer_norm_eps", JSON_FLOAT, AT_DECODER(epsilon)},
+    {"rms_norm_eps", JSON_FLOAT, AT_DECODER(epsilon)},
     {"hidden_act", JSON_CHOICE, AT_DECODER(activation), .choices = huggingface_activations},
     {"attention_bias", JSON_BOOL, JSON_AT(struct huggingface_decoder, attention_bias)},
     {"mlp_bias", JSON_BOOL, JSON_AT(struct huggingface_decoder, mlp_bias)},

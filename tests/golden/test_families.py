@@ -161,6 +161,7 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("qwen2_window", "use_sliding_window", False, "is off"),
     ("qwen3", "sliding_window", 0, "allowed is 1"),
     ("smollm3", "no_rope_layers", [1, 0], "list of 3 numbers"),
+    ("starcoder2", "norm_epsilon", -1, "epsilon is -1"),
     ("smollm3", "no_rope_layer_interval", 0, "allowed is 1"),
     ("llama", "rope_scaling", {"factor": 2.0}, "rope_scaling.rope_type"),
     ("llama", "rope_parameters", {"rope_type": "llama3", "rope_theta": 5e5}, "factor"),
@@ -173,7 +174,8 @@ def test_options_that_are_refused(tmp_path, family, key, value, words):
     done = parity(folder)
     assert done.returncode == 1 and words in done.stderr, done.stdout + done.stderr
     named = key in done.stderr or "of the rotary positions" in done.stderr or "of longrope" in done.stderr
-    assert named or family == "gpt2" and key == "n_head" or "cannot share" in done.stderr or "is off" in done.stderr
+    assert named or family == "gpt2" and key == "n_head" or "cannot share" in done.stderr or "is off" in done.stderr or \
+        "epsilon is" in done.stderr
 
 
 def test_several_eos_ids(tmp_path):
