@@ -242,9 +242,9 @@ static enum status read_partial(const struct rope_keys *k, const struct rope_rul
                          "config.json: \"partial_rotary_factor\" is %g, which is not supported in this family: leave "
                          "it out or send 1",
                          partial);
-    *dim = (int)(d->head_dim * partial);
-    if (*dim < 1 || *dim > d->head_dim) return refuse_key("partial_rotary_factor", partial, "within a head", e);
-    return STATUS_OK;
+    *dim = partial > 0 && partial <= 1 ? (int)(d->head_dim * partial) : 0;
+    if (*dim >= 1) return STATUS_OK;
+    return refuse_key("partial_rotary_factor", partial, "a share of a head, with one dimension at least", e);
 }
 
 enum status huggingface_read_rope(const struct json *config, const struct rope_rules *rules, struct model_spec *s,

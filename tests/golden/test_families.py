@@ -156,6 +156,7 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("gemma2", "layer_types", ["full_attention"], "one for each layer"),
     ("gemma3_text", "rope_parameters", {"rope_type": "default", "rope_theta": 1e6}, "full_attention"),
     ("granite", "logits_scaling", 0, "allowed is"),
+    ("gpt_neox", "rope_parameters", {"rope_type": "default", "partial_rotary_factor": 1e300}, "a share of a head"),
     ("gpt_neox", "num_key_value_heads", 2, "its own keys and values"),
     ("mistral", "layer_types", ["sliding_attention", "full_attention"], "full_attention beside"),
     ("qwen2_window", "use_sliding_window", False, "is off"),

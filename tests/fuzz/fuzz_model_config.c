@@ -1,0 +1,43 @@
+/* tests/fuzz/fuzz_model_config.c: any bytes as the config.json of every family: what is accepted has the sizes that
+ * loading trusts, and a layer of each number. */
+#include "retro/model/model_private.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const struct family *const families[] = {
+    &family_retro, &family_gpt,     &family_bert,    &family_megatron_t5, &family_t5,       &family_gpt2,
+    &family_llama, &family_mistral, &family_granite, &family_smollm3,     &family_qwen2,    &family_qwen3,
+    &family_phi3,  &family_olmo2,   &family_gemma2,  &family_gemma3_text, &family_gpt_neox, &family_starcoder2};
+
+static void check_stack(const struct family *f, const struct model_spec *s, enum stack_id id) {
+    const struct dims *d = &s->stacks[id];
+    if (d->n_layers == 0) return;
+    CHECK(d->n_layers <= MAX_LAYERS && d->heads > 0 && d->kv_heads > 0 && d->heads % d->kv_heads == 0);
+    CHECK(d->head_dim > 0 && d->head_dim <= ATTENTION_MAX_HEAD && d->rotated >= 0 && d->rotated <= d->head_dim);
+    CHECK(d->rotated % 2 == 0 && d->epsilon > 0 && d->hidden > 0 && d->ffn > 0);
+    for (int i = 0; i < d->n_layers; i++) {
+        struct layer_spec l = f->layer(s, id, i);
+        CHECK(l.window >= 0 && (l.window == 0 || l.mask == MASK_CAUSAL) && (int)l.frequencies < ROPE_COUNT);
+    }
+}
+
+static void check(const struct family *f, const struct json *config) {
+    struct model_spec s = model_spec_default();
+    struct error e = {0};
+    enum status status = f->read(config, &s, &e);
+    if (status) {
+        CHECK(e.status == status && e.text[0] != '\0');
+        return;
+    }
+    CHECK(s.vocab > 0 && s.padded_vocab >= s.vocab && s.window >= 0);
+    for (int id = 0; id < STACK_COUNT; id++) check_stack(f, &s, (enum stack_id)id);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    struct json *config = NULL;
+    struct error e = {0};
+    if (json_parse(&config, (struct text_span){(const char *)data, size}, "config.json", &e)) return 0;
+    for (size_t i = 0; i < ARRAY_COUNT(families); i++) check(families[i], config);
+    json_close(config);
+    return 0;
+}
