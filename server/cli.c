@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "config/base/line.h"
+#include "retro/weights/gguf_folder.h"
 #include "server/host/check.h"
 
 enum cli_option { CLI_CONFIG = 1, CLI_SET, CLI_CHECK, CLI_PRINT, CLI_HELP, CLI_VERSION };
@@ -80,9 +81,18 @@ static bool folder_ready(const char *option, const char *folder, const char *fil
     return ready;
 }
 
+/* The same for a model, which may be a GGUF file. */
+static bool model_ready(const char *option, const char *path, const char *what) {
+    struct buffer gguf = {0};
+    bool found = gguf_find_file(path, &gguf), ready = found && access(gguf.data, R_OK) == 0;
+    if (found && !ready) line_print(stderr, "retro-server: %s: %s: %s", option, gguf.data, strerror(errno));
+    buffer_free(&gguf);
+    return found ? ready : folder_ready(option, path, "config.json", what);
+}
+
 /* All that is missing is told at once. */
 static enum status check_folders(const struct config *c, struct error *e) {
-    int wrong = !folder_ready("model.path", c->model.path, "config.json", "; this is no model folder");
+    int wrong = !model_ready("model.path", c->model.path, "; this is no model folder");
     wrong += !folder_ready("retrieval.collection", c->retrieval.collection, "CURRENT",
                            "; this is no collection, which retro-index makes");
     wrong += !folder_ready("retrieval.embedder", c->retrieval.embedder, "config.json", "; this is no embedder folder");

@@ -4,9 +4,10 @@
 #include <string.h>
 
 #include "config/base/hash.h"
+#include "retro/weights/gguf_folder.h"
 #include "retro/weights/packed.h"
 
-enum { WHOLE = 64 << 10, PLACES = 8, PLACE = 8 << 10, CONFIG_LIMIT = 1 << 20 };
+enum { WHOLE = 64 << 10, PLACES = 8, PLACE = 8 << 10 };
 
 static uint64_t hash_contents(const struct stored_tensor *t, uint64_t seed) {
     const char *data = t->data;
@@ -24,15 +25,13 @@ static uint64_t hash_form(const struct stored_tensor *t, uint64_t seed) {
 }
 
 static void identify_config(const char *folder, struct buffer *lines) {
-    struct buffer path = {0}, config = {0};
+    struct buffer config = {0};
     struct error why;
-    buffer_printf(&path, "%s/config.json", folder);
-    if (file_read(path.data, CONFIG_LIMIT, &config, &why))
+    if (config_read_text(folder, &config, &why))
         buffer_printf(lines, "no model: %s\n", why.text);
     else
         buffer_printf(lines, "a config.json with checksum %016llx\n",
                       (unsigned long long)hash_bytes(config.data, config.size, 0));
-    buffer_free(&path);
     buffer_free(&config);
 }
 

@@ -14,6 +14,7 @@
 #include "kernels/kquants.h"
 #include "kernels/quantise.h"
 #include "retro/model/tensors.h"
+#include "retro/weights/gguf_blocks.h"
 
 enum { MAX_PARTS = 3 };
 
@@ -36,6 +37,8 @@ struct loader {
     size_t done, total; /* bytes of stored tensors */
     double shown;       /* when progress was last told */
     struct load_room rooms[ROOMS];
+    struct deviation lost; /* by tensors whose blocks do not fit our types */
+    int n_lost;
     uint64_t random;
     enum dtype random_dtype; /* of what is in ROOM_RANDOM */
 };
@@ -59,9 +62,10 @@ const char *plane_at(const struct matrix_planes *p, int plane, int64_t i, int fi
 void planes_widen(float *to, const struct matrix_planes *p, int64_t i, int first, int n);
 
 /* One stored tensor with its scales: the rows of a place that `part` says. The planes are as stored: of a transposed
- * one they have `rows` columns. */
+ * one they have `rows` columns. Of STORED_BLOCKS they have no memory: its rows are converted while they are staged. */
 struct stored_part {
     struct matrix_planes planes;
+    const struct stored_tensor *stored;
     enum part part;
     int rows, cols;
     bool transposed;

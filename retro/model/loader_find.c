@@ -1,6 +1,7 @@
 /* retro/model/loader_find.c: the stored tensors of a place: names, shapes, types, and the scales of quantised ones. See
  * loader.h. */
 #include <stdio.h>
+#include <string.h>
 
 #include "retro/model/loader.h"
 
@@ -63,9 +64,33 @@ static enum status find_blocks(struct loader *l, struct stored_part *s, const ch
     return STATUS_OK;
 }
 
+/* What blocks are kept as: super-blocks as they are on the CPU, where no file is made of them, else int8 or int4; f32
+ * where they are to be widened and would lose on the way. */
+static enum dtype choose_blocks_dtype(const struct loader *l, const struct block_form *form) {
+    const struct model_options *o = l->options;
+    bool cpu = strcmp(l->model->backend->ops->name, "cpu") == 0;
+    if (o->convert) return form->loss == BLOCKS_EXACT ? form->dtype : DTYPE_F32;
+    return cpu && !o->storable ? form->kernel : form->dtype;
+}
+
+/* Rows of GGUF's blocks. */
+static enum status find_block_rows(struct loader *l, struct stored_part *s, const char *name, struct error *e) {
+    const struct block_form *form = weights_find(l->weights, name)->form;
+    s->planes.dtype = choose_blocks_dtype(l, form);
+    if (s->transposed || s->cols % form->elements != 0)
+        return error_set(e, STATUS_INVALID,
+                         "tensor %s is stored as %s, in blocks of %d columns; config.json makes it [%d, %d]%s", name,
+                         form->name, form->elements, s->rows, s->cols, s->transposed ? " transposed" : "");
+    if (find_tensor(l, name, s->rows, s->cols, &s->stored, e)) return e->status;
+    if (dtype_kquant(s->planes.dtype)) s->planes.at[PLANE_VALUES] = s->stored->data;
+    return STATUS_OK;
+}
+
 static enum status find_part(struct loader *l, struct stored_part *s, const char *name, struct error *e) {
     const struct stored_tensor *t = weights_find(l->weights, name);
+    if (t && t->turned) s->transposed = false;
     s->planes = (struct matrix_planes){.cols = s->transposed ? s->rows : s->cols};
+    if (t && t->form) return find_block_rows(l, s, name, e);
     if (t && convert_type(t, &s->planes.dtype, e)) return e->status;
     bool blocks = dtype_quantised(s->planes.dtype);
     if (blocks && (s->transposed || s->cols % QUANTISE_BLOCK != 0))
@@ -80,6 +105,7 @@ static enum status find_part(struct loader *l, struct stored_part *s, const char
     int stored_rows = s->transposed && !vector ? cols : s->rows,
         stored_cols = s->transposed && !vector ? s->rows : cols;
     if (find_tensor(l, name, stored_rows, stored_cols, &t, e)) return e->status;
+    s->stored = t;
     s->planes.at[PLANE_VALUES] = t->data;
     enum status status = STATUS_OK;
     for (int p = PLANE_SCALES; p < PLANES && status == STATUS_OK; p++)

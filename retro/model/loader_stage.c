@@ -101,6 +101,19 @@ static void stage_tile(struct staged_place *s, const int to[TILE], const struct 
     }
 }
 
+/* A row of blocks, whole, in the type of the stage; room is for one such row. False when a number does not fit. */
+static bool read_blocks(struct staged_place *row, const struct stored_part *from, int64_t i, struct deviation *lost) {
+    const struct block_form *form = from->stored->form;
+    const char *stored = (const char *)from->stored->data + (size_t)i * block_row_bytes(form, from->cols);
+    if (row->planes.dtype == DTYPE_F32) {
+        blocks_widen((float *)(void *)row->room[PLANE_VALUES], form, stored, from->cols);
+        return true;
+    }
+    struct quantised_row to = {row->room[PLANE_VALUES], (uint16_t *)(void *)row->room[PLANE_SCALES],
+                               (uint16_t *)(void *)row->room[PLANE_MINIMUMS]};
+    return blocks_quantise(row->planes.dtype, to, form, stored, from->cols, lost);
+}
+
 /* Row `to` of the stage = this rank's columns of a stored row. Parts of different types meet in f32. */
 static void stage_row(struct staged_place *s, int to, const struct stored_part *from, int row, int first_col) {
     if (s->planes.dtype != from->planes.dtype) {
@@ -114,6 +127,75 @@ static void stage_row(struct staged_place *s, int to, const struct stored_part *
     }
 }
 
+/* Room for one row of blocks; freed by the caller. */
+static char *take_row(struct staged_place *row, enum dtype dtype, int cols) {
+    size_t sizes[PLANES], all = 0;
+    *row = (struct staged_place){.planes = {.dtype = dtype, .cols = cols}, .rows = 1, .cols = cols};
+    for (int p = 0; p < PLANES; p++) {
+        sizes[p] = plane_bytes(dtype, p, cols);
+        all += sizes[p];
+    }
+    char *room = xmalloc(all + 1);
+    all = 0;
+    for (int p = 0; p < PLANES; p++) {
+        if (sizes[p]) row->room[p] = room + all;
+        row->planes.at[p] = row->room[p];
+        all += sizes[p];
+    }
+    return room;
+}
+
+/* One thread's share of the rows of a part. */
+struct block_rows {
+    struct staged_place *stage;
+    const struct stored_part *from;
+    const struct share *share;
+    int head_dim;
+};
+
+static bool stage_blocks_row(const struct block_rows *r, struct staged_place *row, int i, struct deviation *lost) {
+    const struct stored_part *from = r->from;
+    int to = share_row(r->share, find_row(r->share, r->head_dim, from->part, i));
+    if (to < 0) return true;
+    if (!read_blocks(row, from, paired_row(from->stored->paired, i), lost)) return false;
+    struct stored_part whole = {.planes = row->planes};
+    stage_row(r->stage, to, &whole, 0, r->share->first_col);
+    return true;
+}
+
+/* All rows of a part that this rank keeps, converted by all cores: a large model has billions of weights. */
+static enum status stage_blocks(struct loader *l, const struct block_rows *r, struct error *e) {
+    const struct stored_part *from = r->from;
+    struct deviation lost = {0};
+    enum dtype dtype = r->stage->planes.dtype;
+    bool loses = dtype != DTYPE_F32 && !dtype_kquant(dtype) &&
+                 (from->stored->form->loss != BLOCKS_EXACT || dtype != from->stored->form->dtype);
+    int bad = 0;
+#pragma omp parallel
+    {
+        struct staged_place row;
+        struct deviation mine = {0};
+        char *room = take_row(&row, dtype, from->cols);
+        int wrong = 0;
+#pragma omp for schedule(static)
+        for (int i = 0; i < from->rows; i++) wrong += !stage_blocks_row(r, &row, i, loses ? &mine : NULL);
+#pragma omp critical
+        {
+            bad += wrong;
+            lost.squared += mine.squared;
+            lost.total += mine.total;
+        }
+        free(room);
+    }
+    if (bad > 0)
+        return error_set(e, STATUS_CORRUPT, "tensor %s: %d rows of %s with a scale that is not finite or too large",
+                         from->stored->name, bad, from->stored->form->name);
+    l->lost.squared += lost.squared;
+    l->lost.total += lost.total;
+    l->n_lost += lost.squared > 0;
+    return STATUS_OK;
+}
+
 /* All rows of a part that this rank keeps. */
 static void stage_part(struct staged_place *s, const struct stored_part *from, const struct share *share,
                        int head_dim) {
@@ -124,7 +206,7 @@ static void stage_part(struct staged_place *s, const struct stored_part *from, c
         if (from->transposed)
             stage_tile(s, to, from, i, n, share->first_col);
         else if (to[0] >= 0)
-            stage_row(s, to[0], from, i, share->first_col);
+            stage_row(s, to[0], from, (int)paired_row(from->stored->paired, i), share->first_col);
     }
 }
 
@@ -134,14 +216,33 @@ static void stage_in_place(struct staged_place *s, const struct stored_part *fro
     for (int p = 0; p < PLANES; p++) s->planes.at[p] = plane_at(&from->planes, p, share->mine[0].first, 0);
 }
 
+/* The type that all parts have or are read as. Blocks of different types meet in int8, others in f32. Super-blocks that
+ * a rank's columns cut become what smaller blocks can hold. */
+static enum dtype common_dtype(const struct stored_part *parts, int n, const struct staged_place *s,
+                               const struct share *share) {
+    bool blocks = true, equal = true;
+    for (int k = 0; k < n; k++) {
+        blocks = blocks && parts[k].stored->form && parts[k].planes.dtype != DTYPE_F32;
+        equal = equal && parts[k].planes.dtype == parts[0].planes.dtype;
+    }
+    if (!equal) return blocks ? DTYPE_INT8 : DTYPE_F32;
+    enum dtype dtype = parts[0].planes.dtype;
+    bool cut = dtype_kquant(dtype) && (s->cols % SUPER_BLOCK != 0 || share->first_col % SUPER_BLOCK != 0);
+    return cut && blocks ? parts[0].stored->form->dtype : dtype;
+}
+
+/* A tensor in the order of its place, which the backend can read where it lies. */
+static bool is_in_order(const struct stored_part *part) {
+    bool readable = !part->stored->form || dtype_kquant(part->planes.dtype);
+    return part->part == PART_WHOLE && !part->transposed && readable && part->stored->paired == 0;
+}
+
 enum status loader_stage(struct loader *l, struct staged_place *s, const struct place *p, struct error *e) {
     struct stored_part parts[MAX_PARTS] = {0};
     const struct share *share = &p->share;
     int n, head_dim = l->model->stacks[p->stack].dims.head_dim;
     if (loader_find_parts(l, p, parts, &n, e)) return e->status;
-    enum dtype dtype = parts[0].planes.dtype;
-    for (int k = 1; k < n; k++)
-        if (parts[k].planes.dtype != dtype) dtype = DTYPE_F32;
+    enum dtype dtype = common_dtype(parts, n, s, share);
     int block = dtype_quantised(dtype) ? dtype_block(dtype) : 1;
     if (s->cols % block != 0 || share->first_col % block != 0)
         return error_set(e, STATUS_INVALID,
@@ -153,11 +254,17 @@ enum status loader_stage(struct loader *l, struct staged_place *s, const struct 
         s->planes.dtype = dtype; /* nobody looks at the rest */
         return STATUS_OK;
     }
-    if (n == 1 && parts[0].part == PART_WHOLE && !parts[0].transposed && s->cols == share->whole_cols && one_run) {
+    if (n == 1 && dtype == parts[0].planes.dtype && is_in_order(&parts[0]) && s->cols == share->whole_cols && one_run) {
         stage_in_place(s, &parts[0], share);
         return STATUS_OK;
     }
     enum status status = stage_take(l, s, dtype, e);
-    for (int k = 0; k < n && status == STATUS_OK; k++) stage_part(s, &parts[k], share, head_dim);
+    for (int k = 0; k < n && status == STATUS_OK; k++) {
+        struct block_rows rows = {.stage = s, .from = &parts[k], .share = share, .head_dim = head_dim};
+        if (parts[k].stored->form)
+            status = stage_blocks(l, &rows, e);
+        else
+            stage_part(s, &parts[k], share, head_dim);
+    }
     return status;
 }

@@ -1,10 +1,12 @@
 /* retro/model/model.c: opens a checkpoint folder: config.json, family, dimensions, weights. See model.h. */
 #include "retro/model/model.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "retro/weights/gguf_folder.h"
 #include "retro/weights/packed.h"
 
 static const struct family *const families[] = {
@@ -49,15 +51,35 @@ static enum status find_family(const struct json *config, const struct family **
                      architecture ? "architecture" : "model_type", architecture ? architecture : type, known);
 }
 
+/* "rope_factors", our own key: what GGUF files say of Llama 3's frequencies. */
+static enum status read_rope_factors(struct dims *d, const struct json *config, struct error *e) {
+    const struct json *list = json_member(config, "rope_factors");
+    size_t pairs = (size_t)d->rotated / 2;
+    if (json_is_absent(list)) return STATUS_OK;
+    if (json_count(list) != pairs || pairs == 0)
+        return error_set(e, STATUS_INVALID, "config.json: \"rope_factors\" are %zu numbers, expected %zu",
+                         json_count(list), pairs);
+    for (size_t i = 0; i < pairs; i++) {
+        float factor = (float)json_double(json_item(list, i));
+        if (!(factor > 0) || !isfinite(factor))
+            return error_set(e, STATUS_INVALID, "config.json: \"rope_factors\" [%zu] is %g, must be positive", i,
+                             (double)factor);
+        d->rope[ROPE_GLOBAL].inv_freq[i] /= factor;
+    }
+    return STATUS_OK;
+}
+
 static enum status read_config(struct model *m, const char *folder, struct error *e) {
-    char path[4096];
+    struct buffer text = {0};
     struct json *config = NULL;
-    snprintf(path, sizeof path, "%s/config.json", folder);
-    if (json_parse_file(&config, path, e)) return e->status;
+    enum status status = config_read_text(folder, &text, e);
+    if (status == STATUS_OK) status = json_parse(&config, (struct text_span){text.data, text.size}, "config.json", e);
     m->spec = model_spec_default();
-    enum status status = find_family(config, &m->family, &m->info.family, e);
+    if (status == STATUS_OK) status = find_family(config, &m->family, &m->info.family, e);
     if (status == STATUS_OK) status = m->family->read(config, &m->spec, e);
+    if (status == STATUS_OK) status = read_rope_factors(&m->spec.stacks[STACK_DECODER], config, e);
     json_close(config);
+    buffer_free(&text);
     return status;
 }
 

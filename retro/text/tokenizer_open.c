@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 
 #include "config/base/hash.h"
+#include "retro/text/tokenizer_gguf.h"
 #include "retro/text/tokenizer_private.h"
+#include "retro/weights/gguf_folder.h"
 
 const struct json *config_mark(const struct tokenizer_config *config, const char *key) {
     const struct json *value = json_member(config->options, key);
@@ -162,11 +164,46 @@ static enum status open_file(struct tokenizer **out, const char *path, struct er
     return status;
 }
 
+enum status tokenizer_open_gguf(struct tokenizer **out, const struct gguf *g, struct error *e) {
+    *out = NULL;
+    struct gguf_tokenizer written;
+    struct buffer options = {0};
+    struct tokenizer_config config = {0};
+    enum status status = gguf_write_tokenizer(&written, g, e);
+    if (status == STATUS_OK) status = gguf_write_options(g, &options, e);
+    if (status == STATUS_OK)
+        status =
+            json_parse(&config.options, (struct text_span){options.data, options.size}, "tokenizer_config.json", e);
+    if (status == STATUS_OK) {
+        enum file_kind kind = strcmp(written.name, "tokenizer.json") == 0 ? FILE_JSON : FILE_MODEL;
+        status = open_bytes(out, kind, (struct text_span){written.file.data, written.file.size}, &config, e);
+    }
+    config_free(&config);
+    buffer_free(&options);
+    buffer_free(&written.file);
+    return status;
+}
+
+static enum status open_gguf_file(struct tokenizer **out, const char *path, struct error *e) {
+    struct gguf *g;
+    if (gguf_open(&g, path, e)) return e->status;
+    enum status status = tokenizer_open_gguf(out, g, e);
+    if (status) error_prefix(e, "%s: tokenizer", path);
+    gguf_close(g);
+    return status;
+}
+
 enum status tokenizer_open(struct tokenizer **out, const char *path, struct error *e) {
     static const char *const names[] = {"tokenizer.json", "vocab.txt", "tokenizer.model", "spiece.model"};
     struct stat s;
     *out = NULL;
     if (stat(path, &s) != 0) return error_errno(e, "tokenizer %s", path);
+    struct buffer gguf = {0};
+    if (gguf_find_file(path, &gguf)) {
+        enum status status = open_gguf_file(out, gguf.data, e);
+        buffer_free(&gguf);
+        return status;
+    }
     if (!S_ISDIR(s.st_mode)) return open_file(out, path, e);
     for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
         struct buffer name = {0};

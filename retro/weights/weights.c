@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "config/json/json_value.h"
+#include "retro/weights/gguf_folder.h"
 
 /* The reference library allows 100 MB of header. The parser may need 80 bytes of heap per byte of hostile JSON, so we
  * stop at 8 MiB: some 60,000 tensors in one file. The same holds for the index of a folder with shards. */
@@ -30,6 +31,7 @@ struct weights {
     int count, capacity;
     struct file_map *maps; /* one per shard, empty for weights_open_memory */
     int n_maps;
+    struct gguf *gguf; /* NULL: safetensors */
 };
 
 /* One file being read. */
@@ -38,7 +40,6 @@ struct reader {
     const char *path;    /* for messages */
     const uint8_t *data; /* behind the header */
     size_t size;
-    int shard;
     struct error *e;
 };
 
@@ -46,9 +47,9 @@ static const struct {
     const char *name;
     size_t size;
 } dtypes[] = {
-    [STORED_F32] = {"F32", 4}, [STORED_F16] = {"F16", 2},   [STORED_BF16] = {"BF16", 2}, [STORED_F64] = {"F64", 8},
-    [STORED_I64] = {"I64", 8}, [STORED_I32] = {"I32", 4},   [STORED_I16] = {"I16", 2},   [STORED_I8] = {"I8", 1},
-    [STORED_U8] = {"U8", 1},   [STORED_BOOL] = {"BOOL", 1},
+    [STORED_F32] = {"F32", 4}, [STORED_F16] = {"F16", 2},   [STORED_BF16] = {"BF16", 2},     [STORED_F64] = {"F64", 8},
+    [STORED_I64] = {"I64", 8}, [STORED_I32] = {"I32", 4},   [STORED_I16] = {"I16", 2},       [STORED_I8] = {"I8", 1},
+    [STORED_U8] = {"U8", 1},   [STORED_BOOL] = {"BOOL", 1}, [STORED_BLOCKS] = {"blocks", 1},
 };
 
 const char *stored_dtype_name(enum stored_dtype t) {
@@ -72,7 +73,7 @@ static enum status read_dtype(const struct reader *r, const struct json *value, 
     const char *text = json_text(value).text;
     if (text == NULL) return corrupt(r, t->name, "\"dtype\" is not a string");
     for (size_t i = 0; i < ARRAY_COUNT(dtypes); i++) {
-        if (strcmp(dtypes[i].name, text) != 0) continue;
+        if (i == STORED_BLOCKS || strcmp(dtypes[i].name, text) != 0) continue;
         t->dtype = (enum stored_dtype)i;
         return STATUS_OK;
     }
@@ -120,17 +121,16 @@ static enum status read_offsets(const struct reader *r, const struct json *value
 }
 
 /* Appends an entry that owns its name. */
-static struct entry *new_entry(struct reader *r, const char *name) {
-    struct weights *w = r->w;
+static struct entry *new_entry(struct weights *w, const char *name) {
     w->entries = xgrow(w->entries, w->count, &w->capacity, sizeof *w->entries);
     struct entry *n = &w->entries[w->count++];
-    *n = (struct entry){.shard = r->shard};
+    *n = (struct entry){.shard = w->n_maps};
     n->tensor.name = xstrdup(name);
     return n;
 }
 
 static enum status read_tensor(struct reader *r, const char *name, const struct json *value) {
-    struct entry *n = new_entry(r, name);
+    struct entry *n = new_entry(r->w, name);
     struct stored_tensor *t = &n->tensor;
     if (json_kind(value) != JSON_KIND_OBJECT) return corrupt(r, name, "is not described by an object");
     enum status status = read_dtype(r, json_member(value, "dtype"), t);
@@ -214,7 +214,7 @@ static enum status read_file(struct weights *w, const uint8_t *data, size_t size
                          path, (unsigned long long)header, JSON_LIMIT);
     if (header == 0 || data[8] != '{')
         return error_set(e, STATUS_CORRUPT, "%s: the header does not start with \"{\": no safetensors file", path);
-    struct reader r = {.w = w, .path = path, .shard = w->n_maps, .e = e};
+    struct reader r = {.w = w, .path = path, .e = e};
     r.data = data + 8 + header;
     r.size = size - 8 - (size_t)header;
     return read_header(&r, (const char *)data + 8, (size_t)header);
@@ -325,6 +325,35 @@ static enum status read_index(struct weights *w, const char *folder, const char 
     return status;
 }
 
+static enum stored_dtype stored_dtype_of(const struct block_form *f) {
+    if (!block_form_plain(f)) return STORED_BLOCKS;
+    return f->dtype == DTYPE_F32 ? STORED_F32 : f->dtype == DTYPE_F16 ? STORED_F16 : STORED_BF16;
+}
+
+static enum status add_gguf_tensor(struct weights *w, const struct gguf_tensor *from, struct error *e) {
+    struct gguf_view view;
+    if (gguf_view_tensor(&view, w->gguf, from, e)) return e->status;
+    if (view.name[0] == '\0') return STATUS_OK;
+    struct stored_tensor *t = &new_entry(w, view.name)->tensor;
+    t->dtype = stored_dtype_of(from->form);
+    t->form = t->dtype == STORED_BLOCKS ? from->form : NULL;
+    t->n_dims = from->n_dims;
+    for (int i = 0; i < from->n_dims; i++) t->shape[i] = from->shape[i];
+    t->elements = from->elements;
+    t->bytes = from->bytes;
+    t->data = from->data;
+    t->turned = view.turned;
+    t->paired = view.paired;
+    return STATUS_OK;
+}
+
+static enum status read_gguf(struct weights *w, const char *path, struct error *e) {
+    if (gguf_open(&w->gguf, path, e)) return e->status;
+    for (int i = 0; i < gguf_count(w->gguf); i++)
+        if (add_gguf_tensor(w, gguf_at(w->gguf, i), e)) return e->status;
+    return sort_entries(w, path, e);
+}
+
 static bool exists(const char *path) {
     struct stat st;
     return stat(path, &st) == 0;
@@ -364,6 +393,12 @@ enum status weights_open(struct weights **out, const char *path, struct error *e
         return errno == ENOENT ? error_set(e, STATUS_NOT_FOUND, "%s: no such file or folder", path)
                                : error_errno(e, "%s", path);
     struct weights *w = xcalloc(1, sizeof *w);
+    struct buffer gguf = {0};
+    if (gguf_find_file(path, &gguf)) {
+        enum status read = finish(out, w, read_gguf(w, gguf.data, e));
+        buffer_free(&gguf);
+        return read;
+    }
     if (S_ISDIR(st.st_mode)) return finish(out, w, read_folder(w, path, e));
     enum status status = add_file(w, path, e);
     return finish(out, w, status ? status : sort_entries(w, path, e));
@@ -384,6 +419,7 @@ void weights_close(struct weights *w) {
         free(w->entries[i].copy);
     }
     for (int i = 0; i < w->n_maps; i++) file_map_close(&w->maps[i]);
+    gguf_close(w->gguf);
     free(w->entries);
     free(w->maps);
     free(w);

@@ -1,9 +1,12 @@
 /* retro/weights/weights.h: safetensors files, read over mmap. Trusts nothing: header size, offsets, overlaps, dtype,
  * shape products and duplicate names are verified before any tensor is handed out. A folder may hold one
- * model.safetensors or several shards with model.safetensors.index.json. */
+ * model.safetensors or several shards with model.safetensors.index.json. A GGUF file is opened as the folder of Hugging
+ * Face that it stands for (gguf_folder.h). */
 #pragma once
 
 #include "config/base/buffer.h"
+
+struct block_form;
 
 enum stored_dtype {
     STORED_F32,
@@ -15,13 +18,18 @@ enum stored_dtype {
     STORED_I16,
     STORED_I8,
     STORED_U8,
-    STORED_BOOL
+    STORED_BOOL,
+    STORED_BLOCKS /* rows of blocks of `form` (gguf_blocks.h) */
 };
 
 enum { STORED_MAX_DIMS = 8 };
 
 /* One tensor in a file; data lives as long as the weights. It points into the map, or to a copy where the file does not
- * align it: it is always aligned for its dtype. */
+ * align it: it is always aligned for its dtype.
+ *
+ * Tensors of GGUF files lie in their own order: `turned` as [out, in] where the family's files have [in, out];
+ * `paired`, the rows of a head, where RoPE turns rows 2i and 2i + 1 of a head and the family's files have them at i and
+ * i + half (0: they lie as in the family's files). */
 struct stored_tensor {
     const char *name;
     enum stored_dtype dtype;
@@ -29,13 +37,23 @@ struct stored_tensor {
     int64_t shape[STORED_MAX_DIMS];
     size_t elements, bytes;
     const void *data;
+    const struct block_form *form; /* of STORED_BLOCKS, else NULL */
+    bool turned;
+    int paired;
 };
+
+/* Where row i of the family's files lies in a tensor with `paired` rows a head. */
+static inline int64_t paired_row(int paired, int64_t i) {
+    if (paired == 0) return i;
+    int64_t at = i % paired, half = paired / 2;
+    return i - at + (at < half ? 2 * at : 2 * (at - half) + 1);
+}
 
 struct weights;
 
-/* Opens a .safetensors file, or a folder as described above. */
+/* Opens a .safetensors file, a .gguf file, or a folder as described above or with a model.gguf alone. */
 enum status weights_open(struct weights **out, const char *path, struct error *e);
-/* A file's bytes in memory, for the fuzzer; borrowed until weights_close. */
+/* A safetensors file's bytes in memory, for the fuzzer; borrowed until weights_close. */
 enum status weights_open_memory(struct weights **out, const void *data, size_t size, const char *name, struct error *e);
 void weights_close(struct weights *w);
 

@@ -70,7 +70,8 @@ static void embeddings_write(struct embed_answer *a, struct buffer *out) {
 
 static void embeddings_free(struct embed_answer *a) { embedding_request_free(&a->request.embedding); }
 
-static bool embeddings_prepare(struct embed_answer *a, struct api *api, const struct api_request *r, struct failure *f) {
+static bool embeddings_prepare(struct embed_answer *a, struct api *api, const struct api_request *r,
+                               struct failure *f) {
     struct embedding_request *request = &a->request.embedding;
     const struct request_models models = embed_models(api);
     if (!embedding_request_parse(request, r->body, r->size, &models, f)) return false;

@@ -1,5 +1,5 @@
-/* server/api/metrics.c: GET /metrics: counters, gauges and histograms as Prometheus reads them (text format 0.0.4). Names
- * are vLLM's where it has one, with a prefix of our own and without colons, which belong to recording rules. */
+/* server/api/metrics.c: GET /metrics: counters, gauges and histograms as Prometheus reads them (text format 0.0.4).
+ * Names are vLLM's where it has one, with a prefix of our own and without colons, which belong to recording rules. */
 #include <stdio.h>
 #include <stdlib.h>
 

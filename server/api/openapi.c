@@ -1,5 +1,5 @@
-/* server/api/openapi.c: GET /openapi.json: the routes and the fields of their bodies, in OpenAPI 3.1, read off the tables
- * that requests are checked by. */
+/* server/api/openapi.c: GET /openapi.json: the routes and the fields of their bodies, in OpenAPI 3.1, read off the
+ * tables that requests are checked by. */
 #include <stdio.h>
 #include <string.h>
 
@@ -256,7 +256,8 @@ static void write_paths(struct json_writer *w, const struct api *a) {
 static void write_error(struct json_writer *w) {
     static const char schema[] =
         "{\"type\":\"object\",\"required\":[\"error\"],\"properties\":{\"error\":{\"type\":\"object\",\"required\":"
-        "[\"message\",\"type\",\"param\",\"code\"],\"properties\":{\"message\":{\"type\":\"string\"},\"type\":{\"type\":"
+        "[\"message\",\"type\",\"param\",\"code\"],\"properties\":{\"message\":{\"type\":\"string\"},\"type\":{"
+        "\"type\":"
         "\"string\"},\"param\":{\"type\":[\"string\",\"null\"]},\"code\":{\"type\":[\"string\",\"null\"]}}}}}";
     put_key_object(w, "components");
     put_key_object(w, "responses");

@@ -1,5 +1,5 @@
-/* server/api/rerank.c: POST /v1/rerank: documents by the cosine of their vectors with the query's, in the shape of Cohere
- * and Jina. The embedder sees query and document apart; GET /v1/models says that. */
+/* server/api/rerank.c: POST /v1/rerank: documents by the cosine of their vectors with the query's, in the shape of
+ * Cohere and Jina. The embedder sees query and document apart; GET /v1/models says that. */
 #include <stdlib.h>
 #include <string.h>
 

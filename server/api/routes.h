@@ -1,4 +1,5 @@
-/* server/api/routes.h: the table of routes: by it requests find their handlers, and /openapi.json tells clients of them.
+/* server/api/routes.h: the table of routes: by it requests find their handlers, and /openapi.json tells clients of
+ * them.
  */
 #pragma once
 
@@ -13,12 +14,12 @@ struct route {
     const char *method, *path;
     route_handler *open;
     enum route_access access;
-    const char *const *types;        /* of a body, NULL-terminated; NULL: any, as a body means nothing here */
-    size_t max_body;                 /* bytes; 0: what server.max_body_bytes lets in */
-    const struct json_table *body;   /* what its body may hold; NULL: nothing is read */
-    const struct json_table *query;  /* what its query string may hold; NULL: anything, as it means nothing here */
-    const char *answer_type;         /* of a 200 */
-    const char *required;            /* members that a JSON answer always has: "a b"; NULL: it is no object */
+    const char *const *types;       /* of a body, NULL-terminated; NULL: any, as a body means nothing here */
+    size_t max_body;                /* bytes; 0: what server.max_body_bytes lets in */
+    const struct json_table *body;  /* what its body may hold; NULL: nothing is read */
+    const struct json_table *query; /* what its query string may hold; NULL: anything, as it means nothing here */
+    const char *answer_type;        /* of a 200 */
+    const char *required;           /* members that a JSON answer always has: "a b"; NULL: it is no object */
     const char *summary;
 };
 extern const struct route api_routes[];

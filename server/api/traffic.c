@@ -45,14 +45,16 @@ void traffic_note(struct traffic *t, const char *path, int status, double second
 }
 
 void traffic_print(struct traffic *t, struct buffer *out) {
-    buffer_append_string(out, "# HELP retro_http_requests_total Requests that were answered, by path and status.\n"
-                              "# TYPE retro_http_requests_total counter\n");
+    buffer_append_string(out,
+                         "# HELP retro_http_requests_total Requests that were answered, by path and status.\n"
+                         "# TYPE retro_http_requests_total counter\n");
     pthread_mutex_lock(&t->lock);
     for (int i = 0; i < t->n; i++)
         buffer_printf(out, "retro_http_requests_total{path=\"%s\",code=\"%d\"} %lld\n", t->rows[i].path,
                       t->rows[i].status, (long long)t->rows[i].n);
-    buffer_append_string(out, "# HELP retro_http_request_duration_seconds From a request's first line to its end.\n"
-                              "# TYPE retro_http_request_duration_seconds histogram\n");
+    buffer_append_string(out,
+                         "# HELP retro_http_request_duration_seconds From a request's first line to its end.\n"
+                         "# TYPE retro_http_request_duration_seconds histogram\n");
     histogram_print(&t->seconds, "retro_http_request_duration_seconds", "", out);
     pthread_mutex_unlock(&t->lock);
 }

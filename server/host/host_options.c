@@ -33,7 +33,7 @@ static const struct json_table other_table = JSON_TABLE(other_fields);
 static const struct json_field other_item = {"other", JSON_STRUCT, .table = &other_table};
 
 static const struct option_row model_rows[] = {
-    OPTION_PATH(struct model_settings, path, "folder with config.json, safetensors and tokenizer"),
+    OPTION_PATH(struct model_settings, path, "folder with config.json, safetensors and tokenizer, or a .gguf file"),
     OPTION_TEXT(struct model_settings, name, "", "the id that /v1/models shows; empty: the folder's name"),
     OPTION_TEXT(
         struct model_settings, device, "cpu",

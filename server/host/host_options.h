@@ -14,7 +14,7 @@ struct other_model {
 };
 
 struct model_settings {
-    char *path;              /* folder with config.json, safetensors, tokenizer */
+    char *path;              /* folder with config.json, safetensors, tokenizer; or a GGUF file */
     char *name;              /* the id that /v1/models shows; empty: the folder's name */
     char *device;            /* "cpu" */
     int dtype;               /* enum model_dtype; auto: as stored */

@@ -20,8 +20,8 @@ struct embedding {
     void *context;
 };
 
-/* capacity: requests that may wait. The embedder is borrowed, and shared (server/host/embedder_shared.h) where others use
- * it. */
+/* capacity: requests that may wait. The embedder is borrowed, and shared (server/host/embedder_shared.h) where others
+ * use it. */
 enum status embedding_thread_open(struct embedding_thread **out, const struct embedder *embedder, int capacity,
                                   struct error *e);
 /* Ends the thread. Texts that still wait are answered with STATUS_CANCELLED, later ones are refused. */

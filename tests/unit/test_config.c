@@ -382,8 +382,8 @@ static void set_other(const struct option_row *o, const char *key, void *context
     if (f->type == JSON_TEXT) snprintf(text, sizeof text, "%s=a \"b\" \\ \n\t\x01 \xc3\xa9 %s", key, key);
     if (f->type == JSON_LIST && !option_has_structs(o)) snprintf(text, sizeof text, "%s=[\"a\", \"b c\"]", key);
     if (option_has_structs(o))
-        snprintf(text, sizeof text, "%s=[{\"path\": \"/p\", \"role\": \"embedder\"}, {\"path\": \"q\", \"name\": \"n\"}]",
-                 key);
+        snprintf(text, sizeof text,
+                 "%s=[{\"path\": \"/p\", \"role\": \"embedder\"}, {\"path\": \"q\", \"name\": \"n\"}]", key);
     assert_int_equal(config_set(context, text, &e), STATUS_OK);
 }
 
@@ -469,7 +469,8 @@ static void test_other_models(void **state) {
     (void)state;
     struct config c;
     struct error e = {0};
-    static const char good[] = "{\"model\": {\"others\": [{\"path\": \"a\"}, {\"path\": \"/b\", \"role\": \"embedder\"}]}}";
+    static const char good[] =
+        "{\"model\": {\"others\": [{\"path\": \"a\"}, {\"path\": \"/b\", \"role\": \"embedder\"}]}}";
     static const struct {
         const char *text, *words;
     } cases[] = {
@@ -499,22 +500,14 @@ static void test_other_models(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_other_models),
-        cmocka_unit_test(test_defaults),
-        cmocka_unit_test(test_table),
-        cmocka_unit_test(test_file),
-        cmocka_unit_test(test_unknown),
-        cmocka_unit_test(test_range),
-        cmocka_unit_test(test_type),
-        cmocka_unit_test(test_not_json),
-        cmocka_unit_test(test_lines),
-        cmocka_unit_test(test_set),
-        cmocka_unit_test(test_check),
-        cmocka_unit_test(test_hints),
-        cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_check_rendezvous),
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_read),
+        cmocka_unit_test(test_other_models), cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_table),        cmocka_unit_test(test_file),
+        cmocka_unit_test(test_unknown),      cmocka_unit_test(test_range),
+        cmocka_unit_test(test_type),         cmocka_unit_test(test_not_json),
+        cmocka_unit_test(test_lines),        cmocka_unit_test(test_set),
+        cmocka_unit_test(test_check),        cmocka_unit_test(test_hints),
+        cmocka_unit_test(test_lists),        cmocka_unit_test(test_check_rendezvous),
+        cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_read),
         cmocka_unit_test(test_documents),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
  * written into a folder beside the target, which takes the target's name when it is complete. */
 #pragma once
 
+#include "config/base/buffer.h"
 #include "kernels/quantise.h"
 #include "retro/model/model.h"
 #include "retro/weights/weights.h"
@@ -10,6 +11,8 @@ struct convert_options {
     const char *from, *to;   /* folders */
     enum dtype dtype;        /* of matrices, unless packed */
     bool packed;             /* as the CPU backend lays weights out */
+    bool gguf;               /* as a GGUF file, in the types it has */
+    bool from_gguf;          /* `from` is a GGUF file */
     const char *calibrate;   /* a text, or NULL */
     const char *const *keep; /* patterns of tensors that stay as they are */
     int n_keep;
@@ -73,6 +76,9 @@ enum status conversion_write(struct conversion *p, const char *folder, struct er
 /* convert_packed.c: writes model.packed (retro/weights/packed.h). */
 enum status packed_write(const struct conversion *p, const char *folder, struct error *e);
 
+/* convert_gguf_write.c: writes model.gguf of the folder `from`. */
+enum status gguf_write(const struct conversion *p, const char *from, const char *folder, struct error *e);
+
 /* convert_folder.c: the output folder while it is written. From output_open on SIGINT and SIGTERM are asked for by
  * output_check, so that what is there can be removed; a second one ends the process at once. Whatever an earlier run
  * for the same folder left is removed, unless that still runs: it holds a lock. */
@@ -86,6 +92,10 @@ enum status output_check(struct error *e); /* STATUS_CANCELLED once a signal has
 enum status output_open(struct output *out, const struct convert_options *o, struct error *e);
 /* Copies config.json, the tokenizer and the card, which gets a section that says what was done. */
 enum status output_copy(const struct output *out, const char *from, const char *note, struct error *e);
+/* A new file of that name. */
+enum status output_write(const struct output *out, const char *name, const struct buffer *text, struct error *e);
+/* convert_gguf.c: the same as output_copy from the metadata of a GGUF file. */
+enum status output_copy_gguf(const struct output *out, const char *from, const char *note, struct error *e);
 /* The folder takes its name; or is removed. */
 enum status output_finish(struct output *out, struct error *e);
 void output_discard(struct output *out);

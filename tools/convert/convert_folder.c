@@ -243,12 +243,18 @@ enum status output_copy(const struct output *out, const char *from, const char *
     enum status status = copy_companions(from, out->partial, note, e);
     if (status == STATUS_OK) status = copy_pooling(from, out->partial, e);
     if (status || is_regular(out->partial, "README.md")) return status;
-    struct buffer path = {0}, text = {0};
-    buffer_printf(&path, "%s/README.md", out->partial);
+    struct buffer text = {0};
     buffer_append_string(&text, note + strspn(note, "\n"));
-    status = write_file(path.data, &text, e);
-    buffer_free(&path);
+    status = output_write(out, "README.md", &text, e);
     buffer_free(&text);
+    return status;
+}
+
+enum status output_write(const struct output *out, const char *name, const struct buffer *text, struct error *e) {
+    struct buffer path = {0};
+    buffer_printf(&path, "%s/%s", out->partial, name);
+    enum status status = write_file(path.data, text, e);
+    buffer_free(&path);
     return status;
 }
 

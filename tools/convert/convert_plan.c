@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "config/base/buffer.h"
+#include "retro/weights/gguf_blocks.h"
 #include "retro/weights/packed.h"
 #include "tools/convert/convert.h"
 
@@ -34,6 +35,7 @@ static enum dtype dtype_of(const struct stored_tensor *t) {
         case STORED_BF16: return DTYPE_BF16;
         case STORED_I8: return DTYPE_INT8;
         case STORED_U8: return DTYPE_INT4;
+        case STORED_BLOCKS: return t->form->dtype;
         default: return DTYPE_F32; /* the model was opened, so it is one of these */
     }
 }
@@ -57,10 +59,12 @@ static void add_change(struct conversion *p, const struct loaded_tensor *t, cons
     const struct stored_tensor *stored = weights_find(p->weights, t->name);
     *c = (struct change){.stored = stored, .role = t->role, .weight = t->weight, .from = dtype_of(stored)};
     c->rows = stored->n_dims > 0 ? stored->shape[0] : 1;
-    c->cols = (stored->n_dims > 1 ? stored->shape[1] : 1) * (c->from == DTYPE_INT4 ? 2 : 1);
+    c->cols = (stored->n_dims > 1 ? stored->shape[1] : 1) * (stored->dtype == STORED_U8 ? 2 : 1);
     bool stays = t->role == TENSOR_OTHER || matches(o->keep, o->n_keep, t->name) ||
                  (dtype_quantised(o->dtype) && c->cols % QUANTISE_BLOCK != 0);
     c->to = stays ? c->from : choose(t->role, o->dtype);
+    /* Blocks that are smaller than what is asked for gain nothing. */
+    if (stored->form && c->from == DTYPE_INT4 && c->to == DTYPE_INT8) c->to = DTYPE_INT4;
 }
 
 static enum status check_keep(const struct conversion *p, const struct convert_options *o, struct error *e) {
@@ -85,7 +89,7 @@ static enum status check_sense(const struct conversion *p, const struct convert_
                              "rounding lost",
                              o->from, dtype_name(c->from), c->stored->name);
     }
-    if (changed == 0)
+    if (changed == 0 && !o->from_gguf)
         return error_set(e, STATUS_INVALID, "%s: every matrix is %s already or has to stay as it is", o->from,
                          dtype_name(o->dtype));
     return STATUS_OK;
@@ -103,7 +107,8 @@ static enum status check_unpacked(const struct convert_options *o, struct error 
 
 static enum status open_model(struct conversion *p, const struct convert_options *o, struct collector *c,
                               struct error *e) {
-    struct model_options options = {.check_only = !o->packed && o->calibrate == NULL, .loaded = collect, .context = c};
+    struct model_options options = {
+        .check_only = !o->packed && o->calibrate == NULL, .storable = true, .loaded = collect, .context = c};
     if (check_unpacked(o, e) || backend_open(&p->backend, "cpu", &(struct backend_options){0}, e) ||
         comm_open_single(&p->comm, e) || model_open(&p->model, o->from, p->backend, p->comm, &options, e))
         return e->status;
@@ -121,8 +126,8 @@ enum status conversion_open(struct conversion *p, const struct convert_options *
     struct collector c = {0};
     *p = (struct conversion){0};
     enum status status = open_model(p, o, &c, e);
-    if (status == STATUS_OK && !o->packed) {
-        status = weights_open(&p->weights, o->from, e);
+    if (status == STATUS_OK && !o->packed) status = weights_open(&p->weights, o->from, e);
+    if (status == STATUS_OK && !o->packed && !o->gguf) {
         p->changes = xcalloc((size_t)c.n + 1, sizeof *p->changes);
         for (int i = 0; i < c.n && status == STATUS_OK; i++) add_change(p, &c.tensors[i], o);
         if (status == STATUS_OK) status = check_keep(p, o, e);
@@ -145,6 +150,10 @@ static size_t bytes_of(const struct change *c, enum dtype t) {
 }
 
 void conversion_print(const struct conversion *p) {
+    if (p->n == 0 && p->weights) {
+        printf("%.2f MB of weights in their own types\n", 1e-6 * (double)model_info(p->model)->weight_bytes);
+        return;
+    }
     if (p->n == 0) { /* packing changes no tensor */
         printf("%.2f MB of weights in the layout %s\n", 1e-6 * (double)model_info(p->model)->weight_bytes,
                p->backend->ops->packed_layout);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "config/base/buffer.h"
+#include "retro/weights/gguf_blocks.h"
 #include "tools/convert/convert.h"
 
 /* A quantised tensor is up to three of the file: values, X.scale, X.minimum. */
@@ -18,7 +19,7 @@ static enum stored_dtype stored_dtype_of(enum dtype t) {
         case DTYPE_BF16: return STORED_BF16;
         case DTYPE_INT8: return STORED_I8;
         case DTYPE_INT4: return STORED_U8;
-        case DTYPE_FP8: break; /* in no file */
+        default: break; /* in no file */
     }
     return STORED_F32;
 }
@@ -61,6 +62,17 @@ static const void *plane_of(const struct conversion *p, const struct change *c, 
     return weights_find(p->weights, name)->data; /* there, or the model would not have opened */
 }
 
+/* Whether a tensor lies in the source as its file holds it: all but those of GGUF files that have an order or blocks of
+ * their own. */
+static bool lies_ready(const struct stored_tensor *t) { return !t->form && !t->turned && t->paired == 0; }
+
+/* Row i of a tensor of GGUF's. */
+static const char *gguf_row(const struct change *c, int64_t i) {
+    const struct stored_tensor *t = c->stored;
+    size_t bytes = t->form ? block_row_bytes(t->form, c->cols) : (size_t)c->cols * dtype_bytes(c->from);
+    return (const char *)t->data + (size_t)paired_row(t->paired, i) * bytes;
+}
+
 static struct quantised_row row_at(void *const planes[PLANES], enum dtype t, int n, int64_t i) {
     return quantised_row_at((struct quantised_row){planes[0], planes[1], planes[2]}, t, n, i);
 }
@@ -68,7 +80,11 @@ static struct quantised_row row_at(void *const planes[PLANES], enum dtype t, int
 /* Row i of the stored tensor as f32. */
 static void read_row(float *w, const struct change *c, void *const source[PLANES], int64_t i) {
     int n = (int)c->cols;
-    if (dtype_quantised(c->from))
+    if (c->stored->form)
+        blocks_widen(w, c->stored->form, gguf_row(c, i), n);
+    else if (!lies_ready(c->stored))
+        dtype_convert(w, DTYPE_F32, gguf_row(c, i), c->from, (size_t)n);
+    else if (dtype_quantised(c->from))
         dequantise_row(w, c->from, row_at(source, c->from, n, i), n);
     else
         dtype_convert(w, DTYPE_F32, (const char *)source[0] + (size_t)i * (size_t)n * dtype_bytes(c->from), c->from,
@@ -80,7 +96,9 @@ static bool write_row(const struct converted *out, const struct change *c, const
     int n = (int)c->cols;
     if (dtype_quantised(c->to)) {
         struct quantised_row to = row_at(out->planes, c->to, n, i);
-        if (!quantise_row(c->to, to, w, c->importance, n)) return false;
+        bool fits = c->stored->form ? blocks_quantise(c->to, to, c->stored->form, gguf_row(c, i), n, NULL)
+                                    : quantise_row(c->to, to, w, c->importance, n);
+        if (!fits) return false;
         dequantise_row(back, c->to, to, n);
         return true;
     }
@@ -96,7 +114,8 @@ static enum status convert_rows(const struct conversion *p, struct change *c, co
                                 struct error *e) {
     void *source[PLANES] = {NULL};
     int64_t bad = -1;
-    for (int i = 0; i < planes_of(c->from); i++) source[i] = (void *)(uintptr_t)plane_of(p, c, i);
+    for (int i = 0; i < planes_of(c->from) && lies_ready(c->stored); i++)
+        source[i] = (void *)(uintptr_t)plane_of(p, c, i);
 #pragma omp parallel
     {
         struct deviation d = {0};
@@ -126,6 +145,24 @@ static enum status convert_rows(const struct conversion *p, struct change *c, co
                      c->stored->name, (long long)bad, dtype_name(c->to));
 }
 
+/* A matrix that the file has as [out, in] becomes [in, out], as its family stores it. */
+static enum status turn_plane(struct converted *out, const struct change *c, struct error *e) {
+    size_t rows = (size_t)c->rows, cols = (size_t)c->cols, size = dtype_quantised(c->to) ? 0 : dtype_bytes(c->to);
+    if (size == 0)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "tensor %s: folders of this family hold it transposed, which %s cannot be: choose --to f16, "
+                         "bf16, f32 or packed",
+                         c->stored->name, dtype_name(c->to));
+    char *turned = malloc(rows * cols * size + 1);
+    if (turned == NULL) return error_set(e, STATUS_NO_MEMORY, "%s: no memory to transpose it", c->stored->name);
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < cols; j++)
+            memcpy(turned + (j * rows + i) * size, (char *)out->planes[0] + (i * cols + j) * size, size);
+    free(out->planes[0]);
+    out->planes[0] = turned;
+    return STATUS_OK;
+}
+
 /* The tensors of the file: those of large elements first, so that each is aligned for its type. */
 struct layout {
     struct tensor_spec *specs;
@@ -147,7 +184,8 @@ static void layout_make(struct layout *l, const struct conversion *p) {
                 *s = (struct tensor_spec){.name = name.data,
                                           .dtype = k ? STORED_F16 : stored_dtype_of(c->to),
                                           .n_dims = c->stored->n_dims,
-                                          .shape = {c->rows, plane_cols(c, c->to, k)},
+                                          .shape = {c->stored->turned ? plane_cols(c, c->to, k) : c->rows,
+                                                    c->stored->turned ? c->rows : plane_cols(c, c->to, k)},
                                           .bytes = (size_t)c->rows * (size_t)plane_cols(c, c->to, k) * size};
                 l->places[i * PLANES + k] = l->n++;
             }
@@ -164,13 +202,15 @@ static enum status write_tensor(const struct conversion *p, int i, const struct 
     struct change *c = &p->changes[i];
     struct converted out = {{NULL}};
     enum status status = STATUS_OK;
-    if (c->to != c->from) {
+    bool rewritten = c->to != c->from || !lies_ready(c->stored);
+    if (rewritten) {
         status = converted_alloc(&out, c, e);
         if (status == STATUS_OK) status = convert_rows(p, c, &out, e);
+        if (status == STATUS_OK && c->stored->turned) status = turn_plane(&out, c, e);
     }
     for (int k = 0; k < planes_of(c->to) && status == STATUS_OK; k++) {
         int at = l->places[i * PLANES + k];
-        const void *data = c->to != c->from ? out.planes[k] : plane_of(p, c, k);
+        const void *data = rewritten ? out.planes[k] : plane_of(p, c, k);
         status = tensor_file_put(f, at, data, l->specs[at].bytes, e);
     }
     converted_free(&out);

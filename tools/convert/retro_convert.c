@@ -7,16 +7,19 @@
 
 #include "config/base/line.h"
 #include "config/base/process.h"
+#include "retro/weights/gguf_folder.h"
 #include "tools/convert/convert.h"
 
 static const char usage[] =
-    "usage: retro-convert MODEL_DIR OUT_DIR --to int8|int4|bf16|f16|f32|packed [--calibrate FILE] [--keep PATTERN]...\n"
+    "usage: retro-convert MODEL OUT_DIR --to int8|int4|bf16|f16|f32|packed|gguf [--calibrate FILE] [--keep "
+    "PATTERN]...\n"
+    "\n"
+    "MODEL is a folder or a GGUF file. OUT_DIR must be new or empty; it appears when it is complete.\n"
     "\n"
     "  --to TYPE         of the matrices; norms, biases and positions stay as they are\n"
     "  --calibrate FILE  a text like those the model will see: int4 then spends its precision on what it uses\n"
     "  --keep PATTERN    tensors that stay as they are, by name (* and ? as in a shell); may be repeated\n"
     "\n"
-    "OUT_DIR must be new or empty; it appears when it is complete.\n"
     "exit code: 0 all fine, 1 failed, 2 wrong arguments, 130 interrupted\n";
 
 /* Returns false after saying what is wrong. */
@@ -42,16 +45,25 @@ static bool parse(int argc, char **argv, struct convert_options *o, const char *
     }
     o->from = argv[optind];
     o->to = argv[optind + 1];
+    struct buffer gguf = {0};
+    o->from_gguf = gguf_find_file(o->from, &gguf);
+    buffer_free(&gguf);
     o->packed = strcmp(to, "packed") == 0;
-    if (!o->packed && !dtype_parse(&o->dtype, to)) {
-        line_print(stderr, "retro-convert: --to %s: expected int8, int4, bf16, f16, f32 or packed", to);
+    o->gguf = strcmp(to, "gguf") == 0;
+    bool typed = !o->packed && !o->gguf;
+    if (typed && !dtype_parse(&o->dtype, to)) {
+        line_print(stderr, "retro-convert: --to %s: expected int8, int4, bf16, f16, f32, packed or gguf", to);
         return false;
     }
-    if (o->packed && o->n_keep > 0) {
-        fprintf(stderr, "retro-convert: --keep: packing changes no type\n");
+    if (o->gguf && o->from_gguf) {
+        line_print(stderr, "retro-convert: %s is a GGUF file already", o->from);
         return false;
     }
-    if (o->calibrate && (o->packed || o->dtype != DTYPE_INT4)) {
+    if (!typed && o->n_keep > 0) {
+        fprintf(stderr, "retro-convert: --keep: packed and gguf change no type\n");
+        return false;
+    }
+    if (o->calibrate && (!typed || o->dtype != DTYPE_INT4)) {
         fprintf(stderr, "retro-convert: --calibrate: only int4 makes use of it\n");
         return false;
     }
@@ -60,8 +72,11 @@ static bool parse(int argc, char **argv, struct convert_options *o, const char *
 
 static void describe(struct buffer *note, const struct convert_options *o, const struct calibration *c) {
     buffer_printf(note, "\n## Conversion\n\nThe weights of this folder were converted by retro-convert %s to %s",
-                  RETRO_VERSION, o->packed ? "the packed layout of the CPU backend" : dtype_name(o->dtype));
-    if (o->dtype == DTYPE_INT4 && !o->packed) buffer_printf(note, " (word table and output matrix: int8)");
+                  RETRO_VERSION,
+                  o->packed ? "the packed layout of the CPU backend"
+                  : o->gguf ? "a GGUF file, each in its type"
+                            : dtype_name(o->dtype));
+    if (o->dtype == DTYPE_INT4 && !o->packed && !o->gguf) buffer_printf(note, " (word table and output matrix: int8)");
     if (c) buffer_printf(note, ", calibrated on %d tokens of text", calibration_tokens(c));
     for (int i = 0; i < o->n_keep; i++) buffer_printf(note, "%s %s", i ? "," : "; kept as they were:", o->keep[i]);
     buffer_append_string(note, ". The figures above hold for the weights before.\n");
@@ -73,7 +88,9 @@ static enum status write_weights(struct conversion *p, const struct convert_opti
     if (o->calibrate && calibration_run(&c, p, o, e)) return error_prefix(e, "--calibrate");
     for (int i = 0; c && i < p->n; i++) p->changes[i].importance = calibration_importance(c, p->changes[i].weight);
     describe(note, o, c);
-    enum status status = o->packed ? packed_write(p, out->partial, e) : conversion_write(p, out->partial, e);
+    enum status status = o->packed ? packed_write(p, out->partial, e)
+                         : o->gguf ? gguf_write(p, o->from, out->partial, e)
+                                   : conversion_write(p, out->partial, e);
     calibration_close(c);
     return status;
 }
@@ -92,7 +109,9 @@ static enum status convert(struct conversion *p, const struct convert_options *o
     struct buffer note = {0};
     if (output_open(&out, o, e)) return e->status;
     enum status status = write_weights(p, o, &out, &note, e);
-    if (status == STATUS_OK) status = output_copy(&out, o->from, note.data, e);
+    if (status == STATUS_OK && !o->gguf)
+        status =
+            o->from_gguf ? output_copy_gguf(&out, o->from, note.data, e) : output_copy(&out, o->from, note.data, e);
     if (status == STATUS_OK) status = verify(p, out.partial, e);
     if (status == STATUS_OK) status = output_finish(&out, e);
     output_discard(&out);

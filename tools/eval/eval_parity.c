@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "retro/weights/gguf_folder.h"
 #include "tools/eval/eval.h"
 #include "tools/eval/parity_cases.h"
 
@@ -244,12 +245,18 @@ static enum status run_file(struct parity *p, const char *file, struct error *e)
     return STATUS_OK;
 }
 
+static bool holds_model(const char *folder) {
+    struct buffer path = {0};
+    buffer_printf(&path, "%s/config.json", folder);
+    bool there = access(path.data, F_OK) == 0 || gguf_find_file(folder, &path);
+    buffer_free(&path);
+    return there;
+}
+
 static enum status run_folder(struct parity *p, const struct config *config, const char *folder, struct error *e) {
     struct opened_model model;
-    char path[4096];
     int before = p->passed + p->failed;
-    snprintf(path, sizeof path, "%s/config.json", folder);
-    if (access(folder, F_OK) == 0 && access(path, F_OK) != 0) {
+    if (access(folder, F_OK) == 0 && !holds_model(folder)) {
         /* A set of references may hold checkpoints of other formats beside them. */
         printf("%s skipped: no config.json\n", folder);
         return STATUS_OK;

@@ -1,0 +1,28 @@
+/* retro/weights/gguf_folder.h: a GGUF file as a folder of Hugging Face, so that families, loading and conversion know
+ * folders only: config.json from its metadata, tensors by the names of the family's checkpoints.
+ *
+ * A row of the tables in gguf_folder.c is a key or a tensor. What a file has and no row names is an error: a key that
+ * is not understood may change the results. */
+#pragma once
+
+#include "retro/weights/gguf.h"
+
+/* The GGUF file that a model's path stands for: a file called *.gguf, or model.gguf in a folder without config.json.
+ * Appends it to *file; false when there is none. */
+bool gguf_find_file(const char *path, struct buffer *file);
+
+/* Appends config.json. The tensor rope_freqs.weight, by which the frequencies of RoPE are divided (Llama 3.1), becomes
+ * its key "rope_factors", which is our own. */
+enum status gguf_write_config(const struct gguf *g, struct buffer *json, struct error *e);
+/* Appends the text of config.json of a folder or a GGUF file. */
+enum status config_read_text(const char *path, struct buffer *json, struct error *e);
+
+/* A tensor as the folder has it. */
+struct gguf_view {
+    char name[2 * GGUF_NAME + 32]; /* "": config.json has it */
+    bool turned;                   /* the folder has [in, out], the file [out, in] */
+    int paired; /* rows of a head: RoPE turns rows 2i and 2i + 1 of it in the file, i and i + half in the folder. 0:
+                   none */
+};
+enum status gguf_view_tensor(struct gguf_view *view, const struct gguf *g, const struct gguf_tensor *t,
+                             struct error *e);

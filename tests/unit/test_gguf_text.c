@@ -1,0 +1,225 @@
+/* tests/unit/test_gguf_text.c: tokenizers of GGUF files against llama.cpp's (tests/reference/make_gguf_golden.py), and
+ * metadata that lie. */
+#include "config/json/json_value.h"
+#include "retro/text/tokenizer_gguf.h"
+#include "tests/unit/gguf_build.h"
+
+enum { LINE_SIZE = 4000, TEXT_SIZE = 400, MOST_IDS = 400 };
+
+static struct tokenizer *open_file(const char *path) {
+    struct tokenizer *t;
+    struct error e = {0};
+    if (tokenizer_open(&t, path, &e)) fail_msg("%s", e.text);
+    return t;
+}
+
+static size_t read_hex(const char *hex, char *text) {
+    size_t n = 0;
+    unsigned byte;
+    for (; n < TEXT_SIZE && sscanf(hex + 2 * n, "%2x", &byte) == 1; n++) text[n] = (char)byte;
+    return n;
+}
+
+static void expect_ids(const struct tokenizer *t, struct text_span text, int flags, const char *ids, const char *what) {
+    struct tokens got = {0};
+    struct error e;
+    struct buffer line = {0};
+    assert_int_equal(tokenizer_encode(t, text.text, text.size, flags, &got, &e), STATUS_OK);
+    for (int i = 0; i < got.n; i++) buffer_printf(&line, "%s%d", i ? " " : "", (int)got.ids[i]);
+    if (strcmp(line.data ? line.data : "", ids) != 0)
+        fail_msg("%s: %.*s\n   %s, expected\n   %s", what, (int)text.size, text.text, line.data, ids);
+    buffer_free(&line);
+    tokens_free(&got);
+}
+
+/* Lines of ADD PARSE HEX ID...; and every plain text decodes to itself. */
+static void check_model(const char *name) {
+    char path[200], line[LINE_SIZE], hex[2 * TEXT_SIZE + 1], text[TEXT_SIZE];
+    int add, parse, used, lines = 0;
+    snprintf(path, sizeof path, "tests/golden/gguf/%s/model.gguf", name);
+    struct tokenizer *t = open_file(path);
+    snprintf(path, sizeof path, "tests/golden/gguf/%s/tokens.txt", name);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    for (; fgets(line, sizeof line, f); lines++) {
+        line[strcspn(line, "\n")] = '\0';
+        assert_int_equal(sscanf(line, "%d %d %800s %n", &add, &parse, hex, &used), 3);
+        struct text_span span = {text, read_hex(hex, text)};
+        int flags = (add ? TOKENIZER_ADD_SPECIAL : 0) | (parse ? TOKENIZER_PARSE_SPECIAL : 0);
+        expect_ids(t, span, flags, line + used, name);
+    }
+    assert_int_equal(lines, 14);
+    fclose(f);
+    tokenizer_close(t);
+}
+
+static void test_models(void **state) {
+    (void)state;
+    check_model("llama");
+    check_model("qwen2");
+    check_model("gpt2");
+}
+
+static void test_marks(void **state) {
+    (void)state;
+    struct tokenizer *t = open_file("tests/golden/gguf/llama/model.gguf");
+    assert_int_equal(tokenizer_bos(t), 1);
+    assert_int_equal(tokenizer_eod(t), 2);
+    assert_true(tokenizer_is_special(t, 1));
+    tokenizer_close(t);
+
+    struct gguf *g;
+    struct error e;
+    struct buffer text = {0};
+    struct json *options;
+    assert_int_equal(gguf_open(&g, "tests/golden/gguf/qwen2/model.gguf", &e), STATUS_OK);
+    assert_int_equal(gguf_write_options(g, &text, &e), STATUS_OK);
+    assert_int_equal(json_parse(&options, (struct text_span){text.data, text.size}, "options", &e), STATUS_OK);
+    assert_true(json_text_is(json_member(options, "bos_token"), "<s>"));
+    assert_true(json_text_is(json_member(options, "eos_token"), "</s>"));
+    assert_true(json_text_is(json_member(options, "chat_template"), "{{ messages[0].content }}"));
+    json_close(options);
+    buffer_free(&text);
+    gguf_close(g);
+}
+
+/* The bytes of vocabulary.gguf with another tokenizer.ggml.pre. */
+static void put_pre(struct buffer *out, const struct buffer *file, const char *pre) {
+    static const char key[] = "tokenizer.ggml.pre";
+    char *at = memmem(file->data, file->size, key, sizeof key - 1);
+    assert_non_null(at);
+    size_t head = (size_t)(at - file->data) + sizeof key - 1 + 4, old = strlen("gpt-2");
+    buffer_clear(out);
+    buffer_append(out, file->data, head);
+    draft_text(out, pre);
+    buffer_append(out, file->data + head + 8 + old, file->size - head - 8 - old);
+}
+
+static struct tokenizer *open_bytes(const struct buffer *bytes) {
+    struct gguf *g;
+    struct tokenizer *t;
+    struct error e = {0};
+    if (gguf_open_memory(&g, bytes->data, bytes->size, "m", &e) || tokenizer_open_gguf(&t, g, &e))
+        fail_msg("%s", e.text);
+    gguf_close(g);
+    return t;
+}
+
+/* A vocabulary whose merges know no words: where a text is cut shows in the ids. */
+static void test_pre(void **state) {
+    (void)state;
+    enum { TEXTS = 7 };
+    struct buffer file = {0}, patched = {0};
+    struct error e;
+    char line[LINE_SIZE], texts[TEXTS][TEXT_SIZE], name[40];
+    size_t sizes[TEXTS];
+    int number, used, lines = 0;
+    FILE *f = fopen("tests/golden/gguf/texts.txt", "r");
+    assert_non_null(f);
+    for (int i = 0; i < TEXTS; i++) {
+        assert_non_null(fgets(line, sizeof line, f));
+        sizes[i] = read_hex(line, texts[i]);
+    }
+    fclose(f);
+
+    assert_int_equal(file_read("tests/golden/gguf/vocabulary.gguf", 1 << 20, &file, &e), STATUS_OK);
+    f = fopen("tests/golden/gguf/pre.txt", "r");
+    assert_non_null(f);
+    for (; fgets(line, sizeof line, f); lines++) {
+        line[strcspn(line, "\n")] = '\0';
+        assert_int_equal(sscanf(line, "%39s %d %n", name, &number, &used), 2);
+        put_pre(&patched, &file, name);
+        struct tokenizer *t = open_bytes(&patched);
+        expect_ids(t, (struct text_span){texts[number], sizes[number]}, TOKENIZER_PLAIN, line + used, name);
+        tokenizer_close(t);
+    }
+    assert_true(lines > 40 * TEXTS);
+    fclose(f);
+    buffer_free(&file);
+    buffer_free(&patched);
+}
+
+static void test_wordpiece(void **state) {
+    (void)state;
+    struct tokenizer *t = open_file("tests/golden/gguf/wordpiece.gguf");
+    static const char text[] = "Hello, W\xC3\xB6rld see12345678xx!";
+    struct tokens got = {0};
+    struct error e;
+    struct buffer back = {0};
+    assert_int_equal(tokenizer_encode(t, text, strlen(text), TOKENIZER_ADD_SPECIAL, &got, &e), STATUS_OK);
+    assert_int_equal(got.ids[0], 2);
+    assert_int_equal(got.ids[1], 5);
+    assert_int_equal(got.ids[3], 6); /* lower case, without accents */
+    assert_int_equal(got.ids[4], 1); /* one word, and not all of it is known */
+    assert_int_equal(got.ids[got.n - 1], 3);
+    tokenizer_decode(t, (int[]){10, 49}, 2, true, &back);
+    assert_int_equal(tokenizer_encode(t, "1678 a", 6, TOKENIZER_PLAIN, &got, &e), STATUS_OK);
+    buffer_free(&back);
+    tokens_free(&got);
+    tokenizer_close(t);
+}
+
+static void expect_refusal(struct gguf_draft *d, const char *words) {
+    struct gguf *g;
+    struct tokenizer *t;
+    struct error e = {0};
+    draft_build(d);
+    if (gguf_open_memory(&g, d->file.data, d->file.size, "m", &e)) fail_msg("%s", e.text);
+    assert_int_not_equal(tokenizer_open_gguf(&t, g, &e), STATUS_OK);
+    assert_null(t);
+    if (strstr(e.text, words) == NULL) fail_msg("expected \"%s\" in: %s", words, e.text);
+    gguf_close(g);
+    draft_free(d);
+}
+
+/* A tokenizer of two bytes and no merges. */
+static void draft_bytes(struct gguf_draft *d, const char *model, const char *pre) {
+    draft_word(d, "tokenizer.ggml.model", model);
+    draft_word(d, "tokenizer.ggml.pre", pre);
+    draft_list(d, "tokenizer.ggml.tokens", GGUF_TEXT, 2);
+    draft_text(&d->keys, "a");
+    draft_text(&d->keys, "b");
+}
+
+static void test_refusals(void **state) {
+    (void)state;
+    struct gguf_draft d = {0};
+    expect_refusal(&d, "tokenizer.ggml.model is missing");
+    draft_bytes(&d, "rwkv", "gpt-2");
+    expect_refusal(&d, "tokenizer.ggml.model \"rwkv\" is unknown");
+    d = (struct gguf_draft){0};
+    draft_bytes(&d, "gpt2", "superbpe");
+    expect_refusal(&d, "tokenizer.ggml.pre \"superbpe\" is unknown");
+    d = (struct gguf_draft){0};
+    draft_bytes(&d, "gpt2", "gpt-2");
+    expect_refusal(&d, "tokenizer.ggml.merges is missing");
+    d = (struct gguf_draft){0};
+    draft_bytes(&d, "gpt2", "gpt-2");
+    draft_u32(&d, "tokenizer.ggml.bos_token_id", 2);
+    expect_refusal(&d, "tokenizer.ggml.bos_token_id is not in the vocabulary");
+    d = (struct gguf_draft){0};
+    draft_bytes(&d, "gpt2", "gpt-2");
+    draft_list(&d, "tokenizer.ggml.token_type", GGUF_I32, 1);
+    draft_number(&d.keys, 1, 4);
+    expect_refusal(&d, "tokenizer.ggml.token_type is not a list as long as tokenizer.ggml.tokens");
+    d = (struct gguf_draft){0};
+    draft_bytes(&d, "llama", "default");
+    draft_list(&d, "tokenizer.ggml.token_type", GGUF_I32, 2);
+    draft_number(&d.keys, 1, 4);
+    draft_number(&d.keys, 9, 4);
+    expect_refusal(&d, "tokenizer.ggml.token_type holds a type that is not 1 .. 6");
+    d = (struct gguf_draft){0};
+    draft_bytes(&d, "llama", "default");
+    expect_refusal(&d, "SentencePiece"); /* no unknown token */
+    d = (struct gguf_draft){0};
+    draft_bytes(&d, "bert", "default");
+    expect_refusal(&d, "tokenizer.ggml.unknown_token_id is missing");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_models),    cmocka_unit_test(test_marks),    cmocka_unit_test(test_pre),
+        cmocka_unit_test(test_wordpiece), cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
