@@ -77,6 +77,9 @@ static enum status read_config(struct model *m, const char *folder, struct error
     m->spec = model_spec_default();
     if (status == STATUS_OK) status = find_family(config, &m->family, &m->info.family, e);
     if (status == STATUS_OK) status = m->family->read(config, &m->spec, e);
+    /* Our own key: GGUF files have norms as they are computed with. */
+    const struct json *centered = json_member(config, "zero_centered_norms");
+    if (centered && !json_bool(centered)) m->spec.stacks[STACK_DECODER].zero_centered_gamma = false;
     if (status == STATUS_OK) status = read_rope_factors(&m->spec.stacks[STACK_DECODER], config, e);
     json_close(config);
     buffer_free(&text);

@@ -74,18 +74,30 @@ static const struct key_row common_keys[] = {
     {"logit_scale", NULL, KEY_NEUTRAL, 1},
 };
 
-static const struct key_row llama_keys[] = {
-    {"block_count", "num_hidden_layers", KEY_INT, 0},
-    {"context_length", "max_position_embeddings", KEY_INT, 0},
-    {"embedding_length", "hidden_size", KEY_INT, 0},
-    {"feed_forward_length", "intermediate_size", KEY_INT, 0},
-    {"attention.head_count", "num_attention_heads", KEY_INT, 0},
-    {"attention.head_count_kv", "num_key_value_heads", KEY_INT, 0},
-    {"attention.key_length", "head_dim", KEY_INT, 0},
-    {"attention.value_length", NULL, KEY_HEAD, 0},
-    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", KEY_FLOAT, 0},
-    {"rope.dimension_count", NULL, KEY_HEAD, 0},
-    {"rope.freq_base", "rope_theta", KEY_FLOAT, 0},
+#define DECODER_KEYS(epsilon, epsilon_name) \
+    {"block_count", "num_hidden_layers", KEY_INT, 0}, {"context_length", "max_position_embeddings", KEY_INT, 0}, \
+        {"embedding_length", "hidden_size", KEY_INT, 0}, {"feed_forward_length", "intermediate_size", KEY_INT, 0}, \
+        {"attention.head_count", "num_attention_heads", KEY_INT, 0}, \
+        {"attention.head_count_kv", "num_key_value_heads", KEY_INT, 0}, \
+        {"attention.key_length", "head_dim", KEY_INT, 0}, {"attention.value_length", NULL, KEY_HEAD, 0}, \
+        {epsilon, epsilon_name, KEY_FLOAT, 0}, {"rope.dimension_count", NULL, KEY_HEAD, 0}, { \
+        "rope.freq_base", "rope_theta", KEY_FLOAT, 0 \
+    }
+
+static const struct key_row llama_keys[] = {DECODER_KEYS("attention.layer_norm_rms_epsilon", "rms_norm_eps")};
+static const struct key_row starcoder2_keys[] = {DECODER_KEYS("attention.layer_norm_epsilon", "norm_epsilon")};
+static const struct key_row granite_keys[] = {
+    DECODER_KEYS("attention.layer_norm_rms_epsilon", "rms_norm_eps"),
+    {"attention.scale", "attention_multiplier", KEY_FLOAT, 0},
+    {"embedding_scale", "embedding_multiplier", KEY_FLOAT, 0},
+    {"residual_scale", "residual_multiplier", KEY_FLOAT, 0},
+    {"logit_scale", "logits_scaling", KEY_FLOAT, 0},
+};
+static const struct key_row gemma2_keys[] = {
+    DECODER_KEYS("attention.layer_norm_rms_epsilon", "rms_norm_eps"),
+    {"attention.sliding_window", "sliding_window", KEY_INT, 0},
+    {"attn_logit_softcapping", "attn_logit_softcapping", KEY_FLOAT, 0},
+    {"final_logit_softcapping", "final_logit_softcapping", KEY_FLOAT, 0},
 };
 
 static const struct key_row gpt2_keys[] = {
@@ -107,6 +119,8 @@ static const struct fact_row llama_facts[] = {
     {"mlp_bias", "blk.0.ffn_gate.bias", false},
 };
 static const struct fact_row plain_facts[] = {TIED};
+/* llama.cpp's converter adds the 1 to the weights of norms. */
+static const struct fact_row gemma_facts[] = {TIED, {"zero_centered_norms", "", false}};
 
 static const struct name_row llama_outer[] = {
     {"token_embd", "model.embed_tokens", ORDER_SAME},
@@ -114,17 +128,44 @@ static const struct name_row llama_outer[] = {
     {"output", "lm_head", ORDER_SAME},
 };
 
-/* llama.cpp's converter puts Llama's queries and keys in pairs; those of Qwen2 stay as they are. */
-#define LLAMA_LAYER(order_of_queries) \
-    {"attn_norm", "input_layernorm", ORDER_SAME}, {"attn_q", "self_attn.q_proj", order_of_queries}, \
-        {"attn_k", "self_attn.k_proj", order_of_queries}, {"attn_v", "self_attn.v_proj", ORDER_SAME}, \
-        {"attn_output", "self_attn.o_proj", ORDER_SAME}, {"ffn_norm", "post_attention_layernorm", ORDER_SAME}, \
-        {"ffn_gate", "mlp.gate_proj", ORDER_SAME}, {"ffn_up", "mlp.up_proj", ORDER_SAME}, { \
+/* llama.cpp's converter puts the queries and keys of Llama's kin in pairs; others stay as they are. */
+#define ATTENTION(order_of_queries) \
+    {"attn_q", "self_attn.q_proj", order_of_queries}, {"attn_k", "self_attn.k_proj", order_of_queries}, \
+        {"attn_v", "self_attn.v_proj", ORDER_SAME}, { \
+        "attn_output", "self_attn.o_proj", ORDER_SAME \
+    }
+#define HEAD_NORMS \
+    {"attn_q_norm", "self_attn.q_norm", ORDER_SAME}, { "attn_k_norm", "self_attn.k_norm", ORDER_SAME }
+#define NORMS_BEFORE \
+    {"attn_norm", "input_layernorm", ORDER_SAME}, { "ffn_norm", "post_attention_layernorm", ORDER_SAME }
+#define GATED_MLP \
+    {"ffn_gate", "mlp.gate_proj", ORDER_SAME}, {"ffn_up", "mlp.up_proj", ORDER_SAME}, { \
         "ffn_down", "mlp.down_proj", ORDER_SAME \
     }
 
-static const struct name_row llama_layer[] = {LLAMA_LAYER(ORDER_PAIRED)};
-static const struct name_row qwen2_layer[] = {LLAMA_LAYER(ORDER_SAME)};
+static const struct name_row llama_layer[] = {NORMS_BEFORE, ATTENTION(ORDER_PAIRED), GATED_MLP};
+static const struct name_row qwen_layer[] = {NORMS_BEFORE, ATTENTION(ORDER_SAME), HEAD_NORMS, GATED_MLP};
+static const struct name_row olmo2_layer[] = {
+    ATTENTION(ORDER_SAME),
+    HEAD_NORMS,
+    {"post_attention_norm", "post_attention_layernorm", ORDER_SAME},
+    GATED_MLP,
+    {"post_ffw_norm", "post_feedforward_layernorm", ORDER_SAME},
+};
+static const struct name_row gemma2_layer[] = {
+    {"attn_norm", "input_layernorm", ORDER_SAME},
+    ATTENTION(ORDER_SAME),
+    {"post_attention_norm", "post_attention_layernorm", ORDER_SAME},
+    {"ffn_norm", "pre_feedforward_layernorm", ORDER_SAME},
+    GATED_MLP,
+    {"post_ffw_norm", "post_feedforward_layernorm", ORDER_SAME},
+};
+static const struct name_row starcoder2_layer[] = {
+    NORMS_BEFORE,
+    ATTENTION(ORDER_SAME),
+    {"ffn_up", "mlp.c_fc", ORDER_SAME},
+    {"ffn_down", "mlp.c_proj", ORDER_SAME},
+};
 
 static const struct name_row gpt2_outer[] = {
     {"token_embd", "transformer.wte", ORDER_SAME},
@@ -141,21 +182,19 @@ static const struct name_row gpt2_layer[] = {
     {"ffn_down", "mlp.c_proj", ORDER_TURNED},
 };
 
+/* GGUF's and Hugging Face's name, keys, facts; names of tensors outside of layers and in them. */
+#define LLAMA_KIN(name, type, keys, facts, layer) \
+    { name, type, ROWS(keys), ROWS(facts), "model.layers.#.", {ROWS(llama_outer)}, {ROWS(layer)} }
+
 static const struct architecture architectures[] = {
-    {"llama",
-     "llama",
-     ROWS(llama_keys),
-     ROWS(llama_facts),
-     "model.layers.#.",
-     {ROWS(llama_outer)},
-     {ROWS(llama_layer)}},
-    {"qwen2",
-     "qwen2",
-     ROWS(llama_keys),
-     ROWS(plain_facts),
-     "model.layers.#.",
-     {ROWS(llama_outer)},
-     {ROWS(qwen2_layer)}},
+    LLAMA_KIN("llama", "llama", llama_keys, llama_facts, llama_layer),
+    LLAMA_KIN("smollm3", "smollm3", llama_keys, llama_facts, llama_layer),
+    LLAMA_KIN("granite", "granite", granite_keys, llama_facts, llama_layer),
+    LLAMA_KIN("qwen2", "qwen2", llama_keys, plain_facts, qwen_layer),
+    LLAMA_KIN("qwen3", "qwen3", llama_keys, llama_facts, qwen_layer),
+    LLAMA_KIN("olmo2", "olmo2", llama_keys, llama_facts, olmo2_layer),
+    LLAMA_KIN("gemma2", "gemma2", gemma2_keys, gemma_facts, gemma2_layer),
+    LLAMA_KIN("starcoder2", "starcoder2", starcoder2_keys, plain_facts, starcoder2_layer),
     {"gpt2", "gpt2", ROWS(gpt2_keys), ROWS(plain_facts), "transformer.h.#.", {ROWS(gpt2_outer)}, {ROWS(gpt2_layer)}},
 };
 
@@ -289,6 +328,15 @@ static void write_ends(struct json_writer *w, const struct gguf *g) {
     put_array_end(w);
 }
 
+/* Gemma 2's files do not tell: it is the size of a head, but in the model of 46 layers. */
+static int64_t find_score_divisor(const struct gguf *g, const struct architecture *a) {
+    int64_t layers = 0, hidden = 0, heads = 1;
+    read_int(find_key(g, a, "block_count"), &layers);
+    read_int(find_key(g, a, "embedding_length"), &hidden);
+    read_int(find_key(g, a, "attention.head_count"), &heads);
+    return layers == 46 && heads > 0 ? hidden / heads : head_size(g, a);
+}
+
 static const char rope_factors[] = "rope_freqs.weight";
 
 static enum status write_factors(struct json_writer *w, const struct gguf *g, struct error *e) {
@@ -336,7 +384,12 @@ static enum status write_members(struct json_writer *w, const struct gguf *g, co
         put_key_bool(w, a->facts[i].name, there != a->facts[i].absent);
     }
     write_ends(w, g);
-    if (write_keys(w, g, a, a->keys, a->n_keys, e) || write_keys(w, g, a, ROWS(common_keys), e)) return e->status;
+    if (write_keys(w, g, a, a->keys, a->n_keys, e)) return e->status;
+    for (size_t i = 0; i < ARRAY_COUNT(common_keys); i++) {
+        struct text_span key = {common_keys[i].key, strlen(common_keys[i].key)};
+        if (!names_key(a->keys, a->n_keys, key) && write_key(w, g, a, &common_keys[i], e)) return e->status;
+    }
+    if (a->keys == gemma2_keys) put_key_int(w, "query_pre_attn_scalar", find_score_divisor(g, a));
     if (write_scaling(w, g, a, e)) return e->status;
     return write_factors(w, g, e);
 }

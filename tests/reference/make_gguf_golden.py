@@ -189,10 +189,11 @@ def add_shape(w, s):
     w.add_feed_forward_length(s["ffn"])
     w.add_head_count(s["heads"])
     w.add_head_count_kv(s["kv"])
-    if w.arch == "gpt2":
+    if w.arch in ("gpt2", "starcoder2"):
         w.add_layer_norm_eps(1e-5)
     else:
         w.add_layer_norm_rms_eps(1e-5)
+    if w.arch != "gpt2":
         w.add_rope_freq_base(50000.0)
         w.add_key_length(s["head"])
         w.add_value_length(s["head"])
@@ -309,6 +310,57 @@ def make_gpt2(out, program, rng):
     return s["vocab"]
 
 
+# Relatives of llama: which norms a layer has, of vectors of which kind, and what else is written.
+RELATIVES = {
+    "qwen3": dict(norms=("attn_norm", "ffn_norm"), head_norms="head"),
+    "olmo2": dict(norms=("post_attention_norm", "post_ffw_norm"), head_norms="whole"),
+    "gemma2": dict(norms=("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"), tied=True),
+    "smollm3": dict(norms=("attn_norm", "ffn_norm"), layers=4),
+    "granite": dict(norms=("attn_norm", "ffn_norm")),
+    "starcoder2": dict(norms=("attn_norm", "ffn_norm"), plain=True),
+}
+
+
+def add_relative(w, architecture):
+    if architecture == "gemma2":
+        w.add_sliding_window(9)
+        w.add_attn_logit_softcapping(5.0)
+        w.add_final_logit_softcapping(4.0)
+    if architecture == "granite":
+        w.add_attention_scale(0.2)
+        w.add_embedding_scale(3.0)
+        w.add_residual_scale(0.5)
+        w.add_logit_scale(2.0)
+
+
+def make_relative(out, program, rng, architecture):
+    r = RELATIVES[architecture]
+    s = dict(architecture=architecture, layers=r.get("layers", 2), d=32, heads=4, kv=2, head=8, ffn=64, context=128)
+    s["vocab"] = add_bpe(gguf.GGUFWriter(None, architecture), "gpt-2")
+    tensors = llama_tensors(rng, s, tied=r.get("tied", False), factors=False)
+    for i in range(s["layers"]):
+        for name in ("attn_norm", "ffn_norm"):
+            del tensors[f"blk.{i}.{name}.weight"]
+        sizes = {name: 32 for name in r["norms"]}
+        if "head_norms" in r:
+            sizes |= {"attn_q_norm": 8, "attn_k_norm": 8} if r["head_norms"] == "head" else {"attn_q_norm": 32, "attn_k_norm": 16}
+        tensors |= {f"blk.{i}.{name}.weight": 1 + noise(rng, n, scale=0.2) for name, n in sizes.items()}
+        if r.get("plain"):
+            del tensors[f"blk.{i}.ffn_gate.weight"]
+            biases = {"attn_norm": 32, "ffn_norm": 32, "attn_q": 32, "attn_k": 16, "attn_v": 16, "attn_output": 32,
+                      "ffn_up": 64, "ffn_down": 32}
+            tensors |= {f"blk.{i}.{name}.bias": noise(rng, n, scale=0.2) for name, n in biases.items()}
+    if r.get("plain"):
+        tensors["output_norm.bias"] = noise(rng, 32, scale=0.2)
+
+    def add(w):
+        add_relative(w, architecture)
+        add_bpe(w, "gpt-2")
+
+    write_model(out / "model.gguf", s, tensors, add, {"": gguf.GGMLQuantizationType.Q8_0})
+    return s["vocab"]
+
+
 def make_kquants(out, program, rng, peers):
     """What llama-quantize makes of an f32 model: Q4_K_M, with other types where its options put them."""
     s = dict(architecture="llama", layers=1, d=256, heads=4, kv=2, head=32, ffn=256, context=128)
@@ -396,13 +448,14 @@ def main(peers, out):
     with tempfile.TemporaryDirectory() as scratch:
         program = build_reference(peers, pathlib.Path(scratch))
         for name, make, extra in (("llama", make_llama, ()), ("qwen2", make_qwen2, ()), ("gpt2", make_gpt2, ()),
-                                  ("kquants", make_kquants, (peers,))):
+                                  ("kquants", make_kquants, (peers,)),
+                                  *((name, make_relative, (name,)) for name in RELATIVES)):
             folder = out / name
             folder.mkdir(parents=True, exist_ok=True)
             rng = np.random.default_rng(sum(map(ord, name)))
             vocab = make(folder, program, rng, *extra)
             write_cases(folder, program, vocab, rng)
-            if name != "kquants":
+            if name in ("llama", "qwen2", "gpt2"):
                 write_tokens(folder / "tokens.txt", program, folder / "model.gguf")
         make_blocks(out / "blocks.gguf", np.random.default_rng(7))
         make_pre(out, program, peers)

@@ -365,7 +365,7 @@ static void test_config_refusals(void **state) {
     }
     struct gguf_draft d = {0};
     draft_word(&d, "general.architecture", "mamba");
-    expect_config_refusal(&d, "general.architecture \"mamba\" is unknown; known: llama, qwen2, gpt2");
+    expect_config_refusal(&d, "general.architecture \"mamba\" is unknown; known: llama, smollm3");
     d = (struct gguf_draft){0};
     draft_llama(&d);
     draft_f32(&d, "llama.rope.freq_base", NAN);
