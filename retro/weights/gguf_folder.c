@@ -184,7 +184,9 @@ static const struct name_row gpt2_layer[] = {
 
 /* GGUF's and Hugging Face's name, keys, facts; names of tensors outside of layers and in them. */
 #define LLAMA_KIN(name, type, keys, facts, layer) \
-    { name, type, ROWS(keys), ROWS(facts), "model.layers.#.", {ROWS(llama_outer)}, {ROWS(layer)} }
+    { \
+        name, type, ROWS(keys), ROWS(facts), "model.layers.#.", {ROWS(llama_outer)}, { ROWS(layer) } \
+    }
 
 static const struct architecture architectures[] = {
     LLAMA_KIN("llama", "llama", llama_keys, llama_facts, llama_layer),

@@ -145,18 +145,40 @@ static void test_wordpiece(void **state) {
     static const char text[] = "Hello, W\xC3\xB6rld see12345678xx!";
     struct tokens got = {0};
     struct error e;
-    struct buffer back = {0};
     assert_int_equal(tokenizer_encode(t, text, strlen(text), TOKENIZER_ADD_SPECIAL, &got, &e), STATUS_OK);
     assert_int_equal(got.ids[0], 2);
     assert_int_equal(got.ids[1], 5);
     assert_int_equal(got.ids[3], 6); /* lower case, without accents */
     assert_int_equal(got.ids[4], 1); /* one word, and not all of it is known */
     assert_int_equal(got.ids[got.n - 1], 3);
-    tokenizer_decode(t, (int[]){10, 49}, 2, true, &back);
-    assert_int_equal(tokenizer_encode(t, "1678 a", 6, TOKENIZER_PLAIN, &got, &e), STATUS_OK);
-    buffer_free(&back);
     tokens_free(&got);
     tokenizer_close(t);
+}
+
+/* The likeliest pieces, as T5's Unigram has them. */
+static void test_unigram(void **state) {
+    (void)state;
+    static const struct {
+        const char *text;
+        int kind;
+        float score;
+    } pieces[] = {{"<unk>", 2, 0}, {"</s>", 3, 0}, {"\xE2\x96\x81", 1, -1}, {"a", 1, -3}, {"b", 1, -3}, {"ab", 1, -2}};
+    struct gguf_draft d = {0};
+    draft_word(&d, "tokenizer.ggml.model", "t5");
+    draft_u32(&d, "tokenizer.ggml.unknown_token_id", 0);
+    draft_u32(&d, "tokenizer.ggml.eos_token_id", 1);
+    draft_list(&d, "tokenizer.ggml.tokens", GGUF_TEXT, ARRAY_COUNT(pieces));
+    for (size_t i = 0; i < ARRAY_COUNT(pieces); i++) draft_text(&d.keys, pieces[i].text);
+    draft_list(&d, "tokenizer.ggml.token_type", GGUF_I32, ARRAY_COUNT(pieces));
+    for (size_t i = 0; i < ARRAY_COUNT(pieces); i++) draft_number(&d.keys, (uint64_t)pieces[i].kind, 4);
+    draft_list(&d, "tokenizer.ggml.scores", GGUF_F32, ARRAY_COUNT(pieces));
+    for (size_t i = 0; i < ARRAY_COUNT(pieces); i++) buffer_append(&d.keys, &pieces[i].score, sizeof(float));
+    draft_build(&d);
+    struct tokenizer *t = open_bytes(&d.file);
+    expect_ids(t, (struct text_span){"ab a", 4}, TOKENIZER_ADD_SPECIAL, "2 5 2 3 1", "t5");
+    assert_int_equal(tokenizer_eod(t), 1);
+    tokenizer_close(t);
+    draft_free(&d);
 }
 
 static void expect_refusal(struct gguf_draft *d, const char *words) {
@@ -218,8 +240,8 @@ static void test_refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_models),    cmocka_unit_test(test_marks),    cmocka_unit_test(test_pre),
-        cmocka_unit_test(test_wordpiece), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_models),    cmocka_unit_test(test_marks),   cmocka_unit_test(test_pre),
+        cmocka_unit_test(test_wordpiece), cmocka_unit_test(test_unigram), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
