@@ -1,15 +1,15 @@
 /* kernels/cpu/supers_vector.h: products with Q4_K, Q5_K and Q6_K weights as blocks.h states them; include after a dots
  * header and blocks_vector.h.
  *
- * A few super-blocks of one or two strips are taken apart into a panel that the first-level cache holds: a byte for
- * each weight, an f32 for each scale. All rows then pass over the panel, so taking apart costs little where rows are
- * many, and where they are few it is done while memory is slower. Sums of a row wait in y from one panel to the next,
- * so they are one chain whatever the panel's size is. */
+ * A few super-blocks of one or two strips are taken apart into a panel that the first-level cache holds: an f32 for
+ * each scale and, where more than DIRECT_ROWS rows pass over it, a byte for each weight; fewer rows take the weights
+ * apart in registers. Sums of a row wait in y from one panel to the next, so they are one chain whatever the panel's
+ * size is. */
 #pragma once
 
 #include "kernels/cpu/variants.h"
 
-enum { PANEL_SUPERS = 4, PANEL_STRIPS = 2, SUPER_QUADS = SUPER_BLOCK / QUAD };
+enum { PANEL_SUPERS = 4, PANEL_STRIPS = 2, DIRECT_ROWS = 24, PASS_STRIPS = DOT_SUMS / INPUT_ROWS };
 
 /* Lanes of 32 bits, for the compiler's own operators. */
 typedef uint32_t words_of __attribute__((vector_size(LANES * QUAD), may_alias));
@@ -18,7 +18,7 @@ typedef float float_of __attribute__((vector_size(LANES * QUAD), may_alias));
 
 /* One super-block of one strip. */
 struct panel_super {
-    _Alignas(64) uint8_t values[SUPER_QUADS][STRIP_BYTES];
+    _Alignas(64) uint8_t values[SUPER_BLOCKS][BLOCK_QUADS][STRIP_BYTES];
     float_of scales[SUPER_PARTS]; /* d s */
     words_of minimums[4];         /* m of parts 0 and 2, 1 and 3, 4 and 6, 5 and 7 as 16 bits each */
     float_of minimum_scale;       /* -dmin */
@@ -33,12 +33,22 @@ struct super_turn {
     const struct block_product *product;
     const struct super_panel *panel;
     int strip, first, supers;
-    bool last;
+    bool last, direct; /* direct: the panel holds scales only */
+    /* What is fetched meanwhile: while the groups of rows pass over super-block i of the turn, what follows `next` as
+     * far as i super-blocks, of each of `tiles` tiles; `share` of its lines, 2^16 being one, at each part. */
+    const uint8_t *next;
+    uint32_t share;
+    int tiles;
 };
 
-ALWAYS_INLINE words_of words_load(const uint8_t *line) { return (words_of)load_quads(line); }
+/* Strip s of super-block i of the turn. */
+ALWAYS_INLINE const uint8_t *turn_packed(const struct super_turn *t, int i, int s) {
+    const int strip = t->strip + s;
+    return packed_super(t->product->args->weight, strip / TILE_STRIPS, (size_t)(t->first + i)) +
+           strip % TILE_STRIPS * STRIP_BYTES;
+}
 
-ALWAYS_INLINE void panel_store(struct panel_super *to, int quad, words_of v) { memcpy(to->values[quad], &v, sizeof v); }
+ALWAYS_INLINE words_of words_load(const uint8_t *line) { return (words_of)load_quads(line); }
 
 /* Byte i of each lane. */
 ALWAYS_INLINE words_of byte_of(words_of v, int i) { return (v >> (8 * i)) & 255u; }
@@ -71,91 +81,145 @@ ALWAYS_INLINE void scales_unpack(struct panel_super *to, const uint8_t *lines, c
     to->minimum_scale = -(float_of)floats_load_f16(d + TILE_COLUMNS).v;
 }
 
-/* The upper bits of quads `quad` and `quad` + 4, where nibbles leave room for them. */
-ALWAYS_INLINE void upper_unpack(words_of *low, words_of *high, const uint8_t *upper, int quad, const enum dtype dtype) {
+/* Quad `quad` of a packed block of 32, a byte for each weight; `block` is the strip's part of its lines. */
+ALWAYS_INLINE words_of quad_unpack(const uint8_t *block, const int quad, const enum dtype dtype) {
+    const int halves = BLOCK_QUADS / 2, line = quad % halves;
+    const bool high = quad >= halves;
+    words_of v = words_load(block + line * LINE_BYTES);
+    v = (high ? v >> 4 : v) & 0x0f0f0f0fu;
+    block += halves * LINE_BYTES;
     if (dtype == DTYPE_Q5_K) {
-        words_of bits = words_load(upper);
-        *low |= bits << (4 - quad) & 0x10101010u;
-        *high |= bits >> quad & 0x10101010u;
+        words_of bits = words_load(block);
+        v |= (high ? bits >> line : bits << (4 - line)) & 0x10101010u;
     }
     if (dtype == DTYPE_Q6_K) {
-        words_of bits = words_load(upper + quad / 2 * LINE_BYTES);
-        *low |= (quad % 2 ? bits : bits << 4) & 0x30303030u;
-        *high |= (quad % 2 ? bits >> 2 : bits << 2) & 0x30303030u;
+        words_of bits = words_load(block + line / 2 * LINE_BYTES);
+        const int from = line % 2 * 4 + high * 2;
+        v |= (from < 4 ? bits << (4 - from) : bits >> (from - 4)) & 0x30303030u;
     }
+    return v;
 }
 
-/* `packed` is the tile's super-block, `half` which strip of the tile it is; what lies `ahead` is fetched. */
-ALWAYS_INLINE void super_unpack(struct panel_super *to, const uint8_t *packed, int half, size_t ahead,
+ALWAYS_INLINE void stream_fetch(const uint8_t *from, const int lines) {
+    for (int i = 0; i < lines; i++) _mm_prefetch((const char *)from + FETCH_AHEAD + i * LINE_BYTES, _MM_HINT_T0);
+}
+
+/* `packed` is the tile's super-block, `half` which strip of the tile it is. */
+ALWAYS_INLINE void super_unpack(struct panel_super *to, const uint8_t *packed, int half, const bool direct,
                                 const enum dtype dtype) {
-    const int lines = super_block_lines(dtype);
-    for (int i = 0; i < super_head_lines(dtype); i++)
-        _mm_prefetch((const char *)packed + ahead + i * LINE_BYTES, _MM_HINT_T0);
+    stream_fetch(packed, super_head_lines(dtype));
+    const uint8_t *values = packed + super_head_lines(dtype) * LINE_BYTES + half * STRIP_BYTES;
     scales_unpack(to, packed + LINE_BYTES + half * STRIP_BYTES, (const uint16_t *)(const void *)packed + half * LANES,
                   dtype);
-    packed += super_head_lines(dtype) * LINE_BYTES + half * STRIP_BYTES;
-    for (int b = 0; b < SUPER_BLOCKS; b++, packed += lines * LINE_BYTES) {
-        for (int i = 0; i < lines; i++) _mm_prefetch((const char *)packed + ahead + i * LINE_BYTES, _MM_HINT_T0);
-#pragma GCC unroll 4
-        for (int i = 0; i < BLOCK_QUADS / 2; i++) {
-            words_of both = words_load(packed + i * LINE_BYTES);
-            words_of low = both & 0x0f0f0f0fu, high = both >> 4 & 0x0f0f0f0fu;
-            upper_unpack(&low, &high, packed + BLOCK_QUADS / 2 * LINE_BYTES, i, dtype);
-            panel_store(to, b * BLOCK_QUADS + i, low);
-            panel_store(to, b * BLOCK_QUADS + i + BLOCK_QUADS / 2, high);
+    if (direct) return;
+    for (int b = 0; b < SUPER_BLOCKS; b++, values += super_block_lines(dtype) * LINE_BYTES) {
+#pragma GCC unroll 8
+        for (int i = 0; i < BLOCK_QUADS; i++) {
+            words_of v = quad_unpack(values, i, dtype);
+            memcpy(to->values[b][i], &v, sizeof v);
         }
     }
 }
 
-/* Sums of a kernel's rows over one super-block, [row][strip]. */
-struct super_sums {
-    struct floats inner[DOT_SUMS];
-    struct ints part[DOT_SUMS];
+/* Where a kernel is: a block of 32 columns, which has one part, in Q6_K two. */
+struct super_at {
+    const struct super_input *x;
+    const struct panel_super *w;         /* [strip] */
+    const uint8_t *packed[PANEL_STRIPS]; /* the lines of the block's values, where they are read directly */
+    int block;
 };
 
-/* inner = what the minimums bring. */
-ALWAYS_INLINE void sums_begin(struct super_sums *sums, const struct super_input *x, const struct panel_super *w,
-                              const int rows, const int strips, const enum dtype dtype) {
-    for (int i = 0; i < rows * strips; i++) sums->inner[i] = floats_zero();
-    if (dtype == DTYPE_Q6_K) return;
+/* What the minimums bring, [row][strip]. */
+ALWAYS_INLINE void inner_begin(struct floats *inner, const struct super_at *at, const int rows, const int strips,
+                               const enum dtype dtype) {
     for (int r = 0; r < rows; r++)
         for (int s = 0; s < strips; s++) {
             struct ints sum = ints_zero();
-            for (int i = 0; i < 4; i++) sum = pairs_add(sum, (__typeof__(sum.v))w[s].minimums[i], x[r].sums + 2 * i);
-            struct floats scale = {(__typeof__(scale.v))w[s].minimum_scale};
-            sums->inner[r * strips + s] = floats_mul(scale, floats_of(sum));
+            inner[r * strips + s] = floats_zero();
+            if (dtype == DTYPE_Q6_K) continue;
+            for (int i = 0; i < 4; i++)
+                sum = pairs_add(sum, (__typeof__(sum.v))at->w[s].minimums[i], at->x[r].sums + 2 * i);
+            struct floats scale = {(__typeof__(scale.v))at->w[s].minimum_scale};
+            inner[r * strips + s] = floats_mul(scale, floats_of(sum));
         }
 }
 
-/* Part p: its integers are summed as far as bytes_add allows, then widened, and enter inner. */
-ALWAYS_INLINE void sums_add_part(struct super_sums *sums, const struct super_input *x, const struct panel_super *w,
-                                 int p, const int rows, const int strips, const enum dtype dtype) {
-    const int quads = super_part(dtype) / QUAD, together = min_int(quads, bytes_together(dtype));
-    struct ints near[DOT_SUMS];
-    for (int i = 0; i < rows * strips; i++)
-        sums->part[i] = dtype == DTYPE_Q6_K ? ints_set1(x[i / strips].offsets[p]) : ints_zero();
-#pragma GCC unroll 4
-    for (int first = 0; first < quads; first += together) {
-        for (int i = 0; i < rows * strips; i++) near[i] = bytes_begin(sums->part[i]);
+/* sums += the products of quads [first, end) of the block. */
+ALWAYS_INLINE void quads_add(struct ints *sums, const struct super_at *at, const int first, const int end,
+                             const int rows, const int strips, const enum dtype dtype, const bool direct) {
+    __typeof__(load_quads(NULL)) w[PANEL_STRIPS];
 #pragma GCC unroll 8
-        for (int quad = p * quads + first; quad < p * quads + first + together; quad++)
-            for (int s = 0; s < strips; s++) {
-                __typeof__(load_quads(NULL)) values = load_quads(w[s].values[quad]);
-                for (int r = 0; r < rows; r++)
-                    near[r * strips + s] = int4_add(near[r * strips + s], values, x[r].q + quad * QUAD);
-            }
-        for (int i = 0; i < rows * strips; i++) sums->part[i] = bytes_end(sums->part[i], near[i]);
-    }
-    for (int s = 0; s < strips; s++) {
-        struct floats scale = {(__typeof__(scale.v))w[s].scales[p]};
-        for (int i = s; i < rows * strips; i += strips)
-            sums->inner[i] = floats_fma(scale, floats_of(sums->part[i]), sums->inner[i]);
+    for (int quad = first; quad < end; quad++) {
+        for (int s = 0; s < strips; s++)
+            w[s] = direct ? (__typeof__(w[s]))quad_unpack(at->packed[s], quad, dtype)
+                          : load_quads(at->w[s].values[at->block][quad]);
+        for (int r = 0; r < rows; r++)
+            for (int s = 0; s < strips; s++)
+                sums[r * strips + s] =
+                    int4_add(sums[r * strips + s], w[s], at->x[r].q + at->block * QUANTISE_BLOCK + quad * QUAD);
     }
 }
 
-/* The group of rows from `row` on passes over the panel. */
+/* Part `part` of the block: integers, of which `together` quads are summed in narrow ones where the variant has those,
+ * and then their scales. */
+ALWAYS_INLINE void part_add(struct floats *inner, const struct super_at *at, const int part, const int rows,
+                            const int strips, const enum dtype dtype, const bool direct) {
+    const int quads = super_part(dtype) / QUAD, together = min_int(quads, bytes_together(dtype));
+    const int place = at->block * (BLOCK_QUADS / quads) + part;
+    struct ints sums[DOT_SUMS];
+    for (int r = 0; r < rows; r++)
+        for (int s = 0; s < strips; s++)
+            sums[r * strips + s] = dtype == DTYPE_Q6_K ? ints_set1(at->x[r].offsets[place]) : ints_zero();
+#pragma GCC unroll 4
+    for (int first = part * quads; first < (part + 1) * quads; first += together) {
+        struct ints near[DOT_SUMS];
+        for (int i = 0; i < rows * strips; i++) near[i] = bytes_begin(sums[i]);
+        quads_add(near, at, first, first + together, rows, strips, dtype, direct);
+        for (int i = 0; i < rows * strips; i++) sums[i] = bytes_end(sums[i], near[i]);
+    }
+    for (int s = 0; s < strips; s++) {
+        struct floats scale = {(__typeof__(scale.v))at->w[s].scales[place]};
+        for (int r = 0; r < rows; r++) {
+            struct floats *sum = &inner[r * strips + s];
+            *sum = floats_fma(scale, floats_of(sums[r * strips + s]), *sum);
+        }
+    }
+}
+
+/* Of what follows super-block i of the turn, the share of visit number `visit`. */
+ALWAYS_INLINE void lines_fetch(const struct super_turn *t, int i, int visit, const enum dtype dtype) {
+    const uint32_t first = (uint32_t)visit * t->share >> 16, end = (uint32_t)(visit + 1) * t->share >> 16;
+    const size_t tile_bytes = packed_tile_bytes(dtype, t->product->args->weight->n_in);
+    const char *from = (const char *)t->next + (size_t)i * packed_super_bytes(dtype);
+    for (int tile = 0; tile < t->tiles; tile++, from += tile_bytes)
+        for (uint32_t line = first; line < end; line++) _mm_prefetch(from + line * LINE_BYTES, _MM_HINT_T1);
+}
+
+/* inner = what super-block i of the turn brings before the scale of x. */
+ALWAYS_INLINE void super_multiply(struct floats *inner, const struct super_turn *t, const struct super_input *x, int i,
+                                  int group, const int rows, const int strips, const enum dtype dtype,
+                                  const bool direct) {
+    const int parts = QUANTISE_BLOCK / super_part(dtype), step = super_block_lines(dtype) * LINE_BYTES;
+    const bool stream = rows <= FEW_ROWS && strips == TILE_STRIPS;
+    struct super_at at = {.x = x, .w = t->panel->at[i], .packed = {NULL}};
+    for (int s = 0; s < strips && direct; s++)
+        at.packed[s] = turn_packed(t, i, s) + super_head_lines(dtype) * LINE_BYTES;
+    inner_begin(inner, &at, rows, strips, dtype);
+    for (at.block = 0; at.block < SUPER_BLOCKS; at.block++) {
+        if (stream)
+            stream_fetch(at.packed[0], super_block_lines(dtype));
+        else
+            lines_fetch(t, i, group * SUPER_BLOCKS + at.block, dtype);
+        part_add(inner, &at, 0, rows, strips, dtype, direct);
+        if (parts == 2) part_add(inner, &at, 1, rows, strips, dtype, direct);
+        for (int s = 0; s < strips && direct; s++) at.packed[s] += step;
+    }
+}
+
+/* The group of rows from `row` on passes over the turn's weights. Totals stay in memory, which the assembly makes the
+ * compiler believe: they are needed once a super-block, the registers all the time. */
 ALWAYS_INLINE void super_kernel(const struct super_turn *t, int row, const int rows, const int strips,
-                                const enum dtype dtype) {
+                                const enum dtype dtype, const bool direct) {
     const struct linear_args *a = t->product->args;
     const struct super_input *x = group_super(t->product, row) + (size_t)t->first * rows;
     struct floats totals[DOT_SUMS];
@@ -167,14 +231,13 @@ ALWAYS_INLINE void super_kernel(const struct super_turn *t, int row, const int r
             totals[r * strips + s] = t->first == 0 ? floats_zero() : floats_load_n(y, n[s]);
         }
     for (int i = 0; i < t->supers; i++, x += rows) {
-        const struct panel_super *w = t->panel->at[i];
-        struct super_sums sums;
-        sums_begin(&sums, x, w, rows, strips, dtype);
-        for (int p = 0; p < SUPER_BLOCK / super_part(dtype); p++) sums_add_part(&sums, x, w, p, rows, strips, dtype);
+        struct floats inner[DOT_SUMS];
+        __asm__("" : : "r"(totals) : "memory");
+        super_multiply(inner, t, x, i, row / t->product->group, rows, strips, dtype, direct);
         for (int r = 0; r < rows; r++)
             for (int s = 0; s < strips; s++) {
                 struct floats *total = &totals[r * strips + s];
-                *total = floats_fma(floats_set1(x[r].scale), sums.inner[r * strips + s], *total);
+                *total = floats_fma(floats_set1(x[r].scale), inner[r * strips + s], *total);
             }
     }
     for (int r = 0; r < rows; r++)
@@ -185,38 +248,67 @@ ALWAYS_INLINE void super_kernel(const struct super_turn *t, int row, const int r
         }
 }
 
-ALWAYS_INLINE void super_rows(const struct super_turn *t, int row, int rows, const int strips, const enum dtype dtype) {
-    if (rows == 1 && strips <= DOT_SUMS) super_kernel(t, row, 1, strips, dtype);
-    if (rows == 2 && 2 * strips <= DOT_SUMS) super_kernel(t, row, 2, strips, dtype);
-    if (rows == 3 && 3 * strips <= DOT_SUMS) super_kernel(t, row, 3, strips, dtype);
-    if (rows == 4 && 4 * strips <= DOT_SUMS) super_kernel(t, row, 4, strips, dtype);
-    if (rows == 5 && 5 * strips <= DOT_SUMS) super_kernel(t, row, 5, strips, dtype);
-    if (rows == 6 && 6 * strips <= DOT_SUMS) super_kernel(t, row, 6, strips, dtype);
+/* Whether there is such a kernel: sums fit the registers. Panels are for full passes only, and a pass that reads many
+ * rows directly has groups of at least three: other instances would cost the compiler time for nothing. */
+ALWAYS_INLINE bool kernel_exists(const int rows, const int strips, const bool direct) {
+    const bool full = strips == PASS_STRIPS;
+    return rows * strips <= DOT_SUMS && (direct ? !full || rows >= 3 : full);
+}
+
+ALWAYS_INLINE void super_rows(const struct super_turn *t, int row, int rows, const int strips, const enum dtype dtype,
+                              const bool direct) {
+    if (rows == 1 && kernel_exists(1, strips, direct)) super_kernel(t, row, 1, strips, dtype, direct);
+    if (rows == 2 && kernel_exists(2, strips, direct)) super_kernel(t, row, 2, strips, dtype, direct);
+    if (rows == 3 && kernel_exists(3, strips, direct)) super_kernel(t, row, 3, strips, dtype, direct);
+    if (rows == 4 && kernel_exists(4, strips, direct)) super_kernel(t, row, 4, strips, dtype, direct);
+    if (rows == 5 && kernel_exists(5, strips, direct)) super_kernel(t, row, 5, strips, dtype, direct);
+    if (rows == 6 && kernel_exists(6, strips, direct)) super_kernel(t, row, 6, strips, dtype, direct);
+}
+
+/* What is fetched while the rows pass: the next panel. Few rows take the weights as one stream instead, of which they
+ * fetch what comes later. */
+ALWAYS_INLINE void turn_fetch(struct super_turn *t, const int strips, const enum dtype dtype) {
+    const struct block_product *p = t->product;
+    const struct weight *w = p->args->weight;
+    const int rows = p->args->x.rows, groups = (rows + p->group - 1) / p->group;
+    const int lines = (int)packed_super_bytes(dtype) / LINE_BYTES;
+    const int tile = t->strip / TILE_STRIPS;
+    t->tiles = max_int(1, strips / TILE_STRIPS);
+    t->share = ((uint32_t)lines << 16) / (uint32_t)(groups * SUPER_BLOCKS) + 1;
+    if (t->last)
+        t->next = packed_super(w, (t->strip + strips) / TILE_STRIPS, 0);
+    else
+        t->next = packed_super(w, tile, (size_t)(t->first + t->supers));
 }
 
 /* All super-blocks of some strips, a panel at a time. */
 ALWAYS_INLINE void strips_multiply(const struct block_product *p, struct super_panel *panel, int strip,
                                    const int strips, const enum dtype dtype) {
-    const struct weight *w = p->args->weight;
-    const int supers = w->n_in / SUPER_BLOCK, rows = p->args->x.rows;
+    const int supers = p->args->weight->n_in / SUPER_BLOCK, rows = p->args->x.rows;
     const int most = rows <= FEW_ROWS ? 1 : PANEL_SUPERS;
-    struct super_turn t = {.product = p, .panel = panel, .strip = strip};
+    struct super_turn t = {
+        .product = p, .panel = panel, .strip = strip, .direct = rows <= DIRECT_ROWS || strips != PASS_STRIPS};
     for (; t.first < supers; t.first += most) {
         t.supers = min_int(most, supers - t.first);
         t.last = t.first + t.supers == supers;
+        turn_fetch(&t, strips, dtype);
         for (int i = 0; i < t.supers; i++)
             for (int s = 0; s < strips; s++) {
-                int at = strip + s;
-                const uint8_t *packed = packed_super(w, at / TILE_STRIPS, (size_t)(t.first + i));
-                super_unpack(&panel->at[i][s], packed, at % TILE_STRIPS, FETCH_AHEAD, dtype);
+                const int half = (strip + s) % TILE_STRIPS;
+                super_unpack(&panel->at[i][s], turn_packed(&t, i, s) - half * STRIP_BYTES, half, t.direct, dtype);
             }
-        for (int row = 0; row < rows; row += p->group) super_rows(&t, row, group_rows(p, row), strips, dtype);
+        for (int row = 0; row < rows; row += p->group) {
+            if (t.direct)
+                super_rows(&t, row, group_rows(p, row), strips, dtype, true);
+            else
+                super_rows(&t, row, group_rows(p, row), strips, dtype, false);
+        }
     }
 }
 
 ALWAYS_INLINE void supers_of(const struct block_product *p, int first_tile, int n_tiles, const enum dtype dtype) {
     struct super_panel panel;
-    int end = (first_tile + n_tiles) * TILE_STRIPS, most = DOT_SUMS / INPUT_ROWS;
+    int end = (first_tile + n_tiles) * TILE_STRIPS, most = PASS_STRIPS;
     if (p->args->x.rows <= FEW_ROWS) most = TILE_STRIPS * p->group <= DOT_SUMS ? TILE_STRIPS : 1;
     for (int strip = first_tile * TILE_STRIPS, strips; strip < end; strip += strips) {
         strips = min_int(most, end - strip);

@@ -130,6 +130,8 @@ def test_turns_take_what_is_asked():
 def test_several_commands_share_a_line():
     found = figures("linear", "embed", "--rows", 3, "--in", 64, "--out", 48, "--sequences", 2, "--dtype", "f16", "--json")
     assert set(found) == {"linear_f16_rows3_gbps", "linear_f16_rows3_gflops", "embed"}
+    found |= figures("linear", "--rows", 7, "--in", 512, "--out", 48, "--dtype", "Q4_K", "--json")
+    assert {"linear_q4_k_rows7_gbps", "linear_q4_k_rows7_gflops"} < set(found)
     assert found["embed"]["dtype"] == "f16" and "`embed`" in (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8")
 
 
@@ -217,7 +219,8 @@ def test_help_names_every_option():
      ("random chunks", ("retrieval", "--collection", "a", "--chunks", 3, CASE)),
      ("at most", ("embed", "--sequences", 5000)),
      ("flat or ivf", ("search", "--index", "lists")), ("no device", ("search", "--vectors", 9, "--device", "gpu")),
-     ("int8", ("embed", "--dtype", "int8")), ("at most", ("linear", "--in", 1 << 20)), ("at most", ("retrieval", "--sequences", 65))],
+     ("int8", ("embed", "--dtype", "int8")), ("at most", ("linear", "--in", 1 << 20)),
+     ("a multiple of 256", ("linear", "--in", 288, "--dtype", "q6_k")), ("at most", ("retrieval", "--sequences", 65))],
 )
 def test_what_cannot_run_says_why(words, arguments):
     done = bench(*arguments)
