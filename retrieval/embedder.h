@@ -1,15 +1,40 @@
-/* retrieval/embedder.h: text in, vector out. Retrieval knows no model: whoever sees both folders (server, tools) fills
- * this in with a BERT encoder; tests fill it in with a toy. */
+/* retrieval/embedder.h: texts in, vectors out. Retrieval knows no model: whoever sees both folders (server, tools) fills
+ * this in with a model that gives rows (server/host/embedder_model.h); tests fill it in with a toy. Several embedders
+ * can be open at once. */
 #pragma once
 
 #include "config/base/buffer.h"
 
+/* The kind of a text, which decides the prompt that is put before it. */
+enum embed_role {
+    EMBED_PLAIN,    /* neither: what the embedder's folder puts before any text, if anything */
+    EMBED_QUERY,    /* what documents are searched with */
+    EMBED_DOCUMENT, /* what is searched */
+    EMBED_ROLES
+};
+
+struct embed_request {
+    const struct text_span *texts;
+    int n;
+    enum embed_role role;
+    int dimensions; /* of a vector, 1 .. dim: its first numbers, brought to unit length (Matryoshka); 0: dim */
+    float *vectors; /* [n, dimensions], in the order of the texts: unit length, or zeros for a text without tokens, so
+                     * that a dot product is the cosine */
+    int *n_tokens;  /* [n] that were read of each text, prompt and special tokens included; or NULL */
+};
+
 struct embedder {
     int dim;
-    int max_tokens; /* of a text; what comes after is not read */
-    uint64_t hash;  /* of weights, vocabulary and pooling: vectors of another hash do not mix */
+    int max_tokens; /* of a text with its prompt; what comes after is not read */
+    uint64_t hash;  /* of weights, vocabulary, pooling and limit: vectors of another hash do not mix */
     const char *name;
-    /* vectors [n, dim], unit length. One caller at a time. */
-    enum status (*embed)(void *self, const struct text_span *texts, int n, float *vectors, struct error *e);
+    const char *prompts[EMBED_ROLES]; /* never NULL; vectors of other prompts do not mix either */
+    /* One caller at a time. STATUS_INVALID where dimensions is out of range. */
+    enum status (*embed)(void *self, const struct embed_request *r, struct error *e);
     void *self;
 };
+
+static inline enum status embedder_embed(const struct embedder *embedder, const struct embed_request *r,
+                                         struct error *e) {
+    return embedder->embed(embedder->self, r, e);
+}

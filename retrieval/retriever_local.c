@@ -2,7 +2,6 @@
  * collection shows of them. See retriever_local.h. */
 #include "retrieval/retriever_local.h"
 
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +45,8 @@ static enum status local_embed_piece(const struct retriever_local *t, const stru
                                      float *const *places, int n, struct error *e) {
     size_t dim = (size_t)t->embedder->dim;
     float *embedded = xmalloc((size_t)n * dim * sizeof *embedded);
-    enum status status = t->embedder->embed(t->embedder->self, texts, n, embedded, e);
+    struct embed_request request = {.texts = texts, .n = n, .role = EMBED_QUERY, .vectors = embedded};
+    enum status status = embedder_embed(t->embedder, &request, e);
     for (int i = 0; i < n && status == STATUS_OK; i++)
         memcpy(places[i], embedded + (size_t)i * dim, dim * sizeof *embedded);
     free(embedded);
@@ -165,22 +165,12 @@ static void local_close(struct retriever *base) {
     free(t);
 }
 
-static enum status local_check(const struct collection *c, const struct embedder *embedder, struct error *e) {
-    const struct collection_info *info = collection_info(c);
-    if (embedder->dim == info->dim && embedder->hash == info->embedder_hash) return STATUS_OK;
-    return error_set(e, STATUS_INVALID,
-                     "embedder %s gives %d numbers (hash %016" PRIx64
-                     "), the collection holds %d of %s (hash %016" PRIx64
-                     "); build the collection again with this embedder",
-                     embedder->name, embedder->dim, embedder->hash, info->dim, info->embedder, info->embedder_hash);
-}
-
 enum status retriever_local_open(struct retriever **out, struct collection *c, const struct embedder *embedder,
                                  int max_k, struct error *e) {
     static const struct retriever_ops ops = {
         .name = "local", .hold = local_hold, .search = local_search, .close = local_close};
     if (max_k < 1) return error_set(e, STATUS_INVALID, "retriever: at most %d hits of a query; 1 or more", max_k);
-    if (local_check(c, embedder, e)) return e->status;
+    if (collection_match_embedder(collection_info(c), embedder, e)) return e->status;
     struct retriever_local *t = xmalloc(sizeof *t);
     *t = (struct retriever_local){
         .base = {.ops = &ops}, .embedder = embedder, .max_k = max_k, .current = collection_hold(c)};
@@ -191,7 +181,7 @@ enum status retriever_local_open(struct retriever **out, struct collection *c, c
 
 enum status retriever_local_switch(struct retriever *base, struct collection *c, struct error *e) {
     struct retriever_local *t = (struct retriever_local *)base;
-    if (local_check(c, t->embedder, e)) return e->status;
+    if (collection_match_embedder(collection_info(c), t->embedder, e)) return e->status;
     collection_hold(c);
     pthread_mutex_lock(&t->lock);
     struct collection *old = t->current;

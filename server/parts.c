@@ -7,7 +7,7 @@
 
 #include "config/base/log.h"
 #include "server/host/check.h"
-#include "server/host/embedder_bert.h"
+#include "server/host/embedder_model.h"
 #include "server/host/embedder_shared.h"
 
 /* Decoders. */
@@ -135,7 +135,7 @@ static enum status open_other(struct parts *p, const struct config *c, const str
     if (other->role == ROLE_DECODER) return open_decoder(p, c, other, e);
     struct embedder_part *part = &p->embedders[p->n_embedders];
     p->n_embedders++;
-    if (embedder_bert_open(&part->own, other->path, c, e)) return e->status;
+    if (embedder_model_open(&part->own, other->path, c, e)) return e->status;
     log_info("embedder %s: vectors of %d numbers", other->path, part->own.dim);
     return open_embedder(p, c, &part->own, other->name, e);
 }
@@ -251,7 +251,7 @@ bool parts_failed(struct parts *p) {
 static void embedder_part_close(struct embedder_part *part) {
     embedding_thread_close(part->thread);
     tokenizer_close(part->tokenizer);
-    embedder_bert_close(&part->own);
+    embedder_model_close(&part->own);
     free(part->name);
 }
 

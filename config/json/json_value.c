@@ -69,12 +69,48 @@ enum status json_parse_any(struct json **out, struct text_span text, const char 
     return parse_text(out, text, JSON_DECODE_ANY, name, e);
 }
 
+/* Digits of a number that surely fits int64_t. */
+enum { SAFE_DIGITS = 18 };
+
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/* Whether the digits [start, end) outside strings are an integer: no point and no exponent is next to them. */
+static bool is_integer(struct text_span text, size_t start, size_t end) {
+    char before = start > 0 ? text.text[start - 1] : ' ', after = end < text.size ? text.text[end] : ' ';
+    if (before == '-' && start > 1) before = text.text[start - 2];
+    return strchr(".eE+", before) == NULL && strchr(".eE", after) == NULL;
+}
+
+/* A copy of the text in which integers that may not fit int64_t are reals: "1000000000000000000000.0". */
+static void widen_integers(struct text_span text, struct buffer *out) {
+    size_t copied = 0, i = 0;
+    bool inside = false;
+    while (i < text.size) {
+        size_t end = i;
+        while (!inside && end < text.size && is_digit(text.text[end])) end++;
+        if (end - i > SAFE_DIGITS && is_integer(text, i, end)) {
+            buffer_append(out, text.text + copied, end - copied);
+            buffer_append_string(out, ".0");
+            copied = end;
+        }
+        if (end == i && text.text[i] == '"') inside = !inside;
+        if (end == i) end += inside && text.text[i] == '\\' ? 2 : 1;
+        i = end;
+    }
+    buffer_append(out, text.text + copied, text.size - copied);
+}
+
+/* Hugging Face writes 10^30 for a limit that nobody knows. */
 enum status json_parse_file(struct json **out, const char *path, struct error *e) {
-    struct buffer text = {0};
+    struct buffer text = {0}, wide = {0};
     *out = NULL;
     enum status status = file_read(path, JSON_FILE_LIMIT, &text, e);
-    if (status == STATUS_OK) status = json_parse(out, (struct text_span){text.data, text.size}, path, e);
+    if (status == STATUS_OK) {
+        widen_integers((struct text_span){text.data, text.size}, &wide);
+        status = json_parse(out, (struct text_span){wide.data, wide.size}, path, e);
+    }
     buffer_free(&text);
+    buffer_free(&wide);
     return status;
 }
 

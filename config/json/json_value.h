@@ -31,7 +31,7 @@ enum { JSON_FILE_LIMIT = 256 << 20, JSON_DEPTH_LIMIT = 64, JSON_SHOWN_SIZE = 64 
 enum status json_parse(struct json **out, struct text_span text, const char *name, struct error *e);
 /* One value of any kind. */
 enum status json_parse_any(struct json **out, struct text_span text, const char *name, struct error *e);
-/* A file of at most JSON_FILE_LIMIT bytes. */
+/* A file of at most JSON_FILE_LIMIT bytes. An integer of 19 digits or more in it is a real. */
 enum status json_parse_file(struct json **out, const char *path, struct error *e);
 /* A text as a value; *out is NULL when it is not valid UTF-8. */
 enum status json_from_text(struct json **out, struct text_span text, struct error *e);

@@ -284,12 +284,30 @@ struct collection *collection_hold(struct collection *c) {
     return c;
 }
 
-enum status collection_match_embedder(const struct collection_info *info, uint64_t hash, struct error *e) {
-    if (info->embedder_hash == hash) return STATUS_OK;
+static enum status match_prompt(const char *option, const char *built, const char *now, struct error *e) {
+    if (strcmp(built, now) == 0) return STATUS_OK;
     return error_set(e, STATUS_INVALID,
-                     "the collection was built with another embedder (%s, hash %016" PRIx64 ", this one has %016" PRIx64
-                     "); build it again with retro-index",
-                     info->embedder, info->embedder_hash, hash);
+                     "the collection was built with %s \"%.80s\", the embedder has \"%.80s\" now; set that option as it "
+                     "was, or build the collection again with retro-index",
+                     option, built, now);
+}
+
+enum status collection_match_embedder(const struct collection_info *info, const struct embedder *embedder,
+                                      struct error *e) {
+    if (info->embedder_hash != embedder->hash)
+        return error_set(e, STATUS_INVALID,
+                         "the collection was built with another embedder (%s, hash %016" PRIx64
+                         ", this one has %016" PRIx64 "); build it again with retro-index",
+                         info->embedder, info->embedder_hash, embedder->hash);
+    if (info->dim != embedder->dim)
+        return error_set(e, STATUS_INVALID,
+                         "the collection was built with vectors of %d numbers, the embedder gives %d: set "
+                         "retrieval.embedder_dimensions as it was, or build the collection again with retro-index",
+                         info->dim, embedder->dim);
+    if (match_prompt("retrieval.query_prompt", info->query_prompt, embedder->prompts[EMBED_QUERY], e) ||
+        match_prompt("retrieval.document_prompt", info->document_prompt, embedder->prompts[EMBED_DOCUMENT], e))
+        return e->status;
+    return STATUS_OK;
 }
 
 enum status collection_match_tokens(const struct collection_info *info, uint64_t tokenizer_hash, int chunk_length,

@@ -7,7 +7,7 @@
  *                  documents.text   the text of all documents back to back
  *                  vectors.faiss    one vector per chunk, id = chunk number (vectors.f32 for the index "Exact")
  *                  MANIFEST         JSON: format version, counts, chunk length, metric, folder and hash of embedder
- *                                   and tokenizer, end-of-document id, index; length and XXH3 of each file above
+ *                                   and tokenizer, prompts, end-of-document id, index; length and XXH3 of each file above
  *
  * A new generation is written whole, fsynced, then CURRENT is replaced by rename, so a reader or a crash sees the old
  * one or the new one. Opening verifies every checksum before anything is used. Chunk ids are global, in order of
@@ -17,6 +17,7 @@
 #pragma once
 
 #include "config/base/buffer.h"
+#include "retrieval/embedder.h"
 #include "retrieval/index/index.h"
 #include "retrieval/snapshot.h"
 
@@ -31,6 +32,7 @@ struct collection_info {
     int dim;
     uint64_t embedder_hash, tokenizer_hash;
     const char *embedder;  /* folder, as given when built */
+    const char *query_prompt, *document_prompt; /* the embedder's, which are part of every vector */
     const char *tokenizer; /* the same */
     const char *index_factory;
 };
@@ -68,9 +70,10 @@ const struct collection_info *collection_info(const struct collection *c);
 const struct index *collection_index(const struct collection *c);
 /* Where its index searches: index_move. Before the collection is shared with other threads. */
 enum status collection_move(struct collection *c, const char *device, struct error *e);
-/* Whether the collection was built with this embedder; and with this tokenizer and chunk length, which only models need
- * that read its tokens. */
-enum status collection_match_embedder(const struct collection_info *info, uint64_t hash, struct error *e);
+/* Whether the collection was built with this embedder and its prompts; and with this tokenizer and chunk length, which
+ * only models need that read its tokens. STATUS_INVALID says what differs. */
+enum status collection_match_embedder(const struct collection_info *info, const struct embedder *embedder,
+                                      struct error *e);
 enum status collection_match_tokens(const struct collection_info *info, uint64_t tokenizer_hash, int chunk_length,
                                     struct error *e);
 
@@ -91,6 +94,7 @@ struct collection_options {
     int32_t eod;
     int dim;
     uint64_t embedder_hash, tokenizer_hash;
+    const char *query_prompt, *document_prompt; /* the embedder's; NULL: "" */
     const char *embedder, *tokenizer; /* where they lie, for programs that are given nothing but the collection */
     const char *index_factory;        /* NULL: by size */
 };

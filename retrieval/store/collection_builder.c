@@ -122,6 +122,9 @@ static enum status check_options(const struct collection_options *o, struct erro
     /* The MANIFEST is JSON, which cannot hold other bytes; a changed name would name another folder. */
     if (!utf8_is_valid(o->embedder, strlen(o->embedder)) || !utf8_is_valid(o->tokenizer, strlen(o->tokenizer)))
         return error_set(e, STATUS_INVALID, "the path of the embedder or of the tokenizer is not valid UTF-8");
+    if ((o->query_prompt && !utf8_is_valid(o->query_prompt, strlen(o->query_prompt))) ||
+        (o->document_prompt && !utf8_is_valid(o->document_prompt, strlen(o->document_prompt))))
+        return error_set(e, STATUS_INVALID, "a prompt of the embedder is not valid UTF-8");
     return STATUS_OK;
 }
 
@@ -141,6 +144,9 @@ enum status collection_create(struct collection_builder **out, const char *dir, 
                                                 .embedder_hash = o->embedder_hash,
                                                 .tokenizer_hash = o->tokenizer_hash,
                                                 .embedder = xstrdup(o->embedder),
+                                                .query_prompt = xstrdup(o->query_prompt ? o->query_prompt : ""),
+                                                .document_prompt =
+                                                    xstrdup(o->document_prompt ? o->document_prompt : ""),
                                                 .tokenizer = xstrdup(o->tokenizer),
                                                 .index_factory = o->index_factory ? xstrdup(o->index_factory) : NULL};
     enum status status = take_lock(b, e);

@@ -6,7 +6,7 @@
 #include "retrieval/store/collection.h"
 
 enum {
-    COLLECTION_FORMAT = 2,
+    COLLECTION_FORMAT = 3,
     COLLECTION_MAX_CHUNK_LENGTH = 65536,
     COLLECTION_MAX_DIM = 65536,
     COLLECTION_MAX_ID = 512,            /* bytes of a document's id */

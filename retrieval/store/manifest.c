@@ -93,6 +93,8 @@ static const struct json_field manifest_fields[] = {
     {"metric", JSON_CHOICE, JSON_AT(struct manifest, metric), .choices = metrics, .required = true},
     {"embedder", JSON_TEXT, AT(embedder)},
     {"embedder_hash", JSON_HEX, AT(embedder_hash)},
+    {"query_prompt", JSON_TEXT, AT(query_prompt)},
+    {"document_prompt", JSON_TEXT, AT(document_prompt)},
     {"tokenizer", JSON_TEXT, AT(tokenizer)},
     {"tokenizer_hash", JSON_HEX, AT(tokenizer_hash)},
     {"index", JSON_TEXT, AT(index_factory)},
@@ -170,6 +172,8 @@ void manifest_print(struct manifest *m, struct buffer *out) {
     put_key_string(&w, "metric", metric);
     put_key_string(&w, "embedder", info->embedder);
     put_key_hex(&w, "embedder_hash", info->embedder_hash);
+    put_key_string(&w, "query_prompt", info->query_prompt);
+    put_key_string(&w, "document_prompt", info->document_prompt);
     put_key_string(&w, "tokenizer", info->tokenizer);
     put_key_hex(&w, "tokenizer_hash", info->tokenizer_hash);
     put_key_string(&w, "index", info->index_factory);

@@ -1,7 +1,6 @@
-/* retro/families/family_bert.c: BERT as Hugging Face stores it: norm after each residual sum, token types, a norm on
- * the embeddings, no causal mask. It is an encoder alone: the embedder's model, without an output matrix. */
-#include <string.h>
-
+/* retro/families/family_bert.c: BERT, RoBERTa and XLM-RoBERTa as Hugging Face stores them: norm after each residual sum,
+ * token types, a norm on the embeddings, no causal mask. They are encoders alone: models of embedders, without an output
+ * matrix. RoBERTa's positions count the tokens that are not padding, from the padding's id + 1. */
 #include "retro/families/huggingface.h"
 
 /* The spec, and keys that have no place in it. */
@@ -23,28 +22,38 @@ static const struct json_field fields[] = {
     {"layer_norm_eps", JSON_FLOAT, AT_ENCODER(epsilon), .fallback = 1e-12},
     {"position_embedding_type", JSON_CHOICE, JSON_AT(struct bert_keys, positions), .choices = position_names},
     {"hidden_act", JSON_CHOICE, AT_ENCODER(activation), .choices = huggingface_activations, .required = true},
+    {.name = "is_decoder", .type = JSON_MUST_BE_FALSE},
+    {.name = "add_cross_attention", .type = JSON_MUST_BE_FALSE},
 };
 static const struct json_table table = JSON_TABLE(fields, .open = true);
+
+static const struct json_field roberta_fields[] = {
+    {"pad_token_id", JSON_INT, AT_SPEC(position_pad), .min = 0, .max = LIMIT_IDS, .fallback = 1},
+};
+static const struct json_table roberta_table = JSON_TABLE(roberta_fields, .open = true);
 
 static enum status read_bert(const struct json *config, struct model_spec *s, struct error *e) {
     struct bert_keys keys = {.spec = *s};
     if (spec_read(config, &table, &keys, e)) return e->status;
     *s = keys.spec;
 
-    struct dims *d = &s->stacks[STACK_ENCODER];
-    if (huggingface_derive(s, d, e)) return e->status;
-    dims_set_bias(d, true);
-    d->norm = NORM_LAYER;
-    s->learned_positions = true;
-    s->tied = true;
-    return spec_check(s, e);
+    return huggingface_derive_encoder(s, e);
 }
 
+static enum status read_roberta(const struct json *config, struct model_spec *s, struct error *e) {
+    if (spec_read(config, &roberta_table, s, e)) return e->status;
+    return read_bert(config, s, e);
+}
+
+/* A checkpoint of the encoder alone, or of a model around it. */
+#define OUTER_NAMES(name) \
+    { "embeddings." name, "bert.embeddings." name, "roberta.embeddings." name }
+
 static const struct tensor_row outer_rows[] = {
-    {.place = offsetof(struct model, embedding.word), .names = {"embeddings.word_embeddings.weight"}},
-    {.place = offsetof(struct model, embedding.position), .names = {"embeddings.position_embeddings.weight"}},
-    {.place = offsetof(struct model, embedding.type), .names = {"embeddings.token_type_embeddings.weight"}},
-    {.place = offsetof(struct model, embedding.norm), .names = {"embeddings.LayerNorm.*"}},
+    {.place = offsetof(struct model, embedding.word), .names = OUTER_NAMES("word_embeddings.weight")},
+    {.place = offsetof(struct model, embedding.position), .names = OUTER_NAMES("position_embeddings.weight")},
+    {.place = offsetof(struct model, embedding.type), .names = OUTER_NAMES("token_type_embeddings.weight")},
+    {.place = offsetof(struct model, embedding.norm), .names = OUTER_NAMES("LayerNorm.*")},
 };
 
 static const struct tensor_row layer_rows[] = {
@@ -63,17 +72,30 @@ static struct layer_spec describe_layer(const struct model_spec *s, enum stack_i
     return (struct layer_spec){.post_norm = true, .mask = MASK_NONE};
 }
 
-/* The pooler serves classification; position_ids is a constant 0, 1, 2, ... */
-static bool ignores_tensor(const char *name) {
-    return strncmp(name, "pooler.", 7) == 0 || strcmp(name, "embeddings.position_ids") == 0;
-}
-
 const struct family family_bert = {
     .architecture = "bert",
     .model_type = "bert",
     .read = read_bert,
     .layer = describe_layer,
-    .stacks[STACK_ENCODER] = {{"encoder.layer.#."}, layer_rows, ARRAY_COUNT(layer_rows)},
+    .stacks[STACK_ENCODER] = {{"encoder.layer.#.", "bert.encoder.layer.#."}, layer_rows, ARRAY_COUNT(layer_rows)},
     .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
-    .ignores = ignores_tensor,
+    .ignores = huggingface_ignores_heads,
+};
+
+const struct family family_roberta = {
+    .model_type = "roberta",
+    .read = read_roberta,
+    .layer = describe_layer,
+    .stacks[STACK_ENCODER] = {{"encoder.layer.#.", "roberta.encoder.layer.#."}, layer_rows, ARRAY_COUNT(layer_rows)},
+    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
+    .ignores = huggingface_ignores_heads,
+};
+
+const struct family family_xlm_roberta = {
+    .model_type = "xlm-roberta",
+    .read = read_roberta,
+    .layer = describe_layer,
+    .stacks[STACK_ENCODER] = {{"encoder.layer.#.", "roberta.encoder.layer.#."}, layer_rows, ARRAY_COUNT(layer_rows)},
+    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
+    .ignores = huggingface_ignores_heads,
 };

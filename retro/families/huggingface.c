@@ -2,6 +2,7 @@
 #include "retro/families/huggingface.h"
 
 #include <math.h>
+#include <string.h>
 
 const struct json_choice huggingface_activations[] = {{"gelu", ACTIVATION_GELU_ERF},
                                                       {"gelu_new", ACTIVATION_GELU_TANH},
@@ -41,4 +42,28 @@ enum status huggingface_derive(struct model_spec *s, struct dims *d, struct erro
 
 void huggingface_find_output(const struct weights *w, struct model_spec *s) {
     if (weights_find(w, "lm_head.weight") || weights_find(w, "embed_out.weight")) s->tied = false;
+}
+
+enum status huggingface_derive_encoder(struct model_spec *s, struct error *e) {
+    struct dims *d = &s->stacks[STACK_ENCODER];
+    if (huggingface_derive(s, d, e)) return e->status;
+    dims_set_bias(d, true);
+    d->norm = NORM_LAYER;
+    s->learned_positions = true;
+    s->tied = true;
+    return spec_check(s, e);
+}
+
+bool huggingface_ignores_heads(const char *name) {
+    static const char *const heads[] = {"pooler.", "cls.", "lm_head.", "vocab_"};
+    static const char *const models[] = {"", "bert.", "roberta.", "mpnet.", "distilbert."};
+    for (size_t i = 0; i < ARRAY_COUNT(models); i++) {
+        size_t n = strlen(models[i]);
+        if (strncmp(name, models[i], n) != 0) continue;
+        const char *rest = name + n;
+        for (size_t j = 0; j < ARRAY_COUNT(heads); j++)
+            if (strncmp(rest, heads[j], strlen(heads[j])) == 0) return true;
+        if (strcmp(rest, "embeddings.position_ids") == 0 || strcmp(rest, "embeddings.token_type_ids") == 0) return true;
+    }
+    return false;
 }

@@ -72,3 +72,9 @@ bool huggingface_ignore_frequencies(const char *name);
         {.place = offsetof(struct layer, fc1), .part = PART_UP, .names = {"mlp.up_proj.*"}}, { \
         .place = offsetof(struct layer, fc2), .names = { "mlp.down_proj.*" } \
     }
+
+/* What follows from the keys of a BERT-like encoder, which are in s: biases and LayerNorm everywhere, learned positions.
+ */
+enum status huggingface_derive_encoder(struct model_spec *s, struct error *e);
+/* ignores: the heads of BERT-like checkpoints, which serve other tasks, and constants 0, 1, 2, ... */
+bool huggingface_ignores_heads(const char *name);

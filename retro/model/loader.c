@@ -2,6 +2,7 @@
 #include "retro/model/loader.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { WORTH_PROGRESS = 256 << 20 };
 
@@ -59,11 +60,28 @@ static enum status load_place(void *context, const struct place *p, struct error
     return loader_upload(l, &s, p, e);
 }
 
+/* The output matrix of a model that gives rows alone is rightly not used. */
+static bool names_output(const struct model *m, const char *name) {
+    const struct tensor_rows *rows = &m->family->outer;
+    struct place p = {.prefix = "", .rows = rows};
+    char spelling[TENSOR_NAME];
+    for (int i = 0; m->rows_only && i < rows->n; i++) {
+        if (rows->rows[i].place != offsetof(struct model, output)) continue;
+        for (int bias = 0; bias <= 1; bias++) {
+            p.bias = bias;
+            for (int j = 0; place_spelling(&p, i, j, spelling); j++)
+                if (strcmp(spelling, name) == 0) return true;
+        }
+    }
+    return false;
+}
+
 /* A tensor that nothing asked for means config.json and checkpoint disagree: better said than silently left out. */
 static enum status check_all_used(const struct loader *l, struct error *e) {
     for (int i = 0; l->weights && i < weights_count(l->weights); i++) {
         const char *name = weights_at(l->weights, i)->name;
-        if (!l->used[i] && !(l->model->family->ignores && l->model->family->ignores(name)))
+        bool ignored = l->model->family->ignores && l->model->family->ignores(name);
+        if (!l->used[i] && !ignored && !names_output(l->model, name))
             return error_set(e, STATUS_INVALID,
                              "tensor %s has no place in a %s model with this config.json (biases, tied embeddings, "
                              "retro_layers and num_layers decide)",

@@ -12,7 +12,8 @@
 static const struct family *const families[] = {
     &family_retro,    &family_gpt,         &family_bert,    &family_megatron_t5, &family_t5,      &family_gpt2,
     &family_gpt_neox, &family_llama,       &family_mistral, &family_qwen2,       &family_qwen3,   &family_phi3,
-    &family_gemma2,   &family_gemma3_text, &family_olmo2,   &family_granite,     &family_smollm3, &family_starcoder2};
+    &family_gemma2,   &family_gemma3_text, &family_olmo2,   &family_granite,     &family_smollm3, &family_starcoder2,
+    &family_roberta, &family_xlm_roberta, &family_mpnet, &family_distilbert};
 
 static bool same_name(const char *a, const char *b) { return a && b && strcmp(a, b) == 0; }
 
@@ -35,7 +36,7 @@ static enum status find_family(const struct json *config, const struct family **
                                struct error *e) {
     const char *architecture = json_text(json_member(config, "architecture")).text;
     const char *type = json_text(json_member(config, "model_type")).text;
-    char known[600];
+    char known[700];
     for (size_t i = 0; i < ARRAY_COUNT(families); i++) {
         bool ours = same_name(families[i]->architecture, architecture);
         if (!ours && (architecture || !same_name(families[i]->model_type, type))) continue;
@@ -264,6 +265,7 @@ enum status model_open(struct model **out, const char *folder, struct backend *b
     struct model *m = xcalloc(1, sizeof *m);
     m->backend = b;
     m->comm = c;
+    m->rows_only = o->rows_only;
     enum status status = open_folder(m, folder, o, e);
     if (status) {
         model_close(m);

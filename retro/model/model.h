@@ -48,6 +48,7 @@ struct model_options {
     enum dtype dtype; /* what the matrices are packed as when convert; quantised only when random */
     bool random;      /* benchmarks: only config.json is read, weights are small random numbers */
     bool storable;    /* matrices take types that files of ours hold: no super-blocks of GGUF */
+    bool rows_only;   /* an embedder: rows are wanted and no logits, so there is no output matrix */
     bool check_only;  /* names, shapes and types are checked, nothing is loaded: such a model computes nothing */
     void (*loaded)(void *context, const struct loaded_tensor *t); /* or NULL */
     void *context;

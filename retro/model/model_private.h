@@ -42,6 +42,7 @@ struct model {
     int encodes, reads;
     struct weights *mapped; /* owns the data of all matrices when they lie in model.packed */
     uint64_t absent;        /* as struct layer's, of the outer rows */
+    bool rows_only;         /* no output matrix */
 };
 
 static inline bool model_has_stack(const struct model *m, enum stack_id id) { return m->stacks[id].dims.n_layers > 0; }

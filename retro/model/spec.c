@@ -4,7 +4,7 @@
 #include <math.h>
 
 struct model_spec model_spec_default(void) {
-    struct model_spec s = {.logit_scale = 1, .eod = -1, .start = -1};
+    struct model_spec s = {.logit_scale = 1, .eod = -1, .start = -1, .position_pad = -1};
     s.retro.first_layer = -1;
     return s;
 }

@@ -83,6 +83,7 @@ struct model_spec {
     int max_positions;      /* of each stack's sequence; 0: no limit */
     int type_vocab;         /* BERT's token types, else 0 */
     bool learned_positions; /* a table of max_positions rows */
+    int position_pad;       /* positions count tokens other than this id, from this id + 1; -1: all, from 0 */
     bool tied;              /* the output matrix is the word table */
     bool output_bias;
     float embedding_scale;      /* of the words' rows; 0: none, as 1 */
@@ -177,7 +178,8 @@ struct family {
 
 extern const struct family family_retro, family_gpt, family_bert, family_megatron_t5, family_t5, family_gpt2,
     family_llama, family_mistral, family_granite, family_smollm3, family_qwen2, family_qwen3, family_phi3, family_olmo2,
-    family_gemma2, family_gemma3_text, family_gpt_neox, family_starcoder2;
+    family_gemma2, family_gemma3_text, family_gpt_neox, family_starcoder2, family_roberta,
+    family_xlm_roberta, family_mpnet, family_distilbert;
 
 /* Defaults that most families share. */
 struct model_spec model_spec_default(void);

@@ -1,9 +1,11 @@
-/* retro/run/encoder.h: a BERT-style sentence embedder: texts in, unit vectors out (mean pooling and L2 norm as the
- * folder's 1_Pooling/config.json and modules.json say). Runs on the same layer.c and kernels as the language models. */
+/* retro/run/encoder.h: an embedder: texts in, unit vectors out. The model is a stack of layers alone, BERT's kind or a
+ * decoder's, on the same layer.c and kernels as the language models; the rest is what a sentence-transformers folder
+ * says (encoder_folder.h). An encoder needs no other state: several can be open at once. */
 #pragma once
 
 #include "config/base/buffer.h"
 #include "retro/model/model.h"
+#include "retro/run/encoder_folder.h"
 
 struct encoder;
 
@@ -12,18 +14,35 @@ struct encoder_bytes {
     bool mapped;          /* the weights are a file's */
 };
 
-/* Opens a sentence-transformers folder: config.json, model.safetensors, vocab.txt or tokenizer.json,
- * 1_Pooling/config.json. max_rows bounds the token rows of one forward: longer lists are cut into several. */
-enum status encoder_open(struct encoder **out, const char *folder, struct backend *b, const struct model_options *o,
-                         int max_rows, struct error *e);
+struct encoder_options {
+    struct model_options model;
+    int max_rows;   /* token rows of one forward: longer lists of texts are cut into several */
+    int max_tokens; /* tokens of a text that are read; 0: as many as the folder says. More than that is STATUS_INVALID */
+};
+
+/* Opens a sentence-transformers folder: config.json, safetensors, tokenizer.json or vocab.txt, modules.json and what it
+ * names. */
+enum status encoder_open(struct encoder **out, const char *folder, struct backend *b, const struct encoder_options *o,
+                         struct error *e);
 /* Measures the bytes that it takes of the device. Loads nothing, but verifies the folder's model as model_open does. */
 enum status encoder_measure(struct encoder_bytes *out, const char *folder, struct backend *b,
-                            const struct model_options *o, int max_rows, struct error *e);
+                            const struct encoder_options *o, struct error *e);
 void encoder_close(struct encoder *enc);
 int encoder_dim(const struct encoder *enc);
-int encoder_max_tokens(const struct encoder *enc); /* of a text, special ones included */
-uint64_t encoder_hash(const struct encoder *enc);  /* of weights, vocabulary and pooling: an index remembers it */
+int encoder_max_tokens(const struct encoder *enc);
+uint64_t encoder_hash(const struct encoder *enc); /* of weights, vocabulary, pooling and modules, but not of prompts */
+/* What the folder puts before texts of this role; "" where it says nothing. */
+const char *encoder_prompt(const struct encoder *enc, enum encoder_role role);
 
-/* vectors [n, dim], host. Texts longer than the folder's limit are cut, as the reference does. Order is kept. Not
- * thread-safe: one caller at a time. */
-enum status encoder_embed(struct encoder *enc, const struct text_span *texts, int n, float *vectors, struct error *e);
+struct encoder_request {
+    const struct text_span *texts;
+    int n;
+    const char *prompt; /* put before each text; "" or NULL: nothing */
+    int dimensions;     /* of a vector, cut to its first numbers; 0: encoder_dim */
+    float *vectors;     /* [n, dimensions], host; unit length, or zeros for a text without tokens */
+    int *n_tokens;      /* [n] that were read of each text, its prompt included; or NULL */
+};
+
+/* Texts longer than the limit are cut, as the reference does. Order is kept, and a vector does not depend on the other
+ * texts. Not thread-safe: one caller at a time. */
+enum status encoder_embed(struct encoder *enc, const struct encoder_request *r, struct error *e);

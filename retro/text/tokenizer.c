@@ -93,6 +93,16 @@ int tokenizer_vocab_size(const struct tokenizer *t) { return t->vocab_size; }
 int tokenizer_eod(const struct tokenizer *t) { return t->eod; }
 int tokenizer_bos(const struct tokenizer *t) { return t->bos; }
 int tokenizer_pad(const struct tokenizer *t) { return t->pad; }
+int tokenizer_suffix(const struct tokenizer *t) { return t->suffix.n; }
+
+bool tokenizer_lowercases(const struct tokenizer *t) {
+    for (int i = 0; i < t->n_normalizers; i++) {
+        const struct normalizer_step *n = &t->normalizers[i];
+        if (n->kind == NORMALIZER_LOWERCASE || (n->kind == NORMALIZER_BERT && n->bert.lowercase)) return true;
+    }
+    return false;
+}
+
 int tokenizer_sentinel(const struct tokenizer *t, int number) {
     return number >= 0 && number < TOKENIZER_MAX_SENTINELS ? t->sentinels[number] : -1;
 }

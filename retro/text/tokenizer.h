@@ -32,6 +32,8 @@ void tokenizer_close(struct tokenizer *t);
 int tokenizer_vocab_size(const struct tokenizer *t); /* largest id + 1 */
 int tokenizer_eod(const struct tokenizer *t);        /* end of document / end of text id, or -1 */
 int tokenizer_bos(const struct tokenizer *t);        /* beginning of text id, or -1 */
+int tokenizer_suffix(const struct tokenizer *t);     /* tokens that TOKENIZER_ADD_SPECIAL puts after a text */
+bool tokenizer_lowercases(const struct tokenizer *t); /* whether its normalisers lowercase a text */
 int tokenizer_pad(const struct tokenizer *t);        /* padding id, or -1; Hugging Face's T5 decoders start with it */
 /* Id of the sentinel <extra_id_N> that marks gap N of a text for T5, or -1. */
 int tokenizer_sentinel(const struct tokenizer *t, int number);

@@ -133,6 +133,8 @@ struct answer *embed_answer_send(struct embed_answer *a, struct failure *f) {
     a->vectors = malloc(values);
     a->job = (struct embedding){.texts = a->texts,
                                 .n = a->n,
+                                .first = a->first,
+                                .others = a->others,
                                 .vectors = a->vectors,
                                 .cancelled = &a->cancelled,
                                 .done = embed_done,

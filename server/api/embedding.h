@@ -12,6 +12,7 @@ struct embed_answer {
     struct text_span *texts; /* [n] borrowed from the request */
     char **owned;            /* [n] texts that token ids stand for, or NULL */
     int n;
+    enum embed_role first, others; /* what text 0 is, and the others are */
     int64_t n_tokens; /* of all texts, as the embedder reads them */
     float *vectors;   /* [n, dim] */
     void (*write)(struct embed_answer *a, struct buffer *out);

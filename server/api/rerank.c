@@ -74,6 +74,8 @@ static bool rerank_prepare(struct embed_answer *a, struct api *api, const struct
     if (!rerank_request_parse(request, r->body, r->size, &models, f)) return false;
     a->model = api_embedder(api, request->model, f);
     a->n = request->documents.n + 1;
+    a->first = EMBED_QUERY;
+    a->others = EMBED_DOCUMENT;
     a->texts = xcalloc((size_t)a->n, sizeof *a->texts);
     a->owned = xcalloc((size_t)a->n, sizeof(char *));
     if (!embed_answer_add(a, &request->query, 0, "query", f)) return false;

@@ -3,7 +3,7 @@
 
 #include "retro/run/session.h"
 #include "server/host/documents.h"
-#include "server/host/embedder_bert.h"
+#include "server/host/embedder_model.h"
 
 /* Passages before the prompt of a model that reads them as text. */
 enum { DEFAULT_PASSAGES = 4 };

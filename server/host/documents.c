@@ -1,7 +1,7 @@
 /* server/host/documents.c: opens what a model retrieves from. See documents.h. */
 #include "server/host/documents.h"
 
-#include "server/host/embedder_bert.h"
+#include "server/host/embedder_model.h"
 
 bool documents_wanted(const struct config *c) { return c->retrieval.collection[0] != '\0'; }
 
@@ -28,16 +28,16 @@ enum status documents_open(struct documents *d, const struct config *c, const st
     if (collection_open(&d->collection, folder, e)) return e->status;
     if (collection_move(d->collection, c->retrieval.device, e)) return error_prefix(e, "retrieval.device");
     const struct collection_info *info = collection_info(d->collection);
-    if (embedder_bert_open(&d->embedder, documents_embedder(c, info->embedder), c, e))
+    if (embedder_model_open(&d->embedder, documents_embedder(c, info->embedder), c, e))
         return error_prefix(e, "embedder");
-    if (collection_match_embedder(info, d->embedder.hash, e)) return error_prefix(e, "%s", folder);
+    if (collection_match_embedder(info, &d->embedder, e)) return error_prefix(e, "%s", folder);
     if (match_tokens(info, model, tokenizer, folder, e)) return e->status;
     return retriever_local_open(&d->retriever, d->collection, &d->embedder, max_k, e);
 }
 
 void documents_close(struct documents *d) {
     retriever_close(d->retriever);
-    embedder_bert_close(&d->embedder);
+    embedder_model_close(&d->embedder);
     collection_close(d->collection);
     *d = (struct documents){0};
 }
@@ -55,11 +55,11 @@ static enum status measure_collection(const struct config *c, const struct colle
                                       struct backend *b, struct budget_parts *parts, struct error *e) {
     struct encoder_bytes embedder;
     const char *folder = documents_embedder(c, collection->info.embedder);
-    if (embedder_bert_measure(&embedder, folder, c, b, e)) return error_prefix(e, "embedder");
+    if (embedder_model_measure(&embedder, folder, c, b, e)) return error_prefix(e, "embedder");
     budget_add(
         parts,
         (struct budget_part){.name = "embedder", .bytes = embedder.rows + (embedder.mapped ? 0 : embedder.weights)},
-        "set retrieval.embedder_dtype to bf16, or take a smaller embedder");
+        "set retrieval.embedder_dtype to bf16 or lower retrieval.embedder_tokens, or take a smaller embedder");
     budget_add(parts, (struct budget_part){.name = "document index", .bytes = collection->index, .on_host = true},
                "build the collection with an index that compresses (retro-index build --index IVF4096,PQ48np)");
     budget_add(parts,

@@ -11,11 +11,11 @@ struct shared_embedder {
 
 static _Thread_local double seconds_spent;
 
-static enum status embed_shared(void *self, const struct text_span *texts, int n, float *vectors, struct error *e) {
+static enum status embed_shared(void *self, const struct embed_request *r, struct error *e) {
     struct shared_embedder *s = self;
     double start = time_now();
     pthread_mutex_lock(&s->lock);
-    enum status status = s->inner.embed(s->inner.self, texts, n, vectors, e);
+    enum status status = embedder_embed(&s->inner, r, e);
     pthread_mutex_unlock(&s->lock);
     seconds_spent += time_now() - start;
     return status;

@@ -40,8 +40,12 @@ struct retrieval_settings {
     char *collection;      /* folder made by retro-index; empty: no collection */
     char *template;        /* a passage before a prompt (server/host/passages.h) */
     int prompt_tokens;     /* of all passages before one prompt */
-    char *embedder;        /* BERT-style sentence-transformers folder; empty: as the collection's MANIFEST says */
+    char *embedder;        /* sentence-transformers folder; empty: as the collection's MANIFEST says */
     int embedder_dtype;    /* enum model_dtype */
+    int embedder_dimensions; /* of a vector; 0: all that the embedder gives */
+    int embedder_tokens;   /* of a text; 0: as the embedder's folder says */
+    char *query_prompt;    /* before a text that is searched with; empty: as the embedder's folder says */
+    char *document_prompt; /* before a chunk */
     char *device;          /* "cpu" or "cuda:N": where the index is searched */
     int k;                 /* neighbours per chunk; 0: as the model was trained */
     int max_k;             /* largest k a request may ask for */

@@ -22,14 +22,22 @@ static bool is_wanted(const struct embedding_thread *t, const struct embedding *
     return !atomic_load(&t->stopped) && !(j->cancelled && atomic_load(j->cancelled));
 }
 
+/* Texts from i on that can be embedded together. */
+static int count_alike(const struct embedding *j, int i) {
+    return i == 0 && j->first != j->others ? 1 : min_int(TEXTS_AT_ONCE, j->n - i);
+}
+
 static enum status embed_all(struct embedding_thread *t, struct embedding *j) {
-    const struct embedder *embedder = t->embedder;
-    size_t dim = (size_t)embedder->dim;
-    for (int i = 0; i < j->n; i += TEXTS_AT_ONCE) {
-        int n = min_int(TEXTS_AT_ONCE, j->n - i);
+    size_t dim = (size_t)t->embedder->dim;
+    int done = 0;
+    while (done < j->n) {
+        struct embed_request request = {.texts = j->texts + done,
+                                        .n = count_alike(j, done),
+                                        .role = done == 0 ? j->first : j->others,
+                                        .vectors = j->vectors + (size_t)done * dim};
         if (!is_wanted(t, j)) return error_set(&j->error, STATUS_CANCELLED, "the embedding was cancelled");
-        if (embedder->embed(embedder->self, j->texts + i, n, j->vectors + (size_t)i * dim, &j->error))
-            return j->error.status;
+        if (embedder_embed(t->embedder, &request, &j->error)) return j->error.status;
+        done += request.n;
     }
     return STATUS_OK;
 }

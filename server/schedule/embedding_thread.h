@@ -12,6 +12,7 @@ struct embedding_thread;
 struct embedding {
     const struct text_span *texts;
     int n;
+    enum embed_role first, others; /* what text 0 is, and what the others are */
     float *vectors;               /* [n, dim of the embedder], unit length */
     const atomic_bool *cancelled; /* true: nobody waits any more */
     enum status status;

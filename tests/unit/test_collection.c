@@ -31,6 +31,8 @@ static const struct collection_options options = {.chunk_length = CHUNK,
                                                   .eod = EOD,
                                                   .dim = DIM,
                                                   .embedder_hash = 0x1111,
+                                                  .query_prompt = "query: ",
+                                                  .document_prompt = "passage: ",
                                                   .tokenizer_hash = 0x2222,
                                                   .embedder = "toy \"embedder\"\n",
                                                   .tokenizer = "toy/tokenizer"};
@@ -199,10 +201,24 @@ static void test_match(void **state) {
     build_ok(&options, 1);
     struct collection *c = open_ok();
     const struct collection_info *info = collection_info(c);
-    assert_int_equal(collection_match_embedder(info, 0x1111, &e), STATUS_OK);
+    struct embedder embedder = {.dim = DIM, .hash = 0x1111, .prompts = {"", "query: ", "passage: "}};
+    assert_int_equal(collection_match_embedder(info, &embedder, &e), STATUS_OK);
     assert_int_equal(collection_match_tokens(info, 0x2222, CHUNK, &e), STATUS_OK);
-    assert_int_equal(collection_match_embedder(info, 0x1112, &e), STATUS_INVALID);
-    assert_non_null(strstr(e.text, "embedder"));
+    embedder.prompts[EMBED_DOCUMENT] = "";
+    assert_int_equal(collection_match_embedder(info, &embedder, &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "retrieval.document_prompt \"passage: \", the embedder has \"\" now"));
+    embedder.prompts[EMBED_DOCUMENT] = "passage: ";
+    embedder.prompts[EMBED_QUERY] = "ask: ";
+    assert_int_equal(collection_match_embedder(info, &embedder, &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "retrieval.query_prompt \"query: \", the embedder has \"ask: \" now"));
+    embedder.prompts[EMBED_QUERY] = "query: ";
+    embedder.dim++;
+    assert_int_equal(collection_match_embedder(info, &embedder, &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "retrieval.embedder_dimensions"));
+    embedder.dim--;
+    embedder.hash++;
+    assert_int_equal(collection_match_embedder(info, &embedder, &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "another embedder"));
     assert_int_equal(collection_match_tokens(info, 0x2223, CHUNK, &e), STATUS_INVALID);
     assert_non_null(strstr(e.text, "tokenizer"));
     assert_int_equal(collection_match_tokens(info, 0x2222, 64, &e), STATUS_INVALID);

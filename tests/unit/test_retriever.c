@@ -12,24 +12,27 @@ enum { DIM = 26, CHUNK = 2, EOD = 50, R = 4, MAX_K = 3 };
 struct toy {
     int calls, texts;
     bool fails;
+    enum embed_role role; /* of the last call */
 };
 
 /* "a" is axis 0, "b" axis 1; "ab" lies between them. */
-static enum status toy_embed(void *self, const struct text_span *texts, int n, float *vectors, struct error *e) {
+static enum status toy_embed(void *self, const struct embed_request *r, struct error *e) {
     struct toy *toy = self;
     toy->calls++;
-    toy->texts += n;
+    toy->texts += r->n;
+    toy->role = r->role;
     if (toy->fails) return error_set(e, STATUS_DEVICE, "the toy is broken");
-    for (int i = 0; i < n; i++) {
-        float *v = vectors + i * DIM;
+    for (int i = 0; i < r->n; i++) {
+        float *v = r->vectors + i * DIM;
+        struct text_span text = r->texts[i];
         memset(v, 0, DIM * sizeof *v);
-        for (size_t j = 0; j < texts[i].size; j++) v[texts[i].text[j] - 'a'] = 1 / sqrtf((float)texts[i].size);
+        for (size_t j = 0; j < text.size; j++) v[text.text[j] - 'a'] = 1 / sqrtf((float)text.size);
     }
     return STATUS_OK;
 }
 
 static struct toy toy;
-static struct embedder embedder = {.dim = DIM, .hash = 5, .name = "toy", .embed = toy_embed, .self = &toy};
+static struct embedder embedder = {.dim = DIM, .hash = 5, .name = "toy", .prompts = {"", "", ""}, .embed = toy_embed, .self = &toy};
 static char dir[FOLDER_SIZE];
 static struct collection *collection;
 static struct retriever *retriever;
@@ -62,7 +65,7 @@ static void add(struct collection_builder *b, const char *path, const char *cons
     for (int i = 0; i < n; i++) {
         float vector[DIM];
         struct text_span text = span(chunks[i]);
-        toy_embed(&toy, &text, 1, vector, &e);
+        toy_embed(&toy, &(struct embed_request){.texts = &text, .n = 1, .vectors = vector}, &e);
         assert_int_equal(collection_add_vectors(b, vector, 1, &e), STATUS_OK);
     }
 }
@@ -188,6 +191,10 @@ static void test_errors(void **state) {
     other = embedder;
     other.dim = 4;
     assert_int_equal(retriever_local_open(&t, collection, &other, MAX_K, &e), STATUS_INVALID);
+    other = embedder;
+    other.prompts[EMBED_QUERY] = "query: ";
+    assert_int_equal(retriever_local_open(&t, collection, &other, MAX_K, &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "retrieval.query_prompt"));
     assert_int_equal(retriever_local_open(&t, collection, &embedder, 0, &e), STATUS_INVALID);
 }
 

@@ -5,14 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "server/host/embedder_bert.h"
+#include "server/host/embedder_model.h"
 
 enum { DEFAULT_CHUNKS = 100000, DOCUMENT_CHUNKS = 10 };
 
-static enum status embed_timed(void *self, const struct text_span *texts, int n, float *vectors, struct error *e) {
+static enum status embed_timed(void *self, const struct embed_request *r, struct error *e) {
     struct datastore *d = self;
     d->embed_start = time_now();
-    enum status status = d->inner.embed(d->inner.self, texts, n, vectors, e);
+    enum status status = embedder_embed(&d->inner, r, e);
     d->embed_end = time_now();
     return status;
 }
@@ -20,7 +20,7 @@ static enum status embed_timed(void *self, const struct text_span *texts, int n,
 static enum status open_embedder(struct datastore *d, const char *folder, int threads, struct error *e) {
     config_init(&d->config);
     d->config.model.threads = threads;
-    if (embedder_bert_open(&d->inner, folder, &d->config, e)) return error_prefix(e, "embedder");
+    if (embedder_model_open(&d->inner, folder, &d->config, e)) return error_prefix(e, "embedder");
     d->embedder = d->inner;
     d->embedder.embed = embed_timed;
     d->embedder.self = d;
@@ -143,6 +143,6 @@ void datastore_close(struct datastore *d) {
     retriever_close(d->retriever);
     collection_close(d->collection);
     tokenizer_close(d->tokenizer);
-    embedder_bert_close(&d->inner);
+    embedder_model_close(&d->inner);
     config_free(&d->config);
 }

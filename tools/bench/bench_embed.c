@@ -27,10 +27,11 @@ static enum status measure(const struct bench_options *o, struct encoder *enc, i
         texts[i] = (struct text_span){written[i].data, written[i].size};
     }
     double rates[BENCH_MAX_ROUNDS] = {0};
-    enum status status = encoder_embed(enc, texts, n, vectors, e); /* warms up */
+    struct encoder_request request = {.texts = texts, .n = n, .vectors = vectors};
+    enum status status = encoder_embed(enc, &request, e); /* warms up */
     for (int round = 0; round < o->rounds && status == STATUS_OK; round++) {
         double start = time_now();
-        for (int i = 0; i < BATCHES && status == STATUS_OK; i++) status = encoder_embed(enc, texts, n, vectors, e);
+        for (int i = 0; i < BATCHES && status == STATUS_OK; i++) status = encoder_embed(enc, &request, e);
         rates[round] = BATCHES * n / (time_now() - start);
     }
     if (status == STATUS_OK) bench_print_rounds(o, "embed", "texts/s", rates, o->rounds);
@@ -45,12 +46,12 @@ enum status bench_embed(const struct bench_options *options, struct error *e) {
     struct bench_options o = *options;
     struct backend *b = NULL;
     struct encoder *enc = NULL;
-    struct model_options model = {.convert = true, .dtype = o.dtype};
+    struct encoder_options options_of_encoder = {.model = {.convert = true, .dtype = o.dtype}, .max_rows = MAX_ROWS};
     int n = o.sequences ? o.sequences : TEXTS;
     if (n > MAX_TEXTS) return error_set(e, STATUS_INVALID, "--sequences %d: at most %d texts", n, MAX_TEXTS);
     o.model_name = o.n_folders ? o.folders[0] : DEFAULT_EMBEDDER;
     enum status status = backend_open(&b, "cpu", &(struct backend_options){.threads = o.threads}, e);
-    if (status == STATUS_OK) status = encoder_open(&enc, o.model_name, b, &model, MAX_ROWS, e);
+    if (status == STATUS_OK) status = encoder_open(&enc, o.model_name, b, &options_of_encoder, e);
     if (status == STATUS_OK) {
         bench_print_title(&o, "%s %s, texts of %d tokens, %d a batch; %s", o.model_name, o.dtype_name, WORDS + 2, n,
                           backend_describe(b));

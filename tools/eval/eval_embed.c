@@ -1,16 +1,28 @@
 /* tools/eval/eval_embed.c: retro-eval embed. Prints the vector of each text, so that an embedder
  * can be checked by eye or against another library. "-" reads standard input, one {"text": "..."} a
- * line. */
+ * line, and embeds some lines at once. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/json/json_value.h"
 #include "config/json/json_writer.h"
-#include "retro/run/encoder.h"
+#include "server/host/embedder_model.h"
 #include "tools/eval/eval.h"
 
-enum { MAX_ROWS = 4096, LINE_LIMIT = 16 << 20 };
+enum { BATCH_TEXTS = 32, LINE_LIMIT = 16 << 20 };
+
+struct embed_options {
+    bool query, document;
+};
+
+/* Texts that are embedded at once, and their copies. */
+struct embed_batch {
+    const struct embedder *embedder;
+    enum embed_role role;
+    struct text_span texts[BATCH_TEXTS]; /* owned */
+    int n;
+};
 
 static void print_vector(const float *v, int dim) {
     struct buffer line = {0};
@@ -23,16 +35,29 @@ static void print_vector(const float *v, int dim) {
     buffer_free(&line);
 }
 
-static enum status embed_one(struct encoder *enc, struct text_span text, struct error *e) {
-    int dim = encoder_dim(enc);
-    float *vector = xmalloc((size_t)dim * sizeof *vector);
-    enum status status = encoder_embed(enc, &text, 1, vector, e);
-    if (status == STATUS_OK) print_vector(vector, dim);
-    free(vector);
+static void forget_texts(struct embed_batch *b) {
+    for (int i = 0; i < b->n; i++) free((char *)(uintptr_t)b->texts[i].text);
+    b->n = 0;
+}
+
+static enum status embed_batch(struct embed_batch *b, struct error *e) {
+    size_t dim = (size_t)b->embedder->dim;
+    float *vectors = xmalloc((size_t)BATCH_TEXTS * dim * sizeof *vectors);
+    struct embed_request request = {.texts = b->texts, .n = b->n, .role = b->role, .vectors = vectors};
+    enum status status = b->n ? embedder_embed(b->embedder, &request, e) : STATUS_OK;
+    for (int i = 0; i < b->n && status == STATUS_OK; i++) print_vector(vectors + (size_t)i * dim, (int)dim);
+    forget_texts(b);
+    free(vectors);
     return status;
 }
 
-static enum status embed_lines(struct encoder *enc, FILE *in, struct error *e) {
+static enum status add_text(struct embed_batch *b, struct text_span text, struct error *e) {
+    b->texts[b->n] = (struct text_span){xstrndup(text.text, text.size), text.size};
+    b->n++;
+    return b->n == BATCH_TEXTS ? embed_batch(b, e) : STATUS_OK;
+}
+
+static enum status add_lines(struct embed_batch *b, FILE *in, struct error *e) {
     char *line = NULL;
     size_t capacity = 0;
     ssize_t n;
@@ -46,36 +71,43 @@ static enum status embed_lines(struct encoder *enc, FILE *in, struct error *e) {
         struct text_span text = json_text(json_member(value, "text"));
         if (status == STATUS_OK && text.text == NULL)
             status = error_set(e, STATUS_INVALID, "standard input: a line has no \"text\"");
-        if (status == STATUS_OK) status = embed_one(enc, text, e);
+        if (status == STATUS_OK) status = add_text(b, text, e);
         json_close(value);
     }
     free(line);
     return status;
 }
 
-static enum status run(const struct config *config, int argc, char **argv, struct error *e) {
-    struct backend *b = NULL;
-    struct encoder *enc = NULL;
-    struct backend_options options = {.threads = config->model.threads};
-    struct model_options model_options = model_options_of(config->retrieval.embedder_dtype);
-    enum status status = backend_open(&b, config->model.device, &options, e);
-    if (status == STATUS_OK) status = encoder_open(&enc, argv[0], b, &model_options, MAX_ROWS, e);
+static enum status embed_all(const struct config *config, const struct embed_options *o, int argc, char **argv,
+                             struct error *e) {
+    struct embedder embedder = {0};
+    struct embed_batch batch = {.embedder = &embedder,
+                                .role = o->query      ? EMBED_QUERY
+                                        : o->document ? EMBED_DOCUMENT
+                                                      : EMBED_PLAIN};
+    enum status status = embedder_model_open(&embedder, argv[0], config, e);
     for (int i = 1; i < argc && status == STATUS_OK; i++)
-        status = strcmp(argv[i], "-") == 0 ? embed_lines(enc, stdin, e)
-                                           : embed_one(enc, (struct text_span){argv[i], strlen(argv[i])}, e);
-    encoder_close(enc);
-    backend_close(b);
+        status = strcmp(argv[i], "-") == 0 ? add_lines(&batch, stdin, e)
+                                           : add_text(&batch, (struct text_span){argv[i], strlen(argv[i])}, e);
+    if (status == STATUS_OK) status = embed_batch(&batch, e);
+    forget_texts(&batch);
+    embedder_model_close(&embedder);
     return status;
 }
 
 int eval_embed(const struct usage *self, int argc, char **argv) {
     struct error e = {0};
     struct config config;
+    struct embed_options o = {0};
+    const struct eval_option options[] = {
+        {"--query", NULL, "put the query prompt before each text", EVAL_OPTION_FLAG, &o.query},
+        {"--document", NULL, "put the document prompt before each text", EVAL_OPTION_FLAG, &o.document},
+        {0}};
     config_init(&config);
-    int first = eval_parse(self, argc, argv, &(struct eval_option){0}, &config, &e);
+    int first = eval_parse(self, argc, argv, options, &config, &e);
     if (first >= 0 && argc - first < 2) error_set(&e, STATUS_INVALID, "expected FOLDER and one TEXT or more");
-    bool failed =
-        first != EVAL_HELPED && (first < 0 || argc - first < 2 || run(&config, argc - first, argv + first, &e));
+    bool failed = first != EVAL_HELPED &&
+                  (first < 0 || argc - first < 2 || embed_all(&config, &o, argc - first, argv + first, &e));
     if (failed) line_print(stderr, "retro-eval embed: %s", e.text);
     config_free(&config);
     return failed;

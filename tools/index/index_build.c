@@ -10,7 +10,7 @@
 #include "config/json/json_table.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/budget.h"
-#include "server/host/embedder_bert.h"
+#include "server/host/embedder_model.h"
 #include "tools/index/index.h"
 
 enum { BATCH_CHUNKS = 256, BATCH_BYTES = 1 << 20, DEFAULT_CHUNK_LENGTH = 64 };
@@ -52,7 +52,9 @@ static enum status embed_waiting(struct builder *b, struct error *e) {
         texts[i] = (struct text_span){b->waiting.data + start, b->ends[i] - start};
         start = b->ends[i];
     }
-    enum status status = b->embedder.embed(b->embedder.self, texts, b->n_waiting, b->vectors, e);
+    struct embed_request request = {
+        .texts = texts, .n = b->n_waiting, .role = EMBED_DOCUMENT, .vectors = b->vectors};
+    enum status status = embedder_embed(&b->embedder, &request, e);
     if (status == STATUS_OK) status = collection_add_vectors(b->collection, b->vectors, b->n_waiting, e);
     progress_embedded(&b->progress, b->n_waiting, b->waiting.size);
     b->n_waiting = 0;
@@ -165,7 +167,7 @@ static enum status check_embedding(const struct config *config, struct error *e)
     struct backend *device;
     const char *folder = config->retrieval.embedder;
     if (backend_open(&device, config->model.device, &(struct backend_options){.threads = 1}, e)) return e->status;
-    enum status status = embedder_bert_measure(&embedder, folder, config, device, e);
+    enum status status = embedder_model_measure(&embedder, folder, config, device, e);
     bool on_host = strcmp(device->ops->name, "cpu") == 0;
     backend_close(device);
     if (status) return error_prefix(e, "embedder");
@@ -173,7 +175,7 @@ static enum status check_embedding(const struct config *config, struct error *e)
     size_t bytes = embedder.rows + (embedder.mapped ? 0 : embedder.weights);
     if (on_host)
         budget_add(&parts, (struct budget_part){.name = "embedder", .bytes = bytes},
-                   "set retrieval.embedder_dtype to bf16, or take a smaller embedder");
+                   "set retrieval.embedder_dtype to bf16 or lower retrieval.embedder_tokens, or take a smaller embedder");
     budget_add_program(&parts, (const char *const[]){config->model.path, folder}, 2);
     return budget_check_host(&parts, e);
 }
@@ -200,7 +202,7 @@ static enum status open_parts(struct builder *b, const struct config *config, st
         return error_set(e, STATUS_INVALID, "model.path and retrieval.embedder are needed: --config FILE or --set");
     if (check_embedding(config, e) || tokenizer_open(&b->tokenizer, config->model.path, e) ||
         read_model(b, config->model.path, &eod, e) ||
-        embedder_bert_open(&b->embedder, config->retrieval.embedder, config, e))
+        embedder_model_open(&b->embedder, config->retrieval.embedder, config, e))
         return e->status;
     if (config->retrieval.threads > 0) index_set_threads(config->retrieval.threads);
     b->vectors = xmalloc((size_t)BATCH_CHUNKS * (size_t)b->embedder.dim * sizeof *b->vectors);
@@ -210,6 +212,8 @@ static enum status open_parts(struct builder *b, const struct config *config, st
                                    .eod = eod,
                                    .dim = b->embedder.dim,
                                    .embedder_hash = b->embedder.hash,
+                                   .query_prompt = b->embedder.prompts[EMBED_QUERY],
+                                   .document_prompt = b->embedder.prompts[EMBED_DOCUMENT],
                                    .tokenizer_hash = tokenizer_hash(b->tokenizer),
                                    .embedder = embedder ? embedder : config->retrieval.embedder,
                                    .tokenizer = tokenizer ? tokenizer : config->model.path,
@@ -312,7 +316,7 @@ int index_build(const struct build_options *o, const struct config *config, stru
                                           : EXIT_FINE;
     if (status == STATUS_OK) print_summary(b);
     collection_abandon(b->collection);
-    embedder_bert_close(&b->embedder);
+    embedder_model_close(&b->embedder);
     tokenizer_close(b->tokenizer);
     walk_free(&b->walk);
     key_set_free(&b->texts);

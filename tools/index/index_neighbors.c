@@ -146,7 +146,8 @@ static void forget_lines(struct query_lines *l) {
 
 static enum status search_lines(struct query_lines *l, struct error *e) {
     struct neighbor_search *s = l->search;
-    enum status status = l->n ? s->embedder->embed(s->embedder->self, l->texts, l->n, s->vectors, e) : STATUS_OK;
+    struct embed_request request = {.texts = l->texts, .n = l->n, .role = EMBED_QUERY, .vectors = s->vectors};
+    enum status status = l->n ? embedder_embed(s->embedder, &request, e) : STATUS_OK;
     if (status == STATUS_OK && l->n) status = search_batch(s, l->n, e);
     forget_lines(l);
     return status;

@@ -13,7 +13,7 @@
 #include "retrieval/retriever_local.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/documents.h"
-#include "server/host/embedder_bert.h"
+#include "server/host/embedder_model.h"
 #include "tools/index/index.h"
 #include "tools/usage.h"
 
@@ -175,10 +175,10 @@ static enum status open_makers(const struct index_arguments *a, const struct col
                                struct embedder *embedder, struct tokenizer **tokenizer, struct error *e) {
     const struct config *c = &a->config;
     const struct collection_info *info = collection_info(collection);
-    if (embedder_bert_open(embedder, documents_embedder(c, info->embedder), c, e) ||
+    if (embedder_model_open(embedder, documents_embedder(c, info->embedder), c, e) ||
         tokenizer_open(tokenizer, c->model.path[0] ? c->model.path : info->tokenizer, e))
         return e->status;
-    if (collection_match_embedder(info, embedder->hash, e)) return e->status;
+    if (collection_match_embedder(info, embedder, e)) return e->status;
     return collection_match_tokens(info, tokenizer_hash(*tokenizer), info->chunk_length, e);
 }
 
@@ -218,7 +218,7 @@ static int run_search(struct index_arguments *a, struct error *e) {
     if (status == STATUS_OK) status = open_makers(a, c, &embedder, &tokenizer, e);
     if (status == STATUS_OK) status = search(a, c, &embedder, e);
     tokenizer_close(tokenizer);
-    embedder_bert_close(&embedder);
+    embedder_model_close(&embedder);
     collection_close(c);
     return status ? EXIT_FAILED : EXIT_FINE;
 }
@@ -236,7 +236,7 @@ static int run_neighbors(struct index_arguments *a, struct error *e) {
     if (status == STATUS_OK && o.queries) status = open_makers(a, c, &embedder, &tokenizer, e);
     if (status == STATUS_OK) status = index_neighbors(&o, c, &embedder, e);
     tokenizer_close(tokenizer);
-    embedder_bert_close(&embedder);
+    embedder_model_close(&embedder);
     collection_close(c);
     return status ? EXIT_FAILED : EXIT_FINE;
 }
@@ -284,7 +284,7 @@ static enum status verify_makers(const struct index_arguments *a, const struct c
     struct tokenizer *tokenizer = NULL;
     enum status status = open_makers(a, c, &embedder, &tokenizer, e);
     tokenizer_close(tokenizer);
-    embedder_bert_close(&embedder);
+    embedder_model_close(&embedder);
     return status;
 }
 

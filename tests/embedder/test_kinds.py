@@ -1,0 +1,184 @@
+"""Embedders of every kind against sentence-transformers: tests/reference/make_embedder_goldens.py."""
+import json
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EVAL = ROOT / os.environ.get("RETRO_BUILD", "build") / "retro-eval"
+GOLDEN = ROOT / "tests/golden/embedder"
+KINDS = sorted(path.parent.name for path in GOLDEN.glob("*/expected.safetensors"))
+TEXTS = json.loads((GOLDEN / "texts.json").read_text(encoding="utf-8"))
+
+
+def expected(kind):
+    raw = (GOLDEN / kind / "expected.safetensors").read_bytes()
+    size = struct.unpack("<Q", raw[:8])[0]
+    header = json.loads(raw[8:8 + size])
+    return {name: np.frombuffer(raw[8 + size:][slice(*t["data_offsets"])], {"F32": "<f4", "I32": "<i4"}[t["dtype"]])
+            .reshape(t["shape"]) for name, t in header.items()}
+
+
+def run(folder, *options, texts=TEXTS):
+    lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
+    return subprocess.run([EVAL, "embed", *options, folder, "-"], input=lines, capture_output=True, text=True)
+
+
+def embed(folder, *options, texts=TEXTS):
+    done = run(folder, *options, texts=texts)
+    assert done.returncode == 0, done.stderr
+    return np.array([json.loads(line) for line in done.stdout.splitlines()], dtype=np.float32)
+
+
+def check(got, want):
+    assert got.shape == want.shape
+    assert np.abs(np.linalg.norm(got, axis=1) - 1).max() < 1e-5
+    cosine = (got * want).sum(1) / np.linalg.norm(want, axis=1)
+    assert cosine.min() >= 0.9999, (cosine.min(), TEXTS[int(cosine.argmin())][:80])
+
+
+def copied(kind, tmp_path):
+    return pathlib.Path(shutil.copytree(GOLDEN / kind, tmp_path / kind))
+
+
+def change(path, **values):
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_vectors_match(kind):
+    want = expected(kind)
+    check(embed(GOLDEN / kind), want["plain"])
+    check(embed(GOLDEN / kind, "--query"), want["query"])
+    check(embed(GOLDEN / kind, "--document"), want["document"])
+
+
+@pytest.mark.parametrize("kind", ["bert_modes", "mpnet_mean", "qwen2_last"])
+def test_a_vector_does_not_depend_on_the_batch(kind):
+    together = embed(GOLDEN / kind)
+    for i in (0, 16, 10):
+        assert (embed(GOLDEN / kind, texts=TEXTS[i:i + 1])[0] == together[i]).all()
+
+
+def test_dimensions_are_the_first_ones():
+    want = expected("qwen2_last")["plain"][:, :8]
+    check(embed(GOLDEN / "qwen2_last", "--set", "retrieval.embedder_dimensions=8"), want)
+    done = run(GOLDEN / "qwen2_last", "--set", "retrieval.embedder_dimensions=33")
+    assert done.returncode == 1 and "embedder_dimensions is 33, the vectors of" in done.stderr
+
+
+def test_prompts_of_the_configuration_go_before_the_folders():
+    want = embed(GOLDEN / "roberta_mean", texts=["query: " + text for text in TEXTS])
+    check(embed(GOLDEN / "roberta_mean", "--query", "--set", "retrieval.query_prompt=query: "), want)
+    check(embed(GOLDEN / "roberta_mean", "--document", "--set", "retrieval.query_prompt=query: "), expected("roberta_mean")["plain"])
+
+
+def test_a_default_prompt_is_put_before_all_texts(tmp_path):
+    folder = copied("xlm_mean", tmp_path)
+    change(folder / "config_sentence_transformers.json", default_prompt_name="query")
+    check(embed(folder), expected("xlm_mean")["query"])
+    change(folder / "config_sentence_transformers.json", default_prompt_name="ask")
+    done = run(folder)
+    assert done.returncode == 1 and '"prompts" lacks "ask"' in done.stderr
+
+
+def test_fewer_tokens_can_be_read():
+    few = ["--set", "retrieval.embedder_tokens=6"]
+    long, other = (embed(GOLDEN / "bert_old", *few, texts=[text])[0] for text in ("file words then", "file words that"))
+    whole = embed(GOLDEN / "bert_old", texts=["file words then"])[0]
+    assert (long == other).all() and not (long == whole).all()
+    done = run(GOLDEN / "bert_old", "--set", "retrieval.embedder_tokens=25")
+    assert done.returncode == 1 and "retrieval.embedder_tokens is 25" in done.stderr and "reads 24 tokens" in done.stderr
+
+
+def refuse_pooling(folder):
+    change(folder / "1_Pooling/config.json", pooling_mode="attention")
+
+
+def refuse_flag(folder):
+    (folder / "1_Pooling/config.json").write_text('{"pooling_mode_attention": true}')
+
+
+def refuse_module(folder):
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[2]["type"] = "sentence_transformers.models.LSTM"
+    (folder / "modules.json").write_text(json.dumps(modules))
+
+
+def refuse_code(folder):
+    modules = json.loads((folder / "modules.json").read_text())
+    modules[0]["type"] = "custom_st.Transformer"
+    (folder / "modules.json").write_text(json.dumps(modules))
+
+
+def refuse_activation(folder):
+    change(folder / "2_Dense/config.json", activation_function="torch.nn.modules.activation.Mish")
+
+
+def refuse_size(folder):
+    change(folder / "2_Dense/config.json", in_features=31)
+
+
+def refuse_residual(folder):
+    change(folder / "2_Dense/config.json", use_residual=True)
+
+
+def refuse_positions(folder):
+    change(folder / "config.json", position_embedding_type="relative_key")
+
+
+def refuse_family(folder):
+    change(folder / "config.json", model_type="modernbert")
+
+
+def refuse_chat(folder):
+    change(folder / "sentence_bert_config.json", modality_config={"text": {}, "message": {}})
+
+
+def refuse_limit(folder):
+    change(folder / "sentence_bert_config.json", max_seq_length=41)
+
+
+def refuse_side(folder):
+    change(folder / "tokenizer_config.json", truncation_side="left")
+
+
+def refuse_case(folder):
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    tokenizer["normalizer"]["lowercase"] = False
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    change(folder / "sentence_bert_config.json", do_lower_case=True)
+
+
+def refuse_reranker(folder):
+    change(folder / "config_sentence_transformers.json", model_type="CrossEncoder")
+
+
+REFUSALS = [(refuse_pooling, '"pooling_mode" is "attention"'), (refuse_flag, "pooling_mode_attention"),
+            (refuse_module, "sentence_transformers.models.LSTM"), (refuse_code, "custom_st.Transformer"),
+            (refuse_activation, "activation.Mish"), (refuse_size, "in_features is 31"), (refuse_residual, "use_residual"),
+            (refuse_positions, "relative_key"), (refuse_family, "modernbert"), (refuse_chat, '"message"'),
+            (refuse_limit, "max_seq_length is 41, the model has 40 positions"), (refuse_side, "truncation_side"),
+            (refuse_case, "do_lower_case"), (refuse_reranker, "CrossEncoder")]
+
+
+@pytest.mark.parametrize("spoil,words", REFUSALS, ids=[spoil.__name__ for spoil, _ in REFUSALS])
+def test_what_is_not_supported_is_refused_by_name(spoil, words, tmp_path):
+    folder = copied("bert_dense", tmp_path)
+    spoil(folder)
+    done = run(folder, texts=["x"])
+    assert done.returncode == 1 and words in done.stderr, done.stderr
+    assert str(folder) in done.stderr
+
+
+def test_a_decoder_without_modules_is_refused(tmp_path):
+    folder = copied("llama_weighted", tmp_path)
+    (folder / "modules.json").unlink()
+    shutil.rmtree(folder / "1_Pooling")
+    done = run(folder, texts=["x"])
+    assert done.returncode == 1 and "a llama model writes text, and no modules.json says" in done.stderr
