@@ -116,11 +116,17 @@ static void sums_begin(const struct call *call, const struct attention_piece *p,
     memset(total->out, 0, (size_t)(p->heads * p->rows) * (size_t)call->padded * sizeof(float));
 }
 
+/* A head's row is short: a call of a kernel would take longer than the products. */
+static inline void scale_head(float *to, const float *from, int n, float scale) {
+#pragma omp simd
+    for (int d = 0; d < n; d++) to[d] = from[d] * scale;
+}
+
 static void sums_end(const struct call *call, const struct attention_piece *p, const struct attention_sums *total) {
     const struct attention_args *a = call->args;
     for (int i = 0; i < p->heads * p->rows; i++) {
         float *out = piece_row(call, a->out, p, i / p->rows, i % p->rows);
-        call->cpu->kernels->scale(out, total->out + i * call->padded, a->head_dim, 1 / total->sum[i]);
+        scale_head(out, total->out + i * call->padded, a->head_dim, 1 / total->sum[i]);
     }
 }
 
@@ -128,7 +134,7 @@ static void scale_queries(const struct call *call, const struct attention_piece 
     const struct attention_args *a = call->args;
     for (int i = 0; i < p->heads * p->rows; i++) {
         float *to = scratch->queries + i * call->padded;
-        call->cpu->kernels->scale(to, piece_row(call, a->q, p, i / p->rows, i % p->rows), a->head_dim, a->scale);
+        scale_head(to, piece_row(call, a->q, p, i / p->rows, i % p->rows), a->head_dim, a->scale);
         for (int d = a->head_dim; d < call->padded; d++) to[d] = 0;
     }
 }
@@ -240,9 +246,13 @@ static void merge_parts(const void *context, int number, int thread) {
     if (end == last) sums_end(call, &p, &total);
 }
 
-/* Rows that no span writes are zeros. */
+/* Rows that no span writes are zeros. Spans overlap in no row. */
 static void zero_out(const struct attention_args *a) {
-    for (int i = 0; i < a->out.rows; i++) memset(row_f32(a->out, i), 0, (size_t)a->out.cols * sizeof(float));
+    int written = 0;
+    for (int s = 0; s < a->n_spans; s++)
+        if (a->spans[s].k_count > 0) written += a->spans[s].q_count;
+    for (int i = 0; written < a->out.rows && i < a->out.rows; i++)
+        memset(row_f32(a->out, i), 0, (size_t)a->out.cols * sizeof(float));
 }
 
 /* Keys that the queries of a piece see together, at most. */

@@ -254,12 +254,75 @@ ALWAYS_INLINE void score_tile(float *scores, const float *q, int padded, const f
         vec_sum_four(scores + r * ATTENTION_KEYS, sums[4 * r], sums[4 * r + 1], sums[4 * r + 2], sums[4 * r + 3]);
 }
 
+/* Sixteen keys side by side: [columns][16]. A vector of scores is then made of the sixteen sums of each key, added in
+ * the order of vec_sum_four: lane and lane + 8 first, then 4, 2 and 1 apart. */
+struct turned_keys {
+    const float *data;
+    int columns; /* padded */
+};
+
+enum { TURNED_COLUMNS = 128, TURNED_AT = ATTENTION_COPY / 2 }; /* longer heads gain little; where in the copy */
+
+/* The sums over columns lane, lane + 16, ... of `rows` rows. */
+ALWAYS_INLINE void sum_lane(struct vec *out, const float *q, struct turned_keys k, const int lane, const int rows) {
+    for (int r = 0; r < rows; r++) out[r] = vec_zero();
+    for (int d = lane; d < k.columns; d += TILE_COLUMNS) {
+        struct vec v = vec_load(k.data + d * TILE_COLUMNS);
+        for (int r = 0; r < rows; r++) out[r] = vec_fma(vec_set1(q[r * k.columns + d]), v, out[r]);
+    }
+}
+
+#define SUM_LANES(name, half, apart) \
+    ALWAYS_INLINE void name(struct vec *out, const float *q, struct turned_keys k, const int lane, const int rows) { \
+        struct vec other[SCORE_ROWS]; \
+        half(out, q, k, lane, rows); \
+        half(other, q, k, lane + (apart), rows); \
+        for (int r = 0; r < rows; r++) out[r] = vec_add(out[r], other[r]); \
+    }
+SUM_LANES(sum_two_lanes, sum_lane, 8)
+SUM_LANES(sum_four_lanes, sum_two_lanes, 4)
+SUM_LANES(sum_eight_lanes, sum_four_lanes, 2)
+SUM_LANES(sum_all_lanes, sum_eight_lanes, 1)
+#undef SUM_LANES
+
+/* Scores of all rows of one key head against sixteen keys. */
+ALWAYS_INLINE void score_turned(float *scores, const float *q, struct turned_keys k, const int rows) {
+    int row = 0;
+    for (; row + SCORE_ROWS <= rows; row += SCORE_ROWS) {
+        struct vec sums[SCORE_ROWS];
+        sum_all_lanes(sums, q + row * k.columns, k, 0, SCORE_ROWS);
+        for (int r = 0; r < SCORE_ROWS; r++) vec_store(scores + (row + r) * ATTENTION_KEYS, sums[r]);
+    }
+    for (; row < rows; row++) {
+        struct vec sum;
+        sum_all_lanes(&sum, q + row * k.columns, k, 0, 1);
+        vec_store(scores + row * ATTENTION_KEYS, sum);
+    }
+}
+
+/* Whether registers are wide enough, rows are enough and there is room for keys to be turned. */
+static inline bool keys_turn(const struct attention_range *range, struct copied k) {
+    return VEC_SUMS >= 16 && k.n == TILE_COLUMNS && range->rows > TILE_COLUMNS && range->padded <= TURNED_COLUMNS &&
+           k.apart * TILE_COLUMNS <= TURNED_AT;
+}
+
 /* All rows of one key head, from row `first` on, against keys of which the first is number `key`. */
 static void score_copy(const struct attention_range *range, struct copied k, int first, int key) {
     const int padded = range->padded;
     const float *q = range->scratch->queries + first * padded;
     float *scores = range->scratch->scores + first * ATTENTION_KEYS + key;
     int row = 0;
+    if (keys_turn(range, k)) {
+        float *turned = range->scratch->copy + TURNED_AT;
+        for (int d = 0; d < padded; d += TILE_COLUMNS) vec_turn(turned + d * TILE_COLUMNS, k.data + d, k.apart);
+        if (padded == 32)
+            score_turned(scores, q, (struct turned_keys){turned, 32}, range->rows);
+        else if (padded == 64)
+            score_turned(scores, q, (struct turned_keys){turned, 64}, range->rows);
+        else
+            score_turned(scores, q, (struct turned_keys){turned, padded}, range->rows);
+        return;
+    }
     for (; row + SCORE_ROWS <= range->rows; row += SCORE_ROWS)
         for (int i = 0; i < k.n; i += 4)
             score_tile(scores + row * ATTENTION_KEYS + i, q + row * padded, padded, k.data + i * k.apart, k.apart,
@@ -292,6 +355,8 @@ ALWAYS_INLINE void mix_rows(float *to, int padded, const float *p, struct copied
     int d = 0;
     for (; d + vecs * TILE_COLUMNS <= padded; d += vecs * TILE_COLUMNS, values.data = data + d)
         mix_tile(to + d, padded, p, values, rows, vecs);
+    for (; d + 2 * TILE_COLUMNS <= padded; d += 2 * TILE_COLUMNS, values.data = data + d)
+        mix_tile(to + d, padded, p, values, rows, 2);
     for (; d < padded; d += TILE_COLUMNS, values.data = data + d) mix_tile(to + d, padded, p, values, rows, 1);
 }
 

@@ -42,15 +42,20 @@ static inline struct vec vec_gated(struct vec x, struct vec z) {
     return vec_div(x, vec_add(vec_set1(1), e));
 }
 
-/* erfc(z) for z >= 0, relative error 1.2e-7: t = 1 / (1 + z / 2), t e^(-z^2 + P(t)); the Chebyshev fit of Numerical
- * Recipes, section 6.2. */
+/* erfc(z) for z in [0, 20]: t P(t) e^(-z^2) with t = 1 / (1 + 0.3 z), P the polynomial of degree 8 with the least
+ * relative error, 4e-8, up to z = 14, beyond which erfc is 0 in f32. The exponential and the polynomial do not wait for
+ * each other, and pairs of terms are added as a tree. Within 5e-7 of the true value, relative to it. */
 static inline struct vec vec_erfc_positive(struct vec z) {
-    static const float terms[] = {-0.82215223f, 1.48851587f, -1.13520398f, 0.27886807f, -0.18628806f,
-                                  0.09678418f,  0.37409196f, 1.00002368f,  -1.26551223f};
-    struct vec t = vec_div(vec_set1(1), vec_fma(z, vec_set1(0.5f), vec_set1(1)));
-    struct vec p = vec_set1(0.17087277f);
-    for (size_t i = 0; i < ARRAY_COUNT(terms); i++) p = vec_fma(p, t, vec_set1(terms[i]));
-    return vec_mul(t, vec_exp(vec_fma(vec_sub(vec_zero(), z), z, p)));
+    struct vec e = vec_exp(vec_mul(vec_sub(vec_zero(), z), z));
+    struct vec t = vec_div(vec_set1(1), vec_fma(z, vec_set1(0.3f), vec_set1(1)));
+    struct vec square = vec_mul(t, t), fourth = vec_mul(square, square);
+    struct vec p01 = vec_fma(t, vec_set1(0.170423722f), vec_set1(0.169204753f));
+    struct vec p23 = vec_fma(t, vec_set1(0.206385238f), vec_set1(0.150468848f));
+    struct vec p45 = vec_fma(t, vec_set1(0.517049221f), vec_set1(-0.0740493606f));
+    struct vec p67 = vec_fma(t, vec_set1(0.471826451f), vec_set1(-0.484692207f));
+    struct vec low = vec_fma(square, p23, p01), high = vec_fma(square, p67, p45);
+    high = vec_fma(fourth, vec_set1(-0.126616626f), high);
+    return vec_mul(vec_mul(t, vec_fma(fourth, high, low)), e);
 }
 
 /* 0.5 x erfc(-x / sqrt 2): for x < 0 directly, so that the small tail keeps its precision, else 2 - erfc(x / sqrt 2).
@@ -77,10 +82,24 @@ static inline struct vec vec_activate(struct vec x, enum activation activation) 
     return x;
 }
 
-static inline void activate_vector(float *y, const float *x, int n, enum activation activation) {
+static inline __attribute__((always_inline)) void activate_by(float *y, const float *x, int n,
+                                                              const enum activation activation) {
     int i = 0;
     for (; i + TILE_COLUMNS <= n; i += TILE_COLUMNS) vec_store(y + i, vec_activate(vec_load(x + i), activation));
     if (i < n) vec_store_n(y + i, vec_activate(vec_load_n(x + i, n - i), activation), n - i);
+}
+
+/* A loop for each: the choice is not made again for every vector. */
+static inline void activate_vector(float *y, const float *x, int n, enum activation activation) {
+    switch (activation) {
+        case ACTIVATION_NONE: activate_by(y, x, n, ACTIVATION_NONE); break;
+        case ACTIVATION_GELU_TANH: activate_by(y, x, n, ACTIVATION_GELU_TANH); break;
+        case ACTIVATION_GELU_ERF: activate_by(y, x, n, ACTIVATION_GELU_ERF); break;
+        case ACTIVATION_SILU: activate_by(y, x, n, ACTIVATION_SILU); break;
+        case ACTIVATION_RELU: activate_by(y, x, n, ACTIVATION_RELU); break;
+        case ACTIVATION_RELU_SQUARED: activate_by(y, x, n, ACTIVATION_RELU_SQUARED); break;
+        case ACTIVATION_QUICK_GELU: activate_by(y, x, n, ACTIVATION_QUICK_GELU); break;
+    }
 }
 
 static inline void softcap_vector(float *x, int n, float cap) {

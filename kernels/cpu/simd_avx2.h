@@ -123,3 +123,9 @@ static inline void vec_sum_four(float to[4], struct vec x, struct vec y, struct 
     i = _mm256_add_ps(i, _mm256_permute_ps(i, 0xb1));
     _mm_storeu_ps(to, _mm_shuffle_ps(_mm256_castps256_ps128(i), _mm256_extractf128_ps(i, 1), 0x88));
 }
+/* to [16][16] = the sixteen columns at `from` of sixteen rows that lie `apart` floats apart, turned: column j becomes
+ * row j. */
+static inline void vec_turn(float *to, const float *from, int apart) {
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < 16; j++) to[16 * j + i] = from[i * apart + j];
+}

@@ -72,3 +72,29 @@ static inline void vec_sum_four(float to[4], struct vec x, struct vec y, struct 
     i = _mm512_add_ps(i, _mm512_permute_ps(i, 0xb1));
     _mm_storeu_ps(to, _mm512_castps512_ps128(_mm512_maskz_compress_ps(0x1111, i)));
 }
+/* to [16][16] = the sixteen columns at `from` of sixteen rows that lie `apart` floats apart, turned: column j becomes
+ * row j. */
+static inline void vec_turn(float *to, const float *from, int apart) {
+    __m512 x[16], y[16];
+    for (int i = 0; i < 16; i++) x[i] = _mm512_loadu_ps(from + i * apart);
+    for (int i = 0; i < 16; i += 2) {
+        y[i] = _mm512_unpacklo_ps(x[i], x[i + 1]);
+        y[i + 1] = _mm512_unpackhi_ps(x[i], x[i + 1]);
+    }
+    for (int i = 0; i < 16; i += 4)
+        for (int j = 0; j < 2; j++) {
+            __m512d low = _mm512_castps_pd(y[i + j]), high = _mm512_castps_pd(y[i + j + 2]);
+            x[i + 2 * j] = _mm512_castpd_ps(_mm512_unpacklo_pd(low, high));
+            x[i + 2 * j + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(low, high));
+        }
+    /* x[4 i + j] now holds columns j, j + 4, j + 8 and j + 12 of rows 4 i to 4 i + 3, a lane each. */
+    for (int j = 0; j < 4; j++) {
+        __m512 even = _mm512_shuffle_f32x4(x[j], x[4 + j], 0x88), odd = _mm512_shuffle_f32x4(x[j], x[4 + j], 0xdd);
+        __m512 even_far = _mm512_shuffle_f32x4(x[8 + j], x[12 + j], 0x88);
+        __m512 odd_far = _mm512_shuffle_f32x4(x[8 + j], x[12 + j], 0xdd);
+        _mm512_storeu_ps(to + 16 * j, _mm512_shuffle_f32x4(even, even_far, 0x88));
+        _mm512_storeu_ps(to + 16 * (j + 4), _mm512_shuffle_f32x4(odd, odd_far, 0x88));
+        _mm512_storeu_ps(to + 16 * (j + 8), _mm512_shuffle_f32x4(even, even_far, 0xdd));
+        _mm512_storeu_ps(to + 16 * (j + 12), _mm512_shuffle_f32x4(odd, odd_far, 0xdd));
+    }
+}

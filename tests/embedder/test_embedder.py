@@ -38,11 +38,16 @@ def test_vectors_match(dtype, least):
     assert cosine.min() >= least, (cosine.min(), lines[int(cosine.argmin())][:80])
 
 
-def test_unknown_pooling_is_refused(tmp_path):
+def test_pooling_beside_a_transformer_is_read(tmp_path):
     for name in ("config.json", "model.safetensors", "vocab.txt", "tokenizer.json"):
         if (MODEL / name).exists():
             (tmp_path / name).symlink_to(MODEL / name)
     (tmp_path / "1_Pooling").mkdir()
-    (tmp_path / "1_Pooling/config.json").write_text('{"pooling_mode_cls_token": true}')
-    done = subprocess.run([EVAL, "embed", tmp_path, "x"], capture_output=True, text=True)
-    assert done.returncode == 1 and "mean pooling" in done.stderr
+    done = []
+    for flags in ({"pooling_mode_mean_tokens": True}, {"pooling_mode_cls_token": True}, {"pooling_mode_first": True}):
+        (tmp_path / "1_Pooling/config.json").write_text(json.dumps(flags))
+        done.append(subprocess.run([EVAL, "embed", tmp_path, "two words"], capture_output=True, text=True))
+    assert [d.returncode for d in done] == [0, 0, 1]
+    mean, cls = (np.array(json.loads(d.stdout)) for d in done[:2])
+    assert (mean * cls).sum() < 0.99
+    assert "pooling_mode_first is a pooling mode that is not supported" in done[2].stderr
