@@ -1,6 +1,6 @@
-/* retrieval/embedder.h: texts in, vectors out. Retrieval knows no model: whoever sees both folders (server, tools) fills
- * this in with a model that gives rows (server/host/embedder_model.h); tests fill it in with a toy. Several embedders
- * can be open at once. */
+/* retrieval/embedder.h: texts in, vectors out. Retrieval knows no model: whoever sees both folders (server, tools)
+ * fills this in with a model that gives rows (server/host/embedder_model.h); tests fill it in with a toy. Several
+ * embedders can be open at once. */
 #pragma once
 
 #include "config/base/buffer.h"

@@ -286,10 +286,11 @@ struct collection *collection_hold(struct collection *c) {
 
 static enum status match_prompt(const char *option, const char *built, const char *now, struct error *e) {
     if (strcmp(built, now) == 0) return STATUS_OK;
-    return error_set(e, STATUS_INVALID,
-                     "the collection was built with %s \"%.80s\", the embedder has \"%.80s\" now; set that option as it "
-                     "was, or build the collection again with retro-index",
-                     option, built, now);
+    return error_set(
+        e, STATUS_INVALID,
+        "the collection was built with %s \"%.80s\", the embedder has \"%.80s\" now; set that option as it "
+        "was, or build the collection again with retro-index",
+        option, built, now);
 }
 
 enum status collection_match_embedder(const struct collection_info *info, const struct embedder *embedder,

@@ -7,7 +7,8 @@
  *                  documents.text   the text of all documents back to back
  *                  vectors.faiss    one vector per chunk, id = chunk number (vectors.f32 for the index "Exact")
  *                  MANIFEST         JSON: format version, counts, chunk length, metric, folder and hash of embedder
- *                                   and tokenizer, prompts, end-of-document id, index; length and XXH3 of each file above
+ *                                   and tokenizer, prompts, end-of-document id, index; length and XXH3 of each file
+ * above
  *
  * A new generation is written whole, fsynced, then CURRENT is replaced by rename, so a reader or a crash sees the old
  * one or the new one. Opening verifies every checksum before anything is used. Chunk ids are global, in order of
@@ -31,9 +32,9 @@ struct collection_info {
     int32_t max_token; /* largest id in it, eod included: a model's vocabulary must be larger */
     int dim;
     uint64_t embedder_hash, tokenizer_hash;
-    const char *embedder;  /* folder, as given when built */
+    const char *embedder;                       /* folder, as given when built */
     const char *query_prompt, *document_prompt; /* the embedder's, which are part of every vector */
-    const char *tokenizer; /* the same */
+    const char *tokenizer;                      /* the same */
     const char *index_factory;
 };
 

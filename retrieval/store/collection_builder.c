@@ -137,18 +137,18 @@ enum status collection_create(struct collection_builder **out, const char *dir, 
     b->dir = xstrdup(dir);
     b->lock = b->tokens.fd = b->offsets.fd = b->documents.fd = b->text.fd = b->vectors.fd = -1;
     b->choose_index = o->index_factory == NULL;
-    b->manifest.info = (struct collection_info){.chunk_length = o->chunk_length,
-                                                .eod = o->eod,
-                                                .max_token = o->eod,
-                                                .dim = o->dim,
-                                                .embedder_hash = o->embedder_hash,
-                                                .tokenizer_hash = o->tokenizer_hash,
-                                                .embedder = xstrdup(o->embedder),
-                                                .query_prompt = xstrdup(o->query_prompt ? o->query_prompt : ""),
-                                                .document_prompt =
-                                                    xstrdup(o->document_prompt ? o->document_prompt : ""),
-                                                .tokenizer = xstrdup(o->tokenizer),
-                                                .index_factory = o->index_factory ? xstrdup(o->index_factory) : NULL};
+    b->manifest.info =
+        (struct collection_info){.chunk_length = o->chunk_length,
+                                 .eod = o->eod,
+                                 .max_token = o->eod,
+                                 .dim = o->dim,
+                                 .embedder_hash = o->embedder_hash,
+                                 .tokenizer_hash = o->tokenizer_hash,
+                                 .embedder = xstrdup(o->embedder),
+                                 .query_prompt = xstrdup(o->query_prompt ? o->query_prompt : ""),
+                                 .document_prompt = xstrdup(o->document_prompt ? o->document_prompt : ""),
+                                 .tokenizer = xstrdup(o->tokenizer),
+                                 .index_factory = o->index_factory ? xstrdup(o->index_factory) : NULL};
     enum status status = take_lock(b, e);
     if (status == STATUS_OK) status = choose_generation(b, e);
     if (status == STATUS_OK) status = open_folder(b, e);

@@ -1,6 +1,6 @@
-/* retro/families/family_bert.c: BERT, RoBERTa and XLM-RoBERTa as Hugging Face stores them: norm after each residual sum,
- * token types, a norm on the embeddings, no causal mask. They are encoders alone: models of embedders, without an output
- * matrix. RoBERTa's positions count the tokens that are not padding, from the padding's id + 1. */
+/* retro/families/family_bert.c: BERT, RoBERTa and XLM-RoBERTa as Hugging Face stores them: norm after each residual
+ * sum, token types, a norm on the embeddings, no causal mask. They are encoders alone: models of embedders, without an
+ * output matrix. RoBERTa's positions count the tokens that are not padding, from the padding's id + 1. */
 #include "retro/families/huggingface.h"
 
 /* The spec, and keys that have no place in it. */

@@ -17,7 +17,8 @@ struct encoder_bytes {
 struct encoder_options {
     struct model_options model;
     int max_rows;   /* token rows of one forward: longer lists of texts are cut into several */
-    int max_tokens; /* tokens of a text that are read; 0: as many as the folder says. More than that is STATUS_INVALID */
+    int max_tokens; /* tokens of a text that are read; 0: as many as the folder says. More than that is STATUS_INVALID
+                     */
 };
 
 /* Opens a sentence-transformers folder: config.json, safetensors, tokenizer.json or vocab.txt, modules.json and what it

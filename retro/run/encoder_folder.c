@@ -253,7 +253,8 @@ struct transformer_keys {
 static enum status parse_modalities(struct json_reader *r, const struct json *value, void *object) {
     (void)object;
     if (json_member(value, "message") == NULL) return STATUS_OK;
-    return json_fail(r, JSON_FAULT_UNSUPPORTED, "\"modality_config\" has \"message\", a chat template around each text; this is "
+    return json_fail(r, JSON_FAULT_UNSUPPORTED,
+                     "\"modality_config\" has \"message\", a chat template around each text; this is "
                      "not supported");
 }
 
@@ -328,7 +329,8 @@ static enum status parse_prompts(struct json_reader *r, const struct json *value
     const char *plain[] = {keys->default_name, NULL};
     take_prompt(keys->f, ENCODER_PLAIN, value, plain);
     if (keys->default_name && keys->f->prompts[ENCODER_PLAIN] == NULL)
-        return json_fail(r, JSON_FAULT_VALUE, "\"prompts\" lacks \"%.40s\", the default_prompt_name", keys->default_name);
+        return json_fail(r, JSON_FAULT_VALUE, "\"prompts\" lacks \"%.40s\", the default_prompt_name",
+                         keys->default_name);
     return STATUS_OK;
 }
 

@@ -18,10 +18,10 @@ struct pooling {
     const struct encoder_folder *folder;
     struct backend *backend;
     int d, dim, widest;
-    struct tensor device[2];                /* [max_rows, widest]: what a module reads and writes */
-    float *rows;                            /* host [max_rows, d], where a mode needs them */
-    float *vectors, *part;                  /* host [max_rows, widest]; [max_rows, d] */
-    int32_t *picked;                        /* [max_rows] */
+    struct tensor device[2];                 /* [max_rows, widest]: what a module reads and writes */
+    float *rows;                             /* host [max_rows, d], where a mode needs them */
+    float *vectors, *part;                   /* host [max_rows, widest]; [max_rows, d] */
+    int32_t *picked;                         /* [max_rows] */
     struct dense dense[ENCODER_MAX_MODULES]; /* by module */
 };
 
@@ -115,7 +115,7 @@ static enum status open_rows(struct pooling *p, int max_rows, struct error *e) {
         if (backend_alloc(p->backend, &memory, bytes, "vectors", e)) return e->status;
         p->device[i] = tensor_make(memory, DTYPE_F32, max_rows, p->widest);
     }
-    for (int i = 0; i < p->folder->n_modes; i++) 
+    for (int i = 0; i < p->folder->n_modes; i++)
         host_rows = host_rows || pooled_on_host(p->folder, p->folder->modes[i]);
     if (host_rows) p->rows = xmalloc(rows * (size_t)p->d * sizeof *p->rows);
     p->vectors = xmalloc(bytes);
@@ -260,8 +260,8 @@ static enum status run_dense(struct pooling *p, int i, int n, struct error *e) {
     struct tensor y = tensor_make(p->device[1].data, DTYPE_F32, n, m->n_out);
     size_t numbers = (size_t)n * (size_t)m->n_out;
     backend_upload(p->backend, x.data, p->vectors, (size_t)n * (size_t)m->n_in * sizeof(float));
-    backend_linear(p->backend, &(struct linear_args){
-                                   .y = y, .x = x, .weight = &p->dense[i].weight, .bias = p->dense[i].bias});
+    backend_linear(p->backend,
+                   &(struct linear_args){.y = y, .x = x, .weight = &p->dense[i].weight, .bias = p->dense[i].bias});
     backend_download(p->backend, p->vectors, y.data, numbers * sizeof(float));
     if (backend_sync(p->backend, e)) return e->status;
     for (size_t j = 0; j < numbers; j++)

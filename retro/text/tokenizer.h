@@ -29,12 +29,12 @@ enum status tokenizer_open(struct tokenizer **out, const char *path, struct erro
 enum status tokenizer_open_json(struct tokenizer **out, const char *text, size_t size, struct error *e);
 void tokenizer_close(struct tokenizer *t);
 
-int tokenizer_vocab_size(const struct tokenizer *t); /* largest id + 1 */
-int tokenizer_eod(const struct tokenizer *t);        /* end of document / end of text id, or -1 */
-int tokenizer_bos(const struct tokenizer *t);        /* beginning of text id, or -1 */
-int tokenizer_suffix(const struct tokenizer *t);     /* tokens that TOKENIZER_ADD_SPECIAL puts after a text */
+int tokenizer_vocab_size(const struct tokenizer *t);  /* largest id + 1 */
+int tokenizer_eod(const struct tokenizer *t);         /* end of document / end of text id, or -1 */
+int tokenizer_bos(const struct tokenizer *t);         /* beginning of text id, or -1 */
+int tokenizer_suffix(const struct tokenizer *t);      /* tokens that TOKENIZER_ADD_SPECIAL puts after a text */
 bool tokenizer_lowercases(const struct tokenizer *t); /* whether its normalisers lowercase a text */
-int tokenizer_pad(const struct tokenizer *t);        /* padding id, or -1; Hugging Face's T5 decoders start with it */
+int tokenizer_pad(const struct tokenizer *t);         /* padding id, or -1; Hugging Face's T5 decoders start with it */
 /* Id of the sentinel <extra_id_N> that marks gap N of a text for T5, or -1. */
 int tokenizer_sentinel(const struct tokenizer *t, int number);
 uint64_t tokenizer_hash(const struct tokenizer *t); /* identifies the vocabulary file: XXH3 of its bytes */

@@ -6,11 +6,10 @@
 #include "retro/run/encoder.h"
 #include "server/host/config.h"
 
-/* Opens the encoder in `folder` on a backend of its own: device, dtype, threads (retrieval.threads, else model.threads),
- * prompts, dimensions and limit of tokens as the configuration says. *out stays valid until embedder_model_close; its
- * name is the folder. */
-enum status embedder_model_open(struct embedder *out, const char *folder, const struct config *config,
-                                struct error *e);
+/* Opens the encoder in `folder` on a backend of its own: device, dtype, threads (retrieval.threads, else
+ * model.threads), prompts, dimensions and limit of tokens as the configuration says. *out stays valid until
+ * embedder_model_close; its name is the folder. */
+enum status embedder_model_open(struct embedder *out, const char *folder, const struct config *config, struct error *e);
 /* What that takes, known before it is opened. */
 enum status embedder_model_measure(struct encoder_bytes *out, const char *folder, const struct config *config,
                                    struct backend *b, struct error *e);

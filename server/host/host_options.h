@@ -36,21 +36,21 @@ struct parallel_settings {
 extern const struct option_section parallel_section;
 
 struct retrieval_settings {
-    bool enabled;          /* false: the model runs without neighbours unless a request brings its own */
-    char *collection;      /* folder made by retro-index; empty: no collection */
-    char *template;        /* a passage before a prompt (server/host/passages.h) */
-    int prompt_tokens;     /* of all passages before one prompt */
-    char *embedder;        /* sentence-transformers folder; empty: as the collection's MANIFEST says */
-    int embedder_dtype;    /* enum model_dtype */
+    bool enabled;            /* false: the model runs without neighbours unless a request brings its own */
+    char *collection;        /* folder made by retro-index; empty: no collection */
+    char *template;          /* a passage before a prompt (server/host/passages.h) */
+    int prompt_tokens;       /* of all passages before one prompt */
+    char *embedder;          /* sentence-transformers folder; empty: as the collection's MANIFEST says */
+    int embedder_dtype;      /* enum model_dtype */
     int embedder_dimensions; /* of a vector; 0: all that the embedder gives */
-    int embedder_tokens;   /* of a text; 0: as the embedder's folder says */
-    char *query_prompt;    /* before a text that is searched with; empty: as the embedder's folder says */
-    char *document_prompt; /* before a chunk */
-    char *device;          /* "cpu" or "cuda:N": where the index is searched */
-    int k;                 /* neighbours per chunk; 0: as the model was trained */
-    int max_k;             /* largest k a request may ask for */
-    double min_similarity; /* cosine floor in [-1, 1]; neighbours below are dropped */
-    int grid;              /* enum grid_mode */
-    int threads;           /* CPU threads of embedding and search; 0: as model.threads */
+    int embedder_tokens;     /* of a text; 0: as the embedder's folder says */
+    char *query_prompt;      /* before a text that is searched with; empty: as the embedder's folder says */
+    char *document_prompt;   /* before a chunk */
+    char *device;            /* "cpu" or "cuda:N": where the index is searched */
+    int k;                   /* neighbours per chunk; 0: as the model was trained */
+    int max_k;               /* largest k a request may ask for */
+    double min_similarity;   /* cosine floor in [-1, 1]; neighbours below are dropped */
+    int grid;                /* enum grid_mode */
+    int threads;             /* CPU threads of embedding and search; 0: as model.threads */
 };
 extern const struct option_section retrieval_section;

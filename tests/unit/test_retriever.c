@@ -32,7 +32,8 @@ static enum status toy_embed(void *self, const struct embed_request *r, struct e
 }
 
 static struct toy toy;
-static struct embedder embedder = {.dim = DIM, .hash = 5, .name = "toy", .prompts = {"", "", ""}, .embed = toy_embed, .self = &toy};
+static struct embedder embedder = {
+    .dim = DIM, .hash = 5, .name = "toy", .prompts = {"", "", ""}, .embed = toy_embed, .self = &toy};
 static char dir[FOLDER_SIZE];
 static struct collection *collection;
 static struct retriever *retriever;

@@ -52,8 +52,7 @@ static enum status embed_waiting(struct builder *b, struct error *e) {
         texts[i] = (struct text_span){b->waiting.data + start, b->ends[i] - start};
         start = b->ends[i];
     }
-    struct embed_request request = {
-        .texts = texts, .n = b->n_waiting, .role = EMBED_DOCUMENT, .vectors = b->vectors};
+    struct embed_request request = {.texts = texts, .n = b->n_waiting, .role = EMBED_DOCUMENT, .vectors = b->vectors};
     enum status status = embedder_embed(&b->embedder, &request, e);
     if (status == STATUS_OK) status = collection_add_vectors(b->collection, b->vectors, b->n_waiting, e);
     progress_embedded(&b->progress, b->n_waiting, b->waiting.size);
@@ -174,8 +173,9 @@ static enum status check_embedding(const struct config *config, struct error *e)
 
     size_t bytes = embedder.rows + (embedder.mapped ? 0 : embedder.weights);
     if (on_host)
-        budget_add(&parts, (struct budget_part){.name = "embedder", .bytes = bytes},
-                   "set retrieval.embedder_dtype to bf16 or lower retrieval.embedder_tokens, or take a smaller embedder");
+        budget_add(
+            &parts, (struct budget_part){.name = "embedder", .bytes = bytes},
+            "set retrieval.embedder_dtype to bf16 or lower retrieval.embedder_tokens, or take a smaller embedder");
     budget_add_program(&parts, (const char *const[]){config->model.path, folder}, 2);
     return budget_check_host(&parts, e);
 }

@@ -250,6 +250,8 @@ static int run_stats(struct index_arguments *a, struct error *e) {
     printf("chunk length  %d\nvectors       %d numbers, inner product\n", info->chunk_length, info->dim);
     line_print(stdout, "index         %s", info->index_factory);
     line_print(stdout, "embedder      %s (hash %016" PRIx64 ")", info->embedder, info->embedder_hash);
+    if (info->query_prompt[0]) line_print(stdout, "query prompt  %s", info->query_prompt);
+    if (info->document_prompt[0]) line_print(stdout, "doc. prompt   %s", info->document_prompt);
     line_print(stdout, "tokenizer     %s (hash %016" PRIx64 ")", info->tokenizer, info->tokenizer_hash);
     collection_close(c);
     return EXIT_FINE;
