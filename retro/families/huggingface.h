@@ -73,7 +73,8 @@ bool huggingface_ignore_frequencies(const char *name);
         .place = offsetof(struct layer, fc2), .names = { "mlp.down_proj.*" } \
     }
 
-/* What follows from the keys of a BERT-like encoder, which are in s: biases and LayerNorm everywhere, learned positions.
+/* What follows from the keys of a BERT-like encoder, which are in s: biases and LayerNorm everywhere, learned
+ * positions.
  */
 enum status huggingface_derive_encoder(struct model_spec *s, struct error *e);
 /* ignores: the heads of BERT-like checkpoints, which serve other tasks, and constants 0, 1, 2, ... */

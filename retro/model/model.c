@@ -13,7 +13,7 @@ static const struct family *const families[] = {
     &family_retro,    &family_gpt,         &family_bert,    &family_megatron_t5, &family_t5,      &family_gpt2,
     &family_gpt_neox, &family_llama,       &family_mistral, &family_qwen2,       &family_qwen3,   &family_phi3,
     &family_gemma2,   &family_gemma3_text, &family_olmo2,   &family_granite,     &family_smollm3, &family_starcoder2,
-    &family_roberta, &family_xlm_roberta, &family_mpnet, &family_distilbert};
+    &family_roberta,  &family_xlm_roberta, &family_mpnet,   &family_distilbert};
 
 static bool same_name(const char *a, const char *b) { return a && b && strcmp(a, b) == 0; }
 

@@ -178,8 +178,8 @@ struct family {
 
 extern const struct family family_retro, family_gpt, family_bert, family_megatron_t5, family_t5, family_gpt2,
     family_llama, family_mistral, family_granite, family_smollm3, family_qwen2, family_qwen3, family_phi3, family_olmo2,
-    family_gemma2, family_gemma3_text, family_gpt_neox, family_starcoder2, family_roberta,
-    family_xlm_roberta, family_mpnet, family_distilbert;
+    family_gemma2, family_gemma3_text, family_gpt_neox, family_starcoder2, family_roberta, family_xlm_roberta,
+    family_mpnet, family_distilbert;
 
 /* Defaults that most families share. */
 struct model_spec model_spec_default(void);

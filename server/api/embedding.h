@@ -13,8 +13,8 @@ struct embed_answer {
     char **owned;            /* [n] texts that token ids stand for, or NULL */
     int n;
     enum embed_role first, others; /* what text 0 is, and the others are */
-    int64_t n_tokens; /* of all texts, as the embedder reads them */
-    float *vectors;   /* [n, dim] */
+    int64_t n_tokens;              /* of all texts, as the embedder reads them */
+    float *vectors;                /* [n, dim] */
     void (*write)(struct embed_answer *a, struct buffer *out);
     void (*free_request)(struct embed_answer *a);
     union {

@@ -13,8 +13,8 @@ struct embedding {
     const struct text_span *texts;
     int n;
     enum embed_role first, others; /* what text 0 is, and what the others are */
-    float *vectors;               /* [n, dim of the embedder], unit length */
-    const atomic_bool *cancelled; /* true: nobody waits any more */
+    float *vectors;                /* [n, dim of the embedder], unit length */
+    const atomic_bool *cancelled;  /* true: nobody waits any more */
     enum status status;
     struct error error;
     void (*done)(struct embedding *j); /* called once by the thread; must not block */
