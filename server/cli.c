@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "config/base/line.h"
+#include "retro/model/generation_config.h"
 #include "retro/weights/gguf_folder.h"
 #include "server/host/check.h"
 
@@ -101,6 +102,25 @@ static enum status check_folders(const struct config *c, struct error *e) {
                      wrong == 1 ? "" : "s");
 }
 
+/* What the options leave to the model goes to stderr, so that standard output stays a configuration. */
+static enum status print_sampling(const struct config *c, struct error *e) {
+    struct generation_config model;
+    struct buffer text = {0};
+    if (c->model.path[0] == '\0' || !c->model.sampling_defaults) return STATUS_OK;
+    if (generation_config_read(c->model.path, &model, e)) return e->status;
+    sampling_defaults_print(&model.sampling, &text);
+    if (text.size > 0)
+        line_print(stderr, "retro-server: requests that do not say get %s, from %s/generation_config.json", text.data,
+                   c->model.path);
+    buffer_free(&text);
+    return STATUS_OK;
+}
+
+static enum status print_config(const struct config *c, struct error *e) {
+    config_print_json(c, stdout);
+    return print_sampling(c, e);
+}
+
 static enum status apply(const struct cli_arguments *a, struct config *c, enum cli_action *action, struct error *e) {
     *action = a->instead ? CLI_EXIT : CLI_SERVE;
     if (a->instead == CLI_HELP) {
@@ -116,7 +136,7 @@ static enum status apply(const struct cli_arguments *a, struct config *c, enum c
     for (int i = 0; i < a->n_sets; i++)
         if (config_set(c, a->sets[i], e)) return e->status;
     if (config_check(c, e)) return e->status;
-    if (a->instead == CLI_PRINT) config_print_json(c, stdout);
+    if (a->instead == CLI_PRINT && print_config(c, e)) return e->status;
     if (a->instead == CLI_CHECK && (check_folders(c, e) || check_configuration(c, e))) return e->status;
     if (a->instead == CLI_CHECK) printf("the configuration is valid\n");
     return STATUS_OK;

@@ -38,12 +38,13 @@ struct server {
 
 /* The model. */
 
-/* Clients need the port first: a busy one is to be known before the model is loaded. */
-static enum status take_address(void *context, struct error *e) {
+/* Clients need the port first: a busy one is to be known before the model is loaded. The tokenizer is read meanwhile. */
+static enum status prepare_start(void *context, struct error *e) {
     struct server *s = context;
     const struct config *c = &s->config;
-    enum status status = http_reserve(c->server.max_connections, e);
-    return status ? status : http_bind(c->server.host, c->server.port, &s->socket, e);
+    if (http_reserve(c->server.max_connections, e) || http_bind(c->server.host, c->server.port, &s->socket, e))
+        return e->status;
+    return tokenizer_opening_start(&s->parts.decoders[0].opening, c->model.path, e);
 }
 
 static enum status plan_sessions(void *context, const struct model_info *info, struct session_limits *l,
@@ -66,7 +67,7 @@ static enum status plan_beside(void *context, const struct model_info *info, str
 static enum status open_model(struct server *s, struct error *e) {
     const struct config *c = &s->config;
     struct budget_use budget = {.limits = plan_sessions, .beside = plan_beside, .context = s};
-    struct opened_model_use use = {.start = take_address, .context = s, .budget = &budget};
+    struct opened_model_use use = {.start = prepare_start, .context = s, .budget = &budget};
     struct decoder_part *first = &s->parts.decoders[0];
     if (c->model.path[0] == '\0')
         return error_set(e, STATUS_INVALID, "model.path is not set; use --config FILE or --set model.path=FOLDER");

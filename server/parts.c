@@ -37,6 +37,13 @@ void parts_init(struct parts *p, const struct config *c) {
 
 static char *part_name(const char *name, const char *path) { return name[0] ? xstrdup(name) : path_name(path); }
 
+static void log_sampling(const struct decoder_part *d, const struct config *c) {
+    struct buffer text = {0};
+    if (c->model.sampling_defaults) sampling_defaults_print(&model_info(d->opened.model)->generation.sampling, &text);
+    if (text.size > 0) log_info("requests get %s from generation_config.json where they do not say", text.data);
+    buffer_free(&text);
+}
+
 /* "1100.0 M parameters", and this rank's where there are others. */
 static void log_model(const struct decoder_part *d) {
     const struct model_info *info = model_info(d->opened.model);
@@ -74,6 +81,12 @@ static int choose_eod(const struct decoder_part *d) {
     return eod >= 0 ? eod : tokenizer_eod(d->tokenizer);
 }
 
+static struct end_ids choose_ends(const struct decoder_part *d) {
+    struct end_ids ends = model_info(d->opened.model)->ends;
+    if (ends.n == 0 && choose_eod(d) >= 0) ends = (struct end_ids){{choose_eod(d)}, 1};
+    return ends;
+}
+
 static enum status open_engine(struct decoder_part *d, const struct config *c, struct error *e) {
     struct engine_options o;
     if (parts_engine_options(&o, c, model_info(d->opened.model), e)) return e->status;
@@ -81,7 +94,7 @@ static enum status open_engine(struct decoder_part *d, const struct config *c, s
     o.backend = d->opened.backend;
     o.tokenizer = d->tokenizer;
     o.retrieval = d->retrieval;
-    o.eod = choose_eod(d);
+    o.ends = choose_ends(d);
     if (engine_open(&d->engine, &o, e)) return e->status;
     log_info("sessions: %d sequences of %d tokens, %.1f MB", o.max_sequences, o.max_context,
              1e-6 * (double)engine_bytes(d->engine));
@@ -90,8 +103,10 @@ static enum status open_engine(struct decoder_part *d, const struct config *c, s
 
 enum status decoder_part_open(struct decoder_part *d, const struct config *c, bool documents, struct error *e) {
     const struct model_info *info = model_info(d->opened.model);
-    if (tokenizer_open(&d->tokenizer, d->path, e)) return e->status;
+    if (!d->opening.started && tokenizer_opening_start(&d->opening, d->path, e)) return e->status;
+    if (tokenizer_opening_finish(&d->opening, &d->tokenizer, e)) return e->status;
     log_model(d);
+    log_sampling(d, c);
     if (check_vocabulary(info, d->tokenizer, d->path, e)) return e->status;
     if (documents && open_documents(d, c, e)) return e->status;
     return open_engine(d, c, e);
@@ -179,6 +194,7 @@ static enum status serve_decoder(const struct decoder_part *d, const struct conf
         .info = info,
         .tokenizer = d->tokenizer,
         .eod = choose_eod(d),
+        .ends = choose_ends(d),
         .engine = d->engine,
         .retrieval = d->retrieval,
         .retriever = d->documents.retriever,
@@ -189,7 +205,8 @@ static enum status serve_decoder(const struct decoder_part *d, const struct conf
                    .max_biases = c->server.max_biases,
                    .max_logprobs = min_int(c->server.max_logprobs, info->vocab),
                    .max_k = c->retrieval.max_k,
-                   .max_prompts_option = "server.max_prompts"},
+                   .max_prompts_option = "server.max_prompts",
+                   .sampling = c->model.sampling_defaults ? &info->generation.sampling : NULL},
         .slots = c->server.max_sequences,
         .retrieve = c->retrieval.enabled,
         .k = k,
@@ -260,6 +277,7 @@ static void decoder_part_close(struct decoder_part *d) {
     retrieval_thread_close(d->retrieval);
     embedder_unshare(&d->documents.embedder);
     documents_close(&d->documents);
+    tokenizer_opening_discard(&d->opening);
     tokenizer_close(d->tokenizer);
     opened_model_close(&d->opened);
     free(d->name);

@@ -5,12 +5,14 @@
 #include "server/api/api.h"
 #include "server/host/documents.h"
 #include "server/host/opened_model.h"
+#include "server/host/opened_tokenizer.h"
 
 /* A model that writes. */
 struct decoder_part {
     struct opened_model opened;
-    char *name;       /* its id in the API */
-    const char *path; /* of the configuration */
+    char *name;                       /* its id in the API */
+    const char *path;                 /* of the configuration */
+    struct tokenizer_opening opening; /* started before the model is loaded, or not at all */
     struct tokenizer *tokenizer;
     struct documents documents; /* this and the next only with retrieval.collection */
     struct retrieval_thread *retrieval;

@@ -8,7 +8,7 @@ struct server_settings {
     char *host;
     int port;            /* 0: any free port, printed at start */
     int max_sequences;   /* sequences decoded together in one step */
-    int max_context;     /* tokens per sequence, prompt and answer; 0: the model's own limit */
+    int max_context;     /* tokens per sequence, prompt and answer; 0: check_context decides */
     int max_step_tokens; /* prompt tokens processed in one step */
     int max_queue;       /* requests waiting for a sequence; more get 503 */
     int max_body_bytes;

@@ -23,7 +23,10 @@ enum status huggingface_parse_eos(struct json_reader *r, const struct json *valu
     struct model_spec *s = object;
     struct json_list list = {0};
     enum status status = json_field_read(r, &ids, value, &list);
-    if (status == STATUS_OK && list.count > 0) s->eod = *(const int *)list.items;
+    const int *end = list.items;
+    for (size_t i = 0; i < list.count && status == STATUS_OK; i++)
+        if (end[i] >= 0) status = end_ids_add(&s->ends, end[i], r->e);
+    if (status == STATUS_OK && s->ends.n > 0) s->eod = s->ends.ids[0];
     json_list_free(&ids, &list);
     return status;
 }

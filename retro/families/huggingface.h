@@ -6,7 +6,7 @@
 /* "gelu", "gelu_new", ...: values of enum activation. */
 extern const struct json_choice huggingface_activations[];
 
-/* eos_token_id, an id or a list of ids, for a struct that begins with a model_spec. */
+/* eos_token_id, an id or a list of ids that all end a text, for a struct that begins with a model_spec. */
 enum status huggingface_parse_eos(struct json_reader *r, const struct json *value, void *object);
 
 /* What a family's rotary positions are where config.json is silent. */

@@ -70,6 +70,20 @@ static enum status read_rope_factors(struct dims *d, const struct json *config, 
     return STATUS_OK;
 }
 
+/* generation_config.json has the last word on what ends a text. An id outside the vocabulary is never drawn. */
+static enum status read_ends(struct model *m, const char *folder, struct error *e) {
+    struct model_spec *s = &m->spec;
+    if (generation_config_read(folder, &m->info.generation, e)) return e->status;
+    const struct end_ids *stored = m->info.generation.ends.n > 0 ? &m->info.generation.ends : &s->ends;
+    struct end_ids ends = {.n = 0};
+    if (stored->n == 0 && s->eod >= 0 && end_ids_add(&ends, s->eod, e)) return e->status;
+    for (int i = 0; i < stored->n; i++)
+        if (stored->ids[i] < s->vocab && end_ids_add(&ends, stored->ids[i], e)) return e->status;
+    s->ends = ends;
+    if (s->eod < 0 && ends.n > 0) s->eod = ends.ids[0];
+    return STATUS_OK;
+}
+
 static enum status read_config(struct model *m, const char *folder, struct error *e) {
     struct buffer text = {0};
     struct json *config = NULL;
@@ -84,7 +98,7 @@ static enum status read_config(struct model *m, const char *folder, struct error
     if (status == STATUS_OK) status = read_rope_factors(&m->spec.stacks[STACK_DECODER], config, e);
     json_close(config);
     buffer_free(&text);
-    return status;
+    return status ? status : read_ends(m, folder, e);
 }
 
 /* This rank's portion of n times `unit`, in whole units, as evenly as they divide. */
@@ -202,10 +216,12 @@ static void fill_info(struct model *m) {
     info->ffn = s->dims.ffn;
     info->vocab = spec->vocab;
     info->padded_vocab = spec->padded_vocab;
+    info->trained_positions = spec->max_positions;
     info->max_positions = spec->learned_positions ? spec->max_positions : 0;
     info->reads_source = s->dims.reads == EDGE_SOURCE;
     info->start = spec->start;
     info->eod = spec->eod;
+    info->ends = spec->ends;
     info->n_retro_layers = retro->n_layers;
     if (retro->n_layers == 0) return;
     info->chunk_length = retro->chunk_length;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/comm/comm.h"
+#include "retro/model/generation_config.h"
 #include "retro/run/grid.h"
 
 struct model;
@@ -12,17 +13,20 @@ struct model;
 struct model_info {
     const char *family; /* "retro", "gpt", "bert", "t5" */
     int n_layers, hidden, heads, head_dim, ffn;
-    int vocab;            /* ids a tokenizer can produce; sampling never goes beyond */
-    int padded_vocab;     /* columns of the logits */
-    int max_positions;    /* longest sequence; 0: unlimited (RoPE) */
-    int chunk_length;     /* m */
-    int num_neighbors;    /* k as trained */
-    int retrieved_length; /* r: neighbour and continuation */
+    int vocab;             /* ids a tokenizer can produce; sampling never goes beyond */
+    int padded_vocab;      /* columns of the logits */
+    int trained_positions; /* that config.json names; 0: none. RoPE goes further, with less sense */
+    int max_positions;     /* longest sequence; 0: unlimited (RoPE) */
+    int chunk_length;      /* m */
+    int num_neighbors;     /* k as trained */
+    int retrieved_length;  /* r: neighbour and continuation */
     int n_retro_layers;
-    bool reads_source; /* an encoder reads a session's source, the decoder starts from `start` */
-    int start;         /* the decoder's first id; -1 without an encoder of sources */
-    int eod;           /* end of document id, -1 when config.json has none */
-    enum dtype dtype;  /* of the decoder's matrices; others may be wider */
+    bool reads_source;   /* an encoder reads a session's source, the decoder starts from `start` */
+    int start;           /* the decoder's first id; -1 without an encoder of sources */
+    int eod;             /* end of document id, -1 when the folder names none */
+    struct end_ids ends; /* all ids that end a text, of generation_config.json or else of config.json */
+    struct generation_config generation;
+    enum dtype dtype; /* of the decoder's matrices; others may be wider */
     enum dtype
         cache_dtype;      /* of keys and values, for whoever opens a session pool: f32 beside f32 matrices, else f16 */
     int64_t n_parameters; /* of the whole model */

@@ -16,6 +16,7 @@
 
 #include "config/json/json_table.h"
 #include "kernels/backend.h"
+#include "retro/model/generation_config.h"
 #include "retro/weights/weights.h"
 
 enum { MAX_LAYERS = 512 };
@@ -89,7 +90,8 @@ struct model_spec {
     float embedding_scale;      /* of the words' rows; 0: none, as 1 */
     float logit_scale;          /* of the rows that the output matrix meets; 1 */
     float logit_cap;            /* the soft-cap of logits, 0: none */
-    int eod;                    /* id that ends a text, -1: none */
+    int eod;                    /* id that ends and pads a text, -1: none */
+    struct end_ids ends;        /* all ids that end a text; a family with one may set eod alone */
     int start;                  /* id that a decoder with EDGE_SOURCE starts from, -1: no such decoder */
     int window;                 /* keys that a decoder's windowed layers see, the token's own among them; 0: all */
     bool windowed[MAX_LAYERS];  /* of the decoder */

@@ -298,6 +298,11 @@ static enum status check_index(const struct weights *w, const struct json *map, 
     return STATUS_OK;
 }
 
+static bool exists(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0;
+}
+
 static enum status read_shards(struct weights *w, const struct json *map, const char *folder, const char *index,
                                struct error *e) {
     struct shard_list *list = xcalloc(1, sizeof *list);
@@ -305,7 +310,10 @@ static enum status read_shards(struct weights *w, const struct json *map, const 
     for (int i = 0; i < list->count && status == STATUS_OK; i++) {
         struct buffer path = {0};
         buffer_printf(&path, "%s/%s", folder, list->names[i]);
-        status = add_file(w, path.data, e);
+        if (exists(path.data))
+            status = add_file(w, path.data, e);
+        else
+            status = error_set(e, STATUS_IO, "%s: no such file, and %s names it", path.data, index);
         buffer_free(&path);
     }
     if (status == STATUS_OK) status = sort_entries(w, index, e);
@@ -354,9 +362,22 @@ static enum status read_gguf(struct weights *w, const char *path, struct error *
     return sort_entries(w, path, e);
 }
 
-static bool exists(const char *path) {
-    struct stat st;
-    return stat(path, &st) == 0;
+static bool folder_has(const char *folder, const char *name) {
+    struct buffer path = {0};
+    buffer_printf(&path, "%s/%s", folder, name);
+    bool there = exists(path.data);
+    buffer_free(&path);
+    return there;
+}
+
+/* Pickled files run code when they are read, so they are not. */
+static enum status no_weights(const char *folder, struct error *e) {
+    bool pickled = folder_has(folder, "pytorch_model.bin") || folder_has(folder, "pytorch_model.bin.index.json");
+    return error_set(e, STATUS_NOT_FOUND, "%s: holds neither model.safetensors nor model.safetensors.index.json%s",
+                     folder,
+                     pickled ? "; pytorch_model.bin is not read: save the model again with transformers "
+                               "(from_pretrained, then save_pretrained), which writes safetensors"
+                             : "");
 }
 
 static enum status read_folder(struct weights *w, const char *folder, struct error *e) {
@@ -370,8 +391,7 @@ static enum status read_folder(struct weights *w, const char *folder, struct err
     } else if (exists(index.data)) {
         status = read_index(w, folder, index.data, e);
     } else {
-        status = error_set(e, STATUS_NOT_FOUND, "%s: holds neither model.safetensors nor model.safetensors.index.json",
-                           folder);
+        status = no_weights(folder, e);
     }
     buffer_free(&single);
     buffer_free(&index);

@@ -14,7 +14,8 @@ struct served_model {
     const char *id;
     const struct model_info *info;
     const struct tokenizer *tokenizer;
-    int eod; /* ends and pads texts, -1: none */
+    int eod;             /* begins an empty text and pads others, -1: none */
+    struct end_ids ends; /* what ends a text */
     struct engine *engine;
     struct retrieval_thread *retrieval; /* NULL: the model has no collection of its own */
     struct retriever *retriever;        /* likewise */

@@ -124,7 +124,7 @@ static int shown_ids(const struct completion *c, const struct choice *choice) {
     const struct generation *g = choice->generation;
     const struct progress *p = &choice->progress;
     int n = p->n_ids;
-    bool ends = n > 0 && g->answer.ids[n - 1] == c->model->eod && !g->asked.end.ignore_eos;
+    bool ends = n > 0 && end_ids_have(&c->model->ends, g->answer.ids[n - 1]) && !g->asked.end.ignore_eos;
     if (p->finish == FINISH_LENGTH || (p->finish == FINISH_STOP && ends)) return n;
     int shown = choice->ids_sent;
     while (shown < n && (shown > 0 ? g->answer.text_ends[shown - 1] : 0) < p->visible) shown++;

@@ -9,12 +9,11 @@
 enum { DEFAULT_PASSAGES = 4 };
 
 enum status check_context(const struct config *c, const struct model_info *model, int *context, struct error *e) {
-    int most = model->max_positions, wanted = c->server.max_context;
-    if (most == 0 && wanted == 0)
-        return error_set(e, STATUS_INVALID, "this model has no limit of its own: set server.max_context");
+    int most = model->max_positions, wanted = c->server.max_context, trained = model->trained_positions;
     if (most > 0 && wanted > most)
         return error_set(e, STATUS_INVALID, "server.max_context is %d, the model's limit is %d", wanted, most);
-    *context = wanted ? wanted : most;
+    int usual = trained > 0 ? min_int(trained, DEFAULT_CONTEXT) : DEFAULT_CONTEXT;
+    *context = wanted ? wanted : most ? most : usual;
     return STATUS_OK;
 }
 

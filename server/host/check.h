@@ -6,7 +6,9 @@
 #include "retro/text/tokenizer.h"
 #include "server/host/config.h"
 
-/* Rows that a sequence may have: the model's limit, or a lower one of the operator. */
+/* Rows that a sequence may have: the model's limit, or a lower one of the operator. A model whose positions have no
+ * end gets DEFAULT_CONTEXT, or what it was trained with where that is less: caches of 128k tokens are asked for. */
+enum { DEFAULT_CONTEXT = 4096 };
 enum status check_context(const struct config *c, const struct model_info *model, int *context, struct error *e);
 /* Neighbours of a chunk where a request does not say; at most retrieval.max_k. */
 enum status check_neighbors(const struct config *c, const struct model_info *model, int *k, struct error *e);

@@ -17,7 +17,7 @@ struct engine_options {
     struct backend *backend;
     const struct tokenizer *tokenizer;
     struct retrieval_thread *retrieval; /* NULL: no generation may ask to retrieve */
-    int eod;                            /* the id that ends a text, -1: none */
+    struct end_ids ends;                /* the ids that end a text */
     enum grid_mode grid;
     int max_sequences;   /* decoded together */
     int max_queue;       /* prompts waiting beyond those */

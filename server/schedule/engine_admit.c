@@ -186,7 +186,7 @@ static void start_sequence(struct engine_sequence *s) {
     } else {
         x->active[x->n_active] = s;
         x->n_active++;
-        logit_edits_open(&s->edits, asked, x->info.vocab, x->o.eod);
+        logit_edits_open(&s->edits, asked, x->info.vocab, &x->o.ends);
         int chunks = answer->n_chunks ? grid_complete(answer->grid, asked->n_prompt) : 0;
         engine_close_chunks(s, 0, sequence_reads_passages(s) ? 1 : chunks);
     }

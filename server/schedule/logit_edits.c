@@ -27,9 +27,9 @@ static float bias_of(const struct generation_changes *changes, int32_t id) {
 }
 
 /* Ends come first, so that they are found again when they may come. */
-static void hold_ends(struct logit_edits *e, int eod) {
+static void hold_ends(struct logit_edits *e, const struct end_ids *ends) {
     if (e->end->min_tokens == 0) return;
-    if (eod >= 0 && !e->end->ignore_eos) e->list[edit_place(e, eod)].bias = -INFINITY;
+    for (int i = 0; i < ends->n && !e->end->ignore_eos; i++) e->list[edit_place(e, ends->ids[i])].bias = -INFINITY;
     for (int i = 0; i < e->end->n_stop_ids; i++) e->list[edit_place(e, e->end->stop_ids[i])].bias = -INFINITY;
     e->n_held = e->n;
 }
@@ -46,11 +46,12 @@ static void add_biases(struct logit_edits *e) {
     }
 }
 
-void logit_edits_open(struct logit_edits *e, const struct generation_request *asked, int vocab, int eod) {
+void logit_edits_open(struct logit_edits *e, const struct generation_request *asked, int vocab,
+                      const struct end_ids *ends) {
     const struct generation_changes *changes = &asked->changes;
     size_t most = (size_t)changes->n_biases;
     *e = (struct logit_edits){.changes = changes, .end = &asked->end};
-    if (asked->end.min_tokens > 0) most += 1 + (size_t)asked->end.n_stop_ids;
+    if (asked->end.min_tokens > 0) most += (size_t)ends->n + (size_t)asked->end.n_stop_ids;
     if (penalises(changes)) most += (size_t)asked->n_prompt + (size_t)asked->max_tokens;
     if (most == 0) return;
 
@@ -59,7 +60,7 @@ void logit_edits_open(struct logit_edits *e, const struct generation_request *as
     e->counts = xcalloc(most, sizeof *e->counts);
     e->places = xmalloc((size_t)vocab * sizeof *e->places);
     memset(e->places, 0xFF, (size_t)vocab * sizeof *e->places);
-    hold_ends(e, eod);
+    hold_ends(e, ends);
     add_biases(e);
     for (int i = 0; i < asked->n_prompt && changes->repetition != 1; i++)
         e->list[edit_place(e, asked->prompt[i])].repetition = changes->repetition;

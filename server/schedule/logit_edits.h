@@ -18,8 +18,9 @@ struct logit_edits {
     const struct generation_end *end;
 };
 
-/* Takes the request's changes, borrowed, before the first draw; `eod` ends texts, -1: nothing does. */
-void logit_edits_open(struct logit_edits *e, const struct generation_request *asked, int vocab, int eod);
+/* Takes the request's changes, borrowed, before the first draw; `ends` end texts. */
+void logit_edits_open(struct logit_edits *e, const struct generation_request *asked, int vocab,
+                      const struct end_ids *ends);
 void logit_edits_close(struct logit_edits *e);
 /* A token was written. Allocates nothing. */
 void logit_edits_note(struct logit_edits *e, int32_t token);

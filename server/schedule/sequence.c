@@ -94,7 +94,7 @@ static bool is_stop_id(const struct generation_end *end, int32_t token) {
 static enum finish token_ends(struct engine_sequence *s, int32_t token) {
     const struct generation_request *asked = &s->generation->asked;
     bool may = s->n_ids >= asked->end.min_tokens;
-    if (may && token == s->engine->o.eod && !asked->end.ignore_eos) return FINISH_STOP;
+    if (may && end_ids_have(&s->engine->o.ends, token) && !asked->end.ignore_eos) return FINISH_STOP;
     if (may && is_stop_id(&asked->end, token)) {
         s->stop_id = token;
         return FINISH_STOP;

@@ -1,5 +1,5 @@
 """Trains small tokenizers with the reference libraries and writes what they make of real text and of Unicode torture:
-python make_tokenizer_fixtures.py FOLDER MINILM SIZE, where SIZE is "some" (70 KB of real text, long words of thousands
+python make_tokenizer_fixtures.py FOLDER MINILM SIZE, where SIZE is "some" (240 KB of real text, long words of thousands
 of characters: seconds) or "whole" (a megabyte, long words of a megabyte: ten minutes).
 
 FOLDER/texts.bin        u32 count, then per text u32 size and the bytes (not always UTF-8)
@@ -280,7 +280,7 @@ def sentence_pieces(folder, texts):
 def real_parts(whole):
     """The libraries and the trainers see the beginnings of six files, or a megabyte of them."""
     texts = real_texts(1 << 20)
-    return texts if whole else [t[:12000] for t in texts[:: max(1, len(texts) // 6)]][:6]
+    return texts if whole else [t[:40000] for t in texts[:: max(1, len(texts) // 6)]][:6]
 
 
 def families(texts):

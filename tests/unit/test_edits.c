@@ -24,6 +24,8 @@ static const struct logit_edit *edit_of(const struct logit_edits *e, int32_t id)
     return found;
 }
 
+static const struct end_ids ends = {{EOD}, 1};
+
 static void expect_edit(const struct logit_edits *e, int32_t id, float bias, float repetition, float penalty) {
     const struct logit_edit *edit = edit_of(e, id);
     if (edit->bias != bias || edit->repetition != repetition || edit->penalty != penalty)
@@ -35,7 +37,7 @@ static void test_nothing_is_asked(void **state) {
     (void)state;
     struct logit_edits e;
     struct generation_request asked = {.changes.repetition = 1, .max_tokens = 5};
-    logit_edits_open(&e, &asked, VOCAB, EOD);
+    logit_edits_open(&e, &asked, VOCAB, &ends);
     logit_edits_note(&e, 3);
     assert_int_equal(e.n, 0);
     assert_null(e.list);
@@ -49,7 +51,7 @@ static void test_penalties(void **state) {
     int32_t prompt[] = {1, 2, 1};
     struct generation_request asked = {
         .prompt = prompt, .n_prompt = 3, .max_tokens = 5, .changes = {NULL, 0, 0.5f, 0.25f, 2}};
-    logit_edits_open(&e, &asked, VOCAB, EOD);
+    logit_edits_open(&e, &asked, VOCAB, &ends);
     expect_edit(&e, 1, 0, 2, 0);
     expect_edit(&e, 2, 0, 2, 0);
     expect_edit(&e, 3, 0, 1, 0);
@@ -67,7 +69,7 @@ static void test_every_token_is_written(void **state) {
     (void)state;
     struct logit_edits e;
     struct generation_request asked = {.max_tokens = 100, .changes = {NULL, 0, 0, 1, 1}};
-    logit_edits_open(&e, &asked, VOCAB, EOD);
+    logit_edits_open(&e, &asked, VOCAB, &ends);
     for (int i = 0; i < 100; i++) logit_edits_note(&e, i % VOCAB);
     assert_int_equal(e.n, VOCAB);
     expect_edit(&e, 7, 0, 1, 10);
@@ -83,7 +85,7 @@ static void test_ends_wait(void **state) {
     struct generation_request asked = {.max_tokens = 9,
                                        .changes = {biases, 2, 0, 0, 1},
                                        .end = {.stop_ids = stop_ids, .n_stop_ids = 2, .min_tokens = 2}};
-    logit_edits_open(&e, &asked, VOCAB, EOD);
+    logit_edits_open(&e, &asked, VOCAB, &ends);
     expect_edit(&e, EOD, -INFINITY, 1, 0);
     expect_edit(&e, 5, -INFINITY, 1, 0);
     expect_edit(&e, 4, -100, 1, 0);

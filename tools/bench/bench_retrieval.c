@@ -238,7 +238,6 @@ static enum status open_engine(struct bench *t, int sequences, struct error *e) 
                                .backend = t->model.backend,
                                .tokenizer = t->store.tokenizer,
                                .retrieval = t->retrieval,
-                               .eod = -1,
                                .grid = GRID_START,
                                .max_sequences = sequences,
                                .max_context = longest + t->steps + 1,

@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 
+#include "server/host/check.h"
+
 struct lm_options {
     struct config config;
     const char *records;
@@ -104,20 +106,13 @@ static void print_json(const struct lm *lm) {
     buffer_free(&text);
 }
 
-/* The longest sequence, as for the server: the model's limit or the operator's lower one. */
-static enum status choose_context(struct lm *lm, const struct config *c, struct error *e) {
-    lm->context = c->server.max_context ? c->server.max_context : lm->model.info->max_positions;
-    if (lm->context > 0) return STATUS_OK;
-    return error_set(e, STATUS_INVALID, "this model has no limit of its own: set server.max_context");
-}
-
 static enum status lm_open(struct lm *lm, const struct lm_options *o, struct error *e) {
     const struct config *c = &o->config;
     lm->seed = o->seed;
     lm->grid = (enum grid_mode)c->retrieval.grid;
     if (subject_open(&lm->model, c, c->model.path, e) ||
-        subject_open_retrieval(&lm->model, c, max_int(1, lm->model.k), e) || choose_context(lm, c, e) ||
-        subject_open_pool(&lm->model, lm->context, e))
+        subject_open_retrieval(&lm->model, c, max_int(1, lm->model.k), e) ||
+        check_context(c, lm->model.info, &lm->context, e) || subject_open_pool(&lm->model, lm->context, e))
         return e->status;
     const struct model_info *info = lm->model.info;
     lm->eod = info->eod >= 0 ? info->eod : tokenizer_eod(lm->model.tokenizer);

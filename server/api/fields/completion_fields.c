@@ -76,6 +76,7 @@ bool completion_request_parse(struct completion_request *r, const char *body, si
     if (!fields_load(&json, body, size, models->largest, f)) return false;
     const struct request_limits *l = model_read(&r->model, json, models, f);
     bool ok = l && fields_parse(&completion_table, r, json, l, f) && check_completion(r, l, f);
+    if (ok) request_writing_defaults(&r->writing, json, l);
     json_close(json);
     return ok;
 }

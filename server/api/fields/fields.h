@@ -3,9 +3,11 @@
 #pragma once
 
 #include "config/json/json_table.h"
+#include "retro/model/generation_config.h"
 #include "server/api/failure.h"
 
-/* What a request may ask at most. Each is an int and comes from the option named beside it, or from the model. */
+/* What a request may ask at most, each an int from the option named beside it or from the model; and what it gets where
+ * it does not say. */
 struct request_limits {
     int vocab; /* of the model: token ids are below */
     int context;
@@ -16,6 +18,7 @@ struct request_limits {
     int max_logprobs; /* server.max_logprobs */
     int max_k;        /* retrieval.max_k */
     const char *max_prompts_option;
+    const struct sampling_defaults *sampling; /* of the model; NULL: none */
 };
 
 /* A request's limits are those of the model that it names. */

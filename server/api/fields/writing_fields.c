@@ -1,6 +1,8 @@
 /* server/api/fields/writing_fields.c: see writing_fields.h. */
 #include "server/api/fields/writing_fields.h"
 
+#include "retro/model/generation_config.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -190,6 +192,20 @@ const struct json_table writing_table = JSON_TABLE(writing_fields);
 void request_writing_init(struct request_writing *w) {
     *w = (struct request_writing){0};
     request_retrieval_init(&w->retrieval);
+}
+
+static void take_default(const struct json *body, const char *name, double value, double *field) {
+    if (value >= 0 && json_is_absent(json_member(body, name))) *field = value;
+}
+
+void request_writing_defaults(struct request_writing *w, const struct json *body, const struct request_limits *l) {
+    const struct sampling_defaults *defaults = l->sampling;
+    if (defaults == NULL) return;
+    take_default(body, "temperature", defaults->temperature, &w->temperature);
+    take_default(body, "top_p", defaults->top_p, &w->top_p);
+    take_default(body, "min_p", defaults->min_p, &w->min_p);
+    take_default(body, "repetition_penalty", defaults->repetition_penalty, &w->repetition_penalty);
+    if (defaults->top_k >= 0 && json_is_absent(json_member(body, "top_k"))) w->top_k = defaults->top_k;
 }
 
 void request_writing_free(struct request_writing *w) {
