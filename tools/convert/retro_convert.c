@@ -60,7 +60,7 @@ static bool parse(int argc, char **argv, struct convert_options *o, const char *
         return false;
     }
     if (!typed && o->n_keep > 0) {
-        fprintf(stderr, "retro-convert: --keep: packed and gguf change no type\n");
+        fprintf(stderr, "retro-convert: --keep: %s changes no type\n", o->packed ? "packing" : "writing GGUF");
         return false;
     }
     if (o->calibrate && (!typed || o->dtype != DTYPE_INT4)) {
