@@ -6,7 +6,7 @@
 
 #include "retro/run/session.h"
 
-static void fail(const struct error *e) {
+static _Noreturn void fail(const struct error *e) {
     fprintf(stderr, "%s\n", e->text);
     exit(1);
 }
@@ -18,8 +18,8 @@ static void write_logits(struct backend *b, struct model *m, const char *out, co
                                     .max_logit_rows = n,
                                     .max_neighbors = 1,
                                     .kv_dtype = model_info(m)->cache_dtype};
-    struct session_pool *pool;
-    struct session *s;
+    struct session_pool *pool = NULL;
+    struct session *s = NULL;
     struct tensor logits;
     struct error e;
     if (session_pool_open(&pool, m, &limits, &e) || session_open(&s, pool, (struct grid){1, 1}, &e)) fail(&e);
@@ -39,9 +39,9 @@ static void write_logits(struct backend *b, struct model *m, const char *out, co
 }
 
 int main(int argc, char **argv) {
-    struct backend *b;
-    struct comm *comm;
-    struct model *m;
+    struct backend *b = NULL;
+    struct comm *comm = NULL;
+    struct model *m = NULL;
     struct error e;
     struct model_options o = {.convert = argc > 2 && strcmp(argv[2], "auto") != 0};
     if (argc < 5 || (o.convert && !dtype_parse(&o.dtype, argv[2]))) {

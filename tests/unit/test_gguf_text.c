@@ -97,7 +97,7 @@ static void put_pre(struct buffer *out, const struct buffer *file, const char *p
 
 static struct tokenizer *open_bytes(const struct buffer *bytes) {
     struct gguf *g;
-    struct tokenizer *t;
+    struct tokenizer *t = NULL;
     struct error e = {0};
     if (gguf_open_memory(&g, bytes->data, bytes->size, "m", &e) || tokenizer_open_gguf(&t, g, &e))
         fail_msg("%s", e.text);
