@@ -38,7 +38,8 @@ struct server {
 
 /* The model. */
 
-/* Clients need the port first: a busy one is to be known before the model is loaded. The tokenizer is read meanwhile. */
+/* Clients need the port first: a busy one is to be known before the model is loaded. The tokenizer is read meanwhile.
+ */
 static enum status prepare_start(void *context, struct error *e) {
     struct server *s = context;
     const struct config *c = &s->config;

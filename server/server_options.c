@@ -6,7 +6,8 @@ static const struct option_row server_rows[] = {
     OPTION_INT(struct server_settings, port, 8080, 0, 65535, "TCP port; 0: any free one, printed at start"),
     OPTION_INT(struct server_settings, max_sequences, 8, 1, 4096, "sequences decoded together in one step"),
     OPTION_INT(struct server_settings, max_context, 0, 0, 1 << 24,
-               "tokens per sequence, prompt and answer; 0: the model's own limit, 4096 at most where positions have no end (RoPE)"),
+               "tokens per sequence, prompt and answer; 0: the model's own limit, 4096 at most where positions have no "
+               "end (RoPE)"),
     OPTION_INT(struct server_settings, max_step_tokens, 512, 1, 1 << 20, "prompt tokens processed in one step"),
     OPTION_INT(struct server_settings, max_queue, 64, 0, 1 << 20,
                "requests waiting for a sequence; more are refused with 503"),

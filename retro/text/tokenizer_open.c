@@ -213,8 +213,9 @@ enum status tokenizer_open(struct tokenizer **out, const char *path, struct erro
         buffer_free(&name);
         if (there) return status;
     }
-    return error_set(e, STATUS_NOT_FOUND,
-                     "%s: no tokenizer.json, vocab.txt, tokenizer.model or spiece.model in this folder (vocab.json with "
-                     "merges.txt is not read: transformers writes them as tokenizer.json)",
-                     path);
+    return error_set(
+        e, STATUS_NOT_FOUND,
+        "%s: no tokenizer.json, vocab.txt, tokenizer.model or spiece.model in this folder (vocab.json with "
+        "merges.txt is not read: transformers writes them as tokenizer.json)",
+        path);
 }
