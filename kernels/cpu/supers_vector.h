@@ -129,6 +129,13 @@ struct super_at {
     int block;
 };
 
+/* The compile-time constants of a kernel. */
+struct super_form {
+    int rows, strips;
+    enum dtype dtype;
+    bool direct;
+};
+
 /* What the minimums bring, [row][strip]. */
 ALWAYS_INLINE void inner_begin(struct floats *inner, const struct super_at *at, const int rows, const int strips,
                                const enum dtype dtype) {
@@ -146,13 +153,14 @@ ALWAYS_INLINE void inner_begin(struct floats *inner, const struct super_at *at, 
 
 /* sums += the products of quads [first, end) of the block. */
 ALWAYS_INLINE void quads_add(struct ints *sums, const struct super_at *at, const int first, const int end,
-                             const int rows, const int strips, const enum dtype dtype, const bool direct) {
+                             const struct super_form f) {
+    const int rows = f.rows, strips = f.strips;
     __typeof__(load_quads(NULL)) w[PANEL_STRIPS];
 #pragma GCC unroll 8
     for (int quad = first; quad < end; quad++) {
         for (int s = 0; s < strips; s++)
-            w[s] = direct ? (__typeof__(w[s]))quad_unpack(at->packed[s], quad, dtype)
-                          : load_quads(at->w[s].values[at->block][quad]);
+            w[s] = f.direct ? (__typeof__(w[s]))quad_unpack(at->packed[s], quad, f.dtype)
+                            : load_quads(at->w[s].values[at->block][quad]);
         for (int r = 0; r < rows; r++)
             for (int s = 0; s < strips; s++)
                 sums[r * strips + s] =
@@ -162,8 +170,10 @@ ALWAYS_INLINE void quads_add(struct ints *sums, const struct super_at *at, const
 
 /* Part `part` of the block: integers, of which `together` quads are summed in narrow ones where the variant has those,
  * and then their scales. */
-ALWAYS_INLINE void part_add(struct floats *inner, const struct super_at *at, const int part, const int rows,
-                            const int strips, const enum dtype dtype, const bool direct) {
+ALWAYS_INLINE void part_add(struct floats *inner, const struct super_at *at, const int part,
+                            const struct super_form f) {
+    const int rows = f.rows, strips = f.strips;
+    const enum dtype dtype = f.dtype;
     const int quads = super_part(dtype) / QUAD, together = min_int(quads, bytes_together(dtype));
     const int place = at->block * (BLOCK_QUADS / quads) + part;
     struct ints sums[DOT_SUMS];
@@ -174,7 +184,7 @@ ALWAYS_INLINE void part_add(struct floats *inner, const struct super_at *at, con
     for (int first = part * quads; first < (part + 1) * quads; first += together) {
         struct ints near[DOT_SUMS];
         for (int i = 0; i < rows * strips; i++) near[i] = bytes_begin(sums[i]);
-        quads_add(near, at, first, first + together, rows, strips, dtype, direct);
+        quads_add(near, at, first, first + together, f);
         for (int i = 0; i < rows * strips; i++) sums[i] = bytes_end(sums[i], near[i]);
     }
     for (int s = 0; s < strips; s++) {
@@ -197,21 +207,23 @@ ALWAYS_INLINE void lines_fetch(const struct super_turn *t, int i, int visit, con
 
 /* inner = what super-block i of the turn brings before the scale of x. */
 ALWAYS_INLINE void super_multiply(struct floats *inner, const struct super_turn *t, const struct super_input *x, int i,
-                                  int group, const int rows, const int strips, const enum dtype dtype,
-                                  const bool direct) {
+                                  int group, const struct super_form f) {
+    const int strips = f.strips;
+    const enum dtype dtype = f.dtype;
+    const bool direct = f.direct;
     const int parts = QUANTISE_BLOCK / super_part(dtype), step = super_block_lines(dtype) * LINE_BYTES;
-    const bool stream = rows <= FEW_ROWS && strips == TILE_STRIPS;
+    const bool stream = f.rows <= FEW_ROWS && strips == TILE_STRIPS;
     struct super_at at = {.x = x, .w = t->panel->at[i], .packed = {NULL}};
     for (int s = 0; s < strips && direct; s++)
         at.packed[s] = turn_packed(t, i, s) + super_head_lines(dtype) * LINE_BYTES;
-    inner_begin(inner, &at, rows, strips, dtype);
+    inner_begin(inner, &at, f.rows, strips, dtype);
     for (at.block = 0; at.block < SUPER_BLOCKS; at.block++) {
         if (stream)
             stream_fetch(at.packed[0], super_block_lines(dtype));
         else
             lines_fetch(t, i, group * SUPER_BLOCKS + at.block, dtype);
-        part_add(inner, &at, 0, rows, strips, dtype, direct);
-        if (parts == 2) part_add(inner, &at, 1, rows, strips, dtype, direct);
+        part_add(inner, &at, 0, f);
+        if (parts == 2) part_add(inner, &at, 1, f);
         for (int s = 0; s < strips && direct; s++) at.packed[s] += step;
     }
 }
@@ -220,6 +232,7 @@ ALWAYS_INLINE void super_multiply(struct floats *inner, const struct super_turn 
  * compiler believe: they are needed once a super-block, the registers all the time. */
 ALWAYS_INLINE void super_kernel(const struct super_turn *t, int row, const int rows, const int strips,
                                 const enum dtype dtype, const bool direct) {
+    const struct super_form f = {rows, strips, dtype, direct};
     const struct linear_args *a = t->product->args;
     const struct super_input *x = group_super(t->product, row) + (size_t)t->first * rows;
     struct floats totals[DOT_SUMS];
@@ -233,7 +246,7 @@ ALWAYS_INLINE void super_kernel(const struct super_turn *t, int row, const int r
     for (int i = 0; i < t->supers; i++, x += rows) {
         struct floats inner[DOT_SUMS];
         __asm__("" : : "r"(totals) : "memory");
-        super_multiply(inner, t, x, i, row / t->product->group, rows, strips, dtype, direct);
+        super_multiply(inner, t, x, i, row / t->product->group, f);
         for (int r = 0; r < rows; r++)
             for (int s = 0; s < strips; s++) {
                 struct floats *total = &totals[r * strips + s];

@@ -25,7 +25,7 @@ def lines(values, text, per_line):
     return ",\n".join("     " + ", ".join(words[i : i + per_line]) for i in range(0, len(words), per_line))
 
 
-out = ["/* Written by make_kquants_reference.py. */", "#pragma once", "", "/* clang-format off */"]
+out = ["/* tests/unit/kquants_reference.h: super-blocks and what they widen to; written by make_kquants_reference.py. */", "#pragma once", "", "/* clang-format off */"]
 out += ["static const struct {", "    enum dtype dtype;", "    uint8_t raw[210];", "    float wide[256];",
         "} kquants_reference[] = {"]
 for name, size in TYPES.items():
