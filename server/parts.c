@@ -101,13 +101,21 @@ static enum status open_engine(struct decoder_part *d, const struct config *c, s
     return STATUS_OK;
 }
 
+/* Chats are refused without a template; all else works. */
+static enum status open_chat(struct decoder_part *d, struct error *e) {
+    enum status status = chat_open(&d->chat, d->path, e);
+    if (status != STATUS_NOT_FOUND) return status;
+    log_info("no chats: %s", e->text);
+    return STATUS_OK;
+}
+
 enum status decoder_part_open(struct decoder_part *d, const struct config *c, bool documents, struct error *e) {
     const struct model_info *info = model_info(d->opened.model);
     if (!d->opening.started && tokenizer_opening_start(&d->opening, d->path, e)) return e->status;
     if (tokenizer_opening_finish(&d->opening, &d->tokenizer, e)) return e->status;
     log_model(d);
     log_sampling(d, c);
-    if (check_vocabulary(info, d->tokenizer, d->path, e)) return e->status;
+    if (check_vocabulary(info, d->tokenizer, d->path, e) || open_chat(d, e)) return e->status;
     if (documents && open_documents(d, c, e)) return e->status;
     return open_engine(d, c, e);
 }
@@ -193,6 +201,7 @@ static enum status serve_decoder(const struct decoder_part *d, const struct conf
         .id = d->name,
         .info = info,
         .tokenizer = d->tokenizer,
+        .chat = d->chat,
         .eod = choose_eod(d),
         .ends = choose_ends(d),
         .engine = d->engine,
@@ -278,6 +287,7 @@ static void decoder_part_close(struct decoder_part *d) {
     embedder_unshare(&d->documents.embedder);
     documents_close(&d->documents);
     tokenizer_opening_discard(&d->opening);
+    chat_close(d->chat);
     tokenizer_close(d->tokenizer);
     opened_model_close(&d->opened);
     free(d->name);

@@ -14,6 +14,7 @@ struct decoder_part {
     const char *path;                 /* of the configuration */
     struct tokenizer_opening opening; /* started before the model is loaded, or not at all */
     struct tokenizer *tokenizer;
+    struct chat *chat;          /* NULL: the model has no chat template */
     struct documents documents; /* this and the next only with retrieval.collection */
     struct retrieval_thread *retrieval;
     struct engine *engine;

@@ -114,6 +114,26 @@ static bool id_known(const struct tokenizer *t, int32_t id) {
 
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id) { return id_known(t, id) && t->pieces[id].special; }
 
+static const struct added_token *added_at(const struct tokenizer *t, int i) {
+    if (i < t->added_raw.n) return &t->added_raw.tokens[i];
+    i -= t->added_raw.n;
+    return i < t->added_normalised.n ? &t->added_normalised.tokens[i] : NULL;
+}
+
+bool tokenizer_added(const struct tokenizer *t, int i, struct text_span *content, bool *special) {
+    const struct added_token *token = added_at(t, i);
+    if (token == NULL) return false;
+    *content = (struct text_span){token->content, token->size};
+    *special = token->special;
+    return true;
+}
+
+int32_t tokenizer_added_id(const struct tokenizer *t, struct text_span content) {
+    const struct added_token *token = added_set_get(&t->added_raw, content);
+    if (token == NULL) token = added_set_get(&t->added_normalised, content);
+    return token ? token->id : -1;
+}
+
 static enum status run_replace(const struct normalizer_step *n, const struct mapped_text *text,
                                struct mapped_buffer *out, struct error *e) {
     struct span_list matches = {0};
@@ -178,7 +198,7 @@ enum status normalizers_run(const struct tokenizer *t, struct mapped_text *text,
 struct encoding {
     const struct tokenizer *t;
     void *call;
-    bool skip_special;
+    bool skip_special, skip_added;
     struct tokens *out;
 };
 
@@ -189,7 +209,7 @@ static enum status cut_added(const struct encoding *c, const struct added_set *s
     size_t at = 0, done = 0;
     struct added_match m;
     enum status status = STATUS_OK;
-    while (status == STATUS_OK &&
+    while (status == STATUS_OK && !c->skip_added &&
            added_set_find(set, (struct text_span){text->text, text->size}, &at, c->skip_special, &m)) {
         if (m.start < done) m.start = done;
         struct mapped_text before = mapped_slice(text, done, m.start);
@@ -227,7 +247,8 @@ enum status tokenizer_encode(const struct tokenizer *t, const char *text, size_t
         unicode_repair(text, size, &repaired);
         whole = mapped_view(&repaired);
     }
-    struct encoding c = {t, t->ops->begin ? t->ops->begin(t, size) : NULL, !(flags & TOKENIZER_PARSE_SPECIAL), out};
+    struct encoding c = {t, t->ops->begin ? t->ops->begin(t, size) : NULL, !(flags & TOKENIZER_PARSE_SPECIAL),
+                         flags & TOKENIZER_NO_ADDED, out};
     const struct affix none = {0};
     const struct affix *prefix = flags & TOKENIZER_ADD_SPECIAL ? &t->prefix : &none;
     const struct affix *suffix = flags & TOKENIZER_ADD_SPECIAL ? &t->suffix : &none;

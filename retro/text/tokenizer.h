@@ -19,7 +19,8 @@ void tokens_free(struct tokens *t);
 enum tokenizer_flags {
     TOKENIZER_PLAIN = 0,         /* text is text: "<|endoftext|>" in it is ordinary characters */
     TOKENIZER_PARSE_SPECIAL = 1, /* added and special tokens in the text become their ids */
-    TOKENIZER_ADD_SPECIAL = 2    /* what the post-processor adds: BOS, or [CLS] ... [SEP] */
+    TOKENIZER_ADD_SPECIAL = 2,   /* what the post-processor adds: BOS, or [CLS] ... [SEP] */
+    TOKENIZER_NO_ADDED = 4       /* added tokens that are not special are ordinary characters too */
 };
 
 /* Opens a model folder: tokenizer.json, else vocab.txt, else tokenizer.model, else spiece.model; or one of these files
@@ -48,6 +49,10 @@ enum status tokenizer_encode(const struct tokenizer *t, const char *text, size_t
 void tokenizer_decode(const struct tokenizer *t, const int32_t *ids, int n, bool skip_special, struct buffer *out);
 /* Appends the bytes that one token adds to a text (half a character possible for byte-level BPE). */
 void tokenizer_piece(const struct tokenizer *t, int32_t id, struct buffer *out);
+/* Added token i, counted from 0: tokens that are cut out of a text before the model reads it; false beyond the last. */
+bool tokenizer_added(const struct tokenizer *t, int i, struct text_span *content, bool *special);
+/* The id of the added token with this content, or -1. */
+int32_t tokenizer_added_id(const struct tokenizer *t, struct text_span content);
 bool tokenizer_is_special(const struct tokenizer *t, int32_t id);
 
 /* Streaming: bytes of tokens come in, whole characters go out. Zero-initialise. An incomplete UTF-8 tail waits; bytes

@@ -6,6 +6,7 @@
 #include <utf8proc.h>
 
 #include "retro/text/unicode_ages.h"
+#include "retro/text/unicode_case.h"
 
 struct mapped_text mapped_slice(const struct mapped_text *m, size_t from, size_t to) {
     return (struct mapped_text){m->text + from, to - from, m->origin ? m->origin + from : NULL,
@@ -71,6 +72,64 @@ bool unicode_is_punctuation(int32_t c) {
     utf8proc_category_t k = utf8proc_category(c);
     if (c == 0x166D || c == 0x111C9) return true; /* punctuation in the reference's older Unicode */
     return k >= UTF8PROC_CATEGORY_PC && k <= UTF8PROC_CATEGORY_PO && !age_not_punctuation(c);
+}
+
+bool unicode_is_printable(int32_t c) {
+    utf8proc_category_t k = utf8proc_category(c);
+    return c == ' ' || (k != UTF8PROC_CATEGORY_CN && k < UTF8PROC_CATEGORY_ZS);
+}
+
+bool unicode_is_letter(int32_t c) {
+    utf8proc_category_t k = utf8proc_category(c);
+    return k >= UTF8PROC_CATEGORY_LU && k <= UTF8PROC_CATEGORY_LO;
+}
+
+bool unicode_is_decimal(int32_t c) { return utf8proc_category(c) == UTF8PROC_CATEGORY_ND; }
+
+bool unicode_is_digit(int32_t c) {
+    return unicode_is_decimal(c) || c == 0xB2 || c == 0xB3 || c == 0xB9 || (c >= 0x1369 && c <= 0x1371) ||
+           c == 0x19DA || c == 0x2070 || (c >= 0x2074 && c <= 0x2079) || (c >= 0x2080 && c <= 0x2089) ||
+           (c >= 0x2460 && c <= 0x2468) || (c >= 0x2474 && c <= 0x247C) || (c >= 0x2488 && c <= 0x2490) ||
+           c == 0x24EA || (c >= 0x24F5 && c <= 0x24FD) || c == 0x24FF || (c >= 0x2776 && c <= 0x277E) ||
+           (c >= 0x2780 && c <= 0x2788) || (c >= 0x278A && c <= 0x2792) || (c >= 0x10A40 && c <= 0x10A43) ||
+           (c >= 0x10E60 && c <= 0x10E68) || (c >= 0x11052 && c <= 0x1105A) || (c >= 0x1F100 && c <= 0x1F10A);
+}
+
+bool unicode_is_numeric(int32_t c) {
+    utf8proc_category_t k = utf8proc_category(c);
+    return k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO;
+}
+
+bool unicode_is_upper(int32_t c) { return utf8proc_isupper(c); }
+bool unicode_is_lower(int32_t c) { return utf8proc_islower(c); }
+
+bool unicode_is_cased(int32_t c) {
+    return utf8proc_isupper(c) || utf8proc_islower(c) || utf8proc_category(c) == UTF8PROC_CATEGORY_LT;
+}
+
+bool unicode_is_case_ignorable(int32_t c) {
+    utf8proc_category_t k = utf8proc_category(c);
+    return k == UTF8PROC_CATEGORY_MN || k == UTF8PROC_CATEGORY_ME || k == UTF8PROC_CATEGORY_CF ||
+           k == UTF8PROC_CATEGORY_LM || k == UTF8PROC_CATEGORY_SK || c == '\'' || c == '.' || c == ':' || c == 0xB7 ||
+           c == 0x2018 || c == 0x2019 || c == 0x2024 || c == 0x2027;
+}
+
+int32_t unicode_lower(int32_t c) { return utf8proc_tolower(c); }
+
+int unicode_map_case(int32_t c, enum unicode_case form, int32_t to[3]) {
+    const int32_t *special = form == UNICODE_CASE_LOWER ? NULL : unicode_special_case(c, form == UNICODE_CASE_TITLE);
+    to[0] = form == UNICODE_CASE_UPPER   ? utf8proc_toupper(c)
+            : form == UNICODE_CASE_TITLE ? utf8proc_totitle(c)
+                                         : utf8proc_tolower(c);
+    if (form == UNICODE_CASE_LOWER && c == 0x130) {
+        to[0] = 'i';
+        to[1] = 0x307;
+        return 2;
+    }
+    if (special == NULL) return 1;
+    int n = 0;
+    for (; n < 3 && special[n] != 0; n++) to[n] = special[n];
+    return n;
 }
 
 size_t unicode_grapheme(const char *text, size_t size) {

@@ -44,5 +44,18 @@ void unicode_normalise_bert(const struct mapped_text *in, const struct bert_norm
 bool unicode_is_space(int32_t character); /* White_Space */
 bool unicode_is_word(int32_t character);  /* regular expressions' \w: letters, marks, decimal digits, connectors */
 bool unicode_is_punctuation(int32_t character); /* ASCII punctuation, or category P */
+bool unicode_is_printable(int32_t character);   /* as str.isprintable of Python */
+bool unicode_is_letter(int32_t character);      /* category L */
+bool unicode_is_decimal(int32_t character);     /* category Nd */
+bool unicode_is_digit(int32_t character);       /* Nd, superscripts, digits in circles */
+bool unicode_is_numeric(int32_t character);     /* category N */
+bool unicode_is_upper(int32_t character);
+bool unicode_is_lower(int32_t character);
+bool unicode_is_cased(int32_t character);          /* upper, lower or title case */
+bool unicode_is_case_ignorable(int32_t character); /* marks, modifiers, apostrophes: Case_Ignorable */
+enum unicode_case { UNICODE_CASE_UPPER, UNICODE_CASE_TITLE, UNICODE_CASE_LOWER };
+int32_t unicode_lower(int32_t character); /* one character, as Unicode's simple mapping */
+/* The full mapping: up to three characters; returns how many. */
+int unicode_map_case(int32_t character, enum unicode_case form, int32_t to[3]);
 /* Bytes of the first extended grapheme cluster of text[0, size), valid UTF-8, size > 0. */
 size_t unicode_grapheme(const char *text, size_t size);

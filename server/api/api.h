@@ -2,6 +2,7 @@
  * library is not seen here, the engine only through generations. */
 #pragma once
 
+#include "retro/chat/chat.h"
 #include "server/api/failure.h"
 #include "server/api/fields/completion_fields.h"
 #include "server/api/fields/search_fields.h"
@@ -16,6 +17,7 @@ struct served_model {
     const struct tokenizer *tokenizer;
     int eod;             /* begins an empty text and pads others, -1: none */
     struct end_ids ends; /* what ends a text */
+    const struct chat *chat; /* its chat templates, NULL: it has none */
     struct engine *engine;
     struct retrieval_thread *retrieval; /* NULL: the model has no collection of its own */
     struct retriever *retriever;        /* likewise */
@@ -89,6 +91,7 @@ bool api_tokenizer(const struct api *a, const char *id, struct served_tokenizer 
 /* Handlers: each opens the answer of one route, or returns NULL with *f set when there is nothing to wait for. */
 typedef struct answer *route_handler(struct api *a, const struct api_request *r, struct waker waker, struct failure *f);
 route_handler completions_open;                               /* completions.c */
+route_handler chat_open_answer;                               /* chat.c */
 route_handler search_open;                                    /* search.c */
 route_handler embeddings_open;                                /* embeddings.c */
 route_handler rerank_open;                                    /* rerank.c */

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "server/api/fields/chat_fields.h"
 #include "server/api/fields/embedding_fields.h"
 #include "server/api/fields/token_fields.h"
 
@@ -15,6 +16,8 @@ static const char *const json_types[] = {JSON_TYPE,    "application/x-www-form-u
 const struct route api_routes[] = {
     {"POST", "/v1/completions", completions_open, ACCESS_API, json_types, 0, &completion_table, NULL, JSON_TYPE,
      "id object created model choices usage retrieval", "Write on from a text"},
+    {"POST", "/v1/chat/completions", chat_open_answer, ACCESS_API, json_types, 0, &chat_table, NULL, JSON_TYPE,
+     "id object created model choices usage", "Answer a conversation"},
     {"POST", "/v1/embeddings", embeddings_open, ACCESS_API, json_types, 0, &embedding_table, NULL, JSON_TYPE,
      "object data model usage", "Texts to vectors"},
     {"POST", "/v1/rerank", rerank_open, ACCESS_API, json_types, 0, &rerank_table, NULL, JSON_TYPE,

@@ -38,6 +38,7 @@ void generation_hold(struct generation *g) { atomic_fetch_add(&g->references, 1)
 static void request_clear(struct generation_request *asked) {
     stops_free(&asked->end.stops);
     free(asked->end.stop_ids);
+    free(asked->shown);
     free(asked->changes.biases);
     free(asked->prompt);
     free(asked->source);

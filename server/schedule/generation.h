@@ -68,6 +68,8 @@ struct generation_request {
     int n_top;           /* alternatives per token in log-probabilities, -1: no log-probabilities at all */
     bool score_prompt;   /* log-probabilities of the prompt's tokens too */
     bool rank_prompt;    /* and their ranks */
+    int32_t *shown;      /* [n_shown] owned: special tokens that are text in the answer */
+    int n_shown;
     struct generation_neighbors neighbors;
 };
 

@@ -76,9 +76,12 @@ enum status sequence_add_passages(struct engine_sequence *s, struct hits *hits, 
     return status;
 }
 
-/* Special tokens are no text, but for the sentinels by which a reader tells the spans of an answer apart. */
-static bool is_shown(const struct tokenizer *t, int32_t token) {
+/* Special tokens are no text, but for those that the asker reads an answer by, and the sentinels that tell its spans
+ * apart. */
+static bool is_shown(const struct tokenizer *t, const struct generation_request *asked, int32_t token) {
     if (!tokenizer_is_special(t, token)) return true;
+    for (int i = 0; i < asked->n_shown; i++)
+        if (asked->shown[i] == token) return true;
     int32_t sentinel = tokenizer_sentinel(t, 0);
     for (int n = 1; sentinel >= 0 && sentinel != token; n++) sentinel = tokenizer_sentinel(t, n);
     return sentinel == token;
@@ -132,7 +135,7 @@ enum finish sequence_append(struct engine_sequence *s, int32_t token, float logp
     const struct generation_end *end = &s->generation->asked.end;
     struct generation_answer *answer = &s->generation->answer;
     enum finish how = token_ends(s, token);
-    bool is_text = (how != FINISH_STOP || end->include_stop) && is_shown(o->tokenizer, token);
+    bool is_text = (how != FINISH_STOP || end->include_stop) && is_shown(o->tokenizer, &s->generation->asked, token);
 
     note_token(s);
     if (is_text) detokenizer_push(&s->detokenizer, o->tokenizer, token, &s->text);

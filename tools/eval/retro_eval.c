@@ -20,6 +20,9 @@ static const struct eval_command {
     {{"embed", "[OPTION...] FOLDER TEXT...",
       "print the embedding of each TEXT, one JSON array a line (TEXT - reads JSON lines)"},
      eval_embed},
+    {{"chat", "[OPTION...] FOLDER REQUEST.json [--ids]",
+      "print the text that a model reads for a chat request, by its chat template"},
+     eval_chat},
 };
 
 static int usage(FILE *out) {

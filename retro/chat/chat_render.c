@@ -1,0 +1,190 @@
+/* retro/chat/chat_render.c: a conversation through its model's template. See chat.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/json/json_writer.h"
+#include "retro/chat/chat_private.h"
+
+enum { MAX_VARIABLES = 64 };
+
+/* The members of a message that hold its reasoning; the first is what templates read, the second older ones. */
+static const char *const reasoning_names[] = {"reasoning_content", "thinking", "reasoning"};
+
+struct tm chat_now(void) {
+    const char *epoch = getenv("SOURCE_DATE_EPOCH");
+    time_t seconds = time(NULL);
+    struct tm now;
+    char *end;
+    if (epoch && *epoch) {
+        seconds = (time_t)strtoll(epoch, &end, 10);
+        if (*end == '\0' && gmtime_r(&seconds, &now)) return now;
+        seconds = time(NULL);
+    }
+    localtime_r(&seconds, &now);
+    return now;
+}
+
+/* The request. */
+
+static enum status check_objects(const struct json *list, const char *name, struct error *e) {
+    if (list == NULL) return STATUS_OK;
+    if (!json_is_list(list))
+        return error_set(e, STATUS_INVALID, "%s must be a list of objects, not %s", name, json_kind_name(list));
+    for (size_t i = 0; i < json_count(list); i++)
+        if (json_kind(json_item(list, i)) != JSON_KIND_OBJECT)
+            return error_set(e, STATUS_INVALID, "%s[%zu] must be an object, not %s", name, i,
+                             json_kind_name(json_item(list, i)));
+    return STATUS_OK;
+}
+
+static const struct json *given(const struct json *request, const char *name) {
+    const struct json *value = json_member(request, name);
+    return json_is_absent(value) ? NULL : value;
+}
+
+static enum status check_names(const struct json *variables, struct error *e) {
+    static const char *const taken[] = {"messages", "tools", "documents", "add_generation_prompt"};
+    if (variables == NULL) return STATUS_OK;
+    if (json_kind(variables) != JSON_KIND_OBJECT)
+        return error_set(e, STATUS_INVALID, "chat_template_kwargs must be an object, not %s",
+                         json_kind_name(variables));
+    for (size_t i = 0; i < ARRAY_COUNT(taken); i++)
+        if (json_member(variables, taken[i]))
+            return error_set(e, STATUS_INVALID, "chat_template_kwargs must not hold %s: it is a parameter of its own",
+                             taken[i]);
+    if (json_count(variables) > MAX_VARIABLES / 2)
+        return error_set(e, STATUS_TOO_LARGE, "chat_template_kwargs has %zu members, the limit is %d",
+                         json_count(variables), MAX_VARIABLES / 2);
+    return STATUS_OK;
+}
+
+enum status chat_input_read(struct chat_input *in, const struct json *request, struct error *e) {
+    const struct json *prompt = given(request, "add_generation_prompt");
+    *in = (struct chat_input){.messages = given(request, "messages"),
+                              .tools = given(request, "tools"),
+                              .documents = given(request, "documents"),
+                              .variables = given(request, "chat_template_kwargs"),
+                              .template_name = json_word(given(request, "chat_template")),
+                              .add_generation_prompt = prompt == NULL || json_bool(prompt),
+                              .now = chat_now()};
+    if (prompt && json_kind(prompt) != JSON_KIND_BOOL)
+        return error_set(e, STATUS_INVALID, "add_generation_prompt must be true or false");
+    if (json_bool(json_member(request, "continue_final_message")))
+        return error_set(e, STATUS_UNSUPPORTED, "continue_final_message is not supported");
+    if (in->messages == NULL) return error_set(e, STATUS_INVALID, "messages is missing");
+    if (check_objects(in->messages, "messages", e) || check_objects(in->tools, "tools", e) ||
+        check_objects(in->documents, "documents", e) || check_names(in->variables, e))
+        return e->status;
+    if (json_count(in->messages) == 0)
+        return error_set(e, STATUS_INVALID, "messages is empty: a conversation has at least one message");
+    return STATUS_OK;
+}
+
+/* Messages as templates get them: no members that are null, reasoning under every name that templates read. */
+
+static void put_message(struct json_writer *w, const struct json *message) {
+    const struct json *reasoning = NULL;
+    for (size_t i = 0; i < ARRAY_COUNT(reasoning_names) && reasoning == NULL; i++)
+        reasoning = given(message, reasoning_names[i]);
+    put_object(w);
+    if (reasoning) {
+        const struct json *thinking = given(message, "thinking");
+        put_key(w, "thinking");
+        put_json(w, thinking ? thinking : reasoning);
+    }
+    bool written = false;
+    for (struct json_entry it = {0}; json_next(message, &it);) {
+        bool is_content = strcmp(it.name.text, "reasoning_content") == 0;
+        if (json_is_absent(it.value) || (reasoning && strcmp(it.name.text, "thinking") == 0)) continue;
+        put_key_n(w, it.name.text, it.name.size);
+        put_json(w, it.value);
+        written = written || is_content;
+    }
+    if (reasoning && !written) {
+        put_key(w, "reasoning_content");
+        put_json(w, reasoning);
+    }
+    put_object_end(w);
+}
+
+static enum status make_messages(const struct json *messages, struct json **out, struct error *e) {
+    struct buffer text = {0};
+    struct json_writer w;
+    put_begin(&w, &text);
+    put_array(&w);
+    for (size_t i = 0; i < json_count(messages); i++) put_message(&w, json_item(messages, i));
+    put_array_end(&w);
+    enum status status = json_parse(out, (struct text_span){text.data, text.size}, "messages", e);
+    buffer_free(&text);
+    return status;
+}
+
+/* The template. */
+
+static const struct named_template *find(const struct chat *c, const char *name) {
+    for (int i = 0; i < c->n_templates; i++)
+        if (strcmp(c->templates[i].name, name) == 0) return &c->templates[i];
+    return NULL;
+}
+
+static enum status none_fits(const struct chat *c, const char *name, struct error *e) {
+    struct buffer names = {0};
+    for (int i = 0; i < c->n_templates; i++) buffer_printf(&names, "%s%s", i ? ", " : "", c->templates[i].name);
+    if (name)
+        error_set(e, STATUS_INVALID, "the model has no chat template named %.60s; it has %.200s", name, names.data);
+    else
+        error_set(e, STATUS_INVALID, "the model has several chat templates and no default; name one of %.200s",
+                  names.data);
+    buffer_free(&names);
+    return e->status;
+}
+
+enum status chat_pick(const struct chat *c, const struct chat_input *in, const struct template **out, struct error *e) {
+    const struct named_template *t = NULL;
+    if (in->template_name) {
+        t = find(c, in->template_name);
+    } else {
+        if (in->tools) t = find(c, "tool_use");
+        if (t == NULL) t = find(c, "default");
+    }
+    if (t == NULL) return none_fits(c, in->template_name, e);
+    *out = t->template;
+    if (t->template) return STATUS_OK;
+    *e = t->error;
+    return e->status;
+}
+
+static void set_variable(struct template_variable *variables, int *n, struct template_variable v) {
+    for (int i = 0; i < *n; i++) {
+        if (strcmp(variables[i].name, v.name) != 0) continue;
+        variables[i] = v;
+        return;
+    }
+    variables[(*n)++] = v;
+}
+
+enum status chat_render(const struct chat *c, const struct chat_input *in, struct template_output *out,
+                        struct error *e) {
+    struct template_variable variables[MAX_VARIABLES + CHAT_MAX_TOKENS];
+    struct json *messages = NULL, *prompt = NULL;
+    const struct template *t;
+    const char *truth = in->add_generation_prompt ? "true" : "false";
+    int n = 0;
+    enum status status = chat_pick(c, in, &t, e);
+    if (status == STATUS_OK) status = make_messages(in->messages, &messages, e);
+    if (status == STATUS_OK)
+        status = json_parse_any(&prompt, (struct text_span){truth, strlen(truth)}, "add_generation_prompt", e);
+    for (int i = 0; i < c->n_tokens; i++)
+        set_variable(variables, &n, (struct template_variable){c->tokens[i].name, c->tokens[i].value, true});
+    for (struct json_entry it = {0}; in->variables && json_next(in->variables, &it);)
+        set_variable(variables, &n, (struct template_variable){it.name.text, it.value, false});
+    set_variable(variables, &n, (struct template_variable){"messages", messages, false});
+    set_variable(variables, &n, (struct template_variable){"tools", in->tools, false});
+    set_variable(variables, &n, (struct template_variable){"documents", in->documents, false});
+    set_variable(variables, &n, (struct template_variable){"add_generation_prompt", prompt, true});
+    struct template_input input = {variables, n, in->now};
+    if (status == STATUS_OK) status = template_render(t, &input, out, e);
+    json_close(messages);
+    json_close(prompt);
+    return status;
+}

@@ -1,0 +1,189 @@
+/* server/api/chat.c: POST /v1/chat/completions: from a conversation to generations, and from their progress to an
+ * answer. The JSON itself is in chat_json.c. */
+#include "server/api/chat.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "retro/chat/chat.h"
+#include "server/api/writing.h"
+
+/* Open. */
+
+static bool choose_length(const struct chat_answer *c, int n_prompt, int *max_tokens, struct failure *f) {
+    int context = c->model->limits.context;
+    int64_t wanted = c->request.max_tokens ? c->request.max_tokens : max_int(context - n_prompt, 1);
+    *max_tokens = (int)wanted;
+    if (n_prompt + wanted <= context) return true;
+    return failure_set(f, 400, "context_length_exceeded", c->request.max_tokens ? "max_tokens" : "messages",
+                       "the conversation has %d tokens and max_tokens is %lld, together %lld; the limit is %d tokens "
+                       "(the model's, or option server.max_context)",
+                       n_prompt, (long long)wanted, (long long)(n_prompt + wanted), context);
+}
+
+static int32_t *copy_ids(const int32_t *ids, int n) {
+    int32_t *copy = xmalloc(((size_t)n + 1) * sizeof *copy);
+    if (n > 0) memcpy(copy, ids, (size_t)n * sizeof *copy);
+    return copy;
+}
+
+/* A turn ends by the template's own token too, whatever ends a text. */
+static void add_end(const struct chat_answer *c, struct generation_end *end) {
+    int32_t id = chat_end(c->model->chat, c->model->tokenizer);
+    if (end->ignore_eos || id < 0) return;
+    end->stop_ids = xrealloc(end->stop_ids, ((size_t)end->n_stop_ids + 1) * sizeof *end->stop_ids);
+    end->stop_ids[end->n_stop_ids] = id;
+    end->n_stop_ids++;
+}
+
+/* Special tokens that an answer is taken apart by. */
+static void add_shown(const struct chat_answer *c, struct generation_request *asked) {
+    static const char *const marks[] = {"<think>",      "</think>", "<tool_call>",   "</tool_call>",
+                                        "[TOOL_CALLS]", "[ARGS]",   "<|python_tag|>"};
+    asked->shown = xcalloc(ARRAY_COUNT(marks), sizeof *asked->shown);
+    for (size_t i = 0; i < ARRAY_COUNT(marks); i++) {
+        int32_t id = tokenizer_added_id(c->model->tokenizer, (struct text_span){marks[i], strlen(marks[i])});
+        if (id >= 0) asked->shown[asked->n_shown++] = id;
+    }
+}
+
+static bool open_choice(struct chat_answer *c, const struct chat_prompt *prompt, bool reasons, struct failure *f) {
+    struct chat_choice *choice = &c->choices[c->n];
+    struct generation_request *asked = &choice->generation->asked;
+    int number = c->n++;
+    choice->reply = (struct chat_reply){.format = c->format, .reasons = reasons};
+    if (prompt->thinks) {
+        choice->reply.part = REPLY_THINKS;
+        choice->reply.trims = true;
+    }
+    if (!choose_length(c, prompt->ids.n, &asked->max_tokens, f)) return false;
+    asked->n_prompt = prompt->ids.n;
+    asked->prompt = copy_ids(prompt->ids.ids, prompt->ids.n);
+    asked->n_top = c->request.logprobs ? (int)c->request.top_logprobs : -1;
+    if (!writing_ask(c->model, &c->request.writing, number, asked, f)) return false;
+    add_end(c, &asked->end);
+    add_shown(c, asked);
+    return true;
+}
+
+static bool open_choices(struct chat_answer *c, uint64_t client, struct waker waker, struct failure *f) {
+    struct chat_prompt prompt = {0};
+    int n = (int)c->request.writing.n;
+    bool ok = writing_check(c->model, &c->request.writing, f) &&
+              chat_prompt_make(c->model, &c->request, &prompt, &c->format, f);
+    c->choices = xcalloc((size_t)n, sizeof *c->choices);
+    for (int i = 0; ok && i < n; i++) {
+        c->choices[i].generation = generation_open();
+        c->choices[i].generation->asked.client = client;
+        c->choices[i].generation->answer.waker = waker;
+        ok = open_choice(c, &prompt, prompt.thinks || chat_reasons(c->model->chat), f);
+    }
+    tokens_free(&prompt.ids);
+    return ok;
+}
+
+static bool submit(struct chat_answer *c, struct failure *f) {
+    struct error e;
+    struct generation **generations = xcalloc((size_t)c->n, sizeof(struct generation *));
+    for (int i = 0; i < c->n; i++) generations[i] = c->choices[i].generation;
+    enum status status = engine_submit(c->model->engine, generations, c->n, &e);
+    free(generations);
+    if (status == STATUS_OK) return true;
+    failure_from_error(f, &e);
+    if (status == STATUS_BUSY) f->retry_after = engine_retry_after(c->model->engine);
+    return false;
+}
+
+/* Poll. */
+
+static void read_choice(struct chat_choice *choice) {
+    choice->progress = generation_read(choice->generation, choice->text.size, &choice->text, &choice->error);
+    bool last = choice->progress.finish != FINISH_NONE;
+    chat_reply_read(&choice->reply, choice->text.data, choice->text.size, last);
+}
+
+static enum answer_progress fail(struct chat_answer *c, const struct error *e, struct buffer *out) {
+    struct failure f;
+    failure_from_error(&f, e);
+    if (c->base.stream) {
+        chat_write_end(c, &f, out);
+        failure_free(&f);
+    } else {
+        failure_answer(&f, &c->base, out);
+    }
+    return ANSWER_COMPLETE;
+}
+
+static enum answer_progress chat_poll(struct answer *a, struct buffer *out) {
+    struct chat_answer *c = (struct chat_answer *)a;
+    size_t before = out->size;
+    bool finished = true;
+    for (int i = 0; i < c->n; i++) {
+        struct chat_choice *choice = &c->choices[i];
+        if (choice->finished) continue;
+        read_choice(choice);
+        if (choice->progress.finish == FINISH_ERROR) return fail(c, &choice->error, out);
+        if (a->stream) chat_write_event(c, choice, out);
+        choice->finished = choice->progress.finish != FINISH_NONE;
+        finished = finished && choice->finished;
+    }
+    if (!finished) return out->size > before ? ANSWER_MORE : ANSWER_WAITING;
+    if (a->stream)
+        chat_write_end(c, NULL, out);
+    else
+        chat_write(c, out);
+    return ANSWER_COMPLETE;
+}
+
+static void chat_cancel(struct answer *a) {
+    struct chat_answer *c = (struct chat_answer *)a;
+    for (int i = 0; i < c->n; i++) atomic_store(&c->choices[i].generation->cancelled, true);
+    engine_notice(c->model->engine);
+}
+
+static void chat_answer_close(struct answer *a) {
+    struct chat_answer *c = (struct chat_answer *)a;
+    if (c->n > 0) chat_cancel(a);
+    for (int i = 0; i < c->n; i++) {
+        struct chat_choice *choice = &c->choices[i];
+        generation_detach(choice->generation);
+        generation_release(choice->generation);
+        buffer_free(&choice->text);
+        chat_reply_free(&choice->reply);
+    }
+    chat_request_free(&c->request);
+    free(c->choices);
+    free(c);
+}
+
+static const struct request_limits *choose_model(void *context, const char *name, struct failure *f) {
+    const struct served_model *model = api_model(context, name, f);
+    return model ? &model->limits : NULL;
+}
+
+static bool parse_chat(struct chat_answer *c, struct api *a, const struct api_request *r, struct failure *f) {
+    const struct request_models models = {choose_model, a, &a->largest};
+    if (!chat_request_parse(&c->request, r->body, r->size, &models, f)) return false;
+    c->model = api_model(a, c->request.model, f);
+    if (c->model->chat) return true;
+    return failure_set(f, 400, "no_chat_template", "model",
+                       "the model %s has no chat template: send its prompt to /v1/completions, or put "
+                       "chat_template.jinja into its folder",
+                       c->model->id);
+}
+
+struct answer *chat_open_answer(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
+    static const struct answer_ops ops = {chat_poll, chat_cancel, chat_answer_close};
+    struct chat_answer *c = xcalloc(1, sizeof *c);
+    c->created = time(NULL);
+    c->id = random_number();
+    if (!parse_chat(c, a, r, f) || !open_choices(c, r->client, waker, f) || !submit(c, f)) {
+        chat_answer_close(&c->base);
+        return NULL;
+    }
+    answer_init(&c->base, &ops, c->request.writing.stream ? "text/event-stream" : JSON_TYPE);
+    c->base.stream = c->request.writing.stream;
+    if (c->base.stream) answer_add_header(&c->base, "X-Accel-Buffering", "no"); /* nginx would keep events back */
+    return &c->base;
+}

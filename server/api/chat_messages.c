@@ -1,0 +1,238 @@
+/* server/api/chat_messages.c: from a chat request to the prompt's token ids, through the model's chat template. What
+ * OpenAI's clients send and templates do not take is put into the templates' shape: parts of a text are joined, the
+ * arguments of calls become objects, `developer` becomes `system`. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "retro/chat/chat.h"
+#include "server/api/chat.h"
+
+/* What a template knows. */
+struct template_skills {
+    bool parts;     /* content may be a list of parts */
+    bool developer; /* the role of this name */
+    bool tools, documents;
+    bool text_arguments; /* arguments of calls stay the text that was sent */
+};
+
+static bool has_literal(struct text_span literals, const char *word) {
+    return literals.size > 0 && memmem(literals.text, literals.size, word, strlen(word)) != NULL;
+}
+
+/* One of the template's strings is this word, and no more. */
+static bool has_word(struct text_span literals, const char *word) {
+    for (size_t at = 0; at < literals.size; at += strlen(literals.text + at) + 1)
+        if (strcmp(literals.text + at, word) == 0) return true;
+    return false;
+}
+
+static struct template_skills skills_of(const struct template *t) {
+    struct text_span literals = template_literals(t);
+    return (struct template_skills){.parts = template_reads(t, "text") || has_word(literals, "text"),
+                                    .developer = has_literal(literals, "developer"),
+                                    .tools = template_reads(t, "tools"),
+                                    .documents = template_reads(t, "documents")};
+}
+
+static bool check_message(const struct json *message, size_t i, struct failure *f) {
+    const struct json *content = json_member(message, "content");
+    if (json_kind(message) != JSON_KIND_OBJECT)
+        return failure_set(f, 400, "invalid_type", "messages", "message %zu is not an object", i);
+    if (json_word(json_member(message, "role")) == NULL)
+        return failure_set(f, 400, "invalid_value", "messages", "message %zu has no role that is a string", i);
+    if (!json_is_absent(content) && !json_is_text(content) && !json_is_list(content))
+        return failure_set(f, 400, "invalid_type", "messages",
+                           "the content of message %zu must be a string, an array of parts or null", i);
+    for (size_t j = 0; j < json_count(content); j++)
+        if (!json_text_is(json_member(json_item(content, j), "type"), "text") ||
+            !json_is_text(json_member(json_item(content, j), "text")))
+            return failure_set(
+                f, 400, "unsupported_content", "messages",
+                "part %zu of message %zu is not {\"type\": \"text\", \"text\": ...}; the model reads text", j, i);
+    return true;
+}
+
+/* Parts as one text, a line each. */
+static void put_joined(struct json_writer *w, const struct json *parts) {
+    struct buffer text = {0};
+    for (size_t i = 0; i < json_count(parts); i++) {
+        struct text_span part = json_text(json_member(json_item(parts, i), "text"));
+        if (i > 0) buffer_append(&text, "\n", 1);
+        buffer_append(&text, part.text, part.size);
+    }
+    put_string_n(w, text.data, text.size);
+    buffer_free(&text);
+}
+
+static void put_arguments(struct json_writer *w, const struct json *value) {
+    struct error e;
+    struct json *object = NULL;
+    struct text_span text = json_text(value);
+    if (json_is_text(value) && json_parse(&object, text, "arguments", &e) == STATUS_OK &&
+        json_kind(object) == JSON_KIND_OBJECT)
+        put_json(w, object);
+    else
+        put_json(w, value);
+    json_close(object);
+}
+
+static void put_function(struct json_writer *w, const struct json *function) {
+    put_object(w);
+    for (struct json_entry it = {0}; json_next(function, &it);) {
+        put_key_n(w, it.name.text, it.name.size);
+        if (strcmp(it.name.text, "arguments") == 0)
+            put_arguments(w, it.value);
+        else
+            put_json(w, it.value);
+    }
+    put_object_end(w);
+}
+
+static void put_calls(struct json_writer *w, const struct json *calls) {
+    put_array(w);
+    for (size_t i = 0; i < json_count(calls); i++) {
+        const struct json *call = json_item(calls, i);
+        if (json_kind(call) != JSON_KIND_OBJECT) {
+            put_json(w, call);
+            continue;
+        }
+        put_object(w);
+        for (struct json_entry it = {0}; json_next(call, &it);) {
+            put_key_n(w, it.name.text, it.name.size);
+            if (strcmp(it.name.text, "function") == 0 && json_kind(it.value) == JSON_KIND_OBJECT)
+                put_function(w, it.value);
+            else
+                put_json(w, it.value);
+        }
+        put_object_end(w);
+    }
+    put_array_end(w);
+}
+
+static void put_message(struct json_writer *w, const struct json *message, const struct template_skills *s) {
+    put_object(w);
+    for (struct json_entry it = {0}; json_next(message, &it);) {
+        put_key_n(w, it.name.text, it.name.size);
+        if (strcmp(it.name.text, "content") == 0 && json_is_list(it.value) && !s->parts)
+            put_joined(w, it.value);
+        else if (strcmp(it.name.text, "role") == 0 && !s->developer && json_text_is(it.value, "developer"))
+            put_string(w, "system");
+        else if (strcmp(it.name.text, "tool_calls") == 0 && json_is_list(it.value) && !s->text_arguments)
+            put_calls(w, it.value);
+        else
+            put_json(w, it.value);
+    }
+    put_object_end(w);
+}
+
+/* The messages as the template takes them; the caller closes *out. */
+static bool make_messages(const struct json *messages, const struct template_skills *s, struct json **out,
+                          struct failure *f) {
+    struct buffer text = {0};
+    struct json_writer w;
+    struct error e;
+    bool ok = true;
+    put_begin(&w, &text);
+    put_array(&w);
+    for (size_t i = 0; ok && i < json_count(messages); i++) {
+        ok = check_message(json_item(messages, i), i, f);
+        if (ok) put_message(&w, json_item(messages, i), s);
+    }
+    put_array_end(&w);
+    if (ok && json_parse(out, (struct text_span){text.data, text.size}, "messages", &e)) ok = failure_from_error(f, &e);
+    buffer_free(&text);
+    return ok;
+}
+
+/* Variables of the template: chat_template_kwargs, and the fields of the request that are such. */
+static bool make_variables(const struct json *body, struct json **out, struct failure *f) {
+    const struct json *given = json_member(body, "chat_template_kwargs");
+    const struct json *effort = json_member(body, "reasoning_effort");
+    struct buffer text = {0};
+    struct json_writer w;
+    struct error e;
+    put_begin(&w, &text);
+    put_object(&w);
+    for (struct json_entry it = {0}; !json_is_absent(given) && json_next(given, &it);) {
+        put_key_n(&w, it.name.text, it.name.size);
+        put_json(&w, it.value);
+    }
+    if (!json_is_absent(effort) && json_member(given, "reasoning_effort") == NULL) {
+        put_key(&w, "reasoning_effort");
+        put_json(&w, effort);
+    }
+    put_object_end(&w);
+    enum status status = json_parse(out, (struct text_span){text.data, text.size}, "chat_template_kwargs", &e);
+    buffer_free(&text);
+    return status == STATUS_OK || failure_from_error(f, &e);
+}
+
+static bool check_skills(const struct chat_request *r, const struct chat_input *in, const struct template_skills *s,
+                         struct failure *f) {
+    if (r->calls_tools && !s->tools)
+        return failure_set(f, 400, "unsupported_parameter", "tools",
+                           "the model's chat template knows no tools: describe them in a message");
+    if (json_count(in->documents) > 0 && !s->documents)
+        return failure_set(f, 400, "unsupported_parameter", "documents",
+                           "the model's chat template knows no documents: put them into a message");
+    return true;
+}
+
+static bool ends_with(const struct buffer *text, const char *words) {
+    size_t size = text->size, n = strlen(words);
+    while (size > 0 && strchr(" \r\n\t", text->data[size - 1])) size--;
+    return size >= n && memcmp(text->data + size - n, words, n) == 0;
+}
+
+/* Renders with the arguments of calls as objects, as most templates want them; where that fails, as they were sent. */
+static bool render(const struct served_model *model, struct chat_input *in, struct template_skills *s,
+                   struct template_output *text, struct failure *f) {
+    const struct json *sent = in->messages;
+    struct error e = {0}, first = {0};
+    for (int attempt = 0; attempt < 2; attempt++) {
+        struct json *messages = NULL;
+        s->text_arguments = attempt > 0;
+        if (!make_messages(sent, s, &messages, f)) return false;
+        in->messages = messages;
+        enum status status = chat_render(model->chat, in, text, &e);
+        json_close(messages);
+        if (status == STATUS_OK) return true;
+        if (attempt == 0) first = e;
+        if (status != STATUS_INVALID) break;
+    }
+    return failure_from_error(f, &first);
+}
+
+static bool fill(const struct served_model *model, const struct chat_request *r, struct chat_input *in,
+                 struct chat_prompt *out, enum call_format *format, struct failure *f) {
+    const struct template *t;
+    struct template_output text = {0};
+    struct error e;
+    if (!r->calls_tools) in->tools = NULL;
+    if (chat_pick(model->chat, in, &t, &e)) return failure_from_error(f, &e);
+    struct template_skills skills = skills_of(t);
+    bool ok = check_skills(r, in, &skills, f) && render(model, in, &skills, &text, f);
+    if (ok && chat_encode(t, model->tokenizer, &text, &out->ids, &e)) ok = failure_from_error(f, &e);
+    out->thinks = ok && ends_with(&text.text, "<think>");
+    *format = r->calls_tools ? call_format_of(template_literals(t)) : CALLS_NONE;
+    template_output_free(&text);
+    return ok;
+}
+
+bool chat_prompt_make(const struct served_model *model, const struct chat_request *r, struct chat_prompt *out,
+                      enum call_format *format, struct failure *f) {
+    struct chat_input in;
+    struct json *variables = NULL;
+    struct error e;
+    if (chat_input_read(&in, r->body, &e)) {
+        failure_from_error(f, &e);
+        return false;
+    }
+    bool ok = make_variables(r->body, &variables, f);
+    in.variables = variables;
+    ok = ok && fill(model, r, &in, out, format, f);
+    json_close(variables);
+    if (ok && out->ids.n == 0)
+        ok = failure_set(f, 400, "invalid_value", "messages", "the chat template makes an empty text of the messages");
+    return ok;
+}

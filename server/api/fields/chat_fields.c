@@ -1,0 +1,120 @@
+/* server/api/fields/chat_fields.c: see chat_fields.h. */
+#include "server/api/fields/chat_fields.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Lists and objects that the template reads. */
+
+static enum status parse_list(struct json_reader *r, const struct json *value, void *object) {
+    (void)object;
+    return json_is_list(value) ? STATUS_OK : json_fail_type(r, "an array", value);
+}
+
+static bool read_tools(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    (void)object, (void)l;
+    if (!json_is_list(v)) return failure_set(f, 400, "invalid_type", "tools", "tools must be an array");
+    for (size_t i = 0; i < json_count(v); i++) {
+        const struct json *tool = json_item(v, i), *function = json_member(tool, "function");
+        if (!json_text_is(json_member(tool, "type"), "function") || !json_is_text(json_member(function, "name")))
+            return failure_set(f, 400, "invalid_value", "tools",
+                               "tool %zu must be {\"type\": \"function\", \"function\": {\"name\": ..., ...}}", i);
+    }
+    return true;
+}
+FIELD_PARSER(parse_tools, read_tools)
+
+static bool read_tool_choice(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    (void)object, (void)l;
+    if (json_text_is(v, "auto") || json_text_is(v, "none")) return true;
+    if (!json_is_text(v) && json_kind(v) != JSON_KIND_OBJECT)
+        return failure_set(f, 400, "invalid_type", "tool_choice", "tool_choice must be a string or an object");
+    return failure_set(f, 400, "unsupported_parameter", "tool_choice",
+                       "tool_choice is \"auto\" or \"none\" here: calls are not forced");
+}
+FIELD_PARSER(parse_tool_choice, read_tool_choice)
+
+static bool read_format(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    (void)object, (void)l;
+    if (json_kind(v) != JSON_KIND_OBJECT)
+        return failure_set(f, 400, "invalid_type", "response_format", "response_format must be an object");
+    if (json_text_is(json_member(v, "type"), "text")) return true;
+    return failure_set(f, 400, "unsupported_parameter", "response_format",
+                       "response_format is not supported: leave it out or send {\"type\": \"text\"}");
+}
+FIELD_PARSER(parse_format, read_format)
+
+#define AT(member) JSON_AT(struct chat_request, member)
+#define LIMIT(member) .limit_offset = offsetof(struct request_limits, member)
+#define OBJECTS_SCHEMA "{\"type\":\"array\",\"items\":{\"type\":\"object\"}}"
+static const struct json_field chat_fields[] = {
+    {"model", JSON_PARSED, .parse = field_parse_text, .schema = "{\"type\":\"string\"}",
+     .help = "a name of /v1/models; default: the first"},
+    {"messages", JSON_PARSED, .parse = parse_list,
+     .schema = "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"object\"}}",
+     .help = "the conversation: objects with role and content"},
+    {"max_completion_tokens", JSON_INT64, AT(max_completion_tokens), .min = 1, .max = INT32_MAX,
+     .help = "tokens to write; default: as many as the context takes"},
+    {"max_tokens", JSON_INT64, AT(max_tokens), .min = 1, .max = INT32_MAX, .help = "the older name of the same"},
+    {.type = JSON_ROWS, AT(writing), .table = &writing_table},
+    {"logprobs", JSON_BOOL, AT(logprobs), .help = "log-probabilities of the answer's tokens"},
+    {"top_logprobs", JSON_INT64, AT(top_logprobs), .min = 0, .option = "server.max_logprobs", LIMIT(max_logprobs),
+     .help = "and of this many alternatives"},
+    {"tools", JSON_PARSED, .parse = parse_tools, .schema = OBJECTS_SCHEMA,
+     .help = "functions that the model may call, where its template knows tools"},
+    {"tool_choice", JSON_PARSED, .parse = parse_tool_choice, .schema = "{\"enum\":[\"auto\",\"none\"]}",
+     .help = "none: the model is not told of the tools"},
+    {"parallel_tool_calls", JSON_PARSED, .parse = field_parse_true, .schema = "{\"const\":true}",
+     .help = "the model calls as many as it likes"},
+    {"documents", JSON_PARSED, .parse = parse_list, .schema = OBJECTS_SCHEMA,
+     .help = "for templates that know documents"},
+    {"chat_template_kwargs", JSON_PARSED, .parse = field_parse_object, .schema = "{\"type\":\"object\"}",
+     .help = "more variables of the template, as enable_thinking"},
+    {"reasoning_effort", JSON_PARSED, .parse = field_parse_text, .schema = "{\"type\":\"string\"}",
+     .help = "the template's variable of this name"},
+    {"chat_template", JSON_PARSED, .parse = field_parse_text, .schema = "{\"type\":\"string\"}",
+     .help = "the name of one of the model's templates, where it has several"},
+    {"add_generation_prompt", JSON_PARSED, .parse = field_parse_bool, .schema = "{\"type\":\"boolean\"}",
+     .help = "false: the model may go on with the last message's speaker"},
+    {"response_format", JSON_PARSED, .parse = parse_format, .schema = "{\"type\":\"object\"}",
+     .help = "only {\"type\": \"text\"}"},
+    {.name = "continue_final_message", .type = JSON_MUST_BE_FALSE},
+    {.name = "functions", .type = JSON_EMPTY},
+    {.name = "function_call", .type = JSON_EMPTY},
+    {.name = "audio", .type = JSON_EMPTY},
+    {.name = "prediction", .type = JSON_EMPTY},
+};
+#undef LIMIT
+#undef AT
+const struct json_table chat_table = JSON_TABLE(chat_fields);
+
+static bool check_chat(struct chat_request *r, struct failure *f) {
+    if (json_is_absent(json_member(r->body, "messages")))
+        return failure_set(f, 400, "missing_parameter", "messages", "messages is missing");
+    if (r->top_logprobs > 0 && !r->logprobs)
+        return failure_set(f, 400, "invalid_value", "top_logprobs", "top_logprobs is only for logprobs: true");
+    if (r->max_tokens > 0 && r->max_completion_tokens > 0 && r->max_tokens != r->max_completion_tokens)
+        return failure_set(f, 400, "invalid_value", "max_tokens", "max_tokens and max_completion_tokens differ");
+    if (r->max_completion_tokens > 0) r->max_tokens = r->max_completion_tokens;
+    r->calls_tools =
+        json_count(json_member(r->body, "tools")) > 0 && !json_text_is(json_member(r->body, "tool_choice"), "none");
+    return request_writing_check(&r->writing, r->max_tokens > 0 ? r->max_tokens : INT32_MAX, f);
+}
+
+bool chat_request_parse(struct chat_request *r, const char *body, size_t size, const struct request_models *models,
+                        struct failure *f) {
+    *r = (struct chat_request){0};
+    request_writing_init(&r->writing);
+    if (!fields_load(&r->body, body, size, models->largest, f)) return false;
+    const struct request_limits *l = model_read(&r->model, r->body, models, f);
+    if (!l || !fields_parse(&chat_table, r, r->body, l, f) || !check_chat(r, f)) return false;
+    request_writing_defaults(&r->writing, r->body, l);
+    return true;
+}
+
+void chat_request_free(struct chat_request *r) {
+    json_close(r->body);
+    free(r->model);
+    request_writing_free(&r->writing);
+    *r = (struct chat_request){0};
+}

@@ -1,0 +1,22 @@
+/* server/api/fields/chat_fields.h: the body of a chat, checked. The conversation itself stays JSON: the model's
+ * template reads it. */
+#pragma once
+
+#include "server/api/fields/writing_fields.h"
+
+struct chat_request {
+    char *model; /* NULL: not named */
+    struct json *body;
+    int64_t max_tokens; /* 0: as many as the context takes */
+    int64_t max_completion_tokens;
+    bool logprobs;
+    int64_t top_logprobs;
+    bool calls_tools; /* tools are told to the model: there are some, and tool_choice is not "none" */
+    struct request_writing writing;
+};
+extern const struct json_table chat_table;
+
+/* On false *f is set; *r can be freed either way. */
+bool chat_request_parse(struct chat_request *r, const char *body, size_t size, const struct request_models *models,
+                        struct failure *f);
+void chat_request_free(struct chat_request *r);

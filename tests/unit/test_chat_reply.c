@@ -1,0 +1,99 @@
+/* tests/unit/test_chat_reply.c: answers of models taken apart into thoughts, words and calls, in each format. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "server/api/chat_reply.h"
+
+struct reply_case {
+    enum call_format format;
+    bool reasons;
+    const char *text, *reasoning, *content;
+    const char *calls[3]; /* "name arguments" */
+};
+
+static const struct reply_case cases[] = {
+    {CALLS_NONE, false, " <think>a</think> b ", "", " <think>a</think> b ", {0}},
+    {CALLS_NONE, true, " <think>\n a \n</think>\n\nb ", "a", "b ", {0}},
+    {CALLS_NONE, true, "<thin", "", "<thin", {0}},
+    {CALLS_NONE, true, "<think>never ends </thin", "never ends </thin", "", {0}},
+    {CALLS_HERMES,
+     false,
+     "x \n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": [1, \"}\"]}}\n</tool_call>\n",
+     "",
+     "x",
+     {"f {\"a\": [1, \"}\"]}"}},
+    {CALLS_HERMES,
+     false,
+     "<tool_call>{\"name\": \"f\"}</tool_call><tool_call>{\"name\": \"g\"}",
+     "",
+     "",
+     {"f {}", "g {}"}},
+    {CALLS_HERMES, false, "a <tool_call>{\"nome\": 1}</tool_call>", "", "a <tool_call>{\"nome\": 1}</tool_call>", {0}},
+    {CALLS_HERMES, true, "<think>t</think>w<tool_call>{\"name\": \"f\"}</tool_call>", "t", "w", {"f {}"}},
+    {CALLS_MISTRAL,
+     false,
+     "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\"}]",
+     "",
+     "",
+     {"f {\"a\": 1}", "g {}"}},
+    {CALLS_MISTRAL, false, "w[TOOL_CALLS]f[ARGS]{\"a\": 1}[TOOL_CALLS]g{}", "", "w", {"f {\"a\": 1}", "g {}"}},
+    {CALLS_MISTRAL, false, "[TOOL_CALLS]f[ARGS]{\"a\": ", "", "[TOOL_CALLS]f[ARGS]{\"a\": ", {0}},
+    {CALLS_LLAMA, false, " {\"name\": \"f\", \"parameters\": {\"a\": \"b\"}}", "", "", {"f {\"a\": \"b\"}"}},
+    {CALLS_LLAMA, false, "<|python_tag|>{\"name\": \"f\"}; {\"name\": \"g\"}", "", "", {"f {}", "g {}"}},
+    {CALLS_LLAMA, false, "see {\"name\": \"f\"}", "", "see {\"name\": \"f\"}", {0}},
+    {CALLS_LLAMA, false, "{\"answer\": 42}", "", "{\"answer\": 42}", {0}},
+};
+
+static void check_text(const struct buffer *text, const char *want) {
+    assert_int_equal(text->size, strlen(want));
+    if (text->size > 0) assert_memory_equal(text->data, want, text->size);
+}
+
+static void check_case(const struct reply_case *c, bool slow) {
+    struct chat_reply r = {.format = c->format, .reasons = c->reasons};
+    size_t size = strlen(c->text);
+    int n = 0;
+    for (size_t i = slow ? 1 : size; i < size; i++) chat_reply_read(&r, c->text, i, false);
+    chat_reply_read(&r, c->text, size, true);
+    check_text(&r.reasoning, c->reasoning);
+    check_text(&r.content, c->content);
+    while (n < 3 && c->calls[n]) n++;
+    assert_int_equal(r.n_calls, n);
+    for (int i = 0; i < n; i++) {
+        struct buffer call = {0};
+        buffer_printf(&call, "%s %s", r.calls[i].name, r.calls[i].arguments.data);
+        assert_string_equal(call.data, c->calls[i]);
+        buffer_free(&call);
+    }
+    chat_reply_free(&r);
+}
+
+static void test_cases(void **state) {
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        check_case(&cases[i], false);
+        check_case(&cases[i], true);
+    }
+}
+
+static struct text_span span_of(const char *words) { return (struct text_span){words, strlen(words)}; }
+
+static void test_formats(void **state) {
+    (void)state;
+    assert_int_equal(call_format_of(span_of("x<tool_call>y")), CALLS_HERMES);
+    assert_int_equal(call_format_of(span_of("<tool_call><function=")), CALLS_NONE);
+    assert_int_equal(call_format_of(span_of("[TOOL_CALLS]")), CALLS_MISTRAL);
+    assert_int_equal(call_format_of(span_of("\"parameters\": dictionary of argument name")), CALLS_LLAMA);
+    assert_int_equal(call_format_of(span_of("")), CALLS_NONE);
+    assert_true(template_reasons(span_of("</think>")));
+    assert_false(template_reasons((struct text_span){0}));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cases), cmocka_unit_test(test_formats)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
