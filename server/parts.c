@@ -50,7 +50,7 @@ static void log_model(const struct decoder_part *d) {
     const struct comm *world = d->opened.comm->world;
     char share[60] = "";
     if (world->size > 1) snprintf(share, sizeof share, " (%.1f M on this rank)", 1e-6 * (double)info->local_parameters);
-    log_info("model %s: %s, %.1f M parameters%s, %s, %.1f MB", d->name, info->family, 1e-6 * (double)info->n_parameters,
+    log_info("model %s: %s, %.1f M parameters%s, %s, %.1f MB", d->path, info->family, 1e-6 * (double)info->n_parameters,
              share, dtype_name(info->dtype), 1e-6 * (double)info->weight_bytes);
     log_info("backend %s, rank %d of %d, %s", backend_describe(d->opened.backend), world->rank, world->size,
              d->opened.comm->ops->name);

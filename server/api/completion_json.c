@@ -140,13 +140,11 @@ static void write_finish(struct json_writer *w, enum finish finish) {
 static void write_stop_reason(struct json_writer *w, const struct choice *choice) {
     const struct progress *p = &choice->progress;
     const struct stops *stops = &choice->generation->asked.end.stops;
-    put_key(w, "stop_reason");
-    if (p->finish == FINISH_STOP && p->stop_string >= 0)
-        put_string_n(w, stops->strings[p->stop_string].text, stops->strings[p->stop_string].size);
-    else if (p->finish == FINISH_STOP && p->stop_id >= 0)
-        put_int(w, p->stop_id);
-    else
-        put_null(w);
+    if (p->finish != FINISH_STOP) return;
+    if (p->stop_string >= 0)
+        put_key_string_n(w, "stop_reason", stops->strings[p->stop_string].text, stops->strings[p->stop_string].size);
+    else if (p->stop_id >= 0)
+        put_key_int(w, "stop_reason", p->stop_id);
 }
 
 static void write_ids(struct json_writer *w, const char *key, const int32_t *ids, int n) {

@@ -15,7 +15,7 @@ static void embed_release(struct embed_answer *a) {
     free(a);
 }
 
-static void embed_done(struct embedding *j) {
+static void embed_done(struct embedding_job *j) {
     struct embed_answer *a = j->context;
     pthread_mutex_lock(&a->lock);
     a->done = true;
@@ -131,14 +131,14 @@ struct answer *embed_answer_send(struct embed_answer *a, struct failure *f) {
     size_t values;
     if (mul_overflows((size_t)a->n, (size_t)a->model->embedder->dim * sizeof *a->vectors, &values)) values = SIZE_MAX;
     a->vectors = malloc(values);
-    a->job = (struct embedding){.texts = a->texts,
-                                .n = a->n,
-                                .first = a->first,
-                                .others = a->others,
-                                .vectors = a->vectors,
-                                .cancelled = &a->cancelled,
-                                .done = embed_done,
-                                .context = a};
+    a->job = (struct embedding_job){.texts = a->texts,
+                                    .n = a->n,
+                                    .first = a->first,
+                                    .others = a->others,
+                                    .vectors = a->vectors,
+                                    .cancelled = &a->cancelled,
+                                    .done = embed_done,
+                                    .context = a};
     atomic_store(&a->references, 2);
     enum status status = a->vectors ? STATUS_OK : error_set(&e, STATUS_NO_MEMORY, "no memory for %d vectors", a->n);
     if (status == STATUS_OK) status = embedding_thread_ask(a->model->thread, &a->job, &e);

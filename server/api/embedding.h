@@ -21,7 +21,7 @@ struct embed_answer {
         struct embedding_request embedding;
         struct rerank_request rerank;
     } request;
-    struct embedding job;
+    struct embedding_job job;
     atomic_bool cancelled;
     atomic_int references;
     pthread_mutex_t lock; /* guards done and waker */

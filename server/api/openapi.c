@@ -9,19 +9,26 @@
 /* Every operation may end so, and says why in the same shape. */
 static const int error_statuses[] = {400, 404, 405, 408, 413, 415, 431, 500, 501, 503};
 
+/* What the schema of a route depends on beside its tables. */
+struct schema_scope {
+    const struct api *api;
+    const struct request_limits *limits;
+    bool decoders, embedders; /* which models its requests may name */
+};
+
 /* Fields. */
 
-static void write_table(struct json_writer *w, const struct json_table *t, const struct request_limits *l);
+static void write_table(struct json_writer *w, const struct json_table *t, const struct schema_scope *scope);
 
-static double most_of(const struct json_field *f, const struct request_limits *l) {
+static double most_of(const struct json_field *f, const struct schema_scope *scope) {
     int limit;
     if (f->option == NULL) return f->max;
-    memcpy(&limit, (const char *)l + f->limit_offset, sizeof limit);
+    memcpy(&limit, (const char *)scope->limits + f->limit_offset, sizeof limit);
     return limit;
 }
 
-static void write_range(struct json_writer *w, const struct json_field *f, const struct request_limits *l) {
-    double most = most_of(f, l);
+static void write_range(struct json_writer *w, const struct json_field *f, const struct schema_scope *scope) {
+    double most = most_of(f, scope);
     if (f->min == 0 && most == 0 && f->option == NULL) return;
     put_key(w, "minimum");
     put_double(w, f->min);
@@ -45,10 +52,10 @@ static void write_type(struct json_writer *w, const struct json_field *f, const 
 }
 
 /* A schema that the row spells out, or that of its table. */
-static void write_parsed(struct json_writer *w, const struct json_field *f, const struct request_limits *l) {
+static void write_parsed(struct json_writer *w, const struct json_field *f, const struct schema_scope *scope) {
     put_key_array(w, "anyOf");
     if (f->table)
-        write_table(w, f->table, l);
+        write_table(w, f->table, scope);
     else
         put_raw(w, (struct text_span){f->schema, strlen(f->schema)});
     if (!f->required) {
@@ -77,7 +84,20 @@ static void write_neutral(struct json_writer *w, const struct json_field *f) {
     put_array_end(w);
 }
 
-static void write_field(struct json_writer *w, const struct json_field *f, const struct request_limits *l) {
+/* Names of models are those that are served. */
+static void write_names(struct json_writer *w, const struct json_field *f, const struct schema_scope *scope) {
+    const struct api *a = scope->api;
+    put_object(w);
+    put_key_array(w, "enum");
+    for (int i = 0; i < a->n_models && scope->decoders; i++) put_string(w, a->models[i].id);
+    for (int i = 0; i < a->n_embedders && scope->embedders; i++) put_string(w, a->embedders[i].id);
+    put_null(w);
+    put_array_end(w);
+    if (f->help) put_key_string(w, "description", f->help);
+    put_object_end(w);
+}
+
+static void write_field(struct json_writer *w, const struct json_field *f, const struct schema_scope *scope) {
     put_object(w);
     switch (f->type) {
         case JSON_BOOL: write_type(w, f, "boolean"); break;
@@ -87,25 +107,29 @@ static void write_field(struct json_writer *w, const struct json_field *f, const
         case JSON_DOUBLE: write_type(w, f, "number"); break;
         case JSON_TEXT: write_type(w, f, "string"); break;
         case JSON_CHOICE: write_choices(w, f); break;
-        case JSON_PARSED: write_parsed(w, f, l); break;
+        case JSON_PARSED: write_parsed(w, f, scope); break;
         case JSON_NEUTRAL:
         case JSON_MUST_BE_FALSE:
         case JSON_EMPTY: write_neutral(w, f); break;
         default: CHECK(!"a type of request fields");
     }
-    if (f->type >= JSON_INT && f->type <= JSON_DOUBLE) write_range(w, f, l);
+    if (f->type >= JSON_INT && f->type <= JSON_DOUBLE) write_range(w, f, scope);
     if (f->help) put_key_string(w, "description", f->help);
     put_object_end(w);
 }
 
-static void write_fields(struct json_writer *w, const struct json_table *t, const struct request_limits *l) {
+static void write_fields(struct json_writer *w, const struct json_table *t, const struct schema_scope *scope) {
     for (int i = 0; i < t->count; i++) {
         const struct json_field *f = &t->fields[i];
-        if (f->type == JSON_ROWS) write_fields(w, f->table, l);
+        bool names = f->type != JSON_ROWS && strcmp(f->name, "model") == 0;
+        if (f->type == JSON_ROWS) write_fields(w, f->table, scope);
         for (const char *at = f->type == JSON_ROWS ? "" : f->name; *at;) {
             size_t size = strcspn(at, "|");
             put_key_n(w, at, size);
-            write_field(w, f, l);
+            if (names)
+                write_names(w, f, scope);
+            else
+                write_field(w, f, scope);
             at += size + (at[size] == '|');
         }
     }
@@ -118,11 +142,11 @@ static void write_required(struct json_writer *w, const struct json_table *t) {
     }
 }
 
-static void write_table(struct json_writer *w, const struct json_table *t, const struct request_limits *l) {
+static void write_table(struct json_writer *w, const struct json_table *t, const struct schema_scope *scope) {
     put_object(w);
     put_key_string(w, "type", "object");
     put_key_object(w, "properties");
-    write_fields(w, t, l);
+    write_fields(w, t, scope);
     put_object_end(w);
     put_key_array(w, "required");
     write_required(w, t);
@@ -133,9 +157,11 @@ static void write_table(struct json_writer *w, const struct json_table *t, const
 
 /* Routes. */
 
-static const struct request_limits *limits_of(const struct api *a, const struct route *route) {
-    bool embeds = strcmp(route->path, "/v1/embeddings") == 0 || strcmp(route->path, "/v1/rerank") == 0;
-    return embeds && a->n_embedders > 0 ? &a->largest_embedder : &a->largest;
+static struct schema_scope scope_of(const struct api *a, const struct route *route) {
+    bool embeds = route->open == embeddings_open || route->open == rerank_open;
+    bool tokenizes = route->open == tokenize_open || route->open == detokenize_open;
+    bool limited = embeds && a->n_embedders > 0;
+    return (struct schema_scope){a, limited ? &a->largest_embedder : &a->largest, !embeds, embeds || tokenizes};
 }
 
 static void write_parameter(struct json_writer *w, const char *name, const char *in, bool required) {
@@ -148,6 +174,7 @@ static void write_parameter(struct json_writer *w, const char *name, const char 
 
 static void write_parameters(struct json_writer *w, const struct api *a, const struct route *route) {
     const struct json_table *t = route->query;
+    const struct schema_scope scope = scope_of(a, route);
     put_key_array(w, "parameters");
     if (route->path[strlen(route->path) - 1] == '/') {
         write_parameter(w, "id", "path", true);
@@ -158,7 +185,7 @@ static void write_parameters(struct json_writer *w, const struct api *a, const s
     }
     for (int i = 0; t && i < t->count; i++) {
         write_parameter(w, t->fields[i].name, "query", t->fields[i].required);
-        write_field(w, &t->fields[i], limits_of(a, route));
+        write_field(w, &t->fields[i], &scope);
         put_object_end(w);
     }
     put_array_end(w);
@@ -221,6 +248,7 @@ static void write_responses(struct json_writer *w, const struct route *route) {
 
 static void write_operation(struct json_writer *w, const struct api *a, const struct route *route) {
     const char *method = strcmp(route->method, "GET") == 0 ? "get" : "post";
+    const struct schema_scope scope = scope_of(a, route);
     put_key_object(w, method);
     put_key_string(w, "summary", route->summary);
     write_parameters(w, a, route);
@@ -228,7 +256,7 @@ static void write_operation(struct json_writer *w, const struct api *a, const st
         put_key_object(w, "requestBody");
         put_key_bool(w, "required", true);
         open_content(w, JSON_TYPE);
-        write_table(w, route->body, limits_of(a, route));
+        write_table(w, route->body, &scope);
         close_content(w);
         put_object_end(w);
     }

@@ -18,16 +18,16 @@ struct embedding_thread {
     pthread_mutex_t lock; /* so that nothing is put once stopped is set */
 };
 
-static bool is_wanted(const struct embedding_thread *t, const struct embedding *j) {
+static bool is_wanted(const struct embedding_thread *t, const struct embedding_job *j) {
     return !atomic_load(&t->stopped) && !(j->cancelled && atomic_load(j->cancelled));
 }
 
 /* Texts from i on that can be embedded together. */
-static int count_alike(const struct embedding *j, int i) {
+static int count_alike(const struct embedding_job *j, int i) {
     return i == 0 && j->first != j->others ? 1 : min_int(TEXTS_AT_ONCE, j->n - i);
 }
 
-static enum status embed_all(struct embedding_thread *t, struct embedding *j) {
+static enum status embed_all(struct embedding_thread *t, struct embedding_job *j) {
     size_t dim = (size_t)t->embedder->dim;
     int done = 0;
     while (done < j->n) {
@@ -45,7 +45,7 @@ static enum status embed_all(struct embedding_thread *t, struct embedding *j) {
 static void *run_embedding(void *argument) {
     struct embedding_thread *t = argument;
     for (;;) {
-        struct embedding *j = queue_take(&t->queue);
+        struct embedding_job *j = queue_take(&t->queue);
         if (j) {
             j->status = embed_all(t, j);
             j->done(j);
@@ -92,7 +92,7 @@ void embedding_thread_close(struct embedding_thread *t) {
     free(t);
 }
 
-enum status embedding_thread_ask(struct embedding_thread *t, struct embedding *j, struct error *e) {
+enum status embedding_thread_ask(struct embedding_thread *t, struct embedding_job *j, struct error *e) {
     enum status status = STATUS_OK;
     pthread_mutex_lock(&t->lock);
     if (atomic_load(&t->stopped))

@@ -9,7 +9,7 @@
 struct embedding_thread;
 
 /* Texts of one request. The asker owns it and leaves it alone until done was called. */
-struct embedding {
+struct embedding_job {
     const struct text_span *texts;
     int n;
     enum embed_role first, others; /* what text 0 is, and what the others are */
@@ -17,7 +17,7 @@ struct embedding {
     const atomic_bool *cancelled;  /* true: nobody waits any more */
     enum status status;
     struct error error;
-    void (*done)(struct embedding *j); /* called once by the thread; must not block */
+    void (*done)(struct embedding_job *j); /* called once by the thread; must not block */
     void *context;
 };
 
@@ -29,4 +29,4 @@ enum status embedding_thread_open(struct embedding_thread **out, const struct em
 void embedding_thread_stop(struct embedding_thread *t);
 void embedding_thread_close(struct embedding_thread *t);
 /* STATUS_BUSY when `capacity` requests wait or the thread was stopped; then done is not called. */
-enum status embedding_thread_ask(struct embedding_thread *t, struct embedding *j, struct error *e);
+enum status embedding_thread_ask(struct embedding_thread *t, struct embedding_job *j, struct error *e);

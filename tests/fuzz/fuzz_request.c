@@ -3,7 +3,9 @@
 #include <string.h>
 
 #include "server/api/fields/completion_fields.h"
+#include "server/api/fields/embedding_fields.h"
 #include "server/api/fields/search_fields.h"
+#include "server/api/fields/token_fields.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -52,6 +54,23 @@ static void check_request(const struct completion_request *r) {
     CHECK(w->stops.n <= limits.max_stops && w->retrieval.n_neighbors <= limits.max_k);
 }
 
+/* The same bytes as each of the other bodies. */
+static void try_others(const char *text, size_t size) {
+    struct embedding_request embedding;
+    struct rerank_request rerank;
+    struct tokenize_request tokenize;
+    struct detokenize_request detokenize;
+    struct failure f = {0};
+    if (!embedding_request_parse(&embedding, text, size, &models, &f)) check_failure(&f);
+    embedding_request_free(&embedding);
+    if (!rerank_request_parse(&rerank, text, size, &models, &f)) check_failure(&f);
+    rerank_request_free(&rerank);
+    if (!tokenize_request_parse(&tokenize, text, size, &models, &f)) check_failure(&f);
+    tokenize_request_free(&tokenize);
+    if (!detokenize_request_parse(&detokenize, text, size, &models, &f)) check_failure(&f);
+    detokenize_request_free(&detokenize);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct completion_request r;
     struct search_request s;
@@ -63,5 +82,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     completion_request_free(&r);
     if (!search_request_parse(&s, (const char *)data, size, &limits, &f)) check_failure(&f);
     search_request_free(&s);
+    try_others((const char *)data, size);
     return 0;
 }

@@ -31,7 +31,7 @@ def test_defaults_to_16_tokens(server):
 def test_openai_client(server):
     client = server.client()
     models = client.models.list().data
-    assert [m.id for m in models] == [MODEL]
+    assert [m.id for m in models] == [MODEL, "minilm"]  # the collection's embedder embeds for clients too
     assert client.models.retrieve(MODEL).max_model_len == 512
     whole = client.completions.create(model=MODEL, prompt=PROMPT, max_tokens=80, temperature=0)
     assert whole.choices[0].text and whole.usage.completion_tokens == 80
@@ -53,8 +53,9 @@ def test_openai_client(server):
     [
         ({"model": "other"}, openai.NotFoundError, "model_not_found", "model", "retro-docs"),
         ({"max_tokens": -1}, openai.BadRequestError, "invalid_value", "max_tokens", "allowed is 0"),
-        ({"n": 2}, openai.BadRequestError, "unsupported_parameter", "n", "not supported"),
-        ({"presence_penalty": 1}, openai.BadRequestError, "unsupported_parameter", "presence_penalty", "leave it out"),
+        ({"n": 0}, openai.BadRequestError, "invalid_value", "n", "allowed is 1"),
+        ({"suffix": "s"}, openai.BadRequestError, "unsupported_parameter", "suffix", "not supported"),
+        ({"presence_penalty": 3}, openai.BadRequestError, "invalid_value", "presence_penalty", "-2 .. 2"),
         ({"logprobs": 21}, openai.BadRequestError, "invalid_value", "logprobs", "server.max_logprobs"),
         ({"prompt": [8192]}, openai.BadRequestError, "invalid_value", "prompt", "0 .. 8191"),
         ({"prompt": [[5], "a"]}, openai.BadRequestError, "invalid_type", "prompt", "array of those"),

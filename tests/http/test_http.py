@@ -101,7 +101,7 @@ def test_head(server):
         ("GET", "/v1/completions", 405, "method_not_allowed"),
         ("DELETE", "/v1/models", 405, "method_not_allowed"),
         ("PUT", "/v1/retrieval/search", 405, "method_not_allowed"),
-        ("OPTIONS", "/v1/completions", 405, "method_not_allowed"),
+        ("OPTIONS", "/nowhere", 404, "not_found"),
     ],
 )
 def test_routes(server, method, path, status, code):
@@ -114,11 +114,11 @@ def test_routes(server, method, path, status, code):
 @pytest.mark.parametrize(
     "path, allow",
     [
-        ("/v1/completions", "POST"),
-        ("/v1/models", "GET, HEAD"),
-        ("/v1/models/retro-docs", "GET, HEAD"),
-        ("/v1/retrieval/search", "GET, HEAD, POST"),
-        ("/health", "GET, HEAD"),
+        ("/v1/completions", "POST, OPTIONS"),
+        ("/v1/models", "GET, HEAD, OPTIONS"),
+        ("/v1/models/retro-docs", "GET, HEAD, OPTIONS"),
+        ("/v1/retrieval/search", "GET, HEAD, POST, OPTIONS"),
+        ("/health", "GET, HEAD, OPTIONS"),
     ],
 )
 def test_what_a_path_takes(server, path, allow):
@@ -145,7 +145,8 @@ def test_a_route_has_its_own_limit_of_a_body(server):
 def test_models(server):
     listed = server.request("GET", "/v1/models").json()
     assert listed["object"] == "list"
-    (model,) = listed["data"]
+    model, embedder = listed["data"]
+    assert embedder["meta"]["role"] == "embedder"
     assert model == server.request("GET", "/v1/models/retro-docs").json()
     assert model["object"] == "model" and model["max_model_len"] == 512
     retro = model["meta"]["retro"]

@@ -1,0 +1,17 @@
+"""The description against the server: schemathesis makes requests from /openapi.json, within it and beside it."""
+import re
+import subprocess
+import sys
+
+CHECKS = ("not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance",
+          "unsupported_method")
+
+
+def test_no_answer_contradicts_the_description(start, tmp_path):
+    server = start("model.name=m")
+    command = [sys.executable, "-m", "schemathesis.cli", "run", server.url + "/openapi.json", "--max-examples", "40",
+               "--phases", "fuzzing", "--checks", ",".join(CHECKS), "--seed", "1", "--workers", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    cases = int(re.search(r"(\d+) generated", done.stdout)[1])
+    assert cases >= 200, done.stdout
