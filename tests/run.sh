@@ -81,8 +81,9 @@ run_python_tests() {
         return
     fi
     start=$(date +%s.%N)
-    RETRO_BUILD=$build RETRO_DEPS=$deps timeout --kill-after=10 1200 "$deps/venv/bin/python" -m pytest -q -p no:cacheprovider tests --ignore=tests/train \
-        > "$log" 2>&1 < /dev/null
+    # Most of these tests wait for servers, so one more process than there are cores keeps the cores busy.
+    RETRO_BUILD=$build RETRO_DEPS=$deps timeout --kill-after=10 2400 "$deps/venv/bin/python" -m pytest -q \
+        -p no:cacheprovider -n $(($(nproc) + 1)) --dist loadfile tests --ignore=tests/train > "$log" 2>&1 < /dev/null
     status=$?
     p=$(number '[^0-9]([0-9]+) passed' <(sed 's/^/ /' "$log"))
     f=$(($(number '[^0-9]([0-9]+) failed' <(sed 's/^/ /' "$log")) +

@@ -15,8 +15,8 @@ struct served_model {
     const char *id;
     const struct model_info *info;
     const struct tokenizer *tokenizer;
-    int eod;             /* begins an empty text and pads others, -1: none */
-    struct end_ids ends; /* what ends a text */
+    int eod;                 /* begins an empty text and pads others, -1: none */
+    struct end_ids ends;     /* what ends a text */
     const struct chat *chat; /* its chat templates, NULL: it has none */
     struct engine *engine;
     struct retrieval_thread *retrieval; /* NULL: the model has no collection of its own */
