@@ -102,7 +102,7 @@ static enum status check_folders(const struct config *c, struct error *e) {
                      wrong == 1 ? "" : "s");
 }
 
-/* What the options leave to the model goes to stderr, so that standard output stays a configuration. */
+/* Sampling that the options leave to the model goes to stderr, so that standard output stays a configuration. */
 static enum status print_sampling(const struct config *c, struct error *e) {
     struct generation_config model;
     struct buffer text = {0};

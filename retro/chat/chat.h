@@ -1,5 +1,6 @@
 /* retro/chat/chat.h: chat templates of models: found in a folder, filled with a conversation, turned into token ids.
- * What Hugging Face transformers 5 does in apply_chat_template, with sanitize_control_tokens for the ids. */
+ * The texts are those of apply_chat_template in Hugging Face transformers 5, the ids those of its
+ * sanitize_control_tokens. */
 #pragma once
 
 #include "retro/chat/template.h"
@@ -31,8 +32,8 @@ struct chat_input {
     struct tm now;
 };
 
-/* What a chat request's JSON says, whatever else it holds. STATUS_INVALID names the member. add_generation_prompt is
- * true where nothing is said: the text that the model would read. */
+/* Reads the conversation from a chat request's JSON; other members are passed over. STATUS_INVALID names the member.
+ * add_generation_prompt is true where nothing is said: the text that the model would read. */
 enum status chat_input_read(struct chat_input *in, const struct json *request, struct error *e);
 /* The local time, or SOURCE_DATE_EPOCH in UTC where it is set. */
 struct tm chat_now(void);

@@ -31,7 +31,8 @@ static void control_open(struct control_set *set, const struct template *t, cons
         bool written = literals.size > 0 && memmem(literals.text, literals.size, token.text, token.size) != NULL;
         if (token.size == 0 || (!special && (!written || is_blank(token)))) continue;
         set->tokens = xgrow(set->tokens, set->n, &set->capacity, sizeof *set->tokens);
-        set->tokens[set->n++] = token;
+        set->tokens[set->n] = token;
+        set->n++;
         set->first[(uint8_t)token.text[0]] = true;
     }
 }

@@ -17,7 +17,8 @@ static const char *const named_tokens[] = {"bos_token", "eos_token", "unk_token"
 
 /* Templates that cannot be read are kept with their error: others of the folder may be what is asked for. */
 static void add_template(struct chat *c, const char *name, struct text_span source) {
-    struct named_template *t = &c->templates[c->n_templates++];
+    struct named_template *t = &c->templates[c->n_templates];
+    c->n_templates++;
     t->name = xstrdup(name);
     if (template_open(&t->template, source, &t->error) && c->n_templates > 1)
         error_prefix(&t->error, "the template %s", name);

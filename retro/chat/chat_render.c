@@ -160,7 +160,8 @@ static void set_variable(struct template_variable *variables, int *n, struct tem
         variables[i] = v;
         return;
     }
-    variables[(*n)++] = v;
+    variables[*n] = v;
+    ++*n;
 }
 
 enum status chat_render(const struct chat *c, const struct chat_input *in, struct template_output *out,

@@ -1,7 +1,7 @@
 /* retro/chat/template.h: a text from a Jinja template, as the chat templates of models are written: the subset of
  * Jinja2 3.1 that they use, with the settings of Hugging Face transformers (trim_blocks, lstrip_blocks, loop controls,
- * `generation` blocks, an immutable sandbox). docs/chat-templates.md lists it. What is not supported is an error that
- * names the construct and its line; nothing is guessed.
+ * `generation` blocks, an immutable sandbox). docs/chat-templates.md lists it. Other constructs are errors that
+ * name the construct and its line; nothing is guessed.
  *
  * Each byte of a text knows whether it came from the template or from the request, so that "<|im_end|>" in a message
  * can be told from the template's own (tokenizer_encode_marked). */

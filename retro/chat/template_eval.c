@@ -62,7 +62,8 @@ void scope_set(struct template_run *r, const struct template_string *name, struc
         return;
     }
     s->entries = memory_grow(r->m, s->entries, s->n, &s->capacity, sizeof *s->entries);
-    s->entries[s->n++] = (struct scope_entry){name, v};
+    s->entries[s->n] = (struct scope_entry){name, v};
+    s->n++;
 }
 
 struct value scope_get(struct template_run *r, const struct template_string *name) {
@@ -78,7 +79,7 @@ struct value scope_get(struct template_run *r, const struct template_string *nam
 
 /* Statements. */
 
-/* What a body ended with: break and continue leave the bodies up to their loop's. */
+/* How a body ended: break and continue leave the bodies up to their loop's. */
 enum flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE };
 
 static enum flow run_nodes(struct template_run *r, const struct node *n);
@@ -203,13 +204,15 @@ static void run_call_block(struct template_run *r, const struct node *n) {
     int count = 0, i = 0;
     for (const struct node *k = n->left->keywords; k; k = k->next) count++;
     keywords = memory_take(r->m, (size_t)(count + 1) * sizeof *keywords);
-    for (const struct node *k = n->left->keywords; k; k = k->next)
-        keywords[i++] = (struct dict_entry){value_string(k->name), run_expression(r, k->left)};
-    keywords[i++] = (struct dict_entry){value_string(n->right->name), macro_value(r, n->right)};
+    for (const struct node *k = n->left->keywords; k; k = k->next) {
+        keywords[i] = (struct dict_entry){value_string(k->name), run_expression(r, k->left)};
+        i++;
+    }
+    keywords[count] = (struct dict_entry){value_string(n->right->name), macro_value(r, n->right)};
     struct value list = value_list(r, LIST_PLAIN);
     for (const struct node *item = n->left->list; item; item = item->next)
         list_append(r, list, run_expression(r, item));
-    a = (struct call_arguments){list.list->items, list.list->n, keywords, i};
+    a = (struct call_arguments){list.list->items, list.list->n, keywords, count + 1};
     value_write(r, r->out, call_value(r, callee, &a));
 }
 
@@ -249,7 +252,8 @@ void run_body(struct template_run *r, const struct node *body) { run_nodes(r, bo
 
 static void note_name(struct template *t, const struct template_string *name) {
     t->names = memory_grow(&t->memory, t->names, t->n_names, &t->names_capacity, sizeof *t->names);
-    t->names[t->n_names++] = string_of(&t->memory, name->text, name->size, false)->text;
+    t->names[t->n_names] = string_of(&t->memory, name->text, name->size, false)->text;
+    t->n_names++;
 }
 
 bool template_reads(const struct template *t, const char *name) {
@@ -263,11 +267,11 @@ struct text_span template_literals(const struct template *t) {
 }
 
 static void parse(struct template *t, struct text_span source) {
-    struct token_list tokens = {0};
+    struct template_tokens tokens = {0};
     lexer_read(&t->memory, source, &tokens);
     t->literals.m = &t->memory;
     for (int i = 0; i < tokens.n; i++) {
-        const struct token *token = &tokens.tokens[i];
+        const struct template_token *token = &tokens.tokens[i];
         if (token->kind == TOKEN_NAME) note_name(t, token->text);
         if (token->kind != TOKEN_TEXT && token->kind != TOKEN_STRING) continue;
         builder_add(&t->literals, token->text);

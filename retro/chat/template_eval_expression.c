@@ -10,9 +10,14 @@ static struct call_arguments arguments_of(struct template_run *r, const struct n
     for (const struct node *item = n->keywords; item; item = item->next) keywords++;
     a.items = memory_take(r->m, (size_t)count * sizeof *a.items);
     a.keywords = memory_take(r->m, (size_t)keywords * sizeof *a.keywords);
-    for (const struct node *item = n->list; item; item = item->next) a.items[a.n++] = run_expression(r, item);
-    for (const struct node *item = n->keywords; item; item = item->next)
-        a.keywords[a.n_keywords++] = (struct dict_entry){value_string(item->name), run_expression(r, item->left)};
+    for (const struct node *item = n->list; item; item = item->next) {
+        a.items[a.n] = run_expression(r, item);
+        a.n++;
+    }
+    for (const struct node *item = n->keywords; item; item = item->next) {
+        a.keywords[a.n_keywords] = (struct dict_entry){value_string(item->name), run_expression(r, item->left)};
+        a.n_keywords++;
+    }
     return a;
 }
 

@@ -55,7 +55,9 @@ static void merge(struct template_run *r, struct sort_row *rows, struct sort_row
     for (int i = 0; i < n; i++) {
         bool take_right =
             right < n && (left == half || sign * value_compare(r, rows[right].key, rows[left].key, "<") < 0);
-        spare[i] = take_right ? rows[right++] : rows[left++];
+        int *from = take_right ? &right : &left;
+        spare[i] = rows[*from];
+        ++*from;
     }
     memcpy(rows, spare, (size_t)n * sizeof *rows);
 }
@@ -153,8 +155,9 @@ static struct value filter_sum(struct template_run *r, const struct bound_call *
 static struct value filter_first(struct template_run *r, const struct bound_call *c) {
     if (c->self.kind == VALUE_LIST && c->self.list->type == LIST_GENERATOR) {
         struct template_list *l = c->self.list;
-        if (l->read < l->n) return l->items[l->read++];
-        return value_undefined(r, "No first item, sequence was empty.");
+        if (l->read >= l->n) return value_undefined(r, "No first item, sequence was empty.");
+        l->read++;
+        return l->items[l->read - 1];
     }
     const struct template_list *items = value_items(r, c->self);
     return items->n > 0 ? items->items[0] : value_undefined(r, "No first item, sequence was empty.");

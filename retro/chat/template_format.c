@@ -113,12 +113,11 @@ struct percent {
 };
 
 static struct value next_argument(struct percent *p) {
-    if (p->arguments.kind == VALUE_LIST && p->arguments.list->type == LIST_TUPLE) {
-        if (p->used < p->arguments.list->n) return p->arguments.list->items[p->used++];
-    } else if (p->used++ == 0) {
-        return p->arguments;
-    }
-    run_fail(p->r, "not enough arguments for format string");
+    bool tuple = p->arguments.kind == VALUE_LIST && p->arguments.list->type == LIST_TUPLE;
+    int at = p->used, n = tuple ? p->arguments.list->n : 1;
+    if (at >= n) run_fail(p->r, "not enough arguments for format string");
+    p->used++;
+    return tuple ? p->arguments.list->items[at] : p->arguments;
 }
 
 static struct value named_argument(struct percent *p) {

@@ -6,7 +6,7 @@
 #include "config/base/utf8.h"
 #include "retro/chat/template_private.h"
 
-/* Who speaks: templates build control tokens from the role, as "<|" + role + "|>". */
+/* The names of speakers: templates build control tokens from the role, as "<|" + role + "|>". */
 static bool is_known_role(struct text_span name, const struct json *value) {
     static const char *const roles[] = {"system",   "developer", "user",          "assistant",   "tool",
                                         "function", "ipython",   "model",         "observation", "documents",
@@ -39,7 +39,8 @@ struct value value_from_json(struct template_run *r, const struct json *json, bo
             for (struct json_entry it = {0}; json_next(json, &it);) {
                 bool own = foreign && !is_known_role(it.name, it.value);
                 struct value key = value_string(string_of(r->m, it.name.text, it.name.size, foreign));
-                d->entries[d->n++] = (struct dict_entry){key, value_from_json(r, it.value, own)};
+                d->entries[d->n] = (struct dict_entry){key, value_from_json(r, it.value, own)};
+                d->n++;
             }
             return (struct value){.kind = VALUE_DICT, .dict = d};
         }

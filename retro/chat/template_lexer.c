@@ -12,7 +12,7 @@ enum { MAX_BRACKETS = 200 };
 
 struct lexer {
     struct template_memory *m;
-    struct token_list *out;
+    struct template_tokens *out;
     const char *source; /* line ends are \n */
     size_t size, at;
     int line;
@@ -44,7 +44,7 @@ const char *operator_words(enum operator_kind operator) {
     return "?";
 }
 
-const char *token_words(const struct token *t, char words[64]) {
+const char *token_words(const struct template_token *t, char words[64]) {
     switch (t->kind) {
         case TOKEN_END: return "the end of the template";
         case TOKEN_TEXT: return "text";
@@ -68,11 +68,13 @@ _Noreturn static void fail(const struct lexer *l, const char *words) {
     memory_fail(l->m, STATUS_INVALID, "line %d: %s", l->line, words);
 }
 
-static struct token *add(struct lexer *l, enum token_kind kind) {
-    struct token_list *out = l->out;
+static struct template_token *add(struct lexer *l, enum token_kind kind) {
+    struct template_tokens *out = l->out;
     out->tokens = memory_grow(l->m, out->tokens, out->n, &out->capacity, sizeof *out->tokens);
-    out->tokens[out->n] = (struct token){.kind = kind, .line = l->line};
-    return &out->tokens[out->n++];
+    struct template_token *t = &out->tokens[out->n];
+    *t = (struct template_token){.kind = kind, .line = l->line};
+    out->n++;
+    return t;
 }
 
 /* \s of Python's expressions at a place: the bytes of it, or 0. */
@@ -273,11 +275,13 @@ static void read_number(struct lexer *l) {
         end = l->at + 1; /* Jinja reads 012 as 0 and 12, which no expression allows */
     for (size_t at = l->at; at < end; at++) {
         if (n + 1 >= sizeof digits) fail(l, "a number of more than 60 digits");
-        if (l->source[at] != '_') digits[n++] = l->source[at];
+        if (l->source[at] == '_') continue;
+        digits[n] = l->source[at];
+        n++;
     }
     digits[n] = '\0';
     errno = 0;
-    struct token *t = add(l, real ? TOKEN_FLOAT : TOKEN_INT);
+    struct template_token *t = add(l, real ? TOKEN_FLOAT : TOKEN_INT);
     if (real)
         t->real = strtod(digits, NULL);
     else
@@ -309,10 +313,14 @@ static void read_operator(struct lexer *l) {
         const char *opens = strchr(opening, operators[i].words[0]), *closes = strchr(closing, operators[i].words[0]);
         if (opens) {
             if (l->n_brackets == MAX_BRACKETS) fail(l, "brackets nested too deep");
-            l->brackets[l->n_brackets++] = closing[opens - opening];
+            l->brackets[l->n_brackets] = closing[opens - opening];
+            l->n_brackets++;
         }
-        if (closes && (l->n_brackets == 0 || l->brackets[--l->n_brackets] != *closes))
-            fail(l, "a closing bracket that does not fit");
+        if (closes) {
+            if (l->n_brackets == 0 || l->brackets[l->n_brackets - 1] != *closes)
+                fail(l, "a closing bracket that does not fit");
+            l->n_brackets--;
+        }
         add(l, TOKEN_OPERATOR)->operator= operators[i].operator;
         advance(l, l->at + strlen(operators[i].words));
         return;
@@ -366,14 +374,16 @@ static void normalise_lines(struct lexer *l, struct text_span source) {
     size_t n = 0;
     for (size_t i = 0; i < source.size; i++) {
         bool crlf = source.text[i] == '\r' && i + 1 < source.size && source.text[i + 1] == '\n';
-        if (!crlf) copy[n++] = source.text[i] == '\r' ? '\n' : source.text[i];
+        if (crlf) continue;
+        copy[n] = source.text[i] == '\r' ? '\n' : source.text[i];
+        n++;
     }
     l->source = copy;
     l->size = n > 0 && copy[n - 1] == '\n' ? n - 1 : n;
     copy[l->size] = '\0';
 }
 
-void lexer_read(struct template_memory *m, struct text_span source, struct token_list *out) {
+void lexer_read(struct template_memory *m, struct text_span source, struct template_tokens *out) {
     struct lexer l = {.m = m, .out = out, .line = 1, .line_starts = true};
     normalise_lines(&l, source);
     while (l.at < l.size) {

@@ -5,7 +5,7 @@
 
 #include "retro/chat/template_private.h"
 
-/* What both parser files use. */
+/* Functions that both parser files use. */
 
 void parser_fail(const struct template_parser *p, const char *format, ...) {
     char text[300];

@@ -96,7 +96,7 @@ struct value {
     };
 };
 
-/* What Python would call a list's type. */
+/* The type that Python would give the list. */
 enum list_type { LIST_PLAIN, LIST_TUPLE, LIST_GROUP, LIST_RANGE, LIST_GENERATOR, LIST_KEYS, LIST_VALUES, LIST_ITEMS };
 struct template_list {
     enum list_type type;
@@ -160,7 +160,7 @@ bool value_is_number(struct value v);   /* int, float or bool */
 double value_real(struct value v);      /* of a number */
 int64_t value_index(struct value v);    /* of an int or a bool */
 const char *value_type(struct value v); /* Python's name of the type */
-/* What iterating over the value gives, as a list that may be the value's own: not to be changed. */
+/* The items that iterating over the value gives; the list may be the value's own and is not to be changed. */
 const struct template_list *value_items(struct template_run *r, struct value v);
 bool value_contains(struct template_run *r, struct value where, struct value what);
 int64_t value_length(struct template_run *r, struct value v);
@@ -284,7 +284,7 @@ struct node {
     const struct call_row *row; /* of a filter or a test; NULL: not known */
 };
 
-struct token {
+struct template_token {
     enum token_kind kind;
     enum operator_kind operator;
     int line;
@@ -292,19 +292,19 @@ struct token {
     int64_t number;
     double real;
 };
-struct token_list {
-    struct token *tokens; /* [n], the last is TOKEN_END */
+struct template_tokens {
+    struct template_token *tokens; /* [n], the last is TOKEN_END */
     int n, capacity;
 };
 
 /* template_lexer.c */
-void lexer_read(struct template_memory *m, struct text_span source, struct token_list *out);
-const char *token_words(const struct token *t, char words[64]);
+void lexer_read(struct template_memory *m, struct text_span source, struct template_tokens *out);
+const char *token_words(const struct template_token *t, char words[64]);
 
 /* template_parse.c, template_parse_expression.c */
 struct template_parser {
     struct template_memory *m;
-    const struct token *at;
+    const struct template_token *at;
     int depth, loops;
 };
 struct node *parser_template(struct template_parser *p);

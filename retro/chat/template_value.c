@@ -61,7 +61,8 @@ void list_append(struct template_run *r, struct value list, struct value item) {
     struct template_list *l = list.list;
     run_step(r, 1);
     l->items = memory_grow(r->m, l->items, l->n, &l->capacity, sizeof *l->items);
-    l->items[l->n++] = item;
+    l->items[l->n] = item;
+    l->n++;
 }
 
 struct value list_pair(struct template_run *r, struct value first, struct value second) {
@@ -206,7 +207,8 @@ void dict_set(struct template_run *r, struct template_dict *d, struct value key,
         return;
     }
     d->entries = memory_grow(r->m, d->entries, d->n, &d->capacity, sizeof *d->entries);
-    d->entries[d->n++] = (struct dict_entry){key, value};
+    d->entries[d->n] = (struct dict_entry){key, value};
+    d->n++;
 }
 
 /* Types, iterating. */
@@ -260,7 +262,7 @@ static const struct template_list *dict_keys(struct template_run *r, const struc
     return items.list;
 }
 
-/* What is left of a generator, which is read by that. */
+/* The items that a generator has left; it is empty afterwards. */
 static const struct template_list *generator_rest(struct template_run *r, struct template_list *l) {
     struct value rest = value_list(r, LIST_PLAIN);
     if (l->n > l->read) rest.list->items = l->items + l->read;

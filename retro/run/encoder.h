@@ -32,7 +32,7 @@ void encoder_close(struct encoder *enc);
 int encoder_dim(const struct encoder *enc);
 int encoder_max_tokens(const struct encoder *enc);
 uint64_t encoder_hash(const struct encoder *enc); /* of weights, vocabulary, pooling and modules, but not of prompts */
-/* What the folder puts before texts of this role; "" where it says nothing. */
+/* The prompt that the folder puts before texts of this role; "" where it says nothing. */
 const char *encoder_prompt(const struct encoder *enc, enum encoder_role role);
 
 struct encoder_request {

@@ -70,6 +70,11 @@ static const struct json_choice *find_flag(const char *name) {
     return NULL;
 }
 
+static void add_mode(struct encoder_folder *f, enum pooling_mode mode) {
+    f->modes[f->n_modes] = mode;
+    f->n_modes++;
+}
+
 /* The flags of older folders, in the order in which their vectors are joined; none means the mean. */
 static enum status read_flags(struct encoder_folder *f, const struct json *root, const char *path, struct error *e) {
     bool set[POOLING_MODES] = {false};
@@ -82,8 +87,8 @@ static enum status read_flags(struct encoder_folder *f, const struct json *root,
         set[flag->value] = true;
     }
     for (int mode = 0; mode < POOLING_MODES; mode++)
-        if (set[mode]) f->modes[f->n_modes++] = (enum pooling_mode)mode;
-    if (f->n_modes == 0) f->modes[f->n_modes++] = POOLING_MEAN;
+        if (set[mode]) add_mode(f, (enum pooling_mode)mode);
+    if (f->n_modes == 0) add_mode(f, POOLING_MEAN);
     return STATUS_OK;
 }
 
@@ -101,7 +106,7 @@ static enum status read_pooling(struct encoder_folder *f, const char *folder, st
     f->include_prompt = keys.include_prompt;
     f->n_modes = 0;
     for (size_t i = 0; status == STATUS_OK && i < keys.modes.count; i++)
-        f->modes[f->n_modes++] = (enum pooling_mode)((const int *)keys.modes.items)[i];
+        add_mode(f, (enum pooling_mode)((const int *)keys.modes.items)[i]);
     if (status == STATUS_OK && f->n_modes == 0) status = read_flags(f, root, path, e);
     json_table_free(&pooling_table, &keys);
     json_close(root);
@@ -179,6 +184,11 @@ static enum module_type find_type(const char *type) {
 /* A path of modules.json stays in the folder. */
 static bool is_inside(const char *path) { return path && path[0] != '/' && strstr(path, "..") == NULL; }
 
+static struct encoder_module *add_module(struct encoder_folder *f) {
+    f->n_modules++;
+    return &f->modules[f->n_modules - 1];
+}
+
 /* Module number i; `order` is what the earlier ones were: 0 nothing, 1 the transformer, 2 pooling too. */
 static enum status read_module(struct encoder_folder *f, const char *folder, const struct json *module, int *order,
                                struct error *e) {
@@ -206,8 +216,8 @@ static enum status read_module(struct encoder_folder *f, const char *folder, con
     *order = min_int(*order + 1, 2);
     switch (kind) {
         case MODULE_POOLING: return read_pooling(f, path, e);
-        case MODULE_DENSE: return read_dense(&f->modules[f->n_modules++], path, e);
-        case MODULE_NORMALIZE: return read_normalize(&f->modules[f->n_modules++], path, e);
+        case MODULE_DENSE: return read_dense(add_module(f), path, e);
+        case MODULE_NORMALIZE: return read_normalize(add_module(f), path, e);
         default: f->model = xstrdup(path); return STATUS_OK;
     }
 }

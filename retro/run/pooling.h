@@ -6,7 +6,7 @@
 
 struct pooling;
 
-/* What one forward has: rows [starts[i], starts[i + 1]) of x are text i's, the first `skip` of which are not pooled. */
+/* The rows of one forward: rows [starts[i], starts[i + 1]) of x are text i's, and its first `skip` are not pooled. */
 struct pooling_rows {
     struct tensor x;       /* [rows, d], on the device */
     const int32_t *starts; /* [n + 1] */

@@ -10,7 +10,7 @@
  * model.threads), prompts, dimensions and limit of tokens as the configuration says. *out stays valid until
  * embedder_model_close; its name is the folder. */
 enum status embedder_model_open(struct embedder *out, const char *folder, const struct config *config, struct error *e);
-/* What that takes, known before it is opened. */
+/* The bytes that embedder_model_open would take, before it is called. */
 enum status embedder_model_measure(struct encoder_bytes *out, const char *folder, const struct config *config,
                                    struct backend *b, struct error *e);
 void embedder_model_close(struct embedder *embedder); /* of a zeroed embedder: nothing */

@@ -30,6 +30,11 @@ static const char *gpt2_regex(void) {
     return gguf_pre_find((struct text_span){gpt2_words, sizeof gpt2_words - 1})->steps[0];
 }
 
+static void add_step(struct pre_steps *s, const char *regex) {
+    s->regex[s->n] = regex;
+    s->n++;
+}
+
 /* One pre-tokenizer, or a sequence of them; false where GGUF has no words for it. */
 static bool read_steps(struct pre_steps *s, const struct json *pre) {
     const struct json *list = json_member(pre, "pretokenizers"), *pattern = json_member(pre, "pattern");
@@ -41,18 +46,18 @@ static bool read_steps(struct pre_steps *s, const struct json *pre) {
     }
     if (is_type(pre, "ByteLevel")) {
         const struct json *regex = json_member(pre, "use_regex"), *space = json_member(pre, "add_prefix_space");
-        if (regex == NULL || json_bool(regex)) s->regex[s->n++] = gpt2_regex();
+        if (regex == NULL || json_bool(regex)) add_step(s, gpt2_regex());
         return space != NULL && !json_bool(space);
     }
     if (is_type(pre, "Digits") && json_bool(json_member(pre, "individual_digits"))) {
-        s->regex[s->n++] = digits;
+        add_step(s, digits);
         return true;
     }
     const char *regex = json_word(json_member(pattern, "Regex"));
     bool cuts = is_type(pre, "Split") && json_text_is(json_member(pre, "behavior"), "Isolated") &&
                 !json_bool(json_member(pre, "invert"));
     if (regex == NULL || !cuts) return false;
-    s->regex[s->n++] = regex;
+    add_step(s, regex);
     return true;
 }
 

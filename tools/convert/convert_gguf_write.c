@@ -71,7 +71,8 @@ static int layer_of(const struct model *m, const struct place *p) {
 
 static struct written_tensor *add_tensor(struct gguf_writing *g, const struct place *p, const char *name, bool bias) {
     g->tensors = xgrow(g->tensors, g->n, &g->capacity, sizeof *g->tensors);
-    struct written_tensor *t = &g->tensors[g->n++];
+    struct written_tensor *t = &g->tensors[g->n];
+    g->n++;
     *t = (struct written_tensor){.n_dims = 1, .type = GGML_F32};
     const char *ending = bias ? "bias" : "weight";
     if (p->outer)
@@ -241,6 +242,12 @@ static enum status write_rows(struct gguf_writing *g, const struct written_tenso
     return status;
 }
 
+/* The tensor whose turn it is. */
+static const struct written_tensor *next_tensor(struct gguf_writing *g) {
+    g->at++;
+    return &g->tensors[g->at - 1];
+}
+
 /* The same tensors in the same order as list_place. */
 static enum status write_place(void *context, const struct place *p, struct error *e) {
     struct gguf_writing *g = context;
@@ -248,13 +255,13 @@ static enum status write_place(void *context, const struct place *p, struct erro
     if (loader_stage(&g->loader, &s, p, e)) return e->status;
     int left = p->share.rows;
     while (left > 0) {
-        const struct written_tensor *t = &g->tensors[g->at++];
+        const struct written_tensor *t = next_tensor(g);
         enum status status = p->form == PLACE_MATRIX ? write_rows(g, t, &s, e) : write_floats(g, t, &s, p, e);
         if (status == STATUS_OK) status = write_padding(g, t->bytes, e);
         if (status) return status;
         left -= t->n_dims == 2 ? t->rows : t->cols / p->share.cols;
     }
-    return lacks_bias(g, p) ? write_zeros(g, &g->tensors[g->at++], e) : STATUS_OK;
+    return lacks_bias(g, p) ? write_zeros(g, next_tensor(g), e) : STATUS_OK;
 }
 
 /* Keys. */
@@ -379,7 +386,7 @@ static enum status write_file(struct gguf_writing *g, const struct gguf_keys *k,
     if (write_header(g, k, e)) return e->status;
     g->loader.options = &wanted;
     if (factors) {
-        const struct written_tensor *t = &g->tensors[g->at++];
+        const struct written_tensor *t = next_tensor(g);
         if (write_bytes(g, factors, t->bytes, e) || write_padding(g, t->bytes, e)) return e->status;
     }
     return model_visit(g->model, write_place, g, e);
