@@ -183,6 +183,33 @@ void backend_glu(struct backend *b, const struct glu_args *a) {
     if (!b->error.status) b->ops->glu(b, a);
 }
 
+void backend_route(struct backend *b, const struct route_args *a) {
+    CHECK(a->y.cols > 0 && a->y.cols % 2 == 0 && a->y.cols / 2 <= a->logits.cols && a->logits.cols < 1 << 24);
+    CHECK(tensor_is_f32(&a->logits, a->logits.rows, a->logits.cols));
+    CHECK(tensor_is_f32(&a->y, a->logits.rows, a->y.cols));
+    if (!b->error.status) b->ops->route(b, a);
+}
+
+static void experts_check(const struct experts_args *a) {
+    int rows = a->x.rows, d = a->x.cols, ffn = a->fc2[0].n_in;
+    for (int i = 0; i < a->n_experts; i++) {
+        CHECK(a->fc1[i].data != NULL && a->fc1[i].n_in == d && a->fc1[i].n_out == 2 * ffn);
+        CHECK(a->fc2[i].data != NULL && a->fc2[i].n_in == ffn && a->fc2[i].n_out == d);
+    }
+    CHECK(tensor_is_f32(&a->wide, rows, 2 * ffn) && tensor_is_f32(&a->gated, rows, ffn));
+}
+
+void backend_experts(struct backend *b, const struct experts_args *a) {
+    int rows = a->x.rows, d = a->x.cols, k = a->routes.cols / 2;
+    CHECK(a->n_experts > 0 && k > 0 && k <= a->n_experts);
+    CHECK(tensor_is_f32(&a->x, rows, d) && tensor_is_f32(&a->y, rows, d));
+    CHECK(tensor_is_f32(&a->routes, rows, 2 * k));
+    CHECK(tensor_is_f32(&a->few, rows, d) && tensor_is_f32(&a->parts, rows, k * d));
+    CHECK(a->shared.data == NULL || (tensor_is_f32(&a->shared, rows, d) && tensor_is_f32(&a->gate, rows, 1)));
+    experts_check(a);
+    if (!b->error.status) b->ops->experts(b, a);
+}
+
 void backend_softcap(struct backend *b, const struct softcap_args *a) {
     CHECK(tensor_is_f32(&a->x, a->x.rows, a->x.cols) && a->cap > 0);
     if (!b->error.status) b->ops->softcap(b, a);

@@ -125,6 +125,33 @@ struct glu_args {
     enum activation activation;
 };
 
+/* Which experts a row uses, and how much: y[i] = the k largest of softmax(logits[i]), largest first, the lowest expert
+ * first among equals, then the k numbers of those experts. With `renormalise` the k weights are divided by their sum. A
+ * NaN ranks as -infinity and makes the weights of its row NaN. logits f32 [rows, experts], y f32 [rows, 2 k]. */
+struct route_args {
+    struct tensor y, logits;
+    bool renormalise;
+};
+
+/* A mixture of experts: y = sum over j of weight j times expert j of x's row, in the order of routes, where an expert
+ * is
+ *     (activation(g) * u) W2^T, [g, u] = x W1^T
+ * and, where there is a shared expert, + sigmoid(gate) shared. The routes are read by the device when the op runs: the
+ * host need not know them. A row's result is the same whatever other rows its experts meet.
+ *
+ * The CPU gives each expert its own rows only. CUDA gives every expert all rows and keeps what was asked for, which is
+ * experts / k times the work. */
+struct experts_args {
+    struct tensor y, x;              /* [rows, d] */
+    struct tensor routes;            /* [rows, 2 k], of backend_route */
+    const struct weight *fc1, *fc2;  /* [n_experts]: [2F, d] with the rows of g first, [d, F]; host arrays */
+    struct tensor shared, gate;      /* [rows, d], [rows, 1]; data NULL: there is no shared expert */
+    struct tensor few, parts;        /* to work in: [rows, d], [rows, k d] */
+    struct tensor wide, gated;       /* likewise: [rows, 2F], [rows, F] */
+    int n_experts;
+    enum activation activation;
+};
+
 /* x = cap tanh(x / cap), in place; cap > 0. */
 struct softcap_args {
     struct tensor x;
@@ -234,6 +261,8 @@ struct backend_ops {
     void (*square_rows)(struct backend *b, const struct square_rows_args *a);
     void (*add)(struct backend *b, const struct add_args *a);
     void (*glu)(struct backend *b, const struct glu_args *a);
+    void (*route)(struct backend *b, const struct route_args *a);
+    void (*experts)(struct backend *b, const struct experts_args *a);
     void (*softcap)(struct backend *b, const struct softcap_args *a);
     void (*embed)(struct backend *b, const struct embed_args *a);
     void (*rope)(struct backend *b, const struct rope_args *a);
@@ -276,6 +305,8 @@ void backend_norm(struct backend *b, const struct norm_args *a);
 void backend_square_rows(struct backend *b, const struct square_rows_args *a);
 void backend_add(struct backend *b, const struct add_args *a);
 void backend_glu(struct backend *b, const struct glu_args *a);
+void backend_route(struct backend *b, const struct route_args *a);
+void backend_experts(struct backend *b, const struct experts_args *a);
 void backend_softcap(struct backend *b, const struct softcap_args *a);
 void backend_embed(struct backend *b, const struct embed_args *a);
 void backend_rope(struct backend *b, const struct rope_args *a);

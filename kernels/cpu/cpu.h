@@ -144,6 +144,8 @@ void cpu_norm(struct backend *b, const struct norm_args *a);
 void cpu_square_rows(struct backend *b, const struct square_rows_args *a);
 void cpu_add(struct backend *b, const struct add_args *a);
 void cpu_glu(struct backend *b, const struct glu_args *a);
+void cpu_route(struct backend *b, const struct route_args *a);
+void cpu_experts(struct backend *b, const struct experts_args *a);
 void cpu_softcap(struct backend *b, const struct softcap_args *a);
 void cpu_embed(struct backend *b, const struct embed_args *a);
 void cpu_rope(struct backend *b, const struct rope_args *a);

@@ -171,6 +171,8 @@ void cuda_norm(struct backend *b, const struct norm_args *a);
 void cuda_square_rows(struct backend *b, const struct square_rows_args *a);
 void cuda_add(struct backend *b, const struct add_args *a);
 void cuda_glu(struct backend *b, const struct glu_args *a);
+void cuda_route(struct backend *b, const struct route_args *a);
+void cuda_experts(struct backend *b, const struct experts_args *a);
 void cuda_softcap(struct backend *b, const struct softcap_args *a);
 void cuda_embed(struct backend *b, const struct embed_args *a);
 void cuda_rope(struct backend *b, const struct rope_args *a);

@@ -80,6 +80,7 @@ struct layer_spec huggingface_layer(const struct model_spec *s, enum stack_id st
     return (struct layer_spec){.parallel = s->stacks[stack].parallel,
                                .mask = MASK_CAUSAL,
                                .window = s->windowed[i] ? s->window : 0,
+                               .experts = s->stacks[stack].experts > 0 && !s->dense[i],
                                .rope = s->stacks[stack].rotated > 0 && !s->unrotated[i]};
 }
 

@@ -6,7 +6,7 @@
  *
  * docs/spec/retro-model.md 4.1. A norm that a layer does not have leaves its rows as they are. Post-norm layers (BERT)
  * norm each sum instead of each branch's input. In parallel layers norm_mlp reads x. Row-parallel products are summed
- * over ranks before bias and residual are added, as Megatron does. */
+ * over ranks before bias and residual are added, as Megatron does. The MLP may be a mixture of experts. */
 #include "retro/model/layer.h"
 
 static void project_rows(const struct model *m, struct tensor y, struct tensor x, const struct projection *w,
@@ -153,18 +153,70 @@ static void cross_attention(const struct pass *p, const struct layer *l) {
     add_branch(p, residual, &l->cross_proj, &none, source->row_scale);
 }
 
-/* branch = norm_out(MLP(input)). */
-static void apply_mlp(const struct pass *p, const struct layer *l, struct tensor input) {
+/* What the second product of an MLP of F columns reads. */
+static struct tensor widen_rows(const struct pass *p, struct tensor input, const struct projection *fc1, int ffn) {
     const struct model *m = p->model;
     const struct dims *d = &p->stack->dims;
+    struct tensor gated = tensor_cols(p->scratch.gated, 0, ffn);
     if (d->gated) {
-        project_rows(m, p->scratch.wide, input, &l->fc1, ACTIVATION_NONE);
-        backend_glu(m->backend,
-                    &(struct glu_args){.y = p->scratch.gated, .x = p->scratch.wide, .activation = d->activation});
+        struct tensor wide = tensor_cols(p->scratch.wide, 0, 2 * ffn);
+        project_rows(m, wide, input, fc1, ACTIVATION_NONE);
+        backend_glu(m->backend, &(struct glu_args){.y = gated, .x = wide, .activation = d->activation});
     } else {
-        project_rows(m, p->scratch.gated, input, &l->fc1, d->activation);
+        project_rows(m, gated, input, fc1, d->activation);
     }
-    project_row_parallel(p, p->scratch.gated, &l->fc2, &l->norm_out);
+    return gated;
+}
+
+/* branch = norm_out(MLP(input)). */
+static void apply_mlp(const struct pass *p, const struct layer *l, struct tensor input) {
+    struct tensor gated = widen_rows(p, input, &l->fc1, p->stack->ffn.n);
+    project_row_parallel(p, gated, &l->fc2, &l->norm_out);
+}
+
+/* scratch.routes, from the router's logits: whole on every rank. */
+static void route_rows(const struct pass *p, const struct layer *l, struct tensor input) {
+    const struct dims *d = &p->stack->dims;
+    struct tensor logits = tensor_cols(p->scratch.choices, 0, d->experts);
+    backend_linear(p->model->backend, &(struct linear_args){.y = logits, .x = input, .weight = &l->router});
+    backend_route(p->model->backend, &(struct route_args){.y = p->scratch.routes,
+                                                          .logits = logits,
+                                                          .renormalise = d->experts_renormalised});
+}
+
+/* scratch.shared and its gate; a rank has its columns' part of the sum. */
+static void apply_shared_expert(const struct pass *p, const struct layer *l, struct tensor input, struct tensor gate) {
+    const struct model *m = p->model;
+    struct tensor gated = widen_rows(p, input, &l->shared_fc1, p->stack->shared_ffn.n);
+    project_rows(m, p->scratch.shared, gated, &l->shared_fc2, ACTIVATION_NONE);
+    backend_linear(m->backend, &(struct linear_args){.y = gate, .x = input, .weight = &l->shared_gate});
+}
+
+/* branch = norm_out(experts(input)). */
+static void apply_experts(const struct pass *p, const struct layer *l, struct tensor input) {
+    const struct model *m = p->model;
+    const struct dims *d = &p->stack->dims;
+    int ffn = p->stack->expert_ffn.n;
+    struct experts_args a = {.y = p->scratch.branch,
+                             .x = input,
+                             .routes = p->scratch.routes,
+                             .fc1 = l->expert_fc1,
+                             .fc2 = l->expert_fc2,
+                             .few = p->scratch.few,
+                             .parts = p->scratch.parts,
+                             .wide = tensor_cols(p->scratch.wide, 0, 2 * ffn),
+                             .gated = tensor_cols(p->scratch.gated, 0, ffn),
+                             .n_experts = d->experts,
+                             .activation = d->activation};
+    route_rows(p, l, input);
+    if (d->shared_ffn > 0) {
+        a.shared = p->scratch.shared;
+        a.gate = tensor_cols(p->scratch.choices, d->experts, 1);
+        apply_shared_expert(p, l, input, a.gate);
+    }
+    backend_experts(m->backend, &a);
+    comm_allreduce_sum(m->comm, m->backend, p->scratch.branch);
+    if (l->norm_out.gamma) stack_norm(m, p->stack, p->scratch.branch, p->scratch.branch, &l->norm_out);
 }
 
 /* The rows that a branch reads: x, or what the norm before the branch makes of it. */
@@ -187,7 +239,10 @@ void layer_forward(const struct pass *p, const struct layer *l) {
     if (l->spec.cross) cross_attention(p, l);
 
     if (!l->spec.parallel) input = enter_branch(p, l, &l->norm_mlp);
-    apply_mlp(p, l, input);
+    if (l->spec.experts)
+        apply_experts(p, l, input);
+    else
+        apply_mlp(p, l, input);
     add_branch(p, x, &l->fc2, &l->norm_out, NULL);
     if (l->spec.post_norm) stack_norm(m, p->stack, x, x, &l->norm_mlp);
 }

@@ -14,11 +14,17 @@ static void report_progress(struct loader *l) {
     log_info("loading weights: %.0f %% of %.1f GB", 100 * (double)l->done / (double)l->total, 1e-9 * (double)l->total);
 }
 
+/* A router and the gate of a shared expert are small, and a change of them sends rows elsewhere. */
+static bool is_routing(const struct place *p) {
+    size_t place = p->rows->rows[p->row].place;
+    return !p->outer && (place == offsetof(struct layer, router) || place == offsetof(struct layer, shared_gate));
+}
+
 void loader_report(struct loader *l, const char *name, const struct place *p) {
     const struct model_options *o = l->options;
     report_progress(l);
     if (o->loaded == NULL) return;
-    enum tensor_role role = p->form != PLACE_MATRIX              ? TENSOR_OTHER
+    enum tensor_role role = p->form != PLACE_MATRIX || is_routing(p) ? TENSOR_OTHER
                             : p->at == &l->model->embedding.word ? TENSOR_WORD
                             : p->outer                           ? TENSOR_OUTPUT
                                                                  : TENSOR_LINEAR;

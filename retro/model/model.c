@@ -13,7 +13,8 @@ static const struct family *const families[] = {
     &family_retro,    &family_gpt,         &family_bert,    &family_megatron_t5, &family_t5,      &family_gpt2,
     &family_gpt_neox, &family_llama,       &family_mistral, &family_qwen2,       &family_qwen3,   &family_phi3,
     &family_gemma2,   &family_gemma3_text, &family_olmo2,   &family_granite,     &family_smollm3, &family_starcoder2,
-    &family_roberta,  &family_xlm_roberta, &family_mpnet,   &family_distilbert};
+    &family_mixtral,  &family_qwen2_moe,   &family_qwen3_moe, &family_roberta,   &family_xlm_roberta, &family_mpnet,
+    &family_distilbert};
 
 static bool same_name(const char *a, const char *b) { return a && b && strcmp(a, b) == 0; }
 
@@ -107,21 +108,35 @@ static struct portion portion_of(const struct comm *c, int n, int unit) {
     return (struct portion){first * unit, (end - first) * unit};
 }
 
-/* Ranks share whole key/value heads, each with the query heads that read it, and the MLP, in blocks that may be
- * quantised where there are enough of them. */
+/* A rank's columns of an MLP, in blocks that may be quantised where there are enough of them. */
+static struct portion portion_of_ffn(const struct comm *c, int ffn) {
+    bool blocks = ffn % QUANTISE_BLOCK == 0 && ffn / QUANTISE_BLOCK >= c->size;
+    int unit = blocks ? QUANTISE_BLOCK : 1;
+    return portion_of(c, ffn / unit, unit);
+}
+
+/* The fewest columns of an MLP. */
+static int narrowest_ffn(const struct dims *d) {
+    int n = d->ffn;
+    if (d->experts > 0) n = min_int(n, d->expert_ffn);
+    if (d->shared_ffn > 0) n = min_int(n, d->shared_ffn);
+    return n;
+}
+
+/* Ranks share whole key/value heads, each with the query heads that read it, and the columns of every MLP. */
 static enum status split_stack(struct stack *s, const struct comm *c, struct error *e) {
     const struct dims *d = &s->dims;
-    int most = min_int(d->kv_heads, d->ffn), group = d->heads / d->kv_heads;
+    int most = min_int(d->kv_heads, narrowest_ffn(d)), group = d->heads / d->kv_heads;
     if (c->size > most)
         return error_set(
             e, STATUS_INVALID,
             "parallel.tensor is %d, and this model's %d key/value heads and %d MLP columns are enough for %d", c->size,
-            d->kv_heads, d->ffn, most);
-    bool blocks = d->ffn % QUANTISE_BLOCK == 0 && d->ffn / QUANTISE_BLOCK >= c->size;
-    int unit = blocks ? QUANTISE_BLOCK : 1;
+            d->kv_heads, narrowest_ffn(d), most);
     s->kv_heads = portion_of(c, d->kv_heads, 1);
     s->heads = portion_of(c, d->kv_heads, group);
-    s->ffn = portion_of(c, d->ffn / unit, unit);
+    s->ffn = portion_of_ffn(c, d->ffn);
+    s->expert_ffn = portion_of_ffn(c, d->expert_ffn);
+    s->shared_ffn = portion_of_ffn(c, d->shared_ffn);
     return STATUS_OK;
 }
 
@@ -175,8 +190,16 @@ static enum status split_layers(struct model *m, struct error *e) {
     return STATUS_OK;
 }
 
+/* What one row reads of a matrix, on average: it uses some of the experts. */
+static size_t count_read(const struct model *m, const struct place *p, size_t bytes) {
+    const struct dims *d = &m->stacks[p->stack].dims;
+    size_t place = p->rows->rows[p->row].place;
+    bool expert = place == offsetof(struct layer, expert_fc1) || place == offsetof(struct layer, expert_fc2);
+    return expert ? bytes / (size_t)d->experts * (size_t)d->experts_used : bytes;
+}
+
 /* Parameters, and the bytes that a plain decode step reads: all matrices of the decoder but the projection of what
- * cross attention reads to keys and values. The output matrix, which may be the word table, is added by the caller. */
+ * cross attention reads to keys and values, and the experts that a row does not use. The output matrix, which may be the word table, is added by the caller. */
 static enum status count_place(void *context, const struct place *p, struct error *e) {
     (void)e;
     struct model *m = context;
@@ -187,7 +210,7 @@ static enum status count_place(void *context, const struct place *p, struct erro
     m->info.local_parameters += (int64_t)count;
     bool cross_kv = p->rows->rows[p->row].place == offsetof(struct layer, cross_kv);
     if (p->form == PLACE_MATRIX && !p->outer && p->stack == STACK_DECODER && !cross_kv)
-        m->info.decode_bytes += matrix_bytes(((const struct weight *)p->at)->dtype, count);
+        m->info.decode_bytes += count_read(m, p, matrix_bytes(((const struct weight *)p->at)->dtype, count));
     return STATUS_OK;
 }
 
@@ -236,7 +259,13 @@ static void make_layers(struct model *m) {
         int n = s->dims.n_layers;
         if (n == 0) continue;
         s->layers = xcalloc((size_t)n, sizeof *s->layers);
-        for (int i = 0; i < n; i++) s->layers[i].spec = m->family->layer(&m->spec, (enum stack_id)id, i);
+        for (int i = 0; i < n; i++) {
+            struct layer *l = &s->layers[i];
+            l->spec = m->family->layer(&m->spec, (enum stack_id)id, i);
+            if (!l->spec.experts) continue;
+            l->expert_fc1 = xcalloc((size_t)s->dims.experts, sizeof *l->expert_fc1);
+            l->expert_fc2 = xcalloc((size_t)s->dims.experts, sizeof *l->expert_fc2);
+        }
     }
 }
 
@@ -291,12 +320,20 @@ enum status model_open(struct model **out, const char *folder, struct backend *b
     return STATUS_OK;
 }
 
+static void free_layers(struct stack *s) {
+    for (int i = 0; s->layers && i < s->dims.n_layers; i++) {
+        free(s->layers[i].expert_fc1);
+        free(s->layers[i].expert_fc2);
+    }
+    free(s->layers);
+}
+
 void model_close(struct model *m) {
     if (m == NULL) return;
     bool opened = m->stacks[STACK_DECODER].layers || m->stacks[STACK_ENCODER].layers;
     if (opened) model_release_weights(m);
     weights_close(m->mapped);
-    for (int id = 0; id < STACK_COUNT; id++) free(m->stacks[id].layers);
+    for (int id = 0; id < STACK_COUNT; id++) free_layers(&m->stacks[id]);
     free(m);
 }
 

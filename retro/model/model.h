@@ -43,7 +43,7 @@ enum tensor_role { TENSOR_OTHER, TENSOR_WORD, TENSOR_OUTPUT, TENSOR_LINEAR };
 struct loaded_tensor {
     const char *name; /* of a quantised one that of its values */
     enum tensor_role role;
-    const struct weight *weight; /* what it becomes, or becomes a part of; NULL for TENSOR_OTHER */
+    const struct weight *weight; /* what it becomes, or becomes a part of; NULL where that is no matrix */
     size_t done, total;          /* bytes of the checkpoint */
 };
 

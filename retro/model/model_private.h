@@ -13,6 +13,7 @@ struct portion {
 struct stack {
     struct dims dims;
     struct portion heads, kv_heads, ffn; /* this rank's */
+    struct portion expert_ffn, shared_ffn; /* its columns of each expert, and of the shared one */
     struct portion kept;                 /* the layers of this rank's stage; of an encoder all or none */
     struct layer *layers;                /* [dims.n_layers] */
     int prefix;                          /* the spelling of the layers' tensors: of tensor_rows.prefixes */

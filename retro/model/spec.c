@@ -41,6 +41,12 @@ static enum status check_relative(const struct dims *d, struct error *e) {
                      d->buckets, d->max_distance);
 }
 
+static enum status check_experts(const struct dims *d, struct error *e) {
+    if (d->experts_used <= d->experts) return STATUS_OK;
+    return error_set(e, STATUS_INVALID, "config.json: \"num_experts_per_tok\" is %d of %d experts", d->experts_used,
+                     d->experts);
+}
+
 static enum status check_stack(const struct dims *d, struct error *e) {
     if (d->heads % d->kv_heads != 0)
         return error_set(e, STATUS_INVALID, "config.json: %d attention heads cannot share %d key/value heads", d->heads,
@@ -59,6 +65,7 @@ static enum status check_stack(const struct dims *d, struct error *e) {
     if (d->rotated % 2 != 0 || d->rotated > d->head_dim)
         return error_set(e, STATUS_INVALID, "config.json: %d rotary dimensions of a head of %d; must be even and fit",
                          d->rotated, d->head_dim);
+    if (check_experts(d, e)) return e->status;
     return check_relative(d, e);
 }
 

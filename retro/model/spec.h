@@ -47,6 +47,11 @@ enum qk_norm { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_WHOLE /* over the heads of al
 struct dims {
     int n_layers; /* 0: the model has no such stack */
     int hidden, heads, kv_heads, head_dim, ffn;
+    int experts;               /* MLPs of a layer that a router chooses from; 0: no layer has them */
+    int experts_used;          /* by one row */
+    bool experts_renormalised; /* the weights of a row's experts are made to sum to 1 */
+    int expert_ffn;            /* the F of each expert */
+    int shared_ffn;            /* of the expert that all rows use beside theirs; 0: none */
     enum norm_kind norm;
     float epsilon;
     bool zero_centered_gamma;
@@ -95,6 +100,7 @@ struct model_spec {
     int start;                  /* id that a decoder with EDGE_SOURCE starts from, -1: no such decoder */
     int window;                 /* keys that a decoder's windowed layers see, the token's own among them; 0: all */
     bool windowed[MAX_LAYERS];  /* of the decoder */
+    bool dense[MAX_LAYERS];     /* of the decoder: a layer with a plain MLP in a stack that has experts */
     bool unrotated[MAX_LAYERS]; /* of the decoder: a layer without RoPE in a stack that has it */
     struct retro_spec retro;
 };
@@ -108,6 +114,7 @@ struct layer_spec {
     bool rope;                  /* rotates queries and keys of self attention */
     enum rope_id frequencies;   /* by this table */
     bool relative;              /* adds the stack's relative bias to the scores of self attention */
+    bool experts;               /* the MLP is one of experts, chosen row by row */
     bool cross;                 /* has cross attention, which reads dims.reads */
     bool cross_residual_normed; /* the residual of cross attention is the normed stream */
 };
@@ -120,14 +127,18 @@ struct projection {
     float *bias; /* device, f32; NULL without */
 };
 
-/* Self attention is one product: rows Q [H h], K [G h], V [G h]. cross_kv likewise K, V. Gated fc1: gate [F], up [F].
+/* Self attention is one product: rows Q [H h], K [G h], V [G h]. cross_kv likewise K, V. Gated fc1: gate [F], up [F]. A
+ * layer with experts has, in place of fc1 and fc2, the router [experts, d], those of each expert without biases, and
+ * the shared expert's with its gate [1, d] where there is one.
  *
  * A norm whose gamma is NULL is not there. norm_in and norm_mlp come before a branch, norm_attention and norm_out after
  * it, before it is added; norm_q and norm_k are of dims.qk_norm. */
 struct layer {
     struct layer_spec spec;
     struct norm_weights norm_in, norm_cross, norm_mlp, norm_attention, norm_out, norm_q, norm_k;
-    struct projection qkv, proj, cross_q, cross_kv, cross_proj, fc1, fc2;
+    struct projection qkv, proj, cross_q, cross_kv, cross_proj, fc1, fc2, shared_fc1, shared_fc2;
+    struct weight router, shared_gate;
+    struct weight *expert_fc1, *expert_fc2; /* [dims.experts], owned; NULL without */
     uint64_t absent; /* bit i: the checkpoint lacks the optional bias of row i of the family's table */
 };
 
@@ -153,7 +164,7 @@ enum part {
 struct tensor_row {
     size_t place;         /* in struct layer; in struct model for a family's outer rows */
     enum part part;       /* several rows of one place make its parts */
-    const char *names[3]; /* spellings, the first that exists is taken; '*' stands for "weight" and "bias" */
+    const char *names[3]; /* spellings, the first that exists is taken; '*' stands for "weight" and "bias", '#' for an expert */
     bool bias_if_there;   /* the checkpoint decides whether there is a bias, and no key of config.json */
     bool transposed;      /* stored as [in, out] */
 };
@@ -180,8 +191,8 @@ struct family {
 
 extern const struct family family_retro, family_gpt, family_bert, family_megatron_t5, family_t5, family_gpt2,
     family_llama, family_mistral, family_granite, family_smollm3, family_qwen2, family_qwen3, family_phi3, family_olmo2,
-    family_gemma2, family_gemma3_text, family_gpt_neox, family_starcoder2, family_roberta, family_xlm_roberta,
-    family_mpnet, family_distilbert;
+    family_gemma2, family_gemma3_text, family_gpt_neox, family_starcoder2, family_mixtral, family_qwen2_moe,
+    family_qwen3_moe, family_roberta, family_xlm_roberta, family_mpnet, family_distilbert;
 
 /* Defaults that most families share. */
 struct model_spec model_spec_default(void);
@@ -195,6 +206,7 @@ enum {
     LIMIT_WIDTH = 1 << 20,
     LIMIT_HEADS = 1 << 14,
     LIMIT_FFN = 1 << 22,
+    LIMIT_EXPERTS = 1 << 12,
     LIMIT_IDS = 1 << 24,
     LIMIT_POSITIONS = 1 << 24,
     LIMIT_BUCKETS = 1 << 16

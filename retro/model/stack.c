@@ -1,17 +1,37 @@
 /* retro/model/stack.c: scratch rows, embedding and norm of a stack. See stack.h. */
 #include "retro/model/stack.h"
 
-/* Columns of scratch.x, normed, branch, qkv, mixed, wide, gated and squares. */
-enum { SCRATCH_PARTS = 8 };
+#include <string.h>
 
+enum { SCRATCH_PARTS = 13 };
+
+/* All parts, in one order. */
+static void list_parts(struct scratch *scratch, struct tensor *parts[SCRATCH_PARTS]) {
+    struct tensor *all[SCRATCH_PARTS] = {&scratch->x,       &scratch->normed, &scratch->branch, &scratch->qkv,
+                                         &scratch->mixed,   &scratch->wide,   &scratch->gated,  &scratch->squares,
+                                         &scratch->choices, &scratch->routes, &scratch->few,    &scratch->shared,
+                                         &scratch->parts};
+    memcpy(parts, all, sizeof all);
+}
+
+/* The largest F of the stack's MLPs. */
+static int widest_ffn(const struct stack *s) { return max_int(s->ffn.n, max_int(s->expert_ffn.n, s->shared_ffn.n)); }
+
+/* Columns of the parts. */
 static void count_columns(const struct stack *s, int cols[SCRATCH_PARTS]) {
     const struct dims *d = &s->dims;
+    bool experts = d->experts > 0, shared = d->shared_ffn > 0;
     cols[0] = cols[1] = cols[2] = d->hidden;
     cols[3] = (s->heads.n + 2 * s->kv_heads.n) * d->head_dim;
     cols[4] = s->heads.n * d->head_dim;
-    cols[5] = (d->gated ? 2 : 1) * s->ffn.n;
-    cols[6] = d->gated ? s->ffn.n : 0;
+    cols[5] = (d->gated ? 2 : 1) * widest_ffn(s);
+    cols[6] = d->gated ? widest_ffn(s) : 0;
     cols[7] = d->qk_norm == QK_NORM_WHOLE ? 2 : 0;
+    cols[8] = experts ? d->experts + 1 : 0;
+    cols[9] = 2 * d->experts_used;
+    cols[10] = experts ? d->hidden : 0;
+    cols[11] = shared ? d->hidden : 0;
+    cols[12] = d->experts_used * d->hidden;
 }
 
 enum status scratch_measure(const struct stack *s, int max_rows, size_t *bytes, struct error *e) {
@@ -25,8 +45,7 @@ enum status scratch_measure(const struct stack *s, int max_rows, size_t *bytes, 
 
 enum status scratch_open(struct scratch *scratch, const struct model *m, const struct stack *s, int max_rows,
                          struct error *e) {
-    struct tensor *parts[SCRATCH_PARTS] = {&scratch->x,     &scratch->normed, &scratch->branch, &scratch->qkv,
-                                           &scratch->mixed, &scratch->wide,   &scratch->gated,  &scratch->squares};
+    struct tensor *parts[SCRATCH_PARTS];
     int cols[SCRATCH_PARTS];
     void *memory;
     if (scratch_measure(s, max_rows, &scratch->bytes, e) ||
@@ -37,6 +56,7 @@ enum status scratch_open(struct scratch *scratch, const struct model *m, const s
 
     float *at = scratch->memory;
     count_columns(s, cols);
+    list_parts(scratch, parts);
     for (int i = 0; i < SCRATCH_PARTS; i++) {
         *parts[i] = tensor_make(at, DTYPE_F32, max_rows, cols[i]);
         at += (size_t)max_rows * (size_t)cols[i];
@@ -49,9 +69,9 @@ void scratch_close(struct scratch *scratch, const struct model *m) { backend_rel
 
 struct scratch scratch_rows(const struct scratch *scratch, int rows) {
     struct scratch part = *scratch;
-    struct tensor *all[] = {&part.x,     &part.normed, &part.branch, &part.qkv,
-                            &part.mixed, &part.wide,   &part.gated,  &part.squares};
+    struct tensor *all[SCRATCH_PARTS];
     CHECK(rows <= scratch->max_rows);
+    list_parts(&part, all);
     for (size_t i = 0; i < ARRAY_COUNT(all); i++) *all[i] = tensor_rows(*all[i], 0, rows);
     part.memory = NULL;
     return part;

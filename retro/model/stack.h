@@ -17,6 +17,12 @@ struct scratch {
     struct tensor gated;   /* [rows, F]            after the gate; wide when not gated */
     struct tensor branch;  /* [rows, d]            a branch before it is added */
     struct tensor squares; /* [rows, 2]           of queries and keys; no columns where no norm covers all heads */
+    /* Of layers with experts (struct experts_args); without columns where there are none. */
+    struct tensor choices; /* [rows, experts + 1]  the router's logits, the gate of the shared expert */
+    struct tensor routes;  /* [rows, 2 used] */
+    struct tensor few;     /* [rows, d]            of one expert */
+    struct tensor shared;  /* [rows, d] */
+    struct tensor parts;   /* [rows, used d] */
 };
 /* The bytes that scratch_open takes. STATUS_NO_MEMORY when they do not fit the address space. */
 enum status scratch_measure(const struct stack *s, int max_rows, size_t *bytes, struct error *e);

@@ -15,6 +15,11 @@ enum extent {
     EXTENT_CROSS_KV,
     EXTENT_FC1,
     EXTENT_FFN,
+    EXTENT_EXPERTS,
+    EXTENT_EXPERT_FC1,
+    EXTENT_EXPERT_FFN,
+    EXTENT_SHARED_FC1,
+    EXTENT_SHARED_FFN,
     EXTENT_VOCAB,
     EXTENT_POSITIONS,
     EXTENT_TYPES,
@@ -25,7 +30,7 @@ enum extent {
 enum split { SPLIT_COPY, SPLIT_ROWS, SPLIT_COLS }; /* of the stored [out, in] matrix over ranks (spec 8) */
 
 /* The kind of weight at a place. */
-enum kind { KIND_NORM, KIND_PROJECTION, KIND_MATRIX, KIND_TABLE, KIND_RELATIVE };
+enum kind { KIND_NORM, KIND_PROJECTION, KIND_MATRIX, KIND_EXPERTS, KIND_TABLE, KIND_RELATIVE };
 
 /* One place of struct layer or struct model. */
 struct place_shape {
@@ -50,6 +55,12 @@ static const struct place_shape layer_shapes[] = {
     {offsetof(struct layer, cross_proj), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_HEADS, SPLIT_COLS},
     {offsetof(struct layer, fc1), KIND_PROJECTION, EXTENT_FC1, EXTENT_HIDDEN, SPLIT_ROWS},
     {offsetof(struct layer, fc2), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_FFN, SPLIT_COLS},
+    {offsetof(struct layer, router), KIND_MATRIX, EXTENT_EXPERTS, EXTENT_HIDDEN, SPLIT_COPY},
+    {offsetof(struct layer, expert_fc1), KIND_EXPERTS, EXTENT_EXPERT_FC1, EXTENT_HIDDEN, SPLIT_ROWS},
+    {offsetof(struct layer, expert_fc2), KIND_EXPERTS, EXTENT_HIDDEN, EXTENT_EXPERT_FFN, SPLIT_COLS},
+    {offsetof(struct layer, shared_gate), KIND_MATRIX, EXTENT_ONE, EXTENT_HIDDEN, SPLIT_COPY},
+    {offsetof(struct layer, shared_fc1), KIND_PROJECTION, EXTENT_SHARED_FC1, EXTENT_HIDDEN, SPLIT_ROWS},
+    {offsetof(struct layer, shared_fc2), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_SHARED_FFN, SPLIT_COLS},
 };
 
 /* The word table is whole on every rank, because it embeds; the output matrix is split by rows. */
@@ -84,6 +95,11 @@ static int extent_size(const struct model *m, const struct dims *d, enum extent 
         case EXTENT_CROSS_KV: return 2 * d->heads * d->head_dim;
         case EXTENT_FC1: return d->gated ? 2 * d->ffn : d->ffn;
         case EXTENT_FFN: return d->ffn;
+        case EXTENT_EXPERTS: return d->experts;
+        case EXTENT_EXPERT_FC1: return 2 * d->expert_ffn;
+        case EXTENT_EXPERT_FFN: return d->expert_ffn;
+        case EXTENT_SHARED_FC1: return 2 * d->shared_ffn;
+        case EXTENT_SHARED_FFN: return d->shared_ffn;
         case EXTENT_VOCAB: return m->spec.padded_vocab;
         case EXTENT_POSITIONS: return m->spec.max_positions;
         case EXTENT_TYPES: return m->spec.type_vocab;
@@ -102,6 +118,8 @@ static int count_blocks(const struct model *m, const struct dims *d, enum extent
             return 3;
         case EXTENT_CROSS_KV: blocks[0] = blocks[1] = q; return 2;
         case EXTENT_FC1: blocks[0] = blocks[1] = d->ffn; return d->gated ? 2 : 1;
+        case EXTENT_EXPERT_FC1: blocks[0] = blocks[1] = d->expert_ffn; return 2;
+        case EXTENT_SHARED_FC1: blocks[0] = blocks[1] = d->shared_ffn; return 2;
         default: blocks[0] = extent_size(m, d, out); return 1;
     }
 }
@@ -124,6 +142,10 @@ static struct portion find_portion(const struct model *m, const struct stack *s,
         case EXTENT_HEAD_COUNT: return s->heads;
         case EXTENT_FC1:
         case EXTENT_FFN: return s->ffn;
+        case EXTENT_EXPERT_FC1:
+        case EXTENT_EXPERT_FFN: return s->expert_ffn;
+        case EXTENT_SHARED_FC1:
+        case EXTENT_SHARED_FFN: return s->shared_ffn;
         case EXTENT_VOCAB: return m->vocab;
         default: CHECK(!"an extent that is not split");
     }
@@ -162,20 +184,28 @@ int share_row(const struct share *s, int i) {
 
 /* Names. */
 
-/* prefix + spelling, with '*' replaced. */
-static const char *spell(const char *prefix, const char *spelling, bool bias, char name[TENSOR_NAME]) {
-    const char *star = strchr(spelling, '*');
-    int before = star ? (int)(star - spelling) : (int)strlen(spelling);
-    const char *word = star == NULL ? "" : bias ? "bias" : "weight";
-    int n = snprintf(name, TENSOR_NAME, "%s%.*s%s%s", prefix, before, spelling, word, star ? star + 1 : "");
-    CHECK(n > 0 && n < TENSOR_NAME);
+/* prefix + spelling, with '*' and '#' replaced. */
+static const char *spell(const char *prefix, const char *spelling, bool bias, int expert, char name[TENSOR_NAME]) {
+    int used = snprintf(name, TENSOR_NAME, "%s", prefix);
+    for (const char *at = spelling; *at; at++) {
+        CHECK(used >= 0 && used < TENSOR_NAME);
+        char *to = name + used;
+        size_t room = (size_t)(TENSOR_NAME - used);
+        if (*at == '*')
+            used += snprintf(to, room, "%s", bias ? "bias" : "weight");
+        else if (*at == '#')
+            used += snprintf(to, room, "%d", expert);
+        else
+            used += snprintf(to, room, "%c", *at);
+    }
+    CHECK(used > 0 && used < TENSOR_NAME);
     return name;
 }
 
 const char *place_spelling(const struct place *p, int i, int j, char name[TENSOR_NAME]) {
     const struct tensor_row *row = &p->rows->rows[i];
     if (j >= (int)ARRAY_COUNT(row->names) || row->names[j] == NULL) return NULL;
-    return spell(p->prefix, row->names[j], p->bias, name);
+    return spell(p->prefix, row->names[j], p->bias, p->expert, name);
 }
 
 /* "decoder.layers.#." of layer 3 is "decoder.layers.3."; '@' is the first retro layer. */
@@ -200,6 +230,7 @@ static bool has_bias(const struct model *m, const struct dims *d, const struct t
     if (shape->kind == KIND_NORM) return d->norm == NORM_LAYER;
     if (shape->out == EXTENT_VOCAB) return m->spec.output_bias;
     if (shape->out == EXTENT_FC1 || shape->in == EXTENT_FFN) return d->mlp_bias;
+    if (shape->out == EXTENT_SHARED_FC1 || shape->in == EXTENT_SHARED_FFN) return false;
     return shape->in == EXTENT_HEADS ? d->proj_bias : d->qkv_bias;
 }
 
@@ -231,6 +262,16 @@ static struct share share_of_bias(struct share s) {
     return s;
 }
 
+/* One place for each expert. */
+static enum status visit_experts(const struct tensor_walk *w, struct place p, struct weight *experts) {
+    int n = w->model->stacks[p.stack].dims.experts;
+    for (int i = 0; i < n; i++) {
+        p.expert = i;
+        if (visit_one(w, &p, PLACE_MATRIX, false, &experts[i])) return w->error->status;
+    }
+    return STATUS_OK;
+}
+
 /* The one or two places of a row: weight and bias, gamma and beta. */
 static enum status visit_row(const struct tensor_walk *w, struct place p, const struct place_shape *shape, void *base,
                              bool absent) {
@@ -242,6 +283,7 @@ static enum status visit_row(const struct tensor_walk *w, struct place p, const 
 
     switch (shape->kind) {
         case KIND_MATRIX: return visit_one(w, &p, PLACE_MATRIX, false, at);
+        case KIND_EXPERTS: return visit_experts(w, p, *(struct weight **)(void *)at);
         case KIND_TABLE: return visit_one(w, &p, PLACE_TABLE, false, at);
         case KIND_RELATIVE: return visit_one(w, &p, PLACE_RELATIVE, false, at);
         case KIND_NORM: {
@@ -264,10 +306,23 @@ static bool is_cross(size_t place) {
            place == offsetof(struct layer, cross_kv) || place == offsetof(struct layer, cross_proj);
 }
 
+static bool is_expert(size_t place) {
+    return place == offsetof(struct layer, router) || place == offsetof(struct layer, expert_fc1) ||
+           place == offsetof(struct layer, expert_fc2);
+}
+
+static bool is_shared_expert(size_t place) {
+    return place == offsetof(struct layer, shared_gate) || place == offsetof(struct layer, shared_fc1) ||
+           place == offsetof(struct layer, shared_fc2);
+}
+
 /* Whether the layer has the place: a table of rows may serve layers with and without it. */
 static bool has_place(const struct layer *layer, const struct dims *d, size_t place) {
     if (place == offsetof(struct layer, norm_q) || place == offsetof(struct layer, norm_k))
         return d->qk_norm != QK_NORM_NONE;
+    if (is_expert(place)) return layer->spec.experts;
+    if (is_shared_expert(place)) return layer->spec.experts && d->shared_ffn > 0;
+    if (place == offsetof(struct layer, fc1) || place == offsetof(struct layer, fc2)) return !layer->spec.experts;
     return layer->spec.cross || !is_cross(place);
 }
 
@@ -381,7 +436,7 @@ void place_kept(const struct model *m, const struct place *p, int *rows, int *co
 static bool has_row(const struct weights *w, const char *prefix, const struct tensor_row *row, bool bias) {
     char name[TENSOR_NAME];
     for (size_t j = 0; j < ARRAY_COUNT(row->names) && row->names[j]; j++)
-        if (weights_find(w, spell(prefix, row->names[j], bias, name))) return true;
+        if (weights_find(w, spell(prefix, row->names[j], bias, 0, name))) return true;
     return false;
 }
 

@@ -29,6 +29,7 @@ struct place {
     char name[TENSOR_NAME]; /* of its first tensor in the family's own spelling: the place's name in model.packed */
     const char *prefix;     /* of a layer's tensors in a checkpoint, "" outside layers */
     const struct tensor_rows *rows;
+    int expert; /* of a place that each expert has, else 0 */
     int row;   /* the first of its rows; later rows with the same place are its other parts */
     bool bias; /* the bias of a projection or norm: '*' in a name stands for "bias" */
     enum place_form form;

@@ -31,6 +31,7 @@ OUT = Path(__file__).resolve().parents[1] / "golden/hf"
 VOCAB, LONG, PROMPT, NEW = 64, 40, 7, 16
 SIZES = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=64, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+MOE = dict(experts_implementation="eager")
 FACTORS = dict(short_factor=[1.0, 1.1, 1.3], long_factor=[1.5, 2.5, 4.0])
 
 
@@ -64,6 +65,12 @@ FAMILIES = {
     "smollm3": ("smollm3", dict(no_rope_layers=[1, 0, 1], num_hidden_layers=3, use_sliding_window=True,
                                 sliding_window=5)),
     "starcoder2": ("starcoder2", dict(sliding_window=5)),
+    "mixtral": ("mixtral", dict(MOE, num_local_experts=5, sliding_window=5)),
+    "qwen2_moe": ("qwen2_moe", dict(MOE, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=16,
+                                    shared_expert_intermediate_size=24, num_hidden_layers=3, decoder_sparse_step=2,
+                                    use_sliding_window=True, sliding_window=5, max_window_layers=2)),
+    "qwen3_moe": ("qwen3_moe", dict(MOE, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=16, head_dim=16,
+                                    norm_topk_prob=True, num_hidden_layers=3, mlp_only_layers=[1])),
     "gpt2_plain": ("gpt2", dict(n_inner=40, n_positions=64, tie_word_embeddings=False)),
 }
 
@@ -79,7 +86,7 @@ def fill(model, seed):
         elif "embed" in name or "wte" in name or "wpe" in name:
             z = (0.15 if model.config.tie_word_embeddings else 0.4) * z
         else:
-            z = 1.2 * z / np.sqrt(p.shape[0] if "c_" in name and model.config.model_type == "gpt2" else p.shape[1])
+            z = 1.2 * z / np.sqrt(p.shape[0] if "c_" in name and model.config.model_type == "gpt2" else p.shape[-1])
         with torch.no_grad():
             p.copy_(torch.from_numpy(np.ascontiguousarray(z, np.float32)))
 
@@ -128,6 +135,8 @@ def words_of_4(config):
     old["transformers_version"] = "4.40.0"
     if old["model_type"] == "gpt2":
         return old
+    if old["model_type"] == "qwen3_moe":
+        old["num_experts"] = old.pop("num_local_experts")
     layers = parameters if "full_attention" in parameters else {"full_attention": parameters}
     scaling = dict(layers["full_attention"])
     base, partial = scaling.pop("rope_theta"), scaling.pop("partial_rotary_factor", None)
