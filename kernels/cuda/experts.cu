@@ -2,7 +2,8 @@
  * expert meets all rows and each row keeps the outputs of its own: right, and experts / k times the work. */
 #include "kernels/cuda/common.cuh"
 
-__device__ static float rank_of(float logit) { return isnan(logit) ? -INFINITY : logit; }
+/* NaN ranks last. */
+__device__ static float rank_of(float logit) { return logit == logit ? logit : -INFINITY; }
 
 struct route_kernel_args {
     view y, logits;
