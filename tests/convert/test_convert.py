@@ -21,6 +21,7 @@ BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
 SHIPPED = ROOT / "models/retro-docs"
 CASE = ROOT / "tests/golden/retro/case_a"
 T5 = {"t5_v1_1": ROOT / "tests/golden/hf/t5_v1_1", "t5_case_a": ROOT / "tests/golden/t5/case_a"}
+EXPERTS = ROOT / "tests/golden/hf/mixtral"
 TEXT = ROOT / "tests/convert/text.txt"  # our own prose; a few seconds of scoring
 CALIBRATION = ROOT / "tests/convert/calibration.txt"
 
@@ -29,6 +30,8 @@ CALIBRATION = ROOT / "tests/convert/calibration.txt"
 LOGITS = {"f16": 0.05, "bf16": 0.5, "int8": 1.1, "int4": 6.0}
 # The same for random T5s of 32 columns; measured: int8 0.36, int4 2.1.
 T5_LOGITS = {"int8": 0.8, "int4": 4.0}
+# The same for a random Mixtral of 32 columns.
+EXPERTS_LOGITS = {"int8": 0.8, "int4": 4.0}
 # Perplexity of the shipped model on TEXT (1 100 tokens) against what it ships as, in percent. docs/quantisation.md has the
 # figures on 21 documents, which are closer to zero: a short text leaves room for chance.
 PERPLEXITY = {"f32": 0.1, "f16": 0.1, "int8": 0.6, "int4": 5.0, "packed": 0.0}
@@ -154,6 +157,15 @@ def test_downloaded_folder(tmp_path):
     assert {p.name for p in (tmp_path / "int8").iterdir()} == kept | {"model.safetensors", "README.md"}
     for name in kept:
         assert (tmp_path / "int8" / name).read_bytes() == (tmp_path / "model" / name).read_bytes()
+
+
+@pytest.mark.parametrize("to", EXPERTS_LOGITS)
+def test_reference_logits_with_experts(to, tmp_path):
+    """Every expert is quantised; the router, which decides on them, is not."""
+    output = converted(EXPERTS, tmp_path / to, to)
+    assert output.count("experts.") == 2 * 5 * 3 and "block_sparse_moe.gate" not in output
+    shutil.copy(EXPERTS / "cases.safetensors", tmp_path / to)
+    assert 1e-4 < distance(tmp_path / to) < EXPERTS_LOGITS[to]
 
 
 @pytest.mark.parametrize("to", PERPLEXITY)

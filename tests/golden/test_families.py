@@ -169,6 +169,11 @@ def test_untied_needs_an_output_matrix(tmp_path):
     ("llama", "quantization_config", {"quant_method": "gptq"}, "not supported"),
     ("llama", "num_key_value_heads", 3, "cannot share"),
     ("llama", "eos_token_id", ["2"], "expected an integer"),
+    ("mixtral", "num_experts_per_tok", 6, "6 of 5 experts"),
+    ("mixtral", "num_local_experts", 0, "allowed is 1"),
+    ("qwen2_moe", "mlp_only_layers", 1, "must be a list"),
+    ("qwen2_moe", "mlp_only_layers", ["1"], "no integer"),
+    ("qwen2_moe", "decoder_sparse_step", 0, "allowed is 1"),
 ])
 def test_options_that_are_refused(tmp_path, family, key, value, words):
     folder = copy_family(family, tmp_path, **{key: value})
@@ -196,7 +201,9 @@ def test_unknown_family_lists_the_known(tmp_path):
     ("granite", "embedding_multiplier", 1), ("granite", "attention_multiplier", 1), ("smollm3", "no_rope_layers", [1, 1, 1]),
     ("gpt_neox_parallel", "use_parallel_residual", False), ("phi3", "original_max_position_embeddings", 64),
     ("llama3", "original_max_position_embeddings", 8), ("starcoder2", "sliding_window", 6),
-    ("gemma3_text", "layer_types", ["full_attention"] * 3)])
+    ("gemma3_text", "layer_types", ["full_attention"] * 3), ("mixtral", "num_experts_per_tok", 3),
+    ("mixtral", "sliding_window", None), ("qwen2_moe", "norm_topk_prob", True), ("qwen3_moe", "norm_topk_prob", False),
+    ("qwen3_moe", "num_experts_per_tok", 2)])
 def test_options_that_matter(tmp_path, family, key, value):
     """Each of them changes logits by far more than the tolerance, so that none is read and forgotten."""
     drop = ["layer_types"] if family in ("qwen2_window", "smollm3") else []
@@ -207,7 +214,7 @@ def test_options_that_matter(tmp_path, family, key, value):
 @pytest.mark.parametrize("family, absent", [
     ("gemma2", "tie_word_embeddings"), ("gpt2", "tie_word_embeddings"), ("starcoder2", "tie_word_embeddings"),
     ("smollm3", "tie_word_embeddings"), ("mistral", "tie_word_embeddings"), ("llama3", "tie_word_embeddings"),
-    ("qwen2_window", "layer_types"), ("smollm3", "layer_types"), ("gemma2", "layer_types"), ("olmo2", "head_dim")])
+    ("qwen2_window", "layer_types"), ("qwen2_moe", "layer_types"), ("qwen2_moe", "qkv_bias"), ("smollm3", "layer_types"), ("gemma2", "layer_types"), ("olmo2", "head_dim")])
 def test_absent_keys(tmp_path, family, absent):
     """What an absent key stands for differs by family."""
     folder = copy_family(family, tmp_path)
@@ -215,6 +222,20 @@ def test_absent_keys(tmp_path, family, absent):
     config.pop(absent, None)
     (folder / "config.json").write_text(json.dumps(config))
     expect_equal(folder)
+
+
+@pytest.mark.parametrize("family, key, value, words", [
+    ("qwen2_moe", "decoder_sparse_step", 1, "layers.0.mlp.gate.weight is missing"),
+    ("qwen2_moe", "mlp_only_layers", [1], "layers.1.mlp.gate_proj.weight is missing"),
+    ("qwen3_moe", "mlp_only_layers", [], "layers.1.mlp.gate.weight is missing"),
+    ("qwen3_moe", "moe_intermediate_size", 8, "experts.0.gate_proj.weight is [16, 32], config.json makes it [8, 32]"),
+    ("qwen2_moe", "shared_expert_intermediate_size", 16, "shared_expert.gate_proj.weight is [24, 32]"),
+    ("mixtral", "num_local_experts", 6, "layers.0.block_sparse_moe.experts.5.w1.weight is missing"),
+    ("mixtral", "num_local_experts", 4, "layers.0.block_sparse_moe"),
+    ("qwen2_moe", "qkv_bias", False, "q_proj.bias has no place")])
+def test_experts_are_where_config_says(tmp_path, family, key, value, words):
+    """Which layers have experts, how many and how large: a checkpoint of another shape is refused by a tensor's name."""
+    expect_refusal(copy_family(family, tmp_path, **{key: value}), words)
 
 
 def test_window_that_is_off(tmp_path):

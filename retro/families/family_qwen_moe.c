@@ -1,5 +1,5 @@
-/* retro/families/family_moe.c: mixtures of experts as Hugging Face stores them: Mixtral, Qwen2 and Qwen3. Attention is
- * that of Mistral, Qwen2 and Qwen3; the MLP of a layer is a choice of experts. */
+/* retro/families/family_qwen_moe.c: Qwen2 and Qwen3 with experts as Hugging Face stores them: attention as in Qwen2 and
+ * Qwen3; the MLP of most layers is one of experts, in Qwen2 beside an expert that all rows use. */
 #include "retro/families/huggingface.h"
 
 /* The decoder's keys, and those of experts that have no place in the spec. */
@@ -9,12 +9,6 @@ struct moe_keys {
     int sparse_step;           /* every so many layers has experts */
     const struct json *dense;  /* mlp_only_layers: numbers of layers without */
 };
-
-static const struct json_field mixtral_fields[] = {
-    {"num_local_experts|num_experts", JSON_INT, AT_DECODER(experts), .min = 1, .max = LIMIT_EXPERTS, .fallback = 8},
-    {"num_experts_per_tok", JSON_INT, AT_DECODER(experts_used), .min = 1, .max = LIMIT_EXPERTS, .fallback = 2},
-};
-static const struct json_table mixtral_table = JSON_TABLE(mixtral_fields, .open = true);
 
 /* The caller fills in what an absent size stands for. */
 static const struct json_field qwen_fields[] = {
@@ -41,24 +35,6 @@ static struct dims *start_keys(struct moe_keys *k, const struct model_spec *s, i
     d->epsilon = 1e-6f;
     d->activation = ACTIVATION_SILU;
     return d;
-}
-
-/* All layers have the window, where there is one. */
-static void window_all(struct model_spec *s) {
-    for (int i = 0; i < s->stacks[STACK_DECODER].n_layers; i++) s->windowed[i] = s->window > 0;
-}
-
-static enum status read_mixtral(const struct json *config, struct model_spec *s, struct error *e) {
-    struct moe_keys k;
-    struct dims *d = start_keys(&k, s, 8, 1e6);
-    d->epsilon = 1e-5f;
-    if (huggingface_read_decoder(config, &k.decoder, e) || spec_read(config, &mixtral_table, &k, e)) return e->status;
-    dims_set_bias(d, false);
-    d->expert_ffn = d->ffn;
-    d->experts_renormalised = true;
-    window_all(&k.decoder.spec);
-    *s = k.decoder.spec;
-    return spec_check(s, e);
 }
 
 /* Layers without experts: those listed, and those between the steps. */
@@ -110,6 +86,7 @@ static enum status read_qwen2_moe(const struct json *config, struct model_spec *
     return spec_check(s, e);
 }
 
+/* All layers have the window, where there is one. */
 static enum status read_qwen3_moe(const struct json *config, struct model_spec *s, struct error *e) {
     struct moe_keys k;
     struct dims *d = start_keys(&k, s, 4, 10000);
@@ -118,22 +95,12 @@ static enum status read_qwen3_moe(const struct json *config, struct model_spec *
     d->expert_ffn = 768;
     d->qk_norm = QK_NORM_HEAD;
     if (read_qwen(config, &k, e)) return e->status;
-    window_all(&k.decoder.spec);
+    for (int i = 0; i < d->n_layers; i++) k.decoder.spec.windowed[i] = k.decoder.spec.window > 0;
     *s = k.decoder.spec;
     return spec_check(s, e);
 }
 
 static const struct tensor_row outer_rows[] = {HUGGINGFACE_OUTER_ROWS};
-
-static const struct tensor_row mixtral_rows[] = {
-    {.place = offsetof(struct layer, norm_in), .names = {"input_layernorm.*"}},
-    HUGGINGFACE_ATTENTION_ROWS,
-    {.place = offsetof(struct layer, norm_mlp), .names = {"post_attention_layernorm.*"}},
-    {.place = offsetof(struct layer, router), .names = {"block_sparse_moe.gate.*"}},
-    {.place = offsetof(struct layer, expert_fc1), .part = PART_GATE, .names = {"block_sparse_moe.experts.#.w1.*"}},
-    {.place = offsetof(struct layer, expert_fc1), .part = PART_UP, .names = {"block_sparse_moe.experts.#.w3.*"}},
-    {.place = offsetof(struct layer, expert_fc2), .names = {"block_sparse_moe.experts.#.w2.*"}},
-};
 
 /* Of layers with experts and without, and with a shared expert and without. */
 static const struct tensor_row qwen_rows[] = {
@@ -149,16 +116,6 @@ static const struct tensor_row qwen_rows[] = {
     {.place = offsetof(struct layer, shared_fc1), .part = PART_GATE, .names = {"mlp.shared_expert.gate_proj.*"}},
     {.place = offsetof(struct layer, shared_fc1), .part = PART_UP, .names = {"mlp.shared_expert.up_proj.*"}},
     {.place = offsetof(struct layer, shared_fc2), .names = {"mlp.shared_expert.down_proj.*"}},
-};
-
-const struct family family_mixtral = {
-    .model_type = "mixtral",
-    .read = read_mixtral,
-    .inspect = huggingface_find_output,
-    .layer = huggingface_layer,
-    .stacks[STACK_DECODER] = {{HUGGINGFACE_LAYERS}, mixtral_rows, ARRAY_COUNT(mixtral_rows)},
-    .outer = {{NULL}, outer_rows, ARRAY_COUNT(outer_rows)},
-    .ignores = huggingface_ignore_frequencies,
 };
 
 const struct family family_qwen2_moe = {

@@ -1,0 +1,211 @@
+/* tests/ops/test_ops_experts.c: the choice of experts and their sum against double loops, in every variant, and the
+ * promise that a row's result does not depend on the rows that share its experts. */
+#include "kernels/quantise.h"
+#include "tests/ops/ops.h"
+
+enum { EXPERTS = 7, USED = 3, HIDDEN = 32, FFN = 64, ROWS = 37 };
+
+static struct tensor route(struct backend *b, struct tensor logits, int used, bool renormalise) {
+    struct tensor y = padded_tensor(DTYPE_F32, logits.rows, 2 * used, 3);
+    backend_route(b, &(struct route_args){.y = y, .logits = logits, .renormalise = renormalise});
+    assert_gaps_untouched(y);
+    return y;
+}
+
+/* Weights fall, are those of the softmax, and no expert that was left out is likelier than one that was taken. */
+static void check_routes(struct tensor logits, struct tensor y, bool renormalise) {
+    int used = y.cols / 2;
+    for (int i = 0; i < y.rows; i++) {
+        bool taken[40] = {false};
+        double sum = 0, kept = 0, least = INFINITY;
+        for (int j = 0; j < logits.cols; j++) sum += exp(tensor_get(logits, i, j));
+        for (int j = 0; j < used; j++) kept += exp(tensor_get(logits, i, (int)tensor_get(y, i, used + j)));
+        for (int j = 0; j < used; j++) {
+            int expert = (int)tensor_get(y, i, used + j);
+            double logit = tensor_get(logits, i, expert);
+            assert_true(!taken[expert] && logit <= least);
+            assert_true(fabs(tensor_get(y, i, j) - exp(logit) / (renormalise ? kept : sum)) <= 1e-6);
+            taken[expert] = true;
+            least = logit;
+        }
+        for (int j = 0; j < logits.cols; j++) assert_true(taken[j] || tensor_get(logits, i, j) <= least);
+    }
+}
+
+static void route_sizes(struct backend *b) {
+    static const int sizes[][2] = {{1, 1}, {2, 2}, {7, 3}, {33, 1}, {40, 8}};
+    for (size_t s = 0; s < ARRAY_COUNT(sizes); s++)
+        for (int renormalise = 0; renormalise < 2; renormalise++) {
+            struct tensor logits = random_tensor(DTYPE_F32, ROWS, sizes[s][0], 2);
+            struct tensor y = route(b, logits, sizes[s][1], renormalise);
+            check_routes(logits, y, renormalise);
+            free(logits.data);
+            free(y.data);
+        }
+}
+
+/* The lowest expert first among equals; NaN last, and its row is NaN. */
+static void route_order(struct backend *b) {
+    const float rows[][5] = {{1, 2, 2, 1, 2}, {0, 0, 0, 0, 0}, {-1, NAN, -3, -2, -9}, {NAN, NAN, NAN, NAN, NAN}};
+    const int expected[][4] = {{1, 2, 4, 0}, {0, 1, 2, 3}, {0, 3, 2, 4}, {0, 1, 2, 3}};
+    struct tensor logits = padded_tensor(DTYPE_F32, 4, 5, 0);
+    memcpy(logits.data, rows, sizeof rows);
+    struct tensor y = route(b, logits, 4, true);
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < 4; j++) {
+            assert_int_equal((int)tensor_get(y, i, 4 + j), expected[i][j]);
+            assert_int_equal(isnan(tensor_get(y, i, j)), i >= 2);
+        }
+    assert_true(tensor_get(y, 1, 0) == 0.25f && tensor_get(y, 1, 3) == 0.25f);
+    free(logits.data);
+    free(y.data);
+}
+
+static void test_route(void **state) {
+    (void)state;
+    for_each_variant(route_sizes, 2);
+    for_each_variant(route_order, 1);
+}
+
+/* A mixture with its rows, and the weights as f32: what packing makes of them. */
+struct mixture {
+    struct experts_args args;
+    struct weight fc1[EXPERTS], fc2[EXPERTS];
+    float *wide1[EXPERTS], *wide2[EXPERTS];
+};
+
+static float *pack_random(struct backend *b, struct weight *w, enum dtype dtype, int n_out, int n_in) {
+    size_t n = (size_t)n_out * (size_t)n_in;
+    float *wide = random_array(n);
+    uint8_t *values = xmalloc(n);
+    uint16_t *scales = xmalloc(n / QUANTISE_BLOCK * sizeof *scales), *minimums = xmalloc(n / QUANTISE_BLOCK * 2);
+    struct host_matrix host = {.values = wide};
+    struct quantised_row rows = {values, scales, dtype == DTYPE_INT4 ? minimums : NULL};
+    *w = (struct weight){.dtype = dtype, .n_out = n_out, .n_in = n_in};
+    if (dtype_quantised(dtype)) {
+        for (int i = 0; i < n_out; i++)
+            assert_true(quantise_row(dtype, quantised_row_at(rows, dtype, n_in, i), wide + i * n_in, NULL, n_in));
+        host = (struct host_matrix){values, scales, rows.minimums, dtype};
+    }
+    assert_int_equal(backend_pack(b, w, &host, NULL), STATUS_OK);
+    free(values);
+    free(scales);
+    free(minimums);
+    return wide;
+}
+
+static struct tensor plain_rows(int cols) { return padded_tensor(DTYPE_F32, ROWS, cols, 1); }
+
+static void mixture_open(struct mixture *m, struct backend *b, enum dtype dtype) {
+    for (int i = 0; i < EXPERTS; i++) {
+        m->wide1[i] = pack_random(b, &m->fc1[i], dtype, 2 * FFN, HIDDEN);
+        m->wide2[i] = pack_random(b, &m->fc2[i], dtype, HIDDEN, FFN);
+    }
+    struct tensor logits = random_tensor(DTYPE_F32, ROWS, EXPERTS, 0);
+    for (int i = 0; i < ROWS; i++) tensor_set(logits, i, 4, -50); /* an expert that nobody uses */
+    m->args = (struct experts_args){.y = plain_rows(HIDDEN),
+                                    .x = random_tensor(DTYPE_F32, ROWS, HIDDEN, 2),
+                                    .routes = route(b, logits, USED, true),
+                                    .fc1 = m->fc1,
+                                    .fc2 = m->fc2,
+                                    .shared = random_tensor(DTYPE_F32, ROWS, HIDDEN, 0),
+                                    .gate = random_tensor(DTYPE_F32, ROWS, 1, 6),
+                                    .few = plain_rows(HIDDEN),
+                                    .parts = plain_rows(USED * HIDDEN),
+                                    .wide = plain_rows(2 * FFN),
+                                    .gated = plain_rows(FFN),
+                                    .n_experts = EXPERTS,
+                                    .activation = ACTIVATION_SILU};
+    free(logits.data);
+}
+
+static void mixture_close(struct mixture *m, struct backend *b) {
+    const struct experts_args *a = &m->args;
+    struct tensor all[] = {a->y, a->x, a->routes, a->shared, a->gate, a->few, a->parts, a->wide, a->gated};
+    for (size_t i = 0; i < ARRAY_COUNT(all); i++) free(all[i].data);
+    for (int i = 0; i < EXPERTS; i++) {
+        backend_release(b, m->fc1[i].data);
+        backend_release(b, m->fc2[i].data);
+        free(m->wide1[i]);
+        free(m->wide2[i]);
+    }
+}
+
+/* out += weight * expert(row of x). */
+static void add_expert(const struct mixture *m, int row, int expert, double weight, double out[HIDDEN]) {
+    for (int f = 0; f < FFN; f++) {
+        double gate = 0, up = 0;
+        for (int j = 0; j < HIDDEN; j++) {
+            double x = tensor_get(m->args.x, row, j);
+            gate += x * m->wide1[expert][f * HIDDEN + j];
+            up += x * m->wide1[expert][(FFN + f) * HIDDEN + j];
+        }
+        double inner = weight * up * gate / (1 + exp(-gate));
+        for (int j = 0; j < HIDDEN; j++) out[j] += inner * m->wide2[expert][j * FFN + f];
+    }
+}
+
+static void experts_sum(struct backend *b) {
+    struct mixture m;
+    mixture_open(&m, b, DTYPE_F32);
+    for (int with = 0; with < 2; with++) {
+        struct experts_args a = m.args;
+        if (with == 0) a.shared = a.gate = (struct tensor){0};
+        backend_experts(b, &a);
+        for (int i = 0; i < ROWS; i++) {
+            double out[HIDDEN] = {0}, gate = 1 / (1 + exp(-tensor_get(m.args.gate, i, 0)));
+            for (int j = 0; j < USED; j++)
+                add_expert(&m, i, (int)tensor_get(a.routes, i, USED + j), tensor_get(a.routes, i, j), out);
+            for (int j = 0; j < HIDDEN; j++) {
+                double expected = out[j] + (with ? gate * tensor_get(m.args.shared, i, j) : 0);
+                assert_true(fabs(tensor_get(a.y, i, j) - expected) <= 1e-4);
+            }
+        }
+        assert_gaps_untouched(a.y);
+    }
+    mixture_close(&m, b);
+}
+
+static void test_experts(void **state) {
+    (void)state;
+    for_each_variant(experts_sum, 2);
+}
+
+/* The first `rows` of t from `first` on. */
+static struct experts_args mixture_rows(const struct experts_args *a, int first, int rows) {
+    struct experts_args part = *a;
+    struct tensor *all[] = {&part.x, &part.routes, &part.shared, &part.gate, &part.few, &part.parts, &part.wide,
+                            &part.gated};
+    for (size_t i = 0; i < ARRAY_COUNT(all); i++) *all[i] = tensor_rows(*all[i], first, rows);
+    part.y = padded_tensor(DTYPE_F32, rows, HIDDEN, 0);
+    return part;
+}
+
+/* All rows in one call against batches of every size, bit for bit. */
+static void experts_batches(struct backend *b) {
+    static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16, DTYPE_INT8, DTYPE_INT4};
+    for (size_t t = 0; t < ARRAY_COUNT(dtypes); t++) {
+        struct mixture m;
+        mixture_open(&m, b, dtypes[t]);
+        backend_experts(b, &m.args);
+        for (int rows = 1; rows < ROWS; rows++)
+            for (int first = 0; first + rows <= ROWS; first += rows) {
+                struct experts_args part = mixture_rows(&m.args, first, rows);
+                backend_experts(b, &part);
+                for (int i = 0; i < rows; i++) assert_rows_equal(part.y, i, m.args.y, first + i);
+                free(part.y.data);
+            }
+        mixture_close(&m, b);
+    }
+}
+
+static void test_batches(void **state) {
+    (void)state;
+    for_each_variant(experts_batches, 2);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_route), cmocka_unit_test(test_experts),
+                                       cmocka_unit_test(test_batches)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
