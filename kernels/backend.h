@@ -125,9 +125,9 @@ struct glu_args {
     enum activation activation;
 };
 
-/* Which experts a row uses, and how much: y[i] = the k largest of softmax(logits[i]), largest first, the lowest expert
- * first among equals, then the k numbers of those experts. With `renormalise` the k weights are divided by their sum. A
- * NaN ranks as -infinity and makes the weights of its row NaN. logits f32 [rows, experts], y f32 [rows, 2 k]. */
+/* The experts that a row uses, and their weights: y[i] = the k largest of softmax(logits[i]), largest first, the lowest
+ * expert first among equals, then the k numbers of those experts. With `renormalise` the k weights are divided by their
+ * sum. A NaN ranks as -infinity and makes the weights of its row NaN. logits f32 [rows, experts], y f32 [rows, 2 k]. */
 struct route_args {
     struct tensor y, logits;
     bool renormalise;
@@ -142,12 +142,12 @@ struct route_args {
  * The CPU gives each expert its own rows only. CUDA gives every expert all rows and keeps what was asked for, which is
  * experts / k times the work. */
 struct experts_args {
-    struct tensor y, x;              /* [rows, d] */
-    struct tensor routes;            /* [rows, 2 k], of backend_route */
-    const struct weight *fc1, *fc2;  /* [n_experts]: [2F, d] with the rows of g first, [d, F]; host arrays */
-    struct tensor shared, gate;      /* [rows, d], [rows, 1]; data NULL: there is no shared expert */
-    struct tensor few, parts;        /* to work in: [rows, d], [rows, k d] */
-    struct tensor wide, gated;       /* likewise: [rows, 2F], [rows, F] */
+    struct tensor y, x;             /* [rows, d] */
+    struct tensor routes;           /* [rows, 2 k], of backend_route */
+    const struct weight *fc1, *fc2; /* [n_experts]: [2F, d] with the rows of g first, [d, F]; host arrays */
+    struct tensor shared, gate;     /* [rows, d], [rows, 1]; data NULL: there is no shared expert */
+    struct tensor few, parts;       /* to work in: [rows, d], [rows, k d] */
+    struct tensor wide, gated;      /* likewise: [rows, 2F], [rows, F] */
     int n_experts;
     enum activation activation;
 };

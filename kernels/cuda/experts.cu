@@ -1,5 +1,5 @@
-/* kernels/cuda/experts.cu: mixtures of experts. The list of work is written before the device knows the routes, so every
- * expert meets all rows and each row keeps the outputs of its own: right, and experts / k times the work. */
+/* kernels/cuda/experts.cu: mixtures of experts. The list of work is written before the device knows the routes, so
+ * every expert meets all rows and each row keeps the outputs of its own: right, and experts / k times the work. */
 #include "kernels/cuda/common.cuh"
 
 /* NaN ranks last. */

@@ -1,5 +1,5 @@
-/* retro/families/family_mixtral.c: Mixtral as Hugging Face stores it: attention as in Mistral, and in every layer an MLP
- * of experts. */
+/* retro/families/family_mixtral.c: Mixtral as Hugging Face stores it: attention as in Mistral, and in every layer an
+ * MLP of experts. */
 #include "retro/families/huggingface.h"
 
 static const struct json_field mixtral_fields[] = {

@@ -6,8 +6,8 @@
 struct moe_keys {
     struct huggingface_decoder decoder;
     bool qkv_bias;
-    int sparse_step;           /* every so many layers has experts */
-    const struct json *dense;  /* mlp_only_layers: numbers of layers without */
+    int sparse_step;          /* every so many layers has experts */
+    const struct json *dense; /* mlp_only_layers: numbers of layers without */
 };
 
 /* The caller fills in what an absent size stands for. */

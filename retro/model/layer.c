@@ -179,9 +179,9 @@ static void route_rows(const struct pass *p, const struct layer *l, struct tenso
     const struct dims *d = &p->stack->dims;
     struct tensor logits = tensor_cols(p->scratch.choices, 0, d->experts);
     backend_linear(p->model->backend, &(struct linear_args){.y = logits, .x = input, .weight = &l->router});
-    backend_route(p->model->backend, &(struct route_args){.y = p->scratch.routes,
-                                                          .logits = logits,
-                                                          .renormalise = d->experts_renormalised});
+    backend_route(
+        p->model->backend,
+        &(struct route_args){.y = p->scratch.routes, .logits = logits, .renormalise = d->experts_renormalised});
 }
 
 /* scratch.shared and its gate; a rank has its columns' part of the sum. */

@@ -25,9 +25,9 @@ void loader_report(struct loader *l, const char *name, const struct place *p) {
     report_progress(l);
     if (o->loaded == NULL) return;
     enum tensor_role role = p->form != PLACE_MATRIX || is_routing(p) ? TENSOR_OTHER
-                            : p->at == &l->model->embedding.word ? TENSOR_WORD
-                            : p->outer                           ? TENSOR_OUTPUT
-                                                                 : TENSOR_LINEAR;
+                            : p->at == &l->model->embedding.word     ? TENSOR_WORD
+                            : p->outer                               ? TENSOR_OUTPUT
+                                                                     : TENSOR_LINEAR;
     o->loaded(o->context, &(struct loaded_tensor){.name = name,
                                                   .role = role,
                                                   .weight = p->form == PLACE_MATRIX ? p->at : NULL,

@@ -10,11 +10,11 @@
 #include "retro/weights/packed.h"
 
 static const struct family *const families[] = {
-    &family_retro,    &family_gpt,         &family_bert,    &family_megatron_t5, &family_t5,      &family_gpt2,
-    &family_gpt_neox, &family_llama,       &family_mistral, &family_qwen2,       &family_qwen3,   &family_phi3,
-    &family_gemma2,   &family_gemma3_text, &family_olmo2,   &family_granite,     &family_smollm3, &family_starcoder2,
-    &family_mixtral,  &family_qwen2_moe,   &family_qwen3_moe, &family_roberta,   &family_xlm_roberta, &family_mpnet,
-    &family_distilbert};
+    &family_retro,     &family_gpt,      &family_bert,        &family_megatron_t5, &family_t5,
+    &family_gpt2,      &family_gpt_neox, &family_llama,       &family_mistral,     &family_qwen2,
+    &family_qwen3,     &family_phi3,     &family_gemma2,      &family_gemma3_text, &family_olmo2,
+    &family_granite,   &family_smollm3,  &family_starcoder2,  &family_mixtral,     &family_qwen2_moe,
+    &family_qwen3_moe, &family_roberta,  &family_xlm_roberta, &family_mpnet,       &family_distilbert};
 
 static bool same_name(const char *a, const char *b) { return a && b && strcmp(a, b) == 0; }
 
@@ -199,7 +199,8 @@ static size_t count_read(const struct model *m, const struct place *p, size_t by
 }
 
 /* Parameters, and the bytes that a plain decode step reads: all matrices of the decoder but the projection of what
- * cross attention reads to keys and values, and the experts that a row does not use. The output matrix, which may be the word table, is added by the caller. */
+ * cross attention reads to keys and values, and the experts that a row does not use. The output matrix, which may be
+ * the word table, is added by the caller. */
 static enum status count_place(void *context, const struct place *p, struct error *e) {
     (void)e;
     struct model *m = context;

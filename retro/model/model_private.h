@@ -12,12 +12,12 @@ struct portion {
 /* Layers of one shape that run one after the other. */
 struct stack {
     struct dims dims;
-    struct portion heads, kv_heads, ffn; /* this rank's */
+    struct portion heads, kv_heads, ffn;   /* this rank's */
     struct portion expert_ffn, shared_ffn; /* its columns of each expert, and of the shared one */
-    struct portion kept;                 /* the layers of this rank's stage; of an encoder all or none */
-    struct layer *layers;                /* [dims.n_layers] */
-    int prefix;                          /* the spelling of the layers' tensors: of tensor_rows.prefixes */
-    struct norm_weights final_norm;      /* gamma NULL without */
+    struct portion kept;                   /* the layers of this rank's stage; of an encoder all or none */
+    struct layer *layers;                  /* [dims.n_layers] */
+    int prefix;                            /* the spelling of the layers' tensors: of tensor_rows.prefixes */
+    struct norm_weights final_norm;        /* gamma NULL without */
     struct tensor relative; /* f32 [local H, 2 max_distance + 1], a bias by key minus query; data NULL without */
 };
 

@@ -30,8 +30,8 @@ struct place {
     const char *prefix;     /* of a layer's tensors in a checkpoint, "" outside layers */
     const struct tensor_rows *rows;
     int expert; /* of a place that each expert has, else 0 */
-    int row;   /* the first of its rows; later rows with the same place are its other parts */
-    bool bias; /* the bias of a projection or norm: '*' in a name stands for "bias" */
+    int row;    /* the first of its rows; later rows with the same place are its other parts */
+    bool bias;  /* the bias of a projection or norm: '*' in a name stands for "bias" */
     enum place_form form;
     void *at;
     enum stack_id stack; /* whose dims its shape comes from */

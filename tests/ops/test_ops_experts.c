@@ -174,8 +174,8 @@ static void test_experts(void **state) {
 /* The first `rows` of t from `first` on. */
 static struct experts_args mixture_rows(const struct experts_args *a, int first, int rows) {
     struct experts_args part = *a;
-    struct tensor *all[] = {&part.x, &part.routes, &part.shared, &part.gate, &part.few, &part.parts, &part.wide,
-                            &part.gated};
+    struct tensor *all[] = {&part.x,   &part.routes, &part.shared, &part.gate,
+                            &part.few, &part.parts,  &part.wide,   &part.gated};
     for (size_t i = 0; i < ARRAY_COUNT(all); i++) *all[i] = tensor_rows(*all[i], first, rows);
     part.y = padded_tensor(DTYPE_F32, rows, HIDDEN, 0);
     return part;
