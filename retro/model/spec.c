@@ -42,9 +42,13 @@ static enum status check_relative(const struct dims *d, struct error *e) {
 }
 
 static enum status check_experts(const struct dims *d, struct error *e) {
-    if (d->experts_used <= d->experts) return STATUS_OK;
-    return error_set(e, STATUS_INVALID, "config.json: \"num_experts_per_tok\" is %d of %d experts", d->experts_used,
-                     d->experts);
+    if (d->experts_used > d->experts)
+        return error_set(e, STATUS_INVALID, "config.json: \"num_experts_per_tok\" is %d of %d experts", d->experts_used,
+                         d->experts);
+    if (d->experts_used <= LIMIT_PARTS / d->hidden) return STATUS_OK;
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "config.json: \"num_experts_per_tok\" is %d; with rows of %d at most %d are supported",
+                     d->experts_used, d->hidden, LIMIT_PARTS / d->hidden);
 }
 
 static enum status check_stack(const struct dims *d, struct error *e) {

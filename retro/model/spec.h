@@ -207,6 +207,7 @@ enum {
     LIMIT_HEADS = 1 << 14,
     LIMIT_FFN = 1 << 22,
     LIMIT_EXPERTS = 1 << 12,
+    LIMIT_PARTS = 1 << 24, /* columns of the parts that the experts of a row make: used experts times hidden size */
     LIMIT_IDS = 1 << 24,
     LIMIT_POSITIONS = 1 << 24,
     LIMIT_BUCKETS = 1 << 16

@@ -1,5 +1,6 @@
 /* tests/cuda/test_cuda_experts.c: mixtures of experts on the CUDA backend against the CPU. Arguments as for
  * test_cuda_ops. */
+#include "kernels/cuda/open.h"
 #include "tests/cuda/cuda_ops.h"
 
 static struct route_args route_on(struct both y, struct both logits, bool renormalise, bool on_device) {
@@ -125,16 +126,19 @@ static void run_mixture(const struct mixture *m, int on_device, bool shared) {
     backend_experts(on_device ? device : reference, &a);
 }
 
+/* Many rows are rounded to the type of f16 and bf16 weights: 2^-9 of terms whose sizes add up to some tens. Nothing
+ * else is rounded to less than f32. */
 static void test_experts(void **state) {
     (void)state;
     static const int row_counts[] = {1, 3, 19};
     for (size_t i = 0; i < ARRAY_COUNT(row_counts); i++)
         for (enum dtype dtype = DTYPE_F32; dtype <= DTYPE_BF16; dtype++) {
             if (!chosen()) continue;
+            bool rounds = dtype != DTYPE_F32 && row_counts[i] > CUDA_FEW_ROWS;
             struct mixture m;
             mixture_open(&m, dtype, row_counts[i], dtype == DTYPE_F16 ? 36 : 64, dtype == DTYPE_BF16 ? 20 : 32);
             for (int on_device = 0; on_device < 2; on_device++) run_mixture(&m, on_device, i != 1);
-            assert_both(m.y, dtype == DTYPE_F32 ? 1e-5 : 0.02, "experts");
+            assert_both(m.y, rounds ? 0.1 : 1e-4, "experts");
             mixture_close(&m);
         }
 }

@@ -184,6 +184,12 @@ def test_options_that_are_refused(tmp_path, family, key, value, words):
         "epsilon is" in done.stderr
 
 
+def test_too_many_parts(tmp_path):
+    """Experts per token times hidden size is a number of columns, and must fit one."""
+    folder = copy_family("qwen3_moe", tmp_path, num_local_experts=4096, num_experts_per_tok=4096, hidden_size=1 << 20)
+    expect_refusal(folder, '"num_experts_per_tok" is 4096; with rows of 1048576 at most 16 are supported')
+
+
 def test_several_eos_ids(tmp_path):
     expect_equal(copy_family("llama", tmp_path, eos_token_id=[2, 3]))
 
