@@ -93,9 +93,10 @@ struct cpu_kernels {
     void (*square)(const struct square_rows_args *a, int row);
     void (*add)(const struct add_args *a, int row);
     void (*scale)(float *y, const float *x, int n, float scale);
-    /* Integers that order as the logits do, and the integer sampling weights, of n <= SAMPLE_BLOCK logits
-     * (sample_weights.h); bitwise the same in all variants. */
+    /* Integers that order as the logits do, the largest of them, and the integer sampling weights, of n <= SAMPLE_BLOCK
+     * logits (sample_weights.h); bitwise the same in all variants. */
     void (*keys)(uint32_t *keys, const float *logits, int n);
+    uint32_t (*top)(const float *logits, int n);
     void (*weights)(uint64_t *w, const float *logits, int n, double largest, double temperature);
 };
 

@@ -15,6 +15,7 @@ void softcap_avx2(float *x, int n, float cap) { softcap_vector(x, n, cap); }
 void exp_avx2(float *y, const float *x, int n) { exp_vector(y, x, n); }
 
 void keys_avx2(uint32_t *keys, const float *logits, int n) { sample_keys(keys, logits, n); }
+uint32_t top_avx2(const float *logits, int n) { return sample_top(logits, n); }
 
 void weights_avx2(uint64_t *w, const float *logits, int n, double largest, double temperature) {
     sample_weights(w, logits, n, largest, temperature);

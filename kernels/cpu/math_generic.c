@@ -31,6 +31,7 @@ void exp_generic(float *y, const float *x, int n) {
 }
 
 void keys_generic(uint32_t *keys, const float *logits, int n) { sample_keys(keys, logits, n); }
+uint32_t top_generic(const float *logits, int n) { return sample_top(logits, n); }
 
 void weights_generic(uint64_t *w, const float *logits, int n, double largest, double temperature) {
     sample_weights(w, logits, n, largest, temperature);

@@ -14,7 +14,12 @@
  *     rising id whose running sum of weights exceeds t.
  *
  * A cut is found by radix selection: histograms over the leading, middle and last bits of the order-preserving integer
- * form of the logit. Three passes, no sorting, no memory beyond the histogram, and integer sums in any order agree. */
+ * form of the logit. Three passes, no sorting, and integer sums in any order agree.
+ *
+ * A vocabulary of 256 000 ids makes every pass over it dear, and few ids matter. So the largest logit of each region of
+ * the row is remembered: a region is passed over where even that one is cut off or weighs nothing. And once a histogram
+ * tells that few ids are left, they are copied out, and the rest of the work sees a short row. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -22,47 +27,94 @@
 
 #define WEIGHT_ONE ((uint64_t)1 << 40)
 
+enum {
+    REGIONS = 1024,    /* at most, of one row: one block each up to 262 144 ids, more blocks beyond */
+    CANDIDATES = 32768 /* ids that can be copied out; 256 KB of stack */
+};
+
 /* Keeps ids whose key is above `key`, and the first `equal` ids whose key is `key`. */
 struct cut {
     uint32_t key;
     uint64_t equal;
 };
 
+struct sample_region {
+    uint32_t top; /* its largest key */
+    /* total_weight fills in: */
+    uint64_t weight; /* of its kept ids */
+    uint64_t equal;  /* how many ids of the regions before lie exactly on the cut */
+};
+
+/* What one draw writes: on the stack of its thread. */
+struct sample_room {
+    struct sample_region regions[REGIONS];
+    int32_t ids[CANDIDATES]; /* of the copied logits, rising */
+    float logits[CANDIDATES];
+};
+
 struct sample_row {
     const struct cpu_kernels *kernels;
+    struct sample_room *room;
     const float *logits;
+    const int32_t *ids; /* of the logits; NULL: 0, 1, ... */
     int n;
+    int region; /* ids of one region, whole blocks */
     double largest, temperature;
     struct cut cut;
+    uint32_t light; /* smaller keys weigh 0 */
     uint64_t least; /* min_p: smaller weights are dropped */
 };
 
-/* A part of the keys: those whose bits above `shift` are prefix, followed by any digit of DIGIT_BITS. */
-struct part {
-    uint32_t prefix;
-    int shift;
+/* Keys from low to low + size - 1. */
+struct key_range {
+    uint32_t low;
+    uint64_t size;
 };
 
 enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
 
-/* The digit of a key that is in the part. */
-static uint32_t part_digit(struct part part, uint32_t key) { return (key >> part.shift) - (part.prefix << DIGIT_BITS); }
+static const struct key_range all_keys = {.low = 0, .size = (uint64_t)1 << 32};
 
-static const struct part all_keys = {.prefix = 0, .shift = 2 * DIGIT_BITS};
-
-/* The ids of one stretch of SAMPLE_BLOCK that the row's cut keeps and that are in the part, and their logits. */
+/* The ids of one stretch of SAMPLE_BLOCK that the row's cut keeps and whose keys are in a range, and their logits. */
 struct sample_stretch {
-    int32_t ids[SAMPLE_BLOCK];
+    int32_t at[SAMPLE_BLOCK]; /* places in the row */
     float logits[SAMPLE_BLOCK];
     uint32_t keys[SAMPLE_BLOCK];
     int n;
 };
 
-/* Fills *s from id `first` on. *equal counts the ids so far that lie exactly on the cut. There is no branch on the
+/* The first block from `first` on whose region has a key of at least `key`; behind the row: there is none. */
+static int find_block(const struct sample_row *row, int first, uint32_t key) {
+    while (first < row->n && row->room->regions[first / row->region].top < key)
+        first = (first / row->region + 1) * row->region;
+    return first;
+}
+
+static uint32_t larger_key(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
+/* The smallest key that is worth a visit. Ids on the cut that are passed over for weighing nothing are not counted,
+ * and nothing depends on which of them the cut keeps. */
+static uint32_t lowest_key(const struct sample_row *row, struct key_range range, bool weigh) {
+    uint32_t low = larger_key(row->cut.key, range.low);
+    return weigh ? larger_key(low, row->light) : low;
+}
+
+/* Fills *s from place `first` on with all there is. */
+static void collect_all(const struct sample_row *row, int first, struct sample_stretch *s) {
+    s->n = min_int(SAMPLE_BLOCK, row->n - first);
+    row->kernels->keys(s->keys, row->logits + first, s->n);
+    memcpy(s->logits, row->logits + first, (size_t)s->n * sizeof *s->logits);
+    for (int i = 0; i < s->n; i++) s->at[i] = first + i;
+}
+
+/* Fills *s from place `first` on. *equal counts the ids so far that lie exactly on the cut. There is no branch on the
  * data: logits are in no order that a processor could guess. */
-static void collect(const struct sample_row *row, int first, struct part part, uint64_t *equal,
+static void collect(const struct sample_row *row, int first, struct key_range range, uint64_t *equal,
                     struct sample_stretch *s) {
-    const uint64_t size = (uint64_t)1 << (part.shift + DIGIT_BITS), low = part.prefix * size;
+    if (row->cut.key == 0 && row->cut.equal >= (uint64_t)row->n && range.size == all_keys.size) {
+        collect_all(row, first, s);
+        return;
+    }
     const struct cut cut = row->cut;
     uint64_t on_cut = *equal;
     const float *logits = row->logits + first;
@@ -73,10 +125,10 @@ static void collect(const struct sample_row *row, int first, struct part part, u
         uint32_t key = keys[i], on = key == cut.key;
         uint32_t kept = (key > cut.key) | (on & (on_cut < cut.equal));
         on_cut += on;
-        s->ids[n] = first + i;
+        s->at[n] = first + i;
         s->logits[n] = logits[i];
         s->keys[n] = key;
-        n += (int)(kept & (key - low < size));
+        n += (int)(kept & (key - (uint64_t)range.low < range.size));
     }
     s->n = n;
     *equal = on_cut;
@@ -88,28 +140,74 @@ static void stretch_weights(const struct sample_row *row, const struct sample_st
     for (int i = 0; i < s->n; i++) w[i] = w[i] < row->least ? 0 : w[i];
 }
 
+/* The largest keys of the row's regions. */
+static void measure_regions(struct sample_row *row) {
+    int blocks = (row->n + SAMPLE_BLOCK - 1) / SAMPLE_BLOCK;
+    row->region = (blocks + REGIONS - 1) / REGIONS * SAMPLE_BLOCK;
+    for (int first = 0; first < row->n; first += SAMPLE_BLOCK) {
+        struct sample_region *region = &row->room->regions[first / row->region];
+        uint32_t top = row->kernels->top(row->logits + first, min_int(SAMPLE_BLOCK, row->n - first));
+        region->top = first % row->region == 0 ? top : larger_key(region->top, top);
+    }
+}
+
+static int count_regions(const struct sample_row *row) { return (row->n - 1) / row->region + 1; }
+
+/* The sum of all kept weights, and of each region's. */
 static uint64_t total_weight(const struct sample_row *row) {
     uint64_t total = 0, equal = 0, w[SAMPLE_BLOCK];
     struct sample_stretch s;
-    for (int first = 0; first < row->n; first += SAMPLE_BLOCK) {
+    uint32_t low = lowest_key(row, all_keys, true);
+    for (int i = 0; i < count_regions(row); i++) row->room->regions[i].weight = 0;
+
+    for (int first = find_block(row, 0, low); first < row->n; first = find_block(row, first + SAMPLE_BLOCK, low)) {
+        struct sample_region *region = &row->room->regions[first / row->region];
+        if (first % row->region == 0) region->equal = equal;
         collect(row, first, all_keys, &equal, &s);
         stretch_weights(row, &s, w);
-        for (int i = 0; i < s.n; i++) total += w[i];
+        for (int i = 0; i < s.n; i++) region->weight += w[i];
     }
+    for (int i = 0; i < count_regions(row); i++) total += row->room->regions[i].weight;
     return total;
 }
 
-/* Adds to histogram[digit] what the kept ids of the part bring: their number, or their weights. */
-static void fill_histogram(const struct sample_row *row, struct part part, bool weigh, uint64_t *histogram) {
+/* Adds to histogram[digit] what the kept ids of the range bring: their number, or their weights. The range has DIGITS
+ * digits of 2^shift keys each, and the largest keys may fill fewer. */
+static void fill_histogram(const struct sample_row *row, struct key_range range, int shift, bool weigh,
+                           uint64_t *histogram) {
     uint64_t equal = 0, w[SAMPLE_BLOCK];
     struct sample_stretch s;
+    uint32_t low = lowest_key(row, range, weigh);
     memset(histogram, 0, DIGITS * sizeof *histogram);
     for (int i = 0; i < SAMPLE_BLOCK; i++) w[i] = 1;
-    for (int first = 0; first < row->n; first += SAMPLE_BLOCK) {
-        collect(row, first, part, &equal, &s);
+
+    for (int first = find_block(row, 0, low); first < row->n; first = find_block(row, first + SAMPLE_BLOCK, low)) {
+        collect(row, first, range, &equal, &s);
         if (weigh) stretch_weights(row, &s, w);
-        for (int i = 0; i < s.n; i++) histogram[part_digit(part, s.keys[i])] += w[i];
+        for (int i = 0; i < s.n; i++) histogram[(s.keys[i] - range.low) >> shift] += w[i];
     }
+}
+
+/* Makes the row one of the kept ids whose keys are at least `low`, if there is room for them. */
+static void shorten_row(struct sample_row *row, uint32_t low) {
+    const struct key_range range = {.low = low, .size = all_keys.size - low};
+    struct sample_room *room = row->room;
+    struct sample_stretch s;
+    uint64_t equal = 0;
+    int n = 0;
+    low = lowest_key(row, range, false);
+    for (int first = find_block(row, 0, low); first < row->n; first = find_block(row, first + SAMPLE_BLOCK, low)) {
+        collect(row, first, range, &equal, &s);
+        if (n + s.n > CANDIDATES) return;
+        /* A short row shortens in place: what is kept moves forward. */
+        for (int i = 0; i < s.n; i++) room->ids[n + i] = row->ids ? row->ids[s.at[i]] : s.at[i];
+        memcpy(room->logits + n, s.logits, (size_t)s.n * sizeof *s.logits);
+        n += s.n;
+    }
+    row->logits = room->logits;
+    row->ids = room->ids;
+    row->n = n;
+    measure_regions(row);
 }
 
 /* The weight of every id whose key is `key`. */
@@ -122,20 +220,47 @@ static uint64_t key_weight(const struct sample_row *row, uint32_t key) {
     return weight;
 }
 
-/* The shortest prefix of the ranking whose measure (count, or weight) reaches `target`, 1 <= target <= all of it. Ids
- * with one key have one weight, so how many of the last key are needed is a division. */
-static struct cut find_cut(const struct sample_row *row, bool weigh, uint64_t target) {
-    uint64_t histogram[DIGITS], above = 0;
-    uint32_t prefix = 0;
+/* The weight that top_p asks for. */
+static uint64_t wanted_weight(double top_p, const uint64_t *histogram) {
+    uint64_t total = 0;
+    for (int i = 0; i < DIGITS; i++) total += histogram[i];
+    double wanted = ceil(top_p * (double)total);
+    uint64_t target = wanted >= 1 ? (uint64_t)wanted : 1;
+    return target < total ? target : total;
+}
+
+/* Cuts behind the shortest prefix of the ranking of `count` ids; where that is 0, of a share of top_p of the weight.
+ * Ids with one key have one weight, so how many of the last key are needed is a division. */
+static void cut_row(struct sample_row *row, uint64_t count, double top_p) {
+    bool weigh = count == 0;
+    uint64_t histogram[DIGITS], above = 0, target = count;
+    struct key_range range = all_keys;
     for (int shift = 2 * DIGIT_BITS; shift >= 0; shift -= DIGIT_BITS) {
-        fill_histogram(row, (struct part){prefix, shift}, weigh, histogram);
+        fill_histogram(row, range, shift, weigh, histogram);
+        if (target == 0) target = wanted_weight(top_p, histogram);
+
         uint32_t digit = DIGITS - 1;
         while (digit > 0 && above + histogram[digit] < target) above += histogram[digit--];
-        prefix = prefix << DIGIT_BITS | digit;
+        range.low += digit << shift;
+        range.size = (uint64_t)1 << shift;
+        shorten_row(row, range.low);
     }
-    uint64_t each = weigh ? key_weight(row, prefix) : 1, needed = target - above;
+    uint64_t each = weigh ? key_weight(row, range.low) : 1, needed = target - above;
     CHECK(each > 0);
-    return (struct cut){.key = prefix, .equal = needed / each + (needed % each != 0)};
+    row->cut = (struct cut){.key = range.low, .equal = needed / each + (needed % each != 0)};
+}
+
+/* Drops what lies below the count largest regions' tops: it cannot be among the count largest logits. */
+static void drop_low(struct sample_row *row, int count) {
+    int n = count_regions(row);
+    uint32_t low = 0;
+    if (count > n) return;
+    for (uint32_t bit = (uint32_t)1 << 31; bit > 0; bit >>= 1) {
+        int reach = 0;
+        for (int i = 0; i < n; i++) reach += row->room->regions[i].top >= (low | bit);
+        if (reach >= count) low |= bit;
+    }
+    shorten_row(row, low);
 }
 
 static uint64_t splitmix64(uint64_t x) {
@@ -148,30 +273,46 @@ static uint64_t splitmix64(uint64_t x) {
 static int32_t draw_token(const struct sample_row *row, uint64_t seed, uint64_t draw) {
     uint64_t total = total_weight(row), r = splitmix64(splitmix64(seed) + draw * 0x9e3779b97f4a7c15);
     uint64_t target = (uint64_t)((unsigned __int128)r * total >> 64);
-    uint64_t sum = 0, equal = 0, w[SAMPLE_BLOCK];
-    struct sample_stretch s = {.n = 0};
+    const struct sample_region *region = row->room->regions;
     CHECK(total > 0); /* the largest logit survives every cut and weighs 2^40, so the walk ends inside the row */
-    for (int at = 0, first = 0;; at++) {
-        for (; at == s.n; first += SAMPLE_BLOCK, at = 0) {
+    uint64_t sum = 0, w[SAMPLE_BLOCK];
+    while (sum + region->weight <= target) {
+        sum += region->weight;
+        region++;
+    }
+
+    struct sample_stretch s = {.n = 0};
+    uint64_t equal = region->equal;
+    int first = (int)(region - row->room->regions) * row->region;
+    for (int i = 0;; i++) {
+        for (; i == s.n; first += SAMPLE_BLOCK, i = 0) {
             collect(row, first, all_keys, &equal, &s);
             stretch_weights(row, &s, w);
         }
-        if ((sum += w[at]) > target) return s.ids[at];
+        sum += w[i];
+        if (sum > target) return row->ids ? row->ids[s.at[i]] : s.at[i];
     }
 }
 
+/* The key below which e^z weighs nothing: z = -29 is 0.28 of the weight 1, so no rounding on the way matters. */
+static uint32_t light_key(const struct sample_row *row) {
+    double logit = fmax(row->largest - 29 * row->temperature, -FLT_MAX);
+    float below = nextafterf((float)logit, -FLT_MAX);
+    return row->kernels->top(&below, 1);
+}
+
+/* The draw from a row that was measured. It may shorten the row. */
 static int32_t sample_row(struct sample_row *row, const struct sample_params *p, int32_t greedy) {
     if (!(p->temperature > 0) || p->top_k == 1) return greedy;
     row->temperature = (double)p->temperature;
     row->cut = (struct cut){.key = 0, .equal = (uint64_t)row->n};
     row->least = 0;
-    if (p->top_k > 0 && p->top_k < row->n) row->cut = find_cut(row, false, (uint64_t)p->top_k);
-    if (p->top_p < 1) {
-        uint64_t total = total_weight(row);
-        double wanted = ceil((double)p->top_p * (double)total);
-        uint64_t target = wanted >= 1 ? (uint64_t)wanted : 1;
-        row->cut = find_cut(row, true, target < total ? target : total);
+    row->light = light_key(row);
+    if (p->top_k > 0 && p->top_k < row->n) {
+        drop_low(row, p->top_k);
+        cut_row(row, (uint64_t)p->top_k, 1);
     }
+    if (p->top_p < 1) cut_row(row, 0, (double)p->top_p);
     if (p->min_p > 0) row->least = (uint64_t)ceil(fmin((double)p->min_p, 1) * (double)WEIGHT_ONE);
     return draw_token(row, p->seed, p->draw);
 }
@@ -187,18 +328,6 @@ static float log_probability(const struct sample_row *row, int32_t id) {
         for (int i = 0; i < n; i++) sum += (double)shifted[i];
     }
     return (float)((double)sample_clean(row->logits[id]) - row->largest - log(sum));
-}
-
-static int32_t largest_id(const float *logits, int n) {
-    int32_t best = 0;
-    float largest = sample_clean(logits[0]);
-    for (int32_t i = 1; i < n; i++) {
-        float x = sample_clean(logits[i]);
-        if (x <= largest) continue;
-        largest = x;
-        best = i;
-    }
-    return best;
 }
 
 struct sampling {
@@ -224,11 +353,20 @@ static void row_restore(float *logits, const struct sample_params *p) {
     for (int64_t i = 0; i < p->n_edits; i++) logits[p->edits[i].id] = p->edits[i].logit;
 }
 
-/* The greedy choice, by which weights and sums are scaled. */
-static int32_t row_measure(struct sample_row *row) {
-    int32_t greedy = largest_id(row->logits, row->n);
-    row->largest = (double)sample_clean(row->logits[greedy]);
-    return greedy;
+/* The row's regions, its largest logit, by which weights and sums are scaled, and the lowest id that has it. */
+static int32_t measure_row(struct sample_row *row) {
+    uint32_t keys[SAMPLE_BLOCK], top = 0;
+    measure_regions(row);
+    for (int i = 0; i < count_regions(row); i++) top = larger_key(top, row->room->regions[i].top);
+    for (int first = find_block(row, 0, top);; first += SAMPLE_BLOCK) {
+        int n = min_int(SAMPLE_BLOCK, row->n - first);
+        row->kernels->keys(keys, row->logits + first, n);
+        for (int i = 0; i < n; i++) {
+            if (keys[i] != top) continue;
+            row->largest = (double)sample_clean(row->logits[first + i]);
+            return first + i;
+        }
+    }
 }
 
 static void sample_one(const void *context, int i, int thread) {
@@ -237,11 +375,18 @@ static void sample_one(const void *context, int i, int thread) {
     const struct sample_args *a = s->args;
     const struct sample_params *p = &a->params[i];
     float *logits = row_f32(a->logits, i);
-    struct sample_row row = {.kernels = s->kernels, .logits = logits, .n = a->n_vocab};
+    struct sample_room room;
+    const struct sample_row whole = {.kernels = s->kernels, .room = &room, .logits = logits, .n = a->n_vocab};
+    struct sample_row row = whole;
     row_edit(logits, p);
-    a->ids[i] = sample_row(&row, p, row_measure(&row));
+    int32_t greedy = measure_row(&row);
+    double largest = row.largest;
+    a->ids[i] = sample_row(&row, p, greedy);
     row_restore(logits, p);
-    if (p->n_edits > 0) row_measure(&row);
+
+    row = whole;
+    row.largest = largest;
+    if (p->n_edits > 0) measure_row(&row);
     a->logprobs[i] = log_probability(&row, a->ids[i]);
 }
 

@@ -65,13 +65,24 @@ static inline float sample_clean(float logit) {
 }
 
 /* An integer that orders as the logits do. */
+static inline uint32_t sample_key(float logit) {
+    float x = sample_clean(logit);
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return u ^ (u & 0x80000000 ? 0xffffffff : 0x80000000);
+}
+
 static inline void sample_keys(uint32_t *keys, const float *logits, int n) {
+    for (int i = 0; i < n; i++) keys[i] = sample_key(logits[i]);
+}
+
+static inline uint32_t sample_top(const float *logits, int n) {
+    uint32_t top = 0;
     for (int i = 0; i < n; i++) {
-        float x = sample_clean(logits[i]);
-        uint32_t u;
-        memcpy(&u, &x, sizeof u);
-        keys[i] = u ^ (u & 0x80000000 ? 0xffffffff : 0x80000000);
+        uint32_t key = sample_key(logits[i]);
+        top = key > top ? key : top;
     }
+    return top;
 }
 
 static inline void sample_weights(uint64_t *w, const float *logits, int n, double largest, double temperature) {

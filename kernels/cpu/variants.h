@@ -9,7 +9,7 @@
 #define KERNELS_OF(set) \
     .attention = attention_##set, .merge = merge_##set, .activate = activate_##set, .exp = exp_##set, \
     .softcap = softcap_##set, .norm = norm_##set, .square = square_##set, .add = add_##set, .scale = scale_##set, \
-    .keys = keys_##set, .weights = weights_##set
+    .keys = keys_##set, .top = top_##set, .weights = weights_##set
 
 void linear_generic(const struct linear_args *a, int first_tile, int n_tiles);
 void linear_avx2(const struct linear_args *a, int first_tile, int n_tiles);
@@ -61,8 +61,11 @@ void weights_avx2(uint64_t *w, const float *logits, int n, double largest, doubl
 void weights_avx512(uint64_t *w, const float *logits, int n, double largest, double temperature);
 
 void keys_generic(uint32_t *keys, const float *logits, int n);
+uint32_t top_generic(const float *logits, int n);
 void keys_avx2(uint32_t *keys, const float *logits, int n);
+uint32_t top_avx2(const float *logits, int n);
 void keys_avx512(uint32_t *keys, const float *logits, int n);
+uint32_t top_avx512(const float *logits, int n);
 
 void norm_generic(const struct norm_args *a, int row);
 void norm_avx2(const struct norm_args *a, int row);

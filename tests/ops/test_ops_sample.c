@@ -109,9 +109,30 @@ static void sample_rules(struct backend *b) {
     }
 }
 
+/* Vocabularies of several regions, of regions of more than one block, and cuts that keep few ids or more than are
+ * copied out; far from zero all logits share their leading bits. */
+static void sample_large_rows(struct backend *b) {
+    static const int sizes[] = {40000, 270001}, top_ks[] = {0, 20, 1500, 100000};
+    static const float spreads[] = {0.01f, 3, 40}, shifts[] = {0, 200};
+    for (int round = 0; round < 24; round++) {
+        int n = sizes[round % 8 == 7];
+        float spread = spreads[random_int(3)], shift = shifts[random_int(2)];
+        float *logits = random_array((size_t)n);
+        for (int i = 0; i < n; i++) logits[i] = (logits[i] + random_value() + random_value()) * spread + shift;
+        for (int i = 0; round % 3 == 0 && i < n; i++) logits[i] = roundf(logits[i]);
+        struct sample_params p = {.temperature = round % 5 ? 0.9f : 0.1f, .top_p = round % 2 ? 0.9f : 1};
+        p.top_k = top_ks[random_int(4)];
+        p.min_p = round % 7 ? 0 : 0.05f;
+        p.seed = random_bits();
+        assert_int_equal(sample_one(b, logits, n, p, NULL), reference_sample(logits, n, &p));
+        free(logits);
+    }
+}
+
 static void test_sample_rules(void **state) {
     (void)state;
     for_each_variant(sample_rules, 2);
+    for_each_variant(sample_large_rows, 1);
 }
 
 /* 60000 seeded draws from 20 tokens: chi-square with 19 degrees of freedom is below 43.8 in 999 of 1000 cases. */
