@@ -20,7 +20,7 @@ static bool is_routing(const struct place *p) {
     return !p->outer && (place == offsetof(struct layer, router) || place == offsetof(struct layer, shared_gate));
 }
 
-void loader_report(struct loader *l, const char *name, const struct place *p) {
+void loader_report(struct loader *l, const char *name, const struct place *p, const struct tensor_row *row) {
     const struct model_options *o = l->options;
     report_progress(l);
     if (o->loaded == NULL) return;
@@ -31,6 +31,7 @@ void loader_report(struct loader *l, const char *name, const struct place *p) {
     o->loaded(o->context, &(struct loaded_tensor){.name = name,
                                                   .role = role,
                                                   .weight = p->form == PLACE_MATRIX ? p->at : NULL,
+                                                  .transposed = row->transposed && p->form == PLACE_MATRIX,
                                                   .done = l->done,
                                                   .total = l->total});
 }

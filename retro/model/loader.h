@@ -81,8 +81,8 @@ struct staged_place {
 /* All stored tensors of a place; *n of them. An error names the tensor and both shapes. */
 enum status loader_find_parts(struct loader *l, const struct place *p, struct stored_part parts[MAX_PARTS], int *n,
                               struct error *e);
-/* Tells the log and model_options.loaded that a tensor was found. */
-void loader_report(struct loader *l, const char *name, const struct place *p);
+/* Tells the log and model_options.loaded that a tensor of a row was found. */
+void loader_report(struct loader *l, const char *name, const struct place *p, const struct tensor_row *row);
 
 /* Room for s->rows rows of s->cols. */
 enum status stage_take(struct loader *l, struct staged_place *s, enum dtype dtype, struct error *e);

@@ -86,19 +86,25 @@ static enum status find_block_rows(struct loader *l, struct stored_part *s, cons
     return STATUS_OK;
 }
 
+/* Blocks run along the columns that a product adds up: whatever a family's folders do with floats, quantised matrices
+ * are [out, in]. */
+static bool lies_turned(const struct stored_tensor *t) {
+    return t->turned || t->dtype == STORED_I8 || t->dtype == STORED_U8;
+}
+
 static enum status find_part(struct loader *l, struct stored_part *s, const char *name, struct error *e) {
     const struct stored_tensor *t = weights_find(l->weights, name);
-    if (t && t->turned) s->transposed = false;
+    if (t && lies_turned(t)) s->transposed = false;
     s->planes = (struct matrix_planes){.cols = s->transposed ? s->rows : s->cols};
     if (t && t->form) return find_block_rows(l, s, name, e);
     if (t && convert_type(t, &s->planes.dtype, e)) return e->status;
     bool blocks = dtype_quantised(s->planes.dtype);
-    if (blocks && (s->transposed || s->cols % QUANTISE_BLOCK != 0))
+    if (blocks && s->cols % QUANTISE_BLOCK != 0)
         return error_set(
             e, STATUS_INVALID,
             "tensor %s is stored as %s; only matrices whose columns are a multiple of %d can be quantised, "
-            "config.json makes it [%d, %d]%s",
-            name, stored_dtype_name(t->dtype), QUANTISE_BLOCK, s->rows, s->cols, s->transposed ? " transposed" : "");
+            "config.json makes it [%d, %d]",
+            name, stored_dtype_name(t->dtype), QUANTISE_BLOCK, s->rows, s->cols);
 
     int cols = s->planes.dtype == DTYPE_INT4 ? s->cols / 2 : s->cols;
     bool vector = cols == 1;
@@ -152,7 +158,7 @@ enum status loader_find_parts(struct loader *l, const struct place *p, struct st
         find_spelling(l, p, i, name);
         if (find_part(l, s, name, e)) return e->status;
         use_spellings(l, p, i);
-        loader_report(l, name, p);
+        loader_report(l, name, p, row);
     }
     CHECK(*n > 0);
     return STATUS_OK;

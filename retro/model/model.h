@@ -44,6 +44,7 @@ struct loaded_tensor {
     const char *name; /* of a quantised one that of its values */
     enum tensor_role role;
     const struct weight *weight; /* what it becomes, or becomes a part of; NULL where that is no matrix */
+    bool transposed;             /* a matrix that folders of the family hold as [in, out], unless it is quantised */
     size_t done, total;          /* bytes of the checkpoint */
 };
 

@@ -104,9 +104,18 @@ def test_int4_both_ways(tmp_path):
     assert read_tensors(again / "model.safetensors") == read_tensors(narrow / "model.safetensors")
 
 
-def test_transposed_blocks_are_refused(tmp_path):
-    done = run("retro-convert", GOLDEN / "gpt2/model.gguf", tmp_path / "int8", "--to", "int8")
-    assert done.returncode == 1 and "hold it transposed" in done.stderr
+def test_turned_blocks(tmp_path):
+    """GPT-2's folders hold floats as [in, out] and blocks as [out, in], as GGUF does: the rounded model goes both ways."""
+    narrow = converted(GOLDEN / "gpt2/model.gguf", tmp_path / "int8", "int8")
+    first = read_tensors(narrow / "model.safetensors")
+    dtype, (rows, columns), _ = first["transformer.h.0.attn.c_attn.weight"]
+    assert dtype == "U8" and rows == 3 * 2 * columns  # two of 4 bits in a byte
+    parity(with_cases(narrow, "gpt2"), QUANTISED)
+    again = converted(converted(narrow, tmp_path / "gguf", "gguf"), tmp_path / "again", "int8")
+    assert read_tensors(again / "model.safetensors") == first
+
+
+def test_blocks_are_not_rounded_twice(tmp_path):
     done = run("retro-convert", GOLDEN / "qwen2/model.gguf", tmp_path / "int4", "--to", "int4")
     assert done.returncode == 1 and "holds int8 already" in done.stderr
 

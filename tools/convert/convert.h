@@ -23,10 +23,13 @@ struct change {
     const struct stored_tensor *stored;
     enum tensor_role role;
     const struct weight *weight; /* that it fills in the model that was opened to convert */
-    int64_t rows, cols;          /* of weights; a vector is one column */
+    int64_t rows, cols;          /* of weights, as they are converted; a vector is one column */
     enum dtype from, to;         /* the same: written as it is */
-    const float *importance;     /* of its columns, or NULL */
-    struct deviation deviation;  /* of what was written from what was read */
+    /* Families that hold floats as [in, out] hold quantised matrices as [out, in] (docs/model-format.md). */
+    bool by_column;             /* the rows that are converted are the columns of what is stored */
+    bool turned_back;           /* what was converted as [out, in] is written as [in, out] */
+    const float *importance;    /* of its columns, or NULL */
+    struct deviation deviation; /* of what was written from what was read */
 };
 
 struct conversion {

@@ -52,6 +52,18 @@ static enum dtype choose(enum tensor_role role, enum dtype to) {
     return to == DTYPE_INT4 && role != TENSOR_LINEAR ? DTYPE_INT8 : to;
 }
 
+/* A matrix that lies as [in, out] in the source (`columns`) may have to be [out, in] where it goes, or the other way
+ * round. */
+static void plan_turns(struct change *c, bool columns, bool transposed) {
+    bool to_columns = transposed && !dtype_quantised(c->to);
+    c->by_column = columns && !to_columns;
+    c->turned_back = to_columns && !columns;
+    if (!c->by_column) return;
+    int64_t rows = c->rows;
+    c->rows = c->cols;
+    c->cols = rows;
+}
+
 /* Norms, biases and tables of positions stay as they are: they are small, and computed with as f32. */
 static void add_change(struct conversion *p, const struct loaded_tensor *t, const struct convert_options *o) {
     struct change *c = &p->changes[p->n];
@@ -60,11 +72,14 @@ static void add_change(struct conversion *p, const struct loaded_tensor *t, cons
     *c = (struct change){.stored = stored, .role = t->role, .weight = t->weight, .from = dtype_of(stored)};
     c->rows = stored->n_dims > 0 ? stored->shape[0] : 1;
     c->cols = (stored->n_dims > 1 ? stored->shape[1] : 1) * (stored->dtype == STORED_U8 ? 2 : 1);
+    bool columns = t->transposed && !stored->turned && !dtype_quantised(c->from);
+    int64_t n_in = columns ? c->rows : c->cols;
     bool stays = t->role == TENSOR_OTHER || matches(o->keep, o->n_keep, t->name) ||
-                 (dtype_quantised(o->dtype) && c->cols % QUANTISE_BLOCK != 0);
+                 (dtype_quantised(o->dtype) && n_in % QUANTISE_BLOCK != 0);
     c->to = stays ? c->from : choose(t->role, o->dtype);
     /* Blocks that are smaller than what is asked for gain nothing. */
     if (stored->form && c->from == DTYPE_INT4 && c->to == DTYPE_INT8) c->to = DTYPE_INT4;
+    plan_turns(c, columns, t->transposed);
 }
 
 static enum status check_keep(const struct conversion *p, const struct convert_options *o, struct error *e) {

@@ -77,10 +77,19 @@ static struct quantised_row row_at(void *const planes[PLANES], enum dtype t, int
     return quantised_row_at((struct quantised_row){planes[0], planes[1], planes[2]}, t, n, i);
 }
 
-/* Row i of the stored tensor as f32. */
+/* Column i of a stored tensor of floats, as f32. */
+static void read_column(float *w, const struct change *c, const char *values, int64_t i) {
+    size_t size = dtype_bytes(c->from);
+    for (int64_t j = 0; j < c->cols; j++)
+        dtype_convert(w + j, DTYPE_F32, values + (size_t)(j * c->rows + i) * size, c->from, 1);
+}
+
+/* Row i of the tensor as it is converted, as f32. */
 static void read_row(float *w, const struct change *c, void *const source[PLANES], int64_t i) {
     int n = (int)c->cols;
-    if (c->stored->form)
+    if (c->by_column)
+        read_column(w, c, source[0], i);
+    else if (c->stored->form)
         blocks_widen(w, c->stored->form, gguf_row(c, i), n);
     else if (!lies_ready(c->stored))
         dtype_convert(w, DTYPE_F32, gguf_row(c, i), c->from, (size_t)n);
@@ -145,14 +154,9 @@ static enum status convert_rows(const struct conversion *p, struct change *c, co
                      c->stored->name, (long long)bad, dtype_name(c->to));
 }
 
-/* A matrix that the file has as [out, in] becomes [in, out], as its family stores it. */
+/* A matrix of floats that was converted as [out, in] becomes [in, out], as its family stores it. */
 static enum status turn_plane(struct converted *out, const struct change *c, struct error *e) {
-    size_t rows = (size_t)c->rows, cols = (size_t)c->cols, size = dtype_quantised(c->to) ? 0 : dtype_bytes(c->to);
-    if (size == 0)
-        return error_set(e, STATUS_UNSUPPORTED,
-                         "tensor %s: folders of this family hold it transposed, which %s cannot be: choose --to f16, "
-                         "bf16, f32 or packed",
-                         c->stored->name, dtype_name(c->to));
+    size_t rows = (size_t)c->rows, cols = (size_t)c->cols, size = dtype_bytes(c->to);
     char *turned = malloc(rows * cols * size + 1);
     if (turned == NULL) return error_set(e, STATUS_NO_MEMORY, "%s: no memory to transpose it", c->stored->name);
     for (size_t i = 0; i < rows; i++)
@@ -181,12 +185,12 @@ static void layout_make(struct layout *l, const struct conversion *p) {
                 struct buffer name = {0};
                 buffer_printf(&name, "%s%s", c->stored->name, suffixes[k]);
                 struct tensor_spec *s = &l->specs[l->n];
-                *s = (struct tensor_spec){.name = name.data,
-                                          .dtype = k ? STORED_F16 : stored_dtype_of(c->to),
-                                          .n_dims = c->stored->n_dims,
-                                          .shape = {c->stored->turned ? plane_cols(c, c->to, k) : c->rows,
-                                                    c->stored->turned ? c->rows : plane_cols(c, c->to, k)},
-                                          .bytes = (size_t)c->rows * (size_t)plane_cols(c, c->to, k) * size};
+                *s = (struct tensor_spec){
+                    .name = name.data,
+                    .dtype = k ? STORED_F16 : stored_dtype_of(c->to),
+                    .n_dims = c->stored->n_dims,
+                    .shape = {c->turned_back ? c->cols : c->rows, c->turned_back ? c->rows : plane_cols(c, c->to, k)},
+                    .bytes = (size_t)c->rows * (size_t)plane_cols(c, c->to, k) * size};
                 l->places[i * PLANES + k] = l->n++;
             }
 }
@@ -206,7 +210,7 @@ static enum status write_tensor(const struct conversion *p, int i, const struct 
     if (rewritten) {
         status = converted_alloc(&out, c, e);
         if (status == STATUS_OK) status = convert_rows(p, c, &out, e);
-        if (status == STATUS_OK && c->stored->turned) status = turn_plane(&out, c, e);
+        if (status == STATUS_OK && c->turned_back) status = turn_plane(&out, c, e);
     }
     for (int k = 0; k < planes_of(c->to) && status == STATUS_OK; k++) {
         int at = l->places[i * PLANES + k];
