@@ -210,6 +210,7 @@ int main(int argc, char **argv) {
     struct server s = {.socket = -1};
     struct error e = {0};
     enum cli_action action;
+    openmp_wait_passively(argv);
     standard_streams_open();
     config_init(&s.config);
     enum status status = cli_parse(argc, argv, &s.config, &action, &e);

@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -13,6 +15,18 @@ void standard_streams_open(void) {
     do fd = open("/dev/null", O_RDONLY);
     while (fd >= 0 && fd <= STDERR_FILENO);
     if (fd >= 0) close(fd);
+}
+
+void openmp_wait_passively(char **argv) {
+    static const char variable[] = "OMP_WAIT_POLICY";
+    char program[PATH_MAX];
+    if (getenv(variable) != NULL) return;
+
+    /* By its own path: a process that runs /proc/self/exe is called "exe" in lists of processes. */
+    ssize_t size = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (size < 0) return;
+    program[size] = '\0';
+    if (setenv(variable, "passive", 0) == 0) execv(program, argv);
 }
 
 int process_end(int code) {

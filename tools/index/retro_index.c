@@ -400,6 +400,7 @@ static int run(const struct index_command *command, int argc, char **argv) {
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     const struct index_command *command = find_command(name);
+    openmp_wait_passively(argv);
     standard_streams_open();
     if (command) return process_end(run(command, argc - 1, argv + 1));
     if (strcmp(name, "--help") == 0) {
