@@ -220,6 +220,7 @@ static enum status serve_decoder(const struct decoder_part *d, const struct conf
         .retrieve = c->retrieval.enabled,
         .k = k,
         .min_similarity = (float)c->retrieval.min_similarity,
+        .passage_tokens = c->retrieval.prompt_tokens,
     };
     return check_context(c, info, &out->limits.context, e);
 }

@@ -26,6 +26,7 @@ struct served_model {
     bool retrieve; /* when a request does not say */
     int k;
     float min_similarity;
+    int passage_tokens; /* of all passages in one prompt, for a model that reads them there */
 };
 
 /* A model that embeds texts. Likewise. */

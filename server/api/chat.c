@@ -7,13 +7,17 @@
 #include <time.h>
 
 #include "retro/chat/chat.h"
+#include "server/api/chat_place.h"
 #include "server/api/writing.h"
 
 /* Open. */
 
-static bool choose_length(const struct chat_answer *c, int n_prompt, int *max_tokens, struct failure *f) {
-    int context = c->model->limits.context;
-    int64_t wanted = c->request.max_tokens ? c->request.max_tokens : max_int(context - n_prompt, 1);
+/* An answer of no length given takes what passages leave of the context, and half of it at least. */
+static bool choose_length(const struct chat_answer *c, const struct chat_prompt *prompt, int *max_tokens,
+                          struct failure *f) {
+    int context = c->model->limits.context, n_prompt = prompt->ids.n, room = max_int(context - n_prompt, 1);
+    int reserved = prompt->place ? min_int(c->model->passage_tokens, room / 2) : 0;
+    int64_t wanted = c->request.max_tokens ? c->request.max_tokens : room - reserved;
     *max_tokens = (int)wanted;
     if (n_prompt + wanted <= context) return true;
     return failure_set(f, 400, "context_length_exceeded", c->request.max_tokens ? "max_tokens" : "messages",
@@ -57,11 +61,13 @@ static bool open_choice(struct chat_answer *c, const struct chat_prompt *prompt,
         choice->reply.part = REPLY_THINKS;
         choice->reply.trims = true;
     }
-    if (!choose_length(c, prompt->ids.n, &asked->max_tokens, f)) return false;
+    if (!choose_length(c, prompt, &asked->max_tokens, f)) return false;
     asked->n_prompt = prompt->ids.n;
     asked->prompt = copy_ids(prompt->ids.ids, prompt->ids.n);
     asked->n_top = c->request.logprobs ? (int)c->request.top_logprobs : -1;
     if (!writing_ask(c->model, &c->request.writing, number, asked, f)) return false;
+    if (prompt->place) chat_place_give(prompt->place, &asked->place);
+    if (prompt->place == NULL && c->model->info->chunk_length == 0) asked->neighbors.search = false;
     add_end(c, &asked->end);
     add_shown(c, asked);
     return true;
@@ -79,7 +85,7 @@ static bool open_choices(struct chat_answer *c, uint64_t client, struct waker wa
         c->choices[i].generation->answer.waker = waker;
         ok = open_choice(c, &prompt, prompt.thinks || chat_reasons(c->model->chat), f);
     }
-    tokens_free(&prompt.ids);
+    chat_prompt_free(&prompt);
     return ok;
 }
 

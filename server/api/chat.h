@@ -16,7 +16,7 @@ struct chat_choice {
     struct chat_reply reply;
     /* As far as it was sent: bytes of what is thought and said, calls, tokens. */
     size_t reasoning_sent, content_sent;
-    int calls_sent, ids_sent;
+    int calls_sent, ids_sent, found_sent; /* the last: chunks of retrieval */
     bool begun, finished;
 };
 
@@ -35,7 +35,9 @@ struct chat_answer {
 struct chat_prompt {
     struct tokens ids;
     bool thinks; /* the prompt ends within the model's thoughts */
+    struct chat_place *place; /* of found passages, NULL: none are sought, or the model reads none as text */
 };
+void chat_prompt_free(struct chat_prompt *p);
 /* *out can be freed either way. */
 bool chat_prompt_make(const struct served_model *model, const struct chat_request *r, struct chat_prompt *out,
                       enum call_format *format, struct failure *f);

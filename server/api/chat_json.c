@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "server/api/chat.h"
+#include "server/api/neighbor_json.h"
 
 /* Log-probabilities. */
 
@@ -124,6 +125,14 @@ static void write_message(struct json_writer *w, const struct chat_answer *c, st
     put_object_end(w);
 }
 
+/* The chunks whose neighbours have not been sent yet, as elements of "retrieval". */
+static void write_found(struct json_writer *w, const struct chat_answer *c, struct chat_choice *choice) {
+    const struct found_listing listing = {choice->generation, &c->request.writing.retrieval,
+                                          (int)(choice - c->choices)};
+    for (; choice->found_sent < choice->progress.n_found; choice->found_sent++)
+        found_write(w, &listing, choice->found_sent);
+}
+
 static void write_usage(struct json_writer *w, const struct chat_answer *c) {
     int64_t prompt = 0, written = 0;
     for (int i = 0; i < c->n; i++) {
@@ -156,6 +165,9 @@ void chat_write(struct chat_answer *c, struct buffer *out) {
     for (int i = 0; i < c->n; i++) write_message(&w, c, &c->choices[i]);
     put_array_end(&w);
     write_usage(&w, c);
+    put_key_array(&w, "retrieval");
+    for (int i = 0; i < c->n; i++) write_found(&w, c, &c->choices[i]);
+    put_array_end(&w);
     put_object_end(&w);
 }
 
@@ -167,9 +179,9 @@ static void begin_event(struct json_writer *w, const struct chat_answer *c, stru
     write_head(w, c, "chat.completion.chunk");
 }
 
-/* The end of an event's object: clients that asked for usage find null in every event but the last. */
+/* The end of an event's object behind its choices: clients that asked for usage find null in every event but the last.
+ */
 static void end_event(struct json_writer *w, const struct chat_answer *c, struct buffer *out) {
-    put_array_end(w);
     if (c->request.writing.include_usage) put_key_null(w, "usage");
     put_object_end(w);
     buffer_append_string(out, "\n\n");
@@ -191,6 +203,7 @@ static void write_role_event(const struct chat_answer *c, struct chat_choice *ch
     put_key_null(&w, "logprobs");
     put_key_null(&w, "finish_reason");
     put_object_end(&w);
+    put_array_end(&w);
     end_event(&w, c, out);
     choice->begun = true;
 }
@@ -211,6 +224,23 @@ static void write_text_event(const struct chat_answer *c, struct chat_choice *ch
     put_object_end(&w);
     write_tail(&w, c, choice, FINISH_NONE);
     put_object_end(&w);
+    put_array_end(&w);
+    end_event(&w, c, out);
+}
+
+/* Neighbours come in an event of their own, with an empty delta, before the text of the tokens that read them. */
+static void write_retrieval_event(const struct chat_answer *c, struct chat_choice *choice, struct buffer *out) {
+    struct json_writer w;
+    begin_event(&w, c, out);
+    begin_delta(&w, c, choice);
+    put_object_end(&w);
+    put_key_null(&w, "logprobs");
+    put_key_null(&w, "finish_reason");
+    put_object_end(&w);
+    put_array_end(&w);
+    put_key_array(&w, "retrieval");
+    write_found(&w, c, choice);
+    put_array_end(&w);
     end_event(&w, c, out);
 }
 
@@ -221,6 +251,7 @@ static void write_finish_event(const struct chat_answer *c, struct chat_choice *
     put_object_end(&w);
     write_tail(&w, c, choice, choice->progress.finish);
     put_object_end(&w);
+    put_array_end(&w);
     end_event(&w, c, out);
 }
 
@@ -229,8 +260,10 @@ void chat_write_event(struct chat_answer *c, struct chat_choice *choice, struct 
     bool has_text = r->reasoning.size > choice->reasoning_sent || r->content.size > choice->content_sent ||
                     r->n_calls > choice->calls_sent;
     bool has_logprobs = choice->generation->asked.n_top >= 0 && shown_ids(choice) > choice->ids_sent;
+    bool has_found = choice->progress.n_found > choice->found_sent && found_is_told(choice->generation);
     bool ends = choice->progress.finish != FINISH_NONE;
-    if (!choice->begun && (has_text || has_logprobs || ends)) write_role_event(c, choice, out);
+    if (!choice->begun && (has_text || has_logprobs || has_found || ends)) write_role_event(c, choice, out);
+    if (has_found) write_retrieval_event(c, choice, out);
     if (has_text || has_logprobs) write_text_event(c, choice, out);
     if (ends) write_finish_event(c, choice, out);
 }

@@ -6,6 +6,8 @@
 
 #include "retro/chat/chat.h"
 #include "server/api/chat.h"
+#include "server/api/chat_place.h"
+#include "server/api/writing.h"
 
 /* What a template knows. */
 struct template_skills {
@@ -52,16 +54,50 @@ static bool check_message(const struct json *message, size_t i, struct failure *
     return true;
 }
 
-/* Parts as one text, a line each. */
-static void put_joined(struct json_writer *w, const struct json *parts) {
-    struct buffer text = {0};
-    for (size_t i = 0; i < json_count(parts); i++) {
-        struct text_span part = json_text(json_member(json_item(parts, i), "text"));
-        if (i > 0) buffer_append(&text, "\n", 1);
-        buffer_append(&text, part.text, part.size);
-    }
-    put_string_n(w, text.data, text.size);
+/* Parts as one text. `mark` stands before it where passages are to stand; NULL: nowhere. */
+static void put_joined(struct json_writer *w, const struct json *parts, const char *mark) {
+    struct buffer text = {0}, marked = {0};
+    chat_join_parts(parts, &text);
+    chat_mark_text((struct text_span){text.data, text.size}, mark, &marked);
+    put_string_n(w, marked.data, marked.size);
     buffer_free(&text);
+    buffer_free(&marked);
+}
+
+static void put_marked(struct json_writer *w, struct text_span text, const char *mark) {
+    struct buffer marked = {0};
+    chat_mark_text(text, mark, &marked);
+    put_string_n(w, marked.data, marked.size);
+    buffer_free(&marked);
+}
+
+/* Parts as parts, the mark before the first. */
+static void put_parts(struct json_writer *w, const struct json *parts, const char *mark) {
+    put_array(w);
+    for (size_t i = 0; i < json_count(parts); i++) {
+        if (i > 0 || mark == NULL) {
+            put_json(w, json_item(parts, i));
+            continue;
+        }
+        put_object(w);
+        put_key_string(w, "type", "text");
+        put_key(w, "text");
+        put_marked(w, json_text(json_member(json_item(parts, i), "text")), mark);
+        put_object_end(w);
+    }
+    put_array_end(w);
+}
+
+static void put_content(struct json_writer *w, const struct json *content, const struct template_skills *s,
+                        const char *mark) {
+    if (json_is_list(content) && !s->parts)
+        put_joined(w, content, mark);
+    else if (json_is_list(content))
+        put_parts(w, content, mark);
+    else if (mark && json_is_text(content))
+        put_marked(w, json_text(content), mark);
+    else
+        put_json(w, content);
 }
 
 static void put_arguments(struct json_writer *w, const struct json *value) {
@@ -109,12 +145,13 @@ static void put_calls(struct json_writer *w, const struct json *calls) {
     put_array_end(w);
 }
 
-static void put_message(struct json_writer *w, const struct json *message, const struct template_skills *s) {
+static void put_message(struct json_writer *w, const struct json *message, const struct template_skills *s,
+                        const char *mark) {
     put_object(w);
     for (struct json_entry it = {0}; json_next(message, &it);) {
         put_key_n(w, it.name.text, it.name.size);
-        if (strcmp(it.name.text, "content") == 0 && json_is_list(it.value) && !s->parts)
-            put_joined(w, it.value);
+        if (strcmp(it.name.text, "content") == 0)
+            put_content(w, it.value, s, mark);
         else if (strcmp(it.name.text, "role") == 0 && !s->developer && json_text_is(it.value, "developer"))
             put_string(w, "system");
         else if (strcmp(it.name.text, "tool_calls") == 0 && json_is_list(it.value) && !s->text_arguments)
@@ -126,8 +163,8 @@ static void put_message(struct json_writer *w, const struct json *message, const
 }
 
 /* The messages as the template takes them; the caller closes *out. */
-static bool make_messages(const struct json *messages, const struct template_skills *s, struct json **out,
-                          struct failure *f) {
+static bool make_messages(const struct json *messages, const struct template_skills *s, const struct chat_place *place,
+                          struct json **out, struct failure *f) {
     struct buffer text = {0};
     struct json_writer w;
     struct error e;
@@ -136,7 +173,8 @@ static bool make_messages(const struct json *messages, const struct template_ski
     put_array(&w);
     for (size_t i = 0; ok && i < json_count(messages); i++) {
         ok = check_message(json_item(messages, i), i, f);
-        if (ok) put_message(&w, json_item(messages, i), s);
+        const char *mark = place && json_item(messages, i) == place->message ? place->mark : NULL;
+        if (ok) put_message(&w, json_item(messages, i), s, mark);
     }
     put_array_end(&w);
     if (ok && json_parse(out, (struct text_span){text.data, text.size}, "messages", &e)) ok = failure_from_error(f, &e);
@@ -186,13 +224,13 @@ static bool ends_with(const struct buffer *text, const char *words) {
 
 /* Renders with the arguments of calls as objects, as most templates want them; where that fails, as they were sent. */
 static bool render(const struct served_model *model, struct chat_input *in, struct template_skills *s,
-                   struct template_output *text, struct failure *f) {
+                   const struct chat_place *place, struct template_output *text, struct failure *f) {
     const struct json *sent = in->messages;
     struct error e = {0}, first = {0};
     for (int attempt = 0; attempt < 2; attempt++) {
         struct json *messages = NULL;
         s->text_arguments = attempt > 0;
-        if (!make_messages(sent, s, &messages, f)) return false;
+        if (!make_messages(sent, s, place, &messages, f)) return false;
         in->messages = messages;
         enum status status = chat_render(model->chat, in, text, &e);
         json_close(messages);
@@ -203,6 +241,17 @@ static bool render(const struct served_model *model, struct chat_input *in, stru
     return failure_from_error(f, &first);
 }
 
+/* Where found passages are to stand; *place stays NULL where none are sought. */
+static bool open_place(const struct served_model *model, const struct chat_request *r, const struct json *messages,
+                       struct chat_place **place, struct failure *f) {
+    const struct request_retrieval *asked = &r->writing.retrieval;
+    if (model->info->chunk_length > 0 || !writing_searches(model, &r->writing)) return true;
+    *place = chat_place_open(messages);
+    if (*place || !asked->given) return true;
+    return failure_set(f, 400, "no_query", "messages",
+                       "passages are sought by the last message of the user, and no such message has a text");
+}
+
 static bool fill(const struct served_model *model, const struct chat_request *r, struct chat_input *in,
                  struct chat_prompt *out, enum call_format *format, struct failure *f) {
     const struct template *t;
@@ -211,8 +260,10 @@ static bool fill(const struct served_model *model, const struct chat_request *r,
     if (!r->calls_tools) in->tools = NULL;
     if (chat_pick(model->chat, in, &t, &e)) return failure_from_error(f, &e);
     struct template_skills skills = skills_of(t);
-    bool ok = check_skills(r, in, &skills, f) && render(model, in, &skills, &text, f);
+    bool ok = check_skills(r, in, &skills, f) && open_place(model, r, in->messages, &out->place, f) &&
+              render(model, in, &skills, out->place, &text, f) && (!out->place || chat_place_find(out->place, &text, f));
     if (ok && chat_encode(t, model->tokenizer, &text, &out->ids, &e)) ok = failure_from_error(f, &e);
+    if (ok && out->place) chat_place_keep(out->place, t, model->tokenizer, &text);
     out->thinks = ok && ends_with(&text.text, "<think>");
     *format = r->calls_tools ? call_format_of(template_literals(t)) : CALLS_NONE;
     template_output_free(&text);
@@ -235,4 +286,9 @@ bool chat_prompt_make(const struct served_model *model, const struct chat_reques
     if (ok && out->ids.n == 0)
         ok = failure_set(f, 400, "invalid_value", "messages", "the chat template makes an empty text of the messages");
     return ok;
+}
+
+void chat_prompt_free(struct chat_prompt *p) {
+    tokens_free(&p->ids);
+    chat_place_close(p->place);
 }

@@ -230,28 +230,9 @@ static void write_choice(struct json_writer *w, struct completion *c, struct cho
 
 /* The chunks whose neighbours have not been sent yet, as elements of "retrieval". */
 static void write_found(struct json_writer *w, struct completion *c, struct choice *choice) {
-    const struct generation *g = choice->generation;
-    for (; choice->found_sent < choice->progress.n_found; choice->found_sent++) {
-        int j = choice->found_sent;
-        if (!g->asked.neighbors.search && g->asked.neighbors.given_k == 0) continue;
-        put_object(w);
-        put_key_int(w, "index", choice->index);
-        put_key_int(w, "chunk", j);
-        put_key_int(w, "position", generation_chunk_position(g, j));
-        put_key_array(w, "neighbors");
-        for (int i = 0; g->asked.neighbors.search && i < g->answer.found[j].n; i++) {
-            put_object(w);
-            neighbor_write(w, &g->answer.found[j].list[i]);
-            put_object_end(w);
-        }
-        for (int i = 0; i < g->asked.neighbors.given_k; i++) {
-            put_object(w);
-            neighbor_write_given(w, c->request.writing.retrieval.neighbors[i]);
-            put_object_end(w);
-        }
-        put_array_end(w);
-        put_object_end(w);
-    }
+    const struct found_listing listing = {choice->generation, &c->request.writing.retrieval, choice->index};
+    for (; choice->found_sent < choice->progress.n_found; choice->found_sent++)
+        found_write(w, &listing, choice->found_sent);
 }
 
 static void write_usage(struct json_writer *w, const struct completion *c) {
@@ -334,7 +315,7 @@ void completion_write_event(struct completion *c, struct choice *choice, struct 
     const struct generation *g = choice->generation;
     const struct progress *p = &choice->progress;
     struct json_writer w;
-    if (p->n_found > choice->found_sent && (g->asked.neighbors.search || g->asked.neighbors.given_k > 0))
+    if (p->n_found > choice->found_sent && found_is_told(g))
         write_retrieval_event(c, choice, out);
     bool has_prompt = c->request.echo && !choice->prompt_sent && (p->n_ids > 0 || !g->asked.score_prompt);
     bool has_text =

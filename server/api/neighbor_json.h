@@ -3,8 +3,21 @@
 
 #include "config/json/json_writer.h"
 #include "retrieval/retriever.h"
+#include "server/api/fields/retrieval_fields.h"
+#include "server/schedule/generation.h"
 
 /* The fields of one found chunk, into an open object: document, title, start, end, distance (1 - cosine), text. */
 void neighbor_write(struct json_writer *w, const struct hit *hit);
 /* The same for a text that came with the request: everything but the text is null. */
 void neighbor_write_given(struct json_writer *w, struct text_span text);
+
+/* What one answer's entries of "retrieval" are written from. */
+struct found_listing {
+    const struct generation *generation;
+    const struct request_retrieval *asked;
+    int index; /* of the choice */
+};
+/* Whether the answer reads passages at all, searched for or given. */
+bool found_is_told(const struct generation *g);
+/* Chunk j and its neighbours as an element of "retrieval"; nothing where none are read. */
+void found_write(struct json_writer *w, const struct found_listing *l, int j);

@@ -50,11 +50,16 @@ static bool neighbors_give(const struct served_model *model, const struct reques
     return ok;
 }
 
+bool writing_searches(const struct served_model *model, const struct request_writing *w) {
+    const struct request_retrieval *r = &w->retrieval;
+    return r->n_neighbors == 0 && model->retrieval != NULL && (r->given ? r->enabled : model->retrieve);
+}
+
 static bool neighbors_ask(const struct served_model *model, const struct request_writing *w,
                           struct generation_neighbors *to, struct failure *f) {
     const struct request_retrieval *r = &w->retrieval;
     if (r->n_neighbors > 0) return neighbors_give(model, w, to, f);
-    to->search = model->retrieval != NULL && (r->given ? r->enabled : model->retrieve);
+    to->search = writing_searches(model, w);
     to->k = r->k ? (int)r->k : model->k;
     to->min_similarity = r->min_similarity < -1 ? model->min_similarity : (float)r->min_similarity;
     return true;

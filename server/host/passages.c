@@ -44,20 +44,25 @@ static void write_passage(const char *template, int number, const struct hit *hi
     }
 }
 
+void passages_free(struct passages *p) {
+    buffer_free(&p->text);
+    tokens_free(&p->ids);
+}
+
 enum status passages_write(const struct passage_options *o, const struct tokenizer *t, struct hits *hits, int room,
-                           struct tokens *ids, struct error *e) {
-    struct buffer text = {0};
-    int before = ids->n, budget = min_int(o->max_tokens, room);
+                           struct passages *out, struct error *e) {
+    int budget = min_int(o->max_tokens, room);
     enum status status = STATUS_OK;
     for (int i = 0; i < hits->n && status == STATUS_OK; i++) {
-        int kept = ids->n;
-        buffer_clear(&text);
-        write_passage(o->template, i + 1, &hits->list[i], &text);
-        status = tokenizer_encode(t, text.data, text.size, TOKENIZER_PLAIN, ids, e);
-        if (status || ids->n - before <= budget) continue;
-        ids->n = kept;
+        size_t before = out->text.size;
+        int kept = out->ids.n;
+        write_passage(o->template, i + 1, &hits->list[i], &out->text);
+        status =
+            tokenizer_encode(t, out->text.data + before, out->text.size - before, TOKENIZER_PLAIN, &out->ids, e);
+        if (status || out->ids.n <= budget) continue;
+        out->text.size = before;
+        out->ids.n = kept;
         hits->n = i;
     }
-    buffer_free(&text);
     return status;
 }

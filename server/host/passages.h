@@ -14,7 +14,13 @@ struct passage_options {
 /* STATUS_INVALID when the template names something else in braces, or has no {text}. */
 enum status passages_check(const char *template, struct error *e);
 
-/* Appends the tokens of the first passages to *ids: as many, most similar first, as max_tokens and `room` hold.
- * hits->n becomes their number. */
+/* Passages by the template, as text and as the tokens of each by itself. Zero-initialise; free when done. */
+struct passages {
+    struct buffer text;
+    struct tokens ids;
+};
+void passages_free(struct passages *p);
+
+/* The first passages: as many, most similar first, as max_tokens and `room` hold. hits->n becomes their number. */
 enum status passages_write(const struct passage_options *o, const struct tokenizer *t, struct hits *hits, int room,
-                           struct tokens *ids, struct error *e);
+                           struct passages *out, struct error *e);

@@ -14,13 +14,17 @@ static void lookup_done(struct lookup *l) {
     CHECK(queue_put(&s->engine->answered, (void *[]){s}, 1)); /* engine_admit bounds lookups, so there is room */
 }
 
-/* The end of the text that passages are sought for, as one query. */
+/* What passages are sought by, as one query: what the asker says, or the end of the text. */
 static void write_passage_query(struct engine_sequence *s) {
     const struct generation_neighbors *asked = &s->generation->asked.neighbors;
+    struct text_span said = s->generation->asked.place.query;
     const int32_t *ids = s->n_source > 0 ? s->source : s->rows;
     int n = s->n_source > 0 ? s->n_source : s->n_rows, taken = min_int(n, PASSAGE_QUERY_TOKENS);
     buffer_clear(&s->query_text);
-    tokenizer_decode(s->engine->o.tokenizer, ids + n - taken, taken, true, &s->query_text);
+    if (said.text)
+        buffer_append(&s->query_text, said.text, said.size);
+    else
+        tokenizer_decode(s->engine->o.tokenizer, ids + n - taken, taken, true, &s->query_text);
     const char *text = s->query_text.data ? s->query_text.data : "";
     s->lookup.queries[0] = (struct retriever_query){
         .text = {text, s->query_text.size}, .k = asked->k, .min_similarity = asked->min_similarity};

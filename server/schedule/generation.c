@@ -43,6 +43,8 @@ static void request_clear(struct generation_request *asked) {
     free(asked->prompt);
     free(asked->source);
     free(asked->neighbors.given_ids);
+    free((char *)(uintptr_t)asked->place.query.text);
+    if (asked->place.close) asked->place.close(asked->place.context);
 }
 
 static void answer_clear(struct generation_answer *a) {

@@ -12,6 +12,7 @@
 
 #include "retrieval/retriever.h"
 #include "retro/run/session.h"
+#include "retro/text/tokenizer.h"
 #include "server/schedule/stops.h"
 
 enum finish { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_ERROR, FINISH_KINDS };
@@ -29,6 +30,16 @@ struct generation_neighbors {
     float min_similarity;
     int32_t *given_ids; /* [given_k, r] owned */
     int given_k;
+};
+
+/* How passages stand in a prompt that the model reads as text. Zeroed: before it, sought by its end. */
+struct generation_place {
+    struct text_span query; /* owned: what they are sought by; text NULL: the prompt's end */
+    /* Appends the whole prompt with these passages in it to *ids. The engine's thread calls it. NULL: they stand
+     * before the prompt. */
+    enum status (*compose)(const void *context, struct text_span passages, struct tokens *ids, struct error *e);
+    void *context; /* owned, let go of by `close` */
+    void (*close)(void *context);
 };
 
 struct generation_bias {
@@ -71,6 +82,7 @@ struct generation_request {
     int32_t *shown;      /* [n_shown] owned: special tokens that are text in the answer */
     int n_shown;
     struct generation_neighbors neighbors;
+    struct generation_place place;
 };
 
 /* How far the answer may be read. */

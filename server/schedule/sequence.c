@@ -46,33 +46,56 @@ struct workload sequence_left(const struct engine_sequence *s) {
 }
 
 /* A special token that begins a prompt stays before the passages. */
-static int32_t *compose_ids(const struct tokenizer *t, const int32_t *ids, int n, const struct tokens *passages) {
+static void compose_before(const struct tokenizer *t, const int32_t *ids, int n, const struct tokens *passages,
+                           struct tokens *all) {
     int first = n > 0 && tokenizer_is_special(t, ids[0]) ? 1 : 0;
-    int32_t *all = xmalloc((size_t)(n + passages->n) * sizeof *all);
-    memcpy(all, ids, (size_t)first * sizeof *all);
-    memcpy(all + first, passages->ids, (size_t)passages->n * sizeof *all);
-    memcpy(all + first + passages->n, ids + first, (size_t)(n - first) * sizeof *all);
-    return all;
+    for (int i = 0; i < first; i++) tokens_append(all, ids[i], 0);
+    for (int i = 0; i < passages->n; i++) tokens_append(all, passages->ids[i], 0);
+    for (int i = first; i < n; i++) tokens_append(all, ids[i], 0);
+}
+
+/* The rows with the passages that fit `room` more of them. */
+static enum status compose(const struct engine_sequence *s, struct hits *hits, int room, struct tokens *all,
+                           struct error *e) {
+    const struct engine_options *o = &s->engine->o;
+    const struct generation_place *place = &s->generation->asked.place;
+    bool encodes = s->n_source > 0;
+    struct passages passages = {0};
+    enum status status = passages_write(&o->passages, o->tokenizer, hits, room, &passages, e);
+    if (status == STATUS_OK && hits->n > 0 && place->compose)
+        status = place->compose(place->context, (struct text_span){passages.text.data, passages.text.size}, all, e);
+    else if (status == STATUS_OK && hits->n > 0)
+        compose_before(o->tokenizer, encodes ? s->source : s->rows, encodes ? s->n_source : s->n_rows, &passages.ids,
+                       all);
+    passages_free(&passages);
+    return status;
 }
 
 enum status sequence_add_passages(struct engine_sequence *s, struct hits *hits, struct error *e) {
-    const struct engine_options *o = &s->engine->o;
-    const struct generation_request *asked = &s->generation->asked;
     bool encodes = s->n_source > 0;
-    int room = o->max_context - (encodes ? s->n_source : s->n_rows + asked->max_tokens);
-    struct tokens passages = {0};
-    enum status status = passages_write(&o->passages, o->tokenizer, hits, room, &passages, e);
-    if (status == STATUS_OK && passages.n > 0 && encodes) {
-        s->composed = compose_ids(o->tokenizer, s->source, s->n_source, &passages);
-        s->source = s->composed;
-        s->n_source += passages.n;
-    } else if (status == STATUS_OK && passages.n > 0) {
-        s->composed = compose_ids(o->tokenizer, s->rows, s->n_rows, &passages);
-        s->rows = s->composed;
-        s->n_rows += passages.n;
-        s->n_prefix = passages.n;
+    int most = s->engine->o.max_context - (encodes ? 0 : s->generation->asked.max_tokens);
+    int room = most - (encodes ? s->n_source : s->n_rows);
+    struct tokens all = {0};
+    enum status status = compose(s, hits, room, &all, e);
+    /* Within a text, passages may take a token more than by themselves. */
+    while (status == STATUS_OK && all.n > most) {
+        room -= all.n - most;
+        all.n = 0;
+        status = compose(s, hits, room, &all, e);
     }
-    tokens_free(&passages);
+    if (status == STATUS_OK && all.n > 0) {
+        s->composed = all.ids;
+        all.ids = NULL;
+        if (encodes) {
+            s->source = s->composed;
+            s->n_source = all.n;
+        } else {
+            s->n_prefix = all.n - s->n_rows;
+            s->rows = s->composed;
+            s->n_rows = all.n;
+        }
+    }
+    tokens_free(&all);
     return status;
 }
 

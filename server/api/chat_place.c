@@ -1,0 +1,133 @@
+/* server/api/chat_place.c: see chat_place.h. */
+#include "server/api/chat_place.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/api/writing.h"
+
+void chat_join_parts(const struct json *parts, struct buffer *out) {
+    for (size_t i = 0; i < json_count(parts); i++) {
+        struct text_span part = json_text(json_member(json_item(parts, i), "text"));
+        if (i > 0) buffer_append(out, "\n", 1);
+        buffer_append(out, part.text, part.size);
+    }
+}
+
+static size_t count_blanks(struct text_span text) {
+    size_t at = 0;
+    while (at < text.size && strchr(" \t\r\n", text.text[at]) && text.text[at]) at++;
+    return at;
+}
+
+void chat_mark_text(struct text_span text, const char *mark, struct buffer *out) {
+    size_t blanks = mark ? count_blanks(text) : 0;
+    buffer_append(out, text.text, blanks);
+    if (mark) buffer_append_string(out, mark);
+    buffer_append(out, text.text + blanks, text.size - blanks);
+}
+
+/* Open and close. */
+
+static void copy_text(struct text_span *to, struct text_span from) {
+    *to = (struct text_span){xstrndup(from.text ? from.text : "", from.size), from.size};
+}
+
+static const struct json *last_of_user(const struct json *messages) {
+    const struct json *last = NULL;
+    for (size_t i = 0; i < json_count(messages); i++)
+        if (json_text_is(json_member(json_item(messages, i), "role"), "user")) last = json_item(messages, i);
+    return last;
+}
+
+struct chat_place *chat_place_open(const struct json *messages) {
+    const struct json *message = last_of_user(messages), *content = json_member(message, "content");
+    struct buffer text = {0};
+    struct text_span said = json_text(content);
+    if (json_is_list(content)) {
+        chat_join_parts(content, &text);
+        said = (struct text_span){text.data, text.size};
+    }
+    struct chat_place *p = NULL;
+    if (count_blanks(said) < said.size) {
+        p = xcalloc(1, sizeof *p);
+        p->message = message;
+        copy_text(&p->query, said);
+        snprintf(p->mark, sizeof p->mark, "passages%016llx%016llx", (unsigned long long)random_number(),
+                 (unsigned long long)random_number());
+    }
+    buffer_free(&text);
+    return p;
+}
+
+void chat_place_close(struct chat_place *p) {
+    if (p == NULL) return;
+    free((char *)(uintptr_t)p->query.text);
+    template_output_free(&p->text);
+    free(p);
+}
+
+/* The rendered text. */
+
+static void cut(struct buffer *b, size_t at, size_t n) {
+    memmove(b->data + at, b->data + at + n, b->size - at - n);
+    b->size -= n;
+}
+
+bool chat_place_find(struct chat_place *p, struct template_output *text, struct failure *f) {
+    size_t n = strlen(p->mark);
+    bool found = false;
+    const char *mark;
+    /* A template may write a message twice; the later one is read with all before it. */
+    while (text->text.size > 0 && (mark = memmem(text->text.data, text->text.size, p->mark, n)) != NULL) {
+        p->at = (size_t)(mark - text->text.data);
+        cut(&text->text, p->at, n);
+        cut(&text->marks, p->at, n);
+        found = true;
+    }
+    if (found) return true;
+    return failure_set(f, 400, "no_place_for_passages", "messages",
+                       "the chat template leaves out the user's last message, which passages stand in: send "
+                       "{\"retrieval\": {\"enabled\": false}}");
+}
+
+static void copy_buffer(struct buffer *to, const struct buffer *from) { buffer_append(to, from->data, from->size); }
+
+void chat_place_keep(struct chat_place *p, const struct template *t, const struct tokenizer *tokenizer,
+                     const struct template_output *text) {
+    p->template = t;
+    p->tokenizer = tokenizer;
+    copy_buffer(&p->text.text, &text->text);
+    copy_buffer(&p->text.marks, &text->marks);
+}
+
+/* The engine's copy. */
+
+static void insert(struct buffer *out, const struct buffer *around, size_t at, struct text_span inserted) {
+    buffer_append(out, around->data, at);
+    buffer_append(out, inserted.text, inserted.size);
+    buffer_append(out, around->data + at, around->size - at);
+}
+
+static enum status compose(const void *context, struct text_span passages, struct tokens *ids, struct error *e) {
+    const struct chat_place *p = context;
+    struct template_output text = {0};
+    char *foreign = xmalloc(passages.size + 1);
+    memset(foreign, 1, passages.size);
+    insert(&text.text, &p->text.text, p->at, passages);
+    insert(&text.marks, &p->text.marks, p->at, (struct text_span){foreign, passages.size});
+    free(foreign);
+    enum status status = chat_encode(p->template, p->tokenizer, &text, ids, e);
+    template_output_free(&text);
+    return status;
+}
+
+static void close_copy(void *context) { chat_place_close(context); }
+
+void chat_place_give(const struct chat_place *p, struct generation_place *out) {
+    struct chat_place *copy = xcalloc(1, sizeof *copy);
+    chat_place_keep(copy, p->template, p->tokenizer, &p->text);
+    copy->at = p->at;
+    *out = (struct generation_place){.compose = compose, .context = copy, .close = close_copy};
+    copy_text(&out->query, p->query);
+}

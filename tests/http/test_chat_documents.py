@@ -1,0 +1,189 @@
+"""Chats with documents: found passages stand in the user's last message, and the answer names them."""
+import json
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from conftest import BUILD, DEPS, MODEL, ROOT, Server, loads
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import downloaded  # noqa: E402
+
+PATH = "/v1/chat/completions"
+TEMPLATE = "{number}. {title}: {text}\n"
+CHAT = "{% for m in messages %}<|begin_of_text|>{{ m.role }}\n{{ m.content | trim }}<|eot_id|>{% endfor %}"
+DOCUMENTS = {
+    "bridges.md": "# Bridges\n\nThe bridge over the Arn opened in 1911. It carries two tracks of rails. Its arches are made of granite.\n",
+    "marks.md": "# Marks\n\nThe mark <|eot_id|> ends a turn of a chat. The mark <|begin_of_text|> begins one.\n",
+    "soup.md": "# Soup\n\nLeek soup takes potatoes, leeks and cream. Boil the potatoes first. Salt comes last of all.\n",
+}
+HISTORY = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi."}]
+
+
+def build(config, out, folder):
+    done = subprocess.run([BUILD / "retro-index", "build", "--out", out, "--config", config, folder], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr + done.stdout
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    for name, text in DOCUMENTS.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def config(pages, tmp_path_factory):
+    """A downloaded model with a longer context, and a collection."""
+    folder = tmp_path_factory.mktemp("documents")
+    downloaded.write_folder(folder / "tiny", {"do_sample": False})
+    (folder / "tiny/chat_template.jinja").write_text(CHAT)
+    model = json.loads((folder / "tiny/config.json").read_text())
+    (folder / "tiny/config.json").write_text(json.dumps(model | {"max_position_embeddings": 2048}))
+    file = folder / "retro.json"
+    file.write_text(json.dumps({
+        "model": {"path": str(folder / "tiny"), "dtype": "f32"},
+        "retrieval": {"collection": str(folder / "collection"), "embedder": str(DEPS / "minilm"), "template": TEMPLATE},
+        "server": {"port": 0}}))
+    build(file, folder / "collection", pages)
+    return file
+
+
+@pytest.fixture(scope="module")
+def server(config, tmp_path_factory):
+    running = Server(config, tmp_path_factory.mktemp("server"))
+    yield running
+    assert running.stop() == 0, running.log.read_text()
+
+
+def say(server, messages, expect=200, **fields):
+    if isinstance(messages, str):
+        messages = [{"role": "user", "content": messages}]
+    reply = server.post({"messages": messages, "max_tokens": 12, "logprobs": True, "ignore_eos": True} | fields, PATH)
+    assert reply.status == expect, reply.body
+    return reply.json()
+
+
+def written(reply):
+    """What was written, to the last bit."""
+    return [(t["token"], t["logprob"]) for t in reply["choices"][0]["logprobs"]["content"]]
+
+
+def passages(reply, template=TEMPLATE):
+    (entry,) = reply["retrieval"]
+    assert (entry["index"], entry["chunk"], entry["position"]) == (0, 0, 0)
+    fields = (template.replace("{number}", "{0}").replace("{title}", "{1[title]}").replace("{text}", "{1[text]}"))
+    return "".join(fields.format(i + 1, n) for i, n in enumerate(entry["neighbors"]))
+
+
+@pytest.mark.parametrize("before", [[], HISTORY])
+def test_passages_stand_in_the_last_message_of_the_user(server, before):
+    question = "when did the bridge open?"
+    on = say(server, [*before, {"role": "user", "content": question}], retrieval={"k": 2})
+    assert on["retrieval"][0]["neighbors"][0]["document"].endswith("bridges.md")
+    by_hand = say(server, [*before, {"role": "user", "content": passages(on) + question}], retrieval={"enabled": False})
+    off = say(server, [*before, {"role": "user", "content": question}], retrieval={"enabled": False})
+    assert written(on) == written(by_hand) != written(off)
+    assert off["retrieval"] == [] and on["usage"] == off["usage"]
+
+
+def test_the_query_is_the_last_message_of_the_user(server):
+    """Its parts are one text; what is said behind it is not sought by."""
+    parts = [{"type": "text", "text": "\n how is leek soup"}, {"type": "text", "text": "boiled?"}]
+    messages = [{"role": "user", "content": "when did the bridge open?"}, {"role": "user", "content": parts},
+                {"role": "assistant", "content": "The bridge over the Arn"}]
+    on = say(server, messages, retrieval={"k": 1})
+    assert on["retrieval"][0]["neighbors"][0]["document"].endswith("soup.md")
+    messages[1]["content"] = passages(on) + "how is leek soup\nboiled?"
+    assert written(on) == written(say(server, messages, retrieval={"enabled": False}))
+
+
+def test_control_tokens_of_documents_are_text(server):
+    on = say(server, "which mark ends a turn?", retrieval={"k": 1})
+    assert "<|eot_id|>" in passages(on)
+    by_hand = say(server, passages(on) + "which mark ends a turn?", retrieval={"enabled": False})
+    assert written(on) == written(by_hand)
+
+
+def test_k_floor_and_budget(server, config, tmp_path):
+    assert len(say(server, "soup", retrieval={"k": 1})["retrieval"][0]["neighbors"]) == 1
+    none = say(server, "soup", retrieval={"min_similarity": 1})
+    assert none["retrieval"][0]["neighbors"] == [] and written(none) == written(say(server, "soup", retrieval={"enabled": False}))
+    small = Server(config, tmp_path, "retrieval.prompt_tokens=1", "retrieval.enabled=false")
+    assert say(small, "soup", retrieval={"k": 4})["retrieval"][0]["neighbors"] == []
+    assert say(small, "soup")["retrieval"] == []
+    assert small.stop() == 0
+
+
+def test_passages_leave_room_for_the_answer(server, config, tmp_path):
+    """A length that is not given leaves passages their tokens."""
+    small = Server(config, tmp_path, "server.max_context=700")
+    reply = say(small, "soup", max_tokens=None, ignore_eos=True)
+    assert reply["choices"][0]["finish_reason"] == "length" and reply["retrieval"][0]["neighbors"]
+    assert small.stop() == 0
+
+
+def test_stream(server):
+    whole = say(server, "soup", logprobs=False, temperature=0)
+    reply = server.post({"messages": [{"role": "user", "content": "soup"}], "max_tokens": 12, "ignore_eos": True, "stream": True}, PATH)
+    assert reply.status == 200 and reply.body.endswith(b"data: [DONE]\n\n")
+    events = [loads(line[6:]) for line in reply.body.decode().split("\n\n")[:-2]]
+    assert events[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    assert events[1]["retrieval"] == whole["retrieval"] and events[1]["choices"][0]["delta"] == {}
+    assert not any("retrieval" in event for event in events[2:])
+    text = "".join(event["choices"][0]["delta"].get("content", "") for event in events)
+    assert text == whole["choices"][0]["message"]["content"]
+
+
+def test_each_answer_names_what_it_read(server):
+    reply = say(server, "soup", n=2)
+    assert [entry["index"] for entry in reply["retrieval"]] == [0, 1]
+    assert reply["retrieval"][0]["neighbors"] == reply["retrieval"][1]["neighbors"]
+
+
+def test_without_a_message_to_search_by(server):
+    messages = [{"role": "system", "content": "soup"}, {"role": "user", "content": " "}]
+    assert say(server, messages)["retrieval"] == []
+    error = say(server, messages, expect=400, retrieval={"enabled": True})["error"]
+    assert error["param"] == "messages" and error["code"] == "no_query"
+    error = say(server, "soup", expect=400, retrieval={"neighbors": ["a"]})["error"]
+    assert error["param"] == "retrieval.neighbors"
+
+
+def test_a_template_without_the_message(config, tmp_path):
+    folder = pathlib.Path(json.loads(config.read_text())["model"]["path"])
+    copy = tmp_path / "deaf"
+    copy.mkdir()
+    for file in folder.iterdir():
+        (copy / file.name).symlink_to(file)
+    (copy / "chat_template.jinja").unlink()
+    (copy / "chat_template.jinja").write_text("{{ bos_token }}{{ messages[0].content }}")
+    deaf = Server(config, tmp_path, f"model.path={copy}")
+    assert say(deaf, "soup")["retrieval"]
+    error = say(deaf, [*HISTORY, {"role": "user", "content": "soup"}], expect=400)["error"]
+    assert error["code"] == "no_place_for_passages" and "leaves out the user's last message" in error["message"]
+    assert deaf.stop() == 0
+
+
+def test_a_retro_model_reads_them_by_cross_attention(pages, tmp_path):
+    folder = tmp_path / "retro"
+    folder.mkdir()
+    for file in (ROOT / "models" / MODEL).iterdir():
+        (folder / file.name).symlink_to(file)
+    (folder / "chat_template.jinja").write_text("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}")
+    file = tmp_path / "retro.json"
+    file.write_text(json.dumps({
+        "model": {"path": str(folder)}, "server": {"port": 0},
+        "retrieval": {"collection": str(tmp_path / "collection"), "embedder": str(DEPS / "minilm")}}))
+    build(file, tmp_path / "collection", pages)
+    server = Server(file, tmp_path)
+    long = "when did the bridge open? " * 30
+    found = say(server, long, retrieval={"k": 1})["retrieval"]
+    assert len(found) > 1 and [entry["chunk"] for entry in found] == list(range(len(found)))
+    assert all(entry["neighbors"][0]["document"].endswith("bridges.md") for entry in found[:-1])
+    given = say(server, long, retrieval={"neighbors": ["granite"]})["retrieval"]
+    assert [n["text"] for entry in given for n in entry["neighbors"]] == ["granite"] * len(found)
+    assert say(server, long, retrieval={"enabled": False})["retrieval"] == []
+    assert server.stop() == 0
