@@ -26,6 +26,7 @@ struct hit {
     int64_t chunk;            /* its number in this snapshot */
     uint64_t start, end;      /* bytes of the document's text */
     struct text_span text;    /* these bytes: UTF-8, any tokenizer's */
+    struct text_span source;  /* all of the document's text, which `text` is part of; NULL: it is not at hand */
     const uint32_t *tokens;   /* [n_tokens] of the chunk, by the tokenizer that the documents were cut with */
     int n_tokens;
     float similarity; /* cosine */

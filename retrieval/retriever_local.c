@@ -90,6 +90,7 @@ static void local_show(const struct collection *c, int64_t id, float similarity,
                         .start = chunk.start,
                         .end = chunk.end,
                         .text = chunk.text,
+                        .source = chunk.source,
                         .tokens = chunk.tokens,
                         .n_tokens = chunk.n_tokens,
                         .similarity = similarity};

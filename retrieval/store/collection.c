@@ -340,7 +340,8 @@ struct chunk collection_chunk(const struct collection *c, int64_t id) {
                           .n_tokens = (int)record->n_tokens,
                           .start = record->start,
                           .end = record->end,
-                          .text = {text + d->text + record->start, record->end - record->start}};
+                          .text = {text + d->text + record->start, record->end - record->start},
+                          .source = {text + d->text, d->text_size}};
 }
 
 void collection_neighbor_tokens(const struct collection *c, int64_t id, int r, int32_t *ids) {

@@ -48,6 +48,7 @@ struct chunk {
     int n_tokens;          /* 1 .. chunk_length */
     uint64_t start, end;   /* bytes of the document's text */
     struct text_span text; /* these bytes */
+    struct text_span source; /* all of the document's text */
 };
 
 /* Opens the generation that CURRENT names. Errors name the file and what differs. */

@@ -22,6 +22,10 @@ void neighbor_write_given(struct json_writer *w, struct text_span text) {
 
 bool found_is_told(const struct generation *g) { return g->asked.neighbors.search || g->asked.neighbors.given_k > 0; }
 
+bool found_is_numbered(const struct generation *g) {
+    return g->asked.neighbors.search && g->answer.n_chunks == 0;
+}
+
 void found_write(struct json_writer *w, const struct found_listing *l, int j) {
     const struct generation *g = l->generation;
     if (!found_is_told(g)) return;
@@ -32,6 +36,7 @@ void found_write(struct json_writer *w, const struct found_listing *l, int j) {
     put_key_array(w, "neighbors");
     for (int i = 0; g->asked.neighbors.search && i < g->answer.found[j].n; i++) {
         put_object(w);
+        if (found_is_numbered(g)) put_key_int(w, "number", i + 1);
         neighbor_write(w, &g->answer.found[j].list[i]);
         put_object_end(w);
     }

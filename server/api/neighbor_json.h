@@ -19,5 +19,7 @@ struct found_listing {
 };
 /* Whether the answer reads passages at all, searched for or given. */
 bool found_is_told(const struct generation *g);
+/* Whether its passages stand in the prompt, numbered by retrieval.template. */
+bool found_is_numbered(const struct generation *g);
 /* Chunk j and its neighbours as an element of "retrieval"; nothing where none are read. */
 void found_write(struct json_writer *w, const struct found_listing *l, int j);

@@ -39,7 +39,7 @@ extern const struct option_section parallel_section;
 struct retrieval_settings {
     bool enabled;            /* false: the model runs without neighbours unless a request brings its own */
     char *collection;        /* folder made by retro-index; empty: no collection */
-    char *template;          /* a passage before a prompt (server/host/passages.h) */
+    char *template;          /* a passage in a prompt (server/host/passages.h) */
     int prompt_tokens;       /* of all passages before one prompt */
     char *embedder;          /* sentence-transformers folder; empty: as the collection's MANIFEST says */
     int embedder_dtype;      /* enum model_dtype */

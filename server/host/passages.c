@@ -1,7 +1,10 @@
 /* server/host/passages.c: passages by the template, within their budget of tokens. See passages.h. */
 #include "server/host/passages.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "server/host/passage_list.h"
 
 enum placeholder { PLACE_NONE, PLACE_NUMBER, PLACE_TITLE, PLACE_TEXT };
 
@@ -47,22 +50,47 @@ static void write_passage(const char *template, int number, const struct hit *hi
 void passages_free(struct passages *p) {
     buffer_free(&p->text);
     tokens_free(&p->ids);
+    free(p->list);
+    *p = (struct passages){0};
 }
 
-enum status passages_write(const struct passage_options *o, const struct tokenizer *t, struct hits *hits, int room,
-                           struct passages *out, struct error *e) {
-    int budget = min_int(o->max_tokens, room);
+/* Passages of the first n_hits of widened ones. */
+static enum status write_first(const struct passage_options *o, const struct tokenizer *t, const struct hit *hits,
+                               int n_hits, struct passages *out, struct error *e) {
     enum status status = STATUS_OK;
-    for (int i = 0; i < hits->n && status == STATUS_OK; i++) {
+    out->n = out->ids.n = 0;
+    buffer_clear(&out->text);
+    for (int i = 0; i < n_hits; i++) out->n = passage_list_add(out->list, out->n, hits[i]);
+    for (int i = 0; i < out->n && status == STATUS_OK; i++) {
         size_t before = out->text.size;
-        int kept = out->ids.n;
-        write_passage(o->template, i + 1, &hits->list[i], &out->text);
+        write_passage(o->template, i + 1, &out->list[i], &out->text);
         status =
             tokenizer_encode(t, out->text.data + before, out->text.size - before, TOKENIZER_PLAIN, &out->ids, e);
-        if (status || out->ids.n <= budget) continue;
-        out->text.size = before;
-        out->ids.n = kept;
-        hits->n = i;
     }
+    return status;
+}
+
+enum status passages_write(const struct passage_options *o, const struct tokenizer *t, const struct hits *hits,
+                           int room, struct passages *out, struct error *e) {
+    int fitting = 0, beyond = hits->n + 1, written = hits->n, budget = max_int(0, min_int(o->max_tokens, room));
+    struct hit *widened = xcalloc((size_t)hits->n, sizeof *widened);
+    for (int i = 0; i < hits->n; i++) {
+        widened[i] = hits->list[i];
+        passage_widen(&widened[i]);
+    }
+    out->list = xrealloc(out->list, (size_t)hits->n * sizeof *out->list);
+
+    /* What is between the hits that fit and those that do not is halved: few texts are encoded, whatever k is. */
+    enum status status = write_first(o, t, widened, written, out, e);
+    while (status == STATUS_OK) {
+        if (out->ids.n <= budget)
+            fitting = written;
+        else
+            beyond = written;
+        if (fitting == written && fitting + 1 == beyond) break;
+        written = (fitting + beyond) / 2;
+        status = write_first(o, t, widened, written, out, e);
+    }
+    free(widened);
     return status;
 }

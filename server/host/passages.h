@@ -16,11 +16,14 @@ enum status passages_check(const char *template, struct error *e);
 
 /* Passages by the template, as text and as the tokens of each by itself. Zero-initialise; free when done. */
 struct passages {
+    struct hit *list; /* [n], as they are numbered from 1 */
+    int n;
     struct buffer text;
     struct tokens ids;
 };
 void passages_free(struct passages *p);
 
-/* The first passages: as many, most similar first, as max_tokens and `room` hold. hits->n becomes their number. */
-enum status passages_write(const struct passage_options *o, const struct tokenizer *t, struct hits *hits, int room,
+/* Makes passages of the hits: widened to sentences, joined where they touch, numbered in the order of passage_list.h.
+ * Of the hits, so many are taken, most similar first, as max_tokens and `room` hold. */
+enum status passages_write(const struct passage_options *o, const struct tokenizer *t, const struct hits *hits, int room,
                            struct passages *out, struct error *e);

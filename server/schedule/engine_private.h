@@ -122,7 +122,7 @@ static inline bool sequence_cancelled(const struct engine_sequence *s) {
 static inline bool sequence_reads_passages(const struct engine_sequence *s) {
     return s->engine->info.chunk_length == 0 && s->generation->asked.neighbors.search;
 }
-/* Puts the passages that were found before the prompt. */
+/* Puts the passages that were found into the prompt; *hits becomes those that are there. */
 enum status sequence_add_passages(struct engine_sequence *s, struct hits *hits, struct error *e);
 
 /* engine_admit.c */

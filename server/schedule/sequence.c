@@ -55,46 +55,58 @@ static void compose_before(const struct tokenizer *t, const int32_t *ids, int n,
 }
 
 /* The rows with the passages that fit `room` more of them. */
-static enum status compose(const struct engine_sequence *s, struct hits *hits, int room, struct tokens *all,
-                           struct error *e) {
+static enum status compose(const struct engine_sequence *s, const struct hits *hits, int room,
+                           struct passages *passages, struct tokens *all, struct error *e) {
     const struct engine_options *o = &s->engine->o;
     const struct generation_place *place = &s->generation->asked.place;
     bool encodes = s->n_source > 0;
-    struct passages passages = {0};
-    enum status status = passages_write(&o->passages, o->tokenizer, hits, room, &passages, e);
-    if (status == STATUS_OK && hits->n > 0 && place->compose)
-        status = place->compose(place->context, (struct text_span){passages.text.data, passages.text.size}, all, e);
-    else if (status == STATUS_OK && hits->n > 0)
-        compose_before(o->tokenizer, encodes ? s->source : s->rows, encodes ? s->n_source : s->n_rows, &passages.ids,
+    if (passages_write(&o->passages, o->tokenizer, hits, room, passages, e)) return e->status;
+    all->n = 0;
+    if (passages->n > 0 && place->compose)
+        return place->compose(place->context, (struct text_span){passages->text.data, passages->text.size}, all, e);
+    if (passages->n > 0)
+        compose_before(o->tokenizer, encodes ? s->source : s->rows, encodes ? s->n_source : s->n_rows, &passages->ids,
                        all);
-    passages_free(&passages);
-    return status;
+    return STATUS_OK;
+}
+
+/* What was read in place of what was found. */
+static void show_passages(struct hits *hits, struct passages *passages) {
+    free(hits->list);
+    hits->list = passages->list;
+    hits->n = passages->n;
+    passages->list = NULL;
+}
+
+static void take_rows(struct engine_sequence *s, struct tokens *all) {
+    s->composed = all->ids;
+    all->ids = NULL;
+    if (s->n_source > 0) {
+        s->source = s->composed;
+        s->n_source = all->n;
+    } else {
+        s->n_prefix = all->n - s->n_rows;
+        s->rows = s->composed;
+        s->n_rows = all->n;
+    }
 }
 
 enum status sequence_add_passages(struct engine_sequence *s, struct hits *hits, struct error *e) {
     bool encodes = s->n_source > 0;
     int most = s->engine->o.max_context - (encodes ? 0 : s->generation->asked.max_tokens);
     int room = most - (encodes ? s->n_source : s->n_rows);
+    struct passages passages = {0};
     struct tokens all = {0};
-    enum status status = compose(s, hits, room, &all, e);
+    if (hits->n == 0) return STATUS_OK;
+    enum status status = compose(s, hits, room, &passages, &all, e);
     /* Within a text, passages may take a token more than by themselves. */
     while (status == STATUS_OK && all.n > most) {
         room -= all.n - most;
-        all.n = 0;
-        status = compose(s, hits, room, &all, e);
+        status = compose(s, hits, room, &passages, &all, e);
     }
-    if (status == STATUS_OK && all.n > 0) {
-        s->composed = all.ids;
-        all.ids = NULL;
-        if (encodes) {
-            s->source = s->composed;
-            s->n_source = all.n;
-        } else {
-            s->n_prefix = all.n - s->n_rows;
-            s->rows = s->composed;
-            s->n_rows = all.n;
-        }
-    }
+    if (status == STATUS_OK) show_passages(hits, &passages);
+    if (status == STATUS_OK && all.n > 0) take_rows(s, &all);
+    passages_free(&passages);
     tokens_free(&all);
     return status;
 }

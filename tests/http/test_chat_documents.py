@@ -100,6 +100,19 @@ def test_the_query_is_the_last_message_of_the_user(server):
     assert written(on) == written(say(server, messages, retrieval={"enabled": False}))
 
 
+def test_passages_are_sentences_and_each_place_is_there_once(server):
+    """The collection's chunks are 64 bytes: those found side by side are one passage."""
+    found = say(server, "when did the bridge open?", retrieval={"k": 8})["retrieval"][0]["neighbors"]
+    assert [n["number"] for n in found] == list(range(1, len(found) + 1)) and len(found) < 8
+    places = [(n["document"], n["start"], n["end"]) for n in found]
+    assert all(a[0] != b[0] or a[2] < b[1] for a, b in zip(places, places[1:]))
+    assert len({document for document, _, _ in places}) == sum(a[0] != b[0] for a, b in zip(places, places[1:])) + 1
+    for n in found:
+        text = DOCUMENTS[pathlib.Path(n["document"]).name].encode()
+        assert text[n["start"]:n["end"]] == n["text"].encode()
+        assert n["text"][-1] in ".s" and n["text"][0] in "#TILBSE"
+
+
 def test_control_tokens_of_documents_are_text(server):
     on = say(server, "which mark ends a turn?", retrieval={"k": 1})
     assert "<|eot_id|>" in passages(on)

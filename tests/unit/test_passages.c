@@ -1,0 +1,137 @@
+/* tests/unit/test_passages.c: found chunks as passages of a prompt: whole sentences, each place once, within a budget. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "server/host/passage_list.h"
+#include "server/host/passages.h"
+
+static const char text[] = "# A heading\n\nThe first sentence. Is it (the second?) Yes! A fourth\nhas two lines. The last one";
+
+/* The chunk of `document` that reads `part`. */
+static struct hit hit_of(const char *document, const char *source, const char *part, float similarity) {
+    const char *at = strstr(source, part);
+    assert_non_null(at);
+    size_t start = (size_t)(at - source), n = strlen(part);
+    return (struct hit){.document = document, .path = document, .title = document, .start = start, .end = start + n,
+                        .text = {at, n}, .source = {source, strlen(source)}, .similarity = similarity};
+}
+
+static void expect_text(const struct hit *h, const char *expected) {
+    assert_int_equal(h->text.size, strlen(expected));
+    assert_memory_equal(h->text.text, expected, strlen(expected));
+    assert_ptr_equal(h->text.text, h->source.text + h->start);
+    assert_int_equal(h->end - h->start, h->text.size);
+}
+
+static void expect_widened(const char *source, const char *part, const char *expected) {
+    struct hit h = hit_of("a", source, part, 1);
+    passage_widen(&h);
+    expect_text(&h, expected);
+}
+
+static void test_sentences(void **state) {
+    (void)state;
+    expect_widened(text, "rst sen", "The first sentence.");
+    expect_widened(text, "sentence. Is", "The first sentence. Is it (the second?)");
+    expect_widened(text, "Yes! ", "Yes!");
+    expect_widened(text, " Is it", "Is it (the second?)");
+    expect_widened(text, ". ", "The first sentence.");
+    expect_widened(text, "fourth\nhas", "A fourth\nhas two lines.");
+    expect_widened(text, "last", "The last one");
+    expect_widened(text, "heading\n\nThe", "# A heading\n\nThe first sentence.");
+    expect_widened(text, "lines. The last one", "A fourth\nhas two lines. The last one");
+    expect_widened("甲。乙丙丁。戊", "丙", "乙丙丁。");
+    expect_widened("a.  \n", "  \n", "a.  \n");
+    expect_widened("Version 1.2 of e.g. this", "2 of", "Version 1.2 of e.g.");
+}
+
+static void test_no_sentence_is_near(void **state) {
+    (void)state;
+    char words[4 * PASSAGE_WIDEN_BYTES + 1];
+    for (size_t i = 0; i < sizeof words; i++) words[i] = i % 5 == 4 ? ' ' : 'w';
+    words[sizeof words - 1] = '\0';
+    memcpy(words + 2 * PASSAGE_WIDEN_BYTES, "here", 4);
+    expect_widened(words, "here", "here");
+    struct hit alone = {.document = "a", .start = 3, .end = 5, .text = {"ab", 2}};
+    passage_widen(&alone);
+    assert_int_equal(alone.start, 3);
+    assert_int_equal(alone.text.size, 2);
+}
+
+static void test_joined_and_ordered(void **state) {
+    (void)state;
+    struct hit list[6];
+    int n = 0;
+    n = passage_list_add(list, n, hit_of("a", text, "A fourth", 0.9F));
+    n = passage_list_add(list, n, hit_of("b", text, "Yes!", 0.8F));
+    n = passage_list_add(list, n, hit_of("a", text, "The first", 0.7F));
+    n = passage_list_add(list, n, hit_of("a", text, "The last", 0.6F));
+    assert_int_equal(n, 4);
+    expect_text(&list[0], "The first");
+    expect_text(&list[1], "A fourth");
+    expect_text(&list[2], "The last");
+    assert_string_equal(list[3].document, "b");
+
+    /* Touching, but for a blank, one neighbour; overlapping the other. */
+    n = passage_list_add(list, n, hit_of("a", text, "\nhas two lines. The", 0.5F));
+    assert_int_equal(n, 3);
+    expect_text(&list[0], "The first");
+    expect_text(&list[1], "A fourth\nhas two lines. The last");
+    assert_true(list[1].similarity == 0.9F);
+    assert_string_equal(list[2].document, "b");
+
+    /* Without a text around them, chunks stay apart. */
+    struct hit bare = {.document = "c", .start = 0, .end = 2, .text = {"ab", 2}};
+    n = passage_list_add(list, n, bare);
+    n = passage_list_add(list, n, bare);
+    assert_int_equal(n, 5);
+}
+
+static void expect_passages(const struct tokenizer *t, int max_tokens, const char *expected, int n) {
+    struct hit found[] = {hit_of("b", text, "Yes", 0.9F), hit_of("a", text, "last", 0.8F),
+                          hit_of("a", text, "first", 0.7F), hit_of("b", text, "Is it", 0.6F)};
+    struct hits hits = {.list = found, .n = ARRAY_COUNT(found)};
+    struct passage_options o = {"[{number}] {title}: {text}\n", max_tokens};
+    struct passages out = {0};
+    struct error e = {0};
+    if (passages_write(&o, t, &hits, 1000, &out, &e)) fail_msg("%s", e.text);
+    assert_int_equal(out.n, n);
+    assert_int_equal(out.text.size, strlen(expected));
+    if (n > 0) assert_memory_equal(out.text.data, expected, strlen(expected));
+    assert_true(out.ids.n <= max_tokens);
+    passages_free(&out);
+}
+
+/* One byte is one token. The least similar are dropped, and what is left is numbered. */
+static void test_budget(void **state) {
+    (void)state;
+    static const char json[] =
+        "{\"added_tokens\": [{\"id\": 0, \"content\": \"<unk>\", \"special\": true}], \"model\": {\"type\": \"BPE\", "
+        "\"unk_token\": \"<unk>\", \"vocab\": {\"<unk>\": 0}, \"merges\": []}, \"pre_tokenizer\": {\"type\": "
+        "\"ByteLevel\", \"add_prefix_space\": false, \"use_regex\": false}, \"decoder\": {\"type\": \"ByteLevel\"}}";
+    struct tokenizer *t;
+    struct error e = {0};
+    if (tokenizer_open_json(&t, json, sizeof json - 1, &e)) fail_msg("%s", e.text);
+    expect_passages(t, 500, "[1] b: Is it (the second?) Yes!\n[2] a: The first sentence.\n[3] a: The last one\n", 3);
+    expect_passages(t, 70, "[1] b: Yes!\n[2] a: The first sentence.\n[3] a: The last one\n", 3);
+    expect_passages(t, 50, "[1] b: Yes!\n[2] a: The last one\n", 2);
+    expect_passages(t, 12, "[1] b: Yes!\n", 1);
+    expect_passages(t, 11, "", 0);
+    tokenizer_close(t);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sentences),
+        cmocka_unit_test(test_no_sentence_is_near),
+        cmocka_unit_test(test_joined_and_ordered),
+        cmocka_unit_test(test_budget),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
