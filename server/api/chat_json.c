@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "server/api/chat.h"
+#include "server/api/citations.h"
 #include "server/api/neighbor_json.h"
 
 /* Log-probabilities. */
@@ -133,6 +134,17 @@ static void write_found(struct json_writer *w, const struct chat_answer *c, stru
         found_write(w, &listing, choice->found_sent);
 }
 
+static bool may_cite(const struct chat_choice *choice) {
+    return citations_may_be(choice->generation, &choice->progress);
+}
+
+static void write_citations(struct json_writer *w, const struct chat_answer *c, const struct chat_choice *choice) {
+    const struct buffer *said = &choice->reply.content;
+    const struct cited_answer answer = {
+        choice->generation, (int)(choice - c->choices), {said->data, said->size}, .before = 0};
+    if (may_cite(choice)) citations_write(w, &answer);
+}
+
 static void write_usage(struct json_writer *w, const struct chat_answer *c) {
     int64_t prompt = 0, written = 0;
     for (int i = 0; i < c->n; i++) {
@@ -168,6 +180,11 @@ void chat_write(struct chat_answer *c, struct buffer *out) {
     put_key_array(&w, "retrieval");
     for (int i = 0; i < c->n; i++) write_found(&w, c, &c->choices[i]);
     put_array_end(&w);
+    if (may_cite(&c->choices[0])) {
+        put_key_array(&w, "citations");
+        for (int i = 0; i < c->n; i++) write_citations(&w, c, &c->choices[i]);
+        put_array_end(&w);
+    }
     put_object_end(&w);
 }
 
@@ -252,6 +269,11 @@ static void write_finish_event(const struct chat_answer *c, struct chat_choice *
     write_tail(&w, c, choice, choice->progress.finish);
     put_object_end(&w);
     put_array_end(&w);
+    if (may_cite(choice)) {
+        put_key_array(&w, "citations");
+        write_citations(&w, c, choice);
+        put_array_end(&w);
+    }
     end_event(&w, c, out);
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "config/base/utf8.h"
+#include "server/api/citations.h"
 #include "server/api/completions.h"
 #include "server/api/neighbor_json.h"
 
@@ -235,6 +236,19 @@ static void write_found(struct json_writer *w, struct completion *c, struct choi
         found_write(w, &listing, choice->found_sent);
 }
 
+static bool may_cite(const struct choice *choice) {
+    return citations_may_be(choice->generation, &choice->progress);
+}
+
+static void write_citations(struct json_writer *w, const struct completion *c, const struct choice *choice) {
+    const struct buffer *prompt = &choice->prompt_text;
+    const struct cited_answer answer = {choice->generation,
+                                        choice->index,
+                                        {choice->text.data, choice->text.size},
+                                        c->request.echo ? count_characters(prompt->data, prompt->size) : 0};
+    if (may_cite(choice)) citations_write(w, &answer);
+}
+
 static void write_usage(struct json_writer *w, const struct completion *c) {
     int64_t prompt = 0, written = 0;
     for (int i = 0; i < c->n; i++) {
@@ -278,6 +292,11 @@ void completion_write(struct completion *c, struct buffer *out) {
     put_key_array(&w, "retrieval");
     for (int index = 0; index < n; index++) write_found(&w, c, choice_at(c, index));
     put_array_end(&w);
+    if (may_cite(&c->choices[0])) {
+        put_key_array(&w, "citations");
+        for (int index = 0; index < n; index++) write_citations(&w, c, choice_at(c, index));
+        put_array_end(&w);
+    }
     put_object_end(&w);
 }
 
@@ -324,6 +343,11 @@ void completion_write_event(struct completion *c, struct choice *choice, struct 
     begin_event(&w, c, out);
     write_choice(&w, c, choice);
     put_array_end(&w);
+    if (p->finish != FINISH_NONE && may_cite(choice)) {
+        put_key_array(&w, "citations");
+        write_citations(&w, c, choice);
+        put_array_end(&w);
+    }
     end_event(&w, c, out);
 }
 

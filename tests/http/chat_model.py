@@ -24,13 +24,14 @@ To call one: <tool_call>{"name": ..., "arguments": ...}</tool_call><|im_end|>
 {{- (message.content or '') + '<|im_end|>\\n' }}
 {%- endfor %}
 {%- if add_generation_prompt %}<|im_start|>assistant
-{% if enable_thinking %}<think>{% elif tools %}<|to_calls|>{% elif count %}<|to_count|>{% else %}<|to_words|>{% endif %}{% endif %}"""
+{% if enable_thinking %}<think>{% elif tools %}<|to_calls|>{% elif count %}<|to_count|>{% elif sources %}<|to_sources|>{% else %}<|to_words|>{% endif %}{% endif %}"""
 
 WORDS = ["Hello", ", wor", "ld", "! Äö", " 🙂", " bye", "..."]
 THOUGHTS = ["I th", "ink so", " \n", "</think>", "\n\n", "The ans", "wer"]
 CALLS = ["Let me look", "\n\n\n", "<tool_call>", "\n{\"name\": \"get_weather\", ", "\"arguments\": {\"city\": ", "\"Paris\"}}",
          "\n</tool", "_call>", "\n<tool_call>{\"name\": \"get_time\", \"arguments\": {}}", "</tool_call>"]
-SCRIPTS = {"<|to_words|>": WORDS, "<think>": THOUGHTS, "<|to_calls|>": CALLS}
+SOURCES = ["Öl ", "[1", "] comes", " of [2,", " 1], not of [9", "], [x] or 2]", "[2]"]
+SCRIPTS = {"<|to_words|>": WORDS, "<|to_sources|>": SOURCES, "<think>": THOUGHTS, "<|to_calls|>": CALLS}
 MARKS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *SCRIPTS, "<|to_count|>"]
 
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from chat_model import SOURCES, make_chat_model
 from conftest import BUILD, DEPS, MODEL, ROOT, Server, loads
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -200,3 +201,58 @@ def test_a_retro_model_reads_them_by_cross_attention(pages, tmp_path):
     assert [n["text"] for entry in given for n in entry["neighbors"]] == ["granite"] * len(found)
     assert say(server, long, retrieval={"enabled": False})["retrieval"] == []
     assert server.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def citing(config, tmp_path_factory):
+    """A model whose answer is known: it cites."""
+    folder = tmp_path_factory.mktemp("citing")
+    make_chat_model(folder / "script")
+    running = Server(config, folder, f"model.path={folder / 'script'}")
+    yield running
+    assert running.stop() == 0, running.log.read_text()
+
+
+ASKED = {"max_tokens": 20, "chat_template_kwargs": {"sources": True}, "ignore_eos": False, "logprobs": False}
+
+
+def expect_citations(citations, text, found, index=0):
+    """The numbers of passages in brackets, in order, with the passages and their places in the text."""
+    expected = [(1, "[1]"), (2, "[2, 1]"), (1, "[2, 1]"), (2, "[2]")]
+    assert [(c["number"], text[c["answer_start"]:c["answer_end"]]) for c in citations] == expected
+    assert citations[-1]["answer_end"] == len(text) and citations[0]["answer_start"] == text.index("[")
+    for c in citations:
+        passage = found["neighbors"][c["number"] - 1]
+        assert c["index"] == index
+        assert [c[key] for key in ("number", "document", "title", "start", "end")] == [
+            passage[key] for key in ("number", "document", "title", "start", "end")]
+
+
+def test_citations(citing):
+    reply = say(citing, "soup or bridge?", n=2, retrieval={"k": 8}, **ASKED)
+    text = reply["choices"][0]["message"]["content"]
+    assert text == "".join(SOURCES) and len(reply["retrieval"][0]["neighbors"]) < 9
+    expect_citations([c for c in reply["citations"] if c["index"] == 0], text, reply["retrieval"][0])
+    expect_citations([c for c in reply["citations"] if c["index"] == 1], text, reply["retrieval"][1], 1)
+    assert "citations" not in say(citing, "soup?", retrieval={"enabled": False}, **ASKED)
+    assert say(citing, "soup?", retrieval={"min_similarity": 1}, **ASKED)["citations"] == []
+
+
+def test_citations_of_a_stream_come_last(citing):
+    body = {"messages": [{"role": "user", "content": "soup or bridge?"}], "retrieval": {"k": 8}, "stream": True, **ASKED}
+    events = [loads(line[6:]) for line in citing.post(body, PATH).body.decode().split("\n\n")[:-2]]
+    assert [i for i, event in enumerate(events) if "citations" in event] == [len(events) - 1]
+    expect_citations(events[-1]["citations"], "".join(SOURCES), events[1]["retrieval"][0])
+
+
+@pytest.mark.parametrize("echo", [False, True])
+def test_citations_of_a_completion(citing, echo):
+    """Echoed, the prompt is part of the text that the places count from, and cites nothing itself."""
+    fields = {"max_tokens": 20, "echo": echo, "retrieval": {"k": 8}}
+    reply = citing.complete("Süße [1] <|to_sources|>", **fields)
+    events = list(citing.stream("Süße [1] <|to_sources|>", **fields))
+    (streamed,) = [event["retrieval"][0] for event in events if "retrieval" in event]
+    for found, citations in ((reply["retrieval"][0], reply["citations"]), (streamed, events[-1]["citations"])):
+        shift = len("Süße [1] <|to_sources|>") * echo
+        text = reply["choices"][0]["text"][shift:]
+        expect_citations([c | {key: c[key] - shift for key in ("answer_start", "answer_end")} for c in citations], text, found)
