@@ -45,9 +45,9 @@ struct chunk {
     const char *document_id;  /* stable across generations */
     const char *path, *title; /* of the document; title may be "" */
     const uint32_t *tokens;
-    int n_tokens;          /* 1 .. chunk_length */
-    uint64_t start, end;   /* bytes of the document's text */
-    struct text_span text; /* these bytes */
+    int n_tokens;            /* 1 .. chunk_length */
+    uint64_t start, end;     /* bytes of the document's text */
+    struct text_span text;   /* these bytes */
     struct text_span source; /* all of the document's text */
 };
 

@@ -34,7 +34,7 @@ struct chat_answer {
 /* chat_messages.c: the request's conversation as the model's template takes it. */
 struct chat_prompt {
     struct tokens ids;
-    bool thinks; /* the prompt ends within the model's thoughts */
+    bool thinks;              /* the prompt ends within the model's thoughts */
     struct chat_place *place; /* of found passages, NULL: none are sought, or the model reads none as text */
 };
 void chat_prompt_free(struct chat_prompt *p);

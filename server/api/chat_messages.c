@@ -261,7 +261,8 @@ static bool fill(const struct served_model *model, const struct chat_request *r,
     if (chat_pick(model->chat, in, &t, &e)) return failure_from_error(f, &e);
     struct template_skills skills = skills_of(t);
     bool ok = check_skills(r, in, &skills, f) && open_place(model, r, in->messages, &out->place, f) &&
-              render(model, in, &skills, out->place, &text, f) && (!out->place || chat_place_find(out->place, &text, f));
+              render(model, in, &skills, out->place, &text, f) &&
+              (!out->place || chat_place_find(out->place, &text, f));
     if (ok && chat_encode(t, model->tokenizer, &text, &out->ids, &e)) ok = failure_from_error(f, &e);
     if (ok && out->place) chat_place_keep(out->place, t, model->tokenizer, &text);
     out->thinks = ok && ends_with(&text.text, "<think>");

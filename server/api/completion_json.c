@@ -236,9 +236,7 @@ static void write_found(struct json_writer *w, struct completion *c, struct choi
         found_write(w, &listing, choice->found_sent);
 }
 
-static bool may_cite(const struct choice *choice) {
-    return citations_may_be(choice->generation, &choice->progress);
-}
+static bool may_cite(const struct choice *choice) { return citations_may_be(choice->generation, &choice->progress); }
 
 static void write_citations(struct json_writer *w, const struct completion *c, const struct choice *choice) {
     const struct buffer *prompt = &choice->prompt_text;
@@ -334,8 +332,7 @@ void completion_write_event(struct completion *c, struct choice *choice, struct 
     const struct generation *g = choice->generation;
     const struct progress *p = &choice->progress;
     struct json_writer w;
-    if (p->n_found > choice->found_sent && found_is_told(g))
-        write_retrieval_event(c, choice, out);
+    if (p->n_found > choice->found_sent && found_is_told(g)) write_retrieval_event(c, choice, out);
     bool has_prompt = c->request.echo && !choice->prompt_sent && (p->n_ids > 0 || !g->asked.score_prompt);
     bool has_text =
         p->visible > choice->text_sent || (c->request.logprobs >= 0 && shown_ids(c, choice) > choice->ids_sent);

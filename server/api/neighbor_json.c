@@ -22,9 +22,7 @@ void neighbor_write_given(struct json_writer *w, struct text_span text) {
 
 bool found_is_told(const struct generation *g) { return g->asked.neighbors.search || g->asked.neighbors.given_k > 0; }
 
-bool found_is_numbered(const struct generation *g) {
-    return g->asked.neighbors.search && g->answer.n_chunks == 0;
-}
+bool found_is_numbered(const struct generation *g) { return g->asked.neighbors.search && g->answer.n_chunks == 0; }
 
 void found_write(struct json_writer *w, const struct found_listing *l, int j) {
     const struct generation *g = l->generation;

@@ -96,9 +96,8 @@ static const struct option_row retrieval_rows[] = {
                   "cosine similarity below which a neighbour is dropped; -1: none is"),
     OPTION_CHOICE(struct retrieval_settings, grid, GRID_END, grids,
                   "chunks are aligned to the prompt's end or to its start"),
-    OPTION_TEXT(
-        struct retrieval_settings, template, "[{number}] {title}\n{text}\n\n",
-        "a passage in the prompt, for models without chunked cross attention, numbered as answers cite it"),
+    OPTION_TEXT(struct retrieval_settings, template, "[{number}] {title}\n{text}\n\n",
+                "a passage in the prompt, for models without chunked cross attention, numbered as answers cite it"),
     OPTION_INT(struct retrieval_settings, prompt_tokens, 512, 1, 1 << 20,
                "tokens of all passages before one prompt; the least similar that do not fit are left out"),
     OPTION_INT(struct retrieval_settings, threads, 0, 0, 1024,

@@ -1,5 +1,5 @@
-/* server/host/passage_list.h: hits as passages that a reader can follow: whole sentences, each place of a document once,
- * in the order of their documents. */
+/* server/host/passage_list.h: hits as passages that a reader can follow: whole sentences, each place of a document
+ * once, in the order of their documents. */
 #pragma once
 
 #include "retrieval/retriever.h"
@@ -11,6 +11,6 @@ enum { PASSAGE_WIDEN_BYTES = 400 };
 void passage_widen(struct hit *h);
 
 /* Adds a widened hit to list [n], which has room for it, and returns the new n. It is joined with passages of its
- * document that it overlaps or touches, blanks between them included; a joined passage is as similar as its most similar
- * hit. Documents stand in the order of their first hits, passages of one in the order of its text. */
+ * document that it overlaps or touches, blanks between them included; a joined passage is as similar as its most
+ * similar hit. Documents stand in the order of their first hits, passages of one in the order of its text. */
 int passage_list_add(struct hit *list, int n, struct hit h);

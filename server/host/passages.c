@@ -64,8 +64,7 @@ static enum status write_first(const struct passage_options *o, const struct tok
     for (int i = 0; i < out->n && status == STATUS_OK; i++) {
         size_t before = out->text.size;
         write_passage(o->template, i + 1, &out->list[i], &out->text);
-        status =
-            tokenizer_encode(t, out->text.data + before, out->text.size - before, TOKENIZER_PLAIN, &out->ids, e);
+        status = tokenizer_encode(t, out->text.data + before, out->text.size - before, TOKENIZER_PLAIN, &out->ids, e);
     }
     return status;
 }

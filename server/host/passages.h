@@ -25,5 +25,5 @@ void passages_free(struct passages *p);
 
 /* Makes passages of the hits: widened to sentences, joined where they touch, numbered in the order of passage_list.h.
  * Of the hits, so many are taken, most similar first, as max_tokens and `room` hold. */
-enum status passages_write(const struct passage_options *o, const struct tokenizer *t, const struct hits *hits, int room,
-                           struct passages *out, struct error *e);
+enum status passages_write(const struct passage_options *o, const struct tokenizer *t, const struct hits *hits,
+                           int room, struct passages *out, struct error *e);

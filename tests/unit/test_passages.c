@@ -1,4 +1,5 @@
-/* tests/unit/test_passages.c: found chunks as passages of a prompt: whole sentences, each place once, within a budget. */
+/* tests/unit/test_passages.c: found chunks as passages of a prompt: whole sentences, each place once, within a budget.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,15 +12,22 @@
 #include "server/host/passage_list.h"
 #include "server/host/passages.h"
 
-static const char text[] = "# A heading\n\nThe first sentence. Is it (the second?) Yes! A fourth\nhas two lines. The last one";
+static const char text[] =
+    "# A heading\n\nThe first sentence. Is it (the second?) Yes! A fourth\nhas two lines. The last one";
 
 /* The chunk of `document` that reads `part`. */
 static struct hit hit_of(const char *document, const char *source, const char *part, float similarity) {
     const char *at = strstr(source, part);
     assert_non_null(at);
     size_t start = (size_t)(at - source), n = strlen(part);
-    return (struct hit){.document = document, .path = document, .title = document, .start = start, .end = start + n,
-                        .text = {at, n}, .source = {source, strlen(source)}, .similarity = similarity};
+    return (struct hit){.document = document,
+                        .path = document,
+                        .title = document,
+                        .start = start,
+                        .end = start + n,
+                        .text = {at, n},
+                        .source = {source, strlen(source)},
+                        .similarity = similarity};
 }
 
 static void expect_text(const struct hit *h, const char *expected) {
