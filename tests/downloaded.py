@@ -14,7 +14,7 @@ ENDS = [VOCAB - 2, VOCAB - 1]
 CONFIG = {
     "architectures": ["LlamaForCausalLM"], "model_type": "llama", "num_hidden_layers": LAYERS, "hidden_size": HIDDEN,
     "num_attention_heads": HEADS, "num_key_value_heads": 2, "intermediate_size": FFN, "vocab_size": VOCAB,
-    "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": False,
+    "max_position_embeddings": 2048, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": False,
     "hidden_act": "silu", "attention_bias": False, "mlp_bias": False, "bos_token_id": VOCAB - 3,
     "eos_token_id": ENDS[0], "torch_dtype": "float32",
 }

@@ -86,7 +86,8 @@ int passage_list_add(struct hit *list, int n, struct hit h) {
             continue;
         }
         if (same && place < 0 && other.start > h.start) place = kept;
-        list[kept++] = other;
+        list[kept] = other;
+        kept++;
         if (same) behind = kept;
     }
     if (place < 0) place = min_int(behind, kept);

@@ -79,7 +79,7 @@ enum status passages_write(const struct passage_options *o, const struct tokeniz
     }
     out->list = xrealloc(out->list, (size_t)hits->n * sizeof *out->list);
 
-    /* What is between the hits that fit and those that do not is halved: few texts are encoded, whatever k is. */
+    /* The span between hits that fit and hits that do not is halved: few texts are encoded, whatever k is. */
     enum status status = write_first(o, t, widened, written, out, e);
     while (status == STATUS_OK) {
         if (out->ids.n <= budget)

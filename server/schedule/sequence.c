@@ -70,7 +70,7 @@ static enum status compose(const struct engine_sequence *s, const struct hits *h
     return STATUS_OK;
 }
 
-/* What was read in place of what was found. */
+/* The hits become the passages that are read. */
 static void show_passages(struct hits *hits, struct passages *passages) {
     free(hits->list);
     hits->list = passages->list;
