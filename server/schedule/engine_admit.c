@@ -14,7 +14,7 @@ static void lookup_done(struct lookup *l) {
     CHECK(queue_put(&s->engine->answered, (void *[]){s}, 1)); /* engine_admit bounds lookups, so there is room */
 }
 
-/* What passages are sought by, as one query: what the asker says, or the end of the text. */
+/* The query for passages: the words that the asker gives, or the end of the text. */
 static void write_passage_query(struct engine_sequence *s) {
     const struct generation_neighbors *asked = &s->generation->asked.neighbors;
     struct text_span said = s->generation->asked.place.query;
