@@ -10,27 +10,28 @@ void added_set_append(struct added_set *s, struct text_span content, struct adde
     s->tokens = xgrow(s->tokens, s->n, &s->capacity, sizeof *s->tokens);
     flags.content = xstrndup(content.text, content.size);
     flags.size = (uint32_t)content.size;
-    s->tokens[s->n++] = flags;
+    s->tokens[s->n] = flags;
+    s->n++;
     s->first[(uint8_t)content.text[0]] = true;
 }
 
-static int compare(const void *a, const void *b) {
+static int added_compare(const void *a, const void *b) {
     const struct added_token *x = a, *y = b;
     int order = memcmp(x->content, y->content, x->size < y->size ? x->size : y->size);
     return order ? order : (x->size > y->size) - (x->size < y->size);
 }
 
 enum status added_set_sort(struct added_set *s, struct error *e) {
-    if (s->n > 1) qsort(s->tokens, (size_t)s->n, sizeof *s->tokens, compare);
+    if (s->n > 1) qsort(s->tokens, (size_t)s->n, sizeof *s->tokens, added_compare);
     for (int i = 1; i < s->n; i++)
-        if (compare(&s->tokens[i - 1], &s->tokens[i]) == 0)
+        if (added_compare(&s->tokens[i - 1], &s->tokens[i]) == 0)
             return error_set(e, STATUS_INVALID, "added_tokens: \"%.60s\" is there twice", s->tokens[i].content);
     return STATUS_OK;
 }
 
 struct added_token *added_set_get(const struct added_set *s, struct text_span content) {
     const struct added_token key = {.content = content.text, .size = (uint32_t)content.size};
-    return s->n ? bsearch(&key, s->tokens, (size_t)s->n, sizeof *s->tokens, compare) : NULL;
+    return s->n ? bsearch(&key, s->tokens, (size_t)s->n, sizeof *s->tokens, added_compare) : NULL;
 }
 
 void added_set_free(struct added_set *s) {
@@ -40,7 +41,7 @@ void added_set_free(struct added_set *s) {
 }
 
 /* First token of [low, high) whose byte at depth is >= byte; all of them are longer than depth, or the first is not. */
-static int lower_bound(const struct added_set *s, int low, int high, uint32_t depth, int byte) {
+static int bound_find(const struct added_set *s, int low, int high, uint32_t depth, int byte) {
     while (low < high) {
         int middle = low + (high - low) / 2;
         const struct added_token *t = &s->tokens[middle];
@@ -55,13 +56,13 @@ static int lower_bound(const struct added_set *s, int low, int high, uint32_t de
 }
 
 /* The longest token that text[0, n) begins with, or NULL. */
-static const struct added_token *longest(const struct added_set *s, const char *text, size_t n) {
+static const struct added_token *longest_find(const struct added_set *s, const char *text, size_t n) {
     const struct added_token *best = NULL;
     int low = 0, high = s->n;
     for (uint32_t depth = 0; depth < n; depth++) {
         int byte = (uint8_t)text[depth];
-        low = lower_bound(s, low, high, depth, byte);
-        high = lower_bound(s, low, high, depth, byte + 1);
+        low = bound_find(s, low, high, depth, byte);
+        high = bound_find(s, low, high, depth, byte + 1);
         if (low == high) break;
         if (s->tokens[low].size == depth + 1) best = &s->tokens[low];
     }
@@ -86,7 +87,7 @@ static bool inside_word(struct text_span text, size_t start, size_t end) {
     return unicode_is_word(c);
 }
 
-static void strip(const struct added_token *t, struct text_span text, size_t floor, struct added_match *m) {
+static void match_strip(const struct added_token *t, struct text_span text, size_t floor, struct added_match *m) {
     int length;
     int32_t c;
     while (t->lstrip && m->start > floor && unicode_is_space(character_before(text.text, m->start, &length)))
@@ -104,7 +105,7 @@ bool added_set_find(const struct added_set *s, struct text_span text, size_t *at
     if (s->n == 0) return false;
     for (size_t i = *at; i < text.size; i++) {
         if (!s->first[(uint8_t)text.text[i]]) continue;
-        const struct added_token *t = longest(s, text.text + i, text.size - i);
+        const struct added_token *t = longest_find(s, text.text + i, text.size - i);
         if (t == NULL) continue;
         size_t end = i + t->size;
         /* A match that does not count is passed over whole: shorter tokens inside it are not looked for. */
@@ -114,7 +115,7 @@ bool added_set_find(const struct added_set *s, struct text_span text, size_t *at
         }
         *out = (struct added_match){i, end, t->id};
         *at = end;
-        strip(t, text, floor, out);
+        match_strip(t, text, floor, out);
         return true;
     }
     return false;

@@ -55,7 +55,7 @@ static size_t translate_escape(const char *p, size_t n, bool in_class, struct bu
 }
 
 /* Rewrites what the two dialects read differently, and refuses what PCRE2 has no words for. */
-static enum status translate(struct text_span in, struct buffer *out, struct error *e) {
+static enum status pattern_translate(struct text_span in, struct buffer *out, struct error *e) {
     bool in_class = false, first = false;
     for (size_t i = 0; i < in.size;) {
         char c = in.text[i], next = i + 1 < in.size ? in.text[i + 1] : '\0';
@@ -120,7 +120,7 @@ enum status regex_open(struct regex **out, struct text_span pattern, bool litera
     struct buffer translated = {0};
     *out = NULL;
     enum status status = STATUS_OK;
-    if (!literal) status = translate(pattern, &translated, e);
+    if (!literal) status = pattern_translate(pattern, &translated, e);
     struct text_span source = literal ? pattern : (struct text_span){translated.data, translated.size};
     if (status == STATUS_OK && source.size == 0)
         status = error_set(e, STATUS_UNSUPPORTED, "regular expression: empty pattern");
@@ -146,7 +146,8 @@ static void span_append(struct span_list *l, size_t start, size_t end) {
         l->capacity = l->capacity * 2 + 64;
         l->spans = xrealloc(l->spans, l->capacity * sizeof *l->spans);
     }
-    l->spans[l->n++] = (struct span){start, end};
+    l->spans[l->n] = (struct span){start, end};
+    l->n++;
 }
 
 static enum status match_error(int code, struct error *e) {
@@ -223,8 +224,8 @@ static void find_characters(const struct pretokenizer_step *step, const struct m
     }
 }
 
-static enum status split(const struct pretokenizer_step *step, const struct mapped_text *text, struct span_list *pieces,
-                         struct error *e) {
+static enum status step_split(const struct pretokenizer_step *step, const struct mapped_text *text,
+                              struct span_list *pieces, struct error *e) {
     struct span_list matches = {0};
     enum status status = STATUS_OK;
     if (step->regex == NULL)
@@ -284,7 +285,7 @@ static enum status run_metaspace(const struct pretokenizer *p, int step, const s
 static enum status run_split(const struct pretokenizer *p, int step, const struct mapped_text *text,
                              const struct piece_sink *sink, struct error *e) {
     struct span_list pieces = {0};
-    enum status status = split(&p->steps[step], text, &pieces, e);
+    enum status status = step_split(&p->steps[step], text, &pieces, e);
     for (size_t i = 0; i < pieces.n && status == STATUS_OK; i++) {
         struct mapped_text piece = mapped_slice(text, pieces.spans[i].start, pieces.spans[i].end);
         status = run_from(p, step + 1, &piece, sink, e);

@@ -16,7 +16,8 @@ void tokens_append(struct tokens *t, int32_t id, uint32_t start) {
         t->starts = xrealloc(t->starts, (size_t)t->capacity * sizeof *t->starts);
     }
     t->ids[t->n] = id;
-    t->starts[t->n++] = start;
+    t->starts[t->n] = start;
+    t->n++;
 }
 
 void tokens_free(struct tokens *t) {
@@ -271,7 +272,7 @@ void tokenizer_piece(const struct tokenizer *t, int32_t id, struct buffer *out) 
 }
 
 /* Moves whole characters of bytes[0, n) to *out; an incomplete tail stays in *d, or becomes U+FFFD when `last`. */
-static void emit(struct detokenizer *d, const char *bytes, size_t n, bool last, struct buffer *out) {
+static void bytes_emit(struct detokenizer *d, const char *bytes, size_t n, bool last, struct buffer *out) {
     int32_t c;
     d->n_tail = 0;
     for (size_t i = 0; i < n;) {
@@ -296,7 +297,7 @@ void detokenizer_push(struct detokenizer *d, const struct tokenizer *t, int32_t 
     struct buffer bytes = {0};
     buffer_append(&bytes, d->tail, (size_t)d->n_tail);
     append_piece(t, id, &d->started, &bytes);
-    emit(d, bytes.data, bytes.size, false, out);
+    bytes_emit(d, bytes.data, bytes.size, false, out);
     buffer_free(&bytes);
 }
 
@@ -304,7 +305,7 @@ void detokenizer_finish(struct detokenizer *d, struct buffer *out) {
     char tail[4];
     int n = d->n_tail;
     memcpy(tail, d->tail, sizeof tail);
-    emit(d, tail, (size_t)n, true, out);
+    bytes_emit(d, tail, (size_t)n, true, out);
     *d = (struct detokenizer){0};
 }
 

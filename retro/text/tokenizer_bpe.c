@@ -43,7 +43,8 @@ static const struct merge *merge_find(const struct bpe *b, int32_t left, int32_t
 }
 
 static void heap_push(struct bpe_call *c, struct heap_entry entry) {
-    size_t i = c->heap_size++;
+    size_t i = c->heap_size;
+    c->heap_size++;
     for (; i > 0; i = (i - 1) / 2) {
         const struct heap_entry *up = &c->heap[(i - 1) / 2];
         if (up->rank < entry.rank || (up->rank == entry.rank && up->at < entry.at)) break;
@@ -53,7 +54,8 @@ static void heap_push(struct bpe_call *c, struct heap_entry entry) {
 }
 
 static struct heap_entry heap_pop(struct bpe_call *c) {
-    struct heap_entry top = c->heap[0], last = c->heap[--c->heap_size];
+    c->heap_size--;
+    struct heap_entry top = c->heap[0], last = c->heap[c->heap_size];
     size_t i = 0;
     for (size_t k = 1; k < c->heap_size; k = 2 * i + 1) {
         const struct heap_entry *h = c->heap;

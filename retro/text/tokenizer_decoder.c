@@ -26,7 +26,8 @@ struct decoder_reading {
 
 static enum status add_step(struct decoder *d, struct decoder_step **out, struct error *e) {
     if (d->n == DECODER_STEPS) return error_set(e, STATUS_UNSUPPORTED, "more than %d steps", DECODER_STEPS);
-    *out = &d->steps[d->n++];
+    *out = &d->steps[d->n];
+    d->n++;
     return STATUS_OK;
 }
 

@@ -10,18 +10,25 @@
 #include "config/json/json_writer.h"
 #include "retro/text/tokenizer_private.h"
 
-/* What tokenizer.ggml.token_type says, and SentencePiece too. */
-enum token_kind { TOKEN_NORMAL = 1, TOKEN_UNKNOWN, TOKEN_CONTROL, TOKEN_USER_DEFINED, TOKEN_UNUSED, TOKEN_BYTE };
+/* The numbers of tokenizer.ggml.token_type, which are SentencePiece's too. */
+enum gguf_token_kind {
+    GGUF_TOKEN_NORMAL = 1,
+    GGUF_TOKEN_UNKNOWN,
+    GGUF_TOKEN_CONTROL,
+    GGUF_TOKEN_USER_DEFINED,
+    GGUF_TOKEN_UNUSED,
+    GGUF_TOKEN_BYTE
+};
 
-struct token {
+struct gguf_token {
     struct text_span text;
-    enum token_kind kind;
+    enum gguf_token_kind kind;
     float score;
 };
 
 struct vocabulary {
     const struct gguf *gguf;
-    struct token *tokens; /* owned */
+    struct gguf_token *tokens; /* owned */
     int n;
 };
 
@@ -69,9 +76,9 @@ static enum status read_kinds(const struct vocabulary *v, struct error *e) {
     int64_t kind;
     if (open_list(v, "token_type", &it, e)) return e->status;
     for (int i = 0; gguf_next(&it, &item); i++) {
-        if (!gguf_int(&item, &kind) || kind < TOKEN_NORMAL || kind > TOKEN_BYTE)
+        if (!gguf_int(&item, &kind) || kind < GGUF_TOKEN_NORMAL || kind > GGUF_TOKEN_BYTE)
             return fail_mark(v->gguf, "token_type", "holds a type that is not 1 .. 6", e);
-        v->tokens[i].kind = (enum token_kind)kind;
+        v->tokens[i].kind = (enum gguf_token_kind)kind;
     }
     return STATUS_OK;
 }
@@ -98,9 +105,10 @@ static enum status read_vocabulary(struct vocabulary *v, const struct gguf *g, s
                          TOKENIZER_MAX_ID);
     v->tokens = xcalloc((size_t)it.left, sizeof *v->tokens);
     while (gguf_next(&it, &item)) {
-        struct token *t = &v->tokens[v->n++];
+        struct gguf_token *t = &v->tokens[v->n];
+        v->n++;
         gguf_text(&item, &t->text);
-        t->kind = TOKEN_NORMAL;
+        t->kind = GGUF_TOKEN_NORMAL;
     }
     if (read_kinds(v, e) || read_scores(v, e)) return e->status;
     return STATUS_OK;
@@ -116,12 +124,12 @@ static void put_span(struct json_writer *w, const char *key, struct text_span te
 static void put_added_tokens(struct json_writer *w, const struct vocabulary *v) {
     put_key_array(w, "added_tokens");
     for (int i = 0; i < v->n; i++) {
-        const struct token *t = &v->tokens[i];
-        if ((t->kind != TOKEN_CONTROL && t->kind != TOKEN_USER_DEFINED) || t->text.size == 0) continue;
+        const struct gguf_token *t = &v->tokens[i];
+        if ((t->kind != GGUF_TOKEN_CONTROL && t->kind != GGUF_TOKEN_USER_DEFINED) || t->text.size == 0) continue;
         put_object(w);
         put_key_int(w, "id", i);
         put_span(w, "content", t->text);
-        put_key_bool(w, "special", t->kind == TOKEN_CONTROL);
+        put_key_bool(w, "special", t->kind == GGUF_TOKEN_CONTROL);
         put_key_bool(w, "normalized", false);
         put_object_end(w);
     }
@@ -207,8 +215,8 @@ static enum status put_bpe_model(struct json_writer *w, const struct vocabulary 
     put_key_bool(w, "ignore_merges", pre->whole_words);
     put_key_object(w, "vocab");
     for (int i = 0; i < v->n; i++) {
-        const struct token *t = &v->tokens[i];
-        if (t->kind == TOKEN_CONTROL || t->kind == TOKEN_USER_DEFINED || t->text.size == 0) continue;
+        const struct gguf_token *t = &v->tokens[i];
+        if (t->kind == GGUF_TOKEN_CONTROL || t->kind == GGUF_TOKEN_USER_DEFINED || t->text.size == 0) continue;
         put_key_n(w, t->text.text, t->text.size);
         put_int(w, i);
     }
@@ -258,9 +266,9 @@ static void put_wordpiece_model(struct json_writer *w, const struct vocabulary *
     put_key_int(w, "max_input_chars_per_word", 100);
     put_key_object(w, "vocab");
     for (int i = 0; i < v->n; i++) {
-        const struct token *t = &v->tokens[i];
+        const struct gguf_token *t = &v->tokens[i];
         bool first = t->text.size > 3 && memcmp(t->text.text, space_symbol, 3) == 0;
-        bool whole = t->kind == TOKEN_CONTROL || t->kind == TOKEN_UNKNOWN || i == unknown;
+        bool whole = t->kind == GGUF_TOKEN_CONTROL || t->kind == GGUF_TOKEN_UNKNOWN || i == unknown;
         buffer_clear(&piece);
         if (!first && !whole) buffer_append_string(&piece, "##");
         buffer_append(&piece, t->text.text + (first ? 3 : 0), t->text.size - (first ? 3 : 0));
@@ -333,7 +341,7 @@ static void proto_message(struct buffer *b, int field, struct buffer *message) {
 
 static bool has_byte_tokens(const struct vocabulary *v) {
     for (int i = 0; i < v->n; i++)
-        if (v->tokens[i].kind == TOKEN_BYTE) return true;
+        if (v->tokens[i].kind == GGUF_TOKEN_BYTE) return true;
     return false;
 }
 
@@ -375,7 +383,7 @@ static enum status write_normalizer(struct buffer *b, const struct vocabulary *v
 static enum status write_sentencepiece(struct buffer *b, const struct vocabulary *v, bool unigram, struct error *e) {
     struct buffer part = {0};
     for (int i = 0; i < v->n; i++) {
-        const struct token *t = &v->tokens[i];
+        const struct gguf_token *t = &v->tokens[i];
         proto_bytes(&part, 1, t->text.text, t->text.size);
         proto_float(&part, 2, t->score);
         proto_number(&part, 3, t->kind);

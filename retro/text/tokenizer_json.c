@@ -83,7 +83,8 @@ static enum status open_normalizer(struct tokenizer *t, const struct json *j, in
     }
     if (t->n_normalizers == TOKENIZER_MAX_NORMALIZERS)
         return error_set(e, STATUS_UNSUPPORTED, "more than %d normalizers", TOKENIZER_MAX_NORMALIZERS);
-    struct normalizer_step *n = &t->normalizers[t->n_normalizers++];
+    struct normalizer_step *n = &t->normalizers[t->n_normalizers];
+    t->n_normalizers++;
     if (strcmp(type, "Replace") == 0) return open_replace(n, j, e);
     if (strcmp(type, "Prepend") == 0) return open_prepend(n, j, e);
     if (strcmp(type, "BertNormalizer") == 0) return open_bert(n, j, e);
@@ -118,7 +119,8 @@ static enum status add_step(struct pretokenizer *p, struct pretokenizer_step ste
         regex_close(step.regex);
         return error_set(e, STATUS_UNSUPPORTED, "more than %d steps", PRETOKENIZER_STEPS);
     }
-    p->steps[p->n++] = step;
+    p->steps[p->n] = step;
+    p->n++;
     return STATUS_OK;
 }
 
@@ -400,7 +402,8 @@ static enum status affix_add(const struct tokenizer *t, struct affix *a, const s
         return error_set(e, STATUS_INVALID, "a token that is not in the vocabulary");
     if (a->n == TOKENIZER_MAX_AFFIX)
         return error_set(e, STATUS_UNSUPPORTED, "more than %d tokens before or after a text", TOKENIZER_MAX_AFFIX);
-    a->ids[a->n++] = (int32_t)json_int(id);
+    a->ids[a->n] = (int32_t)json_int(id);
+    a->n++;
     return STATUS_OK;
 }
 

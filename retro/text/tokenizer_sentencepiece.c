@@ -23,7 +23,8 @@ struct spm {
 static bool read_varint(struct text_span *s, uint64_t *value) {
     *value = 0;
     for (int shift = 0; shift < 64 && s->size > 0; shift += 7) {
-        uint8_t byte = (uint8_t)*s->text++;
+        uint8_t byte = (uint8_t)*s->text;
+        s->text++;
         s->size--;
         *value |= (uint64_t)(byte & 0x7F) << shift;
         if (byte < 0x80) return true;

@@ -70,8 +70,10 @@ static void trie_grow_edges(struct trie *trie, size_t slots) {
 
 static uint32_t trie_add_node(struct trie *trie) {
     trie->ids = xgrow(trie->ids, trie->n, &trie->capacity, sizeof *trie->ids);
-    trie->ids[trie->n] = -1;
-    return (uint32_t)trie->n++;
+    uint32_t node = (uint32_t)trie->n;
+    trie->ids[node] = -1;
+    trie->n++;
+    return node;
 }
 
 static void trie_open(struct trie *trie) {
@@ -96,7 +98,7 @@ static enum status trie_insert(struct trie *trie, const struct piece *p, int32_t
     return STATUS_OK;
 }
 
-static void reach(struct unigram_node *node, double score, size_t start, int32_t id) {
+static void node_reach(struct unigram_node *node, double score, size_t start, int32_t id) {
     if (node->id >= 0 && score <= node->score) return;
     *node = (struct unigram_node){score, (uint32_t)start, id};
 }
@@ -118,10 +120,10 @@ static void find_ways(struct unigram_call *c, const struct mapped_text *word) {
             end++;
             int32_t id = u->trie.ids[node];
             if (id < 0 || c->t->pieces[id].special) continue;
-            reach(&c->nodes[end], u->scores[id] + score, start, id);
+            node_reach(&c->nodes[end], u->scores[id] + score, start, id);
             single = single || end == start + character;
         }
-        if (!single) reach(&c->nodes[start + character], u->unknown_score + score, start, u->unknown);
+        if (!single) node_reach(&c->nodes[start + character], u->unknown_score + score, start, u->unknown);
         start += character;
     }
 }
@@ -140,11 +142,15 @@ static void append_unknown(struct unigram_call *c, const struct mapped_text *wor
 static void append_best(struct unigram_call *c, const struct mapped_text *word) {
     const struct unigram *u = c->t->model;
     size_t n = 0;
-    for (size_t end = word->size; end > 0; end = c->nodes[end].start) c->cuts[n++] = (uint32_t)end;
+    for (size_t end = word->size; end > 0; end = c->nodes[end].start) {
+        c->cuts[n] = (uint32_t)end;
+        n++;
+    }
 
     size_t start = 0;
     while (n > 0) {
-        size_t end = c->cuts[--n];
+        n--;
+        size_t end = c->cuts[n];
         int32_t id = c->nodes[end].id;
         if (id == u->unknown) {
             for (; n > 0 && c->nodes[c->cuts[n - 1]].id == u->unknown; n--) end = c->cuts[n - 1];

@@ -220,7 +220,8 @@ static void add_bert_tokens(struct tokenizer *t, int32_t *cls, int32_t *sep) {
 
 enum status wordpiece_open_vocab(struct tokenizer *t, struct text_span vocab, const struct json *options,
                                  struct error *e) {
-    struct normalizer_step *n = &t->normalizers[t->n_normalizers++];
+    struct normalizer_step *n = &t->normalizers[t->n_normalizers];
+    t->n_normalizers++;
     n->kind = NORMALIZER_BERT;
     n->bert.clean_text = true;
     wordpiece_begin_open(t);

@@ -21,7 +21,8 @@ void mapped_append(struct mapped_buffer *b, const char *bytes, size_t n, uint32_
     }
     for (size_t i = 0; i < n; i++) {
         b->text[b->size] = bytes[i];
-        b->origin[b->size++] = origin;
+        b->origin[b->size] = origin;
+        b->size++;
     }
 }
 
@@ -184,7 +185,10 @@ static void stretch_add(struct stretch *s, int32_t c, bool compatible, uint32_t 
         &boundary);
     /* No character decomposes into more than 18. */
     CHECK(n >= 0 && n <= 32);
-    for (utf8proc_ssize_t i = 0; i < n; i++) s->origin[s->n++] = origin;
+    for (utf8proc_ssize_t i = 0; i < n; i++) {
+        s->origin[s->n] = origin;
+        s->n++;
+    }
 }
 
 static int combining_class(int32_t c) {
@@ -199,7 +203,8 @@ static void sort_marks(struct stretch *s, size_t from, size_t to) {
     for (size_t i = from; i < to; i++) place[combining_class(s->c[i]) + 1]++;
     for (int k = 0; k < 256; k++) place[k + 1] += place[k];
     for (size_t i = from; i < to; i++) {
-        size_t at = place[combining_class(s->c[i])]++;
+        size_t *next = &place[combining_class(s->c[i])], at = *next;
+        (*next)++;
         s->sorted[at] = s->c[i];
         s->sorted_origin[at] = s->origin[i];
     }

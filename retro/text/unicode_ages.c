@@ -80,7 +80,7 @@ static const struct {
                   {{0xA7DA, 0xA7DA}, 1},   {{0xA7DC, 0xA7DC}, -42561}, {{0x10D50, 0x10D65}, 32},
                   {{0x16EA0, 0x16EB8}, 27}};
 
-static bool contains(const struct range *ranges, size_t n, int32_t c) {
+static bool ranges_contain(const struct range *ranges, size_t n, int32_t c) {
     size_t low = 0;
     while (low < n) {
         size_t middle = low + (n - low) / 2;
@@ -95,12 +95,12 @@ static bool contains(const struct range *ranges, size_t n, int32_t c) {
     return false;
 }
 
-bool age_not_nonspacing(int32_t c) { return contains(not_nonspacing, ARRAY_COUNT(not_nonspacing), c); }
-bool age_not_control(int32_t c) { return contains(not_control, ARRAY_COUNT(not_control), c); }
-bool age_word(int32_t c) { return contains(word, ARRAY_COUNT(word), c); }
-bool age_not_punctuation(int32_t c) { return contains(not_punctuation, ARRAY_COUNT(not_punctuation), c); }
-bool age_not_combining(int32_t c) { return contains(not_combining, ARRAY_COUNT(not_combining), c); }
-bool age_not_decomposed(int32_t c) { return contains(not_decomposed, ARRAY_COUNT(not_decomposed), c); }
+bool age_not_nonspacing(int32_t c) { return ranges_contain(not_nonspacing, ARRAY_COUNT(not_nonspacing), c); }
+bool age_not_control(int32_t c) { return ranges_contain(not_control, ARRAY_COUNT(not_control), c); }
+bool age_word(int32_t c) { return ranges_contain(word, ARRAY_COUNT(word), c); }
+bool age_not_punctuation(int32_t c) { return ranges_contain(not_punctuation, ARRAY_COUNT(not_punctuation), c); }
+bool age_not_combining(int32_t c) { return ranges_contain(not_combining, ARRAY_COUNT(not_combining), c); }
+bool age_not_decomposed(int32_t c) { return ranges_contain(not_decomposed, ARRAY_COUNT(not_decomposed), c); }
 
 int32_t age_lower_offset(int32_t c) {
     for (size_t i = 0; i < ARRAY_COUNT(lower_case); i++)
