@@ -181,7 +181,8 @@ static enum status take_tensor(struct cursor *c, struct gguf_tensor *t, uint64_t
     return take_number(c, 8, "a tensor's offset", offset);
 }
 
-/* What the data and each tensor begin at a multiple of. Numbers are read in place, so it is at least theirs. */
+/* The data and each tensor begin at a multiple of *out bytes. Numbers are read in place, so it is at least 8, the
+ * alignment of the widest number. */
 static enum status read_alignment(const struct cursor *c, const struct gguf_value *values, size_t n, size_t *out) {
     const struct gguf_value *v = find_value(values, n, "general.alignment");
     int64_t alignment = 32;
@@ -280,7 +281,8 @@ static enum status add_file(struct gguf *g, const char *path, struct error *e) {
     struct file_map map;
     if (file_map_open(&map, path, e)) return e->status;
     g->maps = xrealloc(g->maps, ((size_t)g->n_maps + 1) * sizeof *g->maps);
-    g->maps[g->n_maps++] = map;
+    g->maps[g->n_maps] = map;
+    g->n_maps++;
     return read_file(g, map.data, map.size, path, e);
 }
 
@@ -321,7 +323,7 @@ static enum status add_files(struct gguf *g, const char *path, struct error *e) 
     return STATUS_OK;
 }
 
-static enum status finish(struct gguf **out, struct gguf *g, enum status status, struct error *e) {
+static enum status open_finish(struct gguf **out, struct gguf *g, enum status status, struct error *e) {
     if (status == STATUS_OK) status = sort_tensors(g, e);
     *out = status ? NULL : g;
     if (status) gguf_close(g);
@@ -331,13 +333,13 @@ static enum status finish(struct gguf **out, struct gguf *g, enum status status,
 enum status gguf_open(struct gguf **out, const char *path, struct error *e) {
     struct gguf *g = xcalloc(1, sizeof *g);
     g->name = xstrdup(path);
-    return finish(out, g, add_files(g, path, e), e);
+    return open_finish(out, g, add_files(g, path, e), e);
 }
 
 enum status gguf_open_memory(struct gguf **out, const void *data, size_t size, const char *name, struct error *e) {
     struct gguf *g = xcalloc(1, sizeof *g);
     g->name = xstrdup(name);
-    return finish(out, g, read_file(g, data, size, name, e), e);
+    return open_finish(out, g, read_file(g, data, size, name, e), e);
 }
 
 void gguf_close(struct gguf *g) {

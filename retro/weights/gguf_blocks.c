@@ -54,7 +54,7 @@ static void unpack_q5_1(const uint8_t *b, struct block_run *r) {
     add_fifth_bits(r->q, b + 4);
 }
 
-/* Of a block of 256 with two bits a weight: run i lies at bit 2 (i % 4) of 32 bytes. */
+/* Reads run i of a block of 256 with two bits a weight: the run lies at bit 2 (i % 4) of 32 bytes. */
 static void read_pairs(int8_t q[RUN], const uint8_t *bytes, int i) {
     const uint8_t *at = bytes + i / 4 * RUN;
     for (int j = 0; j < RUN; j++) q[j] = (int8_t)(at[j] >> 2 * (i % 4) & 3);
@@ -143,14 +143,14 @@ static void unpack_q6_k(const uint8_t *b, struct block_run *r) {
 /* The 16 levels of the IQ4 types. */
 static const int8_t levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
-static void look_up(int8_t q[RUN]) {
+static void nibbles_look_up(int8_t q[RUN]) {
     for (int j = 0; j < RUN; j++) q[j] = levels[q[j]];
 }
 
 static void unpack_iq4_nl(const uint8_t *b, struct block_run *r) {
     set_run(r, read_half(b), 1, 0);
     split_nibbles(r->q, b + 2, 0);
-    look_up(r->q);
+    nibbles_look_up(r->q);
 }
 
 /* f16 d; high two bits of eight scales: u16; low four bits[4]; nibbles[128], 16 bytes a run. */
@@ -160,7 +160,7 @@ static void unpack_iq4_xs(const uint8_t *b, struct block_run *r) {
         int scale = (b[4 + i / 2] >> 4 * (i % 2) & 15) | (high >> 2 * i & 3) << 4;
         set_run(&r[i], read_half(b), scale - 32, 0);
         split_nibbles(r[i].q, b + 8 + i * HALF, 0);
-        look_up(r[i].q);
+        nibbles_look_up(r[i].q);
     }
 }
 

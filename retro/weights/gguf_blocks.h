@@ -15,7 +15,7 @@ struct block_run {
     int8_t q[QUANTISE_BLOCK];
 };
 
-/* What becomes of the weights in `dtype`. */
+/* The difference between the weights in the file and those kept in `dtype`. */
 enum block_loss {
     BLOCKS_EXACT,      /* the same numbers */
     BLOCKS_ROUNDED,    /* scales and minimums are rounded to f16: off by at most 2^-11 of their size */

@@ -55,7 +55,7 @@ struct architecture {
 
 #define ROWS(a) a, ARRAY_COUNT(a)
 
-/* Of all architectures. */
+/* The keys of all architectures. */
 static const struct key_row common_keys[] = {
     {"vocab_size", NULL, KEY_IGNORED, 0}, /* the word table tells */
     {"tensor_data_layout", NULL, KEY_IGNORED, 0},

@@ -1,8 +1,8 @@
 /* retro/weights/gguf_folder.h: a GGUF file as a folder of Hugging Face, so that families, loading and conversion know
  * folders only: config.json from its metadata, tensors by the names of the family's checkpoints.
  *
- * A row of the tables in gguf_folder.c is a key or a tensor. What a file has and no row names is an error: a key that
- * is not understood may change the results. */
+ * A row of the tables in gguf_folder.c is a key or a tensor. A key or a tensor without a row is an error: a key that is
+ * not understood may change the results. */
 #pragma once
 
 #include "retro/weights/gguf.h"

@@ -65,13 +65,13 @@ const char *stored_shape_text(const struct stored_tensor *t, char *text, size_t 
     return text;
 }
 
-static enum status corrupt(const struct reader *r, const char *tensor, const char *what) {
+static enum status tensor_fail(const struct reader *r, const char *tensor, const char *what) {
     return error_set(r->e, STATUS_CORRUPT, "%s: tensor \"%.*s\": %s", r->path, NAME_SHOWN, tensor, what);
 }
 
 static enum status read_dtype(const struct reader *r, const struct json *value, struct stored_tensor *t) {
     const char *text = json_text(value).text;
-    if (text == NULL) return corrupt(r, t->name, "\"dtype\" is not a string");
+    if (text == NULL) return tensor_fail(r, t->name, "\"dtype\" is not a string");
     for (size_t i = 0; i < ARRAY_COUNT(dtypes); i++) {
         if (i == STORED_BLOCKS || strcmp(dtypes[i].name, text) != 0) continue;
         t->dtype = (enum stored_dtype)i;
@@ -84,7 +84,7 @@ static enum status read_dtype(const struct reader *r, const struct json *value, 
 }
 
 static enum status read_shape(const struct reader *r, const struct json *value, struct stored_tensor *t) {
-    if (!json_is_list(value)) return corrupt(r, t->name, "\"shape\" is not a list");
+    if (!json_is_list(value)) return tensor_fail(r, t->name, "\"shape\" is not a list");
     if (json_count(value) > STORED_MAX_DIMS)
         return error_set(r->e, STATUS_UNSUPPORTED, "%s: tensor \"%.*s\" has %zu dimensions, at most %d are supported",
                          r->path, NAME_SHOWN, t->name, json_count(value), STORED_MAX_DIMS);
@@ -93,12 +93,12 @@ static enum status read_shape(const struct reader *r, const struct json *value, 
     for (int i = 0; i < t->n_dims; i++) {
         const struct json *dim = json_item(value, (size_t)i);
         t->shape[i] = json_int(dim);
-        if (!json_is_int(dim) || t->shape[i] < 0) return corrupt(r, t->name, "a dimension is not a whole number");
+        if (!json_is_int(dim) || t->shape[i] < 0) return tensor_fail(r, t->name, "a dimension is not a whole number");
         if (mul_overflows(t->elements, (size_t)t->shape[i], &t->elements))
-            return corrupt(r, t->name, "the product of its dimensions overflows");
+            return tensor_fail(r, t->name, "the product of its dimensions overflows");
     }
     if (mul_overflows(t->elements, dtypes[t->dtype].size, &t->bytes))
-        return corrupt(r, t->name, "its size in bytes overflows");
+        return tensor_fail(r, t->name, "its size in bytes overflows");
     return STATUS_OK;
 }
 
@@ -106,7 +106,7 @@ static enum status read_offsets(const struct reader *r, const struct json *value
     const char *name = n->tensor.name;
     const struct json *begin = json_item(value, 0), *end = json_item(value, 1);
     if (json_count(value) != 2 || !json_is_int(begin) || !json_is_int(end))
-        return corrupt(r, name, "\"data_offsets\" is not a list of two integers");
+        return tensor_fail(r, name, "\"data_offsets\" is not a list of two integers");
     int64_t from = json_int(begin), to = json_int(end);
     if (from < 0 || from > to || (uint64_t)to > r->size)
         return error_set(r->e, STATUS_CORRUPT, "%s: tensor \"%.*s\": bytes %lld to %lld, the file holds 0 to %zu",
@@ -121,18 +121,19 @@ static enum status read_offsets(const struct reader *r, const struct json *value
 }
 
 /* Appends an entry that owns its name. */
-static struct entry *new_entry(struct weights *w, const char *name) {
+static struct entry *entry_add(struct weights *w, const char *name) {
     w->entries = xgrow(w->entries, w->count, &w->capacity, sizeof *w->entries);
-    struct entry *n = &w->entries[w->count++];
+    struct entry *n = &w->entries[w->count];
+    w->count++;
     *n = (struct entry){.shard = w->n_maps};
     n->tensor.name = xstrdup(name);
     return n;
 }
 
 static enum status read_tensor(struct reader *r, const char *name, const struct json *value) {
-    struct entry *n = new_entry(r->w, name);
+    struct entry *n = entry_add(r->w, name);
     struct stored_tensor *t = &n->tensor;
-    if (json_kind(value) != JSON_KIND_OBJECT) return corrupt(r, name, "is not described by an object");
+    if (json_kind(value) != JSON_KIND_OBJECT) return tensor_fail(r, name, "is not described by an object");
     enum status status = read_dtype(r, json_member(value, "dtype"), t);
     if (status == STATUS_OK) status = read_shape(r, json_member(value, "shape"), t);
     if (status == STATUS_OK) status = read_offsets(r, json_member(value, "data_offsets"), n);
@@ -226,7 +227,8 @@ static enum status add_file(struct weights *w, const char *path, struct error *e
     if (status) return status;
     status = read_file(w, map.data, map.size, path, e);
     w->maps = xrealloc(w->maps, ((size_t)w->n_maps + 1) * sizeof *w->maps);
-    w->maps[w->n_maps++] = map;
+    w->maps[w->n_maps] = map;
+    w->n_maps++;
     return status;
 }
 
@@ -252,7 +254,7 @@ static const struct entry *find_entry(const struct weights *w, const char *name)
 }
 
 /* A file named by the index must lie in the folder itself. */
-static bool plain_name(const struct json *value) {
+static bool name_is_plain(const struct json *value) {
     const char *text = json_word(value);
     return text && text[0] && !strchr(text, '/') && strcmp(text, ".") != 0 && strcmp(text, "..") != 0;
 }
@@ -274,13 +276,14 @@ static enum status list_shards(const struct json *map, const char *path, struct 
         return error_set(e, STATUS_CORRUPT, "%s: \"weight_map\" is not an object", path);
     for (struct json_entry it = {0}; json_next(map, &it);) {
         const char *file = json_word(it.value);
-        if (!plain_name(it.value))
+        if (!name_is_plain(it.value))
             return error_set(e, STATUS_CORRUPT, "%s: the file of \"%.*s\" is not a plain name in the same folder", path,
                              NAME_SHOWN, it.name.text);
         if (shard_find(list, file) >= 0) continue;
         if (list->count == SHARD_LIMIT)
             return error_set(e, STATUS_TOO_LARGE, "%s: more than %d shards", path, SHARD_LIMIT);
-        list->names[list->count++] = file;
+        list->names[list->count] = file;
+        list->count++;
     }
     return STATUS_OK;
 }
@@ -298,7 +301,7 @@ static enum status check_index(const struct weights *w, const struct json *map, 
     return STATUS_OK;
 }
 
-static bool exists(const char *path) {
+static bool file_exists(const char *path) {
     struct stat st;
     return stat(path, &st) == 0;
 }
@@ -310,7 +313,7 @@ static enum status read_shards(struct weights *w, const struct json *map, const 
     for (int i = 0; i < list->count && status == STATUS_OK; i++) {
         struct buffer path = {0};
         buffer_printf(&path, "%s/%s", folder, list->names[i]);
-        if (exists(path.data))
+        if (file_exists(path.data))
             status = add_file(w, path.data, e);
         else
             status = error_set(e, STATUS_IO, "%s: no such file, and %s names it", path.data, index);
@@ -342,7 +345,7 @@ static enum status add_gguf_tensor(struct weights *w, const struct gguf_tensor *
     struct gguf_view view;
     if (gguf_view_tensor(&view, w->gguf, from, e)) return e->status;
     if (view.name[0] == '\0') return STATUS_OK;
-    struct stored_tensor *t = &new_entry(w, view.name)->tensor;
+    struct stored_tensor *t = &entry_add(w, view.name)->tensor;
     t->dtype = stored_dtype_of(from->form);
     t->form = t->dtype == STORED_BLOCKS ? from->form : NULL;
     t->n_dims = from->n_dims;
@@ -365,13 +368,13 @@ static enum status read_gguf(struct weights *w, const char *path, struct error *
 static bool folder_has(const char *folder, const char *name) {
     struct buffer path = {0};
     buffer_printf(&path, "%s/%s", folder, name);
-    bool there = exists(path.data);
+    bool there = file_exists(path.data);
     buffer_free(&path);
     return there;
 }
 
 /* Pickled files run code when they are read, so they are not. */
-static enum status no_weights(const char *folder, struct error *e) {
+static enum status folder_fail(const char *folder, struct error *e) {
     bool pickled = folder_has(folder, "pytorch_model.bin") || folder_has(folder, "pytorch_model.bin.index.json");
     return error_set(e, STATUS_NOT_FOUND, "%s: holds neither model.safetensors nor model.safetensors.index.json%s",
                      folder,
@@ -385,20 +388,20 @@ static enum status read_folder(struct weights *w, const char *folder, struct err
     buffer_printf(&single, "%s/model.safetensors", folder);
     buffer_printf(&index, "%s/model.safetensors.index.json", folder);
     enum status status;
-    if (exists(single.data)) {
+    if (file_exists(single.data)) {
         status = add_file(w, single.data, e);
         if (status == STATUS_OK) status = sort_entries(w, single.data, e);
-    } else if (exists(index.data)) {
+    } else if (file_exists(index.data)) {
         status = read_index(w, folder, index.data, e);
     } else {
-        status = no_weights(folder, e);
+        status = folder_fail(folder, e);
     }
     buffer_free(&single);
     buffer_free(&index);
     return status;
 }
 
-static enum status finish(struct weights **out, struct weights *w, enum status status) {
+static enum status open_finish(struct weights **out, struct weights *w, enum status status) {
     if (status)
         weights_close(w);
     else
@@ -415,13 +418,13 @@ enum status weights_open(struct weights **out, const char *path, struct error *e
     struct weights *w = xcalloc(1, sizeof *w);
     struct buffer gguf = {0};
     if (gguf_find_file(path, &gguf)) {
-        enum status read = finish(out, w, read_gguf(w, gguf.data, e));
+        enum status read = open_finish(out, w, read_gguf(w, gguf.data, e));
         buffer_free(&gguf);
         return read;
     }
-    if (S_ISDIR(st.st_mode)) return finish(out, w, read_folder(w, path, e));
+    if (S_ISDIR(st.st_mode)) return open_finish(out, w, read_folder(w, path, e));
     enum status status = add_file(w, path, e);
-    return finish(out, w, status ? status : sort_entries(w, path, e));
+    return open_finish(out, w, status ? status : sort_entries(w, path, e));
 }
 
 enum status weights_open_memory(struct weights **out, const void *data, size_t size, const char *name,
@@ -429,7 +432,7 @@ enum status weights_open_memory(struct weights **out, const void *data, size_t s
     *out = NULL;
     struct weights *w = xcalloc(1, sizeof *w);
     enum status status = read_file(w, data, size, name, e);
-    return finish(out, w, status ? status : sort_entries(w, name, e));
+    return open_finish(out, w, status ? status : sort_entries(w, name, e));
 }
 
 void weights_close(struct weights *w) {

@@ -152,7 +152,7 @@ HEADLESS = re.compile(r"(?:/\*+ |^ \* |\. )(?:What|Which|Who|Whose) [^?]*$")
 # An effect is a statement of its own.
 EFFECT_IN_INDEX = re.compile(r"\[[^]\"']*(?:\+\+|--)[^]\"']*\]")
 # The rooms that these two rules have not reached.
-STYLE_WITHOUT = ("kernels/cpu/", "retro/families/", "retro/model/", "retro/weights/", "server/api/")
+STYLE_WITHOUT = ("kernels/cpu/", "retro/families/", "retro/model/", "server/api/")
 
 
 def check_style(sources):
