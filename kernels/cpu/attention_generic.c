@@ -13,7 +13,7 @@ static void load_row(float *to, const struct attention_range *range, struct tens
 }
 
 /* Element d is added to sum d mod 16; the sums are added 8 apart, then 4, 2 and 1. */
-static float dot(const float *q, const float *k, int n) {
+static float row_dot(const float *q, const float *k, int n) {
     float sums[TILE_COLUMNS] = {0};
     for (int d = 0; d < n; d++) sums[d % TILE_COLUMNS] += q[d] * k[d];
     for (int apart = TILE_COLUMNS / 2; apart > 0; apart /= 2)
@@ -52,7 +52,7 @@ static void attend_head(const struct attention_range *range, int head) {
         load_row(loaded, range, range->k, key, head);
         for (int row = 0; row < range->rows; row++)
             range->scratch->scores[(first + row) * ATTENTION_KEYS + key] =
-                dot(s->queries + (first + row) * range->padded, loaded, range->head_dim);
+                row_dot(s->queries + (first + row) * range->padded, loaded, range->head_dim);
     }
     for (int row = 0; row < range->rows; row++)
         if (range->visible[row] > range->hidden[row]) soften_row(range, first + row);

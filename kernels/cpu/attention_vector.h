@@ -56,7 +56,7 @@ static inline const char *row_ahead(const struct key_rows *rows, int i) {
     return (i < rows->left ? rows->data : rows->next) + (size_t)i * rows->stride;
 }
 
-ALWAYS_INLINE void fetch(const char *p, size_t bytes) {
+ALWAYS_INLINE void bytes_fetch(const char *p, size_t bytes) {
     for (size_t line = 0; line < bytes; line += 64) _mm_prefetch(p + line, _MM_HINT_T0);
 }
 
@@ -155,7 +155,8 @@ ALWAYS_INLINE void score_few_heads(const struct attention_range *range, const st
         for (int head = 0; head < range->kv_heads; head++) {
             int key = min_int(i, rows->n - together);
             const char *k = rows->data + (size_t)key * rows->stride + (size_t)head * head_bytes;
-            for (int j = 0; j < together; j++) fetch(row_ahead(rows, key + j) + (size_t)head * head_bytes, head_bytes);
+            for (int j = 0; j < together; j++)
+                bytes_fetch(row_ahead(rows, key + j) + (size_t)head * head_bytes, head_bytes);
             score_four(range, (struct key_pair){k, head, rows->first + key}, step, columns, dtype);
         }
 }
@@ -169,7 +170,7 @@ ALWAYS_INLINE void score_lone_rows(const struct attention_range *range, const st
         const char *data = rows->data + (size_t)key * rows->stride, *ahead = row_ahead(rows, key);
         for (int i = 0; i < range->kv_heads; i += 4) {
             int head = min_int(i, range->kv_heads - 4);
-            fetch(ahead + (size_t)head * head_bytes, 4 * head_bytes);
+            bytes_fetch(ahead + (size_t)head * head_bytes, 4 * head_bytes);
             score_four(range, (struct key_pair){data + (size_t)head * head_bytes, head, rows->first + key}, step,
                        columns, dtype);
         }
@@ -213,7 +214,7 @@ ALWAYS_INLINE void mix_lone_rows(const struct attention_range *range, const stru
     for (; heads < 4 && key + 4 <= rows->n; key += 4, data += 4 * stride)
         for (int head = 0; head < heads; head++) {
             struct head_values v = {data + (size_t)head * head_bytes, stride, columns};
-            for (int i = 0; i < 4; i++) fetch(row_ahead(rows, key + i) + (size_t)head * head_bytes, head_bytes);
+            for (int i = 0; i < 4; i++) bytes_fetch(row_ahead(rows, key + i) + (size_t)head * head_bytes, head_bytes);
             mix_keys(range->sums.out + head * padded, scores + head * ATTENTION_KEYS + key, v, 4, dtype);
         }
     for (; key < rows->n; key++, data += stride) {
@@ -222,7 +223,7 @@ ALWAYS_INLINE void mix_lone_rows(const struct attention_range *range, const stru
         float *out = range->sums.out;
         struct head_values v = {data, stride, columns};
         for (int head = 0; head < heads; head++) {
-            fetch(ahead + (size_t)head * head_bytes, head_bytes);
+            bytes_fetch(ahead + (size_t)head * head_bytes, head_bytes);
             mix_keys(out, p, v, 1, dtype);
             out += padded;
             p += ATTENTION_KEYS;
@@ -404,7 +405,7 @@ ALWAYS_INLINE void copy_keys(const struct attention_range *range, const struct k
     for (int i = key; i < key + n; i++) {
         const char *from = rows->data + (size_t)i * rows->stride, *ahead = row_ahead(rows, i);
         for (int head = 0; head < range->kv_heads; head++) {
-            fetch(ahead + (size_t)head * head_bytes, head_bytes);
+            bytes_fetch(ahead + (size_t)head * head_bytes, head_bytes);
             int d = 0;
             for (; d + TILE_COLUMNS <= columns; d += TILE_COLUMNS)
                 vec_store(to + d, load_columns(from + (size_t)d * size, TILE_COLUMNS, dtype));

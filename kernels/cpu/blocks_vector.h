@@ -27,7 +27,7 @@ struct block_place {
     int row, strip;
 };
 
-/* Of one strip at one block. */
+/* The scales and values of one strip at one block. */
 struct block_at {
     const uint16_t *scales;
     const uint8_t *values;

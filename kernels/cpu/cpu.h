@@ -53,11 +53,10 @@ struct attention_range {
     int keys, kv_heads, rows, head_dim;
     int padded; /* head_dim rounded up to TILE_COLUMNS */
     int hidden[ATTENTION_ROWS], visible[ATTENTION_ROWS];
-    float softcap; /* 0: none */
-    int reach;     /* the largest distance that the bias tells from farther ones; -1: no bias */
-    /* Of the range's first key from where row i's query stands; and per key head and row, the bias at distance 0. */
-    int distance[ATTENTION_ROWS];
-    const float *bias[ATTENTION_ROWS];
+    float softcap;                     /* 0: none */
+    int reach;                         /* the largest distance that the bias tells from farther ones; -1: no bias */
+    int distance[ATTENTION_ROWS];      /* [row]: position of the range's first key minus that of the row's query */
+    const float *bias[ATTENTION_ROWS]; /* [key head][row]: the bias at distance 0 */
 };
 
 struct input_block;

@@ -96,7 +96,7 @@ static inline struct ints pairs_add(struct ints sum, __m256i w, const int16_t *x
 
 /* GCC may add integers in any order, and would rather keep all pairs of a block in memory than add each as it comes; so
  * every sum is made one that it has to have: 30 to 50 percent faster. */
-static inline struct ints summed(__m256i sum) {
+static inline struct ints ints_of(__m256i sum) {
     __asm__("" : "+x"(sum));
     return (struct ints){sum};
 }
@@ -117,12 +117,12 @@ static inline struct ints int8_start(const struct input_block *x) {
 }
 static inline struct ints int8_add(struct ints sum, struct quads w, const int8_t *x) {
     __m256i pairs = _mm256_maddubs_epi16(w.magnitude, _mm256_sign_epi8(set_quad(x), w.v));
-    return summed(_mm256_add_epi32(sum.v, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))));
+    return ints_of(_mm256_add_epi32(sum.v, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))));
 }
 /* int4: the eight quads of a block bring at most 8 * 2 * 15 * 127 = 30480 to a 16-bit sum, so a block is summed in 16
  * bits. */
 static inline struct ints int4_add(struct ints sum, __m256i w, const int8_t *x) {
-    return summed(_mm256_add_epi16(sum.v, _mm256_maddubs_epi16(w, set_quad(x))));
+    return ints_of(_mm256_add_epi16(sum.v, _mm256_maddubs_epi16(w, set_quad(x))));
 }
 static inline struct ints int4_finish(struct ints sum) {
     return (struct ints){_mm256_madd_epi16(sum.v, _mm256_set1_epi16(1))};
@@ -136,7 +136,7 @@ static inline struct ints bytes_begin(struct ints sum) {
     return ints_zero();
 }
 static inline struct ints bytes_end(struct ints sum, struct ints near) {
-    return summed(_mm256_add_epi32(sum.v, int4_finish(near).v));
+    return ints_of(_mm256_add_epi32(sum.v, int4_finish(near).v));
 }
 /* sum + w[0] x[0] + w[1] x[1], pairs of 16 bits with a sign. */
 static inline struct ints pairs_add(struct ints sum, __m256i w, const int16_t *x) {

@@ -39,7 +39,7 @@ static void product_piece(const void *context, int piece, int thread) {
 /* A piece is a group of tiles; it is what a thread owes when it loses its core. The group is what a kernel takes at
  * once: four tiles, and two where several rows meet quantised weights; more where that is too little work to be worth a
  * turn. */
-static void multiply(struct backend *b, const struct linear_args *a, const struct block_product *blocks) {
+static void rows_multiply(struct backend *b, const struct linear_args *a, const struct block_product *blocks) {
     double per_tile = (double)a->x.rows * a->weight->n_in * TILE_COLUMNS;
     struct product p = {.args = a,
                         .blocks = blocks,
@@ -76,7 +76,7 @@ static void multiply_rounded(struct backend *b, const struct linear_args *a) {
         part.y = tensor_rows(a->y, row, rows);
         struct rounding r = {.to = part.x, .from = tensor_rows(a->x, row, rows), .kernels = cpu->kernels};
         cpu_run(b, (double)rows * (double)depth / 4, rows, round_row, &r);
-        multiply(b, &part, NULL);
+        rows_multiply(b, &part, NULL);
     }
 }
 
@@ -116,7 +116,7 @@ static void multiply_blocks(struct backend *b, const struct linear_args *a) {
         struct block_product p = {.args = &part, .x = cpu->inputs, .group = (rows + groups - 1) / groups};
         struct quantising q = {.product = &p, .to = cpu->inputs, .kernels = cpu->kernels};
         cpu_run(b, (double)rows * a->weight->n_in / 2, rows, quantise_row, &q);
-        multiply(b, &part, &p);
+        rows_multiply(b, &part, &p);
     }
 }
 
@@ -127,5 +127,5 @@ void cpu_linear(struct backend *b, const struct linear_args *a) {
     else if (cpu_of(b)->kernels->round != NULL && a->weight->dtype == DTYPE_BF16)
         multiply_rounded(b, a);
     else
-        multiply(b, a, NULL);
+        rows_multiply(b, a, NULL);
 }

@@ -33,7 +33,7 @@ ALWAYS_INLINE void store_sum(const struct tile_place *p, int r, int t, __m512 su
     _mm512_mask_storeu_ps(row_f32(a->y, p->row + r) + column, mask, sum);
 }
 
-ALWAYS_INLINE void kernel(const struct tile_place *p, const int rows, const int tiles) {
+ALWAYS_INLINE void tile_kernel(const struct tile_place *p, const int rows, const int tiles) {
     const struct tensor x = p->a->x;
     const size_t pairs = packed_depth(DTYPE_BF16, p->a->weight->n_in) / 2, pair_stride = (size_t)x.stride / 2;
     /* A pair of bf16 is one 32-bit lane. */
@@ -63,21 +63,21 @@ ALWAYS_INLINE void kernel(const struct tile_place *p, const int rows, const int 
 /* As many rows as the registers hold with `tiles` tiles; more are not even compiled. */
 ALWAYS_INLINE void kernel_rows(const struct tile_place *p, int rows, const int tiles) {
     switch (rows) {
-        case 1: kernel(p, 1, tiles); break;
-        case 2: kernel(p, 2, tiles); break;
-        case 3: kernel(p, 3, tiles); break;
-        case 4: kernel(p, 4, tiles); break;
-        case 5: kernel(p, 5, tiles); break;
-        case 6: kernel(p, 6, tiles); break;
+        case 1: tile_kernel(p, 1, tiles); break;
+        case 2: tile_kernel(p, 2, tiles); break;
+        case 3: tile_kernel(p, 3, tiles); break;
+        case 4: tile_kernel(p, 4, tiles); break;
+        case 5: tile_kernel(p, 5, tiles); break;
+        case 6: tile_kernel(p, 6, tiles); break;
     }
     if (tiles > STREAM_TILES) return;
     switch (rows) {
-        case 7: kernel(p, 7, tiles); break;
-        case 8: kernel(p, 8, tiles); break;
-        case 9: kernel(p, 9, tiles); break;
-        case 10: kernel(p, 10, tiles); break;
-        case 11: kernel(p, 11, tiles); break;
-        case 12: kernel(p, 12, tiles); break;
+        case 7: tile_kernel(p, 7, tiles); break;
+        case 8: tile_kernel(p, 8, tiles); break;
+        case 9: tile_kernel(p, 9, tiles); break;
+        case 10: tile_kernel(p, 10, tiles); break;
+        case 11: tile_kernel(p, 11, tiles); break;
+        case 12: tile_kernel(p, 12, tiles); break;
     }
 }
 

@@ -75,7 +75,7 @@ ALWAYS_INLINE void fetch_ahead(const struct vector_place *p, const char *at, siz
             _mm_prefetch(at + packed_tile_start(dtype, p->a->weight->n_in, t) + ahead + line, _MM_HINT_T1);
 }
 
-ALWAYS_INLINE void kernel(const struct vector_place *p, const int rows, const int tiles, const enum dtype dtype) {
+ALWAYS_INLINE void tile_kernel(const struct vector_place *p, const int rows, const int tiles, const enum dtype dtype) {
     const struct weight *w = p->a->weight;
     const size_t n_in = (size_t)w->n_in, two_depths = dtype == DTYPE_BF16 ? packed_step(dtype) : 2 * packed_step(dtype);
     struct depth at = {p, row_f32(p->a->x, p->row), (const char *)w->data + packed_tile_start(dtype, w->n_in, p->tile)};
@@ -96,12 +96,12 @@ ALWAYS_INLINE void kernel(const struct vector_place *p, const int rows, const in
 
 /* `rows` rows at once, of those that fit the registers with `tiles` tiles; the others are not even compiled. */
 ALWAYS_INLINE void kernel_rows(const struct vector_place *p, int rows, const int tiles, const struct shape shape) {
-    if (rows == 1 && tiles <= shape.sums) kernel(p, 1, tiles, shape.dtype);
-    if (rows == 2 && 2 * tiles <= shape.sums) kernel(p, 2, tiles, shape.dtype);
-    if (rows == 3 && 3 * tiles <= shape.sums) kernel(p, 3, tiles, shape.dtype);
-    if (rows == 4 && 4 * tiles <= shape.sums) kernel(p, 4, tiles, shape.dtype);
-    if (rows == 5 && 5 * tiles <= shape.sums) kernel(p, 5, tiles, shape.dtype);
-    if (rows == 6 && 6 * tiles <= shape.sums) kernel(p, 6, tiles, shape.dtype);
+    if (rows == 1 && tiles <= shape.sums) tile_kernel(p, 1, tiles, shape.dtype);
+    if (rows == 2 && 2 * tiles <= shape.sums) tile_kernel(p, 2, tiles, shape.dtype);
+    if (rows == 3 && 3 * tiles <= shape.sums) tile_kernel(p, 3, tiles, shape.dtype);
+    if (rows == 4 && 4 * tiles <= shape.sums) tile_kernel(p, 4, tiles, shape.dtype);
+    if (rows == 5 && 5 * tiles <= shape.sums) tile_kernel(p, 5, tiles, shape.dtype);
+    if (rows == 6 && 6 * tiles <= shape.sums) tile_kernel(p, 6, tiles, shape.dtype);
 }
 
 ALWAYS_INLINE void run_kernel(const struct vector_place *p, int rows, int tiles, const struct shape shape) {

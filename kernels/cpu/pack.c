@@ -49,7 +49,7 @@ static void turn_square(uint32_t *to, size_t step, const char *const rows[4], si
 }
 
 /* Line w of `to` = word w of each row, with the bits of `flip` turned over. Rows need no alignment. */
-static void turn(void *to, size_t step_bytes, const char *const rows[TILE_COLUMNS], int words, uint32_t flip) {
+static void words_turn(void *to, size_t step_bytes, const char *const rows[TILE_COLUMNS], int words, uint32_t flip) {
     size_t step = step_bytes / sizeof(uint32_t);
     uint32_t *lines = to;
     int squares = words / 4 * 4;
@@ -98,11 +98,11 @@ static void pack_floats(const struct weight_packing *p, int tile) {
         int n = min_int(RUN, w->n_in - k);
         for (int i = 0; i < TILE_COLUMNS; i++) rows[i] = float_run(p, tile * TILE_COLUMNS + i, k, n, room[i]);
         if (w->dtype == DTYPE_F16) {
-            turn(pairs, QUAD_BYTES, rows, (n + 1) / 2, 0);
+            words_turn(pairs, QUAD_BYTES, rows, (n + 1) / 2, 0);
             split_pairs((uint16_t *)(void *)(to + (size_t)k * step), pairs, n);
         } else {
             char *lines = to + (size_t)(words_of_two ? k / 2 : k) * step;
-            turn(lines, step, rows, words_of_two ? (n + 1) / 2 : n, 0);
+            words_turn(lines, step, rows, words_of_two ? (n + 1) / 2 : n, 0);
         }
     }
 }
@@ -144,7 +144,7 @@ static void pack_int8(const struct weight_packing *p, int tile) {
         bool both = i + 1 < blocks;
         place_scales(scales, p->host->scales, w, tile, i);
         block_rows(rows, p, tile, i, absent);
-        turn(values, QUAD_BYTES, rows, both ? 2 * BLOCK_QUADS : BLOCK_QUADS, 0x01010101u * INT8_OFFSET);
+        words_turn(values, QUAD_BYTES, rows, both ? 2 * BLOCK_QUADS : BLOCK_QUADS, 0x01010101u * INT8_OFFSET);
         if (both) {
             place_scales(scales + TILE_COLUMNS, p->host->scales, w, tile, i + 1);
         } else {
@@ -179,7 +179,7 @@ static void pack_int4(const struct weight_packing *p, int tile) {
             spread_int4(spread[j], rows[j]);
             rows[j] = spread[j];
         }
-        turn((void *)(uintptr_t)block.values, QUAD_BYTES, rows, BLOCK_QUADS / 2, 0);
+        words_turn((void *)(uintptr_t)block.values, QUAD_BYTES, rows, BLOCK_QUADS / 2, 0);
     }
 }
 
@@ -203,7 +203,7 @@ static void pack_supers(const struct weight_packing *p, int tile) {
             halves[i] = images[i].d;
             halves[TILE_COLUMNS + i] = images[i].dmin;
         }
-        turn((char *)halves + LINE_BYTES, LINE_BYTES, rows, super_image_words(w->dtype), 0);
+        words_turn((char *)halves + LINE_BYTES, LINE_BYTES, rows, super_image_words(w->dtype), 0);
     }
 }
 

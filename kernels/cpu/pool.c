@@ -37,7 +37,7 @@ struct member {
     _Alignas(LINE) _Atomic uint64_t share;
     _Alignas(LINE) atomic_bool inside; /* may touch the job */
     int taken;                         /* pieces of the job; the caller reads it when the helper has left */
-    /* Of helpers. */
+    /* Only helpers have these. */
     struct pool *pool;
     int number;
     pthread_t thread;

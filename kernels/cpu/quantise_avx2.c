@@ -41,7 +41,7 @@ static int four_sum(__m128i v) {
     return _mm_cvtsi128_si32(_mm_add_epi32(v, _mm_shuffle_epi32(v, 0xb1)));
 }
 
-/* Of the first and of the last sixteen bytes. */
+/* The sums of the first and of the last sixteen bytes. */
 static void bytes_sum(__m256i q, int sums[2]) {
     __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), q);
     __m256i fours = _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));

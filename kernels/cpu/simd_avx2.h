@@ -40,7 +40,7 @@ static inline __m256 widen_bf16(const uint16_t *p) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
 }
 static inline struct vec vec_load_bf16(const uint16_t *p) { return (struct vec){widen_bf16(p), widen_bf16(p + 8)}; }
-/* Of 16 pairs of bf16, the first of each (even k) and the second (odd k): a bf16 is the upper half of a float. */
+/* The first bf16 of each of 16 pairs (even k) and the second (odd k): a bf16 is the upper half of a float. */
 static inline struct vec vec_load_bf16_even(const uint16_t *p) {
     __m256i x = _mm256_loadu_si256((const __m256i *)p), y = _mm256_loadu_si256((const __m256i *)(p + 16));
     return (struct vec){_mm256_castsi256_ps(_mm256_slli_epi32(x, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(y, 16))};

@@ -30,7 +30,7 @@ static inline struct vec vec_load_bf16(const uint16_t *p) {
     return (struct vec){
         _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16))};
 }
-/* Of 16 pairs of bf16, the first of each (even k) and the second (odd k): a bf16 is the upper half of a float. */
+/* The first bf16 of each of 16 pairs (even k) and the second (odd k): a bf16 is the upper half of a float. */
 static inline struct vec vec_load_bf16_even(const uint16_t *p) {
     return (struct vec){_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_loadu_si512(p), 16))};
 }

@@ -28,14 +28,15 @@ struct super_panel {
     struct panel_super at[PANEL_SUPERS][PANEL_STRIPS];
 };
 
-/* What one turn works on: strips from `strip` on, super-blocks [first, first + supers). */
+/* The work of one turn: strips from `strip` on, super-blocks [first, first + supers). */
 struct super_turn {
     const struct block_product *product;
     const struct super_panel *panel;
     int strip, first, supers;
     bool last, direct; /* direct: the panel holds scales only */
-    /* What is fetched meanwhile: while the groups of rows pass over super-block i of the turn, what follows `next` as
-     * far as i super-blocks, of each of `tiles` tiles; `share` of its lines, 2^16 being one, at each part. */
+    /* The weights to be fetched meanwhile: while the groups of rows pass over super-block i of the turn, the
+     * super-block i places behind `next` is fetched, in each of `tiles` tiles. Each part fetches `share` / 2^16 of its
+     * lines. */
     const uint8_t *next;
     uint32_t share;
     int tiles;
@@ -136,7 +137,7 @@ struct super_form {
     bool direct;
 };
 
-/* What the minimums bring, [row][strip]. */
+/* The share of the minimums in the sums, [row][strip]. */
 ALWAYS_INLINE void inner_begin(struct floats *inner, const struct super_at *at, const int rows, const int strips,
                                const enum dtype dtype) {
     for (int r = 0; r < rows; r++)
@@ -196,7 +197,7 @@ ALWAYS_INLINE void part_add(struct floats *inner, const struct super_at *at, con
     }
 }
 
-/* Of what follows super-block i of the turn, the share of visit number `visit`. */
+/* Fetches the share of visit number `visit` of the super-block i places behind `next`. */
 ALWAYS_INLINE void lines_fetch(const struct super_turn *t, int i, int visit, const enum dtype dtype) {
     const uint32_t first = (uint32_t)visit * t->share >> 16, end = (uint32_t)(visit + 1) * t->share >> 16;
     const size_t tile_bytes = packed_tile_bytes(dtype, t->product->args->weight->n_in);
@@ -278,8 +279,8 @@ ALWAYS_INLINE void super_rows(const struct super_turn *t, int row, int rows, con
     if (rows == 6 && kernel_exists(6, strips, direct)) super_kernel(t, row, 6, strips, dtype, direct);
 }
 
-/* What is fetched while the rows pass: the next panel. Few rows take the weights as one stream instead, of which they
- * fetch what comes later. */
+/* Chooses the weights to be fetched while the rows pass: the next panel. Few rows take the weights as one stream
+ * instead and fetch its later lines. */
 ALWAYS_INLINE void turn_fetch(struct super_turn *t, const int strips, const enum dtype dtype) {
     const struct block_product *p = t->product;
     const struct weight *w = p->args->weight;

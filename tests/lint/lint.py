@@ -151,8 +151,8 @@ def check_tags(sources):
 HEADLESS = re.compile(r"(?:/\*+ |^ \* |\. )(?:What|Which|Who|Whose) [^?]*$")
 # An effect is a statement of its own.
 EFFECT_IN_INDEX = re.compile(r"\[[^]\"']*(?:\+\+|--)[^]\"']*\]")
-# The rooms that these two rules have not reached.
-STYLE_WITHOUT = ("kernels/cpu/", "retro/families/", "retro/model/", "server/api/")
+# The rooms and files that these two rules have not reached.
+STYLE_WITHOUT = ("kernels/cpu/sample.c", "retro/families/", "retro/model/", "server/api/")
 
 
 def check_style(sources):
