@@ -130,7 +130,7 @@ bool chat_reasons(const struct chat *c) {
 }
 
 /* *out stays NULL when there is no such file. */
-static enum status load(struct json **out, const char *folder, const char *file, struct error *e) {
+static enum status file_load(struct json **out, const char *folder, const char *file, struct error *e) {
     struct buffer path = {0};
     buffer_printf(&path, "%s/%s", folder, file);
     enum status status = is_file(path.data) ? json_parse_file(out, path.data, e) : STATUS_OK;
@@ -163,7 +163,7 @@ static struct chat *chat_make(void) {
 static enum status load_config(struct json **out, const char *path, struct error *e) {
     struct buffer file = {0}, text = {0};
     struct gguf *g;
-    if (!gguf_find_file(path, &file)) return load(out, path, "tokenizer_config.json", e);
+    if (!gguf_find_file(path, &file)) return file_load(out, path, "tokenizer_config.json", e);
 
     enum status status = gguf_open(&g, file.data, e);
     if (status == STATUS_OK) {
@@ -180,7 +180,7 @@ enum status chat_open(struct chat **out, const char *path, struct error *e) {
     struct json *config = NULL, *marks = NULL;
     struct chat *c = chat_make();
     enum status status = load_config(&config, path, e);
-    if (status == STATUS_OK) status = load(&marks, path, "special_tokens_map.json", e);
+    if (status == STATUS_OK) status = file_load(&marks, path, "special_tokens_map.json", e);
     if (status == STATUS_OK) status = read_templates(c, path, config, e);
     if (status == STATUS_OK && c->n_templates == 0)
         status = error_set(e, STATUS_NOT_FOUND,

@@ -37,7 +37,7 @@ static enum status check_objects(const struct json *list, const char *name, stru
     return STATUS_OK;
 }
 
-static const struct json *given(const struct json *request, const char *name) {
+static const struct json *member_find(const struct json *request, const char *name) {
     const struct json *value = json_member(request, name);
     return json_is_absent(value) ? NULL : value;
 }
@@ -59,12 +59,12 @@ static enum status check_names(const struct json *variables, struct error *e) {
 }
 
 enum status chat_input_read(struct chat_input *in, const struct json *request, struct error *e) {
-    const struct json *prompt = given(request, "add_generation_prompt");
-    *in = (struct chat_input){.messages = given(request, "messages"),
-                              .tools = given(request, "tools"),
-                              .documents = given(request, "documents"),
-                              .variables = given(request, "chat_template_kwargs"),
-                              .template_name = json_word(given(request, "chat_template")),
+    const struct json *prompt = member_find(request, "add_generation_prompt");
+    *in = (struct chat_input){.messages = member_find(request, "messages"),
+                              .tools = member_find(request, "tools"),
+                              .documents = member_find(request, "documents"),
+                              .variables = member_find(request, "chat_template_kwargs"),
+                              .template_name = json_word(member_find(request, "chat_template")),
                               .add_generation_prompt = prompt == NULL || json_bool(prompt),
                               .now = chat_now()};
     if (prompt && json_kind(prompt) != JSON_KIND_BOOL)
@@ -85,10 +85,10 @@ enum status chat_input_read(struct chat_input *in, const struct json *request, s
 static void put_message(struct json_writer *w, const struct json *message) {
     const struct json *reasoning = NULL;
     for (size_t i = 0; i < ARRAY_COUNT(reasoning_names) && reasoning == NULL; i++)
-        reasoning = given(message, reasoning_names[i]);
+        reasoning = member_find(message, reasoning_names[i]);
     put_object(w);
     if (reasoning) {
-        const struct json *thinking = given(message, "thinking");
+        const struct json *thinking = member_find(message, "thinking");
         put_key(w, "thinking");
         put_json(w, thinking ? thinking : reasoning);
     }
@@ -121,7 +121,7 @@ static enum status make_messages(const struct json *messages, struct json **out,
 
 /* The template. */
 
-static const struct named_template *find(const struct chat *c, const char *name) {
+static const struct named_template *template_find(const struct chat *c, const char *name) {
     for (int i = 0; i < c->n_templates; i++)
         if (strcmp(c->templates[i].name, name) == 0) return &c->templates[i];
     return NULL;
@@ -142,10 +142,10 @@ static enum status none_fits(const struct chat *c, const char *name, struct erro
 enum status chat_pick(const struct chat *c, const struct chat_input *in, const struct template **out, struct error *e) {
     const struct named_template *t = NULL;
     if (in->template_name) {
-        t = find(c, in->template_name);
+        t = template_find(c, in->template_name);
     } else {
-        if (in->tools) t = find(c, "tool_use");
-        if (t == NULL) t = find(c, "default");
+        if (in->tools) t = template_find(c, "tool_use");
+        if (t == NULL) t = template_find(c, "default");
     }
     if (t == NULL) return none_fits(c, in->template_name, e);
     *out = t->template;

@@ -10,31 +10,31 @@ const struct call_row *call_row_find(const struct call_row *rows, size_t n, cons
     return NULL;
 }
 
-static const struct call_row *find(const struct call_table *table, const struct template_string *name) {
+static const struct call_row *row_find(const struct call_table *table, const struct template_string *name) {
     return call_row_find(table->rows, table->n, name);
 }
 
 const struct call_row *filter_find(const struct template_string *name) {
-    const struct call_row *row = find(&text_filters, name);
-    return row ? row : find(&list_filters, name);
+    const struct call_row *row = row_find(&text_filters, name);
+    return row ? row : row_find(&list_filters, name);
 }
 
-const struct call_row *test_find(const struct template_string *name) { return find(&value_tests, name); }
-const struct call_row *global_find(const struct template_string *name) { return find(&global_functions, name); }
+const struct call_row *test_find(const struct template_string *name) { return row_find(&value_tests, name); }
+const struct call_row *global_find(const struct template_string *name) { return row_find(&global_functions, name); }
 
 const struct call_row *method_find(struct value self, const struct template_string *name) {
     const struct call_row *row = NULL;
     if (self.kind == VALUE_STRING) {
-        row = find(&text_methods, name);
-        return row ? row : find(&text_class_methods, name);
+        row = row_find(&text_methods, name);
+        return row ? row : row_find(&text_class_methods, name);
     }
-    if (self.kind == VALUE_DICT) return find(&dict_methods, name);
+    if (self.kind == VALUE_DICT) return row_find(&dict_methods, name);
     if (self.kind == VALUE_LIST) {
-        row = find(&list_methods, name);
+        row = row_find(&list_methods, name);
         bool group = row && row->parameters == NULL;
         return group && self.list->type != LIST_GROUP ? NULL : row;
     }
-    if (self.kind == VALUE_LOOP) return find(&loop_methods, name);
+    if (self.kind == VALUE_LOOP) return row_find(&loop_methods, name);
     return NULL;
 }
 
@@ -59,8 +59,8 @@ static int count_places(const char *parameters) {
     return n;
 }
 
-static void bind(struct template_run *r, const struct call_row *row, const struct call_arguments *a,
-                 struct bound_call *c) {
+static void arguments_bind(struct template_run *r, const struct call_row *row, const struct call_arguments *a,
+                           struct bound_call *c) {
     int places = count_places(row->parameters);
     if (a->n > places) run_fail(r, "%s takes at most %d arguments, %d were given", row->name, places, a->n);
     for (int i = 0; i < a->n; i++) c->args[i] = a->items[i];
@@ -82,7 +82,7 @@ struct value call_row_apply(struct template_run *r, const struct call_row *row, 
     run_enter(r);
     if (self.kind == VALUE_STRING) run_step(r, (int64_t)self.string->size / 64);
     if (strcmp(row->parameters, "*") != 0)
-        bind(r, row, a, &c);
+        arguments_bind(r, row, a, &c);
     else if (a->n < row->needed)
         run_fail(r, "%s needs %d arguments", row->name, row->needed);
     struct value v = row->call(r, &c);

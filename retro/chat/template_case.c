@@ -11,7 +11,7 @@ struct text_walk {
     int32_t c;
 };
 
-static bool walk(struct text_walk *w) {
+static bool walk_next(struct text_walk *w) {
     w->at = w->next;
     if (w->at >= w->s->size) return false;
     w->next = w->at + (size_t)utf8_read(w->s->text + w->at, w->s->size - w->at, &w->c);
@@ -22,14 +22,14 @@ static bool walk(struct text_walk *w) {
  * what decides the form of a Greek sigma. */
 static bool cased_before(const struct template_string *s, size_t end) {
     bool cased = false;
-    for (struct text_walk w = {.s = s}; walk(&w) && w.at < end;)
+    for (struct text_walk w = {.s = s}; walk_next(&w) && w.at < end;)
         if (!unicode_is_case_ignorable(w.c)) cased = unicode_is_cased(w.c);
     return cased;
 }
 
 static bool cased_behind(const struct template_string *s, size_t from) {
     struct text_walk w = {.s = s, .next = from};
-    while (walk(&w))
+    while (walk_next(&w))
         if (!unicode_is_case_ignorable(w.c)) return unicode_is_cased(w.c);
     return false;
 }
@@ -58,7 +58,7 @@ const struct template_string *string_case(struct template_run *r, const struct t
     struct text_builder b = {.m = r->m};
     bool inside = false;
     run_step(r, 1 + (int64_t)s->size / 16);
-    for (struct text_walk w = {.s = s}; walk(&w);) {
+    for (struct text_walk w = {.s = s}; walk_next(&w);) {
         bool first = how == CASE_CAPITAL ? w.at == 0 : !inside;
         inside = unicode_is_cased(w.c);
         if (how == CASE_UPPER)
@@ -79,7 +79,7 @@ const struct template_string *string_case(struct template_run *r, const struct t
 
 bool string_is_cased(const struct template_string *s, bool upper) {
     bool some = false;
-    for (struct text_walk w = {.s = s}; walk(&w);) {
+    for (struct text_walk w = {.s = s}; walk_next(&w);) {
         bool is_upper = unicode_is_upper(w.c), is_lower = unicode_is_lower(w.c);
         if (upper ? is_lower : is_upper) return false;
         if (!is_upper && !is_lower && unicode_is_cased(w.c)) return false;
@@ -88,20 +88,28 @@ bool string_is_cased(const struct template_string *s, bool upper) {
     return some;
 }
 
-static struct value cased(struct template_run *r, const struct bound_call *c, enum letter_case how) {
+static struct value text_recase(struct template_run *r, const struct bound_call *c, enum letter_case how) {
     if (c->self.string->safe) run_refuse(r, "the method %s of a text marked as safe", c->row->name);
     return value_string(string_case(r, c->self.string, how));
 }
-static struct value text_upper(struct template_run *r, const struct bound_call *c) { return cased(r, c, CASE_UPPER); }
-static struct value text_lower(struct template_run *r, const struct bound_call *c) { return cased(r, c, CASE_LOWER); }
-static struct value text_title(struct template_run *r, const struct bound_call *c) { return cased(r, c, CASE_TITLE); }
-static struct value text_capitalize(struct template_run *r, const struct bound_call *c) {
-    return cased(r, c, CASE_CAPITAL);
+static struct value text_upper(struct template_run *r, const struct bound_call *c) {
+    return text_recase(r, c, CASE_UPPER);
 }
-static struct value text_swapcase(struct template_run *r, const struct bound_call *c) { return cased(r, c, CASE_SWAP); }
+static struct value text_lower(struct template_run *r, const struct bound_call *c) {
+    return text_recase(r, c, CASE_LOWER);
+}
+static struct value text_title(struct template_run *r, const struct bound_call *c) {
+    return text_recase(r, c, CASE_TITLE);
+}
+static struct value text_capitalize(struct template_run *r, const struct bound_call *c) {
+    return text_recase(r, c, CASE_CAPITAL);
+}
+static struct value text_swapcase(struct template_run *r, const struct bound_call *c) {
+    return text_recase(r, c, CASE_SWAP);
+}
 
 static struct value all_are(const struct bound_call *c, bool (*is)(int32_t)) {
-    for (struct text_walk w = {.s = c->self.string}; walk(&w);)
+    for (struct text_walk w = {.s = c->self.string}; walk_next(&w);)
         if (!is(w.c)) return value_bool(false);
     return value_bool(c->self.string->size > 0);
 }

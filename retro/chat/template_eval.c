@@ -84,7 +84,7 @@ enum flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE };
 
 static enum flow run_nodes(struct template_run *r, const struct node *n);
 
-static void assign(struct template_run *r, const struct node *target, struct value v) {
+static void target_assign(struct template_run *r, const struct node *target, struct value v) {
     r->line = target->line;
     if (target->kind == NODE_NAME) {
         scope_set(r, target->name, v);
@@ -98,7 +98,7 @@ static void assign(struct template_run *r, const struct node *target, struct val
         int i = 0;
         for (const struct node *part = target->list; part; part = part->next, i++) {
             if (i >= items->n) run_fail(r, "not enough values to unpack (got %d)", items->n);
-            assign(r, part, items->items[i]);
+            target_assign(r, part, items->items[i]);
         }
         if (i < items->n) run_fail(r, "too many values to unpack (expected %d)", i);
     }
@@ -120,7 +120,7 @@ static const struct template_list *loop_items(struct template_run *r, const stru
     struct template_scope *outer = r->scope, *inner = NULL;
     for (int i = 0; i < items->n; i++) {
         open_round(r, &inner, outer);
-        assign(r, n->target, items->items[i]);
+        target_assign(r, n->target, items->items[i]);
         if (value_truth(r, run_expression(r, n->right))) list_append(r, kept, items->items[i]);
     }
     r->scope = outer;
@@ -139,7 +139,7 @@ static enum flow run_for(struct template_run *r, const struct node *n) {
         loop.loop->at = i;
         open_round(r, &inner, outer);
         scope_set(r, name, loop);
-        assign(r, n->target, items->items[i]);
+        target_assign(r, n->target, items->items[i]);
         enum flow flow = run_nodes(r, n->body);
         completed = completed || flow == FLOW_NEXT;
         if (flow == FLOW_BREAK) break;
@@ -170,7 +170,7 @@ static struct value capture_inner(struct template_run *r, const struct node *bod
     return text;
 }
 
-static struct value filtered(struct template_run *r, const struct node *filters, struct value text) {
+static struct value text_filter(struct template_run *r, const struct node *filters, struct value text) {
     struct value outer = r->body_text;
     r->body_text = text;
     struct value v = run_expression(r, filters);
@@ -184,7 +184,7 @@ static enum flow run_with(struct template_run *r, const struct node *n) {
         r->scope = outer;
         struct value v = run_expression(r, set->left);
         r->scope = inner;
-        assign(r, set->target, v);
+        target_assign(r, set->target, v);
     }
     r->scope = inner;
     enum flow flow = run_nodes(r, n->body);
@@ -223,12 +223,14 @@ static enum flow run_node(struct template_run *r, const struct node *n) {
         case NODE_PRINT: value_write(r, r->out, run_expression(r, n->left)); return FLOW_NEXT;
         case NODE_IF: return run_nodes(r, value_truth(r, run_expression(r, n->left)) ? n->body : n->other);
         case NODE_FOR: return run_for(r, n);
-        case NODE_SET: assign(r, n->target, run_expression(r, n->left)); return FLOW_NEXT;
-        case NODE_SET_BODY: assign(r, n->target, filtered(r, n->left, capture_inner(r, n->body))); return FLOW_NEXT;
+        case NODE_SET: target_assign(r, n->target, run_expression(r, n->left)); return FLOW_NEXT;
+        case NODE_SET_BODY:
+            target_assign(r, n->target, text_filter(r, n->left, capture_inner(r, n->body)));
+            return FLOW_NEXT;
         case NODE_MACRO: scope_set(r, n->name, macro_value(r, n)); return FLOW_NEXT;
         case NODE_CALL_BLOCK: run_call_block(r, n); return FLOW_NEXT;
         case NODE_FILTER_BLOCK:
-            value_write(r, r->out, filtered(r, n->left, capture_inner(r, n->body)));
+            value_write(r, r->out, text_filter(r, n->left, capture_inner(r, n->body)));
             return FLOW_NEXT;
         case NODE_WITH: return run_with(r, n);
         case NODE_BLOCK: return run_nodes(r, n->body);
@@ -266,7 +268,7 @@ struct text_span template_literals(const struct template *t) {
     return (struct text_span){t->literals.text, t->literals.size};
 }
 
-static void parse(struct template *t, struct text_span source) {
+static void template_parse(struct template *t, struct text_span source) {
     struct template_tokens tokens = {0};
     lexer_read(&t->memory, source, &tokens);
     t->literals.m = &t->memory;
@@ -294,7 +296,7 @@ enum status template_open(struct template **out, struct text_span source, struct
         template_close(t);
         return error_prefix(e, "chat template");
     }
-    parse(t, source);
+    template_parse(t, source);
     *out = t;
     return STATUS_OK;
 }

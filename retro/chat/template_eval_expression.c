@@ -36,13 +36,13 @@ static struct value dict_of(struct template_run *r, const struct node *n) {
     return v;
 }
 
-static struct value concat(struct template_run *r, const struct node *n) {
+static struct value concat_run(struct template_run *r, const struct node *n) {
     struct text_builder b = {.m = r->m};
     for (const struct node *item = n->list; item; item = item->next) value_write(r, &b, run_expression(r, item));
     return value_string(builder_string(&b));
 }
 
-static struct value compare(struct template_run *r, const struct node *n) {
+static struct value comparison_run(struct template_run *r, const struct node *n) {
     struct value left = run_expression(r, n->left);
     for (const struct node *operand = n->list; operand; operand = operand->next) {
         struct value right = run_expression(r, operand->left);
@@ -53,14 +53,14 @@ static struct value compare(struct template_run *r, const struct node *n) {
     return value_bool(true);
 }
 
-static struct value choice(struct template_run *r, const struct node *n) {
+static struct value choice_run(struct template_run *r, const struct node *n) {
     if (value_truth(r, run_expression(r, n->right))) return run_expression(r, n->left);
     if (n->other) return run_expression(r, n->other);
     return value_undefined(r, "the inline if-expression on line %d evaluated to false and no else section was defined.",
                            n->line);
 }
 
-static struct value item(struct template_run *r, const struct node *n) {
+static struct value item_read(struct template_run *r, const struct node *n) {
     struct value of = run_expression(r, n->left);
     if (n->right->kind != NODE_SLICE) {
         struct value key = run_expression(r, n->right);
@@ -92,30 +92,30 @@ static struct value call_of(struct template_run *r, const struct node *n) {
     return call_value(r, callee, &a);
 }
 
-static struct value attribute(struct template_run *r, const struct node *n) {
+static struct value attribute_read(struct template_run *r, const struct node *n) {
     struct value of = run_expression(r, n->left);
     r->line = n->line;
     return value_attribute(r, of, n->name);
 }
 
-static struct value unary(struct template_run *r, const struct node *n) {
+static struct value unary_run(struct template_run *r, const struct node *n) {
     struct value v = run_expression(r, n->left);
     return n->operator== OPERATOR_NOT ? value_bool(!value_truth(r, v)) : operator_unary(r, n->operator, v);
 }
 
-static struct value operate(struct template_run *r, const struct node *n) {
+static struct value operator_run(struct template_run *r, const struct node *n) {
     struct value left = run_expression(r, n->left), right = run_expression(r, n->right);
     r->line = n->line;
     return operator_apply(r, n->operator, left, right);
 }
 
 /* and, or: the operand that decides. */
-static struct value decide(struct template_run *r, const struct node *n) {
+static struct value decision_run(struct template_run *r, const struct node *n) {
     struct value left = run_expression(r, n->left);
     return value_truth(r, left) == (n->kind == NODE_OR) ? left : run_expression(r, n->right);
 }
 
-static struct value evaluate(struct template_run *r, const struct node *n) {
+static struct value node_evaluate(struct template_run *r, const struct node *n) {
     switch (n->kind) {
         case NODE_CONSTANT: return n->constant;
         case NODE_NAME: return scope_get(r, n->name);
@@ -123,18 +123,18 @@ static struct value evaluate(struct template_run *r, const struct node *n) {
         case NODE_LIST: return list_of(r, n, LIST_PLAIN);
         case NODE_TUPLE: return list_of(r, n, LIST_TUPLE);
         case NODE_DICT: return dict_of(r, n);
-        case NODE_ATTRIBUTE: return attribute(r, n);
-        case NODE_ITEM: return item(r, n);
+        case NODE_ATTRIBUTE: return attribute_read(r, n);
+        case NODE_ITEM: return item_read(r, n);
         case NODE_CALL: return call_of(r, n);
         case NODE_FILTER:
         case NODE_TEST: return call_row_of(r, n);
-        case NODE_UNARY: return unary(r, n);
-        case NODE_BINARY: return operate(r, n);
-        case NODE_CONCAT: return concat(r, n);
-        case NODE_COMPARE: return compare(r, n);
+        case NODE_UNARY: return unary_run(r, n);
+        case NODE_BINARY: return operator_run(r, n);
+        case NODE_CONCAT: return concat_run(r, n);
+        case NODE_COMPARE: return comparison_run(r, n);
         case NODE_AND:
-        case NODE_OR: return decide(r, n);
-        case NODE_CHOICE: return choice(r, n);
+        case NODE_OR: return decision_run(r, n);
+        case NODE_CHOICE: return choice_run(r, n);
         default: CHECK(false);
     }
 }
@@ -142,7 +142,7 @@ static struct value evaluate(struct template_run *r, const struct node *n) {
 struct value run_expression(struct template_run *r, const struct node *n) {
     run_enter(r);
     r->line = n->line;
-    struct value v = evaluate(r, n);
+    struct value v = node_evaluate(r, n);
     run_leave(r);
     return v;
 }

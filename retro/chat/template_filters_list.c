@@ -4,7 +4,7 @@
 
 #include "retro/chat/template_private.h"
 
-static struct value generator(struct template_run *r) { return value_list(r, LIST_GENERATOR); }
+static struct value generator_make(struct template_run *r) { return value_list(r, LIST_GENERATOR); }
 
 /* Attributes. */
 
@@ -47,11 +47,11 @@ struct sort_row {
     struct value key, item;
 };
 
-static void merge(struct template_run *r, struct sort_row *rows, struct sort_row *spare, int n, int sign) {
+static void rows_sort(struct template_run *r, struct sort_row *rows, struct sort_row *spare, int n, int sign) {
     if (n < 2) return;
     int half = n / 2, left = 0, right = half;
-    merge(r, rows, spare, half, sign);
-    merge(r, rows + half, spare, n - half, sign);
+    rows_sort(r, rows, spare, half, sign);
+    rows_sort(r, rows + half, spare, n - half, sign);
     for (int i = 0; i < n; i++) {
         bool take_right =
             right < n && (left == half || sign * value_compare(r, rows[right].key, rows[left].key, "<") < 0);
@@ -67,7 +67,7 @@ static struct sort_row *sorted_rows(struct template_run *r, const struct templat
     struct sort_row *rows = memory_take(r->m, ((size_t)items->n * 2 + 1) * sizeof *rows);
     for (int i = 0; i < items->n; i++)
         rows[i] = (struct sort_row){fold_case(r, value_path(r, items->items[i], path), sensitive), items->items[i]};
-    merge(r, rows, rows + items->n, items->n, reverse ? -1 : 1);
+    rows_sort(r, rows, rows + items->n, items->n, reverse ? -1 : 1);
     return rows;
 }
 
@@ -110,7 +110,7 @@ static struct value filter_groupby(struct template_run *r, const struct bound_ca
         struct value key = path_of(r, items->items[i], c->args[0], c->args[1]);
         rows[i] = (struct sort_row){fold_case(r, key, sensitive), items->items[i]};
     }
-    merge(r, rows, rows + items->n, items->n, 1);
+    rows_sort(r, rows, rows + items->n, items->n, 1);
     for (int i = 0; i < items->n; i++) {
         if (i == 0 || !value_equal(r, rows[i].key, last)) {
             struct value pair = value_list(r, LIST_GROUP);
@@ -127,7 +127,7 @@ static struct value filter_groupby(struct template_run *r, const struct bound_ca
 
 /* Choosing. */
 
-static struct value extreme(struct template_run *r, const struct bound_call *c, int sign) {
+static struct value extreme_find(struct template_run *r, const struct bound_call *c, int sign) {
     const struct template_list *items = value_items(r, c->self);
     bool sensitive = argument_bool(r, c, 0, false);
     if (items->n == 0) return value_undefined(r, "No aggregated item, sequence was empty.");
@@ -140,8 +140,8 @@ static struct value extreme(struct template_run *r, const struct bound_call *c, 
     return items->items[best];
 }
 
-static struct value filter_min(struct template_run *r, const struct bound_call *c) { return extreme(r, c, -1); }
-static struct value filter_max(struct template_run *r, const struct bound_call *c) { return extreme(r, c, 1); }
+static struct value filter_min(struct template_run *r, const struct bound_call *c) { return extreme_find(r, c, -1); }
+static struct value filter_max(struct template_run *r, const struct bound_call *c) { return extreme_find(r, c, 1); }
 
 static struct value filter_sum(struct template_run *r, const struct bound_call *c) {
     const struct template_list *items = value_items(r, c->self);
@@ -180,7 +180,7 @@ static struct value filter_list(struct template_run *r, const struct bound_call 
 }
 
 static struct value filter_items(struct template_run *r, const struct bound_call *c) {
-    if (c->self.kind == VALUE_UNDEFINED) return generator(r);
+    if (c->self.kind == VALUE_UNDEFINED) return generator_make(r);
     if (c->self.kind != VALUE_DICT) run_fail(r, "Can only get item pairs from a mapping.");
     return dict_pairs(r, c->self.dict, LIST_GENERATOR);
 }
@@ -197,7 +197,7 @@ static struct value filter_reverse(struct template_run *r, const struct bound_ca
 
 static struct value filter_unique(struct template_run *r, const struct bound_call *c) {
     const struct template_list *items = value_items(r, c->self);
-    struct value list = generator(r);
+    struct value list = generator_make(r);
     struct template_dict seen = {0};
     for (int i = 0; i < items->n; i++) {
         struct value key = fold_case(r, value_path(r, items->items[i], c->args[1]), argument_bool(r, c, 0, false));
@@ -221,7 +221,7 @@ static struct value filter_join(struct template_run *r, const struct bound_call 
 static struct value filter_batch(struct template_run *r, const struct bound_call *c) {
     const struct template_list *items = value_items(r, c->self);
     int64_t size = argument_int(r, c, 0, 1);
-    struct value list = generator(r), part = value_none();
+    struct value list = generator_make(r), part = value_none();
     if (size < 1 || size > INT32_MAX) run_refuse(r, "batches of %lld items", (long long)size);
     for (int i = 0; i < items->n; i++) {
         if (i % size == 0) {
@@ -251,7 +251,7 @@ static const struct template_string *name_argument(struct template_run *r, const
 
 static struct value map_attribute(struct template_run *r, const struct bound_call *c,
                                   const struct template_list *items) {
-    struct value list = generator(r), path = {.kind = VALUE_ABSENT}, fallback = path;
+    struct value list = generator_make(r), path = {.kind = VALUE_ABSENT}, fallback = path;
     for (int i = 0; i < c->all->n_keywords; i++) {
         const struct dict_entry *keyword = &c->all->keywords[i];
         if (string_is(keyword->key.string, "attribute"))
@@ -267,12 +267,12 @@ static struct value map_attribute(struct template_run *r, const struct bound_cal
 }
 
 static struct value filter_map(struct template_run *r, const struct bound_call *c) {
-    if (!value_truth(r, c->self)) return generator(r);
+    if (!value_truth(r, c->self)) return generator_make(r);
     const struct template_list *items = value_items(r, c->self);
     if (c->all->n == 0) return map_attribute(r, c, items);
     const struct template_string *name = name_argument(r, c, 0);
     const struct call_row *row = filter_find(name);
-    struct value list = generator(r);
+    struct value list = generator_make(r);
     if (row == NULL) run_refuse(r, "the filter %.*s", (int)name->size, name->text);
     struct call_arguments rest = rest_of(c, 1);
     for (int i = 0; i < items->n; i++) list_append(r, list, call_row_apply(r, row, items->items[i], &rest));
@@ -280,8 +280,8 @@ static struct value filter_map(struct template_run *r, const struct bound_call *
 }
 
 /* Items for which the test, on the item or its attribute, holds or does not. */
-static struct value chosen(struct template_run *r, const struct bound_call *c, bool by_attribute, bool wanted) {
-    struct value list = generator(r), path = {.kind = VALUE_ABSENT};
+static struct value items_choose(struct template_run *r, const struct bound_call *c, bool by_attribute, bool wanted) {
+    struct value list = generator_make(r), path = {.kind = VALUE_ABSENT};
     if (!value_truth(r, c->self)) return list;
     const struct template_list *items = value_items(r, c->self);
     int off = by_attribute ? 1 : 0;
@@ -304,16 +304,16 @@ static struct value chosen(struct template_run *r, const struct bound_call *c, b
 }
 
 static struct value filter_select(struct template_run *r, const struct bound_call *c) {
-    return chosen(r, c, false, true);
+    return items_choose(r, c, false, true);
 }
 static struct value filter_reject(struct template_run *r, const struct bound_call *c) {
-    return chosen(r, c, false, false);
+    return items_choose(r, c, false, false);
 }
 static struct value filter_selectattr(struct template_run *r, const struct bound_call *c) {
-    return chosen(r, c, true, true);
+    return items_choose(r, c, true, true);
 }
 static struct value filter_rejectattr(struct template_run *r, const struct bound_call *c) {
-    return chosen(r, c, true, false);
+    return items_choose(r, c, true, false);
 }
 
 /* An attribute, never an item. */

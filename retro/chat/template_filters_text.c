@@ -170,7 +170,7 @@ static bool parse_float(struct template_run *r, const struct template_string *s,
     return end != text && *end == '\0';
 }
 
-static struct value truncated(struct template_run *r, double v) {
+static struct value real_truncate(struct template_run *r, double v) {
     if (!(fabs(v) < 9e18)) run_refuse(r, "a number beyond 64 bits");
     return value_int((int64_t)v);
 }
@@ -183,11 +183,11 @@ static struct value filter_int(struct template_run *r, const struct bound_call *
     switch (c->self.kind) {
         case VALUE_INT:
         case VALUE_BOOL: return value_int(value_index(c->self));
-        case VALUE_FLOAT: return isfinite(c->self.real) ? truncated(r, c->self.real) : fallback;
+        case VALUE_FLOAT: return isfinite(c->self.real) ? real_truncate(r, c->self.real) : fallback;
         case VALUE_STRING:
             if (base != 10) run_refuse(r, "the filter int with a base");
             if (parse_int(r, c->self.string, 10, &v)) return value_int(v);
-            return parse_float(r, c->self.string, &real) && isfinite(real) ? truncated(r, real) : fallback;
+            return parse_float(r, c->self.string, &real) && isfinite(real) ? real_truncate(r, real) : fallback;
         default: return fallback;
     }
 }

@@ -19,8 +19,8 @@ struct format_field {
     char type;            /* 0: not given */
 };
 
-static void pad(struct template_run *r, struct text_builder *out, const struct template_string *s,
-                const struct format_field *f, bool number) {
+static void field_pad(struct template_run *r, struct text_builder *out, const struct template_string *s,
+                      const struct format_field *f, bool number) {
     int64_t missing = f->width - string_length(s), left = 0;
     char align = f->align ? f->align : number ? '>' : '<';
     size_t sign = number && s->size > 0 && strchr("+- ", s->text[0]) ? 1 : 0;
@@ -67,7 +67,7 @@ static void write_int(struct template_run *r, struct text_builder *out, int64_t 
         how.align = '=';
         strcpy(how.fill, "0");
     }
-    pad(r, out, builder_string(&text), &how, true);
+    field_pad(r, out, builder_string(&text), &how, true);
 }
 
 static void write_float(struct template_run *r, struct text_builder *out, double v, const struct format_field *f) {
@@ -88,13 +88,13 @@ static void write_float(struct template_run *r, struct text_builder *out, double
         how.align = '=';
         strcpy(how.fill, "0");
     }
-    pad(r, out, builder_string(&text), &how, true);
+    field_pad(r, out, builder_string(&text), &how, true);
 }
 
 static void write_text(struct template_run *r, struct text_builder *out, const struct template_string *s,
                        const struct format_field *f) {
     size_t end = f->precision < 0 ? s->size : string_offset(s, f->precision);
-    pad(r, out, string_part(r->m, s, 0, end), f, false);
+    field_pad(r, out, string_part(r->m, s, 0, end), f, false);
 }
 
 static const struct template_string *repr_of(struct template_run *r, struct value v) {

@@ -174,7 +174,7 @@ const struct call_table list_methods = {list_rows, ARRAY_COUNT(list_rows)};
 
 /* The variable loop. */
 
-static struct value neighbour(struct template_run *r, const struct loop_state *l, int at, const char *name) {
+static struct value item_beside(struct template_run *r, const struct loop_state *l, int at, const char *name) {
     if (at >= 0 && at < l->items->n) return l->items->items[at];
     return value_undefined(r, "there is no %s item", name);
 }
@@ -192,8 +192,8 @@ LOOP(loop_revindex0, value_int(l->items->n - l->at - 1))
 LOOP(loop_first, value_bool(l->at == 0))
 LOOP(loop_last, value_bool(l->at == l->items->n - 1))
 LOOP(loop_length, value_int(l->items->n))
-LOOP(loop_previtem, neighbour(r, l, l->at - 1, "previous"))
-LOOP(loop_nextitem, neighbour(r, l, l->at + 1, "next"))
+LOOP(loop_previtem, item_beside(r, l, l->at - 1, "previous"))
+LOOP(loop_nextitem, item_beside(r, l, l->at + 1, "next"))
 LOOP(loop_depth, value_int(1))
 LOOP(loop_depth0, value_int(0))
 

@@ -64,11 +64,11 @@ const char *token_words(const struct template_token *t, char words[64]) {
     return words;
 }
 
-_Noreturn static void fail(const struct lexer *l, const char *words) {
+_Noreturn static void lexer_fail(const struct lexer *l, const char *words) {
     memory_fail(l->m, STATUS_INVALID, "line %d: %s", l->line, words);
 }
 
-static struct template_token *add(struct lexer *l, enum token_kind kind) {
+static struct template_token *token_add(struct lexer *l, enum template_token_kind kind) {
     struct template_tokens *out = l->out;
     out->tokens = memory_grow(l->m, out->tokens, out->n, &out->capacity, sizeof *out->tokens);
     struct template_token *t = &out->tokens[out->n];
@@ -85,7 +85,7 @@ static size_t space_at(const struct lexer *l, size_t at) {
     return python_is_space(c) ? (size_t)n : 0;
 }
 
-static bool starts(const struct lexer *l, size_t at, const char *words) {
+static bool lexer_starts(const struct lexer *l, size_t at, const char *words) {
     size_t n = strlen(words);
     return l->size - at >= n && memcmp(l->source + at, words, n) == 0;
 }
@@ -96,7 +96,7 @@ static size_t skip_space(const struct lexer *l, size_t at) {
 }
 
 /* Moves on and counts lines. */
-static void advance(struct lexer *l, size_t to) {
+static void lexer_advance(struct lexer *l, size_t to) {
     for (; l->at < to; l->at++) l->line += l->source[l->at] == '\n';
     l->line_starts = to > 0 && l->source[to - 1] == '\n';
 }
@@ -104,8 +104,8 @@ static void advance(struct lexer *l, size_t to) {
 /* Where a tag's closing "%}" or "#}" ends, with what it cuts behind it; 0: it is not at this place. */
 static size_t close_of(const struct lexer *l, size_t at, const char *mark) {
     char sign = at < l->size ? l->source[at] : '\0';
-    bool signed_mark = (sign == '-' || sign == '+') && starts(l, at + 1, mark);
-    if (!signed_mark && !starts(l, at, mark)) return 0;
+    bool signed_mark = (sign == '-' || sign == '+') && lexer_starts(l, at + 1, mark);
+    if (!signed_mark && !lexer_starts(l, at, mark)) return 0;
     size_t end = at + (signed_mark ? 3 : 2);
     if (signed_mark && sign == '-') return skip_space(l, end);
     if (!signed_mark && mark[0] != '}' && end < l->size && l->source[end] == '\n') end++;
@@ -123,7 +123,7 @@ static void add_text(struct lexer *l, size_t from, size_t to, char sign, bool bl
         bool blank = skip_space(&(struct lexer){.source = whole.text, .size = whole.size}, line) == whole.size;
         if (blank && (line > 0 || l->line_starts)) whole.size = line;
     }
-    if (whole.size > 0) add(l, TOKEN_TEXT)->text = string_of(l->m, whole.text, whole.size, false);
+    if (whole.size > 0) token_add(l, TOKEN_TEXT)->text = string_of(l->m, whole.text, whole.size, false);
 }
 
 /* Whether "{% raw %}" is at `at`: where its text begins, else 0. */
@@ -131,36 +131,36 @@ static size_t raw_begin(const struct lexer *l, size_t at) {
     size_t here = at + 2;
     if (here < l->size && (l->source[here] == '-' || l->source[here] == '+')) here++;
     here = skip_space(l, here);
-    if (!starts(l, here, "raw")) return 0;
+    if (!lexer_starts(l, here, "raw")) return 0;
     here = skip_space(l, here + 3);
-    if (starts(l, here, "-%}")) return skip_space(l, here + 3);
-    return starts(l, here, "%}") ? here + 2 : 0;
+    if (lexer_starts(l, here, "-%}")) return skip_space(l, here + 3);
+    return lexer_starts(l, here, "%}") ? here + 2 : 0;
 }
 
 static void read_raw(struct lexer *l, size_t text) {
-    advance(l, text);
+    lexer_advance(l, text);
     for (size_t at = text; at + 2 <= l->size; at++) {
-        if (!starts(l, at, "{%")) continue;
+        if (!lexer_starts(l, at, "{%")) continue;
         char sign = at + 2 < l->size ? l->source[at + 2] : '\0';
         size_t here = skip_space(l, at + 2 + (sign == '-' || sign == '+'));
-        if (!starts(l, here, "endraw")) continue;
+        if (!lexer_starts(l, here, "endraw")) continue;
         size_t end = close_of(l, skip_space(l, here + 6), "%}");
         if (end == 0) continue;
         add_text(l, text, at, sign, true);
-        advance(l, end);
+        lexer_advance(l, end);
         return;
     }
-    fail(l, "{% raw %} without {% endraw %}");
+    lexer_fail(l, "{% raw %} without {% endraw %}");
 }
 
 static void read_comment(struct lexer *l) {
     for (size_t at = l->at + 2; at < l->size; at++) {
         size_t end = close_of(l, at, "#}");
         if (end == 0) continue;
-        advance(l, end);
+        lexer_advance(l, end);
         return;
     }
-    fail(l, "{# without #}");
+    lexer_fail(l, "{# without #}");
 }
 
 /* Strings. */
@@ -180,7 +180,7 @@ static size_t read_code(struct lexer *l, struct text_builder *b, const char *at,
     size_t used;
     int32_t c = read_digits(at, n, 16, digits, &used);
     if (used < digits || c > 0x10FFFF || c < 0 || (c >= 0xD800 && c < 0xE000))
-        fail(l, "a string with an escape that is no character");
+        lexer_fail(l, "a string with an escape that is no character");
     builder_character(b, c, NULL, 0);
     return used;
 }
@@ -202,7 +202,7 @@ static size_t read_escape(struct lexer *l, struct text_builder *b, const char *a
     if (at[0] == 'x') return 1 + read_code(l, b, at + 1, n - 1, 2);
     if (at[0] == 'u') return 1 + read_code(l, b, at + 1, n - 1, 4);
     if (at[0] == 'U') return 1 + read_code(l, b, at + 1, n - 1, 8);
-    if (at[0] == 'N') fail(l, "\\N{...} in a string is not supported");
+    if (at[0] == 'N') lexer_fail(l, "\\N{...} in a string is not supported");
     builder_words(b, "\\");
     return 0;
 }
@@ -211,7 +211,7 @@ static void read_string(struct lexer *l) {
     char quote = l->source[l->at];
     size_t end = l->at + 1;
     while (end < l->size && l->source[end] != quote) end += l->source[end] == '\\' ? 2 : 1;
-    if (end >= l->size) fail(l, "a string without its closing quote");
+    if (end >= l->size) lexer_fail(l, "a string without its closing quote");
     struct text_builder b = {.m = l->m};
     for (size_t at = l->at + 1; at < end;) {
         if (l->source[at] == '\\') {
@@ -221,8 +221,8 @@ static void read_string(struct lexer *l) {
             builder_bytes(&b, l->source + at++, NULL, 1);
         }
     }
-    add(l, TOKEN_STRING)->text = builder_string(&b);
-    advance(l, end + 1);
+    token_add(l, TOKEN_STRING)->text = builder_string(&b);
+    lexer_advance(l, end + 1);
 }
 
 /* Numbers, names, operators. */
@@ -242,13 +242,13 @@ static bool read_based(struct lexer *l) {
         int base;
     } bases[] = {{"0x", 16}, {"0X", 16}, {"0o", 8}, {"0O", 8}, {"0b", 2}, {"0B", 2}};
     for (size_t i = 0; i < ARRAY_COUNT(bases); i++) {
-        if (!starts(l, l->at, bases[i].prefix)) continue;
+        if (!lexer_starts(l, l->at, bases[i].prefix)) continue;
         char *end;
         long long number = strtoll(l->source + l->at + 2, &end, bases[i].base);
         if (end == l->source + l->at + 2) return false;
-        if (*end == '_') fail(l, "a number with _ in another base than ten is not supported");
-        add(l, TOKEN_INT)->number = number;
-        advance(l, (size_t)(end - l->source));
+        if (*end == '_') lexer_fail(l, "a number with _ in another base than ten is not supported");
+        token_add(l, TOKEN_INT)->number = number;
+        lexer_advance(l, (size_t)(end - l->source));
         return true;
     }
     return false;
@@ -274,20 +274,20 @@ static void read_number(struct lexer *l) {
     if (!real && l->source[l->at] == '0' && end > l->at + 1 && strspn(l->source + l->at, "0_") < end - l->at)
         end = l->at + 1; /* Jinja reads 012 as 0 and 12, which no expression allows */
     for (size_t at = l->at; at < end; at++) {
-        if (n + 1 >= sizeof digits) fail(l, "a number of more than 60 digits");
+        if (n + 1 >= sizeof digits) lexer_fail(l, "a number of more than 60 digits");
         if (l->source[at] == '_') continue;
         digits[n] = l->source[at];
         n++;
     }
     digits[n] = '\0';
     errno = 0;
-    struct template_token *t = add(l, real ? TOKEN_FLOAT : TOKEN_INT);
+    struct template_token *t = token_add(l, real ? TOKEN_FLOAT : TOKEN_INT);
     if (real)
         t->real = strtod(digits, NULL);
     else
         t->number = strtoll(digits, NULL, 10);
-    if (!real && errno) fail(l, "a number beyond 64 bits is not supported");
-    advance(l, end);
+    if (!real && errno) lexer_fail(l, "a number beyond 64 bits is not supported");
+    lexer_advance(l, end);
 }
 
 static bool read_name(struct lexer *l) {
@@ -301,46 +301,46 @@ static bool read_name(struct lexer *l) {
         end += (size_t)n;
     }
     if (end == l->at) return false;
-    add(l, TOKEN_NAME)->text = string_of(l->m, l->source + l->at, end - l->at, false);
-    advance(l, end);
+    token_add(l, TOKEN_NAME)->text = string_of(l->m, l->source + l->at, end - l->at, false);
+    lexer_advance(l, end);
     return true;
 }
 
 static void read_operator(struct lexer *l) {
     static const char closing[] = ")]}", opening[] = "([{";
     for (size_t i = 0; i < ARRAY_COUNT(operators); i++) {
-        if (!starts(l, l->at, operators[i].words)) continue;
+        if (!lexer_starts(l, l->at, operators[i].words)) continue;
         const char *opens = strchr(opening, operators[i].words[0]), *closes = strchr(closing, operators[i].words[0]);
         if (opens) {
-            if (l->n_brackets == MAX_BRACKETS) fail(l, "brackets nested too deep");
+            if (l->n_brackets == MAX_BRACKETS) lexer_fail(l, "brackets nested too deep");
             l->brackets[l->n_brackets] = closing[opens - opening];
             l->n_brackets++;
         }
         if (closes) {
             if (l->n_brackets == 0 || l->brackets[l->n_brackets - 1] != *closes)
-                fail(l, "a closing bracket that does not fit");
+                lexer_fail(l, "a closing bracket that does not fit");
             l->n_brackets--;
         }
-        add(l, TOKEN_OPERATOR)->operator= operators[i].operator;
-        advance(l, l->at + strlen(operators[i].words));
+        token_add(l, TOKEN_OPERATOR)->operator= operators[i].operator;
+        lexer_advance(l, l->at + strlen(operators[i].words));
         return;
     }
-    fail(l, "a character that no expression has");
+    lexer_fail(l, "a character that no expression has");
 }
 
 /* The inside of {{ }} or {% %}, to its end. */
-static void read_inside(struct lexer *l, const char *mark, enum token_kind last) {
+static void read_inside(struct lexer *l, const char *mark, enum template_token_kind last) {
     l->n_brackets = 0;
     while (l->at < l->size) {
         size_t end = l->n_brackets == 0 ? close_of(l, l->at, mark) : 0;
         if (end > 0 && !(mark[0] == '}' && l->source[l->at] == '+')) {
-            add(l, last);
-            advance(l, end);
+            token_add(l, last);
+            lexer_advance(l, end);
             return;
         }
         size_t blank = skip_space(l, l->at);
         if (blank > l->at)
-            advance(l, blank);
+            lexer_advance(l, blank);
         else if (l->source[l->at] == '"' || l->source[l->at] == '\'')
             read_string(l);
         else if (is_digit(l, l->at))
@@ -348,7 +348,7 @@ static void read_inside(struct lexer *l, const char *mark, enum token_kind last)
         else if (!read_name(l))
             read_operator(l);
     }
-    fail(l, "a tag without its end");
+    lexer_fail(l, "a tag without its end");
 }
 
 static void read_tag(struct lexer *l, size_t text, size_t at) {
@@ -356,14 +356,14 @@ static void read_tag(struct lexer *l, size_t text, size_t at) {
     bool is_signed = sign == '-' || (sign == '+' && kind != '{');
     size_t raw = kind == '%' ? raw_begin(l, at) : 0;
     add_text(l, text, at, is_signed ? sign : '\0', kind != '{');
-    advance(l, at);
+    lexer_advance(l, at);
     if (raw > 0) {
         read_raw(l, raw);
     } else if (kind == '#') {
         read_comment(l);
     } else {
-        add(l, kind == '%' ? TOKEN_BLOCK_BEGIN : TOKEN_PRINT_BEGIN);
-        advance(l, at + 2 + is_signed);
+        token_add(l, kind == '%' ? TOKEN_BLOCK_BEGIN : TOKEN_PRINT_BEGIN);
+        lexer_advance(l, at + 2 + is_signed);
         read_inside(l, kind == '%' ? "%}" : "}}", kind == '%' ? TOKEN_BLOCK_END : TOKEN_PRINT_END);
     }
 }
@@ -388,12 +388,13 @@ void lexer_read(struct template_memory *m, struct text_span source, struct templ
     normalise_lines(&l, source);
     while (l.at < l.size) {
         size_t at = l.at;
-        while (at < l.size && !starts(&l, at, "{{") && !starts(&l, at, "{%") && !starts(&l, at, "{#")) at++;
+        while (at < l.size && !lexer_starts(&l, at, "{{") && !lexer_starts(&l, at, "{%") && !lexer_starts(&l, at, "{#"))
+            at++;
         if (at == l.size) {
             add_text(&l, l.at, at, '+', false);
             break;
         }
         read_tag(&l, l.at, at);
     }
-    add(&l, TOKEN_END);
+    token_add(&l, TOKEN_END);
 }

@@ -4,20 +4,26 @@
 #include "config/base/utf8.h"
 #include "retro/chat/template_private.h"
 
-static const struct template_string *self(const struct bound_call *c) { return c->self.string; }
+static const struct template_string *self_text(const struct bound_call *c) { return c->self.string; }
 
 /* A method of a text marked as safe would give another such text. */
 static void need_plain(struct template_run *r, const struct bound_call *c) {
     if (c->self.string->safe) run_refuse(r, "the method %s of a text marked as safe", c->row->name);
 }
 
-static struct value strip(struct template_run *r, const struct bound_call *c, bool left, bool right) {
+static struct value self_strip(struct template_run *r, const struct bound_call *c, bool left, bool right) {
     need_plain(r, c);
-    return value_string(string_strip(r->m, self(c), argument_text(r, c, 0), left, right));
+    return value_string(string_strip(r->m, self_text(c), argument_text(r, c, 0), left, right));
 }
-static struct value text_strip(struct template_run *r, const struct bound_call *c) { return strip(r, c, true, true); }
-static struct value text_lstrip(struct template_run *r, const struct bound_call *c) { return strip(r, c, true, false); }
-static struct value text_rstrip(struct template_run *r, const struct bound_call *c) { return strip(r, c, false, true); }
+static struct value text_strip(struct template_run *r, const struct bound_call *c) {
+    return self_strip(r, c, true, true);
+}
+static struct value text_lstrip(struct template_run *r, const struct bound_call *c) {
+    return self_strip(r, c, true, false);
+}
+static struct value text_rstrip(struct template_run *r, const struct bound_call *c) {
+    return self_strip(r, c, false, true);
+}
 
 /* Splitting. */
 
@@ -63,7 +69,7 @@ static size_t start_of_word(const struct template_string *s, size_t end, bool sp
     return end;
 }
 
-static struct value reversed(struct value list) {
+static struct value list_reverse(struct value list) {
     for (int i = 0, j = list.list->n - 1; i < j; i++, j--) {
         struct value item = list.list->items[i];
         list.list->items[i] = list.list->items[j];
@@ -83,10 +89,10 @@ static struct value rsplit_spaces(struct template_run *r, const struct template_
         append_part(r, list, s, at, end);
         end = start_of_word(s, at, true);
     }
-    return reversed(list);
+    return list_reverse(list);
 }
 
-static const struct template_string *separator(struct template_run *r, const struct bound_call *c) {
+static const struct template_string *separator_read(struct template_run *r, const struct bound_call *c) {
     const struct template_string *by = argument_text(r, c, 0);
     if (by && by->size == 0) run_fail(r, "empty separator");
     need_plain(r, c);
@@ -94,7 +100,7 @@ static const struct template_string *separator(struct template_run *r, const str
 }
 
 static struct value text_split(struct template_run *r, const struct bound_call *c) {
-    const struct template_string *s = self(c), *by = separator(r, c);
+    const struct template_string *s = self_text(c), *by = separator_read(r, c);
     int64_t most = argument_int(r, c, 1, -1);
     if (by == NULL) return split_spaces(r, s, most);
     struct value list = value_list(r, LIST_PLAIN);
@@ -116,7 +122,7 @@ static size_t find_last(const struct template_string *s, const struct template_s
 }
 
 static struct value text_rsplit(struct template_run *r, const struct bound_call *c) {
-    const struct template_string *s = self(c), *by = separator(r, c);
+    const struct template_string *s = self_text(c), *by = separator_read(r, c);
     int64_t most = argument_int(r, c, 1, -1);
     if (by == NULL) return rsplit_spaces(r, s, most);
     struct value list = value_list(r, LIST_PLAIN);
@@ -127,7 +133,7 @@ static struct value text_rsplit(struct template_run *r, const struct bound_call 
         run_step(r, 1);
     }
     append_part(r, list, s, 0, end);
-    return reversed(list);
+    return list_reverse(list);
 }
 
 static bool ends_line(int32_t c) {
@@ -135,7 +141,7 @@ static bool ends_line(int32_t c) {
 }
 
 static struct value text_splitlines(struct template_run *r, const struct bound_call *c) {
-    const struct template_string *s = self(c);
+    const struct template_string *s = self_text(c);
     bool keep = argument_bool(r, c, 0, false);
     struct value list = value_list(r, LIST_PLAIN);
     size_t start = 0;
@@ -152,8 +158,8 @@ static struct value text_splitlines(struct template_run *r, const struct bound_c
     return list;
 }
 
-static struct value partition(struct template_run *r, const struct bound_call *c, bool last) {
-    const struct template_string *s = self(c), *by = separator(r, c);
+static struct value partition_make(struct template_run *r, const struct bound_call *c, bool last) {
+    const struct template_string *s = self_text(c), *by = separator_read(r, c);
     struct value parts = value_list(r, LIST_TUPLE);
     if (by == NULL) run_fail(r, "%s needs a string", c->row->name);
     size_t at = last ? find_last(s, by, 0, s->size) : string_find(s, by, 0);
@@ -173,17 +179,17 @@ static struct value partition(struct template_run *r, const struct bound_call *c
     return parts;
 }
 static struct value text_partition(struct template_run *r, const struct bound_call *c) {
-    return partition(r, c, false);
+    return partition_make(r, c, false);
 }
 static struct value text_rpartition(struct template_run *r, const struct bound_call *c) {
-    return partition(r, c, true);
+    return partition_make(r, c, true);
 }
 
 /* Searching. */
 
 /* s[start:end] in bytes, from the arguments behind the first. */
-static struct template_string window(struct template_run *r, const struct bound_call *c, size_t *from) {
-    const struct template_string *s = self(c);
+static struct template_string window_read(struct template_run *r, const struct bound_call *c, size_t *from) {
+    const struct template_string *s = self_text(c);
     int64_t n = string_length(s), bounds[2] = {0, n};
     for (int i = 0; i < 2; i++) {
         if (c->args[i + 1].kind == VALUE_ABSENT || c->args[i + 1].kind == VALUE_NONE) continue;
@@ -204,7 +210,7 @@ static bool affix_matches(const struct template_string *s, const struct template
 
 static struct value has_affix(struct template_run *r, const struct bound_call *c, bool end) {
     size_t from;
-    struct template_string s = window(r, c, &from);
+    struct template_string s = window_read(r, c, &from);
     struct value affixes = c->args[0];
     if (affixes.kind == VALUE_STRING) return value_bool(s.text && affix_matches(&s, affixes.string, end));
     if (affixes.kind != VALUE_LIST || affixes.list->type != LIST_TUPLE)
@@ -228,7 +234,7 @@ static const struct template_string *needed_text(struct template_run *r, const s
 }
 
 static struct value remove_affix(struct template_run *r, const struct bound_call *c, bool end) {
-    const struct template_string *s = self(c), *affix = needed_text(r, c, 0);
+    const struct template_string *s = self_text(c), *affix = needed_text(r, c, 0);
     need_plain(r, c);
     if (!affix_matches(s, affix, end)) return c->self;
     size_t from = end ? 0 : affix->size;
@@ -241,36 +247,36 @@ static struct value text_removesuffix(struct template_run *r, const struct bound
     return remove_affix(r, c, true);
 }
 
-static int64_t place(struct template_run *r, const struct bound_call *c, bool last) {
+static int64_t place_find(struct template_run *r, const struct bound_call *c, bool last) {
     const struct template_string *what = needed_text(r, c, 0);
     size_t from;
-    struct template_string s = window(r, c, &from);
+    struct template_string s = window_read(r, c, &from);
     if (s.text == NULL) return -1;
     size_t at = last ? find_last(&s, what, 0, s.size) : string_find(&s, what, 0);
     if (at == SIZE_MAX) return -1;
-    return string_length(&(struct template_string){.text = self(c)->text, .size = from + at});
+    return string_length(&(struct template_string){.text = self_text(c)->text, .size = from + at});
 }
 static struct value text_find(struct template_run *r, const struct bound_call *c) {
-    return value_int(place(r, c, false));
+    return value_int(place_find(r, c, false));
 }
 static struct value text_rfind(struct template_run *r, const struct bound_call *c) {
-    return value_int(place(r, c, true));
+    return value_int(place_find(r, c, true));
 }
 static struct value found_place(struct template_run *r, int64_t at) {
     if (at < 0) run_fail(r, "substring not found");
     return value_int(at);
 }
 static struct value text_index(struct template_run *r, const struct bound_call *c) {
-    return found_place(r, place(r, c, false));
+    return found_place(r, place_find(r, c, false));
 }
 static struct value text_rindex(struct template_run *r, const struct bound_call *c) {
-    return found_place(r, place(r, c, true));
+    return found_place(r, place_find(r, c, true));
 }
 
 static struct value text_count(struct template_run *r, const struct bound_call *c) {
     const struct template_string *what = needed_text(r, c, 0);
     size_t from;
-    struct template_string s = window(r, c, &from);
+    struct template_string s = window_read(r, c, &from);
     int64_t n = 0;
     if (s.text == NULL) return value_int(0);
     if (what->size == 0) return value_int(string_length(&s) + 1);
@@ -302,7 +308,7 @@ const struct template_string *string_replace(struct template_run *r, const struc
 static struct value text_replace(struct template_run *r, const struct bound_call *c) {
     const struct template_string *parts[2] = {needed_text(r, c, 0), needed_text(r, c, 1)};
     need_plain(r, c);
-    return value_string(string_replace(r, self(c), parts, argument_int(r, c, 2, -1)));
+    return value_string(string_replace(r, self_text(c), parts, argument_int(r, c, 2, -1)));
 }
 
 static struct value text_join(struct template_run *r, const struct bound_call *c) {
@@ -312,7 +318,7 @@ static struct value text_join(struct template_run *r, const struct bound_call *c
     for (int i = 0; i < items->n; i++) {
         if (items->items[i].kind != VALUE_STRING)
             run_fail(r, "sequence item %d: expected str instance, %s found", i, value_type(items->items[i]));
-        if (i > 0) builder_add(&b, self(c));
+        if (i > 0) builder_add(&b, self_text(c));
         builder_add(&b, items->items[i].string);
     }
     return value_string(builder_string(&b));
@@ -320,12 +326,12 @@ static struct value text_join(struct template_run *r, const struct bound_call *c
 
 static struct value text_format(struct template_run *r, const struct bound_call *c) {
     need_plain(r, c);
-    return value_string(format_braces(r, self(c), c->all));
+    return value_string(format_braces(r, self_text(c), c->all));
 }
 
 /* Fills up to a width: what goes left and what goes right of the text. */
-static struct value padded(struct template_run *r, const struct bound_call *c, int left_share) {
-    const struct template_string *fill = argument_text(r, c, 1), *s = self(c);
+static struct value text_pad(struct template_run *r, const struct bound_call *c, int left_share) {
+    const struct template_string *fill = argument_text(r, c, 1), *s = self_text(c);
     int64_t width = argument_int(r, c, 0, 0), missing = width - string_length(s);
     struct text_builder b = {.m = r->m};
     need_plain(r, c);
@@ -341,12 +347,12 @@ static struct value padded(struct template_run *r, const struct bound_call *c, i
     if (left == missing) builder_add(&b, s);
     return value_string(builder_string(&b));
 }
-static struct value text_ljust(struct template_run *r, const struct bound_call *c) { return padded(r, c, 0); }
-static struct value text_rjust(struct template_run *r, const struct bound_call *c) { return padded(r, c, 2); }
-static struct value text_center(struct template_run *r, const struct bound_call *c) { return padded(r, c, 1); }
+static struct value text_ljust(struct template_run *r, const struct bound_call *c) { return text_pad(r, c, 0); }
+static struct value text_rjust(struct template_run *r, const struct bound_call *c) { return text_pad(r, c, 2); }
+static struct value text_center(struct template_run *r, const struct bound_call *c) { return text_pad(r, c, 1); }
 
 static struct value text_zfill(struct template_run *r, const struct bound_call *c) {
-    const struct template_string *s = self(c);
+    const struct template_string *s = self_text(c);
     int64_t missing = argument_int(r, c, 0, 0) - string_length(s);
     struct text_builder b = {.m = r->m};
     size_t sign = s->size > 0 && (s->text[0] == '+' || s->text[0] == '-') ? 1 : 0;

@@ -79,7 +79,7 @@ static struct value float_apply(struct template_run *r, enum operator_kind opera
     return value_float(q == 0 ? copysign(0.0, a / b) : floor(q + 0.5) - q < 0.5 ? floor(q + 0.5) : floor(q));
 }
 
-static struct value repeat(struct template_run *r, struct value v, int64_t times) {
+static struct value value_repeat(struct template_run *r, struct value v, int64_t times) {
     if (times < 0) times = 0;
     if (v.kind == VALUE_STRING) {
         struct text_builder b = {.m = r->m};
@@ -102,7 +102,7 @@ static bool is_repeatable(struct value v) {
 
 static bool is_index(struct value v) { return v.kind == VALUE_INT || v.kind == VALUE_BOOL; }
 
-static struct value joined(struct template_run *r, struct value a, struct value b) {
+static struct value values_join(struct template_run *r, struct value a, struct value b) {
     if (a.kind == VALUE_STRING) {
         struct text_builder text = {.m = r->m};
         bool safe = a.string->safe || b.string->safe;
@@ -133,11 +133,11 @@ struct value operator_apply(struct template_run *r, enum operator_kind operator,
             return float_apply(r, operator, value_real(a), value_real(b));
         return int_apply(r, operator, value_index(a), value_index(b));
     }
-    if (operator== OPERATOR_ADD && can_join(a, b)) return joined(r, a, b);
+    if (operator== OPERATOR_ADD && can_join(a, b)) return values_join(r, a, b);
     if (operator== OPERATOR_ADD && a.kind == VALUE_STRING)
         run_fail(r, "can only concatenate str (not \"%s\") to str", value_type(b));
-    if (operator== OPERATOR_MUL && is_repeatable(a) && is_index(b)) return repeat(r, a, value_index(b));
-    if (operator== OPERATOR_MUL && is_index(a) && is_repeatable(b)) return repeat(r, b, value_index(a));
+    if (operator== OPERATOR_MUL && is_repeatable(a) && is_index(b)) return value_repeat(r, a, value_index(b));
+    if (operator== OPERATOR_MUL && is_index(a) && is_repeatable(b)) return value_repeat(r, b, value_index(a));
     if (operator== OPERATOR_SUB && a.kind == VALUE_LIST && a.list->type >= LIST_KEYS)
         run_refuse(r, "- between views of dicts");
     no_operator(r, operator, a, b);
@@ -187,7 +187,7 @@ static void refuse_python(struct template_run *r, struct value v, const struct t
         if (string_is(name, others[i])) run_refuse(r, "the method %s of a string", others[i]);
 }
 
-static struct value missing(struct template_run *r, struct value v, const struct template_string *name) {
+static struct value member_missing(struct template_run *r, struct value v, const struct template_string *name) {
     return value_undefined(r, "'%s object' has no attribute '%.*s'", value_type(v), (int)name->size, name->text);
 }
 
@@ -215,7 +215,7 @@ struct value value_attribute(struct template_run *r, struct value v, const struc
     run_need_defined(r, v);
     if (v.kind == VALUE_NAMESPACE) {
         struct value *there = dict_find(r, v.dict, value_string(name));
-        return there ? *there : missing(r, v, name);
+        return there ? *there : member_missing(r, v, name);
     }
     struct value own = own_attribute(r, v, name);
     if (own.kind != VALUE_ABSENT) return own;
@@ -224,7 +224,7 @@ struct value value_attribute(struct template_run *r, struct value v, const struc
     struct value item = key_of(r, v, value_string(name));
     if (item.kind != VALUE_ABSENT) return item;
     refuse_hidden(r, v, name);
-    return missing(r, v, name);
+    return member_missing(r, v, name);
 }
 
 static struct value list_index(struct template_run *r, struct value v, int64_t i) {
@@ -260,7 +260,7 @@ struct value value_item(struct template_run *r, struct value v, struct value key
         if (own.kind != VALUE_ABSENT) return own;
         refuse_python(r, v, key.string);
         refuse_hidden(r, v, key.string);
-        return missing(r, v, key.string);
+        return member_missing(r, v, key.string);
     }
     return value_undefined(r, "%s object has no element of a %s", value_type(v), value_type(key));
 }

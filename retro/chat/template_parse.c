@@ -68,7 +68,7 @@ void parser_leave(struct template_parser *p) { p->depth--; }
 
 /* Statements. */
 
-static void expect_kind(struct template_parser *p, enum token_kind kind, const char *what) {
+static void expect_kind(struct template_parser *p, enum template_token_kind kind, const char *what) {
     char words[64];
     if (p->at->kind != kind) parser_fail(p, "expected %s, found %s", what, token_words(p->at, words));
     p->at++;

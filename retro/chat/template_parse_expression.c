@@ -3,7 +3,8 @@
 
 #include "retro/chat/template_private.h"
 
-static struct node *binary(struct template_parser *p, enum node_kind kind, struct node *left, struct node *right) {
+static struct node *parser_binary(struct template_parser *p, enum node_kind kind, struct node *left,
+                                  struct node *right) {
     struct node *n = parser_node(p, kind);
     n->line = left->line;
     n->left = left;
@@ -28,7 +29,7 @@ static struct node *parse_unary(struct template_parser *p, bool with_filters);
 static struct node *parse_pow(struct template_parser *p) {
     struct node *left = parse_unary(p, true);
     while (parser_skip(p, OPERATOR_POW)) {
-        left = binary(p, NODE_BINARY, left, parse_unary(p, true));
+        left = parser_binary(p, NODE_BINARY, left, parse_unary(p, true));
         left->operator= OPERATOR_POW;
     }
     return left;
@@ -39,7 +40,7 @@ static struct node *parse_product(struct template_parser *p) {
     enum operator_kind found;
     struct node *left = parse_pow(p);
     while (takes_any(p, of, ARRAY_COUNT(of), &found)) {
-        left = binary(p, NODE_BINARY, left, parse_pow(p));
+        left = parser_binary(p, NODE_BINARY, left, parse_pow(p));
         left->operator= found;
     }
     return left;
@@ -62,7 +63,7 @@ static struct node *parse_sum(struct template_parser *p) {
     enum operator_kind found;
     struct node *left = parse_concat(p);
     while (takes_any(p, of, ARRAY_COUNT(of), &found)) {
-        left = binary(p, NODE_BINARY, left, parse_concat(p));
+        left = parser_binary(p, NODE_BINARY, left, parse_concat(p));
         left->operator= found;
     }
     return left;
@@ -85,7 +86,7 @@ static struct node *parse_comparison(struct template_parser *p) {
     struct node *left = parse_sum(p), *n = NULL, **last = NULL;
     while (takes_comparison(p, &found)) {
         if (n == NULL) {
-            n = binary(p, NODE_COMPARE, left, NULL);
+            n = parser_binary(p, NODE_COMPARE, left, NULL);
             last = &n->list;
         }
         struct node *operand = parser_node(p, NODE_OPERAND);
@@ -110,14 +111,14 @@ static struct node *parse_not(struct template_parser *p) {
 
 static struct node *parse_and(struct template_parser *p) {
     struct node *left = parse_not(p);
-    while (parser_skip_name(p, "and")) left = binary(p, NODE_AND, left, parse_not(p));
+    while (parser_skip_name(p, "and")) left = parser_binary(p, NODE_AND, left, parse_not(p));
     return left;
 }
 
 struct node *parser_or(struct template_parser *p) {
     parser_enter(p);
     struct node *left = parse_and(p);
-    while (parser_skip_name(p, "or")) left = binary(p, NODE_OR, left, parse_and(p));
+    while (parser_skip_name(p, "or")) left = parser_binary(p, NODE_OR, left, parse_and(p));
     parser_leave(p);
     return left;
 }
@@ -126,7 +127,7 @@ struct node *parser_expression(struct template_parser *p) {
     parser_enter(p);
     struct node *n = parser_or(p);
     while (parser_skip_name(p, "if")) {
-        n = binary(p, NODE_CHOICE, n, parser_or(p));
+        n = parser_binary(p, NODE_CHOICE, n, parser_or(p));
         if (parser_skip_name(p, "else")) n->other = parser_expression(p);
     }
     parser_leave(p);
@@ -171,7 +172,7 @@ static struct node *parse_target_item(struct template_parser *p, bool attributes
     for (size_t i = 0; i < ARRAY_COUNT(constants); i++)
         if (string_is(n->name, constants[i])) parser_fail(p, "cannot assign to %s", constants[i]);
     if (!attributes || !parser_skip(p, OPERATOR_DOT)) return n;
-    n = binary(p, NODE_ATTRIBUTE, n, NULL);
+    n = parser_binary(p, NODE_ATTRIBUTE, n, NULL);
     n->name = parser_expect_name(p);
     return n;
 }
@@ -293,7 +294,7 @@ void parser_call_arguments(struct template_parser *p, struct node *call) {
 }
 
 static struct node *parse_call(struct template_parser *p, struct node *left) {
-    struct node *n = binary(p, NODE_CALL, left, NULL);
+    struct node *n = parser_binary(p, NODE_CALL, left, NULL);
     parser_call_arguments(p, n);
     return n;
 }
@@ -319,14 +320,14 @@ static struct node *parse_subscript(struct template_parser *p) {
 }
 
 static struct node *parse_item(struct template_parser *p, struct node *left) {
-    struct node *n = binary(p, NODE_ITEM, left, parse_subscript(p));
+    struct node *n = parser_binary(p, NODE_ITEM, left, parse_subscript(p));
     if (at_operator(p, OPERATOR_COMMA)) parser_refuse(p, "an index of several values");
     parser_expect(p, OPERATOR_BRACKET_CLOSE, "behind an index");
     return n;
 }
 
 static struct node *parse_dot(struct template_parser *p, struct node *left) {
-    struct node *n = binary(p, NODE_ATTRIBUTE, left, NULL);
+    struct node *n = parser_binary(p, NODE_ATTRIBUTE, left, NULL);
     if (p->at->kind == TOKEN_INT) {
         n->kind = NODE_ITEM;
         n->right = parser_primary(p);
@@ -351,7 +352,7 @@ static struct node *parse_postfix(struct template_parser *p, struct node *n) {
 
 /* One filter behind its pipe. */
 static struct node *parse_filter(struct template_parser *p, struct node *left) {
-    struct node *n = binary(p, NODE_FILTER, left, NULL);
+    struct node *n = parser_binary(p, NODE_FILTER, left, NULL);
     n->line = p->at->line;
     n->name = parser_expect_name(p);
     if (at_operator(p, OPERATOR_DOT)) parser_refuse(p, "a filter with a dot in its name");
@@ -375,7 +376,7 @@ static bool test_argument_follows(const struct template_parser *p) {
 
 static struct node *parse_test(struct template_parser *p, struct node *left) {
     bool negated = parser_skip_name(p, "not");
-    struct node *n = binary(p, NODE_TEST, left, NULL);
+    struct node *n = parser_binary(p, NODE_TEST, left, NULL);
     n->line = p->at->line;
     n->name = parser_expect_name(p);
     n->row = test_find(n->name);
@@ -386,7 +387,7 @@ static struct node *parse_test(struct template_parser *p, struct node *left) {
         n->list = parse_postfix(p, parser_primary(p));
     }
     if (!negated) return n;
-    n = binary(p, NODE_UNARY, n, NULL);
+    n = parser_binary(p, NODE_UNARY, n, NULL);
     n->operator= OPERATOR_NOT;
     return n;
 }

@@ -224,7 +224,7 @@ enum node_kind {
     NODE_PARAMETER /* name = left, which may be NULL */
 };
 
-enum token_kind {
+enum template_token_kind {
     TOKEN_END,
     TOKEN_TEXT,
     TOKEN_PRINT_BEGIN,
@@ -285,7 +285,7 @@ struct node {
 };
 
 struct template_token {
-    enum token_kind kind;
+    enum template_token_kind kind;
     enum operator_kind operator;
     int line;
     const struct template_string *text; /* of texts, names and strings; digits of numbers */

@@ -24,7 +24,7 @@ const struct template_string *string_part(struct template_memory *m, const struc
     return part;
 }
 
-static void reserve(struct text_builder *b, size_t more) {
+static void builder_reserve(struct text_builder *b, size_t more) {
     size_t capacity = b->capacity ? b->capacity : 64;
     if (b->capacity - b->size >= more) return;
     while (capacity - b->size < more && capacity <= TEMPLATE_MAX_MEMORY) capacity *= 2;
@@ -38,7 +38,7 @@ static void reserve(struct text_builder *b, size_t more) {
 void builder_bytes(struct text_builder *b, const char *text, const char *marks, size_t size) {
     if (size == 0) return;
     if (size > TEMPLATE_MAX_MEMORY) memory_take(b->m, size); /* fails */
-    reserve(b, size);
+    builder_reserve(b, size);
     memcpy(b->text + b->size, text, size);
     if (marks && b->marks == NULL) b->marks = memory_take(b->m, b->capacity);
     if (b->marks && marks) memcpy(b->marks + b->size, marks, size);

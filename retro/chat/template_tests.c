@@ -42,7 +42,7 @@ static bool all_cased(struct template_run *r, const struct bound_call *c, bool u
     return string_is_cased(value_text(r, c->self), upper);
 }
 
-static bool compares(struct template_run *r, const struct bound_call *c, enum operator_kind operator) {
+static bool values_compare(struct template_run *r, const struct bound_call *c, enum operator_kind operator) {
     return operator_compare(r, operator, c->self, c->args[0]);
 }
 
@@ -72,13 +72,13 @@ TEST(test_even, is_remainder(r, c, 2, 0))
 TEST(test_divisibleby, value_equal(r, remainder_of(r, c, c->args[0]), value_int(0)))
 TEST(test_lower, all_cased(r, c, false))
 TEST(test_upper, all_cased(r, c, true))
-TEST(test_in, compares(r, c, OPERATOR_IN))
-TEST(test_eq, compares(r, c, OPERATOR_EQ))
-TEST(test_ne, compares(r, c, OPERATOR_NE))
-TEST(test_lt, compares(r, c, OPERATOR_LT))
-TEST(test_le, compares(r, c, OPERATOR_LE))
-TEST(test_gt, compares(r, c, OPERATOR_GT))
-TEST(test_ge, compares(r, c, OPERATOR_GE))
+TEST(test_in, values_compare(r, c, OPERATOR_IN))
+TEST(test_eq, values_compare(r, c, OPERATOR_EQ))
+TEST(test_ne, values_compare(r, c, OPERATOR_NE))
+TEST(test_lt, values_compare(r, c, OPERATOR_LT))
+TEST(test_le, values_compare(r, c, OPERATOR_LE))
+TEST(test_gt, values_compare(r, c, OPERATOR_GT))
+TEST(test_ge, values_compare(r, c, OPERATOR_GE))
 TEST(test_filter, is_known(c, true))
 TEST(test_test, is_known(c, false))
 

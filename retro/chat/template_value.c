@@ -88,10 +88,10 @@ static bool is_sequence(struct value v) {
                                     v.list->type == LIST_GROUP || v.list->type == LIST_RANGE);
 }
 
-static enum list_type comparable(enum list_type type) { return type == LIST_GROUP ? LIST_TUPLE : type; }
+static enum list_type list_type_compared(enum list_type type) { return type == LIST_GROUP ? LIST_TUPLE : type; }
 
 static bool equal_lists(struct template_run *r, const struct template_list *a, const struct template_list *b) {
-    if (comparable(a->type) != comparable(b->type) || a->n != b->n) return false;
+    if (list_type_compared(a->type) != list_type_compared(b->type) || a->n != b->n) return false;
     for (int i = 0; i < a->n; i++)
         if (!value_equal(r, a->items[i], b->items[i])) return false;
     return true;
@@ -158,7 +158,7 @@ int value_compare(struct template_run *r, struct value a, struct value b, const 
     }
     if (a.kind == VALUE_STRING && b.kind == VALUE_STRING) return string_compare(a.string, b.string);
     if (is_sequence(a) && is_sequence(b) && a.list->type != LIST_RANGE &&
-        comparable(a.list->type) == comparable(b.list->type))
+        list_type_compared(a.list->type) == list_type_compared(b.list->type))
         return compare_lists(r, a.list, b.list, sign);
     if (a.kind == VALUE_LIST && b.kind == VALUE_LIST && a.list->type >= LIST_KEYS && b.list->type >= LIST_KEYS)
         run_refuse(r, "an order of views of dicts");
