@@ -62,7 +62,7 @@ static int gather_inputs(const struct experts_args *a, int expert) {
     return n;
 }
 
-/* What the expert made of them, from `few` to where each row has its part. */
+/* Each row takes its part from `few`. */
 static void scatter_outputs(const struct experts_args *a, int expert) {
     int n = 0;
     for (int i = 0; i < a->x.rows; i++) {
