@@ -320,24 +320,39 @@ ALWAYS_INLINE void strips_multiply(const struct block_product *p, struct super_p
     }
 }
 
-ALWAYS_INLINE void supers_of(const struct block_product *p, int first_tile, int n_tiles, const enum dtype dtype) {
+/* A function of its own for each type and width: compilers take minutes over one function that holds all kernels. */
+#define STRIPS_MULTIPLY(name, strips, dtype) \
+    static __attribute__((noinline)) void name(const struct block_product *p, struct super_panel *panel, int strip) { \
+        strips_multiply(p, panel, strip, strips, dtype); \
+    }
+STRIPS_MULTIPLY(strip_multiply_q4_k, 1, DTYPE_Q4_K)
+STRIPS_MULTIPLY(strip_multiply_q5_k, 1, DTYPE_Q5_K)
+STRIPS_MULTIPLY(strip_multiply_q6_k, 1, DTYPE_Q6_K)
+STRIPS_MULTIPLY(pair_multiply_q4_k, 2, DTYPE_Q4_K)
+STRIPS_MULTIPLY(pair_multiply_q5_k, 2, DTYPE_Q5_K)
+STRIPS_MULTIPLY(pair_multiply_q6_k, 2, DTYPE_Q6_K)
+
+typedef void strips_function(const struct block_product *p, struct super_panel *panel, int strip);
+
+static void tiles_multiply(const struct block_product *p, int first_tile, int n_tiles, strips_function *one,
+                           strips_function *two) {
     struct super_panel panel;
     int end = (first_tile + n_tiles) * TILE_STRIPS, most = PASS_STRIPS;
     if (p->args->x.rows <= FEW_ROWS) most = TILE_STRIPS * p->group <= DOT_SUMS ? TILE_STRIPS : 1;
     for (int strip = first_tile * TILE_STRIPS, strips; strip < end; strip += strips) {
         strips = min_int(most, end - strip);
         if (strips == 2)
-            strips_multiply(p, &panel, strip, 2, dtype);
+            two(p, &panel, strip);
         else
-            strips_multiply(p, &panel, strip, 1, dtype);
+            one(p, &panel, strip);
     }
 }
 
-ALWAYS_INLINE void supers_vector(const struct block_product *p, int first_tile, int n_tiles) {
+static void supers_vector(const struct block_product *p, int first_tile, int n_tiles) {
     switch (p->args->weight->dtype) {
-        case DTYPE_Q4_K: supers_of(p, first_tile, n_tiles, DTYPE_Q4_K); break;
-        case DTYPE_Q5_K: supers_of(p, first_tile, n_tiles, DTYPE_Q5_K); break;
-        case DTYPE_Q6_K: supers_of(p, first_tile, n_tiles, DTYPE_Q6_K); break;
+        case DTYPE_Q4_K: tiles_multiply(p, first_tile, n_tiles, strip_multiply_q4_k, pair_multiply_q4_k); break;
+        case DTYPE_Q5_K: tiles_multiply(p, first_tile, n_tiles, strip_multiply_q5_k, pair_multiply_q5_k); break;
+        case DTYPE_Q6_K: tiles_multiply(p, first_tile, n_tiles, strip_multiply_q6_k, pair_multiply_q6_k); break;
         default: break; /* blocks_vector.h and linear_vector.h */
     }
 }
