@@ -155,7 +155,7 @@ static bool parse_int(struct template_run *r, const struct template_string *s, i
     char text[64], *end;
     if (!text_number(string_strip(r->m, s, NULL, true, true), text)) return false;
     for (char *at = text; *at; at++)
-        if (*at < 0 || *at == '_') run_refuse(r, "a number written with other than ASCII digits");
+        if ((unsigned char)*at >= 0x80 || *at == '_') run_refuse(r, "a number written with other than ASCII digits");
     *out = strtoll(text, &end, base);
     if (end == text || text[0] == ' ') return false;
     if (*out == INT64_MAX || *out == INT64_MIN) run_refuse(r, "a number beyond 64 bits");
