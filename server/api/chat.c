@@ -26,12 +26,6 @@ static bool choose_length(const struct chat_answer *c, const struct chat_prompt 
                        n_prompt, (long long)wanted, (long long)(n_prompt + wanted), context);
 }
 
-static int32_t *copy_ids(const int32_t *ids, int n) {
-    int32_t *copy = xmalloc(((size_t)n + 1) * sizeof *copy);
-    if (n > 0) memcpy(copy, ids, (size_t)n * sizeof *copy);
-    return copy;
-}
-
 /* A turn ends by the template's own token too, whatever ends a text. */
 static void add_end(const struct chat_answer *c, struct generation_end *end) {
     int32_t id = chat_end(c->model->chat, c->model->tokenizer);
@@ -63,7 +57,7 @@ static bool open_choice(struct chat_answer *c, const struct chat_prompt *prompt,
     }
     if (!choose_length(c, prompt, &asked->max_tokens, f)) return false;
     asked->n_prompt = prompt->ids.n;
-    asked->prompt = copy_ids(prompt->ids.ids, prompt->ids.n);
+    asked->prompt = writing_copy_ids(&prompt->ids);
     asked->n_top = c->request.logprobs ? (int)c->request.top_logprobs : -1;
     if (!writing_ask(c->model, &c->request.writing, number, asked, f)) return false;
     if (prompt->place) chat_place_give(prompt->place, &asked->place);
@@ -90,15 +84,11 @@ static bool open_choices(struct chat_answer *c, uint64_t client, struct waker wa
 }
 
 static bool submit(struct chat_answer *c, struct failure *f) {
-    struct error e;
     struct generation **generations = xcalloc((size_t)c->n, sizeof(struct generation *));
     for (int i = 0; i < c->n; i++) generations[i] = c->choices[i].generation;
-    enum status status = engine_submit(c->model->engine, generations, c->n, &e);
+    bool ok = writing_submit(c->model, generations, c->n, f);
     free(generations);
-    if (status == STATUS_OK) return true;
-    failure_from_error(f, &e);
-    if (status == STATUS_BUSY) f->retry_after = engine_retry_after(c->model->engine);
-    return false;
+    return ok;
 }
 
 /* Poll. */
@@ -163,13 +153,8 @@ static void chat_answer_close(struct answer *a) {
     free(c);
 }
 
-static const struct request_limits *choose_model(void *context, const char *name, struct failure *f) {
-    const struct served_model *model = api_model(context, name, f);
-    return model ? &model->limits : NULL;
-}
-
 static bool parse_chat(struct chat_answer *c, struct api *a, const struct api_request *r, struct failure *f) {
-    const struct request_models models = {choose_model, a, &a->largest};
+    const struct request_models models = writing_models(a);
     if (!chat_request_parse(&c->request, r->body, r->size, &models, f)) return false;
     c->model = api_model(a, c->request.model, f);
     if (c->model->chat) return true;
@@ -188,8 +173,6 @@ struct answer *chat_open_answer(struct api *a, const struct api_request *r, stru
         chat_answer_close(&c->base);
         return NULL;
     }
-    answer_init(&c->base, &ops, c->request.writing.stream ? "text/event-stream" : JSON_TYPE);
-    c->base.stream = c->request.writing.stream;
-    if (c->base.stream) answer_add_header(&c->base, "X-Accel-Buffering", "no"); /* nginx would keep events back */
+    writing_answer_init(&c->base, &ops, c->request.writing.stream);
     return &c->base;
 }

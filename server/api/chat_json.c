@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/api/answer_json.h"
 #include "server/api/chat.h"
 #include "server/api/citations.h"
 #include "server/api/neighbor_json.h"
@@ -151,11 +152,7 @@ static void write_usage(struct json_writer *w, const struct chat_answer *c) {
         if (i == 0) prompt = c->choices[i].generation->asked.n_prompt;
         written += c->choices[i].progress.n_ids;
     }
-    put_key_object(w, "usage");
-    put_key_int(w, "prompt_tokens", prompt);
-    put_key_int(w, "completion_tokens", written);
-    put_key_int(w, "total_tokens", prompt + written);
-    put_object_end(w);
+    usage_write(w, prompt, written);
 }
 
 static void write_head(struct json_writer *w, const struct chat_answer *c, const char *object) {
@@ -191,8 +188,7 @@ void chat_write(struct chat_answer *c, struct buffer *out) {
 /* Events. */
 
 static void begin_event(struct json_writer *w, const struct chat_answer *c, struct buffer *out) {
-    buffer_append_string(out, "data: ");
-    put_begin(w, out);
+    event_begin(w, out);
     write_head(w, c, "chat.completion.chunk");
 }
 
@@ -200,8 +196,7 @@ static void begin_event(struct json_writer *w, const struct chat_answer *c, stru
  */
 static void end_event(struct json_writer *w, const struct chat_answer *c, struct buffer *out) {
     if (c->request.writing.include_usage) put_key_null(w, "usage");
-    put_object_end(w);
-    buffer_append_string(out, "\n\n");
+    event_end(w, out);
 }
 
 static void begin_delta(struct json_writer *w, const struct chat_answer *c, const struct chat_choice *choice) {
@@ -295,17 +290,10 @@ static void write_usage_event(struct chat_answer *c, struct buffer *out) {
     begin_event(&w, c, out);
     put_array_end(&w);
     write_usage(&w, c);
-    put_object_end(&w);
-    buffer_append_string(out, "\n\n");
+    event_end(&w, out);
 }
 
 void chat_write_end(struct chat_answer *c, const struct failure *failed, struct buffer *out) {
-    if (failed) {
-        buffer_append_string(out, "data: ");
-        failure_write(failed, out);
-        buffer_append_string(out, "\n\n");
-    } else if (c->request.writing.include_usage) {
-        write_usage_event(c, out);
-    }
-    buffer_append_string(out, "data: [DONE]\n\n");
+    if (failed == NULL && c->request.writing.include_usage) write_usage_event(c, out);
+    stream_end(failed, out);
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "config/base/utf8.h"
+#include "server/api/answer_json.h"
 #include "server/api/citations.h"
 #include "server/api/completions.h"
 #include "server/api/neighbor_json.h"
@@ -254,11 +255,7 @@ static void write_usage(struct json_writer *w, const struct completion *c) {
         if (c->choices[i].number == 0) prompt += asked->n_source + asked->n_prompt;
         written += c->choices[i].progress.n_ids;
     }
-    put_key_object(w, "usage");
-    put_key_int(w, "prompt_tokens", prompt);
-    put_key_int(w, "completion_tokens", written);
-    put_key_int(w, "total_tokens", prompt + written);
-    put_object_end(w);
+    usage_write(w, prompt, written);
 }
 
 static void write_head(struct json_writer *w, const struct completion *c) {
@@ -299,16 +296,14 @@ void completion_write(struct completion *c, struct buffer *out) {
 }
 
 static void begin_event(struct json_writer *w, const struct completion *c, struct buffer *out) {
-    buffer_append_string(out, "data: ");
-    put_begin(w, out);
+    event_begin(w, out);
     write_head(w, c);
 }
 
 /* The end of an event's object: clients that asked for usage find null in every event but the last. */
 static void end_event(struct json_writer *w, const struct completion *c, struct buffer *out) {
     if (c->request.writing.include_usage) put_key_null(w, "usage");
-    put_object_end(w);
-    buffer_append_string(out, "\n\n");
+    event_end(w, out);
 }
 
 /* Neighbours come in an event of their own, with an empty text, before the text of the tokens that read them. */
@@ -353,17 +348,10 @@ static void write_usage_event(struct completion *c, struct buffer *out) {
     begin_event(&w, c, out);
     put_array_end(&w);
     write_usage(&w, c);
-    put_object_end(&w);
-    buffer_append_string(out, "\n\n");
+    event_end(&w, out);
 }
 
 void completion_write_end(struct completion *c, const struct failure *failed, struct buffer *out) {
-    if (failed) {
-        buffer_append_string(out, "data: ");
-        failure_write(failed, out);
-        buffer_append_string(out, "\n\n");
-    } else if (c->request.writing.include_usage) {
-        write_usage_event(c, out);
-    }
-    buffer_append_string(out, "data: [DONE]\n\n");
+    if (failed == NULL && c->request.writing.include_usage) write_usage_event(c, out);
+    stream_end(failed, out);
 }

@@ -71,11 +71,6 @@ static void keep_prompt(struct completion *c, struct choice *choice, const struc
 
 /* Open. */
 
-static int32_t *copy_ids(const struct tokens *ids) {
-    size_t bytes = (size_t)ids->n * sizeof *ids->ids;
-    return memcpy(xmalloc(bytes), ids->ids, bytes);
-}
-
 static bool check_source(const struct completion *c, int n_source, struct failure *f) {
     if (n_source <= c->model->limits.context) return true;
     return failure_set(f, 400, "context_length_exceeded", "prompt",
@@ -98,9 +93,9 @@ static bool ask(const struct completion *c, const struct choice *choice, const s
     struct generation_request *asked = &choice->generation->asked;
     if (!check_source(c, o->source.n, f) || !check_context(c, o->ids.n, f)) return false;
     asked->n_prompt = o->ids.n;
-    asked->prompt = copy_ids(&o->ids);
+    asked->prompt = writing_copy_ids(&o->ids);
     asked->n_source = o->source.n;
-    if (o->source.n > 0) asked->source = copy_ids(&o->source);
+    if (o->source.n > 0) asked->source = writing_copy_ids(&o->source);
     asked->max_tokens = (int)r->max_tokens;
     asked->n_top = (int)(r->logprobs > r->prompt_logprobs ? r->logprobs : r->prompt_logprobs);
     asked->score_prompt = (r->echo && r->logprobs >= 0) || r->prompt_logprobs >= 0;
@@ -152,15 +147,11 @@ static bool open_choices(struct completion *c, uint64_t client, struct waker wak
 }
 
 static bool submit(struct completion *c, struct failure *f) {
-    struct error e;
     struct generation **generations = xcalloc((size_t)c->n, sizeof(struct generation *));
     for (int i = 0; i < c->n; i++) generations[i] = c->choices[i].generation;
-    enum status status = engine_submit(c->model->engine, generations, c->n, &e);
+    bool ok = writing_submit(c->model, generations, c->n, f);
     free(generations);
-    if (status == STATUS_OK) return true;
-    failure_from_error(f, &e);
-    if (status == STATUS_BUSY) f->retry_after = engine_retry_after(c->model->engine);
-    return false;
+    return ok;
 }
 
 /* Poll. */
@@ -244,13 +235,8 @@ static void completion_close(struct answer *a) {
     free(c);
 }
 
-static const struct request_limits *choose_model(void *context, const char *name, struct failure *f) {
-    const struct served_model *model = api_model(context, name, f);
-    return model ? &model->limits : NULL;
-}
-
 static bool parse_completion(struct completion *c, struct api *a, const struct api_request *r, struct failure *f) {
-    const struct request_models models = {choose_model, a, &a->largest};
+    const struct request_models models = writing_models(a);
     if (!completion_request_parse(&c->request, r->body, r->size, &models, f)) return false;
     c->model = api_model(a, c->request.model, f);
     return true;
@@ -265,8 +251,6 @@ struct answer *completions_open(struct api *a, const struct api_request *r, stru
         completion_close(&c->base);
         return NULL;
     }
-    answer_init(&c->base, &ops, c->request.writing.stream ? "text/event-stream" : JSON_TYPE);
-    c->base.stream = c->request.writing.stream;
-    if (c->base.stream) answer_add_header(&c->base, "X-Accel-Buffering", "no"); /* nginx would keep events back */
+    writing_answer_init(&c->base, &ops, c->request.writing.stream);
     return &c->base;
 }

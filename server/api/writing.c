@@ -11,6 +11,15 @@ uint64_t random_number(void) {
     return v;
 }
 
+static const struct request_limits *choose_model(void *context, const char *name, struct failure *f) {
+    const struct served_model *model = api_model(context, name, f);
+    return model ? &model->limits : NULL;
+}
+
+struct request_models writing_models(struct api *a) {
+    return (struct request_models){choose_model, a, &a->largest};
+}
+
 /* Retrieval. */
 
 bool writing_check(const struct served_model *model, const struct request_writing *w, struct failure *f) {
@@ -102,4 +111,28 @@ bool writing_ask(const struct served_model *model, const struct request_writing 
     end_ask(w, &asked->end);
     asked->wake_per_token = w->stream;
     return neighbors_ask(model, w, &asked->neighbors, f);
+}
+
+/* From the request to the engine, and to the answer. */
+
+int32_t *writing_copy_ids(const struct tokens *ids) {
+    size_t bytes = (size_t)ids->n * sizeof *ids->ids;
+    int32_t *copy = xmalloc(bytes);
+    if (bytes > 0) memcpy(copy, ids->ids, bytes);
+    return copy;
+}
+
+bool writing_submit(const struct served_model *model, struct generation **generations, int n, struct failure *f) {
+    struct error e;
+    enum status status = engine_submit(model->engine, generations, n, &e);
+    if (status == STATUS_OK) return true;
+    failure_from_error(f, &e);
+    if (status == STATUS_BUSY) f->retry_after = engine_retry_after(model->engine);
+    return false;
+}
+
+void writing_answer_init(struct answer *a, const struct answer_ops *ops, bool stream) {
+    answer_init(a, ops, stream ? "text/event-stream" : JSON_TYPE);
+    a->stream = stream;
+    if (stream) answer_add_header(a, "X-Accel-Buffering", "no"); /* nginx would keep events back */
 }

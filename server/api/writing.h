@@ -7,7 +7,9 @@
 /* A number that nobody can guess: of ids, and of seeds that a request does not give. */
 uint64_t random_number(void);
 
-/* What the model says of the fields; once for a request. */
+/* The models that answer completions and chats, for the parser of a request. */
+struct request_models writing_models(struct api *a);
+/* Checks the fields against the model; once for a request. */
 bool writing_check(const struct served_model *model, const struct request_writing *w, struct failure *f);
 /* Whether passages are searched for. */
 bool writing_searches(const struct served_model *model, const struct request_writing *w);
@@ -16,3 +18,9 @@ bool writing_searches(const struct served_model *model, const struct request_wri
  * of its own, w->seed + number, where has_seed is set. */
 bool writing_ask(const struct served_model *model, const struct request_writing *w, int number,
                  struct generation_request *asked, struct failure *f);
+/* The ids of a prompt, for a generation_request to own. */
+int32_t *writing_copy_ids(const struct tokens *ids);
+/* Hands n generations to the model's engine, all or none; a refusal says when to come back. */
+bool writing_submit(const struct served_model *model, struct generation **generations, int n, struct failure *f);
+/* An answer that is one JSON document, or a stream of events. */
+void writing_answer_init(struct answer *a, const struct answer_ops *ops, bool stream);

@@ -1,0 +1,14 @@
+/* server/api/answer_json.h: the JSON that answers of completions and chats have in common: events of a stream, usage. */
+#pragma once
+
+#include "config/json/json_writer.h"
+#include "server/api/failure.h"
+
+/* An event of a stream is one JSON object; the caller begins it with put_object between the two. */
+void event_begin(struct json_writer *w, struct buffer *out);
+void event_end(struct json_writer *w, struct buffer *out);
+/* The end of a stream: an event with the failure, where `failed` is not NULL, and the mark that nothing follows. */
+void stream_end(const struct failure *failed, struct buffer *out);
+
+/* The member "usage": tokens that were read and tokens that were written. */
+void usage_write(struct json_writer *w, int64_t prompt, int64_t written);
