@@ -49,10 +49,21 @@ static struct text_scan scan_text(struct text_span text) {
 
 size_t json_count_values(struct text_span text) { return scan_text(text).values; }
 
+/* jansson drops a NUL that follows a number; the grammar of JSON has no such byte anywhere. */
+static enum status check_bytes(struct text_span text, const char *name, struct error *e) {
+    const char *nul = text.size > 0 ? memchr(text.text, 0, text.size) : NULL;
+    if (nul == NULL) return STATUS_OK;
+    int line = 1;
+    for (const char *c = text.text; c < nul; c++) line += *c == '\n';
+    return error_set(e, STATUS_INVALID, "%s:%d: not JSON: a NUL byte", name, line);
+}
+
 static enum status parse_text(struct json **out, struct text_span text, size_t flags, const char *name,
                               struct error *e) {
     json_error_t at;
     *out = NULL;
+    enum status status = check_bytes(text, name, e);
+    if (status) return status;
     if (scan_text(text).deepest > JSON_DEPTH_LIMIT)
         return error_set(e, STATUS_INVALID, "%s: nested deeper than %d levels", name, JSON_DEPTH_LIMIT);
     *out =

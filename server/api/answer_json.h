@@ -1,4 +1,5 @@
-/* server/api/answer_json.h: the JSON that answers of completions and chats have in common: events of a stream, usage. */
+/* server/api/answer_json.h: the JSON that answers of completions and chats have in common: events of a stream, usage.
+ */
 #pragma once
 
 #include "config/json/json_writer.h"

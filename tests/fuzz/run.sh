@@ -23,7 +23,7 @@ make --no-print-directory -s -j"$(nproc)" BUILD=$build CC=clang CXX=clang++ \
 # complain NAME LOG WHAT
 complain() {
     printf 'FAILED %-14s %s\n' "$1" "$3"
-    tail -60 "$2" | sed 's|^|    |'
+    grep -vE '^#[0-9]+\s+(NEW|REDUCE|RELOAD|pulse)' "$2" | tail -60 | cut -c 1-2000 | sed 's|^|    |'
     return 1
 }
 

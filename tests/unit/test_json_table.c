@@ -259,13 +259,15 @@ static void test_style(void **state) {
     }
 }
 
-static void expect_no_json(const char *text, const char *words) {
+static void expect_no_json_bytes(struct text_span text, const char *words) {
     struct error e = {0};
     struct json *root;
-    assert_int_equal(json_parse(&root, span(text), "x", &e), STATUS_INVALID);
+    assert_int_equal(json_parse(&root, text, "x", &e), STATUS_INVALID);
     assert_null(root);
     assert_non_null(strstr(e.text, words));
 }
+
+static void expect_no_json(const char *text, const char *words) { expect_no_json_bytes(span(text), words); }
 
 static void test_hostile_text(void **state) {
     (void)state;
@@ -277,6 +279,8 @@ static void test_hostile_text(void **state) {
     expect_no_json("{\"a\\u0000b\": 1}", "NUL byte in object key");
     expect_no_json("\"text\"", "x:1:");
     expect_no_json("[1] 2", "x:1:");
+    static const char after_number[] = "{\"a\":\n1.5\0}";
+    expect_no_json_bytes((struct text_span){after_number, sizeof after_number - 1}, "x:2: not JSON: a NUL byte");
     char deep[2 * (JSON_DEPTH_LIMIT + 1) + 1] = "";
     memset(deep, '[', JSON_DEPTH_LIMIT + 1);
     memset(deep + JSON_DEPTH_LIMIT + 1, ']', JSON_DEPTH_LIMIT + 1);
