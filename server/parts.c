@@ -116,7 +116,8 @@ enum status decoder_part_open(struct decoder_part *d, const struct config *c, bo
     log_model(d);
     log_sampling(d, c);
     if (check_vocabulary(info, d->tokenizer, d->path, e) || open_chat(d, e)) return e->status;
-    if (documents && open_documents(d, c, e)) return e->status;
+    d->mode = retrieval_mode_of(RETRIEVAL_AUTO, info->chunk_length > 0);
+    if (documents && (check_mode(c, info, &d->mode, e) || open_documents(d, c, e))) return e->status;
     return open_engine(d, c, e);
 }
 
@@ -195,8 +196,10 @@ enum status parts_open_others(struct parts *p, const struct config *c, struct er
 static enum status serve_decoder(const struct decoder_part *d, const struct config *c, struct served_model *out,
                                  struct error *e) {
     const struct model_info *info = model_info(d->opened.model);
-    int k;
-    if (check_neighbors(c, info, &k, e)) return e->status;
+    bool attends = d->retrieval ? d->documents.attends : info->chunk_length > 0;
+    int k = 0, k_passages;
+    if (attends && check_neighbors(c, info, true, &k, e)) return e->status;
+    if (check_neighbors(c, info, false, &k_passages, e)) return e->status;
     *out = (struct served_model){
         .id = d->name,
         .info = info,
@@ -214,11 +217,17 @@ static enum status serve_decoder(const struct decoder_part *d, const struct conf
                    .max_biases = c->server.max_biases,
                    .max_logprobs = min_int(c->server.max_logprobs, info->vocab),
                    .max_k = c->retrieval.max_k,
+                   .min_every = c->retrieval.min_every,
                    .max_prompts_option = "server.max_prompts",
                    .sampling = c->model.sampling_defaults ? &info->generation.sampling : NULL},
         .slots = c->server.max_sequences,
         .retrieve = c->retrieval.enabled,
+        .mode = d->mode,
+        .query = (enum retrieval_query)c->retrieval.query,
+        .every = c->retrieval.every,
         .k = k,
+        .k_passages = k_passages,
+        .attends = attends,
         .min_similarity = (float)c->retrieval.min_similarity,
         .passage_tokens = c->retrieval.prompt_tokens,
     };

@@ -15,6 +15,7 @@ struct decoder_part {
     struct tokenizer_opening opening; /* started before the model is loaded, or not at all */
     struct tokenizer *tokenizer;
     struct chat *chat;          /* NULL: the model has no chat template */
+    enum retrieval_mode mode;   /* of retrieval, where a request does not say */
     struct documents documents; /* this and the next only with retrieval.collection */
     struct retrieval_thread *retrieval;
     struct engine *engine;

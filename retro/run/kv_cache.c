@@ -41,8 +41,8 @@ void kv_cache_extend(struct kv_cache *c, struct block_list *l, int rows) {
     }
 }
 
-void kv_cache_release(struct kv_cache *c, struct block_list *l) {
-    while (l->n > 0) {
+void kv_cache_cut(struct kv_cache *c, struct block_list *l, int n) {
+    while (l->n > n) {
         l->n--;
         c->free_blocks[c->n_free] = l->blocks[l->n];
         c->n_free++;

@@ -35,7 +35,8 @@ void kv_cache_close(struct kv_cache *c);
 
 /* Takes blocks until `rows` rows have a place. The caller has seen to it that there are enough. */
 void kv_cache_extend(struct kv_cache *c, struct block_list *l, int rows);
-void kv_cache_release(struct kv_cache *c, struct block_list *l);
+/* Gives back the blocks behind the first n. */
+void kv_cache_cut(struct kv_cache *c, struct block_list *l, int n);
 
 /* Keys, or values, of one decoder layer that this rank keeps. */
 struct tensor kv_cache_layer(const struct kv_cache *c, struct tensor first, int layer);

@@ -205,12 +205,24 @@ enum status session_open(struct session **out, struct session_pool *p, struct gr
 void session_close(struct session *s) {
     if (s == NULL) return;
     cross_cache_free(&s->pool->cross, s->slot);
-    kv_cache_release(&s->pool->cache, &s->blocks);
+    kv_cache_cut(&s->pool->cache, &s->blocks, 0);
     s->slot = -1;
     s->open = false;
 }
 
 int session_length(const struct session *s) { return s->length; }
+
+void session_rewind(struct session *s, int length, struct grid grid) {
+    struct session_pool *p = s->pool;
+    bool keeps = decoder_of(p)->dims.reads == EDGE_NONE;
+    int blocks = keeps ? min_int(length, s->length) / ATTENTION_BLOCK : 0;
+    CHECK(s->open && !s->cut && length >= 0);
+    kv_cache_cut(&p->cache, &s->blocks, blocks);
+    cross_cache_free(&p->cross, s->slot);
+    s->slot = -1;
+    s->length = blocks * ATTENTION_BLOCK;
+    if (s->length == 0) s->grid = grid;
+}
 
 int session_closes(const struct session *s, int n_tokens) {
     if (s->pool->model->spec.retro.n_layers == 0) return 0;

@@ -51,6 +51,10 @@ void session_pool_blocks(const struct session_pool *p, int *used, int *all);
 enum status session_open(struct session **out, struct session_pool *p, struct grid grid, struct error *e);
 void session_close(struct session *s);
 int session_length(const struct session *s); /* rows processed so far */
+/* Forgets the rows behind the first `length`, so that others can follow these: at most so many stay, and the new length
+ * is session_length. Only whole blocks of keys and values stay, and of a session with cross attention nothing. A grid
+ * is only for a session that keeps nothing. */
+void session_rewind(struct session *s, int length, struct grid grid);
 
 /* The neighbours of one closed chunk: ids [k, r], row by row, each a neighbour chunk and its continuation padded with
  * the end-of-document id. k = 0: nothing was found or retrieval is off, cross attention is skipped (z = y). */

@@ -7,6 +7,7 @@
 #include "server/api/fields/completion_fields.h"
 #include "server/api/fields/search_fields.h"
 #include "server/host/config.h"
+#include "server/host/retrieval_mode.h"
 #include "server/schedule/embedding_thread.h"
 #include "server/schedule/engine.h"
 
@@ -22,11 +23,16 @@ struct served_model {
     struct retrieval_thread *retrieval; /* NULL: the model has no collection of its own */
     struct retriever *retriever;        /* likewise */
     struct request_limits limits;
-    int slots;     /* prompts that are written at once */
-    bool retrieve; /* when a request does not say */
-    int k;
+    int slots; /* prompts that are written at once */
+    /* When a request does not say: */
+    bool retrieve;
+    enum retrieval_mode mode; /* never auto */
+    enum retrieval_query query;
+    int every;
+    int k, k_passages; /* neighbours of a chunk, and passages of a prompt */
     float min_similarity;
-    int passage_tokens; /* of all passages in one prompt, for a model that reads them there */
+    bool attends;       /* it has chunked cross attention, and can read its collection by it */
+    int passage_tokens; /* of all passages in one prompt */
 };
 
 /* A model that embeds texts. Likewise. */

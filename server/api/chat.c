@@ -8,6 +8,7 @@
 
 #include "retro/chat/chat.h"
 #include "server/api/chat_place.h"
+#include "server/api/reading.h"
 #include "server/api/writing.h"
 
 /* Open. */
@@ -61,7 +62,7 @@ static bool open_choice(struct chat_answer *c, const struct chat_prompt *prompt,
     asked->n_top = c->request.logprobs ? (int)c->request.top_logprobs : -1;
     if (!writing_ask(c->model, &c->request.writing, number, asked, f)) return false;
     if (prompt->place) chat_place_give(prompt->place, &asked->place);
-    if (prompt->place == NULL && c->model->info->chunk_length == 0) asked->neighbors.search = false;
+    if (prompt->place == NULL) asked->passages.search = false;
     add_end(c, &asked->end);
     add_shown(c, asked);
     return true;
@@ -70,7 +71,7 @@ static bool open_choice(struct chat_answer *c, const struct chat_prompt *prompt,
 static bool open_choices(struct chat_answer *c, uint64_t client, struct waker waker, struct failure *f) {
     struct chat_prompt prompt = {0};
     int n = (int)c->request.writing.n;
-    bool ok = writing_check(c->model, &c->request.writing, f) &&
+    bool ok = reading_check(c->model, &c->request.writing.retrieval, f) &&
               chat_prompt_make(c->model, &c->request, &prompt, &c->format, f);
     c->choices = xcalloc((size_t)n, sizeof *c->choices);
     for (int i = 0; ok && i < n; i++) {

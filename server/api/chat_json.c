@@ -142,14 +142,19 @@ static bool may_cite(const struct chat_choice *choice) {
 static void write_citations(struct json_writer *w, const struct chat_answer *c, const struct chat_choice *choice) {
     const struct buffer *said = &choice->reply.content;
     const struct cited_answer answer = {
-        choice->generation, (int)(choice - c->choices), {said->data, said->size}, .before = 0};
+        .generation = choice->generation,
+        .progress = &choice->progress,
+        .index = (int)(choice - c->choices),
+        .text = {said->data, said->size},
+        .written_before = choice->reply.content_start,
+    };
     if (may_cite(choice)) citations_write(w, &answer);
 }
 
 static void write_usage(struct json_writer *w, const struct chat_answer *c) {
     int64_t prompt = 0, written = 0;
     for (int i = 0; i < c->n; i++) {
-        if (i == 0) prompt = c->choices[i].generation->asked.n_prompt;
+        if (i == 0) prompt = c->choices[i].progress.n_read;
         written += c->choices[i].progress.n_ids;
     }
     usage_write(w, prompt, written);

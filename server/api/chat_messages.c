@@ -7,7 +7,7 @@
 #include "retro/chat/chat.h"
 #include "server/api/chat.h"
 #include "server/api/chat_place.h"
-#include "server/api/writing.h"
+#include "server/api/reading.h"
 
 /* What a template knows. */
 struct template_skills {
@@ -245,11 +245,12 @@ static bool render(const struct served_model *model, struct chat_input *in, stru
 static bool open_place(const struct served_model *model, const struct chat_request *r, const struct json *messages,
                        struct chat_place **place, struct failure *f) {
     const struct request_retrieval *asked = &r->writing.retrieval;
-    if (model->info->chunk_length > 0 || !writing_searches(model, &r->writing)) return true;
-    *place = chat_place_open(messages);
+    if (!reading_prompts(model, asked)) return true;
+    *place = chat_place_open(messages, reading_query(model, asked));
     if (*place || !asked->given) return true;
-    return failure_set(f, 400, "no_query", "messages",
-                       "passages are sought by the last message of the user, and no such message has a text");
+    return failure_set(
+        f, 400, "no_query", "messages",
+        "passages stand in the last message of the user and are sought by it, and no such message has a text");
 }
 
 static bool fill(const struct served_model *model, const struct chat_request *r, struct chat_input *in,

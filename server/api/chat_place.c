@@ -33,26 +33,49 @@ static void copy_text(struct text_span *to, struct text_span from) {
     *to = (struct text_span){xstrndup(from.text ? from.text : "", from.size), from.size};
 }
 
-static const struct json *last_of_user(const struct json *messages) {
-    const struct json *last = NULL;
+static bool is_said_by(const struct json *message, const char *role) {
+    return json_text_is(json_member(message, "role"), role);
+}
+
+/* The number of the user's last message, or as many as there are messages. */
+static size_t last_of_user(const struct json *messages) {
+    size_t last = json_count(messages);
     for (size_t i = 0; i < json_count(messages); i++)
-        if (json_text_is(json_member(json_item(messages, i), "role"), "user")) last = json_item(messages, i);
+        if (is_said_by(json_item(messages, i), "user")) last = i;
     return last;
 }
 
-struct chat_place *chat_place_open(const struct json *messages) {
-    const struct json *message = last_of_user(messages), *content = json_member(message, "content");
-    struct buffer text = {0};
+static void append_text(const struct json *message, struct buffer *out) {
+    const struct json *content = json_member(message, "content");
     struct text_span said = json_text(content);
-    if (json_is_list(content)) {
-        chat_join_parts(content, &text);
-        said = (struct text_span){text.data, text.size};
+    if (json_is_list(content))
+        chat_join_parts(content, out);
+    else
+        buffer_append(out, said.text, said.size);
+}
+
+/* What users and the model said before message `last`, the latest first: an embedder that reads no further leaves out
+ * what is longest ago. */
+static void append_earlier(const struct json *messages, size_t last, struct buffer *out) {
+    for (size_t i = last; i > 0; i--) {
+        const struct json *message = json_item(messages, i - 1);
+        if (!is_said_by(message, "user") && !is_said_by(message, "assistant")) continue;
+        buffer_append(out, "\n", 1);
+        append_text(message, out);
     }
+}
+
+struct chat_place *chat_place_open(const struct json *messages, enum retrieval_query query) {
+    size_t last = last_of_user(messages);
+    struct buffer text = {0};
     struct chat_place *p = NULL;
-    if (count_blanks(said) < said.size) {
+    if (last == json_count(messages)) return NULL;
+    append_text(json_item(messages, last), &text);
+    if (count_blanks((struct text_span){text.data, text.size}) < text.size) {
+        if (query == RETRIEVAL_BY_CONVERSATION) append_earlier(messages, last, &text);
         p = xcalloc(1, sizeof *p);
-        p->message = message;
-        copy_text(&p->query, said);
+        p->message = json_item(messages, last);
+        copy_text(&p->query, (struct text_span){text.data, text.size});
         snprintf(p->mark, sizeof p->mark, "passages%016llx%016llx", (unsigned long long)random_number(),
                  (unsigned long long)random_number());
     }

@@ -8,12 +8,13 @@
 
 #include "retro/chat/chat.h"
 #include "server/api/failure.h"
+#include "server/host/retrieval_mode.h"
 #include "server/schedule/generation.h"
 
 struct chat_place {
     const struct json *message; /* the user's last; while the request's JSON is open */
     char mark[48];
-    struct text_span query; /* owned: the message's text */
+    struct text_span query; /* owned: the message's text, with the turns before it where these are asked for */
     /* chat_place_keep: the rendered conversation without the mark, and where in it passages go. */
     const struct template *template;
     const struct tokenizer *tokenizer;
@@ -22,7 +23,7 @@ struct chat_place {
 };
 
 /* NULL: no message of a user has a text. */
-struct chat_place *chat_place_open(const struct json *messages);
+struct chat_place *chat_place_open(const struct json *messages, enum retrieval_query query);
 void chat_place_close(struct chat_place *p); /* of NULL: nothing */
 
 /* The texts of a message's parts, a line each. */

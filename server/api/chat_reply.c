@@ -71,6 +71,7 @@ static void take(struct chat_reply *r, struct buffer *to, struct text_span s, si
         from = blanks_at(part, 0);
         r->trims = from == size;
     }
+    if (to == &r->content && to->size == 0) r->content_start = r->read + from;
     buffer_append(to, s.text + from, size - from);
     r->read += size;
 }

@@ -26,6 +26,7 @@ struct chat_reply {
     enum reply_part part;
     size_t read; /* bytes of the answer's text that have been taken apart */
     struct buffer reasoning, content;
+    size_t content_start;    /* byte of the answer's text that content begins with */
     struct tool_call *calls; /* [n_calls] */
     int n_calls, calls_capacity;
     bool trims; /* white space before the next text goes */

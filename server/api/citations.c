@@ -7,7 +7,7 @@
 enum { MAX_DIGITS = 6 };
 
 bool citations_may_be(const struct generation *g, const struct progress *p) {
-    return found_is_numbered(g) && p->n_found > 0;
+    return g->answer.n_searches > 0 && p->n_found > 0;
 }
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -40,15 +40,22 @@ struct cited_place {
     int64_t start, end;
 };
 
-static void write_citation(struct json_writer *w, const struct cited_answer *a, int number, struct cited_place place) {
-    const struct hit *passage = &a->generation->answer.found[0].list[number - 1];
+/* The passages that stood in the prompt when byte `at` of the answer was written. */
+static const struct hits *passages_at(const struct cited_answer *a, size_t at) {
+    const struct generation_answer *answer = &a->generation->answer;
+    int every = a->generation->asked.passages.every, latest = min_int(a->progress->n_found, answer->n_searches) - 1;
+    int token = 0;
+    if (every == 0) return &answer->found[0];
+    while (token < a->progress->n_ids && answer->text_ends[token] <= a->written_before + at) token++;
+    return &answer->found[min_int(token / every, latest)];
+}
+
+static void write_citation(struct json_writer *w, const struct cited_answer *a, const struct hit *passage, int number,
+                           struct cited_place place) {
     put_object(w);
     put_key_int(w, "index", a->index);
     put_key_int(w, "number", number);
-    put_key_string(w, "document", passage->path);
-    put_key_string(w, "title", passage->title);
-    put_key_int(w, "start", (int64_t)passage->start);
-    put_key_int(w, "end", (int64_t)passage->end);
+    neighbor_write_place(w, passage);
     put_key_int(w, "answer_start", place.start);
     put_key_int(w, "answer_end", place.end);
     put_object_end(w);
@@ -60,9 +67,10 @@ void citations_write(struct json_writer *w, const struct cited_answer *a) {
     for (size_t at = 0; at < text.size; at++) {
         size_t end = text.text[at] == '[' ? brackets_end(text, at) : 0;
         struct cited_place place = {characters, characters + (int64_t)(end - at)};
+        const struct hits *passages = end > 0 ? passages_at(a, at) : NULL;
         for (size_t i = at + 1; i < end;) {
             int number = read_number(text, &i);
-            if (number > 0 && number <= a->generation->answer.found[0].n) write_citation(w, a, number, place);
+            if (number > 0 && number <= passages->n) write_citation(w, a, &passages->list[number - 1], number, place);
             while (i < end && !is_digit(text.text[i])) i++;
         }
         characters += (text.text[at] & 0xC0) != 0x80;

@@ -241,18 +241,20 @@ static bool may_cite(const struct choice *choice) { return citations_may_be(choi
 
 static void write_citations(struct json_writer *w, const struct completion *c, const struct choice *choice) {
     const struct buffer *prompt = &choice->prompt_text;
-    const struct cited_answer answer = {choice->generation,
-                                        choice->index,
-                                        {choice->text.data, choice->text.size},
-                                        c->request.echo ? count_characters(prompt->data, prompt->size) : 0};
+    const struct cited_answer answer = {
+        .generation = choice->generation,
+        .progress = &choice->progress,
+        .index = choice->index,
+        .text = {choice->text.data, choice->text.size},
+        .before = c->request.echo ? count_characters(prompt->data, prompt->size) : 0,
+    };
     if (may_cite(choice)) citations_write(w, &answer);
 }
 
 static void write_usage(struct json_writer *w, const struct completion *c) {
     int64_t prompt = 0, written = 0;
     for (int i = 0; i < c->n; i++) {
-        const struct generation_request *asked = &c->choices[i].generation->asked;
-        if (c->choices[i].number == 0) prompt += asked->n_source + asked->n_prompt;
+        if (c->choices[i].number == 0) prompt += c->choices[i].progress.n_read;
         written += c->choices[i].progress.n_ids;
     }
     usage_write(w, prompt, written);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/api/reading.h"
 #include "server/api/writing.h"
 
 /* The prompt. */
@@ -138,7 +139,7 @@ static bool check_target(const struct completion *c, struct failure *f) {
 static bool open_choices(struct completion *c, uint64_t client, struct waker waker, struct failure *f) {
     const struct completion_request *r = &c->request;
     struct opening o = {.client = client, .waker = waker};
-    if (!writing_check(c->model, &r->writing, f) || !check_target(c, f)) return false;
+    if (!reading_check(c->model, &r->writing.retrieval, f) || !check_target(c, f)) return false;
     c->per_prompt = (int)(r->best_of ? r->best_of : r->writing.n);
     c->choices = xcalloc((size_t)r->prompts.n * (size_t)c->per_prompt, sizeof *c->choices);
     for (int i = 0; i < r->prompts.n; i++)

@@ -3,42 +3,55 @@
 
 #include <math.h>
 
-void neighbor_write(struct json_writer *w, const struct hit *hit) {
+/* A text that came with the request has no path. */
+void neighbor_write_place(struct json_writer *w, const struct hit *hit) {
+    static const char *const keys[] = {"document", "title", "start", "end"};
+    for (size_t i = 0; hit->path == NULL && i < ARRAY_COUNT(keys); i++) put_key_null(w, keys[i]);
+    if (hit->path == NULL) return;
     put_key_string(w, "document", hit->path);
     put_key_string(w, "title", hit->title);
     put_key_int(w, "start", (int64_t)hit->start);
     put_key_int(w, "end", (int64_t)hit->end);
-    put_key_float(w, "distance", fmaxf(0, 1 - hit->similarity));
+}
+
+void neighbor_write(struct json_writer *w, const struct hit *hit) {
+    neighbor_write_place(w, hit);
+    if (hit->path)
+        put_key_float(w, "distance", fmaxf(0, 1 - hit->similarity));
+    else
+        put_key_null(w, "distance");
     put_key_string_n(w, "text", hit->text.text, hit->text.size);
 }
 
 void neighbor_write_given(struct json_writer *w, struct text_span text) {
-    static const char *const unknown[] = {"document", "title", "start", "end", "distance"};
-    for (size_t i = 0; i < ARRAY_COUNT(unknown); i++) {
-        put_key_null(w, unknown[i]);
-    }
-    put_key_string_n(w, "text", text.text, text.size);
+    neighbor_write(w, &(struct hit){.text = text});
 }
 
-bool found_is_told(const struct generation *g) { return g->asked.neighbors.search || g->asked.neighbors.given_k > 0; }
+bool found_is_told(const struct generation *g) {
+    const struct generation_neighbors *neighbors = &g->asked.neighbors;
+    return neighbors->search || neighbors->given_k > 0 || generation_reads_passages(&g->asked);
+}
 
-bool found_is_numbered(const struct generation *g) { return g->asked.neighbors.search && g->answer.n_chunks == 0; }
+static void write_hit(struct json_writer *w, const struct hit *hit, int number) {
+    put_object(w);
+    if (number > 0) put_key_int(w, "number", number);
+    neighbor_write(w, hit);
+    put_object_end(w);
+}
 
 void found_write(struct json_writer *w, const struct found_listing *l, int j) {
     const struct generation *g = l->generation;
+    const struct generation_answer *answer = &g->answer;
+    bool in_prompt = j < answer->n_searches;
     if (!found_is_told(g)) return;
     put_object(w);
     put_key_int(w, "index", l->index);
-    put_key_int(w, "chunk", j);
-    put_key_int(w, "position", generation_chunk_position(g, j));
+    put_key_int(w, "chunk", in_prompt ? j : j - answer->n_searches);
+    put_key_int(w, "position", generation_found_row(g, j));
     put_key_array(w, "neighbors");
-    for (int i = 0; g->asked.neighbors.search && i < g->answer.found[j].n; i++) {
-        put_object(w);
-        if (found_is_numbered(g)) put_key_int(w, "number", i + 1);
-        neighbor_write(w, &g->answer.found[j].list[i]);
-        put_object_end(w);
-    }
-    for (int i = 0; i < g->asked.neighbors.given_k; i++) {
+    for (int i = 0; j < answer->found_room && i < answer->found[j].n; i++)
+        write_hit(w, &answer->found[j].list[i], in_prompt ? i + 1 : 0);
+    for (int i = 0; !in_prompt && i < g->asked.neighbors.given_k; i++) {
         put_object(w);
         neighbor_write_given(w, l->asked->neighbors[i]);
         put_object_end(w);

@@ -6,7 +6,9 @@
 #include "server/api/fields/retrieval_fields.h"
 #include "server/schedule/generation.h"
 
-/* The fields of one found chunk, into an open object: document, title, start, end, distance (1 - cosine), text. */
+/* Where a chunk was found, into an open object: document, title, start, end; null for a text of the request's own. */
+void neighbor_write_place(struct json_writer *w, const struct hit *hit);
+/* All of it: its place, distance (1 - cosine), text. */
 void neighbor_write(struct json_writer *w, const struct hit *hit);
 /* The same for a text that came with the request: everything but the text is null. */
 void neighbor_write_given(struct json_writer *w, struct text_span text);
@@ -19,7 +21,6 @@ struct found_listing {
 };
 /* Whether the answer reads passages at all, searched for or given. */
 bool found_is_told(const struct generation *g);
-/* Whether its passages stand in the prompt, numbered by retrieval.template. */
-bool found_is_numbered(const struct generation *g);
-/* Chunk j and its neighbours as an element of "retrieval"; nothing where none are read. */
+/* Entry j of what was found as an element of "retrieval": passages of the prompt, numbered as retrieval.template
+ * numbers them, or a chunk's neighbours. Nothing where none are read. */
 void found_write(struct json_writer *w, const struct found_listing *l, int j);

@@ -94,7 +94,9 @@ static struct search_answer *make_search(const struct served_model *model, const
     s->request = *request;
     s->query = (struct retriever_query){
         .text = {request->query, request->query_size},
-        .k = request->k ? (int)request->k : model->k,
+        .k = request->k                       ? (int)request->k
+             : retrieval_attends(model->mode) ? model->k
+                                              : model->k_passages,
         .min_similarity = request->min_similarity < -1 ? model->min_similarity : (float)request->min_similarity};
     s->lookup = (struct lookup){
         .queries = &s->query, .hits = &s->hits, .n = 1, .cancelled = &s->cancelled, .done = search_done, .context = s};

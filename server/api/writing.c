@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "server/api/reading.h"
+
 uint64_t random_number(void) {
     uint64_t v = 0;
     CHECK(getrandom(&v, sizeof v, 0) == sizeof v); /* a read this small never comes short */
@@ -18,60 +20,6 @@ static const struct request_limits *choose_model(void *context, const char *name
 
 struct request_models writing_models(struct api *a) {
     return (struct request_models){choose_model, a, &a->largest};
-}
-
-/* Retrieval. */
-
-bool writing_check(const struct served_model *model, const struct request_writing *w, struct failure *f) {
-    const struct request_retrieval *r = &w->retrieval;
-    if (!r->given || !r->enabled) return true;
-    if (r->n_neighbors > 0 && model->info->chunk_length == 0)
-        return failure_set(f, 400, "no_retrieval", "retrieval.neighbors",
-                           "the model %s reads no neighbours by cross attention; put the texts into the prompt",
-                           model->id);
-    if (r->n_neighbors == 0 && model->retrieval == NULL)
-        return failure_set(f, 400, "no_collection", "retrieval",
-                           "this server has no collection (option retrieval.collection); send retrieval.neighbors");
-    if (r->n_neighbors > 0 && model->eod < 0)
-        return failure_set(f, 400, "no_retrieval", "retrieval.neighbors",
-                           "the model has no end-of-document id to pad neighbours with");
-    return true;
-}
-
-/* The caller's texts as the model reads neighbours: cut or padded to r tokens. */
-static bool neighbors_give(const struct served_model *model, const struct request_writing *w,
-                           struct generation_neighbors *to, struct failure *f) {
-    const struct request_retrieval *r = &w->retrieval;
-    int length = model->info->retrieved_length;
-    struct error e;
-    struct tokens ids = {0};
-    bool ok = true;
-    to->given_ids = xmalloc((size_t)r->n_neighbors * (size_t)length * sizeof *to->given_ids);
-    for (int i = 0; ok && i < r->n_neighbors; i++) {
-        int32_t *row = to->given_ids + (size_t)i * (size_t)length;
-        ids.n = 0;
-        if (tokenizer_encode(model->tokenizer, r->neighbors[i].text, r->neighbors[i].size, TOKENIZER_PLAIN, &ids, &e))
-            ok = failure_from_error(f, &e);
-        for (int j = 0; ok && j < length; j++) row[j] = j < ids.n ? ids.ids[j] : model->eod;
-    }
-    tokens_free(&ids);
-    to->given_k = r->n_neighbors;
-    return ok;
-}
-
-bool writing_searches(const struct served_model *model, const struct request_writing *w) {
-    const struct request_retrieval *r = &w->retrieval;
-    return r->n_neighbors == 0 && model->retrieval != NULL && (r->given ? r->enabled : model->retrieve);
-}
-
-static bool neighbors_ask(const struct served_model *model, const struct request_writing *w,
-                          struct generation_neighbors *to, struct failure *f) {
-    const struct request_retrieval *r = &w->retrieval;
-    if (r->n_neighbors > 0) return neighbors_give(model, w, to, f);
-    to->search = writing_searches(model, w);
-    to->k = r->k ? (int)r->k : model->k;
-    to->min_similarity = r->min_similarity < -1 ? model->min_similarity : (float)r->min_similarity;
-    return true;
 }
 
 /* Sampling. */
@@ -110,7 +58,7 @@ bool writing_ask(const struct served_model *model, const struct request_writing 
     changes_ask(w, &asked->changes);
     end_ask(w, &asked->end);
     asked->wake_per_token = w->stream;
-    return neighbors_ask(model, w, &asked->neighbors, f);
+    return reading_ask(model, &w->retrieval, asked, f);
 }
 
 /* From the request to the engine, and to the answer. */

@@ -9,10 +9,6 @@ uint64_t random_number(void);
 
 /* The models that answer completions and chats, for the parser of a request. */
 struct request_models writing_models(struct api *a);
-/* Checks the fields against the model; once for a request. */
-bool writing_check(const struct served_model *model, const struct request_writing *w, struct failure *f);
-/* Whether passages are searched for. */
-bool writing_searches(const struct served_model *model, const struct request_writing *w);
 /* All that the fields say of one answer: how it is drawn, where it ends, what it reads beside the prompt. The caller
  * sets the prompt, max_tokens, and what is scored. `number` of the answer to its prompt, from 0: each draws by a seed
  * of its own, w->seed + number, where has_seed is set. */

@@ -5,7 +5,7 @@
 #include "server/host/documents.h"
 #include "server/host/embedder_model.h"
 
-/* Passages before the prompt of a model that reads them as text. */
+/* Passages in a prompt. */
 enum { DEFAULT_PASSAGES = 4 };
 
 enum status check_context(const struct config *c, const struct model_info *model, int *context, struct error *e) {
@@ -17,8 +17,26 @@ enum status check_context(const struct config *c, const struct model_info *model
     return STATUS_OK;
 }
 
-enum status check_neighbors(const struct config *c, const struct model_info *model, int *k, struct error *e) {
-    int usual = model->chunk_length > 0 ? model->num_neighbors : DEFAULT_PASSAGES;
+enum status check_mode(const struct config *c, const struct model_info *model, enum retrieval_mode *mode,
+                       struct error *e) {
+    bool attends = model->chunk_length > 0;
+    *mode = retrieval_mode_of((enum retrieval_mode)c->retrieval.mode, attends);
+    if (retrieval_attends(*mode) && !attends)
+        return error_set(e, STATUS_INVALID,
+                         "retrieval.mode is %s, and the model, a %s, has no chunked cross attention; it is for prompt",
+                         retrieval_mode_name(*mode), model->family);
+    if (c->retrieval.every > 0 && retrieval_attends(*mode))
+        return error_set(
+            e, STATUS_INVALID,
+            "retrieval.every is %d and retrieval.mode %s; by cross attention every chunk has neighbours of "
+            "its own, so retrieval.every is for prompt",
+            c->retrieval.every, retrieval_mode_name(*mode));
+    return STATUS_OK;
+}
+
+enum status check_neighbors(const struct config *c, const struct model_info *model, bool attends, int *k,
+                            struct error *e) {
+    int usual = attends ? model->num_neighbors : min_int(DEFAULT_PASSAGES, c->retrieval.max_k);
     *k = c->retrieval.k ? c->retrieval.k : usual;
     if (*k <= c->retrieval.max_k) return STATUS_OK;
     return error_set(e, STATUS_INVALID, "the model reads %d neighbours, retrieval.max_k is %d", *k, c->retrieval.max_k);
@@ -62,9 +80,11 @@ static enum status check_documents(const struct config *c, const struct model_in
 static enum status check_parts(const struct config *c, const struct model *m, struct backend *b, struct error *e) {
     const struct model_info *info = model_info(m);
     struct tokenizer *tokenizer = NULL;
+    enum retrieval_mode mode;
     int k;
     enum status status = check_sessions(c, m, e);
-    if (status == STATUS_OK) status = check_neighbors(c, info, &k, e);
+    if (status == STATUS_OK) status = check_mode(c, info, &mode, e);
+    if (status == STATUS_OK) status = check_neighbors(c, info, info->chunk_length > 0, &k, e);
     if (status == STATUS_OK) status = tokenizer_open(&tokenizer, c->model.path, e);
     if (status == STATUS_OK) status = check_vocabulary(info, tokenizer, c->model.path, e);
     if (status == STATUS_OK) status = check_documents(c, info, tokenizer, b, e);

@@ -5,13 +5,19 @@
 #include "retro/model/model.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/config.h"
+#include "server/host/retrieval_mode.h"
 
 /* Rows that a sequence may have: the model's limit, or a lower one of the operator. A model whose positions have no
  * end gets DEFAULT_CONTEXT, or what it was trained with where that is less: caches of 128k tokens are asked for. */
 enum { DEFAULT_CONTEXT = 4096 };
 enum status check_context(const struct config *c, const struct model_info *model, int *context, struct error *e);
-/* Neighbours of a chunk where a request does not say; at most retrieval.max_k. */
-enum status check_neighbors(const struct config *c, const struct model_info *model, int *k, struct error *e);
+/* How the model reads what is found where a request does not say; never auto. */
+enum status check_mode(const struct config *c, const struct model_info *model, enum retrieval_mode *mode,
+                       struct error *e);
+/* Neighbours of a chunk for a model that attends to them, or passages of a prompt, where a request does not say; at
+ * most retrieval.max_k. */
+enum status check_neighbors(const struct config *c, const struct model_info *model, bool attends, int *k,
+                            struct error *e);
 /* Whether the model knows all ids of its folder's tokenizer. */
 enum status check_vocabulary(const struct model_info *model, const struct tokenizer *tokenizer, const char *folder,
                              struct error *e);

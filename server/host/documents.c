@@ -2,6 +2,7 @@
 #include "server/host/documents.h"
 
 #include "server/host/embedder_model.h"
+#include "server/host/retrieval_mode.h"
 
 bool documents_wanted(const struct config *c) { return c->retrieval.collection[0] != '\0'; }
 
@@ -9,16 +10,25 @@ const char *documents_embedder(const struct config *c, const char *of_collection
     return c->retrieval.embedder[0] ? c->retrieval.embedder : of_collection;
 }
 
-/* Whether the model can read the tokens of the collection; one that reads text can read any. */
+/* Whether the model can read the tokens of the collection. */
 static enum status match_tokens(const struct collection_info *info, const struct model_info *model,
                                 const struct tokenizer *tokenizer, const char *folder, struct error *e) {
-    if (model->chunk_length == 0) return STATUS_OK;
     if (collection_match_tokens(info, tokenizer_hash(tokenizer), model->chunk_length, e))
         return error_prefix(e, "%s", folder);
     if (info->max_token >= model->padded_vocab)
         return error_set(e, STATUS_INVALID, "%s holds token %d, the model's vocabulary is %d", folder, info->max_token,
                          model->padded_vocab);
     return STATUS_OK;
+}
+
+/* *attends: it can. A failure only where the mode asks for it: as text every collection can be read. */
+static enum status match_mode(const struct config *c, const struct collection_info *info,
+                              const struct model_info *model, const struct tokenizer *tokenizer, bool *attends,
+                              struct error *e) {
+    bool can = model->chunk_length > 0;
+    enum retrieval_mode mode = retrieval_mode_of((enum retrieval_mode)c->retrieval.mode, can);
+    *attends = can && match_tokens(info, model, tokenizer, c->retrieval.collection, e) == STATUS_OK;
+    return can && !*attends && retrieval_attends(mode) ? e->status : STATUS_OK;
 }
 
 enum status documents_open(struct documents *d, const struct config *c, const struct model_info *model,
@@ -31,7 +41,7 @@ enum status documents_open(struct documents *d, const struct config *c, const st
     if (embedder_model_open(&d->embedder, documents_embedder(c, info->embedder), c, e))
         return error_prefix(e, "embedder");
     if (collection_match_embedder(info, &d->embedder, e)) return error_prefix(e, "%s", folder);
-    if (match_tokens(info, model, tokenizer, folder, e)) return e->status;
+    if (match_mode(c, info, model, tokenizer, &d->attends, e)) return e->status;
     return retriever_local_open(&d->retriever, d->collection, &d->embedder, max_k, e);
 }
 
@@ -46,7 +56,8 @@ enum status documents_check(const struct config *c, const struct model_info *mod
                             struct error *e) {
     struct collection_outline outline;
     if (collection_outline_read(&outline, c->retrieval.collection, e)) return e->status;
-    enum status status = match_tokens(&outline.info, model, tokenizer, c->retrieval.collection, e);
+    bool attends;
+    enum status status = match_mode(c, &outline.info, model, tokenizer, &attends, e);
     collection_outline_free(&outline);
     return status;
 }

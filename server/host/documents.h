@@ -1,8 +1,8 @@
 /* server/host/documents.h: what a model retrieves from: a collection, the embedder it was made with, and a retriever
  * over both. The server and retro-eval share it, so that what is measured is what is served.
  *
- * A model with chunked cross attention reads the collection's tokens, which must be its own tokenizer's, in chunks of
- * its length. Any other reads text, of which every collection has its documents'. */
+ * By chunked cross attention a model reads the collection's tokens, which must be its own tokenizer's, in chunks of its
+ * length. In its prompt it reads text, of which every collection has its documents'. */
 #pragma once
 
 #include "retrieval/retriever_local.h"
@@ -15,6 +15,7 @@ struct documents {
     struct collection *collection; /* as it was opened */
     struct embedder embedder;
     struct retriever *retriever;
+    bool attends; /* the model can read the collection's tokens by chunked cross attention */
 };
 
 /* Whether the configuration names a collection. */
@@ -23,7 +24,8 @@ bool documents_wanted(const struct config *c);
 const char *documents_embedder(const struct config *c, const char *of_collection);
 
 /* Opens all three, for at most max_k neighbours of a chunk, and refuses what the model cannot read: made with another
- * tokenizer or embedder, of another chunk length, or with tokens that it does not have. */
+ * embedder; where it is to attend (retrieval.mode), with another tokenizer, of another chunk length, or with tokens
+ * that it does not have. */
 enum status documents_open(struct documents *d, const struct config *c, const struct model_info *model,
                            const struct tokenizer *tokenizer, int max_k, struct error *e);
 void documents_close(struct documents *d); /* of zeroed documents: nothing */

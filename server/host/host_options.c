@@ -4,6 +4,7 @@
 #include "kernels/comm/comm.h"
 #include "retro/model/model.h"
 #include "retro/run/grid.h"
+#include "server/host/retrieval_mode.h"
 
 static const struct json_choice dtypes[] = {{"auto", MODEL_DTYPE_AUTO}, {"f32", MODEL_DTYPE_F32},
                                             {"f16", MODEL_DTYPE_F16},   {"bf16", MODEL_DTYPE_BF16},
@@ -96,8 +97,18 @@ static const struct option_row retrieval_rows[] = {
                   "cosine similarity below which a neighbour is dropped; -1: none is"),
     OPTION_CHOICE(struct retrieval_settings, grid, GRID_END, grids,
                   "chunks are aligned to the prompt's end or to its start"),
+    OPTION_CHOICE(
+        struct retrieval_settings, mode, RETRIEVAL_AUTO, retrieval_modes,
+        "how the model reads what is found: by chunked cross attention, as text in its prompt, or both; auto: "
+        "attention where the model has it, else prompt"),
+    OPTION_CHOICE(struct retrieval_settings, query, RETRIEVAL_BY_MESSAGE, retrieval_queries,
+                  "what passages of a chat are sought by: the user's last message, or with the turns before it"),
+    OPTION_INT(struct retrieval_settings, every, 0, 0, 1 << 20,
+               "tokens of an answer after which passages in the prompt are sought again, by what was written, and "
+               "replaced; 0: never"),
+    OPTION_INT(struct retrieval_settings, min_every, 4, 1, 1 << 20, "least retrieval.every that a request may ask for"),
     OPTION_TEXT(struct retrieval_settings, template, "[{number}] {title}\n{text}\n\n",
-                "a passage in the prompt, for models without chunked cross attention, numbered as answers cite it"),
+                "a passage in the prompt, numbered as answers cite it"),
     OPTION_INT(struct retrieval_settings, prompt_tokens, 512, 1, 1 << 20,
                "tokens of all passages before one prompt; the least similar that do not fit are left out"),
     OPTION_INT(struct retrieval_settings, threads, 0, 0, 1024,

@@ -41,6 +41,10 @@ struct retrieval_settings {
     char *collection;        /* folder made by retro-index; empty: no collection */
     char *template;          /* a passage in a prompt (server/host/passages.h) */
     int prompt_tokens;       /* of all passages before one prompt */
+    int mode;                /* enum retrieval_mode */
+    int query;               /* enum retrieval_query, of chats */
+    int every;               /* tokens of an answer after which passages are sought again; 0: never */
+    int min_every;           /* the fewest that a request may ask for */
     char *embedder;          /* sentence-transformers folder; empty: as the collection's MANIFEST says */
     int embedder_dtype;      /* enum model_dtype */
     int embedder_dimensions; /* of a vector; 0: all that the embedder gives */

@@ -187,11 +187,12 @@ static enum status check_room(const struct engine *x, int n, struct error *e) {
 }
 
 static struct engine_submission *make_submission(struct engine *x, struct generation *const *generations, int n) {
+    const struct generation_rows rows = {x->o.grid, x->info.chunk_length, x->o.max_context};
     struct engine_submission *submission = xmalloc(sizeof *submission + (size_t)n * sizeof(struct turn *));
     submission->client = generations[0]->asked.client;
     submission->n = n;
     for (int i = 0; i < n; i++) {
-        generation_prepare(generations[i], x->o.grid, x->info.chunk_length);
+        generation_prepare(generations[i], &rows);
         submission->items[i] = &sequence_open(x, generations[i])->turn;
     }
     return submission;

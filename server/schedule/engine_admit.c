@@ -4,9 +4,6 @@
 
 #include "server/schedule/engine_private.h"
 
-/* Tokens at the end of a prompt that passages are sought by: the length of a chunk, as the documents' are. */
-enum { PASSAGE_QUERY_TOKENS = 64 };
-
 /* Neighbours. */
 
 static void lookup_done(struct lookup *l) {
@@ -14,20 +11,12 @@ static void lookup_done(struct lookup *l) {
     CHECK(queue_put(&s->engine->answered, (void *[]){s}, 1)); /* engine_admit bounds lookups, so there is room */
 }
 
-/* The query for passages: the words that the asker gives, or the end of the text. */
-static void write_passage_query(struct engine_sequence *s) {
-    const struct generation_neighbors *asked = &s->generation->asked.neighbors;
-    struct text_span said = s->generation->asked.place.query;
-    const int32_t *ids = s->n_source > 0 ? s->source : s->rows;
-    int n = s->n_source > 0 ? s->n_source : s->n_rows, taken = min_int(n, PASSAGE_QUERY_TOKENS);
-    buffer_clear(&s->query_text);
-    if (said.text)
-        buffer_append(&s->query_text, said.text, said.size);
-    else
-        tokenizer_decode(s->engine->o.tokenizer, ids + n - taken, taken, true, &s->query_text);
-    const char *text = s->query_text.data ? s->query_text.data : "";
-    s->lookup.queries[0] = (struct retriever_query){
-        .text = {text, s->query_text.size}, .k = asked->k, .min_similarity = asked->min_similarity};
+/* The tokens of chunk j, all of which exist, into ids [m]; returns how many. */
+static int read_chunk(const struct engine_sequence *s, int j, int32_t *ids) {
+    const struct grid grid = s->generation->answer.grid;
+    int start = grid_start(grid, j), n = grid_end(grid, j) - start;
+    for (int i = 0; i < n; i++) ids[i] = sequence_row(s, start + i);
+    return n;
 }
 
 /* The texts of chunks [first, first + n), as queries. */
@@ -38,7 +27,7 @@ static void write_queries(struct engine_sequence *s, int first, int n) {
     buffer_clear(&s->query_text);
     for (int j = 0; j < n; j++) {
         size_t before = s->query_text.size;
-        int n_ids = generation_chunk(s->generation, first + j, x->chunk_ids);
+        int n_ids = read_chunk(s, first + j, x->chunk_ids);
         tokenizer_decode(x->o.tokenizer, x->chunk_ids, n_ids, true, &s->query_text);
         queries[j] = (struct retriever_query){.text = {NULL, s->query_text.size - before},
                                               .k = asked->k,
@@ -52,15 +41,10 @@ static void write_queries(struct engine_sequence *s, int first, int n) {
     }
 }
 
-/* Asks for the neighbours of chunks [first, first + n) and parks the sequence. */
-static void look_up(struct engine_sequence *s, int first, int n) {
+void engine_look_up(struct engine_sequence *s, int first, int n) {
     struct engine *x = s->engine;
     struct lookup *l = &s->lookup;
     struct error e = {0};
-    if (sequence_reads_passages(s))
-        write_passage_query(s);
-    else
-        write_queries(s, first, n);
     l->n = n;
     l->hits = s->generation->answer.found + first;
     l->cancelled = &s->generation->cancelled;
@@ -76,7 +60,8 @@ static void look_up(struct engine_sequence *s, int first, int n) {
 
 void engine_close_chunks(struct engine_sequence *s, int first, int n) {
     if (s->generation->asked.neighbors.search && n > 0) {
-        look_up(s, first, n);
+        write_queries(s, first, n);
+        engine_look_up(s, s->generation->answer.n_searches + first, n);
         return;
     }
     s->n_neighbors += n;
@@ -89,15 +74,6 @@ static void forget_neighbors(struct engine_sequence *s) {
     for (int j = 0; j < l->n && l->status == STATUS_OK; j++) hits_free(&l->hits[j]);
     s->engine->n_left--;
     sequence_free(s);
-}
-
-static void accept_passages(struct engine_sequence *s) {
-    struct error e = {0};
-    s->n_neighbors = 1;
-    if (sequence_add_passages(s, &s->lookup.hits[0], &e))
-        sequence_finish(s, FINISH_ERROR, &e);
-    else
-        sequence_publish(s);
 }
 
 static void accept_neighbors(struct engine_sequence *s) {
@@ -113,8 +89,8 @@ static void accept_neighbors(struct engine_sequence *s) {
         sequence_finish(s, FINISH_ERROR, &e);
         return;
     }
-    if (sequence_reads_passages(s)) {
-        accept_passages(s);
+    if (s->seeks_passages) {
+        engine_accept_passages(s);
         return;
     }
     for (int j = 0; j < l->n; j++) {
@@ -191,8 +167,10 @@ static void start_sequence(struct engine_sequence *s) {
         x->active[x->n_active] = s;
         x->n_active++;
         logit_edits_open(&s->edits, asked, x->info.vocab, &x->o.ends);
-        int chunks = answer->n_chunks ? grid_complete(answer->grid, asked->n_prompt) : 0;
-        engine_close_chunks(s, 0, sequence_reads_passages(s) ? 1 : chunks);
+        if (generation_reads_passages(asked))
+            engine_seek_passages(s);
+        else
+            engine_close_chunks(s, 0, answer->n_chunks ? grid_complete(answer->grid, asked->n_prompt) : 0);
     }
 }
 

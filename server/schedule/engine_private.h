@@ -2,6 +2,7 @@
  *
  *   engine.c        the loop, opening and closing, submitting
  *   engine_admit.c  who gets a sequence, who leaves, whose neighbours are looked up
+ *   engine_passages.c  passages in the prompt, sought once or again and again
  *   engine_step.c   plan one step, compute it, draw, hand out what was drawn
  *   sequence.c      one answer as it grows: tokens, text, publication */
 #pragma once
@@ -30,13 +31,13 @@ struct engine_sequence {
     struct generation *generation; /* a reference */
     enum sequence_state state;
     struct session *session; /* NULL: none yet, or none any more */
-    /* Rows that the decoder reads before it writes, and the encoder's: as asked, or behind the passages that were found
-     * for a model that reads them as text. The prompt is behind n_prefix rows. */
+    /* Rows that the decoder reads before it writes on, and the encoder's: as asked, or with passages among them, and
+     * then with the n_reread tokens that had been written when these were put there. Passages add n_prefix rows. */
     const int32_t *rows, *source;
-    int n_rows, n_source, n_prefix;
-    int32_t *composed;  /* owned, where passages were found: rows or source */
-    int n_ids;          /* tokens written, perhaps not yet published */
-    double logprob_sum; /* of these */
+    int n_rows, n_source, n_prefix, n_reread;
+    int32_t *composed_rows, *composed_source; /* owned, where passages stand among them */
+    int n_ids;                                /* tokens written, perhaps not yet published */
+    double logprob_sum;                       /* of these */
     struct logit_edits edits;
     int stop_string, stop_id; /* what has stopped it, as progress has it */
     double submitted, latest; /* when it came, and when its latest token did */
@@ -45,6 +46,8 @@ struct engine_sequence {
     struct detokenizer detokenizer;
     struct neighbor_tokens *neighbors; /* [n_chunks] what the model reads */
     int n_neighbors;                   /* chunks that have theirs, perhaps not yet published */
+    int n_searched;                    /* times that passages were put into the prompt, likewise */
+    bool seeks_passages;               /* the lookup is for them */
     struct lookup lookup;              /* keeps the snapshot of the first for all */
     struct buffer query_text;
 };
@@ -118,12 +121,14 @@ static inline bool sequence_cancelled(const struct engine_sequence *s) {
     return atomic_load(&s->generation->cancelled);
 }
 
-/* Whether passages are to be found for its prompt: the model reads them as text. */
-static inline bool sequence_reads_passages(const struct engine_sequence *s) {
-    return s->engine->info.chunk_length == 0 && s->generation->asked.neighbors.search;
+/* The token of row i, which exists. */
+static inline int32_t sequence_row(const struct engine_sequence *s, int i) {
+    return i < s->n_rows ? s->rows[i] : s->generation->answer.ids[i - s->n_rows + s->n_reread];
 }
-/* Puts the passages that were found into the prompt; *hits becomes those that are there. */
-enum status sequence_add_passages(struct engine_sequence *s, struct hits *hits, struct error *e);
+/* Whether log-probabilities of the rows that it reads are wanted: of a prompt that is read for the first time. */
+static inline bool sequence_scores_prompt(const struct engine_sequence *s) {
+    return s->generation->asked.score_prompt && s->n_reread == 0;
+}
 
 /* engine_admit.c */
 
@@ -132,6 +137,20 @@ void engine_receive(struct engine *x, bool drop_all);
 void engine_admit(struct engine *x);
 /* Rows of s about to be computed close chunks [first, first + n): their neighbours are looked up, given, or none. */
 void engine_close_chunks(struct engine_sequence *s, int first, int n);
+/* Asks what s->lookup's n queries find, for entries [first, first + n) of the answer's, and parks the sequence. */
+void engine_look_up(struct engine_sequence *s, int first, int n);
+
+/* engine_passages.c */
+
+/* Looks for passages, or takes those given, and puts them into the prompt in the place of earlier ones. */
+void engine_seek_passages(struct engine_sequence *s);
+/* The lookup for them is done. */
+void engine_accept_passages(struct engine_sequence *s);
+/* Whether others are to be sought behind the tokens written so far. */
+static inline bool engine_passages_are_due(const struct engine_sequence *s) {
+    int every = s->generation->asked.passages.every;
+    return s->generation->asked.passages.search && every > 0 && s->n_ids % every == 0;
+}
 
 /* engine_step.c */
 

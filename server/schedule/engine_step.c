@@ -50,16 +50,16 @@ static void plan_prompts(struct engine *x) {
     int rows = prompt_rows(x), scored_rows = ENGINE_SCORED_ROWS;
     for (int i = 0; i < x->n_active; i++) {
         struct engine_sequence *s = x->active[i];
-        const struct generation_request *asked = &s->generation->asked;
+        bool scores = sequence_scores_prompt(s);
         if (s->state != SEQUENCE_RUNNING) continue;
         int done = session_length(s->session), n = min_int(s->n_rows - done, rows);
-        if (asked->score_prompt) n = min_int(n, scored_rows);
+        if (scores) n = min_int(n, scored_rows);
         if (n <= 0) continue;
         if (done == 0) rows = max_int(n, rows - s->n_source); /* the encoder's rows take their time too */
         bool last = done + n == s->n_rows;
-        plan_item(s, s->rows + done, n, asked->score_prompt ? n : last);
+        plan_item(s, s->rows + done, n, scores ? n : last);
         rows -= n;
-        if (asked->score_prompt) scored_rows -= n;
+        if (scores) scored_rows -= n;
     }
 }
 
@@ -138,7 +138,7 @@ static enum status score_item(struct engine *x, int i, struct tensor logits, str
     struct engine_sequence *s = x->step.sequences[i];
     const struct generation_request *asked = &s->generation->asked;
     int n = x->step.items[i].n_tokens, start = session_length(s->session) - n;
-    for (int j = 0; asked->score_prompt && j < n && start + j + 1 < s->n_rows; j++) {
+    for (int j = 0; sequence_scores_prompt(s) && j < n && start + j + 1 < s->n_rows; j++) {
         int next = start + j + 1, entry = next - s->n_prefix;
         if (entry < 1) continue;
         if (score_token(s, entry, tensor_rows(logits, j, 1), s->rows[next], e)) return e->status;
@@ -165,9 +165,11 @@ static enum status draw_and_score(struct engine *x, struct tensor logits, struct
 static void emit_token(struct engine_sequence *s, int32_t token, float logprob) {
     const struct generation_answer *answer = &s->generation->answer;
     enum finish how = sequence_append(s, token, logprob);
-    int row = s->n_rows + s->n_ids - 1;
+    int row = s->n_rows + s->n_ids - s->n_reread - 1;
     if (how)
         sequence_finish(s, how, NULL);
+    else if (engine_passages_are_due(s))
+        engine_seek_passages(s);
     else if (answer->n_chunks && grid_closes(answer->grid, row))
         engine_close_chunks(s, grid_read(answer->grid, row), 1);
     else

@@ -13,24 +13,37 @@ struct generation *generation_open(void) {
     return g;
 }
 
-void generation_prepare(struct generation *g, enum grid_mode mode, int m) {
+/* Passages make a prompt longer than it came: then there may be as many chunks as fit any sequence. */
+static void prepare_found(struct generation *g, const struct generation_rows *rows) {
+    const struct generation_request *asked = &g->asked;
+    const struct generation_passages *passages = &asked->passages;
+    struct generation_answer *a = &g->answer;
+    int n_rows = asked->n_prompt + asked->max_tokens;
+    if (rows->m > 0) {
+        a->grid = grid_make(rows->grid, asked->n_prompt, rows->m);
+        a->n_chunks = grid_complete(a->grid, n_rows);
+        a->chunks_room = generation_reads_passages(asked) ? rows->most / rows->m + 1 : a->n_chunks;
+    }
+    if (generation_reads_passages(asked)) a->n_searches = 1;
+    if (passages->search && passages->every > 0) a->n_searches += asked->max_tokens / passages->every;
+    a->found_room = a->n_searches + (asked->neighbors.search ? a->chunks_room : 0);
+    a->search_rows = xcalloc((size_t)a->n_searches, sizeof *a->search_rows);
+    a->found = xcalloc((size_t)a->found_room, sizeof *a->found);
+}
+
+void generation_prepare(struct generation *g, const struct generation_rows *rows) {
     const struct generation_request *asked = &g->asked;
     struct generation_answer *a = &g->answer;
-    size_t most = (size_t)asked->max_tokens, rows = (size_t)asked->n_prompt + most;
+    size_t most = (size_t)asked->max_tokens, n_rows = (size_t)asked->n_prompt + most;
     a->ids = xcalloc(most, sizeof *a->ids);
     a->text_ends = xcalloc(most, sizeof *a->text_ends);
     if (asked->n_top >= 0) {
-        a->logprobs = xcalloc(rows, sizeof *a->logprobs);
-        a->top_ids = xcalloc(rows * (size_t)asked->n_top, sizeof *a->top_ids);
-        a->top_logprobs = xcalloc(rows * (size_t)asked->n_top, sizeof *a->top_logprobs);
+        a->logprobs = xcalloc(n_rows, sizeof *a->logprobs);
+        a->top_ids = xcalloc(n_rows * (size_t)asked->n_top, sizeof *a->top_ids);
+        a->top_logprobs = xcalloc(n_rows * (size_t)asked->n_top, sizeof *a->top_logprobs);
     }
     if (asked->rank_prompt) a->ranks = xcalloc((size_t)asked->n_prompt, sizeof *a->ranks);
-    if (m > 0) {
-        a->grid = grid_make(mode, asked->n_prompt, m);
-        a->n_chunks = grid_complete(a->grid, (int)rows);
-    }
-    size_t n_found = m > 0 ? (size_t)a->n_chunks : 1; /* a model that reads text looks once */
-    if (asked->neighbors.search) a->found = xcalloc(n_found, sizeof *a->found);
+    prepare_found(g, rows);
 }
 
 void generation_hold(struct generation *g) { atomic_fetch_add(&g->references, 1); }
@@ -43,12 +56,14 @@ static void request_clear(struct generation_request *asked) {
     free(asked->prompt);
     free(asked->source);
     free(asked->neighbors.given_ids);
+    for (int i = 0; i < asked->passages.n_given; i++) free((char *)(uintptr_t)asked->passages.given[i].text);
+    free(asked->passages.given);
     free((char *)(uintptr_t)asked->place.query.text);
     if (asked->place.close) asked->place.close(asked->place.context);
 }
 
 static void answer_clear(struct generation_answer *a) {
-    for (int j = 0; j < a->progress.n_found && a->found; j++) hits_free(&a->found[j]);
+    for (int j = 0; j < a->found_room; j++) hits_free(&a->found[j]);
     pthread_mutex_destroy(&a->lock);
     buffer_free(&a->text);
     free(a->ids);
@@ -58,6 +73,7 @@ static void answer_clear(struct generation_answer *a) {
     free(a->top_logprobs);
     free(a->ranks);
     free(a->found);
+    free(a->search_rows);
 }
 
 void generation_release(struct generation *g) {
@@ -83,16 +99,7 @@ void generation_detach(struct generation *g) {
     pthread_mutex_unlock(&g->answer.lock);
 }
 
-int generation_chunk_position(const struct generation *g, int j) {
-    return g->answer.n_chunks > 0 ? grid_end(g->answer.grid, j) - 1 : 0;
-}
-
-int generation_chunk(const struct generation *g, int j, int32_t *ids) {
-    const struct grid grid = g->answer.grid;
-    int start = grid_start(grid, j), n = grid_end(grid, j) - start, n_prompt = g->asked.n_prompt;
-    for (int i = 0; i < n; i++) {
-        int row = start + i;
-        ids[i] = row < n_prompt ? g->asked.prompt[row] : g->answer.ids[row - n_prompt];
-    }
-    return n;
+int generation_found_row(const struct generation *g, int j) {
+    const struct generation_answer *a = &g->answer;
+    return j < a->n_searches ? a->search_rows[j] : grid_end(a->grid, j - a->n_searches) - 1;
 }

@@ -23,7 +23,8 @@ struct waker {
     void *context;
 };
 
-/* Neighbours are searched for every chunk, given by the asker for all chunks, or none. */
+/* Neighbours that the model reads by chunked cross attention: searched for every chunk, given by the asker for all
+ * chunks, or none. */
 struct generation_neighbors {
     bool search;
     int k; /* of a search; so is the floor */
@@ -32,7 +33,17 @@ struct generation_neighbors {
     int given_k;
 };
 
-/* How passages stand in a prompt that the model reads as text. Zeroed: before it, sought by its end. */
+/* Passages that the model reads as text in its prompt: searched for, given by the asker, or none. */
+struct generation_passages {
+    bool search;
+    int k; /* of a search; so are the floor and the next */
+    float min_similarity;
+    int every;               /* tokens of the answer after which others are sought in their place; 0: none are */
+    struct text_span *given; /* [n_given] owned, and so is each text */
+    int n_given;
+};
+
+/* How passages stand in a prompt. Zeroed: before it, sought by its end. */
 struct generation_place {
     struct text_span query; /* owned: what they are sought by; text NULL: the prompt's end */
     /* Appends the whole prompt with these passages in it to *ids. The engine's thread calls it. NULL: they stand
@@ -82,14 +93,20 @@ struct generation_request {
     int32_t *shown;      /* [n_shown] owned: special tokens that are text in the answer */
     int n_shown;
     struct generation_neighbors neighbors;
+    struct generation_passages passages;
     struct generation_place place;
 };
+
+static inline bool generation_reads_passages(const struct generation_request *asked) {
+    return asked->passages.search || asked->passages.n_given > 0;
+}
 
 /* How far the answer may be read. */
 struct progress {
     int n_ids;      /* tokens of ids, and their log-probabilities */
     size_t visible; /* bytes of text: whole characters, no part of a stop string */
-    int n_found;    /* chunks whose neighbours are known: entries of found */
+    int n_found;    /* searches that are done and read: entries of found */
+    int n_read;     /* tokens that the model read before it wrote, passages and an encoder's source included */
     enum finish finish;
     double logprob_sum; /* of the tokens of ids, under the model's own probabilities */
     int stop_string;    /* the number of the stop string that ended it, -1: none did */
@@ -111,9 +128,14 @@ struct generation_answer {
     int32_t *top_ids;    /* [n_prompt + max_tokens, n_top] */
     float *top_logprobs; /* the same */
     int32_t *ranks;      /* [n_prompt] from 1; rank_prompt only */
-    struct grid grid;
-    int n_chunks;       /* that can close */
-    struct hits *found; /* [n_chunks] of a search */
+    struct grid grid;    /* of the rows that the model reads: where passages stand among them, as they were found */
+    int n_chunks;        /* that can close */
+    int chunks_room;     /* the same, whatever passages are put into the prompt */
+    /* Passages that were found for the prompt, n_searches times, and then the neighbours of each chunk. */
+    struct hits *found; /* [n_searches + chunks] */
+    int n_searches;     /* at most */
+    int *search_rows;   /* [n_searches] the row from which on these passages are read */
+    int found_room;     /* entries of found */
 };
 
 struct generation {
@@ -125,8 +147,13 @@ struct generation {
 
 /* Empty, with one reference, the caller's. */
 struct generation *generation_open(void);
-/* Allocates the answer of a complete request. m is 0 for a model without chunked cross attention. */
-void generation_prepare(struct generation *g, enum grid_mode mode, int m);
+/* How sequences are read: their grid, m 0 for a model without chunked cross attention, and the most rows of one. */
+struct generation_rows {
+    enum grid_mode grid;
+    int m, most;
+};
+/* Allocates the answer of a complete request. */
+void generation_prepare(struct generation *g, const struct generation_rows *rows);
 void generation_hold(struct generation *g);
 void generation_release(struct generation *g);
 
@@ -135,7 +162,6 @@ struct progress generation_read(struct generation *g, size_t from, struct buffer
 /* No wake will be called after this returns. */
 void generation_detach(struct generation *g);
 
-/* The first row that reads chunk j: the one that closes it; 0 for passages before a prompt. */
-int generation_chunk_position(const struct generation *g, int j);
-/* The tokens of chunk j, all of which exist, into ids [m]; returns how many. */
-int generation_chunk(const struct generation *g, int j, int32_t *ids);
+/* The first row that reads entry j of what was found: the row that closes the chunk; of passages that the prompt began
+ * with 0, of later ones the last row that was read anew. */
+int generation_found_row(const struct generation *g, int j);

@@ -7,7 +7,7 @@
 
 struct engine_sequence *sequence_open(struct engine *x, struct generation *g) {
     const struct generation_neighbors *asked = &g->asked.neighbors;
-    size_t n_chunks = (size_t)max_int(1, g->answer.n_chunks); /* passages are found once */
+    size_t n_chunks = (size_t)max_int(1, g->answer.chunks_room);
     struct engine_sequence *s = xcalloc(1, sizeof *s);
     generation_hold(g);
     s->engine = x;
@@ -23,7 +23,7 @@ struct engine_sequence *sequence_open(struct engine *x, struct generation *g) {
     s->neighbors = xcalloc(n_chunks, sizeof *s->neighbors);
     for (size_t j = 0; j < n_chunks; j++)
         s->neighbors[j] = (struct neighbor_tokens){.ids = asked->given_ids, .k = asked->given_k};
-    if (asked->search) s->lookup.queries = xcalloc(n_chunks, sizeof *s->lookup.queries);
+    if (asked->search || g->asked.passages.search) s->lookup.queries = xcalloc(n_chunks, sizeof *s->lookup.queries);
     return s;
 }
 
@@ -32,7 +32,8 @@ void sequence_free(struct engine_sequence *s) {
     buffer_free(&s->query_text);
     logit_edits_close(&s->edits);
     free(s->neighbors);
-    free(s->composed);
+    free(s->composed_rows);
+    free(s->composed_source);
     free(s->lookup.queries);
     snapshot_release(s->lookup.snapshot);
     generation_release(s->generation);
@@ -43,72 +44,6 @@ struct workload sequence_left(const struct engine_sequence *s) {
     const struct generation_request *asked = &s->generation->asked;
     int read = s->session ? session_length(s->session) : 0, source = read > 0 ? 0 : s->n_source;
     return (struct workload){.prompt = source + max_int(0, s->n_rows - read), .answer = asked->max_tokens - s->n_ids};
-}
-
-/* A special token that begins a prompt stays before the passages. */
-static void compose_before(const struct tokenizer *t, const int32_t *ids, int n, const struct tokens *passages,
-                           struct tokens *all) {
-    int first = n > 0 && tokenizer_is_special(t, ids[0]) ? 1 : 0;
-    for (int i = 0; i < first; i++) tokens_append(all, ids[i], 0);
-    for (int i = 0; i < passages->n; i++) tokens_append(all, passages->ids[i], 0);
-    for (int i = first; i < n; i++) tokens_append(all, ids[i], 0);
-}
-
-/* The rows with the passages that fit `room` more of them. */
-static enum status compose(const struct engine_sequence *s, const struct hits *hits, int room,
-                           struct passages *passages, struct tokens *all, struct error *e) {
-    const struct engine_options *o = &s->engine->o;
-    const struct generation_place *place = &s->generation->asked.place;
-    bool encodes = s->n_source > 0;
-    if (passages_write(&o->passages, o->tokenizer, hits, room, passages, e)) return e->status;
-    all->n = 0;
-    if (passages->n > 0 && place->compose)
-        return place->compose(place->context, (struct text_span){passages->text.data, passages->text.size}, all, e);
-    if (passages->n > 0)
-        compose_before(o->tokenizer, encodes ? s->source : s->rows, encodes ? s->n_source : s->n_rows, &passages->ids,
-                       all);
-    return STATUS_OK;
-}
-
-/* The hits become the passages that are read. */
-static void show_passages(struct hits *hits, struct passages *passages) {
-    free(hits->list);
-    hits->list = passages->list;
-    hits->n = passages->n;
-    passages->list = NULL;
-}
-
-static void take_rows(struct engine_sequence *s, struct tokens *all) {
-    s->composed = all->ids;
-    all->ids = NULL;
-    if (s->n_source > 0) {
-        s->source = s->composed;
-        s->n_source = all->n;
-    } else {
-        s->n_prefix = all->n - s->n_rows;
-        s->rows = s->composed;
-        s->n_rows = all->n;
-    }
-}
-
-enum status sequence_add_passages(struct engine_sequence *s, struct hits *hits, struct error *e) {
-    bool encodes = s->n_source > 0;
-    int most = s->engine->o.max_context - (encodes ? 0 : s->generation->asked.max_tokens);
-    int room = most - (encodes ? s->n_source : s->n_rows);
-    struct passages passages = {0};
-    struct tokens all = {0};
-    if (hits->n == 0) return STATUS_OK;
-    enum status status = compose(s, hits, room, &passages, &all, e);
-    /* Within a text, passages may take a token more than by themselves. */
-    while (status == STATUS_OK && all.n > most) {
-        room -= all.n - most;
-        status = compose(s, hits, room, &passages, &all, e);
-    }
-    if (status == STATUS_OK) show_passages(hits, &passages);
-    if (status == STATUS_OK && all.n > 0) take_rows(s, &all);
-    passages_free(&passages);
-    tokens_free(&all);
-    return status;
 }
 
 /* Special tokens are no text, but for those that the asker reads an answer by, and the sentinels that tell its spans
@@ -190,12 +125,15 @@ enum finish sequence_append(struct engine_sequence *s, int32_t token, float logp
 /* Under the answer's lock. */
 static void answer_update(struct engine_sequence *s, enum finish how) {
     struct generation_answer *answer = &s->generation->answer;
+    const struct generation_neighbors *asked = &s->generation->asked.neighbors;
     bool wake = s->generation->asked.wake_per_token || how != FINISH_NONE;
+    bool tells_chunks = asked->search || asked->given_k > 0;
     if (s->visible > answer->text.size)
         buffer_append(&answer->text, s->text.data + answer->text.size, s->visible - answer->text.size);
     answer->progress = (struct progress){.n_ids = s->n_ids,
                                          .visible = s->visible,
-                                         .n_found = s->n_neighbors,
+                                         .n_found = s->n_searched + (tells_chunks ? s->n_neighbors : 0),
+                                         .n_read = s->n_source + s->n_rows - s->n_reread,
                                          .finish = how,
                                          .logprob_sum = s->logprob_sum,
                                          .stop_string = s->stop_string,

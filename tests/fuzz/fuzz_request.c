@@ -17,6 +17,7 @@ static const struct request_limits limits = {.vocab = 100,
                                              .max_biases = 3,
                                              .max_logprobs = 5,
                                              .max_k = 4,
+                                             .min_every = 4,
                                              .max_prompts_option = "server.max_prompts"};
 
 /* There is one model, "m". */
@@ -51,6 +52,7 @@ static void check_request(const struct completion_request *r) {
     for (int i = 0; i < w->n_biases; i++) CHECK(w->biases[i].id >= 0 && w->biases[i].id < limits.vocab);
     for (int i = 0; i < w->stop_ids.n; i++) CHECK(w->stop_ids.ids[i] >= 0 && w->stop_ids.ids[i] < limits.vocab);
     CHECK(r->logprobs >= -1 && r->logprobs <= limits.max_logprobs);
+    CHECK(w->retrieval.every <= 0 || w->retrieval.every >= limits.min_every);
     CHECK(w->stops.n <= limits.max_stops && w->retrieval.n_neighbors <= limits.max_k);
 }
 

@@ -87,7 +87,7 @@ def test_passages_stand_in_the_last_message_of_the_user(server, before):
     by_hand = say(server, [*before, {"role": "user", "content": passages(on) + question}], retrieval={"enabled": False})
     off = say(server, [*before, {"role": "user", "content": question}], retrieval={"enabled": False})
     assert written(on) == written(by_hand) != written(off)
-    assert off["retrieval"] == [] and on["usage"] == off["usage"]
+    assert off["retrieval"] == [] and on["usage"] == by_hand["usage"] != off["usage"]
 
 
 def test_the_query_is_the_last_message_of_the_user(server):
@@ -162,8 +162,8 @@ def test_without_a_message_to_search_by(server):
     assert say(server, messages)["retrieval"] == []
     error = say(server, messages, expect=400, retrieval={"enabled": True})["error"]
     assert error["param"] == "messages" and error["code"] == "no_query"
-    error = say(server, "soup", expect=400, retrieval={"neighbors": ["a"]})["error"]
-    assert error["param"] == "retrieval.neighbors"
+    error = say(server, messages, expect=400, retrieval={"neighbors": ["a"]})["error"]
+    assert error["param"] == "messages" and error["code"] == "no_query"
 
 
 def test_a_template_without_the_message(config, tmp_path):

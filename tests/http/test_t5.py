@@ -112,7 +112,7 @@ def test_sentinels(t5):
 
 
 def test_passages_before_the_prompt(t5):
-    """Found passages change the answer and are named; the usage counts the prompt alone."""
+    """Found passages change the answer and are named; the usage counts them as what was read."""
     off = complete(t5, prompt="how is a folder indexed?")
     on = complete(t5, prompt="how is a folder indexed?", retrieval={"enabled": True, "k": 2})
     found = on["retrieval"]
@@ -120,7 +120,7 @@ def test_passages_before_the_prompt(t5):
     assert 1 <= len(found[0]["neighbors"]) <= 2
     assert found[0]["neighbors"][0]["document"].endswith(".md")
     assert on["choices"][0]["text"] != off["choices"][0]["text"] and off["retrieval"] == []
-    assert on["usage"]["prompt_tokens"] == off["usage"]["prompt_tokens"]
+    assert on["usage"]["prompt_tokens"] > off["usage"]["prompt_tokens"] + 20
 
 
 def test_passages_are_the_template_and_the_prompt(t5):
@@ -131,6 +131,30 @@ def test_passages_are_the_template_and_the_prompt(t5):
     by_hand = complete(t5, prompt=written + prompt, logprobs=0)
     a, b = (x["choices"][0]["logprobs"]["token_logprobs"] for x in (on, by_hand))
     assert a == pytest.approx(b, abs=0.2)  # the end of a passage and the prompt are cut into tokens apart
+
+
+def test_passages_of_the_request_stand_before_the_prompt(t5):
+    given = complete(t5, prompt="index", retrieval={"neighbors": ["a folder", "a page"]}, logprobs=0)
+    (entry,) = given["retrieval"]
+    assert [(n["number"], n["text"], n["document"]) for n in entry["neighbors"]] == [(1, "a folder", None), (2, "a page", None)]
+    by_hand = complete(t5, prompt="1. : a folder\n2. : a page\nindex", logprobs=0)
+    a, b = (x["choices"][0]["logprobs"]["token_logprobs"] for x in (given, by_hand))
+    assert a == pytest.approx(b, abs=0.2)  # as above
+    assert given["usage"]["prompt_tokens"] > complete(t5, prompt="index")["usage"]["prompt_tokens"]
+
+
+def test_passages_are_sought_again(t5):
+    """The encoder reads the new ones and the prompt; the decoder goes on behind what it wrote."""
+    fields = {"prompt": "how is a folder indexed?", "max_tokens": 16, "logprobs": 0, "ignore_eos": True, "return_token_ids": True}
+    reply = complete(t5, retrieval={"k": 2, "every": 6}, **fields)
+    assert [entry["chunk"] for entry in reply["retrieval"]] == [0, 1, 2]
+    ids, logprobs = reply["choices"][0]["token_ids"], reply["choices"][0]["logprobs"]["token_logprobs"]
+    for entry, start in zip(reply["retrieval"], (0, 6, 12)):
+        part = complete(t5, **fields | {"target": ids[:start], "max_tokens": 4},
+                        retrieval={"neighbors": [n["text"] for n in entry["neighbors"]]})
+        if all(n["title"] == "" for n in entry["neighbors"]):
+            assert part["choices"][0]["logprobs"]["token_logprobs"] == logprobs[start:start + 4]
+        assert len(part["choices"][0]["token_ids"]) == 4
 
 
 def test_passages_fit_the_budget(t5, start_t5):
@@ -157,7 +181,7 @@ def test_refusals(t5):
         ({"prompt": "a", "target": [999999]}, "target", "vocabulary"),
         ({"prompt": "a " * 600}, "prompt", "the encoder reads 512"),
         ({"prompt": "a", "max_tokens": 600}, "max_tokens", "limit is 512"),
-        ({"prompt": "a", "retrieval": {"neighbors": ["x"]}}, "retrieval.neighbors", "put the texts into the prompt"),
+        ({"prompt": "a", "retrieval": {"mode": "both", "neighbors": ["x"]}}, "retrieval.mode", "no chunked cross attention"),
     ]:
         answer = complete(t5, expect=400, **fields)
         assert answer["error"]["param"] == param and words in answer["error"]["message"], answer

@@ -21,6 +21,7 @@ static const struct request_limits limits = {.vocab = 100,
                                              .max_biases = 3,
                                              .max_logprobs = 5,
                                              .max_k = 4,
+                                             .min_every = 4,
                                              .max_prompts_option = "server.max_prompts"};
 
 /* The model "small" has a smaller vocabulary; the others, and the one of the server's choice, are as `limits` says. */
@@ -33,6 +34,7 @@ static const struct request_limits *find_limits(void *context, const char *model
                                                 .max_biases = 3,
                                                 .max_logprobs = 5,
                                                 .max_k = 4,
+                                                .min_every = 4,
                                                 .max_prompts_option = "server.max_prompts"};
     (void)context;
     if (model == NULL || strcmp(model, "m") == 0) return &limits;
@@ -244,11 +246,13 @@ static const struct {
     {"{\"prompt\": \"a\", \"temprature\": 1}", "temprature", "unknown_parameter",
      "known are model, prompt, max_tokens, temperature"},
     {"{\"prompt\": \"a\", \"retrieval\": {\"K\": 1}}", "retrieval.K", "unknown_parameter",
-     "known are enabled, k, min_similarity, neighbors"},
+     "known are enabled, k, min_similarity, mode, query, every, neighbors"},
     {"{\"prompt\": \"a\", \"retrieval\": {\"k\": 5}}", "retrieval.k", "invalid_value",
      "allowed is 1 .. 4 (option retrieval.max_k)"},
     {"{\"prompt\": \"a\", \"retrieval\": {\"min_similarity\": 2}}", "retrieval.min_similarity", "invalid_value",
      "-1 .. 1"},
+    {"{\"prompt\": \"a\", \"retrieval\": {\"every\": 3}}", "retrieval.every", "invalid_value", "0 or at least 4"},
+    {"{\"prompt\": \"a\", \"retrieval\": {\"mode\": \"Both\"}}", "retrieval.mode", "invalid_value", "both"},
     {"{\"prompt\": \"a\", \"retrieval\": {\"neighbors\": []}}", "retrieval.neighbors", "invalid_type", "at least one"},
     {"{\"prompt\": \"a\", \"retrieval\": {\"neighbors\": [1]}}", "retrieval.neighbors", "invalid_type", "neighbour 0"},
     {"{\"prompt\": \"a\", \"retrieval\": {\"neighbors\": [\"\",\"\",\"\",\"\",\"\"]}}", "retrieval.neighbors",

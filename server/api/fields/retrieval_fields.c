@@ -24,6 +24,18 @@ static bool read_neighbors(void *object, const struct json *v, const struct requ
 }
 FIELD_PARSER(parse_neighbors, read_neighbors)
 
+static bool read_every(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    static const char name[] = "retrieval.every";
+    struct request_retrieval *r = object;
+    if (!json_is_int(v)) return failure_set(f, 400, "invalid_type", name, "%s must be an integer", name);
+    r->every = json_int(v);
+    if (r->every == 0 || (r->every >= l->min_every && r->every <= INT32_MAX)) return true;
+    return failure_set(f, 400, "invalid_value", name,
+                       "%s is %lld, allowed is 0 or at least %d tokens (option retrieval.min_every)", name,
+                       (long long)r->every, l->min_every);
+}
+FIELD_PARSER(parse_every, read_every)
+
 #define AT(member) JSON_AT(struct request_retrieval, member)
 static const struct json_field retrieval_fields[] = {
     {"enabled", JSON_BOOL, AT(enabled), .help = "false: write without neighbours; default: the server's"},
@@ -31,24 +43,30 @@ static const struct json_field retrieval_fields[] = {
      .limit_offset = offsetof(struct request_limits, max_k), .help = "neighbours per chunk"},
     {"min_similarity", JSON_DOUBLE, AT(min_similarity), .min = -1, .max = 1,
      .help = "neighbours below this cosine are dropped"},
+    {"mode", JSON_CHOICE, AT(mode), .choices = retrieval_modes,
+     .help = "how the model reads them: by cross attention, in its prompt, or both; auto: the server's"},
+    {"query", JSON_CHOICE, AT(query), .choices = retrieval_queries,
+     .help = "of a chat: the user's last message, or with the turns before it"},
+    {"every", JSON_PARSED, .parse = parse_every, .schema = "{\"type\":\"integer\",\"minimum\":0}",
+     .help = "tokens of the answer after which passages of the prompt are sought again; 0: never"},
     {"neighbors", JSON_PARSED, .parse = parse_neighbors,
      .schema = "{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"minItems\":1}",
-     .help = "texts to read at every chunk in place of a search"},
+     .help = "texts to read in place of a search: at every chunk, or in the prompt"},
 };
 #undef AT
 const struct json_table retrieval_table = JSON_TABLE(retrieval_fields);
 
 void request_retrieval_init(struct request_retrieval *r) {
-    *r = (struct request_retrieval){.enabled = true, .min_similarity = -2};
+    *r = (struct request_retrieval){.enabled = true, .min_similarity = -2, .query = -1, .every = -1};
 }
 
 enum status request_retrieval_read(struct json_reader *r, const struct json *value, struct request_retrieval *out) {
     out->given = true;
     enum status status = json_table_read(r, &retrieval_table, value, out);
-    bool searches = !out->enabled || out->k != 0 || out->min_similarity >= -1;
+    bool searches = !out->enabled || out->k != 0 || out->min_similarity >= -1 || out->every > 0;
     if (status || out->n_neighbors == 0 || !searches) return status;
     failure_set(r->context, 400, "invalid_value", "retrieval.neighbors",
-                "retrieval.neighbors takes the place of a search: leave out enabled, k and min_similarity");
+                "retrieval.neighbors takes the place of a search: leave out enabled, k, min_similarity and every");
     return STATUS_INVALID;
 }
 

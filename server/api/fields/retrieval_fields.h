@@ -2,12 +2,16 @@
 #pragma once
 
 #include "server/api/fields/fields.h"
+#include "server/host/retrieval_mode.h"
 
 struct request_retrieval {
     bool given;                  /* the request has a retrieval object */
     bool enabled;                /* true unless it says false */
     int64_t k;                   /* 0: the server's */
     double min_similarity;       /* below -1: the server's */
+    int mode;                    /* enum retrieval_mode; auto: the server's */
+    int query;                   /* enum retrieval_query, -1: the server's */
+    int64_t every;               /* 0: never, -1: the server's */
     struct text_span *neighbors; /* [n_neighbors], owned */
     int n_neighbors;
 };

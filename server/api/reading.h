@@ -1,0 +1,15 @@
+/* server/api/reading.h: what an answer reads beside its prompt: from a request's field `retrieval` to what the engine
+ * is asked. */
+#pragma once
+
+#include "server/api/api.h"
+
+/* Checks the field against the model; once for a request. */
+bool reading_check(const struct served_model *model, const struct request_retrieval *r, struct failure *f);
+/* Whether passages stand in the prompt: sought, or the request's. */
+bool reading_prompts(const struct served_model *model, const struct request_retrieval *r);
+/* What passages of a chat are sought by. */
+enum retrieval_query reading_query(const struct served_model *model, const struct request_retrieval *r);
+/* Neighbours and passages of one answer. */
+bool reading_ask(const struct served_model *model, const struct request_retrieval *r, struct generation_request *asked,
+                 struct failure *f);

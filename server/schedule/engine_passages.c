@@ -1,0 +1,188 @@
+/* server/schedule/engine_passages.c: passages in a prompt: what they are sought by, where they stand, and how a
+ * sequence goes on when others take their place. See engine_private.h.
+ *
+ * Passages that are sought again (retrieval.every) replace those before: the model then reads the prompt with the new
+ * ones and all that was written, as if it were a new prompt (In-Context RALM, arXiv 2302.00083). Rows that both texts
+ * begin with are not computed again. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/schedule/engine_private.h"
+
+/* Tokens at the end of a text that passages are sought by: the length of a chunk, as the documents' are. */
+enum { PASSAGE_QUERY_TOKENS = 64 };
+
+/* The query. */
+
+/* The end of the prompt, or of the encoder's source, and of what was written: at most PASSAGE_QUERY_TOKENS. */
+static void decode_end(struct engine_sequence *s, bool with_prompt) {
+    const struct generation_request *asked = &s->generation->asked;
+    const int32_t *read = asked->n_source > 0 ? asked->source : asked->prompt;
+    int n_read = with_prompt ? (asked->n_source > 0 ? asked->n_source : asked->n_prompt) : 0;
+    int written = min_int(s->n_ids, PASSAGE_QUERY_TOKENS), before = min_int(n_read, PASSAGE_QUERY_TOKENS - written);
+    int32_t ids[PASSAGE_QUERY_TOKENS];
+    if (before > 0) memcpy(ids, read + n_read - before, (size_t)before * sizeof *ids);
+    if (written > 0)
+        memcpy(ids + before, s->generation->answer.ids + s->n_ids - written, (size_t)written * sizeof *ids);
+    tokenizer_decode(s->engine->o.tokenizer, ids, before + written, true, &s->query_text);
+}
+
+/* The words that the asker gives, behind the end of the answer so far; or the end of the whole text. */
+static void write_query(struct engine_sequence *s) {
+    const struct generation_passages *asked = &s->generation->asked.passages;
+    struct text_span said = s->generation->asked.place.query;
+    buffer_clear(&s->query_text);
+    if (said.text == NULL || s->n_ids > 0) decode_end(s, said.text == NULL);
+    if (said.text && s->n_ids > 0) buffer_append(&s->query_text, "\n", 1);
+    if (said.text) buffer_append(&s->query_text, said.text, said.size);
+    const char *text = s->query_text.data ? s->query_text.data : "";
+    s->lookup.queries[0] = (struct retriever_query){
+        .text = {text, s->query_text.size}, .k = asked->k, .min_similarity = asked->min_similarity};
+}
+
+/* The prompt. */
+
+/* A special token that begins a prompt stays before the passages. */
+static void compose_before(const struct tokenizer *t, const int32_t *ids, int n, const struct tokens *passages,
+                           struct tokens *all) {
+    int first = n > 0 && tokenizer_is_special(t, ids[0]) ? 1 : 0;
+    for (int i = 0; i < first; i++) tokens_append(all, ids[i], 0);
+    for (int i = 0; i < passages->n; i++) tokens_append(all, passages->ids[i], 0);
+    for (int i = first; i < n; i++) tokens_append(all, ids[i], 0);
+}
+
+/* The prompt, or the encoder's source, with the passages that fit `room` more tokens. */
+static enum status compose(const struct engine_sequence *s, const struct hits *hits, int room,
+                           struct passages *passages, struct tokens *all, struct error *e) {
+    const struct engine_options *o = &s->engine->o;
+    const struct generation_request *asked = &s->generation->asked;
+    const struct generation_place *place = &asked->place;
+    bool encodes = asked->n_source > 0;
+    if (passages_write(&o->passages, o->tokenizer, hits, room, passages, e)) return e->status;
+    all->n = 0;
+    if (passages->n > 0 && place->compose)
+        return place->compose(place->context, (struct text_span){passages->text.data, passages->text.size}, all, e);
+    compose_before(o->tokenizer, encodes ? asked->source : asked->prompt, encodes ? asked->n_source : asked->n_prompt,
+                   &passages->ids, all);
+    return STATUS_OK;
+}
+
+/* The same within the context. Within a text, passages may take a token more than by themselves. */
+static enum status compose_within(const struct engine_sequence *s, const struct hits *hits, struct passages *passages,
+                                  struct tokens *all, struct error *e) {
+    const struct generation_request *asked = &s->generation->asked;
+    bool encodes = asked->n_source > 0;
+    int most = s->engine->o.max_context - (encodes ? 0 : asked->max_tokens);
+    int room = most - (encodes ? asked->n_source : asked->n_prompt);
+    enum status status = compose(s, hits, room, passages, all, e);
+    while (status == STATUS_OK && passages->n > 0 && all->n > most) {
+        room -= all->n - most;
+        status = compose(s, hits, room, passages, all, e);
+    }
+    return status;
+}
+
+/* The hits become the passages that are read. */
+static void show_passages(struct hits *hits, struct passages *passages) {
+    free(hits->list);
+    hits->list = passages->list;
+    hits->n = passages->n;
+    passages->list = NULL;
+}
+
+/* Rows that the session has computed and the new rows begin with, all but one of these at most. */
+static int count_kept(const struct engine_sequence *s, const int32_t *rows, int n) {
+    int most = min_int(session_length(s->session), n - 1), kept = 0;
+    while (kept < most && sequence_row(s, kept) == rows[kept]) kept++;
+    return kept;
+}
+
+/* The sequence goes on behind these rows. */
+static void restart(struct engine_sequence *s, int32_t *rows, int n) {
+    const struct engine *x = s->engine;
+    struct generation_answer *answer = &s->generation->answer;
+    int kept = count_kept(s, rows, n), m = x->info.chunk_length;
+    s->n_prefix = n - s->n_ids - s->generation->asked.n_prompt;
+    free(s->composed_rows);
+    s->rows = s->composed_rows = rows;
+    s->n_rows = n;
+    s->n_reread = s->n_ids;
+    s->n_neighbors = 0;
+    if (m > 0) {
+        answer->grid = grid_make(x->o.grid, n, m);
+        answer->n_chunks = grid_complete(answer->grid, n + s->generation->asked.max_tokens - s->n_ids);
+    }
+    session_rewind(s->session, kept, answer->grid);
+}
+
+/* The composed text is read: as the encoder's source, or as the decoder's rows. */
+static void take_composed(struct engine_sequence *s, struct tokens *all) {
+    const struct generation_request *asked = &s->generation->asked;
+    bool encodes = asked->n_source > 0;
+    int n_before = encodes ? asked->n_prompt : all->n, n = n_before + s->n_ids;
+    int32_t *rows = xmalloc((size_t)n * sizeof *rows);
+    memcpy(rows, encodes ? asked->prompt : all->ids, (size_t)n_before * sizeof *rows);
+    if (s->n_ids > 0) memcpy(rows + n_before, s->generation->answer.ids, (size_t)s->n_ids * sizeof *rows);
+    restart(s, rows, n);
+    if (!encodes) return;
+    free(s->composed_source);
+    s->source = s->composed_source = all->ids;
+    s->n_source = all->n;
+    all->ids = NULL;
+}
+
+/* Puts passages into the prompt; *hits becomes those that are there. */
+static enum status read_passages(struct engine_sequence *s, struct hits *hits, struct error *e) {
+    struct passages passages = {0};
+    struct tokens all = {0};
+    enum status status = compose_within(s, hits, &passages, &all, e);
+    if (status == STATUS_OK) {
+        show_passages(hits, &passages);
+        take_composed(s, &all);
+    }
+    passages_free(&passages);
+    tokens_free(&all);
+    return status;
+}
+
+/* In the engine's loop. */
+
+/* The entry of what was found is complete: its passages are read, and the chunks of the new rows are next. */
+static void accept(struct engine_sequence *s) {
+    struct generation_answer *answer = &s->generation->answer;
+    struct error e = {0};
+    if (read_passages(s, &answer->found[s->n_searched], &e)) {
+        sequence_finish(s, FINISH_ERROR, &e);
+        return;
+    }
+    answer->search_rows[s->n_searched] = s->n_reread > 0 ? s->n_rows - 1 : 0;
+    s->n_searched++;
+    engine_close_chunks(s, 0, answer->n_chunks ? grid_complete(answer->grid, s->n_rows) : 0);
+}
+
+/* The asker's texts as hits, which point into the request. */
+static void take_given(struct engine_sequence *s) {
+    const struct generation_passages *asked = &s->generation->asked.passages;
+    struct hits *hits = &s->generation->answer.found[0];
+    hits->list = xcalloc((size_t)asked->n_given, sizeof *hits->list);
+    hits->n = asked->n_given;
+    for (int i = 0; i < hits->n; i++)
+        hits->list[i] = (struct hit){.document = "", .title = "", .text = asked->given[i]};
+}
+
+void engine_seek_passages(struct engine_sequence *s) {
+    if (s->n_searched > 0) sequence_publish(s);
+    if (!s->generation->asked.passages.search) {
+        take_given(s);
+        accept(s);
+        return;
+    }
+    write_query(s);
+    s->seeks_passages = true;
+    engine_look_up(s, s->n_searched, 1);
+}
+
+void engine_accept_passages(struct engine_sequence *s) {
+    s->seeks_passages = false;
+    accept(s);
+}
