@@ -61,7 +61,7 @@ static void read_rows(struct fixture *f, struct session *s, const int32_t *token
 /* Two texts that are alike up to CHANGED, read one after the other in one session, and the second by itself. */
 static void check(const char *folder, bool keeps) {
     struct fixture f;
-    struct session *s, *alone;
+    struct session *s = NULL, *alone = NULL;
     struct error e = {0};
     int32_t first[ROWS], second[ROWS];
     fixture_open(&f, folder);
