@@ -11,9 +11,10 @@
 #include "config/base/line.h"
 #include "retro/model/generation_config.h"
 #include "retro/weights/gguf_folder.h"
+#include "server/access/keyring.h"
 #include "server/host/check.h"
 
-enum cli_option { CLI_CONFIG = 1, CLI_SET, CLI_CHECK, CLI_PRINT, CLI_HELP, CLI_VERSION };
+enum cli_option { CLI_CONFIG = 1, CLI_SET, CLI_CHECK, CLI_PRINT, CLI_HELP, CLI_VERSION, CLI_NEW_KEY, CLI_HASH_KEY };
 
 static const struct option long_options[] = {
     {"config", required_argument, NULL, CLI_CONFIG},
@@ -22,6 +23,8 @@ static const struct option long_options[] = {
     {"print-config", no_argument, NULL, CLI_PRINT},
     {"help", no_argument, NULL, CLI_HELP},
     {"version", no_argument, NULL, CLI_VERSION},
+    {"new-key", required_argument, NULL, CLI_NEW_KEY},
+    {"hash-key", required_argument, NULL, CLI_HASH_KEY},
     {NULL, 0, NULL, 0},
 };
 
@@ -30,6 +33,7 @@ struct cli_arguments {
     const char **sets; /* [argc] */
     int n_sets;
     enum cli_option instead; /* 0: serve */
+    const char *key_name;
 };
 
 static void print_help(void) {
@@ -40,6 +44,8 @@ static void print_help(void) {
         "  --set KEY=VALUE   one option on top of the file; may be repeated\n"
         "  --check-config    check the options, the folders they name and whether these go together, and exit\n"
         "  --print-config    print the options in effect and exit\n"
+        "  --new-key NAME    print a line for server.keys_file, and on stderr the new key that it is of, and exit\n"
+        "  --hash-key NAME   the same of a key that is read from standard input\n"
         "  --help            this text\n"
         "  --version         version, compiler and index library\n\n"
         "Once it listens:\n\n"
@@ -58,6 +64,11 @@ static enum status scan(int argc, char **argv, struct cli_arguments *a, struct e
             case CLI_SET:
                 a->sets[a->n_sets] = optarg;
                 a->n_sets++;
+                break;
+            case CLI_NEW_KEY:
+            case CLI_HASH_KEY:
+                a->key_name = optarg;
+                a->instead = (enum cli_option)option;
                 break;
             case ':': return error_set(e, STATUS_INVALID, "%s needs a value; see --help", argv[optind - 1]);
             case '?': return error_set(e, STATUS_INVALID, "unknown option %s; see --help", argv[optind - 1]);
@@ -121,6 +132,47 @@ static enum status print_config(const struct config *c, struct error *e) {
     return print_sampling(c, e);
 }
 
+/* Keys. */
+
+/* The first line of standard input. */
+static enum status read_secret(struct buffer *out, struct error *e) {
+    char line[KEY_MAX_BYTES + 2];
+    if (fgets(line, sizeof line, stdin) == NULL) line[0] = '\0';
+    line[strcspn(line, "\r\n")] = '\0';
+    size_t size = strlen(line);
+    if (size < KEY_MIN_BYTES || size > KEY_MAX_BYTES)
+        return error_set(e, STATUS_INVALID,
+                         "standard input holds a key of %zu bytes, allowed is %d .. %d: a short key can be guessed, as "
+                         "its hash is not salted",
+                         size, KEY_MIN_BYTES, KEY_MAX_BYTES);
+    buffer_append(out, line, size);
+    return STATUS_OK;
+}
+
+/* The line is printed if the file of keys would take it. */
+static enum status print_key_line(const char *name, const struct buffer *secret, struct error *e) {
+    struct buffer line = {0};
+    struct key_list list;
+    key_line_write(name, (struct text_span){secret->data, secret->size}, &line);
+    enum status status = key_list_parse(&list, (struct text_span){line.data, line.size}, "the new line", e);
+    if (status == STATUS_OK) {
+        key_list_free(&list);
+        fputs(line.data, stdout);
+    }
+    buffer_free(&line);
+    return status;
+}
+
+static enum status print_key(const struct cli_arguments *a, struct error *e) {
+    struct buffer secret = {0};
+    bool made = a->instead == CLI_NEW_KEY;
+    enum status status = made ? key_make(&secret, e) : read_secret(&secret, e);
+    if (status == STATUS_OK) status = print_key_line(a->key_name, &secret, e);
+    if (status == STATUS_OK && made) line_print(stderr, "the key, which is shown only here: %s", secret.data);
+    buffer_free(&secret);
+    return status;
+}
+
 static enum status apply(const struct cli_arguments *a, struct config *c, enum cli_action *action, struct error *e) {
     *action = a->instead ? CLI_EXIT : CLI_SERVE;
     if (a->instead == CLI_HELP) {
@@ -132,6 +184,7 @@ static enum status apply(const struct cli_arguments *a, struct config *c, enum c
                HAVE_FAISS ? "FAISS and exact search" : "exact search");
         return STATUS_OK;
     }
+    if (a->key_name) return print_key(a, e);
     if (a->config && config_read(c, a->config, e)) return e->status;
     for (int i = 0; i < a->n_sets; i++)
         if (config_set(c, a->sets[i], e)) return e->status;

@@ -3,12 +3,13 @@
  *   device, ranks, address, model -> tokenizer -> collection, embedder, retriever, retrieval thread
  *   -> engine -> other models (parts.h) -> api -> HTTP
  *
- * Everything lives as long as the process. SIGTERM, SIGINT or SIGHUP ends it: no new connections, running requests are
- * finished for up to server.drain_timeout seconds, then all is closed in reverse order. A second signal ends the
- * waiting. */
+ * Everything lives as long as the process. SIGTERM, SIGINT or SIGHUP (which reads files again where there are such)
+ * ends it: no new connections, running requests are finished for up to server.drain_timeout seconds, then all is closed
+ * in reverse order. A second signal ends the waiting. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,10 +89,26 @@ static enum status open_parts(struct server *s, struct error *e) {
     return STATUS_OK;
 }
 
+static enum status open_networks(struct api *a, const struct json_list *allow, struct error *e) {
+    char *const *texts = allow->items;
+    a->networks = xcalloc(allow->count, sizeof *a->networks);
+    for (size_t i = 0; i < allow->count; i++) {
+        if (network_parse(&a->networks[i], texts[i], e)) return e->status;
+        a->n_networks++;
+    }
+    return STATUS_OK;
+}
+
 static enum status open_api(struct server *s, struct error *e) {
-    const struct json_list *origins = &s->config.server.cors_origins;
-    s->api = (struct api){
-        .origins = origins->items, .n_origins = (int)origins->count, .created = time(NULL), .traffic = traffic_open()};
+    const struct server_settings *c = &s->config.server;
+    s->api = (struct api){.origins = c->cors_origins.items,
+                          .n_origins = (int)c->cors_origins.count,
+                          .operations = (enum operations_access)c->operations,
+                          .created = time(NULL),
+                          .traffic = traffic_open()};
+    if (c->keys_file[0] && keyring_open(&s->api.keys, c->keys_file, e)) return e->status;
+    if (s->api.keys) log_info("keys: %d, from %s", keyring_count(s->api.keys), c->keys_file);
+    if (open_networks(&s->api, &c->allow, e)) return e->status;
     return parts_serve(&s->parts, &s->config, &s->api, e);
 }
 
@@ -115,6 +132,7 @@ static enum status open_http(struct server *s, struct error *e) {
  * that main waits for. */
 
 static int signal_counter = -1;
+static atomic_bool reload_wanted;
 
 static void count_signal(int number) {
     int saved = errno;
@@ -124,15 +142,25 @@ static void count_signal(int number) {
     errno = saved;
 }
 
+/* SIGHUP, where there are files to be read again. */
+static void count_reload(int number) {
+    atomic_store(&reload_wanted, true);
+    count_signal(number);
+}
+
 /* Until this is called signals end the process at once: there is nothing to finish. */
-static enum status count_signals(struct error *e) {
+static enum status count_signals(bool reloads, struct error *e) {
     struct sigaction action = {.sa_handler = count_signal, .sa_flags = SA_RESTART}, hangup;
+    struct sigaction reload = {.sa_handler = count_reload, .sa_flags = SA_RESTART};
     signal_counter = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK | EFD_SEMAPHORE);
     if (signal_counter < 0) return error_errno(e, "waiting for signals");
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
     /* Under nohup the end of a terminal is to be ignored. */
-    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, NULL);
+    if (reloads)
+        sigaction(SIGHUP, &reload, NULL);
+    else if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &action, NULL);
     return STATUS_OK;
 }
 
@@ -161,8 +189,28 @@ static bool signal_within(int milliseconds) {
     return n > 0 && read(signal_counter, &one, sizeof one) == sizeof one;
 }
 
+/* Files that are read again while the server runs; what cannot be used changes nothing. */
+
+static bool server_reloads(const struct server *s) { return s->config.server.keys_file[0] != '\0'; }
+
+static void server_reload(struct server *s) {
+    struct error e;
+    if (s->api.keys && keyring_reload(s->api.keys, &e))
+        log_error("%s; the keys are as before", e.text);
+    else if (s->api.keys)
+        log_info("keys: %d, from %s", keyring_count(s->api.keys), s->config.server.keys_file);
+}
+
+/* A signal that ends the server. */
+static bool end_within(struct server *s, int milliseconds) {
+    if (!signal_within(milliseconds)) return false;
+    if (!atomic_exchange(&reload_wanted, false)) return true;
+    server_reload(s);
+    return false;
+}
+
 static enum status server_open(struct server *s, struct error *e) {
-    if (open_parts(s, e) || open_api(s, e) || count_signals(e) || open_http(s, e)) return e->status;
+    if (open_parts(s, e) || open_api(s, e) || count_signals(server_reloads(s), e) || open_http(s, e)) return e->status;
     return STATUS_OK;
 }
 
@@ -171,6 +219,8 @@ static void server_close(struct server *s) {
     http_close(s->http);
     parts_close(&s->parts);
     traffic_close(s->api.traffic);
+    keyring_close(s->api.keys);
+    free(s->api.networks);
     if (s->socket >= 0) close(s->socket);
 }
 
@@ -181,7 +231,7 @@ static void drain(struct server *s) {
     http_quiesce(s->http);
     log_info("stopping: %d requests to finish", http_active(s->http));
     while (http_active(s->http) > 0 && time_now() < deadline)
-        if (signal_within(20)) break;
+        if (end_within(s, 20)) break;
     parts_stop(&s->parts);
     for (int i = 0; i < 50 && http_active(s->http) > 0; i++) signal_within(20);
     log_info("stopped");
@@ -198,7 +248,7 @@ static enum status serve(struct server *s, struct error *e) {
     }
     status = server_open(s, e);
     if (status == STATUS_OK) {
-        while (!signal_within(1000) && !parts_failed(&s->parts) && status == STATUS_OK)
+        while (!end_within(s, 1000) && !parts_failed(&s->parts) && status == STATUS_OK)
             status = opened_model_check(first, e);
         if (parts_failed(&s->parts)) status = error_set(e, STATUS_DEVICE, "the device failed, see above");
         drain(s);

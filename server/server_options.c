@@ -1,6 +1,9 @@
 /* server/server_options.c: rows of the server. See server_options.h. */
 #include "server/server_options.h"
 
+static const struct json_choice operations_choices[] = {
+    {"open", OPERATIONS_OPEN}, {"local", OPERATIONS_LOCAL}, {"key", OPERATIONS_KEY}, {NULL, 0}};
+
 static const struct option_row server_rows[] = {
     OPTION_TEXT(struct server_settings, host, "127.0.0.1", "address to listen on"),
     OPTION_INT(struct server_settings, port, 8080, 0, 65535, "TCP port; 0: any free one, printed at start"),
@@ -30,5 +33,11 @@ static const struct option_row server_rows[] = {
     OPTION_INT(struct server_settings, drain_timeout, 30, 0, 86400, "seconds that SIGTERM waits for running requests"),
     OPTION_TEXTS(struct server_settings, cors_origins,
                  "origins whose pages may use the server from a browser, such as https://example.org; *: all"),
+    OPTION_PATH(
+        struct server_settings, keys_file,
+        "hashes of the keys that clients need, made by --new-key; empty: none is needed; SIGHUP reads it again"),
+    OPTION_CHOICE(struct server_settings, operations, OPERATIONS_OPEN, operations_choices,
+                  "who reads /health, /metrics, /version and /openapi.json: all, this machine, or keys that say so"),
+    OPTION_TEXTS(struct server_settings, allow, "networks whose clients are answered, such as 10.0.0.0/8; empty: all"),
 };
 const struct option_section server_section = {"server", server_rows, (int)ARRAY_COUNT(server_rows)};

@@ -3,6 +3,9 @@
 
 #include "config/options/options.h"
 
+/* Clients that may read /health, /metrics, /version and /openapi.json. */
+enum operations_access { OPERATIONS_OPEN, OPERATIONS_LOCAL, OPERATIONS_KEY };
+
 /* Strings are owned and never NULL. */
 struct server_settings {
     char *host;
@@ -24,5 +27,8 @@ struct server_settings {
     int min_body_rate;             /* bytes per second that a body must bring; 0: any */
     int drain_timeout;             /* seconds SIGTERM waits for running requests */
     struct json_list cors_origins; /* of char *: whose pages may ask */
+    char *keys_file;               /* empty: no keys are asked for */
+    int operations;                /* enum operations_access */
+    struct json_list allow;        /* of char *: networks whose clients are answered; none: all */
 };
 extern const struct option_section server_section;

@@ -17,11 +17,7 @@ static bool method_matches(const struct route *route, const char *method) {
     return strcmp(route->method, method) == 0 || (takes_head(route) && strcmp(method, "HEAD") == 0);
 }
 
-bool api_path_is_for_operators(const char *path) {
-    for (int i = 0; i < n_api_routes; i++)
-        if (route_matches(&api_routes[i], path) && api_routes[i].access == ACCESS_OPERATIONS) return true;
-    return false;
-}
+bool api_path_is_for_operators(const char *path) { return route_access_of(path) != ACCESS_API; }
 
 const char *api_argument(const struct api_request *r, const char *name) {
     for (int i = 0; i < r->n_arguments; i++)
@@ -91,11 +87,11 @@ static bool origin_is_allowed(const struct api *a, const char *origin) {
 
 /* What a browser reads before it lets a page see the answer (Fetch standard, CORS protocol). Cookies mean nothing here,
  * so credentials are never allowed. */
-static void allow_origin(const struct api *a, const struct api_request *r, struct answer *answer) {
+static void allow_origin(const struct api *a, const char *origin, struct answer *answer) {
     if (a->n_origins == 0) return;
     answer_add_header(answer, "Vary", "Origin");
-    if (r->origin == NULL || !origin_is_allowed(a, r->origin)) return;
-    answer_add_header(answer, "Access-Control-Allow-Origin", "%s", r->origin);
+    if (origin == NULL || !origin_is_allowed(a, origin)) return;
+    answer_add_header(answer, "Access-Control-Allow-Origin", "%s", origin);
     answer_add_header(answer, "Access-Control-Expose-Headers", "x-request-id, Retry-After");
 }
 
@@ -110,7 +106,8 @@ static struct answer *answer_options(const struct api *a, const struct api_reque
     answer_add_header(answer, "Allow", "%s", allow.data);
     if (r->origin && origin_is_allowed(a, r->origin)) {
         answer_add_header(answer, "Access-Control-Allow-Methods", "%s", allow.data);
-        answer_add_header(answer, "Access-Control-Allow-Headers", "Authorization, Content-Type, X-Api-Key");
+        answer_add_header(answer, "Access-Control-Allow-Headers",
+                          "Authorization, Content-Type, X-Api-Key, X-Request-Id, traceparent");
         answer_add_header(answer, "Access-Control-Max-Age", "600");
     }
     buffer_free(&allow);
@@ -134,7 +131,13 @@ static struct answer *route_open(struct api *a, const struct api_request *r, str
 
 struct answer *api_open(struct api *a, const struct api_request *r, struct waker waker) {
     struct answer *answer = route_open(a, r, waker);
-    allow_origin(a, r, answer);
+    allow_origin(a, r->origin, answer);
+    return answer;
+}
+
+struct answer *api_refuse(const struct api *a, const char *origin, struct failure *f) {
+    struct answer *answer = answer_failure(f);
+    allow_origin(a, origin, answer);
     return answer;
 }
 

@@ -3,6 +3,9 @@
 #pragma once
 
 #include "retro/chat/chat.h"
+#include "server/access/address.h"
+#include "server/access/keyring.h"
+#include "server/access/principal.h"
 #include "server/api/failure.h"
 #include "server/api/fields/completion_fields.h"
 #include "server/api/fields/search_fields.h"
@@ -54,6 +57,10 @@ struct api {
     struct request_limits largest_embedder; /* of any embedder */
     const char *const *origins;             /* [n_origins] whose pages may ask; "*": all may */
     int n_origins;
+    struct keyring *keys; /* NULL: none is asked for */
+    enum operations_access operations;
+    struct network *networks; /* [n_networks] whose clients are answered; none: all are */
+    int n_networks;
     int64_t created; /* seconds since 1970 of the start */
     atomic_bool draining;
     struct traffic *traffic; /* what was asked and answered so far (traffic.h) */
@@ -67,11 +74,31 @@ struct api_request {
     size_t size;
     const struct query_argument *arguments; /* [n_arguments], of the query string */
     int n_arguments;
-    uint64_t client; /* who asks: the same number, the same client */
+    struct principal principal; /* who asks; borrowed */
 };
 
 /* Never NULL: what is wrong with a request is an answer too. `waker` is called until the answer is closed. */
 struct answer *api_open(struct api *a, const struct api_request *r, struct waker waker);
+
+/* What a request's head says of who asks. */
+struct api_head {
+    const char *method, *path;
+    const char *authorization, *api_key; /* headers; NULL: none */
+    struct address address;
+};
+
+/* A request that was let in. */
+struct admission {
+    struct principal principal; /* with a reference */
+    bool counted;               /* against the limits of its key */
+};
+
+/* Before the body is read. False, with *f set to 401, 403 or 429, when the request is not let in. */
+bool api_admit(struct api *a, const struct api_head *h, struct admission *out, struct failure *f);
+/* It is over. */
+void api_leave(struct admission *m);
+/* A refusal that does not come from api_open. Frees the failure. */
+struct answer *api_refuse(const struct api *a, const char *origin, struct failure *f);
 
 /* A request is over, however it ended: `status` is what the client was told, or what the log says where it was not. */
 void api_note(struct api *a, const char *path, int status, double seconds);

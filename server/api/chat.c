@@ -68,7 +68,7 @@ static bool open_choice(struct chat_answer *c, const struct chat_prompt *prompt,
     return true;
 }
 
-static bool open_choices(struct chat_answer *c, uint64_t client, struct waker waker, struct failure *f) {
+static bool open_choices(struct chat_answer *c, const struct principal *who, struct waker waker, struct failure *f) {
     struct chat_prompt prompt = {0};
     int n = (int)c->request.writing.n;
     bool ok = reading_check(c->model, &c->request.writing.retrieval, f) &&
@@ -76,7 +76,7 @@ static bool open_choices(struct chat_answer *c, uint64_t client, struct waker wa
     c->choices = xcalloc((size_t)n, sizeof *c->choices);
     for (int i = 0; ok && i < n; i++) {
         c->choices[i].generation = generation_open();
-        c->choices[i].generation->asked.client = client;
+        c->choices[i].generation->asked.principal = principal_hold(*who);
         c->choices[i].generation->answer.waker = waker;
         ok = open_choice(c, &prompt, prompt.thinks || chat_reasons(c->model->chat), f);
     }
@@ -170,7 +170,7 @@ struct answer *chat_open_answer(struct api *a, const struct api_request *r, stru
     struct chat_answer *c = xcalloc(1, sizeof *c);
     c->created = time(NULL);
     c->id = random_number();
-    if (!parse_chat(c, a, r, f) || !open_choices(c, r->client, waker, f) || !submit(c, f)) {
+    if (!parse_chat(c, a, r, f) || !open_choices(c, &r->principal, waker, f) || !submit(c, f)) {
         chat_answer_close(&c->base);
         return NULL;
     }

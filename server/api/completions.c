@@ -84,7 +84,7 @@ static bool check_source(const struct completion *c, int n_source, struct failur
 struct opening {
     struct tokens ids, source;
     const struct request_prompt *shown; /* what echo puts before the text */
-    uint64_t client;
+    const struct principal *who;
     struct waker waker;
 };
 
@@ -111,7 +111,7 @@ static bool open_choice(struct completion *c, const struct opening *o, int numbe
     choice->number = number;
     choice->index = c->n - 1;
     choice->generation = generation_open();
-    choice->generation->asked.client = o->client;
+    choice->generation->asked.principal = principal_hold(*o->who);
     choice->generation->answer.waker = o->waker;
     if (!ask(c, choice, o, f)) return false;
     if (c->request.echo) keep_prompt(c, choice, o->shown, &o->ids);
@@ -136,9 +136,9 @@ static bool check_target(const struct completion *c, struct failure *f) {
                        c->model->id);
 }
 
-static bool open_choices(struct completion *c, uint64_t client, struct waker waker, struct failure *f) {
+static bool open_choices(struct completion *c, const struct principal *who, struct waker waker, struct failure *f) {
     const struct completion_request *r = &c->request;
-    struct opening o = {.client = client, .waker = waker};
+    struct opening o = {.who = who, .waker = waker};
     if (!reading_check(c->model, &r->writing.retrieval, f) || !check_target(c, f)) return false;
     c->per_prompt = (int)(r->best_of ? r->best_of : r->writing.n);
     c->choices = xcalloc((size_t)r->prompts.n * (size_t)c->per_prompt, sizeof *c->choices);
@@ -248,7 +248,7 @@ struct answer *completions_open(struct api *a, const struct api_request *r, stru
     struct completion *c = xcalloc(1, sizeof *c);
     c->created = time(NULL);
     c->id = random_number();
-    if (!parse_completion(c, a, r, f) || !open_choices(c, r->client, waker, f) || !submit(c, f)) {
+    if (!parse_completion(c, a, r, f) || !open_choices(c, &r->principal, waker, f) || !submit(c, f)) {
         completion_close(&c->base);
         return NULL;
     }

@@ -126,9 +126,10 @@ bool embed_answer_add(struct embed_answer *a, const struct request_prompt *p, in
                        a->model->id, a->model->limits.context);
 }
 
-struct answer *embed_answer_send(struct embed_answer *a, struct failure *f) {
+struct answer *embed_answer_send(struct embed_answer *a, const struct principal *who, struct failure *f) {
     struct error e;
     size_t values;
+    int64_t tokens = a->n_tokens; /* another thread has the rest once it is asked */
     if (mul_overflows((size_t)a->n, (size_t)a->model->embedder->dim * sizeof *a->vectors, &values)) values = SIZE_MAX;
     a->vectors = malloc(values);
     a->job = (struct embedding_job){.texts = a->texts,
@@ -136,14 +137,19 @@ struct answer *embed_answer_send(struct embed_answer *a, struct failure *f) {
                                     .first = a->first,
                                     .others = a->others,
                                     .vectors = a->vectors,
+                                    .client = who->client,
                                     .cancelled = &a->cancelled,
                                     .done = embed_done,
                                     .context = a};
     atomic_store(&a->references, 2);
     enum status status = a->vectors ? STATUS_OK : error_set(&e, STATUS_NO_MEMORY, "no memory for %d vectors", a->n);
     if (status == STATUS_OK) status = embedding_thread_ask(a->model->thread, &a->job, &e);
-    if (status == STATUS_OK) return &a->base;
+    if (status == STATUS_OK) {
+        principal_charge(who, tokens);
+        return &a->base;
+    }
     failure_from_error(f, &e);
+    if (status == STATUS_BUSY) f->retry_after = embedding_thread_retry_after(a->model->thread);
     embed_release(a); /* the embedding thread's reference */
     answer_close(&a->base);
     return NULL;

@@ -38,6 +38,6 @@ struct request_models embed_models(struct api *a);
 bool embed_answer_add(struct embed_answer *a, const struct request_prompt *p, int i, const char *field,
                       struct failure *f);
 /* Sends n texts to the embedder; the answer, or NULL with *f set: the answer is gone then. */
-struct answer *embed_answer_send(struct embed_answer *a, struct failure *f);
+struct answer *embed_answer_send(struct embed_answer *a, const struct principal *who, struct failure *f);
 /* Frees one that was not sent. */
 void embed_answer_drop(struct embed_answer *a);

@@ -44,13 +44,23 @@ void failure_free(struct failure *f) {
     *f = (struct failure){0};
 }
 
+/* OpenAI's words. */
+static const char *type_of(int http) {
+    switch (http) {
+        case 401: return "authentication_error";
+        case 403: return "permission_error";
+        case 429: return "rate_limit_error";
+        default: return http < 500 ? "invalid_request_error" : "server_error";
+    }
+}
+
 void failure_write(const struct failure *f, struct buffer *out) {
     struct json_writer w;
     put_begin(&w, out);
     put_object(&w);
     put_key_object(&w, "error");
     put_key_string(&w, "message", f->message);
-    put_key_string(&w, "type", f->http < 500 ? "invalid_request_error" : "server_error");
+    put_key_string(&w, "type", type_of(f->http));
     put_key_string(&w, "param", f->param[0] ? f->param : NULL);
     put_key_string(&w, "code", f->code);
     put_object_end(&w);
@@ -59,6 +69,7 @@ void failure_write(const struct failure *f, struct buffer *out) {
 
 static void set_status(const struct failure *f, struct answer *a) {
     a->http = f->http;
+    if (f->http == 401) answer_add_header(a, "WWW-Authenticate", "Bearer");
     if (f->retry_after > 0) answer_add_header(a, "Retry-After", "%d", f->retry_after);
 }
 

@@ -40,9 +40,8 @@ const struct route api_routes[] = {
      "What a request gets that says nothing"},
     {"GET", "/health", health_open, ACCESS_OPERATIONS, NULL, 0, NULL, NULL, JSON_TYPE, "status",
      "Whether requests are taken, and what is done"},
-    {"GET", "/livez", live_open, ACCESS_OPERATIONS, NULL, 0, NULL, NULL, JSON_TYPE, "status",
-     "Whether the process works"},
-    {"GET", "/readyz", ready_open, ACCESS_OPERATIONS, NULL, 0, NULL, NULL, JSON_TYPE, "status",
+    {"GET", "/livez", live_open, ACCESS_PUBLIC, NULL, 0, NULL, NULL, JSON_TYPE, "status", "Whether the process works"},
+    {"GET", "/readyz", ready_open, ACCESS_PUBLIC, NULL, 0, NULL, NULL, JSON_TYPE, "status",
      "Whether requests are taken"},
     {"GET", "/metrics", metrics_open, ACCESS_OPERATIONS, NULL, 0, NULL, NULL, TEXT_TYPE, NULL,
      "Counters and histograms for Prometheus"},
@@ -57,4 +56,10 @@ bool route_matches(const struct route *route, const char *path) {
     size_t size = strlen(route->path);
     if (route->path[size - 1] != '/') return strcmp(route->path, path) == 0;
     return strncmp(route->path, path, size) == 0 && path[size] != '\0';
+}
+
+enum route_access route_access_of(const char *path) {
+    for (int i = 0; i < n_api_routes; i++)
+        if (route_matches(&api_routes[i], path)) return api_routes[i].access;
+    return ACCESS_API;
 }

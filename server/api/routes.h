@@ -5,8 +5,9 @@
 
 #include "server/api/api.h"
 
-/* Operators' endpoints answer as long as the process lives; those of the API refuse once it is stopping. */
-enum route_access { ACCESS_OPERATIONS, ACCESS_API };
+/* Who is answered: anybody; those that server.operations lets; those that have a key, where keys are asked for. The
+ * first two answer as long as the process lives; those of the API refuse once it is stopping. */
+enum route_access { ACCESS_PUBLIC, ACCESS_OPERATIONS, ACCESS_API };
 
 /* A path that ends in '/' stands for everything below it. A route of GET takes HEAD too, which is GET without the body,
  * and HTTP leaves that out. */
@@ -25,4 +26,6 @@ struct route {
 extern const struct route api_routes[];
 extern const int n_api_routes;
 
+/* Of a path that no route has: what the API asks for. */
+enum route_access route_access_of(const char *path);
 bool route_matches(const struct route *route, const char *path);

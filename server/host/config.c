@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/comm/comm.h"
+#include "server/access/address.h"
 #include "server/host/passages.h"
 
 static const struct option_part parts[] = {
@@ -55,6 +56,17 @@ static enum status check_rendezvous(const struct config *c, struct error *e) {
     return STATUS_OK;
 }
 
+static enum status check_access(const struct config *c, struct error *e) {
+    char *const *networks = c->server.allow.items;
+    if (c->server.operations == OPERATIONS_KEY && c->server.keys_file[0] == '\0')
+        return error_set(e, STATUS_INVALID, "server.operations is key, which needs server.keys_file");
+    for (size_t i = 0; i < c->server.allow.count; i++) {
+        struct network network;
+        if (network_parse(&network, networks[i], e)) return error_prefix(e, "server.allow");
+    }
+    return STATUS_OK;
+}
+
 enum status config_check(const struct config *c, struct error *e) {
     if (c->retrieval.k > c->retrieval.max_k)
         return error_set(e, STATUS_INVALID, "retrieval.k is %d, more than retrieval.max_k, which is %d", c->retrieval.k,
@@ -64,6 +76,7 @@ enum status config_check(const struct config *c, struct error *e) {
         return error_set(e, STATUS_INVALID, "model.device is empty; \"cpu\" is the default");
     if (c->server.host[0] == '\0')
         return error_set(e, STATUS_INVALID, "server.host is empty; \"0.0.0.0\" listens on every address");
+    if (check_access(c, e)) return e->status;
     return check_rendezvous(c, e);
 }
 

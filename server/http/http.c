@@ -180,6 +180,7 @@ static void exchange_end(void *context, struct MHD_Connection *connection, void 
         answer_close(x->answer);
         atomic_fetch_sub(&h->active, 1);
     }
+    api_leave(&x->admission);
     buffer_free(&x->body);
     buffer_free(&x->out);
     pthread_mutex_destroy(&x->lock);

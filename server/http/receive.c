@@ -77,6 +77,16 @@ static bool body_refuse(const struct exchange *x, const char *size, struct failu
                        x->http->o.max_body_bytes);
 }
 
+static bool exchange_admit(struct exchange *x, const char *method, const char *path, struct failure *f) {
+    const char *key = header_find(x, "X-Api-Key");
+    struct api_head head = {.method = method,
+                            .path = path,
+                            .authorization = header_find(x, "Authorization"),
+                            .api_key = key ? key : header_find(x, "api-key"),
+                            .address = x->address};
+    return api_admit(x->http->o.api, &head, &x->admission, f);
+}
+
 /* Refusals that do not need the body. */
 static bool exchange_check(struct exchange *x, const char *method, const char *path, const char *version,
                            struct failure *f) {
@@ -88,6 +98,7 @@ static bool exchange_check(struct exchange *x, const char *method, const char *p
     if ((announced > 0 || coding) && encoding && strcasecmp(encoding, "identity") != 0)
         return failure_set(f, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", NULL,
                            "the body is encoded as %.100s, send it as it is", encoding);
+    if (!exchange_admit(x, method, path, f)) return false;
     if (!connection_in_reserve(x->life) || api_path_is_for_operators(path)) return true;
     failure_set(f, MHD_HTTP_SERVICE_UNAVAILABLE, "server_busy", NULL,
                 "%d requests are in work, the limit is server.max_connections", x->http->o.connections.max);
@@ -101,21 +112,6 @@ static void exchange_answer(struct exchange *x, struct answer *answer) {
     atomic_fetch_add(&x->http->active, 1);
 }
 
-/* Connections from one address are one client. The first half of an IPv6 address counts: the rest is the client's to
- * choose. */
-static uint64_t client_number(const struct exchange *x) {
-    const struct sockaddr *address =
-        MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
-    uint64_t number = 0;
-    if (address->sa_family == AF_INET)
-        memcpy(&number, &((const struct sockaddr_in *)address)->sin_addr, sizeof(struct in_addr));
-    if (address->sa_family == AF_INET6) {
-        const struct in6_addr *six = &((const struct sockaddr_in6 *)address)->sin6_addr;
-        memcpy(&number, six->s6_addr + (IN6_IS_ADDR_V4MAPPED(six) ? sizeof number : 0), sizeof number);
-    }
-    return number;
-}
-
 void exchange_open(struct exchange *x, const char *method, const char *path) {
     struct argument_list list = {0};
     MHD_get_connection_values(x->connection, MHD_GET_ARGUMENT_KIND, argument_add, &list);
@@ -127,7 +123,7 @@ void exchange_open(struct exchange *x, const char *method, const char *path) {
                             .size = x->body.size,
                             .arguments = list.items,
                             .n_arguments = list.n,
-                            .client = client_number(x)};
+                            .principal = x->admission.principal};
     exchange_answer(x, api_open(x->http->o.api, &r, (struct waker){exchange_wake, x}));
     free(list.items);
     buffer_free(&x->body);
@@ -162,6 +158,16 @@ static void text_copy(char *to, size_t size, const char *from) {
         if ((unsigned char)*to <= ' ' || (unsigned char)*to >= 0x7F) *to = '?';
 }
 
+static struct address connection_address(struct MHD_Connection *connection) {
+    const struct sockaddr *from = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
+    struct address address = {{[10] = 0xFF, [11] = 0xFF}};
+    if (from->sa_family == AF_INET)
+        memcpy(address.bytes + 12, &((const struct sockaddr_in *)from)->sin_addr, sizeof(struct in_addr));
+    if (from->sa_family == AF_INET6)
+        memcpy(address.bytes, &((const struct sockaddr_in6 *)from)->sin6_addr, sizeof address.bytes);
+    return address;
+}
+
 /* The request line came, and nothing of it is decoded yet. The library hands the result to handle(). */
 void *exchange_make(void *context, const char *target, struct MHD_Connection *connection) {
     struct http *h = context;
@@ -170,6 +176,7 @@ void *exchange_make(void *context, const char *target, struct MHD_Connection *co
     x->connection = connection;
     x->life = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
     x->started = time_now();
+    x->address = connection_address(connection);
     x->target = target;
     x->target_size = target ? target_measure(target) : 0;
     snprintf(x->id, sizeof x->id, "req-%016llx",
@@ -188,6 +195,6 @@ enum MHD_Result exchange_begin(struct exchange *x, const char *path, const char 
     if (exchange_check(x, method, path, version, &f)) return MHD_YES;
     x->last = true;
     connection_linger(x->life);
-    exchange_answer(x, answer_failure(&f));
+    exchange_answer(x, api_refuse(x->http->o.api, header_find(x, "Origin"), &f));
     return exchange_respond(x);
 }

@@ -1,15 +1,19 @@
-/* server/schedule/embedding_thread.h: a thread that embeds texts for requests, one request after the other, a few texts
- * at a time, so that a client that leaves is noticed. */
+/* server/schedule/embedding_thread.h: a thread that embeds texts for requests, a few texts at a time, so that a client
+ * that leaves is noticed, and no client waits for all texts of another (turns.h). */
 #pragma once
 
 #include <stdatomic.h>
 
 #include "retrieval/embedder.h"
+#include "server/schedule/turns.h"
 
 struct embedding_thread;
 
 /* Texts of one request. The asker owns it and leaves it alone until done was called. */
 struct embedding_job {
+    struct turn turn; /* first: one is cast to the other; the thread's, as n_done is */
+    int n_done;
+    uint64_t client; /* who asks */
     const struct text_span *texts;
     int n;
     enum embed_role first, others; /* what text 0 is, and what the others are */
@@ -30,3 +34,5 @@ void embedding_thread_stop(struct embedding_thread *t);
 void embedding_thread_close(struct embedding_thread *t);
 /* STATUS_BUSY when `capacity` requests wait or the thread was stopped; then done is not called. */
 enum status embedding_thread_ask(struct embedding_thread *t, struct embedding_job *j, struct error *e);
+/* Seconds, 1 to 60, until a place is free for a request that was refused as STATUS_BUSY. */
+int embedding_thread_retry_after(struct embedding_thread *t);

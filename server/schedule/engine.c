@@ -120,7 +120,7 @@ enum status engine_open(struct engine **out, const struct engine_options *o, str
     x->info = *model_info(o->model);
     pthread_mutex_init(&x->lock, NULL);
     bell_open(&x->bell);
-    queue_open(&x->submitted, engine_capacity(o), &x->bell);
+    queue_open(&x->submitted, engine_capacity(o) + engine_reserve(o), &x->bell);
     queue_open(&x->answered, engine_lookups(o->max_sequences), &x->bell);
     turns_open(&x->turns);
     open_buffers(x);
@@ -160,6 +160,7 @@ void engine_close(struct engine *x) {
     turns_close(&x->turns);
     bell_close(&x->bell);
     pthread_mutex_destroy(&x->lock);
+    shares_free(&x->shares);
     free_buffers(x);
     free(x);
 }
@@ -167,10 +168,12 @@ void engine_close(struct engine *x) {
 /* Submitting. */
 
 /* A request is let in as soon as one place is free, and then with all its prompts: many prompts are refused no more
- * often than one. So there may be more in flight than the limit, by less than one request. */
-static enum status check_room(const struct engine *x, int n, struct error *e) {
+ * often than one. So there may be more in flight than the limit, by less than one request. A client that has nothing in
+ * flight also gets one of the places in reserve. */
+static enum status check_room(const struct engine *x, uint64_t client, int n, struct error *e) {
     const struct engine_options *o = &x->o;
-    int capacity = engine_capacity(o);
+    int capacity = engine_capacity(o), places = capacity;
+    if (shares_of(&x->shares, client) == 0) places += engine_reserve(o);
     if (x->failed) return error_set(e, STATUS_DEVICE, "the device has failed; the server must be started again");
     if (x->stopped) return error_set(e, STATUS_BUSY, "the server is stopping");
     if (n > capacity)
@@ -178,7 +181,7 @@ static enum status check_room(const struct engine *x, int n, struct error *e) {
                          "the request has %d prompts; %d is the most that are taken at a time (server.max_sequences %d "
                          "and server.max_queue %d)",
                          n, capacity, o->max_sequences, o->max_queue);
-    if (x->in_flight >= capacity)
+    if (x->in_flight >= places)
         return error_set(e, STATUS_BUSY,
                          "%d prompts are running or waiting and this request has %d; the limit is %d "
                          "(server.max_sequences %d and server.max_queue %d)",
@@ -189,7 +192,7 @@ static enum status check_room(const struct engine *x, int n, struct error *e) {
 static struct engine_submission *make_submission(struct engine *x, struct generation *const *generations, int n) {
     const struct generation_rows rows = {x->o.grid, x->info.chunk_length, x->o.max_context};
     struct engine_submission *submission = xmalloc(sizeof *submission + (size_t)n * sizeof(struct turn *));
-    submission->client = generations[0]->asked.client;
+    submission->client = generations[0]->asked.principal.client;
     submission->n = n;
     for (int i = 0; i < n; i++) {
         generation_prepare(generations[i], &rows);
@@ -206,9 +209,10 @@ static void free_submission(struct engine_submission *submission) {
 enum status engine_submit(struct engine *x, struct generation *const *generations, int n, struct error *e) {
     struct engine_submission *submission = make_submission(x, generations, n);
     pthread_mutex_lock(&x->lock);
-    enum status status = check_room(x, n, e);
+    enum status status = check_room(x, submission->client, n, e);
     if (status == STATUS_OK) {
         x->in_flight += n;
+        shares_add(&x->shares, submission->client, n);
         CHECK(queue_put(&x->submitted, (void *[]){submission}, 1)); /* each has a prompt in flight, so there is room */
     }
     pthread_mutex_unlock(&x->lock);

@@ -47,6 +47,8 @@ struct engine_metrics {
 
 /* Prompts in flight from which on requests are refused; no request may have more. */
 static inline int engine_capacity(const struct engine_options *o) { return o->max_sequences + o->max_queue; }
+/* Places beyond those, for clients that have no prompt in flight: one client cannot fill the queue for all. */
+static inline int engine_reserve(const struct engine_options *o) { return o->max_sequences; }
 /* Lookups that an engine may have under way in the retrieval thread: of those it writes, and of as many that left. */
 static inline int engine_lookups(int max_sequences) { return 2 * max_sequences; }
 

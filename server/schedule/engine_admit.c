@@ -159,6 +159,7 @@ static void start_sequence(struct engine_sequence *s) {
     struct error e = {0};
     s->state = SEQUENCE_RUNNING;
     histogram_note(&x->metrics.queue, time_now() - s->submitted);
+    principal_charge(&asked->principal, asked->n_prompt + asked->n_source);
     if (asked->max_tokens == 0 && !asked->score_prompt) {
         sequence_finish(s, FINISH_LENGTH, NULL);
     } else if (session_open(&s->session, x->pool, answer->grid, &e)) {

@@ -12,6 +12,7 @@
 #include "server/schedule/logit_edits.h"
 #include "server/schedule/pace.h"
 #include "server/schedule/queue.h"
+#include "server/schedule/shares.h"
 #include "server/schedule/turns.h"
 
 /* Logits rows of prompts that are scored in one step, beside one row per sequence: bounds memory, not prompts. */
@@ -80,9 +81,10 @@ struct engine {
     struct queue submitted; /* struct engine_submission: requests that came */
     struct queue answered;  /* struct engine_sequence: lookups that are done */
 
-    pthread_mutex_t lock; /* guards the next six */
+    pthread_mutex_t lock; /* guards the next seven */
     bool stopped, failed;
-    int in_flight; /* prompts submitted and not finished */
+    int in_flight;        /* prompts submitted and not finished */
+    struct shares shares; /* the same by client */
     struct engine_counts counts;
     struct engine_metrics told;              /* what metrics was when the loop last came round */
     double running_seconds, waiting_seconds; /* that those with a session, and those without, will take */

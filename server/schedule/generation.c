@@ -59,6 +59,7 @@ static void request_clear(struct generation_request *asked) {
     for (int i = 0; i < asked->passages.n_given; i++) free((char *)(uintptr_t)asked->passages.given[i].text);
     free(asked->passages.given);
     free((char *)(uintptr_t)asked->place.query.text);
+    principal_release(&asked->principal);
     if (asked->place.close) asked->place.close(asked->place.context);
 }
 

@@ -13,6 +13,7 @@
 #include "retrieval/retriever.h"
 #include "retro/run/session.h"
 #include "retro/text/tokenizer.h"
+#include "server/access/principal.h"
 #include "server/schedule/stops.h"
 
 enum finish { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_ERROR, FINISH_KINDS };
@@ -78,7 +79,8 @@ struct generation_end {
 
 /* The request as it was asked. Constant from engine_submit on. */
 struct generation_request {
-    uint64_t client; /* who asks: sequences are shared out evenly between these (turns.h) */
+    struct principal
+        principal;   /* who asks, with a reference: sequences are shared out evenly between clients (turns.h) */
     int32_t *prompt; /* [n_prompt] owned: the rows that the decoder reads before it writes */
     int n_prompt, max_tokens;
     int32_t *source; /* [n_source] owned: the encoder's text, of a model that has an encoder; else NULL */

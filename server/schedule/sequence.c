@@ -165,10 +165,12 @@ void sequence_finish(struct engine_sequence *s, enum finish how, const struct er
     struct engine *x = s->engine;
     struct generation_answer *answer = &s->generation->answer;
     sequence_leave(s);
+    principal_charge(&s->generation->asked.principal, s->n_ids);
     x->metrics.finished[how]++;
     histogram_note(&x->metrics.request, time_now() - s->submitted);
     pthread_mutex_lock(&x->lock);
     x->in_flight--;
+    shares_take(&x->shares, s->generation->asked.principal.client, 1);
     pthread_mutex_unlock(&x->lock);
 
     pthread_mutex_lock(&answer->lock);

@@ -40,7 +40,7 @@ def room_allows(name, header):
 LIBRARIES = {
     "faiss": r"faiss/", "microhttpd": r"microhttpd", "jansson": r"jansson", "xxhash": r"xxhash",
     "sentencepiece": r"sentencepiece", "pcre2": r"pcre2", "utf8proc": r"utf8proc", "libxml2": r"libxml/",
-    "mpi": r"mpi\.h", "nccl": r"nccl",
+    "mpi": r"mpi\.h", "nccl": r"nccl", "gnutls": r"gnutls/",
 }
 TESTS_ONLY = {"cmocka": r"cmocka"}
 

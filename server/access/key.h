@@ -1,0 +1,60 @@
+/* server/access/key.h: a key that a client has: what it is called, what it may do, and what it has used of that.
+ *
+ * Only the SHA-256 of a key is known here. Everything but the usage is constant; a key is counted, so that a request
+ * keeps its own while the file of keys is read again. */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "config/base/buffer.h"
+
+enum { KEY_HASH_BYTES = 32, KEY_MIN_BYTES = 20, KEY_MAX_BYTES = 512 };
+
+/* 0: no limit. */
+struct key_limits {
+    int concurrent;          /* requests in work at a time */
+    int requests_per_minute; /* as many at once, when none came for a while; likewise of tokens */
+    int64_t tokens_per_minute, tokens_per_day;
+};
+
+struct key {
+    char *name; /* for logs and metrics */
+    uint8_t hash[KEY_HASH_BYTES];
+    struct key_limits limits;
+    bool operations; /* may read what operators read */
+    struct key_usage *usage;
+    atomic_int references;
+};
+
+/* Why a request has to wait. */
+struct key_refusal {
+    const char *what;  /* "requests at a time" */
+    const char *field; /* of the file of keys */
+    int64_t limit;
+    int retry_after; /* seconds until the same request is let in, when nothing else comes */
+};
+
+/* The SHA-256 of a key. */
+void key_hash(struct text_span secret, uint8_t hash[KEY_HASH_BYTES]);
+/* In time that does not depend on the bytes. */
+bool key_hash_is(const uint8_t a[KEY_HASH_BYTES], const uint8_t b[KEY_HASH_BYTES]);
+
+/* Zeroed but for one reference and its usage. */
+struct key *key_open(void);
+/* The same budgets are used from here on. */
+void key_share_usage(struct key *k, const struct key *before);
+void key_hold(struct key *k);
+void key_release(struct key *k); /* NULL: nothing */
+
+/* Counts one request, until key_leave. False, with *r set and nothing counted, when a limit is reached. */
+bool key_enter(struct key *k, struct key_refusal *r);
+void key_leave(struct key *k);
+/* Tokens that were read and written. A request that was let in is finished, so the budget may be overdrawn: then
+ * nothing is let in until it is made up for. */
+void key_charge(struct key *k, int64_t tokens);
+
+struct key_counts {
+    int64_t requests, refused, tokens;
+    int concurrent;
+};
+struct key_counts key_counts(struct key *k);

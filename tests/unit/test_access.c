@@ -1,0 +1,190 @@
+/* tests/unit/test_access.c: files of keys, limits of keys, networks, and shares of a queue. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+/* after those */
+#include <cmocka.h>
+
+#include "server/access/address.h"
+#include "server/access/keyring.h"
+#include "server/schedule/shares.h"
+
+#define HASH "\"sha256\": \"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\""
+#define HASH2 "\"sha256\": \"ff0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\""
+
+static enum status parse(struct key_list *out, const char *text, struct error *e) {
+    return key_list_parse(out, (struct text_span){text, strlen(text)}, "keys", e);
+}
+
+static void test_a_file_of_keys(void **state) {
+    struct key_list list;
+    struct error e;
+    (void)state;
+    assert_int_equal(parse(&list,
+                           "# comment\n\r\n{\"name\": \"a\", " HASH ", \"concurrent\": 2}\n \t# more\n"
+                           "{\"name\": \"b\", " HASH2 ", \"operations\": true, \"tokens_per_day\": 1000000000000}",
+                           &e),
+                     STATUS_OK);
+    assert_int_equal(list.n, 2);
+    assert_string_equal(list.items[0]->name, "a");
+    assert_int_equal(list.items[0]->limits.concurrent, 2);
+    assert_int_equal(list.items[0]->hash[31], 31);
+    assert_false(list.items[0]->operations);
+    assert_true(list.items[1]->operations);
+    assert_int_equal(list.items[1]->limits.tokens_per_day, 1000000000000);
+    key_list_free(&list);
+}
+
+static void test_wrong_files(void **state) {
+    static const struct {
+        const char *text, *words;
+    } cases[] = {
+        {"", "has no key"},
+        {"# nothing\n", "has no key"},
+        {"{\"name\": \"a\"}", "keys:1: "},
+        {"\n[1]", "keys:2"},
+        {"{\"name\": \"a\", \"sha256\": \"00\"}", "64 hexadecimal digits"},
+        {"{\"name\": \"a b\", " HASH "}", "without blanks"},
+        {"{\"name\": \"\", " HASH "}", "1 to 64 bytes"},
+        {"{\"name\": \"a\", " HASH ", \"concurrent\": -1}", "concurrent"},
+        {"{\"name\": \"a\", " HASH ", \"limit\": 1}", "limit"},
+        {"{\"name\": \"a\", " HASH "}\n{\"name\": \"a\", " HASH2 "}", "keys:2: another key is called a"},
+        {"{\"name\": \"a\", " HASH "}\n{\"name\": \"b\", " HASH "}", "keys:2: b is the same key"},
+        {"{\"name\": \"a\", \"key\": \"hush-hush\", \"sha256\": \"hush-hush\"}", "keys:1"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct key_list list;
+        struct error e = {0};
+        assert_int_not_equal(parse(&list, cases[i].text, &e), STATUS_OK);
+        if (strstr(e.text, cases[i].words) == NULL) fail_msg("%s: %s", cases[i].text, e.text);
+        assert_null(strstr(e.text, "hush"));
+        assert_int_equal(list.n, 0);
+    }
+}
+
+static void test_a_hash_is_that_of_the_standard(void **state) {
+    static const uint8_t abc[4] = {0xba, 0x78, 0x16, 0xbf}; /* FIPS 180-4, appendix B.1 */
+    uint8_t hash[KEY_HASH_BYTES], other[KEY_HASH_BYTES];
+    (void)state;
+    key_hash((struct text_span){"abc", 3}, hash);
+    assert_memory_equal(hash, abc, sizeof abc);
+    memcpy(other, hash, sizeof hash);
+    assert_true(key_hash_is(hash, other));
+    other[31] ^= 1;
+    assert_false(key_hash_is(hash, other));
+}
+
+static void test_limits(void **state) {
+    struct key *k = key_open();
+    struct key_refusal r;
+    (void)state;
+    k->limits = (struct key_limits){.concurrent = 2};
+    assert_true(key_enter(k, &r));
+    assert_true(key_enter(k, &r));
+    assert_false(key_enter(k, &r));
+    assert_string_equal(r.field, "concurrent");
+    key_leave(k);
+    assert_true(key_enter(k, &r));
+
+    k->limits = (struct key_limits){.requests_per_minute = 6};
+    for (int i = 0; i < 6; i++) assert_true(key_enter(k, &r));
+    assert_false(key_enter(k, &r));
+    assert_string_equal(r.field, "requests_per_minute");
+    assert_in_range(r.retry_after, 9, 10);
+
+    k->limits = (struct key_limits){.tokens_per_day = 86400};
+    assert_true(key_enter(k, &r));
+    key_charge(k, 86400 + 99);
+    assert_false(key_enter(k, &r));
+    assert_string_equal(r.field, "tokens_per_day");
+    assert_in_range(r.retry_after, 99, 100);
+    k->limits = (struct key_limits){0};
+    assert_true(key_enter(k, &r));
+
+    struct key_counts counts = key_counts(k);
+    assert_int_equal(counts.requests, 11);
+    assert_int_equal(counts.refused, 3);
+    assert_int_equal(counts.tokens, 86499);
+    key_release(k);
+}
+
+static void test_usage_is_shared(void **state) {
+    struct key *before = key_open(), *after = key_open();
+    (void)state;
+    key_charge(before, 5);
+    key_share_usage(after, before);
+    key_release(before);
+    assert_int_equal(key_counts(after).tokens, 5);
+    key_release(after);
+}
+
+static bool network_takes(const char *network, const char *text) {
+    struct network n;
+    struct address a;
+    struct error e;
+    assert_int_equal(network_parse(&n, network, &e), STATUS_OK);
+    assert_true(address_parse(&a, text));
+    return network_has(&n, &a);
+}
+
+static void test_networks(void **state) {
+    struct network n;
+    struct address a;
+    struct error e;
+    (void)state;
+    assert_true(network_takes("10.0.0.0/8", "10.255.1.2"));
+    assert_false(network_takes("10.0.0.0/8", "11.0.0.0"));
+    assert_true(network_takes("192.168.1.7", "192.168.1.7"));
+    assert_false(network_takes("192.168.1.7", "192.168.1.6"));
+    assert_true(network_takes("10.1.2.3/31", "10.1.2.2"));
+    assert_true(network_takes("0.0.0.0/0", "1.2.3.4"));
+    assert_false(network_takes("0.0.0.0/0", "2001:db8::1"));
+    assert_true(network_takes("::/0", "1.2.3.4"));
+    assert_true(network_takes("2001:db8::/33", "2001:db8:7fff::1"));
+    assert_false(network_takes("2001:db8::/33", "2001:db8:8000::1"));
+    assert_true(network_takes("::ffff:10.0.0.0/104", "10.9.9.9"));
+    static const char *const wrong[] = {"",
+                                        "10.0.0/8",
+                                        "10.0.0.0/33",
+                                        "::1/129",
+                                        "10.0.0.0/",
+                                        "10.0.0.0/x",
+                                        "a/8",
+                                        "10.0.0.0/-1",
+                                        "10.0.0.0/8/8",
+                                        "1111111111111111111111111111111111111111111111111111111111111111"};
+    for (size_t i = 0; i < ARRAY_COUNT(wrong); i++) assert_int_equal(network_parse(&n, wrong[i], &e), STATUS_INVALID);
+    assert_true(address_parse(&a, "127.1.2.3") && address_is_local(&a));
+    assert_true(address_parse(&a, "::1") && address_is_local(&a));
+    assert_true(address_parse(&a, "128.0.0.1") && !address_is_local(&a));
+    char text[ADDRESS_TEXT_BYTES];
+    address_print(&a, text);
+    assert_string_equal(text, "128.0.0.1");
+}
+
+static void test_shares(void **state) {
+    struct shares s = {0};
+    (void)state;
+    for (uint64_t i = 0; i < 100; i++) shares_add(&s, i % 10, 1);
+    assert_int_equal(s.n, 10);
+    assert_int_equal(shares_of(&s, 3), 10);
+    for (int i = 0; i < 10; i++) shares_take(&s, 3, 1);
+    assert_int_equal(shares_of(&s, 3), 0);
+    assert_int_equal(s.n, 9);
+    assert_int_equal(shares_of(&s, 9), 10);
+    shares_free(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_file_of_keys),
+                                       cmocka_unit_test(test_wrong_files),
+                                       cmocka_unit_test(test_a_hash_is_that_of_the_standard),
+                                       cmocka_unit_test(test_limits),
+                                       cmocka_unit_test(test_usage_is_shared),
+                                       cmocka_unit_test(test_networks),
+                                       cmocka_unit_test(test_shares)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
