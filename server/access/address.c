@@ -7,9 +7,9 @@
 
 static const uint8_t mapped[12] = {[10] = 0xFF, [11] = 0xFF}; /* of an IPv4 address */
 
-static bool is_mapped(const struct address *a) { return memcmp(a->bytes, mapped, sizeof mapped) == 0; }
+static bool is_mapped(const struct net_address *a) { return memcmp(a->bytes, mapped, sizeof mapped) == 0; }
 
-bool address_parse(struct address *out, const char *text) {
+bool address_parse(struct net_address *out, const char *text) {
     memcpy(out->bytes, mapped, sizeof mapped);
     return inet_pton(AF_INET, text, out->bytes + sizeof mapped) == 1 || inet_pton(AF_INET6, text, out->bytes) == 1;
 }
@@ -21,7 +21,7 @@ static int prefix_parse(const char *text, int most) {
     return text[0] < '0' || text[0] > '9' || *end != '\0' || n > most ? -1 : (int)n;
 }
 
-static void clear_behind(struct address *a, int prefix) {
+static void clear_behind(struct net_address *a, int prefix) {
     for (int i = prefix; i < 128; i++) a->bytes[i / 8] &= (uint8_t) ~(0x80 >> i % 8);
 }
 
@@ -40,18 +40,18 @@ enum status network_parse(struct network *out, const char *text, struct error *e
     return STATUS_OK;
 }
 
-bool network_has(const struct network *n, const struct address *a) {
-    struct address first = *a;
+bool network_has(const struct network *n, const struct net_address *a) {
+    struct net_address first = *a;
     clear_behind(&first, n->prefix);
     return memcmp(first.bytes, n->address.bytes, sizeof first.bytes) == 0;
 }
 
-bool address_is_local(const struct address *a) {
-    static const struct address six = {{[15] = 1}};
+bool address_is_local(const struct net_address *a) {
+    static const struct net_address six = {{[15] = 1}};
     return is_mapped(a) ? a->bytes[12] == 127 : memcmp(a->bytes, six.bytes, sizeof six.bytes) == 0;
 }
 
-uint64_t address_client(const struct address *a) {
+uint64_t address_client(const struct net_address *a) {
     uint64_t number = 0;
     if (is_mapped(a))
         memcpy(&number, a->bytes + 12, 4);
@@ -60,7 +60,7 @@ uint64_t address_client(const struct address *a) {
     return number;
 }
 
-void address_print(const struct address *a, char text[ADDRESS_TEXT_BYTES]) {
+void address_print(const struct net_address *a, char text[ADDRESS_TEXT_BYTES]) {
     bool v4 = is_mapped(a);
     CHECK(inet_ntop(v4 ? AF_INET : AF_INET6, a->bytes + (v4 ? 12 : 0), text, ADDRESS_TEXT_BYTES) != NULL);
 }

@@ -4,24 +4,24 @@
 #include "config/base/base.h"
 
 /* IPv6; an IPv4 address is one of ::ffff:0:0/96. */
-struct address {
+struct net_address {
     uint8_t bytes[16];
 };
 
 struct network {
-    struct address address; /* bits beyond the prefix are zero */
-    int prefix;             /* bits of 128 */
+    struct net_address address; /* bits beyond the prefix are zero */
+    int prefix;                 /* bits of 128 */
 };
 
 /* "10.0.0.0/8", "::1", "192.168.1.7": without a prefix one address. */
 enum status network_parse(struct network *out, const char *text, struct error *e);
-bool network_has(const struct network *n, const struct address *a);
+bool network_has(const struct network *n, const struct net_address *a);
 
-bool address_parse(struct address *out, const char *text);
+bool address_parse(struct net_address *out, const char *text);
 /* 127.0.0.0/8 and ::1. */
-bool address_is_local(const struct address *a);
+bool address_is_local(const struct net_address *a);
 /* The same number, the same client. The first half of an IPv6 address counts: the rest is the client's to choose. */
-uint64_t address_client(const struct address *a);
+uint64_t address_client(const struct net_address *a);
 /* "10.0.0.1", "2001:db8::1" */
 enum { ADDRESS_TEXT_BYTES = 48 };
-void address_print(const struct address *a, char text[ADDRESS_TEXT_BYTES]);
+void address_print(const struct net_address *a, char text[ADDRESS_TEXT_BYTES]);

@@ -4,7 +4,7 @@
 
 #include "server/api/routes.h"
 
-static bool address_is_allowed(const struct api *a, const struct address *address) {
+static bool address_is_allowed(const struct api *a, const struct net_address *address) {
     for (int i = 0; i < a->n_networks; i++)
         if (network_has(&a->networks[i], address)) return true;
     return a->n_networks == 0;

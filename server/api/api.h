@@ -84,7 +84,7 @@ struct answer *api_open(struct api *a, const struct api_request *r, struct waker
 struct api_head {
     const char *method, *path;
     const char *authorization, *api_key; /* headers; NULL: none */
-    struct address address;
+    struct net_address address;
 };
 
 /* A request that was let in. */

@@ -31,7 +31,7 @@ struct exchange {
     bool last;  /* the connection ends with this answer */
     int cut;    /* status of a refusal that was sent past the library; 0: none */
     struct admission admission;
-    struct address address; /* the client's */
+    struct net_address address; /* the client's */
     char id[32];
     double started;
     char method[16], path[128]; /* for the log */

@@ -158,9 +158,9 @@ static void text_copy(char *to, size_t size, const char *from) {
         if ((unsigned char)*to <= ' ' || (unsigned char)*to >= 0x7F) *to = '?';
 }
 
-static struct address connection_address(struct MHD_Connection *connection) {
+static struct net_address connection_address(struct MHD_Connection *connection) {
     const struct sockaddr *from = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
-    struct address address = {{[10] = 0xFF, [11] = 0xFF}};
+    struct net_address address = {{[10] = 0xFF, [11] = 0xFF}};
     if (from->sa_family == AF_INET)
         memcpy(address.bytes + 12, &((const struct sockaddr_in *)from)->sin_addr, sizeof(struct in_addr));
     if (from->sa_family == AF_INET6)

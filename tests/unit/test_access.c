@@ -123,7 +123,7 @@ static void test_usage_is_shared(void **state) {
 
 static bool network_takes(const char *network, const char *text) {
     struct network n;
-    struct address a;
+    struct net_address a;
     struct error e;
     assert_int_equal(network_parse(&n, network, &e), STATUS_OK);
     assert_true(address_parse(&a, text));
@@ -132,7 +132,7 @@ static bool network_takes(const char *network, const char *text) {
 
 static void test_networks(void **state) {
     struct network n;
-    struct address a;
+    struct net_address a;
     struct error e;
     (void)state;
     assert_true(network_takes("10.0.0.0/8", "10.255.1.2"));
