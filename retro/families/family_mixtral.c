@@ -26,14 +26,19 @@ static enum status read_mixtral(const struct json *config, struct model_spec *s,
 
 static const struct tensor_row outer_rows[] = {HUGGINGFACE_OUTER_ROWS};
 
+/* Where transformers 5 stacks the experts, gate and up are one tensor. */
 static const struct tensor_row mixtral_rows[] = {
     {.place = offsetof(struct layer, norm_in), .names = {"input_layernorm.*"}},
     HUGGINGFACE_ATTENTION_ROWS,
     {.place = offsetof(struct layer, norm_mlp), .names = {"post_attention_layernorm.*"}},
-    {.place = offsetof(struct layer, router), .names = {"block_sparse_moe.gate.*"}},
+    {.place = offsetof(struct layer, router), .names = {"block_sparse_moe.gate.*", "mlp.gate.*"}},
     {.place = offsetof(struct layer, expert_fc1), .part = PART_GATE, .names = {"block_sparse_moe.experts.#.w1.*"}},
     {.place = offsetof(struct layer, expert_fc1), .part = PART_UP, .names = {"block_sparse_moe.experts.#.w3.*"}},
-    {.place = offsetof(struct layer, expert_fc2), .names = {"block_sparse_moe.experts.#.w2.*"}},
+    {.place = offsetof(struct layer, expert_fc1),
+     .names = {"mlp.experts.#.gate_up_proj.*", "block_sparse_moe.experts.#.gate_up_proj.*"}},
+    {.place = offsetof(struct layer, expert_fc2),
+     .names = {"block_sparse_moe.experts.#.w2.*", "mlp.experts.#.down_proj.*",
+               "block_sparse_moe.experts.#.down_proj.*"}},
 };
 
 const struct family family_mixtral = {

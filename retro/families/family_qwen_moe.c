@@ -74,6 +74,7 @@ static enum status read_qwen2_moe(const struct json *config, struct model_spec *
     d->expert_ffn = 1408;
     d->shared_ffn = 5632;
     k.qkv_bias = true;
+    k.decoder.zero_window = true;
     if (read_qwen(config, &k, e) || spec_read(config, &shared_table, &k, e)) return e->status;
     d->qkv_bias = k.qkv_bias;
     d->proj_bias = false;
@@ -102,7 +103,8 @@ static enum status read_qwen3_moe(const struct json *config, struct model_spec *
 
 static const struct tensor_row outer_rows[] = {HUGGINGFACE_OUTER_ROWS};
 
-/* Of layers with experts and without, and with a shared expert and without. */
+/* Of layers with experts and without, and with a shared expert and without. Where transformers 5 stacks the experts,
+ * gate and up are one tensor. */
 static const struct tensor_row qwen_rows[] = {
     {.place = offsetof(struct layer, norm_in), .names = {"input_layernorm.*"}},
     HUGGINGFACE_ATTENTION_ROWS,
@@ -111,6 +113,7 @@ static const struct tensor_row qwen_rows[] = {
     {.place = offsetof(struct layer, router), .names = {"mlp.gate.*"}},
     {.place = offsetof(struct layer, expert_fc1), .part = PART_GATE, .names = {"mlp.experts.#.gate_proj.*"}},
     {.place = offsetof(struct layer, expert_fc1), .part = PART_UP, .names = {"mlp.experts.#.up_proj.*"}},
+    {.place = offsetof(struct layer, expert_fc1), .names = {"mlp.experts.#.gate_up_proj.*"}},
     {.place = offsetof(struct layer, expert_fc2), .names = {"mlp.experts.#.down_proj.*"}},
     {.place = offsetof(struct layer, shared_gate), .names = {"mlp.shared_expert_gate.*"}},
     {.place = offsetof(struct layer, shared_fc1), .part = PART_GATE, .names = {"mlp.shared_expert.gate_proj.*"}},

@@ -36,6 +36,7 @@ struct huggingface_decoder {
     struct rope_rules rope;
     bool attention_bias, mlp_bias;
     bool use_window;       /* use_sliding_window */
+    bool zero_window;      /* transformers 5 writes a window of 0 where there is none */
     int max_window_layers; /* the first layer with a window, where layer_types is silent */
     int window_pattern;    /* the period of layers without */
     const struct json *layer_types;

@@ -20,7 +20,7 @@ static const struct json_field fields[] = {
     {"attention_bias", JSON_BOOL, JSON_AT(struct huggingface_decoder, attention_bias)},
     {"mlp_bias", JSON_BOOL, JSON_AT(struct huggingface_decoder, mlp_bias)},
     {"tie_word_embeddings", JSON_BOOL, AT_SPEC(tied)},
-    {"sliding_window", JSON_INT, AT_SPEC(window), .min = 1, .max = LIMIT_POSITIONS},
+    {"sliding_window", JSON_INT, AT_SPEC(window), .min = 0, .max = LIMIT_POSITIONS},
     {"use_sliding_window", JSON_BOOL, JSON_AT(struct huggingface_decoder, use_window)},
     {"max_window_layers", JSON_INT, JSON_AT(struct huggingface_decoder, max_window_layers), .min = 0, .max = INT_MAX},
     {"sliding_window_pattern|_sliding_window_pattern", JSON_INT, JSON_AT(struct huggingface_decoder, window_pattern),
@@ -44,10 +44,14 @@ static bool is_null(const struct json *config, const char *key) {
 enum status huggingface_read_decoder(const struct json *config, struct huggingface_decoder *k, struct error *e) {
     struct model_spec *s = &k->spec;
     struct dims *d = &s->stacks[STACK_DECODER];
+    const struct json *window = json_member(config, "sliding_window");
     if (is_null(config, "num_key_value_heads")) d->kv_heads = 0;
     if (is_null(config, "sliding_window")) s->window = 0;
-    if (spec_read(config, &table, k, e) || huggingface_derive(s, d, e) || huggingface_read_rope(config, &k->rope, s, e))
-        return e->status;
+    if (spec_read(config, &table, k, e)) return e->status;
+    if (json_is_int(window) && json_int(window) == 0 && !k->zero_window)
+        return error_set(e, STATUS_INVALID, "config.json: \"sliding_window\" is 0, allowed is 1 .. %d",
+                         LIMIT_POSITIONS);
+    if (huggingface_derive(s, d, e) || huggingface_read_rope(config, &k->rope, s, e)) return e->status;
 
     d->norm = NORM_RMS;
     d->gated = true;

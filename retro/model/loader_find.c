@@ -140,15 +140,42 @@ static const char *find_spelling(const struct loader *l, const struct place *p, 
     return place_spelling(p, row, 0, name);
 }
 
+static bool has_spelling(const struct loader *l, const struct place *p, int row) {
+    char name[TENSOR_NAME];
+    for (int j = 0; place_spelling(p, row, j, name); j++)
+        if (weights_find(l->weights, name)) return true;
+    return false;
+}
+
+/* The row of a place whose parts a family's files have in one tensor or apart: that of the one, where the checkpoint
+ * has it; -1 where it has the parts, or the place is always in one form. */
+static int find_whole(const struct loader *l, const struct place *p) {
+    size_t place = p->rows->rows[p->row].place;
+    for (int i = p->row + 1; i < p->rows->n; i++) {
+        const struct tensor_row *row = &p->rows->rows[i];
+        if (row->place == place && row->part == PART_WHOLE && has_spelling(l, p, i)) return i;
+    }
+    return -1;
+}
+
+/* Whether a row names one of the tensors of the place. */
+static bool is_row_of(const struct place *p, int i, int whole) {
+    const struct tensor_row *row = &p->rows->rows[i];
+    if (row->place != p->rows->rows[p->row].place) return false;
+    if (whole >= 0) return i == whole;
+    bool other = row->part == PART_WHOLE && i != p->row;
+    return !other && (int)row->part < (int)PART_FIRST + p->share.n_blocks;
+}
+
 /* All stored tensors of a place; *n of them. */
 enum status loader_find_parts(struct loader *l, const struct place *p, struct stored_part parts[MAX_PARTS], int *n,
                               struct error *e) {
+    int whole = find_whole(l, p);
     *n = 0;
     for (int i = p->row; i < p->rows->n; i++) {
         const struct tensor_row *row = &p->rows->rows[i];
         char name[TENSOR_NAME];
-        if (row->place != p->rows->rows[p->row].place || (int)row->part >= (int)PART_FIRST + p->share.n_blocks)
-            continue;
+        if (!is_row_of(p, i, whole)) continue;
         CHECK(*n < MAX_PARTS);
         struct stored_part *s = &parts[(*n)++];
         *s = (struct stored_part){.part = row->part,

@@ -157,7 +157,7 @@ static bool stage_blocks_row(const struct block_rows *r, struct staged_place *ro
     const struct stored_part *from = r->from;
     int to = share_row(r->share, find_row(r->share, r->head_dim, from->part, i));
     if (to < 0) return true;
-    if (!read_blocks(row, from, paired_row(from->stored->paired, i), lost)) return false;
+    if (!read_blocks(row, from, stored_row(from->stored, i), lost)) return false;
     struct stored_part whole = {.planes = row->planes};
     stage_row(r->stage, to, &whole, 0, r->share->first_col);
     return true;
@@ -206,7 +206,7 @@ static void stage_part(struct staged_place *s, const struct stored_part *from, c
         if (from->transposed)
             stage_tile(s, to, from, i, n, share->first_col);
         else if (to[0] >= 0)
-            stage_row(s, to[0], from, (int)paired_row(from->stored->paired, i), share->first_col);
+            stage_row(s, to[0], from, (int)stored_row(from->stored, i), share->first_col);
     }
 }
 
@@ -234,7 +234,7 @@ static enum dtype common_dtype(const struct stored_part *parts, int n, const str
 /* A tensor in the order of its place, which the backend can read where it lies. */
 static bool is_in_order(const struct stored_part *part) {
     bool readable = !part->stored->form || dtype_kquant(part->planes.dtype);
-    return part->part == PART_WHOLE && !part->transposed && readable && part->stored->paired == 0;
+    return part->part == PART_WHOLE && !part->transposed && readable && rows_in_order(part->stored);
 }
 
 enum status loader_stage(struct loader *l, struct staged_place *s, const struct place *p, struct error *e) {

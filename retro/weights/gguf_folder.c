@@ -8,217 +8,10 @@
 #include <sys/stat.h>
 
 #include "config/json/json_writer.h"
-
-enum key_kind {
-    KEY_INT,     /* a number, or a list of one number for each layer, which must be equal */
-    KEY_FLOAT,   /* a number */
-    KEY_IGNORED, /* means nothing here and is harmless */
-    KEY_NEUTRAL, /* not supported: must be `neutral`, where it changes nothing */
-    KEY_HEAD     /* not supported: must be the size of a head */
-};
-
-/* "ARCHITECTURE.key" of the metadata. */
-struct key_row {
-    const char *key, *name; /* of config.json */
-    enum key_kind kind;
-    double neutral;
-};
-
-/* A key of config.json that the tensors tell: whether there is one of that name, or none. */
-struct fact_row {
-    const char *name, *tensor;
-    bool absent;
-};
-
-enum tensor_order { ORDER_SAME, ORDER_TURNED, ORDER_PAIRED };
-
-/* A tensor without its ".weight" or ".bias". */
-struct name_row {
-    const char *from, *to;
-    enum tensor_order order;
-};
-
-struct rows_of_names {
-    const struct name_row *rows;
-    size_t n;
-};
-
-struct architecture {
-    const char *name, *model_type;
-    const struct key_row *keys;
-    size_t n_keys;
-    const struct fact_row *facts;
-    size_t n_facts;
-    const char *layers; /* the prefix of layer '#' */
-    struct rows_of_names outer, layer;
-};
-
-#define ROWS(a) a, ARRAY_COUNT(a)
-
-/* The keys of all architectures. */
-static const struct key_row common_keys[] = {
-    {"vocab_size", NULL, KEY_IGNORED, 0}, /* the word table tells */
-    {"tensor_data_layout", NULL, KEY_IGNORED, 0},
-    {"rope.scaling.finetuned", NULL, KEY_IGNORED, 0},
-    {"attention.causal", NULL, KEY_NEUTRAL, 1},
-    {"use_parallel_residual", NULL, KEY_NEUTRAL, 0},
-    {"expert_count", NULL, KEY_NEUTRAL, 0},
-    {"expert_used_count", NULL, KEY_NEUTRAL, 0},
-    {"attention.sliding_window", NULL, KEY_NEUTRAL, 0},
-    {"attention.clamp_kqv", NULL, KEY_NEUTRAL, 0},
-    {"attention.max_alibi_bias", NULL, KEY_NEUTRAL, 0},
-    {"attn_logit_softcapping", NULL, KEY_NEUTRAL, 0},
-    {"final_logit_softcapping", NULL, KEY_NEUTRAL, 0},
-    {"embedding_scale", NULL, KEY_NEUTRAL, 1},
-    {"residual_scale", NULL, KEY_NEUTRAL, 1},
-    {"logit_scale", NULL, KEY_NEUTRAL, 1},
-};
-
-#define DECODER_KEYS(epsilon, epsilon_name) \
-    {"block_count", "num_hidden_layers", KEY_INT, 0}, {"context_length", "max_position_embeddings", KEY_INT, 0}, \
-        {"embedding_length", "hidden_size", KEY_INT, 0}, {"feed_forward_length", "intermediate_size", KEY_INT, 0}, \
-        {"attention.head_count", "num_attention_heads", KEY_INT, 0}, \
-        {"attention.head_count_kv", "num_key_value_heads", KEY_INT, 0}, \
-        {"attention.key_length", "head_dim", KEY_INT, 0}, {"attention.value_length", NULL, KEY_HEAD, 0}, \
-        {epsilon, epsilon_name, KEY_FLOAT, 0}, {"rope.dimension_count", NULL, KEY_HEAD, 0}, { \
-        "rope.freq_base", "rope_theta", KEY_FLOAT, 0 \
-    }
-
-static const struct key_row llama_keys[] = {DECODER_KEYS("attention.layer_norm_rms_epsilon", "rms_norm_eps")};
-static const struct key_row starcoder2_keys[] = {DECODER_KEYS("attention.layer_norm_epsilon", "norm_epsilon")};
-static const struct key_row granite_keys[] = {
-    DECODER_KEYS("attention.layer_norm_rms_epsilon", "rms_norm_eps"),
-    {"attention.scale", "attention_multiplier", KEY_FLOAT, 0},
-    {"embedding_scale", "embedding_multiplier", KEY_FLOAT, 0},
-    {"residual_scale", "residual_multiplier", KEY_FLOAT, 0},
-    {"logit_scale", "logits_scaling", KEY_FLOAT, 0},
-};
-static const struct key_row gemma2_keys[] = {
-    DECODER_KEYS("attention.layer_norm_rms_epsilon", "rms_norm_eps"),
-    {"attention.sliding_window", "sliding_window", KEY_INT, 0},
-    {"attn_logit_softcapping", "attn_logit_softcapping", KEY_FLOAT, 0},
-    {"final_logit_softcapping", "final_logit_softcapping", KEY_FLOAT, 0},
-};
-
-static const struct key_row gpt2_keys[] = {
-    {"block_count", "n_layer", KEY_INT, 0},
-    {"context_length", "n_positions", KEY_INT, 0},
-    {"embedding_length", "n_embd", KEY_INT, 0},
-    {"feed_forward_length", "n_inner", KEY_INT, 0},
-    {"attention.head_count", "n_head", KEY_INT, 0},
-    {"attention.head_count_kv", NULL, KEY_IGNORED, 0}, /* the shape of attn_qkv is checked */
-    {"attention.layer_norm_epsilon", "layer_norm_epsilon", KEY_FLOAT, 0},
-};
-
-#define TIED \
-    { "tie_word_embeddings", "output.weight", .absent = true }
-
-static const struct fact_row llama_facts[] = {
-    TIED,
-    {"attention_bias", "blk.0.attn_q.bias", false},
-    {"mlp_bias", "blk.0.ffn_gate.bias", false},
-};
-static const struct fact_row plain_facts[] = {TIED};
-/* llama.cpp's converter adds the 1 to the weights of norms. */
-static const struct fact_row gemma_facts[] = {TIED, {"zero_centered_norms", "", false}};
-
-static const struct name_row llama_outer[] = {
-    {"token_embd", "model.embed_tokens", ORDER_SAME},
-    {"output_norm", "model.norm", ORDER_SAME},
-    {"output", "lm_head", ORDER_SAME},
-};
-
-/* llama.cpp's converter puts the queries and keys of Llama's kin in pairs; others stay as they are. */
-#define ATTENTION(order_of_queries) \
-    {"attn_q", "self_attn.q_proj", order_of_queries}, {"attn_k", "self_attn.k_proj", order_of_queries}, \
-        {"attn_v", "self_attn.v_proj", ORDER_SAME}, { \
-        "attn_output", "self_attn.o_proj", ORDER_SAME \
-    }
-#define HEAD_NORMS \
-    {"attn_q_norm", "self_attn.q_norm", ORDER_SAME}, { "attn_k_norm", "self_attn.k_norm", ORDER_SAME }
-#define NORMS_BEFORE \
-    {"attn_norm", "input_layernorm", ORDER_SAME}, { "ffn_norm", "post_attention_layernorm", ORDER_SAME }
-#define GATED_MLP \
-    {"ffn_gate", "mlp.gate_proj", ORDER_SAME}, {"ffn_up", "mlp.up_proj", ORDER_SAME}, { \
-        "ffn_down", "mlp.down_proj", ORDER_SAME \
-    }
-
-static const struct name_row llama_layer[] = {NORMS_BEFORE, ATTENTION(ORDER_PAIRED), GATED_MLP};
-static const struct name_row qwen_layer[] = {NORMS_BEFORE, ATTENTION(ORDER_SAME), HEAD_NORMS, GATED_MLP};
-static const struct name_row olmo2_layer[] = {
-    ATTENTION(ORDER_SAME),
-    HEAD_NORMS,
-    {"post_attention_norm", "post_attention_layernorm", ORDER_SAME},
-    GATED_MLP,
-    {"post_ffw_norm", "post_feedforward_layernorm", ORDER_SAME},
-};
-static const struct name_row gemma2_layer[] = {
-    {"attn_norm", "input_layernorm", ORDER_SAME},
-    ATTENTION(ORDER_SAME),
-    {"post_attention_norm", "post_attention_layernorm", ORDER_SAME},
-    {"ffn_norm", "pre_feedforward_layernorm", ORDER_SAME},
-    GATED_MLP,
-    {"post_ffw_norm", "post_feedforward_layernorm", ORDER_SAME},
-};
-static const struct name_row starcoder2_layer[] = {
-    NORMS_BEFORE,
-    ATTENTION(ORDER_SAME),
-    {"ffn_up", "mlp.c_fc", ORDER_SAME},
-    {"ffn_down", "mlp.c_proj", ORDER_SAME},
-};
-
-static const struct name_row gpt2_outer[] = {
-    {"token_embd", "transformer.wte", ORDER_SAME},
-    {"position_embd", "transformer.wpe", ORDER_SAME},
-    {"output_norm", "transformer.ln_f", ORDER_SAME},
-    {"output", "lm_head", ORDER_SAME},
-};
-static const struct name_row gpt2_layer[] = {
-    {"attn_norm", "ln_1", ORDER_SAME},
-    {"attn_qkv", "attn.c_attn", ORDER_TURNED},
-    {"attn_output", "attn.c_proj", ORDER_TURNED},
-    {"ffn_norm", "ln_2", ORDER_SAME},
-    {"ffn_up", "mlp.c_fc", ORDER_TURNED},
-    {"ffn_down", "mlp.c_proj", ORDER_TURNED},
-};
-
-/* GGUF's and Hugging Face's name, keys, facts; names of tensors outside of layers and in them. */
-#define LLAMA_KIN(name, type, keys, facts, layer) \
-    { \
-        name, type, ROWS(keys), ROWS(facts), "model.layers.#.", {ROWS(llama_outer)}, { ROWS(layer) } \
-    }
-
-static const struct architecture architectures[] = {
-    LLAMA_KIN("llama", "llama", llama_keys, llama_facts, llama_layer),
-    LLAMA_KIN("smollm3", "smollm3", llama_keys, llama_facts, llama_layer),
-    LLAMA_KIN("granite", "granite", granite_keys, llama_facts, llama_layer),
-    LLAMA_KIN("qwen2", "qwen2", llama_keys, plain_facts, qwen_layer),
-    LLAMA_KIN("qwen3", "qwen3", llama_keys, llama_facts, qwen_layer),
-    LLAMA_KIN("olmo2", "olmo2", llama_keys, llama_facts, olmo2_layer),
-    LLAMA_KIN("gemma2", "gemma2", gemma2_keys, gemma_facts, gemma2_layer),
-    LLAMA_KIN("starcoder2", "starcoder2", starcoder2_keys, plain_facts, starcoder2_layer),
-    {"gpt2", "gpt2", ROWS(gpt2_keys), ROWS(plain_facts), "transformer.h.#.", {ROWS(gpt2_outer)}, {ROWS(gpt2_layer)}},
-};
+#include "retro/weights/gguf_architectures.h"
 
 static bool span_is(struct text_span s, const char *text) {
     return s.size == strlen(text) && memcmp(s.text, text, s.size) == 0;
-}
-
-static enum status find_architecture(const struct gguf *g, const struct architecture **out, struct error *e) {
-    struct text_span name;
-    if (!gguf_text(gguf_value_find(g, "general.architecture"), &name))
-        return error_set(e, STATUS_CORRUPT, "%s: general.architecture is missing or no text", gguf_name(g));
-    for (size_t i = 0; i < ARRAY_COUNT(architectures); i++) {
-        *out = &architectures[i];
-        if (span_is(name, (*out)->name)) return STATUS_OK;
-    }
-    struct buffer known = {0};
-    for (size_t i = 0; i < ARRAY_COUNT(architectures); i++)
-        buffer_printf(&known, "%s%s", i ? ", " : "", architectures[i].name);
-    error_set(e, STATUS_UNSUPPORTED, "%s: general.architecture \"%.*s\" is unknown; known: %s", gguf_name(g),
-              (int)(name.size < 60 ? name.size : 60), name.text, known.data);
-    buffer_free(&known);
-    return e->status;
 }
 
 static const struct gguf_value *find_key(const struct gguf *g, const struct architecture *a, const char *key) {
@@ -254,28 +47,101 @@ static int64_t head_size(const struct gguf *g, const struct architecture *a) {
     return heads > 0 ? hidden / heads : 0;
 }
 
+static enum status write_float(struct json_writer *w, const struct gguf *g, const struct architecture *a,
+                               const struct key_row *row, struct error *e) {
+    const struct gguf_value *v = find_key(g, a, row->key);
+    double number = row->number;
+    if (v && (!gguf_number(v, &number) || !isfinite((float)number)))
+        return fail_key(g, a, row->key, "is not a finite number", e);
+    if (v || number != 0) put_key_float(w, row->name, (float)number);
+    return STATUS_OK;
+}
+
+static enum status write_bool(struct json_writer *w, const struct gguf *g, const struct architecture *a,
+                              const struct key_row *row, struct error *e) {
+    const struct gguf_value *v = find_key(g, a, row->key);
+    int64_t value = (int64_t)row->number;
+    if (v && (v->type != GGUF_BOOL || !gguf_int(v, &value))) return fail_key(g, a, row->key, "is no truth value", e);
+    put_key_bool(w, row->name, value != 0);
+    return STATUS_OK;
+}
+
+/* A little more than the quotient, so that the product with the size of a head, rounded down, is the number again. */
+static enum status write_share(struct json_writer *w, const struct gguf *g, const struct architecture *a,
+                               const struct key_row *row, struct error *e) {
+    const struct gguf_value *v = find_key(g, a, row->key);
+    int64_t n = 0, head = head_size(g, a);
+    if (v == NULL) return STATUS_OK;
+    if (!read_int(v, &n) || n < 1 || n > head) return fail_key(g, a, row->key, "is not a part of a head", e);
+    put_key_float(w, row->name, n == head ? 1 : (float)(((double)n + 0.25) / (double)head));
+    return STATUS_OK;
+}
+
+static enum status write_window(struct json_writer *w, const struct gguf *g, const struct architecture *a,
+                                const struct key_row *row, struct error *e) {
+    const struct gguf_value *v = find_key(g, a, row->key);
+    int64_t window = 0;
+    if (v && !read_int(v, &window)) return fail_key(g, a, row->key, "is not one whole number", e);
+    if (window == 0)
+        put_key_null(w, row->name);
+    else
+        put_key_int(w, row->name, window);
+    return STATUS_OK;
+}
+
+/* A truth value for each layer. */
+static enum status write_layer_types(struct json_writer *w, const struct gguf *g, const struct architecture *a,
+                                     const struct key_row *row, struct error *e) {
+    struct gguf_items it = gguf_items_of(find_key(g, a, row->key));
+    struct gguf_value item;
+    int64_t windowed;
+    put_key_array(w, "layer_types");
+    while (gguf_next(&it, &item)) {
+        if (item.type != GGUF_BOOL || !gguf_int(&item, &windowed))
+            return fail_key(g, a, row->key, "is neither a number nor a list of truth values", e);
+        put_string(w, windowed ? "sliding_attention" : "full_attention");
+    }
+    put_array_end(w);
+    return STATUS_OK;
+}
+
+/* Without a window no layer has one. */
+static enum status write_pattern(struct json_writer *w, const struct gguf *g, const struct architecture *a,
+                                 const struct key_row *row, struct error *e) {
+    const struct gguf_value *v = find_key(g, a, row->key);
+    int64_t window = 0, period = (int64_t)row->number;
+    if (!read_int(find_key(g, a, "attention.sliding_window"), &window) || window == 0) {
+        put_key_int(w, row->name, 1);
+        return STATUS_OK;
+    }
+    if (v && v->type == GGUF_LIST) return write_layer_types(w, g, a, row, e);
+    if (v && !gguf_int(v, &period))
+        return fail_key(g, a, row->key, "is neither a number nor a list of truth values", e);
+    put_key_int(w, row->name, period);
+    return STATUS_OK;
+}
+
 static enum status write_key(struct json_writer *w, const struct gguf *g, const struct architecture *a,
                              const struct key_row *row, struct error *e) {
     const struct gguf_value *v = find_key(g, a, row->key);
     int64_t whole = 0;
     double number = 0;
-    if (v == NULL) return STATUS_OK;
     switch (row->kind) {
         case KEY_IGNORED: return STATUS_OK;
+        case KEY_FLOAT: return write_float(w, g, a, row, e);
+        case KEY_BOOL: return write_bool(w, g, a, row, e);
+        case KEY_SHARE: return write_share(w, g, a, row, e);
+        case KEY_WINDOW: return write_window(w, g, a, row, e);
+        case KEY_PATTERN: return write_pattern(w, g, a, row, e);
         case KEY_INT:
-            if (!read_int(v, &whole)) return fail_key(g, a, row->key, "is not one whole number", e);
-            put_key_int(w, row->name, whole);
-            return STATUS_OK;
-        case KEY_FLOAT:
-            if (!gguf_number(v, &number) || !isfinite((float)number))
-                return fail_key(g, a, row->key, "is not a finite number", e);
-            put_key_float(w, row->name, (float)number);
+            if (v && !read_int(v, &whole)) return fail_key(g, a, row->key, "is not one whole number", e);
+            if (v) put_key_int(w, row->name, whole);
             return STATUS_OK;
         case KEY_NEUTRAL:
-            if (gguf_number(v, &number) && number == row->neutral) return STATUS_OK;
+            if (v == NULL || (gguf_number(v, &number) && number == row->number)) return STATUS_OK;
             return fail_key(g, a, row->key, "has a value that is not supported", e);
         case KEY_HEAD:
-            if (read_int(v, &whole) && whole == head_size(g, a)) return STATUS_OK;
+            if (v == NULL || (read_int(v, &whole) && whole == head_size(g, a))) return STATUS_OK;
             return fail_key(g, a, row->key, "is not the size of a head, which is not supported", e);
     }
     return STATUS_OK;
@@ -288,17 +154,6 @@ static enum status write_keys(struct json_writer *w, const struct gguf *g, const
     return STATUS_OK;
 }
 
-/* Families know which kinds of scaling they have. */
-static const struct key_row scaling_keys[] = {
-    {"rope.scaling.factor", "factor", KEY_FLOAT, 0},
-    {"rope.scaling.original_context_length", "original_max_position_embeddings", KEY_INT, 0},
-    {"rope.scaling.yarn_beta_fast", "beta_fast", KEY_FLOAT, 0},
-    {"rope.scaling.yarn_beta_slow", "beta_slow", KEY_FLOAT, 0},
-    {"rope.scaling.attn_factor", NULL, KEY_NEUTRAL, 1},
-    {"rope.scaling.yarn_attn_factor", NULL, KEY_NEUTRAL, 1},
-    {"rope.scaling.yarn_ext_factor", NULL, KEY_NEUTRAL, 1},
-};
-
 static enum status write_scaling(struct json_writer *w, const struct gguf *g, const struct architecture *a,
                                  struct error *e) {
     const struct gguf_value *v = find_key(g, a, "rope.scaling.type");
@@ -308,7 +163,7 @@ static enum status write_scaling(struct json_writer *w, const struct gguf *g, co
     if (span_is(type, "none")) return STATUS_OK;
     put_key_object(w, "rope_scaling");
     put_key_string_n(w, "rope_type", type.text, type.size);
-    enum status status = write_keys(w, g, a, ROWS(scaling_keys), e);
+    enum status status = write_keys(w, g, a, architecture_scaling_keys, architecture_n_scaling, e);
     put_object_end(w);
     return status;
 }
@@ -330,26 +185,52 @@ static void write_ends(struct json_writer *w, const struct gguf *g) {
     put_array_end(w);
 }
 
-/* Gemma 2's files do not tell: it is the size of a head, but in the model of 46 layers. */
 static int64_t find_score_divisor(const struct gguf *g, const struct architecture *a) {
     int64_t layers = 0, hidden = 0, heads = 1;
     read_int(find_key(g, a, "block_count"), &layers);
     read_int(find_key(g, a, "embedding_length"), &hidden);
     read_int(find_key(g, a, "attention.head_count"), &heads);
-    return layers == 46 && heads > 0 ? hidden / heads : head_size(g, a);
+    return layers == a->divided_layers && heads > 0 ? hidden / heads : head_size(g, a);
 }
 
-static const char rope_factors[] = "rope_freqs.weight";
+/* Tensors by which the frequencies of RoPE are divided: all of them, or those of short and of long texts. */
+static const char rope_factors[] = "rope_freqs.weight", short_factors[] = "rope_factors_short.weight",
+                  long_factors[] = "rope_factors_long.weight";
 
-static enum status write_factors(struct json_writer *w, const struct gguf *g, struct error *e) {
-    const struct gguf_tensor *t = gguf_find(g, rope_factors);
-    if (t == NULL) return STATUS_OK;
+static enum status write_list(struct json_writer *w, const struct gguf *g, const char *tensor, const char *name,
+                              struct error *e) {
+    const struct gguf_tensor *t = gguf_find(g, tensor);
+    if (t == NULL) return error_set(e, STATUS_CORRUPT, "%s: tensor %s is missing", gguf_name(g), tensor);
     if (t->n_dims != 1 || t->form->dtype != DTYPE_F32 || t->elements > 1 << 16)
-        return error_set(e, STATUS_CORRUPT, "%s: tensor %s is no vector of F32", gguf_name(g), rope_factors);
-    put_key_array(w, "rope_factors");
+        return error_set(e, STATUS_CORRUPT, "%s: tensor %s is no vector of F32", gguf_name(g), tensor);
+    put_key_array(w, name);
     for (size_t i = 0; i < t->elements; i++) put_float(w, ((const float *)(const void *)t->data)[i]);
     put_array_end(w);
     return STATUS_OK;
+}
+
+/* The tensors tell that this is longrope. */
+static enum status write_longrope(struct json_writer *w, const struct gguf *g, const struct architecture *a,
+                                  struct error *e) {
+    static const struct key_row attention = {"rope.scaling.attn_factor", "attention_factor", KEY_FLOAT, 1};
+    put_key_object(w, "rope_scaling");
+    put_key_string(w, "rope_type", "longrope");
+    if (write_list(w, g, short_factors, "short_factor", e) || write_list(w, g, long_factors, "long_factor", e) ||
+        write_key(w, g, a, &attention, e))
+        return e->status;
+    put_object_end(w);
+    return STATUS_OK;
+}
+
+static bool has_longrope(const struct gguf *g, const struct architecture *a) {
+    return strcmp(a->name, "phi3") == 0 && (gguf_find(g, short_factors) || gguf_find(g, long_factors));
+}
+
+static enum status write_rotation(struct json_writer *w, const struct gguf *g, const struct architecture *a,
+                                  struct error *e) {
+    if (has_longrope(g, a)) return write_longrope(w, g, a, e);
+    if (write_scaling(w, g, a, e)) return e->status;
+    return gguf_find(g, rope_factors) ? write_list(w, g, rope_factors, "rope_factors", e) : STATUS_OK;
 }
 
 static bool names_key(const struct key_row *rows, size_t n, struct text_span key) {
@@ -365,8 +246,8 @@ static enum status check_keys(const struct gguf *g, const struct architecture *a
         struct text_span key = gguf_value_at(g, i)->key;
         if (key.size < prefix || memcmp(key.text, a->name, prefix - 1) != 0 || key.text[prefix - 1] != '.') continue;
         key = (struct text_span){key.text + prefix, key.size - prefix};
-        if (names_key(a->keys, a->n_keys, key) || names_key(ROWS(common_keys), key) ||
-            names_key(ROWS(scaling_keys), key) || span_is(key, "rope.scaling.type"))
+        if (names_key(a->keys, a->n_keys, key) || names_key(architecture_common_keys, architecture_n_common, key) ||
+            names_key(architecture_scaling_keys, architecture_n_scaling, key) || span_is(key, "rope.scaling.type"))
             continue;
         return error_set(e, STATUS_UNSUPPORTED, "%s: key \"%s.%.*s\" is not known, and may change results",
                          gguf_name(g), a->name, (int)(key.size < 80 ? key.size : 80), key.text);
@@ -387,19 +268,19 @@ static enum status write_members(struct json_writer *w, const struct gguf *g, co
     }
     write_ends(w, g);
     if (write_keys(w, g, a, a->keys, a->n_keys, e)) return e->status;
-    for (size_t i = 0; i < ARRAY_COUNT(common_keys); i++) {
-        struct text_span key = {common_keys[i].key, strlen(common_keys[i].key)};
-        if (!names_key(a->keys, a->n_keys, key) && write_key(w, g, a, &common_keys[i], e)) return e->status;
+    for (size_t i = 0; i < architecture_n_common; i++) {
+        const struct key_row *row = &architecture_common_keys[i];
+        struct text_span key = {row->key, strlen(row->key)};
+        if (!names_key(a->keys, a->n_keys, key) && write_key(w, g, a, row, e)) return e->status;
     }
-    if (a->keys == gemma2_keys) put_key_int(w, "query_pre_attn_scalar", find_score_divisor(g, a));
-    if (write_scaling(w, g, a, e)) return e->status;
-    return write_factors(w, g, e);
+    if (a->divisor) put_key_int(w, a->divisor, find_score_divisor(g, a));
+    return write_rotation(w, g, a, e);
 }
 
 enum status gguf_write_config(const struct gguf *g, struct buffer *json, struct error *e) {
     const struct architecture *a;
     struct json_writer w;
-    if (find_architecture(g, &a, e) || check_keys(g, a, e)) return e->status;
+    if (architecture_find(g, &a, e) || check_keys(g, a, e)) return e->status;
     put_begin_indented(&w, json, 2);
     put_object(&w);
     enum status status = write_members(&w, g, a, e);
@@ -491,20 +372,29 @@ static void join_name(struct gguf_view *view, const struct architecture *a, cons
     CHECK((size_t)used < size);
 }
 
+static void view_order(struct gguf_view *view, enum tensor_order order, int64_t head, const struct gguf_tensor *t) {
+    int64_t rows = t->shape[0];
+    view->turned = order == ORDER_TURNED && t->n_dims == 2;
+    if (head <= 0 || head > INT32_MAX) return;
+    if (order == ORDER_PAIRED && head % 2 == 0 && rows % head == 0) view->paired = (int)head;
+    if (order == ORDER_APART && rows % (3 * head) == 0) view->apart = (int)head;
+}
+
 enum status gguf_view_tensor(struct gguf_view *view, const struct gguf *g, const struct gguf_tensor *t,
                              struct error *e) {
     const struct architecture *a;
     struct split_name s;
     *view = (struct gguf_view){.turned = false};
-    if (find_architecture(g, &a, e)) return e->status;
+    if (architecture_find(g, &a, e)) return e->status;
     if (strcmp(t->name, rope_factors) == 0) return STATUS_OK;
+    if (has_longrope(g, a) && (strcmp(t->name, short_factors) == 0 || strcmp(t->name, long_factors) == 0))
+        return STATUS_OK;
     const struct name_row *row = split_name(&s, t->name) ? find_name(a, &s) : NULL;
     if (row == NULL)
         return error_set(e, STATUS_UNSUPPORTED, "%s: tensor \"%s\" has no place in the architecture %s", gguf_name(g),
                          t->name, a->name);
     join_name(view, a, &s, row->to);
-    view->turned = row->order == ORDER_TURNED && t->n_dims == 2;
-    int64_t head = row->order == ORDER_PAIRED ? head_size(g, a) : 0;
-    if (head > 0 && head % 2 == 0 && head <= INT32_MAX && t->shape[0] % head == 0) view->paired = (int)head;
+    view->stacked = strchr(row->to, '#') != NULL;
+    view_order(view, row->order, head_size(g, a), t);
     return STATUS_OK;
 }

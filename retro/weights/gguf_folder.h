@@ -21,8 +21,11 @@ enum status config_read_text(const char *path, struct buffer *json, struct error
 struct gguf_view {
     char name[2 * GGUF_NAME + 32]; /* "": config.json has it */
     bool turned;                   /* the folder has [in, out], the file [out, in] */
-    int paired; /* rows of a head: RoPE turns rows 2i and 2i + 1 of it in the file, i and i + half in the folder. 0:
-                   none */
+    int paired;   /* rows of a head: RoPE turns rows 2i and 2i + 1 of it in the file, i and i + half in the folder. 0:
+                     none */
+    int apart;    /* rows of a head: all queries, keys and values one after another in the file, those of a head in the
+                     folder. 0: none */
+    bool stacked; /* [experts, out, in], and '#' in the name stands for the number of an expert */
 };
 enum status gguf_view_tensor(struct gguf_view *view, const struct gguf *g, const struct gguf_tensor *t,
                              struct error *e);

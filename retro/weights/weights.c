@@ -4,8 +4,6 @@
  * [begin, end) in the data. As the reference library does, we ask that the tensors cover the data exactly, without
  * holes or overlaps. It does not promise alignment: a tensor that does not lie on a multiple of its element
  * size is copied to memory of our own, so that every `data` can be read through a pointer of its type. */
-#include "retro/weights/weights.h"
-
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,25 +12,11 @@
 
 #include "config/json/json_value.h"
 #include "retro/weights/gguf_folder.h"
+#include "retro/weights/weights_private.h"
 
 /* The reference library allows 100 MB of header. The parser may need 80 bytes of heap per byte of hostile JSON, so we
  * stop at 8 MiB: some 60,000 tensors in one file. The same holds for the index of a folder with shards. */
-enum { JSON_LIMIT = 8 << 20, SHARD_LIMIT = 4096, NAME_SHOWN = 100 };
-
-struct entry {
-    struct stored_tensor tensor; /* first: sorted and handed out */
-    int shard;
-    size_t begin, end; /* in the shard's data */
-    void *copy;        /* owns tensor.data when it was misaligned, else NULL */
-};
-
-struct weights {
-    struct entry *entries;
-    int count, capacity;
-    struct file_map *maps; /* one per shard, empty for weights_open_memory */
-    int n_maps;
-    struct gguf *gguf; /* NULL: safetensors */
-};
+enum { JSON_LIMIT = 8 << 20, SHARD_LIMIT = 4096 };
 
 /* One file being read. */
 struct reader {
@@ -120,18 +104,8 @@ static enum status read_offsets(const struct reader *r, const struct json *value
                      stored_shape_text(&n->tensor, shape, sizeof shape), n->tensor.bytes, n->end - n->begin);
 }
 
-/* Appends an entry that owns its name. */
-static struct entry *entry_add(struct weights *w, const char *name) {
-    w->entries = xgrow(w->entries, w->count, &w->capacity, sizeof *w->entries);
-    struct entry *n = &w->entries[w->count];
-    w->count++;
-    *n = (struct entry){.shard = w->n_maps};
-    n->tensor.name = xstrdup(name);
-    return n;
-}
-
 static enum status read_tensor(struct reader *r, const char *name, const struct json *value) {
-    struct entry *n = entry_add(r->w, name);
+    struct entry *n = weights_add_entry(r->w, name);
     struct stored_tensor *t = &n->tensor;
     if (json_kind(value) != JSON_KIND_OBJECT) return tensor_fail(r, name, "is not described by an object");
     enum status status = read_dtype(r, json_member(value, "dtype"), t);
@@ -232,25 +206,10 @@ static enum status add_file(struct weights *w, const char *path, struct error *e
     return status;
 }
 
-static int compare_names(const void *a, const void *b) {
-    const struct entry *x = a, *y = b;
-    return strcmp(x->tensor.name, y->tensor.name);
-}
-
-/* Puts the tensors in order of name; two of one name can only come from two shards. */
-static enum status sort_entries(struct weights *w, const char *path, struct error *e) {
-    if (w->count > 0) qsort(w->entries, (size_t)w->count, sizeof *w->entries, compare_names);
-    for (int i = 1; i < w->count; i++)
-        if (compare_names(&w->entries[i - 1], &w->entries[i]) == 0)
-            return error_set(e, STATUS_CORRUPT, "%s: tensor \"%.*s\" is in two shards", path, NAME_SHOWN,
-                             w->entries[i].tensor.name);
-    return STATUS_OK;
-}
-
 static const struct entry *find_entry(const struct weights *w, const char *name) {
     struct entry key = {.tensor.name = name};
     if (w->count == 0) return NULL;
-    return bsearch(&key, w->entries, (size_t)w->count, sizeof *w->entries, compare_names);
+    return bsearch(&key, w->entries, (size_t)w->count, sizeof *w->entries, entry_compare);
 }
 
 /* A file named by the index must lie in the folder itself. */
@@ -319,7 +278,7 @@ static enum status read_shards(struct weights *w, const struct json *map, const 
             status = error_set(e, STATUS_IO, "%s: no such file, and %s names it", path.data, index);
         buffer_free(&path);
     }
-    if (status == STATUS_OK) status = sort_entries(w, index, e);
+    if (status == STATUS_OK) status = weights_sort(w, index, e);
     if (status == STATUS_OK) status = check_index(w, map, index, list, e);
     free(list);
     return status;
@@ -341,11 +300,8 @@ static enum stored_dtype stored_dtype_of(const struct block_form *f) {
     return f->dtype == DTYPE_F32 ? STORED_F32 : f->dtype == DTYPE_F16 ? STORED_F16 : STORED_BF16;
 }
 
-static enum status add_gguf_tensor(struct weights *w, const struct gguf_tensor *from, struct error *e) {
-    struct gguf_view view;
-    if (gguf_view_tensor(&view, w->gguf, from, e)) return e->status;
-    if (view.name[0] == '\0') return STATUS_OK;
-    struct stored_tensor *t = &entry_add(w, view.name)->tensor;
+/* How all experts of a tensor lie in the file. */
+static void describe_gguf(struct stored_tensor *t, const struct gguf_tensor *from, const struct gguf_view *view) {
     t->dtype = stored_dtype_of(from->form);
     t->form = t->dtype == STORED_BLOCKS ? from->form : NULL;
     t->n_dims = from->n_dims;
@@ -353,8 +309,21 @@ static enum status add_gguf_tensor(struct weights *w, const struct gguf_tensor *
     t->elements = from->elements;
     t->bytes = from->bytes;
     t->data = from->data;
-    t->turned = view.turned;
-    t->paired = view.paired;
+    t->turned = view->turned;
+    t->paired = view->paired;
+    t->apart = view->apart;
+}
+
+static enum status add_gguf_tensor(struct weights *w, const struct gguf_tensor *from, struct error *e) {
+    struct gguf_view view;
+    struct stored_tensor whole = {.name = from->name};
+    if (gguf_view_tensor(&view, w->gguf, from, e)) return e->status;
+    if (view.name[0] == '\0') return STATUS_OK;
+    describe_gguf(&whole, from, &view);
+    if (view.stacked) return weights_add_experts(w, &whole, view.name, e);
+    struct stored_tensor *t = &weights_add_entry(w, view.name)->tensor;
+    whole.name = t->name;
+    *t = whole;
     return STATUS_OK;
 }
 
@@ -362,7 +331,7 @@ static enum status read_gguf(struct weights *w, const char *path, struct error *
     if (gguf_open(&w->gguf, path, e)) return e->status;
     for (int i = 0; i < gguf_count(w->gguf); i++)
         if (add_gguf_tensor(w, gguf_at(w->gguf, i), e)) return e->status;
-    return sort_entries(w, path, e);
+    return weights_sort(w, path, e);
 }
 
 static bool folder_has(const char *folder, const char *name) {
@@ -390,7 +359,7 @@ static enum status read_folder(struct weights *w, const char *folder, struct err
     enum status status;
     if (file_exists(single.data)) {
         status = add_file(w, single.data, e);
-        if (status == STATUS_OK) status = sort_entries(w, single.data, e);
+        if (status == STATUS_OK) status = weights_sort(w, single.data, e);
     } else if (file_exists(index.data)) {
         status = read_index(w, folder, index.data, e);
     } else {
@@ -401,7 +370,8 @@ static enum status read_folder(struct weights *w, const char *folder, struct err
     return status;
 }
 
-static enum status open_finish(struct weights **out, struct weights *w, enum status status) {
+static enum status open_finish(struct weights **out, struct weights *w, enum status status, struct error *e) {
+    if (status == STATUS_OK && w->gguf == NULL) status = weights_unstack_experts(w, e);
     if (status)
         weights_close(w);
     else
@@ -418,13 +388,13 @@ enum status weights_open(struct weights **out, const char *path, struct error *e
     struct weights *w = xcalloc(1, sizeof *w);
     struct buffer gguf = {0};
     if (gguf_find_file(path, &gguf)) {
-        enum status read = open_finish(out, w, read_gguf(w, gguf.data, e));
+        enum status read = open_finish(out, w, read_gguf(w, gguf.data, e), e);
         buffer_free(&gguf);
         return read;
     }
-    if (S_ISDIR(st.st_mode)) return open_finish(out, w, read_folder(w, path, e));
+    if (S_ISDIR(st.st_mode)) return open_finish(out, w, read_folder(w, path, e), e);
     enum status status = add_file(w, path, e);
-    return open_finish(out, w, status ? status : sort_entries(w, path, e));
+    return open_finish(out, w, status ? status : weights_sort(w, path, e), e);
 }
 
 enum status weights_open_memory(struct weights **out, const void *data, size_t size, const char *name,
@@ -432,7 +402,7 @@ enum status weights_open_memory(struct weights **out, const void *data, size_t s
     *out = NULL;
     struct weights *w = xcalloc(1, sizeof *w);
     enum status status = read_file(w, data, size, name, e);
-    return open_finish(out, w, status ? status : sort_entries(w, name, e));
+    return open_finish(out, w, status ? status : weights_sort(w, name, e), e);
 }
 
 void weights_close(struct weights *w) {

@@ -29,7 +29,11 @@ enum { STORED_MAX_DIMS = 8 };
  *
  * Tensors of GGUF files lie in their own order: `turned` as [out, in] where the family's files have [in, out];
  * `paired`, the rows of a head, where RoPE turns rows 2i and 2i + 1 of a head and the family's files have them at i and
- * i + half (0: they lie as in the family's files). */
+ * i + half; `apart`, the rows of a head, where all queries, keys and values follow one another and the family's files
+ * have those of a head beside each other (0: they lie as in the family's files).
+ *
+ * Experts that a file stacks in one tensor [experts, out, in] are tensors of their own here, [out, in], as in the files
+ * that do not stack them. */
 struct stored_tensor {
     const char *name;
     enum stored_dtype dtype;
@@ -39,15 +43,24 @@ struct stored_tensor {
     const void *data;
     const struct block_form *form; /* of STORED_BLOCKS, else NULL */
     bool turned;
-    int paired;
+    int paired, apart;
 };
 
-/* Where row i of the family's files lies in a tensor with `paired` rows a head. */
-static inline int64_t paired_row(int paired, int64_t i) {
-    if (paired == 0) return i;
-    int64_t at = i % paired, half = paired / 2;
-    return i - at + (at < half ? 2 * at : 2 * (at - half) + 1);
+/* Where row i of the family's files lies. */
+static inline int64_t stored_row(const struct stored_tensor *t, int64_t i) {
+    if (t->paired > 0) {
+        int64_t at = i % t->paired, half = t->paired / 2;
+        return i - at + (at < half ? 2 * at : 2 * (at - half) + 1);
+    }
+    if (t->apart > 0) {
+        int64_t part = i / t->apart % 3, head = i / t->apart / 3;
+        return part * (t->shape[0] / 3) + head * t->apart + i % t->apart;
+    }
+    return i;
 }
+
+/* Whether rows lie as in the family's files. */
+static inline bool rows_in_order(const struct stored_tensor *t) { return t->paired == 0 && t->apart == 0; }
 
 struct weights;
 

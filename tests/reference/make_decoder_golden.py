@@ -71,6 +71,11 @@ FAMILIES = {
                                     use_sliding_window=True, sliding_window=5, max_window_layers=2)),
     "qwen3_moe": ("qwen3_moe", dict(MOE, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=16, head_dim=16,
                                     norm_topk_prob=True, num_hidden_layers=3, mlp_only_layers=[1])),
+    "mixtral_stacked": ("mixtral", dict(MOE, num_local_experts=4, intermediate_size=16)),
+    "qwen2_moe_stacked": ("qwen2_moe", dict(MOE, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
+                                            shared_expert_intermediate_size=24)),
+    "qwen3_moe_stacked": ("qwen3_moe", dict(MOE, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
+                                            head_dim=16, norm_topk_prob=True)),
     "gpt2_plain": ("gpt2", dict(n_inner=40, n_positions=64, tie_word_embeddings=False)),
 }
 
@@ -174,7 +179,8 @@ def make_folder(folder, model_type, options, seed):
     fill(model, seed)
     data = make_cases(model, np.random.Generator(np.random.PCG64(seed)))
 
-    model.save_pretrained(folder)
+    # Experts are taken apart when they are saved, but in folders that hold what the model has in memory.
+    model.save_pretrained(folder, save_original_format=not folder.name.endswith("_stacked"))
     (folder / "generation_config.json").unlink(missing_ok=True)
     save_file(data, folder / "cases.safetensors", metadata={"format": "np"})
     expect_same(model, folder, None, data)

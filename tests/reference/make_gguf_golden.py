@@ -420,6 +420,20 @@ def make_wordpiece(out):
     finish(w)
 
 
+def expert_tensors(s):
+    """Two stacked experts in place of the MLP."""
+    t = llama_tensors(np.random.default_rng(1), s, factors=False)
+    for name in ("gate", "up", "down"):
+        t[f"blk.0.ffn_{name}_exps.weight"] = np.stack([t.pop(f"blk.0.ffn_{name}.weight")] * 2)
+    return t | {"blk.0.ffn_gate_inp.weight": np.ones((2, s["d"]), np.float32)}
+
+
+def add_experts(w, add_tokenizer):
+    w.add_expert_count(2)
+    w.add_expert_used_count(1)
+    add_tokenizer(w)
+
+
 def make_seeds(folder):
     """Small whole files for tests/fuzz/fuzz_gguf.c."""
     def add_letters(w):
@@ -438,6 +452,11 @@ def make_seeds(folder):
     write_model(folder / "llama", s, llama_tensors(np.random.default_rng(1), s), add_letters, kinds)
     s = dict(s, architecture="gpt2", kv=2)
     write_model(folder / "gpt2", s, gpt2_tensors(np.random.default_rng(1), s), add_letters, {"attn": q.F16})
+    s = dict(s, architecture="llama", kv=1, ffn=8)
+    write_model(folder / "mixtral", s, expert_tensors(s), lambda w: add_experts(w, add_letters), {"attn": q.F16})
+    s = dict(s, architecture="phi3")
+    factors = {f"rope_factors_{kind}.weight": np.linspace(1, 2, 8, dtype=np.float32) for kind in ("long", "short")}
+    write_model(folder / "phi3", s, factors | {"token_embd.weight": np.ones((8, 32), np.float32)}, add_letters, {})
     for name, add in (("sentencepiece", add_sentencepiece), ("wordpiece", add_wordpiece)):
         w = gguf.GGUFWriter(folder / name, "qwen2")
         add(w)

@@ -49,7 +49,15 @@ static inline void draft_list(struct gguf_draft *d, const char *key, enum gguf_t
     draft_number(&d->keys, n, 8);
 }
 
-/* A tensor [rows, cols], rows 0: [cols], of `bytes` bytes of data: 0, 1, 2, ... */
+/* The type, and `bytes` bytes of data: 0, 1, 2, ... */
+static inline void draft_data(struct gguf_draft *d, uint32_t type, size_t bytes) {
+    draft_number(&d->tensors, type, 4);
+    draft_number(&d->tensors, d->data.size, 8);
+    for (size_t i = 0; i < bytes; i++) buffer_append(&d->data, &(char){(char)i}, 1);
+    while (d->data.size % 32 != 0) buffer_append(&d->data, "", 1);
+}
+
+/* A tensor [rows, cols], rows 0: [cols]. */
 static inline void draft_tensor(struct gguf_draft *d, const char *name, uint32_t type, uint64_t rows, uint64_t cols,
                                 size_t bytes) {
     d->n_tensors++;
@@ -57,10 +65,18 @@ static inline void draft_tensor(struct gguf_draft *d, const char *name, uint32_t
     draft_number(&d->tensors, rows ? 2 : 1, 4);
     draft_number(&d->tensors, cols, 8);
     if (rows) draft_number(&d->tensors, rows, 8);
-    draft_number(&d->tensors, type, 4);
-    draft_number(&d->tensors, d->data.size, 8);
-    for (size_t i = 0; i < bytes; i++) buffer_append(&d->data, &(char){(char)i}, 1);
-    while (d->data.size % 32 != 0) buffer_append(&d->data, "", 1);
+    draft_data(d, type, bytes);
+}
+
+/* A tensor [experts, rows, cols] of F32. */
+static inline void draft_experts(struct gguf_draft *d, const char *name, uint64_t experts, uint64_t rows,
+                                 uint64_t cols) {
+    const uint64_t dims[] = {cols, rows, experts};
+    d->n_tensors++;
+    draft_text(&d->tensors, name);
+    draft_number(&d->tensors, 3, 4);
+    for (int i = 0; i < 3; i++) draft_number(&d->tensors, dims[i], 8);
+    draft_data(d, 0, (size_t)(experts * rows * cols) * sizeof(float));
 }
 
 static inline void draft_build(struct gguf_draft *d) {

@@ -333,6 +333,68 @@ static void test_config(void **state) {
     draft_free(&d);
 }
 
+static void draft_sizes(struct gguf_draft *d, const char *architecture) {
+    static const char *const keys[] = {"block_count", "embedding_length", "attention.head_count", "context_length"};
+    static const uint32_t values[] = {2, 64, 4, 32};
+    char key[80];
+    draft_word(d, "general.architecture", architecture);
+    for (size_t i = 0; i < ARRAY_COUNT(keys); i++) {
+        snprintf(key, sizeof key, "%s.%s", architecture, keys[i]);
+        draft_u32(d, key, values[i]);
+    }
+    draft_tensor(d, "token_embd.weight", 0, 10, 64, (size_t)10 * 64 * 4);
+}
+
+/* The factors of longrope are tensors, and a window of 0 is none. */
+static void test_phi3_config(void **state) {
+    (void)state;
+    struct gguf_draft d = {0};
+    draft_sizes(&d, "phi3");
+    draft_u32(&d, "phi3.attention.sliding_window", 0);
+    draft_u32(&d, "phi3.rope.dimension_count", 12);
+    draft_u32(&d, "phi3.rope.scaling.original_context_length", 16);
+    draft_f32(&d, "phi3.rope.scaling.attn_factor", 1.25f);
+    draft_tensor(&d, "rope_factors_long.weight", 0, 0, 6, 24);
+    draft_tensor(&d, "rope_factors_short.weight", 0, 0, 6, 24);
+    struct json *config = read_config(&d);
+    const struct json *scaling = json_member(config, "rope_scaling");
+    assert_int_equal((int)(16 * json_double(json_member(config, "partial_rotary_factor"))), 12);
+    assert_int_equal(json_int(json_member(config, "original_max_position_embeddings")), 16);
+    assert_true(json_is_absent(json_member(config, "sliding_window")));
+    assert_true(json_text_is(json_member(scaling, "rope_type"), "longrope"));
+    assert_int_equal(json_count(json_member(scaling, "short_factor")), 6);
+    assert_true(json_double(json_member(scaling, "attention_factor")) == 1.25);
+    json_close(config);
+    draft_free(&d);
+}
+
+/* Every sixth layer is without a window where the file is silent; without a window none has it. */
+static void test_gemma3_config(void **state) {
+    (void)state;
+    for (uint32_t window = 0; window <= 8; window += 8) {
+        struct gguf_draft d = {0};
+        draft_sizes(&d, "gemma3");
+        if (window) draft_u32(&d, "gemma3.attention.sliding_window", window);
+        struct json *config = read_config(&d);
+        assert_int_equal(json_int(json_member(config, "sliding_window_pattern")), window ? 6 : 1);
+        assert_int_equal(json_int(json_member(config, "query_pre_attn_scalar")), 16);
+        assert_true(json_double(json_member(config, "rope_local_base_freq")) == 10000);
+        json_close(config);
+        draft_free(&d);
+    }
+    struct gguf_draft d = {0};
+    draft_sizes(&d, "gemma3");
+    draft_u32(&d, "gemma3.attention.sliding_window", 8);
+    draft_list(&d, "gemma3.attention.sliding_window_pattern", GGUF_BOOL, 2);
+    draft_number(&d.keys, 1, 1);
+    draft_number(&d.keys, 0, 1);
+    struct json *config = read_config(&d);
+    assert_true(json_text_is(json_item(json_member(config, "layer_types"), 0), "sliding_attention"));
+    assert_true(json_text_is(json_item(json_member(config, "layer_types"), 1), "full_attention"));
+    json_close(config);
+    draft_free(&d);
+}
+
 /* Frees the draft. */
 static void expect_config_refusal(struct gguf_draft *d, const char *words) {
     struct gguf *g = open_draft(d);
@@ -370,6 +432,23 @@ static void test_config_refusals(void **state) {
     draft_llama(&d);
     draft_f32(&d, "llama.rope.freq_base", NAN);
     expect_config_refusal(&d, "\"llama.rope.freq_base\" is not a finite number");
+    d = (struct gguf_draft){0};
+    draft_sizes(&d, "gptneox");
+    draft_u32(&d, "gptneox.rope.dimension_count", 17);
+    expect_config_refusal(&d, "\"gptneox.rope.dimension_count\" is not a part of a head");
+    d = (struct gguf_draft){0};
+    draft_sizes(&d, "gptneox");
+    draft_u32(&d, "gptneox.use_parallel_residual", 1);
+    expect_config_refusal(&d, "\"gptneox.use_parallel_residual\" is no truth value");
+    d = (struct gguf_draft){0};
+    draft_sizes(&d, "phi3");
+    draft_tensor(&d, "rope_factors_long.weight", 0, 0, 6, 24);
+    expect_config_refusal(&d, "tensor rope_factors_short.weight is missing");
+    d = (struct gguf_draft){0};
+    draft_sizes(&d, "gemma3");
+    draft_u32(&d, "gemma3.attention.sliding_window", 8);
+    draft_word(&d, "gemma3.attention.sliding_window_pattern", "some");
+    expect_config_refusal(&d, "is neither a number nor a list of truth values");
     d = (struct gguf_draft){0};
     draft_llama(&d);
     draft_list(&d, "llama.attention.head_count_kv", GGUF_U32, 2);
@@ -416,6 +495,37 @@ static void test_folder_names(void **state) {
     expect_words(&e, "tensor \"blk.0.attn_rot.weight\" has no place in the architecture llama");
 }
 
+/* Stacked experts are tensors of their own, each with its part of the data. */
+static void test_experts(void **state) {
+    (void)state;
+    struct gguf_draft d = {0};
+    struct weights *w;
+    struct error e = {0};
+    draft_llama(&d);
+    draft_tensor(&d, "blk.0.ffn_gate_inp.weight", 0, 3, 64, (size_t)3 * 64 * 4);
+    draft_experts(&d, "blk.0.ffn_up_exps.weight", 3, 2, 5);
+    write_draft(&d, "model.gguf");
+    assert_int_equal(open_weights(&w, "", &e), STATUS_OK);
+    const struct stored_tensor *first = weights_find(w, "model.layers.0.block_sparse_moe.experts.0.w3.weight");
+    const struct stored_tensor *last = weights_find(w, "model.layers.0.block_sparse_moe.experts.2.w3.weight");
+    assert_non_null(first);
+    assert_non_null(last);
+    assert_int_equal(last->n_dims, 2);
+    assert_int_equal(last->shape[0], 2);
+    assert_int_equal(last->shape[1], 5);
+    assert_int_equal(last->bytes, 40);
+    assert_ptr_equal(last->data, (const char *)first->data + 80);
+    weights_close(w);
+
+    d = (struct gguf_draft){0};
+    draft_llama(&d);
+    draft_tensor(&d, "blk.0.ffn_gate_inp.weight", 0, 3, 64, (size_t)3 * 64 * 4);
+    draft_tensor(&d, "blk.0.ffn_up_exps.weight", 0, 2, 5, 40);
+    write_draft(&d, "model.gguf");
+    assert_int_equal(open_weights(&w, "model.gguf", &e), STATUS_CORRUPT);
+    expect_words(&e, "tensor \"blk.0.ffn_up_exps.weight\": expected [experts, out, in]");
+}
+
 static void write_shard(int number, int count, int says, const char *tensor) {
     struct gguf_draft d = {0};
     char name[60];
@@ -452,10 +562,15 @@ static void test_shards(void **state) {
 static void test_paired_rows(void **state) {
     (void)state;
     static const int expected[] = {0, 2, 1, 3, 4, 6, 5, 7};
+    const struct stored_tensor paired = {.paired = 4}, same = {.paired = 0};
     for (int i = 0; i < 8; i++) {
-        assert_int_equal(paired_row(4, i), expected[i]);
-        assert_int_equal(paired_row(0, i), i);
+        assert_int_equal(stored_row(&paired, i), expected[i]);
+        assert_int_equal(stored_row(&same, i), i);
     }
+    /* Two heads of two rows: queries 0 to 3, keys 4 to 7, values 8 to 11. */
+    static const int apart[] = {0, 1, 4, 5, 8, 9, 2, 3, 6, 7, 10, 11};
+    const struct stored_tensor qkv = {.apart = 2, .shape = {12, 5}};
+    for (int i = 0; i < 12; i++) assert_int_equal(stored_row(&qkv, i), apart[i]);
 }
 
 int main(void) {
@@ -470,8 +585,11 @@ int main(void) {
         cmocka_unit_test(test_turned_signs),
         cmocka_unit_test(test_scales_beyond),
         cmocka_unit_test(test_config),
+        cmocka_unit_test(test_phi3_config),
+        cmocka_unit_test(test_gemma3_config),
         cmocka_unit_test(test_config_refusals),
         cmocka_unit_test_setup_teardown(test_folder_names, folder_set_up, folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_experts, folder_set_up, folder_tear_down),
         cmocka_unit_test_setup_teardown(test_shards, folder_set_up, folder_tear_down),
         cmocka_unit_test(test_paired_rows),
     };

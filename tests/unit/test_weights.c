@@ -313,6 +313,33 @@ static void test_bad_index(void **state) {
     assert_int_equal(weights_open(&w, test_folder, &e), STATUS_CORRUPT);
 }
 
+/* Stacked experts become tensors of their own, also where they lie at an odd byte and are copied. */
+static void test_experts(void **state) {
+    (void)state;
+    static const char header[] =
+        "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+        "\"mlp.experts.gate_up_proj\":{\"dtype\":\"F32\",\"shape\":[3,2,2],\"data_offsets\":[1,49]},"
+        "\"mlp.experts.down_proj\":{\"dtype\":\"F32\",\"shape\":[2,2],\"data_offsets\":[49,65]}}";
+    struct buffer b;
+    struct weights *w;
+    struct error e = {0};
+    assert_int_equal(open_file(&w, header, 65, &b, &e), STATUS_OK);
+    assert_int_equal(weights_count(w), 5);
+    assert_null(weights_find(w, "mlp.experts.gate_up_proj"));
+    assert_non_null(weights_find(w, "mlp.experts.down_proj")); /* two dimensions: no stack */
+    const struct stored_tensor *t = weights_find(w, "mlp.experts.2.gate_up_proj.weight");
+    assert_int_equal(t->n_dims, 2);
+    assert_int_equal(t->shape[1], 2);
+    assert_int_equal(t->bytes, 16);
+    for (int i = 0; i < 16; i++) assert_int_equal(((const uint8_t *)t->data)[i], 33 + i);
+    weights_close(w);
+    buffer_free(&b);
+    expect_error(
+        "{\"experts\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+        "\"x.experts.down_proj\":{\"dtype\":\"U8\",\"shape\":[5,0,1],\"data_offsets\":[1,1]}}",
+        1, STATUS_CORRUPT, "tensor \"x.experts.down_proj\": expected [experts, out, in]");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_good),
@@ -321,6 +348,7 @@ int main(void) {
         cmocka_unit_test(test_header_size),
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_bit_flips),
+        cmocka_unit_test(test_experts),
         cmocka_unit_test_setup_teardown(test_one_file, folder_set_up, folder_tear_down),
         cmocka_unit_test_setup_teardown(test_shards, folder_set_up, folder_tear_down),
         cmocka_unit_test_setup_teardown(test_pickled, folder_set_up, folder_tear_down),

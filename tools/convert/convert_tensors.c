@@ -64,13 +64,13 @@ static const void *plane_of(const struct conversion *p, const struct change *c, 
 
 /* Whether a tensor lies in the source as its file holds it: all but those of GGUF files that have an order or blocks of
  * their own. */
-static bool lies_ready(const struct stored_tensor *t) { return !t->form && !t->turned && t->paired == 0; }
+static bool lies_ready(const struct stored_tensor *t) { return !t->form && !t->turned && rows_in_order(t); }
 
 /* Row i of a tensor of GGUF's. */
 static const char *gguf_row(const struct change *c, int64_t i) {
     const struct stored_tensor *t = c->stored;
     size_t bytes = t->form ? block_row_bytes(t->form, c->cols) : (size_t)c->cols * dtype_bytes(c->from);
-    return (const char *)t->data + (size_t)paired_row(t->paired, i) * bytes;
+    return (const char *)t->data + (size_t)stored_row(t, i) * bytes;
 }
 
 static struct quantised_row row_at(void *const planes[PLANES], enum dtype t, int n, int64_t i) {

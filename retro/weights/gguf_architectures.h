@@ -1,0 +1,71 @@
+/* retro/weights/gguf_architectures.h: what the architectures of GGUF are in Hugging Face's words: rows of keys and of
+ * tensors. Only gguf_folder.c reads them. */
+#pragma once
+
+#include "retro/weights/gguf.h"
+
+enum key_kind {
+    KEY_INT,     /* a number, or a list of one number for each layer, which must be equal */
+    KEY_FLOAT,   /* a number; where the key is absent, `number`, and nothing where that is 0 */
+    KEY_BOOL,    /* a truth value; where the key is absent, `number` */
+    KEY_SHARE,   /* a number of dimensions of a head, as a share of it */
+    KEY_WINDOW,  /* a number of tokens; null without, and where it is 0 */
+    KEY_PATTERN, /* which layers have the window: a period, which is `number` where the key is absent, or a list */
+    KEY_IGNORED, /* means nothing here and is harmless */
+    KEY_NEUTRAL, /* not supported: must be `number`, where it changes nothing */
+    KEY_HEAD     /* not supported: must be the size of a head */
+};
+
+/* "ARCHITECTURE.key" of the metadata. */
+struct key_row {
+    const char *key, *name; /* of config.json */
+    enum key_kind kind;
+    double number;
+};
+
+/* A key of config.json that the tensors tell: whether there is one of that name, or none. */
+struct fact_row {
+    const char *name, *tensor;
+    bool absent;
+};
+
+enum tensor_order {
+    ORDER_SAME,
+    ORDER_TURNED, /* the folder has [in, out] */
+    ORDER_PAIRED, /* RoPE turns rows 2i and 2i + 1 of a head, in the folder i and i + half */
+    ORDER_APART   /* queries, keys and values one after another; the folder has those of a head beside each other */
+};
+
+/* A tensor without its ".weight" or ".bias". '#' in a name of the folder is the number of an expert; the file has all
+ * experts in one tensor. */
+struct name_row {
+    const char *from, *to;
+    enum tensor_order order;
+};
+
+struct rows_of_names {
+    const struct name_row *rows;
+    size_t n;
+};
+
+struct architecture {
+    const char *name, *model_type;
+    const char *told_by; /* a tensor that tells it from another of the same name; NULL: no other, or the last of them */
+    const struct key_row *keys;
+    size_t n_keys;
+    const struct fact_row *facts;
+    size_t n_facts;
+    const char *layers; /* the prefix of layer '#' */
+    struct rows_of_names outer, layer;
+    /* The key of config.json for the root of what scores are divided by. The file does not tell: it is the size of a
+     * head, but in the model of `divided_layers` layers the hidden size over the heads. NULL: none. */
+    const char *divisor;
+    int divided_layers;
+};
+
+/* STATUS_UNSUPPORTED names the known ones. */
+enum status architecture_find(const struct gguf *g, const struct architecture **out, struct error *e);
+
+/* The keys of all architectures, and those of rope_scaling. An architecture's own rows win. */
+extern const struct key_row architecture_common_keys[], architecture_scaling_keys[];
+extern const size_t architecture_n_common, architecture_n_scaling;

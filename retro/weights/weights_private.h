@@ -1,0 +1,34 @@
+/* retro/weights/weights_private.h: what the files that read weights share. */
+#pragma once
+
+#include "retro/weights/weights.h"
+
+enum { NAME_SHOWN = 100 }; /* of a tensor, in messages */
+
+struct entry {
+    struct stored_tensor tensor; /* first: sorted and handed out */
+    int shard;
+    size_t begin, end; /* in the shard's data */
+    void *copy;        /* owns tensor.data when it was misaligned, else NULL */
+};
+
+struct weights {
+    struct entry *entries;
+    int count, capacity;
+    struct file_map *maps; /* one per shard, empty for weights_open_memory */
+    int n_maps;
+    struct gguf *gguf; /* NULL: safetensors */
+};
+
+/* Appends an entry that owns its name. */
+struct entry *weights_add_entry(struct weights *w, const char *name);
+int entry_compare(const void *a, const void *b); /* by name */
+/* Puts the tensors in order of name. STATUS_CORRUPT where two have one name, which can only come from two shards. */
+enum status weights_sort(struct weights *w, const char *path, struct error *e);
+
+/* Adds the experts that lie in one tensor, [experts, out, in], as tensors of their own; '#' in the name stands for
+ * their numbers. */
+enum status weights_add_experts(struct weights *w, const struct stored_tensor *whole, const char *name,
+                                struct error *e);
+/* Replaces the stacked experts of a folder, as transformers 5 has them, by tensors of their own; in order of name. */
+enum status weights_unstack_experts(struct weights *w, struct error *e);

@@ -1,0 +1,117 @@
+"""make_gguf_families.py PEERS OUT [NAME ...]: folders of tests/golden/gguf whose files llama.cpp's own converter makes of
+tiny random checkpoints of transformers, and transformers' logits and tokens. PEERS is a folder with llama.cpp's source
+(llama_cpp_python-*); the python that runs this has torch and transformers 5.23.
+
+A folder has model.gguf and cases.safetensors, as tests/golden/hf/README.md describes them. Where the converter rounds
+matrices to Q8_0, transformers computes with the rounded ones. Tokens have names alone: nothing is tokenised here."""
+
+import json
+import pathlib
+import sys
+import tempfile
+import zlib
+
+HERE = pathlib.Path(__file__).resolve().parent
+PEERS = pathlib.Path(sys.argv[1])
+SOURCE = next(PEERS.glob("llama_cpp_python-*/vendor/llama.cpp"))
+sys.path[:0] = [str(HERE), str(SOURCE), str(SOURCE / "gguf-py")]
+
+import gguf
+import numpy as np
+import torch
+from conversion import get_model_class
+from safetensors.numpy import save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from make_decoder_golden import FACTORS, MOE, SIZES, fill, make_cases, rope, words_of_4
+
+Q8 = gguf.GGMLQuantizationType.Q8_0
+PHI3 = dict(rope_parameters=dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.75, **FACTORS),
+            original_max_position_embeddings=24, sliding_window=9)
+GEMMA3 = dict(head_dim=16, sliding_window=5, query_pre_attn_scalar=16, num_hidden_layers=7)
+EXPERTS = dict(MOE, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=64, norm_topk_prob=False)
+# Folder: model_type, what differs from SIZES, the type of matrices.
+FAMILIES = {
+    "phi3": ("phi3", PHI3, "F32"),
+    "phi3_short": ("phi3", dict(rope_parameters=dict(rope_type="default", rope_theta=10000.0), sliding_window=None,
+                                original_max_position_embeddings=64), "Q8_0"),
+    "gemma3": ("gemma3_text", dict(GEMMA3, rope_parameters={
+        "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0}}), "Q8_0"),
+    "gptneox": ("gpt_neox", dict(rope("default", partial_rotary_factor=0.5), use_parallel_residual=False), "F32"),
+    "gptneox_parallel": ("gpt_neox", dict(use_parallel_residual=True), "Q8_0"),
+    "mixtral": ("mixtral", dict(MOE, num_local_experts=4, intermediate_size=64), "Q8_0"),
+    "qwen2moe": ("qwen2_moe", dict(EXPERTS, shared_expert_intermediate_size=64), "Q8_0"),
+    "qwen3moe": ("qwen3_moe", dict(EXPERTS, head_dim=16, norm_topk_prob=True), "Q8_0"),
+}
+
+
+def add_letters(model):
+    """A vocabulary of names."""
+    w, n = model.gguf_writer, model.hparams["vocab_size"]
+    w.add_tokenizer_model("gpt2")
+    w.add_tokenizer_pre("gpt-2")
+    w.add_token_list(["<pad>", "<s>", "</s>", "AB"] + [chr(ord("A") + i) for i in range(n - 4)])
+    w.add_token_types([3, 3, 3] + [1] * (n - 3))
+    w.add_token_merges(["A B"])
+    w.add_bos_token_id(1)
+    w.add_eos_token_id(2)
+
+
+def round_matrices(model):
+    """Numbers that Q8_0 holds."""
+    for p in model.parameters():
+        if p.dim() >= 2:
+            narrow = gguf.quants.quantize(p.detach().numpy(), Q8)
+            with torch.no_grad():
+                p.copy_(torch.from_numpy(gguf.quants.dequantize(narrow, Q8)))
+
+
+def convert(folder, out, kind):
+    hparams = json.loads((folder / "config.json").read_text())
+    kind = gguf.LlamaFileType.ALL_F32 if kind == "F32" else gguf.LlamaFileType.MOSTLY_Q8_0
+    # NeoX's converter knows the words of transformers 4 only.
+    words = words_of_4(hparams) if hparams["model_type"] == "gpt_neox" else None
+    base = get_model_class(hparams["architectures"][0])
+    letters = dict(model=dict(vocab={str(i): i for i in range(hparams["vocab_size"])}), added_tokens=[])
+    (folder / "tokenizer.json").write_text(json.dumps(letters))  # Gemma's converter counts them
+    tiny = type("Tiny", (base,), {"model_arch": base.model_arch, "set_vocab": add_letters})
+    tiny(folder, kind, out, hparams=words).write()
+
+
+def make_model(model_type, options):
+    options = dict(SIZES, **options)
+    if model_type == "gpt_neox":
+        options.pop("num_key_value_heads")
+    config = AutoConfig.for_model(model_type, **options)
+    config._attn_implementation = "eager"
+    return AutoModelForCausalLM.from_config(config).eval().float()
+
+
+def make_folder(out, model_type, options, kind, seed):
+    model = make_model(model_type, options)
+    fill(model, seed)
+    if kind == "Q8_0":
+        round_matrices(model)
+    data = make_cases(model, np.random.Generator(np.random.PCG64(seed)))
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = pathlib.Path(scratch)
+        model.save_pretrained(folder)
+        convert(folder, out / "model.gguf", kind)
+    save_file(data, out / "cases.safetensors", metadata={"format": "np"})
+    for path in out.iterdir():
+        path.chmod(0o644)
+
+
+def main():
+    out, names = pathlib.Path(sys.argv[2]), sys.argv[3:]
+    for name in names or FAMILIES:
+        model_type, options, kind = FAMILIES[name]
+        make_folder(out / name, model_type, options, kind, zlib.crc32(name.encode()))
+        size = sum(path.stat().st_size for path in (out / name).iterdir())
+        print(f"{name:20s} {size / 1000:.0f} KB", flush=True)
+
+
+if __name__ == "__main__":
+    main()
