@@ -6,6 +6,7 @@
 #   make all      build/retro-server, build/retro-index, build/retro-eval, build/retro-bench, build/retro-convert
 #   make install  what `make` built, into DESTDIR and PREFIX (/usr/local); builds nothing, so that root may call it
 #   make test     deps, build, every test that needs no GPU
+#   make page-test  the page at GET / in a real Chromium, which it installs
 #   make c-test   the C tests alone, for SANITIZE=
 #   make arm64-test  the C tests that need few libraries, built for arm64 and run by qemu; installs a cross compiler
 #   make valgrind a reference model under valgrind, half a minute
@@ -121,6 +122,9 @@ $(patsubst %,$(BUILD)/retrieval/index/%.c.o,index_faiss faiss_api): \
 	CPPFLAGS += -DHAVE_FAISS_GPU=$(if $(FAISS_GPU),1 -isystem $(CUDA_HOME)/include,0)
 # Where make deps puts the embedder: what is benchmarked when none is named.
 $(BUILD)/tools/bench/bench_embed.c.o $(BUILD)/tools/bench/bench_datastore.c.o: CPPFLAGS += -DDEFAULT_EMBEDDER='"$(DEPS)/minilm"'
+
+# The page's files are part of the program: the assembler copies them (.incbin), which the compiler's -MMD does not tell.
+$(BUILD)/server/page/page_files.c.o: $(wildcard server/page/*.html server/page/*.css server/page/*.js server/page/*.svg)
 
 $(BUILD)/kernels/comm/comm_mpi.c.o: CPPFLAGS += $(patsubst -I%,-isystem%,$(filter -I%,$(MPI_FLAGS)))
 $(BUILD)/kernels/comm/comm_nccl.c.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
@@ -270,6 +274,12 @@ c-test:
 arm64-test:
 	@DEPS=$(DEPS) tests/arm64.sh
 
+# Apart from `make test`: a browser is large, and nothing else needs it.
+page-test: deps
+	@tools/deps_page.sh $(DEPS)
+	@$(MAKE) --no-print-directory all
+	@RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(DEPS)/page-venv/bin/python -m pytest -q -p no:cacheprovider tests/page
+
 # What tests/tokenizers leaves out of `make test`: the reference libraries need ten minutes for these texts.
 tokenizer-test: deps
 	@RETRO_TOKENIZER_TEXTS=whole RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(DEPS)/venv/bin/python -m pytest -q -p no:cacheprovider tests/tokenizers
@@ -315,6 +325,6 @@ clean:
 	rm -rf build
 
 .PHONY: all c-tests list-c-tests emulated cuda-check gpu-ops gpu-programs gpu-bundle gpu-check fuzz deps info \
-	test install c-test arm64-test valgrind lint format bench demo deps-train train-smoke \
+	test page-test install c-test arm64-test valgrind lint format bench demo deps-train train-smoke \
 	test-train clean
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -103,6 +103,7 @@ static enum status open_api(struct server *s, struct error *e) {
     const struct server_settings *c = &s->config.server;
     s->api = (struct api){.origins = c->cors_origins.items,
                           .n_origins = (int)c->cors_origins.count,
+                          .page = c->page,
                           .operations = (enum operations_access)c->operations,
                           .created = time(NULL),
                           .traffic = traffic_open()};

@@ -31,6 +31,7 @@ static const struct option_row server_rows[] = {
     OPTION_INT(struct server_settings, min_body_rate, 500, 0, 1 << 30,
                "bytes per second that a body must bring, on average over each server.head_timeout seconds; 0: any"),
     OPTION_INT(struct server_settings, drain_timeout, 30, 0, 86400, "seconds that SIGTERM waits for running requests"),
+    OPTION_BOOL(struct server_settings, page, true, "GET / shows a page to ask by hand"),
     OPTION_TEXTS(struct server_settings, cors_origins,
                  "origins whose pages may use the server from a browser, such as https://example.org; *: all"),
     OPTION_PATH(

@@ -26,6 +26,7 @@ struct server_settings {
     int head_timeout;              /* seconds that request line and headers may take */
     int min_body_rate;             /* bytes per second that a body must bring; 0: any */
     int drain_timeout;             /* seconds SIGTERM waits for running requests */
+    bool page;                     /* GET / shows the page */
     struct json_list cors_origins; /* of char *: whose pages may ask */
     char *keys_file;               /* empty: no keys are asked for */
     int operations;                /* enum operations_access */

@@ -73,7 +73,8 @@ run_c_tests() {
     done
 }
 
-# tests/train needs PyTorch, which the server does not: make test-train runs it.
+# tests/train needs PyTorch and tests/page a browser, which the server does not: make test-train and make page-test run
+# them.
 run_python_tests() {
     local log=$logs/pytest.log start status p f
     if [ ! -x "$deps/venv/bin/python" ]; then
@@ -83,7 +84,7 @@ run_python_tests() {
     start=$(date +%s.%N)
     # Most of these tests wait for servers, so one more process than there are cores keeps the cores busy.
     RETRO_BUILD=$build RETRO_DEPS=$deps timeout --kill-after=10 2400 "$deps/venv/bin/python" -m pytest -q \
-        -p no:cacheprovider -n $(($(nproc) + 1)) --dist loadfile tests --ignore=tests/train > "$log" 2>&1 < /dev/null
+        -p no:cacheprovider -n $(($(nproc) + 1)) --dist loadfile tests --ignore=tests/train --ignore=tests/page > "$log" 2>&1 < /dev/null
     status=$?
     p=$(number '[^0-9]([0-9]+) passed' <(sed 's/^/ /' "$log"))
     f=$(($(number '[^0-9]([0-9]+) failed' <(sed 's/^/ /' "$log")) +
@@ -106,5 +107,6 @@ if ! make --no-print-directory -s -j"$(nproc)" BUILD="$build" all c-tests > "$lo
 fi
 run_c_tests
 [ "$c_only" = --c-only ] || run_python_tests
+[ "$c_only" = --c-only ] || echo "not run here: the page in a browser (make page-test), training (make test-train)"
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]

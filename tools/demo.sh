@@ -154,4 +154,8 @@ The demo's server as programs ask it, streamed:
 To stop it:
 
   kill $(server_pid)
+
+Ask it in a browser, with the sources beside the text:
+
+  $url/
 END

@@ -78,7 +78,7 @@ bool api_admit(struct api *a, const struct api_head *h, struct admission *out, s
                            text);
     }
     /* A browser asks without a key whether it may ask with one. */
-    if (access == ACCESS_PUBLIC || strcmp(h->method, "OPTIONS") == 0) return true;
+    if (access == ACCESS_PUBLIC || access == ACCESS_PAGE || strcmp(h->method, "OPTIONS") == 0) return true;
     return access == ACCESS_OPERATIONS ? admit_operator(a, h, out, f) : admit_client(a, h, out, f);
 }
 

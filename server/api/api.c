@@ -119,7 +119,7 @@ static struct answer *route_open(struct api *a, const struct api_request *r, str
     for (int i = 0; i < n_api_routes; i++) {
         const struct route *route = &api_routes[i];
         struct failure f = {0};
-        if (!route_matches(route, r->path)) continue;
+        if (!route_matches(route, r->path) || !route_is_served(a, route)) continue;
         path_known = true;
         if (!method_matches(route, r->method)) continue;
         struct answer *answer = check_route(a, route, r, &f) ? route->open(a, r, waker, &f) : NULL;

@@ -61,6 +61,7 @@ struct api {
     enum operations_access operations;
     struct network *networks; /* [n_networks] whose clients are answered; none: all are */
     int n_networks;
+    bool page;       /* the page is shown */
     int64_t created; /* seconds since 1970 of the start */
     atomic_bool draining;
     struct traffic *traffic; /* what was asked and answered so far (traffic.h) */
@@ -68,8 +69,9 @@ struct api {
 
 struct api_request {
     const char *method, *path;
-    const char *content_type; /* NULL: none */
-    const char *origin;       /* of the page that asks, NULL: none does */
+    const char *content_type;  /* NULL: none */
+    const char *origin;        /* of the page that asks, NULL: none does */
+    const char *if_none_match; /* what the client has of the answer, NULL: it does not say */
     const char *body;
     size_t size;
     const struct query_argument *arguments; /* [n_arguments], of the query string */
@@ -135,3 +137,4 @@ route_handler health_open, live_open, ready_open;             /* health.c */
 route_handler metrics_open;                                   /* metrics.c */
 route_handler props_open, version_open;                       /* info.c */
 route_handler openapi_open;                                   /* openapi.c */
+route_handler page_open;                                      /* page.c */

@@ -1,4 +1,6 @@
 /* server/api/info.c: GET /version and GET /props: what this server is, and what a request gets that says nothing. */
+#include <string.h>
+
 #include "config/json/json_writer.h"
 #include "server/api/api.h"
 
@@ -13,17 +15,33 @@ struct answer *version_open(struct api *a, const struct api_request *r, struct w
     return answer_text(200, JSON_TYPE, &body);
 }
 
-static void write_number(struct json_writer *w, const struct json_field *field) {
-    put_key(w, field->name);
-    if (field->type == JSON_DOUBLE)
-        put_double(w, field->fallback);
-    else if (field->type == JSON_INT64)
-        put_int(w, (int64_t)field->fallback);
-    else
-        put_bool(w, field->fallback != 0);
+/* What the field is where a request does not say: the model's own value before that of the table. */
+static double default_of(const struct json_field *field, const struct sampling_defaults *of_model) {
+    if (of_model == NULL) return field->fallback;
+    const struct {
+        const char *name;
+        double value;
+    } own[] = {{"temperature", of_model->temperature},
+               {"top_p", of_model->top_p},
+               {"min_p", of_model->min_p},
+               {"top_k", of_model->top_k},
+               {"repetition_penalty", of_model->repetition_penalty}};
+    for (size_t i = 0; i < ARRAY_COUNT(own); i++)
+        if (strcmp(own[i].name, field->name) == 0 && own[i].value >= 0) return own[i].value;
+    return field->fallback;
 }
 
-/* The fallbacks of the fields that say how to write. */
+static void write_default(struct json_writer *w, const struct json_field *field, double value) {
+    put_key(w, field->name);
+    if (field->type == JSON_DOUBLE)
+        put_double(w, value);
+    else if (field->type == JSON_INT64)
+        put_int(w, (int64_t)value);
+    else
+        put_bool(w, value != 0);
+}
+
+/* The defaults of the fields that say how to write. */
 static void write_settings(struct json_writer *w, const struct served_model *model) {
     put_key_object(w, "default_generation_settings");
     put_key_int(w, "n_ctx", model->limits.context);
@@ -31,9 +49,24 @@ static void write_settings(struct json_writer *w, const struct served_model *mod
     put_key_int(w, "max_tokens", DEFAULT_MAX_TOKENS);
     for (int i = 0; i < writing_table.count; i++) {
         const struct json_field *field = &writing_table.fields[i];
-        if (field->type == JSON_DOUBLE || field->type == JSON_INT64 || field->type == JSON_BOOL) write_number(w, field);
+        if (field->type == JSON_DOUBLE || field->type == JSON_INT64 || field->type == JSON_BOOL)
+            write_default(w, field, default_of(field, model->limits.sampling));
     }
     put_object_end(w);
+    put_object_end(w);
+}
+
+/* What is read where a request does not say; null: there is nothing to search. */
+static void write_retrieval(struct json_writer *w, const struct served_model *model) {
+    if (model->retriever == NULL) {
+        put_key_null(w, "retrieval");
+        return;
+    }
+    put_key_object(w, "retrieval");
+    put_key_bool(w, "enabled", model->retrieve);
+    put_key_int(w, "k", model->k);
+    put_key_int(w, "max_k", model->limits.max_k);
+    put_key_float(w, "min_similarity", model->min_similarity);
     put_object_end(w);
 }
 
@@ -46,6 +79,7 @@ struct answer *props_open(struct api *a, const struct api_request *r, struct wak
     put_begin(&w, &body);
     put_object(&w);
     write_settings(&w, model);
+    write_retrieval(&w, model);
     put_key_int(&w, "total_slots", model->slots);
     put_key_string(&w, "model_alias", model->id);
     put_key_object(&w, "modalities");

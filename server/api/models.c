@@ -115,6 +115,7 @@ static void write_model(struct json_writer *w, const struct api *a, const struct
     put_key_string(w, "family", model->info->family);
     put_key_int(w, "n_params", model->info->n_parameters);
     put_key_int(w, "n_vocab", model->info->vocab);
+    put_key_bool(w, "chat", model->chat != NULL);
     write_retro(w, model);
     put_object_end(w);
     put_object_end(w);

@@ -176,7 +176,7 @@ static void write_parameters(struct json_writer *w, const struct api *a, const s
     const struct json_table *t = route->query;
     const struct schema_scope scope = scope_of(a, route);
     put_key_array(w, "parameters");
-    if (route->path[strlen(route->path) - 1] == '/') {
+    if (route_has_children(route)) {
         write_parameter(w, "id", "path", true);
         put_object(w);
         put_key_string(w, "type", "string");
@@ -236,6 +236,11 @@ static void write_responses(struct json_writer *w, const struct route *route) {
     }
     close_content(w);
     put_object_end(w);
+    if (route->access == ACCESS_PAGE) {
+        put_key_object(w, "304");
+        put_key_string(w, "description", "the client has it");
+        put_object_end(w);
+    }
     for (size_t i = 0; i < ARRAY_COUNT(error_statuses); i++) {
         char status[8];
         snprintf(status, sizeof status, "%d", error_statuses[i]);
@@ -270,7 +275,8 @@ static void write_paths(struct json_writer *w, const struct api *a) {
         const struct route *route = &api_routes[i];
         struct buffer path = {0};
         if (i > 0 && strcmp(api_routes[i - 1].path, route->path) == 0) continue;
-        buffer_printf(&path, "%s%s", route->path, route->path[strlen(route->path) - 1] == '/' ? "{id}" : "");
+        if (!route_is_served(a, route)) continue;
+        buffer_printf(&path, "%s%s", route->path, route_has_children(route) ? "{id}" : "");
         put_key_object(w, path.data);
         buffer_free(&path);
         for (int j = i; j < n_api_routes && strcmp(api_routes[j].path, route->path) == 0; j++)

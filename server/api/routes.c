@@ -12,6 +12,8 @@ static const char *const json_types[] = {JSON_TYPE,    "application/x-www-form-u
                                          "text/plain", "application/octet-stream",          NULL};
 
 #define TEXT_TYPE "text/plain; version=0.0.4"
+#define PAGE_FILE(path, type, summary) \
+    { "GET", path, page_open, ACCESS_PAGE, NULL, 0, NULL, NULL, type, NULL, summary }
 
 const struct route api_routes[] = {
     {"POST", "/v1/completions", completions_open, ACCESS_API, json_types, 0, &completion_table, NULL, JSON_TYPE,
@@ -49,12 +51,25 @@ const struct route api_routes[] = {
      "The program's version"},
     {"GET", "/openapi.json", openapi_open, ACCESS_OPERATIONS, NULL, 0, NULL, NULL, JSON_TYPE, "openapi info paths",
      "This description"},
+    PAGE_FILE("/", "text/html", "A page to ask by hand"),
+    PAGE_FILE("/page/page.css", "text/css", "How the page looks"),
+    PAGE_FILE("/page/page.js", "text/javascript", "What the page does"),
+    PAGE_FILE("/page/server.js", "text/javascript", "How the page asks the server"),
+    PAGE_FILE("/page/answer.js", "text/javascript", "How the page shows an answer"),
+    PAGE_FILE("/page/sources.js", "text/javascript", "How the page shows sources"),
+    PAGE_FILE("/page/settings.js", "text/javascript", "The page's settings"),
+    PAGE_FILE("/page/icon.svg", "image/svg+xml", "The page's icon"),
 };
 const int n_api_routes = (int)ARRAY_COUNT(api_routes);
 
+bool route_has_children(const struct route *route) {
+    size_t size = strlen(route->path);
+    return size > 1 && route->path[size - 1] == '/';
+}
+
 bool route_matches(const struct route *route, const char *path) {
     size_t size = strlen(route->path);
-    if (route->path[size - 1] != '/') return strcmp(route->path, path) == 0;
+    if (!route_has_children(route)) return strcmp(route->path, path) == 0;
     return strncmp(route->path, path, size) == 0 && path[size] != '\0';
 }
 
@@ -63,3 +78,5 @@ enum route_access route_access_of(const char *path) {
         if (route_matches(&api_routes[i], path)) return api_routes[i].access;
     return ACCESS_API;
 }
+
+bool route_is_served(const struct api *a, const struct route *route) { return route->access != ACCESS_PAGE || a->page; }

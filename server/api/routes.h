@@ -5,12 +5,13 @@
 
 #include "server/api/api.h"
 
-/* Who is answered: anybody; those that server.operations lets; those that have a key, where keys are asked for. The
- * first two answer as long as the process lives; those of the API refuse once it is stopping. */
-enum route_access { ACCESS_PUBLIC, ACCESS_OPERATIONS, ACCESS_API };
+/* Who is answered: anybody; those that server.operations lets; those that have a key, where keys are asked for;
+ * anybody, where server.page lets the page be shown. Those of the API refuse once the process is stopping, all others
+ * answer as long as it lives. */
+enum route_access { ACCESS_PUBLIC, ACCESS_OPERATIONS, ACCESS_API, ACCESS_PAGE };
 
-/* A path that ends in '/' stands for everything below it. A route of GET takes HEAD too, which is GET without the body,
- * and HTTP leaves that out. */
+/* A path that ends in '/' stands for everything below it, but for "/" itself. A route of GET takes HEAD too, which is
+ * GET without the body, and HTTP leaves that out. */
 struct route {
     const char *method, *path;
     route_handler *open;
@@ -29,3 +30,7 @@ extern const int n_api_routes;
 /* Of a path that no route has: what the API asks for. */
 enum route_access route_access_of(const char *path);
 bool route_matches(const struct route *route, const char *path);
+/* Whether the path stands for everything below it. */
+bool route_has_children(const struct route *route);
+/* Whether the server's options leave it in. */
+bool route_is_served(const struct api *a, const struct route *route);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 void answer_init(struct answer *a, const struct answer_ops *ops, const char *content_type) {
     *a = (struct answer){.ops = ops, .http = 200};
@@ -20,6 +21,17 @@ void answer_add_header(struct answer *a, const char *name, const char *format, .
     a->headers = xgrow(a->headers, a->n_headers, &a->headers_capacity, sizeof *a->headers);
     a->headers[a->n_headers] = (struct answer_header){name, value};
     a->n_headers++;
+}
+
+void answer_set_header(struct answer *a, const char *name, const char *format, ...) {
+    va_list args;
+    int i = 0;
+    while (i < a->n_headers && strcmp(a->headers[i].name, name) != 0) i++;
+    CHECK(i < a->n_headers);
+    free(a->headers[i].value);
+    va_start(args, format);
+    CHECK(vasprintf(&a->headers[i].value, format, args) >= 0);
+    va_end(args);
 }
 
 void answer_close(struct answer *a) {

@@ -36,6 +36,9 @@ void answer_init(struct answer *a, const struct answer_ops *ops, const char *con
 /* Headers are read when sending begins: of a stream at once, else when complete. */
 void answer_add_header(struct answer *a, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* The same in place of what the header was; it is there. */
+void answer_set_header(struct answer *a, const char *name, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 void answer_close(struct answer *a);
 
 /* A body that is complete from the start; takes the buffer. */

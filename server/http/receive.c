@@ -119,6 +119,7 @@ void exchange_open(struct exchange *x, const char *method, const char *path) {
                             .path = path,
                             .content_type = header_find(x, "Content-Type"),
                             .origin = header_find(x, "Origin"),
+                            .if_none_match = header_find(x, "If-None-Match"),
                             .body = x->body.data ? x->body.data : "",
                             .size = x->body.size,
                             .arguments = list.items,

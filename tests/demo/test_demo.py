@@ -73,6 +73,7 @@ def test_answer_with_sources_then_again(demo):
     assert "With retrieval" in answer and len(answer.split("Without\n")[1]) > 100
     assert re.search(r"(architecture|model-format|testing)\.md.*bytes \d+-\d+", sources)
     assert f"kill {server_pid(demo)}" in sources
+    assert sources.rstrip().endswith(f"http://127.0.0.1:{listening_port(first.stdout)}/")
 
     pid = server_pid(demo)
     second, seconds = demo()

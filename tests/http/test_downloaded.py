@@ -63,6 +63,8 @@ def test_sampling_defaults(serve):
     assert "requests get temperature 0 from generation_config.json" in server.log.read_text()
 
     narrow = serve({"temperature": 1.5, "top_k": 1})
+    params = narrow.request("GET", "/props").json()["default_generation_settings"]["params"]
+    assert (params["temperature"], params["top_k"], params["top_p"]) == (1.5, 1, 1)
     assert written(narrow, seed=1) == text
     assert written(narrow, seed=1, top_k=0) == drawn
 

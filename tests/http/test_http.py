@@ -92,7 +92,9 @@ def test_head(server):
 @pytest.mark.parametrize(
     "method, path, status, code",
     [
-        ("GET", "/", 404, "not_found"),
+        ("GET", "/nowhere", 404, "not_found"),
+        ("GET", "/page/", 404, "not_found"),
+        ("GET", "/page/../health", 404, "not_found"),
         ("GET", "/v1/completions/", 404, "not_found"),
         ("GET", "/v1/models/", 404, "not_found"),
         ("GET", "/v1/models/retro-docs/x", 404, "model_not_found"),

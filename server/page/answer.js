@@ -1,0 +1,247 @@
+// server/page/answer.js: one answer: text as it comes, and, once it is complete, the same text as sentences and tokens
+// that know the passages they were written from. A model's words are foreign text: they reach the page as text alone.
+
+import { explain } from "./server.js";
+import { percent } from "./sources.js";
+
+const shape = document.querySelector("#answer-shape").content.firstElementChild;
+const segmenter = new Intl.Segmenter("en", { granularity: "sentence" });
+const LEANS = Math.log(4); // a token is underlined where it is four times less likely without the documents
+
+// Where each character begins in the string, and where the last one ends: the API counts characters.
+function characterStarts(text) {
+  const starts = [];
+  let at = 0;
+  for (const character of text) {
+    starts.push(at);
+    at += character.length;
+  }
+  return [...starts, at];
+}
+
+// A sentence begins with a token: the blank before its first word often belongs to that word's token.
+function findSentences(text, tokens) {
+  const found = [];
+  for (const { segment, index } of segmenter.segment(text)) {
+    const token = tokens.find(({ start, end }) => start < index && index < end);
+    const start = token?.start ?? index;
+    if (found.length > 0) found.at(-1).end = start;
+    if (segment.trim() !== "" || found.length === 0) found.push({ start, end: text.length });
+    else found.at(-1).end = text.length;
+  }
+  return found;
+}
+
+function element(name, className, text = "") {
+  const made = document.createElement(name);
+  made.className = className;
+  made.textContent = text;
+  return made;
+}
+
+// The weights of several tokens together, as means.
+export function meanWeights(tokens) {
+  const sums = new Map();
+  for (const { weights } of tokens) {
+    for (const [passage, weight] of weights) sums.set(passage, (sums.get(passage) ?? 0) + weight / tokens.length);
+  }
+  return sums;
+}
+
+export class Answer {
+  constructor(label, before) {
+    this.element = shape.cloneNode(true);
+    this.written = this.find(".written");
+    this.find(".label").textContent = label;
+    this.find(".before").textContent = before;
+    this.before = before;
+    this.text = "";
+    this.tokens = [];
+    this.sentences = [];
+    this.citations = [];
+    this.sources = null; // those that stand beside it
+  }
+
+  find(selector) {
+    return this.element.querySelector(selector);
+  }
+
+  begin() {
+    this.element.classList.add("busy");
+    this.find(".text").setAttribute("aria-busy", "true");
+    this.written.append(document.createTextNode(""));
+  }
+
+  append(text) {
+    this.text += text;
+    this.written.firstChild.appendData(text);
+  }
+
+  think(text) {
+    const thoughts = this.find(".thoughts");
+    thoughts.hidden = false;
+    thoughts.querySelector("p").append(text);
+  }
+
+  end() {
+    this.element.classList.remove("busy");
+    this.find(".text").removeAttribute("aria-busy");
+    this.find(".actions").hidden = this.text === "";
+  }
+
+  measured(words) {
+    this.find(".measured").textContent = words;
+  }
+
+  fail(refusal, actions) {
+    showTrouble(this.find(".trouble"), refusal, actions);
+  }
+
+  // `marks` has what the last events brought: attention, compare and citations, each where the server sent it.
+  mark(marks, sources) {
+    this.sources = sources;
+    const starts = characterStarts(this.text);
+    const place = (one) => ({ start: starts[one.answer_start], end: starts[one.answer_end] });
+    this.citations = (marks.citations ?? []).map((one) => ({ ...place(one), number: one.number }));
+    this.tokens = this.readTokens(marks, place);
+    if (this.tokens.length === 0 && this.citations.length === 0) return;
+    this.sentences = findSentences(this.text, this.tokens);
+    this.lay();
+    if (marks.attention) {
+      sources.setShares(meanWeights(this.tokens));
+      this.element.classList.add("has-marks");
+      this.listen();
+    }
+  }
+
+  readTokens(marks, place) {
+    const tokens = new Map();
+    const at = (one) => {
+      const { start, end } = place(one);
+      if (!(start < end)) return null; // no text of its own: a stop, a part of a character
+      if (!tokens.has(start)) tokens.set(start, { start, end, weights: new Map() });
+      return tokens.get(start);
+    };
+    for (const entry of marks.attention ?? []) {
+      const passages = this.sources.chunks.get(entry.chunk) ?? [];
+      for (const one of entry.tokens) {
+        const token = at(one);
+        one.shares.forEach((share, i) => token?.weights.set(passages[i], (token.weights.get(passages[i]) ?? 0) + share));
+      }
+    }
+    for (const one of marks.compare?.tokens ?? []) {
+      const token = at(one);
+      if (token) Object.assign(token, { logprob: one.logprob, without: one.logprob_without });
+    }
+    return [...tokens.values()].sort((a, b) => a.start - b.start);
+  }
+
+  // Puts the text in pieces that no border of a sentence, a token or a citation crosses.
+  lay() {
+    const all = [...this.sentences, ...this.tokens, ...this.citations];
+    const cuts = [...new Set([0, this.text.length, ...all.flatMap(({ start, end }) => [start, end])])].sort((a, b) => a - b);
+    const within = (list, start) => list.find((one) => one.start <= start && start < one.end);
+    this.written.replaceChildren();
+    for (let i = 0; i + 1 < cuts.length; i++) {
+      const [start, end] = [cuts[i], cuts[i + 1]];
+      const sentence = within(this.sentences, start);
+      const citation = within(this.citations, start);
+      this.layPiece(this.text.slice(start, end), within(this.tokens, start), this.holder(sentence, citation));
+    }
+    if (this.sentences[0]?.element) this.sentences[0].element.tabIndex = 0;
+  }
+
+  holder(sentence, citation) {
+    if (!sentence.element) {
+      sentence.element = element("span", "sentence");
+      this.written.append(sentence.element);
+    }
+    if (!citation) return sentence.element;
+    if (!citation.element) {
+      citation.element = element("button", "cite");
+      citation.element.type = "button";
+      citation.element.setAttribute("aria-label", `Source ${citation.number}`);
+      citation.element.addEventListener("click", () => this.sources.show(citation.number));
+      sentence.element.append(citation.element);
+    }
+    return citation.element;
+  }
+
+  layPiece(text, token, holder) {
+    if (!token) {
+      holder.append(text);
+      return;
+    }
+    const piece = element("span", "token", text);
+    const leans = token.without === undefined ? 0 : token.logprob - token.without;
+    if (leans >= LEANS) {
+      piece.classList.add("leans");
+      piece.style.setProperty("--l", Math.min(leans / (4 * LEANS), 1).toFixed(2));
+    }
+    (token.pieces ??= []).push(piece);
+    holder.append(piece);
+  }
+
+  // Pointing at a sentence, or moving among them by arrow keys, lights up its passages.
+
+  listen() {
+    const sentenceOf = (target) => this.sentences.find((one) => one.element === target.closest?.(".sentence"));
+    const tokenOf = (target) => this.tokens.find((one) => one.pieces?.includes(target));
+    for (const one of this.sentences) if (one.element) one.element.tabIndex = one === this.sentences[0] ? 0 : -1;
+    this.written.addEventListener("pointerover", (event) => this.read(sentenceOf(event.target), tokenOf(event.target)));
+    this.written.addEventListener("pointerleave", () => this.read(null));
+    this.written.addEventListener("focusin", (event) => this.read(sentenceOf(event.target)));
+    this.written.addEventListener("focusout", () => this.read(null));
+    this.written.addEventListener("keydown", (event) => this.move(event, sentenceOf(event.target)));
+  }
+
+  move(event, from) {
+    const steps = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+    const to = this.sentences[this.sentences.indexOf(from) + (steps[event.key] ?? 0)]?.element;
+    if (!(event.key in steps) || !to) return;
+    event.preventDefault();
+    from.element.tabIndex = -1;
+    to.tabIndex = 0;
+    to.focus();
+  }
+
+  // `sentence` null: nothing is pointed at.
+  read(sentence, token) {
+    for (const one of this.sentences) one.element?.classList.toggle("on", one === sentence);
+    const inside = (one) => sentence && one.start >= sentence.start && one.start < sentence.end;
+    const weights = meanWeights(this.tokens.filter(inside));
+    this.sources.light(weights);
+    this.find(".reading").textContent = sentence ? this.describe(weights, token) : "";
+  }
+
+  describe(weights, token) {
+    const read = [...weights].filter(([, weight]) => weight >= 0.005).sort((a, b) => b[1] - a[1]);
+    const name = ([passage, weight]) => `${this.sources.passages[passage].number} (${percent(weight)})`;
+    const words = read.length > 0 ? `Attention of this sentence: source ${read.map(name).join(", ")}.` : "This sentence read no source.";
+    if (token?.without === undefined) return words;
+    const likely = (logprob) => percent(Math.exp(logprob));
+    return `${words} “${token.pieces[0].textContent.trim()}”: ${likely(token.logprob)} likely, ${likely(token.without)} without the documents.`;
+  }
+
+  // A passage is pointed at: lights up the tokens by what each took of it. null: none is.
+  lightTokens(passage) {
+    const most = Math.max(...this.tokens.map(({ weights }) => weights.get(passage) ?? 0), 0);
+    for (const { weights, pieces = [] } of this.tokens) {
+      const weight = most > 0 ? (weights.get(passage) ?? 0) / most : 0;
+      for (const piece of pieces) piece.style.setProperty("--w", weight.toFixed(3));
+    }
+  }
+}
+
+// `actions` has a function for each name that explain() may give.
+export function showTrouble(box, refusal, actions) {
+  const { title, advice, action, said } = explain(refusal);
+  const names = { again: "Try again", key: "Enter a key", settings: "Open the settings", reload: "Load again" };
+  const button = box.querySelector("button");
+  box.querySelector("p").textContent = `${title} ${advice}`;
+  box.querySelector(".said").textContent = said;
+  button.hidden = !actions[action];
+  button.textContent = names[action] ?? "";
+  button.onclick = actions[action];
+  box.hidden = false;
+}

@@ -1,0 +1,47 @@
+/* server/page/page_files.c: the assembler copies the page's files into the program. See page_files.h. The Makefile
+ * knows that this object depends on them. */
+#include "server/page/page_files.h"
+
+#include <string.h>
+
+#include "config/base/base.h"
+
+/* The bytes of a file from NAME_start to NAME_end. Paths are from the root, where make runs. */
+#define EMBED(name, file) \
+    __asm__( \
+        ".pushsection .rodata\n" \
+        ".global " #name "_start, " #name "_end\n" #name \
+        "_start:\n" \
+        ".incbin \"server/page/" file "\"\n" #name \
+        "_end:\n" \
+        ".byte 0\n" \
+        ".popsection\n"); \
+    extern const char name##_start[], name##_end[]
+
+EMBED(page_html, "page.html");
+EMBED(page_css, "page.css");
+EMBED(page_js, "page.js");
+EMBED(page_server_js, "server.js");
+EMBED(page_answer_js, "answer.js");
+EMBED(page_sources_js, "sources.js");
+EMBED(page_settings_js, "settings.js");
+EMBED(page_icon, "icon.svg");
+
+#define SCRIPT "text/javascript; charset=utf-8"
+const struct page_file page_files[] = {
+    {"/", "text/html; charset=utf-8", page_html_start, page_html_end},
+    {"/page/page.css", "text/css; charset=utf-8", page_css_start, page_css_end},
+    {"/page/page.js", SCRIPT, page_js_start, page_js_end},
+    {"/page/server.js", SCRIPT, page_server_js_start, page_server_js_end},
+    {"/page/answer.js", SCRIPT, page_answer_js_start, page_answer_js_end},
+    {"/page/sources.js", SCRIPT, page_sources_js_start, page_sources_js_end},
+    {"/page/settings.js", SCRIPT, page_settings_js_start, page_settings_js_end},
+    {"/page/icon.svg", "image/svg+xml", page_icon_start, page_icon_end},
+};
+const int n_page_files = (int)ARRAY_COUNT(page_files);
+
+const struct page_file *page_file_find(const char *path) {
+    for (int i = 0; i < n_page_files; i++)
+        if (strcmp(page_files[i].path, path) == 0) return &page_files[i];
+    return NULL;
+}

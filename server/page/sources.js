@@ -1,0 +1,95 @@
+// server/page/sources.js: the passages that an answer was written from: each once, in the order in which they were read.
+// Documents are foreign text: they reach the page as text alone.
+
+const shape = document.querySelector("#source-shape").content.firstElementChild;
+
+export const percent = (share) => `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
+
+function describePlace(neighbor) {
+  if (neighbor.document === null) return "given in the request";
+  const parts = [neighbor.document, `bytes ${neighbor.start}–${neighbor.end}`];
+  if (neighbor.page) parts.push(`page ${neighbor.page}`);
+  if (neighbor.distance !== null) parts.push(`similarity ${(1 - neighbor.distance).toFixed(2)}`);
+  return parts.join(" · ");
+}
+
+export class Sources {
+  // `pointed(passage)` is called when one is pointed at or focused, with null when none is any more.
+  constructor(element, pointed) {
+    this.element = element;
+    this.list = element.querySelector("ol");
+    this.passages = []; // {key, number, item}
+    this.chunks = new Map(); // of each chunk the passages that it read, as indices
+    this.pointed = pointed;
+    this.element.addEventListener("pointerleave", () => this.point(null));
+    this.element.addEventListener("focusout", () => this.point(null));
+  }
+
+  point(passage) {
+    this.pointed(passage);
+  }
+
+  // Entries of "retrieval".
+  add(entries) {
+    for (const entry of entries) {
+      this.chunks.set(entry.chunk, entry.neighbors.map((neighbor) => this.place(neighbor)));
+    }
+    const n = this.passages.length;
+    this.element.hidden = false;
+    this.element.querySelector("h3 span").textContent = n === 0 ? "none was near enough" : "";
+  }
+
+  place(neighbor) {
+    const key = JSON.stringify([neighbor.document, neighbor.start, neighbor.end, neighbor.document ?? neighbor.text]);
+    const known = this.passages.findIndex((passage) => passage.key === key);
+    if (known >= 0) return known;
+    const item = shape.cloneNode(true);
+    const number = neighbor.number ?? this.passages.length + 1;
+    item.querySelector(".number").textContent = number;
+    item.querySelector(".title").textContent = neighbor.title || neighbor.document || "Passage";
+    item.querySelector(".place").textContent = describePlace(neighbor);
+    item.querySelector(".passage").textContent = neighbor.text.trim();
+    const index = this.passages.length;
+    item.addEventListener("pointerenter", () => this.point(index));
+    item.addEventListener("focusin", () => this.point(index));
+    item.querySelector("button").addEventListener("click", () => this.open(index));
+    this.passages.push({ key, number, item });
+    this.list.append(item);
+    return index;
+  }
+
+  open(index, open = !this.passages[index].item.classList.contains("open")) {
+    const { item } = this.passages[index];
+    item.classList.toggle("open", open);
+    item.querySelector("button").setAttribute("aria-expanded", open);
+  }
+
+  // A citation was followed.
+  show(number) {
+    const index = this.passages.findIndex((passage) => passage.number === number);
+    if (index < 0) return;
+    const { item } = this.passages[index];
+    this.open(index, true);
+    item.scrollIntoView({ block: "nearest" });
+    item.querySelector("button").focus({ preventScroll: true });
+    item.classList.add("flash");
+    item.addEventListener("animationend", () => item.classList.remove("flash"), { once: true });
+  }
+
+  // The share of each passage in the whole answer, as a Map by index.
+  setShares(shares) {
+    this.element.querySelector("h3 span").textContent = "and their share of the attention";
+    this.passages.forEach(({ item }, i) => (item.querySelector(".share").textContent = percent(shares.get(i) ?? 0)));
+  }
+
+  // Lights passages up by weights, a Map by index; none when it is empty.
+  light(weights) {
+    const most = Math.max(...weights.values(), 0);
+    this.list.classList.toggle("lit", most > 0);
+    this.passages.forEach(({ item }, i) => {
+      const weight = most > 0 ? (weights.get(i) ?? 0) / most : 0;
+      item.style.setProperty("--w", weight.toFixed(3));
+      item.classList.toggle("on", weight > 0);
+    });
+  }
+}

@@ -1,0 +1,399 @@
+"""The page in a real browser: what a person sees, points at and types, and what a screen reader is told."""
+import json
+import re
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from conftest import EVIL
+
+QUESTION = "open() returns a file descriptor, a small"
+
+
+def events(*data, end=True):
+    """A stream as the server sends it."""
+    return "".join(f"data: {json.dumps(one)}\n\n" for one in data) + ("data: [DONE]\n\n" if end else "")
+
+
+def piece(text="", finish=None, **members):
+    return {"choices": [{"index": 0, "text": text, "finish_reason": finish}], **members}
+
+
+def answer_with(visit, status=200, body="", **headers):
+    """Writes the answer of the next requests in the server's place."""
+    kind = "text/event-stream" if status == 200 else "application/json"
+    visit.page.route("**/v1/completions", lambda route: route.fulfill(
+        status=status, body=body, headers={"Content-Type": kind, **headers}))
+
+
+# Completions.
+
+
+def test_a_completion_with_its_sources(visit):
+    one = visit()
+    one.ask(QUESTION)
+    assert one.text(".before") == QUESTION and len(one.text(".written")) > 20
+    assert re.search(r"first token after [\d.]+ s · [\d,]+ tokens/s · \d+ tokens", one.text(".measured"))
+    first = one.page.locator("aside li").first
+    assert first.locator(".title").inner_text() == "Files"
+    assert re.fullmatch(r"documents/files\.md · bytes \d+–\d+ · similarity 0\.\d\d", first.locator(".place").inner_text())
+    assert "table of open files" in first.locator(".passage").inner_text()
+    (body,) = one.bodies()
+    assert body["prompt"] == QUESTION and body["stream"] and body["retrieval"]["enabled"]
+    first.locator("button").click()
+    assert first.locator("button").get_attribute("aria-expanded") == "true"
+
+
+def test_side_by_side_is_the_same_question_twice(visit):
+    one = visit()
+    one.ask(QUESTION, "both")
+    labels = one.page.locator(".answer .label").all_inner_texts()
+    assert labels == ["With your documents", "Without"]
+    on, off = sorted(one.bodies(), key=lambda body: not body["retrieval"]["enabled"])
+    assert on.pop("retrieval")["enabled"] and off.pop("retrieval") == {"enabled": False} and on == off
+    assert all(len(text) > 20 for text in one.page.locator(".written").all_inner_texts())
+    boxes = [box.bounding_box() for box in one.page.locator(".answer").all()]
+    assert boxes[0]["y"] == boxes[1]["y"] and boxes[0]["x"] + boxes[0]["width"] < boxes[1]["x"]
+
+
+def test_without_documents_no_source_is_shown(visit):
+    one = visit()
+    one.ask(QUESTION, "off")
+    assert one.page.locator("aside").is_hidden() and len(one.text(".written")) > 20
+
+
+def test_going_on_begins_where_the_text_ended(visit):
+    one = visit()
+    one.set(max_tokens=12)
+    one.ask(QUESTION)
+    text = one.page.locator(".text").first.inner_text()
+    one.page.click(".go-on")
+    one.wait()
+    assert one.bodies()[1]["prompt"].rstrip() == text.rstrip()
+    assert "12 tokens, the limit" in one.text(".measured")
+
+
+def test_settings_are_sent_and_outlive_a_reload(visit):
+    one = visit()
+    one.set(temperature=0, max_tokens=7, seed=5, k=3, min_similarity=0.25)
+    one.page.reload()
+    one.open()
+    one.ask(QUESTION)
+    (body,) = one.bodies()
+    assert (body["temperature"], body["max_tokens"], body["seed"]) == (0, 7, 5)
+    assert body["retrieval"] == {"enabled": True, "k": 3, "min_similarity": 0.25}
+    one.page.click("#open-settings")
+    one.page.click("#defaults")
+    assert one.page.locator("[name=max_tokens]").input_value() == "128"
+
+
+# Chats.
+
+
+def test_a_chat_goes_on_with_what_was_said(visit, chat_server):
+    one = visit(chat_server)
+    assert one.page.locator("input[value=chat]").is_checked()
+    one.ask("Hello there")
+    assert one.text(".written") == "Hello, world! Äö 🙂 bye..."
+    assert one.text(".question") == "Hello there"
+    one.ask("And now?")
+    assert [m["content"] for m in one.bodies()[1]["messages"]] == ["Hello there", "Hello, world! Äö 🙂 bye...", "And now?"]
+    one.page.click("#fresh")
+    assert one.page.locator("article").count() == 0
+    one.ask("Again")
+    assert len(one.bodies()[2]["messages"]) == 1
+
+
+def test_a_citation_leads_to_its_passage(visit, chat_server):
+    one = visit(chat_server)
+    one.ask("cite the bridge", "on")
+    assert one.text(".written") == "Öl [1] comes of [2, 1], not of [9], [x] or 2][2]"
+    cites = one.page.locator(".cite")
+    assert cites.first.inner_text() == "[1]"
+    cites.first.click()
+    item = one.page.locator("aside li").first
+    assert "open" in item.get_attribute("class")
+    assert item.locator("button").evaluate("element => element === document.activeElement")
+
+
+def test_thoughts_stand_apart(visit, chat_server):
+    one = visit(chat_server)
+    one.page.click("#open-settings")
+    one.page.fill("[name=system]", "Be brief.")
+    one.page.click("#settings button.main")
+    one.ask("think of it")
+    assert one.bodies()[0]["messages"][0] == {"role": "system", "content": "Be brief."}
+    assert one.text(".written").startswith("The answer")
+
+
+def test_a_chat_model_completes_too(visit, chat_server):
+    one = visit(chat_server)
+    one.page.check("input[value=complete]", force=True)
+    one.set(max_tokens=4)
+    one.ask("abc")
+    assert one.requests[-1].url.endswith("/v1/completions")
+
+
+# A stream that is stopped.
+
+
+@pytest.mark.parametrize("how", ["Escape", "button"])
+def test_a_stream_is_stopped(visit, slow_server, how):
+    one = visit(slow_server)
+    one.set(max_tokens=480)
+    one.page.fill("#prompt", "a")
+    one.page.press("#prompt", "Enter")
+    one.until("document.querySelector('.written')?.textContent.length > 10")
+    if how == "Escape":
+        one.page.keyboard.press("Escape")
+    else:
+        one.page.click("#stop")
+    one.wait()
+    text = one.text(".written")
+    assert one.text(".measured").startswith("stopped · ")
+    one.until("fetch('health').then(reply => reply.json()).then(health => health.running === 0)")
+    assert one.text(".written") == text
+
+
+# Errors.
+
+
+@pytest.mark.parametrize("status, code, words, button", [
+    (401, "invalid_api_key", "The server wants an API key.", "Enter a key"),
+    (429, "rate_limited", "You have asked often enough for now. Try again in 7 s.", "Try again"),
+    (503, "server_busy", "The server is busy, or is about to stop. Try again in 7 s.", "Try again"),
+    (500, "internal_error", "The server failed at this.", "Try again"),
+])
+def test_a_refusal_says_what_to_do(visit, status, code, words, button):
+    one = visit()
+    one.forgives = f"the server responded with a status of {status}"
+    error = {"message": f"its <b>words</b> {EVIL}", "type": "t", "param": None, "code": code}
+    answer_with(one, status, json.dumps({"error": error}), **{"Retry-After": "7"})
+    one.ask(QUESTION)
+    trouble = one.page.locator(".answer .trouble")
+    assert trouble.locator("p").first.inner_text().startswith(words)
+    assert trouble.locator(".said").inner_text() == error["message"]
+    assert trouble.get_by_role("button").inner_text() == button
+
+
+def test_too_long_a_prompt_is_explained(visit):
+    one = visit()
+    one.forgives = "status of 400"
+    one.ask("word " * 600)
+    assert one.text(".answer .trouble p >> nth=0").startswith("This is too long for the model.")
+
+
+def test_a_server_that_is_gone_is_explained_and_asked_again(visit):
+    one = visit()
+    one.forgives = "net::ERR_FAILED"
+    one.page.route("**/v1/completions", lambda route: route.abort())
+    one.ask(QUESTION)
+    assert one.text(".answer .trouble p >> nth=0").startswith("The server does not answer.")
+    one.page.unroute("**/v1/completions")
+    one.page.get_by_role("button", name="Try again").click()
+    one.wait()
+    assert len(one.text(".written")) > 20
+
+
+def test_an_answer_that_breaks_off_is_kept(visit):
+    one = visit()
+    answer_with(one, 200, events(piece("half an ans"), end=False))
+    one.ask(QUESTION)
+    assert one.text(".written") == "half an ans"
+    assert one.text(".answer .trouble p >> nth=0").startswith("The answer broke off.")
+
+
+def test_a_key_is_asked_for_and_sent(visit):
+    one = visit.hear()
+    one.forgives = "status of 401"
+
+    def guard(route):
+        if route.request.headers.get("authorization") == "Bearer secret":
+            return route.continue_()
+        return route.fulfill(status=401, body='{"error": {"message": "no key", "code": "invalid_api_key"}}')
+
+    one.page.route(re.compile(r"/v1/|/props"), guard)
+    one.open()
+    one.page.get_by_role("button", name="Enter a key").click()
+    one.page.keyboard.type("secret")
+    one.page.keyboard.press("Enter")
+    one.until("document.querySelector('#facts').textContent")
+    one.ask(QUESTION)
+    assert len(one.text(".written")) > 20
+    assert one.page.evaluate("[localStorage.length, JSON.parse(sessionStorage['retro-settings']).key]") == [0, "secret"]
+
+
+# Foreign text.
+
+
+def test_words_of_documents_are_text(visit):
+    one = visit()
+    one.ask("Leek soup takes potatoes and leeks.")
+    one.page.wait_for_selector("aside li")
+    shown = one.page.locator("aside li", has_text="Leek soup")
+    assert EVIL in shown.locator(".title").inner_text() and "<script>alert(2)</script>" in shown.locator(".passage").inner_text()
+    assert one.page.locator("main img, main script").count() == 0
+
+
+def test_words_of_models_are_text(visit):
+    one = visit()
+    token = {"token": "t", "answer_start": 0, "answer_end": len(EVIL), "shares": [1]}
+    found = {"index": 0, "chunk": 0, "position": 0, "neighbors": [
+        {"document": EVIL, "title": EVIL, "start": 0, "end": 1, "distance": 0.5, "text": EVIL}]}
+    answer_with(one, 200, events(piece(retrieval=[found]), piece(EVIL), piece("", "stop", attention=[
+        {"index": 0, "chunk": 0, "shares": [1], "tokens": [token]}])))
+    one.ask(EVIL)
+    assert one.text(".text") == EVIL + EVIL and one.page.locator(".token").count() == 1
+    assert one.page.locator("main img, main script").count() == 0
+
+
+# What was read for which words.
+
+
+def marked(visit):
+    """An answer of two sentences and two passages: 🙂 is two units of a browser's text, and one character of the API."""
+    one = visit()
+    neighbors = [{"document": f"{name}.md", "title": name, "start": 0, "end": 9, "distance": 0.2, "text": f"of {name}"}
+                 for name in ("first", "second")]
+    tokens = [{"token": "Yes 🙂.", "answer_start": 0, "answer_end": 6, "shares": [0.9, 0.1]},
+              {"token": " It is", "answer_start": 6, "answer_end": 12, "shares": [0.2, 0.8]},
+              {"token": " so.", "answer_start": 12, "answer_end": 16, "shares": [0.4, 0.6]},
+              {"token": "", "answer_start": 16, "answer_end": 16, "shares": [0.5, 0.5]}]
+    logprobs = [(-0.1, -0.1), (-0.5, -4), (-1, -0.9), (0, 0)]
+    compared = [{**token, "logprob": a, "logprob_without": b} for token, (a, b) in zip(tokens, logprobs)]
+    answer_with(one, 200, events(
+        piece(retrieval=[{"index": 0, "chunk": 0, "position": 0, "neighbors": neighbors}]), piece("Yes 🙂. It is"),
+        piece(" so.", "stop", attention=[{"index": 0, "chunk": 0, "shares": [0.5, 0.5], "tokens": tokens}]),
+        {"choices": [], "compare": [{"index": 0, "without": "off", "tokens": compared}]}))
+    one.ask("Is it?")
+    return one
+
+
+def weights(one, selector):
+    return one.page.locator(selector).evaluate_all("all => all.map(e => Number(e.style.getPropertyValue('--w')))")
+
+
+def test_pointing_at_a_sentence_lights_its_passages(visit):
+    one = marked(visit)
+    assert one.text(".written") == "Yes 🙂. It is so."
+    assert one.page.locator(".sentence").all_inner_texts() == ["Yes 🙂.", " It is so."]
+    assert one.page.locator("aside .share").all_inner_texts() == ["50 %", "50 %"]
+    one.page.locator(".sentence").first.hover()
+    assert weights(one, "aside li") == [1, pytest.approx(1 / 9, abs=1e-3)]
+    assert one.text(".reading").startswith("Attention of this sentence: source 1 (90 %), 2 (10 %).")
+    one.page.mouse.move(0, 0)
+    assert weights(one, "aside li") == [0, 0] and one.text(".reading") == ""
+
+
+def test_pointing_at_a_passage_lights_its_tokens(visit):
+    one = marked(visit)
+    one.page.locator("aside li").last.hover()
+    assert weights(one, ".token") == [0.125, 1, 0.75]
+    one.page.mouse.move(0, 0)
+    assert weights(one, ".token") == [0, 0, 0]
+
+
+def test_what_depends_on_the_documents_is_underlined(visit):
+    one = marked(visit)
+    assert one.page.locator(".leans").all_inner_texts() == [" It is"]
+    one.page.locator(".leans").hover()
+    assert one.text(".reading").endswith("“It is”: 61 % likely, 1.8 % without the documents.")
+
+
+def test_arrow_keys_go_from_sentence_to_sentence(visit):
+    one = marked(visit)
+    one.page.locator(".sentence").first.focus()
+    one.page.keyboard.press("ArrowRight")
+    assert one.page.locator(".sentence.on").inner_text() == " It is so."
+    assert weights(one, "aside li") == [pytest.approx(3 / 7, abs=1e-3), 1]
+    one.page.keyboard.press("ArrowRight")
+    one.page.keyboard.press("ArrowLeft")
+    assert one.page.locator(".sentence.on").inner_text() == "Yes 🙂."
+
+
+# By keyboard, on a phone, for a screen reader.
+
+
+def test_everything_is_reached_by_keyboard(visit):
+    one = visit()
+    assert one.page.evaluate("document.activeElement.id") == "prompt"
+    one.page.keyboard.type("A")
+    one.page.keyboard.press("Shift+Enter")
+    one.page.keyboard.type("bridge")
+    one.page.keyboard.press("Enter")
+    one.wait()
+    assert one.bodies()[0]["prompt"] == "A\nbridge"
+    one.page.focus(".skip")
+    reached = ["skip"]
+    for _ in range(30):
+        one.page.keyboard.press("Tab")
+        reached.append(one.page.evaluate("(e => e.id || e.name || e.className || e.parentElement.tagName)(document.activeElement)"))
+        style = one.page.evaluate("(e => { const s = getComputedStyle(e), f = getComputedStyle(e.closest('.field, label') ?? e), "
+                                  "n = e.nextElementSibling && getComputedStyle(e.nextElementSibling); "
+                                  "return [s.outlineStyle, n?.outlineStyle, f.boxShadow] })(document.activeElement)")
+        assert "solid" in style[:2] or style[2] != "none", reached
+        if reached[-1] == "read":
+            break
+    assert reached[:3] == ["skip", "theme", "open-settings"] and "LI" in reached and reached[-3:] == ["prompt", "send", "read"]
+
+
+def test_the_dialog_closes_by_escape_and_leaves_the_stream(visit):
+    one = visit()
+    one.page.click("#open-settings")
+    one.page.keyboard.press("Escape")
+    assert one.page.locator("#settings").is_hidden()
+
+
+@pytest.mark.parametrize("width", [360, 768])
+def test_narrow_screens_scroll_only_down(visit, width):
+    one = visit(viewport={"width": width, "height": 740})
+    one.ask(QUESTION, "both")
+    assert one.page.evaluate("document.documentElement.scrollWidth") == width
+    text, sources = (one.page.locator(s).last.bounding_box() for s in (".answer", "aside"))
+    assert sources["y"] >= text["y"] + text["height"]
+    one.page.click("#open-settings")
+    box = one.page.locator("#settings").bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= width
+
+
+def test_whole_sentences_are_read_out(visit):
+    one = marked(visit)
+    assert one.page.locator("#spoken").get_attribute("aria-live") == "polite"
+    assert one.text("#spoken") == "Yes 🙂. It is so."
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(visit, scheme):
+    one = visit(color_scheme=scheme)
+    one.ask(QUESTION, "both")
+    one.page.locator("aside li button").first.click()
+    found = Axe().run(one.page).response["violations"]
+    one.page.click("#open-settings")
+    found += Axe().run(one.page).response["violations"]
+    assert found == []
+
+
+def test_light_and_dark(visit):
+    one = visit(color_scheme="dark")
+    paper = "getComputedStyle(document.body).backgroundColor"
+    dark = one.page.evaluate(paper)
+    one.page.get_by_role("button", name="Light").click()
+    light = one.page.evaluate(paper)
+    assert light != dark
+    one.page.reload()
+    assert one.page.evaluate(paper) == light
+    one.page.wait_for_selector("#theme:text('Dark')")
+
+
+def test_reduced_motion_is_respected(visit):
+    one = visit(reduced_motion="reduce")
+    one.ask(QUESTION)
+    assert one.page.evaluate("document.getAnimations().length") == 0
+    durations = one.page.locator("*").evaluate_all("all => all.map(e => getComputedStyle(e).transitionDuration)")
+    assert set(durations) == {"0s"}
+
+
+def test_nothing_is_loaded_from_elsewhere(visit, server):
+    one = visit()
+    one.ask(QUESTION)
+    assert {request.url[:len(server.url)] for request in one.requests} == {server.url}
+    assert one.page.evaluate("performance.getEntriesByType('resource').reduce((sum, e) => sum + e.decodedBodySize, 0)") < 80000

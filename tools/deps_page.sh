@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Installs Debian's Chromium and makes the Python environment of tests/page in PREFIX/page-venv; called by
+# `make page-test`, safe to call again.
+#
+#   tools/deps_page.sh PREFIX
+#
+# It is apart from `make deps` because a browser is large and only these tests need it.
+set -euo pipefail
+
+prefix=${1:?usage: deps_page.sh PREFIX}
+here=$(cd "$(dirname "$0")" && pwd)
+venv=$prefix/page-venv
+stamp=$prefix/.page-venv.done
+content=$(cksum < "$here/requirements-page.txt")
+
+say() { printf '\033[1mdeps-page:\033[0m %s\n' "$*"; }
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+
+if ! dpkg-query -W -f '${Status}' chromium 2>/dev/null | grep -q 'ok installed'; then
+    say "installing chromium (180 MB of packages on a bare Debian 12)"
+    as_root apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive as_root apt-get install -y -qq --no-install-recommends chromium
+fi
+if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$content" ]; then
+    mkdir -p "$prefix"
+    rm -rf "$venv" "$stamp"
+    say "creating the Python environment of the page's tests"
+    /usr/bin/python3 -m venv "$venv"
+    "$venv/bin/pip" install -q -r "$here/requirements-page.txt"
+    echo "$content" > "$stamp"
+fi
+say "complete in $venv"
