@@ -126,8 +126,9 @@ const actions = {
 // Asking.
 
 function requestBody(text, reads, seed) {
-  const { temperature, max_tokens, k, min_similarity, system } = settings();
-  const body = { model: model.id, max_tokens, temperature, seed, stream: true, stream_options: { include_usage: true } };
+  const { temperature, top_p, max_tokens, k, min_similarity, system } = settings();
+  const writing = { max_tokens, temperature, top_p, seed };
+  const body = { model: model.id, ...writing, stream: true, stream_options: { include_usage: true } };
   if (props.retrieval) body.retrieval = reads ? { enabled: true, k, min_similarity } : { enabled: false };
   if (mode() === "complete") return { ...body, prompt: text };
   const messages = system ? [{ role: "system", content: system }] : [];
@@ -202,7 +203,7 @@ async function write(answer, body, { sources, speaks, again }) {
   } finally {
     answer.end();
     answer.find(".go-on").hidden = body.messages !== undefined || watch.finish === "stop";
-    answer.measured(describeWatch(watch, marks.fingerprint));
+    answer.measured(describeWatch(watch));
     if (speaks) speak(answer.text, true);
   }
 }
@@ -219,20 +220,28 @@ function take(event, answer, sources, watch, marks) {
   if (text) answer.append(text);
   if (choice?.finish_reason) watch.finish = choice.finish_reason;
   if (event.usage) watch.usage = event.usage;
+  watch.generation ??= event.system_fingerprint?.match(/_g(\d+)$/)?.[1];
   if (event.attention) marks.attention = event.attention;
   if (event.compare) marks.compare = event.compare[0];
   if (event.citations) marks.citations = event.citations;
 }
 
+const secondsOf = (milliseconds) => `${(milliseconds / 1000).toFixed(2)} s`;
+
+// A fast stream comes in lumps, so that the time between two tokens says nothing: the speed is that of the whole.
 function describeWatch(watch) {
+  const whole = watch.last - watch.start;
   const facts = [];
-  const seconds = (watch.last - watch.first) / 1000;
   const tokens = watch.usage?.completion_tokens ?? 0;
   if (watch.finish === "stopped") facts.push("stopped");
-  if (watch.first) facts.push(`first token after ${((watch.first - watch.start) / 1000).toFixed(2)} s`);
-  if (tokens > 1 && seconds > 0) facts.push(`${number(Math.round((tokens - 1) / seconds))} tokens/s`);
-  if (tokens) facts.push(`${number(tokens)} tokens${watch.finish === "length" ? ", the limit" : ""}`);
+  if (!watch.first && watch.finish === "stop") facts.push("the model ends the text here");
+  if (watch.first) facts.push(`first token after ${secondsOf(watch.first - watch.start)}`);
+  if (watch.first && tokens) {
+    facts.push(`${number(tokens)} tokens${watch.finish === "length" ? " (the limit)" : ""} in ${secondsOf(whole)}`);
+    facts.push(`${number(Math.round((1000 * tokens) / whole))} tokens/s`);
+  }
   if (watch.first) facts.push(`seed ${watch.seed}`);
+  if (watch.generation) facts.push(`generation ${watch.generation}`);
   return facts.join(" · ");
 }
 

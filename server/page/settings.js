@@ -30,9 +30,10 @@ export const settings = () => ({ ...defaults, ...chosen });
 // The values of a model's requests that say nothing, as GET /props has them.
 export function setDefaults(props) {
   const context = props.default_generation_settings.n_ctx;
-  const { temperature } = props.default_generation_settings.params;
+  const { temperature, top_p } = props.default_generation_settings.params;
   defaults = {
-    temperature: Math.min(temperature, 0.8), // text to read: it is to wander less than the API's 1 lets it
+    temperature: Math.min(temperature, 0.8), // text to read is to wander less than the API's values let it
+    top_p: Math.min(top_p, 0.9),
     max_tokens: Math.max(1, Math.min(256, Math.floor(context / 4))),
     seed: "",
     k: props.retrieval?.k ?? 1,

@@ -7,10 +7,10 @@ export const percent = (share) => `${(100 * share).toFixed(share < 0.0995 ? 1 : 
 
 function describePlace(neighbor) {
   if (neighbor.document === null) return "given in the request";
-  const parts = [neighbor.document, `bytes ${neighbor.start}–${neighbor.end}`];
+  const parts = [`bytes ${neighbor.start}–${neighbor.end}`];
   if (neighbor.page) parts.push(`page ${neighbor.page}`);
   if (neighbor.distance !== null) parts.push(`similarity ${(1 - neighbor.distance).toFixed(2)}`);
-  return parts.join(" · ");
+  return `${neighbor.document}\n${parts.join(" · ")}`;
 }
 
 export class Sources {

@@ -32,10 +32,10 @@ def test_a_completion_with_its_sources(visit):
     one = visit()
     one.ask(QUESTION)
     assert one.text(".before") == QUESTION and len(one.text(".written")) > 20
-    assert re.search(r"first token after [\d.]+ s · [\d,]+ tokens/s · \d+ tokens", one.text(".measured"))
+    assert re.search(r"first token after [\d.]+ s · \d+ tokens( \(the limit\))? in [\d.]+ s · [\d,]+ tokens/s · seed \d+", one.text(".measured"))
     first = one.page.locator("aside li").first
     assert first.locator(".title").inner_text() == "Files"
-    assert re.fullmatch(r"documents/files\.md · bytes \d+–\d+ · similarity 0\.\d\d", first.locator(".place").inner_text())
+    assert re.fullmatch(r"documents/files\.md\nbytes \d+–\d+ · similarity 0\.\d\d", first.locator(".place").inner_text())
     assert "table of open files" in first.locator(".passage").inner_text()
     (body,) = one.bodies()
     assert body["prompt"] == QUESTION and body["stream"] and body["retrieval"]["enabled"]
@@ -63,13 +63,20 @@ def test_without_documents_no_source_is_shown(visit):
 
 def test_going_on_begins_where_the_text_ended(visit):
     one = visit()
-    one.set(max_tokens=12)
+    one.set(max_tokens=12, temperature=0)
     one.ask(QUESTION)
+    assert "12 tokens (the limit)" in one.text(".measured")
     text = one.page.locator(".text").first.inner_text()
     one.page.click(".go-on")
     one.wait()
     assert one.bodies()[1]["prompt"].rstrip() == text.rstrip()
-    assert "12 tokens, the limit" in one.text(".measured")
+
+
+def test_an_end_at_once_is_told(visit):
+    one = visit()
+    answer_with(one, 200, events(piece("", "stop"), {"choices": [], "usage": {"completion_tokens": 1}}))
+    one.ask(QUESTION)
+    assert one.text(".measured") == "the model ends the text here"
 
 
 def test_settings_are_sent_and_outlive_a_reload(visit):
