@@ -102,7 +102,7 @@ export class Answer {
     this.sources = sources;
     const starts = characterStarts(this.text);
     const place = (one) => ({ start: starts[one.answer_start], end: starts[one.answer_end] });
-    this.citations = (marks.citations ?? []).map((one) => ({ ...place(one), number: one.number }));
+    this.citations = (marks.citations ?? []).map((one) => ({ ...place(one), cited: one }));
     this.tokens = this.readTokens(marks, place);
     if (this.tokens.length === 0 && this.citations.length === 0) return;
     this.sentences = findSentences(this.text, this.tokens);
@@ -160,8 +160,8 @@ export class Answer {
     if (!citation.element) {
       citation.element = element("button", "cite");
       citation.element.type = "button";
-      citation.element.setAttribute("aria-label", `Source ${citation.number}`);
-      citation.element.addEventListener("click", () => this.sources.show(citation.number));
+      citation.element.setAttribute("aria-label", `Source ${citation.cited.number}`);
+      citation.element.addEventListener("click", () => this.sources.show(citation.cited));
       sentence.element.append(citation.element);
     }
     return citation.element;

@@ -13,6 +13,9 @@ function describePlace(neighbor) {
   return `${neighbor.document}\n${parts.join(" · ")}`;
 }
 
+// What a request brought itself has no place, but its text.
+const keyOf = (one) => JSON.stringify(one.document === null ? one.text : [one.document, one.start, one.end]);
+
 export class Sources {
   // `pointed(passage)` is called when one is pointed at or focused, with null when none is any more.
   constructor(element, pointed) {
@@ -40,8 +43,8 @@ export class Sources {
   }
 
   place(neighbor) {
-    const key = JSON.stringify([neighbor.document, neighbor.start, neighbor.end, neighbor.document ?? neighbor.text]);
-    const known = this.passages.findIndex((passage) => passage.key === key);
+    const key = keyOf(neighbor);
+    const known = this.find(neighbor);
     if (known >= 0) return known;
     const item = shape.cloneNode(true);
     const number = neighbor.number ?? this.passages.length + 1;
@@ -64,9 +67,15 @@ export class Sources {
     item.querySelector("button").setAttribute("aria-expanded", open);
   }
 
+  // The place of a passage, or of a citation of one, in the list; -1: it is not there.
+  find(one) {
+    const key = keyOf(one);
+    return this.passages.findIndex((passage) => passage.key === key);
+  }
+
   // A citation was followed.
-  show(number) {
-    const index = this.passages.findIndex((passage) => passage.number === number);
+  show(citation) {
+    const index = this.find(citation);
     if (index < 0) return;
     const { item } = this.passages[index];
     this.open(index, true);

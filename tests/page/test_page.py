@@ -1,10 +1,17 @@
 """The page in a real browser: what a person sees, points at and types, and what a screen reader is told."""
 import json
 import re
+import subprocess
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from conftest import EVIL
+from conftest import BUILD, EVIL
+
+def new_key(name):
+    """A key, and its line for the file."""
+    done = subprocess.run([BUILD / "retro-server", "--new-key", name], capture_output=True, text=True, check=True)
+    return re.search(r"retro-[0-9a-f]{64}", done.stderr)[0], done.stdout
+
 
 QUESTION = "open() returns a file descriptor, a small"
 
@@ -209,24 +216,21 @@ def test_an_answer_that_breaks_off_is_kept(visit):
     assert one.text(".answer .trouble p >> nth=0").startswith("The answer broke off.")
 
 
-def test_a_key_is_asked_for_and_sent(visit):
-    one = visit.hear()
+def test_a_key_is_asked_for_and_sent(visit, config, start, folder):
+    secret, line = new_key("reader")
+    (folder / "keys.jsonl").write_text(line)
+    one = visit.hear(start(config, f"server.keys_file={folder}/keys.jsonl"))
     one.forgives = "status of 401"
-
-    def guard(route):
-        if route.request.headers.get("authorization") == "Bearer secret":
-            return route.continue_()
-        return route.fulfill(status=401, body='{"error": {"message": "no key", "code": "invalid_api_key"}}')
-
-    one.page.route(re.compile(r"/v1/|/props"), guard)
     one.open()
-    one.page.get_by_role("button", name="Enter a key").click()
-    one.page.keyboard.type("secret")
-    one.page.keyboard.press("Enter")
-    one.until("document.querySelector('#facts').textContent")
+    for typed, said in ((secret[:-1], "The server does not take this API key."), (secret, "")):
+        one.page.get_by_role("button", name="Enter a key").click()
+        one.page.fill("[name=key]", typed)
+        one.page.keyboard.press("Enter")
+        one.until("document.querySelector('#facts').textContent || "
+                  f"document.querySelector('#welcome .trouble p').textContent.startsWith({json.dumps(said or 'never')})")
     one.ask(QUESTION)
     assert len(one.text(".written")) > 20
-    assert one.page.evaluate("[localStorage.length, JSON.parse(sessionStorage['retro-settings']).key]") == [0, "secret"]
+    assert one.page.evaluate("[localStorage.length, JSON.parse(sessionStorage['retro-settings']).key]") == [0, secret]
 
 
 # Foreign text.
