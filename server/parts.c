@@ -19,6 +19,7 @@ enum status parts_engine_options(struct engine_options *o, const struct config *
         .max_sequences = c->server.max_sequences,
         .max_queue = c->server.max_queue,
         .max_step_tokens = c->server.max_step_tokens,
+        .prefix_cache_mb = c->server.prefix_cache_mb,
         .max_k = c->retrieval.max_k,
         .passages = {.template = c->retrieval.template, .max_tokens = c->retrieval.prompt_tokens},
         .micro_batch_rows = c->parallel.micro_batch_rows,

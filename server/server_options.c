@@ -12,6 +12,9 @@ static const struct option_row server_rows[] = {
                "tokens per sequence, prompt and answer; 0: the model's own limit, 4096 at most where positions have no "
                "end (RoPE)"),
     OPTION_INT(struct server_settings, max_step_tokens, 512, 1, 1 << 20, "prompt tokens processed in one step"),
+    OPTION_INT(struct server_settings, prefix_cache_mb, -1, -1, 1 << 24,
+               "megabytes of keys and values kept of prompts and answers, for prompts that begin alike; 0: none; -1: "
+               "half of what running sequences may take"),
     OPTION_INT(struct server_settings, max_queue, 64, 0, 1 << 20,
                "requests waiting for a sequence; more are refused with 503"),
     OPTION_INT(struct server_settings, max_body_bytes, 4 << 20, 1024, 1 << 30, "bytes of one request body"),

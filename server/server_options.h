@@ -13,6 +13,7 @@ struct server_settings {
     int max_sequences;   /* sequences decoded together in one step */
     int max_context;     /* tokens per sequence, prompt and answer; 0: check_context decides */
     int max_step_tokens; /* prompt tokens processed in one step */
+    int prefix_cache_mb; /* of keys and values that later prompts may take over; -1: engine_limits decides */
     int max_queue;       /* requests waiting for a sequence; more get 503 */
     int max_body_bytes;
     int max_connections;

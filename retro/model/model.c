@@ -246,8 +246,11 @@ static void fill_info(struct model *m) {
     info->start = spec->start;
     info->eod = spec->eod;
     info->ends = spec->ends;
+    info->cache_row_bytes = 2 * (size_t)s->dims.n_layers * (size_t)s->dims.kv_heads * (size_t)s->dims.head_dim *
+                            dtype_bytes(info->cache_dtype);
     info->n_retro_layers = retro->n_layers;
     if (retro->n_layers == 0) return;
+    info->cache_row_bytes += (size_t)s->dims.hidden * sizeof(float); /* kv_cache.h: normed */
     info->chunk_length = retro->chunk_length;
     info->num_neighbors = retro->num_neighbors;
     info->retrieved_length = retro->retrieved_length;

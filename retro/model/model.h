@@ -33,6 +33,7 @@ struct model_info {
     int64_t local_parameters; /* that this rank keeps */
     size_t weight_bytes;      /* packed, on this rank's device; of a model open for checking: what it would take */
     bool mapped;              /* most of them lie in a mapped file */
+    size_t cache_row_bytes;   /* of keys and values of one token, on all ranks together */
     size_t decode_bytes;      /* read by one decode step of one sequence that closes no chunk */
 };
 

@@ -1,5 +1,9 @@
 /* retro/run/kv_cache.h: keys and values of many sequences, in blocks of ATTENTION_BLOCK rows. A sequence takes blocks
- * as it grows and gives them back when it ends, so memory that was never reached is never touched. */
+ * as it grows and gives them back when it ends, so memory that was never reached is never touched.
+ *
+ * On the stage of a Retro model's neighbour encoder a row of the cache has one more part: the decoder's row as the
+ * first retro layer normed it, which conditions the encoder when the row's chunk closes. It depends on the tokens
+ * alone. So a block has all that the rows behind it need of its rows. */
 #pragma once
 
 #include "retro/model/layer.h"
@@ -8,7 +12,8 @@ struct kv_cache {
     const struct model *model;
     struct tensor k, v; /* of this rank's first decoder layer: [n_blocks * ATTENTION_BLOCK, G h]; others lie behind */
     void *memory;
-    size_t bytes;
+    struct tensor normed;       /* [n_blocks * ATTENTION_BLOCK, d] f32; data NULL where this rank does not encode */
+    size_t bytes, normed_bytes; /* of all, and of normed */
     int n_blocks, n_free;
     int32_t *free_blocks; /* [n_blocks], the next one last */
 };
@@ -37,6 +42,10 @@ void kv_cache_close(struct kv_cache *c);
 void kv_cache_extend(struct kv_cache *c, struct block_list *l, int rows);
 /* Gives back the blocks behind the first n. */
 void kv_cache_cut(struct kv_cache *c, struct block_list *l, int n);
+void kv_cache_free(struct kv_cache *c, int32_t block);
+
+/* Rows [0, rows) of block `to` become those of block `from`, on this rank. */
+void kv_cache_copy(const struct kv_cache *c, int32_t from, int32_t to, int rows);
 
 /* Keys, or values, of one decoder layer that this rank keeps. */
 struct tensor kv_cache_layer(const struct kv_cache *c, struct tensor first, int layer);

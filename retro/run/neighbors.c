@@ -6,16 +6,9 @@
 /* Rows the encoder works on at once; more closed chunks than fit are encoded in groups, with the same result. */
 enum { GROUP_ROWS = 1024 };
 
-/* The parts of nb->memory. */
-enum { MEMORY_CHUNKS, MEMORY_OPEN_ROWS };
-
 static const struct stack *encoder_of(const struct neighbors *nb) { return &nb->model->stacks[STACK_ENCODER]; }
 
 static int kv_columns(const struct neighbors *nb) { return encoder_of(nb)->heads.n * encoder_of(nb)->dims.head_dim; }
-
-static enum status open_memory(struct neighbors *nb, int which, const char *what, struct error *e) {
-    return backend_alloc(nb->model->backend, &nb->memory[which], nb->sizes[which], what, e);
-}
 
 enum status neighbors_measure(struct neighbors *nb, struct cross_cache *cache, const struct model *m,
                               const struct session_limits *l, int max_closings, struct error *e) {
@@ -34,58 +27,51 @@ enum status neighbors_measure(struct neighbors *nb, struct cross_cache *cache, c
     int rows = max_int(slot_rows, min_int(GROUP_ROWS, max_closings * slot_rows));
     nb->max_chunks = min_int(max_closings, max_int(1, rows / nb->r));
     size_t kv = 2 * (size_t)kv_columns(nb), hidden = (size_t)encoder_of(nb)->dims.hidden;
-    nb->sizes[MEMORY_CHUNKS] = (size_t)nb->max_chunks * (size_t)nb->m * (hidden + kv) * sizeof(float);
-    nb->sizes[MEMORY_OPEN_ROWS] = (size_t)l->max_sessions * (size_t)nb->m * hidden * sizeof(float);
+    nb->memory_bytes = (size_t)nb->max_chunks * (size_t)nb->m * (hidden + kv) * sizeof(float);
     struct cross_cache_sizes sizes = {
         .n_slots = n_slots, .slot_rows = slot_rows, .group_rows = rows, .dtype = l->kv_dtype};
     if (cross_cache_measure(cache, m, &sizes, e) || encoder_group_measure(&nb->group, m, rows, e)) return e->status;
-    nb->bytes = nb->group.bytes;
-    for (size_t i = 0; i < ARRAY_COUNT(nb->sizes); i++) nb->bytes += nb->sizes[i];
+    nb->bytes = nb->group.bytes + nb->memory_bytes;
     return STATUS_OK;
 }
 
-static void open_arrays(struct neighbors *nb, int max_step_rows) {
-    nb->context_rows = xmalloc((size_t)nb->context.rows * sizeof *nb->context_rows);
-    nb->step_rows = xmalloc((size_t)max_step_rows * sizeof *nb->step_rows);
-    nb->cross_spans = xmalloc((size_t)nb->max_chunks * sizeof *nb->cross_spans);
-}
-
-enum status neighbors_open(struct neighbors *nb, const struct session_limits *l, struct error *e) {
+enum status neighbors_open(struct neighbors *nb, const struct kv_cache *rows, struct error *e) {
     int d = encoder_of(nb)->dims.hidden, kv = 2 * kv_columns(nb), chunk_rows = nb->max_chunks * nb->m;
-    if (encoder_group_open(&nb->group, e) || open_memory(nb, MEMORY_CHUNKS, "chunk rows for the encoder", e) ||
-        open_memory(nb, MEMORY_OPEN_ROWS, "rows of open chunks", e))
+    if (encoder_group_open(&nb->group, e) ||
+        backend_alloc(nb->model->backend, &nb->memory, nb->memory_bytes, "chunk rows for the encoder", e))
         return e->status;
-    float *chunks = nb->memory[MEMORY_CHUNKS];
+    float *chunks = nb->memory;
+    nb->rows = rows;
     nb->context = tensor_make(chunks, DTYPE_F32, chunk_rows, d);
     nb->context_kv = tensor_make(chunks + (size_t)chunk_rows * (size_t)d, DTYPE_F32, chunk_rows, kv);
-    nb->open_rows = tensor_make(nb->memory[MEMORY_OPEN_ROWS], DTYPE_F32, l->max_sessions * nb->m, d);
-    open_arrays(nb, l->max_step_rows);
+    nb->context_rows = xmalloc((size_t)chunk_rows * sizeof *nb->context_rows);
+    nb->cross_spans = xmalloc((size_t)nb->max_chunks * sizeof *nb->cross_spans);
     return STATUS_OK;
 }
 
 void neighbors_close(struct neighbors *nb) {
     if (nb->model == NULL) return;
-    for (size_t i = 0; i < ARRAY_COUNT(nb->memory); i++) backend_release(nb->model->backend, nb->memory[i]);
+    backend_release(nb->model->backend, nb->memory);
     encoder_group_close(&nb->group);
     free(nb->context_rows);
-    free(nb->step_rows);
     free(nb->cross_spans);
 }
 
-/* context rows of the group = what earlier steps kept, then this step's rows, then zeros where the first chunk is
- * short: zeros after the norm, so a pad row's key and value are the biases, and it is attended (spec 5.1). */
-static void gather_context(struct neighbors *nb, const struct closing *c, int n, struct tensor normed) {
-    struct backend *b = nb->model->backend;
-    for (int i = 0; i < normed.rows; i++) nb->step_rows[i] = -1;
-    for (int j = 0; j < n; j++) {
-        for (int i = 0; i < nb->m; i++)
-            nb->context_rows[j * nb->m + i] = i < c[j].rows_before ? c[j].session * nb->m + i : -1;
-        for (int i = 0; i < c[j].rows_here; i++)
-            nb->step_rows[c[j].row - c[j].rows_here + 1 + i] = j * nb->m + c[j].rows_before + i;
-    }
-    struct tensor context = tensor_rows(nb->context, 0, n * nb->m);
-    backend_gather_rows(b, &(struct gather_rows_args){.y = context, .x = nb->open_rows, .rows = nb->context_rows});
-    backend_scatter_rows(b, &(struct scatter_rows_args){.y = context, .x = normed, .rows = nb->step_rows});
+/* The cache's row of row i of a chunk; -1 where the first chunk is short. */
+static int32_t row_of_chunk(const int32_t *blocks, const struct closing *c, int i) {
+    int row = c->start + i;
+    if (i >= c->n) return -1;
+    return blocks[c->blocks + row / ATTENTION_BLOCK] * ATTENTION_BLOCK + row % ATTENTION_BLOCK;
+}
+
+/* Context rows of the group: each chunk's rows, then zeros where the first chunk is short. These are zeros after the
+ * norm, so a pad row's key and value are the biases, and it is attended (spec 5.1). */
+static void gather_context(struct neighbors *nb, const int32_t *blocks, const struct closing *c, int n) {
+    for (int j = 0; j < n; j++)
+        for (int i = 0; i < nb->m; i++) nb->context_rows[j * nb->m + i] = row_of_chunk(blocks, &c[j], i);
+    struct gather_rows_args args = {
+        .y = tensor_rows(nb->context, 0, n * nb->m), .x = nb->rows->normed, .rows = nb->context_rows};
+    backend_gather_rows(nb->model->backend, &args);
 }
 
 /* Each neighbour is a text of its own (spec 2). Those of closing j are rows [row, row + k r) of the group, and all read
@@ -115,23 +101,23 @@ static const struct cross_source *read_context(void *neighbors, int layer_index,
 }
 
 /* Returns the encoder's output for the group. */
-static struct tensor encode_group(struct neighbors *nb, const struct closing *c, int n, struct tensor normed) {
+static struct tensor encode_group(struct neighbors *nb, const int32_t *blocks, const struct closing *c, int n) {
     int cols = kv_columns(nb);
     struct tensor kv = tensor_rows(nb->context_kv, 0, n * nb->m);
-    gather_context(nb, c, n, normed);
+    gather_context(nb, blocks, c, n);
     nb->source = (struct cross_source){
         .k = tensor_cols(kv, 0, cols), .v = tensor_cols(kv, cols, cols), .spans = nb->cross_spans, .n_spans = n};
     return encoder_group_run(&nb->group, read_context, nb);
 }
 
 /* One stage encodes; from there the output goes from stage to stage, as far as there are retro layers. */
-static void fill_group(struct neighbors *nb, const struct closing *c, int n, struct tensor normed) {
+static void fill_group(struct neighbors *nb, const int32_t *blocks, const struct closing *c, int n) {
     const struct model *m = nb->model;
     const struct comm *comm = m->comm;
     plan_group(nb, c, n);
     struct tensor x = encoder_group_rows(&nb->group);
     if (comm->stage == m->encodes)
-        x = encode_group(nb, c, n, normed);
+        x = encode_group(nb, blocks, c, n);
     else
         comm_receive(comm->world, m->backend, x, comm->world->rank - comm->size);
     cross_cache_fill(nb->cache, x, nb->group.slot_row_of);
@@ -149,16 +135,16 @@ static int count_group(const struct neighbors *nb, const struct closing *closing
     return taken;
 }
 
-void neighbors_encode(struct neighbors *nb, const struct closing *closings, int n, struct tensor normed) {
+void neighbors_encode(struct neighbors *nb, const int32_t *blocks, const struct closing *closings, int n) {
     int first = 0;
     while (first < n) {
         int taken = count_group(nb, closings + first, n - first);
-        if (taken > 0) fill_group(nb, closings + first, taken, normed);
+        if (taken > 0) fill_group(nb, blocks, closings + first, taken);
         first += max_int(taken, 1);
     }
 }
 
 void neighbors_keep(struct neighbors *nb, struct tensor normed, const int32_t *rows) {
     backend_scatter_rows(nb->model->backend,
-                         &(struct scatter_rows_args){.y = nb->open_rows, .x = normed, .rows = rows});
+                         &(struct scatter_rows_args){.y = nb->rows->normed, .x = normed, .rows = rows});
 }

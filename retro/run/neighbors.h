@@ -1,39 +1,41 @@
 /* retro/run/neighbors.h: what makes a decoder a Retro: the neighbour encoder, which fills the slots that chunked cross
  * attention reads (cross_cache.h). One per session pool.
  *
- * When a step closes chunks, the first retro layer hands its normed rows to neighbors_encode: the chunk's m rows (kept
- * in open_rows while the chunk was open) condition the encoder (docs/spec/retro-model.md 5.1, 6), whose output is
- * projected once to every retro layer's keys and values and kept in a slot. A session holds the slot of its latest
- * chunk only. */
+ * The first retro layer hands its normed rows to neighbors_keep, which puts them beside their keys and values
+ * (kv_cache.h). When a step closes chunks, neighbors_encode finds the chunk's m rows there. They condition the encoder
+ * (docs/spec/retro-model.md 5.1, 6), whose output is projected once to every retro layer's keys and values and kept in
+ * a slot. A session holds the slot of its latest chunk only. A session that took over an earlier one's rows has no slot
+ * yet; its first step encodes its latest closed chunk again. */
 #pragma once
 
 #include "retro/run/cross_cache.h"
 #include "retro/run/encoder_group.h"
+#include "retro/run/kv_cache.h"
 #include "retro/run/session.h"
 
-/* A chunk that this step closes. Rows of the step from `row` on read it, until the sequence's next closing. */
+/* A chunk that this step encodes: one that it closes, or the latest closed one of a session that took over rows. */
 struct closing {
-    int session;                /* index in the pool: which open_rows hold its earlier rows */
-    int row;                    /* row of the step that closes it */
-    int rows_before, rows_here; /* rows of the chunk from earlier steps, and of this step */
-    int slot, k;                /* slot -1 when k is 0 */
-    const int32_t *ids;         /* [k, r] */
+    int item;           /* of the step, whose chunk it is */
+    int blocks;         /* where its sequence's begin in the step's block table */
+    int start, n;       /* rows of the sequence: [start, start + n) are the chunk's */
+    int slot, k;        /* slot -1 when k is 0 */
+    const int32_t *ids; /* [k, r] */
 };
 
 struct neighbors {
     const struct model *model; /* NULL: no retro model */
     struct cross_cache *cache;
+    const struct kv_cache *rows; /* that has the chunks' rows */
     int m, r;
     struct encoder_group group; /* the neighbours of some chunks, each a text */
     int max_chunks;             /* of one group */
     struct tensor context;      /* [max_chunks * m, d]  normed decoder rows, zero-filled */
     struct tensor context_kv;   /* [max_chunks * m, 2 H h] of one layer */
-    struct tensor open_rows;    /* [sessions * m, d] normed rows of each session's open chunk */
-    void *memory[2];
-    size_t sizes[2], bytes;     /* of memory, and of all */
+    void *memory;
+    size_t memory_bytes, bytes; /* of memory, and of all */
     struct cross_source source; /* context_kv and cross_spans of the group that is encoded */
     /* Host arrays of one group. */
-    int32_t *context_rows, *step_rows;
+    int32_t *context_rows;
     struct attention_span *cross_spans;
 };
 
@@ -41,12 +43,12 @@ struct neighbors {
  * allocates nothing. */
 enum status neighbors_measure(struct neighbors *nb, struct cross_cache *cache, const struct model *m,
                               const struct session_limits *l, int max_closings, struct error *e);
-/* After neighbors_measure and the cache's opening. */
-enum status neighbors_open(struct neighbors *nb, const struct session_limits *l, struct error *e);
+/* After neighbors_measure and both caches' opening; `rows` has keys and values of the decoder's rows. */
+enum status neighbors_open(struct neighbors *nb, const struct kv_cache *rows, struct error *e);
 void neighbors_close(struct neighbors *nb);
 
-/* Encodes the closed chunks and fills their slots. normed: all rows of the step at the first retro layer. Stages after
- * the one that has this layer receive what was encoded there; normed is not used. */
-void neighbors_encode(struct neighbors *nb, const struct closing *closings, int n, struct tensor normed);
-/* Keeps rows of still open chunks: open_rows[rows[i]] = normed[i], -1 for none. After neighbors_encode. */
+/* Puts the step's rows at the first retro layer beside their keys and values: row i at row rows[i]. */
 void neighbors_keep(struct neighbors *nb, struct tensor normed, const int32_t *rows);
+/* Encodes the chunks and fills their slots; their rows are kept. `blocks` is the step's block table. Stages after the
+ * one that has the first retro layer receive what was encoded there. */
+void neighbors_encode(struct neighbors *nb, const int32_t *blocks, const struct closing *closings, int n);

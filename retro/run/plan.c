@@ -11,7 +11,6 @@ void plan_open(struct plan *p, const struct plan_sizes *sizes) {
                        .given_rows = given ? xcalloc(rows, sizeof *p->given_rows) : NULL,
                        .positions = xcalloc(rows, sizeof *p->positions),
                        .cache_rows = xcalloc(rows, sizeof *p->cache_rows),
-                       .keep_rows = xcalloc(rows, sizeof *p->keep_rows),
                        .logit_rows = xcalloc(rows, sizeof *p->logit_rows),
                        .row_scale = xcalloc(rows, sizeof *p->row_scale),
                        .given = given ? xcalloc(given, sizeof *p->given) : NULL,
@@ -19,7 +18,6 @@ void plan_open(struct plan *p, const struct plan_sizes *sizes) {
                        .spans = xcalloc(items, sizeof *p->spans),
                        .cross_spans = xcalloc(items + closings, sizeof *p->cross_spans),
                        .closings = xcalloc(closings, sizeof *p->closings),
-                       .closing_item = xcalloc(closings, sizeof *p->closing_item),
                        .sources = xcalloc(items, sizeof *p->sources)};
 }
 
@@ -28,7 +26,6 @@ void plan_close(struct plan *p) {
     free(p->given_rows);
     free(p->positions);
     free(p->cache_rows);
-    free(p->keep_rows);
     free(p->logit_rows);
     free(p->row_scale);
     free(p->given);
@@ -36,7 +33,6 @@ void plan_close(struct plan *p) {
     free(p->spans);
     free(p->cross_spans);
     free(p->closings);
-    free(p->closing_item);
     free(p->sources);
 }
 
@@ -86,7 +82,6 @@ static void move_plan(struct plan *p, int r, int d, struct transfer *t) {
     move_array(t, p->ids, rows, sizeof *p->ids);
     move_array(t, p->positions, rows, sizeof *p->positions);
     move_array(t, p->cache_rows, rows, sizeof *p->cache_rows);
-    move_array(t, p->keep_rows, rows, sizeof *p->keep_rows);
     move_array(t, p->row_scale, rows, sizeof *p->row_scale);
     move_array(t, p->logit_rows, (size_t)p->n_logits, sizeof *p->logit_rows);
     move_array(t, p->blocks, (size_t)p->n_blocks, sizeof *p->blocks);

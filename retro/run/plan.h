@@ -13,14 +13,13 @@ struct plan {
     int watched;         /* 1: before each layer rank 0 says whether anybody still waits for the step, else 0 */
     int32_t *ids;        /* [rows] -1: the row is given */
     int32_t *given_rows; /* [rows] which of `given` a row is, -1: an id. NULL where the pool takes none */
-    int32_t *positions, *cache_rows, *keep_rows; /* [rows] */
-    int32_t *logit_rows;                         /* [n_logits] */
-    float *row_scale;                            /* [rows] of chunked cross attention; 0: the row reads nothing */
-    float *given;                                /* [n_given, d] */
-    int32_t *blocks;                             /* [n_blocks] the block tables of all items; spans count in them */
-    struct attention_span *spans, *cross_spans;  /* [items], [n_cross_spans] */
+    int32_t *positions, *cache_rows;            /* [rows] */
+    int32_t *logit_rows;                        /* [n_logits] */
+    float *row_scale;                           /* [rows] of chunked cross attention; 0: the row reads nothing */
+    float *given;                               /* [n_given, d] */
+    int32_t *blocks;                            /* [n_blocks] the block tables of all items; spans count in them */
+    struct attention_span *spans, *cross_spans; /* [items], [n_cross_spans] */
     struct closing *closings;
-    int *closing_item; /* the item that a closing belongs to */
     struct source *sources;
 };
 

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The kinds of rank 0's messages to the others; the bytes of the limits or the plan follow. An empty message is the
- * end. */
-enum message { MESSAGE_OPEN, MESSAGE_STEP, MESSAGE_CLOSE };
+/* The kinds of rank 0's messages to the others; the bytes of the limits, the plan or the copy follow. An empty message
+ * is the end. */
+enum message { MESSAGE_OPEN, MESSAGE_STEP, MESSAGE_COPY, MESSAGE_CLOSE };
 
 /* Opening and closing. */
 
@@ -22,11 +22,14 @@ static enum status check_limits(const struct session_limits *l, const struct mod
                          m->spec.max_positions);
     if (l->max_given < 0 || l->max_given > l->max_step_rows)
         return error_set(e, STATUS_INVALID, "%d given rows of %d rows a step", l->max_given, l->max_step_rows);
-    if ((int64_t)l->max_sessions * (l->max_tokens + ATTENTION_BLOCK) > INT32_MAX / 2)
-        return error_set(e, STATUS_INVALID, "%d sessions of %d tokens are too many rows", l->max_sessions,
-                         l->max_tokens);
+    int64_t kept = (int64_t)l->kept_blocks * ATTENTION_BLOCK;
+    if (kept < 0 || (int64_t)l->max_sessions * (l->max_tokens + ATTENTION_BLOCK) + kept > INT32_MAX / 2)
+        return error_set(e, STATUS_INVALID, "%d sessions of %d tokens and %lld rows to keep are too many rows",
+                         l->max_sessions, l->max_tokens, (long long)kept);
     return STATUS_OK;
 }
+
+static int own_blocks(const struct session_limits *l) { return l->max_sessions * blocks_of(l->max_tokens); }
 
 /* n rows of one session close at most (n - 1) / m + 1 chunks. */
 static int closings_at_most(const struct model *m, const struct session_limits *l) {
@@ -49,14 +52,15 @@ static enum status measure_parts(struct session_pool *p, struct error *e) {
     enum edge reads = decoder_of(p)->dims.reads;
     size_t scratch, head, given = (size_t)l->max_given * (size_t)decoder_of(p)->dims.hidden * sizeof(float);
     if (check_limits(l, m, e) || scratch_measure(decoder_of(p), l->max_step_rows, &scratch, e) ||
-        kv_cache_measure(&p->cache, m, l->max_sessions * blocks_of(l->max_tokens), l->kv_dtype, e))
+        kv_cache_measure(&p->cache, m, own_blocks(l) + l->kept_blocks, l->kv_dtype, e))
         return e->status;
     p->max_closings = closings_at_most(m, l);
     if (reads == EDGE_NEIGHBORS && neighbors_measure(&p->neighbors, &p->cross, m, l, p->max_closings, e))
         return e->status;
     if (reads == EDGE_SOURCE && sources_measure(&p->sources, &p->cross, m, l, e)) return e->status;
 
-    p->bytes.cache = p->cache.bytes;
+    p->bytes.kept = p->cache.bytes / (size_t)p->cache.n_blocks * (size_t)l->kept_blocks;
+    p->bytes.cache = p->cache.bytes - p->bytes.kept;
     p->bytes.cross = cross_cache_bytes(&p->cross) + p->neighbors.bytes + p->sources.bytes;
     if (mul_overflows((size_t)l->max_logit_rows, head_columns(m) * sizeof(float), &head) ||
         add_overflows(scratch + given, head, &p->bytes.steps))
@@ -102,12 +106,12 @@ static enum status open_parts(struct session_pool *p, struct error *e) {
         kv_cache_open(&p->cache, e) || open_head(p, e) || open_given(p, e))
         return e->status;
     if (p->cross.model && cross_cache_open(&p->cross, e)) return e->status;
-    if (p->neighbors.model && neighbors_open(&p->neighbors, l, e)) return e->status;
+    if (p->neighbors.model && neighbors_open(&p->neighbors, &p->cache, e)) return e->status;
     if (p->sources.model && sources_open(&p->sources, e)) return e->status;
     struct plan_sizes sizes = {.rows = l->max_step_rows,
                                .items = l->max_sessions,
                                .blocks = p->cache.n_blocks,
-                               .closings = p->max_closings,
+                               .closings = p->max_closings + l->max_sessions, /* each may encode one again */
                                .given = l->max_given,
                                .hidden = decoder_of(p)->dims.hidden};
     plan_open(&p->plan, &sizes);
@@ -121,11 +125,13 @@ static void pool_free(struct session_pool *p) {
     cross_cache_close(&p->cross);
     scratch_close(&p->scratch, p->model);
     kv_cache_close(&p->cache);
+    prefix_tree_close(&p->tree);
     backend_release(b, p->head);
     backend_release(b, p->given.data);
     plan_close(&p->plan);
     buffer_free(&p->message);
     buffer_free(&p->verdict);
+    for (int i = 0; p->sessions && i < p->limits.max_sessions; i++) buffer_free(&p->sessions[i].open_read);
     free(p->block_memory);
     free(p->sessions);
     free(p);
@@ -136,7 +142,7 @@ static void make_sessions(struct session_pool *p) {
     p->sessions = xcalloc(n, sizeof *p->sessions);
     p->block_memory = xcalloc(n * blocks, sizeof *p->block_memory);
     for (size_t i = 0; i < n; i++) {
-        p->sessions[i] = (struct session){.pool = p, .index = (int)i};
+        p->sessions[i] = (struct session){.pool = p};
         p->sessions[i].blocks.blocks = p->block_memory + i * blocks;
     }
 }
@@ -156,6 +162,8 @@ static enum status pool_open(struct session_pool **out, struct model *m, const s
         return status;
     }
     make_sessions(p);
+    prefix_tree_open(&p->tree, p->cache.n_blocks, l->kept_blocks,
+                     m->spec.retro.n_layers ? m->spec.retro.retrieved_length : 0);
     *out = p;
     return STATUS_OK;
 }
@@ -185,49 +193,77 @@ void session_pool_close(struct session_pool *p) {
 
 size_t session_pool_bytes(const struct session_pool *p) { return session_bytes_all(&p->bytes); }
 
-void session_pool_blocks(const struct session_pool *p, int *used, int *all) {
-    *all = p->cache.n_blocks;
-    *used = p->cache.n_blocks - p->cache.n_free;
+struct session_blocks session_pool_blocks(const struct session_pool *p) {
+    const struct kv_cache *c = &p->cache;
+    return (struct session_blocks){.used = c->n_blocks - c->n_free - p->tree.n_kept,
+                                   .all = own_blocks(&p->limits),
+                                   .kept = p->tree.n_kept,
+                                   .kept_most = p->limits.kept_blocks,
+                                   .evicted = p->tree.evicted,
+                                   .bytes = c->bytes / (size_t)c->n_blocks};
 }
 
 enum status session_open(struct session **out, struct session_pool *p, struct grid grid, struct error *e) {
     for (int i = 0; i < p->limits.max_sessions; i++) {
         struct session *s = &p->sessions[i];
         if (s->open) continue;
-        *s = (struct session){
-            .pool = p, .index = i, .grid = grid, .blocks = {.blocks = s->blocks.blocks}, .slot = -1, .open = true};
+        buffer_clear(&s->open_read);
+        *s = (struct session){.pool = p,
+                              .grid = grid,
+                              .blocks = {.blocks = s->blocks.blocks},
+                              .slot = -1,
+                              .open = true,
+                              .open_read = s->open_read};
         *out = s;
         return STATUS_OK;
     }
     return error_set(e, STATUS_BUSY, "all %d sequences are in use", p->limits.max_sessions);
 }
 
+static void release_slot(struct session *s) {
+    if (s->pool->sources.model)
+        sources_drop(&s->pool->sources, s->slot);
+    else
+        cross_cache_free(&s->pool->cross, s->slot);
+    s->slot = -1;
+}
+
 void session_close(struct session *s) {
     if (s == NULL) return;
-    cross_cache_free(&s->pool->cross, s->slot);
-    kv_cache_cut(&s->pool->cache, &s->blocks, 0);
-    s->slot = -1;
+    release_blocks(s);
+    release_slot(s);
     s->open = false;
+}
+
+struct grid session_grid(const struct session *s) {
+    return s->grid;
 }
 
 int session_length(const struct session *s) { return s->length; }
 
 void session_rewind(struct session *s, int length, struct grid grid) {
     struct session_pool *p = s->pool;
-    bool keeps = decoder_of(p)->dims.reads == EDGE_NONE;
-    int blocks = keeps ? min_int(length, s->length) / ATTENTION_BLOCK : 0;
+    bool stays = decoder_of(p)->dims.reads == EDGE_NONE && !prefix_tree_keeps(&p->tree);
+    int blocks = stays ? min_int(length, s->length) / ATTENTION_BLOCK : 0;
     CHECK(s->open && !s->cut && length >= 0);
+    if (!stays) release_blocks(s);
     kv_cache_cut(&p->cache, &s->blocks, blocks);
-    cross_cache_free(&p->cross, s->slot);
-    s->slot = -1;
+    release_slot(s);
     s->length = blocks * ATTENTION_BLOCK;
     if (s->length == 0) s->grid = grid;
 }
 
 int session_closes(const struct session *s, int n_tokens) {
     if (s->pool->model->spec.retro.n_layers == 0) return 0;
-    return grid_complete(s->grid, s->length + n_tokens) - grid_complete(s->grid, s->length);
+    return grid_complete(s->grid, s->length + n_tokens) - session_next_chunk(s);
 }
+
+int session_next_chunk(const struct session *s) {
+    if (s->pool->model->spec.retro.n_layers == 0) return 0;
+    return grid_complete(s->grid, s->length) - s->rereads;
+}
+
+bool session_wants_source(const struct session *s) { return s->pool->sources.model && s->slot < 0; }
 
 /* Checking a step before anything is touched. */
 
@@ -242,7 +278,7 @@ static enum status check_ids(const struct session_pool *p, const int32_t *ids, i
 
 /* A model with an encoder reads one source, with the session's first rows. */
 static enum status check_source(const struct session_pool *p, const struct step_item *item, struct error *e) {
-    bool wanted = p->sources.model && item->session->length == 0;
+    bool wanted = session_wants_source(item->session);
     if (!wanted && item->n_source == 0) return STATUS_OK;
     if (!wanted)
         return error_set(e, STATUS_INVALID, "a source of %d ids, which %s", item->n_source,
@@ -295,6 +331,25 @@ static enum status check_step(const struct session_pool *p, const struct step_it
     if (given > p->limits.max_given)
         return error_set(e, STATUS_TOO_LARGE, "%lld given rows in a step, the limit is %d", (long long)given,
                          p->limits.max_given);
+    return STATUS_OK;
+}
+
+/* Copying rows between blocks, on all ranks. */
+
+struct row_copy {
+    int32_t from, to, rows;
+};
+
+enum status copy_block(struct session_pool *p, int32_t from, int32_t to, int rows, struct error *e) {
+    struct row_copy copy = {from, to, rows};
+    struct comm *world = p->model->comm->world;
+    if (world->size > 1) {
+        buffer_clear(&p->message);
+        buffer_append(&p->message, &(enum message){MESSAGE_COPY}, sizeof(enum message));
+        buffer_append(&p->message, &copy, sizeof copy);
+        if (comm_broadcast(world, &p->message, e)) return e->status;
+    }
+    kv_cache_copy(&p->cache, from, to, rows);
     return STATUS_OK;
 }
 
@@ -355,6 +410,7 @@ enum status session_step(struct session_pool *p, const struct step_item *items, 
     bool alone = p->model->comm->world->size == 1;
     enum status status = alone ? step_alone(p, items, n_items, logits, e) : step_together(p, items, n_items, logits, e);
     if (status == STATUS_DEVICE) comm_leave(p->model->comm, e);
+    if (status == STATUS_OK) keep_rows(p, items, n_items);
     return status;
 }
 
@@ -365,6 +421,13 @@ static void follow_open(struct session_pool **p, struct model *m, struct text_sp
     CHECK(*p == NULL && in.size == sizeof limits);
     memcpy(&limits, in.text, sizeof limits);
     pool_open(p, m, &limits, e); /* a pool that does not fit somewhere is rank 0's to report */
+}
+
+static void follow_copy(const struct session_pool *p, struct text_span in) {
+    struct row_copy copy;
+    CHECK(in.size == sizeof copy);
+    memcpy(&copy, in.text, sizeof copy);
+    kv_cache_copy(&p->cache, copy.from, copy.to, copy.rows);
 }
 
 static enum status follow_step(struct session_pool *p, struct text_span in, struct error *e) {
@@ -382,6 +445,7 @@ static enum status follow_message(struct session_pool **p, struct model *m, stru
     switch (kind) {
         case MESSAGE_OPEN: follow_open(p, m, in, e); break;
         case MESSAGE_STEP: return follow_step(*p, in, e);
+        case MESSAGE_COPY: follow_copy(*p, in); break;
         case MESSAGE_CLOSE:
             pool_free(*p);
             *p = NULL;

@@ -25,15 +25,19 @@ struct session_limits {
     int micro_batch_rows; /* over stages: rows of a step above which its sequences are done in turn; 0: never */
     int max_source;       /* ids of the text that one session's encoder reads; 0 for models without */
     int max_given;        /* rows of one step that come as rows, not as ids; 0: none may */
+    int kept_blocks;      /* blocks of keys and values that are kept beyond those of open sessions; 0: none are */
 };
 
 /* The bytes that a pool takes of a rank's device. */
 struct session_bytes {
     size_t cache; /* keys and values: max_sessions times max_tokens */
+    size_t kept;  /* the same of kept_blocks */
     size_t cross; /* those of neighbours or sources, and their encoder: max_neighbors, max_source, max_sessions */
     size_t steps; /* activations and logits: max_step_rows, max_logit_rows */
 };
-static inline size_t session_bytes_all(const struct session_bytes *b) { return b->cache + b->cross + b->steps; }
+static inline size_t session_bytes_all(const struct session_bytes *b) {
+    return b->cache + b->kept + b->cross + b->steps;
+}
 
 /* On any rank, of the rank's share; m may be open for checking only. */
 enum status session_pool_measure(struct session_bytes *out, const struct model *m, const struct session_limits *l,
@@ -43,17 +47,25 @@ enum status session_pool_open(struct session_pool **out, struct model *m, const 
                               struct error *e);
 void session_pool_close(struct session_pool *p);
 size_t session_pool_bytes(const struct session_pool *p);
-/* Blocks of keys and values: those that sessions have, and all. */
-void session_pool_blocks(const struct session_pool *p, int *used, int *all);
+/* Blocks of keys and values. */
+struct session_blocks {
+    int used, all;       /* those that open sessions have, and may have */
+    int kept, kept_most; /* those that no session has, and that the next ones may take over */
+    int64_t evicted;     /* kept blocks that were given up for others, so far */
+    size_t bytes;        /* of one, on this rank */
+};
+struct session_blocks session_pool_blocks(const struct session_pool *p);
 
 /* STATUS_BUSY when all max_sessions are open. The grid is fixed for the life of the session; a
  * model without retrieval ignores it ((struct grid){0} will do). */
 enum status session_open(struct session **out, struct session_pool *p, struct grid grid, struct error *e);
 void session_close(struct session *s);
-int session_length(const struct session *s); /* rows processed so far */
+struct grid session_grid(const struct session *s);
+int session_length(const struct session *s); /* rows processed so far, or taken over */
 /* Forgets the rows behind the first `length`, so that others can follow these: at most so many stay, and the new length
  * is session_length. Only whole blocks of keys and values stay, and of a session with cross attention nothing. A grid
- * is only for a session that keeps nothing. */
+ * is only for a session that keeps nothing. In a pool that keeps blocks none stays with the session: session_reuse
+ * takes them over. */
 void session_rewind(struct session *s, int length, struct grid grid);
 
 /* The neighbours of one closed chunk: ids [k, r], row by row, each a neighbour chunk and its continuation padded with
@@ -63,19 +75,41 @@ struct neighbor_tokens {
     int k;
 };
 
+/* A text that a session is about to read. */
+struct session_text {
+    const int32_t *ids; /* [n] its rows from the first on */
+    int n;
+    const struct neighbor_tokens *neighbors; /* of all chunks that these rows close */
+    const int32_t *source;                   /* [n_source] */
+    int n_source;
+};
+/* How many rows of the text are in full blocks that are kept. */
+int session_find(const struct session *s, const struct session_text *text);
+/* Takes over the text's rows that are kept, before the first step of s: rows that an earlier session computed from the
+ * same ids, in the same grid, with the same neighbours and source. Full blocks are shared, of one more its rows are
+ * copied. Afterwards session_length has these rows. They are bitwise what computing them would give, so only time tells
+ * the difference; their logits are not to be had. Returns how many ids of rows and source need no computing. */
+int session_reuse(struct session *s, const struct session_text *text);
+/* The chunk whose neighbours come first in the next step: the next one to close, or of a session that took over rows
+ * the latest closed one, which is encoded again. */
+int session_next_chunk(const struct session *s);
+/* Whether the next step brings the session's source. */
+bool session_wants_source(const struct session *s);
+
 /* The next rows of one session. */
 struct step_item {
     struct session *session;
     const int32_t *tokens; /* [n_tokens] ids; NULL: the rows are given */
     int n_tokens;
-    const struct neighbor_tokens *neighbors; /* one per chunk these tokens close, in order; see session_closes */
+    const struct neighbor_tokens *neighbors; /* session_closes many, from session_next_chunk on */
     int n_logits;                            /* logits of the last n_logits rows are computed, 0..n_tokens */
     const float *rows;     /* host [n_tokens, d] in place of embedded ids, as a vision tower's projector makes them */
-    const int32_t *source; /* [n_source] the text that the encoder reads; with a session's first rows, and only then */
+    const int32_t *source; /* [n_source] the text that the encoder reads; where session_wants_source */
     int n_source;
 };
 
-/* How many chunks the next n_tokens rows of s will close. 0 for a model without retrieval. */
+/* How many chunks the next n_tokens rows of s will encode: those that they close, and perhaps the one before. 0 for a
+ * model without retrieval. */
 int session_closes(const struct session *s, int n_tokens);
 
 /* `abandoned` is asked between the layers of every step, by the thread that called session_step. Once it is true,

@@ -3,16 +3,22 @@
 
 #include "retro/run/kv_cache.h"
 #include "retro/run/plan.h"
+#include "retro/run/prefix_tree.h"
 
 struct session {
     struct session_pool *pool;
-    int index; /* whose open_rows are ours */
     struct grid grid;
     int length;
     struct block_list blocks; /* of keys and values */
     int slot, slot_rows;      /* rows that cross attention reads: of the latest closed chunk, or the source; -1: none */
     bool open;
-    bool cut; /* its rows were never computed to the end */
+    bool cut;     /* its rows were never computed to the end */
+    bool rereads; /* the latest closed chunk is to be encoded again */
+    /* For later sessions (session_prefix.c): its rows whose content is known, and of the block that these do not fill
+     * yet the ids and the neighbours read, as in a prefix_node. */
+    int known;
+    int32_t open_ids[ATTENTION_BLOCK];
+    struct buffer open_read;
 };
 
 struct session_pool {
@@ -25,6 +31,7 @@ struct session_pool {
 
     struct scratch scratch;
     struct kv_cache cache;
+    struct prefix_tree tree;    /* of the cache's blocks, on the rank that leads */
     struct cross_cache cross;   /* model NULL without cross attention */
     struct neighbors neighbors; /* model NULL without retro layers */
     struct sources sources;     /* model NULL without an encoder of sources */
@@ -42,6 +49,18 @@ struct session_pool {
     void *abandoned_context;
     bool cut; /* the present step was abandoned */
 };
+
+/* Rows [0, rows) of block `to` become those of `from`, on all ranks. */
+enum status copy_block(struct session_pool *p, int32_t from, int32_t to, int rows, struct error *e);
+
+/* session_prefix.c */
+
+/* The session reads the text in this slot of the cross cache. */
+void attach_source(struct session *s, int slot);
+/* The last part of a step that was computed: its rows may be taken over by others from now on. */
+void keep_rows(struct session_pool *p, const struct step_item *items, int n);
+/* The session's blocks are free, or kept. */
+void release_blocks(struct session *s);
 
 /* Lays out p->plan: the next rows of n sessions, which take the blocks and slots that they need. */
 void plan_step(struct session_pool *p, const struct step_item *items, int n);

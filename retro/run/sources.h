@@ -1,5 +1,7 @@
 /* retro/run/sources.h: the texts that the decoder of an encoder-decoder model reads (T5): each is encoded once, when
- * its session begins, and kept as keys and values in a slot of the cross cache until the session closes. */
+ * a session begins that reads it, and stays as keys and values in a slot of the cross cache. Sessions that read the
+ * same text share its slot, and a free slot keeps its text until another one needs the slot, the least recently used
+ * first. */
 #pragma once
 
 #include "retro/run/cross_cache.h"
@@ -12,9 +14,20 @@ struct source {
     const int32_t *ids; /* [n] */
 };
 
+/* The text in one slot of the cross cache. */
+struct source_text {
+    int32_t *ids;          /* [n] owned */
+    int n;                 /* 0: the slot has none */
+    int holders;           /* sessions that read it */
+    uint64_t number, used; /* when it came and when it was held last, as counts of such events: never 0, never twice */
+};
+
 struct sources {
     const struct model *model; /* NULL: no such model */
     struct cross_cache *cache;
+    bool keeps;                /* texts are found again */
+    struct source_text *texts; /* [slots] on the rank that leads */
+    uint64_t events;
     struct encoder_group group;
     size_t bytes;
 };
@@ -25,6 +38,14 @@ enum status sources_measure(struct sources *s, struct cross_cache *cache, const 
 /* After sources_measure and the cache's opening. */
 enum status sources_open(struct sources *s, struct error *e);
 void sources_close(struct sources *s);
+
+/* The slot of a text that is there already, -1 when none is. */
+int sources_find(const struct sources *s, const int32_t *ids, int n);
+/* A slot for a text that is to be encoded into it by the next step. One is free: each session holds one at most. */
+int sources_take(struct sources *s, const int32_t *ids, int n);
+/* One session more reads the slot's text, or one less; -1: none. */
+void sources_hold(struct sources *s, int slot);
+void sources_drop(struct sources *s, int slot);
 
 /* Encodes n texts and fills their slots (docs/spec/t5-model.md 5). Each text is a span of its own, so its rows do not
  * depend on the others. */

@@ -18,18 +18,19 @@ static void plan_cross_span(struct plan *plan, int row, int k_start, int k_count
     plan->n_cross_spans++;
 }
 
-static const struct closing *plan_closing(struct session_pool *p, const struct step_item *item, int row, int position,
-                                          int j) {
+/* Chunk j of an item's session, whose neighbours are the item's next ones. */
+static const struct closing *plan_closing(struct session_pool *p, const struct step_item *item, int item_index,
+                                          int chunk) {
     const struct session *s = item->session;
     struct plan *plan = &p->plan;
-    int start = grid_start(s->grid, grid_read(s->grid, position)), before = max_int(0, s->length - start);
-    const struct neighbor_tokens *found = &item->neighbors[j];
+    int start = grid_start(s->grid, chunk);
+    const struct neighbor_tokens *found = &item->neighbors[chunk - session_next_chunk(s)];
     struct closing *closing = &plan->closings[plan->n_closings];
     *closing = (struct closing){
-        .session = s->index,
-        .row = row,
-        .rows_before = before,
-        .rows_here = position + 1 - start - before,
+        .item = item_index,
+        .blocks = plan->spans[item_index].k_start,
+        .start = start,
+        .n = grid_end(s->grid, chunk) - start,
         .slot = found->k ? cross_cache_take(&p->cross) : -1,
         .k = found->k,
         .ids = found->ids,
@@ -43,18 +44,14 @@ static void plan_chunks(struct session_pool *p, const struct step_item *item, in
     const struct session *s = item->session;
     const struct retro_spec *retro = &p->model->spec.retro;
     struct plan *plan = &p->plan;
-    int slot = s->slot, slot_rows = s->slot_rows, closed = 0, m = s->grid.m;
-    int open_start = grid_start(s->grid, grid_complete(s->grid, s->length + item->n_tokens));
+    int slot = s->slot, slot_rows = s->slot_rows;
     for (int i = 0; i < item->n_tokens; i++) {
         int row = first_row + i, position = s->length + i;
-        if (grid_closes(s->grid, position)) {
-            plan->closing_item[plan->n_closings] = item_index;
-            const struct closing *closing = plan_closing(p, item, row, position, closed);
-            closed++;
+        if (grid_closes(s->grid, position) || (i == 0 && s->rereads)) {
+            const struct closing *closing = plan_closing(p, item, item_index, grid_read(s->grid, position));
             slot = closing->slot;
             slot_rows = closing->k * retro->retrieved_length;
         }
-        plan->keep_rows[row] = position >= open_start ? s->index * m + position - open_start : -1;
         plan->row_scale[row] = slot >= 0 ? retro->gate : 0.0f;
         if (slot >= 0) plan_cross_span(plan, row, slot * p->cross.slot_rows, slot_rows);
     }
@@ -65,10 +62,13 @@ static void plan_source(struct session_pool *p, const struct step_item *item, in
     struct session *s = item->session;
     struct plan *plan = &p->plan;
     if (item->n_source > 0) {
-        s->slot = cross_cache_take(&p->cross);
-        s->slot_rows = item->n_source;
-        plan->sources[plan->n_sources] = (struct source){s->slot, item->n_source, item->source};
-        plan->n_sources++;
+        int slot = sources_find(&p->sources, item->source, item->n_source);
+        if (slot < 0) {
+            slot = sources_take(&p->sources, item->source, item->n_source);
+            plan->sources[plan->n_sources] = (struct source){slot, item->n_source, item->source};
+            plan->n_sources++;
+        }
+        attach_source(s, slot);
     }
     plan->cross_spans[plan->n_cross_spans] =
         (struct attention_span){first_row, item->n_tokens, s->slot * p->cross.slot_rows, s->slot_rows};
@@ -131,7 +131,7 @@ void plan_advance(struct session_pool *p, const struct step_item *items, int n) 
     const struct plan *plan = &p->plan;
     for (int j = 0; j < n; j++) items[j].session->length += items[j].n_tokens;
     for (int c = 0; c < plan->n_closings; c++) {
-        struct session *s = items[plan->closing_item[c]].session;
+        struct session *s = items[plan->closings[c].item].session;
         cross_cache_free(&p->cross, s->slot);
         s->slot = plan->closings[c].slot;
         s->slot_rows = plan->closings[c].k * p->model->spec.retro.retrieved_length;
@@ -157,8 +157,8 @@ static const struct cross_source *read_cross(void *context, int layer_index, str
     struct plan *plan = &p->plan;
     bool neighbors = p->neighbors.model != NULL;
     if (neighbors && layer_index == p->model->spec.retro.first_layer) {
-        neighbors_encode(&p->neighbors, plan->closings, plan->n_closings, normed);
-        neighbors_keep(&p->neighbors, normed, plan->keep_rows);
+        neighbors_keep(&p->neighbors, normed, plan->cache_rows);
+        neighbors_encode(&p->neighbors, plan->blocks, plan->closings, plan->n_closings);
     }
     if (plan->n_cross_spans == 0) return NULL;
     p->source = (struct cross_source){.k = p->cross.k[layer_index],
@@ -189,7 +189,7 @@ static void enter_stage(struct session_pool *p, struct scratch *scratch) {
         return;
     }
     if (c->stage > m->encodes && c->stage <= m->reads)
-        neighbors_encode(&p->neighbors, p->plan.closings, p->plan.n_closings, (struct tensor){0});
+        neighbors_encode(&p->neighbors, p->plan.blocks, p->plan.closings, p->plan.n_closings);
     comm_receive(c->world, m->backend, scratch->x, c->world->rank - c->size);
 }
 

@@ -4,6 +4,7 @@
 
 #include "config/json/json_writer.h"
 #include "server/api/failure.h"
+#include "server/schedule/generation.h"
 
 /* An event of a stream is one JSON object; the caller begins it with put_object between the two. */
 void event_begin(struct json_writer *w, struct buffer *out);
@@ -11,5 +12,11 @@ void event_end(struct json_writer *w, struct buffer *out);
 /* The end of a stream: an event with the failure, where `failed` is not NULL, and the mark that nothing follows. */
 void stream_end(const struct failure *failed, struct buffer *out);
 
-/* The member "usage": tokens that were read and tokens that were written. */
-void usage_write(struct json_writer *w, int64_t prompt, int64_t written);
+/* Tokens of an answer's prompts, those of them that earlier requests had computed, and tokens that were written. */
+struct token_usage {
+    int64_t prompt, cached, written;
+};
+/* Adds a prompt's tokens, of the first answer to it. */
+void usage_add_prompt(struct token_usage *u, const struct progress *p);
+/* The member "usage". */
+void usage_write(struct json_writer *w, const struct token_usage *u);

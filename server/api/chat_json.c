@@ -152,12 +152,10 @@ static void write_citations(struct json_writer *w, const struct chat_answer *c, 
 }
 
 static void write_usage(struct json_writer *w, const struct chat_answer *c) {
-    int64_t prompt = 0, written = 0;
-    for (int i = 0; i < c->n; i++) {
-        if (i == 0) prompt = c->choices[i].progress.n_read;
-        written += c->choices[i].progress.n_ids;
-    }
-    usage_write(w, prompt, written);
+    struct token_usage usage = {0};
+    usage_add_prompt(&usage, &c->choices[0].progress);
+    for (int i = 0; i < c->n; i++) usage.written += c->choices[i].progress.n_ids;
+    usage_write(w, &usage);
 }
 
 static void write_head(struct json_writer *w, const struct chat_answer *c, const char *object) {

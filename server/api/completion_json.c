@@ -252,12 +252,13 @@ static void write_citations(struct json_writer *w, const struct completion *c, c
 }
 
 static void write_usage(struct json_writer *w, const struct completion *c) {
-    int64_t prompt = 0, written = 0;
+    struct token_usage usage = {0};
     for (int i = 0; i < c->n; i++) {
-        if (c->choices[i].number == 0) prompt += c->choices[i].progress.n_read;
-        written += c->choices[i].progress.n_ids;
+        const struct choice *choice = &c->choices[i];
+        if (choice->number == 0) usage_add_prompt(&usage, &choice->progress);
+        usage.written += choice->progress.n_ids;
     }
-    usage_write(w, prompt, written);
+    usage_write(w, &usage);
 }
 
 static void write_head(struct json_writer *w, const struct completion *c) {

@@ -15,6 +15,7 @@ struct model_metrics {
     struct engine_metrics engine;
     struct retrieval_metrics retrieval;
     bool retrieves;
+    int64_t kept_bytes;
 };
 
 /* A label's value: backslashes, quotes and line ends escaped. */
@@ -35,6 +36,7 @@ static void read_model(const struct served_model *model, struct model_metrics *m
     *m = (struct model_metrics){.counts = engine_counts(model->engine), .retrieves = model->retrieval != NULL};
     print_label(model->id, m->labels, sizeof m->labels);
     engine_metrics_read(model->engine, &m->engine);
+    m->kept_bytes = (int64_t)m->engine.blocks.kept * (int64_t)m->engine.blocks.bytes;
     if (m->retrieves) retrieval_thread_metrics(model->retrieval, &m->retrieval);
 }
 
@@ -54,8 +56,19 @@ static const struct metric_row numbers[] = {
     {"retro_num_requests_waiting", "gauge", "Prompts that wait for a sequence.", AT(counts.waiting), false},
     {"retro_num_requests_parked", "gauge", "Of those running, prompts that wait for neighbours.", AT(counts.parked),
      false},
-    {"retro_kv_blocks_used", "gauge", "Blocks of keys and values in use.", AT(engine.blocks_used), false},
-    {"retro_kv_blocks", "gauge", "Blocks of keys and values.", AT(engine.blocks), false},
+    {"retro_kv_blocks_used", "gauge", "Blocks of keys and values in use.", AT(engine.blocks.used), false},
+    {"retro_kv_blocks", "gauge", "Blocks of keys and values that running prompts may use.", AT(engine.blocks.all),
+     false},
+    {"retro_prefix_cache_blocks", "gauge", "Blocks of keys and values kept for later prompts.", AT(engine.blocks.kept),
+     false},
+    {"retro_prefix_cache_blocks_max", "gauge", "Blocks that may be kept.", AT(engine.blocks.kept_most), false},
+    {"retro_prefix_cache_bytes", "gauge", "Bytes of the kept blocks, on this rank.", AT(kept_bytes), true},
+    {"retro_prefix_cache_evictions_total", "counter", "Kept blocks that were given up for newer ones.",
+     AT(engine.blocks.evicted), true},
+    {"retro_prefix_cache_queries_total", "counter", "Prompt tokens that were looked for in kept blocks.",
+     AT(engine.prefix_queries), true},
+    {"retro_prefix_cache_hits_total", "counter", "Prompt tokens that were found there and not computed.",
+     AT(engine.prefix_hits), true},
     {"retro_engine_steps_total", "counter", "Batch steps of the model.", AT(counts.steps), true},
     {"retro_prompt_tokens_total", "counter", "Prompt tokens that were computed.", AT(counts.prompt_tokens), true},
     {"retro_generation_tokens_total", "counter", "Tokens that were written.", AT(counts.generated_tokens), true},
@@ -93,7 +106,7 @@ static void print_numbers(const struct model_metrics *all, int n, struct buffer 
     print_head(out, "retro_kv_cache_usage_perc", "gauge", "Share of the blocks of keys and values in use, 1 is all.");
     for (int j = 0; j < n; j++)
         buffer_printf(out, "retro_kv_cache_usage_perc{%s} %.6g\n", all[j].labels,
-                      (double)all[j].engine.blocks_used / max_int(1, all[j].engine.blocks));
+                      (double)all[j].engine.blocks.used / max_int(1, all[j].engine.blocks.all));
 }
 
 static void print_finished(const struct model_metrics *all, int n, struct buffer *out) {

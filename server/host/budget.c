@@ -140,6 +140,8 @@ static enum status add_sessions(struct budget_parts *p, const struct model *m, c
                             model_info(m)->chunk_length ? " and retrieval.max_k" : "");
     budget_add(p, (struct budget_part){.name = "cache", .bytes = s.cache},
                "lower server.max_sequences (%d) or server.max_context (%d)", sequences, l->max_tokens);
+    if (s.kept > 0)
+        budget_add(p, (struct budget_part){.name = "prefixes", .bytes = s.kept}, "lower server.prefix_cache_mb");
     add_cross(p, model_info(m), s.cross, l);
     budget_add(p, (struct budget_part){.name = "step buffers", .bytes = s.steps}, "lower server.max_step_tokens (%d)",
                rows);

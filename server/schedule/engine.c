@@ -35,7 +35,7 @@ static double active_seconds(const struct engine *x) {
 /* Publishes the figures that others may ask for. True when the thread is to end. */
 static bool engine_tell(struct engine *x) {
     double running = active_seconds(x), waiting = pace_seconds(&x->pace, x->waiting);
-    session_pool_blocks(x->pool, &x->metrics.blocks_used, &x->metrics.blocks);
+    x->metrics.blocks = session_pool_blocks(x->pool);
     pthread_mutex_lock(&x->lock);
     x->counts.running = x->n_active;
     x->counts.parked = x->n_parked;
@@ -96,6 +96,14 @@ static void free_buffers(struct engine *x) {
     free(x->top_logprobs);
 }
 
+/* Blocks that are kept for later prompts. */
+static int kept_blocks(const struct engine_options *o, const struct model_info *info) {
+    double block = (double)ATTENTION_BLOCK * (double)info->cache_row_bytes;
+    double own = (double)o->max_sequences * ((o->max_context + ATTENTION_BLOCK - 1) / ATTENTION_BLOCK);
+    double blocks = o->prefix_cache_mb < 0 ? own / 2 : 1e6 * o->prefix_cache_mb / block;
+    return (int)fmin(blocks, INT32_MAX / ATTENTION_BLOCK);
+}
+
 struct session_limits engine_limits(const struct engine_options *o, const struct model_info *info) {
     return (struct session_limits){
         .max_sessions = o->max_sequences,
@@ -106,6 +114,7 @@ struct session_limits engine_limits(const struct engine_options *o, const struct
         .micro_batch_rows = o->micro_batch_rows,
         .kv_dtype = info->cache_dtype,
         .max_source = info->reads_source ? o->max_context : 0,
+        .kept_blocks = kept_blocks(o, info),
     };
 }
 

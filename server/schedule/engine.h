@@ -23,6 +23,7 @@ struct engine_options {
     int max_queue;       /* prompts waiting beyond those */
     int max_context;     /* rows of one sequence, and of one source */
     int max_step_tokens; /* prompt rows of one step */
+    int prefix_cache_mb; /* of keys and values kept for later prompts; 0: none; -1: half of what sequences may take */
     int max_k;           /* neighbours of one chunk */
     struct passage_options passages;
     int micro_batch_rows; /* session_limits */
@@ -42,7 +43,9 @@ struct engine_metrics {
     struct histogram per_token;   /* from each token to the next */
     struct histogram request;     /* from the request to the end */
     int64_t finished[FINISH_KINDS];
-    int blocks_used, blocks; /* of keys and values */
+    struct session_blocks blocks; /* of keys and values */
+    int64_t prefix_queries;       /* tokens of prompts that were looked for among kept rows */
+    int64_t prefix_hits;          /* of these, tokens whose rows were taken over */
 };
 
 /* Prompts in flight from which on requests are refused; no request may have more. */

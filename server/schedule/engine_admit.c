@@ -152,6 +152,15 @@ void engine_receive(struct engine *x, bool drop_all) {
 
 /* Admit. */
 
+/* Without neighbours the rows do not depend on the grid, so all such sessions get the same one: they can take over each
+ * other's rows. It has no more chunks than the answer's own. */
+struct grid sequence_grid(const struct engine_sequence *s) {
+    const struct generation_neighbors *asked = &s->generation->asked.neighbors;
+    bool reads = asked->search || asked->given_k > 0;
+    struct grid grid = s->generation->answer.grid;
+    return reads ? grid : grid_make(GRID_START, s->n_rows, max_int(grid.m, 1));
+}
+
 static void start_sequence(struct engine_sequence *s) {
     struct engine *x = s->engine;
     const struct generation_request *asked = &s->generation->asked;
@@ -162,7 +171,7 @@ static void start_sequence(struct engine_sequence *s) {
     principal_charge(&asked->principal, asked->n_prompt + asked->n_source);
     if (asked->max_tokens == 0 && !asked->score_prompt) {
         sequence_finish(s, FINISH_LENGTH, NULL);
-    } else if (session_open(&s->session, x->pool, answer->grid, &e)) {
+    } else if (session_open(&s->session, x->pool, sequence_grid(s), &e)) {
         sequence_finish(s, FINISH_ERROR, &e);
     } else {
         x->active[x->n_active] = s;

@@ -112,7 +112,8 @@ static void restart(struct engine_sequence *s, int32_t *rows, int n) {
         answer->grid = grid_make(x->o.grid, n, m);
         answer->n_chunks = grid_complete(answer->grid, n + s->generation->asked.max_tokens - s->n_ids);
     }
-    session_rewind(s->session, kept, answer->grid);
+    session_rewind(s->session, kept, sequence_grid(s));
+    s->begun = false;
 }
 
 /* The composed text is read: as the encoder's source, or as the decoder's rows. */

@@ -3,6 +3,7 @@
  *   engine.c        the loop, opening and closing, submitting
  *   engine_admit.c  who gets a sequence, who leaves, whose neighbours are looked up
  *   engine_passages.c  passages in the prompt, sought once or again and again
+ *   engine_prefix.c rows that a prompt takes over from earlier ones
  *   engine_step.c   plan one step, compute it, draw, hand out what was drawn
  *   sequence.c      one answer as it grows: tokens, text, publication */
 #pragma once
@@ -37,6 +38,8 @@ struct engine_sequence {
     const int32_t *rows, *source;
     int n_rows, n_source, n_prefix, n_reread;
     int32_t *composed_rows, *composed_source; /* owned, where passages stand among them */
+    bool begun;                               /* it has looked for rows to take over, and computes what is left */
+    int n_cached;                             /* tokens of its prompt that needed no computing when it was read first */
     int n_ids;                                /* tokens written, perhaps not yet published */
     double logprob_sum;                       /* of these */
     struct logit_edits edits;
@@ -127,6 +130,8 @@ static inline bool sequence_cancelled(const struct engine_sequence *s) {
 static inline int32_t sequence_row(const struct engine_sequence *s, int i) {
     return i < s->n_rows ? s->rows[i] : s->generation->answer.ids[i - s->n_rows + s->n_reread];
 }
+/* The grid of its session: the answer's, or where it reads no neighbours the one that all such sessions have. */
+struct grid sequence_grid(const struct engine_sequence *s);
 /* Whether log-probabilities of the rows that it reads are wanted: of a prompt that is read for the first time. */
 static inline bool sequence_scores_prompt(const struct engine_sequence *s) {
     return s->generation->asked.score_prompt && s->n_reread == 0;
@@ -153,6 +158,12 @@ static inline bool engine_passages_are_due(const struct engine_sequence *s) {
     int every = s->generation->asked.passages.every;
     return s->generation->asked.passages.search && every > 0 && s->n_ids % every == 0;
 }
+
+/* engine_prefix.c */
+
+/* Before the first rows of a prompt are computed: takes over what is kept of them. False: not now, because another
+ * prompt is about to compute rows that this one can take over. */
+bool engine_begin_prompt(struct engine_sequence *s);
 
 /* engine_step.c */
 

@@ -12,17 +12,17 @@ enum { LEAST_PROMPT_ROWS = 256 };
 static void plan_item(struct engine_sequence *s, const int32_t *tokens, int n_tokens, int n_logits) {
     struct engine_step *step = &s->engine->step;
     struct generation *g = s->generation;
-    int done = session_length(s->session), i = step->n;
+    int i = step->n;
     step->n++;
     step->sequences[i] = s;
     step->items[i] = (struct step_item){
         .session = s->session,
         .tokens = tokens,
         .n_tokens = n_tokens,
-        .neighbors = g->answer.n_chunks ? s->neighbors + grid_complete(g->answer.grid, done) : NULL,
+        .neighbors = g->answer.n_chunks ? s->neighbors + session_next_chunk(s->session) : NULL,
         .n_logits = n_logits,
     };
-    if (done > 0) return;
+    if (!session_wants_source(s->session)) return;
     step->items[i].source = s->source;
     step->items[i].n_source = s->n_source;
 }
@@ -51,11 +51,12 @@ static void plan_prompts(struct engine *x) {
     for (int i = 0; i < x->n_active; i++) {
         struct engine_sequence *s = x->active[i];
         bool scores = sequence_scores_prompt(s);
-        if (s->state != SEQUENCE_RUNNING) continue;
+        if (s->state != SEQUENCE_RUNNING || !engine_begin_prompt(s)) continue;
         int done = session_length(s->session), n = min_int(s->n_rows - done, rows);
         if (scores) n = min_int(n, scored_rows);
         if (n <= 0) continue;
-        if (done == 0) rows = max_int(n, rows - s->n_source); /* the encoder's rows take their time too */
+        if (session_wants_source(s->session))
+            rows = max_int(n, rows - s->n_source); /* the encoder's rows take their time too */
         bool last = done + n == s->n_rows;
         plan_item(s, s->rows + done, n, scores ? n : last);
         rows -= n;

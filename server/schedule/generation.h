@@ -105,6 +105,7 @@ static inline bool generation_reads_passages(const struct generation_request *as
 
 /* How far the answer may be read. */
 struct progress {
+    int n_cached;   /* tokens of the prompt that were not computed, because an earlier one had them */
     int n_ids;      /* tokens of ids, and their log-probabilities */
     size_t visible; /* bytes of text: whole characters, no part of a stop string */
     int n_found;    /* searches that are done and read: entries of found */

@@ -42,7 +42,8 @@ void sequence_free(struct engine_sequence *s) {
 
 struct workload sequence_left(const struct engine_sequence *s) {
     const struct generation_request *asked = &s->generation->asked;
-    int read = s->session ? session_length(s->session) : 0, source = read > 0 ? 0 : s->n_source;
+    int read = s->session ? session_length(s->session) : 0;
+    int source = s->session && !session_wants_source(s->session) ? 0 : s->n_source;
     return (struct workload){.prompt = source + max_int(0, s->n_rows - read), .answer = asked->max_tokens - s->n_ids};
 }
 
@@ -130,7 +131,8 @@ static void answer_update(struct engine_sequence *s, enum finish how) {
     bool tells_chunks = asked->search || asked->given_k > 0;
     if (s->visible > answer->text.size)
         buffer_append(&answer->text, s->text.data + answer->text.size, s->visible - answer->text.size);
-    answer->progress = (struct progress){.n_ids = s->n_ids,
+    answer->progress = (struct progress){.n_cached = s->n_cached,
+                                         .n_ids = s->n_ids,
                                          .visible = s->visible,
                                          .n_found = s->n_searched + (tells_chunks ? s->n_neighbors : 0),
                                          .n_read = s->n_source + s->n_rows - s->n_reread,

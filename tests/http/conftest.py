@@ -29,6 +29,11 @@ def loads(text):
     return json.loads(text, parse_constant=no_constants)
 
 
+def counted(reply):
+    """The tokens that were read and written; how many were kept from before depends on what came before."""
+    return {key: n for key, n in reply["usage"].items() if key != "prompt_tokens_details"}
+
+
 class Reply:
     def __init__(self, response):
         self.status = response.status

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from chat_model import SOURCES, make_chat_model
-from conftest import BUILD, DEPS, MODEL, ROOT, Server, loads
+from conftest import BUILD, DEPS, MODEL, ROOT, Server, counted, loads
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import downloaded  # noqa: E402
@@ -87,7 +87,7 @@ def test_passages_stand_in_the_last_message_of_the_user(server, before):
     by_hand = say(server, [*before, {"role": "user", "content": passages(on) + question}], retrieval={"enabled": False})
     off = say(server, [*before, {"role": "user", "content": question}], retrieval={"enabled": False})
     assert written(on) == written(by_hand) != written(off)
-    assert off["retrieval"] == [] and on["usage"] == by_hand["usage"] != off["usage"]
+    assert off["retrieval"] == [] and counted(on) == counted(by_hand) != counted(off)
 
 
 def test_the_query_is_the_last_message_of_the_user(server):

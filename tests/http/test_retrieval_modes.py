@@ -9,7 +9,7 @@ import sys
 
 import pytest
 from chat_model import make_chat_model
-from conftest import BUILD, DEPS, MODEL, ROOT, Server
+from conftest import BUILD, DEPS, MODEL, ROOT, Server, counted
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import downloaded  # noqa: E402
@@ -92,7 +92,7 @@ def test_a_retro_model_reads_its_prompt(retro, mode):
     assert len(passages["neighbors"]) > 0 and passages["position"] == 0 and "citations" in reply
     ids = passage_ids(retro, passages) + ids_of(retro, PROMPT)
     same = complete(retro, [ids], max_tokens=80, retrieval=OFF if mode == "prompt" else {"mode": "attention"})
-    assert written(reply) == written(same) and reply["usage"] == same["usage"]
+    assert written(reply) == written(same) and counted(reply) == counted(same)
     assert chunks == same["retrieval"] and (len(chunks) > 2) == (mode == "both")
     assert written(reply) != written(complete(retro, PROMPT, max_tokens=80, retrieval=OFF))
 
@@ -109,7 +109,7 @@ def test_given_passages(retro, llama):
         first = 1 if server is llama else 0  # the token that begins every text of this model
         same = complete(server, [prompt[:first] + ids + prompt[first:]], max_tokens=20,
                         retrieval={"neighbors": texts, "mode": "attention"} if mode == "both" else OFF)
-        assert written(reply) == written(same) and reply["usage"] == same["usage"]
+        assert written(reply) == written(same) and counted(reply) == counted(same)
         assert [c["position"] for c in reply["retrieval"][1:]] == [c["position"] for c in same["retrieval"]]
 
 

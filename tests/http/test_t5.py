@@ -64,7 +64,10 @@ def complete(server, expect=200, **fields):
 def test_the_prompt_is_the_encoders_text(t5):
     a, b = complete(t5, prompt="index a folder"), complete(t5, prompt="start the server")
     assert a["choices"][0]["text"] != b["choices"][0]["text"]
-    assert a == complete(t5, prompt="index a folder") | {k: a[k] for k in ("id", "created")}
+    again = complete(t5, prompt="index a folder")
+    assert a["usage"].pop("prompt_tokens_details") == {"cached_tokens": 0}
+    assert again["usage"].pop("prompt_tokens_details")["cached_tokens"] == a["usage"]["prompt_tokens"] - 1  # the source
+    assert a == again | {k: a[k] for k in ("id", "created")}
     assert a["usage"]["prompt_tokens"] > 2
 
 

@@ -1,0 +1,64 @@
+/* server/schedule/engine_prefix.c: rows that a prompt takes over from earlier ones (retro/run/session.h). See
+ * engine_private.h. */
+#include <string.h>
+
+#include "server/schedule/engine_private.h"
+
+/* Rows that may be taken over: the last one's logits are wanted, and of a scored prompt the logits of all its rows. */
+static int count_wanted(const struct engine_sequence *s) {
+    return sequence_scores_prompt(s) ? s->n_prefix : s->n_rows - 1;
+}
+
+static struct session_text text_of(const struct engine_sequence *s) {
+    return (struct session_text){
+        .ids = s->rows, .n = count_wanted(s), .neighbors = s->neighbors, .source = s->source, .n_source = s->n_source};
+}
+
+static bool same_ids(const int32_t *a, const int32_t *b, int n) {
+    return n == 0 || memcmp(a, b, (size_t)n * sizeof *a) == 0;
+}
+
+/* Whether rows [0, n) of both prompts are computed from the same. */
+static bool begin_alike(const struct engine_sequence *a, const struct engine_sequence *b, int n) {
+    const struct engine *x = a->engine;
+    struct grid grid = session_grid(a->session);
+    if (a->n_source != b->n_source || !same_ids(a->source, b->source, a->n_source)) return false;
+    if (!same_ids(a->rows, b->rows, n)) return false;
+    if (a->generation->answer.n_chunks == 0) return true;
+    if (grid.f != session_grid(b->session).f) return false;
+    for (int j = 0; j < grid_complete(grid, n); j++) {
+        const struct neighbor_tokens *p = &a->neighbors[j], *q = &b->neighbors[j];
+        if (p->k != q->k || !same_ids(p->ids, q->ids, p->k * x->info.retrieved_length)) return false;
+    }
+    return true;
+}
+
+/* Whether an earlier prompt will have a full block soon that this one can take over, beyond the `found` rows that are
+ * there already. */
+static bool is_coming(const struct engine_sequence *s, int found) {
+    const struct engine *x = s->engine;
+    int rows = found + ATTENTION_BLOCK;
+    if (rows > count_wanted(s)) return false;
+    for (int i = 0; i < x->n_active && x->active[i] != s; i++) {
+        const struct engine_sequence *other = x->active[i];
+        bool reads = other->begun && session_length(other->session) < other->n_rows;
+        if (reads && rows <= other->n_rows && begin_alike(s, other, rows)) return true;
+    }
+    return false;
+}
+
+bool engine_begin_prompt(struct engine_sequence *s) {
+    struct engine *x = s->engine;
+    if (s->begun) return true;
+    bool keeps = x->metrics.blocks.kept_most > 0;
+    struct session_text text = text_of(s);
+    if (keeps && is_coming(s, session_find(s->session, &text))) return false;
+
+    s->begun = true;
+    if (!keeps) return true;
+    int reused = session_reuse(s->session, &text);
+    if (s->n_reread == 0) s->n_cached = reused;
+    x->metrics.prefix_queries += s->n_rows + s->n_source;
+    x->metrics.prefix_hits += reused;
+    return true;
+}

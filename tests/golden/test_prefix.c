@@ -1,0 +1,249 @@
+/* tests/golden/test_prefix.c: rows that sessions take over from earlier ones are the bits that they would compute:
+ * random texts that begin alike, at once and one after the other, in a cache that is too small for all of them, with
+ * neighbours, sources, windows. The reference is a pool that keeps nothing. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "retro/run/session.h"
+#include "tests/folder.h"
+
+enum {
+    TEXTS = 40,   /* of one run */
+    LENGTH = 420, /* rows of a session */
+    SESSIONS = 4, /* at once */
+    STEP_ROWS = 600,
+    LETTERS = 40, /* ids that texts are made of */
+    CHUNKS = LENGTH / 4 + 1,
+    NEIGHBORS = 2,
+    SOURCE = 30,
+};
+
+struct fixture {
+    struct backend *backend;
+    struct comm *comm;
+    struct model *model;
+    struct session_pool *kept, *plain;
+    const struct model_info *info;
+    int64_t reused;
+};
+
+/* A text, what it reads, and the logits that the pool without a cache gives. */
+struct text {
+    int32_t ids[LENGTH], source[SOURCE];
+    int n, prompt, n_source;
+    struct grid grid;
+    int32_t *found; /* [CHUNKS, NEIGHBORS, r] */
+    struct neighbor_tokens sets[CHUNKS];
+    float *expected; /* [n, V] */
+    struct session *session;
+};
+
+static unsigned random_below(unsigned *seed, int below) {
+    *seed = *seed * 1103515245u + 12345u;
+    return (*seed >> 8) % (unsigned)below;
+}
+
+static struct session_pool *open_pool(const struct fixture *f, enum dtype dtype, int kept_blocks) {
+    struct error e = {0};
+    struct session_pool *pool;
+    struct session_limits limits = {.max_sessions = SESSIONS,
+                                    .max_tokens = LENGTH,
+                                    .max_step_rows = STEP_ROWS,
+                                    .max_logit_rows = STEP_ROWS,
+                                    .max_neighbors = NEIGHBORS,
+                                    .max_source = f->info->reads_source ? SOURCE : 0,
+                                    .kv_dtype = dtype,
+                                    .kept_blocks = kept_blocks};
+    if (session_pool_open(&pool, f->model, &limits, &e)) fail_msg("%s", e.text);
+    return pool;
+}
+
+static void fixture_open(struct fixture *f, const char *folder, enum dtype dtype, int kept_blocks) {
+    struct error e = {0};
+    struct model_options o = {.convert = true, .dtype = dtype};
+    *f = (struct fixture){0};
+    if (backend_open(&f->backend, "cpu", &(struct backend_options){0}, &e) || comm_open_single(&f->comm, &e) ||
+        model_open(&f->model, folder, f->backend, f->comm, &o, &e))
+        fail_msg("%s", e.text);
+    f->info = model_info(f->model);
+    f->kept = open_pool(f, dtype, kept_blocks);
+    f->plain = open_pool(f, dtype, 0);
+}
+
+static void fixture_close(struct fixture *f) {
+    session_pool_close(f->kept);
+    session_pool_close(f->plain);
+    model_close(f->model);
+    comm_close(f->comm);
+    backend_close(f->backend);
+}
+
+/* Neighbours follow from the chunk's ids and the state of the collection, as those of a search do. */
+static void find_neighbors(struct text *t, const struct model_info *info, int snapshot) {
+    int r = info->retrieved_length;
+    if (info->chunk_length == 0) return;
+    t->found = calloc((size_t)CHUNKS * NEIGHBORS * (size_t)r, sizeof *t->found);
+    for (int j = 0; j < grid_complete(t->grid, t->n); j++) {
+        unsigned seed = (unsigned)snapshot;
+        for (int i = grid_start(t->grid, j); i < grid_end(t->grid, j); i++) seed = seed * 31u + (unsigned)t->ids[i];
+        int32_t *ids = t->found + j * NEIGHBORS * r;
+        t->sets[j] = (struct neighbor_tokens){ids, (int)random_below(&seed, NEIGHBORS + 1)};
+        for (int i = 0; i < NEIGHBORS * r; i++) ids[i] = (int32_t)random_below(&seed, LETTERS);
+    }
+}
+
+/* Mostly an earlier text up to somewhere, then something new; sometimes with an edit in the middle. */
+static void make_text(struct text *t, const struct text *earlier, int n_earlier, const struct model_info *info,
+                      unsigned *seed) {
+    int shared = 0;
+    *t = (struct text){.n = 2 + (int)random_below(seed, LENGTH - 2)};
+    for (int i = 0; i < t->n; i++) t->ids[i] = (int32_t)random_below(seed, LETTERS);
+    for (int i = 0; i < SOURCE; i++) t->source[i] = (int32_t)random_below(seed, 3);
+    t->n_source = info->reads_source ? 1 + (int)random_below(seed, 3) : 0;
+    if (n_earlier > 0 && random_below(seed, 8) > 0) {
+        const struct text *from = &earlier[random_below(seed, n_earlier)];
+        shared = (int)random_below(seed, min_int(from->n, t->n) + 1);
+        memcpy(t->ids, from->ids, (size_t)shared * sizeof *t->ids);
+        memcpy(t->source, from->source, sizeof t->source);
+        if (info->reads_source) t->n_source = from->n_source;
+    }
+    if (shared > 0 && random_below(seed, 4) == 0) t->ids[random_below(seed, shared)] ^= 1;
+    t->prompt = 1 + (int)random_below(seed, t->n);
+    t->grid = grid_make(random_below(seed, 2) ? GRID_END : GRID_START, t->prompt, max_int(info->chunk_length, 1));
+    find_neighbors(t, info, (int)random_below(seed, 6) == 0);
+}
+
+static struct step_item next_item(const struct text *t, int rows) {
+    int at = session_length(t->session);
+    bool source = session_wants_source(t->session);
+    return (struct step_item){.session = t->session,
+                              .tokens = t->ids + at,
+                              .n_tokens = rows,
+                              .neighbors = t->sets + session_next_chunk(t->session),
+                              .n_logits = rows,
+                              .source = source ? t->source : NULL,
+                              .n_source = source ? t->n_source : 0};
+}
+
+static void expect_logits(struct fixture *f, struct text *t) {
+    struct error e = {0};
+    struct tensor logits;
+    size_t bytes = (size_t)t->n * (size_t)f->info->padded_vocab * sizeof(float);
+    t->expected = malloc(bytes);
+    assert_int_equal(session_open(&t->session, f->plain, t->grid, &e), STATUS_OK);
+    assert_int_equal(session_reuse(t->session, &(struct session_text){.ids = t->ids, .n = t->n - 1}), 0);
+    struct step_item item = next_item(t, t->n);
+    if (session_step(f->plain, &item, 1, &logits, &e)) fail_msg("%s", e.text);
+    backend_download(f->backend, t->expected, logits.data, bytes);
+    assert_int_equal(backend_sync(f->backend, &e), STATUS_OK);
+    session_close(t->session);
+}
+
+/* The next rows of all open sessions in one step, in slices of random size. */
+static void step_together(struct fixture *f, struct text **open, int n, unsigned *seed) {
+    struct step_item items[SESSIONS];
+    struct error e = {0};
+    struct tensor logits;
+    int at[SESSIONS], first = 0, vocab = f->info->padded_vocab;
+    static float host[LENGTH * 512];
+    assert_true(vocab <= 512);
+    for (int i = 0; i < n; i++) {
+        at[i] = session_length(open[i]->session);
+        items[i] = next_item(open[i], 1 + (int)random_below(seed, min_int(open[i]->n - at[i], STEP_ROWS / SESSIONS)));
+    }
+    if (session_step(f->kept, items, n, &logits, &e)) fail_msg("%s", e.text);
+    for (int i = 0; i < n; i++) {
+        size_t row = (size_t)vocab * sizeof(float), bytes = (size_t)items[i].n_tokens * row;
+        backend_download(f->backend, host, tensor_rows(logits, first, items[i].n_tokens).data, bytes);
+        assert_int_equal(backend_sync(f->backend, &e), STATUS_OK);
+        assert_memory_equal(host, open[i]->expected + (size_t)at[i] * (size_t)vocab, bytes);
+        first += items[i].n_tokens;
+    }
+}
+
+static void open_session(struct fixture *f, struct text *t) {
+    struct error e = {0};
+    assert_int_equal(session_open(&t->session, f->kept, t->grid, &e), STATUS_OK);
+    struct session_text text = {
+        .ids = t->ids, .n = t->n - 1, .neighbors = t->sets, .source = t->source, .n_source = t->n_source};
+    int found = session_find(t->session, &text), reused = session_reuse(t->session, &text);
+    int length = session_length(t->session);
+    assert_true(found % ATTENTION_BLOCK == 0 && found <= length && length < t->n);
+    assert_true(reused == length || reused == length + t->n_source);
+    f->reused += reused;
+}
+
+static void check_blocks(const struct fixture *f) {
+    struct session_blocks b = session_pool_blocks(f->kept);
+    assert_true(b.used >= 0 && b.used <= b.all && b.kept >= 0 && b.kept <= b.kept_most);
+}
+
+static void check_texts(struct fixture *f, struct text *texts, unsigned *seed) {
+    struct text *open[SESSIONS];
+    int n_open = 0, begun = 0;
+    while (begun < TEXTS || n_open > 0) {
+        while (begun < TEXTS && n_open < SESSIONS && (n_open == 0 || random_below(seed, 3) == 0)) {
+            open_session(f, &texts[begun]);
+            open[n_open] = &texts[begun];
+            n_open++;
+            begun++;
+        }
+        step_together(f, open, n_open, seed);
+        for (int i = n_open - 1; i >= 0; i--) {
+            bool leaves = random_below(seed, 20) == 0; /* a client goes, in the middle of its text */
+            if (session_length(open[i]->session) < open[i]->n && !leaves) continue;
+            session_close(open[i]->session);
+            n_open--;
+            open[i] = open[n_open];
+        }
+        check_blocks(f);
+    }
+    assert_int_equal(session_pool_blocks(f->kept).used, 0);
+}
+
+static void check_folder(const char *folder, enum dtype dtype, int kept_blocks) {
+    struct fixture f;
+    struct text *texts = calloc(TEXTS, sizeof *texts);
+    unsigned seed = (unsigned)kept_blocks + 5;
+    fixture_open(&f, folder, dtype, kept_blocks);
+    for (int i = 0; i < TEXTS; i++) {
+        make_text(&texts[i], texts, i, f.info, &seed);
+        expect_logits(&f, &texts[i]);
+    }
+    check_texts(&f, texts, &seed);
+    assert_true(f.reused > 0);
+    assert_true(kept_blocks > 100 || session_pool_blocks(f.kept).evicted > 0);
+    for (int i = 0; i < TEXTS; i++) {
+        free(texts[i].found);
+        free(texts[i].expected);
+    }
+    free(texts);
+    fixture_close(&f);
+}
+
+static void test_decoders(void **state) {
+    (void)state;
+    check_folder("tests/golden/hf/llama3", DTYPE_F16, 1000);
+    check_folder("tests/golden/hf/gemma2", DTYPE_F32, 9);
+    check_folder("tests/golden/hf/mixtral", DTYPE_BF16, 20);
+    check_folder("tests/golden/hf/phi3", DTYPE_F16, 1);
+}
+
+static void test_neighbors(void **state) {
+    (void)state;
+    check_folder("tests/golden/retro/case_b", DTYPE_F32, 1000);
+    check_folder("tests/golden/retro/case_b", DTYPE_F16, 7);
+    check_folder("tests/golden/retro/case_c", DTYPE_BF16, 15);
+}
+
+static void test_sources(void **state) {
+    (void)state;
+    check_folder("tests/golden/t5/case_d", DTYPE_F32, 1000);
+    check_folder("tests/golden/hf/t5_v1_0", DTYPE_F16, 6);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_decoders), cmocka_unit_test(test_neighbors),
+                                       cmocka_unit_test(test_sources)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
