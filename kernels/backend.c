@@ -142,18 +142,37 @@ static void spans_check(const struct attention_args *a) {
     }
 }
 
-void backend_attention(struct backend *b, const struct attention_args *a) {
+/* All but out and v. */
+static void attention_check(const struct attention_args *a) {
     CHECK(a->heads > 0 && a->kv_heads > 0 && a->heads % a->kv_heads == 0 && a->n_spans >= 0 && a->n_blocks >= 0);
     CHECK(a->head_dim > 0 && a->head_dim <= ATTENTION_MAX_HEAD);
     CHECK(tensor_is_f32(&a->q, a->q.rows, a->heads * a->head_dim));
-    CHECK(tensor_is_f32(&a->out, a->q.rows, a->q.cols));
     CHECK(tensor_valid(&a->k) && a->k.cols == a->kv_heads * a->head_dim);
-    CHECK(tensor_valid(&a->v) && a->v.cols == a->k.cols && a->v.rows == a->k.rows);
     CHECK(a->bias.data == NULL || (tensor_is_f32(&a->bias, a->heads, a->bias.cols) && a->bias.cols % 2 == 1));
     CHECK(a->window >= 0 && (a->window == 0 || a->mask == MASK_CAUSAL));
     CHECK(a->softcap >= 0);
     spans_check(a);
+}
+
+void backend_attention(struct backend *b, const struct attention_args *a) {
+    attention_check(a);
+    CHECK(tensor_is_f32(&a->out, a->q.rows, a->q.cols));
+    CHECK(tensor_valid(&a->v) && a->v.cols == a->k.cols && a->v.rows == a->k.rows);
     if (!b->error.status) b->ops->attention(b, a);
+}
+
+void backend_attention_shares(struct backend *b, const struct attention_shares_args *a) {
+    attention_check(&a->of);
+    CHECK(tensor_is_f32(&a->y, a->of.q.rows, a->y.cols));
+    for (int s = 0; s < a->of.n_spans; s++) {
+        struct key_group list = a->span_groups[s];
+        CHECK(list.first >= 0 && list.n >= 0 && list.n <= a->y.cols && list.n <= a->n_groups - list.first);
+        for (int g = list.first; g < list.first + list.n; g++) {
+            struct key_group keys = a->groups[g];
+            CHECK(keys.first >= 0 && keys.n >= 0 && keys.n <= a->of.spans[s].k_count - keys.first);
+        }
+    }
+    if (!b->error.status) b->ops->attention_shares(b, a);
 }
 
 void backend_norm(struct backend *b, const struct norm_args *a) {

@@ -89,6 +89,24 @@ struct attention_args {
     float softcap; /* > 0: a score s becomes softcap tanh(s / softcap), after scale, before the bias. 0: it stays */
 };
 
+/* Keys [first, first + n) of a span; or key groups [first, first + n) of all. */
+struct key_group {
+    int first, n;
+};
+
+/* Attention of `of`, shared out over groups of keys: y[i, g] grows by
+ *     weight * sum over heads, and over the keys of group g of row i's span, of softmax(scale q k^T + bias),
+ * where the groups of span s are those that span_groups[s] counts, at most as many as y has columns. Rows in no span
+ * keep what y holds. `out` and `v` of `of` are not read. The result for a row does not depend on other rows. */
+struct attention_shares_args {
+    struct attention_args of;
+    struct tensor y; /* f32 [rows of q, at least the groups of any span] */
+    const struct key_group *groups;
+    int n_groups;
+    const struct key_group *span_groups; /* [of.n_spans] which of `groups` a span has */
+    float weight;
+};
+
 enum norm_kind { NORM_LAYER, NORM_RMS };
 
 /* y = norm(x) gamma + beta per row (spec 4.2); beta is NULL for RMS. y may be x. Zero-centred gamma is resolved at
@@ -257,6 +275,7 @@ struct backend_ops {
 
     void (*linear)(struct backend *b, const struct linear_args *a);
     void (*attention)(struct backend *b, const struct attention_args *a);
+    void (*attention_shares)(struct backend *b, const struct attention_shares_args *a);
     void (*norm)(struct backend *b, const struct norm_args *a);
     void (*square_rows)(struct backend *b, const struct square_rows_args *a);
     void (*add)(struct backend *b, const struct add_args *a);
@@ -301,6 +320,7 @@ static inline void backend_download(struct backend *b, void *host, const void *d
 /* Each wrapper checks shapes (backend.c), then calls the device unless an earlier op failed. */
 void backend_linear(struct backend *b, const struct linear_args *a);
 void backend_attention(struct backend *b, const struct attention_args *a);
+void backend_attention_shares(struct backend *b, const struct attention_shares_args *a);
 void backend_norm(struct backend *b, const struct norm_args *a);
 void backend_square_rows(struct backend *b, const struct square_rows_args *a);
 void backend_add(struct backend *b, const struct add_args *a);

@@ -10,12 +10,16 @@
 #include "retrieval/snapshot.h"
 
 struct retriever_query {
-    struct text_span text;     /* embedded as the documents were */
-    const float *vector;       /* [dim], unit length, in place of the text; NULL: none */
-    int k;                     /* at most so many hits; 0 or less: none */
-    int r;                     /* tokens of a hit for a model that reads hits by cross attention; 0: none are wanted */
-    float min_similarity;      /* the floor; -1: none */
-    struct snapshot *snapshot; /* of this retriever, what is searched; borrowed. NULL: the newest */
+    struct text_span text; /* embedded as the documents were */
+    const float *vector;   /* [dim], unit length, in place of the text; NULL: none */
+    int k;                 /* at most so many hits; 0 or less: none */
+    int r;                 /* tokens of a hit for a model that reads hits by cross attention; 0: none are wanted */
+    float min_similarity;  /* the floor; -1: none */
+    /* [n_excluded] documents, by path or id, that are found as little as if there were none such; borrowed. The next
+     * nearest chunks take the places of theirs. */
+    const struct text_span *excluded;
+    int n_excluded;
+    struct snapshot *snapshot;    /* of this retriever, what is searched; borrowed. NULL: the newest */
     const atomic_bool *cancelled; /* true: nobody waits for it any more; NULL: somebody does */
 };
 

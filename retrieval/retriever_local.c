@@ -9,6 +9,9 @@
 /* Texts that are embedded at a stretch: some forwards of an embedder on a CPU, a tenth of a second on a slow one. */
 enum { EMBED_PIECE = 8 };
 
+/* Chunks that are asked for at most to find some that are not excluded. */
+enum { MOST_CHUNKS = 1 << 28 };
+
 struct retriever_local {
     struct retriever base;
     const struct embedder *embedder;
@@ -113,6 +116,55 @@ static void local_fill(struct collection *c, const struct retriever_query *query
     }
 }
 
+static bool local_is(struct text_span name, const char *word) {
+    return strlen(word) == name.size && memcmp(word, name.text, name.size) == 0;
+}
+
+static bool local_excludes(const struct retriever_query *query, const struct chunk *chunk) {
+    for (int i = 0; i < query->n_excluded; i++)
+        if (local_is(query->excluded[i], chunk->path) || local_is(query->excluded[i], chunk->document_id)) return true;
+    return false;
+}
+
+/* Drops chunks of excluded documents from ids [n]; returns how many are left, and in *found how many there were. */
+static int local_drop(const struct collection *c, const struct retriever_query *query, int64_t *ids,
+                      float *similarities, int n, int *found) {
+    int kept = 0, i = 0;
+    for (; i < n && ids[i] >= 0; i++) {
+        struct chunk chunk = collection_chunk(c, ids[i]);
+        if (local_excludes(query, &chunk)) continue;
+        ids[kept] = ids[i];
+        similarities[kept] = similarities[i];
+        kept++;
+    }
+    *found = i;
+    return kept;
+}
+
+/* One query that leaves documents out. More chunks are asked for, twice as many each time, until k of them are left
+ * or the index has no more. */
+static enum status local_search_excluding(struct collection *c, const struct retriever_query *query,
+                                          struct index_query one, struct hits *hits, struct error *e) {
+    const int64_t n_chunks = collection_info(c)->n_chunks;
+    const int k = one.k, most = n_chunks < MOST_CHUNKS ? (int)n_chunks : MOST_CHUNKS;
+    enum status status = STATUS_OK;
+    int64_t *ids = NULL;
+    float *similarities = NULL;
+    int kept = 0, found = 0;
+    do {
+        one.k = min_int(2 * one.k, most);
+        ids = xrealloc(ids, ((size_t)one.k + (size_t)k) * sizeof *ids);
+        similarities = xrealloc(similarities, ((size_t)one.k + (size_t)k) * sizeof *similarities);
+        status = index_search(collection_index(c), one, ids, similarities, e);
+        if (status == STATUS_OK) kept = local_drop(c, query, ids, similarities, one.k, &found);
+    } while (status == STATUS_OK && kept < k && found == one.k && one.k < most);
+    for (int i = kept; i < k && status == STATUS_OK; i++) ids[i] = -1;
+    if (status == STATUS_OK) local_fill(c, query, k, ids, similarities, hits);
+    free(ids);
+    free(similarities);
+    return status;
+}
+
 /* Queries of one snapshot and one k: an index of some kinds finds other chunks for another k. */
 static enum status local_search_alike(const struct retriever_local *t, struct collection *c,
                                       const struct retriever_query *queries, struct index_query query,
@@ -132,7 +184,8 @@ static enum status local_search_alike(const struct retriever_local *t, struct co
 /* Queries from `first` on that can be searched for together. */
 static int local_alike(const struct retriever_local *t, const struct retriever_query *queries, int first, int n) {
     int end = first + 1;
-    while (end < n && queries[end].snapshot == queries[first].snapshot &&
+    if (queries[first].n_excluded > 0) return 1;
+    while (end < n && queries[end].n_excluded == 0 && queries[end].snapshot == queries[first].snapshot &&
            local_capped(t, &queries[end]) == local_capped(t, &queries[first]))
         end++;
     return end - first;
@@ -152,7 +205,11 @@ static enum status local_search(struct retriever *base, const struct retriever_q
         struct index_query query = {
             .vectors = vectors + (size_t)i * dim, .n = alike, .k = local_capped(t, &queries[i])};
         struct snapshot *snapshot = queries[i].snapshot ? queries[i].snapshot : newest;
-        if (query.k > 0) status = local_search_alike(t, collection_of(snapshot), queries + i, query, hits + i, e);
+        struct collection *c = collection_of(snapshot);
+        if (query.k > 0 && queries[i].n_excluded > 0 && collection_info(c)->n_chunks > 0)
+            status = local_search_excluding(c, &queries[i], query, hits + i, e);
+        else if (query.k > 0)
+            status = local_search_alike(t, c, queries + i, query, hits + i, e);
     }
     free(vectors);
     snapshot_release(newest);

@@ -5,7 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/hash.h"
 #include "config/base/log.h"
+#include "retro/model/identity.h"
 #include "server/host/check.h"
 #include "server/host/embedder_model.h"
 #include "server/host/embedder_shared.h"
@@ -102,6 +104,28 @@ static enum status open_engine(struct decoder_part *d, const struct config *c, s
     return STATUS_OK;
 }
 
+/* All that an answer depends on beside the request and the collection: the model's folder and its tokenizer; the
+ * program's version, the kernels, and what the rows are shared out over and kept in. The number of threads changes
+ * nothing. */
+static enum status take_fingerprint(struct decoder_part *d, struct error *e) {
+    const struct model_info *info = model_info(d->opened.model);
+    const struct comm *world = d->opened.comm->world;
+    const char *kernels = backend_describe(d->opened.backend);
+    struct buffer model = {0}, how = {0};
+    struct comm *alone;
+    if (comm_open_single(&alone, e)) return e->status;
+    model_identify(d->path, alone, &model);
+    comm_close(alone);
+    buffer_printf(&how, "%s %.*s %s %s %d %d", RETRO_VERSION, (int)strcspn(kernels, ","), kernels,
+                  dtype_name(info->dtype), dtype_name(info->cache_dtype), world->size, world->stages);
+    uint64_t hash = hash_bytes(model.data, model.size, tokenizer_hash(d->tokenizer));
+    snprintf(d->fingerprint, sizeof d->fingerprint, "fp_%016llx_%08x", (unsigned long long)hash,
+             (unsigned)hash_bytes(how.data, how.size, 0));
+    buffer_free(&model);
+    buffer_free(&how);
+    return STATUS_OK;
+}
+
 /* Chats are refused without a template; all else works. */
 static enum status open_chat(struct decoder_part *d, struct error *e) {
     enum status status = chat_open(&d->chat, d->path, e);
@@ -116,7 +140,7 @@ enum status decoder_part_open(struct decoder_part *d, const struct config *c, bo
     if (tokenizer_opening_finish(&d->opening, &d->tokenizer, e)) return e->status;
     log_model(d);
     log_sampling(d, c);
-    if (check_vocabulary(info, d->tokenizer, d->path, e) || open_chat(d, e)) return e->status;
+    if (check_vocabulary(info, d->tokenizer, d->path, e) || open_chat(d, e) || take_fingerprint(d, e)) return e->status;
     d->mode = retrieval_mode_of(RETRIEVAL_AUTO, info->chunk_length > 0);
     if (documents && (check_mode(c, info, &d->mode, e) || open_documents(d, c, e))) return e->status;
     return open_engine(d, c, e);
@@ -203,6 +227,7 @@ static enum status serve_decoder(const struct decoder_part *d, const struct conf
     if (check_neighbors(c, info, false, &k_passages, e)) return e->status;
     *out = (struct served_model){
         .id = d->name,
+        .fingerprint = d->fingerprint,
         .info = info,
         .tokenizer = d->tokenizer,
         .chat = d->chat,
@@ -219,6 +244,7 @@ static enum status serve_decoder(const struct decoder_part *d, const struct conf
                    .max_logprobs = min_int(c->server.max_logprobs, info->vocab),
                    .max_k = c->retrieval.max_k,
                    .min_every = c->retrieval.min_every,
+                   .max_excluded = c->retrieval.max_excluded,
                    .max_prompts_option = "server.max_prompts",
                    .sampling = c->model.sampling_defaults ? &info->generation.sampling : NULL},
         .slots = c->server.max_sequences,

@@ -12,6 +12,7 @@ struct decoder_part {
     struct opened_model opened;
     char *name;                       /* its id in the API */
     const char *path;                 /* of the configuration */
+    char fingerprint[40];             /* "fp_", the model's checksum, and that of how it computes */
     struct tokenizer_opening opening; /* started before the model is loaded, or not at all */
     struct tokenizer *tokenizer;
     struct chat *chat;          /* NULL: the model has no chat template */

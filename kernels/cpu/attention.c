@@ -304,3 +304,101 @@ void cpu_attention(struct backend *b, const struct attention_args *a) {
         cpu_run(b, work / ATTENTION_KEYS, call.pieces, merge_parts, &call);
     }
 }
+
+/* Shares: a job is one query with all its heads, which are added in rising order. Its ranges are gone through twice,
+ * for the softmax over all keys and for what each group has of it; the keys serve as values, which are not needed. */
+struct shares_call {
+    struct call call; /* its `args` are those of `shares`, with k as v */
+    const struct attention_shares_args *shares;
+};
+
+/* The query of a job, and its span's number. */
+struct shares_job {
+    int span, query;
+};
+
+static int queries_of(const struct attention_span *span) { return span->k_count > 0 ? span->q_count : 0; }
+
+static struct shares_job shares_job_number(const struct call *call, int number) {
+    int span = 0;
+    for (; number >= queries_of(&call->args->spans[span]); span++) number -= queries_of(&call->args->spans[span]);
+    return (struct shares_job){span, number};
+}
+
+/* The scores of a range that the row sees and that group `keys` has. */
+static float sum_scores(const struct call *call, const struct attention_piece *p, int row, int first_key,
+                        struct key_group keys, const float *scores) {
+    int begin = max_int(keys.first, keys_hidden(call, p, row)),
+        end = min_int(keys.first + keys.n, keys_seen(call, p, row));
+    float sum = 0;
+    begin = max_int(begin, first_key);
+    end = min_int(end, first_key + ATTENTION_KEYS);
+    for (int key = begin; key < end; key++) sum += scores[key - first_key];
+    return sum;
+}
+
+/* Adds what the groups have of one range, whose sums are `part`, to the query's row of y. */
+static void add_range_shares(const struct shares_call *s, const struct attention_piece *p, struct shares_job job,
+                             int range, struct attention_scratch *scratch) {
+    const struct call *call = &s->call;
+    const struct attention_sums total = sums_at(call, scratch, 0), part = sums_at(call, scratch, 1);
+    const struct key_group list = s->shares->span_groups[job.span];
+    float *y = row_f32(s->shares->y, p->span->q_start + job.query);
+    for (int i = 0; i < p->heads * p->rows; i++) {
+        const float *scores = scratch->scores + i * ATTENTION_KEYS;
+        for (int g = 0; g < list.n; g++) {
+            struct key_group keys = s->shares->groups[list.first + g];
+            float sum = sum_scores(call, p, i % p->rows, range * ATTENTION_KEYS, keys, scores);
+            if (sum > 0) y[g] += s->shares->weight * sum * expf(part.largest[i] - total.largest[i]) / total.sum[i];
+        }
+    }
+}
+
+static void share_piece(const struct shares_call *s, const struct attention_piece *p, struct shares_job job,
+                        struct attention_scratch *scratch) {
+    const struct call *call = &s->call;
+    const struct attention_sums total = sums_at(call, scratch, 0), part = sums_at(call, scratch, 1);
+    int first = piece_first(call, p), end = piece_end(call, p);
+    scale_queries(call, p, scratch);
+    sums_begin(call, p, &total);
+    for (int range = first; range < end; range++) {
+        run_range(call, p, range, scratch, part);
+        merge_range(call, p, range, &total, &part);
+    }
+    for (int range = first; range < end; range++) {
+        if (end - first > 1) run_range(call, p, range, scratch, part); /* one range is still there */
+        add_range_shares(s, p, job, range, scratch);
+    }
+}
+
+/* Key heads that are worked on together, as many as the scratch has rows for. */
+static void share_query(const void *context, int number, int thread) {
+    const struct shares_call *s = context;
+    const struct call *call = &s->call;
+    struct shares_job job = shares_job_number(call, number);
+    int rows = min_int(call->group, ATTENTION_ROWS), heads = ATTENTION_ROWS / rows;
+    if (rows > 1) heads = min_int(heads, ATTENTION_COPY / 4 / call->padded);
+    for (int head = 0; head < call->args->kv_heads; head += heads)
+        for (int row = 0; row < call->group; row += rows) {
+            struct attention_piece p = {.span = &call->args->spans[job.span], .first_head = head};
+            p.heads = min_int(heads, call->args->kv_heads - head);
+            p.first = job.query * call->group + row;
+            p.rows = min_int(rows, call->group - row);
+            share_piece(s, &p, job, &call->cpu->scratch[thread]);
+        }
+}
+
+void cpu_attention_shares(struct backend *b, const struct attention_shares_args *a) {
+    struct attention_args of = a->of;
+    struct shares_call s = {.shares = a};
+    int jobs = 0;
+    double work = 0;
+    of.v = of.k;
+    s.call = (struct call){.args = &of, .cpu = cpu_of(b), .group = of.heads / of.kv_heads};
+    s.call.padded = packed_tiles(of.head_dim) * TILE_COLUMNS;
+    for (int i = 0; i < of.n_spans; i++) {
+        jobs += queries_of(&of.spans[i]);
+        work += 2.0 * queries_of(&of.spans[i]) * keys_together(&s.call, &of.spans[i]) * of.q.cols;
+    }
+    cpu_run(b, work, jobs, share_query, &s);
+}

@@ -107,6 +107,7 @@ static const struct backend_ops cpu_ops = {
     .packed_bytes = cpu_packed_bytes,
     .linear = cpu_linear,
     .attention = cpu_attention,
+    .attention_shares = cpu_attention_shares,
     .norm = cpu_norm,
     .add = cpu_add,
     .glu = cpu_glu,

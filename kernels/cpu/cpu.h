@@ -140,6 +140,7 @@ enum status cpu_pack(struct backend *b, struct weight *w, const struct host_matr
 size_t cpu_packed_bytes(const struct weight *w);
 void cpu_linear(struct backend *b, const struct linear_args *a);
 void cpu_attention(struct backend *b, const struct attention_args *a);
+void cpu_attention_shares(struct backend *b, const struct attention_shares_args *a);
 void cpu_norm(struct backend *b, const struct norm_args *a);
 void cpu_square_rows(struct backend *b, const struct square_rows_args *a);
 void cpu_add(struct backend *b, const struct add_args *a);

@@ -64,26 +64,30 @@ static const int32_t *blocks_stage(struct backend *b, const struct attention_arg
     return array_stage(b, padded, (size_t)n);
 }
 
+struct attention_shape attention_shape_of(struct backend *b, const struct attention_args *a) {
+    return {a->out,
+            a->q,
+            a->k,
+            a->v,
+            array_stage(b, a->spans, (size_t)a->n_spans),
+            blocks_stage(b, a),
+            (const float *)a->bias.data,
+            a->bias.stride,
+            a->heads,
+            a->kv_heads,
+            a->head_dim,
+            a->heads / a->kv_heads,
+            a->scale,
+            a->softcap,
+            a->mask == MASK_CAUSAL,
+            a->window,
+            a->bias.cols / 2,
+            view_divides(&a->k, 8) && view_divides(&a->v, 8) && a->head_dim % 8 == 0};
+}
+
 void cuda_attention(struct backend *b, const struct attention_args *a) {
     CHECK(a->head_dim <= ATTENTION_MAX_HEAD && a->kv_heads <= 65535);
-    struct attention_shape shape = {a->out,
-                                    a->q,
-                                    a->k,
-                                    a->v,
-                                    array_stage(b, a->spans, (size_t)a->n_spans),
-                                    blocks_stage(b, a),
-                                    (const float *)a->bias.data,
-                                    a->bias.stride,
-                                    a->heads,
-                                    a->kv_heads,
-                                    a->head_dim,
-                                    a->heads / a->kv_heads,
-                                    a->scale,
-                                    a->softcap,
-                                    a->mask == MASK_CAUSAL,
-                                    a->window,
-                                    a->bias.cols / 2,
-                                    view_divides(&a->k, 8) && view_divides(&a->v, 8) && a->head_dim % 8 == 0};
+    struct attention_shape shape = attention_shape_of(b, a);
     rows_zero_unwritten(b, a);
     attention_decode(b, a, shape);
     if (attention_fits_tensor(a))

@@ -1,10 +1,11 @@
 /* kernels/cuda/attention.cuh: private to the files of attention: what its kernels read, and who runs which span.
  *
  * attention.cu divides an op into its spans: those with one query go to attention_decode.cu, the others to
- * attention_tensor.cu where keys and values are bf16 or f16, and else to attention_tile.cu. All keep a running maximum,
- * sum and output per row. The span alone decides the kernel and the parts of the keys, so a row's result does
- * not depend on the batch. Keys are counted from the span's first; what a block reads together begins at a multiple of
- * its own number of keys, so it lies in one block of the table, and equal keys give equal bits in whatever blocks.
+ * attention_tensor.cu where keys and values are bf16 or f16, and else to attention_tile.cu; attention_shares.cu is an
+ * op of its own. All keep a running maximum, sum and output per row. The span alone decides the kernel and the parts of
+ * the keys, so a row's result does not depend on the batch. Keys are counted from the span's first; what a block reads
+ * together begins at a multiple of its own number of keys, so it lies in one block of the table, and equal keys give
+ * equal bits in whatever blocks.
  *
  * Keys that a row may not see are left out, not multiplied by zero: what they hold, NaN included, has no effect. */
 #pragma once
@@ -26,6 +27,9 @@ struct attention_shape {
     int reach;                            /* the largest distance that the bias tells from farther ones */
     int vector;                           /* every head starts at a multiple of 8 elements or 16 bytes in k and v */
 };
+
+/* The arguments of an op, its spans and block tables on the device. */
+struct attention_shape attention_shape_of(struct backend *b, const struct attention_args *a);
 
 /* The row of k and v where key `key` of a span lies; up to the next multiple of ATTENTION_BLOCK others follow. */
 __device__ inline int key_row(const struct attention_shape &s, const struct attention_span &span, int key) {

@@ -108,6 +108,7 @@ static const struct backend_ops cuda_ops = {
     NULL,
     cuda_linear,
     cuda_attention,
+    cuda_attention_shares,
     cuda_norm,
     cuda_square_rows,
     cuda_add,

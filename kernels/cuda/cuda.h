@@ -167,6 +167,7 @@ void graphs_close(struct graphs *g);
 enum status cuda_pack(struct backend *b, struct weight *w, const struct host_matrix *host, struct error *e);
 void cuda_linear(struct backend *b, const struct linear_args *a);
 void cuda_attention(struct backend *b, const struct attention_args *a);
+void cuda_attention_shares(struct backend *b, const struct attention_shares_args *a);
 void cuda_norm(struct backend *b, const struct norm_args *a);
 void cuda_square_rows(struct backend *b, const struct square_rows_args *a);
 void cuda_add(struct backend *b, const struct add_args *a);

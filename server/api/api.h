@@ -17,6 +17,7 @@
 /* A model that requests may name, and what serves it. Everything is borrowed, and constant while the server runs. */
 struct served_model {
     const char *id;
+    const char *fingerprint; /* of the model and of how it computes: the same one, the same answers */
     const struct model_info *info;
     const struct tokenizer *tokenizer;
     int eod;                 /* begins an empty text and pads others, -1: none */

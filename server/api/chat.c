@@ -8,6 +8,7 @@
 
 #include "retro/chat/chat.h"
 #include "server/api/chat_place.h"
+#include "server/api/provenance_json.h"
 #include "server/api/reading.h"
 #include "server/api/writing.h"
 
@@ -61,10 +62,12 @@ static bool open_choice(struct chat_answer *c, const struct chat_prompt *prompt,
     asked->prompt = writing_copy_ids(&prompt->ids);
     asked->n_top = c->request.logprobs ? (int)c->request.top_logprobs : -1;
     if (!writing_ask(c->model, &c->request.writing, number, asked, f)) return false;
-    if (prompt->place) chat_place_give(prompt->place, &asked->place);
     if (prompt->place == NULL) asked->passages.search = false;
     add_end(c, &asked->end);
     add_shown(c, asked);
+    if (!writing_compare(c->model, &c->request.writing, choice->generation, f)) return false;
+    for (struct generation *g = choice->generation; prompt->place && g; g = g->asked.comparison)
+        chat_place_give(prompt->place, &g->asked.place);
     return true;
 }
 
@@ -118,11 +121,18 @@ static enum answer_progress chat_poll(struct answer *a, struct buffer *out) {
     bool finished = true;
     for (int i = 0; i < c->n; i++) {
         struct chat_choice *choice = &c->choices[i];
-        if (choice->finished) continue;
-        read_choice(choice);
-        if (choice->progress.finish == FINISH_ERROR) return fail(c, &choice->error, out);
-        if (a->stream) chat_write_event(c, choice, out);
-        choice->finished = choice->progress.finish != FINISH_NONE;
+        if (!choice->written) {
+            read_choice(choice);
+            if (choice->progress.finish == FINISH_ERROR) return fail(c, &choice->error, out);
+            if (a->stream) chat_write_event(c, choice, out);
+            choice->written = choice->progress.finish != FINISH_NONE;
+        }
+        if (choice->written && !choice->finished) {
+            bool failed;
+            choice->finished = comparison_is_over(choice->generation, &failed, &choice->error);
+            if (failed) return fail(c, &choice->error, out);
+            if (a->stream && choice->finished) chat_write_comparison(c, choice, out);
+        }
         finished = finished && choice->finished;
     }
     if (!finished) return out->size > before ? ANSWER_MORE : ANSWER_WAITING;
@@ -135,7 +145,7 @@ static enum answer_progress chat_poll(struct answer *a, struct buffer *out) {
 
 static void chat_cancel(struct answer *a) {
     struct chat_answer *c = (struct chat_answer *)a;
-    for (int i = 0; i < c->n; i++) atomic_store(&c->choices[i].generation->cancelled, true);
+    for (int i = 0; i < c->n; i++) generation_cancel(c->choices[i].generation);
     engine_notice(c->model->engine);
 }
 
@@ -157,6 +167,7 @@ static void chat_answer_close(struct answer *a) {
 static bool parse_chat(struct chat_answer *c, struct api *a, const struct api_request *r, struct failure *f) {
     const struct request_models models = writing_models(a);
     if (!chat_request_parse(&c->request, r->body, r->size, &models, f)) return false;
+    writing_choose_seed(&c->request.writing);
     c->model = api_model(a, c->request.model, f);
     if (c->model->chat) return true;
     return failure_set(f, 400, "no_chat_template", "model",

@@ -17,7 +17,8 @@ struct chat_choice {
     /* As far as it was sent: bytes of what is thought and said, calls, tokens. */
     size_t reasoning_sent, content_sent;
     int calls_sent, ids_sent, found_sent; /* the last: chunks of retrieval */
-    bool begun, finished;
+    bool begun;
+    bool written, finished; /* the answer is complete, and so is its comparison */
 };
 
 struct chat_answer {
@@ -42,7 +43,9 @@ void chat_prompt_free(struct chat_prompt *p);
 bool chat_prompt_make(const struct served_model *model, const struct chat_request *r, struct chat_prompt *out,
                       enum call_format *format, struct failure *f);
 
-/* chat_json.c: the whole body; one event of a stream with what a choice has not sent yet; a stream's last events. */
+/* chat_json.c: the whole body; one event of a stream with what a choice has not sent yet; one with its comparison,
+ * which is over; a stream's last events. */
 void chat_write(struct chat_answer *c, struct buffer *out);
 void chat_write_event(struct chat_answer *c, struct chat_choice *choice, struct buffer *out);
+void chat_write_comparison(struct chat_answer *c, const struct chat_choice *choice, struct buffer *out);
 void chat_write_end(struct chat_answer *c, const struct failure *failed, struct buffer *out);

@@ -6,6 +6,7 @@
 #include "server/api/chat.h"
 #include "server/api/citations.h"
 #include "server/api/neighbor_json.h"
+#include "server/api/provenance_json.h"
 
 /* Log-probabilities. */
 
@@ -24,23 +25,15 @@ static void write_token(struct json_writer *w, const struct tokenizer *t, int32_
     buffer_free(&piece);
 }
 
-/* Tokens that the answer shows: those that begin in the text that may be shown, without the one that ended it. */
 static int shown_ids(const struct chat_choice *choice) {
-    const struct generation *g = choice->generation;
-    const struct progress *p = &choice->progress;
-    int n = p->n_ids, shown = choice->ids_sent;
-    if (p->finish == FINISH_LENGTH) return n;
-    bool by_token = p->finish == FINISH_STOP && p->stop_string < 0;
-    if (by_token) return max_int(n - 1, shown);
-    while (shown < n && (shown > 0 ? g->answer.text_ends[shown - 1] : 0) < p->visible) shown++;
-    return shown;
+    return tokens_shown(choice->generation, &choice->progress, choice->ids_sent);
 }
 
 static void write_logprobs(struct json_writer *w, const struct chat_answer *c, struct chat_choice *choice) {
     const struct generation *g = choice->generation;
     const struct tokenizer *t = c->model->tokenizer;
     int shown = shown_ids(choice), n_top = g->asked.n_top;
-    if (n_top < 0) {
+    if (!c->request.logprobs) {
         put_key_null(w, "logprobs");
         return;
     }
@@ -151,6 +144,18 @@ static void write_citations(struct json_writer *w, const struct chat_answer *c, 
     if (may_cite(choice)) citations_write(w, &answer);
 }
 
+static void write_comparison(struct json_writer *w, const struct chat_answer *c, const struct chat_choice *choice) {
+    const struct buffer *said = &choice->reply.content;
+    const struct told_answer answer = {.model = c->model,
+                                       .generation = choice->generation,
+                                       .progress = &choice->progress,
+                                       .asked = &c->request.writing.retrieval,
+                                       .index = (int)(choice - c->choices),
+                                       .text = {said->data, said->size},
+                                       .said = &choice->reply};
+    comparison_write(w, &answer);
+}
+
 static void write_usage(struct json_writer *w, const struct chat_answer *c) {
     struct token_usage usage = {0};
     usage_add_prompt(&usage, &c->choices[0].progress);
@@ -167,6 +172,7 @@ static void write_head(struct json_writer *w, const struct chat_answer *c, const
     put_key_string(w, "object", object);
     put_key_int(w, "created", c->created);
     put_key_string(w, "model", c->model->id);
+    origin_write(w, c->model, c->choices[0].generation);
     put_key_array(w, "choices");
 }
 
@@ -183,6 +189,11 @@ void chat_write(struct chat_answer *c, struct buffer *out) {
     if (may_cite(&c->choices[0])) {
         put_key_array(&w, "citations");
         for (int i = 0; i < c->n; i++) write_citations(&w, c, &c->choices[i]);
+        put_array_end(&w);
+    }
+    if (c->request.writing.retrieval.compared) {
+        put_key_array(&w, "compare");
+        for (int i = 0; i < c->n; i++) write_comparison(&w, c, &c->choices[i]);
         put_array_end(&w);
     }
     put_object_end(&w);
@@ -279,13 +290,24 @@ void chat_write_event(struct chat_answer *c, struct chat_choice *choice, struct 
     const struct chat_reply *r = &choice->reply;
     bool has_text = r->reasoning.size > choice->reasoning_sent || r->content.size > choice->content_sent ||
                     r->n_calls > choice->calls_sent;
-    bool has_logprobs = choice->generation->asked.n_top >= 0 && shown_ids(choice) > choice->ids_sent;
+    bool has_logprobs = c->request.logprobs && shown_ids(choice) > choice->ids_sent;
     bool has_found = choice->progress.n_found > choice->found_sent && found_is_told(choice->generation);
     bool ends = choice->progress.finish != FINISH_NONE;
     if (!choice->begun && (has_text || has_logprobs || has_found || ends)) write_role_event(c, choice, out);
     if (has_found) write_retrieval_event(c, choice, out);
     if (has_text || has_logprobs) write_text_event(c, choice, out);
     if (ends) write_finish_event(c, choice, out);
+}
+
+void chat_write_comparison(struct chat_answer *c, const struct chat_choice *choice, struct buffer *out) {
+    struct json_writer w;
+    if (!c->request.writing.retrieval.compared) return;
+    begin_event(&w, c, out);
+    put_array_end(&w);
+    put_key_array(&w, "compare");
+    write_comparison(&w, c, choice);
+    put_array_end(&w);
+    end_event(&w, c, out);
 }
 
 static void write_usage_event(struct chat_answer *c, struct buffer *out) {

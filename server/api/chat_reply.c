@@ -63,6 +63,26 @@ static size_t without_blanks(struct text_span s, size_t size) {
     return size;
 }
 
+/* The next bytes of the content. */
+static void note_piece(struct chat_reply *r, size_t written, size_t size) {
+    struct reply_piece *last = r->n_pieces ? &r->pieces[r->n_pieces - 1] : NULL;
+    if (last && last->written + last->size == written) {
+        last->size += size;
+        return;
+    }
+    r->pieces = xgrow(r->pieces, r->n_pieces, &r->pieces_capacity, sizeof *r->pieces);
+    r->pieces[r->n_pieces++] = (struct reply_piece){written, r->content.size, size};
+}
+
+size_t chat_reply_place(const struct chat_reply *r, size_t written) {
+    size_t said = 0;
+    for (int i = 0; i < r->n_pieces && r->pieces[i].written < written; i++) {
+        size_t into = written - r->pieces[i].written;
+        said = r->pieces[i].said + (into < r->pieces[i].size ? into : r->pieces[i].size);
+    }
+    return said;
+}
+
 /* Moves `size` bytes to `to`; blanks at the front go where the part before ended with a mark. */
 static void take(struct chat_reply *r, struct buffer *to, struct text_span s, size_t size) {
     size_t from = 0;
@@ -72,6 +92,7 @@ static void take(struct chat_reply *r, struct buffer *to, struct text_span s, si
         r->trims = from == size;
     }
     if (to == &r->content && to->size == 0) r->content_start = r->read + from;
+    if (to == &r->content && size > from) note_piece(r, r->read + from, size - from);
     buffer_append(to, s.text + from, size - from);
     r->read += size;
 }
@@ -297,6 +318,7 @@ void chat_reply_free(struct chat_reply *r) {
         buffer_free(&r->calls[i].arguments);
     }
     free(r->calls);
+    free(r->pieces);
     buffer_free(&r->reasoning);
     buffer_free(&r->content);
     *r = (struct chat_reply){0};

@@ -19,6 +19,13 @@ struct tool_call {
 
 enum reply_part { REPLY_BEGINS, REPLY_THINKS, REPLY_SAYS };
 
+/* Bytes of the content, in one piece of the answer's text. */
+struct reply_piece {
+    size_t written; /* where they begin in the answer's text */
+    size_t said;    /* where they begin in the content */
+    size_t size;
+};
+
 /* Zero-initialised but for format, reasons and part; free when done. */
 struct chat_reply {
     enum call_format format;
@@ -26,7 +33,9 @@ struct chat_reply {
     enum reply_part part;
     size_t read; /* bytes of the answer's text that have been taken apart */
     struct buffer reasoning, content;
-    size_t content_start;    /* byte of the answer's text that content begins with */
+    size_t content_start;       /* byte of the answer's text that content begins with */
+    struct reply_piece *pieces; /* [n_pieces] of the content, in order */
+    int n_pieces, pieces_capacity;
     struct tool_call *calls; /* [n_calls] */
     int n_calls, calls_capacity;
     bool trims; /* white space before the next text goes */
@@ -37,4 +46,6 @@ enum call_format call_format_of(struct text_span literals);
 bool template_reasons(struct text_span literals);
 /* Takes in all that is there of the answer, text[0, size); what could still become a mark waits until `last`. */
 void chat_reply_read(struct chat_reply *r, const char *text, size_t size, bool last);
+/* The bytes of the content that come from the first `written` bytes of the answer's text. */
+size_t chat_reply_place(const struct chat_reply *r, size_t written);
 void chat_reply_free(struct chat_reply *r);

@@ -8,6 +8,7 @@
 #include "server/api/citations.h"
 #include "server/api/completions.h"
 #include "server/api/neighbor_json.h"
+#include "server/api/provenance_json.h"
 
 /* Rows of a choice are its sequence: the prompt's tokens, then the answer's. */
 struct rows {
@@ -120,17 +121,13 @@ static void write_logprobs(struct json_writer *w, const struct completion *c, co
     put_object_end(w);
 }
 
-/* Tokens that belong to the text that may be shown: those that start in it; all of them once it is complete, unless a
- * stop string cut it. */
+/* Tokens that belong to the text, and the one by which the model ended it. */
 static int shown_ids(const struct completion *c, const struct choice *choice) {
     const struct generation *g = choice->generation;
     const struct progress *p = &choice->progress;
     int n = p->n_ids;
     bool ends = n > 0 && end_ids_have(&c->model->ends, g->answer.ids[n - 1]) && !g->asked.end.ignore_eos;
-    if (p->finish == FINISH_LENGTH || (p->finish == FINISH_STOP && ends)) return n;
-    int shown = choice->ids_sent;
-    while (shown < n && (shown > 0 ? g->answer.text_ends[shown - 1] : 0) < p->visible) shown++;
-    return shown;
+    return p->finish == FINISH_STOP && ends ? n : tokens_shown(g, p, choice->ids_sent);
 }
 
 static void write_finish(struct json_writer *w, enum finish finish) {
@@ -239,16 +236,32 @@ static void write_found(struct json_writer *w, struct completion *c, struct choi
 
 static bool may_cite(const struct choice *choice) { return citations_may_be(choice->generation, &choice->progress); }
 
-static void write_citations(struct json_writer *w, const struct completion *c, const struct choice *choice) {
+/* Characters before the answer's own. */
+static int64_t count_before(const struct completion *c, const struct choice *choice) {
     const struct buffer *prompt = &choice->prompt_text;
+    return c->request.echo ? count_characters(prompt->data, prompt->size) : 0;
+}
+
+static void write_citations(struct json_writer *w, const struct completion *c, const struct choice *choice) {
     const struct cited_answer answer = {
         .generation = choice->generation,
         .progress = &choice->progress,
         .index = choice->index,
         .text = {choice->text.data, choice->text.size},
-        .before = c->request.echo ? count_characters(prompt->data, prompt->size) : 0,
+        .before = count_before(c, choice),
     };
     if (may_cite(choice)) citations_write(w, &answer);
+}
+
+static void write_comparison(struct json_writer *w, const struct completion *c, const struct choice *choice) {
+    const struct told_answer answer = {.model = c->model,
+                                       .generation = choice->generation,
+                                       .progress = &choice->progress,
+                                       .asked = &c->request.writing.retrieval,
+                                       .index = choice->index,
+                                       .text = {choice->text.data, choice->text.size},
+                                       .before = count_before(c, choice)};
+    comparison_write(w, &answer);
 }
 
 static void write_usage(struct json_writer *w, const struct completion *c) {
@@ -270,6 +283,7 @@ static void write_head(struct json_writer *w, const struct completion *c) {
     put_key_string(w, "object", "text_completion");
     put_key_int(w, "created", c->created);
     put_key_string(w, "model", c->model->id);
+    origin_write(w, c->model, c->choices[0].generation);
     put_key_array(w, "choices");
 }
 
@@ -293,6 +307,11 @@ void completion_write(struct completion *c, struct buffer *out) {
     if (may_cite(&c->choices[0])) {
         put_key_array(&w, "citations");
         for (int index = 0; index < n; index++) write_citations(&w, c, choice_at(c, index));
+        put_array_end(&w);
+    }
+    if (c->request.writing.retrieval.compared) {
+        put_key_array(&w, "compare");
+        for (int index = 0; index < n; index++) write_comparison(&w, c, choice_at(c, index));
         put_array_end(&w);
     }
     put_object_end(&w);
@@ -343,6 +362,17 @@ void completion_write_event(struct completion *c, struct choice *choice, struct 
         write_citations(&w, c, choice);
         put_array_end(&w);
     }
+    end_event(&w, c, out);
+}
+
+void completion_write_comparison(struct completion *c, const struct choice *choice, struct buffer *out) {
+    struct json_writer w;
+    if (!c->request.writing.retrieval.compared) return;
+    begin_event(&w, c, out);
+    put_array_end(&w);
+    put_key_array(&w, "compare");
+    write_comparison(&w, c, choice);
+    put_array_end(&w);
     end_event(&w, c, out);
 }
 

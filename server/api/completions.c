@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/api/provenance_json.h"
 #include "server/api/reading.h"
 #include "server/api/writing.h"
 
@@ -101,7 +102,9 @@ static bool ask(const struct completion *c, const struct choice *choice, const s
     asked->n_top = (int)(r->logprobs > r->prompt_logprobs ? r->logprobs : r->prompt_logprobs);
     asked->score_prompt = (r->echo && r->logprobs >= 0) || r->prompt_logprobs >= 0;
     asked->rank_prompt = r->prompt_logprobs >= 0;
-    return writing_ask(c->model, &r->writing, choice->number, asked, f);
+    int number = r->writing.has_seed ? choice->number : (int)(choice - c->choices);
+    return writing_ask(c->model, &r->writing, number, asked, f) &&
+           writing_compare(c->model, &r->writing, choice->generation, f);
 }
 
 /* Answer `number` to a prompt. */
@@ -197,11 +200,18 @@ static enum answer_progress completion_poll(struct answer *a, struct buffer *out
     bool finished = true;
     for (int i = 0; i < c->n; i++) {
         struct choice *choice = &c->choices[i];
-        if (choice->finished) continue;
-        read_choice(choice);
-        if (choice->progress.finish == FINISH_ERROR) return fail(c, &choice->error, out);
-        if (a->stream) completion_write_event(c, choice, out);
-        choice->finished = choice->progress.finish != FINISH_NONE;
+        if (!choice->written) {
+            read_choice(choice);
+            if (choice->progress.finish == FINISH_ERROR) return fail(c, &choice->error, out);
+            if (a->stream) completion_write_event(c, choice, out);
+            choice->written = choice->progress.finish != FINISH_NONE;
+        }
+        if (choice->written && !choice->finished) {
+            bool failed;
+            choice->finished = comparison_is_over(choice->generation, &failed, &choice->error);
+            if (failed) return fail(c, &choice->error, out);
+            if (a->stream && choice->finished) completion_write_comparison(c, choice, out);
+        }
         finished = finished && choice->finished;
     }
     if (!finished) return out->size > before ? ANSWER_MORE : ANSWER_WAITING;
@@ -216,7 +226,7 @@ static enum answer_progress completion_poll(struct answer *a, struct buffer *out
 
 static void completion_cancel(struct answer *a) {
     struct completion *c = (struct completion *)a;
-    for (int i = 0; i < c->n; i++) atomic_store(&c->choices[i].generation->cancelled, true);
+    for (int i = 0; i < c->n; i++) generation_cancel(c->choices[i].generation);
     engine_notice(c->model->engine);
 }
 
@@ -239,6 +249,7 @@ static void completion_close(struct answer *a) {
 static bool parse_completion(struct completion *c, struct api *a, const struct api_request *r, struct failure *f) {
     const struct request_models models = writing_models(a);
     if (!completion_request_parse(&c->request, r->body, r->size, &models, f)) return false;
+    writing_choose_seed(&c->request.writing);
     c->model = api_model(a, c->request.model, f);
     return true;
 }

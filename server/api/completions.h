@@ -19,7 +19,8 @@ struct choice {
     /* As far as it was sent: bytes of text, tokens of the answer, chunks of retrieval. */
     size_t text_sent;
     int ids_sent, token_ids_sent, found_sent;
-    bool prompt_sent, finished;
+    bool prompt_sent;
+    bool written, finished; /* the answer is complete, and so is its comparison */
 };
 
 struct completion {
@@ -33,7 +34,8 @@ struct completion {
 };
 
 /* completion_json.c: the whole body; one event of a stream with what `choice` has not sent yet (nothing is written
- * when there is nothing); and the stream's last events. */
+ * when there is nothing); one with its comparison, which is over; and the stream's last events. */
 void completion_write(struct completion *c, struct buffer *out);
 void completion_write_event(struct completion *c, struct choice *choice, struct buffer *out);
+void completion_write_comparison(struct completion *c, const struct choice *choice, struct buffer *out);
 void completion_write_end(struct completion *c, const struct failure *failed, struct buffer *out);

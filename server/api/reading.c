@@ -41,12 +41,33 @@ static bool check_attention(const struct served_model *model, const struct reque
     return true;
 }
 
+/* Passages that are sought again stand in other places for every part of the answer. */
+static bool seeks_again(const struct served_model *model, const struct request_retrieval *r) {
+    int64_t every = r->every < 0 ? model->every : r->every;
+    return every > 0 && searches(model, r) && !retrieval_attends(mode_of(model, r));
+}
+
+/* Fields about what is read are for requests that read something. */
+static bool check_reads(const struct served_model *model, const struct request_retrieval *r, struct failure *f) {
+    const char *field = r->attention ? "retrieval.attention" : r->compared ? "retrieval.compare" : NULL;
+    if (field == NULL) return true;
+    if (r->n_neighbors == 0 && !searches(model, r))
+        return failure_set(f, 400, "no_retrieval", field,
+                           "%s is for requests that read neighbours, and this one reads none", field);
+    if (r->attention) return failure_set(f, 400, "unsupported_parameter", field, "%s is not supported", field);
+    if (r->compared == COMPARED_WITHOUT && seeks_again(model, r))
+        return failure_set(f, 400, "unsupported_parameter", field,
+                           "%s with documents is for passages that are sought once: send \"every\": 0, or \"off\"",
+                           field);
+    return true;
+}
+
 bool reading_check(const struct served_model *model, const struct request_retrieval *r, struct failure *f) {
-    if (!r->given || !r->enabled) return true;
+    if (!r->given || !r->enabled) return check_reads(model, r, f);
     if (r->n_neighbors == 0 && model->retrieval == NULL)
         return failure_set(f, 400, "no_collection", "retrieval",
                            "this server has no collection (option retrieval.collection); send retrieval.neighbors");
-    return !retrieval_attends(mode_of(model, r)) || check_attention(model, r, f);
+    return (!retrieval_attends(mode_of(model, r)) || check_attention(model, r, f)) && check_reads(model, r, f);
 }
 
 /* Ask. */
@@ -107,9 +128,27 @@ static void ask_passages(const struct served_model *model, const struct request_
                                                                : (int)r->every};
 }
 
+/* Adds names to those that searches leave out. */
+static void exclude(struct generation_request *asked, const struct document_names *names) {
+    size_t n = (size_t)asked->n_excluded + (size_t)names->n;
+    if (names->n == 0) return;
+    asked->excluded = xrealloc(asked->excluded, n * sizeof *asked->excluded);
+    for (int i = 0; i < names->n; i++) {
+        const struct text_span *name = &names->all[i];
+        asked->excluded[asked->n_excluded++] = (struct text_span){xstrndup(name->text, name->size), name->size};
+    }
+}
+
+bool reading_ask_without(const struct served_model *model, const struct request_retrieval *r,
+                         struct generation_request *asked, struct failure *f) {
+    exclude(asked, &r->without);
+    return reading_ask(model, r, asked, f);
+}
+
 bool reading_ask(const struct served_model *model, const struct request_retrieval *r, struct generation_request *asked,
                  struct failure *f) {
     enum retrieval_mode mode = mode_of(model, r);
+    exclude(asked, &r->excluded);
     if (retrieval_prompts(mode)) ask_passages(model, r, &asked->passages);
     return !retrieval_attends(mode) || ask_neighbors(model, r, &asked->neighbors, f);
 }

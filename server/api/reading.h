@@ -13,3 +13,6 @@ enum retrieval_query reading_query(const struct served_model *model, const struc
 /* Neighbours and passages of one answer. */
 bool reading_ask(const struct served_model *model, const struct request_retrieval *r, struct generation_request *asked,
                  struct failure *f);
+/* The same without the documents that the answer is to be compared without. */
+bool reading_ask_without(const struct served_model *model, const struct request_retrieval *r,
+                         struct generation_request *asked, struct failure *f);

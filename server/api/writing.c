@@ -22,6 +22,13 @@ struct request_models writing_models(struct api *a) {
     return (struct request_models){choose_model, a, &a->largest};
 }
 
+/* Random seeds are integers that every reader of JSON takes as they are, with those behind them. */
+enum { SEED_BITS = 52 };
+
+void writing_choose_seed(struct request_writing *w) {
+    if (!w->has_seed) w->seed = (int64_t)(random_number() >> (64 - SEED_BITS));
+}
+
 /* Sampling. */
 
 static void sampling_ask(const struct request_writing *w, int number, struct sample_params *p) {
@@ -29,7 +36,7 @@ static void sampling_ask(const struct request_writing *w, int number, struct sam
                                 .top_p = (float)w->top_p,
                                 .min_p = (float)w->min_p,
                                 .top_k = w->top_k > 0 ? (int)w->top_k : 0,
-                                .seed = w->has_seed ? (uint64_t)w->seed + (uint64_t)number : random_number()};
+                                .seed = (uint64_t)w->seed + (uint64_t)number};
 }
 
 static void changes_ask(const struct request_writing *w, struct generation_changes *to) {
@@ -59,6 +66,33 @@ bool writing_ask(const struct served_model *model, const struct request_writing 
     end_ask(w, &asked->end);
     asked->wake_per_token = w->stream;
     return reading_ask(model, &w->retrieval, asked, f);
+}
+
+static int32_t *copy_ids(const int32_t *ids, int n) {
+    size_t bytes = (size_t)n * sizeof *ids;
+    return bytes > 0 ? memcpy(xmalloc(bytes), ids, bytes) : NULL;
+}
+
+bool writing_compare(const struct served_model *model, const struct request_writing *w, struct generation *g,
+                     struct failure *f) {
+    const struct request_retrieval *r = &w->retrieval;
+    const struct generation_request *asked = &g->asked;
+    if (r->compared == COMPARED_WITH_NOTHING) return true;
+    if (asked->max_tokens == 0)
+        return failure_set(f, 400, "invalid_value", "retrieval.compare",
+                           "retrieval.compare scores what is written, and max_tokens is 0");
+    struct generation *without = g->asked.comparison = generation_open();
+    struct generation_request *to = &without->asked;
+    without->answer.waker = g->answer.waker;
+    to->principal = principal_hold(asked->principal);
+    to->prompt = copy_ids(asked->prompt, asked->n_prompt);
+    to->n_prompt = asked->n_prompt;
+    to->source = copy_ids(asked->source, asked->n_source);
+    to->n_source = asked->n_source;
+    to->max_tokens = asked->max_tokens;
+    to->n_top = 0;
+    g->asked.n_top = max_int(0, asked->n_top);
+    return r->compared == COMPARED_WITH_OFF || reading_ask_without(model, r, to, f);
 }
 
 /* From the request to the engine, and to the answer. */

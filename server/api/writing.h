@@ -9,11 +9,15 @@ uint64_t random_number(void);
 
 /* The models that answer completions and chats, for the parser of a request. */
 struct request_models writing_models(struct api *a);
+/* A random seed where the request has none; once for a request, before all that follows. */
+void writing_choose_seed(struct request_writing *w);
 /* All that the fields say of one answer: how it is drawn, where it ends, what it reads beside the prompt. The caller
- * sets the prompt, max_tokens, and what is scored. `number` of the answer to its prompt, from 0: each draws by a seed
- * of its own, w->seed + number, where has_seed is set. */
+ * sets the prompt, max_tokens, and what is scored. It is drawn by w->seed + number. */
 bool writing_ask(const struct served_model *model, const struct request_writing *w, int number,
                  struct generation_request *asked, struct failure *f);
+/* Gives a generation whose request is complete but for its place the comparison that is asked for, if any. */
+bool writing_compare(const struct served_model *model, const struct request_writing *w, struct generation *g,
+                     struct failure *f);
 /* The ids of a prompt, for a generation_request to own. */
 int32_t *writing_copy_ids(const struct tokens *ids);
 /* Hands n generations to the model's engine, all or none; a refusal says when to come back. */

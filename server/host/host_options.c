@@ -93,6 +93,8 @@ static const struct option_row retrieval_rows[] = {
         struct retrieval_settings, k, 0, 0, 1024,
         "neighbours per chunk; 0: as the model was trained, or 4 passages for one that reads them in its prompt"),
     OPTION_INT(struct retrieval_settings, max_k, 16, 1, 1024, "largest k a request may ask for"),
+    OPTION_INT(struct retrieval_settings, max_excluded, 64, 0, 65536,
+               "documents that a request may leave out, by exclude and by compare each"),
     OPTION_DOUBLE(struct retrieval_settings, min_similarity, -1, -1, 1,
                   "cosine similarity below which a neighbour is dropped; -1: none is"),
     OPTION_CHOICE(struct retrieval_settings, grid, GRID_END, grids,

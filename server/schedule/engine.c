@@ -201,12 +201,16 @@ static enum status check_room(const struct engine *x, uint64_t client, int n, st
 static struct engine_submission *make_submission(struct engine *x, struct generation *const *generations, int n) {
     const struct generation_rows rows = {x->o.grid, x->info.chunk_length, x->o.max_context};
     struct engine_submission *submission = xmalloc(sizeof *submission + (size_t)n * sizeof(struct turn *));
+    struct snapshot *snapshot = x->o.retrieval ? retrieval_thread_hold(x->o.retrieval) : NULL;
     submission->client = generations[0]->asked.principal.client;
     submission->n = n;
     for (int i = 0; i < n; i++) {
-        generation_prepare(generations[i], &rows);
-        submission->items[i] = &sequence_open(x, generations[i])->turn;
+        struct generation *g = generations[i];
+        generation_prepare(g, &rows);
+        if (generation_searches(&g->asked)) g->answer.snapshot = snapshot_hold(snapshot);
+        submission->items[i] = &sequence_open(x, g)->turn;
     }
+    snapshot_release(snapshot);
     return submission;
 }
 

@@ -2,7 +2,7 @@
  * next row needs them is parked until the retrieval thread answers. See engine_private.h. */
 #include <stdlib.h>
 
-#include "server/schedule/engine_private.h"
+#include "server/schedule/comparison.h"
 
 /* Neighbours. */
 
@@ -32,7 +32,9 @@ static void write_queries(struct engine_sequence *s, int first, int n) {
         queries[j] = (struct retriever_query){.text = {NULL, s->query_text.size - before},
                                               .k = asked->k,
                                               .r = x->info.retrieved_length,
-                                              .min_similarity = asked->min_similarity};
+                                              .min_similarity = asked->min_similarity,
+                                              .excluded = s->generation->asked.excluded,
+                                              .n_excluded = s->generation->asked.n_excluded};
     }
     const char *text = s->query_text.data ? s->query_text.data : "";
     for (int j = 0; j < n; j++) {
@@ -113,6 +115,12 @@ static void count_waiting(struct engine *x, const struct engine_sequence *s, int
     x->waiting.answer += sign * left.answer;
 }
 
+void engine_wait(struct engine_sequence *s) {
+    struct engine *x = s->engine;
+    turns_add(&x->turns, s->generation->asked.principal.client, (struct turn *[]){&s->turn}, 1);
+    count_waiting(x, s, 1);
+}
+
 static void accept_submission(struct engine *x, struct engine_submission *submission) {
     turns_add(&x->turns, submission->client, submission->items, submission->n);
     for (int i = 0; i < submission->n; i++) count_waiting(x, sequence_of(submission->items[i]), 1);
@@ -167,8 +175,9 @@ static void start_sequence(struct engine_sequence *s) {
     const struct generation_answer *answer = &s->generation->answer;
     struct error e = {0};
     s->state = SEQUENCE_RUNNING;
-    histogram_note(&x->metrics.queue, time_now() - s->submitted);
-    principal_charge(&asked->principal, asked->n_prompt + asked->n_source);
+    if (!asked->forced) histogram_note(&x->metrics.queue, time_now() - s->submitted);
+    principal_charge(&asked->principal, asked->n_prompt + asked->n_source + asked->n_forced);
+    if (!generation_reads_passages(asked)) comparison_begin(s);
     if (asked->max_tokens == 0 && !asked->score_prompt) {
         sequence_finish(s, FINISH_LENGTH, NULL);
     } else if (session_open(&s->session, x->pool, sequence_grid(s), &e)) {
@@ -180,7 +189,7 @@ static void start_sequence(struct engine_sequence *s) {
         if (generation_reads_passages(asked))
             engine_seek_passages(s);
         else
-            engine_close_chunks(s, 0, answer->n_chunks ? grid_complete(answer->grid, asked->n_prompt) : 0);
+            engine_close_chunks(s, 0, answer->n_chunks ? grid_complete(answer->grid, s->n_rows) : 0);
     }
 }
 

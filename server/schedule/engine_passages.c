@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/schedule/engine_private.h"
+#include "server/schedule/comparison.h"
 
 /* Tokens at the end of a text that passages are sought by: the length of a chunk, as the documents' are. */
 enum { PASSAGE_QUERY_TOKENS = 64 };
@@ -36,8 +36,11 @@ static void write_query(struct engine_sequence *s) {
     if (said.text && s->n_ids > 0) buffer_append(&s->query_text, "\n", 1);
     if (said.text) buffer_append(&s->query_text, said.text, said.size);
     const char *text = s->query_text.data ? s->query_text.data : "";
-    s->lookup.queries[0] = (struct retriever_query){
-        .text = {text, s->query_text.size}, .k = asked->k, .min_similarity = asked->min_similarity};
+    s->lookup.queries[0] = (struct retriever_query){.text = {text, s->query_text.size},
+                                                    .k = asked->k,
+                                                    .min_similarity = asked->min_similarity,
+                                                    .excluded = s->generation->asked.excluded,
+                                                    .n_excluded = s->generation->asked.n_excluded};
 }
 
 /* The prompt. */
@@ -158,6 +161,7 @@ static void accept(struct engine_sequence *s) {
     }
     answer->search_rows[s->n_searched] = s->n_reread > 0 ? s->n_rows - 1 : 0;
     s->n_searched++;
+    comparison_begin(s);
     engine_close_chunks(s, 0, answer->n_chunks ? grid_complete(answer->grid, s->n_rows) : 0);
 }
 

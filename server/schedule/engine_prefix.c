@@ -4,14 +4,9 @@
 
 #include "server/schedule/engine_private.h"
 
-/* Rows that may be taken over: the last one's logits are wanted, and of a scored prompt the logits of all its rows. */
-static int count_wanted(const struct engine_sequence *s) {
-    return sequence_scores_prompt(s) ? s->n_prefix : s->n_rows - 1;
-}
-
 static struct session_text text_of(const struct engine_sequence *s) {
     return (struct session_text){
-        .ids = s->rows, .n = count_wanted(s), .neighbors = s->neighbors, .source = s->source, .n_source = s->n_source};
+        .ids = s->rows, .n = sequence_first_logits(s), .neighbors = s->neighbors, .source = s->source, .n_source = s->n_source};
 }
 
 static bool same_ids(const int32_t *a, const int32_t *b, int n) {
@@ -38,7 +33,7 @@ static bool begin_alike(const struct engine_sequence *a, const struct engine_seq
 static bool is_coming(const struct engine_sequence *s, int found) {
     const struct engine *x = s->engine;
     int rows = found + ATTENTION_BLOCK;
-    if (rows > count_wanted(s)) return false;
+    if (rows > sequence_first_logits(s)) return false;
     for (int i = 0; i < x->n_active && x->active[i] != s; i++) {
         const struct engine_sequence *other = x->active[i];
         bool reads = other->begun && session_length(other->session) < other->n_rows;

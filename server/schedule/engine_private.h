@@ -38,6 +38,7 @@ struct engine_sequence {
     const int32_t *rows, *source;
     int n_rows, n_source, n_prefix, n_reread;
     int32_t *composed_rows, *composed_source; /* owned, where passages stand among them */
+    int32_t *forced; /* owned, of a comparison that has begun: its rows, and the last token (comparison.h) */
     bool begun;                               /* it has looked for rows to take over, and computes what is left */
     int n_cached;                             /* tokens of its prompt that needed no computing when it was read first */
     int n_ids;                                /* tokens written, perhaps not yet published */
@@ -136,12 +137,21 @@ struct grid sequence_grid(const struct engine_sequence *s);
 static inline bool sequence_scores_prompt(const struct engine_sequence *s) {
     return s->generation->asked.score_prompt && s->n_reread == 0;
 }
+/* Whether tokens among its rows are scored: those of a prompt, or of a comparison. */
+static inline bool sequence_scores(const struct engine_sequence *s) { return sequence_scores_prompt(s) || s->forced; }
+/* The first of its rows whose logits are needed: all before it can be taken over from another prompt. */
+static inline int sequence_first_logits(const struct engine_sequence *s) {
+    if (s->forced) return s->n_prefix + s->generation->asked.n_prompt - 1;
+    return sequence_scores_prompt(s) ? s->n_prefix : s->n_rows - 1;
+}
 
 /* engine_admit.c */
 
 /* Takes what has come in: requests and neighbours; drops those whose client left, or all. */
 void engine_receive(struct engine *x, bool drop_all);
 void engine_admit(struct engine *x);
+/* One more sequence waits for its turn: a comparison, which its asker's request has let in. */
+void engine_wait(struct engine_sequence *s);
 /* Rows of s about to be computed close chunks [first, first + n): their neighbours are looked up, given, or none. */
 void engine_close_chunks(struct engine_sequence *s, int first, int n);
 /* Asks what s->lookup's n queries find, for entries [first, first + n) of the answer's, and parks the sequence. */

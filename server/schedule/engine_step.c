@@ -50,17 +50,18 @@ static void plan_prompts(struct engine *x) {
     int rows = prompt_rows(x), scored_rows = ENGINE_SCORED_ROWS;
     for (int i = 0; i < x->n_active; i++) {
         struct engine_sequence *s = x->active[i];
-        bool scores = sequence_scores_prompt(s);
         if (s->state != SEQUENCE_RUNNING || !engine_begin_prompt(s)) continue;
         int done = session_length(s->session), n = min_int(s->n_rows - done, rows);
-        if (scores) n = min_int(n, scored_rows);
+        int unscored = max_int(0, sequence_first_logits(s) - done);
+        bool scores = sequence_scores(s);
+        if (scores) n = min_int(n, unscored + scored_rows);
         if (n <= 0) continue;
         if (session_wants_source(s->session))
             rows = max_int(n, rows - s->n_source); /* the encoder's rows take their time too */
-        bool last = done + n == s->n_rows;
-        plan_item(s, s->rows + done, n, scores ? n : last);
+        int n_logits = max_int(0, n - unscored);
+        plan_item(s, s->rows + done, n, n_logits);
         rows -= n;
-        if (scores) scored_rows -= n;
+        if (scores) scored_rows -= n_logits;
     }
 }
 
@@ -79,7 +80,7 @@ static void choose_rows(struct engine *x) {
     for (int i = 0; i < step->n; i++) {
         const struct engine_sequence *s = step->sequences[i];
         const struct generation_request *asked = &s->generation->asked;
-        bool draws = asked->max_tokens > 0 && session_length(s->session) >= s->n_rows;
+        bool draws = asked->max_tokens > 0 && !s->forced && session_length(s->session) >= s->n_rows;
         next += step->items[i].n_logits;
         step->draw_row[i] = draws ? next - 1 : -1;
         step->params[i] = asked->sampling;
@@ -133,14 +134,13 @@ static enum status score_token(struct engine_sequence *s, int entry, struct tens
     return STATUS_OK;
 }
 
-/* Row i of a prompt predicts token i + 1; the last of the item's rows has just drawn. Passages before the prompt are
- * not scored. */
+/* Row i predicts token i + 1; the last of the item's rows has just drawn. Passages before the prompt are not scored. */
 static enum status score_item(struct engine *x, int i, struct tensor logits, struct error *e) {
     struct engine_sequence *s = x->step.sequences[i];
     const struct generation_request *asked = &s->generation->asked;
-    int n = x->step.items[i].n_tokens, start = session_length(s->session) - n;
-    for (int j = 0; sequence_scores_prompt(s) && j < n && start + j + 1 < s->n_rows; j++) {
-        int next = start + j + 1, entry = next - s->n_prefix;
+    int first = session_length(s->session) - logits.rows, known = s->n_rows + (s->forced ? 1 : 0);
+    for (int j = 0; sequence_scores(s) && j < logits.rows && first + j + 1 < known; j++) {
+        int next = first + j + 1, entry = next - s->n_prefix;
         if (entry < 1) continue;
         if (score_token(s, entry, tensor_rows(logits, j, 1), s->rows[next], e)) return e->status;
     }
@@ -184,7 +184,7 @@ static void emit(struct engine *x) {
         if (step->draw_row[i] >= 0)
             emit_token(s, step->drawn[i], step->drawn_logprobs[i]);
         else if (session_length(s->session) == s->n_rows)
-            sequence_finish(s, FINISH_LENGTH, NULL); /* max_tokens 0: only the scores were asked for */
+            sequence_finish(s, FINISH_LENGTH, NULL); /* only the scores were asked for */
     }
 }
 

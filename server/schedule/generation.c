@@ -58,6 +58,10 @@ static void request_clear(struct generation_request *asked) {
     free(asked->neighbors.given_ids);
     for (int i = 0; i < asked->passages.n_given; i++) free((char *)(uintptr_t)asked->passages.given[i].text);
     free(asked->passages.given);
+    for (int i = 0; i < asked->n_excluded; i++) free((char *)(uintptr_t)asked->excluded[i].text);
+    free(asked->excluded);
+    free(asked->forced);
+    generation_release(asked->comparison);
     free((char *)(uintptr_t)asked->place.query.text);
     principal_release(&asked->principal);
     if (asked->place.close) asked->place.close(asked->place.context);
@@ -75,6 +79,7 @@ static void answer_clear(struct generation_answer *a) {
     free(a->ranks);
     free(a->found);
     free(a->search_rows);
+    snapshot_release(a->snapshot);
 }
 
 void generation_release(struct generation *g) {
@@ -94,10 +99,16 @@ struct progress generation_read(struct generation *g, size_t from, struct buffer
     return p;
 }
 
+void generation_cancel(struct generation *g) {
+    for (; g; g = g->asked.comparison) atomic_store(&g->cancelled, true);
+}
+
 void generation_detach(struct generation *g) {
-    pthread_mutex_lock(&g->answer.lock);
-    g->answer.waker.wake = NULL;
-    pthread_mutex_unlock(&g->answer.lock);
+    for (; g; g = g->asked.comparison) {
+        pthread_mutex_lock(&g->answer.lock);
+        g->answer.waker.wake = NULL;
+        pthread_mutex_unlock(&g->answer.lock);
+    }
 }
 
 int generation_found_row(const struct generation *g, int j) {

@@ -96,9 +96,19 @@ struct generation_request {
     int n_shown;
     struct generation_neighbors neighbors;
     struct generation_passages passages;
+    struct text_span *excluded; /* [n_excluded] owned, and so are the names: documents that searches leave out */
+    int n_excluded;
     struct generation_place place;
+    /* A reference: once this answer is finished, its tokens are scored as that request's answer, whose
+     * log-probabilities they become (comparison.h). NULL: none. */
+    struct generation *comparison;
+    int32_t *forced; /* [n_forced] owned: the tokens of a comparison, put there by the engine; NULL: tokens are drawn */
+    int n_forced;
 };
 
+static inline bool generation_searches(const struct generation_request *asked) {
+    return asked->neighbors.search || asked->passages.search;
+}
 static inline bool generation_reads_passages(const struct generation_request *asked) {
     return asked->passages.search || asked->passages.n_given > 0;
 }
@@ -127,13 +137,14 @@ struct generation_answer {
     int32_t *ids;      /* [max_tokens] */
     size_t *text_ends; /* [max_tokens] bytes of text, shown or held back, when the token had been added */
     /* Log-probabilities of row i: prompt token i when scored, then generated tokens; n_top >= 0 only. */
-    float *logprobs;     /* [n_prompt + max_tokens] of the token itself */
-    int32_t *top_ids;    /* [n_prompt + max_tokens, n_top] */
-    float *top_logprobs; /* the same */
-    int32_t *ranks;      /* [n_prompt] from 1; rank_prompt only */
-    struct grid grid;    /* of the rows that the model reads: where passages stand among them, as they were found */
-    int n_chunks;        /* that can close */
-    int chunks_room;     /* the same, whatever passages are put into the prompt */
+    float *logprobs;           /* [n_prompt + max_tokens] of the token itself */
+    int32_t *top_ids;          /* [n_prompt + max_tokens, n_top] */
+    float *top_logprobs;       /* the same */
+    int32_t *ranks;            /* [n_prompt] from 1; rank_prompt only */
+    struct snapshot *snapshot; /* held: what is searched, from engine_submit on; NULL: nothing is */
+    struct grid grid; /* of the rows that the model reads: where passages stand among them, as they were found */
+    int n_chunks;     /* that can close */
+    int chunks_room;  /* the same, whatever passages are put into the prompt */
     /* Passages that were found for the prompt, n_searches times, and then the neighbours of each chunk. */
     struct hits *found; /* [n_searches + chunks] */
     int n_searches;     /* at most */
@@ -162,7 +173,9 @@ void generation_release(struct generation *g);
 
 /* Reader's side. The text in [from, visible) is appended to *text; *e is filled in when the finish is FINISH_ERROR. */
 struct progress generation_read(struct generation *g, size_t from, struct buffer *text, struct error *e);
-/* No wake will be called after this returns. */
+/* Nobody waits for it any more, nor for its comparison; the engine is to be told (engine_notice). */
+void generation_cancel(struct generation *g);
+/* No wake will be called after this returns, of its comparison neither. */
 void generation_detach(struct generation *g);
 
 /* The first row that reads entry j of what was found: the row that closes the chunk; of passages that the prompt began

@@ -163,6 +163,10 @@ void retrieval_thread_close(struct retrieval_thread *t) {
     free(t);
 }
 
+struct snapshot *retrieval_thread_hold(struct retrieval_thread *t) {
+    return retriever_hold(t->retriever);
+}
+
 enum status retrieval_thread_ask(struct retrieval_thread *t, struct lookup *l, struct error *e) {
     enum status status = STATUS_OK;
     l->asked = time_now();

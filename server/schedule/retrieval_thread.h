@@ -37,6 +37,8 @@ enum status retrieval_thread_open(struct retrieval_thread **out, struct retrieve
 /* Ends the thread. Lookups still waiting are answered with STATUS_CANCELLED; later ones are refused. */
 void retrieval_thread_stop(struct retrieval_thread *t);
 void retrieval_thread_close(struct retrieval_thread *t);
+/* The newest snapshot of what is searched, held for the caller. Any thread. */
+struct snapshot *retrieval_thread_hold(struct retrieval_thread *t);
 /* STATUS_BUSY when `capacity` lookups wait or the thread was stopped; then done is not called. */
 enum status retrieval_thread_ask(struct retrieval_thread *t, struct lookup *l, struct error *e);
 void retrieval_thread_metrics(struct retrieval_thread *t, struct retrieval_metrics *out);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "server/schedule/engine_private.h"
+#include "server/schedule/comparison.h"
 
 struct engine_sequence *sequence_open(struct engine *x, struct generation *g) {
     const struct generation_neighbors *asked = &g->asked.neighbors;
@@ -23,7 +23,10 @@ struct engine_sequence *sequence_open(struct engine *x, struct generation *g) {
     s->neighbors = xcalloc(n_chunks, sizeof *s->neighbors);
     for (size_t j = 0; j < n_chunks; j++)
         s->neighbors[j] = (struct neighbor_tokens){.ids = asked->given_ids, .k = asked->given_k};
-    if (asked->search || g->asked.passages.search) s->lookup.queries = xcalloc(n_chunks, sizeof *s->lookup.queries);
+    if (generation_searches(&g->asked)) {
+        s->lookup.queries = xcalloc(n_chunks, sizeof *s->lookup.queries);
+        s->lookup.snapshot = snapshot_hold(g->answer.snapshot);
+    }
     return s;
 }
 
@@ -34,6 +37,7 @@ void sequence_free(struct engine_sequence *s) {
     free(s->neighbors);
     free(s->composed_rows);
     free(s->composed_source);
+    free(s->forced);
     free(s->lookup.queries);
     snapshot_release(s->lookup.snapshot);
     generation_release(s->generation);
@@ -42,9 +46,10 @@ void sequence_free(struct engine_sequence *s) {
 
 struct workload sequence_left(const struct engine_sequence *s) {
     const struct generation_request *asked = &s->generation->asked;
-    int read = s->session ? session_length(s->session) : 0;
+    int read = s->session ? session_length(s->session) : 0, unread = max_int(0, s->n_rows - read);
     int source = s->session && !session_wants_source(s->session) ? 0 : s->n_source;
-    return (struct workload){.prompt = source + max_int(0, s->n_rows - read), .answer = asked->max_tokens - s->n_ids};
+    if (asked->forced) return (struct workload){.prompt = source + unread + (s->forced ? 0 : asked->n_forced)};
+    return (struct workload){.prompt = source + unread, .answer = asked->max_tokens - s->n_ids};
 }
 
 /* Special tokens are no text, but for those that the asker reads an answer by, and the sentinels that tell its spans
@@ -166,14 +171,21 @@ static void sequence_leave(struct engine_sequence *s) {
 void sequence_finish(struct engine_sequence *s, enum finish how, const struct error *e) {
     struct engine *x = s->engine;
     struct generation_answer *answer = &s->generation->answer;
+    struct engine_sequence *next = how == FINISH_ERROR ? NULL : comparison_open(s);
     sequence_leave(s);
     principal_charge(&s->generation->asked.principal, s->n_ids);
-    x->metrics.finished[how]++;
-    histogram_note(&x->metrics.request, time_now() - s->submitted);
-    pthread_mutex_lock(&x->lock);
-    x->in_flight--;
-    shares_take(&x->shares, s->generation->asked.principal.client, 1);
-    pthread_mutex_unlock(&x->lock);
+    if (!s->generation->asked.forced) {
+        x->metrics.finished[how]++;
+        histogram_note(&x->metrics.request, time_now() - s->submitted);
+    }
+    if (next) {
+        engine_wait(next); /* in the place that this one had among those in flight */
+    } else {
+        pthread_mutex_lock(&x->lock);
+        x->in_flight--;
+        shares_take(&x->shares, s->generation->asked.principal.client, 1);
+        pthread_mutex_unlock(&x->lock);
+    }
 
     pthread_mutex_lock(&answer->lock);
     if (how == FINISH_ERROR) answer->error = *e;

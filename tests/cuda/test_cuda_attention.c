@@ -412,10 +412,60 @@ static void test_attention_leaves_out_left_of_window(void **state) {
     check_left_of_window(DTYPE_F16, 1, 256);
 }
 
+/* Three groups of each span's keys: its first third, its last key, and all of them. */
+static void check_shares(const struct attention_case *c) {
+    enum { SPANS = ARRAY_COUNT(mixed) };
+    struct key_group groups[3 * SPANS], lists[SPANS];
+    if (!chosen()) return;
+    for (int i = 0; i < SPANS; i++) {
+        int n = mixed[i].k_count;
+        groups[3 * i] = (struct key_group){0, n / 3};
+        groups[3 * i + 1] = (struct key_group){max_int(0, n - 1), min_int(n, 1)};
+        groups[3 * i + 2] = (struct key_group){0, n};
+        lists[i] = (struct key_group){3 * i, 3};
+    }
+    struct attention_data d = make_attention(c);
+    struct both y = both_random(DTYPE_F32, c->q_rows, 3, 2);
+    struct attention_shares_args a = {.of = d.args, .y = y.host, .groups = groups, .n_groups = 3 * SPANS};
+    a.of.spans = mixed;
+    a.of.n_spans = SPANS;
+    a.span_groups = lists;
+    a.weight = 1 / (float)c->heads;
+    backend_attention_shares(reference, &a);
+    a.of.q = d.q.device;
+    a.of.k = d.k.device;
+    a.of.bias = d.bias.device;
+    a.y = y.device;
+    backend_attention_shares(device, &a);
+    assert_both(y, 5e-6, "shares");
+    both_free(y);
+    free_attention(&d);
+}
+
+static void test_attention_shares(void **state) {
+    (void)state;
+    static const int heads[][3] = {{4, 4, 8}, {3, 3, 7}, {6, 3, 64}, {9, 1, 20}, {1, 1, 512}};
+    for (size_t i = 0; i < ARRAY_COUNT(heads); i++)
+        for (int way = 0; way < 3; way++) {
+            struct attention_case c = {.heads = heads[i][0], .kv_heads = heads[i][1], .head_dim = heads[i][2]};
+            c.q_rows = MIXED_QUERIES;
+            c.k_rows = MIXED_KEYS;
+            c.gap = i % 2 ? 8 : 5;
+            c.k_dtype = c.v_dtype = (enum dtype)((i + (size_t)way) % 3);
+            c.mask = way ? MASK_CAUSAL : MASK_NONE;
+            c.window = way == 2 ? 90 : 0;
+            c.biased = way == 1;
+            c.reach = 20;
+            c.softcap = way == 2 ? 2 : 0;
+            check_shares(&c);
+        }
+}
+
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         TEST(test_attention_shapes), TEST(test_attention_dtypes), TEST(test_attention_on_tensor_cores),
         TEST(test_attention_alone),  TEST(test_attention_empty),  TEST(test_attention_leaves_out),
-        TEST(test_attention_ways),   TEST(test_attention_blocks), TEST(test_attention_leaves_out_left_of_window)};
+        TEST(test_attention_ways),   TEST(test_attention_blocks), TEST(test_attention_leaves_out_left_of_window),
+        TEST(test_attention_shares)};
     RUN_TESTS(argc, argv, tests);
 }

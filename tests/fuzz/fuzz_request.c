@@ -18,6 +18,7 @@ static const struct request_limits limits = {.vocab = 100,
                                              .max_logprobs = 5,
                                              .max_k = 4,
                                              .min_every = 4,
+                                             .max_excluded = 3,
                                              .max_prompts_option = "server.max_prompts"};
 
 /* There is one model, "m". */

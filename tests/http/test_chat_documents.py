@@ -157,6 +157,50 @@ def test_each_answer_names_what_it_read(server):
     assert reply["retrieval"][0]["neighbors"] == reply["retrieval"][1]["neighbors"]
 
 
+def shares_of(tokens):
+    return [t["logprob"] for t in tokens], [t["logprob_without"] for t in tokens]
+
+
+def test_an_answer_is_compared_with_the_same_without_documents(server):
+    question = "when did the bridge open?"
+    bridges = say(server, question, retrieval={"k": 1})["retrieval"][0]["neighbors"][0]["document"]
+    reply = say(server, question, n=2, temperature=0, retrieval={"k": 2, "compare": [bridges]})
+    text = reply["choices"][1]["message"]["content"]
+    entry = reply["compare"][1]
+    assert [e["index"] for e in reply["compare"]] == [0, 1] and entry["without"] == [bridges]
+    assert [(t["token"], t["logprob"]) for t in entry["tokens"]] == written(reply)
+    assert entry["tokens"][0]["answer_start"] == 0 and entry["tokens"][-1]["answer_end"] == len(text)
+    # The first token's context is that of the request that excludes the document.
+    excluded = say(server, question, temperature=0, top_logprobs=20, retrieval={"k": 2, "exclude": [bridges]})
+    assert bridges not in [n["document"] for n in excluded["retrieval"][0]["neighbors"]]
+    top = {t["token"]: t["logprob"] for t in excluded["choices"][0]["logprobs"]["content"][0]["top_logprobs"]}
+    first = entry["tokens"][0]
+    assert first["logprob_without"] == top.get(first["token"], first["logprob_without"]) != first["logprob"]
+    # Without nothing the same is read, in the same place.
+    same = say(server, question, retrieval={"compare": []})
+    with_all, without_none = shares_of(same["compare"][0]["tokens"])
+    assert with_all == without_none
+    # Without a request for log-probabilities none are told.
+    off = say(server, question, logprobs=False, retrieval={"compare": "off"})
+    assert off["choices"][0]["logprobs"] is None and off["compare"][0]["without"] == "off"
+
+
+def test_a_stream_ends_with_the_comparison(server):
+    body = {"messages": [{"role": "user", "content": "soup"}], "max_tokens": 12, "ignore_eos": True, "temperature": 0,
+            "retrieval": {"compare": "off"}}
+    whole = server.post(body, PATH).json()
+    events = [loads(line[6:]) for line in server.post(body | {"stream": True}, PATH).body.decode().split("\n\n")[:-2]]
+    assert events[-2]["choices"][0]["finish_reason"] == "length" and events[-1]["choices"] == []
+    assert events[-1]["compare"] == whole["compare"]
+    assert not any("compare" in event for event in events[:-1])
+
+
+def test_a_chat_that_finds_nothing_to_search_by_is_compared_with_nothing(server):
+    messages = [{"role": "system", "content": "soup"}, {"role": "user", "content": " "}]
+    error = say(server, messages, expect=400, retrieval={"compare": "off"})["error"]
+    assert error["code"] == "no_query"
+
+
 def test_without_a_message_to_search_by(server):
     messages = [{"role": "system", "content": "soup"}, {"role": "user", "content": " "}]
     assert say(server, messages)["retrieval"] == []

@@ -12,7 +12,7 @@ OFF = {"enabled": False}
 
 def test_shape(server):
     reply = server.complete(PROMPT, max_tokens=5, temperature=0)
-    assert set(reply) == {"id", "object", "created", "model", "choices", "usage", "retrieval"}
+    assert set(reply) == {"id", "object", "created", "model", "system_fingerprint", "choices", "usage", "retrieval"}
     assert reply["id"].startswith("cmpl-")
     assert reply["object"] == "text_completion"
     assert reply["model"] == MODEL

@@ -53,6 +53,23 @@ static void check_text(const struct buffer *text, const char *want) {
     if (text->size > 0) assert_memory_equal(text->data, want, text->size);
 }
 
+/* The content is made of pieces of the text, in order, and each byte is found. */
+static void check_pieces(const struct chat_reply *r, const char *text) {
+    size_t said = 0;
+    for (int i = 0; i < r->n_pieces; i++) {
+        const struct reply_piece *piece = &r->pieces[i];
+        assert_int_equal(piece->said, said);
+        assert_memory_equal(text + piece->written, r->content.data + said, piece->size);
+        assert_int_equal(chat_reply_place(r, piece->written), said);
+        assert_int_equal(chat_reply_place(r, piece->written + 1), said + 1);
+        said += piece->size;
+        assert_int_equal(chat_reply_place(r, piece->written + piece->size), said);
+    }
+    assert_int_equal(said, r->content.size);
+    assert_int_equal(chat_reply_place(r, 0), 0);
+    assert_int_equal(chat_reply_place(r, strlen(text)), said);
+}
+
 static void check_case(const struct reply_case *c, bool slow) {
     struct chat_reply r = {.format = c->format, .reasons = c->reasons};
     size_t size = strlen(c->text);
@@ -61,6 +78,7 @@ static void check_case(const struct reply_case *c, bool slow) {
     chat_reply_read(&r, c->text, size, true);
     check_text(&r.reasoning, c->reasoning);
     check_text(&r.content, c->content);
+    check_pieces(&r, c->text);
     while (n < 3 && c->calls[n]) n++;
     assert_int_equal(r.n_calls, n);
     for (int i = 0; i < n; i++) {

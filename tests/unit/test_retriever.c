@@ -128,6 +128,35 @@ static void test_batch(void **state) {
     assert_null(results[0].ids);
 }
 
+/* Excluded documents are found as little as if there were none such; the next ones take their places. */
+static void test_excluded_documents(void **state) {
+    (void)state;
+    char id[DOCUMENT_ID_SIZE];
+    document_id_of_path("first", id);
+    struct text_span by_path = span("first"), by_id = span(id), unknown = span("firs"),
+                     both[] = {by_path, span("second")};
+    struct retriever_query queries[] = {ask("a", 1, -1), ask("a", 3, -1),   ask("a", 1, -1), ask("a", 1, -1),
+                                        ask("a", 2, -1), ask("a", 1, 0.5F), ask("a", 1, -1)};
+    struct hits results[ARRAY_COUNT(queries)];
+    struct error e = {0};
+    queries[0].excluded = queries[1].excluded = queries[5].excluded = &by_path;
+    queries[2].excluded = &by_id;
+    queries[3].excluded = &unknown;
+    queries[4].excluded = both;
+    for (size_t i = 0; i < 6; i++) queries[i].n_excluded = i == 4 ? 2 : 1;
+    assert_int_equal(retriever_search(retriever, queries, ARRAY_COUNT(queries), results, &e), STATUS_OK);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(results[i].n, 1);
+        assert_string_equal(results[i].list[0].path, "second");
+        assert_int_equal(results[i].ids[0], 30);
+    }
+    assert_int_equal(results[3].list[0].chunk, 0);
+    assert_int_equal(results[4].n, 0);
+    assert_int_equal(results[5].n, 0); /* the floor holds for those that take the places */
+    assert_int_equal(results[6].list[0].chunk, 0);
+    for (size_t i = 0; i < ARRAY_COUNT(queries); i++) hits_free(&results[i]);
+}
+
 /* A query whose asker is gone is not embedded, as far as pieces of texts allow; the others find what they find alone.
  */
 static void test_nobody_waits(void **state) {
@@ -410,6 +439,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_batch, setup, teardown),
         cmocka_unit_test_setup_teardown(test_limits, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_excluded_documents, setup, teardown),
         cmocka_unit_test_setup_teardown(test_nobody_waits, setup, teardown),
         cmocka_unit_test_setup_teardown(test_errors, setup, teardown),
         cmocka_unit_test_setup_teardown(test_hits_pin, setup, teardown),

@@ -18,6 +18,7 @@ struct request_limits {
     int max_logprobs; /* server.max_logprobs */
     int max_k;        /* retrieval.max_k */
     int min_every;    /* retrieval.min_every */
+    int max_excluded; /* retrieval.max_excluded */
     const char *max_prompts_option;
     const struct sampling_defaults *sampling; /* of the model; NULL: none */
 };

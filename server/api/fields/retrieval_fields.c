@@ -36,6 +36,56 @@ static bool read_every(void *object, const struct json *v, const struct request_
 }
 FIELD_PARSER(parse_every, read_every)
 
+static bool read_attention(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    static const char name[] = "retrieval.attention";
+    struct request_retrieval *r = object;
+    bool tokens = json_text_is(v, "tokens");
+    (void)l;
+    if (!tokens && json_kind(v) != JSON_KIND_BOOL)
+        return failure_set(f, 400, json_is_text(v) ? "invalid_value" : "invalid_type", name,
+                           "%s must be true, false or \"tokens\"", name);
+    r->attention = tokens ? ATTENTION_OF_TOKENS : json_bool(v) ? ATTENTION_OF_CHUNKS : ATTENTION_UNTOLD;
+    return true;
+}
+FIELD_PARSER(parse_attention, read_attention)
+
+static bool read_documents(struct document_names *out, const struct json *v, const char *name,
+                           const struct request_limits *l, struct failure *f) {
+    size_t n = json_count(v);
+    if (!json_is_list(v)) return failure_set(f, 400, "invalid_type", name, "%s must be an array of documents", name);
+    if (n > (size_t)l->max_excluded)
+        return failure_set(f, 400, "invalid_value", name,
+                           "%s has %zu documents, the limit is %d (option retrieval.max_excluded)", name, n,
+                           l->max_excluded);
+    out->all = xcalloc(n + 1, sizeof *out->all);
+    for (size_t i = 0; i < n; i++) {
+        struct text_span text = json_text(json_item(v, i));
+        if (!json_is_text(json_item(v, i)))
+            return failure_set(f, 400, "invalid_type", name, "document %zu of %s is not a string", i, name);
+        out->all[out->n++] = (struct text_span){xstrndup(text.text, text.size), text.size};
+    }
+    return true;
+}
+
+static bool read_exclude(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    return read_documents(&((struct request_retrieval *)object)->excluded, v, "retrieval.exclude", l, f);
+}
+FIELD_PARSER(parse_exclude, read_exclude)
+
+static bool read_compare(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    static const char name[] = "retrieval.compare";
+    struct request_retrieval *r = object;
+    bool off = json_text_is(v, "off");
+    r->compared = off ? COMPARED_WITH_OFF : COMPARED_WITHOUT;
+    if (off) return true;
+    if (!json_is_list(v))
+        return failure_set(f, 400, json_is_text(v) ? "invalid_value" : "invalid_type", name,
+                           "%s must be \"off\" or an array of documents", name);
+    return read_documents(&r->without, v, name, l, f);
+}
+FIELD_PARSER(parse_compare, read_compare)
+
+#define DOCUMENTS_SCHEMA "{\"type\":\"array\",\"items\":{\"type\":\"string\"}}"
 #define AT(member) JSON_AT(struct request_retrieval, member)
 static const struct json_field retrieval_fields[] = {
     {"enabled", JSON_BOOL, AT(enabled), .help = "false: write without neighbours; default: the server's"},
@@ -52,6 +102,12 @@ static const struct json_field retrieval_fields[] = {
     {"neighbors", JSON_PARSED, .parse = parse_neighbors,
      .schema = "{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"minItems\":1}",
      .help = "texts to read in place of a search: at every chunk, or in the prompt"},
+    {"attention", JSON_PARSED, .parse = parse_attention, .schema = "{\"enum\":[true,false,\"tokens\"]}",
+     .help = "tell how much of its attention the model gave to each neighbour; \"tokens\": for each token too"},
+    {"exclude", JSON_PARSED, .parse = parse_exclude, .schema = DOCUMENTS_SCHEMA,
+     .help = "documents that are not found"},
+    {"compare", JSON_PARSED, .parse = parse_compare, .schema = "{\"anyOf\":[{\"const\":\"off\"}," DOCUMENTS_SCHEMA "]}",
+     .help = "score the answer once more without retrieval, or without these documents"},
 };
 #undef AT
 const struct json_table retrieval_table = JSON_TABLE(retrieval_fields);
@@ -63,15 +119,24 @@ void request_retrieval_init(struct request_retrieval *r) {
 enum status request_retrieval_read(struct json_reader *r, const struct json *value, struct request_retrieval *out) {
     out->given = true;
     enum status status = json_table_read(r, &retrieval_table, value, out);
-    bool searches = !out->enabled || out->k != 0 || out->min_similarity >= -1 || out->every > 0;
+    bool names = out->excluded.n + out->without.n > 0;
+    bool searches = !out->enabled || out->k != 0 || out->min_similarity >= -1 || out->every > 0 || names;
     if (status || out->n_neighbors == 0 || !searches) return status;
     failure_set(r->context, 400, "invalid_value", "retrieval.neighbors",
-                "retrieval.neighbors takes the place of a search: leave out enabled, k, min_similarity and every");
+                "retrieval.neighbors takes the place of a search: leave out enabled, k, min_similarity, every, exclude "
+                "and documents in compare");
     return STATUS_INVALID;
+}
+
+static void free_names(struct document_names *names) {
+    for (int i = 0; i < names->n; i++) free((char *)(uintptr_t)names->all[i].text);
+    free(names->all);
 }
 
 void request_retrieval_free(struct request_retrieval *r) {
     for (int i = 0; i < r->n_neighbors; i++) free((char *)(uintptr_t)r->neighbors[i].text);
     free(r->neighbors);
+    free_names(&r->excluded);
+    free_names(&r->without);
     *r = (struct request_retrieval){0};
 }

@@ -4,6 +4,17 @@
 #include "server/api/fields/fields.h"
 #include "server/host/retrieval_mode.h"
 
+/* Documents by the names that answers give them. */
+struct document_names {
+    struct text_span *all; /* [n], owned */
+    int n;
+};
+
+/* What is told of the attention that neighbours got. */
+enum told_attention { ATTENTION_UNTOLD, ATTENTION_OF_CHUNKS, ATTENTION_OF_TOKENS };
+/* What an answer is compared with: nothing, the same without retrieval, or without some documents. */
+enum compared_with { COMPARED_WITH_NOTHING, COMPARED_WITH_OFF, COMPARED_WITHOUT };
+
 struct request_retrieval {
     bool given;                  /* the request has a retrieval object */
     bool enabled;                /* true unless it says false */
@@ -14,6 +25,10 @@ struct request_retrieval {
     int64_t every;               /* 0: never, -1: the server's */
     struct text_span *neighbors; /* [n_neighbors], owned */
     int n_neighbors;
+    enum told_attention attention;
+    struct document_names excluded;
+    enum compared_with compared;
+    struct document_names without; /* of COMPARED_WITHOUT */
 };
 
 /* A row's parser; the row's offset is the request_retrieval's. */
