@@ -228,8 +228,9 @@ struct logit_edit {
     float logit; /* the op's own: what it was */
 };
 
-/* How one row of logits becomes a token. Order: edits, temperature, then top_k, top_p, min_p on what is left, then a
- * draw. temperature 0 is greedy: the lowest id among the largest logits. Ids >= n_vocab (padding) are never drawn. */
+/* How one row of logits becomes a token. Order: edits, mask, temperature, then top_k, top_p, min_p on what is left,
+ * then a draw. temperature 0 is greedy: the lowest id among the largest logits. Ids >= n_vocab (padding) are never
+ * drawn. */
 struct sample_params {
     float temperature;        /* >= 0 */
     float top_p;              /* (0, 1]; keeps the smallest set of largest probabilities whose sum reaches it */
@@ -239,10 +240,11 @@ struct sample_params {
     uint64_t draw;            /* number of tokens this sequence has drawn before */
     struct logit_edit *edits; /* [n_edits] host */
     int64_t n_edits;
+    const uint32_t *mask; /* [n_vocab / 32, rounded up] host; only ids whose bit is set are drawn; NULL: all may be */
 };
 
 /* ids[i] = one token from logits row i; logprobs[i] = its log-probability under softmax of the raw logits: those before
- * edits. */
+ * edits and mask. A row whose mask has no id with a finite logit may draw any. */
 struct sample_args {
     struct tensor logits; /* f32 [rows, >= n_vocab]; edited during the op, and afterwards as before */
     const struct sample_params *params;

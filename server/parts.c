@@ -97,7 +97,8 @@ static enum status open_engine(struct decoder_part *d, const struct config *c, s
     o.backend = d->opened.backend;
     o.tokenizer = d->tokenizer;
     o.retrieval = d->retrieval;
-    o.ends = choose_ends(d);
+    o.ends = d->ends = choose_ends(d);
+    d->grammars = grammars_open(d->tokenizer, model_info(d->opened.model)->vocab, d->ends.ids, d->ends.n);
     if (engine_open(&d->engine, &o, e)) return e->status;
     log_info("sessions: %d sequences of %d tokens, %.1f MB", o.max_sequences, o.max_context,
              1e-6 * (double)engine_bytes(d->engine));
@@ -232,8 +233,9 @@ static enum status serve_decoder(const struct decoder_part *d, const struct conf
         .tokenizer = d->tokenizer,
         .chat = d->chat,
         .eod = choose_eod(d),
-        .ends = choose_ends(d),
+        .ends = d->ends,
         .engine = d->engine,
+        .grammars = d->grammars,
         .retrieval = d->retrieval,
         .retriever = d->documents.retriever,
         .limits = {.vocab = info->vocab,
@@ -320,6 +322,7 @@ static void embedder_part_close(struct embedder_part *part) {
 
 static void decoder_part_close(struct decoder_part *d) {
     engine_close(d->engine);
+    grammars_close(d->grammars);
     retrieval_thread_close(d->retrieval);
     embedder_unshare(&d->documents.embedder);
     documents_close(&d->documents);

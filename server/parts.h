@@ -20,6 +20,8 @@ struct decoder_part {
     struct documents documents; /* this and the next only with retrieval.collection */
     struct retrieval_thread *retrieval;
     struct engine *engine;
+    struct end_ids ends; /* what ends a text */
+    struct grammars *grammars;
 };
 
 /* A model that embeds. */

@@ -1,7 +1,8 @@
 /* kernels/cpu/sample.c: one row of logits becomes a token. Every step is exact (integers, or single roundings that
  * IEEE fixes), so another device that follows these rules draws the same token.
  *
- *  0. Edits change single logits (struct logit_edit). They are undone after the draw, before log-probabilities.
+ *  0. Edits change single logits (struct logit_edit); ids that a mask leaves out have -inf. Both are undone after the
+ *     draw, before log-probabilities.
  *  1. Logits are cleaned: NaN and -inf become -FLT_MAX, +inf becomes FLT_MAX, -0 becomes 0. Ids >= n_vocab are ignored.
  *  2. temperature 0 (or not above 0): the lowest id among the largest logits. Done.
  *  3. Each id weighs w, an integer of at most 2^40 (sample_weights.h).
@@ -56,7 +57,8 @@ struct sample_row {
     const struct cpu_kernels *kernels;
     struct sample_room *room;
     const float *logits;
-    const int32_t *ids; /* of the logits; NULL: 0, 1, ... */
+    const uint32_t *mask; /* of the ids that may be drawn; NULL: all may */
+    const int32_t *ids;   /* of the logits; NULL: 0, 1, ... */
     int n;
     int region; /* ids of one region, whole blocks */
     double largest, temperature;
@@ -83,6 +85,19 @@ struct sample_stretch {
     int n;
 };
 
+/* The n <= SAMPLE_BLOCK logits from place `first` on, which is a block's first; those of a masked row are written to
+ * `room`. A row whose candidates were copied out has no mask any more. */
+static const float *block_logits(const struct sample_row *row, int first, int n, float *room) {
+    const float *logits = row->logits + first;
+    if (row->mask == NULL) return logits;
+    for (int start = 0; start < n; start += 32) {
+        uint32_t bits = row->mask[(first + start) / 32];
+        int end = min_int(32, n - start);
+        for (int i = 0; i < end; i++) room[start + i] = bits >> i & 1 ? logits[start + i] : -INFINITY;
+    }
+    return room;
+}
+
 /* The first block from `first` on whose region has a key of at least `key`; behind the row: there is none. */
 static int find_block(const struct sample_row *row, int first, uint32_t key) {
     while (first < row->n && row->room->regions[first / row->region].top < key)
@@ -101,9 +116,11 @@ static uint32_t lowest_key(const struct sample_row *row, struct key_range range,
 
 /* Fills *s from place `first` on with all there is. */
 static void collect_all(const struct sample_row *row, int first, struct sample_stretch *s) {
+    float room[SAMPLE_BLOCK];
     s->n = min_int(SAMPLE_BLOCK, row->n - first);
-    row->kernels->keys(s->keys, row->logits + first, s->n);
-    memcpy(s->logits, row->logits + first, (size_t)s->n * sizeof *s->logits);
+    const float *logits = block_logits(row, first, s->n, room);
+    row->kernels->keys(s->keys, logits, s->n);
+    memcpy(s->logits, logits, (size_t)s->n * sizeof *s->logits);
     for (int i = 0; i < s->n; i++) s->at[i] = first + i;
 }
 
@@ -117,8 +134,9 @@ static void collect(const struct sample_row *row, int first, struct key_range ra
     }
     const struct cut cut = row->cut;
     uint64_t on_cut = *equal;
-    const float *logits = row->logits + first;
     int end = min_int(SAMPLE_BLOCK, row->n - first), n = 0;
+    float room[SAMPLE_BLOCK];
+    const float *logits = block_logits(row, first, end, room);
     uint32_t keys[SAMPLE_BLOCK];
     row->kernels->keys(keys, logits, end);
     for (int i = 0; i < end; i++) {
@@ -143,10 +161,12 @@ static void stretch_weights(const struct sample_row *row, const struct sample_st
 /* The largest keys of the row's regions. */
 static void measure_regions(struct sample_row *row) {
     int blocks = (row->n + SAMPLE_BLOCK - 1) / SAMPLE_BLOCK;
+    float room[SAMPLE_BLOCK];
     row->region = (blocks + REGIONS - 1) / REGIONS * SAMPLE_BLOCK;
     for (int first = 0; first < row->n; first += SAMPLE_BLOCK) {
         struct sample_region *region = &row->room->regions[first / row->region];
-        uint32_t top = row->kernels->top(row->logits + first, min_int(SAMPLE_BLOCK, row->n - first));
+        int n = min_int(SAMPLE_BLOCK, row->n - first);
+        uint32_t top = row->kernels->top(block_logits(row, first, n, room), n);
         region->top = first % row->region == 0 ? top : larger_key(region->top, top);
     }
 }
@@ -206,6 +226,7 @@ static void shorten_row(struct sample_row *row, uint32_t low) {
     }
     row->logits = room->logits;
     row->ids = room->ids;
+    row->mask = NULL;
     row->n = n;
     measure_regions(row);
 }
@@ -356,14 +377,16 @@ static void row_restore(float *logits, const struct sample_params *p) {
 /* The row's regions, its largest logit, by which weights and sums are scaled, and the lowest id that has it. */
 static int32_t measure_row(struct sample_row *row) {
     uint32_t keys[SAMPLE_BLOCK], top = 0;
+    float room[SAMPLE_BLOCK];
     measure_regions(row);
     for (int i = 0; i < count_regions(row); i++) top = larger_key(top, row->room->regions[i].top);
     for (int first = find_block(row, 0, top);; first += SAMPLE_BLOCK) {
         int n = min_int(SAMPLE_BLOCK, row->n - first);
-        row->kernels->keys(keys, row->logits + first, n);
+        const float *logits = block_logits(row, first, n, room);
+        row->kernels->keys(keys, logits, n);
         for (int i = 0; i < n; i++) {
             if (keys[i] != top) continue;
-            row->largest = (double)sample_clean(row->logits[first + i]);
+            row->largest = (double)sample_clean(logits[i]);
             return first + i;
         }
     }
@@ -378,6 +401,7 @@ static void sample_one(const void *context, int i, int thread) {
     struct sample_room room;
     const struct sample_row whole = {.kernels = s->kernels, .room = &room, .logits = logits, .n = a->n_vocab};
     struct sample_row row = whole;
+    row.mask = p->mask;
     row_edit(logits, p);
     int32_t greedy = measure_row(&row);
     double largest = row.largest;
@@ -386,7 +410,7 @@ static void sample_one(const void *context, int i, int thread) {
 
     row = whole;
     row.largest = largest;
-    if (p->n_edits > 0) measure_row(&row);
+    if (p->n_edits > 0 || p->mask) measure_row(&row);
     a->logprobs[i] = log_probability(&row, a->ids[i]);
 }
 

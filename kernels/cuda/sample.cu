@@ -11,7 +11,8 @@
  *   share                what each slice weighs after all cuts
  *   draw                 the slice, and the id in it
  * and without a row that needs them only the first and the last. Edits of single logits are made before the first and
- * undone after the last; then two more launches find the log-probabilities of what was drawn. */
+ * undone after the last, and a mask hides logits in between; then two more launches find the log-probabilities of what
+ * was drawn. */
 #include "kernels/cuda/common.cuh"
 
 enum {
@@ -62,6 +63,8 @@ struct sample_kernel_args {
     int launch;                          /* after `largest`, from 0 */
     enum sample_measure measure, before; /* of this launch and of the one before it */
     int unused = 0;
+    const uint32_t *masks; /* [rows][words] of rows whose params have one; NULL: nothing is hidden */
+    int64_t words;
 };
 
 struct sample_shared {
@@ -120,12 +123,20 @@ __device__ static const float *row_logits(const struct sample_kernel_args &k) {
     return (const float *)k.logits.data + blockIdx.x * k.logits.stride;
 }
 
-/* The logits of a thread's ids: `first`, `first + step` and so on; NaN past the end. */
+/* The logits of a thread's ids: `first`, `first + step` and so on; NaN past the end, -inf where a mask hides them. */
 __device__ static lanes<EACH> logits_load(const struct sample_kernel_args &k, int first, int step) {
     const float *logits = row_logits(k);
+    const uint32_t *mask =
+        k.masks && k.params[blockIdx.x].mask ? k.masks + (int64_t)blockIdx.x * k.words : (const uint32_t *)NULL;
     lanes<EACH> x;
     UNROLL
     for (int i = 0; i < EACH; i++) x.at[i] = first + i * step < k.n ? logits[first + i * step] : NAN;
+    if (mask == NULL) return x;
+    UNROLL
+    for (int i = 0; i < EACH; i++) {
+        int id = first + i * step;
+        if (id < k.n && !(mask[id / 32] >> (id % 32) & 1)) x.at[i] = -INFINITY;
+    }
     return x;
 }
 
@@ -489,13 +500,16 @@ static size_t edits_count(const struct sample_args *a) {
     return n;
 }
 
-/* Device memory for the rows: everything in one piece, the results last. */
+/* Device memory for the rows: everything in one piece, the results last, and behind them what the logits were before
+ * their edits. Masks have a place where
+ * k->words is not 0. */
 static bool sample_reserve(struct backend *b, struct sample_kernel_args *k, size_t rows, bool histograms, size_t edits,
                            float **before) {
+    size_t masks = k->words ? rows * (size_t)k->words * sizeof *k->masks : 0;
     size_t parts = rows * (size_t)k->slices * sizeof *k->parts, states = 2 * rows * sizeof *k->states;
     size_t digits = histograms ? rows * DIGITS_OF_KEY * DIGITS * sizeof *k->histograms : 0;
     size_t results = rows * (sizeof *k->ids + sizeof *k->logprobs), undo = edits * sizeof(float);
-    char *at = (char *)workspace_reserve(b, &cuda_of(b)->results, parts + states + digits + results + undo);
+    char *at = (char *)workspace_reserve(b, &cuda_of(b)->results, parts + states + digits + results + undo + masks);
     if (at == NULL) return false;
     k->parts = (struct sample_part *)(void *)at;
     k->states = (struct sample_state *)(void *)(at += parts);
@@ -503,7 +517,39 @@ static bool sample_reserve(struct backend *b, struct sample_kernel_args *k, size
     k->ids = (int32_t *)(void *)(at + states + digits);
     k->logprobs = (float *)(void *)(k->ids + rows);
     *before = k->logprobs + rows;
+    k->masks = k->words ? (const uint32_t *)(const void *)(*before + edits) : NULL;
     return true;
+}
+
+struct mask_kernel_args {
+    const uint32_t *from;
+    uint32_t *to;
+    int64_t n;
+};
+
+/* grid n / 256, block 256. Bound by latency. */
+__global__ void __launch_bounds__(SAMPLE_THREADS) mask_kernel(struct mask_kernel_args k) {
+    int64_t i = (int64_t)blockIdx.x * SAMPLE_THREADS + threadIdx.x;
+    if (i < k.n) k.to[i] = k.from[i];
+}
+
+static size_t mask_words(const struct sample_args *a) { return ((size_t)a->n_vocab + 31) / 32; }
+
+/* Copies the rows' masks to where they stay until the draw: what is staged does not. */
+static void masks_copy(struct backend *b, const struct sample_args *a, uint32_t *masks) {
+    size_t words = mask_words(a);
+    for (int i = 0; i < a->logits.rows; i++) {
+        if (a->params[i].mask == NULL) continue;
+        struct mask_kernel_args k = {array_stage(b, a->params[i].mask, words), masks + (size_t)i * words,
+                                     (int64_t)words};
+        if (k.from) kernel_launch(b, mask_kernel, dim3(blocks_for(k.n, SAMPLE_THREADS)), SAMPLE_THREADS, 0, k);
+    }
+}
+
+static bool any_mask(const struct sample_args *a) {
+    for (int i = 0; i < a->logits.rows; i++)
+        if (a->params[i].mask) return true;
+    return false;
 }
 
 void cuda_sample(struct backend *b, const struct sample_args *a) {
@@ -522,9 +568,13 @@ void cuda_sample(struct backend *b, const struct sample_args *a) {
     k.measure = k.before = MEASURE_NONE;
     size_t edits = edits_count(a);
     float *before = NULL;
-    if (edits > 0) work_flush(b); /* edits grow by the token: what comes before them is a graph that comes again */
+    bool masked = any_mask(a), changed = edits > 0 || masked;
+    k.words = masked ? (int64_t)mask_words(a) : 0;
+    k.masks = NULL;
+    if (changed) work_flush(b); /* edits grow by the token: what comes before them is a graph that comes again */
     if (rows == 0 || !sample_reserve(b, &k, rows, any[MEASURE_COUNT] || any[MEASURE_WEIGHT], edits, &before)) return;
     edits_run(b, a, before, edit_kernel);
+    if (masked) masks_copy(b, a, (uint32_t *)(uintptr_t)k.masks);
     k.params = array_stage(b, a->params, rows); /* behind the edits, which may go through the whole ring */
     dim3 grid((unsigned)rows, (unsigned)k.slices);
     kernel_launch(b, sample_largest_kernel, grid, SAMPLE_THREADS, sizeof(sample_shared), k);
@@ -544,8 +594,9 @@ void cuda_sample(struct backend *b, const struct sample_args *a) {
         k.launch++;
     }
     kernel_launch(b, sample_draw_kernel, dim3((unsigned)rows), SAMPLE_THREADS, sizeof(sample_shared), k);
-    if (edits > 0) {
+    if (changed) {
         edits_run(b, a, before, restore_kernel);
+        k.masks = NULL;
         kernel_launch(b, sample_largest_kernel, grid, SAMPLE_THREADS, sizeof(sample_shared), k);
         kernel_launch(b, sample_score_kernel, dim3((unsigned)rows), SAMPLE_THREADS, sizeof(sample_shared), k);
     }

@@ -9,6 +9,7 @@
 #include "server/api/failure.h"
 #include "server/api/fields/completion_fields.h"
 #include "server/api/fields/search_fields.h"
+#include "server/api/grammars.h"
 #include "server/host/config.h"
 #include "server/host/retrieval_mode.h"
 #include "server/schedule/embedding_thread.h"
@@ -24,6 +25,7 @@ struct served_model {
     struct end_ids ends;     /* what ends a text */
     const struct chat *chat; /* its chat templates, NULL: it has none */
     struct engine *engine;
+    struct grammars *grammars;
     struct retrieval_thread *retrieval; /* NULL: the model has no collection of its own */
     struct retriever *retriever;        /* likewise */
     struct request_limits limits;

@@ -29,6 +29,21 @@ void writing_choose_seed(struct request_writing *w) {
     if (!w->has_seed) w->seed = (int64_t)(random_number() >> (64 - SEED_BITS));
 }
 
+/* Grammars. */
+
+/* The first piece of an answer that is a text of its own loses a blank (detokenizer), which no mask knows. */
+static bool grammar_ask(const struct served_model *model, const struct request_writing *w,
+                        struct generation_request *asked, struct failure *f) {
+    asked->grammar_begin = (struct matcher_begin){.after = -1, .optional = -1};
+    if (w->guide.kind == GUIDE_NONE) return true;
+    if (model->info->reads_source)
+        return failure_set(f, 400, "unsupported_parameter", w->guide.field,
+                           "%s: the answers of models with an encoder, as %s, cannot be held to a grammar",
+                           w->guide.field, model->id);
+    asked->grammar = grammars_get(model->grammars, &w->guide, f);
+    return asked->grammar != NULL;
+}
+
 /* Sampling. */
 
 static void sampling_ask(const struct request_writing *w, int number, struct sample_params *p) {
@@ -65,7 +80,7 @@ bool writing_ask(const struct served_model *model, const struct request_writing 
     changes_ask(w, &asked->changes);
     end_ask(w, &asked->end);
     asked->wake_per_token = w->stream;
-    return reading_ask(model, &w->retrieval, asked, f);
+    return reading_ask(model, &w->retrieval, asked, f) && grammar_ask(model, w, asked, f);
 }
 
 static int32_t *copy_ids(const int32_t *ids, int n) {

@@ -186,6 +186,7 @@ static void start_sequence(struct engine_sequence *s) {
         x->active[x->n_active] = s;
         x->n_active++;
         logit_edits_open(&s->edits, asked, x->info.vocab, &x->o.ends);
+        guided_open(s);
         if (generation_reads_passages(asked))
             engine_seek_passages(s);
         else

@@ -10,6 +10,7 @@
 
 #include "retro/text/tokenizer.h"
 #include "server/schedule/engine.h"
+#include "server/schedule/guided.h"
 #include "server/schedule/logit_edits.h"
 #include "server/schedule/pace.h"
 #include "server/schedule/queue.h"
@@ -44,6 +45,8 @@ struct engine_sequence {
     int n_ids;                                /* tokens written, perhaps not yet published */
     double logprob_sum;                       /* of these */
     struct logit_edits edits;
+    struct matcher *matcher;  /* owned; of the request's grammar, NULL: it has none (guided.h) */
+    struct error matching;    /* why it cannot go on, if it cannot */
     int stop_string, stop_id; /* what has stopped it, as progress has it */
     double submitted, latest; /* when it came, and when its latest token did */
     struct buffer text;       /* all of it; what may be shown is [0, visible) */

@@ -87,6 +87,7 @@ static void choose_rows(struct engine *x) {
         step->params[i].draw = (uint64_t)s->n_ids;
         step->params[i].edits = s->edits.list;
         step->params[i].n_edits = s->edits.n;
+        if (draws && s->matcher) step->params[i].mask = guided_mask(step->sequences[i]);
     }
 }
 
@@ -168,7 +169,7 @@ static void emit_token(struct engine_sequence *s, int32_t token, float logprob) 
     enum finish how = sequence_append(s, token, logprob);
     int row = s->n_rows + s->n_ids - s->n_reread - 1;
     if (how)
-        sequence_finish(s, how, NULL);
+        sequence_finish(s, how, &s->matching);
     else if (engine_passages_are_due(s))
         engine_seek_passages(s);
     else if (answer->n_chunks && grid_closes(answer->grid, row))

@@ -64,6 +64,7 @@ static void request_clear(struct generation_request *asked) {
     generation_release(asked->comparison);
     free((char *)(uintptr_t)asked->place.query.text);
     principal_release(&asked->principal);
+    grammar_release(asked->grammar);
     if (asked->place.close) asked->place.close(asked->place.context);
 }
 

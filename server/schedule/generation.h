@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 
 #include "retrieval/retriever.h"
+#include "retro/grammar/grammar.h"
 #include "retro/run/session.h"
 #include "retro/text/tokenizer.h"
 #include "server/access/principal.h"
@@ -104,6 +105,8 @@ struct generation_request {
     struct generation *comparison;
     int32_t *forced; /* [n_forced] owned: the tokens of a comparison, put there by the engine; NULL: tokens are drawn */
     int n_forced;
+    struct grammar *grammar; /* a reference: what the answer must be a text of; NULL: anything */
+    struct matcher_begin grammar_begin;
 };
 
 static inline bool generation_searches(const struct generation_request *asked) {

@@ -34,6 +34,7 @@ void sequence_free(struct engine_sequence *s) {
     buffer_free(&s->text);
     buffer_free(&s->query_text);
     logit_edits_close(&s->edits);
+    guided_close(s);
     free(s->neighbors);
     free(s->composed_rows);
     free(s->composed_source);
@@ -122,6 +123,7 @@ enum finish sequence_append(struct engine_sequence *s, int32_t token, float logp
     logit_edits_note(&s->edits, token);
 
     if (stops_reached(s)) return FINISH_STOP;
+    if (how != FINISH_STOP && s->matcher) how = guided_note(s, token, how);
     if (how == FINISH_NONE) return how;
     detokenizer_finish(&s->detokenizer, &s->text);
     s->visible = s->text.size;

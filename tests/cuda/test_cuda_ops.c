@@ -552,6 +552,32 @@ static void test_sample_edits(void **state) {
     }
 }
 
+/* Masks of some rows, with edits and without. */
+static void test_sample_masks(void **state) {
+    (void)state;
+    enum { N = 5003 };
+    static uint32_t masks[SAMPLE_ROWS][N / 32 + 1];
+    for (int round = 0; round < 6; round++) {
+        struct tensor t = padded_tensor(DTYPE_F32, SAMPLE_ROWS, N + 5, round % 2);
+        struct sample_params params[SAMPLE_ROWS];
+        struct logit_edit edit = {.id = 17, .bias = 3, .repetition = 1.5f};
+        memset(masks, 0, sizeof masks);
+        for (int i = 0; i < SAMPLE_ROWS; i++) {
+            params[i] = random_params(N);
+            if (i != round) params[i].mask = masks[i];
+            if (i == 1 && round > 3) params[i].edits = &edit;
+            params[i].n_edits = params[i].edits != NULL;
+            for (int j = 0; j < N + 5; j++) tensor_set(t, i, j, random_logit(j < N ? round % 2 : 0));
+            for (int j = random_int(N); j < N; j += 1 + random_int(round % 2 ? 3 : 900))
+                masks[i][j / 32] |= (uint32_t)1 << (j % 32);
+        }
+        struct both logits = both_copy(t);
+        check_sample(logits, N, params);
+        assert_both(logits, 0, "logits after masks");
+        both_free(logits);
+    }
+}
+
 static void test_sample_empty(void **state) {
     (void)state;
     struct both logits = both_empty(DTYPE_F32, 0, 10, 0);
@@ -719,6 +745,7 @@ int main(int argc, char **argv) {
         TEST(test_sample),
         TEST(test_sample_large),
         TEST(test_sample_edits),
+        TEST(test_sample_masks),
         TEST(test_sample_empty),
         TEST(test_many_arguments),
         TEST(test_failures_stick),

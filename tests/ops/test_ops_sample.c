@@ -300,6 +300,50 @@ static void test_sample_edits(void **state) {
     for_each_variant(sample_edits, 1);
 }
 
+/* A masked row draws what a row draws whose other logits are -inf, with edits and without; the row and the
+ * log-probability are as without a mask. */
+static void sample_masks(struct backend *b) {
+    static const int sizes[] = {1, 31, 300, 5003, 40000}, shares[] = {1, 2, 50, 3000};
+    for (int round = 0; round < 200; round++) {
+        int n = sizes[round % 5], share = shares[random_int(4)];
+        size_t bytes = (size_t)n * sizeof(float);
+        uint32_t *mask = xcalloc((size_t)n / 32 + 1, sizeof *mask);
+        float *raw = random_array((size_t)n), *hidden = xmalloc(bytes), *before = xmalloc(bytes), logprob, ignored;
+        struct logit_edit edit = {.id = random_int(n), .bias = 2, .repetition = 1.1f, .penalty = 0.3f};
+        struct sample_params p = {.temperature = (float)(round % 3), .top_p = round % 2 ? 0.9f : 1, .seed = 3};
+        p.top_k = round % 4 ? 0 : 7;
+        p.min_p = round % 6 ? 0 : 0.1f;
+        p.draw = (uint64_t)round;
+        p.edits = &edit;
+        p.n_edits = round % 7 == 0;
+        memcpy(before, raw, bytes);
+        int kept = random_int(n);
+        for (int i = 0; i < n; i++) {
+            bool allowed = i == kept || random_int(share) == 0;
+            hidden[i] = allowed ? raw[i] : -INFINITY;
+            if (allowed) mask[i / 32] |= (uint32_t)1 << (i % 32);
+        }
+        int32_t wanted = sample_one(b, hidden, n, p, &ignored);
+        p.mask = mask;
+        int32_t id = sample_one(b, raw, n, p, &logprob);
+        assert_int_equal(id, wanted);
+        assert_true(mask[id / 32] >> (id % 32) & 1);
+        assert_memory_equal(raw, before, bytes);
+        double sum = 0;
+        for (int i = 0; i < n; i++) sum += exp((double)raw[i]);
+        assert_true(fabs((double)logprob - ((double)raw[id] - log(sum))) < 1e-5);
+        free(mask);
+        free(raw);
+        free(hidden);
+        free(before);
+    }
+}
+
+static void test_sample_masks(void **state) {
+    (void)state;
+    for_each_variant(sample_masks, 1);
+}
+
 static void test_logprobs_top(void **state) {
     (void)state;
     float logits[] = {1, 7, -INFINITY, 7, NAN, 2, 1}, logprobs[7];
@@ -318,7 +362,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sample_rules), cmocka_unit_test(test_sample_distribution),
         cmocka_unit_test(test_sample_edges), cmocka_unit_test(test_sample_batch),
-        cmocka_unit_test(test_sample_edits), cmocka_unit_test(test_logprobs_top),
+        cmocka_unit_test(test_sample_edits), cmocka_unit_test(test_sample_masks),
+        cmocka_unit_test(test_logprobs_top),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,16 +34,6 @@ static bool read_tool_choice(void *object, const struct json *v, const struct re
 }
 FIELD_PARSER(parse_tool_choice, read_tool_choice)
 
-static bool read_format(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
-    (void)object, (void)l;
-    if (json_kind(v) != JSON_KIND_OBJECT)
-        return failure_set(f, 400, "invalid_type", "response_format", "response_format must be an object");
-    if (json_text_is(json_member(v, "type"), "text")) return true;
-    return failure_set(f, 400, "unsupported_parameter", "response_format",
-                       "response_format is not supported: leave it out or send {\"type\": \"text\"}");
-}
-FIELD_PARSER(parse_format, read_format)
-
 #define AT(member) JSON_AT(struct chat_request, member)
 #define LIMIT(member) .limit_offset = offsetof(struct request_limits, member)
 #define OBJECTS_SCHEMA "{\"type\":\"array\",\"items\":{\"type\":\"object\"}}"
@@ -76,8 +66,6 @@ static const struct json_field chat_fields[] = {
      .help = "the name of one of the model's templates, where it has several"},
     {"add_generation_prompt", JSON_PARSED, .parse = field_parse_bool, .schema = "{\"type\":\"boolean\"}",
      .help = "false: the model may go on with the last message's speaker"},
-    {"response_format", JSON_PARSED, .parse = parse_format, .schema = "{\"type\":\"object\"}",
-     .help = "only {\"type\": \"text\"}"},
     {.name = "continue_final_message", .type = JSON_MUST_BE_FALSE},
     {.name = "functions", .type = JSON_EMPTY},
     {.name = "function_call", .type = JSON_EMPTY},

@@ -43,7 +43,6 @@ static const struct json_field completion_fields[] = {
     {.name = "suffix", .type = JSON_EMPTY},
     {.name = "truncate_prompt_tokens", .type = JSON_EMPTY},
     {.name = "prompt_embeds", .type = JSON_EMPTY},
-    {.name = "response_format", .type = JSON_EMPTY},
 };
 #undef LIMIT
 #undef AT

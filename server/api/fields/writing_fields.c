@@ -170,6 +170,7 @@ static const struct json_field writing_fields[] = {
     {"stream_options", JSON_PARSED, .parse = parse_stream_options, .table = &stream_table, .help = "only with stream"},
     {"retrieval", JSON_PARSED, .parse = parse_retrieval, .table = &retrieval_table,
      .help = "what is read beside the prompt"},
+    {.type = JSON_ROWS, AT(guide), .table = &guide_table},
     {"user", JSON_PARSED, .parse = field_parse_text, .schema = "{\"type\":\"string\"}", .help = "changes nothing"},
     {"metadata", JSON_PARSED, .parse = field_parse_object, .schema = "{\"type\":\"object\"}",
      .help = "changes nothing"},
@@ -213,6 +214,7 @@ void request_writing_free(struct request_writing *w) {
     free(w->stop_ids.ids);
     free(w->biases);
     request_retrieval_free(&w->retrieval);
+    request_guide_free(&w->guide);
 }
 
 bool request_writing_check(const struct request_writing *w, int64_t max_tokens, struct failure *f) {

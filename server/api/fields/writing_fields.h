@@ -5,6 +5,7 @@
  * after request_writing_init, and calls request_writing_check when all is read. */
 #pragma once
 
+#include "server/api/fields/guide_fields.h"
 #include "server/api/fields/retrieval_fields.h"
 #include "server/schedule/stops.h"
 
@@ -31,6 +32,7 @@ struct request_writing {
     bool return_token_ids;
     bool stream, include_usage, has_stream_options;
     struct request_retrieval retrieval;
+    struct request_guide guide; /* what the answer must be */
 };
 
 extern const struct json_table writing_table;

@@ -1,0 +1,8 @@
+/* retro/grammar/gbnf.h: grammars as llama.cpp writes them: "root ::= [a-z]+ (", " item)*". */
+#pragma once
+
+#include "retro/grammar/expr.h"
+
+/* Fills an open draft from text; its first rule is `root`. STATUS_INVALID with line and column. Tokens, <[1000]> and
+ * <think>, are not supported. */
+enum status gbnf_parse(struct grammar_draft *d, struct text_span text, struct error *e);

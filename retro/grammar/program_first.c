@@ -1,0 +1,170 @@
+/* retro/grammar/program_first.c: what follows from a program's nodes: symbols that it never tells apart, the symbols
+ * that each rule's texts begin with, and rules that begin with themselves, which no walk from left to right can follow.
+ * See program.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "retro/grammar/program.h"
+
+/* Longer chains of rules that begin with each other would be a deep recursion of memo.c. */
+enum { MAX_CHAIN = 500 };
+
+/* Classes. */
+
+/* Cuts every class in two: the symbols of the set, and the others. */
+static void refine_classes(struct program *p, const struct symbol_set *set) {
+    uint16_t renamed[GRAMMAR_SYMBOLS][2];
+    int n = 0;
+    memset(renamed, 0xFF, sizeof renamed);
+    for (int s = 0; s < GRAMMAR_SYMBOLS; s++) {
+        uint16_t *name = &renamed[p->class_of[s]][symbol_set_has(set, s)];
+        if (*name == 0xFFFF) {
+            *name = (uint16_t)n;
+            n++;
+        }
+        p->class_of[s] = *name;
+    }
+    p->n_classes = n;
+}
+
+static void find_classes(struct program *p) {
+    p->n_classes = 1;
+    for (int i = 0; i < p->n_sets; i++) refine_classes(p, &p->sets[i]);
+    p->class_words = (p->n_classes + 63) / 64;
+    p->class_sets = xcalloc((size_t)p->n_sets * (size_t)p->class_words + 1, sizeof *p->class_sets);
+    for (int i = 0; i < p->n_sets; i++) {
+        uint64_t *classes = p->class_sets + (size_t)i * (size_t)p->class_words;
+        for (int s = 0; s < GRAMMAR_SYMBOLS; s++)
+            if (symbol_set_has(&p->sets[i], s)) classes[p->class_of[s] / 64] |= (uint64_t)1 << (p->class_of[s] % 64);
+    }
+}
+
+/* Beginnings. */
+
+/* The nodes that a rule begins at, and the search for rules among them. */
+struct first_search {
+    struct program *p;
+    const struct grammar_draft *d;
+    int *seen; /* [n_nodes] the rule that saw the node last, -1: none */
+    int *stack;
+    int n_stack, capacity;
+};
+
+static void push_node(struct first_search *s, int rule, int node) {
+    if (s->seen[node] == rule) return;
+    s->seen[node] = rule;
+    s->stack = xgrow(s->stack, s->n_stack, &s->capacity, sizeof *s->stack);
+    s->stack[s->n_stack] = node;
+    s->n_stack++;
+}
+
+static void push_counter(struct first_search *s, int rule, const struct program_counter *counter) {
+    push_node(s, rule, counter->body);
+    if (counter->min == 0) push_node(s, rule, counter->exit);
+}
+
+/* Takes in the symbols of a node that its rule begins at, goes on where nothing is read, and lists called rules. */
+static void visit_node(struct first_search *s, int rule, int node, struct expr_list *called) {
+    struct program *p = s->p;
+    const struct program_node *n = &p->nodes[node];
+    if (n->kind == NODE_SET)
+        for (int i = 0; i < p->class_words; i++) p->rules[rule].first[i] |= program_set(p, n->a)[i];
+    if (n->kind == NODE_SPLIT)
+        for (int i = 0; i < n->b; i++) push_node(s, rule, p->targets[n->a + i]);
+    if (n->kind == NODE_COUNT) push_counter(s, rule, &p->counters[n->a]);
+    if (n->kind != NODE_CALL) return;
+    expr_list_add(called, n->a);
+    if (p->rules[n->a].nullable) push_node(s, rule, n->b);
+}
+
+static void list_called(struct first_search *s, int rule, struct expr_list *called) {
+    s->n_stack = 0;
+    push_node(s, rule, s->p->rules[rule].start);
+    while (s->n_stack > 0) {
+        s->n_stack--;
+        visit_node(s, rule, s->stack[s->n_stack], called);
+    }
+}
+
+/* One rule on the way from the root of a search. */
+struct first_place {
+    int rule, next; /* next: of the called rules */
+    struct expr_list called;
+};
+
+static const char *rule_name(const struct grammar_draft *d, int rule) {
+    return rule < d->n_rules ? d->rules[rule].name : "of a repetition";
+}
+
+static enum status fail_chain(const struct first_search *s, int rule, bool itself, struct error *e) {
+    const char *name = rule_name(s->d, rule);
+    if (itself)
+        return error_set(e, STATUS_INVALID,
+                         "the rule %.100s begins with itself (left recursion): write it with the repetition behind, "
+                         "as a ::= b (\"+\" b)*",
+                         name);
+    return error_set(e, STATUS_TOO_LARGE, "more than %d rules begin with each other, at %.100s", MAX_CHAIN, name);
+}
+
+enum { RULE_NEW, RULE_OPEN, RULE_DONE };
+
+/* Depth first from one rule; the beginnings of a rule are known when those of all that it calls are. */
+static enum status search_from(struct first_search *s, int root, uint8_t *states, struct first_place *places,
+                               struct error *e) {
+    struct program *p = s->p;
+    int depth = 0;
+    enum status status = STATUS_OK;
+    places[0] = (struct first_place){.rule = root};
+    states[root] = RULE_OPEN;
+    list_called(s, root, &places[0].called);
+    while (depth >= 0) {
+        struct first_place *place = &places[depth];
+        if (status || place->next == place->called.n) {
+            for (int i = 0; i < place->called.n && status == STATUS_OK; i++)
+                for (int w = 0; w < p->class_words; w++)
+                    p->rules[place->rule].first[w] |= p->rules[place->called.items[i]].first[w];
+            states[place->rule] = RULE_DONE;
+            free(place->called.items);
+            depth--;
+            continue;
+        }
+        int rule = place->called.items[place->next];
+        place->next++;
+        if (states[rule] == RULE_DONE) continue;
+        if (states[rule] == RULE_OPEN || depth + 1 == MAX_CHAIN) {
+            status = fail_chain(s, rule, states[rule] == RULE_OPEN, e);
+            continue;
+        }
+        depth++;
+        places[depth] = (struct first_place){.rule = rule};
+        states[rule] = RULE_OPEN;
+        list_called(s, rule, &places[depth].called);
+    }
+    return status;
+}
+
+static bool is_empty(const struct program *p, const uint64_t *set) {
+    for (int i = 0; i < p->class_words; i++)
+        if (set[i]) return false;
+    return true;
+}
+
+enum status program_finish(struct program *p, const struct grammar_draft *d, struct error *e) {
+    struct first_search s = {.p = p, .d = d};
+    uint8_t *states = xcalloc((size_t)p->n_rules, 1);
+    struct first_place *places = xcalloc(MAX_CHAIN, sizeof *places);
+    find_classes(p);
+    s.seen = xmalloc((size_t)p->n_nodes * sizeof *s.seen);
+    for (int i = 0; i < p->n_nodes; i++) s.seen[i] = -1;
+    for (int i = 0; i < p->n_rules; i++) p->rules[i].first = xcalloc((size_t)p->class_words, sizeof(uint64_t));
+    enum status status = STATUS_OK;
+    for (int i = 0; i < p->n_rules && status == STATUS_OK; i++)
+        if (states[i] == RULE_NEW) status = search_from(&s, i, states, places, e);
+    if (status == STATUS_OK && is_empty(p, p->rules[0].first))
+        status = error_set(e, STATUS_INVALID, "only the empty text matches");
+    free(s.seen);
+    free(s.stack);
+    free(states);
+    free(places);
+    return status;
+}
