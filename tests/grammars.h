@@ -75,7 +75,7 @@ static inline void open_test_vocab(struct vocab *v, const struct tokenizer *t) {
 
 static inline bool mask_has(const uint32_t *mask, int32_t id) { return mask[id / 32] >> (id % 32) & 1; }
 
-/* What is left of a walk. */
+/* The result of a walk. */
 struct test_walk {
     struct buffer text;
     bool whole; /* the text was ended where the grammar allows it */
@@ -102,6 +102,11 @@ static inline bool mask_is_exact(struct grammar *g, const struct tokenizer *t, c
     return true;
 }
 
+static inline void ids_add(int32_t *ids, int *n, int32_t id) {
+    ids[*n] = id;
+    (*n)++;
+}
+
 /* Writes at most `most` tokens, drawn at random from those allowed; `check` every mask. False after an error, which is
  * printed. */
 static inline bool walk_grammar(struct grammar *g, const struct tokenizer *t, int most, bool check,
@@ -119,7 +124,7 @@ static inline bool walk_grammar(struct grammar *g, const struct tokenizer *t, in
         int n = 0;
         ok = matcher_mask(&m, &mask, &e) == STATUS_OK && (!check || mask_is_exact(g, t, mask, &out->text));
         for (int32_t id = 0; ok && id < vocab; id++)
-            if (mask_has(mask, id)) allowed[n++] = id;
+            if (mask_has(mask, id)) ids_add(allowed, &n, id);
         if (!ok || n == 0) break;
         int32_t token = allowed[rand() % n];
         if (mask_has(mask, TEST_END) && rand() % 4 == 0) token = TEST_END;

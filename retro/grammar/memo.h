@@ -76,7 +76,7 @@ struct memo {
     int n_seen, seen_words, seen_capacity;
     struct memo_table state_table, frame_table, config_table, seen_table;
     int *rule_states; /* [n_rules] the state at a rule's beginning, -1: not known */
-    /* What a step works with. */
+    /* The working space of a step. */
     struct memo_place *closure;
     int n_closure, closure_capacity;
     int *gathered; /* frames */

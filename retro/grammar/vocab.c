@@ -66,7 +66,7 @@ static struct vocab_entry *list_entries(struct vocab *v, const struct tokenizer 
     return all;
 }
 
-/* What is built: the nodes from the root to the latest entry. */
+/* The trie so far, and the nodes from its root to the latest entry. */
 struct vocab_build {
     struct vocab *v;
     int capacity;
