@@ -148,7 +148,6 @@ export class Answer {
       const citation = within(this.citations, start);
       this.layPiece(this.text.slice(start, end), within(this.tokens, start), this.holder(sentence, citation));
     }
-    if (this.sentences[0]?.element) this.sentences[0].element.tabIndex = 0;
   }
 
   holder(sentence, citation) {

@@ -55,6 +55,7 @@ function showFacts() {
   if (props.retrieval) facts.push(`${number(retro.chunks)} passages, generation ${retro.generation}`);
   sizes.className = "more";
   sizes.textContent = ` · ${parameters(n_params)}, ${number(model.max_model_len)} tokens of context`;
+  document.title = `${model.id} – retro-server`;
   $("#facts").replaceChildren(facts.join(" · "), sizes);
 }
 
@@ -100,19 +101,23 @@ async function chooseModel(id) {
   showMode();
 }
 
-async function loadModels() {
+async function listModels() {
+  models = (await getJson("v1/models")).data.filter(({ meta }) => meta.role === "decoder");
+  $("#model").replaceChildren(...models.map(({ id }) => new Option(id, id)));
+  $(".model").hidden = models.length === 1;
+  await chooseModel(models[0].id);
+}
+
+// `load` asks the server for what the page cannot do without.
+async function start(load) {
   $("#welcome .trouble").hidden = true;
   try {
-    models = (await getJson("v1/models")).data.filter(({ meta }) => meta.role === "decoder");
-    const select = $("#model");
-    select.replaceChildren(...models.map(({ id }) => new Option(id, id)));
-    $(".model").hidden = models.length === 1;
-    await chooseModel(models[0].id);
-    $("#welcome").classList.remove("waits");
+    await load();
   } catch (refusal) {
     if (!(refusal instanceof Refusal)) throw refusal;
     model = null;
-    showTrouble($("#welcome .trouble"), refusal, { ...actions, again: loadModels });
+    $("#welcome").hidden = false;
+    showTrouble($("#welcome .trouble"), refusal, { ...actions, again: () => start(load) });
   }
   $("#send").disabled = model === null;
 }
@@ -187,7 +192,7 @@ async function write(answer, body, { sources, speaks, again }) {
   const watch = { start: performance.now(), first: 0, last: 0, usage: null, finish: "", seed: body.seed };
   const marks = {};
   answer.begin();
-  answer.find(".copy").addEventListener("click", () => navigator.clipboard.writeText(answer.before + answer.text));
+  answer.find(".copy").addEventListener("click", () => copy(answer));
   answer.find(".copy").hidden = !navigator.clipboard;
   answer.find(".go-on").addEventListener("click", () => ask(answer.before + answer.text));
   try {
@@ -206,6 +211,11 @@ async function write(answer, body, { sources, speaks, again }) {
     answer.measured(describeWatch(watch));
     if (speaks) speak(answer.text, true);
   }
+}
+
+async function copy(answer) {
+  await navigator.clipboard.writeText(answer.before + answer.text);
+  answer.find(".reading").textContent = "Copied.";
 }
 
 function take(event, answer, sources, watch, marks) {
@@ -286,11 +296,11 @@ $("#fresh").addEventListener("click", () => {
   $("#fresh").hidden = true;
   prompt.focus();
 });
-$("#model").addEventListener("change", (event) => chooseModel(event.target.value));
+$("#model").addEventListener("change", (event) => start(() => chooseModel(event.target.value)));
 for (const radio of form.elements.mode) radio.addEventListener("change", showMode);
 
 startSettings(() => {
-  if (model === null) loadModels();
+  if (model === null) start(listModels);
   prompt.focus();
 });
-loadModels();
+start(listModels);

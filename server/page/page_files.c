@@ -28,7 +28,7 @@ EMBED(page_settings_js, "settings.js");
 EMBED(page_icon, "icon.svg");
 
 #define SCRIPT "text/javascript; charset=utf-8"
-const struct page_file page_files[] = {
+static const struct page_file page_files[] = {
     {"/", "text/html; charset=utf-8", page_html_start, page_html_end},
     {"/page/page.css", "text/css; charset=utf-8", page_css_start, page_css_end},
     {"/page/page.js", SCRIPT, page_js_start, page_js_end},
@@ -38,10 +38,9 @@ const struct page_file page_files[] = {
     {"/page/settings.js", SCRIPT, page_settings_js_start, page_settings_js_end},
     {"/page/icon.svg", "image/svg+xml", page_icon_start, page_icon_end},
 };
-const int n_page_files = (int)ARRAY_COUNT(page_files);
 
 const struct page_file *page_file_find(const char *path) {
-    for (int i = 0; i < n_page_files; i++)
+    for (size_t i = 0; i < ARRAY_COUNT(page_files); i++)
         if (strcmp(page_files[i].path, path) == 0) return &page_files[i];
     return NULL;
 }

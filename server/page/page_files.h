@@ -9,8 +9,6 @@ struct page_file {
     const char *type;
     const char *start, *end;
 };
-extern const struct page_file page_files[];
-extern const int n_page_files;
 
 /* NULL: the page has no such file. */
 const struct page_file *page_file_find(const char *path);

@@ -78,6 +78,7 @@ const isDark = () => (document.documentElement.dataset.theme ?? (systemIsDark.ma
 function showTheme(theme) {
   if (theme === "light" || theme === "dark") document.documentElement.dataset.theme = theme;
   themeButton.textContent = isDark() ? "Light" : "Dark";
+  themeButton.setAttribute("aria-label", `${themeButton.textContent} colours`);
 }
 
 // `changed` is called when the dialog closes.

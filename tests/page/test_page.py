@@ -100,6 +100,30 @@ def test_settings_are_sent_and_outlive_a_reload(visit):
     assert one.page.locator("[name=max_tokens]").input_value() == "128"
 
 
+def test_another_model_is_chosen(visit, config, start, chat_server, folder):
+    """Only the first has documents."""
+    others = json.dumps([{"path": str(folder / "talker"), "name": "talker"}])
+    one = visit(start(config, f"model.others={others}"))
+    assert one.page.title() == "retro-docs – retro-server" and one.page.locator("#modes").is_hidden()
+    one.page.select_option("#model", "talker")
+    one.until("document.title.startsWith('talker')")
+    assert one.page.locator("#reads").is_hidden() and one.page.locator("input[value=chat]").is_checked()
+    one.page.fill("#prompt", "Hello")
+    one.page.press("#prompt", "Enter")
+    one.wait()
+    assert one.text(".written").startswith("Hello, world!")
+    (body,) = one.bodies()
+    assert body["model"] == "talker" and "retrieval" not in body
+
+
+def test_the_text_is_copied(visit):
+    one = visit(permissions=["clipboard-read", "clipboard-write"])
+    one.ask(QUESTION)
+    one.page.click(".copy")
+    one.until("document.querySelector('.reading').textContent === 'Copied.'")
+    assert one.page.evaluate("navigator.clipboard.readText()") == one.page.locator(".text").evaluate("e => e.textContent")
+
+
 # Chats.
 
 
