@@ -6,7 +6,7 @@ import { percent } from "./sources.js";
 
 const shape = document.querySelector("#answer-shape").content.firstElementChild;
 const segmenter = new Intl.Segmenter("en", { granularity: "sentence" });
-const LEANS = Math.log(4); // a token is underlined where it is four times less likely without the documents
+const LEANS = Math.log(10); // a token is underlined where it is ten times less likely without the documents
 
 // Where each character begins in the string, and where the last one ends: the API counts characters.
 function characterStarts(text) {
@@ -171,21 +171,26 @@ export class Answer {
       holder.append(text);
       return;
     }
-    const piece = element("span", "token", text);
+    const piece = element("span", "token");
     const leans = token.without === undefined ? 0 : token.logprob - token.without;
-    if (leans >= LEANS) {
-      piece.classList.add("leans");
-      piece.style.setProperty("--l", Math.min(leans / (4 * LEANS), 1).toFixed(2));
-    }
+    const word = text.trimStart();
+    piece.append(text.slice(0, text.length - word.length), leans < LEANS ? word : this.underline(word, leans));
     (token.pieces ??= []).push(piece);
     holder.append(piece);
+  }
+
+  underline(word, leans) {
+    const underlined = element("span", "leans", word);
+    underlined.style.setProperty("--l", Math.min(leans / (3 * LEANS), 1).toFixed(2));
+    this.find(".legend").hidden = false;
+    return underlined;
   }
 
   // Pointing at a sentence, or moving among them by arrow keys, lights up its passages.
 
   listen() {
     const sentenceOf = (target) => this.sentences.find((one) => one.element === target.closest?.(".sentence"));
-    const tokenOf = (target) => this.tokens.find((one) => one.pieces?.includes(target));
+    const tokenOf = (target) => this.tokens.find((one) => one.pieces?.includes(target.closest?.(".token")));
     for (const one of this.sentences) if (one.element) one.element.tabIndex = one === this.sentences[0] ? 0 : -1;
     this.written.addEventListener("pointerover", (event) => this.read(sentenceOf(event.target), tokenOf(event.target)));
     this.written.addEventListener("pointerleave", () => this.read(null));

@@ -134,7 +134,8 @@ function requestBody(text, reads, seed) {
   const { temperature, top_p, max_tokens, k, min_similarity, system } = settings();
   const writing = { max_tokens, temperature, top_p, seed };
   const body = { model: model.id, ...writing, stream: true, stream_options: { include_usage: true } };
-  if (props.retrieval) body.retrieval = reads ? { enabled: true, k, min_similarity } : { enabled: false };
+  const reading = { enabled: true, k, min_similarity };
+  if (props.retrieval) body.retrieval = reads ? reading : { enabled: false };
   if (mode() === "complete") return { ...body, prompt: text };
   const messages = system ? [{ role: "system", content: system }] : [];
   for (const turn of turns) {

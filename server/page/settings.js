@@ -4,6 +4,9 @@
 const form = document.querySelector("#settings form");
 const dialog = document.querySelector("#settings");
 const themeButton = document.querySelector("#theme");
+const CITE =
+  "Where numbered passages are given, answer from them, and write the number of each that you use, as in [1]. " +
+  "Say so when they do not answer.";
 const KEPT = "retro-settings", THEME = "retro-theme";
 
 let chosen = read(sessionStorage, KEPT) ?? {}; // what differs from the defaults
@@ -38,8 +41,7 @@ export function setDefaults(props) {
     seed: "",
     k: props.retrieval?.k ?? 1,
     min_similarity: props.retrieval?.min_similarity ?? -1,
-    compare: false,
-    system: "",
+    system: props.retrieval && props.retrieval.mode !== "attention" ? CITE : "",
     key: "",
   };
   form.elements.max_tokens.max = context;

@@ -23,6 +23,7 @@ export class Sources {
     this.list = element.querySelector("ol");
     this.passages = []; // {key, number, item}
     this.chunks = new Map(); // of each chunk the passages that it read, as indices
+    this.shares = new Map(); // of each passage in the whole answer, by index
     this.pointed = pointed;
     this.element.addEventListener("pointerleave", () => this.point(null));
     this.element.addEventListener("focusout", () => this.point(null));
@@ -87,16 +88,18 @@ export class Sources {
 
   // The share of each passage in the whole answer, as a Map by index.
   setShares(shares) {
+    this.shares = shares;
     this.element.querySelector("h3 span").textContent = "and their share of the attention";
-    this.passages.forEach(({ item }, i) => (item.querySelector(".share").textContent = percent(shares.get(i) ?? 0)));
+    this.light(new Map());
   }
 
-  // Lights passages up by weights, a Map by index; none when it is empty.
-  light(weights) {
-    const most = Math.max(...weights.values(), 0);
+  // Lights passages up by the shares of a part of the answer; none when there are none, which shows those of the whole.
+  light(part) {
+    const most = Math.max(...part.values(), 0);
     this.list.classList.toggle("lit", most > 0);
     this.passages.forEach(({ item }, i) => {
-      const weight = most > 0 ? (weights.get(i) ?? 0) / most : 0;
+      const weight = most > 0 ? (part.get(i) ?? 0) / most : 0;
+      item.querySelector(".share").textContent = percent((most > 0 ? part : this.shares).get(i) ?? 0);
       item.style.setProperty("--w", weight.toFixed(3));
       item.classList.toggle("on", weight > 0);
     });

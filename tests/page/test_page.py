@@ -134,11 +134,14 @@ def test_a_chat_goes_on_with_what_was_said(visit, chat_server):
     assert one.text(".written") == "Hello, world! Äö 🙂 bye..."
     assert one.text(".question") == "Hello there"
     one.ask("And now?")
-    assert [m["content"] for m in one.bodies()[1]["messages"]] == ["Hello there", "Hello, world! Äö 🙂 bye...", "And now?"]
+    first, *rest = one.bodies()[1]["messages"]
+    assert first["role"] == "system" and "as in [1]" in first["content"]
+    assert [m["content"] for m in rest] == ["Hello there", "Hello, world! Äö 🙂 bye...", "And now?"]
     one.page.click("#fresh")
     assert one.page.locator("article").count() == 0
+    one.set(system="")
     one.ask("Again")
-    assert len(one.bodies()[2]["messages"]) == 1
+    assert [m["content"] for m in one.bodies()[2]["messages"]] == ["Again"]
 
 
 def test_a_citation_leads_to_its_passage(visit, chat_server):
@@ -314,9 +317,11 @@ def test_pointing_at_a_sentence_lights_its_passages(visit):
     assert one.page.locator("aside .share").all_inner_texts() == ["50 %", "50 %"]
     one.page.locator(".sentence").first.hover()
     assert weights(one, "aside li") == [1, pytest.approx(1 / 9, abs=1e-3)]
+    assert one.page.locator("aside .share").all_inner_texts() == ["90 %", "10 %"]
     assert one.text(".reading").startswith("Attention of this sentence: source 1 (90 %), 2 (10 %).")
     one.page.mouse.move(0, 0)
     assert weights(one, "aside li") == [0, 0] and one.text(".reading") == ""
+    assert one.page.locator("aside .share").all_inner_texts() == ["50 %", "50 %"]
 
 
 def test_pointing_at_a_passage_lights_its_tokens(visit):
@@ -329,8 +334,8 @@ def test_pointing_at_a_passage_lights_its_tokens(visit):
 
 def test_what_depends_on_the_documents_is_underlined(visit):
     one = marked(visit)
-    assert one.page.locator(".leans").all_inner_texts() == [" It is"]
-    one.page.locator(".leans").hover()
+    assert one.page.locator(".written .leans").all_inner_texts() == ["It is"] and one.page.locator(".legend").is_visible()
+    one.page.locator(".written .leans").hover()
     assert one.text(".reading").endswith("“It is”: 61 % likely, 1.8 % without the documents.")
 
 
