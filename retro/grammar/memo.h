@@ -1,5 +1,5 @@
-/* retro/grammar/memo.h: a program at work, and everything that was found out about it. What a text may go on with is a
- * configuration: a set of stacks. Each stack is a frame on another, each frame a state: the places within one rule
+/* retro/grammar/memo.h: a program at work, and everything that was found out about it. The ways on from a
+ * text are a configuration: a set of stacks. Each stack is a frame on another, each frame a state: the places within one rule
  * where a walk may be. States, frames and configurations are numbered as they are met, and what a symbol makes of each
  * is computed once: then a symbol is one look into a table.
  *

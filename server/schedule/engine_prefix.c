@@ -5,8 +5,11 @@
 #include "server/schedule/engine_private.h"
 
 static struct session_text text_of(const struct engine_sequence *s) {
-    return (struct session_text){
-        .ids = s->rows, .n = sequence_first_logits(s), .neighbors = s->neighbors, .source = s->source, .n_source = s->n_source};
+    return (struct session_text){.ids = s->rows,
+                                 .n = sequence_first_logits(s),
+                                 .neighbors = s->neighbors,
+                                 .source = s->source,
+                                 .n_source = s->n_source};
 }
 
 static bool same_ids(const int32_t *a, const int32_t *b, int n) {

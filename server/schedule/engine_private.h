@@ -39,11 +39,11 @@ struct engine_sequence {
     const int32_t *rows, *source;
     int n_rows, n_source, n_prefix, n_reread;
     int32_t *composed_rows, *composed_source; /* owned, where passages stand among them */
-    int32_t *forced; /* owned, of a comparison that has begun: its rows, and the last token (comparison.h) */
-    bool begun;                               /* it has looked for rows to take over, and computes what is left */
-    int n_cached;                             /* tokens of its prompt that needed no computing when it was read first */
-    int n_ids;                                /* tokens written, perhaps not yet published */
-    double logprob_sum;                       /* of these */
+    int32_t *forced;    /* owned, of a comparison that has begun: its rows, and the last token (comparison.h) */
+    bool begun;         /* it has looked for rows to take over, and computes what is left */
+    int n_cached;       /* tokens of its prompt that needed no computing when it was read first */
+    int n_ids;          /* tokens written, perhaps not yet published */
+    double logprob_sum; /* of these */
     struct logit_edits edits;
     struct matcher *matcher;  /* owned; of the request's grammar, NULL: it has none (guided.h) */
     struct error matching;    /* why it cannot go on, if it cannot */
