@@ -157,8 +157,7 @@ struct route_args {
  * and, where there is a shared expert, + sigmoid(gate) shared. The routes are read by the device when the op runs: the
  * host need not know them. A row's result is the same whatever other rows its experts meet.
  *
- * The CPU gives each expert its own rows only. CUDA gives every expert all rows and keeps what was asked for, which is
- * experts / k times the work. */
+ * Each expert meets its own rows only. */
 struct experts_args {
     struct tensor y, x;             /* [rows, d] */
     struct tensor routes;           /* [rows, 2 k], of backend_route */

@@ -105,12 +105,12 @@ check_build() {
     echo "$bundle is missing or was made from other sources: building"
     make -s -j"$jobs" WARNINGS= gpu-bundle && unpack && return
     echo "building what needs cmocka and the toolkit alone"
-    make -s -j"$jobs" WARNINGS= gpu-ops && pack "$bundle" build/tests/cuda/test_cuda_{ops,attention,blocks} && unpack
+    make -s -j"$jobs" WARNINGS= gpu-ops && pack "$bundle" build/tests/cuda/test_cuda_{ops,attention,blocks,experts} && unpack
 }
 
 check_ops() {
     local status=0 program
-    for program in ops attention blocks steps; do ours 40 test_cuda_$program "$device" || status=1; done
+    for program in ops attention blocks experts steps; do ours 40 test_cuda_$program "$device" || status=1; done
     if [ -x "$bundle/test_index_gpu" ]; then
         ours 40 test_index_gpu "$device" || status=1
     else
@@ -132,13 +132,13 @@ check_sanitizer() {
     log=$(mktemp)
     for tool in memcheck racecheck synccheck initcheck; do
         running=()
-        for program in ops attention blocks; do
+        for program in ops attention blocks experts; do
             attempt 25 env LD_LIBRARY_PATH="$bundle/lib${cublas:+:$cublas}" \
                 compute-sanitizer --tool "$tool" --error-exitcode 9 --print-limit 10 \
                 "$bundle/test_cuda_$program" "$device" 16 > "$log.$program" 2>&1 &
             running+=($!)
         done
-        for program in ops attention blocks; do
+        for program in ops attention blocks experts; do
             wait "${running[0]}" || status=1
             running=("${running[@]:1}")
             echo "== $tool $program"

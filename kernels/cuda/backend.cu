@@ -77,7 +77,7 @@ static void cuda_close(struct backend *b) {
     cudaSetDevice(cuda->ordinal); /* whatever thread closes it */
     if (cuda->stream) cudaStreamSynchronize(cuda->stream);
     graphs_close(&cuda->graphs);
-    struct workspace *all[] = {&cuda->inputs, &cuda->tile, &cuda->partials, &cuda->results};
+    struct workspace *all[] = {&cuda->inputs, &cuda->tile, &cuda->partials, &cuda->results, &cuda->experts};
     for (size_t i = 0; i < ARRAY_COUNT(all); i++) cudaFree(all[i]->data);
     work_close(cuda);
     loading_close(&cuda->loading);
@@ -87,6 +87,7 @@ static void cuda_close(struct backend *b) {
     free(cuda->combines.data);
     free(cuda->blocks.data);
     free(cuda->sorted.data);
+    free(cuda->expert_weights.data);
     free(cuda);
     b->device = NULL;
 }

@@ -7,6 +7,7 @@
  * as with bf16 weights. Both roundings are to nearest even, by at most 2^-9 of each factor. So a row's last bits depend
  * on whether it is one of few or of many. */
 #include "kernels/cuda/blocks.cuh"
+#include "kernels/cuda/experts.cuh"
 #include "kernels/cuda/gemm.h"
 #include "kernels/cuda/linear.cuh"
 
@@ -54,19 +55,16 @@ struct blocks_kernel_args {
     enum activation activation;
 };
 
-/* grid (n_out / 4 times groups of ROWS rows of x), block 32 .. 256, shared 4 ROWS floats per warp. A block reads four
- * rows of W once, 16 bytes a thread and row, and x from the cache: bound by the bytes of W for few rows, by
- * multiply-adds for more. The groups of the same four rows of W are neighbours, so that memory is read once for all.
- * Rows that are missing in a group repeat the last one and are not written. */
+/* Rows [top, top + ROWS) of x by rows [first, first + 4) of W, which is read once, 16 bytes a thread and row, and x
+ * from the cache. Rows that are missing repeat the last one and are not written. `shared` holds 4 ROWS floats per warp.
+ */
 template <enum dtype T, int ROWS>
-__global__ void __launch_bounds__(MOST_THREADS) linear_blocks_kernel(struct blocks_kernel_args k) {
-    DYNAMIC_SHARED(memory);
+__device__ inline void blocks_multiply(const struct blocks_kernel_args &k, int first, int top, float *shared) {
     constexpr int N = ROWS * COLUMNS;
     /* Without a branch the compiler loads the x of all blocks at once, while W is on its way; of much x that would take
      * too many registers. */
     constexpr bool APART = ROWS * line_blocks(T) > 8;
-    int groups = (k.rows + ROWS - 1) / ROWS, pieces = k.w.lines * LINE_PIECES;
-    int first = (int)blockIdx.x / groups * COLUMNS, top = (int)blockIdx.x % groups * ROWS;
+    int pieces = k.w.lines * LINE_PIECES;
     float sums[N] = {};
     for (int at = (int)threadIdx.x; at < pieces; at += (int)blockDim.x) {
         block_piece<T> w[COLUMNS];
@@ -88,7 +86,6 @@ __global__ void __launch_bounds__(MOST_THREADS) linear_blocks_kernel(struct bloc
             }
         }
     }
-    float *shared = (float *)memory; /* [warps][N] */
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, warps = (int)blockDim.x / WARP;
     warp_sums<N>(sums);
     for (int i = 0; i < (N > WARP ? N / WARP : 1); i++)
@@ -102,6 +99,40 @@ __global__ void __launch_bounds__(MOST_THREADS) linear_blocks_kernel(struct bloc
         sum *= row_scale<T>(k.w, col);
         k.y[row * k.y_stride + col] = value_activate(k.bias ? sum + k.bias[col] : sum, k.activation);
     }
+}
+
+/* grid (n_out / 4 times groups of ROWS rows of x), block 32 .. 256, shared 4 ROWS floats per warp. Bound by the bytes
+ * of W for few rows, by multiply-adds for more. The groups of the same four rows of W are neighbours, so that memory is
+ * read once for all. */
+template <enum dtype T, int ROWS>
+__global__ void __launch_bounds__(MOST_THREADS) linear_blocks_kernel(struct blocks_kernel_args k) {
+    DYNAMIC_SHARED(memory);
+    int groups = (k.rows + ROWS - 1) / ROWS;
+    blocks_multiply<T, ROWS>(k, (int)blockIdx.x / groups * COLUMNS, (int)blockIdx.x % groups * ROWS, (float *)memory);
+}
+
+struct experts_kernel_args {
+    struct blocks_kernel_args one; /* `w`: values and scales are each expert's own; x and y: of all experts */
+    struct expert_rows rows;
+    const void *const *weights;
+    int64_t scales_at;
+    int groups, unused; /* of rows, at most */
+};
+
+/* The same with the rows of each expert: grid (n_out / 4 times groups of ROWS rows, at most). */
+template <enum dtype T, int ROWS>
+__global__ void __launch_bounds__(MOST_THREADS, 1) experts_blocks_kernel(struct experts_kernel_args k) {
+    DYNAMIC_SHARED(memory);
+    int tile = (int)blockIdx.x % k.groups, expert = expert_of(k.rows, tile);
+    if (expert == k.rows.experts || k.weights[expert] == NULL) return;
+    int start = k.rows.starts[expert];
+    k.one.w.values = (const unsigned char *)k.weights[expert];
+    k.one.w.scales = (const uint16_t *)(const void *)(k.one.w.values + k.scales_at);
+    k.one.x += start * k.one.x_stride;
+    k.one.y += start * k.one.y_stride;
+    k.one.rows = k.rows.starts[expert + 1] - start;
+    blocks_multiply<T, ROWS>(k.one, (int)blockIdx.x / k.groups * COLUMNS, (tile - k.rows.tiles[expert]) * ROWS,
+                             (float *)memory);
 }
 
 /* Two pieces a thread where the row is long enough, one in small weights, so that all of their bytes are on the way at
@@ -201,5 +232,44 @@ void linear_blocks(struct backend *b, const struct linear_args *a) {
         case DTYPE_FP8: return blocks_multiply_few<DTYPE_FP8>(b, k);
         case DTYPE_F16: return blocks_multiply_few<DTYPE_F16>(b, k);
         default: return blocks_multiply_few<DTYPE_BF16>(b, k);
+    }
+}
+
+template <enum dtype T, int ROWS>
+static void experts_launch(struct backend *b, const struct expert_product *p, struct experts_kernel_args k) {
+    int threads = blocks_threads(k.one.w);
+    size_t shared = (size_t)(threads / WARP) * ROWS * COLUMNS * sizeof(float);
+    k.groups = experts_cut(b, p, ROWS);
+    k.one.w.values = NULL;
+    k.one.w.scales = NULL;
+    unsigned blocks = blocks_for(k.one.w.n_out, COLUMNS) * (unsigned)k.groups;
+    kernel_launch(b, experts_blocks_kernel<T, ROWS>, dim3(blocks), threads, shared, k);
+}
+
+template <enum dtype T>
+static void experts_multiply_type(struct backend *b, const struct expert_product *p,
+                                  const struct experts_kernel_args &k) {
+    if (p->most > 2) return experts_launch<T, 4>(b, p, k);
+    if (p->most > 1) return experts_launch<T, 2>(b, p, k);
+    experts_launch<T, 1>(b, p, k);
+}
+
+void experts_multiply_few(struct backend *b, const struct expert_product *p, const struct expert_weights *w) {
+    struct tensor x = p->x.cols % QUAD == 0 ? p->x : experts_inputs(b, p->x, DTYPE_F32, QUAD);
+    struct blocks shape = blocks_of(w->first);
+    int64_t scales_at = (const unsigned char *)(const void *)shape.scales - shape.values;
+    struct experts_kernel_args k = {
+        {shape, (const float *)x.data, NULL, p->y, x.stride, shape.n_out, x.rows, ACTIVATION_NONE},
+        p->rows,
+        w->data,
+        scales_at,
+        0,
+        0};
+    switch (shape.dtype) {
+        case DTYPE_INT8: return experts_multiply_type<DTYPE_INT8>(b, p, k);
+        case DTYPE_INT4: return experts_multiply_type<DTYPE_INT4>(b, p, k);
+        case DTYPE_FP8: return experts_multiply_type<DTYPE_FP8>(b, p, k);
+        case DTYPE_F16: return experts_multiply_type<DTYPE_F16>(b, p, k);
+        default: return experts_multiply_type<DTYPE_BF16>(b, p, k);
     }
 }

@@ -115,9 +115,9 @@ struct cuda {
     struct graphs graphs;
     struct gemm *gemm;
     struct cuda_watch watch;
-    struct workspace inputs, tile, partials,
-        results; /* linear: converted x, W; attention: parts of keys; sample: ids */
-    struct host_list pieces, combines, blocks, sorted; /* attention; scatter_rows */
+    struct workspace inputs, tile, partials, results,
+        experts; /* linear: converted x, W; attention: parts of keys; sample: ids; experts: all */
+    struct host_list pieces, combines, blocks, sorted, expert_weights; /* attention; scatter_rows; experts */
     char description[120];
 };
 

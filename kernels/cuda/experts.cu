@@ -1,6 +1,9 @@
-/* kernels/cuda/experts.cu: mixtures of experts. The list of work is written before the device knows the routes, so
- * every expert meets all rows and each row keeps the outputs of its own: right, and experts / k times the work. */
-#include "kernels/cuda/common.cuh"
+/* kernels/cuda/experts.cu: mixtures of experts: the choice of each row's experts, the rows sorted by expert, and what
+ * the experts made of a row summed up. The products are in blocks.cu and experts_tile.cu. */
+#include "kernels/cuda/experts.cuh"
+
+#include "kernels/cuda/blocks.cuh"
+#include "kernels/cuda/linear.cuh"
 
 /* NaN ranks last. */
 __device__ static float rank_of(float logit) { return logit == logit ? logit : -INFINITY; }
@@ -57,25 +60,109 @@ void cuda_route(struct backend *b, const struct route_args *a) {
     kernel_launch(b, route_rows_kernel, dim3((unsigned)a->y.rows), WARP, 0, k);
 }
 
-struct keep_kernel_args {
-    view parts, from, routes;
-    int expert;
-    int unused = 0;
+/* The place that a row gave an expert is a use of it: use row k + j is place j of a row. Sorted by expert, and within
+ * one in ascending order, uses are the rows of the products. */
+struct sort_kernel_args {
+    view routes;
+    int32_t *starts; /* [experts + 1]: the first sorted use of each expert */
+    int32_t *order;  /* [uses]: the use at each place of the sorted ones */
+    int32_t *places; /* [uses]: the place of each use */
 };
 
-/* grid (rows, pieces of d), block 32 .. 256. Bound by bytes: copies the rows that use the expert. */
-__global__ void keep_expert_kernel(struct keep_kernel_args k) {
-    int row = (int)blockIdx.x, col = first_column<1>(), used = k.routes.cols / 2;
-    if (col >= k.from.cols) return;
-    const float *numbers = (const float *)k.routes.data + row * k.routes.stride + used;
-    for (int j = 0; j < used; j++)
-        if ((int)numbers[j] == k.expert)
-            ((float *)k.parts.data)[row * k.parts.stride + (int64_t)j * k.from.cols + col] =
-                ((const float *)k.from.data)[row * k.from.stride + col];
+enum { SORT_THREADS = 256 };
+
+__device__ static int expert_at(const view &routes, int use) {
+    int used = routes.cols / 2;
+    return (int)((const float *)routes.data)[use / used * routes.stride + used + use % used];
+}
+
+/* grid experts, block 256, shared a number a warp. Each block reads all routes twice, which the cache holds: once to
+ * count the uses of lower experts, once to write its own. */
+__global__ void experts_sort_kernel(struct sort_kernel_args k) {
+    DYNAMIC_SHARED(memory);
+    int *counts = (int *)(void *)memory;
+    int uses = k.routes.rows * (k.routes.cols / 2), expert = (int)blockIdx.x, below = 0;
+    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
+    for (int use = (int)threadIdx.x; use < uses; use += SORT_THREADS) below += expert_at(k.routes, use) < expert;
+    int at = block_sum(below, counts);
+    if (threadIdx.x == 0) {
+        k.starts[expert] = at;
+        if (expert == (int)gridDim.x - 1) k.starts[expert + 1] = uses;
+    }
+    for (int first = 0; first < uses; first += SORT_THREADS) {
+        int use = first + (int)threadIdx.x;
+        bool mine = use < uses && expert_at(k.routes, use) == expert;
+        int before = 0, all = 0;
+        unsigned lanes = __ballot_sync(ALL_LANES, mine);
+        if (lane == 0) counts[warp] = __popc(lanes);
+        __syncthreads();
+        for (int i = 0; i < SORT_THREADS / WARP; i++) {
+            before += i < warp ? counts[i] : 0;
+            all += counts[i];
+        }
+        __syncthreads();
+        int place = at + before + __popc(lanes & ((1u << lane) - 1));
+        if (mine) {
+            k.order[place] = use;
+            k.places[use] = place;
+        }
+        at += all;
+    }
+}
+
+struct cut_kernel_args {
+    const int32_t *starts;
+    int32_t *tiles;
+    int experts, tile;
+};
+
+/* One block of 256: the number of tiles before each expert's. */
+__global__ void experts_cut_kernel(struct cut_kernel_args k) {
+    for (int expert = (int)threadIdx.x; expert <= k.experts; expert += SORT_THREADS) {
+        int n = 0;
+        for (int i = 0; i < expert; i++) n += (k.starts[i + 1] - k.starts[i] + k.tile - 1) / k.tile;
+        k.tiles[expert] = n;
+    }
+}
+
+int experts_cut(struct backend *b, const struct expert_product *p, int tile) {
+    struct cut_kernel_args k = {p->rows.starts, p->tiles, p->rows.experts, tile};
+    kernel_launch(b, experts_cut_kernel, dim3(1), SORT_THREADS, 0, k);
+    return p->x.rows / tile + (p->x.rows < p->rows.experts ? p->x.rows : p->rows.experts);
+}
+
+struct rows_kernel_args {
+    view y, x;
+    const int32_t *order; /* NULL: row i of y is row i of x; else use order[i] of x's rows */
+    int used, unused;
+};
+
+/* grid (rows, pieces of y's columns), block 32 .. 256. Bound by bytes: reads f32, writes y's type; zeros where y is
+ * wider than x. */
+__global__ void experts_rows_kernel(struct rows_kernel_args k) {
+    int row = (int)blockIdx.x, col = first_column<1>();
+    if (col >= k.y.cols) return;
+    int from = k.order ? k.order[row] / k.used : row;
+    lanes<1> v = {{col < k.x.cols ? ((const float *)k.x.data)[from * k.x.stride + col] : 0}};
+    lanes_store<1>(k.y.data, k.y.dtype, row * k.y.stride + col, v);
+}
+
+static void copy_rows(struct backend *b, const struct rows_kernel_args &k) {
+    kernel_launch(b, experts_rows_kernel, row_grid(k.y.rows, k.y.cols, 1), row_threads(k.y.cols, 1), 0, k);
+}
+
+struct tensor experts_inputs(struct backend *b, const struct tensor &x, enum dtype dtype, int multiple) {
+    int cols = (x.cols + multiple - 1) / multiple * multiple;
+    size_t bytes = (size_t)x.rows * (size_t)cols * dtype_bytes(dtype);
+    struct tensor y = tensor_make(workspace_reserve(b, &cuda_of(b)->inputs, bytes), dtype, x.rows, cols);
+    struct rows_kernel_args k = {y, x, NULL, 1, 0};
+    copy_rows(b, k);
+    return y;
 }
 
 struct combine_kernel_args {
-    view y, parts, routes, shared, gate; /* shared: data NULL for none */
+    view y, parts, routes, shared, gate; /* parts: sorted uses; shared: data NULL for none */
+    const int32_t *places;
 };
 
 /* grid (rows, pieces of d), block 32 .. 256. Bound by bytes: reads k parts, writes one row. */
@@ -83,9 +170,9 @@ __global__ void combine_experts_kernel(struct combine_kernel_args k) {
     int row = (int)blockIdx.x, col = first_column<1>(), used = k.routes.cols / 2;
     if (col >= k.y.cols) return;
     const float *weights = (const float *)k.routes.data + row * k.routes.stride;
-    const float *parts = (const float *)k.parts.data + row * k.parts.stride;
+    const int32_t *places = k.places + row * used;
     float sum = 0;
-    for (int j = 0; j < used; j++) sum += weights[j] * parts[(int64_t)j * k.y.cols + col];
+    for (int j = 0; j < used; j++) sum += weights[j] * ((const float *)k.parts.data)[places[j] * k.parts.stride + col];
     if (k.shared.data != NULL) {
         float gate = ((const float *)k.gate.data)[row * k.gate.stride];
         sum += ((const float *)k.shared.data)[row * k.shared.stride + col] / (1.0f + expf(-gate));
@@ -93,20 +180,81 @@ __global__ void combine_experts_kernel(struct combine_kernel_args k) {
     ((float *)k.y.data)[row * k.y.stride + col] = sum;
 }
 
-void cuda_experts(struct backend *b, const struct experts_args *a) {
-    dim3 grid = row_grid(a->x.rows, a->x.cols, 1);
-    int threads = row_threads(a->x.cols, 1);
-    for (int expert = 0; expert < a->n_experts; expert++) {
-        struct linear_args up = {}, down = {};
-        struct glu_args glu = {a->gated, a->wide, a->activation};
-        up.y = a->wide, up.x = a->x, up.weight = &a->fc1[expert];
-        down.y = a->few, down.x = a->gated, down.weight = &a->fc2[expert];
-        cuda_linear(b, &up);
-        cuda_glu(b, &glu);
-        cuda_linear(b, &down);
-        struct keep_kernel_args keep = {a->parts, a->few, a->routes, expert};
-        kernel_launch(b, keep_expert_kernel, grid, threads, 0, keep);
+struct expert_weights experts_weights(struct backend *b, const struct expert_product *p, int first) {
+    struct host_list *list = &cuda_of(b)->expert_weights;
+    size_t n = (size_t)p->rows.experts;
+    const void **data = (const void **)host_list_reserve(list, n * sizeof *data);
+    for (size_t i = 0; i < n; i++) data[i] = p->weights[i].dtype == p->weights[first].dtype ? p->weights[i].data : NULL;
+    return {array_stage(b, data, n), &p->weights[first]};
+}
+
+static void multiply_type(struct backend *b, const struct expert_product *p, int first) {
+    struct expert_weights w = experts_weights(b, p, first);
+    enum dtype type = w.first->dtype;
+    if (!in_blocks(type) && (!two_bytes(type) || w.first->n_in % QUAD != 0))
+        experts_multiply_plain(b, p, &w);
+    else if (p->most <= CUDA_FEW_ROWS)
+        experts_multiply_few(b, p, &w);
+    else
+        experts_multiply_many(b, p, &w);
+}
+
+/* Once for every type that an expert's weights have; mostly there is one. */
+static void multiply_experts(struct backend *b, const struct expert_product *p) {
+    for (int i = 0; i < p->rows.experts; i++) {
+        bool seen = false;
+        for (int j = 0; j < i; j++) seen = seen || p->weights[j].dtype == p->weights[i].dtype;
+        if (!seen) multiply_type(b, p, i);
     }
-    struct combine_kernel_args combine = {a->y, a->parts, a->routes, a->shared, a->gate};
-    kernel_launch(b, combine_experts_kernel, grid, threads, 0, combine);
+}
+
+/* Pieces of one workspace, for one mixture. */
+struct expert_room {
+    int32_t *starts, *tiles, *order, *places;
+    struct tensor x, wide, gated, parts;
+};
+
+/* Rows from *at on, which goes behind them; without memory only that. */
+static struct tensor take_rows(char *memory, size_t *at, int rows, int cols) {
+    struct tensor t = tensor_make(memory ? memory + *at : NULL, DTYPE_F32, rows, cols);
+    *at += ((size_t)rows * (size_t)cols * sizeof(float) + 255) / 256 * 256;
+    return t;
+}
+
+static int32_t *take_numbers(char *memory, size_t *at, int n) { return (int32_t *)take_rows(memory, at, 1, n).data; }
+
+/* Returns the bytes that it takes. */
+static size_t divide_room(struct expert_room *r, char *memory, const struct experts_args *a) {
+    int uses = a->x.rows * (a->routes.cols / 2);
+    size_t at = 0;
+    r->starts = take_numbers(memory, &at, a->n_experts + 1);
+    r->tiles = take_numbers(memory, &at, a->n_experts + 1);
+    r->order = take_numbers(memory, &at, uses);
+    r->places = take_numbers(memory, &at, uses);
+    r->x = take_rows(memory, &at, uses, a->x.cols);
+    r->wide = take_rows(memory, &at, uses, a->wide.cols);
+    r->gated = take_rows(memory, &at, uses, a->gated.cols);
+    r->parts = take_rows(memory, &at, uses, a->x.cols);
+    return at;
+}
+
+void cuda_experts(struct backend *b, const struct experts_args *a) {
+    if (a->x.rows == 0) return;
+    struct expert_room room;
+    size_t bytes = divide_room(&room, NULL, a);
+    divide_room(&room, (char *)workspace_reserve(b, &cuda_of(b)->experts, bytes), a);
+    struct sort_kernel_args sort = {a->routes, room.starts, room.order, room.places};
+    struct rows_kernel_args gather = {room.x, a->x, room.order, a->routes.cols / 2, 0};
+    struct expert_rows rows = {room.starts, room.tiles, a->n_experts, 0};
+    struct expert_product up = {a->fc1, rows, room.tiles, room.x, (float *)room.wide.data, a->x.rows};
+    struct expert_product down = {a->fc2, rows, room.tiles, room.gated, (float *)room.parts.data, a->x.rows};
+    struct glu_args glu = {room.gated, room.wide, a->activation};
+    struct combine_kernel_args combine = {a->y, room.parts, a->routes, a->shared, a->gate, room.places};
+
+    kernel_launch(b, experts_sort_kernel, dim3((unsigned)a->n_experts), SORT_THREADS, WARP * sizeof(int), sort);
+    copy_rows(b, gather);
+    multiply_experts(b, &up);
+    cuda_glu(b, &glu);
+    multiply_experts(b, &down);
+    kernel_launch(b, combine_experts_kernel, row_grid(a->x.rows, a->x.cols, 1), row_threads(a->x.cols, 1), 0, combine);
 }

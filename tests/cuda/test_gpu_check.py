@@ -47,6 +47,7 @@ def run(folder, *, ops, gpu, device="cuda:0"):
     write(bundle / "test_cuda_ops", f"#!/bin/sh\n{ops}\n")
     write(bundle / "test_cuda_attention", "#!/bin/sh\necho '[  PASSED  ] 6 test(s).'\n")
     write(bundle / "test_cuda_blocks", "#!/bin/sh\necho '[  PASSED  ] 8 test(s).'\n")
+    write(bundle / "test_cuda_experts", "#!/bin/sh\necho '[  PASSED  ] 7 test(s).'\n")
     write(bundle / "test_cuda_steps", "#!/bin/sh\necho '[  PASSED  ] 2 test(s).'\n")
     if gpu:
         write(bundle / "test_index_gpu", "#!/bin/sh\necho '[  PASSED  ] 7 test(s).'\n")
