@@ -107,7 +107,7 @@ static enum status check_folders(const struct config *c, struct error *e) {
     int wrong = !model_ready("model.path", c->model.path, "; this is no model folder");
     wrong += !folder_ready("retrieval.collection", c->retrieval.collection, "CURRENT",
                            "; this is no collection, which retro-index makes");
-    wrong += !folder_ready("retrieval.embedder", c->retrieval.embedder, "config.json", "; this is no embedder folder");
+    wrong += !model_ready("retrieval.embedder", c->retrieval.embedder, "; this is no embedder folder");
     if (wrong == 0) return STATUS_OK;
     return error_set(e, STATUS_NOT_FOUND, "the configuration names %d folder%s that cannot be used", wrong,
                      wrong == 1 ? "" : "s");

@@ -42,8 +42,9 @@ static enum status check_model(const struct model *m, const struct encoder_folde
                          m->info.family);
     if (model_writes(m) && !f->described)
         return error_set(e, STATUS_UNSUPPORTED,
-                         "%s: a %s model writes text, and no modules.json says how its rows become a vector", folder,
-                         m->info.family);
+                         "%s: a %s model writes text, and no modules.json says how its rows become a vector; in a GGUF "
+                         "file pooling_type would",
+                         folder, m->info.family);
     return STATUS_OK;
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "config/json/json_table.h"
+#include "retro/weights/gguf_folder.h"
 
 enum { PATH_SIZE = 4096 };
 
@@ -361,9 +362,35 @@ static enum status read_prompts(struct encoder_folder *f, const char *folder, st
     return status;
 }
 
+/* A GGUF file says how rows are pooled; prompts, limits and modules after pooling have no keys there. */
+static enum status read_gguf(struct encoder_folder *f, const char *path, const char *file, struct error *e) {
+    static const enum pooling_mode modes[] = {
+        [GGUF_POOLING_MEAN] = POOLING_MEAN, [GGUF_POOLING_CLS] = POOLING_CLS, [GGUF_POOLING_LAST] = POOLING_LAST};
+    enum gguf_pooling pooling;
+    struct gguf *g;
+    if (gguf_open(&g, file, e)) return e->status;
+    enum status status = gguf_find_pooling(g, &pooling, e);
+    gguf_close(g);
+    if (status) return status;
+    f->model = xstrdup(path);
+    f->described = pooling != GGUF_POOLING_ABSENT;
+    f->modes[0] = f->described ? modes[pooling] : POOLING_MEAN;
+    f->n_modes = 1;
+    f->include_prompt = true;
+    f->pooled = -1;
+    for (int role = 0; role < ENCODER_ROLES; role++) f->prompts[role] = xstrdup("");
+    return STATUS_OK;
+}
+
 enum status encoder_folder_read(struct encoder_folder *out, const char *folder, struct error *e) {
     char path[PATH_SIZE];
+    struct buffer file = {0};
     *out = (struct encoder_folder){0};
+    if (gguf_find_file(folder, &file)) {
+        enum status read = read_gguf(out, folder, file.data, e);
+        buffer_free(&file);
+        return read;
+    }
     join_path(path, folder, "modules.json");
     enum status status = access(path, F_OK) == 0 ? read_modules(out, folder, e) : read_alone(out, folder, e);
     if (status == STATUS_OK) status = read_limits(out, e);

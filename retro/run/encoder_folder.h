@@ -47,6 +47,6 @@ struct encoder_folder {
 
 /* Reads modules.json and what it names, sentence_bert_config.json, tokenizer_config.json and
  * config_sentence_transformers.json. A folder without modules.json is a transformer and mean pooling.
- * STATUS_UNSUPPORTED names file and key of what we lack. */
+ * STATUS_UNSUPPORTED names file and key of what we lack. A GGUF file has pooling alone. */
 enum status encoder_folder_read(struct encoder_folder *out, const char *folder, struct error *e);
 void encoder_folder_free(struct encoder_folder *f); /* of a zeroed one: nothing */

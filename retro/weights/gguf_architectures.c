@@ -9,6 +9,7 @@ const struct key_row architecture_common_keys[] = {
     {"vocab_size", NULL, KEY_IGNORED, 0}, /* the word table tells */
     {"tensor_data_layout", NULL, KEY_IGNORED, 0},
     {"rope.scaling.finetuned", NULL, KEY_IGNORED, 0},
+    {"pooling_type", NULL, KEY_IGNORED, 0}, /* of embedders: gguf_find_pooling */
     {"attention.causal", NULL, KEY_NEUTRAL, 1},
     {"use_parallel_residual", NULL, KEY_NEUTRAL, 0},
     {"expert_count", NULL, KEY_NEUTRAL, 0},
@@ -100,6 +101,15 @@ static const struct key_row qwen_moe_keys[] = {
     {"expert_shared_feed_forward_length", "shared_expert_intermediate_size", KEY_INT, 0},
 };
 
+static const struct key_row bert_keys[] = {
+    {"block_count", "num_hidden_layers", KEY_INT, 0},
+    {"context_length", "max_position_embeddings", KEY_INT, 0},
+    {"embedding_length", "hidden_size", KEY_INT, 0},
+    {"feed_forward_length", "intermediate_size", KEY_INT, 0},
+    {"attention.head_count", "num_attention_heads", KEY_INT, 0},
+    {"attention.layer_norm_epsilon", "layer_norm_eps", KEY_FLOAT, 0},
+    {"attention.causal", NULL, KEY_NEUTRAL, 0},
+};
 static const struct key_row gpt2_keys[] = {
     {"block_count", "n_layer", KEY_INT, 0},
     {"context_length", "n_positions", KEY_INT, 0},
@@ -229,6 +239,23 @@ static const struct name_row gptneox_layer[] = {
     {"ffn_down", "mlp.dense_4h_to_h", ORDER_SAME},
 };
 
+static const struct name_row bert_outer[] = {
+    {"token_embd", "embeddings.word_embeddings", ORDER_SAME},
+    {"position_embd", "embeddings.position_embeddings", ORDER_SAME},
+    {"token_types", "embeddings.token_type_embeddings", ORDER_SAME},
+    {"token_embd_norm", "embeddings.LayerNorm", ORDER_SAME},
+};
+static const struct name_row bert_layer[] = {
+    {"attn_q", "attention.self.query", ORDER_SAME},
+    {"attn_k", "attention.self.key", ORDER_SAME},
+    {"attn_v", "attention.self.value", ORDER_SAME},
+    {"attn_output", "attention.output.dense", ORDER_SAME},
+    {"attn_output_norm", "attention.output.LayerNorm", ORDER_SAME},
+    {"ffn_up", "intermediate.dense", ORDER_SAME},
+    {"ffn_down", "output.dense", ORDER_SAME},
+    {"layer_output_norm", "output.LayerNorm", ORDER_SAME},
+};
+
 /* GGUF's and Hugging Face's name, keys, facts, names of tensors in layers. */
 #define LLAMA_KIN(kind, type, keys_of, facts_of, names) \
     .name = (kind), .model_type = (type), .keys = (keys_of), .n_keys = ARRAY_COUNT(keys_of), .facts = (facts_of), \
@@ -258,6 +285,14 @@ static const struct architecture architectures[] = {
      .layers = "transformer.h.#.",
      .outer = {ROWS(gpt2_outer)},
      .layer = {ROWS(gpt2_layer)}},
+    /* RoBERTa's files too: what its positions skip, the converter has cut off. */
+    {.name = "bert",
+     .model_type = "bert",
+     .keys = ROWS(bert_keys),
+     .layers = "encoder.layer.#.",
+     .outer = {ROWS(bert_outer)},
+     .layer = {ROWS(bert_layer)},
+     .activation = "gelu"},
     {.name = "gptneox",
      .model_type = "gpt_neox",
      .keys = ROWS(gptneox_keys),

@@ -57,6 +57,7 @@ struct architecture {
     size_t n_facts;
     const char *layers; /* the prefix of layer '#' */
     struct rows_of_names outer, layer;
+    const char *activation; /* hidden_act, where neither the file nor the family tells; else NULL */
     /* The key of config.json for the root of what scores are divided by. The file does not tell: it is the size of a
      * head, but in the model of `divided_layers` layers the hidden size over the heads. NULL: none. */
     const char *divisor;

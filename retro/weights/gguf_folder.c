@@ -266,6 +266,9 @@ static enum status write_members(struct json_writer *w, const struct gguf *g, co
         bool there = gguf_find(g, a->facts[i].tensor) != NULL;
         put_key_bool(w, a->facts[i].name, there != a->facts[i].absent);
     }
+    const struct gguf_tensor *types = gguf_find(g, "token_types.weight");
+    if (types && types->n_dims == 2) put_key_int(w, "type_vocab_size", types->shape[0]);
+    if (a->activation) put_key_string(w, "hidden_act", a->activation);
     write_ends(w, g);
     if (write_keys(w, g, a, a->keys, a->n_keys, e)) return e->status;
     for (size_t i = 0; i < architecture_n_common; i++) {
@@ -286,6 +289,17 @@ enum status gguf_write_config(const struct gguf *g, struct buffer *json, struct 
     enum status status = write_members(&w, g, a, e);
     put_object_end(&w);
     return status;
+}
+
+enum status gguf_find_pooling(const struct gguf *g, enum gguf_pooling *out, struct error *e) {
+    const struct architecture *a;
+    if (architecture_find(g, &a, e)) return e->status;
+    const struct gguf_value *v = find_key(g, a, "pooling_type");
+    int64_t type = GGUF_POOLING_ABSENT;
+    if (v && (!gguf_int(v, &type) || type < GGUF_POOLING_MEAN || type > GGUF_POOLING_LAST))
+        return fail_key(g, a, "pooling_type", "is not supported: neither 1 (mean), 2 (cls) nor 3 (last)", e);
+    *out = (enum gguf_pooling)type;
+    return STATUS_OK;
 }
 
 static bool has_ending(const char *path, const char *ending) {

@@ -17,6 +17,10 @@ enum status gguf_write_config(const struct gguf *g, struct buffer *json, struct 
 /* Appends the text of config.json of a folder or a GGUF file. */
 enum status config_read_text(const char *path, struct buffer *json, struct error *e);
 
+/* How the rows of an embedder's text become one. */
+enum gguf_pooling { GGUF_POOLING_ABSENT = -1, GGUF_POOLING_MEAN = 1, GGUF_POOLING_CLS, GGUF_POOLING_LAST };
+enum status gguf_find_pooling(const struct gguf *g, enum gguf_pooling *out, struct error *e);
+
 /* A tensor as the folder has it. */
 struct gguf_view {
     char name[2 * GGUF_NAME + 32]; /* "": config.json has it */

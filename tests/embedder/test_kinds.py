@@ -10,18 +10,23 @@ import numpy as np
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-EVAL = ROOT / os.environ.get("RETRO_BUILD", "build") / "retro-eval"
+BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
+EVAL = BUILD / "retro-eval"
 GOLDEN = ROOT / "tests/golden/embedder"
 KINDS = sorted(path.parent.name for path in GOLDEN.glob("*/expected.safetensors"))
 TEXTS = json.loads((GOLDEN / "texts.json").read_text(encoding="utf-8"))
 
 
-def expected(kind):
-    raw = (GOLDEN / kind / "expected.safetensors").read_bytes()
+def read_tensors(path):
+    raw = path.read_bytes()
     size = struct.unpack("<Q", raw[:8])[0]
     header = json.loads(raw[8:8 + size])
     return {name: np.frombuffer(raw[8 + size:][slice(*t["data_offsets"])], {"F32": "<f4", "I32": "<i4"}[t["dtype"]])
             .reshape(t["shape"]) for name, t in header.items()}
+
+
+def expected(kind):
+    return read_tensors(GOLDEN / kind / "expected.safetensors")
 
 
 def run(folder, *options, texts=TEXTS):

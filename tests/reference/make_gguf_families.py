@@ -1,12 +1,17 @@
-"""make_gguf_families.py PEERS OUT [NAME ...]: folders of tests/golden/gguf whose files llama.cpp's own converter makes of
+"""make_gguf_families.py PEERS OUT [NAME ...]: parts of tests/golden/gguf whose files llama.cpp's own converter makes of
 tiny random checkpoints of transformers, and transformers' logits and tokens. PEERS is a folder with llama.cpp's source
 (llama_cpp_python-*); the python that runs this has torch and transformers 5.23.
 
 A folder has model.gguf and cases.safetensors, as tests/golden/hf/README.md describes them. Where the converter rounds
-matrices to Q8_0, transformers computes with the rounded ones. Tokens have names alone: nothing is tokenised here."""
+matrices to Q8_0, transformers computes with the rounded ones. Tokens have names alone: nothing is tokenised here.
 
+KIND.gguf is the embedder of tests/golden/embedder/KIND with its tokenizer; its vectors are expected.safetensors there,
+or beside it KIND.safetensors: of XLM-RoBERTa with a map of characters."""
+
+import io
 import json
 import pathlib
+import shutil
 import sys
 import tempfile
 import zlib
@@ -18,11 +23,15 @@ sys.path[:0] = [str(HERE), str(SOURCE), str(SOURCE / "gguf-py")]
 
 import gguf
 import numpy as np
+import sentencepiece
 import torch
 from conversion import get_model_class
 from safetensors.numpy import save_file
+from sentencepiece import sentencepiece_model_pb2
+from tokenizers import normalizers
 from transformers import AutoConfig, AutoModelForCausalLM
 
+import make_embedder_goldens as goldens
 from make_decoder_golden import FACTORS, MOE, SIZES, fill, make_cases, rope, words_of_4
 
 Q8 = gguf.GGMLQuantizationType.Q8_0
@@ -45,6 +54,8 @@ FAMILIES = {
     "qwen3moe": ("qwen3_moe", dict(EXPERTS, head_dim=16, norm_topk_prob=True), "Q8_0"),
 }
 
+EMBEDDERS = ("bert_cls", "xlm_mapped", "qwen3_last")
+
 
 def add_letters(model):
     """A vocabulary of names."""
@@ -56,6 +67,57 @@ def add_letters(model):
     w.add_token_merges(["A B"])
     w.add_bos_token_id(1)
     w.add_eos_token_id(2)
+
+
+def small_charsmap():
+    """A map of characters as XLM-RoBERTa's, of the few that the texts need."""
+    rules = {"\t": " ", "\n": " ", "\u2028": " ", "\u3000": " ", "\u200b": " ", "\u00ad": "", "\ufb01": "fi", "²": "2", "½": "1/2"}
+    rules |= {chr(c): chr(c - 0xfee0) for c in range(0xff01, 0xff5f)}
+    model = io.BytesIO()
+    with tempfile.NamedTemporaryFile("w", suffix=".tsv") as tsv:
+        for old, new in rules.items():
+            print(f"{ord(old):x}", " ".join(f"{ord(c):x}" for c in new), sep="\t", file=tsv)
+        tsv.flush()
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(goldens.SENTENCES * 2), model_writer=model, vocab_size=120,
+            normalization_rule_tsv=tsv.name, minloglevel=2)
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(model.getvalue())
+    return proto.normalizer_spec.precompiled_charsmap
+
+
+def mapped_tokenizer():
+    t = goldens.xlm_tokenizer()
+    t._tokenizer.normalizer = normalizers.Precompiled(small_charsmap())
+    return t
+
+
+def set_mapped_vocab(model):
+    """The converter takes runs of spaces for one where transformers cleans spaces up, which version 5 no longer says."""
+    add = model.gguf_writer.add_remove_extra_whitespaces
+    model.gguf_writer.add_remove_extra_whitespaces = lambda _: add(True)
+    model._xlmroberta_set_vocab()
+
+
+def make_mapped(out, scratch):
+    """An embedder with such a map, and its vectors."""
+    goldens.OUT = scratch
+    goldens.KINDS["xlm_mapped"] = (mapped_tokenizer, goldens.xlm_model, goldens.KINDS["xlm_mean"][2], {}, 40, False)
+    goldens.make("xlm_mapped")
+    shutil.copy(scratch / "xlm_mapped/expected.safetensors", out / "xlm_mapped.safetensors")
+    return scratch / "xlm_mapped"
+
+
+def convert_embedder(kind, out):
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = HERE.parent / "golden/embedder" / kind
+        if kind == "xlm_mapped":
+            folder = make_mapped(out, pathlib.Path(scratch))
+        base = get_model_class(json.loads((folder / "config.json").read_text())["architectures"][0])
+        own = {"model_arch": base.model_arch, "get_vocab_base_pre": lambda self, tokenizer: "qwen2"}
+        if kind == "xlm_mapped":
+            own["set_vocab"] = set_mapped_vocab
+        type("Tiny", (base,), own)(folder, gguf.LlamaFileType.ALL_F32, out / f"{kind}.gguf").write()
 
 
 def round_matrices(model):
@@ -106,7 +168,10 @@ def make_folder(out, model_type, options, kind, seed):
 
 def main():
     out, names = pathlib.Path(sys.argv[2]), sys.argv[3:]
-    for name in names or FAMILIES:
+    for kind in names or EMBEDDERS:
+        if kind in EMBEDDERS:
+            convert_embedder(kind, out)
+    for name in [name for name in names if name in FAMILIES] if names else FAMILIES:
         model_type, options, kind = FAMILIES[name]
         make_folder(out / name, model_type, options, kind, zlib.crc32(name.encode()))
         size = sum(path.stat().st_size for path in (out / name).iterdir())

@@ -395,6 +395,28 @@ static void test_gemma3_config(void **state) {
     draft_free(&d);
 }
 
+/* How an embedder's rows become one: absent, known, and of a reranker. */
+static void test_pooling(void **state) {
+    (void)state;
+    static const uint32_t types[] = {0, 3, 4};
+    for (size_t i = 0; i < ARRAY_COUNT(types); i++) {
+        struct gguf_draft d = {0};
+        enum gguf_pooling pooling;
+        struct error e = {0};
+        draft_sizes(&d, "bert");
+        if (types[i]) draft_u32(&d, "bert.pooling_type", types[i]);
+        struct gguf *g = open_draft(&d);
+        enum status status = gguf_find_pooling(g, &pooling, &e);
+        assert_int_equal(status, types[i] == 4 ? STATUS_UNSUPPORTED : STATUS_OK);
+        if (status)
+            expect_words(&e, "\"bert.pooling_type\" is not supported");
+        else
+            assert_int_equal(pooling, types[i] ? GGUF_POOLING_LAST : GGUF_POOLING_ABSENT);
+        gguf_close(g);
+        draft_free(&d);
+    }
+}
+
 /* Frees the draft. */
 static void expect_config_refusal(struct gguf_draft *d, const char *words) {
     struct gguf *g = open_draft(d);
@@ -587,6 +609,7 @@ int main(void) {
         cmocka_unit_test(test_config),
         cmocka_unit_test(test_phi3_config),
         cmocka_unit_test(test_gemma3_config),
+        cmocka_unit_test(test_pooling),
         cmocka_unit_test(test_config_refusals),
         cmocka_unit_test_setup_teardown(test_folder_names, folder_set_up, folder_tear_down),
         cmocka_unit_test_setup_teardown(test_experts, folder_set_up, folder_tear_down),
