@@ -176,7 +176,7 @@ static const struct name_row qwen_moe_layer[] = {
     {"ffn_up_exps", "mlp.experts.#.up_proj", ORDER_SAME},
     {"ffn_gate_up_exps", "mlp.experts.#.gate_up_proj", ORDER_SAME},
     {"ffn_down_exps", "mlp.experts.#.down_proj", ORDER_SAME},
-    {"ffn_gate_inp_shexp", "mlp.shared_expert_gate", ORDER_SAME},
+    {"ffn_gate_inp_shexp", "mlp.shared_expert_gate", ORDER_ROW},
     {"ffn_gate_shexp", "mlp.shared_expert.gate_proj", ORDER_SAME},
     {"ffn_up_shexp", "mlp.shared_expert.up_proj", ORDER_SAME},
     {"ffn_down_shexp", "mlp.shared_expert.down_proj", ORDER_SAME},

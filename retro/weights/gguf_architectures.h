@@ -33,6 +33,7 @@ enum tensor_order {
     ORDER_SAME,
     ORDER_TURNED, /* the folder has [in, out] */
     ORDER_PAIRED, /* RoPE turns rows 2i and 2i + 1 of a head, in the folder i and i + half */
+    ORDER_ROW,    /* a matrix of one row, which some files have as a vector */
     ORDER_APART   /* queries, keys and values one after another; the folder has those of a head beside each other */
 };
 

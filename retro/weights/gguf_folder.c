@@ -389,6 +389,7 @@ static void join_name(struct gguf_view *view, const struct architecture *a, cons
 static void view_order(struct gguf_view *view, enum tensor_order order, int64_t head, const struct gguf_tensor *t) {
     int64_t rows = t->shape[0];
     view->turned = order == ORDER_TURNED && t->n_dims == 2;
+    view->row = order == ORDER_ROW && t->n_dims == 1;
     if (head <= 0 || head > INT32_MAX) return;
     if (order == ORDER_PAIRED && head % 2 == 0 && rows % head == 0) view->paired = (int)head;
     if (order == ORDER_APART && rows % (3 * head) == 0) view->apart = (int)head;

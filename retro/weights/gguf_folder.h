@@ -29,6 +29,7 @@ struct gguf_view {
                      none */
     int apart;    /* rows of a head: all queries, keys and values one after another in the file, those of a head in the
                      folder. 0: none */
+    bool row;     /* a vector, in the folder [1, in] */
     bool stacked; /* [experts, out, in], and '#' in the name stands for the number of an expert */
 };
 enum status gguf_view_tensor(struct gguf_view *view, const struct gguf *g, const struct gguf_tensor *t,

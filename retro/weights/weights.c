@@ -309,6 +309,11 @@ static void describe_gguf(struct stored_tensor *t, const struct gguf_tensor *fro
     t->elements = from->elements;
     t->bytes = from->bytes;
     t->data = from->data;
+    if (view->row) {
+        t->n_dims = 2;
+        t->shape[1] = t->shape[0];
+        t->shape[0] = 1;
+    }
     t->turned = view->turned;
     t->paired = view->paired;
     t->apart = view->apart;

@@ -132,11 +132,25 @@ def test_blocks_are_not_rounded_twice(tmp_path):
     assert done.returncode == 1 and "holds int8 already" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["qwen2", "gpt2"])
+@pytest.mark.parametrize("name", ["qwen2", "gpt2", "qwen3", *CONVERTED])
 def test_written_files(name, tmp_path):
     """What we write computes what we read: tests/reference/compare_gguf.py has llama.cpp read such files."""
     wide = converted(GOLDEN / name / "model.gguf", tmp_path / "f32", "f32")
     parity(with_cases(converted(wide, tmp_path / "gguf", "gguf"), name), EXACT.get(name, "1e-4"))
+
+
+def test_written_experts(tmp_path):
+    """Blocks of stacked experts go both ways number for number."""
+    narrow = converted(GOLDEN / "qwen2moe/model.gguf", tmp_path / "int8", "int8")
+    again = converted(converted(narrow, tmp_path / "gguf", "gguf"), tmp_path / "again", "int8")
+    assert read_tensors(again / "model.safetensors") == read_tensors(narrow / "model.safetensors")
+
+
+@pytest.mark.parametrize("name, key", [("mixtral", "sliding_window"), ("gemma3_text", "query_pre_attn_scalar"),
+                                       ("qwen3_moe", "mlp_only_layers")])
+def test_options_that_llama_cpp_lacks(name, key, tmp_path):
+    done = run("retro-convert", ROOT / "tests/golden/hf" / name, tmp_path / "out", "--to", "gguf")
+    assert done.returncode == 1 and f'no word for this model\'s "{key}"' in done.stderr, done.stderr
 
 
 def megatron(folder, rope, **options):

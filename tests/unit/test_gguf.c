@@ -548,6 +548,25 @@ static void test_experts(void **state) {
     expect_words(&e, "tensor \"blk.0.ffn_up_exps.weight\": expected [experts, out, in]");
 }
 
+/* The gate of a shared expert is a vector in some files, a row in others. */
+static void test_vector_as_row(void **state) {
+    (void)state;
+    for (uint64_t rows = 0; rows < 2; rows++) {
+        struct gguf_draft d = {0};
+        struct weights *w;
+        struct error e = {0};
+        draft_sizes(&d, "qwen2moe");
+        draft_tensor(&d, "blk.0.ffn_gate_inp_shexp.weight", 0, rows, 64, (size_t)64 * 4);
+        write_draft(&d, "model.gguf");
+        assert_int_equal(open_weights(&w, "", &e), STATUS_OK);
+        const struct stored_tensor *t = weights_find(w, "model.layers.0.mlp.shared_expert_gate.weight");
+        assert_int_equal(t->n_dims, 2);
+        assert_int_equal(t->shape[0], 1);
+        assert_int_equal(t->shape[1], 64);
+        weights_close(w);
+    }
+}
+
 static void write_shard(int number, int count, int says, const char *tensor) {
     struct gguf_draft d = {0};
     char name[60];
@@ -613,6 +632,7 @@ int main(void) {
         cmocka_unit_test(test_config_refusals),
         cmocka_unit_test_setup_teardown(test_folder_names, folder_set_up, folder_tear_down),
         cmocka_unit_test_setup_teardown(test_experts, folder_set_up, folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_vector_as_row, folder_set_up, folder_tear_down),
         cmocka_unit_test_setup_teardown(test_shards, folder_set_up, folder_tear_down),
         cmocka_unit_test(test_paired_rows),
     };

@@ -1,6 +1,7 @@
 /* tools/convert/convert_gguf.h: what the files that write GGUF share. */
 #pragma once
 
+#include "retro/model/model_private.h"
 #include "retro/weights/gguf.h"
 #include "tools/convert/convert.h"
 
@@ -21,3 +22,27 @@ void gguf_put_text(struct buffer *out, struct text_span text);
 /* convert_gguf_tokens.c: tokenizer.json of a folder as keys; `rows` of the word table are named. STATUS_UNSUPPORTED for
  * what GGUF has no name for. */
 enum status keys_put_tokenizer(struct gguf_keys *k, const char *folder, int rows, struct error *e);
+
+/* An architecture of llama.cpp as our models are written to it (convert_gguf_architecture.c). */
+struct written_architecture {
+    const char *name, *family; /* family NULL: of models that are what it is, whatever they are called */
+    bool layer_norm, fused_qkv, fused_mlp;
+    bool paired;     /* queries and keys in pairs */
+    bool every_bias; /* zeros where the model has no bias */
+    bool learned;    /* positions */
+};
+
+enum { WRITTEN_FACTORS = 2 };
+
+/* Vectors by which the frequencies of RoPE are divided. */
+struct written_factors {
+    const char *names[WRITTEN_FACTORS];
+    float values[WRITTEN_FACTORS][ATTENTION_MAX_HEAD];
+    int n;
+};
+
+/* STATUS_UNSUPPORTED says what GGUF has no word for. */
+enum status architecture_choose(const struct model *m, const struct written_architecture **out,
+                                struct written_factors *factors, struct error *e);
+/* The keys of sizes and of all that the architecture leaves open. */
+void keys_put_shape(struct gguf_keys *k, const struct model *m, const struct written_architecture *a);

@@ -1,6 +1,5 @@
 /* tools/convert/convert_gguf_write.c: a model as a GGUF file that llama.cpp runs. Weights keep their type: int8 is Q8_0
  * and int4 is Q4_1, number for number. See convert.h. */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,25 +10,22 @@
 
 enum { ALIGNMENT = 32, GGML_F32 = 0, GGML_F16 = 1, GGML_Q4_1 = 3, GGML_Q8_0 = 8, GGML_BF16 = 30 };
 
-/* Architectures of llama.cpp that our decoders are. */
-enum architecture { ARCH_GPT2, ARCH_LLAMA, ARCH_QWEN2 };
-static const char *const architecture_names[] = {"gpt2", "llama", "qwen2"};
-
-/* One tensor of the file: rows [first, first + rows) of a place. */
+/* One tensor of the file: rows [first, first + rows) of a place, or of that place of every expert. */
 struct written_tensor {
     char name[GGUF_NAME + 1];
     uint32_t type;
-    int n_dims, rows, cols, first;
-    bool paired; /* queries and keys in pairs, as llama.cpp's llama has them */
-    size_t bytes, offset;
+    int n_dims, experts, rows, cols, first; /* experts: 0 outside of mixtures */
+    bool paired;                            /* queries and keys in pairs, as llama.cpp's llama has them */
+    size_t bytes, offset;                   /* bytes: of one expert */
 };
 
 struct gguf_writing {
     struct loader loader;
     struct model *model;
-    enum architecture architecture;
+    const struct written_architecture *architecture;
     struct written_tensor *tensors;
     int n, capacity, at; /* at: the next to be written */
+    size_t data;         /* where the tensors begin in the file */
     FILE *file;
 };
 
@@ -47,6 +43,16 @@ static const struct place_name layer_names[] = {
     {offsetof(struct layer, norm_mlp), {"ffn_norm"}},
     {offsetof(struct layer, fc1), {"ffn_gate", "ffn_up"}},
     {offsetof(struct layer, fc2), {"ffn_down"}},
+    {offsetof(struct layer, norm_q), {"attn_q_norm"}},
+    {offsetof(struct layer, norm_k), {"attn_k_norm"}},
+    {offsetof(struct layer, norm_attention), {"post_attention_norm"}},
+    {offsetof(struct layer, norm_out), {"post_ffw_norm"}},
+    {offsetof(struct layer, router), {"ffn_gate_inp"}},
+    {offsetof(struct layer, expert_fc1), {"ffn_gate_exps", "ffn_up_exps"}},
+    {offsetof(struct layer, expert_fc2), {"ffn_down_exps"}},
+    {offsetof(struct layer, shared_gate), {"ffn_gate_inp_shexp"}},
+    {offsetof(struct layer, shared_fc1), {"ffn_gate_shexp", "ffn_up_shexp"}},
+    {offsetof(struct layer, shared_fc2), {"ffn_down_shexp"}},
 };
 static const struct place_name outer_names[] = {
     {offsetof(struct model, embedding.word), {"token_embd"}},
@@ -64,9 +70,20 @@ static const struct place_name *find_names(const struct place *p) {
     return NULL;
 }
 
-static int layer_of(const struct model *m, const struct place *p) {
-    return (int)(((const char *)p->at - (const char *)m->stacks[STACK_DECODER].layers) /
-                 (ptrdiff_t)sizeof(struct layer));
+/* "model.layers.7." is of layer 7. */
+static int layer_of(const struct place *p) {
+    return (int)strtol(p->prefix + strcspn(p->prefix, "0123456789"), NULL, 10);
+}
+
+/* Small matrices that choose experts stay f32, as llama.cpp's own files have them. */
+static bool is_routing(const struct place *p) {
+    size_t place = p->rows->rows[p->row].place;
+    return !p->outer && (place == offsetof(struct layer, router) || place == offsetof(struct layer, shared_gate));
+}
+
+static bool is_expert(const struct place *p) {
+    size_t place = p->rows->rows[p->row].place;
+    return !p->outer && (place == offsetof(struct layer, expert_fc1) || place == offsetof(struct layer, expert_fc2));
 }
 
 static struct written_tensor *add_tensor(struct gguf_writing *g, const struct place *p, const char *name, bool bias) {
@@ -78,7 +95,7 @@ static struct written_tensor *add_tensor(struct gguf_writing *g, const struct pl
     if (p->outer)
         snprintf(t->name, sizeof t->name, "%s.%s", name, ending);
     else
-        snprintf(t->name, sizeof t->name, "blk.%d.%s.%s", layer_of(g->model, p), name, ending);
+        snprintf(t->name, sizeof t->name, "blk.%d.%s.%s", layer_of(p), name, ending);
     return t;
 }
 
@@ -102,37 +119,53 @@ static void size_tensor(struct written_tensor *t, int rows, int cols) {
 static bool lacks_bias(const struct gguf_writing *g, const struct place *p) {
     const struct dims *d = &g->model->stacks[STACK_DECODER].dims;
     size_t place = p->rows->rows[p->row].place;
-    if (g->architecture != ARCH_GPT2 || p->outer || p->form != PLACE_MATRIX) return false;
+    if (!g->architecture->every_bias || p->outer || p->form != PLACE_MATRIX) return false;
     if (place == offsetof(struct layer, qkv)) return !d->qkv_bias;
     return place == offsetof(struct layer, proj) ? !d->proj_bias : !d->mlp_bias;
 }
 
-/* The tensors of a place, one for each of its blocks. */
+/* Whether the blocks of a place are one tensor in the file, and its name. */
+static const char *find_fused(const struct gguf_writing *g, const struct place *p) {
+    size_t place = p->rows->rows[p->row].place;
+    if (p->outer) return NULL;
+    if (place == offsetof(struct layer, qkv) && g->architecture->fused_qkv) return "attn_qkv";
+    bool one = g->architecture->fused_mlp || p->share.n_blocks == 1;
+    return place == offsetof(struct layer, fc1) && one ? "ffn_up" : NULL;
+}
+
+/* Block b of a place, or the whole: b 0 where they are one tensor. */
+static int list_block(struct gguf_writing *g, const struct place *p, const struct staged_place *s, int b, int first) {
+    const char *fused = find_fused(g, p);
+    bool matrix = p->form == PLACE_MATRIX, qkv = p->rows->rows[p->row].place == offsetof(struct layer, qkv);
+    struct written_tensor *t = add_tensor(g, p, fused ? fused : find_names(p)->names[b], p->bias);
+    int rows = fused ? p->share.rows : p->share.blocks[b];
+    t->type = matrix && !is_routing(p) ? type_of(s->planes.dtype) : GGML_F32;
+    t->n_dims = matrix || p->form == PLACE_TABLE ? 2 : 1;
+    t->experts = is_expert(p) ? g->model->stacks[STACK_DECODER].dims.experts : 0;
+    t->first = first;
+    t->paired = !p->outer && qkv && !fused && b < 2 && g->architecture->paired &&
+                !g->model->stacks[STACK_DECODER].dims.rope_interleaved;
+    size_tensor(t, t->n_dims == 2 ? rows : 1, t->n_dims == 2 ? p->share.cols : rows * p->share.cols);
+    return rows;
+}
+
+/* The tensors of a place, one for each of its blocks; of experts those of the first, which the others join. */
 static enum status list_place(void *context, const struct place *p, struct error *e) {
     struct gguf_writing *g = context;
     struct staged_place s = {.rows = p->share.rows, .cols = p->share.cols};
-    const struct place_name *names = find_names(p);
-    if (names == NULL)
+    if (find_names(p) == NULL)
         return error_set(e, STATUS_UNSUPPORTED, "tensor %s has no place in a GGUF file of %s", p->name,
-                         architecture_names[g->architecture]);
+                         g->architecture->name);
     if (loader_stage(&g->loader, &s, p, e)) return e->status;
-
-    bool matrix = p->form == PLACE_MATRIX, fused = names->place == offsetof(struct layer, qkv) && !p->outer;
-    bool split = p->share.n_blocks > 1 && !(fused && g->architecture == ARCH_GPT2);
-    int first = 0;
-    for (int b = 0; b < (split ? p->share.n_blocks : 1); b++) {
-        bool up = !p->outer && names->place == offsetof(struct layer, fc1) && !split;
-        const char *name = fused && !split ? "attn_qkv" : up ? "ffn_up" : names->names[b];
-        struct written_tensor *t = add_tensor(g, p, name, p->bias);
-        t->type = matrix ? type_of(s.planes.dtype) : GGML_F32;
-        t->n_dims = matrix || p->form == PLACE_TABLE ? 2 : 1;
-        t->first = first;
-        t->paired =
-            fused && b < 2 && g->architecture == ARCH_LLAMA && !g->model->stacks[STACK_DECODER].dims.rope_interleaved;
-        int rows = split ? p->share.blocks[b] : p->share.rows;
-        size_tensor(t, t->n_dims == 2 ? rows : 1, t->n_dims == 2 ? p->share.cols : rows * p->share.cols);
-        first += rows;
+    if (is_expert(p) && p->expert > 0) {
+        if (g->tensors[g->n - 1].type == type_of(s.planes.dtype)) return STATUS_OK;
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "tensor %s is of another type than that of the first expert; a GGUF file "
+                         "has them in one",
+                         p->name);
     }
+    int blocks = find_fused(g, p) ? 1 : p->share.n_blocks, first = 0;
+    for (int b = 0; b < blocks; b++) first += list_block(g, p, &s, b, first);
     if (lacks_bias(g, p)) {
         struct written_tensor *t = add_tensor(g, p, g->tensors[g->n - 1].name, true);
         snprintf(t->name, sizeof t->name, "%.*s.bias", (int)(strlen(g->tensors[g->n - 2].name) - strlen(".weight")),
@@ -140,26 +173,6 @@ static enum status list_place(void *context, const struct place *p, struct error
         size_tensor(t, 1, p->share.rows);
     }
     return STATUS_OK;
-}
-
-/* The base that RoPE's frequencies follow from, as it was written: to six digits. */
-static float find_base(const struct dims *d) {
-    char text[40];
-    if (d->rotated < 4) return 10000;
-    snprintf(text, sizeof text, "%.6g", pow((double)d->rope[ROPE_GLOBAL].inv_freq[1], -0.5 * d->rotated));
-    return strtof(text, NULL);
-}
-
-/* Frequencies that are not RoPE's own become factors by which llama.cpp divides those. */
-static bool has_factors(const struct gguf_writing *g, float *factors) {
-    const struct dims *d = &g->model->stacks[STACK_DECODER].dims;
-    bool differ = false;
-    for (int i = 0; i < d->rotated / 2; i++) {
-        float plain = 1.0f / powf(find_base(d), (float)(2 * i) / (float)d->rotated);
-        factors[i] = plain / d->rope[ROPE_GLOBAL].inv_freq[i];
-        differ = differ || fabsf(factors[i] - 1) > 1e-6f;
-    }
-    return differ;
 }
 
 /* Data. */
@@ -248,20 +261,45 @@ static const struct written_tensor *next_tensor(struct gguf_writing *g) {
     return &g->tensors[g->at - 1];
 }
 
-/* The same tensors in the same order as list_place. */
+/* To a tensor's place in the file, which is filled with zeros up to there; an expert's part of it. */
+static enum status seek_tensor(struct gguf_writing *g, const struct written_tensor *t, int expert, struct error *e) {
+    size_t at = g->data + t->offset + (size_t)expert * t->bytes;
+    if (fseeko(g->file, (off_t)at, SEEK_SET) == 0) return STATUS_OK;
+    return error_errno(e, "model.gguf");
+}
+
+/* The blocks of a place, from tensor `at` on; one expert's. */
+static enum status write_blocks(struct gguf_writing *g, int at, struct staged_place *s, const struct place *p,
+                                struct error *e) {
+    int left = p->share.rows;
+    for (int i = at; left > 0; i++) {
+        const struct written_tensor *t = &g->tensors[i];
+        if (seek_tensor(g, t, p->expert, e)) return e->status;
+        bool rows = p->form == PLACE_MATRIX && !is_routing(p);
+        if (rows ? write_rows(g, t, s, e) : write_floats(g, t, s, p, e)) return e->status;
+        if (p->expert + 1 >= t->experts && write_padding(g, (size_t)max_int(t->experts, 1) * t->bytes, e))
+            return e->status;
+        left -= t->n_dims == 2 ? t->rows : t->cols / p->share.cols;
+    }
+    return STATUS_OK;
+}
+
+/* How many tensors the blocks of a place are. */
+static int count_tensors(const struct gguf_writing *g, const struct place *p) {
+    return find_fused(g, p) ? 1 : p->share.n_blocks;
+}
+
+/* The same tensors in the same order as list_place; those of experts are there once and written as often. */
 static enum status write_place(void *context, const struct place *p, struct error *e) {
     struct gguf_writing *g = context;
     struct staged_place s = {.rows = p->share.rows, .cols = p->share.cols};
     if (loader_stage(&g->loader, &s, p, e)) return e->status;
-    int left = p->share.rows;
-    while (left > 0) {
-        const struct written_tensor *t = next_tensor(g);
-        enum status status = p->form == PLACE_MATRIX ? write_rows(g, t, &s, e) : write_floats(g, t, &s, p, e);
-        if (status == STATUS_OK) status = write_padding(g, t->bytes, e);
-        if (status) return status;
-        left -= t->n_dims == 2 ? t->rows : t->cols / p->share.cols;
-    }
-    return lacks_bias(g, p) ? write_zeros(g, next_tensor(g), e) : STATUS_OK;
+    int n = count_tensors(g, p);
+    if (!is_expert(p) || p->expert == 0) g->at += n;
+    if (write_blocks(g, g->at - n, &s, p, e)) return e->status;
+    if (!lacks_bias(g, p)) return STATUS_OK;
+    const struct written_tensor *bias = next_tensor(g);
+    return seek_tensor(g, bias, 0, e) ? e->status : write_zeros(g, bias, e);
 }
 
 /* Keys. */
@@ -307,55 +345,6 @@ void keys_put_list(struct gguf_keys *k, const char *key, enum gguf_type item, si
     gguf_put_number(&k->bytes, n, 8);
 }
 
-static void put_shape(struct gguf_keys *k, const struct gguf_writing *g) {
-    const struct dims *d = &g->model->stacks[STACK_DECODER].dims;
-    const struct {
-        const char *key;
-        int value;
-    } sizes[] = {{"block_count", d->n_layers},          {"context_length", g->model->spec.max_positions},
-                 {"embedding_length", d->hidden},       {"feed_forward_length", d->ffn},
-                 {"attention.head_count", d->heads},    {"attention.head_count_kv", d->kv_heads},
-                 {"attention.key_length", d->head_dim}, {"attention.value_length", d->head_dim},
-                 {"rope.dimension_count", d->rotated}};
-    char key[100];
-    const char *name = architecture_names[g->architecture];
-    for (size_t i = 0; i < ARRAY_COUNT(sizes) - (g->architecture == ARCH_GPT2 ? 3 : 0); i++) {
-        snprintf(key, sizeof key, "%s.%s", name, sizes[i].key);
-        keys_put_int(k, key, (uint32_t)sizes[i].value);
-    }
-    snprintf(key, sizeof key, "%s.attention.layer_norm_%sepsilon", name, g->architecture == ARCH_GPT2 ? "" : "rms_");
-    keys_put_float(k, key, d->epsilon);
-    snprintf(key, sizeof key, "%s.rope.freq_base", name);
-    if (g->architecture != ARCH_GPT2) keys_put_float(k, key, find_base(d));
-}
-
-static enum status choose_architecture(struct gguf_writing *g, struct error *e) {
-    const struct model *m = g->model;
-    const struct dims *d = &m->stacks[STACK_DECODER].dims;
-    static const char *const families[] = {"gpt", "gpt2", "llama", "qwen2"};
-    bool known = false, scaled = d->score_scale == 1.0f / sqrtf((float)d->head_dim);
-    for (size_t i = 0; i < ARRAY_COUNT(families); i++) known = known || strcmp(families[i], m->info.family) == 0;
-    if (!known)
-        return error_set(e, STATUS_UNSUPPORTED, "a %s model is not written to GGUF; gpt, gpt2, llama and qwen2 are",
-                         m->info.family);
-
-    bool turns = d->rope_long_after == 0 && (d->rope[ROPE_GLOBAL].scale == 0 || d->rope[ROPE_GLOBAL].scale == 1);
-    bool unscaled = (d->residual_scale == 0 || d->residual_scale == 1) && d->score_cap == 0 &&
-                    (m->spec.embedding_scale == 0 || m->spec.embedding_scale == 1) && m->spec.logit_cap == 0;
-    bool whole = m->spec.window == 0 && d->qk_norm == QK_NORM_NONE && !d->parallel;
-    bool plain =
-        scaled && turns && unscaled && whole && d->final_norm && m->spec.logit_scale == 1 && !m->spec.output_bias;
-    bool gpt2 = m->spec.learned_positions && d->rotated == 0 && d->norm == NORM_LAYER && !d->gated &&
-                d->activation == ACTIVATION_GELU_TANH && d->heads == d->kv_heads;
-    bool llama = !m->spec.learned_positions && d->rotated == d->head_dim && d->norm == NORM_RMS && d->gated &&
-                 d->activation == ACTIVATION_SILU && !d->proj_bias && !d->mlp_bias;
-    g->architecture = gpt2 ? ARCH_GPT2 : d->qkv_bias ? ARCH_QWEN2 : ARCH_LLAMA;
-    if (plain && (gpt2 || (llama && !(d->qkv_bias && d->rope_interleaved)))) return STATUS_OK;
-    return error_set(e, STATUS_UNSUPPORTED,
-                     "this model is neither llama.cpp's gpt2 (learned positions, layer norms, gelu_tanh) nor its llama "
-                     "or qwen2 (RoPE on whole heads, RMS norms, swiglu, no biases but of queries, keys and values)");
-}
-
 static enum status write_header(struct gguf_writing *g, const struct gguf_keys *k, struct error *e) {
     struct buffer b = {0};
     size_t at = 0;
@@ -365,46 +354,49 @@ static enum status write_header(struct gguf_writing *g, const struct gguf_keys *
     gguf_put_number(&b, (uint64_t)k->n, 8);
     buffer_append(&b, k->bytes.data, k->bytes.size);
     for (int i = 0; i < g->n; i++) {
-        const struct written_tensor *t = &g->tensors[i];
+        struct written_tensor *t = &g->tensors[i];
+        t->offset = at;
         gguf_put_text(&b, (struct text_span){t->name, strlen(t->name)});
-        gguf_put_number(&b, (uint64_t)t->n_dims, 4);
+        gguf_put_number(&b, (uint64_t)t->n_dims + (t->experts > 0), 4);
         gguf_put_number(&b, (uint64_t)t->cols, 8);
         if (t->n_dims == 2) gguf_put_number(&b, (uint64_t)t->rows, 8);
+        if (t->experts > 0) gguf_put_number(&b, (uint64_t)t->experts, 8);
         gguf_put_number(&b, t->type, 4);
         gguf_put_number(&b, at, 8);
-        at += (t->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        at += ((size_t)max_int(t->experts, 1) * t->bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     }
+    g->data = (b.size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     enum status status = write_bytes(g, b.data, b.size, e);
     if (status == STATUS_OK) status = write_padding(g, b.size, e);
     buffer_free(&b);
     return status;
 }
 
-static enum status write_file(struct gguf_writing *g, const struct gguf_keys *k, const float *factors,
+static enum status write_file(struct gguf_writing *g, const struct gguf_keys *k, const struct written_factors *factors,
                               struct error *e) {
     struct model_options wanted = {.check_only = false};
     if (write_header(g, k, e)) return e->status;
     g->loader.options = &wanted;
-    if (factors) {
+    for (int i = 0; i < factors->n; i++) {
         const struct written_tensor *t = next_tensor(g);
-        if (write_bytes(g, factors, t->bytes, e) || write_padding(g, t->bytes, e)) return e->status;
+        if (write_bytes(g, factors->values[i], t->bytes, e) || write_padding(g, t->bytes, e)) return e->status;
     }
     return model_visit(g->model, write_place, g, e);
 }
 
 static enum status collect(struct gguf_writing *g, struct gguf_keys *k, const char *from, struct error *e) {
     static const struct model_options checked = {.check_only = true};
-    const char *name = architecture_names[g->architecture];
+    const char *name = g->architecture->name;
     keys_put_text(k, "general.architecture", (struct text_span){name, strlen(name)});
     keys_put_int(k, "general.quantization_version", 2);
-    put_shape(k, g);
+    keys_put_shape(k, g->model, g->architecture);
     if (keys_put_tokenizer(k, from, g->model->spec.padded_vocab, e)) return e->status;
     g->loader.options = &checked;
     return model_visit(g->model, list_place, g, e);
 }
 
-static enum status put_file(struct gguf_writing *g, const struct gguf_keys *k, const char *folder, const float *factors,
-                            struct error *e) {
+static enum status put_file(struct gguf_writing *g, const struct gguf_keys *k, const char *folder,
+                            const struct written_factors *factors, struct error *e) {
     struct buffer path = {0};
     buffer_printf(&path, "%s/model.gguf", folder);
     g->file = fopen(path.data, "wbx");
@@ -416,22 +408,24 @@ static enum status put_file(struct gguf_writing *g, const struct gguf_keys *k, c
     return status;
 }
 
+/* Vectors by which RoPE's frequencies are divided stand before all. */
+static void list_factors(struct gguf_writing *g, const struct written_factors *factors) {
+    struct place outer = {.outer = true};
+    for (int i = 0; i < factors->n; i++) {
+        struct written_tensor *t = add_tensor(g, &outer, factors->names[i], false);
+        size_tensor(t, 1, g->model->stacks[STACK_DECODER].dims.rotated / 2);
+    }
+}
+
 enum status gguf_write(const struct conversion *p, const char *from, const char *folder, struct error *e) {
     struct gguf_writing g = {.model = p->model, .loader = {.model = p->model, .weights = p->weights}};
     struct gguf_keys keys = {.n = 0};
-    float factors[ATTENTION_MAX_HEAD];
-    if (choose_architecture(&g, e)) return e->status;
+    struct written_factors factors;
+    if (architecture_choose(p->model, &g.architecture, &factors, e)) return e->status;
     g.loader.used = xcalloc((size_t)weights_count(p->weights) + 1, sizeof *g.loader.used);
-    bool scaled = g.architecture != ARCH_GPT2 && has_factors(&g, factors);
-    if (scaled && g.architecture == ARCH_QWEN2)
-        return error_set(e, STATUS_UNSUPPORTED, "llama.cpp's qwen2 has no scaled RoPE");
-    if (scaled) {
-        struct place outer = {.outer = true};
-        struct written_tensor *t = add_tensor(&g, &outer, "rope_freqs", false);
-        size_tensor(t, 1, p->model->stacks[STACK_DECODER].dims.rotated / 2);
-    }
+    list_factors(&g, &factors);
     enum status status = collect(&g, &keys, from, e);
-    if (status == STATUS_OK) status = put_file(&g, &keys, folder, scaled ? factors : NULL, e);
+    if (status == STATUS_OK) status = put_file(&g, &keys, folder, &factors, e);
     for (int i = 0; i < ROOMS; i++) free(g.loader.rooms[i].data);
     free(g.loader.used);
     free(g.tensors);
