@@ -105,6 +105,7 @@ static enum status open_api(struct server *s, struct error *e) {
                           .n_origins = (int)c->cors_origins.count,
                           .page = c->page,
                           .operations = (enum operations_access)c->operations,
+                          .logs_bodies = s->config.log.prompts,
                           .created = time(NULL),
                           .traffic = traffic_open()};
     if (c->keys_file[0] && keyring_open(&s->api.keys, c->keys_file, e)) return e->status;
@@ -269,6 +270,7 @@ int main(int argc, char **argv) {
         signal(SIGPIPE, SIG_IGN);
         signal(SIGBUS, explain_bus_error);
         log_set_level((enum log_level)s.config.log.level);
+        log_set_format((enum log_format)s.config.log.format);
         status = log_queue_open(&e);
         if (status == STATUS_OK) {
             parts_init(&s.parts, &s.config);

@@ -24,6 +24,21 @@ void line_escape(struct buffer *b, const char *text, size_t size) {
     }
 }
 
+void line_escape_json(struct buffer *b, const char *text, size_t size) {
+    for (size_t i = 0, n; i < size; i += n) {
+        int32_t c; /* negative where there is no character */
+        n = (size_t)utf8_read(text + i, size - i, &c);
+        if (c < 0)
+            buffer_append_string(b, "\\ufffd");
+        else if (is_control(c))
+            buffer_printf(b, "\\u%04x", (unsigned)c);
+        else if (c == '"' || c == '\\')
+            buffer_printf(b, "\\%c", (char)c);
+        else
+            buffer_append(b, text + i, n);
+    }
+}
+
 void line_print(FILE *out, const char *format, ...) {
     struct buffer b = {0};
     char *text;

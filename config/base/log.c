@@ -32,11 +32,15 @@ static struct log_queue {
 
 static enum log_level log_threshold = LOG_LEVEL_INFO;
 
-void log_set_level(enum log_level level) { log_threshold = level; }
+static enum log_format log_lines = LOG_FORMAT_TEXT;
+static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
-/* Appends "time level text\n", escaped. */
-static void line_stamp(struct buffer *out, enum log_level level, const char *text) {
-    static const char *const names[] = {"error", "warn", "info", "debug"};
+void log_set_level(enum log_level level) { log_threshold = level; }
+void log_set_format(enum log_format format) { log_lines = format; }
+enum log_format log_format(void) { return log_lines; }
+
+/* Appends the time, to the millisecond. */
+static void time_print(struct buffer *out) {
     char stamp[32];
     struct timespec now;
     struct tm utc;
@@ -44,9 +48,33 @@ static void line_stamp(struct buffer *out, enum log_level level, const char *tex
     gmtime_r(&now.tv_sec, &utc);
     strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
 
-    buffer_printf(out, "%s.%03ldZ %-5s ", stamp, now.tv_nsec / 1000000, names[level]);
-    line_escape(out, text, strlen(text));
-    buffer_append(out, "\n", 1);
+    buffer_printf(out, "%s.%03ldZ", stamp, now.tv_nsec / 1000000);
+}
+
+/* Appends {"time":...,"level":...,members} and a line end. */
+static void members_stamp(struct buffer *out, enum log_level level, const char *members, size_t size) {
+    buffer_append_string(out, "{\"time\":\"");
+    time_print(out);
+    buffer_printf(out, "\",\"level\":\"%s\",", level_names[level]);
+    buffer_append(out, members, size);
+    buffer_append_string(out, "}\n");
+}
+
+/* Appends a line of the text, escaped. */
+static void line_stamp(struct buffer *out, enum log_level level, const char *text) {
+    if (log_lines == LOG_FORMAT_TEXT) {
+        time_print(out);
+        buffer_printf(out, " %-5s ", level_names[level]);
+        line_escape(out, text, strlen(text));
+        buffer_append(out, "\n", 1);
+        return;
+    }
+    struct buffer members = {0};
+    buffer_append_string(&members, "\"message\":\"");
+    line_escape_json(&members, text, strlen(text));
+    buffer_append_string(&members, "\"");
+    members_stamp(out, level, members.data, members.size);
+    buffer_free(&members);
 }
 
 /* The queue. All but queue_write are called with its lock. */
@@ -165,6 +193,15 @@ void log_queue_close(double seconds) {
     }
 }
 
+/* To the queue, where there is one. */
+static void log_send(const struct buffer *line) {
+    pthread_mutex_lock(&queue.lock);
+    enum queue_state state = queue.state;
+    if (state == QUEUE_RUNNING) queue_add(line->data, line->size);
+    pthread_mutex_unlock(&queue.lock);
+    if (state == QUEUE_NONE || state == QUEUE_ENDED) fwrite(line->data, 1, line->size, stderr);
+}
+
 void log_write(enum log_level level, const char *format, ...) {
     if (level > log_threshold) return;
     char text[1024];
@@ -174,11 +211,14 @@ void log_write(enum log_level level, const char *format, ...) {
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     line_stamp(&line, level, text);
+    log_send(&line);
+    buffer_free(&line);
+}
 
-    pthread_mutex_lock(&queue.lock);
-    enum queue_state state = queue.state;
-    if (state == QUEUE_RUNNING) queue_add(line.data, line.size);
-    pthread_mutex_unlock(&queue.lock);
-    if (state == QUEUE_NONE || state == QUEUE_ENDED) fwrite(line.data, 1, line.size, stderr);
+void log_members(enum log_level level, const char *members, size_t size) {
+    struct buffer line = {0};
+    if (level > log_threshold) return;
+    members_stamp(&line, level, members, size);
+    log_send(&line);
     buffer_free(&line);
 }

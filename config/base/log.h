@@ -7,6 +7,16 @@
 
 #include "config/base/base.h"
 
+enum log_format {
+    LOG_FORMAT_TEXT, /* time level message */
+    LOG_FORMAT_JSON  /* {"time":"...","level":"info","message":"..."} */
+};
+/* Before threads that log. */
+void log_set_format(enum log_format format);
+enum log_format log_format(void);
+/* In LOG_FORMAT_JSON: a line with members of its own in the message's place, as JSON without the braces. */
+void log_members(enum log_level level, const char *members, size_t size);
+
 /* Starts the thread. Call it once, before threads that log. */
 enum status log_queue_open(struct error *e);
 /* Writes what is queued, for at most `seconds`: nobody may be reading. Lines that come later are lost when the time

@@ -4,6 +4,8 @@
 #include "config/options/options.h"
 
 struct log_settings {
-    int level; /* enum log_level */
+    int level;  /* enum log_level */
+    int format; /* enum log_format */
+    bool prompts;
 };
 extern const struct option_section log_section;

@@ -1,23 +1,24 @@
-/* server/access/principal.h: who asks. It travels with the request to whoever shares out or limits work. */
+/* server/access/principal.h: who asks, and what was done for it. It travels with the request to whoever shares out or
+ * limits work. */
 #pragma once
 
 #include "server/access/key.h"
 
-struct principal {
-    uint64_t client; /* the same number, the same client: of the key, else of the address */
-    struct key *key; /* a reference of whoever holds the principal; NULL: the server has no keys */
+/* Tokens of one request, which the log tells. Counted, since the engine may let go of it after the client. */
+struct principal_work {
+    atomic_int references;
+    atomic_int_fast64_t tokens_read, tokens_written;
 };
 
-static inline struct principal principal_hold(struct principal p) {
-    if (p.key) key_hold(p.key);
-    return p;
-}
+struct principal {
+    uint64_t client;             /* the same number, the same client: of the key, else of the address */
+    struct key *key;             /* a reference of whoever holds the principal; NULL: the server has no keys */
+    struct principal_work *work; /* likewise; NULL: nobody asks */
+};
 
-static inline void principal_release(struct principal *p) {
-    key_release(p->key);
-    p->key = NULL;
-}
-
-static inline void principal_charge(const struct principal *p, int64_t tokens) {
-    if (p->key) key_charge(p->key, tokens);
-}
+/* Without a key. */
+struct principal principal_open(uint64_t client);
+struct principal principal_hold(struct principal p);
+void principal_release(struct principal *p);
+/* Tokens that were read and written for it. */
+void principal_charge(const struct principal *p, int64_t tokens_read, int64_t tokens_written);

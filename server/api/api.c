@@ -141,9 +141,10 @@ struct answer *api_refuse(const struct api *a, const char *origin, struct failur
     return answer;
 }
 
-void api_note(struct api *a, const char *path, int status, double seconds) {
+void api_note(struct api *a, const struct request_record *r) {
     const char *known = "other";
     for (int i = 0; i < n_api_routes; i++)
-        if (route_matches(&api_routes[i], path)) known = api_routes[i].path;
-    traffic_note(a->traffic, known, status, seconds);
+        if (route_matches(&api_routes[i], r->path)) known = api_routes[i].path;
+    traffic_note(a->traffic, known, r->status, r->seconds);
+    request_record_log(r);
 }

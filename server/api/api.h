@@ -10,6 +10,7 @@
 #include "server/api/fields/completion_fields.h"
 #include "server/api/fields/search_fields.h"
 #include "server/api/grammars.h"
+#include "server/api/record.h"
 #include "server/host/config.h"
 #include "server/host/retrieval_mode.h"
 #include "server/schedule/embedding_thread.h"
@@ -65,6 +66,7 @@ struct api {
     struct network *networks; /* [n_networks] whose clients are answered; none: all are */
     int n_networks;
     bool page;       /* the page is shown */
+    bool logs_bodies; /* log.prompts */
     int64_t created; /* seconds since 1970 of the start */
     atomic_bool draining;
     struct traffic *traffic; /* what was asked and answered so far (traffic.h) */
@@ -105,8 +107,8 @@ void api_leave(struct admission *m);
 /* A refusal that does not come from api_open. Frees the failure. */
 struct answer *api_refuse(const struct api *a, const char *origin, struct failure *f);
 
-/* A request is over, however it ended: `status` is what the client was told, or what the log says where it was not. */
-void api_note(struct api *a, const char *path, int status, double seconds);
+/* A request is over, however it ended: counts it, and writes its line of the log. */
+void api_note(struct api *a, const struct request_record *r);
 
 /* Whether a path is an operators' endpoint, which answers also when all connections are busy. */
 bool api_path_is_for_operators(const char *path);

@@ -145,7 +145,7 @@ struct answer *embed_answer_send(struct embed_answer *a, const struct principal 
     enum status status = a->vectors ? STATUS_OK : error_set(&e, STATUS_NO_MEMORY, "no memory for %d vectors", a->n);
     if (status == STATUS_OK) status = embedding_thread_ask(a->model->thread, &a->job, &e);
     if (status == STATUS_OK) {
-        principal_charge(who, tokens);
+        principal_charge(who, tokens, 0);
         return &a->base;
     }
     failure_from_error(f, &e);

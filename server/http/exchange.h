@@ -32,7 +32,10 @@ struct exchange {
     int cut;    /* status of a refusal that was sent past the library; 0: none */
     struct admission admission;
     struct net_address address; /* the client's */
-    char id[32];
+    char id[REQUEST_ID_BYTES];
+    struct trace_context trace;
+    size_t bytes_in, bytes_out; /* of the bodies */
+    struct buffer shown;        /* of the request's body, for the log */
     double started;
     char method[16], path[128]; /* for the log */
     struct buffer body;

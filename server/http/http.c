@@ -104,6 +104,7 @@ static ssize_t read_stream(void *context, uint64_t position, char *bytes, size_t
     size_t n = x->out.size - x->sent < max ? x->out.size - x->sent : max;
     memcpy(bytes, x->out.data + x->sent, n);
     x->sent += n;
+    x->bytes_out += n;
     return (ssize_t)n;
 }
 
@@ -117,6 +118,7 @@ enum MHD_Result exchange_respond(struct exchange *x) {
         x->complete = progress == ANSWER_COMPLETE;
         if (progress == ANSWER_WAITING && suspend(x)) return MHD_YES;
     }
+    x->bytes_out = x->out.size;
     return send_response(x, MHD_create_response_from_buffer(x->out.size, x->out.data, MHD_RESPMEM_PERSISTENT));
 }
 
@@ -159,9 +161,19 @@ static struct outcome exchange_outcome(const struct exchange *x, enum MHD_Reques
 
 static void exchange_log(const struct exchange *x, enum MHD_RequestTerminationCode reason) {
     struct outcome o = exchange_outcome(x, reason);
-    double seconds = time_now() - x->started, ms = 1000 * seconds;
-    log_info("%s %s %s %d %.0f ms%s", x->id, x->begun ? x->method : "-", x->begun ? x->path : "-", o.status, ms, o.why);
-    api_note(x->http->o.api, x->path, o.status, seconds);
+    struct request_record r = {.id = x->id,
+                               .method = x->begun ? x->method : "-",
+                               .path = x->begun ? x->path : "-",
+                               .status = o.status,
+                               .why = o.why,
+                               .seconds = time_now() - x->started,
+                               .bytes_in = x->bytes_in,
+                               .bytes_out = x->bytes_out,
+                               .address = x->address,
+                               .principal = &x->admission.principal,
+                               .trace = x->trace,
+                               .body = {x->shown.data, x->shown.size}};
+    api_note(x->http->o.api, &r);
 }
 
 /* The one place where an exchange ends, however it ends. */
@@ -183,6 +195,7 @@ static void exchange_end(void *context, struct MHD_Connection *connection, void 
     api_leave(&x->admission);
     buffer_free(&x->body);
     buffer_free(&x->out);
+    buffer_free(&x->shown);
     pthread_mutex_destroy(&x->lock);
     free(x);
 }

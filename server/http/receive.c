@@ -9,7 +9,12 @@
 #include "server/http/head.h"
 #include "server/http/refusal.h"
 
-enum { HEADER_BYTES = 16 << 10 }; /* limit of request line and headers: more gets 431 */
+enum {
+    HEADER_BYTES = 16 << 10, /* limit of request line and headers: more gets 431 */
+    SHOWN_BYTES = 4 << 10    /* of a body, in the log */
+};
+
+static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 
 /* The library hands on what it decoded as C strings, which a NUL would cut: it becomes a byte that is in no UTF-8, so
  * that it is in no path that there is, and is refused in a field. */
@@ -127,6 +132,7 @@ void exchange_open(struct exchange *x, const char *method, const char *path) {
                             .principal = x->admission.principal};
     exchange_answer(x, api_open(x->http->o.api, &r, (struct waker){exchange_wake, x}));
     free(list.items);
+    if (x->http->o.api->logs_bodies) buffer_append(&x->shown, x->body.data, min_size(x->body.size, SHOWN_BYTES));
     buffer_free(&x->body);
 }
 
@@ -148,6 +154,7 @@ enum MHD_Result exchange_receive(struct exchange *x, const char *bytes, size_t *
     connection_progress(x->life, *size);
     if (x->body.size + *size > (size_t)x->http->o.max_body_bytes) return body_cut(x);
     buffer_append(&x->body, bytes, *size);
+    x->bytes_in += *size;
     *size = 0;
     return MHD_YES;
 }
@@ -186,12 +193,20 @@ void *exchange_make(void *context, const char *target, struct MHD_Connection *co
     return x;
 }
 
+/* The names that the client gives the request, where it does. */
+static void exchange_name(struct exchange *x) {
+    const char *id = header_find(x, "X-Request-Id"), *trace = header_find(x, "traceparent");
+    if (id && request_id_is_good(id)) snprintf(x->id, sizeof x->id, "%s", id);
+    if (trace) trace_parse(&x->trace, trace);
+}
+
 /* The head is complete. A refusal here ends the connection, since the body is not read. */
 enum MHD_Result exchange_begin(struct exchange *x, const char *path, const char *method, const char *version) {
     struct failure f = {0};
     x->begun = true;
     text_copy(x->method, sizeof x->method, method);
     text_copy(x->path, sizeof x->path, path);
+    exchange_name(x);
     if (!connection_enter(x->life, CONNECTION_BODY)) return MHD_NO;
     if (exchange_check(x, method, path, version, &f)) return MHD_YES;
     x->last = true;

@@ -176,7 +176,7 @@ static void start_sequence(struct engine_sequence *s) {
     struct error e = {0};
     s->state = SEQUENCE_RUNNING;
     if (!asked->forced) histogram_note(&x->metrics.queue, time_now() - s->submitted);
-    principal_charge(&asked->principal, asked->n_prompt + asked->n_source + asked->n_forced);
+    principal_charge(&asked->principal, asked->n_prompt + asked->n_source + asked->n_forced, 0);
     if (!generation_reads_passages(asked)) comparison_begin(s);
     if (asked->max_tokens == 0 && !asked->score_prompt) {
         sequence_finish(s, FINISH_LENGTH, NULL);

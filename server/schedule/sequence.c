@@ -175,7 +175,7 @@ void sequence_finish(struct engine_sequence *s, enum finish how, const struct er
     struct generation_answer *answer = &s->generation->answer;
     struct engine_sequence *next = how == FINISH_ERROR ? NULL : comparison_open(s);
     sequence_leave(s);
-    principal_charge(&s->generation->asked.principal, s->n_ids);
+    principal_charge(&s->generation->asked.principal, 0, s->n_ids);
     if (!s->generation->asked.forced) {
         x->metrics.finished[how]++;
         histogram_note(&x->metrics.request, time_now() - s->submitted);

@@ -1,8 +1,11 @@
-/* tests/fuzz/fuzz_keys.c: any bytes as a file of keys, and as a network of server.allow. */
+/* tests/fuzz/fuzz_keys.c: any bytes as a file of keys, as a network of server.allow, and as the
+ * headers that name a request. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "server/access/address.h"
 #include "server/access/keyring.h"
+#include "server/api/record.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -29,10 +32,17 @@ static void check_network(const char *text) {
         CHECK(e.text[0] != '\0');
 }
 
+static void check_names(const char *text) {
+    struct trace_context t;
+    if (request_id_is_good(text)) CHECK(strlen(text) < REQUEST_ID_BYTES);
+    if (trace_parse(&t, text)) CHECK(strlen(t.trace_id) == 32 && strlen(t.parent_id) == 16);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *text = xstrndup((const char *)data, size);
     check_keys((struct text_span){text, size});
     check_network(text);
+    check_names(text);
     free(text);
     return 0;
 }

@@ -90,7 +90,7 @@ class Server:
 
     def wait_for_port(self):
         for _ in range(3000):
-            found = re.search(r"listening on http://127\.0\.0\.1:(\d+)", self.log.read_text())
+            found = re.search(r"listening on https?://127\.0\.0\.1:(\d+)", self.log.read_text())
             if found:
                 return int(found[1])
             assert self.process.poll() is None, self.log.read_text()

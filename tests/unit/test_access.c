@@ -9,6 +9,7 @@
 
 #include "server/access/address.h"
 #include "server/access/keyring.h"
+#include "server/api/record.h"
 #include "server/schedule/shares.h"
 
 #define HASH "\"sha256\": \"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\""
@@ -178,6 +179,39 @@ static void test_shares(void **state) {
     shares_free(&s);
 }
 
+static void test_work_is_counted(void **state) {
+    struct principal p = principal_open(7), held;
+    (void)state;
+    p.key = key_open();
+    held = principal_hold(p);
+    principal_charge(&held, 3, 4);
+    principal_release(&held);
+    assert_int_equal(atomic_load(&p.work->tokens_read), 3);
+    assert_int_equal(atomic_load(&p.work->tokens_written), 4);
+    assert_int_equal(key_counts(p.key).tokens, 7);
+    principal_release(&p);
+}
+
+static void test_traces(void **state) {
+    struct trace_context t;
+    (void)state;
+    assert_true(trace_parse(&t, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"));
+    assert_string_equal(t.trace_id, "4bf92f3577b34da6a3ce929d0e0e4736");
+    assert_string_equal(t.parent_id, "00f067aa0ba902b7");
+    assert_true(t.sampled);
+    assert_true(trace_parse(&t, "cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-fe-more"));
+    assert_false(t.sampled);
+    static const char *const wrong[] = {"",
+                                        "00",
+                                        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01-more",
+                                        "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+                                        "00-4bf92f3577b34da6a3ce929d0e0e4736-0000000000000000-01",
+                                        "00-4BF92F3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+                                        "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-0g",
+                                        "cc-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01more"};
+    for (size_t i = 0; i < ARRAY_COUNT(wrong); i++) assert_false(trace_parse(&t, wrong[i]));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_file_of_keys),
                                        cmocka_unit_test(test_wrong_files),
@@ -185,6 +219,8 @@ int main(void) {
                                        cmocka_unit_test(test_limits),
                                        cmocka_unit_test(test_usage_is_shared),
                                        cmocka_unit_test(test_networks),
-                                       cmocka_unit_test(test_shares)};
+                                       cmocka_unit_test(test_shares),
+                                       cmocka_unit_test(test_work_is_counted),
+                                       cmocka_unit_test(test_traces)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
