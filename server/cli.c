@@ -13,6 +13,7 @@
 #include "retro/weights/gguf_folder.h"
 #include "server/access/keyring.h"
 #include "server/host/check.h"
+#include "server/http/tls.h"
 
 enum cli_option { CLI_CONFIG = 1, CLI_SET, CLI_CHECK, CLI_PRINT, CLI_HELP, CLI_VERSION, CLI_NEW_KEY, CLI_HASH_KEY };
 
@@ -113,6 +114,19 @@ static enum status check_folders(const struct config *c, struct error *e) {
                      wrong == 1 ? "" : "s");
 }
 
+/* The files that say who may ask, and who the server is. */
+static enum status check_access(const struct config *c, struct error *e) {
+    struct keyring *keys = NULL;
+    struct tls *tls = NULL;
+    enum status status = STATUS_OK;
+    if (c->server.keys_file[0]) status = keyring_open(&keys, c->server.keys_file, e);
+    if (status == STATUS_OK && c->server.tls_certificate[0])
+        status = tls_open(&tls, c->server.tls_certificate, c->server.tls_key, e);
+    keyring_close(keys);
+    tls_close(tls);
+    return status;
+}
+
 /* Sampling that the options leave to the model goes to stderr, so that standard output stays a configuration. */
 static enum status print_sampling(const struct config *c, struct error *e) {
     struct generation_config model;
@@ -190,7 +204,7 @@ static enum status apply(const struct cli_arguments *a, struct config *c, enum c
         if (config_set(c, a->sets[i], e)) return e->status;
     if (config_check(c, e)) return e->status;
     if (a->instead == CLI_PRINT && print_config(c, e)) return e->status;
-    if (a->instead == CLI_CHECK && (check_folders(c, e) || check_configuration(c, e))) return e->status;
+    if (a->instead == CLI_CHECK && (check_folders(c, e) || check_access(c, e) || check_configuration(c, e))) return e->status;
     if (a->instead == CLI_CHECK) printf("the configuration is valid\n");
     return STATUS_OK;
 }

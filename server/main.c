@@ -25,6 +25,7 @@
 #include "server/host/check.h"
 #include "server/http/http.h"
 #include "server/http/listen.h"
+#include "server/http/tls.h"
 #include "server/parts.h"
 
 static const double last_lines_seconds = 1; /* that the end waits for whoever reads the log */
@@ -34,6 +35,7 @@ struct server {
     int socket; /* has the address until HTTP takes it over; -1: none */
     struct parts parts;
     struct api api;
+    struct tls *tls; /* NULL: plain HTTP */
     struct http *http;
 };
 
@@ -114,19 +116,37 @@ static enum status open_api(struct server *s, struct error *e) {
     return parts_serve(&s->parts, &s->config, &s->api, e);
 }
 
+static void log_certificate(struct server *s) {
+    char text[400];
+    tls_describe(s->tls, text, sizeof text);
+    log_info("%s", text);
+}
+
+static enum status open_tls(struct server *s, struct error *e) {
+    const struct server_settings *c = &s->config.server;
+    if (c->tls_certificate[0] == '\0') return STATUS_OK;
+    if (tls_open(&s->tls, c->tls_certificate, c->tls_key, e)) return e->status;
+    log_certificate(s);
+    return STATUS_OK;
+}
+
 static enum status open_http(struct server *s, struct error *e) {
     const struct config *c = &s->config;
+    if (open_tls(s, e)) return e->status;
     struct http_options o = {.socket = s->socket,
                              .connections = {.max = c->server.max_connections,
                                              .idle_timeout = c->server.connection_timeout,
                                              .head_timeout = c->server.head_timeout,
-                                             .min_body_rate = c->server.min_body_rate},
+                                             .min_body_rate = c->server.min_body_rate,
+                                             .encrypted = s->tls != NULL},
                              .max_body_bytes = c->server.max_body_bytes,
-                             .api = &s->api};
+                             .api = &s->api,
+                             .tls = s->tls};
     s->socket = -1;
     if (http_open(&s->http, &o, e)) return e->status;
     bool v6 = strchr(c->server.host, ':') != NULL;
-    log_info("listening on http://%s%s%s:%d", v6 ? "[" : "", c->server.host, v6 ? "]" : "", http_port(s->http));
+    log_info("listening on %s://%s%s%s:%d", s->tls ? "https" : "http", v6 ? "[" : "", c->server.host, v6 ? "]" : "",
+             http_port(s->http));
     return STATUS_OK;
 }
 
@@ -193,7 +213,7 @@ static bool signal_within(int milliseconds) {
 
 /* Files that are read again while the server runs; what cannot be used changes nothing. */
 
-static bool server_reloads(const struct server *s) { return s->config.server.keys_file[0] != '\0'; }
+static bool server_reloads(const struct server *s) { return s->api.keys || s->config.server.tls_certificate[0]; }
 
 static void server_reload(struct server *s) {
     struct error e;
@@ -201,6 +221,10 @@ static void server_reload(struct server *s) {
         log_error("%s; the keys are as before", e.text);
     else if (s->api.keys)
         log_info("keys: %d, from %s", keyring_count(s->api.keys), s->config.server.keys_file);
+    if (s->tls && tls_reload(s->tls, &e))
+        log_error("%s; the certificate is as before", e.text);
+    else if (s->tls)
+        log_certificate(s);
 }
 
 /* A signal that ends the server. */
@@ -219,6 +243,7 @@ static enum status server_open(struct server *s, struct error *e) {
 static void server_close(struct server *s) {
     parts_stop(&s->parts);
     http_close(s->http);
+    tls_close(s->tls);
     parts_close(&s->parts);
     traffic_close(s->api.traffic);
     keyring_close(s->api.keys);

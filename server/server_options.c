@@ -42,6 +42,9 @@ static const struct option_row server_rows[] = {
         "hashes of the keys that clients need, made by --new-key; empty: none is needed; SIGHUP reads it again"),
     OPTION_CHOICE(struct server_settings, operations, OPERATIONS_OPEN, operations_choices,
                   "who reads /health, /metrics, /version and /openapi.json: all, this machine, or keys that say so"),
+    OPTION_PATH(struct server_settings, tls_certificate,
+                "PEM file of the certificate, and of those up to its authority; empty: no TLS; SIGHUP reads it again"),
+    OPTION_PATH(struct server_settings, tls_key, "PEM file of the certificate's key"),
     OPTION_TEXTS(struct server_settings, allow, "networks whose clients are answered, such as 10.0.0.0/8; empty: all"),
 };
 const struct option_section server_section = {"server", server_rows, (int)ARRAY_COUNT(server_rows)};

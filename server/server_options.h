@@ -31,6 +31,7 @@ struct server_settings {
     struct json_list cors_origins; /* of char *: whose pages may ask */
     char *keys_file;               /* empty: no keys are asked for */
     int operations;                /* enum operations_access */
+    char *tls_certificate, *tls_key; /* both or none */
     struct json_list allow;        /* of char *: networks whose clients are answered; none: all */
 };
 extern const struct option_section server_section;

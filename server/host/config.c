@@ -58,6 +58,8 @@ static enum status check_rendezvous(const struct config *c, struct error *e) {
 
 static enum status check_access(const struct config *c, struct error *e) {
     char *const *networks = c->server.allow.items;
+    if ((c->server.tls_certificate[0] == '\0') != (c->server.tls_key[0] == '\0'))
+        return error_set(e, STATUS_INVALID, "server.tls_certificate and server.tls_key need each other");
     if (c->server.operations == OPERATIONS_KEY && c->server.keys_file[0] == '\0')
         return error_set(e, STATUS_INVALID, "server.operations is key, which needs server.keys_file");
     for (size_t i = 0; i < c->server.allow.count; i++) {

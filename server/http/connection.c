@@ -105,7 +105,7 @@ static void connection_refuse(struct connection *c, enum connection_end why) {
                     "server.min_body_rate, server.head_timeout)",
                     l->min_body_rate, l->head_timeout);
     refusal_write(&f, NULL, &bytes);
-    ssize_t sent = send(c->fd, bytes.data, bytes.size, MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t sent = l->encrypted ? 0 : send(c->fd, bytes.data, bytes.size, MSG_DONTWAIT | MSG_NOSIGNAL);
     (void)sent; /* a client that reads nothing is not waited for */
     failure_free(&f);
     buffer_free(&bytes);

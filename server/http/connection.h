@@ -19,6 +19,7 @@ struct connection_limits {
     int idle_timeout;  /* seconds without a request, and without a byte of one */
     int head_timeout;  /* seconds from the first byte of a request to the end of its headers */
     int min_body_rate; /* bytes per second, on average over each head_timeout seconds of a body; 0: any */
+    bool encrypted;    /* the keeper cannot tell a client why it is closed */
 };
 
 /* The phase of a connection. The server waits for the client in all but CONNECTION_ANSWER. */

@@ -19,6 +19,7 @@
 
 #include "server/http/exchange.h"
 #include "server/http/listen.h"
+#include "server/http/tls.h"
 
 enum {
     HTTP_THREADS = 4,
@@ -227,14 +228,20 @@ static void log_library(void *context, const char *format, va_list arguments) {
 
 static struct MHD_Daemon *start_daemon(struct http *h) {
     const struct http_options *o = &h->o;
+    struct MHD_OptionItem tls[] = {{MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)tls_priorities},
+                                   {MHD_OPTION_HTTPS_CERT_CALLBACK2, 0, tls_callback()},
+                                   {MHD_OPTION_END, 0, NULL}};
+    const struct MHD_OptionItem *more = o->tls ? tls : &tls[2];
+    if (o->tls) tls_use(o->tls);
     return MHD_start_daemon(
-        MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, handle, h,
-        MHD_OPTION_EXTERNAL_LOGGER, log_library, NULL, MHD_OPTION_LISTEN_SOCKET, o->socket, MHD_OPTION_URI_LOG_CALLBACK,
-        exchange_make, h, MHD_OPTION_NOTIFY_COMPLETED, exchange_end, h, MHD_OPTION_NOTIFY_CONNECTION, connection_follow,
-        h, MHD_OPTION_CONNECTION_LIMIT, (unsigned)(o->connections.max + CONNECTION_RESERVE),
-        MHD_OPTION_THREAD_POOL_SIZE, (unsigned)HTTP_THREADS, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)o->connections.idle_timeout, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
-        MHD_OPTION_UNESCAPE_CALLBACK, text_unescape, NULL, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
+        MHD_USE_POLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | (o->tls ? MHD_USE_TLS : 0), 0,
+        NULL, NULL, handle, h, MHD_OPTION_EXTERNAL_LOGGER, log_library, NULL, MHD_OPTION_LISTEN_SOCKET, o->socket,
+        MHD_OPTION_URI_LOG_CALLBACK, exchange_make, h, MHD_OPTION_NOTIFY_COMPLETED, exchange_end, h,
+        MHD_OPTION_NOTIFY_CONNECTION, connection_follow, h, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)(o->connections.max + CONNECTION_RESERVE), MHD_OPTION_THREAD_POOL_SIZE, (unsigned)HTTP_THREADS,
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)o->connections.idle_timeout, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)CONNECTION_BYTES, MHD_OPTION_UNESCAPE_CALLBACK, text_unescape, NULL, MHD_OPTION_SIGPIPE_HANDLED_BY_APP,
+        1, MHD_OPTION_ARRAY, more, MHD_OPTION_END);
 }
 
 enum status http_open(struct http **out, const struct http_options *o, struct error *e) {

@@ -5,12 +5,14 @@
 #include "server/http/connection.h"
 
 struct http;
+struct tls;
 
 struct http_options {
     int socket; /* of http_bind; taken over, also on failure */
     struct connection_limits connections;
     int max_body_bytes;
     struct api *api; /* borrowed */
+    struct tls *tls; /* borrowed; NULL: plain HTTP */
 };
 
 enum status http_open(struct http **out, const struct http_options *o, struct error *e);

@@ -8,6 +8,7 @@
 #include "server/http/exchange.h"
 #include "server/http/head.h"
 #include "server/http/refusal.h"
+#include "server/http/tls.h"
 
 enum {
     HEADER_BYTES = 16 << 10, /* limit of request line and headers: more gets 431 */
@@ -142,7 +143,13 @@ static enum MHD_Result body_cut(struct exchange *x) {
     struct buffer bytes = {0};
     body_refuse(x, "more", &f);
     refusal_write(&f, x->id, &bytes);
-    connection_reply(x->life, bytes.data, bytes.size);
+    if (x->http->o.tls) {
+        tls_send(MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_GNUTLS_SESSION)->tls_session, bytes.data,
+                 bytes.size);
+        connection_linger(x->life);
+    } else {
+        connection_reply(x->life, bytes.data, bytes.size);
+    }
     buffer_free(&bytes);
     x->cut = f.http;
     failure_free(&f);

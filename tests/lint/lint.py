@@ -48,7 +48,7 @@ MAX_FILE_LINES = 1000
 MAX_FUNCTION_LINES, MAX_KERNEL_LINES, P90_FUNCTION_LINES = 100, 150, 50
 MAX_PARAMETERS = 6
 # Functions whose signature a library prescribes.
-LIBRARY_CALLBACKS = {("server/http/http.c", "handle")}
+LIBRARY_CALLBACKS = {("server/http/http.c", "handle"), ("server/http/tls.c", "retrieve")}
 
 # Text that ties the project to one machine or to one package mirror. Recorded data may hold any words.
 PRIVATE = re.compile(r"(?<![\w.])/(root|work)(?=[/\s\"'`]|$)")
