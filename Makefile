@@ -9,6 +9,7 @@
 #   make page-test  the page at GET / in a real Chromium, which it installs
 #   make c-test   the C tests alone, for SANITIZE=
 #   make arm64-test  the C tests that need few libraries, built for arm64 and run by qemu; installs a cross compiler
+#   make soak     100 000 requests whose clients leave: memory, descriptors, answers (SOAK="--seconds 60")
 #   make valgrind a reference model under valgrind, half a minute
 #   make fuzz     every libFuzzer target for FUZZ_SECONDS (60), with clang and sanitizers
 #   make cuda-check  compile the GPU kernels for every architecture, check that none spills registers (needs nvcc)
@@ -285,6 +286,12 @@ page-test: deps
 tokenizer-test: deps
 	@RETRO_TOKENIZER_TEXTS=whole RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(DEPS)/venv/bin/python -m pytest -q -p no:cacheprovider tests/tokenizers
 
+# Many requests whose clients leave: memory, descriptors and answers. SOAK= is more of tests/soak/soak.py's options.
+SOAK ?= --requests 100000
+soak: deps
+	@$(MAKE) --no-print-directory $(BUILD)/retro-server
+	@$(DEPS)/venv/bin/python tests/soak/soak.py --build $(BUILD) $(SOAK)
+
 # Valgrind knows no AVX-512 and shows the program a CPU without: what runs is the AVX2 kernels.
 VALGRIND := valgrind --quiet --error-exitcode=1 --leak-check=full --errors-for-leak-kinds=definite
 valgrind: deps
@@ -325,7 +332,7 @@ test-train: deps deps-train
 clean:
 	rm -rf build
 
-.PHONY: all c-tests list-c-tests emulated cuda-check gpu-ops gpu-programs gpu-bundle gpu-check fuzz deps info \
+.PHONY: soak all c-tests list-c-tests emulated cuda-check gpu-ops gpu-programs gpu-bundle gpu-check fuzz deps info \
 	test page-test install c-test arm64-test valgrind lint format bench demo deps-train train-smoke \
 	test-train clean
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

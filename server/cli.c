@@ -204,7 +204,8 @@ static enum status apply(const struct cli_arguments *a, struct config *c, enum c
         if (config_set(c, a->sets[i], e)) return e->status;
     if (config_check(c, e)) return e->status;
     if (a->instead == CLI_PRINT && print_config(c, e)) return e->status;
-    if (a->instead == CLI_CHECK && (check_folders(c, e) || check_access(c, e) || check_configuration(c, e))) return e->status;
+    if (a->instead == CLI_CHECK && (check_folders(c, e) || check_access(c, e) || check_configuration(c, e)))
+        return e->status;
     if (a->instead == CLI_CHECK) printf("the configuration is valid\n");
     return STATUS_OK;
 }

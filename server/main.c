@@ -27,12 +27,14 @@
 #include "server/http/listen.h"
 #include "server/http/tls.h"
 #include "server/parts.h"
+#include "server/service.h"
 
 static const double last_lines_seconds = 1; /* that the end waits for whoever reads the log */
 
 struct server {
     struct config config;
-    int socket; /* has the address until HTTP takes it over; -1: none */
+    int socket;       /* has the address until HTTP takes it over; -1: none */
+    bool handed_over; /* by the service manager, for which it listens on */
     struct parts parts;
     struct api api;
     struct tls *tls; /* NULL: plain HTTP */
@@ -46,8 +48,9 @@ struct server {
 static enum status prepare_start(void *context, struct error *e) {
     struct server *s = context;
     const struct config *c = &s->config;
-    if (http_reserve(c->server.max_connections, e) || http_bind(c->server.host, c->server.port, &s->socket, e))
-        return e->status;
+    if (http_reserve(c->server.max_connections, e) || service_socket(&s->socket, e)) return e->status;
+    s->handed_over = s->socket >= 0;
+    if (!s->handed_over && http_bind(c->server.host, c->server.port, &s->socket, e)) return e->status;
     return tokenizer_opening_start(&s->parts.decoders[0].opening, c->model.path, e);
 }
 
@@ -107,6 +110,7 @@ static enum status open_api(struct server *s, struct error *e) {
                           .n_origins = (int)c->cors_origins.count,
                           .page = c->page,
                           .operations = (enum operations_access)c->operations,
+                          .request_timeout = c->request_timeout,
                           .logs_bodies = s->config.log.prompts,
                           .created = time(NULL),
                           .traffic = traffic_open()};
@@ -134,7 +138,9 @@ static enum status open_http(struct server *s, struct error *e) {
     const struct config *c = &s->config;
     if (open_tls(s, e)) return e->status;
     struct http_options o = {.socket = s->socket,
+                             .shared = s->handed_over,
                              .connections = {.max = c->server.max_connections,
+                                             .max_per_client = c->server.max_client_connections,
                                              .idle_timeout = c->server.connection_timeout,
                                              .head_timeout = c->server.head_timeout,
                                              .min_body_rate = c->server.min_body_rate,
@@ -251,11 +257,23 @@ static void server_close(struct server *s) {
     if (s->socket >= 0) close(s->socket);
 }
 
+/* Everything is answered as before, but /readyz, so that balancers of load turn elsewhere; each answer ends its
+ * connection. A socket of the service manager has a successor that takes new connections at once. */
+static void leave(struct server *s) {
+    double end = time_now() + s->config.server.drain_delay;
+    atomic_store(&s->api.leaving, true);
+    if (s->handed_over) http_quiesce(s->http);
+    if (s->config.server.drain_delay > 0) log_info("leaving: no longer ready, and answering as before");
+    while (time_now() < end && !(s->handed_over && http_connections(s->http) == 0))
+        if (end_within(s, 20)) return;
+}
+
 /* Requests end by themselves; those that do not are cancelled, and told so, when the engine stops. */
 static void drain(struct server *s) {
+    leave(s);
     double deadline = time_now() + s->config.server.drain_timeout;
     atomic_store(&s->api.draining, true);
-    http_quiesce(s->http);
+    if (!s->handed_over) http_quiesce(s->http);
     log_info("stopping: %d requests to finish", http_active(s->http));
     while (http_active(s->http) > 0 && time_now() < deadline)
         if (end_within(s, 20)) break;
@@ -275,9 +293,11 @@ static enum status serve(struct server *s, struct error *e) {
     }
     status = server_open(s, e);
     if (status == STATUS_OK) {
+        service_tell("READY=1");
         while (!end_within(s, 1000) && !parts_failed(&s->parts) && status == STATUS_OK)
             status = opened_model_check(first, e);
         if (parts_failed(&s->parts)) status = error_set(e, STATUS_DEVICE, "the device failed, see above");
+        service_tell("STOPPING=1");
         drain(s);
     }
     return status;

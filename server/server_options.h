@@ -17,21 +17,24 @@ struct server_settings {
     int max_queue;       /* requests waiting for a sequence; more get 503 */
     int max_body_bytes;
     int max_connections;
-    int max_prompts;               /* prompts in one request */
-    int max_inputs;                /* texts in one request for embeddings or a ranking */
-    int max_choices;               /* answers in one request: its prompts times n */
-    int max_stops;                 /* stop strings in one request */
-    int max_biases;                /* tokens of logit_bias in one request */
-    int max_logprobs;              /* alternatives per token */
-    int connection_timeout;        /* seconds a connection may idle */
-    int head_timeout;              /* seconds that request line and headers may take */
-    int min_body_rate;             /* bytes per second that a body must bring; 0: any */
-    int drain_timeout;             /* seconds SIGTERM waits for running requests */
-    bool page;                     /* GET / shows the page */
-    struct json_list cors_origins; /* of char *: whose pages may ask */
-    char *keys_file;               /* empty: no keys are asked for */
-    int operations;                /* enum operations_access */
+    int max_prompts;                 /* prompts in one request */
+    int max_inputs;                  /* texts in one request for embeddings or a ranking */
+    int max_choices;                 /* answers in one request: its prompts times n */
+    int max_stops;                   /* stop strings in one request */
+    int max_biases;                  /* tokens of logit_bias in one request */
+    int max_logprobs;                /* alternatives per token */
+    int connection_timeout;          /* seconds a connection may idle */
+    int head_timeout;                /* seconds that request line and headers may take */
+    int min_body_rate;               /* bytes per second that a body must bring; 0: any */
+    int drain_timeout;               /* seconds SIGTERM waits for running requests */
+    bool page;                       /* GET / shows the page */
+    struct json_list cors_origins;   /* of char *: whose pages may ask */
+    int max_client_connections;      /* of one address; 0: max_connections */
+    int request_timeout;             /* seconds for one request; 0: any */
+    char *keys_file;                 /* empty: no keys are asked for */
+    int drain_delay;                 /* seconds between the loss of readiness and the refusal of requests */
+    int operations;                  /* enum operations_access */
     char *tls_certificate, *tls_key; /* both or none */
-    struct json_list allow;        /* of char *: networks whose clients are answered; none: all */
+    struct json_list allow;          /* of char *: networks whose clients are answered; none: all */
 };
 extern const struct option_section server_section;

@@ -27,7 +27,8 @@ static struct log_queue {
     enum queue_state state;
     char *bytes;
     size_t first, used;
-    long dropped; /* lines since the last report */
+    long dropped;     /* lines since the last report */
+    long dropped_all; /* lines */
 } queue = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static enum log_level log_threshold = LOG_LEVEL_INFO;
@@ -101,6 +102,7 @@ static void queue_add(const char *line, size_t size) {
     if (queue.dropped > 0) queue_report(&report);
     if (queue.used + report.size + size > QUEUE_BYTES) {
         queue.dropped += size > 0;
+        queue.dropped_all += size > 0;
     } else {
         if (report.size > 0) queue_append(report.data, report.size);
         if (size > 0) queue_append(line, size);
@@ -200,6 +202,13 @@ static void log_send(const struct buffer *line) {
     if (state == QUEUE_RUNNING) queue_add(line->data, line->size);
     pthread_mutex_unlock(&queue.lock);
     if (state == QUEUE_NONE || state == QUEUE_ENDED) fwrite(line->data, 1, line->size, stderr);
+}
+
+long log_dropped(void) {
+    pthread_mutex_lock(&queue.lock);
+    long n = queue.dropped_all;
+    pthread_mutex_unlock(&queue.lock);
+    return n;
 }
 
 void log_write(enum log_level level, const char *format, ...) {

@@ -17,6 +17,9 @@ enum log_format log_format(void);
 /* In LOG_FORMAT_JSON: a line with members of its own in the message's place, as JSON without the braces. */
 void log_members(enum log_level level, const char *members, size_t size);
 
+/* Lines that were dropped so far. */
+long log_dropped(void);
+
 /* Starts the thread. Call it once, before threads that log. */
 enum status log_queue_open(struct error *e);
 /* Writes what is queued, for at most `seconds`: nobody may be reading. Lines that come later are lost when the time

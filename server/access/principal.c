@@ -21,6 +21,8 @@ void principal_release(struct principal *p) {
     *p = (struct principal){0};
 }
 
+bool principal_is_late(const struct principal *p, double now) { return p->deadline > 0 && now >= p->deadline; }
+
 void principal_charge(const struct principal *p, int64_t tokens_read, int64_t tokens_written) {
     if (p->key) key_charge(p->key, tokens_read + tokens_written);
     if (p->work == NULL) return;

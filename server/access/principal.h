@@ -14,11 +14,13 @@ struct principal {
     uint64_t client;             /* the same number, the same client: of the key, else of the address */
     struct key *key;             /* a reference of whoever holds the principal; NULL: the server has no keys */
     struct principal_work *work; /* likewise; NULL: nobody asks */
+    double deadline;             /* after which the answer is of no use; 0: none */
 };
 
 /* Without a key. */
 struct principal principal_open(uint64_t client);
 struct principal principal_hold(struct principal p);
 void principal_release(struct principal *p);
+bool principal_is_late(const struct principal *p, double now);
 /* Tokens that were read and written for it. */
 void principal_charge(const struct principal *p, int64_t tokens_read, int64_t tokens_written);

@@ -71,6 +71,7 @@ static bool admit_client(struct api *a, const struct api_head *h, struct admissi
 bool api_admit(struct api *a, const struct api_head *h, struct admission *out, struct failure *f) {
     enum route_access access = route_access_of(h->path);
     *out = (struct admission){.principal = principal_open(address_client(&h->address))};
+    if (a->request_timeout > 0) out->principal.deadline = time_now() + a->request_timeout;
     if (!address_is_allowed(a, &h->address)) {
         char text[ADDRESS_TEXT_BYTES];
         address_print(&h->address, text);

@@ -51,7 +51,8 @@ struct served_embedder {
     struct request_limits limits;
 };
 
-/* Everything is borrowed, and constant while the server runs but for `draining` and `traffic`. */
+/* Everything is borrowed, and constant while the server runs but for `connections`, `leaving`, `draining` and
+ * `traffic`. */
 struct api {
     const struct served_model *models; /* [n_models], at least one; the first is meant when none is named */
     int n_models;
@@ -65,11 +66,13 @@ struct api {
     enum operations_access operations;
     struct network *networks; /* [n_networks] whose clients are answered; none: all are */
     int n_networks;
-    bool page;       /* the page is shown */
-    bool logs_bodies; /* log.prompts */
-    int64_t created; /* seconds since 1970 of the start */
-    atomic_bool draining;
-    struct traffic *traffic; /* what was asked and answered so far (traffic.h) */
+    bool page;                     /* the page is shown */
+    bool logs_bodies;              /* log.prompts */
+    int64_t created;               /* seconds since 1970 of the start */
+    int request_timeout;           /* seconds; 0: any */
+    atomic_int connections;        /* that are open */
+    atomic_bool leaving, draining; /* no longer ready; and refusing requests */
+    struct traffic *traffic;       /* what was asked and answered so far (traffic.h) */
 };
 
 struct api_request {

@@ -137,7 +137,7 @@ struct answer *embed_answer_send(struct embed_answer *a, const struct principal 
                                     .first = a->first,
                                     .others = a->others,
                                     .vectors = a->vectors,
-                                    .client = who->client,
+                                    .principal = *who,
                                     .cancelled = &a->cancelled,
                                     .done = embed_done,
                                     .context = a};

@@ -26,7 +26,7 @@ static void write_counts(struct json_writer *w, const struct engine_counts *c) {
 static const char *status_of(const struct api *a) {
     for (int i = 0; i < a->n_models; i++)
         if (engine_failed(a->models[i].engine)) return "failed";
-    return atomic_load(&a->draining) ? "stopping" : "ok";
+    return atomic_load(&a->leaving) || atomic_load(&a->draining) ? "stopping" : "ok";
 }
 
 /* 200 while requests are taken. */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "server/api/api.h"
+#include "server/api/metrics_server.h"
 #include "server/api/traffic.h"
 
 #define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
@@ -38,10 +39,6 @@ static void read_model(const struct served_model *model, struct model_metrics *m
     engine_metrics_read(model->engine, &m->engine);
     m->kept_bytes = (int64_t)m->engine.blocks.kept * (int64_t)m->engine.blocks.bytes;
     if (m->retrieves) retrieval_thread_metrics(model->retrieval, &m->retrieval);
-}
-
-static void print_head(struct buffer *out, const char *name, const char *type, const char *help) {
-    buffer_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
 /* One number of each model. `offset` is of an int or int64_t in model_metrics. */
@@ -96,14 +93,15 @@ static const void *member_of(const struct model_metrics *m, size_t offset) { ret
 static void print_numbers(const struct model_metrics *all, int n, struct buffer *out) {
     for (size_t i = 0; i < ARRAY_COUNT(numbers); i++) {
         const struct metric_row *row = &numbers[i];
-        print_head(out, row->name, row->type, row->help);
+        metrics_print_head(out, row->name, row->type, row->help);
         for (int j = 0; j < n; j++) {
             const void *at = member_of(&all[j], row->offset);
             int64_t value = row->wide ? *(const int64_t *)at : *(const int *)at;
             buffer_printf(out, "%s{%s} %lld\n", row->name, all[j].labels, (long long)value);
         }
     }
-    print_head(out, "retro_kv_cache_usage_perc", "gauge", "Share of the blocks of keys and values in use, 1 is all.");
+    metrics_print_head(out, "retro_kv_cache_usage_perc", "gauge",
+                       "Share of the blocks of keys and values in use, 1 is all.");
     for (int j = 0; j < n; j++)
         buffer_printf(out, "retro_kv_cache_usage_perc{%s} %.6g\n", all[j].labels,
                       (double)all[j].engine.blocks.used / max_int(1, all[j].engine.blocks.all));
@@ -112,7 +110,7 @@ static void print_numbers(const struct model_metrics *all, int n, struct buffer 
 static void print_finished(const struct model_metrics *all, int n, struct buffer *out) {
     static const char *const reasons[FINISH_KINDS] = {
         [FINISH_STOP] = "stop", [FINISH_LENGTH] = "length", [FINISH_ERROR] = "abort"};
-    print_head(out, "retro_request_success_total", "counter", "Prompts that are over, by how they ended.");
+    metrics_print_head(out, "retro_request_success_total", "counter", "Prompts that are over, by how they ended.");
     for (int j = 0; j < n; j++)
         for (int how = FINISH_STOP; how < FINISH_KINDS; how++)
             buffer_printf(out, "retro_request_success_total{%s,finished_reason=\"%s\"} %lld\n", all[j].labels,
@@ -122,11 +120,11 @@ static void print_finished(const struct model_metrics *all, int n, struct buffer
 static void print_histograms(const struct model_metrics *all, int n, struct buffer *out) {
     for (size_t i = 0; i < ARRAY_COUNT(histograms); i++) {
         const struct histogram_row *row = &histograms[i];
-        print_head(out, row->name, "histogram", row->help);
+        metrics_print_head(out, row->name, "histogram", row->help);
         for (int j = 0; j < n; j++) histogram_print(member_of(&all[j], row->offset), row->name, all[j].labels, out);
     }
-    print_head(out, "retro_retrieval_seconds", "histogram",
-               "Of lookups in the queue, and of batches of them in the embedder and in the index.");
+    metrics_print_head(out, "retro_retrieval_seconds", "histogram",
+                       "Of lookups in the queue, and of batches of them in the embedder and in the index.");
     for (int j = 0; j < n; j++) {
         for (size_t i = 0; i < ARRAY_COUNT(phases) && all[j].retrieves; i++) {
             char labels[200];
@@ -141,12 +139,14 @@ struct answer *metrics_open(struct api *a, const struct api_request *r, struct w
     struct buffer body = {0};
     (void)r, (void)waker, (void)f;
     for (int i = 0; i < a->n_models; i++) read_model(&a->models[i], &all[i]);
-    print_head(&body, "retro_build_info", "gauge", "The program, always 1.");
+    metrics_print_head(&body, "retro_build_info", "gauge", "The program, always 1.");
     buffer_printf(&body, "retro_build_info{version=\"%s\"} 1\n", RETRO_VERSION);
     print_numbers(all, a->n_models, &body);
     print_finished(all, a->n_models, &body);
     print_histograms(all, a->n_models, &body);
     traffic_print(a->traffic, &body);
+    metrics_print_keys(a, &body);
+    metrics_print_process(a, &body);
     free(all);
     return answer_text(200, METRICS_TYPE, &body);
 }

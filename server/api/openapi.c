@@ -7,7 +7,7 @@
 #include "server/api/routes.h"
 
 /* Every operation may end so, and says why in the same shape. */
-static const int error_statuses[] = {400, 404, 405, 408, 413, 415, 431, 500, 501, 503};
+static const int error_statuses[] = {400, 403, 404, 405, 408, 413, 414, 415, 429, 431, 500, 501, 503, 505};
 
 /* What the schema of a route depends on beside its tables. */
 struct schema_scope {
@@ -219,6 +219,14 @@ static void write_answer_schema(struct json_writer *w, const struct route *route
     put_object_end(w);
 }
 
+static void write_error_status(struct json_writer *w, int http) {
+    char status[8];
+    snprintf(status, sizeof status, "%d", http);
+    put_key_object(w, status);
+    put_key_string(w, "$ref", "#/components/responses/error");
+    put_object_end(w);
+}
+
 /* A request that asks for a stream gets events, each in the shape of the whole answer. */
 static void write_responses(struct json_writer *w, const struct route *route) {
     bool streams = route->body == &completion_table;
@@ -241,14 +249,28 @@ static void write_responses(struct json_writer *w, const struct route *route) {
         put_key_string(w, "description", "the client has it");
         put_object_end(w);
     }
-    for (size_t i = 0; i < ARRAY_COUNT(error_statuses); i++) {
-        char status[8];
-        snprintf(status, sizeof status, "%d", error_statuses[i]);
-        put_key_object(w, status);
-        put_key_string(w, "$ref", "#/components/responses/error");
-        put_object_end(w);
-    }
+    if (route->access == ACCESS_API || route->access == ACCESS_OPERATIONS) write_error_status(w, 401);
+    for (size_t i = 0; i < ARRAY_COUNT(error_statuses); i++) write_error_status(w, error_statuses[i]);
     put_object_end(w);
+}
+
+static void write_scheme_name(struct json_writer *w, const char *name) {
+    put_object(w);
+    put_key_array(w, name);
+    put_array_end(w);
+    put_object_end(w);
+}
+
+/* The ways of sending a key, where the route asks for one. */
+static void write_security(struct json_writer *w, const struct api *a, const struct route *route) {
+    bool asks = route->access == ACCESS_API && a->keys != NULL;
+    if (route->access == ACCESS_OPERATIONS && a->operations == OPERATIONS_KEY) asks = true;
+    put_key_array(w, "security");
+    if (asks) {
+        write_scheme_name(w, "bearer");
+        write_scheme_name(w, "header");
+    }
+    put_array_end(w);
 }
 
 static void write_operation(struct json_writer *w, const struct api *a, const struct route *route) {
@@ -256,6 +278,7 @@ static void write_operation(struct json_writer *w, const struct api *a, const st
     const struct schema_scope scope = scope_of(a, route);
     put_key_object(w, method);
     put_key_string(w, "summary", route->summary);
+    write_security(w, a, route);
     write_parameters(w, a, route);
     if (route->body) {
         put_key_object(w, "requestBody");
@@ -287,13 +310,19 @@ static void write_paths(struct json_writer *w, const struct api *a) {
 }
 
 /* failure_write */
-static void write_error(struct json_writer *w) {
+static void write_components(struct json_writer *w) {
     static const char schema[] =
         "{\"type\":\"object\",\"required\":[\"error\"],\"properties\":{\"error\":{\"type\":\"object\",\"required\":"
         "[\"message\",\"type\",\"param\",\"code\"],\"properties\":{\"message\":{\"type\":\"string\"},\"type\":{"
         "\"type\":"
         "\"string\"},\"param\":{\"type\":[\"string\",\"null\"]},\"code\":{\"type\":[\"string\",\"null\"]}}}}}";
+    static const char schemes[] =
+        "{\"bearer\":{\"type\":\"http\",\"scheme\":\"bearer\"},\"header\":{\"type\":\"apiKey\",\"in\":\"header\","
+        "\"name\":"
+        "\"X-Api-Key\"}}";
     put_key_object(w, "components");
+    put_key(w, "securitySchemes");
+    put_raw(w, (struct text_span){schemes, sizeof schemes - 1});
     put_key_object(w, "responses");
     put_key_object(w, "error");
     put_key_string(w, "description", "why there is no answer");
@@ -317,7 +346,7 @@ struct answer *openapi_open(struct api *a, const struct api_request *r, struct w
     put_key_string(&w, "version", RETRO_VERSION);
     put_object_end(&w);
     write_paths(&w, a);
-    write_error(&w);
+    write_components(&w);
     put_object_end(&w);
     return answer_text(200, JSON_TYPE, &body);
 }

@@ -27,9 +27,11 @@ struct connection {
     struct connections *list;
     struct connection *previous, *next;
     int fd;
+    uint64_t client;
     enum connection_phase phase;
     enum connection_end why;
     bool linger;
+    int refused;                /* status of a response that was sent past the library */
     double since;               /* of the phase; of the window of head_timeout seconds in CONNECTION_BODY */
     uint64_t idle_bytes;        /* that the kernel had received when the connection became idle */
     atomic_size_t body, window; /* bytes of the body, and how many there were when the window began */
@@ -156,6 +158,23 @@ static void connections_make_room(struct connections *s, double now) {
     }
 }
 
+/* Connections of its client that came before, newest first in the list. */
+static int connection_rank(const struct connection *c) {
+    int n = 0;
+    for (const struct connection *older = c->next; older; older = older->next)
+        n += older->client == c->client && older->why == CONNECTION_OPEN;
+    return n;
+}
+
+static void connection_make_room(struct connection *c, double now) {
+    struct connection *victim = NULL;
+    if (c->list->limits.max_per_client == 0 || connection_rank(c) < c->list->limits.max_per_client) return;
+    for (struct connection *older = c->next; older; older = older->next)
+        if (older->client == c->client && connection_may_go(older, now) && connection_goes_before(older, victim))
+            victim = older;
+    if (victim) connection_end(victim, CONNECTION_UNUSED);
+}
+
 /* Closed sockets that are still read. Called with the lock. */
 
 static void lingering_remove(struct connections *s, int i) {
@@ -257,12 +276,20 @@ void connections_close(struct connections *s) {
     free(s);
 }
 
+int connections_count(struct connections *s) {
+    pthread_mutex_lock(&s->lock);
+    int n = s->n_live;
+    pthread_mutex_unlock(&s->lock);
+    return n;
+}
+
 /* The callbacks of the library's threads. */
 
-struct connection *connection_open(struct connections *s, int fd) {
+struct connection *connection_open(struct connections *s, int fd, uint64_t client) {
     struct connection *c = xcalloc(1, sizeof *c);
     c->list = s;
     c->fd = fd;
+    c->client = client;
     pthread_mutex_lock(&s->lock);
     c->next = s->first;
     if (s->first) s->first->previous = c;
@@ -270,6 +297,7 @@ struct connection *connection_open(struct connections *s, int fd) {
     s->n_live++;
     c->phase = CONNECTION_IDLE;
     c->since = time_now();
+    connection_make_room(c, c->since);
     connections_make_room(s, c->since);
     pthread_mutex_unlock(&s->lock);
     return c;
@@ -311,6 +339,15 @@ bool connection_in_reserve(const struct connection *c) {
     return in_reserve;
 }
 
+bool connection_over_share(const struct connection *c) {
+    int most = c->list->limits.max_per_client;
+    if (most == 0) return false;
+    pthread_mutex_lock(&c->list->lock);
+    int rank = connection_rank(c);
+    pthread_mutex_unlock(&c->list->lock);
+    return rank >= most;
+}
+
 void connection_linger(struct connection *c) {
     pthread_mutex_lock(&c->list->lock);
     c->linger = true;
@@ -324,8 +361,11 @@ enum connection_end connection_why(const struct connection *c) {
     return why;
 }
 
+void connection_refused(struct connection *c, int status) { c->refused = status; }
+
+int connection_refused_with(const struct connection *c) { return c->refused; }
+
 void connection_reply(struct connection *c, const char *bytes, size_t size) {
     ssize_t sent = send(c->fd, bytes, size, MSG_DONTWAIT | MSG_NOSIGNAL);
     (void)sent; /* a client that reads nothing is not waited for */
-    connection_linger(c);
 }

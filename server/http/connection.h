@@ -16,10 +16,11 @@ enum {
 
 struct connection_limits {
     int max;
-    int idle_timeout;  /* seconds without a request, and without a byte of one */
-    int head_timeout;  /* seconds from the first byte of a request to the end of its headers */
-    int min_body_rate; /* bytes per second, on average over each head_timeout seconds of a body; 0: any */
-    bool encrypted;    /* the keeper cannot tell a client why it is closed */
+    int max_per_client; /* 0: as many as there are */
+    int idle_timeout;   /* seconds without a request, and without a byte of one */
+    int head_timeout;   /* seconds from the first byte of a request to the end of its headers */
+    int min_body_rate;  /* bytes per second, on average over each head_timeout seconds of a body; 0: any */
+    bool encrypted;     /* the keeper cannot tell a client why it is closed */
 };
 
 /* The phase of a connection. The server waits for the client in all but CONNECTION_ANSWER. */
@@ -40,9 +41,11 @@ enum status connections_open(struct connections **out, const struct connection_l
 /* Every connection was closed before. */
 void connections_close(struct connections *s);
 
+int connections_count(struct connections *s);
+
 /* Lists an open socket. With more than `max` of them the one that has been idle longest is closed, but none that has
- * been so for less than a second. */
-struct connection *connection_open(struct connections *s, int fd);
+ * been so for less than a second. Likewise of one client's with more than `max_per_client`. */
+struct connection *connection_open(struct connections *s, int fd, uint64_t client);
 /* To be called before the socket is closed. */
 void connection_close(struct connection *c);
 
@@ -52,9 +55,14 @@ bool connection_enter(struct connection *c, enum connection_phase phase);
 void connection_progress(struct connection *c, size_t bytes);
 /* Whether more than `max` connections have a request in work: then this one is for operators only. */
 bool connection_in_reserve(const struct connection *c);
+/* Whether its client had max_per_client connections when this one came, and has them still. */
+bool connection_over_share(const struct connection *c);
 /* The client may still be sending when the socket is closed: read that for a while, so that it sees the answer. */
 void connection_linger(struct connection *c);
 enum connection_end connection_why(const struct connection *c);
+/* The status of a response that was sent past the library; 0: none was. */
+void connection_refused(struct connection *c, int status);
+int connection_refused_with(const struct connection *c);
 /* Sends a whole response at once, past the library, which has no way to answer before the request is complete. The
- * connection lingers; the caller has the library close it. */
+ * caller has the library close the connection. */
 void connection_reply(struct connection *c, const char *bytes, size_t size);

@@ -9,6 +9,8 @@
 #include "server/http/http.h"
 #include "server/http/watcher.h"
 
+enum { HEADER_BYTES = 16 << 10 }; /* limit of request line and headers: more gets 431 */
+
 struct http {
     struct http_options o;
     struct MHD_Daemon *daemon;
@@ -29,7 +31,6 @@ struct exchange {
     size_t target_size;
     bool begun; /* its head is complete */
     bool last;  /* the connection ends with this answer */
-    int cut;    /* status of a refusal that was sent past the library; 0: none */
     struct admission admission;
     struct net_address address; /* the client's */
     char id[REQUEST_ID_BYTES];
@@ -55,6 +56,15 @@ struct exchange {
 void exchange_wake(void *context);
 /* Sends what the answer has; where that is nothing, suspends the connection. */
 enum MHD_Result exchange_respond(struct exchange *x);
+
+/* library_words.c */
+/* Sends a whole response past the library. The caller has it close the connection; `id` of the request may be NULL. */
+void library_cut(struct MHD_Connection *connection, struct connection *life, const struct failure *f, const char *id);
+/* MHD_queue_response, for responses of ours. */
+enum MHD_Result library_queue(struct MHD_Connection *connection, unsigned status, struct MHD_Response *response);
+
+/* receive.c */
+struct net_address connection_address(struct MHD_Connection *connection);
 
 /* receive.c: what the library calls in this order. MHD_NO closes the connection. */
 size_t text_unescape(void *context, struct MHD_Connection *connection, char *text);

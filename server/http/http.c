@@ -7,7 +7,8 @@
  * not answer; a body may come in pieces of one byte; a suspended connection sees no disconnect and has no time-out;
  * stopping with suspended connections is a bug; with epoll, whose events come once, it reads what a client sent last
  * and never learns that the client closed right behind it, so it polls; it answers before a body or after it, never in
- * its midst; it takes heads that are malformed (head.h) and clients without end (connection.h). */
+ * its midst; it words errors of its own (library_words.c); it takes heads that are malformed (head.h) and clients
+ * without end (connection.h). */
 #include "server/http/http.h"
 
 #include <stdio.h>
@@ -78,13 +79,15 @@ static void add_headers(const struct exchange *x, struct MHD_Response *response)
     const struct answer *a = x->answer;
     for (int i = 0; i < a->n_headers; i++) MHD_add_response_header(response, a->headers[i].name, a->headers[i].value);
     MHD_add_response_header(response, "x-request-id", x->id);
-    if (x->last || atomic_load(&x->http->o.api->draining)) MHD_add_response_header(response, "Connection", "close");
+    const struct api *api = x->http->o.api;
+    if (x->last || atomic_load(&api->leaving) || atomic_load(&api->draining))
+        MHD_add_response_header(response, "Connection", "close");
 }
 
 static enum MHD_Result send_response(struct exchange *x, struct MHD_Response *response) {
     if (response == NULL) return MHD_NO;
     add_headers(x, response);
-    enum MHD_Result result = MHD_queue_response(x->connection, (unsigned)x->answer->http, response);
+    enum MHD_Result result = library_queue(x->connection, (unsigned)x->answer->http, response);
     MHD_destroy_response(response);
     return result;
 }
@@ -145,7 +148,8 @@ struct outcome {
 
 static struct outcome exchange_outcome(const struct exchange *x, enum MHD_RequestTerminationCode reason) {
     bool answered = x->answer != NULL, ended = reason == MHD_REQUEST_TERMINATED_COMPLETED_OK;
-    if (x->cut) return (struct outcome){x->cut, ""};
+    int refused = connection_refused_with(x->life);
+    if (refused) return (struct outcome){refused, ""};
     if (answered && ended) return (struct outcome){x->answer->http, ""};
     if (connection_why(x->life) == CONNECTION_TOO_SLOW)
         return (struct outcome){MHD_HTTP_REQUEST_TIMEOUT, " (the body came too slowly)"};
@@ -207,13 +211,16 @@ static void connection_follow(void *context, struct MHD_Connection *connection, 
     struct connection *life = *state;
     if (what == MHD_CONNECTION_NOTIFY_STARTED) {
         int fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-        *state = connection_open(h->connections, fd);
+        struct net_address address = connection_address(connection);
+        *state = connection_open(h->connections, fd, address_client(&address));
+        atomic_fetch_add(&h->o.api->connections, 1);
         return;
     }
     if (connection_why(life) == CONNECTION_LATE)
         log_info("- - - %d (the headers did not come)", MHD_HTTP_REQUEST_TIMEOUT);
     if (connection_why(life) == CONNECTION_UNUSED) log_debug("an idle connection was closed");
     connection_close(life);
+    atomic_fetch_sub(&h->o.api->connections, 1);
 }
 
 /* The server. */
@@ -270,11 +277,13 @@ int http_port(const struct http *h) { return h->port; }
 void http_quiesce(struct http *h) {
     MHD_socket fd = MHD_quiesce_daemon(h->daemon);
     if (fd == MHD_INVALID_SOCKET) return;
-    shutdown(fd, SHUT_RDWR); /* at once: a thread that polls it keeps a closed one listening for a moment */
+    if (!h->o.shared) shutdown(fd, SHUT_RDWR); /* at once: a thread that polls it keeps a closed one listening */
     close(fd);
 }
 
 int http_active(struct http *h) { return atomic_load(&h->active); }
+
+int http_connections(struct http *h) { return connections_count(h->connections); }
 
 void http_close(struct http *h) {
     if (h == NULL) return;

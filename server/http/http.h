@@ -8,7 +8,8 @@ struct http;
 struct tls;
 
 struct http_options {
-    int socket; /* of http_bind; taken over, also on failure */
+    int socket;  /* of http_bind, or one that listens already; taken over, also on failure */
+    bool shared; /* other processes listen on it too */
     struct connection_limits connections;
     int max_body_bytes;
     struct api *api; /* borrowed */
@@ -17,7 +18,8 @@ struct http_options {
 
 enum status http_open(struct http **out, const struct http_options *o, struct error *e);
 int http_port(const struct http *h);
-void http_quiesce(struct http *h); /* no new connections from here on; open ones go on */
-int http_active(struct http *h);   /* requests that have begun and are not answered to the last byte */
+void http_quiesce(struct http *h);    /* no new connections from here on; open ones go on */
+int http_connections(struct http *h); /* that are open */
+int http_active(struct http *h);      /* requests that have begun and are not answered to the last byte */
 /* Every answer must be complete or able to complete: engine and retrieval were stopped before. */
 void http_close(struct http *h);

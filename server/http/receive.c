@@ -7,13 +7,8 @@
 
 #include "server/http/exchange.h"
 #include "server/http/head.h"
-#include "server/http/refusal.h"
-#include "server/http/tls.h"
 
-enum {
-    HEADER_BYTES = 16 << 10, /* limit of request line and headers: more gets 431 */
-    SHOWN_BYTES = 4 << 10    /* of a body, in the log */
-};
+enum { SHOWN_BYTES = 4 << 10 }; /* of a body, in the log */
 
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 
@@ -105,6 +100,13 @@ static bool exchange_check(struct exchange *x, const char *method, const char *p
         return failure_set(f, MHD_HTTP_UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", NULL,
                            "the body is encoded as %.100s, send it as it is", encoding);
     if (!exchange_admit(x, method, path, f)) return false;
+    if (connection_over_share(x->life) && !api_path_is_for_operators(path)) {
+        failure_set(f, MHD_HTTP_TOO_MANY_REQUESTS, "too_many_connections", NULL,
+                    "your address has %d other connections open, the limit is server.max_client_connections",
+                    x->http->o.connections.max_per_client);
+        f->retry_after = 1;
+        return false;
+    }
     if (!connection_in_reserve(x->life) || api_path_is_for_operators(path)) return true;
     failure_set(f, MHD_HTTP_SERVICE_UNAVAILABLE, "server_busy", NULL,
                 "%d requests are in work, the limit is server.max_connections", x->http->o.connections.max);
@@ -140,18 +142,8 @@ void exchange_open(struct exchange *x, const char *method, const char *path) {
 /* Answers in the midst of a body. MHD_NO: the library closes the connection. */
 static enum MHD_Result body_cut(struct exchange *x) {
     struct failure f = {0};
-    struct buffer bytes = {0};
     body_refuse(x, "more", &f);
-    refusal_write(&f, x->id, &bytes);
-    if (x->http->o.tls) {
-        tls_send(MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_GNUTLS_SESSION)->tls_session, bytes.data,
-                 bytes.size);
-        connection_linger(x->life);
-    } else {
-        connection_reply(x->life, bytes.data, bytes.size);
-    }
-    buffer_free(&bytes);
-    x->cut = f.http;
+    library_cut(x->connection, x->life, &f, x->id);
     failure_free(&f);
     return MHD_NO;
 }
@@ -173,7 +165,7 @@ static void text_copy(char *to, size_t size, const char *from) {
         if ((unsigned char)*to <= ' ' || (unsigned char)*to >= 0x7F) *to = '?';
 }
 
-static struct net_address connection_address(struct MHD_Connection *connection) {
+struct net_address connection_address(struct MHD_Connection *connection) {
     const struct sockaddr *from = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
     struct net_address address = {{[10] = 0xFF, [11] = 0xFF}};
     if (from->sa_family == AF_INET)

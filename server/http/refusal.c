@@ -5,6 +5,10 @@ static const char *reason_of(int http) {
     switch (http) {
         case 408: return "Request Timeout";
         case 413: return "Content Too Large";
+        case 414: return "URI Too Long";
+        case 431: return "Request Header Fields Too Large";
+        case 500: return "Internal Server Error";
+        case 505: return "HTTP Version Not Supported";
         default: return "Bad Request";
     }
 }

@@ -38,6 +38,9 @@ static enum status embed_some(struct embedding_thread *t, struct embedding_job *
                                     .n = n,
                                     .role = j->n_done == 0 ? j->first : j->others,
                                     .vectors = j->vectors + (size_t)j->n_done * (size_t)t->embedder->dim};
+    if (principal_is_late(&j->principal, time_now()))
+        return error_set(&j->error, STATUS_CANCELLED,
+                         "the vectors did not come in time (option server.request_timeout)");
     if (!is_wanted(t, j)) return error_set(&j->error, STATUS_CANCELLED, "the embedding was cancelled");
     return n > 0 ? embedder_embed(t->embedder, &request, &j->error) : STATUS_OK;
 }
@@ -61,7 +64,7 @@ static bool put_back(struct embedding_thread *t, struct embedding_job *j, int n,
     if (over)
         t->n_jobs--;
     else
-        turns_add(&t->turns, j->client, &turn, 1);
+        turns_add(&t->turns, j->principal.client, &turn, 1);
     pthread_mutex_unlock(&t->lock);
     return !over;
 }
@@ -128,7 +131,7 @@ enum status embedding_thread_ask(struct embedding_thread *t, struct embedding_jo
     } else if (t->n_jobs == t->capacity) {
         status = error_set(e, STATUS_BUSY, "%d requests for embeddings are waiting already", t->capacity);
     } else {
-        turns_add(&t->turns, j->client, &turn, 1);
+        turns_add(&t->turns, j->principal.client, &turn, 1);
         t->n_jobs++;
         t->n_texts += j->n;
     }

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "retrieval/embedder.h"
+#include "server/access/principal.h"
 #include "server/schedule/turns.h"
 
 struct embedding_thread;
@@ -13,7 +14,7 @@ struct embedding_thread;
 struct embedding_job {
     struct turn turn; /* first: one is cast to the other; the thread's, as n_done is */
     int n_done;
-    uint64_t client; /* who asks */
+    struct principal principal; /* who asks, and until when */
     const struct text_span *texts;
     int n;
     enum embed_role first, others; /* what text 0 is, and what the others are */

@@ -16,6 +16,8 @@
 
 /* Seconds that a refused client may be told to wait. */
 enum { RETRY_LEAST = 1, RETRY_MOST = 60 };
+/* How late a deadline may be seen while nothing is computed. */
+static const double DEADLINE_SECONDS = 0.2;
 
 /* The loop. */
 
@@ -47,6 +49,14 @@ static bool engine_tell(struct engine *x) {
     return ended;
 }
 
+/* Until something comes. Those who wait for neighbours may have a deadline. */
+static void engine_rest(struct engine *x) {
+    if (x->n_active > 0)
+        bell_wait_for(&x->bell, DEADLINE_SECONDS);
+    else
+        bell_wait(&x->bell);
+}
+
 static void *engine_run(void *argument) {
     struct engine *x = argument;
     for (;;) {
@@ -59,7 +69,7 @@ static void *engine_run(void *argument) {
         if (x->step.n > 0)
             engine_run_step(x);
         else
-            bell_wait(&x->bell);
+            engine_rest(x);
     }
 }
 

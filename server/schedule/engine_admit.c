@@ -133,21 +133,47 @@ static void finish_cancelled(struct engine_sequence *s) {
     sequence_finish(s, FINISH_ERROR, &e);
 }
 
-static bool leaves_waiting(void *drop_all, const struct turn *item) {
-    return *(bool *)drop_all || sequence_cancelled(sequence_of(item));
+static void finish_late(struct engine_sequence *s) {
+    struct error e;
+    error_set(&e, STATUS_CANCELLED, "the answer did not come in time (option server.request_timeout)");
+    sequence_finish(s, FINISH_ERROR, &e);
+}
+
+/* A reason to leave without an answer, or with a part of it. */
+struct departure {
+    bool all;
+    double now;
+};
+
+static bool sequence_is_late(const struct engine_sequence *s, double now) {
+    return principal_is_late(&s->generation->asked.principal, now);
+}
+
+static bool sequence_departs(void *departure, const struct turn *item) {
+    const struct departure *d = departure;
+    const struct engine_sequence *s = sequence_of(item);
+    return d->all || sequence_cancelled(s) || sequence_is_late(s, d->now);
+}
+
+static void finish_departed(struct engine_sequence *s, const struct departure *d) {
+    if (d->all || sequence_cancelled(s))
+        finish_cancelled(s);
+    else
+        finish_late(s);
 }
 
 /* Whoever left costs nothing from here on. */
 static void drop(struct engine *x, bool drop_all) {
-    struct turn *dropped = turns_drop(&x->turns, leaves_waiting, &drop_all);
+    struct departure d = {.all = drop_all, .now = time_now()};
+    struct turn *dropped = turns_drop(&x->turns, sequence_departs, &d);
     while (dropped) {
         struct engine_sequence *s = sequence_of(dropped);
         dropped = dropped->next;
         count_waiting(x, s, -1);
-        finish_cancelled(s);
+        finish_departed(s, &d);
     }
     for (int i = x->n_active - 1; i >= 0; i--)
-        if (drop_all || sequence_cancelled(x->active[i])) finish_cancelled(x->active[i]);
+        if (sequence_departs(&d, &x->active[i]->turn)) finish_departed(x->active[i], &d);
 }
 
 void engine_receive(struct engine *x, bool drop_all) {

@@ -2,10 +2,15 @@
 #include "server/schedule/queue.h"
 
 #include <stdlib.h>
+#include <time.h>
 
 void bell_open(struct bell *b) {
     pthread_mutex_init(&b->lock, NULL);
-    pthread_cond_init(&b->rung_condition, NULL);
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&b->rung_condition, &clock);
+    pthread_condattr_destroy(&clock);
     b->rung = false;
 }
 
@@ -24,6 +29,16 @@ void bell_ring(struct bell *b) {
 void bell_wait(struct bell *b) {
     pthread_mutex_lock(&b->lock);
     while (!b->rung) pthread_cond_wait(&b->rung_condition, &b->lock);
+    b->rung = false;
+    pthread_mutex_unlock(&b->lock);
+}
+
+void bell_wait_for(struct bell *b, double seconds) {
+    double until = time_now() + seconds;
+    struct timespec deadline = {.tv_sec = (time_t)until, .tv_nsec = (long)(1e9 * (until - (double)(time_t)until))};
+    int waited = 0;
+    pthread_mutex_lock(&b->lock);
+    while (!b->rung && waited == 0) waited = pthread_cond_timedwait(&b->rung_condition, &b->lock, &deadline);
     b->rung = false;
     pthread_mutex_unlock(&b->lock);
 }

@@ -15,7 +15,8 @@ struct bell {
 void bell_open(struct bell *b);
 void bell_close(struct bell *b);
 void bell_ring(struct bell *b);
-void bell_wait(struct bell *b); /* returns at once when it rang since the last wait */
+void bell_wait_for(struct bell *b, double seconds); /* the same, for at most so long */
+void bell_wait(struct bell *b);                     /* returns at once when it rang since the last wait */
 
 struct queue {
     pthread_mutex_t lock;

@@ -228,6 +228,28 @@ def test_large_headers(server):
     assert server.health()["status"] == "ok"
 
 
+@pytest.mark.parametrize(
+    "request_, status, code",
+    [
+        (b"GET /health HTTP/1.1\r\nHost: x\r\nX-Filler: " + b"a" * 200000 + b"\r\n\r\n", 431, "headers_too_large"),
+        (b"GET /health HTTP/1.1\r\nHost: x\r\n" + b"X-Filler: a\r\n" * 20000 + b"\r\n", 431, "headers_too_large"),
+        (b"GET /" + b"a" * 200000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414, "target_too_long"),
+        (b"GET /health HTTP/7.0\r\nHost: x\r\n\r\n", 505, "malformed_request"),
+        (b"POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}", 400, "malformed_request"),
+        (b"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: z\r\n\r\n{}", 400, "malformed_request"),
+    ],
+    ids=["header", "headers", "target", "version", "chunk", "length"],
+)
+def test_what_the_library_refuses_is_in_the_form_of_the_api(server, request_, status, code):
+    with server.socket() as s:
+        s.sendall(request_)
+        got, headers, body = read_response(s.makefile("rb"))
+    assert got == status and headers["content-type"] == "application/json"
+    error = json.loads(body)["error"]
+    assert error["code"] == code and set(error) == {"message", "type", "param", "code"}
+    assert server.health()["status"] == "ok"
+
+
 def memory(server, field):
     status = open(f"/proc/{server.process.pid}/status").read()
     return int(re.search(rf"{field}:\s+(\d+) kB", status)[1]) * 1024

