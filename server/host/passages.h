@@ -5,6 +5,9 @@
 #include "retrieval/retriever.h"
 #include "retro/text/tokenizer.h"
 
+/* Tokens at the end of a text that passages are sought by: the length of a chunk, as the documents' are. */
+enum { PASSAGE_QUERY_TOKENS = 64 };
+
 struct passage_options {
     /* The text of one passage; "{number}" (from 1), "{title}" and "{text}" stand for those of the passage. */
     const char *template;

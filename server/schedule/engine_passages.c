@@ -9,9 +9,6 @@
 
 #include "server/schedule/comparison.h"
 
-/* Tokens at the end of a text that passages are sought by: the length of a chunk, as the documents' are. */
-enum { PASSAGE_QUERY_TOKENS = 64 };
-
 /* The query. */
 
 /* The end of the prompt, or of the encoder's source, and of what was written: at most PASSAGE_QUERY_TOKENS. */

@@ -106,12 +106,22 @@ static void print_json(const struct lm *lm) {
     buffer_free(&text);
 }
 
+/* A collection is read by cross attention here, and only where the model has it. */
+static enum status open_retrieval(struct lm *lm, const struct config *c, struct error *e) {
+    if (lm->model.info->chunk_length == 0) return STATUS_OK;
+    if (subject_open_retrieval(&lm->model, c, max_int(1, lm->model.k), e)) return e->status;
+    if (lm->model.documents.retriever == NULL || lm->model.mode == RETRIEVAL_ATTENTION) return STATUS_OK;
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "retrieval.mode is %s, and choices are scored with retrieval.mode attention alone; retro-eval ppl "
+                     "scores passages in prompts",
+                     retrieval_mode_name(lm->model.mode));
+}
+
 static enum status lm_open(struct lm *lm, const struct lm_options *o, struct error *e) {
     const struct config *c = &o->config;
     lm->seed = o->seed;
     lm->grid = (enum grid_mode)c->retrieval.grid;
-    if (subject_open(&lm->model, c, c->model.path, e) ||
-        subject_open_retrieval(&lm->model, c, max_int(1, lm->model.k), e) ||
+    if (subject_open(&lm->model, c, c->model.path, e) || open_retrieval(lm, c, e) ||
         check_context(c, lm->model.info, &lm->context, e) || subject_open_pool(&lm->model, lm->context, e))
         return e->status;
     const struct model_info *info = lm->model.info;

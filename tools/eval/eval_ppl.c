@@ -18,14 +18,26 @@ struct ppl_options {
     bool json;
 };
 
-/* min(512, the model's limit), of whole chunks. */
-static enum status choose_window(struct ppl *p, int window, struct error *e) {
+/* min(512, what passages leave of the model's limit), of whole chunks. */
+static enum status choose_window(struct ppl *p, int window, int before, struct error *e) {
     const struct model_info *info = p->model.info;
-    int m = max_int(1, info->chunk_length), most = info->max_positions ? min_int(512, info->max_positions) : 512;
-    p->window = window ? window : max_int(1, most / m) * m;
-    if (p->window % m)
-        return error_set(e, STATUS_INVALID, "--window %d: must be a multiple of the chunk length, %d", window, m);
+    int most = info->max_positions ? info->max_positions - before : INT32_MAX;
+    p->window = window ? window : max_int(1, min_int(512, most) / p->m) * p->m;
+    if (p->window % p->m)
+        return error_set(e, STATUS_INVALID, "--window %d: must be a multiple of the chunk length, %d", window, p->m);
+    if (p->window > most)
+        return error_set(e, STATUS_INVALID,
+                         "a window of %d tokens and %d before it (retrieval.prompt_tokens) are more than the model's "
+                         "limit, %d",
+                         p->window, before, info->max_positions);
     return STATUS_OK;
+}
+
+/* A chunk is the model's; for one that has none of its own, as long as what passages are sought by. */
+static int choose_chunk(const struct ppl *p) {
+    int m = p->model.info->chunk_length;
+    if (p->modes[PPL_ON] && retrieval_prompts(p->model.mode)) return PASSAGE_QUERY_TOKENS;
+    return max_int(1, m);
 }
 
 /* Bits are compared token by token, so both must cut text in the same way. */
@@ -38,17 +50,27 @@ static enum status open_gpt(struct ppl *p, const struct ppl_options *o, struct e
         return error_set(e, STATUS_INVALID, "--baseline %s: its tokenizer is not that of %s", o->baseline,
                          p->model.folder);
     p->modes[PPL_GPT] = true;
-    return subject_open_pool(&p->gpt, p->window, e);
+    return subject_open_pool(&p->gpt, p->window + (p->begin >= 0), e);
+}
+
+static enum status open_model(struct ppl *p, const struct ppl_options *o, struct error *e) {
+    const struct config *c = &o->config;
+    if (subject_open(&p->model, c, c->model.path, e) ||
+        subject_open_retrieval(&p->model, c, max_int(p->model.k, PPL_NEAREST), e))
+        return e->status;
+    p->modes[PPL_OFF] = true;
+    p->modes[PPL_ON] = p->modes[PPL_RANDOM] = p->model.documents.retriever != NULL;
+    p->m = choose_chunk(p);
+    p->begin = p->model.info->chunk_length > 0 ? -1 : subject_begin(&p->model);
+    bool prompts = p->modes[PPL_ON] && retrieval_prompts(p->model.mode);
+    int before = (prompts ? p->model.passages.max_tokens : 0) + (p->begin >= 0);
+    if (choose_window(p, o->window, before, e)) return e->status;
+    return subject_open_pool(&p->model, p->window + before, e);
 }
 
 static enum status ppl_open(struct ppl *p, const struct ppl_options *o, struct error *e) {
     p->seed = p->random = o->seed;
-    if (subject_open(&p->model, &o->config, o->config.model.path, e) ||
-        subject_open_retrieval(&p->model, &o->config, max_int(p->model.k, PPL_NEAREST), e) ||
-        choose_window(p, o->window, e) || subject_open_pool(&p->model, p->window, e))
-        return e->status;
-    p->modes[PPL_OFF] = true;
-    p->modes[PPL_ON] = p->modes[PPL_RANDOM] = p->model.documents.retriever != NULL;
+    if (open_model(p, o, e)) return e->status;
     return o->baseline ? open_gpt(p, o, e) : STATUS_OK;
 }
 

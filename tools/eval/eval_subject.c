@@ -22,13 +22,28 @@ enum status subject_open(struct subject *s, const struct config *c, const char *
                          tokenizer_vocab_size(s->tokenizer), s->info->vocab);
     s->k = c->retrieval.k ? c->retrieval.k : s->info->num_neighbors;
     s->min_similarity = (float)c->retrieval.min_similarity;
+    s->passages = (struct passage_options){c->retrieval.template, c->retrieval.prompt_tokens};
+    s->grid = (enum grid_mode)c->retrieval.grid;
+    s->every = c->retrieval.every;
     return STATUS_OK;
 }
 
+int32_t subject_begin(const struct subject *s) {
+    struct tokens ids = {0};
+    struct error e;
+    int32_t first = -1;
+    if (tokenizer_encode(s->tokenizer, "a", 1, TOKENIZER_ADD_SPECIAL, &ids, &e) == STATUS_OK && ids.n > 1 &&
+        tokenizer_is_special(s->tokenizer, ids.ids[0]))
+        first = ids.ids[0];
+    tokens_free(&ids);
+    return first;
+}
+
 enum status subject_open_retrieval(struct subject *s, const struct config *c, int max_k, struct error *e) {
-    if (!documents_wanted(c) || s->info->chunk_length == 0) return STATUS_OK;
+    if (check_mode(c, s->info, &s->mode, e) || check_neighbors(c, s->info, false, &s->k_passages, e)) return e->status;
+    if (!documents_wanted(c)) return STATUS_OK;
     s->collection_folder = c->retrieval.collection;
-    return documents_open(&s->documents, c, s->info, s->tokenizer, max_k, e);
+    return documents_open(&s->documents, c, s->info, s->tokenizer, max_int(max_k, s->k_passages), e);
 }
 
 enum status subject_open_pool(struct subject *s, int max_tokens, struct error *e) {
@@ -57,7 +72,15 @@ void subject_close(struct subject *s) {
 void subject_print(const struct subject *s) {
     printf("model      %s: %s, %.1f M parameters, %s", s->folder, s->info->family, 1e-6 * (double)s->info->n_parameters,
            dtype_name(s->info->dtype));
+    bool prompts = s->documents.collection && retrieval_prompts(s->mode);
     if (s->info->chunk_length) printf(", k %d (trained with %d)", s->k, s->info->num_neighbors);
+    if (prompts) {
+        printf("\nin prompt  %d passages, at most %d tokens, ", s->k_passages, s->passages.max_tokens);
+        if (s->every > 0)
+            printf("sought every %d tokens", s->every);
+        else
+            printf("sought once");
+    }
     printf("\ndatastore  ");
     if (s->documents.collection == NULL) {
         printf("none: the model runs without retrieval\n");
@@ -79,6 +102,12 @@ void subject_put(const struct subject *s, struct json_writer *w) {
         return;
     }
     const struct collection_info *info = collection_info(s->documents.collection);
+    put_key_string(w, "mode", retrieval_mode_name(s->mode));
+    if (retrieval_prompts(s->mode)) {
+        put_key_int(w, "passages", s->k_passages);
+        put_key_int(w, "prompt_tokens", s->passages.max_tokens);
+        put_key_int(w, "every", s->every);
+    }
     put_key_object(w, "datastore");
     put_key_string(w, "path", s->collection_folder);
     put_key_int(w, "documents", info->n_documents);

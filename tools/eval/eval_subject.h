@@ -5,7 +5,9 @@
 
 #include "config/json/json_writer.h"
 #include "retro/run/session.h"
+#include "server/host/check.h"
 #include "server/host/documents.h"
+#include "server/host/passages.h"
 #include "tools/eval/eval.h"
 
 struct subject {
@@ -19,11 +21,16 @@ struct subject {
     float *logits; /* host, the rows of one step */
     int k;         /* neighbours a chunk reads */
     float min_similarity;
+    enum retrieval_mode mode;        /* how it reads what is found; never auto */
+    enum grid_mode grid;             /* of a prompt's chunks */
+    struct passage_options passages; /* in its prompt; so are the next two */
+    int k_passages;
+    int every; /* tokens after which they are sought again; 0: never */
 };
 
 /* Three steps, so that a caller can look at the model before it chooses a length. Model and tokenizer: */
 enum status subject_open(struct subject *s, const struct config *c, const char *folder, struct error *e);
-/* The collection, if the configuration has one and the model can read it; a chunk has at most max_k. */
+/* The collection, if the configuration has one; a chunk has at most max_k. */
 enum status subject_open_retrieval(struct subject *s, const struct config *c, int max_k, struct error *e);
 /* Room for one sequence of max_tokens. */
 enum status subject_open_pool(struct subject *s, int max_tokens, struct error *e);
@@ -33,6 +40,9 @@ void subject_close(struct subject *s); /* of a zeroed subject: nothing */
  */
 void subject_print(const struct subject *s);
 void subject_put(const struct subject *s, struct json_writer *w);
+
+/* The id that the model's texts begin with, -1: none does. */
+int32_t subject_begin(const struct subject *s);
 
 /* Tokens of which those from `from` (at least 1) on are scored. */
 struct sequence {

@@ -1,10 +1,11 @@
-/* tools/eval/ppl.h: bits per byte of documents under a Retro model, in parts: scoring a document's windows in several
- * modes, measuring overlap with neighbours, and reporting sums with confidence intervals.
+/* tools/eval/ppl.h: bits per byte of documents under a model that reads what is found for it, by cross attention or in
+ * its prompt, in parts: scoring a document's windows in several modes, measuring overlap with what was read, and
+ * reporting sums with confidence intervals.
  *
  * The definition, which tools/retro_train/evaluate.py shares (docs/evaluation.md): a document's tokens are cut into
  * consecutive windows of W. Within a window of n tokens the chunk grid starts at its row 0, rows 0 .. n-2 predict
- * tokens 1 .. n-1, token 0 is not scored. bits = -sum log2 p, bytes = the scored tokens' bytes, bits/byte = their
- * quotient over all documents. */
+ * tokens 1 .. n-1, token 0 is not scored. In a prompt, passages stand from the first chunk's end on (ppl_prompt.c).
+ * bits = -sum log2 p, bytes = the scored tokens' bytes, bits/byte = their quotient over all documents. */
 #pragma once
 
 #include "tools/eval/eval_subject.h"
@@ -41,6 +42,8 @@ struct ppl {
     struct subject model, gpt;
     bool modes[PPL_MODES]; /* that can run: there is a collection, a GPT */
     int window;
+    int m;                    /* tokens of a chunk */
+    int32_t begin;            /* the id before each window, -1: none */
     uint64_t seed;            /* of the intervals */
     uint64_t random;          /* state of the draw of random neighbours; starts as the seed */
     struct ppl_sums *sums;    /* [n_documents] */
@@ -50,6 +53,35 @@ struct ppl {
 
 /* Scores one more document in every mode. */
 enum status ppl_score_document(struct ppl *p, struct text_span text, struct error *e);
+
+/* One window while it is scored. */
+struct window {
+    struct sequence sequence;
+    double *logprobs[PPL_MODES]; /* [n], entry 0 unused */
+    double *bytes;               /* [n] */
+    /* By cross attention: what complete chunks read, and PPL_NEAREST of every chunk, one cut off at the end included.
+     */
+    struct found_neighbors found, nearest;
+    /* In the prompt: passages [n_searches] that stand there from a token on, each until the next; and the nearest
+     * texts of every chunk, -1 between them. */
+    struct tokens *passages, *nearest_texts; /* of ids */
+    int n_searches;
+};
+
+/* ppl_prompt.c */
+
+/* The passages that chunk c may read are those of searches [*first, *end). */
+void window_searches(const struct ppl *p, const struct window *w, int c, int *first, int *end);
+/* Scores a window without passages, behind the id that begins texts. */
+enum status window_score_plain(struct ppl *p, struct subject *s, const struct window *w, double *logprobs,
+                               struct error *e);
+/* Scores it with passages that are found, and with random ones; notes what was read and what is nearest. */
+enum status window_score_prompts(struct ppl *p, struct window *w, struct error *e);
+void window_free_passages(struct window *w, int n_chunks);
+/* The number of a chunk of the collection, drawn evenly. */
+int64_t ppl_draw_chunk(struct ppl *p);
+/* As many neighbours as the model reads for each chunk, drawn so, the same for the same seed and order of windows. */
+void ppl_draw_neighbors(struct ppl *p, struct found_neighbors *random);
 
 /* Results on standard output, as a table or as one JSON object, and as a CSV over the largest overlap allowed. */
 void ppl_print(const struct ppl *p);

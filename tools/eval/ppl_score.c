@@ -7,76 +7,83 @@
 
 #include "tools/eval/ppl.h"
 
-/* One window while it is scored. */
-struct window {
-    struct sequence sequence;
-    int m, r;
-    double *logprobs[PPL_MODES];    /* [n], entry 0 unused */
-    double *bytes;                  /* [n] */
-    struct found_neighbors found;   /* what complete chunks read */
-    struct found_neighbors nearest; /* PPL_NEAREST of every chunk, one cut off at the end included */
-};
-
-/* k chunks of the collection drawn uniformly for each complete chunk, the same for the same seed and order of windows.
- */
-static void draw_random(struct ppl *p, const struct window *w, struct found_neighbors *random) {
+int64_t ppl_draw_chunk(struct ppl *p) {
     uint64_t count = (uint64_t)collection_info(p->model.documents.collection)->n_chunks;
+    p->random = p->random * 6364136223846793005u + 1442695040888963407u;
+    return (int64_t)((p->random >> 16) % count);
+}
+
+void ppl_draw_neighbors(struct ppl *p, struct found_neighbors *random) {
+    int r = p->model.info->retrieved_length;
     for (int j = 0; j < random->n; j++) {
         random->read[j].k = p->model.k;
         for (int i = 0; i < p->model.k; i++) {
-            p->random = p->random * 6364136223846793005u + 1442695040888963407u;
-            int32_t *ids = random->ids + ((size_t)j * (size_t)random->k + (size_t)i) * (size_t)w->r;
-            collection_neighbor_tokens(p->model.documents.collection, (int64_t)((p->random >> 16) % count), w->r, ids);
+            int32_t *ids = random->ids + ((size_t)j * (size_t)random->k + (size_t)i) * (size_t)r;
+            collection_neighbor_tokens(p->model.documents.collection, ppl_draw_chunk(p), r, ids);
         }
     }
 }
 
+static int count_chunks(const struct ppl *p, const struct window *w) { return (w->sequence.n + p->m - 1) / p->m; }
+
 static enum status run_retrieval(struct ppl *p, struct window *w, struct error *e) {
     const struct sequence *q = &w->sequence;
-    int complete = q->n / w->m;
+    int complete = q->n / p->m;
     w->found = found_make(&p->model, complete, p->model.k, p->model.min_similarity);
-    w->nearest = found_make(&p->model, (q->n + w->m - 1) / w->m, PPL_NEAREST, -1);
+    w->nearest = found_make(&p->model, count_chunks(p, w), PPL_NEAREST, -1);
     if (subject_retrieve(&p->model, q, 0, complete, &w->found, e) ||
         subject_retrieve(&p->model, q, 0, w->nearest.n, &w->nearest, e) ||
         subject_score(&p->model, q, w->found.read, w->logprobs[PPL_ON], e))
         return e->status;
     struct found_neighbors random = found_make(&p->model, complete, p->model.k, -1);
-    draw_random(p, w, &random);
+    ppl_draw_neighbors(p, &random);
     enum status status = subject_score(&p->model, q, random.read, w->logprobs[PPL_RANDOM], e);
     found_free(&random);
     return status;
 }
 
 static enum status run_modes(struct ppl *p, struct window *w, struct error *e) {
-    enum status status = subject_score(&p->model, &w->sequence, NULL, w->logprobs[PPL_OFF], e);
-    if (status == STATUS_OK && p->modes[PPL_ON]) status = run_retrieval(p, w, e);
-    if (status == STATUS_OK && p->modes[PPL_GPT])
-        status = subject_score(&p->gpt, &w->sequence, NULL, w->logprobs[PPL_GPT], e);
+    enum status status = window_score_plain(p, &p->model, w, w->logprobs[PPL_OFF], e);
+    if (status == STATUS_OK && p->modes[PPL_ON])
+        status = retrieval_prompts(p->model.mode) ? window_score_prompts(p, w, e) : run_retrieval(p, w, e);
+    if (status == STATUS_OK && p->modes[PPL_GPT]) status = window_score_plain(p, &p->gpt, w, w->logprobs[PPL_GPT], e);
     return status;
 }
 
-/* Measures what a chunk shares with some neighbours: the most of any one, and all of them together. */
-static void compare(const struct window *w, int c, const struct neighbor_tokens *with, struct ppl_chunk *chunk,
-                    bool *grams) {
-    const int32_t *tokens = w->sequence.tokens + c * w->m, *ids = with->ids;
-    int length = min_int(w->m, w->sequence.n - c * w->m);
-    for (int i = 0; i < with->k; i++, ids += w->r) {
-        chunk->run = fmaxf(chunk->run, (float)overlap_longest_run(tokens, length, ids, w->r) / (float)length);
-        overlap_mark(tokens, length, ids, w->r, grams);
-    }
+/* A chunk's tokens, and what is known of its overlap with the texts so far. */
+struct overlap {
+    const int32_t *tokens;
+    int n;
+    float run;   /* the longest that any one shares, as a share of the chunk */
+    bool *grams; /* [overlap_grams(n)] found in any */
+};
+
+static void compare(struct overlap *o, const int32_t *text, int n_text) {
+    o->run = fmaxf(o->run, (float)overlap_longest_run(o->tokens, o->n, text, n_text) / (float)o->n);
+    overlap_mark(o->tokens, o->n, text, n_text, o->grams);
 }
 
-/* The overlap of chunk c with what it read, the neighbours of chunk c - 1, and with its own nearest chunks. */
-static struct ppl_chunk measure(const struct window *w, int c) {
-    int n = overlap_grams(min_int(w->m, w->sequence.n - c * w->m)), shared = 0;
-    bool *grams = xcalloc((size_t)n, sizeof *grams);
-    struct ppl_chunk chunk = {0};
-    compare(w, c, &w->found.read[c - 1], &chunk, grams);
-    compare(w, c, &w->nearest.read[c], &chunk, grams);
-    for (int i = 0; i < n; i++) shared += grams[i];
-    chunk.grams = (float)shared / (float)n;
-    free(grams);
-    return chunk;
+static void compare_neighbors(struct overlap *o, const struct neighbor_tokens *with, int r) {
+    for (int i = 0; i < with->k; i++) compare(o, with->ids + (size_t)i * (size_t)r, r);
+}
+
+/* The overlap of chunk c with what it read, and with the texts nearest to it. */
+static struct ppl_chunk measure(const struct ppl *p, const struct window *w, int c) {
+    int n = min_int(p->m, w->sequence.n - c * p->m), n_grams = overlap_grams(n), shared = 0;
+    struct overlap o = {w->sequence.tokens + c * p->m, n, 0, xcalloc((size_t)n_grams, sizeof(bool))};
+    if (w->passages) {
+        int first, end;
+        window_searches(p, w, c, &first, &end);
+        for (int i = first; i < end; i++) compare(&o, w->passages[i].ids, w->passages[i].n);
+        compare(&o, w->nearest_texts[c].ids, w->nearest_texts[c].n);
+    } else {
+        int r = p->model.info->retrieved_length;
+        compare_neighbors(&o, &w->found.read[c - 1], r);
+        compare_neighbors(&o, &w->nearest.read[c], r);
+    }
+    for (int i = 0; i < n_grams; i++) shared += o.grams[i];
+    free(o.grams);
+    return (struct ppl_chunk){.run = o.run, .grams = (float)shared / (float)n_grams};
 }
 
 static double bits(const struct window *w, int mode, int token) { return -w->logprobs[mode][token] / log(2.0); }
@@ -101,9 +108,9 @@ static void keep_chunk(struct ppl *p, const struct window *w, struct ppl_chunk c
 
 static void sum_window(struct ppl *p, const struct window *w, struct ppl_sums *sums) {
     add_tokens(w, 1, w->sequence.n, PPL_ALL, sums);
-    for (int c = 1; c < w->nearest.n; c++) {
-        int first = c * w->m, end = min_int(w->sequence.n, first + w->m);
-        struct ppl_chunk chunk = measure(w, c);
+    for (int c = 1; p->modes[PPL_ON] && c < count_chunks(p, w); c++) {
+        int first = c * p->m, end = min_int(w->sequence.n, first + p->m);
+        struct ppl_chunk chunk = measure(p, w, c);
         add_tokens(w, first, end, PPL_READING, sums);
         if (chunk.grams <= 0) add_tokens(w, first, end, PPL_NO_8GRAM, sums);
         if (chunk.grams <= 0.1f) add_tokens(w, first, end, PPL_TENTH, sums);
@@ -113,12 +120,8 @@ static void sum_window(struct ppl *p, const struct window *w, struct ppl_sums *s
 }
 
 static enum status score_window(struct ppl *p, const int32_t *tokens, int n, struct ppl_sums *sums, struct error *e) {
-    const struct model_info *info = p->model.info;
-    int m = info->chunk_length;
-    struct window w = {
-        .sequence = {.tokens = tokens, .n = n, .from = 1, .grid = grid_make(GRID_START, n, max_int(m, 1))},
-        .m = m,
-        .r = info->retrieved_length};
+    int grid = max_int(p->model.info->chunk_length, 1);
+    struct window w = {.sequence = {.tokens = tokens, .n = n, .from = 1, .grid = grid_make(GRID_START, n, grid)}};
     struct buffer piece = {0};
     double *memory = xcalloc((size_t)(PPL_MODES + 1) * (size_t)n, sizeof *memory);
     for (int mode = 0; mode < PPL_MODES; mode++) w.logprobs[mode] = memory + (size_t)mode * (size_t)n;
@@ -132,6 +135,7 @@ static enum status score_window(struct ppl *p, const int32_t *tokens, int n, str
     if (status == STATUS_OK) sum_window(p, &w, sums);
     found_free(&w.found);
     found_free(&w.nearest);
+    window_free_passages(&w, count_chunks(p, &w));
     buffer_free(&piece);
     free(memory);
     return status;
