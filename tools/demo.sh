@@ -2,41 +2,46 @@
 # The demo: documents in, an answer written with them and its sources out, beside one written without. Called by
 # `make demo`, which installs and builds first.
 #
-#   tools/demo.sh [PROMPT]
+#   [MODEL=FOLDER] tools/demo.sh [PROMPT]
 #
 #   build/demo/corpus       manuals of Debian packages (tools/fetch_corpus.sh)
 #   build/demo/collection   their chunks, vectors and index (retro-index)
-#   build/demo/retro.json   the server's configuration
+#   build/demo/retro.json   the configuration that they were indexed with
+#   build/demo/model.json   the server's configuration with MODEL, a downloaded folder or a GGUF file; else retro.json
 #   build/demo/server.log, server.pid
 #
 # Parts that are there are used again, so a second run takes seconds. The server stays up when the script ends.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-prompt=${1:-"open() returns a file descriptor, a small, nonnegative integer that is an index"}
-build=$(realpath -m "${BUILD:-build}")
-deps=${DEPS:-$HOME/.cache/retro-server}
-model=models/retro-docs
-demo=$build/demo
-config=$demo/retro.json
-pid_file=$demo/server.pid
-
 say() { printf '\033[1mdemo:\033[0m %s\n' "$*"; }
 fail() { echo "tools/demo.sh: $*" >&2; exit 1; }
 
-# write_config PORT. Paths are absolute, so the file works from anywhere on this machine. bf16 embeds a quarter faster.
+build=$(realpath -m "${BUILD:-build}")
+deps=${DEPS:-$HOME/.cache/retro-server}
+shipped=$PWD/models/retro-docs
+model=$shipped
+[ -z "${MODEL:-}" ] || model=$(cd "${OLDPWD:-.}" && realpath "$MODEL")
+[ -e "$model" ] || fail "MODEL is $MODEL, and there is no such folder or file"
+demo=$build/demo
+config=$demo/retro.json # of the collection
+served=$config          # of the server
+[ "$model" = "$shipped" ] || served=$demo/model.json
+pid_file=$demo/server.pid
+
+# write_config FILE MODEL PORT. Paths are absolute, so the file works from anywhere on this machine. bf16 embeds a
+# quarter faster.
 write_config() {
-    jq -n --arg model "$PWD/$model" --arg collection "$demo/collection" --arg embedder "$deps/minilm" \
-        --argjson port "$1" '{
+    jq -n --arg model "$2" --arg collection "$demo/collection" --arg embedder "$deps/minilm" --argjson port "$3" '{
             model: {path: $model},
             retrieval: {collection: $collection, embedder: $embedder, embedder_dtype: "bf16"},
-            server: {host: "127.0.0.1", port: $port}}' > "$config.new"
-    mv "$config.new" "$config"
+            server: {host: "127.0.0.1", port: $port}}' > "$1.new"
+    mv "$1.new" "$1"
 }
 
 # The inputs of the collection; when any of them changes, the collection is made again.
 collection_inputs() {
-    cat "$demo"/corpus/.complete/* "$model/tokenizer.json" "$deps/.minilm.done" | cksum
+    cat "$demo"/corpus/.complete/* "$shipped/tokenizer.json" "$deps/.minilm.done" | cksum
 }
 
 build_collection() {
@@ -57,11 +62,14 @@ build_collection() {
 
 server_pid() { if [ -f "$pid_file" ]; then cat "$pid_file"; fi; }
 
-# A process of this demo, of the program as it is built now; a rebuilt program's old process has a deleted file.
+# A process of this demo, of the program as it is built now, with the same model; a rebuilt program's old process has a
+# deleted file.
 server_is_ours() {
     local pid
     pid=$(server_pid)
-    [ -n "$pid" ] && [ "$(readlink "/proc/$pid/exe" 2>/dev/null)" = "$build/retro-server" ]
+    [ -n "$pid" ] && [ "$(readlink "/proc/$pid/exe" 2>/dev/null)" = "$build/retro-server" ] &&
+        tr '\0' '\n' < "/proc/$pid/cmdline" | grep -qxF "$served" &&
+        [ "$(jq -r .model.path "$served")" = "$model" ]
 }
 
 stop_server() {
@@ -79,7 +87,7 @@ stop_server() {
     rm -f "$pid_file"
 }
 
-port() { jq .server.port "$config"; }
+port() { jq .server.port "$served"; }
 healthy() { curl -sf -o /dev/null --max-time 2 "http://127.0.0.1:$1/health"; }
 taken() { (exec 3<> "/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
@@ -99,9 +107,9 @@ start_server() {
     fi
     stop_server
     chosen=$(free_port)
-    write_config "$chosen"
+    write_config "$served" "$model" "$chosen"
     # A session of its own: Ctrl-C here does not reach it, and it outlives the terminal.
-    setsid "$build/retro-server" --config "$config" > "$demo/server.log" 2>&1 < /dev/null &
+    setsid "$build/retro-server" --config "$served" > "$demo/server.log" 2>&1 < /dev/null &
     pid=$!
     echo "$pid" > "$pid_file"
     trap stop_server EXIT
@@ -125,16 +133,30 @@ trap 'exit 143' TERM
 
 mkdir -p "$demo"
 tools/fetch_corpus.sh "$demo/corpus"
-[ -f "$config" ] || write_config 8080
+[ -f "$config" ] || write_config "$config" "$shipped" 8080
 build_collection
 start_server
 
+# A model with a chat template is asked a question; any other continues a text.
 url=http://127.0.0.1:$(port)
+prompt="open() returns a file descriptor, a small, nonnegative integer that is an index"
+own="The beginning of a sentence"
+example='{"prompt": "git commit records changes to the repository. The option --amend", "max_tokens": 64, "stream": true}'
+route=/v1/completions
+show=tools/show_answer.py
+if curl -sf "$url/tokenizer_info" | jq -e .chat_template > /dev/null; then
+    prompt="How does open() create a file only if it does not exist yet?"
+    own="A question about them?"
+    example='{"messages": [{"role": "user", "content": "What does git commit --amend do?"}], "max_tokens": 64, "stream": true}'
+    route=/v1/chat/completions
+    show="tools/show_answer.py --chat"
+fi
+prompt=${1:-$prompt}
 say "asking $url, with retrieval and without: the same text, seed and options"
 echo
-python3 tools/show_answer.py --server "$url" "$prompt"
+python3 $show --server "$url" "$prompt"
 echo
-say "the model is a small proof and writes poor prose; see $model/README.md"
+[ "$model" != "$shipped" ] || say "the model is a small proof and writes poor prose; see models/retro-docs/README.md"
 say "the server keeps running; its log is $demo/server.log"
 mine=${demo#"$PWD"/}/mine
 next_port=$(free_port)
@@ -142,14 +164,14 @@ cat <<END
 
 Your own documents, a folder of text, Markdown, HTML or man pages in place of FOLDER:
 
-  ${build#"$PWD"/}/retro-index build --config ${config#"$PWD"/} --out $mine FOLDER
-  ${build#"$PWD"/}/retro-server --config ${config#"$PWD"/} --set retrieval.collection=$mine --set server.port=$next_port &
-  tools/show_answer.py --server http://127.0.0.1:$next_port "The beginning of a sentence"
+  ${build#"$PWD"/}/retro-index build --config ${served#"$PWD"/} --out $mine FOLDER
+  ${build#"$PWD"/}/retro-server --config ${served#"$PWD"/} --set retrieval.collection=$mine --set server.port=$next_port &
+  $show --server http://127.0.0.1:$next_port "$own"
 
 The demo's server as programs ask it, streamed:
 
-  curl -N $url/v1/completions -H 'Content-Type: application/json' \\
-    -d '{"prompt": "git commit records changes to the repository. The option --amend", "max_tokens": 64, "stream": true}'
+  curl -N $url$route -H 'Content-Type: application/json' \\
+    -d '$example'
 
 To stop it:
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Asks a running server to go on with a text, once with retrieval and once without, and shows both beside each other and
-the passages that the first was written from.
+"""Asks a running server to go on with a text, or with --chat a question, once with retrieval and once without, and shows
+both answers beside each other and the passages that the first was written from.
 
-    tools/show_answer.py [--server http://127.0.0.1:8080] [--wait 20] [--max-tokens 96] [--seed 1] TEXT
+    tools/show_answer.py [--chat] [--server http://127.0.0.1:8080] [--wait 20] [--max-tokens 96] [--seed 1] TEXT
 
 An answer that max_tokens cuts is shown up to its last whole sentence, or word. A server that is still starting is waited
 for. Exits 1 with the server's message when it refuses, or when nothing answers. Standard library only.
@@ -21,6 +21,8 @@ import urllib.request
 BOLD, DIM, RESET = ("\033[1m", "\033[2m", "\033[0m") if sys.stdout.isatty() else ("", "", "")
 SAMPLING = {"temperature": 0.8, "top_p": 0.9}
 GAP = "  |  "
+SYSTEM = ("Answer from the numbered passages. Write the number of each passage that you use, as in [1]. "
+          "Say so when they do not answer.")
 
 
 def printable(text):
@@ -45,8 +47,15 @@ def wait_for(server, seconds):
 
 def ask(a, retrieval):
     """The text, why it ended, and the passages of each chunk."""
-    body = {"prompt": a.text, "max_tokens": a.max_tokens, "seed": a.seed, "retrieval": retrieval, **SAMPLING}
-    request = urllib.request.Request(a.server + "/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    body = {"max_tokens": a.max_tokens, "seed": a.seed, "retrieval": retrieval, **SAMPLING}
+    path = "/v1/completions"
+    if a.chat:
+        path = "/v1/chat/completions"
+        messages = [{"role": "system", "content": SYSTEM}] if retrieval["enabled"] else []
+        body["messages"] = [*messages, {"role": "user", "content": a.text}]
+    else:
+        body["prompt"] = a.text
+    request = urllib.request.Request(a.server + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=120) as reply:
             content = reply.read().decode("utf-8", "replace")
@@ -57,7 +66,8 @@ def ask(a, retrieval):
     try:
         answer = json.loads(content)
         choice = answer["choices"][0]
-        return printable(choice["text"]), choice["finish_reason"], answer.get("retrieval") or []
+        text = choice["message"]["content"] if a.chat else choice["text"]
+        return printable(text or ""), choice["finish_reason"], answer.get("retrieval") or []
     except (ValueError, KeyError, TypeError, IndexError):
         raise ValueError(error_text(content)) from None
 
@@ -98,9 +108,11 @@ def show_columns(left, right, width):
 
 
 def show_sources(chunks, width):
-    print(f"\n{BOLD}Sources{RESET} of the left text. From each token on, it was written with these passages in view:")
+    in_prompt = any("number" in neighbor for chunk in chunks for neighbor in chunk["neighbors"])
+    how = "The model read them in its prompt:" if in_prompt else "From each token on, it was written with these passages in view:"
+    print(f"\n{BOLD}Sources{RESET} of the left text. {how}")
     for chunk in chunks:
-        print(f"\n  from token {chunk['position']}")
+        print("" if in_prompt else f"\n  from token {chunk['position']}")
         if not chunk["neighbors"]:
             print("    nothing near enough")
         for neighbor in chunk["neighbors"]:
@@ -111,6 +123,8 @@ def show_sources(chunks, width):
                 place += f", bytes {neighbor['start']}-{neighbor['end']}"
             if neighbor.get("distance") is not None:
                 place = f"{neighbor['distance']:.3f}  {place}"
+            if "number" in neighbor:
+                place = f"[{neighbor['number']}] {place}"
             first = next((" ".join(s.split()) for s in neighbor["text"].splitlines() if s.strip()), "")
             print(f"    {printable(place)}")
             print(f"           {DIM}{printable(first)[: width - 12]}{RESET}")
@@ -122,6 +136,7 @@ def main():
     parser.add_argument("--wait", type=float, default=20, help="seconds for a server to start")
     parser.add_argument("--max-tokens", type=int, default=96)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--chat", action="store_true", help="TEXT is a question to a chat model")
     parser.add_argument("text")
     a = parser.parse_args()
     a.server = a.server.rstrip("/")
@@ -134,7 +149,7 @@ def main():
         sys.exit(str(e))
     except KeyboardInterrupt:
         sys.exit(130)
-    print(f"{BOLD}{a.text}{RESET} ...\n")
+    print(f"{BOLD}{a.text}{RESET}{'' if a.chat else ' ...'}\n")
     show_columns(clean_end(text, reason), clean_end(plain, plain_reason), width)
     show_sources(chunks, width)
 

@@ -29,11 +29,13 @@ struct chat_input {
     const struct json *variables; /* an object: chat_template_kwargs */
     const char *template_name;    /* of a model that has several; NULL: tool_use where there are tools, or default */
     bool add_generation_prompt;
+    bool continue_final_message; /* the text ends within the last message; then there is no generation prompt */
     struct tm now;
 };
 
 /* Reads the conversation from a chat request's JSON; other members are passed over. STATUS_INVALID names the member.
- * add_generation_prompt is true where nothing is said: the text that the model would read. */
+ * add_generation_prompt is true where nothing is said, unless the last message is continued: the text that the model
+ * would read. */
 enum status chat_input_read(struct chat_input *in, const struct json *request, struct error *e);
 /* The local time, or SOURCE_DATE_EPOCH in UTC where it is set. */
 struct tm chat_now(void);
@@ -43,6 +45,9 @@ enum status chat_render(const struct chat *c, const struct chat_input *in, struc
                         struct error *e);
 /* The template that a conversation would use. */
 enum status chat_pick(const struct chat *c, const struct chat_input *in, const struct template **out, struct error *e);
+
+/* The text of the template that conversations without tools use; its text NULL: there is no such template. */
+struct text_span chat_source(const struct chat *c);
 
 /* The id of eos_token, which ends a turn beside the ids that end a text; -1: there is none. */
 int32_t chat_end(const struct chat *c, const struct tokenizer *tokenizer);

@@ -20,6 +20,7 @@ static void add_template(struct chat *c, const char *name, struct text_span sour
     struct named_template *t = &c->templates[c->n_templates];
     c->n_templates++;
     t->name = xstrdup(name);
+    buffer_append(&t->source, source.text, source.size);
     if (template_open(&t->template, source, &t->error) && c->n_templates > 1)
         error_prefix(&t->error, "the template %s", name);
 }
@@ -223,6 +224,7 @@ void chat_close(struct chat *c) {
     for (int i = 0; i < c->n_templates; i++) {
         template_close(c->templates[i].template);
         free(c->templates[i].name);
+        buffer_free(&c->templates[i].source);
     }
     for (int i = 0; i < c->n_tokens; i++) {
         json_close(c->tokens[i].value);

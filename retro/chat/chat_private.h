@@ -1,12 +1,21 @@
 /* retro/chat/chat_private.h: what the files of chat share. */
 #pragma once
 
+#include "config/json/json_writer.h"
 #include "retro/chat/chat.h"
+#include "retro/chat/template_private.h"
 
 enum { CHAT_MAX_TOKENS = 64 };
 
+/* chat_continue.c: the last message is gone on with. The content of this message with the mark that it is cut at;
+ * whether it has a text at all; the rendered text up to the mark. */
+void continued_put(struct json_writer *w, const struct json *content);
+enum status continued_check(const struct json *messages, struct error *e);
+enum status continued_cut(const struct json *messages, struct template_output *out, struct error *e);
+
 struct named_template {
     char *name;
+    struct buffer source;
     struct template *template; /* NULL: not readable, `error` says why */
     struct error error;
 };

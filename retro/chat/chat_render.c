@@ -60,17 +60,24 @@ static enum status check_names(const struct json *variables, struct error *e) {
 
 enum status chat_input_read(struct chat_input *in, const struct json *request, struct error *e) {
     const struct json *prompt = member_find(request, "add_generation_prompt");
+    const struct json *final = member_find(request, "continue_final_message");
     *in = (struct chat_input){.messages = member_find(request, "messages"),
                               .tools = member_find(request, "tools"),
                               .documents = member_find(request, "documents"),
                               .variables = member_find(request, "chat_template_kwargs"),
                               .template_name = json_word(member_find(request, "chat_template")),
-                              .add_generation_prompt = prompt == NULL || json_bool(prompt),
+                              .add_generation_prompt = prompt ? json_bool(prompt) : !json_bool(final),
+                              .continue_final_message = json_bool(final),
                               .now = chat_now()};
     if (prompt && json_kind(prompt) != JSON_KIND_BOOL)
         return error_set(e, STATUS_INVALID, "add_generation_prompt must be true or false");
-    if (json_bool(json_member(request, "continue_final_message")))
-        return error_set(e, STATUS_UNSUPPORTED, "continue_final_message is not supported");
+    if (final && json_kind(final) != JSON_KIND_BOOL)
+        return error_set(e, STATUS_INVALID, "continue_final_message must be true or false");
+    if (in->continue_final_message && in->add_generation_prompt)
+        return error_set(
+            e, STATUS_INVALID,
+            "continue_final_message and add_generation_prompt are both true: the text ends within the last "
+            "message, or behind it");
     if (in->messages == NULL) return error_set(e, STATUS_INVALID, "messages is missing");
     if (check_objects(in->messages, "messages", e) || check_objects(in->tools, "tools", e) ||
         check_objects(in->documents, "documents", e) || check_names(in->variables, e))
@@ -82,7 +89,7 @@ enum status chat_input_read(struct chat_input *in, const struct json *request, s
 
 /* Messages as templates get them: no members that are null, reasoning under every name that templates read. */
 
-static void put_message(struct json_writer *w, const struct json *message) {
+static void put_message(struct json_writer *w, const struct json *message, bool continued) {
     const struct json *reasoning = NULL;
     for (size_t i = 0; i < ARRAY_COUNT(reasoning_names) && reasoning == NULL; i++)
         reasoning = member_find(message, reasoning_names[i]);
@@ -97,7 +104,10 @@ static void put_message(struct json_writer *w, const struct json *message) {
         bool is_content = strcmp(it.name.text, "reasoning_content") == 0;
         if (json_is_absent(it.value) || (reasoning && strcmp(it.name.text, "thinking") == 0)) continue;
         put_key_n(w, it.name.text, it.name.size);
-        put_json(w, it.value);
+        if (continued && strcmp(it.name.text, "content") == 0)
+            continued_put(w, it.value);
+        else
+            put_json(w, it.value);
         written = written || is_content;
     }
     if (reasoning && !written) {
@@ -107,12 +117,15 @@ static void put_message(struct json_writer *w, const struct json *message) {
     put_object_end(w);
 }
 
-static enum status make_messages(const struct json *messages, struct json **out, struct error *e) {
+static enum status make_messages(const struct chat_input *in, struct json **out, struct error *e) {
     struct buffer text = {0};
     struct json_writer w;
+    size_t n = json_count(in->messages);
+    if (in->continue_final_message && continued_check(in->messages, e)) return e->status;
     put_begin(&w, &text);
     put_array(&w);
-    for (size_t i = 0; i < json_count(messages); i++) put_message(&w, json_item(messages, i));
+    for (size_t i = 0; i < n; i++)
+        put_message(&w, json_item(in->messages, i), in->continue_final_message && i + 1 == n);
     put_array_end(&w);
     enum status status = json_parse(out, (struct text_span){text.data, text.size}, "messages", e);
     buffer_free(&text);
@@ -154,6 +167,11 @@ enum status chat_pick(const struct chat *c, const struct chat_input *in, const s
     return e->status;
 }
 
+struct text_span chat_source(const struct chat *c) {
+    const struct named_template *t = template_find(c, "default");
+    return t ? (struct text_span){t->source.data ? t->source.data : "", t->source.size} : (struct text_span){0};
+}
+
 static void set_variable(struct template_variable *variables, int *n, struct template_variable v) {
     for (int i = 0; i < *n; i++) {
         if (strcmp(variables[i].name, v.name) != 0) continue;
@@ -164,6 +182,17 @@ static void set_variable(struct template_variable *variables, int *n, struct tem
     ++*n;
 }
 
+/* Whether the template's text names the content that is gone on with, as transformers asks for. */
+static enum status check_continues(const struct chat *c, const struct template *t, struct error *e) {
+    for (int i = 0; i < c->n_templates; i++) {
+        const struct buffer *source = &c->templates[i].source;
+        if (c->templates[i].template == t && memmem(source->data, source->size, "content", strlen("content")))
+            return STATUS_OK;
+    }
+    return error_set(e, STATUS_INVALID,
+                     "continue_final_message is true, and the chat template names no content of a message");
+}
+
 enum status chat_render(const struct chat *c, const struct chat_input *in, struct template_output *out,
                         struct error *e) {
     struct template_variable variables[MAX_VARIABLES + CHAT_MAX_TOKENS];
@@ -172,7 +201,8 @@ enum status chat_render(const struct chat *c, const struct chat_input *in, struc
     const char *truth = in->add_generation_prompt ? "true" : "false";
     int n = 0;
     enum status status = chat_pick(c, in, &t, e);
-    if (status == STATUS_OK) status = make_messages(in->messages, &messages, e);
+    if (status == STATUS_OK && in->continue_final_message) status = check_continues(c, t, e);
+    if (status == STATUS_OK) status = make_messages(in, &messages, e);
     if (status == STATUS_OK)
         status = json_parse_any(&prompt, (struct text_span){truth, strlen(truth)}, "add_generation_prompt", e);
     for (int i = 0; i < c->n_tokens; i++)
@@ -185,6 +215,7 @@ enum status chat_render(const struct chat *c, const struct chat_input *in, struc
     set_variable(variables, &n, (struct template_variable){"add_generation_prompt", prompt, true});
     struct template_input input = {variables, n, in->now};
     if (status == STATUS_OK) status = template_render(t, &input, out, e);
+    if (status == STATUS_OK && in->continue_final_message) status = continued_cut(in->messages, out, e);
     json_close(messages);
     json_close(prompt);
     return status;

@@ -129,6 +129,7 @@ struct served_tokenizer {
     const struct tokenizer *tokenizer;
     int eod;
     const struct request_limits *limits;
+    const struct chat *chat; /* NULL: no chat templates */
 };
 bool api_tokenizer(const struct api *a, const char *id, struct served_tokenizer *out, struct failure *f);
 

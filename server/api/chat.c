@@ -56,6 +56,8 @@ static bool open_choice(struct chat_answer *c, const struct chat_prompt *prompt,
     if (prompt->thinks) {
         choice->reply.part = REPLY_THINKS;
         choice->reply.trims = true;
+    } else if (c->request.continues) {
+        choice->reply.part = REPLY_SAYS;
     }
     if (!choose_length(c, prompt, &asked->max_tokens, f)) return false;
     asked->n_prompt = prompt->ids.n;

@@ -68,9 +68,9 @@ bool api_tokenizer(const struct api *a, const char *id, struct served_tokenizer 
     const struct served_model *model = id ? find_model(a, id) : &a->models[0];
     const struct served_embedder *embedder = id ? find_embedder(a, id) : NULL;
     if (model)
-        *out = (struct served_tokenizer){model->id, model->tokenizer, model->eod, &model->limits};
+        *out = (struct served_tokenizer){model->id, model->tokenizer, model->eod, &model->limits, model->chat};
     else if (embedder)
-        *out = (struct served_tokenizer){embedder->id, embedder->tokenizer, -1, &embedder->limits};
+        *out = (struct served_tokenizer){embedder->id, embedder->tokenizer, -1, &embedder->limits, NULL};
     else
         no_such_model(a, id, f);
     return model || embedder;

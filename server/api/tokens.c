@@ -125,6 +125,7 @@ struct answer *tokenizer_info(struct api *a, const struct api_request *r, struct
     struct json_writer w;
     (void)waker;
     if (!api_tokenizer(a, api_argument(r, "model"), &t, f)) return NULL;
+    struct text_span template = t.chat ? chat_source(t.chat) : (struct text_span){0};
     put_begin(&w, &body);
     put_object(&w);
     put_key_string(&w, "model", t.id);
@@ -133,7 +134,10 @@ struct answer *tokenizer_info(struct api *a, const struct api_request *r, struct
     put_special(&w, t.tokenizer, "pad_token", tokenizer_pad(t.tokenizer));
     put_key_int(&w, "vocab_size", tokenizer_vocab_size(t.tokenizer));
     put_key_int(&w, "model_max_length", t.limits->context);
-    put_key_null(&w, "chat_template");
+    if (template.text)
+        put_key_string_n(&w, "chat_template", template.text, template.size);
+    else
+        put_key_null(&w, "chat_template");
     put_object_end(&w);
     return answer_text(200, JSON_TYPE, &body);
 }

@@ -56,4 +56,10 @@ CONVERSATIONS = [
     {"messages": [user("line\r\nline\r\n"), assistant("x " * 8), user("y")]},
     {"messages": [assistant("first"), user("x")]},
     {"messages": [user(5), assistant(["x"])]},
+    {"messages": [user("q"), assistant("The answer is")], "continue_final_message": True},
+    {"messages": [system("S"), user("q"), assistant("  spaces stay, or not \u2003\n")], "continue_final_message": True},
+    {"messages": [user("q"), assistant("<think>\nhm\n</think>\n\nSo")], "continue_final_message": True},
+    {"messages": [user([part("one"), part("and two ")])], "continue_final_message": True},
+    {"messages": [user("q"), assistant(None)], "continue_final_message": True},
+    {"messages": [user("q"), assistant("x")], "continue_final_message": True, "add_generation_prompt": True},
 ]

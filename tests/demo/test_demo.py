@@ -8,10 +8,14 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 
 import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+import downloaded  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
@@ -38,11 +42,11 @@ def demo(tmp_path):
         shutil.copy(BUILD / program, build)
     (build / "lib").symlink_to(BUILD / "lib")  # where the programs look for FAISS
 
-    def run(prompt=PROMPT):
+    def run(prompt=PROMPT, **variables):
         start = time.monotonic()
         done = subprocess.run(
             [ROOT / "tools/demo.sh", prompt],
-            env=dict(os.environ, BUILD=str(build), DEPS=str(DEPS)),
+            env=dict(os.environ, BUILD=str(build), DEPS=str(DEPS), **variables),
             capture_output=True,
             text=True,
             timeout=300,
@@ -95,6 +99,29 @@ def test_the_lines_for_own_documents_can_be_typed(demo, tmp_path):
     typed = subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=120)
     assert typed.returncode == 0, typed.stderr
     assert "letters/cat.txt, bytes 0-" in typed.stdout.split("Sources")[1]
+
+
+def test_a_downloaded_model_answers_a_question(demo, tmp_path):
+    """With the collection that is there, which another tokenizer cut; then the demo's own model again."""
+    model = tmp_path / "downloaded"
+    downloaded.write_folder(model)
+    assert demo()[0].returncode == 0
+    pid = server_pid(demo)
+    done, seconds = demo("How is a chunk closed?", MODEL=str(model))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "indexing" not in done.stdout and server_pid(demo) != pid and "small proof" not in done.stdout
+    answer, sources = done.stdout.split("Sources")
+    assert "With retrieval" in answer and "How is a chunk closed?" in answer
+    assert re.search(r"\n    \[1\] 0\.\d+  .*(architecture|model-format|testing)\.md.*bytes \d+-\d+", sources)
+    assert "show_answer.py --chat --server" in sources and "/v1/chat/completions" in sources and "model.json" in sources
+    pid = server_pid(demo)
+    again, _ = demo("How is a chunk closed?", MODEL=str(model))
+    assert again.returncode == 0 and server_pid(demo) == pid and again.stdout.split("Sources")[0].split("closed?")[1] == answer.split("closed?")[1]
+    back, _ = demo()
+    assert back.returncode == 0 and server_pid(demo) != pid and "small proof" in back.stdout
+
+    missing, _ = demo(MODEL=str(tmp_path / "none"))
+    assert missing.returncode == 1 and "there is no such folder" in missing.stderr
 
 
 def test_a_rebuilt_server_replaces_the_running_one(demo):

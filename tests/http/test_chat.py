@@ -57,6 +57,27 @@ def test_answer(client, folder):
     assert reply.usage.total_tokens == reply.usage.prompt_tokens + reply.usage.completion_tokens
 
 
+def test_the_last_message_is_continued(client, folder):
+    """The text ends within it: the model goes on with a letter of its chain, where a turn of its own would begin anew."""
+    said = [*USER, {"role": "assistant", "content": "abc"}]
+    more = {"extra_body": {"continue_final_message": True, "add_generation_prompt": False}, "max_tokens": 5}
+    reply = ask(client, said, **more)
+    assert reply.choices[0].message.content == "defga"
+    request = {"messages": said, "continue_final_message": True}
+    assert reply.usage.prompt_tokens == len(ids(folder, request)) < len(ids(folder, {"messages": said}))
+    assert ask(client, said).choices[0].message.content == TEXT
+    for fields in ({"continue_final_message": True, "add_generation_prompt": True}, {"continue_final_message": 1}):
+        with pytest.raises(openai.BadRequestError, match="continue_final_message"):
+            ask(client, said, extra_body=fields)
+    with pytest.raises(openai.BadRequestError, match="no text as its content"):
+        ask(client, [*USER, {"role": "assistant", "content": None}], extra_body={"continue_final_message": True})
+
+
+def test_the_template_is_told(chat_server, folder):
+    info = chat_server.request("GET", "/tokenizer_info").json()
+    assert info["chat_template"] == (folder / "chat_template.jinja").read_text()
+
+
 def test_stream(client):
     chunks = list(ask(client, stream=True, stream_options={"include_usage": True}))
     assert all(c.object == "chat.completion.chunk" and c.id == chunks[0].id for c in chunks)

@@ -55,14 +55,19 @@ def write_tokenizer():
 
 def expect(tokenizer, source, conversation):
     fields = {"tools": conversation.get("tools"), "documents": conversation.get("documents"), "chat_template": source,
-              "add_generation_prompt": conversation.get("add_generation_prompt", True),
+              "continue_final_message": conversation.get("continue_final_message", False),
+              "add_generation_prompt": conversation.get("add_generation_prompt", not conversation.get("continue_final_message")),
               **conversation.get("chat_template_kwargs", {})}
     try:
         text = tokenizer.apply_chat_template(conversation["messages"], tokenize=False, **fields)
     except Exception as error:
         return {"error": str(error) if type(error).__name__ == "TemplateError" else None}
-    ids = tokenizer.apply_chat_template(conversation["messages"], return_dict=False, sanitize_control_tokens=True, **fields)
-    # Templates that print a value's repr or cut a text show the marks by which transformers itself follows texts.
+    # Templates that print a value's repr or cut a text show the marks by which transformers itself follows texts; then a
+    # message that is continued may not be found.
+    try:
+        ids = tokenizer.apply_chat_template(conversation["messages"], return_dict=False, sanitize_control_tokens=True, **fields)
+    except ValueError:
+        return {"text": text, "ids": None}
     return {"text": text, "ids": ids if tokenizer.decode(ids) == text else None}
 
 

@@ -87,11 +87,13 @@ class Collection:
 
 
 def read_document_names(path):
+    """The paths of documents, in order (docs/index-format.md)."""
     raw, at, names = Path(path).read_bytes(), 0, []
     while at < len(raw):
-        path_size, title_size = struct.unpack_from("<II", raw, at + 16)
-        names.append(raw[at + 24 : at + 24 + path_size].decode())
-        at += 24 + path_size + title_size + 2
+        id_size, path_size, title_size = struct.unpack_from("<III", raw, at + 24)
+        first = at + 40 + id_size + 1
+        names.append(raw[first : first + path_size].decode())
+        at = first + path_size + 1 + title_size + 1
     return names
 
 

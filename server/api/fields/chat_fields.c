@@ -66,7 +66,7 @@ static const struct json_field chat_fields[] = {
      .help = "the name of one of the model's templates, where it has several"},
     {"add_generation_prompt", JSON_PARSED, .parse = field_parse_bool, .schema = "{\"type\":\"boolean\"}",
      .help = "false: the model may go on with the last message's speaker"},
-    {.name = "continue_final_message", .type = JSON_MUST_BE_FALSE},
+    {"continue_final_message", JSON_BOOL, AT(continues), .help = "true: the answer goes on with the last message"},
     {.name = "functions", .type = JSON_EMPTY},
     {.name = "function_call", .type = JSON_EMPTY},
     {.name = "audio", .type = JSON_EMPTY},

@@ -12,6 +12,7 @@ struct chat_request {
     bool logprobs;
     int64_t top_logprobs;
     bool calls_tools; /* tools are told to the model: there are some, and tool_choice is not "none" */
+    bool continues;   /* the last message */
     struct request_writing writing;
 };
 extern const struct json_table chat_table;
