@@ -126,7 +126,9 @@ export class Answer {
       const passages = this.sources.chunks.get(entry.chunk) ?? [];
       for (const one of entry.tokens) {
         const token = at(one);
-        one.shares.forEach((share, i) => token?.weights.set(passages[i], (token.weights.get(passages[i]) ?? 0) + share));
+        one.shares.forEach((share, i) => {
+          token?.weights.set(passages[i], (token.weights.get(passages[i]) ?? 0) + share);
+        });
       }
     }
     for (const one of marks.compare?.tokens ?? []) {
@@ -139,7 +141,8 @@ export class Answer {
   // Puts the text in pieces that no border of a sentence, a token or a citation crosses.
   lay() {
     const all = [...this.sentences, ...this.tokens, ...this.citations];
-    const cuts = [...new Set([0, this.text.length, ...all.flatMap(({ start, end }) => [start, end])])].sort((a, b) => a - b);
+    const ends = new Set([0, this.text.length, ...all.flatMap(({ start, end }) => [start, end])]);
+    const cuts = [...ends].sort((a, b) => a - b);
     const within = (list, start) => list.find((one) => one.start <= start && start < one.end);
     this.written.replaceChildren();
     for (let i = 0; i + 1 < cuts.length; i++) {
@@ -192,7 +195,7 @@ export class Answer {
     const sentenceOf = (target) => this.sentences.find((one) => one.element === target.closest?.(".sentence"));
     const tokenOf = (target) => this.tokens.find((one) => one.pieces?.includes(target.closest?.(".token")));
     for (const one of this.sentences) if (one.element) one.element.tabIndex = one === this.sentences[0] ? 0 : -1;
-    this.written.addEventListener("pointerover", (event) => this.read(sentenceOf(event.target), tokenOf(event.target)));
+    this.written.addEventListener("pointerover", ({ target }) => this.read(sentenceOf(target), tokenOf(target)));
     this.written.addEventListener("pointerleave", () => this.read(null));
     this.written.addEventListener("focusin", (event) => this.read(sentenceOf(event.target)));
     this.written.addEventListener("focusout", () => this.read(null));
@@ -221,10 +224,11 @@ export class Answer {
   describe(weights, token) {
     const read = [...weights].filter(([, weight]) => weight >= 0.005).sort((a, b) => b[1] - a[1]);
     const name = ([passage, weight]) => `${this.sources.passages[passage].number} (${percent(weight)})`;
-    const words = read.length > 0 ? `Attention of this sentence: source ${read.map(name).join(", ")}.` : "This sentence read no source.";
+    const drew = `Attention of this sentence: source ${read.map(name).join(", ")}.`;
+    const words = read.length > 0 ? drew : "This sentence read no source.";
     if (token?.without === undefined) return words;
-    const likely = (logprob) => percent(Math.exp(logprob));
-    return `${words} “${token.pieces[0].textContent.trim()}”: ${likely(token.logprob)} likely, ${likely(token.without)} without the documents.`;
+    const likely = percent(Math.exp(token.logprob)), without = percent(Math.exp(token.without));
+    return `${words} “${token.pieces[0].textContent.trim()}”: ${likely} likely, ${without} without the documents.`;
   }
 
   // A passage is pointed at: lights up the tokens by what each took of it. null: none is.

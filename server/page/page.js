@@ -15,14 +15,16 @@ const EXAMPLES = {
   complete: [
     "open() returns a file descriptor, a small, nonnegative integer that is an index",
     "git commit records changes to the repository. The option --amend",
-    "When a process receives a signal for which it has installed no handler, the default action is taken. For SIGTERM this is",
+    "When a process receives a signal for which it has installed no handler, the default action is taken. " +
+      "For SIGTERM this is",
   ],
   chat: ["What does open() return?", "What does git commit --amend do?", "What happens on SIGTERM by default?"],
 };
 const WORDS = {
   complete: {
     title: "Begin a sentence.",
-    reads: "The model goes on with it, and searches your documents while it writes. What it read stands beside its text.",
+    reads: "The model goes on with it, and searches your documents while it writes. " +
+      "What it read stands beside its text.",
     alone: "The model goes on with it. No documents are served, so it writes from what it learned.",
     field: "Begin a sentence", button: "Write",
   },
@@ -168,17 +170,20 @@ async function ask(text) {
   if (running || !model || text.trim() === "") return;
   const seed = settings().seed === "" ? Math.floor(Math.random() * 1e6) : settings().seed;
   const { entry, answers, sources } = openEntry(text);
-  const chats = mode() === "chat";
+  const chats = mode() === "chat", conversation = turns; // another one may have begun when the answer is there
   running = new AbortController();
   $("#welcome").hidden = true;
   spoken.replaceChildren();
   showRunning(true);
   entry.scrollIntoView();
-  await Promise.all(answers.map(({ reads, answer }, i) =>
-    write(answer, requestBody(text, reads, seed), { sources, speaks: i === 0, again: () => ask(text) })));
-  running = null;
-  showRunning(false);
-  if (chats && answers[0].answer.text) turns.push({ question: text, answer: answers[0].answer.text });
+  try {
+    await Promise.all(answers.map(({ reads, answer }, i) =>
+      write(answer, requestBody(text, reads, seed), { sources, speaks: i === 0, again: () => ask(text) })));
+  } finally {
+    running = null;
+    showRunning(false);
+  }
+  if (chats && answers[0].answer.text) conversation.push({ question: text, answer: answers[0].answer.text });
   $("#fresh").hidden = turns.length === 0;
 }
 

@@ -63,7 +63,7 @@ export async function* streamEvents(path, body, signal) {
 const BY_CODE = {
   unreachable: ["The server does not answer.", "It may have stopped. Try again when it runs.", "again"],
   broke_off: ["The answer broke off.", "The connection ended before the text did.", "again"],
-  context_length_exceeded: ["This is too long for the model.", "Shorten the text, or let it write fewer tokens.", "settings"],
+  context_length_exceeded: ["This is too long for the model.", "Shorten it, or let it write fewer tokens.", "settings"],
   no_collection: ["There are no documents to read.", "Choose “Without”.", ""],
   no_retrieval: ["This model reads no documents.", "Choose “Without”.", ""],
   no_chat_template: ["This model holds no conversations.", "Choose “Complete”.", ""],

@@ -1,5 +1,5 @@
-// server/page/sources.js: the passages that an answer was written from: each once, in the order in which they were read.
-// Documents are foreign text: they reach the page as text alone.
+// server/page/sources.js: the passages that an answer was written from: each once, in the order in which they were
+// read. Documents are foreign text: they reach the page as text alone.
 
 const shape = document.querySelector("#source-shape").content.firstElementChild;
 

@@ -174,6 +174,19 @@ def test_a_chat_model_completes_too(visit, chat_server):
     assert one.requests[-1].url.endswith("/v1/completions")
 
 
+def test_a_new_chat_knows_nothing_of_an_answer_that_it_cut_off(visit, chat_config, start):
+    one = visit(start(chat_config, RETRO_CPU="generic"))
+    one.set(max_tokens=1500)
+    one.ask("Hello")
+    one.page.fill("#prompt", "count")
+    one.page.press("#prompt", "Enter")
+    one.until("[...document.querySelectorAll('.written')].at(-1).textContent.startsWith('abc')")
+    one.page.click("#fresh")
+    one.wait()
+    one.ask("Hello again")
+    assert [m["content"] for m in one.bodies()[-1]["messages"][1:]] == ["Hello again"]
+
+
 # A stream that is stopped.
 
 
