@@ -39,6 +39,16 @@ function element(name, className, text = "") {
   return made;
 }
 
+// How many times less likely a token is without the documents, as a logarithm.
+const leaning = (token) => (token.without === undefined ? 0 : token.logprob - token.without);
+const wordOf = (token) => token.pieces.map((piece) => piece.textContent).join("").trim();
+
+function describeToken(token) {
+  if (token.without === undefined) return "";
+  const likely = percent(Math.exp(token.logprob)), without = percent(Math.exp(token.without));
+  return `“${wordOf(token)}”: ${likely} likely, ${without} without the documents.`;
+}
+
 // The weights of several tokens together, as means.
 export function meanWeights(tokens) {
   const sums = new Map();
@@ -107,11 +117,9 @@ export class Answer {
     if (this.tokens.length === 0 && this.citations.length === 0) return;
     this.sentences = findSentences(this.text, this.tokens);
     this.lay();
-    if (marks.attention) {
-      sources.setShares(meanWeights(this.tokens));
-      this.element.classList.add("has-marks");
-      this.listen();
-    }
+    this.attends = marks.attention !== undefined;
+    if (this.attends) sources.setShares(meanWeights(this.tokens));
+    if (this.tokens.length > 0) this.listen();
   }
 
   readTokens(marks, place) {
@@ -175,7 +183,7 @@ export class Answer {
       return;
     }
     const piece = element("span", "token");
-    const leans = token.without === undefined ? 0 : token.logprob - token.without;
+    const leans = leaning(token);
     const word = text.trimStart();
     piece.append(text.slice(0, text.length - word.length), leans < LEANS ? word : this.underline(word, leans));
     (token.pieces ??= []).push(piece);
@@ -192,6 +200,7 @@ export class Answer {
   // Pointing at a sentence, or moving among them by arrow keys, lights up its passages.
 
   listen() {
+    this.element.classList.add("has-marks");
     const sentenceOf = (target) => this.sentences.find((one) => one.element === target.closest?.(".sentence"));
     const tokenOf = (target) => this.tokens.find((one) => one.pieces?.includes(target.closest?.(".token")));
     for (const one of this.sentences) if (one.element) one.element.tabIndex = one === this.sentences[0] ? 0 : -1;
@@ -218,17 +227,22 @@ export class Answer {
     const inside = (one) => sentence && one.start >= sentence.start && one.start < sentence.end;
     const weights = meanWeights(this.tokens.filter(inside));
     this.sources.light(weights);
-    this.find(".reading").textContent = sentence ? this.describe(weights, token) : "";
+    const detail = token ? describeToken(token) : this.describeLeaning(inside);
+    this.find(".reading").textContent = sentence ? `${this.describeReading(weights)} ${detail}`.trim() : "";
   }
 
-  describe(weights, token) {
+  describeReading(weights) {
+    if (!this.attends) return "";
     const read = [...weights].filter(([, weight]) => weight >= 0.005).sort((a, b) => b[1] - a[1]);
     const name = ([passage, weight]) => `${this.sources.passages[passage].number} (${percent(weight)})`;
-    const drew = `Attention of this sentence: source ${read.map(name).join(", ")}.`;
-    const words = read.length > 0 ? drew : "This sentence read no source.";
-    if (token?.without === undefined) return words;
-    const likely = percent(Math.exp(token.logprob)), without = percent(Math.exp(token.without));
-    return `${words} “${token.pieces[0].textContent.trim()}”: ${likely} likely, ${without} without the documents.`;
+    const words = `Attention of this sentence: source ${read.map(name).join(", ")}.`;
+    return read.length > 0 ? words : "This sentence read no source.";
+  }
+
+  // What is underlined, for those who do not see it.
+  describeLeaning(inside) {
+    const words = this.tokens.filter((one) => inside(one) && leaning(one) >= LEANS).map(wordOf);
+    return words.length > 0 ? `Much less likely without the documents: ${words.join(" ")}.` : "";
   }
 
   // A passage is pointed at: lights up the tokens by what each took of it. null: none is.

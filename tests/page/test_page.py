@@ -357,6 +357,8 @@ def test_arrow_keys_go_from_sentence_to_sentence(visit):
     one.page.locator(".sentence").first.focus()
     one.page.keyboard.press("ArrowRight")
     assert one.page.locator(".sentence.on").inner_text() == " It is so."
+    assert one.text(".reading") == ("Attention of this sentence: source 2 (70 %), 1 (30 %). "
+                                    "Much less likely without the documents: It is.")
     assert weights(one, "aside li") == [pytest.approx(3 / 7, abs=1e-3), 1]
     one.page.keyboard.press("ArrowRight")
     one.page.keyboard.press("ArrowLeft")
