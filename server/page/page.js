@@ -287,6 +287,10 @@ prompt.addEventListener("keydown", (event) => {
   event.preventDefault();
   form.requestSubmit();
 });
+// The field grows with its text by itself where the browser knows how.
+if (!CSS.supports("field-sizing", "content")) {
+  prompt.addEventListener("input", () => (prompt.rows = Math.min(prompt.value.split("\n").length, 8)));
+}
 document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && running && !$("#settings").open) running.abort();
 });
