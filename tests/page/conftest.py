@@ -156,8 +156,8 @@ class Visit:
         if message.type in ("error", "warning") and not (self.forgives and self.forgives in message.text):
             self.complaints.append(message.text)
 
-    def open(self):
-        self.page.goto(self.server.url + "/")
+    def open(self, path="/"):
+        self.page.goto(self.server.url + path)
         self.until("document.querySelector('#facts').textContent || !document.querySelector('#welcome .trouble').hidden")
         return self
 

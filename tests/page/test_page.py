@@ -447,6 +447,17 @@ def test_reduced_motion_is_respected(visit):
     assert set(durations) == {"0s"}
 
 
+def test_it_works_below_a_path(visit, server):
+    """As behind a proxy that hands /below/ on to the server."""
+    one = visit.hear()
+    one.page.route(f"{server.url}/below/**", lambda route: route.fulfill(
+        response=route.fetch(url=route.request.url.replace("/below/", "/"))))
+    one.open("/below/")
+    one.ask(QUESTION)
+    assert len(one.text(".written")) > 20
+    assert all(request.url.startswith(f"{server.url}/below/") for request in one.requests)
+
+
 def test_nothing_is_loaded_from_elsewhere(visit, server):
     one = visit()
     one.ask(QUESTION)
