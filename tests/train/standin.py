@@ -25,12 +25,13 @@ def write_collection(folder, docs, vocabulary, m, eod=0):
     home.mkdir(parents=True)
     tokens, chunks, names = [], [], b""
     for number, (name, text) in enumerate(docs):
-        ids = vocabulary.encode(text)
+        ids, path = vocabulary.encode(text), name.encode()
         first = len(chunks)
         for at in range(0, len(ids), m):
             chunks.append((sum(map(len, tokens)) + at, 0, 0, number, min(m, len(ids) - at)))
         tokens.append(ids)
-        names += struct.pack("<QQII", first, len(chunks) - first, len(name), 0) + name.encode() + b"\0\0"
+        names += struct.pack("<QQQIIII", first, len(chunks) - first, len(text.encode()), len(path), len(path), 0, 0)
+        names += path + b"\0" + path + b"\0\0"
     np.concatenate(tokens).astype("<u4").tofile(home / "chunks.tokens")
     np.array(chunks, dtype=CHUNK).tofile(home / "chunks.offsets")
     (home / "documents").write_bytes(names)

@@ -2,8 +2,11 @@
 the result. The reference logits are those of transformers (tests/golden/hf)."""
 
 import json
+import re
 import shutil
 import subprocess
+import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -119,3 +122,75 @@ def check_in_c(folder, model, build):
     (folder / "config.json").write_text(json.dumps(config))
     done = subprocess.run([build / "retro-eval", "parity", "--tolerance", "1e-4", folder], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory, build, deps):
+    """A retro-fitted base as it starts, the same with cross attention that does something, and a collection for both."""
+    folder = tmp_path_factory.mktemp("fitted")
+    base = with_eod(folder, "llama")
+    widen(base, 300)
+    docs = standin.documents(30)
+    tokenizer.train((text for _, text in docs), 300).save(str(base / "tokenizer.json"))
+    model = retrofit.retrofit(base, folder / "start", RETRIEVAL)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for number in model.config.retro_layers:
+            weight = model.decoder.layers[number - 1].cross_attention.attn.linear_proj.weight
+            weight += 0.3 * torch.randn_like(weight)
+    export.write_model(folder / "moved", model, base / "tokenizer.json")
+    (folder / "docs").mkdir()
+    for name, text in docs[:25]:
+        (folder / "docs" / name).write_text(text)
+    for name, text in docs[25:]:
+        (folder / name).write_text(text)
+    for model_name in ("start", "moved"):
+        (folder / f"{model_name}.json").write_text(json.dumps({
+            "model": {"path": str(folder / model_name)}, "server": {"port": 0, "max_context": 512},
+            "retrieval": {"collection": str(folder / "collection"), "embedder": str(deps / "minilm"), "prompt_tokens": 300}}))
+    subprocess.run([build / "retro-index", "build", "--out", folder / "collection", "--config", folder / "start.json",
+                    folder / "docs"], check=True, capture_output=True)
+    return folder
+
+
+def bits_by_mode(folder, model, build):
+    """Bits per byte of each column by retrieval.mode."""
+    bits = {}
+    for mode in ("attention", "prompt", "both"):
+        done = subprocess.run([build / "retro-eval", "ppl", "--config", folder / f"{model}.json", "--set", f"retrieval.mode={mode}",
+                               "--window", "128", "--json", *sorted(folder.glob("page*.txt"))], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        bits[mode] = {name: v["bits_per_byte"] for name, v in json.loads(done.stdout)["subsets"]["all"]["modes"].items()}
+    return bits
+
+
+def test_modes_are_compared_on_one_model(fitted, build):
+    """As it starts, cross attention adds nothing: the base with passages, or without. Then it does, in both modes that have it."""
+    start, moved = (bits_by_mode(fitted, model, build) for model in ("start", "moved"))
+    assert start["attention"]["on"] == start["attention"]["off"] and start["both"]["on"] == start["prompt"]["on"]
+    assert len({bits[mode]["off"] for bits in (start, moved) for mode in bits}) == 1
+    assert moved["prompt"] == start["prompt"] != start["attention"]
+    assert moved["attention"]["on"] != start["attention"]["on"] and moved["both"]["on"] not in (moved["prompt"]["on"], moved["attention"]["on"])
+
+
+def serve(config, build, mode, log):
+    with log.open("w") as out:
+        server = subprocess.Popen([build / "retro-server", "--config", config, "--set", f"retrieval.mode={mode}"], stdout=out, stderr=out)
+    while not (port := re.search(r"listening on http://127.0.0.1:(\d+)", log.read_text())):
+        assert server.poll() is None, log.read_text()
+        time.sleep(0.05)
+    return server, int(port[1])
+
+
+@pytest.mark.parametrize("mode", ["attention", "prompt", "both"])
+def test_a_retrofitted_model_is_served(fitted, build, tmp_path, mode):
+    server, port = serve(fitted / "moved.json", build, mode, tmp_path / "log")
+    body = {"prompt": "The fork() call returns the open descriptor", "max_tokens": 24, "ignore_eos": True, "temperature": 0}
+    request = urllib.request.Request(f"http://127.0.0.1:{port}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        answer = json.load(reply)
+    server.terminate()
+    assert server.wait(30) == 0 and answer["usage"]["completion_tokens"] == 24
+    in_prompt = [entry for entry in answer["retrieval"] if any("number" in n for n in entry["neighbors"])]
+    by_attention = [entry for entry in answer["retrieval"] if entry["neighbors"] and "number" not in entry["neighbors"][0]]
+    assert bool(in_prompt) == (mode != "attention") and bool(by_attention) == (mode != "prompt")
