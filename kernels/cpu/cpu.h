@@ -92,6 +92,8 @@ struct cpu_kernels {
     void (*square)(const struct square_rows_args *a, int row);
     void (*add)(const struct add_args *a, int row);
     void (*scale)(float *y, const float *x, int n, float scale);
+    /* to[i] = from[i] as f16, as dtype_convert makes it: a key/value cache does this all the time. */
+    void (*halve)(uint16_t *to, const float *from, int n);
     /* Integers that order as the logits do, the largest of them, and the integer sampling weights, of n <= SAMPLE_BLOCK
      * logits (sample_weights.h); bitwise the same in all variants. */
     void (*keys)(uint32_t *keys, const float *logits, int n);

@@ -25,3 +25,4 @@ void norm_avx2(const struct norm_args *a, int row) { norm_row(a, row); }
 void square_avx2(const struct square_rows_args *a, int row) { square_row(a, row); }
 void add_avx2(const struct add_args *a, int row) { add_row(a, row); }
 void scale_avx2(float *y, const float *x, int n, float scale) { scale_row(y, x, n, scale); }
+void halve_avx2(uint16_t *to, const float *from, int n) { halve_row(to, from, n); }

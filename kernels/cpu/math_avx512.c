@@ -25,3 +25,4 @@ void norm_avx512(const struct norm_args *a, int row) { norm_row(a, row); }
 void square_avx512(const struct square_rows_args *a, int row) { square_row(a, row); }
 void add_avx512(const struct add_args *a, int row) { add_row(a, row); }
 void scale_avx512(float *y, const float *x, int n, float scale) { scale_row(y, x, n, scale); }
+void halve_avx512(uint16_t *to, const float *from, int n) { halve_row(to, from, n); }

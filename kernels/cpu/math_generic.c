@@ -41,3 +41,4 @@ void norm_generic(const struct norm_args *a, int row) { norm_row(a, row); }
 void square_generic(const struct square_rows_args *a, int row) { square_row(a, row); }
 void add_generic(const struct add_args *a, int row) { add_row(a, row); }
 void scale_generic(float *y, const float *x, int n, float scale) { scale_row(y, x, n, scale); }
+void halve_generic(uint16_t *to, const float *from, int n) { halve_row(to, from, n); }

@@ -1,4 +1,4 @@
-/* kernels/cpu/row_math.h: norm, residual sum and scaling of one row, in plain loops that every variant's file compiles
+/* kernels/cpu/row_math.h: norm, residual sum, scaling and narrowing of one row, in plain loops that every variant's file compiles
  * for its instruction set. Each loop has one order of operations, whatever the width: the results are bitwise the same
  * in all variants. `omp simd` says what the compiler cannot know: y is x or apart from it. */
 #pragma once
@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/half.h"
 
 enum { CHAINS = 8 };
 
@@ -86,4 +87,9 @@ static inline void add_row(const struct add_args *a, int i) {
 static inline void scale_row(float *y, const float *x, int n, float scale) {
 #pragma omp simd
     for (int j = 0; j < n; j++) y[j] = x[j] * scale;
+}
+
+static inline void halve_row(uint16_t *to, const float *from, int n) {
+#pragma omp simd
+    for (int j = 0; j < n; j++) to[j] = narrow_half(from[j]);
 }

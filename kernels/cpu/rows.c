@@ -20,23 +20,34 @@ void cpu_gather_rows(struct backend *b, const struct gather_rows_args *a) {
 
 enum { SCATTER_COLUMNS = 256 };
 
+struct scattering {
+    const struct scatter_rows_args *args;
+    const struct cpu_kernels *kernels;
+};
+
 /* A range of columns of all rows: two rows may name the same place, and then the later one must win. */
 static void scatter_columns(const void *context, int piece, int thread) {
     (void)thread;
-    const struct scatter_rows_args *a = context;
+    const struct scattering *s = context;
+    const struct scatter_rows_args *a = s->args;
+    const bool halves = a->y.dtype == DTYPE_F16 && a->x.dtype == DTYPE_F32;
     size_t column = (size_t)piece * SCATTER_COLUMNS;
     size_t columns = (size_t)min_int(SCATTER_COLUMNS, a->x.cols - piece * SCATTER_COLUMNS);
     for (int i = 0; i < a->x.rows; i++) {
         if (a->rows[i] < 0) continue;
         char *to = (char *)row_of(a->y, a->rows[i]) + column * dtype_bytes(a->y.dtype);
         const char *from = (const char *)row_of(a->x, i) + column * dtype_bytes(a->x.dtype);
-        dtype_convert(to, a->y.dtype, from, a->x.dtype, columns);
+        if (halves)
+            s->kernels->halve((uint16_t *)(void *)to, (const float *)(const void *)from, (int)columns);
+        else
+            dtype_convert(to, a->y.dtype, from, a->x.dtype, columns);
     }
 }
 
 void cpu_scatter_rows(struct backend *b, const struct scatter_rows_args *a) {
     int pieces = (a->x.cols + SCATTER_COLUMNS - 1) / SCATTER_COLUMNS;
-    cpu_run(b, (double)a->x.rows * a->x.cols, pieces, scatter_columns, a);
+    struct scattering s = {.args = a, .kernels = cpu_of(b)->kernels};
+    cpu_run(b, (double)a->x.rows * a->x.cols, pieces, scatter_columns, &s);
 }
 
 /* Sums and the norm are in double: rows are few and the cost is nothing. An empty run gives zeros. */

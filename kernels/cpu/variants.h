@@ -9,7 +9,7 @@
 #define KERNELS_OF(set) \
     .attention = attention_##set, .merge = merge_##set, .activate = activate_##set, .exp = exp_##set, \
     .softcap = softcap_##set, .norm = norm_##set, .square = square_##set, .add = add_##set, .scale = scale_##set, \
-    .keys = keys_##set, .top = top_##set, .weights = weights_##set
+    .halve = halve_##set, .keys = keys_##set, .top = top_##set, .weights = weights_##set
 
 void linear_generic(const struct linear_args *a, int first_tile, int n_tiles);
 void linear_avx2(const struct linear_args *a, int first_tile, int n_tiles);
@@ -82,3 +82,7 @@ void add_avx512(const struct add_args *a, int row);
 void scale_generic(float *y, const float *x, int n, float scale);
 void scale_avx2(float *y, const float *x, int n, float scale);
 void scale_avx512(float *y, const float *x, int n, float scale);
+
+void halve_generic(uint16_t *to, const float *from, int n);
+void halve_avx2(uint16_t *to, const float *from, int n);
+void halve_avx512(uint16_t *to, const float *from, int n);
