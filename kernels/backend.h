@@ -33,9 +33,10 @@ enum activation {
  * are summed in f32. With bf16 weights a backend may round x to bf16 first, to nearest even, where the device has a dot
  * product of that type: each term is then off by at most 2^-8 of its size. f32 and f16 weights meet x as it is. With
  * int8 and int4 weights a backend may round x to integers too: in each block of QUANTISE_BLOCK to multiples of its
- * largest magnitude / 127, so each x is off by at most 1 / 254 of that. Q4_K, Q5_K and Q6_K weights do the same with
- * blocks of SUPER_BLOCK. A NaN or, on the CPU, an infinity in x makes
- * that row of y NaN. The header of kernels/cuda/linear.cu says what that device rounds. */
+ * largest magnitude / 127, so each x is off by at most 1 / 254 of that; for int4 to multiples of the least power of two
+ * that is not below it, so off by at most 1 / 127. Q4_K, Q5_K and Q6_K weights do as int8 with blocks of SUPER_BLOCK. A
+ * NaN or, on the CPU, an infinity in x makes that row of y NaN. The header of kernels/cuda/linear.cu says what that
+ * device rounds. */
 struct linear_args {
     struct tensor y, x;
     const struct weight *weight;

@@ -16,11 +16,13 @@
 #pragma once
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/half.h"
 
 /* A block of one row of x: x = scale * q, q in [-127, 127]. */
 struct input_block {
     int8_t q[QUANTISE_BLOCK];
-    float scale; /* largest magnitude / 127; 0 for a block of nothing but zeros, NaN where x is not finite (q is 0) */
+    float scale; /* 0 for a block of nothing but zeros, NaN where x is not finite (q is 0) */
+    float power; /* for int4: of two, which the scale is; -infinity and NaN where the scale is 0 and NaN */
     union {
         int32_t offset; /* for int8: -INT8_OFFSET * sum of q, what makes up for the offset of the packed weights */
         float sum;      /* for int4: scale * sum of q */
@@ -74,14 +76,36 @@ static inline const struct super_input *group_super(const struct block_product *
 /* The bits of |x| from which on x is infinite or NaN. */
 #define INPUT_NOT_FINITE 0x7f800000
 
-/* The last step once q is there: the scale of a block whose largest |x| has these bits. */
+/* q = x times the inverse, rounded to nearest even; for int8 and super-blocks |x| / 127 is the scale. */
 static inline float input_scale(float largest, bool finite) {
     if (!finite) return __builtin_nanf("");
     return largest < INPUT_LEAST ? 0 : largest / 127;
 }
-/* q = x times this, rounded to nearest even. */
 static inline float input_inverse(float largest, bool finite) {
     return finite && largest >= INPUT_LEAST ? 127 / largest : 0;
+}
+/* Int4 takes the least power of two that is not below |x| / 127. The weight's scale times that is exact, and is had
+ * without a multiplication; x keeps half a bit less, which weights of four bits do not show. */
+static inline void input_power(struct input_block *to, float largest, bool finite) {
+    union float_bits bits = {.f = largest}, scale;
+    to->scale = input_scale(largest, finite);
+    to->power = finite ? -__builtin_inff() : to->scale;
+    if (!(to->scale > 0)) return;
+    /* 127 is 2^6 times 1.984375; a larger fraction carries into the exponent. */
+    uint32_t exponent = ((bits.u + 0x1ffff) >> 23) - 6;
+    scale.u = exponent << 23;
+    to->scale = scale.f;
+    to->power = (float)exponent - 127;
+}
+/* Sets the scale; returns the inverse. */
+static inline float input_begin(struct input_block *to, float largest, bool finite, enum dtype weights) {
+    if (weights == DTYPE_INT8) {
+        to->scale = input_scale(largest, finite);
+        to->power = 0;
+        return input_inverse(largest, finite);
+    }
+    input_power(to, largest, finite);
+    return to->scale > 0 ? 1 / to->scale : 0;
 }
 static inline void input_finish(struct input_block *to, int sum, enum dtype weights) {
     if (weights == DTYPE_INT8)

@@ -4,6 +4,8 @@
 #include "kernels/cpu/blocks_vector.h"
 #include "kernels/cpu/supers_vector.h"
 
-void blocks_avx2(const struct block_product *p, int first_tile, int n_tiles) { blocks_vector(p, first_tile, n_tiles); }
+void blocks_avx2(const struct block_product *p, int first_tile, int n_tiles) {
+    blocks_vector(p, first_tile, n_tiles, false);
+}
 
 void supers_avx2(const struct block_product *p, int first_tile, int n_tiles) { supers_vector(p, first_tile, n_tiles); }

@@ -6,7 +6,10 @@
 #include "kernels/cpu/supers_vector.h"
 
 void blocks_avx512vnni(const struct block_product *p, int first_tile, int n_tiles) {
-    blocks_vector(p, first_tile, n_tiles);
+    if (__builtin_cpu_is("amd"))
+        blocks_vector(p, first_tile, n_tiles, true);
+    else
+        blocks_vector(p, first_tile, n_tiles, false);
 }
 
 void supers_avx512vnni(const struct block_product *p, int first_tile, int n_tiles) {

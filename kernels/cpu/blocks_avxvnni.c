@@ -6,7 +6,7 @@
 #include "kernels/cpu/supers_vector.h"
 
 void blocks_avxvnni(const struct block_product *p, int first_tile, int n_tiles) {
-    blocks_vector(p, first_tile, n_tiles);
+    blocks_vector(p, first_tile, n_tiles, false);
 }
 
 void supers_avxvnni(const struct block_product *p, int first_tile, int n_tiles) {

@@ -12,13 +12,12 @@ void quantise_generic(struct input_block *to, int step, const float *from, int b
             finite &= isfinite(from[k]) != 0;
             largest = fmaxf(largest, fabsf(from[k]));
         }
-        float inverse = input_inverse(largest, finite);
+        const float inverse = input_begin(to, largest, finite, weights);
         int sum = 0;
         for (int k = 0; k < QUANTISE_BLOCK; k++) {
             to->q[k] = inverse == 0 ? 0 : (int8_t)rintf(from[k] * inverse);
             sum += to->q[k];
         }
-        to->scale = input_scale(largest, finite);
         input_finish(to, sum, weights);
     }
 }

@@ -45,36 +45,12 @@ ALWAYS_INLINE struct block_at block_at(const char *tile, int half, const enum dt
                              (const uint8_t *)tile + LINE_BYTES + second * INT8_BLOCK_BYTES + half * STRIP_BYTES};
 }
 
-ALWAYS_INLINE void dot_int8(struct ints *sums, const struct input_block *x, const struct block_at *at, const int rows,
-                            const int strips) {
-    struct quads w[2];
-    for (int r = 0; r < rows; r++)
-        for (int s = 0; s < strips; s++) sums[r * strips + s] = int8_start(x + r);
-#pragma GCC unroll 8
-    for (int quad = 0; quad < BLOCK_QUADS; quad++) {
-        for (int s = 0; s < strips; s++) w[s] = quads_int8(at[s].values + quad * QUAD_BYTES);
-        for (int r = 0; r < rows; r++)
-            for (int s = 0; s < strips; s++)
-                sums[r * strips + s] = int8_add(sums[r * strips + s], w[s], x[r].q + quad * QUAD);
-    }
-}
-
-ALWAYS_INLINE void dot_int4(struct ints *sums, const struct input_block *x, const struct block_at *at, const int rows,
-                            const int strips) {
-    for (int i = 0; i < rows * strips; i++) sums[i] = int4_start();
-#pragma GCC unroll 4
-    for (int quad = 0; quad < BLOCK_QUADS / 2; quad++)
-        for (int s = 0; s < strips; s++) {
-            __typeof__(load_quads(NULL)) both = load_quads(at[s].values + quad * QUAD_BYTES), low = low_halves(both),
-                                         high = high_halves(both);
-            for (int r = 0; r < rows; r++) {
-                struct ints *sum = &sums[r * strips + s];
-                *sum = int4_add(*sum, low, x[r].q + quad * QUAD);
-                *sum = int4_add(*sum, high, x[r].q + (quad + BLOCK_QUADS / 2) * QUAD);
-            }
-        }
-    for (int i = 0; i < rows * strips; i++) sums[i] = int4_finish(sums[i]);
-}
+/* The compile-time constants of a kernel. */
+struct kernel_form {
+    int rows, strips;
+    enum dtype dtype;
+    bool powers; /* of int4: scales change exponents, see floats_scaled */
+};
 
 /* Sums of a kernel's rows, and of the block it is at, [row][strip]. */
 struct block_sums {
@@ -82,17 +58,75 @@ struct block_sums {
     struct ints block[DOT_SUMS];
 };
 
-/* The block's sums enter the rows'. */
-ALWAYS_INLINE void add_block(struct block_sums *sums, const struct input_block *x, const struct block_at *at,
-                             const int rows, const int strips, const enum dtype dtype) {
-    for (int s = 0; s < strips; s++) {
-        struct floats scale = floats_load_f16(at[s].scales), minimum = floats_zero();
-        if (dtype == DTYPE_INT4) minimum = floats_load_f16(at[s].scales + TILE_COLUMNS);
-        for (int r = 0; r < rows; r++) {
-            struct floats *total = &sums->totals[r * strips + s];
-            if (dtype == DTYPE_INT4) *total = floats_fma(minimum, floats_set1(x[r].sum), *total);
-            struct floats both = floats_mul(scale, floats_set1(x[r].scale));
-            *total = floats_fma(both, floats_of(sums->block[r * strips + s]), *total);
+/* The scales of the strips at one block. */
+struct block_scales {
+    struct floats scales[2], minimums[2];
+};
+
+ALWAYS_INLINE struct block_scales scales_load(const struct block_at *at, const struct kernel_form f) {
+    struct block_scales v = {{floats_zero(), floats_zero()}, {floats_zero(), floats_zero()}};
+    for (int s = 0; s < f.strips; s++) {
+        v.scales[s] = floats_load_f16(at[s].scales);
+        if (f.dtype == DTYPE_INT4) v.minimums[s] = floats_load_f16(at[s].scales + TILE_COLUMNS);
+    }
+    return v;
+}
+
+/* The block's sums of row r enter the row's. */
+ALWAYS_INLINE void add_block(struct block_sums *sums, const struct input_block *x, const struct block_scales *w,
+                             const int r, const struct kernel_form f) {
+    for (int s = 0; s < f.strips; s++) {
+        struct floats *total = &sums->totals[r * f.strips + s];
+        struct ints block = sums->block[r * f.strips + s];
+        if (f.dtype == DTYPE_INT4) {
+            block = int4_finish(block);
+            *total = floats_fma(w->minimums[s], floats_set1(x[r].sum), *total);
+        }
+        *total = floats_fma(floats_scaled(w->scales[s], x + r, f.powers), floats_of(block), *total);
+    }
+}
+
+/* A block enters the rows' sums. Each row's scales follow its last products, so that the products of the rows behind it
+ * keep the multipliers busy. */
+ALWAYS_INLINE void block_int8(struct block_sums *sums, const struct input_block *x, const struct block_at *at,
+                              const struct kernel_form f) {
+    struct block_scales scales;
+    struct quads w[2];
+    for (int i = 0; i < f.rows * f.strips; i++) sums->block[i] = int8_start(x + i / f.strips);
+#pragma GCC unroll 8
+    for (int quad = 0; quad < BLOCK_QUADS; quad++) {
+        const bool last = quad == BLOCK_QUADS - 1;
+        if (last) scales = scales_load(at, f);
+        for (int s = 0; s < f.strips; s++) w[s] = quads_int8(at[s].values + quad * QUAD_BYTES);
+        for (int r = 0; r < f.rows; r++) {
+            struct ints *sum = sums->block + r * f.strips;
+            for (int s = 0; s < f.strips; s++) sum[s] = int8_add(sum[s], w[s], x[r].q + quad * QUAD);
+            if (last) add_block(sums, x, &scales, r, f);
+        }
+    }
+}
+
+ALWAYS_INLINE void block_int4(struct block_sums *sums, const struct input_block *x, const struct block_at *at,
+                              const struct kernel_form f) {
+    struct block_scales scales;
+    __typeof__(load_quads(NULL)) low[2], high[2];
+    for (int i = 0; i < f.rows * f.strips; i++) sums->block[i] = int4_start();
+#pragma GCC unroll 4
+    for (int quad = 0; quad < BLOCK_QUADS / 2; quad++) {
+        const bool last = quad == BLOCK_QUADS / 2 - 1;
+        if (last) scales = scales_load(at, f);
+        for (int s = 0; s < f.strips; s++) {
+            high[s] = load_quads(at[s].values + quad * QUAD_BYTES);
+            low[s] = low_halves(high[s]);
+            high[s] = high_halves(high[s]);
+        }
+        for (int r = 0; r < f.rows; r++) {
+            struct ints *sum = sums->block + r * f.strips;
+            for (int s = 0; s < f.strips; s++) {
+                sum[s] = int4_add(sum[s], low[s], x[r].q + quad * QUAD);
+                sum[s] = int4_add(sum[s], high[s], x[r].q + (quad + BLOCK_QUADS / 2) * QUAD);
+            }
+            if (last) add_block(sums, x, &scales, r, f);
         }
     }
 }
@@ -113,7 +147,9 @@ ALWAYS_INLINE void fetch_block(struct block_fetch *f, size_t tile_bytes, const e
         }
 }
 
-ALWAYS_INLINE void block_kernel(const struct block_place *p, const int rows, const int strips, const enum dtype dtype) {
+ALWAYS_INLINE void block_kernel(const struct block_place *p, const struct kernel_form f) {
+    const int rows = f.rows, strips = f.strips;
+    const enum dtype dtype = f.dtype;
     const struct linear_args *a = p->product->args;
     const struct weight *w = a->weight;
     const size_t blocks = (size_t)w->n_in / QUANTISE_BLOCK, tile_bytes = packed_tile_bytes(dtype, w->n_in);
@@ -129,10 +165,9 @@ ALWAYS_INLINE void block_kernel(const struct block_place *p, const int rows, con
                              strips < TILE_STRIPS ? p->strip % TILE_STRIPS : s % TILE_STRIPS, dtype, b);
         fetch_block(&fetch, tile_bytes, dtype, rows <= FEW_ROWS && strips == TILE_STRIPS);
         if (dtype == DTYPE_INT8)
-            dot_int8(sums.block, x, at, rows, strips);
+            block_int8(&sums, x, at, f);
         else
-            dot_int4(sums.block, x, at, rows, strips);
-        add_block(&sums, x, at, rows, strips, dtype);
+            block_int4(&sums, x, at, f);
     }
     *p->fetch = fetch;
     for (int r = 0; r < rows; r++)
@@ -144,17 +179,20 @@ ALWAYS_INLINE void block_kernel(const struct block_place *p, const int rows, con
         }
 }
 
-ALWAYS_INLINE void block_strips(const struct block_place *p, int rows, const int strips, const enum dtype dtype) {
-    if (rows == 1 && strips <= DOT_SUMS) block_kernel(p, 1, strips, dtype);
-    if (rows == 2 && 2 * strips <= DOT_SUMS) block_kernel(p, 2, strips, dtype);
-    if (rows == 3 && 3 * strips <= DOT_SUMS) block_kernel(p, 3, strips, dtype);
-    if (rows == 4 && 4 * strips <= DOT_SUMS) block_kernel(p, 4, strips, dtype);
-    if (rows == 5 && 5 * strips <= DOT_SUMS) block_kernel(p, 5, strips, dtype);
-    if (rows == 6 && 6 * strips <= DOT_SUMS) block_kernel(p, 6, strips, dtype);
+ALWAYS_INLINE void block_strips(const struct block_place *p, int rows, const struct kernel_form f) {
+    const int strips = f.strips;
+    const enum dtype dtype = f.dtype;
+    if (rows == 1 && strips <= DOT_SUMS) block_kernel(p, (struct kernel_form){1, strips, dtype, f.powers});
+    if (rows == 2 && 2 * strips <= DOT_SUMS) block_kernel(p, (struct kernel_form){2, strips, dtype, f.powers});
+    if (rows == 3 && 3 * strips <= DOT_SUMS) block_kernel(p, (struct kernel_form){3, strips, dtype, f.powers});
+    if (rows == 4 && 4 * strips <= DOT_SUMS) block_kernel(p, (struct kernel_form){4, strips, dtype, f.powers});
+    if (rows == 5 && 5 * strips <= DOT_SUMS) block_kernel(p, (struct kernel_form){5, strips, dtype, f.powers});
+    if (rows == 6 && 6 * strips <= DOT_SUMS) block_kernel(p, (struct kernel_form){6, strips, dtype, f.powers});
 }
 
 /* All groups of rows pass over the same strips, which stay in cache meanwhile. */
-ALWAYS_INLINE void block_turn(const struct block_product *p, int strip, int strips, const enum dtype dtype) {
+ALWAYS_INLINE void block_turn(const struct block_product *p, int strip, int strips, const enum dtype dtype,
+                              const bool powers) {
     const struct weight *w = p->args->weight;
     int rows = p->args->x.rows, groups = (rows + p->group - 1) / p->group;
     size_t tile_bytes = packed_tile_bytes(dtype, w->n_in);
@@ -166,19 +204,21 @@ ALWAYS_INLINE void block_turn(const struct block_product *p, int strip, int stri
     if (strip % TILE_STRIPS != 0 && strips < TILE_STRIPS) fetch.block = (size_t)w->n_in / QUANTISE_BLOCK / TILE_STRIPS;
     for (int row = 0; row < rows; row += p->group) {
         struct block_place place = {.product = p, .fetch = &fetch, .row = row, .strip = strip};
-        if (strips == 2) block_strips(&place, group_rows(p, row), 2, dtype);
-        if (strips == 1) block_strips(&place, group_rows(p, row), 1, dtype);
+        const int together = group_rows(p, row);
+        if (strips == 2)
+            block_strips(&place, together, (struct kernel_form){.strips = 2, .dtype = dtype, .powers = powers});
+        if (strips == 1) block_strips(&place, together, (struct kernel_form){.strips = 1, .dtype = dtype});
     }
 }
 
-ALWAYS_INLINE void blocks_vector(const struct block_product *p, int first_tile, int n_tiles) {
+ALWAYS_INLINE void blocks_vector(const struct block_product *p, int first_tile, int n_tiles, const bool powers) {
     int end = (first_tile + n_tiles) * TILE_STRIPS, most = DOT_SUMS / INPUT_ROWS;
     if (p->args->x.rows <= FEW_ROWS) most = TILE_STRIPS * p->group <= DOT_SUMS ? TILE_STRIPS : 1;
     for (int strip = first_tile * TILE_STRIPS, strips; strip < end; strip += strips) {
         strips = min_int(most, end - strip);
         if (p->args->weight->dtype == DTYPE_INT8)
-            block_turn(p, strip, strips, DTYPE_INT8);
+            block_turn(p, strip, strips, DTYPE_INT8, false);
         else
-            block_turn(p, strip, strips, DTYPE_INT4);
+            block_turn(p, strip, strips, DTYPE_INT4, powers);
     }
 }

@@ -31,6 +31,12 @@ static inline struct floats floats_mul(struct floats x, struct floats y) {
 static inline struct floats floats_fma(struct floats x, struct floats y, struct floats z) {
     return (struct floats){_mm512_fmadd_ps(x.v, y.v, z.v)};
 }
+/* w times the block's scale, exact either way. AMD's processors multiply with the units that add products, and change
+ * exponents with those that add. */
+static inline struct floats floats_scaled(struct floats w, const struct input_block *x, const bool powers) {
+    if (powers) return (struct floats){_mm512_scalef_ps(w.v, _mm512_set1_ps(x->power))};
+    return floats_mul(w, floats_set1(x->scale));
+}
 static inline struct floats floats_of(struct ints x) { return (struct floats){_mm512_cvtepi32_ps(x.v)}; }
 /* The first n <= LANES, zeros behind. */
 static inline struct floats floats_load_n(const float *p, int n) {

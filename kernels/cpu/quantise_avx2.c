@@ -53,11 +53,10 @@ void quantise_avx2(struct input_block *to, int step, const float *from, int bloc
     for (int b = 0; b < blocks; b++, to += step, from += QUANTISE_BLOCK) {
         float largest;
         bool finite = largest_find(&largest, from, QUANTISE_BLOCK);
-        __m256i q = block_round(from, input_inverse(largest, finite));
+        __m256i q = block_round(from, input_begin(to, largest, finite, weights));
         int sums[2];
         bytes_sum(q, sums);
         _mm256_storeu_si256((__m256i *)to->q, q);
-        to->scale = input_scale(largest, finite);
         input_finish(to, sums[0] + sums[1], weights);
     }
 }

@@ -1,6 +1,6 @@
-/* kernels/cpu/row_math.h: norm, residual sum, scaling and narrowing of one row, in plain loops that every variant's file compiles
- * for its instruction set. Each loop has one order of operations, whatever the width: the results are bitwise the same
- * in all variants. `omp simd` says what the compiler cannot know: y is x or apart from it. */
+/* kernels/cpu/row_math.h: norm, residual sum, scaling and narrowing of one row, in plain loops that every variant's
+ * file compiles for its instruction set. Each loop has one order of operations, whatever the width: the results are
+ * bitwise the same in all variants. `omp simd` says what the compiler cannot know: y is x or apart from it. */
 #pragma once
 
 #include <math.h>

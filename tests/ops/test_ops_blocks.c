@@ -71,13 +71,20 @@ struct block {
     float scale;
 };
 
-static struct block round_block(const float *x) {
+static struct block round_block(const float *x, enum dtype weights) {
     struct block block = {.scale = 0};
     float largest = 0;
     for (int k = 0; k < QUANTISE_BLOCK; k++) largest = fmaxf(largest, fabsf(x[k]));
     if (largest < 1e-30f) return block;
+    float inverse = 127 / largest;
     block.scale = largest / 127;
-    for (int k = 0; k < QUANTISE_BLOCK; k++) block.q[k] = (int)rintf(x[k] * (127 / largest));
+    if (weights == DTYPE_INT4) {
+        block.scale = 1;
+        while (127 * block.scale < largest) block.scale *= 2;
+        while (127 * block.scale / 2 >= largest) block.scale /= 2;
+        inverse = 1 / block.scale;
+    }
+    for (int k = 0; k < QUANTISE_BLOCK; k++) block.q[k] = (int)rintf(x[k] * inverse);
     return block;
 }
 
@@ -86,7 +93,7 @@ static double expect(const struct matrix *m, const float *x, int j, double *magn
     double sum = 0;
     size_t n_in = (size_t)m->weight.n_in, blocks = n_in / QUANTISE_BLOCK;
     for (size_t b = 0; b < blocks; b++) {
-        struct block block = round_block(x + b * QUANTISE_BLOCK);
+        struct block block = round_block(x + b * QUANTISE_BLOCK, m->weight.dtype);
         const int8_t *w = m->q + (size_t)j * n_in + b * QUANTISE_BLOCK;
         int dot = 0, total = 0;
         for (int k = 0; k < QUANTISE_BLOCK; k++) {
@@ -300,6 +307,9 @@ static void test_quantise(void **state) {
                 assert_memory_equal(one[b].q, other[b].q, QUANTISE_BLOCK);
                 assert_true(one[b].scale == other[b].scale || (isnan(one[b].scale) && isnan(other[b].scale)));
                 assert_true(isnan(one[b].scale) || one[b].offset == other[b].offset);
+                assert_true(one[b].power == other[b].power || (isnan(one[b].power) && isnan(other[b].power)));
+                if (b % 2 == 0 && dtypes[d] == DTYPE_INT4 && !isnan(one[b].scale))
+                    assert_true(exp2f(one[b].power) == one[b].scale);
             }
         }
         assert_int_equal(one[0].q[2], 2);
