@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "retro/grammar/gbnf.h"
+#include "retro/grammar/regex_parse.h"
+#include "retro/grammar/schema.h"
 
 enum { KEPT = 8 };
 
@@ -74,12 +76,54 @@ static const struct vocab *find_vocab(struct grammars *s) {
     return &s->vocab;
 }
 
+static int write_chars(void *context, const struct char_range *ranges, int n) { return expr_chars(context, ranges, n); }
+
+/* One of several texts. */
+static enum status draft_choice(struct grammar_draft *d, const struct json *texts, int *out) {
+    struct expr_list all = {0};
+    for (size_t i = 0; i < json_count(texts); i++) {
+        struct text_span text = json_text(json_item(texts, i));
+        expr_list_add(&all, expr_text(d, text.text, text.size));
+    }
+    *out = expr_either(d, all.items, all.n);
+    free(all.items);
+    return STATUS_OK;
+}
+
+static enum status draft_json(struct grammar_draft *d, const struct request_guide *guide, int *out, struct error *e) {
+    struct json_rules rules = {.draft = d};
+    const struct schema_options o = {.strict = guide->strict};
+    struct json *json;
+    if (json_parse_any(&json, (struct text_span){guide->text.data, guide->text.size}, "schema", e)) return e->status;
+    enum status status =
+        guide->kind == GUIDE_CHOICE ? draft_choice(d, json, out) : schema_compile(&rules, json, &o, out, e);
+    json_close(json);
+    return status;
+}
+
+static enum status draft_guide(struct grammar_draft *d, const struct request_guide *guide, struct error *e) {
+    const struct regex_writer writer = {write_chars, d, true};
+    struct text_span text = {guide->text.data ? guide->text.data : "", guide->text.size};
+    struct json_rules rules = {.draft = d};
+    int expr = EXPR_NOTHING;
+    enum status status = STATUS_OK;
+    if (guide->kind == GUIDE_GBNF) return gbnf_parse(d, text, e);
+    int root = draft_rule_open(d, "root");
+    if (guide->kind == GUIDE_OBJECT)
+        expr = json_any_object(&rules);
+    else if (guide->kind == GUIDE_REGEX)
+        status = regex_parse(d, text, &writer, &expr, e);
+    else
+        status = draft_json(d, guide, &expr, e);
+    draft_rule_set(d, root, expr);
+    return status;
+}
+
 static enum status compile_guide(struct grammars *s, const struct request_guide *guide, struct grammar **out,
                                  struct error *e) {
     struct grammar_draft d = {0};
-    struct text_span text = {guide->text.data ? guide->text.data : "", guide->text.size};
     grammar_draft_open(&d);
-    enum status status = gbnf_parse(&d, text, e);
+    enum status status = draft_guide(&d, guide, e);
     if (status == STATUS_OK) status = grammar_open(out, &d, find_vocab(s), e);
     grammar_draft_free(&d);
     return status;
@@ -101,10 +145,6 @@ static struct grammar *get_locked(struct grammars *s, const struct request_guide
 
 struct grammar *grammars_get(struct grammars *s, const struct request_guide *guide, struct failure *f) {
     struct error e;
-    if (guide->kind != GUIDE_GBNF) {
-        failure_set(f, 400, "unsupported_parameter", guide->field, "%s is not supported", guide->field);
-        return NULL;
-    }
     pthread_mutex_lock(&s->lock);
     struct grammar *g = get_locked(s, guide, &e);
     pthread_mutex_unlock(&s->lock);

@@ -1,0 +1,275 @@
+/* retro/grammar/regex_parse.c: see regex_parse.h. */
+#include "retro/grammar/regex_parse.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/base/utf8.h"
+
+enum { MAX_GROUPS = 60 };
+
+struct regex_reader {
+    struct grammar_draft *d;
+    const struct regex_writer *writer;
+    struct text_span text;
+    size_t at;
+    int depth;
+    struct error *e;
+};
+
+static int read_alternatives(struct regex_reader *r);
+
+static int fail(struct regex_reader *r, enum status status, const char *what) {
+    if (r->e->status == STATUS_OK) error_set(r->e, status, "regular expression, byte %zu: %s", r->at + 1, what);
+    return EXPR_NOTHING;
+}
+
+static char peek(const struct regex_reader *r) { return r->at < r->text.size ? r->text.text[r->at] : '\0'; }
+
+static bool take(struct regex_reader *r, const char *word) {
+    size_t size = strlen(word);
+    if (r->text.size - r->at < size || memcmp(r->text.text + r->at, word, size) != 0) return false;
+    r->at += size;
+    return true;
+}
+
+/* Characters. */
+
+static const struct char_range digits[] = {{'0', '9'}};
+static const struct char_range letters[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+static const struct char_range blanks[] = {{'\t', '\r'},     {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680},
+                                           {0x2000, 0x200A}, {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F},
+                                           {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
+static const struct char_range line_ends[] = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
+
+static void add_class(struct char_ranges *to, const struct char_range *list, size_t n, bool negated) {
+    struct char_ranges own = {0};
+    for (size_t i = 0; i < n; i++) char_ranges_add(&own, list[i].first, list[i].last);
+    if (negated) char_ranges_negate(&own);
+    for (int i = 0; i < own.n; i++) char_ranges_add(to, own.list[i].first, own.list[i].last);
+    free(own.list);
+}
+
+/* \d, \W and so on; false: the letter is none of these. */
+static bool take_class(struct regex_reader *r, struct char_ranges *to) {
+    char c = peek(r), small = (char)(c | 0x20);
+    bool negated = c == 'D' || c == 'W' || c == 'S';
+    if (small == 'd')
+        add_class(to, digits, ARRAY_COUNT(digits), negated);
+    else if (small == 'w')
+        add_class(to, letters, ARRAY_COUNT(letters), negated);
+    else if (small == 's')
+        add_class(to, blanks, ARRAY_COUNT(blanks), negated);
+    else
+        return false;
+    r->at++;
+    return true;
+}
+
+static int32_t read_hex(struct regex_reader *r, int n) {
+    int32_t value = 0;
+    for (int i = 0; i < n; i++) {
+        char c = peek(r), small = (char)(c | 0x20);
+        bool digit = c >= '0' && c <= '9';
+        if (!digit && (small < 'a' || small > 'f')) return fail(r, STATUS_INVALID, "expected a hexadecimal digit");
+        value = 16 * value + (digit ? c - '0' : small - 'a' + 10);
+        r->at++;
+    }
+    return value;
+}
+
+/* \uXXXX, perhaps two of them as a pair, or \u{X...}. */
+static int32_t read_unicode(struct regex_reader *r) {
+    int32_t c;
+    if (take(r, "{")) {
+        for (c = 0; peek(r) != '}' && r->e->status == STATUS_OK;) {
+            c = 16 * c + read_hex(r, 1);
+            if (c > CHAR_LAST) fail(r, STATUS_INVALID, "no code point is so large");
+        }
+        take(r, "}");
+        return c;
+    }
+    c = read_hex(r, 4);
+    if (c >= 0xD800 && c <= 0xDBFF && take(r, "\\u")) c = 0x10000 + ((c - 0xD800) << 10) + (read_hex(r, 4) - 0xDC00);
+    if ((c >= 0xD800 && c <= 0xDFFF) || c > CHAR_LAST) fail(r, STATUS_INVALID, "half of a surrogate pair");
+    return c;
+}
+
+static int32_t read_escape(struct regex_reader *r) {
+    static const char names[] = "tnvfr", values[] = "\t\n\v\f\r";
+    char c = peek(r);
+    const char *name = c ? strchr(names, c) : NULL;
+    r->at++;
+    if (name) return values[name - names];
+    if (c == 'x') return read_hex(r, 2);
+    if (c == 'u') return read_unicode(r);
+    if (c == '0' && !(peek(r) >= '0' && peek(r) <= '9')) return 0;
+    if (c == 'c' && (peek(r) | 0x20) >= 'a' && (peek(r) | 0x20) <= 'z') {
+        r->at++;
+        return r->text.text[r->at - 1] & 0x1F;
+    }
+    if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '\0')
+        return fail(r, STATUS_UNSUPPORTED, "this escape is not supported (references back, \\b, \\B, \\p, \\k)");
+    return c;
+}
+
+static int32_t read_char(struct regex_reader *r) {
+    int32_t c;
+    if (r->at >= r->text.size) return fail(r, STATUS_INVALID, "it ends too early");
+    if (take(r, "\\")) return read_escape(r);
+    int length = utf8_read(r->text.text + r->at, r->text.size - r->at, &c);
+    if (c < 0) return fail(r, STATUS_INVALID, "not UTF-8");
+    r->at += (size_t)length;
+    return c;
+}
+
+static int put_ranges(struct regex_reader *r, struct char_ranges *ranges, bool negated) {
+    if (negated)
+        char_ranges_negate(ranges);
+    else
+        char_ranges_sort(ranges);
+    int all = r->writer->chars(r->writer->context, ranges->list, ranges->n);
+    free(ranges->list);
+    return all;
+}
+
+/* Behind [: the characters up to ]. */
+static int read_set(struct regex_reader *r) {
+    struct char_ranges ranges = {0};
+    bool negated = take(r, "^");
+    while (peek(r) != ']' && r->e->status == STATUS_OK) {
+        size_t before = r->at;
+        if (take(r, "\\")) {
+            if (take_class(r, &ranges)) continue;
+            if (take(r, "b")) {
+                char_ranges_add(&ranges, '\b', '\b');
+                continue;
+            }
+            r->at = before;
+        }
+        int32_t first = read_char(r), last = first;
+        if (peek(r) == '-' && r->at + 1 < r->text.size && r->text.text[r->at + 1] != ']') {
+            r->at++;
+            last = read_char(r);
+        }
+        if (last < first) fail(r, STATUS_INVALID, "a range whose end is before its beginning");
+        char_ranges_add(&ranges, first, last);
+    }
+    take(r, "]");
+    return put_ranges(r, &ranges, negated);
+}
+
+static int any_char(struct regex_reader *r) {
+    struct char_ranges all = {0};
+    return put_ranges(r, &all, true);
+}
+
+/* Structure. */
+
+static int read_group(struct regex_reader *r) {
+    if (r->depth == MAX_GROUPS) return fail(r, STATUS_UNSUPPORTED, "more than 60 groups within each other");
+    if (take(r, "?:") || peek(r) != '?') {
+        r->depth++;
+        int inner = read_alternatives(r);
+        r->depth--;
+        return take(r, ")") ? inner : fail(r, STATUS_INVALID, "expected )");
+    }
+    return fail(r, STATUS_UNSUPPORTED, "(? is supported as (?: only: no look-around, names or flags");
+}
+
+static int read_atom(struct regex_reader *r) {
+    struct char_ranges ranges = {0};
+    if (take(r, "(")) return read_group(r);
+    if (take(r, "[")) return read_set(r);
+    if (take(r, ".")) {
+        add_class(&ranges, line_ends, ARRAY_COUNT(line_ends), false);
+        return put_ranges(r, &ranges, true);
+    }
+    if (peek(r) == '^' || peek(r) == '$')
+        return fail(r, STATUS_UNSUPPORTED, "^ and $ are supported at the ends of the whole expression only");
+    if (peek(r) != '\0' && strchr("*+?", peek(r))) return fail(r, STATUS_INVALID, "nothing is there to be repeated");
+    if (take(r, "\\")) {
+        if (take_class(r, &ranges)) return put_ranges(r, &ranges, false);
+        r->at--;
+    }
+    int32_t c = read_char(r);
+    if (r->e->status) return EXPR_NOTHING;
+    char_ranges_add(&ranges, c, c);
+    return put_ranges(r, &ranges, false);
+}
+
+/* A number behind { or a comma; -1: there is none. */
+static int read_number(struct regex_reader *r) {
+    int64_t n = -1;
+    for (; peek(r) >= '0' && peek(r) <= '9' && n <= GRAMMAR_MAX_REPEAT; r->at++)
+        n = 10 * (n < 0 ? 0 : n) + (peek(r) - '0');
+    if (n > GRAMMAR_MAX_REPEAT) fail(r, STATUS_INVALID, "at most 1000000 repetitions");
+    return (int)n;
+}
+
+static int read_bounds(struct regex_reader *r, int atom) {
+    int min = read_number(r), max = min;
+    if (take(r, ",")) max = read_number(r);
+    if (min < 0 || !take(r, "}")) return fail(r, STATUS_INVALID, "{ is expected as {n}, {n,} or {n,m}; else write \\{");
+    if (max >= 0 && max < min) return fail(r, STATUS_INVALID, "the second bound is less than the first");
+    return expr_repeat(r->d, atom, min, max);
+}
+
+static int read_repeated(struct regex_reader *r) {
+    int atom = read_atom(r);
+    if (r->e->status) return EXPR_NOTHING;
+    if (take(r, "*"))
+        atom = expr_repeat(r->d, atom, 0, -1);
+    else if (take(r, "+"))
+        atom = expr_repeat(r->d, atom, 1, -1);
+    else if (take(r, "?"))
+        atom = expr_repeat(r->d, atom, 0, 1);
+    else if (take(r, "{"))
+        atom = read_bounds(r, atom);
+    else
+        return atom;
+    take(r, "?"); /* lazy or not, the texts are the same */
+    if (peek(r) != '\0' && strchr("*+?{", peek(r))) return fail(r, STATUS_INVALID, "a repetition of a repetition");
+    return atom;
+}
+
+static bool at_end(const struct regex_reader *r) {
+    return r->at >= r->text.size || peek(r) == '|' || (peek(r) == ')' && r->depth > 0);
+}
+
+/* One alternative; ^ and $ only where it is one of the whole expression. */
+static int read_alternative(struct regex_reader *r) {
+    struct expr_list parts = {0};
+    bool outermost = r->depth == 0, begins = outermost && take(r, "^"), ends = false;
+    if (outermost && !begins && !r->writer->whole) expr_list_add(&parts, expr_repeat(r->d, any_char(r), 0, -1));
+    while (!at_end(r) && !ends && r->e->status == STATUS_OK) {
+        ends = outermost && take(r, "$");
+        if (!ends) expr_list_add(&parts, read_repeated(r));
+    }
+    if (ends && !at_end(r))
+        fail(r, STATUS_UNSUPPORTED, "^ and $ are supported at the ends of the whole expression only");
+    if (outermost && !ends && !r->writer->whole) expr_list_add(&parts, expr_repeat(r->d, any_char(r), 0, -1));
+    int all = expr_sequence(r->d, parts.items, parts.n);
+    free(parts.items);
+    return all;
+}
+
+static int read_alternatives(struct regex_reader *r) {
+    struct expr_list all = {0};
+    do {
+        expr_list_add(&all, read_alternative(r));
+    } while (r->e->status == STATUS_OK && take(r, "|"));
+    int expr = expr_either(r->d, all.items, all.n);
+    free(all.items);
+    return expr;
+}
+
+enum status regex_parse(struct grammar_draft *d, struct text_span text, const struct regex_writer *w, int *out,
+                        struct error *e) {
+    struct regex_reader r = {.d = d, .writer = w, .text = text, .e = e};
+    *e = (struct error){0};
+    *out = read_alternatives(&r);
+    if (e->status == STATUS_OK && r.at < text.size) fail(&r, STATUS_INVALID, ") without (");
+    if (e->status) *out = EXPR_NOTHING;
+    return e->status;
+}
