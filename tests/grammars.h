@@ -111,7 +111,7 @@ static inline void ids_add(int32_t *ids, int *n, int32_t id) {
  * printed. */
 static inline bool walk_grammar(struct grammar *g, const struct tokenizer *t, int most, bool check,
                                 struct test_walk *out) {
-    static const struct matcher_begin at_once = {-1, -1, false};
+    static const struct matcher_begin at_once = {.after = -1, .optional = -1};
     static const int32_t ends[] = {TEST_END};
     struct matcher m;
     struct error e = {0};

@@ -141,7 +141,7 @@ enum status matcher_mask(struct matcher *m, const uint32_t **mask, struct error 
     if (m->masked) return STATUS_OK;
     if (m->is_free) {
         memset(m->mask, 0xFF, ((size_t)m->grammar->vocab->n_ids + 31) / 32 * sizeof *m->mask);
-        set_bits(m, m->ends, m->n_ends, false);
+        set_bits(m, m->ends, m->n_ends, m->begin.may_end);
     } else if (make_mask(m, e)) {
         return e->status;
     }

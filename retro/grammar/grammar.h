@@ -23,6 +23,7 @@ struct matcher_begin {
     int32_t after;    /* all before this token is free; -1: it begins at once */
     int32_t optional; /* this token may be the first, and then all up to `after` is free; -1: it may not */
     bool free;        /* the answer begins in the free part */
+    bool may_end;     /* and may end there */
 };
 
 /* One answer under a grammar. */

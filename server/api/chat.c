@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "retro/chat/chat.h"
+#include "server/api/chat_guide.h"
 #include "server/api/chat_place.h"
 #include "server/api/provenance_json.h"
 #include "server/api/reading.h"
@@ -39,11 +40,10 @@ static void add_end(const struct chat_answer *c, struct generation_end *end) {
 
 /* Special tokens that an answer is taken apart by. */
 static void add_shown(const struct chat_answer *c, struct generation_request *asked) {
-    static const char *const marks[] = {"<think>",      "</think>", "<tool_call>",   "</tool_call>",
-                                        "[TOOL_CALLS]", "[ARGS]",   "<|python_tag|>"};
-    asked->shown = xcalloc(ARRAY_COUNT(marks), sizeof *asked->shown);
-    for (size_t i = 0; i < ARRAY_COUNT(marks); i++) {
-        int32_t id = tokenizer_added_id(c->model->tokenizer, (struct text_span){marks[i], strlen(marks[i])});
+    asked->shown = xcalloc(MARK_KINDS, sizeof *asked->shown);
+    for (int i = 0; i < MARK_KINDS; i++) {
+        const char *mark = grammar_mark_text((enum grammar_mark)i);
+        int32_t id = tokenizer_added_id(c->model->tokenizer, (struct text_span){mark, strlen(mark)});
         if (id >= 0) asked->shown[asked->n_shown++] = id;
     }
 }
@@ -67,6 +67,7 @@ static bool open_choice(struct chat_answer *c, const struct chat_prompt *prompt,
     if (prompt->place == NULL) asked->passages.search = false;
     add_end(c, &asked->end);
     add_shown(c, asked);
+    if (!chat_guide_begin(c, prompt, asked, f)) return false;
     if (!writing_compare(c->model, &c->request.writing, choice->generation, f)) return false;
     for (struct generation *g = choice->generation; prompt->place && g; g = g->asked.comparison)
         chat_place_give(prompt->place, &g->asked.place);
@@ -77,7 +78,7 @@ static bool open_choices(struct chat_answer *c, const struct principal *who, str
     struct chat_prompt prompt = {0};
     int n = (int)c->request.writing.n;
     bool ok = reading_check(c->model, &c->request.writing.retrieval, f) &&
-              chat_prompt_make(c->model, &c->request, &prompt, &c->format, f);
+              chat_prompt_make(c->model, &c->request, &prompt, &c->format, f) && chat_guide_tools(c, f);
     c->choices = xcalloc((size_t)n, sizeof *c->choices);
     for (int i = 0; ok && i < n; i++) {
         c->choices[i].generation = generation_open();

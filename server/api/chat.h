@@ -36,6 +36,7 @@ struct chat_answer {
 struct chat_prompt {
     struct tokens ids;
     bool thinks;              /* the prompt ends within the model's thoughts */
+    bool thought;             /* or behind them */
     struct chat_place *place; /* of found passages, NULL: none are sought, or the model reads none as text */
 };
 void chat_prompt_free(struct chat_prompt *p);

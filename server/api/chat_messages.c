@@ -267,6 +267,7 @@ static bool fill(const struct served_model *model, const struct chat_request *r,
     if (ok && chat_encode(t, model->tokenizer, &text, &out->ids, &e)) ok = failure_from_error(f, &e);
     if (ok && out->place) chat_place_keep(out->place, t, model->tokenizer, &text);
     out->thinks = ok && ends_with(&text.text, "<think>");
+    out->thought = ok && ends_with(&text.text, "</think>");
     *format = r->calls_tools ? call_format_of(template_literals(t)) : CALLS_NONE;
     template_output_free(&text);
     return ok;

@@ -8,6 +8,7 @@
 #include "retro/grammar/gbnf.h"
 #include "retro/grammar/regex_parse.h"
 #include "retro/grammar/schema.h"
+#include "server/api/call_grammar.h"
 
 enum { KEPT = 8 };
 
@@ -90,18 +91,25 @@ static enum status draft_choice(struct grammar_draft *d, const struct json *text
     return STATUS_OK;
 }
 
-static enum status draft_json(struct grammar_draft *d, const struct request_guide *guide, int *out, struct error *e) {
+static enum status draft_json(struct grammars *s, struct grammar_draft *d, const struct request_guide *guide, int *out,
+                              struct error *e) {
     struct json_rules rules = {.draft = d};
     const struct schema_options o = {.strict = guide->strict};
     struct json *json;
     if (json_parse_any(&json, (struct text_span){guide->text.data, guide->text.size}, "schema", e)) return e->status;
-    enum status status =
-        guide->kind == GUIDE_CHOICE ? draft_choice(d, json, out) : schema_compile(&rules, json, &o, out, e);
+    enum status status;
+    if (guide->kind == GUIDE_CALLS)
+        status = call_grammar_draft(d, find_vocab(s), json, out, e);
+    else if (guide->kind == GUIDE_CHOICE)
+        status = draft_choice(d, json, out);
+    else
+        status = schema_compile(&rules, json, &o, out, e);
     json_close(json);
     return status;
 }
 
-static enum status draft_guide(struct grammar_draft *d, const struct request_guide *guide, struct error *e) {
+static enum status draft_guide(struct grammars *s, struct grammar_draft *d, const struct request_guide *guide,
+                               struct error *e) {
     const struct regex_writer writer = {write_chars, d, true};
     struct text_span text = {guide->text.data ? guide->text.data : "", guide->text.size};
     struct json_rules rules = {.draft = d};
@@ -114,7 +122,7 @@ static enum status draft_guide(struct grammar_draft *d, const struct request_gui
     else if (guide->kind == GUIDE_REGEX)
         status = regex_parse(d, text, &writer, &expr, e);
     else
-        status = draft_json(d, guide, &expr, e);
+        status = draft_json(s, d, guide, &expr, e);
     draft_rule_set(d, root, expr);
     return status;
 }
@@ -123,7 +131,7 @@ static enum status compile_guide(struct grammars *s, const struct request_guide 
                                  struct error *e) {
     struct grammar_draft d = {0};
     grammar_draft_open(&d);
-    enum status status = draft_guide(&d, guide, e);
+    enum status status = draft_guide(s, &d, guide, e);
     if (status == STATUS_OK) status = grammar_open(out, &d, find_vocab(s), e);
     grammar_draft_free(&d);
     return status;

@@ -175,7 +175,7 @@ def test_prompt_logprobs_are_those_of_echo(server):
 
 @pytest.mark.parametrize("field, value", [
     ("use_beam_search", True), ("skip_special_tokens", False), ("allowed_token_ids", [1]), ("bad_words", ["x"]),
-    ("truncate_prompt_tokens", 3), ("response_format", {"type": "json_object"}), ("suffix", "x"),
+    ("truncate_prompt_tokens", 3), ("suffix", "x"),
     ("length_penalty", 2), ("priority", 1),
 ])
 def test_what_is_not_supported_is_refused_by_name(server, field, value):

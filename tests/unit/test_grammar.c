@@ -175,7 +175,7 @@ static void note(struct matcher *m, int32_t token) {
 /* Control tokens are never text; the end is allowed where the text may end, and nothing else where nothing follows. */
 static void test_ends(void **state) {
     (void)state;
-    static const struct matcher_begin at_once = {-1, -1, false};
+    static const struct matcher_begin at_once = {.after = -1, .optional = -1};
     static const int32_t ends[] = {TEST_END};
     struct grammar *g = make_gbnf("root ::= .{1,2}");
     struct matcher m;
@@ -198,7 +198,8 @@ static void test_ends(void **state) {
 /* Thoughts are free but for their end, after which the grammar begins; they may be left out where they are optional. */
 static void test_thoughts(void **state) {
     (void)state;
-    static const struct matcher_begin thinks = {TEST_THINK_END, -1, true}, may = {TEST_THINK_END, TEST_THINK, false};
+    static const struct matcher_begin thinks = {.after = TEST_THINK_END, .optional = -1, .free = true},
+                                      may = {.after = TEST_THINK_END, .optional = TEST_THINK};
     static const int32_t ends[] = {TEST_END};
     struct grammar *g = make_gbnf("root ::= \"a\"");
     int n = tokenizer_vocab_size(tokenizer);
@@ -232,7 +233,7 @@ static void test_thoughts(void **state) {
 /* A memo that is full begins again with what was written. */
 static void test_deep_text(void **state) {
     (void)state;
-    static const struct matcher_begin at_once = {-1, -1, false};
+    static const struct matcher_begin at_once = {.after = -1, .optional = -1};
     struct grammar *g = make_gbnf("root ::= \"[\" root* \"]\"");
     struct matcher m;
     enum { DEPTH = 20000 };

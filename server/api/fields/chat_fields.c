@@ -24,13 +24,25 @@ static bool read_tools(void *object, const struct json *v, const struct request_
 }
 FIELD_PARSER(parse_tools, read_tools)
 
+/* {"type": "function", "function": {"name": ...}} */
+static bool read_named_tool(struct chat_request *r, const struct json *v, struct failure *f) {
+    r->forces_call = true;
+    if (json_text_is(json_member(v, "type"), "function") &&
+        json_is_text(json_member(json_member(v, "function"), "name")))
+        return true;
+    return failure_set(f, 400, "invalid_value", "tool_choice",
+                       "tool_choice is \"auto\", \"none\", \"required\" or {\"type\": \"function\", \"function\": "
+                       "{\"name\": ...}}");
+}
+
 static bool read_tool_choice(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
-    (void)object, (void)l;
+    struct chat_request *r = object;
+    (void)l;
     if (json_text_is(v, "auto") || json_text_is(v, "none")) return true;
-    if (!json_is_text(v) && json_kind(v) != JSON_KIND_OBJECT)
-        return failure_set(f, 400, "invalid_type", "tool_choice", "tool_choice must be a string or an object");
-    return failure_set(f, 400, "unsupported_parameter", "tool_choice",
-                       "tool_choice is \"auto\" or \"none\" here: calls are not forced");
+    r->forces_call = json_text_is(v, "required");
+    if (r->forces_call) return true;
+    if (json_is_text(v) || json_kind(v) == JSON_KIND_OBJECT) return read_named_tool(r, v, f);
+    return failure_set(f, 400, "invalid_type", "tool_choice", "tool_choice must be a string or an object");
 }
 FIELD_PARSER(parse_tool_choice, read_tool_choice)
 
@@ -52,8 +64,10 @@ static const struct json_field chat_fields[] = {
      .help = "and of this many alternatives"},
     {"tools", JSON_PARSED, .parse = parse_tools, .schema = OBJECTS_SCHEMA,
      .help = "functions that the model may call, where its template knows tools"},
-    {"tool_choice", JSON_PARSED, .parse = parse_tool_choice, .schema = "{\"enum\":[\"auto\",\"none\"]}",
-     .help = "none: the model is not told of the tools"},
+    {"tool_choice", JSON_PARSED, .parse = parse_tool_choice,
+     .schema = "{\"anyOf\":[{\"enum\":[\"auto\",\"none\",\"required\"]},{\"type\":\"object\",\"required\":[\"type\","
+               "\"function\"]}]}",
+     .help = "none: the model is not told of the tools; required, or the name of a function: the answer is a call"},
     {"parallel_tool_calls", JSON_PARSED, .parse = field_parse_true, .schema = "{\"const\":true}",
      .help = "the model calls as many as it likes"},
     {"documents", JSON_PARSED, .parse = parse_list, .schema = OBJECTS_SCHEMA,
@@ -76,6 +90,19 @@ static const struct json_field chat_fields[] = {
 #undef AT
 const struct json_table chat_table = JSON_TABLE(chat_fields);
 
+/* A forced call is one of the tools that there are. */
+static bool check_tool_choice(const struct chat_request *r, struct failure *f) {
+    const struct json *tools = json_member(r->body, "tools");
+    const struct json *name = json_member(json_member(json_member(r->body, "tool_choice"), "function"), "name");
+    const char *word = json_word(name);
+    if (!r->forces_call) return true;
+    for (size_t i = 0; i < json_count(tools); i++) {
+        const struct json *tool = json_member(json_member(json_item(tools, i), "function"), "name");
+        if (name == NULL || (word && json_text_is(tool, word))) return true;
+    }
+    return failure_set(f, 400, "invalid_value", "tool_choice", "tool_choice forces a call of a tool that is not there");
+}
+
 static bool check_chat(struct chat_request *r, struct failure *f) {
     if (json_is_absent(json_member(r->body, "messages")))
         return failure_set(f, 400, "missing_parameter", "messages", "messages is missing");
@@ -86,6 +113,7 @@ static bool check_chat(struct chat_request *r, struct failure *f) {
     if (r->max_completion_tokens > 0) r->max_tokens = r->max_completion_tokens;
     r->calls_tools =
         json_count(json_member(r->body, "tools")) > 0 && !json_text_is(json_member(r->body, "tool_choice"), "none");
+    if (!check_tool_choice(r, f)) return false;
     return request_writing_check(&r->writing, r->max_tokens > 0 ? r->max_tokens : INT32_MAX, f);
 }
 

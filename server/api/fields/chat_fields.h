@@ -11,6 +11,7 @@ struct chat_request {
     int64_t max_completion_tokens;
     bool logprobs;
     int64_t top_logprobs;
+    bool forces_call; /* tool_choice is "required" or names a tool */
     bool calls_tools; /* tools are told to the model: there are some, and tool_choice is not "none" */
     bool continues;   /* the last message */
     struct request_writing writing;

@@ -10,7 +10,8 @@ enum guide_kind {
     GUIDE_OBJECT, /* any JSON object */
     GUIDE_SCHEMA, /* a JSON Schema, as JSON */
     GUIDE_REGEX,
-    GUIDE_CHOICE /* an array of texts, as JSON */
+    GUIDE_CHOICE, /* an array of texts, as JSON */
+    GUIDE_CALLS   /* calls of tools (call_grammar.h); no field gives it by itself */
 };
 
 struct request_guide {
