@@ -1,7 +1,7 @@
-/* retro/grammar/memo.h: a program at work, and everything that was found out about it. The ways on from a
- * text are a configuration: a set of stacks. Each stack is a frame on another, each frame a state: the places within one rule
- * where a walk may be. States, frames and configurations are numbered as they are met, and what a symbol makes of each
- * is computed once: then a symbol is one look into a table.
+/* retro/grammar/memo.h: a program at work, and everything that was found out about it. The place in a text is a
+ * configuration: a set of stacks. Each stack is a frame on another, each frame a state: the places within one rule
+ * where a walk may be. States, frames and configurations are numbered as they are met, and the effect of a symbol on
+ * each is computed once: then a symbol is one look into a table.
  *
  * One thread at a time. Memory is bounded: where a new number would exceed it, the memo is `full`, and the results
  * from then on are wrong; whoever finds it so begins a new one. */

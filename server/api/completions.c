@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "server/api/infill.h"
 #include "server/api/provenance_json.h"
 #include "server/api/reading.h"
 #include "server/api/writing.h"
@@ -23,9 +24,24 @@ static bool tokenize(const struct completion *c, const struct request_prompt *p,
     return true;
 }
 
-/* A text that is never empty: the prompt of a decoder, or an encoder's source. */
-static bool tokenize_prompt(const struct completion *c, const struct request_prompt *p, struct tokens *ids,
+/* A prompt with a suffix. The token that ends the answer becomes one of the request's. */
+static bool tokenize_infill(struct completion *c, const struct request_prompt *p, struct tokens *ids,
                             struct failure *f) {
+    struct request_ids *stops = &c->request.writing.stop_ids;
+    const struct buffer *suffix = &c->request.suffix;
+    int32_t end;
+    if (!infill_tokenize(c->model, p, (struct text_span){suffix->data, suffix->size}, ids, &end, f)) return false;
+    if (end < 0 || c->request.writing.ignore_eos || (stops->n > 0 && stops->ids[stops->n - 1] == end)) return true;
+    stops->ids = xrealloc(stops->ids, ((size_t)stops->n + 1) * sizeof *stops->ids);
+    stops->ids[stops->n] = end;
+    stops->n++;
+    return true;
+}
+
+/* A text that is never empty: the prompt of a decoder, or an encoder's source. */
+static bool tokenize_prompt(struct completion *c, const struct request_prompt *p, struct tokens *ids,
+                            struct failure *f) {
+    if (c->request.suffix.size > 0) return tokenize_infill(c, p, ids, f);
     if (!tokenize(c, p, TOKENIZER_PARSE_SPECIAL | TOKENIZER_ADD_SPECIAL, ids, f)) return false;
     if (ids->n == 0 && c->model->eod < 0)
         return failure_set(f, 400, "invalid_value", "prompt",

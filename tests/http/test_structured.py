@@ -142,6 +142,21 @@ def test_refused(server, fields, param, words):
     assert reply.status == 400 and error["param"] == param and words in error["message"], error
 
 
+# A suffix.
+
+def test_suffix(chat_server, folder):
+    """The model's order: prompt, suffix, and then what stands between."""
+    names = json.loads((folder / "tokenizer.json").read_text())["added_tokens"]
+    marks = {t["content"]: t["id"] for t in names}
+    reply = chat_server.complete("ab", suffix="c", max_tokens=9, temperature=0, return_token_ids=True)["choices"][0]
+    assert (reply["text"], reply["finish_reason"]) == ("in the middle", "stop")
+    assert reply["prompt_token_ids"] == [marks["<|fim_prefix|>"], ord("a"), ord("b"), marks["<|fim_suffix|>"],
+                                         ord("c"), marks["<|fim_middle|>"]]
+    assert chat_server.complete("ab", suffix="", max_tokens=1)["choices"][0]["text"] != "in the"
+    error = chat_server.post({"prompt": "a", "suffix": "b", "echo": True}).error()
+    assert error["param"] == "echo"
+
+
 # Chats.
 
 class Step(pydantic.BaseModel):

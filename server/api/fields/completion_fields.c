@@ -16,6 +16,15 @@ static bool read_target(void *object, const struct json *v, const struct request
 }
 FIELD_PARSER(parse_target, read_target)
 
+static bool read_suffix(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    struct completion_request *r = object;
+    (void)l;
+    if (!json_is_text(v)) return failure_set(f, 400, "invalid_type", "suffix", "suffix must be a string");
+    buffer_append(&r->suffix, json_text(v).text, json_text(v).size);
+    return true;
+}
+FIELD_PARSER(parse_suffix, read_suffix)
+
 /* The rest. */
 
 #define AT(member) JSON_AT(struct completion_request, member)
@@ -40,7 +49,8 @@ static const struct json_field completion_fields[] = {
          "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"items\":{\"type\":\"integer\",\"minimum\":0}}]}",
      .help = "the beginning of the answer, of a model with an encoder"},
     {"add_special_tokens", JSON_PARSED, .parse = field_parse_true, .schema = "{\"const\":true}"},
-    {.name = "suffix", .type = JSON_EMPTY},
+    {"suffix", JSON_PARSED, .parse = parse_suffix, .schema = "{\"type\":\"string\"}",
+     .help = "text behind the answer, of a model that fills in the middle"},
     {.name = "truncate_prompt_tokens", .type = JSON_EMPTY},
     {.name = "prompt_embeds", .type = JSON_EMPTY},
 };
@@ -61,6 +71,8 @@ static bool check_completion(const struct completion_request *r, const struct re
         return failure_set(f, 400, "invalid_value", r->best_of ? "best_of" : "n",
                            "%d prompts with %lld answers each are %lld, the limit is %d (option server.max_choices)",
                            r->prompts.n, (long long)best, (long long)all, l->max_choices);
+    if (r->suffix.size > 0 && r->echo)
+        return failure_set(f, 400, "invalid_value", "echo", "echo is not for prompts with a suffix");
     if (r->prompt_logprobs >= 0 && r->writing.stream)
         return failure_set(f, 400, "invalid_value", "prompt_logprobs",
                            "prompt_logprobs is not for streams: send echo and logprobs, or no stream");
@@ -84,6 +96,7 @@ void completion_request_free(struct completion_request *r) {
     prompts_free(&r->prompts);
     free(r->target.text);
     free(r->target.ids);
+    buffer_free(&r->suffix);
     free(r->model);
     request_writing_free(&r->writing);
     *r = (struct completion_request){0};

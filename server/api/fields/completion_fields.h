@@ -15,6 +15,7 @@ struct completion_request {
     int64_t best_of;                   /* 0: as many as n */
     int64_t logprobs, prompt_logprobs; /* -1: none */
     bool echo;
+    struct buffer suffix; /* owned; what stands behind the answer, empty: nothing */
     bool has_target;
     struct request_prompt target; /* the answer's beginning, of a model with an encoder: "" unless has_target */
 };
