@@ -244,7 +244,7 @@ static const struct {
     {"{\"prompt\": \"a\", \"use_beam_search\": true}", "use_beam_search", "unsupported_parameter", "must be false"},
     {"{\"prompt\": \"a\", \"skip_special_tokens\": false}", "skip_special_tokens", "unsupported_parameter",
      "send true"},
-    {"{\"prompt\": \"a\", \"suffix\": \"s\"}", "suffix", "unsupported_parameter", "suffix"},
+    {"{\"prompt\": \"a\", \"suffix\": 3}", "suffix", "invalid_type", "suffix"},
     {"{\"prompt\": \"a\", \"temprature\": 1}", "temprature", "unknown_parameter",
      "known are model, prompt, max_tokens, temperature"},
     {"{\"prompt\": \"a\", \"retrieval\": {\"K\": 1}}", "retrieval.K", "unknown_parameter",
@@ -436,8 +436,9 @@ static void test_known_fields_are_all_told(void **state) {
     struct completion_request r;
     struct failure f;
     assert_false(parse(&r, "{\"prompt\": \"a\", \"temprature\": 1}", &f));
-    assert_non_null(
-        strstr(f.message, "ignore_eos, return_token_ids, stream, stream_options, retrieval, user, metadata, store"));
+    assert_non_null(strstr(f.message,
+                           "ignore_eos, return_token_ids, stream, stream_options, retrieval, response_format, grammar, "
+                           "structured_outputs, guided_json, guided_regex, guided_choice, user, metadata, store"));
     completion_request_free(&r);
     failure_free(&f);
 }
