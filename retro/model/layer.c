@@ -92,6 +92,22 @@ static void store_keys(const struct pass *p, struct tensor k, struct tensor v) {
     backend_scatter_rows(b, &(struct scatter_rows_args){.y = p->cache.v, .x = v, .rows = p->cache.rows});
 }
 
+/* Attention, and what some rows give to groups of keys where that is asked. */
+static void attend(const struct pass *p, const struct attention_args *a, const struct pass_shares *told) {
+    struct backend *b = p->model->backend;
+    backend_attention(b, a);
+    if (told == NULL) return;
+    struct attention_shares_args shares = {.of = *a,
+                                           .y = told->y,
+                                           .groups = told->groups,
+                                           .n_groups = told->n_groups,
+                                           .span_groups = told->span_groups,
+                                           .weight = told->weight};
+    shares.of.spans = told->spans;
+    shares.of.n_spans = told->n_spans;
+    backend_attention_shares(b, &shares);
+}
+
 /* branch = norm_attention(SelfAttention(input)). */
 static void self_attention(const struct pass *p, const struct layer *l, struct tensor input) {
     const struct model *m = p->model;
@@ -106,23 +122,23 @@ static void self_attention(const struct pass *p, const struct layer *l, struct t
 
     bool cached = p->cache.rows != NULL;
     if (cached) store_keys(p, k, v);
-    backend_attention(m->backend,
-                      &(struct attention_args){.out = p->scratch.mixed,
-                                               .q = q,
-                                               .k = cached ? p->cache.k : k,
-                                               .v = cached ? p->cache.v : v,
-                                               .spans = p->spans,
-                                               .n_spans = p->n_spans,
-                                               .heads = heads,
-                                               .kv_heads = kv_heads,
-                                               .head_dim = h,
-                                               .scale = s->dims.score_scale,
-                                               .mask = l->spec.mask,
-                                               .blocks = p->cache.blocks,
-                                               .n_blocks = p->cache.n_blocks,
-                                               .window = l->spec.window,
-                                               .softcap = s->dims.score_cap,
-                                               .bias = l->spec.relative ? s->relative : (struct tensor){0}});
+    struct attention_args attention = {.out = p->scratch.mixed,
+                                       .q = q,
+                                       .k = cached ? p->cache.k : k,
+                                       .v = cached ? p->cache.v : v,
+                                       .spans = p->spans,
+                                       .n_spans = p->n_spans,
+                                       .heads = heads,
+                                       .kv_heads = kv_heads,
+                                       .head_dim = h,
+                                       .scale = s->dims.score_scale,
+                                       .mask = l->spec.mask,
+                                       .blocks = p->cache.blocks,
+                                       .n_blocks = p->cache.n_blocks,
+                                       .window = l->spec.window,
+                                       .softcap = s->dims.score_cap,
+                                       .bias = l->spec.relative ? s->relative : (struct tensor){0}};
+    attend(p, &attention, p->self_shares);
     project_row_parallel(p, p->scratch.mixed, &l->proj, &l->norm_attention);
 }
 
@@ -136,17 +152,18 @@ static void cross_attention(const struct pass *p, const struct layer *l) {
     if (source == NULL) return;
 
     project_rows(m, q, u, &l->cross_q, ACTIVATION_NONE);
-    backend_attention(m->backend, &(struct attention_args){.out = p->scratch.mixed,
-                                                           .q = q,
-                                                           .k = source->k,
-                                                           .v = source->v,
-                                                           .spans = source->spans,
-                                                           .n_spans = source->n_spans,
-                                                           .heads = heads,
-                                                           .kv_heads = heads,
-                                                           .head_dim = h,
-                                                           .scale = s->dims.score_scale,
-                                                           .mask = MASK_NONE});
+    struct attention_args attention = {.out = p->scratch.mixed,
+                                       .q = q,
+                                       .k = source->k,
+                                       .v = source->v,
+                                       .spans = source->spans,
+                                       .n_spans = source->n_spans,
+                                       .heads = heads,
+                                       .kv_heads = heads,
+                                       .head_dim = h,
+                                       .scale = s->dims.score_scale,
+                                       .mask = MASK_NONE};
+    attend(p, &attention, p->cross_shares);
     const struct norm_weights none = {0};
     struct tensor residual = l->spec.cross_residual_normed ? u : p->scratch.x;
     project_row_parallel(p, p->scratch.mixed, &l->cross_proj, &none);

@@ -23,6 +23,16 @@ struct pass_cache {
     int n_blocks;
 };
 
+/* Rows that are to tell how they share out their attention: y grows by what groups of keys get, layer by layer. */
+struct pass_shares {
+    struct tensor y;
+    const struct attention_span *spans; /* of these rows; they are parts of the pass's spans, or of its source's */
+    int n_spans;
+    const struct key_group *groups, *span_groups; /* as attention_shares_args has them */
+    int n_groups;
+    float weight;
+};
+
 /* One pass of packed rows through the layers of a stack. The caller fills it once; `layer_index`, `cache.k` and
  * `cache.v` change per layer. */
 struct pass {
@@ -37,6 +47,7 @@ struct pass {
     int layer_index;
     cross_function *cross;
     void *context;
+    const struct pass_shares *self_shares, *cross_shares; /* NULL: nobody asks */
 };
 
 /* x = layer(x), in place on pass->scratch.x (docs/spec/retro-model.md 4.1; post-norm layers as BERT). */

@@ -19,6 +19,15 @@ void plan_open(struct plan *p, const struct plan_sizes *sizes) {
                        .cross_spans = xcalloc(items + closings, sizeof *p->cross_spans),
                        .closings = xcalloc(closings, sizeof *p->closings),
                        .sources = xcalloc(items, sizeof *p->sources)};
+    if (sizes->shares == 0) return;
+    struct share_plan *kinds[] = {&p->self_shares, &p->cross_shares};
+    for (size_t i = 0; i < ARRAY_COUNT(kinds); i++) {
+        kinds[i]->spans = xcalloc(items + closings, sizeof *kinds[i]->spans);
+        kinds[i]->span_groups = xcalloc(items + closings, sizeof *kinds[i]->span_groups);
+    }
+    p->groups = xcalloc(2 * items * (size_t)sizes->shares, sizeof *p->groups);
+    p->no_rows = xmalloc(rows * sizeof *p->no_rows);
+    for (size_t i = 0; i < rows; i++) p->no_rows[i] = -1;
 }
 
 void plan_close(struct plan *p) {
@@ -34,12 +43,19 @@ void plan_close(struct plan *p) {
     free(p->cross_spans);
     free(p->closings);
     free(p->sources);
+    free(p->self_shares.spans);
+    free(p->self_shares.span_groups);
+    free(p->cross_shares.spans);
+    free(p->cross_shares.span_groups);
+    free(p->groups);
+    free(p->no_rows);
 }
 
 void plan_clear(struct plan *p) {
     p->n_rows = p->n_items = p->n_blocks = 0;
     p->n_closings = p->n_sources = p->n_cross_spans = 0;
     p->n_logits = p->n_given = 0;
+    p->self_shares.n = p->cross_shares.n = p->n_groups = p->tells = 0;
 }
 
 /* One end of the way: `out` when writing, else `in`. Everything is moved by the same code, so both ends agree. */
@@ -74,8 +90,9 @@ static void move_ids(struct transfer *t, const int32_t **ids, size_t n) {
 }
 
 static void move_plan(struct plan *p, int r, int d, struct transfer *t) {
-    int *counts[] = {&p->n_rows,        &p->n_items,  &p->n_blocks, &p->n_closings, &p->n_sources,
-                     &p->n_cross_spans, &p->n_logits, &p->n_given,  &p->watched};
+    int *counts[] = {&p->n_rows,         &p->n_items,  &p->n_blocks, &p->n_closings, &p->n_sources,
+                     &p->n_cross_spans,  &p->n_logits, &p->n_given,  &p->watched,    &p->self_shares.n,
+                     &p->cross_shares.n, &p->n_groups, &p->tells};
     for (size_t i = 0; i < ARRAY_COUNT(counts); i++) move_array(t, counts[i], 1, sizeof *counts[i]);
 
     size_t rows = (size_t)p->n_rows;
@@ -91,6 +108,13 @@ static void move_plan(struct plan *p, int r, int d, struct transfer *t) {
         move_array(t, p->given_rows, rows, sizeof *p->given_rows);
         move_array(t, p->given, (size_t)p->n_given * (size_t)d, sizeof *p->given);
     }
+
+    struct share_plan *kinds[] = {&p->self_shares, &p->cross_shares};
+    for (size_t i = 0; i < ARRAY_COUNT(kinds); i++) {
+        move_array(t, kinds[i]->spans, (size_t)kinds[i]->n, sizeof *kinds[i]->spans);
+        move_array(t, kinds[i]->span_groups, (size_t)kinds[i]->n, sizeof *kinds[i]->span_groups);
+    }
+    move_array(t, p->groups, (size_t)p->n_groups, sizeof *p->groups);
 
     move_array(t, p->closings, (size_t)p->n_closings, sizeof *p->closings);
     for (int i = 0; i < p->n_closings; i++) move_ids(t, &p->closings[i].ids, (size_t)p->closings[i].k * (size_t)r);

@@ -7,6 +7,13 @@
 #include "retro/run/neighbors.h"
 #include "retro/run/sources.h"
 
+/* Rows that tell how they share out one kind of attention: parts of the spans that this kind has. */
+struct share_plan {
+    int n;
+    struct attention_span *spans;  /* [items + closings] */
+    struct key_group *span_groups; /* the same: which of the plan's groups */
+};
+
 /* Arrays are as long as the pool's limits allow. */
 struct plan {
     int n_rows, n_items, n_blocks, n_closings, n_sources, n_cross_spans, n_logits, n_given;
@@ -21,11 +28,17 @@ struct plan {
     struct attention_span *spans, *cross_spans; /* [items], [n_cross_spans] */
     struct closing *closings;
     struct source *sources;
+    struct share_plan self_shares, cross_shares;
+    struct key_group *groups; /* [n_groups] of keys */
+    int n_groups;
+    int tells;        /* 1: some of its rows tell how they share out their attention, else 0 */
+    int32_t *no_rows; /* [rows] -1 each; not sent */
 };
 
 /* The lengths of a plan's arrays. */
 struct plan_sizes {
     int rows, items, blocks, closings, given, hidden;
+    int shares; /* groups of an item, at most */
 };
 void plan_open(struct plan *p, const struct plan_sizes *sizes);
 void plan_close(struct plan *p);

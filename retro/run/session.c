@@ -51,6 +51,7 @@ static enum status measure_parts(struct session_pool *p, struct error *e) {
     const struct session_limits *l = &p->limits;
     enum edge reads = decoder_of(p)->dims.reads;
     size_t scratch, head, given = (size_t)l->max_given * (size_t)decoder_of(p)->dims.hidden * sizeof(float);
+    size_t shares = (size_t)l->max_step_rows * 2 * (size_t)l->max_shares * sizeof(float);
     if (check_limits(l, m, e) || scratch_measure(decoder_of(p), l->max_step_rows, &scratch, e) ||
         kv_cache_measure(&p->cache, m, own_blocks(l) + l->kept_blocks, l->kv_dtype, e))
         return e->status;
@@ -63,7 +64,7 @@ static enum status measure_parts(struct session_pool *p, struct error *e) {
     p->bytes.cache = p->cache.bytes - p->bytes.kept;
     p->bytes.cross = cross_cache_bytes(&p->cross) + p->neighbors.bytes + p->sources.bytes;
     if (mul_overflows((size_t)l->max_logit_rows, head_columns(m) * sizeof(float), &head) ||
-        add_overflows(scratch + given, head, &p->bytes.steps))
+        add_overflows(scratch + given + shares, head, &p->bytes.steps))
         return error_set(e, STATUS_NO_MEMORY, "logits do not fit the address space");
     return STATUS_OK;
 }
@@ -100,10 +101,21 @@ static enum status open_given(struct session_pool *p, struct error *e) {
     return STATUS_OK;
 }
 
+static enum status open_shares(struct session_pool *p, struct error *e) {
+    int rows = p->limits.max_step_rows, cols = 2 * p->limits.max_shares;
+    void *memory;
+    if (cols == 0) return STATUS_OK;
+    if (backend_alloc(p->model->backend, &memory, (size_t)rows * (size_t)cols * sizeof(float), "shares of attention",
+                      e))
+        return e->status;
+    p->shares = tensor_make(memory, DTYPE_F32, rows, cols);
+    return STATUS_OK;
+}
+
 static enum status open_parts(struct session_pool *p, struct error *e) {
     const struct session_limits *l = &p->limits;
     if (measure_parts(p, e) || scratch_open(&p->scratch, p->model, decoder_of(p), l->max_step_rows, e) ||
-        kv_cache_open(&p->cache, e) || open_head(p, e) || open_given(p, e))
+        kv_cache_open(&p->cache, e) || open_head(p, e) || open_given(p, e) || open_shares(p, e))
         return e->status;
     if (p->cross.model && cross_cache_open(&p->cross, e)) return e->status;
     if (p->neighbors.model && neighbors_open(&p->neighbors, &p->cache, e)) return e->status;
@@ -113,6 +125,7 @@ static enum status open_parts(struct session_pool *p, struct error *e) {
                                .blocks = p->cache.n_blocks,
                                .closings = p->max_closings + l->max_sessions, /* each may encode one again */
                                .given = l->max_given,
+                               .shares = l->max_shares,
                                .hidden = decoder_of(p)->dims.hidden};
     plan_open(&p->plan, &sizes);
     return STATUS_OK;
@@ -128,6 +141,7 @@ static void pool_free(struct session_pool *p) {
     prefix_tree_close(&p->tree);
     backend_release(b, p->head);
     backend_release(b, p->given.data);
+    backend_release(b, p->shares.data);
     plan_close(&p->plan);
     buffer_free(&p->message);
     buffer_free(&p->verdict);
@@ -303,6 +317,13 @@ static enum status check_item(const struct session_pool *p, const struct step_it
     if ((item->tokens == NULL) != (item->rows != NULL))
         return error_set(e, STATUS_INVALID, "a step item has %s", item->rows ? "ids and rows" : "neither ids nor rows");
     if (check_source(p, item, e)) return e->status;
+    int told = max_int(item->n_cross_shares, item->n_self_shares);
+    if (told > item->n_tokens || (told > 0 && l->max_shares == 0))
+        return error_set(e, STATUS_INVALID, "shares of attention of %d rows of %d, of %d groups at most", told,
+                         item->n_tokens, l->max_shares);
+    if (item->n_groups < 0 || item->n_groups > l->max_shares)
+        return error_set(e, STATUS_TOO_LARGE, "shares of %d groups of keys, the limit is %d", item->n_groups,
+                         l->max_shares);
     for (int j = session_closes(s, item->n_tokens) - 1; j >= 0; j--) {
         const struct neighbor_tokens *nb = &item->neighbors[j];
         if (nb->k < 0 || nb->k > l->max_neighbors)
@@ -375,7 +396,7 @@ static enum status step_alone(struct session_pool *p, const struct step_item *it
                               struct error *e) {
     plan_step(p, items, n_items);
     plan_advance(p, items, n_items);
-    run_plan(p, 0);
+    run_plan(p, (struct plan_place){0, 0});
     *logits = tensor_rows(p->logits, 0, p->plan.n_logits);
     if (backend_sync(p->model->backend, e)) return e->status;
     return p->cut ? cut_step(items, n_items, e) : STATUS_OK;
@@ -412,6 +433,10 @@ enum status session_step(struct session_pool *p, const struct step_item *items, 
     if (status == STATUS_DEVICE) comm_leave(p->model->comm, e);
     if (status == STATUS_OK) keep_rows(p, items, n_items);
     return status;
+}
+
+struct tensor session_shares(const struct session_pool *p) {
+    return p->shares;
 }
 
 /* The other ranks. */

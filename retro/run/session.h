@@ -26,6 +26,7 @@ struct session_limits {
     int max_source;       /* ids of the text that one session's encoder reads; 0 for models without */
     int max_given;        /* rows of one step that come as rows, not as ids; 0: none may */
     int kept_blocks;      /* blocks of keys and values that are kept beyond those of open sessions; 0: none are */
+    int max_shares;       /* groups of keys whose shares of a row's attention are told; 0: none are */
 };
 
 /* The bytes that a pool takes of a rank's device. */
@@ -106,6 +107,11 @@ struct step_item {
     const float *rows;     /* host [n_tokens, d] in place of embedded ids, as a vision tower's projector makes them */
     const int32_t *source; /* [n_source] the text that the encoder reads; where session_wants_source */
     int n_source;
+    /* Of its last so many rows it is told how they share out their attention (session_shares): cross attention over
+     * neighbours, or over `groups` of the source; self attention over `groups` of the session's rows. */
+    int n_cross_shares, n_self_shares;
+    const struct key_group *groups; /* [n_groups] */
+    int n_groups;
 };
 
 /* How many chunks the next n_tokens rows of s will encode: those that they close, and perhaps the one before. 0 for a
@@ -124,6 +130,12 @@ int session_pool_parts(const struct session_pool *p);
  * n_logits, padded_vocab] f32 on the device, item after item; valid until the next step of the pool. */
 enum status session_step(struct session_pool *p, const struct step_item *items, int n_items, struct tensor *logits,
                          struct error *e);
+
+/* How the latest step's rows share out their attention, [rows of the step, 2 max_shares] f32 on the device of rank 0,
+ * item after item: first what cross attention gives to neighbour i, or to group i of the source, then what self
+ * attention gives to group i; each the mean over the heads and over the layers that have such attention. Rows that were
+ * not asked for may hold anything. Valid as the logits are, after a step that asked. */
+struct tensor session_shares(const struct session_pool *p);
 
 /* On ranks other than 0: opens the pools that rank 0 opens and computes this rank's share of their steps, until
  * session_release_followers is called there. Fails with STATUS_DEVICE when any rank fails; when it is this one, the

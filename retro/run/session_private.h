@@ -39,6 +39,7 @@ struct session_pool {
     void *head;
     struct tensor picked, logits; /* [max_logit_rows, d], [max_logit_rows, V] */
     struct tensor local_logits;   /* [max_logit_rows, V / ranks] */
+    struct tensor shares;         /* [max_step_rows, 2 max_shares] */
 
     struct plan plan;
     struct buffer message; /* to the other ranks */
@@ -69,7 +70,11 @@ void plan_advance(struct session_pool *p, const struct step_item *items, int n);
 /* How many of the items one plan takes: all, or with stages as many as have limits.micro_batch_rows, but one at least.
  */
 int count_items(const struct session_pool *p, const struct step_item *items, int n);
-/* This rank's share of p->plan; logits go to row `first` and on. */
-void run_plan(struct session_pool *p, int first);
+/* Where the rows of a plan go in the step's logits and shares. */
+struct plan_place {
+    int logits, rows;
+};
+/* This rank's share of p->plan. */
+void run_plan(struct session_pool *p, struct plan_place place);
 /* This rank's share of the plans in `in`, one after the other. The logits are whole on the last stage and on rank 0. */
 struct tensor run_plans(struct session_pool *p, struct text_span in);

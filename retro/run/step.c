@@ -2,7 +2,7 @@
  * neighbours are neighbors.h, sources are sources.h, the layer is layer.h. */
 #include <string.h>
 
-#include "retro/run/session_private.h"
+#include "retro/run/share_plan.h"
 
 static const struct stack *decoder_of(const struct session_pool *p) { return &p->model->stacks[STACK_DECODER]; }
 
@@ -119,8 +119,10 @@ void plan_step(struct session_pool *p, const struct step_item *items, int n) {
         plan->spans[j] = (struct attention_span){first, item->n_tokens, plan->n_blocks, s->length + item->n_tokens};
         memcpy(plan->blocks + plan->n_blocks, s->blocks.blocks, (size_t)s->blocks.n * sizeof *plan->blocks);
         plan->n_blocks += s->blocks.n;
+        int first_cross = plan->n_cross_spans;
         if (reads == EDGE_NEIGHBORS) plan_chunks(p, item, j, first);
         if (reads == EDGE_SOURCE) plan_source(p, item, first);
+        share_plan_item(p, item, j, first_cross);
         plan->n_rows += item->n_tokens;
     }
     plan->watched = is_watched(p);
@@ -210,8 +212,26 @@ static bool is_abandoned(struct session_pool *p) {
     return p->verdict.data[0];
 }
 
+/* The plan's rows of what is told of attention: nothing yet, or what earlier stages found. */
+static void enter_shares(struct session_pool *p, struct tensor shares) {
+    const struct model *m = p->model;
+    const struct comm *c = m->comm;
+    backend_gather_rows(m->backend, &(struct gather_rows_args){.y = shares, .x = shares, .rows = p->plan.no_rows});
+    if (c->stage > 0) comm_receive(c->world, m->backend, shares, c->world->rank - c->size);
+}
+
+/* Later stages add to them; then those of all ranks are summed, each of which has its heads'. */
+static void leave_shares(struct session_pool *p, struct tensor shares) {
+    const struct model *m = p->model;
+    const struct comm *c = m->comm;
+    if (c->stage < c->stages - 1)
+        comm_send(c->world, m->backend, shares, c->world->rank + c->size);
+    else
+        comm_allreduce_sum(m->comm, m->backend, shares);
+}
+
 /* Returns early when nobody waits for the step any more. */
-static void run_layers(struct session_pool *p) {
+static void run_layers(struct session_pool *p, struct tensor told) {
     const struct model *m = p->model;
     const struct stack *s = decoder_of(p);
     const struct plan *plan = &p->plan;
@@ -225,7 +245,10 @@ static void run_layers(struct session_pool *p) {
                         .cache = {.rows = plan->cache_rows, .blocks = plan->blocks, .n_blocks = plan->n_blocks},
                         .cross = read_cross,
                         .context = p};
+    struct plan_shares shares;
     enter_stage(p, &pass.scratch);
+    if (plan->tells) enter_shares(p, told);
+    share_plan_pass(p, told, &shares, &pass);
     for (int i = s->kept.first; i < s->kept.first + s->kept.n; i++) {
         p->cut = is_abandoned(p);
         if (p->cut) return;
@@ -255,33 +278,43 @@ static void run_head(struct session_pool *p, int first) {
     comm_allgather_cols(m->comm, m->backend, logits, local);
 }
 
-void run_plan(struct session_pool *p, int first) {
+void run_plan(struct session_pool *p, struct plan_place place) {
     const struct model *m = p->model;
     const struct comm *c = m->comm, *world = c->world;
     p->cut = false;
+    struct tensor told = {0};
+    if (p->plan.tells) told = tensor_rows(p->shares, place.rows, p->plan.n_rows);
     if (p->plan.n_sources > 0) sources_encode(&p->sources, p->plan.sources, p->plan.n_sources);
-    run_layers(p);
+    run_layers(p, told);
     if (c->stage == c->stages - 1)
-        run_head(p, first);
+        run_head(p, place.logits);
     else
         comm_send(c->world, m->backend, tensor_rows(p->scratch.x, 0, p->plan.n_rows), world->rank + c->size);
+    if (p->plan.tells) leave_shares(p, told);
+}
+
+/* What the last stage has goes to rank 0. */
+static void hand_back(struct session_pool *p, struct tensor t) {
+    const struct model *m = p->model;
+    const struct comm *c = m->comm, *world = c->world;
+    if (c->stage == c->stages - 1 && c->rank == 0) comm_send(c->world, m->backend, t, 0);
+    if (world->rank == 0) comm_receive(c->world, m->backend, t, world->size - c->size);
 }
 
 /* Stages wait for nothing but their rows, so while the next stage works on one plan this one is at the next. */
 struct tensor run_plans(struct session_pool *p, struct text_span in) {
     const struct model *m = p->model;
-    const struct comm *c = m->comm, *world = c->world;
-    bool last = c->stage == c->stages - 1;
-    int rows = 0;
+    bool tells = false;
+    struct plan_place end = {0, 0};
     while (in.size > 0) {
         plan_read(&p->plan, m->spec.retro.retrieved_length, decoder_of(p)->dims.hidden, &in);
-        run_plan(p, rows);
-        rows += p->plan.n_logits;
+        run_plan(p, end);
+        end.logits += p->plan.n_logits;
+        end.rows += p->plan.n_rows;
+        tells = tells || p->plan.tells;
     }
-    struct tensor logits = tensor_rows(p->logits, 0, rows);
-    if (c->stages > 1 && rows > 0) {
-        if (last && c->rank == 0) comm_send(c->world, m->backend, logits, 0);
-        if (world->rank == 0) comm_receive(c->world, m->backend, logits, world->size - c->size);
-    }
+    struct tensor logits = tensor_rows(p->logits, 0, end.logits);
+    if (m->comm->stages > 1 && end.logits > 0) hand_back(p, logits);
+    if (m->comm->stages > 1 && tells) hand_back(p, tensor_rows(p->shares, 0, end.rows));
     return logits;
 }

@@ -144,15 +144,24 @@ static void write_citations(struct json_writer *w, const struct chat_answer *c, 
     if (may_cite(choice)) citations_write(w, &answer);
 }
 
-static void write_comparison(struct json_writer *w, const struct chat_answer *c, const struct chat_choice *choice) {
+static struct told_answer told_of(const struct chat_answer *c, const struct chat_choice *choice) {
     const struct buffer *said = &choice->reply.content;
-    const struct told_answer answer = {.model = c->model,
-                                       .generation = choice->generation,
-                                       .progress = &choice->progress,
-                                       .asked = &c->request.writing.retrieval,
-                                       .index = (int)(choice - c->choices),
-                                       .text = {said->data, said->size},
-                                       .said = &choice->reply};
+    return (struct told_answer){.model = c->model,
+                                .generation = choice->generation,
+                                .progress = &choice->progress,
+                                .asked = &c->request.writing.retrieval,
+                                .index = (int)(choice - c->choices),
+                                .text = {said->data, said->size},
+                                .said = &choice->reply};
+}
+
+static void write_attention(struct json_writer *w, const struct chat_answer *c, const struct chat_choice *choice) {
+    const struct told_answer answer = told_of(c, choice);
+    attention_write(w, &answer);
+}
+
+static void write_comparison(struct json_writer *w, const struct chat_answer *c, const struct chat_choice *choice) {
+    const struct told_answer answer = told_of(c, choice);
     comparison_write(w, &answer);
 }
 
@@ -189,6 +198,11 @@ void chat_write(struct chat_answer *c, struct buffer *out) {
     if (may_cite(&c->choices[0])) {
         put_key_array(&w, "citations");
         for (int i = 0; i < c->n; i++) write_citations(&w, c, &c->choices[i]);
+        put_array_end(&w);
+    }
+    if (c->request.writing.retrieval.attention) {
+        put_key_array(&w, "attention");
+        for (int i = 0; i < c->n; i++) write_attention(&w, c, &c->choices[i]);
         put_array_end(&w);
     }
     if (c->request.writing.retrieval.compared) {
@@ -281,6 +295,11 @@ static void write_finish_event(const struct chat_answer *c, struct chat_choice *
     if (may_cite(choice)) {
         put_key_array(&w, "citations");
         write_citations(&w, c, choice);
+        put_array_end(&w);
+    }
+    if (c->request.writing.retrieval.attention) {
+        put_key_array(&w, "attention");
+        write_attention(&w, c, choice);
         put_array_end(&w);
     }
     end_event(&w, c, out);

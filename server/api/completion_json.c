@@ -253,14 +253,23 @@ static void write_citations(struct json_writer *w, const struct completion *c, c
     if (may_cite(choice)) citations_write(w, &answer);
 }
 
+static struct told_answer told_of(const struct completion *c, const struct choice *choice) {
+    return (struct told_answer){.model = c->model,
+                                .generation = choice->generation,
+                                .progress = &choice->progress,
+                                .asked = &c->request.writing.retrieval,
+                                .index = choice->index,
+                                .text = {choice->text.data, choice->text.size},
+                                .before = count_before(c, choice)};
+}
+
+static void write_attention(struct json_writer *w, const struct completion *c, const struct choice *choice) {
+    const struct told_answer answer = told_of(c, choice);
+    attention_write(w, &answer);
+}
+
 static void write_comparison(struct json_writer *w, const struct completion *c, const struct choice *choice) {
-    const struct told_answer answer = {.model = c->model,
-                                       .generation = choice->generation,
-                                       .progress = &choice->progress,
-                                       .asked = &c->request.writing.retrieval,
-                                       .index = choice->index,
-                                       .text = {choice->text.data, choice->text.size},
-                                       .before = count_before(c, choice)};
+    const struct told_answer answer = told_of(c, choice);
     comparison_write(w, &answer);
 }
 
@@ -307,6 +316,11 @@ void completion_write(struct completion *c, struct buffer *out) {
     if (may_cite(&c->choices[0])) {
         put_key_array(&w, "citations");
         for (int index = 0; index < n; index++) write_citations(&w, c, choice_at(c, index));
+        put_array_end(&w);
+    }
+    if (c->request.writing.retrieval.attention) {
+        put_key_array(&w, "attention");
+        for (int index = 0; index < n; index++) write_attention(&w, c, choice_at(c, index));
         put_array_end(&w);
     }
     if (c->request.writing.retrieval.compared) {
@@ -360,6 +374,11 @@ void completion_write_event(struct completion *c, struct choice *choice, struct 
     if (p->finish != FINISH_NONE && may_cite(choice)) {
         put_key_array(&w, "citations");
         write_citations(&w, c, choice);
+        put_array_end(&w);
+    }
+    if (p->finish != FINISH_NONE && c->request.writing.retrieval.attention) {
+        put_key_array(&w, "attention");
+        write_attention(&w, c, choice);
         put_array_end(&w);
     }
     end_event(&w, c, out);

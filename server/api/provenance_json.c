@@ -52,6 +52,91 @@ static void token_write(struct json_writer *w, struct token_places *p, int i) {
     buffer_free(&piece);
 }
 
+/* Attention. */
+
+/* Rows of shares that one entry of what was found got, the tokens that they wrote, and how many neighbours there are.
+ */
+struct told_entry {
+    int chunk, n;
+    const float *shares;       /* [rows] the first row */
+    int rows, columns;         /* rows; floats from one to the next */
+    int first_token, n_tokens; /* tokens of the answer that the last of these rows wrote */
+};
+
+/* The mean over the entry's rows. */
+static void write_shares_mean(struct json_writer *w, const struct told_entry *entry) {
+    put_key_array(w, "shares");
+    for (int i = 0; i < entry->n; i++) {
+        double sum = 0;
+        for (int row = 0; row < entry->rows; row++) sum += (double)entry->shares[row * entry->columns + i];
+        put_float(w, (float)(sum / entry->rows));
+    }
+    put_array_end(w);
+}
+
+static void write_told_tokens(struct json_writer *w, const struct told_answer *a, const struct told_entry *entry) {
+    struct token_places places = places_begin(a);
+    const float *shares = entry->shares + (entry->rows - entry->n_tokens) * entry->columns;
+    put_key_array(w, "tokens");
+    for (int i = 0; i < entry->n_tokens; i++) {
+        put_object(w);
+        token_write(w, &places, entry->first_token + i);
+        put_key_array(w, "shares");
+        for (int j = 0; j < entry->n; j++) put_float(w, shares[i * entry->columns + j]);
+        put_array_end(w);
+        put_object_end(w);
+    }
+    put_array_end(w);
+}
+
+static void write_told_entry(struct json_writer *w, const struct told_answer *a, const struct told_entry *entry) {
+    if (entry->n == 0 || entry->rows <= 0) return;
+    put_object(w);
+    put_key_int(w, "index", a->index);
+    put_key_int(w, "chunk", entry->chunk);
+    write_shares_mean(w, entry);
+    if (a->asked->attention == ATTENTION_OF_TOKENS) write_told_tokens(w, a, entry);
+    put_object_end(w);
+}
+
+/* Passages are read by every token of the answer. */
+static struct told_entry passages_entry(const struct told_answer *a, int n_tokens) {
+    const struct generation_answer *answer = &a->generation->answer;
+    return (struct told_entry){.n = answer->found[0].n,
+                               .shares = answer->passage_shares,
+                               .rows = n_tokens,
+                               .columns = answer->share_columns,
+                               .n_tokens = n_tokens};
+}
+
+/* A chunk's neighbours are read by the row that closes it, up to the row before the one that closes the next. Row r
+ * writes the token of row r + 1; `last` is the row that wrote the last token that is told. */
+static struct told_entry chunk_entry(const struct told_answer *a, int j, int last) {
+    const struct generation *g = a->generation;
+    const struct generation_answer *answer = &g->answer;
+    int first = generation_found_row(g, j), end = last + 1, given = g->asked.neighbors.given_k;
+    if (j + 1 < a->progress->n_found) end = min_int(end, generation_found_row(g, j + 1));
+    int token = max_int(0, first + 1 - a->progress->n_read), tokens = end + 1 - a->progress->n_read - token;
+    return (struct told_entry){.chunk = j - answer->n_searches,
+                               .n = given > 0 ? given : answer->found[j].n,
+                               .shares = answer->neighbor_shares + (ptrdiff_t)first * answer->share_columns,
+                               .rows = end - first,
+                               .columns = answer->share_columns,
+                               .first_token = token,
+                               .n_tokens = max_int(0, tokens)};
+}
+
+void attention_write(struct json_writer *w, const struct told_answer *a) {
+    const struct generation *g = a->generation;
+    int shown = tokens_shown(g, a->progress, 0);
+    for (int j = 0; j < a->progress->n_found; j++) {
+        bool in_prompt = j < g->answer.n_searches;
+        struct told_entry entry =
+            in_prompt ? passages_entry(a, shown) : chunk_entry(a, j, a->progress->n_read + shown - 2);
+        write_told_entry(w, a, &entry);
+    }
+}
+
 /* Comparisons. */
 
 bool comparison_is_over(const struct generation *g, bool *failed, struct error *e) {

@@ -26,6 +26,10 @@ void origin_write(struct json_writer *w, const struct served_model *model, const
  * it, but no token that ended it unless the text has it too. `from` are known to be shown. */
 int tokens_shown(const struct generation *g, const struct progress *p, int from);
 
+/* How a finished answer shared out its attention, as elements of "attention": one for each chunk whose neighbours some
+ * row read, and for the prompt's passages: index, chunk, shares, and tokens where they are asked for. */
+void attention_write(struct json_writer *w, const struct told_answer *a);
+
 /* How far a comparison has come: whether there is nothing to wait for any more. *e is filled in, and *failed set, when
  * it failed. */
 bool comparison_is_over(const struct generation *g, bool *failed, struct error *e);

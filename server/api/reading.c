@@ -54,11 +54,9 @@ static bool check_reads(const struct served_model *model, const struct request_r
     if (r->n_neighbors == 0 && !searches(model, r))
         return failure_set(f, 400, "no_retrieval", field,
                            "%s is for requests that read neighbours, and this one reads none", field);
-    if (r->attention) return failure_set(f, 400, "unsupported_parameter", field, "%s is not supported", field);
-    if (r->compared == COMPARED_WITHOUT && seeks_again(model, r))
+    if ((r->attention || r->compared == COMPARED_WITHOUT) && seeks_again(model, r))
         return failure_set(f, 400, "unsupported_parameter", field,
-                           "%s with documents is for passages that are sought once: send \"every\": 0, or \"off\"",
-                           field);
+                           "%s is for passages that are sought once: send \"every\": 0", field);
     return true;
 }
 
@@ -139,16 +137,19 @@ static void exclude(struct generation_request *asked, const struct document_name
     }
 }
 
-bool reading_ask_without(const struct served_model *model, const struct request_retrieval *r,
-                         struct generation_request *asked, struct failure *f) {
-    exclude(asked, &r->without);
-    return reading_ask(model, r, asked, f);
-}
-
 bool reading_ask(const struct served_model *model, const struct request_retrieval *r, struct generation_request *asked,
                  struct failure *f) {
     enum retrieval_mode mode = mode_of(model, r);
     exclude(asked, &r->excluded);
+    asked->tell_attention = r->attention != ATTENTION_UNTOLD;
     if (retrieval_prompts(mode)) ask_passages(model, r, &asked->passages);
     return !retrieval_attends(mode) || ask_neighbors(model, r, &asked->neighbors, f);
+}
+
+bool reading_ask_without(const struct served_model *model, const struct request_retrieval *r,
+                         struct generation_request *asked, struct failure *f) {
+    exclude(asked, &r->without);
+    bool ok = reading_ask(model, r, asked, f);
+    asked->tell_attention = false;
+    return ok;
 }

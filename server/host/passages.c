@@ -51,6 +51,7 @@ void passages_free(struct passages *p) {
     buffer_free(&p->text);
     tokens_free(&p->ids);
     free(p->list);
+    free(p->ends);
     *p = (struct passages){0};
 }
 
@@ -65,6 +66,7 @@ static enum status write_first(const struct passage_options *o, const struct tok
         size_t before = out->text.size;
         write_passage(o->template, i + 1, &out->list[i], &out->text);
         status = tokenizer_encode(t, out->text.data + before, out->text.size - before, TOKENIZER_PLAIN, &out->ids, e);
+        out->ends[i] = out->ids.n;
     }
     return status;
 }
@@ -78,6 +80,7 @@ enum status passages_write(const struct passage_options *o, const struct tokeniz
         passage_widen(&widened[i]);
     }
     out->list = xrealloc(out->list, (size_t)hits->n * sizeof *out->list);
+    out->ends = xrealloc(out->ends, (size_t)hits->n * sizeof *out->ends);
 
     /* The span between hits that fit and hits that do not is halved: few texts are encoded, whatever k is. */
     enum status status = write_first(o, t, widened, written, out, e);

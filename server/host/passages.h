@@ -23,6 +23,7 @@ struct passages {
     int n;
     struct buffer text;
     struct tokens ids;
+    int *ends; /* [n] tokens of ids up to each one's end */
 };
 void passages_free(struct passages *p);
 

@@ -87,6 +87,8 @@ static void open_buffers(struct engine *x) {
     step->drawn_logprobs = xcalloc(n, sizeof *step->drawn_logprobs);
     x->chunk_ids = xcalloc((size_t)x->info.chunk_length, sizeof *x->chunk_ids);
     x->row = xcalloc((size_t)x->info.padded_vocab, sizeof *x->row);
+    size_t shares = (n + (size_t)x->o.max_step_tokens) * 2 * (size_t)x->o.max_k;
+    x->shared_out = xcalloc(shares, sizeof *x->shared_out);
     x->top_ids = xcalloc((size_t)x->info.vocab, sizeof *x->top_ids);
     x->top_logprobs = xcalloc((size_t)x->info.vocab, sizeof *x->top_logprobs);
 }
@@ -102,6 +104,7 @@ static void free_buffers(struct engine *x) {
     free(step->drawn_logprobs);
     free(x->chunk_ids);
     free(x->row);
+    free(x->shared_out);
     free(x->top_ids);
     free(x->top_logprobs);
 }
@@ -121,6 +124,7 @@ struct session_limits engine_limits(const struct engine_options *o, const struct
         .max_step_rows = o->max_step_tokens + o->max_sequences,
         .max_logit_rows = ENGINE_SCORED_ROWS + o->max_sequences,
         .max_neighbors = o->max_k,
+        .max_shares = o->max_k,
         .micro_batch_rows = o->micro_batch_rows,
         .kv_dtype = info->cache_dtype,
         .max_source = info->reads_source ? o->max_context : 0,

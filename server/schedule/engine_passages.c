@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "server/schedule/comparison.h"
+#include "server/schedule/told_attention.h"
 
 /* The query. */
 
@@ -132,12 +133,24 @@ static void take_composed(struct engine_sequence *s, struct tokens *all) {
     all->ids = NULL;
 }
 
+/* Tokens of the composed text before its passages: those that it shares with the text as it was asked. Within a text
+ * a passage may begin a token before or behind where it does by itself. */
+static int count_before(const struct engine_sequence *s, const struct passages *passages, const struct tokens *all) {
+    const struct generation_request *asked = &s->generation->asked;
+    const int32_t *ids = asked->n_source > 0 ? asked->source : asked->prompt;
+    int n = asked->n_source > 0 ? asked->n_source : asked->n_prompt, most = all->n - passages->ids.n, same = 0;
+    if (asked->place.compose == NULL) return n > 0 && tokenizer_is_special(s->engine->o.tokenizer, ids[0]) ? 1 : 0;
+    while (same < min_int(n, most) && all->ids[same] == ids[same]) same++;
+    return same;
+}
+
 /* Puts passages into the prompt; *hits becomes those that are there. */
 static enum status read_passages(struct engine_sequence *s, struct hits *hits, struct error *e) {
     struct passages passages = {0};
     struct tokens all = {0};
     enum status status = compose_within(s, hits, &passages, &all, e);
     if (status == STATUS_OK) {
+        told_attention_place(s, passages.ends, passages.n, count_before(s, &passages, &all));
         show_passages(hits, &passages);
         take_composed(s, &all);
     }

@@ -2,11 +2,16 @@
  * engine_private.h. */
 #include <string.h>
 
-#include "server/schedule/engine_private.h"
+#include "server/schedule/told_attention.h"
+
+/* Rows that may be taken over: those whose logits nobody needs, and that need not tell their attention. */
+static int count_wanted(const struct engine_sequence *s) {
+    return told_attention_of_all(s) ? 0 : sequence_first_logits(s);
+}
 
 static struct session_text text_of(const struct engine_sequence *s) {
     return (struct session_text){.ids = s->rows,
-                                 .n = sequence_first_logits(s),
+                                 .n = count_wanted(s),
                                  .neighbors = s->neighbors,
                                  .source = s->source,
                                  .n_source = s->n_source};
@@ -36,7 +41,7 @@ static bool begin_alike(const struct engine_sequence *a, const struct engine_seq
 static bool is_coming(const struct engine_sequence *s, int found) {
     const struct engine *x = s->engine;
     int rows = found + ATTENTION_BLOCK;
-    if (rows > sequence_first_logits(s)) return false;
+    if (rows > count_wanted(s)) return false;
     for (int i = 0; i < x->n_active && x->active[i] != s; i++) {
         const struct engine_sequence *other = x->active[i];
         bool reads = other->begun && session_length(other->session) < other->n_rows;

@@ -39,9 +39,11 @@ struct engine_sequence {
     const int32_t *rows, *source;
     int n_rows, n_source, n_prefix, n_reread;
     int32_t *composed_rows, *composed_source; /* owned, where passages stand among them */
-    int32_t *forced;    /* owned, of a comparison that has begun: its rows, and the last token (comparison.h) */
-    bool begun;         /* it has looked for rows to take over, and computes what is left */
-    int n_cached;       /* tokens of its prompt that needed no computing when it was read first */
+    bool begun;                     /* it has looked for rows to take over, and computes what is left */
+    int n_cached;                   /* tokens of its prompt that needed no computing when it was read first */
+    int32_t *forced;                /* owned, of a comparison that has begun: its rows, and the last token */
+    struct key_group *passage_keys; /* [n_passages] owned: rows, or the source's, where passages stand; if they are told */
+    int n_passages;
     int n_ids;          /* tokens written, perhaps not yet published */
     double logprob_sum; /* of these */
     struct logit_edits edits;
@@ -108,6 +110,7 @@ struct engine {
     double paced;       /* when the work that pace has not seen began; 0: there was none to do */
     int32_t *chunk_ids; /* [chunk_length] */
     float *row;         /* [padded vocabulary] one row of logits on the host */
+    float *shared_out;  /* [rows of a step, 2 max_k] session_shares on the host */
     int32_t *top_ids;   /* [vocabulary] */
     float *top_logprobs;
 };

@@ -2,7 +2,7 @@
  * and what becomes of it. See engine_private.h. */
 #include <string.h>
 
-#include "server/schedule/engine_private.h"
+#include "server/schedule/told_attention.h"
 
 static const double PART_SECONDS = 0.1;
 enum { LEAST_PROMPT_ROWS = 256 };
@@ -22,6 +22,7 @@ static void plan_item(struct engine_sequence *s, const int32_t *tokens, int n_to
         .neighbors = g->answer.n_chunks ? s->neighbors + session_next_chunk(s->session) : NULL,
         .n_logits = n_logits,
     };
+    told_attention_plan(s, &step->items[i]);
     if (!session_wants_source(s->session)) return;
     step->items[i].source = s->source;
     step->items[i].n_source = s->n_source;
@@ -153,7 +154,7 @@ static enum status draw_and_score(struct engine *x, struct tensor logits, struct
     int first = 0;
     choose_rows(x);
     draw_tokens(x, logits);
-    if (backend_sync(x->o.backend, e)) return e->status;
+    if (backend_sync(x->o.backend, e) || told_attention_take(x, e)) return e->status;
     for (int i = 0; i < x->step.n; i++) {
         int n = x->step.items[i].n_logits;
         if (score_item(x, i, tensor_rows(logits, first, n), e)) return e->status;

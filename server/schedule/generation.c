@@ -31,6 +31,19 @@ static void prepare_found(struct generation *g, const struct generation_rows *ro
     a->found = xcalloc((size_t)a->found_room, sizeof *a->found);
 }
 
+static void prepare_shares(struct generation *g, const struct generation_rows *rows) {
+    const struct generation_request *asked = &g->asked;
+    struct generation_answer *a = &g->answer;
+    const struct generation_neighbors *neighbors = &asked->neighbors;
+    size_t n_rows =
+        generation_reads_passages(asked) ? (size_t)rows->most : (size_t)asked->n_prompt + (size_t)asked->max_tokens;
+    a->share_columns =
+        max_int(max_int(neighbors->k, neighbors->given_k), max_int(asked->passages.k, asked->passages.n_given));
+    size_t row = (size_t)a->share_columns;
+    if (neighbors->search || neighbors->given_k > 0) a->neighbor_shares = xcalloc(n_rows * row, sizeof(float));
+    if (generation_reads_passages(asked)) a->passage_shares = xcalloc((size_t)asked->max_tokens * row, sizeof(float));
+}
+
 void generation_prepare(struct generation *g, const struct generation_rows *rows) {
     const struct generation_request *asked = &g->asked;
     struct generation_answer *a = &g->answer;
@@ -44,6 +57,7 @@ void generation_prepare(struct generation *g, const struct generation_rows *rows
     }
     if (asked->rank_prompt) a->ranks = xcalloc((size_t)asked->n_prompt, sizeof *a->ranks);
     prepare_found(g, rows);
+    if (asked->tell_attention) prepare_shares(g, rows);
 }
 
 void generation_hold(struct generation *g) { atomic_fetch_add(&g->references, 1); }
@@ -80,6 +94,8 @@ static void answer_clear(struct generation_answer *a) {
     free(a->ranks);
     free(a->found);
     free(a->search_rows);
+    free(a->neighbor_shares);
+    free(a->passage_shares);
     snapshot_release(a->snapshot);
 }
 

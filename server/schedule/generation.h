@@ -100,6 +100,7 @@ struct generation_request {
     struct text_span *excluded; /* [n_excluded] owned, and so are the names: documents that searches leave out */
     int n_excluded;
     struct generation_place place;
+    bool tell_attention; /* how it is shared out over what is read beside the prompt, which is sought once */
     /* A reference: once this answer is finished, its tokens are scored as that request's answer, whose
      * log-probabilities they become (comparison.h). NULL: none. */
     struct generation *comparison;
@@ -153,6 +154,10 @@ struct generation_answer {
     int n_searches;     /* at most */
     int *search_rows;   /* [n_searches] the row from which on these passages are read */
     int found_room;     /* entries of found */
+    /* With tell_attention, rows of share_columns: what each row of the sequence gives to the neighbours that it reads,
+     * [rows]; and what each token of the answer gives to the prompt's passages as it is written, [max_tokens]. */
+    float *neighbor_shares, *passage_shares;
+    int share_columns;
 };
 
 struct generation {

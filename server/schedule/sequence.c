@@ -39,6 +39,7 @@ void sequence_free(struct engine_sequence *s) {
     free(s->composed_rows);
     free(s->composed_source);
     free(s->forced);
+    free(s->passage_keys);
     free(s->lookup.queries);
     snapshot_release(s->lookup.snapshot);
     generation_release(s->generation);

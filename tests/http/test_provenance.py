@@ -1,9 +1,10 @@
 """Where an answer comes from: documents left out, the same answer scored without them, and what names its makers."""
 import concurrent.futures
+import json
 import re
 
 import pytest
-from conftest import MODEL
+from conftest import MODEL, ROOT
 
 PROMPT = "A chunk is closed by its last token, which"
 ASK = dict(max_tokens=128, temperature=0, ignore_eos=True)
@@ -214,3 +215,92 @@ def test_the_fingerprint(server, start):
 
 def generation(server):
     return server.request("GET", f"/v1/models/{MODEL}").json()["meta"]["retro"]["generation"]
+
+
+# Attention.
+
+
+def attention_of(server, prompt=PROMPT, **fields):
+    """The answer, and its entries of attention by chunk."""
+    retrieval = {"attention": "tokens"} | fields.pop("retrieval", {})
+    reply = server.complete(prompt, **{**ASK, **fields}, retrieval=retrieval)
+    return reply, {(e["index"], e["chunk"]): e for e in reply["attention"]}
+
+
+def mean(rows):
+    return [sum(column) / len(rows) for column in zip(*rows)]
+
+
+def close(a, b, tolerance=1e-5):
+    return len(a) == len(b) and all(abs(x - y) <= tolerance for x, y in zip(a, b))
+
+
+def test_attention_is_shared_out_over_neighbours(server):
+    reply, entries = attention_of(server, logprobs=0, return_token_ids=True, retrieval={"k": 3})
+    plain = server.complete(PROMPT, **ASK, logprobs=0, return_token_ids=True, retrieval={"k": 3})
+    assert plain["choices"] == reply["choices"], "to tell changes nothing, to the last bit"
+    assert list(entries) == [(0, c["chunk"]) for c in reply["retrieval"]]
+    tokens = [t for e in reply["attention"] for t in e["tokens"]]
+    check_tokens({"tokens": tokens}, reply["choices"][0]["text"])
+    for chunk, entry in zip(reply["retrieval"], reply["attention"]):
+        assert len(entry["shares"]) == len(chunk["neighbors"]) == 3
+        assert close([sum(entry["shares"])], [1]) and all(0 <= share <= 1 for share in entry["shares"])
+        assert all(close([sum(t["shares"])], [1]) for t in entry["tokens"])
+        # The closing row of the prompt's last chunk writes the answer's first token.
+        assert close(mean([t["shares"] for t in entry["tokens"]]), entry["shares"])
+    chunks, _ = attention_of(server, retrieval={"k": 3, "attention": True})
+    assert [{k: v for k, v in e.items() if k != "tokens"} for e in reply["attention"]] == chunks["attention"]
+    assert "attention" not in plain and "attention" not in server.complete(PROMPT, max_tokens=1, retrieval={"attention": False})
+
+
+def test_attention_of_every_chunk_of_a_prompt(server):
+    """A prompt's own chunks are told too; in steps of few rows and among others the same."""
+    ids = [(11 * i) % 8000 + 100 for i in range(200)]
+    reply, entries = attention_of(server, [ids], max_tokens=3)
+    assert [e["chunk"] for e in reply["attention"]] == [0, 1, 2, 3]
+    assert [len(e["tokens"]) for e in reply["attention"]] == [0, 0, 0, 3]
+    assert all(close([sum(e["shares"])], [1]) for e in reply["attention"])
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda n: attention_of(server, [ids[:n]], max_tokens=3), (200, 150, 200, 90)))
+    assert together[0][0]["attention"] == together[2][0]["attention"] == reply["attention"]
+
+
+def test_attention_follows_what_is_read(server):
+    """Equal neighbours get equal shares; alone, one gets all. Attention to none is not told."""
+    _, entries = attention_of(server, max_tokens=5, retrieval={"neighbors": ["A fork.", "A fork."]})
+    assert close(entries[0, 0]["shares"], [0.5, 0.5])
+    _, entries = attention_of(server, max_tokens=5, retrieval={"k": 1})
+    assert close(entries[0, 0]["shares"], [1])
+    reply, entries = attention_of(server, max_tokens=5, retrieval={"min_similarity": 1})
+    assert len(reply["retrieval"]) == 1 and entries == {}
+
+
+def test_attention_in_a_stream(server):
+    asked = dict(ASK, n=2, max_tokens=70, temperature=1, seed=5, retrieval={"attention": "tokens"})
+    whole = server.complete(PROMPT, **asked)
+    events = list(server.stream(PROMPT, **asked))
+    told = [(e["choices"][0], e["attention"]) for e in events if "attention" in e]
+    assert all(choice["finish_reason"] == "length" for choice, _ in told)
+    assert [entry for _, entries in sorted(told, key=lambda t: t[0]["index"]) for entry in entries] == whole["attention"]
+
+
+def test_attention_is_that_of_the_reference(start):
+    """tests/golden/attention.json: PyTorch's, by tests/reference/make_attention_golden.py."""
+    server = start("model.dtype=f32")
+    golden = json.loads((ROOT / "tests/golden/attention.json").read_text())
+    for case in golden["cases"]:
+        reply = server.complete([case["prompt"]], max_tokens=len(case["answer"]), temperature=0, ignore_eos=True,
+                                return_token_ids=True, retrieval={"neighbors": golden["neighbors"], "attention": "tokens"})
+        assert reply["choices"][0]["token_ids"] == case["answer"]
+        assert [e["chunk"] for e in reply["attention"]] == [e["chunk"] for e in case["attention"]]
+        for entry, want in zip(reply["attention"], case["attention"]):
+            assert close(entry["shares"], want["shares"], 1e-4)
+            assert all(close(t["shares"], w, 1e-4) for t, w in zip(entry["tokens"], want["tokens"], strict=True))
+
+
+@pytest.mark.parametrize("attention, code", [("chunks", "invalid_value"), (1, "invalid_type")])
+def test_attention_refused(server, attention, code):
+    error = server.post({"prompt": PROMPT, "max_tokens": 1, "retrieval": {"attention": attention}}).error()
+    assert (error["param"], error["code"]) == ("retrieval.attention", code)
+    error = server.post({"prompt": PROMPT, "retrieval": {"enabled": False, "attention": True}}).error()
+    assert (error["param"], error["code"]) == ("retrieval.attention", "no_retrieval")
