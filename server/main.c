@@ -23,6 +23,7 @@
 #include "server/api/traffic.h"
 #include "server/cli.h"
 #include "server/host/check.h"
+#include "server/host/other_models.h"
 #include "server/http/http.h"
 #include "server/http/listen.h"
 #include "server/http/tls.h"
@@ -67,8 +68,10 @@ static enum status plan_sessions(void *context, const struct model_info *info, s
 static enum status plan_beside(void *context, const struct model_info *info, struct backend *b, struct budget_parts *p,
                                struct error *e) {
     const struct config *c = &((const struct server *)context)->config;
-    (void)info; /* documents take the same beside any model */
-    return documents_measure(c, b, p, e);
+    const struct budget_use sessions = {.limits = plan_sessions, .context = context};
+    (void)info; /* documents and other models take the same beside any model */
+    if (documents_measure(c, b, p, e)) return e->status;
+    return other_models_measure(c, b, &sessions, p, e);
 }
 
 static enum status open_model(struct server *s, struct error *e) {

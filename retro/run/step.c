@@ -293,7 +293,7 @@ void run_plan(struct session_pool *p, struct plan_place place) {
     if (p->plan.tells) leave_shares(p, told);
 }
 
-/* What the last stage has goes to rank 0. */
+/* The last stage's rows go to rank 0. */
 static void hand_back(struct session_pool *p, struct tensor t) {
     const struct model *m = p->model;
     const struct comm *c = m->comm, *world = c->world;

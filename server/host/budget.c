@@ -63,7 +63,7 @@ static const struct budget_part *largest(const struct budget_parts *p) {
 }
 
 static enum status judge(const struct budget_parts *p, const struct room *r, bool tell, struct error *e) {
-    char parts[240], which[200];
+    char parts[320], which[200];
     struct amount all = amount_of(sum(p)), there = amount_of(r->bytes);
     describe(p, parts, sizeof parts);
     snprintf(which, sizeof which, "%s%s%s%s", r->whose, r->limit[0] ? " (" : "", r->limit, r->limit[0] ? ")" : "");
@@ -165,6 +165,10 @@ static size_t tokenizer_file_bytes(const char *folder) {
         buffer_free(&path);
     }
     return bytes;
+}
+
+size_t budget_model_overhead(const char *folder) {
+    return PROGRAM_BYTES + BYTES_OF_TOKENIZER_BYTE * tokenizer_file_bytes(folder);
 }
 
 void budget_add_program(struct budget_parts *p, const char *const *folders, int n) {

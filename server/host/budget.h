@@ -24,6 +24,8 @@ void budget_add(struct budget_parts *p, struct budget_part part, const char *adv
 /* Adds what a program takes beside what it measures: the tables of the tokenizers in these folders, its threads,
  * requests and the heap's losses, which are estimated, and a margin. tests/http/test_memory.py compares. */
 void budget_add_program(struct budget_parts *p, const char *const *folders, int n);
+/* The same for one more model of the program: its tokenizer, threads and requests. */
+size_t budget_model_overhead(const char *folder);
 /* Parts of a program without a model against the host's memory. `program` is added by the caller. */
 enum status budget_check_host(const struct budget_parts *parts, struct error *e);
 

@@ -4,6 +4,7 @@
 #include "retro/run/session.h"
 #include "server/host/documents.h"
 #include "server/host/embedder_model.h"
+#include "server/host/other_models.h"
 
 /* Passages in a prompt. */
 enum { DEFAULT_PASSAGES = 4 };
@@ -65,8 +66,21 @@ static enum status check_sessions(const struct config *c, const struct model *m,
     if (check_context(c, model_info(m), &limits.max_tokens, e)) return e->status;
     limits.kv_dtype = DTYPE_F32;
     limits.max_source = model_info(m)->reads_source ? 1 : 0;
-    if (session_pool_measure(&bytes, m, &limits, e)) return error_prefix(e, "model.path: %s", c->model.path);
-    return STATUS_OK;
+    return session_pool_measure(&bytes, m, &limits, e);
+}
+
+static enum status check_tokenizer(const struct model_info *info, const char *folder, struct tokenizer **out,
+                                   struct error *e) {
+    if (tokenizer_open(out, folder, e)) return e->status;
+    return check_vocabulary(info, *out, folder, e);
+}
+
+enum status check_model(const struct config *c, const char *folder, const struct model *m, struct error *e) {
+    struct tokenizer *tokenizer = NULL;
+    enum status status = check_sessions(c, m, e);
+    if (status == STATUS_OK) status = check_tokenizer(model_info(m), folder, &tokenizer, e);
+    tokenizer_close(tokenizer);
+    return status;
 }
 
 static enum status check_documents(const struct config *c, const struct model_info *model,
@@ -83,10 +97,10 @@ static enum status check_parts(const struct config *c, const struct model *m, st
     enum retrieval_mode mode;
     int k;
     enum status status = check_sessions(c, m, e);
-    if (status == STATUS_OK) status = check_mode(c, info, &mode, e);
+    if (status) return error_prefix(e, "model.path: %s", c->model.path);
+    status = check_mode(c, info, &mode, e);
     if (status == STATUS_OK) status = check_neighbors(c, info, info->chunk_length > 0, &k, e);
-    if (status == STATUS_OK) status = tokenizer_open(&tokenizer, c->model.path, e);
-    if (status == STATUS_OK) status = check_vocabulary(info, tokenizer, c->model.path, e);
+    if (status == STATUS_OK) status = check_tokenizer(info, c->model.path, &tokenizer, e);
     if (status == STATUS_OK) status = check_documents(c, info, tokenizer, b, e);
     tokenizer_close(tokenizer);
     return status;
@@ -111,6 +125,7 @@ enum status check_configuration(const struct config *c, struct error *e) {
         }
         comm_close(comm);
     }
+    if (status == STATUS_OK) status = other_models_check(c, b, e);
     backend_close(b);
     return status;
 }

@@ -21,10 +21,12 @@ enum status check_neighbors(const struct config *c, const struct model_info *mod
 /* Whether the model knows all ids of its folder's tokenizer. */
 enum status check_vocabulary(const struct model_info *model, const struct tokenizer *tokenizer, const char *folder,
                              struct error *e);
+/* A decoder that is open for checking: its context, its sessions and its folder's tokenizer. */
+enum status check_model(const struct config *c, const char *folder, const struct model *m, struct error *e);
 /* Limits that contradict each other. A server starts with them, keeps to the lower one and says so; --check-config
  * refuses them. */
 enum status check_limits(const struct config *c, struct error *e);
 
-/* All of these, what the files of model, collection and embedder say, and limits that contradict each other. Loads no
- * weights and no index, takes no device and no address. STATUS_OK: what can still fail needs the machine. */
+/* All of these, what the files of all models, collection and embedder say, and limits that contradict each other. Loads
+ * no weights and no index, takes no device and no address. STATUS_OK: what can still fail needs the machine. */
 enum status check_configuration(const struct config *c, struct error *e);

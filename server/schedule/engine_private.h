@@ -39,10 +39,11 @@ struct engine_sequence {
     const int32_t *rows, *source;
     int n_rows, n_source, n_prefix, n_reread;
     int32_t *composed_rows, *composed_source; /* owned, where passages stand among them */
-    bool begun;                     /* it has looked for rows to take over, and computes what is left */
-    int n_cached;                   /* tokens of its prompt that needed no computing when it was read first */
-    int32_t *forced;                /* owned, of a comparison that has begun: its rows, and the last token */
-    struct key_group *passage_keys; /* [n_passages] owned: rows, or the source's, where passages stand; if they are told */
+    bool begun;                               /* it has looked for rows to take over, and computes what is left */
+    int n_cached;                             /* tokens of its prompt that needed no computing when it was read first */
+    int32_t *forced;                          /* owned, of a comparison that has begun: its rows, and the last token */
+    struct key_group
+        *passage_keys; /* [n_passages] owned: rows, or the source's, where passages stand; if they are told */
     int n_passages;
     int n_ids;          /* tokens written, perhaps not yet published */
     double logprob_sum; /* of these */

@@ -501,3 +501,17 @@ def test_the_log_says_what_runs_and_no_prompts(server):
     for words in ("memory: weights ", " GB available", "model ", "retro, ", "M parameters", "backend cpu", "collection ", "chunks, generation 1", "sessions: 8"):
         assert words in log
     assert "secret" not in log
+
+
+@pytest.mark.parametrize("other, says", [
+    ({"path": "/no/such"}, r"model\.others\[1\], /no/such: .*No such file"),
+    ({"path": "minilm", "role": "decoder"}, r"model\.others\[1\], .*minilm: "),
+    ({"path": "retro-docs", "role": "embedder"}, r"model\.others\[1\], .*retro-docs: "),
+])
+def test_check_config_reads_every_model(config, other, says):
+    folder = {"minilm": DEPS / "minilm", "retro-docs": ROOT / "models" / MODEL}
+    good = {"path": str(ROOT / "models" / MODEL), "name": "second"}
+    other = other | {"path": str(folder.get(other["path"], other["path"]))}
+    assert check(config, f"model.others={json.dumps([good])}").returncode == 0
+    failed = check(config, f"model.others={json.dumps([good, other])}")
+    assert failed.returncode == 1 and re.search(says, failed.stderr), failed.stderr

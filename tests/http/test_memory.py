@@ -1,7 +1,10 @@
 """The memory budget holds what the server really takes, and is not far above it."""
 import concurrent.futures
+import json
 import pathlib
 import re
+
+from conftest import DEPS, MODEL, ROOT
 
 UNITS = {"MB": 1e6, "GB": 1e9}
 
@@ -35,3 +38,15 @@ def test_the_budget_holds_under_load(start):
             job.result()
     taken = anonymous(server)
     assert taken < counted(server) < taken + 100e6
+
+
+def test_models_beside_the_first_are_counted(start):
+    """The memory of model.others is compared before the first model is loaded, and told in the same line."""
+    rows = [{"path": str(ROOT / "models" / MODEL), "name": "second"}, {"path": str(DEPS / "minilm"), "name": "two", "role": "embedder"}]
+    server = start(f"model.others={json.dumps(rows)}")
+    line = next(line for line in server.log.read_text().splitlines() if "memory: " in line and ", program " in line)
+    parts = {name: float(value) * UNITS[unit] for name, value, unit in re.findall(r"([a-z ]+) ([\d.]+) (MB|GB)\b(?! mapped)", line)}
+    other = next(value for name, value in parts.items() if name.endswith("other models"))
+    weights = next(value for name, value in parts.items() if name.endswith("weights"))
+    assert other > weights + parts[" cache"] + parts[" neighbours"]
+    assert anonymous(server) < counted(server)
