@@ -6,7 +6,8 @@
 
 /* Adds what an item asks for, once its rows and cross spans are planned; `first_cross` is its first cross span. */
 void share_plan_item(struct session_pool *p, const struct step_item *item, int number, int first_cross);
-/* The layers' part of it, for rows that are added to y [rows of the plan, 2 max_shares]; *out is NULL where nobody asks. */
+/* The layers' part of it, for rows that are added to y [rows of the plan, 2 max_shares]; *out is NULL where nobody
+ * asks. */
 struct plan_shares {
     struct pass_shares self, cross;
 };

@@ -4,7 +4,7 @@
 #include "server/host/check.h"
 #include "server/host/embedder_model.h"
 
-/* What is done with a decoder that is open for checking. */
+/* Called with a decoder that is open for checking. */
 typedef enum status decoder_visit(const struct config *c, const char *folder, const struct model *m, void *context,
                                   struct error *e);
 

@@ -10,11 +10,8 @@ static int count_wanted(const struct engine_sequence *s) {
 }
 
 static struct session_text text_of(const struct engine_sequence *s) {
-    return (struct session_text){.ids = s->rows,
-                                 .n = count_wanted(s),
-                                 .neighbors = s->neighbors,
-                                 .source = s->source,
-                                 .n_source = s->n_source};
+    return (struct session_text){
+        .ids = s->rows, .n = count_wanted(s), .neighbors = s->neighbors, .source = s->source, .n_source = s->n_source};
 }
 
 static bool same_ids(const int32_t *a, const int32_t *b, int n) {
