@@ -11,6 +11,7 @@
 #include "server/host/check.h"
 #include "server/host/embedder_model.h"
 #include "server/host/embedder_shared.h"
+#include "server/host/prefixes.h"
 
 /* Decoders. */
 
@@ -90,7 +91,34 @@ static struct end_ids choose_ends(const struct decoder_part *d) {
     return ends;
 }
 
-static enum status open_engine(struct decoder_part *d, const struct config *c, struct error *e) {
+/* The engine with the rows of server.prefixes, whose ids are not needed any more once it is open. */
+static enum status open_with_prefixes(struct decoder_part *d, const struct config *c, struct engine_options *o,
+                                      struct error *e) {
+    const struct json_list *items = &c->server.prefixes;
+    struct prefix_files files = {.n = (int)items->count, .folder = c->server.prefix_folder};
+    struct engine_prefix *prefixes = xcalloc(items->count + 1, sizeof *prefixes);
+    struct comm *world = d->opened.comm->world;
+    struct prefix_list list;
+    files.paths = xcalloc(items->count + 1, sizeof *files.paths);
+    for (int i = 0; i < files.n; i++) files.paths[i] = ((const struct prefix_path *)items->items)[i].path;
+
+    enum status status = prefixes_open(&list, &files, d->tokenizer, d->chat, e);
+    for (int i = 0; i < list.n; i++) {
+        const struct named_prefix *p = &list.list[i];
+        prefixes[i] = (struct engine_prefix){.name = p->name, .ids = p->ids.ids, .n = p->ids.n, .file = p->stored};
+    }
+    o->prefixes = prefixes;
+    o->n_prefixes = list.n;
+    bool stores = list.n > 0 && files.folder[0] && world->size == 1;
+    if (stores) o->identity = prefixes_identity(d->path, world, model_info(o->model), o->backend);
+    if (status == STATUS_OK) status = engine_open(&d->engine, o, e);
+    prefixes_close(&list);
+    free(prefixes);
+    free(files.paths);
+    return status;
+}
+
+static enum status open_engine(struct decoder_part *d, const struct config *c, bool first, struct error *e) {
     struct engine_options o;
     if (parts_engine_options(&o, c, model_info(d->opened.model), e)) return e->status;
     o.model = d->opened.model;
@@ -99,7 +127,7 @@ static enum status open_engine(struct decoder_part *d, const struct config *c, s
     o.retrieval = d->retrieval;
     o.ends = d->ends = choose_ends(d);
     d->grammars = grammars_open(d->tokenizer, model_info(d->opened.model)->vocab, d->ends.ids, d->ends.n);
-    if (engine_open(&d->engine, &o, e)) return e->status;
+    if (first ? open_with_prefixes(d, c, &o, e) : engine_open(&d->engine, &o, e)) return e->status;
     log_info("sessions: %d sequences of %d tokens, %.1f MB", o.max_sequences, o.max_context,
              1e-6 * (double)engine_bytes(d->engine));
     return STATUS_OK;
@@ -144,7 +172,7 @@ enum status decoder_part_open(struct decoder_part *d, const struct config *c, bo
     if (check_vocabulary(info, d->tokenizer, d->path, e) || open_chat(d, e) || take_fingerprint(d, e)) return e->status;
     d->mode = retrieval_mode_of(RETRIEVAL_AUTO, info->chunk_length > 0);
     if (documents && (check_mode(c, info, &d->mode, e) || open_documents(d, c, e))) return e->status;
-    return open_engine(d, c, e);
+    return open_engine(d, c, documents, e);
 }
 
 static enum status plan_sessions(void *context, const struct model_info *info, struct session_limits *l,

@@ -4,6 +4,12 @@
 static const struct json_choice operations_choices[] = {
     {"open", OPERATIONS_OPEN}, {"local", OPERATIONS_LOCAL}, {"key", OPERATIONS_KEY}, {NULL, 0}};
 
+static const struct json_field prefix_fields[] = {
+    {"path", JSON_TEXT, JSON_AT(struct prefix_path, path), .required = true},
+};
+static const struct json_table prefix_table = JSON_TABLE(prefix_fields);
+static const struct json_field prefix_item = {"prefix", JSON_STRUCT, .table = &prefix_table};
+
 static const struct option_row server_rows[] = {
     OPTION_TEXT(struct server_settings, host, "127.0.0.1", "address to listen on"),
     OPTION_INT(struct server_settings, port, 8080, 0, 65535, "TCP port; 0: any free one, printed at start"),
@@ -15,6 +21,11 @@ static const struct option_row server_rows[] = {
     OPTION_INT(struct server_settings, prefix_cache_mb, -1, -1, 1 << 24,
                "megabytes of keys and values kept of prompts and answers, for prompts that begin alike; 0: none; -1: "
                "half of what running sequences may take"),
+    OPTION_STRUCTS(struct server_settings, prefixes, &prefix_item, sizeof(struct prefix_path), true,
+                   "files whose text many prompts begin with, each {\"path\"}: computed at the start and never given "
+                   "up; FILE.json is a chat's first messages"),
+    OPTION_PATH(struct server_settings, prefix_folder,
+                "folder that keeps the rows of server.prefixes from one start to the next; empty: none does"),
     OPTION_INT(struct server_settings, max_queue, 64, 0, 1 << 20,
                "requests waiting for a sequence; more are refused with 503"),
     OPTION_INT(struct server_settings, max_body_bytes, 4 << 20, 1024, 1 << 30, "bytes of one request body"),

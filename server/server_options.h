@@ -6,15 +6,22 @@
 /* Clients that may read /health, /metrics, /version and /openapi.json. */
 enum operations_access { OPERATIONS_OPEN, OPERATIONS_LOCAL, OPERATIONS_KEY };
 
+/* A file of server.prefixes. */
+struct prefix_path {
+    char *path;
+};
+
 /* Strings are owned and never NULL. */
 struct server_settings {
     char *host;
-    int port;            /* 0: any free port, printed at start */
-    int max_sequences;   /* sequences decoded together in one step */
-    int max_context;     /* tokens per sequence, prompt and answer; 0: check_context decides */
-    int max_step_tokens; /* prompt tokens processed in one step */
-    int prefix_cache_mb; /* of keys and values that later prompts may take over; -1: engine_limits decides */
-    int max_queue;       /* requests waiting for a sequence; more get 503 */
+    int port;                  /* 0: any free port, printed at start */
+    int max_sequences;         /* sequences decoded together in one step */
+    int max_context;           /* tokens per sequence, prompt and answer; 0: check_context decides */
+    int max_step_tokens;       /* prompt tokens processed in one step */
+    int prefix_cache_mb;       /* of keys and values that later prompts may take over; -1: engine_limits decides */
+    struct json_list prefixes; /* of struct prefix_path: texts whose rows are there from the start */
+    char *prefix_folder;       /* keeps these rows; empty: they are computed at each start */
+    int max_queue;             /* requests waiting for a sequence; more get 503 */
     int max_body_bytes;
     int max_connections;
     int max_prompts;                 /* prompts in one request */

@@ -61,6 +61,12 @@ void prefix_tree_drop(struct prefix_tree *t, int block) {
     if (node->holders == 0) node_keep(t, block);
 }
 
+void prefix_tree_pin(struct prefix_tree *t, int block) {
+    struct prefix_node *node = &t->nodes[block];
+    if (node->holders == 0 && !node->pinned) list_remove(t, block);
+    node->pinned = true;
+}
+
 /* Family. */
 
 static int *children_of(struct prefix_tree *t, int parent) { return parent >= 0 ? &t->nodes[parent].child : &t->top; }
@@ -170,7 +176,8 @@ static void node_insert(struct prefix_tree *t, int block, int parent, const stru
     if (node->holders == 0) node_keep(t, block);
 }
 
-/* Two blocks with one beginning cannot both be there, so at most one has fewer of the new rows. */
+/* Two blocks with one beginning cannot both be there unless one is pinned, so at most one has fewer of the new rows and
+ * leaves. */
 int prefix_tree_add(struct prefix_tree *t, int block, int parent, const struct prefix_rows *rows, int *freed) {
     int next;
     *freed = PREFIX_NONE;
@@ -181,7 +188,7 @@ int prefix_tree_add(struct prefix_tree *t, int block, int parent, const struct p
             if (rows->n == ATTENTION_BLOCK) prefix_tree_hold(t, other);
             return other;
         }
-        if (!rows_cover(rows, &there)) continue;
+        if (t->nodes[other].pinned || !rows_cover(rows, &there)) continue;
         node_forget(t, other);
         *freed = other;
     }

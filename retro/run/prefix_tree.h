@@ -73,5 +73,7 @@ int prefix_tree_add(struct prefix_tree *t, int block, int parent, const struct p
 /* A sequence has the block in its table, or has it no more. */
 void prefix_tree_hold(struct prefix_tree *t, int block);
 void prefix_tree_drop(struct prefix_tree *t, int block);
+/* The block stays when nobody holds it; fewer than `most` are pinned. */
+void prefix_tree_pin(struct prefix_tree *t, int block);
 /* The least recently used block where more than `most` are kept, which then is not in the tree; else PREFIX_NONE. */
 int prefix_tree_evict(struct prefix_tree *t);

@@ -242,12 +242,17 @@ static void release_slot(struct session *s) {
     s->slot = -1;
 }
 
-void session_close(struct session *s) {
-    if (s == NULL) return;
-    release_blocks(s);
+static void leave_pool(struct session *s, bool pinned) {
+    release_blocks(s, pinned);
     release_slot(s);
     s->open = false;
 }
+
+void session_close(struct session *s) {
+    if (s) leave_pool(s, false);
+}
+
+void session_pin(struct session *s) { leave_pool(s, true); }
 
 struct grid session_grid(const struct session *s) {
     return s->grid;
@@ -260,7 +265,7 @@ void session_rewind(struct session *s, int length, struct grid grid) {
     bool stays = decoder_of(p)->dims.reads == EDGE_NONE && !prefix_tree_keeps(&p->tree);
     int blocks = stays ? min_int(length, s->length) / ATTENTION_BLOCK : 0;
     CHECK(s->open && !s->cut && length >= 0);
-    if (!stays) release_blocks(s);
+    if (!stays) release_blocks(s, false);
     kv_cache_cut(&p->cache, &s->blocks, blocks);
     release_slot(s);
     s->length = blocks * ATTENTION_BLOCK;

@@ -61,6 +61,9 @@ struct session_blocks session_pool_blocks(const struct session_pool *p);
  * model without retrieval ignores it ((struct grid){0} will do). */
 enum status session_open(struct session **out, struct session_pool *p, struct grid grid, struct error *e);
 void session_close(struct session *s);
+/* Closes s; its rows stay for later sessions until the pool closes. The caller has seen to it that all such rows are in
+ * fewer than kept_blocks blocks. */
+void session_pin(struct session *s);
 struct grid session_grid(const struct session *s);
 int session_length(const struct session *s); /* rows processed so far, or taken over */
 /* Forgets the rows behind the first `length`, so that others can follow these: at most so many stay, and the new length
@@ -91,6 +94,15 @@ int session_find(const struct session *s, const struct session_text *text);
  * copied. Afterwards session_length has these rows. They are bitwise what computing them would give, so only time tells
  * the difference; their logits are not to be had. Returns how many ids of rows and source need no computing. */
 int session_reuse(struct session *s, const struct session_text *text);
+/* The rows of a session as bytes, for a file: of models without cross attention that are on one rank. They are only of
+ * use to the same model and program on the same kind of device. */
+bool session_has_image(const struct session_pool *p);
+size_t session_image_bytes(const struct session_pool *p, int rows);
+/* All rows of s, session_image_bytes of its length. */
+enum status session_image_get(const struct session *s, char *image, struct error *e);
+/* Before the first step of s: its first n rows, which have these ids, are those of the image. */
+enum status session_image_put(struct session *s, const int32_t *ids, int n, const char *image, struct error *e);
+
 /* The chunk whose neighbours come first in the next step: the next one to close, or of a session that took over rows
  * the latest closed one, which is encoded again. */
 int session_next_chunk(const struct session *s);

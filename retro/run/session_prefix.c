@@ -140,17 +140,20 @@ static void add_block(struct session *s, int n) {
     s->blocks.blocks[last] = there;
 }
 
+void learn_row(struct session *s, int32_t id, const struct neighbor_tokens *neighbors) {
+    note_row(s, s->known, id, neighbors);
+    s->known++;
+    if (s->known % ATTENTION_BLOCK == 0) add_block(s, ATTENTION_BLOCK);
+}
+
 static void keep_item(struct session_pool *p, const struct step_item *item) {
     struct session *s = item->session;
     int before = s->length - item->n_tokens, first = 0;
     if (reads_neighbors(p)) first = grid_complete(s->grid, before) - s->rereads; /* whose neighbours are item's first */
     s->rereads = false;
     if (s->known < before || item->tokens == NULL) return; /* given rows have no ids to be found by */
-    for (int i = 0; i < item->n_tokens; i++) {
-        note_row(s, before + i, item->tokens[i], closed_by(s, before + i, item->neighbors, first));
-        s->known++;
-        if (s->known % ATTENTION_BLOCK == 0) add_block(s, ATTENTION_BLOCK);
-    }
+    for (int i = 0; i < item->n_tokens; i++)
+        learn_row(s, item->tokens[i], closed_by(s, before + i, item->neighbors, first));
 }
 
 void keep_rows(struct session_pool *p, const struct step_item *items, int n) {
@@ -158,7 +161,7 @@ void keep_rows(struct session_pool *p, const struct step_item *items, int n) {
 }
 
 /* Blocks of the tree stay there, and the last one is let go of first: the first ones count as used last. */
-void release_blocks(struct session *s) {
+void release_blocks(struct session *s, bool pinned) {
     struct session_pool *p = s->pool;
     struct block_list *l = &s->blocks;
     int block, tail = s->known % ATTENTION_BLOCK;
@@ -167,6 +170,7 @@ void release_blocks(struct session *s) {
     while (l->n > 0) {
         l->n--;
         block = l->blocks[l->n];
+        if (pinned && prefix_tree_has(&p->tree, block)) prefix_tree_pin(&p->tree, block);
         if (!prefix_tree_has(&p->tree, block))
             kv_cache_free(&p->cache, block);
         else if (p->tree.nodes[block].n == ATTENTION_BLOCK)

@@ -60,8 +60,10 @@ enum status copy_block(struct session_pool *p, int32_t from, int32_t to, int row
 void attach_source(struct session *s, int slot);
 /* The last part of a step that was computed: its rows may be taken over by others from now on. */
 void keep_rows(struct session_pool *p, const struct step_item *items, int n);
-/* The session's blocks are free, or kept. */
-void release_blocks(struct session *s);
+/* The content of a session's next row that is computed: its id, and when it closes a chunk, the neighbours. */
+void learn_row(struct session *s, int32_t id, const struct neighbor_tokens *neighbors);
+/* The session's blocks are free, or kept; `pinned`: they stay whatever comes. */
+void release_blocks(struct session *s, bool pinned);
 
 /* Lays out p->plan: the next rows of n sessions, which take the blocks and slots that they need. */
 void plan_step(struct session_pool *p, const struct step_item *items, int n);

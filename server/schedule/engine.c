@@ -154,6 +154,9 @@ enum status engine_open(struct engine **out, const struct engine_options *o, str
         error_prefix(e, "server.max_sequences %d of %d tokens, server.max_step_tokens %d, retrieval.max_k %d",
                      o->max_sequences, o->max_context, o->max_step_tokens, o->max_k);
     if (status == STATUS_OK) {
+        status = engine_pin_prefixes(x, e);
+    }
+    if (status == STATUS_OK) {
         session_pool_watch(x->pool, engine_step_abandoned, x);
         status = start_thread(x, e);
     }

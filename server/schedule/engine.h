@@ -11,6 +11,14 @@
 
 struct engine;
 
+/* A text of the operator's whose rows are there from the start. */
+struct engine_prefix {
+    const char *name;
+    const int32_t *ids; /* [n] */
+    int n;
+    const char *file; /* that keeps the rows from one start to the next; NULL: they are computed at each */
+};
+
 /* Everything is borrowed and outlives the engine. Only the engine's thread touches model and backend. */
 struct engine_options {
     struct model *model;
@@ -26,7 +34,10 @@ struct engine_options {
     int prefix_cache_mb; /* of keys and values kept for later prompts; 0: none; -1: half of what sequences may take */
     int max_k;           /* neighbours of one chunk */
     struct passage_options passages;
-    int micro_batch_rows; /* session_limits */
+    int micro_batch_rows;                 /* session_limits */
+    const struct engine_prefix *prefixes; /* [n_prefixes] */
+    int n_prefixes;
+    uint64_t identity; /* of model, program and device: whose rows the files have */
 };
 
 struct engine_counts {

@@ -3,6 +3,7 @@
  *   engine.c        the loop, opening and closing, submitting
  *   engine_admit.c  who gets a sequence, who leaves, whose neighbours are looked up
  *   engine_passages.c  passages in the prompt, sought once or again and again
+ *   engine_pinned.c the operator's prefixes, whose rows are there from the start
  *   engine_prefix.c rows that a prompt takes over from earlier ones
  *   engine_step.c   plan one step, compute it, draw, hand out what was drawn
  *   sequence.c      one answer as it grows: tokens, text, publication */
@@ -175,6 +176,11 @@ static inline bool engine_passages_are_due(const struct engine_sequence *s) {
     int every = s->generation->asked.passages.every;
     return s->generation->asked.passages.search && every > 0 && s->n_ids % every == 0;
 }
+
+/* engine_pinned.c */
+
+/* Before the thread starts: the rows of x->o.prefixes are computed, or read from their files. */
+enum status engine_pin_prefixes(struct engine *x, struct error *e);
 
 /* engine_prefix.c */
 

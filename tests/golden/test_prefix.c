@@ -242,8 +242,62 @@ static void test_sources(void **state) {
     check_folder("tests/golden/hf/t5_v1_0", DTYPE_F16, 6);
 }
 
+/* The logits of the last row of a text that is read with session_reuse. */
+static void read_last(struct fixture *f, struct session_pool *pool, struct text *t, int expected, float *last) {
+    struct error e = {0};
+    struct tensor logits;
+    assert_int_equal(session_open(&t->session, pool, t->grid, &e), STATUS_OK);
+    assert_int_equal(session_reuse(t->session, &(struct session_text){.ids = t->ids, .n = t->n - 1}), expected);
+    struct step_item item = next_item(t, t->n - session_length(t->session));
+    item.n_logits = 1;
+    if (session_step(pool, &item, 1, &logits, &e)) fail_msg("%s", e.text);
+    backend_download(f->backend, last, logits.data, (size_t)f->info->padded_vocab * sizeof *last);
+    assert_int_equal(backend_sync(f->backend, &e), STATUS_OK);
+    session_close(t->session);
+}
+
+/* Rows that went through a file are the same, and what is pinned outlives everything else. */
+static void test_images(void **state) {
+    (void)state;
+    enum { KEPT = 4, SAVED = 300, MOST_VOCAB = 512 };
+    struct fixture f;
+    struct text t, others;
+    struct error e = {0};
+    float expected[MOST_VOCAB], last[MOST_VOCAB];
+    unsigned seed = 3;
+    fixture_open(&f, "tests/golden/hf/gemma2", DTYPE_F16, KEPT);
+    assert_true(f.info->padded_vocab <= MOST_VOCAB && session_has_image(f.kept));
+    do make_text(&t, NULL, 0, f.info, &seed);
+    while (t.n < SAVED + 50);
+    read_last(&f, f.plain, &t, 0, expected);
+
+    size_t bytes = session_image_bytes(f.plain, SAVED);
+    char *image = malloc(bytes);
+    struct tensor logits;
+    struct session *s;
+    struct step_item item = {.tokens = t.ids, .n_tokens = SAVED};
+    assert_int_equal(session_open(&item.session, f.plain, t.grid, &e), STATUS_OK);
+    assert_int_equal(session_step(f.plain, &item, 1, &logits, &e), STATUS_OK);
+    assert_int_equal(session_image_get(item.session, image, &e), STATUS_OK);
+    session_close(item.session);
+
+    assert_int_equal(session_open(&s, f.kept, t.grid, &e), STATUS_OK);
+    assert_int_equal(session_image_put(s, t.ids, SAVED, image, &e), STATUS_OK);
+    session_pin(s);
+    for (int i = 0; i < 5; i++) {
+        make_text(&others, NULL, 0, f.info, &seed);
+        others.ids[0] = (t.ids[0] + 1 + i) % LETTERS; /* or they begin alike by chance */
+        read_last(&f, f.kept, &others, 0, last);
+    }
+    assert_true(session_pool_blocks(f.kept).evicted > 0);
+    read_last(&f, f.kept, &t, SAVED, last);
+    assert_memory_equal(last, expected, (size_t)f.info->padded_vocab * sizeof *last);
+    free(image);
+    fixture_close(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_decoders), cmocka_unit_test(test_neighbors),
-                                       cmocka_unit_test(test_sources)};
+                                       cmocka_unit_test(test_sources), cmocka_unit_test(test_images)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,12 @@
 """Prompts that begin alike: what is computed once, what is told of it, and that no answer differs by a bit."""
 import concurrent.futures
+import json
 import random
+import subprocess
 
 import pytest
+from chat_model import make_chat_model
+from conftest import BUILD, Server
 
 PLAIN = {"temperature": 0, "retrieval": {"enabled": False}}
 
@@ -28,8 +32,6 @@ def answer(reply):
 @pytest.fixture(scope="module")
 def servers(config, tmp_path_factory):
     """One that keeps rows, far fewer than are asked for, and one that keeps none."""
-    from conftest import Server
-
     folder = tmp_path_factory.mktemp("prefixes")
     options = ("server.max_sequences=4", "retrieval.max_k=3")
     pair = [Server(config, folder, f"server.prefix_cache_mb={mb}", *options) for mb in (8, 0)]
@@ -115,8 +117,6 @@ def edited(prompts, generator):
 @pytest.mark.parametrize("grid", ["end", "start"])
 def test_no_answer_differs(grid, config, tmp_path):
     """Random edits, four at a time, in a cache that is too small, with live retrieval and without."""
-    from conftest import Server
-
     generator = random.Random(grid)
     requests, prompts = [], []
     for _ in range(24):
@@ -136,3 +136,102 @@ def test_no_answer_differs(grid, config, tmp_path):
     assert metric(pair[0], "retro_prefix_cache_evictions_total") > 0
     for server in pair:
         assert server.stop() == 0, server.log.read_text()
+
+
+# The operator's prefixes.
+
+SYSTEM = {"messages": [{"role": "system", "content": "Answer in few words. " * 20}]}
+
+
+@pytest.fixture(scope="module")
+def chat_folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("prefix-chat") / "script"
+    make_chat_model(path)
+    return path
+
+
+@pytest.fixture
+def start_named(chat_folder, tmp_path):
+    """Starts servers with these prefixes and the same folder for their rows."""
+    running = []
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "system.json").write_text(json.dumps(SYSTEM))
+    (tmp_path / "notice.txt").write_text("Notice: " + "all texts begin like this one, " * 20 + "\n")
+    config = tmp_path / "retro.json"
+    config.write_text(json.dumps({
+        "model": {"path": str(chat_folder)},
+        "server": {"port": 0, "max_context": 1024, "prefix_folder": "rows",
+                   "prefixes": [{"path": "system.json"}, {"path": "notice.txt"}]}}))
+
+    def start_one(*sets):
+        running.append(Server(config, tmp_path, *sets))
+        return running[-1]
+
+    yield start_one
+    for server in running:
+        assert server.process.poll() is not None or server.stop() == 0, server.log.read_text()
+
+
+def first_chat(server):
+    """The first chat that a server is asked, with the text that it begins with."""
+    messages = SYSTEM["messages"] + [{"role": "user", "content": "Hi"}]
+    reply = server.post({"messages": messages}, "/v1/chat/completions")
+    assert reply.status == 200, reply.body
+    return reply.json()
+
+
+def test_named_prefixes_are_there_from_the_start(start_named, tmp_path):
+    server = start_named()
+    log = server.log.read_text()
+    assert "prefix system.json: " in log and "prefix notice.txt: " in log and log.count(" tokens computed in ") == 2
+    chat = first_chat(server)
+    # All but the user's word, what comes behind it, and the role's name.
+    assert 0 < chat["usage"]["prompt_tokens"] - cached(chat) < 20
+    notice = (tmp_path / "notice.txt").read_text()[:-1]
+    text = server.complete(notice + " And so on.", max_tokens=1)
+    assert 0 < text["usage"]["prompt_tokens"] - cached(text) < 15
+    assert server.stop() == 0
+    assert sorted(p.name for p in (tmp_path / "rows").iterdir()) == ["notice.txt.rows", "system.json.rows"]
+
+    again = start_named()
+    assert again.log.read_text().count(" tokens read from its file in ") == 2
+    second = first_chat(again)
+    assert second["choices"] == chat["choices"] and second["usage"] == chat["usage"]
+
+
+def test_files_of_rows_that_do_not_fit_are_made_anew(start_named, tmp_path):
+    server = start_named()
+    assert server.stop() == 0
+    rows = tmp_path / "rows/system.json.rows"
+    good = rows.read_bytes()
+    rows.write_bytes(good[:1000] + bytes([good[1000] ^ 1]) + good[1001:])
+    (tmp_path / "notice.txt").write_text("Another notice. " * 20)
+    server = start_named()
+    log = server.log.read_text()
+    assert "system.json.rows: its checksum does not fit; its rows are computed again" in log
+    assert log.count(" tokens computed in ") == 2
+    assert rows.read_bytes() == good and oct(rows.stat().st_mode & 0o777) == "0o600"
+    # Rows of another type are not read.
+    assert server.stop() == 0
+    other = start_named("model.dtype=bf16")
+    assert other.log.read_text().count(" tokens computed in ") == 2
+
+
+def test_nothing_that_a_client_sends_is_stored(start_named, tmp_path):
+    server = start_named()
+    server.complete("A secret of a client. " * 30, max_tokens=2)
+    assert server.stop() == 0
+    assert sorted(p.name for p in (tmp_path / "rows").iterdir()) == ["notice.txt.rows", "system.json.rows"]
+    written = b"".join(p.read_bytes() for p in (tmp_path / "rows").iterdir())
+    assert len(written) < 4 << 20 and start_named().log.read_text().count(" tokens read from its file in ") == 2
+
+
+@pytest.mark.parametrize("sets, words", [
+    (['server.prefixes=[{"path": "gone.txt"}]'], "server.prefixes, "),
+    (["server.prefix_cache_mb=1"], "raise server.prefix_cache_mb"),
+    (["server.max_context=64"], "server.max_context is 64"),
+])
+def test_prefixes_that_cannot_be_kept_are_refused(start_named, tmp_path, sets, words):
+    command = [BUILD / "retro-server", "--config", tmp_path / "retro.json", *(a for s in sets for a in ("--set", s))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1 and words in done.stderr, done.stderr

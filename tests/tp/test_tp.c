@@ -366,10 +366,70 @@ static void test_an_abandoned_step(void **state) {
     for (int size = 1; size <= 3; size++) check_abandoned(size);
 }
 
+/* A text read twice, and once more with another end, in a pool that keeps rows or keeps none; the hash of all last
+ * rows' logits. */
+static uint64_t run_reusing(int size, int stages, int kept_blocks) {
+    enum { ROWS = 300, CHUNKS = ROWS / 4 + 1, VOCAB = 512 };
+    static struct neighbor_tokens sets[CHUNKS];
+    static int32_t tokens[ROWS], found[2 * 16 + CHUNKS];
+    static float host[VOCAB];
+    struct error e = {0};
+    struct config c;
+    struct opened_model o;
+    struct session_pool *pool;
+    uint64_t hash = 0;
+    configure(&c, size, stages);
+    assert_int_equal(opened_model_open(&o, &c, "tests/golden/retro/case_b", NULL, &e), STATUS_OK);
+    config_free(&c);
+    const struct model_info *info = model_info(o.model);
+    assert_true(info->padded_vocab <= VOCAB && info->retrieved_length <= 16 && info->chunk_length == 4);
+    struct session_limits limits = {.max_sessions = 1,
+                                    .max_tokens = ROWS,
+                                    .max_step_rows = ROWS,
+                                    .max_logit_rows = 1,
+                                    .max_neighbors = 2,
+                                    .kv_dtype = DTYPE_F32,
+                                    .kept_blocks = kept_blocks};
+    assert_int_equal(session_pool_open(&pool, o.model, &limits, &e), STATUS_OK);
+    for (size_t i = 0; i < ARRAY_COUNT(found); i++) found[i] = (int32_t)(i * 7 % 100);
+    for (int i = 0; i < ROWS; i++) tokens[i] = i * i % 200;
+    for (int j = 0; j < CHUNKS; j++) sets[j] = (struct neighbor_tokens){found + j, j % 3};
+    static const int reused[] = {0, ROWS - 1, ROWS - 20};
+    for (int i = 0; i < 3; i++) {
+        struct session *s;
+        struct tensor logits;
+        if (i == 2) tokens[ROWS - 20]++;
+        struct session_text text = {.ids = tokens, .n = ROWS - 1, .neighbors = sets};
+        assert_int_equal(session_open(&s, pool, grid_make(GRID_END, ROWS, 4), &e), STATUS_OK);
+        assert_int_equal(session_reuse(s, &text), kept_blocks ? reused[i] : 0);
+        struct step_item item = {.session = s,
+                                 .tokens = tokens + session_length(s),
+                                 .n_tokens = ROWS - session_length(s),
+                                 .neighbors = sets + session_next_chunk(s),
+                                 .n_logits = 1};
+        if (session_step(pool, &item, 1, &logits, &e)) fail_msg("%s", e.text);
+        backend_download(o.backend, host, logits.data, (size_t)info->padded_vocab * sizeof *host);
+        assert_int_equal(backend_sync(o.backend, &e), STATUS_OK);
+        hash = hash_bytes(host, (size_t)info->padded_vocab * sizeof *host, hash);
+        session_close(s);
+    }
+    session_pool_close(pool);
+    opened_model_close(&o);
+    return hash;
+}
+
+/* Every rank has its part of the rows that are taken over: the same logits, bit by bit, as when all are computed. */
+static void test_reused_rows(void **state) {
+    (void)state;
+    for (int size = 1; size <= 2; size++)
+        for (int stages = 1; stages <= 3; stages++)
+            assert_int_equal(run_reusing(size, stages, 10), run_reusing(size, stages, 0));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tensor_parallel),  cmocka_unit_test(test_pipeline),
-                                       cmocka_unit_test(test_micro_batches),    cmocka_unit_test(test_uneven_split),
-                                       cmocka_unit_test(test_too_many_ranks),   cmocka_unit_test(test_refused_pool),
-                                       cmocka_unit_test(test_an_abandoned_step)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_tensor_parallel),   cmocka_unit_test(test_pipeline),
+                                       cmocka_unit_test(test_micro_batches),     cmocka_unit_test(test_uneven_split),
+                                       cmocka_unit_test(test_too_many_ranks),    cmocka_unit_test(test_refused_pool),
+                                       cmocka_unit_test(test_an_abandoned_step), cmocka_unit_test(test_reused_rows)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
