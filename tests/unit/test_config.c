@@ -381,7 +381,9 @@ static void set_other(const struct option_row *o, const char *key, void *context
         snprintf(text, sizeof text, "%s=%s", key, f->choices[f->choices[0].value == (int)f->fallback].name);
     if (f->type == JSON_TEXT) snprintf(text, sizeof text, "%s=a \"b\" \\ \n\t\x01 \xc3\xa9 %s", key, key);
     if (f->type == JSON_LIST && !option_has_structs(o)) snprintf(text, sizeof text, "%s=[\"a\", \"b c\"]", key);
-    if (option_has_structs(o))
+    bool paths = option_has_structs(o) && f->item->table->count == 1;
+    if (paths) snprintf(text, sizeof text, "%s=[{\"path\": \"/p\"}, {\"path\": \"q\"}]", key);
+    if (option_has_structs(o) && !paths)
         snprintf(text, sizeof text,
                  "%s=[{\"path\": \"/p\", \"role\": \"embedder\"}, {\"path\": \"q\", \"name\": \"n\"}]", key);
     assert_int_equal(config_set(context, text, &e), STATUS_OK);
