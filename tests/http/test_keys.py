@@ -1,4 +1,5 @@
 """Who is let in: keys and their limits, addresses, and whose turn it is."""
+import concurrent.futures
 import json
 import re
 import signal
@@ -229,6 +230,59 @@ def test_one_client_does_not_fill_the_queue(start, keys):
     for s in sockets:
         s.close()
     server.wait_until(idle, 5)
+
+
+def test_the_embedder_takes_turns(start, keys):
+    """One client's 2048 texts do not keep another's one text waiting."""
+    many, one = keys.add("many"), keys.add("one")
+    server = start(f"server.keys_file={keys.path}")
+
+    def embed(secret, texts):
+        return server.request("POST", "/v1/embeddings", json.dumps({"input": texts}), bearer(secret)).status
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(embed, many, [f"text number {i}" for i in range(2048)])
+        deadline = time.monotonic() + 20
+        while b'retro_key_requests_running{key="many"} 1' not in server.request("GET", "/metrics").body:
+            assert time.monotonic() < deadline
+        assert embed(one, ["a text"]) == 200 and not slow.done()
+        assert slow.result() == 200
+
+
+@pytest.mark.parametrize("sets, path, body", [
+    (["server.max_sequences=1"], "/v1/completions", {"prompt": ["The"] * 16, **LONG}),
+    ([], "/v1/embeddings", {"input": ["The " * 200] * 2000})])
+def test_a_request_has_its_time(start, sets, path, body):
+    """What is not written in time is given up, in the words of the API; a stream ends with them."""
+    server = start("server.request_timeout=1", *sets)
+    started = time.monotonic()
+    reply = server.post(body, path)
+    assert reply.status == 503 and "option server.request_timeout" in reply.error()["message"]
+    assert time.monotonic() - started >= 1
+    if path == "/v1/completions":
+        *_, last = server.stream(["The"] * 16, **LONG)
+        assert "option server.request_timeout" in last["error"]["message"]
+    server.wait_until(idle, 20)
+    assert server.complete("The", max_tokens=1)
+
+
+def test_connections_of_one_client(start):
+    """An idle one makes room; where all are at work, requests of more are refused."""
+    server = start("server.max_client_connections=2", "server.max_sequences=1", "retrieval.collection=")
+    held = [server.socket() for _ in range(2)]
+    time.sleep(1.1)
+    assert server.complete("The", max_tokens=1), "one of the idle ones was closed"
+    for s in held:
+        s.close()
+    busy = [send(server, {"prompt": ["The"] * 16, **LONG}) for _ in range(2)]
+    server.wait_until(lambda h: h["running"] == 1 and h["waiting"] >= 31, 20)
+    reply = server.post({"prompt": "The"})
+    assert reply.status == 429 and reply.headers["Retry-After"] == "1"
+    assert reply.error()["code"] == "too_many_connections"
+    for s in busy:
+        s.close()
+    server.wait_until(idle, 20)
+    assert server.complete("The", max_tokens=1)
 
 
 @pytest.mark.parametrize("option, words", [("server.keys_file=/nowhere", "server.keys_file: /nowhere"),
