@@ -7,6 +7,7 @@
  * ends it: no new connections, running requests are finished for up to server.drain_timeout seconds, then all is closed
  * in reverse order. A second signal ends the waiting. */
 #include <errno.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -311,6 +312,7 @@ int main(int argc, char **argv) {
     struct error e = {0};
     enum cli_action action;
     openmp_wait_passively(argv);
+    mallopt(M_ARENA_MAX, 1); /* heaps of several threads would each grow to a peak of their own */
     standard_streams_open();
     config_init(&s.config);
     enum status status = cli_parse(argc, argv, &s.config, &action, &e);

@@ -32,8 +32,9 @@ from chat_model import TEMPLATE, make_tokens, write_safetensors, write_tokenizer
 LAYERS, D, HEADS, FFN, CONTEXT = 2, 64, 4, 128, 256
 WORDS = "the system call creates a new process and returns its number to the caller or an error".split()
 SLOPE_BYTES = 1  # a request
-# Where memory moves by whole pages, a short run cannot tell a slope; it may grow by so many pages at most.
-SHORT_REQUESTS, SHORT_BYTES = 20000, 2 << 20
+# Memory moves by whole pages, and the heap finds its form in the first tens of thousands of requests: a shorter run
+# cannot tell a slope, and only has a bound.
+SHORT_REQUESTS, SHORT_BYTES = 100000, 2 << 20
 
 
 def make_model(folder):
