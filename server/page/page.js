@@ -133,10 +133,10 @@ const actions = {
 // Asking.
 
 function requestBody(text, reads, seed) {
-  const { temperature, top_p, max_tokens, k, min_similarity, system } = settings();
+  const { temperature, top_p, max_tokens, k, min_similarity, compare, system } = settings();
   const writing = { max_tokens, temperature, top_p, seed };
   const body = { model: model.id, ...writing, stream: true, stream_options: { include_usage: true } };
-  const reading = { enabled: true, k, min_similarity };
+  const reading = { enabled: true, k, min_similarity, ...(compare ? { compare: "off" } : {}) };
   if (props.retrieval) body.retrieval = reads ? reading : { enabled: false };
   if (mode() === "complete") return { ...body, prompt: text };
   const messages = system ? [{ role: "system", content: system }] : [];

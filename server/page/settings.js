@@ -41,6 +41,7 @@ export function setDefaults(props) {
     seed: "",
     k: props.retrieval?.k ?? 1,
     min_similarity: props.retrieval?.min_similarity ?? -1,
+    compare: true,
     system: props.retrieval && props.retrieval.mode !== "attention" ? CITE : "",
     key: "",
   };

@@ -94,7 +94,7 @@ def test_settings_are_sent_and_outlive_a_reload(visit):
     one.ask(QUESTION)
     (body,) = one.bodies()
     assert (body["temperature"], body["max_tokens"], body["seed"]) == (0, 7, 5)
-    assert body["retrieval"] == {"enabled": True, "k": 3, "min_similarity": 0.25}
+    assert body["retrieval"] == {"enabled": True, "k": 3, "min_similarity": 0.25, "compare": "off"}
     one.page.click("#open-settings")
     one.page.click("#defaults")
     assert one.page.locator("[name=max_tokens]").input_value() == "128"
@@ -300,6 +300,17 @@ def test_words_of_models_are_text(visit):
 # What was read for which words.
 
 
+def test_a_comparison_is_asked_for_only_where_it_is_wanted(visit):
+    one = visit()
+    one.set(compare=False)
+    one.ask(QUESTION)
+    assert "compare" not in one.bodies()[0]["retrieval"] and one.page.locator(".legend").is_hidden()
+    one.set(compare=True)
+    one.ask(QUESTION)
+    one.page.locator("article").last.locator(".token").first.hover()
+    assert re.search(r"% likely, .*% without the documents\.$", one.text(".reading"))
+
+
 def marked(visit):
     """An answer of two sentences and two passages: 🙂 is two units of a browser's text, and one character of the API."""
     one = visit()
@@ -462,4 +473,5 @@ def test_nothing_is_loaded_from_elsewhere(visit, server):
     one = visit()
     one.ask(QUESTION)
     assert {request.url[:len(server.url)] for request in one.requests} == {server.url}
-    assert one.page.evaluate("performance.getEntriesByType('resource').reduce((sum, e) => sum + e.decodedBodySize, 0)") < 80000
+    assert one.page.evaluate("performance.getEntriesByType('resource').filter(e => e.name.includes('/page/'))"
+                             ".reduce((sum, e) => sum + e.decodedBodySize, 0)") < 60000
