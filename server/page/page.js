@@ -136,7 +136,7 @@ function requestBody(text, reads, seed) {
   const { temperature, top_p, max_tokens, k, min_similarity, compare, system } = settings();
   const writing = { max_tokens, temperature, top_p, seed };
   const body = { model: model.id, ...writing, stream: true, stream_options: { include_usage: true } };
-  const reading = { enabled: true, k, min_similarity, ...(compare ? { compare: "off" } : {}) };
+  const reading = { enabled: true, k, min_similarity, attention: "tokens", ...(compare ? { compare: "off" } : {}) };
   if (props.retrieval) body.retrieval = reads ? reading : { enabled: false };
   if (mode() === "complete") return { ...body, prompt: text };
   const messages = system ? [{ role: "system", content: system }] : [];

@@ -3,7 +3,10 @@
 
 const shape = document.querySelector("#source-shape").content.firstElementChild;
 
-export const percent = (share) => `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`;
+export function percent(share) {
+  if (share > 0 && share < 0.0005) return "below 0.1 %";
+  return `${(100 * share).toFixed(share > 0 && share < 0.0995 ? 1 : 0)} %`;
+}
 
 function describePlace(neighbor) {
   if (neighbor.document === null) return "given in the request";
@@ -89,6 +92,7 @@ export class Sources {
   // The share of each passage in the whole answer, as a Map by index.
   setShares(shares) {
     this.shares = shares;
+    if (this.passages.length === 0) return;
     this.element.querySelector("h3 span").textContent = "and their share of the attention";
     this.light(new Map());
   }

@@ -6,11 +6,12 @@ import sys
 from playwright.sync_api import sync_playwright
 
 PROMPT = "open() returns a file descriptor, a small, nonnegative integer that is an index"
-SEED, TOKENS = 1, 72
+SEED, TOKENS = 1, 64
 
 url, path = sys.argv[1:]
 with sync_playwright() as playwright:
-    browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox", "--disable-dev-shm-usage"])
+    arguments = ["--no-sandbox", "--disable-dev-shm-usage"]
+    browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=arguments)
     page = browser.new_page(viewport={"width": 1200, "height": 720}, color_scheme="light")
     page.goto(url)
     page.wait_for_selector("#facts:not(:empty)")
@@ -21,5 +22,5 @@ with sync_playwright() as playwright:
     page.fill("#prompt", PROMPT)
     page.press("#prompt", "Enter")
     page.wait_for_selector("#send:visible")
-    page.locator(".sentence", has_text="execve").first.hover()
+    page.locator(".token", has_text="remain").first.hover()
     page.screenshot(path=path, animations="disabled")

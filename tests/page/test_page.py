@@ -68,6 +68,13 @@ def test_without_documents_no_source_is_shown(visit):
     assert one.page.locator("aside").is_hidden() and len(one.text(".written")) > 20
 
 
+def test_that_nothing_is_near_enough_is_told(visit):
+    one = visit()
+    one.set(min_similarity=0.999)
+    one.ask(QUESTION)
+    assert one.text("aside h3") == "Sources none was near enough" and one.page.locator("aside li").count() == 0
+
+
 def test_going_on_begins_where_the_text_ended(visit):
     one = visit()
     one.set(max_tokens=12, temperature=0)
@@ -94,7 +101,7 @@ def test_settings_are_sent_and_outlive_a_reload(visit):
     one.ask(QUESTION)
     (body,) = one.bodies()
     assert (body["temperature"], body["max_tokens"], body["seed"]) == (0, 7, 5)
-    assert body["retrieval"] == {"enabled": True, "k": 3, "min_similarity": 0.25, "compare": "off"}
+    assert body["retrieval"] == {"enabled": True, "k": 3, "min_similarity": 0.25, "attention": "tokens", "compare": "off"}
     one.page.click("#open-settings")
     one.page.click("#defaults")
     assert one.page.locator("[name=max_tokens]").input_value() == "128"
@@ -300,11 +307,26 @@ def test_words_of_models_are_text(visit):
 # What was read for which words.
 
 
+def test_the_attention_of_the_model_is_shown(visit):
+    """Each token of a chunk divides its whole attention among the chunk's passages."""
+    one = visit()
+    one.set(seed=1, temperature=0)
+    one.ask(QUESTION)
+    shares = [float(share.split()[0]) for share in one.page.locator("aside .share").all_inner_texts()]
+    assert sum(shares) == pytest.approx(100, abs=2) and len(shares) >= 2
+    one.page.locator(".sentence").first.hover()
+    assert max(weights(one, "aside li")) == 1 and one.page.locator(".token").count() > 5
+    one.page.locator("aside li").first.hover()
+    assert max(weights(one, ".token")) == 1
+
+
 def test_a_comparison_is_asked_for_only_where_it_is_wanted(visit):
     one = visit()
     one.set(compare=False)
     one.ask(QUESTION)
     assert "compare" not in one.bodies()[0]["retrieval"] and one.page.locator(".legend").is_hidden()
+    one.page.locator(".token").first.hover()
+    assert "likely" not in one.text(".reading")
     one.set(compare=True)
     one.ask(QUESTION)
     one.page.locator("article").last.locator(".token").first.hover()
