@@ -14,7 +14,7 @@ void origin_write(struct json_writer *w, const struct served_model *model, const
 
 int tokens_shown(const struct generation *g, const struct progress *p, int from) {
     int n = p->n_ids, shown = from;
-    if (p->finish == FINISH_LENGTH) return n;
+    if (p->finish == FINISH_LENGTH || p->complete) return n;
     bool by_token = p->finish == FINISH_STOP && p->stop_string < 0;
     if (by_token) return max_int(g->asked.end.include_stop ? n : n - 1, shown);
     while (shown < n && (shown > 0 ? g->answer.text_ends[shown - 1] : 0) < p->visible) shown++;

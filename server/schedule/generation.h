@@ -128,6 +128,7 @@ struct progress {
     double logprob_sum; /* of the tokens of ids, under the model's own probabilities */
     int stop_string;    /* the number of the stop string that ended it, -1: none did */
     int32_t stop_id;    /* the same of a token of stop_ids */
+    bool complete;      /* its grammar left nothing to be written: the last token is text, whatever stopped it */
 };
 
 /* The published part. Arrays are as long as the answer can get; entries below the published counts are constant, so

@@ -147,7 +147,8 @@ static void answer_update(struct engine_sequence *s, enum finish how) {
                                          .finish = how,
                                          .logprob_sum = s->logprob_sum,
                                          .stop_string = s->stop_string,
-                                         .stop_id = s->stop_id};
+                                         .stop_id = s->stop_id,
+                                         .complete = s->matcher && s->matcher->finished};
     if (wake && answer->waker.wake) answer->waker.wake(answer->waker.context);
 }
 

@@ -64,9 +64,10 @@ def test_grammar(server):
 
 
 def test_greedy_takes_the_likeliest_token_that_is_allowed(server):
-    free = complete(server, max_tokens=1, temperature=0, logprobs=5)["logprobs"]["top_logprobs"][0]
+    fields = {"temperature": 0, "logprobs": 5, "retrieval": {"enabled": False}, "min_tokens": 1}
+    free = complete(server, max_tokens=1, **fields)["logprobs"]["top_logprobs"][0]
     second = sorted(free, key=free.get)[-2]
-    choice = complete(server, guided_choice=[second, "zzzz"], max_tokens=5, temperature=0, logprobs=5)
+    choice = complete(server, guided_choice=[second, "zzzz"], max_tokens=5, **fields)
     assert choice["text"] == second
     assert choice["logprobs"]["token_logprobs"][0] == free[second]  # the model's own, not those of the mask
 
