@@ -5,7 +5,7 @@
 
 Starts a server with keys and a random model of its own (or --model), and asks until N requests or S seconds are over.
 Clients leave at any moment of a request. Every greedy answer that arrives is compared with the answer that the same
-request had alone, on an idle server. The server's memory is read from /proc after each hundredth of the requests; its
+request had alone, on an idle server. The server's memory is read from /proc after each fiftieth of the requests; its
 slope by least squares, in bytes a request, leaves out the first third. The last line is "N passed, N failed".
 """
 import argparse
@@ -79,6 +79,7 @@ class Server:
         (folder / "keys").write_text("".join(lines))
         settings = {"model.path": arguments.model, "server.port": 0, "server.keys_file": folder / "keys", "model.threads": 1,
                     "server.max_connections": 64, "server.max_sequences": 8, "log.level": "warn", "server.max_queue": 32,
+                    "server.connection_timeout": 3600, "server.head_timeout": 3600,
                     **dict(s.split("=", 1) for s in arguments.set)}
         # The line with the port is of level info: the port is found among the process's sockets instead.
         with socket.create_server(("127.0.0.1", 0)) as s:
@@ -323,7 +324,7 @@ def main():
         run = Run(server, arguments)
         wait_idle(server)
         files, begun = server.files(), time.monotonic()
-        run.go(arguments.clients, max(50, arguments.requests // 100))
+        run.go(arguments.clients, max(50, arguments.requests // 50))
         seconds = time.monotonic() - begun
         wait_idle(server)
         deadline = time.monotonic() + 30
