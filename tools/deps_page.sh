@@ -16,10 +16,14 @@ content=$(cksum < "$here/requirements-page.txt")
 say() { printf '\033[1mdeps-page:\033[0m %s\n' "$*"; }
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 
-if ! dpkg-query -W -f '${Status}' chromium 2>/dev/null | grep -q 'ok installed'; then
-    say "installing chromium (180 MB of packages on a bare Debian 12)"
+# playwright's driver needs libatomic.
+packages=(chromium libatomic1)
+missing=$(for p in "${packages[@]}"; do
+    dpkg-query -W -f '${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || echo "$p"; done)
+if [ -n "$missing" ]; then
+    say "installing" $missing "(180 MB of packages on a bare Debian 12)"
     as_root apt-get update -qq
-    DEBIAN_FRONTEND=noninteractive as_root apt-get install -y -qq --no-install-recommends chromium
+    DEBIAN_FRONTEND=noninteractive as_root apt-get install -y -qq --no-install-recommends $missing
 fi
 if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$content" ]; then
     mkdir -p "$prefix"
