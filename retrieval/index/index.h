@@ -82,5 +82,7 @@ enum status index_make_faiss(struct index **out, const struct index_source *sour
 void index_set_threads(int threads);
 /* Lists of an inverted file of so many vectors: 4 sqrt(count), rounded to a power of two. */
 int index_lists(int64_t count);
+/* Whether an index of this kind gives its vectors back bit for bit. */
+bool index_is_lossless(const char *factory);
 /* The factory string for a collection of this size: what index_build_faiss picks, INDEX_EXACT without FAISS. */
 void index_choose_factory(char *factory, size_t size, int64_t count);

@@ -12,13 +12,14 @@
 #include "retrieval/store/collection_private.h"
 
 struct document {
-    const char *id, *path, *title; /* in the map */
+    const char *id, *path, *title, *metadata; /* in the map */
     uint64_t first_chunk, n_chunks;
     uint64_t text, text_size; /* in documents.text */
 };
 
 struct collection {
     struct snapshot base;
+    char *folder; /* of its generation */
     struct manifest manifest;
     struct file_map maps[COLLECTION_FILE_COUNT]; /* of vectors only while they are verified */
     const uint32_t *tokens;
@@ -94,6 +95,7 @@ static enum status open_files(struct collection *c, const char *folder, struct e
     enum status status = STATUS_OK;
     for (int i = 0; i < COLLECTION_FILE_COUNT && status == STATUS_OK; i++) {
         enum collection_file file = (enum collection_file)i;
+        if (file == COLLECTION_FILE_ORIGINALS) continue; /* collection_vectors maps it */
         char *path = disk_path(folder, collection_file_name(file, c->manifest.info.index_factory));
         status = map_verified(c, file, path, e);
         if (status == STATUS_OK && file == COLLECTION_FILE_VECTORS) status = open_index(c, path, e);
@@ -114,23 +116,25 @@ static enum status read_document(const struct file_map *map, size_t *at, struct 
     memcpy(&record, map->data + *at, sizeof record);
     *at += sizeof record;
 
-    /* Three sizes of 32 bits cannot overflow 64. */
-    uint64_t strings = (uint64_t)record.id_size + record.path_size + record.title_size + 3;
+    /* Four sizes of 32 bits cannot overflow 64. */
+    uint64_t strings = (uint64_t)record.id_size + record.path_size + record.title_size + record.metadata_size + 4;
     if (strings > map->size - *at) return *problem = "reaches beyond the end of the file", STATUS_CORRUPT;
     const char *id = (const char *)map->data + *at, *path = id + record.id_size + 1;
+    const char *title = path + record.path_size + 1;
     *d = (struct document){.id = id,
                            .path = path,
-                           .title = path + record.path_size + 1,
+                           .title = title,
+                           .metadata = title + record.title_size + 1,
                            .first_chunk = record.first_chunk,
                            .n_chunks = record.n_chunks,
                            .text_size = record.text_size};
     *at += strings;
 
-    if (d->id[record.id_size] != '\0' || d->path[record.path_size] != '\0' || d->title[record.title_size] != '\0')
+    if (d->id[record.id_size] != '\0' || d->path[record.path_size] != '\0' || d->title[record.title_size] != '\0' ||
+        d->metadata[record.metadata_size] != '\0')
         return *problem = "has a string without its end", STATUS_CORRUPT;
     if (record.id_size == 0 || record.id_size > COLLECTION_MAX_ID || strlen(d->id) != record.id_size)
         return *problem = "has no id, or one that is too long", STATUS_CORRUPT;
-    if (record.zero != 0) return *problem = "has a field this version does not know", STATUS_CORRUPT;
     return STATUS_OK;
 }
 
@@ -201,17 +205,15 @@ static enum status check_chunks(const struct collection *c, const char *folder, 
 
 static enum status open_generation(struct collection *c, const char *dir, int generation, uint64_t checksum,
                                    struct error *e) {
-    char *folder = disk_generation_path(dir, generation);
-    enum status status = read_manifest(c, folder, generation, checksum, e);
-    if (status == STATUS_OK) status = open_files(c, folder, e);
+    c->folder = disk_generation_path(dir, generation);
+    enum status status = read_manifest(c, c->folder, generation, checksum, e);
+    if (status == STATUS_OK) status = open_files(c, c->folder, e);
     if (status == STATUS_OK) {
         c->tokens = (const uint32_t *)(const void *)c->maps[COLLECTION_FILE_TOKENS].data;
         c->chunks = (const struct chunk_record *)(const void *)c->maps[COLLECTION_FILE_OFFSETS].data;
-        status = read_documents(c, folder, e);
+        status = read_documents(c, c->folder, e);
     }
-    if (status == STATUS_OK) status = check_chunks(c, folder, e);
-    free(folder);
-    return status;
+    return status ? status : check_chunks(c, c->folder, e);
 }
 
 enum status collection_outline_read(struct collection_outline *out, const char *dir, struct error *e) {
@@ -249,6 +251,7 @@ static void collection_free(struct snapshot *s) {
     for (int i = 0; i < COLLECTION_FILE_COUNT; i++) file_map_close(&c->maps[i]);
     free(c->documents);
     manifest_free(&c->manifest);
+    free(c->folder);
     free(c);
 }
 
@@ -336,12 +339,37 @@ struct chunk collection_chunk(const struct collection *c, int64_t id) {
                           .document_id = d->id,
                           .path = d->path,
                           .title = d->title,
+                          .metadata = d->metadata,
                           .tokens = c->tokens + record->token,
                           .n_tokens = (int)record->n_tokens,
                           .start = record->start,
                           .end = record->end,
                           .text = {text + d->text + record->start, record->end - record->start},
                           .source = {text + d->text, d->text_size}};
+}
+
+int64_t collection_first_chunk(const struct collection *c, int64_t document) {
+    CHECK(document >= 0 && document < c->manifest.info.n_documents);
+    return (int64_t)c->documents[document].first_chunk;
+}
+
+enum status collection_map_originals(struct collection *c, struct error *e) {
+    const char *factory = c->manifest.info.index_factory;
+    if (!collection_has_file(COLLECTION_FILE_ORIGINALS, factory) || c->maps[COLLECTION_FILE_ORIGINALS].data)
+        return STATUS_OK;
+    char *path = disk_path(c->folder, collection_file_name(COLLECTION_FILE_ORIGINALS, factory));
+    enum status status = map_verified(c, COLLECTION_FILE_ORIGINALS, path, e);
+    free(path);
+    return status;
+}
+
+enum status collection_vectors(const struct collection *c, int64_t first, int n, float *vectors, struct error *e) {
+    const struct file_map *originals = &c->maps[COLLECTION_FILE_ORIGINALS];
+    if (originals->data == NULL) return index_vectors(c->index, first, n, vectors, e);
+    size_t row = (size_t)c->manifest.info.dim * sizeof *vectors;
+    CHECK(first >= 0 && n >= 0 && first <= c->manifest.info.n_chunks - n);
+    memcpy(vectors, originals->data + (size_t)first * row, (size_t)n * row);
+    return STATUS_OK;
 }
 
 void collection_neighbor_tokens(const struct collection *c, int64_t id, int r, int32_t *ids) {
@@ -386,6 +414,7 @@ enum status collection_verify(const char *dir, struct error *e) {
     enum status status = collection_open(&c, dir, e);
     if (status) return status;
     status = probe_index(c, e);
+    if (status == STATUS_OK) status = collection_map_originals(c, e);
     collection_close(c);
     return status;
 }

@@ -3,9 +3,10 @@
  *   DIR/CURRENT              "gen-000001 <checksum of its MANIFEST>\n"
  *   DIR/gen-000001/chunks.tokens    u32 little endian, the tokens of all documents back to back
  *                  chunks.offsets   struct chunk_record[]: where each chunk lies in tokens and in the source text
- *                  documents        id, path and title of each document, and its range of chunks
+ *                  documents        id, path, title and metadata of each document, and its range of chunks
  *                  documents.text   the text of all documents back to back
  *                  vectors.faiss    one vector per chunk, id = chunk number (vectors.f32 for the index "Exact")
+ *                  vectors.f32      the vectors as they were embedded, where vectors.faiss keeps them only in part
  *                  MANIFEST         JSON: format version, counts, chunk length, metric, folder and hash of embedder
  *                                   and tokenizer, prompts, end-of-document id, index; length and XXH3 of each file
  * above
@@ -44,6 +45,7 @@ struct chunk {
     int64_t document;         /* its number, in order */
     const char *document_id;  /* stable across generations */
     const char *path, *title; /* of the document; title may be "" */
+    const char *metadata;     /* of the document: a JSON object, or "" */
     const uint32_t *tokens;
     int n_tokens;            /* 1 .. chunk_length */
     uint64_t start, end;     /* bytes of the document's text */
@@ -80,6 +82,13 @@ enum status collection_match_tokens(const struct collection_info *info, uint64_t
                                     struct error *e);
 
 struct chunk collection_chunk(const struct collection *c, int64_t id); /* id in [0, n_chunks) */
+/* Of document number `document` in [0, n_documents). */
+int64_t collection_first_chunk(const struct collection *c, int64_t document);
+/* Makes collection_vectors exact where the index compresses: its file of vectors is verified and mapped. Before the
+ * collection is shared with other threads, or by one of them that nobody reads vectors beside. */
+enum status collection_map_originals(struct collection *c, struct error *e);
+/* vectors [n, dim] of chunks first .. first + n - 1, as they were embedded. */
+enum status collection_vectors(const struct collection *c, int64_t first, int n, float *vectors, struct error *e);
 /* The neighbour as the model reads it: the chunk and what follows it in the same document, cut or padded with eod to
  * ids [r] (docs/spec/retro-data.md 9; continuation never leaves the document, unlike Megatron's). */
 void collection_neighbor_tokens(const struct collection *c, int64_t id, int r, int32_t *ids);
@@ -99,25 +108,40 @@ struct collection_options {
     const char *query_prompt, *document_prompt; /* the embedder's; NULL: "" */
     const char *embedder, *tokenizer; /* where they lie, for programs that are given nothing but the collection */
     const char *index_factory;        /* NULL: by size */
+    bool locked;                      /* the caller holds collection_lock */
 };
+
+/* The right to change the collection in dir, which one program has at a time: STATUS_BUSY while another one has it. The
+ * folder is made where it is missing. */
+enum status collection_lock(int *lock, const char *dir, struct error *e);
+void collection_unlock(int lock); /* -1: nothing */
 
 enum status collection_create(struct collection_builder **out, const char *dir, const struct collection_options *o,
                               struct error *e);
+/* A document cut into chunks: its tokens, `chunk_length` of them a chunk, the last chunk shorter. */
 struct collection_document {
     const char *id; /* the caller's own; NULL: document_id_of_path */
     const char *path, *title;
+    const char *metadata; /* a JSON object; NULL: none */
     struct text_span text;
     const int32_t *ids;     /* [n] */
-    const uint32_t *starts; /* [n + 1] where tokens begin in the text, in bytes; the last: where it ends */
+    const uint32_t *bounds; /* [chunks + 1] where chunks begin in the text, in bytes; the last: where it ends */
     int n;
 };
 enum { DOCUMENT_ID_SIZE = 33 };
 /* The id of a document that is known by its path alone: 32 hexadecimal digits, the same wherever and whenever. */
 void document_id_of_path(const char *path, char id[DOCUMENT_ID_SIZE]);
-/* Cuts chunks and returns how many. STATUS_INVALID for an id that an earlier document has. */
-enum status collection_add_document(struct collection_builder *b, const struct collection_document *d, int *n_chunks,
-                                    struct error *e);
+static inline int collection_count_chunks(int n_tokens, int chunk_length) {
+    return n_tokens / chunk_length + (n_tokens % chunk_length > 0);
+}
+/* STATUS_INVALID for an id that an earlier document has. */
+enum status collection_add_document(struct collection_builder *b, const struct collection_document *d, struct error *e);
 /* vectors [n, dim] of the next n chunks, in order. */
 enum status collection_add_vectors(struct collection_builder *b, const float *vectors, int n, struct error *e);
-enum status collection_commit(struct collection_builder *b, struct error *e); /* frees b, on failure too */
+/* The two halves of collection_commit. After the first the new generation is on the disk, whole, and no reader sees it;
+ * the caller may add files of its own to its folder, and must go on with the second or with collection_abandon. The
+ * second makes it the one that readers see. */
+enum status collection_prepare(struct collection_builder *b, struct error *e);
+enum status collection_publish(struct collection_builder *b, struct error *e); /* frees b, on failure too */
+enum status collection_commit(struct collection_builder *b, struct error *e);  /* frees b, on failure too */
 void collection_abandon(struct collection_builder *b);

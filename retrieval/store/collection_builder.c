@@ -27,12 +27,13 @@ struct writer {
 };
 enum { WRITER_BUFFER = 1 << 20 };
 
-/* Vectors wait here until the index is built; for exact search the file becomes the index. */
+/* Vectors wait here until the index is built; for exact search the file becomes the index, and beside an index that
+ * compresses it stays. */
 static const char vectors_name[] = "vectors.tmp";
 
 struct collection_builder {
     char *dir, *folder;
-    int lock;
+    int lock; /* -1: the caller's */
     int current; /* generation that CURRENT names, 0: none */
     struct manifest manifest;
     bool choose_index;
@@ -66,18 +67,28 @@ static void writer_close(struct writer *w) {
     buffer_free(&w->pending);
 }
 
-static enum status take_lock(struct collection_builder *b, struct error *e) {
-    char *path = disk_path(b->dir, "LOCK");
+enum status collection_lock(int *lock, const char *dir, struct error *e) {
+    *lock = -1;
+    if (disk_make_folder(dir, e)) return e->status;
+    char *path = disk_path(dir, "LOCK");
     enum status status = STATUS_OK;
-    b->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
-    if (b->lock < 0)
+    *lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (*lock < 0)
         status = error_errno(e, "%s: create", path);
-    else if (flock(b->lock, LOCK_EX | LOCK_NB) != 0)
+    else if (flock(*lock, LOCK_EX | LOCK_NB) != 0)
         status = errno == EWOULDBLOCK
-                     ? error_set(e, STATUS_BUSY, "%s: another program is building this collection", path)
+                     ? error_set(e, STATUS_BUSY, "%s: another program is changing this collection", path)
                      : error_errno(e, "%s: lock", path);
     free(path);
+    if (status) {
+        collection_unlock(*lock);
+        *lock = -1;
+    }
     return status;
+}
+
+void collection_unlock(int lock) {
+    if (lock >= 0) close(lock);
 }
 
 /* Picks the new generation's number and removes what an interrupted build left: generations above CURRENT's. When
@@ -130,8 +141,6 @@ static enum status check_options(const struct collection_options *o, struct erro
 
 enum status collection_create(struct collection_builder **out, const char *dir, const struct collection_options *o,
                               struct error *e) {
-    struct error local;
-    if (e == NULL) e = &local;
     if (check_options(o, e) || disk_make_folder(dir, e)) return e->status;
     struct collection_builder *b = xcalloc(1, sizeof *b);
     b->dir = xstrdup(dir);
@@ -149,7 +158,7 @@ enum status collection_create(struct collection_builder **out, const char *dir, 
                                  .document_prompt = xstrdup(o->document_prompt ? o->document_prompt : ""),
                                  .tokenizer = xstrdup(o->tokenizer),
                                  .index_factory = o->index_factory ? xstrdup(o->index_factory) : NULL};
-    enum status status = take_lock(b, e);
+    enum status status = o->locked ? STATUS_OK : collection_lock(&b->lock, dir, e);
     if (status == STATUS_OK) status = choose_generation(b, e);
     if (status == STATUS_OK) status = open_folder(b, e);
     if (status) {
@@ -173,55 +182,59 @@ static enum status check_document(const struct collection_builder *b, const stru
     if (d->id && (d->id[0] == '\0' || strlen(d->id) > COLLECTION_MAX_ID))
         return error_set(e, STATUS_INVALID, "%s: an id of %zu bytes; 1 .. %d are possible", d->path, strlen(d->id),
                          COLLECTION_MAX_ID);
-    if (d->starts[d->n] != d->text.size)
-        return error_set(e, STATUS_INVALID, "%s: the tokens end at byte %u, the text at %zu", d->path, d->starts[d->n],
-                         d->text.size);
+    int n_chunks = collection_count_chunks(d->n, b->manifest.info.chunk_length);
+    if (d->bounds[n_chunks] != d->text.size)
+        return error_set(e, STATUS_INVALID, "%s: the chunks end at byte %u, the text at %zu", d->path,
+                         d->bounds[n_chunks], d->text.size);
+    for (int i = 0; i < n_chunks; i++)
+        if (d->bounds[i] > d->bounds[i + 1])
+            return error_set(e, STATUS_INVALID, "%s: chunk %d has bytes [%u, %u)", d->path, i, d->bounds[i],
+                             d->bounds[i + 1]);
     for (int i = 0; i < d->n; i++)
-        if (d->ids[i] < 0 || d->starts[i] > d->starts[i + 1])
-            return error_set(e, STATUS_INVALID, "%s: token %d has id %d and bytes [%u, %u)", d->path, i, d->ids[i],
-                             d->starts[i], d->starts[i + 1]);
+        if (d->ids[i] < 0) return error_set(e, STATUS_INVALID, "%s: token %d has id %d", d->path, i, d->ids[i]);
     return STATUS_OK;
 }
 
-/* The chunks of a document; *n_chunks gets how many. */
-static enum status write_chunks(struct collection_builder *b, const struct collection_document *d, uint64_t *n_chunks,
+static enum status write_chunks(struct collection_builder *b, const struct collection_document *d, int n_chunks,
                                 struct error *e) {
     const struct collection_info *info = &b->manifest.info;
     enum status status = STATUS_OK;
-    for (int first = 0; first < d->n && status == STATUS_OK; first += info->chunk_length) {
-        int end = d->n - first > info->chunk_length ? first + info->chunk_length : d->n;
+    for (int i = 0; i < n_chunks && status == STATUS_OK; i++) {
+        int first = i * info->chunk_length;
         struct chunk_record chunk = {.token = (uint64_t)info->n_tokens + (uint64_t)first,
-                                     .start = d->starts[first],
-                                     .end = d->starts[end],
+                                     .start = d->bounds[i],
+                                     .end = d->bounds[i + 1],
                                      .document = (uint32_t)info->n_documents,
-                                     .n_tokens = (uint32_t)(end - first)};
+                                     .n_tokens = (uint32_t)min_int(info->chunk_length, d->n - first)};
         status = writer_append(&b->offsets, &chunk, sizeof chunk, e);
-        ++*n_chunks;
     }
     return status;
 }
 
 static enum status write_entry(struct collection_builder *b, const struct collection_document *d, const char *id,
-                               uint64_t n_chunks, struct error *e) {
+                               int n_chunks, struct error *e) {
+    const char *metadata = d->metadata ? d->metadata : "";
     struct document_record record = {.first_chunk = (uint64_t)b->manifest.info.n_chunks,
-                                     .n_chunks = n_chunks,
+                                     .n_chunks = (uint64_t)n_chunks,
                                      .text_size = d->text.size,
                                      .id_size = (uint32_t)strlen(id),
                                      .path_size = (uint32_t)strlen(d->path),
-                                     .title_size = (uint32_t)strlen(d->title)};
+                                     .title_size = (uint32_t)strlen(d->title),
+                                     .metadata_size = (uint32_t)strlen(metadata)};
     if (writer_append(&b->documents, &record, sizeof record, e) ||
         writer_append(&b->documents, id, record.id_size + (size_t)1, e) ||
         writer_append(&b->documents, d->path, record.path_size + (size_t)1, e) ||
-        writer_append(&b->documents, d->title, record.title_size + (size_t)1, e))
+        writer_append(&b->documents, d->title, record.title_size + (size_t)1, e) ||
+        writer_append(&b->documents, metadata, record.metadata_size + (size_t)1, e))
         return e->status;
     return STATUS_OK;
 }
 
-enum status collection_add_document(struct collection_builder *b, const struct collection_document *d, int *n_chunks,
+enum status collection_add_document(struct collection_builder *b, const struct collection_document *d,
                                     struct error *e) {
     struct collection_info *info = &b->manifest.info;
     char of_path[DOCUMENT_ID_SIZE];
-    uint64_t chunks = 0;
+    int n_chunks = collection_count_chunks(d->n, info->chunk_length);
     enum status status = check_document(b, d, e);
     if (status) return status;
 
@@ -231,16 +244,15 @@ enum status collection_add_document(struct collection_builder *b, const struct c
         return error_set(e, STATUS_INVALID, "%s: another document has the id %s already; paths and ids differ", d->path,
                          id);
 
-    status = write_chunks(b, d, &chunks, e);
+    status = write_chunks(b, d, n_chunks, e);
     if (status == STATUS_OK) status = writer_append(&b->tokens, d->ids, (size_t)d->n * sizeof *d->ids, e);
     if (status == STATUS_OK) status = writer_append(&b->text, d->text.text, d->text.size, e);
-    if (status == STATUS_OK) status = write_entry(b, d, id, chunks, e);
+    if (status == STATUS_OK) status = write_entry(b, d, id, n_chunks, e);
 
     for (int i = 0; i < d->n; i++) info->max_token = max_int(info->max_token, d->ids[i]);
     info->n_documents++;
-    info->n_chunks += (int64_t)chunks;
+    info->n_chunks += n_chunks;
     info->n_tokens += d->n;
-    *n_chunks = (int)chunks;
     return status;
 }
 
@@ -285,7 +297,18 @@ static enum status build_faiss(const struct collection_builder *b, const char *s
         status = index_build_faiss(target, info->index_factory, (const float *)(const void *)map.data, info->n_chunks,
                                    info->dim, e);
     file_map_close(&map);
-    return status ? status : disk_remove(source, e);
+    return status;
+}
+
+/* The vectors of a build with FAISS are needed no more, unless its index compresses them. */
+static enum status settle_vectors(const struct collection_builder *b, const char *source, struct error *e) {
+    const char *factory = b->manifest.info.index_factory;
+    if (!collection_has_file(COLLECTION_FILE_ORIGINALS, factory)) return disk_remove(source, e);
+    char *target = disk_path(b->folder, collection_file_name(COLLECTION_FILE_ORIGINALS, factory));
+    enum status status = disk_rename(source, target, e);
+    if (status == STATUS_OK) status = disk_sync(target, e);
+    free(target);
+    return status;
 }
 
 static enum status build_index(struct collection_builder *b, struct error *e) {
@@ -297,8 +320,9 @@ static enum status build_index(struct collection_builder *b, struct error *e) {
     }
     char *source = disk_path(b->folder, vectors_name);
     char *target = disk_path(b->folder, collection_file_name(COLLECTION_FILE_VECTORS, info->index_factory));
-    enum status status =
-        collection_is_exact(info->index_factory) ? disk_rename(source, target, e) : build_faiss(b, source, target, e);
+    bool exact = collection_is_exact(info->index_factory);
+    enum status status = exact ? disk_rename(source, target, e) : build_faiss(b, source, target, e);
+    if (status == STATUS_OK && !exact) status = settle_vectors(b, source, e);
     if (status == STATUS_OK) status = disk_sync(target, e);
     free(source);
     free(target);
@@ -309,8 +333,9 @@ static enum status measure_files(struct collection_builder *b, struct error *e) 
     enum status status = STATUS_OK;
     for (int i = 0; i < COLLECTION_FILE_COUNT && status == STATUS_OK; i++) {
         struct file_map map;
-        char *path =
-            disk_path(b->folder, collection_file_name((enum collection_file)i, b->manifest.info.index_factory));
+        enum collection_file file = (enum collection_file)i;
+        if (!collection_has_file(file, b->manifest.info.index_factory)) continue;
+        char *path = disk_path(b->folder, collection_file_name(file, b->manifest.info.index_factory));
         status = file_map_open(&map, path, e);
         if (status == STATUS_OK) {
             b->manifest.files[i].bytes = map.size;
@@ -347,7 +372,7 @@ static enum status write_manifest(struct collection_builder *b, struct error *e)
     return status;
 }
 
-static enum status publish(struct collection_builder *b, struct error *e) {
+static enum status turn_current(struct collection_builder *b, struct error *e) {
     struct buffer text = {0};
     char *temporary = disk_path(b->dir, "CURRENT.tmp"), *current = disk_path(b->dir, "CURRENT");
     current_print(b->manifest.info.generation, b->manifest.checksum, &text);
@@ -377,7 +402,7 @@ static void builder_free(struct collection_builder *b) {
     writer_close(&b->documents);
     writer_close(&b->text);
     writer_close(&b->vectors);
-    if (b->lock >= 0) close(b->lock);
+    collection_unlock(b->lock);
     manifest_free(&b->manifest);
     key_set_free(&b->ids);
     free(b->dir);
@@ -385,7 +410,7 @@ static void builder_free(struct collection_builder *b) {
     free(b);
 }
 
-static enum status prepare(struct collection_builder *b, struct error *e) {
+enum status collection_prepare(struct collection_builder *b, struct error *e) {
     const struct collection_info *info = &b->manifest.info;
     if (info->n_chunks == 0) return error_set(e, STATUS_INVALID, "%s: no document was added", b->dir);
     if ((uint64_t)info->n_chunks != b->n_vectors)
@@ -396,10 +421,14 @@ static enum status prepare(struct collection_builder *b, struct error *e) {
 }
 
 enum status collection_commit(struct collection_builder *b, struct error *e) {
-    struct error local;
-    if (e == NULL) e = &local;
-    enum status status = prepare(b, e);
-    if (status == STATUS_OK) status = publish(b, e);
+    enum status status = collection_prepare(b, e);
+    if (status == STATUS_OK) return collection_publish(b, e);
+    collection_abandon(b);
+    return status;
+}
+
+enum status collection_publish(struct collection_builder *b, struct error *e) {
+    enum status status = turn_current(b, e);
     if (status) {
         collection_abandon(b);
         return status;

@@ -6,7 +6,7 @@
 #include "retrieval/store/collection.h"
 
 enum {
-    COLLECTION_FORMAT = 3,
+    COLLECTION_FORMAT = 4,
     COLLECTION_MAX_CHUNK_LENGTH = 65536,
     COLLECTION_MAX_DIM = 65536,
     COLLECTION_MAX_ID = 512,            /* bytes of a document's id */
@@ -24,12 +24,12 @@ struct chunk_record {
 _Static_assert(sizeof(struct chunk_record) == 32, "rows are read straight from the file");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little endian and mapped as they are");
 
-/* One entry of `documents`, little endian, followed by id, NUL, path, NUL, title, NUL; entries are not aligned. */
+/* One entry of `documents`, little endian, followed by id, path, title and metadata, a NUL behind each; entries are not
+ * aligned. */
 struct document_record {
     uint64_t first_chunk, n_chunks;
     uint64_t text_size;                      /* texts lie back to back in documents.text */
-    uint32_t id_size, path_size, title_size; /* without the NULs */
-    uint32_t zero;
+    uint32_t id_size, path_size, title_size, metadata_size; /* without the NULs */
 };
 _Static_assert(sizeof(struct document_record) == 40, "headers are copied straight from the file");
 
@@ -39,6 +39,7 @@ enum collection_file {
     COLLECTION_FILE_DOCUMENTS,
     COLLECTION_FILE_TEXT,
     COLLECTION_FILE_VECTORS,
+    COLLECTION_FILE_ORIGINALS, /* of an index that compresses */
     COLLECTION_FILE_COUNT
 };
 
@@ -54,6 +55,8 @@ struct manifest {
 /* The name of a file in a generation; the vectors' depends on the index. */
 const char *collection_file_name(enum collection_file file, const char *index_factory);
 bool collection_is_exact(const char *index_factory);
+/* Whether a generation with this index has that file. */
+bool collection_has_file(enum collection_file file, const char *index_factory);
 
 /* Parses and checks a MANIFEST: checksum, format version, every field present, of its type and in
  * range, nothing else. `name` is what errors call it. Release with manifest_free, also after a

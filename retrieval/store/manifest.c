@@ -29,10 +29,15 @@ const char *collection_file_name(enum collection_file file, const char *index_fa
         case COLLECTION_FILE_DOCUMENTS: return "documents";
         case COLLECTION_FILE_TEXT: return "documents.text";
         case COLLECTION_FILE_VECTORS: return collection_is_exact(index_factory) ? "vectors.f32" : "vectors.faiss";
+        case COLLECTION_FILE_ORIGINALS: return "vectors.f32";
         case COLLECTION_FILE_COUNT: break;
     }
     CHECK(!"a collection file");
     return "";
+}
+
+bool collection_has_file(enum collection_file file, const char *index_factory) {
+    return file != COLLECTION_FILE_ORIGINALS || !index_is_lossless(index_factory);
 }
 
 static enum status check_checksum(const char *text, size_t size, const char *name, uint64_t *checksum,
@@ -66,13 +71,18 @@ static const struct json_table file_table = JSON_TABLE(file_fields);
 static enum status parse_files(struct json_reader *r, const struct json *value, void *object) {
     struct manifest *m = object;
     struct json_field rows[COLLECTION_FILE_COUNT];
-    for (int i = 0; i < COLLECTION_FILE_COUNT; i++)
-        rows[i] = (struct json_field){.name = collection_file_name((enum collection_file)i, m->info.index_factory),
+    int n = 0;
+    for (int i = 0; i < COLLECTION_FILE_COUNT; i++) {
+        enum collection_file file = (enum collection_file)i;
+        if (!collection_has_file(file, m->info.index_factory)) continue;
+        rows[n] = (struct json_field){.name = collection_file_name(file, m->info.index_factory),
                                       .type = JSON_STRUCT,
                                       .offset = (size_t)i * sizeof m->files[0],
                                       .table = &file_table,
                                       .required = true};
-    const struct json_table table = JSON_TABLE(rows);
+        n++;
+    }
+    const struct json_table table = {.fields = rows, .count = n};
     return json_table_read(r, &table, value, m->files);
 }
 
@@ -118,8 +128,10 @@ static const char *find_contradiction(const struct manifest *m) {
         return "the length of chunks.tokens is not four bytes a token";
     if (m->files[COLLECTION_FILE_OFFSETS].bytes != (uint64_t)info->n_chunks * sizeof(struct chunk_record))
         return "the length of chunks.offsets is not one record a chunk";
+    enum collection_file exact =
+        collection_is_exact(info->index_factory) ? COLLECTION_FILE_VECTORS : COLLECTION_FILE_ORIGINALS;
     if (mul_overflows((size_t)info->n_chunks, (size_t)info->dim * sizeof(float), &vectors) ||
-        (collection_is_exact(info->index_factory) && m->files[COLLECTION_FILE_VECTORS].bytes != vectors))
+        (collection_has_file(exact, info->index_factory) && m->files[exact].bytes != vectors))
         return "the length of vectors.f32 is not one vector a chunk";
     return NULL;
 }
@@ -145,7 +157,9 @@ enum status manifest_parse(struct manifest *m, const char *text, size_t size, co
 static void put_files(struct json_writer *w, const struct manifest *m) {
     put_key_object(w, "files");
     for (int i = 0; i < COLLECTION_FILE_COUNT; i++) {
-        put_key(w, collection_file_name((enum collection_file)i, m->info.index_factory));
+        enum collection_file file = (enum collection_file)i;
+        if (!collection_has_file(file, m->info.index_factory)) continue;
+        put_key(w, collection_file_name(file, m->info.index_factory));
         put_object_line(w);
         put_key_int(w, "bytes", (int64_t)m->files[i].bytes);
         put_key_hex(w, "xxh3", m->files[i].checksum);

@@ -50,10 +50,10 @@ static char text_of_digits[3 * 64];
 /* A document of n tokens with ids base, base + 1, ...; token i covers bytes [3 i, 3 i + 3). */
 static enum status add(struct collection_builder *b, const char *path, int n, int base, struct error *e) {
     int32_t ids[64];
-    uint32_t starts[65];
-    int n_chunks;
+    uint32_t bounds[65];
+    int n_chunks = collection_count_chunks(n, CHUNK);
     for (int i = 0; i < n; i++) ids[i] = base + i;
-    for (int i = 0; i <= n; i++) starts[i] = (uint32_t)(3 * i);
+    for (int i = 0; i <= n_chunks; i++) bounds[i] = (uint32_t)(3 * min_int(i * CHUNK, n));
     for (size_t i = 0; i < sizeof text_of_digits; i++) text_of_digits[i] = (char)('0' + i % 10);
     enum status status =
         collection_add_document(b,
@@ -61,15 +61,14 @@ static enum status add(struct collection_builder *b, const char *path, int n, in
                                                               .title = "a title",
                                                               .text = {text_of_digits, (size_t)(3 * n)},
                                                               .ids = ids,
-                                                              .starts = starts,
+                                                              .bounds = bounds,
                                                               .n = n},
-                                &n_chunks, e);
+                                e);
     for (int i = 0; status == STATUS_OK && i < n_chunks; i++) {
         float vector[DIM] = {0};
         vector[(base + i) % DIM] = 1;
         status = collection_add_vectors(b, vector, 1, e);
     }
-    if (status == STATUS_OK) assert_int_equal(n_chunks, (n + CHUNK - 1) / CHUNK);
     return status;
 }
 
@@ -226,10 +225,10 @@ static void test_match(void **state) {
     collection_close(c);
 }
 
-static struct collection_document *one_token(const int32_t *ids, const uint32_t *starts, int n) {
+static struct collection_document *one_token(const int32_t *ids, const uint32_t *bounds, int n) {
     static struct collection_document d;
     d = (struct collection_document){
-        .path = "x", .title = "", .text = {"abc", starts[n]}, .ids = ids, .starts = starts, .n = n};
+        .path = "x", .title = "", .text = {"abc", bounds[n]}, .ids = ids, .bounds = bounds, .n = n};
     return &d;
 }
 
@@ -238,18 +237,17 @@ static void test_refused_input(void **state) {
     struct error e = {0};
     struct collection_builder *b = create(&options);
     int32_t bad_id[1] = {-1}, id[1] = {1};
-    uint32_t starts[2] = {0, 3}, backwards[2] = {3, 0};
-    int n_chunks;
+    uint32_t bounds[2] = {0, 3}, backwards[2] = {3, 0};
     float long_vector[DIM] = {2}, unit[DIM] = {1}, nan_vector[DIM] = {__builtin_nanf("")};
-    assert_int_equal(collection_add_document(b, one_token(id, starts, 0), &n_chunks, &e), STATUS_INVALID);
-    assert_int_equal(collection_add_document(b, one_token(bad_id, starts, 1), &n_chunks, &e), STATUS_INVALID);
-    assert_int_equal(collection_add_document(b, one_token(id, backwards, 1), &n_chunks, &e), STATUS_INVALID);
+    assert_int_equal(collection_add_document(b, one_token(id, bounds, 0), &e), STATUS_INVALID);
+    assert_int_equal(collection_add_document(b, one_token(bad_id, bounds, 1), &e), STATUS_INVALID);
+    assert_int_equal(collection_add_document(b, one_token(id, backwards, 1), &e), STATUS_INVALID);
     assert_int_equal(collection_add_vectors(b, long_vector, 1, &e), STATUS_INVALID);
     assert_int_equal(collection_add_vectors(b, nan_vector, 1, &e), STATUS_INVALID);
     assert_int_equal(collection_commit(b, &e), STATUS_INVALID);
     assert_non_null(strstr(e.text, "no document"));
     b = create(&options);
-    assert_int_equal(collection_add_document(b, one_token(id, starts, 1), &n_chunks, &e), STATUS_OK);
+    assert_int_equal(collection_add_document(b, one_token(id, bounds, 1), &e), STATUS_OK);
     assert_int_equal(collection_add_vectors(b, unit, 1, &e), STATUS_OK);
     assert_int_equal(collection_add_vectors(b, unit, 1, &e), STATUS_OK);
     assert_int_equal(collection_commit(b, &e), STATUS_INVALID);
@@ -427,7 +425,7 @@ static void expect_manifest_error(const char *from, const char *to, const char *
 static void test_manifest_fields(void **state) {
     (void)state;
     build_ok(&options, 1);
-    expect_manifest_error("\"format\": 3", "\"format\": 1", "format 1, this version reads 3");
+    expect_manifest_error("\"format\": 4", "\"format\": 1", "format 1, this version reads 4");
     expect_manifest_error("\"chunks\": 5", "\"chunks\": -5", "\"chunks\" is -5");
     expect_manifest_error("\"chunks\": 5", "\"chunks\": 6", "chunks.offsets");
     expect_manifest_error("\"chunks\": 5", "\"chunks\": \"5\"", "\"chunks\" is \"5\", expected an integer");

@@ -47,22 +47,18 @@ static struct retriever_query ask(const char *text, int k, float floor) {
 static void add(struct collection_builder *b, const char *path, const char *const *chunks, int n, int first_id) {
     struct error e = {0};
     int32_t ids[16];
-    uint32_t starts[17];
-    int n_chunks;
-    for (int i = 0; i <= CHUNK * n; i++) {
-        if (i < CHUNK * n) ids[i] = first_id + i;
-        starts[i] = (uint32_t)i;
-    }
+    uint32_t bounds[17];
+    for (int i = 0; i < CHUNK * n; i++) ids[i] = first_id + i;
+    for (int i = 0; i <= n; i++) bounds[i] = (uint32_t)(CHUNK * i);
     assert_int_equal(collection_add_document(b,
                                              &(struct collection_document){.path = path,
                                                                            .title = "",
                                                                            .text = {"0123456789", (size_t)(CHUNK * n)},
                                                                            .ids = ids,
-                                                                           .starts = starts,
+                                                                           .bounds = bounds,
                                                                            .n = CHUNK * n},
-                                             &n_chunks, &e),
+                                             &e),
                      STATUS_OK);
-    assert_int_equal(n_chunks, n);
     for (int i = 0; i < n; i++) {
         float vector[DIM];
         struct text_span text = span(chunks[i]);
@@ -302,12 +298,11 @@ static void test_stable_ids(void **state) {
 
 static enum status add_named(struct collection_builder *b, const char *path, const char *id, struct error *e) {
     static const int32_t ids[] = {1};
-    static const uint32_t starts[] = {0, 1};
+    static const uint32_t bounds[] = {0, 1};
     float vector[DIM] = {1};
-    int n_chunks;
     struct collection_document d = {
-        .id = id, .path = path, .title = "", .text = {"x", 1}, .ids = ids, .starts = starts, .n = 1};
-    if (collection_add_document(b, &d, &n_chunks, e)) return e->status;
+        .id = id, .path = path, .title = "", .text = {"x", 1}, .ids = ids, .bounds = bounds, .n = 1};
+    if (collection_add_document(b, &d, e)) return e->status;
     return collection_add_vectors(b, vector, 1, e);
 }
 

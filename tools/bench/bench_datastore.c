@@ -36,7 +36,7 @@ struct random_collection {
     int n_documents;
     char *text; /* of one document, as the next */
     int32_t *ids;
-    uint32_t *starts; /* four bytes a token */
+    uint32_t *bounds; /* of its chunks: four bytes a token */
     float *vectors;   /* of its chunks */
 };
 
@@ -47,12 +47,10 @@ static uint32_t draw(struct random_collection *r) {
 
 static enum status add_document(struct random_collection *r, int chunks, struct error *e) {
     size_t dim = (size_t)r->dim;
-    int n_chunks, n = chunks * r->info->chunk_length;
-    for (int i = 0; i < n; i++) {
-        r->ids[i] = (int32_t)(draw(r) % (uint32_t)r->info->vocab);
-        r->starts[i + 1] = 4 * ((uint32_t)i + 1);
-    }
+    int n = chunks * r->info->chunk_length;
+    for (int i = 0; i < n; i++) r->ids[i] = (int32_t)(draw(r) % (uint32_t)r->info->vocab);
     for (int i = 0; i < chunks; i++) {
+        r->bounds[i + 1] = 4 * (uint32_t)r->info->chunk_length * ((uint32_t)i + 1);
         float *v = r->vectors + (size_t)i * dim;
         double square = 0;
         for (size_t j = 0; j < dim; j++) {
@@ -64,9 +62,8 @@ static enum status add_document(struct random_collection *r, int chunks, struct 
     char path[32];
     snprintf(path, sizeof path, "random/%d", r->n_documents++);
     struct collection_document document = {
-        .path = path, .title = "", .text = {r->text, r->starts[n]}, .ids = r->ids, .starts = r->starts, .n = n};
-    if (collection_add_document(r->builder, &document, &n_chunks, e)) return e->status;
-    CHECK(n_chunks == chunks);
+        .path = path, .title = "", .text = {r->text, r->bounds[chunks]}, .ids = r->ids, .bounds = r->bounds, .n = n};
+    if (collection_add_document(r->builder, &document, e)) return e->status;
     return collection_add_vectors(r->builder, r->vectors, chunks, e);
 }
 
@@ -85,7 +82,7 @@ static enum status write_random(struct datastore *d, const char *folder, const s
     if (collection_create(&r.builder, folder, &options, e)) return e->status;
     r.text = xcalloc(rows, 4);
     r.ids = xcalloc(rows, sizeof *r.ids);
-    r.starts = xcalloc(rows + 1, sizeof *r.starts);
+    r.bounds = xcalloc((size_t)DOCUMENT_CHUNKS + 1, sizeof *r.bounds);
     r.vectors = xcalloc((size_t)DOCUMENT_CHUNKS * (size_t)r.dim, sizeof *r.vectors);
     enum status status = STATUS_OK;
     for (int n; left > 0 && status == STATUS_OK; left -= n) {
@@ -98,7 +95,7 @@ static enum status write_random(struct datastore *d, const char *folder, const s
         collection_abandon(r.builder);
     free(r.text);
     free(r.ids);
-    free(r.starts);
+    free(r.bounds);
     free(r.vectors);
     return status;
 }

@@ -63,22 +63,26 @@ static enum status embed_waiting(struct builder *b, struct error *e) {
 
 /* Adds the document whose tokens are in b->tokens, and queues its chunks' text for the embedder. */
 static enum status add_chunks(struct builder *b, const char *stored, struct error *e) {
-    int n_chunks = 0, m = b->chunk_length, n = b->tokens.n;
+    int n_chunks = collection_count_chunks(b->tokens.n, b->chunk_length);
+    uint32_t *bounds = xmalloc(((size_t)n_chunks + 1) * sizeof *bounds);
+    for (int i = 0; i < n_chunks; i++) bounds[i] = b->tokens.starts[i * b->chunk_length];
+    bounds[n_chunks] = b->tokens.starts[b->tokens.n];
+
     struct collection_document document = {.path = stored,
                                            .title = b->title.data,
+                                           .metadata = "",
                                            .text = {b->text.data, b->text.size},
                                            .ids = b->tokens.ids,
-                                           .starts = b->tokens.starts,
-                                           .n = n};
-    enum status status = collection_add_document(b->collection, &document, &n_chunks, e);
+                                           .bounds = bounds,
+                                           .n = b->tokens.n};
+    enum status status = collection_add_document(b->collection, &document, e);
     for (int i = 0; i < n_chunks && status == STATUS_OK; i++) {
-        int end = n - i * m > m ? (i + 1) * m : n;
-        uint32_t start = b->tokens.starts[i * m];
-        buffer_append(&b->waiting, b->text.data + start, b->tokens.starts[end] - start);
+        buffer_append(&b->waiting, b->text.data + bounds[i], bounds[i + 1] - bounds[i]);
         b->ends[b->n_waiting] = b->waiting.size;
         b->n_waiting++;
         if (b->n_waiting == BATCH_CHUNKS || b->waiting.size >= BATCH_BYTES) status = embed_waiting(b, e);
     }
+    free(bounds);
     return status;
 }
 
