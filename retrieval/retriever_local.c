@@ -2,7 +2,6 @@
  * collection shows of them. See retriever_local.h. */
 #include "retrieval/retriever_local.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,16 +15,11 @@ struct retriever_local {
     struct retriever base;
     const struct embedder *embedder;
     int max_k;
-    pthread_mutex_t lock; /* guards current */
-    struct collection *current;
+    struct living *documents;
 };
 
 static struct snapshot *local_hold(struct retriever *base) {
-    struct retriever_local *t = (struct retriever_local *)base;
-    pthread_mutex_lock(&t->lock);
-    struct snapshot *s = snapshot_hold(collection_snapshot(t->current));
-    pthread_mutex_unlock(&t->lock);
-    return s;
+    return living_hold(((struct retriever_local *)base)->documents);
 }
 
 /* k as this query may have it: 0 .. max_k. */
@@ -84,8 +78,8 @@ static enum status local_embed(const struct retriever_local *t, const struct ret
     return status;
 }
 
-static void local_show(const struct collection *c, int64_t id, float similarity, struct hit *hit) {
-    struct chunk chunk = collection_chunk(c, id);
+static void local_show(const struct snapshot *view, int64_t id, float similarity, struct hit *hit) {
+    struct chunk chunk = view_chunk(view, id);
     *hit = (struct hit){.document = chunk.document_id,
                         .path = chunk.path,
                         .title = chunk.title,
@@ -100,19 +94,19 @@ static void local_show(const struct collection *c, int64_t id, float similarity,
 }
 
 /* Hits above the floor; they come best first, so the first below it ends them. */
-static void local_fill(struct collection *c, const struct retriever_query *query, int k, const int64_t *ids,
+static void local_fill(struct snapshot *view, const struct retriever_query *query, int k, const int64_t *ids,
                        const float *similarities, struct hits *hits) {
     int n = 0;
     while (n < k && ids[n] >= 0 && similarities[n] >= query->min_similarity) n++;
     if (n == 0) return;
 
     size_t r = (size_t)max_int(0, query->r);
-    *hits = (struct hits){.n = n, .pinned = snapshot_hold(collection_snapshot(c))};
+    *hits = (struct hits){.n = n, .pinned = snapshot_hold(view)};
     hits->list = xmalloc((size_t)n * sizeof *hits->list);
     if (r > 0) hits->ids = xmalloc((size_t)n * r * sizeof *hits->ids);
     for (int i = 0; i < n; i++) {
-        local_show(c, ids[i], similarities[i], &hits->list[i]);
-        if (r > 0) collection_neighbor_tokens(c, ids[i], (int)r, hits->ids + (size_t)i * r);
+        local_show(view, ids[i], similarities[i], &hits->list[i]);
+        if (r > 0) view_neighbor_tokens(view, ids[i], (int)r, hits->ids + (size_t)i * r);
     }
 }
 
@@ -127,11 +121,11 @@ static bool local_excludes(const struct retriever_query *query, const struct chu
 }
 
 /* Drops chunks of excluded documents from ids [n]; returns how many are left, and in *found how many there were. */
-static int local_drop(const struct collection *c, const struct retriever_query *query, int64_t *ids,
+static int local_drop(const struct snapshot *view, const struct retriever_query *query, int64_t *ids,
                       float *similarities, int n, int *found) {
     int kept = 0, i = 0;
     for (; i < n && ids[i] >= 0; i++) {
-        struct chunk chunk = collection_chunk(c, ids[i]);
+        struct chunk chunk = view_chunk(view, ids[i]);
         if (local_excludes(query, &chunk)) continue;
         ids[kept] = ids[i];
         similarities[kept] = similarities[i];
@@ -143,9 +137,9 @@ static int local_drop(const struct collection *c, const struct retriever_query *
 
 /* One query that leaves documents out. More chunks are asked for, twice as many each time, until k of them are left
  * or the index has no more. */
-static enum status local_search_excluding(struct collection *c, const struct retriever_query *query,
+static enum status local_search_excluding(struct snapshot *view, const struct retriever_query *query,
                                           struct index_query one, struct hits *hits, struct error *e) {
-    const int64_t n_chunks = collection_info(c)->n_chunks;
+    const int64_t n_chunks = view_chunk_limit(view);
     const int k = one.k, most = n_chunks < MOST_CHUNKS ? (int)n_chunks : MOST_CHUNKS;
     enum status status = STATUS_OK;
     int64_t *ids = NULL;
@@ -155,27 +149,27 @@ static enum status local_search_excluding(struct collection *c, const struct ret
         one.k = min_int(2 * one.k, most);
         ids = xrealloc(ids, ((size_t)one.k + (size_t)k) * sizeof *ids);
         similarities = xrealloc(similarities, ((size_t)one.k + (size_t)k) * sizeof *similarities);
-        status = index_search(collection_index(c), one, ids, similarities, e);
-        if (status == STATUS_OK) kept = local_drop(c, query, ids, similarities, one.k, &found);
+        status = view_search(view, one, ids, similarities, e);
+        if (status == STATUS_OK) kept = local_drop(view, query, ids, similarities, one.k, &found);
     } while (status == STATUS_OK && kept < k && found == one.k && one.k < most);
     for (int i = kept; i < k && status == STATUS_OK; i++) ids[i] = -1;
-    if (status == STATUS_OK) local_fill(c, query, k, ids, similarities, hits);
+    if (status == STATUS_OK) local_fill(view, query, k, ids, similarities, hits);
     free(ids);
     free(similarities);
     return status;
 }
 
 /* Queries of one snapshot and one k: an index of some kinds finds other chunks for another k. */
-static enum status local_search_alike(const struct retriever_local *t, struct collection *c,
+static enum status local_search_alike(const struct retriever_local *t, struct snapshot *view,
                                       const struct retriever_query *queries, struct index_query query,
                                       struct hits *hits, struct error *e) {
     size_t k = (size_t)query.k, n = (size_t)query.n;
     int64_t *ids = xmalloc(n * k * sizeof *ids);
     float *similarities = xmalloc(n * k * sizeof *similarities);
-    CHECK(collection_info(c)->dim == t->embedder->dim);
-    enum status status = index_search(collection_index(c), query, ids, similarities, e);
+    CHECK(view_info(view)->dim == t->embedder->dim);
+    enum status status = view_search(view, query, ids, similarities, e);
     for (size_t i = 0; i < n && status == STATUS_OK; i++)
-        local_fill(c, &queries[i], query.k, ids + i * k, similarities + i * k, &hits[i]);
+        local_fill(view, &queries[i], query.k, ids + i * k, similarities + i * k, &hits[i]);
     free(ids);
     free(similarities);
     return status;
@@ -205,46 +199,29 @@ static enum status local_search(struct retriever *base, const struct retriever_q
         struct index_query query = {
             .vectors = vectors + (size_t)i * dim, .n = alike, .k = local_capped(t, &queries[i])};
         struct snapshot *snapshot = queries[i].snapshot ? queries[i].snapshot : newest;
-        struct collection *c = collection_of(snapshot);
-        if (query.k > 0 && queries[i].n_excluded > 0 && collection_info(c)->n_chunks > 0)
-            status = local_search_excluding(c, &queries[i], query, hits + i, e);
+        if (query.k > 0 && queries[i].n_excluded > 0 && snapshot->n_chunks > 0)
+            status = local_search_excluding(snapshot, &queries[i], query, hits + i, e);
         else if (query.k > 0)
-            status = local_search_alike(t, c, queries + i, query, hits + i, e);
+            status = local_search_alike(t, snapshot, queries + i, query, hits + i, e);
     }
     free(vectors);
     snapshot_release(newest);
     return status;
 }
 
-static void local_close(struct retriever *base) {
-    struct retriever_local *t = (struct retriever_local *)base;
-    collection_close(t->current);
-    pthread_mutex_destroy(&t->lock);
-    free(t);
-}
+static void local_close(struct retriever *base) { free(base); }
 
-enum status retriever_local_open(struct retriever **out, struct collection *c, const struct embedder *embedder,
+enum status retriever_local_open(struct retriever **out, struct living *documents, const struct embedder *embedder,
                                  int max_k, struct error *e) {
     static const struct retriever_ops ops = {
         .name = "local", .hold = local_hold, .search = local_search, .close = local_close};
     if (max_k < 1) return error_set(e, STATUS_INVALID, "retriever: at most %d hits of a query; 1 or more", max_k);
-    if (collection_match_embedder(collection_info(c), embedder, e)) return e->status;
+    struct snapshot *view = living_hold(documents);
+    enum status status = collection_match_embedder(view_info(view), embedder, e);
+    snapshot_release(view);
+    if (status) return status;
     struct retriever_local *t = xmalloc(sizeof *t);
-    *t = (struct retriever_local){
-        .base = {.ops = &ops}, .embedder = embedder, .max_k = max_k, .current = collection_hold(c)};
-    pthread_mutex_init(&t->lock, NULL);
+    *t = (struct retriever_local){.base = {.ops = &ops}, .embedder = embedder, .max_k = max_k, .documents = documents};
     *out = &t->base;
-    return STATUS_OK;
-}
-
-enum status retriever_local_switch(struct retriever *base, struct collection *c, struct error *e) {
-    struct retriever_local *t = (struct retriever_local *)base;
-    if (collection_match_embedder(collection_info(c), t->embedder, e)) return e->status;
-    collection_hold(c);
-    pthread_mutex_lock(&t->lock);
-    struct collection *old = t->current;
-    t->current = c;
-    pthread_mutex_unlock(&t->lock);
-    collection_close(old);
     return STATUS_OK;
 }

@@ -3,12 +3,9 @@
 
 #include "retrieval/embedder.h"
 #include "retrieval/retriever.h"
-#include "retrieval/store/collection.h"
+#include "retrieval/store/living.h"
 
-/* Searches c, which it holds for itself; a query gets max_k hits at most. The embedder is borrowed. Refuses another
- * embedder than the collection's. */
-enum status retriever_local_open(struct retriever **out, struct collection *c, const struct embedder *embedder,
+/* Searches `documents`; a query gets max_k hits at most. Both are borrowed. Refuses another embedder than the
+ * collection's. */
+enum status retriever_local_open(struct retriever **out, struct living *documents, const struct embedder *embedder,
                                  int max_k, struct error *e);
-/* From now on the newest snapshot is c, which it holds for itself; those that are held stay as they are. Any thread.
- * On failure nothing changes. */
-enum status retriever_local_switch(struct retriever *t, struct collection *c, struct error *e);

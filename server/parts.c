@@ -73,10 +73,11 @@ static enum status open_documents(struct decoder_part *d, const struct config *c
         return e->status;
     embedder_share(&documents->embedder); /* with clients that ask for vectors */
     if (retrieval_thread_open(&d->retrieval, documents->retriever, capacity, threads, e)) return e->status;
-    const struct collection_info *info = collection_info(documents->collection);
-    log_info("collection %s: %lld documents, %lld chunks, generation %d, embedder %s, searched on %s",
-             c->retrieval.collection, (long long)info->n_documents, (long long)info->n_chunks, info->generation,
-             documents->embedder.name, c->retrieval.device);
+    struct snapshot *view = living_hold(documents->collection);
+    log_info("collection %s: %lld documents, %lld chunks, generation %d with %u changes, embedder %s, searched on %s",
+             c->retrieval.collection, (long long)view->n_documents, (long long)view->n_chunks,
+             view_info(view)->generation, view_sequence(view), documents->embedder.name, c->retrieval.device);
+    snapshot_release(view);
     return STATUS_OK;
 }
 

@@ -25,9 +25,16 @@ bool key_set_add(struct key_set *s, uint64_t a, uint64_t b) {
     if (s->slots[i].used) return false;
     s->slots[i].a = a;
     s->slots[i].b = b;
+    s->slots[i].number = 0;
     s->slots[i].used = true;
     s->n++;
     return true;
+}
+
+int64_t *key_set_number(const struct key_set *s, uint64_t a, uint64_t b) {
+    if (s->capacity == 0) return NULL;
+    size_t i = key_set_find(s, a, b);
+    return s->slots[i].used ? &s->slots[i].number : NULL;
 }
 
 void key_set_free(struct key_set *s) {

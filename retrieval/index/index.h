@@ -57,6 +57,15 @@ static inline void index_close(struct index *x) {
 /* Exact search over vectors [count, dim], f32; the array is taken over and freed. */
 enum status index_open_flat(struct index **out, float *vectors, int64_t count, int dim, struct error *e);
 
+/* Puts vectors [count, dim], whose ids begin with `first`, into the k nearest of a query that are known so far: ids and
+ * similarities [k], best first, -1 and -2 where there are fewer. Ids come in ascending order, over all scans. */
+struct index_scan {
+    const float *query, *vectors;
+    int64_t count, first;
+    int dim, k;
+};
+void index_scan(struct index_scan scan, int64_t *ids, float *similarities);
+
 /* FAISS, which is opened with the first index that needs it; where it is missing these return STATUS_UNSUPPORTED, where
  * a limit of the address space leaves it too little room STATUS_NO_MEMORY.
  * build: trains and fills an index of type `factory` and writes it to path; factory NULL picks by count: "Flat" up to

@@ -40,6 +40,12 @@ static void insert(int64_t *ids, float *similarities, int k, int64_t id, float s
     similarities[at] = similarity;
 }
 
+void index_scan(struct index_scan scan, int64_t *ids, float *similarities) {
+    for (int64_t i = 0; i < scan.count; i++)
+        insert(ids, similarities, scan.k, scan.first + i,
+               dot(scan.query, scan.vectors + (size_t)i * (size_t)scan.dim, scan.dim));
+}
+
 static void search_block(const struct flat_index *x, const float *queries, int n, int k, int64_t *ids,
                          float *similarities) {
     int dim = x->base.dim;

@@ -3,6 +3,7 @@
  * checks. Tokens and chunk records stay in the file, mapped. */
 #include <errno.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@ struct document {
 };
 
 struct collection {
-    struct snapshot base;
+    atomic_int holders;
     char *folder; /* of its generation */
     struct manifest manifest;
     struct file_map maps[COLLECTION_FILE_COUNT]; /* of vectors only while they are verified */
@@ -30,12 +31,6 @@ struct collection {
 
 const struct collection_info *collection_info(const struct collection *c) { return &c->manifest.info; }
 const struct index *collection_index(const struct collection *c) { return c->index; }
-struct snapshot *collection_snapshot(struct collection *c) {
-    return &c->base;
-}
-struct collection *collection_of(struct snapshot *s) {
-    return (struct collection *)s;
-}
 enum status collection_move(struct collection *c, const char *device, struct error *e) {
     return index_move(c->index, device, e);
 }
@@ -245,8 +240,7 @@ void collection_outline_free(struct collection_outline *o) {
     *o = (struct collection_outline){0};
 }
 
-static void collection_free(struct snapshot *s) {
-    struct collection *c = collection_of(s);
+static void collection_free(struct collection *c) {
     index_close(c->index);
     for (int i = 0; i < COLLECTION_FILE_COUNT; i++) file_map_close(&c->maps[i]);
     free(c->documents);
@@ -255,35 +249,45 @@ static void collection_free(struct snapshot *s) {
     free(c);
 }
 
-enum status collection_open(struct collection **out, const char *dir, struct error *e) {
-    int generation, again;
-    uint64_t checksum, again_checksum;
-    for (;;) {
-        enum status status = current_read(dir, &generation, &checksum, e);
-        if (status) return status;
-        struct collection *c = xcalloc(1, sizeof *c);
-        atomic_init(&c->base.holders, 1);
-        c->base.close = collection_free;
-        status = open_generation(c, dir, generation, checksum, e);
-        if (status == STATUS_OK) {
-            c->base.version = generation;
-            c->base.n_documents = c->manifest.info.n_documents;
-            c->base.n_chunks = c->manifest.info.n_chunks;
-            *out = c;
-            return STATUS_OK;
-        }
+struct generation_origin collection_origin(const struct collection *c) {
+    return (struct generation_origin){c->manifest.info.generation, c->manifest.checksum};
+}
+
+const char *collection_folder(const struct collection *c) { return c->folder; }
+
+enum status collection_open_generation(struct collection **out, const char *dir, struct generation_origin origin,
+                                       struct error *e) {
+    struct collection *c = xcalloc(1, sizeof *c);
+    atomic_init(&c->holders, 1);
+    enum status status = open_generation(c, dir, origin.generation, origin.manifest_checksum, e);
+    if (status) {
         collection_close(c);
+        return status;
+    }
+    *out = c;
+    return STATUS_OK;
+}
+
+enum status collection_open(struct collection **out, const char *dir, struct error *e) {
+    struct generation_origin origin, again;
+    for (;;) {
+        enum status status = current_read(dir, &origin.generation, &origin.manifest_checksum, e);
+        if (status) return status;
+        status = collection_open_generation(out, dir, origin, e);
+        if (status == STATUS_OK) return STATUS_OK;
         /* Two builds may have finished meanwhile and removed what was being read: then CURRENT names another. */
-        if (current_read(dir, &again, &again_checksum, NULL) || again == generation) return status;
+        if (current_read(dir, &again.generation, &again.manifest_checksum, NULL) ||
+            again.generation == origin.generation)
+            return status;
     }
 }
 
 void collection_close(struct collection *c) {
-    if (c) snapshot_release(&c->base);
+    if (c && atomic_fetch_sub(&c->holders, 1) == 1) collection_free(c);
 }
 
 struct collection *collection_hold(struct collection *c) {
-    snapshot_hold(&c->base);
+    atomic_fetch_add(&c->holders, 1);
     return c;
 }
 
@@ -348,9 +352,22 @@ struct chunk collection_chunk(const struct collection *c, int64_t id) {
                           .source = {text + d->text, d->text_size}};
 }
 
-int64_t collection_first_chunk(const struct collection *c, int64_t document) {
-    CHECK(document >= 0 && document < c->manifest.info.n_documents);
-    return (int64_t)c->documents[document].first_chunk;
+int64_t collection_document_of(const struct collection *c, int64_t id) {
+    CHECK(id >= 0 && id < c->manifest.info.n_chunks);
+    return c->chunks[id].document;
+}
+
+struct stored_document collection_document_at(const struct collection *c, int64_t number) {
+    CHECK(number >= 0 && number < c->manifest.info.n_documents);
+    const struct document *d = &c->documents[number];
+    const char *text = (const char *)c->maps[COLLECTION_FILE_TEXT].data;
+    return (struct stored_document){.id = d->id,
+                                    .path = d->path,
+                                    .title = d->title,
+                                    .metadata = d->metadata,
+                                    .text = {text + d->text, d->text_size},
+                                    .first_chunk = (int64_t)d->first_chunk,
+                                    .n_chunks = (int64_t)d->n_chunks};
 }
 
 enum status collection_map_originals(struct collection *c, struct error *e) {

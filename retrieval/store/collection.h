@@ -15,13 +15,12 @@
  * one or the new one. Opening verifies every checksum before anything is used. Chunk ids are global, in order of
  * documents, and mean nothing in another generation; a document's id is the same in all that hold it.
  *
- * An open collection is a snapshot (retrieval/snapshot.h): builds go on beside it, and it keeps what it opened. */
+ * Builds go on beside an open collection, and it keeps what it opened. living.h adds the changes since. */
 #pragma once
 
 #include "config/base/buffer.h"
 #include "retrieval/embedder.h"
 #include "retrieval/index/index.h"
-#include "retrieval/snapshot.h"
 
 struct collection;
 
@@ -53,6 +52,16 @@ struct chunk {
     struct text_span source; /* all of the document's text */
 };
 
+/* A generation, as the files that belong to it name it. */
+struct generation_origin {
+    int generation;
+    uint64_t manifest_checksum;
+};
+struct generation_origin collection_origin(const struct collection *c);
+const char *collection_folder(const struct collection *c); /* of its generation */
+
+/* Whether its log holds changes (living.h). */
+bool collection_is_changed(const struct collection *c);
 /* Opens the generation that CURRENT names. Errors name the file and what differs. */
 enum status collection_open(struct collection **out, const char *dir, struct error *e);
 /* The facts about a collection that its MANIFEST alone tells. */
@@ -67,9 +76,6 @@ void collection_outline_free(struct collection_outline *o); /* of a zeroed one: 
 void collection_close(struct collection *c);
 /* One more holder, who closes it too; returns c. */
 struct collection *collection_hold(struct collection *c);
-/* The collection as the snapshot that it is, and back. */
-struct snapshot *collection_snapshot(struct collection *c);
-struct collection *collection_of(struct snapshot *s);
 const struct collection_info *collection_info(const struct collection *c);
 const struct index *collection_index(const struct collection *c);
 /* Where its index searches: index_move. Before the collection is shared with other threads. */
@@ -81,9 +87,15 @@ enum status collection_match_embedder(const struct collection_info *info, const 
 enum status collection_match_tokens(const struct collection_info *info, uint64_t tokenizer_hash, int chunk_length,
                                     struct error *e);
 
-struct chunk collection_chunk(const struct collection *c, int64_t id); /* id in [0, n_chunks) */
-/* Of document number `document` in [0, n_documents). */
-int64_t collection_first_chunk(const struct collection *c, int64_t document);
+struct chunk collection_chunk(const struct collection *c, int64_t id);  /* id in [0, n_chunks) */
+int64_t collection_document_of(const struct collection *c, int64_t id); /* the number of its document */
+/* A document as a whole. Pointers live as long as the collection. */
+struct stored_document {
+    const char *id, *path, *title, *metadata;
+    struct text_span text;
+    int64_t first_chunk, n_chunks;
+};
+struct stored_document collection_document_at(const struct collection *c, int64_t number); /* in [0, n_documents) */
 /* Makes collection_vectors exact where the index compresses: its file of vectors is verified and mapped. Before the
  * collection is shared with other threads, or by one of them that nobody reads vectors beside. */
 enum status collection_map_originals(struct collection *c, struct error *e);
@@ -142,6 +154,8 @@ enum status collection_add_vectors(struct collection_builder *b, const float *ve
  * the caller may add files of its own to its folder, and must go on with the second or with collection_abandon. The
  * second makes it the one that readers see. */
 enum status collection_prepare(struct collection_builder *b, struct error *e);
+/* Opens what collection_prepare has written. */
+enum status collection_open_prepared(struct collection **out, const struct collection_builder *b, struct error *e);
 enum status collection_publish(struct collection_builder *b, struct error *e); /* frees b, on failure too */
 enum status collection_commit(struct collection_builder *b, struct error *e);  /* frees b, on failure too */
 void collection_abandon(struct collection_builder *b);

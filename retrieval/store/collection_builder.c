@@ -33,7 +33,7 @@ static const char vectors_name[] = "vectors.tmp";
 
 struct collection_builder {
     char *dir, *folder;
-    int lock; /* -1: the caller's */
+    int lock;    /* -1: the caller's */
     int current; /* generation that CURRENT names, 0: none */
     struct manifest manifest;
     bool choose_index;
@@ -425,6 +425,11 @@ enum status collection_commit(struct collection_builder *b, struct error *e) {
     if (status == STATUS_OK) return collection_publish(b, e);
     collection_abandon(b);
     return status;
+}
+
+enum status collection_open_prepared(struct collection **out, const struct collection_builder *b, struct error *e) {
+    struct generation_origin origin = {b->manifest.info.generation, b->manifest.checksum};
+    return collection_open_generation(out, b->dir, origin, e);
 }
 
 enum status collection_publish(struct collection_builder *b, struct error *e) {

@@ -43,6 +43,11 @@ enum status disk_sync(const char *path, struct error *e) {
     return status;
 }
 
+enum status disk_truncate(const char *path, uint64_t size, struct error *e) {
+    step("truncate");
+    return truncate(path, (off_t)size) == 0 ? STATUS_OK : error_errno(e, "%s: truncate", path);
+}
+
 enum status disk_rename(const char *from, const char *to, struct error *e) {
     step("rename");
     return rename(from, to) == 0 ? STATUS_OK : error_errno(e, "%s: rename to %s", from, to);

@@ -10,6 +10,7 @@ enum {
     COLLECTION_MAX_CHUNK_LENGTH = 65536,
     COLLECTION_MAX_DIM = 65536,
     COLLECTION_MAX_ID = 512,            /* bytes of a document's id */
+    COLLECTION_MAX_STRING = 1 << 20,    /* bytes of its path, its title and its metadata */
     COLLECTION_NAME_SIZE = 32,          /* room for a generation's folder name */
     COLLECTION_MANIFEST_LIMIT = 1 << 16 /* bytes of a MANIFEST */
 };
@@ -28,7 +29,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little endi
  * aligned. */
 struct document_record {
     uint64_t first_chunk, n_chunks;
-    uint64_t text_size;                      /* texts lie back to back in documents.text */
+    uint64_t text_size;                                     /* texts lie back to back in documents.text */
     uint32_t id_size, path_size, title_size, metadata_size; /* without the NULs */
 };
 _Static_assert(sizeof(struct document_record) == 40, "headers are copied straight from the file");
@@ -75,12 +76,17 @@ bool generation_parse(const char *name, int *generation);
 enum status current_read(const char *dir, int *generation, uint64_t *manifest_checksum, struct error *e);
 void current_print(int generation, uint64_t manifest_checksum, struct buffer *out);
 
+/* Opens one generation, which CURRENT need not name. */
+enum status collection_open_generation(struct collection **out, const char *dir, struct generation_origin origin,
+                                       struct error *e);
+
 /* A builder's steps on the disk, one at a time; each announces itself to
  * collection_step_hook first, where a test can end the process. The hook is NULL outside tests. */
 extern void (*collection_step_hook)(const char *step);
 enum status disk_create(int *fd, const char *path, struct error *e); /* a new file; never through a link */
 enum status disk_write(int fd, const char *path, const void *bytes, size_t size, struct error *e);
 enum status disk_sync(const char *path, struct error *e); /* a file or a folder */
+enum status disk_truncate(const char *path, uint64_t size, struct error *e);
 enum status disk_rename(const char *from, const char *to, struct error *e);
 enum status disk_remove(const char *path, struct error *e);
 /* Removes the files in a generation's folder, then the folder. It holds no folders. */

@@ -12,7 +12,7 @@
 #include "server/host/config.h"
 
 struct documents {
-    struct collection *collection; /* as it was opened */
+    struct living *collection;
     struct embedder embedder;
     struct retriever *retriever;
     bool attends; /* the model can read the collection's tokens by chunked cross attention */

@@ -35,7 +35,7 @@ static struct toy toy;
 static struct embedder embedder = {
     .dim = DIM, .hash = 5, .name = "toy", .prompts = {"", "", ""}, .embed = toy_embed, .self = &toy};
 static char dir[FOLDER_SIZE];
-static struct collection *collection;
+static struct living *collection;
 static struct retriever *retriever;
 
 static struct text_span span(const char *s) { return (struct text_span){s, strlen(s)}; }
@@ -84,7 +84,7 @@ static int setup(void **state) {
     if (collection_create(&b, dir, &o, &e)) return 1;
     add(b, "first", first, 3, 10);
     add(b, "second", second, 1, 30);
-    if (collection_commit(b, &e) || collection_open(&collection, dir, &e)) return 1;
+    if (collection_commit(b, &e) || living_open(&collection, dir, &e)) return 1;
     toy = (struct toy){0};
     return retriever_local_open(&retriever, collection, &embedder, MAX_K, &e) != STATUS_OK;
 }
@@ -92,7 +92,7 @@ static int setup(void **state) {
 static int teardown(void **state) {
     (void)state;
     retriever_close(retriever);
-    collection_close(collection);
+    living_close(collection);
     folder_remove(dir);
     return 0;
 }
@@ -224,8 +224,8 @@ static void test_errors(void **state) {
     assert_int_equal(retriever_local_open(&t, collection, &embedder, 0, &e), STATUS_INVALID);
 }
 
-/* A collection of another generation: `mark` is the first token of its first document, and it has one chunk more. */
-static struct collection *build_newer(const char *const *paths, int n, int mark) {
+/* A generation more: `mark` is the first token of its first document, and it has one chunk more. */
+static void build_newer(const char *const *paths, int n, int mark) {
     static const char *const first[] = {"a", "b"};
     struct collection_options o = {.chunk_length = CHUNK,
                                    .eod = EOD,
@@ -236,12 +236,10 @@ static struct collection *build_newer(const char *const *paths, int n, int mark)
                                    .tokenizer = "toy",
                                    .index_factory = INDEX_EXACT};
     struct collection_builder *b;
-    struct collection *c = NULL;
     struct error e = {0};
     if (collection_create(&b, dir, &o, &e)) fail_msg("%s", e.text);
     for (int i = 0; i < n; i++) add(b, paths[i], first, 2, mark + 4 * i);
-    if (collection_commit(b, &e) || collection_open(&c, dir, &e)) fail_msg("%s", e.text);
-    return c;
+    if (collection_commit(b, &e)) fail_msg("%s", e.text);
 }
 
 /* Hits stay readable after everything that they came from was closed and removed. */
@@ -252,7 +250,7 @@ static void test_hits_pin(void **state) {
     struct retriever_query query = ask("b", 1, -1);
     assert_int_equal(retriever_search(retriever, &query, 1, &hits, &e), STATUS_OK);
     retriever_close(retriever);
-    collection_close(collection);
+    living_close(collection);
     folder_remove(dir);
     retriever = NULL;
     collection = NULL;
@@ -286,7 +284,9 @@ static void test_stable_ids(void **state) {
     assert_int_equal(strlen(id), DOCUMENT_ID_SIZE - 1);
     hits_free(&hits);
 
-    struct collection *newer = build_newer(paths, 3, 60);
+    struct collection *newer;
+    build_newer(paths, 3, 60);
+    assert_int_equal(collection_open(&newer, dir, &e), STATUS_OK);
     for (int i = 0; i < 3; i++) {
         struct chunk chunk = collection_chunk(newer, 2 * i);
         document_id_of_path(paths[i], id);
@@ -336,9 +336,8 @@ static void test_snapshots_in_one_batch(void **state) {
     static const char *const paths[] = {"newer"};
     struct error e = {0};
     struct snapshot *old = retriever_hold(retriever);
-    struct collection *newer = build_newer(paths, 1, 60);
-    assert_int_equal(retriever_local_switch(retriever, newer, &e), STATUS_OK);
-    collection_close(newer);
+    build_newer(paths, 1, 60);
+    assert_int_equal(living_follow(collection, &e), STATUS_OK);
     assert_int_equal(old->n_chunks, 4);
     struct hits hits[3];
     struct retriever_query queries[] = {ask("a", 3, -1), ask("a", 3, -1), ask("a", 1, -1)};
@@ -381,18 +380,18 @@ struct request {
 };
 
 static bool read_all(struct snapshot *s) {
-    const struct collection *c = collection_of(s);
-    uint32_t mark = collection_chunk(c, 0).tokens[0];
+    int generation = view_info(s)->generation;
+    uint32_t mark = view_chunk(s, 0).tokens[0];
     bool right = true;
     for (int64_t id = 0; id < s->n_chunks; id++) {
-        struct chunk chunk = collection_chunk(c, id);
+        struct chunk chunk = view_chunk(s, id);
         int32_t ids[R];
-        collection_neighbor_tokens(c, id, R, ids);
+        view_neighbor_tokens(s, id, R, ids);
         /* The generation's number is in its first token, once it is one of ours. */
         right = right && chunk.text.size == 2 && strlen(chunk.document_id) == DOCUMENT_ID_SIZE - 1 &&
-                (s->version == 1 || chunk.tokens[0] == mark + 2 * (uint32_t)id) && ids[0] == (int32_t)chunk.tokens[0];
+                (generation == 1 || chunk.tokens[0] == mark + 2 * (uint32_t)id) && ids[0] == (int32_t)chunk.tokens[0];
     }
-    return right && (s->version == 1 || mark == 100 * (uint32_t)s->version);
+    return right && (generation == 1 || mark == 100 * (uint32_t)generation);
 }
 
 static void *serve_request(void *argument) {
@@ -417,10 +416,11 @@ static void test_generations_beside_requests(void **state) {
     for (int g = 2; g < 2 + GENERATIONS; g++) {
         static const char *const paths[] = {"x", "y", "z"};
         struct error e = {0};
-        struct collection *c = build_newer(paths, 1 + g % 3, 100 * g);
-        assert_int_equal(collection_info(c)->generation, g);
-        assert_int_equal(retriever_local_switch(retriever, c, &e), STATUS_OK);
-        collection_close(c);
+        build_newer(paths, 1 + g % 3, 100 * g);
+        assert_int_equal(living_follow(collection, &e), STATUS_OK);
+        struct snapshot *newest = living_hold(collection);
+        assert_int_equal(view_info(newest)->generation, g);
+        snapshot_release(newest);
     }
     atomic_store(&stop, true);
     for (int i = 0; i < REQUESTS; i++) {

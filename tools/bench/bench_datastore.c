@@ -109,22 +109,31 @@ static enum status open_random(struct datastore *d, const struct bench_options *
         bench_folder_make(folder, e))
         return e->status;
     enum status status = write_random(d, folder, o, info, e);
-    if (status == STATUS_OK) status = collection_open(&d->collection, folder, e);
+    if (status == STATUS_OK) status = living_open(&d->collection, folder, e);
     bench_folder_remove(folder);
     return status;
 }
 
-static enum status open_given(struct datastore *d, const struct bench_options *o, const struct model_info *model,
-                              struct error *e) {
-    if (collection_open(&d->collection, o->collection, e)) return e->status;
-    const struct collection_info *info = collection_info(d->collection);
-    if (info->max_token >= model->padded_vocab)
+/* The embedder and tokenizer of a collection that is given. */
+static enum status open_makers(struct datastore *d, const struct bench_options *o, const struct snapshot *view,
+                               const struct model_info *model, struct error *e) {
+    const struct collection_info *info = view_info(view);
+    if (view_max_token(view) >= model->padded_vocab)
         return error_set(e, STATUS_INVALID, "%s holds token %d, the model's vocabulary is %d", o->collection,
-                         info->max_token, model->padded_vocab);
+                         view_max_token(view), model->padded_vocab);
     if (open_embedder(d, o->embedder ? o->embedder : info->embedder, o->threads, e) ||
         tokenizer_open(&d->tokenizer, info->tokenizer, e))
         return e->status;
     return collection_match_tokens(info, tokenizer_hash(d->tokenizer), model->chunk_length, e);
+}
+
+static enum status open_given(struct datastore *d, const struct bench_options *o, const struct model_info *model,
+                              struct error *e) {
+    if (living_open(&d->collection, o->collection, e)) return e->status;
+    struct snapshot *view = living_hold(d->collection);
+    enum status status = open_makers(d, o, view, model, e);
+    snapshot_release(view);
+    return status;
 }
 
 enum status datastore_open(struct datastore *d, const struct bench_options *o, const struct model_info *info,
@@ -138,7 +147,7 @@ enum status datastore_open(struct datastore *d, const struct bench_options *o, c
 
 void datastore_close(struct datastore *d) {
     retriever_close(d->retriever);
-    collection_close(d->collection);
+    living_close(d->collection);
     tokenizer_close(d->tokenizer);
     embedder_model_close(&d->inner);
     config_free(&d->config);

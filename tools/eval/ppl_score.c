@@ -8,9 +8,13 @@
 #include "tools/eval/ppl.h"
 
 int64_t ppl_draw_chunk(struct ppl *p) {
-    uint64_t count = (uint64_t)collection_info(p->model.documents.collection)->n_chunks;
-    p->random = p->random * 6364136223846793005u + 1442695040888963407u;
-    return (int64_t)((p->random >> 16) % count);
+    uint64_t limit = (uint64_t)view_chunk_limit(p->model.view);
+    int64_t chunk;
+    do {
+        p->random = p->random * 6364136223846793005u + 1442695040888963407u;
+        chunk = (int64_t)((p->random >> 16) % limit);
+    } while (!view_has_chunk(p->model.view, chunk));
+    return chunk;
 }
 
 void ppl_draw_neighbors(struct ppl *p, struct found_neighbors *random) {
@@ -19,7 +23,7 @@ void ppl_draw_neighbors(struct ppl *p, struct found_neighbors *random) {
         random->read[j].k = p->model.k;
         for (int i = 0; i < p->model.k; i++) {
             int32_t *ids = random->ids + ((size_t)j * (size_t)random->k + (size_t)i) * (size_t)r;
-            collection_neighbor_tokens(p->model.documents.collection, ppl_draw_chunk(p), r, ids);
+            view_neighbor_tokens(p->model.view, ppl_draw_chunk(p), r, ids);
         }
     }
 }

@@ -7,7 +7,8 @@
 #include "config/base/line.h"
 #include "retrieval/embedder.h"
 #include "retrieval/extract/extract.h"
-#include "retrieval/store/collection.h"
+#include "retrieval/store/living.h"
+#include "retro/text/tokenizer.h"
 #include "server/host/config.h"
 #include "tools/index/index_estimate.h"
 
@@ -93,3 +94,37 @@ struct neighbors_options {
  * "text"}, which embedder (else not used) embeds. */
 enum status index_neighbors(const struct neighbors_options *o, const struct collection *c,
                             const struct embedder *embedder, struct error *e);
+
+/* A command line. */
+struct index_arguments {
+    struct config config;
+    struct build_options build;
+    struct neighbors_options neighbors;
+    int k;
+    bool json, list_long;
+    const char *id;         /* of the document added; NULL: made of its path */
+    struct buffer metadata; /* of the documents added: a JSON object, without its end; empty: none */
+    char **rest;
+    int n_rest;
+    bool help; /* is all that is asked for */
+};
+/* Whether n words follow the options; `what` is how they should. */
+enum status index_expect(const struct index_arguments *a, int n, const char *what, struct error *e);
+/* From now on SIGINT and SIGTERM set index_interrupted. */
+void index_catch_interrupts(void);
+/* The collection's own embedder and tokenizer, unless the configuration names others; both must be the ones that it was
+ * built with. On failure too they are to be closed. */
+enum status makers_open(const struct config *c, const struct collection_info *info, struct embedder *embedder,
+                        struct tokenizer **tokenizer, struct error *e);
+/* "key=value" as one more member of an object without its end. */
+enum status metadata_add(struct buffer *metadata, const char *text, struct error *e);
+
+/* Commands: each returns an exit code, with *e filled in for EXIT_FAILED. */
+int run_search(struct index_arguments *a, struct error *e);
+int run_stats(struct index_arguments *a, struct error *e);
+int run_list(struct index_arguments *a, struct error *e);
+int run_show(struct index_arguments *a, struct error *e);
+int run_verify(struct index_arguments *a, struct error *e);
+int run_add(struct index_arguments *a, struct error *e);
+int run_delete(struct index_arguments *a, struct error *e);
+int run_compact(struct index_arguments *a, struct error *e);

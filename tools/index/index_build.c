@@ -10,6 +10,7 @@
 #include "config/json/json_table.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/budget.h"
+#include "server/host/document_cutter.h"
 #include "server/host/embedder_model.h"
 #include "tools/index/index.h"
 
@@ -22,11 +23,10 @@ struct builder {
     struct tokenizer *tokenizer;
     struct embedder embedder;
     struct collection_builder *collection;
-    int chunk_length;
+    struct document_cutter cutter;
     struct key_set texts; /* hash and length of each text, so that a copy is added once */
     int n_copies, n_added;
     struct buffer text, title;
-    struct tokens tokens;
     /* Chunks that wait: their text lies back to back. */
     struct buffer waiting;
     size_t ends[BATCH_CHUNKS];
@@ -61,53 +61,31 @@ static enum status embed_waiting(struct builder *b, struct error *e) {
     return status ? status : check_interrupted(e);
 }
 
-/* Adds the document whose tokens are in b->tokens, and queues its chunks' text for the embedder. */
+/* Adds the document that was cut, and queues its chunks' text for the embedder. */
 static enum status add_chunks(struct builder *b, const char *stored, struct error *e) {
-    int n_chunks = collection_count_chunks(b->tokens.n, b->chunk_length);
-    uint32_t *bounds = xmalloc(((size_t)n_chunks + 1) * sizeof *bounds);
-    for (int i = 0; i < n_chunks; i++) bounds[i] = b->tokens.starts[i * b->chunk_length];
-    bounds[n_chunks] = b->tokens.starts[b->tokens.n];
-
+    const struct document_cutter *cut = &b->cutter;
     struct collection_document document = {.path = stored,
                                            .title = b->title.data,
-                                           .metadata = "",
                                            .text = {b->text.data, b->text.size},
-                                           .ids = b->tokens.ids,
-                                           .bounds = bounds,
-                                           .n = b->tokens.n};
+                                           .ids = cut->tokens.ids,
+                                           .bounds = cut->bounds,
+                                           .n = cut->tokens.n};
     enum status status = collection_add_document(b->collection, &document, e);
-    for (int i = 0; i < n_chunks && status == STATUS_OK; i++) {
-        buffer_append(&b->waiting, b->text.data + bounds[i], bounds[i + 1] - bounds[i]);
+    for (int i = 0; i < cut->n_chunks && status == STATUS_OK; i++) {
+        buffer_append(&b->waiting, b->text.data + cut->bounds[i], cut->bounds[i + 1] - cut->bounds[i]);
         b->ends[b->n_waiting] = b->waiting.size;
         b->n_waiting++;
         if (b->n_waiting == BATCH_CHUNKS || b->waiting.size >= BATCH_BYTES) status = embed_waiting(b, e);
     }
-    free(bounds);
     return status;
 }
 
-/* A token can begin inside a character: its start moves behind it, so that the range of a chunk
- * holds whole characters, each in the chunk where it begins. */
-static void align_starts(struct tokens *tokens, const struct buffer *text) {
-    for (int i = 0; i < tokens->n; i++)
-        for (int j = 0;
-             j < 3 && tokens->starts[i] < text->size && ((uint8_t)text->data[tokens->starts[i]] & 0xc0) == 0x80; j++)
-            tokens->starts[i]++;
-}
-
-/* The text of one file into b->text and its tokens into b->tokens. */
+/* The text of one file into b->text, and cut. */
 static enum status read_document(struct builder *b, const struct found_file *file, struct error *e) {
     enum status status = document_extract(file->path, file->kind, b->options->max_file_bytes, &b->text, &b->title, e);
     if (status) return status;
-    b->tokens.n = 0;
-    status = tokenizer_encode(b->tokenizer, b->text.data, b->text.size, TOKENIZER_PLAIN, &b->tokens, e);
-    if (status) return error_prefix(e, "%s", file->path);
-    if (b->tokens.n == 0) return error_set(e, STATUS_INVALID, "%s: no tokens in it", file->path);
-    align_starts(&b->tokens, &b->text);
-    /* One entry past the last token says where the last chunk ends. */
-    tokens_append(&b->tokens, 0, (uint32_t)b->text.size);
-    b->tokens.n--;
-    return STATUS_OK;
+    status = document_cut(&b->cutter, (struct text_span){b->text.data, b->text.size}, e);
+    return status ? error_prefix(e, "%s", file->path) : STATUS_OK;
 }
 
 static enum status add_file(struct builder *b, const struct found_file *file, struct error *e) {
@@ -125,7 +103,7 @@ static enum status add_file(struct builder *b, const struct found_file *file, st
         if (b->options->verbose) line_print(stderr, "a copy of another: %s", file->path);
     } else {
         is_new = true;
-        text_bytes = b->tokens.starts[b->tokens.n] - b->tokens.starts[0];
+        text_bytes = b->text.size - b->cutter.bounds[0];
     }
     progress_read(&b->progress, file, text_bytes);
     if (!is_new) return status;
@@ -154,7 +132,8 @@ static enum status read_model(struct builder *b, const char *folder, int32_t *eo
     if (status == STATUS_OK) status = json_table_read(&reader, &model_table, root, &facts);
     json_close(root);
 
-    b->chunk_length = b->options->chunk_length ? b->options->chunk_length : facts.chunk_length;
+    b->cutter.tokenizer = b->tokenizer;
+    b->cutter.chunk_length = b->options->chunk_length ? b->options->chunk_length : facts.chunk_length;
     *eod = facts.eod >= 0 ? facts.eod : tokenizer_eod(b->tokenizer);
     if (status == STATUS_OK && *eod < 0)
         status = error_set(e, STATUS_INVALID, "%s: no eod_token_id, and the tokenizer has no end-of-document token",
@@ -191,12 +170,12 @@ enum { BYTES_OF_TOKEN = 4 };
  * fit, so it is estimated from what the survey of the files guesses. */
 static enum status check_index_memory(const struct builder *b, struct error *e) {
     struct budget_parts parts = {0};
-    size_t chunks = (size_t)b->walk.n, chunk_bytes = (size_t)b->chunk_length * BYTES_OF_TOKEN;
+    size_t chunks = (size_t)b->walk.n, chunk_bytes = (size_t)b->cutter.chunk_length * BYTES_OF_TOKEN;
     for (int i = 0; i < b->walk.n; i++) chunks += b->walk.files[i].text_bytes / chunk_bytes;
     budget_add(
         &parts,
         (struct budget_part){.name = "document index", .bytes = chunks * (size_t)b->embedder.dim * sizeof(float)},
-        "index fewer files, or in larger chunks (--chunk-length, now %d)", b->chunk_length);
+        "index fewer files, or in larger chunks (--chunk-length, now %d)", b->cutter.chunk_length);
     return budget_check_host(&parts, e);
 }
 
@@ -204,6 +183,7 @@ static enum status open_parts(struct builder *b, const struct config *config, st
     int32_t eod;
     if (config->model.path[0] == '\0' || config->retrieval.embedder[0] == '\0')
         return error_set(e, STATUS_INVALID, "model.path and retrieval.embedder are needed: --config FILE or --set");
+    b->cutter.embedder = &b->embedder;
     if (check_embedding(config, e) || tokenizer_open(&b->tokenizer, config->model.path, e) ||
         read_model(b, config->model.path, &eod, e) ||
         embedder_model_open(&b->embedder, config->retrieval.embedder, config, e))
@@ -212,7 +192,7 @@ static enum status open_parts(struct builder *b, const struct config *config, st
     b->vectors = xmalloc((size_t)BATCH_CHUNKS * (size_t)b->embedder.dim * sizeof *b->vectors);
     /* Other programs may start in other folders. */
     char *embedder = realpath(config->retrieval.embedder, NULL), *tokenizer = realpath(config->model.path, NULL);
-    struct collection_options o = {.chunk_length = b->chunk_length,
+    struct collection_options o = {.chunk_length = b->cutter.chunk_length,
                                    .eod = eod,
                                    .dim = b->embedder.dim,
                                    .embedder_hash = b->embedder.hash,
@@ -238,7 +218,7 @@ static enum status count_chunks(struct builder *b, int64_t enough, int64_t *n_ch
         status = check_interrupted(e);
         if (status || read_document(b, &b->walk.files[i], &unreadable)) continue;
         if (key_set_add(&texts, hash_bytes(b->text.data, b->text.size, 0), b->text.size))
-            *n_chunks += (b->tokens.n + b->chunk_length - 1) / b->chunk_length;
+            *n_chunks += b->cutter.n_chunks;
     }
     key_set_free(&texts);
     return status;
@@ -327,7 +307,7 @@ int index_build(const struct build_options *o, const struct config *config, stru
     buffer_free(&b->text);
     buffer_free(&b->title);
     buffer_free(&b->waiting);
-    tokens_free(&b->tokens);
+    document_cutter_close(&b->cutter);
     free(b->vectors);
     free(b);
     return code;

@@ -21,16 +21,6 @@ enum { DEFAULT_FILE_LIMIT = 64 << 20, LARGEST_FILE_LIMIT = 1 << 30, LARGEST_K = 
 
 atomic_bool index_interrupted;
 
-struct index_arguments {
-    struct config config;
-    struct build_options build;
-    struct neighbors_options neighbors;
-    int k;
-    char **rest;
-    int n_rest;
-    bool help; /* is all that is asked for */
-};
-
 /* Commands, as bits: which of them have an option. */
 enum {
     BUILD = 1 << 0,
@@ -39,7 +29,10 @@ enum {
     STATS = 1 << 3,
     VERIFY = 1 << 4,
     EXTRACT = 1 << 5,
-    LIST = 1 << 6
+    LIST = 1 << 6,
+    ADD = 1 << 7,
+    SHOW = 1 << 8,
+    CHANGE = 1 << 9
 };
 
 enum option_id {
@@ -53,6 +46,10 @@ enum option_id {
     OPTION_EXCLUDE,
     OPTION_VERBOSE,
     OPTION_FOLLOW,
+    OPTION_JSON,
+    OPTION_LONG,
+    OPTION_META,
+    OPTION_ID,
     OPTION_HELP
 };
 
@@ -72,12 +69,16 @@ static const struct index_row {
      "FAISS index type, or Exact for search in plain C; else Flat up to 100000 chunks, IVF above.\n"
      "IVF4096,PQ48np keeps 100 million chunks in memory (\"np\" saves minutes)",
      OPTION_INDEX, BUILD},
-    {"--max-file-bytes", "N", "larger files are skipped (67108864)", OPTION_LIMIT, BUILD | EXTRACT},
-    {"--follow", NULL, "follows links that lead out of PATH; else they are skipped", OPTION_FOLLOW, BUILD},
-    {"--verbose", NULL, "names files of unknown kind, hidden files and copies", OPTION_VERBOSE, BUILD},
+    {"--id", "ID", "the document's id, where PATH is one file; else it is made of the path", OPTION_ID, ADD},
+    {"--meta", "KEY=VALUE", "goes with every document: a number, true, false, or text", OPTION_META, ADD},
+    {"--json", NULL, "an object a line", OPTION_JSON, LIST | SHOW | ADD | CHANGE | STATS},
+    {"--long", NULL, "number of chunks, name and title beside each id", OPTION_LONG, LIST},
+    {"--max-file-bytes", "N", "larger files are skipped (67108864)", OPTION_LIMIT, BUILD | EXTRACT | ADD},
+    {"--follow", NULL, "follows links that lead out of PATH; else they are skipped", OPTION_FOLLOW, BUILD | ADD},
+    {"--verbose", NULL, "names files of unknown kind, hidden files and copies", OPTION_VERBOSE, BUILD | ADD},
     {"--config", "FILE", "model.path (tokenizer) and retrieval.embedder are used", OPTION_CONFIG,
-     BUILD | SEARCH | NEIGHBORS | VERIFY},
-    {"--set", "KEY=VALUE", "sets one option, after the file", OPTION_SET, BUILD | SEARCH | NEIGHBORS | VERIFY},
+     BUILD | SEARCH | NEIGHBORS | VERIFY | ADD},
+    {"--set", "KEY=VALUE", "sets one option, after the file", OPTION_SET, BUILD | SEARCH | NEIGHBORS | VERIFY | ADD},
 };
 
 static enum status parse_option(struct index_arguments *a, int option, const char *value, struct error *e) {
@@ -92,6 +93,10 @@ static enum status parse_option(struct index_arguments *a, int option, const cha
         case OPTION_EXCLUDE: a->neighbors.exclude_same_document = true; break;
         case OPTION_VERBOSE: a->build.verbose = true; break;
         case OPTION_FOLLOW: a->build.follow = true; break;
+        case OPTION_JSON: a->json = true; break;
+        case OPTION_LONG: a->list_long = true; break;
+        case OPTION_ID: a->id = value; break;
+        case OPTION_META: status = metadata_add(&a->metadata, value, e); break;
         case OPTION_CHUNK:
             status = usage_number("--chunk-length", value, 1, 65536, &n, e);
             a->build.chunk_length = (int)n;
@@ -145,10 +150,6 @@ static enum status parse(struct index_arguments *a, unsigned command, int argc, 
     return status ? status : config_check(&a->config, e);
 }
 
-static enum status expect_rest(const struct index_arguments *a, int n, const char *what, struct error *e) {
-    return a->n_rest == n ? STATUS_OK : error_set(e, STATUS_INVALID, "expected %s; --help says more", what);
-}
-
 static void interrupt(int signal_number) {
     (void)signal_number;
     /* The second one does not wait for the step in progress; the next build removes what is left. */
@@ -156,71 +157,21 @@ static void interrupt(int signal_number) {
     index_interrupted = true;
 }
 
-static int run_build(struct index_arguments *a, struct error *e) {
+void index_catch_interrupts(void) {
     struct sigaction action = {.sa_handler = interrupt};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+static int run_build(struct index_arguments *a, struct error *e) {
     a->build.paths = a->rest;
     a->build.n_paths = a->n_rest;
     if (a->build.out == NULL || a->n_rest == 0) {
         error_set(e, STATUS_INVALID, "build needs --out DIR and at least one PATH; --help says more");
         return EXIT_FAILED;
     }
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    index_catch_interrupts();
     return index_build(&a->build, &a->config, e);
-}
-
-/* The collection's own embedder and tokenizer, unless the configuration names others; both must be the ones it was
- * built with. */
-static enum status open_makers(const struct index_arguments *a, const struct collection *collection,
-                               struct embedder *embedder, struct tokenizer **tokenizer, struct error *e) {
-    const struct config *c = &a->config;
-    const struct collection_info *info = collection_info(collection);
-    if (embedder_model_open(embedder, documents_embedder(c, info->embedder), c, e) ||
-        tokenizer_open(tokenizer, c->model.path[0] ? c->model.path : info->tokenizer, e))
-        return e->status;
-    if (collection_match_embedder(info, embedder, e)) return e->status;
-    return collection_match_tokens(info, tokenizer_hash(*tokenizer), info->chunk_length, e);
-}
-
-static void print_hit(int rank, const struct hit *hit) {
-    line_print(stdout, "%d  %.4f  %s  [%" PRIu64 ", %" PRIu64 ")%s%s", rank, hit->similarity, hit->path, hit->start,
-               hit->end, hit->title[0] ? "  " : "", hit->title);
-    /* Indented, so that a line of a document cannot be taken for one of ours. */
-    const char *line = hit->text.text, *text_end = line + hit->text.size;
-    while (line < text_end) {
-        const char *newline = memchr(line, '\n', (size_t)(text_end - line)), *end = newline ? newline : text_end;
-        line_print(stdout, "    %.*s", (int)(end - line), line);
-        line = end + 1;
-    }
-}
-
-static enum status search(const struct index_arguments *a, struct collection *c, const struct embedder *embedder,
-                          struct error *e) {
-    struct retriever *retriever;
-    struct hits hits;
-    struct retriever_query query = {.text = {a->rest[1], strlen(a->rest[1])}, .k = a->k, .min_similarity = -1};
-    if (retriever_local_open(&retriever, c, embedder, a->k, e)) return e->status;
-    enum status status = retriever_search(retriever, &query, 1, &hits, e);
-    if (status == STATUS_OK) {
-        for (int i = 0; i < hits.n; i++) print_hit(i + 1, &hits.list[i]);
-        hits_free(&hits);
-    }
-    retriever_close(retriever);
-    return status;
-}
-
-static int run_search(struct index_arguments *a, struct error *e) {
-    struct collection *c = NULL;
-    struct embedder embedder = {0};
-    struct tokenizer *tokenizer = NULL;
-    enum status status = expect_rest(a, 2, "search DIR \"text\"", e);
-    if (status == STATUS_OK) status = collection_open(&c, a->rest[0], e);
-    if (status == STATUS_OK) status = open_makers(a, c, &embedder, &tokenizer, e);
-    if (status == STATUS_OK) status = search(a, c, &embedder, e);
-    tokenizer_close(tokenizer);
-    embedder_model_close(&embedder);
-    collection_close(c);
-    return status ? EXIT_FAILED : EXIT_FINE;
 }
 
 static int run_neighbors(struct index_arguments *a, struct error *e) {
@@ -230,10 +181,14 @@ static int run_neighbors(struct index_arguments *a, struct error *e) {
     struct neighbors_options o = a->neighbors;
     o.out = a->build.out;
     o.k = a->k;
-    enum status status = expect_rest(a, 1, "neighbors DIR", e);
+    enum status status = index_expect(a, 1, "neighbors DIR", e);
     if (status == STATUS_OK && o.out == NULL) status = error_set(e, STATUS_INVALID, "neighbors needs --out FILE");
     if (status == STATUS_OK) status = collection_open(&c, a->rest[0], e);
-    if (status == STATUS_OK && o.queries) status = open_makers(a, c, &embedder, &tokenizer, e);
+    if (status == STATUS_OK && collection_is_changed(c))
+        status = error_set(e, STATUS_INVALID, "%s was changed since its index was built; run retro-index compact first",
+                           a->rest[0]);
+    if (status == STATUS_OK && o.queries)
+        status = makers_open(&a->config, collection_info(c), &embedder, &tokenizer, e);
     if (status == STATUS_OK) status = index_neighbors(&o, c, &embedder, e);
     tokenizer_close(tokenizer);
     embedder_model_close(&embedder);
@@ -241,73 +196,9 @@ static int run_neighbors(struct index_arguments *a, struct error *e) {
     return status ? EXIT_FAILED : EXIT_FINE;
 }
 
-static int run_stats(struct index_arguments *a, struct error *e) {
-    struct collection *c;
-    if (expect_rest(a, 1, "stats DIR", e) || collection_open(&c, a->rest[0], e)) return EXIT_FAILED;
-    const struct collection_info *info = collection_info(c);
-    printf("generation    %d\ndocuments     %" PRId64 "\nchunks        %" PRId64 "\ntokens        %" PRId64 "\n",
-           info->generation, info->n_documents, info->n_chunks, info->n_tokens);
-    printf("chunk length  %d\nvectors       %d numbers, inner product\n", info->chunk_length, info->dim);
-    line_print(stdout, "index         %s", info->index_factory);
-    line_print(stdout, "embedder      %s (hash %016" PRIx64 ")", info->embedder, info->embedder_hash);
-    if (info->query_prompt[0]) line_print(stdout, "query prompt  %s", info->query_prompt);
-    if (info->document_prompt[0]) line_print(stdout, "doc. prompt   %s", info->document_prompt);
-    line_print(stdout, "tokenizer     %s (hash %016" PRIx64 ")", info->tokenizer, info->tokenizer_hash);
-    collection_close(c);
-    return EXIT_FINE;
-}
-
-/* Documents whose name holds a text, or all. */
-static int run_list(struct index_arguments *a, struct error *e) {
-    struct collection *c;
-    const char *part = a->n_rest == 2 ? a->rest[1] : "";
-    if (a->n_rest != 2 && expect_rest(a, 1, "list DIR [TEXT]", e)) return EXIT_FAILED;
-    if (collection_open(&c, a->rest[0], e)) return EXIT_FAILED;
-    int64_t n_chunks = collection_info(c)->n_chunks, first = 0, n_found = 0;
-    while (first < n_chunks) {
-        struct chunk chunk = collection_chunk(c, first);
-        int64_t next = first + 1;
-        while (next < n_chunks && collection_chunk(c, next).document == chunk.document) next++;
-        if (strstr(chunk.path, part)) {
-            line_print(stdout, "%6" PRId64 "  %s%s%s", next - first, chunk.path, chunk.title[0] ? "  " : "",
-                       chunk.title);
-            n_found++;
-        }
-        first = next;
-    }
-    if (n_found == 0) error_set(e, STATUS_NOT_FOUND, "%s: no document has \"%s\" in its name", a->rest[0], part);
-    collection_close(c);
-    return n_found ? EXIT_FINE : EXIT_FAILED;
-}
-
-/* Says whether the embedder and tokenizer that the collection names are there and still the same. */
-static enum status verify_makers(const struct index_arguments *a, const struct collection *c, struct error *e) {
-    struct embedder embedder = {0};
-    struct tokenizer *tokenizer = NULL;
-    enum status status = open_makers(a, c, &embedder, &tokenizer, e);
-    tokenizer_close(tokenizer);
-    embedder_model_close(&embedder);
-    return status;
-}
-
-static int run_verify(struct index_arguments *a, struct error *e) {
-    struct collection *c;
-    if (expect_rest(a, 1, "verify DIR", e) || collection_verify(a->rest[0], e) || collection_open(&c, a->rest[0], e))
-        return EXIT_FAILED;
-    const struct collection_info *info = collection_info(c);
-    enum status status = verify_makers(a, c, e);
-    if (status == STATUS_OK)
-        line_print(stdout,
-                   "%s: generation %d is whole: %" PRId64 " documents, %" PRId64 " chunks, %" PRId64
-                   " tokens; embedder and tokenizer are the ones it was built with",
-                   a->rest[0], info->generation, info->n_documents, info->n_chunks, info->n_tokens);
-    collection_close(c);
-    return status ? EXIT_FAILED : EXIT_FINE;
-}
-
 static int run_extract(struct index_arguments *a, struct error *e) {
     struct buffer text = {0}, title = {0};
-    enum status status = expect_rest(a, 1, "extract FILE", e);
+    enum status status = index_expect(a, 1, "extract FILE", e);
     if (status == STATUS_OK)
         status = document_extract(a->rest[0], document_kind(a->rest[0]), a->build.max_file_bytes, &text, &title, e);
     if (status == STATUS_OK && fwrite(text.data, 1, text.size, stdout) != text.size)
@@ -338,11 +229,22 @@ static const struct index_command {
       "writes the nearest chunks of every chunk of the collection to a file (docs/training.md)"},
      NEIGHBORS,
      run_neighbors},
-    {{"stats", "DIR", "how much is in the collection, and what it was made with"}, STATS, run_stats},
-    {{"list", "DIR [TEXT]",
-      "number of chunks, name and title of each document, or of those with TEXT in the name; exit code 1 for none"},
+    {{"add", "[OPTION...] DIR PATH...",
+      "adds the documents under each PATH to the collection, or replaces them where they have changed; prints\n"
+      "\"added ID\" or \"replaced ID\" when a document is on the disk. A server that has the collection open finds it "
+      "at\n"
+      "once"},
+     ADD,
+     run_add},
+    {{"delete", "DIR ID...", "deletes documents; prints \"deleted ID\" when it is on the disk"}, CHANGE, run_delete},
+    {{"compact", "DIR", "writes what was added since into the index, and takes what was deleted off the disk"},
+     CHANGE,
+     run_compact},
+    {{"list", "DIR [TEXT]", "the id of each document, or of those with TEXT in the name; exit code 1 for none"},
      LIST,
      run_list},
+    {{"show", "DIR ID", "the text of a document, or with --json all that is known of it"}, SHOW, run_show},
+    {{"stats", "DIR", "how much is in the collection, and what it was made with"}, STATS, run_stats},
     {{"verify", "[OPTION...] DIR", "checks every checksum and every number; exit code 0 when all is well"},
      VERIFY,
      run_verify},
@@ -392,8 +294,11 @@ static int run(const struct index_command *command, int argc, char **argv) {
                : a.help                                ? print_help(command)
                                                        : command->run(&a, &e);
     config_free(&a.config);
+    buffer_free(&a.metadata);
     if (code == EXIT_FAILED) line_print(stderr, "retro-index %s: %s", command->usage.name, e.text);
-    if (code == EXIT_INTERRUPTED) fprintf(stderr, "retro-index: interrupted; what was there before is unchanged\n");
+    if (code == EXIT_INTERRUPTED)
+        fprintf(stderr, command->bit == ADD ? "retro-index: interrupted; what was printed is kept\n"
+                                            : "retro-index: interrupted; what was there before is unchanged\n");
     return code;
 }
 

@@ -1,0 +1,296 @@
+/* retrieval/store/change_log.c: see change_log.h. */
+#include "retrieval/store/change_log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/base/hash.h"
+#include "retrieval/store/collection_private.h"
+
+enum { LOG_FORMAT = 1 };
+static const char log_name[] = "changes.log", cut_name[] = "changes.cut";
+static const char log_magic[8] = {'R', 'E', 'T', 'R', 'O', 'L', 'O', 'G'};
+
+struct log_head {
+    char magic[8];
+    uint32_t format, generation;
+    uint64_t manifest_checksum;
+    uint64_t checksum;
+};
+_Static_assert(sizeof(struct log_head) == 32, "read straight from the file");
+
+struct log_record {
+    uint64_t checksum;
+    uint64_t sequence;
+    uint64_t size; /* of the payload, without the zeros behind it */
+    uint32_t kind;
+    uint32_t head_checksum;
+};
+_Static_assert(sizeof(struct log_record) == 32, "read straight from the file");
+
+struct change_log {
+    char *path;
+    int fd;
+    struct change_log_end end;
+    bool failed;
+    struct buffer record; /* reused */
+};
+
+static uint64_t padded(uint64_t size) { return (size + 7) & ~(uint64_t)7; }
+
+static struct log_head make_head(struct generation_origin origin) {
+    struct log_head head = {.format = LOG_FORMAT,
+                            .generation = (uint32_t)origin.generation,
+                            .manifest_checksum = origin.manifest_checksum};
+    memcpy(head.magic, log_magic, sizeof head.magic);
+    head.checksum = hash_bytes(&head, offsetof(struct log_head, checksum), 0);
+    return head;
+}
+
+static uint32_t hash_record_head(const struct log_record *r, uint64_t seed) {
+    return (uint32_t)hash_bytes(&r->sequence, offsetof(struct log_record, head_checksum) - sizeof r->checksum, seed);
+}
+
+/* Reading. */
+
+struct log_reader {
+    const char *path;
+    struct file_map map;
+    struct change_log_end *end;
+};
+
+static bool is_zero(const uint8_t *bytes, uint64_t size) {
+    for (uint64_t i = 0; i < size; i++)
+        if (bytes[i] != 0) return false;
+    return true;
+}
+
+/* Whether a record begins at `at` whose head is sound and which comes behind one of that checksum. */
+static bool record_begins(const struct log_reader *r, uint64_t at, uint64_t sequence, uint64_t seed,
+                          struct log_record *record) {
+    if (at > r->map.size || r->map.size - at < sizeof *record) return false;
+    memcpy(record, r->map.data + at, sizeof *record);
+    return record->head_checksum == hash_record_head(record, seed) && record->sequence == sequence;
+}
+
+/* Where a log ends early, by a write that was cut off or by damage. A write that was cut off leaves fewer bytes than it
+ * had, or zeros, or wrong bytes within the last record; nothing that was acknowledged comes behind it. */
+static void judge_rest(struct log_reader *r) {
+    struct log_record record, next;
+    struct change_log_end *end = r->end;
+    uint64_t left = r->map.size - end->size;
+    end->torn = left;
+    if (left < sizeof record || is_zero(r->map.data + end->size, left)) return;
+    if (!record_begins(r, end->size, end->sequence + 1, end->checksum, &record)) {
+        end->damaged = true;
+        return;
+    }
+    uint64_t behind = end->size + sizeof record + padded(record.size);
+    end->damaged = record.size < left && record_begins(r, behind, end->sequence + 2, record.checksum, &next);
+}
+
+static enum status read_head(struct log_reader *r, struct generation_origin origin, struct error *e) {
+    struct log_head head = make_head(origin);
+    /* The head is on the disk before the first change is written behind it. */
+    if (r->map.size < sizeof head || (r->map.size == sizeof head && is_zero(r->map.data, sizeof head))) {
+        r->end->torn = r->map.size;
+        return STATUS_OK;
+    }
+    if (memcmp(r->map.data, &head, sizeof head) != 0)
+        return error_set(e, STATUS_CORRUPT,
+                         "%s: its head is not the one of generation %d; retro-index verify --repair says what to do",
+                         r->path, origin.generation);
+    r->end->size = sizeof head;
+    return STATUS_OK;
+}
+
+/* The next record, given to `take`; *more is false at the end. */
+static enum status read_record(struct log_reader *r, change_taker *take, void *context, bool *more, struct error *e) {
+    struct log_record record;
+    struct change_log_end *end = r->end;
+    *more = false;
+    if (!record_begins(r, end->size, end->sequence + 1, end->checksum, &record)) return STATUS_OK;
+    uint64_t left = r->map.size - end->size - sizeof record;
+    if (record.size > left || padded(record.size) > left) return STATUS_OK;
+    const uint8_t *payload = r->map.data + end->size + sizeof record;
+    uint64_t seed = hash_bytes(&record.sequence, sizeof record - sizeof record.checksum, end->checksum);
+    if (hash_bytes(payload, record.size, seed) != record.checksum) return STATUS_OK;
+    if (!is_zero(payload + record.size, padded(record.size) - record.size)) return STATUS_OK;
+
+    char *bytes = malloc(record.size + 1);
+    if (bytes == NULL) return error_set(e, STATUS_NO_MEMORY, "%s: a change of %" PRIu64 " bytes", r->path, record.size);
+    memcpy(bytes, payload, record.size);
+    end->sequence = record.sequence;
+    end->checksum = record.checksum;
+    end->size += sizeof record + padded(record.size);
+    *more = true;
+    enum status status = take(context, (enum change_kind)record.kind, bytes, record.size, e);
+    return status ? error_prefix(e, "%s: change %" PRIu64, r->path, record.sequence) : STATUS_OK;
+}
+
+static enum status read_log(struct log_reader *r, struct generation_origin origin, change_taker *take, void *context,
+                            struct error *e) {
+    bool more = true;
+    enum status status = r->end->size == 0 ? read_head(r, origin, e) : STATUS_OK;
+    if (status || r->end->size == 0) return status;
+    if (r->map.size < r->end->size)
+        return error_set(e, STATUS_CORRUPT, "%s: %zu bytes, it had %" PRIu64 " before", r->path, r->map.size,
+                         r->end->size);
+    while (more && status == STATUS_OK) status = read_record(r, take, context, &more, e);
+    if (status == STATUS_OK) judge_rest(r);
+    return status;
+}
+
+enum status change_log_read(const char *folder, struct generation_origin origin, change_taker *take, void *context,
+                            struct change_log_end *end, struct error *e) {
+    if (end->size == 0) *end = (struct change_log_end){.checksum = make_head(origin).checksum};
+    end->torn = 0;
+    end->damaged = false;
+    char *path = disk_path(folder, log_name);
+    struct log_reader r = {.path = path, .end = end};
+    enum status status = STATUS_OK;
+    if (access(path, F_OK) == 0) {
+        status = file_map_open(&r.map, path, e);
+        if (status == STATUS_OK) status = read_log(&r, origin, take, context, e);
+        file_map_close(&r.map);
+    } else if (errno != ENOENT) {
+        status = error_errno(e, "%s", path);
+    }
+    free(path);
+    return status;
+}
+
+uint64_t change_log_measure(const char *folder) {
+    struct stat st;
+    char *path = disk_path(folder, log_name);
+    uint64_t size = stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
+    free(path);
+    return size;
+}
+
+bool collection_is_changed(const struct collection *c) {
+    return change_log_measure(collection_folder(c)) > sizeof(struct log_head);
+}
+
+/* Writing. */
+
+/* Bytes [from, size) of the log, put aside: where a person can still look at them. */
+static enum status put_aside(const char *folder, const char *path, uint64_t from, struct error *e) {
+    struct file_map map;
+    int fd;
+    if (file_map_open(&map, path, e)) return e->status;
+    char *aside = disk_path(folder, cut_name);
+    enum status status = disk_create(&fd, aside, e);
+    if (status == STATUS_OK) {
+        if (from < map.size) status = disk_write(fd, aside, map.data + from, map.size - from, e);
+        close(fd);
+    }
+    if (status == STATUS_OK) status = disk_sync(aside, e);
+    file_map_close(&map);
+    free(aside);
+    return status;
+}
+
+static enum status cut(const char *folder, const char *path, uint64_t size, struct error *e) {
+    enum status status = put_aside(folder, path, size, e);
+    if (status == STATUS_OK) status = disk_truncate(path, size, e);
+    return status ? status : disk_sync(path, e);
+}
+
+enum status change_log_cut(const char *folder, const struct change_log_end *end, struct error *e) {
+    char *path = disk_path(folder, log_name);
+    enum status status = cut(folder, path, end->size, e);
+    free(path);
+    return status;
+}
+
+/* The head of a new log, on the disk before anything is written behind it. */
+static enum status write_head(struct change_log *l, const char *folder, struct generation_origin origin, struct error *e) {
+    struct log_head head = make_head(origin);
+    enum status status = disk_write(l->fd, l->path, &head, sizeof head, e);
+    if (status == STATUS_OK) status = disk_sync(l->path, e);
+    if (status == STATUS_OK) status = disk_sync(folder, e);
+    l->end.size = sizeof head;
+    return status;
+}
+
+static enum status open_end(struct change_log *l, const char *folder, struct generation_origin origin, struct error *e) {
+    if (l->end.torn > 0 && cut(folder, l->path, l->end.size, e)) return e->status;
+    if (l->end.torn > 0)
+        log_warn("%s: %" PRIu64 " bytes of a change that was never acknowledged are put aside in %s", l->path,
+                 l->end.torn, cut_name);
+    l->end.torn = 0;
+    l->fd = open(l->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    if (l->fd < 0) return error_errno(e, "%s: open", l->path);
+    return l->end.size == 0 ? write_head(l, folder, origin, e) : STATUS_OK;
+}
+
+enum status change_log_open(struct change_log **out, const char *folder, struct generation_origin origin,
+                            const struct change_log_end *end, struct error *e) {
+    *out = NULL;
+    if (end->damaged)
+        return error_set(e, STATUS_CORRUPT,
+                         "%s/%s: damaged behind change %" PRIu64 "; retro-index verify --repair cuts it there", folder,
+                         log_name, end->sequence);
+    struct change_log *l = xcalloc(1, sizeof *l);
+    l->path = disk_path(folder, log_name);
+    l->fd = -1;
+    l->end = *end;
+    enum status status = open_end(l, folder, origin, e);
+    if (status) {
+        change_log_close(l);
+        return status;
+    }
+    *out = l;
+    return STATUS_OK;
+}
+
+static enum status refuse(const struct change_log *l, struct error *e) {
+    return error_set(e, STATUS_IO, "%s: a write to it failed before; nothing more is written until it is opened again",
+                     l->path);
+}
+
+enum status change_log_append(struct change_log *l, enum change_kind kind, struct text_span payload, struct error *e) {
+    static const char zeros[8];
+    if (l->failed) return refuse(l, e);
+    struct log_record record = {.sequence = l->end.sequence + 1, .size = payload.size, .kind = (uint32_t)kind};
+    record.head_checksum = hash_record_head(&record, l->end.checksum);
+    uint64_t seed = hash_bytes(&record.sequence, sizeof record - sizeof record.checksum, l->end.checksum);
+    record.checksum = hash_bytes(payload.text, payload.size, seed);
+    buffer_clear(&l->record);
+    buffer_append(&l->record, &record, sizeof record);
+    buffer_append(&l->record, payload.text, payload.size);
+    buffer_append(&l->record, zeros, (size_t)(padded(payload.size) - payload.size));
+
+    enum status status = disk_write(l->fd, l->path, l->record.data, l->record.size, e);
+    if (status) {
+        l->failed = disk_truncate(l->path, l->end.size, NULL) != STATUS_OK;
+        return status;
+    }
+    l->end.sequence = record.sequence;
+    l->end.checksum = record.checksum;
+    l->end.size += l->record.size;
+    return STATUS_OK;
+}
+
+enum status change_log_sync(struct change_log *l, struct error *e) {
+    if (l->failed) return refuse(l, e);
+    enum status status = disk_sync(l->path, e);
+    l->failed = status != STATUS_OK;
+    return status;
+}
+
+struct change_log_end change_log_end(const struct change_log *l) { return l->end; }
+
+void change_log_close(struct change_log *l) {
+    if (l == NULL) return;
+    if (l->fd >= 0) close(l->fd);
+    buffer_free(&l->record);
+    free(l->path);
+    free(l);
+}

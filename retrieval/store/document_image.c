@@ -1,0 +1,137 @@
+/* retrieval/store/document_image.c: see document_image.h. */
+#include "retrieval/store/document_image.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "config/base/utf8.h"
+#include "retrieval/store/collection_private.h"
+
+struct image_head {
+    uint32_t n_tokens;
+    uint32_t id_size, path_size, title_size, metadata_size; /* without the NULs */
+    uint32_t zero;
+    uint64_t text_size;
+};
+_Static_assert(sizeof(struct image_head) == 32, "the arrays behind it are aligned");
+
+/* Where the arrays and strings of an image lie, in bytes. */
+struct image_layout {
+    uint64_t ids, bounds, vectors, strings, text, end;
+};
+
+static struct image_layout lay_out(const struct image_head *head, uint64_t n_chunks, int dim) {
+    struct image_layout l = {.ids = sizeof *head};
+    l.bounds = l.ids + (uint64_t)head->n_tokens * sizeof(uint32_t);
+    l.vectors = l.bounds + (n_chunks + 1) * sizeof(uint32_t);
+    l.strings = l.vectors + n_chunks * (uint64_t)dim * sizeof(float);
+    l.text = l.strings + head->id_size + head->path_size + head->title_size + (uint64_t)head->metadata_size + 4;
+    l.end = l.text + head->text_size;
+    return l;
+}
+
+static bool is_unit(const float *v, int dim) {
+    double square = 0;
+    for (int i = 0; i < dim; i++) square += (double)v[i] * (double)v[i];
+    /* Written so that NaN fails too. */
+    return fabs(square - 1) < 1e-3;
+}
+
+/* What is wrong with a document, or NULL. */
+static const char *find_fault(const struct document_image *image, int dim) {
+    const struct collection_document *d = &image->document;
+    if (d->bounds[image->n_chunks] != d->text.size) return "its chunks do not end where its text ends";
+    for (int i = 0; i < image->n_chunks; i++)
+        if (d->bounds[i] > d->bounds[i + 1]) return "a chunk ends before it begins";
+    for (int i = 0; i < d->n; i++)
+        if (d->ids[i] < 0) return "a token is negative";
+    for (int i = 0; i < image->n_chunks; i++)
+        if (!is_unit(image->vectors + (size_t)i * (size_t)dim, dim)) return "a vector is not of unit length";
+    return NULL;
+}
+
+static enum status check_strings(const struct collection_document *d, struct error *e) {
+    size_t id = strlen(d->id);
+    if (id < 1 || id > COLLECTION_MAX_ID)
+        return error_set(e, STATUS_INVALID, "the document's id has %zu bytes; 1 .. %d are possible", id,
+                         COLLECTION_MAX_ID);
+    if (!utf8_is_valid(d->id, id) || !utf8_is_valid(d->text.text, d->text.size))
+        return error_set(e, STATUS_INVALID, "document %.100s: its id or its text is not valid UTF-8", d->id);
+    if (strlen(d->path) > COLLECTION_MAX_STRING || strlen(d->title) > COLLECTION_MAX_STRING ||
+        strlen(d->metadata ? d->metadata : "") > COLLECTION_MAX_STRING)
+        return error_set(e, STATUS_TOO_LARGE, "document %.100s: its name, title or metadata has more than %d bytes",
+                         d->id, COLLECTION_MAX_STRING);
+    return STATUS_OK;
+}
+
+enum status document_image_write(struct buffer *out, const struct collection_document *d, const float *vectors,
+                                 const struct collection_info *info, struct error *e) {
+    if (check_strings(d, e)) return e->status;
+    if (d->n < 1) return error_set(e, STATUS_INVALID, "document %.100s: no text", d->id);
+    if (d->text.size > UINT32_MAX)
+        return error_set(e, STATUS_TOO_LARGE, "document %.100s: %zu bytes of text, at most %u", d->id, d->text.size,
+                         UINT32_MAX);
+    int n_chunks = collection_count_chunks(d->n, info->chunk_length);
+    const char *fault =
+        find_fault(&(struct document_image){.document = *d, .vectors = vectors, .n_chunks = n_chunks}, info->dim);
+    if (fault) return error_set(e, STATUS_INVALID, "document %.100s: %s", d->id, fault);
+
+    const char *metadata = d->metadata ? d->metadata : "";
+    struct image_head head = {.n_tokens = (uint32_t)d->n,
+                              .id_size = (uint32_t)strlen(d->id),
+                              .path_size = (uint32_t)strlen(d->path),
+                              .title_size = (uint32_t)strlen(d->title),
+                              .metadata_size = (uint32_t)strlen(metadata),
+                              .text_size = d->text.size};
+    buffer_append(out, &head, sizeof head);
+    buffer_append(out, d->ids, (size_t)d->n * sizeof *d->ids);
+    buffer_append(out, d->bounds, ((size_t)n_chunks + 1) * sizeof *d->bounds);
+    buffer_append(out, vectors, (size_t)n_chunks * (size_t)info->dim * sizeof *vectors);
+    buffer_append(out, d->id, head.id_size + (size_t)1);
+    buffer_append(out, d->path, head.path_size + (size_t)1);
+    buffer_append(out, d->title, head.title_size + (size_t)1);
+    buffer_append(out, metadata, head.metadata_size + (size_t)1);
+    buffer_append(out, d->text.text, d->text.size);
+    return STATUS_OK;
+}
+
+static enum status corrupt(struct error *e, const char *fault) {
+    return error_set(e, STATUS_CORRUPT, "an image of a document: %s", fault);
+}
+
+/* The next string of an image, of `size` bytes; false where another NUL than its own ends it. */
+static bool read_string(const char **at, uint32_t size, const char **string) {
+    *string = *at;
+    *at += (size_t)size + 1;
+    return strnlen(*string, (size_t)size + 1) == size;
+}
+
+enum status document_image_read(struct document_image *out, struct text_span bytes, const struct collection_info *info,
+                                struct error *e) {
+    struct image_head head;
+    if (bytes.size < sizeof head) return corrupt(e, "it is cut off");
+    memcpy(&head, bytes.text, sizeof head);
+    if (head.n_tokens < 1 || head.n_tokens > INT32_MAX) return corrupt(e, "its number of tokens is not possible");
+    if (head.zero != 0) return corrupt(e, "it has a field that this version does not know");
+    if (head.id_size < 1 || head.id_size > COLLECTION_MAX_ID) return corrupt(e, "its id is empty or too long");
+    int n_chunks = collection_count_chunks((int)head.n_tokens, info->chunk_length);
+    if (head.text_size > UINT32_MAX) return corrupt(e, "its text is too long");
+    struct image_layout l = lay_out(&head, (uint64_t)n_chunks, info->dim);
+    if (l.end != bytes.size) return corrupt(e, "its length is not the one that its parts need");
+
+    const char *at = bytes.text + l.strings;
+    *out = (struct document_image){
+        .vectors = (const float *)(const void *)(bytes.text + l.vectors),
+        .n_chunks = n_chunks,
+        .document = {.text = {bytes.text + l.text, head.text_size},
+                     .ids = (const int32_t *)(const void *)(bytes.text + l.ids),
+                     .bounds = (const uint32_t *)(const void *)(bytes.text + l.bounds),
+                     .n = (int)head.n_tokens},
+    };
+    struct collection_document *d = &out->document;
+    bool ended = read_string(&at, head.id_size, &d->id) && read_string(&at, head.path_size, &d->path) &&
+                 read_string(&at, head.title_size, &d->title) && read_string(&at, head.metadata_size, &d->metadata);
+    if (!ended) return corrupt(e, "a string does not end where it should");
+    const char *fault = find_fault(out, info->dim);
+    return fault ? corrupt(e, fault) : STATUS_OK;
+}

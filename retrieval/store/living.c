@@ -1,0 +1,286 @@
+/* retrieval/store/living.c: opening a collection that changes, and its views. See living.h. */
+#include "retrieval/store/living.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "retrieval/store/living_private.h"
+
+/* Changes on their way from a log into an epoch. */
+struct replay {
+    struct epoch *epoch;
+    uint64_t sequence;
+};
+
+/* Views. */
+
+static void view_close(struct snapshot *s) {
+    struct view *v = view_of(s);
+    epoch_release(v->epoch);
+    free(v);
+}
+
+struct view *view_of(struct snapshot *s) {
+    return (struct view *)s;
+}
+const struct view *view_read(const struct snapshot *s) { return (const struct view *)s; }
+
+struct view *view_make(struct epoch *x, uint64_t sequence) {
+    struct view *v = xcalloc(1, sizeof *v);
+    CHECK(sequence <= UINT32_MAX);
+    atomic_init(&v->base.holders, 1);
+    v->base.version = ((int64_t)collection_info(x->collection)->generation << 32) | (int64_t)sequence;
+    v->base.n_documents = x->n_there;
+    v->base.n_chunks = x->n_chunks_there;
+    v->base.close = view_close;
+    v->epoch = epoch_hold(x);
+    v->sequence = sequence;
+    v->n_logged = x->n_logged;
+    v->max_token = x->max_token;
+    return v;
+}
+
+void living_renew(struct living *l) {
+    struct view *old = l->newest;
+    l->newest = view_make(l->epoch, l->end.sequence);
+    if (old) snapshot_release(&old->base);
+}
+
+struct snapshot *living_hold(struct living *l) {
+    pthread_mutex_lock(&l->lock);
+    living_refresh(l);
+    struct snapshot *s = snapshot_hold(&l->newest->base);
+    pthread_mutex_unlock(&l->lock);
+    return s;
+}
+
+const struct collection_info *view_info(const struct snapshot *s) {
+    return collection_info(view_read(s)->epoch->collection);
+}
+int32_t view_max_token(const struct snapshot *s) { return view_read(s)->max_token; }
+
+struct chunk view_chunk(const struct snapshot *s, int64_t id) {
+    const struct view *v = view_read(s);
+    const struct collection_info *info = collection_info(v->epoch->collection);
+    if (id < info->n_chunks) return collection_chunk(v->epoch->collection, id);
+    int number = view_logged_of_chunk(v, id);
+    const struct logged_document *logged = epoch_logged(v->epoch, number);
+    const struct collection_document *d = &logged->bytes->image.document;
+    int i = (int)(id - logged->first_chunk), first = i * info->chunk_length;
+    return (struct chunk){.id = id,
+                          .document = info->n_documents + number,
+                          .document_id = d->id,
+                          .path = d->path,
+                          .title = d->title,
+                          .metadata = d->metadata,
+                          .tokens = (const uint32_t *)d->ids + first,
+                          .n_tokens = min_int(info->chunk_length, d->n - first),
+                          .start = d->bounds[i],
+                          .end = d->bounds[i + 1],
+                          .text = {d->text.text + d->bounds[i], d->bounds[i + 1] - d->bounds[i]},
+                          .source = d->text};
+}
+
+int64_t view_chunk_limit(const struct snapshot *s) {
+    const struct view *v = view_read(s);
+    int64_t of_generation = view_info(s)->n_chunks;
+    if (v->n_logged == 0) return of_generation;
+    const struct logged_document *last = epoch_logged(v->epoch, v->n_logged - 1);
+    return last->first_chunk + last->bytes->image.n_chunks;
+}
+
+bool view_has_chunk(const struct snapshot *s, int64_t id) {
+    const struct view *v = view_read(s);
+    const struct epoch *x = v->epoch;
+    if (id < view_info(s)->n_chunks) return view_has(v, 0, &x->gone[collection_document_of(x->collection, id)]);
+    const struct logged_document *d = epoch_logged(x, view_logged_of_chunk(v, id));
+    return view_has(v, d->added, &d->gone);
+}
+
+void view_neighbor_tokens(const struct snapshot *s, int64_t id, int r, int32_t *ids) {
+    const struct view *v = view_read(s);
+    const struct collection_info *info = collection_info(v->epoch->collection);
+    if (id < info->n_chunks) {
+        collection_neighbor_tokens(v->epoch->collection, id, r, ids);
+        return;
+    }
+    const struct logged_document *logged = epoch_logged(v->epoch, view_logged_of_chunk(v, id));
+    const struct collection_document *d = &logged->bytes->image.document;
+    int first = (int)(id - logged->first_chunk) * info->chunk_length;
+    int n = min_int(r, d->n - first);
+    memcpy(ids, d->ids + first, (size_t)n * sizeof *ids);
+    for (int i = n; i < r; i++) ids[i] = info->eod;
+}
+
+/* The last document of the log that begins at or before a chunk of the log. */
+int view_logged_of_chunk(const struct view *v, int64_t chunk) {
+    int low = 0, high = v->n_logged - 1;
+    CHECK(high >= 0);
+    while (low < high) {
+        int middle = low + (high - low + 1) / 2;
+        if (epoch_logged(v->epoch, middle)->first_chunk <= chunk)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    const struct logged_document *d = epoch_logged(v->epoch, low);
+    CHECK(chunk >= d->first_chunk && chunk < d->first_chunk + d->bytes->image.n_chunks);
+    return low;
+}
+
+enum status view_walk(const struct snapshot *s, view_taker *take, void *context, struct error *e) {
+    const struct view *v = view_read(s);
+    int64_t n_documents = collection_info(v->epoch->collection)->n_documents;
+    enum status status = STATUS_OK;
+    for (int64_t i = 0; i < n_documents && status == STATUS_OK; i++) {
+        struct stored_document d = epoch_document(v->epoch, i);
+        if (view_has(v, 0, &v->epoch->gone[i])) status = take(context, &d, e);
+    }
+    for (int i = 0; i < v->n_logged && status == STATUS_OK; i++) {
+        const struct logged_document *logged = epoch_logged(v->epoch, i);
+        struct stored_document d = epoch_document(v->epoch, n_documents + i);
+        if (view_has(v, logged->added, &logged->gone)) status = take(context, &d, e);
+    }
+    return status;
+}
+
+enum status living_find(struct living *l, const char *id, struct snapshot **view, struct stored_document *out,
+                        struct error *e) {
+    pthread_mutex_lock(&l->lock);
+    living_refresh(l);
+    int64_t place = epoch_find(l->epoch, id);
+    *view = place >= 0 ? snapshot_hold(&l->newest->base) : NULL;
+    if (place >= 0) *out = epoch_document(l->epoch, place);
+    pthread_mutex_unlock(&l->lock);
+    return place >= 0 ? STATUS_OK : error_set(e, STATUS_NOT_FOUND, "no document has the id %.200s", id);
+}
+
+/* Opening. */
+
+static enum status change_epoch(void *context, enum change_kind kind, char *bytes, size_t size, struct error *e) {
+    struct replay *r = context;
+    r->sequence++;
+    return epoch_change(r->epoch, r->sequence, kind, bytes, size, e);
+}
+
+enum status epoch_load(struct epoch **out, struct collection *c, struct change_log_end *end, struct error *e) {
+    struct replay replay = {.epoch = epoch_open(c)};
+    *end = (struct change_log_end){0};
+    enum status status =
+        change_log_read(collection_folder(c), collection_origin(c), change_epoch, &replay, end, e);
+    if (status) {
+        epoch_release(replay.epoch);
+        return status;
+    }
+    if (end->damaged)
+        log_warn("%s: the log of changes is damaged behind change %" PRIu64 ": %" PRIu64
+                 " bytes are not read; retro-index verify --repair cuts them off",
+                 collection_folder(c), end->sequence, end->torn);
+    *out = replay.epoch;
+    return STATUS_OK;
+}
+
+void living_turn(struct living *l, struct epoch *x, const struct change_log_end *end) {
+    x->older = l->epoch;
+    l->epoch = x;
+    l->end = *end;
+    living_renew(l);
+    epoch_forget_older(x);
+}
+
+void living_refresh(struct living *l) {
+    struct error e;
+    const struct collection *c = l->epoch->collection;
+    if (l->log || change_log_measure(collection_folder(c)) <= l->end.size) return;
+    struct replay replay = {.epoch = l->epoch, .sequence = l->end.sequence};
+    uint64_t before = l->end.sequence;
+    if (change_log_read(collection_folder(c), collection_origin(c), change_epoch, &replay, &l->end, &e))
+        log_warn("changes of another program are not read: %s", e.text);
+    if (l->end.sequence != before) living_renew(l);
+}
+
+/* The newest generation with its changes. Between CURRENT and the log, another program may remove the generation. */
+static enum status load_newest(const struct living *l, struct epoch **out, struct change_log_end *end,
+                               struct error *e) {
+    struct collection *c;
+    if (collection_open(&c, l->dir, e)) return e->status;
+    if (l->device && collection_move(c, l->device, e)) {
+        collection_close(c);
+        return e->status;
+    }
+    return epoch_load(out, c, end, e);
+}
+
+enum status living_open(struct living **out, const char *dir, struct error *e) {
+    struct living *l = xcalloc(1, sizeof *l);
+    struct epoch *x;
+    struct change_log_end end;
+    l->dir = xstrdup(dir);
+    l->lock_file = -1;
+    l->pending_end = &l->pending;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->changed, NULL);
+    enum status status = load_newest(l, &x, &end, e);
+    if (status) {
+        living_close(l);
+        return status;
+    }
+    living_turn(l, x, &end);
+    *out = l;
+    return STATUS_OK;
+}
+
+void living_close(struct living *l) {
+    if (l == NULL) return;
+    CHECK(l->n_changing == 0);
+    if (l->newest) snapshot_release(&l->newest->base);
+    epoch_release(l->epoch);
+    pthread_cond_destroy(&l->changed);
+    pthread_mutex_destroy(&l->lock);
+    free(l->dir);
+    free(l->device);
+    free(l);
+}
+
+static bool is_newest(const struct living *l, int generation) {
+    return collection_info(l->epoch->collection)->generation >= generation;
+}
+
+enum status living_follow(struct living *l, struct error *e) {
+    struct generation_origin origin;
+    struct epoch *x;
+    struct change_log_end end;
+    if (current_read(l->dir, &origin.generation, &origin.manifest_checksum, e)) return e->status;
+    pthread_mutex_lock(&l->lock);
+    bool newest = is_newest(l, origin.generation);
+    pthread_mutex_unlock(&l->lock);
+    if (newest) return STATUS_OK;
+
+    if (load_newest(l, &x, &end, e)) return e->status;
+    pthread_mutex_lock(&l->lock);
+    /* Changes of this program that began meanwhile have turned to it themselves. */
+    bool taken = l->log == NULL && !is_newest(l, collection_info(x->collection)->generation);
+    if (taken) living_turn(l, x, &end);
+    pthread_mutex_unlock(&l->lock);
+    if (!taken) epoch_release(x);
+    return STATUS_OK;
+}
+
+enum status living_move(struct living *l, const char *device, struct error *e) {
+    free(l->device);
+    l->device = xstrdup(device);
+    return collection_move(l->epoch->collection, device, e);
+}
+
+struct living_changes living_count_changes(struct living *l) {
+    pthread_mutex_lock(&l->lock);
+    const struct epoch *x = l->epoch;
+    struct living_changes changes = {.n_documents = x->n_logged,
+                                     .n_chunks = x->n_logged_chunks,
+                                     .n_deleted = x->n_gone,
+                                     .n_deleted_chunks = atomic_load(&x->n_gone_chunks),
+                                     .log_bytes = l->end.size};
+    pthread_mutex_unlock(&l->lock);
+    return changes;
+}

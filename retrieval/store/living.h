@@ -1,0 +1,88 @@
+/* retrieval/store/living.h: a collection that changes while it is searched: a generation (collection.h), and in memory
+ * what its log of changes (change_log.h) says since.
+ *
+ * A snapshot is a view of it at one sequence number. Documents added later are not in it; a document that was replaced
+ * later is in it as it was. A document that was deleted is in no view any more, from the moment at which its deletion is
+ * acknowledged; what was found before stays readable as long as its view is held.
+ *
+ * Several programs may have one collection open. Each sees what the others have changed in the views that it takes
+ * afterwards, and each may change it: a program locks the folder while changes of its own are under way. A generation
+ * that another program has written is found by living_follow.
+ *
+ * Any thread may call anything here. Changes are acknowledged when they are on the disk; those that wait at the same
+ * time share one fsync. */
+#pragma once
+
+#include "retrieval/snapshot.h"
+#include "retrieval/store/collection.h"
+
+struct living;
+
+/* Opens the generation that CURRENT names, and its log. A log that is damaged is read up to the damage, with a warning.
+ */
+enum status living_open(struct living **out, const char *dir, struct error *e);
+/* Views and hits that are held outlive it. NULL: nothing. */
+void living_close(struct living *l);
+/* Where the index of the generation searches, now and after compactions: index_move. Before it is shared. */
+enum status living_move(struct living *l, const char *device, struct error *e);
+
+/* Turns to the generation that CURRENT names now, where that is another one. Takes as long as opening; views are as
+ * before meanwhile. */
+enum status living_follow(struct living *l, struct error *e);
+
+/* Views. */
+
+/* The newest, held for the caller. Its version is generation << 32 | sequence. */
+struct snapshot *living_hold(struct living *l);
+static inline uint32_t view_sequence(const struct snapshot *s) { return (uint32_t)s->version; }
+/* Of its generation, as the MANIFEST has it: counts are those of the generation. Lives as long as the view. */
+const struct collection_info *view_info(const struct snapshot *s);
+
+/* As index_search, over the chunks of the view. Chunk numbers count the generation's first, then those of the log; an
+ * answer does not depend on the other queries. */
+enum status view_search(const struct snapshot *s, struct index_query query, int64_t *ids, float *similarities,
+                        struct error *e);
+/* id of a chunk that this view has found, or any below n_chunks of the generation; pointers live as long as the view. */
+struct chunk view_chunk(const struct snapshot *s, int64_t id);
+/* All its chunks have numbers below this; some below it may be of documents that went or came later. */
+int64_t view_chunk_limit(const struct snapshot *s);
+bool view_has_chunk(const struct snapshot *s, int64_t id); /* id in [0, view_chunk_limit) */
+/* As collection_neighbor_tokens. */
+void view_neighbor_tokens(const struct snapshot *s, int64_t id, int r, int32_t *ids);
+int32_t view_max_token(const struct snapshot *s); /* largest id in it, end of document included */
+
+/* Calls take for each document of the view: those of the generation, then those of the log. Ends with what take returns
+ * where that is not STATUS_OK. */
+typedef enum status view_taker(void *context, const struct stored_document *d, struct error *e);
+enum status view_walk(const struct snapshot *s, view_taker *take, void *context, struct error *e);
+/* The document of that id as it is now, and the newest view, held for the caller, which *out lives as long as.
+ * STATUS_NOT_FOUND. */
+enum status living_find(struct living *l, const char *id, struct snapshot **view, struct stored_document *out,
+                        struct error *e);
+
+/* Changes. STATUS_BUSY while another program changes the collection for longer than ten seconds, STATUS_IO where it may
+ * not be written, STATUS_CORRUPT where its log is damaged. */
+
+/* Whether the document of that id is there and has this content: putting it would change nothing. */
+bool living_has(struct living *l, const struct collection_document *d);
+enum change_effect { CHANGE_NOTHING, CHANGE_ADDED, CHANGE_REPLACED, CHANGE_DELETED };
+/* Adds the document, or replaces the one of its id; the same content again changes nothing. vectors are
+ * [chunks, dim]. d->id is not NULL. On return it is on the disk and in every later view. */
+enum status living_put(struct living *l, const struct collection_document *d, const float *vectors,
+                       enum change_effect *effect, struct error *e);
+/* STATUS_NOT_FOUND where no document has that id. */
+enum status living_delete(struct living *l, const char *id, struct error *e);
+
+/* How much has changed since the generation was written. */
+struct living_changes {
+    int64_t n_documents, n_chunks;          /* of the log, those that are not there any more included */
+    int64_t n_deleted, n_deleted_chunks;    /* of the generation */
+    uint64_t log_bytes;
+};
+struct living_changes living_count_changes(struct living *l);
+
+/* Writes a new generation without what is deleted, with what the log holds, and turns to it; the old one is removed from
+ * the disk. Searches and changes go on meanwhile; changes wait for a moment at the end. *cancelled is looked at between
+ * documents: STATUS_CANCELLED, and all is as before. STATUS_INVALID where no document would be left. One caller at a
+ * time: STATUS_BUSY. */
+enum status living_compact(struct living *l, const atomic_bool *cancelled, struct error *e);

@@ -1,0 +1,259 @@
+/* retrieval/store/living_change.c: adding, replacing and deleting documents. A change is written to the log under the
+ * lock, and put on the disk without it: whoever comes first syncs for all that are written by then. Changes that are on
+ * the disk are carried out in memory, in the order of the log, and become the newest view. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "retrieval/store/living_private.h"
+
+/* How long a change waits for another program, and how often it looks. */
+enum { LOCK_WAIT_SECONDS = 10, LOCK_LOOK_MILLISECONDS = 10 };
+
+static enum status refuse_change(const struct living *l, struct error *e) {
+    return error_set(e, STATUS_IO, "%s: a change could not be written; nothing is changed until it is opened again",
+                     l->dir);
+}
+
+/* Locking: for all callers who change something at the same time. */
+
+static enum status lock_folder(struct living *l, struct error *e) {
+    double end = time_now() + LOCK_WAIT_SECONDS;
+    enum status status = collection_lock(&l->lock_file, l->dir, e);
+    while (status == STATUS_BUSY && time_now() < end) {
+        nanosleep(&(struct timespec){.tv_nsec = LOCK_LOOK_MILLISECONDS * 1000000L}, NULL);
+        status = collection_lock(&l->lock_file, l->dir, e);
+    }
+    return status;
+}
+
+/* Once the folder is locked nobody else changes it: what others have done is read, then the log is opened. */
+static enum status open_log(struct living *l, struct error *e) {
+    enum status status = living_follow(l, e);
+    if (status) return status;
+    pthread_mutex_lock(&l->lock);
+    living_refresh(l);
+    const struct collection *c = l->epoch->collection;
+    status = change_log_open(&l->log, collection_folder(c), collection_origin(c), &l->end, e);
+    if (status == STATUS_OK) l->end = change_log_end(l->log);
+    pthread_mutex_unlock(&l->lock);
+    return status;
+}
+
+static void unlock_folder(struct living *l) {
+    change_log_close(l->log);
+    l->log = NULL;
+    collection_unlock(l->lock_file);
+    l->lock_file = -1;
+}
+
+enum status living_begin_change(struct living *l, struct error *e) {
+    enum status status = STATUS_OK;
+    while (l->locking) pthread_cond_wait(&l->changed, &l->lock);
+    if (l->failed) return refuse_change(l, e);
+    if (l->n_changing == 0) {
+        l->locking = true;
+        pthread_mutex_unlock(&l->lock);
+        status = lock_folder(l, e);
+        if (status == STATUS_OK) status = open_log(l, e);
+        pthread_mutex_lock(&l->lock);
+        l->locking = false;
+        if (status) unlock_folder(l);
+        pthread_cond_broadcast(&l->changed);
+    }
+    if (status == STATUS_OK) l->n_changing++;
+    return status;
+}
+
+void living_end_change(struct living *l) {
+    l->n_changing--;
+    if (l->n_changing == 0) unlock_folder(l);
+}
+
+/* Pending changes: written, and not yet known to be on the disk. */
+
+static void free_pending(struct pending_change *p) {
+    logged_bytes_release(p->bytes);
+    free(p->id);
+    free(p);
+}
+
+static void carry_out(struct living *l, struct pending_change *p) {
+    if (p->kind == CHANGE_PUT) epoch_put(l->epoch, logged_bytes_hold(p->bytes), p->sequence);
+    if (p->kind == CHANGE_DELETE) CHECK(epoch_delete(l->epoch, p->id, p->sequence));
+}
+
+/* Carries out all changes up to `end`, which are on the disk. */
+static void publish(struct living *l, const struct change_log_end *end) {
+    while (l->pending && l->pending->sequence <= end->sequence) {
+        struct pending_change *p = l->pending;
+        l->pending = p->next;
+        carry_out(l, p);
+        free_pending(p);
+    }
+    if (l->pending == NULL) l->pending_end = &l->pending;
+    l->end = *end;
+    living_renew(l);
+}
+
+/* Nobody is told that they are kept. */
+static void drop_pending(struct living *l) {
+    while (l->pending) {
+        struct pending_change *p = l->pending;
+        l->pending = p->next;
+        free_pending(p);
+    }
+    l->pending_end = &l->pending;
+    l->failed = true;
+}
+
+/* One fsync for all that is written. */
+static enum status sync_pending(struct living *l, struct error *e) {
+    struct change_log_end end = change_log_end(l->log);
+    l->syncing = true;
+    pthread_mutex_unlock(&l->lock);
+    enum status status = change_log_sync(l->log, e);
+    pthread_mutex_lock(&l->lock);
+    l->syncing = false;
+    if (status == STATUS_OK)
+        publish(l, &end);
+    else
+        drop_pending(l);
+    pthread_cond_broadcast(&l->changed);
+    return status;
+}
+
+/* Returns when change `sequence` is on the disk and in the newest view. */
+static enum status wait_for_disk(struct living *l, uint64_t sequence, struct error *e) {
+    while (l->end.sequence < sequence) {
+        if (l->failed) return refuse_change(l, e);
+        if (l->syncing)
+            pthread_cond_wait(&l->changed, &l->lock);
+        else if (sync_pending(l, e))
+            return e->status;
+    }
+    return STATUS_OK;
+}
+
+enum status living_drain(struct living *l, struct error *e) {
+    return wait_for_disk(l, change_log_end(l->log).sequence, e);
+}
+
+/* Writes a change to the log and waits for the disk. Takes over p. */
+static enum status write_change(struct living *l, struct pending_change *p, struct text_span payload, struct error *e) {
+    enum status status = change_log_append(l->log, p->kind, payload, e);
+    if (status) {
+        free_pending(p);
+        return status;
+    }
+    uint64_t sequence = change_log_end(l->log).sequence;
+    p->sequence = sequence;
+    *l->pending_end = p;
+    l->pending_end = &p->next;
+    return wait_for_disk(l, sequence, e);
+}
+
+static const struct pending_change *find_pending(const struct living *l, const char *id) {
+    const struct pending_change *found = NULL;
+    for (const struct pending_change *p = l->pending; p; p = p->next)
+        if (strcmp(p->kind == CHANGE_PUT ? p->bytes->image.document.id : p->id, id) == 0) found = p;
+    return found;
+}
+
+/* Waits for the moment at which the document may be changed: a pending change may concern the same one, and the end of a
+ * compaction takes no change. */
+static enum status await_turn(struct living *l, const char *id, struct error *e) {
+    for (;;) {
+        const struct pending_change *waiting = find_pending(l, id);
+        if (l->failed) return refuse_change(l, e);
+        if (l->paused)
+            pthread_cond_wait(&l->changed, &l->lock);
+        else if (waiting == NULL)
+            return STATUS_OK;
+        else if (wait_for_disk(l, waiting->sequence, e))
+            return e->status;
+    }
+}
+
+/* Putting. */
+
+static bool is_same(const char *a, const char *b) { return strcmp(a ? a : "", b ? b : "") == 0; }
+
+/* Whether the document at a place has this content. */
+static bool is_content_of(const struct epoch *x, int64_t place, const struct collection_document *d) {
+    struct stored_document now = epoch_document(x, place);
+    return now.text.size == d->text.size && memcmp(now.text.text, d->text.text, d->text.size) == 0 &&
+           is_same(now.path, d->path) && is_same(now.title, d->title) && is_same(now.metadata, d->metadata);
+}
+
+bool living_has(struct living *l, const struct collection_document *d) {
+    pthread_mutex_lock(&l->lock);
+    living_refresh(l);
+    int64_t place = epoch_find(l->epoch, d->id);
+    bool has = place >= 0 && is_content_of(l->epoch, place, d);
+    pthread_mutex_unlock(&l->lock);
+    return has;
+}
+
+/* Takes over p. */
+static enum status put_locked(struct living *l, struct pending_change *p, enum change_effect *effect, struct error *e) {
+    const struct collection_document *d = &p->bytes->image.document;
+    enum status status = await_turn(l, d->id, e);
+    if (status == STATUS_OK) status = epoch_check_room(l->epoch, e);
+    int64_t place = status ? -1 : epoch_find(l->epoch, d->id);
+    bool same = place >= 0 && is_content_of(l->epoch, place, d);
+    if (status || same) {
+        *effect = CHANGE_NOTHING;
+        free_pending(p);
+        return status;
+    }
+    *effect = place >= 0 ? CHANGE_REPLACED : CHANGE_ADDED;
+    return write_change(l, p, (struct text_span){p->bytes->bytes, p->bytes->size}, e);
+}
+
+enum status living_put(struct living *l, const struct collection_document *d, const float *vectors,
+                       enum change_effect *effect, struct error *e) {
+    struct pending_change *p = xcalloc(1, sizeof *p);
+    struct snapshot *view = living_hold(l);
+    p->kind = CHANGE_PUT;
+    enum status status = logged_bytes_make(&p->bytes, d, vectors, view_info(view), e);
+    snapshot_release(view);
+    if (status) {
+        free_pending(p);
+        return status;
+    }
+
+    pthread_mutex_lock(&l->lock);
+    status = living_begin_change(l, e);
+    if (status == STATUS_OK) {
+        status = put_locked(l, p, effect, e);
+        living_end_change(l);
+    } else {
+        free_pending(p);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return status;
+}
+
+/* Deleting. */
+
+static enum status delete_locked(struct living *l, const char *id, struct error *e) {
+    enum status status = await_turn(l, id, e);
+    if (status) return status;
+    if (epoch_find(l->epoch, id) < 0) return error_set(e, STATUS_NOT_FOUND, "no document has the id %.200s", id);
+    struct pending_change *p = xcalloc(1, sizeof *p);
+    p->kind = CHANGE_DELETE;
+    p->id = xstrdup(id);
+    return write_change(l, p, (struct text_span){id, strlen(id) + 1}, e);
+}
+
+enum status living_delete(struct living *l, const char *id, struct error *e) {
+    pthread_mutex_lock(&l->lock);
+    enum status status = living_begin_change(l, e);
+    if (status == STATUS_OK) {
+        status = delete_locked(l, id, e);
+        living_end_change(l);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return status;
+}

@@ -1,0 +1,232 @@
+/* retrieval/store/living_compact.c: compaction: what the newest view holds becomes a generation of its own. Changes that
+ * arrive while it is written go on into the old log; at the end they wait, the later ones are copied into the new
+ * generation's log, and CURRENT turns. A crash before that finds the old generation with all changes, a crash after it
+ * the new one with the later changes. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "retrieval/store/living_private.h"
+
+struct compaction {
+    struct living *living;
+    const atomic_bool *cancelled;
+    struct snapshot *view;
+    struct collection_builder *builder;
+    struct collection *next;
+    uint32_t *bounds; /* of a document, as the next */
+    float *vectors;
+    int64_t capacity; /* chunks that both have room for */
+};
+
+static void grow_room(struct compaction *c, int64_t n_chunks, int dim) {
+    if (n_chunks <= c->capacity) return;
+    c->capacity = 2 * n_chunks;
+    c->bounds = xrealloc(c->bounds, ((size_t)c->capacity + 1) * sizeof *c->bounds);
+    c->vectors = xrealloc(c->vectors, (size_t)c->capacity * (size_t)dim * sizeof *c->vectors);
+}
+
+static enum status check_cancelled(const struct compaction *c, struct error *e) {
+    if (c->cancelled == NULL || !atomic_load(c->cancelled)) return STATUS_OK;
+    return error_set(e, STATUS_CANCELLED, "the compaction was interrupted; nothing has changed");
+}
+
+static enum status copy_vectors(struct compaction *c, const struct stored_document *d, struct error *e) {
+    const struct epoch *x = view_read(c->view)->epoch;
+    const struct collection_info *info = collection_info(x->collection);
+    if (d->first_chunk < info->n_chunks)
+        return collection_vectors(x->collection, d->first_chunk, (int)d->n_chunks, c->vectors, e);
+    const struct logged_document *logged =
+        epoch_logged(x, view_logged_of_chunk(view_read(c->view), d->first_chunk));
+    memcpy(c->vectors, logged->bytes->image.vectors, (size_t)d->n_chunks * (size_t)info->dim * sizeof *c->vectors);
+    return STATUS_OK;
+}
+
+static enum status copy_document(void *context, const struct stored_document *d, struct error *e) {
+    struct compaction *c = context;
+    const struct collection_info *info = view_info(c->view);
+    if (check_cancelled(c, e)) return e->status;
+    if (d->n_chunks > INT32_MAX / info->chunk_length)
+        return error_set(e, STATUS_TOO_LARGE, "%s: %" PRId64 " chunks", d->path, d->n_chunks);
+    grow_room(c, d->n_chunks, info->dim);
+
+    struct chunk first = view_chunk(c->view, d->first_chunk), last = first;
+    for (int64_t i = 0; i < d->n_chunks; i++) {
+        last = view_chunk(c->view, d->first_chunk + i);
+        c->bounds[i] = (uint32_t)last.start;
+    }
+    c->bounds[d->n_chunks] = (uint32_t)last.end;
+    struct collection_document copy = {.id = d->id,
+                                       .path = d->path,
+                                       .title = d->title,
+                                       .metadata = d->metadata,
+                                       .text = d->text,
+                                       .ids = (const int32_t *)first.tokens,
+                                       .bounds = c->bounds,
+                                       .n = ((int)d->n_chunks - 1) * info->chunk_length + last.n_tokens};
+    enum status status = copy_vectors(c, d, e);
+    if (status == STATUS_OK) status = collection_add_document(c->builder, &copy, e);
+    return status ? status : collection_add_vectors(c->builder, c->vectors, (int)d->n_chunks, e);
+}
+
+/* An index that was chosen by size is chosen again; one that was asked for stays. */
+static const char *choose_factory(const struct collection_info *info) {
+    char chosen[64];
+    index_choose_factory(chosen, sizeof chosen, info->n_chunks);
+    return strcmp(chosen, info->index_factory) == 0 ? NULL : info->index_factory;
+}
+
+static enum status write_generation(struct compaction *c, struct error *e) {
+    const struct collection_info *info = view_info(c->view);
+    struct collection_options o = {.chunk_length = info->chunk_length,
+                                   .eod = info->eod,
+                                   .dim = info->dim,
+                                   .embedder_hash = info->embedder_hash,
+                                   .tokenizer_hash = info->tokenizer_hash,
+                                   .query_prompt = info->query_prompt,
+                                   .document_prompt = info->document_prompt,
+                                   .embedder = info->embedder,
+                                   .tokenizer = info->tokenizer,
+                                   .index_factory = choose_factory(info),
+                                   .locked = true};
+    if (c->view->n_documents == 0)
+        return error_set(e, STATUS_INVALID, "%s: every document is deleted; a collection keeps at least one",
+                         c->living->dir);
+    if (collection_map_originals(view_read(c->view)->epoch->collection, e)) return e->status;
+    if (collection_create(&c->builder, c->living->dir, &o, e)) return e->status;
+    enum status status = view_walk(c->view, copy_document, c, e);
+    if (status == STATUS_OK) status = collection_prepare(c->builder, e);
+    if (status == STATUS_OK) status = collection_open_prepared(&c->next, c->builder, e);
+    if (status == STATUS_OK && c->living->device) status = collection_move(c->next, c->living->device, e);
+    return status;
+}
+
+/* The later changes. */
+
+struct log_copy {
+    struct change_log *to;
+    uint64_t sequence, after; /* those above `after` are copied */
+};
+
+static enum status copy_change(void *context, enum change_kind kind, char *bytes, size_t size, struct error *e) {
+    struct log_copy *copy = context;
+    copy->sequence++;
+    enum status status = STATUS_OK;
+    if (copy->sequence > copy->after)
+        status = change_log_append(copy->to, kind, (struct text_span){bytes, size}, e);
+    free(bytes);
+    return status;
+}
+
+/* No change is being written meanwhile. */
+static enum status copy_changes(struct compaction *c, struct error *e) {
+    struct collection *old = view_read(c->view)->epoch->collection;
+    struct change_log_end end = {0}, empty = {0};
+    struct log_copy copy = {.after = view_read(c->view)->sequence};
+    if (change_log_read(collection_folder(c->next), collection_origin(c->next), NULL, NULL, &empty, e) ||
+        change_log_open(&copy.to, collection_folder(c->next), collection_origin(c->next), &empty, e))
+        return e->status;
+    enum status status = change_log_read(collection_folder(old), collection_origin(old), copy_change, &copy, &end, e);
+    if (status == STATUS_OK) status = change_log_sync(copy.to, e);
+    change_log_close(copy.to);
+    return status;
+}
+
+/* Publishes the new generation and makes it ours. Under the lock; nobody waits long for it. */
+static enum status publish(struct compaction *c, struct epoch *x, const struct change_log_end *end, struct error *e) {
+    struct living *l = c->living;
+    struct collection_builder *builder = c->builder;
+    struct change_log *log;
+    const struct collection *next = x->collection;
+    c->builder = NULL;
+    enum status status = collection_publish(builder, e);
+    if (status == STATUS_OK) status = change_log_open(&log, collection_folder(next), collection_origin(next), end, e);
+    if (status) {
+        /* Which of the two generations the disk has is not known. */
+        l->failed = true;
+        epoch_release(x);
+        return status;
+    }
+    change_log_close(l->log);
+    l->log = log;
+    living_turn(l, x, end);
+    return STATUS_OK;
+}
+
+/* From the old epoch to the new one. Changes wait. */
+static enum status turn(struct compaction *c, struct error *e) {
+    struct living *l = c->living;
+    struct change_log_end end;
+    struct epoch *x;
+    struct collection *next = c->next;
+    enum status status = copy_changes(c, e);
+    if (status) return status;
+    c->next = NULL;
+    status = epoch_load(&x, next, &end, e);
+    if (status) return status;
+    pthread_mutex_lock(&l->lock);
+    status = publish(c, x, &end, e);
+    pthread_mutex_unlock(&l->lock);
+    return status;
+}
+
+/* Returns when no change is under way and none begins. */
+static enum status pause_changes(struct living *l, struct error *e) {
+    pthread_mutex_lock(&l->lock);
+    l->paused = true;
+    enum status status = living_drain(l, e);
+    while (l->syncing) pthread_cond_wait(&l->changed, &l->lock);
+    pthread_mutex_unlock(&l->lock);
+    return status;
+}
+
+static void resume_changes(struct living *l) {
+    pthread_mutex_lock(&l->lock);
+    l->paused = false;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+}
+
+static enum status compact(struct compaction *c, struct error *e) {
+    struct living *l = c->living;
+    struct error why;
+    int old = view_info(c->view)->generation;
+    enum status status = write_generation(c, e);
+    if (status) return status;
+    status = pause_changes(l, e);
+    if (status == STATUS_OK) status = turn(c, e);
+    resume_changes(l);
+    if (status == STATUS_OK && disk_remove_generation(l->dir, old, &why))
+        log_warn("%s: the old generation stays on the disk, with what was deleted: %s", l->dir, why.text);
+    return status;
+}
+
+/* The folder is locked until the end: a compaction counts as a change that is under way. */
+static enum status begin_compaction(struct living *l, struct error *e) {
+    pthread_mutex_lock(&l->lock);
+    enum status status =
+        l->compacting ? error_set(e, STATUS_BUSY, "%s: a compaction is under way", l->dir) : living_begin_change(l, e);
+    if (status == STATUS_OK) l->compacting = true;
+    pthread_mutex_unlock(&l->lock);
+    return status;
+}
+
+static void end_compaction(struct living *l) {
+    pthread_mutex_lock(&l->lock);
+    l->compacting = false;
+    living_end_change(l);
+    pthread_mutex_unlock(&l->lock);
+}
+
+enum status living_compact(struct living *l, const atomic_bool *cancelled, struct error *e) {
+    if (begin_compaction(l, e)) return e->status;
+    struct compaction c = {.living = l, .cancelled = cancelled, .view = living_hold(l)};
+    enum status status = compact(&c, e);
+    collection_abandon(c.builder);
+    collection_close(c.next);
+    snapshot_release(c.view);
+    free(c.bounds);
+    free(c.vectors);
+    end_compaction(l);
+    return status;
+}

@@ -1,0 +1,149 @@
+/* retrieval/store/living_private.h: how a collection that changes lies in memory. */
+#pragma once
+
+#include <pthread.h>
+
+#include "config/base/key_set.h"
+#include "retrieval/store/change_log.h"
+#include "retrieval/store/collection_private.h"
+#include "retrieval/store/document_image.h"
+#include "retrieval/store/living.h"
+
+/* One document of the log, shared by the epochs that hold it. */
+struct logged_bytes {
+    atomic_int holders;
+    char *bytes;
+    size_t size;
+    struct document_image image;
+};
+
+/* When a document went: 0 while it is there, else the sequence of the change that took it away. A document that was
+ * deleted, and not replaced, is gone from every view: its top bit is set. */
+typedef _Atomic uint64_t gone_at;
+#define GONE_FOR_ALL ((uint64_t)1 << 63)
+
+/* A document of the log. */
+struct logged_document {
+    struct logged_bytes *bytes;
+    uint64_t added; /* the sequence of its change */
+    gone_at gone;
+    int64_t first_chunk;
+    int64_t replaced; /* the place of the version before; -1: none */
+};
+
+/* They lie in pages that stay where they are, so views read them without a lock. */
+enum { LOG_PAGE = 1024, LOG_PAGES = 4096 };
+
+/* A generation and the changes since. Compaction begins a new epoch; views hold theirs. */
+struct epoch {
+    atomic_int holders;
+    struct collection *collection;
+    gone_at *gone; /* [n_documents] of the generation */
+    struct logged_document *pages[LOG_PAGES];
+    atomic_llong n_gone_chunks; /* of the generation: what a search may have to pass over */
+
+    /* For whoever changes it, under the lock of struct living. */
+    struct key_set places; /* id to place + 1, 0: it went */
+    int n_logged;
+    int64_t n_logged_chunks;
+    int64_t n_gone;                  /* of the generation */
+    int64_t n_there, n_chunks_there; /* documents and chunks in the newest view */
+    int32_t max_token;
+    struct epoch *older; /* the one before, as long as a view holds it */
+};
+
+struct view {
+    struct snapshot base;
+    struct epoch *epoch;
+    uint64_t sequence;
+    int n_logged; /* documents of the log that it may look at */
+    int32_t max_token;
+};
+
+/* A change that is written and waits for its fsync. */
+struct pending_change {
+    struct pending_change *next;
+    uint64_t sequence;
+    enum change_kind kind;
+    struct logged_bytes *bytes; /* of CHANGE_PUT */
+    char *id;                   /* of CHANGE_DELETE */
+};
+
+struct living {
+    char *dir, *device;
+
+    pthread_mutex_t lock; /* all below, and the writers' part of the epoch */
+    pthread_cond_t changed;
+    struct epoch *epoch; /* and behind it older ones: what is deleted goes from their views too */
+    struct view *newest;
+    struct change_log_end end; /* of the changes that the epoch has */
+
+    /* While changes of this program are under way. */
+    int n_changing;         /* callers */
+    bool locking;           /* the first of them is about to lock */
+    int lock_file;          /* -1: not locked */
+    struct change_log *log; /* NULL: not open */
+    struct pending_change *pending, **pending_end;
+    bool syncing, compacting;
+    bool paused; /* compaction is about to end: changes wait */
+    bool failed; /* a change could not be written: nothing more is changed */
+};
+
+/* A generation without changes; takes over the caller's hold of c. */
+struct epoch *epoch_open(struct collection *c);
+/* A generation with the changes of its log, read up to *end. Takes over the hold of c, on failure too. */
+enum status epoch_load(struct epoch **out, struct collection *c, struct change_log_end *end, struct error *e);
+struct epoch *epoch_hold(struct epoch *x);
+void epoch_release(struct epoch *x);
+/* Places. A place is a document's number in the generation, or n_documents and more for those of the log; -1: none. */
+int64_t epoch_find(const struct epoch *x, const char *id);
+/* Whether another document has room: STATUS_TOO_LARGE. */
+enum status epoch_check_room(const struct epoch *x, struct error *e);
+/* Carries out a change in memory; its sequence is one more than the one before. Takes over the bytes. */
+void epoch_put(struct epoch *x, struct logged_bytes *bytes, uint64_t sequence);
+bool epoch_delete(struct epoch *x, const char *id, uint64_t sequence); /* false: it is not there */
+/* Lets go of the older epochs that no view holds. */
+void epoch_forget_older(struct epoch *x);
+/* The document at a place; of the log, number `number`. */
+struct stored_document epoch_document(const struct epoch *x, int64_t place);
+static inline struct logged_document *epoch_logged(const struct epoch *x, int number) {
+    return &x->pages[number / LOG_PAGE][number % LOG_PAGE];
+}
+
+struct logged_bytes *logged_bytes_hold(struct logged_bytes *b);
+void logged_bytes_release(struct logged_bytes *b);
+/* Of an image; takes over bytes, on failure too. */
+enum status logged_bytes_read(struct logged_bytes **out, char *bytes, size_t size, const struct collection_info *info,
+                              struct error *e);
+
+/* The image of d, with its vectors. */
+enum status logged_bytes_make(struct logged_bytes **out, const struct collection_document *d, const float *vectors,
+                              const struct collection_info *info, struct error *e);
+
+/* A view of the epoch as it is, held once. */
+struct view *view_make(struct epoch *x, uint64_t sequence);
+struct view *view_of(struct snapshot *s);
+const struct view *view_read(const struct snapshot *s);
+/* Whether a document that came at `added` and went at `gone` is in the view. */
+static inline bool view_has(const struct view *v, uint64_t added, const gone_at *gone) {
+    uint64_t when = atomic_load_explicit(gone, memory_order_acquire);
+    return added <= v->sequence && (when == 0 || (when < GONE_FOR_ALL && when > v->sequence));
+}
+/* The number of the document of the log that has a chunk of the log. */
+int view_logged_of_chunk(const struct view *v, int64_t chunk);
+/* All of these under the lock. */
+/* Makes the newest view that of the epoch as it is. */
+void living_renew(struct living *l);
+/* Takes over an epoch, which has the changes up to `end`. */
+void living_turn(struct living *l, struct epoch *x, const struct change_log_end *end);
+/* Carries out what other programs have changed. */
+void living_refresh(struct living *l);
+/* Carries out one change in memory; *bytes are taken over. STATUS_CORRUPT. */
+enum status epoch_change(struct epoch *x, uint64_t sequence, enum change_kind kind, char *bytes, size_t size,
+                         struct error *e);
+/* Locks the folder and opens the log, for the first of the callers who change something at the same time; the lock is
+ * open meanwhile. Each must end what it has begun. */
+enum status living_begin_change(struct living *l, struct error *e);
+void living_end_change(struct living *l);
+/* Returns when all that is written is on the disk and in the newest view; the lock is open meanwhile. */
+enum status living_drain(struct living *l, struct error *e);

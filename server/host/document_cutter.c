@@ -1,0 +1,71 @@
+/* server/host/document_cutter.c: see document_cutter.h. */
+#include "server/host/document_cutter.h"
+
+#include <stdlib.h>
+
+/* Chunks that are embedded at a stretch. */
+enum { EMBED_CHUNKS = 64 };
+
+/* A token can begin inside a character: its start moves behind it, so that the range of a chunk holds whole characters,
+ * each in the chunk where it begins. */
+static void align_starts(struct tokens *tokens, struct text_span text) {
+    for (int i = 0; i < tokens->n; i++)
+        for (int j = 0; j < 3 && tokens->starts[i] < text.size && ((uint8_t)text.text[tokens->starts[i]] & 0xc0) == 0x80;
+             j++)
+            tokens->starts[i]++;
+}
+
+enum status document_cut(struct document_cutter *c, struct text_span text, struct error *e) {
+    struct tokens *tokens = &c->tokens;
+    tokens->n = 0;
+    enum status status = tokenizer_encode(c->tokenizer, text.text, text.size, TOKENIZER_PLAIN, tokens, e);
+    if (status) return status;
+    if (tokens->n == 0) return error_set(e, STATUS_INVALID, "no tokens in it");
+    align_starts(tokens, text);
+
+    c->n_chunks = collection_count_chunks(tokens->n, c->chunk_length);
+    c->bounds = xrealloc(c->bounds, ((size_t)c->n_chunks + 1) * sizeof *c->bounds);
+    for (int i = 0; i < c->n_chunks; i++) c->bounds[i] = tokens->starts[i * c->chunk_length];
+    c->bounds[c->n_chunks] = (uint32_t)text.size;
+    return STATUS_OK;
+}
+
+enum status document_embed(struct document_cutter *c, struct text_span text, const atomic_bool *cancelled,
+                           struct error *e) {
+    struct text_span texts[EMBED_CHUNKS];
+    size_t dim = (size_t)c->embedder->dim;
+    enum status status = STATUS_OK;
+    c->vectors = xrealloc(c->vectors, (size_t)c->n_chunks * dim * sizeof *c->vectors);
+    for (int first = 0; first < c->n_chunks && status == STATUS_OK; first += EMBED_CHUNKS) {
+        int n = min_int(EMBED_CHUNKS, c->n_chunks - first);
+        for (int i = 0; i < n; i++) {
+            const uint32_t *bounds = c->bounds + first + i;
+            texts[i] = (struct text_span){text.text + bounds[0], bounds[1] - bounds[0]};
+        }
+        struct embed_request request = {
+            .texts = texts, .n = n, .role = EMBED_DOCUMENT, .vectors = c->vectors + (size_t)first * dim};
+        status = embedder_embed(c->embedder, &request, e);
+        if (status == STATUS_OK && cancelled && atomic_load(cancelled))
+            status = error_set(e, STATUS_CANCELLED, "interrupted");
+    }
+    return status;
+}
+
+enum status document_put(struct document_cutter *c, struct living *l, struct collection_document *d,
+                         const atomic_bool *cancelled, enum change_effect *effect, struct error *e) {
+    *effect = CHANGE_NOTHING;
+    if (living_has(l, d)) return STATUS_OK;
+    enum status status = document_cut(c, d->text, e);
+    if (status == STATUS_OK) status = document_embed(c, d->text, cancelled, e);
+    if (status) return error_prefix(e, "%s", d->path);
+    d->ids = c->tokens.ids;
+    d->n = c->tokens.n;
+    d->bounds = c->bounds;
+    return living_put(l, d, c->vectors, effect, e);
+}
+
+void document_cutter_close(struct document_cutter *c) {
+    tokens_free(&c->tokens);
+    free(c->bounds);
+    free(c->vectors);
+}

@@ -1,0 +1,29 @@
+/* server/host/document_cutter.h: a document's text to tokens, chunks and vectors: what retro-index and the server put
+ * into a collection. */
+#pragma once
+
+#include "retrieval/embedder.h"
+#include "retrieval/store/living.h"
+#include "retro/text/tokenizer.h"
+
+struct document_cutter {
+    const struct tokenizer *tokenizer; /* the collection's */
+    const struct embedder *embedder;
+    int chunk_length;
+    /* Of the document that was cut last. */
+    struct tokens tokens;
+    uint32_t *bounds; /* [n_chunks + 1] in bytes of the text */
+    int n_chunks;
+    float *vectors; /* [n_chunks, dim] of the one that was embedded last */
+};
+
+/* Tokens and chunks of a text. A chunk holds whole characters. STATUS_INVALID for a text without tokens. */
+enum status document_cut(struct document_cutter *c, struct text_span text, struct error *e);
+/* The vectors of the chunks of the text that was cut. *cancelled is looked at now and then: STATUS_CANCELLED. */
+enum status document_embed(struct document_cutter *c, struct text_span text, const atomic_bool *cancelled,
+                           struct error *e);
+/* Cuts and embeds d, whose ids and bounds are filled in, and puts it into the collection; a document that is there
+ * already, with the same content, is not embedded. */
+enum status document_put(struct document_cutter *c, struct living *l, struct collection_document *d,
+                         const atomic_bool *cancelled, enum change_effect *effect, struct error *e);
+void document_cutter_close(struct document_cutter *c);

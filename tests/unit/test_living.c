@@ -1,0 +1,658 @@
+/* tests/unit/test_living.c: collections that change: random changes against a model of what should be there, views that
+ * stay as they were, programs that end anywhere, damaged logs, several programs and threads at once. */
+#include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "retrieval/store/collection_private.h"
+#include "retrieval/store/living.h"
+#include "tests/folder.h"
+
+enum { DIM = 8, CHUNK = 4, EOD = 999, IDS = 12, LONGEST = 11, K = 5 };
+
+static int remove_folder(void **state) {
+    collection_step_hook = NULL;
+    return folder_tear_down(state);
+}
+
+/* Document `id` in its version `version`: its text, tokens and vectors follow from both. */
+struct made_document {
+    char id[16], path[24], text[2 * LONGEST + 1], metadata[32];
+    int32_t ids[LONGEST];
+    uint32_t bounds[LONGEST / CHUNK + 2];
+    float vectors[(LONGEST / CHUNK + 1) * DIM];
+    struct collection_document document;
+};
+
+static uint32_t mix(uint32_t a, uint32_t b) {
+    uint32_t h = a * 2654435761U + b * 40503U + 12345U;
+    h ^= h >> 15;
+    h *= 2246822519U;
+    return h ^ (h >> 13);
+}
+
+static void make_document(struct made_document *d, int id, int version) {
+    int n = 1 + (int)(mix((uint32_t)id, (uint32_t)version) % LONGEST), n_chunks = collection_count_chunks(n, CHUNK);
+    *d = (struct made_document){0};
+    snprintf(d->id, sizeof d->id, "id %d", id);
+    snprintf(d->path, sizeof d->path, "folder/%d.txt", id);
+    snprintf(d->metadata, sizeof d->metadata, "{\"version\":%d}", version);
+    for (int i = 0; i < n; i++) d->ids[i] = id * 50 + i;
+    for (int i = 0; i < 2 * n; i++) d->text[i] = (char)('a' + (id + i + 3 * version) % 26);
+    for (int i = 0; i <= n_chunks; i++) d->bounds[i] = (uint32_t)(2 * min_int(i * CHUNK, n));
+    for (int i = 0; i < n_chunks; i++) {
+        float *v = d->vectors + i * DIM;
+        double square = 0;
+        for (int j = 0; j < DIM; j++) {
+            v[j] = (float)(mix(mix((uint32_t)id, (uint32_t)version), (uint32_t)(i * DIM + j)) % 2001) - 1000;
+            square += (double)v[j] * (double)v[j];
+        }
+        for (int j = 0; j < DIM; j++) v[j] = (float)(v[j] / sqrt(square));
+    }
+    d->document = (struct collection_document){.id = d->id,
+                                               .path = d->path,
+                                               .title = "a title",
+                                               .metadata = d->metadata,
+                                               .text = {d->text, (size_t)(2 * n)},
+                                               .ids = d->ids,
+                                               .bounds = d->bounds,
+                                               .n = n};
+}
+
+static void build(const char *factory, int n_documents) {
+    struct collection_options o = {.chunk_length = CHUNK,
+                                   .eod = EOD,
+                                   .dim = DIM,
+                                   .embedder = "toy",
+                                   .tokenizer = "toy",
+                                   .index_factory = factory};
+    struct collection_builder *b;
+    struct error e;
+    if (collection_create(&b, test_folder, &o, &e)) fail_msg("%s", e.text);
+    for (int i = 0; i < n_documents; i++) {
+        struct made_document d;
+        make_document(&d, i, 1);
+        if (collection_add_document(b, &d.document, &e) ||
+            collection_add_vectors(b, d.vectors, collection_count_chunks(d.document.n, CHUNK), &e))
+            fail_msg("%s", e.text);
+    }
+    if (collection_commit(b, &e)) fail_msg("%s", e.text);
+}
+
+static struct living *open_living(void) {
+    struct living *l;
+    struct error e;
+    if (living_open(&l, test_folder, &e)) fail_msg("%s", e.text);
+    return l;
+}
+
+/* The versions of all documents, 0: it is not there. */
+struct model {
+    int versions[IDS];
+};
+
+static enum status put(struct living *l, int id, int version, enum change_effect *effect) {
+    struct made_document d;
+    struct error e;
+    make_document(&d, id, version);
+    return living_put(l, &d.document, d.vectors, effect, &e);
+}
+
+static void put_ok(struct living *l, struct model *m, int id, int version) {
+    enum change_effect effect, expected = m->versions[id] == 0         ? CHANGE_ADDED
+                                          : m->versions[id] == version ? CHANGE_NOTHING
+                                                                       : CHANGE_REPLACED;
+    assert_int_equal(put(l, id, version, &effect), STATUS_OK);
+    assert_int_equal(effect, expected);
+    m->versions[id] = version;
+}
+
+static void delete_ok(struct living *l, struct model *m, int id) {
+    struct error e;
+    char name[16];
+    snprintf(name, sizeof name, "id %d", id);
+    assert_int_equal(living_delete(l, name, &e), m->versions[id] ? STATUS_OK : STATUS_NOT_FOUND);
+    m->versions[id] = 0;
+}
+
+/* What a view shows. */
+struct seen {
+    struct model model;
+    int n;
+};
+
+static enum status see(void *context, const struct stored_document *d, struct error *e) {
+    struct seen *seen = context;
+    struct made_document made;
+    int id, version;
+    (void)e;
+    assert_int_equal(sscanf(d->id, "id %d", &id), 1);
+    assert_int_equal(sscanf(d->metadata, "{\"version\":%d}", &version), 1);
+    assert_in_range(id, 0, IDS - 1);
+    assert_int_equal(seen->model.versions[id], 0);
+    make_document(&made, id, version);
+    assert_int_equal(d->text.size, made.document.text.size);
+    assert_memory_equal(d->text.text, made.text, d->text.size);
+    assert_string_equal(d->path, made.path);
+    assert_string_equal(d->title, "a title");
+    seen->model.versions[id] = version;
+    seen->n++;
+    return STATUS_OK;
+}
+
+static float multiply(const float *a, const float *b) {
+    double sum = 0;
+    for (int i = 0; i < DIM; i++) sum += (double)a[i] * (double)b[i];
+    return (float)sum;
+}
+
+/* The best similarity below `below` of any chunk that the model has. */
+static float next_best(const struct model *m, const float *query, int rank) {
+    float best[IDS * 3];
+    int n = 0;
+    for (int id = 0; id < IDS; id++) {
+        struct made_document d;
+        if (m->versions[id] == 0) continue;
+        make_document(&d, id, m->versions[id]);
+        for (int i = 0; i < collection_count_chunks(d.document.n, CHUNK); i++) {
+            float similarity = multiply(query, d.vectors + i * DIM);
+            int at = n;
+            while (at > 0 && best[at - 1] < similarity) {
+                best[at] = best[at - 1];
+                at--;
+            }
+            best[at] = similarity;
+            n++;
+        }
+    }
+    return rank < n ? best[rank] : -2;
+}
+
+static void check_chunk(const struct snapshot *view, const struct model *m, int64_t chunk) {
+    struct chunk c = view_chunk(view, chunk);
+    struct made_document d;
+    int id, version;
+    int32_t tokens[LONGEST + 2];
+    assert_true(view_has_chunk(view, chunk));
+    assert_int_equal(sscanf(c.document_id, "id %d", &id), 1);
+    assert_int_equal(sscanf(c.metadata, "{\"version\":%d}", &version), 1);
+    assert_int_equal(m->versions[id], version);
+    make_document(&d, id, version);
+    assert_int_equal(c.source.size, d.document.text.size);
+    assert_memory_equal(c.text.text, d.text + c.start, c.text.size);
+    int first = (int)c.start / 2;
+    for (int i = 0; i < c.n_tokens; i++) assert_int_equal(c.tokens[i], d.ids[first + i]);
+    view_neighbor_tokens(view, chunk, LONGEST + 2, tokens);
+    for (int i = 0; i < LONGEST + 2; i++)
+        assert_int_equal(tokens[i], first + i < d.document.n ? d.ids[first + i] : EOD);
+}
+
+/* The view shows the model and nothing else, and finds the nearest of it. */
+static void check_view(const struct snapshot *view, const struct model *m) {
+    struct seen seen = {0};
+    struct error e;
+    int64_t ids[2 * K];
+    float similarities[2 * K], queries[2 * DIM];
+    assert_int_equal(view_walk(view, see, &seen, &e), STATUS_OK);
+    assert_memory_equal(&seen.model, m, sizeof *m);
+
+    struct made_document d;
+    make_document(&d, (int)(view->version % IDS), 3);
+    memcpy(queries, d.vectors, DIM * sizeof *queries);
+    for (int i = 0; i < DIM; i++) queries[DIM + i] = i == 3 ? 1 : 0;
+    struct index_query query = {.vectors = queries, .n = 2, .k = K};
+    assert_int_equal(view_search(view, query, ids, similarities, &e), STATUS_OK);
+    for (int i = 0; i < 2 * K; i++) {
+        float expected = next_best(m, queries + i / K * DIM, i % K);
+        assert_true(fabsf(similarities[i] - expected) < 1e-5F);
+        if (ids[i] >= 0) check_chunk(view, m, ids[i]);
+    }
+}
+
+static void check_living(struct living *l, const struct model *m) {
+    struct snapshot *view = living_hold(l);
+    int n = 0;
+    for (int id = 0; id < IDS; id++) n += m->versions[id] > 0;
+    assert_int_equal(view->n_documents, n);
+    check_view(view, m);
+    snapshot_release(view);
+}
+
+static int count_documents(const struct model *m) {
+    int n = 0;
+    for (int i = 0; i < IDS; i++) n += m->versions[i] > 0;
+    return n;
+}
+
+/* Random changes. */
+
+static void change_at_random(const char *factory, uint32_t seed) {
+    struct model m = {0};
+    struct snapshot *held = NULL;
+    struct model when_held = {0};
+    struct error e;
+    build(factory, 5);
+    for (int i = 0; i < 5; i++) m.versions[i] = 1;
+    struct living *l = open_living();
+    for (uint32_t step = 0; step < 150; step++) {
+        uint32_t r = mix(seed, step);
+        int id = (int)(r / 64 % IDS);
+        switch (r % 16) {
+            case 0: /* views that are held live on, and learn of no change after this */
+                snapshot_release(held);
+                held = NULL;
+                living_close(l);
+                l = open_living();
+                break;
+            case 1:
+                if (count_documents(&m) > 0) assert_int_equal(living_compact(l, NULL, &e), STATUS_OK);
+                break;
+            case 2:
+                snapshot_release(held);
+                held = living_hold(l);
+                when_held = m;
+                break;
+            case 3:
+            case 4:
+            case 5:
+            case 6:
+                delete_ok(l, &m, id);
+                when_held.versions[id] = 0; /* it is in no view any more */
+                break;
+            default: put_ok(l, &m, id, 1 + (int)(r / 1024 % 3));
+        }
+        check_living(l, &m);
+        if (held) check_view(held, &when_held);
+    }
+    snapshot_release(held);
+    living_close(l);
+}
+
+static void test_random_changes(void **state) {
+    (void)state;
+    for (uint32_t seed = 1; seed <= 4; seed++) {
+        change_at_random(INDEX_EXACT, seed);
+        folder_remove(test_folder);
+        folder_make(test_folder);
+    }
+}
+
+static void test_random_changes_faiss(void **state) {
+    (void)state;
+    if (HAVE_FAISS) change_at_random("Flat", 5);
+}
+
+/* A view shows what it showed, but for what was deleted. */
+static void test_views_stay(void **state) {
+    (void)state;
+    struct model m = {.versions = {1, 1, 1}}, first = m, second;
+    build(INDEX_EXACT, 3);
+    struct living *l = open_living();
+    struct snapshot *before = living_hold(l);
+    put_ok(l, &m, 0, 2);
+    put_ok(l, &m, 5, 1);
+    second = m;
+    struct snapshot *between = living_hold(l);
+    put_ok(l, &m, 0, 3);
+    put_ok(l, &m, 5, 2);
+    put_ok(l, &m, 6, 1);
+    check_view(before, &first);
+    check_view(between, &second);
+    assert_true(between->version > before->version);
+
+    delete_ok(l, &m, 0);
+    first.versions[0] = second.versions[0] = 0;
+    check_view(before, &first);
+    check_view(between, &second);
+    put_ok(l, &m, 0, 1);
+    check_view(before, &first);
+    check_living(l, &m);
+    living_close(l);
+    check_view(before, &first);
+    snapshot_release(before);
+    snapshot_release(between);
+}
+
+static void test_refused_changes(void **state) {
+    (void)state;
+    struct error e;
+    enum change_effect effect;
+    struct made_document d;
+    build(INDEX_EXACT, 1);
+    struct living *l = open_living();
+    make_document(&d, 3, 1);
+    struct collection_document no_text = d.document, no_id = d.document, bad = d.document;
+    no_text.n = 0;
+    assert_int_equal(living_put(l, &no_text, d.vectors, &effect, &e), STATUS_INVALID);
+    no_id.id = "";
+    assert_int_equal(living_put(l, &no_id, d.vectors, &effect, &e), STATUS_INVALID);
+    bad.text.text = "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff";
+    assert_int_equal(living_put(l, &bad, d.vectors, &effect, &e), STATUS_INVALID);
+    d.vectors[0] += 1;
+    assert_int_equal(living_put(l, &d.document, d.vectors, &effect, &e), STATUS_INVALID);
+    assert_int_equal(living_delete(l, "id 7", &e), STATUS_NOT_FOUND);
+    assert_int_equal(living_delete(l, "id 0", &e), STATUS_OK);
+    assert_int_equal(living_compact(l, NULL, &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "every document is deleted"));
+    atomic_bool cancelled = true;
+    assert_int_equal(put(l, 2, 1, &effect), STATUS_OK);
+    assert_int_equal(living_compact(l, &cancelled, &e), STATUS_CANCELLED);
+    check_living(l, &(struct model){.versions = {0, 0, 1}});
+    living_close(l);
+}
+
+/* Programs that end anywhere. */
+
+static int steps_left;
+static void end_process(const char *step) {
+    (void)step;
+    if (steps_left-- == 0) _exit(7);
+}
+
+enum { SCRIPT = 8 };
+
+/* Step `i` of a fixed row of changes. */
+static enum status run_change(struct living *l, struct model *m, int i) {
+    struct error e;
+    enum change_effect effect;
+    switch (i) {
+        case 0: m->versions[4] = 1; return put(l, 4, 1, &effect);
+        case 1: m->versions[0] = 2; return put(l, 0, 2, &effect);
+        case 2: m->versions[1] = 0; return living_delete(l, "id 1", &e);
+        case 3: return living_compact(l, NULL, &e);
+        case 4: m->versions[1] = 3; return put(l, 1, 3, &effect);
+        case 5: m->versions[4] = 0; return living_delete(l, "id 4", &e);
+        case 6: m->versions[5] = 1; return put(l, 5, 1, &effect);
+        default: return living_compact(l, NULL, &e);
+    }
+}
+
+/* The child writes a byte for each change that it was told is kept. */
+static void run_script(int acknowledged, int steps) {
+    struct model m = {.versions = {1, 1, 1}};
+    struct error e;
+    struct living *l;
+    steps_left = steps;
+    collection_step_hook = end_process;
+    if (living_open(&l, test_folder, &e)) _exit(1);
+    for (int i = 0; i < SCRIPT; i++) {
+        if (run_change(l, &m, i)) _exit(1);
+        if (write(acknowledged, "x", 1) != 1) _exit(1);
+    }
+    _exit(0);
+}
+
+static int run_child(int steps, bool *ended) {
+    int ends[2], code, n = 0;
+    char byte;
+    assert_int_equal(pipe(ends), 0);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) run_script(ends[1], steps);
+    close(ends[1]);
+    while (read(ends[0], &byte, 1) == 1) n++;
+    close(ends[0]);
+    assert_int_equal(waitpid(child, &code, 0), child);
+    assert_true(WIFEXITED(code) && (WEXITSTATUS(code) == 0 || WEXITSTATUS(code) == 7));
+    *ended = WEXITSTATUS(code) == 7;
+    return n;
+}
+
+static struct model model_after(int n) {
+    struct model m = {.versions = {1, 1, 1}};
+    static const int steps[SCRIPT][2] = {{4, 1}, {0, 2}, {1, 0}, {4, 1}, {1, 3}, {4, 0}, {5, 1}, {5, 1}};
+    for (int i = 0; i < n; i++) m.versions[steps[i][0]] = steps[i][1];
+    return m;
+}
+
+/* What was acknowledged is there; the change after it is there as a whole or not at all. */
+static void test_ending_anywhere(void **state) {
+    (void)state;
+    bool ended = true;
+    int steps = 0, kept_early = 0;
+    for (; ended; steps++) {
+        folder_remove(test_folder);
+        folder_make(test_folder);
+        build(INDEX_EXACT, 3);
+        int n = run_child(steps, &ended);
+        struct living *l = open_living();
+        struct snapshot *view = living_hold(l);
+        struct seen seen = {0};
+        struct error e;
+        assert_int_equal(view_walk(view, see, &seen, &e), STATUS_OK);
+        struct model now = model_after(n), next = model_after(min_int(n + 1, SCRIPT));
+        bool is_now = memcmp(&seen.model, &now, sizeof now) == 0;
+        bool is_next = memcmp(&seen.model, &next, sizeof next) == 0;
+        assert_true(is_now || is_next);
+        kept_early += !is_now;
+        /* And it goes on. */
+        put_ok(l, &seen.model, 7, 1);
+        assert_int_equal(living_compact(l, NULL, &e), STATUS_OK);
+        check_living(l, &seen.model);
+        snapshot_release(view);
+        living_close(l);
+    }
+    print_message("ended before each of %d steps; %d unacknowledged changes were there\n", steps - 1, kept_early);
+    assert_true(steps > 50);
+}
+
+/* Damage. */
+
+static void read_log(struct buffer *b, char path[FOLDER_PATH_SIZE]) {
+    struct error e;
+    folder_path(path, test_folder, "gen-000001/changes.log");
+    if (file_read(path, 1 << 20, b, &e)) fail_msg("%s", e.text);
+}
+
+static void write_log(const char *bytes, size_t size) {
+    folder_write(test_folder, "gen-000001/changes.log", bytes, size);
+}
+
+/* How many of the changes a damaged log still gives; each state is one that there was. -1: it does not open. */
+static int count_changes(const struct model *states, int n) {
+    struct living *l;
+    struct error e;
+    if (living_open(&l, test_folder, &e)) return -1;
+    struct snapshot *view = living_hold(l);
+    int sequence = (int)view_sequence(view);
+    assert_in_range(sequence, 0, n);
+    check_view(view, &states[sequence]);
+    snapshot_release(view);
+    living_close(l);
+    return sequence;
+}
+
+static void test_damaged_log(void **state) {
+    (void)state;
+    enum { CHANGES = 4 };
+    struct model states[CHANGES + 1] = {{.versions = {1, 1, 1}}};
+    struct buffer log = {0};
+    struct error e;
+    enum change_effect effect;
+    char path[FOLDER_PATH_SIZE];
+    build(INDEX_EXACT, 3);
+    struct living *l = open_living();
+    for (int i = 0; i < CHANGES; i++) {
+        states[i + 1] = states[i];
+        if (i == 2)
+            delete_ok(l, &states[i + 1], 1);
+        else
+            put_ok(l, &states[i + 1], 3 + i, 1);
+    }
+    living_close(l);
+    read_log(&log, path);
+
+    int refused = 0, shorter = 0;
+    for (size_t i = 0; i < log.size; i++) {
+        log.data[i] ^= (char)(1 << i % 8);
+        write_log(log.data, log.size);
+        int n = count_changes(states, CHANGES);
+        assert_true(n < CHANGES);
+        refused += n < 0;
+        shorter += n >= 0;
+        log.data[i] ^= (char)(1 << i % 8);
+    }
+    assert_true(refused == 32 && shorter > 100);
+
+    /* Cut anywhere, it gives what is whole, and takes changes again. */
+    for (size_t i = 0; i < log.size; i++) {
+        write_log(log.data, i);
+        int n = count_changes(states, CHANGES);
+        assert_in_range(n, 0, CHANGES - 1);
+        l = open_living();
+        struct model m = states[n];
+        put_ok(l, &m, 9, 2);
+        check_living(l, &m);
+        living_close(l);
+    }
+
+    /* Damage before an acknowledged change is not cut off by itself. */
+    log.data[60] ^= 1;
+    write_log(log.data, log.size);
+    l = open_living();
+    assert_int_equal(put(l, 9, 1, &effect), STATUS_CORRUPT);
+    assert_int_equal(living_delete(l, "id 0", &e), STATUS_CORRUPT);
+    assert_non_null(strstr(e.text, "verify --repair"));
+    living_close(l);
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_size, log.size);
+    buffer_free(&log);
+}
+
+/* Several programs: each has its own struct living, and locks the folder by itself. */
+static void test_two_programs(void **state) {
+    (void)state;
+    struct model m = {.versions = {1, 1, 1}};
+    struct error e;
+    build(INDEX_EXACT, 3);
+    struct living *a = open_living(), *b = open_living();
+    put_ok(a, &m, 3, 1);
+    check_living(b, &m);
+    delete_ok(b, &m, 0);
+    check_living(a, &m);
+    put_ok(a, &m, 3, 2);
+    assert_int_equal(living_compact(a, NULL, &e), STATUS_OK);
+    assert_int_equal(living_follow(b, &e), STATUS_OK);
+    check_living(b, &m);
+    delete_ok(a, &m, 3);
+    check_living(b, &m);
+    assert_int_equal(living_compact(a, NULL, &e), STATUS_OK);
+    put_ok(b, &m, 4, 1); /* which turns to the newest generation first */
+    check_living(a, &m);
+    living_close(a);
+    living_close(b);
+}
+
+/* Threads. */
+
+enum { WRITERS = 4, ROUNDS = 30 };
+
+struct writer_thread {
+    pthread_t thread;
+    struct living *living;
+    int first; /* changes ids first, first + 1 and first + 2 */
+    int versions[3];
+    bool wrong;
+};
+
+static void *change_again(void *argument) {
+    struct writer_thread *w = argument;
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        uint32_t r = mix((uint32_t)w->first, i);
+        int which = (int)(r % 3), version = 1 + (int)(r / 8 % 4);
+        char id[16];
+        struct error e;
+        enum change_effect effect;
+        snprintf(id, sizeof id, "id %d", w->first + which);
+        if (r / 64 % 3 == 0) {
+            enum status expected = w->versions[which] ? STATUS_OK : STATUS_NOT_FOUND;
+            w->wrong = w->wrong || living_delete(w->living, id, &e) != expected;
+            w->versions[which] = 0;
+        } else {
+            w->wrong = w->wrong || put(w->living, w->first + which, version, &effect);
+            w->versions[which] = version;
+        }
+        /* What was acknowledged is in the next view. */
+        struct stored_document d;
+        struct snapshot *view = NULL;
+        bool found = living_find(w->living, id, &view, &d, &e) == STATUS_OK;
+        w->wrong = w->wrong || found != (w->versions[which] > 0);
+        snapshot_release(view);
+    }
+    return NULL;
+}
+
+static void test_threads(void **state) {
+    (void)state;
+    struct writer_thread writers[WRITERS];
+    struct model m = {0};
+    struct error e;
+    build(INDEX_EXACT, 1);
+    struct living *l = open_living();
+    for (int i = 0; i < WRITERS; i++) {
+        writers[i] = (struct writer_thread){.living = l, .first = 3 * i, .versions = {i == 0}};
+        assert_int_equal(pthread_create(&writers[i].thread, NULL, change_again, &writers[i]), 0);
+    }
+    for (int i = 0; i < 10; i++) {
+        enum status status = living_compact(l, NULL, &e);
+        if (status && status != STATUS_INVALID) fail_msg("%s", e.text);
+        struct snapshot *view = living_hold(l);
+        struct seen seen = {0};
+        assert_int_equal(view_walk(view, see, &seen, &e), STATUS_OK);
+        snapshot_release(view);
+    }
+    for (int i = 0; i < WRITERS; i++) {
+        pthread_join(writers[i].thread, NULL);
+        assert_false(writers[i].wrong);
+        memcpy(m.versions + 3 * i, writers[i].versions, sizeof writers[i].versions);
+    }
+    check_living(l, &m);
+    living_close(l);
+    l = open_living();
+    check_living(l, &m);
+    living_close(l);
+}
+
+/* The vectors of an index that compresses stay what they were. */
+static void test_compressed_index(void **state) {
+    (void)state;
+    struct model m = {0};
+    struct error e;
+    if (!HAVE_FAISS) return;
+    build("SQ8", 10);
+    for (int i = 0; i < 10; i++) m.versions[i] = 1;
+    struct living *l = open_living();
+    put_ok(l, &m, 2, 2);
+    delete_ok(l, &m, 3);
+    for (int i = 0; i < 3; i++) assert_int_equal(living_compact(l, NULL, &e), STATUS_OK);
+    living_close(l);
+    struct collection *c;
+    assert_int_equal(collection_open(&c, test_folder, &e), STATUS_OK);
+    assert_string_equal(collection_info(c)->index_factory, "SQ8");
+    assert_int_equal(collection_map_originals(c, &e), STATUS_OK);
+    for (int64_t i = 0; i < collection_info(c)->n_documents; i++) {
+        struct stored_document d = collection_document_at(c, i);
+        struct made_document made;
+        float vectors[(LONGEST / CHUNK + 1) * DIM];
+        int id;
+        assert_int_equal(sscanf(d.id, "id %d", &id), 1);
+        make_document(&made, id, m.versions[id]);
+        assert_int_equal(collection_vectors(c, d.first_chunk, (int)d.n_chunks, vectors, &e), STATUS_OK);
+        assert_memory_equal(vectors, made.vectors, (size_t)d.n_chunks * DIM * sizeof *vectors);
+    }
+    collection_close(c);
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, folder_set_up, remove_folder)
+
+int main(void) {
+    log_set_level(LOG_LEVEL_ERROR); /* damage is warned of, hundreds of times */
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(test_random_changes),  IN_FOLDER(test_random_changes_faiss), IN_FOLDER(test_views_stay),
+        IN_FOLDER(test_refused_changes), IN_FOLDER(test_ending_anywhere),      IN_FOLDER(test_damaged_log),
+        IN_FOLDER(test_two_programs),    IN_FOLDER(test_threads),              IN_FOLDER(test_compressed_index)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

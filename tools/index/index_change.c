@@ -1,0 +1,203 @@
+/* tools/index/index_change.c: the commands of retro-index that change a collection: add, delete, compact. A line is
+ * printed when its change is on the disk. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/json/json_writer.h"
+#include "server/host/document_cutter.h"
+#include "server/host/embedder_model.h"
+#include "tools/index/index.h"
+
+static const char *const effect_names[] = {
+    [CHANGE_NOTHING] = "unchanged", [CHANGE_ADDED] = "added", [CHANGE_REPLACED] = "replaced", [CHANGE_DELETED] = "deleted"};
+
+static void print_effect(const struct index_arguments *a, enum change_effect effect, const char *id, const char *path) {
+    struct buffer text = {0};
+    struct json_writer w;
+    if (!a->json) {
+        line_print(stdout, "%s %s", effect_names[effect], id);
+        fflush(stdout);
+        return;
+    }
+    put_begin(&w, &text);
+    put_object(&w);
+    put_key_string(&w, "effect", effect_names[effect]);
+    put_key_string(&w, "id", id);
+    if (path) put_key_string(&w, "path", path);
+    put_object_end(&w);
+    put_line(&w, stdout);
+    fflush(stdout);
+    buffer_free(&text);
+}
+
+/* Metadata. */
+
+/* A number, true or false as it is, anything else as text. */
+static void put_value(struct json_writer *w, const char *value) {
+    struct json *parsed;
+    struct error e;
+    if (json_parse_any(&parsed, (struct text_span){value, strlen(value)}, "value", &e)) {
+        put_string(w, value);
+        return;
+    }
+    if (json_is_numeric(parsed) || json_kind(parsed) == JSON_KIND_BOOL)
+        put_json(w, parsed);
+    else
+        put_string(w, value);
+    json_close(parsed);
+}
+
+enum status metadata_add(struct buffer *metadata, const char *text, struct error *e) {
+    struct buffer value = {0};
+    struct json_writer w;
+    const char *equals = strchr(text, '=');
+    if (equals == NULL || equals == text)
+        return error_set(e, STATUS_INVALID, "--meta %s: expected KEY=VALUE", text);
+    put_begin(&w, metadata);
+    buffer_append(metadata, metadata->size == 0 ? "{" : ",", 1);
+    put_string_n(&w, text, (size_t)(equals - text));
+    buffer_append(metadata, ":", 1);
+    put_begin(&w, &value);
+    put_value(&w, equals + 1);
+    buffer_append(metadata, value.data, value.size);
+    buffer_free(&value);
+    return STATUS_OK;
+}
+
+/* Add. */
+
+struct adder {
+    struct index_arguments *arguments;
+    struct living *collection;
+    struct document_cutter cutter;
+    struct walk walk;
+    struct buffer text, title;
+    int n_unchanged;
+};
+
+static void report_skipped(struct adder *a, const struct error *why) {
+    line_print(stderr, "skipped: %s%s", why->text, why->status == STATUS_TOO_LARGE ? " (--max-file-bytes)" : "");
+    a->walk.n_skipped++;
+}
+
+static enum status put_file(struct adder *a, const struct found_file *file, struct error *e) {
+    const struct index_arguments *arguments = a->arguments;
+    char of_path[DOCUMENT_ID_SIZE];
+    enum change_effect effect;
+    document_id_of_path(file->stored, of_path);
+    struct collection_document d = {.id = arguments->id ? arguments->id : of_path,
+                                    .path = file->stored,
+                                    .title = a->title.data,
+                                    .metadata = arguments->metadata.data,
+                                    .text = {a->text.data, a->text.size}};
+    enum status status = document_put(&a->cutter, a->collection, &d, &index_interrupted, &effect, e);
+    if (status) return status;
+    if (effect == CHANGE_NOTHING) a->n_unchanged++;
+    if (effect != CHANGE_NOTHING || arguments->build.verbose) print_effect(arguments, effect, d.id, d.path);
+    return STATUS_OK;
+}
+
+static enum status add_file(struct adder *a, const struct found_file *file, struct error *e) {
+    struct error why;
+    if (index_interrupted) return error_set(e, STATUS_CANCELLED, "interrupted");
+    enum status status = document_extract(file->path, file->kind, a->arguments->build.max_file_bytes, &a->text,
+                                          &a->title, &why);
+    if (status == STATUS_OK) status = put_file(a, file, &why);
+    /* A document's own fault does not keep the others out; the collection's does. */
+    if (status == STATUS_INVALID || status == STATUS_TOO_LARGE || status == STATUS_UNSUPPORTED) {
+        report_skipped(a, &why);
+        return STATUS_OK;
+    }
+    if (status) *e = why;
+    return status;
+}
+
+static enum status add_files(struct adder *a, struct error *e) {
+    const struct walk *walk = &a->walk;
+    if (walk->n == 0) return error_set(e, STATUS_INVALID, "no documents found; nothing was added");
+    if (a->arguments->id && walk->n != 1)
+        return error_set(e, STATUS_INVALID, "--id names one document, and there are %d", walk->n);
+    enum status status = STATUS_OK;
+    for (int i = 0; i < walk->n && status == STATUS_OK; i++) status = add_file(a, &walk->files[i], e);
+    return status;
+}
+
+static enum status open_and_add(struct adder *a, struct error *e) {
+    struct index_arguments *arguments = a->arguments;
+    struct embedder embedder = {0};
+    struct tokenizer *tokenizer = NULL;
+    enum status status = walk_paths(&a->walk, arguments->rest + 1, arguments->n_rest - 1, e);
+    if (status) return status;
+    walk_report(&a->walk);
+    status = living_open(&a->collection, arguments->rest[0], e);
+    if (status) return status;
+    struct snapshot *view = living_hold(a->collection);
+    status = makers_open(&arguments->config, view_info(view), &embedder, &tokenizer, e);
+    a->cutter.tokenizer = tokenizer;
+    a->cutter.embedder = &embedder;
+    a->cutter.chunk_length = view_info(view)->chunk_length;
+    if (status == STATUS_OK) status = add_files(a, e);
+    snapshot_release(view);
+    tokenizer_close(tokenizer);
+    embedder_model_close(&embedder);
+    return status;
+}
+
+int run_add(struct index_arguments *arguments, struct error *e) {
+    struct adder a = {.arguments = arguments};
+    if (arguments->n_rest < 2) {
+        error_set(e, STATUS_INVALID, "add needs DIR and at least one PATH; --help says more");
+        return EXIT_FAILED;
+    }
+    a.walk.verbose = arguments->build.verbose;
+    a.walk.follow = arguments->build.follow;
+    if (arguments->metadata.size > 0) buffer_append(&arguments->metadata, "}", 1);
+    index_catch_interrupts();
+    enum status status = open_and_add(&a, e);
+    int code = status == STATUS_CANCELLED ? EXIT_INTERRUPTED
+               : status                   ? EXIT_FAILED
+               : a.walk.n_skipped > 0     ? EXIT_SKIPPED
+                                          : EXIT_FINE;
+    if (a.n_unchanged > 0) fprintf(stderr, "%d documents were there already, with the same content\n", a.n_unchanged);
+    living_close(a.collection);
+    document_cutter_close(&a.cutter);
+    walk_free(&a.walk);
+    buffer_free(&a.text);
+    buffer_free(&a.title);
+    return code;
+}
+
+/* Delete and compact. */
+
+int run_delete(struct index_arguments *a, struct error *e) {
+    struct living *l;
+    if (a->n_rest < 2) {
+        error_set(e, STATUS_INVALID, "delete needs DIR and at least one ID; retro-index list DIR prints them");
+        return EXIT_FAILED;
+    }
+    if (living_open(&l, a->rest[0], e)) return EXIT_FAILED;
+    enum status status = STATUS_OK;
+    for (int i = 1; i < a->n_rest && status == STATUS_OK; i++) {
+        status = living_delete(l, a->rest[i], e);
+        if (status == STATUS_OK) print_effect(a, CHANGE_DELETED, a->rest[i], NULL);
+    }
+    living_close(l);
+    return status ? EXIT_FAILED : EXIT_FINE;
+}
+
+int run_compact(struct index_arguments *a, struct error *e) {
+    struct living *l;
+    if (index_expect(a, 1, "compact DIR", e) || living_open(&l, a->rest[0], e)) return EXIT_FAILED;
+    index_catch_interrupts();
+    enum status status = living_compact(l, &index_interrupted, e);
+    if (status == STATUS_OK) {
+        struct snapshot *view = living_hold(l);
+        line_print(stdout, "%s: generation %d, %" PRId64 " documents, %" PRId64 " chunks", a->rest[0],
+                   view_info(view)->generation, view->n_documents, view->n_chunks);
+        snapshot_release(view);
+    }
+    living_close(l);
+    return status == STATUS_CANCELLED ? EXIT_INTERRUPTED : status ? EXIT_FAILED : EXIT_FINE;
+}

@@ -1,0 +1,229 @@
+/* tools/index/index_look.c: the commands of retro-index that only look: search, stats, list, show, verify. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "config/json/json_writer.h"
+#include "retrieval/retriever_local.h"
+#include "server/host/documents.h"
+#include "server/host/embedder_model.h"
+#include "tools/index/index.h"
+
+enum status index_expect(const struct index_arguments *a, int n, const char *what, struct error *e) {
+    return a->n_rest == n ? STATUS_OK : error_set(e, STATUS_INVALID, "expected %s; --help says more", what);
+}
+
+enum status makers_open(const struct config *c, const struct collection_info *info, struct embedder *embedder,
+                        struct tokenizer **tokenizer, struct error *e) {
+    if (embedder_model_open(embedder, documents_embedder(c, info->embedder), c, e) ||
+        tokenizer_open(tokenizer, c->model.path[0] ? c->model.path : info->tokenizer, e))
+        return e->status;
+    if (collection_match_embedder(info, embedder, e)) return e->status;
+    return collection_match_tokens(info, tokenizer_hash(*tokenizer), info->chunk_length, e);
+}
+
+/* Opens the collection that the command line names first, and its newest view. */
+static enum status open_view(const struct index_arguments *a, struct living **l, struct snapshot **view,
+                             struct error *e) {
+    enum status status = living_open(l, a->rest[0], e);
+    *view = status ? NULL : living_hold(*l);
+    return status;
+}
+
+static void close_view(struct living *l, struct snapshot *view) {
+    snapshot_release(view);
+    living_close(l);
+}
+
+static void print_hit(int rank, const struct hit *hit) {
+    line_print(stdout, "%d  %.4f  %s  [%" PRIu64 ", %" PRIu64 ")%s%s", rank, hit->similarity, hit->path, hit->start,
+               hit->end, hit->title[0] ? "  " : "", hit->title);
+    /* Indented, so that a line of a document cannot be taken for one of ours. */
+    const char *line = hit->text.text, *text_end = line + hit->text.size;
+    while (line < text_end) {
+        const char *newline = memchr(line, '\n', (size_t)(text_end - line)), *end = newline ? newline : text_end;
+        line_print(stdout, "    %.*s", (int)(end - line), line);
+        line = end + 1;
+    }
+}
+
+static enum status search(const struct index_arguments *a, struct living *l, const struct embedder *embedder,
+                          struct error *e) {
+    struct retriever *retriever;
+    struct hits hits;
+    struct retriever_query query = {.text = {a->rest[1], strlen(a->rest[1])}, .k = a->k, .min_similarity = -1};
+    if (retriever_local_open(&retriever, l, embedder, a->k, e)) return e->status;
+    enum status status = retriever_search(retriever, &query, 1, &hits, e);
+    if (status == STATUS_OK) {
+        for (int i = 0; i < hits.n; i++) print_hit(i + 1, &hits.list[i]);
+        hits_free(&hits);
+    }
+    retriever_close(retriever);
+    return status;
+}
+
+int run_search(struct index_arguments *a, struct error *e) {
+    struct living *l = NULL;
+    struct snapshot *view = NULL;
+    struct embedder embedder = {0};
+    struct tokenizer *tokenizer = NULL;
+    enum status status = index_expect(a, 2, "search DIR \"text\"", e);
+    if (status == STATUS_OK) status = open_view(a, &l, &view, e);
+    if (status == STATUS_OK) status = makers_open(&a->config, view_info(view), &embedder, &tokenizer, e);
+    if (status == STATUS_OK) status = search(a, l, &embedder, e);
+    tokenizer_close(tokenizer);
+    embedder_model_close(&embedder);
+    close_view(l, view);
+    return status ? EXIT_FAILED : EXIT_FINE;
+}
+
+/* Stats. */
+
+static void print_stats(const struct snapshot *view, const struct living_changes *changes) {
+    const struct collection_info *info = view_info(view);
+    printf("generation    %d\ndocuments     %" PRId64 "\nchunks        %" PRId64 "\n", info->generation,
+           view->n_documents, view->n_chunks);
+    printf("changes       %u: %" PRId64 " documents in the log, %" PRId64 " of the generation gone, %" PRIu64
+           " bytes\n",
+           view_sequence(view), changes->n_documents, changes->n_deleted, changes->log_bytes);
+    printf("chunk length  %d\nvectors       %d numbers, inner product\n", info->chunk_length, info->dim);
+    line_print(stdout, "index         %s", info->index_factory);
+    line_print(stdout, "embedder      %s (hash %016" PRIx64 ")", info->embedder, info->embedder_hash);
+    if (info->query_prompt[0]) line_print(stdout, "query prompt  %s", info->query_prompt);
+    if (info->document_prompt[0]) line_print(stdout, "doc. prompt   %s", info->document_prompt);
+    line_print(stdout, "tokenizer     %s (hash %016" PRIx64 ")", info->tokenizer, info->tokenizer_hash);
+}
+
+static void put_stats(const struct snapshot *view, const struct living_changes *changes) {
+    const struct collection_info *info = view_info(view);
+    struct buffer text = {0};
+    struct json_writer w;
+    put_begin(&w, &text);
+    put_object(&w);
+    put_key_int(&w, "generation", info->generation);
+    put_key_int(&w, "documents", view->n_documents);
+    put_key_int(&w, "chunks", view->n_chunks);
+    put_key_int(&w, "changes", view_sequence(view));
+    put_key_int(&w, "logged_documents", changes->n_documents);
+    put_key_int(&w, "gone_documents", changes->n_deleted);
+    put_key_int(&w, "log_bytes", (int64_t)changes->log_bytes);
+    put_key_int(&w, "chunk_length", info->chunk_length);
+    put_key_int(&w, "dim", info->dim);
+    put_key_string(&w, "index", info->index_factory);
+    put_key_string(&w, "embedder", info->embedder);
+    put_key_string(&w, "query_prompt", info->query_prompt);
+    put_key_string(&w, "document_prompt", info->document_prompt);
+    put_key_string(&w, "tokenizer", info->tokenizer);
+    put_object_end(&w);
+    put_line(&w, stdout);
+    buffer_free(&text);
+}
+
+int run_stats(struct index_arguments *a, struct error *e) {
+    struct living *l;
+    struct snapshot *view;
+    if (index_expect(a, 1, "stats DIR", e) || open_view(a, &l, &view, e)) return EXIT_FAILED;
+    struct living_changes changes = living_count_changes(l);
+    if (a->json)
+        put_stats(view, &changes);
+    else
+        print_stats(view, &changes);
+    close_view(l, view);
+    return EXIT_FINE;
+}
+
+/* List and show. */
+
+static void put_document(const struct stored_document *d, bool with_text) {
+    struct buffer text = {0};
+    struct json_writer w;
+    put_begin(&w, &text);
+    put_object(&w);
+    put_key_string(&w, "id", d->id);
+    put_key_string(&w, "path", d->path);
+    put_key_string(&w, "title", d->title);
+    if (d->metadata[0]) {
+        put_key(&w, "metadata");
+        put_raw(&w, (struct text_span){d->metadata, strlen(d->metadata)});
+    }
+    put_key_int(&w, "chunks", d->n_chunks);
+    put_key_int(&w, "bytes", (int64_t)d->text.size);
+    if (with_text) put_key_string_n(&w, "text", d->text.text, d->text.size);
+    put_object_end(&w);
+    put_line(&w, stdout);
+    buffer_free(&text);
+}
+
+struct listing {
+    const struct index_arguments *arguments;
+    const char *part;
+    int64_t n_found;
+};
+
+static enum status list_document(void *context, const struct stored_document *d, struct error *e) {
+    struct listing *listing = context;
+    (void)e;
+    if (strstr(d->path, listing->part) == NULL) return STATUS_OK;
+    listing->n_found++;
+    if (listing->arguments->json)
+        put_document(d, false);
+    else if (listing->arguments->list_long)
+        line_print(stdout, "%s  %6" PRId64 "  %s%s%s", d->id, d->n_chunks, d->path, d->title[0] ? "  " : "", d->title);
+    else
+        line_print(stdout, "%s", d->id);
+    return STATUS_OK;
+}
+
+int run_list(struct index_arguments *a, struct error *e) {
+    struct living *l;
+    struct snapshot *view;
+    struct listing listing = {.arguments = a, .part = a->n_rest == 2 ? a->rest[1] : ""};
+    if (a->n_rest != 2 && index_expect(a, 1, "list DIR [TEXT]", e)) return EXIT_FAILED;
+    if (open_view(a, &l, &view, e)) return EXIT_FAILED;
+    view_walk(view, list_document, &listing, e);
+    close_view(l, view);
+    if (listing.n_found > 0) return EXIT_FINE;
+    error_set(e, STATUS_NOT_FOUND, "%s: no document has \"%s\" in its name", a->rest[0], listing.part);
+    return EXIT_FAILED;
+}
+
+int run_show(struct index_arguments *a, struct error *e) {
+    struct living *l;
+    struct snapshot *view = NULL;
+    struct stored_document d;
+    if (index_expect(a, 2, "show DIR ID", e) || living_open(&l, a->rest[0], e)) return EXIT_FAILED;
+    enum status status = living_find(l, a->rest[1], &view, &d, e);
+    if (status == STATUS_OK && a->json)
+        put_document(&d, true);
+    else if (status == STATUS_OK && fwrite(d.text.text, 1, d.text.size, stdout) != d.text.size)
+        status = error_errno(e, "standard output");
+    close_view(l, view);
+    return status ? EXIT_FAILED : EXIT_FINE;
+}
+
+/* Verify. */
+
+/* Says whether the embedder and tokenizer that the collection names are there and still the same. */
+static enum status verify_makers(const struct index_arguments *a, const struct snapshot *view, struct error *e) {
+    struct embedder embedder = {0};
+    struct tokenizer *tokenizer = NULL;
+    enum status status = makers_open(&a->config, view_info(view), &embedder, &tokenizer, e);
+    tokenizer_close(tokenizer);
+    embedder_model_close(&embedder);
+    return status;
+}
+
+int run_verify(struct index_arguments *a, struct error *e) {
+    struct living *l;
+    struct snapshot *view;
+    if (index_expect(a, 1, "verify DIR", e) || collection_verify(a->rest[0], e) || open_view(a, &l, &view, e))
+        return EXIT_FAILED;
+    enum status status = verify_makers(a, view, e);
+    if (status == STATUS_OK)
+        line_print(stdout,
+                   "%s: generation %d is whole, with %u changes: %" PRId64 " documents, %" PRId64
+                   " chunks; embedder and tokenizer are the ones it was built with",
+                   a->rest[0], view_info(view)->generation, view_sequence(view), view->n_documents, view->n_chunks);
+    close_view(l, view);
+    return status ? EXIT_FAILED : EXIT_FINE;
+}
