@@ -44,9 +44,8 @@ struct change_log {
 static uint64_t padded(uint64_t size) { return (size + 7) & ~(uint64_t)7; }
 
 static struct log_head make_head(struct generation_origin origin) {
-    struct log_head head = {.format = LOG_FORMAT,
-                            .generation = (uint32_t)origin.generation,
-                            .manifest_checksum = origin.manifest_checksum};
+    struct log_head head = {
+        .format = LOG_FORMAT, .generation = (uint32_t)origin.generation, .manifest_checksum = origin.manifest_checksum};
     memcpy(head.magic, log_magic, sizeof head.magic);
     head.checksum = hash_bytes(&head, offsetof(struct log_head, checksum), 0);
     return head;
@@ -210,7 +209,8 @@ enum status change_log_cut(const char *folder, const struct change_log_end *end,
 }
 
 /* The head of a new log, on the disk before anything is written behind it. */
-static enum status write_head(struct change_log *l, const char *folder, struct generation_origin origin, struct error *e) {
+static enum status write_head(struct change_log *l, const char *folder, struct generation_origin origin,
+                              struct error *e) {
     struct log_head head = make_head(origin);
     enum status status = disk_write(l->fd, l->path, &head, sizeof head, e);
     if (status == STATUS_OK) status = disk_sync(l->path, e);
@@ -219,7 +219,8 @@ static enum status write_head(struct change_log *l, const char *folder, struct g
     return status;
 }
 
-static enum status open_end(struct change_log *l, const char *folder, struct generation_origin origin, struct error *e) {
+static enum status open_end(struct change_log *l, const char *folder, struct generation_origin origin,
+                            struct error *e) {
     if (l->end.torn > 0 && cut(folder, l->path, l->end.size, e)) return e->status;
     if (l->end.torn > 0)
         log_warn("%s: %" PRIu64 " bytes of a change that was never acknowledged are put aside in %s", l->path,
@@ -285,7 +286,9 @@ enum status change_log_sync(struct change_log *l, struct error *e) {
     return status;
 }
 
-struct change_log_end change_log_end(const struct change_log *l) { return l->end; }
+struct change_log_end change_log_end(const struct change_log *l) {
+    return l->end;
+}
 
 void change_log_close(struct change_log *l) {
     if (l == NULL) return;

@@ -1,5 +1,5 @@
-/* retrieval/store/change_log.h: the changes of a collection since its generation was written: DIR/gen-000012/changes.log,
- * append-only (docs/index-format.md). A change is kept once change_log_sync has returned.
+/* retrieval/store/change_log.h: the changes of a collection since its generation was written:
+ * DIR/gen-000012/changes.log, append-only (docs/index-format.md). A change is kept once change_log_sync has returned.
  *
  *   head     "RETROLOG", u32 format, u32 generation, u64 checksum of the MANIFEST, u64 checksum of the 24 bytes before
  *   record   u64 checksum of the 24 bytes behind and the payload; u64 sequence, 1, 2, ...; u64 bytes of the payload;
@@ -47,6 +47,6 @@ enum status change_log_append(struct change_log *l, enum change_kind kind, struc
 /* All that was appended is on the disk. After a failure nobody knows what is: the log takes no further record. */
 enum status change_log_sync(struct change_log *l, struct error *e);
 struct change_log_end change_log_end(const struct change_log *l); /* behind what was appended */
-void change_log_close(struct change_log *l); /* NULL: nothing */
+void change_log_close(struct change_log *l);                      /* NULL: nothing */
 /* Cuts what follows `end`, damaged or torn, into changes.cut: for `verify --repair`. */
 enum status change_log_cut(const char *folder, const struct change_log_end *end, struct error *e);

@@ -37,7 +37,7 @@ static bool is_unit(const float *v, int dim) {
     return fabs(square - 1) < 1e-3;
 }
 
-/* What is wrong with a document, or NULL. */
+/* The fault of a document, or NULL. */
 static const char *find_fault(const struct document_image *image, int dim) {
     const struct collection_document *d = &image->document;
     if (d->bounds[image->n_chunks] != d->text.size) return "its chunks do not end where its text ends";

@@ -1,5 +1,5 @@
-/* retrieval/store/document_image.h: one document with its vectors as a string of bytes: what a log of changes keeps, and
- * what a collection that changes has in memory of each document that came since its generation.
+/* retrieval/store/document_image.h: one document with its vectors as a string of bytes: what a log of changes keeps,
+ * and what a collection that changes has in memory of each document that came since its generation.
  *
  * Little endian: a head of 32 bytes; ids u32 [n]; bounds u32 [chunks + 1]; vectors f32 [chunks, dim]; id, path, title
  * and metadata, a NUL behind each; the text. */
@@ -17,7 +17,7 @@ struct document_image {
  * the document, STATUS_TOO_LARGE that it is too long. */
 enum status document_image_write(struct buffer *out, const struct collection_document *d, const float *vectors,
                                  const struct collection_info *info, struct error *e);
-/* What the bytes say, which must be aligned to 4 and outlive *out. Nothing in them is believed unchecked:
- * STATUS_CORRUPT. */
+/* Reads an image. The bytes are aligned to 4 and outlive *out; nothing in them is believed unchecked: STATUS_CORRUPT.
+ */
 enum status document_image_read(struct document_image *out, struct text_span bytes, const struct collection_info *info,
                                 struct error *e);

@@ -16,18 +16,18 @@ struct replay {
 /* Views. */
 
 static void view_close(struct snapshot *s) {
-    struct view *v = view_of(s);
+    struct living_view *v = view_of(s);
     epoch_release(v->epoch);
     free(v);
 }
 
-struct view *view_of(struct snapshot *s) {
-    return (struct view *)s;
+struct living_view *view_of(struct snapshot *s) {
+    return (struct living_view *)s;
 }
-const struct view *view_read(const struct snapshot *s) { return (const struct view *)s; }
+const struct living_view *view_read(const struct snapshot *s) { return (const struct living_view *)s; }
 
-struct view *view_make(struct epoch *x, uint64_t sequence) {
-    struct view *v = xcalloc(1, sizeof *v);
+struct living_view *view_make(struct epoch *x, uint64_t sequence) {
+    struct living_view *v = xcalloc(1, sizeof *v);
     CHECK(sequence <= UINT32_MAX);
     atomic_init(&v->base.holders, 1);
     v->base.version = ((int64_t)collection_info(x->collection)->generation << 32) | (int64_t)sequence;
@@ -42,7 +42,7 @@ struct view *view_make(struct epoch *x, uint64_t sequence) {
 }
 
 void living_renew(struct living *l) {
-    struct view *old = l->newest;
+    struct living_view *old = l->newest;
     l->newest = view_make(l->epoch, l->end.sequence);
     if (old) snapshot_release(&old->base);
 }
@@ -61,7 +61,7 @@ const struct collection_info *view_info(const struct snapshot *s) {
 int32_t view_max_token(const struct snapshot *s) { return view_read(s)->max_token; }
 
 struct chunk view_chunk(const struct snapshot *s, int64_t id) {
-    const struct view *v = view_read(s);
+    const struct living_view *v = view_read(s);
     const struct collection_info *info = collection_info(v->epoch->collection);
     if (id < info->n_chunks) return collection_chunk(v->epoch->collection, id);
     int number = view_logged_of_chunk(v, id);
@@ -83,7 +83,7 @@ struct chunk view_chunk(const struct snapshot *s, int64_t id) {
 }
 
 int64_t view_chunk_limit(const struct snapshot *s) {
-    const struct view *v = view_read(s);
+    const struct living_view *v = view_read(s);
     int64_t of_generation = view_info(s)->n_chunks;
     if (v->n_logged == 0) return of_generation;
     const struct logged_document *last = epoch_logged(v->epoch, v->n_logged - 1);
@@ -91,7 +91,7 @@ int64_t view_chunk_limit(const struct snapshot *s) {
 }
 
 bool view_has_chunk(const struct snapshot *s, int64_t id) {
-    const struct view *v = view_read(s);
+    const struct living_view *v = view_read(s);
     const struct epoch *x = v->epoch;
     if (id < view_info(s)->n_chunks) return view_has(v, 0, &x->gone[collection_document_of(x->collection, id)]);
     const struct logged_document *d = epoch_logged(x, view_logged_of_chunk(v, id));
@@ -99,7 +99,7 @@ bool view_has_chunk(const struct snapshot *s, int64_t id) {
 }
 
 void view_neighbor_tokens(const struct snapshot *s, int64_t id, int r, int32_t *ids) {
-    const struct view *v = view_read(s);
+    const struct living_view *v = view_read(s);
     const struct collection_info *info = collection_info(v->epoch->collection);
     if (id < info->n_chunks) {
         collection_neighbor_tokens(v->epoch->collection, id, r, ids);
@@ -114,7 +114,7 @@ void view_neighbor_tokens(const struct snapshot *s, int64_t id, int r, int32_t *
 }
 
 /* The last document of the log that begins at or before a chunk of the log. */
-int view_logged_of_chunk(const struct view *v, int64_t chunk) {
+int view_logged_of_chunk(const struct living_view *v, int64_t chunk) {
     int low = 0, high = v->n_logged - 1;
     CHECK(high >= 0);
     while (low < high) {
@@ -130,7 +130,7 @@ int view_logged_of_chunk(const struct view *v, int64_t chunk) {
 }
 
 enum status view_walk(const struct snapshot *s, view_taker *take, void *context, struct error *e) {
-    const struct view *v = view_read(s);
+    const struct living_view *v = view_read(s);
     int64_t n_documents = collection_info(v->epoch->collection)->n_documents;
     enum status status = STATUS_OK;
     for (int64_t i = 0; i < n_documents && status == STATUS_OK; i++) {
@@ -167,8 +167,7 @@ static enum status change_epoch(void *context, enum change_kind kind, char *byte
 enum status epoch_load(struct epoch **out, struct collection *c, struct change_log_end *end, struct error *e) {
     struct replay replay = {.epoch = epoch_open(c)};
     *end = (struct change_log_end){0};
-    enum status status =
-        change_log_read(collection_folder(c), collection_origin(c), change_epoch, &replay, end, e);
+    enum status status = change_log_read(collection_folder(c), collection_origin(c), change_epoch, &replay, end, e);
     if (status) {
         epoch_release(replay.epoch);
         return status;

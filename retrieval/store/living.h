@@ -2,8 +2,8 @@
  * what its log of changes (change_log.h) says since.
  *
  * A snapshot is a view of it at one sequence number. Documents added later are not in it; a document that was replaced
- * later is in it as it was. A document that was deleted is in no view any more, from the moment at which its deletion is
- * acknowledged; what was found before stays readable as long as its view is held.
+ * later is in it as it was. A document that was deleted is in no view any more, from the moment at which its deletion
+ * is acknowledged; what was found before stays readable as long as its view is held.
  *
  * Several programs may have one collection open. Each sees what the others have changed in the views that it takes
  * afterwards, and each may change it: a program locks the folder while changes of its own are under way. A generation
@@ -42,7 +42,8 @@ const struct collection_info *view_info(const struct snapshot *s);
  * answer does not depend on the other queries. */
 enum status view_search(const struct snapshot *s, struct index_query query, int64_t *ids, float *similarities,
                         struct error *e);
-/* id of a chunk that this view has found, or any below n_chunks of the generation; pointers live as long as the view. */
+/* id of a chunk that this view has found, or any below n_chunks of the generation; pointers live as long as the view.
+ */
 struct chunk view_chunk(const struct snapshot *s, int64_t id);
 /* All its chunks have numbers below this; some below it may be of documents that went or came later. */
 int64_t view_chunk_limit(const struct snapshot *s);
@@ -75,14 +76,14 @@ enum status living_delete(struct living *l, const char *id, struct error *e);
 
 /* How much has changed since the generation was written. */
 struct living_changes {
-    int64_t n_documents, n_chunks;          /* of the log, those that are not there any more included */
-    int64_t n_deleted, n_deleted_chunks;    /* of the generation */
+    int64_t n_documents, n_chunks;       /* of the log, those that are not there any more included */
+    int64_t n_deleted, n_deleted_chunks; /* of the generation */
     uint64_t log_bytes;
 };
 struct living_changes living_count_changes(struct living *l);
 
-/* Writes a new generation without what is deleted, with what the log holds, and turns to it; the old one is removed from
- * the disk. Searches and changes go on meanwhile; changes wait for a moment at the end. *cancelled is looked at between
- * documents: STATUS_CANCELLED, and all is as before. STATUS_INVALID where no document would be left. One caller at a
- * time: STATUS_BUSY. */
+/* Writes a new generation without what is deleted, with what the log holds, and turns to it; the old one is removed
+ * from the disk. Searches and changes go on meanwhile; changes wait for a moment at the end. *cancelled is looked at
+ * between documents: STATUS_CANCELLED, and all is as before. STATUS_INVALID where no document would be left. One caller
+ * at a time: STATUS_BUSY. */
 enum status living_compact(struct living *l, const atomic_bool *cancelled, struct error *e);

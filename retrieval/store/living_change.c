@@ -160,8 +160,8 @@ static const struct pending_change *find_pending(const struct living *l, const c
     return found;
 }
 
-/* Waits for the moment at which the document may be changed: a pending change may concern the same one, and the end of a
- * compaction takes no change. */
+/* Waits for the moment at which the document may be changed: a pending change may concern the same one, and the end of
+ * a compaction takes no change. */
 static enum status await_turn(struct living *l, const char *id, struct error *e) {
     for (;;) {
         const struct pending_change *waiting = find_pending(l, id);

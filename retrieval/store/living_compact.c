@@ -1,5 +1,5 @@
-/* retrieval/store/living_compact.c: compaction: what the newest view holds becomes a generation of its own. Changes that
- * arrive while it is written go on into the old log; at the end they wait, the later ones are copied into the new
+/* retrieval/store/living_compact.c: compaction: what the newest view holds becomes a generation of its own. Changes
+ * that arrive while it is written go on into the old log; at the end they wait, the later ones are copied into the new
  * generation's log, and CURRENT turns. A crash before that finds the old generation with all changes, a crash after it
  * the new one with the later changes. */
 #include <inttypes.h>
@@ -36,8 +36,7 @@ static enum status copy_vectors(struct compaction *c, const struct stored_docume
     const struct collection_info *info = collection_info(x->collection);
     if (d->first_chunk < info->n_chunks)
         return collection_vectors(x->collection, d->first_chunk, (int)d->n_chunks, c->vectors, e);
-    const struct logged_document *logged =
-        epoch_logged(x, view_logged_of_chunk(view_read(c->view), d->first_chunk));
+    const struct logged_document *logged = epoch_logged(x, view_logged_of_chunk(view_read(c->view), d->first_chunk));
     memcpy(c->vectors, logged->bytes->image.vectors, (size_t)d->n_chunks * (size_t)info->dim * sizeof *c->vectors);
     return STATUS_OK;
 }
@@ -112,8 +111,7 @@ static enum status copy_change(void *context, enum change_kind kind, char *bytes
     struct log_copy *copy = context;
     copy->sequence++;
     enum status status = STATUS_OK;
-    if (copy->sequence > copy->after)
-        status = change_log_append(copy->to, kind, (struct text_span){bytes, size}, e);
+    if (copy->sequence > copy->after) status = change_log_append(copy->to, kind, (struct text_span){bytes, size}, e);
     free(bytes);
     return status;
 }
@@ -142,7 +140,7 @@ static enum status publish(struct compaction *c, struct epoch *x, const struct c
     enum status status = collection_publish(builder, e);
     if (status == STATUS_OK) status = change_log_open(&log, collection_folder(next), collection_origin(next), end, e);
     if (status) {
-        /* Which of the two generations the disk has is not known. */
+        /* The disk has one of the two generations, and nobody knows which one. */
         l->failed = true;
         epoch_release(x);
         return status;

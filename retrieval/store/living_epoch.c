@@ -1,5 +1,5 @@
-/* retrieval/store/living_epoch.c: a generation and the changes since, in memory: where each document is, when it came and
- * when it went. */
+/* retrieval/store/living_epoch.c: a generation and the changes since, in memory: where each document is, when it came
+ * and when it went. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,12 +67,12 @@ struct stored_document epoch_document(const struct epoch *x, int64_t place) {
     const struct logged_document *logged = epoch_logged(x, (int)(place - n_documents));
     const struct collection_document *d = &logged->bytes->image.document;
     return (struct stored_document){.id = d->id,
-                                  .path = d->path,
-                                  .title = d->title,
-                                  .metadata = d->metadata,
-                                  .text = d->text,
-                                  .n_chunks = logged->bytes->image.n_chunks,
-                                  .first_chunk = logged->first_chunk};
+                                    .path = d->path,
+                                    .title = d->title,
+                                    .metadata = d->metadata,
+                                    .text = d->text,
+                                    .n_chunks = logged->bytes->image.n_chunks,
+                                    .first_chunk = logged->first_chunk};
 }
 
 /* Opening and closing. */

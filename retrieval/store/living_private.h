@@ -52,7 +52,7 @@ struct epoch {
     struct epoch *older; /* the one before, as long as a view holds it */
 };
 
-struct view {
+struct living_view {
     struct snapshot base;
     struct epoch *epoch;
     uint64_t sequence;
@@ -75,7 +75,7 @@ struct living {
     pthread_mutex_t lock; /* all below, and the writers' part of the epoch */
     pthread_cond_t changed;
     struct epoch *epoch; /* and behind it older ones: what is deleted goes from their views too */
-    struct view *newest;
+    struct living_view *newest;
     struct change_log_end end; /* of the changes that the epoch has */
 
     /* While changes of this program are under way. */
@@ -121,16 +121,16 @@ enum status logged_bytes_make(struct logged_bytes **out, const struct collection
                               const struct collection_info *info, struct error *e);
 
 /* A view of the epoch as it is, held once. */
-struct view *view_make(struct epoch *x, uint64_t sequence);
-struct view *view_of(struct snapshot *s);
-const struct view *view_read(const struct snapshot *s);
+struct living_view *view_make(struct epoch *x, uint64_t sequence);
+struct living_view *view_of(struct snapshot *s);
+const struct living_view *view_read(const struct snapshot *s);
 /* Whether a document that came at `added` and went at `gone` is in the view. */
-static inline bool view_has(const struct view *v, uint64_t added, const gone_at *gone) {
+static inline bool view_has(const struct living_view *v, uint64_t added, const gone_at *gone) {
     uint64_t when = atomic_load_explicit(gone, memory_order_acquire);
     return added <= v->sequence && (when == 0 || (when < GONE_FOR_ALL && when > v->sequence));
 }
 /* The number of the document of the log that has a chunk of the log. */
-int view_logged_of_chunk(const struct view *v, int64_t chunk);
+int view_logged_of_chunk(const struct living_view *v, int64_t chunk);
 /* All of these under the lock. */
 /* Makes the newest view that of the epoch as it is. */
 void living_renew(struct living *l);

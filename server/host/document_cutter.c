@@ -10,8 +10,8 @@ enum { EMBED_CHUNKS = 64 };
  * each in the chunk where it begins. */
 static void align_starts(struct tokens *tokens, struct text_span text) {
     for (int i = 0; i < tokens->n; i++)
-        for (int j = 0; j < 3 && tokens->starts[i] < text.size && ((uint8_t)text.text[tokens->starts[i]] & 0xc0) == 0x80;
-             j++)
+        for (int j = 0;
+             j < 3 && tokens->starts[i] < text.size && ((uint8_t)text.text[tokens->starts[i]] & 0xc0) == 0x80; j++)
             tokens->starts[i]++;
 }
 

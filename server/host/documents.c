@@ -11,34 +11,35 @@ const char *documents_embedder(const struct config *c, const char *of_collection
 }
 
 /* Whether the model can read the tokens of the collection. */
-static enum status match_tokens(const struct collection_info *info, int32_t max_token, const struct model_info *model,
+static enum status match_tokens(const struct collection_info *info, const struct model_info *model,
                                 const struct tokenizer *tokenizer, const char *folder, struct error *e) {
     if (collection_match_tokens(info, tokenizer_hash(tokenizer), model->chunk_length, e))
         return error_prefix(e, "%s", folder);
-    if (max_token >= model->padded_vocab)
-        return error_set(e, STATUS_INVALID, "%s holds token %d, the model's vocabulary is %d", folder, max_token,
+    if (info->max_token >= model->padded_vocab)
+        return error_set(e, STATUS_INVALID, "%s holds token %d, the model's vocabulary is %d", folder, info->max_token,
                          model->padded_vocab);
     return STATUS_OK;
 }
 
 /* *attends: it can. A failure only where the mode asks for it: as text every collection can be read. */
-static enum status match_mode(const struct config *c, const struct collection_info *info, int32_t max_token,
+static enum status match_mode(const struct config *c, const struct collection_info *info,
                               const struct model_info *model, const struct tokenizer *tokenizer, bool *attends,
                               struct error *e) {
     bool can = model->chunk_length > 0;
     enum retrieval_mode mode = retrieval_mode_of((enum retrieval_mode)c->retrieval.mode, can);
-    *attends = can && match_tokens(info, max_token, model, tokenizer, c->retrieval.collection, e) == STATUS_OK;
+    *attends = can && match_tokens(info, model, tokenizer, c->retrieval.collection, e) == STATUS_OK;
     return can && !*attends && retrieval_attends(mode) ? e->status : STATUS_OK;
 }
 
 /* The embedder that the collection was made with, for a model that can read the collection. */
 static enum status open_reader(struct documents *d, const struct config *c, const struct snapshot *view,
                                const struct model_info *model, const struct tokenizer *tokenizer, struct error *e) {
-    const struct collection_info *info = view_info(view);
-    if (embedder_model_open(&d->embedder, documents_embedder(c, info->embedder), c, e))
+    struct collection_info info = *view_info(view);
+    info.max_token = view_max_token(view);
+    if (embedder_model_open(&d->embedder, documents_embedder(c, info.embedder), c, e))
         return error_prefix(e, "embedder");
-    if (collection_match_embedder(info, &d->embedder, e)) return error_prefix(e, "%s", c->retrieval.collection);
-    return match_mode(c, info, view_max_token(view), model, tokenizer, &d->attends, e);
+    if (collection_match_embedder(&info, &d->embedder, e)) return error_prefix(e, "%s", c->retrieval.collection);
+    return match_mode(c, &info, model, tokenizer, &d->attends, e);
 }
 
 enum status documents_open(struct documents *d, const struct config *c, const struct model_info *model,
@@ -66,7 +67,7 @@ enum status documents_check(const struct config *c, const struct model_info *mod
     struct collection_outline outline;
     if (collection_outline_read(&outline, c->retrieval.collection, e)) return e->status;
     bool attends;
-    enum status status = match_mode(c, &outline.info, outline.info.max_token, model, tokenizer, &attends, e);
+    enum status status = match_mode(c, &outline.info, model, tokenizer, &attends, e);
     collection_outline_free(&outline);
     return status;
 }

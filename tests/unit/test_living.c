@@ -62,12 +62,8 @@ static void make_document(struct made_document *d, int id, int version) {
 }
 
 static void build(const char *factory, int n_documents) {
-    struct collection_options o = {.chunk_length = CHUNK,
-                                   .eod = EOD,
-                                   .dim = DIM,
-                                   .embedder = "toy",
-                                   .tokenizer = "toy",
-                                   .index_factory = factory};
+    struct collection_options o = {
+        .chunk_length = CHUNK, .eod = EOD, .dim = DIM, .embedder = "toy", .tokenizer = "toy", .index_factory = factory};
     struct collection_builder *b;
     struct error e;
     if (collection_create(&b, test_folder, &o, &e)) fail_msg("%s", e.text);
@@ -117,7 +113,7 @@ static void delete_ok(struct living *l, struct model *m, int id) {
     m->versions[id] = 0;
 }
 
-/* What a view shows. */
+/* The documents that a view shows. */
 struct seen {
     struct model model;
     int n;
@@ -407,7 +403,7 @@ static struct model model_after(int n) {
     return m;
 }
 
-/* What was acknowledged is there; the change after it is there as a whole or not at all. */
+/* Every acknowledged change is there; the change after it is there as a whole or not at all. */
 static void test_ending_anywhere(void **state) {
     (void)state;
     bool ended = true;
@@ -575,7 +571,7 @@ static void *change_again(void *argument) {
             w->wrong = w->wrong || put(w->living, w->first + which, version, &effect);
             w->versions[which] = version;
         }
-        /* What was acknowledged is in the next view. */
+        /* An acknowledged change is in the next view. */
         struct stored_document d;
         struct snapshot *view = NULL;
         bool found = living_find(w->living, id, &view, &d, &e) == STATUS_OK;
@@ -650,9 +646,10 @@ static void test_compressed_index(void **state) {
 
 int main(void) {
     log_set_level(LOG_LEVEL_ERROR); /* damage is warned of, hundreds of times */
-    const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_random_changes),  IN_FOLDER(test_random_changes_faiss), IN_FOLDER(test_views_stay),
-        IN_FOLDER(test_refused_changes), IN_FOLDER(test_ending_anywhere),      IN_FOLDER(test_damaged_log),
-        IN_FOLDER(test_two_programs),    IN_FOLDER(test_threads),              IN_FOLDER(test_compressed_index)};
+    const struct CMUnitTest tests[] = {IN_FOLDER(test_random_changes),  IN_FOLDER(test_random_changes_faiss),
+                                       IN_FOLDER(test_views_stay),      IN_FOLDER(test_refused_changes),
+                                       IN_FOLDER(test_ending_anywhere), IN_FOLDER(test_damaged_log),
+                                       IN_FOLDER(test_two_programs),    IN_FOLDER(test_threads),
+                                       IN_FOLDER(test_compressed_index)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

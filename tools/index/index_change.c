@@ -10,8 +10,10 @@
 #include "server/host/embedder_model.h"
 #include "tools/index/index.h"
 
-static const char *const effect_names[] = {
-    [CHANGE_NOTHING] = "unchanged", [CHANGE_ADDED] = "added", [CHANGE_REPLACED] = "replaced", [CHANGE_DELETED] = "deleted"};
+static const char *const effect_names[] = {[CHANGE_NOTHING] = "unchanged",
+                                           [CHANGE_ADDED] = "added",
+                                           [CHANGE_REPLACED] = "replaced",
+                                           [CHANGE_DELETED] = "deleted"};
 
 static void print_effect(const struct index_arguments *a, enum change_effect effect, const char *id, const char *path) {
     struct buffer text = {0};
@@ -53,8 +55,7 @@ enum status metadata_add(struct buffer *metadata, const char *text, struct error
     struct buffer value = {0};
     struct json_writer w;
     const char *equals = strchr(text, '=');
-    if (equals == NULL || equals == text)
-        return error_set(e, STATUS_INVALID, "--meta %s: expected KEY=VALUE", text);
+    if (equals == NULL || equals == text) return error_set(e, STATUS_INVALID, "--meta %s: expected KEY=VALUE", text);
     put_begin(&w, metadata);
     buffer_append(metadata, metadata->size == 0 ? "{" : ",", 1);
     put_string_n(&w, text, (size_t)(equals - text));
@@ -102,8 +103,8 @@ static enum status put_file(struct adder *a, const struct found_file *file, stru
 static enum status add_file(struct adder *a, const struct found_file *file, struct error *e) {
     struct error why;
     if (index_interrupted) return error_set(e, STATUS_CANCELLED, "interrupted");
-    enum status status = document_extract(file->path, file->kind, a->arguments->build.max_file_bytes, &a->text,
-                                          &a->title, &why);
+    enum status status =
+        document_extract(file->path, file->kind, a->arguments->build.max_file_bytes, &a->text, &a->title, &why);
     if (status == STATUS_OK) status = put_file(a, file, &why);
     /* A document's own fault does not keep the others out; the collection's does. */
     if (status == STATUS_INVALID || status == STATUS_TOO_LARGE || status == STATUS_UNSUPPORTED) {
