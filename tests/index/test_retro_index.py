@@ -350,9 +350,12 @@ def test_what_is_in_a_collection(docs, tmp_path):
     assert build(out, docs).returncode == 0
     done = run("list", out)
     assert done.returncode == 0
-    assert done.stdout == ("     1  docs/cats.md  Cats\n     1  docs/sub/greet.1  greet - print a friendly message\n"
-                           "     1  docs/sub/page.html  Sockets\n     1  docs/sub/tar.txt\n")
-    assert run("list", out, "sub/page").stdout == "     1  docs/sub/page.html  Sockets\n"
+    assert re.fullmatch("([0-9a-f]{32}\n){4}", done.stdout)
+    listed = run("list", "--long", out).stdout.splitlines()
+    assert [line[:32] for line in listed] == done.stdout.split()
+    assert [line[34:] for line in listed] == ["     1  docs/cats.md  Cats", "     1  docs/sub/greet.1  greet - print a friendly message",
+                                              "     1  docs/sub/page.html  Sockets", "     1  docs/sub/tar.txt"]
+    assert re.fullmatch(r"[0-9a-f]{32}       1  docs/sub/page.html  Sockets\n", run("list", "--long", out, "sub/page").stdout)
     done = run("list", out, "dogs")
     assert done.returncode == 1 and done.stdout == "" and 'no document has "dogs" in its name' in done.stderr
 
@@ -407,7 +410,7 @@ def test_other_encodings(docs, tmp_path):
     assert run("extract", docs / "little.md").stdout == text
     assert run("extract", docs / "page.html").stdout.startswith("Die Tür ist zu")
     assert "schläft den ganzen Tag auf dem Sofa 😀" in run("search", out, "Katze").stdout
-    assert "docs/page.html  Tür" in run("list", out).stdout
+    assert "docs/page.html  Tür" in run("list", "--long", out).stdout
 
 
 def has_terminals():
