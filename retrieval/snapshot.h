@@ -9,6 +9,8 @@
 
 struct snapshot {
     int64_t version; /* of the same source: a later state has a larger one */
+    int generation;  /* that it stands on, and how many changes it has since, for people */
+    int64_t n_changes;
     int64_t n_documents, n_chunks;
     void (*close)(struct snapshot *s); /* by whoever releases it last */
     atomic_int holders;                /* 1 when made: its maker's */

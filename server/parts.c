@@ -60,6 +60,34 @@ static void log_model(const struct decoder_part *d) {
              d->opened.comm->ops->name);
 }
 
+/* The tokenizer that the collection is cut with; NULL where it is not there any more. */
+static const struct tokenizer *open_cutter(struct decoder_part *d, const struct collection_info *info) {
+    struct error e;
+    if (tokenizer_hash(d->tokenizer) == info->tokenizer_hash) return d->tokenizer;
+    enum status status = tokenizer_open(&d->cutter, info->tokenizer, &e);
+    if (status == STATUS_OK) status = collection_match_tokens(info, tokenizer_hash(d->cutter), info->chunk_length, &e);
+    if (status == STATUS_OK) return d->cutter;
+    log_warn("documents can be deleted, not added: %s", e.text);
+    return NULL;
+}
+
+static enum status open_changes(struct decoder_part *d, const struct config *c, struct error *e) {
+    struct snapshot *view = living_hold(d->documents.collection);
+    const struct collection_info *info = view_info(view);
+    log_info("collection %s: %lld documents, %lld chunks, generation %d with %lld changes, embedder %s, searched on %s",
+             c->retrieval.collection, (long long)view->n_documents, (long long)view->n_chunks, view->generation,
+             (long long)view->n_changes, d->documents.embedder.name, c->retrieval.device);
+    struct document_thread_options o = {.collection = d->documents.collection,
+                                        .embedder = &d->documents.embedder,
+                                        .tokenizer = open_cutter(d, info),
+                                        .chunk_length = info->chunk_length,
+                                        .capacity = c->server.max_connections,
+                                        .compact_after = c->retrieval.compact_after};
+    enum status status = document_thread_open(&d->changes, &o, e);
+    snapshot_release(view);
+    return status;
+}
+
 static enum status open_documents(struct decoder_part *d, const struct config *c, struct error *e) {
     if (!documents_wanted(c)) {
         log_info("no retrieval: retrieval.collection is not set");
@@ -73,12 +101,7 @@ static enum status open_documents(struct decoder_part *d, const struct config *c
         return e->status;
     embedder_share(&documents->embedder); /* with clients that ask for vectors */
     if (retrieval_thread_open(&d->retrieval, documents->retriever, capacity, threads, e)) return e->status;
-    struct snapshot *view = living_hold(documents->collection);
-    log_info("collection %s: %lld documents, %lld chunks, generation %d with %u changes, embedder %s, searched on %s",
-             c->retrieval.collection, (long long)view->n_documents, (long long)view->n_chunks,
-             view_info(view)->generation, view_sequence(view), documents->embedder.name, c->retrieval.device);
-    snapshot_release(view);
-    return STATUS_OK;
+    return open_changes(d, c, e);
 }
 
 static int choose_eod(const struct decoder_part *d) {
@@ -248,6 +271,15 @@ enum status parts_open_others(struct parts *p, const struct config *c, struct er
 
 /* The API's view. */
 
+/* On a loopback address, or with keys, a client is somebody whom the operator lets in. */
+static enum documents_access documents_access_of(const struct config *c) {
+    struct net_address address;
+    const char *host = c->server.host;
+    bool local = strcmp(host, "localhost") == 0 || (address_parse(&address, host) && address_is_local(&address));
+    if (c->retrieval.documents != DOCUMENTS_AUTO) return (enum documents_access)c->retrieval.documents;
+    return local || c->server.keys_file[0] ? DOCUMENTS_WRITE : DOCUMENTS_READ;
+}
+
 static enum status serve_decoder(const struct decoder_part *d, const struct config *c, struct served_model *out,
                                  struct error *e) {
     const struct model_info *info = model_info(d->opened.model);
@@ -267,6 +299,9 @@ static enum status serve_decoder(const struct decoder_part *d, const struct conf
         .grammars = d->grammars,
         .retrieval = d->retrieval,
         .retriever = d->documents.retriever,
+        .collection = d->documents.collection,
+        .document_thread = d->changes,
+        .documents = documents_access_of(c),
         .limits = {.vocab = info->vocab,
                    .max_prompts = c->server.max_prompts,
                    .max_choices = c->server.max_choices,
@@ -333,6 +368,7 @@ enum status parts_serve(struct parts *p, const struct config *c, struct api *a, 
 void parts_stop(struct parts *p) {
     for (int i = 0; i < p->n_decoders; i++) engine_stop(p->decoders[i].engine);
     for (int i = 0; i < p->n_decoders; i++) retrieval_thread_stop(p->decoders[i].retrieval);
+    for (int i = 0; i < p->n_decoders; i++) document_thread_stop(p->decoders[i].changes);
     for (int i = 0; i < p->n_embedders; i++) embedding_thread_stop(p->embedders[i].thread);
 }
 
@@ -353,6 +389,8 @@ static void decoder_part_close(struct decoder_part *d) {
     engine_close(d->engine);
     grammars_close(d->grammars);
     retrieval_thread_close(d->retrieval);
+    document_thread_close(d->changes);
+    tokenizer_close(d->cutter);
     embedder_unshare(&d->documents.embedder);
     documents_close(&d->documents);
     tokenizer_opening_discard(&d->opening);

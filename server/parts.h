@@ -19,6 +19,8 @@ struct decoder_part {
     enum retrieval_mode mode;   /* of retrieval, where a request does not say */
     struct documents documents; /* this and the next only with retrieval.collection */
     struct retrieval_thread *retrieval;
+    struct tokenizer *cutter; /* that the collection is cut with, where it is not the model's */
+    struct document_thread *changes;
     struct engine *engine;
     struct end_ids ends; /* what ends a text */
     struct grammars *grammars;

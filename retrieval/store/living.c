@@ -30,7 +30,9 @@ struct living_view *view_make(struct epoch *x, uint64_t sequence) {
     struct living_view *v = xcalloc(1, sizeof *v);
     CHECK(sequence <= UINT32_MAX);
     atomic_init(&v->base.holders, 1);
-    v->base.version = ((int64_t)collection_info(x->collection)->generation << 32) | (int64_t)sequence;
+    v->base.generation = collection_info(x->collection)->generation;
+    v->base.n_changes = (int64_t)sequence;
+    v->base.version = ((int64_t)v->base.generation << 32) | (int64_t)sequence;
     v->base.n_documents = x->n_there;
     v->base.n_chunks = x->n_chunks_there;
     v->base.close = view_close;

@@ -34,7 +34,6 @@ enum status living_follow(struct living *l, struct error *e);
 
 /* The newest, held for the caller. Its version is generation << 32 | sequence. */
 struct snapshot *living_hold(struct living *l);
-static inline uint32_t view_sequence(const struct snapshot *s) { return (uint32_t)s->version; }
 /* Of its generation, as the MANIFEST has it: counts are those of the generation. Lives as long as the view. */
 const struct collection_info *view_info(const struct snapshot *s);
 

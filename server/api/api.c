@@ -100,7 +100,7 @@ static struct answer *answer_options(const struct api *a, const struct api_reque
     struct buffer allow = {0}, body = {0};
     struct answer *answer = answer_text(204, JSON_TYPE, &body);
     if (strcmp(r->path, "*") == 0)
-        buffer_append_string(&allow, "GET, HEAD, POST, OPTIONS");
+        buffer_append_string(&allow, "GET, HEAD, POST, PUT, DELETE, OPTIONS");
     else
         print_methods(r->path, &allow);
     answer_add_header(answer, "Allow", "%s", allow.data);

@@ -12,7 +12,9 @@
 #include "server/api/grammars.h"
 #include "server/api/record.h"
 #include "server/host/config.h"
+#include "server/host/host_options.h"
 #include "server/host/retrieval_mode.h"
+#include "server/schedule/document_thread.h"
 #include "server/schedule/embedding_thread.h"
 #include "server/schedule/engine.h"
 
@@ -27,8 +29,11 @@ struct served_model {
     const struct chat *chat; /* its chat templates, NULL: it has none */
     struct engine *engine;
     struct grammars *grammars;
-    struct retrieval_thread *retrieval; /* NULL: the model has no collection of its own */
-    struct retriever *retriever;        /* likewise */
+    struct retrieval_thread *retrieval;      /* NULL: the model has no collection of its own */
+    struct retriever *retriever;             /* likewise */
+    struct living *collection;               /* likewise */
+    struct document_thread *document_thread; /* likewise */
+    enum documents_access documents;         /* what clients may do with its documents */
     struct request_limits limits;
     int slots; /* prompts that are written at once */
     /* When a request does not say: */
@@ -135,9 +140,11 @@ bool api_tokenizer(const struct api *a, const char *id, struct served_tokenizer 
 
 /* Handlers: each opens the answer of one route, or returns NULL with *f set when there is nothing to wait for. */
 typedef struct answer *route_handler(struct api *a, const struct api_request *r, struct waker waker, struct failure *f);
-route_handler completions_open;                               /* completions.c */
-route_handler chat_open_answer;                               /* chat.c */
-route_handler search_open;                                    /* search.c */
+route_handler completions_open;               /* completions.c */
+route_handler chat_open_answer;               /* chat.c */
+route_handler search_open;                    /* search.c */
+route_handler documents_list, documents_post; /* documents.c */
+route_handler document_show, document_put_open, document_delete;
 route_handler embeddings_open;                                /* embeddings.c */
 route_handler rerank_open;                                    /* rerank.c */
 route_handler models_list, model_show;                        /* models.c */

@@ -1,5 +1,6 @@
 /* server/api/openapi.c: GET /openapi.json: the routes and the fields of their bodies, in OpenAPI 3.1, read off the
  * tables that requests are checked by. */
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -274,7 +275,9 @@ static void write_security(struct json_writer *w, const struct api *a, const str
 }
 
 static void write_operation(struct json_writer *w, const struct api *a, const struct route *route) {
-    const char *method = strcmp(route->method, "GET") == 0 ? "get" : "post";
+    char method[16] = "";
+    for (size_t i = 0; i < sizeof method - 1 && route->method[i]; i++)
+        method[i] = (char)tolower((unsigned char)route->method[i]);
     const struct schema_scope scope = scope_of(a, route);
     put_key_object(w, method);
     put_key_string(w, "summary", route->summary);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "server/api/fields/chat_fields.h"
+#include "server/api/fields/document_fields.h"
 #include "server/api/fields/embedding_fields.h"
 #include "server/api/fields/token_fields.h"
 
@@ -28,6 +29,16 @@ const struct route api_routes[] = {
      "object data", "The chunks of the collection nearest to a text"},
     {"POST", "/v1/retrieval/search", search_open, ACCESS_API, json_types, 64 << 10, &search_body_table, NULL, JSON_TYPE,
      "object data", "The chunks of the collection nearest to a text"},
+    {"GET", "/v1/documents", documents_list, ACCESS_API, NULL, 0, NULL, &document_list_table, JSON_TYPE,
+     "object documents chunks generation changes data has_more", "The documents of the collection"},
+    {"POST", "/v1/documents", documents_post, ACCESS_API, json_types, 0, &document_table, NULL, JSON_TYPE,
+     "id object effect", "Add a document, or replace the one of its id"},
+    {"GET", "/v1/documents/", document_show, ACCESS_API, NULL, 0, NULL, NULL, JSON_TYPE,
+     "id object path title metadata chunks bytes text", "A document with its text"},
+    {"PUT", "/v1/documents/", document_put_open, ACCESS_API, json_types, 0, &document_table, NULL, JSON_TYPE,
+     "id object effect", "Add or replace a document"},
+    {"DELETE", "/v1/documents/", document_delete, ACCESS_API, NULL, 0, NULL, NULL, JSON_TYPE, "id object effect",
+     "Delete a document"},
     {"GET", "/v1/models", models_list, ACCESS_API, NULL, 0, NULL, NULL, JSON_TYPE, "object data",
      "The models that requests may name"},
     {"GET", "/v1/models/", model_show, ACCESS_API, NULL, 0, NULL, NULL, JSON_TYPE,

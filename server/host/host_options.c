@@ -72,9 +72,18 @@ static const struct option_row parallel_rows[] = {
 };
 const struct option_section parallel_section = {"parallel", parallel_rows, (int)ARRAY_COUNT(parallel_rows)};
 
+static const struct json_choice documents_accesses[] = {
+    {"off", DOCUMENTS_OFF}, {"read", DOCUMENTS_READ}, {"write", DOCUMENTS_WRITE}, {"auto", DOCUMENTS_AUTO}, {NULL, 0}};
+
 static const struct option_row retrieval_rows[] = {
     OPTION_BOOL(struct retrieval_settings, enabled, true, "false: no neighbours unless a request brings its own"),
     OPTION_PATH(struct retrieval_settings, collection, "folder made by retro-index; empty: no collection"),
+    OPTION_CHOICE(
+        struct retrieval_settings, documents, DOCUMENTS_AUTO, documents_accesses,
+        "what clients may do with the documents, over /v1/documents; auto: write where the server listens on a "
+        "loopback address or asks for keys, else read"),
+    OPTION_INT(struct retrieval_settings, compact_after, 20000, 0, 1 << 30,
+               "chunks that were added or deleted after which the collection is compacted beside its use; 0: never"),
     OPTION_PATH(struct retrieval_settings, embedder,
                 "sentence-transformers folder (docs/embedders.md); empty: as the collection's MANIFEST says"),
     OPTION_CHOICE(struct retrieval_settings, embedder_dtype, MODEL_DTYPE_AUTO, dtypes,

@@ -36,9 +36,14 @@ struct parallel_settings {
 };
 extern const struct option_section parallel_section;
 
+/* Rights of clients over the documents of the collection. */
+enum documents_access { DOCUMENTS_OFF, DOCUMENTS_READ, DOCUMENTS_WRITE, DOCUMENTS_AUTO };
+
 struct retrieval_settings {
     bool enabled;            /* false: the model runs without neighbours unless a request brings its own */
     char *collection;        /* folder made by retro-index; empty: no collection */
+    int documents;           /* enum documents_access */
+    int compact_after;       /* chunks that came or went; 0: never */
     char *template;          /* a passage in a prompt (server/host/passages.h) */
     int prompt_tokens;       /* of all passages before one prompt */
     int mode;                /* enum retrieval_mode */

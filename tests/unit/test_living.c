@@ -452,7 +452,7 @@ static int count_changes(const struct model *states, int n) {
     struct error e;
     if (living_open(&l, test_folder, &e)) return -1;
     struct snapshot *view = living_hold(l);
-    int sequence = (int)view_sequence(view);
+    int sequence = (int)view->n_changes;
     assert_in_range(sequence, 0, n);
     check_view(view, &states[sequence]);
     snapshot_release(view);

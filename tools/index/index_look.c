@@ -83,9 +83,9 @@ static void print_stats(const struct snapshot *view, const struct living_changes
     const struct collection_info *info = view_info(view);
     printf("generation    %d\ndocuments     %" PRId64 "\nchunks        %" PRId64 "\n", info->generation,
            view->n_documents, view->n_chunks);
-    printf("changes       %u: %" PRId64 " documents in the log, %" PRId64 " of the generation gone, %" PRIu64
+    printf("changes       %" PRId64 ": %" PRId64 " documents in the log, %" PRId64 " of the generation gone, %" PRIu64
            " bytes\n",
-           view_sequence(view), changes->n_documents, changes->n_deleted, changes->log_bytes);
+           view->n_changes, changes->n_documents, changes->n_deleted, changes->log_bytes);
     printf("chunk length  %d\nvectors       %d numbers, inner product\n", info->chunk_length, info->dim);
     line_print(stdout, "index         %s", info->index_factory);
     line_print(stdout, "embedder      %s (hash %016" PRIx64 ")", info->embedder, info->embedder_hash);
@@ -103,7 +103,7 @@ static void put_stats(const struct snapshot *view, const struct living_changes *
     put_key_int(&w, "generation", info->generation);
     put_key_int(&w, "documents", view->n_documents);
     put_key_int(&w, "chunks", view->n_chunks);
-    put_key_int(&w, "changes", view_sequence(view));
+    put_key_int(&w, "changes", view->n_changes);
     put_key_int(&w, "logged_documents", changes->n_documents);
     put_key_int(&w, "gone_documents", changes->n_deleted);
     put_key_int(&w, "log_bytes", (int64_t)changes->log_bytes);
@@ -221,9 +221,9 @@ int run_verify(struct index_arguments *a, struct error *e) {
     enum status status = verify_makers(a, view, e);
     if (status == STATUS_OK)
         line_print(stdout,
-                   "%s: generation %d is whole, with %u changes: %" PRId64 " documents, %" PRId64
+                   "%s: generation %d is whole, with %" PRId64 " changes: %" PRId64 " documents, %" PRId64
                    " chunks; embedder and tokenizer are the ones it was built with",
-                   a->rest[0], view_info(view)->generation, view_sequence(view), view->n_documents, view->n_chunks);
+                   a->rest[0], view->generation, view->n_changes, view->n_documents, view->n_chunks);
     close_view(l, view);
     return status ? EXIT_FAILED : EXIT_FINE;
 }

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/utf8.h"
+#include "config/json/json_writer.h"
+
 /* Values that a request may hold beside its prompts' token ids. */
 enum { OTHER_VALUES = 4096 };
 
@@ -105,4 +108,53 @@ const struct request_limits *model_read(char **model, const struct json *json, c
     free(*model);
     *model = word ? xstrdup(word) : NULL;
     return models->limits(models->context, *model, f);
+}
+
+/* Query strings. */
+
+static bool is_written_as_json(const struct json_table *t, const char *name) {
+    for (int i = 0; i < t->count; i++)
+        if (strcmp(t->fields[i].name, name) == 0) return t->fields[i].type <= JSON_DOUBLE;
+    return false;
+}
+
+/* Text in the place of a number stays text, and fails where the table is read. */
+static void put_argument(struct json_writer *w, const struct json_table *t, const struct query_argument *a) {
+    struct error ignored;
+    struct json *value = NULL;
+    struct text_span text = {a->value, strlen(a->value)};
+    put_key(w, a->name);
+    if (is_written_as_json(t, a->name) && json_parse_any(&value, text, "query", &ignored) == STATUS_OK)
+        put_raw(w, text);
+    else
+        put_string_n(w, text.text, text.size);
+    json_close(value);
+}
+
+static bool check_argument(const struct query_argument *arguments, int i, struct failure *f) {
+    const struct query_argument *a = &arguments[i];
+    for (int j = 0; j < i; j++)
+        if (strcmp(arguments[j].name, a->name) == 0)
+            return failure_set(f, 400, "invalid_value", a->name, "%s is given more than once", a->name);
+    if (utf8_is_valid(a->name, strlen(a->name)) && utf8_is_valid(a->value, strlen(a->value))) return true;
+    return failure_set(f, 400, "invalid_value", a->name, "%s is not valid UTF-8", a->name);
+}
+
+bool arguments_load(struct json **out, const struct json_table *t, const struct query_argument *arguments, int n,
+                    struct failure *f) {
+    struct buffer text = {0};
+    struct json_writer w;
+    struct error e;
+    bool ok = true;
+    *out = NULL;
+    put_begin(&w, &text);
+    put_object(&w);
+    for (int i = 0; i < n && ok; i++) {
+        ok = check_argument(arguments, i, f);
+        if (ok) put_argument(&w, t, &arguments[i]);
+    }
+    put_object_end(&w);
+    if (ok && json_parse(out, (struct text_span){text.data, text.size}, "query", &e)) ok = failure_from_error(f, &e);
+    buffer_free(&text);
+    return ok;
 }

@@ -47,6 +47,16 @@ struct request_ids {
 bool ids_read(struct request_ids *out, const struct json *array, const char *field, const char *of,
               const struct request_limits *l, struct failure *f);
 
+/* One field of a query string, decoded: name=value. */
+struct query_argument {
+    const char *name, *value;
+};
+/* The n arguments as one JSON object, so that the table of their fields checks them: values of rows of numbers and
+ * booleans as they are written, others as text. False with *f set: one comes twice, or is not UTF-8. The caller closes
+ * *out. */
+bool arguments_load(struct json **out, const struct json_table *t, const struct query_argument *arguments, int n,
+                    struct failure *f);
+
 /* Rows of fields that mean nothing here and must still be what OpenAI's clients send. */
 json_field_parser field_parse_text, field_parse_object, field_parse_bool, field_parse_true;
 

@@ -2,10 +2,6 @@
 #include "server/api/fields/search_fields.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-#include "config/base/utf8.h"
-#include "config/json/json_writer.h"
 
 static bool read_query(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
     struct search_request *r = object;
@@ -50,45 +46,13 @@ bool search_request_parse(struct search_request *r, const char *body, size_t siz
     return ok;
 }
 
-/* A number of the query string is a number, so that the same table checks it; other text stays text and fails there. */
-static void put_argument(struct json_writer *w, const struct query_argument *a) {
-    struct error ignored;
-    struct json *value = NULL;
-    struct text_span text = {a->value, strlen(a->value)};
-    put_key(w, a->name);
-    if (strcmp(a->name, "q") != 0 && json_parse_any(&value, text, "query", &ignored) == STATUS_OK)
-        put_raw(w, text);
-    else
-        put_string_n(w, text.text, text.size);
-    json_close(value);
-}
-
-static bool check_argument(const struct query_argument *arguments, int i, struct failure *f) {
-    const struct query_argument *a = &arguments[i];
-    for (int j = 0; j < i; j++)
-        if (strcmp(arguments[j].name, a->name) == 0)
-            return failure_set(f, 400, "invalid_value", a->name, "%s is given more than once", a->name);
-    if (utf8_is_valid(a->name, strlen(a->name)) && utf8_is_valid(a->value, strlen(a->value))) return true;
-    return failure_set(f, 400, "invalid_value", a->name, "%s is not valid UTF-8", a->name);
-}
-
 bool search_request_parse_query(struct search_request *r, const struct query_argument *arguments, int n,
                                 const struct request_limits *l, struct failure *f) {
-    struct buffer text = {0};
-    struct json_writer w;
-    struct json *json = NULL;
-    bool ok = true;
+    struct json *json;
     *r = (struct search_request){0};
-    put_begin(&w, &text);
-    put_object(&w);
-    for (int i = 0; i < n && ok; i++) {
-        ok = check_argument(arguments, i, f);
-        if (ok) put_argument(&w, &arguments[i]);
-    }
-    put_object_end(&w);
-    ok = ok && fields_load(&json, text.data, text.size, l, f) && parse_search(r, &search_query_table, json, l, f);
+    if (!arguments_load(&json, &search_query_table, arguments, n, f)) return false;
+    bool ok = parse_search(r, &search_query_table, json, l, f);
     json_close(json);
-    buffer_free(&text);
     return ok;
 }
 

@@ -3,11 +3,6 @@
 
 #include "server/api/fields/fields.h"
 
-/* One field of a query string, decoded: name=value. */
-struct query_argument {
-    const char *name, *value;
-};
-
 struct search_request {
     char *query;
     size_t query_size;

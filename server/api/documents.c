@@ -1,0 +1,266 @@
+/* server/api/documents.c: /v1/documents: what is in the collection, and changes of it, which the document thread
+ * carries out. A change is answered when it is on the disk. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/json/json_writer.h"
+#include "server/api/api.h"
+#include "server/api/fields/document_fields.h"
+
+static const char documents_path[] = "/v1/documents/";
+
+/* The document thread may still be at work when the client leaves: both sides hold a reference. */
+struct document_answer {
+    struct answer base;
+    struct document_request request;
+    char *id; /* of what is changed */
+    struct document_job job;
+    atomic_bool cancelled;
+    atomic_int references;
+    pthread_mutex_t lock; /* guards done and waker */
+    bool done;
+    struct waker waker;
+};
+
+static void document_release(struct document_answer *d) {
+    if (atomic_fetch_sub(&d->references, 1) != 1) return;
+    document_request_free(&d->request);
+    pthread_mutex_destroy(&d->lock);
+    free(d->id);
+    free(d);
+}
+
+static void document_done(struct document_job *j) {
+    struct document_answer *d = j->context;
+    pthread_mutex_lock(&d->lock);
+    d->done = true;
+    if (d->waker.wake) d->waker.wake(d->waker.context);
+    pthread_mutex_unlock(&d->lock);
+    document_release(d);
+}
+
+static void write_effect(const struct document_answer *d, struct buffer *out) {
+    static const char *const names[] = {[CHANGE_NOTHING] = "unchanged",
+                                        [CHANGE_ADDED] = "added",
+                                        [CHANGE_REPLACED] = "replaced",
+                                        [CHANGE_DELETED] = "deleted"};
+    struct json_writer w;
+    put_begin(&w, out);
+    put_object(&w);
+    put_key_string(&w, "id", d->id);
+    put_key_string(&w, "object", "document");
+    put_key_string(&w, "effect", names[d->job.effect]);
+    put_object_end(&w);
+}
+
+static enum answer_progress document_poll(struct answer *a, struct buffer *out) {
+    struct document_answer *d = (struct document_answer *)a;
+    pthread_mutex_lock(&d->lock);
+    bool done = d->done;
+    pthread_mutex_unlock(&d->lock);
+    if (!done) return ANSWER_WAITING;
+    if (d->job.status == STATUS_OK) {
+        write_effect(d, out);
+        return ANSWER_COMPLETE;
+    }
+    struct failure f;
+    failure_from_error(&f, &d->job.error);
+    failure_answer(&f, a, out);
+    return ANSWER_COMPLETE;
+}
+
+static void document_cancel(struct answer *a) { atomic_store(&((struct document_answer *)a)->cancelled, true); }
+
+static void document_close(struct answer *a) {
+    struct document_answer *d = (struct document_answer *)a;
+    document_cancel(a);
+    pthread_mutex_lock(&d->lock);
+    d->waker.wake = NULL;
+    pthread_mutex_unlock(&d->lock);
+    document_release(d);
+}
+
+static struct document_answer *make_document_answer(struct waker waker) {
+    static const struct answer_ops ops = {document_poll, document_cancel, document_close};
+    struct document_answer *d = xcalloc(1, sizeof *d);
+    answer_init(&d->base, &ops, JSON_TYPE);
+    d->waker = waker;
+    d->job = (struct document_job){.cancelled = &d->cancelled, .done = document_done, .context = d};
+    atomic_init(&d->references, 1);
+    pthread_mutex_init(&d->lock, NULL);
+    return d;
+}
+
+/* Who may do what. */
+
+static const struct served_model *model_with(struct api *a, enum documents_access access, struct failure *f) {
+    const struct served_model *model = &a->models[0];
+    if (model->collection == NULL) {
+        failure_set(f, 400, "no_collection", NULL, "this server has no collection (option retrieval.collection)");
+        return NULL;
+    }
+    if (model->documents >= access) return model;
+    failure_set(f, 403, "documents_not_allowed", NULL,
+                access == DOCUMENTS_WRITE ? "this server's documents are not changed over HTTP (option "
+                                            "retrieval.documents)"
+                                          : "this server's documents are not shown (option retrieval.documents)");
+    return NULL;
+}
+
+/* Takes the answer over. */
+static struct answer *send_job(struct document_answer *d, const struct served_model *model, struct failure *f) {
+    struct error e;
+    atomic_store(&d->references, 2);
+    if (document_thread_ask(model->document_thread, &d->job, &e) == STATUS_OK) return &d->base;
+    failure_from_error(f, &e);
+    document_release(d); /* the thread's reference */
+    answer_close(&d->base);
+    return NULL;
+}
+
+/* An id that only depends on what the document is: its path, or its text. */
+static char *choose_id(const struct document_request *r) {
+    char id[DOCUMENT_ID_SIZE];
+    if (r->id) return xstrdup(r->id);
+    document_id_of_path(r->path[0] ? r->path : r->text, id);
+    return xstrdup(id);
+}
+
+static bool check_path_id(const struct document_request *r, const char *id, struct failure *f) {
+    if (r->id == NULL || strcmp(r->id, id) == 0) return true;
+    return failure_set(f, 400, "invalid_value", "id", "id is not the one of the path");
+}
+
+/* `id` is the path's; NULL: it has none. */
+static struct answer *put_document(struct api *a, const struct api_request *r, const char *id, struct waker waker,
+                                   struct failure *f) {
+    const struct served_model *model = model_with(a, DOCUMENTS_WRITE, f);
+    if (model == NULL) return NULL;
+    struct document_answer *d = make_document_answer(waker);
+    struct document_request *request = &d->request;
+    if (!document_request_parse(request, r->body, r->size, &model->limits, f) ||
+        (id && !check_path_id(request, id, f))) {
+        answer_close(&d->base);
+        return NULL;
+    }
+    d->id = id ? xstrdup(id) : choose_id(request);
+    d->job.document = (struct collection_document){.id = d->id,
+                                                   .path = request->path[0] ? request->path : d->id,
+                                                   .title = request->title,
+                                                   .metadata = request->metadata.data,
+                                                   .text = {request->text, strlen(request->text)}};
+    return send_job(d, model, f);
+}
+
+struct answer *documents_post(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
+    return put_document(a, r, NULL, waker, f);
+}
+
+struct answer *document_put_open(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
+    return put_document(a, r, r->path + strlen(documents_path), waker, f);
+}
+
+struct answer *document_delete(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
+    const struct served_model *model = model_with(a, DOCUMENTS_WRITE, f);
+    if (model == NULL) return NULL;
+    struct document_answer *d = make_document_answer(waker);
+    d->id = xstrdup(r->path + strlen(documents_path));
+    d->job.deletes = true;
+    d->job.document = (struct collection_document){.id = d->id};
+    return send_job(d, model, f);
+}
+
+/* Looking. */
+
+static void write_document(struct json_writer *w, const struct stored_document *d, bool with_text) {
+    put_object(w);
+    put_key_string(w, "id", d->id);
+    put_key_string(w, "object", "document");
+    put_key_string(w, "path", d->path);
+    put_key_string(w, "title", d->title);
+    put_key(w, "metadata");
+    put_raw(w, d->metadata[0] ? (struct text_span){d->metadata, strlen(d->metadata)} : (struct text_span){"{}", 2});
+    put_key_int(w, "chunks", d->n_chunks);
+    put_key_int(w, "bytes", (int64_t)d->text.size);
+    if (with_text) put_key_string_n(w, "text", d->text.text, d->text.size);
+    put_object_end(w);
+}
+
+struct answer *document_show(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
+    const struct served_model *model = model_with(a, DOCUMENTS_READ, f);
+    struct stored_document d;
+    struct snapshot *view;
+    struct error e;
+    struct buffer body = {0};
+    struct json_writer w;
+    (void)waker;
+    if (model == NULL) return NULL;
+    if (living_find(model->collection, r->path + strlen(documents_path), &view, &d, &e)) {
+        failure_from_error(f, &e);
+        return NULL;
+    }
+    put_begin(&w, &body);
+    write_document(&w, &d, true);
+    snapshot_release(view);
+    return answer_text(200, JSON_TYPE, &body);
+}
+
+struct document_listing {
+    const struct document_list_request *request;
+    struct json_writer w;
+    bool begun; /* the document that the list begins behind was passed */
+    int64_t n;
+    bool more;
+};
+
+static enum status list_document(void *context, const struct stored_document *d, struct error *e) {
+    struct document_listing *l = context;
+    const struct document_list_request *r = l->request;
+    if (!l->begun) {
+        l->begun = strcmp(d->id, r->after) == 0;
+        return STATUS_OK;
+    }
+    if (r->prefix && strncmp(d->path, r->prefix, strlen(r->prefix)) != 0) return STATUS_OK;
+    l->more = l->n == r->limit;
+    if (l->more) return error_set(e, STATUS_CANCELLED, "the list is full");
+    write_document(&l->w, d, false);
+    l->n++;
+    return STATUS_OK;
+}
+
+static struct answer *list_documents(const struct served_model *model, const struct document_list_request *r,
+                                     struct failure *f) {
+    struct document_listing l = {.request = r, .begun = r->after == NULL};
+    struct buffer body = {0};
+    struct error e;
+    struct snapshot *view = living_hold(model->collection);
+    put_begin(&l.w, &body);
+    put_object(&l.w);
+    put_key_string(&l.w, "object", "list");
+    put_key_int(&l.w, "documents", view->n_documents);
+    put_key_int(&l.w, "chunks", view->n_chunks);
+    put_key_int(&l.w, "generation", view->generation);
+    put_key_int(&l.w, "changes", view->n_changes);
+    put_key_array(&l.w, "data");
+    view_walk(view, list_document, &l, &e);
+    put_array_end(&l.w);
+    put_key_bool(&l.w, "has_more", l.more);
+    put_object_end(&l.w);
+    snapshot_release(view);
+    if (l.begun) return answer_text(200, JSON_TYPE, &body);
+    buffer_free(&body);
+    failure_set(f, 404, "not_found", "after", "no document has the id that the list is to begin behind");
+    return NULL;
+}
+
+struct answer *documents_list(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
+    const struct served_model *model = model_with(a, DOCUMENTS_READ, f);
+    struct document_list_request request;
+    struct answer *answer = NULL;
+    (void)waker;
+    if (model == NULL) return NULL;
+    if (document_list_parse(&request, r->arguments, r->n_arguments, &model->limits, f))
+        answer = list_documents(model, &request, f);
+    document_list_free(&request);
+    return answer;
+}

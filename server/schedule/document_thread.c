@@ -1,0 +1,170 @@
+/* server/schedule/document_thread.c: see document_thread.h. */
+#include "server/schedule/document_thread.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "server/schedule/queue.h"
+
+/* How often other programs' generations are looked for, and how long a compaction that failed is not tried again. */
+enum { FOLLOW_MILLISECONDS = 250, COMPACT_AGAIN_SECONDS = 60 };
+
+struct document_thread {
+    struct document_thread_options o;
+    struct document_cutter cutter;
+    pthread_t changer, keeper;
+    bool changes, keeps; /* which of the threads run */
+    struct bell bell;
+    struct queue jobs;
+    atomic_bool stopped;
+    pthread_mutex_t lock; /* nothing comes once stopped is set */
+    pthread_cond_t stop;
+};
+
+/* The thread that changes. */
+
+static enum status delete_document(struct document_thread *t, struct document_job *j) {
+    enum status status = living_delete(t->o.collection, j->document.id, &j->error);
+    j->effect = status ? CHANGE_NOTHING : CHANGE_DELETED;
+    return status;
+}
+
+static enum status carry_out(struct document_thread *t, struct document_job *j) {
+    if (atomic_load(&t->stopped)) return error_set(&j->error, STATUS_CANCELLED, "the server is stopping");
+    if (j->cancelled && atomic_load(j->cancelled)) return error_set(&j->error, STATUS_CANCELLED, "nobody waits for it");
+    if (j->deletes) return delete_document(t, j);
+    return document_put(&t->cutter, t->o.collection, &j->document, j->cancelled, &j->effect, &j->error);
+}
+
+static void *run_changes(void *argument) {
+    struct document_thread *t = argument;
+    for (;;) {
+        struct document_job *j = queue_take(&t->jobs);
+        if (j) {
+            j->status = carry_out(t, j);
+            j->done(j);
+        } else if (atomic_load(&t->stopped)) {
+            return NULL;
+        } else {
+            bell_wait(&t->bell);
+        }
+    }
+}
+
+/* The thread that keeps the collection in order. */
+
+static void follow(struct document_thread *t) {
+    struct error e;
+    if (living_follow(t->o.collection, &e)) log_warn("the collection stays as it was: %s", e.text);
+}
+
+static bool is_due(struct document_thread *t) {
+    struct living_changes changes = living_count_changes(t->o.collection);
+    return t->o.compact_after > 0 && changes.n_chunks + changes.n_deleted_chunks >= t->o.compact_after;
+}
+
+/* Returns false where it failed. */
+static bool compact(struct document_thread *t) {
+    struct error e;
+    double start = time_now();
+    enum status status = living_compact(t->o.collection, &t->stopped, &e);
+    if (status == STATUS_CANCELLED) return true;
+    if (status) {
+        log_warn("the collection is not compacted: %s", e.text);
+        return false;
+    }
+    struct snapshot *view = living_hold(t->o.collection);
+    log_info("collection: compacted to generation %d in %.1f s, %" PRId64 " documents, %" PRId64 " chunks",
+             view->generation, time_now() - start, view->n_documents, view->n_chunks);
+    snapshot_release(view);
+    return true;
+}
+
+/* Waits; returns false when the thread shall end. */
+static bool wait_a_little(struct document_thread *t) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += FOLLOW_MILLISECONDS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    pthread_mutex_lock(&t->lock);
+    int waited = 0;
+    while (!atomic_load(&t->stopped) && waited != ETIMEDOUT)
+        waited = pthread_cond_timedwait(&t->stop, &t->lock, &until);
+    bool goes_on = !atomic_load(&t->stopped);
+    pthread_mutex_unlock(&t->lock);
+    return goes_on;
+}
+
+static void *run_keeping(void *argument) {
+    struct document_thread *t = argument;
+    double again = 0;
+    while (wait_a_little(t)) {
+        follow(t);
+        if (time_now() < again || !is_due(t)) continue;
+        if (!compact(t)) again = time_now() + COMPACT_AGAIN_SECONDS;
+    }
+    return NULL;
+}
+
+/* Opening and closing. */
+
+enum status document_thread_open(struct document_thread **out, const struct document_thread_options *o,
+                                 struct error *e) {
+    struct document_thread *t = xcalloc(1, sizeof *t);
+    t->o = *o;
+    t->cutter =
+        (struct document_cutter){.tokenizer = o->tokenizer, .embedder = o->embedder, .chunk_length = o->chunk_length};
+    bell_open(&t->bell);
+    queue_open(&t->jobs, o->capacity, &t->bell);
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->stop, NULL);
+    t->changes = pthread_create(&t->changer, NULL, run_changes, t) == 0;
+    t->keeps = t->changes && pthread_create(&t->keeper, NULL, run_keeping, t) == 0;
+    if (!t->keeps) {
+        document_thread_close(t);
+        return error_set(e, STATUS_NO_MEMORY, "the document threads could not be started");
+    }
+    *out = t;
+    return STATUS_OK;
+}
+
+void document_thread_stop(struct document_thread *t) {
+    if (t == NULL) return;
+    pthread_mutex_lock(&t->lock);
+    atomic_store(&t->stopped, true);
+    pthread_cond_broadcast(&t->stop);
+    pthread_mutex_unlock(&t->lock);
+    bell_ring(&t->bell);
+    if (t->changes) pthread_join(t->changer, NULL);
+    if (t->keeps) pthread_join(t->keeper, NULL);
+    t->changes = t->keeps = false;
+}
+
+void document_thread_close(struct document_thread *t) {
+    if (t == NULL) return;
+    document_thread_stop(t);
+    document_cutter_close(&t->cutter);
+    queue_close(&t->jobs);
+    bell_close(&t->bell);
+    pthread_cond_destroy(&t->stop);
+    pthread_mutex_destroy(&t->lock);
+    free(t);
+}
+
+enum status document_thread_ask(struct document_thread *t, struct document_job *j, struct error *e) {
+    enum status status = STATUS_OK;
+    if (!j->deletes && t->o.tokenizer == NULL)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "the tokenizer that the collection was cut with is not there; documents can be deleted only");
+    pthread_mutex_lock(&t->lock);
+    if (atomic_load(&t->stopped))
+        status = error_set(e, STATUS_BUSY, "the server is stopping");
+    else if (!queue_put(&t->jobs, (void *[]){j}, 1))
+        status = error_set(e, STATUS_BUSY, "%d changes of documents are waiting already", t->o.capacity);
+    pthread_mutex_unlock(&t->lock);
+    return status;
+}

@@ -1,0 +1,42 @@
+/* server/schedule/document_thread.h: the threads that change the collection of a running server: one carries out what
+ * requests ask, in the order in which they came, the other follows what other programs do to the folder, and compacts
+ * the collection when enough of it has changed. */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "retrieval/store/living.h"
+#include "server/host/document_cutter.h"
+
+struct document_thread;
+
+/* One document to put or to delete. The asker owns it and leaves it alone until done was called. */
+struct document_job {
+    bool deletes;                        /* the document of document.id */
+    struct collection_document document; /* to put: id, path, title, metadata, text */
+    const atomic_bool *cancelled;        /* true: nobody waits any more; NULL: somebody does */
+    enum change_effect effect;
+    enum status status;
+    struct error error;
+    void (*done)(struct document_job *j); /* called once by the thread; must not block */
+    void *context;
+};
+
+struct document_thread_options {
+    struct living *collection;
+    const struct embedder *embedder;   /* shared (server/host/embedder_shared.h) */
+    const struct tokenizer *tokenizer; /* that the collection is cut with; NULL: documents cannot be put */
+    int chunk_length;
+    int capacity;      /* jobs that may wait */
+    int compact_after; /* chunks that came or went; 0: the collection is not compacted */
+};
+
+/* All is borrowed. */
+enum status document_thread_open(struct document_thread **out, const struct document_thread_options *o,
+                                 struct error *e);
+/* Ends both threads. Jobs that still wait are answered with STATUS_CANCELLED, later ones are refused. */
+void document_thread_stop(struct document_thread *t);
+void document_thread_close(struct document_thread *t);
+/* STATUS_BUSY when `capacity` jobs wait or the thread was stopped, STATUS_UNSUPPORTED to put without a tokenizer; then
+ * done is not called. */
+enum status document_thread_ask(struct document_thread *t, struct document_job *j, struct error *e);
