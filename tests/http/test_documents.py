@@ -1,0 +1,184 @@
+"""/v1/documents: a collection that changes while it is served, by requests and by retro-index beside the server."""
+import json
+import shutil
+import subprocess
+import threading
+import urllib.parse
+
+import pytest
+
+from conftest import BUILD, Server
+
+BREAD = "# Bread\n\nKnead the dough for ten minutes, then let it rise in a warm place until it has doubled.\n"
+
+
+@pytest.fixture()
+def folder(config, tmp_path):
+    """A copy of the collection, which the test may change."""
+    copy = tmp_path / "collection"
+    shutil.copytree(json.loads(config.read_text())["retrieval"]["collection"], copy)
+    return copy
+
+
+@pytest.fixture()
+def served(start, folder):
+    return start(f"retrieval.collection={folder}")
+
+
+def call(server, method, path, body=None, expect=200):
+    reply = server.request(method, path, json.dumps(body) if body is not None else None, {"Content-Type": "application/json"})
+    assert reply.status == expect, reply.body
+    return reply.json()
+
+
+def index(*arguments, code=0):
+    done = subprocess.run([BUILD / "retro-index", *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+def search(server, query, k=3):
+    return call(server, "POST", "/v1/retrieval/search", {"query": query, "k": k})["data"]
+
+
+def finds(server, query, path):
+    return any(hit["path"] == path for hit in search(server, query))
+
+
+def test_add_replace_delete(served):
+    before = call(served, "GET", "/v1/documents")
+    body = {"id": "bread", "path": "kitchen/bread.md", "title": "Bread", "text": BREAD, "metadata": {"team": "bakers", "year": 2024, "tags": ["a", "b"]}}
+    assert call(served, "POST", "/v1/documents", body) == {"id": "bread", "object": "document", "effect": "added"}
+    assert call(served, "POST", "/v1/documents", body)["effect"] == "unchanged"
+    assert search(served, "how do I bake")[0]["path"] == "kitchen/bread.md"
+    shown = call(served, "GET", "/v1/documents/bread")
+    assert shown["text"] == BREAD and shown["metadata"] == body["metadata"] and shown["bytes"] == len(BREAD.encode())
+
+    body["text"] = "Use a sourdough starter and a hot oven with steam."
+    assert call(served, "PUT", "/v1/documents/bread", {k: v for k, v in body.items() if k != "id"})["effect"] == "replaced"
+    assert call(served, "GET", "/v1/documents/bread")["text"] == body["text"]
+    assert "Knead" not in json.dumps(search(served, "knead the dough", 16))
+
+    after = call(served, "GET", "/v1/documents")
+    assert after["documents"] == before["documents"] + 1 and after["changes"] == before["changes"] + 2
+    assert call(served, "DELETE", "/v1/documents/bread")["effect"] == "deleted"
+    assert not finds(served, "how do I bake", "kitchen/bread.md")
+    assert call(served, "GET", "/v1/documents/bread", expect=404)["error"]["code"] == "not_found"
+    call(served, "DELETE", "/v1/documents/bread", expect=404)
+
+
+def test_ids_are_any_text(served):
+    for name in ("a b/c", "ä?&=", "x" * 512):
+        path = "/v1/documents/" + urllib.parse.quote(name, safe="")
+        assert call(served, "PUT", path, {"text": "A note about " + name})["id"] == name
+        assert call(served, "GET", path)["id"] == name
+        call(served, "DELETE", path)
+    assert call(served, "PUT", "/v1/documents/" + "x" * 513, {"text": "too long"}, expect=400)["error"]["message"].count("512")
+    assert call(served, "PUT", "/v1/documents/a", {"id": "b", "text": "x"}, expect=400)["error"]["param"] == "id"
+    first = call(served, "POST", "/v1/documents", {"text": "No id and no path."})
+    assert call(served, "POST", "/v1/documents", {"text": "No id and no path."}) == first | {"effect": "unchanged"}
+
+
+def test_list_in_pages(served):
+    for i in range(5):
+        call(served, "PUT", f"/v1/documents/note-{i}", {"text": f"Note {i}.", "path": f"notes/{i}"})
+    page = call(served, "GET", "/v1/documents?prefix=notes/&limit=2")
+    assert [d["id"] for d in page["data"]] == ["note-0", "note-1"] and page["has_more"]
+    page = call(served, "GET", "/v1/documents?prefix=notes/&limit=3&after=note-1")
+    assert [d["id"] for d in page["data"]] == ["note-2", "note-3", "note-4"] and not page["has_more"]
+    assert "text" not in page["data"][0]
+    call(served, "GET", "/v1/documents?after=nobody", expect=404)
+    assert call(served, "GET", "/v1/documents?limit=0", expect=400)["error"]["param"] == "limit"
+
+
+@pytest.mark.parametrize("body, param", [({}, "text"), ({"text": ""}, "text"), ({"text": 5}, "text"), ({"text": "x", "metadata": {"a": {}}}, "metadata"),
+                                         ({"text": "x", "metadata": []}, "metadata"), ({"text": "x", "id": ""}, "id"), ({"text": "x", "more": 1}, "more")])
+def test_bad_documents(served, body, param):
+    assert call(served, "POST", "/v1/documents", body, expect=400)["error"]["param"] == param
+
+
+def test_answers_read_what_was_added(served):
+    """The next request retrieves from the new document, and from the deleted one no more."""
+    ask = {"prompt": "Knead the dough for ten minutes, then let it", "max_tokens": 4, "temperature": 0, "retrieval": {"k": 2}}
+
+    def sources():
+        return {n["path"] for chunk in served.post(ask).json()["retrieval"]["chunks"] for n in chunk["neighbors"]}
+
+    assert "kitchen/bread.md" not in sources()
+    call(served, "PUT", "/v1/documents/bread", {"path": "kitchen/bread.md", "text": BREAD})
+    assert "kitchen/bread.md" in sources()
+    call(served, "DELETE", "/v1/documents/bread")
+    assert "kitchen/bread.md" not in sources()
+
+
+def test_retro_index_beside_the_server(served, folder, tmp_path):
+    """Both change the collection, and each sees at once what the other did."""
+    page = tmp_path / "bread.md"
+    page.write_text(BREAD)
+    added = index("add", folder, page).split()[1]
+    assert search(served, "how do I bake")[0]["path"] == "bread.md"
+    call(served, "PUT", "/v1/documents/soup", {"text": "Soup needs salt and time.", "path": "soup.md"})
+    assert {added, "soup"} <= set(index("list", folder).split())
+    assert index("delete", folder, "soup") == "deleted soup\n"
+    call(served, "GET", "/v1/documents/soup", expect=404)
+
+    assert "generation 2" in index("compact", folder)
+    for _ in range(200):
+        if call(served, "GET", "/v1/documents")["generation"] == 2:
+            break
+    assert call(served, "GET", "/v1/documents")["generation"] == 2
+    assert finds(served, "how do I bake", "bread.md")
+    call(served, "DELETE", f"/v1/documents/{added}")
+    assert added not in index("list", folder).split()
+
+
+def test_compacts_by_itself(start, folder):
+    served = start(f"retrieval.collection={folder}", "retrieval.compact_after=5")
+    for i in range(6):
+        call(served, "PUT", f"/v1/documents/note-{i}", {"text": f"Note {i} is about the number {i * i}."})
+    served.wait_until(lambda health: call(served, "GET", "/v1/documents")["generation"] > 1, 60)
+    assert call(served, "GET", "/v1/documents/note-5")["text"].endswith("25.")
+    assert finds(served, "note 5 about the number 25", "note-5")
+
+
+def test_many_at_once(served):
+    """Threads that add and delete at the same time: every acknowledged change is there."""
+    failures = []
+
+    def change(first):
+        try:
+            for i in range(first, first + 8):
+                call(served, "PUT", f"/v1/documents/n{i}", {"text": f"Number {i} in words and figures."})
+            for i in range(first, first + 8, 2):
+                call(served, "DELETE", f"/v1/documents/n{i}")
+        except AssertionError as e:
+            failures.append(e)
+
+    threads = [threading.Thread(target=change, args=(100 * t,)) for t in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+    left = {d["id"] for d in call(served, "GET", "/v1/documents?limit=1000")["data"] if d["id"].startswith("n")}
+    assert {f"n{100 * t + i}" for t in range(4) for i in range(1, 8, 2)} <= left
+    assert not {f"n{100 * t + i}" for t in range(4) for i in range(0, 8, 2)} & left
+
+
+def test_kept_over_a_restart(config, folder, tmp_path):
+    first = Server(config, tmp_path, f"retrieval.collection={folder}")
+    call(first, "PUT", "/v1/documents/bread", {"path": "bread.md", "text": BREAD})
+    first.process.kill()
+    first.process.wait(30)
+    second = Server(config, tmp_path, f"retrieval.collection={folder}")
+    assert call(second, "GET", "/v1/documents/bread")["text"] == BREAD
+    assert finds(second, "how do I bake", "bread.md")
+    assert second.stop() == 0
+
+
+@pytest.mark.parametrize("access, read, write", [("off", 403, 403), ("read", 200, 403), ("write", 200, 200)])
+def test_access(start, folder, access, read, write):
+    served = start(f"retrieval.collection={folder}", f"retrieval.documents={access}")
+    call(served, "GET", "/v1/documents", expect=read)
+    call(served, "PUT", "/v1/documents/a", {"text": "A note."}, expect=write)
+    call(served, "DELETE", "/v1/documents/a", expect=write)
