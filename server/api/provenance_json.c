@@ -6,7 +6,8 @@
 void origin_write(struct json_writer *w, const struct served_model *model, const struct generation *g) {
     struct buffer text = {0};
     buffer_append_string(&text, model->fingerprint);
-    if (g->answer.snapshot) buffer_printf(&text, "_g%lld", (long long)g->answer.snapshot->version);
+    const struct snapshot *snapshot = g->answer.snapshot;
+    if (snapshot) buffer_printf(&text, "_g%d.%lld", snapshot->generation, (long long)snapshot->n_changes);
     put_key_string_n(w, "system_fingerprint", text.data, text.size);
     if (g->asked.sampling.temperature > 0) put_key_int(w, "seed", (int64_t)g->asked.sampling.seed);
     buffer_free(&text);

@@ -204,7 +204,7 @@ def test_a_random_seed_is_told(server):
 
 def test_the_fingerprint(server, start):
     searched = server.complete(PROMPT, max_tokens=1)["system_fingerprint"]
-    assert re.fullmatch(r"fp_[0-9a-f]{16}_[0-9a-f]{8}_g\d+", searched)
+    assert re.fullmatch(r"fp_[0-9a-f]{16}_[0-9a-f]{8}_g\d+\.\d+", searched)
     off = server.complete(PROMPT, max_tokens=1, retrieval={"enabled": False})["system_fingerprint"]
     assert searched.startswith(off + "_g") and searched.endswith(f"_g{generation(server)}")
     assert all(e["system_fingerprint"] == searched for e in server.stream(PROMPT, max_tokens=3))
@@ -214,7 +214,9 @@ def test_the_fingerprint(server, start):
 
 
 def generation(server):
-    return server.request("GET", f"/v1/models/{MODEL}").json()["meta"]["retro"]["generation"]
+    """Of the collection, as fingerprints name it: with the changes since."""
+    about = server.request("GET", f"/v1/models/{MODEL}").json()["meta"]["retro"]
+    return f"{about['generation']}.{about['changes']}"
 
 
 # Attention.

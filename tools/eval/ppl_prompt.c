@@ -87,8 +87,8 @@ enum status window_score_plain(struct ppl *p, struct subject *s, const struct wi
 
 /* Passages. */
 
-static void show_chunk(const struct collection *c, int64_t id, struct hit *hit) {
-    struct chunk chunk = collection_chunk(c, id);
+static void show_chunk(const struct snapshot *view, int64_t id, struct hit *hit) {
+    struct chunk chunk = view_chunk(view, id);
     *hit = (struct hit){.document = chunk.document_id,
                         .path = chunk.path,
                         .title = chunk.title,
@@ -102,7 +102,7 @@ static void show_chunk(const struct collection *c, int64_t id, struct hit *hit) 
 static void draw_hits(struct ppl *p, struct hits *hits) {
     *hits = (struct hits){.n = p->model.k_passages};
     hits->list = xcalloc((size_t)hits->n, sizeof *hits->list);
-    for (int i = 0; i < hits->n; i++) show_chunk(p->model.documents.collection, ppl_draw_chunk(p), &hits->list[i]);
+    for (int i = 0; i < hits->n; i++) show_chunk(p->model.view, ppl_draw_chunk(p), &hits->list[i]);
 }
 
 struct text_tokens {
