@@ -274,6 +274,9 @@ def test_connections_of_one_client(start):
     assert server.complete("The", max_tokens=1), "one of the idle ones was closed"
     for s in held:
         s.close()
+    deadline = time.monotonic() + 20
+    while b"\nretro_http_connections 1\n" not in server.request("GET", "/metrics").body:
+        assert time.monotonic() < deadline
     busy = [send(server, {"prompt": ["The"] * 16, **LONG}) for _ in range(2)]
     server.wait_until(lambda h: h["running"] == 1 and h["waiting"] >= 31, 20)
     reply = server.post({"prompt": "The"})
