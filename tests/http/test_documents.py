@@ -42,7 +42,7 @@ def search(server, query, k=3):
 
 
 def finds(server, query, path):
-    return any(hit["path"] == path for hit in search(server, query))
+    return any(hit["document"] == path for hit in search(server, query))
 
 
 def test_add_replace_delete(served):
@@ -50,7 +50,7 @@ def test_add_replace_delete(served):
     body = {"id": "bread", "path": "kitchen/bread.md", "title": "Bread", "text": BREAD, "metadata": {"team": "bakers", "year": 2024, "tags": ["a", "b"]}}
     assert call(served, "POST", "/v1/documents", body) == {"id": "bread", "object": "document", "effect": "added"}
     assert call(served, "POST", "/v1/documents", body)["effect"] == "unchanged"
-    assert search(served, "how do I bake")[0]["path"] == "kitchen/bread.md"
+    assert search(served, "how do I bake")[0]["document"] == "kitchen/bread.md"
     shown = call(served, "GET", "/v1/documents/bread")
     assert shown["text"] == BREAD and shown["metadata"] == body["metadata"] and shown["bytes"] == len(BREAD.encode())
 
@@ -102,7 +102,7 @@ def test_answers_read_what_was_added(served):
     ask = {"prompt": "Knead the dough for ten minutes, then let it", "max_tokens": 4, "temperature": 0, "retrieval": {"k": 2}}
 
     def sources():
-        return {n["path"] for chunk in served.post(ask).json()["retrieval"]["chunks"] for n in chunk["neighbors"]}
+        return {n["document"] for entry in served.post(ask).json()["retrieval"] for n in entry["neighbors"]}
 
     assert "kitchen/bread.md" not in sources()
     call(served, "PUT", "/v1/documents/bread", {"path": "kitchen/bread.md", "text": BREAD})
@@ -116,7 +116,7 @@ def test_retro_index_beside_the_server(served, folder, tmp_path):
     page = tmp_path / "bread.md"
     page.write_text(BREAD)
     added = index("add", folder, page).split()[1]
-    assert search(served, "how do I bake")[0]["path"] == "bread.md"
+    assert search(served, "how do I bake")[0]["document"] == "bread.md"
     call(served, "PUT", "/v1/documents/soup", {"text": "Soup needs salt and time.", "path": "soup.md"})
     assert {added, "soup"} <= set(index("list", folder).split())
     assert index("delete", folder, "soup") == "deleted soup\n"
