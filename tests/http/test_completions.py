@@ -54,7 +54,7 @@ def test_openai_client(server):
         ({"model": "other"}, openai.NotFoundError, "model_not_found", "model", "retro-docs"),
         ({"max_tokens": -1}, openai.BadRequestError, "invalid_value", "max_tokens", "allowed is 0"),
         ({"n": 0}, openai.BadRequestError, "invalid_value", "n", "allowed is 1"),
-        ({"suffix": "s"}, openai.BadRequestError, "unsupported_parameter", "suffix", "not supported"),
+        ({"suffix": "s"}, openai.BadRequestError, "unsupported_parameter", "suffix", "fill in the middle"),
         ({"presence_penalty": 3}, openai.BadRequestError, "invalid_value", "presence_penalty", "-2 .. 2"),
         ({"logprobs": 21}, openai.BadRequestError, "invalid_value", "logprobs", "server.max_logprobs"),
         ({"prompt": [8192]}, openai.BadRequestError, "invalid_value", "prompt", "0 .. 8191"),
