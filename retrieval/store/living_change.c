@@ -89,6 +89,7 @@ static void publish(struct living *l, const struct change_log_end *end) {
         struct pending_change *p = l->pending;
         l->pending = p->next;
         carry_out(l, p);
+        l->n_kept = p->ticket;
         free_pending(p);
     }
     if (l->pending == NULL) l->pending_end = &l->pending;
@@ -123,9 +124,9 @@ static enum status sync_pending(struct living *l, struct error *e) {
     return status;
 }
 
-/* Returns when change `sequence` is on the disk and in the newest view. */
-static enum status wait_for_disk(struct living *l, uint64_t sequence, struct error *e) {
-    while (l->end.sequence < sequence) {
+/* Returns when the change of that ticket is on the disk and in the newest view. */
+static enum status wait_for_disk(struct living *l, uint64_t ticket, struct error *e) {
+    while (l->n_kept < ticket) {
         if (l->failed) return refuse_change(l, e);
         if (l->syncing)
             pthread_cond_wait(&l->changed, &l->lock);
@@ -135,9 +136,7 @@ static enum status wait_for_disk(struct living *l, uint64_t sequence, struct err
     return STATUS_OK;
 }
 
-enum status living_drain(struct living *l, struct error *e) {
-    return wait_for_disk(l, change_log_end(l->log).sequence, e);
-}
+enum status living_drain(struct living *l, struct error *e) { return wait_for_disk(l, l->n_written, e); }
 
 /* Writes a change to the log and waits for the disk. Takes over p. */
 static enum status write_change(struct living *l, struct pending_change *p, struct text_span payload, struct error *e) {
@@ -146,11 +145,13 @@ static enum status write_change(struct living *l, struct pending_change *p, stru
         free_pending(p);
         return status;
     }
-    uint64_t sequence = change_log_end(l->log).sequence;
-    p->sequence = sequence;
+    uint64_t ticket = l->n_written + 1;
+    l->n_written = ticket;
+    p->sequence = change_log_end(l->log).sequence;
+    p->ticket = ticket;
     *l->pending_end = p;
     l->pending_end = &p->next;
-    return wait_for_disk(l, sequence, e);
+    return wait_for_disk(l, ticket, e);
 }
 
 static const struct pending_change *find_pending(const struct living *l, const char *id) {
@@ -170,7 +171,7 @@ static enum status await_turn(struct living *l, const char *id, struct error *e)
             pthread_cond_wait(&l->changed, &l->lock);
         else if (waiting == NULL)
             return STATUS_OK;
-        else if (wait_for_disk(l, waiting->sequence, e))
+        else if (wait_for_disk(l, waiting->ticket, e))
             return e->status;
     }
 }

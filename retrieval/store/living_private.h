@@ -63,7 +63,8 @@ struct living_view {
 /* A change that is written and waits for its fsync. */
 struct pending_change {
     struct pending_change *next;
-    uint64_t sequence;
+    uint64_t sequence; /* in its log */
+    uint64_t ticket;   /* among all changes of this program, which no compaction counts anew */
     enum change_kind kind;
     struct logged_bytes *bytes; /* of CHANGE_PUT */
     char *id;                   /* of CHANGE_DELETE */
@@ -84,6 +85,7 @@ struct living {
     int lock_file;          /* -1: not locked */
     struct change_log *log; /* NULL: not open */
     struct pending_change *pending, **pending_end;
+    uint64_t n_written, n_kept; /* tickets given, and those of changes that are on the disk and in a view */
     bool syncing, compacting;
     bool paused; /* compaction is about to end: changes wait */
     bool failed; /* a change could not be written: nothing more is changed */

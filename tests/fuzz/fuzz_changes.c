@@ -29,7 +29,8 @@ static void check_image(const char *bytes, size_t size) {
     const struct collection_document *d = &image.document;
     CHECK(image.n_chunks == collection_count_chunks(d->n, info.chunk_length) && measure_strings(d) < size);
     for (int i = 0; i < d->n; i++) CHECK(d->ids[i] >= 0);
-    for (int i = 0; i < image.n_chunks; i++) CHECK(d->bounds[i] <= d->bounds[i + 1] && d->bounds[i + 1] <= d->text.size);
+    for (int i = 0; i < image.n_chunks; i++)
+        CHECK(d->bounds[i] <= d->bounds[i + 1] && d->bounds[i + 1] <= d->text.size);
 }
 
 static enum status take(void *context, enum change_kind kind, char *bytes, size_t size, struct error *e) {
