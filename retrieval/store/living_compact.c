@@ -104,67 +104,73 @@ static enum status write_generation(struct compaction *c, struct error *e) {
 
 struct log_copy {
     struct change_log *to;
-    uint64_t sequence, after; /* those above `after` are copied */
+    struct epoch *epoch;      /* of the new generation, with the changes copied so far */
+    uint64_t sequence, after; /* of the old log; those above `after` are copied */
 };
+
+/* A document that was deleted meanwhile may have been left out of the new generation: then it needs no deletion. */
+static bool is_needed(const struct log_copy *copy, enum change_kind kind, const char *bytes) {
+    if (copy->sequence <= copy->after) return false;
+    return kind != CHANGE_DELETE || epoch_find(copy->epoch, bytes) >= 0;
+}
 
 static enum status copy_change(void *context, enum change_kind kind, char *bytes, size_t size, struct error *e) {
     struct log_copy *copy = context;
     copy->sequence++;
-    enum status status = STATUS_OK;
-    if (copy->sequence > copy->after) status = change_log_append(copy->to, kind, (struct text_span){bytes, size}, e);
+    if (!is_needed(copy, kind, bytes)) {
+        free(bytes);
+        return STATUS_OK;
+    }
+    enum status status = change_log_append(copy->to, kind, (struct text_span){bytes, size}, e);
+    if (status == STATUS_OK) return epoch_change(copy->epoch, change_log_end(copy->to).sequence, kind, bytes, size, e);
     free(bytes);
     return status;
 }
 
 /* No change is being written meanwhile. */
-static enum status copy_changes(struct compaction *c, struct error *e) {
-    struct collection *old = view_read(c->view)->epoch->collection;
+static enum status copy_changes(struct compaction *c, struct log_copy *copy, struct error *e) {
+    struct collection *old = view_read(c->view)->epoch->collection, *next = copy->epoch->collection;
     struct change_log_end end = {0}, empty = {0};
-    struct log_copy copy = {.after = view_read(c->view)->sequence};
-    if (change_log_read(collection_folder(c->next), collection_origin(c->next), NULL, NULL, &empty, e) ||
-        change_log_open(&copy.to, collection_folder(c->next), collection_origin(c->next), &empty, e))
+    copy->after = view_read(c->view)->sequence;
+    if (change_log_read(collection_folder(next), collection_origin(next), NULL, NULL, &empty, e) ||
+        change_log_open(&copy->to, collection_folder(next), collection_origin(next), &empty, e) ||
+        change_log_read(collection_folder(old), collection_origin(old), copy_change, copy, &end, e))
         return e->status;
-    enum status status = change_log_read(collection_folder(old), collection_origin(old), copy_change, &copy, &end, e);
-    if (status == STATUS_OK) status = change_log_sync(copy.to, e);
-    change_log_close(copy.to);
-    return status;
+    return change_log_sync(copy->to, e);
 }
 
 /* Publishes the new generation and makes it ours. Under the lock; nobody waits long for it. */
-static enum status publish(struct compaction *c, struct epoch *x, const struct change_log_end *end, struct error *e) {
+static enum status publish(struct compaction *c, const struct log_copy *copy, struct error *e) {
     struct living *l = c->living;
     struct collection_builder *builder = c->builder;
-    struct change_log *log;
-    const struct collection *next = x->collection;
+    struct change_log_end end = change_log_end(copy->to);
     c->builder = NULL;
-    enum status status = collection_publish(builder, e);
-    if (status == STATUS_OK) status = change_log_open(&log, collection_folder(next), collection_origin(next), end, e);
-    if (status) {
+    if (collection_publish(builder, e)) {
         /* The disk has one of the two generations, and nobody knows which one. */
         l->failed = true;
-        epoch_release(x);
-        return status;
+        return e->status;
     }
     change_log_close(l->log);
-    l->log = log;
-    living_turn(l, x, end);
+    l->log = copy->to;
+    living_turn(l, copy->epoch, &end);
     return STATUS_OK;
 }
 
 /* From the old epoch to the new one. Changes wait. */
 static enum status turn(struct compaction *c, struct error *e) {
     struct living *l = c->living;
-    struct change_log_end end;
-    struct epoch *x;
-    struct collection *next = c->next;
-    enum status status = copy_changes(c, e);
-    if (status) return status;
+    struct log_copy copy = {.epoch = epoch_open(c->next)};
     c->next = NULL;
-    status = epoch_load(&x, next, &end, e);
-    if (status) return status;
-    pthread_mutex_lock(&l->lock);
-    status = publish(c, x, &end, e);
-    pthread_mutex_unlock(&l->lock);
+    enum status status = copy_changes(c, &copy, e);
+    if (status == STATUS_OK) {
+        pthread_mutex_lock(&l->lock);
+        status = publish(c, &copy, e);
+        pthread_mutex_unlock(&l->lock);
+    }
+    if (status) {
+        change_log_close(copy.to);
+        epoch_release(copy.epoch);
+    }
     return status;
 }
 
