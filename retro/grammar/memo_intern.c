@@ -75,14 +75,20 @@ static uint64_t hash_places(const struct memo_place *places, int n) {
     return h;
 }
 
+/* NULL of a state without places: there may be no places at all. */
+static const struct memo_place *places_of(const struct memo *m, int number) {
+    const struct memo_state *s = &m->states[number];
+    return s->n > 0 ? m->places + s->first : NULL;
+}
+
 static uint64_t hash_state(const struct memo *m, int number) {
-    return hash_places(m->places + m->states[number].first, m->states[number].n);
+    return hash_places(places_of(m, number), m->states[number].n);
 }
 
 static bool same_state(const struct memo *m, int number) {
     const struct memo_state *s = &m->states[number];
     size_t bytes = (size_t)s->n * sizeof *m->places;
-    return s->n == m->n_closure && memcmp(m->places + s->first, m->closure, bytes) == 0;
+    return s->n == m->n_closure && (s->n == 0 || memcmp(places_of(m, number), m->closure, bytes) == 0);
 }
 
 static int state_add(struct memo *m) {
@@ -145,7 +151,8 @@ static uint64_t hash_stacks(const int *stacks, int n) {
 }
 
 static uint64_t hash_config(const struct memo *m, int number) {
-    return hash_stacks(m->stacks + m->configs[number].first, m->configs[number].n);
+    const struct memo_config *c = &m->configs[number];
+    return hash_stacks(c->n > 0 ? m->stacks + c->first : NULL, c->n);
 }
 
 static int compare_frames(const void *x, const void *y) {
