@@ -90,8 +90,21 @@ static int32_t read_unicode(struct regex_reader *r) {
         return c;
     }
     c = read_hex(r, 4);
-    if (c >= 0xD800 && c <= 0xDBFF && take(r, "\\u")) c = 0x10000 + ((c - 0xD800) << 10) + (read_hex(r, 4) - 0xDC00);
+    if (c >= 0xD800 && c <= 0xDBFF && take(r, "\\u")) {
+        int32_t low = read_hex(r, 4);
+        if (low >= 0xDC00 && low <= 0xDFFF) c = 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
+    }
     if ((c >= 0xD800 && c <= 0xDFFF) || c > CHAR_LAST) fail(r, STATUS_INVALID, "half of a surrogate pair");
+    return c;
+}
+
+/* A character that stands for itself. */
+static int32_t read_plain(struct regex_reader *r) {
+    int32_t c;
+    if (r->at >= r->text.size) return fail(r, STATUS_INVALID, "it ends too early");
+    int length = utf8_read(r->text.text + r->at, r->text.size - r->at, &c);
+    if (c < 0) return fail(r, STATUS_INVALID, "not UTF-8");
+    r->at += (size_t)length;
     return c;
 }
 
@@ -110,18 +123,11 @@ static int32_t read_escape(struct regex_reader *r) {
     }
     if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '\0')
         return fail(r, STATUS_UNSUPPORTED, "this escape is not supported (references back, \\b, \\B, \\p, \\k)");
-    return c;
+    r->at--;
+    return read_plain(r);
 }
 
-static int32_t read_char(struct regex_reader *r) {
-    int32_t c;
-    if (r->at >= r->text.size) return fail(r, STATUS_INVALID, "it ends too early");
-    if (take(r, "\\")) return read_escape(r);
-    int length = utf8_read(r->text.text + r->at, r->text.size - r->at, &c);
-    if (c < 0) return fail(r, STATUS_INVALID, "not UTF-8");
-    r->at += (size_t)length;
-    return c;
-}
+static int32_t read_char(struct regex_reader *r) { return take(r, "\\") ? read_escape(r) : read_plain(r); }
 
 static int put_ranges(struct regex_reader *r, struct char_ranges *ranges, bool negated) {
     if (negated)
