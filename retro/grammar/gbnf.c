@@ -33,6 +33,11 @@ static enum status fail(struct gbnf_reader *r, const char *expected) {
 /* The next byte, 0 at the end. */
 static char peek(const struct gbnf_reader *r) { return r->at < r->text.size ? r->text.text[r->at] : '\0'; }
 
+/* Never behind the end, where peek gives 0. */
+static void step(struct gbnf_reader *r) {
+    if (r->at < r->text.size) r->at++;
+}
+
 static bool take(struct gbnf_reader *r, const char *word) {
     size_t size = strlen(word);
     if (r->text.size - r->at < size || memcmp(r->text.text + r->at, word, size) != 0) return false;
@@ -45,9 +50,9 @@ static void skip_blanks(struct gbnf_reader *r, bool lines) {
     for (;;) {
         char c = peek(r);
         if (c == '#')
-            while (r->at < r->text.size && r->text.text[r->at] != '\n') r->at++;
+            while (r->at < r->text.size && r->text.text[r->at] != '\n') step(r);
         else if (r->at < r->text.size && (c == ' ' || c == '\t' || (lines && (c == '\n' || c == '\r'))))
-            r->at++;
+            step(r);
         else
             return;
     }
@@ -74,7 +79,7 @@ static int32_t read_hex(struct gbnf_reader *r, int digits) {
             return 0;
         }
         value = 16 * value + digit;
-        r->at++;
+        step(r);
     }
     if (value > CHAR_LAST || (value >= 0xD800 && value <= 0xDFFF)) fail(r, "a code point before this");
     return (int32_t)value;
@@ -82,7 +87,7 @@ static int32_t read_hex(struct gbnf_reader *r, int digits) {
 
 static int32_t read_escape(struct gbnf_reader *r) {
     char c = peek(r);
-    r->at++;
+    step(r);
     switch (c) {
         case 'x': return read_hex(r, 2);
         case 'u': return read_hex(r, 4);
@@ -137,7 +142,7 @@ static int read_class(struct gbnf_reader *r) {
         int32_t first = read_char(r), last = first;
         bool is_range = peek(r) == '-' && r->at + 1 < r->text.size && r->text.text[r->at + 1] != ']';
         if (is_range) {
-            r->at++;
+            step(r);
             last = read_char(r);
             if (last < first) fail(r, "a range whose end is not before its beginning");
         }
@@ -167,7 +172,7 @@ static int read_name(struct gbnf_reader *r) {
     size_t n = 0;
     for (; is_name(peek(r)) && n < MAX_NAME; n++) {
         name[n] = peek(r);
-        r->at++;
+        step(r);
     }
     name[n] = '\0';
     if (is_name(peek(r))) fail(r, "a name of at most 100 characters");

@@ -26,6 +26,11 @@ static int fail(struct regex_reader *r, enum status status, const char *what) {
 
 static char peek(const struct regex_reader *r) { return r->at < r->text.size ? r->text.text[r->at] : '\0'; }
 
+/* Never behind the end, where peek gives 0. */
+static void step(struct regex_reader *r) {
+    if (r->at < r->text.size) r->at++;
+}
+
 static bool take(struct regex_reader *r, const char *word) {
     size_t size = strlen(word);
     if (r->text.size - r->at < size || memcmp(r->text.text + r->at, word, size) != 0) return false;
@@ -62,7 +67,7 @@ static bool take_class(struct regex_reader *r, struct char_ranges *to) {
         add_class(to, blanks, ARRAY_COUNT(blanks), negated);
     else
         return false;
-    r->at++;
+    step(r);
     return true;
 }
 
@@ -73,7 +78,7 @@ static int32_t read_hex(struct regex_reader *r, int n) {
         bool digit = c >= '0' && c <= '9';
         if (!digit && (small < 'a' || small > 'f')) return fail(r, STATUS_INVALID, "expected a hexadecimal digit");
         value = 16 * value + (digit ? c - '0' : small - 'a' + 10);
-        r->at++;
+        step(r);
     }
     return value;
 }
@@ -112,13 +117,13 @@ static int32_t read_escape(struct regex_reader *r) {
     static const char names[] = "tnvfr", values[] = "\t\n\v\f\r";
     char c = peek(r);
     const char *name = c ? strchr(names, c) : NULL;
-    r->at++;
+    step(r);
     if (name) return values[name - names];
     if (c == 'x') return read_hex(r, 2);
     if (c == 'u') return read_unicode(r);
     if (c == '0' && !(peek(r) >= '0' && peek(r) <= '9')) return 0;
     if (c == 'c' && (peek(r) | 0x20) >= 'a' && (peek(r) | 0x20) <= 'z') {
-        r->at++;
+        step(r);
         return r->text.text[r->at - 1] & 0x1F;
     }
     if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '\0')
@@ -155,7 +160,7 @@ static int read_set(struct regex_reader *r) {
         }
         int32_t first = read_char(r), last = first;
         if (peek(r) == '-' && r->at + 1 < r->text.size && r->text.text[r->at + 1] != ']') {
-            r->at++;
+            step(r);
             last = read_char(r);
         }
         if (last < first) fail(r, STATUS_INVALID, "a range whose end is before its beginning");
