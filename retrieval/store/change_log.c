@@ -102,7 +102,8 @@ static enum status read_head(struct log_reader *r, struct generation_origin orig
     }
     if (memcmp(r->map.data, &head, sizeof head) != 0)
         return error_set(e, STATUS_CORRUPT,
-                         "%s: its head is not the one of generation %d; retro-index verify --repair says what to do",
+                         "%s: its head is damaged, or that of another generation than %d; move it aside to go on "
+                         "without its changes",
                          r->path, origin.generation);
     r->end->size = sizeof head;
     return STATUS_OK;

@@ -232,6 +232,29 @@ enum status living_open(struct living **out, const char *dir, struct error *e) {
     return STATUS_OK;
 }
 
+static enum status repair_locked(const char *dir, uint64_t *n_kept, uint64_t *n_cut, struct error *e) {
+    struct collection *c;
+    struct change_log_end end;
+    struct epoch *x = NULL;
+    if (collection_open(&c, dir, e)) return e->status;
+    collection_hold(c);
+    enum status status = epoch_load(&x, c, &end, e);
+    *n_kept = status ? 0 : end.sequence;
+    *n_cut = status ? 0 : end.torn;
+    if (status == STATUS_OK && end.torn > 0) status = change_log_cut(collection_folder(c), &end, e);
+    epoch_release(x);
+    collection_close(c);
+    return status;
+}
+
+enum status living_repair(const char *dir, uint64_t *n_kept, uint64_t *n_cut, struct error *e) {
+    int lock;
+    if (collection_lock(&lock, dir, e)) return e->status;
+    enum status status = repair_locked(dir, n_kept, n_cut, e);
+    collection_unlock(lock);
+    return status;
+}
+
 void living_close(struct living *l) {
     if (l == NULL) return;
     CHECK(l->n_changing == 0);

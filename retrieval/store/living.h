@@ -30,6 +30,10 @@ enum status living_move(struct living *l, const char *device, struct error *e);
  * before meanwhile. */
 enum status living_follow(struct living *l, struct error *e);
 
+/* Cuts what cannot be read off the end of the log in dir, damaged changes included: it is put aside as changes.cut
+ * beside it. *n_kept gets the changes that stay, *n_cut the bytes that were cut; 0: there was nothing to do. */
+enum status living_repair(const char *dir, uint64_t *n_kept, uint64_t *n_cut, struct error *e);
+
 /* Views. */
 
 /* The newest, held for the caller. Its version is generation << 32 | sequence. */

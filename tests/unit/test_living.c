@@ -515,6 +515,18 @@ static void test_damaged_log(void **state) {
     struct stat st;
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_size, log.size);
+
+    /* A person who gives it up goes on with the changes before it. */
+    uint64_t n_kept, n_cut;
+    assert_int_equal(living_repair(test_folder, &n_kept, &n_cut, &e), STATUS_OK);
+    assert_true(n_kept == 0 && n_cut > 0);
+    assert_int_equal(living_repair(test_folder, &n_kept, &n_cut, &e), STATUS_OK);
+    assert_int_equal(n_cut, 0);
+    l = open_living();
+    struct model m = states[0];
+    put_ok(l, &m, 9, 1);
+    check_living(l, &m);
+    living_close(l);
     buffer_free(&log);
 }
 

@@ -101,7 +101,7 @@ struct index_arguments {
     struct build_options build;
     struct neighbors_options neighbors;
     int k;
-    bool json, list_long;
+    bool json, list_long, repair;
     const char *id;         /* of the document added; NULL: made of its path */
     struct buffer metadata; /* of the documents added: a JSON object, without its end; empty: none */
     char **rest;

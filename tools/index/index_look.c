@@ -213,10 +213,20 @@ static enum status verify_makers(const struct index_arguments *a, const struct s
     return status;
 }
 
+static enum status repair(const struct index_arguments *a, struct error *e) {
+    uint64_t n_kept, n_cut;
+    enum status status = living_repair(a->rest[0], &n_kept, &n_cut, e);
+    if (status == STATUS_OK && n_cut > 0)
+        line_print(stdout, "%s: %" PRIu64 " bytes behind change %" PRIu64 " are cut off and put aside in changes.cut",
+                   a->rest[0], n_cut, n_kept);
+    return status;
+}
+
 int run_verify(struct index_arguments *a, struct error *e) {
     struct living *l;
     struct snapshot *view;
-    if (index_expect(a, 1, "verify DIR", e) || collection_verify(a->rest[0], e) || open_view(a, &l, &view, e))
+    if (index_expect(a, 1, "verify DIR", e) || (a->repair && repair(a, e)) || collection_verify(a->rest[0], e) ||
+        open_view(a, &l, &view, e))
         return EXIT_FAILED;
     enum status status = verify_makers(a, view, e);
     if (status == STATUS_OK)

@@ -50,6 +50,7 @@ enum option_id {
     OPTION_LONG,
     OPTION_META,
     OPTION_ID,
+    OPTION_REPAIR,
     OPTION_HELP
 };
 
@@ -71,6 +72,7 @@ static const struct index_row {
      OPTION_INDEX, BUILD},
     {"--id", "ID", "the document's id, where PATH is one file; else it is made of the path", OPTION_ID, ADD},
     {"--meta", "KEY=VALUE", "goes with every document: a number, true, false, or text", OPTION_META, ADD},
+    {"--repair", NULL, "cuts damaged changes off the log first, puts them aside, and says so", OPTION_REPAIR, VERIFY},
     {"--json", NULL, "an object a line", OPTION_JSON, LIST | SHOW | ADD | CHANGE | STATS},
     {"--long", NULL, "number of chunks, name and title beside each id", OPTION_LONG, LIST},
     {"--max-file-bytes", "N", "larger files are skipped (67108864)", OPTION_LIMIT, BUILD | EXTRACT | ADD},
@@ -96,6 +98,7 @@ static enum status parse_option(struct index_arguments *a, int option, const cha
         case OPTION_JSON: a->json = true; break;
         case OPTION_LONG: a->list_long = true; break;
         case OPTION_ID: a->id = value; break;
+        case OPTION_REPAIR: a->repair = true; break;
         case OPTION_META: status = metadata_add(&a->metadata, value, e); break;
         case OPTION_CHUNK:
             status = usage_number("--chunk-length", value, 1, 65536, &n, e);
