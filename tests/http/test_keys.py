@@ -266,6 +266,20 @@ def test_a_request_has_its_time(start, sets, path, body):
     assert server.complete("The", max_tokens=1)
 
 
+def keep_busy(server):
+    """Two requests at work. The connection that asked before may count for a moment, and keep the second one out."""
+    for _ in range(5):
+        busy = [send(server, {"prompt": ["The"] * 16, **LONG}) for _ in range(2)]
+        try:
+            server.wait_until(lambda h: h["running"] == 1 and h["waiting"] >= 31, 10)
+            return busy
+        except AssertionError:
+            for s in busy:
+                s.close()
+            server.wait_until(idle, 60)
+    raise AssertionError("one of two requests is refused again and again")
+
+
 def test_connections_of_one_client(start):
     """An idle one makes room; where all are at work, requests of more are refused."""
     server = start("server.max_client_connections=2", "server.max_sequences=1", "retrieval.collection=")
@@ -277,8 +291,7 @@ def test_connections_of_one_client(start):
     deadline = time.monotonic() + 20
     while b"\nretro_http_connections 1\n" not in server.request("GET", "/metrics").body:
         assert time.monotonic() < deadline
-    busy = [send(server, {"prompt": ["The"] * 16, **LONG}) for _ in range(2)]
-    server.wait_until(lambda h: h["running"] == 1 and h["waiting"] >= 31, 20)
+    busy = keep_busy(server)
     reply = server.post({"prompt": "The"})
     assert reply.status == 429 and reply.headers["Retry-After"] == "1"
     assert reply.error()["code"] == "too_many_connections"
