@@ -7,13 +7,13 @@
 
 #include "config/base/utf8.h"
 #include "retro/grammar/char_ranges.h"
+#include "retro/grammar/text_reader.h"
 
 enum { MAX_DEPTH = 100, MAX_NAME = 100 };
 
 struct gbnf_reader {
     struct grammar_draft *d;
-    struct text_span text;
-    size_t at;
+    struct text_reader in;
     int depth; /* of parentheses */
     struct error *e;
 };
@@ -22,37 +22,22 @@ static int read_alternatives(struct gbnf_reader *r);
 
 static enum status fail(struct gbnf_reader *r, const char *expected) {
     int line = 1, column = 1;
-    for (size_t i = 0; i < r->at && i < r->text.size; i++) {
-        column = r->text.text[i] == '\n' ? 1 : column + 1;
-        line += r->text.text[i] == '\n';
+    for (size_t i = 0; i < r->in.at && i < r->in.text.size; i++) {
+        column = r->in.text.text[i] == '\n' ? 1 : column + 1;
+        line += r->in.text.text[i] == '\n';
     }
     if (r->e->status) return r->e->status;
     return error_set(r->e, STATUS_INVALID, "line %d, column %d: expected %s", line, column, expected);
 }
 
-/* The next byte, 0 at the end. */
-static char peek(const struct gbnf_reader *r) { return r->at < r->text.size ? r->text.text[r->at] : '\0'; }
-
-/* Never behind the end, where peek gives 0. */
-static void step(struct gbnf_reader *r) {
-    if (r->at < r->text.size) r->at++;
-}
-
-static bool take(struct gbnf_reader *r, const char *word) {
-    size_t size = strlen(word);
-    if (r->text.size - r->at < size || memcmp(r->text.text + r->at, word, size) != 0) return false;
-    r->at += size;
-    return true;
-}
-
 /* Blanks and comments, and line ends where they mean nothing. */
 static void skip_blanks(struct gbnf_reader *r, bool lines) {
     for (;;) {
-        char c = peek(r);
+        char c = text_peek(&r->in);
         if (c == '#')
-            while (r->at < r->text.size && r->text.text[r->at] != '\n') step(r);
-        else if (r->at < r->text.size && (c == ' ' || c == '\t' || (lines && (c == '\n' || c == '\r'))))
-            step(r);
+            while (r->in.at < r->in.text.size && r->in.text.text[r->in.at] != '\n') text_step(&r->in);
+        else if (r->in.at < r->in.text.size && (c == ' ' || c == '\t' || (lines && (c == '\n' || c == '\r'))))
+            text_step(&r->in);
         else
             return;
     }
@@ -73,21 +58,21 @@ static int digit_value(char c) {
 static int32_t read_hex(struct gbnf_reader *r, int digits) {
     int64_t value = 0;
     for (int i = 0; i < digits; i++) {
-        int digit = digit_value(peek(r));
+        int digit = digit_value(text_peek(&r->in));
         if (digit < 0) {
             fail(r, digits == 2 ? "two hexadecimal digits" : digits == 4 ? "four hexadecimal digits" : "eight of them");
             return 0;
         }
         value = 16 * value + digit;
-        step(r);
+        text_step(&r->in);
     }
     if (value > CHAR_LAST || (value >= 0xD800 && value <= 0xDFFF)) fail(r, "a code point before this");
     return (int32_t)value;
 }
 
 static int32_t read_escape(struct gbnf_reader *r) {
-    char c = peek(r);
-    step(r);
+    char c = text_peek(&r->in);
+    text_step(&r->in);
     switch (c) {
         case 'x': return read_hex(r, 2);
         case 'u': return read_hex(r, 4);
@@ -102,7 +87,7 @@ static int32_t read_escape(struct gbnf_reader *r) {
         case '-':
         case '^': return c;
         default:
-            r->at--;
+            r->in.at--;
             fail(r, "one of x u U n r t \" \\ [ ] - ^ behind a backslash");
             return 0;
     }
@@ -111,25 +96,25 @@ static int32_t read_escape(struct gbnf_reader *r) {
 /* One code point, written as it is or escaped. */
 static int32_t read_char(struct gbnf_reader *r) {
     int32_t c;
-    if (r->at >= r->text.size) {
+    if (r->in.at >= r->in.text.size) {
         fail(r, "more before the end");
         return 0;
     }
-    if (take(r, "\\")) return read_escape(r);
-    int length = utf8_read(r->text.text + r->at, r->text.size - r->at, &c);
+    if (text_take(&r->in, "\\")) return read_escape(r);
+    int length = utf8_read(r->in.text.text + r->in.at, r->in.text.size - r->in.at, &c);
     if (c < 0) fail(r, "UTF-8");
-    r->at += (size_t)length;
+    r->in.at += (size_t)length;
     return c < 0 ? 0 : c;
 }
 
 static int read_literal(struct gbnf_reader *r) {
     struct expr_list chars = {0};
-    while (peek(r) != '"' && r->e->status == STATUS_OK) {
+    while (text_peek(&r->in) != '"' && r->e->status == STATUS_OK) {
         struct char_range range = {.first = read_char(r)};
         range.last = range.first;
         expr_list_add(&chars, expr_chars(r->d, &range, 1));
     }
-    take(r, "\"");
+    text_take(&r->in, "\"");
     int all = expr_sequence(r->d, chars.items, chars.n);
     free(chars.items);
     return all;
@@ -137,18 +122,19 @@ static int read_literal(struct gbnf_reader *r) {
 
 static int read_class(struct gbnf_reader *r) {
     struct char_ranges ranges = {0};
-    bool negated = take(r, "^");
-    while (peek(r) != ']' && r->e->status == STATUS_OK) {
+    bool negated = text_take(&r->in, "^");
+    while (text_peek(&r->in) != ']' && r->e->status == STATUS_OK) {
         int32_t first = read_char(r), last = first;
-        bool is_range = peek(r) == '-' && r->at + 1 < r->text.size && r->text.text[r->at + 1] != ']';
+        bool is_range =
+            text_peek(&r->in) == '-' && r->in.at + 1 < r->in.text.size && r->in.text.text[r->in.at + 1] != ']';
         if (is_range) {
-            step(r);
+            text_step(&r->in);
             last = read_char(r);
             if (last < first) fail(r, "a range whose end is not before its beginning");
         }
         char_ranges_add(&ranges, first, last);
     }
-    take(r, "]");
+    text_take(&r->in, "]");
     if (negated)
         char_ranges_negate(&ranges);
     else
@@ -170,26 +156,26 @@ static int find_rule(struct gbnf_reader *r, const char *name) {
 static int read_name(struct gbnf_reader *r) {
     char name[MAX_NAME + 1];
     size_t n = 0;
-    for (; is_name(peek(r)) && n < MAX_NAME; n++) {
-        name[n] = peek(r);
-        step(r);
+    for (; is_name(text_peek(&r->in)) && n < MAX_NAME; n++) {
+        name[n] = text_peek(&r->in);
+        text_step(&r->in);
     }
     name[n] = '\0';
-    if (is_name(peek(r))) fail(r, "a name of at most 100 characters");
+    if (is_name(text_peek(&r->in))) fail(r, "a name of at most 100 characters");
     return find_rule(r, name);
 }
 
 static int read_atom(struct gbnf_reader *r) {
     static const struct char_range any = {0, CHAR_LAST};
-    if (take(r, "\"")) return read_literal(r);
-    if (take(r, "[")) return read_class(r);
-    if (take(r, ".")) return expr_chars(r->d, &any, 1);
-    if (is_name(peek(r))) return expr_rule(r->d, read_name(r));
-    if (peek(r) == '<' || peek(r) == '!') {
+    if (text_take(&r->in, "\"")) return read_literal(r);
+    if (text_take(&r->in, "[")) return read_class(r);
+    if (text_take(&r->in, ".")) return expr_chars(r->d, &any, 1);
+    if (is_name(text_peek(&r->in))) return expr_rule(r->d, read_name(r));
+    if (text_peek(&r->in) == '<' || text_peek(&r->in) == '!') {
         fail(r, "text: tokens, <[1000]> and <think>, are not supported");
         return EXPR_NOTHING;
     }
-    if (!take(r, "(") || r->depth == MAX_DEPTH) {
+    if (!text_take(&r->in, "(") || r->depth == MAX_DEPTH) {
         fail(r, r->depth == MAX_DEPTH ? "at most 100 parentheses within each other" : "a part of a rule");
         return EXPR_NOTHING;
     }
@@ -197,7 +183,7 @@ static int read_atom(struct gbnf_reader *r) {
     int inner = read_alternatives(r);
     r->depth--;
     skip_blanks(r, true);
-    if (!take(r, ")")) fail(r, "\")\"");
+    if (!text_take(&r->in, ")")) fail(r, "\")\"");
     return inner;
 }
 
@@ -206,8 +192,8 @@ static int read_atom(struct gbnf_reader *r) {
 /* A number, -1 where there is none. */
 static int read_number(struct gbnf_reader *r) {
     int64_t n = -1;
-    for (; peek(r) >= '0' && peek(r) <= '9'; r->at++) {
-        n = 10 * (n < 0 ? 0 : n) + (peek(r) - '0');
+    for (; text_peek(&r->in) >= '0' && text_peek(&r->in) <= '9'; r->in.at++) {
+        n = 10 * (n < 0 ? 0 : n) + (text_peek(&r->in) - '0');
         if (n > GRAMMAR_MAX_REPEAT) {
             fail(r, "at most 1000000 repetitions");
             return 0;
@@ -220,14 +206,14 @@ static int read_bounds(struct gbnf_reader *r, int atom) {
     skip_blanks(r, false);
     int min = read_number(r), max = min;
     skip_blanks(r, false);
-    if (take(r, ",")) {
+    if (text_take(&r->in, ",")) {
         skip_blanks(r, false);
         max = read_number(r);
         skip_blanks(r, false);
     } else if (min < 0) {
         fail(r, "a number");
     }
-    if (!take(r, "}")) fail(r, "\"}\"");
+    if (!text_take(&r->in, "}")) fail(r, "\"}\"");
     min = max_int(min, 0);
     if (max >= 0 && max < min) fail(r, "bounds whose second is not less than the first");
     return expr_repeat(r->d, atom, min, max);
@@ -237,13 +223,13 @@ static int read_repeated(struct gbnf_reader *r) {
     int atom = read_atom(r);
     for (int n = 0; r->e->status == STATUS_OK; n++) {
         if (n == MAX_DEPTH) fail(r, "fewer repetitions of one part");
-        if (take(r, "*"))
+        if (text_take(&r->in, "*"))
             atom = expr_repeat(r->d, atom, 0, -1);
-        else if (take(r, "+"))
+        else if (text_take(&r->in, "+"))
             atom = expr_repeat(r->d, atom, 1, -1);
-        else if (take(r, "?"))
+        else if (text_take(&r->in, "?"))
             atom = expr_repeat(r->d, atom, 0, 1);
-        else if (take(r, "{"))
+        else if (text_take(&r->in, "{"))
             atom = read_bounds(r, atom);
         else
             break;
@@ -252,7 +238,7 @@ static int read_repeated(struct gbnf_reader *r) {
 }
 
 static bool begins_atom(const struct gbnf_reader *r) {
-    char c = peek(r);
+    char c = text_peek(&r->in);
     return is_name(c) || (c != '\0' && strchr("\"[.(<!", c) != NULL);
 }
 
@@ -273,33 +259,34 @@ static int read_alternatives(struct gbnf_reader *r) {
     do {
         expr_list_add(&all, read_alternative(r));
         skip_blanks(r, r->depth > 0);
-    } while (r->e->status == STATUS_OK && take(r, "|"));
+    } while (r->e->status == STATUS_OK && text_take(&r->in, "|"));
     int expr = expr_either(r->d, all.items, all.n);
     free(all.items);
     return expr;
 }
 
 static void read_rule(struct gbnf_reader *r) {
-    if (!is_name(peek(r))) {
+    if (!is_name(text_peek(&r->in))) {
         fail(r, "the name of a rule");
         return;
     }
     int rule = read_name(r);
     skip_blanks(r, false);
-    if (!take(r, "::=")) fail(r, "\"::=\"");
+    if (!text_take(&r->in, "::=")) fail(r, "\"::=\"");
     if (r->d->rules[rule].expr >= 0) fail(r, "each rule once");
     int expr = read_alternatives(r);
     draft_rule_set(r->d, rule, expr);
-    if (r->at < r->text.size && peek(r) != '\n' && peek(r) != '\r') fail(r, "the end of the line, or a part of a rule");
+    if (r->in.at < r->in.text.size && text_peek(&r->in) != '\n' && text_peek(&r->in) != '\r')
+        fail(r, "the end of the line, or a part of a rule");
     skip_blanks(r, true);
 }
 
 enum status gbnf_parse(struct grammar_draft *d, struct text_span text, struct error *e) {
-    struct gbnf_reader r = {.d = d, .text = text, .e = e};
+    struct gbnf_reader r = {.d = d, .in = {.text = text}, .e = e};
     *e = (struct error){0};
     int root = draft_rule_open(d, "root");
     skip_blanks(&r, true);
-    while (r.at < text.size && e->status == STATUS_OK && d->error.status == STATUS_OK) read_rule(&r);
+    while (r.in.at < text.size && e->status == STATUS_OK && d->error.status == STATUS_OK) read_rule(&r);
     if (e->status == STATUS_OK && d->error.status == STATUS_OK && d->rules[root].expr < 0)
         error_set(e, STATUS_INVALID, "there is no rule named root");
     return e->status;

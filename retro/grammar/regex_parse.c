@@ -5,14 +5,14 @@
 #include <string.h>
 
 #include "config/base/utf8.h"
+#include "retro/grammar/text_reader.h"
 
 enum { MAX_GROUPS = 60 };
 
 struct regex_reader {
     struct grammar_draft *d;
     const struct regex_writer *writer;
-    struct text_span text;
-    size_t at;
+    struct text_reader in;
     int depth;
     struct error *e;
 };
@@ -20,22 +20,8 @@ struct regex_reader {
 static int read_alternatives(struct regex_reader *r);
 
 static int fail(struct regex_reader *r, enum status status, const char *what) {
-    if (r->e->status == STATUS_OK) error_set(r->e, status, "regular expression, byte %zu: %s", r->at + 1, what);
+    if (r->e->status == STATUS_OK) error_set(r->e, status, "regular expression, byte %zu: %s", r->in.at + 1, what);
     return EXPR_NOTHING;
-}
-
-static char peek(const struct regex_reader *r) { return r->at < r->text.size ? r->text.text[r->at] : '\0'; }
-
-/* Never behind the end, where peek gives 0. */
-static void step(struct regex_reader *r) {
-    if (r->at < r->text.size) r->at++;
-}
-
-static bool take(struct regex_reader *r, const char *word) {
-    size_t size = strlen(word);
-    if (r->text.size - r->at < size || memcmp(r->text.text + r->at, word, size) != 0) return false;
-    r->at += size;
-    return true;
 }
 
 /* Characters. */
@@ -57,7 +43,7 @@ static void add_class(struct char_ranges *to, const struct char_range *list, siz
 
 /* \d, \W and so on; false: the letter is none of these. */
 static bool take_class(struct regex_reader *r, struct char_ranges *to) {
-    char c = peek(r), small = (char)(c | 0x20);
+    char c = text_peek(&r->in), small = (char)(c | 0x20);
     bool negated = c == 'D' || c == 'W' || c == 'S';
     if (small == 'd')
         add_class(to, digits, ARRAY_COUNT(digits), negated);
@@ -67,18 +53,18 @@ static bool take_class(struct regex_reader *r, struct char_ranges *to) {
         add_class(to, blanks, ARRAY_COUNT(blanks), negated);
     else
         return false;
-    step(r);
+    text_step(&r->in);
     return true;
 }
 
 static int32_t read_hex(struct regex_reader *r, int n) {
     int32_t value = 0;
     for (int i = 0; i < n; i++) {
-        char c = peek(r), small = (char)(c | 0x20);
+        char c = text_peek(&r->in), small = (char)(c | 0x20);
         bool digit = c >= '0' && c <= '9';
         if (!digit && (small < 'a' || small > 'f')) return fail(r, STATUS_INVALID, "expected a hexadecimal digit");
         value = 16 * value + (digit ? c - '0' : small - 'a' + 10);
-        step(r);
+        text_step(&r->in);
     }
     return value;
 }
@@ -86,16 +72,16 @@ static int32_t read_hex(struct regex_reader *r, int n) {
 /* \uXXXX, perhaps two of them as a pair, or \u{X...}. */
 static int32_t read_unicode(struct regex_reader *r) {
     int32_t c;
-    if (take(r, "{")) {
-        for (c = 0; peek(r) != '}' && r->e->status == STATUS_OK;) {
+    if (text_take(&r->in, "{")) {
+        for (c = 0; text_peek(&r->in) != '}' && r->e->status == STATUS_OK;) {
             c = 16 * c + read_hex(r, 1);
             if (c > CHAR_LAST) fail(r, STATUS_INVALID, "no code point is so large");
         }
-        take(r, "}");
+        text_take(&r->in, "}");
         return c;
     }
     c = read_hex(r, 4);
-    if (c >= 0xD800 && c <= 0xDBFF && take(r, "\\u")) {
+    if (c >= 0xD800 && c <= 0xDBFF && text_take(&r->in, "\\u")) {
         int32_t low = read_hex(r, 4);
         if (low >= 0xDC00 && low <= 0xDFFF) c = 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
     }
@@ -106,33 +92,33 @@ static int32_t read_unicode(struct regex_reader *r) {
 /* A character that stands for itself. */
 static int32_t read_plain(struct regex_reader *r) {
     int32_t c;
-    if (r->at >= r->text.size) return fail(r, STATUS_INVALID, "it ends too early");
-    int length = utf8_read(r->text.text + r->at, r->text.size - r->at, &c);
+    if (r->in.at >= r->in.text.size) return fail(r, STATUS_INVALID, "it ends too early");
+    int length = utf8_read(r->in.text.text + r->in.at, r->in.text.size - r->in.at, &c);
     if (c < 0) return fail(r, STATUS_INVALID, "not UTF-8");
-    r->at += (size_t)length;
+    r->in.at += (size_t)length;
     return c;
 }
 
 static int32_t read_escape(struct regex_reader *r) {
     static const char names[] = "tnvfr", values[] = "\t\n\v\f\r";
-    char c = peek(r);
+    char c = text_peek(&r->in);
     const char *name = c ? strchr(names, c) : NULL;
-    step(r);
+    text_step(&r->in);
     if (name) return values[name - names];
     if (c == 'x') return read_hex(r, 2);
     if (c == 'u') return read_unicode(r);
-    if (c == '0' && !(peek(r) >= '0' && peek(r) <= '9')) return 0;
-    if (c == 'c' && (peek(r) | 0x20) >= 'a' && (peek(r) | 0x20) <= 'z') {
-        step(r);
-        return r->text.text[r->at - 1] & 0x1F;
+    if (c == '0' && !(text_peek(&r->in) >= '0' && text_peek(&r->in) <= '9')) return 0;
+    if (c == 'c' && (text_peek(&r->in) | 0x20) >= 'a' && (text_peek(&r->in) | 0x20) <= 'z') {
+        text_step(&r->in);
+        return r->in.text.text[r->in.at - 1] & 0x1F;
     }
     if ((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '\0')
         return fail(r, STATUS_UNSUPPORTED, "this escape is not supported (references back, \\b, \\B, \\p, \\k)");
-    r->at--;
+    r->in.at--;
     return read_plain(r);
 }
 
-static int32_t read_char(struct regex_reader *r) { return take(r, "\\") ? read_escape(r) : read_plain(r); }
+static int32_t read_char(struct regex_reader *r) { return text_take(&r->in, "\\") ? read_escape(r) : read_plain(r); }
 
 static int put_ranges(struct regex_reader *r, struct char_ranges *ranges, bool negated) {
     if (negated)
@@ -147,26 +133,26 @@ static int put_ranges(struct regex_reader *r, struct char_ranges *ranges, bool n
 /* Behind [: the characters up to ]. */
 static int read_set(struct regex_reader *r) {
     struct char_ranges ranges = {0};
-    bool negated = take(r, "^");
-    while (peek(r) != ']' && r->e->status == STATUS_OK) {
-        size_t before = r->at;
-        if (take(r, "\\")) {
+    bool negated = text_take(&r->in, "^");
+    while (text_peek(&r->in) != ']' && r->e->status == STATUS_OK) {
+        size_t before = r->in.at;
+        if (text_take(&r->in, "\\")) {
             if (take_class(r, &ranges)) continue;
-            if (take(r, "b")) {
+            if (text_take(&r->in, "b")) {
                 char_ranges_add(&ranges, '\b', '\b');
                 continue;
             }
-            r->at = before;
+            r->in.at = before;
         }
         int32_t first = read_char(r), last = first;
-        if (peek(r) == '-' && r->at + 1 < r->text.size && r->text.text[r->at + 1] != ']') {
-            step(r);
+        if (text_peek(&r->in) == '-' && r->in.at + 1 < r->in.text.size && r->in.text.text[r->in.at + 1] != ']') {
+            text_step(&r->in);
             last = read_char(r);
         }
         if (last < first) fail(r, STATUS_INVALID, "a range whose end is before its beginning");
         char_ranges_add(&ranges, first, last);
     }
-    take(r, "]");
+    text_take(&r->in, "]");
     return put_ranges(r, &ranges, negated);
 }
 
@@ -179,29 +165,30 @@ static int any_char(struct regex_reader *r) {
 
 static int read_group(struct regex_reader *r) {
     if (r->depth == MAX_GROUPS) return fail(r, STATUS_UNSUPPORTED, "more than 60 groups within each other");
-    if (take(r, "?:") || peek(r) != '?') {
+    if (text_take(&r->in, "?:") || text_peek(&r->in) != '?') {
         r->depth++;
         int inner = read_alternatives(r);
         r->depth--;
-        return take(r, ")") ? inner : fail(r, STATUS_INVALID, "expected )");
+        return text_take(&r->in, ")") ? inner : fail(r, STATUS_INVALID, "expected )");
     }
     return fail(r, STATUS_UNSUPPORTED, "(? is supported as (?: only: no look-around, names or flags");
 }
 
 static int read_atom(struct regex_reader *r) {
     struct char_ranges ranges = {0};
-    if (take(r, "(")) return read_group(r);
-    if (take(r, "[")) return read_set(r);
-    if (take(r, ".")) {
+    if (text_take(&r->in, "(")) return read_group(r);
+    if (text_take(&r->in, "[")) return read_set(r);
+    if (text_take(&r->in, ".")) {
         add_class(&ranges, line_ends, ARRAY_COUNT(line_ends), false);
         return put_ranges(r, &ranges, true);
     }
-    if (peek(r) == '^' || peek(r) == '$')
+    if (text_peek(&r->in) == '^' || text_peek(&r->in) == '$')
         return fail(r, STATUS_UNSUPPORTED, "^ and $ are supported at the ends of the whole expression only");
-    if (peek(r) != '\0' && strchr("*+?", peek(r))) return fail(r, STATUS_INVALID, "nothing is there to be repeated");
-    if (take(r, "\\")) {
+    if (text_peek(&r->in) != '\0' && strchr("*+?", text_peek(&r->in)))
+        return fail(r, STATUS_INVALID, "nothing is there to be repeated");
+    if (text_take(&r->in, "\\")) {
         if (take_class(r, &ranges)) return put_ranges(r, &ranges, false);
-        r->at--;
+        r->in.at--;
     }
     int32_t c = read_char(r);
     if (r->e->status) return EXPR_NOTHING;
@@ -212,16 +199,17 @@ static int read_atom(struct regex_reader *r) {
 /* A number behind { or a comma; -1: there is none. */
 static int read_number(struct regex_reader *r) {
     int64_t n = -1;
-    for (; peek(r) >= '0' && peek(r) <= '9' && n <= GRAMMAR_MAX_REPEAT; r->at++)
-        n = 10 * (n < 0 ? 0 : n) + (peek(r) - '0');
+    for (; text_peek(&r->in) >= '0' && text_peek(&r->in) <= '9' && n <= GRAMMAR_MAX_REPEAT; r->in.at++)
+        n = 10 * (n < 0 ? 0 : n) + (text_peek(&r->in) - '0');
     if (n > GRAMMAR_MAX_REPEAT) fail(r, STATUS_INVALID, "at most 1000000 repetitions");
     return (int)n;
 }
 
 static int read_bounds(struct regex_reader *r, int atom) {
     int min = read_number(r), max = min;
-    if (take(r, ",")) max = read_number(r);
-    if (min < 0 || !take(r, "}")) return fail(r, STATUS_INVALID, "{ is expected as {n}, {n,} or {n,m}; else write \\{");
+    if (text_take(&r->in, ",")) max = read_number(r);
+    if (min < 0 || !text_take(&r->in, "}"))
+        return fail(r, STATUS_INVALID, "{ is expected as {n}, {n,} or {n,m}; else write \\{");
     if (max >= 0 && max < min) return fail(r, STATUS_INVALID, "the second bound is less than the first");
     return expr_repeat(r->d, atom, min, max);
 }
@@ -229,32 +217,33 @@ static int read_bounds(struct regex_reader *r, int atom) {
 static int read_repeated(struct regex_reader *r) {
     int atom = read_atom(r);
     if (r->e->status) return EXPR_NOTHING;
-    if (take(r, "*"))
+    if (text_take(&r->in, "*"))
         atom = expr_repeat(r->d, atom, 0, -1);
-    else if (take(r, "+"))
+    else if (text_take(&r->in, "+"))
         atom = expr_repeat(r->d, atom, 1, -1);
-    else if (take(r, "?"))
+    else if (text_take(&r->in, "?"))
         atom = expr_repeat(r->d, atom, 0, 1);
-    else if (take(r, "{"))
+    else if (text_take(&r->in, "{"))
         atom = read_bounds(r, atom);
     else
         return atom;
-    take(r, "?"); /* lazy or not, the texts are the same */
-    if (peek(r) != '\0' && strchr("*+?{", peek(r))) return fail(r, STATUS_INVALID, "a repetition of a repetition");
+    text_take(&r->in, "?"); /* lazy or not, the texts are the same */
+    if (text_peek(&r->in) != '\0' && strchr("*+?{", text_peek(&r->in)))
+        return fail(r, STATUS_INVALID, "a repetition of a repetition");
     return atom;
 }
 
 static bool at_end(const struct regex_reader *r) {
-    return r->at >= r->text.size || peek(r) == '|' || (peek(r) == ')' && r->depth > 0);
+    return r->in.at >= r->in.text.size || text_peek(&r->in) == '|' || (text_peek(&r->in) == ')' && r->depth > 0);
 }
 
 /* One alternative; ^ and $ only where it is one of the whole expression. */
 static int read_alternative(struct regex_reader *r) {
     struct expr_list parts = {0};
-    bool outermost = r->depth == 0, begins = outermost && take(r, "^"), ends = false;
+    bool outermost = r->depth == 0, begins = outermost && text_take(&r->in, "^"), ends = false;
     if (outermost && !begins && !r->writer->whole) expr_list_add(&parts, expr_repeat(r->d, any_char(r), 0, -1));
     while (!at_end(r) && !ends && r->e->status == STATUS_OK) {
-        ends = outermost && take(r, "$");
+        ends = outermost && text_take(&r->in, "$");
         if (!ends) expr_list_add(&parts, read_repeated(r));
     }
     if (ends && !at_end(r))
@@ -269,7 +258,7 @@ static int read_alternatives(struct regex_reader *r) {
     struct expr_list all = {0};
     do {
         expr_list_add(&all, read_alternative(r));
-    } while (r->e->status == STATUS_OK && take(r, "|"));
+    } while (r->e->status == STATUS_OK && text_take(&r->in, "|"));
     int expr = expr_either(r->d, all.items, all.n);
     free(all.items);
     return expr;
@@ -277,10 +266,10 @@ static int read_alternatives(struct regex_reader *r) {
 
 enum status regex_parse(struct grammar_draft *d, struct text_span text, const struct regex_writer *w, int *out,
                         struct error *e) {
-    struct regex_reader r = {.d = d, .writer = w, .text = text, .e = e};
+    struct regex_reader r = {.d = d, .writer = w, .in = {.text = text}, .e = e};
     *e = (struct error){0};
     *out = read_alternatives(&r);
-    if (e->status == STATUS_OK && r.at < text.size) fail(&r, STATUS_INVALID, ") without (");
+    if (e->status == STATUS_OK && r.in.at < text.size) fail(&r, STATUS_INVALID, ") without (");
     if (e->status) *out = EXPR_NOTHING;
     return e->status;
 }
