@@ -6,6 +6,7 @@
 #   make all      build/retro-server, build/retro-index, build/retro-eval, build/retro-bench, build/retro-convert
 #   make install  what `make` built, into DESTDIR and PREFIX (/usr/local); builds nothing, so that root may call it
 #   make test     deps, build, every test that needs no GPU
+#   make clients-test  langchain-openai, llama-index and lm-eval against the server, in an environment of their own
 #   make page-test  the page at GET / in a real Chromium, which it installs
 #   make c-test   the C tests alone, for SANITIZE=
 #   make arm64-test  the C tests that need few libraries, built for arm64 and run by qemu; installs a cross compiler
@@ -282,6 +283,12 @@ page-test: deps
 	@$(MAKE) --no-print-directory all
 	@RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(DEPS)/page-venv/bin/python -m pytest -q -p no:cacheprovider tests/page
 
+# Apart from `make test`: these clients bring many packages.
+clients-test: deps
+	@tools/deps_clients.sh $(DEPS)
+	@$(MAKE) --no-print-directory all
+	@RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(DEPS)/clients-venv/bin/python -m pytest -q -p no:cacheprovider tests/clients
+
 # What tests/tokenizers leaves out of `make test`: the reference libraries need ten minutes for these texts.
 tokenizer-test: deps
 	@RETRO_TOKENIZER_TEXTS=whole RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(DEPS)/venv/bin/python -m pytest -q -p no:cacheprovider tests/tokenizers
@@ -333,6 +340,6 @@ clean:
 	rm -rf build
 
 .PHONY: soak all c-tests list-c-tests emulated cuda-check gpu-ops gpu-programs gpu-bundle gpu-check fuzz deps info \
-	test page-test install c-test arm64-test valgrind lint format bench demo deps-train train-smoke \
+	test page-test clients-test install c-test arm64-test valgrind lint format bench demo deps-train train-smoke \
 	test-train clean
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

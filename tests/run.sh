@@ -23,8 +23,14 @@ report() {
     [ "$4" -gt 0 ] && skipped=", $4 skipped"
     [ "$3" -gt 0 ] && verdict=FAILED
     printf '%-6s %-34s %5d passed, %d failed%s  %s s\n' "$verdict" "$1" "$2" "$3" "$skipped" "$5"
-    [ "$3" -gt 0 ] && sed "s|^|    |" "$6"
+    [ "$3" -gt 0 ] && show_failure "$6"
     return 0
+}
+
+# show_failure LOG: the names of what failed, which must not drown, then the log without pytest's rows of dots.
+show_failure() {
+    grep -E '^(FAILED|ERROR|\[  FAILED  \]) ' "$1" | sed 's|^|  ! |'
+    grep -vE '^[.sFExX]+ +\[ *[0-9]+%\]$' "$1" | sed 's|^|    |'
 }
 
 # number PATTERN LOG: the last number that PATTERN captures, 0 when there is none.
@@ -73,8 +79,8 @@ run_c_tests() {
     done
 }
 
-# tests/train needs PyTorch and tests/page a browser, which the server does not: make test-train and make page-test run
-# them.
+# tests/train needs PyTorch, tests/page a browser and tests/clients many packages, which the server does not: make
+# test-train, page-test and clients-test run them.
 run_python_tests() {
     local log=$logs/pytest.log start status p f
     if [ ! -x "$deps/venv/bin/python" ]; then
@@ -84,7 +90,8 @@ run_python_tests() {
     start=$(date +%s.%N)
     # Most of these tests wait for servers, so one more process than there are cores keeps the cores busy.
     RETRO_BUILD=$build RETRO_DEPS=$deps timeout --kill-after=10 2400 "$deps/venv/bin/python" -m pytest -q \
-        -p no:cacheprovider -n $(($(nproc) + 1)) --dist loadfile tests --ignore=tests/train --ignore=tests/page > "$log" 2>&1 < /dev/null
+        -p no:cacheprovider -n $(($(nproc) + 1)) --dist loadfile tests --ignore=tests/train --ignore=tests/page \
+        --ignore=tests/clients > "$log" 2>&1 < /dev/null
     status=$?
     p=$(number '[^0-9]([0-9]+) passed' <(sed 's/^/ /' "$log"))
     f=$(($(number '[^0-9]([0-9]+) failed' <(sed 's/^/ /' "$log")) +
@@ -107,6 +114,6 @@ if ! make --no-print-directory -s -j"$(nproc)" BUILD="$build" all c-tests > "$lo
 fi
 run_c_tests
 [ "$c_only" = --c-only ] || run_python_tests
-[ "$c_only" = --c-only ] || echo "not run here: the page in a browser (make page-test), training (make test-train)"
+[ "$c_only" = --c-only ] || echo "not run here: the page in a browser (make page-test), clients of others (make clients-test), training (make test-train)"
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
