@@ -18,6 +18,8 @@
 #include "server/schedule/embedding_thread.h"
 #include "server/schedule/engine.h"
 
+struct json_writer;
+
 /* A model that requests may name, and what serves it. Everything is borrowed, and constant while the server runs. */
 struct served_model {
     const char *id;
@@ -91,6 +93,9 @@ struct api_request {
     int n_arguments;
     struct principal principal; /* who asks; borrowed */
 };
+
+/* The member "chat_template": its text, null where chat is NULL or has none. */
+void put_chat_template(struct json_writer *w, const struct chat *chat);
 
 /* Never NULL: what is wrong with a request is an answer too. `waker` is called until the answer is closed. */
 struct answer *api_open(struct api *a, const struct api_request *r, struct waker waker);

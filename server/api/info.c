@@ -71,6 +71,23 @@ static void write_retrieval(struct json_writer *w, const struct served_model *mo
     put_object_end(w);
 }
 
+/* What is kept of prompts for later ones that begin alike; null: nothing is. */
+static void write_prefix_cache(struct json_writer *w, const struct served_model *model) {
+    struct engine_metrics metrics;
+    engine_metrics_read(model->engine, &metrics);
+    const struct session_blocks *blocks = &metrics.blocks;
+    if (blocks->kept_most == 0) {
+        put_key_null(w, "prefix_cache");
+        return;
+    }
+    put_key_object(w, "prefix_cache");
+    put_key_int(w, "block_tokens", ATTENTION_BLOCK);
+    put_key_int(w, "block_bytes", (int64_t)blocks->bytes);
+    put_key_int(w, "blocks", blocks->kept);
+    put_key_int(w, "max_blocks", blocks->kept_most);
+    put_object_end(w);
+}
+
 struct answer *props_open(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
     const struct served_model *model = api_model(a, api_argument(r, "model"), f);
     struct buffer body = {0};
@@ -81,13 +98,14 @@ struct answer *props_open(struct api *a, const struct api_request *r, struct wak
     put_object(&w);
     write_settings(&w, model);
     write_retrieval(&w, model);
+    write_prefix_cache(&w, model);
     put_key_int(&w, "total_slots", model->slots);
     put_key_string(&w, "model_alias", model->id);
     put_key_object(&w, "modalities");
     put_key_bool(&w, "vision", false);
     put_key_bool(&w, "audio", false);
     put_object_end(&w);
-    put_key_null(&w, "chat_template");
+    put_chat_template(&w, model->chat);
     put_key_string(&w, "build_info", "retro-server " RETRO_VERSION);
     put_object_end(&w);
     return answer_text(200, JSON_TYPE, &body);

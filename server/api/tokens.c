@@ -119,13 +119,20 @@ static void put_special(struct json_writer *w, const struct tokenizer *t, const 
     buffer_free(&text);
 }
 
+void put_chat_template(struct json_writer *w, const struct chat *chat) {
+    struct text_span template = chat ? chat_source(chat) : (struct text_span){0};
+    if (template.text)
+        put_key_string_n(w, "chat_template", template.text, template.size);
+    else
+        put_key_null(w, "chat_template");
+}
+
 struct answer *tokenizer_info(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
     struct served_tokenizer t;
     struct buffer body = {0};
     struct json_writer w;
     (void)waker;
     if (!api_tokenizer(a, api_argument(r, "model"), &t, f)) return NULL;
-    struct text_span template = t.chat ? chat_source(t.chat) : (struct text_span){0};
     put_begin(&w, &body);
     put_object(&w);
     put_key_string(&w, "model", t.id);
@@ -134,10 +141,7 @@ struct answer *tokenizer_info(struct api *a, const struct api_request *r, struct
     put_special(&w, t.tokenizer, "pad_token", tokenizer_pad(t.tokenizer));
     put_key_int(&w, "vocab_size", tokenizer_vocab_size(t.tokenizer));
     put_key_int(&w, "model_max_length", t.limits->context);
-    if (template.text)
-        put_key_string_n(&w, "chat_template", template.text, template.size);
-    else
-        put_key_null(&w, "chat_template");
+    put_chat_template(&w, t.chat);
     put_object_end(&w);
     return answer_text(200, JSON_TYPE, &body);
 }

@@ -246,6 +246,9 @@ def test_probes_answer(server):
     assert re.fullmatch(r"\d+\.\d+\.\d+", server.request("GET", "/version").json()["version"])
     props = server.request("GET", "/props").json()
     assert props["total_slots"] == 8 and props["default_generation_settings"]["params"]["temperature"] == 1
+    cache = props["prefix_cache"]
+    assert cache["block_tokens"] > 0 < cache["block_bytes"] and 0 <= cache["blocks"] <= cache["max_blocks"] > 0
+    assert props["chat_template"] is None
 
 
 # Other origins.

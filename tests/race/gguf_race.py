@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Files of llama.cpp's types against llama.cpp and ik_llama.cpp, by turns: a prompt of 512 tokens and 64 written ones.
+
+    gguf_race.py --models PEERS/models --llama PEERS/bin --ik PEERS/ik/build/bin --threads 1 --json out.jsonl
+
+MODELS has m-bf16.gguf, m-q8_0.gguf, m-q4_0.gguf and m-q4_K_M.gguf, of one shape with random weights. Ours is
+`retro-bench turns` with the same shape and bits; pure Q4_K stands against Q4_K_M, which has some Q6_K. ik_llama.cpp runs
+twice, as it comes and with -rtr 1, which rearranges weights as they are read. A ratio is ours over the best of the
+others in the same round.
+"""
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+
+import race
+
+OURS = {"bf16": "m-bf16", "q8_0": "m-int8", "q4_0": "m-int4", "q4_K_M": "m-q4_k"}
+UNITS = {"pp512": "tok/s", "tg64": "tok/s"}
+
+
+def output_of(command, text=None):
+    done = subprocess.run(command, input=text, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{command[0]}: {done.stderr[-2000:]}")
+    return done.stdout
+
+
+def measure_ours(a, kind):
+    command = [a.bench, "turns", "--model", OURS[kind], "--threads", str(a.threads)]
+    lines = [json.loads(line) for line in output_of(command, "".join(f"{test}\n" for test in UNITS)).splitlines()]
+    return {line["name"]: line["value"] for line in lines if line["name"] in UNITS}
+
+
+def measure_peer(a, programs, kind, extra):
+    command = [str(programs / "llama-bench"), "-m", str(a.models / f"m-{kind}.gguf"), "-t", str(a.threads),
+               "-p", "512", "-n", "64", "-r", "1", "-o", "json", *extra]
+    rows = json.loads(output_of(command))
+    return {f"pp{row['n_prompt']}" if row["n_prompt"] else f"tg{row['n_gen']}": row["avg_ts"] for row in rows}
+
+
+def entry(measure, *arguments):
+    def run():
+        with race.Others() as others:
+            values = measure(*arguments)
+        return {**values, "others": others.cpus}
+    return run
+
+
+def main():
+    a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    a.add_argument("--models", type=pathlib.Path, required=True)
+    a.add_argument("--llama", type=pathlib.Path, required=True)
+    a.add_argument("--ik", type=pathlib.Path, required=True)
+    a.add_argument("--bench", default="build/retro-bench")
+    a.add_argument("--types", nargs="+", choices=OURS, default=list(OURS))
+    a.add_argument("--threads", type=int, default=1)
+    a.add_argument("--rounds", type=int, default=5)
+    a.add_argument("--json")
+    a = a.parse_args()
+
+    entries = {}
+    for kind in a.types:
+        entries[f"llama.cpp {kind}"] = entry(measure_peer, a, a.llama, kind, [])
+        entries[f"ik {kind}"] = entry(measure_peer, a, a.ik, kind, [])
+        entries[f"ik -rtr {kind}"] = entry(measure_peer, a, a.ik, kind, ["-rtr", "1"])
+        entries[f"retro {kind}"] = entry(measure_ours, a, kind)
+    results = race.run_rounds("gguf", entries, a.rounds, a.json)
+    against = {kind: [name for name in entries if name.endswith(f" {kind}") and not name.startswith("retro")] for kind in a.types}
+    ratios = [(f"{kind} {test}", test, f"retro {kind}", against[kind]) for kind in a.types for test in UNITS]
+    race.print_results(f"GGUF types, {a.threads} threads", results, UNITS, ratios)
+
+
+if __name__ == "__main__":
+    main()
