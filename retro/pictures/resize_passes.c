@@ -1,0 +1,115 @@
+/* retro/pictures/resize_passes.c: the sums of weights and pixels, which are all the time that resizing takes. The sums
+ * are of integers and exact, so every way to add them gives the same bytes. */
+#include <string.h>
+
+#include "retro/pictures/resize_taps.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+static uint8_t sum_pixel(int32_t sum, int bits) {
+    int32_t value = sum >> bits;
+    return (uint8_t)max_int(0, min_int(value, 255));
+}
+
+static int32_t taps_weight(const struct resize_taps *t, int i, int j) {
+    size_t at = (size_t)i * (size_t)t->stride + (size_t)j;
+    return t->high[at] * (1 << RESIZE_LOW_BITS) + t->low[at];
+}
+
+/* One channel of output pixel i: its bytes lie `stride` apart from `at` on. */
+static uint8_t sum_bytes(const uint8_t *at, size_t stride, const struct resize_taps *t, int i) {
+    int32_t sum = 1 << (t->bits - 1);
+    for (int j = 0; j < t->count[i]; j++) sum += at[(size_t)j * stride] * taps_weight(t, i, j);
+    return sum_pixel(sum, t->bits);
+}
+
+#if defined(__SSE2__)
+
+/* Sums of four channels by the two parts of the weights. They wrap, and their joint sum does not. */
+struct resize_sums {
+    __m128i low, high;
+};
+
+/* Two weights side by side, in every pair of the register. */
+static __m128i weights_pair(const int16_t *weights) {
+    int32_t pair;
+    memcpy(&pair, weights, sizeof pair);
+    return _mm_set1_epi32(pair);
+}
+
+/* `pairs`: four channels of two pixels, side by side, as 16-bit numbers. */
+static void sums_add(struct resize_sums *s, __m128i pairs, __m128i low, __m128i high) {
+    s->low = _mm_add_epi32(s->low, _mm_madd_epi16(pairs, low));
+    s->high = _mm_add_epi32(s->high, _mm_madd_epi16(pairs, high));
+}
+
+static __m128i sums_finish(const struct resize_sums *s, int bits) {
+    __m128i sum = _mm_add_epi32(_mm_slli_epi32(s->high, RESIZE_LOW_BITS), s->low);
+    sum = _mm_add_epi32(sum, _mm_set1_epi32(1 << (bits - 1)));
+    return _mm_sra_epi32(sum, _mm_cvtsi32_si128(bits));
+}
+
+void resize_row(uint8_t *out, const uint8_t *row, const struct resize_taps *t, int to) {
+    const __m128i zero = _mm_setzero_si128();
+    for (int i = 0; i < to; i++) {
+        const int16_t *low = t->low + (size_t)i * (size_t)t->stride, *high = t->high + (size_t)i * (size_t)t->stride;
+        const uint8_t *pixels = row + 3 * (size_t)t->first[i];
+        struct resize_sums sums = {zero, zero};
+        for (int j = 0; j < t->count[i]; j += 2) {
+            __m128i two = _mm_loadl_epi64((const __m128i *)(pixels + 3 * (size_t)j));
+            __m128i pairs = _mm_unpacklo_epi8(two, _mm_srli_epi64(two, 24));
+            sums_add(&sums, _mm_unpacklo_epi8(pairs, zero), weights_pair(low + j), weights_pair(high + j));
+        }
+        __m128i sum = sums_finish(&sums, t->bits);
+        sum = _mm_packs_epi32(sum, sum);
+        int32_t pixel = _mm_cvtsi128_si32(_mm_packus_epi16(sum, sum));
+        memcpy(out + 3 * (size_t)i, &pixel, 3);
+    }
+}
+
+/* Sixteen bytes of row y. */
+static void column_block(uint8_t *out, const uint8_t *at, size_t stride, const struct resize_taps *t, int y) {
+    const __m128i zero = _mm_setzero_si128();
+    const int16_t *low = t->low + (size_t)y * (size_t)t->stride, *high = t->high + (size_t)y * (size_t)t->stride;
+    struct resize_sums sums[4] = {{zero, zero}, {zero, zero}, {zero, zero}, {zero, zero}};
+    for (int j = 0; j < t->count[y]; j += 2) {
+        const uint8_t *above = at + (size_t)j * stride, *below = j + 1 < t->count[y] ? above + stride : above;
+        __m128i upper = _mm_loadu_si128((const __m128i *)above), lower = _mm_loadu_si128((const __m128i *)below);
+        __m128i left = _mm_unpacklo_epi8(upper, lower), right = _mm_unpackhi_epi8(upper, lower);
+        __m128i low_pair = weights_pair(low + j), high_pair = weights_pair(high + j);
+        sums_add(&sums[0], _mm_unpacklo_epi8(left, zero), low_pair, high_pair);
+        sums_add(&sums[1], _mm_unpackhi_epi8(left, zero), low_pair, high_pair);
+        sums_add(&sums[2], _mm_unpacklo_epi8(right, zero), low_pair, high_pair);
+        sums_add(&sums[3], _mm_unpackhi_epi8(right, zero), low_pair, high_pair);
+    }
+    __m128i front = _mm_packs_epi32(sums_finish(&sums[0], t->bits), sums_finish(&sums[1], t->bits));
+    __m128i back = _mm_packs_epi32(sums_finish(&sums[2], t->bits), sums_finish(&sums[3], t->bits));
+    _mm_storeu_si128((__m128i *)out, _mm_packus_epi16(front, back));
+}
+
+void resize_column(uint8_t *out, const uint8_t *pixels, int width, const struct resize_taps *t, int y) {
+    size_t stride = 3 * (size_t)width, x = 0;
+    const uint8_t *top = pixels + (size_t)t->first[y] * stride;
+    for (; x + 16 <= stride; x += 16) column_block(out + x, top + x, stride, t, y);
+    for (; x < stride; x++) out[x] = sum_bytes(top + x, stride, t, y);
+}
+
+#else
+
+void resize_row(uint8_t *out, const uint8_t *row, const struct resize_taps *t, int to) {
+    for (int i = 0; i < to; i++) {
+        const uint8_t *pixels = row + 3 * (size_t)t->first[i];
+        for (size_t channel = 0; channel < 3; channel++)
+            out[3 * (size_t)i + channel] = sum_bytes(pixels + channel, 3, t, i);
+    }
+}
+
+void resize_column(uint8_t *out, const uint8_t *pixels, int width, const struct resize_taps *t, int y) {
+    size_t stride = 3 * (size_t)width;
+    const uint8_t *top = pixels + (size_t)t->first[y] * stride;
+    for (size_t x = 0; x < stride; x++) out[x] = sum_bytes(top + x, stride, t, y);
+}
+
+#endif
