@@ -40,7 +40,8 @@ def room_allows(name, header):
 LIBRARIES = {
     "faiss": r"faiss/", "microhttpd": r"microhttpd", "jansson": r"jansson", "xxhash": r"xxhash",
     "sentencepiece": r"sentencepiece", "pcre2": r"pcre2", "utf8proc": r"utf8proc", "libxml2": r"libxml/",
-    "mpi": r"mpi\.h", "nccl": r"nccl", "gnutls": r"gnutls/",
+    "mpi": r"mpi\.h", "nccl": r"nccl", "gnutls": r"gnutls/", "jpeg": r"j(?:peglib|error)\.h", "png": r"png\.h",
+    "webp": r"webp/",
 }
 TESTS_ONLY = {"cmocka": r"cmocka"}
 

@@ -1,0 +1,174 @@
+"""tests/pictures/make_pictures.py: writes the files that tests/unit/test_pictures.c decodes and resizes, and what they
+must become.
+
+    python3 tests/pictures/make_pictures.py
+
+The expected pixels are Pillow's (13.0.0), made RGB by transformers' rule (alpha over white), and torchvision's (0.29.2)
+for the resizing that follows it. decoded.txt has a line a file: name, width, height, FNV-1a of the RGB rows.
+resized.txt has a line a size: name, width, height, number of the filter, library, FNV-1a. No test needs this script.
+"""
+
+import io
+import pathlib
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from torchvision.transforms import InterpolationMode
+from torchvision.transforms.v2 import functional
+
+HERE = pathlib.Path(__file__).parent
+ORIENTATION = 0x112
+rng = np.random.default_rng(7)
+
+
+def fnv(data):
+    value = 0xCBF29CE484222325
+    for byte in data:
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return f"{value:016x}"
+
+
+def waves(width, height, channels=3):
+    y, x = np.mgrid[0:height, 0:width]
+    rows = [127 + 120 * np.sin((x * (i + 1) + y * 2) / (9.0 + i) + i) * np.cos(y / (7.0 + i)) for i in range(channels)]
+    noisy = np.stack(rows, -1) + rng.normal(0, 12, (height, width, channels))
+    return np.clip(noisy, 0, 255).astype(np.uint8)
+
+
+def color(width=41, height=33):
+    return Image.fromarray(waves(width, height))
+
+
+def with_alpha(width=41, height=33):
+    return Image.fromarray(waves(width, height, 4))
+
+
+def oriented(number):
+    exif = Image.Exif()
+    exif[ORIENTATION] = number
+    return exif
+
+
+def files():
+    """(name, picture, what Pillow's save takes)"""
+    small = (17, 11)
+    for subsampling in (0, 1, 2):
+        yield f"color_{subsampling}.jpg", color(), {"quality": 85, "subsampling": subsampling}
+    yield "progressive.jpg", color(), {"progressive": True, "quality": 50}
+    yield "grey.jpg", color().convert("L"), {}
+    yield "cmyk.jpg", Image.fromarray(waves(41, 33, 4), "CMYK"), {}
+    yield "rgb.jpg", color(), {"keep_rgb": True}
+    yield "restarts.jpg", color(), {"restart_marker_blocks": 3}
+    for number in range(1, 9):
+        yield f"turned_{number}.jpg", color(*small), {"exif": oriented(number)}
+    yield "turned_6.png", color(*small), {"exif": oriented(6)}
+    yield "turned_8.webp", color(*small), {"exif": oriented(8), "lossless": True}
+    yield "color.png", color(), {}
+    yield "alpha.png", with_alpha(), {}
+    yield "grey.png", color().convert("L"), {}
+    yield "grey_alpha.png", with_alpha().convert("LA"), {}
+    yield "grey_key.png", color().convert("L"), {"transparency": 100}
+    yield "grey_16.png", Image.fromarray(waves(41, 33, 1)[..., 0].astype(np.uint16) * 3), {}
+    yield "bits_1.png", color().convert("1"), {}
+    for colors in (3, 13, 200):
+        yield f"palette_{colors}.png", color().quantize(colors), {}
+    yield "palette_alpha.png", color().quantize(20), {"transparency": bytes(range(0, 200, 10))}
+    keyed = color()
+    yield "color_key.png", keyed, {"transparency": keyed.getpixel((3, 4))}
+    yield "lossy.webp", color(), {}
+    yield "lossless.webp", color(), {"lossless": True}
+    yield "lossy_alpha.webp", with_alpha(), {}
+    yield "lossless_alpha.webp", with_alpha(), {"lossless": True, "exact": True}
+    yield "animated.webp", with_alpha(*small), {"save_all": True, "append_images": [with_alpha(*small)]}
+    yield "color.gif", color(), {"interlace": 0}
+    yield "interlaced.gif", color(), {"interlace": 1}
+    yield "key.gif", color().quantize(32), {"transparency": 5}
+    yield "animated.gif", color(*small), {"save_all": True, "append_images": [color(*small)]}
+    yield "grey.gif", color(160, 90).convert("L"), {}
+
+
+def wide_png(channels):
+    """A PNG of 16 bits a channel, which Pillow reads and does not write."""
+    import struct
+    import zlib
+
+    rows = rng.integers(0, 65536, (9, 13, channels), dtype=np.uint16)
+    raw = b"".join(b"\0" + row.astype(">u2").tobytes() for row in rows)
+    kind = {2: 4, 3: 2, 4: 6}[channels]
+
+    def chunk(name, data):
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 13, 9, 16, kind, 0, 0, 0)) +
+            chunk(b"IDAT", zlib.compress(raw)) + chunk(b"IEND", b""))
+
+
+def small_frame():
+    """A GIF whose first frame is a part of its canvas, with a palette of its own."""
+    out = io.BytesIO()
+    color(11, 7).quantize(16).save(out, "GIF", interlace=0)
+    data = bytearray(out.getvalue())
+    data[6:10] = (20).to_bytes(2, "little") + (15).to_bytes(2, "little")
+    at = data.index(b",\0\0\0\0")
+    data[at + 1:at + 5] = (4).to_bytes(2, "little") + (3).to_bytes(2, "little")
+    return bytes(data)
+
+
+def as_rgb(data):
+    """transformers.image_transforms.convert_to_rgb after exif_transpose, without its imports."""
+    image = Image.open(io.BytesIO(data))
+    image.load()
+    image = ImageOps.exif_transpose(image)
+    if "A" not in image.getbands() and image.info.get("transparency") is None:
+        return np.array(image.convert("RGB"))
+    white = Image.new("RGBA", image.size, (255, 255, 255, 255))
+    return np.array(Image.alpha_composite(white, image.convert("RGBA")).convert("RGB"))
+
+
+def write_decoded():
+    made = {}
+    for name, image, options in files():
+        out = io.BytesIO()
+        image.save(out, {"jpg": "JPEG", "png": "PNG", "webp": "WEBP", "gif": "GIF"}[name.split(".")[1]], **options)
+        made[name] = out.getvalue()
+    for channels in (2, 3, 4):
+        made[f"wide_{channels}.png"] = wide_png(channels)
+    made["small_frame.gif"] = small_frame()
+
+    lines = []
+    for name, data in made.items():
+        (HERE / name).write_bytes(data)
+        rows = as_rgb(data)
+        lines.append(f"{name} {rows.shape[1]} {rows.shape[0]} {fnv(rows.tobytes())}\n")
+    (HERE / "decoded.txt").write_text("".join(lines))
+
+
+TORCHVISION = {
+    0: InterpolationMode.NEAREST_EXACT, 1: InterpolationMode.LANCZOS, 2: InterpolationMode.BILINEAR,
+    3: InterpolationMode.BICUBIC,
+}
+
+
+def write_resized():
+    lines = []
+    # The last two of tall.png are shapes for which Pillow 13 does the columns first.
+    sizes = {"color.png": [(16, 16), (41, 20), (64, 33), (100, 90), (7, 31)], "tall.png": [(31, 24), (23, 20), (30, 8)]}
+    Image.fromarray(waves(23, 190)).save(HERE / "tall.png")
+    for name, list_of_sizes in sizes.items():
+        image = Image.open(HERE / name)
+        rows = torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()
+        for width, height in list_of_sizes:
+            for number in range(6):
+                pixels = np.array(image.resize((width, height), number))
+                lines.append(f"{name} {width} {height} {number} 0 {fnv(pixels.tobytes())}\n")
+                if number in TORCHVISION:
+                    pixels = functional.resize(rows, [height, width], TORCHVISION[number], antialias=True)
+                    pixels = pixels.permute(1, 2, 0).contiguous().numpy()
+                    lines.append(f"{name} {width} {height} {number} 1 {fnv(pixels.tobytes())}\n")
+    (HERE / "resized.txt").write_text("".join(lines))
+
+
+if __name__ == "__main__":
+    write_decoded()
+    write_resized()

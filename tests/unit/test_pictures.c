@@ -1,0 +1,221 @@
+/* tests/unit/test_pictures.c: decoding and resizing give the pixels that Pillow and torchvision give
+ * (tests/pictures/make_pictures.py); damaged, cut off and oversized files are refused with words. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "retro/pictures/resize.h"
+
+static const char folder[] = "tests/pictures";
+
+static uint64_t fnv_of(const struct picture *p) {
+    uint64_t value = 0xCBF29CE484222325;
+    for (size_t i = 0; i < (size_t)p->width * (size_t)p->height * 3; i++)
+        value = (value ^ p->pixels[i]) * 0x100000001B3;
+    return value;
+}
+
+static void read_fixture(struct buffer *bytes, const char *name) {
+    char path[200];
+    struct error e;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (file_read(path, 1 << 20, bytes, &e)) fail_msg("%s", e.text);
+}
+
+static void open_fixture(struct picture *p, const char *name) {
+    struct buffer bytes = {0};
+    struct error e;
+    read_fixture(&bytes, name);
+    if (picture_decode(p, (struct text_span){bytes.data, bytes.size}, &picture_default_rules, &e))
+        fail_msg("%s: %s", name, e.text);
+    buffer_free(&bytes);
+}
+
+/* Calls check for each line of a table. Returns how many there were. */
+static int each_line(const char *table, void (*check)(const char *line)) {
+    struct buffer text = {0};
+    int n = 0;
+    char *state = NULL;
+    read_fixture(&text, table);
+    for (char *line = strtok_r(text.data, "\n", &state); line; line = strtok_r(NULL, "\n", &state)) {
+        check(line);
+        n++;
+    }
+    buffer_free(&text);
+    return n;
+}
+
+static void check_decoded(const char *line) {
+    char name[60];
+    int width, height;
+    unsigned long long fnv;
+    struct picture p;
+    assert_int_equal(sscanf(line, "%59s %d %d %llx", name, &width, &height, &fnv), 4);
+    open_fixture(&p, name);
+    if (p.width != width || p.height != height || fnv_of(&p) != fnv)
+        fail_msg("expected %s, found %d x %d, %016llx", line, p.width, p.height, (unsigned long long)fnv_of(&p));
+    picture_free(&p);
+}
+
+static void test_decoded(void **state) {
+    (void)state;
+    assert_int_equal(each_line("decoded.txt", check_decoded), 44);
+}
+
+static void check_resized(const char *line) {
+    char name[60];
+    int width, height, filter, library;
+    unsigned long long fnv;
+    struct picture p, resized;
+    struct error e;
+    assert_int_equal(sscanf(line, "%59s %d %d %d %d %llx", name, &width, &height, &filter, &library, &fnv), 6);
+    open_fixture(&p, name);
+    struct resize_way way = {(enum resize_filter)filter, (enum resize_library)library};
+    if (picture_resize(&resized, &p, width, height, way, &e)) fail_msg("%s: %s", line, e.text);
+    if (resized.width != width || resized.height != height || fnv_of(&resized) != fnv)
+        fail_msg("expected %s, found %016llx", line, (unsigned long long)fnv_of(&resized));
+    picture_free(&resized);
+    picture_free(&p);
+}
+
+static void test_resized(void **state) {
+    (void)state;
+    assert_int_equal(each_line("resized.txt", check_resized), 80);
+}
+
+static void expect_refusal(const void *bytes, size_t size, enum status status, const char *words) {
+    struct picture p = {.width = 1};
+    struct error e = {0};
+    assert_int_equal(picture_decode(&p, (struct text_span){bytes, size}, &picture_default_rules, &e), status);
+    assert_null(p.pixels);
+    assert_int_equal(p.width, 0);
+    if (strstr(e.text, words) == NULL) fail_msg("expected \"%s\" in: %s", words, e.text);
+}
+
+static void test_unknown(void **state) {
+    (void)state;
+    expect_refusal("", 0, STATUS_INVALID, "JPEG, PNG, WebP or GIF");
+    expect_refusal("BM and a bitmap", 15, STATUS_INVALID, "JPEG, PNG, WebP or GIF");
+    expect_refusal("\xFF\xD8\xFF", 3, STATUS_INVALID, "JPEG: ");
+    expect_refusal("RIFF____WEBP", 12, STATUS_INVALID, "WebP: ");
+    assert_int_equal(picture_kind_of((struct text_span){"GIF89a", 6}), PICTURE_GIF);
+    assert_int_equal(picture_kind_of((struct text_span){"GIF88a", 6}), PICTURE_UNKNOWN);
+    assert_string_equal(picture_kind_name(PICTURE_WEBP), "WebP");
+}
+
+/* Every file is cut at several places before its pixels end. */
+static void test_cut_off(void **state) {
+    (void)state;
+    static const char *const names[] = {"color_2.jpg",   "progressive.jpg", "cmyk.jpg",      "color.png",
+                                        "grey_16.png",   "lossy.webp",      "alpha.png",     "lossless_alpha.webp",
+                                        "animated.webp", "color.gif",       "interlaced.gif"};
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        struct buffer bytes = {0};
+        read_fixture(&bytes, names[i]);
+        bool animated = strstr(names[i], "animated") != NULL;
+        for (size_t part = 1; part < (animated ? 4 : 9); part++) {
+            size_t size = bytes.size * part / 10;
+            expect_refusal(bytes.data, size, STATUS_INVALID, ": ");
+        }
+        buffer_free(&bytes);
+    }
+}
+
+/* Files of some bytes that claim a large picture: refused by their header. */
+static void test_bombs(void **state) {
+    (void)state;
+    struct buffer bytes = {0};
+
+    read_fixture(&bytes, "color.png");
+    static const uint8_t png_head[] = {0, 0, 0xEA, 0x60, 0, 0, 0xEA, 0x60, 8, 2, 0, 0, 0, 0x0F, 0xB0, 0xE2, 0x15};
+    memcpy(bytes.data + 16, png_head, sizeof png_head);
+    expect_refusal(bytes.data, bytes.size, STATUS_TOO_LARGE, "PNG: the picture is 60000 x 60000 pixels");
+
+    read_fixture(&bytes, "color.gif");
+    memcpy(bytes.data + 6, "\x60\xEA\x60\xEA", 4);
+    expect_refusal(bytes.data, bytes.size, STATUS_TOO_LARGE, "GIF: the picture is 60000 x 60000 pixels");
+
+    read_fixture(&bytes, "color_0.jpg");
+    char *frame = memmem(bytes.data, bytes.size, "\xFF\xC0", 2);
+    assert_non_null(frame);
+    memcpy(frame + 5, "\xEA\x60\xEA\x60", 4);
+    expect_refusal(bytes.data, bytes.size, STATUS_TOO_LARGE, "JPEG: the picture is 60000 x 60000 pixels");
+
+    read_fixture(&bytes, "lossy.webp");
+    char *start = memmem(bytes.data, bytes.size, "\x9D\x01\x2A", 3);
+    assert_non_null(start);
+    memcpy(start + 3, "\xFF\x3F\xFF\x3F", 4);
+    expect_refusal(bytes.data, bytes.size, STATUS_TOO_LARGE, "WebP: the picture is 16383 x 16383 pixels");
+    buffer_free(&bytes);
+}
+
+static void test_limit(void **state) {
+    (void)state;
+    struct buffer bytes = {0};
+    struct picture p;
+    struct error e;
+    struct picture_rules rules = {.most_pixels = 41 * 33 - 1};
+    read_fixture(&bytes, "color.png");
+    struct text_span span = {bytes.data, bytes.size};
+    assert_int_equal(picture_decode(&p, span, &rules, &e), STATUS_TOO_LARGE);
+    assert_non_null(strstr(e.text, "at most 1352"));
+    rules.most_pixels++;
+    assert_int_equal(picture_decode(&p, span, &rules, &e), STATUS_OK);
+
+    struct picture wide;
+    struct resize_way way = {RESIZE_BICUBIC, RESIZE_AS_PILLOW};
+    assert_int_equal(picture_resize(&wide, &p, 60000, 60000, way, &e), STATUS_TOO_LARGE);
+    assert_null(wide.pixels);
+    picture_free(&p);
+    buffer_free(&bytes);
+}
+
+/* Scans that repeat cost the decoder's time and the sender nothing. */
+static void test_scans(void **state) {
+    (void)state;
+    struct buffer bytes = {0}, many = {0};
+    read_fixture(&bytes, "progressive.jpg");
+    char *last = bytes.data + bytes.size - 2;
+    char *scan = last;
+    while (memcmp(scan, "\xFF\xDA", 2) != 0) scan--;
+    buffer_append(&many, bytes.data, (size_t)(last - bytes.data));
+    for (int i = 0; i < 120; i++) buffer_append(&many, scan, (size_t)(last - scan));
+    buffer_append(&many, last, 2);
+    expect_refusal(many.data, many.size, STATUS_TOO_LARGE, "more than 100 scans");
+    buffer_free(&many);
+    buffer_free(&bytes);
+}
+
+static void test_background(void **state) {
+    (void)state;
+    struct buffer bytes = {0};
+    struct picture white, red;
+    struct error e;
+    struct picture_rules rules = {.most_pixels = 10000, .background = {255, 0, 0}};
+    read_fixture(&bytes, "key.gif");
+    open_fixture(&white, "key.gif");
+    assert_int_equal(picture_decode(&red, (struct text_span){bytes.data, bytes.size}, &rules, &e), STATUS_OK);
+    int through = 0;
+    for (int i = 0; i < red.width * red.height; i++)
+        through +=
+            memcmp(red.pixels + 3 * i, "\xFF\0\0", 3) == 0 && memcmp(white.pixels + 3 * i, "\xFF\xFF\xFF", 3) == 0;
+    assert_true(through > 0);
+    picture_free(&white);
+    picture_free(&red);
+    buffer_free(&bytes);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_decoded), cmocka_unit_test(test_resized),    cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_cut_off), cmocka_unit_test(test_bombs),      cmocka_unit_test(test_limit),
+        cmocka_unit_test(test_scans),   cmocka_unit_test(test_background),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
