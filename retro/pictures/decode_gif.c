@@ -1,11 +1,11 @@
 /* retro/pictures/decode_gif.c: the first frame of a GIF on its canvas. The format is in "GIF89a Specification",
- * CompuServe 1990; what it leaves open is as in Pillow. */
+ * CompuServe 1990; where it leaves something open, this is as Pillow. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "retro/pictures/decoders.h"
 
-/* Bytes not read yet. What is not there reads as zero and sets `cut`. */
+/* Bytes not read yet. Missing bytes read as zero and set `cut`. */
 struct gif_bytes {
     const uint8_t *data;
     size_t left;

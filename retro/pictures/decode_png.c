@@ -49,7 +49,7 @@ static void png_skip_texts(struct png_reading *r) {
     png_set_keep_unknown_chunks(r->png, PNG_HANDLE_CHUNK_NEVER, names, 5);
 }
 
-/* What the rows come as: RGB, RGBA, or grey of 16 bits. */
+/* Rows come as RGB, RGBA, or grey of 16 bits. */
 static void png_ask_rows(struct png_reading *r) {
     int depth = png_get_bit_depth(r->png, r->info), color = png_get_color_type(r->png, r->info);
     bool key = png_get_valid(r->png, r->info, PNG_INFO_tRNS) != 0;
