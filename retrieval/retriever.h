@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "config/base/buffer.h"
+#include "retrieval/marks.h"
 #include "retrieval/snapshot.h"
 
 struct retriever_query {
@@ -31,6 +32,7 @@ struct hit {
     uint64_t start, end;      /* bytes of the document's text */
     struct text_span text;    /* these bytes: UTF-8, any tokenizer's */
     struct text_span source;  /* all of the document's text, which `text` is part of; NULL: it is not at hand */
+    struct mark_span marks;   /* of the document, for place_find; none without `source` */
     const uint32_t *tokens;   /* [n_tokens] of the chunk, by the tokenizer that the documents were cut with */
     int n_tokens;
     float similarity; /* cosine */

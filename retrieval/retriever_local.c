@@ -88,6 +88,7 @@ static void local_show(const struct snapshot *view, int64_t id, float similarity
                         .end = chunk.end,
                         .text = chunk.text,
                         .source = chunk.source,
+                        .marks = chunk.marks,
                         .tokens = chunk.tokens,
                         .n_tokens = chunk.n_tokens,
                         .similarity = similarity};

@@ -25,18 +25,39 @@ static bool is_man_name(const char *name) {
     return suffix[letters] == '\0' && letters <= 8 && letter_first;
 }
 
+/* Ends of names, without the dot. Text is kept as it is, and so is source code. */
+static const char *const text_suffixes[] = {
+    "txt", "text", "log",     "c",    "h",     "cc",    "cpp",   "cxx",   "hpp", "hh",  "cu",   "cs",
+    "go",  "java", "js",      "mjs",  "ts",    "jsx",   "tsx",   "py",    "rb",  "rs",  "sh",   "sql",
+    "pl",  "pm",   "php",     "lua",  "kt",    "swift", "scala", "r",     "jl",  "hs",  "ml",   "el",
+    "clj", "erl",  "ex",      "dart", "zig",   "yaml",  "yml",   "toml",  "ini", "cfg", "conf", "tex",
+    "org", "adoc", "textile", "diff", "patch", "cmake", "mk",    "proto", "vim"};
+
+static const struct {
+    const char *suffix;
+    enum document_kind kind;
+} other_suffixes[] = {{"md", DOCUMENT_MARKDOWN}, {"markdown", DOCUMENT_MARKDOWN}, {"rst", DOCUMENT_RST},
+                      {"html", DOCUMENT_HTML},   {"htm", DOCUMENT_HTML},          {"xhtml", DOCUMENT_HTML}};
+
 enum document_kind document_kind(const char *path) {
-    static const struct {
-        const char *suffix;
-        enum document_kind kind;
-    } kinds[] = {{".txt", DOCUMENT_TEXT},  {".md", DOCUMENT_TEXT},  {".rst", DOCUMENT_TEXT},
-                 {".html", DOCUMENT_HTML}, {".htm", DOCUMENT_HTML}, {".xhtml", DOCUMENT_HTML}};
-    const char *slash = strrchr(path, '/');
-    const char *name = slash ? slash + 1 : path;
-    const char *dot = strrchr(name, '.');
-    for (size_t i = 0; dot && i < ARRAY_COUNT(kinds); i++)
-        if (strcasecmp(dot, kinds[i].suffix) == 0) return kinds[i].kind;
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
+    for (size_t i = 0; dot && i < ARRAY_COUNT(text_suffixes); i++)
+        if (strcasecmp(dot + 1, text_suffixes[i]) == 0) return DOCUMENT_TEXT;
+    for (size_t i = 0; dot && i < ARRAY_COUNT(other_suffixes); i++)
+        if (strcasecmp(dot + 1, other_suffixes[i].suffix) == 0) return other_suffixes[i].kind;
     return is_man_name(name) ? DOCUMENT_MAN : DOCUMENT_UNKNOWN;
+}
+
+void document_text_clear(struct document_text *d) {
+    buffer_clear(&d->text);
+    buffer_clear(&d->title);
+    buffer_clear(&d->marks);
+}
+
+void document_text_free(struct document_text *d) {
+    buffer_free(&d->text);
+    buffer_free(&d->title);
+    buffer_free(&d->marks);
 }
 
 /* How many bytes do not belong to a character, and how many characters there are. */
@@ -116,9 +137,10 @@ static enum status read_checked(const char *path, size_t limit, struct buffer *b
     return STATUS_OK;
 }
 
-static enum status extract_text(const char *path, size_t limit, struct buffer *text, struct buffer *title,
+static enum status extract_text(const char *path, enum document_kind kind, size_t limit, struct document_text *out,
                                 struct error *e) {
     size_t damaged, characters;
+    struct buffer *text = &out->text;
     enum status status = read_checked(path, limit, text, &damaged, &characters, e);
     if (status) return status;
     if (damaged > characters / 100)
@@ -126,12 +148,12 @@ static enum status extract_text(const char *path, size_t limit, struct buffer *t
                          characters, extract_encoding_hint(text));
     drop_bom(text);
     if (check_blank(path, text, e)) return STATUS_INVALID;
-    heading_title(text, title);
+    heading_title(text, &out->title);
+    document_mark(kind, (struct text_span){text->data, text->size}, &out->marks);
     return STATUS_OK;
 }
 
-static enum status extract_html_file(const char *path, size_t limit, struct buffer *text, struct buffer *title,
-                                     struct error *e) {
+static enum status extract_html_file(const char *path, size_t limit, struct document_text *out, struct error *e) {
     size_t damaged, characters;
     struct buffer html = {0};
     enum status status = read_checked(path, limit, &html, &damaged, &characters, e);
@@ -140,28 +162,32 @@ static enum status extract_html_file(const char *path, size_t limit, struct buff
         bool is_utf8 = damaged <= characters / 100;
         if (is_utf8 && damaged > 0) repair(&html);
         drop_bom(&html);
-        status = extract_html(path, (struct text_span){html.data, html.size}, is_utf8, text, title, e);
+        status = extract_html(path, (struct text_span){html.data, html.size}, is_utf8, out, e);
     }
     buffer_free(&html);
-    return status ? status : check_blank(path, text, e);
+    return status ? status : check_blank(path, &out->text, e);
 }
 
-enum status document_extract(const char *path, enum document_kind kind, size_t limit, struct buffer *text,
-                             struct buffer *title, struct error *e) {
-    buffer_clear(text);
-    buffer_clear(title);
+enum status document_extract(const char *path, enum document_kind kind, size_t limit, struct document_text *out,
+                             struct error *e) {
+    document_text_clear(out);
     enum status status = STATUS_INTERNAL;
     switch (kind) {
-        case DOCUMENT_TEXT: status = extract_text(path, limit, text, title, e); break;
-        case DOCUMENT_HTML: status = extract_html_file(path, limit, text, title, e); break;
+        case DOCUMENT_TEXT:
+        case DOCUMENT_MARKDOWN:
+        case DOCUMENT_RST: status = extract_text(path, kind, limit, out, e); break;
+        case DOCUMENT_HTML: status = extract_html_file(path, limit, out, e); break;
         case DOCUMENT_MAN:
-            status = extract_man(path, limit, text, title, e);
-            if (status == STATUS_OK) status = check_blank(path, text, e);
+            status = extract_man(path, limit, out, e);
+            if (status == STATUS_OK) status = check_blank(path, &out->text, e);
             break;
         case DOCUMENT_UNKNOWN:
+        case DOCUMENT_KINDS:
             return error_set(e, STATUS_UNSUPPORTED,
-                             "%s: not a known kind of document; .txt, .md, .rst, .html and man pages are", path);
+                             "%s: not a known kind of document; text, source code, Markdown, reStructuredText, HTML "
+                             "and man pages are",
+                             path);
     }
-    if (status == STATUS_OK && title->data == NULL) buffer_append(title, "", 0);
+    if (status == STATUS_OK && out->title.data == NULL) buffer_append(&out->title, "", 0);
     return status;
 }

@@ -39,13 +39,16 @@ static const struct {
 
 struct html_writer {
     struct buffer *out;
-    int newlines; /* owed before the next text */
-    bool space;   /* owed too, when no newline is */
+    struct buffer *marks; /* NULL: none are made */
+    int newlines;         /* owed before the next text */
+    bool space;           /* owed too, when no newline is */
     bool tab, item;
     bool fresh_cell; /* nothing written in this cell yet: what it, or an item, begins with does not break the line */
     bool row_started;
-    int pre;         /* depth of <pre> */
-    bool pre_opened; /* the newline right after <pre> does not count */
+    int pre;                /* depth of <pre> */
+    bool pre_opened;        /* the newline right after <pre> does not count */
+    const xmlNode *heading; /* the outermost that is open */
+    size_t heading_start;   /* SIZE_MAX: nothing of it is written yet */
 };
 
 static enum element_role role_of(const xmlNode *node) {
@@ -143,6 +146,26 @@ static void settle(struct html_writer *w) {
     if (w->item) buffer_append(w->out, "- ", 2);
     w->newlines = 0;
     w->space = w->tab = w->item = w->fresh_cell = w->pre_opened = false;
+    if (w->heading && w->heading_start == SIZE_MAX) w->heading_start = w->out->size;
+}
+
+/* 1 .. 6 for <h1> .. <h6>, else 0. */
+static int heading_level(const xmlNode *node) {
+    const char *name = (const char *)node->name;
+    return name[0] == 'h' && name[1] >= '1' && name[1] <= '6' && name[2] == '\0' ? name[1] - '0' : 0;
+}
+
+static void open_heading(struct html_writer *w, const xmlNode *node) {
+    if (w->marks == NULL || w->heading || heading_level(node) == 0) return;
+    w->heading = node;
+    w->heading_start = SIZE_MAX;
+}
+
+static void close_heading(struct html_writer *w, const xmlNode *node) {
+    if (w->heading != node) return;
+    if (w->heading_start != SIZE_MAX)
+        marks_add(w->marks, MARK_HEADING, heading_level(node), w->heading_start, w->out->size - w->heading_start);
+    w->heading = NULL;
 }
 
 static void write_pre(struct html_writer *w, const char *s) {
@@ -202,9 +225,12 @@ static void open_element(struct html_writer *w, const xmlNode *node, enum elemen
         case ROLE_SKIP: break;
     }
     if (is_element(node, "tr")) w->row_started = false;
+    open_heading(w, node);
 }
 
-static void close_element(struct html_writer *w, enum element_role role) {
+static void close_element(struct html_writer *w, const xmlNode *node) {
+    enum element_role role = role_of(node);
+    close_heading(w, node);
     if (role == ROLE_PRE) {
         w->pre--;
         w->newlines = 0;
@@ -231,7 +257,7 @@ static void walk(struct html_writer *w, xmlNode *root) {
         } else if (node->type == XML_ELEMENT_NODE && role_of(node) != ROLE_SKIP &&
                    (node == root || !is_furniture(node))) {
             open_element(w, node, role_of(node));
-            if (node->children == NULL) close_element(w, role_of(node));
+            if (node->children == NULL) close_element(w, node);
             enter = node->children != NULL;
         }
         if (enter) {
@@ -240,7 +266,7 @@ static void walk(struct html_writer *w, xmlNode *root) {
         }
         while (node != root && node->next == NULL) {
             node = node->parent;
-            close_element(w, role_of(node));
+            close_element(w, node);
         }
         node = node == root ? NULL : node->next;
     }
@@ -273,8 +299,8 @@ static void write_title(xmlNode *root, struct buffer *title) {
         }
 }
 
-enum status extract_html(const char *path, struct text_span html, bool is_utf8, struct buffer *text,
-                         struct buffer *title, struct error *e) {
+enum status extract_html(const char *path, struct text_span html, bool is_utf8, struct document_text *out,
+                         struct error *e) {
     const int options = HTML_PARSE_RECOVER | HTML_PARSE_NOERROR | HTML_PARSE_NOWARNING | HTML_PARSE_NONET;
     if (html.size > INT32_MAX)
         return error_set(e, STATUS_TOO_LARGE, "%s: %zu bytes of HTML, at most 2 GiB", path, html.size);
@@ -290,10 +316,10 @@ enum status extract_html(const char *path, struct text_span html, bool is_utf8, 
         status = error_set(e, STATUS_INVALID, "%s: the HTML parser gave up: elements nest deeper than %u", path,
                            xmlParserMaxDepth);
     if (status == STATUS_OK) {
-        struct html_writer w = {.out = text};
-        write_title(root, title);
+        struct html_writer w = {.out = &out->text, .marks = &out->marks};
+        write_title(root, &out->title);
         walk(&w, find_content(root));
-        if (text->size > 0) buffer_append(text, "\n", 1);
+        if (out->text.size > 0) buffer_append(&out->text, "\n", 1);
     }
     xmlFreeDoc(doc);
     htmlFreeParserCtxt(parser);

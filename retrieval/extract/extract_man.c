@@ -128,9 +128,24 @@ static void write_title(const struct buffer *page, size_t at, struct buffer *tit
     }
 }
 
+/* Sections begin in the first column, their parts in the fourth behind an empty line or a section; nothing else does.
+ */
+static void mark_sections(const struct document_text *page, struct buffer *marks) {
+    const struct buffer *text = &page->text;
+    bool may_be_part = false;
+    for (size_t at = 0; at < text->size;) {
+        const char *line = text->data + at, *end = memchr(line, '\n', text->size - at);
+        size_t size = end ? (size_t)(end - line) : text->size - at, indent = 0;
+        while (indent < size && line[indent] == ' ') indent++;
+        bool is_section = indent == 0 && size > 0, is_part = indent == 3 && may_be_part && size > indent;
+        if (is_section || is_part) marks_add(marks, MARK_HEADING, is_section ? 1 : 2, at + indent, size - indent);
+        may_be_part = is_section || indent == size;
+        at += size + (end != NULL);
+    }
+}
+
 /* The page between mandoc's header and footer lines. */
-static enum status take_page(const char *path, const struct buffer *page, struct buffer *text, struct buffer *title,
-                             struct error *e) {
+static enum status take_page(const char *path, const struct buffer *page, struct document_text *out, struct error *e) {
     size_t at = 0, body;
     struct text_span line, last = {0};
     if (!next_line(page, &at, &line) || *line.text == '(')
@@ -141,9 +156,10 @@ static enum status take_page(const char *path, const struct buffer *page, struct
     size_t end = (size_t)(last.text - page->data);
     while (body < end && page->data[body] == '\n') body++;
     while (end > body && page->data[end - 1] == '\n') end--;
-    buffer_append(text, page->data + body, end - body);
-    buffer_append(text, "\n", 1);
-    write_title(page, body, title);
+    buffer_append(&out->text, page->data + body, end - body);
+    buffer_append(&out->text, "\n", 1);
+    mark_sections(out, &out->marks);
+    write_title(page, body, &out->title);
     return STATUS_OK;
 }
 
@@ -156,7 +172,7 @@ static bool is_redirect(const struct buffer *page) {
            memcmp(line.text, "See the file ", 13) == 0;
 }
 
-enum status extract_man(const char *path, size_t limit, struct buffer *text, struct buffer *title, struct error *e) {
+enum status extract_man(const char *path, size_t limit, struct document_text *out, struct error *e) {
     struct buffer source = {0}, page = {0};
     /* mandoc opens the file itself; reading it first refuses what is no regular file, too large or binary. */
     enum status status = file_read(path, limit, &source, e);
@@ -173,7 +189,7 @@ enum status extract_man(const char *path, size_t limit, struct buffer *text, str
                                                 "%s: only refers to another page (.so), which is indexed itself "
                                                 "where it lies",
                                                 path)
-                                    : take_page(path, &page, text, title, e);
+                                    : take_page(path, &page, out, e);
     }
     buffer_free(&page);
     return status;

@@ -14,6 +14,7 @@
 
 struct document {
     const char *id, *path, *title, *metadata; /* in the map */
+    struct mark_span marks;                   /* the same */
     uint64_t first_chunk, n_chunks;
     uint64_t text, text_size; /* in documents.text */
 };
@@ -111,23 +112,26 @@ static enum status read_document(const struct file_map *map, size_t *at, struct 
     memcpy(&record, map->data + *at, sizeof record);
     *at += sizeof record;
 
-    /* Four sizes of 32 bits cannot overflow 64. */
+    /* Five sizes of 32 bits cannot overflow 64. */
     uint64_t strings = (uint64_t)record.id_size + record.path_size + record.title_size + record.metadata_size + 4;
-    if (strings > map->size - *at) return *problem = "reaches beyond the end of the file", STATUS_CORRUPT;
+    uint64_t marks = (uint64_t)record.n_marks * sizeof(struct mark);
+    if (strings + marks > map->size - *at) return *problem = "reaches beyond the end of the file", STATUS_CORRUPT;
     const char *id = (const char *)map->data + *at, *path = id + record.id_size + 1;
     const char *title = path + record.path_size + 1;
     *d = (struct document){.id = id,
                            .path = path,
                            .title = title,
                            .metadata = title + record.title_size + 1,
+                           .marks = {id + strings, record.n_marks},
                            .first_chunk = record.first_chunk,
                            .n_chunks = record.n_chunks,
                            .text_size = record.text_size};
-    *at += strings;
+    *at += strings + marks;
 
     if (d->id[record.id_size] != '\0' || d->path[record.path_size] != '\0' || d->title[record.title_size] != '\0' ||
         d->metadata[record.metadata_size] != '\0')
         return *problem = "has a string without its end", STATUS_CORRUPT;
+    if (record.zero != 0) return *problem = "has a field that this version does not know", STATUS_CORRUPT;
     if (record.id_size == 0 || record.id_size > COLLECTION_MAX_ID || strlen(d->id) != record.id_size)
         return *problem = "has no id, or one that is too long", STATUS_CORRUPT;
     return STATUS_OK;
@@ -153,6 +157,8 @@ static enum status read_documents(struct collection *c, const char *folder, stru
         if (d->text_size > text_size - next_text)
             return bad_document(folder, i, "has more text than documents.text", e);
         d->text = next_text;
+        const char *fault = marks_fault(d->marks, d->text_size);
+        if (fault) return bad_document(folder, i, fault, e);
         next_chunk += d->n_chunks;
         next_text += d->text_size;
     }
@@ -349,7 +355,8 @@ struct chunk collection_chunk(const struct collection *c, int64_t id) {
                           .start = record->start,
                           .end = record->end,
                           .text = {text + d->text + record->start, record->end - record->start},
-                          .source = {text + d->text, d->text_size}};
+                          .source = {text + d->text, d->text_size},
+                          .marks = d->marks};
 }
 
 int64_t collection_document_of(const struct collection *c, int64_t id) {
@@ -366,6 +373,7 @@ struct stored_document collection_document_at(const struct collection *c, int64_
                                     .title = d->title,
                                     .metadata = d->metadata,
                                     .text = {text + d->text, d->text_size},
+                                    .marks = d->marks,
                                     .first_chunk = (int64_t)d->first_chunk,
                                     .n_chunks = (int64_t)d->n_chunks};
 }

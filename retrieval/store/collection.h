@@ -3,7 +3,7 @@
  *   DIR/CURRENT              "gen-000001 <checksum of its MANIFEST>\n"
  *   DIR/gen-000001/chunks.tokens    u32 little endian, the tokens of all documents back to back
  *                  chunks.offsets   struct chunk_record[]: where each chunk lies in tokens and in the source text
- *                  documents        id, path, title and metadata of each document, and its range of chunks
+ *                  documents        id, path, title, metadata and marks of each document, and its range of chunks
  *                  documents.text   the text of all documents back to back
  *                  vectors.faiss    one vector per chunk, id = chunk number (vectors.f32 for the index "Exact")
  *                  vectors.f32      the vectors as they were embedded, where vectors.faiss keeps them only in part
@@ -21,6 +21,7 @@
 #include "config/base/buffer.h"
 #include "retrieval/embedder.h"
 #include "retrieval/index/index.h"
+#include "retrieval/marks.h"
 
 struct collection;
 
@@ -50,6 +51,7 @@ struct chunk {
     uint64_t start, end;     /* bytes of the document's text */
     struct text_span text;   /* these bytes */
     struct text_span source; /* all of the document's text */
+    struct mark_span marks;  /* of the document */
 };
 
 /* A generation, as the files that belong to it name it. */
@@ -93,6 +95,7 @@ int64_t collection_document_of(const struct collection *c, int64_t id); /* the n
 struct stored_document {
     const char *id, *path, *title, *metadata;
     struct text_span text;
+    struct mark_span marks;
     int64_t first_chunk, n_chunks;
 };
 struct stored_document collection_document_at(const struct collection *c, int64_t number); /* in [0, n_documents) */
@@ -136,6 +139,7 @@ struct collection_document {
     const char *path, *title;
     const char *metadata; /* a JSON object; NULL: none */
     struct text_span text;
+    struct mark_span marks; /* of its pages, lines and headings */
     const int32_t *ids;     /* [n] */
     const uint32_t *bounds; /* [chunks + 1] where chunks begin in the text, in bytes; the last: where it ends */
     int n;

@@ -190,6 +190,8 @@ static enum status check_document(const struct collection_builder *b, const stru
         if (d->bounds[i] > d->bounds[i + 1])
             return error_set(e, STATUS_INVALID, "%s: chunk %d has bytes [%u, %u)", d->path, i, d->bounds[i],
                              d->bounds[i + 1]);
+    const char *fault = marks_fault(d->marks, d->text.size);
+    if (fault) return error_set(e, STATUS_INVALID, "%s: %s", d->path, fault);
     for (int i = 0; i < d->n; i++)
         if (d->ids[i] < 0) return error_set(e, STATUS_INVALID, "%s: token %d has id %d", d->path, i, d->ids[i]);
     return STATUS_OK;
@@ -220,12 +222,14 @@ static enum status write_entry(struct collection_builder *b, const struct collec
                                      .id_size = (uint32_t)strlen(id),
                                      .path_size = (uint32_t)strlen(d->path),
                                      .title_size = (uint32_t)strlen(d->title),
-                                     .metadata_size = (uint32_t)strlen(metadata)};
+                                     .metadata_size = (uint32_t)strlen(metadata),
+                                     .n_marks = d->marks.n};
     if (writer_append(&b->documents, &record, sizeof record, e) ||
         writer_append(&b->documents, id, record.id_size + (size_t)1, e) ||
         writer_append(&b->documents, d->path, record.path_size + (size_t)1, e) ||
         writer_append(&b->documents, d->title, record.title_size + (size_t)1, e) ||
-        writer_append(&b->documents, metadata, record.metadata_size + (size_t)1, e))
+        writer_append(&b->documents, metadata, record.metadata_size + (size_t)1, e) ||
+        writer_append(&b->documents, d->marks.bytes, d->marks.n * sizeof(struct mark), e))
         return e->status;
     return STATUS_OK;
 }

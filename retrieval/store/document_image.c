@@ -10,21 +10,22 @@
 struct image_head {
     uint32_t n_tokens;
     uint32_t id_size, path_size, title_size, metadata_size; /* without the NULs */
-    uint32_t zero;
+    uint32_t n_marks;
     uint64_t text_size;
 };
 _Static_assert(sizeof(struct image_head) == 32, "the arrays behind it are aligned");
 
 /* Where the arrays and strings of an image lie, in bytes. */
 struct image_layout {
-    uint64_t ids, bounds, vectors, strings, text, end;
+    uint64_t ids, bounds, vectors, marks, strings, text, end;
 };
 
 static struct image_layout lay_out(const struct image_head *head, uint64_t n_chunks, int dim) {
     struct image_layout l = {.ids = sizeof *head};
     l.bounds = l.ids + (uint64_t)head->n_tokens * sizeof(uint32_t);
     l.vectors = l.bounds + (n_chunks + 1) * sizeof(uint32_t);
-    l.strings = l.vectors + n_chunks * (uint64_t)dim * sizeof(float);
+    l.marks = l.vectors + n_chunks * (uint64_t)dim * sizeof(float);
+    l.strings = l.marks + head->n_marks * sizeof(struct mark);
     l.text = l.strings + head->id_size + head->path_size + head->title_size + (uint64_t)head->metadata_size + 4;
     l.end = l.text + head->text_size;
     return l;
@@ -47,7 +48,7 @@ static const char *find_fault(const struct document_image *image, int dim) {
         if (d->ids[i] < 0) return "a token is negative";
     for (int i = 0; i < image->n_chunks; i++)
         if (!is_unit(image->vectors + (size_t)i * (size_t)dim, dim)) return "a vector is not of unit length";
-    return NULL;
+    return marks_fault(d->marks, d->text.size);
 }
 
 static enum status check_strings(const struct collection_document *d, struct error *e) {
@@ -82,11 +83,13 @@ enum status document_image_write(struct buffer *out, const struct collection_doc
                               .path_size = (uint32_t)strlen(d->path),
                               .title_size = (uint32_t)strlen(d->title),
                               .metadata_size = (uint32_t)strlen(metadata),
+                              .n_marks = d->marks.n,
                               .text_size = d->text.size};
     buffer_append(out, &head, sizeof head);
     buffer_append(out, d->ids, (size_t)d->n * sizeof *d->ids);
     buffer_append(out, d->bounds, ((size_t)n_chunks + 1) * sizeof *d->bounds);
     buffer_append(out, vectors, (size_t)n_chunks * (size_t)info->dim * sizeof *vectors);
+    if (d->marks.n > 0) buffer_append(out, d->marks.bytes, d->marks.n * sizeof(struct mark));
     buffer_append(out, d->id, head.id_size + (size_t)1);
     buffer_append(out, d->path, head.path_size + (size_t)1);
     buffer_append(out, d->title, head.title_size + (size_t)1);
@@ -112,7 +115,6 @@ enum status document_image_read(struct document_image *out, struct text_span byt
     if (bytes.size < sizeof head) return corrupt(e, "it is cut off");
     memcpy(&head, bytes.text, sizeof head);
     if (head.n_tokens < 1 || head.n_tokens > INT32_MAX) return corrupt(e, "its number of tokens is not possible");
-    if (head.zero != 0) return corrupt(e, "it has a field that this version does not know");
     if (head.id_size < 1 || head.id_size > COLLECTION_MAX_ID) return corrupt(e, "its id is empty or too long");
     int n_chunks = collection_count_chunks((int)head.n_tokens, info->chunk_length);
     if (head.text_size > UINT32_MAX) return corrupt(e, "its text is too long");
@@ -124,6 +126,7 @@ enum status document_image_read(struct document_image *out, struct text_span byt
         .vectors = (const float *)(const void *)(bytes.text + l.vectors),
         .n_chunks = n_chunks,
         .document = {.text = {bytes.text + l.text, head.text_size},
+                     .marks = {bytes.text + l.marks, head.n_marks},
                      .ids = (const int32_t *)(const void *)(bytes.text + l.ids),
                      .bounds = (const uint32_t *)(const void *)(bytes.text + l.bounds),
                      .n = (int)head.n_tokens},

@@ -1,8 +1,8 @@
 /* retrieval/store/document_image.h: one document with its vectors as a string of bytes: what a log of changes keeps,
  * and what a collection that changes has in memory of each document that came since its generation.
  *
- * Little endian: a head of 32 bytes; ids u32 [n]; bounds u32 [chunks + 1]; vectors f32 [chunks, dim]; id, path, title
- * and metadata, a NUL behind each; the text. */
+ * Little endian: a head of 32 bytes; ids u32 [n]; bounds u32 [chunks + 1]; vectors f32 [chunks, dim]; marks of 12 bytes
+ * each; id, path, title and metadata, a NUL behind each; the text. */
 #pragma once
 
 #include "retrieval/store/collection.h"

@@ -81,7 +81,8 @@ struct chunk view_chunk(const struct snapshot *s, int64_t id) {
                           .start = d->bounds[i],
                           .end = d->bounds[i + 1],
                           .text = {d->text.text + d->bounds[i], d->bounds[i + 1] - d->bounds[i]},
-                          .source = d->text};
+                          .source = d->text,
+                          .marks = d->marks};
 }
 
 int64_t view_chunk_limit(const struct snapshot *s) {

@@ -60,6 +60,7 @@ static enum status copy_document(void *context, const struct stored_document *d,
                                        .title = d->title,
                                        .metadata = d->metadata,
                                        .text = d->text,
+                                       .marks = d->marks,
                                        .ids = (const int32_t *)first.tokens,
                                        .bounds = c->bounds,
                                        .n = ((int)d->n_chunks - 1) * info->chunk_length + last.n_tokens};

@@ -71,6 +71,7 @@ struct stored_document epoch_document(const struct epoch *x, int64_t place) {
                                     .title = d->title,
                                     .metadata = d->metadata,
                                     .text = d->text,
+                                    .marks = d->marks,
                                     .n_chunks = logged->bytes->image.n_chunks,
                                     .first_chunk = logged->first_chunk};
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "config/json/json_writer.h"
+#include "retrieval/extract/extract.h"
 #include "server/api/api.h"
 #include "server/api/fields/document_fields.h"
 
@@ -13,7 +14,8 @@ static const char documents_path[] = "/v1/documents/";
 struct document_answer {
     struct answer base;
     struct document_request request;
-    char *id; /* of what is changed */
+    struct buffer marks; /* of its text */
+    char *id;            /* of what is changed */
     struct document_job job;
     atomic_bool cancelled;
     atomic_int references;
@@ -25,6 +27,7 @@ struct document_answer {
 static void document_release(struct document_answer *d) {
     if (atomic_fetch_sub(&d->references, 1) != 1) return;
     document_request_free(&d->request);
+    buffer_free(&d->marks);
     pthread_mutex_destroy(&d->lock);
     free(d->id);
     free(d);
@@ -144,11 +147,15 @@ static struct answer *put_document(struct api *a, const struct api_request *r, c
         return NULL;
     }
     d->id = id ? xstrdup(id) : choose_id(request);
+    struct text_span text = {request->text, strlen(request->text)};
+    enum document_kind kind = document_kind(request->path);
+    document_mark(kind, text, &d->marks);
     d->job.document = (struct collection_document){.id = d->id,
                                                    .path = request->path[0] ? request->path : d->id,
                                                    .title = request->title,
                                                    .metadata = request->metadata.data,
-                                                   .text = {request->text, strlen(request->text)}};
+                                                   .text = text,
+                                                   .marks = marks_of(&d->marks)};
     return send_job(d, model, f);
 }
 

@@ -3,15 +3,33 @@
 
 #include <math.h>
 
+/* The place of a chunk is where it begins. */
+static void write_marks(struct json_writer *w, const struct hit *hit) {
+    struct document_place place = {0};
+    if (hit->source.text) place = place_find(hit->marks, hit->source, hit->start);
+    if (place.page > 0)
+        put_key_int(w, "page", place.page);
+    else
+        put_key_null(w, "page");
+    if (place.line > 0)
+        put_key_int(w, "line", place.line);
+    else
+        put_key_null(w, "line");
+    put_key_array(w, "heading");
+    for (int i = 0; i < place.n_headings; i++) put_string_n(w, place.headings[i].text, place.headings[i].size);
+    put_array_end(w);
+}
+
 /* A text that came with the request has no path. */
 void neighbor_write_place(struct json_writer *w, const struct hit *hit) {
-    static const char *const keys[] = {"document", "title", "start", "end"};
+    static const char *const keys[] = {"document", "title", "start", "end", "page", "line", "heading"};
     for (size_t i = 0; hit->path == NULL && i < ARRAY_COUNT(keys); i++) put_key_null(w, keys[i]);
     if (hit->path == NULL) return;
     put_key_string(w, "document", hit->path);
     put_key_string(w, "title", hit->title);
     put_key_int(w, "start", (int64_t)hit->start);
     put_key_int(w, "end", (int64_t)hit->end);
+    write_marks(w, hit);
 }
 
 void neighbor_write(struct json_writer *w, const struct hit *hit) {

@@ -6,7 +6,8 @@
 #include "server/api/fields/retrieval_fields.h"
 #include "server/schedule/generation.h"
 
-/* Where a chunk was found, into an open object: document, title, start, end; null for a text of the request's own. */
+/* Where a chunk was found, into an open object: document, title, start, end, and page, line and heading path
+ * where they are known; null for a text of the request's own. */
 void neighbor_write_place(struct json_writer *w, const struct hit *hit);
 /* All of it: its place, distance (1 - cosine), text. */
 void neighbor_write(struct json_writer *w, const struct hit *hit);

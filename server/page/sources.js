@@ -12,6 +12,8 @@ function describePlace(neighbor) {
   if (neighbor.document === null) return "given in the request";
   const parts = [`bytes ${neighbor.start}–${neighbor.end}`];
   if (neighbor.page) parts.push(`page ${neighbor.page}`);
+  if (neighbor.line) parts.push(`line ${neighbor.line}`);
+  if (neighbor.heading?.length) parts.push(neighbor.heading.join(" › "));
   if (neighbor.distance !== null) parts.push(`similarity ${(1 - neighbor.distance).toFixed(2)}`);
   return `${neighbor.document}\n${parts.join(" · ")}`;
 }

@@ -28,6 +28,11 @@ static void check_image(const char *bytes, size_t size) {
     }
     const struct collection_document *d = &image.document;
     CHECK(image.n_chunks == collection_count_chunks(d->n, info.chunk_length) && measure_strings(d) < size);
+    CHECK(marks_fault(d->marks, d->text.size) == NULL);
+    for (size_t at = 0; at <= d->text.size; at++) {
+        struct document_place place = place_find(d->marks, d->text, at);
+        CHECK(place.n_headings <= MARK_LEVELS);
+    }
     for (int i = 0; i < d->n; i++) CHECK(d->ids[i] >= 0);
     for (int i = 0; i < image.n_chunks; i++)
         CHECK(d->bounds[i] <= d->bounds[i + 1] && d->bounds[i + 1] <= d->text.size);

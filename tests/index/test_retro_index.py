@@ -44,8 +44,8 @@ def docs(tmp_path):
 
 
 def hits(stdout):
-    pattern = r"^(\d+)  (-?[\d.]+)  (\S+)  \[(\d+), (\d+)\)(?:  (.*))?$"
-    return [(m[3], float(m[2]), int(m[4]), int(m[5]), m[6]) for m in re.finditer(pattern, stdout, re.M)]
+    pattern = r"^(\d+)  (-?[\d.]+)  (\S+)  \[(\d+), (\d+)\)(?: \((.*?)\))?(?:  (.*))?$"
+    return [(m[3], float(m[2]), int(m[4]), int(m[5]), m[7], m[6]) for m in re.finditer(pattern, stdout, re.M)]
 
 
 def test_build_search_verify(docs, tmp_path):
@@ -55,14 +55,15 @@ def test_build_search_verify(docs, tmp_path):
     assert "4 documents" in done.stdout
     found = stats(out)
     assert found["documents"] == "4" and found["chunk length"] == "64" and found["index"] == "Flat"
-    for query, path, title in [("how do I extract a tarball", "docs/sub/tar.txt", None),
-                               ("network programming", "docs/sub/page.html", "Sockets"),
-                               ("a pet that naps", "docs/cats.md", "Cats"),
-                               ("say hello", "docs/sub/greet.1", "greet - print a friendly message")]:
+    for query, path, title, place in [
+            ("how do I extract a tarball", "docs/sub/tar.txt", None, "line 1"),
+            ("network programming", "docs/sub/page.html", "Sockets", "Sockets"),
+            ("a pet that naps", "docs/cats.md", "Cats", "line 1, Cats"),
+            ("say hello", "docs/sub/greet.1", "greet - print a friendly message", "NAME")]:
         done = run("search", out, query, "-k", 2)
         assert done.returncode == 0, done.stderr
         best, second = hits(done.stdout)
-        assert best[0] == path and best[4] == title, done.stdout
+        assert best[0] == path and best[4] == title and best[5] == place, done.stdout
         assert 1 >= best[1] >= second[1] >= -1
     assert run("verify", out).returncode == 0
 
@@ -77,7 +78,7 @@ def test_byte_ranges(tmp_path):
     text = subprocess.run([INDEX, "extract", page], capture_output=True, check=True).stdout
     assert text == page.read_bytes()
     done = subprocess.run([INDEX, "search", out, "number 150", "-k", "1000"], capture_output=True, check=True)
-    pieces = re.findall(rb"^\d+  \S+  long.md  \[(\d+), (\d+)\)  Numbers\n((?:    .*\n)*)", done.stdout, re.M)
+    pieces = re.findall(rb"^\d+  \S+  long.md  \[(\d+), (\d+)\) \(line \d+, Numbers\)  Numbers\n((?:    .*\n)*)", done.stdout, re.M)
     assert len(pieces) == int(stats(out)["chunks"]) > 10
     ranges = sorted((int(start), int(end)) for start, end, _ in pieces)
     assert ranges[0][0] == 0 and ranges[-1][1] == len(text)

@@ -15,15 +15,15 @@ static const char *put(const char *name, const void *bytes, size_t size) {
 
 /* A file of this name and these bytes gives this text; title may be NULL. */
 static void expect_bytes(const char *name, const char *bytes, size_t size, const char *text, const char *title) {
-    struct buffer b = {0}, t = {0};
+    struct document_text d = {0};
     struct error e = {0};
     const char *path = put(name, bytes, size);
-    if (document_extract(path, document_kind(path), LIMIT, &b, &t, &e)) fail_msg("%s", e.text);
-    assert_string_equal(b.data, text);
-    assert_int_equal(b.size, strlen(text));
-    if (title) assert_string_equal(t.data, title);
-    buffer_free(&b);
-    buffer_free(&t);
+    if (document_extract(path, document_kind(path), LIMIT, &d, &e)) fail_msg("%s", e.text);
+    assert_string_equal(d.text.data, text);
+    assert_int_equal(d.text.size, strlen(text));
+    if (title) assert_string_equal(d.title.data, title);
+    assert_null(marks_fault(marks_of(&d.marks), d.text.size));
+    document_text_free(&d);
     unlink(path);
 }
 
@@ -32,13 +32,12 @@ static void expect(const char *name, const char *bytes, const char *text, const 
 }
 
 static void expect_error(const char *name, const void *bytes, size_t size, enum status status, const char *message) {
-    struct buffer b = {0}, t = {0};
+    struct document_text d = {0};
     struct error e = {0};
     const char *path = put(name, bytes, size);
-    assert_int_equal(document_extract(path, document_kind(path), LIMIT, &b, &t, &e), status);
+    assert_int_equal(document_extract(path, document_kind(path), LIMIT, &d, &e), status);
     if (!strstr(e.text, message) || !strstr(e.text, name)) fail_msg("\"%s\" does not say \"%s\"", e.text, message);
-    buffer_free(&b);
-    buffer_free(&t);
+    document_text_free(&d);
     unlink(path);
 }
 
@@ -47,13 +46,14 @@ static void test_kinds(void **state) {
     static const struct {
         const char *path;
         enum document_kind kind;
-    } cases[] = {{"a.txt", DOCUMENT_TEXT},       {"x/a.MD", DOCUMENT_TEXT},   {"a.rst", DOCUMENT_TEXT},
-                 {"a.html", DOCUMENT_HTML},      {"a.htm", DOCUMENT_HTML},    {"a.xhtml", DOCUMENT_HTML},
-                 {"ls.1", DOCUMENT_MAN},         {"ls.1.gz", DOCUMENT_MAN},   {"x.3ssl.gz", DOCUMENT_MAN},
-                 {"x.3p", DOCUMENT_MAN},         {"foo.0", DOCUMENT_UNKNOWN}, {"a.png", DOCUMENT_UNKNOWN},
-                 {"a", DOCUMENT_UNKNOWN},        {".1", DOCUMENT_UNKNOWN},    {"lib.so.1.2", DOCUMENT_MAN},
-                 {"a.txt.gz", DOCUMENT_UNKNOWN}, {"txt", DOCUMENT_UNKNOWN},   {"a.d/b", DOCUMENT_UNKNOWN},
-                 {"v1.10", DOCUMENT_UNKNOWN},    {"", DOCUMENT_UNKNOWN},      {"a.md/", DOCUMENT_UNKNOWN}};
+    } cases[] = {{"a.txt", DOCUMENT_TEXT},       {"x/a.MD", DOCUMENT_MARKDOWN}, {"a.rst", DOCUMENT_RST},
+                 {"a.html", DOCUMENT_HTML},      {"a.htm", DOCUMENT_HTML},      {"a.xhtml", DOCUMENT_HTML},
+                 {"ls.1", DOCUMENT_MAN},         {"ls.1.gz", DOCUMENT_MAN},     {"x.3ssl.gz", DOCUMENT_MAN},
+                 {"x.3p", DOCUMENT_MAN},         {"foo.0", DOCUMENT_UNKNOWN},   {"a.png", DOCUMENT_UNKNOWN},
+                 {"a", DOCUMENT_UNKNOWN},        {".1", DOCUMENT_UNKNOWN},      {"lib.so.1.2", DOCUMENT_MAN},
+                 {"a.txt.gz", DOCUMENT_UNKNOWN}, {"txt", DOCUMENT_UNKNOWN},     {"a.PY", DOCUMENT_TEXT},
+                 {"a.c", DOCUMENT_TEXT},         {"a.d/b", DOCUMENT_UNKNOWN},   {"v1.10", DOCUMENT_UNKNOWN},
+                 {"", DOCUMENT_UNKNOWN},         {"a.md/", DOCUMENT_UNKNOWN}};
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
         if (document_kind(cases[i].path) != cases[i].kind) fail_msg("%s", cases[i].path);
 }
@@ -115,18 +115,17 @@ static void test_text_errors(void **state) {
     expect_error("a.txt", large, LIMIT + 1, STATUS_TOO_LARGE, "the limit is 1048576");
     free(large);
     expect_error("a.png", "text", 4, STATUS_UNSUPPORTED, "not a known kind");
-    struct buffer b = {0}, t = {0};
+    struct document_text d = {0};
     struct error e = {0};
-    assert_int_equal(document_extract("/nonexistent/a.txt", DOCUMENT_TEXT, LIMIT, &b, &t, &e), STATUS_IO);
-    assert_int_equal(document_extract("/dev/null", DOCUMENT_TEXT, LIMIT, &b, &t, &e), STATUS_INVALID);
+    assert_int_equal(document_extract("/nonexistent/a.txt", DOCUMENT_TEXT, LIMIT, &d, &e), STATUS_IO);
+    assert_int_equal(document_extract("/dev/null", DOCUMENT_TEXT, LIMIT, &d, &e), STATUS_INVALID);
     char path[FOLDER_PATH_SIZE];
     folder_path(path, test_folder, "fifo.txt");
     assert_int_equal(mkfifo(path, 0600), 0);
     for (int kind = DOCUMENT_TEXT; kind <= DOCUMENT_MAN; kind++)
-        assert_int_equal(document_extract(path, (enum document_kind)kind, LIMIT, &b, &t, &e), STATUS_INVALID);
+        assert_int_equal(document_extract(path, (enum document_kind)kind, LIMIT, &d, &e), STATUS_INVALID);
     unlink(path);
-    buffer_free(&b);
-    buffer_free(&t);
+    document_text_free(&d);
 }
 
 static void test_html(void **state) {
@@ -170,12 +169,11 @@ static void test_html_encodings(void **state) {
     expect("a.html", "<p>caf\xe9", "caf\xc3\xa9\n", NULL);
     expect("a.html", "<p>caf\xc3\xa9", "caf\xc3\xa9\n", NULL);
     expect("a.html", "\xef\xbb\xbf<p>caf\xc3\xa9", "caf\xc3\xa9\n", NULL);
-    struct buffer b = {0}, t = {0};
+    struct document_text d = {0};
     const char *path = put("a.html", damaged, sizeof damaged - 1);
-    assert_int_equal(document_extract(path, DOCUMENT_HTML, LIMIT, &b, &t, NULL), STATUS_OK);
-    assert_non_null(strstr(b.data, "\xef\xbf\xbd!"));
-    buffer_free(&b);
-    buffer_free(&t);
+    assert_int_equal(document_extract(path, DOCUMENT_HTML, LIMIT, &d, NULL), STATUS_OK);
+    assert_non_null(strstr(d.text.data, "\xef\xbf\xbd!"));
+    document_text_free(&d);
     unlink(path);
 }
 
@@ -190,19 +188,19 @@ static void test_html_hostile(void **state) {
         "<!DOCTYPE html [<!ENTITY a 'aaaaaaaaaa'><!ENTITY b '&a;&a;&a;&a;'><!ENTITY x SYSTEM 'file:///etc/passwd'>]>"
         "<p>&b;&x;</p>";
     const char *path = put("a.html", entities, sizeof entities - 1);
-    struct buffer t = {0};
-    assert_int_equal(document_extract(path, DOCUMENT_HTML, LIMIT, &b, &t, NULL), STATUS_OK);
-    assert_null(strstr(b.data, "root:"));
-    assert_null(strstr(b.data, "aaaaaaaaaaa"));
+    struct document_text d = {0};
+    assert_int_equal(document_extract(path, DOCUMENT_HTML, LIMIT, &d, NULL), STATUS_OK);
+    assert_null(strstr(d.text.data, "root:"));
+    assert_null(strstr(d.text.data, "aaaaaaaaaaa"));
     buffer_clear(&b);
     for (int i = 0; i < 20000; i++) buffer_append_string(&b, "<p>x</b></i></table><td>");
     path = put("a.html", b.data, b.size);
-    assert_int_equal(document_extract(path, DOCUMENT_HTML, LIMIT, &b, &t, NULL), STATUS_OK);
+    assert_int_equal(document_extract(path, DOCUMENT_HTML, LIMIT, &d, NULL), STATUS_OK);
     expect_error("a.html", "<script>x</script>", 18, STATUS_INVALID, "no text");
     expect_error("a.html", "<p>a\0b", 6, STATUS_INVALID, "binary");
     expect_error("a.html", "<!-- only a comment", 19, STATUS_INVALID, "a.html");
     buffer_free(&b);
-    buffer_free(&t);
+    document_text_free(&d);
 }
 
 static void test_man(void **state) {
@@ -214,17 +212,117 @@ static void test_man(void **state) {
     expect("cat.1", page, text, "cat - concatenate files");
     expect("ls.1", mdoc, "NAME\n     ls \xe2\x80\x93 list files\n", "ls - list files");
     char command[160];
-    struct buffer b = {0}, t = {0};
+    struct document_text d = {0};
     struct error e = {0};
     const char *path = put("cat.1", page, sizeof page - 1);
     snprintf(command, sizeof command, "gzip -f %s", path);
     assert_int_equal(system(command), 0);
     snprintf(command, sizeof command, "%s.gz", path);
-    if (document_extract(command, DOCUMENT_MAN, LIMIT, &b, &t, &e)) fail_msg("%s", e.text);
-    assert_string_equal(b.data, text);
-    buffer_free(&b);
-    buffer_free(&t);
+    if (document_extract(command, DOCUMENT_MAN, LIMIT, &d, &e)) fail_msg("%s", e.text);
+    assert_string_equal(d.text.data, text);
+    document_text_free(&d);
     unlink(command);
+}
+
+/* The place of the first `word` of a file, as "page line heading>heading". */
+static void expect_place(const struct document_text *d, const char *word, const char *expected) {
+    struct buffer found = {0};
+    const char *at = strstr(d->text.data, word);
+    assert_non_null(at);
+    struct text_span text = {d->text.data, d->text.size};
+    struct document_place place = place_find(marks_of(&d->marks), text, (uint64_t)(at - d->text.data));
+    buffer_printf(&found, "%u %u ", place.page, place.line);
+    for (int i = 0; i < place.n_headings; i++)
+        buffer_printf(&found, "%s%.*s", i > 0 ? ">" : "", (int)place.headings[i].size, place.headings[i].text);
+    if (strcmp(found.data, expected) != 0) fail_msg("%s: %s, expected %s", word, found.data, expected);
+    buffer_free(&found);
+}
+
+static void extract_ok(const char *name, const char *bytes, struct document_text *d) {
+    struct error e = {0};
+    const char *path = put(name, bytes, strlen(bytes));
+    if (document_extract(path, document_kind(path), LIMIT, d, &e)) fail_msg("%s", e.text);
+    assert_null(marks_fault(marks_of(&d->marks), d->text.size));
+    unlink(path);
+}
+
+static void test_places_markdown(void **state) {
+    (void)state;
+    struct document_text d = {0};
+    extract_ok("a.md",
+               "---\ntitle: x\n---\n# One *two* ##\n\nalpha\n\n```sh\n# no heading\nbeta\n```\n"
+               "Under\n-----\ngamma\n\n### Deep\n\ndelta\n\n- item\n---\n\n#hash\n    # code\nepsilon\n"
+               "\nTop\n===\nzeta\n~~~~\n```\n# in\n~~~\neta\n~~~~\n## Last\r\ntheta",
+               &d);
+    expect_place(&d, "title", "0 2 ");
+    expect_place(&d, "alpha", "0 6 One *two*");
+    expect_place(&d, "beta", "0 10 One *two*");
+    expect_place(&d, "gamma", "0 14 One *two*>Under");
+    expect_place(&d, "delta", "0 18 One *two*>Under>Deep");
+    expect_place(&d, "epsilon", "0 25 One *two*>Under>Deep");
+    expect_place(&d, "zeta", "0 29 Top");
+    expect_place(&d, "eta\n~~~~\n## L", "0 34 Top");
+    expect_place(&d, "theta", "0 37 Top>Last");
+    /* Blanks belong to what follows, so a chunk that begins before a heading is under it. */
+    expect_place(&d, "\n\nTop\n", "0 27 Top");
+    expect_place(&d, "### Deep", "0 16 One *two*>Under>Deep");
+    document_text_free(&d);
+}
+
+static void test_places(void **state) {
+    (void)state;
+    struct document_text d = {0};
+    extract_ok("a.rst", "=====\nTitle\n=====\n\nalpha\n\nPart\n----\nbeta\n\nNext\n----\n\ngamma\n", &d);
+    expect_place(&d, "alpha", "0 5 Title");
+    expect_place(&d, "beta", "0 9 Title>Part");
+    expect_place(&d, "gamma", "0 14 Title>Next");
+    extract_ok(
+        "a.html",
+        "<title>t</title><body><p>zero<h1>One <b>two</b></h1><p>alpha<h3>Deep<br>er</h3>beta<ul><li><h2>Item</h2>"
+        "gamma</ul><h1></h1><p>delta",
+        &d);
+    expect_place(&d, "zero", "0 0 ");
+    expect_place(&d, "alpha", "0 0 One two");
+    expect_place(&d, "beta", "0 0 One two>Deep\ner");
+    expect_place(&d, "gamma", "0 0 One two>Item");
+    expect_place(&d, "delta", "0 0 One two>Item");
+    extract_ok("a.1", ".TH A 1\n.SH NAME\na \\- b\n.SH OPTIONS\n.SS Sub part\nalpha\n.SH END\nbeta\n", &d);
+    expect_place(&d, "alpha", "0 0 OPTIONS>Sub part");
+    expect_place(&d, "beta", "0 0 END");
+    document_text_free(&d);
+}
+
+/* Line marks within a long text tell the same lines as its newlines. */
+static void test_places_long(void **state) {
+    (void)state;
+    struct document_text d = {0};
+    struct buffer b = {0};
+    for (int i = 1; i <= 30000; i++) buffer_printf(&b, i % 100 == 1 ? "# Head %d\n" : "line %d.\n", i);
+    extract_ok("a.md", b.data, &d);
+    assert_true(d.marks.size / sizeof(struct mark) > 302);
+    for (int i = 2; i <= 30000; i += 777) {
+        char word[32], expected[48];
+        snprintf(word, sizeof word, "line %d.", i);
+        snprintf(expected, sizeof expected, "0 %d Head %d", i, (i - 1) / 100 * 100 + 1);
+        if (i % 100 != 1) expect_place(&d, word, expected);
+    }
+    buffer_free(&b);
+    document_text_free(&d);
+}
+
+static void test_marks_fault(void **state) {
+    (void)state;
+    static const struct mark bad[][2] = {
+        {{.at = 5, .kind = MARK_PAGE, .value = 1}, {.at = 4, .kind = MARK_PAGE, .value = 2}},
+        {{.at = 1, .kind = MARK_PAGE}, {.at = 4, .kind = MARK_PAGE, .value = 2}},
+        {{.at = 1, .kind = MARK_LINE, .value = 1, .level = 1}, {.at = 4, .kind = MARK_PAGE, .value = 2}},
+        {{.at = 1, .kind = 9, .value = 1}, {.at = 4, .kind = MARK_PAGE, .value = 2}},
+        {{.at = 1, .kind = MARK_PAGE, .value = 1}, {.at = 11, .kind = MARK_PAGE, .value = 2}},
+        {{.at = 1, .kind = MARK_HEADING, .level = 1, .value = 10}, {.at = 4, .kind = MARK_PAGE, .value = 2}},
+        {{.at = 1, .kind = MARK_HEADING, .level = 7, .value = 1}, {.at = 4, .kind = MARK_PAGE, .value = 2}},
+        {{.at = 1, .kind = MARK_PAGE, .value = 1, .zero = 1}, {.at = 4, .kind = MARK_PAGE, .value = 2}}};
+    for (size_t i = 0; i < ARRAY_COUNT(bad); i++) assert_non_null(marks_fault((struct mark_span){bad[i], 2}, 10));
+    assert_null(marks_fault((struct mark_span){&bad[0][1], 1}, 10));
 }
 
 static void test_man_errors(void **state) {
@@ -253,6 +351,10 @@ int main(void) {
                                        cmocka_unit_test(test_html_encodings),
                                        cmocka_unit_test(test_html_hostile),
                                        cmocka_unit_test(test_man),
-                                       cmocka_unit_test(test_man_errors)};
+                                       cmocka_unit_test(test_man_errors),
+                                       cmocka_unit_test(test_places_markdown),
+                                       cmocka_unit_test(test_places),
+                                       cmocka_unit_test(test_places_long),
+                                       cmocka_unit_test(test_marks_fault)};
     return cmocka_run_group_tests(tests, folder_set_up, folder_tear_down);
 }

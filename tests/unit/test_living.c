@@ -23,6 +23,7 @@ struct made_document {
     int32_t ids[LONGEST];
     uint32_t bounds[LONGEST / CHUNK + 2];
     float vectors[(LONGEST / CHUNK + 1) * DIM];
+    struct mark marks[2]; /* its first line, and a page whose number is the version, at the last byte */
     struct collection_document document;
 };
 
@@ -51,11 +52,14 @@ static void make_document(struct made_document *d, int id, int version) {
         }
         for (int j = 0; j < DIM; j++) v[j] = (float)(v[j] / sqrt(square));
     }
+    d->marks[0] = (struct mark){.kind = MARK_LINE, .value = 1};
+    d->marks[1] = (struct mark){.at = (uint32_t)(2 * n - 1), .kind = MARK_PAGE, .value = (uint32_t)version};
     d->document = (struct collection_document){.id = d->id,
                                                .path = d->path,
                                                .title = "a title",
                                                .metadata = d->metadata,
                                                .text = {d->text, (size_t)(2 * n)},
+                                               .marks = {d->marks, 2},
                                                .ids = d->ids,
                                                .bounds = d->bounds,
                                                .n = n};
@@ -132,6 +136,8 @@ static enum status see(void *context, const struct stored_document *d, struct er
     assert_int_equal(d->text.size, made.document.text.size);
     assert_memory_equal(d->text.text, made.text, d->text.size);
     assert_string_equal(d->path, made.path);
+    assert_true(marks_equal(d->marks, made.document.marks));
+    assert_int_equal(place_find(d->marks, d->text, d->text.size - 1).page, version);
     assert_string_equal(d->title, "a title");
     seen->model.versions[id] = version;
     seen->n++;

@@ -90,12 +90,11 @@ static enum status add_record(void *context, const struct json *record, struct e
 static enum status add_file(struct ppl *p, const char *path, struct error *e) {
     const char *dot = strrchr(path, '.');
     if (dot && strcmp(dot, ".jsonl") == 0) return json_parse_lines(path, add_record, p, e);
-    struct buffer text = {0}, title = {0};
-    enum status status = document_extract(path, document_kind(path), DOCUMENT_LIMIT, &text, &title, e);
-    if (status == STATUS_OK) status = ppl_score_document(p, (struct text_span){text.data, text.size}, e);
+    struct document_text read = {0};
+    enum status status = document_extract(path, document_kind(path), DOCUMENT_LIMIT, &read, e);
+    if (status == STATUS_OK) status = ppl_score_document(p, (struct text_span){read.text.data, read.text.size}, e);
     if (status) error_prefix(e, "%s", path);
-    buffer_free(&text);
-    buffer_free(&title);
+    document_text_free(&read);
     return status;
 }
 

@@ -96,7 +96,8 @@ static void show_chunk(const struct snapshot *view, int64_t id, struct hit *hit)
                         .start = chunk.start,
                         .end = chunk.end,
                         .text = chunk.text,
-                        .source = chunk.source};
+                        .source = chunk.source,
+                        .marks = chunk.marks};
 }
 
 static void draw_hits(struct ppl *p, struct hits *hits) {

@@ -26,7 +26,7 @@ struct builder {
     struct document_cutter cutter;
     struct key_set texts; /* hash and length of each text, so that a copy is added once */
     int n_copies, n_added;
-    struct buffer text, title;
+    struct document_text read; /* of one file */
     /* Chunks that wait: their text lies back to back. */
     struct buffer waiting;
     size_t ends[BATCH_CHUNKS];
@@ -64,15 +64,17 @@ static enum status embed_waiting(struct builder *b, struct error *e) {
 /* Adds the document that was cut, and queues its chunks' text for the embedder. */
 static enum status add_chunks(struct builder *b, const char *stored, struct error *e) {
     const struct document_cutter *cut = &b->cutter;
+    const struct buffer *text = &b->read.text;
     struct collection_document document = {.path = stored,
-                                           .title = b->title.data,
-                                           .text = {b->text.data, b->text.size},
+                                           .title = b->read.title.data,
+                                           .text = {text->data, text->size},
+                                           .marks = marks_of(&b->read.marks),
                                            .ids = cut->tokens.ids,
                                            .bounds = cut->bounds,
                                            .n = cut->tokens.n};
     enum status status = collection_add_document(b->collection, &document, e);
     for (int i = 0; i < cut->n_chunks && status == STATUS_OK; i++) {
-        buffer_append(&b->waiting, b->text.data + cut->bounds[i], cut->bounds[i + 1] - cut->bounds[i]);
+        buffer_append(&b->waiting, text->data + cut->bounds[i], cut->bounds[i + 1] - cut->bounds[i]);
         b->ends[b->n_waiting] = b->waiting.size;
         b->n_waiting++;
         if (b->n_waiting == BATCH_CHUNKS || b->waiting.size >= BATCH_BYTES) status = embed_waiting(b, e);
@@ -80,11 +82,11 @@ static enum status add_chunks(struct builder *b, const char *stored, struct erro
     return status;
 }
 
-/* The text of one file into b->text, and cut. */
+/* One file into b->read, and cut. */
 static enum status read_document(struct builder *b, const struct found_file *file, struct error *e) {
-    enum status status = document_extract(file->path, file->kind, b->options->max_file_bytes, &b->text, &b->title, e);
+    enum status status = document_extract(file->path, file->kind, b->options->max_file_bytes, &b->read, e);
     if (status) return status;
-    status = document_cut(&b->cutter, (struct text_span){b->text.data, b->text.size}, e);
+    status = document_cut(&b->cutter, (struct text_span){b->read.text.data, b->read.text.size}, e);
     return status ? error_prefix(e, "%s", file->path) : STATUS_OK;
 }
 
@@ -97,13 +99,13 @@ static enum status add_file(struct builder *b, const struct found_file *file, st
     if (read_document(b, file, &why)) {
         /* Ctrl-C reaches mandoc too: its page is not bad. */
         if ((status = check_interrupted(e)) == STATUS_OK) report(b, &why);
-    } else if (!key_set_add(&b->texts, hash_bytes(b->text.data, b->text.size, 0), b->text.size)) {
+    } else if (!key_set_add(&b->texts, hash_bytes(b->read.text.data, b->read.text.size, 0), b->read.text.size)) {
         b->n_copies++;
         progress_clear(&b->progress);
         if (b->options->verbose) line_print(stderr, "a copy of another: %s", file->path);
     } else {
         is_new = true;
-        text_bytes = b->text.size - b->cutter.bounds[0];
+        text_bytes = b->read.text.size - b->cutter.bounds[0];
     }
     progress_read(&b->progress, file, text_bytes);
     if (!is_new) return status;
@@ -217,7 +219,7 @@ static enum status count_chunks(struct builder *b, int64_t enough, int64_t *n_ch
     for (int i = 0; i < b->walk.n && *n_chunks < enough && status == STATUS_OK; i++) {
         status = check_interrupted(e);
         if (status || read_document(b, &b->walk.files[i], &unreadable)) continue;
-        if (key_set_add(&texts, hash_bytes(b->text.data, b->text.size, 0), b->text.size))
+        if (key_set_add(&texts, hash_bytes(b->read.text.data, b->read.text.size, 0), b->read.text.size))
             *n_chunks += b->cutter.n_chunks;
     }
     key_set_free(&texts);
@@ -304,8 +306,7 @@ int index_build(const struct build_options *o, const struct config *config, stru
     tokenizer_close(b->tokenizer);
     walk_free(&b->walk);
     key_set_free(&b->texts);
-    buffer_free(&b->text);
-    buffer_free(&b->title);
+    document_text_free(&b->read);
     buffer_free(&b->waiting);
     document_cutter_close(&b->cutter);
     free(b->vectors);

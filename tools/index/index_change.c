@@ -74,7 +74,7 @@ struct adder {
     struct living *collection;
     struct document_cutter cutter;
     struct walk walk;
-    struct buffer text, title;
+    struct document_text read; /* of one file */
     int n_unchanged;
 };
 
@@ -90,9 +90,10 @@ static enum status put_file(struct adder *a, const struct found_file *file, stru
     document_id_of_path(file->stored, of_path);
     struct collection_document d = {.id = arguments->id ? arguments->id : of_path,
                                     .path = file->stored,
-                                    .title = a->title.data,
+                                    .title = a->read.title.data,
                                     .metadata = arguments->metadata.data,
-                                    .text = {a->text.data, a->text.size}};
+                                    .text = {a->read.text.data, a->read.text.size},
+                                    .marks = marks_of(&a->read.marks)};
     enum status status = document_put(&a->cutter, a->collection, &d, &index_interrupted, &effect, e);
     if (status) return status;
     if (effect == CHANGE_NOTHING) a->n_unchanged++;
@@ -103,8 +104,7 @@ static enum status put_file(struct adder *a, const struct found_file *file, stru
 static enum status add_file(struct adder *a, const struct found_file *file, struct error *e) {
     struct error why;
     if (index_interrupted) return error_set(e, STATUS_CANCELLED, "interrupted");
-    enum status status =
-        document_extract(file->path, file->kind, a->arguments->build.max_file_bytes, &a->text, &a->title, &why);
+    enum status status = document_extract(file->path, file->kind, a->arguments->build.max_file_bytes, &a->read, &why);
     if (status == STATUS_OK) status = put_file(a, file, &why);
     /* A document's own fault does not keep the others out; the collection's does. */
     if (status == STATUS_INVALID || status == STATUS_TOO_LARGE || status == STATUS_UNSUPPORTED) {
@@ -165,8 +165,7 @@ int run_add(struct index_arguments *arguments, struct error *e) {
     living_close(a.collection);
     document_cutter_close(&a.cutter);
     walk_free(&a.walk);
-    buffer_free(&a.text);
-    buffer_free(&a.title);
+    document_text_free(&a.read);
     return code;
 }
 

@@ -35,9 +35,26 @@ static void close_view(struct living *l, struct snapshot *view) {
     living_close(l);
 }
 
+/* " (page 3, line 7, Install > Linux)", as far as it is known. */
+static void describe_place(const struct hit *hit, struct buffer *out) {
+    struct document_place place = place_find(hit->marks, hit->source, hit->start);
+    if (place.page > 0) buffer_printf(out, ", page %u", place.page);
+    if (place.line > 0) buffer_printf(out, ", line %u", place.line);
+    for (int i = 0; i < place.n_headings; i++)
+        buffer_printf(out, "%s%.*s", i > 0 ? " > " : ", ", (int)place.headings[i].size, place.headings[i].text);
+    if (out->size > 0) {
+        memcpy(out->data, " (", 2);
+        buffer_append(out, ")", 1);
+    }
+    buffer_append(out, "", 0);
+}
+
 static void print_hit(int rank, const struct hit *hit) {
-    line_print(stdout, "%d  %.4f  %s  [%" PRIu64 ", %" PRIu64 ")%s%s", rank, hit->similarity, hit->path, hit->start,
-               hit->end, hit->title[0] ? "  " : "", hit->title);
+    struct buffer place = {0};
+    describe_place(hit, &place);
+    line_print(stdout, "%d  %.4f  %s  [%" PRIu64 ", %" PRIu64 ")%s%s%s", rank, hit->similarity, hit->path, hit->start,
+               hit->end, place.data, hit->title[0] ? "  " : "", hit->title);
+    buffer_free(&place);
     /* Indented, so that a line of a document cannot be taken for one of ours. */
     const char *line = hit->text.text, *text_end = line + hit->text.size;
     while (line < text_end) {

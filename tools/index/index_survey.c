@@ -24,11 +24,11 @@ static int survey_kind(const struct found_file *file) {
 }
 
 void survey_texts(struct walk *w, size_t max_file_bytes) {
-    enum { KINDS = 2 * (DOCUMENT_MAN + 1) };
+    enum { KINDS = 2 * DOCUMENT_KINDS };
     struct {
         double file, text;
     } seen[KINDS] = {{0}};
-    struct buffer text = {0}, title = {0};
+    struct document_text read_text = {0};
     struct error unreadable;
     bool *read = xcalloc((size_t)w->n + 1, sizeof *read);
     double end = time_now() + SURVEY_SECONDS;
@@ -40,11 +40,11 @@ void survey_texts(struct walk *w, size_t max_file_bytes) {
             struct found_file *file = &w->files[i];
             if (read[i]) continue;
             read[i] = true;
-            if (document_extract(file->path, file->kind, max_file_bytes, &text, &title, &unreadable))
-                buffer_clear(&text);
-            file->text_bytes = text.size;
+            if (document_extract(file->path, file->kind, max_file_bytes, &read_text, &unreadable))
+                document_text_clear(&read_text);
+            file->text_bytes = read_text.text.size;
             seen[survey_kind(file)].file += (double)file->size;
-            seen[survey_kind(file)].text += (double)text.size;
+            seen[survey_kind(file)].text += (double)read_text.text.size;
         }
     for (int i = 0; i < w->n; i++) {
         int kind = survey_kind(&w->files[i]);
@@ -52,6 +52,5 @@ void survey_texts(struct walk *w, size_t max_file_bytes) {
         if (!read[i]) w->files[i].text_bytes = (uint64_t)((double)w->files[i].size * ratio);
     }
     free(read);
-    buffer_free(&text);
-    buffer_free(&title);
+    document_text_free(&read_text);
 }

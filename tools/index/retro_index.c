@@ -200,14 +200,13 @@ static int run_neighbors(struct index_arguments *a, struct error *e) {
 }
 
 static int run_extract(struct index_arguments *a, struct error *e) {
-    struct buffer text = {0}, title = {0};
+    struct document_text read = {0};
     enum status status = index_expect(a, 1, "extract FILE", e);
     if (status == STATUS_OK)
-        status = document_extract(a->rest[0], document_kind(a->rest[0]), a->build.max_file_bytes, &text, &title, e);
-    if (status == STATUS_OK && fwrite(text.data, 1, text.size, stdout) != text.size)
+        status = document_extract(a->rest[0], document_kind(a->rest[0]), a->build.max_file_bytes, &read, e);
+    if (status == STATUS_OK && fwrite(read.text.data, 1, read.text.size, stdout) != read.text.size)
         status = error_errno(e, "standard output");
-    buffer_free(&text);
-    buffer_free(&title);
+    document_text_free(&read);
     return status ? EXIT_FAILED : EXIT_FINE;
 }
 

@@ -1,0 +1,185 @@
+/* retrieval/extract/extract_marks.c: lines and headings of texts that are kept as they are. Markdown's headings are
+ * CommonMark's but for those in quotes and lists; reStructuredText's are lines that a row of punctuation underlines,
+ * one level for each kind of row in the order in which they come. */
+#include <string.h>
+
+#include "retrieval/extract/extract_private.h"
+
+/* A line mark so often keeps the search for a line short in a long text. */
+enum { LINE_MARK_BYTES = 1 << 16 };
+
+struct line_reader {
+    struct text_span text;
+    size_t at;             /* where the next line begins */
+    size_t number;         /* of the line that was read last, from 1 */
+    struct text_span line; /* without its end and the blanks before it */
+    size_t start;
+};
+
+static bool read_line(struct line_reader *r) {
+    if (r->at >= r->text.size) return false;
+    const char *line = r->text.text + r->at, *end = memchr(line, '\n', r->text.size - r->at);
+    size_t size = end ? (size_t)(end - line) : r->text.size - r->at;
+    r->start = r->at;
+    r->at += size + (end != NULL);
+    while (size > 0 && (line[size - 1] == ' ' || line[size - 1] == '\t' || line[size - 1] == '\r')) size--;
+    r->line = (struct text_span){line, size};
+    r->number++;
+    return true;
+}
+
+/* How many of `c` the line begins with, from byte `from` on. */
+static size_t count_run(struct text_span line, size_t from, char c) {
+    size_t n = from;
+    while (n < line.size && line.text[n] == c) n++;
+    return n - from;
+}
+
+static size_t count_indent(struct text_span line) { return count_run(line, 0, ' '); }
+
+/* Markdown. */
+
+struct markdown_reader {
+    struct line_reader lines;
+    struct buffer *marks;
+    char fence; /* '`' or '~' of the code block that is open, else 0 */
+    size_t fence_size;
+    size_t paragraph_start; /* of the line before, where it may be a heading that the next one underlines */
+    size_t paragraph_size;  /* 0: it may not */
+};
+
+/* Opens or closes a block of code; false where the line does neither. */
+static bool read_fence(struct markdown_reader *m) {
+    struct text_span line = m->lines.line;
+    size_t indent = count_indent(line);
+    char c = indent < line.size ? line.text[indent] : 0;
+    size_t run = c == '`' || c == '~' ? count_run(line, indent, c) : 0;
+    if (indent > 3 || run < 3) return false;
+    if (m->fence == 0) {
+        if (c == '`' && memchr(line.text + indent + run, '`', line.size - indent - run)) return false;
+        m->fence = c;
+        m->fence_size = run;
+        return true;
+    }
+    if (c == m->fence && run >= m->fence_size && indent + run == line.size) m->fence = 0;
+    return true;
+}
+
+/* "## Heading ##" */
+static bool read_atx(struct markdown_reader *m) {
+    struct text_span line = m->lines.line;
+    size_t indent = count_indent(line), level = count_run(line, indent, '#'), first = indent + level;
+    if (indent > 3 || level < 1 || level > MARK_LEVELS) return false;
+    if (first < line.size && line.text[first] != ' ' && line.text[first] != '\t') return false;
+    size_t end = line.size, trimmed = end;
+    while (first < end && (line.text[first] == ' ' || line.text[first] == '\t')) first++;
+    while (trimmed > first && line.text[trimmed - 1] == '#') trimmed--;
+    bool closes = trimmed == first || line.text[trimmed - 1] == ' ' || line.text[trimmed - 1] == '\t';
+    if (closes) end = trimmed;
+    while (end > first && (line.text[end - 1] == ' ' || line.text[end - 1] == '\t')) end--;
+    if (end > first) marks_add(m->marks, MARK_HEADING, (int)level, m->lines.start + first, end - first);
+    return true;
+}
+
+/* A row of = or - under a paragraph's line. */
+static bool read_setext(struct markdown_reader *m) {
+    struct text_span line = m->lines.line;
+    size_t indent = count_indent(line);
+    char c = indent < line.size ? line.text[indent] : 0;
+    if (m->paragraph_size == 0 || indent > 3 || (c != '=' && c != '-')) return false;
+    if (indent + count_run(line, indent, c) != line.size) return false;
+    marks_add(m->marks, MARK_HEADING, c == '=' ? 1 : 2, m->paragraph_start, m->paragraph_size);
+    return true;
+}
+
+/* A list, a quote or a table is no heading, whatever row comes under it. */
+static bool may_be_heading(struct text_span line) {
+    size_t indent = count_indent(line);
+    return indent < 4 && indent < line.size && line.text[indent] != '\0' && !strchr("-*+>|\t", line.text[indent]);
+}
+
+/* Settings between two lines "---" at the very beginning are no paragraph. */
+static void skip_front_matter(struct line_reader *lines) {
+    struct line_reader ahead = *lines;
+    if (!read_line(&ahead) || ahead.line.size != 3 || memcmp(ahead.line.text, "---", 3) != 0) return;
+    while (read_line(&ahead))
+        if (ahead.line.size == 3 &&
+            (memcmp(ahead.line.text, "---", 3) == 0 || memcmp(ahead.line.text, "...", 3) == 0)) {
+            *lines = ahead;
+            return;
+        }
+}
+
+static void mark_markdown(struct text_span text, struct buffer *marks) {
+    struct markdown_reader m = {.lines = {.text = text}, .marks = marks};
+    skip_front_matter(&m.lines);
+    while (read_line(&m.lines)) {
+        bool fenced = read_fence(&m) || m.fence != 0;
+        bool is_heading = !fenced && (read_setext(&m) || read_atx(&m));
+        size_t indent = count_indent(m.lines.line);
+        m.paragraph_size = 0;
+        if (fenced || is_heading || !may_be_heading(m.lines.line)) continue;
+        m.paragraph_start = m.lines.start + indent;
+        m.paragraph_size = m.lines.line.size - indent;
+    }
+}
+
+/* reStructuredText. */
+
+/* The character that a whole line consists of, at least `least` of them; 0: it is no row. */
+static char row_of(struct text_span line, size_t least) {
+    static const char marks[] = "=-~^\"'`#*+.:_<>$%&!,/;?@\\|(){}[]";
+    char c = line.size > 0 ? line.text[0] : 0;
+    if (c == 0 || line.size < least || !strchr(marks, c)) return 0;
+    return count_run(line, 0, c) == line.size ? c : 0;
+}
+
+/* The level of a row, in the order in which rows come; 0: there are too many kinds. */
+static int level_of_row(char rows[MARK_LEVELS + 1], char row) {
+    for (int i = 0; i < MARK_LEVELS; i++) {
+        if (rows[i] == 0) rows[i] = row;
+        if (rows[i] == row) return i + 1;
+    }
+    return 0;
+}
+
+static void mark_rst(struct text_span text, struct buffer *marks) {
+    struct line_reader lines = {.text = text};
+    struct text_span before = {0}; /* the line before, which a row may underline */
+    size_t before_start = 0;
+    char rows[MARK_LEVELS + 1] = {0};
+    while (read_line(&lines)) {
+        char row = row_of(lines.line, 3);
+        bool underlines = row && before.size > 0 && lines.line.size >= before.size / 2;
+        int level = underlines ? level_of_row(rows, row) : 0;
+        if (level > 0) marks_add(marks, MARK_HEADING, level, before_start, before.size);
+        size_t indent = count_indent(lines.line);
+        before = (struct text_span){lines.line.text + indent, row ? 0 : lines.line.size - indent};
+        before_start = lines.start + indent;
+    }
+}
+
+/* Lines. */
+
+/* Marks the first line, and one of many behind it, among the headings that are marked already. */
+static void mark_lines(struct text_span text, const struct buffer *headings, struct buffer *marks) {
+    const struct mark *heading = (const struct mark *)(const void *)headings->data;
+    const struct mark *end = heading + headings->size / sizeof *heading;
+    struct line_reader lines = {.text = text};
+    size_t marked = 0;
+    while (read_line(&lines)) {
+        if (lines.number > 1 && lines.start - marked < LINE_MARK_BYTES) continue;
+        for (; heading < end && heading->at < lines.start; heading++) buffer_append(marks, heading, sizeof *heading);
+        marks_add(marks, MARK_LINE, 0, lines.start, lines.number);
+        marked = lines.start;
+    }
+    buffer_append(marks, heading, (size_t)(end - heading) * sizeof *heading);
+}
+
+void document_mark(enum document_kind kind, struct text_span text, struct buffer *marks) {
+    struct buffer headings = {0};
+    if (kind == DOCUMENT_MARKDOWN) mark_markdown(text, &headings);
+    if (kind == DOCUMENT_RST) mark_rst(text, &headings);
+    mark_lines(text, &headings, marks);
+    buffer_free(&headings);
+}
