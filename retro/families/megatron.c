@@ -10,7 +10,6 @@ enum positions { POSITIONS_LEARNED, POSITIONS_ROPE, POSITIONS_NONE, POSITIONS_RE
 struct megatron_keys {
     struct model_spec spec;
     enum positions positions;
-    int mlp;
     float rotary_percent, rotary_base;
 };
 
@@ -20,29 +19,45 @@ static const struct json_choice position_names[] = {{"learned_absolute", POSITIO
                                                     {"relative", POSITIONS_RELATIVE},
                                                     {NULL, 0}};
 
-static const struct json_choice mlp_names[] = {{"gelu_tanh", ACTIVATION_GELU_TANH},
-                                               {"gelu_erf", ACTIVATION_GELU_ERF},
-                                               {"silu", ACTIVATION_SILU},
-                                               {"relu", ACTIVATION_RELU},
-                                               {"squared_relu", ACTIVATION_RELU_SQUARED},
-                                               {"quick_gelu", ACTIVATION_QUICK_GELU},
-                                               {"swiglu", ACTIVATION_SILU | MLP_GATED},
-                                               {"geglu", ACTIVATION_GELU_TANH | MLP_GATED},
-                                               {"geglu_tanh", ACTIVATION_GELU_TANH | MLP_GATED},
-                                               {"geglu_erf", ACTIVATION_GELU_ERF | MLP_GATED},
-                                               {NULL, 0}};
+const struct json_choice megatron_activations[] = {{"gelu_tanh", ACTIVATION_GELU_TANH},
+                                                   {"gelu_erf", ACTIVATION_GELU_ERF},
+                                                   {"silu", ACTIVATION_SILU},
+                                                   {"relu", ACTIVATION_RELU},
+                                                   {"squared_relu", ACTIVATION_RELU_SQUARED},
+                                                   {"quick_gelu", ACTIVATION_QUICK_GELU},
+                                                   {"fast_gelu", ACTIVATION_GELU_TANH},
+                                                   {"swiglu", ACTIVATION_SILU | MLP_GATED},
+                                                   {"geglu", ACTIVATION_GELU_TANH | MLP_GATED},
+                                                   {"geglu_tanh", ACTIVATION_GELU_TANH | MLP_GATED},
+                                                   {"geglu_erf", ACTIVATION_GELU_ERF | MLP_GATED},
+                                                   {NULL, 0}};
 
-static const struct json_choice norm_names[] = {{"LayerNorm", NORM_LAYER}, {"RMSNorm", NORM_RMS}, {NULL, 0}};
+const struct json_choice megatron_norms[] = {{"LayerNorm", NORM_LAYER}, {"RMSNorm", NORM_RMS}, {NULL, 0}};
+
+/* The keys of a stack's layers. */
+struct shape_keys {
+    struct dims dims;
+    int mlp;
+};
+
+#define AT_SHAPE(member) JSON_AT(struct shape_keys, dims.member)
+static const struct json_field shape_fields[] = {
+    {"hidden_size", JSON_INT, AT_SHAPE(hidden), .min = 1, .max = LIMIT_WIDTH, .required = true},
+    {"num_attention_heads", JSON_INT, AT_SHAPE(heads), .min = 1, .max = LIMIT_HEADS, .required = true},
+    {"num_query_groups", JSON_INT, AT_SHAPE(kv_heads), .min = 1, .max = LIMIT_HEADS},
+    {"kv_channels", JSON_INT, AT_SHAPE(head_dim), .min = 1, .max = LIMIT_HEADS},
+    {"ffn_hidden_size", JSON_INT, AT_SHAPE(ffn), .min = 1, .max = LIMIT_FFN},
+    {"add_bias_linear", JSON_BOOL, AT_SHAPE(mlp_bias), .fallback = true},
+    {"activation", JSON_CHOICE, JSON_AT(struct shape_keys, mlp), .choices = megatron_activations, .required = true},
+    {"normalization", JSON_CHOICE, AT_SHAPE(norm), .choices = megatron_norms, .fallback = NORM_LAYER},
+    {"layernorm_epsilon", JSON_FLOAT, AT_SHAPE(epsilon), .fallback = 1e-5},
+    {"layernorm_zero_centered_gamma", JSON_BOOL, AT_SHAPE(zero_centered_gamma)},
+};
+static const struct json_table shape_table = JSON_TABLE(shape_fields, .open = true);
 
 static const struct json_field fields[] = {
-    {"hidden_size", JSON_INT, AT_DECODER(hidden), .min = 1, .max = LIMIT_WIDTH, .required = true},
-    {"num_attention_heads", JSON_INT, AT_DECODER(heads), .min = 1, .max = LIMIT_HEADS, .required = true},
-    {"num_query_groups", JSON_INT, AT_DECODER(kv_heads), .min = 1, .max = LIMIT_HEADS},
-    {"kv_channels", JSON_INT, AT_DECODER(head_dim), .min = 1, .max = LIMIT_HEADS},
-    {"ffn_hidden_size", JSON_INT, AT_DECODER(ffn), .min = 1, .max = LIMIT_FFN},
     {"vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS, .required = true},
     {"padded_vocab_size", JSON_INT, AT_SPEC(padded_vocab), .min = 1, .max = LIMIT_IDS},
-    {"add_bias_linear", JSON_BOOL, AT_DECODER(mlp_bias), .fallback = true},
     {"tie_word_embeddings", JSON_BOOL, AT_SPEC(tied), .fallback = true},
     {"eod_token_id", JSON_INT, AT_SPEC(eod), .min = 0, .max = LIMIT_IDS},
     {"position_embedding_type", JSON_CHOICE, JSON_AT(struct megatron_keys, positions), .choices = position_names,
@@ -54,19 +69,14 @@ static const struct json_field fields[] = {
     {"relative_attention_num_buckets", JSON_INT, AT_DECODER(buckets), .min = 4, .max = LIMIT_BUCKETS, .fallback = 32},
     {"relative_attention_max_distance", JSON_INT, AT_DECODER(max_distance), .min = 2, .max = LIMIT_BUCKETS,
      .fallback = 128},
-    {"activation", JSON_CHOICE, JSON_AT(struct megatron_keys, mlp), .choices = mlp_names, .required = true},
-    {"normalization", JSON_CHOICE, AT_DECODER(norm), .choices = norm_names, .fallback = NORM_LAYER},
-    {"layernorm_epsilon", JSON_FLOAT, AT_DECODER(epsilon), .fallback = 1e-5},
-    {"layernorm_zero_centered_gamma", JSON_BOOL, AT_DECODER(zero_centered_gamma)},
 };
 static const struct json_table table = JSON_TABLE(fields, .open = true);
 
 /* Sizes that follow from others where they are absent. */
-static void derive_sizes(struct model_spec *s, struct dims *d) {
+static void derive_sizes(struct dims *d) {
     if (d->kv_heads == 0) d->kv_heads = d->heads;
     if (d->head_dim == 0) d->head_dim = max_int(1, d->hidden / d->heads);
     if (d->ffn == 0) d->ffn = 4 * d->hidden;
-    if (s->padded_vocab == 0) s->padded_vocab = s->vocab;
     d->score_scale = 1.0f / sqrtf((float)d->head_dim);
 }
 
@@ -76,17 +86,26 @@ static void apply_positions(struct model_spec *s, struct dims *d, enum positions
     if (positions != POSITIONS_RELATIVE) d->buckets = d->max_distance = 0;
 }
 
+enum status megatron_read_shape(const struct json *config, struct dims *d, struct error *e) {
+    struct shape_keys keys = {.dims = *d};
+    if (spec_read(config, &shape_table, &keys, e)) return e->status;
+    *d = keys.dims;
+    derive_sizes(d);
+    dims_set_mlp(d, keys.mlp);
+    dims_set_bias(d, d->mlp_bias);
+    return STATUS_OK;
+}
+
 enum status spec_read_megatron(const struct json *config, struct model_spec *s, struct error *e) {
     struct megatron_keys keys = {.spec = *s};
     struct dims *d = &s->stacks[STACK_DECODER];
-    if (spec_read(config, &table, &keys, e)) return e->status;
+    if (megatron_read_shape(config, &keys.spec.stacks[STACK_DECODER], e) || spec_read(config, &table, &keys, e))
+        return e->status;
     if (!(keys.rotary_percent > 0 && keys.rotary_percent <= 1) || !(keys.rotary_base > 0))
         return error_set(e, STATUS_INVALID, "config.json: rotary_percent must be in (0, 1] and rotary_base positive");
 
     *s = keys.spec;
-    derive_sizes(s, d);
-    dims_set_mlp(d, keys.mlp);
-    dims_set_bias(d, d->mlp_bias);
+    if (s->padded_vocab == 0) s->padded_vocab = s->vocab;
     apply_positions(s, d, keys.positions, keys.rotary_percent);
     if (d->rotated <= ATTENTION_MAX_HEAD) dims_set_rope(d, ROPE_GLOBAL, keys.rotary_base);
     return spec_check_id(s, "eod_token_id", s->eod, e);

@@ -7,6 +7,11 @@
  * positions are T5's alone; other families refuse them (dims.buckets is not 0). */
 enum status spec_read_megatron(const struct json *config, struct model_spec *s, struct error *e);
 
+/* Names of activations, as values of dims_set_mlp, and of norms. */
+extern const struct json_choice megatron_activations[], megatron_norms[];
+/* The keys of a stack's layers but for their number: sizes, biases, activation, norm. */
+enum status megatron_read_shape(const struct json *config, struct dims *d, struct error *e);
+
 /* The tensors outside the layers of GPT and Retro. */
 enum { MEGATRON_OUTER_ROWS = 4 };
 extern const struct tensor_row megatron_outer_rows[MEGATRON_OUTER_ROWS];

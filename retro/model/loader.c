@@ -26,7 +26,8 @@ void loader_report(struct loader *l, const char *name, const struct place *p, co
     if (o->loaded == NULL) return;
     enum tensor_role role = p->form != PLACE_MATRIX || is_routing(p) ? TENSOR_OTHER
                             : p->at == &l->model->embedding.word     ? TENSOR_WORD
-                            : p->outer                               ? TENSOR_OUTPUT
+                            : p->at == &l->model->output.weight      ? TENSOR_OUTPUT
+                            : p->at == &l->model->tower.patch.weight ? TENSOR_OTHER
                                                                      : TENSOR_LINEAR;
     o->loaded(o->context, &(struct loaded_tensor){.name = name,
                                                   .role = role,

@@ -21,13 +21,24 @@ static enum status convert_type(const struct stored_tensor *t, enum dtype *out, 
     }
 }
 
+/* Whether the tensor is [rows, cols] when leading dimensions of 1 are left out and the last ones are read as one: a
+ * convolution over patches [d, 3, P, P], a position table [1, positions, d], a class token [d]. */
+static bool is_flat(const struct stored_tensor *t, int rows, int cols) {
+    int first = 0;
+    if (t->n_dims < 3 && rows > 1) return false;
+    while (first < t->n_dims - 1 && rows > 1 && t->shape[first] == 1) first++;
+    bool same_rows = rows == 1 || t->shape[first] == rows;
+    return same_rows && t->elements == (size_t)rows * (size_t)cols;
+}
+
 /* A tensor of this shape, marked as used: [rows, cols], or [rows] where there is one column. */
 static enum status find_tensor(struct loader *l, const char *name, int rows, int cols, const struct stored_tensor **out,
                                struct error *e) {
     const struct stored_tensor *t = weights_find(l->weights, name);
     if (t == NULL) return error_set(e, STATUS_INVALID, "tensor %s is missing", name);
     bool vector = cols == 1 && t->n_dims == 1;
-    if (t->n_dims != (vector ? 1 : 2) || t->shape[0] != rows || (!vector && t->shape[1] != cols)) {
+    bool plain = t->n_dims == (vector ? 1 : 2) && t->shape[0] == rows && (vector || t->shape[1] == cols);
+    if (!plain && !is_flat(t, rows, cols)) {
         char shape[120];
         return error_set(e, STATUS_INVALID, "tensor %s is %s, config.json makes it [%d, %d]", name,
                          stored_shape_text(t, shape, sizeof shape), rows, cols);

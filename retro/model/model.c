@@ -9,12 +9,35 @@
 #include "retro/weights/gguf_folder.h"
 #include "retro/weights/packed.h"
 
-static const struct family *const families[] = {
-    &family_retro,     &family_gpt,      &family_bert,        &family_megatron_t5, &family_t5,
-    &family_gpt2,      &family_gpt_neox, &family_llama,       &family_mistral,     &family_qwen2,
-    &family_qwen3,     &family_phi3,     &family_gemma2,      &family_gemma3_text, &family_olmo2,
-    &family_granite,   &family_smollm3,  &family_starcoder2,  &family_mixtral,     &family_qwen2_moe,
-    &family_qwen3_moe, &family_roberta,  &family_xlm_roberta, &family_mpnet,       &family_distilbert};
+static const struct family *const families[] = {&family_retro,
+                                                &family_gpt,
+                                                &family_bert,
+                                                &family_megatron_t5,
+                                                &family_t5,
+                                                &family_gpt2,
+                                                &family_gpt_neox,
+                                                &family_llama,
+                                                &family_mistral,
+                                                &family_qwen2,
+                                                &family_qwen3,
+                                                &family_phi3,
+                                                &family_gemma2,
+                                                &family_gemma3_text,
+                                                &family_olmo2,
+                                                &family_granite,
+                                                &family_smollm3,
+                                                &family_starcoder2,
+                                                &family_mixtral,
+                                                &family_qwen2_moe,
+                                                &family_qwen3_moe,
+                                                &family_roberta,
+                                                &family_xlm_roberta,
+                                                &family_mpnet,
+                                                &family_distilbert,
+                                                &family_clip_vit,
+                                                &family_radio_vit,
+                                                &family_multimodal_projector,
+                                                &family_megatron_llava};
 
 static bool same_name(const char *a, const char *b) { return a && b && strcmp(a, b) == 0; }
 
@@ -37,7 +60,7 @@ static enum status find_family(const struct json *config, const struct family **
                                struct error *e) {
     const char *architecture = json_text(json_member(config, "architecture")).text;
     const char *type = json_text(json_member(config, "model_type")).text;
-    char known[700];
+    char known[900];
     for (size_t i = 0; i < ARRAY_COUNT(families); i++) {
         bool ours = same_name(families[i]->architecture, architecture);
         if (!ours && (architecture || !same_name(families[i]->model_type, type))) continue;
@@ -170,6 +193,12 @@ static enum status split_layers(struct model *m, struct error *e) {
     struct stack *decoder = &m->stacks[STACK_DECODER], *encoder = &m->stacks[STACK_ENCODER];
     m->encodes = m->reads = -1;
     encoder->kept = (struct portion){0, encoder->dims.n_layers};
+    m->stacks[STACK_TOWER].kept = (struct portion){0, m->stacks[STACK_TOWER].dims.n_layers};
+    if (c->stages > 1 && model_has_stack(m, STACK_TOWER))
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "parallel.pipeline is %d; a %s model has a vision tower and is not cut into stages: use "
+                         "parallel.tensor",
+                         c->stages, m->info.family);
     if (c->stages > 1 && decoder->dims.reads != EDGE_NEIGHBORS && encoder->dims.n_layers > 0)
         return error_set(e, STATUS_UNSUPPORTED,
                          "parallel.pipeline is %d; a %s model is not cut into stages: use parallel.tensor", c->stages,
@@ -215,9 +244,16 @@ static enum status count_place(void *context, const struct place *p, struct erro
     return STATUS_OK;
 }
 
-/* The stack that gives a model its size: the one that writes, or the only one. */
+/* The stack that gives a model its size: the one that writes, or the first. */
 static const struct stack *main_stack(const struct model *m) {
-    return &m->stacks[model_has_stack(m, STACK_DECODER) ? STACK_DECODER : STACK_ENCODER];
+    for (int id = 0; id < STACK_COUNT; id++)
+        if (model_has_stack(m, (enum stack_id)id)) return &m->stacks[id];
+    return &m->stacks[STACK_DECODER];
+}
+
+/* The type of the matrices that are the most of a model. */
+static enum dtype main_dtype(const struct model *m, const struct stack *s) {
+    return s->layers ? s->layers[s->kept.first].qkv.weight.dtype : m->projector.fc1.weight.dtype;
 }
 
 static void fill_info(struct model *m) {
@@ -230,7 +266,7 @@ static void fill_info(struct model *m) {
     model_visit(m, count_place, m, &none);
     info->mapped = m->mapped != NULL;
     info->decode_bytes += matrix_bytes(output->dtype, (size_t)output->n_out * (size_t)output->n_in);
-    info->dtype = s->layers[s->kept.first].qkv.weight.dtype;
+    info->dtype = main_dtype(m, s);
     info->cache_dtype = info->dtype == DTYPE_F32 ? DTYPE_F32 : DTYPE_F16;
 
     info->n_layers = s->dims.n_layers;
@@ -242,6 +278,7 @@ static void fill_info(struct model *m) {
     info->padded_vocab = spec->padded_vocab;
     info->trained_positions = spec->max_positions;
     info->max_positions = spec->learned_positions ? spec->max_positions : 0;
+    info->writes = model_writes(m);
     info->reads_source = s->dims.reads == EDGE_SOURCE;
     info->start = spec->start;
     info->eod = spec->eod;
@@ -265,7 +302,7 @@ static void make_layers(struct model *m) {
         s->layers = xcalloc((size_t)n, sizeof *s->layers);
         for (int i = 0; i < n; i++) {
             struct layer *l = &s->layers[i];
-            l->spec = m->family->layer(&m->spec, (enum stack_id)id, i);
+            l->spec = model_part_of(m, (enum stack_id)id).family->layer(&m->spec, (enum stack_id)id, i);
             if (!l->spec.experts) continue;
             l->expert_fc1 = xcalloc((size_t)s->dims.experts, sizeof *l->expert_fc1);
             l->expert_fc2 = xcalloc((size_t)s->dims.experts, sizeof *l->expert_fc2);
@@ -278,6 +315,7 @@ static enum status open_weights(struct model *m, struct weights *w, bool packed,
     if (w && m->family->inspect) m->family->inspect(w, &m->spec);
     if (split_model(m, e) || split_layers(m, e)) return e->status;
     make_layers(m);
+    m->opened = true;
     model_resolve(m, w);
     enum status status = packed ? model_load_packed(m, w, o, e) : model_load_weights(m, w, o, e);
     if (status) return status;
@@ -334,8 +372,7 @@ static void free_layers(struct stack *s) {
 
 void model_close(struct model *m) {
     if (m == NULL) return;
-    bool opened = m->stacks[STACK_DECODER].layers || m->stacks[STACK_ENCODER].layers;
-    if (opened) model_release_weights(m);
+    if (m->opened) model_release_weights(m);
     weights_close(m->mapped);
     for (int id = 0; id < STACK_COUNT; id++) free_layers(&m->stacks[id]);
     free(m);

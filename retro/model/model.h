@@ -21,6 +21,7 @@ struct model_info {
     int num_neighbors;     /* k as trained */
     int retrieved_length;  /* r: neighbour and continuation */
     int n_retro_layers;
+    bool writes;         /* text: it has a decoder */
     bool reads_source;   /* an encoder reads a session's source, the decoder starts from `start` */
     int start;           /* the decoder's first id; -1 without an encoder of sources */
     int eod;             /* end of document id, -1 when the folder names none */

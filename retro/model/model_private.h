@@ -28,6 +28,18 @@ struct embedding {
     struct norm_weights norm;     /* gamma NULL without */
 };
 
+/* What a tower has beside its layers (spec.h). */
+struct tower_weights {
+    struct projection patch;   /* [d, 3 P P] */
+    struct tensor class_token; /* f32 [class tokens, d] */
+    struct tensor position;    /* f32, of class tokens where these have positions, then of the table's patches */
+    struct norm_weights norm_before;
+};
+struct projector_weights {
+    struct norm_weights norm;
+    struct projection fc1, fc2; /* fc2's data NULL where there is one product */
+};
+
 struct model {
     struct model_info info;
     struct model_spec spec;
@@ -36,16 +48,25 @@ struct model {
     struct comm *comm;
     struct stack stacks[STACK_COUNT];
     struct embedding embedding;
+    struct tower_weights tower;
+    struct projector_weights projector;
     struct projection output; /* [local V, d]; the weight's data is word's when tied on one rank, NULL without */
     struct portion vocab;     /* this rank's logit columns */
     /* Pipeline stages of Retro: the neighbour encoder is on the stage of the first retro layer; stages from there to
      * that of the last one keep neighbours' keys and values. Both are -1 without retro layers. */
     int encodes, reads;
     struct weights *mapped; /* owns the data of all matrices when they lie in model.packed */
-    uint64_t absent;        /* as struct layer's, of the outer rows */
-    bool rows_only;         /* no output matrix */
+    /* As struct layer's, of the outer rows: of each part that is another family's, then of the model's own. */
+    uint64_t absent[STACK_COUNT + 1];
+    bool rows_only; /* no output matrix */
+    bool opened;    /* its layers exist: there may be weights to release */
 };
 
+/* The part of the family whose rows name a stack's tensors. */
+static inline struct model_part model_part_of(const struct model *m, enum stack_id id) {
+    struct model_part part = m->spec.parts[id];
+    return part.family ? part : (struct model_part){.family = m->family, .roots = {""}};
+}
 static inline bool model_has_stack(const struct model *m, enum stack_id id) { return m->stacks[id].dims.n_layers > 0; }
 /* Whether the family writes text: it has a decoder with an output matrix. */
 static inline bool model_writes(const struct model *m) { return model_has_stack(m, STACK_DECODER); }

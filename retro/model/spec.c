@@ -73,9 +73,39 @@ static enum status check_stack(const struct dims *d, struct error *e) {
     return check_relative(d, e);
 }
 
+/* A tower's patches, positions and the rows that its projector reads. */
+static enum status check_tower(const struct model_spec *s, struct error *e) {
+    const struct tower_spec *t = &s->tower;
+    const struct projector_spec *p = &s->projector;
+    const struct dims *d = &s->stacks[STACK_TOWER];
+    if (d->n_layers == 0) return STATUS_OK;
+    if (t->image_h % t->patch != 0 || t->image_w % t->patch != 0)
+        return error_set(e, STATUS_INVALID, "config.json: pictures of %d x %d pixels are no whole patches of %d",
+                         t->image_h, t->image_w, t->patch);
+    if (t->table_h < 1 || t->table_w < 1 || t->table_h > LIMIT_POSITIONS / t->table_w)
+        return error_set(e, STATUS_INVALID, "config.json: a position table of %d x %d patches", t->table_h, t->table_w);
+    if (t->patch > LIMIT_PATCH)
+        return error_set(e, STATUS_UNSUPPORTED, "config.json: patches of %d pixels, the largest supported is %d",
+                         t->patch, LIMIT_PATCH);
+    if (p->out == 0) return STATUS_OK;
+    if (t->shuffle == 2 && t->class_tokens > 0 && !t->drops_class)
+        return error_set(e, STATUS_INVALID,
+                         "config.json: \"pixel_shuffle\" reads patches alone, and %d class tokens are kept",
+                         t->class_tokens);
+    int columns = d->hidden * t->shuffle * t->shuffle;
+    if (p->in != columns)
+        return error_set(e, STATUS_INVALID, "config.json: the projector reads %d columns, the tower gives %d", p->in,
+                         columns);
+    if (s->stacks[STACK_DECODER].n_layers > 0 && p->out != s->stacks[STACK_DECODER].hidden)
+        return error_set(e, STATUS_INVALID, "config.json: the projector gives %d columns, the decoder has %d", p->out,
+                         s->stacks[STACK_DECODER].hidden);
+    return STATUS_OK;
+}
+
 enum status spec_check(const struct model_spec *s, struct error *e) {
     for (int i = 0; i < STACK_COUNT; i++)
         if (s->stacks[i].n_layers > 0 && check_stack(&s->stacks[i], e)) return e->status;
+    if (check_tower(s, e)) return e->status;
     if (s->vocab > s->padded_vocab)
         return error_set(e, STATUS_INVALID, "config.json: vocab_size %d is larger than padded_vocab_size %d", s->vocab,
                          s->padded_vocab);

@@ -3,10 +3,12 @@
  * Letters, as in the papers: n tokens, m chunk length, l chunks, k neighbours, r retrieved length, d hidden size, H
  * heads, G key/value heads, h head size, F MLP size, V vocabulary.
  *
- * A model is one or two stacks and the edges between them:
+ * A model is stacks and the edges between them:
  *
  *     BERT    encoder
  *     GPT     decoder
+ *     CLIP    tower
+ *     LLaVA   decoder  <- rows ----------- projector <- tower
  *     Retro   decoder  <- EDGE_NEIGHBORS - encoder  <- EDGE_CHUNK - decoder
  *     T5      decoder  <- EDGE_SOURCE ---- encoder
  *
@@ -21,7 +23,8 @@
 
 enum { MAX_LAYERS = 512 };
 
-enum stack_id { STACK_DECODER, STACK_ENCODER, STACK_COUNT };
+/* A tower is a stack whose input is the patches of a picture. */
+enum stack_id { STACK_DECODER, STACK_ENCODER, STACK_TOWER, STACK_COUNT };
 
 /* The source of a stack's cross attention. */
 enum edge {
@@ -82,8 +85,50 @@ struct retro_spec {
     float gate;             /* retro_attention_gate, spec 10 */
 };
 
+/* The input and the output of a vision tower (docs/spec/vision-model.md 1, 2). */
+struct tower_spec {
+    int patch;            /* P, the side of a patch in pixels; 0: the model has no tower */
+    int image_h, image_w; /* of every picture, in pixels; 0: any multiples of P */
+    int table_h, table_w; /* patches that the position table has */
+    int class_tokens;     /* rows before those of the patches */
+    bool class_positions; /* the position table begins with rows for the class tokens */
+    bool patch_bias;      /* of the product that makes rows of patches */
+    bool norm_before;     /* a norm before the first layer */
+    bool windows;         /* a grid of another size reads the top left of a square table (CPE) */
+    bool corners;         /* tables are resized with their corners aligned, else with half pixels */
+    int layers;           /* that are run; 0: all, and the last norm */
+    bool drops_class;     /* the projector reads the rows of patches alone */
+    int shuffle;          /* 2: each 2 x 2 rows side by side are one row of the projector; 1: none are */
+};
+
+/* What makes a tower's rows a decoder's (docs/spec/vision-model.md 4): fc2(activation(fc1(norm(x)))), or fc1 alone. */
+struct projector_spec {
+    int in, ffn, out; /* columns; ffn 0: one product; out 0: the model has no projector */
+    bool normed;      /* has the norm */
+    enum norm_kind norm;
+    float epsilon;
+    enum activation activation;
+    bool gated, bias;
+};
+
+/* How a decoder's text names pictures (docs/spec/vision-model.md 5). */
+enum { MAX_TILES = 100, MAX_TILE_TAG = 8 };
+struct picture_spec {
+    int id;                                /* that stands for a picture in a text; may lie outside the vocabulary */
+    int n_tags, tag_length;                /* 0: tiles have no tags */
+    int32_t tags[MAX_TILES][MAX_TILE_TAG]; /* ids before tile i; the last one's before the thumbnail */
+};
+
+/* A part of a model whose tensors another family's rows name: LLaVA's decoder is a GPT or a Llama. */
+enum { PART_ROOTS = 3 };
+struct model_part {
+    const struct family *family;   /* NULL: the model's own */
+    const char *roots[PART_ROOTS]; /* spellings of what stands before the names of the part's tensors */
+};
+
 /* Read from config.json and checked once; everything after trusts it. */
 struct model_spec {
+    struct model_part parts[STACK_COUNT];
     struct dims stacks[STACK_COUNT];
     int vocab, padded_vocab;
     int max_positions;      /* of each stack's sequence; 0: no limit */
@@ -103,6 +148,9 @@ struct model_spec {
     bool dense[MAX_LAYERS];     /* of the decoder: a layer with a plain MLP in a stack that has experts */
     bool unrotated[MAX_LAYERS]; /* of the decoder: a layer without RoPE in a stack that has it */
     struct retro_spec retro;
+    struct tower_spec tower;
+    struct projector_spec projector;
+    struct picture_spec picture;
 };
 
 /* The slots of one layer that change its computation. */
@@ -192,7 +240,8 @@ struct family {
 extern const struct family family_retro, family_gpt, family_bert, family_megatron_t5, family_t5, family_gpt2,
     family_llama, family_mistral, family_granite, family_smollm3, family_qwen2, family_qwen3, family_phi3, family_olmo2,
     family_gemma2, family_gemma3_text, family_gpt_neox, family_starcoder2, family_mixtral, family_qwen2_moe,
-    family_qwen3_moe, family_roberta, family_xlm_roberta, family_mpnet, family_distilbert;
+    family_qwen3_moe, family_roberta, family_xlm_roberta, family_mpnet, family_distilbert, family_clip_vit,
+    family_radio_vit, family_multimodal_projector, family_megatron_llava;
 
 /* Defaults that most families share. */
 struct model_spec model_spec_default(void);
@@ -201,6 +250,7 @@ struct model_spec model_spec_default(void);
 #define AT_SPEC(member) JSON_AT(struct model_spec, member)
 #define AT_DECODER(member) AT_SPEC(stacks[STACK_DECODER].member)
 #define AT_ENCODER(member) AT_SPEC(stacks[STACK_ENCODER].member)
+#define AT_TOWER(member) AT_SPEC(stacks[STACK_TOWER].member)
 /* Limits of the sizes that config.json may name. */
 enum {
     LIMIT_WIDTH = 1 << 20,
@@ -210,7 +260,10 @@ enum {
     LIMIT_PARTS = 1 << 24, /* columns of the parts that the experts of a row make: used experts times hidden size */
     LIMIT_IDS = 1 << 24,
     LIMIT_POSITIONS = 1 << 24,
-    LIMIT_BUCKETS = 1 << 16
+    LIMIT_BUCKETS = 1 << 16,
+    LIMIT_PIXELS = 1 << 14, /* of a side of a picture */
+    LIMIT_PATCH = 256,      /* of a side of a patch */
+    LIMIT_CLASS_TOKENS = 1 << 10
 };
 
 /* Fills *out from config.json by the family's table. An error names key, value and what is allowed. */

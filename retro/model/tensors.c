@@ -24,7 +24,14 @@ enum extent {
     EXTENT_POSITIONS,
     EXTENT_TYPES,
     EXTENT_BUCKETS,
-    EXTENT_HEAD_COUNT
+    EXTENT_HEAD_COUNT,
+    EXTENT_CLASS_TOKENS,
+    EXTENT_PATCH_POSITIONS,
+    EXTENT_PATCH,
+    EXTENT_PROJECTOR_IN,
+    EXTENT_PROJECTOR_FC1,
+    EXTENT_PROJECTOR_FFN,
+    EXTENT_PROJECTOR_OUT
 };
 
 enum split { SPLIT_COPY, SPLIT_ROWS, SPLIT_COLS }; /* of the stored [out, in] matrix over ranks (spec 8) */
@@ -71,6 +78,14 @@ static const struct place_shape outer_shapes[] = {
     {offsetof(struct model, embedding.norm), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
     {offsetof(struct model, stacks[STACK_DECODER].final_norm), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
     {offsetof(struct model, stacks[STACK_ENCODER].final_norm), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct model, stacks[STACK_TOWER].final_norm), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct model, tower.patch), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_PATCH, SPLIT_COPY},
+    {offsetof(struct model, tower.class_token), KIND_TABLE, EXTENT_CLASS_TOKENS, EXTENT_HIDDEN, SPLIT_COPY},
+    {offsetof(struct model, tower.position), KIND_TABLE, EXTENT_PATCH_POSITIONS, EXTENT_HIDDEN, SPLIT_COPY},
+    {offsetof(struct model, tower.norm_before), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct model, projector.norm), KIND_NORM, EXTENT_PROJECTOR_IN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct model, projector.fc1), KIND_PROJECTION, EXTENT_PROJECTOR_FC1, EXTENT_PROJECTOR_IN, SPLIT_COPY},
+    {offsetof(struct model, projector.fc2), KIND_PROJECTION, EXTENT_PROJECTOR_OUT, EXTENT_PROJECTOR_FFN, SPLIT_COPY},
     {offsetof(struct model, stacks[STACK_DECODER].relative), KIND_RELATIVE, EXTENT_BUCKETS, EXTENT_HEAD_COUNT,
      SPLIT_COLS},
     {offsetof(struct model, stacks[STACK_ENCODER].relative), KIND_RELATIVE, EXTENT_BUCKETS, EXTENT_HEAD_COUNT,
@@ -82,6 +97,16 @@ static const struct place_shape *find_shape(const struct place_shape *shapes, si
     for (size_t i = 0; i < n; i++)
         if (shapes[i].place == place) return &shapes[i];
     CHECK(!"a family's row names a place that exists");
+}
+
+/* The projector's first product: its only one has the rows of its output. */
+static int projector_columns(const struct projector_spec *p) {
+    if (p->ffn == 0) return p->out;
+    return p->gated ? 2 * p->ffn : p->ffn;
+}
+
+static int patch_positions(const struct tower_spec *t) {
+    return t->table_h * t->table_w + (t->class_positions ? t->class_tokens : 0);
 }
 
 static int extent_size(const struct model *m, const struct dims *d, enum extent x) {
@@ -105,6 +130,13 @@ static int extent_size(const struct model *m, const struct dims *d, enum extent 
         case EXTENT_TYPES: return m->spec.type_vocab;
         case EXTENT_BUCKETS: return d->buckets;
         case EXTENT_HEAD_COUNT: return d->heads;
+        case EXTENT_CLASS_TOKENS: return m->spec.tower.class_tokens;
+        case EXTENT_PATCH_POSITIONS: return patch_positions(&m->spec.tower);
+        case EXTENT_PATCH: return 3 * m->spec.tower.patch * m->spec.tower.patch;
+        case EXTENT_PROJECTOR_IN: return m->spec.projector.in;
+        case EXTENT_PROJECTOR_FC1: return projector_columns(&m->spec.projector);
+        case EXTENT_PROJECTOR_FFN: return m->spec.projector.ffn;
+        case EXTENT_PROJECTOR_OUT: return m->spec.projector.out;
     }
     return 0;
 }
@@ -120,6 +152,10 @@ static int count_blocks(const struct model *m, const struct dims *d, enum extent
         case EXTENT_FC1: blocks[0] = blocks[1] = d->ffn; return d->gated ? 2 : 1;
         case EXTENT_EXPERT_FC1: blocks[0] = blocks[1] = d->expert_ffn; return 2;
         case EXTENT_SHARED_FC1: blocks[0] = blocks[1] = d->shared_ffn; return 2;
+        case EXTENT_PROJECTOR_FC1:
+            blocks[0] = extent_size(m, d, out);
+            if (m->spec.projector.gated) blocks[0] = blocks[1] = m->spec.projector.ffn;
+            return m->spec.projector.gated ? 2 : 1;
         default: blocks[0] = extent_size(m, d, out); return 1;
     }
 }
@@ -204,13 +240,19 @@ static const char *spell(const char *prefix, const char *spelling, bool bias, in
 
 const char *place_spelling(const struct place *p, int i, int j, char name[TENSOR_NAME]) {
     const struct tensor_row *row = &p->rows->rows[i];
-    if (j >= (int)ARRAY_COUNT(row->names) || row->names[j] == NULL) return NULL;
-    return spell(p->prefix, row->names[j], p->bias, p->expert, name);
+    int n = 0;
+    while (n < (int)ARRAY_COUNT(row->names) && row->names[n]) n++;
+    if (p->roots == NULL) return j < n ? spell(p->prefix, row->names[j], p->bias, p->expert, name) : NULL;
+    if (j >= n * PART_ROOTS || p->roots[j / n] == NULL) return NULL;
+    return spell(p->roots[j / n], row->names[j % n], p->bias, p->expert, name);
 }
 
-/* "decoder.layers.#." of layer 3 is "decoder.layers.3."; '@' is the first retro layer. */
-static void make_prefix(const struct model *m, const char *form, int layer, char prefix[TENSOR_NAME]) {
-    size_t used = 0;
+/* "decoder.layers.#." of layer 3 is "decoder.layers.3." behind the root; '@' is the first retro layer. */
+static void make_prefix(const struct model *m, const char *root, const char *form, int layer,
+                        char prefix[TENSOR_NAME]) {
+    size_t used = strlen(root);
+    CHECK(used < TENSOR_NAME);
+    memcpy(prefix, root, used);
     for (; *form; form++) {
         size_t room = TENSOR_NAME - used;
         int number = *form == '#' ? layer : m->spec.retro.first_layer;
@@ -227,6 +269,9 @@ static void make_prefix(const struct model *m, const char *form, int layer, char
 static bool has_bias(const struct model *m, const struct dims *d, const struct tensor_row *row,
                      const struct place_shape *shape, bool absent) {
     if (row->bias_if_there) return !absent;
+    if (shape->out == EXTENT_PROJECTOR_IN) return m->spec.projector.norm == NORM_LAYER;
+    if (shape->in == EXTENT_PROJECTOR_IN || shape->out == EXTENT_PROJECTOR_OUT) return m->spec.projector.bias;
+    if (shape->in == EXTENT_PATCH) return m->spec.tower.patch_bias;
     if (shape->kind == KIND_NORM) return d->norm == NORM_LAYER;
     if (shape->out == EXTENT_VOCAB) return m->spec.output_bias;
     if (shape->out == EXTENT_FC1 || shape->in == EXTENT_FFN) return d->mlp_bias;
@@ -344,7 +389,9 @@ static bool in_stack(size_t place, enum stack_id stack) {
 
 /* The dims that an outer place takes its shape from. */
 static enum stack_id stack_of(const struct model *m, size_t place) {
+    size_t first = offsetof(struct model, tower), end = offsetof(struct model, projector) + sizeof m->projector;
     if (in_stack(place, STACK_ENCODER)) return STACK_ENCODER;
+    if (in_stack(place, STACK_TOWER) || (place >= first && place < end)) return STACK_TOWER;
     return model_has_stack(m, STACK_DECODER) ? STACK_DECODER : STACK_ENCODER;
 }
 
@@ -354,6 +401,10 @@ static bool outer_needed(const struct model *m, const struct place_shape *shape,
     if (in_stack(shape->place, stack)) return d->final_norm;
     if (shape->out == EXTENT_POSITIONS) return m->spec.learned_positions;
     if (shape->place == offsetof(struct model, output)) return model_writes(m) && !m->rows_only;
+    if (shape->place == offsetof(struct model, tower.norm_before)) return m->spec.tower.norm_before;
+    if (shape->place == offsetof(struct model, tower.class_token)) return m->spec.tower.class_tokens > 0;
+    if (shape->place == offsetof(struct model, projector.norm)) return m->spec.projector.normed;
+    if (shape->place == offsetof(struct model, projector.fc2)) return m->spec.projector.ffn > 0;
     return true;
 }
 
@@ -367,9 +418,10 @@ static bool keeps_outer(const struct model *m, const struct place_shape *shape) 
 }
 
 /* A tied output matrix is the word table; on several ranks each has its own part, cut from the word table. */
-static enum status visit_output(const struct tensor_walk *w, struct place p, const struct place_shape *shape) {
+static enum status visit_output(const struct tensor_walk *w, struct place p, const struct place_shape *shape,
+                                bool absent) {
     struct model *m = w->model;
-    bool bias = has_bias(m, &m->stacks[p.stack].dims, &p.rows->rows[p.row], shape, m->absent >> p.row & 1);
+    bool bias = has_bias(m, &m->stacks[p.stack].dims, &p.rows->rows[p.row], shape, absent);
     p.share = make_share(m, p.stack, shape);
     if (m->spec.tied && m->comm->size > 1) {
         struct place cut = p;
@@ -382,18 +434,31 @@ static enum status visit_output(const struct tensor_walk *w, struct place p, con
     return bias ? visit_one(w, &p, PLACE_VECTOR, true, &m->output.bias) : STATUS_OK;
 }
 
-static enum status visit_outer(const struct tensor_walk *w) {
+/* The outer places that a family's rows name. */
+static enum status visit_part(const struct tensor_walk *w, const struct model_part *part, uint64_t absent) {
     struct model *m = w->model;
-    const struct tensor_rows *rows = &m->family->outer;
-    CHECK(rows->n > 0 && rows->rows[0].place == offsetof(struct model, embedding.word));
+    const struct tensor_rows *rows = &part->family->outer;
     for (int i = 0; i < rows->n; i++) {
         size_t place = rows->rows[i].place;
         const struct place_shape *shape = find_shape(outer_shapes, ARRAY_COUNT(outer_shapes), place);
-        struct place p = {.prefix = "", .rows = rows, .row = i, .outer = true, .stack = stack_of(m, place)};
+        struct place p = {
+            .prefix = "", .roots = part->roots, .rows = rows, .row = i, .outer = true, .stack = stack_of(m, place)};
         if (!is_first_row(rows, i) || !outer_needed(m, shape, p.stack)) continue;
         p.elsewhere = !keeps_outer(m, shape);
-        bool output = place == offsetof(struct model, output);
-        if (output ? visit_output(w, p, shape) : visit_row(w, p, shape, m, m->absent >> i & 1)) return w->error->status;
+        bool output = place == offsetof(struct model, output), lacks = absent >> i & 1;
+        CHECK(!output || rows->rows[0].place == offsetof(struct model, embedding.word));
+        if (output ? visit_output(w, p, shape, lacks) : visit_row(w, p, shape, m, lacks)) return w->error->status;
+    }
+    return STATUS_OK;
+}
+
+static enum status visit_outer(const struct tensor_walk *w) {
+    struct model *m = w->model;
+    const struct model_part own = {.family = m->family, .roots = {""}};
+    if (visit_part(w, &own, m->absent[STACK_COUNT])) return w->error->status;
+    for (int id = 0; id < STACK_COUNT; id++) {
+        const struct model_part *part = &m->spec.parts[id];
+        if (part->family && visit_part(w, part, m->absent[id])) return w->error->status;
     }
     return STATUS_OK;
 }
@@ -406,8 +471,15 @@ static bool layer_elsewhere(const struct model *m, enum stack_id id, int i) {
 
 /* model_resolve has chosen the spelling. */
 static const char *layer_prefix(const struct model *m, enum stack_id id, int layer, char prefix[TENSOR_NAME]) {
-    make_prefix(m, m->family->stacks[id].prefixes[m->stacks[id].prefix], layer, prefix);
+    struct model_part part = model_part_of(m, id);
+    const struct tensor_rows *rows = &part.family->stacks[id];
+    int spelling = m->stacks[id].prefix, forms = (int)ARRAY_COUNT(rows->prefixes);
+    make_prefix(m, part.roots[spelling / forms], rows->prefixes[spelling % forms], layer, prefix);
     return prefix;
+}
+
+static const struct tensor_rows *layer_rows_of(const struct model *m, int id) {
+    return &model_part_of(m, (enum stack_id)id).family->stacks[id];
 }
 
 enum status model_visit(struct model *m, place_visitor *visit, void *context, struct error *e) {
@@ -417,7 +489,7 @@ enum status model_visit(struct model *m, place_visitor *visit, void *context, st
     for (int id = 0; id < STACK_COUNT; id++) {
         struct stack *s = &m->stacks[id];
         for (int i = 0; i < s->dims.n_layers; i++) {
-            struct place p = {.rows = &m->family->stacks[id], .stack = (enum stack_id)id};
+            struct place p = {.rows = layer_rows_of(m, id), .stack = (enum stack_id)id};
             p.prefix = layer_prefix(m, p.stack, i, prefix);
             p.elsewhere = layer_elsewhere(m, p.stack, i);
             if (visit_layer(&w, &s->layers[i], p)) return e->status;
@@ -432,44 +504,61 @@ void place_kept(const struct model *m, const struct place *p, int *rows, int *co
     *cols = relative ? 2 * m->stacks[p->stack].dims.max_distance + 1 : p->share.cols;
 }
 
-/* Whether w has the weight or the bias of a row under one of the row's spellings. */
-static bool has_row(const struct weights *w, const char *prefix, const struct tensor_row *row, bool bias) {
+/* Whether w has the weight or the bias of a row under one of the row's spellings behind one of the prefixes. */
+static bool has_row(const struct weights *w, const char *const *prefixes, int n, const struct tensor_row *row,
+                    bool bias) {
     char name[TENSOR_NAME];
-    for (size_t j = 0; j < ARRAY_COUNT(row->names) && row->names[j]; j++)
-        if (weights_find(w, spell(prefix, row->names[j], bias, 0, name))) return true;
+    for (int i = 0; i < n && prefixes[i]; i++)
+        for (size_t j = 0; j < ARRAY_COUNT(row->names) && row->names[j]; j++)
+            if (weights_find(w, spell(prefixes[i], row->names[j], bias, 0, name))) return true;
     return false;
 }
 
-static uint64_t find_absent(const struct tensor_rows *rows, const char *prefix, const struct weights *w) {
+static uint64_t find_absent(const struct tensor_rows *rows, const char *const *prefixes, int n,
+                            const struct weights *w) {
     uint64_t absent = 0;
     CHECK(rows->n <= 64);
     for (int i = 0; i < rows->n; i++) {
         const struct tensor_row *row = &rows->rows[i];
-        bool there = row->bias_if_there && w && has_row(w, prefix, row, true);
+        bool there = row->bias_if_there && w && has_row(w, prefixes, n, row, true);
         if (!there) absent |= (uint64_t)1 << i;
     }
     return absent;
 }
 
-/* The spelling under which w has a tensor of the first layer; the family's own where it has none. */
-static int find_prefix(const struct model *m, const struct tensor_rows *rows, const struct weights *w) {
+/* The spelling under which w has a tensor of the first layer, of roots times prefixes; the family's own where it has
+ * none. */
+static int find_prefix(const struct model *m, const struct model_part *part, const struct tensor_rows *rows,
+                       const struct weights *w) {
     char prefix[TENSOR_NAME];
-    for (int j = 0; w && j < (int)ARRAY_COUNT(rows->prefixes) && rows->prefixes[j]; j++) {
-        make_prefix(m, rows->prefixes[j], 0, prefix);
+    const char *const prefixes[] = {prefix};
+    int forms = (int)ARRAY_COUNT(rows->prefixes);
+    for (int j = 0; w && j < forms * PART_ROOTS; j++) {
+        const char *root = part->roots[j / forms], *form = rows->prefixes[j % forms];
+        if (root == NULL || form == NULL) continue;
+        make_prefix(m, root, form, 0, prefix);
         for (int i = 0; i < rows->n; i++)
-            if (has_row(w, prefix, &rows->rows[i], false)) return j;
+            if (has_row(w, prefixes, 1, &rows->rows[i], false)) return j;
     }
     return 0;
 }
 
-void model_resolve(struct model *m, const struct weights *w) {
+static void resolve_stack(struct model *m, enum stack_id id, const struct weights *w) {
     char prefix[TENSOR_NAME];
-    m->absent = find_absent(&m->family->outer, "", w);
-    for (int id = 0; id < STACK_COUNT; id++) {
-        struct stack *s = &m->stacks[id];
-        const struct tensor_rows *rows = &m->family->stacks[id];
-        s->prefix = find_prefix(m, rows, w);
-        for (int i = 0; i < s->dims.n_layers; i++)
-            s->layers[i].absent = find_absent(rows, layer_prefix(m, (enum stack_id)id, i, prefix), w);
+    const char *const prefixes[] = {prefix};
+    struct stack *s = &m->stacks[id];
+    struct model_part part = model_part_of(m, id);
+    const struct tensor_rows *rows = &part.family->stacks[id];
+    if (m->spec.parts[id].family) m->absent[id] = find_absent(&part.family->outer, part.roots, PART_ROOTS, w);
+    s->prefix = find_prefix(m, &part, rows, w);
+    for (int i = 0; i < s->dims.n_layers; i++) {
+        layer_prefix(m, id, i, prefix);
+        s->layers[i].absent = find_absent(rows, prefixes, 1, w);
     }
+}
+
+void model_resolve(struct model *m, const struct weights *w) {
+    const char *const none[] = {""};
+    m->absent[STACK_COUNT] = find_absent(&m->family->outer, none, 1, w);
+    for (int id = 0; id < STACK_COUNT; id++) resolve_stack(m, (enum stack_id)id, w);
 }

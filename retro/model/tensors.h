@@ -26,8 +26,9 @@ int share_row(const struct share *s, int i);
 enum { TENSOR_NAME = 200 };
 
 struct place {
-    char name[TENSOR_NAME]; /* of its first tensor in the family's own spelling: the place's name in model.packed */
-    const char *prefix;     /* of a layer's tensors in a checkpoint, "" outside layers */
+    char name[TENSOR_NAME];   /* of its first tensor in the family's own spelling: the place's name in model.packed */
+    const char *prefix;       /* of a layer's tensors in a checkpoint, "" outside layers */
+    const char *const *roots; /* [PART_ROOTS] outside layers, spellings of what stands before all names */
     const struct tensor_rows *rows;
     int expert; /* of a place that each expert has, else 0 */
     int row;    /* the first of its rows; later rows with the same place are its other parts */

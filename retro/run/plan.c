@@ -9,6 +9,7 @@ void plan_open(struct plan *p, const struct plan_sizes *sizes) {
     size_t given = (size_t)sizes->given * (size_t)sizes->hidden;
     *p = (struct plan){.ids = xcalloc(rows, sizeof *p->ids),
                        .given_rows = given ? xcalloc(rows, sizeof *p->given_rows) : NULL,
+                       .given_to = given ? xcalloc((size_t)sizes->given, sizeof *p->given_to) : NULL,
                        .positions = xcalloc(rows, sizeof *p->positions),
                        .cache_rows = xcalloc(rows, sizeof *p->cache_rows),
                        .logit_rows = xcalloc(rows, sizeof *p->logit_rows),
@@ -33,6 +34,7 @@ void plan_open(struct plan *p, const struct plan_sizes *sizes) {
 void plan_close(struct plan *p) {
     free(p->ids);
     free(p->given_rows);
+    free(p->given_to);
     free(p->positions);
     free(p->cache_rows);
     free(p->logit_rows);
@@ -106,6 +108,7 @@ static void move_plan(struct plan *p, int r, int d, struct transfer *t) {
     move_array(t, p->cross_spans, (size_t)p->n_cross_spans, sizeof *p->cross_spans);
     if (p->n_given > 0) {
         move_array(t, p->given_rows, rows, sizeof *p->given_rows);
+        move_array(t, p->given_to, (size_t)p->n_given, sizeof *p->given_to);
         move_array(t, p->given, (size_t)p->n_given * (size_t)d, sizeof *p->given);
     }
 

@@ -17,14 +17,16 @@ struct share_plan {
 /* Arrays are as long as the pool's limits allow. */
 struct plan {
     int n_rows, n_items, n_blocks, n_closings, n_sources, n_cross_spans, n_logits, n_given;
-    int watched;         /* 1: before each layer rank 0 says whether anybody still waits for the step, else 0 */
-    int32_t *ids;        /* [rows] -1: the row is given */
-    int32_t *given_rows; /* [rows] which of `given` a row is, -1: an id. NULL where the pool takes none */
-    int32_t *positions, *cache_rows;            /* [rows] */
-    int32_t *logit_rows;                        /* [n_logits] */
-    float *row_scale;                           /* [rows] of chunked cross attention; 0: the row reads nothing */
-    float *given;                               /* [n_given, d] */
-    int32_t *blocks;                            /* [n_blocks] the block tables of all items; spans count in them */
+    int watched;  /* 1: before each layer rank 0 says whether anybody still waits for the step, else 0 */
+    int32_t *ids; /* [rows] -1: the row is given */
+    /* NULL where the pool takes no given rows. */
+    int32_t *given_rows;             /* [rows] which of `given` takes the place of the row's word, -1: none */
+    int32_t *given_to;               /* [n_given] the row that it is, position and all, -1: only the word of one */
+    int32_t *positions, *cache_rows; /* [rows] */
+    int32_t *logit_rows;             /* [n_logits] */
+    float *row_scale;                /* [rows] of chunked cross attention; 0: the row reads nothing */
+    float *given;                    /* [n_given, d] */
+    int32_t *blocks;                 /* [n_blocks] the block tables of all items; spans count in them */
     struct attention_span *spans, *cross_spans; /* [items], [n_cross_spans] */
     struct closing *closings;
     struct source *sources;

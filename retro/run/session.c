@@ -1,13 +1,9 @@
-/* retro/run/session.c: pools and sessions, the checks before a step, and the ranks that follow rank 0. step.c lays out
- * and runs a step. See session.h. */
+/* retro/run/session.c: pools and sessions, and the checks before a step. step.c lays out and runs a step,
+ * session_ranks.c does what all ranks do beside steps. See session.h. */
 #include "retro/run/session_private.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* The kinds of rank 0's messages to the others; the bytes of the limits, the plan or the copy follow. An empty message
- * is the end. */
-enum message { MESSAGE_OPEN, MESSAGE_STEP, MESSAGE_COPY, MESSAGE_CLOSE };
 
 /* Opening and closing. */
 
@@ -51,7 +47,7 @@ static enum status measure_parts(struct session_pool *p, struct error *e) {
     const struct session_limits *l = &p->limits;
     enum edge reads = decoder_of(p)->dims.reads;
     size_t scratch, head, given = (size_t)l->max_given * (size_t)decoder_of(p)->dims.hidden * sizeof(float);
-    size_t shares = (size_t)l->max_step_rows * 2 * (size_t)l->max_shares * sizeof(float);
+    size_t viewed = 0, shares = (size_t)l->max_step_rows * 2 * (size_t)l->max_shares * sizeof(float);
     if (check_limits(l, m, e) || scratch_measure(decoder_of(p), l->max_step_rows, &scratch, e) ||
         kv_cache_measure(&p->cache, m, own_blocks(l) + l->kept_blocks, l->kv_dtype, e))
         return e->status;
@@ -60,11 +56,12 @@ static enum status measure_parts(struct session_pool *p, struct error *e) {
         return e->status;
     if (reads == EDGE_SOURCE && sources_measure(&p->sources, &p->cross, m, l, e)) return e->status;
 
+    if (l->max_viewed > 0 && tower_measure(&viewed, m, l->max_viewed, e)) return e->status;
     p->bytes.kept = p->cache.bytes / (size_t)p->cache.n_blocks * (size_t)l->kept_blocks;
     p->bytes.cache = p->cache.bytes - p->bytes.kept;
     p->bytes.cross = cross_cache_bytes(&p->cross) + p->neighbors.bytes + p->sources.bytes;
     if (mul_overflows((size_t)l->max_logit_rows, head_columns(m) * sizeof(float), &head) ||
-        add_overflows(scratch + given + shares, head, &p->bytes.steps))
+        add_overflows(scratch + given + shares + viewed, head, &p->bytes.steps))
         return error_set(e, STATUS_NO_MEMORY, "logits do not fit the address space");
     return STATUS_OK;
 }
@@ -120,6 +117,7 @@ static enum status open_parts(struct session_pool *p, struct error *e) {
     if (p->cross.model && cross_cache_open(&p->cross, e)) return e->status;
     if (p->neighbors.model && neighbors_open(&p->neighbors, &p->cache, e)) return e->status;
     if (p->sources.model && sources_open(&p->sources, e)) return e->status;
+    if (l->max_viewed > 0 && tower_open(&p->tower, p->model, l->max_viewed, e)) return e->status;
     struct plan_sizes sizes = {.rows = l->max_step_rows,
                                .items = l->max_sessions,
                                .blocks = p->cache.n_blocks,
@@ -131,10 +129,11 @@ static enum status open_parts(struct session_pool *p, struct error *e) {
     return STATUS_OK;
 }
 
-static void pool_free(struct session_pool *p) {
+void session_share_free(struct session_pool *p) {
     struct backend *b = p->model->backend;
     neighbors_close(&p->neighbors);
     sources_close(&p->sources);
+    tower_close(p->tower);
     cross_cache_close(&p->cross);
     scratch_close(&p->scratch, p->model);
     kv_cache_close(&p->cache);
@@ -161,9 +160,8 @@ static void make_sessions(struct session_pool *p) {
     }
 }
 
-/* One rank's share of a pool; all ranks get theirs or none does. */
-static enum status pool_open(struct session_pool **out, struct model *m, const struct session_limits *l,
-                             struct error *e) {
+enum status session_share_open(struct session_pool **out, struct model *m, const struct session_limits *l,
+                               struct error *e) {
     struct session_pool *p = xcalloc(1, sizeof *p);
     p->model = m;
     p->limits = *l;
@@ -172,7 +170,7 @@ static enum status pool_open(struct session_pool **out, struct model *m, const s
                              : error_set(e, STATUS_UNSUPPORTED, "a %s model does not write text", m->info.family);
     status = comm_agree(m->comm->world, status, e);
     if (status) {
-        pool_free(p);
+        session_share_free(p);
         return status;
     }
     make_sessions(p);
@@ -191,7 +189,7 @@ enum status session_pool_open(struct session_pool **out, struct model *m, const 
     buffer_append(&message, &(enum message){MESSAGE_OPEN}, sizeof(enum message));
     buffer_append(&message, l, sizeof *l);
     enum status status = comm_broadcast(m->comm->world, &message, e);
-    if (status == STATUS_OK) status = pool_open(out, m, l, e);
+    if (status == STATUS_OK) status = session_share_open(out, m, l, e);
     buffer_free(&message);
     return status;
 }
@@ -202,7 +200,7 @@ void session_pool_close(struct session_pool *p) {
     buffer_append(&p->message, &(enum message){MESSAGE_CLOSE}, sizeof(enum message));
     comm_broadcast(p->model->comm->world, &p->message,
                    &(struct error){0}); /* a failed rank has nothing left to close */
-    pool_free(p);
+    session_share_free(p);
 }
 
 size_t session_pool_bytes(const struct session_pool *p) { return session_bytes_all(&p->bytes); }
@@ -269,7 +267,9 @@ void session_rewind(struct session *s, int length, struct grid grid) {
     kv_cache_cut(&p->cache, &s->blocks, blocks);
     release_slot(s);
     s->length = blocks * ATTENTION_BLOCK;
-    if (s->length == 0) s->grid = grid;
+    if (s->length > 0) return;
+    s->grid = grid;
+    s->shift = 0;
 }
 
 int session_closes(const struct session *s, int n_tokens) {
@@ -308,6 +308,34 @@ static enum status check_source(const struct session_pool *p, const struct step_
     return check_ids(p, item->source, item->n_source, "source id", e);
 }
 
+/* Rows that a step brings as they are. */
+static int count_given(const struct step_item *item) {
+    int n = 0;
+    if (item->tokens == NULL) return item->n_tokens;
+    for (int i = 0; i < item->n_tokens; i++) n += item->tokens[i] < 0;
+    return n;
+}
+
+static enum status check_ids_and_names(const struct session_pool *p, const struct step_item *item, struct error *e) {
+    if (item->rows == NULL && item->tokens) return check_ids(p, item->tokens, item->n_tokens, "token", e);
+    if (item->rows == NULL || count_given(item) == 0)
+        return error_set(e, STATUS_INVALID, "a step item has %s", item->rows ? "ids and rows" : "neither ids nor rows");
+    for (int i = 0; item->tokens && i < item->n_tokens; i++)
+        if (item->tokens[i] >= p->model->spec.padded_vocab)
+            return error_set(e, STATUS_INVALID, "token %d is id %d, the vocabulary has %d", i, item->tokens[i],
+                             p->model->spec.padded_vocab);
+    return STATUS_OK;
+}
+
+static enum status check_positions(const struct session_pool *p, const struct step_item *item, struct error *e) {
+    const struct model_spec *m = &p->model->spec;
+    for (int i = 0; item->positions && m->learned_positions && i < item->n_tokens; i++)
+        if (item->positions[i] < 0 || item->positions[i] >= m->max_positions)
+            return error_set(e, STATUS_TOO_LARGE, "token %d stands at position %d, the model has %d", i,
+                             item->positions[i], m->max_positions);
+    return STATUS_OK;
+}
+
 static enum status check_item(const struct session_pool *p, const struct step_item *item, struct error *e) {
     const struct session *s = item->session;
     const struct session_limits *l = &p->limits;
@@ -318,9 +346,7 @@ static enum status check_item(const struct session_pool *p, const struct step_it
     if (item->n_tokens > l->max_tokens - s->length)
         return error_set(e, STATUS_TOO_LARGE, "%d tokens after %d, the limit is %d per sequence", item->n_tokens,
                          s->length, l->max_tokens);
-    if (item->tokens && check_ids(p, item->tokens, item->n_tokens, "token", e)) return e->status;
-    if ((item->tokens == NULL) != (item->rows != NULL))
-        return error_set(e, STATUS_INVALID, "a step item has %s", item->rows ? "ids and rows" : "neither ids nor rows");
+    if (check_ids_and_names(p, item, e) || check_positions(p, item, e)) return e->status;
     if (check_source(p, item, e)) return e->status;
     int told = max_int(item->n_cross_shares, item->n_self_shares);
     if (told > item->n_tokens || (told > 0 && l->max_shares == 0))
@@ -348,7 +374,7 @@ static enum status check_step(const struct session_pool *p, const struct step_it
         if (check_item(p, &items[i], e)) return e->status;
         rows += items[i].n_tokens;
         logits += items[i].n_logits;
-        given += items[i].rows ? items[i].n_tokens : 0;
+        given += count_given(&items[i]);
         for (int j = 0; j < i; j++) CHECK(items[j].session != items[i].session);
     }
     if (rows > p->limits.max_step_rows || logits > p->limits.max_logit_rows)
@@ -357,25 +383,6 @@ static enum status check_step(const struct session_pool *p, const struct step_it
     if (given > p->limits.max_given)
         return error_set(e, STATUS_TOO_LARGE, "%lld given rows in a step, the limit is %d", (long long)given,
                          p->limits.max_given);
-    return STATUS_OK;
-}
-
-/* Copying rows between blocks, on all ranks. */
-
-struct row_copy {
-    int32_t from, to, rows;
-};
-
-enum status copy_block(struct session_pool *p, int32_t from, int32_t to, int rows, struct error *e) {
-    struct row_copy copy = {from, to, rows};
-    struct comm *world = p->model->comm->world;
-    if (world->size > 1) {
-        buffer_clear(&p->message);
-        buffer_append(&p->message, &(enum message){MESSAGE_COPY}, sizeof(enum message));
-        buffer_append(&p->message, &copy, sizeof copy);
-        if (comm_broadcast(world, &p->message, e)) return e->status;
-    }
-    kv_cache_copy(&p->cache, from, to, rows);
     return STATUS_OK;
 }
 
@@ -442,65 +449,4 @@ enum status session_step(struct session_pool *p, const struct step_item *items, 
 
 struct tensor session_shares(const struct session_pool *p) {
     return p->shares;
-}
-
-/* The other ranks. */
-
-static void follow_open(struct session_pool **p, struct model *m, struct text_span in, struct error *e) {
-    struct session_limits limits;
-    CHECK(*p == NULL && in.size == sizeof limits);
-    memcpy(&limits, in.text, sizeof limits);
-    pool_open(p, m, &limits, e); /* a pool that does not fit somewhere is rank 0's to report */
-}
-
-static void follow_copy(const struct session_pool *p, struct text_span in) {
-    struct row_copy copy;
-    CHECK(in.size == sizeof copy);
-    memcpy(&copy, in.text, sizeof copy);
-    kv_cache_copy(&p->cache, copy.from, copy.to, copy.rows);
-}
-
-static enum status follow_step(struct session_pool *p, struct text_span in, struct error *e) {
-    run_plans(p, in);
-    return backend_sync(p->model->backend, e);
-}
-
-static enum status follow_message(struct session_pool **p, struct model *m, struct text_span in, struct error *e) {
-    enum message kind;
-    CHECK(in.size >= sizeof kind);
-    memcpy(&kind, in.text, sizeof kind);
-    in.text += sizeof kind;
-    in.size -= sizeof kind;
-    CHECK((*p == NULL) == (kind == MESSAGE_OPEN));
-    switch (kind) {
-        case MESSAGE_OPEN: follow_open(p, m, in, e); break;
-        case MESSAGE_STEP: return follow_step(*p, in, e);
-        case MESSAGE_COPY: follow_copy(*p, in); break;
-        case MESSAGE_CLOSE:
-            pool_free(*p);
-            *p = NULL;
-            break;
-    }
-    return STATUS_OK;
-}
-
-enum status session_follow(struct model *m, struct error *e) {
-    struct session_pool *p = NULL;
-    struct buffer message = {0};
-    enum status status;
-    for (;;) {
-        status = comm_broadcast(m->comm->world, &message, e);
-        if (status || message.size == 0) break;
-        status = follow_message(&p, m, (struct text_span){message.data, message.size}, e);
-        if (status) break;
-    }
-    if (status) comm_leave(m->comm, e);
-    if (p) pool_free(p);
-    buffer_free(&message);
-    return status;
-}
-
-void session_release_followers(struct model *m) {
-    comm_broadcast(m->comm->world, &(struct buffer){0},
-                   &(struct error){0}); /* after a failure they have ended already */
 }

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "retro/model/model.h"
+#include "retro/run/tower.h"
 
 struct session_pool;
 struct session;
@@ -25,6 +26,7 @@ struct session_limits {
     int micro_batch_rows; /* over stages: rows of a step above which its sequences are done in turn; 0: never */
     int max_source;       /* ids of the text that one session's encoder reads; 0 for models without */
     int max_given;        /* rows of one step that come as rows, not as ids; 0: none may */
+    int max_viewed;       /* rows of a vision tower in one pass; 0: session_view is not called */
     int kept_blocks;      /* blocks of keys and values that are kept beyond those of open sessions; 0: none are */
     int max_shares;       /* groups of keys whose shares of a row's attention are told; 0: none are */
 };
@@ -34,7 +36,7 @@ struct session_bytes {
     size_t cache; /* keys and values: max_sessions times max_tokens */
     size_t kept;  /* the same of kept_blocks */
     size_t cross; /* those of neighbours or sources, and their encoder: max_neighbors, max_source, max_sessions */
-    size_t steps; /* activations and logits: max_step_rows, max_logit_rows */
+    size_t steps; /* activations and logits: max_step_rows, max_logit_rows, max_viewed */
 };
 static inline size_t session_bytes_all(const struct session_bytes *b) {
     return b->cache + b->kept + b->cross + b->steps;
@@ -103,6 +105,10 @@ enum status session_image_get(const struct session *s, char *image, struct error
 /* Before the first step of s: its first n rows, which have these ids, are those of the image. */
 enum status session_image_put(struct session *s, const int32_t *ids, int n, const char *image, struct error *e);
 
+/* Pictures through the model's tower and projector, on all ranks: one picture's rows after another's, to host memory
+ * [sum of tower_count, d] (tower.h). */
+enum status session_view(struct session_pool *p, const struct picture *pictures, int n, float *rows, struct error *e);
+
 /* The chunk whose neighbours come first in the next step: the next one to close, or of a session that took over rows
  * the latest closed one, which is encoded again. */
 int session_next_chunk(const struct session *s);
@@ -112,11 +118,17 @@ bool session_wants_source(const struct session *s);
 /* The next rows of one session. */
 struct step_item {
     struct session *session;
-    const int32_t *tokens; /* [n_tokens] ids; NULL: the rows are given */
+    /* [n_tokens] ids. A negative one names a row that is given; equal names are equal rows. NULL: all are given. */
+    const int32_t *tokens;
     int n_tokens;
     const struct neighbor_tokens *neighbors; /* session_closes many, from session_next_chunk on */
     int n_logits;                            /* logits of the last n_logits rows are computed, 0..n_tokens */
-    const float *rows;     /* host [n_tokens, d] in place of embedded ids, as a vision tower's projector makes them */
+    /* Host [given rows, d] in place of embedded ids. A row that has a name takes the place of word and position, as a
+     * vision tower's projector makes it; without names, the place of the word alone. */
+    const float *rows;
+    /* [n_tokens] of the rows, where they are not counted from 0 on: later steps count on from the last one. Models with
+     * learned positions count a picture once. */
+    const int32_t *positions;
     const int32_t *source; /* [n_source] the text that the encoder reads; where session_wants_source */
     int n_source;
     /* Of its last so many rows it is told how they share out their attention (session_shares): cross attention over

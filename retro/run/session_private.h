@@ -1,14 +1,19 @@
-/* retro/run/session_private.h: the state of a session pool, for session.c and step.c. */
+/* retro/run/session_private.h: the state of a session pool, for session*.c and step.c. */
 #pragma once
 
 #include "retro/run/kv_cache.h"
 #include "retro/run/plan.h"
 #include "retro/run/prefix_tree.h"
 
+/* The kinds of rank 0's messages to the others; the bytes of the limits, the plan or the copy follow. An empty message
+ * is the end. */
+enum message { MESSAGE_OPEN, MESSAGE_STEP, MESSAGE_COPY, MESSAGE_VIEW, MESSAGE_CLOSE };
+
 struct session {
     struct session_pool *pool;
     struct grid grid;
     int length;
+    int shift;                /* of positions: a row's is its number and this */
     struct block_list blocks; /* of keys and values */
     int slot, slot_rows;      /* rows that cross attention reads: of the latest closed chunk, or the source; -1: none */
     bool open;
@@ -36,6 +41,7 @@ struct session_pool {
     struct neighbors neighbors; /* model NULL without retro layers */
     struct sources sources;     /* model NULL without an encoder of sources */
     struct tensor given;        /* [max_given, d] */
+    struct tower *tower;        /* NULL where nothing is viewed */
     void *head;
     struct tensor picked, logits; /* [max_logit_rows, d], [max_logit_rows, V] */
     struct tensor local_logits;   /* [max_logit_rows, V / ranks] */
@@ -50,6 +56,11 @@ struct session_pool {
     void *abandoned_context;
     bool cut; /* the present step was abandoned */
 };
+
+/* One rank's share of a pool; all ranks get theirs or none does. */
+enum status session_share_open(struct session_pool **out, struct model *m, const struct session_limits *l,
+                               struct error *e);
+void session_share_free(struct session_pool *p);
 
 /* Rows [0, rows) of block `to` become those of `from`, on all ranks. */
 enum status copy_block(struct session_pool *p, int32_t from, int32_t to, int rows, struct error *e);

@@ -75,6 +75,20 @@ static void plan_source(struct session_pool *p, const struct step_item *item, in
     plan->n_cross_spans++;
 }
 
+/* The rows of an item that are given: of those without an id, words, or whole rows where they have names. */
+static void plan_given(struct plan *plan, const struct step_item *item, int first, int d) {
+    int before = plan->n_given;
+    for (int i = 0; i < item->n_tokens; i++) {
+        bool given = item->tokens == NULL || item->tokens[i] < 0;
+        plan->given_rows[first + i] = item->tokens == NULL ? plan->n_given : -1;
+        if (!given) continue;
+        plan->given_to[plan->n_given] = item->tokens ? first + i : -1;
+        plan->n_given++;
+    }
+    size_t values = (size_t)(plan->n_given - before) * (size_t)d;
+    if (values > 0) memcpy(plan->given + (size_t)before * (size_t)d, item->rows, values * sizeof(float));
+}
+
 /* The new rows of one session: ids or given rows, and the places of their keys and values. */
 static void plan_rows(struct session_pool *p, const struct step_item *item) {
     struct session *s = item->session;
@@ -82,19 +96,15 @@ static void plan_rows(struct session_pool *p, const struct step_item *item) {
     int first = plan->n_rows, d = decoder_of(p)->dims.hidden;
     kv_cache_extend(&p->cache, &s->blocks, s->length + item->n_tokens);
     for (int i = 0; i < item->n_tokens; i++) {
-        plan->ids[first + i] = item->tokens ? item->tokens[i] : -1;
-        plan->positions[first + i] = s->length + i;
+        plan->ids[first + i] = item->tokens ? max_int(item->tokens[i], -1) : -1;
+        plan->positions[first + i] = item->positions ? item->positions[i] : s->length + i + s->shift;
         plan->cache_rows[first + i] = block_row(&s->blocks, s->length + i);
-        if (plan->given_rows) plan->given_rows[first + i] = item->rows ? plan->n_given + i : -1;
     }
+    if (plan->given_rows) plan_given(plan, item, first, d);
     for (int i = item->n_tokens - item->n_logits; i < item->n_tokens; i++) {
         plan->logit_rows[plan->n_logits] = first + i;
         plan->n_logits++;
     }
-    if (item->rows == NULL) return;
-    size_t values = (size_t)item->n_tokens * (size_t)d;
-    memcpy(plan->given + (size_t)plan->n_given * (size_t)d, item->rows, values * sizeof(float));
-    plan->n_given += item->n_tokens;
 }
 
 /* A layer of fewer rows takes no longer than the message that would end it. */
@@ -128,10 +138,16 @@ void plan_step(struct session_pool *p, const struct step_item *items, int n) {
     plan->watched = is_watched(p);
 }
 
+static void advance_item(const struct step_item *item) {
+    struct session *s = item->session;
+    s->length += item->n_tokens;
+    if (item->positions) s->shift = item->positions[item->n_tokens - 1] + 1 - s->length;
+}
+
 /* A session keeps the slot of its latest chunk; earlier ones are free again. */
 void plan_advance(struct session_pool *p, const struct step_item *items, int n) {
     const struct plan *plan = &p->plan;
-    for (int j = 0; j < n; j++) items[j].session->length += items[j].n_tokens;
+    for (int j = 0; j < n; j++) advance_item(&items[j]);
     for (int c = 0; c < plan->n_closings; c++) {
         struct session *s = items[plan->closings[c].item].session;
         cross_cache_free(&p->cross, s->slot);
@@ -171,13 +187,14 @@ static const struct cross_source *read_cross(void *context, int layer_index, str
     return &p->source;
 }
 
-/* Rows that were given take the place of a word of zeros. */
+/* Rows that were given take the place of a word of zeros, or of all that a row is. */
 static void add_given(struct session_pool *p, struct scratch *scratch) {
     struct backend *b = p->model->backend;
     struct tensor given = tensor_rows(p->given, 0, p->plan.n_given);
     backend_upload(b, given.data, p->plan.given, (size_t)given.rows * (size_t)given.cols * sizeof(float));
     backend_gather_rows(b, &(struct gather_rows_args){.y = scratch->branch, .x = given, .rows = p->plan.given_rows});
     backend_add(b, &(struct add_args){.y = scratch->x, .a = scratch->x, .b = scratch->branch});
+    backend_scatter_rows(b, &(struct scatter_rows_args){.y = scratch->x, .x = given, .rows = p->plan.given_to});
 }
 
 /* The first stage embeds the rows; others get the encoder's output, where they read any, and the rows from the one

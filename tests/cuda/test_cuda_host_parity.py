@@ -31,6 +31,11 @@ def test_decoders():
     assert done.returncode == 0 and f"{4 * len(DECODERS)} passed" in done.stdout, done.stdout + done.stderr
 
 
+def test_pictures():
+    done = parity("--set", "model.device=cuda-host", *sorted(p.parent for p in GOLDEN.glob("vision/*/config.json")))
+    assert done.returncode == 0 and done.stdout.count("max_abs") > 40, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("folders", [FOLDERS[1:3], T5], ids=["retro", "t5"])
 def test_bf16_stays_near(folders):
     """bf16 weights, inputs of products and cache move these small models' logits by less than 0.5."""

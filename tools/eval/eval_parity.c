@@ -9,7 +9,7 @@
 
 #include "retro/weights/gguf_folder.h"
 #include "tools/eval/eval.h"
-#include "tools/eval/parity_cases.h"
+#include "tools/eval/parity_pictures.h"
 
 enum { FORWARD, INCREMENTAL, WAYS };
 
@@ -58,17 +58,37 @@ static void compare_row(struct case_run *run, const float *got, const float *wan
     if (a != b && !may_differ(want, a, b, run->tolerance)) r->tokens_ok = false;
 }
 
+/* The given rows among the first `first` of a sequence. */
+static int count_given(const int32_t *tokens, int first) {
+    int n = 0;
+    for (int i = 0; i < first; i++) n += tokens[i] < 0;
+    return n;
+}
+
+/* Rows of pictures, and positions of rows. */
+static void add_merged(const struct case_run *run, struct step_item *item, int sequence, int first) {
+    const struct parity_case *c = run->c;
+    const struct merged_text *merged = &c->merged[sequence];
+    const int32_t *tokens = c->tokens + (size_t)sequence * (size_t)c->n;
+    int before = count_given(tokens, first);
+    if (count_given(tokens, first + item->n_tokens) > before)
+        item->rows = merged->given + (size_t)before * (size_t)run->info->hidden;
+    if (c->positions) item->positions = c->positions + (size_t)sequence * (size_t)c->n + first;
+}
+
 static struct step_item make_item(const struct case_run *run, int sequence, int first, int n_tokens, int n_logits) {
     const struct parity_case *c = run->c;
     int done = run->info->chunk_length ? grid_complete(c->grid, first) : 0;
     bool begins = first == 0 && c->sources;
-    return (struct step_item){.session = run->sessions[sequence],
-                              .tokens = c->tokens + (size_t)sequence * (size_t)c->n + first,
-                              .n_tokens = n_tokens,
-                              .neighbors = run->sets + sequence * c->l + done,
-                              .n_logits = n_logits,
-                              .source = begins ? c->sources + (size_t)sequence * (size_t)c->max_source : NULL,
-                              .n_source = begins ? c->source_lengths[sequence] : 0};
+    struct step_item item = {.session = run->sessions[sequence],
+                             .tokens = c->tokens + (size_t)sequence * (size_t)c->n + first,
+                             .n_tokens = n_tokens,
+                             .neighbors = run->sets + sequence * c->l + done,
+                             .n_logits = n_logits,
+                             .source = begins ? c->sources + (size_t)sequence * (size_t)c->max_source : NULL,
+                             .n_source = begins ? c->source_lengths[sequence] : 0};
+    if (c->merged) add_merged(run, &item, sequence, first);
+    return item;
 }
 
 /* Runs n items and brings their n_logits rows of logits to the host. */
@@ -177,6 +197,12 @@ struct parity {
     bool follows; /* a rank that computes for rank 0, which compares and reports */
 };
 
+/* Rows of all tiles of a case in the tower. */
+static int count_viewed(const struct parity *p, const struct parity_case *c) {
+    const struct parity_pictures *pictures = &c->pictures;
+    return pictures->n_tiles * tower_count(p->model->model, TOWER_ROWS, pictures->height, pictures->width);
+}
+
 /* A cache as wide as the case; the limits are the case's own. */
 static struct session_limits limits_of(const struct parity *p, const struct parity_case *c) {
     return (struct session_limits){.max_sessions = c->b,
@@ -185,15 +211,20 @@ static struct session_limits limits_of(const struct parity *p, const struct pari
                                    .max_logit_rows = c->b * c->n,
                                    .max_neighbors = max_int(c->k, 1),
                                    .max_source = c->max_source,
+                                   .max_given = c->pictures.n_tiles ? c->b * c->n : 0,
+                                   .max_viewed = c->pictures.n_tiles ? count_viewed(p, c) : 0,
                                    .micro_batch_rows = p->micro_batch_rows,
                                    .kv_dtype = model_info(p->model->model)->cache_dtype};
 }
 
-static enum status run_case(struct parity *p, const struct parity_case *c, struct result results[WAYS],
-                            struct error *e) {
+static enum status run_case(struct parity *p, struct parity_case *c, struct result results[WAYS], struct error *e) {
     struct case_run run = {.model = p->model, .info = model_info(p->model->model), .c = c, .tolerance = p->tolerance};
     struct session_limits limits = limits_of(p, c);
     if (session_pool_open(&run.pool, p->model->model, &limits, e)) return e->status;
+    if (model_sees(p->model->model) && parity_pictures_merge(c, p->model->model, run.pool, e)) {
+        session_pool_close(run.pool);
+        return e->status;
+    }
     run.sets = xcalloc((size_t)(c->b * c->l) + 1, sizeof *run.sets);
     run.host = xmalloc((size_t)c->b * (size_t)c->n * (size_t)c->vocab * sizeof(float));
     run.sessions = xcalloc((size_t)c->b, sizeof(struct session *));
@@ -231,16 +262,30 @@ static enum status run_named(void *context, const struct weights *w, const char 
     struct parity *p = context;
     struct parity_case c;
     struct result results[WAYS] = {0};
-    enum status status = parity_case_read(&c, name, w, model_info(p->model->model), e);
+    enum status status = parity_case_read(&c, name, w, p->model->model, e);
     if (status == STATUS_OK) status = run_case(p, &c, results, e);
     if (status == STATUS_OK) report_case(p, &c, results);
     parity_case_free(&c);
     return status;
 }
 
+static void report_tower(void *context, const char *name, float max_abs) {
+    struct parity *p = context;
+    bool near = max_abs <= p->tolerance;
+    printf("%s/%s rows max_abs=%.2e%s\n", p->folder, name, (double)max_abs, near ? "" : " FAILED");
+    if (near)
+        p->passed++;
+    else
+        p->failed++;
+}
+
 static enum status run_file(struct parity *p, const char *file, struct error *e) {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", p->folder, file);
+    if (!model_info(p->model->model)->writes) {
+        if (parity_towers_run(path, p->model->model, report_tower, p, e)) return error_prefix(e, "%s", path);
+        return STATUS_OK;
+    }
     if (parity_cases_visit(path, run_named, p, e)) return error_prefix(e, "%s", path);
     return STATUS_OK;
 }
@@ -262,6 +307,12 @@ static enum status run_folder(struct parity *p, const struct config *config, con
         return STATUS_OK;
     }
     if (opened_model_open(&model, config, folder, NULL, e)) return e->status;
+    if (!model_info(model.model)->writes && config->parallel.tensor > 1) {
+        error_set(e, STATUS_UNSUPPORTED, "%s: a %s model is compared on one rank: set parallel.tensor to 1", folder,
+                  model_info(model.model)->family);
+        opened_model_close(&model);
+        return e->status;
+    }
     if (opened_model_follows(&model)) {
         p->follows = true;
         enum status followed = opened_model_follow(&model, e);

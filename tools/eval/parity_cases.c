@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tools/eval/parity_pictures.h"
+
 static const struct stored_tensor *find_part(const struct weights *w, const char *prefix, const char *suffix) {
     char name[160];
     snprintf(name, sizeof name, "%s.%s", prefix, suffix);
@@ -189,13 +191,15 @@ static enum status read_generation(struct parity_case *c, const struct stored_te
     return read_generation_neighbors(c, w, info, e);
 }
 
-enum status parity_case_read(struct parity_case *c, const char *name, const struct weights *w,
-                             const struct model_info *info, struct error *e) {
+enum status parity_case_read(struct parity_case *c, const char *name, const struct weights *w, const struct model *m,
+                             struct error *e) {
+    const struct model_info *info = model_info(m);
     *c = (struct parity_case){.vocab = info->padded_vocab};
     if (strlen(name) >= sizeof c->name) return error_set(e, STATUS_INVALID, "the name %s is too long", name);
     memcpy(c->name, name, strlen(name) + 1);
     const struct stored_tensor *prompt = find_part(w, name, "prompt"), *hf = find_part(w, name, "input_ids");
     const struct stored_tensor *ids = hf ? hf : find_part(w, name, info->reads_source ? "encoder_tokens" : "tokens");
+    if (model_sees(m)) return parity_pictures_read(c, name, w, m, e);
     if (prompt) return read_generation(c, prompt, w, info, e);
     if (!info->reads_source) return read_decoder_case(c, ids, w, info, e);
     if (!is_shaped(ids, STORED_I32, 2)) return refuse(c, "input_ids or encoder_tokens [b, n] i32", e);
@@ -203,6 +207,9 @@ enum status parity_case_read(struct parity_case *c, const char *name, const stru
 }
 
 void parity_case_free(struct parity_case *c) {
+    for (int i = 0; c->merged && i < c->b; i++) merged_text_free(&c->merged[i]);
+    free(c->merged);
+    free(c->positions);
     free(c->tokens);
     free(c->lengths);
     free(c->source_lengths);

@@ -7,13 +7,24 @@
  *             .logits [b, Sd, V]; NAME.encoder_tokens [Se], .prompt [P], .tokens [G], .logits [G, V]
  *     hf/     NAME.input_ids [b, n], .attention_mask [b, n], .decoder_input_ids [b, Sd] (T5), .logits [b, n, V];
  *             generate.prompt [P] (T5: of the encoder), .tokens [G], .logits [G, V]
+ *     vision/ parity_pictures.h
  *
  * Ids, masks and lengths are i32, of decoders alone also i64; logits are f32. The cases are whatever the files hold, of
  * any dimensions. */
 #pragma once
 
+#include "retro/run/merge.h"
 #include "retro/run/session.h"
 #include "retro/weights/weights.h"
+
+/* The pictures of a case; pointers are the file's. */
+struct parity_pictures {
+    const float *pixels; /* [n_tiles, 3, height, width] */
+    int n_tiles, height, width;
+    const int32_t *tiles; /* [n] of each picture; NULL: one each */
+    int n;
+    bool expanded; /* the texts have an id for each row of a picture */
+};
 
 /* One case: b sequences of up to n ids, or one prompt and its greedy continuation. Pointers are the file's, but for
  * those that are owned. */
@@ -33,15 +44,20 @@ struct parity_case {
     int max_source;
     const int32_t *sources; /* [b, max_source] */
     int *source_lengths;    /* owned [b] */
-    int32_t *narrowed[3];   /* owned: what the file holds as i64 */
+    /* Models that see: first the texts, then the rows that they become */
+    struct parity_pictures pictures;
+    int text_length;
+    struct merged_text *merged; /* owned [b] */
+    int32_t *positions;         /* owned [b, n], or NULL */
+    int32_t *narrowed[3];       /* owned: what the file holds as i64 */
     int n_narrowed;
 };
 
 void parity_case_free(struct parity_case *c);
 
 /* The case NAME of one file for a model of this shape. STATUS_INVALID names the tensor that is missing or misshapen. */
-enum status parity_case_read(struct parity_case *c, const char *name, const struct weights *w,
-                             const struct model_info *info, struct error *e);
+enum status parity_case_read(struct parity_case *c, const char *name, const struct weights *w, const struct model *m,
+                             struct error *e);
 
 /* Calls visit for the name of each case of a file in order, until one fails. A file that is absent has no cases. */
 typedef enum status parity_visitor(void *context, const struct weights *w, const char *name, struct error *e);

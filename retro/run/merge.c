@@ -1,0 +1,112 @@
+/* retro/run/merge.c: texts with pictures as rows. See merge.h. */
+#include "retro/run/merge.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/base/hash.h"
+#include "retro/model/model_private.h"
+
+bool model_sees(const struct model *m) { return model_writes(m) && m->spec.projector.out > 0; }
+
+int model_picture_id(const struct model *m) { return m->spec.picture.id; }
+
+int merge_count(const struct model *m, int tiles, int tile_rows) {
+    return tiles * (m->spec.picture.tag_length + tile_rows);
+}
+
+/* The name of row i of a picture: negative, and 31 bits of a hash. A row alone could be mistaken for another one's once
+ * in 2^31; each further row of a picture is as good again. */
+static int32_t name_row(const struct merged_picture *p, int32_t i) {
+    uint64_t hash = hash_bytes(&i, sizeof i, p->hash[i % 2]);
+    return -1 - (int32_t)(hash & INT32_MAX);
+}
+
+/* One merge_text. */
+struct merging {
+    struct merged_text *to;
+    const struct model *model;
+    int width, at; /* columns of a row; the id of the text that is being merged */
+};
+
+static void put_id(struct merging *w, int32_t id) {
+    struct merged_text *t = w->to;
+    t->ids[t->n] = id;
+    if (t->positions) t->positions[t->n] = w->at;
+    t->n++;
+}
+
+/* Tags 0, 1, ..., and before the last tile of several the thumbnail's. */
+static void put_tags(struct merging *w, int tile, int tiles) {
+    const struct picture_spec *p = &w->model->spec.picture;
+    int tag = tile == tiles - 1 ? p->n_tags - 1 : tile;
+    for (int i = 0; i < p->tag_length; i++) put_id(w, p->tags[tag][i]);
+}
+
+static void put_picture(struct merging *w, const struct merged_picture *p) {
+    struct merged_text *t = w->to;
+    size_t values = (size_t)p->tiles * (size_t)p->tile_rows * (size_t)w->width;
+    memcpy(t->given + (size_t)t->n_given * (size_t)w->width, p->rows, values * sizeof *t->given);
+    t->n_given += p->tiles * p->tile_rows;
+    for (int i = 0; i < p->tiles; i++) {
+        put_tags(w, i, p->tiles);
+        for (int j = 0; j < p->tile_rows; j++) put_id(w, name_row(p, i * p->tile_rows + j));
+    }
+}
+
+/* The rows that a text and its pictures take, and that of them are given. */
+struct row_counts {
+    size_t all, given;
+};
+
+/* Pictures that fit the text and the model. */
+static enum status count_rows(struct row_counts *out, const struct model *m, const struct picture_text *t,
+                              struct error *e) {
+    const struct picture_spec *p = &m->spec.picture;
+    int places = 0;
+    for (int i = 0; i < t->n; i++) places += t->ids[i] == p->id;
+    if (places != t->n_pictures)
+        return error_set(e, STATUS_INVALID, "the text has %d places for pictures, and %d pictures come with it", places,
+                         t->n_pictures);
+    *out = (struct row_counts){.all = (size_t)(t->n - places)};
+    for (int i = 0; i < t->n_pictures; i++) {
+        const struct merged_picture *picture = &t->pictures[i];
+        if (p->tag_length > 0 && picture->tiles > p->n_tags)
+            return error_set(e, STATUS_INVALID, "a picture of %d tiles; the model has tags for %d", picture->tiles,
+                             p->n_tags);
+        out->all += (size_t)merge_count(m, picture->tiles, picture->tile_rows);
+        out->given += (size_t)picture->tiles * (size_t)picture->tile_rows;
+    }
+    if (out->all <= LIMIT_POSITIONS) return STATUS_OK;
+    return error_set(e, STATUS_TOO_LARGE, "a text and its pictures are %zu rows, the limit is %d", out->all,
+                     LIMIT_POSITIONS);
+}
+
+enum status merge_text(struct merged_text *out, const struct model *m, const struct picture_text *text,
+                       struct error *e) {
+    struct merging w = {.to = out, .model = m, .width = m->spec.projector.out};
+    const struct merged_picture *next = text->pictures;
+    struct row_counts rows = {0};
+    *out = (struct merged_text){0};
+    if (count_rows(&rows, m, text, e)) return e->status;
+    out->ids = xmalloc((rows.all + 1) * sizeof *out->ids);
+    if (m->spec.learned_positions) out->positions = xmalloc((rows.all + 1) * sizeof *out->positions);
+    out->given = xmalloc((rows.given + 1) * (size_t)w.width * sizeof *out->given);
+
+    for (; w.at < text->n; w.at++) {
+        if (text->ids[w.at] == m->spec.picture.id) {
+            put_picture(&w, next);
+            next++;
+        } else {
+            put_id(&w, text->ids[w.at]);
+        }
+    }
+    return STATUS_OK;
+}
+
+void merged_text_free(struct merged_text *t) {
+    free(t->ids);
+    free(t->positions);
+    free(t->given);
+    *t = (struct merged_text){0};
+}

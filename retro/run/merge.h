@@ -1,0 +1,41 @@
+/* retro/run/merge.h: a text with pictures becomes the rows of a session: ids, and in each picture's place the rows that
+ * the tower made of it (docs/spec/vision-model.md 5.3). */
+#pragma once
+
+#include "retro/model/model.h"
+
+/* A picture whose rows are known. */
+struct merged_picture {
+    const float *rows; /* [tiles, tile_rows, d]; the thumbnail is the last tile */
+    int tiles, tile_rows;
+    uint64_t hash[2]; /* of its pixels, and everything else that the rows were made from */
+};
+
+/* A text that has the picture's id once for each of its pictures. */
+struct picture_text {
+    const int32_t *ids;
+    int n;
+    const struct merged_picture *pictures; /* [n_pictures] */
+    int n_pictures;
+};
+
+/* The rows of a text. */
+struct merged_text {
+    int32_t *ids; /* [n] a negative one is a given row. It is a name made of picture and row, so that equal rows have
+                   * equal ids wherever ids are compared */
+    int32_t *positions; /* [n] in the table of learned positions, where a picture counts once; NULL of other models */
+    float *given;       /* [n_given, d] */
+    int n, n_given;
+};
+
+/* Whether the model reads texts with pictures. */
+bool model_sees(const struct model *m);
+/* The id that stands for a picture in a text; where it is one of the vocabulary, a text alone may have it. */
+int model_picture_id(const struct model *m);
+/* Rows that a picture of so many tiles takes, its tags included. */
+int merge_count(const struct model *m, int tiles, int tile_rows);
+/* STATUS_INVALID where the text has other pictures than places, or where tiles have tags and there are more tiles than
+ * tags. */
+enum status merge_text(struct merged_text *out, const struct model *m, const struct picture_text *text,
+                       struct error *e);
+void merged_text_free(struct merged_text *t);

@@ -1,0 +1,266 @@
+/* retro/run/tower.c: one pass of packed pictures: patches to rows, the tower's layers, the projector. See tower.h. */
+#include "retro/run/tower.h"
+
+#include <stdlib.h>
+
+#include "retro/model/layer.h"
+#include "retro/run/tower_layout.h"
+
+struct tower {
+    const struct model *model;
+    struct scratch scratch; /* of the tower's layers; without memory where there is a projector alone */
+    void *memory;
+    struct tensor patches; /* [max_rows, 3 P P] */
+    struct tensor in;      /* [max_rows, projector.in] */
+    struct tensor wide;    /* [max_rows, fc1's columns] */
+    struct tensor gated;   /* [max_rows, projector.ffn]; wide where there is no gate */
+    struct tensor out;     /* [max_rows, projector.out] */
+    struct tower_layout layout;
+    int max_rows;
+};
+
+/* Memory. */
+
+enum { TOWER_PARTS = 5 };
+
+static void list_parts(struct tower *t, struct tensor *parts[TOWER_PARTS]) {
+    struct tensor *all[TOWER_PARTS] = {&t->patches, &t->in, &t->wide, &t->gated, &t->out};
+    for (int i = 0; i < TOWER_PARTS; i++) parts[i] = all[i];
+}
+
+static void count_columns(const struct model *m, int cols[TOWER_PARTS]) {
+    const struct projector_spec *p = &m->spec.projector;
+    cols[0] = model_has_stack(m, STACK_TOWER) ? tower_patch_columns(m) : 0;
+    cols[1] = p->in;
+    cols[2] = p->gated ? 2 * p->ffn : p->ffn;
+    cols[3] = p->gated ? p->ffn : 0;
+    cols[4] = p->out;
+}
+
+/* Bytes of everything but the layers' rows. */
+static enum status measure_parts(size_t *bytes, const struct model *m, int max_rows, struct error *e) {
+    int cols[TOWER_PARTS];
+    size_t row = 0;
+    count_columns(m, cols);
+    for (int i = 0; i < TOWER_PARTS; i++) row += (size_t)cols[i] * sizeof(float);
+    if (!mul_overflows(row, (size_t)max_rows, bytes)) return STATUS_OK;
+    return error_set(e, STATUS_NO_MEMORY, "a tower's %d rows do not fit the address space", max_rows);
+}
+
+enum status tower_measure(size_t *bytes, const struct model *m, int max_rows, struct error *e) {
+    size_t parts, layers = 0;
+    if (measure_parts(&parts, m, max_rows, e)) return e->status;
+    if (model_has_stack(m, STACK_TOWER) && scratch_measure(&m->stacks[STACK_TOWER], max_rows, &layers, e))
+        return e->status;
+    *bytes = parts + layers;
+    return STATUS_OK;
+}
+
+static enum status open_parts(struct tower *t, struct error *e) {
+    const struct model *m = t->model;
+    struct tensor *parts[TOWER_PARTS];
+    int cols[TOWER_PARTS];
+    size_t bytes;
+    if (measure_parts(&bytes, m, t->max_rows, e) || backend_alloc(m->backend, &t->memory, bytes, "pictures", e))
+        return e->status;
+    float *at = t->memory;
+    count_columns(m, cols);
+    list_parts(t, parts);
+    for (int i = 0; i < TOWER_PARTS; i++) {
+        *parts[i] = tensor_make(at, DTYPE_F32, t->max_rows, cols[i]);
+        at += (size_t)t->max_rows * (size_t)cols[i];
+    }
+    if (!m->spec.projector.gated) t->gated = t->wide;
+    if (!model_has_stack(m, STACK_TOWER)) return STATUS_OK;
+    tower_layout_open(&t->layout, m, t->max_rows);
+    return scratch_open(&t->scratch, m, &m->stacks[STACK_TOWER], t->max_rows, e);
+}
+
+enum status tower_open(struct tower **out, const struct model *m, int max_rows, struct error *e) {
+    struct tower *t = xcalloc(1, sizeof *t);
+    t->model = m;
+    t->max_rows = max_rows;
+    enum status status = open_parts(t, e);
+    if (status) {
+        tower_close(t);
+        return status;
+    }
+    *out = t;
+    return STATUS_OK;
+}
+
+void tower_close(struct tower *t) {
+    if (t == NULL) return;
+    tower_layout_close(&t->layout);
+    scratch_close(&t->scratch, t->model);
+    backend_release(t->model->backend, t->memory);
+    free(t);
+}
+
+/* Sizes. */
+
+enum status tower_check(const struct model *m, int height, int width, struct error *e) {
+    const struct tower_spec *s = &m->spec.tower;
+    if (height < 1 || width < 1 || height > LIMIT_PIXELS || width > LIMIT_PIXELS)
+        return error_set(e, STATUS_TOO_LARGE, "a picture of %d x %d pixels, allowed is 1 .. %d a side", height, width,
+                         LIMIT_PIXELS);
+    if (s->image_h > 0 && (height != s->image_h || width != s->image_w))
+        return error_set(e, STATUS_INVALID, "a picture of %d x %d pixels; the model reads %d x %d", height, width,
+                         s->image_h, s->image_w);
+    if (height % s->patch != 0 || width % s->patch != 0)
+        return error_set(e, STATUS_INVALID, "a picture of %d x %d pixels is no whole patches of %d", height, width,
+                         s->patch);
+    bool square = height == width && height / s->patch % 2 == 0;
+    if (m->spec.projector.out > 0 && s->shuffle == 2 && !square)
+        return error_set(e, STATUS_INVALID,
+                         "a picture of %d x %d patches; the model joins squares of 2 x 2 patches of a square picture",
+                         height / s->patch, width / s->patch);
+    return STATUS_OK;
+}
+
+int tower_count(const struct model *m, enum tower_end end, int height, int width) {
+    const struct tower_spec *s = &m->spec.tower;
+    int patches = height / s->patch * (width / s->patch);
+    if (end == TOWER_ROWS) return s->class_tokens + patches;
+    int rows = patches + (s->drops_class ? 0 : s->class_tokens);
+    return s->shuffle == 2 ? rows / 4 : rows;
+}
+
+int tower_columns(const struct model *m, enum tower_end end) {
+    return end == TOWER_ROWS ? m->stacks[STACK_TOWER].dims.hidden : m->spec.projector.out;
+}
+
+/* Running. */
+
+/* x += scale (table's rows) */
+static void add_rows(struct tower *t, struct tensor x, struct tensor table, const int32_t *rows, const float *scale) {
+    struct backend *b = t->model->backend;
+    struct tensor found = tensor_rows(t->scratch.branch, 0, x.rows);
+    backend_gather_rows(b, &(struct gather_rows_args){.y = found, .x = table, .rows = rows});
+    backend_add(b, &(struct add_args){.y = x, .a = x, .b = found, .row_scale = scale});
+}
+
+/* x = rows of patches and class tokens, with their positions. */
+static void embed_patches(struct tower *t, struct tensor x) {
+    const struct model *m = t->model;
+    const struct tower_layout *l = &t->layout;
+    struct tensor patches = tensor_rows(t->patches, 0, l->n_patches);
+    struct tensor made = tensor_rows(t->scratch.branch, 0, l->n_patches);
+    size_t bytes = (size_t)l->n_patches * (size_t)patches.cols * sizeof(float);
+    backend_upload(m->backend, patches.data, l->patches, bytes);
+    backend_linear(
+        m->backend,
+        &(struct linear_args){.y = made, .x = patches, .weight = &m->tower.patch.weight, .bias = m->tower.patch.bias});
+    backend_gather_rows(m->backend, &(struct gather_rows_args){.y = x, .x = made, .rows = l->patch_of});
+
+    if (m->spec.tower.class_tokens > 0) add_rows(t, x, m->tower.class_token, l->class_of, NULL);
+    int corners = l->resized ? TOWER_CORNERS : 1;
+    for (int i = 0; i < corners; i++) add_rows(t, x, m->tower.position, l->corners[i].rows, l->corners[i].weights);
+    if (m->spec.tower.norm_before) stack_norm(m, &m->stacks[STACK_TOWER], x, x, &m->tower.norm_before);
+}
+
+/* The rows of the pictures that are laid out. */
+static struct tensor run_layers(struct tower *t) {
+    const struct model *m = t->model;
+    const struct stack *s = &m->stacks[STACK_TOWER];
+    const struct tower_layout *l = &t->layout;
+    struct pass pass = {.model = m,
+                        .stack = s,
+                        .scratch = scratch_rows(&t->scratch, l->n_rows),
+                        .spans = l->spans,
+                        .n_spans = l->n_pictures};
+    int layers = m->spec.tower.layers ? m->spec.tower.layers : s->dims.n_layers;
+    struct tensor x = pass.scratch.x;
+    embed_patches(t, x);
+    for (int i = 0; i < layers; i++) {
+        pass.layer_index = i;
+        layer_forward(&pass, &s->layers[i]);
+    }
+    if (s->final_norm.gamma && m->spec.tower.layers == 0) stack_norm(m, s, x, x, &s->final_norm);
+    return x;
+}
+
+/* The projector's input from the tower's rows. */
+static void gather_input(struct tower *t, struct tensor x) {
+    const struct tower_layout *l = &t->layout;
+    struct tensor in = tensor_rows(t->in, 0, l->n_kept);
+    int parts = t->model->spec.tower.shuffle == 2 ? TOWER_CORNERS : 1;
+    for (int i = 0; i < parts; i++)
+        backend_gather_rows(
+            t->model->backend,
+            &(struct gather_rows_args){.y = tensor_cols(in, i * x.cols, x.cols), .x = x, .rows = l->kept[i]});
+}
+
+/* The first n rows of t->in to t->out. */
+static void project_rows(struct tower *t, int n) {
+    const struct model *m = t->model;
+    const struct projector_spec *p = &m->spec.projector;
+    const struct projector_weights *w = &m->projector;
+    struct backend *b = m->backend;
+    struct tensor in = tensor_rows(t->in, 0, n), out = tensor_rows(t->out, 0, n);
+    if (p->normed)
+        backend_norm(b, &(struct norm_args){.y = in,
+                                            .x = in,
+                                            .gamma = w->norm.gamma,
+                                            .beta = w->norm.beta,
+                                            .epsilon = p->epsilon,
+                                            .kind = p->norm});
+    if (p->ffn == 0) {
+        backend_linear(b, &(struct linear_args){.y = out, .x = in, .weight = &w->fc1.weight, .bias = w->fc1.bias});
+        return;
+    }
+    struct tensor wide = tensor_rows(t->wide, 0, n), gated = tensor_rows(t->gated, 0, n);
+    enum activation now = p->gated ? ACTIVATION_NONE : p->activation;
+    backend_linear(
+        b, &(struct linear_args){.y = wide, .x = in, .weight = &w->fc1.weight, .bias = w->fc1.bias, .activation = now});
+    if (p->gated) backend_glu(b, &(struct glu_args){.y = gated, .x = wide, .activation = p->activation});
+    backend_linear(b, &(struct linear_args){.y = out, .x = gated, .weight = &w->fc2.weight, .bias = w->fc2.bias});
+}
+
+static enum status download_rows(const struct tower *t, struct tensor x, float *rows, struct error *e) {
+    struct backend *b = t->model->backend;
+    backend_download(b, rows, x.data, (size_t)x.rows * (size_t)x.cols * sizeof(float));
+    return backend_sync(b, e);
+}
+
+/* One pass over pictures that fit. */
+static enum status run_group(struct tower *t, const struct picture *pictures, int n, enum tower_end end, float *rows,
+                             struct error *e) {
+    tower_layout_fill(&t->layout, t->model, pictures, n);
+    struct tensor x = run_layers(t);
+    if (end == TOWER_ROWS) return download_rows(t, x, rows, e);
+    gather_input(t, x);
+    project_rows(t, t->layout.n_kept);
+    return download_rows(t, tensor_rows(t->out, 0, t->layout.n_kept), rows, e);
+}
+
+enum status tower_run(struct tower *t, const struct picture *pictures, int n, enum tower_end end, float *rows,
+                      struct error *e) {
+    const struct model *m = t->model;
+    int first = 0, taken = 0;
+    size_t made = 0;
+    for (int i = 0; i < n; i++) {
+        int height = pictures[i].height, width = pictures[i].width;
+        if (tower_check(m, height, width, e)) return e->status;
+        int needed = tower_count(m, TOWER_ROWS, height, width);
+        if (needed > t->max_rows)
+            return error_set(e, STATUS_TOO_LARGE, "a picture of %d x %d pixels is %d rows, the limit is %d", height,
+                             width, needed, t->max_rows);
+        if (taken + needed > t->max_rows) {
+            if (run_group(t, pictures + first, i - first, end, rows + made, e)) return e->status;
+            for (; first < i; first++)
+                made += (size_t)tower_count(m, end, pictures[first].height, pictures[first].width) *
+                        (size_t)tower_columns(m, end);
+            taken = 0;
+        }
+        taken += needed;
+    }
+    return first < n ? run_group(t, pictures + first, n - first, end, rows + made, e) : STATUS_OK;
+}
+
+enum status tower_project(struct tower *t, const float *in, int n, float *rows, struct error *e) {
+    CHECK(n <= t->max_rows);
+    backend_upload(t->model->backend, t->in.data, in, (size_t)n * (size_t)t->in.cols * sizeof(float));
+    project_rows(t, n);
+    return download_rows(t, tensor_rows(t->out, 0, n), rows, e);
+}

@@ -1,0 +1,39 @@
+/* retro/run/tower.h: pictures through a model's vision tower and projector: rows of a decoder's width, or the tower's
+ * own. The layers are layer.c's; this file makes their input of patches and positions (docs/spec/vision-model.md 1, 2)
+ * and joins them with the projector (4, 5.4). */
+#pragma once
+
+#include "retro/model/model.h"
+
+struct tower;
+
+/* A picture, or one tile of it, as a processor has resized and normalised it. */
+struct picture {
+    const float *pixels; /* host [3, height, width] */
+    int height, width;
+};
+
+enum tower_end {
+    TOWER_ROWS,     /* those of the tower's last layer, class tokens first */
+    TOWER_PROJECTED /* what a decoder reads */
+};
+
+/* Whether the tower reads pictures of this size. STATUS_INVALID, STATUS_TOO_LARGE. */
+enum status tower_check(const struct model *m, int height, int width, struct error *e);
+/* Rows and columns that a picture becomes, of a size that tower_check allows. */
+int tower_count(const struct model *m, enum tower_end end, int height, int width);
+int tower_columns(const struct model *m, enum tower_end end);
+
+/* The bytes that a tower takes of the device beside its weights. max_rows: of the tower, in one pass. */
+enum status tower_measure(size_t *bytes, const struct model *m, int max_rows, struct error *e);
+/* m is borrowed; it has a tower or a projector. */
+enum status tower_open(struct tower **out, const struct model *m, int max_rows, struct error *e);
+void tower_close(struct tower *t); /* NULL: nothing */
+
+/* Writes the pictures' rows, one picture after another, to host memory [sum of tower_count, tower_columns]. A row does
+ * not depend on the other pictures. STATUS_TOO_LARGE when one picture has more than max_rows. On several ranks all of
+ * them run the same pictures, and all get the rows. */
+enum status tower_run(struct tower *t, const struct picture *pictures, int n, enum tower_end end, float *rows,
+                      struct error *e);
+/* Rows [n, projector.in] through the projector alone; n is at most max_rows. */
+enum status tower_project(struct tower *t, const float *in, int n, float *rows, struct error *e);

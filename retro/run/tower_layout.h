@@ -1,0 +1,32 @@
+/* retro/run/tower_layout.h: packed pictures laid out on the host: patches, the positions of their rows, and the rows
+ * that the projector reads. */
+#pragma once
+
+#include "retro/model/model_private.h"
+#include "retro/run/tower.h"
+
+/* A position between four entries of the table, and a projector's row of 2 x 2 rows, have four corners. */
+enum { TOWER_CORNERS = 4 };
+
+struct tower_corner {
+    int32_t *rows;  /* of the position table */
+    float *weights; /* NULL of a table that is not resized */
+};
+
+/* Arrays are as long as the tower's rows allow. */
+struct tower_layout {
+    float *patches; /* [n_patches, 3 P P] in the order channel, y, x */
+    int n_pictures, n_patches, n_rows, n_kept;
+    struct attention_span *spans;               /* [n_pictures] */
+    int32_t *patch_of, *class_of;               /* [n_rows] which patch or class token a row is, -1: none */
+    bool resized;                               /* some picture's positions lie between those of the table */
+    struct tower_corner corners[TOWER_CORNERS]; /* [n_rows] */
+    int32_t *kept[TOWER_CORNERS];               /* [n_kept] the rows that the projector reads; without shuffle one */
+};
+
+/* Columns of a patch: 3 P P. */
+int tower_patch_columns(const struct model *m);
+void tower_layout_open(struct tower_layout *l, const struct model *m, int max_rows);
+void tower_layout_close(struct tower_layout *l); /* of a zeroed one: nothing */
+/* Pictures of sizes that tower_check allows. */
+void tower_layout_fill(struct tower_layout *l, const struct model *m, const struct picture *pictures, int n);

@@ -1,0 +1,92 @@
+"""Towers, projectors and LLaVA against Megatron-Core's rows and logits, through retro-eval parity."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EVAL = ROOT / os.environ.get("RETRO_BUILD", "build") / "retro-eval"
+GOLDEN = ROOT / "tests/golden/vision"
+FOLDERS = sorted(p.parent for p in GOLDEN.glob("*/config.json"))
+LLAVA = [f for f in FOLDERS if f.name.startswith("llava")]
+FLAGS = set(next(line for line in open("/proc/cpuinfo") if line.startswith("flags")).split())
+NEEDS = {"avx2": "avx2", "avx512": "avx512vl", "avx512bf16": "avx512_bf16"}
+VARIANTS = ["generic"] + [v for v, flag in NEEDS.items() if flag in FLAGS]
+
+
+def parity(*arguments, cpu=None):
+    environment = dict(os.environ, **({"RETRO_CPU": cpu} if cpu else {}))
+    return subprocess.run([EVAL, "parity", *map(str, arguments)], env=environment, capture_output=True, text=True)
+
+
+def worst_of(done):
+    return max(float(word.split("=")[1]) for word in done.stdout.split() if word.startswith("max_abs="))
+
+
+@pytest.mark.parametrize("cpu", VARIANTS)
+def test_reference(cpu):
+    done = parity(*FOLDERS, cpu=cpu)
+    assert done.returncode == 0 and done.stdout.count("max_abs") > 40, done.stdout + done.stderr
+    assert len(FOLDERS) == 15 and "differ" not in done.stdout
+
+
+def test_two_ranks():
+    """The tower's heads and MLP are shared, as the decoder's; its rows come to rank 0."""
+    done = parity("--tolerance", "2e-4", "--set", "parallel.tensor=2", "--set", "parallel.comm=threads", *LLAVA)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_bf16_stays_near():
+    done = parity("--tolerance", "0.5", "--set", "model.dtype=bf16", *FOLDERS)
+    assert done.returncode == 0 and 1e-3 < worst_of(done) < 0.5, done.stdout + done.stderr
+
+
+def test_other_pipelines_are_refused():
+    done = parity("--set", "parallel.pipeline=2", "--set", "parallel.comm=threads", LLAVA[0])
+    assert done.returncode == 1 and "is not cut into stages" in done.stderr
+
+
+def test_a_tower_alone_has_one_rank():
+    done = parity("--set", "parallel.tensor=2", "--set", "parallel.comm=threads", GOLDEN / "clip_a")
+    assert done.returncode == 1 and "set parallel.tensor to 1" in done.stderr
+
+
+@pytest.mark.parametrize("name, part, key, value, words", [
+    ("clip_a", None, "img_h", 30, "no whole patches of 14"),
+    ("clip_a", None, "patch_dim", 0, "patch_dim"),
+    ("clip_a", None, "model_subtype", "dino", "allowed is"),
+    ("clip_a", None, "class_token_len", 2, "is [1, 1, 32], config.json makes it [2, 32]"),
+    ("clip_a", None, "activation", "gelu", "activation"),
+    ("clip_c_siglip", None, "add_class_token", True, "tensor class_token is missing"),
+    ("radio_a", None, "max_img_h", 128, "position_embeddings"),
+    ("projector_mlp", None, "ffn_hidden_size", 48, "linear_fc1.weight"),
+    ("projector_mlp", None, "projector_type", "resampler", "projector_type"),
+    ("llava_a", None, "vision", {}, "clip_vit or radio_vit"),
+    ("llava_a", None, "pixel_shuffle", True, "reads 32 columns, the tower gives 128"),
+    ("llava_b", "projector", "input_size", 32, "reads 32 columns, the tower gives 96"),
+    ("llava_b", "projector", "hidden_size", 64, "the decoder has 32"),
+    ("llava_c_radio_tags", None, "tile_tags", [[1], [2, 3]], "no list of 1 ids"),
+    ("llava_c_radio_tags", None, "tile_tags", [[1, 900]], "ids of the vocabulary"),
+])
+def test_configurations_are_checked(tmp_path, name, part, key, value, words):
+    folder = shutil.copytree(GOLDEN / name, tmp_path / name)
+    config = json.loads((folder / "config.json").read_text())
+    (config[part] if part else config)[key] = value
+    if name == "clip_c_siglip":
+        config |= {"class_token_len": 1, "model_subtype": "internvit"}
+    (folder / "config.json").write_text(json.dumps(config))
+    done = parity(folder)
+    assert done.returncode == 1 and words in done.stderr, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name, key, value", [("radio_a", "has_cpe", False), ("radio_a", "interpolate_align_corners", False),
+                                              ("clip_b", "layernorm_epsilon", 1e-5), ("clip_a", "activation", "gelu_erf")])
+def test_a_wrong_key_is_noticed(tmp_path, name, key, value):
+    folder = shutil.copytree(GOLDEN / name, tmp_path / name)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {key: value}))
+    done = parity(folder)
+    assert done.returncode == 1 and "FAILED" in done.stdout, done.stdout + done.stderr
