@@ -107,7 +107,8 @@ enum status session_image_put(struct session *s, const int32_t *ids, int n, cons
 
 /* Pictures through the model's tower and projector, on all ranks: one picture's rows after another's, to host memory
  * [sum of tower_count, d] (tower.h). */
-enum status session_view(struct session_pool *p, const struct picture *pictures, int n, float *rows, struct error *e);
+enum status session_view(struct session_pool *p, const struct tower_picture *pictures, int n, float *rows,
+                         struct error *e);
 
 /* The chunk whose neighbours come first in the next step: the next one to close, or of a session that took over rows
  * the latest closed one, which is encoded again. */

@@ -33,7 +33,7 @@ struct view_header {
 
 static size_t count_pixels(int height, int width) { return 3 * (size_t)height * (size_t)width; }
 
-static enum status send_pictures(struct session_pool *p, const struct picture *pictures, int n, struct error *e) {
+static enum status send_pictures(struct session_pool *p, const struct tower_picture *pictures, int n, struct error *e) {
     int32_t count = n;
     buffer_clear(&p->message);
     buffer_append(&p->message, &(enum message){MESSAGE_VIEW}, sizeof(enum message));
@@ -47,7 +47,8 @@ static enum status send_pictures(struct session_pool *p, const struct picture *p
     return comm_broadcast(p->model->comm->world, &p->message, e);
 }
 
-enum status session_view(struct session_pool *p, const struct picture *pictures, int n, float *rows, struct error *e) {
+enum status session_view(struct session_pool *p, const struct tower_picture *pictures, int n, float *rows,
+                         struct error *e) {
     CHECK(p->tower != NULL);
     for (int i = 0; i < n; i++)
         if (tower_check(p->model, pictures[i].height, pictures[i].width, e)) return e->status;
@@ -85,12 +86,12 @@ static enum status follow_view(struct session_pool *p, struct text_span in, stru
     CHECK(in.size >= sizeof n);
     memcpy(&n, in.text, sizeof n);
     in.text += sizeof n;
-    struct picture *pictures = xcalloc((size_t)n + 1, sizeof *pictures);
+    struct tower_picture *pictures = xcalloc((size_t)n + 1, sizeof *pictures);
     for (int i = 0; i < n; i++) {
         struct view_header header;
         memcpy(&header, in.text, sizeof header);
         in.text += sizeof header;
-        pictures[i] = (struct picture){(const float *)(const void *)in.text, header.height, header.width};
+        pictures[i] = (struct tower_picture){(const float *)(const void *)in.text, header.height, header.width};
         in.text += count_pixels(header.height, header.width) * sizeof(float);
         floats += (size_t)tower_count(p->model, TOWER_PROJECTED, header.height, header.width) *
                   (size_t)tower_columns(p->model, TOWER_PROJECTED);

@@ -224,8 +224,8 @@ static enum status download_rows(const struct tower *t, struct tensor x, float *
 }
 
 /* One pass over pictures that fit. */
-static enum status run_group(struct tower *t, const struct picture *pictures, int n, enum tower_end end, float *rows,
-                             struct error *e) {
+static enum status run_group(struct tower *t, const struct tower_picture *pictures, int n, enum tower_end end,
+                             float *rows, struct error *e) {
     tower_layout_fill(&t->layout, t->model, pictures, n);
     struct tensor x = run_layers(t);
     if (end == TOWER_ROWS) return download_rows(t, x, rows, e);
@@ -234,7 +234,7 @@ static enum status run_group(struct tower *t, const struct picture *pictures, in
     return download_rows(t, tensor_rows(t->out, 0, t->layout.n_kept), rows, e);
 }
 
-enum status tower_run(struct tower *t, const struct picture *pictures, int n, enum tower_end end, float *rows,
+enum status tower_run(struct tower *t, const struct tower_picture *pictures, int n, enum tower_end end, float *rows,
                       struct error *e) {
     const struct model *m = t->model;
     int first = 0, taken = 0;

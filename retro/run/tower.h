@@ -8,7 +8,7 @@
 struct tower;
 
 /* A picture, or one tile of it, as a processor has resized and normalised it. */
-struct picture {
+struct tower_picture {
     const float *pixels; /* host [3, height, width] */
     int height, width;
 };
@@ -33,7 +33,7 @@ void tower_close(struct tower *t); /* NULL: nothing */
 /* Writes the pictures' rows, one picture after another, to host memory [sum of tower_count, tower_columns]. A row does
  * not depend on the other pictures. STATUS_TOO_LARGE when one picture has more than max_rows. On several ranks all of
  * them run the same pictures, and all get the rows. */
-enum status tower_run(struct tower *t, const struct picture *pictures, int n, enum tower_end end, float *rows,
+enum status tower_run(struct tower *t, const struct tower_picture *pictures, int n, enum tower_end end, float *rows,
                       struct error *e);
 /* Rows [n, projector.in] through the projector alone; n is at most max_rows. */
 enum status tower_project(struct tower *t, const float *in, int n, float *rows, struct error *e);

@@ -33,7 +33,7 @@ void tower_layout_close(struct tower_layout *l) {
 }
 
 /* Patches, row-major (docs/spec/vision-model.md 2 step 1). */
-static void cut_patches(float *to, const struct picture *p, int side) {
+static void cut_patches(float *to, const struct tower_picture *p, int side) {
     size_t plane = (size_t)p->height * (size_t)p->width, line = (size_t)side * sizeof *to;
     for (int y = 0; y < p->height; y += side)
         for (int x = 0; x < p->width; x += side)
@@ -125,7 +125,7 @@ static void keep_rows(struct tower_layout *l, const struct tower_spec *s, int fi
     }
 }
 
-static void add_picture(struct tower_layout *l, const struct model *m, const struct picture *p) {
+static void add_picture(struct tower_layout *l, const struct model *m, const struct tower_picture *p) {
     const struct tower_spec *s = &m->spec.tower;
     int grid_h = p->height / s->patch, grid_w = p->width / s->patch, first = l->n_rows;
     struct resize r = find_resize(s, grid_h, grid_w);
@@ -146,7 +146,7 @@ static void add_picture(struct tower_layout *l, const struct model *m, const str
     l->n_pictures++;
 }
 
-void tower_layout_fill(struct tower_layout *l, const struct model *m, const struct picture *pictures, int n) {
+void tower_layout_fill(struct tower_layout *l, const struct model *m, const struct tower_picture *pictures, int n) {
     l->n_pictures = l->n_patches = l->n_rows = l->n_kept = 0;
     l->resized = false;
     for (int i = 0; i < n; i++) add_picture(l, m, &pictures[i]);

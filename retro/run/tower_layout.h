@@ -29,4 +29,4 @@ int tower_patch_columns(const struct model *m);
 void tower_layout_open(struct tower_layout *l, const struct model *m, int max_rows);
 void tower_layout_close(struct tower_layout *l); /* of a zeroed one: nothing */
 /* Pictures of sizes that tower_check allows. */
-void tower_layout_fill(struct tower_layout *l, const struct model *m, const struct picture *pictures, int n);
+void tower_layout_fill(struct tower_layout *l, const struct model *m, const struct tower_picture *pictures, int n);

@@ -46,12 +46,13 @@ static void test_pictures_do_not_meet(void **state) {
     struct fixture f;
     struct error e = {0};
     struct tower *tower;
-    struct picture pictures[PICTURES];
+    struct tower_picture pictures[PICTURES];
     const int sizes[PICTURES][2] = {{64, 64}, {32, 56}, {48, 16}, {72, 80}};
     size_t values = 0;
     open_fixture(&f, "tests/golden/vision/radio_a");
     for (int i = 0; i < PICTURES; i++) {
-        pictures[i] = (struct picture){make_pixels((unsigned)i, sizes[i][0], sizes[i][1]), sizes[i][0], sizes[i][1]};
+        pictures[i] =
+            (struct tower_picture){make_pixels((unsigned)i, sizes[i][0], sizes[i][1]), sizes[i][0], sizes[i][1]};
         values += (size_t)tower_count(f.model, TOWER_ROWS, sizes[i][0], sizes[i][1]) * 32;
     }
     float *together = malloc(values * sizeof *together), *alone = malloc(values * sizeof *alone);
@@ -133,7 +134,7 @@ static void read_text(struct fixture *f, struct session_pool *pool, unsigned see
     int32_t ids[WORDS];
     float rows[4 * 32];
     float *pixels = make_pixels(seed, SIDE, SIDE);
-    struct picture picture = {pixels, SIDE, SIDE};
+    struct tower_picture picture = {pixels, SIDE, SIDE};
     for (int i = 0; i < WORDS; i++) ids[i] = i * 7 % 240;
     ids[PLACE] = model_picture_id(f->model);
     if (session_view(pool, &picture, 1, rows, &e)) fail_msg("%s", e.text);

@@ -42,9 +42,9 @@ static enum status read_pictures(struct parity_pictures *p, const char *name, co
     return sum == p->n_tiles ? STATUS_OK : refuse(name, "num_image_tiles that add up to the tiles", e);
 }
 
-static struct picture tile_at(const struct parity_pictures *p, int i) {
+static struct tower_picture tile_at(const struct parity_pictures *p, int i) {
     size_t pixels = 3 * (size_t)p->height * (size_t)p->width;
-    return (struct picture){p->pixels + (size_t)i * pixels, p->height, p->width};
+    return (struct tower_picture){p->pixels + (size_t)i * pixels, p->height, p->width};
 }
 
 static int tile_rows(const struct parity_pictures *p, const struct model *m) {
@@ -164,7 +164,7 @@ enum status parity_pictures_merge(struct parity_case *c, const struct model *m, 
     const struct parity_pictures *p = &c->pictures;
     size_t tile = (size_t)tile_rows(p, m) * (size_t)tower_columns(m, TOWER_PROJECTED);
     float *rows = xmalloc((tile * (size_t)p->n_tiles + 1) * sizeof *rows);
-    struct picture *tiles = xcalloc((size_t)p->n_tiles + 1, sizeof *tiles);
+    struct tower_picture *tiles = xcalloc((size_t)p->n_tiles + 1, sizeof *tiles);
     struct merged_picture *pictures = xcalloc((size_t)p->n + 1, sizeof *pictures);
     for (int i = 0; i < p->n_tiles; i++) tiles[i] = tile_at(p, i);
     enum status status = p->n_tiles > 0 ? session_view(pool, tiles, p->n_tiles, rows, e) : STATUS_OK;
@@ -216,7 +216,7 @@ static enum status run_tower(const struct tower_run *r, const char *name, const 
     if (want->dtype != STORED_F32 || want->elements != values) return refuse(name, "output [T, rows, d] f32", e);
 
     float *got = xmalloc(values * sizeof *got);
-    struct picture *tiles = xcalloc((size_t)p.n_tiles, sizeof *tiles);
+    struct tower_picture *tiles = xcalloc((size_t)p.n_tiles, sizeof *tiles);
     for (int i = 0; i < p.n_tiles; i++) tiles[i] = tile_at(&p, i);
     enum status status = tower_open(&tower, m, rows * p.n_tiles, e);
     if (status == STATUS_OK) {
