@@ -80,7 +80,7 @@ static void inspect_llava(const struct weights *w, struct model_spec *s) {
 
 static const struct tensor_row rows[] = {MEGATRON_PROJECTOR_ROWS("vision_projection.encoder.")};
 
-const struct family family_megatron_llava = {
+const struct family family_llava_mcore = {
     .architecture = "llava",
     .read = read_llava,
     .inspect = inspect_llava,

@@ -182,7 +182,7 @@ const struct family family_radio_vit = {
     .ignores = megatron_ignores_vision,
 };
 
-const struct family family_multimodal_projector = {
+const struct family family_projector = {
     .architecture = "multimodal_projector",
     .read = read_projector,
     .layer = describe_layer,

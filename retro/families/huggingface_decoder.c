@@ -5,13 +5,21 @@
 
 #include "retro/families/huggingface.h"
 
+/* A decoder alone names its sizes. */
+#define SIZE_FIELDS(needed) \
+    {"num_hidden_layers", JSON_INT, AT_DECODER(n_layers), .min = 1, .max = MAX_LAYERS, .required = (needed)}, \
+        {"hidden_size", JSON_INT, AT_DECODER(hidden), .min = 1, .max = LIMIT_WIDTH, .required = (needed)}, \
+        {"num_attention_heads", JSON_INT, AT_DECODER(heads), .min = 1, .max = LIMIT_HEADS, .required = (needed)}, { \
+        "intermediate_size", JSON_INT, AT_DECODER(ffn), .min = 1, .max = LIMIT_FFN, .required = (needed) \
+    }
+static const struct json_field needed_fields[] = {SIZE_FIELDS(true)};
+static const struct json_field known_fields[] = {SIZE_FIELDS(false)};
+static const struct json_table needed_sizes = JSON_TABLE(needed_fields, .open = true);
+static const struct json_table known_sizes = JSON_TABLE(known_fields, .open = true);
+
 static const struct json_field fields[] = {
-    {"num_hidden_layers", JSON_INT, AT_DECODER(n_layers), .min = 1, .max = MAX_LAYERS, .required = true},
-    {"hidden_size", JSON_INT, AT_DECODER(hidden), .min = 1, .max = LIMIT_WIDTH, .required = true},
-    {"num_attention_heads", JSON_INT, AT_DECODER(heads), .min = 1, .max = LIMIT_HEADS, .required = true},
     {"num_key_value_heads", JSON_INT, AT_DECODER(kv_heads), .min = 1, .max = LIMIT_HEADS},
     {"head_dim", JSON_INT, AT_DECODER(head_dim), .min = 1, .max = LIMIT_HEADS},
-    {"intermediate_size", JSON_INT, AT_DECODER(ffn), .min = 1, .max = LIMIT_FFN, .required = true},
     {"vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS, .required = true},
     {.name = "eos_token_id", .type = JSON_PARSED, .parse = huggingface_parse_eos},
     {"max_position_embeddings", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS},
@@ -47,7 +55,8 @@ enum status huggingface_read_decoder(const struct json *config, struct huggingfa
     const struct json *window = json_member(config, "sliding_window");
     if (is_null(config, "num_key_value_heads")) d->kv_heads = 0;
     if (is_null(config, "sliding_window")) s->window = 0;
-    if (spec_read(config, &table, k, e)) return e->status;
+    const struct json_table *sizes = d->hidden > 0 ? &known_sizes : &needed_sizes;
+    if (spec_read(config, sizes, k, e) || spec_read(config, &table, k, e)) return e->status;
     if (json_is_int(window) && json_int(window) == 0 && !k->zero_window)
         return error_set(e, STATUS_INVALID, "config.json: \"sliding_window\" is 0, allowed is 1 .. %d",
                          LIMIT_POSITIONS);

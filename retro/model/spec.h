@@ -120,7 +120,7 @@ struct picture_spec {
 };
 
 /* A part of a model whose tensors another family's rows name: LLaVA's decoder is a GPT or a Llama. */
-enum { PART_ROOTS = 3 };
+enum { PART_ROOTS = 4 };
 struct model_part {
     const struct family *family;   /* NULL: the model's own */
     const char *roots[PART_ROOTS]; /* spellings of what stands before the names of the part's tensors */
@@ -241,7 +241,9 @@ extern const struct family family_retro, family_gpt, family_bert, family_megatro
     family_llama, family_mistral, family_granite, family_smollm3, family_qwen2, family_qwen3, family_phi3, family_olmo2,
     family_gemma2, family_gemma3_text, family_gpt_neox, family_starcoder2, family_mixtral, family_qwen2_moe,
     family_qwen3_moe, family_roberta, family_xlm_roberta, family_mpnet, family_distilbert, family_clip_vit,
-    family_radio_vit, family_multimodal_projector, family_megatron_llava;
+    family_radio_vit, family_projector, family_llava_mcore, family_clip_vision, family_siglip_vision, family_llava;
+/* The family of Hugging Face's folders with this model_type; NULL: there is none. */
+const struct family *family_of_type(const char *model_type);
 
 /* Defaults that most families share. */
 struct model_spec model_spec_default(void);

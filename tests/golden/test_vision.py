@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import shutil
+import struct
 import subprocess
 
 import pytest
@@ -30,7 +31,7 @@ def worst_of(done):
 def test_reference(cpu):
     done = parity(*FOLDERS, cpu=cpu)
     assert done.returncode == 0 and done.stdout.count("max_abs") > 40, done.stdout + done.stderr
-    assert len(FOLDERS) == 15 and "differ" not in done.stdout
+    assert len(FOLDERS) == 19 and "differ" not in done.stdout
 
 
 def test_two_ranks():
@@ -64,6 +65,14 @@ def test_a_tower_alone_has_one_rank():
     ("radio_a", None, "max_img_h", 128, "position_embeddings"),
     ("projector_mlp", None, "ffn_hidden_size", 48, "linear_fc1.weight"),
     ("projector_mlp", None, "projector_type", "resampler", "projector_type"),
+    ("llava_hf_clip", None, "vision_feature_layer", [-2, -1], "must be one number"),
+    ("llava_hf_clip", None, "vision_feature_layer", -4, "the tower has 3 layers"),
+    ("llava_hf_clip", None, "vision_feature_select_strategy", "cls", "allowed is"),
+    ("llava_hf_clip", "text_config", "model_type", "bert", "must be a decoder"),
+    ("llava_hf_clip", "text_config", "hidden_act", "none", "text_config"),
+    ("llava_hf_clip", "vision_config", "model_type", "dinov2", "clip_vision_model and siglip_vision_model"),
+    ("llava_hf_clip", "vision_config", "num_channels", 4, "num_channels"),
+    ("llava_hf_siglip", None, "vision_feature_select_strategy", "default", "first row of a tower without a class token"),
     ("llava_a", None, "vision", {}, "clip_vit or radio_vit"),
     ("llava_a", None, "pixel_shuffle", True, "reads 32 columns, the tower gives 128"),
     ("llava_b", "projector", "input_size", 32, "reads 32 columns, the tower gives 96"),
@@ -80,6 +89,45 @@ def test_configurations_are_checked(tmp_path, name, part, key, value, words):
     (folder / "config.json").write_text(json.dumps(config))
     done = parity(folder)
     assert done.returncode == 1 and words in done.stderr, done.stdout + done.stderr
+
+
+def rename_tensors(folder, rename):
+    """Tensors under other names: names are all that changes."""
+    path = folder / "model.safetensors"
+    raw = path.read_bytes()
+    size = struct.unpack("<Q", raw[:8])[0]
+    header = json.loads(raw[8:8 + size])
+    text = json.dumps({name if name == "__metadata__" else rename(name): value for name, value in header.items()}).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + raw[8 + size:])
+
+
+@pytest.mark.parametrize("name", ["llava_hf_clip", "llava_hf_siglip", "hf_clip", "hf_siglip"])
+@pytest.mark.parametrize("style", ["transformers 4", "transformers 5 in memory"])
+def test_other_spellings(tmp_path, name, style):
+    def rename(tensor):
+        if not name.startswith("llava"):
+            return "vision_model." + tensor
+        if style == "transformers 4":
+            return tensor.replace("vision_tower.", "vision_tower.vision_model.")
+        return "model." + tensor.replace("language_model.model.", "language_model.") if "lm_head" not in tensor else "lm_head.weight"
+
+    folder = shutil.copytree(GOLDEN / name, tmp_path / name)
+    rename_tensors(folder, rename)
+    done = parity(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_sizes_that_transformers_leaves_out(tmp_path):
+    """A text_config without sizes is Llama's of 7B: the error about the first tensor names them."""
+    folder = shutil.copytree(GOLDEN / "llava_hf_clip", tmp_path / "case")
+    config = json.loads((folder / "config.json").read_text())
+    for key in ("hidden_size", "intermediate_size", "num_attention_heads", "num_hidden_layers", "head_dim",
+                "num_key_value_heads"):
+        del config["text_config"][key]
+    (folder / "config.json").write_text(json.dumps(config))
+    done = parity(folder)
+    assert done.returncode == 1 and "4096" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("name, key, value", [("radio_a", "has_cpe", False), ("radio_a", "interpolate_align_corners", False),

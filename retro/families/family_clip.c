@@ -1,0 +1,152 @@
+/* retro/families/family_clip.c: the vision towers of CLIP and SigLIP as Hugging Face stores them. They differ in the
+ * class token, in norms before and after the layers, and in the bias of the patches' product. */
+#include "retro/families/huggingface_vision.h"
+
+#include <string.h>
+
+/* The spec, and keys that have no place in it. */
+struct clip_keys {
+    struct model_spec spec;
+    int image, channels, activation;
+};
+
+#define AT_KEYS(member) JSON_AT(struct clip_keys, member)
+static const struct json_field fields[] = {
+    {"num_hidden_layers", JSON_INT, AT_TOWER(n_layers), .min = 1, .max = MAX_LAYERS, .fallback = 12},
+    {"hidden_size", JSON_INT, AT_TOWER(hidden), .min = 1, .max = LIMIT_WIDTH, .fallback = 768},
+    {"num_attention_heads", JSON_INT, AT_TOWER(heads), .min = 1, .max = LIMIT_HEADS, .fallback = 12},
+    {"intermediate_size", JSON_INT, AT_TOWER(ffn), .min = 1, .max = LIMIT_FFN, .fallback = 3072},
+    {"image_size", JSON_INT, AT_KEYS(image), .min = 1, .max = LIMIT_PIXELS, .fallback = 224},
+    {"patch_size", JSON_INT, AT_SPEC(tower.patch), .min = 1, .max = LIMIT_PIXELS},
+    {"hidden_act", JSON_CHOICE, AT_TOWER(activation), .choices = huggingface_activations},
+    {"layer_norm_eps", JSON_FLOAT, AT_TOWER(epsilon)},
+    {"num_channels", JSON_NEUTRAL, .min = 3},
+};
+static const struct json_table table = JSON_TABLE(fields, .open = true);
+
+/* What both towers share, once the caller has put in what an absent key stands for. */
+static enum status read_tower(const struct json *config, struct clip_keys *k, struct error *e) {
+    struct dims *d = &k->spec.stacks[STACK_TOWER];
+    struct tower_spec *t = &k->spec.tower;
+    int padded = k->spec.padded_vocab;
+    if (spec_read(config, &table, k, e) || huggingface_derive(&k->spec, d, e)) return e->status;
+    k->spec.padded_vocab = padded;
+    dims_set_bias(d, true);
+    d->norm = NORM_LAYER;
+    t->image_h = t->image_w = k->image;
+    t->table_h = t->table_w = k->image / t->patch;
+    t->shuffle = 1;
+    return STATUS_OK;
+}
+
+static enum status read_clip(const struct json *config, struct model_spec *s, struct error *e) {
+    struct clip_keys k = {.spec = *s};
+    struct dims *d = &k.spec.stacks[STACK_TOWER];
+    struct tower_spec *t = &k.spec.tower;
+    t->patch = 32;
+    d->activation = ACTIVATION_QUICK_GELU;
+    d->epsilon = 1e-5f;
+    if (read_tower(config, &k, e)) return e->status;
+    t->class_tokens = 1;
+    t->class_positions = true;
+    t->norm_before = true;
+    *s = k.spec;
+    return STATUS_OK;
+}
+
+static enum status read_siglip(const struct json *config, struct model_spec *s, struct error *e) {
+    struct clip_keys k = {.spec = *s};
+    struct dims *d = &k.spec.stacks[STACK_TOWER];
+    k.spec.tower.patch = 16;
+    d->activation = ACTIVATION_GELU_TANH;
+    d->epsilon = 1e-6f;
+    if (read_tower(config, &k, e)) return e->status;
+    k.spec.tower.patch_bias = true;
+    d->final_norm = true;
+    *s = k.spec;
+    return STATUS_OK;
+}
+
+static struct layer_spec describe_layer(const struct model_spec *s, enum stack_id stack, int i) {
+    (void)s, (void)stack, (void)i;
+    return (struct layer_spec){.mask = MASK_NONE};
+}
+
+/* CLIP spells its first norm so. */
+static const struct tensor_row clip_rows[] = {
+    {.place = offsetof(struct model, tower.patch), .names = {"embeddings.patch_embedding.*"}},
+    {.place = offsetof(struct model, tower.class_token), .names = {"embeddings.class_embedding"}},
+    {.place = offsetof(struct model, tower.position), .names = {"embeddings.position_embedding.weight"}},
+    {.place = offsetof(struct model, tower.norm_before), .names = {"pre_layrnorm.*"}},
+};
+
+static const struct tensor_row siglip_rows[] = {
+    {.place = offsetof(struct model, tower.patch), .names = {"embeddings.patch_embedding.*"}},
+    {.place = offsetof(struct model, tower.position), .names = {"embeddings.position_embedding.weight"}},
+    {.place = offsetof(struct model, stacks[STACK_TOWER].final_norm), .names = {"post_layernorm.*"}},
+};
+
+static const struct tensor_row layer_rows[] = {
+    {.place = offsetof(struct layer, norm_in), .names = {"layer_norm1.*"}},
+    {.place = offsetof(struct layer, qkv), .part = PART_Q, .names = {"self_attn.q_proj.*"}},
+    {.place = offsetof(struct layer, qkv), .part = PART_K, .names = {"self_attn.k_proj.*"}},
+    {.place = offsetof(struct layer, qkv), .part = PART_V, .names = {"self_attn.v_proj.*"}},
+    {.place = offsetof(struct layer, proj), .names = {"self_attn.out_proj.*"}},
+    {.place = offsetof(struct layer, norm_mlp), .names = {"layer_norm2.*"}},
+    {.place = offsetof(struct layer, fc1), .names = {"mlp.fc1.*"}},
+    {.place = offsetof(struct layer, fc2), .names = {"mlp.fc2.*"}},
+};
+
+/* The towers as parts of other models. */
+static const struct family clip_tower = {
+    .model_type = "clip_vision_model",
+    .read = read_clip,
+    .layer = describe_layer,
+    .stacks[STACK_TOWER] = {{"encoder.layers.#."}, layer_rows, ARRAY_COUNT(layer_rows)},
+    .outer = {{NULL}, clip_rows, ARRAY_COUNT(clip_rows)},
+};
+static const struct family siglip_tower = {
+    .model_type = "siglip_vision_model",
+    .read = read_siglip,
+    .layer = describe_layer,
+    .stacks[STACK_TOWER] = {{"encoder.layers.#."}, layer_rows, ARRAY_COUNT(layer_rows)},
+    .outer = {{NULL}, siglip_rows, ARRAY_COUNT(siglip_rows)},
+};
+
+const struct family *huggingface_find_tower(const char *model_type) {
+    const struct family *towers[] = {&clip_tower, &siglip_tower};
+    for (size_t i = 0; i < ARRAY_COUNT(towers); i++)
+        if (model_type && strcmp(towers[i]->model_type, model_type) == 0) return towers[i];
+    return NULL;
+}
+
+/* The heads that make one vector of a picture are not read, nor are constants 0, 1, 2, ... */
+static bool ignore_head(const char *name) {
+    return strstr(name, "position_ids") || strstr(name, "head.") == name || strstr(name, "vision_model.head.") == name;
+}
+
+/* The last norm of CLIP is a part of its head. */
+static bool ignore_clip_head(const char *name) {
+    return ignore_head(name) || strstr(name, "post_layernorm.") == name ||
+           strstr(name, "vision_model.post_layernorm.") == name;
+}
+
+static enum status read_alone(const struct json *config, const struct family *tower, struct model_spec *s,
+                              struct error *e) {
+    if (tower->read(config, s, e)) return e->status;
+    s->parts[STACK_TOWER] = (struct model_part){tower, {"", "vision_model."}};
+    return spec_check(s, e);
+}
+
+static enum status read_clip_alone(const struct json *config, struct model_spec *s, struct error *e) {
+    return read_alone(config, &clip_tower, s, e);
+}
+
+static enum status read_siglip_alone(const struct json *config, struct model_spec *s, struct error *e) {
+    return read_alone(config, &siglip_tower, s, e);
+}
+
+const struct family family_clip_vision = {
+    .model_type = "clip_vision_model", .read = read_clip_alone, .layer = describe_layer, .ignores = ignore_clip_head};
+const struct family family_siglip_vision = {
+    .model_type = "siglip_vision_model", .read = read_siglip_alone, .layer = describe_layer, .ignores = ignore_head};

@@ -1,0 +1,129 @@
+"""Writes tests/golden/vision/{hf_,llava_hf_}*: tiny random vision models of transformers' own classes, with rows, logits
+and a greedy continuation.
+
+    pip install torch transformers==5.23.0 safetensors numpy
+    python tests/reference/make_vision_hf_golden.py [NAME ...]
+
+Models run in f32 with eager attention and are written by save_pretrained, so names and config.json are what users bring.
+Texts have an id for each row of a picture, as the processor makes them. Nothing is patched.
+"""
+import os
+import shutil
+import sys
+import warnings
+import zlib
+from pathlib import Path
+
+os.environ["TRANSFORMERS_OFFLINE"] = os.environ["HF_HUB_OFFLINE"] = "1"
+warnings.filterwarnings("ignore")
+import numpy as np
+import torch
+import transformers
+from safetensors.numpy import save_file
+from transformers import (CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration,
+                          MistralConfig, SiglipVisionConfig, SiglipVisionModel)
+
+transformers.logging.set_verbosity_error()
+torch.set_num_threads(1)
+
+OUT = Path(__file__).resolve().parents[1] / "golden/vision"
+VOCAB, IMAGE, NEW = 64, 63, 12
+TEXT = dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+            num_key_value_heads=2, max_position_embeddings=128, bos_token_id=1, eos_token_id=2, pad_token_id=0)
+TOWER = dict(hidden_size=24, intermediate_size=40, num_hidden_layers=3, num_attention_heads=3, patch_size=7)
+
+
+def fill(model, seed):
+    """Every bias is non-zero, no norm weight is one."""
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            key = name.replace("model.", "")
+            z = np.random.Generator(np.random.PCG64([seed, zlib.crc32(key.encode())])).standard_normal(tuple(p.shape))
+            if "norm" in name or "layrnorm" in name:
+                z = 1 + 0.25 * z if name.endswith("weight") else 0.2 * z
+            elif name.endswith("bias"):
+                z = 0.2 * z
+            elif p.ndim >= 2 and "embed" not in name:
+                z = z / np.sqrt(np.prod(p.shape[1:]))
+            else:
+                z = 0.6 * z
+            p.copy_(torch.from_numpy(z.astype(np.float32)))
+    return model.eval()
+
+
+def pictures(n, size, seed):
+    return torch.from_numpy(np.random.Generator(np.random.PCG64(seed)).standard_normal((n, 3, size, size)).astype(np.float32))
+
+
+def write(folder, model, cases, generation=None):
+    shutil.rmtree(folder, ignore_errors=True)
+    model.save_pretrained(folder)
+    for name in ("generation_config.json",):
+        (folder / name).unlink(missing_ok=True)
+    save_file({k: np.ascontiguousarray(v) for k, v in cases.items()}, folder / "cases.safetensors")
+    if generation:
+        save_file({k: np.ascontiguousarray(v) for k, v in generation.items()}, folder / "generation.safetensors")
+
+
+def make_tower(name, model, size):
+    cases = {}
+    fill(model, zlib.crc32(name.encode()))
+    for n in (1, 2):
+        x = pictures(n, size, n)
+        with torch.no_grad():
+            out = model(pixel_values=x)
+        cases |= {f"t{n}.pixel_values": x.numpy(), f"t{n}.last_hidden_state": out.last_hidden_state.numpy(),
+                  f"t{n}.pooler_output": out.pooler_output.numpy()}
+    write(OUT / name, model, cases)
+
+
+def expand(ids, rows):
+    return [i for id in ids for i in ([id] * rows if id == IMAGE else [id])]
+
+
+def make_llava(name, model, size, rows):
+    fill(model, zlib.crc32(name.encode()))
+    cases, generation = {}, {}
+    texts = {"one": [5, 9, IMAGE, 7, 8, 11, 3], "start": [IMAGE, 4, 6, 13], "two": [5, IMAGE, IMAGE, 20, 21, 33, 40]}
+    for i, (case, text) in enumerate(texts.items()):
+        ids, x = torch.tensor([expand(text, rows)]), pictures(text.count(IMAGE), size, 50 + i)
+        with torch.no_grad():
+            logits = model(input_ids=ids, pixel_values=x).logits
+        cases |= {f"{case}.input_ids": ids.numpy().astype(np.int32), f"{case}.pixel_values": x.numpy(),
+                  f"{case}.logits": logits.numpy()}
+    ids, x = torch.tensor([expand(texts["two"], rows)]), pictures(2, size, 52)
+    tokens, logits = [], []
+    for _ in range(NEW):
+        with torch.no_grad():
+            row = model(input_ids=ids, pixel_values=x).logits[0, -1]
+        row_allowed = row.clone()
+        row_allowed[IMAGE] = -1e9  # a picture that is drawn would have no pixels
+        assert row[IMAGE] < row_allowed.max(), "another seed: the picture's id would be drawn"
+        tokens.append(int(row_allowed.argmax()))
+        logits.append(row.numpy())
+        ids = torch.cat([ids, torch.tensor([[tokens[-1]]])], 1)
+    generation = {"greedy.prompt": np.array(expand(texts["two"], rows), np.int32), "greedy.pixel_values": x.numpy(),
+                  "greedy.tokens": np.array(tokens, np.int32), "greedy.logits": np.stack(logits)}
+    write(OUT / name, model, cases, generation)
+
+
+def llava(text, vision, **keys):
+    config = LlavaConfig(text_config=text, vision_config=vision, image_token_id=IMAGE, **keys)
+    config._attn_implementation = "eager"
+    return LlavaForConditionalGeneration(config)
+
+
+MODELS = {
+    "hf_clip": lambda name: make_tower(name, CLIPVisionModel(CLIPVisionConfig(image_size=28, **TOWER)), 28),
+    "hf_siglip": lambda name: make_tower(name, SiglipVisionModel(SiglipVisionConfig(image_size=21, **TOWER)), 21),
+    "llava_hf_clip": lambda name: make_llava(
+        name, llava(LlamaConfig(**TEXT), CLIPVisionConfig(image_size=28, **TOWER)), 28, 16),
+    "llava_hf_siglip": lambda name: make_llava(
+        name, llava(MistralConfig(sliding_window=None, **TEXT), SiglipVisionConfig(image_size=21, **TOWER), vision_feature_layer=-1,
+                    vision_feature_select_strategy="full", projector_hidden_act="gelu_pytorch_tanh",
+                    multimodal_projector_bias=False), 21, 9),
+}
+
+if __name__ == "__main__":
+    for model in sys.argv[1:] or MODELS:
+        MODELS[model](model)
