@@ -14,7 +14,7 @@ libraries=libc6-dev,libstdc++-12-dev,libgcc-12-dev,libgomp1,libmicrohttpd-dev,li
 libraries+=,libutf8proc-dev,libsentencepiece-dev,libxml2-dev,libxxhash-dev,libjpeg62-turbo-dev,libpng-dev,libwebp-dev
 libraries+=,libcmocka-dev
 tests=(unit/test_base unit/test_quantise unit/test_tokenizer unit/test_unigram unit/test_grid unit/test_json_writer
-    ops/test_ops_linear ops/test_ops_attention ops/test_ops_rows ops/test_ops_blocks ops/test_ops_pack ops/test_ops_sample
+    unit/test_pictures ops/test_ops_linear ops/test_ops_attention ops/test_ops_rows ops/test_ops_blocks ops/test_ops_pack ops/test_ops_sample
     golden/test_session tp/test_comm)
 
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
@@ -26,11 +26,11 @@ if [ -n "$missing" ]; then
     DEBIAN_FRONTEND=noninteractive as_root apt-get install -y -qq --no-install-recommends $missing || exit 1
 fi
 mkdir -p $build "$(dirname "$root")"
-if [ ! -e "$root/complete" ]; then
+if [ "$(cat "$root/complete" 2>/dev/null)" != "$libraries" ]; then
     rm -rf "$root"
     . /etc/os-release
     as_root mmdebstrap --quiet --variant=extract --architectures=arm64 --include="$libraries" "$VERSION_CODENAME" "$root" &&
-        as_root chown -R "$(id -u):$(id -g)" "$root" && touch "$root/complete" || exit 1
+        as_root chown -R "$(id -u):$(id -g)" "$root" && echo "$libraries" > "$root/complete" || exit 1
 fi
 
 programs=("${tests[@]/#/$build/tests/}")

@@ -5,10 +5,14 @@ must become.
 
 The expected pixels are Pillow's (13.0.0), made RGB by transformers' rule (alpha over white), and torchvision's (0.29.2)
 for the resizing that follows it. decoded.txt has a line a file: name, width, height, FNV-1a of the RGB rows.
-resized.txt has a line a size: name, width, height, number of the filter, library, FNV-1a. No test needs this script.
+resized.txt has a line a size: name, width, height, number of the filter, library, FNV-1a. prepared.txt has a line a
+processor and picture: name, tiles, height, width, FNV-1a of the float32 values of transformers (5.23.0), and the
+processor's file. No test needs this script.
 """
 
+import importlib
 import io
+import json
 import pathlib
 
 import numpy as np
@@ -169,6 +173,41 @@ def write_resized():
     (HERE / "resized.txt").write_text("".join(lines))
 
 
+CUT_28 = {"size": {"shortest_edge": 28}, "crop_size": {"height": 28, "width": 28}}
+GRIDS = {"image_grid_pinpoints": [[28, 56], [56, 28], [56, 56], [84, 28], [28, 84]]}
+PROCESSORS = {
+    "CLIP": [CUT_28, {"size": {"shortest_edge": 20}, "crop_size": {"height": 33, "width": 28}}, CUT_28 | {"resample": 1},
+             CUT_28 | {"do_rescale": False, "resample": 2}, CUT_28 | {"do_normalize": False},
+             {"do_center_crop": False, "size": {"height": 30, "width": 26}},
+             {"do_resize": False, "crop_size": {"height": 25, "width": 60}}],
+    "Siglip": [{"size": {"height": 26, "width": 30}}, {"resample": 2, "size": {"height": 35, "width": 17}}],
+    "ViT": [{"size": {"height": 26, "width": 30}}, {"resample": 0, "size": {"height": 35, "width": 17}}],
+    "Llava": [CUT_28, CUT_28 | {"do_pad": True}],
+    "LlavaNext": [CUT_28 | GRIDS],
+}
+
+
+def write_prepared():
+    folders = {"CLIP": "clip", "Siglip": "siglip", "ViT": "vit", "Llava": "llava", "LlavaNext": "llava_next"}
+    lines = []
+    for kind, list_of_keys in PROCESSORS.items():
+        for back_end, module in (("Pil", "image_processing_pil_"), ("Fast", "image_processing_")):
+            name = f"transformers.models.{folders[kind]}.{module}{folders[kind]}"
+            found = importlib.import_module(name)
+            processor_class = getattr(found, kind + "ImageProcessor" + ("Pil" if back_end == "Pil" else ""))
+            for keys in list_of_keys:
+                processor = processor_class(**keys)
+                written = processor.to_dict() | {"image_processor_type": f"{kind}ImageProcessor{back_end}"}
+                for picture in ("color.png", "tall.png"):
+                    with Image.open(HERE / picture) as image:
+                        values = np.asarray(processor(image, return_tensors="np")["pixel_values"], np.float32)
+                    values = values[0] if values.ndim == 5 else values
+                    tiles, _, height, width = values.shape
+                    lines.append(f"{picture} {tiles} {height} {width} {fnv(values.tobytes())} {json.dumps(written)}\n")
+    (HERE / "prepared.txt").write_text("".join(lines))
+
+
 if __name__ == "__main__":
     write_decoded()
     write_resized()
+    write_prepared()

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "config/base/data_url.h"
 #include "config/base/line.h"
 #include "config/base/utf8.h"
 #include "config/json/json_value.h"
@@ -291,13 +292,57 @@ static void test_json_lines(void **state) {
     }
 }
 
+static void check_data_url(const char *url, const char *type, const char *data, size_t size) {
+    struct buffer bytes = {0};
+    struct text_span found;
+    struct error e = {0};
+    if (data_url_read(&bytes, &found, (struct text_span){url, strlen(url)}, 3000, &e)) fail_msg("%s: %s", url, e.text);
+    assert_int_equal(found.size, strlen(type));
+    assert_memory_equal(found.text, type, found.size);
+    assert_int_equal(bytes.size, size);
+    if (size > 0) assert_memory_equal(bytes.data, data, size);
+    buffer_free(&bytes);
+}
+
+static void refuse_data_url(const char *url, size_t limit, enum status status, const char *words) {
+    struct buffer bytes = {0};
+    struct text_span type;
+    struct error e = {0};
+    assert_int_equal(data_url_read(&bytes, &type, (struct text_span){url, strlen(url)}, limit, &e), status);
+    if (strstr(e.text, words) == NULL) fail_msg("expected \"%s\" in: %s", words, e.text);
+    buffer_free(&bytes);
+}
+
+static void test_data_url(void **state) {
+    (void)state;
+    check_data_url("data:image/png;base64,AAH+/w==", "image/png", "\0\x01\xFE\xFF", 4);
+    check_data_url("DATA:image/png;name=x;BASE64,AA H%2B\n/w", "image/png", "\0\x01\xFE\xFF", 4);
+    check_data_url("data:text/html;charset=utf-8,<p>#top", "text/html", "<p>", 3);
+    check_data_url("data:;base64,TWE=", "text/plain", "Ma", 2);
+    check_data_url("data:;base64,TWFu", "text/plain", "Man", 3);
+    check_data_url("data:,a%20b%zz%4", "text/plain", "a b%zz%4", 8);
+    check_data_url("data:;base64,", "text/plain", "", 0);
+
+    char url[4100] = "data:;base64,", data[3000] = {0};
+    memset(url + 13, 'A', 4000);
+    check_data_url(url, "text/plain", data, 3000);
+    refuse_data_url(url, 2999, STATUS_TOO_LARGE, "more than 2999 bytes");
+    refuse_data_url("data:,abc", 2, STATUS_TOO_LARGE, "more than 2 bytes");
+    refuse_data_url("http://host/x.png", 9, STATUS_INVALID, "data:");
+    refuse_data_url("data:image/png;base64", 9, STATUS_INVALID, "no comma");
+    refuse_data_url("data:;base64,AA_A", 9, STATUS_INVALID, "at character 2");
+    refuse_data_url("data:;base64,AA==A", 9, STATUS_INVALID, "at character 4");
+    refuse_data_url("data:;base64,AA=", 9, STATUS_INVALID, "cut off");
+    refuse_data_url("data:;base64,AAAAA", 9, STATUS_INVALID, "cut off");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_error_set),    cmocka_unit_test(test_error_errno),   cmocka_unit_test(test_error_prefix),
         cmocka_unit_test(test_utf8),         cmocka_unit_test(test_line_escape),   cmocka_unit_test(test_overflow),
         cmocka_unit_test(test_buffer),       cmocka_unit_test(test_buffer_growth), cmocka_unit_test(test_path_name),
         cmocka_unit_test(test_file_read),    cmocka_unit_test(test_irregular),     cmocka_unit_test(test_map),
-        cmocka_unit_test(test_array_growth), cmocka_unit_test(test_json_lines),
+        cmocka_unit_test(test_array_growth), cmocka_unit_test(test_json_lines),    cmocka_unit_test(test_data_url),
     };
     return cmocka_run_group_tests(tests, folder_set_up, folder_tear_down);
 }

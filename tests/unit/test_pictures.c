@@ -10,15 +10,19 @@
 
 #include <cmocka.h>
 
-#include "retro/pictures/resize.h"
+#include "retro/pictures/preprocessor.h"
 
 static const char folder[] = "tests/pictures";
 
-static uint64_t fnv_of(const struct picture *p) {
+static uint64_t fnv_of_bytes(const void *data, size_t size) {
+    const uint8_t *bytes = data;
     uint64_t value = 0xCBF29CE484222325;
-    for (size_t i = 0; i < (size_t)p->width * (size_t)p->height * 3; i++)
-        value = (value ^ p->pixels[i]) * 0x100000001B3;
+    for (size_t i = 0; i < size; i++) value = (value ^ bytes[i]) * 0x100000001B3;
     return value;
+}
+
+static uint64_t fnv_of(const struct picture *p) {
+    return fnv_of_bytes(p->pixels, (size_t)p->width * (size_t)p->height * 3);
 }
 
 static void read_fixture(struct buffer *bytes, const char *name) {
@@ -87,6 +91,111 @@ static void check_resized(const char *line) {
 static void test_resized(void **state) {
     (void)state;
     assert_int_equal(each_line("resized.txt", check_resized), 80);
+}
+
+static void check_prepared(const char *line) {
+    char name[60];
+    int tiles, height, width, end = 0;
+    unsigned long long fnv;
+    struct picture picture;
+    struct json *root;
+    struct preprocessor processor;
+    struct picture_tiles out;
+    struct error e;
+    assert_int_equal(sscanf(line, "%59s %d %d %d %llx %n", name, &tiles, &height, &width, &fnv, &end), 5);
+    const char *file = line + end;
+    if (json_parse(&root, (struct text_span){file, strlen(file)}, "line", &e) ||
+        preprocessor_read(&processor, root, "line", &e))
+        fail_msg("%s: %s", line, e.text);
+    open_fixture(&picture, name);
+    if (preprocessor_run(&out, &processor, &picture, &e)) fail_msg("%s: %s", line, e.text);
+
+    size_t bytes = (size_t)tiles * 3 * (size_t)height * (size_t)width * sizeof *out.pixels;
+    assert_int_equal(out.tiles, tiles);
+    assert_int_equal(out.height, height);
+    assert_int_equal(out.width, width);
+    assert_int_equal(out.original.height, picture.height);
+    assert_int_equal(out.original.width, picture.width);
+    if (fnv_of_bytes(out.pixels, bytes) != fnv) fail_msg("the values are others: %s", line);
+    picture_tiles_free(&out);
+    picture_free(&picture);
+    json_close(root);
+}
+
+static void test_prepared(void **state) {
+    (void)state;
+    assert_int_equal(each_line("prepared.txt", check_prepared), 56);
+}
+
+static void refuse_processor(const char *text, enum status status, const char *words) {
+    struct json *root;
+    struct preprocessor processor;
+    struct error e = {0};
+    assert_int_equal(json_parse(&root, (struct text_span){text, strlen(text)}, "p", &e), STATUS_OK);
+    assert_int_equal(preprocessor_read(&processor, root, "p", &e), status);
+    if (strstr(e.text, words) == NULL) fail_msg("expected \"%s\" in: %s", words, e.text);
+    json_close(root);
+}
+
+#define CLIP "{\"image_processor_type\": \"CLIPImageProcessor\", "
+#define NEXT "{\"image_processor_type\": \"LlavaNextImageProcessor\", "
+
+static void test_processors(void **state) {
+    (void)state;
+    refuse_processor("{}", STATUS_INVALID, "image_processor_type");
+    refuse_processor("{\"image_processor_type\": \"Qwen2VLImageProcessor\"}", STATUS_UNSUPPORTED,
+                     "Qwen2VLImageProcessor");
+    refuse_processor("{\"image_processor_type\": \"CLIPImage\"}", STATUS_UNSUPPORTED, "built in are");
+    refuse_processor(CLIP "\"crop_pct\": 0.875}", STATUS_INVALID, "crop_pct");
+    refuse_processor(CLIP "\"do_pad\": true}", STATUS_UNSUPPORTED, "do_pad");
+    refuse_processor(CLIP "\"resample\": 6}", STATUS_INVALID, "resample");
+    refuse_processor(CLIP "\"size\": {\"longest_edge\": 9}}", STATUS_INVALID, "longest_edge");
+    refuse_processor(CLIP "\"size\": {\"height\": 9}}", STATUS_INVALID, "\"size\" must have height and width");
+    refuse_processor(CLIP "\"size\": 0}", STATUS_INVALID, "size");
+    refuse_processor(CLIP "\"crop_size\": {\"shortest_edge\": 9}}", STATUS_INVALID, "crop_size");
+    refuse_processor(CLIP "\"image_std\": [0.5, 0, 0.5]}", STATUS_INVALID, "image_std");
+    refuse_processor(CLIP "\"image_mean\": [0.5, 0.5]}", STATUS_INVALID, "image_mean");
+    refuse_processor("{\"image_processor_type\": \"CLIPImageProcessorFast\", \"resample\": 4}", STATUS_UNSUPPORTED,
+                     "torchvision");
+    refuse_processor(NEXT "\"image_grid_pinpoints\": []}", STATUS_INVALID, "image_grid_pinpoints");
+    refuse_processor(NEXT "\"image_grid_pinpoints\": [[224]]}", STATUS_INVALID, "pair 0 of");
+    refuse_processor(NEXT "\"image_grid_pinpoints\": [[224, 300]]}", STATUS_INVALID, "224 x 300");
+}
+
+/* The names say which back end is followed, and old files are read as they were meant. */
+static void test_processor_names(void **state) {
+    (void)state;
+    static const char old[] =
+        "{\"feature_extractor_type\": \"CLIPFeatureExtractor\", \"crop_size\": 336, \"size\": 330}";
+    static const char vit[] = "{\"image_processor_type\": \"ViTImageProcessorFast\", \"size\": 384}";
+    struct json *root;
+    struct preprocessor p;
+    struct error e;
+    assert_int_equal(json_parse(&root, (struct text_span){old, sizeof old - 1}, "p", &e), STATUS_OK);
+    assert_int_equal(preprocessor_read(&p, root, "p", &e), STATUS_OK);
+    assert_int_equal(p.shortest_edge, 330);
+    assert_int_equal(p.cut.width, 336);
+    assert_int_equal(p.way.library, RESIZE_AS_PILLOW);
+    json_close(root);
+
+    assert_int_equal(json_parse(&root, (struct text_span){vit, sizeof vit - 1}, "p", &e), STATUS_OK);
+    assert_int_equal(preprocessor_read(&p, root, "p", &e), STATUS_OK);
+    assert_int_equal(p.shortest_edge, 0);
+    assert_int_equal(p.size.height, 384);
+    assert_int_equal(p.way.library, RESIZE_AS_TORCHVISION);
+    json_close(root);
+}
+
+/* The shorter edge becomes 8192 pixels, and the longer one 8192 times as many. */
+static void test_prepared_bomb(void **state) {
+    (void)state;
+    static uint8_t pixels[3 * 8192];
+    struct picture line = {.width = 8192, .height = 1, .pixels = pixels};
+    struct preprocessor p = {.resize = true, .shortest_edge = 8192, .way = {RESIZE_BICUBIC, RESIZE_AS_PILLOW}};
+    struct picture_tiles out;
+    struct error e;
+    assert_int_equal(preprocessor_run(&out, &p, &line, &e), STATUS_TOO_LARGE);
+    assert_null(out.pixels);
 }
 
 static void expect_refusal(const void *bytes, size_t size, enum status status, const char *words) {
@@ -213,9 +322,10 @@ static void test_background(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_decoded), cmocka_unit_test(test_resized),    cmocka_unit_test(test_unknown),
-        cmocka_unit_test(test_cut_off), cmocka_unit_test(test_bombs),      cmocka_unit_test(test_limit),
-        cmocka_unit_test(test_scans),   cmocka_unit_test(test_background),
+        cmocka_unit_test(test_decoded),    cmocka_unit_test(test_resized),         cmocka_unit_test(test_prepared),
+        cmocka_unit_test(test_processors), cmocka_unit_test(test_processor_names), cmocka_unit_test(test_prepared_bomb),
+        cmocka_unit_test(test_unknown),    cmocka_unit_test(test_cut_off),         cmocka_unit_test(test_bombs),
+        cmocka_unit_test(test_limit),      cmocka_unit_test(test_scans),           cmocka_unit_test(test_background),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

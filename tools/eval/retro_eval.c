@@ -23,6 +23,9 @@ static const struct eval_command {
     {{"chat", "[OPTION...] FOLDER REQUEST.json [--ids]",
       "print the text that a model reads for a chat request, by its chat template"},
      eval_chat},
+    {{"picture", "[OPTION...] PICTURE [MODEL]",
+      "print what a picture's file holds and, for the processor of the folder MODEL, the shape of its input"},
+     eval_picture},
 };
 
 static int usage(FILE *out) {

@@ -1,0 +1,218 @@
+/* retro/pictures/preprocessor.c: the steps from a picture to the numbers of a tower. */
+#include "retro/pictures/preprocessor.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void picture_tiles_free(struct picture_tiles *t) {
+    free(t->pixels);
+    *t = (struct picture_tiles){0};
+}
+
+/* A picture of width x height pixels, all of one colour. */
+static enum status picture_fill(struct picture *out, int width, int height, const uint8_t color[3], struct error *e) {
+    enum status status = picture_take(out, width, height, e);
+    if (status) return status;
+    size_t n = (size_t)width * (size_t)height;
+    for (size_t i = 0; i < n; i++) memcpy(out->pixels + 3 * i, color, 3);
+    return STATUS_OK;
+}
+
+/* Lays `in` over *out, its first pixel at (x, y), which may be negative; what is outside is left out. */
+static void picture_lay(struct picture *out, const struct picture *in, int x, int y) {
+    int left = max_int(x, 0), right = min_int(x + in->width, out->width);
+    int top = max_int(y, 0), bottom = min_int(y + in->height, out->height);
+    for (int row = top; row < bottom && left < right; row++) {
+        size_t to = 3 * ((size_t)row * (size_t)out->width + (size_t)left);
+        size_t from = 3 * ((size_t)(row - y) * (size_t)in->width + (size_t)(left - x));
+        memcpy(out->pixels + to, in->pixels + from, 3 * (size_t)(right - left));
+    }
+}
+
+/* Where the first of `from` pixels lies among `to`, of which it is the middle. Where black is added on both sides and
+ * its number is odd, the back ends differ in the side that gets more. */
+static int middle(int from, int to, enum resize_library library) {
+    if (from >= to) return -((from - to) / 2);
+    return library == RESIZE_AS_PILLOW ? (to - from + 1) / 2 : (to - from) / 2;
+}
+
+static enum status picture_crop(struct picture *out, const struct picture *in, struct picture_size size,
+                                enum resize_library library, struct error *e) {
+    static const uint8_t black[3] = {0, 0, 0};
+    enum status status = picture_fill(out, size.width, size.height, black, e);
+    if (status) return status;
+    picture_lay(out, in, middle(in->width, size.width, library), middle(in->height, size.height, library));
+    return STATUS_OK;
+}
+
+/* Around the picture comes the mean's colour. */
+static enum status picture_square(struct picture *out, const struct picture *in, const struct preprocessor *p,
+                                  struct error *e) {
+    int side = max_int(in->width, in->height);
+    uint8_t color[3];
+    for (size_t i = 0; i < 3; i++) color[i] = (uint8_t)max_int(0, min_int((int)(p->mean[i] * 255), 255));
+    enum status status = picture_fill(out, side, side, color, e);
+    if (status) return status;
+    picture_lay(out, in, (side - in->width) / 2, (side - in->height) / 2);
+    return STATUS_OK;
+}
+
+static struct picture_size resized_size(const struct preprocessor *p, const struct picture *in) {
+    int shorter = min_int(in->width, in->height), longer = max_int(in->width, in->height);
+    double stretched = (double)((int64_t)p->shortest_edge * longer) / shorter;
+    int length = stretched > INT32_MAX ? INT32_MAX : (int)stretched;
+    if (p->shortest_edge == 0) return p->size;
+    return in->width <= in->height ? (struct picture_size){length, p->shortest_edge}
+                                   : (struct picture_size){p->shortest_edge, length};
+}
+
+/* Resizes and cuts one picture, which stays the caller's. */
+static enum status tile_prepare(struct picture *out, const struct picture *in, const struct preprocessor *p,
+                                struct error *e) {
+    struct picture_size size = p->resize ? resized_size(p, in) : (struct picture_size){in->height, in->width};
+    struct picture resized;
+    enum status status = picture_resize(&resized, in, size.width, size.height, p->way, e);
+    if (status) return status;
+    if (p->crop) {
+        status = picture_crop(out, &resized, p->cut, p->way.library, e);
+        picture_free(&resized);
+    } else {
+        *out = resized;
+    }
+    return status;
+}
+
+/* The value of each of 256 levels in a channel. The order of roundings is each back end's own. */
+static void levels_fill(float levels[256], const struct preprocessor *p, int channel) {
+    bool pillow = p->way.library == RESIZE_AS_PILLOW, fused = !pillow && p->rescale && p->normalize;
+    float mean = (float)p->mean[channel], deviation = (float)p->deviation[channel];
+    if (fused) {
+        float whole = (float)(1.0 / p->factor);
+        mean *= whole;
+        deviation *= whole;
+    }
+    for (int level = 0; level < 256; level++) {
+        float value = (float)level;
+        if (p->rescale && !fused) value = pillow ? (float)(level * p->factor) : value * (float)p->factor;
+        if (p->normalize) value = (value - mean) / deviation;
+        levels[level] = value;
+    }
+}
+
+static void tile_normalize(float *pixels, const struct picture *in, const struct preprocessor *p) {
+    size_t n = (size_t)in->width * (size_t)in->height;
+    for (int channel = 0; channel < 3; channel++) {
+        float levels[256];
+        levels_fill(levels, p, channel);
+        float *plane = pixels + (size_t)channel * n;
+        for (size_t i = 0; i < n; i++) plane[i] = levels[in->pixels[3 * i + (size_t)channel]];
+    }
+}
+
+/* The size of grids whose tiles waste the fewest pixels on this picture: transformers' select_best_resolution. */
+static struct picture_size grid_choose(const struct preprocessor *p, const struct picture *in) {
+    struct picture_size best = p->grids[0];
+    int64_t most_used = 0, least_wasted = INT64_MAX;
+    for (int i = 0; i < p->grid_count; i++) {
+        struct picture_size grid = p->grids[i];
+        double scale = fmin((double)grid.width / in->width, (double)grid.height / in->height);
+        int64_t shown = (int64_t)(in->width * scale) * (int64_t)(in->height * scale);
+        int64_t whole = (int64_t)in->width * in->height, used = shown < whole ? shown : whole;
+        int64_t wasted = (int64_t)grid.width * grid.height - used;
+        if (used > most_used || (used == most_used && wasted < least_wasted)) {
+            best = grid;
+            most_used = used;
+            least_wasted = wasted;
+        }
+    }
+    return best;
+}
+
+/* The picture as large as fits the grid, with black around it. */
+static enum status grid_fill(struct picture *out, const struct picture *in, struct picture_size grid,
+                             struct resize_way way, struct error *e) {
+    static const uint8_t black[3] = {0, 0, 0};
+    double wide = (double)grid.width / in->width, high = (double)grid.height / in->height;
+    int width = wide < high ? grid.width : min_int((int)ceil(in->width * high), grid.width);
+    int height = wide < high ? min_int((int)ceil(in->height * wide), grid.height) : grid.height;
+    struct picture resized;
+    enum status status = picture_resize(&resized, in, width, height, way, e);
+    if (status == STATUS_OK) status = picture_fill(out, grid.width, grid.height, black, e);
+    if (status == STATUS_OK) picture_lay(out, &resized, (grid.width - width) / 2, (grid.height - height) / 2);
+    picture_free(&resized);
+    return status;
+}
+
+/* Adds one picture, prepared, to the tiles, of which there will be out->tiles. */
+static enum status tiles_add(struct picture_tiles *out, int tile, const struct picture *in,
+                             const struct preprocessor *p, struct error *e) {
+    struct picture prepared = {0};
+    enum status status = tile_prepare(&prepared, in, p, e);
+    if (status) return status;
+    size_t n = 3 * (size_t)prepared.width * (size_t)prepared.height;
+    if (tile == 0) {
+        out->width = prepared.width;
+        out->height = prepared.height;
+        out->pixels = malloc((size_t)out->tiles * n * sizeof *out->pixels);
+    }
+
+    if (out->pixels == NULL)
+        status = error_set(e, STATUS_NO_MEMORY, "no memory for %d tiles of %d x %d pixels", out->tiles, prepared.width,
+                           prepared.height);
+    else if (prepared.width != out->width || prepared.height != out->height)
+        status = error_set(e, STATUS_INVALID,
+                           "the tiles become %d x %d pixels and the whole picture %d x %d: the sizes in the "
+                           "processor's file do not fit together",
+                           prepared.width, prepared.height, out->width, out->height);
+    else
+        tile_normalize(out->pixels + (size_t)tile * n, &prepared, p);
+    picture_free(&prepared);
+    return status;
+}
+
+static enum status tiles_whole(struct picture_tiles *out, const struct preprocessor *p, const struct picture *in,
+                               struct error *e) {
+    out->tiles = 1;
+    if (p->kind != PREPROCESSOR_LLAVA || !p->pad) return tiles_add(out, 0, in, p, e);
+    struct picture square = {0};
+    enum status status = picture_square(&square, in, p, e);
+    if (status == STATUS_OK) status = tiles_add(out, 0, &square, p, e);
+    picture_free(&square);
+    return status;
+}
+
+/* The whole picture as a square, then the tiles of the grid from the top left. */
+static enum status tiles_grid(struct picture_tiles *out, const struct preprocessor *p, const struct picture *in,
+                              struct error *e) {
+    struct picture_size grid = grid_choose(p, in), whole = p->size;
+    int side = p->cut.height;
+    struct picture small = {0}, large = {0}, tile = {0};
+    if (p->shortest_edge > 0) whole = (struct picture_size){p->shortest_edge, p->shortest_edge};
+    out->rows = grid.height / side;
+    out->columns = grid.width / side;
+    out->tiles = 1 + out->rows * out->columns;
+
+    enum status status = picture_resize(&small, in, whole.width, whole.height, p->way, e);
+    if (status == STATUS_OK) status = tiles_add(out, 0, &small, p, e);
+    if (status == STATUS_OK) status = grid_fill(&large, in, grid, p->way, e);
+    if (status == STATUS_OK) status = picture_take(&tile, side, side, e);
+    for (int i = 1; status == STATUS_OK && i < out->tiles; i++) {
+        int row = (i - 1) / out->columns, column = (i - 1) % out->columns;
+        picture_lay(&tile, &large, -column * side, -row * side);
+        status = tiles_add(out, i, &tile, p, e);
+    }
+    picture_free(&small);
+    picture_free(&large);
+    picture_free(&tile);
+    return status;
+}
+
+enum status preprocessor_run(struct picture_tiles *out, const struct preprocessor *p, const struct picture *picture,
+                             struct error *e) {
+    *out = (struct picture_tiles){.original = {picture->height, picture->width}};
+    enum status status =
+        p->kind == PREPROCESSOR_LLAVA_NEXT ? tiles_grid(out, p, picture, e) : tiles_whole(out, p, picture, e);
+    if (status) picture_tiles_free(out);
+    return status;
+}

@@ -1,0 +1,57 @@
+/* retro/pictures/preprocessor.h: pictures to the numbers that a vision tower reads, as transformers' image processors
+ * make them: resize, cut, scale, normalise. preprocessor_config.json says how.
+ *
+ * A processor follows one of transformers' two back ends to the last bit. "CLIPImageProcessor", "ViTImageProcessor",
+ * "LlavaImageProcessor" and "LlavaNextImageProcessor" follow Pillow's: with it their models were trained.
+ * "SiglipImageProcessor", and every name that ends with "Fast", follow torchvision's. A name that ends with "Pil"
+ * follows Pillow's. */
+#pragma once
+
+#include "config/json/json_value.h"
+#include "retro/pictures/resize.h"
+
+enum { PREPROCESSOR_MOST_SIDE = 8192, PREPROCESSOR_MOST_GRIDS = 64 };
+
+struct picture_size {
+    int height, width;
+};
+
+enum preprocessor_kind {
+    PREPROCESSOR_PLAIN,     /* one picture */
+    PREPROCESSOR_LLAVA,     /* one picture, made square first where `pad` says so */
+    PREPROCESSOR_LLAVA_NEXT /* the whole picture, then its tiles ("anyres") */
+};
+
+struct preprocessor {
+    enum preprocessor_kind kind;
+    struct resize_way way;
+    bool resize, crop, rescale, normalize, pad;
+    int shortest_edge;        /* 0: `size` is the size */
+    struct picture_size size; /* of the resized picture where shortest_edge is 0 */
+    struct picture_size cut;  /* of the middle that is kept, where `crop` */
+    double factor;            /* of `rescale` */
+    double mean[3], deviation[3];
+    struct picture_size grids[PREPROCESSOR_MOST_GRIDS]; /* PREPROCESSOR_LLAVA_NEXT: sizes that tiles may fill */
+    int grid_count;
+};
+
+/* Reads preprocessor_config.json of a model's folder or, where there is none, processor_config.json; or one of these
+ * files itself. STATUS_NOT_FOUND where neither is there; STATUS_UNSUPPORTED for a processor that is not built in,
+ * STATUS_INVALID for keys that are wrong or unknown, by their names. */
+enum status preprocessor_open(struct preprocessor *out, const char *path, struct error *e);
+/* The same from a document; messages begin with `name`. */
+enum status preprocessor_read(struct preprocessor *out, const struct json *root, const char *name, struct error *e);
+
+/* The input of a tower: pixels is float32 [tiles, 3, height, width]. Zero-initialise. */
+struct picture_tiles {
+    int tiles, height, width;
+    int rows, columns;            /* of the grid: tile 1 + row columns + column; 0 where tile 0 is all */
+    struct picture_size original; /* of the picture that was given */
+    float *pixels;                /* owned */
+};
+void picture_tiles_free(struct picture_tiles *t);
+
+/* Safe to call from several threads. *out is empty after an error: STATUS_TOO_LARGE where a step would make a picture
+ * over picture_take's limits, STATUS_NO_MEMORY. */
+enum status preprocessor_run(struct picture_tiles *out, const struct preprocessor *p, const struct picture *picture,
+                             struct error *e);

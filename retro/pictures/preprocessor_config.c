@@ -1,0 +1,262 @@
+/* retro/pictures/preprocessor_config.c: preprocessor_config.json. A key that would change the pixels and that is not
+ * followed here is an error; keys that change none are ignored by name. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/json/json_table.h"
+#include "retro/pictures/preprocessor.h"
+
+#define CLIP_VALUES \
+    .resize = true, .crop = true, .rescale = true, .normalize = true, .shortest_edge = 224, .cut = {224, 224}, \
+    .factor = 1 / 255.0, .mean = {0.48145466, 0.4578275, 0.40821073}, \
+    .deviation = {0.26862954, 0.26130258, 0.27577711}
+#define HALF_VALUES \
+    .resize = true, .rescale = true, .normalize = true, .size = {224, 224}, .factor = 1 / 255.0, \
+    .mean = {0.5, 0.5, 0.5}, .deviation = {0.5, 0.5, 0.5}
+
+/* What transformers' classes assume where a file says nothing. */
+static const struct processor_row {
+    const char *name; /* without "ImageProcessor" and the rest */
+    struct preprocessor values;
+} processors[] = {
+    {"CLIP", {.kind = PREPROCESSOR_PLAIN, .way = {RESIZE_BICUBIC, RESIZE_AS_PILLOW}, CLIP_VALUES}},
+    {"Siglip", {.kind = PREPROCESSOR_PLAIN, .way = {RESIZE_BICUBIC, RESIZE_AS_TORCHVISION}, HALF_VALUES}},
+    {"ViT", {.kind = PREPROCESSOR_PLAIN, .way = {RESIZE_BILINEAR, RESIZE_AS_PILLOW}, HALF_VALUES}},
+    {"Llava", {.kind = PREPROCESSOR_LLAVA, .way = {RESIZE_BICUBIC, RESIZE_AS_PILLOW}, CLIP_VALUES}},
+    {"LlavaNext",
+     {.kind = PREPROCESSOR_LLAVA_NEXT,
+      .way = {RESIZE_BICUBIC, RESIZE_AS_PILLOW},
+      .pad = true,
+      .grids = {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}},
+      .grid_count = 5,
+      CLIP_VALUES}},
+};
+
+/* The ends of a class's name, and the back end that each asks for. */
+static const struct processor_ending {
+    const char *text;
+    bool decides;
+    enum resize_library library;
+} endings[] = {
+    {"ImageProcessor", false, RESIZE_AS_PILLOW},
+    {"FeatureExtractor", false, RESIZE_AS_PILLOW},
+    {"ImageProcessorPil", true, RESIZE_AS_PILLOW},
+    {"ImageProcessorFast", true, RESIZE_AS_TORCHVISION},
+};
+
+static bool processor_find(struct preprocessor *out, const char *class) {
+    for (size_t i = 0; i < ARRAY_COUNT(processors) * ARRAY_COUNT(endings); i++) {
+        const struct processor_row *row = &processors[i / ARRAY_COUNT(endings)];
+        const struct processor_ending *ending = &endings[i % ARRAY_COUNT(endings)];
+        char name[60];
+        snprintf(name, sizeof name, "%s%s", row->name, ending->text);
+        if (strcmp(name, class) != 0) continue;
+        *out = row->values;
+        if (ending->decides) out->way.library = ending->library;
+        return true;
+    }
+    return false;
+}
+
+/* Sizes are {"height": 336, "width": 336}, {"shortest_edge": 336}, or a number. */
+struct size_keys {
+    int height, width, shortest_edge;
+};
+
+#define SIDE(key, member) \
+    { (key), JSON_INT, JSON_AT(struct size_keys, member), .min = 1, .max = PREPROCESSOR_MOST_SIDE }
+static const struct json_field size_fields[] = {
+    SIDE("height", height),
+    SIDE("width", width),
+    SIDE("shortest_edge", shortest_edge),
+};
+static const struct json_table size_table = JSON_TABLE(size_fields);
+
+struct preprocessor_keys {
+    struct preprocessor values;
+    int filter;
+    bool square; /* a number as the size is that of a square */
+    struct json_list mean, deviation;
+};
+
+static enum status parse_either(struct json_reader *r, const struct json *value, struct size_keys *keys) {
+    static const struct json_field number = {"", JSON_INT, .min = 1, .max = PREPROCESSOR_MOST_SIDE};
+    *keys = (struct size_keys){0};
+    if (json_is_numeric(value)) return json_field_read(r, &number, value, &keys->shortest_edge);
+
+    enum status status = json_table_read(r, &size_table, value, keys);
+    if (status) return status;
+    bool both = keys->height > 0 && keys->width > 0, none = keys->height == 0 && keys->width == 0;
+    if (keys->shortest_edge > 0 ? none : both) return STATUS_OK;
+    return json_fail(r, JSON_FAULT_VALUE, "\"%s\" must have height and width, or shortest_edge alone", r->place->name);
+}
+
+static enum status parse_size(struct json_reader *r, const struct json *value, void *object) {
+    struct preprocessor_keys *c = object;
+    struct size_keys keys;
+    enum status status = parse_either(r, value, &keys);
+    if (status) return status;
+    bool square = json_is_numeric(value) && c->square;
+    c->values.shortest_edge = square ? 0 : keys.shortest_edge;
+    c->values.size = square ? (struct picture_size){keys.shortest_edge, keys.shortest_edge}
+                            : (struct picture_size){keys.height, keys.width};
+    return STATUS_OK;
+}
+
+static enum status parse_crop_size(struct json_reader *r, const struct json *value, void *object) {
+    struct preprocessor_keys *c = object;
+    struct size_keys keys;
+    enum status status = parse_either(r, value, &keys);
+    if (status) return status;
+    if (keys.shortest_edge > 0 && !json_is_numeric(value))
+        return json_fail(r, JSON_FAULT_VALUE, "\"%s\" must have height and width", r->place->name);
+    c->values.cut = keys.shortest_edge > 0 ? (struct picture_size){keys.shortest_edge, keys.shortest_edge}
+                                           : (struct picture_size){keys.height, keys.width};
+    return STATUS_OK;
+}
+
+static enum status parse_grids(struct json_reader *r, const struct json *value, void *object) {
+    struct preprocessor_keys *c = object;
+    size_t count = json_count(value);
+    if (!json_is_list(value) || count < 1 || count > PREPROCESSOR_MOST_GRIDS)
+        return json_fail(r, JSON_FAULT_VALUE, "\"%s\" must have 1 .. %d pairs of height and width", r->place->name,
+                         PREPROCESSOR_MOST_GRIDS);
+    for (size_t i = 0; i < count; i++) {
+        const struct json *pair = json_item(value, i);
+        int64_t height = json_int(json_item(pair, 0)), width = json_int(json_item(pair, 1));
+        bool sound = json_count(pair) == 2 && height >= 1 && height <= PREPROCESSOR_MOST_SIDE && width >= 1 &&
+                     width <= PREPROCESSOR_MOST_SIDE;
+        if (!sound)
+            return json_fail(r, JSON_FAULT_VALUE, "pair %zu of \"%s\" must be height and width, 1 .. %d each", i,
+                             r->place->name, PREPROCESSOR_MOST_SIDE);
+        c->values.grids[i] = (struct picture_size){(int)height, (int)width};
+    }
+    c->values.grid_count = (int)count;
+    return STATUS_OK;
+}
+
+#define AT(member) JSON_AT(struct preprocessor_keys, member)
+static const struct json_field mean_item = {"", JSON_DOUBLE, .min = -1e6, .max = 1e6};
+static const struct json_field deviation_item = {"", JSON_DOUBLE, .min = 1e-6, .max = 1e6};
+static const struct json_field fields[] = {
+    {.name = "image_processor_type", .type = JSON_IGNORED},
+    {.name = "feature_extractor_type", .type = JSON_IGNORED},
+    {"do_resize", JSON_BOOL, AT(values.resize)},
+    {"do_center_crop", JSON_BOOL, AT(values.crop)},
+    {"do_rescale", JSON_BOOL, AT(values.rescale)},
+    {"do_normalize", JSON_BOOL, AT(values.normalize)},
+    {"do_pad", JSON_BOOL, AT(values.pad)},
+    {"default_to_square", JSON_BOOL, AT(square)},
+    {.name = "size", .type = JSON_PARSED, .parse = parse_size},
+    {.name = "crop_size", .type = JSON_PARSED, .parse = parse_crop_size},
+    {"resample", JSON_INT, AT(filter), .min = RESIZE_NEAREST, .max = RESIZE_HAMMING},
+    {"rescale_factor", JSON_DOUBLE, AT(values.factor), .min = 1e-9, .max = 1e9},
+    {"image_mean", JSON_LIST, AT(mean), .item = &mean_item, .item_size = sizeof(double), .min = 1, .max = 3,
+     .or_one = true},
+    {"image_std", JSON_LIST, AT(deviation), .item = &deviation_item, .item_size = sizeof(double), .min = 1, .max = 3,
+     .or_one = true},
+    {.name = "image_grid_pinpoints", .type = JSON_PARSED, .parse = parse_grids},
+    {.name = "pad_size", .type = JSON_EMPTY},
+    {.name = "size_divisor", .type = JSON_EMPTY},
+    {.name = "auto_map", .type = JSON_EMPTY},
+    /* Pictures always are RGB here, and the rest is about the caller's arrays or about the text. */
+    {.name = "do_convert_rgb", .type = JSON_IGNORED},
+    {.name = "data_format", .type = JSON_IGNORED},
+    {.name = "input_data_format", .type = JSON_IGNORED},
+    {.name = "return_tensors", .type = JSON_IGNORED},
+    {.name = "device", .type = JSON_IGNORED},
+    {.name = "disable_grouping", .type = JSON_IGNORED},
+    {.name = "processor_class", .type = JSON_IGNORED},
+    {.name = "_valid_processor_keys", .type = JSON_IGNORED},
+    {.name = "aspect_ratio_setting", .type = JSON_IGNORED},
+    {.name = "image_seq_length", .type = JSON_IGNORED},
+    {.name = "num_additional_image_tokens", .type = JSON_IGNORED},
+    {.name = "patch_size", .type = JSON_IGNORED},
+    {.name = "vision_feature_select_strategy", .type = JSON_IGNORED},
+};
+#undef AT
+static const struct json_table table = JSON_TABLE(fields);
+
+/* One value stands for three. */
+static bool channels_copy(double channels[3], const struct json_list *list) {
+    const double *items = list->items;
+    if (list->count == 2) return false;
+    for (size_t i = 0; i < 3 && list->count > 0; i++) channels[i] = items[list->count == 3 ? i : 0];
+    return true;
+}
+
+/* The keys together. */
+static enum status keys_finish(struct preprocessor_keys *c, const char *name, struct error *e) {
+    struct preprocessor *p = &c->values;
+    p->way.filter = (enum resize_filter)c->filter;
+    if (!channels_copy(p->mean, &c->mean) || !channels_copy(p->deviation, &c->deviation))
+        return error_set(e, STATUS_INVALID, "%s: \"image_mean\" and \"image_std\" have two values, expected three",
+                         name);
+    if (p->way.library == RESIZE_AS_TORCHVISION && p->way.filter > RESIZE_BICUBIC)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "%s: \"resample\" is %d, torchvision resizes with 0 (nearest), 1 (lanczos), 2 (bilinear) and "
+                         "3 (bicubic)",
+                         name, c->filter);
+    if (p->kind == PREPROCESSOR_PLAIN && p->pad)
+        return error_set(e, STATUS_UNSUPPORTED, "%s: \"do_pad\" is true, this processor pads no picture here", name);
+    for (int i = 0; p->kind == PREPROCESSOR_LLAVA_NEXT && i < p->grid_count; i++) {
+        int tile = p->cut.height;
+        if (p->grids[i].height % tile != 0 || p->grids[i].width % tile != 0)
+            return error_set(e, STATUS_INVALID, "%s: \"image_grid_pinpoints\" has %d x %d, no multiple of the tile, %d",
+                             name, p->grids[i].height, p->grids[i].width, tile);
+    }
+    return STATUS_OK;
+}
+
+enum status preprocessor_read(struct preprocessor *out, const struct json *root, const char *name, struct error *e) {
+    const char *class = json_word(json_member(root, "image_processor_type"));
+    struct preprocessor_keys keys = {0};
+    struct json_reader reader = {.name = name, .e = e};
+    if (class == NULL) class = json_word(json_member(root, "feature_extractor_type"));
+    if (class == NULL)
+        return error_set(e, STATUS_INVALID, "%s: \"image_processor_type\" is missing, no text or no class", name);
+    if (!processor_find(&keys.values, class))
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "%s: \"image_processor_type\" is \"%.80s\", built in are CLIPImageProcessor, "
+                         "SiglipImageProcessor, ViTImageProcessor, LlavaImageProcessor and LlavaNextImageProcessor",
+                         name, class);
+
+    keys.filter = (int)keys.values.way.filter;
+    keys.square = keys.values.shortest_edge == 0;
+    enum status status = json_table_read(&reader, &table, root, &keys);
+    if (status == STATUS_OK) status = keys_finish(&keys, name, e);
+    if (status == STATUS_OK) *out = keys.values;
+    json_table_free(&table, &keys);
+    return status;
+}
+
+/* The processor is the document itself, or a part of processor_config.json. */
+static enum status preprocessor_read_file(struct preprocessor *out, const char *path, struct error *e) {
+    struct json *root = NULL;
+    enum status status = json_parse_file(&root, path, e);
+    if (status) return status;
+    const struct json *part = json_member(root, "image_processor");
+    status = preprocessor_read(out, part ? part : root, path, e);
+    json_close(root);
+    return status;
+}
+
+enum status preprocessor_open(struct preprocessor *out, const char *path, struct error *e) {
+    static const char *const names[] = {"preprocessor_config.json", "processor_config.json"};
+    struct stat about;
+    if (stat(path, &about) == 0 && S_ISREG(about.st_mode)) return preprocessor_read_file(out, path, e);
+
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        struct buffer file = {0};
+        buffer_printf(&file, "%s/%s", path, names[i]);
+        bool there = access(file.data, F_OK) == 0;
+        enum status status = there ? preprocessor_read_file(out, file.data, e) : STATUS_OK;
+        buffer_free(&file);
+        if (there) return status;
+    }
+    return error_set(e, STATUS_NOT_FOUND, "%s: preprocessor_config.json is missing: it says how pictures are cut",
+                     path);
+}
