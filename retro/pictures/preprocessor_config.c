@@ -17,7 +17,7 @@
     .resize = true, .rescale = true, .normalize = true, .size = {224, 224}, .factor = 1 / 255.0, \
     .mean = {0.5, 0.5, 0.5}, .deviation = {0.5, 0.5, 0.5}
 
-/* What transformers' classes assume where a file says nothing. */
+/* The values that transformers' classes assume where a file says nothing. */
 static const struct processor_row {
     const char *name; /* without "ImageProcessor" and the rest */
     struct preprocessor values;
