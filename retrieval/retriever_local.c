@@ -150,7 +150,7 @@ static enum status local_search_excluding(struct snapshot *view, const struct re
         one.k = min_int(2 * one.k, most);
         ids = xrealloc(ids, ((size_t)one.k + (size_t)k) * sizeof *ids);
         similarities = xrealloc(similarities, ((size_t)one.k + (size_t)k) * sizeof *similarities);
-        status = view_search(view, one, ids, similarities, e);
+        status = view_search(view, query->filter, one, ids, similarities, e);
         if (status == STATUS_OK) kept = local_drop(view, query, ids, similarities, one.k, &found);
     } while (status == STATUS_OK && kept < k && found == one.k && one.k < most);
     for (int i = kept; i < k && status == STATUS_OK; i++) ids[i] = -1;
@@ -160,7 +160,7 @@ static enum status local_search_excluding(struct snapshot *view, const struct re
     return status;
 }
 
-/* Queries of one snapshot and one k: an index of some kinds finds other chunks for another k. */
+/* Queries of one snapshot, one filter and one k: an index of some kinds finds other chunks for another k. */
 static enum status local_search_alike(const struct retriever_local *t, struct snapshot *view,
                                       const struct retriever_query *queries, struct index_query query,
                                       struct hits *hits, struct error *e) {
@@ -168,7 +168,7 @@ static enum status local_search_alike(const struct retriever_local *t, struct sn
     int64_t *ids = xmalloc(n * k * sizeof *ids);
     float *similarities = xmalloc(n * k * sizeof *similarities);
     CHECK(view_info(view)->dim == t->embedder->dim);
-    enum status status = view_search(view, query, ids, similarities, e);
+    enum status status = view_search(view, queries->filter, query, ids, similarities, e);
     for (size_t i = 0; i < n && status == STATUS_OK; i++)
         local_fill(view, &queries[i], query.k, ids + i * k, similarities + i * k, &hits[i]);
     free(ids);
@@ -181,6 +181,7 @@ static int local_alike(const struct retriever_local *t, const struct retriever_q
     int end = first + 1;
     if (queries[first].n_excluded > 0) return 1;
     while (end < n && queries[end].n_excluded == 0 && queries[end].snapshot == queries[first].snapshot &&
+           queries[end].filter == queries[first].filter &&
            local_capped(t, &queries[end]) == local_capped(t, &queries[first]))
         end++;
     return end - first;

@@ -301,6 +301,7 @@ static enum status serve_decoder(const struct decoder_part *d, const struct conf
         .retriever = d->documents.retriever,
         .collection = d->documents.collection,
         .document_thread = d->changes,
+        .filter = d->documents.filter,
         .documents = documents_access_of(c),
         .limits = {.vocab = info->vocab,
                    .max_prompts = c->server.max_prompts,

@@ -7,6 +7,8 @@
 #include <faiss/c_api/AutoTune_c.h>
 #include <faiss/c_api/IndexFlat_c.h>
 #include <faiss/c_api/IndexIVFFlat_c.h>
+#include <faiss/c_api/IndexIVF_c.h>
+#include <faiss/c_api/IndexPreTransform_c.h>
 #include <faiss/c_api/Index_c.h>
 #include <faiss/c_api/error_c.h>
 #include <faiss/c_api/index_factory_c.h>
@@ -25,12 +27,17 @@
     F(IndexIVFFlat_cast) \
     F(IndexIVFFlat_nlist) \
     F(IndexIVFFlat_quantizer) \
+    F(IndexIVF_cast) \
+    F(IndexIVF_make_direct_map) \
+    F(IndexPreTransform_cast) \
+    F(IndexPreTransform_index) \
     F(Index_add) \
     F(Index_d) \
     F(Index_free) \
     F(Index_is_trained) \
     F(Index_metric_type) \
     F(Index_ntotal) \
+    F(Index_reconstruct) \
     F(Index_reconstruct_n) \
     F(Index_search) \
     F(Index_train) \

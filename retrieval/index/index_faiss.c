@@ -26,6 +26,7 @@ struct faiss_index {
     FaissIndex *faiss;
     void *gpu;                /* FaissStandardGpuResources, NULL on the CPU */
     bool lists_on_gpu;        /* from where FAISS reads no vectors back */
+    bool has_map;             /* an inverted file that knows in which list each vector is */
     pthread_mutex_t gpu_lock; /* an index on a GPU works for one thread at a time */
 };
 
@@ -274,7 +275,9 @@ static enum status faiss_index_vectors(const struct index *base, int64_t first, 
     if (x->lists_on_gpu)
         return error_set(e, STATUS_UNSUPPORTED, "an inverted file on a GPU gives no vectors back; use \"cpu\"");
     lock(x);
-    int failed = n > 0 && faiss.Index_reconstruct_n(x->faiss, first, n, vectors);
+    int failed = !x->has_map && n > 0 && faiss.Index_reconstruct_n(x->faiss, first, n, vectors);
+    for (int i = 0; x->has_map && i < n && !failed; i++)
+        failed = faiss.Index_reconstruct(x->faiss, first + i, vectors + (size_t)i * (size_t)base->dim);
     unlock(x);
     return failed ? faiss_failed(e, "reading vectors") : STATUS_OK;
 }
@@ -376,6 +379,7 @@ static enum status faiss_index_move(struct index *base, int gpu, struct error *e
     faiss.Index_free(x->faiss);
     x->faiss = moved;
     x->lists_on_gpu = lists > 0;
+    x->has_map = false;
     x->gpu = resources;
     return STATUS_OK;
 }
@@ -433,6 +437,16 @@ static enum status read_checked(FaissIndex **index, const struct file_map *map, 
     return status;
 }
 
+/* An inverted file finds a vector by its number only through a map; without one it looks through all lists. */
+static enum status map_vectors(struct faiss_index *x, struct error *e) {
+    FaissIndexPreTransform *turned = faiss.IndexPreTransform_cast(x->faiss);
+    FaissIndexIVF *ivf = faiss.IndexIVF_cast(turned ? faiss.IndexPreTransform_index(turned) : x->faiss);
+    if (ivf == NULL) return STATUS_OK;
+    if (faiss.IndexIVF_make_direct_map(ivf, 1)) return faiss_failed(e, "the map of vectors");
+    x->has_map = true;
+    return STATUS_OK;
+}
+
 enum status index_open_faiss(struct index **out, const char *path, int64_t count, int dim, struct error *e) {
     FaissIndex *index = NULL;
     struct file_map map;
@@ -440,7 +454,13 @@ enum status index_open_faiss(struct index **out, const char *path, int64_t count
     if (status || file_map_open(&map, path, e)) return e->status;
     status = read_checked(&index, &map, path, count, dim, e);
     file_map_close(&map);
-    if (status == STATUS_OK) *out = wrap(index, count, dim);
+    if (status) return status;
+    struct index *opened = wrap(index, count, dim);
+    status = map_vectors((struct faiss_index *)opened, e);
+    if (status)
+        index_close(opened);
+    else
+        *out = opened;
     return status;
 }
 

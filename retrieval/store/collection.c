@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "config/base/hash.h"
+#include "retrieval/filter/facts.h"
 #include "retrieval/store/collection_private.h"
 
 struct document {
@@ -17,6 +18,7 @@ struct document {
     struct mark_span marks;                   /* the same */
     uint64_t first_chunk, n_chunks;
     uint64_t text, text_size; /* in documents.text */
+    size_t facts, facts_size; /* in the collection's */
 };
 
 struct collection {
@@ -27,6 +29,7 @@ struct collection {
     const uint32_t *tokens;
     const struct chunk_record *chunks;
     struct document *documents;
+    struct buffer facts; /* of all metadata */
     struct index *index;
 };
 
@@ -137,6 +140,17 @@ static enum status read_document(const struct file_map *map, size_t *at, struct 
     return STATUS_OK;
 }
 
+static enum status read_facts(struct collection *c, struct document *d, const char *folder, uint64_t number,
+                              struct error *e) {
+    d->facts = c->facts.size;
+    if (facts_append(&c->facts, d->metadata, e)) {
+        e->status = STATUS_CORRUPT;
+        return error_prefix(e, "%s/documents: entry %" PRIu64, folder, number);
+    }
+    d->facts_size = c->facts.size - d->facts;
+    return STATUS_OK;
+}
+
 static enum status read_documents(struct collection *c, const char *folder, struct error *e) {
     const struct file_map *map = &c->maps[COLLECTION_FILE_DOCUMENTS];
     uint64_t n = (uint64_t)c->manifest.info.n_documents, next_chunk = 0, next_text = 0;
@@ -159,6 +173,7 @@ static enum status read_documents(struct collection *c, const char *folder, stru
         d->text = next_text;
         const char *fault = marks_fault(d->marks, d->text_size);
         if (fault) return bad_document(folder, i, fault, e);
+        if (read_facts(c, d, folder, i, e)) return e->status;
         next_chunk += d->n_chunks;
         next_text += d->text_size;
     }
@@ -235,8 +250,9 @@ enum status collection_outline_read(struct collection_outline *out, const char *
     out->info = m->info;
     for (int i = 0; i < COLLECTION_FILE_COUNT; i++)
         if (i != COLLECTION_FILE_VECTORS) out->mapped += (size_t)m->files[i].bytes;
-    out->index =
-        (size_t)m->files[COLLECTION_FILE_VECTORS].bytes + (size_t)m->info.n_documents * sizeof(struct document);
+    /* Facts take about what the metadata takes, which is in `documents`. */
+    out->index = (size_t)m->files[COLLECTION_FILE_VECTORS].bytes + (size_t)m->files[COLLECTION_FILE_DOCUMENTS].bytes +
+                 (size_t)m->info.n_documents * sizeof(struct document);
     return STATUS_OK;
 }
 
@@ -250,6 +266,7 @@ static void collection_free(struct collection *c) {
     index_close(c->index);
     for (int i = 0; i < COLLECTION_FILE_COUNT; i++) file_map_close(&c->maps[i]);
     free(c->documents);
+    buffer_free(&c->facts);
     manifest_free(&c->manifest);
     free(c->folder);
     free(c);
@@ -374,6 +391,7 @@ struct stored_document collection_document_at(const struct collection *c, int64_
                                     .metadata = d->metadata,
                                     .text = {text + d->text, d->text_size},
                                     .marks = d->marks,
+                                    .facts = {d->facts_size ? c->facts.data + d->facts : "", d->facts_size},
                                     .first_chunk = (int64_t)d->first_chunk,
                                     .n_chunks = (int64_t)d->n_chunks};
 }

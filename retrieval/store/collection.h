@@ -96,6 +96,7 @@ struct stored_document {
     const char *id, *path, *title, *metadata;
     struct text_span text;
     struct mark_span marks;
+    struct text_span facts; /* of its metadata (retrieval/filter/facts.h) */
     int64_t first_chunk, n_chunks;
 };
 struct stored_document collection_document_at(const struct collection *c, int64_t number); /* in [0, n_documents) */

@@ -148,15 +148,39 @@ enum status view_walk(const struct snapshot *s, view_taker *take, void *context,
     return status;
 }
 
-enum status living_find(struct living *l, const char *id, struct snapshot **view, struct stored_document *out,
-                        struct error *e) {
+enum status living_find_allowed(struct living *l, const struct filter *filter, const char *id, struct snapshot **view,
+                                struct stored_document *out, struct error *e) {
     pthread_mutex_lock(&l->lock);
     living_refresh(l);
-    int64_t place = epoch_find(l->epoch, id);
+    int64_t place = epoch_find_allowed(l->epoch, filter, id);
     *view = place >= 0 ? snapshot_hold(&l->newest->base) : NULL;
     if (place >= 0) *out = epoch_document(l->epoch, place);
     pthread_mutex_unlock(&l->lock);
     return place >= 0 ? STATUS_OK : error_set(e, STATUS_NOT_FOUND, "no document has the id %.200s", id);
+}
+
+struct view_counts {
+    const struct filter *filter;
+    int64_t n_documents, n_chunks;
+};
+
+static enum status count_document(void *context, const struct stored_document *d, struct error *e) {
+    struct view_counts *counts = context;
+    (void)e;
+    if (!document_is_allowed(counts->filter, d)) return STATUS_OK;
+    counts->n_documents++;
+    counts->n_chunks += d->n_chunks;
+    return STATUS_OK;
+}
+
+void view_count(const struct snapshot *s, struct filter *filter, int64_t *n_documents, int64_t *n_chunks) {
+    struct view_counts counts = {.filter = filter};
+    *n_documents = s->n_documents;
+    *n_chunks = s->n_chunks;
+    if (filter == NULL) return;
+    CHECK(view_walk(s, count_document, &counts, NULL) == STATUS_OK);
+    *n_documents = counts.n_documents;
+    *n_chunks = counts.n_chunks;
 }
 
 /* Opening. */

@@ -13,8 +13,10 @@
  * time share one fsync. */
 #pragma once
 
+#include "retrieval/filter/filter.h"
 #include "retrieval/snapshot.h"
 #include "retrieval/store/collection.h"
+#include "retrieval/store/selection.h"
 
 struct living;
 
@@ -41,10 +43,14 @@ struct snapshot *living_hold(struct living *l);
 /* Of its generation, as the MANIFEST has it: counts are those of the generation. Lives as long as the view. */
 const struct collection_info *view_info(const struct snapshot *s);
 
-/* As index_search, over the chunks of the view. Chunk numbers count the generation's first, then those of the log; an
+/* As index_search, over the chunks of the view whose documents the filter allows (NULL: all). Where few are left, or
+ * too few are found among the nearest of all, those are compared one by one: exact, as far as the index keeps vectors.
+ * STATUS_UNSUPPORTED where that is needed of an inverted file on a GPU, which gives no vectors back. Chunk numbers count the generation's first, then those of the log; an
  * answer does not depend on the other queries. */
-enum status view_search(const struct snapshot *s, struct index_query query, int64_t *ids, float *similarities,
-                        struct error *e);
+enum status view_search(const struct snapshot *s, struct filter *filter, struct index_query query, int64_t *ids,
+                        float *similarities, struct error *e);
+/* Documents and chunks of the view that the filter allows. */
+void view_count(const struct snapshot *s, struct filter *filter, int64_t *n_documents, int64_t *n_chunks);
 /* id of a chunk that this view has found, or any below n_chunks of the generation; pointers live as long as the view.
  */
 struct chunk view_chunk(const struct snapshot *s, int64_t id);
@@ -59,23 +65,35 @@ int32_t view_max_token(const struct snapshot *s); /* largest id in it, end of do
  * where that is not STATUS_OK. */
 typedef enum status view_taker(void *context, const struct stored_document *d, struct error *e);
 enum status view_walk(const struct snapshot *s, view_taker *take, void *context, struct error *e);
-/* The document of that id as it is now, and the newest view, held for the caller, which *out lives as long as.
- * STATUS_NOT_FOUND. */
-enum status living_find(struct living *l, const char *id, struct snapshot **view, struct stored_document *out,
-                        struct error *e);
+/* The document of that id as it is now, where the filter allows it, and the newest view, held for the caller, which
+ * *out lives as long as. STATUS_NOT_FOUND, in the same words, where there is none and where the filter refuses it. */
+enum status living_find_allowed(struct living *l, const struct filter *filter, const char *id, struct snapshot **view,
+                                struct stored_document *out, struct error *e);
+static inline enum status living_find(struct living *l, const char *id, struct snapshot **view,
+                                      struct stored_document *out, struct error *e) {
+    return living_find_allowed(l, NULL, id, view, out, e);
+}
 
 /* Changes. STATUS_BUSY while another program changes the collection for longer than ten seconds, STATUS_IO where it may
  * not be written, STATUS_CORRUPT where its log is damaged. */
 
 /* Whether the document of that id is there and has this content: putting it would change nothing. */
 bool living_has(struct living *l, const struct collection_document *d);
-enum change_effect { CHANGE_NOTHING, CHANGE_ADDED, CHANGE_REPLACED, CHANGE_DELETED };
+enum change_effect { CHANGE_NOTHING, CHANGE_ADDED, CHANGE_REPLACED, CHANGE_DELETED, CHANGE_REFUSED };
 /* Adds the document, or replaces the one of its id; the same content again changes nothing. vectors are
- * [chunks, dim]. d->id is not NULL. On return it is on the disk and in every later view. */
-enum status living_put(struct living *l, const struct collection_document *d, const float *vectors,
-                       enum change_effect *effect, struct error *e);
-/* STATUS_NOT_FOUND where no document has that id. */
-enum status living_delete(struct living *l, const char *id, struct error *e);
+ * [chunks, dim]. d->id is not NULL. On return it is on the disk and in every later view. STATUS_INVALID and
+ * CHANGE_REFUSED where the filter (NULL: none) does not allow the document, or the one that it would replace. */
+enum status living_put_allowed(struct living *l, const struct filter *filter, const struct collection_document *d,
+                               const float *vectors, enum change_effect *effect, struct error *e);
+static inline enum status living_put(struct living *l, const struct collection_document *d, const float *vectors,
+                                     enum change_effect *effect, struct error *e) {
+    return living_put_allowed(l, NULL, d, vectors, effect, e);
+}
+/* STATUS_NOT_FOUND, in the same words, where no document has that id and where the filter does not allow it. */
+enum status living_delete_allowed(struct living *l, const struct filter *filter, const char *id, struct error *e);
+static inline enum status living_delete(struct living *l, const char *id, struct error *e) {
+    return living_delete_allowed(l, NULL, id, e);
+}
 
 /* How much has changed since the generation was written. */
 struct living_changes {

@@ -197,15 +197,29 @@ bool living_has(struct living *l, const struct collection_document *d) {
     return has;
 }
 
+/* Whether the filter allows the document, and the one that it would replace. */
+static enum status check_allowed(const struct epoch *x, const struct filter *filter, const struct logged_bytes *b,
+                                 struct error *e) {
+    const struct collection_document *d = &b->image.document;
+    struct filter_subject subject = {.id = d->id, .path = d->path, .facts = {b->facts.data, b->facts.size}};
+    if (filter == NULL) return STATUS_OK;
+    if (filter_allows(filter, &subject) && epoch_find(x, d->id) == epoch_find_allowed(x, filter, d->id))
+        return STATUS_OK;
+    return error_set(e, STATUS_INVALID, "the document is not one that this client may put: %s", filter_text(filter));
+}
+
 /* Takes over p. */
-static enum status put_locked(struct living *l, struct pending_change *p, enum change_effect *effect, struct error *e) {
+static enum status put_locked(struct living *l, struct pending_change *p, const struct filter *filter,
+                              enum change_effect *effect, struct error *e) {
     const struct collection_document *d = &p->bytes->image.document;
     enum status status = await_turn(l, d->id, e);
+    bool refused = status == STATUS_OK && check_allowed(l->epoch, filter, p->bytes, e);
+    if (refused) status = e->status;
     if (status == STATUS_OK) status = epoch_check_room(l->epoch, e);
     int64_t place = status ? -1 : epoch_find(l->epoch, d->id);
     bool same = place >= 0 && is_content_of(l->epoch, place, d);
     if (status || same) {
-        *effect = CHANGE_NOTHING;
+        *effect = refused ? CHANGE_REFUSED : CHANGE_NOTHING;
         free_pending(p);
         return status;
     }
@@ -213,8 +227,8 @@ static enum status put_locked(struct living *l, struct pending_change *p, enum c
     return write_change(l, p, (struct text_span){p->bytes->bytes, p->bytes->size}, e);
 }
 
-enum status living_put(struct living *l, const struct collection_document *d, const float *vectors,
-                       enum change_effect *effect, struct error *e) {
+enum status living_put_allowed(struct living *l, const struct filter *filter, const struct collection_document *d,
+                               const float *vectors, enum change_effect *effect, struct error *e) {
     struct pending_change *p = xcalloc(1, sizeof *p);
     struct snapshot *view = living_hold(l);
     p->kind = CHANGE_PUT;
@@ -228,7 +242,7 @@ enum status living_put(struct living *l, const struct collection_document *d, co
     pthread_mutex_lock(&l->lock);
     status = living_begin_change(l, e);
     if (status == STATUS_OK) {
-        status = put_locked(l, p, effect, e);
+        status = put_locked(l, p, filter, effect, e);
         living_end_change(l);
     } else {
         free_pending(p);
@@ -239,21 +253,22 @@ enum status living_put(struct living *l, const struct collection_document *d, co
 
 /* Deleting. */
 
-static enum status delete_locked(struct living *l, const char *id, struct error *e) {
+static enum status delete_locked(struct living *l, const struct filter *filter, const char *id, struct error *e) {
     enum status status = await_turn(l, id, e);
     if (status) return status;
-    if (epoch_find(l->epoch, id) < 0) return error_set(e, STATUS_NOT_FOUND, "no document has the id %.200s", id);
+    if (epoch_find_allowed(l->epoch, filter, id) < 0)
+        return error_set(e, STATUS_NOT_FOUND, "no document has the id %.200s", id);
     struct pending_change *p = xcalloc(1, sizeof *p);
     p->kind = CHANGE_DELETE;
     p->id = xstrdup(id);
     return write_change(l, p, (struct text_span){id, strlen(id) + 1}, e);
 }
 
-enum status living_delete(struct living *l, const char *id, struct error *e) {
+enum status living_delete_allowed(struct living *l, const struct filter *filter, const char *id, struct error *e) {
     pthread_mutex_lock(&l->lock);
     enum status status = living_begin_change(l, e);
     if (status == STATUS_OK) {
-        status = delete_locked(l, id, e);
+        status = delete_locked(l, filter, id, e);
         living_end_change(l);
     }
     pthread_mutex_unlock(&l->lock);

@@ -15,6 +15,7 @@ enum status logged_bytes_read(struct logged_bytes **out, char *bytes, size_t siz
     b->bytes = bytes;
     b->size = size;
     enum status status = document_image_read(&b->image, (struct text_span){bytes, size}, info, e);
+    if (status == STATUS_OK) status = facts_append(&b->facts, b->image.document.metadata, e);
     if (status) {
         logged_bytes_release(b);
         return status;
@@ -40,6 +41,7 @@ struct logged_bytes *logged_bytes_hold(struct logged_bytes *b) {
 void logged_bytes_release(struct logged_bytes *b) {
     if (b == NULL || atomic_fetch_sub(&b->holders, 1) > 1) return;
     free(b->bytes);
+    buffer_free(&b->facts);
     free(b);
 }
 
@@ -72,8 +74,16 @@ struct stored_document epoch_document(const struct epoch *x, int64_t place) {
                                     .metadata = d->metadata,
                                     .text = d->text,
                                     .marks = d->marks,
+                                    .facts = {logged->bytes->facts.data, logged->bytes->facts.size},
                                     .n_chunks = logged->bytes->image.n_chunks,
                                     .first_chunk = logged->first_chunk};
+}
+
+int64_t epoch_find_allowed(const struct epoch *x, const struct filter *filter, const char *id) {
+    int64_t place = epoch_find(x, id);
+    if (place < 0 || filter == NULL) return place;
+    struct stored_document d = epoch_document(x, place);
+    return document_is_allowed(filter, &d) ? place : -1;
 }
 
 /* Opening and closing. */
@@ -83,6 +93,7 @@ struct epoch *epoch_open(struct collection *c) {
     struct epoch *x = xcalloc(1, sizeof *x);
     atomic_init(&x->holders, 1);
     x->collection = c;
+    selections_open(&x->selections);
     x->gone = xcalloc((size_t)info->n_documents, sizeof *x->gone);
     x->n_logged_chunks = 0;
     x->n_there = info->n_documents;
@@ -103,6 +114,7 @@ void epoch_release(struct epoch *x) {
     for (int i = 0; i < x->n_logged; i++) logged_bytes_release(epoch_logged(x, i)->bytes);
     for (int i = 0; i < LOG_PAGES; i++) free(x->pages[i]);
     key_set_free(&x->places);
+    selections_close(&x->selections);
     collection_close(x->collection);
     free(x->gone);
     free(x);

@@ -15,6 +15,7 @@ struct logged_bytes {
     char *bytes;
     size_t size;
     struct document_image image;
+    struct buffer facts; /* of its metadata */
 };
 
 /* When a document went: 0 while it is there, else the sequence of the change that took it away. A document that was
@@ -41,6 +42,7 @@ struct epoch {
     gone_at *gone; /* [n_documents] of the generation */
     struct logged_document *pages[LOG_PAGES];
     atomic_llong n_gone_chunks; /* of the generation: what a search may have to pass over */
+    struct selections selections;
 
     /* For whoever changes it, under the lock of struct living. */
     struct key_set places; /* id to place + 1, 0: it went */
@@ -99,6 +101,8 @@ struct epoch *epoch_hold(struct epoch *x);
 void epoch_release(struct epoch *x);
 /* Places. A place is a document's number in the generation, or n_documents and more for those of the log; -1: none. */
 int64_t epoch_find(const struct epoch *x, const char *id);
+/* The same of a document that the filter allows: any other is not there. */
+int64_t epoch_find_allowed(const struct epoch *x, const struct filter *filter, const char *id);
 /* Whether another document has room: STATUS_TOO_LARGE. */
 enum status epoch_check_room(const struct epoch *x, struct error *e);
 /* Carries out a change in memory; its sequence is one more than the one before. Takes over the bytes. */

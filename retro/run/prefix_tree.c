@@ -119,12 +119,18 @@ static bool read_agrees(const struct prefix_tree *t, const int32_t **read, const
     return k == wanted->k && (n == 0 || memcmp(ids, wanted->ids, n * sizeof *ids) == 0);
 }
 
+/* Whether a session of the text's root may take over the node's rows. */
+static bool root_agrees(const struct prefix_node *node, uint64_t root) {
+    uint64_t base = root & (((uint64_t)1 << PREFIX_BASE_BITS) - 1);
+    return node->root == root || (node->pinned && node->root == base);
+}
+
 /* The rows from `first` on in which the node and the text agree. */
 static int rows_agree(const struct prefix_tree *t, const struct prefix_node *node, const struct prefix_text *text,
                       int first) {
     int most = min_int(node->n, text->n - first), n = 0;
     const int32_t *read = node->read;
-    if (node->root != text->root) return 0;
+    if (!root_agrees(node, text->root)) return 0;
     while (n < most && node->ids[n] == text->ids[first + n]) {
         int row = first + n;
         if (t->r > 0 && grid_closes(text->grid, row) &&

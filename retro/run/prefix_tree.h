@@ -3,7 +3,7 @@
  *
  * A block is a node, and its parent holds the rows before its own: the path from the top to a node is a text. A node
  * has the ids of its rows and everything else that the rows were computed from: the neighbours of the chunks that they
- * close, and at the top `root` (the chunk grid, the encoder's source). All of it is compared, no hash stands for any.
+ * close, and `root` (the scope of its session, and the chunk grid or the encoder's source). All of it is compared, no hash stands for any.
  * The model is the pool's only one. A full block is shared and never written again. A block with fewer rows was the
  * end of a sequence; its rows are copied, and it has no children.
  *
@@ -16,6 +16,8 @@
 #include "retro/run/session.h"
 
 enum { PREFIX_NONE = -1 };
+/* A root is a scope above so many bits of what rows were computed from. Pinned nodes of scope 0 are for all scopes. */
+enum { PREFIX_BASE_BITS = 40 };
 
 struct prefix_node {
     uint64_t root;

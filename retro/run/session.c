@@ -232,6 +232,8 @@ enum status session_open(struct session **out, struct session_pool *p, struct gr
     return error_set(e, STATUS_BUSY, "all %d sequences are in use", p->limits.max_sessions);
 }
 
+void session_set_scope(struct session *s, uint32_t scope) { s->scope = scope; }
+
 static void release_slot(struct session *s) {
     if (s->pool->sources.model)
         sources_drop(&s->pool->sources, s->slot);

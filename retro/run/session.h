@@ -62,6 +62,9 @@ struct session_blocks session_pool_blocks(const struct session_pool *p);
 /* STATUS_BUSY when all max_sessions are open. The grid is fixed for the life of the session; a
  * model without retrieval ignores it ((struct grid){0} will do). */
 enum status session_open(struct session **out, struct session_pool *p, struct grid grid, struct error *e);
+/* Rows of s are taken over by sessions of the same scope only, and it takes over those of its scope and pinned ones.
+ * Before its first step and session_reuse; 0 where nothing is said. */
+void session_set_scope(struct session *s, uint32_t scope);
 void session_close(struct session *s);
 /* Closes s; its rows stay for later sessions until the pool closes. The caller has seen to it that all such rows are in
  * fewer than kept_blocks blocks. */

@@ -15,9 +15,15 @@ void attach_source(struct session *s, int slot) {
 
 /* All rows of a session depend on this beside the ids: the grid where neighbours are read, or the encoder's source. A
  * source that is encoded again has another number; the rows that read it before are then not found. */
-static uint64_t root_of(const struct session_pool *p, struct grid grid, int slot) {
+static uint64_t base_of(const struct session_pool *p, struct grid grid, int slot) {
     if (p->sources.model) return slot >= 0 ? p->sources.texts[slot].number : 0;
     return reads_neighbors(p) ? (uint64_t)grid.f : 0;
+}
+
+static uint64_t root_of(const struct session *s, int slot) {
+    uint64_t base = base_of(s->pool, s->grid, slot);
+    CHECK(base < (uint64_t)1 << PREFIX_BASE_BITS && s->scope < (uint64_t)1 << (64 - PREFIX_BASE_BITS));
+    return (uint64_t)s->scope << PREFIX_BASE_BITS | base;
 }
 
 /* Finding. */
@@ -28,7 +34,7 @@ struct prefix_place {
 };
 
 static struct prefix_text tree_text(const struct session *s, const struct session_text *text, int slot) {
-    return (struct prefix_text){.root = root_of(s->pool, s->grid, slot),
+    return (struct prefix_text){.root = root_of(s, slot),
                                 .grid = s->grid,
                                 .ids = text->ids,
                                 .neighbors = text->neighbors,
@@ -44,14 +50,15 @@ static bool find_next(const struct prefix_tree *t, const struct prefix_text *tex
 }
 
 /* The slot that has the text's source; -1 also of models without. */
-static int find_source(const struct session_pool *p, const struct session_text *text) {
-    return p->sources.model ? sources_find(&p->sources, text->source, text->n_source) : -1;
+static int find_source(const struct session *s, const struct session_text *text) {
+    const struct sources *sources = &s->pool->sources;
+    return sources->model ? sources_find(sources, s->scope, text->source, text->n_source) : -1;
 }
 
 int session_find(const struct session *s, const struct session_text *text) {
     const struct session_pool *p = s->pool;
     struct prefix_place at = {PREFIX_NONE, 0};
-    int slot = find_source(p, text);
+    int slot = find_source(s, text);
     if (!prefix_tree_keeps(&p->tree) || (p->sources.model && slot < 0)) return 0;
     struct prefix_text wanted = tree_text(s, text, slot);
     while (find_next(&p->tree, &wanted, &at)) continue;
@@ -104,7 +111,7 @@ static void copy_beginning(struct session *s, const struct prefix_text *text) {
 int session_reuse(struct session *s, const struct session_text *text) {
     struct session_pool *p = s->pool;
     CHECK(s->length == 0 && s->blocks.n == 0 && text->n <= p->limits.max_tokens);
-    int slot = find_source(p, text);
+    int slot = find_source(s, text);
     if (!prefix_tree_keeps(&p->tree) || (p->sources.model && slot < 0)) return 0;
     if (p->sources.model) attach_source(s, slot);
 
@@ -119,7 +126,7 @@ int session_reuse(struct session *s, const struct session_text *text) {
 /* Leaving. */
 
 static struct prefix_rows open_rows(const struct session *s, int n) {
-    return (struct prefix_rows){.root = root_of(s->pool, s->grid, s->slot),
+    return (struct prefix_rows){.root = root_of(s, s->slot),
                                 .ids = s->open_ids,
                                 .n = n,
                                 .read = (const int32_t *)(const void *)s->open_read.data,

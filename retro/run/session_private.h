@@ -16,6 +16,7 @@ struct session {
     int shift;                /* of positions: a row's is its number and this */
     struct block_list blocks; /* of keys and values */
     int slot, slot_rows;      /* rows that cross attention reads: of the latest closed chunk, or the source; -1: none */
+    uint32_t scope;           /* session_set_scope */
     bool open;
     bool cut;     /* its rows were never computed to the end */
     bool rereads; /* the latest closed chunk is to be encoded again */

@@ -33,10 +33,10 @@ void sources_close(struct sources *s) {
     encoder_group_close(&s->group);
 }
 
-int sources_find(const struct sources *s, const int32_t *ids, int n) {
+int sources_find(const struct sources *s, uint32_t scope, const int32_t *ids, int n) {
     for (int i = 0; i < s->cache->n_slots && s->keeps; i++) {
         const struct source_text *text = &s->texts[i];
-        if (text->n == n && memcmp(text->ids, ids, (size_t)n * sizeof *ids) == 0) return i;
+        if (text->n == n && text->scope == scope && memcmp(text->ids, ids, (size_t)n * sizeof *ids) == 0) return i;
     }
     return -1;
 }
@@ -52,12 +52,12 @@ static int choose_slot(const struct sources *s) {
     return best;
 }
 
-int sources_take(struct sources *s, const int32_t *ids, int n) {
+int sources_take(struct sources *s, uint32_t scope, const int32_t *ids, int n) {
     int slot = choose_slot(s);
     struct source_text *text = &s->texts[slot];
     free(text->ids);
     s->events++;
-    *text = (struct source_text){.ids = xmalloc((size_t)n * sizeof *ids), .n = n, .number = s->events};
+    *text = (struct source_text){.ids = xmalloc((size_t)n * sizeof *ids), .n = n, .scope = scope, .number = s->events};
     memcpy(text->ids, ids, (size_t)n * sizeof *ids);
     return slot;
 }

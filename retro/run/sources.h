@@ -18,6 +18,7 @@ struct source {
 struct source_text {
     int32_t *ids;          /* [n] owned */
     int n;                 /* 0: the slot has none */
+    uint32_t scope;        /* of the session that it came with (session_set_scope) */
     int holders;           /* sessions that read it */
     uint64_t number, used; /* when it came and when it was held last, as counts of such events: never 0, never twice */
 };
@@ -39,10 +40,10 @@ enum status sources_measure(struct sources *s, struct cross_cache *cache, const 
 enum status sources_open(struct sources *s, struct error *e);
 void sources_close(struct sources *s);
 
-/* The slot of a text that is there already, -1 when none is. */
-int sources_find(const struct sources *s, const int32_t *ids, int n);
+/* The slot of a text of that scope that is there already, -1 when none is. */
+int sources_find(const struct sources *s, uint32_t scope, const int32_t *ids, int n);
 /* A slot for a text that is to be encoded into it by the next step. One is free: each session holds one at most. */
-int sources_take(struct sources *s, const int32_t *ids, int n);
+int sources_take(struct sources *s, uint32_t scope, const int32_t *ids, int n);
 /* One session more reads the slot's text, or one less; -1: none. */
 void sources_hold(struct sources *s, int slot);
 void sources_drop(struct sources *s, int slot);

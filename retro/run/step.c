@@ -62,9 +62,9 @@ static void plan_source(struct session_pool *p, const struct step_item *item, in
     struct session *s = item->session;
     struct plan *plan = &p->plan;
     if (item->n_source > 0) {
-        int slot = sources_find(&p->sources, item->source, item->n_source);
+        int slot = sources_find(&p->sources, s->scope, item->source, item->n_source);
         if (slot < 0) {
-            slot = sources_take(&p->sources, item->source, item->n_source);
+            slot = sources_take(&p->sources, s->scope, item->source, item->n_source);
             plan->sources[plan->n_sources] = (struct source){slot, item->n_source, item->source};
             plan->n_sources++;
         }

@@ -74,6 +74,7 @@ void key_hold(struct key *k) { atomic_fetch_add(&k->references, 1); }
 void key_release(struct key *k) {
     if (k == NULL || atomic_fetch_sub(&k->references, 1) != 1) return;
     usage_release(k->usage);
+    filter_release(k->filter);
     free(k->name);
     free(k);
 }

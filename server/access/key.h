@@ -6,7 +6,7 @@
 
 #include <stdatomic.h>
 
-#include "config/base/buffer.h"
+#include "retrieval/filter/filter.h"
 
 enum { KEY_HASH_BYTES = 32, KEY_MIN_BYTES = 20, KEY_MAX_BYTES = 512 };
 
@@ -21,7 +21,8 @@ struct key {
     char *name; /* for logs and metrics */
     uint8_t hash[KEY_HASH_BYTES];
     struct key_limits limits;
-    bool operations; /* may read what operators read */
+    bool operations;       /* may read what operators read */
+    struct filter *filter; /* the documents that there are for it; NULL: all */
     struct key_usage *usage;
     atomic_int references;
 };

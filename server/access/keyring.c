@@ -57,11 +57,16 @@ static enum status parse_name(struct json_reader *r, const struct json *value, v
     return STATUS_OK;
 }
 
+static enum status parse_filter(struct json_reader *r, const struct json *value, void *object) {
+    return filter_read(&((struct key *)object)->filter, r, value);
+}
+
 #define LIMIT(member, kind, most) \
     { .name = #member, .type = kind, JSON_AT(struct key, limits.member), .min = 0, .max = (most) }
 static const struct json_field key_fields[] = {
     {.name = "name", .type = JSON_PARSED, .parse = parse_name, .required = true},
     {.name = "sha256", .type = JSON_PARSED, .parse = parse_hash, .required = true},
+    {.name = "filter", .type = JSON_PARSED, .parse = parse_filter},
     {.name = "operations", .type = JSON_BOOL, JSON_AT(struct key, operations)},
     LIMIT(concurrent, JSON_INT, 1e6),
     LIMIT(requests_per_minute, JSON_INT, 1e6),

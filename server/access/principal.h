@@ -21,6 +21,8 @@ struct principal {
 struct principal principal_open(uint64_t client);
 struct principal principal_hold(struct principal p);
 void principal_release(struct principal *p);
+/* The documents that there are for it; borrowed. NULL: all. */
+static inline struct filter *principal_filter(const struct principal *p) { return p->key ? p->key->filter : NULL; }
 bool principal_is_late(const struct principal *p, double now);
 /* Tokens that were read and written for it. */
 void principal_charge(const struct principal *p, int64_t tokens_read, int64_t tokens_written);

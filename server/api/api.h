@@ -35,6 +35,7 @@ struct served_model {
     struct retriever *retriever;             /* likewise */
     struct living *collection;               /* likewise */
     struct document_thread *document_thread; /* likewise */
+    struct filter *filter;                   /* of all its searches; NULL: none */
     enum documents_access documents;         /* what clients may do with its documents */
     struct request_limits limits;
     int slots; /* prompts that are written at once */

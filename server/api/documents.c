@@ -17,6 +17,7 @@ struct document_answer {
     struct buffer marks; /* of its text */
     char *id;            /* of what is changed */
     struct document_job job;
+    struct principal who; /* held */
     atomic_bool cancelled;
     atomic_int references;
     pthread_mutex_t lock; /* guards done and waker */
@@ -28,6 +29,7 @@ static void document_release(struct document_answer *d) {
     if (atomic_fetch_sub(&d->references, 1) != 1) return;
     document_request_free(&d->request);
     buffer_free(&d->marks);
+    principal_release(&d->who);
     pthread_mutex_destroy(&d->lock);
     free(d->id);
     free(d);
@@ -67,7 +69,10 @@ static enum answer_progress document_poll(struct answer *a, struct buffer *out) 
         return ANSWER_COMPLETE;
     }
     struct failure f;
-    failure_from_error(&f, &d->job.error);
+    if (d->job.effect == CHANGE_REFUSED)
+        failure_set(&f, 403, "document_not_allowed", NULL, "%s", d->job.error.text);
+    else
+        failure_from_error(&f, &d->job.error);
     failure_answer(&f, a, out);
     return ANSWER_COMPLETE;
 }
@@ -83,12 +88,13 @@ static void document_close(struct answer *a) {
     document_release(d);
 }
 
-static struct document_answer *make_document_answer(struct waker waker) {
+static struct document_answer *make_document_answer(const struct principal *who, struct waker waker) {
     static const struct answer_ops ops = {document_poll, document_cancel, document_close};
     struct document_answer *d = xcalloc(1, sizeof *d);
     answer_init(&d->base, &ops, JSON_TYPE);
     d->waker = waker;
-    d->job = (struct document_job){.cancelled = &d->cancelled, .done = document_done, .context = d};
+    d->who = principal_hold(*who);
+    d->job = (struct document_job){.filter = principal_filter(who), .cancelled = &d->cancelled, .done = document_done, .context = d};
     atomic_init(&d->references, 1);
     pthread_mutex_init(&d->lock, NULL);
     return d;
@@ -121,11 +127,16 @@ static struct answer *send_job(struct document_answer *d, const struct served_mo
     return NULL;
 }
 
-/* An id that only depends on what the document is: its path, or its text. */
-static char *choose_id(const struct document_request *r) {
+/* An id that only depends on what the document is: its path, or its text. Clients that see other documents get other
+ * ids of the same path. */
+static char *choose_id(const struct document_request *r, const struct filter *filter) {
     char id[DOCUMENT_ID_SIZE];
+    struct buffer name = {0};
     if (r->id) return xstrdup(r->id);
-    document_id_of_path(r->path[0] ? r->path : r->text, id);
+    if (filter) buffer_printf(&name, "%s\n", filter_text(filter));
+    buffer_append_string(&name, r->path[0] ? r->path : r->text);
+    document_id_of_path(name.data, id);
+    buffer_free(&name);
     return xstrdup(id);
 }
 
@@ -139,17 +150,19 @@ static struct answer *put_document(struct api *a, const struct api_request *r, c
                                    struct failure *f) {
     const struct served_model *model = model_with(a, DOCUMENTS_WRITE, f);
     if (model == NULL) return NULL;
-    struct document_answer *d = make_document_answer(waker);
+    struct document_answer *d = make_document_answer(&r->principal, waker);
     struct document_request *request = &d->request;
+    struct error e;
     if (!document_request_parse(request, r->body, r->size, &model->limits, f) ||
-        (id && !check_path_id(request, id, f))) {
+        (id && !check_path_id(request, id, f)) ||
+        (filter_fill(d->job.filter, &request->metadata, &e) && !failure_from_error(f, &e))) {
         answer_close(&d->base);
         return NULL;
     }
-    d->id = id ? xstrdup(id) : choose_id(request);
     struct text_span text = {request->text, strlen(request->text)};
     enum document_kind kind = document_kind(request->path);
     document_mark(kind, text, &d->marks);
+    d->id = id ? xstrdup(id) : choose_id(request, d->job.filter);
     d->job.document = (struct collection_document){.id = d->id,
                                                    .path = request->path[0] ? request->path : d->id,
                                                    .title = request->title,
@@ -170,7 +183,7 @@ struct answer *document_put_open(struct api *a, const struct api_request *r, str
 struct answer *document_delete(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
     const struct served_model *model = model_with(a, DOCUMENTS_WRITE, f);
     if (model == NULL) return NULL;
-    struct document_answer *d = make_document_answer(waker);
+    struct document_answer *d = make_document_answer(&r->principal, waker);
     d->id = xstrdup(r->path + strlen(documents_path));
     d->job.deletes = true;
     d->job.document = (struct collection_document){.id = d->id};
@@ -202,7 +215,8 @@ struct answer *document_show(struct api *a, const struct api_request *r, struct 
     struct json_writer w;
     (void)waker;
     if (model == NULL) return NULL;
-    if (living_find(model->collection, r->path + strlen(documents_path), &view, &d, &e)) {
+    if (living_find_allowed(model->collection, principal_filter(&r->principal), r->path + strlen(documents_path), &view,
+                            &d, &e)) {
         failure_from_error(f, &e);
         return NULL;
     }
@@ -214,6 +228,7 @@ struct answer *document_show(struct api *a, const struct api_request *r, struct 
 
 struct document_listing {
     const struct document_list_request *request;
+    const struct filter *filter; /* of the client: no other documents are there */
     struct json_writer w;
     bool begun; /* the document that the list begins behind was passed */
     int64_t n;
@@ -223,11 +238,13 @@ struct document_listing {
 static enum status list_document(void *context, const struct stored_document *d, struct error *e) {
     struct document_listing *l = context;
     const struct document_list_request *r = l->request;
+    if (!document_is_allowed(l->filter, d)) return STATUS_OK;
     if (!l->begun) {
         l->begun = strcmp(d->id, r->after) == 0;
         return STATUS_OK;
     }
     if (r->prefix && strncmp(d->path, r->prefix, strlen(r->prefix)) != 0) return STATUS_OK;
+    if (!document_is_allowed(r->filter, d)) return STATUS_OK;
     l->more = l->n == r->limit;
     if (l->more) return error_set(e, STATUS_CANCELLED, "the list is full");
     write_document(&l->w, d, false);
@@ -236,16 +253,18 @@ static enum status list_document(void *context, const struct stored_document *d,
 }
 
 static struct answer *list_documents(const struct served_model *model, const struct document_list_request *r,
-                                     struct failure *f) {
-    struct document_listing l = {.request = r, .begun = r->after == NULL};
+                                     struct filter *filter, struct failure *f) {
+    struct document_listing l = {.request = r, .filter = filter, .begun = r->after == NULL};
+    int64_t n_documents, n_chunks;
     struct buffer body = {0};
     struct error e;
     struct snapshot *view = living_hold(model->collection);
+    view_count(view, filter, &n_documents, &n_chunks);
     put_begin(&l.w, &body);
     put_object(&l.w);
     put_key_string(&l.w, "object", "list");
-    put_key_int(&l.w, "documents", view->n_documents);
-    put_key_int(&l.w, "chunks", view->n_chunks);
+    put_key_int(&l.w, "documents", n_documents);
+    put_key_int(&l.w, "chunks", n_chunks);
     put_key_int(&l.w, "generation", view->generation);
     put_key_int(&l.w, "changes", view->n_changes);
     put_key_array(&l.w, "data");
@@ -267,7 +286,7 @@ struct answer *documents_list(struct api *a, const struct api_request *r, struct
     (void)waker;
     if (model == NULL) return NULL;
     if (document_list_parse(&request, r->arguments, r->n_arguments, &model->limits, f))
-        answer = list_documents(model, &request, f);
+        answer = list_documents(model, &request, principal_filter(&r->principal), f);
     document_list_free(&request);
     return answer;
 }

@@ -76,14 +76,16 @@ bool api_tokenizer(const struct api *a, const char *id, struct served_tokenizer 
     return model || embedder;
 }
 
-static void write_retro(struct json_writer *w, const struct served_model *model) {
+static void write_retro(struct json_writer *w, const struct served_model *model, struct filter *filter) {
     const struct model_info *info = model->info;
-    struct snapshot *snapshot = model->retriever ? retriever_hold(model->retriever) : NULL;
+    struct snapshot *snapshot = model->collection ? living_hold(model->collection) : NULL;
+    int64_t n_documents, n_chunks = 0;
+    if (snapshot) view_count(snapshot, filter, &n_documents, &n_chunks);
     put_key_object(w, "retro");
     put_key_int(w, "chunk_length", info->chunk_length);
     put_key_int(w, "num_neighbors", info->num_neighbors);
     put_key_int(w, "retrieved_length", info->retrieved_length);
-    put_key_int(w, "chunks", snapshot ? snapshot->n_chunks : 0);
+    put_key_int(w, "chunks", n_chunks);
     put_key_int(w, "generation", snapshot ? snapshot->generation : 0);
     put_key_int(w, "changes", snapshot ? snapshot->n_changes : 0);
     put_object_end(w);
@@ -110,14 +112,15 @@ static void write_embedder(struct json_writer *w, const struct api *a, const str
     put_object_end(w);
 }
 
-static void write_model(struct json_writer *w, const struct api *a, const struct served_model *model) {
+static void write_model(struct json_writer *w, const struct api *a, const struct served_model *model,
+                        struct filter *filter) {
     write_card(w, a, model->id, model->limits.context);
     put_key_string(w, "role", "decoder");
     put_key_string(w, "family", model->info->family);
     put_key_int(w, "n_params", model->info->n_parameters);
     put_key_int(w, "n_vocab", model->info->vocab);
     put_key_bool(w, "chat", model->chat != NULL);
-    write_retro(w, model);
+    write_retro(w, model, filter);
     put_object_end(w);
     put_object_end(w);
 }
@@ -125,12 +128,12 @@ static void write_model(struct json_writer *w, const struct api *a, const struct
 struct answer *models_list(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
     struct buffer body = {0};
     struct json_writer w;
-    (void)r, (void)waker, (void)f;
+    (void)waker, (void)f;
     put_begin(&w, &body);
     put_object(&w);
     put_key_string(&w, "object", "list");
     put_key_array(&w, "data");
-    for (int i = 0; i < a->n_models; i++) write_model(&w, a, &a->models[i]);
+    for (int i = 0; i < a->n_models; i++) write_model(&w, a, &a->models[i], principal_filter(&r->principal));
     for (int i = 0; i < a->n_embedders; i++) write_embedder(&w, a, &a->embedders[i]);
     put_array_end(&w);
     put_object_end(&w);
@@ -146,7 +149,7 @@ struct answer *model_show(struct api *a, const struct api_request *r, struct wak
     (void)waker;
     put_begin(&w, &body);
     if (model)
-        write_model(&w, a, model);
+        write_model(&w, a, model, principal_filter(&r->principal));
     else if (embedder)
         write_embedder(&w, a, embedder);
     else

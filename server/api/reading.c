@@ -141,6 +141,7 @@ bool reading_ask(const struct served_model *model, const struct request_retrieva
                  struct failure *f) {
     enum retrieval_mode mode = mode_of(model, r);
     exclude(asked, &r->excluded);
+    asked->filter = filter_join(model->filter, r->filter);
     asked->tell_attention = r->attention != ATTENTION_UNTOLD;
     if (retrieval_prompts(mode)) ask_passages(model, r, &asked->passages);
     return !retrieval_attends(mode) || ask_neighbors(model, r, &asked->neighbors, f);

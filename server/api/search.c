@@ -9,6 +9,8 @@ struct search_answer {
     struct answer base;
     struct search_request request;
     struct retriever_query query;
+    struct filter *filter; /* of the server, of the client and of the request */
+    bool all;              /* the client may see all documents */
     struct hits hits;
     struct lookup lookup;
     atomic_bool cancelled;
@@ -22,6 +24,7 @@ static void search_release(struct search_answer *s) {
     if (atomic_fetch_sub(&s->references, 1) != 1) return;
     if (s->done && s->lookup.status == STATUS_OK) hits_free(&s->hits);
     snapshot_release(s->lookup.snapshot);
+    filter_release(s->filter);
     search_request_free(&s->request);
     pthread_mutex_destroy(&s->lock);
     free(s);
@@ -45,7 +48,8 @@ static void write_results(const struct search_answer *s, struct buffer *out) {
     for (int i = 0; i < s->hits.n; i++) {
         put_object(&w);
         neighbor_write(&w, &s->hits.list[i]);
-        put_key_int(&w, "chunk", s->hits.list[i].chunk);
+        /* A chunk's number counts those of other documents. */
+        if (s->all) put_key_int(&w, "chunk", s->hits.list[i].chunk);
         put_object_end(&w);
     }
     put_array_end(&w);
@@ -85,14 +89,25 @@ static bool parse_search(struct search_request *request, const struct served_mod
     return search_request_parse_query(request, r->arguments, r->n_arguments, &model->limits, f);
 }
 
+static struct filter *join_filters(const struct served_model *model, const struct principal *who,
+                                   const struct search_request *request) {
+    struct filter *outer = filter_join(model->filter, principal_filter(who));
+    struct filter *all = filter_join(outer, request->filter);
+    filter_release(outer);
+    return all;
+}
+
 /* Takes the request. */
 static struct search_answer *make_search(const struct served_model *model, const struct search_request *request,
-                                         struct waker waker) {
+                                         const struct principal *who, struct waker waker) {
     static const struct answer_ops ops = {search_poll, search_cancel, search_close};
     struct search_answer *s = xcalloc(1, sizeof *s);
     answer_init(&s->base, &ops, JSON_TYPE);
     s->request = *request;
+    s->filter = join_filters(model, who, request);
+    s->all = principal_filter(who) == NULL;
     s->query = (struct retriever_query){
+        .filter = s->filter,
         .text = {request->query, request->query_size},
         .k = request->k                       ? (int)request->k
              : retrieval_attends(model->mode) ? model->k
@@ -120,7 +135,7 @@ struct answer *search_open(struct api *a, const struct api_request *r, struct wa
         return NULL;
     }
 
-    struct search_answer *s = make_search(model, &request, waker);
+    struct search_answer *s = make_search(model, &request, &r->principal, waker);
     if (retrieval_thread_ask(model->retrieval, &s->lookup, &e) == STATUS_OK) return &s->base;
     failure_from_error(f, &e);
     search_release(s); /* the retrieval thread's reference */

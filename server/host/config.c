@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/comm/comm.h"
+#include "retrieval/filter/filter.h"
 #include "server/access/address.h"
 #include "server/host/passages.h"
 
@@ -69,11 +70,18 @@ static enum status check_access(const struct config *c, struct error *e) {
     return STATUS_OK;
 }
 
+static enum status check_filter(const struct config *c, struct error *e) {
+    struct filter *filter;
+    enum status status = filter_parse(&filter, c->retrieval.filter, "retrieval.filter", e);
+    filter_release(filter);
+    return status;
+}
+
 enum status config_check(const struct config *c, struct error *e) {
     if (c->retrieval.k > c->retrieval.max_k)
         return error_set(e, STATUS_INVALID, "retrieval.k is %d, more than retrieval.max_k, which is %d", c->retrieval.k,
                          c->retrieval.max_k);
-    if (passages_check(c->retrieval.template, e)) return e->status;
+    if (passages_check(c->retrieval.template, e) || check_filter(c, e)) return e->status;
     if (c->model.device[0] == '\0')
         return error_set(e, STATUS_INVALID, "model.device is empty; \"cpu\" is the default");
     if (c->server.host[0] == '\0')

@@ -61,7 +61,7 @@ enum status document_put(struct document_cutter *c, struct living *l, struct col
     d->ids = c->tokens.ids;
     d->n = c->tokens.n;
     d->bounds = c->bounds;
-    return living_put(l, d, c->vectors, effect, e);
+    return living_put_allowed(l, c->filter, d, c->vectors, effect, e);
 }
 
 void document_cutter_close(struct document_cutter *c) {

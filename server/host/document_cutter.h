@@ -10,6 +10,7 @@ struct document_cutter {
     const struct tokenizer *tokenizer; /* the collection's */
     const struct embedder *embedder;
     int chunk_length;
+    const struct filter *filter; /* documents that may be put; NULL: all */
     /* Of the document that was cut last. */
     struct tokens tokens;
     uint32_t *bounds; /* [n_chunks + 1] in bytes of the text */

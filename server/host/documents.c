@@ -52,6 +52,7 @@ enum status documents_open(struct documents *d, const struct config *c, const st
     enum status status = open_reader(d, c, view, model, tokenizer, e);
     snapshot_release(view);
     if (status) return status;
+    if (filter_parse(&d->filter, c->retrieval.filter, "retrieval.filter", e)) return e->status;
     return retriever_local_open(&d->retriever, d->collection, &d->embedder, max_k, e);
 }
 
@@ -59,6 +60,7 @@ void documents_close(struct documents *d) {
     retriever_close(d->retriever);
     embedder_model_close(&d->embedder);
     living_close(d->collection);
+    filter_release(d->filter);
     *d = (struct documents){0};
 }
 

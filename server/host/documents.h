@@ -15,6 +15,7 @@ struct documents {
     struct living *collection;
     struct embedder embedder;
     struct retriever *retriever;
+    struct filter *filter; /* of all searches; NULL: none */
     bool attends; /* the model can read the collection's tokens by chunked cross attention */
 };
 

@@ -104,6 +104,9 @@ static const struct option_row retrieval_rows[] = {
     OPTION_INT(struct retrieval_settings, max_k, 16, 1, 1024, "largest k a request may ask for"),
     OPTION_INT(struct retrieval_settings, max_excluded, 64, 0, 65536,
                "documents that a request may leave out, by exclude and by compare each"),
+    OPTION_TEXT(struct retrieval_settings, filter, "",
+                "the documents that searches may find, a filter as JSON (docs/filters.md), beside those of the request "
+                "and of its key; empty: all"),
     OPTION_DOUBLE(struct retrieval_settings, min_similarity, -1, -1, 1,
                   "cosine similarity below which a neighbour is dropped; -1: none is"),
     OPTION_CHOICE(struct retrieval_settings, grid, GRID_END, grids,

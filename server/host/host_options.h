@@ -60,6 +60,7 @@ struct retrieval_settings {
     int k;                   /* neighbours per chunk; 0: as the model was trained */
     int max_k;               /* largest k a request may ask for */
     int max_excluded;        /* documents that a request may leave out */
+    char *filter;            /* of all searches, as JSON; empty: none */
     double min_similarity;   /* cosine floor in [-1, 1]; neighbours below are dropped */
     int grid;                /* enum grid_mode */
     int threads;             /* CPU threads of embedding and search; 0: as model.threads */

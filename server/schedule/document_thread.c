@@ -27,7 +27,7 @@ struct document_thread {
 /* The thread that changes. */
 
 static enum status delete_document(struct document_thread *t, struct document_job *j) {
-    enum status status = living_delete(t->o.collection, j->document.id, &j->error);
+    enum status status = living_delete_allowed(t->o.collection, j->filter, j->document.id, &j->error);
     j->effect = status ? CHANGE_NOTHING : CHANGE_DELETED;
     return status;
 }
@@ -36,6 +36,7 @@ static enum status carry_out(struct document_thread *t, struct document_job *j) 
     if (atomic_load(&t->stopped)) return error_set(&j->error, STATUS_CANCELLED, "the server is stopping");
     if (j->cancelled && atomic_load(j->cancelled)) return error_set(&j->error, STATUS_CANCELLED, "nobody waits for it");
     if (j->deletes) return delete_document(t, j);
+    t->cutter.filter = j->filter;
     return document_put(&t->cutter, t->o.collection, &j->document, j->cancelled, &j->effect, &j->error);
 }
 

@@ -13,6 +13,7 @@ struct document_thread;
 /* One document to put or to delete. The asker owns it and leaves it alone until done was called. */
 struct document_job {
     bool deletes;                        /* the document of document.id */
+    const struct filter *filter;         /* documents that the asker may put or delete; NULL: all */
     struct collection_document document; /* to put: id, path, title, metadata, text */
     const atomic_bool *cancelled;        /* true: nobody waits any more; NULL: somebody does */
     enum change_effect effect;

@@ -95,6 +95,8 @@ static void open_buffers(struct engine *x) {
 
 static void free_buffers(struct engine *x) {
     struct engine_step *step = &x->step;
+    for (int i = 0; i < x->n_scopes; i++) filter_release(x->scopes[i]);
+    free(x->scopes);
     free(x->active);
     free(step->items);
     free(step->sequences);

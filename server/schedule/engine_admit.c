@@ -33,6 +33,7 @@ static void write_queries(struct engine_sequence *s, int first, int n) {
                                               .k = asked->k,
                                               .r = x->info.retrieved_length,
                                               .min_similarity = asked->min_similarity,
+                                              .filter = s->filter,
                                               .excluded = s->generation->asked.excluded,
                                               .n_excluded = s->generation->asked.n_excluded};
     }
@@ -209,6 +210,7 @@ static void start_sequence(struct engine_sequence *s) {
     } else if (session_open(&s->session, x->pool, sequence_grid(s), &e)) {
         sequence_finish(s, FINISH_ERROR, &e);
     } else {
+        session_set_scope(s->session, engine_scope(x, s));
         x->active[x->n_active] = s;
         x->n_active++;
         logit_edits_open(&s->edits, asked, x->info.vocab, &x->o.ends);

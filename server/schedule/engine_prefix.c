@@ -22,6 +22,9 @@ static bool same_ids(const int32_t *a, const int32_t *b, int n) {
 static bool begin_alike(const struct engine_sequence *a, const struct engine_sequence *b, int n) {
     const struct engine *x = a->engine;
     struct grid grid = session_grid(a->session);
+    if (!filter_is_same(principal_filter(&a->generation->asked.principal),
+                        principal_filter(&b->generation->asked.principal)))
+        return false;
     if (a->n_source != b->n_source || !same_ids(a->source, b->source, a->n_source)) return false;
     if (!same_ids(a->rows, b->rows, n)) return false;
     if (a->generation->answer.n_chunks == 0) return true;
@@ -45,6 +48,21 @@ static bool is_coming(const struct engine_sequence *s, int found) {
         if (reads && rows <= other->n_rows && begin_alike(s, other, rows)) return true;
     }
     return false;
+}
+
+/* What a key may see of other keys' documents must not show in what its prompts take over: keys with one filter are a
+ * scope of their own, counted from 1. */
+uint32_t engine_scope(struct engine *x, const struct engine_sequence *s) {
+    struct filter *filter = principal_filter(&s->generation->asked.principal);
+    int i = 0;
+    if (filter == NULL) return 0;
+    while (i < x->n_scopes && !filter_is_same(x->scopes[i], filter)) i++;
+    if (i == x->n_scopes) {
+        x->scopes = xrealloc(x->scopes, ((size_t)i + 1) * sizeof(struct filter *));
+        x->scopes[i] = filter_hold(filter);
+        x->n_scopes++;
+    }
+    return (uint32_t)i + 1;
 }
 
 bool engine_begin_prompt(struct engine_sequence *s) {

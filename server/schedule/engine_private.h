@@ -60,6 +60,7 @@ struct engine_sequence {
     int n_neighbors;                   /* chunks that have theirs, perhaps not yet published */
     int n_searched;                    /* times that passages were put into the prompt, likewise */
     bool seeks_passages;               /* the lookup is for them */
+    struct filter *filter;             /* held: of its searches, the request's and its principal's */
     struct lookup lookup;              /* keeps the snapshot of the first for all */
     struct buffer query_text;
 };
@@ -110,6 +111,8 @@ struct engine {
     struct workload waiting; /* of all who wait */
     struct pace pace;
     double paced;       /* when the work that pace has not seen began; 0: there was none to do */
+    struct filter **scopes; /* [n_scopes] held: filters of keys (engine_prefix.c) */
+    int n_scopes;
     int32_t *chunk_ids; /* [chunk_length] */
     float *row;         /* [padded vocabulary] one row of logits on the host */
     float *shared_out;  /* [rows of a step, 2 max_k] session_shares on the host */
@@ -184,6 +187,8 @@ enum status engine_pin_prefixes(struct engine *x, struct error *e);
 
 /* engine_prefix.c */
 
+/* The scope of the session that serves it (session_set_scope). */
+uint32_t engine_scope(struct engine *x, const struct engine_sequence *s);
 /* Before the first rows of a prompt are computed: takes over what is kept of them. False: not now, because another
  * prompt is about to compute rows that this one can take over. */
 bool engine_begin_prompt(struct engine_sequence *s);

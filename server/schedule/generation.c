@@ -74,6 +74,7 @@ static void request_clear(struct generation_request *asked) {
     free(asked->passages.given);
     for (int i = 0; i < asked->n_excluded; i++) free((char *)(uintptr_t)asked->excluded[i].text);
     free(asked->excluded);
+    filter_release(asked->filter);
     free(asked->forced);
     generation_release(asked->comparison);
     free((char *)(uintptr_t)asked->place.query.text);

@@ -26,6 +26,7 @@ struct engine_sequence *sequence_open(struct engine *x, struct generation *g) {
     if (generation_searches(&g->asked)) {
         s->lookup.queries = xcalloc(n_chunks, sizeof *s->lookup.queries);
         s->lookup.snapshot = snapshot_hold(g->answer.snapshot);
+        s->filter = filter_join(principal_filter(&g->asked.principal), g->asked.filter);
     }
     return s;
 }
@@ -42,6 +43,7 @@ void sequence_free(struct engine_sequence *s) {
     free(s->passage_keys);
     free(s->lookup.queries);
     snapshot_release(s->lookup.snapshot);
+    filter_release(s->filter);
     generation_release(s->generation);
     free(s);
 }

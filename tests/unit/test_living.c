@@ -205,7 +205,7 @@ static void check_view(const struct snapshot *view, const struct model *m) {
     memcpy(queries, d.vectors, DIM * sizeof *queries);
     for (int i = 0; i < DIM; i++) queries[DIM + i] = i == 3 ? 1 : 0;
     struct index_query query = {.vectors = queries, .n = 2, .k = K};
-    assert_int_equal(view_search(view, query, ids, similarities, &e), STATUS_OK);
+    assert_int_equal(view_search(view, NULL, query, ids, similarities, &e), STATUS_OK);
     for (int i = 0; i < 2 * K; i++) {
         float expected = next_best(m, queries + i / K * DIM, i % K);
         assert_true(fabsf(similarities[i] - expected) < 1e-5F);

@@ -65,11 +65,17 @@ void document_request_free(struct document_request *r) {
     *r = (struct document_request){0};
 }
 
+static enum status parse_filter(struct json_reader *r, const struct json *value, void *object) {
+    return filter_read(&((struct document_list_request *)object)->filter, r, value);
+}
+
 #define AT(member) JSON_AT(struct document_list_request, member)
 static const struct json_field list_fields[] = {
     {"limit", JSON_INT64, AT(limit), .min = 1, .max = 1000, .fallback = 100, .help = "how many are listed"},
     {"after", JSON_TEXT, AT(after), .help = "the id of the document behind which the list begins"},
     {"prefix", JSON_TEXT, AT(prefix), .help = "only documents whose path begins so"},
+    {"filter", JSON_PARSED, .parse = parse_filter, .schema = "{\"type\":\"string\"}",
+     .help = "only documents that it allows, as JSON"},
 };
 #undef AT
 const struct json_table document_list_table = JSON_TABLE(list_fields);
@@ -86,5 +92,6 @@ bool document_list_parse(struct document_list_request *r, const struct query_arg
 
 void document_list_free(struct document_list_request *r) {
     json_table_free(&document_list_table, r);
+    filter_release(r->filter);
     *r = (struct document_list_request){0};
 }

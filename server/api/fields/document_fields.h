@@ -1,6 +1,7 @@
 /* server/api/fields/document_fields.h: documents as requests bring them. */
 #pragma once
 
+#include "retrieval/filter/filter.h"
 #include "server/api/fields/fields.h"
 
 struct document_request {
@@ -22,6 +23,7 @@ struct document_list_request {
     int64_t limit;
     char *after;  /* the id behind which it begins; NULL: at the first */
     char *prefix; /* of the paths that are listed; NULL: all */
+    struct filter *filter; /* held: of the documents that are listed; NULL: all */
 };
 bool document_list_parse(struct document_list_request *r, const struct query_argument *arguments, int n,
                          const struct request_limits *l, struct failure *f);

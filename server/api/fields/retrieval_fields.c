@@ -85,6 +85,10 @@ static bool read_compare(void *object, const struct json *v, const struct reques
 }
 FIELD_PARSER(parse_compare, read_compare)
 
+static enum status parse_filter(struct json_reader *r, const struct json *value, void *object) {
+    return filter_read(&((struct request_retrieval *)object)->filter, r, value);
+}
+
 #define DOCUMENTS_SCHEMA "{\"type\":\"array\",\"items\":{\"type\":\"string\"}}"
 #define AT(member) JSON_AT(struct request_retrieval, member)
 static const struct json_field retrieval_fields[] = {
@@ -104,6 +108,8 @@ static const struct json_field retrieval_fields[] = {
      .help = "texts to read in place of a search: at every chunk, or in the prompt"},
     {"attention", JSON_PARSED, .parse = parse_attention, .schema = "{\"enum\":[true,false,\"tokens\"]}",
      .help = "tell how much of its attention the model gave to each neighbour; \"tokens\": for each token too"},
+    {"filter", JSON_PARSED, .parse = parse_filter, .schema = "{\"type\":\"object\"}",
+     .help = "the documents that may be found, by their metadata, id and path"},
     {"exclude", JSON_PARSED, .parse = parse_exclude, .schema = DOCUMENTS_SCHEMA,
      .help = "documents that are not found"},
     {"compare", JSON_PARSED, .parse = parse_compare, .schema = "{\"anyOf\":[{\"const\":\"off\"}," DOCUMENTS_SCHEMA "]}",
@@ -120,11 +126,12 @@ enum status request_retrieval_read(struct json_reader *r, const struct json *val
     out->given = true;
     enum status status = json_table_read(r, &retrieval_table, value, out);
     bool names = out->excluded.n + out->without.n > 0;
-    bool searches = !out->enabled || out->k != 0 || out->min_similarity >= -1 || out->every > 0 || names;
+    bool searches =
+        !out->enabled || out->k != 0 || out->min_similarity >= -1 || out->every > 0 || out->filter || names;
     if (status || out->n_neighbors == 0 || !searches) return status;
     failure_set(r->context, 400, "invalid_value", "retrieval.neighbors",
-                "retrieval.neighbors takes the place of a search: leave out enabled, k, min_similarity, every, exclude "
-                "and documents in compare");
+                "retrieval.neighbors takes the place of a search: leave out enabled, k, min_similarity, every, filter, "
+                "exclude and documents in compare");
     return STATUS_INVALID;
 }
 
@@ -136,6 +143,7 @@ static void free_names(struct document_names *names) {
 void request_retrieval_free(struct request_retrieval *r) {
     for (int i = 0; i < r->n_neighbors; i++) free((char *)(uintptr_t)r->neighbors[i].text);
     free(r->neighbors);
+    filter_release(r->filter);
     free_names(&r->excluded);
     free_names(&r->without);
     *r = (struct request_retrieval){0};

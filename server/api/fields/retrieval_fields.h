@@ -1,6 +1,7 @@
 /* server/api/fields/retrieval_fields.h: the object `retrieval` of a request: what is read beside the prompt. */
 #pragma once
 
+#include "retrieval/filter/filter.h"
 #include "server/api/fields/fields.h"
 #include "server/host/retrieval_mode.h"
 
@@ -26,6 +27,7 @@ struct request_retrieval {
     struct text_span *neighbors; /* [n_neighbors], owned */
     int n_neighbors;
     enum told_attention attention;
+    struct filter *filter; /* held; NULL: none */
     struct document_names excluded;
     enum compared_with compared;
     struct document_names without; /* of COMPARED_WITHOUT */

@@ -13,6 +13,10 @@ static bool read_query(void *object, const struct json *v, const struct request_
 }
 FIELD_PARSER(parse_query, read_query)
 
+static enum status parse_filter(struct json_reader *r, const struct json *value, void *object) {
+    return filter_read(&((struct search_request *)object)->filter, r, value);
+}
+
 #define QUERY_SCHEMA "{\"type\":\"string\",\"minLength\":1}"
 static const struct json_field search_fields[] = {
     {"query", JSON_PARSED, .parse = parse_query, .schema = QUERY_SCHEMA, .help = "what is searched for"},
@@ -20,6 +24,8 @@ static const struct json_field search_fields[] = {
      .limit_offset = offsetof(struct request_limits, max_k), .help = "how many"},
     {"min_similarity", JSON_DOUBLE, .offset = offsetof(struct search_request, min_similarity), .min = -1, .max = 1,
      .help = "chunks below this cosine are dropped"},
+    {"filter", JSON_PARSED, .parse = parse_filter, .schema = "{\"type\":\"object\"}",
+     .help = "the documents that may be found, by their metadata, id and path"},
     {"q", JSON_PARSED, .parse = parse_query, .schema = QUERY_SCHEMA, .help = "what is searched for"},
 };
 /* All but the last row for a body, all but the first for a query string. */
@@ -57,6 +63,7 @@ bool search_request_parse_query(struct search_request *r, const struct query_arg
 }
 
 void search_request_free(struct search_request *r) {
+    filter_release(r->filter);
     free(r->query);
     *r = (struct search_request){0};
 }

@@ -1,6 +1,7 @@
 /* server/api/fields/search_fields.h: what a search asks for, in a body or in a query string. */
 #pragma once
 
+#include "retrieval/filter/filter.h"
 #include "server/api/fields/fields.h"
 
 struct search_request {
@@ -8,6 +9,7 @@ struct search_request {
     size_t query_size;
     int64_t k;             /* 0: the server's */
     double min_similarity; /* below -1: the server's */
+    struct filter *filter; /* held; NULL: none */
 };
 
 extern const struct json_table search_body_table, search_query_table;

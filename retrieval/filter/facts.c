@@ -1,0 +1,174 @@
+/* retrieval/filter/facts.c: see facts.h. */
+#include "retrieval/filter/facts.h"
+
+#include <string.h>
+
+#include "config/json/json_value.h"
+
+/* In front of each fact: its name and its value follow. */
+struct fact_head {
+    uint32_t name_size, value_size;
+    uint32_t kind;
+};
+
+static void append_fact(struct buffer *out, struct text_span name, enum fact_kind kind, struct text_span value) {
+    struct fact_head head = {.name_size = (uint32_t)name.size, .value_size = (uint32_t)value.size, .kind = kind};
+    buffer_append(out, &head, sizeof head);
+    buffer_append(out, name.text, name.size);
+    buffer_append(out, value.text, value.size);
+}
+
+static void append_value(struct buffer *out, struct text_span name, const struct json *v) {
+    int64_t whole = json_int(v);
+    double real = json_double(v);
+    char truth = json_bool(v) ? 1 : 0;
+    switch (json_kind(v)) {
+        case JSON_KIND_BOOL: append_fact(out, name, FACT_BOOL, (struct text_span){&truth, 1}); break;
+        case JSON_KIND_INT:
+            append_fact(out, name, FACT_INT, (struct text_span){(const char *)&whole, sizeof whole});
+            break;
+        case JSON_KIND_REAL:
+            append_fact(out, name, FACT_REAL, (struct text_span){(const char *)&real, sizeof real});
+            break;
+        case JSON_KIND_TEXT: append_fact(out, name, FACT_TEXT, json_text(v)); break;
+        default: break;
+    }
+}
+
+enum status facts_append(struct buffer *out, const char *metadata, struct error *e) {
+    struct json *object;
+    if (metadata == NULL || metadata[0] == '\0') return STATUS_OK;
+    if (json_parse(&object, (struct text_span){metadata, strlen(metadata)}, "metadata", e)) return e->status;
+    enum status status = STATUS_OK;
+    if (json_kind(object) != JSON_KIND_OBJECT)
+        status = error_set(e, STATUS_INVALID, "metadata is %s, not an object", json_kind_name(object));
+    for (struct json_entry it = {0}; status == STATUS_OK && json_next(object, &it);) {
+        append_value(out, it.name, it.value);
+        for (size_t i = 0; json_is_list(it.value) && i < json_count(it.value); i++)
+            append_value(out, it.name, json_item(it.value, i));
+    }
+    json_close(object);
+    return status;
+}
+
+bool facts_next(struct text_span facts, size_t *at, struct fact *out) {
+    struct fact_head head;
+    if (*at >= facts.size) return false;
+    memcpy(&head, facts.text + *at, sizeof head);
+    const char *name = facts.text + *at + sizeof head, *value = name + head.name_size;
+    *at += sizeof head + head.name_size + head.value_size;
+    *out = (struct fact){.name = {name, head.name_size}, .kind = (enum fact_kind)head.kind};
+    switch (out->kind) {
+        case FACT_BOOL: out->truth = value[0] != 0; break;
+        case FACT_INT: memcpy(&out->whole, value, sizeof out->whole); break;
+        case FACT_REAL: memcpy(&out->real, value, sizeof out->real); break;
+        case FACT_TEXT: out->text = (struct text_span){value, head.value_size}; break;
+    }
+    return true;
+}
+
+/* An integer against a real. The real is cut to a whole number where it is within the range of integers. */
+static int compare_mixed(int64_t whole, double real) {
+    if (real >= 9223372036854775808.0) return -1;
+    if (real < -9223372036854775808.0) return 1;
+    int64_t cut = (int64_t)real;
+    if (whole != cut) return whole < cut ? -1 : 1;
+    double rest = real - (double)cut;
+    return (rest < 0) - (rest > 0);
+}
+
+int fact_compare_numbers(const struct fact *a, const struct fact *b) {
+    if (a->kind == FACT_INT && b->kind == FACT_INT) return (a->whole > b->whole) - (a->whole < b->whole);
+    if (a->kind == FACT_REAL && b->kind == FACT_REAL) return (a->real > b->real) - (a->real < b->real);
+    if (a->kind == FACT_INT) return compare_mixed(a->whole, b->real);
+    return -compare_mixed(b->whole, a->real);
+}
+
+/* Dates. */
+
+struct date_cursor {
+    const char *at, *end;
+};
+
+/* `digits` digits between low and high. */
+static bool take_number(struct date_cursor *c, int digits, int low, int high, int *out) {
+    int n = 0;
+    if (c->end - c->at < digits) return false;
+    for (int i = 0; i < digits; i++) {
+        char digit = c->at[i];
+        if (digit < '0' || digit > '9') return false;
+        n = n * 10 + (digit - '0');
+    }
+    c->at += digits;
+    *out = n;
+    return n >= low && n <= high;
+}
+
+static bool take_mark(struct date_cursor *c, char mark) {
+    if (c->at == c->end || *c->at != mark) return false;
+    c->at++;
+    return true;
+}
+
+static int days_in_month(int year, int month) {
+    static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+    bool leaps = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+    return month == 2 && leaps ? 29 : days[month - 1];
+}
+
+/* Days since 1970-01-01 of the Gregorian calendar: whole years, then the months of this one. */
+static int64_t count_days(int year, int month, int day) {
+    int64_t before = year - 1;
+    int64_t days = before * 365 + before / 4 - before / 100 + before / 400 - 719162;
+    for (int m = 1; m < month; m++) days += days_in_month(year, m);
+    return days + day - 1;
+}
+
+static bool take_fraction(struct date_cursor *c, int64_t *microseconds) {
+    int64_t unit = 100000;
+    if (!take_mark(c, '.')) return true;
+    if (c->at == c->end || *c->at < '0' || *c->at > '9') return false;
+    while (c->at < c->end && *c->at >= '0' && *c->at <= '9') {
+        *microseconds += (*c->at - '0') * unit;
+        unit /= 10;
+        c->at++;
+    }
+    return true;
+}
+
+/* Minutes that the clock is ahead of UTC. */
+static bool take_zone(struct date_cursor *c, int *ahead) {
+    int hours, minutes;
+    *ahead = 0;
+    if (c->at == c->end || take_mark(c, 'Z') || take_mark(c, 'z')) return true;
+    bool east = take_mark(c, '+');
+    if (!east && !take_mark(c, '-')) return false;
+    if (!take_number(c, 2, 0, 23, &hours)) return false;
+    take_mark(c, ':');
+    if (!take_number(c, 2, 0, 59, &minutes)) return false;
+    *ahead = (east ? 1 : -1) * (hours * 60 + minutes);
+    return true;
+}
+
+static bool take_time(struct date_cursor *c, int64_t *microseconds) {
+    int hour, minute, second = 0, ahead;
+    int64_t fraction = 0;
+    if (!take_number(c, 2, 0, 23, &hour) || !take_mark(c, ':') || !take_number(c, 2, 0, 59, &minute)) return false;
+    if (take_mark(c, ':') && (!take_number(c, 2, 0, 60, &second) || !take_fraction(c, &fraction))) return false;
+    if (!take_zone(c, &ahead)) return false;
+    *microseconds = ((int64_t)(hour * 60 + minute - ahead) * 60 + second) * 1000000 + fraction;
+    return true;
+}
+
+bool fact_parse_date(struct text_span text, int64_t *microseconds) {
+    struct date_cursor c = {text.text, text.text + text.size};
+    int year, month, day;
+    int64_t time = 0;
+    if (!take_number(&c, 4, 1, 9999, &year) || !take_mark(&c, '-') || !take_number(&c, 2, 1, 12, &month) ||
+        !take_mark(&c, '-') || !take_number(&c, 2, 1, days_in_month(year, month), &day))
+        return false;
+    if (c.at < c.end && !take_mark(&c, 'T') && !take_mark(&c, 't') && !take_mark(&c, ' ')) return false;
+    if (c.at > text.text + 10 && !take_time(&c, &time)) return false;
+    *microseconds = count_days(year, month, day) * 86400 * 1000000 + time;
+    return c.at == c.end;
+}

@@ -1,0 +1,48 @@
+/* retrieval/filter/filter.h: which documents a search may find, as a small JSON language (docs/filters.md):
+ *
+ *     {"and": [{"eq": {"lang": "en"}}, {"range": {"date": {"gte": "2024-01-01"}}}, {"not": {"prefix": {"path": "x/"}}}]}
+ *
+ * A filter is compiled once and then asked for each document. It never changes; it is counted, and any thread may hold
+ * and release one. NULL is no filter: all documents pass. */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "config/json/json_table.h"
+#include "config/json/json_writer.h"
+#include "retrieval/filter/facts.h"
+
+struct filter;
+
+/* Of a document, what filters look at. */
+struct filter_subject {
+    const char *id, *path;
+    struct text_span facts; /* facts.h */
+};
+
+enum {
+    FILTER_MAX_PARTS = 1000, /* conditions and operators */
+    FILTER_MAX_VALUES = 10000,
+    FILTER_MAX_DEPTH = 16
+};
+
+/* From a value of a document that is being read, or from a text that holds one. The reader says where it is wrong. */
+enum status filter_read(struct filter **out, struct json_reader *r, const struct json *value);
+/* From a text; `name` is what errors call it. An empty text is NULL. */
+enum status filter_parse(struct filter **out, const char *text, const char *name, struct error *e);
+/* Both; one of them where the other is NULL. The caller holds the result. */
+struct filter *filter_join(struct filter *a, struct filter *b);
+
+struct filter *filter_hold(struct filter *f);
+void filter_release(struct filter *f);
+
+bool filter_allows(const struct filter *f, const struct filter_subject *s);
+/* As JSON, one spelling for filters that are built alike; NUL-terminated, it lives as long as the filter. Of NULL "". */
+const char *filter_text(const struct filter *f);
+/* Whether both are built alike. */
+bool filter_is_same(const struct filter *a, const struct filter *b);
+
+/* Appends to `metadata`, a JSON object or empty, what a document needs to pass and does not say: each value that the
+ * filter demands by "eq", alone or in an outer "and", of a name that the metadata does not have. STATUS_INVALID where
+ * the metadata is not an object. */
+enum status filter_fill(const struct filter *f, struct buffer *metadata, struct error *e);

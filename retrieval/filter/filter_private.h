@@ -1,0 +1,39 @@
+/* retrieval/filter/filter_private.h: how a filter lies in memory. */
+#pragma once
+
+#include "retrieval/filter/filter.h"
+
+enum filter_kind { FILTER_IN, FILTER_RANGE, FILTER_PREFIX, FILTER_AND, FILTER_OR, FILTER_NOT };
+
+/* What is compared with. */
+struct filter_value {
+    struct fact fact; /* without a name; its text is owned */
+    int64_t date;     /* of FILTER_RANGE, where the text is one */
+};
+
+/* An end of a range. */
+struct filter_bound {
+    bool given, inclusive;
+    struct filter_value value;
+};
+
+struct filter {
+    atomic_int holders;
+    enum filter_kind kind;
+    char *text; /* as JSON */
+    /* Of conditions. */
+    char *key;
+    size_t key_size;
+    struct filter_value *values; /* [n_values]; of FILTER_PREFIX one, a text */
+    int n_values;
+    struct filter_bound low, high;
+    /* Of operators, [n_parts], each held. */
+    struct filter **parts;
+    int n_parts;
+};
+
+/* Held once, without a text. */
+struct filter *filter_make(enum filter_kind kind);
+void filter_add_part(struct filter *f, struct filter *part); /* takes over the hold of part */
+/* Writes its text, once it is whole. */
+void filter_finish(struct filter *f);

@@ -1,0 +1,36 @@
+/* retrieval/store/selection.h: the documents of a generation that a filter allows. A generation never changes, so they
+ * are looked for once a filter; the latest filters are remembered. */
+#pragma once
+
+#include <pthread.h>
+
+#include "retrieval/filter/filter.h"
+#include "retrieval/store/collection.h"
+
+struct selection {
+    atomic_int holders;
+    struct filter *filter;
+    uint8_t *documents; /* a bit each */
+    int64_t n_documents, n_chunks;
+};
+
+static inline bool selection_has(const struct selection *s, int64_t document) {
+    return (s->documents[document / 8] >> (document % 8) & 1) != 0;
+}
+void selection_release(struct selection *s); /* NULL: nothing */
+
+enum { SELECTIONS = 16 };
+
+struct selections {
+    pthread_mutex_t lock; /* all below */
+    struct selection *latest[SELECTIONS]; /* most recently used first; NULL behind the last */
+};
+void selections_open(struct selections *s);
+void selections_close(struct selections *s);
+/* What f allows, held for the caller. Any thread. */
+struct selection *selections_find(struct selections *s, const struct collection *c, struct filter *f);
+
+/* Whether the filter allows the document. NULL allows all. */
+static inline bool document_is_allowed(const struct filter *f, const struct stored_document *d) {
+    return f == NULL || filter_allows(f, &(struct filter_subject){.id = d->id, .path = d->path, .facts = d->facts});
+}

@@ -1,0 +1,218 @@
+"""retrieval.filter: which documents searches, answers and lists may find; and keys that see a part of them."""
+import json
+import shutil
+import urllib.parse
+
+import pytest
+
+from test_documents import call, index
+from test_keys import Keys, bearer
+
+NOTES = {
+    "bread": ("Knead the dough for ten minutes, then let it rise in a warm place.", {"team": "bakers", "year": 2024, "date": "2024-05-31", "tags": ["dough", "oven"]}),
+    "cake": ("Knead the dough gently and bake the cake in the oven until it is golden.", {"team": "bakers", "year": 2020, "date": "2020-01-01T08:00:00Z"}),
+    "plaster": ("Knead the dough of plaster for ten minutes, then let it rise.", {"team": "masons", "year": 2024, "public": True}),
+    "secret": ("Knead the dough with the secret of the masons: saffron.", {"team": "masons", "year": 2019}),
+}
+QUERY = "Knead the dough for ten minutes"
+
+
+@pytest.fixture()
+def folder(config, tmp_path):
+    copy = tmp_path / "collection"
+    shutil.copytree(json.loads(config.read_text())["retrieval"]["collection"], copy)
+    return copy
+
+
+def put_notes(server, headers={}):
+    for name, (text, metadata) in NOTES.items():
+        body = json.dumps({"path": f"notes/{name}.md", "text": text, "metadata": metadata})
+        assert server.request("PUT", f"/v1/documents/{name}", body, headers).status == 200
+
+
+@pytest.fixture()
+def served(start, folder):
+    server = start(f"retrieval.collection={folder}")
+    put_notes(server)
+    return server
+
+
+def found(server, filter, k=16, headers={}):
+    reply = server.request("POST", "/v1/retrieval/search", json.dumps({"query": QUERY, "k": k, "filter": filter}), headers)
+    assert reply.status == 200, reply.body
+    return {hit["document"].removeprefix("notes/").removesuffix(".md") for hit in reply.json()["data"]}
+
+
+ALLOWED = [
+    ({"eq": {"team": "bakers"}}, {"bread", "cake"}),
+    ({"in": {"team": ["masons", "bakers"]}}, {"bread", "cake", "plaster", "secret"}),
+    ({"eq": {"tags": "oven"}}, {"bread"}),
+    ({"range": {"year": {"gte": 2020}}}, {"bread", "cake", "plaster"}),
+    ({"range": {"date": {"lt": "2024-01-01"}}}, {"cake"}),
+    ({"prefix": {"path": "notes/p"}}, {"plaster"}),
+    ({"and": [{"eq": {"team": "masons"}}, {"not": {"eq": {"public": True}}}]}, {"secret"}),
+    ({"or": [{"eq": {"id": "cake"}}, {"eq": {"public": True}}]}, {"cake", "plaster"}),
+    ({"eq": {"team": "nobody"}}, set()),
+]
+
+
+def test_searches_and_lists(served):
+    for filter, expected in ALLOWED:
+        assert found(served, filter) == expected, filter
+        text = urllib.parse.quote(json.dumps(filter))
+        listed = call(served, "GET", f"/v1/documents?limit=1000&filter={text}")
+        assert {d["id"] for d in listed["data"]} == expected, filter
+        by_query = call(served, "GET", f"/v1/retrieval/search?q=dough&k=16&filter={text}")
+        assert {hit["document"] for hit in by_query["data"]} == {f"notes/{name}.md" for name in expected}, filter
+
+
+def test_filters_outlive_compaction(served, folder):
+    index("compact", folder)
+    served.wait_until(lambda _: call(served, "GET", "/v1/documents?limit=1")["changes"] == 0, 20)
+    assert found(served, {"eq": {"team": "bakers"}}) == {"bread", "cake"}
+    assert found(served, {"eq": {"team": "bakers"}}, k=1) <= {"bread", "cake"}
+
+
+WRONG = [
+    ({}, "filter", "one operator"),
+    ([], "filter", "an object"),
+    ({"is": {"a": 1}}, "filter.is", "no such operator; there are eq, in, range, prefix, and, or, not"),
+    ({"and": [{"eq": {"a": 1}}, {"range": {"d": {"gt": "soon"}}}]}, "filter.and[1].range.d.gt", "must be a date"),
+    ("{\"eq\": ", "filter", "the filter:1"),
+]
+
+
+def test_wrong_filters(served):
+    for filter, param, words in WRONG:
+        chat = {"messages": [{"role": "user", "content": "x"}], "retrieval": {"filter": filter}}
+        for path, body, prefix in (("/v1/retrieval/search", {"query": "x", "filter": filter}, ""),
+                                   ("/v1/completions", {"prompt": "x", "retrieval": {"filter": filter}}, "retrieval."),
+                                   ("/v1/chat/completions", chat, "retrieval.")):
+            error = call(served, "POST", path, body, expect=400)["error"]
+            assert error["param"] == prefix + param and words in error["message"], error
+
+
+def sources(reply):
+    return {n["document"] for entry in reply.json()["retrieval"] for n in entry["neighbors"]}
+
+
+def test_answers_read_what_the_filter_allows(served):
+    ask = {"prompt": QUERY, "max_tokens": 4, "temperature": 0}
+    for mode in ("attention", "prompt", "both"):
+        reply = served.post(ask | {"retrieval": {"mode": mode, "k": 4, "filter": {"eq": {"team": "bakers"}}}})
+        assert sources(reply) == {"notes/bread.md", "notes/cake.md"}, mode
+        reply = served.post(ask | {"retrieval": {"mode": mode, "filter": {"eq": {"team": "nobody"}}}})
+        assert sources(reply) == set()
+
+
+def test_the_configuration_narrows_searches(start, folder):
+    server = start(f"retrieval.collection={folder}", 'retrieval.filter={"eq":{"team":"bakers"}}')
+    put_notes(server)
+    assert found(server, {"range": {"year": {"gte": 0}}}) == {"bread", "cake"}
+    assert found(server, {"eq": {"team": "masons"}}) == set()
+    assert sources(server.post({"prompt": QUERY, "max_tokens": 2, "retrieval": {"k": 8}})) == {"notes/bread.md", "notes/cake.md"}
+
+
+# Keys.
+
+@pytest.fixture()
+def tenants(start, folder, tmp_path):
+    """A server with an operator, and two tenants who each have documents."""
+    keys = Keys(tmp_path / "keys.jsonl")
+    keys.add("root")
+    keys.add("bakers", filter={"eq": {"team": "bakers"}})
+    keys.add("masons", filter={"eq": {"team": "masons"}})
+    server = start(f"retrieval.collection={folder}", f"server.keys_file={keys.path}")
+    put_notes(server, bearer(keys.secrets["root"]))
+
+    def ask(who, method, path, body=None, expect=200):
+        reply = server.request(method, path, json.dumps(body) if body is not None else None, bearer(keys.secrets[who]))
+        assert reply.status == expect, reply.body
+        return reply.json()
+
+    ask.server, ask.keys = server, keys
+    return ask
+
+
+BAKERS, MASONS = {"bread", "cake"}, {"plaster", "secret"}
+
+
+def test_a_key_finds_its_own_documents_only(tenants):
+    headers = bearer(tenants.keys.secrets["bakers"])
+    assert found(tenants.server, {"not": {"eq": {"team": "bakers"}}}, headers=headers) == set()
+    assert found(tenants.server, {"or": [{"eq": {"id": "secret"}}, {"range": {"year": {"gte": 0}}}]}, headers=headers) == BAKERS
+    for hit in tenants("masons", "POST", "/v1/retrieval/search", {"query": QUERY, "k": 16})["data"]:
+        assert hit["document"].removeprefix("notes/").removesuffix(".md") in MASONS
+        assert "chunk" not in hit
+    assert {d["document"] for d in tenants("root", "POST", "/v1/retrieval/search", {"query": QUERY, "k": 4})["data"]} == {f"notes/{n}.md" for n in NOTES}
+
+
+def test_answers_of_a_key(tenants):
+    for mode, who, names in ((m, *w) for m in ("attention", "prompt", "both") for w in (("bakers", BAKERS), ("masons", MASONS))):
+        ask = {"prompt": QUERY, "max_tokens": 8, "temperature": 0, "retrieval": {"mode": mode, "k": 8}}
+        reply = tenants(who, "POST", "/v1/completions", ask)
+        read = {n["document"] for entry in reply["retrieval"] for n in entry["neighbors"]}
+        assert read == {f"notes/{n}.md" for n in names}
+        compared = tenants(who, "POST", "/v1/completions", ask | {"retrieval": {**ask["retrieval"], "compare": ["notes/bread.md", "notes/secret.md"]}})
+        assert {n["document"] for entry in compared["retrieval"] for n in entry["neighbors"]} == read
+
+
+def test_documents_of_others_are_not_there(tenants):
+    """The same words, whether there is such a document or not."""
+    for method in ("GET", "DELETE"):
+        hidden = tenants("bakers", method, "/v1/documents/secret", expect=404)
+        none = tenants("bakers", method, "/v1/documents/nosuch", expect=404)
+        assert json.dumps(hidden).replace("secret", "nosuch") == json.dumps(none)
+    hidden = tenants("bakers", "GET", "/v1/documents?after=secret", expect=404)
+    assert hidden == tenants("bakers", "GET", "/v1/documents?after=nosuch", expect=404)
+    assert tenants("masons", "GET", "/v1/documents/secret")["metadata"]["year"] == 2019
+
+
+def test_lists_and_counts_of_a_key(tenants):
+    for who, names in (("bakers", BAKERS), ("masons", MASONS)):
+        listed = tenants(who, "GET", "/v1/documents")
+        assert {d["id"] for d in listed["data"]} == names
+        assert (listed["documents"], listed["chunks"], listed["has_more"]) == (2, sum(d["chunks"] for d in listed["data"]), False)
+        assert tenants(who, "GET", "/v1/models")["data"][0]["meta"]["retro"]["chunks"] == listed["chunks"]
+    page = tenants("bakers", "GET", "/v1/documents?limit=1")
+    assert page["has_more"] and len(page["data"]) == 1
+
+
+def test_a_key_puts_documents_of_its_own(tenants):
+    text = {"text": "Rye bread needs sourdough."}
+    added = tenants("bakers", "POST", "/v1/documents", text | {"path": "rye.md", "metadata": {"year": 2025}})
+    assert tenants("bakers", "GET", f"/v1/documents/{added['id']}")["metadata"] == {"year": 2025, "team": "bakers"}
+    tenants("masons", "GET", f"/v1/documents/{added['id']}", expect=404)
+    other = tenants("masons", "POST", "/v1/documents", text | {"path": "rye.md"})
+    assert other["effect"] == "added" and other["id"] != added["id"]
+    wrong = tenants("bakers", "POST", "/v1/documents", text | {"metadata": {"team": "masons"}}, expect=403)["error"]
+    assert wrong["code"] == "document_not_allowed"
+    taken = tenants("bakers", "PUT", "/v1/documents/secret", text, expect=403)["error"]
+    assert taken["message"] == wrong["message"]
+    assert "saffron" in tenants("root", "GET", "/v1/documents/secret")["text"]
+    tenants("bakers", "DELETE", f"/v1/documents/{added['id']}")
+    tenants("root", "GET", f"/v1/documents/{added['id']}", expect=404)
+    tenants("bakers", "DELETE", "/v1/documents/plaster", expect=404)
+    tenants("root", "GET", "/v1/documents/plaster")
+
+
+def cached(reply):
+    return reply["usage"].get("prompt_tokens_details", {}).get("cached_tokens", 0)
+
+
+def test_rows_of_others_are_not_taken_over(tenants):
+    """What one key's prompt leaves in the cache would tell another, who guesses it, that it was right."""
+    guess = {"prompt": "the secret of the masons is saffron and this line is long enough for blocks " * 20, "max_tokens": 1, "retrieval": {"enabled": False}}
+    assert cached(tenants("masons", "POST", "/v1/completions", guess)) == 0
+    assert cached(tenants("masons", "POST", "/v1/completions", guess)) > 0
+    assert cached(tenants("bakers", "POST", "/v1/completions", guess)) == 0
+    assert cached(tenants("root", "POST", "/v1/completions", guess)) == 0
+    assert cached(tenants("bakers", "POST", "/v1/completions", guess)) > 0
+
+
+def test_a_wrong_filter_of_a_key(start, folder, tmp_path):
+    keys = Keys(tmp_path / "keys.jsonl")
+    keys.add("root")
+    keys.add("broken", filter={"eq": {}})
+    with pytest.raises(AssertionError, match="keys.jsonl:4.*filter.eq"):
+        start(f"retrieval.collection={folder}", f"server.keys_file={keys.path}")

@@ -1,0 +1,481 @@
+/* tests/unit/test_filter.c: filters: what they allow, against a model that is asked in another way; what is wrong with
+ * others; and searches that they narrow, against comparing every vector. */
+#include <math.h>
+#include <string.h>
+
+#include "retrieval/store/living.h"
+#include "tests/folder.h"
+
+static struct filter *parse(const char *text) {
+    struct filter *f;
+    struct error e;
+    if (filter_parse(&f, text, "test", &e)) fail_msg("%s: %s", text, e.text);
+    return f;
+}
+
+static bool allows(const char *text, const char *metadata) {
+    struct buffer facts = {0};
+    struct error e;
+    struct filter *f = parse(text);
+    assert_int_equal(facts_append(&facts, metadata, &e), STATUS_OK);
+    struct filter_subject s = {.id = "id/1", .path = "docs/one.md", .facts = {facts.data, facts.size}};
+    bool allowed = filter_allows(f, &s);
+    filter_release(f);
+    buffer_free(&facts);
+    return allowed;
+}
+
+static void test_conditions(void **state) {
+    static const struct {
+        const char *filter, *metadata;
+        bool allowed;
+    } cases[] = {
+        {"{\"eq\":{\"a\":\"x\"}}", "{\"a\":\"x\"}", true},
+        {"{\"eq\":{\"a\":\"x\"}}", "{\"a\":\"xy\"}", false},
+        {"{\"eq\":{\"a\":\"x\"}}", "", false},
+        {"{\"eq\":{\"a\":\"x\"}}", "{\"a\":[\"y\",\"x\"]}", true},
+        {"{\"eq\":{\"a\":\"\"}}", "{\"a\":\"\"}", true},
+        {"{\"eq\":{\"a\":1}}", "{\"a\":1.0}", true},
+        {"{\"eq\":{\"a\":1}}", "{\"a\":\"1\"}", false},
+        {"{\"eq\":{\"a\":true}}", "{\"a\":true}", true},
+        {"{\"eq\":{\"a\":true}}", "{\"a\":1}", false},
+        {"{\"eq\":{\"a\":\"x\",\"b\":2}}", "{\"a\":\"x\",\"b\":2}", true},
+        {"{\"eq\":{\"a\":\"x\",\"b\":2}}", "{\"a\":\"x\",\"b\":3}", false},
+        {"{\"eq\":{\"a\":\"\\u00e4\\u0000b\"}}", "{\"a\":\"\\u00e4\\u0000b\"}", true},
+        {"{\"eq\":{\"a\":9007199254740993}}", "{\"a\":9007199254740992.0}", false},
+        {"{\"in\":{\"a\":[1,\"x\"]}}", "{\"a\":\"x\"}", true},
+        {"{\"in\":{\"a\":[1,\"x\"]}}", "{\"a\":2}", false},
+        {"{\"prefix\":{\"a\":\"x\"}}", "{\"a\":\"xy\"}", true},
+        {"{\"prefix\":{\"a\":\"xyz\"}}", "{\"a\":\"xy\"}", false},
+        {"{\"prefix\":{\"a\":\"\"}}", "{\"a\":\"xy\"}", true},
+        {"{\"prefix\":{\"a\":\"1\"}}", "{\"a\":12}", false},
+        {"{\"range\":{\"a\":{\"gte\":1,\"lt\":2}}}", "{\"a\":1}", true},
+        {"{\"range\":{\"a\":{\"gte\":1,\"lt\":2}}}", "{\"a\":2}", false},
+        {"{\"range\":{\"a\":{\"gt\":1,\"lte\":2}}}", "{\"a\":1}", false},
+        {"{\"range\":{\"a\":{\"gt\":1,\"lte\":2}}}", "{\"a\":[0,1.5]}", true},
+        {"{\"range\":{\"a\":{\"gt\":1}}}", "{\"a\":\"2\"}", false},
+        {"{\"range\":{\"a\":{\"gte\":\"2024-01-01\"}}}", "{\"a\":\"2024-01-01\"}", true},
+        {"{\"range\":{\"a\":{\"gt\":\"2024-01-01\"}}}", "{\"a\":\"2024-01-01T00:00:00.000001Z\"}", true},
+        {"{\"range\":{\"a\":{\"lt\":\"2024-03-01\"}}}", "{\"a\":\"2024-02-29T23:59\"}", true},
+        {"{\"range\":{\"a\":{\"lt\":\"2024-01-01T00:00:00+02:00\"}}}", "{\"a\":\"2023-12-31 21:59:59\"}", true},
+        {"{\"range\":{\"a\":{\"lt\":\"2024-01-01T00:00:00+02:00\"}}}", "{\"a\":\"2023-12-31 22:00:00\"}", false},
+        {"{\"range\":{\"a\":{\"lt\":\"2024-01-01\"}}}", "{\"a\":\"yesterday\"}", false},
+        {"{\"range\":{\"a\":{\"lt\":\"2024-01-01\"}}}", "{\"a\":5}", false},
+        {"{\"eq\":{\"id\":\"id/1\"}}", "{\"id\":\"other\"}", true},
+        {"{\"prefix\":{\"path\":\"docs/\"}}", "{}", true},
+        {"{\"not\":{\"eq\":{\"a\":1}}}", "", true},
+        {"{\"not\":{\"eq\":{\"a\":1}}}", "{\"a\":1}", false},
+        {"{\"and\":[{\"eq\":{\"a\":1}},{\"eq\":{\"b\":1}}]}", "{\"a\":1}", false},
+        {"{\"or\":[{\"eq\":{\"a\":1}},{\"eq\":{\"b\":1}}]}", "{\"a\":1}", true},
+        {"{\"or\":[{\"eq\":{\"a\":1}},{\"eq\":{\"b\":1}}]}", "{}", false},
+        {"{\"eq\":{\"a\":1}}", "{\"a\":{\"a\":1},\"b\":null,\"c\":[[1]]}", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++)
+        if (allows(cases[i].filter, cases[i].metadata) != cases[i].allowed)
+            fail_msg("%s of %s", cases[i].filter, cases[i].metadata);
+}
+
+static void test_refused_filters(void **state) {
+    static const struct {
+        const char *filter, *why;
+    } cases[] = {
+        {"[]", "expected an object"},
+        {"{}", "one operator"},
+        {"{\"eq\":{\"a\":1},\"in\":{\"a\":[1]}}", "one operator"},
+        {"{\"equals\":{\"a\":1}}", "equals: there is no such operator"},
+        {"{\"eq\":[]}", "\"eq\" is"},
+        {"{\"eq\":{}}", "at least one name"},
+        {"{\"eq\":{\"a\":null}}", "\"eq.a\""},
+        {"{\"eq\":{\"a\":[1]}}", "\"eq.a\""},
+        {"{\"eq\":{\"\":1}}", "empty"},
+        {"{\"eq\":{\"a\\u0000b\":1}}", "NUL"},
+        {"{\"in\":{\"a\":[]}}", "at least one value"},
+        {"{\"in\":{\"a\":1}}", "at least one value"},
+        {"{\"in\":{\"a\":[1,{}]}}", "in.a[1]"},
+        {"{\"prefix\":{\"a\":1}}", "expected a string"},
+        {"{\"range\":{\"a\":{}}}", "gt, gte, lt or lte"},
+        {"{\"range\":{\"a\":{\"ge\":1}}}", "range.a.ge: a range has gt, gte, lt and lte"},
+        {"{\"range\":{\"a\":{\"gt\":1,\"gte\":1}}}", "one of gt and gte"},
+        {"{\"range\":{\"a\":{\"gt\":1,\"lt\":\"2024-01-01\"}}}", "both dates"},
+        {"{\"range\":{\"a\":{\"gt\":\"2024-02-30\"}}}", "must be a date"},
+        {"{\"range\":{\"a\":{\"gt\":true}}}", "a number or a date"},
+        {"{\"and\":[]}", "at least one filter"},
+        {"{\"and\":[{\"eq\":{\"a\":1}},{\"or\":[{\"not\":{\"eq\":{\"b\":{}}}}]}]}", "and[1].or[0].not.eq.b"},
+        {"{\"not\":[]}", "expected an object"},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        struct filter *f;
+        struct error e;
+        if (filter_parse(&f, cases[i].filter, "test", &e) != STATUS_INVALID) fail_msg("%s", cases[i].filter);
+        if (strstr(e.text, cases[i].why) == NULL) fail_msg("%s: %s", cases[i].filter, e.text);
+        assert_null(f);
+    }
+}
+
+static void test_limits(void **state) {
+    struct buffer text = {0};
+    struct filter *f;
+    struct error e;
+    (void)state;
+    for (int i = 0; i < FILTER_MAX_DEPTH; i++) buffer_append_string(&text, "{\"not\":");
+    buffer_append_string(&text, "{\"eq\":{\"a\":1}}");
+    for (int i = 0; i < FILTER_MAX_DEPTH; i++) buffer_append_string(&text, "}");
+    assert_int_equal(filter_parse(&f, text.data, "test", &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "more than 16 levels"));
+
+    buffer_clear(&text);
+    buffer_append_string(&text, "{\"in\":{\"a\":[0");
+    for (int i = 0; i < FILTER_MAX_VALUES; i++) buffer_append_string(&text, ",1");
+    buffer_append_string(&text, "]}}");
+    assert_int_equal(filter_parse(&f, text.data, "test", &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "more than 10000 values"));
+
+    buffer_clear(&text);
+    buffer_append_string(&text, "{\"and\":[");
+    for (int i = 0; i < FILTER_MAX_PARTS; i++) buffer_printf(&text, "%s{\"eq\":{\"a\":1}}", i ? "," : "");
+    buffer_append_string(&text, "]}");
+    assert_int_equal(filter_parse(&f, text.data, "test", &e), STATUS_INVALID);
+    assert_non_null(strstr(e.text, "more than 1000 conditions and operators"));
+    buffer_free(&text);
+}
+
+static void test_dates(void **state) {
+    static const struct {
+        const char *text;
+        int64_t seconds;
+    } dates[] = {{"1970-01-01", 0},
+                 {"2000-03-01", 951868800},
+                 {"2024-02-29T12:00:00Z", 1709208000},
+                 {"1969-12-31T23:59:59Z", -1},
+                 {"0001-01-01", -62135596800},
+                 {"9999-12-31T23:59:59Z", 253402300799},
+                 {"2024-06-01 01:30+01:30", 1717200000}};
+    static const char *const none[] = {"",           "2024",        "2024-1-01",         "2024-13-01",
+                                       "2023-02-29", "2024-01-01T", "2024-01-01T25:00Z", "2024-01-01T10:00:00.Z",
+                                       "2024-01-01x"};
+    int64_t found;
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(dates); i++) {
+        assert_true(fact_parse_date((struct text_span){dates[i].text, strlen(dates[i].text)}, &found));
+        assert_int_equal(found, dates[i].seconds * 1000000);
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(none); i++)
+        assert_false(fact_parse_date((struct text_span){none[i], strlen(none[i])}, &found));
+}
+
+static void check_filled(const char *filter, const char *metadata, const char *expected) {
+    struct buffer text = {0};
+    struct error e;
+    struct filter *f = parse(filter);
+    buffer_append_string(&text, metadata);
+    assert_int_equal(filter_fill(f, &text, &e), STATUS_OK);
+    assert_string_equal(text.data, expected);
+    filter_release(f);
+    buffer_free(&text);
+}
+
+static void test_filling(void **state) {
+    (void)state;
+    check_filled("{\"eq\":{\"tenant\":\"a\"}}", "", "{\"tenant\":\"a\"}");
+    check_filled("{\"eq\":{\"tenant\":\"a\"}}", "{\"tenant\":\"b\",\"x\":[1]}", "{\"tenant\":\"b\",\"x\":[1]}");
+    check_filled("{\"and\":[{\"eq\":{\"t\":\"a\",\"id\":\"x\"}},{\"in\":{\"y\":[1,2]}},{\"or\":[{\"eq\":{\"z\":1}}]}]}",
+                 "{\"x\":1}", "{\"x\":1,\"t\":\"a\"}");
+}
+
+/* A made-up document: its metadata, and the same as numbers. */
+enum { DIM = 8, CHUNK = 4, DOCUMENTS = 6000, COLORS = 5, K = 7 };
+struct facts_model {
+    int color, other_color, year, day; /* -1: it has none; a second color makes a list */
+};
+
+static uint32_t seed = 1;
+static uint32_t draw(uint32_t below) {
+    seed = seed * 1664525 + 1013904223;
+    return (seed >> 8) % below;
+}
+
+static struct facts_model draw_facts(void) {
+    return (struct facts_model){.color = draw(6) ? (int)draw(COLORS) : -1,
+                                .other_color = draw(3) ? -1 : (int)draw(COLORS),
+                                .year = draw(5) ? 2000 + (int)draw(30) : -1,
+                                .day = draw(5) ? 1 + (int)draw(28) : -1};
+}
+
+static void print_metadata(const struct facts_model *m, char *out, size_t size) {
+    char color[64] = "", year[32] = "", day[48] = "";
+    if (m->color >= 0 && m->other_color >= 0)
+        snprintf(color, sizeof color, ",\"color\":[\"c%d\",\"c%d\"]", m->color, m->other_color);
+    else if (m->color >= 0)
+        snprintf(color, sizeof color, ",\"color\":\"c%d\"", m->color);
+    if (m->year >= 0) snprintf(year, sizeof year, ",\"year\":%d", m->year);
+    if (m->day >= 0) snprintf(day, sizeof day, ",\"day\":\"2024-05-%02dT10:00:00Z\"", m->day);
+    snprintf(out, size, "{\"all\":true%s%s%s}", color, year, day);
+}
+
+static bool has_color(const struct facts_model *m, int color) {
+    return m->color >= 0 && (m->color == color || m->other_color == color);
+}
+
+/* Writes a random filter and fills in what it allows of n documents. */
+static void draw_filter(struct buffer *text, const struct facts_model *models, bool *allowed, int n, int depth) {
+    uint32_t kind = draw(depth > 0 ? 8 : 5), a = draw(COLORS), b = draw(COLORS);
+    int low = 2000 + (int)draw(30), high = low + (int)draw(15), day = 1 + (int)draw(28), part = (int)draw(400);
+    bool *other = calloc((size_t)n, sizeof *other);
+    if (kind == 0) buffer_printf(text, "{\"eq\":{\"color\":\"c%u\"}}", a);
+    if (kind == 1) buffer_printf(text, "{\"in\":{\"color\":[\"c%u\",7,\"c%u\"]}}", a, b);
+    if (kind == 2) buffer_printf(text, "{\"range\":{\"year\":{\"gte\":%d,\"lt\":%d.5}}}", low, high);
+    if (kind == 3) buffer_printf(text, "{\"range\":{\"day\":{\"gt\":\"2024-05-%02d\"}}}", day);
+    if (kind == 4) buffer_printf(text, "{\"prefix\":{\"id\":\"%d\"}}", part);
+    for (int i = 0; i < n && kind < 5; i++) {
+        const struct facts_model *m = &models[i];
+        char id[16], begin[16];
+        snprintf(id, sizeof id, "%d", i);
+        snprintf(begin, sizeof begin, "%d", part);
+        allowed[i] = kind == 0   ? has_color(m, (int)a)
+                     : kind == 1 ? has_color(m, (int)a) || has_color(m, (int)b)
+                     : kind == 2 ? m->year >= low && m->year <= high
+                     : kind == 3 ? m->day >= day
+                                 : strncmp(id, begin, strlen(begin)) == 0;
+    }
+    if (kind == 5) {
+        buffer_append_string(text, "{\"not\":");
+        draw_filter(text, models, allowed, n, depth - 1);
+        buffer_append_string(text, "}");
+        for (int i = 0; i < n; i++) allowed[i] = !allowed[i];
+    } else if (kind > 5) {
+        buffer_append_string(text, kind == 6 ? "{\"and\":[" : "{\"or\":[");
+        draw_filter(text, models, allowed, n, depth - 1);
+        buffer_append_string(text, ",");
+        draw_filter(text, models, other, n, depth - 1);
+        buffer_append_string(text, "]}");
+        for (int i = 0; i < n; i++) allowed[i] = kind == 6 ? allowed[i] && other[i] : allowed[i] || other[i];
+    }
+    free(other);
+}
+
+static void draw_unit(float *v) {
+    double square = 1e-9;
+    for (int j = 0; j < DIM; j++) {
+        v[j] = (float)draw(2001) / 1000 - 1;
+        square += (double)v[j] * (double)v[j];
+    }
+    for (int j = 0; j < DIM; j++) v[j] = (float)(v[j] / sqrt(square));
+}
+
+/* A document of two chunks. */
+struct made {
+    char id[16], path[16], metadata[200];
+    int32_t ids[CHUNK + 1];
+    uint32_t bounds[3];
+    struct collection_document document;
+};
+
+static void make(struct made *m, int number, const struct facts_model *facts) {
+    *m = (struct made){.bounds = {0, 2, 4}};
+    snprintf(m->id, sizeof m->id, "%d", number);
+    snprintf(m->path, sizeof m->path, "p/%d", number);
+    print_metadata(facts, m->metadata, sizeof m->metadata);
+    m->document = (struct collection_document){.id = m->id,
+                                               .path = m->path,
+                                               .title = "",
+                                               .metadata = m->metadata,
+                                               .text = {"abcd", 4},
+                                               .ids = m->ids,
+                                               .bounds = m->bounds,
+                                               .n = CHUNK + 1};
+}
+
+struct world {
+    struct facts_model facts[DOCUMENTS];
+    bool there[DOCUMENTS], allowed[DOCUMENTS];
+    float vectors[DOCUMENTS][2 * DIM];
+};
+
+static void build(struct world *w, const char *factory, int n) {
+    struct collection_options o = {
+        .chunk_length = CHUNK, .eod = 9, .dim = DIM, .embedder = "toy", .tokenizer = "toy", .index_factory = factory};
+    struct collection_builder *b;
+    struct error e;
+    if (collection_create(&b, test_folder, &o, &e)) fail_msg("%s", e.text);
+    for (int i = 0; i < DOCUMENTS; i++) {
+        struct made made;
+        w->facts[i] = draw_facts();
+        draw_unit(w->vectors[i]);
+        draw_unit(w->vectors[i] + DIM);
+        if (i >= n) continue;
+        make(&made, i, &w->facts[i]);
+        w->there[i] = true;
+        if (collection_add_document(b, &made.document, &e) || collection_add_vectors(b, w->vectors[i], 2, &e))
+            fail_msg("%s", e.text);
+    }
+    if (collection_commit(b, &e)) fail_msg("%s", e.text);
+}
+
+/* The similarity that is the `rank`-th best of all chunks that are allowed. */
+static void find_best(const struct world *w, const float *query, float best[K]) {
+    for (int i = 0; i < K; i++) best[i] = -2;
+    for (int i = 0; i < 2 * DOCUMENTS; i++) {
+        float sum = 0;
+        if (!w->there[i / 2] || !w->allowed[i / 2]) continue;
+        for (int j = 0; j < DIM; j++) sum += query[j] * w->vectors[i / 2][i % 2 * DIM + j];
+        if (sum <= best[K - 1]) continue;
+        int at = K - 1;
+        for (; at > 0 && best[at - 1] < sum; at--) best[at] = best[at - 1];
+        best[at] = sum;
+    }
+}
+
+static void check_search(const struct world *w, const struct snapshot *view, struct filter *f, const char *text) {
+    float query[2 * DIM], similarities[2 * K], best[K];
+    int64_t ids[2 * K], n_documents, n_chunks, expected = 0;
+    struct error e;
+    draw_unit(query);
+    draw_unit(query + DIM);
+    if (view_search(view, f, (struct index_query){.vectors = query, .n = 2, .k = K}, ids, similarities, &e))
+        fail_msg("%s: %s", text, e.text);
+    for (int i = 0; i < 2 * K; i++) {
+        if (i % K == 0) find_best(w, query + i / K * DIM, best);
+        if (!(fabsf(similarities[i] - best[i % K]) < 1e-5F)) fail_msg("%s: %g, %g", text, similarities[i], best[i % K]);
+        if (ids[i] < 0) continue;
+        int number = atoi(view_chunk(view, ids[i]).document_id);
+        assert_true(w->there[number] && w->allowed[number]);
+    }
+    for (int i = 0; i < DOCUMENTS; i++) expected += w->there[i] && w->allowed[i];
+    view_count(view, f, &n_documents, &n_chunks);
+    assert_int_equal(n_documents, expected);
+    assert_int_equal(n_chunks, 2 * expected);
+}
+
+static void check_random_filters(const char *factory, int n_filters) {
+    struct world *w = calloc(1, sizeof *w);
+    struct living *l;
+    struct error e;
+    enum change_effect effect;
+    build(w, factory, DOCUMENTS - 200);
+    assert_int_equal(living_open(&l, test_folder, &e), STATUS_OK);
+    for (int i = 0; i < n_filters; i++) {
+        struct buffer text = {0};
+        struct made made;
+        draw_filter(&text, w->facts, w->allowed, DOCUMENTS, 3);
+        struct filter *f = parse(text.data);
+        struct snapshot *view = living_hold(l);
+        check_search(w, view, f, text.data);
+        check_search(w, view, f, text.data); /* it is remembered now */
+        snapshot_release(view);
+        filter_release(f);
+        buffer_free(&text);
+
+        int gone = (int)draw(DOCUMENTS), came = DOCUMENTS - 200 + i % 200;
+        snprintf(made.id, sizeof made.id, "%d", gone);
+        if (w->there[gone]) assert_int_equal(living_delete(l, made.id, &e), STATUS_OK);
+        w->there[gone] = false;
+        make(&made, came, &w->facts[came]);
+        assert_int_equal(living_put(l, &made.document, w->vectors[came], &effect, &e), STATUS_OK);
+        w->there[came] = true;
+    }
+    living_close(l);
+    free(w);
+}
+
+static void test_random_filters(void **state) {
+    (void)state;
+    check_random_filters(INDEX_EXACT, 100);
+}
+
+static void test_random_filters_faiss(void **state) {
+    (void)state;
+    if (HAVE_FAISS) check_random_filters("Flat", 60);
+}
+
+/* Of an inverted file all lists are read here, so it is exact. */
+static void test_random_filters_lists(void **state) {
+    (void)state;
+    if (HAVE_FAISS) check_random_filters("IVF16,Flat", 60);
+}
+
+/* What another client has is not there. */
+static void test_changes_within_a_filter(void **state) {
+    struct world *w = calloc(1, sizeof *w);
+    struct living *l;
+    struct error e, none;
+    enum change_effect effect;
+    struct made made;
+    struct snapshot *view;
+    struct stored_document found;
+    (void)state;
+    build(w, INDEX_EXACT, 5);
+    struct facts_model blue = {1, -1, 2001, 3}, red = {2, -1, 2002, 4};
+    struct filter *only_blue = parse("{\"eq\":{\"color\":\"c1\"}}");
+    assert_int_equal(living_open(&l, test_folder, &e), STATUS_OK);
+    make(&made, 100, &red);
+    assert_int_equal(living_put_allowed(l, only_blue, &made.document, w->vectors[0], &effect, &e), STATUS_INVALID);
+    assert_int_equal(effect, CHANGE_REFUSED);
+    assert_int_equal(living_put(l, &made.document, w->vectors[0], &effect, &e), STATUS_OK);
+
+    make(&made, 100, &blue); /* the id is another's */
+    assert_int_equal(living_put_allowed(l, only_blue, &made.document, w->vectors[0], &effect, &e), STATUS_INVALID);
+    assert_int_equal(effect, CHANGE_REFUSED);
+    assert_int_equal(living_find_allowed(l, only_blue, "100", &view, &found, &e), STATUS_NOT_FOUND);
+    assert_int_equal(living_delete_allowed(l, only_blue, "100", &e), STATUS_NOT_FOUND);
+    assert_int_equal(living_find_allowed(l, only_blue, "none", &view, &found, &none), STATUS_NOT_FOUND);
+    assert_memory_equal(e.text, none.text, strlen("no document has the id "));
+
+    make(&made, 101, &blue);
+    assert_int_equal(living_put_allowed(l, only_blue, &made.document, w->vectors[0], &effect, &e), STATUS_OK);
+    assert_int_equal(living_find_allowed(l, only_blue, "101", &view, &found, &e), STATUS_OK);
+    snapshot_release(view);
+    assert_int_equal(living_delete_allowed(l, only_blue, "101", &e), STATUS_OK);
+    living_close(l);
+    filter_release(only_blue);
+    free(w);
+}
+
+/* A filter as it is written again is the same filter. */
+static void test_writing(void **state) {
+    (void)state;
+    for (int i = 0; i < 200; i++) {
+        struct facts_model model = {0};
+        struct buffer text = {0};
+        bool allowed;
+        draw_filter(&text, &model, &allowed, 1, 4);
+        struct filter *f = parse(text.data), *again = parse(filter_text(f));
+        assert_true(filter_is_same(f, again));
+        struct filter *both = filter_join(f, again), *same = filter_join(NULL, f);
+        assert_false(filter_is_same(both, f));
+        assert_ptr_equal(same, f);
+        filter_release(same);
+        filter_release(both);
+        filter_release(again);
+        filter_release(f);
+        buffer_free(&text);
+    }
+}
+
+static void test_bad_metadata(void **state) {
+    struct buffer facts = {0};
+    struct error e;
+    (void)state;
+    assert_int_equal(facts_append(&facts, "[1]", &e), STATUS_INVALID);
+    assert_int_equal(facts_append(&facts, "{\"a\":", &e), STATUS_INVALID);
+    assert_int_equal(facts.size, 0);
+    buffer_free(&facts);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_conditions),
+        cmocka_unit_test(test_refused_filters),
+        cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_dates),
+        cmocka_unit_test(test_filling),
+        cmocka_unit_test(test_writing),
+        cmocka_unit_test(test_bad_metadata),
+        cmocka_unit_test_setup_teardown(test_random_filters, folder_set_up, folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_random_filters_faiss, folder_set_up, folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_random_filters_lists, folder_set_up, folder_tear_down),
+        cmocka_unit_test_setup_teardown(test_changes_within_a_filter, folder_set_up, folder_tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
