@@ -205,8 +205,7 @@ enum status filter_fill(const struct filter *f, struct buffer *metadata, struct 
     struct buffer filled = {0};
     struct json_writer w;
     if (f == NULL) return STATUS_OK;
-    if (metadata->size > 0 &&
-        json_parse(&given, (struct text_span){metadata->data, metadata->size}, "metadata", e))
+    if (metadata->size > 0 && json_parse(&given, (struct text_span){metadata->data, metadata->size}, "metadata", e))
         return e->status;
     if (given && json_kind(given) != JSON_KIND_OBJECT) {
         json_close(given);

@@ -1,6 +1,7 @@
 /* retrieval/filter/filter.h: which documents a search may find, as a small JSON language (docs/filters.md):
  *
- *     {"and": [{"eq": {"lang": "en"}}, {"range": {"date": {"gte": "2024-01-01"}}}, {"not": {"prefix": {"path": "x/"}}}]}
+ *     {"and": [{"eq": {"lang": "en"}}, {"range": {"date": {"gte": "2024-01-01"}}}, {"not": {"prefix": {"path":
+ * "x/"}}}]}
  *
  * A filter is compiled once and then asked for each document. It never changes; it is counted, and any thread may hold
  * and release one. NULL is no filter: all documents pass. */
@@ -37,7 +38,8 @@ struct filter *filter_hold(struct filter *f);
 void filter_release(struct filter *f);
 
 bool filter_allows(const struct filter *f, const struct filter_subject *s);
-/* As JSON, one spelling for filters that are built alike; NUL-terminated, it lives as long as the filter. Of NULL "". */
+/* As JSON, one spelling for filters that are built alike; NUL-terminated, it lives as long as the filter. Of NULL "".
+ */
 const char *filter_text(const struct filter *f);
 /* Whether both are built alike. */
 bool filter_is_same(const struct filter *a, const struct filter *b);

@@ -5,7 +5,7 @@
 
 enum filter_kind { FILTER_IN, FILTER_RANGE, FILTER_PREFIX, FILTER_AND, FILTER_OR, FILTER_NOT };
 
-/* What is compared with. */
+/* A value that a condition compares with. */
 struct filter_value {
     struct fact fact; /* without a name; its text is owned */
     int64_t date;     /* of FILTER_RANGE, where the text is one */

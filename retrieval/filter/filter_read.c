@@ -244,8 +244,7 @@ enum status filter_read(struct filter **out, struct json_reader *r, const struct
     struct error e;
     *out = NULL;
     if (!json_is_text(value)) return read_whole(r, value, out);
-    if (json_parse(&inner, json_text(value), "the filter", &e))
-        return json_fail(r, JSON_FAULT_VALUE, "%s", e.text);
+    if (json_parse(&inner, json_text(value), "the filter", &e)) return json_fail(r, JSON_FAULT_VALUE, "%s", e.text);
     enum status status = read_whole(r, inner, out);
     json_close(inner);
     return status;

@@ -45,8 +45,8 @@ const struct collection_info *view_info(const struct snapshot *s);
 
 /* As index_search, over the chunks of the view whose documents the filter allows (NULL: all). Where few are left, or
  * too few are found among the nearest of all, those are compared one by one: exact, as far as the index keeps vectors.
- * STATUS_UNSUPPORTED where that is needed of an inverted file on a GPU, which gives no vectors back. Chunk numbers count the generation's first, then those of the log; an
- * answer does not depend on the other queries. */
+ * STATUS_UNSUPPORTED where that is needed of an inverted file on a GPU, which gives no vectors back. Chunk numbers
+ * count the generation's first, then those of the log; an answer does not depend on the other queries. */
 enum status view_search(const struct snapshot *s, struct filter *filter, struct index_query query, int64_t *ids,
                         float *similarities, struct error *e);
 /* Documents and chunks of the view that the filter allows. */

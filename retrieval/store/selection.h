@@ -22,12 +22,12 @@ void selection_release(struct selection *s); /* NULL: nothing */
 enum { SELECTIONS = 16 };
 
 struct selections {
-    pthread_mutex_t lock; /* all below */
+    pthread_mutex_t lock;                 /* all below */
     struct selection *latest[SELECTIONS]; /* most recently used first; NULL behind the last */
 };
 void selections_open(struct selections *s);
 void selections_close(struct selections *s);
-/* What f allows, held for the caller. Any thread. */
+/* The selection of f, held for the caller. Any thread. */
 struct selection *selections_find(struct selections *s, const struct collection *c, struct filter *f);
 
 /* Whether the filter allows the document. NULL allows all. */

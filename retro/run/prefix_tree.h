@@ -3,9 +3,9 @@
  *
  * A block is a node, and its parent holds the rows before its own: the path from the top to a node is a text. A node
  * has the ids of its rows and everything else that the rows were computed from: the neighbours of the chunks that they
- * close, and `root` (the scope of its session, and the chunk grid or the encoder's source). All of it is compared, no hash stands for any.
- * The model is the pool's only one. A full block is shared and never written again. A block with fewer rows was the
- * end of a sequence; its rows are copied, and it has no children.
+ * close, and `root` (the scope of its session, and the chunk grid or the encoder's source). All of it is compared, no
+ * hash stands for any. The model is the pool's only one. A full block is shared and never written again. A block with
+ * fewer rows was the end of a sequence; its rows are copied, and it has no children.
  *
  * Sequences hold the blocks of their tables. Blocks that nobody holds are kept, `most` of them; the least recently used
  * goes first, and since a sequence lets go of its last block first, a parent never goes before its children. */

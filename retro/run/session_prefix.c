@@ -34,11 +34,8 @@ struct prefix_place {
 };
 
 static struct prefix_text tree_text(const struct session *s, const struct session_text *text, int slot) {
-    return (struct prefix_text){.root = root_of(s, slot),
-                                .grid = s->grid,
-                                .ids = text->ids,
-                                .neighbors = text->neighbors,
-                                .n = text->n};
+    return (struct prefix_text){
+        .root = root_of(s, slot), .grid = s->grid, .ids = text->ids, .neighbors = text->neighbors, .n = text->n};
 }
 
 /* Moves on by one full block of the text. */

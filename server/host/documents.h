@@ -16,7 +16,7 @@ struct documents {
     struct embedder embedder;
     struct retriever *retriever;
     struct filter *filter; /* of all searches; NULL: none */
-    bool attends; /* the model can read the collection's tokens by chunked cross attention */
+    bool attends;          /* the model can read the collection's tokens by chunked cross attention */
 };
 
 /* Whether the configuration names a collection. */

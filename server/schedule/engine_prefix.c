@@ -50,7 +50,7 @@ static bool is_coming(const struct engine_sequence *s, int found) {
     return false;
 }
 
-/* What a key may see of other keys' documents must not show in what its prompts take over: keys with one filter are a
+/* Documents of other keys must not show in the rows that a prompt takes over: keys with one filter are a
  * scope of their own, counted from 1. */
 uint32_t engine_scope(struct engine *x, const struct engine_sequence *s) {
     struct filter *filter = principal_filter(&s->generation->asked.principal);

@@ -110,7 +110,7 @@ struct engine {
     struct engine_step step;
     struct workload waiting; /* of all who wait */
     struct pace pace;
-    double paced;       /* when the work that pace has not seen began; 0: there was none to do */
+    double paced;           /* when the work that pace has not seen began; 0: there was none to do */
     struct filter **scopes; /* [n_scopes] held: filters of keys (engine_prefix.c) */
     int n_scopes;
     int32_t *chunk_ids; /* [chunk_length] */

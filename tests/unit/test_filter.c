@@ -395,7 +395,7 @@ static void test_random_filters_lists(void **state) {
     if (HAVE_FAISS) check_random_filters("IVF16,Flat", 60);
 }
 
-/* What another client has is not there. */
+/* Documents of another client are not there. */
 static void test_changes_within_a_filter(void **state) {
     struct world *w = calloc(1, sizeof *w);
     struct living *l;

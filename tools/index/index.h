@@ -102,6 +102,7 @@ struct index_arguments {
     struct neighbors_options neighbors;
     int k;
     bool json, list_long, repair;
+    const char *filter;     /* of a search; NULL: none */
     const char *id;         /* of the document added; NULL: made of its path */
     struct buffer metadata; /* of the documents added: a JSON object, without its end; empty: none */
     char **rest;

@@ -69,13 +69,19 @@ static enum status search(const struct index_arguments *a, struct living *l, con
     struct retriever *retriever;
     struct hits hits;
     struct retriever_query query = {.text = {a->rest[1], strlen(a->rest[1])}, .k = a->k, .min_similarity = -1};
-    if (retriever_local_open(&retriever, l, embedder, a->k, e)) return e->status;
-    enum status status = retriever_search(retriever, &query, 1, &hits, e);
+    if (filter_parse(&query.filter, a->filter, "--filter", e)) return e->status;
+    enum status status = retriever_local_open(&retriever, l, embedder, a->k, e);
+    if (status) {
+        filter_release(query.filter);
+        return status;
+    }
+    status = retriever_search(retriever, &query, 1, &hits, e);
     if (status == STATUS_OK) {
         for (int i = 0; i < hits.n; i++) print_hit(i + 1, &hits.list[i]);
         hits_free(&hits);
     }
     retriever_close(retriever);
+    filter_release(query.filter);
     return status;
 }
 

@@ -49,6 +49,7 @@ enum option_id {
     OPTION_JSON,
     OPTION_LONG,
     OPTION_META,
+    OPTION_FILTER,
     OPTION_ID,
     OPTION_REPAIR,
     OPTION_HELP
@@ -72,6 +73,7 @@ static const struct index_row {
      OPTION_INDEX, BUILD},
     {"--id", "ID", "the document's id, where PATH is one file; else it is made of the path", OPTION_ID, ADD},
     {"--meta", "KEY=VALUE", "goes with every document: a number, true, false, or text", OPTION_META, ADD},
+    {"--filter", "JSON", "the documents that may be found (docs/filters.md)", OPTION_FILTER, SEARCH},
     {"--repair", NULL, "cuts damaged changes off the log first, puts them aside, and says so", OPTION_REPAIR, VERIFY},
     {"--json", NULL, "an object a line", OPTION_JSON, LIST | SHOW | ADD | CHANGE | STATS},
     {"--long", NULL, "number of chunks, name and title beside each id", OPTION_LONG, LIST},
@@ -97,6 +99,7 @@ static enum status parse_option(struct index_arguments *a, int option, const cha
         case OPTION_FOLLOW: a->build.follow = true; break;
         case OPTION_JSON: a->json = true; break;
         case OPTION_LONG: a->list_long = true; break;
+        case OPTION_FILTER: a->filter = value; break;
         case OPTION_ID: a->id = value; break;
         case OPTION_REPAIR: a->repair = true; break;
         case OPTION_META: status = metadata_add(&a->metadata, value, e); break;

@@ -21,8 +21,8 @@ void document_request_free(struct document_request *r);
 /* The query string of a list. */
 struct document_list_request {
     int64_t limit;
-    char *after;  /* the id behind which it begins; NULL: at the first */
-    char *prefix; /* of the paths that are listed; NULL: all */
+    char *after;           /* the id behind which it begins; NULL: at the first */
+    char *prefix;          /* of the paths that are listed; NULL: all */
     struct filter *filter; /* held: of the documents that are listed; NULL: all */
 };
 bool document_list_parse(struct document_list_request *r, const struct query_argument *arguments, int n,

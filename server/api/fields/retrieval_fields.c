@@ -126,8 +126,7 @@ enum status request_retrieval_read(struct json_reader *r, const struct json *val
     out->given = true;
     enum status status = json_table_read(r, &retrieval_table, value, out);
     bool names = out->excluded.n + out->without.n > 0;
-    bool searches =
-        !out->enabled || out->k != 0 || out->min_similarity >= -1 || out->every > 0 || out->filter || names;
+    bool searches = !out->enabled || out->k != 0 || out->min_similarity >= -1 || out->every > 0 || out->filter || names;
     if (status || out->n_neighbors == 0 || !searches) return status;
     failure_set(r->context, 400, "invalid_value", "retrieval.neighbors",
                 "retrieval.neighbors takes the place of a search: leave out enabled, k, min_similarity, every, filter, "
