@@ -187,13 +187,30 @@ static enum status open_chat(struct decoder_part *d, struct error *e) {
     return STATUS_OK;
 }
 
+/* Pictures are refused where the folder does not say what to make of them; all else works. */
+static enum status open_sight(struct decoder_part *d, struct error *e) {
+    const struct model *m = d->opened.model;
+    if (model_info(m)->picture_rows == 0) return STATUS_OK;
+    enum status status = sight_open(&d->sight, m, d->path, e);
+    if (status == STATUS_OK) {
+        log_info("pictures: the tower reads them in %d rows", model_info(m)->picture_rows);
+        return status;
+    }
+    d->sight.model = NULL;
+    if (status != STATUS_NOT_FOUND) return status;
+    log_info("no pictures: %s", e->text);
+    return STATUS_OK;
+}
+
 enum status decoder_part_open(struct decoder_part *d, const struct config *c, bool documents, struct error *e) {
     const struct model_info *info = model_info(d->opened.model);
     if (!d->opening.started && tokenizer_opening_start(&d->opening, d->path, e)) return e->status;
     if (tokenizer_opening_finish(&d->opening, &d->tokenizer, e)) return e->status;
     log_model(d);
     log_sampling(d, c);
-    if (check_vocabulary(info, d->tokenizer, d->path, e) || open_chat(d, e) || take_fingerprint(d, e)) return e->status;
+    if (check_vocabulary(info, d->tokenizer, d->path, e) || open_chat(d, e) || open_sight(d, e) ||
+        take_fingerprint(d, e))
+        return e->status;
     d->mode = retrieval_mode_of(RETRIEVAL_AUTO, info->chunk_length > 0);
     if (documents && (check_mode(c, info, &d->mode, e) || open_documents(d, c, e))) return e->status;
     return open_engine(d, c, documents, e);
@@ -293,6 +310,7 @@ static enum status serve_decoder(const struct decoder_part *d, const struct conf
         .info = info,
         .tokenizer = d->tokenizer,
         .chat = d->chat,
+        .sight = d->sight.model ? &d->sight : NULL,
         .eod = choose_eod(d),
         .ends = d->ends,
         .engine = d->engine,

@@ -6,6 +6,7 @@
 #include "server/host/documents.h"
 #include "server/host/opened_model.h"
 #include "server/host/opened_tokenizer.h"
+#include "server/host/sight.h"
 
 /* A model that writes. */
 struct decoder_part {
@@ -16,6 +17,7 @@ struct decoder_part {
     struct tokenizer_opening opening; /* started before the model is loaded, or not at all */
     struct tokenizer *tokenizer;
     struct chat *chat;          /* NULL: the model has no chat template */
+    struct sight sight;         /* model NULL: it reads no pictures */
     enum retrieval_mode mode;   /* of retrieval, where a request does not say */
     struct documents documents; /* this and the next only with retrieval.collection */
     struct retrieval_thread *retrieval;

@@ -236,6 +236,13 @@ static const struct stack *main_stack(const struct model *m) {
     return &m->stacks[STACK_DECODER];
 }
 
+/* Rows of a picture in the tower; where any size is read, of the most patches that are read at once. */
+static int count_picture_rows(const struct tower_spec *t) {
+    enum { MOST_PATCHES = 4096 };
+    int patches = t->image_h > 0 ? t->image_h / t->patch * (t->image_w / t->patch) : MOST_PATCHES;
+    return t->class_tokens + patches;
+}
+
 /* The type of the matrices that are the most of a model. */
 static enum dtype main_dtype(const struct model *m, const struct stack *s) {
     return s->layers ? s->layers[s->kept.first].qkv.weight.dtype : m->projector.fc1.weight.dtype;
@@ -264,6 +271,7 @@ static void fill_info(struct model *m) {
     info->trained_positions = spec->max_positions;
     info->max_positions = spec->learned_positions ? spec->max_positions : 0;
     info->writes = model_writes(m);
+    info->picture_rows = model_writes(m) && spec->projector.out > 0 ? count_picture_rows(&spec->tower) : 0;
     info->reads_source = s->dims.reads == EDGE_SOURCE;
     info->start = spec->start;
     info->eod = spec->eod;

@@ -22,6 +22,7 @@ struct model_info {
     int retrieved_length;  /* r: neighbour and continuation */
     int n_retro_layers;
     bool writes;         /* text: it has a decoder */
+    int picture_rows;    /* of the tower, for the largest picture that a text may have; 0: texts have none */
     bool reads_source;   /* an encoder reads a session's source, the decoder starts from `start` */
     int start;           /* the decoder's first id; -1 without an encoder of sources */
     int eod;             /* end of document id, -1 when the folder names none */

@@ -46,7 +46,7 @@ static void put_tags(struct merging *w, int tile, int tiles) {
 static void put_picture(struct merging *w, const struct merged_picture *p) {
     struct merged_text *t = w->to;
     size_t values = (size_t)p->tiles * (size_t)p->tile_rows * (size_t)w->width;
-    memcpy(t->given + (size_t)t->n_given * (size_t)w->width, p->rows, values * sizeof *t->given);
+    if (p->rows) memcpy(t->given + (size_t)t->n_given * (size_t)w->width, p->rows, values * sizeof *t->given);
     t->n_given += p->tiles * p->tile_rows;
     for (int i = 0; i < p->tiles; i++) {
         put_tags(w, i, p->tiles);
@@ -91,7 +91,7 @@ enum status merge_text(struct merged_text *out, const struct model *m, const str
     if (count_rows(&rows, m, text, e)) return e->status;
     out->ids = xmalloc((rows.all + 1) * sizeof *out->ids);
     if (m->spec.learned_positions) out->positions = xmalloc((rows.all + 1) * sizeof *out->positions);
-    out->given = xmalloc((rows.given + 1) * (size_t)w.width * sizeof *out->given);
+    if (next && next->rows) out->given = xmalloc((rows.given + 1) * (size_t)w.width * sizeof *out->given);
 
     for (; w.at < text->n; w.at++) {
         if (text->ids[w.at] == m->spec.picture.id) {

@@ -6,7 +6,7 @@
 
 /* A picture whose rows are known. */
 struct merged_picture {
-    const float *rows; /* [tiles, tile_rows, d]; the thumbnail is the last tile */
+    const float *rows; /* [tiles, tile_rows, d]; the thumbnail is the last tile. NULL: only names are wanted */
     int tiles, tile_rows;
     uint64_t hash[2]; /* of its pixels, and everything else that the rows were made from */
 };

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/base64.h"
 #include "retro/text/tokenizer_private.h"
 
 enum {
@@ -27,30 +28,6 @@ static uint32_t unit_offset(uint32_t unit) { return unit >> 10 << ((unit & 0x200
 /* A unit that is a value has bit 31 set. */
 static bool unit_is_value(uint32_t unit) { return unit >> 31; }
 static uint32_t unit_value(uint32_t unit) { return unit & 0x7FFFFFFFu; }
-
-/* Appends the bytes of base64 text; false when it is none. */
-static bool base64_decode(struct text_span text, struct buffer *out) {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    int8_t values[256];
-    memset(values, -1, sizeof values);
-    for (int i = 0; i < 64; i++) values[(uint8_t)digits[i]] = (int8_t)i;
-    if (text.size % 4 != 0) return false;
-    while (text.size > 0 && text.text[text.size - 1] == '=' && text.size % 4 != 2) text.size--;
-
-    uint32_t bits = 0;
-    int n_bits = 0;
-    for (size_t i = 0; i < text.size; i++) {
-        int8_t value = values[(uint8_t)text.text[i]];
-        if (value < 0) return false;
-        bits = bits << 6 | (uint32_t)value;
-        n_bits += 6;
-        if (n_bits < 8) continue;
-        n_bits -= 8;
-        char byte = (char)(bits >> n_bits);
-        buffer_append(out, &byte, 1);
-    }
-    return true;
-}
 
 static uint32_t read_little(const char *p) {
     uint32_t value = 0;

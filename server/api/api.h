@@ -26,9 +26,10 @@ struct served_model {
     const char *fingerprint; /* of the model and of how it computes: the same one, the same answers */
     const struct model_info *info;
     const struct tokenizer *tokenizer;
-    int eod;                 /* begins an empty text and pads others, -1: none */
-    struct end_ids ends;     /* what ends a text */
-    const struct chat *chat; /* its chat templates, NULL: it has none */
+    int eod;                   /* begins an empty text and pads others, -1: none */
+    struct end_ids ends;       /* what ends a text */
+    const struct chat *chat;   /* its chat templates, NULL: it has none */
+    const struct sight *sight; /* NULL: it reads no pictures */
     struct engine *engine;
     struct grammars *grammars;
     struct retrieval_thread *retrieval;      /* NULL: the model has no collection of its own */

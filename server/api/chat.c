@@ -62,6 +62,7 @@ static bool open_choice(struct chat_answer *c, const struct chat_prompt *prompt,
     if (!choose_length(c, prompt, &asked->max_tokens, f)) return false;
     asked->n_prompt = prompt->ids.n;
     asked->prompt = writing_copy_ids(&prompt->ids);
+    asked->pictures = picture_set_hold(prompt->pictures);
     asked->n_top = c->request.logprobs ? (int)c->request.top_logprobs : -1;
     if (!writing_ask(c->model, &c->request.writing, number, asked, f)) return false;
     if (prompt->place == NULL) asked->passages.search = false;

@@ -35,9 +35,10 @@ struct chat_answer {
 /* chat_messages.c: the request's conversation as the model's template takes it. */
 struct chat_prompt {
     struct tokens ids;
-    bool thinks;              /* the prompt ends within the model's thoughts */
-    bool thought;             /* or behind them */
-    struct chat_place *place; /* of found passages, NULL: none are sought, or the model reads none as text */
+    struct picture_set *pictures; /* NULL: none */
+    bool thinks;                  /* the prompt ends within the model's thoughts */
+    bool thought;                 /* or behind them */
+    struct chat_place *place;     /* of found passages, NULL: none are sought, or the model reads none as text */
 };
 void chat_prompt_free(struct chat_prompt *p);
 /* *out can be freed either way. */

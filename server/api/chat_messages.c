@@ -6,12 +6,15 @@
 
 #include "retro/chat/chat.h"
 #include "server/api/chat.h"
+#include "server/api/chat_pictures.h"
 #include "server/api/chat_place.h"
 #include "server/api/reading.h"
+#include "server/host/sight.h"
 
 /* What a template knows. */
 struct template_skills {
     bool parts;     /* content may be a list of parts */
+    bool pictures;  /* a part may be a picture; then texts are parts, too */
     bool developer; /* the role of this name */
     bool tools, documents;
     bool text_arguments; /* arguments of calls stay the text that was sent */
@@ -31,12 +34,13 @@ static bool has_word(struct text_span literals, const char *word) {
 static struct template_skills skills_of(const struct template *t) {
     struct text_span literals = template_literals(t);
     return (struct template_skills){.parts = template_reads(t, "text") || has_word(literals, "text"),
+                                    .pictures = has_word(literals, "image"),
                                     .developer = has_literal(literals, "developer"),
                                     .tools = template_reads(t, "tools"),
                                     .documents = template_reads(t, "documents")};
 }
 
-static bool check_message(const struct json *message, size_t i, struct failure *f) {
+static bool check_message(const struct json *message, size_t i, bool sees, struct failure *f) {
     const struct json *content = json_member(message, "content");
     if (json_kind(message) != JSON_KIND_OBJECT)
         return failure_set(f, 400, "invalid_type", "messages", "message %zu is not an object", i);
@@ -45,12 +49,15 @@ static bool check_message(const struct json *message, size_t i, struct failure *
     if (!json_is_absent(content) && !json_is_text(content) && !json_is_list(content))
         return failure_set(f, 400, "invalid_type", "messages",
                            "the content of message %zu must be a string, an array of parts or null", i);
-    for (size_t j = 0; j < json_count(content); j++)
-        if (!json_text_is(json_member(json_item(content, j), "type"), "text") ||
-            !json_is_text(json_member(json_item(content, j), "text")))
+    for (size_t j = 0; j < json_count(content); j++) {
+        const struct json *part = json_item(content, j);
+        bool text = json_text_is(json_member(part, "type"), "text") && json_is_text(json_member(part, "text"));
+        if (!text && !(sees && chat_part_is_picture(part)))
             return failure_set(
                 f, 400, "unsupported_content", "messages",
-                "part %zu of message %zu is not {\"type\": \"text\", \"text\": ...}; the model reads text", j, i);
+                "part %zu of message %zu is not {\"type\": \"text\", \"text\": ...}; the model reads text%s", j, i,
+                sees ? " and {\"type\": \"image_url\", ...}" : "");
+    }
     return true;
 }
 
@@ -71,20 +78,42 @@ static void put_marked(struct json_writer *w, struct text_span text, const char 
     buffer_free(&marked);
 }
 
-/* Parts as parts, the mark before the first. */
+static void put_text_part(struct json_writer *w, struct text_span text, const char *mark) {
+    put_object(w);
+    put_key_string(w, "type", "text");
+    put_key(w, "text");
+    put_marked(w, text, mark);
+    put_object_end(w);
+}
+
+/* Templates name a picture's place by a part of this type, as transformers' processors do. */
+static void put_picture(struct json_writer *w) {
+    put_object(w);
+    put_key_string(w, "type", "image");
+    put_object_end(w);
+}
+
+/* Parts as parts, the mark before the first text. */
 static void put_parts(struct json_writer *w, const struct json *parts, const char *mark) {
     put_array(w);
     for (size_t i = 0; i < json_count(parts); i++) {
-        if (i > 0 || mark == NULL) {
-            put_json(w, json_item(parts, i));
-            continue;
+        const struct json *part = json_item(parts, i);
+        if (chat_part_is_picture(part)) {
+            put_picture(w);
+        } else if (mark) {
+            put_text_part(w, json_text(json_member(part, "text")), mark);
+            mark = NULL;
+        } else {
+            put_json(w, part);
         }
-        put_object(w);
-        put_key_string(w, "type", "text");
-        put_key(w, "text");
-        put_marked(w, json_text(json_member(json_item(parts, i), "text")), mark);
-        put_object_end(w);
     }
+    put_array_end(w);
+}
+
+/* A text as the only part. */
+static void put_one_part(struct json_writer *w, struct text_span text, const char *mark) {
+    put_array(w);
+    put_text_part(w, text, mark);
     put_array_end(w);
 }
 
@@ -94,6 +123,8 @@ static void put_content(struct json_writer *w, const struct json *content, const
         put_joined(w, content, mark);
     else if (json_is_list(content))
         put_parts(w, content, mark);
+    else if (json_is_text(content) && s->pictures)
+        put_one_part(w, json_text(content), mark);
     else if (mark && json_is_text(content))
         put_marked(w, json_text(content), mark);
     else
@@ -172,7 +203,7 @@ static bool make_messages(const struct json *messages, const struct template_ski
     put_begin(&w, &text);
     put_array(&w);
     for (size_t i = 0; ok && i < json_count(messages); i++) {
-        ok = check_message(json_item(messages, i), i, f);
+        ok = check_message(json_item(messages, i), i, s->pictures, f);
         const char *mark = place && json_item(messages, i) == place->message ? place->mark : NULL;
         if (ok) put_message(&w, json_item(messages, i), s, mark);
     }
@@ -261,11 +292,14 @@ static bool fill(const struct served_model *model, const struct chat_request *r,
     if (!r->calls_tools) in->tools = NULL;
     if (chat_pick(model->chat, in, &t, &e)) return failure_from_error(f, &e);
     struct template_skills skills = skills_of(t);
-    bool ok = check_skills(r, in, &skills, f) && open_place(model, r, in->messages, &out->place, f) &&
-              render(model, in, &skills, out->place, &text, f) &&
+    skills.pictures = skills.pictures && model->sight;
+    bool ok = chat_pictures_read(model, in->messages, &out->pictures, f) && check_skills(r, in, &skills, f) &&
+              open_place(model, r, in->messages, &out->place, f) && render(model, in, &skills, out->place, &text, f) &&
               (!out->place || chat_place_find(out->place, &text, f));
     if (ok && chat_encode(t, model->tokenizer, &text, &out->ids, &e)) ok = failure_from_error(f, &e);
     if (ok && out->place) chat_place_keep(out->place, t, model->tokenizer, &text);
+    if (ok && out->pictures && picture_set_merge(out->pictures, model->sight->model, &out->ids, &e))
+        ok = failure_from_error(f, &e);
     out->thinks = ok && ends_with(&text.text, "<think>");
     out->thought = ok && ends_with(&text.text, "</think>");
     *format = r->calls_tools ? call_format_of(template_literals(t)) : CALLS_NONE;
@@ -294,4 +328,5 @@ bool chat_prompt_make(const struct served_model *model, const struct chat_reques
 void chat_prompt_free(struct chat_prompt *p) {
     tokens_free(&p->ids);
     chat_place_close(p->place);
+    picture_set_release(p->pictures);
 }

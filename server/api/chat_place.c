@@ -7,9 +7,11 @@
 #include "server/api/writing.h"
 
 void chat_join_parts(const struct json *parts, struct buffer *out) {
+    size_t before = out->size;
     for (size_t i = 0; i < json_count(parts); i++) {
         struct text_span part = json_text(json_member(json_item(parts, i), "text"));
-        if (i > 0) buffer_append(out, "\n", 1);
+        if (part.text == NULL) continue; /* a picture */
+        if (out->size > before) buffer_append(out, "\n", 1);
         buffer_append(out, part.text, part.size);
     }
 }

@@ -104,6 +104,7 @@ bool writing_compare(const struct served_model *model, const struct request_writ
     to->n_prompt = asked->n_prompt;
     to->source = copy_ids(asked->source, asked->n_source);
     to->n_source = asked->n_source;
+    to->pictures = picture_set_hold(asked->pictures);
     to->max_tokens = asked->max_tokens;
     to->n_top = 0;
     g->asked.n_top = max_int(0, asked->n_top);

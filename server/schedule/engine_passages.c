@@ -47,7 +47,7 @@ static void write_query(struct engine_sequence *s) {
 /* A special token that begins a prompt stays before the passages. */
 static void compose_before(const struct tokenizer *t, const int32_t *ids, int n, const struct tokens *passages,
                            struct tokens *all) {
-    int first = n > 0 && tokenizer_is_special(t, ids[0]) ? 1 : 0;
+    int first = n > 0 && ids[0] >= 0 && tokenizer_is_special(t, ids[0]) ? 1 : 0;
     for (int i = 0; i < first; i++) tokens_append(all, ids[i], 0);
     for (int i = 0; i < passages->n; i++) tokens_append(all, passages->ids[i], 0);
     for (int i = first; i < n; i++) tokens_append(all, ids[i], 0);
@@ -62,8 +62,12 @@ static enum status compose(const struct engine_sequence *s, const struct hits *h
     bool encodes = asked->n_source > 0;
     if (passages_write(&o->passages, o->tokenizer, hits, room, passages, e)) return e->status;
     all->n = 0;
-    if (passages->n > 0 && place->compose)
-        return place->compose(place->context, (struct text_span){passages->text.data, passages->text.size}, all, e);
+    if (passages->n > 0 && place->compose) {
+        struct text_span text = {passages->text.data, passages->text.size};
+        enum status status = place->compose(place->context, text, all, e);
+        if (status || asked->pictures == NULL) return status;
+        return picture_set_merge(asked->pictures, o->model, all, e);
+    }
     compose_before(o->tokenizer, encodes ? asked->source : asked->prompt, encodes ? asked->n_source : asked->n_prompt,
                    &passages->ids, all);
     return STATUS_OK;
@@ -115,7 +119,7 @@ static void restart(struct engine_sequence *s, int32_t *rows, int n) {
         answer->n_chunks = grid_complete(answer->grid, n + s->generation->asked.max_tokens - s->n_ids);
     }
     session_rewind(s->session, kept, sequence_grid(s));
-    s->begun = false;
+    s->begun = s->viewed = false;
 }
 
 /* The composed text is read: as the encoder's source, or as the decoder's rows. */

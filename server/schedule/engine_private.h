@@ -3,6 +3,7 @@
  *   engine.c        the loop, opening and closing, submitting
  *   engine_admit.c  who gets a sequence, who leaves, whose neighbours are looked up
  *   engine_passages.c  passages in the prompt, sought once or again and again
+ *   engine_pictures.c  the rows of pictures in prompts
  *   engine_pinned.c the operator's prefixes, whose rows are there from the start
  *   engine_prefix.c rows that a prompt takes over from earlier ones
  *   engine_step.c   plan one step, compute it, draw, hand out what was drawn
@@ -39,6 +40,8 @@ struct engine_sequence {
      * then with the n_reread tokens that had been written when these were put there. Passages add n_prefix rows. */
     const int32_t *rows, *source;
     int n_rows, n_source, n_prefix, n_reread;
+    float *given; /* owned [rows of pictures, d] in the order of the text; NULL without */
+    bool viewed;  /* these are computed, as far as the session has not their keys and values */
     int32_t *composed_rows, *composed_source; /* owned, where passages stand among them */
     bool begun;                               /* it has looked for rows to take over, and computes what is left */
     int n_cached;                             /* tokens of its prompt that needed no computing when it was read first */
@@ -179,6 +182,13 @@ static inline bool engine_passages_are_due(const struct engine_sequence *s) {
     int every = s->generation->asked.passages.every;
     return s->generation->asked.passages.search && every > 0 && s->n_ids % every == 0;
 }
+
+/* engine_pictures.c */
+
+/* Sequences whose prompt is about to be read get the rows of its pictures. */
+void engine_view_pictures(struct engine *x);
+/* The item's rows of pictures, which begins at row `first`. */
+void engine_give_rows(const struct engine_sequence *s, struct step_item *item, int first);
 
 /* engine_pinned.c */
 

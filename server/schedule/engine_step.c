@@ -22,6 +22,7 @@ static void plan_item(struct engine_sequence *s, const int32_t *tokens, int n_to
         .neighbors = g->answer.n_chunks ? s->neighbors + session_next_chunk(s->session) : NULL,
         .n_logits = n_logits,
     };
+    engine_give_rows(s, &step->items[i], session_length(s->session));
     told_attention_plan(s, &step->items[i]);
     if (!session_wants_source(s->session)) return;
     step->items[i].source = s->source;
@@ -68,6 +69,7 @@ static void plan_prompts(struct engine *x) {
 
 void engine_plan(struct engine *x) {
     x->step.n = 0;
+    engine_view_pictures(x);
     plan_answers(x);
     plan_prompts(x);
 }

@@ -69,6 +69,7 @@ static void request_clear(struct generation_request *asked) {
     free(asked->changes.biases);
     free(asked->prompt);
     free(asked->source);
+    picture_set_release(asked->pictures);
     free(asked->neighbors.given_ids);
     for (int i = 0; i < asked->passages.n_given; i++) free((char *)(uintptr_t)asked->passages.given[i].text);
     free(asked->passages.given);

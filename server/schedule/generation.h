@@ -15,6 +15,7 @@
 #include "retro/run/session.h"
 #include "retro/text/tokenizer.h"
 #include "server/access/principal.h"
+#include "server/schedule/picture_set.h"
 #include "server/schedule/stops.h"
 
 enum finish { FINISH_NONE, FINISH_STOP, FINISH_LENGTH, FINISH_ERROR, FINISH_KINDS };
@@ -86,6 +87,7 @@ struct generation_request {
     int n_prompt, max_tokens;
     int32_t *source; /* [n_source] owned: the encoder's text, of a model that has an encoder; else NULL */
     int n_source;
+    struct picture_set *pictures;  /* a reference: their rows have names in the prompt; NULL: it has none */
     struct sample_params sampling; /* `draw` is not read: the engine counts */
     struct generation_changes changes;
     struct generation_end end;

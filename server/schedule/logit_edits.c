@@ -63,7 +63,7 @@ void logit_edits_open(struct logit_edits *e, const struct generation_request *as
     hold_ends(e, ends);
     add_biases(e);
     for (int i = 0; i < asked->n_prompt && changes->repetition != 1; i++)
-        e->list[edit_place(e, asked->prompt[i])].repetition = changes->repetition;
+        if (asked->prompt[i] >= 0) e->list[edit_place(e, asked->prompt[i])].repetition = changes->repetition;
 }
 
 void logit_edits_close(struct logit_edits *e) {

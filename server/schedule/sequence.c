@@ -37,6 +37,7 @@ void sequence_free(struct engine_sequence *s) {
     logit_edits_close(&s->edits);
     guided_close(s);
     free(s->neighbors);
+    free(s->given);
     free(s->composed_rows);
     free(s->composed_source);
     free(s->forced);

@@ -1,4 +1,4 @@
-"""Writes tests/golden/vision/{hf_,llava_hf_}*: tiny random vision models of transformers' own classes, with rows, logits
+"""Writes tests/golden/vision/{hf_,llava_hf_}* and tests/golden/llava_served: tiny random vision models of transformers' own classes, with rows, logits
 and a greedy continuation.
 
     pip install torch transformers==5.23.0 safetensors numpy
@@ -7,6 +7,7 @@ and a greedy continuation.
 Models run in f32 with eager attention and are written by save_pretrained, so names and config.json are what users bring.
 Texts have an id for each row of a picture, as the processor makes them. Nothing is patched.
 """
+import json
 import os
 import shutil
 import sys
@@ -19,9 +20,11 @@ warnings.filterwarnings("ignore")
 import numpy as np
 import torch
 import transformers
+from PIL import Image
 from safetensors.numpy import save_file
-from transformers import (CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration,
-                          MistralConfig, SiglipVisionConfig, SiglipVisionModel)
+from transformers import (CLIPImageProcessorPil, CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlavaConfig,
+                          LlavaForConditionalGeneration, MistralConfig, PreTrainedTokenizerFast, SiglipVisionConfig,
+                          SiglipVisionModel)
 
 transformers.logging.set_verbosity_error()
 torch.set_num_threads(1)
@@ -113,7 +116,96 @@ def llava(text, vision, **keys):
     return LlavaForConditionalGeneration(config)
 
 
+TEMPLATE = """{% for message in messages %}{{ message['role'].upper() + ': ' }}{% for content in message['content'] | selectattr('type', 'equalto', 'image') %}{{ '<image>\n' }}{% endfor %}{% for content in message['content'] | selectattr('type', 'equalto', 'text') %}{{ content['text'] + ' ' }}{% endfor %}{% endfor %}{% if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %}"""
+IDS = 260  # bytes, then these:
+NAMED = {256: "<s>", 257: "</s>", 258: "<image>", 259: "<pad>"}
+
+
+def byte_alphabet():
+    """Bytes as the characters that byte-level vocabularies write for them."""
+    shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    rest = [b for b in range(256) if b not in shown]
+    return {b: chr(b) for b in shown} | {b: chr(256 + i) for i, b in enumerate(rest)}
+
+
+def write_tokenizer(folder):
+    added = [{"id": i, "content": name, "special": True, "lstrip": False, "rstrip": False, "single_word": False,
+              "normalized": False} for i, name in NAMED.items()]
+    (folder / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "added_tokens": added, "normalizer": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "post_processor": None, "decoder": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True},
+        "model": {"type": "BPE", "vocab": {c: b for b, c in byte_alphabet().items()}, "merges": []}}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<s>", "eos_token": "</s>"}))
+    (folder / "chat_template.jinja").write_text(TEMPLATE)
+
+
+def make_picture(name, width, height, seed):
+    """Smooth colours: what resizing does to them shows."""
+    y, x = np.mgrid[0:height, 0:width].astype(np.float64)
+    waves = [127 + 120 * np.sin((seed + c) * (x / width * 3 + y / height * (c + 1))) for c in range(3)]
+    picture = Image.fromarray(np.stack(waves, -1).astype(np.uint8))
+    picture.save(name)
+    return picture
+
+
+def answer(model, tokenizer, processor, messages, pictures, rows):
+    """What the whole pipeline of transformers reads and writes: greedy, and never two ids nearly alike."""
+    text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    ids = torch.tensor([expand_image(tokenizer.encode(text, add_special_tokens=False), rows)])
+    x = torch.from_numpy(np.stack(processor(pictures)["pixel_values"])) if pictures else None
+    n, written, logprobs = ids.shape[1], [], []
+    for _ in range(NEW):
+        with torch.no_grad():
+            row = model(input_ids=ids, pixel_values=x).logits[0, -1]
+        best = torch.topk(row, 2)
+        assert best.values[0] - best.values[1] > 1e-3, "another seed: two ids are nearly alike"
+        written.append(int(best.indices[0]))
+        logprobs.append(float(torch.log_softmax(row.double(), 0).max()))
+        if written[-1] == 257:
+            break
+        ids = torch.cat([ids, torch.tensor([[written[-1]]])], 1)
+    return n, tokenizer.decode(written, skip_special_tokens=True), logprobs
+
+
+def expand_image(ids, rows):
+    return [i for id in ids for i in ([id] * rows if id == 258 else [id])]
+
+
+def make_served(name):
+    """A folder as it is downloaded, pictures, and what transformers answers to messages about them."""
+    folder = OUT.parent / name
+    text = dict(TEXT, vocab_size=IDS, max_position_embeddings=512, bos_token_id=256, eos_token_id=257, pad_token_id=259)
+    config = LlavaConfig(text_config=LlamaConfig(**text), vision_config=CLIPVisionConfig(image_size=28, **TOWER),
+                         image_token_id=258)
+    config._attn_implementation = "eager"
+    model = fill(LlavaForConditionalGeneration(config), 11)
+    with torch.no_grad():
+        letters = torch.zeros(IDS, 1)
+        letters[ord("a"):ord("z") + 1] = 1
+        model.lm_head.weight.mul_(letters)
+        model.lm_head.weight[257] = -10 * model.lm_head.weight[ord("a"):ord("z") + 1].mean(0)
+    shutil.rmtree(folder, ignore_errors=True)
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    write_tokenizer(folder)
+    processor = CLIPImageProcessorPil(size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28})
+    processor.save_pretrained(folder)
+    pictures = {f: make_picture(folder / f, w, h, i) for i, (f, w, h) in
+                enumerate([("wide.png", 61, 40), ("tall.png", 30, 77), ("plain.png", 28, 28)])}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), chat_template=TEMPLATE)
+    cases = []
+    for parts in (["wide.png", "What is this?"], ["tall.png", "What is this?"], ["wide.png", "tall.png", "Which one?"],
+                  ["tall.png", "wide.png", "Which one?"], ["Compare ", "plain.png", " with "], ["No picture"]):
+        content = [{"type": "image"} if p in pictures else {"type": "text", "text": p} for p in parts]
+        n, written, logprobs = answer(model, tokenizer, processor, [{"role": "user", "content": content}],
+                                      [pictures[p] for p in parts if p in pictures], 16)
+        cases.append({"parts": parts, "prompt_tokens": n, "answer": written, "logprobs": logprobs})
+    (folder / "answers.json").write_text(json.dumps(cases) + "\n")
+
+
 MODELS = {
+    "llava_served": make_served,
     "hf_clip": lambda name: make_tower(name, CLIPVisionModel(CLIPVisionConfig(image_size=28, **TOWER)), 28),
     "hf_siglip": lambda name: make_tower(name, SiglipVisionModel(SiglipVisionConfig(image_size=21, **TOWER)), 21),
     "llava_hf_clip": lambda name: make_llava(

@@ -1,0 +1,7 @@
+/* config/base/base64.h: bytes from base64 text, RFC 4648 section 4. */
+#pragma once
+
+#include "config/base/buffer.h"
+
+/* Appends the bytes of the text; false when it is none, with part of the bytes appended. */
+bool base64_decode(struct text_span text, struct buffer *out);

@@ -1,0 +1,30 @@
+/* server/host/sight.c: see sight.h. */
+#include "server/host/sight.h"
+
+/* A tower cannot read more of a picture than some megapixels. */
+static const int64_t MOST_PIXELS = 1 << 25;
+
+enum status sight_open(struct sight *s, const struct model *m, const char *folder, struct error *e) {
+    s->model = m;
+    if (preprocessor_open(&s->preprocessor, folder, e)) return e->status;
+    if (s->preprocessor.kind != PREPROCESSOR_LLAVA_NEXT) return STATUS_OK;
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "%s: the image processor makes tiles of a picture, which this model has no rows for", folder);
+}
+
+enum status sight_read(struct sight_tiles *out, const struct sight *s, struct text_span file, struct error *e) {
+    struct picture_rules rules = picture_default_rules;
+    struct picture picture = {0};
+    struct picture_tiles tiles = {0};
+    rules.most_pixels = MOST_PIXELS;
+    enum status status = picture_decode(&picture, file, &rules, e);
+    if (status == STATUS_OK) status = preprocessor_run(&tiles, &s->preprocessor, &picture, e);
+    if (status == STATUS_OK) status = tower_check(s->model, tiles.height, tiles.width, e);
+    picture_free(&picture);
+    if (status) {
+        picture_tiles_free(&tiles);
+        return status;
+    }
+    *out = (struct sight_tiles){tiles.pixels, tiles.tiles, tiles.height, tiles.width};
+    return STATUS_OK;
+}

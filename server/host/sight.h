@@ -1,0 +1,25 @@
+/* server/host/sight.h: how a model gets pictures: its tower's sizes, and what its folder says of making pixels of a
+ * file. */
+#pragma once
+
+#include "retro/pictures/preprocessor.h"
+#include "retro/run/merge.h"
+#include "retro/run/tower.h"
+
+/* Constant after opening; threads may share it. */
+struct sight {
+    const struct model *model; /* borrowed; only its sizes are looked at */
+    struct preprocessor preprocessor;
+};
+
+/* Reads the folder of a model that sees (model_sees). STATUS_NOT_FOUND: the folder does not say how pictures are made
+ * ready, so that it is not known what the model should see. */
+enum status sight_open(struct sight *s, const struct model *m, const char *folder, struct error *e);
+
+/* A picture as the tower takes it. */
+struct sight_tiles {
+    float *pixels; /* [tiles, 3, height, width] owned */
+    int tiles, height, width;
+};
+/* From the bytes of a file. Any thread may ask. STATUS_INVALID, STATUS_TOO_LARGE. */
+enum status sight_read(struct sight_tiles *out, const struct sight *s, struct text_span file, struct error *e);

@@ -1,0 +1,141 @@
+"""Pictures in chats: the server reads files, resizes, sees and answers as transformers' pipeline does
+(tests/reference/make_vision_hf_golden.py)."""
+import base64
+import json
+import struct
+import zlib
+
+import openai
+import pytest
+from conftest import ROOT, Server
+
+FOLDER = ROOT / "tests/golden/llava_served"
+CASES = json.loads((FOLDER / "answers.json").read_text())
+ROWS = 16  # of a picture
+
+
+def data_url(path, kind="image/png"):
+    return f"data:{kind};base64," + base64.b64encode(path.read_bytes()).decode()
+
+
+def picture(name):
+    return {"type": "image_url", "image_url": {"url": data_url(FOLDER / name)}}
+
+
+def content_of(parts):
+    return [picture(p) if p.endswith(".png") else {"type": "text", "text": p} for p in parts]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pictures")
+    config = folder / "retro.json"
+    config.write_text(json.dumps({"model": {"path": str(FOLDER), "name": "seer", "dtype": "f32"},
+                                  "server": {"port": 0, "max_context": 400}}))
+    running = Server(config, folder)
+    yield running
+    assert running.stop() == 0, running.log.read_text()
+
+
+def ask(server, content, **fields):
+    messages = content if isinstance(content, list) and "role" in content[0] else [{"role": "user", "content": content}]
+    return server.client().chat.completions.create(model="seer", messages=messages, temperature=0, max_tokens=12, **fields)
+
+
+def refuse(server, content, code, *words):
+    reply = server.post({"messages": [{"role": "user", "content": content}]}, "/v1/chat/completions")
+    error = reply.error()
+    assert reply.status == 400 and error["code"] == code and all(word in error["message"] for word in words), error
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda c: " ".join(c["parts"]))
+def test_answers_are_those_of_transformers(server, case):
+    reply = ask(server, content_of(case["parts"]), logprobs=True)
+    assert reply.choices[0].message.content == case["answer"]
+    logprobs = [token.logprob for token in reply.choices[0].logprobs.content]
+    assert logprobs == pytest.approx(case["logprobs"][:len(logprobs)], abs=1e-4) and len(logprobs) > 10
+    assert reply.usage.prompt_tokens == case["prompt_tokens"]
+
+
+def test_a_text_alone_is_a_part(server):
+    case = CASES[-1]
+    assert len(case["parts"]) == 1
+    assert ask(server, case["parts"][0]).choices[0].message.content == case["answer"]
+
+
+def test_streams_and_choices(server):
+    case = CASES[0]
+    events = ask(server, content_of(case["parts"]), stream=True)
+    assert "".join(event.choices[0].delta.content or "" for event in events if event.choices) == case["answer"]
+    reply = ask(server, content_of(case["parts"]), n=3)
+    assert [choice.message.content for choice in reply.choices] == [case["answer"]] * 3
+
+
+def test_rows_are_kept_by_content(server):
+    """The same picture in a later turn is not read again; another one in its place is."""
+    words = [{"type": "text", "text": "A rather long question about it, so that more than one block is filled. " * 3}]
+    first = ask(server, [picture("wide.png"), *words])
+    again = ask(server, [picture("wide.png"), *words])
+    other = ask(server, [picture("tall.png"), *words])
+    assert again.choices[0].message.content == first.choices[0].message.content
+    cached = [r.usage.prompt_tokens_details.cached_tokens for r in (first, again, other)]
+    total = first.usage.prompt_tokens
+    assert cached[1] == total - 1 and cached[2] < total - 200, cached
+
+    turns = [{"role": "user", "content": [picture("wide.png"), *words]},
+             {"role": "assistant", "content": first.choices[0].message.content},
+             {"role": "user", "content": [picture("plain.png"), {"type": "text", "text": "And this?"}]}]
+    third = ask(server, turns)
+    assert third.usage.prompt_tokens_details.cached_tokens > ROWS
+
+
+def test_a_word_of_the_text_is_no_picture(server):
+    """The template's word in a request is text."""
+    reply = ask(server, [{"type": "text", "text": "<image>"}, picture("plain.png")])
+    assert reply.usage.prompt_tokens > ROWS + len("<image>")
+
+
+@pytest.mark.parametrize("url, code, words", [
+    ("http://example.com/a.png", "unsupported_content", ["no data: URL", "fetches no pictures"]),
+    ("https://example.com/a.png", "unsupported_content", ["no data: URL"]),
+    ("file:///etc/passwd", "unsupported_content", ["no data: URL"]),
+    ("data:image/png;base64,%%%%", "invalid_value", ["no base64"]),
+    ("data:image/png,abc", "invalid_value", ["no base64"]),
+    ("data:image/png;base64", "invalid_value", ["no base64"]),
+    ("data:image/png;base64,", "invalid_image", ["message 0"]),
+    ("data:image/png;base64,aGVsbG8gd29ybGQ=", "invalid_image", ["message 0"]),
+])
+def test_other_urls_are_refused(server, url, code, words):
+    refuse(server, [{"type": "image_url", "image_url": {"url": url}}], code, *words)
+
+
+def test_malformed_parts_are_refused(server):
+    refuse(server, [{"type": "image_url"}], "invalid_type", "message 0")
+    refuse(server, [{"type": "image_url", "image_url": {"url": 3}}], "invalid_type", "message 0")
+    refuse(server, [{"type": "input_audio"}], "unsupported_content", "image_url")
+
+
+def test_the_limits(server):
+    def chunk(kind, data):
+        body = kind + data
+        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+
+    header = struct.pack(">IIBBBBB", 60000, 60000, 8, 2, 0, 0, 0)
+    bomb = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 100)) + chunk(b"IEND", b"")
+    url = "data:image/png;base64," + base64.b64encode(bomb).decode()
+    refuse(server, [{"type": "image_url", "image_url": {"url": url}}], "invalid_image", "60000")
+    refuse(server, [picture("plain.png")] * 26, "context_length_exceeded", "26 pictures of at least 16 tokens")
+    refuse(server, [picture("plain.png")] * 24 + [{"type": "text", "text": "long " * 40}], "context_length_exceeded")
+
+
+def test_models_that_read_text_alone(tmp_path):
+    from chat_model import make_chat_model
+    make_chat_model(tmp_path / "script")
+    (tmp_path / "retro.json").write_text(json.dumps({"model": {"path": str(tmp_path / "script")}, "server": {"port": 0}}))
+    running = Server(tmp_path / "retro.json", tmp_path)
+    try:
+        with pytest.raises(openai.BadRequestError, match="reads no pictures"):
+            running.client().chat.completions.create(
+                model="script", messages=[{"role": "user", "content": [picture("plain.png")]}])
+    finally:
+        assert running.stop() == 0
