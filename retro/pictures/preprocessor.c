@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "retro/pictures/preprocessor_sizes.h"
+
 void picture_tiles_free(struct picture_tiles *t) {
     free(t->pixels);
     *t = (struct picture_tiles){0};
@@ -58,21 +60,13 @@ static enum status picture_square(struct picture *out, const struct picture *in,
     return STATUS_OK;
 }
 
-static struct picture_size resized_size(const struct preprocessor *p, const struct picture *in) {
-    int shorter = min_int(in->width, in->height), longer = max_int(in->width, in->height);
-    double stretched = (double)((int64_t)p->shortest_edge * longer) / shorter;
-    int length = stretched > INT32_MAX ? INT32_MAX : (int)stretched;
-    if (p->shortest_edge == 0) return p->size;
-    return in->width <= in->height ? (struct picture_size){length, p->shortest_edge}
-                                   : (struct picture_size){p->shortest_edge, length};
-}
-
 /* Resizes and cuts one picture, which stays the caller's. */
 static enum status tile_prepare(struct picture *out, const struct picture *in, const struct preprocessor *p,
                                 struct error *e) {
-    struct picture_size size = p->resize ? resized_size(p, in) : (struct picture_size){in->height, in->width};
+    struct picture_size given = {in->height, in->width}, size = given;
     struct picture resized;
-    enum status status = picture_resize(&resized, in, size.width, size.height, p->way, e);
+    enum status status = p->resize ? resized_size(&size, p, given, e) : STATUS_OK;
+    if (status == STATUS_OK) status = picture_resize(&resized, in, size.width, size.height, p->way, e);
     if (status) return status;
     if (p->crop) {
         status = picture_crop(out, &resized, p->cut, p->way.library, e);
@@ -108,25 +102,6 @@ static void tile_normalize(float *pixels, const struct picture *in, const struct
         float *plane = pixels + (size_t)channel * n;
         for (size_t i = 0; i < n; i++) plane[i] = levels[in->pixels[3 * i + (size_t)channel]];
     }
-}
-
-/* The size of grids whose tiles waste the fewest pixels on this picture: transformers' select_best_resolution. */
-static struct picture_size grid_choose(const struct preprocessor *p, const struct picture *in) {
-    struct picture_size best = p->grids[0];
-    int64_t most_used = 0, least_wasted = INT64_MAX;
-    for (int i = 0; i < p->grid_count; i++) {
-        struct picture_size grid = p->grids[i];
-        double scale = fmin((double)grid.width / in->width, (double)grid.height / in->height);
-        int64_t shown = (int64_t)(in->width * scale) * (int64_t)(in->height * scale);
-        int64_t whole = (int64_t)in->width * in->height, used = shown < whole ? shown : whole;
-        int64_t wasted = (int64_t)grid.width * grid.height - used;
-        if (used > most_used || (used == most_used && wasted < least_wasted)) {
-            best = grid;
-            most_used = used;
-            least_wasted = wasted;
-        }
-    }
-    return best;
 }
 
 /* The picture as large as fits the grid, with black around it. */
@@ -182,37 +157,68 @@ static enum status tiles_whole(struct picture_tiles *out, const struct preproces
     return status;
 }
 
-/* The whole picture as a square, then the tiles of the grid from the top left. */
-static enum status tiles_grid(struct picture_tiles *out, const struct preprocessor *p, const struct picture *in,
+/* Adds the squares of a picture that fills the grid, from tile `first` on. */
+static enum status tiles_cut(struct picture_tiles *out, int first, const struct picture *large,
+                             const struct preprocessor *p, struct error *e) {
+    int width = large->width / out->columns, height = large->height / out->rows;
+    struct picture tile = {0};
+    enum status status = picture_take(&tile, width, height, e);
+    for (int i = 0; status == STATUS_OK && i < out->rows * out->columns; i++) {
+        picture_lay(&tile, large, -(i % out->columns) * width, -(i / out->columns) * height);
+        status = tiles_add(out, first + i, &tile, p, e);
+    }
+    picture_free(&tile);
+    return status;
+}
+
+/* The whole picture as a square, then the tiles of the grid. */
+static enum status tiles_next(struct picture_tiles *out, const struct preprocessor *p, const struct picture *in,
                               struct error *e) {
-    struct picture_size grid = grid_choose(p, in), whole = p->size;
-    int side = p->cut.height;
-    struct picture small = {0}, large = {0}, tile = {0};
+    struct picture_size grid = grid_choose(p, (struct picture_size){in->height, in->width}), whole = p->size;
+    struct picture small = {0}, large = {0};
     if (p->shortest_edge > 0) whole = (struct picture_size){p->shortest_edge, p->shortest_edge};
-    out->rows = grid.height / side;
-    out->columns = grid.width / side;
+    out->rows = grid.height / p->cut.height;
+    out->columns = grid.width / p->cut.height;
     out->tiles = 1 + out->rows * out->columns;
 
     enum status status = picture_resize(&small, in, whole.width, whole.height, p->way, e);
     if (status == STATUS_OK) status = tiles_add(out, 0, &small, p, e);
     if (status == STATUS_OK) status = grid_fill(&large, in, grid, p->way, e);
-    if (status == STATUS_OK) status = picture_take(&tile, side, side, e);
-    for (int i = 1; status == STATUS_OK && i < out->tiles; i++) {
-        int row = (i - 1) / out->columns, column = (i - 1) % out->columns;
-        picture_lay(&tile, &large, -column * side, -row * side);
-        status = tiles_add(out, i, &tile, p, e);
-    }
+    if (status == STATUS_OK) status = tiles_cut(out, 1, &large, p, e);
     picture_free(&small);
     picture_free(&large);
-    picture_free(&tile);
+    return status;
+}
+
+/* Tiles of the stretched picture, then the whole picture. */
+static enum status tiles_stretched(struct picture_tiles *out, const struct preprocessor *p, const struct picture *in,
+                                   struct error *e) {
+    struct picture_size tiles = tiles_choose(p, (struct picture_size){in->height, in->width});
+    struct picture large = {0};
+    if (tiles.height * tiles.width == 1) return tiles_whole(out, p, in, e);
+    out->rows = tiles.height;
+    out->columns = tiles.width;
+    out->whole = out->rows * out->columns;
+    out->tiles = out->whole + 1;
+
+    enum status status =
+        picture_resize(&large, in, tiles.width * p->size.width, tiles.height * p->size.height, p->way, e);
+    if (status == STATUS_OK) status = tiles_cut(out, 0, &large, p, e);
+    if (status == STATUS_OK) status = tiles_add(out, out->whole, in, p, e);
+    picture_free(&large);
     return status;
 }
 
 enum status preprocessor_run(struct picture_tiles *out, const struct preprocessor *p, const struct picture *picture,
                              struct error *e) {
+    enum status status;
     *out = (struct picture_tiles){.original = {picture->height, picture->width}};
-    enum status status =
-        p->kind == PREPROCESSOR_LLAVA_NEXT ? tiles_grid(out, p, picture, e) : tiles_whole(out, p, picture, e);
+    if (p->kind == PREPROCESSOR_LLAVA_NEXT)
+        status = tiles_next(out, p, picture, e);
+    else if (p->kind == PREPROCESSOR_TILES && p->tile)
+        status = tiles_stretched(out, p, picture, e);
+    else
+        status = tiles_whole(out, p, picture, e);
     if (status) picture_tiles_free(out);
     return status;
 }

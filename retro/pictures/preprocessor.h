@@ -1,31 +1,34 @@
 /* retro/pictures/preprocessor.h: pictures to the numbers that a vision tower reads, as transformers' image processors
  * make them: resize, cut, scale, normalise. preprocessor_config.json says how.
  *
- * A processor follows one of transformers' two back ends to the last bit. "CLIPImageProcessor", "ViTImageProcessor",
- * "LlavaImageProcessor" and "LlavaNextImageProcessor" follow Pillow's: with it their models were trained.
- * "SiglipImageProcessor", and every name that ends with "Fast", follow torchvision's. A name that ends with "Pil"
- * follows Pillow's. */
+ * A processor follows one of transformers' two back ends to the last bit: torchvision's where its name ends with
+ * "Fast", Pillow's where it ends with "Pil". Of names without an ending, those of CLIP, ViT, LLaVA and LLaVA-NeXT
+ * follow Pillow's, with which their models were trained; those of SigLIP, GOT-OCR2 and Qwen2-VL follow torchvision's.
+ */
 #pragma once
 
 #include "config/json/json_value.h"
 #include "retro/pictures/resize.h"
 
-enum { PREPROCESSOR_MOST_SIDE = 8192, PREPROCESSOR_MOST_GRIDS = 64 };
+enum { PREPROCESSOR_MOST_SIDE = 8192, PREPROCESSOR_MOST_GRIDS = 64, PREPROCESSOR_MOST_TILES = 100 };
 
 struct picture_size {
     int height, width;
 };
 
 enum preprocessor_kind {
-    PREPROCESSOR_PLAIN,     /* one picture */
-    PREPROCESSOR_LLAVA,     /* one picture, made square first where `pad` says so */
-    PREPROCESSOR_LLAVA_NEXT /* the whole picture, then its tiles ("anyres") */
+    PREPROCESSOR_PLAIN,      /* one picture */
+    PREPROCESSOR_LLAVA,      /* one picture, made square first where `pad` says so */
+    PREPROCESSOR_LLAVA_NEXT, /* the whole picture, then its tiles ("anyres") */
+    PREPROCESSOR_TILES, /* where `tile` says so, tiles that the picture is stretched to, then the whole picture where
+                         * they are several: GOT-OCR2's, InternVL's and Megatron's way */
+    PREPROCESSOR_QWEN   /* one picture of any size within limits, its sides multiples of merged patches */
 };
 
 struct preprocessor {
     enum preprocessor_kind kind;
     struct resize_way way;
-    bool resize, crop, rescale, normalize, pad;
+    bool resize, crop, rescale, normalize, pad, tile;
     int shortest_edge;        /* 0: `size` is the size */
     struct picture_size size; /* of the resized picture where shortest_edge is 0 */
     struct picture_size cut;  /* of the middle that is kept, where `crop` */
@@ -33,6 +36,9 @@ struct preprocessor {
     double mean[3], deviation[3];
     struct picture_size grids[PREPROCESSOR_MOST_GRIDS]; /* PREPROCESSOR_LLAVA_NEXT: sizes that tiles may fill */
     int grid_count;
+    int least_tiles, most_tiles;       /* PREPROCESSOR_TILES */
+    int64_t least_pixels, most_pixels; /* PREPROCESSOR_QWEN */
+    int patch, merge;                  /* PREPROCESSOR_QWEN: pixels of a patch's side, patches of a merged one's */
 };
 
 /* Reads preprocessor_config.json of a model's folder or, where there is none, processor_config.json; or one of these
@@ -45,7 +51,8 @@ enum status preprocessor_read(struct preprocessor *out, const struct json *root,
 /* The input of a tower: pixels is float32 [tiles, 3, height, width]. Zero-initialise. */
 struct picture_tiles {
     int tiles, height, width;
-    int rows, columns;            /* of the grid: tile 1 + row columns + column; 0 where tile 0 is all */
+    int rows, columns;            /* of the grid, which the tiles fill from the top left; 0 where there is none */
+    int whole;                    /* the tile that shows the whole picture, before or behind those of the grid */
     struct picture_size original; /* of the picture that was given */
     float *pixels;                /* owned */
 };

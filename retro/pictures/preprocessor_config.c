@@ -9,58 +9,6 @@
 #include "config/json/json_table.h"
 #include "retro/pictures/preprocessor.h"
 
-#define CLIP_VALUES \
-    .resize = true, .crop = true, .rescale = true, .normalize = true, .shortest_edge = 224, .cut = {224, 224}, \
-    .factor = 1 / 255.0, .mean = {0.48145466, 0.4578275, 0.40821073}, \
-    .deviation = {0.26862954, 0.26130258, 0.27577711}
-#define HALF_VALUES \
-    .resize = true, .rescale = true, .normalize = true, .size = {224, 224}, .factor = 1 / 255.0, \
-    .mean = {0.5, 0.5, 0.5}, .deviation = {0.5, 0.5, 0.5}
-
-/* The values that transformers' classes assume where a file says nothing. */
-static const struct processor_row {
-    const char *name; /* without "ImageProcessor" and the rest */
-    struct preprocessor values;
-} processors[] = {
-    {"CLIP", {.kind = PREPROCESSOR_PLAIN, .way = {RESIZE_BICUBIC, RESIZE_AS_PILLOW}, CLIP_VALUES}},
-    {"Siglip", {.kind = PREPROCESSOR_PLAIN, .way = {RESIZE_BICUBIC, RESIZE_AS_TORCHVISION}, HALF_VALUES}},
-    {"ViT", {.kind = PREPROCESSOR_PLAIN, .way = {RESIZE_BILINEAR, RESIZE_AS_PILLOW}, HALF_VALUES}},
-    {"Llava", {.kind = PREPROCESSOR_LLAVA, .way = {RESIZE_BICUBIC, RESIZE_AS_PILLOW}, CLIP_VALUES}},
-    {"LlavaNext",
-     {.kind = PREPROCESSOR_LLAVA_NEXT,
-      .way = {RESIZE_BICUBIC, RESIZE_AS_PILLOW},
-      .pad = true,
-      .grids = {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}},
-      .grid_count = 5,
-      CLIP_VALUES}},
-};
-
-/* The ends of a class's name, and the back end that each asks for. */
-static const struct processor_ending {
-    const char *text;
-    bool decides;
-    enum resize_library library;
-} endings[] = {
-    {"ImageProcessor", false, RESIZE_AS_PILLOW},
-    {"FeatureExtractor", false, RESIZE_AS_PILLOW},
-    {"ImageProcessorPil", true, RESIZE_AS_PILLOW},
-    {"ImageProcessorFast", true, RESIZE_AS_TORCHVISION},
-};
-
-static bool processor_find(struct preprocessor *out, const char *class) {
-    for (size_t i = 0; i < ARRAY_COUNT(processors) * ARRAY_COUNT(endings); i++) {
-        const struct processor_row *row = &processors[i / ARRAY_COUNT(endings)];
-        const struct processor_ending *ending = &endings[i % ARRAY_COUNT(endings)];
-        char name[60];
-        snprintf(name, sizeof name, "%s%s", row->name, ending->text);
-        if (strcmp(name, class) != 0) continue;
-        *out = row->values;
-        if (ending->decides) out->way.library = ending->library;
-        return true;
-    }
-    return false;
-}
-
 /* Sizes are {"height": 336, "width": 336}, {"shortest_edge": 336}, or a number. */
 struct size_keys {
     int height, width, shortest_edge;
@@ -138,27 +86,32 @@ static enum status parse_grids(struct json_reader *r, const struct json *value, 
     return STATUS_OK;
 }
 
+/* Qwen2-VL's edges are numbers of pixels of the whole picture. */
+static enum status parse_pixels(struct json_reader *r, const struct json *value, void *object) {
+    static const struct json_field edge_fields[] = {
+        {"shortest_edge", JSON_INT64, JSON_AT(struct preprocessor, least_pixels), .min = 1, .max = PICTURE_MOST_PIXELS},
+        {"longest_edge", JSON_INT64, JSON_AT(struct preprocessor, most_pixels), .min = 1, .max = PICTURE_MOST_PIXELS},
+    };
+    static const struct json_table edges = JSON_TABLE(edge_fields);
+    struct preprocessor_keys *c = object;
+    return json_table_read(r, &edges, value, &c->values);
+}
+
 #define AT(member) JSON_AT(struct preprocessor_keys, member)
 static const struct json_field mean_item = {"", JSON_DOUBLE, .min = -1e6, .max = 1e6};
 static const struct json_field deviation_item = {"", JSON_DOUBLE, .min = 1e-6, .max = 1e6};
-static const struct json_field fields[] = {
+static const struct json_field step_fields[] = {
     {.name = "image_processor_type", .type = JSON_IGNORED},
     {.name = "feature_extractor_type", .type = JSON_IGNORED},
     {"do_resize", JSON_BOOL, AT(values.resize)},
-    {"do_center_crop", JSON_BOOL, AT(values.crop)},
     {"do_rescale", JSON_BOOL, AT(values.rescale)},
     {"do_normalize", JSON_BOOL, AT(values.normalize)},
-    {"do_pad", JSON_BOOL, AT(values.pad)},
-    {"default_to_square", JSON_BOOL, AT(square)},
-    {.name = "size", .type = JSON_PARSED, .parse = parse_size},
-    {.name = "crop_size", .type = JSON_PARSED, .parse = parse_crop_size},
     {"resample", JSON_INT, AT(filter), .min = RESIZE_NEAREST, .max = RESIZE_HAMMING},
     {"rescale_factor", JSON_DOUBLE, AT(values.factor), .min = 1e-9, .max = 1e9},
     {"image_mean", JSON_LIST, AT(mean), .item = &mean_item, .item_size = sizeof(double), .min = 1, .max = 3,
      .or_one = true},
     {"image_std", JSON_LIST, AT(deviation), .item = &deviation_item, .item_size = sizeof(double), .min = 1, .max = 3,
      .or_one = true},
-    {.name = "image_grid_pinpoints", .type = JSON_PARSED, .parse = parse_grids},
     {.name = "pad_size", .type = JSON_EMPTY},
     {.name = "size_divisor", .type = JSON_EMPTY},
     {.name = "auto_map", .type = JSON_EMPTY},
@@ -171,14 +124,137 @@ static const struct json_field fields[] = {
     {.name = "disable_grouping", .type = JSON_IGNORED},
     {.name = "processor_class", .type = JSON_IGNORED},
     {.name = "_valid_processor_keys", .type = JSON_IGNORED},
-    {.name = "aspect_ratio_setting", .type = JSON_IGNORED},
     {.name = "image_seq_length", .type = JSON_IGNORED},
     {.name = "num_additional_image_tokens", .type = JSON_IGNORED},
-    {.name = "patch_size", .type = JSON_IGNORED},
     {.name = "vision_feature_select_strategy", .type = JSON_IGNORED},
 };
-#undef AT
-static const struct json_table table = JSON_TABLE(fields);
+static const struct json_table step_table = JSON_TABLE(step_fields);
+
+/* default_to_square is read before the size that it is about. */
+#define STEPS \
+    { .type = JSON_ROWS, .table = &step_table }
+#define SIZE \
+    {"default_to_square", JSON_BOOL, AT(square)}, { .name = "size", .type = JSON_PARSED, .parse = parse_size }
+#define CROP \
+    {"do_center_crop", JSON_BOOL, AT(values.crop)}, { \
+        .name = "crop_size", .type = JSON_PARSED, .parse = parse_crop_size \
+    }
+#define NO_CROP \
+    {.name = "do_center_crop", .type = JSON_MUST_BE_FALSE}, { .name = "crop_size", .type = JSON_IGNORED }
+#define NO_PAD \
+    { .name = "do_pad", .type = JSON_MUST_BE_FALSE }
+#define PATCH_IGNORED \
+    { .name = "patch_size", .type = JSON_IGNORED }
+
+static const struct json_field plain_fields[] = {STEPS, SIZE, CROP, NO_PAD, PATCH_IGNORED};
+static const struct json_field llava_fields[] = {
+    STEPS, SIZE, CROP, {"do_pad", JSON_BOOL, AT(values.pad)}, PATCH_IGNORED};
+/* LLaVA-NeXT pads the tiles of several pictures to one number, which changes none of them. */
+static const struct json_field next_fields[] = {
+    STEPS,
+    SIZE,
+    CROP,
+    PATCH_IGNORED,
+    {.name = "do_pad", .type = JSON_IGNORED},
+    {.name = "aspect_ratio_setting", .type = JSON_IGNORED},
+    {.name = "image_grid_pinpoints", .type = JSON_PARSED, .parse = parse_grids},
+};
+static const struct json_field tiles_fields[] = {
+    STEPS,
+    SIZE,
+    NO_CROP,
+    NO_PAD,
+    PATCH_IGNORED,
+    {"crop_to_patches", JSON_BOOL, AT(values.tile)},
+    {"min_patches", JSON_INT, AT(values.least_tiles), .min = 1, .max = PREPROCESSOR_MOST_TILES},
+    {"max_patches", JSON_INT, AT(values.most_tiles), .min = 1, .max = PREPROCESSOR_MOST_TILES},
+};
+static const struct json_field qwen_fields[] = {
+    STEPS,
+    NO_CROP,
+    NO_PAD,
+    {.name = "default_to_square", .type = JSON_IGNORED},
+    {.name = "size", .type = JSON_PARSED, .parse = parse_pixels},
+    {"min_pixels", JSON_INT64, AT(values.least_pixels), .min = 1, .max = PICTURE_MOST_PIXELS},
+    {"max_pixels", JSON_INT64, AT(values.most_pixels), .min = 1, .max = PICTURE_MOST_PIXELS},
+    {"patch_size", JSON_INT, AT(values.patch), .min = 1, .max = 256},
+    {"merge_size", JSON_INT, AT(values.merge), .min = 1, .max = 16},
+    {.name = "temporal_patch_size", .type = JSON_IGNORED},
+};
+static const struct json_table plain_table = JSON_TABLE(plain_fields), llava_table = JSON_TABLE(llava_fields),
+                               next_table = JSON_TABLE(next_fields), tiles_table = JSON_TABLE(tiles_fields),
+                               qwen_table = JSON_TABLE(qwen_fields);
+
+#define CLIP_STEPS \
+    .resize = true, .rescale = true, .normalize = true, .factor = 1 / 255.0, \
+    .mean = {0.48145466, 0.4578275, 0.40821073}, .deviation = {0.26862954, 0.26130258, 0.27577711}
+#define CLIP_VALUES .crop = true, .shortest_edge = 224, .cut = {224, 224}, CLIP_STEPS
+#define HALF_STEPS \
+    .resize = true, .rescale = true, .normalize = true, .size = {224, 224}, .factor = 1 / 255.0, \
+    .mean = {0.5, 0.5, 0.5}, .deviation = {0.5, 0.5, 0.5}
+
+/* The values that transformers' classes assume where a file says nothing. */
+static const struct processor_row {
+    const char *name; /* without "ImageProcessor" and the rest */
+    const struct json_table *table;
+    struct preprocessor values;
+} processors[] = {
+    {"CLIP", &plain_table, {.kind = PREPROCESSOR_PLAIN, .way = {RESIZE_BICUBIC, RESIZE_AS_PILLOW}, CLIP_VALUES}},
+    {"Siglip", &plain_table, {.kind = PREPROCESSOR_PLAIN, .way = {RESIZE_BICUBIC, RESIZE_AS_TORCHVISION}, HALF_STEPS}},
+    {"ViT", &plain_table, {.kind = PREPROCESSOR_PLAIN, .way = {RESIZE_BILINEAR, RESIZE_AS_PILLOW}, HALF_STEPS}},
+    {"Llava", &llava_table, {.kind = PREPROCESSOR_LLAVA, .way = {RESIZE_BICUBIC, RESIZE_AS_PILLOW}, CLIP_VALUES}},
+    {"LlavaNext",
+     &next_table,
+     {.kind = PREPROCESSOR_LLAVA_NEXT,
+      .way = {RESIZE_BICUBIC, RESIZE_AS_PILLOW},
+      .grids = {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}},
+      .grid_count = 5,
+      CLIP_VALUES}},
+    {"GotOcr2",
+     &tiles_table,
+     {.kind = PREPROCESSOR_TILES,
+      .way = {RESIZE_BICUBIC, RESIZE_AS_TORCHVISION},
+      .size = {384, 384},
+      .least_tiles = 1,
+      .most_tiles = 12,
+      CLIP_STEPS}},
+    {"Qwen2VL",
+     &qwen_table,
+     {.kind = PREPROCESSOR_QWEN,
+      .way = {RESIZE_BICUBIC, RESIZE_AS_TORCHVISION},
+      .least_pixels = 56 * 56,
+      .most_pixels = 28 * 28 * 1280,
+      .patch = 14,
+      .merge = 2,
+      CLIP_STEPS}},
+};
+
+/* The ends of a class's name, and the back end that each asks for. */
+static const struct processor_ending {
+    const char *text;
+    bool decides;
+    enum resize_library library;
+} endings[] = {
+    {"ImageProcessor", false, RESIZE_AS_PILLOW},
+    {"FeatureExtractor", false, RESIZE_AS_PILLOW},
+    {"ImageProcessorPil", true, RESIZE_AS_PILLOW},
+    {"ImageProcessorFast", true, RESIZE_AS_TORCHVISION},
+};
+
+/* The row of a class, and its values for that class; NULL for none. */
+static const struct processor_row *processor_find(struct preprocessor *out, const char *class) {
+    for (size_t i = 0; i < ARRAY_COUNT(processors) * ARRAY_COUNT(endings); i++) {
+        const struct processor_row *row = &processors[i / ARRAY_COUNT(endings)];
+        const struct processor_ending *ending = &endings[i % ARRAY_COUNT(endings)];
+        char name[60];
+        snprintf(name, sizeof name, "%s%s", row->name, ending->text);
+        if (strcmp(name, class) != 0) continue;
+        *out = row->values;
+        if (ending->decides) out->way.library = ending->library;
+        return row;
+    }
+    return NULL;
+}
 
 /* One value stands for three. */
 static bool channels_copy(double channels[3], const struct json_list *list) {
@@ -200,8 +276,14 @@ static enum status keys_finish(struct preprocessor_keys *c, const char *name, st
                          "%s: \"resample\" is %d, torchvision resizes with 0 (nearest), 1 (lanczos), 2 (bilinear) and "
                          "3 (bicubic)",
                          name, c->filter);
-    if (p->kind == PREPROCESSOR_PLAIN && p->pad)
-        return error_set(e, STATUS_UNSUPPORTED, "%s: \"do_pad\" is true, this processor pads no picture here", name);
+    if (p->kind == PREPROCESSOR_TILES && p->shortest_edge > 0)
+        return error_set(e, STATUS_INVALID, "%s: \"size\" must have height and width: tiles are of one size", name);
+    if (p->least_tiles > p->most_tiles)
+        return error_set(e, STATUS_INVALID, "%s: \"min_patches\" is %d and \"max_patches\" %d", name, p->least_tiles,
+                         p->most_tiles);
+    if (p->least_pixels > p->most_pixels)
+        return error_set(e, STATUS_INVALID, "%s: pictures of %lld pixels or more and of %lld or fewer are none", name,
+                         (long long)p->least_pixels, (long long)p->most_pixels);
     for (int i = 0; p->kind == PREPROCESSOR_LLAVA_NEXT && i < p->grid_count; i++) {
         int tile = p->cut.height;
         if (p->grids[i].height % tile != 0 || p->grids[i].width % tile != 0)
@@ -218,18 +300,19 @@ enum status preprocessor_read(struct preprocessor *out, const struct json *root,
     if (class == NULL) class = json_word(json_member(root, "feature_extractor_type"));
     if (class == NULL)
         return error_set(e, STATUS_INVALID, "%s: \"image_processor_type\" is missing, no text or no class", name);
-    if (!processor_find(&keys.values, class))
+    const struct processor_row *row = processor_find(&keys.values, class);
+    if (row == NULL)
         return error_set(e, STATUS_UNSUPPORTED,
-                         "%s: \"image_processor_type\" is \"%.80s\", built in are CLIPImageProcessor, "
-                         "SiglipImageProcessor, ViTImageProcessor, LlavaImageProcessor and LlavaNextImageProcessor",
+                         "%s: \"image_processor_type\" is \"%.80s\", built in are those of CLIP, Siglip, ViT, Llava, "
+                         "LlavaNext, GotOcr2 and Qwen2VL, as CLIPImageProcessor",
                          name, class);
 
     keys.filter = (int)keys.values.way.filter;
     keys.square = keys.values.shortest_edge == 0;
-    enum status status = json_table_read(&reader, &table, root, &keys);
+    enum status status = json_table_read(&reader, row->table, root, &keys);
     if (status == STATUS_OK) status = keys_finish(&keys, name, e);
     if (status == STATUS_OK) *out = keys.values;
-    json_table_free(&table, &keys);
+    json_table_free(row->table, &keys);
     return status;
 }
 

@@ -6,15 +6,18 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+enum { SIDE = 96 };
+
+static bool size_is_small(struct picture_size size) { return size.height <= SIDE && size.width <= SIDE; }
+
 /* Larger inputs cost time and show nothing new. */
 static bool is_small(const struct preprocessor *p) {
-    enum { SIDE = 96 };
-    int most = max_int(p->shortest_edge, max_int(p->size.height, p->size.width));
-    most = max_int(most, max_int(p->cut.height, p->cut.width));
-    int least = min_int(p->cut.height, p->cut.width);
+    bool small = p->shortest_edge <= SIDE && size_is_small(p->size) && size_is_small(p->cut);
+    if (p->kind == PREPROCESSOR_QWEN) small = p->least_pixels <= SIDE * SIDE && p->patch * p->merge <= SIDE;
+    if (p->kind == PREPROCESSOR_LLAVA_NEXT) small = small && p->cut.height >= SIDE / 8;
     for (int i = 0; p->kind == PREPROCESSOR_LLAVA_NEXT && i < p->grid_count; i++)
-        most = max_int(most, max_int(p->grids[i].height, p->grids[i].width));
-    return most <= SIDE && least >= SIDE / 8;
+        small = small && size_is_small(p->grids[i]);
+    return small;
 }
 
 static void run(const struct preprocessor *p) {

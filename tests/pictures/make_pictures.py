@@ -184,11 +184,28 @@ PROCESSORS = {
     "ViT": [{"size": {"height": 26, "width": 30}}, {"resample": 0, "size": {"height": 35, "width": 17}}],
     "Llava": [CUT_28, CUT_28 | {"do_pad": True}],
     "LlavaNext": [CUT_28 | GRIDS],
+    "GotOcr2": [{"size": {"height": 20, "width": 24}},
+                {"crop_to_patches": True, "max_patches": 6, "size": {"height": 20, "width": 24}},
+                {"crop_to_patches": True, "min_patches": 3, "max_patches": 40, "size": {"height": 14, "width": 14}}],
+    "Qwen2VL": [{"size": {"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 1280}},
+                {"patch_size": 4, "size": {"shortest_edge": 2000, "longest_edge": 3000}}],
 }
 
 
+def planes(processor, found):
+    """The values as [tiles, 3, height, width]; Qwen2-VL's come as patches, twice in time, in blocks of merged ones."""
+    values = np.asarray(found["pixel_values"], np.float32)
+    if "image_grid_thw" not in found:
+        return values[0] if values.ndim == 5 else values
+    side, merge = processor.patch_size, processor.merge_size
+    _, rows, columns = found["image_grid_thw"][0]
+    values = values.reshape(rows // merge, columns // merge, merge, merge, 3, 2, side, side)[:, :, :, :, :, 0]
+    return values.transpose(4, 0, 2, 5, 1, 3, 6).reshape(1, 3, rows * side, columns * side)
+
+
 def write_prepared():
-    folders = {"CLIP": "clip", "Siglip": "siglip", "ViT": "vit", "Llava": "llava", "LlavaNext": "llava_next"}
+    folders = {"CLIP": "clip", "Siglip": "siglip", "ViT": "vit", "Llava": "llava", "LlavaNext": "llava_next",
+               "GotOcr2": "got_ocr2", "Qwen2VL": "qwen2_vl"}
     lines = []
     for kind, list_of_keys in PROCESSORS.items():
         for back_end, module in (("Pil", "image_processing_pil_"), ("Fast", "image_processing_")):
@@ -200,8 +217,7 @@ def write_prepared():
                 written = processor.to_dict() | {"image_processor_type": f"{kind}ImageProcessor{back_end}"}
                 for picture in ("color.png", "tall.png"):
                     with Image.open(HERE / picture) as image:
-                        values = np.asarray(processor(image, return_tensors="np")["pixel_values"], np.float32)
-                    values = values[0] if values.ndim == 5 else values
+                        values = planes(processor, processor(image, return_tensors="np"))
                     tiles, _, height, width = values.shape
                     lines.append(f"{picture} {tiles} {height} {width} {fnv(values.tobytes())} {json.dumps(written)}\n")
     (HERE / "prepared.txt").write_text("".join(lines))

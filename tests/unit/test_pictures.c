@@ -124,7 +124,7 @@ static void check_prepared(const char *line) {
 
 static void test_prepared(void **state) {
     (void)state;
-    assert_int_equal(each_line("prepared.txt", check_prepared), 56);
+    assert_int_equal(each_line("prepared.txt", check_prepared), 76);
 }
 
 static void refuse_processor(const char *text, enum status status, const char *words) {
@@ -138,13 +138,14 @@ static void refuse_processor(const char *text, enum status status, const char *w
 }
 
 #define CLIP "{\"image_processor_type\": \"CLIPImageProcessor\", "
+#define TILES "{\"image_processor_type\": \"GotOcr2ImageProcessor\", "
+#define QWEN "{\"image_processor_type\": \"Qwen2VLImageProcessor\", "
 #define NEXT "{\"image_processor_type\": \"LlavaNextImageProcessor\", "
 
 static void test_processors(void **state) {
     (void)state;
     refuse_processor("{}", STATUS_INVALID, "image_processor_type");
-    refuse_processor("{\"image_processor_type\": \"Qwen2VLImageProcessor\"}", STATUS_UNSUPPORTED,
-                     "Qwen2VLImageProcessor");
+    refuse_processor("{\"image_processor_type\": \"FuyuImageProcessor\"}", STATUS_UNSUPPORTED, "FuyuImageProcessor");
     refuse_processor("{\"image_processor_type\": \"CLIPImage\"}", STATUS_UNSUPPORTED, "built in are");
     refuse_processor(CLIP "\"crop_pct\": 0.875}", STATUS_INVALID, "crop_pct");
     refuse_processor(CLIP "\"do_pad\": true}", STATUS_UNSUPPORTED, "do_pad");
@@ -157,6 +158,11 @@ static void test_processors(void **state) {
     refuse_processor(CLIP "\"image_mean\": [0.5, 0.5]}", STATUS_INVALID, "image_mean");
     refuse_processor("{\"image_processor_type\": \"CLIPImageProcessorFast\", \"resample\": 4}", STATUS_UNSUPPORTED,
                      "torchvision");
+    refuse_processor(CLIP "\"image_grid_pinpoints\": [[224, 224]]}", STATUS_INVALID, "image_grid_pinpoints");
+    refuse_processor(TILES "\"size\": {\"shortest_edge\": 9}}", STATUS_INVALID, "height and width");
+    refuse_processor(TILES "\"min_patches\": 13}", STATUS_INVALID, "min_patches");
+    refuse_processor(QWEN "\"min_pixels\": 99, \"max_pixels\": 98}", STATUS_INVALID, "99 pixels");
+    refuse_processor(QWEN "\"size\": {\"height\": 9}}", STATUS_INVALID, "height");
     refuse_processor(NEXT "\"image_grid_pinpoints\": []}", STATUS_INVALID, "image_grid_pinpoints");
     refuse_processor(NEXT "\"image_grid_pinpoints\": [[224]]}", STATUS_INVALID, "pair 0 of");
     refuse_processor(NEXT "\"image_grid_pinpoints\": [[224, 300]]}", STATUS_INVALID, "224 x 300");
