@@ -13,7 +13,7 @@
 #include "retrieval/store/collection_private.h"
 
 enum { LOG_FORMAT = 2 };
-static const char log_name[] = "changes.log", cut_name[] = "changes.cut";
+static const char log_name[] = "changes.log", cut_name[] = "changes.cut", kept_name[] = "changes.kept";
 static const char log_magic[8] = {'R', 'E', 'T', 'R', 'O', 'L', 'O', 'G'};
 
 struct log_head {
@@ -33,9 +33,17 @@ struct log_record {
 };
 _Static_assert(sizeof(struct log_record) == 32, "read straight from the file");
 
+/* changes.kept */
+struct log_mark {
+    uint64_t size, sequence;
+    uint64_t checksum; /* of both, with the head's as its seed */
+};
+_Static_assert(sizeof(struct log_mark) == 24, "read straight from the file");
+
 struct change_log {
-    char *path;
-    int fd;
+    char *path, *folder;
+    int fd, mark; /* mark: changes.kept */
+    uint64_t head_checksum;
     struct change_log_end end;
     bool failed;
     struct buffer record; /* reused */
@@ -55,10 +63,15 @@ static uint32_t hash_record_head(const struct log_record *r, uint64_t seed) {
     return (uint32_t)hash_bytes(&r->sequence, offsetof(struct log_record, head_checksum) - sizeof r->checksum, seed);
 }
 
+static uint64_t hash_mark(const struct log_mark *m, uint64_t head_checksum) {
+    return hash_bytes(m, offsetof(struct log_mark, checksum), head_checksum);
+}
+
 /* Reading. */
 
 struct log_reader {
     const char *path;
+    struct log_mark mark; /* size 0: there is none, or none that can be read */
     struct file_map map;
     struct change_log_end *end;
 };
@@ -77,13 +90,30 @@ static bool record_begins(const struct log_reader *r, uint64_t at, uint64_t sequ
     return record->head_checksum == hash_record_head(record, seed) && record->sequence == sequence;
 }
 
-/* Where a log ends early, by a write that was cut off or by damage. A write that was cut off leaves fewer bytes than it
- * had, or zeros, or wrong bytes within the last record; nothing that was acknowledged comes behind it. */
+/* Read before the log itself: then nothing that it says can be missing there. */
+static void read_mark(struct log_reader *r, const char *folder, uint64_t head_checksum) {
+    char *path = disk_path(folder, kept_name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    bool whole = fd >= 0 && read(fd, &r->mark, sizeof r->mark) == (ssize_t)sizeof r->mark &&
+                 r->mark.checksum == hash_mark(&r->mark, head_checksum);
+    if (!whole) r->mark = (struct log_mark){0};
+    if (fd >= 0) close(fd);
+    free(path);
+}
+
+/* Where a log ends early, by a write that was cut off or by damage. Behind changes.kept nothing was acknowledged. Where
+ * that is missing, a sound record behind the end tells the same: a write that was cut off leaves fewer bytes than it
+ * had, or zeros, or wrong bytes within the last record. */
 static void judge_rest(struct log_reader *r) {
     struct log_record record, next;
     struct change_log_end *end = r->end;
     uint64_t left = r->map.size - end->size;
     end->torn = left;
+    if (r->mark.size > 0) {
+        end->damaged = r->mark.size > end->size;
+        end->n_lost = r->mark.sequence > end->sequence ? r->mark.sequence - end->sequence : 0;
+        return;
+    }
     if (left < sizeof record || is_zero(r->map.data + end->size, left)) return;
     if (!record_begins(r, end->size, end->sequence + 1, end->checksum, &record)) {
         end->damaged = true;
@@ -98,13 +128,17 @@ static enum status read_head(struct log_reader *r, struct generation_origin orig
     /* The head is on the disk before the first change is written behind it. */
     if (r->map.size < sizeof head || (r->map.size == sizeof head && is_zero(r->map.data, sizeof head))) {
         r->end->torn = r->map.size;
+        r->end->damaged = r->mark.size > sizeof head;
+        r->end->n_lost = r->mark.sequence;
         return STATUS_OK;
     }
+    r->end->n_lost = r->mark.sequence;
     if (memcmp(r->map.data, &head, sizeof head) != 0)
         return error_set(e, STATUS_CORRUPT,
-                         "%s: its head is damaged, or that of another generation than %d; move it aside to go on "
-                         "without its changes",
+                         "%s: its head is damaged, or that of another generation than %d; retro-index verify --repair "
+                         "goes on without its changes",
                          r->path, origin.generation);
+    r->end->n_lost = 0;
     r->end->size = sizeof head;
     return STATUS_OK;
 }
@@ -148,18 +182,23 @@ static enum status read_log(struct log_reader *r, struct generation_origin origi
 
 enum status change_log_read(const char *folder, struct generation_origin origin, change_taker *take, void *context,
                             struct change_log_end *end, struct error *e) {
-    if (end->size == 0) *end = (struct change_log_end){.checksum = make_head(origin).checksum};
-    end->torn = 0;
+    uint64_t head_checksum = make_head(origin).checksum;
+    if (end->size == 0) *end = (struct change_log_end){.checksum = head_checksum};
+    end->torn = end->n_lost = 0;
     end->damaged = false;
     char *path = disk_path(folder, log_name);
     struct log_reader r = {.path = path, .end = end};
     enum status status = STATUS_OK;
+    read_mark(&r, folder, head_checksum);
     if (access(path, F_OK) == 0) {
         status = file_map_open(&r.map, path, e);
         if (status == STATUS_OK) status = read_log(&r, origin, take, context, e);
         file_map_close(&r.map);
     } else if (errno != ENOENT) {
         status = error_errno(e, "%s", path);
+    } else {
+        end->damaged = r.mark.size > sizeof(struct log_head);
+        end->n_lost = r.mark.sequence;
     }
     free(path);
     return status;
@@ -198,38 +237,72 @@ static enum status put_aside(const char *folder, const char *path, uint64_t from
 
 static enum status cut(const char *folder, const char *path, uint64_t size, struct error *e) {
     enum status status = put_aside(folder, path, size, e);
+    if (status == STATUS_OK) status = disk_sync(folder, e);
     if (status == STATUS_OK) status = disk_truncate(path, size, e);
     return status ? status : disk_sync(path, e);
 }
 
 enum status change_log_cut(const char *folder, const struct change_log_end *end, struct error *e) {
-    char *path = disk_path(folder, log_name);
-    enum status status = cut(folder, path, end->size, e);
+    char *path = disk_path(folder, log_name), *kept = disk_path(folder, kept_name);
+    bool there = access(path, F_OK) == 0;
+    /* First the mark, so that what is cut is never taken for damage again. */
+    enum status status = disk_remove(kept, e);
+    if (status == STATUS_OK) status = disk_sync(folder, e);
+    if (status == STATUS_OK && there) status = cut(folder, path, end->size, e);
+    free(path);
+    free(kept);
+    return status;
+}
+
+/* Not synced: see change_log.h. Where it cannot be written, the one before stands, which is behind and true. */
+static void write_mark(const struct change_log *l, const struct change_log_end *end) {
+    struct log_mark mark = {.size = end->size, .sequence = end->sequence};
+    mark.checksum = hash_mark(&mark, l->head_checksum);
+    struct error why;
+    if (lseek(l->mark, 0, SEEK_SET) != 0 || disk_write(l->mark, kept_name, &mark, sizeof mark, &why))
+        log_debug("%s: %s is not written", l->folder, kept_name);
+}
+
+static enum status open_mark(struct change_log *l, struct error *e) {
+    char *path = disk_path(l->folder, kept_name);
+    l->mark = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+    enum status status = l->mark >= 0 ? STATUS_OK : error_errno(e, "%s: open", path);
     free(path);
     return status;
 }
 
 /* The head of a new log, on the disk before anything is written behind it. */
-static enum status write_head(struct change_log *l, const char *folder, struct generation_origin origin,
-                              struct error *e) {
+static enum status write_head(struct change_log *l, struct generation_origin origin, struct error *e) {
     struct log_head head = make_head(origin);
-    enum status status = disk_write(l->fd, l->path, &head, sizeof head, e);
-    if (status == STATUS_OK) status = disk_sync(l->path, e);
-    if (status == STATUS_OK) status = disk_sync(folder, e);
     l->end.size = sizeof head;
+    return disk_write(l->fd, l->path, &head, sizeof head, e);
+}
+
+/* What another program has written, and may have left before its fsync. */
+static enum status sync_others(struct change_log *l, struct error *e) {
+    enum status status = disk_sync_open(l->fd, l->path, e);
+    if (status == STATUS_OK) write_mark(l, &l->end);
+    if (status == STATUS_OK) status = disk_sync_open(l->mark, kept_name, e);
+    if (status == STATUS_OK) status = disk_sync(l->folder, e);
+    if (status == STATUS_OK) status = disk_sync_name(l->folder, e);
+    if (status == STATUS_OK) l->end.synced = l->end.size;
     return status;
 }
 
-static enum status open_end(struct change_log *l, const char *folder, struct generation_origin origin,
-                            struct error *e) {
-    if (l->end.torn > 0 && cut(folder, l->path, l->end.size, e)) return e->status;
-    if (l->end.torn > 0)
+static enum status open_end(struct change_log *l, struct generation_origin origin, struct error *e) {
+    enum status status = STATUS_OK;
+    if (l->end.torn > 0) {
+        if (cut(l->folder, l->path, l->end.size, e)) return e->status;
         log_warn("%s: %" PRIu64 " bytes of a change that was never acknowledged are put aside in %s", l->path,
                  l->end.torn, cut_name);
+    }
     l->end.torn = 0;
     l->fd = open(l->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (l->fd < 0) return error_errno(e, "%s: open", l->path);
-    return l->end.size == 0 ? write_head(l, folder, origin, e) : STATUS_OK;
+    status = open_mark(l, e);
+    if (status == STATUS_OK && l->end.size == 0) status = write_head(l, origin, e);
+    if (status == STATUS_OK && l->end.synced < l->end.size) status = sync_others(l, e);
+    return status;
 }
 
 enum status change_log_open(struct change_log **out, const char *folder, struct generation_origin origin,
@@ -241,9 +314,11 @@ enum status change_log_open(struct change_log **out, const char *folder, struct 
                          log_name, end->sequence);
     struct change_log *l = xcalloc(1, sizeof *l);
     l->path = disk_path(folder, log_name);
-    l->fd = -1;
+    l->folder = xstrdup(folder);
+    l->fd = l->mark = -1;
+    l->head_checksum = make_head(origin).checksum;
     l->end = *end;
-    enum status status = open_end(l, folder, origin, e);
+    enum status status = open_end(l, origin, e);
     if (status) {
         change_log_close(l);
         return status;
@@ -280,21 +355,28 @@ enum status change_log_append(struct change_log *l, enum change_kind kind, struc
     return STATUS_OK;
 }
 
-enum status change_log_sync(struct change_log *l, struct error *e) {
+enum status change_log_sync(struct change_log *l, const struct change_log_end *end, struct error *e) {
     if (l->failed) return refuse(l, e);
-    enum status status = disk_sync(l->path, e);
+    enum status status = disk_sync_open(l->fd, l->path, e);
     l->failed = status != STATUS_OK;
+    if (status == STATUS_OK) write_mark(l, end);
     return status;
 }
 
-struct change_log_end change_log_end(const struct change_log *l) {
-    return l->end;
+void change_log_give_up(struct change_log *l, uint64_t size) {
+    struct error why;
+    l->failed = true;
+    if (disk_truncate(l->path, size, &why)) log_warn("%s", why.text);
 }
+
+struct change_log_end change_log_end(const struct change_log *l) { return l->end; }
 
 void change_log_close(struct change_log *l) {
     if (l == NULL) return;
     if (l->fd >= 0) close(l->fd);
+    if (l->mark >= 0) close(l->mark);
     buffer_free(&l->record);
     free(l->path);
+    free(l->folder);
     free(l);
 }

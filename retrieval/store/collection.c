@@ -39,38 +39,39 @@ enum status collection_move(struct collection *c, const char *device, struct err
     return index_move(c->index, device, e);
 }
 
-static enum status read_manifest(struct collection *c, const char *folder, int generation, uint64_t checksum,
-                                 struct error *e) {
+enum status manifest_read(struct manifest *m, const char *folder, struct generation_origin origin, struct error *e) {
     char *path = disk_path(folder, "MANIFEST");
     struct buffer text = {0};
+    *m = (struct manifest){0};
     enum status status = file_read(path, COLLECTION_MANIFEST_LIMIT, &text, e);
-    if (status == STATUS_OK) status = manifest_parse(&c->manifest, text.data, text.size, path, e);
-    if (status == STATUS_OK && (c->manifest.info.generation != generation || c->manifest.checksum != checksum))
+    if (status == STATUS_OK) status = manifest_parse(m, text.data, text.size, path, e);
+    if (status == STATUS_OK && (m->info.generation != origin.generation || m->checksum != origin.manifest_checksum))
         status =
             error_set(e, STATUS_CORRUPT, "%s: generation %d, checksum %016" PRIx64 "; CURRENT names %d, %016" PRIx64,
-                      path, c->manifest.info.generation, c->manifest.checksum, generation, checksum);
+                      path, m->info.generation, m->checksum, origin.generation, origin.manifest_checksum);
     buffer_free(&text);
     free(path);
     return status;
 }
 
-/* Maps a file and compares its length and checksum with the MANIFEST's. */
-static enum status map_verified(struct collection *c, enum collection_file file, const char *path, struct error *e) {
-    struct file_map *map = &c->maps[file];
-    uint64_t bytes = c->manifest.files[file].bytes, checksum = c->manifest.files[file].checksum;
+enum status file_map_verified(struct file_map *map, const char *path, const struct file_facts *facts, struct error *e) {
     enum status status = file_map_open(map, path, e);
     if (status) return status;
-    if (map->size != bytes)
+    if (map->size != facts->bytes)
         return error_set(e, STATUS_CORRUPT, "%s: %zu bytes, MANIFEST says %" PRIu64 "; build the collection again",
-                         path, map->size, bytes);
+                         path, map->size, facts->bytes);
     uint64_t found = hash_bytes(map->data, map->size, 0);
-    if (found != checksum)
+    if (found != facts->checksum)
         return error_set(e, STATUS_CORRUPT,
                          "%s: checksum %016" PRIx64 ", MANIFEST says %016" PRIx64
                          "; it is damaged, build the "
                          "collection again",
-                         path, found, checksum);
+                         path, found, facts->checksum);
     return STATUS_OK;
+}
+
+static enum status map_verified(struct collection *c, enum collection_file file, const char *path, struct error *e) {
+    return file_map_verified(&c->maps[file], path, &c->manifest.files[file], e);
 }
 
 /* Exact vectors are copied, FAISS reads its own file: either way the map has done its work. */
@@ -222,7 +223,7 @@ static enum status check_chunks(const struct collection *c, const char *folder, 
 static enum status open_generation(struct collection *c, const char *dir, int generation, uint64_t checksum,
                                    struct error *e) {
     c->folder = disk_generation_path(dir, generation);
-    enum status status = read_manifest(c, c->folder, generation, checksum, e);
+    enum status status = manifest_read(&c->manifest, c->folder, (struct generation_origin){generation, checksum}, e);
     if (status == STATUS_OK) status = open_files(c, c->folder, e);
     if (status == STATUS_OK) {
         c->tokens = (const uint32_t *)(const void *)c->maps[COLLECTION_FILE_TOKENS].data;
@@ -239,7 +240,7 @@ enum status collection_outline_read(struct collection_outline *out, const char *
     *out = (struct collection_outline){0};
     if (current_read(dir, &generation, &checksum, e)) return e->status;
     char *folder = disk_generation_path(dir, generation);
-    enum status status = read_manifest(&c, folder, generation, checksum, e);
+    enum status status = manifest_read(&c.manifest, folder, (struct generation_origin){generation, checksum}, e);
     free(folder);
     if (status) {
         manifest_free(&c.manifest);

@@ -18,6 +18,8 @@
  * Builds go on beside an open collection, and it keeps what it opened. living.h adds the changes since. */
 #pragma once
 
+#include <stdatomic.h>
+
 #include "config/base/buffer.h"
 #include "retrieval/embedder.h"
 #include "retrieval/index/index.h"
@@ -130,6 +132,8 @@ struct collection_options {
 /* The right to change the collection in dir, which one program has at a time: STATUS_BUSY while another one has it. The
  * folder is made where it is missing. */
 enum status collection_lock(int *lock, const char *dir, struct error *e);
+/* The same, where another program's change takes less than ten seconds. */
+enum status collection_lock_soon(int *lock, const char *dir, struct error *e);
 void collection_unlock(int lock); /* -1: nothing */
 
 enum status collection_create(struct collection_builder **out, const char *dir, const struct collection_options *o,
@@ -164,3 +168,10 @@ enum status collection_open_prepared(struct collection **out, const struct colle
 enum status collection_publish(struct collection_builder *b, struct error *e); /* frees b, on failure too */
 enum status collection_commit(struct collection_builder *b, struct error *e);  /* frees b, on failure too */
 void collection_abandon(struct collection_builder *b);
+
+/* Makes the collection in `to` hold what the one in `from` holds at one moment of the call, its changes included, in a
+ * new generation: a snapshot, or the way back from one. Readers and writers of `from` go on. What `to` had stays on the
+ * disk until the next build or compaction there; `to` may be missing. Everything is on the disk, and has been compared,
+ * before a reader sees it. STATUS_CORRUPT where `from` is damaged, STATUS_CANCELLED, STATUS_BUSY for another writer of
+ * `to`: then `to` is as it was. */
+enum status collection_copy(const char *from, const char *to, const atomic_bool *cancelled, struct error *e);

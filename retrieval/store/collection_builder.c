@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "config/base/hash.h"
@@ -87,6 +88,17 @@ enum status collection_lock(int *lock, const char *dir, struct error *e) {
     return status;
 }
 
+enum status collection_lock_soon(int *lock, const char *dir, struct error *e) {
+    enum { WAIT_SECONDS = 10, LOOK_MILLISECONDS = 10 };
+    double end = time_now() + WAIT_SECONDS;
+    enum status status = collection_lock(lock, dir, e);
+    while (status == STATUS_BUSY && time_now() < end) {
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_MILLISECONDS * 1000000L}, NULL);
+        status = collection_lock(lock, dir, e);
+    }
+    return status;
+}
+
 void collection_unlock(int lock) {
     if (lock >= 0) close(lock);
 }
@@ -113,9 +125,15 @@ static enum status choose_generation(struct collection_builder *b, struct error 
     return status;
 }
 
-static enum status open_folder(struct collection_builder *b, struct error *e) {
+static enum status make_generation(struct collection_builder *b, struct error *e) {
+    enum status status = choose_generation(b, e);
+    if (status) return status;
     b->folder = disk_generation_path(b->dir, b->manifest.info.generation);
-    if (disk_make_folder(b->folder, e) || writer_open(&b->tokens, b->folder, "chunks.tokens", e) ||
+    return disk_make_folder(b->folder, e);
+}
+
+static enum status open_writers(struct collection_builder *b, struct error *e) {
+    if (writer_open(&b->tokens, b->folder, "chunks.tokens", e) ||
         writer_open(&b->offsets, b->folder, "chunks.offsets", e) ||
         writer_open(&b->documents, b->folder, "documents", e) ||
         writer_open(&b->text, b->folder, "documents.text", e) || writer_open(&b->vectors, b->folder, vectors_name, e))
@@ -139,12 +157,37 @@ static enum status check_options(const struct collection_options *o, struct erro
     return STATUS_OK;
 }
 
-enum status collection_create(struct collection_builder **out, const char *dir, const struct collection_options *o,
-                              struct error *e) {
-    if (check_options(o, e) || disk_make_folder(dir, e)) return e->status;
+static struct collection_builder *make_builder(const char *dir) {
     struct collection_builder *b = xcalloc(1, sizeof *b);
     b->dir = xstrdup(dir);
     b->lock = b->tokens.fd = b->offsets.fd = b->documents.fd = b->text.fd = b->vectors.fd = -1;
+    return b;
+}
+
+enum status builder_adopt(struct collection_builder **out, const char *dir, struct manifest *m, struct error *e) {
+    struct collection_builder *b = make_builder(dir);
+    b->manifest = *m;
+    *m = (struct manifest){0};
+    enum status status = collection_lock_soon(&b->lock, dir, e);
+    if (status == STATUS_OK) status = make_generation(b, e);
+    if (status) {
+        collection_abandon(b);
+        return status;
+    }
+    *out = b;
+    return STATUS_OK;
+}
+
+const char *builder_folder(const struct collection_builder *b) { return b->folder; }
+
+struct generation_origin builder_origin(const struct collection_builder *b) {
+    return (struct generation_origin){b->manifest.info.generation, b->manifest.checksum};
+}
+
+enum status collection_create(struct collection_builder **out, const char *dir, const struct collection_options *o,
+                              struct error *e) {
+    if (check_options(o, e) || disk_make_folder(dir, e)) return e->status;
+    struct collection_builder *b = make_builder(dir);
     b->choose_index = o->index_factory == NULL;
     b->manifest.info =
         (struct collection_info){.chunk_length = o->chunk_length,
@@ -159,8 +202,8 @@ enum status collection_create(struct collection_builder **out, const char *dir, 
                                  .tokenizer = xstrdup(o->tokenizer),
                                  .index_factory = o->index_factory ? xstrdup(o->index_factory) : NULL};
     enum status status = o->locked ? STATUS_OK : collection_lock(&b->lock, dir, e);
-    if (status == STATUS_OK) status = choose_generation(b, e);
-    if (status == STATUS_OK) status = open_folder(b, e);
+    if (status == STATUS_OK) status = make_generation(b, e);
+    if (status == STATUS_OK) status = open_writers(b, e);
     if (status) {
         collection_abandon(b);
         return status;
@@ -361,7 +404,7 @@ static enum status write_whole(const char *path, const struct buffer *text, stru
 }
 
 /* Every MANIFEST must read back, whatever an option's text holds: the reader's parser is asked before publishing. */
-static enum status write_manifest(struct collection_builder *b, struct error *e) {
+enum status builder_seal(struct collection_builder *b, struct error *e) {
     struct buffer text = {0};
     struct manifest again;
     char *path = disk_path(b->folder, "MANIFEST");
@@ -420,7 +463,7 @@ enum status collection_prepare(struct collection_builder *b, struct error *e) {
     if ((uint64_t)info->n_chunks != b->n_vectors)
         return error_set(e, STATUS_INVALID, "%s: %" PRId64 " chunks but %" PRIu64 " vectors", b->dir, info->n_chunks,
                          b->n_vectors);
-    if (finish_writers(b, e) || build_index(b, e) || measure_files(b, e) || write_manifest(b, e)) return e->status;
+    if (finish_writers(b, e) || build_index(b, e) || measure_files(b, e) || builder_seal(b, e)) return e->status;
     return STATUS_OK;
 }
 
@@ -432,8 +475,7 @@ enum status collection_commit(struct collection_builder *b, struct error *e) {
 }
 
 enum status collection_open_prepared(struct collection **out, const struct collection_builder *b, struct error *e) {
-    struct generation_origin origin = {b->manifest.info.generation, b->manifest.checksum};
-    return collection_open_generation(out, b->dir, origin, e);
+    return collection_open_generation(out, b->dir, builder_origin(b), e);
 }
 
 enum status collection_publish(struct collection_builder *b, struct error *e) {
@@ -445,6 +487,7 @@ enum status collection_publish(struct collection_builder *b, struct error *e) {
     /* From here on the new generation is what readers see; if this last sync fails, a power cut may bring the old one
      * back, whole. */
     status = disk_sync(b->dir, e);
+    if (status == STATUS_OK && b->current == 0) status = disk_sync_name(b->dir, e);
     remove_old(b);
     builder_free(b);
     return status;

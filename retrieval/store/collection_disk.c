@@ -43,6 +43,11 @@ enum status disk_sync(const char *path, struct error *e) {
     return status;
 }
 
+enum status disk_sync_open(int fd, const char *path, struct error *e) {
+    step("sync");
+    return fsync(fd) == 0 ? STATUS_OK : error_errno(e, "%s: fsync", path);
+}
+
 enum status disk_truncate(const char *path, uint64_t size, struct error *e) {
     step("truncate");
     return truncate(path, (off_t)size) == 0 ? STATUS_OK : error_errno(e, "%s: truncate", path);
@@ -99,6 +104,36 @@ enum status disk_remove_generation(const char *dir, int generation, struct error
     return status;
 }
 
+/* The folder that holds the name of a file or folder. */
+static char *parent_of(const char *path) {
+    char *parent = xstrdup(path);
+    size_t size = strlen(parent);
+    while (size > 1 && parent[size - 1] == '/') size--;
+    while (size > 0 && parent[size - 1] != '/') size--;
+    while (size > 1 && parent[size - 1] == '/') size--;
+    if (size == 0) {
+        free(parent);
+        return xstrdup(".");
+    }
+    parent[size] = '\0';
+    return parent;
+}
+
+enum status disk_sync_name(const char *path, struct error *e) {
+    char *parent = parent_of(path);
+    enum status status = disk_sync(parent, e);
+    free(parent);
+    return status;
+}
+
+/* One folder, whose name is on the disk when it is there. */
+static enum status make_one_folder(const char *path, struct error *e) {
+    step("mkdir");
+    if (mkdir(path, 0777) != 0)
+        return errno == EEXIST ? STATUS_OK : error_errno(e, "%s: make folder", path);
+    return disk_sync_name(path, e);
+}
+
 enum status disk_make_folder(const char *path, struct error *e) {
     char *copy = xstrdup(path);
     enum status status = STATUS_OK;
@@ -106,7 +141,7 @@ enum status disk_make_folder(const char *path, struct error *e) {
         char end = *p;
         if (end != '/' && end != '\0') continue;
         *p = '\0';
-        if (mkdir(copy, 0777) != 0 && errno != EEXIST) status = error_errno(e, "%s: make folder", copy);
+        status = make_one_folder(copy, e);
         *p = end;
         if (end == '\0') break;
     }

@@ -81,12 +81,28 @@ void current_print(int generation, uint64_t manifest_checksum, struct buffer *ou
 enum status collection_open_generation(struct collection **out, const char *dir, struct generation_origin origin,
                                        struct error *e);
 
+/* Verified against its own checksum and the one that CURRENT has of it. Release with manifest_free, also after a
+ * failure. */
+enum status manifest_read(struct manifest *m, const char *folder, struct generation_origin origin, struct error *e);
+/* Maps a file of a generation whose length and checksum are the MANIFEST's; on failure too it is to be closed. */
+enum status file_map_verified(struct file_map *map, const char *path, const struct file_facts *facts, struct error *e);
+
+/* A builder of a generation whose files the caller writes, in builder_folder. The facts are those of m, whose strings
+ * it takes over; the number is new. It holds the lock. */
+enum status builder_adopt(struct collection_builder **out, const char *dir, struct manifest *m, struct error *e);
+const char *builder_folder(const struct collection_builder *b);
+/* Writes MANIFEST, and puts the folder on the disk: what collection_prepare ends with. */
+enum status builder_seal(struct collection_builder *b, struct error *e);
+struct generation_origin builder_origin(const struct collection_builder *b); /* once it is sealed */
+
 /* A builder's steps on the disk, one at a time; each announces itself to
  * collection_step_hook first, where a test can end the process. The hook is NULL outside tests. */
 extern void (*collection_step_hook)(const char *step);
 enum status disk_create(int *fd, const char *path, struct error *e); /* a new file; never through a link */
 enum status disk_write(int fd, const char *path, const void *bytes, size_t size, struct error *e);
 enum status disk_sync(const char *path, struct error *e); /* a file or a folder */
+enum status disk_sync_open(int fd, const char *path, struct error *e);
+enum status disk_sync_name(const char *path, struct error *e); /* the folder that holds the name of path */
 enum status disk_truncate(const char *path, uint64_t size, struct error *e);
 enum status disk_rename(const char *from, const char *to, struct error *e);
 enum status disk_remove(const char *path, struct error *e);

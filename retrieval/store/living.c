@@ -199,10 +199,6 @@ enum status epoch_load(struct epoch **out, struct collection *c, struct change_l
         epoch_release(replay.epoch);
         return status;
     }
-    if (end->damaged)
-        log_warn("%s: the log of changes is damaged behind change %" PRIu64 ": %" PRIu64
-                 " bytes are not read; retro-index verify --repair cuts them off",
-                 collection_folder(c), end->sequence, end->torn);
     *out = replay.epoch;
     return STATUS_OK;
 }
@@ -211,24 +207,33 @@ void living_turn(struct living *l, struct epoch *x, const struct change_log_end 
     x->older = l->epoch;
     l->epoch = x;
     l->end = *end;
+    l->astray = false;
     living_renew(l);
     epoch_forget_older(x);
+}
+
+/* Another program may have taken changes off the log again that it could not put on the disk, and written others. */
+static bool went_astray(const struct change_log_end *before, const struct change_log_end *now, enum status status) {
+    return status == STATUS_CORRUPT || (now->damaged && !before->damaged);
 }
 
 void living_refresh(struct living *l) {
     struct error e;
     const struct collection *c = l->epoch->collection;
-    if (l->log || change_log_measure(collection_folder(c)) <= l->end.size) return;
+    uint64_t size = change_log_measure(collection_folder(c));
+    if (l->log || size == l->end.size || size == 0) return;
     struct replay replay = {.epoch = l->epoch, .sequence = l->end.sequence};
-    uint64_t before = l->end.sequence;
-    if (change_log_read(collection_folder(c), collection_origin(c), change_epoch, &replay, &l->end, &e))
-        log_warn("changes of another program are not read: %s", e.text);
-    if (l->end.sequence != before) living_renew(l);
+    struct change_log_end before = l->end;
+    enum status status =
+        change_log_read(collection_folder(c), collection_origin(c), change_epoch, &replay, &l->end, &e);
+    if (status) log_warn("changes of another program are not read: %s", e.text);
+    if (went_astray(&before, &l->end, status)) l->astray = true;
+    if (l->end.sequence != before.sequence) living_renew(l);
 }
 
-/* The newest generation with its changes. Between CURRENT and the log, another program may remove the generation. */
-static enum status load_newest(const struct living *l, struct epoch **out, struct change_log_end *end,
-                               struct error *e) {
+/* A generation with its changes. */
+static enum status load_generation(const struct living *l, struct epoch **out, struct change_log_end *end,
+                                   struct error *e) {
     struct collection *c;
     if (collection_open(&c, l->dir, e)) return e->status;
     if (l->device && collection_move(c, l->device, e)) {
@@ -236,6 +241,28 @@ static enum status load_newest(const struct living *l, struct epoch **out, struc
         return e->status;
     }
     return epoch_load(out, c, end, e);
+}
+
+/* Another program may remove the generation, with its log, before the log is read. Then CURRENT names another one. */
+static bool was_removed(const struct living *l, const struct epoch *x) {
+    struct generation_origin now;
+    struct error e;
+    return current_read(l->dir, &now.generation, &now.manifest_checksum, &e) == STATUS_OK &&
+           now.generation != collection_info(x->collection)->generation;
+}
+
+static enum status load_newest(const struct living *l, struct epoch **out, struct change_log_end *end,
+                               struct error *e) {
+    enum status status = load_generation(l, out, end, e);
+    while (status == STATUS_OK && was_removed(l, *out)) {
+        epoch_release(*out);
+        status = load_generation(l, out, end, e);
+    }
+    if (status == STATUS_OK && end->damaged)
+        log_warn("%s: the log of changes is damaged behind change %" PRIu64 ": %" PRIu64
+                 " bytes are not read; retro-index verify --repair cuts them off",
+                 collection_folder((*out)->collection), end->sequence, end->torn);
+    return status;
 }
 
 enum status living_open(struct living **out, const char *dir, struct error *e) {
@@ -257,25 +284,38 @@ enum status living_open(struct living **out, const char *dir, struct error *e) {
     return STATUS_OK;
 }
 
-static enum status repair_locked(const char *dir, uint64_t *n_kept, uint64_t *n_cut, struct error *e) {
-    struct collection *c;
-    struct change_log_end end;
+/* Up to where the log can be read, and how much is cut off it. */
+static enum status repair_log(const struct collection *c, struct living_repaired *r, struct error *e) {
     struct epoch *x = NULL;
-    if (collection_open(&c, dir, e)) return e->status;
-    collection_hold(c);
-    enum status status = epoch_load(&x, c, &end, e);
-    *n_kept = status ? 0 : end.sequence;
-    *n_cut = status ? 0 : end.torn;
-    if (status == STATUS_OK && end.torn > 0) status = change_log_cut(collection_folder(c), &end, e);
+    struct change_log_end end;
+    struct collection *held = collection_hold((struct collection *)c);
+    enum status status = epoch_load(&x, held, &end, e);
     epoch_release(x);
+    /* Its head cannot be read: nothing of it can. */
+    if (status == STATUS_CORRUPT && end.size == 0) {
+        end.torn = change_log_measure(collection_folder(c));
+        end.damaged = true;
+        status = STATUS_OK;
+    }
+    if (status) return status;
+    *r = (struct living_repaired){.n_kept = end.sequence, .n_cut = end.torn, .n_lost = end.n_lost};
+    r->changed = end.torn > 0 || end.damaged;
+    return r->changed ? change_log_cut(collection_folder(c), &end, e) : STATUS_OK;
+}
+
+static enum status repair_locked(const char *dir, struct living_repaired *r, struct error *e) {
+    struct collection *c;
+    if (collection_open(&c, dir, e)) return e->status;
+    enum status status = repair_log(c, r, e);
     collection_close(c);
     return status;
 }
 
-enum status living_repair(const char *dir, uint64_t *n_kept, uint64_t *n_cut, struct error *e) {
+enum status living_repair(const char *dir, struct living_repaired *r, struct error *e) {
     int lock;
-    if (collection_lock(&lock, dir, e)) return e->status;
-    enum status status = repair_locked(dir, n_kept, n_cut, e);
+    *r = (struct living_repaired){0};
+    if (collection_lock_soon(&lock, dir, e)) return e->status;
+    enum status status = repair_locked(dir, r, e);
     collection_unlock(lock);
     return status;
 }
@@ -302,14 +342,14 @@ enum status living_follow(struct living *l, struct error *e) {
     struct change_log_end end;
     if (current_read(l->dir, &origin.generation, &origin.manifest_checksum, e)) return e->status;
     pthread_mutex_lock(&l->lock);
-    bool newest = is_newest(l, origin.generation);
+    bool newest = is_newest(l, origin.generation) && !l->astray;
     pthread_mutex_unlock(&l->lock);
     if (newest) return STATUS_OK;
 
     if (load_newest(l, &x, &end, e)) return e->status;
     pthread_mutex_lock(&l->lock);
     /* Changes of this program that began meanwhile have turned to it themselves. */
-    bool taken = l->log == NULL && !is_newest(l, collection_info(x->collection)->generation);
+    bool taken = l->log == NULL && (l->astray || !is_newest(l, collection_info(x->collection)->generation));
     if (taken) living_turn(l, x, &end);
     pthread_mutex_unlock(&l->lock);
     if (!taken) epoch_release(x);
@@ -329,7 +369,8 @@ struct living_changes living_count_changes(struct living *l) {
                                      .n_chunks = x->n_logged_chunks,
                                      .n_deleted = x->n_gone,
                                      .n_deleted_chunks = atomic_load(&x->n_gone_chunks),
-                                     .log_bytes = l->end.size};
+                                     .log_bytes = l->end.size,
+                                     .damaged = l->end.damaged};
     pthread_mutex_unlock(&l->lock);
     return changes;
 }

@@ -32,9 +32,15 @@ enum status living_move(struct living *l, const char *device, struct error *e);
  * before meanwhile. */
 enum status living_follow(struct living *l, struct error *e);
 
-/* Cuts what cannot be read off the end of the log in dir, damaged changes included: it is put aside as changes.cut
- * beside it. *n_kept gets the changes that stay, *n_cut the bytes that were cut; 0: there was nothing to do. */
-enum status living_repair(const char *dir, uint64_t *n_kept, uint64_t *n_cut, struct error *e);
+/* What living_repair has done. */
+struct living_repaired {
+    bool changed;
+    uint64_t n_kept; /* changes that stay */
+    uint64_t n_cut;  /* bytes that were cut off the log, and put aside as changes.cut beside it */
+    uint64_t n_lost; /* changes among them that had been acknowledged, as far as is known */
+};
+/* Cuts what cannot be read off the end of the log in dir, damaged changes included. */
+enum status living_repair(const char *dir, struct living_repaired *r, struct error *e);
 
 /* Views. */
 
@@ -100,6 +106,7 @@ struct living_changes {
     int64_t n_documents, n_chunks;       /* of the log, those that are not there any more included */
     int64_t n_deleted, n_deleted_chunks; /* of the generation */
     uint64_t log_bytes;
+    bool damaged; /* the log has changes that cannot be read */
 };
 struct living_changes living_count_changes(struct living *l);
 

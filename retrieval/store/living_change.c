@@ -3,12 +3,8 @@
  * the disk are carried out in memory, in the order of the log, and become the newest view. */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "retrieval/store/living_private.h"
-
-/* How long a change waits for another program, and how often it looks. */
-enum { LOCK_WAIT_SECONDS = 10, LOCK_LOOK_MILLISECONDS = 10 };
 
 static enum status refuse_change(const struct living *l, struct error *e) {
     return error_set(e, STATUS_IO, "%s: a change could not be written; nothing is changed until it is opened again",
@@ -16,16 +12,6 @@ static enum status refuse_change(const struct living *l, struct error *e) {
 }
 
 /* Locking: for all callers who change something at the same time. */
-
-static enum status lock_folder(struct living *l, struct error *e) {
-    double end = time_now() + LOCK_WAIT_SECONDS;
-    enum status status = collection_lock(&l->lock_file, l->dir, e);
-    while (status == STATUS_BUSY && time_now() < end) {
-        nanosleep(&(struct timespec){.tv_nsec = LOCK_LOOK_MILLISECONDS * 1000000L}, NULL);
-        status = collection_lock(&l->lock_file, l->dir, e);
-    }
-    return status;
-}
 
 /* Once the folder is locked nobody else changes it: what others have done is read, then the log is opened. */
 static enum status open_log(struct living *l, struct error *e) {
@@ -54,7 +40,7 @@ enum status living_begin_change(struct living *l, struct error *e) {
     if (l->n_changing == 0) {
         l->locking = true;
         pthread_mutex_unlock(&l->lock);
-        status = lock_folder(l, e);
+        status = collection_lock_soon(&l->lock_file, l->dir, e);
         if (status == STATUS_OK) status = open_log(l, e);
         pthread_mutex_lock(&l->lock);
         l->locking = false;
@@ -106,6 +92,7 @@ static void drop_pending(struct living *l) {
     }
     l->pending_end = &l->pending;
     l->failed = true;
+    change_log_give_up(l->log, l->end.size);
 }
 
 /* One fsync for all that is written. */
@@ -113,9 +100,10 @@ static enum status sync_pending(struct living *l, struct error *e) {
     struct change_log_end end = change_log_end(l->log);
     l->syncing = true;
     pthread_mutex_unlock(&l->lock);
-    enum status status = change_log_sync(l->log, e);
+    enum status status = change_log_sync(l->log, &end, e);
     pthread_mutex_lock(&l->lock);
     l->syncing = false;
+    end.synced = end.size;
     if (status == STATUS_OK)
         publish(l, &end);
     else

@@ -137,7 +137,8 @@ static enum status copy_changes(struct compaction *c, struct log_copy *copy, str
         change_log_open(&copy->to, collection_folder(next), collection_origin(next), &empty, e) ||
         change_log_read(collection_folder(old), collection_origin(old), copy_change, copy, &end, e))
         return e->status;
-    return change_log_sync(copy->to, e);
+    struct change_log_end copied = change_log_end(copy->to);
+    return change_log_sync(copy->to, &copied, e);
 }
 
 /* Publishes the new generation and makes it ours. Under the lock; nobody waits long for it. */
@@ -145,6 +146,7 @@ static enum status publish(struct compaction *c, const struct log_copy *copy, st
     struct living *l = c->living;
     struct collection_builder *builder = c->builder;
     struct change_log_end end = change_log_end(copy->to);
+    end.synced = end.size;
     c->builder = NULL;
     if (collection_publish(builder, e)) {
         /* The disk has one of the two generations, and nobody knows which one. */

@@ -80,6 +80,7 @@ struct living {
     struct epoch *epoch; /* and behind it older ones: what is deleted goes from their views too */
     struct living_view *newest;
     struct change_log_end end; /* of the changes that the epoch has */
+    bool astray;               /* the epoch has changes that the log has no more: living_follow reads it again */
 
     /* While changes of this program are under way. */
     int n_changing;         /* callers */

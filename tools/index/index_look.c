@@ -237,12 +237,22 @@ static enum status verify_makers(const struct index_arguments *a, const struct s
 }
 
 static enum status repair(const struct index_arguments *a, struct error *e) {
-    uint64_t n_kept, n_cut;
-    enum status status = living_repair(a->rest[0], &n_kept, &n_cut, e);
-    if (status == STATUS_OK && n_cut > 0)
-        line_print(stdout, "%s: %" PRIu64 " bytes behind change %" PRIu64 " are cut off and put aside in changes.cut",
-                   a->rest[0], n_cut, n_kept);
+    struct living_repaired r;
+    enum status status = living_repair(a->rest[0], &r, e);
+    if (status == STATUS_OK && r.changed)
+        line_print(stdout,
+                   "%s: the log ends behind change %" PRIu64 " now; %" PRIu64
+                   " bytes are put aside in changes.cut, and %" PRIu64 " changes that had been acknowledged are lost",
+                   a->rest[0], r.n_kept, r.n_cut, r.n_lost);
     return status;
+}
+
+/* Opening warns of a damaged log and goes on; here it is a failure. */
+static enum status verify_log(const struct index_arguments *a, struct living *l, struct error *e) {
+    struct living_changes changes = living_count_changes(l);
+    if (!changes.damaged) return STATUS_OK;
+    return error_set(e, STATUS_CORRUPT, "%s: the log of changes is damaged; --repair cuts it where that begins",
+                     a->rest[0]);
 }
 
 int run_verify(struct index_arguments *a, struct error *e) {
@@ -251,7 +261,8 @@ int run_verify(struct index_arguments *a, struct error *e) {
     if (index_expect(a, 1, "verify DIR", e) || (a->repair && repair(a, e)) || collection_verify(a->rest[0], e) ||
         open_view(a, &l, &view, e))
         return EXIT_FAILED;
-    enum status status = verify_makers(a, view, e);
+    enum status status = verify_log(a, l, e);
+    if (status == STATUS_OK) status = verify_makers(a, view, e);
     if (status == STATUS_OK)
         line_print(stdout,
                    "%s: generation %d is whole, with %" PRId64 " changes: %" PRId64 " documents, %" PRId64
