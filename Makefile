@@ -231,7 +231,15 @@ $(BUILD)/tests/unit/test_estimate: $(BUILD)/tools/index/index_estimate.c.o
 $(C_TESTS): $(BUILD)/%: $(BUILD)/%.c.o $(LIBRARY)
 $(C_TESTS):
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(LDLIBS) -lcmocka -o $@
-c-tests: $(C_TESTS) emulated
+# What tests/crash runs: a program that changes collections, and a library that lets its writes go wrong. The library is
+# loaded into programs without a sanitizer only.
+CRASH := $(BUILD)/tests/crash/worker $(BUILD)/tests/crash/shim.so
+$(BUILD)/tests/crash/worker: $(BUILD)/tests/crash/worker.c.o $(LIBRARY)
+	$(call quiet,LINK)$(CC) $(LDFLAGS) -Wl,--as-needed $^ $(LDLIBS) -o $@
+$(BUILD)/tests/crash/shim.so: tests/crash/shim.c $(BUILD)/built-with
+	@mkdir -p $(@D)
+	$(call quiet,CC)$(CC) -std=gnu11 $(WARNINGS) -O1 -g -fPIC -shared $< -o $@ -ldl
+c-tests: $(C_TESTS) emulated $(CRASH)
 # The longest first: tests/run.sh runs several at once.
 list-c-tests:
 	@echo $(EMULATED_TESTS) $(filter $(BUILD)/tests/tp/%,$(C_TESTS)) $(filter-out $(BUILD)/tests/tp/%,$(C_TESTS))

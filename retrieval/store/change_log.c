@@ -289,6 +289,14 @@ static enum status sync_others(struct change_log *l, struct error *e) {
     return status;
 }
 
+/* A log that could not be put on the disk as it began: an fsync later would not say that of its name. */
+static void remove_new(const struct change_log *l) {
+    struct error why;
+    char *mark = disk_path(l->folder, kept_name);
+    if (disk_remove(mark, &why) || disk_remove(l->path, &why)) log_warn("%s", why.text);
+    free(mark);
+}
+
 static enum status open_end(struct change_log *l, struct generation_origin origin, struct error *e) {
     enum status status = STATUS_OK;
     if (l->end.torn > 0) {
@@ -300,8 +308,10 @@ static enum status open_end(struct change_log *l, struct generation_origin origi
     l->fd = open(l->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (l->fd < 0) return error_errno(e, "%s: open", l->path);
     status = open_mark(l, e);
-    if (status == STATUS_OK && l->end.size == 0) status = write_head(l, origin, e);
+    bool is_new = l->end.size == 0;
+    if (status == STATUS_OK && is_new) status = write_head(l, origin, e);
     if (status == STATUS_OK && l->end.synced < l->end.size) status = sync_others(l, e);
+    if (status && is_new) remove_new(l);
     return status;
 }
 

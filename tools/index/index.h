@@ -128,4 +128,7 @@ int run_show(struct index_arguments *a, struct error *e);
 int run_verify(struct index_arguments *a, struct error *e);
 int run_add(struct index_arguments *a, struct error *e);
 int run_delete(struct index_arguments *a, struct error *e);
+int run_update(struct index_arguments *a, struct error *e);
+int run_snapshot(struct index_arguments *a, struct error *e);
+int run_restore(struct index_arguments *a, struct error *e);
 int run_compact(struct index_arguments *a, struct error *e);

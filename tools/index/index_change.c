@@ -75,12 +75,22 @@ struct adder {
     struct document_cutter cutter;
     struct walk walk;
     struct document_text read; /* of one file */
+    bool only_there; /* update: documents that are not there are left out */
     int n_unchanged;
 };
 
 static void report_skipped(struct adder *a, const struct error *why) {
     line_print(stderr, "skipped: %s%s", why->text, why->status == STATUS_TOO_LARGE ? " (--max-file-bytes)" : "");
     a->walk.n_skipped++;
+}
+
+static bool is_there(const struct adder *a, const char *id) {
+    struct snapshot *view;
+    struct stored_document d;
+    struct error e;
+    bool there = living_find(a->collection, id, &view, &d, &e) == STATUS_OK;
+    snapshot_release(view);
+    return there;
 }
 
 static enum status put_file(struct adder *a, const struct found_file *file, struct error *e) {
@@ -94,6 +104,8 @@ static enum status put_file(struct adder *a, const struct found_file *file, stru
                                     .metadata = arguments->metadata.data,
                                     .text = {a->read.text.data, a->read.text.size},
                                     .marks = marks_of(&a->read.marks)};
+    if (a->only_there && !is_there(a, d.id))
+        return error_set(e, STATUS_INVALID, "%s: no document has its id %s; add adds it", file->path, d.id);
     enum status status = document_put(&a->cutter, a->collection, &d, &index_interrupted, &effect, e);
     if (status) return status;
     if (effect == CHANGE_NOTHING) a->n_unchanged++;
@@ -146,10 +158,10 @@ static enum status open_and_add(struct adder *a, struct error *e) {
     return status;
 }
 
-int run_add(struct index_arguments *arguments, struct error *e) {
-    struct adder a = {.arguments = arguments};
+static int add_or_update(struct index_arguments *arguments, bool only_there, struct error *e) {
+    struct adder a = {.arguments = arguments, .only_there = only_there};
     if (arguments->n_rest < 2) {
-        error_set(e, STATUS_INVALID, "add needs DIR and at least one PATH; --help says more");
+        error_set(e, STATUS_INVALID, "DIR and at least one PATH are needed; --help says more");
         return EXIT_FAILED;
     }
     a.walk.verbose = arguments->build.verbose;
@@ -168,6 +180,9 @@ int run_add(struct index_arguments *arguments, struct error *e) {
     document_text_free(&a.read);
     return code;
 }
+
+int run_add(struct index_arguments *a, struct error *e) { return add_or_update(a, false, e); }
+int run_update(struct index_arguments *a, struct error *e) { return add_or_update(a, true, e); }
 
 /* Delete and compact. */
 

@@ -32,8 +32,12 @@ enum {
     LIST = 1 << 6,
     ADD = 1 << 7,
     SHOW = 1 << 8,
-    CHANGE = 1 << 9
+    CHANGE = 1 << 9,
+    UPDATE = 1 << 10,
+    COPY = 1 << 11,
+    WATCH = 1 << 12
 };
+enum { PUTS = ADD | UPDATE | WATCH };
 
 enum option_id {
     OPTION_OUT = 256,
@@ -71,18 +75,19 @@ static const struct index_row {
      "FAISS index type, or Exact for search in plain C; else Flat up to 100000 chunks, IVF above.\n"
      "IVF4096,PQ48np keeps 100 million chunks in memory (\"np\" saves minutes)",
      OPTION_INDEX, BUILD},
-    {"--id", "ID", "the document's id, where PATH is one file; else it is made of the path", OPTION_ID, ADD},
-    {"--meta", "KEY=VALUE", "goes with every document: a number, true, false, or text", OPTION_META, ADD},
+    {"--id", "ID", "the document's id, where PATH is one file; else it is made of the path", OPTION_ID, ADD | UPDATE},
+    {"--meta", "KEY=VALUE", "goes with every document: a number, true, false, or text", OPTION_META, PUTS},
     {"--filter", "JSON", "the documents that may be found (docs/filters.md)", OPTION_FILTER, SEARCH},
     {"--repair", NULL, "cuts damaged changes off the log first, puts them aside, and says so", OPTION_REPAIR, VERIFY},
-    {"--json", NULL, "an object a line", OPTION_JSON, LIST | SHOW | ADD | CHANGE | STATS},
+    {"--json", NULL, "an object a line", OPTION_JSON,
+     LIST | SHOW | PUTS | CHANGE | STATS | COPY | VERIFY | SEARCH},
     {"--long", NULL, "number of chunks, name and title beside each id", OPTION_LONG, LIST},
-    {"--max-file-bytes", "N", "larger files are skipped (67108864)", OPTION_LIMIT, BUILD | EXTRACT | ADD},
-    {"--follow", NULL, "follows links that lead out of PATH; else they are skipped", OPTION_FOLLOW, BUILD | ADD},
-    {"--verbose", NULL, "names files of unknown kind, hidden files and copies", OPTION_VERBOSE, BUILD | ADD},
+    {"--max-file-bytes", "N", "larger files are skipped (67108864)", OPTION_LIMIT, BUILD | EXTRACT | PUTS},
+    {"--follow", NULL, "follows links that lead out of PATH; else they are skipped", OPTION_FOLLOW, BUILD | PUTS},
+    {"--verbose", NULL, "names files of unknown kind, hidden files and copies", OPTION_VERBOSE, BUILD | PUTS},
     {"--config", "FILE", "model.path (tokenizer) and retrieval.embedder are used", OPTION_CONFIG,
-     BUILD | SEARCH | NEIGHBORS | VERIFY | ADD},
-    {"--set", "KEY=VALUE", "sets one option, after the file", OPTION_SET, BUILD | SEARCH | NEIGHBORS | VERIFY | ADD},
+     BUILD | SEARCH | NEIGHBORS | VERIFY | PUTS},
+    {"--set", "KEY=VALUE", "sets one option, after the file", OPTION_SET, BUILD | SEARCH | NEIGHBORS | VERIFY | PUTS},
 };
 
 static enum status parse_option(struct index_arguments *a, int option, const char *value, struct error *e) {
@@ -241,10 +246,23 @@ static const struct index_command {
       "once"},
      ADD,
      run_add},
+    {{"update", "[OPTION...] DIR PATH...",
+      "as add, for documents that are in the collection: others are left out, and named; prints \"replaced ID\""},
+     UPDATE,
+     run_update},
     {{"delete", "DIR ID...", "deletes documents; prints \"deleted ID\" when it is on the disk"}, CHANGE, run_delete},
     {{"compact", "DIR", "writes what was added since into the index, and takes what was deleted off the disk"},
      CHANGE,
      run_compact},
+    {{"snapshot", "DIR OUT",
+      "copies the collection, with its changes up to now, into the new folder OUT, and verifies the copy; servers and\n"
+      "other commands go on meanwhile"},
+     COPY,
+     run_snapshot},
+    {{"restore", "OUT DIR",
+      "makes the collection in DIR hold what the snapshot OUT does; servers that have DIR open turn to it"},
+     COPY,
+     run_restore},
     {{"list", "DIR [TEXT]", "the id of each document, or of those with TEXT in the name; exit code 1 for none"},
      LIST,
      run_list},

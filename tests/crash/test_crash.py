@@ -1,0 +1,333 @@
+"""A collection after its program was ended, its writes failed, its disk was full or its power was cut, before each change
+of the folder. What was acknowledged is there, nothing is half there, and the next program goes on.
+
+RETRO_CRASH=N (1) tries N times as many states of the disk after a cut of the power, and leaves no moment out."""
+import collections
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import tempfile
+
+import pytest
+
+from . import disk
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
+WORKER, SHIM = BUILD / "tests/crash/worker", BUILD / "tests/crash/shim.so"
+MUCH = int(os.environ.get("RETRO_CRASH", "1"))
+STATES = 3 * MUCH  # of the disk, for each moment at which the power is cut
+FAISS = "FAISS" in subprocess.run([BUILD / "retro-index", "--version"], capture_output=True, text=True).stdout
+
+
+@pytest.fixture()
+def folder():
+    """In memory where there is such a place: what fsync does is simulated."""
+    made = tempfile.mkdtemp(prefix="retro-crash-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
+    yield pathlib.Path(made)
+    shutil.rmtree(made)
+
+
+def work(root, words, fault=None, goes_on=False):
+    """Runs the worker in `root` and returns its lines. goes_on: the journal does, too."""
+    out, journal = root.parent / "out", root.parent / "journal"
+    if not goes_on:
+        journal.unlink(missing_ok=True)
+    environment = {**os.environ, "LD_PRELOAD": str(SHIM), "CRASH_ROOT": str(root), "CRASH_JOURNAL": str(journal)}
+    if fault:
+        environment["CRASH_FAULT"] = fault
+    with open(out, "wb") as f:
+        done = subprocess.run([WORKER, *words], cwd=root, env=environment, stdout=f, stderr=subprocess.PIPE, timeout=30)
+    assert done.returncode in (0, 1, -9), f"{words} {fault}: {done.returncode} {done.stderr.decode()}"
+    return out.read_text()
+
+
+def plain(*words):
+    done = subprocess.run([WORKER, *map(str, words)], capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+class Model:
+    """What may be there: {id: version} states, after the lines that the worker has printed."""
+
+    def __init__(self, start, after=None):
+        self.states = {frozenset(start.items())}
+        self.after = after  # what `done` without an id leads to
+
+    @staticmethod
+    def changed(state, i, version):
+        rest = {k: v for k, v in state if k != i}
+        return frozenset((rest | {i: version} if version else rest).items())
+
+    def follow(self, text):
+        states, trying = self.states, None
+        for line in text.splitlines():
+            word, *rest = line.split()
+            if word == "try" and trying is not None:  # another program, after the end of the first
+                states = states | self.move(states, trying)
+            if word == "try":
+                trying = rest
+            if word not in ("done", "failed") or trying is None:
+                continue
+            moved = self.move(states, trying)
+            states, trying = (moved if word == "done" else states | moved), None
+        return states | self.move(states, trying) if trying else states
+
+    def move(self, states, trying):
+        if trying[0].isdigit():
+            return {self.changed(s, int(trying[0]), int(trying[1])) for s in states}
+        return {frozenset(self.after.items())} if self.after is not None else states
+
+
+class Apart(Model):
+    """Threads with a document each: what may be there of each of them."""
+
+    def follow(self, text):
+        start = dict(next(iter(self.states)))
+        may = {i: {start.get(i, 0)} for i in range(12)}
+        for line in text.splitlines():
+            word, *rest = line.split()
+            if word == "try" and rest[0].isdigit():
+                may[int(rest[0])].add(int(rest[1]))
+            if word == "done" and rest and rest[0].isdigit():
+                may[int(rest[0])] = {int(rest[1])}
+        return may
+
+
+class Untouched(Model):
+    """What is copied from."""
+
+    def follow(self, text):
+        return self.states
+
+
+class Damaged(Model):
+    """A log that takes no change before it is repaired."""
+
+
+class Scenario:
+    def __init__(self, folder, words, target, model, others=()):
+        self.folder, self.words, self.target, self.model, self.others = folder, words, target, model, others
+        self.base = disk.Tree(folder / "base")
+        self.cases, self.counts, self.n = [], collections.Counter(), 0
+        self.text = self.run("run")
+        self.events = disk.read_journal(folder / "journal")
+        assert "failed" not in self.text and "done" in self.text
+        whole = disk.cut_power(self.base, self.events, None, 1).as_dict()
+        assert whole == disk.Tree(folder / "run").as_dict(), "a change of the folder was not seen"
+
+    def run(self, place, fault=None):
+        root = self.folder / place
+        shutil.rmtree(root, ignore_errors=True)
+        shutil.copytree(self.folder / "base", root)
+        # A copy has other inodes: those of the base stand for them in what is simulated.
+        copy = disk.Tree(root)
+        self.renamed = {str(copy.folders[p][n]): what for p, d in self.base.folders.items() for n, what in d.items()
+                        if what != "folder"}
+        text = work(root, self.words, fault)
+        self.base.inodes = dict(self.renamed)
+        return text
+
+    def add(self, kind, label, tree, text):
+        """A state of the folder to be checked: a tree, or the folder as it lies there."""
+        place = self.folder / f"case-{len(self.cases)}"
+        if isinstance(tree, disk.Tree):
+            tree.write(place)
+        else:
+            shutil.copytree(tree, place)
+        self.cases.append((label, place, text))
+        self.counts[kind] += 1
+
+    def add_power_cuts(self):
+        for k in range(len(self.events) + 1):
+            printed = self.text.encode()[:self.events[k].printed].decode() if k < len(self.events) else self.text
+            for state in range(STATES):
+                rng = random.Random(f"{self.words} {k} {state}")
+                share = (0, 0.5, 1)[state] if state < 3 else rng.random()
+                tree = disk.cut_power(self.base, self.events[:k], rng, share)
+                self.add("power cut", f"power cut before event {k}, state {state}", tree, printed)
+
+    def add_faults(self, kinds=("kill", "torn", "short", "eio", "enospc", "full"), step=1):
+        """Each fault at each change, as it lies there; and with the power cut afterwards."""
+        last = self.events[-1].number
+        writes = {e.number for e in self.events if e.kind == "write"}
+        grows = writes | {e.number for e in self.events if e.kind in ("create", "mkdir", "rename")}
+        for kind in kinds:
+            for k in range(1, last + 1, step):
+                if (kind in ("torn", "short") and k not in writes) or (kind in ("enospc", "full") and k not in grows):
+                    continue
+                text = self.run("run", f"{kind}:{k}")
+                if kind == "short":
+                    assert text == self.text
+                self.add(kind, f"{kind} at {k}", self.folder / "run", text)
+                if kind in ("eio", "enospc", "full"):
+                    events = disk.read_journal(self.folder / "journal")
+                    rng = random.Random(f"{self.words} {kind} {k}")
+                    for state in range(1 + STATES // 2):
+                        share = 0 if state == 0 else rng.random()
+                        tree = disk.cut_power(self.base, events, rng, share)
+                        self.add(f"{kind}, power cut", f"{kind} at {k}, power cut, state {state}", tree, text)
+
+    def add_second_programs(self):
+        """The program is ended, another one changes the collection, and the power is cut."""
+        for k in range(1, self.events[-1].number + 1):
+            text = self.run("run", f"kill:{k}")
+            text += work(self.folder / "run", ["change", self.target], goes_on=True)
+            tree = disk.cut_power(self.base, disk.read_journal(self.folder / "journal"), None, 0)
+            self.add("kill, change, power cut", f"kill at {k}, change, power cut", tree, text)
+
+    def run_again(self):
+        """The same once more, by a program whose writes do not fail; then what it says is there."""
+        for label, place, text in self.cases[::5 if MUCH == 1 else 1]:
+            again = place.parent / (place.name + "-again")
+            shutil.copytree(place, again)
+            text += work(again, self.words)
+            assert "failed" not in text.splitlines()[-1] and "done" in text, f"{label}, again: {text}"
+            yield f"{label}, again", again, text
+
+    def check(self):
+        cases = self.cases + list(self.run_again())
+        for target in (self.target, *self.others):
+            model = self.model if target == self.target else self.others[target]
+            for at in range(0, len(cases), 200):
+                self.check_some(cases[at:at + 200], target, model)
+        self.n = len(cases)
+
+    def check_some(self, cases, target, model):
+        folders = [place / target for _, place, _ in cases]
+        done = subprocess.run([WORKER, "check", *folders], capture_output=True, text=True, timeout=300)
+        answers = done.stdout.split("folder ")[1:]
+        assert len(answers) == len(cases), done.stdout[-2000:] + done.stderr[-2000:]
+        for (label, _, text), answer in zip(cases, answers):
+            lines = answer.splitlines()[1:]
+            allowed = model.follow(text)
+            said = f"{label}\n--- printed\n{text}\n--- found\n{answer}"
+            if lines and lines[0].startswith("failed open") and "is not a collection" in lines[0]:
+                assert frozenset() in allowed, said
+                continue
+            if lines[-1].startswith("failed on") and "verify --repair" in lines[-1] and "done" not in text:
+                assert isinstance(model, Damaged), said
+                continue
+            assert lines[-1] == "well", said + done.stderr[-3000:]
+            first, second = "\n".join(lines).split("goes on\n")
+            seen = [frozenset((int(a), int(b)) for a, b in (x.split()[1:] for x in part.splitlines() if x.startswith("document")))
+                    for part in (first, second)]
+            if isinstance(allowed, dict):
+                assert all(dict(seen[0]).get(i, 0) in may for i, may in allowed.items()), said
+            else:
+                assert seen[0] in allowed, said
+            assert dict(seen[1]) == dict(seen[0]) | {9: 1, 10: 1}, said
+
+
+START = {0: 1, 1: 1, 2: 1, 3: 1}
+CHANGED = {0: 2, 1: 3, 2: 1, 3: 1, 5: 1}
+
+
+def begin(folder, factory="Exact"):
+    (folder / "base").mkdir()
+    plain("build", folder / "base/c", 4, 1, factory)
+
+
+def report(name, s):
+    print(f"{name}: {s.n} checks of {len(s.cases)} states, " + ", ".join(f"{n} {kind}" for kind, n in s.counts.items()))
+
+
+def test_add_and_delete(folder):
+    begin(folder)
+    s = Scenario(folder, ["change", "c"], "c", Model(START))
+    s.add_power_cuts()
+    s.add_faults()
+    s.check()
+    report("add, delete", s)
+
+
+def test_together(folder):
+    """Several changes share an fsync, beside a compaction."""
+    begin(folder)
+    s = Scenario(folder, ["together", "c"], "c", Apart(START))
+    s.add_power_cuts()
+    s.add_faults(("kill", "torn", "eio", "enospc", "full"), step=3 if MUCH == 1 else 1)
+    s.check()
+    report("together", s)
+
+
+def test_compact(folder):
+    begin(folder)
+    plain("change", folder / "base/c")
+    s = Scenario(folder, ["compact", "c"], "c", Model(CHANGED))
+    s.add_power_cuts()
+    s.add_faults()
+    s.add_second_programs()
+    s.check()
+    report("compact", s)
+
+
+@pytest.mark.skipif(not FAISS, reason="built without FAISS")
+def test_compact_faiss(folder):
+    begin(folder, "Flat")
+    plain("change", folder / "base/c")
+    s = Scenario(folder, ["compact", "c"], "c", Model(CHANGED))
+    s.add_faults(("kill", "torn", "enospc"), step=4 if MUCH == 1 else 1)
+    s.check()
+    report("compact with FAISS", s)
+
+
+def test_build(folder):
+    """Into a folder that is not there, and over a collection that was changed."""
+    (folder / "base").mkdir()
+    built = dict.fromkeys(range(6), 2)
+    s = Scenario(folder, ["build", "a/b/c", "6", "2", "Exact"], "a/b/c", Model({}, built))
+    s.add_power_cuts()
+    s.add_faults()
+    s.check()
+    report("build", s)
+
+
+def test_build_again(folder):
+    begin(folder)
+    plain("change", folder / "base/c")
+    s = Scenario(folder, ["build", "c", "6", "2", "Exact"], "c", Model(CHANGED, dict.fromkeys(range(6), 2)))
+    s.add_power_cuts()
+    s.add_faults()
+    s.add_second_programs()
+    s.check()
+    report("build again", s)
+
+
+def test_snapshot(folder):
+    begin(folder)
+    plain("change", folder / "base/c")
+    s = Scenario(folder, ["copy", "c", "kept/out"], "kept/out", Model({}, CHANGED), {"c": Untouched(CHANGED)})
+    s.add_power_cuts()
+    s.add_faults()
+    s.check()
+    report("snapshot", s)
+
+
+def test_restore(folder):
+    begin(folder)
+    plain("change", folder / "base/c")
+    plain("build", folder / "base/d", 2, 3, "Exact")
+    s = Scenario(folder, ["copy", "c", "d"], "d", Model({0: 3, 1: 3}, CHANGED), {"c": Untouched(CHANGED)})
+    s.add_power_cuts()
+    s.add_faults()
+    s.add_second_programs()
+    s.check()
+    report("restore", s)
+
+
+def test_repair(folder):
+    """Of a log whose second change is damaged."""
+    begin(folder)
+    plain("change", folder / "base/c")
+    log = folder / "base/c/gen-000001/changes.log"
+    raw = bytearray(log.read_bytes())
+    raw[300] ^= 4
+    log.write_bytes(raw)
+    s = Scenario(folder, ["repair", "c"], "c", Damaged(START | {4: 1}))
+    s.add_power_cuts()
+    s.add_faults()
+    s.check()
+    report("repair", s)

@@ -1,0 +1,246 @@
+/* tests/crash/worker.c: changes collections of small documents (tests/documents.h) in the ways that retro-index does,
+ * and looks at what is there. It prints what it begins and what it has been told is kept; tests/crash/test_crash.py runs
+ * it under shim.c.
+ *
+ *   build DIR N VERSION FACTORY   documents 0 .. N - 1
+ *   change DIR                    a fixed list of puts and deletions
+ *   together DIR                  three threads with documents of their own
+ *   compact DIR, copy FROM TO, repair DIR
+ *   check DIR...                  prints the documents of each, changes it, compacts it and looks again */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "retrieval/store/collection_private.h"
+#include "tests/documents.h"
+
+/* One line, at once: the shim asks how many were printed. */
+#define SAY(...) (printf(__VA_ARGS__), fflush(stdout))
+
+static int complain(const char *what, const struct error *e) {
+    SAY("failed %s: %s\n", what, e->text);
+    return 1;
+}
+
+/* Building. */
+
+static enum status add_documents(struct collection_builder *b, int n, int version, struct error *e) {
+    enum status status = STATUS_OK;
+    for (int i = 0; i < n && status == STATUS_OK; i++) {
+        struct made_document d;
+        make_document(&d, i, version);
+        status = collection_add_document(b, &d.document, e);
+        if (status == STATUS_OK)
+            status = collection_add_vectors(b, d.vectors, collection_count_chunks(d.document.n, CHUNK), e);
+    }
+    return status;
+}
+
+static int build(char **words) {
+    struct collection_options o = {.chunk_length = CHUNK,
+                                   .eod = EOD,
+                                   .dim = DIM,
+                                   .embedder = "toy",
+                                   .tokenizer = "toy",
+                                   .index_factory = words[3]};
+    struct collection_builder *b;
+    struct error e;
+    SAY("try build\n");
+    if (collection_create(&b, words[0], &o, &e)) return complain("build", &e);
+    enum status status = add_documents(b, atoi(words[1]), atoi(words[2]), &e);
+    if (status)
+        collection_abandon(b);
+    else
+        status = collection_commit(b, &e);
+    if (status) return complain("build", &e);
+    SAY("done build\n");
+    return 0;
+}
+
+/* Changing. */
+
+static struct living *open_living(const char *dir) {
+    struct living *l;
+    struct error e;
+    if (living_open(&l, dir, &e) == STATUS_OK) return l;
+    complain("open", &e);
+    return NULL;
+}
+
+/* Version 0: it is deleted. */
+static enum status change(struct living *l, int id, int version, struct error *e) {
+    struct made_document d;
+    enum change_effect effect;
+    make_document(&d, id, version);
+    if (version > 0) return living_put(l, &d.document, d.vectors, &effect, e);
+    enum status status = living_delete(l, d.id, e);
+    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
+}
+
+static enum status try_change(struct living *l, int id, int version) {
+    struct error e;
+    SAY("try %d %d\n", id, version);
+    enum status status = change(l, id, version, &e);
+    if (status)
+        SAY("failed %d %d: %s\n", id, version, e.text);
+    else
+        SAY("done %d %d\n", id, version);
+    return status;
+}
+
+/* Each failure is followed by a new beginning, as that of another program. */
+static int change_all(const char *dir) {
+    static const int steps[][2] = {{4, 1}, {0, 2}, {1, 0}, {4, 1}, {1, 3}, {4, 0}, {5, 1}, {5, 1}, {0, 2}};
+    struct living *l = open_living(dir);
+    for (size_t i = 0; i < ARRAY_COUNT(steps) && l; i++) {
+        if (try_change(l, steps[i][0], steps[i][1]) == STATUS_OK) continue;
+        living_close(l);
+        l = open_living(dir);
+        if (l) try_change(l, steps[i][0], steps[i][1]);
+    }
+    living_close(l);
+    return l == NULL;
+}
+
+struct changer {
+    pthread_t thread;
+    struct living *living;
+    int id;
+};
+
+static void *change_one(void *argument) {
+    struct changer *c = argument;
+    for (int version = 1; version <= 3; version++) try_change(c->living, c->id, version);
+    try_change(c->living, c->id, 0);
+    try_change(c->living, c->id, 4);
+    return NULL;
+}
+
+static int change_together(const char *dir) {
+    enum { CHANGERS = 3 };
+    struct changer changers[CHANGERS];
+    struct error e;
+    struct living *l = open_living(dir);
+    if (l == NULL) return 1;
+    for (int i = 0; i < CHANGERS; i++) {
+        changers[i] = (struct changer){.living = l, .id = 6 + i};
+        CHECK(pthread_create(&changers[i].thread, NULL, change_one, &changers[i]) == 0);
+    }
+    if (living_compact(l, NULL, &e)) complain("compact", &e);
+    for (int i = 0; i < CHANGERS; i++) pthread_join(changers[i].thread, NULL);
+    living_close(l);
+    return 0;
+}
+
+static int compact(const char *dir) {
+    struct error e;
+    struct living *l = open_living(dir);
+    if (l == NULL) return 1;
+    SAY("try compact\n");
+    enum status status = living_compact(l, NULL, &e);
+    living_close(l);
+    if (status) return complain("compact", &e);
+    SAY("done compact\n");
+    return 0;
+}
+
+static int copy(const char *from, const char *to) {
+    struct error e;
+    SAY("try copy\n");
+    if (collection_copy(from, to, NULL, &e)) return complain("copy", &e);
+    SAY("done copy\n");
+    return 0;
+}
+
+static int repair(const char *dir) {
+    struct living_repaired r;
+    struct error e;
+    SAY("try repair\n");
+    if (living_repair(dir, &r, &e)) return complain("repair", &e);
+    SAY("done repair\n");
+    return 0;
+}
+
+/* Checking. */
+
+static enum status say_document(void *context, const struct stored_document *d, struct error *e) {
+    struct made_document made;
+    int id = -1, version = -1;
+    (void)context;
+    bool known = sscanf(d->id, "id %d", &id) == 1 && sscanf(d->metadata, "{\"version\":%d}", &version) == 1;
+    if (!known || id < 0 || id >= IDS) return error_set(e, STATUS_CORRUPT, "document %s", d->id);
+    make_document(&made, id, version);
+    if (d->text.size != made.document.text.size || memcmp(d->text.text, made.text, d->text.size) != 0 ||
+        strcmp(d->path, made.path) != 0)
+        return error_set(e, STATUS_CORRUPT, "document %s is not whole", d->id);
+    SAY("document %d %d\n", id, version);
+    return STATUS_OK;
+}
+
+/* The nearest chunk of each document's vector is as near as itself. */
+static enum status search_document(void *context, const struct stored_document *d, struct error *e) {
+    const struct snapshot *view = context;
+    struct made_document made;
+    int id, version;
+    int64_t found;
+    float similarity;
+    CHECK(sscanf(d->id, "id %d", &id) == 1 && sscanf(d->metadata, "{\"version\":%d}", &version) == 1);
+    make_document(&made, id, version);
+    if (view_search(view, (struct index_query){.vectors = made.vectors, .n = 1, .k = 1}, &found, &similarity, e))
+        return e->status;
+    return found >= 0 && similarity > 0.999F ? STATUS_OK
+                                             : error_set(e, STATUS_CORRUPT, "document %s is not found", d->id);
+}
+
+static int look(struct living *l) {
+    struct error e;
+    struct snapshot *view = living_hold(l);
+    enum status status = view_walk(view, say_document, NULL, &e);
+    if (status == STATUS_OK) status = view_walk(view, search_document, view, &e);
+    snapshot_release(view);
+    return status ? complain("look", &e) : 0;
+}
+
+/* Changes and compacts it: it goes on. */
+static int go_on(const char *dir) {
+    struct error e;
+    struct living *l = open_living(dir);
+    if (l == NULL) return 1;
+    int bad = look(l);
+    SAY("goes on\n");
+    if (!bad && (change(l, 9, 1, &e) || living_compact(l, NULL, &e) || change(l, 10, 1, &e))) bad = complain("on", &e);
+    living_close(l);
+    if (bad) return 1;
+    if (collection_verify(dir, &e)) return complain("verify", &e);
+    l = open_living(dir);
+    if (l == NULL) return 1;
+    bad = look(l);
+    living_close(l);
+    return bad;
+}
+
+static int check_all(int n, char **dirs) {
+    int bad = 0;
+    for (int i = 0; i < n; i++) {
+        SAY("folder %s\n", dirs[i]);
+        bool fails = go_on(dirs[i]) != 0;
+        if (!fails) SAY("well\n");
+        bad += fails;
+    }
+    return bad > 0;
+}
+
+int main(int argc, char **argv) {
+    const char *what = argc > 2 ? argv[1] : "";
+    char **words = argv + 2;
+    int n = argc - 2;
+    if (strcmp(what, "build") == 0 && n == 4) return build(words);
+    if (strcmp(what, "change") == 0 && n == 1) return change_all(words[0]);
+    if (strcmp(what, "together") == 0 && n == 1) return change_together(words[0]);
+    if (strcmp(what, "compact") == 0 && n == 1) return compact(words[0]);
+    if (strcmp(what, "copy") == 0 && n == 2) return copy(words[0], words[1]);
+    if (strcmp(what, "repair") == 0 && n == 1) return repair(words[0]);
+    if (strcmp(what, "check") == 0) return check_all(n, words);
+    fprintf(stderr, "usage: worker build|change|together|compact|copy|repair|check DIR...\n");
+    return 2;
+}

@@ -1,0 +1,58 @@
+/* tests/documents.h: small documents whose text, tokens and vectors follow from a number and a version: who finds one can
+ * tell whether it is whole. */
+#pragma once
+
+#include <math.h>
+#include <stdio.h>
+
+#include "retrieval/store/living.h"
+
+enum { DIM = 8, CHUNK = 4, EOD = 999, IDS = 12, LONGEST = 11 };
+
+/* Document `id` in its version `version`: its text, tokens and vectors follow from both. */
+struct made_document {
+    char id[16], path[24], text[2 * LONGEST + 1], metadata[32];
+    int32_t ids[LONGEST];
+    uint32_t bounds[LONGEST / CHUNK + 2];
+    float vectors[(LONGEST / CHUNK + 1) * DIM];
+    struct mark marks[2]; /* its first line, and a page whose number is the version, at the last byte */
+    struct collection_document document;
+};
+
+static inline uint32_t mix(uint32_t a, uint32_t b) {
+    uint32_t h = a * 2654435761U + b * 40503U + 12345U;
+    h ^= h >> 15;
+    h *= 2246822519U;
+    return h ^ (h >> 13);
+}
+
+static inline void make_document(struct made_document *d, int id, int version) {
+    int n = 1 + (int)(mix((uint32_t)id, (uint32_t)version) % LONGEST), n_chunks = collection_count_chunks(n, CHUNK);
+    *d = (struct made_document){0};
+    snprintf(d->id, sizeof d->id, "id %d", id);
+    snprintf(d->path, sizeof d->path, "folder/%d.txt", id);
+    snprintf(d->metadata, sizeof d->metadata, "{\"version\":%d}", version);
+    for (int i = 0; i < n; i++) d->ids[i] = id * 50 + i;
+    for (int i = 0; i < 2 * n; i++) d->text[i] = (char)('a' + (id + i + 3 * version) % 26);
+    for (int i = 0; i <= n_chunks; i++) d->bounds[i] = (uint32_t)(2 * min_int(i * CHUNK, n));
+    for (int i = 0; i < n_chunks; i++) {
+        float *v = d->vectors + i * DIM;
+        double square = 0;
+        for (int j = 0; j < DIM; j++) {
+            v[j] = (float)(mix(mix((uint32_t)id, (uint32_t)version), (uint32_t)(i * DIM + j)) % 2001) - 1000;
+            square += (double)v[j] * (double)v[j];
+        }
+        for (int j = 0; j < DIM; j++) v[j] = (float)(v[j] / sqrt(square));
+    }
+    d->marks[0] = (struct mark){.kind = MARK_LINE, .value = 1};
+    d->marks[1] = (struct mark){.at = (uint32_t)(2 * n - 1), .kind = MARK_PAGE, .value = (uint32_t)version};
+    d->document = (struct collection_document){.id = d->id,
+                                               .path = d->path,
+                                               .title = "a title",
+                                               .metadata = d->metadata,
+                                               .text = {d->text, (size_t)(2 * n)},
+                                               .marks = {d->marks, 2},
+                                               .ids = d->ids,
+                                               .bounds = d->bounds,
+                                               .n = n};
+}

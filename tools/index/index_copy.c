@@ -1,0 +1,67 @@
+/* tools/index/index_copy.c: the commands of retro-index that copy a collection: snapshot and restore. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "config/json/json_writer.h"
+#include "tools/index/index.h"
+
+static void print_copy(const struct index_arguments *a, const char *effect, const struct snapshot *view) {
+    const char *dir = a->rest[1];
+    struct buffer text = {0};
+    struct json_writer w;
+    if (!a->json) {
+        line_print(stdout, "%s %s: generation %d, %" PRId64 " documents, %" PRId64 " chunks", effect, dir,
+                   view->generation, view->n_documents, view->n_chunks);
+        return;
+    }
+    put_begin(&w, &text);
+    put_object(&w);
+    put_key_string(&w, "effect", effect);
+    put_key_string(&w, "collection", dir);
+    put_key_int(&w, "generation", view->generation);
+    put_key_int(&w, "documents", view->n_documents);
+    put_key_int(&w, "chunks", view->n_chunks);
+    put_object_end(&w);
+    put_line(&w, stdout);
+    buffer_free(&text);
+}
+
+/* Opened as a reader does: what is printed was read from the copy. */
+static enum status report_copy(const struct index_arguments *a, const char *effect, struct error *e) {
+    struct living *l;
+    if (collection_verify(a->rest[1], e) || living_open(&l, a->rest[1], e)) return e->status;
+    struct snapshot *view = living_hold(l);
+    print_copy(a, effect, view);
+    snapshot_release(view);
+    living_close(l);
+    return STATUS_OK;
+}
+
+static int copy(const struct index_arguments *a, const char *effect, struct error *e) {
+    index_catch_interrupts();
+    enum status status = collection_copy(a->rest[0], a->rest[1], &index_interrupted, e);
+    if (status == STATUS_OK) status = report_copy(a, effect, e);
+    return status == STATUS_CANCELLED ? EXIT_INTERRUPTED : status ? EXIT_FAILED : EXIT_FINE;
+}
+
+/* A snapshot that is there stays: it may be the only one. */
+static enum status check_new(const char *out, struct error *e) {
+    struct buffer current = {0};
+    buffer_printf(&current, "%s/CURRENT", out);
+    bool there = access(current.data, F_OK) == 0;
+    buffer_free(&current);
+    return there ? error_set(e, STATUS_INVALID,
+                             "%s holds a collection already: name a new folder, or remove that one first", out)
+                 : STATUS_OK;
+}
+
+int run_snapshot(struct index_arguments *a, struct error *e) {
+    if (index_expect(a, 2, "snapshot DIR OUT", e) || check_new(a->rest[1], e)) return EXIT_FAILED;
+    return copy(a, "snapshot", e);
+}
+
+int run_restore(struct index_arguments *a, struct error *e) {
+    if (index_expect(a, 2, "restore OUT DIR", e)) return EXIT_FAILED;
+    return copy(a, "restored", e);
+}
