@@ -1,5 +1,5 @@
-/* tests/documents.h: small documents whose text, tokens and vectors follow from a number and a version: who finds one can
- * tell whether it is whole. */
+/* tests/documents.h: small documents whose text, tokens and vectors follow from a number and a version: who finds one
+ * can tell whether it is whole. */
 #pragma once
 
 #include <math.h>

@@ -278,7 +278,7 @@ static enum status write_head(struct change_log *l, struct generation_origin ori
     return disk_write(l->fd, l->path, &head, sizeof head, e);
 }
 
-/* What another program has written, and may have left before its fsync. */
+/* Another program may have ended before its fsync. */
 static enum status sync_others(struct change_log *l, struct error *e) {
     enum status status = disk_sync_open(l->fd, l->path, e);
     if (status == STATUS_OK) write_mark(l, &l->end);
@@ -379,7 +379,9 @@ void change_log_give_up(struct change_log *l, uint64_t size) {
     if (disk_truncate(l->path, size, &why)) log_warn("%s", why.text);
 }
 
-struct change_log_end change_log_end(const struct change_log *l) { return l->end; }
+struct change_log_end change_log_end(const struct change_log *l) {
+    return l->end;
+}
 
 void change_log_close(struct change_log *l) {
     if (l == NULL) return;

@@ -170,8 +170,8 @@ enum status collection_commit(struct collection_builder *b, struct error *e);  /
 void collection_abandon(struct collection_builder *b);
 
 /* Makes the collection in `to` hold what the one in `from` holds at one moment of the call, its changes included, in a
- * new generation: a snapshot, or the way back from one. Readers and writers of `from` go on. What `to` had stays on the
- * disk until the next build or compaction there; `to` may be missing. Everything is on the disk, and has been compared,
- * before a reader sees it. STATUS_CORRUPT where `from` is damaged, STATUS_CANCELLED, STATUS_BUSY for another writer of
- * `to`: then `to` is as it was. */
+ * new generation: a snapshot, or the way back from one. Readers and writers of `from` go on. The content that
+ * `to` had stays on the disk until the next build or compaction there; `to` may be missing. Everything is on the disk,
+ * and has been compared, before a reader sees it. STATUS_CORRUPT where `from` is damaged, STATUS_CANCELLED, STATUS_BUSY
+ * for another writer of `to`: then `to` is as it was. */
 enum status collection_copy(const char *from, const char *to, const atomic_bool *cancelled, struct error *e);

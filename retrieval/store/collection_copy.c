@@ -1,6 +1,6 @@
 /* retrieval/store/collection_copy.c: collection_copy. The files of the generation are opened, its log is copied, and if
- * CURRENT names that generation still, both belong together: then the files are copied, which stay readable when another
- * program removes them. Otherwise it begins again with the generation that CURRENT names now. */
+ * CURRENT names that generation still, both belong together: then the files are copied, which stay readable when
+ * another program removes them. Otherwise it begins again with the generation that CURRENT names now. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -129,8 +129,7 @@ enum status disk_sync_name(const char *path, struct error *e) {
 /* One folder, whose name is on the disk when it is there. */
 static enum status make_one_folder(const char *path, struct error *e) {
     step("mkdir");
-    if (mkdir(path, 0777) != 0)
-        return errno == EEXIST ? STATUS_OK : error_errno(e, "%s: make folder", path);
+    if (mkdir(path, 0777) != 0) return errno == EEXIST ? STATUS_OK : error_errno(e, "%s: make folder", path);
     return disk_sync_name(path, e);
 }
 

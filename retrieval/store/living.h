@@ -32,7 +32,7 @@ enum status living_move(struct living *l, const char *device, struct error *e);
  * before meanwhile. */
 enum status living_follow(struct living *l, struct error *e);
 
-/* What living_repair has done. */
+/* The effect of living_repair. */
 struct living_repaired {
     bool changed;
     uint64_t n_kept; /* changes that stay */

@@ -60,7 +60,10 @@ static const char *below(const char *path, char place[PATH_SIZE]) {
     if (journal < 0 || path == NULL || strlen(path) >= PATH_SIZE) return NULL;
     strcpy(folder, path);
     size_t size = strlen(folder);
-    while (size > 1 && folder[size - 1] == '/') folder[--size] = '\0';
+    while (size > 1 && folder[size - 1] == '/') {
+        size--;
+        folder[size] = '\0';
+    }
     char *slash = strrchr(folder, '/');
     const char *name = slash ? slash + 1 : folder;
     if (slash) *slash = '\0';
@@ -163,13 +166,13 @@ static int open_any(const char *path, int flags, mode_t mode) {
     return fd;
 }
 
-#define OPEN(name)                                       \
-    int name(const char *path, int flags, ...) {         \
-        va_list arguments;                               \
-        va_start(arguments, flags);                      \
-        mode_t mode = (mode_t)va_arg(arguments, int);    \
-        va_end(arguments);                               \
-        return open_any(path, flags, mode);              \
+#define OPEN(name) \
+    int name(const char *path, int flags, ...) { \
+        va_list arguments; \
+        va_start(arguments, flags); \
+        mode_t mode = (mode_t)va_arg(arguments, int); \
+        va_end(arguments); \
+        return open_any(path, flags, mode); \
     }
 OPEN(open)
 OPEN(open64)
@@ -189,7 +192,8 @@ static ssize_t write_half(int fd, const void *bytes, size_t size, long long at, 
 static ssize_t write_watched(int fd, const void *bytes, size_t size, long long at) {
     enum verdict v = judge(true, true);
     if (v == FAILS) return -1;
-    if (v != GOES_ON && (v == HALF_THEN_END || size / 2 > 0)) return write_half(fd, bytes, size, at, v == HALF_THEN_END);
+    if (v != GOES_ON && (v == HALF_THEN_END || size / 2 > 0))
+        return write_half(fd, bytes, size, at, v == HALF_THEN_END);
     if (v != GOES_ON && full) {
         errno = ENOSPC;
         return -1;
@@ -247,13 +251,14 @@ static FILE *open_stream(const char *path, const char *mode) {
     if (mode[0] != 'w' || below(path, place) == NULL) return NULL;
     int fd = open_any(path, O_WRONLY | O_CREAT | O_TRUNC, 0666);
     if (fd < 0) return NULL;
-    return fopencookie((void *)(intptr_t)fd, "w", (cookie_io_functions_t){.write = stream_write, .close = stream_close});
+    return fopencookie((void *)(intptr_t)fd, "w",
+                       (cookie_io_functions_t){.write = stream_write, .close = stream_close});
 }
-#define FOPEN(name)                                                                   \
-    FILE *name(const char *path, const char *mode) {                                  \
-        char place[PATH_SIZE];                                                        \
-        if (mode[0] == 'w' && below(path, place)) return open_stream(path, mode);     \
-        return REAL(name)(path, mode);                                                \
+#define FOPEN(name) \
+    FILE *name(const char *path, const char *mode) { \
+        char place[PATH_SIZE]; \
+        if (mode[0] == 'w' && below(path, place)) return open_stream(path, mode); \
+        return REAL(name)(path, mode); \
     }
 FOPEN(fopen)
 FOPEN(fopen64)
@@ -325,18 +330,18 @@ int rename(const char *from, const char *to) {
     return result;
 }
 
-#define NAME_CALL(name, grows, kind, call, ...)                                  \
-    int name(__VA_ARGS__) {                                                      \
-        char place[PATH_SIZE];                                                   \
-        const char *found = below(path, place);                                  \
-        if (found == NULL) return REAL(name) call;                               \
-        pthread_mutex_lock(&lock);                                               \
-        int result = judge(grows, false) == FAILS ? -1 : REAL(name) call;        \
-        int why = errno;                                                         \
-        if (result == 0) note(kind " %s", found);                                \
-        pthread_mutex_unlock(&lock);                                             \
-        errno = why;                                                             \
-        return result;                                                           \
+#define NAME_CALL(name, grows, kind, call, ...) \
+    int name(__VA_ARGS__) { \
+        char place[PATH_SIZE]; \
+        const char *found = below(path, place); \
+        if (found == NULL) return REAL(name) call; \
+        pthread_mutex_lock(&lock); \
+        int result = judge(grows, false) == FAILS ? -1 : REAL(name) call; \
+        int why = errno; \
+        if (result == 0) note(kind " %s", found); \
+        pthread_mutex_unlock(&lock); \
+        errno = why; \
+        return result; \
     }
 NAME_CALL(unlink, false, "unlink", (path), const char *path)
 NAME_CALL(rmdir, false, "rmdir", (path), const char *path)

@@ -12,7 +12,7 @@ import tempfile
 
 import pytest
 
-from . import disk
+import crash_disk as disk
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
@@ -239,6 +239,7 @@ def test_add_and_delete(folder):
     s = Scenario(folder, ["change", "c"], "c", Model(START))
     s.add_power_cuts()
     s.add_faults()
+    s.add_second_programs()
     s.check()
     report("add, delete", s)
 

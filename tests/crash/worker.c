@@ -1,6 +1,6 @@
 /* tests/crash/worker.c: changes collections of small documents (tests/documents.h) in the ways that retro-index does,
- * and looks at what is there. It prints what it begins and what it has been told is kept; tests/crash/test_crash.py runs
- * it under shim.c.
+ * and looks at what is there. It prints what it begins and what it has been told is kept; tests/crash/test_crash.py
+ * runs it under shim.c.
  *
  *   build DIR N VERSION FACTORY   documents 0 .. N - 1
  *   change DIR                    a fixed list of puts and deletions

@@ -75,7 +75,7 @@ struct adder {
     struct document_cutter cutter;
     struct walk walk;
     struct document_text read; /* of one file */
-    bool only_there; /* update: documents that are not there are left out */
+    bool only_there;           /* update: documents that are not there are left out */
     int n_unchanged;
 };
 

@@ -1,0 +1,78 @@
+"""retro-index update, snapshot, restore: what is copied is whole, and what was there stays until it is replaced."""
+import json
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+from test_changes import INDEX, MODEL, docs, ids, out, run  # noqa: F401: fixtures
+
+
+def texts(folder):
+    listed = [json.loads(line) for line in run("list", "--json", folder).stdout.splitlines()]
+    return {d["path"]: run("show", folder, d["id"]).stdout for d in listed}
+
+
+def test_update(docs, out):
+    (docs / "cats.md").write_text("# Cats\n\nThe cat wants its supper now.\n")
+    (docs / "new.md").write_text("# New\n\nNobody has seen this page before.\n")
+    done = run("update", out, docs, code=2)
+    assert done.stdout.startswith("replaced ") and done.stdout.count("\n") == 1
+    assert "new.md: no document has its id" in done.stderr and len(ids(out)) == 2
+    assert "supper" in texts(out)["docs/cats.md"]
+    assert run("update", out, docs / "cats.md", code=2).stdout == ""  # another path: another id
+    cats = next(json.loads(x)["id"] for x in run("list", "--json", out, "cats").stdout.splitlines())
+    assert run("update", "--id", cats, out, docs / "new.md").stdout == f"replaced {cats}\n"
+
+
+def test_snapshot_and_restore(docs, out, tmp_path):
+    (docs / "bread.md").write_text("# Bread\n\nKnead the dough for ten minutes.\n")
+    run("add", out, docs)
+    before = texts(out)
+    kept = tmp_path / "backup/monday"
+    assert "3 documents" in run("snapshot", out, kept).stdout
+    assert texts(kept) == before
+    assert "holds a collection already" in run("snapshot", out, kept, code=1).stderr
+    assert "are one folder" in run("restore", out, out, code=1).stderr
+
+    run("delete", out, *ids(out)[:2])
+    run("compact", out)
+    assert len(ids(out)) == 1
+    said = json.loads(run("restore", "--json", kept, out).stdout)
+    assert said["effect"] == "restored" and said["documents"] == 3 and said["generation"] == 3
+    assert texts(out) == before
+    assert "Bread" in run("search", out, "how do I bake", "-k", "1").stdout
+    # And into a folder of its own, from where the collection is gone.
+    shutil.rmtree(out)
+    run("restore", kept, out)
+    assert texts(out) == before
+
+
+def test_damaged_snapshot_is_not_restored(docs, out, tmp_path):
+    kept = tmp_path / "kept"
+    run("snapshot", out, kept)
+    text = next(kept.glob("gen-*/documents.text"))
+    raw = bytearray(text.read_bytes())
+    raw[5] ^= 1
+    text.write_bytes(raw)
+    before = texts(out)
+    assert "checksum" in run("restore", kept, out, code=1).stderr
+    assert texts(out) == before
+    assert "checksum" in run("snapshot", kept, tmp_path / "again", code=1).stderr
+    assert "not a collection" in run("list", tmp_path / "again", code=1).stderr
+
+
+def test_snapshots_beside_a_writer(docs, out, tmp_path):
+    """Each snapshot holds what was printed before it began."""
+    for i in range(60):
+        (docs / f"{i}.txt").write_text(f"Note {i} is about the number {i * i}.\n" * 9)
+    process = subprocess.Popen([INDEX, "add", out, docs], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    printed = []
+    for i in range(2):
+        printed += [process.stdout.readline().split()[1] for _ in range(4)]
+        run("snapshot", out, tmp_path / f"kept-{i}")
+        assert set(printed) <= set(ids(tmp_path / f"kept-{i}"))
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=120)
+    assert process.returncode == 130
