@@ -66,12 +66,14 @@ static void write_log(struct text_span first, struct text_span second) {
     CHECK(change_log_open(&log, folder(), origin, &end, &e) == STATUS_OK);
     CHECK(change_log_append(log, CHANGE_PUT, first, &e) == STATUS_OK);
     CHECK(change_log_append(log, CHANGE_DELETE, second, &e) == STATUS_OK);
+    end = change_log_end(log);
+    CHECK(change_log_sync(log, &end, &e) == STATUS_OK);
     change_log_close(log);
 }
 
 /* One byte of the log is changed, or none; then the log is cut, or not. */
 static void check_log(const uint8_t *data, size_t size) {
-    char path[80];
+    char path[80], mark[80];
     int n = 0;
     struct change_log_end end = {0};
     struct error e = {0};
@@ -96,7 +98,9 @@ static void check_log(const uint8_t *data, size_t size) {
     CHECK(status == STATUS_OK || e.text[0] != '\0');
     if (status == STATUS_OK) CHECK(end.sequence == (uint64_t)n && end.size + end.torn == (uint64_t)length);
     if (data[2] == 0 && data[3] == 0) CHECK(n == 2 && end.torn == 0);
-    CHECK(unlink(path) == 0);
+    if (status == STATUS_OK) CHECK(end.damaged == (n < 2));
+    snprintf(mark, sizeof mark, "%s/changes.kept", folder());
+    CHECK(unlink(path) == 0 && unlink(mark) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
