@@ -186,7 +186,7 @@ static enum status search_document(void *context, const struct stored_document *
     float similarity;
     CHECK(sscanf(d->id, "id %d", &id) == 1 && sscanf(d->metadata, "{\"version\":%d}", &version) == 1);
     make_document(&made, id, version);
-    if (view_search(view, (struct index_query){.vectors = made.vectors, .n = 1, .k = 1}, &found, &similarity, e))
+    if (view_search(view, NULL, (struct index_query){.vectors = made.vectors, .n = 1, .k = 1}, &found, &similarity, e))
         return e->status;
     return found >= 0 && similarity > 0.999F ? STATUS_OK
                                              : error_set(e, STATUS_CORRUPT, "document %s is not found", d->id);
