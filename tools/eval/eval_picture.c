@@ -1,7 +1,8 @@
 /* tools/eval/eval_picture.c: retro-eval picture. Decodes a picture and prepares it for a model's vision tower, and
- * writes the pixels to a file: for checks against other programs. The model's weights are not needed. */
-#include <errno.h>
+ * writes the pixels to a file, for checks against other programs; or says how long that takes. The model's weights are
+ * not needed. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "retro/pictures/preprocessor.h"
@@ -18,32 +19,81 @@ static enum status write_file(const char *path, const void *data, size_t size, s
     return error_errno(e, "%s", path);
 }
 
-static enum status prepare(const struct picture *p, const char *model, const char *out, struct error *e) {
-    struct preprocessor processor;
+static int compare_doubles(const void *a, const void *b) {
+    double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+static double median_of(double *values, int n) {
+    qsort(values, (size_t)n, sizeof *values, compare_doubles);
+    return values[n / 2];
+}
+
+static enum status decode(struct picture *p, struct text_span bytes, const char *file, struct error *e) {
+    if (picture_decode(p, bytes, &picture_default_rules, e)) return error_prefix(e, "%s", file);
+    return STATUS_OK;
+}
+
+/* Decodes and prepares again and again, and prints the medians. */
+static enum status measure(struct text_span bytes, const char *file, const struct preprocessor *processor, int rounds,
+                           struct error *e) {
+    double *decoding = xcalloc((size_t)rounds, sizeof *decoding),
+           *preparing = xcalloc((size_t)rounds, sizeof *preparing);
+    enum status status = STATUS_OK;
+    for (int i = 0; status == STATUS_OK && i < rounds; i++) {
+        struct picture p;
+        struct picture_tiles tiles = {0};
+        double start = time_now();
+        status = decode(&p, bytes, file, e);
+        double middle = time_now();
+        if (status == STATUS_OK && processor) status = preprocessor_run(&tiles, processor, &p, e);
+        decoding[i] = middle - start;
+        preparing[i] = time_now() - middle;
+        picture_tiles_free(&tiles);
+        picture_free(&p);
+    }
+    if (status == STATUS_OK) printf("decoding: %.3f ms\n", 1e3 * median_of(decoding, rounds));
+    if (status == STATUS_OK && processor) printf("preparing: %.3f ms\n", 1e3 * median_of(preparing, rounds));
+    free(decoding);
+    free(preparing);
+    return status;
+}
+
+static enum status prepare(const struct picture *p, const struct preprocessor *processor, const char *out,
+                           struct error *e) {
     struct picture_tiles tiles;
-    enum status status = preprocessor_open(&processor, model, e);
-    if (status == STATUS_OK) status = preprocessor_run(&tiles, &processor, p, e);
+    enum status status = preprocessor_run(&tiles, processor, p, e);
     if (status) return status;
     size_t n = (size_t)tiles.tiles * 3 * (size_t)tiles.height * (size_t)tiles.width;
-    printf("input: %d x 3 x %d x %d float32, %d x %d tiles\n", tiles.tiles, tiles.height, tiles.width, tiles.rows,
-           tiles.columns);
+    printf("input: %d x 3 x %d x %d", tiles.tiles, tiles.height, tiles.width);
+    if (tiles.rows > 0) printf(", a grid of %d x %d tiles and the whole picture", tiles.rows, tiles.columns);
+    printf("\n");
     status = write_file(out, tiles.pixels, n * sizeof *tiles.pixels, e);
     picture_tiles_free(&tiles);
     return status;
 }
 
-static enum status run(const char *file, const char *model, const char *out, struct error *e) {
+/* The command line. */
+struct picture_task {
+    const char *file, *model, *out;
+    int rounds; /* 0: nothing is measured */
+};
+
+static enum status run(const struct picture_task *task, struct error *e) {
+    struct preprocessor opened, *processor = task->model ? &opened : NULL;
     struct buffer bytes = {0};
     struct picture p = {0};
-    enum status status = file_read(file, MOST_FILE, &bytes, e);
+    enum status status = processor ? preprocessor_open(processor, task->model, e) : STATUS_OK;
+    if (status == STATUS_OK) status = file_read(task->file, MOST_FILE, &bytes, e);
     struct text_span span = {bytes.data, bytes.size};
-    if (status == STATUS_OK && picture_decode(&p, span, &picture_default_rules, e))
-        status = error_prefix(e, "%s", file);
+    if (status == STATUS_OK) status = decode(&p, span, task->file, e);
     if (status == STATUS_OK) {
-        line_print(stdout, "%s: %s, %d x %d pixels", file, picture_kind_name(picture_kind_of(span)), p.width, p.height);
-        status =
-            model ? prepare(&p, model, out, e) : write_file(out, p.pixels, 3 * (size_t)p.width * (size_t)p.height, e);
+        const char *kind = picture_kind_name(picture_kind_of(span));
+        line_print(stdout, "%s: %s, %d x %d pixels", task->file, kind, p.width, p.height);
+        status = processor ? prepare(&p, processor, task->out, e)
+                           : write_file(task->out, p.pixels, 3 * (size_t)p.width * (size_t)p.height, e);
     }
+    if (status == STATUS_OK && task->rounds > 0) status = measure(span, task->file, processor, task->rounds, e);
     picture_free(&p);
     buffer_free(&bytes);
     return status;
@@ -52,17 +102,22 @@ static enum status run(const char *file, const char *model, const char *out, str
 int eval_picture(const struct usage *self, int argc, char **argv) {
     struct error e = {0};
     struct config config;
-    const char *out = NULL;
+    struct picture_task task = {0};
     const struct eval_option options[] = {
         {"--out", "FILE", "write the input as float32 [tiles, 3, height, width]; without MODEL the RGB rows as bytes",
-         EVAL_OPTION_TEXT, &out},
+         EVAL_OPTION_TEXT, &task.out},
+        {"--rounds", "N", "time decoding and preparing N times and print the medians", EVAL_OPTION_COUNT, &task.rounds},
         {0}};
     config_init(&config);
     int first = eval_parse(self, argc, argv, options, &config, &e);
     int given = argc - first;
     bool right = first >= 0 && (given == 1 || given == 2);
     if (first >= 0 && !right) error_set(&e, STATUS_INVALID, "expected PICTURE, and MODEL or nothing");
-    bool failed = first != EVAL_HELPED && (!right || run(argv[first], given == 2 ? argv[first + 1] : NULL, out, &e));
+    if (right) {
+        task.file = argv[first];
+        task.model = given == 2 ? argv[first + 1] : NULL;
+    }
+    bool failed = first != EVAL_HELPED && (!right || run(&task, &e));
     if (failed) line_print(stderr, "retro-eval picture: %s", e.text);
     config_free(&config);
     return failed;

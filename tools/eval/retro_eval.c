@@ -24,7 +24,8 @@ static const struct eval_command {
       "print the text that a model reads for a chat request, by its chat template"},
      eval_chat},
     {{"picture", "[OPTION...] PICTURE [MODEL]",
-      "print what a picture's file holds and, for the processor of the folder MODEL, the shape of its input"},
+      "print what a picture's file holds and what the processor of a model makes of it; MODEL is the model's\n"
+      "folder, or a preprocessor_config.json"},
      eval_picture},
 };
 
