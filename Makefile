@@ -142,7 +142,7 @@ $(BUILD)/retro-server: $(BUILD)/server/main.c.o $(LIBRARY)
 $(BUILD)/retro-index: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/index/*.c)) $(LIBRARY)
 $(BUILD)/retro-eval: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/eval/*.c)) $(LIBRARY)
 $(BUILD)/retro-bench: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/bench/*.c)) $(LIBRARY)
-$(BUILD)/retro-convert: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/convert/*.c)) $(LIBRARY)
+$(BUILD)/retro-convert: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/convert/*.c tools/import/*.c)) $(LIBRARY)
 $(PROGRAMS):
 	@mkdir -p $(BUILD)/lib
 	@$(if $(FAISS),ln -sf $(FAISS_HOME)/lib/*.so $(BUILD)/lib)

@@ -70,6 +70,8 @@ enum status tensor_file_open(struct tensor_file **out, const char *path, struct 
                              struct error *e);
 /* The first `size` bytes of tensor i; what is not written is zeros. */
 enum status tensor_file_put(struct tensor_file *f, int i, const void *data, size_t size, struct error *e);
+/* `size` bytes of tensor i from byte `at` on. */
+enum status tensor_file_put_at(struct tensor_file *f, int i, size_t at, struct text_span data, struct error *e);
 /* Syncs and closes; f is gone also when it fails. */
 enum status tensor_file_close(struct tensor_file *f, struct error *e);
 

@@ -89,6 +89,11 @@ enum status tensor_file_put(struct tensor_file *f, int i, const void *data, size
     return write_at(f, data, size, f->data + f->specs[i].offset, e);
 }
 
+enum status tensor_file_put_at(struct tensor_file *f, int i, size_t at, struct text_span data, struct error *e) {
+    CHECK(at <= f->specs[i].bytes && data.size <= f->specs[i].bytes - at);
+    return write_at(f, data.text, data.size, f->data + f->specs[i].offset + at, e);
+}
+
 enum status tensor_file_close(struct tensor_file *f, struct error *e) {
     enum status status = fsync(f->fd) == 0 ? STATUS_OK : error_errno(e, "%s", f->path);
     if (close(f->fd) != 0 && status == STATUS_OK) status = error_errno(e, "%s", f->path);

@@ -1,5 +1,6 @@
 /* tools/convert/retro_convert.c: retro-convert: a model folder in another type of weights: quantised, narrower or wider
- * floats, or packed as the CPU backend keeps them. docs/quantisation.md is its manual. */
+ * floats, or packed as the CPU backend keeps them (docs/quantisation.md), or of a checkpoint of Megatron's or NeMo's
+ * (docs/import.md). */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,46 +9,108 @@
 #include "config/base/line.h"
 #include "config/base/process.h"
 #include "retro/weights/gguf_folder.h"
-#include "tools/convert/convert.h"
+#include "tools/import/import.h"
 
 static const char usage[] =
     "usage: retro-convert MODEL OUT_DIR --to int8|int4|bf16|f16|f32|packed|gguf [--calibrate FILE] [--keep "
     "PATTERN]...\n"
+    "       retro-convert --from CHECKPOINT --out OUT_DIR [--tokenizer FILE] [--as retro|gpt] [--gate X] [--to TYPE]\n"
+    "                     [--retro-args FILE] [--config FILE]\n"
+    "       retro-convert --inspect CHECKPOINT\n"
     "\n"
-    "MODEL is a folder or a GGUF file. OUT_DIR must be new or empty; it appears when it is complete.\n"
+    "MODEL is a folder or a GGUF file. CHECKPOINT is what Megatron-LM, Megatron-Core or NeMo wrote: torch files of any\n"
+    "number of ranks and stages, old names or new. OUT_DIR must be new or empty; it appears when it is complete.\n"
     "\n"
-    "  --to TYPE         of the matrices; norms, biases and positions stay as they are\n"
+    "  --to TYPE         of the matrices; norms, biases and positions stay as they are. A checkpoint keeps its types\n"
+    "                    where none is given\n"
     "  --calibrate FILE  a text like those the model will see: int4 then spends its precision on what it uses\n"
     "  --keep PATTERN    tensors that stay as they are, by name (* and ? as in a shell); may be repeated\n"
     "\n"
+    "of a checkpoint:\n"
+    "  --inspect         says what it is, what its model will be and what is missing; reads no weights, writes nothing\n"
+    "  --tokenizer FILE  tokenizer.json, vocab.txt, a SentencePiece .model, or a folder of these; else the one beside\n"
+    "                    the checkpoint\n"
+    "  --gate X          how much a Retro takes from neighbours: 1 for base models, 0 for NVIDIA's instruct models\n"
+    "  --as gpt          the GPT that a Retro with gate 0 computes, without what it does not use\n"
+    "  --retro-args FILE JSON of Megatron's arguments for retrieval (args.json or config.json of the Retro project)\n"
+    "  --config FILE     JSON of keys of config.json; they win over what the checkpoint says\n"
+    "\n"
     "exit code: 0 all fine, 1 failed, 2 wrong arguments, 130 interrupted\n";
 
-/* Returns false after saying what is wrong. */
-static bool parse(int argc, char **argv, struct convert_options *o, const char **keep) {
-    static const struct option options[] = {{"to", required_argument, NULL, 't'},
-                                            {"calibrate", required_argument, NULL, 'c'},
-                                            {"keep", required_argument, NULL, 'k'},
-                                            {NULL, 0, NULL, 0}};
-    const char *to = NULL;
-    o->keep = keep;
-    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        if (c == 't') to = optarg;
-        if (c == 'c') o->calibrate = optarg;
-        if (c == 'k') {
-            keep[o->n_keep] = optarg;
-            o->n_keep++;
-        }
-        if (c == '?') return false;
+/* The command line. */
+struct convert_command {
+    struct convert_options convert;
+    struct import_options import;
+    const char *type; /* --to, or NULL */
+    bool checkpoint;  /* `from` is one */
+};
+
+static const struct option long_options[] = {{"to", required_argument, NULL, 't'},
+                                             {"calibrate", required_argument, NULL, 'c'},
+                                             {"keep", required_argument, NULL, 'k'},
+                                             {"from", required_argument, NULL, 'f'},
+                                             {"out", required_argument, NULL, 'o'},
+                                             {"tokenizer", required_argument, NULL, 'T'},
+                                             {"as", required_argument, NULL, 'a'},
+                                             {"gate", required_argument, NULL, 'g'},
+                                             {"retro-args", required_argument, NULL, 'r'},
+                                             {"config", required_argument, NULL, 'C'},
+                                             {"inspect", no_argument, NULL, 'i'},
+                                             {NULL, 0, NULL, 0}};
+
+static void take_option(struct convert_command *c, int option, const char **keep) {
+    switch (option) {
+        case 't': c->type = optarg; break;
+        case 'c': c->convert.calibrate = optarg; break;
+        case 'f': c->convert.from = optarg; break;
+        case 'o': c->convert.to = optarg; break;
+        case 'T': c->import.tokenizer = optarg; break;
+        case 'a': c->import.as = optarg; break;
+        case 'g': c->import.gate = optarg; break;
+        case 'r': c->import.retro_args = optarg; break;
+        case 'C': c->import.config = optarg; break;
+        case 'i': c->import.inspect = true; break;
+        case 'k':
+            keep[c->convert.n_keep] = optarg;
+            c->convert.n_keep++;
+            break;
+        default: break;
     }
-    if (argc - optind != 2 || to == NULL) {
-        fprintf(stderr, "retro-convert: expected MODEL_DIR, OUT_DIR and --to TYPE; --help says more\n");
+}
+
+/* Paths may stand without their options, in this order. */
+static bool take_paths(struct convert_command *c, int argc, char **argv) {
+    const char **places[] = {&c->convert.from, &c->convert.to};
+    for (size_t i = 0; i < ARRAY_COUNT(places) && optind < argc; i++) {
+        if (*places[i]) continue;
+        *places[i] = argv[optind];
+        optind++;
+    }
+    bool complete = c->convert.from && (c->convert.to || c->import.inspect);
+    return complete && optind == argc;
+}
+
+/* Options that only one of the two kinds of input has. */
+static bool check_kind(const struct convert_command *c) {
+    const struct import_options *o = &c->import;
+    bool of_checkpoint = o->tokenizer || o->as || o->gate || o->retro_args || o->config || o->inspect;
+    if (o->as && strcmp(o->as, "gpt") != 0 && strcmp(o->as, "retro") != 0) {
+        line_print(stderr, "retro-convert: --as %s: expected retro or gpt", o->as);
         return false;
     }
-    o->from = argv[optind];
-    o->to = argv[optind + 1];
-    struct buffer gguf = {0};
-    o->from_gguf = gguf_find_file(o->from, &gguf);
-    buffer_free(&gguf);
+    if (c->checkpoint || (c->type && !of_checkpoint)) return true;
+    if (of_checkpoint)
+        line_print(stderr,
+                   "retro-convert: %s is no checkpoint of Megatron's or NeMo's, which --inspect, --tokenizer, --as, "
+                   "--gate, --retro-args and --config are for",
+                   c->convert.from);
+    else
+        fprintf(stderr, "retro-convert: expected MODEL_DIR, OUT_DIR and --to TYPE; --help says more\n");
+    return false;
+}
+
+/* What --to asks for. */
+static bool read_type(struct convert_options *o, const char *to) {
     o->packed = strcmp(to, "packed") == 0;
     o->gguf = strcmp(to, "gguf") == 0;
     bool typed = !o->packed && !o->gguf;
@@ -68,6 +131,31 @@ static bool parse(int argc, char **argv, struct convert_options *o, const char *
         return false;
     }
     return true;
+}
+
+/* Returns false after saying what is wrong. */
+static bool parse(int argc, char **argv, struct convert_command *c, const char **keep) {
+    c->convert.keep = keep;
+    for (int option; (option = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
+        if (option == '?') return false;
+        take_option(c, option, keep);
+    }
+    if (!take_paths(c, argc, argv)) {
+        fprintf(stderr, "retro-convert: expected MODEL_DIR, OUT_DIR and --to TYPE; --help says more\n");
+        return false;
+    }
+    struct buffer gguf = {0};
+    c->convert.from_gguf = gguf_find_file(c->convert.from, &gguf);
+    buffer_free(&gguf);
+    c->import.from = c->convert.from;
+    c->import.to = c->convert.to;
+    c->checkpoint = !c->convert.from_gguf && checkpoint_detect(c->convert.from);
+    if (!check_kind(c)) return false;
+    if (c->type == NULL && (c->convert.calibrate || c->convert.n_keep > 0)) {
+        fprintf(stderr, "retro-convert: --calibrate and --keep need --to\n");
+        return false;
+    }
+    return c->type == NULL || read_type(&c->convert, c->type);
 }
 
 static void describe(struct buffer *note, const struct convert_options *o, const struct calibration *c) {
@@ -119,6 +207,60 @@ static enum status convert(struct conversion *p, const struct convert_options *o
     return status;
 }
 
+static enum status run_conversion(const struct convert_options *o, struct error *e) {
+    struct conversion p;
+    enum status status = conversion_open(&p, o, e);
+    if (status == STATUS_OK) status = convert(&p, o, e);
+    if (status == STATUS_OK) conversion_print(&p);
+    conversion_close(&p);
+    return status;
+}
+
+/* The imported folder opens as a model. */
+static enum status verify_import(const char *folder, struct error *e) {
+    struct conversion p = {0};
+    enum status status = backend_open(&p.backend, "cpu", &(struct backend_options){0}, e);
+    if (status == STATUS_OK) status = comm_open_single(&p.comm, e);
+    if (status == STATUS_OK) status = verify(&p, folder, e);
+    conversion_close(&p);
+    return status;
+}
+
+/* Whether an imported folder holds what --to asks for. */
+static bool has_type(const struct import_plan *p, const struct convert_command *c) {
+    const char *type = settings_text(&p->config, "torch_dtype");
+    if (c->type == NULL) return true;
+    return type && c->convert.n_keep == 0 &&
+           ((strcmp(c->type, "bf16") == 0 && strcmp(type, "bfloat16") == 0) ||
+            (strcmp(c->type, "f16") == 0 && strcmp(type, "float16") == 0) ||
+            (strcmp(c->type, "f32") == 0 && strcmp(type, "float32") == 0));
+}
+
+/* Imports into a folder beside the target, which takes its name, or is converted into it. */
+static enum status import_into(const struct import_plan *p, const struct convert_command *c, struct error *e) {
+    struct output out;
+    if (output_open(&out, &c->convert, e)) return e->status;
+    enum status status = import_run(p, &c->import, &out, e);
+    if (status == STATUS_OK) status = verify_import(out.partial, e);
+    if (status == STATUS_OK && !has_type(p, c)) {
+        struct convert_options step = c->convert;
+        step.from = out.partial;
+        status = run_conversion(&step, e);
+    } else if (status == STATUS_OK) {
+        status = output_finish(&out, e);
+    }
+    output_discard(&out);
+    return status;
+}
+
+static enum status run_import(const struct convert_command *c, struct error *e) {
+    struct import_plan p;
+    if (import_open(&p, &c->import, e)) return e->status;
+    enum status status = c->import.inspect ? STATUS_OK : import_into(&p, c, e);
+    import_close(&p);
+    return status;
+}
+
 static bool asks_for_help(int argc, char **argv) {
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0) return true;
@@ -126,25 +268,19 @@ static bool asks_for_help(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-    struct convert_options o = {0};
-    struct conversion p;
-    struct error e;
+    struct convert_command c = {.type = NULL};
+    struct error e = {0};
     standard_streams_open();
     if (asks_for_help(argc, argv)) {
         fputs(usage, stdout);
         return process_end(0);
     }
     const char **keep = xcalloc((size_t)argc, sizeof *keep);
-    bool parsed = parse(argc, argv, &o, keep);
+    bool parsed = parse(argc, argv, &c, keep);
     enum status status = STATUS_INVALID;
     if (parsed) {
-        status = conversion_open(&p, &o, &e);
-        if (status == STATUS_OK) status = convert(&p, &o, &e);
-        if (status)
-            line_print(stderr, "retro-convert: %s", e.text);
-        else
-            conversion_print(&p);
-        conversion_close(&p);
+        status = c.checkpoint ? run_import(&c, &e) : run_conversion(&c.convert, &e);
+        if (status) line_print(stderr, "retro-convert: %s", e.text);
     }
     free(keep);
     if (!parsed) return process_end(2);

@@ -1,0 +1,198 @@
+/* tools/import/checkpoint.c: finds out which container a path is, and opens it. See checkpoint.h. */
+#include "tools/import/checkpoint.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { TRACKER_LIMIT = 64 };
+
+static const char tracker_name[] = "latest_checkpointed_iteration.txt";
+
+static bool path_exists(const char *folder, const char *name) {
+    struct buffer path = {0};
+    struct stat st;
+    buffer_printf(&path, "%s/%s", folder, name);
+    bool there = stat(path.data, &st) == 0;
+    buffer_free(&path);
+    return there;
+}
+
+static bool starts_with(const char *s, const char *start) { return strncmp(s, start, strlen(start)) == 0; }
+
+/* Whether the folder has an entry whose name starts so. */
+static bool has_entry(const char *folder, const char *start) {
+    DIR *dir = opendir(folder);
+    bool found = false;
+    for (struct dirent *entry; dir && !found && (entry = readdir(dir)) != NULL;)
+        found = starts_with(entry->d_name, start);
+    if (dir) closedir(dir);
+    return found;
+}
+
+static bool has_ranks(const char *folder) {
+    return has_entry(folder, "mp_rank_") || has_entry(folder, "tp_rank_") || path_exists(folder, "model_weights.ckpt");
+}
+
+bool checkpoint_detect(const char *path) {
+    return path_exists(path, tracker_name) || path_exists(path, ".metadata") || has_ranks(path);
+}
+
+/* The tracker's text: a number, or "release". */
+static enum status follow_tracker(struct checkpoint *c, const char *path, struct error *e) {
+    struct buffer file = {0}, text = {0};
+    buffer_printf(&file, "%s/%s", path, tracker_name);
+    enum status status = file_read(file.data, TRACKER_LIMIT, &text, e);
+    while (status == STATUS_OK && text.size > 0 && isspace((unsigned char)text.data[text.size - 1])) text.size--;
+    buffer_append(&text, "", 0);
+    struct buffer folder = {0};
+    char *end = NULL;
+    unsigned long long iteration = 0;
+    if (status == STATUS_OK) {
+        text.data[text.size] = '\0';
+        iteration = strtoull(text.data, &end, 10);
+        bool number = text.size > 0 && isdigit((unsigned char)text.data[0]) && *end == '\0';
+        if (number)
+            buffer_printf(&folder, "%s/iter_%07llu", path, iteration);
+        else if (strcmp(text.data, "release") == 0)
+            buffer_printf(&folder, "%s/release", path);
+        else
+            status = error_set(e, STATUS_INVALID, "%s says \"%s\"; expected a number of an iteration or \"release\"",
+                               file.data, text.data);
+    }
+    if (status == STATUS_OK && !path_exists(folder.data, "."))
+        status = error_set(e, STATUS_NOT_FOUND, "%s says that the checkpoint is %s, which is not there", file.data,
+                           folder.data);
+    c->folder = folder.data;
+    buffer_free(&file);
+    buffer_free(&text);
+    return status;
+}
+
+static enum status open_container(struct checkpoint *c, struct error *e) {
+    if (path_exists(c->folder, ".metadata")) return checkpoint_open_distributed(c, e);
+    if (has_ranks(c->folder)) return checkpoint_open_ranks(c, e);
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "%s is no checkpoint that is known: no mp_rank_* (torch), no .metadata (torch_dist)", c->folder);
+}
+
+enum status checkpoint_open(struct checkpoint **out, const char *path, struct error *e) {
+    struct checkpoint *c = xcalloc(1, sizeof *c);
+    c->version = 3;
+    c->ranks = c->stages = c->chunks = 1;
+    enum status status = STATUS_OK;
+    if (path_exists(path, tracker_name))
+        status = follow_tracker(c, path, e);
+    else
+        c->folder = xstrdup(path);
+    if (status == STATUS_OK) status = open_container(c, e);
+    if (status == STATUS_OK && c->n == 0)
+        status = error_set(e, STATUS_CORRUPT, "%s: the checkpoint holds no weights", c->folder);
+    if (status) {
+        checkpoint_close(c);
+        return status;
+    }
+    *out = c;
+    return STATUS_OK;
+}
+
+void checkpoint_close(struct checkpoint *c) {
+    if (c == NULL) return;
+    for (int i = 0; i < c->n; i++) {
+        free(c->tensors[i].name);
+        free(c->tensors[i].problem);
+        free(c->tensors[i].pieces);
+    }
+    for (int i = 0; i < c->n_files; i++) {
+        torch_file_close(c->files[i]);
+        free(c->files[i]);
+    }
+    for (int i = 0; i < c->n_sources; i++) {
+        file_map_close(&c->sources[i].map);
+        free(c->sources[i].path);
+    }
+    settings_free(&c->settings);
+    free(c->tensors);
+    free(c->files);
+    free(c->sources);
+    free(c->folder);
+    free(c);
+}
+
+enum status checkpoint_map(struct checkpoint *c, const char *path, struct text_span *bytes, struct error *e) {
+    struct file_map map;
+    for (int i = 0; i < c->n_sources; i++) {
+        if (strcmp(c->sources[i].path, path) != 0) continue;
+        *bytes = (struct text_span){(const char *)c->sources[i].map.data, c->sources[i].map.size};
+        return STATUS_OK;
+    }
+    if (file_map_open(&map, path, e)) return e->status;
+    c->sources = xgrow(c->sources, c->n_sources, &c->source_capacity, sizeof *c->sources);
+    c->sources[c->n_sources] = (struct checkpoint_source){xstrdup(path), map};
+    c->n_sources++;
+    *bytes = (struct text_span){(const char *)map.data, map.size};
+    return STATUS_OK;
+}
+
+enum status checkpoint_torch_file(struct checkpoint *c, struct text_span bytes, const char *name,
+                                  struct torch_file **out, struct error *e) {
+    struct torch_file *f = xcalloc(1, sizeof *f);
+    if (torch_file_open(f, bytes, name, e)) {
+        free(f);
+        return e->status;
+    }
+    c->files = xgrow(c->files, c->n_files, &c->file_capacity, sizeof(struct torch_file *));
+    c->files[c->n_files] = f;
+    c->n_files++;
+    *out = f;
+    return STATUS_OK;
+}
+
+struct checkpoint_tensor *checkpoint_add(struct checkpoint *c, const char *name) {
+    c->tensors = xgrow(c->tensors, c->n, &c->capacity, sizeof *c->tensors);
+    struct checkpoint_tensor *t = &c->tensors[c->n];
+    *t = (struct checkpoint_tensor){.name = xstrdup(name)};
+    c->n++;
+    return t;
+}
+
+static bool ends_with(const char *s, const char *end) {
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+bool checkpoint_drops(const char *name) {
+    static const char *const starts[] = {"optimizer", "chained_", "rng_state", "rerun_state", "opt_param_scheduler"};
+    static const char *const ends[] = {"_extra_state", "inv_freq", "rotary_pos_emb"};
+    for (size_t i = 0; i < ARRAY_COUNT(starts); i++)
+        if (starts_with(name, starts[i])) return true;
+    for (size_t i = 0; i < ARRAY_COUNT(ends); i++)
+        if (ends_with(name, ends[i])) return true;
+    return strstr(name, "_extra_state/") != NULL;
+}
+
+static int compare_tensors(const void *a, const void *b) {
+    const struct checkpoint_tensor *x = a, *y = b;
+    int order = strcmp(x->name, y->name);
+    return order != 0 ? order : (x->stage > y->stage) - (x->stage < y->stage);
+}
+
+void checkpoint_sort(struct checkpoint *c) {
+    if (c->n > 1) qsort(c->tensors, (size_t)c->n, sizeof *c->tensors, compare_tensors);
+}
+
+struct checkpoint_tensor *checkpoint_find(const struct checkpoint *c, const char *name) {
+    int low = 0, high = c->n;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (strcmp(c->tensors[middle].name, name) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < c->n && strcmp(c->tensors[low].name, name) == 0 ? &c->tensors[low] : NULL;
+}

@@ -1,0 +1,68 @@
+/* tools/import/checkpoint.h: a checkpoint of any container as names, shapes and places of tensors, and settings. Weights
+ * stay in their files, which are mapped. */
+#pragma once
+
+#include "tools/import/settings.h"
+#include "tools/import/torch_file.h"
+
+/* A part of a tensor: rows without gaps. */
+struct checkpoint_piece {
+    const uint8_t *data;
+    int64_t origin[STORED_MAX_DIMS], extent[STORED_MAX_DIMS]; /* within the whole tensor */
+};
+
+struct checkpoint_tensor {
+    char *name;
+    enum stored_dtype dtype;
+    int n_dims;
+    int64_t shape[STORED_MAX_DIMS]; /* of the whole tensor; of a rank's part where the checkpoint is split by ranks */
+    struct checkpoint_piece *pieces; /* split by ranks: piece r is that of rank r, at no origin */
+    int n_pieces;
+    char *problem;    /* why it cannot be read, or NULL */
+    const char *file; /* the first that it is in; borrowed */
+    int stage;        /* that it is in: a second tensor of a name has to be a copy of the first */
+    bool used;
+};
+
+struct checkpoint {
+    const char *container; /* in words */
+    char *folder;          /* that holds it, after the tracker was followed */
+    bool ranked;           /* split by ranks, so that names decide how parts are joined */
+    int ranks, stages, chunks;
+    double version; /* of the layout of query_key_value; 3 where no order is known but the newest */
+    struct settings settings;
+    struct checkpoint_tensor *tensors; /* in order of name */
+    int n, capacity;
+    int dropped; /* entries that belong to training: states of optimisers, random numbers, ... */
+    struct checkpoint_source {
+        char *path;
+        struct file_map map;
+    } * sources;
+    int n_sources, source_capacity;
+    struct torch_file **files;
+    int n_files, file_capacity;
+};
+
+/* Whether a path is a checkpoint that checkpoint_open reads, by the names in it. */
+bool checkpoint_detect(const char *path);
+/* Reads everything but the weights. */
+enum status checkpoint_open(struct checkpoint **out, const char *path, struct error *e);
+void checkpoint_close(struct checkpoint *c);
+/* NULL when there is none. */
+struct checkpoint_tensor *checkpoint_find(const struct checkpoint *c, const char *name);
+
+/* For the containers. */
+
+enum status checkpoint_open_ranks(struct checkpoint *c, struct error *e);       /* checkpoint_ranks.c */
+enum status checkpoint_open_distributed(struct checkpoint *c, struct error *e); /* checkpoint_distributed.c */
+
+/* Maps a file, once; *path is the checkpoint's own copy. */
+enum status checkpoint_map(struct checkpoint *c, const char *path, struct text_span *bytes, struct error *e);
+/* A file of torch.save that closes with the checkpoint. */
+enum status checkpoint_torch_file(struct checkpoint *c, struct text_span bytes, const char *name,
+                                  struct torch_file **out, struct error *e);
+/* A new tensor at the end; the name is copied. */
+struct checkpoint_tensor *checkpoint_add(struct checkpoint *c, const char *name);
+/* Whether an entry of this name is no weight. */
+bool checkpoint_drops(const char *name);
+void checkpoint_sort(struct checkpoint *c);

@@ -1,0 +1,40 @@
+/* tools/import/import.c: an import from its beginning to its end. See import.h. */
+#include "tools/import/import.h"
+
+#include <stdlib.h>
+
+static enum status plan(struct import_plan *p, const struct import_options *o, struct error *e) {
+    if (checkpoint_open(&p->checkpoint, o->from, e) || import_rename(p, e) || import_find_layers(p, o, e) ||
+        import_configure(p, o, e))
+        return e->status;
+    enum status status = import_match(p, e);
+    if (status == STATUS_OK || o->inspect) import_report(p);
+    if (status || p->missing.size == 0) return status;
+    if (o->inspect) return STATUS_OK;
+    return error_set(e, STATUS_INVALID, "%s does not say %s: a JSON file of these keys is given by --config",
+                     p->checkpoint->folder, p->missing.data);
+}
+
+enum status import_open(struct import_plan *p, const struct import_options *o, struct error *e) {
+    *p = (struct import_plan){0};
+    enum status status = plan(p, o, e);
+    if (status) import_close(p);
+    return status;
+}
+
+void import_close(struct import_plan *p) {
+    for (int i = 0; i < p->n; i++) free(p->targets[i].name);
+    free(p->targets);
+    free(p->cross);
+    settings_free(&p->given);
+    settings_free(&p->config);
+    buffer_free(&p->missing);
+    checkpoint_close(p->checkpoint);
+    *p = (struct import_plan){0};
+}
+
+enum status import_run(const struct import_plan *p, const struct import_options *o, const struct output *out,
+                       struct error *e) {
+    if (import_write(p, out, e) || import_copy_tokenizer(p, o, out, e)) return e->status;
+    return import_write_folder(p, out, e);
+}

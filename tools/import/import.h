@@ -1,0 +1,82 @@
+/* tools/import/import.h: checkpoints of Megatron and NeMo as model folders. A checkpoint is opened (checkpoint.h), its
+ * tensors get the names that our families know, its settings become config.json, and every tensor that the model has is
+ * joined of its parts and written. docs/import.md is the manual. */
+#pragma once
+
+#include "tools/convert/convert.h"
+#include "tools/import/checkpoint.h"
+
+struct import_options {
+    const char *from, *to;  /* a checkpoint and a folder */
+    const char *tokenizer;  /* a file or a folder, or NULL */
+    const char *as;         /* "retro", "gpt", or NULL: as it is */
+    const char *gate;       /* of the decoder's cross attention, or NULL */
+    const char *retro_args; /* a JSON file of Megatron's retrieval settings, or NULL */
+    const char *config;     /* a JSON file of keys of config.json, which win over the checkpoint, or NULL */
+    bool inspect;           /* only says what is there */
+};
+
+enum import_architecture { IMPORT_RETRO, IMPORT_GPT, IMPORT_T5 };
+
+/* How ranks share a tensor. */
+enum import_split {
+    SPLIT_NONE,
+    SPLIT_ROWS,
+    SPLIT_COLUMNS,
+    SPLIT_HALVES /* rows: a rank has its part of the first half, then its part of the second */
+};
+
+/* A tensor of the model to be. */
+struct import_target {
+    char *name;
+    int n_dims;
+    int64_t shape[2];
+    enum import_split split;
+    int parts;     /* of each head in the rows: 3 of query_key_value, 2 of key_value; else 0 */
+    const struct checkpoint_tensor *from;
+};
+
+struct import_plan {
+    struct checkpoint *checkpoint;
+    enum import_architecture architecture;
+    bool legacy;  /* named as Megatron-LM did before Megatron-Core */
+    bool trimmed; /* a Retro that becomes the GPT that it computes */
+    int64_t layers, encoder_layers, hidden, heads, groups, channels, ffn, vocab, positions;
+    bool gated, bias, norm_bias, tied, final_norm, learned, relative, output_bias;
+    bool *cross; /* [layers]: which read neighbours */
+    int first_cross;
+    int64_t buckets;
+    struct settings given;  /* the files --config and --retro-args */
+    struct settings config; /* config.json, in order */
+    struct buffer missing;  /* keys of config.json that nothing says */
+    struct import_target *targets;
+    int n, capacity;
+    int trimmed_tensors;
+};
+
+/* import_names.c: gives the tensors the names of our families and joins what a container holds apart. */
+enum status import_rename(struct import_plan *p, struct error *e);
+/* import_layers.c: reads the architecture and its depths from the names. */
+enum status import_find_layers(struct import_plan *p, const struct import_options *o, struct error *e);
+/* import_config.c: config.json, from the settings, the tensors and the options. */
+enum status import_configure(struct import_plan *p, const struct import_options *o, struct error *e);
+/* import_tokenizer.c: the vocabulary's size and special ids, from the tokenizer. */
+enum status import_read_tokenizer(struct import_plan *p, const struct import_options *o, struct error *e);
+enum status import_copy_tokenizer(const struct import_plan *p, const struct import_options *o,
+                                  const struct output *out, struct error *e);
+/* import_plan.c: every tensor of the model, with where it comes from; nothing of the checkpoint is left over. */
+enum status import_match(struct import_plan *p, struct error *e);
+/* import_write.c: the weights of the folder. */
+enum status import_write(const struct import_plan *p, const struct output *out, struct error *e);
+/* import_report.c: what was found, on stdout. */
+void import_report(const struct import_plan *p);
+
+/* import_folder.c: config.json, the card and the chat template. */
+enum status import_write_folder(const struct import_plan *p, const struct output *out, struct error *e);
+
+/* import.c: opens a checkpoint, plans the folder and says both on stdout. */
+enum status import_open(struct import_plan *p, const struct import_options *o, struct error *e);
+void import_close(struct import_plan *p);
+/* Writes the folder, which the caller finishes or discards. */
+enum status import_run(const struct import_plan *p, const struct import_options *o, const struct output *out,
+                       struct error *e);

@@ -1,0 +1,104 @@
+/* tools/import/import_folder.c: what a model folder holds beside weights and tokenizer: config.json, a card, and the
+ * chat template of the models that NVIDIA tuned to answer questions. */
+#include <string.h>
+#include <unistd.h>
+
+#include "config/json/json_writer.h"
+#include "tools/import/import.h"
+
+/* The prompt of Megatron-LM's tools/retro/text_generation: a line for the system, passages, turns, each ended by a blank
+ * line. */
+static const char instruct_template[] =
+    "{%- set system = 'This is a chat between a user and an artificial intelligence assistant. The assistant gives "
+    "helpful, detailed, and polite answers to the user\\'s questions based on the context. The assistant should also "
+    "indicate when the answer cannot be found in the context.' -%}\n"
+    "{%- set turns = messages -%}\n"
+    "{%- if messages[0]['role'] == 'system' -%}\n"
+    "{%- set system = messages[0]['content'] -%}\n"
+    "{%- set turns = messages[1:] -%}\n"
+    "{%- endif -%}\n"
+    "{{- 'System: ' + system + '\\n\\n' -}}\n"
+    "{%- if documents -%}\n"
+    "{%- for document in documents -%}\n"
+    "{%- if document['title'] -%}{{- 'title: ' + document['title'] + ', source: ' -}}{%- endif -%}\n"
+    "{{- document['text'] + '\\n\\n' -}}\n"
+    "{%- endfor -%}\n"
+    "{%- endif -%}\n"
+    "{%- for turn in turns -%}\n"
+    "{%- if turn['role'] == 'user' -%}{{- 'User: ' + turn['content'] + '\\n\\n' -}}\n"
+    "{%- elif turn['role'] == 'assistant' -%}{{- 'Assistant: ' + turn['content'] + '\\n\\n' -}}\n"
+    "{%- else -%}{{- raise_exception('the roles are system, at first, user and assistant') -}}{%- endif -%}\n"
+    "{%- endfor -%}\n"
+    "{%- if add_generation_prompt -%}{{- 'Assistant:' -}}{%- endif -%}\n";
+
+static void put_setting(struct json_writer *w, const struct setting *s) {
+    switch (s->kind) {
+        case SETTING_BOOL: put_key_bool(w, s->name, s->number != 0); break;
+        case SETTING_INT: put_key_int(w, s->name, s->number); break;
+        case SETTING_REAL:
+            put_key(w, s->name);
+            put_double(w, s->real);
+            break;
+        case SETTING_TEXT: put_key_string(w, s->name, s->text); break;
+        case SETTING_NONE: break;
+    }
+}
+
+static enum status write_config(const struct import_plan *p, const struct output *out, struct error *e) {
+    struct buffer text = {0};
+    struct json_writer w;
+    put_begin_indented(&w, &text, 1);
+    put_object(&w);
+    for (int i = 0; i < p->config.n; i++) put_setting(&w, &p->config.list[i]);
+    if (p->architecture == IMPORT_RETRO && !p->trimmed) {
+        put_key(&w, "retro_layers");
+        put_array_line(&w);
+        for (int64_t i = 0; i < p->layers; i++)
+            if (p->cross[i]) put_int(&w, i + 1);
+        put_array_end(&w);
+    }
+    put_object_end(&w);
+    buffer_append_string(&text, "\n");
+    enum status status = output_write(out, "config.json", &text, e);
+    buffer_free(&text);
+    return status;
+}
+
+static enum status write_card(const struct import_plan *p, const struct output *out, struct error *e) {
+    static const char *const names[] = {[IMPORT_RETRO] = "Retro", [IMPORT_GPT] = "GPT", [IMPORT_T5] = "T5"};
+    struct buffer text = {0};
+    buffer_printf(&text,
+                  "# A %s from Megatron\n\nImported by retro-convert %s from a checkpoint of the format \"%s\", with the "
+                  "names of %s.\n\n| key | value from |\n|---|---|\n",
+                  names[p->trimmed ? IMPORT_GPT : p->architecture], RETRO_VERSION, p->checkpoint->container,
+                  p->legacy ? "Megatron-LM before Megatron-Core" : "Megatron-Core");
+    for (int i = 0; i < p->config.n; i++)
+        if (p->config.list[i].kind != SETTING_NONE)
+            buffer_printf(&text, "| `%s` | %s |\n", p->config.list[i].name, p->config.list[i].origin);
+    enum status status = output_write(out, "README.md", &text, e);
+    buffer_free(&text);
+    return status;
+}
+
+/* NVIDIA's instruct models are the legacy Retros whose gate is 0. */
+static bool is_instruct(const struct import_plan *p) {
+    double gate;
+    if (p->architecture != IMPORT_RETRO || !p->legacy) return false;
+    return p->trimmed || (settings_real(&p->config, "retro_attention_gate", &gate) && gate == 0);
+}
+
+static enum status write_template(const struct output *out, struct error *e) {
+    struct buffer path = {0}, text = {0};
+    buffer_printf(&path, "%s/chat_template.jinja", out->partial);
+    bool there = access(path.data, F_OK) == 0;
+    buffer_append_string(&text, instruct_template);
+    enum status status = there ? STATUS_OK : output_write(out, "chat_template.jinja", &text, e);
+    buffer_free(&path);
+    buffer_free(&text);
+    return status;
+}
+
+enum status import_write_folder(const struct import_plan *p, const struct output *out, struct error *e) {
+    if (write_config(p, out, e) || write_card(p, out, e)) return e->status;
+    return is_instruct(p) ? write_template(out, e) : STATUS_OK;
+}

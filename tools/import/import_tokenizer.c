@@ -1,0 +1,126 @@
+/* tools/import/import_tokenizer.c: the tokenizer that lies beside a checkpoint or is given: the vocabulary's size and the
+ * special ids come from it, and its files go into the folder. */
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "retro/text/tokenizer.h"
+#include "tools/import/import_keys.h"
+
+enum { FILE_LIMIT = 256 << 20 };
+
+/* Files of a tokenizer's folder. */
+static const char *const companions[] = {"tokenizer.json", "vocab.txt", "tokenizer.model", "spiece.model",
+                                         "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+                                         "chat_template.jinja"};
+
+static bool ends_with(const char *s, const char *end) {
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+static bool is_folder(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* The name that a tokenizer's file has in a model folder. */
+static const char *place_of(const char *path) {
+    return ends_with(path, ".json") ? "tokenizer.json" : ends_with(path, ".txt") ? "vocab.txt" : "tokenizer.model";
+}
+
+/* A file beside the checkpoint that is a tokenizer by its name; NULL: none, or several. */
+static char *find_beside(const char *folder) {
+    DIR *dir = opendir(folder);
+    char *found = NULL;
+    int n = 0;
+    for (struct dirent *entry; dir && (entry = readdir(dir)) != NULL;) {
+        const char *name = entry->d_name;
+        bool fits = ends_with(name, ".model") || strcmp(name, "tokenizer.json") == 0 || strcmp(name, "vocab.txt") == 0;
+        if (!fits || name[0] == '.') continue;
+        struct buffer path = {0};
+        buffer_printf(&path, "%s/%s", folder, name);
+        free(found);
+        found = path.data;
+        n++;
+    }
+    if (dir) closedir(dir);
+    if (n == 1) return found;
+    free(found);
+    return NULL;
+}
+
+static char *find_tokenizer(const struct import_plan *p, const struct import_options *o) {
+    if (o->tokenizer) return xstrdup(o->tokenizer);
+    char *found = is_folder(o->from) ? find_beside(o->from) : NULL;
+    return found ? found : find_beside(p->checkpoint->folder);
+}
+
+static void put_id(struct import_plan *p, const char *key, int id) {
+    if (!import_take_given(p, key) && id >= 0) import_put_int(p, key, id, "tokenizer");
+}
+
+/* Ids that --config says without a tokenizer. */
+static void take_given_ids(struct import_plan *p) {
+    int64_t size;
+    if (!import_take_int(p, "vocab_size", "", &size))
+        import_lack(p, "vocab_size", "the tokenizer's: --tokenizer, or --config");
+    import_take_given(p, "eod_token_id");
+    bool first = p->architecture == IMPORT_T5;
+    if (first && !import_take_given(p, "bos_token_id")) import_lack(p, "bos_token_id", "the decoder's first token");
+    if (first) import_take_given(p, "pad_token_id");
+}
+
+enum status import_read_tokenizer(struct import_plan *p, const struct import_options *o, struct error *e) {
+    char *path = find_tokenizer(p, o);
+    struct tokenizer *t;
+    if (path == NULL) {
+        take_given_ids(p);
+        return STATUS_OK;
+    }
+    enum status status = tokenizer_open(&t, path, e);
+    free(path);
+    if (status) return error_prefix(e, "--tokenizer");
+    int64_t size = tokenizer_vocab_size(t);
+    if (!import_take_int(p, "vocab_size", "", &size)) import_put_int(p, "vocab_size", size, "tokenizer");
+    put_id(p, "eod_token_id", tokenizer_eod(t));
+    if (p->architecture == IMPORT_T5) {
+        put_id(p, "bos_token_id", tokenizer_bos(t));
+        put_id(p, "pad_token_id", tokenizer_pad(t));
+        import_lack(p, "bos_token_id", "the decoder's first token");
+    }
+    tokenizer_close(t);
+    if (size <= p->vocab) return STATUS_OK;
+    return error_set(e, STATUS_INVALID, "the tokenizer has %lld ids and the word table %lld rows: it is another model's",
+                     (long long)size, (long long)p->vocab);
+}
+
+static enum status copy_one(const struct output *out, const char *path, const char *name, struct error *e) {
+    struct buffer bytes = {0};
+    enum status status = file_read(path, FILE_LIMIT, &bytes, e);
+    if (status == STATUS_OK) status = output_write(out, name, &bytes, e);
+    buffer_free(&bytes);
+    return status;
+}
+
+enum status import_copy_tokenizer(const struct import_plan *p, const struct import_options *o,
+                                  const struct output *out, struct error *e) {
+    char *found = find_tokenizer(p, o);
+    if (found == NULL) return STATUS_OK;
+    bool whole = is_folder(found);
+    enum status status = whole ? STATUS_OK : copy_one(out, found, place_of(found), e);
+    char *slash = strrchr(found, '/');
+    if (!whole && slash) *slash = '\0';
+    for (size_t i = 0; i < ARRAY_COUNT(companions) && status == STATUS_OK; i++) {
+        struct buffer path = {0};
+        struct stat st;
+        bool vocabulary = i < 4; /* of a file that was given by its name, only what describes it is taken */
+        buffer_printf(&path, "%s/%s", whole || slash ? found : ".", companions[i]);
+        if ((whole || !vocabulary) && stat(path.data, &st) == 0 && S_ISREG(st.st_mode))
+            status = copy_one(out, path.data, companions[i], e);
+        buffer_free(&path);
+    }
+    free(found);
+    return status;
+}

@@ -1,0 +1,162 @@
+/* tools/import/settings.c: names with plain values. See settings.h. */
+#include "tools/import/settings.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEPTH_LIMIT = 8, COUNT_LIMIT = 1 << 14, TEXT_LIMIT = 4096 };
+
+void settings_free(struct settings *s) {
+    for (int i = 0; i < s->n; i++) {
+        free(s->list[i].name);
+        free(s->list[i].text);
+        free(s->list[i].origin);
+    }
+    free(s->list);
+    *s = (struct settings){0};
+}
+
+static struct setting *settings_place(struct settings *s, const char *name) {
+    for (int i = 0; i < s->n; i++) {
+        if (strcmp(s->list[i].name, name) != 0) continue;
+        free(s->list[i].text);
+        free(s->list[i].origin);
+        s->list[i] = (struct setting){.name = s->list[i].name};
+        return &s->list[i];
+    }
+    s->list = xgrow(s->list, s->n, &s->capacity, sizeof *s->list);
+    s->list[s->n] = (struct setting){.name = xstrdup(name)};
+    s->n++;
+    return &s->list[s->n - 1];
+}
+
+void settings_put_int(struct settings *s, const char *name, int64_t number) {
+    struct setting *put = settings_place(s, name);
+    put->kind = SETTING_INT;
+    put->number = number;
+    put->real = (double)number;
+}
+
+void settings_put_real(struct settings *s, const char *name, double real) {
+    struct setting *put = settings_place(s, name);
+    put->kind = SETTING_REAL;
+    put->real = real;
+}
+
+void settings_put_bool(struct settings *s, const char *name, bool truth) {
+    struct setting *put = settings_place(s, name);
+    put->kind = SETTING_BOOL;
+    put->number = truth;
+}
+
+void settings_put_text(struct settings *s, const char *name, struct text_span text) {
+    struct setting *put = settings_place(s, name);
+    put->kind = SETTING_TEXT;
+    put->text = xstrndup(text.text, text.size);
+}
+
+void settings_say(struct settings *s, const char *name, const char *origin) {
+    struct setting *put = (struct setting *)(uintptr_t)settings_find(s, name);
+    free(put->origin);
+    put->origin = xstrdup(origin);
+}
+
+/* "outer.inner", freed by the caller. */
+static char *join(const char *outer, struct text_span inner) {
+    struct buffer name = {0};
+    if (outer) buffer_printf(&name, "%s.", outer);
+    buffer_append(&name, inner.text, inner.size);
+    buffer_append(&name, "", 0);
+    return name.data ? name.data : xstrdup("");
+}
+
+/* A walk through a pickle: dicts that hold one another would have no end. */
+struct pickle_walk {
+    struct settings *settings;
+    int seen;
+};
+
+static void put_pickle_at(struct pickle_walk *w, const char *outer, const struct pickle_value *v, int depth) {
+    struct settings *s = w->settings;
+    const struct pickle_value *inner = pickle_attributes(v);
+    if (depth == 0) return;
+    if (pickle_pairs(v) == 0 && inner) v = inner;
+    for (size_t i = 0; i < pickle_pairs(v) && w->seen < COUNT_LIMIT; i++) {
+        const struct pickle_value *key = pickle_key(v, i), *value = pickle_pair_value(v, i);
+        w->seen++;
+        if (key->kind != PICKLE_TEXT || key->text.size > TEXT_LIMIT) continue;
+        char *name = join(outer, key->text);
+        switch (value->kind) {
+            case PICKLE_BOOL: settings_put_bool(s, name, value->number != 0); break;
+            case PICKLE_INT: settings_put_int(s, name, value->number); break;
+            case PICKLE_REAL: settings_put_real(s, name, value->real); break;
+            case PICKLE_GLOBAL:
+            case PICKLE_TEXT:
+                if (value->text.size <= TEXT_LIMIT) settings_put_text(s, name, value->text);
+                break;
+            case PICKLE_DICT:
+            case PICKLE_OBJECT: put_pickle_at(w, name, value, depth - 1); break;
+            default: break;
+        }
+        free(name);
+    }
+}
+
+void settings_put_pickle(struct settings *s, const struct pickle_value *v) {
+    struct pickle_walk walk = {.settings = s};
+    put_pickle_at(&walk, NULL, v, DEPTH_LIMIT);
+}
+
+static void put_json_at(struct settings *s, const char *outer, const struct json *object) {
+    for (struct json_entry it = {0}; json_next(object, &it);) {
+        char *name = join(outer, it.name);
+        switch (json_kind(it.value)) {
+            case JSON_KIND_BOOL: settings_put_bool(s, name, json_bool(it.value)); break;
+            case JSON_KIND_INT: settings_put_int(s, name, json_int(it.value)); break;
+            case JSON_KIND_REAL: settings_put_real(s, name, json_double(it.value)); break;
+            case JSON_KIND_TEXT: settings_put_text(s, name, json_text(it.value)); break;
+            case JSON_KIND_OBJECT: put_json_at(s, name, it.value); break;
+            default: break;
+        }
+        free(name);
+    }
+}
+
+void settings_put_json(struct settings *s, const struct json *object) { put_json_at(s, NULL, object); }
+
+const struct setting *settings_find(const struct settings *s, const char *name) {
+    for (int i = 0; i < s->n; i++)
+        if (strcmp(s->list[i].name, name) == 0) return &s->list[i];
+    return NULL;
+}
+
+bool settings_int(const struct settings *s, const char *name, int64_t *out) {
+    const struct setting *found = settings_find(s, name);
+    if (found == NULL || found->kind != SETTING_INT) return false;
+    *out = found->number;
+    return true;
+}
+
+bool settings_real(const struct settings *s, const char *name, double *out) {
+    const struct setting *found = settings_find(s, name);
+    if (found == NULL || (found->kind != SETTING_INT && found->kind != SETTING_REAL)) return false;
+    *out = found->real;
+    return true;
+}
+
+bool settings_bool(const struct settings *s, const char *name, bool *out) {
+    const struct setting *found = settings_find(s, name);
+    if (found == NULL || found->kind != SETTING_BOOL) return false;
+    *out = found->number != 0;
+    return true;
+}
+
+const char *settings_text(const struct settings *s, const char *name) {
+    const struct setting *found = settings_find(s, name);
+    return found && found->kind == SETTING_TEXT ? found->text : NULL;
+}
+
+bool settings_true(const struct settings *s, const char *name) {
+    bool truth = false;
+    return settings_bool(s, name, &truth) && truth;
+}
