@@ -246,8 +246,9 @@ list-c-tests:
 
 # libFuzzer targets; tests/fuzz/run.sh builds them with clang and the right SANITIZE.
 FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
+$(BUILD)/tests/fuzz/fuzz_checkpoint: $(CONVERT) $(patsubst %,$(BUILD)/%.o,$(wildcard tools/import/*.c))
 $(FUZZERS): $(BUILD)/%: $(BUILD)/%.c.o $(LIBRARY)
-	$(call quiet,LINK)$(CXX) $(LDFLAGS) -fsanitize=fuzzer $^ $(LDLIBS) -o $@
+	$(call quiet,LINK)$(CXX) $(LDFLAGS) -fsanitize=fuzzer $(filter %.o,$^) $(LIBRARY) $(LDLIBS) -o $@
 FUZZ_SECONDS ?= 60
 fuzz:
 	@tests/fuzz/run.sh $(FUZZ_SECONDS)

@@ -18,7 +18,8 @@ static const char usage[] =
     "                     [--retro-args FILE] [--config FILE]\n"
     "       retro-convert --inspect CHECKPOINT\n"
     "\n"
-    "MODEL is a folder or a GGUF file. CHECKPOINT is what Megatron-LM, Megatron-Core or NeMo wrote: torch files of any\n"
+    "MODEL is a folder or a GGUF file. CHECKPOINT is what Megatron-LM, Megatron-Core or NeMo wrote: torch files of "
+    "any\n"
     "number of ranks and stages, old names or new. OUT_DIR must be new or empty; it appears when it is complete.\n"
     "\n"
     "  --to TYPE         of the matrices; norms, biases and positions stay as they are. A checkpoint keeps its types\n"
@@ -27,7 +28,8 @@ static const char usage[] =
     "  --keep PATTERN    tensors that stay as they are, by name (* and ? as in a shell); may be repeated\n"
     "\n"
     "of a checkpoint:\n"
-    "  --inspect         says what it is, what its model will be and what is missing; reads no weights, writes nothing\n"
+    "  --inspect         says what it is, what its model will be and what is missing; reads no weights, writes "
+    "nothing\n"
     "  --tokenizer FILE  tokenizer.json, vocab.txt, a SentencePiece .model, or a folder of these; else the one beside\n"
     "                    the checkpoint\n"
     "  --gate X          how much a Retro takes from neighbours: 1 for base models, 0 for NVIDIA's instruct models\n"
@@ -45,18 +47,13 @@ struct convert_command {
     bool checkpoint;  /* `from` is one */
 };
 
-static const struct option long_options[] = {{"to", required_argument, NULL, 't'},
-                                             {"calibrate", required_argument, NULL, 'c'},
-                                             {"keep", required_argument, NULL, 'k'},
-                                             {"from", required_argument, NULL, 'f'},
-                                             {"out", required_argument, NULL, 'o'},
-                                             {"tokenizer", required_argument, NULL, 'T'},
-                                             {"as", required_argument, NULL, 'a'},
-                                             {"gate", required_argument, NULL, 'g'},
-                                             {"retro-args", required_argument, NULL, 'r'},
-                                             {"config", required_argument, NULL, 'C'},
-                                             {"inspect", no_argument, NULL, 'i'},
-                                             {NULL, 0, NULL, 0}};
+static const struct option long_options[] = {
+    {"to", required_argument, NULL, 't'},         {"calibrate", required_argument, NULL, 'c'},
+    {"keep", required_argument, NULL, 'k'},       {"from", required_argument, NULL, 'f'},
+    {"out", required_argument, NULL, 'o'},        {"tokenizer", required_argument, NULL, 'T'},
+    {"as", required_argument, NULL, 'a'},         {"gate", required_argument, NULL, 'g'},
+    {"retro-args", required_argument, NULL, 'r'}, {"config", required_argument, NULL, 'C'},
+    {"inspect", no_argument, NULL, 'i'},          {NULL, 0, NULL, 0}};
 
 static void take_option(struct convert_command *c, int option, const char **keep) {
     switch (option) {
@@ -109,7 +106,7 @@ static bool check_kind(const struct convert_command *c) {
     return false;
 }
 
-/* What --to asks for. */
+/* Reads --to. */
 static bool read_type(struct convert_options *o, const char *to) {
     o->packed = strcmp(to, "packed") == 0;
     o->gguf = strcmp(to, "gguf") == 0;

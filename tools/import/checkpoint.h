@@ -1,5 +1,5 @@
-/* tools/import/checkpoint.h: a checkpoint of any container as names, shapes and places of tensors, and settings. Weights
- * stay in their files, which are mapped. */
+/* tools/import/checkpoint.h: a checkpoint of any container as names, shapes and places of tensors, and settings.
+ * Weights stay in their files, which are mapped. */
 #pragma once
 
 #include "tools/import/settings.h"
@@ -15,7 +15,7 @@ struct checkpoint_tensor {
     char *name;
     enum stored_dtype dtype;
     int n_dims;
-    int64_t shape[STORED_MAX_DIMS]; /* of the whole tensor; of a rank's part where the checkpoint is split by ranks */
+    int64_t shape[STORED_MAX_DIMS];  /* of the whole tensor; of a rank's part where the checkpoint is split by ranks */
     struct checkpoint_piece *pieces; /* split by ranks: piece r is that of rank r, at no origin */
     int n_pieces;
     char *problem;    /* why it cannot be read, or NULL */

@@ -1,5 +1,5 @@
-/* tools/import/checkpoint_ranks.c: Megatron's "torch" format: a file of torch.save for each tensor parallel rank of each
- * pipeline stage. Each stage counts its layers from 0; interleaved stages hold several runs of layers. */
+/* tools/import/checkpoint_ranks.c: Megatron's "torch" format: a file of torch.save for each tensor parallel rank of
+ * each pipeline stage. Each stage counts its layers from 0; interleaved stages hold several runs of layers. */
 #include <ctype.h>
 #include <dirent.h>
 #include <stdio.h>
@@ -9,7 +9,14 @@
 
 #include "tools/import/checkpoint.h"
 
-enum { RANKS_LIMIT = 1024, CHUNKS_LIMIT = 64, DEPTH_LIMIT = 12, NAME_LIMIT = 400, STACKS = 16, ENTRIES_LIMIT = 1 << 20 };
+enum {
+    RANKS_LIMIT = 1024,
+    CHUNKS_LIMIT = 64,
+    DEPTH_LIMIT = 12,
+    NAME_LIMIT = 400,
+    STACKS = 16,
+    ENTRIES_LIMIT = 1 << 20
+};
 
 /* One file. */
 struct rank_file {
@@ -120,7 +127,7 @@ static enum status check_files(struct checkpoint *c, const struct rank_files *fi
     return e->status;
 }
 
-/* What is collected of one run of layers of one rank. */
+/* Collects one run of layers of one rank. */
 struct rank_walk {
     struct checkpoint *c;
     const struct rank_file *file;
@@ -176,8 +183,8 @@ static enum status take_tensor(struct rank_walk *w, const char *name, const stru
         if (t->problem == NULL) t->problem = xstrdup(problem.text);
         return STATUS_OK;
     }
-    bool same = t->dtype == stored.dtype && t->n_dims == stored.n_dims &&
-                memcmp(t->shape, stored.shape, sizeof t->shape) == 0;
+    bool same =
+        t->dtype == stored.dtype && t->n_dims == stored.n_dims && memcmp(t->shape, stored.shape, sizeof t->shape) == 0;
     if (!same || t->n_pieces != w->file->rank + 1) return fail_different(w, name);
     put_piece(t, w->file->rank, &stored);
     return STATUS_OK;
@@ -209,7 +216,8 @@ static enum status walk(struct rank_walk *w, const struct pickle_value *v, const
     return STATUS_OK;
 }
 
-/* The weights of run `chunk` of a file: "model", of interleaved stages "model0", "model1"; NeMo's files are all weights.
+/* The weights of run `chunk` of a file: "model", of interleaved stages "model0", "model1"; NeMo's files are all
+ * weights.
  */
 static const struct pickle_value *find_model(const struct torch_file *f, int chunk) {
     const struct pickle_value *root = torch_file_root(f), *model = pickle_member(root, "model");

@@ -32,7 +32,7 @@ struct import_target {
     int n_dims;
     int64_t shape[2];
     enum import_split split;
-    int parts;     /* of each head in the rows: 3 of query_key_value, 2 of key_value; else 0 */
+    int parts; /* of each head in the rows: 3 of query_key_value, 2 of key_value; else 0 */
     const struct checkpoint_tensor *from;
 };
 
@@ -62,8 +62,8 @@ enum status import_find_layers(struct import_plan *p, const struct import_option
 enum status import_configure(struct import_plan *p, const struct import_options *o, struct error *e);
 /* import_tokenizer.c: the vocabulary's size and special ids, from the tokenizer. */
 enum status import_read_tokenizer(struct import_plan *p, const struct import_options *o, struct error *e);
-enum status import_copy_tokenizer(const struct import_plan *p, const struct import_options *o,
-                                  const struct output *out, struct error *e);
+enum status import_copy_tokenizer(const struct import_plan *p, const struct import_options *o, const struct output *out,
+                                  struct error *e);
 /* import_plan.c: every tensor of the model, with where it comes from; nothing of the checkpoint is left over. */
 enum status import_match(struct import_plan *p, struct error *e);
 /* import_write.c: the weights of the folder. */

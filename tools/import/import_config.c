@@ -175,7 +175,8 @@ static enum status configure_sizes(struct import_plan *p, struct error *e) {
         import_put_int(p, "kv_channels", p->channels, "hidden_size / num_attention_heads");
     }
     p->groups = p->heads;
-    if (settings_true(&p->checkpoint->settings, "group_query_attention") || settings_find(&p->given, "num_query_groups"))
+    if (settings_true(&p->checkpoint->settings, "group_query_attention") ||
+        settings_find(&p->given, "num_query_groups"))
         import_take_int(p, "num_query_groups", "num_query_groups", &p->groups);
     else
         import_put_int(p, "num_query_groups", p->groups, "num_attention_heads");
@@ -226,9 +227,11 @@ static enum status configure_positions(struct import_plan *p, struct error *e) {
 
 /* The activation's name where the checkpoint tells it, by Megatron's own order; NULL: it does not. */
 static const char *find_activation(const struct import_plan *p, const char **origin) {
-    static const char *const flags[][2] = {
-        {"swiglu", "swiglu"}, {"squared_relu", "squared_relu"}, {"quick_geglu", "quick_gelu"}, {"openai_gelu", "gelu_tanh"},
-        {"onnx_safe", "gelu_erf"}};
+    static const char *const flags[][2] = {{"swiglu", "swiglu"},
+                                           {"squared_relu", "squared_relu"},
+                                           {"quick_geglu", "quick_gelu"},
+                                           {"openai_gelu", "gelu_tanh"},
+                                           {"onnx_safe", "gelu_erf"}};
     const struct settings *s = &p->checkpoint->settings;
     for (size_t i = 0; i < ARRAY_COUNT(flags); i++) {
         *origin = flags[i][0];
@@ -276,7 +279,8 @@ static enum status configure_norms(struct import_plan *p, struct error *e) {
 }
 
 static void configure_output(struct import_plan *p) {
-    static const char *const dtypes[] = {[STORED_F32] = "float32", [STORED_F16] = "float16", [STORED_BF16] = "bfloat16"};
+    static const char *const dtypes[] = {
+        [STORED_F32] = "float32", [STORED_F16] = "float16", [STORED_BF16] = "bfloat16"};
     const struct checkpoint_tensor *word = import_tensor(p, "embedding.word_embeddings.weight");
     const char *key = "tie_word_embeddings";
     bool untied;
@@ -303,7 +307,7 @@ static enum status read_json(struct settings *s, const char *path, struct error 
     return STATUS_OK;
 }
 
-/* What the files --config and --retro-args say. The second may be all arguments of another run: those of retrieval are
+/* Reads the files --config and --retro-args. The second may be all arguments of another run: those of retrieval are
  * taken. */
 static enum status read_given(struct import_plan *p, const struct import_options *o, struct error *e) {
     struct settings retro = {0};

@@ -7,12 +7,28 @@
 #include "tools/import/import_keys.h"
 
 /* Keys that nothing but tensors decides are not among them. */
-static const char *const given_keys[] = {
-    "num_attention_heads", "kv_channels", "num_query_groups", "position_embedding_type", "max_position_embeddings",
-    "rotary_percent", "rotary_base", "rotary_interleaved", "activation", "normalization", "layernorm_epsilon",
-    "layernorm_zero_centered_gamma", "tie_word_embeddings", "vocab_size", "eod_token_id", "bos_token_id",
-    "pad_token_id", "retro_chunk_length", "retro_num_neighbors", "retro_retrieved_length", "retro_attention_gate",
-    "relative_attention_max_distance"};
+static const char *const given_keys[] = {"num_attention_heads",
+                                         "kv_channels",
+                                         "num_query_groups",
+                                         "position_embedding_type",
+                                         "max_position_embeddings",
+                                         "rotary_percent",
+                                         "rotary_base",
+                                         "rotary_interleaved",
+                                         "activation",
+                                         "normalization",
+                                         "layernorm_epsilon",
+                                         "layernorm_zero_centered_gamma",
+                                         "tie_word_embeddings",
+                                         "vocab_size",
+                                         "eod_token_id",
+                                         "bos_token_id",
+                                         "pad_token_id",
+                                         "retro_chunk_length",
+                                         "retro_num_neighbors",
+                                         "retro_retrieved_length",
+                                         "retro_attention_gate",
+                                         "relative_attention_max_distance"};
 
 enum status import_check_given(const struct import_plan *p, struct error *e) {
     for (int i = 0; i < p->given.n; i++) {
@@ -53,10 +69,11 @@ static enum status configure_gate(struct import_plan *p, const struct import_opt
     }
     settings_real(&p->config, key, &gate);
     if (!p->trimmed || gate == 0) return STATUS_OK;
-    return error_set(e, STATUS_INVALID,
-                     "--as gpt: the gate is %g, so this Retro computes with what it reads; a GPT is the same model only "
-                     "where the gate is 0",
-                     gate);
+    return error_set(
+        e, STATUS_INVALID,
+        "--as gpt: the gate is %g, so this Retro computes with what it reads; a GPT is the same model only "
+        "where the gate is 0",
+        gate);
 }
 
 enum status import_configure_retro(struct import_plan *p, const struct import_options *o, struct error *e) {

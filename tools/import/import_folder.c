@@ -6,8 +6,8 @@
 #include "config/json/json_writer.h"
 #include "tools/import/import.h"
 
-/* The prompt of Megatron-LM's tools/retro/text_generation: a line for the system, passages, turns, each ended by a blank
- * line. */
+/* The prompt of Megatron-LM's tools/retro/text_generation: a line for the system, passages, turns, each ended by a
+ * blank line. */
 static const char instruct_template[] =
     "{%- set system = 'This is a chat between a user and an artificial intelligence assistant. The assistant gives "
     "helpful, detailed, and polite answers to the user\\'s questions based on the context. The assistant should also "
@@ -67,11 +67,12 @@ static enum status write_config(const struct import_plan *p, const struct output
 static enum status write_card(const struct import_plan *p, const struct output *out, struct error *e) {
     static const char *const names[] = {[IMPORT_RETRO] = "Retro", [IMPORT_GPT] = "GPT", [IMPORT_T5] = "T5"};
     struct buffer text = {0};
-    buffer_printf(&text,
-                  "# A %s from Megatron\n\nImported by retro-convert %s from a checkpoint of the format \"%s\", with the "
-                  "names of %s.\n\n| key | value from |\n|---|---|\n",
-                  names[p->trimmed ? IMPORT_GPT : p->architecture], RETRO_VERSION, p->checkpoint->container,
-                  p->legacy ? "Megatron-LM before Megatron-Core" : "Megatron-Core");
+    buffer_printf(
+        &text,
+        "# A %s from Megatron\n\nImported by retro-convert %s from a checkpoint of the format \"%s\", with the "
+        "names of %s.\n\n| key | value from |\n|---|---|\n",
+        names[p->trimmed ? IMPORT_GPT : p->architecture], RETRO_VERSION, p->checkpoint->container,
+        p->legacy ? "Megatron-LM before Megatron-Core" : "Megatron-Core");
     for (int i = 0; i < p->config.n; i++)
         if (p->config.list[i].kind != SETTING_NONE)
             buffer_printf(&text, "| `%s` | %s |\n", p->config.list[i].name, p->config.list[i].origin);

@@ -95,8 +95,7 @@ static void fold_retrievers(struct checkpoint *c) {
     buffer_printf(&start, "encoder.layers.%d.retriever.", first);
     for (int i = 0; i < c->n; i++)
         for (size_t k = 0; k < ARRAY_COUNT(places); k++)
-            if (starts_with(c->tensors[i].name, places[k]))
-                rename_start(&c->tensors[i], strlen(places[k]), start.data);
+            if (starts_with(c->tensors[i].name, places[k])) rename_start(&c->tensors[i], strlen(places[k]), start.data);
     buffer_free(&start);
 }
 

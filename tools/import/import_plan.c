@@ -210,11 +210,11 @@ static bool part_shape(const struct import_plan *p, const struct import_target *
 static enum status check_shape(const struct import_plan *p, const struct import_target *t, struct error *e) {
     int64_t shape[2];
     const struct checkpoint_tensor *from = t->from;
-    bool fits = part_shape(p, t, shape) && from->n_dims == t->n_dims && from->shape[0] == shape[0] && (t->n_dims < 2 || from->shape[1] == shape[1]);
+    bool fits = part_shape(p, t, shape) && from->n_dims == t->n_dims && from->shape[0] == shape[0] &&
+                (t->n_dims < 2 || from->shape[1] == shape[1]);
     if (fits) return STATUS_OK;
     struct buffer found = {0}, wanted = {0};
-    for (int i = 0; i < from->n_dims; i++)
-        buffer_printf(&found, "%s%lld", i ? ", " : "", (long long)from->shape[i]);
+    for (int i = 0; i < from->n_dims; i++) buffer_printf(&found, "%s%lld", i ? ", " : "", (long long)from->shape[i]);
     for (int i = 0; i < t->n_dims; i++) buffer_printf(&wanted, "%s%lld", i ? ", " : "", (long long)shape[i]);
     error_set(e, STATUS_CORRUPT, "%s: %s has the shape [%s]; the configuration wants [%s]%s", from->file, t->name,
               found.data ? found.data : "", wanted.data, p->checkpoint->ranked ? " of each rank" : "");
@@ -227,7 +227,8 @@ static bool has_prefix_of(const char *name, const char *part) { return strstr(na
 
 /* Whether a tensor goes when a Retro becomes a GPT. */
 static bool is_trimmed(const struct import_plan *p, const char *name) {
-    return p->trimmed && (has_prefix_of(name, ".cross_attention.") || has_prefix_of(name, ".pre_cross_attn_layernorm."));
+    return p->trimmed &&
+           (has_prefix_of(name, ".cross_attention.") || has_prefix_of(name, ".pre_cross_attn_layernorm."));
 }
 
 static enum status check_left_over(struct import_plan *p, struct error *e) {

@@ -1,5 +1,5 @@
-/* tools/import/import_tokenizer.c: the tokenizer that lies beside a checkpoint or is given: the vocabulary's size and the
- * special ids come from it, and its files go into the folder. */
+/* tools/import/import_tokenizer.c: the tokenizer that lies beside a checkpoint or is given: the vocabulary's size and
+ * the special ids come from it, and its files go into the folder. */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,9 +11,9 @@
 enum { FILE_LIMIT = 256 << 20 };
 
 /* Files of a tokenizer's folder. */
-static const char *const companions[] = {"tokenizer.json", "vocab.txt", "tokenizer.model", "spiece.model",
-                                         "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-                                         "chat_template.jinja"};
+static const char *const companions[] = {
+    "tokenizer.json",          "vocab.txt",         "tokenizer.model",    "spiece.model", "tokenizer_config.json",
+    "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"};
 
 static bool ends_with(const char *s, const char *end) {
     size_t n = strlen(s), m = strlen(end);
@@ -92,8 +92,9 @@ enum status import_read_tokenizer(struct import_plan *p, const struct import_opt
     }
     tokenizer_close(t);
     if (size <= p->vocab) return STATUS_OK;
-    return error_set(e, STATUS_INVALID, "the tokenizer has %lld ids and the word table %lld rows: it is another model's",
-                     (long long)size, (long long)p->vocab);
+    return error_set(e, STATUS_INVALID,
+                     "the tokenizer has %lld ids and the word table %lld rows: it is another model's", (long long)size,
+                     (long long)p->vocab);
 }
 
 static enum status copy_one(const struct output *out, const char *path, const char *name, struct error *e) {
@@ -104,8 +105,8 @@ static enum status copy_one(const struct output *out, const char *path, const ch
     return status;
 }
 
-enum status import_copy_tokenizer(const struct import_plan *p, const struct import_options *o,
-                                  const struct output *out, struct error *e) {
+enum status import_copy_tokenizer(const struct import_plan *p, const struct import_options *o, const struct output *out,
+                                  struct error *e) {
     char *found = find_tokenizer(p, o);
     if (found == NULL) return STATUS_OK;
     bool whole = is_folder(found);

@@ -1,5 +1,5 @@
-/* tools/import/import_write.c: the weights of the folder, joined of their parts a few megabytes at a time. What has been
- * read of a file's map is given back at once, so that memory does not grow with the checkpoint. */
+/* tools/import/import_write.c: the weights of the folder, joined of their parts a few megabytes at a time. Pages of a
+ * file's map are given back once they were read, so that memory does not grow with the checkpoint. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,7 +76,7 @@ static int64_t source_row(const struct import_plan *p, const struct import_targe
     return p->checkpoint->version < 1 ? (part * heads + head) * h + x : (head * h + x) * t->parts + part;
 }
 
-/* Which rank has a row, and as which of its own. */
+/* Finds the rank that has a row, and the row's number there. */
 static void find_row(const struct import_plan *p, const struct import_target *t, int64_t row, int *rank,
                      int64_t *local) {
     int ranks = p->checkpoint->ranks;
@@ -103,8 +103,8 @@ static void join_ranks(const struct import_plan *p, const struct import_target *
         int64_t local;
         find_row(p, t, first + i, &rank, &local);
         for (int r = 0; r < ranks; r++)
-            memcpy(to + (size_t)i * row_bytes + (size_t)r * part,
-                   t->from->pieces[rank + r].data + (size_t)local * part, part);
+            memcpy(to + (size_t)i * row_bytes + (size_t)r * part, t->from->pieces[rank + r].data + (size_t)local * part,
+                   part);
     }
 }
 
@@ -117,8 +117,8 @@ static void join_pieces(const struct import_target *t, int64_t first, int64_t n,
         size_t part = (size_t)(t->n_dims > 1 ? piece->extent[1] : 1) * size;
         size_t column = (size_t)(t->n_dims > 1 ? piece->origin[1] : 0) * size;
         for (int64_t i = from; i < end; i++)
-            memcpy(to + (size_t)(i - first) * row_bytes + column,
-                   piece->data + (size_t)(i - piece->origin[0]) * part, part);
+            memcpy(to + (size_t)(i - first) * row_bytes + column, piece->data + (size_t)(i - piece->origin[0]) * part,
+                   part);
     }
 }
 
@@ -166,7 +166,8 @@ static enum status compare_copies(const struct import_target *t, const uint8_t *
                          "%s differs between its copies by up to %g: these files do not belong to one model, or it is "
                          "not what its name says",
                          t->name, largest);
-    line_print(stderr, "retro-convert: %s differs between its copies by up to %g; the first is taken", t->name, largest);
+    line_print(stderr, "retro-convert: %s differs between its copies by up to %g; the first is taken", t->name,
+               largest);
     return STATUS_OK;
 }
 
@@ -229,7 +230,7 @@ static void shard_name(struct buffer *name, const struct import_writer *w, int s
         buffer_printf(name, "model-%05d-of-%05d.safetensors", shard + 1, w->n_shards);
 }
 
-/* Which file each tensor goes to; within one, larger elements come first, so that each is aligned for its type. */
+/* Gives each tensor its file; within one, larger elements come first, so that each is aligned for its type. */
 static void place_targets(struct import_writer *w) {
     const struct import_plan *p = w->p;
     size_t filled = 0;
@@ -277,7 +278,7 @@ static enum status write_shard(struct import_writer *w, int shard, struct error 
     return status == STATUS_OK && closed ? error_set(e, closed, "%s", closing.text) : status;
 }
 
-/* model.safetensors.index.json: which file has which tensor. */
+/* model.safetensors.index.json: the file of each tensor. */
 static enum status write_index(const struct import_writer *w, const struct output *out, struct error *e) {
     struct buffer text = {0};
     struct json_writer json;

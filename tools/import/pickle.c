@@ -7,13 +7,13 @@
 #include "tools/import/pickle_names.h"
 
 enum {
-    MEMORY_LIMIT = 1 << 30,
+    MEMORY_LIMIT = 512 << 20,
     BLOCK_BYTES = 1 << 16,
     NAME_LIMIT = 256,
     FIRST_ITEMS = 4,
     MOST_PROTOCOL = 5,
     SIZE_LIMIT = 256 << 20, /* of the pickle's bytes */
-    DEPTH_LIMIT = 16 << 20  /* of the stack, and of numbered values */
+    DEPTH_LIMIT = 4 << 20   /* of the stack, and of numbered values */
 };
 
 /* Memory that goes with the pickle. */
@@ -473,9 +473,9 @@ enum status pickle_open(struct pickle **out, struct text_span bytes, const char 
     struct pickle *p = xcalloc(1, sizeof *p);
     const uint8_t *start = (const uint8_t *)bytes.text;
     struct pickle_machine m = {.p = p, .name = name, .start = start, .at = start, .end = start + bytes.size, .e = e};
-    enum status status = bytes.size > SIZE_LIMIT ? error_set(e, STATUS_TOO_LARGE, "%s: a pickle of %zu MB", name,
-                                                             bytes.size >> 20)
-                                                 : run(&m);
+    enum status status = bytes.size > SIZE_LIMIT
+                             ? error_set(e, STATUS_TOO_LARGE, "%s: a pickle of %zu MB", name, bytes.size >> 20)
+                             : run(&m);
     free(m.stack);
     free(m.marks);
     free(m.memo);

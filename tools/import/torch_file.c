@@ -86,7 +86,9 @@ static const struct dtype_name dtype_names[] = {
     {"torch.bfloat16", "torch.BFloat16Storage", STORED_BF16},
 };
 
-size_t torch_dtype_bytes(enum stored_dtype t) { return t == STORED_F32 ? 4 : t == STORED_F16 || t == STORED_BF16 ? 2 : 0; }
+size_t torch_dtype_bytes(enum stored_dtype t) {
+    return t == STORED_F32 ? 4 : t == STORED_F16 || t == STORED_BF16 ? 2 : 0;
+}
 
 bool torch_dtype_parse(const struct pickle_value *v, enum stored_dtype *out) {
     for (size_t i = 0; i < ARRAY_COUNT(dtype_names); i++) {
