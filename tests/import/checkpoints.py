@@ -131,6 +131,8 @@ def torch_save(path, content):
         if isinstance(value, Tensor):
             saved.append(Saved(value, str(len(saved))))
             return saved[-1]
+        if isinstance(value, list):
+            return [replace(v) for v in value]
         return type(value)((k, replace(v)) for k, v in value.items()) if isinstance(value, dict) else value
 
     sys.modules["torch"], sys.modules["torch._utils"] = torch_names()
@@ -261,3 +263,96 @@ def write_ranks(folder, ranks, model_of, args, version=3.0, tracker="1", extra=N
             content.update(model if "model0" in model else {"model": model})
             torch_save(inner / (f"mp_rank_{r:02d}" + (f"_{s:03d}" if stages > 1 else "")) / "model_optim_rng.pt", content)
     return inner
+
+
+# Distributed checkpoints.
+
+class Box:
+    """A part of a tensor at an offset."""
+
+    def __init__(self, offset, tensor):
+        self.offset, self.tensor = tuple(offset), tensor
+
+
+def fake_class(module, name):
+    return type(name, (), {"__module__": module, "__qualname__": name})
+
+
+METADATA, FILESYSTEM = "torch.distributed.checkpoint.metadata", "torch.distributed.checkpoint.filesystem"
+CLASSES = {name: fake_class(METADATA, name) for name in ("Metadata", "TensorStorageMetadata", "TensorProperties",
+                                                         "ChunkStorageMetadata", "BytesStorageMetadata", "MetadataIndex")}
+CLASSES["_StorageInfo"] = fake_class(FILESYSTEM, "_StorageInfo")
+
+
+def record(name, **attributes):
+    made = CLASSES[name]()
+    made.__dict__.update(attributes)
+    return made
+
+
+class Dtype:
+    """Pickled as the name torch.float32."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __reduce__(self):
+        return self.name
+
+    __module__ = "torch"
+
+
+DTYPES = {kind: Dtype(name) for kind, name in (("F32", "float32"), ("F16", "float16"), ("BF16", "bfloat16"), ("U8", "uint8"))}
+
+
+def pickle_metadata(value):
+    """With the names of torch.distributed's classes."""
+    modules = {}
+    for made in CLASSES.values():
+        module = modules.setdefault(made.__module__, types.ModuleType(made.__module__))
+        setattr(module, made.__name__, made)
+    torch, _ = torch_names()
+    for dtype in DTYPES.values():
+        setattr(torch, dtype.name, dtype)
+    modules["torch"] = torch
+    packages = {".".join(METADATA.split(".")[:i]): None for i in range(2, 4)}
+    before = {name: sys.modules.get(name) for name in (*modules, *packages)}
+    sys.modules.update(modules)
+    for name in packages:
+        sys.modules.setdefault(name, types.ModuleType(name))
+    try:
+        return pickle.dumps(value, 4)
+    finally:
+        for name, module in before.items():
+            sys.modules.pop(name, None) if module is None else sys.modules.update({name: module})
+
+
+def write_distributed(folder, tensors, objects=None, change=None):
+    """tensors: name -> (shape, [Box ...]); objects: name -> what is stored. `change` may alter the metadata."""
+    folder.mkdir(parents=True, exist_ok=True)
+    described, stored, at = {}, {}, 0
+    with open(folder / "__0_0.distcp", "wb") as out:
+        def put(name, content, offset):
+            nonlocal at
+            torch_save(folder / "item", content)
+            data = (folder / "item").read_bytes()
+            (folder / "item").unlink()
+            out.write(data)
+            stored[record("MetadataIndex", fqn=name, offset=offset, index=None)] = record(
+                "_StorageInfo", relative_path="__0_0.distcp", offset=at, length=len(data))
+            at += len(data)
+
+        for name, (shape, boxes) in tensors.items():
+            kind = DTYPES[boxes[0].tensor.kind]
+            described[name] = record(
+                "TensorStorageMetadata", size=tuple(shape), properties=record("TensorProperties", dtype=kind),
+                chunks=[record("ChunkStorageMetadata", offsets=b.offset, sizes=b.tensor.array.shape) for b in boxes])
+            for b in boxes:
+                put(name, b.tensor, b.offset)
+        for name, content in (objects or {}).items():
+            described[name] = record("BytesStorageMetadata")
+            put(name, content, None)
+    metadata = record("Metadata", state_dict_metadata=described, planner_data=None, storage_data=stored)
+    if change:
+        change(metadata)
+    (folder / ".metadata").write_bytes(pickle_metadata(metadata))

@@ -10,7 +10,7 @@ these are. Patched to run without a GPU as there, and torch.cuda.synchronize doe
 |---|---|---|
 | dist_retro_tp2 | golden/retro/case_a | dist_checkpointing.save on two gloo ranks: RetroModel, layers by number, tied |
 | dist_t5 | golden/t5/case_d | dist_checkpointing.save on one rank: T5Model, layers stacked, gated fc1, relative positions |
-| dist_gpt_tp2 | golden/retro/case_b without retrieval | the same on two: GPTModel, layers stacked, swiglu, untied |
+| dist_gpt_tp2 | two layers of golden/retro/case_b | the same on two: GPTModel, layers stacked, swiglu, untied |
 | dcp_gpt | the same | torch.distributed.checkpoint.save of the nested dict, as torch_dcp |
 """
 import argparse
@@ -95,11 +95,17 @@ def save(model, args, folder, rank):
     dist_checkpointing.save(state, str(inner), TorchDistSaveShardedStrategy("torch_dist", 1))
 
 
-def write_gpt(rank, tp, out):
+def small_gpt():
+    """The first two layers of case_b."""
     c, tensors = case("retro", "case_b")
-    tensors = {k: v for k, v in tensors.items() if ".cross_attention." not in k and "pre_cross_attn" not in k}
+    tensors = {k: v for k, v in tensors.items() if "layers." not in k or k.startswith(("decoder.layers.0.", "decoder.layers.1."))}
     for name in ("weight", "bias"):
-        tensors[f"decoder.final_layernorm.{name}"] = torch.linspace(0.5, 1.5, c["hidden_size"])
+        tensors[f"decoder.final_layernorm.{name}"] = 0.5 + torch.arange(c["hidden_size"]) / 32
+    return {**c, "num_layers": 2}, tensors
+
+
+def write_gpt(rank, tp, out):
+    c, tensors = small_gpt()
     for name in ("NVTE_FLASH_ATTN", "NVTE_FUSED_ATTN", "NVTE_UNFUSED_ATTN"):
         os.environ.pop(name, None)  # set by the Retro before
     model = gpt_model(c, tp)
@@ -127,13 +133,12 @@ def write_t5(rank, tp, out):
 def write_dcp(rank, tp, out):
     """Flat keys with "model.", arguments as an object, no common.pt."""
     import torch.distributed.checkpoint as dcp
-    c, tensors = case("retro", "case_b")
-    kept = {k: v for k, v in tensors.items() if ".cross_attention." not in k and "pre_cross_attn" not in k}
+    c, tensors = small_gpt()
     folder = out / "dcp_gpt"
     shutil.rmtree(folder, ignore_errors=True)
     (folder / "iter_0000001").mkdir(parents=True)
     (folder / "latest_checkpointed_iteration.txt").write_text("1")
-    dcp.save({"model": kept, "args": arguments(c, tp), "iteration": 1}, checkpoint_id=str(folder / "iter_0000001"))
+    dcp.save({"model": tensors, "args": arguments(c, tp), "iteration": 1}, checkpoint_id=str(folder / "iter_0000001"))
 
 
 def worker(rank, tp, port, writers, out):

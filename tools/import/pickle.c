@@ -470,6 +470,7 @@ static enum status run(struct pickle_machine *m) {
 }
 
 enum status pickle_open(struct pickle **out, struct text_span bytes, const char *name, struct error *e) {
+    if (bytes.size == 0) return error_set(e, STATUS_CORRUPT, "%s: its pickle is empty", name);
     struct pickle *p = xcalloc(1, sizeof *p);
     const uint8_t *start = (const uint8_t *)bytes.text;
     struct pickle_machine m = {.p = p, .name = name, .start = start, .at = start, .end = start + bytes.size, .e = e};
