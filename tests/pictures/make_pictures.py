@@ -14,6 +14,8 @@ import importlib
 import io
 import json
 import pathlib
+import struct
+import zlib
 
 import numpy as np
 import torch
@@ -92,20 +94,27 @@ def files():
     yield "grey.gif", color(160, 90).convert("L"), {}
 
 
-def wide_png(channels):
-    """A PNG of 16 bits a channel, which Pillow reads and does not write."""
-    import struct
-    import zlib
-
-    rows = rng.integers(0, 65536, (9, 13, channels), dtype=np.uint16)
-    raw = b"".join(b"\0" + row.astype(">u2").tobytes() for row in rows)
-    kind = {2: 4, 3: 2, 4: 6}[channels]
-
+def png_of(width, height, depth, kind, interlaced, raw):
     def chunk(name, data):
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 13, 9, 16, kind, 0, 0, 0)) +
-            chunk(b"IDAT", zlib.compress(raw)) + chunk(b"IEND", b""))
+    head = struct.pack(">IIBBBBB", width, height, depth, kind, 0, 0, int(interlaced))
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(raw)) + chunk(b"IEND", b""))
+
+
+def wide_png(channels):
+    """A PNG of 16 bits a channel, which Pillow reads and does not write."""
+    rows = rng.integers(0, 65536, (9, 13, channels), dtype=np.uint16)
+    raw = b"".join(b"\0" + row.astype(">u2").tobytes() for row in rows)
+    return png_of(13, 9, 16, {2: 4, 3: 2, 4: 6}[channels], False, raw)
+
+
+def interlaced_png(channels):
+    """A PNG in Adam7's seven passes, which Pillow reads and does not write."""
+    rows = np.random.default_rng(11).integers(0, 256, (11, 13, channels), dtype=np.uint8)
+    passes = ((0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1))
+    raw = b"".join(b"\0" + row.tobytes() for top, left, down, right in passes for row in rows[top::down, left::right])
+    return png_of(13, 11, 8, {1: 0, 3: 2, 4: 6}[channels], True, raw)
 
 
 def small_frame():
@@ -139,6 +148,8 @@ def write_decoded():
     for channels in (2, 3, 4):
         made[f"wide_{channels}.png"] = wide_png(channels)
     made["small_frame.gif"] = small_frame()
+    for channels in (1, 3, 4):
+        made[f"interlaced_{channels}.png"] = interlaced_png(channels)
 
     lines = []
     for name, data in made.items():
