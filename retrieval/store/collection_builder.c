@@ -394,15 +394,6 @@ static enum status measure_files(struct collection_builder *b, struct error *e) 
     return status;
 }
 
-static enum status write_whole(const char *path, const struct buffer *text, struct error *e) {
-    int fd;
-    enum status status = disk_create(&fd, path, e);
-    if (status) return status;
-    status = disk_write(fd, path, text->data, text->size, e);
-    close(fd);
-    return status ? status : disk_sync(path, e);
-}
-
 /* Every MANIFEST must read back, whatever an option's text holds: the reader's parser is asked before publishing. */
 enum status builder_seal(struct collection_builder *b, struct error *e) {
     struct buffer text = {0};
@@ -411,23 +402,11 @@ enum status builder_seal(struct collection_builder *b, struct error *e) {
     manifest_print(&b->manifest, &text);
     enum status status = manifest_parse(&again, text.data, text.size, path, e);
     manifest_free(&again);
-    if (status == STATUS_OK) status = write_whole(path, &text, e);
+    if (status == STATUS_OK) status = disk_write_whole(path, &text, e);
     if (status == STATUS_OK) status = disk_sync(b->folder, e);
     if (status == STATUS_OK) status = disk_sync(b->dir, e);
     buffer_free(&text);
     free(path);
-    return status;
-}
-
-static enum status turn_current(struct collection_builder *b, struct error *e) {
-    struct buffer text = {0};
-    char *temporary = disk_path(b->dir, "CURRENT.tmp"), *current = disk_path(b->dir, "CURRENT");
-    current_print(b->manifest.info.generation, b->manifest.checksum, &text);
-    enum status status = write_whole(temporary, &text, e);
-    if (status == STATUS_OK) status = disk_rename(temporary, current, e);
-    buffer_free(&text);
-    free(temporary);
-    free(current);
     return status;
 }
 
@@ -479,7 +458,7 @@ enum status collection_open_prepared(struct collection **out, const struct colle
 }
 
 enum status collection_publish(struct collection_builder *b, struct error *e) {
-    enum status status = turn_current(b, e);
+    enum status status = current_write(b->dir, builder_origin(b), e);
     if (status) {
         collection_abandon(b);
         return status;

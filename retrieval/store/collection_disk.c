@@ -53,6 +53,15 @@ enum status disk_truncate(const char *path, uint64_t size, struct error *e) {
     return truncate(path, (off_t)size) == 0 ? STATUS_OK : error_errno(e, "%s: truncate", path);
 }
 
+enum status disk_write_whole(const char *path, const struct buffer *text, struct error *e) {
+    int fd;
+    enum status status = disk_create(&fd, path, e);
+    if (status) return status;
+    status = disk_write(fd, path, text->data, text->size, e);
+    close(fd);
+    return status ? status : disk_sync(path, e);
+}
+
 enum status disk_rename(const char *from, const char *to, struct error *e) {
     step("rename");
     return rename(from, to) == 0 ? STATUS_OK : error_errno(e, "%s: rename to %s", from, to);

@@ -75,7 +75,8 @@ bool generation_parse(const char *name, int *generation);
 /* CURRENT: which generation, and its MANIFEST's checksum. STATUS_NOT_FOUND without the file,
  * STATUS_CORRUPT when it is not one line as written. */
 enum status current_read(const char *dir, int *generation, uint64_t *manifest_checksum, struct error *e);
-void current_print(int generation, uint64_t manifest_checksum, struct buffer *out);
+/* Makes CURRENT name a generation, by CURRENT.tmp and a rename; the caller syncs dir. */
+enum status current_write(const char *dir, struct generation_origin origin, struct error *e);
 
 /* Opens one generation, which CURRENT need not name. */
 enum status collection_open_generation(struct collection **out, const char *dir, struct generation_origin origin,
@@ -104,6 +105,8 @@ enum status disk_sync(const char *path, struct error *e); /* a file or a folder 
 enum status disk_sync_open(int fd, const char *path, struct error *e);
 enum status disk_sync_name(const char *path, struct error *e); /* the folder that holds the name of path */
 enum status disk_truncate(const char *path, uint64_t size, struct error *e);
+/* A new file with this content, on the disk; its name is not. */
+enum status disk_write_whole(const char *path, const struct buffer *text, struct error *e);
 enum status disk_rename(const char *from, const char *to, struct error *e);
 enum status disk_remove(const char *path, struct error *e);
 /* Removes the files in a generation's folder, then the folder. It holds no folders. */

@@ -284,42 +284,6 @@ enum status living_open(struct living **out, const char *dir, struct error *e) {
     return STATUS_OK;
 }
 
-/* Up to where the log can be read, and how much is cut off it. */
-static enum status repair_log(const struct collection *c, struct living_repaired *r, struct error *e) {
-    struct epoch *x = NULL;
-    struct change_log_end end;
-    struct collection *held = collection_hold((struct collection *)c);
-    enum status status = epoch_load(&x, held, &end, e);
-    epoch_release(x);
-    /* Its head cannot be read: nothing of it can. */
-    if (status == STATUS_CORRUPT && end.size == 0) {
-        end.torn = change_log_measure(collection_folder(c));
-        end.damaged = true;
-        status = STATUS_OK;
-    }
-    if (status) return status;
-    *r = (struct living_repaired){.n_kept = end.sequence, .n_cut = end.torn, .n_lost = end.n_lost};
-    r->changed = end.torn > 0 || end.damaged;
-    return r->changed ? change_log_cut(collection_folder(c), &end, e) : STATUS_OK;
-}
-
-static enum status repair_locked(const char *dir, struct living_repaired *r, struct error *e) {
-    struct collection *c;
-    if (collection_open(&c, dir, e)) return e->status;
-    enum status status = repair_log(c, r, e);
-    collection_close(c);
-    return status;
-}
-
-enum status living_repair(const char *dir, struct living_repaired *r, struct error *e) {
-    int lock;
-    *r = (struct living_repaired){0};
-    if (collection_lock_soon(&lock, dir, e)) return e->status;
-    enum status status = repair_locked(dir, r, e);
-    collection_unlock(lock);
-    return status;
-}
-
 void living_close(struct living *l) {
     if (l == NULL) return;
     CHECK(l->n_changing == 0);
@@ -332,8 +296,20 @@ void living_close(struct living *l) {
     free(l);
 }
 
-static bool is_newest(const struct living *l, int generation) {
-    return collection_info(l->epoch->collection)->generation >= generation;
+/* Whether the epoch is of this generation. Numbers alone do not tell: after a repair one may come a second time. */
+static bool is_of(const struct epoch *x, struct generation_origin origin) {
+    struct generation_origin own = collection_origin(x->collection);
+    return own.generation == origin.generation && own.manifest_checksum == origin.manifest_checksum;
+}
+
+/* Takes x over where it is what CURRENT names now, and the newest epoch is not or went astray. */
+static bool take_followed(struct living *l, struct epoch *x, const struct change_log_end *end) {
+    struct generation_origin now;
+    struct error e;
+    if (l->log || current_read(l->dir, &now.generation, &now.manifest_checksum, &e) || !is_of(x, now)) return false;
+    if (is_of(l->epoch, now) && !l->astray) return false;
+    living_turn(l, x, end);
+    return true;
 }
 
 enum status living_follow(struct living *l, struct error *e) {
@@ -342,15 +318,14 @@ enum status living_follow(struct living *l, struct error *e) {
     struct change_log_end end;
     if (current_read(l->dir, &origin.generation, &origin.manifest_checksum, e)) return e->status;
     pthread_mutex_lock(&l->lock);
-    bool newest = is_newest(l, origin.generation) && !l->astray;
+    bool newest = is_of(l->epoch, origin) && !l->astray;
     pthread_mutex_unlock(&l->lock);
     if (newest) return STATUS_OK;
 
     if (load_newest(l, &x, &end, e)) return e->status;
     pthread_mutex_lock(&l->lock);
     /* Changes of this program that began meanwhile have turned to it themselves. */
-    bool taken = l->log == NULL && (l->astray || !is_newest(l, collection_info(x->collection)->generation));
-    if (taken) living_turn(l, x, &end);
+    bool taken = take_followed(l, x, &end);
     pthread_mutex_unlock(&l->lock);
     if (!taken) epoch_release(x);
     return STATUS_OK;

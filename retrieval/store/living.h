@@ -34,12 +34,17 @@ enum status living_follow(struct living *l, struct error *e);
 
 /* The effect of living_repair. */
 struct living_repaired {
-    bool changed;
-    uint64_t n_kept; /* changes that stay */
-    uint64_t n_cut;  /* bytes that were cut off the log, and put aside as changes.cut beside it */
+    bool fell_back;         /* the generation that CURRENT named was given up, */
+    struct error why;       /* because of this, */
+    int damaged_generation; /* and its folder has ".damaged" behind its name now; 0: CURRENT did not say which it was */
+    int generation;         /* the newest that is whole: CURRENT names it */
+    bool log_cut;
+    uint64_t n_kept; /* changes that stay in the log */
+    uint64_t n_cut;  /* bytes that were cut off it, and put aside as changes.cut beside it */
     uint64_t n_lost; /* changes among them that had been acknowledged, as far as is known */
 };
-/* Cuts what cannot be read off the end of the log in dir, damaged changes included. */
+/* Falls back to an older generation where the one in use is damaged, and cuts what cannot be read off the end of the
+ * log in use, damaged changes included. STATUS_CORRUPT where no generation is whole. */
 enum status living_repair(const char *dir, struct living_repaired *r, struct error *e);
 
 /* Views. */

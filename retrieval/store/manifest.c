@@ -225,10 +225,18 @@ bool generation_parse(const char *name, int *generation) {
     return strcmp(again, name) == 0;
 }
 
-void current_print(int generation, uint64_t manifest_checksum, struct buffer *out) {
+enum status current_write(const char *dir, struct generation_origin origin, struct error *e) {
     char name[COLLECTION_NAME_SIZE];
-    generation_name(name, generation);
-    buffer_printf(out, "%s %016" PRIx64 "\n", name, manifest_checksum);
+    struct buffer text = {0};
+    char *temporary = disk_path(dir, "CURRENT.tmp"), *current = disk_path(dir, "CURRENT");
+    generation_name(name, origin.generation);
+    buffer_printf(&text, "%s %016" PRIx64 "\n", name, origin.manifest_checksum);
+    enum status status = disk_write_whole(temporary, &text, e);
+    if (status == STATUS_OK) status = disk_rename(temporary, current, e);
+    buffer_free(&text);
+    free(temporary);
+    free(current);
+    return status;
 }
 
 /* "gen-000012 0123456789abcdef\n" and nothing else. */

@@ -120,6 +120,11 @@ def tear(tree, e, rng):
         at = stop
 
 
+def move(by_path, old, new):
+    for path in [p for p in by_path if p == old or p.startswith(old + "/")]:
+        by_path[new + path[len(old):]] = by_path.pop(path)
+
+
 def apply(tree, e, index):
     if e.kind == "write":
         put(tree, e, e.data, int(e.words[1]))
@@ -140,6 +145,8 @@ def apply(tree, e, index):
         old = tree.folders.get(parent(e.words[0]), {})
         if old.get(name(e.words[0])) == e.target:
             del old[name(e.words[0])]
+        if e.target == "folder":
+            move(tree.folders, e.words[0], e.words[1])
 
 
 def cut_power(base, events, rng, share):
@@ -153,8 +160,8 @@ def cut_power(base, events, rng, share):
             tree.files[("new", i)] = bytearray()
             names[e.words[1]] = ("new", i)
         if e.kind == "rename":
-            e.target = names.pop(e.words[0])
-            names[e.words[1]] = e.target
+            e.target = names[e.words[0]]
+            move(names, e.words[0], e.words[1])
         if e.kind in ("unlink", "rmdir"):
             names.pop(e.words[0], None)
         if e.kind == "mkdir":

@@ -6,6 +6,7 @@
  *   change DIR                    a fixed list of puts and deletions
  *   together DIR                  three threads with documents of their own
  *   compact DIR, copy FROM TO, repair DIR
+ *   verify DIR...                 prints the documents of each, or that it is damaged
  *   check DIR...                  prints the documents of each, changes it, compacts it and looks again */
 #include <pthread.h>
 #include <stdlib.h>
@@ -230,6 +231,29 @@ static int check_all(int n, char **dirs) {
     return bad > 0;
 }
 
+/* As retro-index verify does. */
+static int verify(const char *dir) {
+    struct error e;
+    if (collection_verify(dir, &e)) return complain("verify", &e);
+    struct living *l = open_living(dir);
+    if (l == NULL) return 1;
+    int bad = 0;
+    if (living_count_changes(l).damaged)
+        SAY("failed log\n");
+    else
+        bad = look(l);
+    living_close(l);
+    return bad;
+}
+
+static int verify_all(int n, char **dirs) {
+    for (int i = 0; i < n; i++) {
+        SAY("folder %s\n", dirs[i]);
+        verify(dirs[i]);
+    }
+    return 0;
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 2 ? argv[1] : "";
     char **words = argv + 2;
@@ -240,7 +264,8 @@ int main(int argc, char **argv) {
     if (strcmp(what, "compact") == 0 && n == 1) return compact(words[0]);
     if (strcmp(what, "copy") == 0 && n == 2) return copy(words[0], words[1]);
     if (strcmp(what, "repair") == 0 && n == 1) return repair(words[0]);
+    if (strcmp(what, "verify") == 0) return verify_all(n, words);
     if (strcmp(what, "check") == 0) return check_all(n, words);
-    fprintf(stderr, "usage: worker build|change|together|compact|copy|repair|check DIR...\n");
+    fprintf(stderr, "usage: worker build|change|together|compact|copy|repair|verify|check DIR...\n");
     return 2;
 }

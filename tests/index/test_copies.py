@@ -76,3 +76,24 @@ def test_snapshots_beside_a_writer(docs, out, tmp_path):
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=120)
     assert process.returncode == 130
+
+
+def test_falls_back_where_it_is_asked(docs, out):
+    before = texts(out)
+    (docs / "new.md").write_text("# New\n\nA page that the second build has.\n")
+    run("build", "--out", out, *MODEL, docs)
+    vectors = next(out.glob("gen-000002/vectors.*"))
+    raw = bytearray(vectors.read_bytes())
+    raw[-9] ^= 16
+    vectors.write_bytes(raw)
+    for command in ("verify", "list"):
+        assert "checksum" in run(command, out, code=1).stderr
+    said = run("verify", "--repair", out).stdout
+    assert "generation 1 is in use now" in said and "generation 2 is put aside" in said
+    assert texts(out) == before and (out / "gen-000002.damaged" / vectors.name).exists()
+    run("add", out, docs)
+    raw = bytearray((out / "CURRENT").read_bytes())
+    raw[3] ^= 1
+    (out / "CURRENT").write_bytes(raw)
+    run("verify", "--repair", out)
+    assert len(texts(out)) == 3

@@ -338,7 +338,8 @@ static void test_damage_faiss(void **state) {
  */
 static void forge(enum collection_file file, const struct buffer *bytes, struct manifest *m) {
     char path[160];
-    struct buffer text = {0}, current = {0};
+    struct buffer text = {0};
+    struct error e;
     snprintf(path, sizeof path, "%s/gen-000001/%s", dir, collection_file_name(file, m->info.index_factory));
     write_whole(path, bytes->data, bytes->size);
     m->files[file].bytes = bytes->size;
@@ -346,11 +347,8 @@ static void forge(enum collection_file file, const struct buffer *bytes, struct 
     manifest_print(m, &text);
     snprintf(path, sizeof path, "%s/gen-000001/MANIFEST", dir);
     write_whole(path, text.data, text.size);
-    current_print(1, m->checksum, &current);
-    snprintf(path, sizeof path, "%s/CURRENT", dir);
-    write_whole(path, current.data, current.size);
+    assert_int_equal(current_write(dir, (struct generation_origin){1, m->checksum}, &e), STATUS_OK);
     buffer_free(&text);
-    buffer_free(&current);
 }
 
 /* With right checksums over wrong contents nothing is read out of bounds: it opens or is refused,

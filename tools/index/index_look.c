@@ -236,10 +236,20 @@ static enum status verify_makers(const struct index_arguments *a, const struct s
     return status;
 }
 
+static void print_fall_back(const char *dir, const struct living_repaired *r) {
+    line_print(stdout, "%s: the generation in use was damaged: %s", dir, r->why.text);
+    line_print(stdout, "%s: generation %d is in use now; documents that came or went later are lost", dir,
+               r->generation);
+    if (r->damaged_generation > 0)
+        line_print(stdout, "%s: generation %d is put aside: its folder has \".damaged\" behind its name", dir,
+                   r->damaged_generation);
+}
+
 static enum status repair(const struct index_arguments *a, struct error *e) {
     struct living_repaired r;
     enum status status = living_repair(a->rest[0], &r, e);
-    if (status == STATUS_OK && r.changed)
+    if (status == STATUS_OK && r.fell_back) print_fall_back(a->rest[0], &r);
+    if (status == STATUS_OK && r.log_cut)
         line_print(stdout,
                    "%s: the log ends behind change %" PRIu64 " now; %" PRIu64
                    " bytes are put aside in changes.cut, and %" PRIu64 " changes that had been acknowledged are lost",
