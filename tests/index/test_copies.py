@@ -97,3 +97,21 @@ def test_falls_back_where_it_is_asked(docs, out):
     (out / "CURRENT").write_bytes(raw)
     run("verify", "--repair", out)
     assert len(texts(out)) == 3
+
+
+def test_help_and_json(out):
+    """Every command has examples, which name commands and options that there are; --json prints an object a line."""
+    commands = [line.split()[0] for line in run("help").stdout.splitlines() if line.startswith("  ") and line[2] != " "]
+    assert {"add", "update", "delete", "list", "snapshot", "restore", "verify"} <= set(commands)
+    for command in commands:
+        said = run(command, "--help").stdout
+        examples = said.split("examples:\n")[1].splitlines()
+        assert examples and all(x.split()[:2] == ["retro-index", command] for x in examples)
+        for option in {w for x in examples for w in x.split() if w.startswith("--")}:
+            assert f"  {option} " in said
+    hits = [json.loads(x) for x in run("search", "--json", out, "a pet that naps", "-k", "2").stdout.splitlines()]
+    assert [h["rank"] for h in hits] == [1, 2] and hits[0]["path"] == "docs/cats.md" and "sofa" in hits[0]["text"]
+    assert json.loads(run("verify", "--json", out).stdout)["whole"] is True
+    assert json.loads(run("compact", "--json", out).stdout)["effect"] == "compacted"
+    for line in run("list", "--json", out).stdout.splitlines() + run("stats", "--json", out).stdout.splitlines():
+        json.loads(line)

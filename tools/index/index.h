@@ -117,6 +117,9 @@ void index_catch_interrupts(void);
  * built with. On failure too they are to be closed. */
 enum status makers_open(const struct config *c, const struct collection_info *info, struct embedder *embedder,
                         struct tokenizer **tokenizer, struct error *e);
+/* A line, or with --json an object: what was done to the collection in dir, and what it holds now. */
+void index_print_state(const struct index_arguments *a, const char *effect, const char *dir,
+                       const struct snapshot *view);
 /* "key=value" as one more member of an object without its end. */
 enum status metadata_add(struct buffer *metadata, const char *text, struct error *e);
 

@@ -209,8 +209,7 @@ int run_compact(struct index_arguments *a, struct error *e) {
     enum status status = living_compact(l, &index_interrupted, e);
     if (status == STATUS_OK) {
         struct snapshot *view = living_hold(l);
-        line_print(stdout, "%s: generation %d, %" PRId64 " documents, %" PRId64 " chunks", a->rest[0],
-                   view_info(view)->generation, view->n_documents, view->n_chunks);
+        index_print_state(a, "compacted", a->rest[0], view);
         snapshot_release(view);
     }
     living_close(l);

@@ -6,8 +6,8 @@
 #include "config/json/json_writer.h"
 #include "tools/index/index.h"
 
-static void print_copy(const struct index_arguments *a, const char *effect, const struct snapshot *view) {
-    const char *dir = a->rest[1];
+void index_print_state(const struct index_arguments *a, const char *effect, const char *dir,
+                       const struct snapshot *view) {
     struct buffer text = {0};
     struct json_writer w;
     if (!a->json) {
@@ -32,7 +32,7 @@ static enum status report_copy(const struct index_arguments *a, const char *effe
     struct living *l;
     if (collection_verify(a->rest[1], e) || living_open(&l, a->rest[1], e)) return e->status;
     struct snapshot *view = living_hold(l);
-    print_copy(a, effect, view);
+    index_print_state(a, effect, a->rest[1], view);
     snapshot_release(view);
     living_close(l);
     return STATUS_OK;

@@ -64,6 +64,30 @@ static void print_hit(int rank, const struct hit *hit) {
     }
 }
 
+static void put_hit(int rank, const struct hit *hit) {
+    struct document_place place = place_find(hit->marks, hit->source, hit->start);
+    struct buffer text = {0};
+    struct json_writer w;
+    put_begin(&w, &text);
+    put_object(&w);
+    put_key_int(&w, "rank", rank);
+    put_key_float(&w, "similarity", hit->similarity);
+    put_key_string(&w, "id", hit->document);
+    put_key_string(&w, "path", hit->path);
+    put_key_string(&w, "title", hit->title);
+    put_key_int(&w, "start", (int64_t)hit->start);
+    put_key_int(&w, "end", (int64_t)hit->end);
+    if (place.page > 0) put_key_int(&w, "page", place.page);
+    if (place.line > 0) put_key_int(&w, "line", place.line);
+    put_key_array(&w, "heading");
+    for (int i = 0; i < place.n_headings; i++) put_string_n(&w, place.headings[i].text, place.headings[i].size);
+    put_array_end(&w);
+    put_key_string_n(&w, "text", hit->text.text, hit->text.size);
+    put_object_end(&w);
+    put_line(&w, stdout);
+    buffer_free(&text);
+}
+
 static enum status search(const struct index_arguments *a, struct living *l, const struct embedder *embedder,
                           struct error *e) {
     struct retriever *retriever;
@@ -77,7 +101,7 @@ static enum status search(const struct index_arguments *a, struct living *l, con
     }
     status = retriever_search(retriever, &query, 1, &hits, e);
     if (status == STATUS_OK) {
-        for (int i = 0; i < hits.n; i++) print_hit(i + 1, &hits.list[i]);
+        for (int i = 0; i < hits.n; i++) (a->json ? put_hit : print_hit)(i + 1, &hits.list[i]);
         hits_free(&hits);
     }
     retriever_close(retriever);
@@ -236,21 +260,21 @@ static enum status verify_makers(const struct index_arguments *a, const struct s
     return status;
 }
 
-static void print_fall_back(const char *dir, const struct living_repaired *r) {
-    line_print(stdout, "%s: the generation in use was damaged: %s", dir, r->why.text);
-    line_print(stdout, "%s: generation %d is in use now; documents that came or went later are lost", dir,
-               r->generation);
+static void print_fall_back(FILE *out, const char *dir, const struct living_repaired *r) {
+    line_print(out, "%s: the generation in use was damaged: %s", dir, r->why.text);
+    line_print(out, "%s: generation %d is in use now; documents that came or went later are lost", dir, r->generation);
     if (r->damaged_generation > 0)
-        line_print(stdout, "%s: generation %d is put aside: its folder has \".damaged\" behind its name", dir,
+        line_print(out, "%s: generation %d is put aside: its folder has \".damaged\" behind its name", dir,
                    r->damaged_generation);
 }
 
 static enum status repair(const struct index_arguments *a, struct error *e) {
     struct living_repaired r;
+    FILE *out = a->json ? stderr : stdout;
     enum status status = living_repair(a->rest[0], &r, e);
-    if (status == STATUS_OK && r.fell_back) print_fall_back(a->rest[0], &r);
+    if (status == STATUS_OK && r.fell_back) print_fall_back(out, a->rest[0], &r);
     if (status == STATUS_OK && r.log_cut)
-        line_print(stdout,
+        line_print(out,
                    "%s: the log ends behind change %" PRIu64 " now; %" PRIu64
                    " bytes are put aside in changes.cut, and %" PRIu64 " changes that had been acknowledged are lost",
                    a->rest[0], r.n_kept, r.n_cut, r.n_lost);
@@ -265,6 +289,28 @@ static enum status verify_log(const struct index_arguments *a, struct living *l,
                      a->rest[0]);
 }
 
+static void print_verified(const struct index_arguments *a, const struct snapshot *view) {
+    struct buffer text = {0};
+    struct json_writer w;
+    if (!a->json) {
+        line_print(stdout,
+                   "%s: generation %d is whole, with %" PRId64 " changes: %" PRId64 " documents, %" PRId64
+                   " chunks; embedder and tokenizer are the ones it was built with",
+                   a->rest[0], view->generation, view->n_changes, view->n_documents, view->n_chunks);
+        return;
+    }
+    put_begin(&w, &text);
+    put_object(&w);
+    put_key_bool(&w, "whole", true);
+    put_key_int(&w, "generation", view->generation);
+    put_key_int(&w, "changes", view->n_changes);
+    put_key_int(&w, "documents", view->n_documents);
+    put_key_int(&w, "chunks", view->n_chunks);
+    put_object_end(&w);
+    put_line(&w, stdout);
+    buffer_free(&text);
+}
+
 int run_verify(struct index_arguments *a, struct error *e) {
     struct living *l;
     struct snapshot *view;
@@ -273,11 +319,7 @@ int run_verify(struct index_arguments *a, struct error *e) {
         return EXIT_FAILED;
     enum status status = verify_log(a, l, e);
     if (status == STATUS_OK) status = verify_makers(a, view, e);
-    if (status == STATUS_OK)
-        line_print(stdout,
-                   "%s: generation %d is whole, with %" PRId64 " changes: %" PRId64 " documents, %" PRId64
-                   " chunks; embedder and tokenizer are the ones it was built with",
-                   a->rest[0], view->generation, view->n_changes, view->n_documents, view->n_chunks);
+    if (status == STATUS_OK) print_verified(a, view);
     close_view(l, view);
     return status ? EXIT_FAILED : EXIT_FINE;
 }

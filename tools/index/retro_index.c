@@ -223,57 +223,78 @@ static const struct index_command {
     struct usage usage;
     unsigned bit;
     int (*run)(struct index_arguments *a, struct error *e);
+    const char *examples; /* lines behind "retro-index " */
 } commands[] = {
     {{"build", "--out DIR --config FILE [OPTION...] PATH...",
       "reads .txt, .md, .rst, .html and man pages under each PATH, cuts them into chunks, embeds the chunks and writes "
       "a\n"
       "collection; one that is in DIR stays as it is until the new one is complete, then is replaced"},
      BUILD,
-     run_build},
+     run_build,
+     "build --out notes --config retro.json ~/notes\nbuild --out notes --config retro.json --index Exact a.md b.md"},
     {{"search", "[OPTION...] DIR TEXT",
       "prints similarity, document, byte range and text of the chunks nearest to a text"},
      SEARCH,
-     run_search},
+     run_search,
+     "search notes \"how are chunks aligned\" -k 3\nsearch --json notes \"steam\" | jq -r .path"},
     {{"neighbors", "--out FILE [OPTION...] DIR",
       "writes the nearest chunks of every chunk of the collection to a file (docs/training.md)"},
      NEIGHBORS,
-     run_neighbors},
+     run_neighbors,
+     "neighbors --out neighbors.bin -k 2 --exclude-same-document notes"},
     {{"add", "[OPTION...] DIR PATH...",
       "adds the documents under each PATH to the collection, or replaces them where they have changed; prints\n"
       "\"added ID\" or \"replaced ID\" when a document is on the disk. A server that has the collection open finds it "
       "at\n"
       "once"},
      ADD,
-     run_add},
+     run_add,
+     "add notes ~/notes\nadd --id ticket-7 --meta team=ops notes ticket.txt"},
     {{"update", "[OPTION...] DIR PATH...",
       "as add, for documents that are in the collection: others are left out, and named; prints \"replaced ID\""},
      UPDATE,
-     run_update},
-    {{"delete", "DIR ID...", "deletes documents; prints \"deleted ID\" when it is on the disk"}, CHANGE, run_delete},
+     run_update,
+     "update notes ~/notes/today.md"},
+    {{"delete", "DIR ID...", "deletes documents; prints \"deleted ID\" when it is on the disk"},
+     CHANGE,
+     run_delete,
+     "delete notes ticket-7"},
     {{"compact", "DIR", "writes what was added since into the index, and takes what was deleted off the disk"},
      CHANGE,
-     run_compact},
+     run_compact,
+     "compact notes"},
     {{"snapshot", "DIR OUT",
       "copies the collection, with its changes up to now, into the new folder OUT, and verifies the copy; servers and\n"
       "other commands go on meanwhile"},
      COPY,
-     run_snapshot},
+     run_snapshot,
+     "snapshot notes /backup/notes-monday"},
     {{"restore", "OUT DIR",
       "makes the collection in DIR hold what the snapshot OUT does; servers that have DIR open turn to it"},
      COPY,
-     run_restore},
+     run_restore,
+     "restore /backup/notes-monday notes"},
     {{"list", "DIR [TEXT]", "the id of each document, or of those with TEXT in the name; exit code 1 for none"},
      LIST,
-     run_list},
-    {{"show", "DIR ID", "the text of a document, or with --json all that is known of it"}, SHOW, run_show},
-    {{"stats", "DIR", "how much is in the collection, and what it was made with"}, STATS, run_stats},
+     run_list,
+     "list notes\nlist --json notes today"},
+    {{"show", "DIR ID", "the text of a document, or with --json all that is known of it"},
+     SHOW,
+     run_show,
+     "show notes ticket-7\nshow --json notes ticket-7"},
+    {{"stats", "DIR", "how much is in the collection, and what it was made with"},
+     STATS,
+     run_stats,
+     "stats --json notes"},
     {{"verify", "[OPTION...] DIR", "checks every checksum and every number; exit code 0 when all is well"},
      VERIFY,
-     run_verify},
+     run_verify,
+     "verify notes\nverify --repair notes"},
     {{"extract", "[OPTION...] FILE", "prints the text of a document, which byte ranges refer to"},
      EXTRACT,
-     run_extract},
-    {{"help", "[COMMAND]", "all commands, or how one of them is called"}, 0, run_help},
+     run_extract,
+     "extract page.html"},
+    {{"help", "[COMMAND]", "all commands, or how one of them is called"}, 0, run_help, "help add"},
 };
 
 static const struct index_command *find_command(const char *name) {
@@ -290,10 +311,21 @@ static void print_usage(FILE *out) {
         "exit code: 0 all fine, 1 failed, 2 built but some files were skipped (named on stderr), 130 interrupted\n");
 }
 
+static void print_examples(const char *line) {
+    printf("examples:\n");
+    while (line[0] != '\0') {
+        int size = (int)strcspn(line, "\n");
+        printf("  retro-index %.*s\n", size, line);
+        line += size;
+        if (line[0] == '\n') line++;
+    }
+}
+
 static int print_help(const struct index_command *c) {
     usage_print(stdout, "retro-index", &c->usage);
     for (size_t i = 0; i < ARRAY_COUNT(rows); i++)
         if (rows[i].commands & c->bit) usage_option(stdout, rows[i].name, rows[i].value, rows[i].help);
+    print_examples(c->examples);
     return EXIT_FINE;
 }
 
