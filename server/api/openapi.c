@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "config/json/json_writer.h"
+#include "server/api/fields/chat_fields.h"
 #include "server/api/routes.h"
 
 /* Every operation may end so, and says why in the same shape. */
@@ -229,8 +230,20 @@ static void write_error_status(struct json_writer *w, int http) {
 }
 
 /* A request that asks for a stream gets events, each in the shape of the whole answer. */
+/* Of one event of a stream: its data is JSON, or [DONE] at the end. */
+static void write_event_schema(struct json_writer *w) {
+    put_key_object(w, "schema");
+    put_key_string(w, "type", "object");
+    put_key_object(w, "properties");
+    put_key_object(w, "data");
+    put_key_string(w, "type", "string");
+    put_object_end(w);
+    put_object_end(w);
+    put_object_end(w);
+}
+
 static void write_responses(struct json_writer *w, const struct route *route) {
-    bool streams = route->body == &completion_table;
+    bool streams = route->body == &completion_table || route->body == &chat_table;
     put_key_object(w, "responses");
     put_key_object(w, "200");
     put_key_string(w, "description", streams ? "the answer; with stream, events in its shape" : "the answer");
@@ -239,9 +252,7 @@ static void write_responses(struct json_writer *w, const struct route *route) {
     if (streams) {
         put_object_end(w);
         put_key_object(w, "text/event-stream");
-        put_key_object(w, "schema");
-        put_key_string(w, "type", "string");
-        put_object_end(w);
+        write_event_schema(w);
     }
     close_content(w);
     put_object_end(w);
