@@ -16,6 +16,7 @@ enum embed_role {
 struct embed_request {
     const struct text_span *texts;
     int n;
+    bool pictures; /* the texts are the bytes of picture files: only for an embedder that sees */
     enum embed_role role;
     int dimensions; /* of a vector, 1 .. dim: its first numbers, brought to unit length (Matryoshka); 0: dim */
     float *vectors; /* [n, dimensions], in the order of the texts: unit length, or zeros for a text without tokens, so
@@ -26,6 +27,7 @@ struct embed_request {
 struct embedder {
     int dim;
     int max_tokens; /* of a text with its prompt; what comes after is not read */
+    bool sees;      /* pictures become vectors of the texts' space */
     uint64_t hash;  /* of weights, vocabulary, pooling and limit: vectors of another hash do not mix */
     const char *name;
     const char *prompts[EMBED_ROLES]; /* never NULL; vectors of other prompts do not mix either */

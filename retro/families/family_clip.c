@@ -1,5 +1,6 @@
-/* retro/families/family_clip.c: the vision towers of CLIP and SigLIP as Hugging Face stores them. They differ in the
- * class token, in norms before and after the layers, and in the bias of the patches' product. */
+/* retro/families/family_clip.c: the vision towers of CLIP and SigLIP as Hugging Face stores them, and CLIP with both of
+ * its towers. The vision towers differ in the class token, in norms before and after the layers, and in the bias of the
+ * patches' product. CLIP's text tower is an encoder with a causal mask, whose last row stands for the text. */
 #include "retro/families/huggingface_vision.h"
 
 #include <string.h>
@@ -78,6 +79,7 @@ static const struct tensor_row clip_rows[] = {
     {.place = offsetof(struct model, tower.class_token), .names = {"embeddings.class_embedding"}},
     {.place = offsetof(struct model, tower.position), .names = {"embeddings.position_embedding.weight"}},
     {.place = offsetof(struct model, tower.norm_before), .names = {"pre_layrnorm.*"}},
+    {.place = offsetof(struct model, tower.norm_head), .names = {"post_layernorm.*"}},
 };
 
 static const struct tensor_row siglip_rows[] = {
@@ -150,3 +152,69 @@ const struct family family_clip_vision = {
     .model_type = "clip_vision_model", .read = read_clip_alone, .layer = describe_layer, .ignores = ignore_clip_head};
 const struct family family_siglip_vision = {
     .model_type = "siglip_vision_model", .read = read_siglip_alone, .layer = describe_layer, .ignores = ignore_head};
+
+/* Both towers. */
+
+/* The spec, and keys that have no place in it. */
+struct joint_keys {
+    struct model_spec spec;
+    const struct json *text, *vision;
+};
+
+static const struct json_field joint_fields[] = {
+    {"text_config", JSON_RAW, JSON_AT(struct joint_keys, text)},
+    {"vision_config", JSON_RAW, JSON_AT(struct joint_keys, vision)},
+    {"projection_dim", JSON_INT, AT_SPEC(joint), .min = 1, .max = LIMIT_WIDTH, .fallback = 512},
+};
+static const struct json_table joint_table = JSON_TABLE(joint_fields, .open = true);
+
+static const struct json_field text_fields[] = {
+    {"num_hidden_layers", JSON_INT, AT_ENCODER(n_layers), .min = 1, .max = MAX_LAYERS, .fallback = 12},
+    {"hidden_size", JSON_INT, AT_ENCODER(hidden), .min = 1, .max = LIMIT_WIDTH, .fallback = 512},
+    {"num_attention_heads", JSON_INT, AT_ENCODER(heads), .min = 1, .max = LIMIT_HEADS, .fallback = 8},
+    {"intermediate_size", JSON_INT, AT_ENCODER(ffn), .min = 1, .max = LIMIT_FFN, .fallback = 2048},
+    {"vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS, .fallback = 49408},
+    {"max_position_embeddings", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS, .fallback = 77},
+    {"hidden_act", JSON_CHOICE, AT_ENCODER(activation), .choices = huggingface_activations,
+     .fallback = ACTIVATION_QUICK_GELU},
+    {"layer_norm_eps", JSON_FLOAT, AT_ENCODER(epsilon), .fallback = 1e-5},
+};
+static const struct json_table text_table = JSON_TABLE(text_fields, .open = true);
+
+static enum status read_joint(const struct json *config, struct model_spec *s, struct error *e) {
+    struct joint_keys k = {.spec = *s};
+    if (spec_read(config, &joint_table, &k, e)) return e->status;
+    if (spec_read(k.text, &text_table, &k.spec, e)) return error_prefix(e, "text_config");
+    if (clip_tower.read(k.vision, &k.spec, e)) return error_prefix(e, "vision_config");
+    k.spec.parts[STACK_TOWER] = (struct model_part){&clip_tower, {"vision_model."}};
+    k.spec.tower.pooled = true;
+    k.spec.projector = (struct projector_spec){.in = k.spec.stacks[STACK_TOWER].hidden, .out = k.spec.joint};
+    k.spec.stacks[STACK_ENCODER].final_norm = true;
+    *s = k.spec;
+    return huggingface_derive_encoder(s, e);
+}
+
+static struct layer_spec describe_joint_layer(const struct model_spec *s, enum stack_id stack, int i) {
+    (void)s, (void)stack, (void)i;
+    return (struct layer_spec){.mask = MASK_CAUSAL};
+}
+
+/* The scale of similarities is training's. */
+static bool ignore_scale(const char *name) { return strcmp(name, "logit_scale") == 0 || strstr(name, "position_ids"); }
+
+static const struct tensor_row joint_rows[] = {
+    {.place = offsetof(struct model, embedding.word), .names = {"text_model.embeddings.token_embedding.weight"}},
+    {.place = offsetof(struct model, embedding.position), .names = {"text_model.embeddings.position_embedding.weight"}},
+    {.place = offsetof(struct model, stacks[STACK_ENCODER].final_norm), .names = {"text_model.final_layer_norm.*"}},
+    {.place = offsetof(struct model, joint), .names = {"text_projection.weight"}},
+    {.place = offsetof(struct model, projector.fc1), .names = {"visual_projection.*"}},
+};
+
+const struct family family_clip = {
+    .model_type = "clip",
+    .read = read_joint,
+    .layer = describe_joint_layer,
+    .stacks[STACK_ENCODER] = {{"text_model.encoder.layers.#."}, layer_rows, ARRAY_COUNT(layer_rows)},
+    .outer = {{NULL}, joint_rows, ARRAY_COUNT(joint_rows)},
+    .ignores = ignore_scale,
+};

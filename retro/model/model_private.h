@@ -33,7 +33,7 @@ struct tower_weights {
     struct projection patch;   /* [d, 3 P P] */
     struct tensor class_token; /* f32 [class tokens, d] */
     struct tensor position;    /* f32, of class tokens where these have positions, then of the table's patches */
-    struct norm_weights norm_before;
+    struct norm_weights norm_before, norm_head;
 };
 struct projector_weights {
     struct norm_weights norm;
@@ -50,6 +50,7 @@ struct model {
     struct embedding embedding;
     struct tower_weights tower;
     struct projector_weights projector;
+    struct weight joint;      /* [joint, d] of the pooled row of a text; data NULL without */
     struct projection output; /* [local V, d]; the weight's data is word's when tied on one rank, NULL without */
     struct portion vocab;     /* this rank's logit columns */
     /* Pipeline stages of Retro: the neighbour encoder is on the stage of the first retro layer; stages from there to

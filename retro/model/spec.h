@@ -98,6 +98,7 @@ struct tower_spec {
     bool corners;         /* tables are resized with their corners aligned, else with half pixels */
     int layers;           /* that are run; 0: all, and the last norm */
     bool drops_class;     /* the projector reads the rows of patches alone */
+    bool pooled;          /* it ends in one row a picture: the first one, behind a norm of its own */
     int shuffle;          /* 2: each 2 x 2 rows side by side are one row of the projector; 1: none are */
 };
 
@@ -151,6 +152,7 @@ struct model_spec {
     struct tower_spec tower;
     struct projector_spec projector;
     struct picture_spec picture;
+    int joint; /* columns of the space that texts and pictures share; 0: there is none */
 };
 
 /* The slots of one layer that change its computation. */
@@ -241,7 +243,8 @@ extern const struct family family_retro, family_gpt, family_bert, family_megatro
     family_llama, family_mistral, family_granite, family_smollm3, family_qwen2, family_qwen3, family_phi3, family_olmo2,
     family_gemma2, family_gemma3_text, family_gpt_neox, family_starcoder2, family_mixtral, family_qwen2_moe,
     family_qwen3_moe, family_roberta, family_xlm_roberta, family_mpnet, family_distilbert, family_clip_vit,
-    family_radio_vit, family_projector, family_llava_mcore, family_clip_vision, family_siglip_vision, family_llava;
+    family_radio_vit, family_projector, family_llava_mcore, family_clip_vision, family_siglip_vision, family_llava,
+    family_clip;
 /* The family of Hugging Face's folders with this model_type; NULL: there is none. */
 const struct family *family_of_type(const char *model_type);
 

@@ -31,7 +31,8 @@ enum extent {
     EXTENT_PROJECTOR_IN,
     EXTENT_PROJECTOR_FC1,
     EXTENT_PROJECTOR_FFN,
-    EXTENT_PROJECTOR_OUT
+    EXTENT_PROJECTOR_OUT,
+    EXTENT_JOINT
 };
 
 enum split { SPLIT_COPY, SPLIT_ROWS, SPLIT_COLS }; /* of the stored [out, in] matrix over ranks (spec 8) */
@@ -83,6 +84,8 @@ static const struct place_shape outer_shapes[] = {
     {offsetof(struct model, tower.class_token), KIND_TABLE, EXTENT_CLASS_TOKENS, EXTENT_HIDDEN, SPLIT_COPY},
     {offsetof(struct model, tower.position), KIND_TABLE, EXTENT_PATCH_POSITIONS, EXTENT_HIDDEN, SPLIT_COPY},
     {offsetof(struct model, tower.norm_before), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct model, tower.norm_head), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct model, joint), KIND_MATRIX, EXTENT_JOINT, EXTENT_HIDDEN, SPLIT_COPY},
     {offsetof(struct model, projector.norm), KIND_NORM, EXTENT_PROJECTOR_IN, EXTENT_ONE, SPLIT_COPY},
     {offsetof(struct model, projector.fc1), KIND_PROJECTION, EXTENT_PROJECTOR_FC1, EXTENT_PROJECTOR_IN, SPLIT_COPY},
     {offsetof(struct model, projector.fc2), KIND_PROJECTION, EXTENT_PROJECTOR_OUT, EXTENT_PROJECTOR_FFN, SPLIT_COPY},
@@ -137,6 +140,7 @@ static int extent_size(const struct model *m, const struct dims *d, enum extent 
         case EXTENT_PROJECTOR_FC1: return projector_columns(&m->spec.projector);
         case EXTENT_PROJECTOR_FFN: return m->spec.projector.ffn;
         case EXTENT_PROJECTOR_OUT: return m->spec.projector.out;
+        case EXTENT_JOINT: return m->spec.joint;
     }
     return 0;
 }
@@ -402,6 +406,7 @@ static bool outer_needed(const struct model *m, const struct place_shape *shape,
     if (shape->out == EXTENT_POSITIONS) return m->spec.learned_positions;
     if (shape->place == offsetof(struct model, output)) return model_writes(m) && !m->rows_only;
     if (shape->place == offsetof(struct model, tower.norm_before)) return m->spec.tower.norm_before;
+    if (shape->place == offsetof(struct model, tower.norm_head)) return m->spec.tower.pooled;
     if (shape->place == offsetof(struct model, tower.class_token)) return m->spec.tower.class_tokens > 0;
     if (shape->place == offsetof(struct model, projector.norm)) return m->spec.projector.normed;
     if (shape->place == offsetof(struct model, projector.fc2)) return m->spec.projector.ffn > 0;

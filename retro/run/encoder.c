@@ -8,6 +8,7 @@
 
 #include "config/base/hash.h"
 #include "retro/model/layer.h"
+#include "retro/run/joint.h"
 #include "retro/run/pooling.h"
 #include "retro/text/tokenizer.h"
 #include "retro/weights/weights.h"
@@ -20,6 +21,7 @@ struct encoder {
     struct tokenizer *tokenizer;
     struct scratch scratch;
     struct pooling *pooling;
+    struct joint *joint; /* NULL: vectors are pooled rows; else the space of texts and pictures */
     int dim, max_rows, max_tokens;
     uint64_t hash;
     /* Host arrays of one pass. */
@@ -108,6 +110,7 @@ static enum status open_rows(struct encoder *enc, const struct encoder_options *
     if (scratch_open(&enc->scratch, enc->model, s, enc->max_rows, e) ||
         pooling_open(&enc->pooling, &enc->folder, enc->backend, enc->max_rows, s->dims.hidden, e))
         return e->status;
+    if (enc->model->spec.joint > 0 && joint_open(&enc->joint, enc->model, enc->max_rows, e)) return e->status;
     enc->ids = xmalloc(rows * sizeof *enc->ids);
     enc->positions = xmalloc(rows * sizeof *enc->positions);
     enc->starts = xmalloc((rows + 1) * sizeof *enc->starts);
@@ -139,6 +142,7 @@ static enum status open_parts(struct encoder *enc, const char *folder, const str
         pooling_check(&enc->folder, stack_of(enc->model)->dims.hidden, &enc->dim, e) ||
         find_max_tokens(enc->model, &enc->folder, o->max_tokens, &enc->max_tokens, e))
         return e->status;
+    if (enc->model->spec.joint > 0) enc->dim = enc->model->spec.joint;
     return STATUS_OK;
 }
 
@@ -170,6 +174,9 @@ enum status encoder_measure(struct encoder_bytes *out, const char *folder, struc
         int rows = max_int(o->max_rows, enc.max_tokens);
         status = scratch_measure(s, rows, &out->rows, e);
         out->rows += pooling_bytes(&enc.folder, rows, s->dims.hidden);
+        size_t joint = 0;
+        if (status == STATUS_OK && enc.model->spec.joint > 0) status = joint_measure(&joint, enc.model, rows, e);
+        out->rows += joint;
         out->weights = model_info(enc.model)->weight_bytes;
         out->mapped = model_info(enc.model)->mapped;
     }
@@ -183,6 +190,7 @@ void encoder_close(struct encoder *enc) {
     if (enc == NULL) return;
     if (enc->model) scratch_close(&enc->scratch, enc->model);
     pooling_close(enc->pooling);
+    joint_close(enc->joint);
     tokenizer_close(enc->tokenizer);
     model_close(enc->model);
     comm_close(enc->comm);
@@ -287,6 +295,7 @@ static enum status forward_texts(struct embedding_call *c, int end, struct error
     struct pooling_rows rows = {.x = x, .starts = enc->starts, .n = n, .skip = c->prompt_tokens};
     c->first = end;
     c->rows = 0;
+    if (enc->joint) return joint_texts(enc->joint, &rows, c->dimensions, vectors, e);
     return pooling_run(enc->pooling, &rows, c->dimensions, vectors, e);
 }
 
@@ -301,6 +310,14 @@ static enum status embed_texts(struct embedding_call *c, struct error *e) {
         if (c->request->n_tokens) c->request->n_tokens[i] = n;
     }
     return forward_texts(c, c->request->n, e);
+}
+
+bool encoder_sees(const struct encoder *enc) { return enc->joint != NULL; }
+
+enum status encoder_embed_pictures(struct encoder *enc, const struct tower_picture *pictures, int n, int dimensions,
+                                   float *vectors, struct error *e) {
+    CHECK(enc->joint && dimensions >= 0 && dimensions <= enc->dim);
+    return joint_pictures(enc->joint, pictures, n, dimensions ? dimensions : enc->dim, vectors, e);
 }
 
 enum status encoder_embed(struct encoder *enc, const struct encoder_request *r, struct error *e) {

@@ -6,6 +6,7 @@
 #include "config/base/buffer.h"
 #include "retro/model/model.h"
 #include "retro/run/encoder_folder.h"
+#include "retro/run/tower.h"
 
 struct encoder;
 
@@ -43,6 +44,12 @@ struct encoder_request {
     float *vectors;     /* [n, dimensions], host; unit length, or zeros for a text without tokens */
     int *n_tokens;      /* [n] that were read of each text, its prompt included; or NULL */
 };
+
+/* Whether pictures become vectors of the same space (joint.h). */
+bool encoder_sees(const struct encoder *enc);
+/* vectors [n, dimensions] of pictures, unit length; dimensions 0: encoder_dim. One caller at a time, likewise. */
+enum status encoder_embed_pictures(struct encoder *enc, const struct tower_picture *pictures, int n, int dimensions,
+                                   float *vectors, struct error *e);
 
 /* Texts longer than the limit are cut, as the reference does. Order is kept, and a vector does not depend on the other
  * texts. Not thread-safe: one caller at a time. */

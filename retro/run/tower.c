@@ -121,6 +121,7 @@ enum status tower_check(const struct model *m, int height, int width, struct err
 int tower_count(const struct model *m, enum tower_end end, int height, int width) {
     const struct tower_spec *s = &m->spec.tower;
     int patches = height / s->patch * (width / s->patch);
+    if (end == TOWER_POOLED) return 1;
     if (end == TOWER_ROWS) return s->class_tokens + patches;
     int rows = patches + (s->drops_class ? 0 : s->class_tokens);
     return s->shuffle == 2 ? rows / 4 : rows;
@@ -180,6 +181,15 @@ static struct tensor run_layers(struct tower *t) {
     return x;
 }
 
+/* The first row of each picture, behind the norm of the tower's head, as the projector's input. */
+static void gather_pooled(struct tower *t, struct tensor x) {
+    const struct model *m = t->model;
+    const struct tower_layout *l = &t->layout;
+    struct tensor in = tensor_rows(t->in, 0, l->n_pictures);
+    backend_gather_rows(m->backend, &(struct gather_rows_args){.y = in, .x = x, .rows = l->first});
+    stack_norm(m, &m->stacks[STACK_TOWER], in, in, &m->tower.norm_head);
+}
+
 /* The projector's input from the tower's rows. */
 static void gather_input(struct tower *t, struct tensor x) {
     const struct tower_layout *l = &t->layout;
@@ -229,9 +239,13 @@ static enum status run_group(struct tower *t, const struct tower_picture *pictur
     tower_layout_fill(&t->layout, t->model, pictures, n);
     struct tensor x = run_layers(t);
     if (end == TOWER_ROWS) return download_rows(t, x, rows, e);
-    gather_input(t, x);
-    project_rows(t, t->layout.n_kept);
-    return download_rows(t, tensor_rows(t->out, 0, t->layout.n_kept), rows, e);
+    int n_rows = end == TOWER_POOLED ? t->layout.n_pictures : t->layout.n_kept;
+    if (end == TOWER_POOLED)
+        gather_pooled(t, x);
+    else
+        gather_input(t, x);
+    project_rows(t, n_rows);
+    return download_rows(t, tensor_rows(t->out, 0, n_rows), rows, e);
 }
 
 enum status tower_run(struct tower *t, const struct tower_picture *pictures, int n, enum tower_end end, float *rows,

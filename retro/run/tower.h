@@ -14,8 +14,9 @@ struct tower_picture {
 };
 
 enum tower_end {
-    TOWER_ROWS,     /* those of the tower's last layer, class tokens first */
-    TOWER_PROJECTED /* what a decoder reads */
+    TOWER_ROWS,      /* those of the tower's last layer, class tokens first */
+    TOWER_PROJECTED, /* what a decoder reads */
+    TOWER_POOLED     /* one row a picture, in the space that it shares with texts; not of unit length */
 };
 
 /* Whether the tower reads pictures of this size. STATUS_INVALID, STATUS_TOO_LARGE. */

@@ -11,6 +11,7 @@ void tower_layout_open(struct tower_layout *l, const struct model *m, int max_ro
     size_t rows = (size_t)max_rows;
     l->patches = xmalloc(rows * (size_t)tower_patch_columns(m) * sizeof *l->patches);
     l->spans = xmalloc(rows * sizeof *l->spans);
+    l->first = xmalloc(rows * sizeof *l->first);
     l->patch_of = xmalloc(rows * sizeof *l->patch_of);
     l->class_of = xmalloc(rows * sizeof *l->class_of);
     for (int i = 0; i < TOWER_CORNERS; i++) {
@@ -23,6 +24,7 @@ void tower_layout_open(struct tower_layout *l, const struct model *m, int max_ro
 void tower_layout_close(struct tower_layout *l) {
     free(l->patches);
     free(l->spans);
+    free(l->first);
     free(l->patch_of);
     free(l->class_of);
     for (int i = 0; i < TOWER_CORNERS; i++) {
@@ -142,6 +144,7 @@ static void add_picture(struct tower_layout *l, const struct model *m, const str
     l->resized = l->resized || r.in_h != r.out_h || r.in_w != r.out_w;
     l->n_patches += grid_h * grid_w;
     l->n_rows += s->class_tokens + grid_h * grid_w;
+    l->first[l->n_pictures] = first;
     l->spans[l->n_pictures] = (struct attention_span){first, l->n_rows - first, first, l->n_rows - first};
     l->n_pictures++;
 }

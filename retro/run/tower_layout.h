@@ -18,6 +18,7 @@ struct tower_layout {
     float *patches; /* [n_patches, 3 P P] in the order channel, y, x */
     int n_pictures, n_patches, n_rows, n_kept;
     struct attention_span *spans;               /* [n_pictures] */
+    int32_t *first;                             /* [n_pictures] its first row */
     int32_t *patch_of, *class_of;               /* [n_rows] which patch or class token a row is, -1: none */
     bool resized;                               /* some picture's positions lie between those of the table */
     struct tower_corner corners[TOWER_CORNERS]; /* [n_rows] */

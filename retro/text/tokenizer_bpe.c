@@ -107,7 +107,8 @@ static int split_bytes(struct bpe_call *c, const struct mapped_text *word) {
     int n = 0;
     bool unknown = false;
     for (size_t i = 0; i < word->size; i++) {
-        int32_t id = c->bpe->byte_ids[(uint8_t)word->text[i]];
+        const int32_t *ids = i + 1 < word->size ? c->bpe->byte_ids : c->bpe->last_ids;
+        int32_t id = ids[(uint8_t)word->text[i]];
         bool was = unknown;
         unknown = id < 0;
         if (unknown) id = c->bpe->unknown;

@@ -16,6 +16,8 @@ struct bpe {
     bool byte_level;
     int32_t byte_ids[256];  /* of a byte (text BPE: of <0xNN> where bytes are a way out); -1: the vocabulary lacks it */
     int32_t ascii_ids[128]; /* of a character, text BPE only; -1: likewise */
+    int32_t last_ids[256];  /* of a word's last byte, byte-level BPE only: its mark behind it where there is one */
+    char word_end[8];       /* the mark, as CLIP has "</w>"; "" without */
     int32_t unknown;        /* -1: what the vocabulary lacks vanishes, as in the reference */
     bool fuse_unknown, ignore_merges;
     struct merge *merges;

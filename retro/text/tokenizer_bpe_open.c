@@ -37,6 +37,11 @@ static void find_symbols(const struct tokenizer *t, struct bpe *b) {
         char byte = (char)k;
         ids[k] = piece_table_find(&b->words, t, &byte, 1);
     }
+    for (int k = 0; k < 256; k++) {
+        char last[16];
+        int size = snprintf(last, sizeof last, "%c%s", (char)k, b->word_end);
+        b->last_ids[k] = b->word_end[0] ? piece_table_find(&b->words, t, last, (size_t)size) : b->byte_ids[k];
+    }
 }
 
 static void find_fallbacks(const struct tokenizer *t, struct bpe *b) {
@@ -131,17 +136,27 @@ static enum status open_merges(struct bpe *b, const struct json *vocab, const st
     return STATUS_OK;
 }
 
+/* The mark that the last piece of each word has. */
+static enum status open_word_end(struct bpe *b, const struct json *mark, struct error *e) {
+    struct text_span text = json_text(mark);
+    if (json_is_absent(mark) || text.size == 0) return STATUS_OK;
+    if (!b->byte_level || text.size >= sizeof b->word_end)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "model.end_of_word_suffix: expected null or \"\", or in byte-level BPE at most %zu bytes",
+                         sizeof b->word_end - 1);
+    memcpy(b->word_end, text.text, text.size);
+    return STATUS_OK;
+}
+
 /* Options that change ids and that are not supported must be off. */
 static enum status open_options(struct bpe *b, const struct json *model, bool *byte_fallback, struct error *e) {
-    static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
     const struct json *dropout = json_member(model, "dropout");
+    const struct json *prefix = json_member(model, "continuing_subword_prefix");
     if (!json_is_absent(dropout) && json_double(dropout) != 0)
         return error_set(e, STATUS_UNSUPPORTED, "model.dropout: expected null: tokens would be random");
-    for (size_t i = 0; i < ARRAY_COUNT(affixes); i++) {
-        const struct json *v = json_member(model, affixes[i]);
-        if (!json_is_absent(v) && json_text(v).size != 0)
-            return error_set(e, STATUS_UNSUPPORTED, "model.%s: expected null or \"\"", affixes[i]);
-    }
+    if (!json_is_absent(prefix) && json_text(prefix).size != 0)
+        return error_set(e, STATUS_UNSUPPORTED, "model.continuing_subword_prefix: expected null or \"\"");
+    if (open_word_end(b, json_member(model, "end_of_word_suffix"), e)) return e->status;
     if (json_get_bool(model, "byte_fallback", false, byte_fallback, e) ||
         json_get_bool(model, "fuse_unk", false, &b->fuse_unknown, e) ||
         json_get_bool(model, "ignore_merges", false, &b->ignore_merges, e))

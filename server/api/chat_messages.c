@@ -8,6 +8,7 @@
 #include "server/api/chat.h"
 #include "server/api/chat_pictures.h"
 #include "server/api/chat_place.h"
+#include "server/api/data_url.h"
 #include "server/api/reading.h"
 #include "server/host/sight.h"
 
@@ -52,7 +53,7 @@ static bool check_message(const struct json *message, size_t i, bool sees, struc
     for (size_t j = 0; j < json_count(content); j++) {
         const struct json *part = json_item(content, j);
         bool text = json_text_is(json_member(part, "type"), "text") && json_is_text(json_member(part, "text"));
-        if (!text && !(sees && chat_part_is_picture(part)))
+        if (!text && !(sees && picture_part_is(part)))
             return failure_set(
                 f, 400, "unsupported_content", "messages",
                 "part %zu of message %zu is not {\"type\": \"text\", \"text\": ...}; the model reads text%s", j, i,
@@ -98,7 +99,7 @@ static void put_parts(struct json_writer *w, const struct json *parts, const cha
     put_array(w);
     for (size_t i = 0; i < json_count(parts); i++) {
         const struct json *part = json_item(parts, i);
-        if (chat_part_is_picture(part)) {
+        if (picture_part_is(part)) {
             put_picture(w);
         } else if (mark) {
             put_text_part(w, json_text(json_member(part, "text")), mark);

@@ -4,8 +4,6 @@
 
 #include "server/api/api.h"
 
-/* Whether a part of a message is a picture. */
-bool chat_part_is_picture(const struct json *part);
 /* The pictures of all messages in their order, ready for the model's tower; *out stays NULL where there are none.
  * False, with *f set, where one is no data: URL, no picture, or where they would not fit the model's context. */
 bool chat_pictures_read(const struct served_model *model, const struct json *messages, struct picture_set **out,

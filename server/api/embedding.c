@@ -10,6 +10,7 @@ static void embed_release(struct embed_answer *a) {
     a->free_request(a);
     pthread_mutex_destroy(&a->lock);
     free(a->owned);
+    free(a->pictures);
     free(a->texts);
     free(a->vectors);
     free(a);
@@ -114,6 +115,13 @@ bool embed_answer_add(struct embed_answer *a, const struct request_prompt *p, in
     struct tokens ids = {0};
     struct error e;
     a->texts[i] = (struct text_span){p->text, p->size};
+    if (p->picture && !a->model->embedder->sees)
+        return failure_set(f, 400, "unsupported_content", field, "%s %d is a picture; %s reads texts", field, i,
+                           a->model->id);
+    if (p->picture) {
+        a->pictures[i] = true;
+        return true;
+    }
     if (p->ids && !decode_ids(a, p, i, field, f)) return false;
     bool ok = tokenizer_encode(a->model->tokenizer, a->texts[i].text, a->texts[i].size, TOKENIZER_ADD_SPECIAL, &ids,
                                &e) == STATUS_OK ||
@@ -133,6 +141,7 @@ struct answer *embed_answer_send(struct embed_answer *a, const struct principal 
     if (mul_overflows((size_t)a->n, (size_t)a->model->embedder->dim * sizeof *a->vectors, &values)) values = SIZE_MAX;
     a->vectors = malloc(values);
     a->job = (struct embedding_job){.texts = a->texts,
+                                    .pictures = a->pictures,
                                     .n = a->n,
                                     .first = a->first,
                                     .others = a->others,

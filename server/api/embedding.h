@@ -10,6 +10,7 @@ struct embed_answer {
     struct answer base;
     const struct served_embedder *model;
     struct text_span *texts; /* [n] borrowed from the request */
+    bool *pictures;          /* [n] which of them are bytes of pictures */
     char **owned;            /* [n] texts that token ids stand for, or NULL */
     int n;
     enum embed_role first, others; /* what text 0 is, and the others are */

@@ -81,6 +81,7 @@ static bool embeddings_prepare(struct embed_answer *a, struct api *api, const st
                            (long long)request->dimensions, a->model->id, a->model->embedder->dim);
     int n = request->inputs.n;
     a->texts = xcalloc((size_t)n, sizeof *a->texts);
+    a->pictures = xcalloc((size_t)n, sizeof *a->pictures);
     a->owned = xcalloc((size_t)n, sizeof(char *));
     a->n = n;
     for (int i = 0; i < n; i++)

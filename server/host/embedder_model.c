@@ -4,10 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "retro/pictures/preprocessor.h"
+
 struct embedder_model {
     struct backend *backend;
     struct encoder *encoder;
-    int dim; /* of a vector where a request does not say */
+    bool sees;
+    struct preprocessor preprocessor; /* where it sees */
+    int dim;                          /* of a vector where a request does not say */
     char *name;
     char *prompts[EMBED_ROLES];
 };
@@ -23,6 +27,32 @@ static struct encoder_options options_of(const struct config *c) {
                                     .max_tokens = c->retrieval.embedder_tokens};
 }
 
+/* One picture's pixels, [3, height, width] of one tile. */
+static enum status read_picture(const struct embedder_model *m, struct text_span file, struct picture_tiles *out,
+                                struct error *e) {
+    struct picture picture = {0};
+    enum status status = picture_decode(&picture, file, &picture_default_rules, e);
+    if (status == STATUS_OK) status = preprocessor_run(out, &m->preprocessor, &picture, e);
+    picture_free(&picture);
+    return status;
+}
+
+static enum status embed_pictures(struct embedder_model *m, const struct embed_request *r, int dimensions,
+                                  struct error *e) {
+    if (!m->sees) return error_set(e, STATUS_UNSUPPORTED, "the embedder %s reads texts, no pictures", m->name);
+    for (int i = 0; i < r->n; i++) {
+        struct picture_tiles tiles = {0};
+        if (read_picture(m, r->texts[i], &tiles, e)) return e->status;
+        struct tower_picture picture = {tiles.pixels, tiles.height, tiles.width};
+        float *vector = r->vectors + (size_t)i * (size_t)dimensions;
+        enum status status = encoder_embed_pictures(m->encoder, &picture, 1, dimensions, vector, e);
+        picture_tiles_free(&tiles);
+        if (status) return status;
+        if (r->n_tokens) r->n_tokens[i] = 0;
+    }
+    return STATUS_OK;
+}
+
 static enum status embed_texts(void *self, const struct embed_request *r, struct error *e) {
     struct embedder_model *m = self;
     struct encoder_request request = {.texts = r->texts,
@@ -33,6 +63,7 @@ static enum status embed_texts(void *self, const struct embed_request *r, struct
                                       .n_tokens = r->n_tokens};
     if (r->dimensions < 0 || r->dimensions > m->dim)
         return error_set(e, STATUS_INVALID, "%d dimensions; the embedder's vectors have %d", r->dimensions, m->dim);
+    if (r->pictures) return embed_pictures(m, r, request.dimensions, e);
     return encoder_embed(m->encoder, &request, e);
 }
 
@@ -43,6 +74,14 @@ static enum status choose_dimensions(struct embedder_model *m, const struct conf
     if (wanted <= all) return STATUS_OK;
     return error_set(e, STATUS_INVALID, "retrieval.embedder_dimensions is %d, the vectors of %s have %d", wanted,
                      folder, all);
+}
+
+/* A folder that does not say how pictures are made ready is an embedder of texts. */
+static enum status open_sight(struct embedder_model *m, const char *folder, struct error *e) {
+    if (!encoder_sees(m->encoder)) return STATUS_OK;
+    enum status status = preprocessor_open(&m->preprocessor, folder, e);
+    m->sees = status == STATUS_OK;
+    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
 }
 
 /* The configuration's prompts, else the folder's. */
@@ -67,6 +106,7 @@ enum status embedder_model_open(struct embedder *out, const char *folder, const 
     enum status status = backend_open(&m->backend, config->model.device, &backend, e);
     if (status == STATUS_OK) status = encoder_open(&m->encoder, folder, m->backend, &options, e);
     if (status == STATUS_OK) status = choose_dimensions(m, config, folder, e);
+    if (status == STATUS_OK) status = open_sight(m, folder, e);
     if (status) {
         embedder_model_close(out);
         return status;
@@ -74,6 +114,7 @@ enum status embedder_model_open(struct embedder *out, const char *folder, const 
     choose_prompts(m, config);
     m->name = xstrdup(folder);
     out->dim = m->dim;
+    out->sees = m->sees;
     out->max_tokens = encoder_max_tokens(m->encoder);
     out->hash = encoder_hash(m->encoder);
     out->name = m->name;

@@ -7,7 +7,7 @@
 #include "server/schedule/queue.h"
 
 /* Texts at a time: some forwards of an embedder on a CPU, between which a client may leave. */
-enum { TEXTS_AT_ONCE = 32, RETRY_MOST = 60 };
+enum { TEXTS_AT_ONCE = 32, PICTURES_AT_ONCE = 4, RETRY_MOST = 60 };
 static const double text_weight = 0.1; /* of the latest texts in the mean time of one */
 
 struct embedding_thread {
@@ -30,12 +30,17 @@ static bool is_wanted(const struct embedding_thread *t, const struct embedding_j
 
 /* Texts from i on that can be embedded together. */
 static int count_alike(const struct embedding_job *j, int i) {
-    return i == 0 && j->first != j->others ? 1 : min_int(TEXTS_AT_ONCE, j->n - i);
+    int most = i == 0 && j->first != j->others ? 1 : min_int(TEXTS_AT_ONCE, j->n - i), n = 1;
+    if (j->pictures == NULL) return most;
+    if (j->pictures[i]) most = min_int(most, PICTURES_AT_ONCE);
+    while (n < most && j->pictures[i + n] == j->pictures[i]) n++;
+    return n;
 }
 
 static enum status embed_some(struct embedding_thread *t, struct embedding_job *j, int n) {
     struct embed_request request = {.texts = j->texts + j->n_done,
                                     .n = n,
+                                    .pictures = n > 0 && j->pictures && j->pictures[j->n_done],
                                     .role = j->n_done == 0 ? j->first : j->others,
                                     .vectors = j->vectors + (size_t)j->n_done * (size_t)t->embedder->dim};
     if (principal_is_late(&j->principal, time_now()))

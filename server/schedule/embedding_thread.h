@@ -16,6 +16,7 @@ struct embedding_job {
     int n_done;
     struct principal principal; /* who asks, and until when */
     const struct text_span *texts;
+    const bool *pictures; /* [n] which of the texts are bytes of pictures; NULL: none */
     int n;
     enum embed_role first, others; /* what text 0 is, and what the others are */
     float *vectors;                /* [n, dim of the embedder], unit length */

@@ -1,4 +1,4 @@
-"""Writes tests/golden/vision/{hf_,llava_hf_}* and tests/golden/llava_served: tiny random vision models of transformers' own classes, with rows, logits
+"""Writes tests/golden/vision/{hf_,llava_hf_}*, tests/golden/llava_served and tests/golden/clip_served: tiny random vision models of transformers' own classes, with rows, logits
 and a greedy continuation.
 
     pip install torch transformers==5.23.0 safetensors numpy
@@ -21,8 +21,9 @@ import numpy as np
 import torch
 import transformers
 from PIL import Image
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from safetensors.numpy import save_file
-from transformers import (CLIPImageProcessorPil, CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlavaConfig,
+from transformers import (CLIPConfig, CLIPImageProcessorPil, CLIPModel, CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlavaConfig,
                           LlavaForConditionalGeneration, MistralConfig, PreTrainedTokenizerFast, SiglipVisionConfig,
                           SiglipVisionModel)
 
@@ -50,7 +51,7 @@ def fill(model, seed):
                 z = z / np.sqrt(np.prod(p.shape[1:]))
             else:
                 z = 0.6 * z
-            p.copy_(torch.from_numpy(z.astype(np.float32)))
+            p.copy_(torch.from_numpy(np.asarray(z, np.float32)))
     return model.eval()
 
 
@@ -117,6 +118,7 @@ def llava(text, vision, **keys):
 
 
 TEMPLATE = """{% for message in messages %}{{ message['role'].upper() + ': ' }}{% for content in message['content'] | selectattr('type', 'equalto', 'image') %}{{ '<image>\n' }}{% endfor %}{% for content in message['content'] | selectattr('type', 'equalto', 'text') %}{{ content['text'] + ' ' }}{% endfor %}{% endfor %}{% if add_generation_prompt %}{{ 'ASSISTANT:' }}{% endif %}"""
+PICTURES = [("wide.png", 61, 40), ("tall.png", 30, 77), ("plain.png", 28, 28)]
 IDS = 260  # bytes, then these:
 NAMED = {256: "<s>", 257: "</s>", 258: "<image>", 259: "<pad>"}
 
@@ -192,7 +194,7 @@ def make_served(name):
     processor = CLIPImageProcessorPil(size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28})
     processor.save_pretrained(folder)
     pictures = {f: make_picture(folder / f, w, h, i) for i, (f, w, h) in
-                enumerate([("wide.png", 61, 40), ("tall.png", 30, 77), ("plain.png", 28, 28)])}
+                enumerate(PICTURES)}
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(folder / "tokenizer.json"), chat_template=TEMPLATE)
     cases = []
     for parts in (["wide.png", "What is this?"], ["tall.png", "What is this?"], ["wide.png", "tall.png", "Which one?"],
@@ -204,7 +206,70 @@ def make_served(name):
     (folder / "answers.json").write_text(json.dumps(cases) + "\n")
 
 
+WORDS = """A picture of a cat on a mat. A photo of the red house by the sea, with a dog in the garden and birds above.
+Two people read a book about photographs. It's raining; they're inside and don't mind the weather at all."""
+
+
+def train_clip_tokenizer(folder):
+    """CLIP's kind: lower case, words by a pattern, and a mark behind the last piece of each word."""
+    t = Tokenizer(models.BPE(unk_token="<|endoftext|>", end_of_word_suffix="</w>"))
+    t.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()])
+    t.pre_tokenizer = pre_tokenizers.Sequence([
+        pre_tokenizers.Split(Regex(r"""<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"""),
+                             behavior="removed", invert=True),
+        pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    t.decoder = decoders.ByteLevel()
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    t.train_from_iterator([WORDS] * 3, trainers.BpeTrainer(vocab_size=640, initial_alphabet=alphabet,
+                                                           end_of_word_suffix="</w>", show_progress=False))
+    vocab = json.loads(t.to_str())["model"]
+    for c in alphabet:  # as CLIP: each byte as it is, and as the end of a word
+        vocab["vocab"].setdefault(c + "</w>", len(vocab["vocab"]))
+    text = json.loads(t.to_str())
+    text["model"] = vocab
+    n = len(vocab["vocab"])
+    vocab["vocab"] |= {"<|startoftext|>": n, "<|endoftext|>": n + 1}
+    text["added_tokens"] = [{"id": n + i, "content": c, "special": True, "lstrip": False, "rstrip": False,
+                             "single_word": False, "normalized": False}
+                            for i, c in enumerate(["<|startoftext|>", "<|endoftext|>"])]
+    text["post_processor"] = {"type": "RobertaProcessing", "sep": ["<|endoftext|>", n + 1], "cls": ["<|startoftext|>", n],
+                              "trim_offsets": False, "add_prefix_space": False}
+    (folder / "tokenizer.json").write_text(json.dumps(text, ensure_ascii=False))
+    return Tokenizer.from_file(str(folder / "tokenizer.json")), n + 2
+
+
+def make_joint(name):
+    """CLIP with both towers: vectors of texts and of pictures in one space."""
+    folder = OUT.parent / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    tokenizer, n = train_clip_tokenizer(folder)
+    text = dict(vocab_size=n, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+                max_position_embeddings=24, bos_token_id=n - 2, eos_token_id=n - 1, pad_token_id=n - 1)
+    config = CLIPConfig(text_config=text, vision_config=dict(image_size=28, **TOWER), projection_dim=20)
+    config._attn_implementation = "eager"
+    model = fill(CLIPModel(config), 5)
+    model.save_pretrained(folder)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 24, "tokenizer_class": "CLIPTokenizer"}))
+    processor = CLIPImageProcessorPil(size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28})
+    processor.save_pretrained(folder)
+    pictures = [make_picture(OUT.parent / "llava_served" / f, w, h, i) for i, (f, w, h) in enumerate(PICTURES)]
+    texts = ["A photo of a cat", "two dogs' houses, by the sea!", "don't", "  Ünïcödé 12 ", "word " * 40]
+    result = {"texts": {}, "pictures": {}}
+    with torch.no_grad():
+        for t in texts:
+            ids = tokenizer.encode(t).ids
+            ids = ids[:23] + ids[-1:] if len(ids) > 24 else ids
+            v = model.get_text_features(input_ids=torch.tensor([ids])).pooler_output[0]
+            result["texts"][t] = (v / v.norm()).tolist()
+        for (f, _, _), p in zip(PICTURES, pictures):
+            v = model.get_image_features(pixel_values=torch.from_numpy(np.stack(processor([p])["pixel_values"]))).pooler_output[0]
+            result["pictures"][f] = (v / v.norm()).tolist()
+    (folder / "vectors.json").write_text(json.dumps(result, ensure_ascii=False) + "\n")
+
+
 MODELS = {
+    "clip_served": make_joint,
     "llava_served": make_served,
     "hf_clip": lambda name: make_tower(name, CLIPVisionModel(CLIPVisionConfig(image_size=28, **TOWER)), 28),
     "hf_siglip": lambda name: make_tower(name, SiglipVisionModel(SiglipVisionConfig(image_size=21, **TOWER)), 21),

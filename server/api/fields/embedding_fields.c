@@ -1,7 +1,11 @@
 /* server/api/fields/embedding_fields.c: see embedding_fields.h. */
 #include "server/api/fields/embedding_fields.h"
 
+#include <stdio.h>
+
 #include <stdlib.h>
+
+#include "server/api/data_url.h"
 
 static const struct json_choice formats[] = {{"float", EMBEDDING_FLOAT}, {"base64", EMBEDDING_BASE64}, {NULL, 0}};
 static const struct json_choice input_types[] = {{"query", INPUT_QUERY},
@@ -19,9 +23,42 @@ static const struct json_choice input_types[] = {{"query", INPUT_QUERY},
 
 /* Embeddings. */
 
+/* A part as messages have it: a text or a picture. */
+static bool read_part(struct request_prompt *p, const struct json *part, int i, const struct request_limits *l,
+                      struct failure *f) {
+    struct buffer file = {0};
+    char of[40];
+    snprintf(of, sizeof of, "input %d", i);
+    if (json_text_is(json_member(part, "type"), "text") && json_is_text(json_member(part, "text")))
+        return prompt_read(p, json_member(part, "text"), "input", of, l, f);
+    if (!picture_part_is(part))
+        return failure_set(f, 400, "invalid_type", "input",
+                           "%s is neither {\"type\": \"text\", \"text\": ...} nor {\"type\": \"image_url\", ...}", of);
+    p->picture = picture_part_read(part, "input", of, &file, f);
+    p->text = file.data;
+    p->size = file.size;
+    return p->picture;
+}
+
+static bool read_parts(struct prompt_list *out, const struct json *v, const struct request_limits *l,
+                       struct failure *f) {
+    size_t n = json_count(v);
+    if (n > (size_t)l->max_prompts)
+        return failure_set(f, 400, "too_many_prompts", "input",
+                           "the request has %zu inputs, the limit is %d (option %s)", n, l->max_prompts,
+                           l->max_prompts_option);
+    out->all = xcalloc(n, sizeof *out->all);
+    for (size_t i = 0; i < n; i++) {
+        out->n++;
+        if (!read_part(&out->all[i], json_item(v, i), (int)i, l, f)) return false;
+    }
+    return true;
+}
+
 static bool read_input(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
     struct embedding_request *r = object;
-    if (!prompts_read(&r->inputs, v, "input", l, f)) return false;
+    bool parts = json_is_list(v) && json_kind(json_item(v, 0)) == JSON_KIND_OBJECT;
+    if (parts ? !read_parts(&r->inputs, v, l, f) : !prompts_read(&r->inputs, v, "input", l, f)) return false;
     for (int i = 0; i < r->inputs.n; i++)
         if (r->inputs.all[i].ids == NULL && r->inputs.all[i].size == 0)
             return failure_set(f, 400, "invalid_value", "input", "input %d is an empty text", i);
@@ -29,11 +66,18 @@ static bool read_input(void *object, const struct json *v, const struct request_
 }
 FIELD_PARSER(parse_input, read_input)
 
+#define INPUT_SCHEMA \
+    "{\"anyOf\":[" PROMPT_SCHEMA \
+    ",{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"string\"}}," \
+    "{\"type\":\"array\",\"minItems\":1,\"items\":" PROMPT_IDS_SCHEMA \
+    "}," \
+    "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"object\",\"required\":[\"type\"]}}]}"
+
 #define AT(member) JSON_AT(struct embedding_request, member)
 static const struct json_field embedding_fields[] = {
     MODEL_ROW,
-    {"input", JSON_PARSED, .parse = parse_input, .schema = PROMPTS_SCHEMA, .required = true,
-     .help = "texts, or token ids of the embedder's own vocabulary"},
+    {"input", JSON_PARSED, .parse = parse_input, .schema = INPUT_SCHEMA, .required = true,
+     .help = "texts, or token ids of the embedder's own vocabulary, or parts of type text and image_url"},
     {"encoding_format", JSON_CHOICE, AT(format), .choices = formats, .help = "base64: little-endian 32-bit floats"},
     {"dimensions", JSON_INT64, AT(dimensions), .min = 1, .max = INT32_MAX,
      .help = "the first numbers of each vector, brought to unit length"},

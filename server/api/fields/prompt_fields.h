@@ -5,12 +5,13 @@
 
 #include "server/api/fields/fields.h"
 
-/* A text, or token ids when `ids` is not NULL. */
+/* A text, or token ids when `ids` is not NULL, or the bytes of a picture. */
 struct request_prompt {
     char *text;
     size_t size;
     int32_t *ids;
     int n_ids;
+    bool picture;
 };
 
 struct prompt_list {
