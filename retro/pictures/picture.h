@@ -15,8 +15,9 @@ struct picture {
 };
 void picture_free(struct picture *p);
 
-/* A side is 1 .. PICTURE_MOST_SIDE pixels. */
-enum { PICTURE_MOST_SIDE = 65535, PICTURE_MOST_PIXELS = 1 << 26 };
+/* A side is 1 .. PICTURE_MOST_SIDE pixels. Decoding takes up to PICTURE_PIXEL_BYTES of memory a pixel at a time, the
+ * picture's own three among them: progressive JPEG in CMYK and animated WebP take the most. */
+enum { PICTURE_MOST_SIDE = 65535, PICTURE_MOST_PIXELS = 1 << 26, PICTURE_PIXEL_BYTES = 12 };
 
 struct picture_rules {
     int64_t most_pixels;   /* width x height; a larger picture is refused before memory is taken for it */

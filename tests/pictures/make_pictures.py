@@ -128,6 +128,12 @@ def small_frame():
     return bytes(data)
 
 
+def as_ycck(data):
+    """The same numbers, which Adobe's marker says to be luminance and colour: Pillow does not write this."""
+    at = data.index(b"Adobe") + 11
+    return data[:at] + b"\2" + data[at + 1:]
+
+
 def as_rgb(data):
     """transformers.image_transforms.convert_to_rgb after exif_transpose, without its imports."""
     image = Image.open(io.BytesIO(data))
@@ -150,6 +156,7 @@ def write_decoded():
     made["small_frame.gif"] = small_frame()
     for channels in (1, 3, 4):
         made[f"interlaced_{channels}.png"] = interlaced_png(channels)
+    made["ycck.jpg"] = as_ycck(made["cmyk.jpg"])
 
     lines = []
     for name, data in made.items():

@@ -69,7 +69,7 @@ static void check_decoded(const char *line) {
 
 static void test_decoded(void **state) {
     (void)state;
-    assert_int_equal(each_line("decoded.txt", check_decoded), 47);
+    assert_int_equal(each_line("decoded.txt", check_decoded), 48);
 }
 
 static void check_resized(const char *line) {
