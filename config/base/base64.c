@@ -12,17 +12,20 @@ bool base64_decode(struct text_span text, struct buffer *out) {
     if (text.size % 4 != 0) return false;
     while (text.size > 0 && text.text[text.size - 1] == '=' && text.size % 4 != 2) text.size--;
 
+    char piece[3072];
+    size_t n = 0;
     uint32_t bits = 0;
-    int n_bits = 0;
     for (size_t i = 0; i < text.size; i++) {
         int8_t value = values[(uint8_t)text.text[i]];
         if (value < 0) return false;
         bits = bits << 6 | (uint32_t)value;
-        n_bits += 6;
-        if (n_bits < 8) continue;
-        n_bits -= 8;
-        char byte = (char)(bits >> n_bits);
-        buffer_append(out, &byte, 1);
+        if (i % 4 == 0) continue;
+        piece[n] = (char)(bits >> (6 - 2 * (i % 4)));
+        n++;
+        if (n < sizeof piece) continue;
+        buffer_append(out, piece, n);
+        n = 0;
     }
+    buffer_append(out, piece, n);
     return true;
 }

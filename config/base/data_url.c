@@ -4,6 +4,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "config/base/base64.h"
+
 static const char scheme[] = "data:";
 
 bool data_url_is(struct text_span url) {
@@ -17,14 +19,6 @@ static int digit_of_hex(char c) {
     return -1;
 }
 
-static int digit_of_base64(unsigned char c) {
-    if (c >= 'A' && c <= 'Z') return c - 'A';
-    if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-    if (c >= '0' && c <= '9') return c - '0' + 52;
-    if (c == '+') return 62;
-    return c == '/' ? 63 : -1;
-}
-
 /* The next byte of the text, which it leaves behind: one character, or %xx. The text is not empty. */
 static unsigned char percent_next(struct text_span *text) {
     int high = text->size >= 3 && text->text[0] == '%' ? digit_of_hex(text->text[1]) : -1;
@@ -36,58 +30,48 @@ static unsigned char percent_next(struct text_span *text) {
     return byte;
 }
 
-/* Bytes on their way into a buffer, in pieces. */
-struct data_pieces {
-    struct buffer *to;
-    size_t limit, n;
+static enum status refuse_large(size_t limit, struct error *e) {
+    return error_set(e, STATUS_TOO_LARGE, "the data: URL holds more than %zu bytes", limit);
+}
+
+/* Appends the text with its %xx read, and without white space where that means nothing. */
+static void text_decode(struct buffer *out, struct text_span text, bool spaces) {
     char piece[1024];
-};
-
-static void pieces_flush(struct data_pieces *p) {
-    buffer_append(p->to, p->piece, p->n);
-    p->n = 0;
-}
-
-static enum status pieces_put(struct data_pieces *p, unsigned byte, struct error *e) {
-    if (p->to->size + p->n >= p->limit)
-        return error_set(e, STATUS_TOO_LARGE, "the data: URL holds more than %zu bytes", p->limit);
-    p->piece[p->n] = (char)byte;
-    p->n++;
-    if (p->n == sizeof p->piece) pieces_flush(p);
-    return STATUS_OK;
-}
-
-static enum status text_decode(struct data_pieces *p, struct text_span text, struct error *e) {
-    enum status status = STATUS_OK;
-    while (status == STATUS_OK && text.size > 0) status = pieces_put(p, percent_next(&text), e);
-    return status;
-}
-
-static bool is_space(unsigned char c) { return c == ' ' || (c >= '\t' && c <= '\r' && c != '\v'); }
-
-static enum status base64_decode(struct data_pieces *p, struct text_span text, struct error *e) {
-    size_t whole = text.size, digits = 0, padding = 0;
-    unsigned bits = 0;
-    enum status status = STATUS_OK;
-    while (status == STATUS_OK && text.size > 0) {
-        size_t at = whole - text.size;
+    size_t n = 0;
+    while (text.size > 0) {
         unsigned char c = percent_next(&text);
-        int digit = digit_of_base64(c);
-        if (is_space(c)) continue;
-        if (c == '=' && padding < 2) {
-            padding++;
-            continue;
-        }
-        if (digit < 0 || padding > 0)
-            return error_set(e, STATUS_INVALID, "the data: URL is no base64 at character %zu of its data", at);
-        bits = bits << 6 | (unsigned)digit;
-        digits++;
-        if (digits % 4 != 1) status = pieces_put(p, bits >> (6 - 2 * ((digits - 1) % 4)) & 0xFF, e);
+        bool space = c == ' ' || c == '\t' || c == '\n' || c == '\f' || c == '\r';
+        if (space && !spaces) continue;
+        piece[n] = (char)c;
+        n++;
+        if (n < sizeof piece) continue;
+        buffer_append(out, piece, n);
+        n = 0;
     }
-    if (status) return status;
-    if (digits % 4 == 1 || (padding > 0 && (digits + padding) % 4 != 0))
-        return error_set(e, STATUS_INVALID, "the data: URL's base64 is cut off");
-    return STATUS_OK;
+    buffer_append(out, piece, n);
+}
+
+static enum status plain_decode(struct buffer *out, struct text_span data, size_t limit, struct error *e) {
+    text_decode(out, data, true);
+    return out->size > limit ? refuse_large(limit, e) : STATUS_OK;
+}
+
+static enum status coded_decode(struct buffer *out, struct text_span data, size_t limit, struct error *e) {
+    struct buffer digits = {0};
+    enum status status = STATUS_OK;
+    text_decode(&digits, data, false);
+    size_t missing = digits.size % 4;
+    if (missing > 1) buffer_append(&digits, "==", 4 - missing);
+
+    struct text_span text = {digits.size > 0 ? digits.data : "", digits.size};
+    if (digits.size / 4 * 3 > limit + 2)
+        status = refuse_large(limit, e);
+    else if (!base64_decode(text, out))
+        status = error_set(e, STATUS_INVALID, "the data: URL's data is no base64");
+    else if (out->size > limit)
+        status = refuse_large(limit, e);
+    buffer_free(&digits);
+    return status;
 }
 
 /* Cuts the last parameter off "image/png;base64" where it is "base64". */
@@ -108,7 +92,6 @@ static size_t span_until(struct text_span text, char c) {
 
 enum status data_url_read(struct buffer *bytes, struct text_span *type, struct text_span url, size_t limit,
                           struct error *e) {
-    struct data_pieces pieces = {.to = bytes, .limit = limit};
     buffer_clear(bytes);
     if (!data_url_is(url)) return error_set(e, STATUS_INVALID, "the URL does not begin with \"data:\"");
 
@@ -120,10 +103,8 @@ enum status data_url_read(struct buffer *bytes, struct text_span *type, struct t
     data.size = span_until(data, '#');
     head.size = comma;
 
-    bool base64 = head_takes_base64(&head);
+    bool coded = head_takes_base64(&head);
     head.size = span_until(head, ';');
     *type = head.size > 0 ? head : (struct text_span){"text/plain", 10};
-    enum status status = base64 ? base64_decode(&pieces, data, e) : text_decode(&pieces, data, e);
-    pieces_flush(&pieces);
-    return status;
+    return coded ? coded_decode(bytes, data, limit, e) : plain_decode(bytes, data, limit, e);
 }

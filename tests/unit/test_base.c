@@ -321,6 +321,7 @@ static void test_data_url(void **state) {
     check_data_url("data:;base64,TWE=", "text/plain", "Ma", 2);
     check_data_url("data:;base64,TWFu", "text/plain", "Man", 3);
     check_data_url("data:,a%20b%zz%4", "text/plain", "a b%zz%4", 8);
+    check_data_url("data:;base64,AA=", "text/plain", "", 1);
     check_data_url("data:;base64,", "text/plain", "", 0);
 
     char url[4100] = "data:;base64,", data[3000] = {0};
@@ -330,10 +331,9 @@ static void test_data_url(void **state) {
     refuse_data_url("data:,abc", 2, STATUS_TOO_LARGE, "more than 2 bytes");
     refuse_data_url("http://host/x.png", 9, STATUS_INVALID, "data:");
     refuse_data_url("data:image/png;base64", 9, STATUS_INVALID, "no comma");
-    refuse_data_url("data:;base64,AA_A", 9, STATUS_INVALID, "at character 2");
-    refuse_data_url("data:;base64,AA==A", 9, STATUS_INVALID, "at character 4");
-    refuse_data_url("data:;base64,AA=", 9, STATUS_INVALID, "cut off");
-    refuse_data_url("data:;base64,AAAAA", 9, STATUS_INVALID, "cut off");
+    refuse_data_url("data:;base64,AA_A", 9, STATUS_INVALID, "no base64");
+    refuse_data_url("data:;base64,AA==A", 9, STATUS_INVALID, "no base64");
+    refuse_data_url("data:;base64,AAAAA", 9, STATUS_INVALID, "no base64");
 }
 
 int main(void) {
