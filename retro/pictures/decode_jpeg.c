@@ -35,7 +35,7 @@ static void jpeg_fail(j_common_ptr codec) {
     longjmp(r->back, 1);
 }
 
-/* Warnings are kept silent, but for the end of the file, where the library would make grey of what is missing. */
+/* Warnings are kept silent but for the end of the file: the library would make the missing rows grey. */
 static void jpeg_warn(j_common_ptr codec, int level) {
     if (level < 0 && codec->err->msg_code == JWRN_JPEG_EOF) jpeg_fail(codec);
 }

@@ -101,7 +101,7 @@ static enum status png_run(struct png_reading *r) {
     return STATUS_OK;
 }
 
-/* Reads what follows the pixels: EXIF may. Damage there costs no pixel. */
+/* Reads the chunks behind the pixels: EXIF may be one. Damage there costs no pixel. */
 static void png_read_rest(struct png_reading *r) {
     struct error ignored, *e = r->e;
     r->e = &ignored;

@@ -1,12 +1,12 @@
-/* retro/pictures/decoders.h: what picture.c and the decoders know of each other. Each decoder is the one file that
+/* retro/pictures/decoders.h: between picture.c and the decoders. Each decoder is the one file that
  * includes the header of its library. */
 #pragma once
 
 #include "retro/pictures/picture.h"
 
-/* A decoder checks the size by picture_check_size, then takes *out and fills it; what it leaves there after an error
- * is freed by picture.c. Its messages begin with the fault: picture.c names the kind before them. *orientation is 1
- * and may become EXIF's number. */
+/* A decoder checks the size by picture_check_size, then takes *out and fills it; after an error picture.c frees it. Its
+ * messages begin with the fault: picture.c names the kind before them. *orientation is 1 and may become EXIF's number.
+ */
 typedef enum status picture_decoder(struct picture *out, struct text_span bytes, const struct picture_rules *rules,
                                     int *orientation, struct error *e);
 picture_decoder picture_decode_jpeg;

@@ -21,7 +21,7 @@ static enum status picture_fill(struct picture *out, int width, int height, cons
     return STATUS_OK;
 }
 
-/* Lays `in` over *out, its first pixel at (x, y), which may be negative; what is outside is left out. */
+/* Lays `in` over *out, its first pixel at (x, y), which may be negative; pixels that fall outside are left out. */
 static void picture_lay(struct picture *out, const struct picture *in, int x, int y) {
     int left = max_int(x, 0), right = min_int(x + in->width, out->width);
     int top = max_int(y, 0), bottom = min_int(y + in->height, out->height);

@@ -1,5 +1,5 @@
-/* retro/pictures/preprocessor_sizes.c: the sizes that processors choose, in the arithmetic of transformers: what is a
- * real number there is a double here. */
+/* retro/pictures/preprocessor_sizes.c: the sizes that processors choose, in the arithmetic of transformers: real
+ * numbers are doubles. */
 #include "retro/pictures/preprocessor_sizes.h"
 
 #include <math.h>

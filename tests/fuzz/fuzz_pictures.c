@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_pictures.c: any bytes as a picture: what is decoded has as many pixels as its header said and at most
- * the limit, and is resized by every filter. */
+/* tests/fuzz/fuzz_pictures.c: any bytes as a picture: a picture that is decoded has at most the limit of pixels and is
+ * resized by every filter. */
 #include "retro/pictures/resize.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

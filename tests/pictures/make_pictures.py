@@ -1,5 +1,5 @@
-"""tests/pictures/make_pictures.py: writes the files that tests/unit/test_pictures.c decodes and resizes, and what they
-must become.
+"""tests/pictures/make_pictures.py: writes the files that tests/unit/test_pictures.c decodes, resizes and prepares, and the
+checksums of the values that they must become.
 
     python3 tests/pictures/make_pictures.py
 
@@ -57,7 +57,7 @@ def oriented(number):
 
 
 def files():
-    """(name, picture, what Pillow's save takes)"""
+    """(name, picture, options of Pillow's save)"""
     small = (17, 11)
     for subsampling in (0, 1, 2):
         yield f"color_{subsampling}.jpg", color(), {"quality": 85, "subsampling": subsampling}
@@ -194,8 +194,8 @@ def write_resized():
 CUT_28 = {"size": {"shortest_edge": 28}, "crop_size": {"height": 28, "width": 28}}
 GRIDS = {"image_grid_pinpoints": [[28, 56], [56, 28], [56, 56], [84, 28], [28, 84]]}
 PROCESSORS = {
-    "CLIP": [CUT_28, {"size": {"shortest_edge": 20}, "crop_size": {"height": 33, "width": 28}}, CUT_28 | {"resample": 1},
-             CUT_28 | {"do_rescale": False, "resample": 2}, CUT_28 | {"do_normalize": False},
+    "CLIP": [CUT_28, {"size": {"shortest_edge": 20}, "crop_size": {"height": 33, "width": 28}},
+             CUT_28 | {"resample": 1}, CUT_28 | {"do_rescale": False, "resample": 2}, CUT_28 | {"do_normalize": False},
              {"do_center_crop": False, "size": {"height": 30, "width": 26}},
              {"do_resize": False, "crop_size": {"height": 25, "width": 60}}],
     "Siglip": [{"size": {"height": 26, "width": 30}}, {"resample": 2, "size": {"height": 35, "width": 17}}],

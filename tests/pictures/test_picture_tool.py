@@ -1,4 +1,4 @@
-"""retro-eval picture: what it prints, and the pixels that it writes. tests/unit/test_pictures.c checks every file."""
+"""retro-eval picture: the lines that it prints, and the pixels that it writes. tests/unit/test_pictures.c checks every file."""
 import array
 import json
 import os
