@@ -102,7 +102,7 @@ def test_falls_back_where_it_is_asked(docs, out):
 def test_help_and_json(out):
     """Every command has examples, which name commands and options that there are; --json prints an object a line."""
     commands = [line.split()[0] for line in run("help").stdout.splitlines() if line.startswith("  ") and line[2] != " "]
-    assert {"add", "update", "delete", "list", "snapshot", "restore", "verify"} <= set(commands)
+    assert {"add", "update", "delete", "list", "snapshot", "restore", "watch", "verify"} <= set(commands)
     for command in commands:
         said = run(command, "--help").stdout
         examples = said.split("examples:\n")[1].splitlines()

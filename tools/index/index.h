@@ -39,7 +39,9 @@ struct walk {
     } unknown[64]; /* kinds of file we do not read */
     int n_unknown;
     bool verbose;
-    bool follow; /* links that lead out of what was given */
+    bool quiet;      /* bad ones are counted only */
+    bool incomplete; /* a folder or file could not be looked at: there may be more */
+    bool follow;     /* links that lead out of what was given */
 };
 
 /* Lists what lies under the n paths, in order of name, each file and folder once. A path that is given is followed
@@ -47,6 +49,9 @@ struct walk {
  * folder it lies in, and what is no file at all, are reported and skipped; names beginning with a dot and kinds of file
  * that we do not read are counted. STATUS_CANCELLED when interrupted. */
 enum status walk_paths(struct walk *w, char **paths, int n, struct error *e);
+/* The name in the collection of the i-th path; two folders of one name are told apart by what was given. The caller
+ * frees it. */
+char *walk_name(char **paths, int n, int i);
 /* Prints the counts on stderr. */
 void walk_report(const struct walk *w);
 void walk_free(struct walk *w);
@@ -132,6 +137,7 @@ int run_verify(struct index_arguments *a, struct error *e);
 int run_add(struct index_arguments *a, struct error *e);
 int run_delete(struct index_arguments *a, struct error *e);
 int run_update(struct index_arguments *a, struct error *e);
+int run_watch(struct index_arguments *a, struct error *e);
 int run_snapshot(struct index_arguments *a, struct error *e);
 int run_restore(struct index_arguments *a, struct error *e);
 int run_compact(struct index_arguments *a, struct error *e);

@@ -5,17 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/hash.h"
 #include "config/json/json_writer.h"
-#include "server/host/document_cutter.h"
 #include "server/host/embedder_model.h"
-#include "tools/index/index.h"
+#include "tools/index/index_adder.h"
 
 static const char *const effect_names[] = {[CHANGE_NOTHING] = "unchanged",
                                            [CHANGE_ADDED] = "added",
                                            [CHANGE_REPLACED] = "replaced",
                                            [CHANGE_DELETED] = "deleted"};
 
-static void print_effect(const struct index_arguments *a, enum change_effect effect, const char *id, const char *path) {
+void index_print_effect(const struct index_arguments *a, enum change_effect effect, const char *id, const char *path) {
     struct buffer text = {0};
     struct json_writer w;
     if (!a->json) {
@@ -69,16 +69,6 @@ enum status metadata_add(struct buffer *metadata, const char *text, struct error
 
 /* Add. */
 
-struct adder {
-    struct index_arguments *arguments;
-    struct living *collection;
-    struct document_cutter cutter;
-    struct walk walk;
-    struct document_text read; /* of one file */
-    bool only_there;           /* update: documents that are not there are left out */
-    int n_unchanged;
-};
-
 static void report_skipped(struct adder *a, const struct error *why) {
     line_print(stderr, "skipped: %s%s", why->text, why->status == STATUS_TOO_LARGE ? " (--max-file-bytes)" : "");
     a->walk.n_skipped++;
@@ -108,18 +98,25 @@ static enum status put_file(struct adder *a, const struct found_file *file, stru
         return error_set(e, STATUS_INVALID, "%s: no document has its id %s; add adds it", file->path, d.id);
     enum status status = document_put(&a->cutter, a->collection, &d, &index_interrupted, &effect, e);
     if (status) return status;
+    if (a->seen) key_set_add(a->seen, hash_bytes(d.id, strlen(d.id), 0), hash_bytes(d.id, strlen(d.id), 1));
     if (effect == CHANGE_NOTHING) a->n_unchanged++;
-    if (effect != CHANGE_NOTHING || arguments->build.verbose) print_effect(arguments, effect, d.id, d.path);
+    if (effect != CHANGE_NOTHING || arguments->build.verbose) index_print_effect(arguments, effect, d.id, d.path);
     return STATUS_OK;
 }
 
-static enum status add_file(struct adder *a, const struct found_file *file, struct error *e) {
+/* A document's own fault does not keep the others out; the collection's does. */
+static bool is_own_fault(enum status status) {
+    return status == STATUS_INVALID || status == STATUS_TOO_LARGE || status == STATUS_UNSUPPORTED;
+}
+
+enum status adder_put_file(struct adder *a, const struct found_file *file, bool *read, struct error *e) {
     struct error why;
+    *read = false;
     if (index_interrupted) return error_set(e, STATUS_CANCELLED, "interrupted");
     enum status status = document_extract(file->path, file->kind, a->arguments->build.max_file_bytes, &a->read, &why);
     if (status == STATUS_OK) status = put_file(a, file, &why);
-    /* A document's own fault does not keep the others out; the collection's does. */
-    if (status == STATUS_INVALID || status == STATUS_TOO_LARGE || status == STATUS_UNSUPPORTED) {
+    *read = status == STATUS_OK || is_own_fault(status);
+    if (is_own_fault(status)) {
         report_skipped(a, &why);
         return STATUS_OK;
     }
@@ -127,35 +124,46 @@ static enum status add_file(struct adder *a, const struct found_file *file, stru
     return status;
 }
 
+enum status adder_open(struct adder *a, struct error *e) {
+    struct index_arguments *arguments = a->arguments;
+    if (arguments->metadata.size > 0) buffer_append(&arguments->metadata, "}", 1);
+    if (living_open(&a->collection, arguments->rest[0], e)) return e->status;
+    struct snapshot *view = living_hold(a->collection);
+    enum status status = makers_open(&arguments->config, view_info(view), &a->embedder, &a->tokenizer, e);
+    a->cutter.tokenizer = a->tokenizer;
+    a->cutter.embedder = &a->embedder;
+    a->cutter.chunk_length = view_info(view)->chunk_length;
+    snapshot_release(view);
+    return status;
+}
+
+void adder_close(struct adder *a) {
+    living_close(a->collection);
+    document_cutter_close(&a->cutter);
+    tokenizer_close(a->tokenizer);
+    embedder_model_close(&a->embedder);
+    walk_free(&a->walk);
+    document_text_free(&a->read);
+}
+
 static enum status add_files(struct adder *a, struct error *e) {
     const struct walk *walk = &a->walk;
+    bool read;
     if (walk->n == 0) return error_set(e, STATUS_INVALID, "no documents found; nothing was added");
     if (a->arguments->id && walk->n != 1)
         return error_set(e, STATUS_INVALID, "--id names one document, and there are %d", walk->n);
     enum status status = STATUS_OK;
-    for (int i = 0; i < walk->n && status == STATUS_OK; i++) status = add_file(a, &walk->files[i], e);
+    for (int i = 0; i < walk->n && status == STATUS_OK; i++) status = adder_put_file(a, &walk->files[i], &read, e);
     return status;
 }
 
 static enum status open_and_add(struct adder *a, struct error *e) {
-    struct index_arguments *arguments = a->arguments;
-    struct embedder embedder = {0};
-    struct tokenizer *tokenizer = NULL;
+    const struct index_arguments *arguments = a->arguments;
     enum status status = walk_paths(&a->walk, arguments->rest + 1, arguments->n_rest - 1, e);
     if (status) return status;
     walk_report(&a->walk);
-    status = living_open(&a->collection, arguments->rest[0], e);
-    if (status) return status;
-    struct snapshot *view = living_hold(a->collection);
-    status = makers_open(&arguments->config, view_info(view), &embedder, &tokenizer, e);
-    a->cutter.tokenizer = tokenizer;
-    a->cutter.embedder = &embedder;
-    a->cutter.chunk_length = view_info(view)->chunk_length;
-    if (status == STATUS_OK) status = add_files(a, e);
-    snapshot_release(view);
-    tokenizer_close(tokenizer);
-    embedder_model_close(&embedder);
-    return status;
+    status = adder_open(a, e);
+    return status ? status : add_files(a, e);
 }
 
 static int add_or_update(struct index_arguments *arguments, bool only_there, struct error *e) {
@@ -166,7 +174,6 @@ static int add_or_update(struct index_arguments *arguments, bool only_there, str
     }
     a.walk.verbose = arguments->build.verbose;
     a.walk.follow = arguments->build.follow;
-    if (arguments->metadata.size > 0) buffer_append(&arguments->metadata, "}", 1);
     index_catch_interrupts();
     enum status status = open_and_add(&a, e);
     int code = status == STATUS_CANCELLED ? EXIT_INTERRUPTED
@@ -174,10 +181,7 @@ static int add_or_update(struct index_arguments *arguments, bool only_there, str
                : a.walk.n_skipped > 0     ? EXIT_SKIPPED
                                           : EXIT_FINE;
     if (a.n_unchanged > 0) fprintf(stderr, "%d documents were there already, with the same content\n", a.n_unchanged);
-    living_close(a.collection);
-    document_cutter_close(&a.cutter);
-    walk_free(&a.walk);
-    document_text_free(&a.read);
+    adder_close(&a);
     return code;
 }
 
@@ -196,7 +200,7 @@ int run_delete(struct index_arguments *a, struct error *e) {
     enum status status = STATUS_OK;
     for (int i = 1; i < a->n_rest && status == STATUS_OK; i++) {
         status = living_delete(l, a->rest[i], e);
-        if (status == STATUS_OK) print_effect(a, CHANGE_DELETED, a->rest[i], NULL);
+        if (status == STATUS_OK) index_print_effect(a, CHANGE_DELETED, a->rest[i], NULL);
     }
     living_close(l);
     return status ? EXIT_FAILED : EXIT_FINE;

@@ -23,7 +23,7 @@ struct trail {
 };
 
 static void skip(struct walk *w, const char *path, const char *why) {
-    line_print(stderr, "skipped: %s: %s", path, why);
+    if (!w->quiet) line_print(stderr, "skipped: %s: %s", path, why);
     w->n_skipped++;
 }
 
@@ -104,6 +104,7 @@ static enum status visit_folder(struct walk *w, struct trail *t, const char *pat
     }
     int n = scandir(path, &entries, is_entry, by_name);
     if (n < 0) {
+        w->incomplete = w->incomplete || errno != ENOENT;
         skip(w, path, strerror(errno));
         return STATUS_OK;
     }
@@ -153,6 +154,7 @@ static enum status visit(struct walk *w, struct trail *t, const char *path, cons
     struct stat st;
     if (index_interrupted) return error_set(e, STATUS_CANCELLED, "interrupted");
     if (stat(path, &st) != 0) {
+        w->incomplete = w->incomplete || (errno != ENOENT && errno != ELOOP);
         skip(w, path, errno == ELOOP ? "a link that leads back to itself" : strerror(errno));
         return STATUS_OK;
     }
@@ -178,22 +180,29 @@ static enum status visit(struct walk *w, struct trail *t, const char *path, cons
     return STATUS_OK;
 }
 
+char *walk_name(char **paths, int n, int i) {
+    char *name = path_name(paths[i]);
+    bool shared = false;
+    for (int j = 0; j < n && !shared; j++) {
+        char *other = path_name(paths[j]);
+        shared = j != i && strcmp(name, other) == 0;
+        free(other);
+    }
+    if (!shared) return name;
+    free(name);
+    return xstrdup(paths[i]);
+}
+
 enum status walk_paths(struct walk *w, char **paths, int n, struct error *e) {
     struct key_set seen = {0};
-    char **names = xcalloc((size_t)n, sizeof *names);
     enum status status = STATUS_OK;
-    for (int i = 0; i < n; i++) names[i] = path_name(paths[i]);
     for (int i = 0; i < n && status == STATUS_OK; i++) {
-        char *root = resolve_root(paths[i]);
+        char *root = resolve_root(paths[i]), *name = walk_name(paths, n, i);
         struct trail trail = {.root = root, .seen = &seen};
-        bool shared = false;
-        for (int j = 0; j < n; j++) shared = shared || (j != i && strcmp(names[i], names[j]) == 0);
-        /* Two folders of one name are told apart by what was given. */
-        status = visit(w, &trail, paths[i], shared ? paths[i] : names[i], true, e);
+        status = visit(w, &trail, paths[i], name, true, e);
         free(root);
+        free(name);
     }
-    for (int i = 0; i < n; i++) free(names[i]);
-    free(names);
     key_set_free(&seen);
     return status;
 }

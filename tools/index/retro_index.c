@@ -255,6 +255,15 @@ static const struct index_command {
      UPDATE,
      run_update,
      "update notes ~/notes/today.md"},
+    {{"watch", "[OPTION...] DIR PATH...",
+      "keeps the collection as the files under each PATH are, from now until Ctrl-C: adds new ones, replaces changed\n"
+      "ones, deletes documents whose file is gone; prints \"added ID\", \"replaced ID\" or \"deleted ID\" when it is "
+      "on "
+      "the\n"
+      "disk"},
+     WATCH,
+     run_watch,
+     "watch notes ~/notes"},
     {{"delete", "DIR ID...", "deletes documents; prints \"deleted ID\" when it is on the disk"},
      CHANGE,
      run_delete,

@@ -1,0 +1,114 @@
+"""retro-index watch: the collection becomes what the folder is, whatever happens to the files."""
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+
+from test_changes import INDEX, docs, out, run  # noqa: F401: fixtures
+from test_copies import texts
+
+
+class Watch:
+    def __init__(self, *arguments):
+        self.process = subprocess.Popen([INDEX, "watch", *map(str, arguments)], stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
+        self.lines, self.errors = [], []
+        for stream, to in ((self.process.stdout, self.lines), (self.process.stderr, self.errors)):
+            threading.Thread(target=lambda s=stream, t=to: t.extend(line.strip() for line in iter(s.readline, "")), daemon=True).start()
+        self.until(lambda: "watching; Ctrl-C ends it" in self.errors)
+
+    def until(self, condition):
+        end = time.monotonic() + 60
+        while not condition():
+            assert self.process.poll() is None and time.monotonic() < end, (self.lines, self.errors)
+            time.sleep(0.05)
+
+
+@contextlib.contextmanager
+def watch(*arguments):
+    w = Watch(*arguments)
+    try:
+        yield w
+        w.process.send_signal(signal.SIGTERM)
+        assert w.process.wait(timeout=60) == 0, w.errors
+    finally:
+        w.process.kill()
+
+
+def is_text(out, expected):
+    def look():
+        try:
+            return texts(out) == expected
+        except AssertionError:  # a document went between list and show
+            return False
+    return look
+
+
+def test_follows_a_folder(docs, out):
+    (docs / "cats.md").unlink()
+    (docs / "bread.md").write_text("# Bread\n\nKnead the dough.\n")
+    with watch(out, docs) as w:
+        # What has happened before is carried out first.
+        now = {"docs/bread.md": "# Bread\n\nKnead the dough.\n", "docs/tar.txt": (docs / "tar.txt").read_text()}
+        assert texts(out) == now and sorted(x.split()[0] for x in w.lines) == ["added", "deleted"]
+
+        sub = docs / "a/b/c"
+        sub.mkdir(parents=True)
+        (sub / "deep.txt").write_text("Deep under the sea there is no light.\n")
+        now["docs/a/b/c/deep.txt"] = (sub / "deep.txt").read_text()
+        w.until(is_text(out, now))
+
+        # An editor writes another file and renames it.
+        (docs / ".tmp").write_text("# Bread\n\nBake it until it is brown.\n")
+        os.rename(docs / ".tmp", docs / "bread.md")
+        now["docs/bread.md"] = "# Bread\n\nBake it until it is brown.\n"
+        w.until(is_text(out, now))
+
+        (docs / "a").rename(docs / "z")
+        now["docs/z/b/c/deep.txt"] = now.pop("docs/a/b/c/deep.txt")
+        w.until(is_text(out, now))
+        (docs / "z/b/c/deep.txt").write_text("Deep under the sea there are fish.\n")
+        now["docs/z/b/c/deep.txt"] = "Deep under the sea there are fish.\n"
+        w.until(is_text(out, now))
+
+        (docs / "z/b/c/deep.txt").unlink()
+        (docs / "tar.txt").write_text("")
+        del now["docs/z/b/c/deep.txt"], now["docs/tar.txt"]
+        w.until(is_text(out, now))
+        assert "replaced" in " ".join(w.lines)
+        lines = len(w.lines)
+        os.utime(docs / "bread.md")
+        (docs / "notes.unknown").write_text("x")
+        time.sleep(1)
+        assert len(w.lines) == lines, "the same content again changes nothing"
+
+
+def test_keeps_what_is_not_its_own(docs, out):
+    """Documents with ids of their own or of other folders, and those of a folder that is gone for a while."""
+    page = docs.parent / "ticket.txt"
+    page.write_text("The printer is out of paper.\n")
+    run("add", "--id", "ticket 7", out, page)
+    before = texts(out)
+    (docs / "new.md").write_text("# New\n\nA page.\n")
+    with watch(out, docs) as w:
+        assert texts(out) == before | {"docs/new.md": "# New\n\nA page.\n"}
+        docs.rename(docs.parent / "away")
+        time.sleep(1)
+        assert len(texts(out)) == 4
+        (docs.parent / "away").rename(docs)
+        (docs / "new.md").unlink()
+        w.until(is_text(out, before))
+
+
+def test_many_at_once(docs, out):
+    """More than a queue of events holds may come while it embeds."""
+    with watch(out, docs) as w:
+        for i in range(60):
+            (docs / f"{i}.txt").write_text(f"Note {i}: {i * i}.\n")
+        for i in range(0, 60, 3):
+            (docs / f"{i}.txt").unlink()
+        left = {f"docs/{i}.txt" for i in range(60) if i % 3} | {"docs/cats.md", "docs/tar.txt"}
+        w.until(lambda: {json.loads(x)["path"] for x in run("list", "--json", out).stdout.splitlines()} == left)

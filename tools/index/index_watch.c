@@ -1,0 +1,292 @@
+/* tools/index/index_watch.c: retro-index watch: a collection follows folders. inotify says that something has changed,
+ * and nothing more is believed of it: the folders are walked again, and files whose size, time or inode differ are read
+ * again. So names that changed, events that were lost and files that were written while they were read come right. */
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "config/base/hash.h"
+#include "tools/index/index_adder.h"
+
+/* After the last event it is quiet for so long before files are read, and at most so long after the first. A round that
+ * failed, as beside another program's compaction, is tried again. */
+enum { QUIET_MILLISECONDS = 300, PATIENCE_MILLISECONDS = 3000, AGAIN_MILLISECONDS = 2000 };
+
+struct folder_watch {
+    struct adder adder;
+    int inotify;
+    struct key_set signatures; /* of a path: its file as it was read last */
+    bool warned;               /* that there are too many folders */
+};
+
+/* Two numbers of a name. */
+struct name_key {
+    uint64_t a, b;
+};
+
+static struct name_key key_of(const char *name) {
+    size_t size = strlen(name);
+    return (struct name_key){hash_bytes(name, size, 0), hash_bytes(name, size, 1)};
+}
+
+/* inotify. */
+
+/* The folder and those below it; links are followed as the walk does, which sees them again. */
+static void watch_folders(struct folder_watch *w, const char *path, int depth);
+
+static void watch_entry(struct folder_watch *w, const char *folder, const char *name, int depth) {
+    struct buffer path = {0};
+    struct stat st;
+    if (name[0] == '.') return;
+    buffer_printf(&path, "%s/%s", folder, name);
+    if (lstat(path.data, &st) == 0 && S_ISDIR(st.st_mode)) watch_folders(w, path.data, depth + 1);
+    buffer_free(&path);
+}
+
+static void watch_folders(struct folder_watch *w, const char *path, int depth) {
+    enum { MAX_DEPTH = 200 };
+    const uint32_t events = IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_CLOSE_WRITE | IN_MODIFY |
+                            IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF;
+    if (inotify_add_watch(w->inotify, path, events) < 0 && !w->warned && errno == ENOSPC) {
+        line_print(stderr, "not all folders can be watched: raise fs.inotify.max_user_watches");
+        w->warned = true;
+    }
+    DIR *d = depth < MAX_DEPTH ? opendir(path) : NULL;
+    for (struct dirent *entry; d && (entry = readdir(d)) != NULL;) watch_entry(w, path, entry->d_name, depth);
+    if (d) closedir(d);
+}
+
+/* A file that is given is watched by its folder: editors put a new one in its place. */
+static void watch_root(struct folder_watch *w, const char *path) {
+    struct stat st;
+    if (stat(path, &st) != 0) return;
+    if (S_ISDIR(st.st_mode)) {
+        watch_folders(w, path, 0);
+        return;
+    }
+    char *real = realpath(path, NULL);
+    char *slash = real ? strrchr(real, '/') : NULL;
+    if (slash) slash[1] = '\0';
+    if (slash) inotify_add_watch(w->inotify, real, IN_CREATE | IN_DELETE | IN_MOVED_TO | IN_CLOSE_WRITE);
+    free(real);
+}
+
+/* Whether something has happened; what it was does not matter. */
+static bool take_events(struct folder_watch *w, int milliseconds) {
+    char events[1 << 16];
+    struct pollfd fd = {.fd = w->inotify, .events = POLLIN};
+    if (poll(&fd, 1, milliseconds) <= 0) return false;
+    return read(w->inotify, events, sizeof events) > 0;
+}
+
+/* Returns when files have changed and it is quiet, or after `limit` seconds; 0: whenever that may be. */
+static void wait_for_events(struct folder_watch *w, double limit) {
+    enum { LOOK_MILLISECONDS = 250 };
+    double begin = time_now();
+    while (!index_interrupted && !take_events(w, LOOK_MILLISECONDS))
+        if (limit > 0 && time_now() - begin > limit) return;
+    double first = time_now();
+    while (!index_interrupted && take_events(w, QUIET_MILLISECONDS))
+        if (time_now() - first > PATIENCE_MILLISECONDS / 1000.0) return;
+}
+
+/* Files. */
+
+/* Differs when the file does, as far as the file system tells. */
+static int64_t sign_file(const char *path) {
+    struct stat st;
+    if (stat(path, &st) != 0) return 0;
+    int64_t facts[] = {(int64_t)st.st_dev,         (int64_t)st.st_ino,          (int64_t)st.st_size,
+                       (int64_t)st.st_mtim.tv_sec, (int64_t)st.st_mtim.tv_nsec, (int64_t)st.st_ctim.tv_sec,
+                       (int64_t)st.st_ctim.tv_nsec};
+    return (int64_t)(hash_bytes(facts, sizeof facts, 0) >> 1) | 1;
+}
+
+/* A round: what the walk has found, and what was read of it. */
+struct watch_round {
+    struct folder_watch *watcher;
+    struct key_set stored; /* names in the collection of the files that are there: 1, and 2 for those that were read */
+    struct key_set ids;    /* of the documents that were read */
+    bool *present;         /* [paths] */
+    char **names;          /* [paths] in the collection */
+    char **gone;           /* ids of documents without a file */
+    int n_gone, capacity;
+};
+
+static enum status read_file(struct watch_round *r, const struct found_file *file, struct error *e) {
+    struct folder_watch *w = r->watcher;
+    struct name_key path = key_of(file->path), stored = key_of(file->stored);
+    int64_t signature = sign_file(file->path), *known = key_set_number(&w->signatures, path.a, path.b);
+    bool read = false;
+    key_set_add(&r->stored, stored.a, stored.b);
+    *key_set_number(&r->stored, stored.a, stored.b) = 1;
+    if (known && *known == signature) return STATUS_OK;
+    enum status status = adder_put_file(&w->adder, file, &read, e);
+    if (status) return status;
+    if (read) *key_set_number(&r->stored, stored.a, stored.b) = 2;
+    key_set_add(&w->signatures, path.a, path.b);
+    *key_set_number(&w->signatures, path.a, path.b) = signature;
+    return STATUS_OK;
+}
+
+/* Documents that went. */
+
+/* Whether a name in the collection lies below one of the paths that are watched, which is there. */
+static bool is_below(const struct watch_round *r, const char *path) {
+    int n = r->watcher->adder.arguments->n_rest - 1;
+    for (int i = 0; i < n; i++) {
+        size_t size = strlen(r->names[i]);
+        if (r->present[i] && strncmp(path, r->names[i], size) == 0 && strchr("/!#", path[size])) return true;
+    }
+    return false;
+}
+
+/* 0: no file is there that the document came from; 1: there is; 2: it was read in this round. A document of a file with
+ * several has '!' or '#' and more behind the file's name. */
+static int64_t find_source(const struct watch_round *r, const char *path) {
+    char *name = xstrdup(path);
+    int64_t found = 0;
+    for (size_t size = strlen(name); size > 0 && found == 0; size--) {
+        if (path[size] != '\0' && path[size] != '!' && path[size] != '#') continue;
+        name[size] = '\0';
+        struct name_key key = key_of(name);
+        const int64_t *number = key_set_number(&r->stored, key.a, key.b);
+        if (number) found = *number;
+    }
+    free(name);
+    return found;
+}
+
+/* Documents that got an id of their own are somebody else's. */
+static enum status look_for_gone(void *context, const struct stored_document *d, struct error *e) {
+    struct watch_round *r = context;
+    char of_path[DOCUMENT_ID_SIZE];
+    (void)e;
+    document_id_of_path(d->path, of_path);
+    if (strcmp(of_path, d->id) != 0 || !is_below(r, d->path)) return STATUS_OK;
+    int64_t source = find_source(r, d->path);
+    struct name_key id = key_of(d->id);
+    if (source == 1 || (source == 2 && key_set_number(&r->ids, id.a, id.b))) return STATUS_OK;
+    r->gone = xgrow(r->gone, r->n_gone, &r->capacity, sizeof *r->gone);
+    r->gone[r->n_gone] = xstrdup(d->id);
+    r->n_gone++;
+    return STATUS_OK;
+}
+
+static enum status delete_gone(struct watch_round *r, struct error *e) {
+    struct adder *a = &r->watcher->adder;
+    struct snapshot *view = living_hold(a->collection);
+    enum status status = view_walk(view, look_for_gone, r, e);
+    snapshot_release(view);
+    for (int i = 0; i < r->n_gone && status == STATUS_OK; i++) {
+        status = living_delete(a->collection, r->gone[i], e);
+        if (status == STATUS_OK) index_print_effect(a->arguments, CHANGE_DELETED, r->gone[i], NULL);
+        if (status == STATUS_NOT_FOUND) status = STATUS_OK;
+    }
+    return status;
+}
+
+/* Rounds. */
+
+static void begin_round(struct watch_round *r) {
+    struct folder_watch *w = r->watcher;
+    struct walk *walk = &w->adder.walk;
+    const struct index_arguments *a = w->adder.arguments;
+    char **paths = a->rest + 1;
+    int n = a->n_rest - 1;
+    r->present = xcalloc((size_t)n, sizeof *r->present);
+    r->names = xcalloc((size_t)n, sizeof *r->names);
+    for (int i = 0; i < n; i++) {
+        r->present[i] = access(paths[i], F_OK) == 0;
+        r->names[i] = walk_name(paths, n, i);
+        /* First, so that no change between here and the walk is missed. */
+        watch_root(w, paths[i]);
+        if (!r->present[i] && !walk->quiet)
+            line_print(stderr, "%s is not there; its documents stay until it comes back", paths[i]);
+    }
+    w->adder.seen = &r->ids;
+}
+
+static void end_round(struct watch_round *r) {
+    for (int i = 0; i < r->watcher->adder.arguments->n_rest - 1; i++) free(r->names[i]);
+    for (int i = 0; i < r->n_gone; i++) free(r->gone[i]);
+    free(r->present);
+    free(r->names);
+    free(r->gone);
+    key_set_free(&r->stored);
+    key_set_free(&r->ids);
+}
+
+static enum status carry_out_round(struct watch_round *r, struct error *e) {
+    struct adder *a = &r->watcher->adder;
+    struct walk *walk = &a->walk;
+    enum status status = walk_paths(walk, a->arguments->rest + 1, a->arguments->n_rest - 1, e);
+    for (int i = 0; i < walk->n && status == STATUS_OK; i++) status = read_file(r, &walk->files[i], e);
+    /* A folder that could not be read hides files that are there. */
+    if (status == STATUS_OK && !walk->incomplete) status = delete_gone(r, e);
+    return status;
+}
+
+static enum status run_round(struct folder_watch *w, struct error *e) {
+    struct watch_round r = {.watcher = w};
+    struct walk fresh = {
+        .verbose = w->adder.arguments->build.verbose, .follow = w->adder.walk.follow, .quiet = w->adder.walk.quiet};
+    walk_free(&w->adder.walk);
+    w->adder.walk = fresh;
+    begin_round(&r);
+    enum status status = carry_out_round(&r, e);
+    end_round(&r);
+    return status;
+}
+
+static void compact_if_due(struct folder_watch *w) {
+    struct living *l = w->adder.collection;
+    struct living_changes changes = living_count_changes(l);
+    int64_t after = w->adder.arguments->config.retrieval.compact_after;
+    struct error e;
+    if (after <= 0 || changes.n_chunks + changes.n_deleted_chunks < after) return;
+    enum status status = living_compact(l, &index_interrupted, &e);
+    if (status && status != STATUS_CANCELLED) line_print(stderr, "not compacted: %s", e.text);
+}
+
+/* Until a signal comes. */
+static void follow(struct folder_watch *w) {
+    struct error e;
+    char last[sizeof e.text] = "";
+    while (!index_interrupted) {
+        enum status status = run_round(w, &e);
+        bool failed = status != STATUS_OK && status != STATUS_CANCELLED;
+        if (failed && strcmp(last, e.text) != 0) line_print(stderr, "%s; trying again", e.text);
+        snprintf(last, sizeof last, "%s", failed ? e.text : "");
+        if (!failed) compact_if_due(w);
+        if (!failed && !w->adder.walk.quiet && !index_interrupted) {
+            line_print(stderr, "watching; Ctrl-C ends it");
+            w->adder.walk.quiet = true;
+        }
+        wait_for_events(w, failed ? AGAIN_MILLISECONDS / 1000.0 : 0);
+    }
+}
+
+int run_watch(struct index_arguments *arguments, struct error *e) {
+    struct folder_watch w = {.adder = {.arguments = arguments}};
+    if (arguments->n_rest < 2) {
+        error_set(e, STATUS_INVALID, "watch needs DIR and at least one PATH; --help says more");
+        return EXIT_FAILED;
+    }
+    w.adder.walk.follow = arguments->build.follow;
+    index_catch_interrupts();
+    w.inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    enum status status = w.inotify < 0 ? error_errno(e, "inotify") : adder_open(&w.adder, e);
+    if (status == STATUS_OK) follow(&w);
+    if (status == STATUS_OK) fprintf(stderr, "ended; what was printed is kept\n");
+    if (w.inotify >= 0) close(w.inotify);
+    adder_close(&w.adder);
+    key_set_free(&w.signatures);
+    return status ? EXIT_FAILED : EXIT_FINE;
+}
