@@ -1,14 +1,16 @@
-/* retrieval/extract/extract.c: files to plain text: which kind a file is, and what every kind must satisfy. A text file
- * with a few damaged characters is kept byte for byte, so that byte ranges match the file; the tokenizer sees U+FFFD
- * for each. With more than one damaged character in a hundred it is not UTF-8 at all, and skipped. UTF-16 with a byte
- * order mark becomes UTF-8 first, and byte ranges are those of the UTF-8. */
+/* retrieval/extract/extract.c: which kind a file is, reading it, and what reads its text. See extract.h. */
 #include "retrieval/extract/extract.h"
 
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
-#include "config/base/utf8.h"
 #include "retrieval/extract/extract_private.h"
+
+/* Archives within archives. */
+enum { MAX_NESTED = 3 };
+/* Text of all documents of one file, in units of the limit of one. */
+enum { MAX_DOCUMENTS_SIZE = 16 };
 
 /* name.1 .. name.9, with a section suffix like .3ssl or .1p, optionally .gz. */
 static bool is_man_name(const char *name) {
@@ -37,7 +39,20 @@ static const struct {
     const char *suffix;
     enum document_kind kind;
 } other_suffixes[] = {{"md", DOCUMENT_MARKDOWN}, {"markdown", DOCUMENT_MARKDOWN}, {"rst", DOCUMENT_RST},
-                      {"html", DOCUMENT_HTML},   {"htm", DOCUMENT_HTML},          {"xhtml", DOCUMENT_HTML}};
+                      {"html", DOCUMENT_HTML},   {"htm", DOCUMENT_HTML},          {"xhtml", DOCUMENT_HTML},
+                      {"pdf", DOCUMENT_PDF},     {"docx", DOCUMENT_DOCX},         {"odt", DOCUMENT_ODT},
+                      {"pptx", DOCUMENT_PPTX},   {"epub", DOCUMENT_EPUB},         {"csv", DOCUMENT_CSV},
+                      {"tsv", DOCUMENT_TSV},     {"jsonl", DOCUMENT_JSONL},       {"ndjson", DOCUMENT_JSONL},
+                      {"zip", DOCUMENT_ARCHIVE}, {"tar", DOCUMENT_ARCHIVE},       {"tgz", DOCUMENT_ARCHIVE}};
+
+const char document_kind_names[] =
+    "text, source code, Markdown, reStructuredText, HTML, man pages, PDF, DOCX, ODT, PPTX, EPUB, CSV, JSONL, zip and "
+    "tar";
+
+static bool ends_with(const char *name, const char *end) {
+    size_t size = strlen(name), n = strlen(end);
+    return size > n && strcasecmp(name + size - n, end) == 0;
+}
 
 enum document_kind document_kind(const char *path) {
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path, *dot = strrchr(name, '.');
@@ -45,6 +60,8 @@ enum document_kind document_kind(const char *path) {
         if (strcasecmp(dot + 1, text_suffixes[i]) == 0) return DOCUMENT_TEXT;
     for (size_t i = 0; dot && i < ARRAY_COUNT(other_suffixes); i++)
         if (strcasecmp(dot + 1, other_suffixes[i].suffix) == 0) return other_suffixes[i].kind;
+    if (ends_with(name, ".tar.gz") || ends_with(name, ".tar.xz") || ends_with(name, ".tar.bz2"))
+        return DOCUMENT_ARCHIVE;
     return is_man_name(name) ? DOCUMENT_MAN : DOCUMENT_UNKNOWN;
 }
 
@@ -60,134 +77,198 @@ void document_text_free(struct document_text *d) {
     buffer_free(&d->marks);
 }
 
-/* How many bytes do not belong to a character, and how many characters there are. */
-static size_t count_damaged(const char *text, size_t size, size_t *characters) {
-    size_t damaged = 0;
-    *characters = 0;
-    for (size_t i = 0; i < size; *characters += 1) {
-        int n = utf8_length(text + i, size - i);
-        damaged += n == 0;
-        i += n ? (size_t)n : 1;
+/* Reading the file. */
+
+static bool is_same_file(const struct stat *a, const struct stat *b) {
+    return a->st_ino == b->st_ino && a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+/* A file that is written meanwhile is read once more. */
+static enum status read_file(const char *path, size_t limit, struct buffer *bytes, struct error *e) {
+    struct stat before = {0}, after = {0};
+    for (int i = 0; i < 2; i++) {
+        bool there = stat(path, &before) == 0;
+        if (file_read(path, limit, bytes, e)) return e->status;
+        if (there && stat(path, &after) == 0 && is_same_file(&before, &after)) return STATUS_OK;
     }
-    return damaged;
+    return error_set(e, STATUS_INVALID, "%s: it changes while it is read", path);
 }
 
-/* In place; each damaged byte becomes U+FFFD. */
-static void repair(struct buffer *b) {
-    struct buffer repaired = {0};
-    for (size_t i = 0; i < b->size;) {
-        int n = utf8_length(b->data + i, b->size - i);
-        buffer_append(&repaired, n ? b->data + i : "\xef\xbf\xbd", n ? (size_t)n : 3);
-        i += n ? (size_t)n : 1;
-    }
-    buffer_free(b);
-    *b = repaired;
-}
+/* One document. */
 
-static void drop_bom(struct buffer *b) {
-    if (b->size < 3 || memcmp(b->data, "\xef\xbb\xbf", 3) != 0) return;
-    memmove(b->data, b->data + 3, b->size - 3);
-    b->size -= 3;
-    b->data[b->size] = '\0';
-}
-
-/* The first "# heading" line, or the line above a row of = (reStructuredText, Setext). */
-static void heading_title(const struct buffer *text, struct buffer *title) {
-    const char *line = text->data, *text_end = text->data + text->size, *previous = NULL;
-    size_t previous_size = 0;
-    for (int n = 0; line < text_end && n < 50; n++) {
-        const char *end = memchr(line, '\n', (size_t)(text_end - line));
-        const char *next = end ? end + 1 : text_end;
-        size_t size = (size_t)((end ? end : text_end) - line);
-        while (size > 0 && strchr(" \t\r", line[size - 1])) size--;
-        size_t hashes = strspn(line, "#"), row = strspn(line, "=");
-        if (hashes == 1 && size > 2 && line[1] == ' ') {
-            buffer_append(title, line + 2, size - 2);
-            return;
-        }
-        if (size > 2 && row == size && previous_size > 0 && previous_size <= 200) {
-            buffer_append(title, previous, previous_size);
-            return;
-        }
-        previous = line;
-        previous_size = row == size ? 0 : size;
-        line = next;
-    }
-}
-
-static enum status check_blank(const char *path, const struct buffer *text, struct error *e) {
-    for (size_t i = 0; i < text->size; i++)
-        if (!strchr(" \t\r\n\f\v", text->data[i])) return STATUS_OK;
-    return error_set(e, STATUS_INVALID, "%s: empty: no text in it", path);
-}
-
-static enum status read_checked(const char *path, size_t limit, struct buffer *bytes, size_t *damaged,
-                                size_t *characters, struct error *e) {
-    enum status status = file_read(path, limit, bytes, e);
-    if (status) return status;
-    if (bytes->size == 0) return error_set(e, STATUS_INVALID, "%s: empty", path);
-    bool decoded = extract_decode(bytes, damaged);
-    if (bytes->size == 0) return error_set(e, STATUS_INVALID, "%s: empty", path);
-    const char *nul = memchr(bytes->data, '\0', bytes->size);
-    if (nul)
-        return error_set(e, STATUS_INVALID, "%s: binary: a NUL at byte %zu%s", path, (size_t)(nul - bytes->data),
-                         extract_encoding_hint(bytes));
-    size_t invalid = count_damaged(bytes->data, bytes->size, characters);
-    if (!decoded) *damaged = invalid;
-    return STATUS_OK;
-}
-
-static enum status extract_text(const char *path, enum document_kind kind, size_t limit, struct document_text *out,
-                                struct error *e) {
-    size_t damaged, characters;
-    struct buffer *text = &out->text;
-    enum status status = read_checked(path, limit, text, &damaged, &characters, e);
-    if (status) return status;
-    if (damaged > characters / 100)
-        return error_set(e, STATUS_INVALID, "%s: not UTF-8: %zu of %zu characters are damaged%s", path, damaged,
-                         characters, extract_encoding_hint(text));
-    drop_bom(text);
-    if (check_blank(path, text, e)) return STATUS_INVALID;
-    heading_title(text, &out->title);
-    document_mark(kind, (struct text_span){text->data, text->size}, &out->marks);
-    return STATUS_OK;
-}
-
-static enum status extract_html_file(const char *path, size_t limit, struct document_text *out, struct error *e) {
-    size_t damaged, characters;
-    struct buffer html = {0};
-    enum status status = read_checked(path, limit, &html, &damaged, &characters, e);
+static enum status extract_one(const struct extract_file *f, const struct document_taker *taker, struct error *e) {
+    struct document_text d = {0};
+    enum status status = f->kind == DOCUMENT_MAN   ? extract_man(f, &d, e)
+                         : f->kind == DOCUMENT_PDF ? extract_pdf(f, &d, e)
+                                                   : extract_text(f, &d, e);
+    if (status == STATUS_OK) status = extract_check_blank(f->name, &d.text, e);
     if (status == STATUS_OK) {
-        /* A page in another encoding says so; one that is UTF-8 apart from a few bytes is UTF-8, whatever it says. */
-        bool is_utf8 = damaged <= characters / 100;
-        if (is_utf8 && damaged > 0) repair(&html);
-        drop_bom(&html);
-        status = extract_html(path, (struct text_span){html.data, html.size}, is_utf8, out, e);
+        buffer_append(&d.title, "", 0);
+        status = taker->take(taker->context, "", &d, e);
     }
-    buffer_free(&html);
-    return status ? status : check_blank(path, &out->text, e);
+    document_text_free(&d);
+    return status;
+}
+
+static enum status extract_in_child(const struct extract_file *f, const struct document_taker *taker, struct error *e) {
+    struct child_parser parser = {.prepare = extract_prepare,
+                                  .parse = extract_parse,
+                                  .context = (void *)(uintptr_t)f,
+                                  .name = f->name,
+                                  .limits = f->limits,
+                                  .output = f->limits.bytes};
+    if (f->kind == DOCUMENT_ARCHIVE) parser.output *= MAX_DOCUMENTS_SIZE;
+    return child_run_parser(&parser, taker, e);
+}
+
+/* Archives: members come as bytes, and are files of their own. */
+
+struct archive {
+    const struct extract_file *file;
+    const struct document_taker *taker;
+    int depth;
+    const char *part; /* of the member that is read */
+};
+
+static enum status extract_file_at(const struct extract_file *f, int depth, const struct document_taker *taker,
+                                   struct error *e);
+
+static enum status take_within(void *context, const char *part, const struct document_text *d, struct error *e) {
+    const struct archive *a = context;
+    struct buffer whole = {0};
+    buffer_printf(&whole, "%s%s", a->part, part);
+    enum status status = a->taker->take(a->taker->context, whole.data, d, e);
+    buffer_free(&whole);
+    return status;
+}
+
+static void skip_within(void *context, const struct error *why) {
+    const struct archive *a = context;
+    if (a->taker->skip) a->taker->skip(a->taker->context, why);
+}
+
+/* A member's own fault does not keep the others out. */
+static bool is_own_fault(enum status status) {
+    return status == STATUS_INVALID || status == STATUS_TOO_LARGE || status == STATUS_UNSUPPORTED ||
+           status == STATUS_CORRUPT;
+}
+
+/* The taker of a document may fail in the same ways as the reading of a member. */
+struct guarded_taker {
+    const struct archive *archive;
+    enum status failed;
+};
+
+static enum status take_guarded(void *context, const char *part, const struct document_text *d, struct error *e) {
+    struct guarded_taker *g = context;
+    g->failed = take_within((void *)(uintptr_t)g->archive, part, d, e);
+    return g->failed;
+}
+
+static void skip_guarded(void *context, const struct error *why) {
+    skip_within((void *)(uintptr_t)((struct guarded_taker *)context)->archive, why);
+}
+
+static enum status take_member(void *context, const char *member, const struct document_text *bytes, struct error *e) {
+    struct archive a = *(struct archive *)context;
+    struct guarded_taker guarded = {.archive = &a};
+    struct document_taker taker = {.context = &guarded, .take = take_guarded, .skip = skip_guarded};
+    struct buffer part = {0}, name = {0};
+    struct error why = {0};
+    buffer_printf(&part, "!/%s", member);
+    buffer_printf(&name, "%s%s", a.file->name, part.data);
+    a.part = part.data;
+    struct extract_file f = {.name = name.data,
+                             .bytes = {bytes->text.data, bytes->text.size},
+                             .kind = document_kind(member),
+                             .limits = a.file->limits};
+    enum status status = extract_file_at(&f, a.depth + 1, &taker, &why);
+    buffer_free(&part);
+    buffer_free(&name);
+    if (status && guarded.failed == STATUS_OK && is_own_fault(status)) {
+        skip_within(&a, &why);
+        return STATUS_OK;
+    }
+    if (status) *e = why;
+    return status;
+}
+
+static enum status extract_archive(const struct extract_file *f, int depth, const struct document_taker *taker,
+                                   struct error *e) {
+    struct archive a = {.file = f, .taker = taker, .depth = depth};
+    struct document_taker members = {.context = &a, .take = take_member, .skip = skip_within};
+    if (depth == MAX_NESTED)
+        return error_set(e, STATUS_INVALID, "%s: archives lie within archives more than %d deep", f->name, MAX_NESTED);
+    return extract_in_child(f, &members, e);
+}
+
+static enum status extract_file_at(const struct extract_file *f, int depth, const struct document_taker *taker,
+                                   struct error *e) {
+    if (f->bytes.size == 0) return error_set(e, STATUS_INVALID, "%s: empty", f->name);
+    switch (f->kind) {
+        case DOCUMENT_TEXT:
+        case DOCUMENT_MARKDOWN:
+        case DOCUMENT_RST:
+        case DOCUMENT_MAN:
+        case DOCUMENT_PDF: return extract_one(f, taker, e);
+        case DOCUMENT_HTML:
+        case DOCUMENT_DOCX:
+        case DOCUMENT_ODT:
+        case DOCUMENT_PPTX:
+        case DOCUMENT_EPUB:
+        case DOCUMENT_CSV:
+        case DOCUMENT_TSV:
+        case DOCUMENT_JSONL: return extract_in_child(f, taker, e);
+        case DOCUMENT_ARCHIVE: return extract_archive(f, depth, taker, e);
+        case DOCUMENT_UNKNOWN:
+        case DOCUMENT_KINDS: break;
+    }
+    return error_set(e, STATUS_UNSUPPORTED, "%s: not a known kind of document; %s are", f->name, document_kind_names);
+}
+
+enum status document_extract_all(const struct extract_source *source, const struct extract_limits *limits,
+                                 const struct document_taker *taker, struct error *e) {
+    struct buffer read = {0};
+    struct extract_file f = {.name = source->path, .bytes = source->bytes, .kind = source->kind, .limits = *limits};
+    enum status status = STATUS_OK;
+    if (f.bytes.size > limits->bytes)
+        return error_set(e, STATUS_TOO_LARGE, "%s: %zu bytes, the limit is %zu", f.name, f.bytes.size, limits->bytes);
+    if (f.bytes.text == NULL && f.kind != DOCUMENT_UNKNOWN) {
+        status = read_file(source->path, limits->bytes, &read, e);
+        f.bytes = (struct text_span){read.data, read.size};
+        f.path = source->path;
+    } else if (f.kind == DOCUMENT_UNKNOWN) {
+        f.bytes = (struct text_span){"?", 1}; /* no reason to read it */
+    }
+    if (status == STATUS_OK) status = extract_file_at(&f, 0, taker, e);
+    buffer_free(&read);
+    return status;
+}
+
+/* A file that is one document. */
+
+struct single_document {
+    struct document_text *out;
+    int n;
+};
+
+static enum status take_single(void *context, const char *part, const struct document_text *d, struct error *e) {
+    struct single_document *s = context;
+    (void)part;
+    s->n++;
+    if (s->n > 1) return error_set(e, STATUS_INVALID, "it holds several documents");
+    buffer_append(&s->out->text, d->text.data, d->text.size);
+    buffer_append(&s->out->title, d->title.data, d->title.size);
+    buffer_append(&s->out->marks, d->marks.data, d->marks.size);
+    return STATUS_OK;
 }
 
 enum status document_extract(const char *path, enum document_kind kind, size_t limit, struct document_text *out,
                              struct error *e) {
+    struct single_document single = {.out = out};
+    struct document_taker taker = {.context = &single, .take = take_single};
+    struct extract_limits limits = extract_limits_of(limit);
     document_text_clear(out);
-    enum status status = STATUS_INTERNAL;
-    switch (kind) {
-        case DOCUMENT_TEXT:
-        case DOCUMENT_MARKDOWN:
-        case DOCUMENT_RST: status = extract_text(path, kind, limit, out, e); break;
-        case DOCUMENT_HTML: status = extract_html_file(path, limit, out, e); break;
-        case DOCUMENT_MAN:
-            status = extract_man(path, limit, out, e);
-            if (status == STATUS_OK) status = check_blank(path, &out->text, e);
-            break;
-        case DOCUMENT_UNKNOWN:
-        case DOCUMENT_KINDS:
-            return error_set(e, STATUS_UNSUPPORTED,
-                             "%s: not a known kind of document; text, source code, Markdown, reStructuredText, HTML "
-                             "and man pages are",
-                             path);
-    }
-    if (status == STATUS_OK && out->title.data == NULL) buffer_append(&out->title, "", 0);
-    return status;
+    return document_extract_all(&(struct extract_source){.path = path, .kind = kind}, &limits, &taker, e);
 }

@@ -1,5 +1,6 @@
-/* retrieval/extract/extract.h: files to plain text, by kind: text as it is, with the headings of Markdown and
- * reStructuredText marked, HTML through libxml2, man pages through mandoc. Anything else is reported, not guessed. */
+/* retrieval/extract/extract.h: files to plain text with marks of their places (retrieval/marks.h). docs/files.md lists
+ * the kinds and what is kept of each. Formats of others are parsed in a process of their own, under limits. A file of
+ * no known kind is reported, not guessed. */
 #pragma once
 
 #include "config/base/buffer.h"
@@ -12,12 +13,22 @@ enum document_kind {
     DOCUMENT_RST,
     DOCUMENT_HTML,
     DOCUMENT_MAN,
+    DOCUMENT_PDF,
+    DOCUMENT_DOCX,
+    DOCUMENT_ODT,
+    DOCUMENT_PPTX,
+    DOCUMENT_EPUB,
+    DOCUMENT_CSV,
+    DOCUMENT_TSV,
+    DOCUMENT_JSONL,
+    DOCUMENT_ARCHIVE, /* of documents: zip, tar */
     DOCUMENT_KINDS
 };
 
-/* By file name: .txt and source code (text), .md, .rst, .html .htm .xhtml (HTML), .1 .. .9 with an optional .gz and a
- * man section (man). */
+/* By file name. */
 enum document_kind document_kind(const char *path);
+/* The kinds by name, for messages. */
+extern const char document_kind_names[];
 
 /* Zero-initialise; free when done. */
 struct document_text {
@@ -27,9 +38,37 @@ struct document_text {
 void document_text_clear(struct document_text *d);
 void document_text_free(struct document_text *d);
 
-/* The text of a file, its title (HTML <title>, man NAME line, first Markdown heading, else "") and its marks into *out,
- * which is cleared first. UTF-16 with a byte order mark becomes UTF-8. Rejects with the reason: empty, binary (NUL
- * bytes), invalid UTF-8 beyond repair, larger than `limit`. */
+/* Of one file. */
+struct extract_limits {
+    size_t bytes;  /* of the file, and of the text of each document in it */
+    int seconds;   /* that parsing it may take */
+    size_t memory; /* bytes that parsing it may take */
+};
+static inline struct extract_limits extract_limits_of(size_t bytes) {
+    return (struct extract_limits){.bytes = bytes, .seconds = 60, .memory = (size_t)1 << 30};
+}
+
+/* The documents of a file, as they are read. */
+struct document_taker {
+    void *context;
+    /* `part` is "" for a file that is one document. A document within a file has what follows the file's path in its
+     * own: "!/notes/a.md" of an archive, "#12" of the record on line 12. A status that it
+     * returns ends the reading, but for STATUS_OK. */
+    enum status (*take)(void *context, const char *part, const struct document_text *d, struct error *e);
+    void (*skip)(void *context, const struct error *why); /* a document within the file; NULL: nobody is told */
+};
+
+struct extract_source {
+    const char *path;       /* of the file, which is read; with `bytes` only its name */
+    struct text_span bytes; /* NULL: those of the file */
+    enum document_kind kind;
+};
+/* Reads every document of a file. Fails with the reason where the file itself cannot be read: empty, binary (NUL bytes
+ * in a text), an encoding that is not known, over a limit, damaged, changing while it is read. */
+enum status document_extract_all(const struct extract_source *source, const struct extract_limits *limits,
+                                 const struct document_taker *taker, struct error *e);
+/* The text of a file that is one document, its title ("" where there is none) and its marks into *out, which is cleared
+ * first. STATUS_INVALID where the file holds several. */
 enum status document_extract(const char *path, enum document_kind kind, size_t limit, struct document_text *out,
                              struct error *e);
 /* The marks of a text that is at hand: its lines, and the headings of those kinds of text that have any. */

@@ -325,3 +325,37 @@ enum status extract_html(const char *path, struct text_span html, bool is_utf8, 
     htmlFreeParserCtxt(parser);
     return status;
 }
+
+enum status extract_html_file(const struct extract_file *f, struct document_text *out, struct error *e) {
+    size_t damaged, characters;
+    struct buffer html = {0};
+    enum status status = extract_read_text(f, &html, &damaged, &characters, e);
+    if (status == STATUS_OK) {
+        /* A page in another encoding says so; one that is UTF-8 apart from a few bytes is UTF-8, whatever it says. */
+        bool is_utf8 = damaged <= characters / 100;
+        if (is_utf8 && damaged > 0) extract_repair(&html);
+        extract_drop_bom(&html);
+        status = extract_html(f->name, (struct text_span){html.data, html.size}, is_utf8, out, e);
+    }
+    buffer_free(&html);
+    return status;
+}
+
+/* The handler of the encoding stays open, and so does the table that it was loaded from. */
+void extract_html_prepare(struct text_span html) {
+    static const char attribute_name[] = "charset=";
+    size_t n = html.size < 4096 ? html.size : 4096;
+    char name[64];
+    for (size_t at = 0; at + sizeof attribute_name < n; at++) {
+        if (strncasecmp(html.text + at, attribute_name, sizeof attribute_name - 1) != 0) continue;
+        size_t start = at + sizeof attribute_name - 1, size = 0;
+        while (start < n && strchr("\"' ", html.text[start]) && html.text[start]) start++;
+        while (start + size < n && size < sizeof name - 1 && html.text[start + size] &&
+               !strchr("\"' ;/>", html.text[start + size]))
+            size++;
+        memcpy(name, html.text + start, size);
+        name[size] = '\0';
+        if (size > 0) xmlFindCharEncodingHandler(name);
+    }
+    xmlFindCharEncodingHandler("windows-1252");
+}

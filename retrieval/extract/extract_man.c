@@ -1,85 +1,26 @@
 /* retrieval/extract/extract_man.c: man pages, formatted by the mandoc program: a page is a program in roff, and no
- * parser of ours would do. It runs with a fixed argument list and no shell; what it may print and how long are bounded.
- */
-#include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
-#include <stdlib.h>
+ * parser of ours would do. */
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "retrieval/extract/extract_private.h"
 
-enum { MANDOC_SECONDS = 30 };
-
-/* Reads everything the program prints. */
-static enum status read_output(int fd, const char *path, size_t limit, struct buffer *out, struct error *e) {
-    char block[1 << 16];
-    double deadline = time_now() + MANDOC_SECONDS;
-    for (;;) {
-        double left = deadline - time_now();
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-        int ready = left > 0 ? poll(&p, 1, (int)(left * 1000) + 1) : 0;
-        if (ready < 0 && errno == EINTR) continue;
-        if (ready < 0) return error_errno(e, "%s: poll", path);
-        if (ready == 0) return error_set(e, STATUS_INVALID, "%s: mandoc takes over %d seconds", path, MANDOC_SECONDS);
-        ssize_t n = read(fd, block, sizeof block);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return error_errno(e, "%s: read from mandoc", path);
-        if (n == 0) return STATUS_OK;
-        if ((size_t)n > limit - out->size)
-            return error_set(e, STATUS_TOO_LARGE, "%s: the page has more text than the limit of %zu bytes", path,
-                             limit);
-        buffer_append(out, block, (size_t)n);
-    }
-}
-
-static enum status spawn_mandoc(const char *path, int output, pid_t *pid, struct error *e) {
-    struct buffer argument = {0};
+/* mandoc opens the file itself, since a packed page is known by its name. */
+static enum status run_mandoc(const struct extract_file *f, struct buffer *out, struct error *e) {
+    struct buffer path = {0};
     /* A name that begins with a dash must not become an option. */
-    buffer_printf(&argument, "%s%s", path[0] == '-' ? "./" : "", path);
+    if (f->path) buffer_printf(&path, "%s%s", f->path[0] == '-' ? "./" : "", f->path);
     char *argv[] = {(char[]){"mandoc"},
                     (char[]){"-T"},
                     (char[]){"utf8"},
                     (char[]){"-O"},
                     (char[]){"width=500,indent=0"},
-                    argument.data,
+                    path.data,
                     NULL};
-    char *environment[] = {(char[]){"LC_ALL=C.UTF-8"}, NULL};
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
-    posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    int failed = posix_spawnp(pid, "mandoc", &actions, NULL, argv, environment);
-    posix_spawn_file_actions_destroy(&actions);
-    buffer_free(&argument);
-    if (failed == ENOENT)
-        return error_set(e, STATUS_UNSUPPORTED,
-                         "%s: man pages need the program mandoc; install the package of that "
-                         "name",
-                         path);
-    errno = failed;
-    return failed ? error_errno(e, "%s: start mandoc", path) : STATUS_OK;
-}
-
-static enum status run_mandoc(const char *path, size_t limit, struct buffer *out, struct error *e) {
-    int pipes[2], code;
-    pid_t pid;
-    if (pipe2(pipes, O_CLOEXEC) != 0) return error_errno(e, "%s: pipe", path);
-    enum status status = spawn_mandoc(path, pipes[1], &pid, e);
-    close(pipes[1]);
-    if (status == STATUS_OK) {
-        status = read_output(pipes[0], path, limit, out, e);
-        if (status) kill(pid, SIGKILL);
-        while (waitpid(pid, &code, 0) < 0 && errno == EINTR) continue;
-        if (status == STATUS_OK && (!WIFEXITED(code) || WEXITSTATUS(code) >= 5))
-            status = error_set(e, STATUS_INVALID, "%s: mandoc could not format it", path);
-    }
-    close(pipes[0]);
+    struct child_program program = {
+        .argv = argv, .package = "mandoc", .name = f->name, .limits = f->limits, .worst = 4};
+    if (f->path == NULL) program.input = f->bytes;
+    enum status status = child_run_program(&program, out, e);
+    buffer_free(&path);
     return status;
 }
 
@@ -172,24 +113,22 @@ static bool is_redirect(const struct buffer *page) {
            memcmp(line.text, "See the file ", 13) == 0;
 }
 
-enum status extract_man(const char *path, size_t limit, struct document_text *out, struct error *e) {
-    struct buffer source = {0}, page = {0};
-    /* mandoc opens the file itself; reading it first refuses what is no regular file, too large or binary. */
-    enum status status = file_read(path, limit, &source, e);
-    size_t size = strlen(path);
-    bool packed = size > 3 && strcmp(path + size - 3, ".gz") == 0;
-    if (status == STATUS_OK && source.size == 0) status = error_set(e, STATUS_INVALID, "%s: empty", path);
-    if (status == STATUS_OK && !packed && memchr(source.data, '\0', source.size))
-        status = error_set(e, STATUS_INVALID, "%s: binary: it holds a NUL", path);
-    buffer_free(&source);
-    if (status == STATUS_OK) status = run_mandoc(path, limit, &page, e);
+enum status extract_man(const struct extract_file *f, struct document_text *out, struct error *e) {
+    struct buffer page = {0};
+    size_t size = strlen(f->name);
+    bool packed = size > 3 && strcmp(f->name + size - 3, ".gz") == 0;
+    if (!packed && memchr(f->bytes.text, '\0', f->bytes.size))
+        return error_set(e, STATUS_INVALID, "%s: binary: it holds a NUL", f->name);
+    if (packed && f->path == NULL)
+        return error_set(e, STATUS_UNSUPPORTED, "%s: a packed man page is read from a file alone", f->name);
+    enum status status = run_mandoc(f, &page, e);
     if (status == STATUS_OK) {
         remove_overstrike(&page);
         status = is_redirect(&page) ? error_set(e, STATUS_INVALID,
                                                 "%s: only refers to another page (.so), which is indexed itself "
                                                 "where it lies",
-                                                path)
-                                    : take_page(path, &page, out, e);
+                                                f->name)
+                                    : take_page(f->name, &page, out, e);
     }
     buffer_free(&page);
     return status;

@@ -2,13 +2,51 @@
 #pragma once
 
 #include "retrieval/extract/extract.h"
+#include "retrieval/extract/extract_child.h"
 
-/* html: valid UTF-8, or bytes in the encoding that the document declares (windows-1252 when it declares none). */
-enum status extract_html(const char *path, struct text_span html, bool is_utf8, struct document_text *out,
-                         struct error *e);
+/* A file that was read. */
+struct extract_file {
+    const char *name; /* for errors */
+    const char *path; /* to open once more; NULL: the bytes are no file's */
+    struct text_span bytes;
+    enum document_kind kind;
+    struct extract_limits limits;
+};
+
+/* Text as it is. */
+enum status extract_text(const struct extract_file *f, struct document_text *out, struct error *e);
+/* Refuses a text of blanks. */
+enum status extract_check_blank(const char *name, const struct buffer *text, struct error *e);
+/* Bytes to UTF-8, in a buffer: of byte order marks, and else of what the bytes look like. *damaged of *characters are
+ * none. STATUS_INVALID for a binary file. */
+enum status extract_read_text(const struct extract_file *f, struct buffer *text, size_t *damaged, size_t *characters,
+                              struct error *e);
+/* In place; each damaged byte becomes U+FFFD. */
+void extract_repair(struct buffer *text);
+void extract_drop_bom(struct buffer *text);
+
 /* Bytes that begin with UTF-16's byte order mark become UTF-8, in place; *damaged counts the characters that were none,
  * each U+FFFD now. False: they stay as they are. */
 bool extract_decode(struct buffer *b, size_t *damaged);
 /* For bytes that are not UTF-8: what they may be, to be put after the error, or "". */
 const char *extract_encoding_hint(const struct buffer *b);
-enum status extract_man(const char *path, size_t limit, struct document_text *out, struct error *e);
+
+/* Programs of others. */
+enum status extract_man(const struct extract_file *f, struct document_text *out, struct error *e);
+enum status extract_pdf(const struct extract_file *f, struct document_text *out, struct error *e);
+
+/* Parsers that run in a child process: `context` is a struct extract_file. */
+enum status extract_parse(void *context, struct child_writer *w, struct error *e);
+enum status extract_prepare(void *context, struct error *e);
+
+/* html: valid UTF-8, or bytes in the encoding that the document declares (windows-1252 when it declares none). */
+enum status extract_html(const char *path, struct text_span html, bool is_utf8, struct document_text *out,
+                         struct error *e);
+enum status extract_html_file(const struct extract_file *f, struct document_text *out, struct error *e);
+enum status extract_office(const struct extract_file *f, struct document_text *out, struct error *e);
+/* Tables and lines of JSON: a document for each record. */
+enum status extract_records(const struct extract_file *f, struct child_writer *w, struct error *e);
+/* The members of an archive, as they are. */
+enum status extract_members(const struct extract_file *f, struct child_writer *w, struct error *e);
+/* Before the files are out of reach: the tables of the encoding that a page declares. */
+void extract_html_prepare(struct text_span html);

@@ -200,16 +200,16 @@ def test_bad_input_is_named(docs, tmp_path):
 
 def test_other_kinds_beside_documents_are_counted(docs, tmp_path):
     """They are no mistake: the exit code is 0. --verbose names them."""
-    for name in ["a.pdf", "b.pdf", "c.json", ".git/config", ".env", ".a", ".b", ".c", ".d"]:
+    for name in ["a.jpg", "b.jpg", "c.json", ".git/config", ".env", ".a", ".b", ".c", ".d"]:
         (docs / name).parent.mkdir(exist_ok=True)
         (docs / name).write_text("text")
     done = build(tmp_path / "collection", docs)
     assert done.returncode == 0, done.stderr
-    assert 'not read: 2 files of kind ".pdf"\n' in done.stderr and 'not read: 1 file of kind ".json"\n' in done.stderr
+    assert 'not read: 2 files of kind ".jpg"\n' in done.stderr and 'not read: 1 file of kind ".json"\n' in done.stderr
     assert "not read: 6 names that begin with a dot: .a, .b, .c, .d, .env, ...\n" in done.stderr
     assert "9 of other kinds or hidden not read" in done.stdout and str(docs) not in done.stderr
     done = build(tmp_path / "collection", docs, "--verbose")
-    for name in ["a.pdf", "b.pdf", "c.json", ".git", ".env"]:
+    for name in ["a.jpg", "b.jpg", "c.json", ".git", ".env"]:
         assert f": {docs / name}\n" in done.stderr
 
 

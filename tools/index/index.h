@@ -56,9 +56,6 @@ char *walk_name(char **paths, int n, int i);
 void walk_report(const struct walk *w);
 void walk_free(struct walk *w);
 
-/* Guesses how much text each file holds, from its bytes or from a short look at some of them. */
-void survey_texts(struct walk *w, size_t max_file_bytes);
-
 /* Progress on stderr: a bar on a terminal, else a line every ten seconds. */
 struct index_progress {
     bool terminal, drawn;
@@ -69,7 +66,10 @@ struct index_progress {
 };
 /* The files that will be read. */
 void progress_start(struct index_progress *p, const struct walk *w);
-void progress_read(struct index_progress *p, const struct found_file *file, uint64_t text_bytes);
+/* A document was read: of its file, so many bytes of text had been expected in its place. */
+void progress_read(struct index_progress *p, uint64_t expected, uint64_t text_bytes);
+/* A file was read; what was expected of it beyond its documents does not come. */
+void progress_read_file(struct index_progress *p, uint64_t expected);
 void progress_embedded(struct index_progress *p, int chunks, uint64_t text_bytes);
 void progress_show(struct index_progress *p, bool last);
 void progress_clear(struct index_progress *p); /* before any other line on stderr */
@@ -79,11 +79,18 @@ struct build_options {
     const char *index_factory; /* NULL: by size */
     int chunk_length;          /* 0: as the model has it */
     size_t max_file_bytes;
+    int max_seconds; /* for reading a file; 0: as extract_limits_of has it */
     bool verbose;
     bool follow; /* links that lead out of the paths */
     char **paths;
     int n_paths;
 };
+/* Reads the documents of one file under the limits that the options set. */
+enum status read_documents(const struct build_options *o, const struct found_file *file,
+                           const struct document_taker *taker, struct error *e);
+/* Guesses how much text each file holds, from its bytes or from a short look at some of them. */
+void survey_texts(struct walk *w, const struct build_options *o);
+
 /* Builds a collection; returns an exit code, with *e filled in for EXIT_FAILED. */
 int index_build(const struct build_options *o, const struct config *config, struct error *e);
 

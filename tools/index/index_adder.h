@@ -11,9 +11,10 @@ struct adder {
     struct tokenizer *tokenizer;
     struct document_cutter cutter;
     struct walk walk;
-    struct document_text read; /* of one file */
-    struct key_set *seen;      /* gets the ids of the documents that were read; NULL: nobody asks */
-    bool only_there;           /* update: documents that are not there are left out */
+    const struct found_file *file; /* that is read */
+    enum status failed;            /* of the collection, which ends the command */
+    struct key_set *seen;          /* gets the ids of the documents that were read; NULL: nobody asks */
+    bool only_there;               /* update: documents that are not there are left out */
     int n_unchanged;
 };
 

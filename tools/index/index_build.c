@@ -26,7 +26,6 @@ struct builder {
     struct document_cutter cutter;
     struct key_set texts; /* hash and length of each text, so that a copy is added once */
     int n_copies, n_added;
-    struct document_text read; /* of one file */
     /* Chunks that wait: their text lies back to back. */
     struct buffer waiting;
     size_t ends[BATCH_CHUNKS];
@@ -62,19 +61,18 @@ static enum status embed_waiting(struct builder *b, struct error *e) {
 }
 
 /* Adds the document that was cut, and queues its chunks' text for the embedder. */
-static enum status add_chunks(struct builder *b, const char *stored, struct error *e) {
+static enum status add_chunks(struct builder *b, const char *stored, const struct document_text *d, struct error *e) {
     const struct document_cutter *cut = &b->cutter;
-    const struct buffer *text = &b->read.text;
     struct collection_document document = {.path = stored,
-                                           .title = b->read.title.data,
-                                           .text = {text->data, text->size},
-                                           .marks = marks_of(&b->read.marks),
+                                           .title = d->title.data,
+                                           .text = {d->text.data, d->text.size},
+                                           .marks = marks_of(&d->marks),
                                            .ids = cut->tokens.ids,
                                            .bounds = cut->bounds,
                                            .n = cut->tokens.n};
     enum status status = collection_add_document(b->collection, &document, e);
     for (int i = 0; i < cut->n_chunks && status == STATUS_OK; i++) {
-        buffer_append(&b->waiting, text->data + cut->bounds[i], cut->bounds[i + 1] - cut->bounds[i]);
+        buffer_append(&b->waiting, d->text.data + cut->bounds[i], cut->bounds[i + 1] - cut->bounds[i]);
         b->ends[b->n_waiting] = b->waiting.size;
         b->n_waiting++;
         if (b->n_waiting == BATCH_CHUNKS || b->waiting.size >= BATCH_BYTES) status = embed_waiting(b, e);
@@ -82,35 +80,73 @@ static enum status add_chunks(struct builder *b, const char *stored, struct erro
     return status;
 }
 
-/* One file into b->read, and cut. */
-static enum status read_document(struct builder *b, const struct found_file *file, struct error *e) {
-    enum status status = document_extract(file->path, file->kind, b->options->max_file_bytes, &b->read, e);
+enum status read_documents(const struct build_options *o, const struct found_file *file,
+                           const struct document_taker *taker, struct error *e) {
+    struct extract_limits limits = extract_limits_of(o->max_file_bytes);
+    if (o->max_seconds > 0) limits.seconds = o->max_seconds;
+    return document_extract_all(&(struct extract_source){.path = file->path, .kind = file->kind}, &limits, taker, e);
+}
+
+/* A file, while its documents are added. */
+struct file_adder {
+    struct builder *builder;
+    const struct found_file *file;
+    uint64_t guess;     /* bytes of text that are still expected of it */
+    enum status failed; /* the builder's own failure, which ends the build */
+};
+
+static enum status add_document(struct file_adder *a, const char *part, const struct document_text *d,
+                                struct error *e) {
+    struct builder *b = a->builder;
+    struct error why;
+    struct buffer stored = {0};
+    uint64_t guess = d->text.size < a->guess ? d->text.size : a->guess;
+    enum status status = check_interrupted(e);
     if (status) return status;
-    status = document_cut(&b->cutter, (struct text_span){b->read.text.data, b->read.text.size}, e);
-    return status ? error_prefix(e, "%s", file->path) : STATUS_OK;
+    buffer_printf(&stored, "%s%s", a->file->stored, part);
+    if (document_cut(&b->cutter, (struct text_span){d->text.data, d->text.size}, &why)) {
+        error_prefix(&why, "%s%s", a->file->path, part);
+        report(b, &why);
+    } else if (!key_set_add(&b->texts, hash_bytes(d->text.data, d->text.size, 0), d->text.size)) {
+        b->n_copies++;
+        progress_clear(&b->progress);
+        if (b->options->verbose) line_print(stderr, "a copy of another: %s%s", a->file->path, part);
+    } else {
+        b->n_added++;
+        a->guess -= guess;
+        progress_read(&b->progress, guess, d->text.size - b->cutter.bounds[0]);
+        status = add_chunks(b, stored.data, d, e);
+    }
+    buffer_free(&stored);
+    return status;
+}
+
+static enum status take_document(void *context, const char *part, const struct document_text *d, struct error *e) {
+    struct file_adder *a = context;
+    a->failed = add_document(a, part, d, e);
+    return a->failed;
+}
+
+static void skip_document(void *context, const struct error *why) {
+    report(((struct file_adder *)context)->builder, why);
 }
 
 static enum status add_file(struct builder *b, const struct found_file *file, struct error *e) {
-    struct error why;
-    uint64_t text_bytes = 0;
-    bool is_new = false;
+    struct file_adder adder = {.builder = b, .file = file, .guess = file->text_bytes};
+    struct document_taker taker = {.context = &adder, .take = take_document, .skip = skip_document};
+    struct error why = {0};
     enum status status = check_interrupted(e);
     if (status) return status;
-    if (read_document(b, file, &why)) {
-        /* Ctrl-C reaches mandoc too: its page is not bad. */
-        if ((status = check_interrupted(e)) == STATUS_OK) report(b, &why);
-    } else if (!key_set_add(&b->texts, hash_bytes(b->read.text.data, b->read.text.size, 0), b->read.text.size)) {
-        b->n_copies++;
-        progress_clear(&b->progress);
-        if (b->options->verbose) line_print(stderr, "a copy of another: %s", file->path);
-    } else {
-        is_new = true;
-        text_bytes = b->read.text.size - b->cutter.bounds[0];
+    status = read_documents(b->options, file, &taker, &why);
+    if (adder.failed) {
+        *e = why;
+        return status;
     }
-    progress_read(&b->progress, file, text_bytes);
-    if (!is_new) return status;
-    b->n_added++;
-    return add_chunks(b, file->stored, e);
+    /* Ctrl-C reaches mandoc too: its page is not bad. */
+    if (status && check_interrupted(e)) return e->status;
+    if (status) report(b, &why);
+    progress_read_file(&b->progress, adder.guess);
+    return STATUS_OK;
 }
 
 struct model_facts {
@@ -210,19 +246,35 @@ static enum status open_parts(struct builder *b, const struct config *config, st
     return status;
 }
 
+struct chunk_counter {
+    struct builder *builder;
+    struct key_set texts;
+    int64_t n_chunks;
+};
+
+static enum status count_document(void *context, const char *part, const struct document_text *d, struct error *e) {
+    struct chunk_counter *c = context;
+    struct error why;
+    (void)part;
+    if (check_interrupted(e)) return e->status;
+    if (document_cut(&c->builder->cutter, (struct text_span){d->text.data, d->text.size}, &why)) return STATUS_OK;
+    if (key_set_add(&c->texts, hash_bytes(d->text.data, d->text.size, 0), d->text.size))
+        c->n_chunks += c->builder->cutter.n_chunks;
+    return STATUS_OK;
+}
+
 /* Counts the chunks that the files will give, up to `enough`. */
 static enum status count_chunks(struct builder *b, int64_t enough, int64_t *n_chunks, struct error *e) {
-    struct key_set texts = {0};
+    struct chunk_counter counter = {.builder = b};
+    struct document_taker taker = {.context = &counter, .take = count_document};
     struct error unreadable;
     enum status status = STATUS_OK;
-    *n_chunks = 0;
-    for (int i = 0; i < b->walk.n && *n_chunks < enough && status == STATUS_OK; i++) {
+    for (int i = 0; i < b->walk.n && counter.n_chunks < enough && status == STATUS_OK; i++) {
+        read_documents(b->options, &b->walk.files[i], &taker, &unreadable);
         status = check_interrupted(e);
-        if (status || read_document(b, &b->walk.files[i], &unreadable)) continue;
-        if (key_set_add(&texts, hash_bytes(b->read.text.data, b->read.text.size, 0), b->read.text.size))
-            *n_chunks += b->cutter.n_chunks;
     }
-    key_set_free(&texts);
+    *n_chunks = counter.n_chunks;
+    key_set_free(&counter.texts);
     return status;
 }
 
@@ -282,7 +334,7 @@ static enum status build(struct builder *b, const struct config *config, struct 
     status = open_parts(b, config, e);
     if (status == STATUS_OK) status = check_index(b, e);
     if (status) return status;
-    survey_texts(&b->walk, b->options->max_file_bytes);
+    survey_texts(&b->walk, b->options);
     status = check_index_memory(b, e);
     if (status) return status;
     progress_start(&b->progress, &b->walk);
@@ -306,7 +358,6 @@ int index_build(const struct build_options *o, const struct config *config, stru
     tokenizer_close(b->tokenizer);
     walk_free(&b->walk);
     key_set_free(&b->texts);
-    document_text_free(&b->read);
     buffer_free(&b->waiting);
     document_cutter_close(&b->cutter);
     free(b->vectors);

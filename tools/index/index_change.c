@@ -83,25 +83,33 @@ static bool is_there(const struct adder *a, const char *id) {
     return there;
 }
 
-static enum status put_file(struct adder *a, const struct found_file *file, struct error *e) {
+/* Parts of a file that got an id have it with the part behind. */
+static enum status put_part(struct adder *a, const char *part, const struct document_text *d, struct error *e) {
     const struct index_arguments *arguments = a->arguments;
     char of_path[DOCUMENT_ID_SIZE];
     enum change_effect effect;
-    document_id_of_path(file->stored, of_path);
-    struct collection_document d = {.id = arguments->id ? arguments->id : of_path,
-                                    .path = file->stored,
-                                    .title = a->read.title.data,
-                                    .metadata = arguments->metadata.data,
-                                    .text = {a->read.text.data, a->read.text.size},
-                                    .marks = marks_of(&a->read.marks)};
-    if (a->only_there && !is_there(a, d.id))
-        return error_set(e, STATUS_INVALID, "%s: no document has its id %s; add adds it", file->path, d.id);
-    enum status status = document_put(&a->cutter, a->collection, &d, &index_interrupted, &effect, e);
-    if (status) return status;
-    if (a->seen) key_set_add(a->seen, hash_bytes(d.id, strlen(d.id), 0), hash_bytes(d.id, strlen(d.id), 1));
-    if (effect == CHANGE_NOTHING) a->n_unchanged++;
-    if (effect != CHANGE_NOTHING || arguments->build.verbose) index_print_effect(arguments, effect, d.id, d.path);
-    return STATUS_OK;
+    struct buffer path = {0}, id = {0};
+    buffer_printf(&path, "%s%s", a->file->stored, part);
+    document_id_of_path(path.data, of_path);
+    buffer_printf(&id, "%s%s", arguments->id ? arguments->id : of_path, arguments->id ? part : "");
+    struct collection_document document = {.id = id.data,
+                                           .path = path.data,
+                                           .title = d->title.data,
+                                           .metadata = arguments->metadata.data,
+                                           .text = {d->text.data, d->text.size},
+                                           .marks = marks_of(&d->marks)};
+    enum status status = STATUS_OK;
+    if (a->only_there && !is_there(a, id.data))
+        status = error_set(e, STATUS_INVALID, "%s%s: no document has its id %s; add adds it", a->file->path, part, id.data);
+    if (status == STATUS_OK) status = document_put(&a->cutter, a->collection, &document, &index_interrupted, &effect, e);
+    if (status == STATUS_OK && a->seen)
+        key_set_add(a->seen, hash_bytes(id.data, id.size, 0), hash_bytes(id.data, id.size, 1));
+    if (status == STATUS_OK && effect == CHANGE_NOTHING) a->n_unchanged++;
+    if (status == STATUS_OK && (effect != CHANGE_NOTHING || arguments->build.verbose))
+        index_print_effect(arguments, effect, id.data, path.data);
+    buffer_free(&path);
+    buffer_free(&id);
+    return status;
 }
 
 /* A document's own fault does not keep the others out; the collection's does. */
@@ -109,14 +117,29 @@ static bool is_own_fault(enum status status) {
     return status == STATUS_INVALID || status == STATUS_TOO_LARGE || status == STATUS_UNSUPPORTED;
 }
 
+static enum status take_part(void *context, const char *part, const struct document_text *d, struct error *e) {
+    struct adder *a = context;
+    if (index_interrupted) return a->failed = error_set(e, STATUS_CANCELLED, "interrupted");
+    enum status status = put_part(a, part, d, e);
+    if (is_own_fault(status)) {
+        report_skipped(a, e);
+        return STATUS_OK;
+    }
+    a->failed = status;
+    return status;
+}
+
+static void skip_part(void *context, const struct error *why) { report_skipped(context, why); }
+
 enum status adder_put_file(struct adder *a, const struct found_file *file, bool *read, struct error *e) {
-    struct error why;
+    struct document_taker taker = {.context = a, .take = take_part, .skip = skip_part};
+    struct error why = {0};
     *read = false;
     if (index_interrupted) return error_set(e, STATUS_CANCELLED, "interrupted");
-    enum status status = document_extract(file->path, file->kind, a->arguments->build.max_file_bytes, &a->read, &why);
-    if (status == STATUS_OK) status = put_file(a, file, &why);
+    a->file = file;
+    enum status status = read_documents(&a->arguments->build, file, &taker, &why);
     *read = status == STATUS_OK || is_own_fault(status);
-    if (is_own_fault(status)) {
+    if (status && a->failed == STATUS_OK && !index_interrupted) {
         report_skipped(a, &why);
         return STATUS_OK;
     }
@@ -143,7 +166,6 @@ void adder_close(struct adder *a) {
     tokenizer_close(a->tokenizer);
     embedder_model_close(&a->embedder);
     walk_free(&a->walk);
-    document_text_free(&a->read);
 }
 
 static enum status add_files(struct adder *a, struct error *e) {

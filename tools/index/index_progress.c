@@ -13,10 +13,14 @@ void progress_start(struct index_progress *p, const struct walk *w) {
     for (int i = 0; i < w->n; i++) estimate_expect(&p->estimate, w->files[i].text_bytes);
 }
 
-void progress_read(struct index_progress *p, const struct found_file *file, uint64_t text_bytes) {
-    p->files++;
-    estimate_read(&p->estimate, file->text_bytes, text_bytes);
+void progress_read(struct index_progress *p, uint64_t expected, uint64_t text_bytes) {
+    estimate_read(&p->estimate, expected, text_bytes);
     progress_show(p, false);
+}
+
+void progress_read_file(struct index_progress *p, uint64_t expected) {
+    p->files++;
+    progress_read(p, expected, 0);
 }
 
 void progress_embedded(struct index_progress *p, int chunks, uint64_t text_bytes) {

@@ -23,12 +23,18 @@ static int survey_kind(const struct found_file *file) {
     return 2 * (int)file->kind + packed;
 }
 
-void survey_texts(struct walk *w, size_t max_file_bytes) {
+static enum status count_text(void *context, const char *part, const struct document_text *d, struct error *e) {
+    uint64_t *bytes = context;
+    (void)part;
+    *bytes += d->text.size;
+    return index_interrupted ? error_set(e, STATUS_CANCELLED, "interrupted") : STATUS_OK;
+}
+
+void survey_texts(struct walk *w, const struct build_options *o) {
     enum { KINDS = 2 * DOCUMENT_KINDS };
     struct {
         double file, text;
     } seen[KINDS] = {{0}};
-    struct document_text read_text = {0};
     struct error unreadable;
     bool *read = xcalloc((size_t)w->n + 1, sizeof *read);
     double end = time_now() + SURVEY_SECONDS;
@@ -40,11 +46,10 @@ void survey_texts(struct walk *w, size_t max_file_bytes) {
             struct found_file *file = &w->files[i];
             if (read[i]) continue;
             read[i] = true;
-            if (document_extract(file->path, file->kind, max_file_bytes, &read_text, &unreadable))
-                document_text_clear(&read_text);
-            file->text_bytes = read_text.text.size;
+            struct document_taker taker = {.context = &file->text_bytes, .take = count_text};
+            read_documents(o, file, &taker, &unreadable);
             seen[survey_kind(file)].file += (double)file->size;
-            seen[survey_kind(file)].text += (double)read_text.text.size;
+            seen[survey_kind(file)].text += (double)file->text_bytes;
         }
     for (int i = 0; i < w->n; i++) {
         int kind = survey_kind(&w->files[i]);
@@ -52,5 +57,4 @@ void survey_texts(struct walk *w, size_t max_file_bytes) {
         if (!read[i]) w->files[i].text_bytes = (uint64_t)((double)w->files[i].size * ratio);
     }
     free(read);
-    document_text_free(&read_text);
 }

@@ -27,6 +27,13 @@ static void skip(struct walk *w, const char *path, const char *why) {
     w->n_skipped++;
 }
 
+static void skip_unknown(struct walk *w, const char *path) {
+    struct buffer why = {0};
+    buffer_printf(&why, "not a known kind of document; %s are", document_kind_names);
+    skip(w, path, why.data);
+    buffer_free(&why);
+}
+
 static void count_unknown(struct walk *w, const char *path) {
     const char *slash = strrchr(path, '/'), *dot = strrchr(slash ? slash : path, '.');
     const char *extension = dot && strlen(dot) < sizeof w->unknown[0].extension ? dot : "";
@@ -164,7 +171,7 @@ static enum status visit(struct walk *w, struct trail *t, const char *path, cons
         skip(w, path, "neither a file nor a folder");
     } else if (S_ISREG(st.st_mode) && document_kind(path) == DOCUMENT_UNKNOWN) {
         if (given)
-            skip(w, path, "not a known kind of document; .txt, .md, .rst, .html and man pages are");
+            skip_unknown(w, path);
         else
             count_unknown(w, path);
     } else if (!given && link_leads_out(w, t, path)) {

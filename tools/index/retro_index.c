@@ -17,7 +17,7 @@
 #include "tools/index/index.h"
 #include "tools/usage.h"
 
-enum { DEFAULT_FILE_LIMIT = 64 << 20, LARGEST_FILE_LIMIT = 1 << 30, LARGEST_K = 1000 };
+enum { DEFAULT_FILE_LIMIT = 64 << 20, LARGEST_FILE_LIMIT = 1 << 30, LARGEST_K = 1000, LARGEST_SECONDS = 86400 };
 
 atomic_bool index_interrupted;
 
@@ -46,6 +46,7 @@ enum option_id {
     OPTION_CHUNK,
     OPTION_INDEX,
     OPTION_LIMIT,
+    OPTION_SECONDS,
     OPTION_QUERIES,
     OPTION_EXCLUDE,
     OPTION_VERBOSE,
@@ -82,6 +83,8 @@ static const struct index_row {
     {"--json", NULL, "an object a line", OPTION_JSON, LIST | SHOW | PUTS | CHANGE | STATS | COPY | VERIFY | SEARCH},
     {"--long", NULL, "number of chunks, name and title beside each id", OPTION_LONG, LIST},
     {"--max-file-bytes", "N", "larger files are skipped (67108864)", OPTION_LIMIT, BUILD | EXTRACT | PUTS},
+    {"--max-file-seconds", "N", "files whose reading takes longer are skipped (60)", OPTION_SECONDS,
+     BUILD | EXTRACT | PUTS},
     {"--follow", NULL, "follows links that lead out of PATH; else they are skipped", OPTION_FOLLOW, BUILD | PUTS},
     {"--verbose", NULL, "names files of unknown kind, hidden files and copies", OPTION_VERBOSE, BUILD | PUTS},
     {"--config", "FILE", "model.path (tokenizer) and retrieval.embedder are used", OPTION_CONFIG,
@@ -114,6 +117,10 @@ static enum status parse_option(struct index_arguments *a, int option, const cha
         case OPTION_LIMIT:
             status = usage_number("--max-file-bytes", value, 1, LARGEST_FILE_LIMIT, &n, e);
             a->build.max_file_bytes = (size_t)n;
+            break;
+        case OPTION_SECONDS:
+            status = usage_number("--max-file-seconds", value, 1, LARGEST_SECONDS, &n, e);
+            a->build.max_seconds = (int)n;
             break;
         case 'k':
             status = usage_number("-k", value, 1, LARGEST_K, &n, e);
@@ -206,15 +213,26 @@ static int run_neighbors(struct index_arguments *a, struct error *e) {
     return status ? EXIT_FAILED : EXIT_FINE;
 }
 
+/* A document within a file comes behind its name. */
+static enum status print_document(void *context, const char *part, const struct document_text *d, struct error *e) {
+    (void)context;
+    if (part[0]) line_print(stdout, "==> %s <==", part);
+    if (fwrite(d->text.data, 1, d->text.size, stdout) != d->text.size) return error_errno(e, "standard output");
+    return STATUS_OK;
+}
+
+static void print_skipped(void *context, const struct error *why) {
+    *(int *)context += 1;
+    line_print(stderr, "skipped: %s", why->text);
+}
+
 static int run_extract(struct index_arguments *a, struct error *e) {
-    struct document_text read = {0};
-    enum status status = index_expect(a, 1, "extract FILE", e);
-    if (status == STATUS_OK)
-        status = document_extract(a->rest[0], document_kind(a->rest[0]), a->build.max_file_bytes, &read, e);
-    if (status == STATUS_OK && fwrite(read.text.data, 1, read.text.size, stdout) != read.text.size)
-        status = error_errno(e, "standard output");
-    document_text_free(&read);
-    return status ? EXIT_FAILED : EXIT_FINE;
+    int n_skipped = 0;
+    struct document_taker taker = {.context = &n_skipped, .take = print_document, .skip = print_skipped};
+    if (index_expect(a, 1, "extract FILE", e)) return EXIT_FAILED;
+    struct found_file file = {.path = a->rest[0], .kind = document_kind(a->rest[0])};
+    if (read_documents(&a->build, &file, &taker, e)) return EXIT_FAILED;
+    return n_skipped > 0 ? EXIT_SKIPPED : EXIT_FINE;
 }
 
 static int run_help(struct index_arguments *a, struct error *e);
@@ -226,8 +244,7 @@ static const struct index_command {
     const char *examples; /* lines behind "retro-index " */
 } commands[] = {
     {{"build", "--out DIR --config FILE [OPTION...] PATH...",
-      "reads .txt, .md, .rst, .html and man pages under each PATH, cuts them into chunks, embeds the chunks and writes "
-      "a\n"
+      "reads the documents under each PATH (docs/files.md), cuts them into chunks, embeds the chunks and writes a\n"
       "collection; one that is in DIR stays as it is until the new one is complete, then is replaced"},
      BUILD,
      run_build,

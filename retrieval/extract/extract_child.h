@@ -1,0 +1,37 @@
+/* retrieval/extract/extract_child.h: foreign bytes are parsed in a process of their own, under limits on time, memory
+ * and output, without files and without a network (extract_filter.h). A file that makes its parser crash, run on or
+ * grow is a file that is skipped, and nothing else. */
+#pragma once
+
+#include "retrieval/extract/extract.h"
+
+/* The parser's side of the pipe: documents are handed over piece by piece. */
+struct child_writer;
+void child_write_document(struct child_writer *w, const char *part, const struct document_text *d);
+void child_write_skipped(struct child_writer *w, const struct error *why);
+
+/* A parser, as it runs in the child. It may leak and abort; nothing of the process is used again. */
+struct child_parser {
+    enum status (*prepare)(void *context,
+                           struct error *e); /* before the filter, while files may be read; NULL: nothing */
+    enum status (*parse)(void *context, struct child_writer *w, struct error *e);
+    void *context;
+    const char *name; /* of the file, for errors */
+    struct extract_limits limits;
+    size_t output; /* bytes of all that it hands over */
+};
+/* Runs a parser and calls the taker, here, for each piece. Fails as the parser does, or as the taker; a piece that
+ * was taken before stays taken. */
+enum status child_run_parser(const struct child_parser *parser, const struct document_taker *taker, struct error *e);
+
+/* A program that prints text. */
+struct child_program {
+    char *const *argv;
+    const char *package;    /* of Debian, that it comes in */
+    struct text_span input; /* on its standard input; NULL: none */
+    const char *name;       /* of the file, for errors */
+    struct extract_limits limits;
+    int worst; /* the largest exit code that is no failure */
+};
+/* Appends what it prints, of at most limits.bytes. STATUS_UNSUPPORTED where it is not installed. */
+enum status child_run_program(const struct child_program *program, struct buffer *out, struct error *e);

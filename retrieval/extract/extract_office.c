@@ -1,0 +1,142 @@
+/* retrieval/extract/extract_office.c: zips of XML: unpacking their parts, and what the formats share. */
+#include "retrieval/extract/extract_office.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "retrieval/extract/extract_unpack.h"
+#include "retrieval/extract/extract_xml.h"
+
+enum { MAX_PARTS = 20000 };
+
+const struct buffer *office_find(const struct office_parts *parts, const char *name) {
+    for (int i = 0; i < parts->n; i++)
+        if (strcmp(parts->list[i].name, name) == 0) return &parts->list[i].bytes;
+    return NULL;
+}
+
+enum status office_require(const struct office_parts *parts, const char *name, const struct buffer **out,
+                           struct error *e) {
+    *out = office_find(parts, name);
+    if (*out) return STATUS_OK;
+    if (parts->unread.status == STATUS_OK)
+        return error_set(e, STATUS_INVALID, "%s: damaged: it has no %s", parts->file->name, name);
+    *e = parts->unread;
+    return e->status;
+}
+
+/* Pictures, fonts and films stay packed. */
+static bool is_wanted(void *context, const char *member) {
+    static const char *const ends[] = {".xml", ".rels", ".opf", ".xhtml", ".html", ".htm"};
+    size_t size = strlen(member);
+    (void)context;
+    for (size_t i = 0; i < ARRAY_COUNT(ends); i++) {
+        size_t n = strlen(ends[i]);
+        if (size > n && strcasecmp(member + size - n, ends[i]) == 0) return true;
+    }
+    return false;
+}
+
+static void take_part(void *context, const char *member, const struct buffer *bytes, const struct error *why) {
+    struct office_parts *parts = context;
+    if (why) {
+        if (parts->unread.status == STATUS_OK) parts->unread = *why;
+        return;
+    }
+    parts->list = xgrow(parts->list, parts->n, &parts->capacity, sizeof *parts->list);
+    parts->list[parts->n] = (struct office_part){.name = xstrdup(member)};
+    buffer_append(&parts->list[parts->n].bytes, bytes->data, bytes->size);
+    parts->n++;
+}
+
+void office_text(struct office_writer *w, const char *text) { buffer_append_string(&w->out->text, text); }
+
+/* Where the paragraph's text ends; its start: it has none. */
+static size_t paragraph_end(const struct office_writer *w) {
+    const struct buffer *out = &w->out->text;
+    size_t end = out->size;
+    while (end > w->start && strchr(" \t\n", out->data[end - 1])) end--;
+    return end;
+}
+
+void office_page(struct office_writer *w, size_t page) {
+    w->page = page;
+    w->page_here = paragraph_end(w) == w->start;
+}
+
+/* Cells of a row are apart by tabs, all else by newlines. */
+static void end_part(struct office_writer *w, const char *separator) {
+    struct document_text *out = w->out;
+    size_t end = paragraph_end(w);
+    bool has_text = end > w->start;
+    if (has_text && w->page > 0 && w->page_here) {
+        marks_add(&out->marks, MARK_PAGE, 0, w->start, w->page);
+        w->page = 0;
+    }
+    if (has_text && w->level > 0)
+        marks_add(&out->marks, MARK_HEADING, min_int(w->level, MARK_LEVELS), w->start, end - w->start);
+    if (has_text) buffer_append_string(&out->text, separator);
+    w->start = out->text.size;
+    w->level = 0;
+    w->page_here = true;
+}
+
+void office_end_paragraph(struct office_writer *w) { end_part(w, w->cell_open ? " " : "\n"); }
+
+void office_end_cell(struct office_writer *w) {
+    struct buffer *out = &w->out->text;
+    if (out->size > 0 && out->data[out->size - 1] == ' ') out->size--;
+    buffer_append(out, "\t", 1);
+    w->start = out->size;
+}
+
+void office_end_row(struct office_writer *w) {
+    struct buffer *out = &w->out->text;
+    while (out->size > 0 && strchr(" \t", out->data[out->size - 1])) out->size--;
+    buffer_append(out, "\n", 1);
+    w->start = out->size;
+}
+
+struct title_reader {
+    struct buffer *title;
+    bool inside, done;
+};
+
+static void take_title(void *context, const struct xml_event *event) {
+    struct title_reader *t = context;
+    if (event->kind == XML_EVENT_TEXT && t->inside) buffer_append_string(t->title, event->text);
+    if (!xml_is(event, "title")) return;
+    t->done = t->done || event->kind == XML_EVENT_CLOSE;
+    t->inside = event->kind == XML_EVENT_OPEN && !t->done;
+}
+
+void office_title(const struct office_parts *parts, const char *part, struct buffer *title) {
+    const struct buffer *xml = office_find(parts, part);
+    struct title_reader t = {.title = title};
+    struct error e;
+    if (xml == NULL || xml_read(part, (struct text_span){xml->data, xml->size}, take_title, &t, &e))
+        buffer_clear(title);
+}
+
+enum status extract_office(const struct extract_file *f, struct document_text *out, struct error *e) {
+    struct office_parts parts = {.file = f};
+    struct unpack_job job = {.name = f->name,
+                             .bytes = f->bytes,
+                             .limits = {.member = f->limits.bytes, .total = 4 * f->limits.bytes, .members = MAX_PARTS},
+                             .choose = is_wanted,
+                             .take = take_part,
+                             .context = &parts};
+    enum status status = unpack(&job, e);
+    if (status == STATUS_OK)
+        status = f->kind == DOCUMENT_DOCX   ? office_read_docx(&parts, out, e)
+                 : f->kind == DOCUMENT_ODT  ? office_read_odt(&parts, out, e)
+                 : f->kind == DOCUMENT_PPTX ? office_read_pptx(&parts, out, e)
+                                            : office_read_epub(&parts, out, e);
+    for (int i = 0; i < parts.n; i++) {
+        free(parts.list[i].name);
+        buffer_free(&parts.list[i].bytes);
+    }
+    free(parts.list);
+    return status;
+}

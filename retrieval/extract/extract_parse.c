@@ -1,0 +1,111 @@
+/* retrieval/extract/extract_parse.c: the parsers that run in a child process, by kind. */
+#include <string.h>
+
+#include "retrieval/extract/extract_private.h"
+#include "retrieval/extract/extract_unpack.h"
+
+/* Of an archive: files, and bytes in units of the limit of one file. */
+enum { MAX_MEMBERS = 100000, MAX_UNPACKED = 8 };
+
+enum status extract_prepare(void *context, struct error *e) {
+    const struct extract_file *f = context;
+    (void)e;
+    if (f->kind == DOCUMENT_HTML) extract_html_prepare(f->bytes);
+    return STATUS_OK;
+}
+
+/* Archives. */
+
+struct member_writer {
+    const struct extract_file *file;
+    struct child_writer *writer;
+    int n_unknown;
+    struct buffer unknown; /* the first */
+};
+
+/* Files that programs keep beside documents. */
+static bool is_hidden_name(const char *name) {
+    bool begins = true;
+    for (const char *at = name; *at; at++) {
+        if (begins && (*at == '.' || strncmp(at, "__MACOSX/", 9) == 0)) return true;
+        begins = *at == '/';
+    }
+    return false;
+}
+
+/* A name is a name here and leads nowhere, but nobody makes one with ".." in good faith. */
+static bool leads_out(const char *name) {
+    size_t size = strlen(name);
+    return name[0] == '/' || strncmp(name, "../", 3) == 0 || strstr(name, "/../") ||
+           (size >= 3 && strcmp(name + size - 3, "/..") == 0);
+}
+
+static bool choose_member(void *context, const char *member) {
+    struct member_writer *m = context;
+    struct error why;
+    if (leads_out(member)) {
+        error_set(&why, STATUS_INVALID, "%s!/%s: its name leads out of the archive", m->file->name, member);
+        child_write_skipped(m->writer, &why);
+        return false;
+    }
+    if (is_hidden_name(member)) return false;
+    if (document_kind(member) != DOCUMENT_UNKNOWN) return true;
+    if (m->n_unknown == 0) buffer_append_string(&m->unknown, member);
+    m->n_unknown++;
+    return false;
+}
+
+static void take_member(void *context, const char *member, const struct buffer *bytes, const struct error *why) {
+    struct member_writer *m = context;
+    if (why) {
+        child_write_skipped(m->writer, why);
+        return;
+    }
+    child_write_document(m->writer, member, &(struct document_text){.text = *bytes});
+}
+
+enum status extract_members(const struct extract_file *f, struct child_writer *w, struct error *e) {
+    struct member_writer members = {.file = f, .writer = w};
+    struct error why;
+    struct unpack_job job = {
+        .name = f->name,
+        .bytes = f->bytes,
+        .limits = {.member = f->limits.bytes, .total = MAX_UNPACKED * f->limits.bytes, .members = MAX_MEMBERS},
+        .choose = choose_member,
+        .take = take_member,
+        .context = &members};
+    enum status status = unpack(&job, e);
+    if (status == STATUS_OK && members.n_unknown > 0) {
+        error_set(&why, STATUS_UNSUPPORTED, "%s: %d of its files are of no known kind, the first is %s", f->name,
+                  members.n_unknown, members.unknown.data);
+        child_write_skipped(w, &why);
+    }
+    buffer_free(&members.unknown);
+    return status;
+}
+
+/* A file that is one document, with its text checked. */
+static enum status write_single(const struct extract_file *f, enum status status, struct document_text *d,
+                                struct child_writer *w, struct error *e) {
+    if (status == STATUS_OK) status = extract_check_blank(f->name, &d->text, e);
+    if (status == STATUS_OK) child_write_document(w, "", d);
+    return status;
+}
+
+enum status extract_parse(void *context, struct child_writer *w, struct error *e) {
+    const struct extract_file *f = context;
+    struct document_text d = {0};
+    switch (f->kind) {
+        case DOCUMENT_HTML: return write_single(f, extract_html_file(f, &d, e), &d, w, e);
+        case DOCUMENT_DOCX:
+        case DOCUMENT_ODT:
+        case DOCUMENT_PPTX:
+        case DOCUMENT_EPUB: return write_single(f, extract_office(f, &d, e), &d, w, e);
+        case DOCUMENT_CSV:
+        case DOCUMENT_TSV:
+        case DOCUMENT_JSONL: return extract_records(f, w, e);
+        case DOCUMENT_ARCHIVE: return extract_members(f, w, e);
+        default: break;
+    }
+    return error_set(e, STATUS_INTERNAL, "%s: no parser for it", f->name);
+}

@@ -1,0 +1,143 @@
+"""Every kind of file: what is kept of it, and hostile ones, which are skipped with a reason and harm nothing."""
+
+import os
+import re
+import subprocess
+import time
+
+import pytest
+
+import make_files
+from test_retro_index import INDEX, build, run
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    return make_files.write(tmp_path_factory.mktemp("good"), make_files.good())
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    return make_files.write(tmp_path_factory.mktemp("hostile"), make_files.hostile())
+
+
+def extract(path, *options, env=None):
+    return subprocess.run([INDEX, "extract", *options, path], capture_output=True, text=True, timeout=120, env=env)
+
+
+TEXTS = {
+    "book.docx": "Ovens\nHeat the oven to 200 degrees.\nSafety\nWear gloves & goggles.\nBread\t40 minutes\nPie\t50 minutes\n"
+                 "Cleaning\nUse soap.\n",
+    "book.odt": "Gardens\nWater  the roses daily.\nTools\nA spade,\ta rake.\n",
+    "talk.pptx": "Plan\nSell more.\nResults\nSales doubled.\n",
+    "whales.epub": "Loomings\n\nCall me Ishmael.\n\nThe Spouter-Inn\n\nA wide, low entry.\n",
+    "paper.pdf": "Page one tells of apples.\n\nPage three tells of pears.\n",
+    "prices.csv": '==> #2 <==\nname: Bread\nprice: 3,20\nnote: a "dark" loaf\nwith seeds\n==> #4 <==\nname: Pie\n'
+                  "price: 4,10\n==> #6 <==\nname: Cake\nnote: sweet\n",
+    "table.tsv": "==> #2 <==\na: 1\nb: 2\n",
+    "records.jsonl": "==> #1 <==\nThe first record.\n==> #4 <==\ncity: Oslo\npeople: 709000\ntags: north\ntags: sea\n",
+    "all.tar.gz": "==> !/docs/page.html <==\nTarred\n\nfeathered\n",
+    "all.zip": "==> !/notes/a.md <==\n# Notes\n\nalpha beta\n==> !/b.txt <==\ngamma delta\n==> !/inner.zip!/deep.md <==\n"
+               "# Deep\n\nburied treasure\n==> !/sheet.csv#2 <==\nk: x\nv: 1\n",
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_text(good, name):
+    done = extract(good / name)
+    assert done.stdout == TEXTS[name], done.stderr
+    assert done.returncode == (2 if name in ("all.zip", "records.jsonl") else 0)
+
+
+def test_skipped_within(good):
+    skipped = extract(good / "all.zip").stderr
+    for words in ("all.zip!/../../escape.txt: its name leads out", "all.zip!/empty.txt: empty",
+                  "all.zip: 1 of its files are of no known kind, the first is picture.png"):
+        assert words in skipped
+    assert "hidden" not in skipped and len(skipped.splitlines()) == 3
+    assert "records.jsonl#3: record:1:2: not JSON" in extract(good / "records.jsonl").stderr
+
+
+PLACES = [("gloves and goggles", "book.docx", "page 2, Ovens > Safety", "The handbook"),
+          ("watering roses", "book.odt", "page 1, Gardens", "Garden book"),
+          ("sales doubled", "talk.pptx", "page 1, Plan", "Talk"),
+          ("Ishmael", "whales.epub", "Loomings", "Whales"),
+          ("apples", "paper.pdf", "page 1", None), ("pie price", "prices.csv#4", "line 4", "Pie"),
+          ("cake", "prices.csv#6", "line 6", "Cake"), ("Oslo", "records.jsonl#4", "line 4", None),
+          ("treasure", "all.zip!/inner.zip!/deep.md", "line 1, Deep", "Deep")]
+
+
+def test_places(good, tmp_path):
+    """A collection of all of them, whose chunks know page, line and headings, before and after a compaction."""
+    out = tmp_path / "collection"
+    done = build(out, good, "--chunk-length", 8)
+    assert done.returncode == 2 and "skipped" in done.stdout, done.stderr
+    (tmp_path / "more.pdf").write_bytes(make_files.make_pdf(["Added of ants.", "Added of bees."]))
+    assert re.match(r"added \w+\n$", run("add", out, tmp_path / "more.pdf").stdout)
+    for step in range(2):
+        found = run("search", out, "apples", "-k", 1000).stdout
+        seen = set(re.findall(r"^\d+  \S+  (?:good0/)?(\S+)  \[\d+, \d+\)(?: \((.*?)\))?(?:  (.*))?$", found, re.M))
+        for _, path, place, title in PLACES:
+            assert (path, place, title or "") in seen, seen
+        assert {("more.pdf", "page 1", ""), ("more.pdf", "page 2", "")} <= seen
+        assert ("book.docx", "page 3, Cleaning", "The handbook") in seen
+        assert run("compact" if step == 0 else "verify", out).returncode == 0
+
+
+REASONS = {"bomb.docx": "more than 1048576 bytes", "nested.zip": "more than 3 deep", "laughs.docx": "damaged",
+           "deep.docx": "damaged", "cut.docx": "damaged", "text.docx": "damaged", "empty.docx": "no text in it",
+           "missing.odt": "it has no content.xml", "outside.odt": "declares a document type", "scan.pdf": "need OCR",
+           "text.pdf": "damaged or locked", "cut.pdf": "damaged or locked", "binary.csv": "a NUL at byte 6",
+           "cut.tar.gz": "damaged", "spine.epub": "damaged", "bomb.zip": "0.txt: more than 1048576 bytes"}
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_hostile(hostile, name):
+    done = extract(hostile / name, "--max-file-bytes", "1048576")
+    assert done.returncode in (1, 2) and REASONS[name] in done.stderr
+    assert "root:" not in done.stdout and len(done.stdout) < 1 << 20
+
+
+def test_hostile_beside_good(hostile, good, tmp_path):
+    """One bad file does not keep the others out, and each is named with its reason."""
+    done = build(tmp_path / "c", hostile, good / "paper.pdf", "--max-file-bytes", 1048576)
+    assert done.returncode == 2 and "1 documents" in done.stdout, done.stderr
+    for name, reason in REASONS.items():
+        assert re.search(rf"skipped: .*{re.escape(name)}.*", done.stderr) and reason in done.stderr
+
+
+def fake(folder, script):
+    folder.mkdir(exist_ok=True)
+    program = folder / "pdftotext"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
+
+
+@pytest.mark.parametrize("script, reason", [
+    ("while :; do :; done", "takes over 1 seconds"),
+    ("read never < /dev/zero", "takes over 1 seconds"),
+    ("while :; do echo text; done", "more text than the limit of 100000"),
+    ("exit 3", "exit code 3"),
+    ("exit 0", "no text in it")])
+def test_program_that_misbehaves(good, tmp_path, script, reason):
+    began = time.monotonic()
+    done = extract(good / "paper.pdf", "--max-file-seconds", "1", "--max-file-bytes", "100000",
+                   env=fake(tmp_path / "bin", script))
+    assert done.returncode == 1 and reason in done.stderr and time.monotonic() - began < 60
+
+
+def test_program_is_shut_in(good, tmp_path):
+    """A parser that was taken over opens no file to write, starts no program and has no descriptor but its own."""
+    mark = tmp_path / "mark"
+    script = (f"echo x > {mark}; echo wrote $?; (echo sub) ; echo sub $?; /bin/true; echo ran $?; "
+              "for f in 3 4 5 6 7 8 9; do (: <&$f) 2>/dev/null && echo open $f; done; echo end")
+    done = extract(good / "paper.pdf", env=fake(tmp_path / "bin", script))
+    assert not mark.exists() and "ran 0" not in done.stdout and "sub\n" not in done.stdout and "wrote 0" not in done.stdout
+    assert "open" not in done.stdout
+
+
+def test_program_that_is_missing(good, tmp_path):
+    (tmp_path / "bin").mkdir()
+    done = extract(good / "paper.pdf", env={**os.environ, "PATH": str(tmp_path / "bin")})
+    assert done.returncode == 1 and "install the package poppler-utils" in done.stderr
