@@ -164,16 +164,15 @@ static void mark_rst(struct text_span text, struct buffer *marks) {
 /* Marks the first line, and one of many behind it, among the headings that are marked already. */
 static void mark_lines(struct text_span text, const struct buffer *headings, struct buffer *marks) {
     const struct mark *heading = (const struct mark *)(const void *)headings->data;
-    const struct mark *end = heading + headings->size / sizeof *heading;
+    size_t n = headings->size / sizeof *heading, next = 0, marked = 0;
     struct line_reader lines = {.text = text};
-    size_t marked = 0;
     while (read_line(&lines)) {
         if (lines.number > 1 && lines.start - marked < LINE_MARK_BYTES) continue;
-        for (; heading < end && heading->at < lines.start; heading++) buffer_append(marks, heading, sizeof *heading);
+        for (; next < n && heading[next].at < lines.start; next++) buffer_append(marks, &heading[next], sizeof *heading);
         marks_add(marks, MARK_LINE, 0, lines.start, lines.number);
         marked = lines.start;
     }
-    buffer_append(marks, heading, (size_t)(end - heading) * sizeof *heading);
+    for (; next < n; next++) buffer_append(marks, &heading[next], sizeof *heading);
 }
 
 void document_mark(enum document_kind kind, struct text_span text, struct buffer *marks) {
