@@ -168,7 +168,8 @@ static void mark_lines(struct text_span text, const struct buffer *headings, str
     struct line_reader lines = {.text = text};
     while (read_line(&lines)) {
         if (lines.number > 1 && lines.start - marked < LINE_MARK_BYTES) continue;
-        for (; next < n && heading[next].at < lines.start; next++) buffer_append(marks, &heading[next], sizeof *heading);
+        for (; next < n && heading[next].at < lines.start; next++)
+            buffer_append(marks, &heading[next], sizeof *heading);
         marks_add(marks, MARK_LINE, 0, lines.start, lines.number);
         marked = lines.start;
     }
