@@ -95,10 +95,6 @@ struct piece_head {
     uint64_t sizes[4]; /* of a document: part, text, title, marks; else the first is that of the error's text */
 };
 
-struct child_writer {
-    int fd;
-};
-
 static void write_all(struct child_writer *w, const void *bytes, size_t size) {
     const char *at = bytes;
     while (size > 0) {

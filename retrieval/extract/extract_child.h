@@ -6,7 +6,9 @@
 #include "retrieval/extract/extract.h"
 
 /* The parser's side of the pipe: documents are handed over piece by piece. */
-struct child_writer;
+struct child_writer {
+    int fd;
+};
 void child_write_document(struct child_writer *w, const char *part, const struct document_text *d);
 void child_write_skipped(struct child_writer *w, const struct error *why);
 

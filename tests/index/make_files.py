@@ -159,6 +159,20 @@ def hostile():
                 ("META-INF/container.xml", '<c><rootfile full-path="../../etc/passwd"/></c>')])}
 
 
+def seeds():
+    """Inputs for tests/fuzz/fuzz_files.c: a byte for the kind, then the parts of a document with 0xff between them."""
+    def parts(kind, data, *names):
+        archive = zipfile.ZipFile(io.BytesIO(data))
+        return bytes([kind]) + b"\xff".join(archive.read(name) for name in names)
+    return {"docx": parts(0, make_docx(), "word/document.xml", "word/styles.xml", "docProps/core.xml"),
+            "odt": parts(1, make_odt(), "content.xml", "meta.xml"),
+            "pptx": parts(2, make_pptx(), "ppt/presentation.xml", "ppt/_rels/presentation.xml.rels", "ppt/slides/slide1.xml"),
+            "epub": parts(3, make_epub(), "META-INF/container.xml", "OPS/book.opf", "OPS/text/one.xhtml")
+                    .replace(b"OPS/book.opf", b"a/b.opf").replace(b"text/one.xhtml", b"c.xhtml"),
+            "csv": b"\x04" + CSV.encode(), "tsv": b"\x05a\tb\n1\t2\n", "jsonl": b"\x06" + JSONL.encode(),
+            "markdown": b"\x07---\na: b\n---\n# One ##\n\nTwo\n---\n```\n# x\n```\n", "rst": b"\x08==\nOne\n==\n\nTwo\n---\n"}
+
+
 def write(folder, files):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -170,3 +184,4 @@ def write(folder, files):
 if __name__ == "__main__":
     write(f"{sys.argv[1]}/good", good())
     write(f"{sys.argv[1]}/hostile", hostile())
+    write(f"{sys.argv[1]}/seeds", seeds())
