@@ -69,12 +69,14 @@ void document_text_clear(struct document_text *d) {
     buffer_clear(&d->text);
     buffer_clear(&d->title);
     buffer_clear(&d->marks);
+    d->note = NULL;
 }
 
 void document_text_free(struct document_text *d) {
     buffer_free(&d->text);
     buffer_free(&d->title);
     buffer_free(&d->marks);
+    d->note = NULL;
 }
 
 /* Reading the file. */
@@ -261,6 +263,7 @@ static enum status take_single(void *context, const char *part, const struct doc
     buffer_append(&s->out->text, d->text.data, d->text.size);
     buffer_append(&s->out->title, d->title.data, d->title.size);
     buffer_append(&s->out->marks, d->marks.data, d->marks.size);
+    s->out->note = d->note;
     return STATUS_OK;
 }
 

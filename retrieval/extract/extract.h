@@ -34,6 +34,7 @@ extern const char document_kind_names[];
 struct document_text {
     struct buffer text, title;
     struct buffer marks; /* struct mark, in order */
+    const char *note;    /* a guess that was made, to be told to people, of static storage; NULL: none */
 };
 void document_text_clear(struct document_text *d);
 void document_text_free(struct document_text *d);

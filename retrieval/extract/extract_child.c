@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "retrieval/extract/extract_filter.h"
+#include "retrieval/extract/extract_private.h"
 
 /* Exit codes of a program that did not begin. */
 enum { CODE_REFUSED = 126, CODE_MISSING = 127 };
@@ -91,8 +92,8 @@ static enum status tell_end(const struct child *c, int code, struct error *e) {
 enum piece_kind { PIECE_DOCUMENT = 0x52455430, PIECE_SKIPPED, PIECE_END };
 
 struct piece_head {
-    uint32_t kind, status;
-    uint64_t sizes[4]; /* of a document: part, text, title, marks; else the first is that of the error's text */
+    uint32_t kind, status; /* of a document: 1 where its text is of a guessed encoding */
+    uint64_t sizes[4];     /* of a document: part, text, title, marks; else the first is that of the error's text */
 };
 
 static void write_all(struct child_writer *w, const void *bytes, size_t size) {
@@ -108,6 +109,7 @@ static void write_all(struct child_writer *w, const void *bytes, size_t size) {
 
 void child_write_document(struct child_writer *w, const char *part, const struct document_text *d) {
     struct piece_head head = {.kind = PIECE_DOCUMENT,
+                              .status = d->note == extract_western_note,
                               .sizes = {strlen(part), d->text.size, d->title.size, d->marks.size}};
     write_all(w, &head, sizeof head);
     write_all(w, part, head.sizes[0]);
@@ -165,6 +167,7 @@ static enum status read_document(struct child_reader *r, const struct piece_head
     for (size_t i = 0; i < ARRAY_COUNT(parts); i++)
         if (read_part(r, parts[i], head->sizes[i], e)) return e->status;
     if (check_document(r, e)) return e->status;
+    r->document.note = head->status == 1 ? extract_western_note : NULL;
     return r->taker->take(r->taker->context, r->part.data, &r->document, e);
 }
 

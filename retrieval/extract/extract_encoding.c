@@ -1,5 +1,5 @@
-/* retrieval/extract/extract_encoding.c: bytes to UTF-8 where a byte order mark says what they are, and hints where
- * nothing says it. Nothing is guessed: a page in a wrong guess is found by no search. */
+/* retrieval/extract/extract_encoding.c: bytes to UTF-8 where a byte order mark says what they are, or where they can
+ * hardly be anything but a Western European text; hints where nothing says it. */
 #include <string.h>
 
 #include "config/base/utf8.h"
@@ -58,6 +58,39 @@ bool extract_decode(struct buffer *b, size_t *damaged) {
     struct buffer text = {0};
     *damaged = decode_utf16(&text, b->data + 2, b->size - 2, big);
     buffer_append(&text, "", 0);
+    buffer_free(b);
+    *b = text;
+    return true;
+}
+
+/* Windows-1252 where it differs from Latin-1; 0: no character. */
+static const uint16_t western[32] = {0x20ac, 0,      0x201a, 0x0192, 0x201e, 0x2026, 0x2020, 0x2021,
+                                     0x02c6, 0x2030, 0x0160, 0x2039, 0x0152, 0,      0x017d, 0,
+                                     0,      0x2018, 0x2019, 0x201c, 0x201d, 0x2022, 0x2013, 0x2014,
+                                     0x02dc, 0x2122, 0x0161, 0x203a, 0x0153, 0,      0x017e, 0x0178};
+
+const char extract_western_note[] = "not UTF-8, read as Windows-1252 (Latin-1)";
+
+/* One letter in four has an accent at most; texts in other alphabets consist of such bytes. */
+static bool looks_western(const struct buffer *b) {
+    size_t letters = 0, others = 0;
+    for (size_t i = 0; i < b->size; i++) {
+        uint8_t c = (uint8_t)b->data[i];
+        bool is_control = c < 0x20 && !strchr("\t\n\v\f\r", c);
+        if (is_control || c == 0x7f || (c >= 0x80 && c < 0xa0 && western[c - 0x80] == 0)) return false;
+        letters += (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
+        others += c >= 0x80;
+    }
+    return others > 0 && others <= letters / 3;
+}
+
+bool extract_decode_western(struct buffer *b) {
+    struct buffer text = {0};
+    if (!looks_western(b)) return false;
+    for (size_t i = 0; i < b->size; i++) {
+        uint8_t c = (uint8_t)b->data[i];
+        append_character(&text, c >= 0x80 && c < 0xa0 ? western[c - 0x80] : c);
+    }
     buffer_free(b);
     *b = text;
     return true;

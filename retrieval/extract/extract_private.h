@@ -28,6 +28,10 @@ void extract_drop_bom(struct buffer *text);
 /* Bytes that begin with UTF-16's byte order mark become UTF-8, in place; *damaged counts the characters that were none,
  * each U+FFFD now. False: they stay as they are. */
 bool extract_decode(struct buffer *b, size_t *damaged);
+/* Bytes that look like a text of a Western European language in Windows-1252, which holds Latin-1, become UTF-8, in
+ * place. False: they do not look so, and stay as they are. */
+bool extract_decode_western(struct buffer *b);
+extern const char extract_western_note[];
 /* For bytes that are not UTF-8: what they may be, to be put after the error, or "". */
 const char *extract_encoding_hint(const struct buffer *b);
 

@@ -111,8 +111,8 @@ static void free_fields(struct buffer *fields, int n) {
     free(fields);
 }
 
-static void write_table(struct table_reader *t, struct child_writer *w) {
-    struct document_text d = {0};
+static void write_table(struct table_reader *t, const char *note, struct child_writer *w) {
+    struct document_text d = {.note = note};
     if (!read_record(t)) return;
     struct buffer *names = t->fields;
     int n_names = t->n_fields, capacity = t->capacity;
@@ -159,9 +159,9 @@ static void add_object(struct document_text *d, const struct json *object, size_
     for (struct json_entry it = {0}; json_next(object, &it);) add_json(d, it.name.text, it.value, line);
 }
 
-static void write_lines(const struct extract_file *f, struct text_span text, struct child_writer *w) {
-    struct document_text d = {0};
-    const char *at = text.text, *end = text.text + text.size;
+static void write_lines(const struct extract_file *f, const struct document_text *text, struct child_writer *w) {
+    struct document_text d = {.note = text->note};
+    const char *at = text->text.data, *end = at + text->text.size;
     struct error why;
     for (size_t line = 1; at < end; line++) {
         const char *newline = memchr(at, '\n', (size_t)(end - at)), *next = newline ? newline + 1 : end;
@@ -194,9 +194,9 @@ enum status extract_records(const struct extract_file *f, struct child_writer *w
     struct table_reader t = {.at = span.text, .end = span.text + span.size, .delimiter = '\t', .line = 1};
     if (status == STATUS_OK && f->kind == DOCUMENT_CSV) t.delimiter = find_delimiter(span.text, span.size);
     if (status == STATUS_OK && f->kind == DOCUMENT_JSONL)
-        write_lines(f, span, w);
+        write_lines(f, &text, w);
     else if (status == STATUS_OK)
-        write_table(&t, w);
+        write_table(&t, text.note, w);
     document_text_free(&text);
     return status;
 }

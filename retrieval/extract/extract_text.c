@@ -1,7 +1,7 @@
 /* retrieval/extract/extract_text.c: files that are text. One with a few damaged characters is kept byte for byte, so
  * that byte ranges match the file; the tokenizer sees U+FFFD for each. With more than one damaged character in a
- * hundred it is not UTF-8 at all, and skipped. UTF-16 with a byte order mark becomes UTF-8 first, and byte ranges are
- * those of the UTF-8. */
+ * hundred it is not UTF-8 at all: it is skipped, or read as Windows-1252 where it looks so, with a note. UTF-16 with a
+ * byte order mark becomes UTF-8 first, and byte ranges are those of the UTF-8. */
 #include <string.h>
 
 #include "config/base/utf8.h"
@@ -87,6 +87,10 @@ enum status extract_text(const struct extract_file *f, struct document_text *out
     struct buffer *text = &out->text;
     enum status status = extract_read_text(f, text, &damaged, &characters, e);
     if (status) return status;
+    if (damaged > characters / 100 && extract_decode_western(text)) {
+        damaged = 0;
+        out->note = extract_western_note;
+    }
     if (damaged > characters / 100)
         return error_set(e, STATUS_INVALID, "%s: not UTF-8: %zu of %zu characters are damaged%s", f->name, damaged,
                          characters, extract_encoding_hint(text));

@@ -20,6 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         CHECK(damaged == 0 && text.size == size && (size == 0 || memcmp(text.data, data, size) == 0));
     }
     CHECK(extract_encoding_hint(&text) != NULL);
+    if (extract_decode_western(&text)) CHECK(utf8_is_valid(text.data, text.size) && text.size <= 3 * size);
     buffer_free(&text);
     return 0;
 }

@@ -1,6 +1,6 @@
 /* tests/fuzz/fuzz_files.c: any bytes as the parts of office documents, as tables, lines of JSON, and texts with
- * headings: the marks of what comes out are sound, and a place can be looked up at every byte. Parts of one document lie
- * behind each other, a byte 0xff between them. */
+ * headings: the marks of what comes out are sound, and a place can be looked up at every byte. Parts of one document
+ * lie behind each other, a byte 0xff between them. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>

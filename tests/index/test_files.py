@@ -141,3 +141,18 @@ def test_program_that_is_missing(good, tmp_path):
     (tmp_path / "bin").mkdir()
     done = extract(good / "paper.pdf", env={**os.environ, "PATH": str(tmp_path / "bin")})
     assert done.returncode == 1 and "install the package poppler-utils" in done.stderr
+
+
+def test_dry_run(good, tmp_path):
+    """Everything is read and listed, without a model, an embedder or a collection."""
+    (tmp_path / "a\nname.txt").write_text("text\n")
+    done = run("build", "--dry-run", good, tmp_path)
+    assert done.returncode == 2 and not list(tmp_path.glob("*/CURRENT"))
+    lines = done.stdout.splitlines()
+    assert "      117  good0/book.docx  The handbook" in lines and "        5  all.zip" not in done.stdout
+    assert any(line.endswith("all.zip!/inner.zip!/deep.md  Deep") for line in lines)
+    assert any("a\\nname.txt" in line for line in lines)
+    assert re.fullmatch(r"\d+ documents, \d+ bytes of text, 4 skipped; nothing was written", lines[-1]), done.stderr
+    assert int(lines[-1].split()[0]) == len(lines) - 1
+    done = run("add", "--dry-run", tmp_path / "none", good / "paper.pdf")
+    assert done.returncode == 0 and "paper.pdf" in done.stdout and not (tmp_path / "none").exists()

@@ -405,8 +405,9 @@ def test_other_encodings(docs, tmp_path):
     (docs / "unmarked.txt").write_bytes(text.encode("utf-16-le"))
     out = tmp_path / "collection"
     done = build(out, docs)
-    assert done.returncode == 2 and "7 documents" in done.stdout
-    assert re.search(r"latin.txt: not UTF-8: .*; if it is Latin-1: iconv -f ISO-8859-1 -t UTF-8", done.stderr)
+    assert done.returncode == 2 and "8 documents" in done.stdout
+    assert re.search(r"note: .*latin.txt: not UTF-8, read as Windows-1252", done.stderr)
+    assert run("extract", docs / "latin.txt").stdout == text.replace("😀", "")
     assert re.search(r"unmarked.txt: binary: a NUL at byte 1; it looks like UTF-16: iconv -f UTF-16LE -t UTF-8", done.stderr)
     assert run("extract", docs / "little.md").stdout == text
     assert run("extract", docs / "page.html").stdout.startswith("Die Tür ist zu")

@@ -41,6 +41,14 @@ static void expect_error(const char *name, const void *bytes, size_t size, enum 
     unlink(path);
 }
 
+static void extract_ok(const char *name, const char *bytes, struct document_text *d) {
+    struct error e = {0};
+    const char *path = put(name, bytes, strlen(bytes));
+    if (document_extract(path, document_kind(path), LIMIT, d, &e)) fail_msg("%s", e.text);
+    assert_null(marks_fault(marks_of(&d->marks), d->text.size));
+    unlink(path);
+}
+
 static void test_kinds(void **state) {
     (void)state;
     static const struct {
@@ -102,6 +110,19 @@ static void test_utf16(void **state) {
     expect_error("i.txt", "a\0b\0c\0d\0", 8, STATUS_INVALID, "it looks like UTF-16: iconv -f UTF-16LE");
     expect_error("j.txt", "\0a\0b\0c\0d", 8, STATUS_INVALID, "it looks like UTF-16: iconv -f UTF-16BE");
     expect_error("k.txt", "caf\xe9 \xe9t\xe9", 8, STATUS_INVALID, "if it is Latin-1: iconv -f ISO-8859-1");
+}
+
+static void test_western(void **state) {
+    (void)state;
+    struct document_text d = {0};
+    extract_ok("a.txt", "Le caf\xe9 co\xfbte \x80 2,50 \x97 s'il vous pla\xeet, monsieur\n", &d);
+    assert_string_equal(d.text.data, "Le caf\u00e9 co\u00fbte \u20ac 2,50 \u2014 s'il vous pla\u00eet, monsieur\n");
+    assert_non_null(strstr(d.note, "Windows-1252"));
+    document_text_free(&d);
+    /* Cyrillic in KOI8-R, a byte that is no character, and a control character are no such text. */
+    expect_error("b.txt", "\xf0\xd2\xc9\xd7\xc5\xd4, \xcd\xc9\xd2 abc", 15, STATUS_INVALID, "not UTF-8");
+    expect_error("c.txt", "many letters \xe9 and \x81 one", 24, STATUS_INVALID, "not UTF-8");
+    expect_error("d.txt", "many letters \xe9 and \x01 one", 24, STATUS_INVALID, "not UTF-8");
 }
 
 static void test_text_errors(void **state) {
@@ -238,14 +259,6 @@ static void expect_place(const struct document_text *d, const char *word, const 
     buffer_free(&found);
 }
 
-static void extract_ok(const char *name, const char *bytes, struct document_text *d) {
-    struct error e = {0};
-    const char *path = put(name, bytes, strlen(bytes));
-    if (document_extract(path, document_kind(path), LIMIT, d, &e)) fail_msg("%s", e.text);
-    assert_null(marks_fault(marks_of(&d->marks), d->text.size));
-    unlink(path);
-}
-
 static void test_places_markdown(void **state) {
     (void)state;
     struct document_text d = {0};
@@ -352,6 +365,7 @@ int main(void) {
                                        cmocka_unit_test(test_html_hostile),
                                        cmocka_unit_test(test_man),
                                        cmocka_unit_test(test_man_errors),
+                                       cmocka_unit_test(test_western),
                                        cmocka_unit_test(test_places_markdown),
                                        cmocka_unit_test(test_places),
                                        cmocka_unit_test(test_places_long),

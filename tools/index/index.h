@@ -82,12 +82,15 @@ struct build_options {
     int max_seconds; /* for reading a file; 0: as extract_limits_of has it */
     bool verbose;
     bool follow; /* links that lead out of the paths */
+    bool dry_run;
     char **paths;
     int n_paths;
 };
 /* Reads the documents of one file under the limits that the options set. */
 enum status read_documents(const struct build_options *o, const struct found_file *file,
                            const struct document_taker *taker, struct error *e);
+/* Prints which documents the files hold, and skips those that cannot be read. STATUS_CANCELLED when interrupted. */
+enum status dry_run(struct walk *w, const struct build_options *o, struct error *e);
 /* Guesses how much text each file holds, from its bytes or from a short look at some of them. */
 void survey_texts(struct walk *w, const struct build_options *o);
 

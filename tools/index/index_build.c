@@ -104,6 +104,10 @@ static enum status add_document(struct file_adder *a, const char *part, const st
     enum status status = check_interrupted(e);
     if (status) return status;
     buffer_printf(&stored, "%s%s", a->file->stored, part);
+    if (d->note) {
+        progress_clear(&b->progress);
+        line_print(stderr, "note: %s%s: %s", a->file->path, part, d->note);
+    }
     if (document_cut(&b->cutter, (struct text_span){d->text.data, d->text.size}, &why)) {
         error_prefix(&why, "%s%s", a->file->path, part);
         report(b, &why);
@@ -330,6 +334,7 @@ static enum status build(struct builder *b, const struct config *config, struct 
     enum status status = walk_paths(&b->walk, b->options->paths, b->options->n_paths, e);
     if (status) return status;
     walk_report(&b->walk);
+    if (b->options->dry_run) return dry_run(&b->walk, b->options, e);
     if (b->walk.n == 0) return error_set(e, STATUS_INVALID, "no documents found; nothing was built");
     status = open_parts(b, config, e);
     if (status == STATUS_OK) status = check_index(b, e);
@@ -352,7 +357,7 @@ int index_build(const struct build_options *o, const struct config *config, stru
                : status                   ? EXIT_FAILED
                : b->walk.n_skipped > 0    ? EXIT_SKIPPED
                                           : EXIT_FINE;
-    if (status == STATUS_OK) print_summary(b);
+    if (status == STATUS_OK && !o->dry_run) print_summary(b);
     collection_abandon(b->collection);
     embedder_model_close(&b->embedder);
     tokenizer_close(b->tokenizer);

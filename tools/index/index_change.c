@@ -119,6 +119,7 @@ static bool is_own_fault(enum status status) {
 
 static enum status take_part(void *context, const char *part, const struct document_text *d, struct error *e) {
     struct adder *a = context;
+    if (d->note) line_print(stderr, "note: %s%s: %s", a->file->path, part, d->note);
     if (index_interrupted) return a->failed = error_set(e, STATUS_CANCELLED, "interrupted");
     enum status status = put_part(a, part, d, e);
     if (is_own_fault(status)) {
@@ -184,6 +185,7 @@ static enum status open_and_add(struct adder *a, struct error *e) {
     enum status status = walk_paths(&a->walk, arguments->rest + 1, arguments->n_rest - 1, e);
     if (status) return status;
     walk_report(&a->walk);
+    if (arguments->build.dry_run) return dry_run(&a->walk, &arguments->build, e);
     status = adder_open(a, e);
     return status ? status : add_files(a, e);
 }

@@ -47,6 +47,7 @@ enum option_id {
     OPTION_INDEX,
     OPTION_LIMIT,
     OPTION_SECONDS,
+    OPTION_DRY,
     OPTION_QUERIES,
     OPTION_EXCLUDE,
     OPTION_VERBOSE,
@@ -85,6 +86,8 @@ static const struct index_row {
     {"--max-file-bytes", "N", "larger files are skipped (67108864)", OPTION_LIMIT, BUILD | EXTRACT | PUTS},
     {"--max-file-seconds", "N", "files whose reading takes longer are skipped (60)", OPTION_SECONDS,
      BUILD | EXTRACT | PUTS},
+    {"--dry-run", NULL, "reads everything, lists the documents and what is skipped, and writes nothing", OPTION_DRY,
+     BUILD | PUTS},
     {"--follow", NULL, "follows links that lead out of PATH; else they are skipped", OPTION_FOLLOW, BUILD | PUTS},
     {"--verbose", NULL, "names files of unknown kind, hidden files and copies", OPTION_VERBOSE, BUILD | PUTS},
     {"--config", "FILE", "model.path (tokenizer) and retrieval.embedder are used", OPTION_CONFIG,
@@ -103,6 +106,7 @@ static enum status parse_option(struct index_arguments *a, int option, const cha
         case OPTION_QUERIES: a->neighbors.queries = value; break;
         case OPTION_EXCLUDE: a->neighbors.exclude_same_document = true; break;
         case OPTION_VERBOSE: a->build.verbose = true; break;
+        case OPTION_DRY: a->build.dry_run = true; break;
         case OPTION_FOLLOW: a->build.follow = true; break;
         case OPTION_JSON: a->json = true; break;
         case OPTION_LONG: a->list_long = true; break;
@@ -183,7 +187,7 @@ void index_catch_interrupts(void) {
 static int run_build(struct index_arguments *a, struct error *e) {
     a->build.paths = a->rest;
     a->build.n_paths = a->n_rest;
-    if (a->build.out == NULL || a->n_rest == 0) {
+    if ((a->build.out == NULL && !a->build.dry_run) || a->n_rest == 0) {
         error_set(e, STATUS_INVALID, "build needs --out DIR and at least one PATH; --help says more");
         return EXIT_FAILED;
     }
@@ -217,6 +221,7 @@ static int run_neighbors(struct index_arguments *a, struct error *e) {
 static enum status print_document(void *context, const char *part, const struct document_text *d, struct error *e) {
     (void)context;
     if (part[0]) line_print(stdout, "==> %s <==", part);
+    if (d->note) line_print(stderr, "note: %s", d->note);
     if (fwrite(d->text.data, 1, d->text.size, stdout) != d->text.size) return error_errno(e, "standard output");
     return STATUS_OK;
 }
