@@ -38,15 +38,16 @@ static const char *const text_suffixes[] = {
 static const struct {
     const char *suffix;
     enum document_kind kind;
-} other_suffixes[] = {{"md", DOCUMENT_MARKDOWN}, {"markdown", DOCUMENT_MARKDOWN}, {"rst", DOCUMENT_RST},
-                      {"html", DOCUMENT_HTML},   {"htm", DOCUMENT_HTML},          {"xhtml", DOCUMENT_HTML},
-                      {"pdf", DOCUMENT_PDF},     {"docx", DOCUMENT_DOCX},         {"odt", DOCUMENT_ODT},
-                      {"pptx", DOCUMENT_PPTX},   {"epub", DOCUMENT_EPUB},         {"csv", DOCUMENT_CSV},
-                      {"tsv", DOCUMENT_TSV},     {"jsonl", DOCUMENT_JSONL},       {"ndjson", DOCUMENT_JSONL},
-                      {"zip", DOCUMENT_ARCHIVE}, {"tar", DOCUMENT_ARCHIVE},       {"tgz", DOCUMENT_ARCHIVE}};
+} other_suffixes[] = {
+    {"md", DOCUMENT_MARKDOWN}, {"markdown", DOCUMENT_MARKDOWN}, {"rst", DOCUMENT_RST},      {"html", DOCUMENT_HTML},
+    {"htm", DOCUMENT_HTML},    {"xhtml", DOCUMENT_HTML},        {"pdf", DOCUMENT_PDF},      {"docx", DOCUMENT_DOCX},
+    {"odt", DOCUMENT_ODT},     {"pptx", DOCUMENT_PPTX},         {"epub", DOCUMENT_EPUB},    {"csv", DOCUMENT_CSV},
+    {"tsv", DOCUMENT_TSV},     {"jsonl", DOCUMENT_JSONL},       {"ndjson", DOCUMENT_JSONL}, {"eml", DOCUMENT_EML},
+    {"mbox", DOCUMENT_MBOX},   {"zip", DOCUMENT_ARCHIVE},       {"tar", DOCUMENT_ARCHIVE},  {"tgz", DOCUMENT_ARCHIVE}};
 
 const char document_kind_names[] =
-    "text, source code, Markdown, reStructuredText, HTML, man pages, PDF, DOCX, ODT, PPTX, EPUB, CSV, JSONL, zip and "
+    "text, source code, Markdown, reStructuredText, HTML, man pages, PDF, DOCX, ODT, PPTX, EPUB, CSV, JSONL, e-mail, "
+    "zip and "
     "tar";
 
 static bool ends_with(const char *name, const char *end) {
@@ -221,7 +222,9 @@ static enum status extract_file_at(const struct extract_file *f, int depth, cons
         case DOCUMENT_EPUB:
         case DOCUMENT_CSV:
         case DOCUMENT_TSV:
-        case DOCUMENT_JSONL: return extract_in_child(f, taker, e);
+        case DOCUMENT_JSONL:
+        case DOCUMENT_EML:
+        case DOCUMENT_MBOX: return extract_in_child(f, taker, e);
         case DOCUMENT_ARCHIVE: return extract_archive(f, depth, taker, e);
         case DOCUMENT_UNKNOWN:
         case DOCUMENT_KINDS: break;

@@ -21,6 +21,8 @@ enum document_kind {
     DOCUMENT_CSV,
     DOCUMENT_TSV,
     DOCUMENT_JSONL,
+    DOCUMENT_EML,
+    DOCUMENT_MBOX,
     DOCUMENT_ARCHIVE, /* of documents: zip, tar */
     DOCUMENT_KINDS
 };

@@ -11,6 +11,7 @@ enum status extract_prepare(void *context, struct error *e) {
     const struct extract_file *f = context;
     (void)e;
     if (f->kind == DOCUMENT_HTML) extract_html_prepare(f->bytes);
+    if (f->kind == DOCUMENT_EML || f->kind == DOCUMENT_MBOX) extract_mail_prepare(f->bytes);
     return STATUS_OK;
 }
 
@@ -104,6 +105,8 @@ enum status extract_parse(void *context, struct child_writer *w, struct error *e
         case DOCUMENT_CSV:
         case DOCUMENT_TSV:
         case DOCUMENT_JSONL: return extract_records(f, w, e);
+        case DOCUMENT_EML:
+        case DOCUMENT_MBOX: return extract_mail(f, w, e);
         case DOCUMENT_ARCHIVE: return extract_members(f, w, e);
         default: break;
     }

@@ -50,6 +50,10 @@ enum status extract_html_file(const struct extract_file *f, struct document_text
 enum status extract_office(const struct extract_file *f, struct document_text *out, struct error *e);
 /* Tables and lines of JSON: a document for each record. */
 enum status extract_records(const struct extract_file *f, struct child_writer *w, struct error *e);
+/* E-mail: one message, or a document for each of a mailbox. */
+enum status extract_mail(const struct extract_file *f, struct child_writer *w, struct error *e);
+/* Before the files are out of reach: the tables of the character sets that it names. */
+void extract_mail_prepare(struct text_span mail);
 /* The members of an archive, as they are. */
 enum status extract_members(const struct extract_file *f, struct child_writer *w, struct error *e);
 /* Before the files are out of reach: the tables of the encoding that a page declares. */

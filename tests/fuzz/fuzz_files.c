@@ -1,4 +1,4 @@
-/* tests/fuzz/fuzz_files.c: any bytes as the parts of office documents, as tables, lines of JSON, and texts with
+/* tests/fuzz/fuzz_files.c: any bytes as the parts of office documents, as tables, lines of JSON, e-mail, and texts with
  * headings: the marks of what comes out are sound, and a place can be looked up at every byte. Parts of one document
  * lie behind each other, a byte 0xff between them. */
 #include <fcntl.h>
@@ -54,7 +54,8 @@ static void read_records(enum document_kind kind, struct text_span input) {
     if (writer.fd < 0) writer.fd = open("/dev/null", O_WRONLY);
     struct extract_file f = {
         .name = "file", .bytes = input, .kind = kind, .limits = extract_limits_of((size_t)1 << 20)};
-    enum status status = extract_records(&f, &writer, &e);
+    bool is_mail = kind == DOCUMENT_EML || kind == DOCUMENT_MBOX;
+    enum status status = is_mail ? extract_mail(&f, &writer, &e) : extract_records(&f, &writer, &e);
     CHECK(status == STATUS_OK || e.text[0] != '\0');
 }
 
@@ -74,7 +75,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static const char *const epub[] = {"META-INF/container.xml", "a/b.opf", "a/c.xhtml"};
     if (size < 1) return 0;
     struct text_span input = {(const char *)data + 1, size - 1};
-    switch (data[0] % 9) {
+    switch (data[0] % 11) {
         case 0: read_office(office_read_docx, docx, 3, input); break;
         case 1: read_office(office_read_odt, odt, 2, input); break;
         case 2: read_office(office_read_pptx, pptx, 3, input); break;
@@ -84,6 +85,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         case 6: read_records(DOCUMENT_JSONL, input); break;
         case 7: read_headings(DOCUMENT_MARKDOWN, input); break;
         case 8: read_headings(DOCUMENT_RST, input); break;
+        case 9: read_records(DOCUMENT_EML, input); break;
+        case 10: read_records(DOCUMENT_MBOX, input); break;
         default: break;
     }
     return 0;

@@ -107,6 +107,24 @@ JSONL = ('{"title": "First", "text": "The first record."}\n\nno JSON\n'
          '{"city": "Oslo", "people": 709000, "tags": ["north", "sea"]}\n')
 
 
+def make_mail():
+    """A message in two ways, with words and bodies of several encodings, and an attachment."""
+    head = ("From: =?iso-8859-1?Q?J=F6rg_M=FCller?= <j@example.org>\r\nTo: all@example.org\r\n"
+            "Subject: =?utf-8?B?S2Fmw7Y=?= =?utf-8?B?dHJpbmtlbg==?=\r\n at noon\r\nDate: Mon, 1 Jan 2024 10:00:00 +0000\r\n"
+            'Content-Type: multipart/mixed; boundary="outer"\r\n\r\npreamble\r\n--outer\r\n'
+            "Content-Type: multipart/alternative; boundary=inner\r\n\r\n")
+    plain = ("--inner\r\nContent-Type: text/plain; charset=koi8-r\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n"
+             "=F0=D2=C9=D7=C5=D4, a soft=\r\n break.\r\n")
+    rest = ("--inner\r\nContent-Type: text/html\r\n\r\n<p>not <b>this</b>\r\n--inner--\r\n--outer\r\n"
+            "Content-Type: text/plain\r\nContent-Disposition: attachment; filename=a.txt\r\n\r\nattached\r\n--outer--\r\n")
+    return (head + plain + rest).encode("ascii")
+
+
+MBOX = (b"From a@example.org Mon Jan  1 10:00:00 2024\nSubject: First\n\nHello there.\n\nThey went. >From here.\n"
+        b"\nFrom b@example.org Tue Jan  2 10:00:00 2024\nSubject: Second\nContent-Type: text/html\n"
+        b"Content-Transfer-Encoding: base64\n\nPGgxPkhpPC9oMT48cD5ncmVldGluZ3M=\n")
+
+
 def make_zip():
     inner = zipped([("deep.md", "# Deep\n\nburied treasure\n")])
     return zipped([("notes/a.md", "# Notes\n\nalpha beta\n"), ("b.txt", "gamma delta\n"), ("inner.zip", inner),
@@ -143,6 +161,7 @@ def good():
     return {"book.docx": make_docx(), "book.odt": make_odt(), "talk.pptx": make_pptx(), "whales.epub": make_epub(),
             "paper.pdf": make_pdf(["Page one tells of apples.", "", "Page three tells of pears."]),
             "prices.csv": CSV.encode(), "records.jsonl": JSONL.encode(), "table.tsv": b"a\tb\n1\t2\n",
+            "letter.eml": make_mail(), "box.mbox": MBOX,
             "all.zip": make_zip(), "all.tar.gz": make_tar()}
 
 
@@ -170,7 +189,8 @@ def seeds():
             "epub": parts(3, make_epub(), "META-INF/container.xml", "OPS/book.opf", "OPS/text/one.xhtml")
                     .replace(b"OPS/book.opf", b"a/b.opf").replace(b"text/one.xhtml", b"c.xhtml"),
             "csv": b"\x04" + CSV.encode(), "tsv": b"\x05a\tb\n1\t2\n", "jsonl": b"\x06" + JSONL.encode(),
-            "markdown": b"\x07---\na: b\n---\n# One ##\n\nTwo\n---\n```\n# x\n```\n", "rst": b"\x08==\nOne\n==\n\nTwo\n---\n"}
+            "markdown": b"\x07---\na: b\n---\n# One ##\n\nTwo\n---\n```\n# x\n```\n", "eml": b"\x09" + make_mail(), "mbox": b"\x0a" + MBOX,
+            "rst": b"\x08==\nOne\n==\n\nTwo\n---\n"}
 
 
 def write(folder, files):

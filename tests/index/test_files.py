@@ -36,6 +36,9 @@ TEXTS = {
                   "price: 4,10\n==> #6 <==\nname: Cake\nnote: sweet\n",
     "table.tsv": "==> #2 <==\na: 1\nb: 2\n",
     "records.jsonl": "==> #1 <==\nThe first record.\n==> #4 <==\ncity: Oslo\npeople: 709000\ntags: north\ntags: sea\n",
+    "letter.eml": "Subject: Kafötrinken at noon\nFrom: Jörg Müller <j@example.org>\nTo: all@example.org\n"
+                  "Date: Mon, 1 Jan 2024 10:00:00 +0000\n\nПривет, a soft break.\n",
+    "box.mbox": "==> #1 <==\nSubject: First\n\nHello there.\n\nThey went. >From here.\n\n==> #8 <==\nSubject: Second\n\nHi\n\ngreetings\n",
     "all.tar.gz": "==> !/docs/page.html <==\nTarred\n\nfeathered\n",
     "all.zip": "==> !/notes/a.md <==\n# Notes\n\nalpha beta\n==> !/b.txt <==\ngamma delta\n==> !/inner.zip!/deep.md <==\n"
                "# Deep\n\nburied treasure\n==> !/sheet.csv#2 <==\nk: x\nv: 1\n",
