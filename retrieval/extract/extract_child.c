@@ -238,6 +238,10 @@ static _Noreturn void run_parser(const struct child_parser *parser, int fd, size
 static enum status start_parser(struct child *c, const struct child_parser *parser, struct error *e) {
     int pipes[2];
     size_t have = address_space();
+    if (have == 0)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "%s: /proc/self/statm cannot be read, and without it memory has no limit; mount /proc",
+                         parser->name);
     if (pipe2(pipes, O_CLOEXEC) != 0) return error_errno(e, "%s: pipe", parser->name);
     c->pid = fork();
     if (c->pid == 0) run_parser(parser, pipes[1], have);

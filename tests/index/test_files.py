@@ -3,12 +3,16 @@
 import os
 import re
 import subprocess
+import sys
 import time
 
 import pytest
 
 import make_files
-from test_retro_index import INDEX, build, run
+from test_retro_index import INDEX, ROOT, build, run
+
+sys.path.insert(0, str(ROOT / "tools"))
+from retro_train.neighbours import read_document_names  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +81,8 @@ def test_places(good, tmp_path):
     assert done.returncode == 2 and "skipped" in done.stdout, done.stderr
     (tmp_path / "more.pdf").write_bytes(make_files.make_pdf(["Added of ants.", "Added of bees."]))
     assert re.match(r"added \w+\n$", run("add", out, tmp_path / "more.pdf").stdout)
+    names = read_document_names(out / "gen-000001/documents")
+    assert {path for _, path, _, _ in PLACES} <= {name.removeprefix("good0/") for name in names} and len(set(names)) == 19
     for step in range(2):
         found = run("search", out, "apples", "-k", 1000).stdout
         seen = set(re.findall(r"^\d+  \S+  (?:good0/)?(\S+)  \[\d+, \d+\)(?: \((.*?)\))?(?:  (.*))?$", found, re.M))
