@@ -100,8 +100,10 @@ static enum status put_part(struct adder *a, const char *part, const struct docu
                                            .marks = marks_of(&d->marks)};
     enum status status = STATUS_OK;
     if (a->only_there && !is_there(a, id.data))
-        status = error_set(e, STATUS_INVALID, "%s%s: no document has its id %s; add adds it", a->file->path, part, id.data);
-    if (status == STATUS_OK) status = document_put(&a->cutter, a->collection, &document, &index_interrupted, &effect, e);
+        status =
+            error_set(e, STATUS_INVALID, "%s%s: no document has its id %s; add adds it", a->file->path, part, id.data);
+    if (status == STATUS_OK)
+        status = document_put(&a->cutter, a->collection, &document, &index_interrupted, &effect, e);
     if (status == STATUS_OK && a->seen)
         key_set_add(a->seen, hash_bytes(id.data, id.size, 0), hash_bytes(id.data, id.size, 1));
     if (status == STATUS_OK && effect == CHANGE_NOTHING) a->n_unchanged++;
