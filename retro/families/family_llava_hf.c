@@ -1,5 +1,6 @@
-/* retro/families/family_llava_hf.c: LLaVA 1.5 as Hugging Face stores it (llava-hf): the tower of a vision_config, a
- * projector of two products, and the decoder of a text_config, which may be any that reads no source. */
+/* retro/families/family_llava_hf.c: LLaVA 1.5 and LLaVA-NeXT as Hugging Face stores them (llava-hf): the tower of a
+ * vision_config, a projector of two products, and the decoder of a text_config, which may be any that reads no source.
+ */
 #include "retro/families/huggingface_vision.h"
 
 #include <string.h>
@@ -105,6 +106,20 @@ static enum status read_llava(const struct json *config, struct model_spec *s, s
     return spec_check(s, e);
 }
 
+/* A line of tiles ends with a row that the checkpoint has. */
+static const struct json_field next_fields[] = {
+    {.name = "use_image_newline_parameter", .type = JSON_BOOL, AT_SPEC(picture.arranged), .fallback = true},
+};
+static const struct json_table next_table = JSON_TABLE(next_fields, .open = true);
+
+static enum status read_llava_next(const struct json *config, struct model_spec *s, struct error *e) {
+    if (read_llava(config, s, e) || spec_read(config, &next_table, s, e)) return e->status;
+    if (s->picture.arranged && s->tower.drops_class == (s->tower.class_tokens > 0)) return STATUS_OK;
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "config.json: \"use_image_newline_parameter\" false or \"vision_feature_select_strategy\" full; "
+                     "lines of patches with a newline are supported");
+}
+
 static void inspect_llava(const struct weights *w, struct model_spec *s) {
     if (weights_find(w, "lm_head.weight") || weights_find(w, "language_model.lm_head.weight")) s->tied = false;
 }
@@ -120,6 +135,22 @@ static const struct tensor_row rows[] = {
      .names = {"multi_modal_projector.linear_1.*", "model.multi_modal_projector.linear_1.*"}},
     {.place = offsetof(struct model, projector.fc2),
      .names = {"multi_modal_projector.linear_2.*", "model.multi_modal_projector.linear_2.*"}},
+};
+
+static const struct tensor_row next_rows[] = {
+    {.place = offsetof(struct model, projector.fc1),
+     .names = {"multi_modal_projector.linear_1.*", "model.multi_modal_projector.linear_1.*"}},
+    {.place = offsetof(struct model, projector.fc2),
+     .names = {"multi_modal_projector.linear_2.*", "model.multi_modal_projector.linear_2.*"}},
+    {.place = offsetof(struct model, newline), .names = {"image_newline", "model.image_newline"}},
+};
+
+const struct family family_llava_next = {
+    .model_type = "llava_next",
+    .read = read_llava_next,
+    .inspect = inspect_llava,
+    .outer = {{NULL}, next_rows, ARRAY_COUNT(next_rows)},
+    .ignores = ignore_unread,
 };
 
 const struct family family_llava = {

@@ -16,7 +16,7 @@ static const struct family *const families[] = {
     &family_granite,       &family_smollm3,   &family_starcoder2,  &family_mixtral,     &family_qwen2_moe,
     &family_qwen3_moe,     &family_roberta,   &family_xlm_roberta, &family_mpnet,       &family_distilbert,
     &family_clip_vit,      &family_radio_vit, &family_projector,   &family_llava_mcore, &family_clip_vision,
-    &family_siglip_vision, &family_llava,     &family_clip};
+    &family_siglip_vision, &family_llava,     &family_llava_next,  &family_clip};
 
 static bool same_name(const char *a, const char *b) { return a && b && strcmp(a, b) == 0; }
 

@@ -50,6 +50,7 @@ struct model {
     struct embedding embedding;
     struct tower_weights tower;
     struct projector_weights projector;
+    struct tensor newline;    /* f32 [1, projector.out], the row behind a line of tiles; data NULL without */
     struct weight joint;      /* [joint, d] of the pooled row of a text; data NULL without */
     struct projection output; /* [local V, d]; the weight's data is word's when tied on one rank, NULL without */
     struct portion vocab;     /* this rank's logit columns */

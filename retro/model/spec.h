@@ -115,6 +115,7 @@ struct projector_spec {
 /* How a decoder's text names pictures (docs/spec/vision-model.md 5). */
 enum { MAX_TILES = 100, MAX_TILE_TAG = 8 };
 struct picture_spec {
+    bool arranged;                         /* tiles are read line by line, a row of newline behind each (arrange.h) */
     int id;                                /* that stands for a picture in a text; may lie outside the vocabulary */
     int n_tags, tag_length;                /* 0: tiles have no tags */
     int32_t tags[MAX_TILES][MAX_TILE_TAG]; /* ids before tile i; the last one's before the thumbnail */
@@ -244,7 +245,7 @@ extern const struct family family_retro, family_gpt, family_bert, family_megatro
     family_gemma2, family_gemma3_text, family_gpt_neox, family_starcoder2, family_mixtral, family_qwen2_moe,
     family_qwen3_moe, family_roberta, family_xlm_roberta, family_mpnet, family_distilbert, family_clip_vit,
     family_radio_vit, family_projector, family_llava_mcore, family_clip_vision, family_siglip_vision, family_llava,
-    family_clip;
+    family_llava_next, family_clip;
 /* The family of Hugging Face's folders with this model_type; NULL: there is none. */
 const struct family *family_of_type(const char *model_type);
 

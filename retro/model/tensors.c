@@ -85,6 +85,7 @@ static const struct place_shape outer_shapes[] = {
     {offsetof(struct model, tower.position), KIND_TABLE, EXTENT_PATCH_POSITIONS, EXTENT_HIDDEN, SPLIT_COPY},
     {offsetof(struct model, tower.norm_before), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
     {offsetof(struct model, tower.norm_head), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct model, newline), KIND_TABLE, EXTENT_ONE, EXTENT_PROJECTOR_OUT, SPLIT_COPY},
     {offsetof(struct model, joint), KIND_MATRIX, EXTENT_JOINT, EXTENT_HIDDEN, SPLIT_COPY},
     {offsetof(struct model, projector.norm), KIND_NORM, EXTENT_PROJECTOR_IN, EXTENT_ONE, SPLIT_COPY},
     {offsetof(struct model, projector.fc1), KIND_PROJECTION, EXTENT_PROJECTOR_FC1, EXTENT_PROJECTOR_IN, SPLIT_COPY},
@@ -393,7 +394,7 @@ static bool in_stack(size_t place, enum stack_id stack) {
 
 /* The dims that an outer place takes its shape from. */
 static enum stack_id stack_of(const struct model *m, size_t place) {
-    size_t first = offsetof(struct model, tower), end = offsetof(struct model, projector) + sizeof m->projector;
+    size_t first = offsetof(struct model, tower), end = offsetof(struct model, newline) + sizeof m->newline;
     if (in_stack(place, STACK_ENCODER)) return STACK_ENCODER;
     if (in_stack(place, STACK_TOWER) || (place >= first && place < end)) return STACK_TOWER;
     return model_has_stack(m, STACK_DECODER) ? STACK_DECODER : STACK_ENCODER;

@@ -36,7 +36,7 @@ static bool add_picture(const struct served_model *model, const struct json *par
     if (ok && sight_read(&tiles, model->sight, (struct text_span){file.data, file.size}, &e))
         ok = failure_set(f, 400, "invalid_image", "messages", "a picture of message %zu: %s", message, e.text);
     else if (ok)
-        picture_set_add(to, tiles.pixels, tiles.tiles, tiles.height, tiles.width);
+        picture_set_add(to, tiles.pixels, &tiles.cut);
     buffer_free(&file);
     return ok;
 }

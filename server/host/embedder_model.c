@@ -81,6 +81,9 @@ static enum status open_sight(struct embedder_model *m, const char *folder, stru
     if (!encoder_sees(m->encoder)) return STATUS_OK;
     enum status status = preprocessor_open(&m->preprocessor, folder, e);
     m->sees = status == STATUS_OK;
+    if (m->sees && m->preprocessor.kind != PREPROCESSOR_PLAIN && m->preprocessor.kind != PREPROCESSOR_LLAVA)
+        return error_set(e, STATUS_UNSUPPORTED, "%s: the image processor makes tiles; an embedder reads whole pictures",
+                         folder);
     return status == STATUS_NOT_FOUND ? STATUS_OK : status;
 }
 

@@ -7,9 +7,12 @@ static const int64_t MOST_PIXELS = 1 << 25;
 enum status sight_open(struct sight *s, const struct model *m, const char *folder, struct error *e) {
     s->model = m;
     if (preprocessor_open(&s->preprocessor, folder, e)) return e->status;
-    if (s->preprocessor.kind != PREPROCESSOR_LLAVA_NEXT) return STATUS_OK;
+    bool lines = s->preprocessor.kind == PREPROCESSOR_LLAVA_NEXT;
+    if (lines == model_arranges(m) && s->preprocessor.kind != PREPROCESSOR_QWEN) return STATUS_OK;
     return error_set(e, STATUS_UNSUPPORTED,
-                     "%s: the image processor makes tiles of a picture, which this model has no rows for", folder);
+                     "%s: the image processor of preprocessor_config.json does not make what the model reads: %s",
+                     folder,
+                     model_arranges(m) ? "tiles as LLaVA-NeXT's" : "whole pictures, or tiles one after the other");
 }
 
 enum status sight_read(struct sight_tiles *out, const struct sight *s, struct text_span file, struct error *e) {
@@ -25,6 +28,13 @@ enum status sight_read(struct sight_tiles *out, const struct sight *s, struct te
         picture_tiles_free(&tiles);
         return status;
     }
-    *out = (struct sight_tiles){tiles.pixels, tiles.tiles, tiles.height, tiles.width};
+    *out = (struct sight_tiles){.pixels = tiles.pixels,
+                                .cut = {.tiles = tiles.tiles,
+                                        .height = tiles.height,
+                                        .width = tiles.width,
+                                        .rows = tiles.rows,
+                                        .columns = tiles.columns,
+                                        .original_height = tiles.original.height,
+                                        .original_width = tiles.original.width}};
     return STATUS_OK;
 }

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "retro/pictures/preprocessor.h"
+#include "retro/run/arrange.h"
 #include "retro/run/merge.h"
-#include "retro/run/tower.h"
 
 /* Constant after opening; threads may share it. */
 struct sight {
@@ -19,7 +19,7 @@ enum status sight_open(struct sight *s, const struct model *m, const char *folde
 /* A picture as the tower takes it. */
 struct sight_tiles {
     float *pixels; /* [tiles, 3, height, width] owned */
-    int tiles, height, width;
+    struct picture_cut cut;
 };
 /* From the bytes of a file. Any thread may ask. STATUS_INVALID, STATUS_TOO_LARGE. */
 enum status sight_read(struct sight_tiles *out, const struct sight *s, struct text_span file, struct error *e);

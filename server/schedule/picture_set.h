@@ -5,14 +5,15 @@
 
 #include <stdatomic.h>
 
+#include "retro/run/arrange.h"
 #include "retro/run/merge.h"
 #include "retro/run/session.h"
 #include "retro/text/tokenizer.h"
 
 struct set_picture {
     float *pixels; /* [tiles, 3, height, width] owned */
-    int tiles, height, width;
-    uint64_t hash[2]; /* of the pixels and their shape */
+    struct picture_cut cut;
+    uint64_t hash[2]; /* of the pixels and the cut */
 };
 
 struct picture_set {
@@ -24,7 +25,7 @@ struct picture_set {
 /* Empty, with one reference and room for so many. */
 struct picture_set *picture_set_open(int room);
 /* Adds a picture, whose pixels are the set's from here on. */
-void picture_set_add(struct picture_set *p, float *pixels, int tiles, int height, int width);
+void picture_set_add(struct picture_set *p, float *pixels, const struct picture_cut *cut);
 struct picture_set *picture_set_hold(struct picture_set *p); /* of NULL: NULL */
 void picture_set_release(struct picture_set *p);             /* of NULL: nothing */
 

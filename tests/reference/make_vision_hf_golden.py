@@ -1,4 +1,4 @@
-"""Writes tests/golden/vision/{hf_,llava_hf_}*, tests/golden/llava_served and tests/golden/clip_served: tiny random vision models of transformers' own classes, with rows, logits
+"""Writes tests/golden/vision/{hf_,llava_hf_}*, tests/golden/{llava,llava_next,clip}_served: tiny random vision models of transformers' own classes, with rows, logits
 and a greedy continuation.
 
     pip install torch transformers==5.23.0 safetensors numpy
@@ -24,7 +24,8 @@ from PIL import Image
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from safetensors.numpy import save_file
 from transformers import (CLIPConfig, CLIPImageProcessorPil, CLIPModel, CLIPVisionConfig, CLIPVisionModel, LlamaConfig, LlavaConfig,
-                          LlavaForConditionalGeneration, MistralConfig, PreTrainedTokenizerFast, SiglipVisionConfig,
+                          LlavaForConditionalGeneration, LlavaNextConfig,
+                          LlavaNextForConditionalGeneration, LlavaNextImageProcessorPil, MistralConfig, PreTrainedTokenizerFast, SiglipVisionConfig,
                           SiglipVisionModel)
 
 transformers.logging.set_verbosity_error()
@@ -151,15 +152,28 @@ def make_picture(name, width, height, seed):
     return picture
 
 
-def answer(model, tokenizer, processor, messages, pictures, rows):
+def see(model, processor, pictures):
+    """What the model is given of pictures, and the rows that it makes of each."""
+    if not pictures:
+        return {}, []
+    inputs = processor(pictures)
+    given = {"pixel_values": torch.from_numpy(np.stack(inputs["pixel_values"]))}
+    if "image_sizes" in inputs:
+        given["image_sizes"] = torch.tensor(np.array(inputs["image_sizes"]))
+    with torch.no_grad():
+        rows = model.model.get_image_features(**given).pooler_output
+    return given, [len(r) for r in rows]
+
+
+def answer(model, tokenizer, processor, messages, pictures):
     """What the whole pipeline of transformers reads and writes: greedy, and never two ids nearly alike."""
     text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    given, rows = see(model, processor, pictures)
     ids = torch.tensor([expand_image(tokenizer.encode(text, add_special_tokens=False), rows)])
-    x = torch.from_numpy(np.stack(processor(pictures)["pixel_values"])) if pictures else None
     n, written, logprobs = ids.shape[1], [], []
     for _ in range(NEW):
         with torch.no_grad():
-            row = model(input_ids=ids, pixel_values=x).logits[0, -1]
+            row = model(input_ids=ids, **given).logits[0, -1]
         best = torch.topk(row, 2)
         assert best.values[0] - best.values[1] > 1e-3, "another seed: two ids are nearly alike"
         written.append(int(best.indices[0]))
@@ -171,17 +185,25 @@ def answer(model, tokenizer, processor, messages, pictures, rows):
 
 
 def expand_image(ids, rows):
-    return [i for id in ids for i in ([id] * rows if id == 258 else [id])]
+    rows = iter(rows)
+    return [i for id in ids for i in ([id] * next(rows) if id == 258 else [id])]
 
 
 def make_served(name):
     """A folder as it is downloaded, pictures, and what transformers answers to messages about them."""
     folder = OUT.parent / name
     text = dict(TEXT, vocab_size=IDS, max_position_embeddings=512, bos_token_id=256, eos_token_id=257, pad_token_id=259)
-    config = LlavaConfig(text_config=LlamaConfig(**text), vision_config=CLIPVisionConfig(image_size=28, **TOWER),
-                         image_token_id=258)
+    parts = dict(text_config=LlamaConfig(**text), vision_config=CLIPVisionConfig(image_size=28, **TOWER), image_token_id=258)
+    size = dict(size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28})
+    if name == "llava_next_served":
+        grids = [[28, 56], [56, 28], [56, 56], [28, 84]]
+        config, kind = LlavaNextConfig(image_grid_pinpoints=grids, **parts), LlavaNextForConditionalGeneration
+        processor = LlavaNextImageProcessorPil(image_grid_pinpoints=grids, **size)
+    else:
+        config, kind = LlavaConfig(**parts), LlavaForConditionalGeneration
+        processor = CLIPImageProcessorPil(**size)
     config._attn_implementation = "eager"
-    model = fill(LlavaForConditionalGeneration(config), 11)
+    model = fill(kind(config), 11)
     with torch.no_grad():
         letters = torch.zeros(IDS, 1)
         letters[ord("a"):ord("z") + 1] = 1
@@ -191,7 +213,6 @@ def make_served(name):
     model.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
     write_tokenizer(folder)
-    processor = CLIPImageProcessorPil(size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28})
     processor.save_pretrained(folder)
     pictures = {f: make_picture(folder / f, w, h, i) for i, (f, w, h) in
                 enumerate(PICTURES)}
@@ -201,7 +222,7 @@ def make_served(name):
                   ["tall.png", "wide.png", "Which one?"], ["Compare ", "plain.png", " with "], ["No picture"]):
         content = [{"type": "image"} if p in pictures else {"type": "text", "text": p} for p in parts]
         n, written, logprobs = answer(model, tokenizer, processor, [{"role": "user", "content": content}],
-                                      [pictures[p] for p in parts if p in pictures], 16)
+                                      [pictures[p] for p in parts if p in pictures])
         cases.append({"parts": parts, "prompt_tokens": n, "answer": written, "logprobs": logprobs})
     (folder / "answers.json").write_text(json.dumps(cases) + "\n")
 
@@ -271,6 +292,7 @@ def make_joint(name):
 MODELS = {
     "clip_served": make_joint,
     "llava_served": make_served,
+    "llava_next_served": make_served,
     "hf_clip": lambda name: make_tower(name, CLIPVisionModel(CLIPVisionConfig(image_size=28, **TOWER)), 28),
     "hf_siglip": lambda name: make_tower(name, SiglipVisionModel(SiglipVisionConfig(image_size=21, **TOWER)), 21),
     "llava_hf_clip": lambda name: make_llava(
