@@ -209,7 +209,13 @@ void living_turn(struct living *l, struct epoch *x, const struct change_log_end 
     l->end = *end;
     l->astray = false;
     living_renew(l);
-    epoch_forget_older(x);
+}
+
+void living_tidy(struct living *l) {
+    pthread_mutex_lock(&l->lock);
+    struct epoch *detached = epoch_detach_older(l->epoch);
+    pthread_mutex_unlock(&l->lock);
+    epoch_release(detached);
 }
 
 /* Another program may have taken changes off the log again that it could not put on the disk, and written others. */
@@ -316,6 +322,7 @@ enum status living_follow(struct living *l, struct error *e) {
     struct generation_origin origin;
     struct epoch *x;
     struct change_log_end end;
+    living_tidy(l);
     if (current_read(l->dir, &origin.generation, &origin.manifest_checksum, e)) return e->status;
     pthread_mutex_lock(&l->lock);
     bool newest = is_of(l->epoch, origin) && !l->astray;
@@ -328,6 +335,7 @@ enum status living_follow(struct living *l, struct error *e) {
     bool taken = take_followed(l, x, &end);
     pthread_mutex_unlock(&l->lock);
     if (!taken) epoch_release(x);
+    living_tidy(l);
     return STATUS_OK;
 }
 

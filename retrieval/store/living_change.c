@@ -13,16 +13,26 @@ static enum status refuse_change(const struct living *l, struct error *e) {
 
 /* Locking: for all callers who change something at the same time. */
 
-/* Once the folder is locked nobody else changes it: what others have done is read, then the log is opened. */
+/* Once the folder is locked nobody else changes it: what others have done is read, then the log is opened. That syncs,
+ * and searches do not wait for it: until the log is ours they may go on reading it. */
 static enum status open_log(struct living *l, struct error *e) {
+    struct change_log *log;
     enum status status = living_follow(l, e);
     if (status) return status;
     pthread_mutex_lock(&l->lock);
     living_refresh(l);
-    const struct collection *c = l->epoch->collection;
-    status = change_log_open(&l->log, collection_folder(c), collection_origin(c), &l->end, e);
-    if (status == STATUS_OK) l->end = change_log_end(l->log);
+    struct collection *c = collection_hold(l->epoch->collection);
+    struct change_log_end end = l->end;
     pthread_mutex_unlock(&l->lock);
+
+    status = change_log_open(&log, collection_folder(c), collection_origin(c), &end, e);
+    pthread_mutex_lock(&l->lock);
+    if (status == STATUS_OK) {
+        l->log = log;
+        l->end = change_log_end(log);
+    }
+    pthread_mutex_unlock(&l->lock);
+    collection_close(c);
     return status;
 }
 

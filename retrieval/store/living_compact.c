@@ -141,40 +141,44 @@ static enum status copy_changes(struct compaction *c, struct log_copy *copy, str
     return change_log_sync(copy->to, &copied, e);
 }
 
-/* Publishes the new generation and makes it ours. Under the lock; nobody waits long for it. */
-static enum status publish(struct compaction *c, const struct log_copy *copy, struct error *e) {
-    struct living *l = c->living;
+/* Publishes the new generation. Searches go on with the old one. */
+static enum status publish(struct compaction *c, struct error *e) {
     struct collection_builder *builder = c->builder;
+    c->builder = NULL;
+    enum status status = collection_publish(builder, e);
+    if (status == STATUS_OK) return STATUS_OK;
+    /* The disk has one of the two generations, and nobody knows which one. */
+    pthread_mutex_lock(&c->living->lock);
+    c->living->failed = true;
+    pthread_mutex_unlock(&c->living->lock);
+    return status;
+}
+
+/* Makes the new generation ours: from here on searches find it. */
+static void take_over(struct living *l, const struct log_copy *copy) {
     struct change_log_end end = change_log_end(copy->to);
     end.synced = end.size;
-    c->builder = NULL;
-    if (collection_publish(builder, e)) {
-        /* The disk has one of the two generations, and nobody knows which one. */
-        l->failed = true;
-        return e->status;
-    }
-    change_log_close(l->log);
+    pthread_mutex_lock(&l->lock);
+    struct change_log *old = l->log;
     l->log = copy->to;
     living_turn(l, copy->epoch, &end);
-    return STATUS_OK;
+    pthread_mutex_unlock(&l->lock);
+    change_log_close(old);
 }
 
 /* From the old epoch to the new one. Changes wait. */
 static enum status turn(struct compaction *c, struct error *e) {
-    struct living *l = c->living;
     struct log_copy copy = {.epoch = epoch_open(c->next)};
     c->next = NULL;
     enum status status = copy_changes(c, &copy, e);
-    if (status == STATUS_OK) {
-        pthread_mutex_lock(&l->lock);
-        status = publish(c, &copy, e);
-        pthread_mutex_unlock(&l->lock);
-    }
+    if (status == STATUS_OK) status = publish(c, e);
     if (status) {
         change_log_close(copy.to);
         epoch_release(copy.epoch);
+        return status;
     }
-    return status;
+    take_over(c->living, &copy);
+    return STATUS_OK;
 }
 
 /* Returns when no change is under way and none begins. */
@@ -235,5 +239,6 @@ enum status living_compact(struct living *l, const atomic_bool *cancelled, struc
     free(c.bounds);
     free(c.vectors);
     end_compaction(l);
+    living_tidy(l);
     return status;
 }

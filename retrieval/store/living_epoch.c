@@ -187,13 +187,12 @@ static bool take_from_views(struct epoch *x, const char *id, uint64_t sequence) 
 }
 
 bool epoch_delete(struct epoch *x, const char *id, uint64_t sequence) {
-    epoch_forget_older(x);
     for (struct epoch *older = x->older; older; older = older->older) take_from_views(older, id, sequence);
     return take_from_views(x, id, sequence);
 }
 
-void epoch_forget_older(struct epoch *x) {
-    struct epoch **at = &x->older;
+struct epoch *epoch_detach_older(struct epoch *x) {
+    struct epoch **at = &x->older, *detached = NULL;
     while (*at) {
         struct epoch *older = *at;
         if (atomic_load(&older->holders) > 1) {
@@ -201,9 +200,10 @@ void epoch_forget_older(struct epoch *x) {
             continue;
         }
         *at = older->older;
-        older->older = NULL;
-        epoch_release(older);
+        older->older = detached;
+        detached = older;
     }
+    return detached;
 }
 
 static enum status change_by_put(struct epoch *x, uint64_t sequence, char *bytes, size_t size, struct error *e) {

@@ -109,8 +109,8 @@ enum status epoch_check_room(const struct epoch *x, struct error *e);
 /* Carries out a change in memory; its sequence is one more than the one before. Takes over the bytes. */
 void epoch_put(struct epoch *x, struct logged_bytes *bytes, uint64_t sequence);
 bool epoch_delete(struct epoch *x, const char *id, uint64_t sequence); /* false: it is not there */
-/* Lets go of the older epochs that no view holds. */
-void epoch_forget_older(struct epoch *x);
+/* The older epochs that no view holds, taken out of the list of x; NULL: none. To release the first releases all. */
+struct epoch *epoch_detach_older(struct epoch *x);
 /* The document at a place; of the log, number `number`. */
 struct stored_document epoch_document(const struct epoch *x, int64_t place);
 static inline struct logged_document *epoch_logged(const struct epoch *x, int number) {
@@ -138,6 +138,8 @@ static inline bool view_has(const struct living_view *v, uint64_t added, const g
 }
 /* The number of the document of the log that has a chunk of the log. */
 int view_logged_of_chunk(const struct living_view *v, int64_t chunk);
+/* Frees the epochs that no view holds any more. Without the lock: a large index takes a while. */
+void living_tidy(struct living *l);
 /* All of these under the lock. */
 /* Makes the newest view that of the epoch as it is. */
 void living_renew(struct living *l);

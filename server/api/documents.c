@@ -7,15 +7,23 @@
 #include "retrieval/extract/extract.h"
 #include "server/api/api.h"
 #include "server/api/fields/document_fields.h"
+#include "server/api/multipart.h"
 
 static const char documents_path[] = "/v1/documents/";
+enum { UPLOAD_TEXT_BYTES = 64 << 20 };
+
+/* A document that is changed, beside its item of the job. */
+struct asked_document {
+    char *id;
+    struct buffer marks; /* of its text */
+    struct document_upload upload;
+};
 
 /* The document thread may still be at work when the client leaves: both sides hold a reference. */
 struct document_answer {
     struct answer base;
-    struct document_request request;
-    struct buffer marks; /* of its text */
-    char *id;            /* of what is changed */
+    struct document_requests requests;
+    struct asked_document *asked; /* [job.n_items], as the job's items */
     struct document_job job;
     struct principal who; /* held */
     atomic_bool cancelled;
@@ -27,11 +35,16 @@ struct document_answer {
 
 static void document_release(struct document_answer *d) {
     if (atomic_fetch_sub(&d->references, 1) != 1) return;
-    document_request_free(&d->request);
-    buffer_free(&d->marks);
+    for (int i = 0; i < d->job.n_items; i++) {
+        buffer_free(&d->asked[i].marks);
+        document_text_free(&d->asked[i].upload.read);
+        free(d->asked[i].id);
+    }
+    document_requests_free(&d->requests);
     principal_release(&d->who);
     pthread_mutex_destroy(&d->lock);
-    free(d->id);
+    free(d->job.items);
+    free(d->asked);
     free(d);
 }
 
@@ -44,17 +57,44 @@ static void document_done(struct document_job *j) {
     document_release(d);
 }
 
-static void write_effect(const struct document_answer *d, struct buffer *out) {
+static void fail_item(struct failure *f, const struct document_item *item) {
+    *f = (struct failure){0};
+    if (item->effect == CHANGE_REFUSED)
+        failure_set(f, 403, "document_not_allowed", NULL, "%s", item->error.text);
+    else
+        failure_from_error(f, &item->error);
+}
+
+/* Of a list, each tells how it went. */
+static void write_item(struct json_writer *w, const struct document_item *item) {
     static const char *const names[] = {[CHANGE_NOTHING] = "unchanged",
                                         [CHANGE_ADDED] = "added",
                                         [CHANGE_REPLACED] = "replaced",
                                         [CHANGE_DELETED] = "deleted"};
+    struct failure f;
+    put_object(w);
+    put_key_string(w, "id", item->document.id);
+    put_key_string(w, "object", "document");
+    put_key_string(w, "effect", item->status ? "failed" : names[item->effect]);
+    if (item->status) {
+        fail_item(&f, item);
+        put_key_object(w, "error");
+        put_key_string(w, "message", f.message);
+        put_key_string(w, "code", f.code ? f.code : "failed");
+        put_object_end(w);
+        failure_free(&f);
+    }
+    put_object_end(w);
+}
+
+static void write_list(const struct document_answer *d, struct buffer *out) {
     struct json_writer w;
     put_begin(&w, out);
     put_object(&w);
-    put_key_string(&w, "id", d->id);
-    put_key_string(&w, "object", "document");
-    put_key_string(&w, "effect", names[d->job.effect]);
+    put_key_string(&w, "object", "list");
+    put_key_array(&w, "data");
+    for (int i = 0; i < d->job.n_items; i++) write_item(&w, &d->job.items[i]);
+    put_array_end(&w);
     put_object_end(&w);
 }
 
@@ -64,16 +104,17 @@ static enum answer_progress document_poll(struct answer *a, struct buffer *out) 
     bool done = d->done;
     pthread_mutex_unlock(&d->lock);
     if (!done) return ANSWER_WAITING;
-    if (d->job.status == STATUS_OK) {
-        write_effect(d, out);
-        return ANSWER_COMPLETE;
+    if (d->requests.is_list) {
+        write_list(d, out);
+    } else if (d->job.items[0].status == STATUS_OK) {
+        struct json_writer w;
+        put_begin(&w, out);
+        write_item(&w, &d->job.items[0]);
+    } else {
+        struct failure f;
+        fail_item(&f, &d->job.items[0]);
+        failure_answer(&f, a, out);
     }
-    struct failure f;
-    if (d->job.effect == CHANGE_REFUSED)
-        failure_set(&f, 403, "document_not_allowed", NULL, "%s", d->job.error.text);
-    else
-        failure_from_error(&f, &d->job.error);
-    failure_answer(&f, a, out);
     return ANSWER_COMPLETE;
 }
 
@@ -146,48 +187,81 @@ static bool check_path_id(const struct document_request *r, const char *id, stru
     return failure_set(f, 400, "invalid_value", "id", "id is not the one of the path");
 }
 
+static void make_items(struct document_answer *d, int n) {
+    d->asked = xcalloc((size_t)n, sizeof *d->asked);
+    d->job.items = xcalloc((size_t)n, sizeof *d->job.items);
+    d->job.n_items = n;
+}
+
+/* The item of a document; `id` is the path's, NULL: it has none. */
+static void fill_item(struct document_answer *d, int i, const char *id) {
+    const struct document_request *request = &d->requests.list[i];
+    struct asked_document *asked = &d->asked[i];
+    struct document_item *item = &d->job.items[i];
+    struct text_span text = {request->text, request->text ? strlen(request->text) : 0};
+    asked->id = id ? xstrdup(id) : choose_id(request, d->job.filter);
+    if (request->is_file) {
+        asked->upload = (struct document_upload){
+            .name = request->path, .bytes = {request->file.data, request->file.size}, .limit = UPLOAD_TEXT_BYTES};
+        item->upload = &asked->upload;
+    } else {
+        document_mark(document_kind(request->path), text, &asked->marks);
+    }
+    item->document = (struct collection_document){.id = asked->id,
+                                                  .path = request->path[0] ? request->path : asked->id,
+                                                  .title = request->title,
+                                                  .metadata = request->metadata.data,
+                                                  .text = text,
+                                                  .marks = marks_of(&asked->marks)};
+}
+
+static bool parse_documents(struct document_answer *d, const struct api_request *r, const struct request_limits *l,
+                            struct failure *f) {
+    struct document_requests *requests = &d->requests;
+    struct text_span body = {r->body, r->size};
+    struct error e;
+    bool ok = multipart_is_announced(r->content_type) ? document_form_parse(requests, r->content_type, body, l, f)
+                                                      : document_requests_parse(requests, body, l, f);
+    for (int i = 0; ok && i < requests->n; i++)
+        if (filter_fill(d->job.filter, &requests->list[i].metadata, &e)) ok = failure_from_error(f, &e);
+    return ok;
+}
+
 /* `id` is the path's; NULL: it has none. */
-static struct answer *put_document(struct api *a, const struct api_request *r, const char *id, struct waker waker,
-                                   struct failure *f) {
+static struct answer *put_documents(struct api *a, const struct api_request *r, const char *id, struct waker waker,
+                                    struct failure *f) {
     const struct served_model *model = model_with(a, DOCUMENTS_WRITE, f);
     if (model == NULL) return NULL;
     struct document_answer *d = make_document_answer(&r->principal, waker);
-    struct document_request *request = &d->request;
-    struct error e;
-    if (!document_request_parse(request, r->body, r->size, &model->limits, f) ||
-        (id && !check_path_id(request, id, f)) ||
-        (filter_fill(d->job.filter, &request->metadata, &e) && !failure_from_error(f, &e))) {
+    bool ok = parse_documents(d, r, &model->limits, f);
+    if (ok && id && d->requests.is_list)
+        ok = failure_set(f, 400, "invalid_value", NULL, "the path has the id of one document, the body has a list");
+    if (ok && id) ok = check_path_id(&d->requests.list[0], id, f);
+    if (!ok) {
         answer_close(&d->base);
         return NULL;
     }
-    struct text_span text = {request->text, strlen(request->text)};
-    enum document_kind kind = document_kind(request->path);
-    document_mark(kind, text, &d->marks);
-    d->id = id ? xstrdup(id) : choose_id(request, d->job.filter);
-    d->job.document = (struct collection_document){.id = d->id,
-                                                   .path = request->path[0] ? request->path : d->id,
-                                                   .title = request->title,
-                                                   .metadata = request->metadata.data,
-                                                   .text = text,
-                                                   .marks = marks_of(&d->marks)};
+    make_items(d, d->requests.n);
+    for (int i = 0; i < d->requests.n; i++) fill_item(d, i, id);
     return send_job(d, model, f);
 }
 
 struct answer *documents_post(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
-    return put_document(a, r, NULL, waker, f);
+    return put_documents(a, r, NULL, waker, f);
 }
 
 struct answer *document_put_open(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
-    return put_document(a, r, r->path + strlen(documents_path), waker, f);
+    return put_documents(a, r, r->path + strlen(documents_path), waker, f);
 }
 
 struct answer *document_delete(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
     const struct served_model *model = model_with(a, DOCUMENTS_WRITE, f);
     if (model == NULL) return NULL;
     struct document_answer *d = make_document_answer(&r->principal, waker);
-    d->id = xstrdup(r->path + strlen(documents_path));
+    make_items(d, 1);
+    d->asked[0].id = xstrdup(r->path + strlen(documents_path));
     d->job.deletes = true;
-    d->job.document = (struct collection_document){.id = d->id};
+    d->job.items[0].document = (struct collection_document){.id = d->asked[0].id};
     return send_job(d, model, f);
 }
 

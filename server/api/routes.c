@@ -12,6 +12,11 @@
 static const char *const json_types[] = {JSON_TYPE,    "application/x-www-form-urlencoded", "text/json",
                                          "text/plain", "application/octet-stream",          NULL};
 
+/* Documents also come as files. */
+static const char *const document_types[] = {JSON_TYPE,   "multipart/form-data", "application/x-www-form-urlencoded",
+                                             "text/json", "text/plain",          "application/octet-stream",
+                                             NULL};
+
 #define TEXT_TYPE "text/plain; version=0.0.4"
 #define PAGE_FILE(path, type, summary) \
     { "GET", path, page_open, ACCESS_PAGE, NULL, 0, NULL, NULL, type, NULL, summary }
@@ -31,8 +36,8 @@ const struct route api_routes[] = {
      "object data", "The chunks of the collection nearest to a text"},
     {"GET", "/v1/documents", documents_list, ACCESS_API, NULL, 0, NULL, &document_list_table, JSON_TYPE,
      "object documents chunks generation changes data has_more", "The documents of the collection"},
-    {"POST", "/v1/documents", documents_post, ACCESS_API, json_types, 0, &document_table, NULL, JSON_TYPE,
-     "id object effect", "Add a document, or replace the one of its id"},
+    {"POST", "/v1/documents", documents_post, ACCESS_API, document_types, 0, &document_table, NULL, JSON_TYPE, "object",
+     "Add a document, or replace the one of its id"},
     {"GET", "/v1/documents/", document_show, ACCESS_API, NULL, 0, NULL, NULL, JSON_TYPE,
      "id object path title metadata chunks bytes text", "A document with its text"},
     {"PUT", "/v1/documents/", document_put_open, ACCESS_API, json_types, 0, &document_table, NULL, JSON_TYPE,

@@ -4,8 +4,12 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "server/schedule/queue.h"
 
@@ -26,18 +30,53 @@ struct document_thread {
 
 /* The thread that changes. */
 
-static enum status delete_document(struct document_thread *t, struct document_job *j) {
-    enum status status = living_delete_allowed(t->o.collection, j->filter, j->document.id, &j->error);
-    j->effect = status ? CHANGE_NOTHING : CHANGE_DELETED;
+static enum status delete_document(struct document_thread *t, const struct document_job *j,
+                                   struct document_item *item) {
+    enum status status = living_delete_allowed(t->o.collection, j->filter, item->document.id, &item->error);
+    item->effect = status ? CHANGE_NOTHING : CHANGE_DELETED;
     return status;
 }
 
-static enum status carry_out(struct document_thread *t, struct document_job *j) {
-    if (atomic_load(&t->stopped)) return error_set(&j->error, STATUS_CANCELLED, "the server is stopping");
-    if (j->cancelled && atomic_load(j->cancelled)) return error_set(&j->error, STATUS_CANCELLED, "nobody waits for it");
-    if (j->deletes) return delete_document(t, j);
+/* Readers of files take a path: the bytes get one for as long as they are read. */
+static enum status read_bytes(struct document_upload *u, struct error *e) {
+    char path[40];
+    struct error why;
+    int fd = memfd_create("upload", MFD_CLOEXEC);
+    if (fd < 0) return error_errno(e, "%s", u->name);
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    enum status status = STATUS_OK;
+    for (size_t done = 0; done < u->bytes.size && status == STATUS_OK;) {
+        ssize_t n = write(fd, u->bytes.text + done, u->bytes.size - done);
+        if (n < 0) status = error_errno(&why, "%s", path);
+        done += n > 0 ? (size_t)n : 0;
+    }
+    if (status == STATUS_OK) status = document_extract(path, document_kind(u->name), u->limit, &u->read, &why);
+    close(fd);
+    if (status == STATUS_OK) return STATUS_OK;
+    const char *words = strncmp(why.text, path, strlen(path)) == 0 ? why.text + strlen(path) : why.text;
+    return error_set(e, status == STATUS_IO ? STATUS_INVALID : status, "%s%s%s", u->name, words == why.text ? ": " : "",
+                     words);
+}
+
+static enum status read_upload(struct document_item *item) {
+    struct document_upload *u = item->upload;
+    if (document_kind(u->name) == DOCUMENT_UNKNOWN)
+        return error_set(&item->error, STATUS_INVALID, "%s: not a known kind of document", u->name);
+    if (read_bytes(u, &item->error)) return item->error.status;
+    item->document.text = (struct text_span){u->read.text.data, u->read.text.size};
+    item->document.marks = marks_of(&u->read.marks);
+    if (item->document.title[0] == '\0' && u->read.title.data) item->document.title = u->read.title.data;
+    return STATUS_OK;
+}
+
+static enum status carry_out(struct document_thread *t, const struct document_job *j, struct document_item *item) {
+    struct error *e = &item->error;
+    if (atomic_load(&t->stopped)) return error_set(e, STATUS_CANCELLED, "the server is stopping");
+    if (j->cancelled && atomic_load(j->cancelled)) return error_set(e, STATUS_CANCELLED, "nobody waits for it");
+    if (j->deletes) return delete_document(t, j, item);
+    if (item->upload && read_upload(item)) return e->status;
     t->cutter.filter = j->filter;
-    return document_put(&t->cutter, t->o.collection, &j->document, j->cancelled, &j->effect, &j->error);
+    return document_put(&t->cutter, t->o.collection, &item->document, j->cancelled, &item->effect, e);
 }
 
 static void *run_changes(void *argument) {
@@ -45,7 +84,7 @@ static void *run_changes(void *argument) {
     for (;;) {
         struct document_job *j = queue_take(&t->jobs);
         if (j) {
-            j->status = carry_out(t, j);
+            for (int i = 0; i < j->n_items; i++) j->items[i].status = carry_out(t, j, &j->items[i]);
             j->done(j);
         } else if (atomic_load(&t->stopped)) {
             return NULL;

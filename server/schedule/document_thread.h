@@ -5,20 +5,36 @@
 
 #include <stdatomic.h>
 
+#include "retrieval/extract/extract.h"
 #include "retrieval/store/living.h"
 #include "server/host/document_cutter.h"
 
 struct document_thread;
 
-/* One document to put or to delete. The asker owns it and leaves it alone until done was called. */
-struct document_job {
-    bool deletes;                        /* the document of document.id */
-    const struct filter *filter;         /* documents that the asker may put or delete; NULL: all */
-    struct collection_document document; /* to put: id, path, title, metadata, text */
-    const atomic_bool *cancelled;        /* true: nobody waits any more; NULL: somebody does */
+/* A file whose text is to be put: read by the thread, as its name says. */
+struct document_upload {
+    const char *name;
+    struct text_span bytes;
+    size_t limit; /* bytes of its text */
+    struct document_text read;
+};
+
+/* One document to put or to delete. */
+struct document_item {
+    struct collection_document document; /* to put: id, path, title, metadata, text; to delete: id */
+    struct document_upload *upload;      /* has the text, and the title where that is ""; NULL: `document` does */
     enum change_effect effect;
     enum status status;
     struct error error;
+};
+
+/* Documents to put or to delete, in order. The asker owns it and leaves it alone until done was called. */
+struct document_job {
+    bool deletes;
+    const struct filter *filter; /* documents that the asker may put or delete; NULL: all */
+    struct document_item *items; /* [n_items] */
+    int n_items;
+    const atomic_bool *cancelled;         /* true: nobody waits any more; NULL: somebody does */
     void (*done)(struct document_job *j); /* called once by the thread; must not block */
     void *context;
 };

@@ -179,3 +179,67 @@ def test_access(start, folder, access, read, write):
     call(served, "GET", "/v1/documents", expect=read)
     call(served, "PUT", "/v1/documents/a", {"text": "A note."}, expect=write)
     call(served, "DELETE", "/v1/documents/a", expect=write)
+
+
+def upload(server, parts, expect=200, boundary="b0undary", tail="--\r\n"):
+    """parts: (name, filename or None, bytes)."""
+    body = b""
+    for name, filename, content in parts:
+        disposition = f'form-data; name="{name}"' + (f'; filename="{filename}"' if filename is not None else "")
+        body += f"--{boundary}\r\nContent-Disposition: {disposition}\r\n\r\n".encode() + content + b"\r\n"
+    body += f"--{boundary}{tail}".encode()
+    reply = server.request("POST", "/v1/documents", body, {"Content-Type": f"multipart/form-data; boundary={boundary}"})
+    assert reply.status == expect, reply.body
+    return reply.json()
+
+
+def test_upload(served):
+    page = b"<html><head><title>Steam</title></head><body><p>Steam ovens bake bread with a shiny crust.</p></body></html>"
+    said = upload(served, [("file", "kitchen/bread.md", BREAD.encode()), ("file", "steam.html", page),
+                           ("metadata", None, b'{"team": "bakers"}'), ("file", "x.bin", b"\0\1")])
+    assert said["object"] == "list" and [d["effect"] for d in said["data"]] == ["added", "added", "failed"]
+    assert "x.bin" in said["data"][2]["error"]["message"] and "/proc" not in json.dumps(said)
+    shown = call(served, "GET", "/v1/documents/" + said["data"][1]["id"])
+    assert shown["title"] == "Steam" and shown["path"] == "steam.html" and "shiny crust" in shown["text"]
+    assert shown["metadata"] == {"team": "bakers"}
+    assert search(served, "how do I bake bread")[0]["document"] in ("kitchen/bread.md", "steam.html")
+    again = upload(served, [("file", "steam.html", page), ("metadata", None, b'{"team": "bakers"}')])
+    assert again["data"] == [{"id": said["data"][1]["id"], "object": "document", "effect": "unchanged"}]
+    one = upload(served, [("id", None, b"mine"), ("title", None, b"A title"), ("path", None, b"a/b.md"), ("file", "b.md", b"# B\n\nText.\n")])
+    assert one["data"][0]["id"] == "mine"
+    shown = call(served, "GET", "/v1/documents/mine")
+    assert shown["path"] == "a/b.md" and shown["title"] == "A title"
+    # Text that looks like a boundary.
+    tricky = b"One line.\r\n--b0undar\r\nAnother line.\r\n-- and more."
+    upload(served, [("id", None, b"tricky"), ("file", "t.txt", tricky)])
+    assert call(served, "GET", "/v1/documents/tricky")["text"].encode() == tricky
+
+
+def test_bad_uploads(served):
+    before = call(served, "GET", "/v1/documents")["changes"]
+    good = ("file", "a.txt", b"A text.")
+    for parts, what in [([("id", None, b"x")], "no part"), ([good, good, ("id", None, b"x")], "of one file"),
+                        ([good, ("metadata", None, b"[1]")], "object"), ([good, ("metadata", None, b"{")], "metadata"),
+                        ([good, ("colour", None, b"red")], "unknown part"), ([("file", None, b"text")], "no filename"),
+                        ([good, ("title", None, b"a"), ("title", None, b"b")], "twice"),
+                        ([good, ("title", None, b"\xff")], "UTF-8")]:
+        assert what in upload(served, parts, expect=400)["error"]["message"]
+    assert "boundary" in upload(served, [good], expect=400, tail="")["error"]["message"]
+    assert "behind" in upload(served, [good], expect=400, tail="--\r\nmore")["error"]["message"]
+    for kind in ("multipart/form-data", "multipart/form-data; boundary=", "multipart/form-data; boundary=a; boundary=b",
+                 'multipart/form-data; boundary="a'):
+        reply = served.request("POST", "/v1/documents", b"--a--", {"Content-Type": kind})
+        assert reply.status == 400 and "one boundary" in reply.json()["error"]["message"]
+    assert call(served, "GET", "/v1/documents")["changes"] == before
+
+
+def test_batch(served):
+    batch = {"documents": [{"id": f"b{i}", "text": f"Batch document {i}.", "metadata": {"n": i}} for i in range(20)]}
+    batch["documents"].append({"id": "x" * 600, "text": "An id that is too long."})
+    said = call(served, "POST", "/v1/documents", batch)
+    assert [d["effect"] for d in said["data"]] == ["added"] * 20 + ["failed"]
+    assert call(served, "GET", "/v1/documents/b7")["metadata"] == {"n": 7}
+    for bad in ([], [1], [{"id": "a"}], "x", [{"text": ""}]):
+        call(served, "POST", "/v1/documents", {"documents": bad}, expect=400)
+    call(served, "POST", "/v1/documents", {"documents": [{"text": "a"}], "id": "b"}, expect=400)
+    call(served, "PUT", "/v1/documents/q", {"documents": [{"text": "a"}]}, expect=400)

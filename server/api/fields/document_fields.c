@@ -4,7 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/base/utf8.h"
 #include "config/json/json_writer.h"
+#include "server/api/multipart.h"
 
 /* Values of metadata: what filters can compare. */
 static bool is_plain(const struct json *v) {
@@ -47,22 +49,151 @@ static const struct json_field document_fields[] = {
 #undef AT
 const struct json_table document_table = JSON_TABLE(document_fields);
 
-bool document_request_parse(struct document_request *r, const char *body, size_t size, const struct request_limits *l,
-                            struct failure *f) {
+static bool parse_one(struct document_request *r, const struct json *json, const struct request_limits *l,
+                      struct failure *f) {
+    if (!fields_parse(&document_table, r, json, l, f)) return false;
+    if (r->text[0] == '\0') return failure_set(f, 400, "invalid_value", "text", "text is empty");
+    if (r->id && r->id[0] == '\0') return failure_set(f, 400, "invalid_value", "id", "id is empty");
+    return true;
+}
+
+static void make_room(struct document_requests *r, size_t n) {
+    r->list = xcalloc(n, sizeof *r->list);
+    r->n = (int)n;
+}
+
+static bool parse_list(struct document_requests *r, const struct json *json, const struct request_limits *l,
+                       struct failure *f) {
+    const struct json *list = json_member(json, "documents");
+    size_t n = json_count(list);
+    if (!json_is_list(list) || n < 1 || n > DOCUMENTS_OF_REQUEST || json_count(json) != 1)
+        return failure_set(f, 400, "invalid_value", "documents",
+                           "documents must be a list of 1 to %d documents, and stand alone", DOCUMENTS_OF_REQUEST);
+    make_room(r, n);
+    r->is_list = true;
+    for (size_t i = 0; i < n; i++) {
+        const struct json *one = json_item(list, i);
+        if (json_kind(one) != JSON_KIND_OBJECT)
+            return failure_set(f, 400, "invalid_type", "documents", "documents[%zu] must be an object", i);
+        if (!parse_one(&r->list[i], one, l, f)) return false;
+    }
+    return true;
+}
+
+bool document_requests_parse(struct document_requests *r, struct text_span body, const struct request_limits *l,
+                             struct failure *f) {
     struct json *json;
-    *r = (struct document_request){0};
-    if (!fields_load(&json, body, size, l, f)) return false;
-    bool ok = fields_parse(&document_table, r, json, l, f);
+    *r = (struct document_requests){0};
+    if (!fields_load(&json, body.text, body.size, l, f)) return false;
+    bool is_list = json_member(json, "documents") != NULL;
+    if (!is_list) make_room(r, 1);
+    bool ok = is_list ? parse_list(r, json, l, f) : parse_one(&r->list[0], json, l, f);
     json_close(json);
-    if (ok && r->text[0] == '\0') return failure_set(f, 400, "invalid_value", "text", "text is empty");
-    if (ok && r->id && r->id[0] == '\0') return failure_set(f, 400, "invalid_value", "id", "id is empty");
     return ok;
 }
 
-void document_request_free(struct document_request *r) {
-    buffer_free(&r->metadata);
-    json_table_free(&document_table, r);
-    *r = (struct document_request){0};
+/* Forms. */
+
+static const struct multipart_part *find_part(const struct multipart *m, const char *name) {
+    for (int i = 0; i < m->n; i++)
+        if (strcmp(m->parts[i].name, name) == 0) return &m->parts[i];
+    return NULL;
+}
+
+static bool check_part(const struct multipart *m, int i, int n_files, struct failure *f) {
+    static const char *const of_one[] = {"id", "path", "title"};
+    const struct multipart_part *p = &m->parts[i];
+    bool is_file = strcmp(p->name, "file") == 0, known = is_file || strcmp(p->name, "metadata") == 0;
+    for (size_t j = 0; j < ARRAY_COUNT(of_one); j++) {
+        if (strcmp(p->name, of_one[j]) != 0) continue;
+        known = true;
+        if (n_files != 1)
+            return failure_set(f, 400, "invalid_value", p->name, "%s is of one file, and there are %d", p->name,
+                               n_files);
+    }
+    if (!known)
+        return failure_set(f, 400, "unknown_field", p->name,
+                           "unknown part \"%.100s\"; file, id, path, title and metadata are known", p->name);
+    if (is_file)
+        return (p->file_name && p->file_name[0]) ||
+               failure_set(f, 400, "invalid_value", "file", "part %d of the body has no filename", i + 1);
+    if (find_part(m, p->name) != p) return failure_set(f, 400, "invalid_value", p->name, "%s comes twice", p->name);
+    if (!utf8_is_valid(p->body.text, p->body.size) || memchr(p->body.text, 0, p->body.size))
+        return failure_set(f, 400, "invalid_value", p->name, "%s is not UTF-8", p->name);
+    return true;
+}
+
+/* NULL where there is no such part. */
+static char *copy_part(const struct multipart *m, const char *name) {
+    const struct multipart_part *p = find_part(m, name);
+    return p ? xstrndup(p->body.text, p->body.size) : NULL;
+}
+
+static bool read_form_metadata(struct document_request *r, const struct multipart *m, const struct request_limits *l,
+                               struct failure *f) {
+    struct error e;
+    struct json *json;
+    const struct multipart_part *p = find_part(m, "metadata");
+    if (p == NULL) return true;
+    if (json_parse(&json, p->body, "metadata", &e))
+        return failure_set(f, 400, "invalid_json", "metadata", "%s", e.text);
+    bool ok = read_metadata(r, json, l, f);
+    json_close(json);
+    return ok;
+}
+
+static bool fill_form(struct document_requests *r, const struct multipart *m, const struct request_limits *l,
+                      struct failure *f) {
+    int n_files = 0;
+    for (int i = 0; i < m->n; i++) n_files += strcmp(m->parts[i].name, "file") == 0;
+    if (n_files == 0) return failure_set(f, 400, "missing_field", "file", "the body has no part \"file\"");
+    for (int i = 0; i < m->n; i++)
+        if (!check_part(m, i, n_files, f)) return false;
+
+    make_room(r, (size_t)n_files);
+    r->is_list = true;
+    struct document_request *d = r->list;
+    for (int i = 0; i < m->n; i++) {
+        const struct multipart_part *p = &m->parts[i];
+        if (strcmp(p->name, "file") != 0) continue;
+        d->is_file = true;
+        buffer_append(&d->file, p->body.text, p->body.size);
+        d->id = copy_part(m, "id");
+        d->path = copy_part(m, "path");
+        if (d->path == NULL || d->path[0] == '\0') {
+            free(d->path);
+            d->path = xstrdup(p->file_name);
+        }
+        d->title = copy_part(m, "title");
+        if (d->title == NULL) d->title = xstrdup("");
+        if (!read_form_metadata(d, m, l, f)) return false;
+        if (d->id && d->id[0] == '\0') return failure_set(f, 400, "invalid_value", "id", "id is empty");
+        d++;
+    }
+    return true;
+}
+
+bool document_form_parse(struct document_requests *r, const char *content_type, struct text_span body,
+                         const struct request_limits *l, struct failure *f) {
+    struct error e;
+    struct multipart *m = xcalloc(1, sizeof *m);
+    *r = (struct document_requests){0};
+    bool ok = multipart_parse(m, content_type, body, &e) == STATUS_OK
+                  ? fill_form(r, m, l, f)
+                  : failure_set(f, 400, "invalid_form", NULL, "%s", e.text);
+    multipart_free(m);
+    free(m);
+    return ok;
+}
+
+void document_requests_free(struct document_requests *r) {
+    for (int i = 0; i < r->n; i++) {
+        buffer_free(&r->list[i].metadata);
+        buffer_free(&r->list[i].file);
+        json_table_free(&document_table, &r->list[i]);
+    }
+    free(r->list);
+    *r = (struct document_requests){0};
 }
 
 static enum status parse_filter(struct json_reader *r, const struct json *value, void *object) {

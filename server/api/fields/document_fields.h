@@ -9,14 +9,28 @@ struct document_request {
     char *path, *title;     /* "" where it does not say */
     char *text;             /* never NULL once it is parsed */
     struct buffer metadata; /* a JSON object in text; empty: none */
+    struct buffer file;     /* with is_file: the bytes of a file of the name `path`, which has the text */
+    bool is_file;
 };
+
+/* What a body asks for: one document, or several in a list. */
+struct document_requests {
+    struct document_request *list; /* [n] */
+    int n;
+    bool is_list; /* and the answer is one */
+};
+enum { DOCUMENTS_OF_REQUEST = 1000 };
 
 extern const struct json_table document_table, document_list_table;
 
-/* On false *f is set; *r can be freed either way. */
-bool document_request_parse(struct document_request *r, const char *body, size_t size, const struct request_limits *l,
-                            struct failure *f);
-void document_request_free(struct document_request *r);
+/* {"text": ...}, or {"documents": [{"text": ...}, ...]}. On false *f is set; *r can be freed either way. */
+bool document_requests_parse(struct document_requests *r, struct text_span body, const struct request_limits *l,
+                             struct failure *f);
+/* multipart/form-data: parts "file", each with a filename, and at most one each of "id", "path" and "title" (of a
+ * single file) and "metadata" (of every file). Likewise. */
+bool document_form_parse(struct document_requests *r, const char *content_type, struct text_span body,
+                         const struct request_limits *l, struct failure *f);
+void document_requests_free(struct document_requests *r);
 
 /* The query string of a list. */
 struct document_list_request {
