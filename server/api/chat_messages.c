@@ -8,7 +8,7 @@
 #include "server/api/chat.h"
 #include "server/api/chat_pictures.h"
 #include "server/api/chat_place.h"
-#include "server/api/data_url.h"
+#include "server/api/picture_part.h"
 #include "server/api/reading.h"
 #include "server/host/sight.h"
 

@@ -3,7 +3,7 @@
 
 #include <stdio.h>
 
-#include "server/api/data_url.h"
+#include "server/api/picture_part.h"
 #include "server/host/sight.h"
 
 /* The fewest rows of a picture. */

@@ -5,9 +5,12 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct family *const families[] = {
-    &family_retro, &family_gpt,     &family_bert,    &family_megatron_t5, &family_t5,       &family_gpt2,
-    &family_llama, &family_mistral, &family_granite, &family_smollm3,     &family_qwen2,    &family_qwen3,
-    &family_phi3,  &family_olmo2,   &family_gemma2,  &family_gemma3_text, &family_gpt_neox, &family_starcoder2};
+    &family_retro,       &family_gpt,          &family_bert,        &family_megatron_t5, &family_t5,
+    &family_gpt2,        &family_llama,        &family_mistral,     &family_granite,     &family_smollm3,
+    &family_qwen2,       &family_qwen3,        &family_phi3,        &family_olmo2,       &family_gemma2,
+    &family_gemma3_text, &family_gpt_neox,     &family_starcoder2,  &family_clip,        &family_clip_vit,
+    &family_radio_vit,   &family_projector,    &family_llava_mcore, &family_llava,       &family_llava_next,
+    &family_clip_vision, &family_siglip_vision};
 
 static void check_stack(const struct family *f, const struct model_spec *s, enum stack_id id) {
     const struct dims *d = &s->stacks[id];
@@ -16,9 +19,19 @@ static void check_stack(const struct family *f, const struct model_spec *s, enum
     CHECK(d->head_dim > 0 && d->head_dim <= ATTENTION_MAX_HEAD && d->rotated >= 0 && d->rotated <= d->head_dim);
     CHECK(d->rotated % 2 == 0 && d->epsilon > 0 && d->hidden > 0 && d->ffn > 0);
     for (int i = 0; i < d->n_layers; i++) {
-        struct layer_spec l = f->layer(s, id, i);
+        const struct family *of = s->parts[id].family ? s->parts[id].family : f;
+        struct layer_spec l = of->layer(s, id, i);
         CHECK(l.window >= 0 && (l.window == 0 || l.mask == MASK_CAUSAL) && (int)l.frequencies < ROPE_COUNT);
     }
+}
+
+static void check_tower(const struct model_spec *s) {
+    const struct tower_spec *t = &s->tower;
+    const struct projector_spec *p = &s->projector;
+    if (s->stacks[STACK_TOWER].n_layers == 0) return;
+    CHECK(t->patch > 0 && t->patch <= LIMIT_PATCH && t->table_h > 0 && t->table_w > 0 && t->class_tokens >= 0);
+    CHECK(t->image_h % t->patch == 0 && t->image_w % t->patch == 0 && t->layers >= 0);
+    CHECK(t->layers <= s->stacks[STACK_TOWER].n_layers && (p->out == 0 || p->in > 0));
 }
 
 static void check(const struct family *f, const struct json *config) {
@@ -29,7 +42,8 @@ static void check(const struct family *f, const struct json *config) {
         CHECK(e.status == status && e.text[0] != '\0');
         return;
     }
-    CHECK(s.vocab > 0 && s.padded_vocab >= s.vocab && s.window >= 0);
+    CHECK((s.vocab > 0 || s.stacks[STACK_DECODER].n_layers == 0) && s.padded_vocab >= s.vocab && s.window >= 0);
+    check_tower(&s);
     for (int id = 0; id < STACK_COUNT; id++) check_stack(f, &s, (enum stack_id)id);
 }
 

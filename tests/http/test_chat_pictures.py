@@ -30,10 +30,10 @@ def content_of(parts):
     return [picture(p) if p.endswith(".png") else {"type": "text", "text": p} for p in parts]
 
 
-def start(folder, model):
+def start(folder, model, options={}):
     config = folder / "retro.json"
     config.write_text(json.dumps({"model": {"path": str(model), "name": "seer", "dtype": "f32"},
-                                  "server": {"port": 0, "max_context": 400}}))
+                                  "server": {"port": 0, "max_context": 400}, **options}))
     return Server(config, folder)
 
 
@@ -125,9 +125,9 @@ def test_a_word_of_the_text_is_no_picture(server):
     ("http://example.com/a.png", "unsupported_content", ["no data: URL", "fetches no pictures"]),
     ("https://example.com/a.png", "unsupported_content", ["no data: URL"]),
     ("file:///etc/passwd", "unsupported_content", ["no data: URL"]),
-    ("data:image/png;base64,%%%%", "invalid_value", ["no base64"]),
-    ("data:image/png,abc", "invalid_value", ["no base64"]),
-    ("data:image/png;base64", "invalid_value", ["no base64"]),
+    ("data:image/png;base64,%%%%", "invalid_value", ["message 0", "base64"]),
+    ("data:image/png,abc", "invalid_image", ["message 0"]),
+    ("data:image/png;base64", "invalid_value", ["message 0"]),
     ("data:image/png;base64,", "invalid_image", ["message 0"]),
     ("data:image/png;base64,aGVsbG8gd29ybGQ=", "invalid_image", ["message 0"]),
 ])
@@ -152,6 +152,16 @@ def test_the_limits(server):
     refuse(server, [{"type": "image_url", "image_url": {"url": url}}], "invalid_image", "60000")
     refuse(server, [picture("plain.png")] * 26, "context_length_exceeded", "26 pictures of at least 16 tokens")
     refuse(server, [picture("plain.png")] * 24 + [{"type": "text", "text": "long " * 40}], "context_length_exceeded")
+
+
+def test_two_ranks(tmp_path):
+    """The tower's heads are shared by the ranks, and its rows go with the plan."""
+    running = start(tmp_path, NEXT, {"parallel": {"tensor": 2, "comm": "threads"}})
+    try:
+        compare(running, NEXT_CASES[2])
+        compare(running, NEXT_CASES[2])
+    finally:
+        assert running.stop() == 0
 
 
 def test_a_processor_of_another_model_is_refused(tmp_path):

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "server/api/data_url.h"
+#include "server/api/picture_part.h"
 
 static const struct json_choice formats[] = {{"float", EMBEDDING_FLOAT}, {"base64", EMBEDDING_BASE64}, {NULL, 0}};
 static const struct json_choice input_types[] = {{"query", INPUT_QUERY},

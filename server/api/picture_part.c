@@ -1,10 +1,10 @@
-/* server/api/data_url.c: see data_url.h. */
-#include "server/api/data_url.h"
+/* server/api/picture_part.c: see picture_part.h. */
+#include "server/api/picture_part.h"
 
-#include <string.h>
-#include <strings.h>
+#include "config/base/data_url.h"
 
-#include "config/base/base64.h"
+/* A request is no larger than server.max_body_bytes, and neither is a file in it. */
+static const size_t MOST_BYTES = (size_t)1 << 30;
 
 bool picture_part_is(const struct json *part) { return json_text_is(json_member(part, "type"), "image_url"); }
 
@@ -14,28 +14,19 @@ static struct text_span url_of(const struct json *part) {
     return json_text(json_is_text(image) ? image : json_member(image, "url"));
 }
 
-static bool begins(struct text_span text, const char *words) {
-    size_t n = strlen(words);
-    return text.size >= n && strncasecmp(text.text, words, n) == 0;
-}
-
-/* Its type is not looked at: a picture's own bytes tell what it is. */
+/* The URL's media type is not looked at: a picture's own bytes tell what it is. */
 bool picture_part_read(const struct json *part, const char *field, const char *of, struct buffer *out,
                        struct failure *f) {
-    struct text_span url = url_of(part);
+    struct text_span url = url_of(part), type;
+    struct error e;
     if (url.text == NULL)
         return failure_set(f, 400, "invalid_type", field,
                            "a picture of %s is not {\"type\": \"image_url\", \"image_url\": {\"url\": ...}}", of);
-    if (!begins(url, "data:"))
+    if (!data_url_is(url))
         return failure_set(f, 400, "unsupported_content", field,
                            "a picture of %s is no data: URL; this server fetches no pictures: send "
                            "data:image/png;base64,... with its bytes",
                            of);
-    const char *comma = memchr(url.text, ',', url.size);
-    size_t head = comma ? (size_t)(comma - url.text) : 0;
-    bool coded = comma && head >= 7 && strncasecmp(comma - 7, ";base64", 7) == 0;
-    struct text_span data = {url.text + head + 1, coded ? url.size - head - 1 : 0};
-    if (coded && base64_decode(data, out)) return true;
-    return failure_set(f, 400, "invalid_value", field,
-                       "a picture of %s is no base64: expected data:image/png;base64,... with no blanks", of);
+    if (data_url_read(out, &type, url, MOST_BYTES, &e) == STATUS_OK) return true;
+    return failure_set(f, 400, "invalid_value", field, "a picture of %s: %s", of, e.text);
 }
