@@ -154,6 +154,20 @@ def test_the_limits(server):
     refuse(server, [picture("plain.png")] * 24 + [{"type": "text", "text": "long " * 40}], "context_length_exceeded")
 
 
+def test_passages_stand_beside_pictures(tmp_path):
+    """What is found is read in the user's text, as if it were sent there."""
+    running = start(tmp_path, FOLDER, {"retrieval": {"template": "{text} "}})
+    try:
+        given = ask(running, content_of(["wide.png", "Which one?"]), logprobs=True,
+                    extra_body={"retrieval": {"neighbors": ["A cat sat there."]}})
+        same = ask(running, content_of(["wide.png", "A cat sat there. Which one?"]), logprobs=True)
+        assert given.choices[0].message.content == same.choices[0].message.content
+        assert [t.logprob for t in given.choices[0].logprobs.content] == [t.logprob for t in same.choices[0].logprobs.content]
+        assert given.usage.prompt_tokens == same.usage.prompt_tokens
+    finally:
+        assert running.stop() == 0
+
+
 def test_two_ranks(tmp_path):
     """The tower's heads are shared by the ranks, and its rows go with the plan."""
     running = start(tmp_path, NEXT, {"parallel": {"tensor": 2, "comm": "threads"}})
