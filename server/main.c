@@ -21,6 +21,7 @@
 #include "config/base/line.h"
 #include "config/base/log.h"
 #include "config/base/process.h"
+#include "retrieval/extract/extract_keeper.h"
 #include "server/api/traffic.h"
 #include "server/cli.h"
 #include "server/host/check.h"
@@ -307,6 +308,12 @@ static enum status serve(struct server *s, struct error *e) {
     return status;
 }
 
+/* Files that clients send are parsed by processes that begin as this one is now: without threads. */
+static enum status start_keeper(const struct config *c, struct error *e) {
+    bool writes = c->retrieval.documents == DOCUMENTS_WRITE || c->retrieval.documents == DOCUMENTS_AUTO;
+    return writes && documents_wanted(c) ? extract_keeper_start(e) : STATUS_OK;
+}
+
 int main(int argc, char **argv) {
     struct server s = {.socket = -1};
     struct error e = {0};
@@ -321,7 +328,8 @@ int main(int argc, char **argv) {
         signal(SIGBUS, explain_bus_error);
         log_set_level((enum log_level)s.config.log.level);
         log_set_format((enum log_format)s.config.log.format);
-        status = log_queue_open(&e);
+        status = start_keeper(&s.config, &e);
+        if (status == STATUS_OK) status = log_queue_open(&e);
         if (status == STATUS_OK) {
             parts_init(&s.parts, &s.config);
             status = serve(&s, &e);

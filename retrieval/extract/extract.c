@@ -115,14 +115,8 @@ static enum status extract_one(const struct extract_file *f, const struct docume
 }
 
 static enum status extract_in_child(const struct extract_file *f, const struct document_taker *taker, struct error *e) {
-    struct child_parser parser = {.prepare = extract_prepare,
-                                  .parse = extract_parse,
-                                  .context = (void *)(uintptr_t)f,
-                                  .name = f->name,
-                                  .limits = f->limits,
-                                  .output = f->limits.bytes};
-    if (f->kind == DOCUMENT_ARCHIVE) parser.output *= MAX_DOCUMENTS_SIZE;
-    return child_run_parser(&parser, taker, e);
+    size_t n = f->kind == DOCUMENT_ARCHIVE ? MAX_DOCUMENTS_SIZE : 1;
+    return child_run_parser(f, n * f->limits.bytes, taker, e);
 }
 
 /* Archives: members come as bytes, and are files of their own. */
@@ -270,11 +264,23 @@ static enum status take_single(void *context, const char *part, const struct doc
     return STATUS_OK;
 }
 
-enum status document_extract(const char *path, enum document_kind kind, size_t limit, struct document_text *out,
-                             struct error *e) {
+static enum status extract_single(const struct extract_source *source, size_t limit, struct document_text *out,
+                                  struct error *e) {
     struct single_document single = {.out = out};
     struct document_taker taker = {.context = &single, .take = take_single};
     struct extract_limits limits = extract_limits_of(limit);
     document_text_clear(out);
-    return document_extract_all(&(struct extract_source){.path = path, .kind = kind}, &limits, &taker, e);
+    return document_extract_all(source, &limits, &taker, e);
+}
+
+enum status document_extract(const char *path, enum document_kind kind, size_t limit, struct document_text *out,
+                             struct error *e) {
+    return extract_single(&(struct extract_source){.path = path, .kind = kind}, limit, out, e);
+}
+
+enum status document_extract_bytes(const char *name, struct text_span bytes, size_t limit, struct document_text *out,
+                                   struct error *e) {
+    struct extract_source source = {.path = name, .bytes = bytes, .kind = document_kind(name)};
+    if (bytes.text == NULL) source.bytes.text = "";
+    return extract_single(&source, limit, out, e);
 }

@@ -21,8 +21,8 @@
 enum { CODE_REFUSED = 126, CODE_MISSING = 127 };
 
 struct child {
-    pid_t pid;
-    int fd; /* the end of the pipe that is read */
+    pid_t pid; /* 0: it is the keeper's */
+    int fd;    /* the end of the pipe that is read */
     const char *name;
     struct extract_limits limits;
     double waited; /* seconds */
@@ -31,9 +31,14 @@ struct child {
 
 /* Reading what a child writes. */
 
-static enum status stop_waiting(struct child *c, struct error *e) {
-    kill(c->pid, SIGKILL);
+/* One that the keeper began ends by its limit on time, or when it writes and nobody reads. */
+static void kill_child(struct child *c) {
+    if (c->pid > 0 && !c->killed) kill(c->pid, SIGKILL);
     c->killed = true;
+}
+
+static enum status stop_waiting(struct child *c, struct error *e) {
+    kill_child(c);
     return error_set(e, STATUS_INVALID, "%s: reading it takes over %d seconds", c->name, c->limits.seconds);
 }
 
@@ -68,12 +73,17 @@ static enum status read_bytes(struct child *c, void *bytes, size_t size, size_t 
 static int end_child(struct child *c) {
     int code = 0;
     if (c->fd >= 0) close(c->fd);
-    while (waitpid(c->pid, &code, 0) < 0 && errno == EINTR) continue;
+    while (c->pid > 0 && waitpid(c->pid, &code, 0) < 0 && errno == EINTR) continue;
     return code;
 }
 
 static enum status tell_end(const struct child *c, int code, struct error *e) {
     size_t mebibytes = c->limits.memory >> 20;
+    if (c->pid == 0)
+        return error_set(
+            e, STATUS_INVALID,
+            "%s: its parser ended early: it is damaged, or takes more than %zu MiB of memory or %d seconds", c->name,
+            mebibytes, c->limits.seconds);
     if (WIFSIGNALED(code) && (WTERMSIG(code) == SIGXCPU || WTERMSIG(code) == SIGKILL))
         return error_set(e, STATUS_INVALID, "%s: reading it takes over %d seconds", c->name, c->limits.seconds);
     if (WIFSIGNALED(code))
@@ -203,7 +213,7 @@ static enum status read_piece(struct child_reader *r, bool *more, struct error *
 
 /* The child's side. */
 
-static size_t address_space(void) {
+size_t child_address_space(void) {
     unsigned long pages = 0;
     FILE *file = fopen("/proc/self/statm", "re");
     if (file && fscanf(file, "%lu", &pages) != 1) pages = 0;
@@ -219,48 +229,50 @@ static void keep_descriptor(int kept) {
     close_range(4, ~0U, 0);
 }
 
-static _Noreturn void run_parser(const struct child_parser *parser, int fd, size_t have) {
+_Noreturn void child_parse(const struct extract_file *f, int fd, size_t have) {
     struct child_writer writer = {.fd = 3};
     struct error e = {0};
     keep_descriptor(fd);
-    enum status status = parser->prepare ? parser->prepare(parser->context, &e) : STATUS_OK;
-    const char *refused = filter_limit(have, parser->limits.memory, parser->limits.seconds);
+    enum status status = extract_prepare(f, &e);
+    const char *refused = filter_limit(have, f->limits.memory, f->limits.seconds);
     if (refused == NULL) refused = filter_close();
     if (refused)
-        status =
-            error_errno(&e, "%s: the kernel refuses %s, and without it no foreign file is read", parser->name, refused);
-    if (status == STATUS_OK) status = parser->parse(parser->context, &writer, &e);
+        status = error_errno(&e, "%s: the kernel refuses %s, and without it no foreign file is read", f->name, refused);
+    if (status == STATUS_OK) status = extract_parse(f, &writer, &e);
     e.status = status;
     write_error(&writer, PIECE_END, &e);
     _exit(0);
 }
 
-static enum status start_parser(struct child *c, const struct child_parser *parser, struct error *e) {
-    int pipes[2];
-    size_t have = address_space();
+static enum status fork_parser(struct child *c, const struct extract_file *f, int output, struct error *e) {
+    size_t have = child_address_space();
     if (have == 0)
         return error_set(e, STATUS_UNSUPPORTED,
                          "%s: /proc/self/statm cannot be read, and without it memory has no limit; mount /proc",
-                         parser->name);
-    if (pipe2(pipes, O_CLOEXEC) != 0) return error_errno(e, "%s: pipe", parser->name);
+                         f->name);
     c->pid = fork();
-    if (c->pid == 0) run_parser(parser, pipes[1], have);
-    close(pipes[1]);
-    c->fd = pipes[0];
-    if (c->pid > 0) return STATUS_OK;
-    error_errno(e, "%s: fork", parser->name);
-    close(c->fd);
-    return e->status;
+    if (c->pid == 0) child_parse(f, output, have);
+    return c->pid > 0 ? STATUS_OK : error_errno(e, "%s: fork", f->name);
 }
 
-enum status child_run_parser(const struct child_parser *parser, const struct document_taker *taker, struct error *e) {
-    struct child_reader r = {
-        .child = {.name = parser->name, .limits = parser->limits}, .taker = taker, .left = parser->output};
-    if (start_parser(&r.child, parser, e)) return e->status;
+static enum status start_parser(struct child *c, const struct extract_file *f, struct error *e) {
+    int pipes[2];
+    if (pipe2(pipes, O_CLOEXEC) != 0) return error_errno(e, "%s: pipe", f->name);
+    enum status status = keeper_is_there() ? keeper_begin(f, pipes[1], e) : fork_parser(c, f, pipes[1], e);
+    close(pipes[1]);
+    c->fd = pipes[0];
+    if (status) close(c->fd);
+    return status;
+}
+
+enum status child_run_parser(const struct extract_file *f, size_t output, const struct document_taker *taker,
+                             struct error *e) {
+    struct child_reader r = {.child = {.name = f->name, .limits = f->limits}, .taker = taker, .left = output};
+    if (start_parser(&r.child, f, e)) return e->status;
     bool more = true;
     enum status status = STATUS_OK;
     while (more && status == STATUS_OK) status = read_piece(&r, &more, e);
-    if (!r.ended && status && !r.child.killed) kill(r.child.pid, SIGKILL);
+    if (!r.ended && status) kill_child(&r.child);
     int code = end_child(&r.child);
     if (status == STATUS_OK && !r.ended) status = tell_end(&r.child, code, e);
     if (status == STATUS_OK && r.end.status) {
@@ -274,21 +286,28 @@ enum status child_run_parser(const struct child_parser *parser, const struct doc
 
 /* Programs. */
 
-/* The input as a file in memory, since programs like to seek in theirs. */
-static enum status open_input(const struct child_program *program, int *fd, struct error *e) {
-    *fd = program->input.text ? memfd_create("input", MFD_CLOEXEC) : open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (*fd < 0) return error_errno(e, "%s: a file in memory", program->name);
-    for (size_t at = 0; at < program->input.size;) {
-        ssize_t n = write(*fd, program->input.text + at, program->input.size - at);
+enum status child_open_input(struct text_span bytes, const char *name, int *fd, struct error *e) {
+    *fd = memfd_create("input", MFD_CLOEXEC);
+    if (*fd < 0) return error_errno(e, "%s: a file in memory", name);
+    for (size_t at = 0; at < bytes.size;) {
+        ssize_t n = write(*fd, bytes.text + at, bytes.size - at);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) {
+            error_errno(e, "%s: a file in memory", name);
             close(*fd);
-            return error_errno(e, "%s: a file in memory", program->name);
+            return e->status;
         }
         at += (size_t)n;
     }
     lseek(*fd, 0, SEEK_SET);
     return STATUS_OK;
+}
+
+/* Programs like to seek in their input. */
+static enum status open_input(const struct child_program *program, int *fd, struct error *e) {
+    if (program->input.text) return child_open_input(program->input, program->name, fd, e);
+    *fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return *fd >= 0 ? STATUS_OK : error_errno(e, "/dev/null");
 }
 
 /* In the child, which shares nothing with the threads of its parent: no memory is allocated. */
@@ -355,7 +374,7 @@ enum status child_run_program(const struct child_program *program, struct buffer
     struct child c = {.name = program->name, .limits = program->limits};
     if (start_program(&c, program, e)) return e->status;
     enum status status = read_output(&c, out, e);
-    if (status && !c.killed) kill(c.pid, SIGKILL);
+    if (status) kill_child(&c);
     int code = end_child(&c);
     return status ? status : judge_program(&c, program, code, e);
 }

@@ -12,19 +12,18 @@ struct child_writer {
 void child_write_document(struct child_writer *w, const char *part, const struct document_text *d);
 void child_write_skipped(struct child_writer *w, const struct error *why);
 
-/* A parser, as it runs in the child. It may leak and abort; nothing of the process is used again. */
-struct child_parser {
-    enum status (*prepare)(void *context,
-                           struct error *e); /* before the filter, while files may be read; NULL: nothing */
-    enum status (*parse)(void *context, struct child_writer *w, struct error *e);
-    void *context;
-    const char *name; /* of the file, for errors */
-    struct extract_limits limits;
-    size_t output; /* bytes of all that it hands over */
-};
-/* Runs a parser and calls the taker, here, for each piece. Fails as the parser does, or as the taker; a piece that
- * was taken before stays taken. */
-enum status child_run_parser(const struct child_parser *parser, const struct document_taker *taker, struct error *e);
+struct extract_file;
+
+/* Parses a file in a process of its own, which may hand over so many bytes, and calls the taker, here, for each piece.
+ * Fails as the parser does, or as the taker; a piece that was taken before stays taken. */
+enum status child_run_parser(const struct extract_file *f, size_t output, const struct document_taker *taker,
+                             struct error *e);
+/* In the process of a parser, which has so many bytes of address space: closes all descriptors but that one, and writes
+ * pieces to it. */
+_Noreturn void child_parse(const struct extract_file *f, int fd, size_t have);
+size_t child_address_space(void); /* of this process, in bytes; 0: not known */
+/* Bytes as a file in memory, at its beginning. */
+enum status child_open_input(struct text_span bytes, const char *name, int *fd, struct error *e);
 
 /* A program that prints text. */
 struct child_program {

@@ -7,8 +7,7 @@
 /* Of an archive: files, and bytes in units of the limit of one file. */
 enum { MAX_MEMBERS = 100000, MAX_UNPACKED = 8 };
 
-enum status extract_prepare(void *context, struct error *e) {
-    const struct extract_file *f = context;
+enum status extract_prepare(const struct extract_file *f, struct error *e) {
     (void)e;
     if (f->kind == DOCUMENT_HTML) extract_html_prepare(f->bytes);
     if (f->kind == DOCUMENT_EML || f->kind == DOCUMENT_MBOX) extract_mail_prepare(f->bytes);
@@ -93,8 +92,7 @@ static enum status write_single(const struct extract_file *f, enum status status
     return status;
 }
 
-enum status extract_parse(void *context, struct child_writer *w, struct error *e) {
-    const struct extract_file *f = context;
+enum status extract_parse(const struct extract_file *f, struct child_writer *w, struct error *e) {
     struct document_text d = {0};
     switch (f->kind) {
         case DOCUMENT_HTML: return write_single(f, extract_html_file(f, &d, e), &d, w, e);

@@ -1,6 +1,7 @@
 /* tests/unit/test_extract.c: text out of files, and the reasons why there is none. */
 #include <string.h>
 
+#include "retrieval/extract/extract_keeper.h"
 #include "retrieval/extract/extract_private.h"
 #include "tests/folder.h"
 
@@ -354,6 +355,41 @@ static void test_man_errors(void **state) {
     buffer_free(&b);
 }
 
+static enum status take_nothing(void *context, const char *part, const struct document_text *d, struct error *e) {
+    (void)context, (void)part, (void)d, (void)e;
+    return STATUS_OK;
+}
+
+/* The same through a process that begins the parsers' processes; bytes with a name are read as a file is. */
+static void test_keeper(void **state) {
+    (void)state;
+    static const char page[] = "<h1>Head</h1><p>text";
+    struct document_text d = {0};
+    struct error e = {0};
+    assert_int_equal(extract_keeper_start(&e), STATUS_OK);
+    for (int i = 0; i < 20; i++) extract_ok("a.html", page, &d);
+    assert_string_equal(d.text.data, "Head\n\ntext\n");
+    expect_place(&d, "text", "0 0 Head");
+    assert_int_equal(document_extract_bytes("x/b.HTML", (struct text_span){page, 8}, LIMIT, &d, &e), STATUS_OK);
+    assert_string_equal(d.text.data, "Head\n");
+    assert_int_equal(document_extract_bytes("b.csv", (struct text_span){"a\n1\n2\n", 6}, LIMIT, &d, &e),
+                     STATUS_INVALID);
+    assert_non_null(strstr(e.text, "several documents"));
+    assert_int_equal(document_extract_bytes("b.html", (struct text_span){NULL, 0}, LIMIT, &d, &e), STATUS_INVALID);
+    expect_error("a.html", "<p>a\0b", 6, STATUS_INVALID, "binary");
+    expect_error("a.html", "<script>x</script>", 18, STATUS_INVALID, "no text");
+    /* A parser that runs over its limits costs its file alone. */
+    struct buffer large = {0};
+    for (int i = 0; i < 100000; i++) buffer_append_string(&large, "<p>word");
+    struct extract_limits none = {.bytes = LIMIT, .seconds = 60, .memory = 0};
+    struct document_taker nobody = {.take = take_nothing};
+    struct extract_source source = {.path = "a.html", .bytes = {large.data, large.size}, .kind = DOCUMENT_HTML};
+    assert_int_not_equal(document_extract_all(&source, &none, &nobody, &e), STATUS_OK);
+    buffer_free(&large);
+    extract_ok("a.html", page, &d);
+    document_text_free(&d);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds),
                                        cmocka_unit_test(test_text),
@@ -366,6 +402,7 @@ int main(void) {
                                        cmocka_unit_test(test_man),
                                        cmocka_unit_test(test_man_errors),
                                        cmocka_unit_test(test_western),
+                                       cmocka_unit_test(test_keeper),
                                        cmocka_unit_test(test_places_markdown),
                                        cmocka_unit_test(test_places),
                                        cmocka_unit_test(test_places_long),
