@@ -18,6 +18,7 @@ GOLDEN = ROOT / "tests/golden/retro"
 sys.path.insert(0, str(ROOT / "tests/import"))
 import checkpoints as make  # noqa: E402
 from checkpoints import Tensor  # noqa: E402
+from forward import Retro, write_cases  # noqa: E402
 
 # Names of 2023-04: what the authors' runs had.
 OLD_NAMES = ("num_layers", "hidden_size", "num_attention_heads", "kv_channels", "ffn_hidden_size", "layernorm_epsilon",
@@ -230,6 +231,41 @@ def published(tmp_path, ranks=4, kind="BF16"):
         kept[f"decoder.final_layernorm.{name}"] = Tensor("F32", np.linspace(-0.25, 0.25, 32, dtype="<f4"))
     tensors = make.as_bf16(kept) if kind == "BF16" else kept
     return config, tensors, write_legacy(tmp_path / f"parts{ranks}", config, tensors, ranks)
+
+
+def forward_cases(folder, tensors, gate, neighbors=True):
+    """The published model's logits, computed independently, as reference cases of a folder."""
+    random = np.random.default_rng(7)
+    cases, model = {}, Retro(tensors, 12, 4, [8, 11], 8, gate)
+    for n in (24, 20, 5):
+        chunks = -(-n // 8)
+        tokens, near = random.integers(0, 250, n, "i4"), random.integers(0, 250, (chunks, 2, 16), "i4")
+        cases[f"n{n}.tokens"] = tokens[None]
+        if neighbors:
+            cases[f"n{n}.neighbors"] = near[None]
+        cases[f"n{n}.logits"] = model.logits(tokens, near)[None].astype("<f4")
+    write_cases(folder / "cases.safetensors", cases)
+
+
+def computes_alike(folder):
+    done = subprocess.run([BUILD / "retro-eval", "parity", "--tolerance", "1e-4", folder], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.endswith("3 passed, 0 failed\n"), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("gate", [1, 0, 0.5])
+def test_published_model_computes(tmp_path, gate):
+    """The whole way: four ranks of old names become a folder, which computes what NumPy computes of the tensors."""
+    config, tensors, folder = published(tmp_path, kind="F32")
+    out = imported(tmp_path, folder, "--gate", gate, **SMALL)
+    forward_cases(out, tensors, gate)
+    computes_alike(out)
+
+
+def test_gpt_computes_what_its_retro_does(tmp_path):
+    config, tensors, folder = published(tmp_path, kind="F32")
+    out = imported(tmp_path, folder, "--gate", 0, "--as", "gpt")
+    forward_cases(out, tensors, 0, neighbors=False)
+    computes_alike(out)
 
 
 def test_published_options(tmp_path):
