@@ -1,5 +1,6 @@
 /* tests/fuzz/fuzz_checkpoint.c: any bytes as a file of torch.save in Megatron's checkpoint of one rank, as its pickle,
- * and as the .metadata of a distributed one: whatever opens is planned as a model and read to the last byte. */
+ * as the .metadata of a distributed one, as an archive of NeMo's and as its configuration: whatever opens is planned as
+ * a model and read to the last byte. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #include <unistd.h>
 
 #include "tools/import/import.h"
+#include "tools/import/yaml.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -22,6 +24,8 @@ static void remove_folders(void) {
     unlink(path);
     snprintf(path, sizeof path, "%s/.metadata", spread);
     unlink(path);
+    snprintf(path, sizeof path, "%s.nemo", spread);
+    unlink(path);
     rmdir(ranks);
     rmdir(spread);
 }
@@ -33,11 +37,15 @@ static void make_folders(void) {
     atexit(remove_folders);
 }
 
+static void write_path(const char *path, const void *data, size_t size) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    CHECK(fd >= 0 && write(fd, data, size) == (ssize_t)size && close(fd) == 0);
+}
+
 static void write_file(const char *folder, const char *name, const void *data, size_t size) {
     char path[120];
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    CHECK(fd >= 0 && write(fd, data, size) == (ssize_t)size && close(fd) == 0);
+    write_path(path, data, size);
 }
 
 /* Values that hold one another have no end. */
@@ -58,6 +66,12 @@ static void read_pickle(const void *data, size_t size) {
     if (pickle_open(&p, (struct text_span){data, size}, "fuzz", &e)) return;
     walk(pickle_root(p), 50, &seen);
     pickle_close(p);
+}
+
+static void read_yaml(const void *data, size_t size) {
+    struct settings s = {0};
+    yaml_read(&s, (struct text_span){data, size});
+    settings_free(&s);
 }
 
 static void read_pieces(const struct import_plan *p) {
@@ -85,11 +99,16 @@ static void plan(const char *folder) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    char archive[80];
     if (ranks[0] == '\0') make_folders();
     read_pickle(data, size);
+    read_yaml(data, size);
     write_file(ranks, "model_weights.ckpt", data, size);
     plan(ranks);
     write_file(spread, ".metadata", data, size);
     plan(spread);
+    snprintf(archive, sizeof archive, "%s.nemo", spread);
+    write_path(archive, data, size);
+    plan(archive);
     return 0;
 }

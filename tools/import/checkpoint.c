@@ -11,7 +11,7 @@
 
 enum { TRACKER_LIMIT = 64 };
 
-static const char tracker_name[] = "latest_checkpointed_iteration.txt";
+#define tracker_name "latest_checkpointed_iteration.txt"
 
 static bool path_exists(const char *folder, const char *name) {
     struct buffer path = {0};
@@ -24,6 +24,11 @@ static bool path_exists(const char *folder, const char *name) {
 
 static bool starts_with(const char *s, const char *start) { return strncmp(s, start, strlen(start)) == 0; }
 
+static bool is_file(const char *path) {
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
 /* Whether the folder has an entry whose name starts so. */
 static bool has_entry(const char *folder, const char *start) {
     DIR *dir = opendir(folder);
@@ -34,12 +39,18 @@ static bool has_entry(const char *folder, const char *start) {
     return found;
 }
 
-static bool has_ranks(const char *folder) {
-    return has_entry(folder, "mp_rank_") || has_entry(folder, "tp_rank_") || path_exists(folder, "model_weights.ckpt");
+static bool ends_with(const char *s, const char *end) {
+    size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
 }
 
 bool checkpoint_detect(const char *path) {
-    return path_exists(path, tracker_name) || path_exists(path, ".metadata") || has_ranks(path);
+    static const char *const names[] = {tracker_name,        ".metadata",          "metadata.json",
+                                        "model_config.yaml", "model_weights.ckpt", "weights/.metadata"};
+    if (is_file(path)) return ends_with(path, ".nemo");
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++)
+        if (path_exists(path, names[i])) return true;
+    return has_entry(path, "mp_rank_") || has_entry(path, "tp_rank_");
 }
 
 /* The tracker's text: a number, or "release". */
@@ -73,17 +84,42 @@ static enum status follow_tracker(struct checkpoint *c, const char *path, struct
     return status;
 }
 
+static bool has_start(const struct checkpoint *c, const char *start) {
+    for (int i = 0; i < c->n_entries; i++)
+        if (starts_with(c->entries[i].name, start)) return true;
+    return false;
+}
+
+/* NeMo's configurations, and the folder that has the weights. */
+static enum status enter_nemo(struct checkpoint *c, struct error *e) {
+    static const char *const configurations[] = {"model_config.yaml", "hparams.yaml", "context/model.yaml"};
+    static const char *const folders[] = {"model_weights/", "weights/"};
+    for (size_t i = 0; i < ARRAY_COUNT(configurations); i++)
+        if (checkpoint_has(c, configurations[i]) && checkpoint_read_nemo(c, configurations[i], e)) return e->status;
+    for (size_t i = 0; i < ARRAY_COUNT(folders); i++)
+        if (has_start(c, folders[i])) checkpoint_enter(c, folders[i]);
+    return STATUS_OK;
+}
+
+/* In Megatron's own order. */
 static enum status open_container(struct checkpoint *c, struct error *e) {
-    if (path_exists(c->folder, ".metadata")) return checkpoint_open_distributed(c, e);
-    if (has_ranks(c->folder)) return checkpoint_open_ranks(c, e);
+    enum status status = is_file(c->folder) ? checkpoint_list_archive(c, e) : checkpoint_list_folder(c, e);
+    if (status || enter_nemo(c, e)) return e->status;
+    if (checkpoint_has(c, ".metadata")) return checkpoint_open_distributed(c, e);
+    if (has_start(c, "mp_rank_") || has_start(c, "tp_rank_") || has_start(c, "model_weights.ckpt"))
+        return checkpoint_open_ranks(c, e);
+    if (checkpoint_has(c, "metadata.json")) return checkpoint_open_zarr(c, e);
     return error_set(e, STATUS_UNSUPPORTED,
-                     "%s is no checkpoint that is known: no mp_rank_* (torch), no .metadata (torch_dist)", c->folder);
+                     "%s is no checkpoint that is known: no mp_rank_*/model_optim_rng.pt (torch), no .metadata "
+                     "(torch_dist), no metadata.json (zarr)",
+                     c->folder);
 }
 
 enum status checkpoint_open(struct checkpoint **out, const char *path, struct error *e) {
     struct checkpoint *c = xcalloc(1, sizeof *c);
     c->version = 3;
     c->ranks = c->stages = c->chunks = 1;
+    c->inner = "";
     enum status status = STATUS_OK;
     if (path_exists(path, tracker_name))
         status = follow_tracker(c, path, e);
@@ -115,27 +151,14 @@ void checkpoint_close(struct checkpoint *c) {
         file_map_close(&c->sources[i].map);
         free(c->sources[i].path);
     }
+    for (int i = 0; i < c->n_entries; i++) free(c->entries[i].name);
     settings_free(&c->settings);
+    free(c->entries);
     free(c->tensors);
     free(c->files);
     free(c->sources);
     free(c->folder);
     free(c);
-}
-
-enum status checkpoint_map(struct checkpoint *c, const char *path, struct text_span *bytes, struct error *e) {
-    struct file_map map;
-    for (int i = 0; i < c->n_sources; i++) {
-        if (strcmp(c->sources[i].path, path) != 0) continue;
-        *bytes = (struct text_span){(const char *)c->sources[i].map.data, c->sources[i].map.size};
-        return STATUS_OK;
-    }
-    if (file_map_open(&map, path, e)) return e->status;
-    c->sources = xgrow(c->sources, c->n_sources, &c->source_capacity, sizeof *c->sources);
-    c->sources[c->n_sources] = (struct checkpoint_source){xstrdup(path), map};
-    c->n_sources++;
-    *bytes = (struct text_span){(const char *)map.data, map.size};
-    return STATUS_OK;
 }
 
 enum status checkpoint_torch_file(struct checkpoint *c, struct text_span bytes, const char *name,
@@ -158,11 +181,6 @@ struct checkpoint_tensor *checkpoint_add(struct checkpoint *c, const char *name)
     *t = (struct checkpoint_tensor){.name = xstrdup(name)};
     c->n++;
     return t;
-}
-
-static bool ends_with(const char *s, const char *end) {
-    size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
 }
 
 bool checkpoint_drops(const char *name) {

@@ -24,10 +24,19 @@ struct checkpoint_tensor {
     bool used;
 };
 
+/* A file of the checkpoint, by its name within. */
+struct checkpoint_entry {
+    char *name;
+    struct text_span bytes; /* of an archive's; {NULL, 0}: a file of the folder, which is mapped when it is read */
+};
+
 struct checkpoint {
     const char *container; /* in words */
-    char *folder;          /* that holds it, after the tracker was followed */
-    bool ranked;           /* split by ranks, so that names decide how parts are joined */
+    char *folder;          /* that holds it, after the tracker was followed; or the archive */
+    const char *inner;     /* "model_weights/": files are below it, or "" */
+    struct checkpoint_entry *entries;
+    int n_entries, entry_capacity;
+    bool ranked; /* split by ranks, so that names decide how parts are joined */
     int ranks, stages, chunks;
     double version; /* of the layout of query_key_value; 3 where no order is known but the newest */
     struct settings settings;
@@ -56,8 +65,17 @@ struct checkpoint_tensor *checkpoint_find(const struct checkpoint *c, const char
 enum status checkpoint_open_ranks(struct checkpoint *c, struct error *e);       /* checkpoint_ranks.c */
 enum status checkpoint_open_distributed(struct checkpoint *c, struct error *e); /* checkpoint_distributed.c */
 
-/* Maps a file, once; *path is the checkpoint's own copy. */
-enum status checkpoint_map(struct checkpoint *c, const char *path, struct text_span *bytes, struct error *e);
+enum status checkpoint_open_zarr(struct checkpoint *c, struct error *e); /* checkpoint_zarr.c */
+/* checkpoint_entries.c: the files of a folder, two folders deep, or of an archive. */
+enum status checkpoint_list_folder(struct checkpoint *c, struct error *e);
+enum status checkpoint_list_archive(struct checkpoint *c, struct error *e);
+bool checkpoint_has(const struct checkpoint *c, const char *name);
+/* Goes below one of its folders, whose other files are no longer its. */
+void checkpoint_enter(struct checkpoint *c, const char *inner);
+/* The bytes of a file, which is mapped once. */
+enum status checkpoint_read(struct checkpoint *c, const char *name, struct text_span *bytes, struct error *e);
+/* checkpoint_nemo.c: NeMo's configuration, as arguments of Megatron's names. */
+enum status checkpoint_read_nemo(struct checkpoint *c, const char *name, struct error *e);
 /* A file of torch.save that closes with the checkpoint. */
 enum status checkpoint_torch_file(struct checkpoint *c, struct text_span bytes, const char *name,
                                   struct torch_file **out, struct error *e);

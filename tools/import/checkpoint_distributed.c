@@ -4,7 +4,6 @@
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "tools/import/checkpoint.h"
 
@@ -76,7 +75,6 @@ static enum status find_bytes(struct spread_reader *r, const struct stored_item 
     const struct pickle_value *at = pickle_attribute(item->place, "offset");
     const struct pickle_value *length = pickle_attribute(item->place, "length");
     const struct pickle_value *changed = pickle_attribute(item->place, "transform_descriptors");
-    struct buffer whole = {0};
     struct text_span file;
     if (!pickle_is(path, PICKLE_TEXT) || !pickle_is(at, PICKLE_INT) || !pickle_is(length, PICKLE_INT))
         return fail(r, item->name, "lies nowhere");
@@ -86,9 +84,9 @@ static enum status find_bytes(struct spread_reader *r, const struct stored_item 
                  memchr(path->text.text, '/', path->text.size) == NULL &&
                  memchr(path->text.text, '\0', path->text.size) == NULL;
     if (!plain) return fail(r, item->name, "lies in a file that is not in the folder");
-    buffer_printf(&whole, "%s/%.*s", r->c->folder, (int)path->text.size, path->text.text);
-    enum status status = checkpoint_map(r->c, whole.data, &file, r->e);
-    buffer_free(&whole);
+    char *name = xstrndup(path->text.text, path->text.size);
+    enum status status = checkpoint_read(r->c, name, &file, r->e);
+    free(name);
     if (status) return status;
     if (at->number < 0 || length->number < 0 || (uint64_t)at->number > file.size ||
         (uint64_t)length->number > file.size - (uint64_t)at->number)
@@ -299,19 +297,14 @@ static enum status read_object(struct spread_reader *r, const char *name, const 
 
 /* common.pt, the object common_state of newer Megatrons, or the object args of torch_dcp. */
 static enum status read_settings(struct spread_reader *r) {
-    struct buffer path = {0};
-    struct stat st;
     struct text_span bytes;
     struct torch_file file;
-    buffer_printf(&path, "%s/common.pt", r->c->folder);
-    bool common = stat(path.data, &st) == 0;
-    enum status status = common ? checkpoint_map(r->c, path.data, &bytes, r->e) : STATUS_OK;
-    if (status == STATUS_OK && common) status = torch_file_open(&file, bytes, path.data, r->e);
-    buffer_free(&path);
-    if (status) return status;
-    if (!common)
-        return read_object(r, "common_state/shard_0_1", "args") || read_object(r, "args", NULL) ? r->e->status
-                                                                                                : STATUS_OK;
+    if (!checkpoint_has(r->c, "common.pt")) {
+        bool failed = read_object(r, "common_state/shard_0_1", "args") || read_object(r, "args", NULL);
+        return failed ? r->e->status : STATUS_OK;
+    }
+    if (checkpoint_read(r->c, "common.pt", &bytes, r->e) || torch_file_open(&file, bytes, "common.pt", r->e))
+        return r->e->status;
     settings_put_pickle(&r->c->settings, pickle_member(torch_file_root(&file), "args"));
     torch_file_close(&file);
     return STATUS_OK;
@@ -337,17 +330,13 @@ static enum status read_metadata(struct spread_reader *r) {
 
 enum status checkpoint_open_distributed(struct checkpoint *c, struct error *e) {
     struct spread_reader r = {.c = c, .e = e};
-    struct buffer path = {0};
     struct text_span bytes;
     struct pickle *metadata;
     c->container = "torch.distributed: files of boxes of tensors";
-    buffer_printf(&path, "%s/.metadata", c->folder);
-    enum status status = checkpoint_map(c, path.data, &bytes, e);
-    if (status == STATUS_OK) status = pickle_open(&metadata, bytes, path.data, e);
-    buffer_free(&path);
-    if (status) return status;
+    if (checkpoint_read(c, ".metadata", &bytes, e)) return e->status;
+    if (pickle_open(&metadata, bytes, ".metadata", e)) return error_prefix(e, "%s", c->folder);
     r.metadata = pickle_root(metadata);
-    status = read_metadata(&r);
+    enum status status = read_metadata(&r);
     free(r.items);
     pickle_close(metadata);
     if (status == STATUS_OK) checkpoint_sort(c);

@@ -1,11 +1,9 @@
 /* tools/import/checkpoint_ranks.c: Megatron's "torch" format: a file of torch.save for each tensor parallel rank of
  * each pipeline stage. Each stage counts its layers from 0; interleaved stages hold several runs of layers. */
 #include <ctype.h>
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "tools/import/checkpoint.h"
 
@@ -28,7 +26,6 @@ struct rank_file {
 struct rank_files {
     struct rank_file *list;
     int n, capacity;
-    int suffixed; /* how many have a number of a stage in their names */
 };
 
 static const char *const file_names[] = {"model_optim_rng.pt", "model_rng.pt", "model_weights.ckpt"};
@@ -58,16 +55,10 @@ static bool parse_name(const char *name, int *rank, int *stage) {
     return *rank >= 0 && *at == '\0';
 }
 
-/* The path of the weights in a rank's folder; NULL: none. */
-static char *find_file(const char *folder, const char *name) {
-    for (size_t i = 0; i < ARRAY_COUNT(file_names); i++) {
-        struct buffer path = {0};
-        struct stat st;
-        buffer_printf(&path, "%s/%s%s%s", folder, name, name[0] ? "/" : "", file_names[i]);
-        if (stat(path.data, &st) == 0 && S_ISREG(st.st_mode)) return path.data;
-        buffer_free(&path);
-    }
-    return NULL;
+static bool is_weights(const char *name) {
+    for (size_t i = 0; i < ARRAY_COUNT(file_names); i++)
+        if (strcmp(name, file_names[i]) == 0) return true;
+    return false;
 }
 
 static int compare_files(const void *a, const void *b) {
@@ -75,24 +66,21 @@ static int compare_files(const void *a, const void *b) {
     return x->stage != y->stage ? x->stage - y->stage : x->rank - y->rank;
 }
 
-static void add_file(struct rank_files *files, char *path, int rank, int stage) {
+static void add_file(struct rank_files *files, const char *path, int rank, int stage) {
     files->list = xgrow(files->list, files->n, &files->capacity, sizeof *files->list);
-    files->list[files->n] = (struct rank_file){.path = path, .rank = rank, .stage = stage < 0 ? 0 : stage};
-    files->suffixed += stage >= 0;
+    files->list[files->n] = (struct rank_file){.path = xstrdup(path), .rank = rank, .stage = stage < 0 ? 0 : stage};
     files->n++;
 }
 
 static enum status list_files(const struct checkpoint *c, struct rank_files *files, struct error *e) {
-    DIR *dir = opendir(c->folder);
-    if (dir == NULL) return error_errno(e, "%s", c->folder);
-    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
-        int rank, stage;
-        char *path = parse_name(entry->d_name, &rank, &stage) ? find_file(c->folder, entry->d_name) : NULL;
-        if (path) add_file(files, path, rank, stage);
+    for (int i = 0; i < c->n_entries; i++) {
+        const char *name = c->entries[i].name, *slash = strchr(name, '/');
+        int rank = 0, stage = -1;
+        char *folder = xstrndup(name, slash ? (size_t)(slash - name) : 0);
+        if (is_weights(slash ? slash + 1 : name) && (slash == NULL || parse_name(folder, &rank, &stage)))
+            add_file(files, name, rank, stage);
+        free(folder);
     }
-    closedir(dir);
-    char *alone = files->n == 0 ? find_file(c->folder, "") : NULL;
-    if (alone) add_file(files, alone, 0, -1);
     if (files->n == 0)
         return error_set(e, STATUS_NOT_FOUND, "%s holds no mp_rank_*/model_optim_rng.pt: is this the torch format?",
                          c->folder);
@@ -303,8 +291,12 @@ static enum status open_files(struct checkpoint *c, struct rank_files *files, st
     struct text_span bytes;
     for (int i = 0; i < files->n; i++) {
         struct rank_file *f = &files->list[i];
-        if (checkpoint_map(c, f->path, &bytes, e) || checkpoint_torch_file(c, bytes, f->path, &f->file, e))
-            return e->status;
+        struct buffer shown = {0};
+        buffer_printf(&shown, "%s/%s%s", c->folder, c->inner, f->path);
+        enum status status = checkpoint_read(c, f->path, &bytes, e);
+        free(f->path);
+        f->path = shown.data;
+        if (status || checkpoint_torch_file(c, bytes, f->path, &f->file, e)) return e->status;
     }
     return STATUS_OK;
 }

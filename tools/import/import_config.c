@@ -238,6 +238,8 @@ static const char *find_activation(const struct import_plan *p, const char **ori
         if (settings_true(s, flags[i][0])) return flags[i][1];
     }
     bool fused;
+    *origin = "activation";
+    if (settings_text(s, "gated_activation")) return settings_text(s, "gated_activation");
     *origin = "bias_gelu_fusion";
     if (!settings_bool(s, "bias_gelu_fusion", &fused)) return NULL;
     if (p->gated) return p->architecture == IMPORT_T5 ? "geglu_tanh" : NULL;

@@ -1,0 +1,194 @@
+"""retro-convert on NeMo's files: .nemo archives with distributed checkpoints and with files of ranks, folders of training
+and of NeMo 2. NeMo itself does not run here: the files are written by hand, after its own code (names, YAML, tar)."""
+import io
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tarfile
+
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
+sys.path.insert(0, str(ROOT / "tests/import"))
+import checkpoints as make  # noqa: E402
+from checkpoints import Box, Tensor  # noqa: E402
+
+CASE = ROOT / "tests/golden/retro/case_b"
+YAML = """\
+# NeMo's configuration
+mcore_gpt: true
+micro_batch_size: 4
+encoder_seq_length: 64   # positions
+num_layers: 12
+hidden_size: 32
+ffn_hidden_size: 64
+num_attention_heads: 4
+kv_channels: 8
+num_query_groups: null
+normalization: 'layernorm'
+layernorm_epsilon: 1.0e-05
+activation: fast-swiglu
+bias: false
+bias_activation_fusion: True
+share_embeddings_and_output_weights: false
+position_embedding_type: rope
+rotary_percentage: 0.5
+retro:
+  retro_num_neighbors: 3
+  retro_num_retrieved_chunks: 2
+tokenizer:
+  library: megatron
+  merge_file:
+  model: nemo:abc_tokenizer.model
+data:
+  data_prefix:
+  - 1.0
+  - /some/where
+  retro_data:
+    retro_chunk_length: 4
+optim: {name: distributed_fused_adam}
+"""
+
+
+def convert(tmp_path, checkpoint, *options, **keys):
+    given = tmp_path / "given.json"
+    given.write_text(json.dumps({"vocab_size": 250, **keys}))
+    command = [BUILD / "retro-convert", "--from", checkpoint, "--out", tmp_path / "out", "--config", given, *options]
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True)
+
+
+def imported(tmp_path, checkpoint, **keys):
+    done = convert(tmp_path, checkpoint, **keys)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return tmp_path / "out"
+
+
+def same(folder, tensors):
+    assert make.plain(make.read_folder(folder)) == make.plain(tensors)
+    want, made = (json.loads((f / "config.json").read_text()) for f in (CASE, folder))
+    for key in ("torch_dtype", "vocab_size"):
+        made.pop(key)
+    assert made == {key: want[key] for key in made}
+
+
+def write_weights(folder, prefix, tensors):
+    named = {prefix + name: (t.array.shape, [Box((0,) * t.array.ndim, t)]) for name, t in tensors.items()}
+    make.write_distributed(folder, named, {f"{prefix}decoder.layers.0.mlp._extra_state/shard_0_1": [1]})
+    (folder / "metadata.json").write_text(json.dumps({"sharded_backend": "torch_dist", "sharded_backend_version": 1}))
+    make.torch_save(folder / "common.pt", {"optimizer": {"param_groups": 1}, "state_dict": {}})
+
+
+def pack(tmp_path, folder, **options):
+    archive = tmp_path / "model.nemo"
+    with tarfile.open(archive, "w", **options) as tar:
+        tar.add(folder, arcname=".")
+    return archive
+
+
+@pytest.fixture
+def tensors():
+    return make.read_folder(CASE)
+
+
+@pytest.mark.parametrize("format", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
+def test_archive(tmp_path, tensors, format):
+    write_weights(tmp_path / "parts/model_weights", "model.", tensors)
+    (tmp_path / "parts/model_config.yaml").write_text(YAML)
+    (tmp_path / "parts" / ("a" * 150)).write_text("a long name")
+    same(imported(tmp_path, pack(tmp_path, tmp_path / "parts", format=format)), tensors)
+
+
+def test_unpacked(tmp_path, tensors):
+    write_weights(tmp_path / "parts/model_weights", "model.", tensors)
+    (tmp_path / "parts/model_config.yaml").write_text(YAML)
+    same(imported(tmp_path, tmp_path / "parts"), tensors)
+
+
+@pytest.mark.parametrize("ranks,name", [(1, "."), (2, "mp_rank_{:02d}"), (2, "tp_rank_{:02d}_pp_rank_000")])
+def test_rank_files(tmp_path, tensors, ranks, name):
+    for r in range(ranks):
+        part = {f"model.module.{key}": make.part_of(key, t, r, ranks, True) for key, t in tensors.items()}
+        make.torch_save(tmp_path / "parts" / name.format(r) / "model_weights.ckpt", part)
+    (tmp_path / "parts/model_config.yaml").write_text(YAML)
+    same(imported(tmp_path, pack(tmp_path, tmp_path / "parts")), tensors)
+
+
+def test_training_folder(tmp_path, tensors):
+    """Configuration below cfg, weights beside it."""
+    write_weights(tmp_path / "parts", "model.", tensors)
+    (tmp_path / "parts/hparams.yaml").write_text("cfg:\n" + "".join(f"  {line}\n" for line in YAML.splitlines()))
+    same(imported(tmp_path, tmp_path / "parts"), tensors)
+
+
+def test_nemo_2(tmp_path, tensors):
+    write_weights(tmp_path / "parts/weights", "module.", tensors)
+    (tmp_path / "parts/context").mkdir()
+    lines = ["_target_: nemo.collections.llm.gpt.model.base.GPTModel", "config:",
+             *(f"  {line}" for line in YAML.splitlines())]
+    (tmp_path / "parts/context/model.yaml").write_text("\n".join(lines))
+    same(imported(tmp_path, tmp_path / "parts"), tensors)
+
+
+@pytest.mark.parametrize("name", ["geglu", "fast-geglu"])
+def test_norm_and_activation(tmp_path, tensors, name):
+    write_weights(tmp_path / "parts", "model.", tensors)
+    (tmp_path / "parts/model_config.yaml").write_text(
+        YAML.replace("'layernorm'", "layernorm1p").replace("fast-swiglu", name))
+    made = json.loads((imported(tmp_path, tmp_path / "parts") / "config.json").read_text())
+    assert made["layernorm_zero_centered_gamma"] is True and made["activation"] == "geglu_erf"
+
+
+def test_old_retro_is_another_network(tmp_path):
+    weights = {"model.pre_decoder.layers.0.weight": Tensor("F32", np.zeros((4, 4), "<f4"))}
+    make.torch_save(tmp_path / "parts/model_weights.ckpt", weights)
+    (tmp_path / "parts/model_config.yaml").write_text(YAML)
+    done = convert(tmp_path, pack(tmp_path, tmp_path / "parts"))
+    assert done.returncode == 1 and "is the Retro of NeMo before 2.0, which is another network" in done.stderr
+
+
+# Hostile archives.
+
+def hostile(tmp_path, **member):
+    archive = tmp_path / "model.nemo"
+    with tarfile.open(archive, "w") as tar:
+        info = tarfile.TarInfo(member.pop("name", "./model_config.yaml"))
+        for key, value in member.items():
+            setattr(info, key, value)
+        tar.addfile(info, io.BytesIO(b""))
+    return archive
+
+
+@pytest.mark.parametrize("member,words", [
+    ({"name": "../outside"}, "the tar's file ../outside lies outside of it"),
+    ({"name": "/etc/passwd"}, "lies outside of it"), ({"name": "a/../../b"}, "lies outside of it"),
+    ({"name": "a" * 120 + "/.."}, "lies outside of it"),
+    ({"type": tarfile.SYMTYPE, "linkname": "/etc/passwd"}, "is a link or a device"),
+    ({"type": tarfile.LNKTYPE, "linkname": "x"}, "is a link or a device"),
+    ({"type": tarfile.CHRTYPE}, "is a link or a device"), ({"type": tarfile.FIFOTYPE}, "is a link or a device")])
+def test_hostile_members(tmp_path, member, words):
+    done = convert(tmp_path, hostile(tmp_path, **member))
+    assert done.returncode == 1 and words in done.stderr, done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_damaged_archives(tmp_path, tensors):
+    write_weights(tmp_path / "parts/model_weights", "model.", tensors)
+    (tmp_path / "parts/model_config.yaml").write_text(YAML)
+    archive = pack(tmp_path, tmp_path / "parts")
+    raw = archive.read_bytes()
+    for size in (0, 100, 511, 512, len(raw) // 3, len(raw) // 2):
+        archive.write_bytes(raw[:size])
+        done = convert(tmp_path, archive)
+        assert done.returncode == 1 and "retro-convert: " in done.stderr, (size, done.stderr)
+    archive.write_bytes(raw[:124] + b"77777777777\0" + raw[136:])
+    done = convert(tmp_path, archive)
+    assert done.returncode == 1 and "no tar" in done.stderr
+    archive.write_bytes(b"\x1f\x8b" + raw)
+    done = convert(tmp_path, archive)
+    assert done.returncode == 1 and "is compressed by gzip: unpack it first" in done.stderr
+    shutil.rmtree(tmp_path / "parts")
