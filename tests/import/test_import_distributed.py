@@ -217,3 +217,61 @@ def test_metadata_runs_nothing(tmp_path):
 def test_no_arguments(tmp_path):
     refused(tmp_path, "does not say num_attention_heads, position_embedding_type (learned_absolute, rope or none), "
             "max_position_embeddings, activation (swiglu, geglu_tanh or geglu_erf)", None, None, common=False)
+
+
+# zarr, by hand: JSON and raw chunks.
+
+def write_zarr(folder, tensors, cuts, **described):
+    """`cuts` is into how many chunks the first two axes are cut."""
+    folder.mkdir(parents=True)
+    (folder / "metadata.json").write_text(json.dumps({"sharded_backend": "zarr", "sharded_backend_version": 1}))
+    make.torch_save(folder / "common.pt", {"args": arguments()})
+    dtypes = {"F32": "<f4", "BF16": "bfloat16"}
+    for name, t in tensors.items():
+        array, here = t.array, folder / name
+        counts = [cut if size % cut == 0 else 1 for size, cut in zip(array.shape, cuts + (1,) * array.ndim)]
+        chunk = [size // count for size, count in zip(array.shape, counts)]
+        here.mkdir()
+        array_of = {"zarr_format": 2, "shape": array.shape, "chunks": chunk, "dtype": dtypes[t.kind], "order": "C",
+                    "compressor": None, "fill_value": None, "filters": None, **described}
+        (here / ".zarray").write_text(json.dumps(array_of))
+        for index in np.ndindex(*counts):
+            part = array[tuple(slice(i * c, (i + 1) * c) for i, c in zip(index, chunk))]
+            (here / ".".join(map(str, index))).write_bytes(np.ascontiguousarray(part).tobytes())
+    return folder
+
+
+def stacked(tensors):
+    """Both layers in one tensor."""
+    found = {}
+    for name, t in tensors.items():
+        if name.startswith("decoder.layers.0."):
+            both = [t.array, tensors[name.replace("layers.0.", "layers.1.")].array]
+            found[name.replace("layers.0.", "layers.")] = Tensor(t.kind, np.stack(both))
+        elif "layers." not in name:
+            found[name] = t
+    return found
+
+
+@pytest.mark.parametrize("kind,cuts", [("F32", (2, 1)), ("F32", (1, 2)), ("BF16", (4, 2))])
+@pytest.mark.parametrize("stack", [False, True])
+def test_zarr(tmp_path, kind, cuts, stack):
+    tensors = small_gpt() if kind == "F32" else make.as_bf16(small_gpt())
+    more = {**(stacked(tensors) if stack else tensors), "optimizer.state.exp_avg": Tensor(kind, tensors[NAME].array)}
+    same_tensors(imported(tmp_path, write_zarr(tmp_path / "parts", more, cuts)), tensors)
+
+
+@pytest.mark.parametrize("described,words", [
+    ({"compressor": {"id": "blosc"}}, "is compressed, filtered or in another order"), ({"order": "F"}, "another order"),
+    ({"dtype": "<i8"}, "has the type <i8"), ({"shape": [0]}, "has no shape and chunks"),
+    ({"chunks": [1 << 30, 1 << 30]}, "has"), ({"shape": [1 << 30, 1 << 30], "chunks": [1, 1]}, "has")])
+def test_zarr_that_is_not_read(tmp_path, described, words):
+    done = convert(tmp_path, write_zarr(tmp_path / "parts", small_gpt(), (1, 1), **described))
+    assert done.returncode == 1 and words in done.stderr, done.stderr
+
+
+def test_zarr_with_holes(tmp_path):
+    folder = write_zarr(tmp_path / "parts", small_gpt(), (2, 1))
+    (folder / NAME / "1.0").unlink()
+    done = convert(tmp_path, folder)
+    assert done.returncode == 1 and f"holds no {NAME}/1.0" in done.stderr, done.stderr

@@ -74,6 +74,11 @@ bool checkpoint_has(const struct checkpoint *c, const char *name);
 void checkpoint_enter(struct checkpoint *c, const char *inner);
 /* The bytes of a file, which is mapped once. */
 enum status checkpoint_read(struct checkpoint *c, const char *name, struct text_span *bytes, struct error *e);
+/* checkpoint_pieces.c: whether pieces neither overlap nor leave gaps. */
+enum status checkpoint_check_pieces(const struct checkpoint *c, const struct checkpoint_tensor *t, struct error *e);
+/* Tensors of all layers ("decoder.layers.mlp", of which the first axis are the layers) become those of each
+ * ("decoder.layers.0.mlp"). */
+enum status checkpoint_unstack(struct checkpoint *c, struct error *e);
 /* checkpoint_nemo.c: NeMo's configuration, as arguments of Megatron's names. */
 enum status checkpoint_read_nemo(struct checkpoint *c, const char *name, struct error *e);
 /* A file of torch.save that closes with the checkpoint. */

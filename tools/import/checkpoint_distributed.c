@@ -1,13 +1,12 @@
 /* tools/import/checkpoint_distributed.c: checkpoints of torch.distributed (Megatron's torch_dist, torch_dcp): a pickle
  * .metadata says which boxes each tensor is made of, and where in which file the box lies, as a file of torch.save of
  * its own. */
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/import/checkpoint.h"
 
-enum { PIECES_LIMIT = 1 << 12, LAYERS_LIMIT = 1 << 12, NAME_LIMIT = 400 };
+enum { PIECES_LIMIT = 1 << 12, NAME_LIMIT = 400 };
 
 /* An item of a file: a box of a tensor, or an object. */
 struct stored_item {
@@ -157,28 +156,6 @@ static enum status read_piece(struct spread_reader *r, const struct stored_item 
     return STATUS_OK;
 }
 
-/* Pieces neither overlap nor leave gaps. */
-static enum status check_tiles(const struct spread_reader *r, const struct checkpoint_tensor *t,
-                               struct text_span name) {
-    size_t whole = 1, sum = 0;
-    for (int k = 0; k < t->n_dims; k++)
-        if (t->shape[k] < 1 || mul_overflows(whole, (size_t)t->shape[k], &whole) || whole > INT64_MAX / 8)
-            return fail(r, name, "has a shape that cannot be");
-    for (int i = 0; i < t->n_pieces; i++) {
-        size_t volume = 1;
-        for (int k = 0; k < t->n_dims; k++) volume *= (size_t)t->pieces[i].extent[k];
-        sum += volume;
-        for (int j = 0; j < i; j++) {
-            bool apart = false;
-            for (int k = 0; k < t->n_dims; k++)
-                apart = apart || t->pieces[i].origin[k] >= t->pieces[j].origin[k] + t->pieces[j].extent[k] ||
-                        t->pieces[j].origin[k] >= t->pieces[i].origin[k] + t->pieces[i].extent[k];
-            if (!apart) return fail(r, name, "has parts that overlap");
-        }
-    }
-    return sum == whole ? STATUS_OK : fail(r, name, "has parts that leave gaps");
-}
-
 /* Whether Megatron has cut the tensor in a way of its own. */
 static bool is_reformed(const struct spread_reader *r, const char *name) {
     const struct pickle_value *more = pickle_attribute(r->metadata, "mcore_data");
@@ -211,71 +188,7 @@ static enum status read_tensor(struct spread_reader *r, const char *name, const 
     t->pieces = xcalloc((size_t)n, sizeof *t->pieces);
     for (int i = 0; i < n; i++)
         if (read_piece(r, &items[i], boxes, t)) return r->e->status;
-    return check_tiles(r, t, span);
-}
-
-/* Layers that are stacked. */
-
-/* "decoder.layers.mlp" has all layers in one tensor; "decoder.layers.0.mlp" has one. NULL: not stacked. */
-static const char *find_stack(const char *name) {
-    const char *found = strstr(name, "layers.");
-    return found && !isdigit((unsigned char)found[7]) ? found + 7 : NULL;
-}
-
-/* Adds layer i of a tensor of all layers. */
-static void add_layer(struct checkpoint *c, int index, int64_t layer) {
-    const char *tail = find_stack(c->tensors[index].name);
-    struct buffer name = {0};
-    buffer_printf(&name, "%.*s%lld.%s", (int)(tail - c->tensors[index].name), c->tensors[index].name, (long long)layer,
-                  tail);
-    struct checkpoint_tensor *t = checkpoint_add(c, name.data);
-    const struct checkpoint_tensor *all = &c->tensors[index];
-    buffer_free(&name);
-    t->dtype = all->dtype;
-    t->file = all->file;
-    t->n_dims = all->n_dims - 1;
-    t->problem = all->problem ? xstrdup(all->problem) : NULL;
-    for (int k = 0; k < t->n_dims; k++) t->shape[k] = all->shape[k + 1];
-    t->pieces = xcalloc((size_t)all->n_pieces + 1, sizeof *t->pieces);
-    for (int i = 0; i < all->n_pieces; i++) {
-        const struct checkpoint_piece *from = &all->pieces[i];
-        if (layer < from->origin[0] || layer >= from->origin[0] + from->extent[0]) continue;
-        struct checkpoint_piece *piece = &t->pieces[t->n_pieces];
-        size_t bytes = torch_dtype_bytes(t->dtype);
-        for (int k = 0; k < t->n_dims; k++) {
-            piece->origin[k] = from->origin[k + 1];
-            piece->extent[k] = from->extent[k + 1];
-            bytes *= (size_t)piece->extent[k];
-        }
-        piece->data = from->data + (size_t)(layer - from->origin[0]) * bytes;
-        t->n_pieces++;
-    }
-}
-
-static enum status unstack(struct spread_reader *r) {
-    struct checkpoint *c = r->c;
-    int n = c->n;
-    for (int i = 0; i < n; i++) {
-        struct text_span name = {c->tensors[i].name, strlen(c->tensors[i].name)};
-        if (find_stack(name.text) == NULL) continue;
-        int64_t layers = c->tensors[i].n_dims > 0 ? c->tensors[i].shape[0] : 0;
-        if (layers < 1 || layers > LAYERS_LIMIT) return fail(r, name, "has no axis of layers");
-        for (int64_t k = 0; k < layers; k++) add_layer(c, i, k);
-    }
-    int kept = 0;
-    for (int i = 0; i < c->n; i++) {
-        struct checkpoint_tensor *t = &c->tensors[i];
-        if (find_stack(t->name)) {
-            free(t->name);
-            free(t->pieces);
-            free(t->problem);
-            continue;
-        }
-        c->tensors[kept] = *t;
-        kept++;
-    }
-    c->n = kept;
-    return STATUS_OK;
+    return checkpoint_check_pieces(r->c, t, r->e);
 }
 
 /* Settings. */
@@ -325,7 +238,7 @@ static enum status read_metadata(struct spread_reader *r) {
         free(name);
         if (status) return status;
     }
-    return unstack(r);
+    return checkpoint_unstack(r->c, r->e);
 }
 
 enum status checkpoint_open_distributed(struct checkpoint *c, struct error *e) {

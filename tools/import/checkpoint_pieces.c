@@ -1,0 +1,96 @@
+/* tools/import/checkpoint_pieces.c: tensors that are made of pieces with places: whether these fit together, and tensors of
+ * all layers, which become one for each. */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/import/checkpoint.h"
+
+enum { LAYERS_LIMIT = 1 << 12 };
+
+static enum status fail(const struct checkpoint *c, const char *name, struct error *e, const char *why) {
+    return error_set(e, STATUS_CORRUPT, "%s: %s %s", c->folder, name, why);
+}
+
+enum status checkpoint_check_pieces(const struct checkpoint *c, const struct checkpoint_tensor *t, struct error *e) {
+    size_t whole = 1, sum = 0;
+    for (int k = 0; k < t->n_dims; k++)
+        if (t->shape[k] < 1 || mul_overflows(whole, (size_t)t->shape[k], &whole) || whole > INT64_MAX / 8)
+            return fail(c, t->name, e, "has a shape that cannot be");
+    for (int i = 0; i < t->n_pieces; i++) {
+        size_t volume = 1;
+        for (int k = 0; k < t->n_dims; k++) volume *= (size_t)t->pieces[i].extent[k];
+        sum += volume;
+        for (int j = 0; j < i; j++) {
+            bool apart = false;
+            for (int k = 0; k < t->n_dims; k++)
+                apart = apart || t->pieces[i].origin[k] >= t->pieces[j].origin[k] + t->pieces[j].extent[k] ||
+                        t->pieces[j].origin[k] >= t->pieces[i].origin[k] + t->pieces[i].extent[k];
+            if (!apart) return fail(c, t->name, e, "has parts that overlap");
+        }
+    }
+    return sum == whole ? STATUS_OK : fail(c, t->name, e, "has parts that leave gaps");
+}
+
+/* Layers that are stacked. */
+
+/* "decoder.layers.mlp" has all layers in one tensor; "decoder.layers.0.mlp" has one. NULL: not stacked. */
+static const char *find_stack(const char *name) {
+    const char *found = strstr(name, "layers.");
+    return found && !isdigit((unsigned char)found[7]) ? found + 7 : NULL;
+}
+
+/* Adds layer i of a tensor of all layers. */
+static void add_layer(struct checkpoint *c, int index, int64_t layer) {
+    const char *tail = find_stack(c->tensors[index].name);
+    struct buffer name = {0};
+    buffer_printf(&name, "%.*s%lld.%s", (int)(tail - c->tensors[index].name), c->tensors[index].name, (long long)layer,
+                  tail);
+    struct checkpoint_tensor *t = checkpoint_add(c, name.data);
+    const struct checkpoint_tensor *all = &c->tensors[index];
+    buffer_free(&name);
+    t->dtype = all->dtype;
+    t->file = all->file;
+    t->n_dims = all->n_dims - 1;
+    t->problem = all->problem ? xstrdup(all->problem) : NULL;
+    for (int k = 0; k < t->n_dims; k++) t->shape[k] = all->shape[k + 1];
+    t->pieces = xcalloc((size_t)all->n_pieces + 1, sizeof *t->pieces);
+    for (int i = 0; i < all->n_pieces; i++) {
+        const struct checkpoint_piece *from = &all->pieces[i];
+        if (layer < from->origin[0] || layer >= from->origin[0] + from->extent[0]) continue;
+        struct checkpoint_piece *piece = &t->pieces[t->n_pieces];
+        size_t bytes = torch_dtype_bytes(t->dtype);
+        for (int k = 0; k < t->n_dims; k++) {
+            piece->origin[k] = from->origin[k + 1];
+            piece->extent[k] = from->extent[k + 1];
+            bytes *= (size_t)piece->extent[k];
+        }
+        piece->data = from->data + (size_t)(layer - from->origin[0]) * bytes;
+        t->n_pieces++;
+    }
+}
+
+enum status checkpoint_unstack(struct checkpoint *c, struct error *e) {
+    int n = c->n;
+    for (int i = 0; i < n; i++) {
+        const char *name = c->tensors[i].name;
+        if (find_stack(name) == NULL) continue;
+        int64_t layers = c->tensors[i].n_dims > 0 ? c->tensors[i].shape[0] : 0;
+        if (layers < 1 || layers > LAYERS_LIMIT) return fail(c, name, e, "has no axis of layers");
+        for (int64_t k = 0; k < layers; k++) add_layer(c, i, k);
+    }
+    int kept = 0;
+    for (int i = 0; i < c->n; i++) {
+        struct checkpoint_tensor *t = &c->tensors[i];
+        if (find_stack(t->name)) {
+            free(t->name);
+            free(t->pieces);
+            free(t->problem);
+            continue;
+        }
+        c->tensors[kept] = *t;
+        kept++;
+    }
+    c->n = kept;
+    return STATUS_OK;
+}
