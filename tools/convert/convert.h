@@ -61,7 +61,7 @@ struct tensor_spec {
     const char *name;
     enum stored_dtype dtype;
     int n_dims;
-    int64_t shape[2];
+    int64_t shape[STORED_MAX_DIMS];
     size_t bytes, offset; /* offset: set by tensor_file_open, within the data */
 };
 struct tensor_file;

@@ -1,10 +1,10 @@
-/* tools/import/checkpoint_nemo.c: NeMo's configuration, in YAML, becomes arguments of Megatron's names. NeMo 1 has them at
- * the root or below cfg, NeMo 2 below config. */
+/* tools/import/checkpoint_nemo.c: NeMo's configuration, in YAML, becomes arguments of Megatron's names. NeMo 1 has them
+ * at the root or below cfg, NeMo 2 below config. */
 #include <stdio.h>
 #include <string.h>
 
-#include "tools/import/yaml.h"
 #include "tools/import/checkpoint.h"
+#include "tools/import/yaml.h"
 
 enum { YAML_LIMIT = 1 << 20, KEY_SIZE = 128 };
 
@@ -72,7 +72,8 @@ static void put_word(struct settings *to, const char *name, const char *word) {
 static void put_norm(struct settings *to, const struct settings *yaml) {
     const struct setting *norm = find_nemo(yaml, "normalization");
     bool centered = text_is(norm, "layernorm1p");
-    if (centered || text_is(norm, "layernorm") || text_is(norm, "LayerNorm")) put_word(to, "normalization", "LayerNorm");
+    if (centered || text_is(norm, "layernorm") || text_is(norm, "LayerNorm"))
+        put_word(to, "normalization", "LayerNorm");
     if (text_is(norm, "rmsnorm") || text_is(norm, "RMSNorm")) put_word(to, "normalization", "RMSNorm");
     if (centered) settings_put_bool(to, "apply_layernorm_1p", true);
 }

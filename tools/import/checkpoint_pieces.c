@@ -1,5 +1,5 @@
-/* tools/import/checkpoint_pieces.c: tensors that are made of pieces with places: whether these fit together, and tensors of
- * all layers, which become one for each. */
+/* tools/import/checkpoint_pieces.c: tensors that are made of pieces with places: whether these fit together, and
+ * tensors of all layers, which become one for each. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>

@@ -60,7 +60,8 @@ static enum status read_chunk(struct checkpoint *c, struct checkpoint_tensor *t,
     buffer_free(&file);
     if (status) return status;
     for (int k = 0; k < t->n_dims; k++)
-        if (mul_overflows(size, (size_t)chunk[k], &size)) return fail(c, t->name, e, "has chunks larger than any memory");
+        if (mul_overflows(size, (size_t)chunk[k], &size))
+            return fail(c, t->name, e, "has chunks larger than any memory");
     for (int k = 1; k < t->n_dims; k++)
         if (piece->extent[k] != chunk[k]) return fail(c, t->name, e, "is cut into columns that do not fit");
     if (bytes.size != size) return fail(c, t->name, e, "has a chunk of another size than it says");

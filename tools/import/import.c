@@ -4,10 +4,10 @@
 #include <stdlib.h>
 
 static enum status plan(struct import_plan *p, const struct import_options *o, struct error *e) {
-    if (checkpoint_open(&p->checkpoint, o->from, e) || import_rename(p, e) || import_find_layers(p, o, e) ||
-        import_configure(p, o, e))
+    if (checkpoint_open(&p->checkpoint, o->from, e) || import_read_given(p, o, e) || import_rename(p, e))
         return e->status;
-    enum status status = import_match(p, e);
+    if (!p->pictures && (import_find_layers(p, o, e) || import_configure(p, o, e))) return e->status;
+    enum status status = p->pictures ? import_match_pictures(p, e) : import_match(p, e);
     if (status == STATUS_OK || o->inspect) import_report(p);
     if (status || p->missing.size == 0) return status;
     if (o->inspect) return STATUS_OK;
@@ -36,5 +36,5 @@ void import_close(struct import_plan *p) {
 enum status import_run(const struct import_plan *p, const struct import_options *o, const struct output *out,
                        struct error *e) {
     if (import_write(p, out, e) || import_copy_tokenizer(p, o, out, e)) return e->status;
-    return import_write_folder(p, out, e);
+    return import_write_folder(p, o, out, e);
 }

@@ -30,7 +30,7 @@ enum import_split {
 struct import_target {
     char *name;
     int n_dims;
-    int64_t shape[2];
+    int64_t shape[STORED_MAX_DIMS];
     enum import_split split;
     int parts; /* of each head in the rows: 3 of query_key_value, 2 of key_value; else 0 */
     const struct checkpoint_tensor *from;
@@ -39,8 +39,9 @@ struct import_target {
 struct import_plan {
     struct checkpoint *checkpoint;
     enum import_architecture architecture;
-    bool legacy;  /* named as Megatron-LM did before Megatron-Core */
-    bool trimmed; /* a Retro that becomes the GPT that it computes */
+    bool pictures; /* a vision tower, alone or in LLaVA, of which --config is all of config.json */
+    bool legacy;   /* named as Megatron-LM did before Megatron-Core */
+    bool trimmed;  /* a Retro that becomes the GPT that it computes */
     int64_t layers, encoder_layers, hidden, heads, groups, channels, ffn, vocab, positions;
     bool gated, bias, norm_bias, tied, final_norm, learned, relative, output_bias;
     bool *cross; /* [layers]: which read neighbours */
@@ -54,6 +55,8 @@ struct import_plan {
     int trimmed_tensors;
 };
 
+/* import_config.c: the files --config and --retro-args, before anything else. */
+enum status import_read_given(struct import_plan *p, const struct import_options *o, struct error *e);
 /* import_names.c: gives the tensors the names of our families and joins what a container holds apart. */
 enum status import_rename(struct import_plan *p, struct error *e);
 /* import_layers.c: reads the architecture and its depths from the names. */
@@ -66,13 +69,18 @@ enum status import_copy_tokenizer(const struct import_plan *p, const struct impo
                                   struct error *e);
 /* import_plan.c: every tensor of the model, with where it comes from; nothing of the checkpoint is left over. */
 enum status import_match(struct import_plan *p, struct error *e);
+/* import_pictures.c: the same of towers, by what names say of how ranks share a tensor; the shapes are checked when the
+ * folder is opened. */
+bool import_is_pictures(const struct settings *given);
+enum status import_match_pictures(struct import_plan *p, struct error *e);
 /* import_write.c: the weights of the folder. */
 enum status import_write(const struct import_plan *p, const struct output *out, struct error *e);
 /* import_report.c: what was found, on stdout. */
 void import_report(const struct import_plan *p);
 
 /* import_folder.c: config.json, the card and the chat template. */
-enum status import_write_folder(const struct import_plan *p, const struct output *out, struct error *e);
+enum status import_write_folder(const struct import_plan *p, const struct import_options *o, const struct output *out,
+                                struct error *e);
 
 /* import.c: opens a checkpoint, plans the folder and says both on stdout. */
 enum status import_open(struct import_plan *p, const struct import_options *o, struct error *e);

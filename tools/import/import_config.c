@@ -311,9 +311,11 @@ static enum status read_json(struct settings *s, const char *path, struct error 
 
 /* Reads the files --config and --retro-args. The second may be all arguments of another run: those of retrieval are
  * taken. */
-static enum status read_given(struct import_plan *p, const struct import_options *o, struct error *e) {
+enum status import_read_given(struct import_plan *p, const struct import_options *o, struct error *e) {
     struct settings retro = {0};
-    if (o->config && (read_json(&p->given, o->config, e) || import_check_given(p, e))) return e->status;
+    if (o->config && read_json(&p->given, o->config, e)) return e->status;
+    p->pictures = import_is_pictures(&p->given);
+    if (!p->pictures && import_check_given(p, e)) return e->status;
     if (o->retro_args == NULL) return STATUS_OK;
     enum status status = read_json(&retro, o->retro_args, e);
     for (int i = 0; status == STATUS_OK && i < retro.n; i++)
@@ -326,7 +328,7 @@ static enum status read_given(struct import_plan *p, const struct import_options
 enum status import_configure(struct import_plan *p, const struct import_options *o, struct error *e) {
     static const char *const architectures[] = {[IMPORT_RETRO] = "retro", [IMPORT_GPT] = "gpt", [IMPORT_T5] = "t5"};
     const char *named = architectures[p->trimmed ? IMPORT_GPT : p->architecture];
-    if (read_given(p, o, e) || check_supported(p, e)) return e->status;
+    if (check_supported(p, e)) return e->status;
 
     import_put_text(p, "architecture", named, p->trimmed ? "--as gpt" : "tensors");
     if (p->architecture == IMPORT_T5) {

@@ -6,6 +6,8 @@
 #include "config/json/json_writer.h"
 #include "tools/import/import.h"
 
+enum { CONFIG_LIMIT = 1 << 20 };
+
 /* The prompt of Megatron-LM's tools/retro/text_generation: a line for the system, passages, turns, each ended by a
  * blank line. */
 static const char instruct_template[] =
@@ -71,8 +73,8 @@ static enum status write_card(const struct import_plan *p, const struct output *
         &text,
         "# A %s from Megatron\n\nImported by retro-convert %s from a checkpoint of the format \"%s\", with the "
         "names of %s.\n\n| key | value from |\n|---|---|\n",
-        names[p->trimmed ? IMPORT_GPT : p->architecture], RETRO_VERSION, p->checkpoint->container,
-        p->legacy ? "Megatron-LM before Megatron-Core" : "Megatron-Core");
+        p->pictures ? "vision model" : names[p->trimmed ? IMPORT_GPT : p->architecture], RETRO_VERSION,
+        p->checkpoint->container, p->legacy ? "Megatron-LM before Megatron-Core" : "Megatron-Core");
     for (int i = 0; i < p->config.n; i++)
         if (p->config.list[i].kind != SETTING_NONE)
             buffer_printf(&text, "| `%s` | %s |\n", p->config.list[i].name, p->config.list[i].origin);
@@ -84,7 +86,7 @@ static enum status write_card(const struct import_plan *p, const struct output *
 /* NVIDIA's instruct models are the legacy Retros whose gate is 0. */
 static bool is_instruct(const struct import_plan *p) {
     double gate;
-    if (p->architecture != IMPORT_RETRO || !p->legacy) return false;
+    if (p->pictures || p->architecture != IMPORT_RETRO || !p->legacy) return false;
     return p->trimmed || (settings_real(&p->config, "retro_attention_gate", &gate) && gate == 0);
 }
 
@@ -99,7 +101,18 @@ static enum status write_template(const struct output *out, struct error *e) {
     return status;
 }
 
-enum status import_write_folder(const struct import_plan *p, const struct output *out, struct error *e) {
-    if (write_config(p, out, e) || write_card(p, out, e)) return e->status;
+/* All of config.json was given. */
+static enum status copy_config(const char *path, const struct output *out, struct error *e) {
+    struct buffer text = {0};
+    enum status status = file_read(path, CONFIG_LIMIT, &text, e);
+    if (status == STATUS_OK) status = output_write(out, "config.json", &text, e);
+    buffer_free(&text);
+    return status;
+}
+
+enum status import_write_folder(const struct import_plan *p, const struct import_options *o, const struct output *out,
+                                struct error *e) {
+    enum status status = p->pictures ? copy_config(o->config, out, e) : write_config(p, out, e);
+    if (status || write_card(p, out, e)) return e->status;
     return is_instruct(p) ? write_template(out, e) : STATUS_OK;
 }

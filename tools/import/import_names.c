@@ -43,13 +43,13 @@ static void rename_part(struct checkpoint_tensor *t, const char *part, const cha
 }
 
 /* Containers put the whole model under one or more of these. */
-static void strip_outer(struct checkpoint *c) {
+static void strip_outer(struct checkpoint *c, bool pictures) {
     static const char *const outer[] = {"model.", "module.", "language_model."};
     for (int i = 0; i < c->n; i++) {
         bool again = true;
         while (again) {
             again = false;
-            for (size_t k = 0; k < ARRAY_COUNT(outer); k++) {
+            for (size_t k = 0; k < ARRAY_COUNT(outer) - pictures; k++) { /* a LLaVA's language model keeps its name */
                 if (!starts_with(c->tensors[i].name, outer[k])) continue;
                 rename_start(&c->tensors[i], strlen(outer[k]), "");
                 again = true;
@@ -192,13 +192,14 @@ static void rename_legacy(struct checkpoint *c) {
 }
 
 /* Megatron-Core's names without Transformer Engine, and those that T5 registers twice. */
-static void rename_core(struct checkpoint *c) {
+static void rename_core(struct checkpoint *c, bool pictures) {
     bool two_stacks = any_starts(c, "encoder.layers.");
     for (int i = 0; i < c->n; i++) {
         struct checkpoint_tensor *t = &c->tensors[i];
         rename_part(t, ".input_layernorm.", ".self_attention.linear_qkv.layer_norm_");
         if (strstr(t->name, ".pre_mlp_layernorm.norm.") == NULL)
             rename_part(t, ".pre_mlp_layernorm.", ".mlp.linear_fc1.layer_norm_");
+        if (pictures) continue;
         if (strcmp(t->name, "position_embeddings.weight") == 0) rename_start(t, 0, "embedding.");
         bool twice = strcmp(t->name, "output_layer.bias") == 0 || (two_stacks && starts_with(t->name, "output_layer."));
         if (twice) rename_start(t, 0, "lm_head.");
@@ -252,12 +253,19 @@ static void drop_joined(struct checkpoint *c) {
     c->n = n;
 }
 
-static enum status refuse_others(const struct checkpoint *c, struct error *e) {
+static enum status refuse_others(const struct import_plan *p, struct error *e) {
+    const struct checkpoint *c = p->checkpoint;
+    bool tower = any_contains(c, "vision_model.") || any_contains(c, "class_token") ||
+                 any_contains(c, "vision_projection.") || any_contains(c, "conv1.weight");
     if (any_contains(c, "pre_decoder.") || any_contains(c, "post_decoder."))
         return error_set(e, STATUS_UNSUPPORTED,
                          "%s is the Retro of NeMo before 2.0, which is another network than Megatron's", c->folder);
-    if (any_contains(c, "vision_model.") || any_contains(c, "class_token") || any_contains(c, "vision_projection."))
-        return error_set(e, STATUS_UNSUPPORTED, "%s holds a vision tower, which is not imported", c->folder);
+    if (tower && !p->pictures)
+        return error_set(e, STATUS_INVALID,
+                         "%s holds a vision tower, which its arguments do not describe: give all of its config.json by "
+                         "--config, with \"architecture\" llava, clip_vit or radio_vit",
+                         c->folder);
+    if (p->pictures && !tower) return error_set(e, STATUS_INVALID, "--config: %s holds no vision tower", c->folder);
     if (any_contains(c, "binary_head.") || any_contains(c, "lm_head.dense.") || any_contains(c, "tokentype_embedd"))
         return error_set(e, STATUS_UNSUPPORTED,
                          "%s is a BERT of Megatron's, which normalises before its layers; the BERTs that are served "
@@ -270,13 +278,13 @@ static enum status refuse_others(const struct checkpoint *c, struct error *e) {
 
 enum status import_rename(struct import_plan *p, struct error *e) {
     struct checkpoint *c = p->checkpoint;
-    if (refuse_others(c, e)) return e->status;
-    strip_outer(c);
+    if (refuse_others(p, e)) return e->status;
+    strip_outer(c, p->pictures);
     p->legacy = any_contains(c, ".query_key_value.") || any_contains(c, ".dense_h_to_4h.");
     if (p->legacy)
         rename_legacy(c);
     else
-        rename_core(c);
+        rename_core(c, p->pictures);
     if (join_halves(c, e)) return e->status;
     drop_joined(c);
     checkpoint_sort(c);

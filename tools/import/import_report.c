@@ -26,8 +26,8 @@ static void report_sizes(const struct import_plan *p) {
     size_t bytes = 0, parts = 0;
     for (int i = 0; i < p->n; i++) {
         const struct import_target *t = &p->targets[i];
-        size_t whole =
-            (size_t)t->shape[0] * (size_t)(t->n_dims > 1 ? t->shape[1] : 1) * torch_dtype_bytes(t->from->dtype);
+        size_t whole = torch_dtype_bytes(t->from->dtype);
+        for (int k = 0; k < t->n_dims; k++) whole *= (size_t)t->shape[k];
         bytes += whole;
         parts += t->split == SPLIT_NONE ? whole : whole / (size_t)p->checkpoint->ranks;
     }

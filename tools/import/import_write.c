@@ -35,7 +35,21 @@ struct import_writer {
 
 static size_t element_size(const struct import_target *t) { return torch_dtype_bytes(t->from->dtype); }
 
-static int64_t columns_of(const struct import_target *t) { return t->n_dims > 1 ? t->shape[1] : 1; }
+/* Axes after the first count as one. */
+static int64_t columns_of(const struct import_target *t) {
+    int64_t n = 1;
+    for (int i = 1; i < t->n_dims; i++) n *= t->shape[i];
+    return n;
+}
+
+/* The same of a piece: its columns, and how many elements of the row are before them. */
+static void piece_columns(const struct import_target *t, const struct checkpoint_piece *piece, int64_t *n,
+                          int64_t *before) {
+    int64_t inner = 1;
+    for (int i = 2; i < t->n_dims; i++) inner *= t->shape[i];
+    *n = t->n_dims > 1 ? piece->extent[1] * inner : 1;
+    *before = t->n_dims > 1 ? piece->origin[1] * inner : 0;
+}
 
 static size_t target_bytes(const struct import_target *t) {
     return (size_t)t->shape[0] * (size_t)columns_of(t) * element_size(t);
@@ -114,8 +128,9 @@ static void join_pieces(const struct import_target *t, int64_t first, int64_t n,
         const struct checkpoint_piece *piece = &t->from->pieces[k];
         int64_t from = piece->origin[0] > first ? piece->origin[0] : first;
         int64_t piece_end = piece->origin[0] + piece->extent[0], end = piece_end < first + n ? piece_end : first + n;
-        size_t part = (size_t)(t->n_dims > 1 ? piece->extent[1] : 1) * size;
-        size_t column = (size_t)(t->n_dims > 1 ? piece->origin[1] : 0) * size;
+        int64_t columns, before;
+        piece_columns(t, piece, &columns, &before);
+        size_t part = (size_t)columns * size, column = (size_t)before * size;
         for (int64_t i = from; i < end; i++)
             memcpy(to + (size_t)(i - first) * row_bytes + column, piece->data + (size_t)(i - piece->origin[0]) * part,
                    part);
@@ -254,11 +269,9 @@ static void place_targets(struct import_writer *w) {
             if (element_size(t) != size) continue;
             int shard = w->places[i].shard;
             w->places[i].spec = w->n_specs[shard];
-            w->specs[shard][w->n_specs[shard]] = (struct tensor_spec){.name = t->name,
-                                                                      .dtype = t->from->dtype,
-                                                                      .n_dims = t->n_dims,
-                                                                      .shape = {t->shape[0], t->shape[1]},
-                                                                      .bytes = target_bytes(t)};
+            w->specs[shard][w->n_specs[shard]] = (struct tensor_spec){
+                .name = t->name, .dtype = t->from->dtype, .n_dims = t->n_dims, .bytes = target_bytes(t)};
+            memcpy(w->specs[shard][w->n_specs[shard]].shape, t->shape, sizeof t->shape);
             w->n_specs[shard]++;
         }
 }

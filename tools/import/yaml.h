@@ -1,5 +1,6 @@
-/* tools/import/yaml.h: the part of YAML that NeMo writes its configurations in: maps within maps by indentation, of plain
- * and quoted values. Lists, texts of several lines and references are passed over; nothing is looked up or made. */
+/* tools/import/yaml.h: the part of YAML that NeMo writes its configurations in: maps within maps by indentation, of
+ * plain and quoted values. Lists, texts of several lines and references are passed over; nothing is looked up or made.
+ */
 #pragma once
 
 #include "tools/import/settings.h"
