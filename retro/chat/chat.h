@@ -10,7 +10,7 @@
 struct chat;
 
 /* Reads a model folder, or the metadata of a GGUF file, as transformers does: chat_template.jinja and
- * additional_chat_templates/NAME.jinja, else
+ * additional_chat_templates/NAME.jinja, else chat_template of chat_template.json, else
  * chat_template of tokenizer_config.json, which is one template or a list with names; special tokens from
  * tokenizer_config.json and special_tokens_map.json. STATUS_NOT_FOUND: the folder has no template. A template that
  * cannot be parsed is reported when it is used. */

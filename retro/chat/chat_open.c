@@ -139,12 +139,22 @@ static enum status file_load(struct json **out, const char *folder, const char *
     return status;
 }
 
+/* chat_template.json, in which processors of pictures kept their template before transformers 4.50. */
+static enum status read_processor(struct chat *c, const char *folder, struct error *e) {
+    struct json *file = NULL;
+    enum status status = file_load(&file, folder, "chat_template.json", e);
+    if (status == STATUS_OK && read_config(c, file, e)) status = error_prefix(e, "%s/chat_template.json", folder);
+    json_close(file);
+    return status;
+}
+
 static enum status read_templates(struct chat *c, const char *folder, const struct json *config, struct error *e) {
     struct buffer path = {0}, more = {0};
     buffer_printf(&path, "%s/%s", folder, template_file);
     buffer_printf(&more, "%s/%s", folder, template_folder);
     enum status status = is_file(path.data) ? read_file(c, path.data, "default", e) : STATUS_OK;
     if (status == STATUS_OK) status = read_folder(c, more.data, e);
+    if (status == STATUS_OK && c->n_templates == 0) status = read_processor(c, folder, e);
     if (status == STATUS_OK && c->n_templates == 0) {
         status = read_config(c, config, e);
         if (status) error_prefix(e, "%s/tokenizer_config.json", folder);

@@ -178,6 +178,18 @@ def test_two_ranks(tmp_path):
         assert running.stop() == 0
 
 
+def test_the_template_of_an_older_processor(tmp_path):
+    folder = shutil.copytree(FOLDER, tmp_path / "model")
+    template = (folder / "chat_template.jinja").read_text()
+    (folder / "chat_template.jinja").unlink()
+    (folder / "chat_template.json").write_text(json.dumps({"chat_template": template}))
+    running = start(tmp_path, folder)
+    try:
+        compare(running, CASES[0])
+    finally:
+        assert running.stop() == 0
+
+
 def test_a_processor_of_another_model_is_refused(tmp_path):
     """Tiles for a model of one picture would be other rows than it was trained with."""
     folder = shutil.copytree(FOLDER, tmp_path / "model")
