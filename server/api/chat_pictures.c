@@ -41,13 +41,27 @@ static bool add_picture(const struct served_model *model, const struct json *par
     return ok;
 }
 
+/* Small files may be large pictures, which take long to decode: a request's all together have a limit, too. */
+static const int64_t MOST_PIXELS = 1 << 26;
+
+static bool check_pixels(const struct picture_set *set, struct failure *f) {
+    int64_t pixels = 0;
+    for (int i = 0; i < set->n; i++)
+        pixels += (int64_t)set->list[i].cut.original_height * set->list[i].cut.original_width;
+    if (pixels <= MOST_PIXELS) return true;
+    return failure_set(f, 400, "invalid_image", "messages",
+                       "the pictures of the conversation have more than %lld pixels together: send smaller ones",
+                       (long long)MOST_PIXELS);
+}
+
 static bool add_pictures(const struct served_model *model, const struct json *messages, struct picture_set *to,
                          struct failure *f) {
     for (size_t i = 0; i < json_count(messages); i++) {
         const struct json *content = json_member(json_item(messages, i), "content");
         for (size_t j = 0; json_is_list(content) && j < json_count(content); j++) {
             const struct json *part = json_item(content, j);
-            if (picture_part_is(part) && !add_picture(model, part, i, to, f)) return false;
+            if (!picture_part_is(part)) continue;
+            if (!add_picture(model, part, i, to, f) || !check_pixels(to, f)) return false;
         }
     }
     return true;

@@ -1,7 +1,7 @@
 /* server/host/sight.c: see sight.h. */
 #include "server/host/sight.h"
 
-/* A tower cannot read more of a picture than some megapixels. */
+/* More than photographs have; decoding takes a thread of HTTP up to a second. */
 static const int64_t MOST_PIXELS = 1 << 25;
 
 enum status sight_open(struct sight *s, const struct model *m, const char *folder, struct error *e) {

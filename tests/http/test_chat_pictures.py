@@ -150,6 +150,10 @@ def test_the_limits(server):
     bomb = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 100)) + chunk(b"IEND", b"")
     url = "data:image/png;base64," + base64.b64encode(bomb).decode()
     refuse(server, [{"type": "image_url", "image_url": {"url": url}}], "invalid_image", "60000")
+    header = struct.pack(">IIBBBBB", 5700, 5700, 8, 0, 0, 0, 0)  # a small file that is a large picture
+    large = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(bytes(5701 * 5700))) + chunk(b"IEND", b"")
+    part = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(large).decode()}}
+    refuse(server, [part] * 3, "invalid_image", "67108864 pixels together")
     refuse(server, [picture("plain.png")] * 26, "context_length_exceeded", "26 pictures of at least 16 tokens")
     refuse(server, [picture("plain.png")] * 24 + [{"type": "text", "text": "long " * 40}], "context_length_exceeded")
 
