@@ -212,9 +212,12 @@ uint64_t change_log_measure(const char *folder) {
     return size;
 }
 
-bool collection_is_changed(const struct collection *c) {
-    return change_log_measure(collection_folder(c)) > sizeof(struct log_head);
+uint64_t change_log_measure_changes(const char *folder) {
+    uint64_t size = change_log_measure(folder);
+    return size > sizeof(struct log_head) ? size - sizeof(struct log_head) : 0;
 }
+
+bool collection_is_changed(const struct collection *c) { return change_log_measure_changes(collection_folder(c)) > 0; }
 
 /* Writing. */
 

@@ -43,6 +43,7 @@ enum status change_log_read(const char *folder, struct generation_origin origin,
 
 /* Bytes of the log as it is now; 0 without one. */
 uint64_t change_log_measure(const char *folder);
+uint64_t change_log_measure_changes(const char *folder); /* without its head */
 
 struct change_log;
 

@@ -11,6 +11,7 @@
 
 #include "config/base/hash.h"
 #include "retrieval/filter/facts.h"
+#include "retrieval/store/change_log.h"
 #include "retrieval/store/collection_private.h"
 
 struct document {
@@ -241,6 +242,7 @@ enum status collection_outline_read(struct collection_outline *out, const char *
     if (current_read(dir, &generation, &checksum, e)) return e->status;
     char *folder = disk_generation_path(dir, generation);
     enum status status = manifest_read(&c.manifest, folder, (struct generation_origin){generation, checksum}, e);
+    out->changes = (size_t)change_log_measure_changes(folder);
     free(folder);
     if (status) {
         manifest_free(&c.manifest);

@@ -207,7 +207,7 @@ static enum status compact(struct compaction *c, struct error *e) {
     status = pause_changes(l, e);
     if (status == STATUS_OK) status = turn(c, e);
     resume_changes(l);
-    if (status == STATUS_OK && disk_remove_generation(l->dir, old, &why))
+    if (status == STATUS_OK && (disk_remove_generation(l->dir, old, &why) || disk_sync(l->dir, &why)))
         log_warn("%s: the old generation stays on the disk, with what was deleted: %s", l->dir, why.text);
     return status;
 }

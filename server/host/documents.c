@@ -85,6 +85,10 @@ static enum status measure_collection(const struct config *c, const struct colle
         "set retrieval.embedder_dtype to bf16 or lower retrieval.embedder_tokens, or take a smaller embedder");
     budget_add(parts, (struct budget_part){.name = "document index", .bytes = collection->index, .on_host = true},
                "build the collection with an index that compresses (retro-index build --index IVF4096,PQ48np)");
+    if (collection->changes > 0)
+        budget_add(parts,
+                   (struct budget_part){.name = "changed documents", .bytes = collection->changes, .on_host = true},
+                   "retro-index compact writes them into the index");
     budget_add(parts,
                (struct budget_part){.name = "documents", .bytes = collection->mapped, .on_host = true, .mapped = true},
                "they are read as needed");

@@ -243,3 +243,14 @@ def test_batch(served):
         call(served, "POST", "/v1/documents", {"documents": bad}, expect=400)
     call(served, "POST", "/v1/documents", {"documents": [{"text": "a"}], "id": "b"}, expect=400)
     call(served, "PUT", "/v1/documents/q", {"documents": [{"text": "a"}]}, expect=400)
+
+
+def test_changes_are_counted_in_the_budget(start, folder, tmp_path):
+    """Documents of the log are in memory until the next compaction."""
+    page = tmp_path / "page.txt"
+    page.write_text("A page of text. " * 4000)
+    index("add", folder, page)
+    counted = start(f"retrieval.collection={folder}").log.read_text()
+    assert "changed documents" in counted
+    index("compact", folder)
+    assert "changed documents" not in start(f"retrieval.collection={folder}").log.read_text()

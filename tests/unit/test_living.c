@@ -524,6 +524,95 @@ static void test_two_programs(void **state) {
     living_close(b);
 }
 
+/* A program that could not put its changes on the disk takes them off the log again. A reader that has them already
+ * reads the log anew. */
+static void test_changes_that_are_taken_back(void **state) {
+    (void)state;
+    struct model m = {.versions = {1, 1, 1}}, kept;
+    struct buffer log = {0}, before = {0};
+    struct error e;
+    char path[FOLDER_PATH_SIZE];
+    build(INDEX_EXACT, 3);
+    struct living *l = open_living(), *reader = open_living();
+    put_ok(l, &m, 3, 1);
+    kept = m;
+    read_log(&before, path);
+    put_ok(l, &m, 4, 1);
+    put_ok(l, &m, 5, 1);
+    check_living(reader, &m);
+
+    /* The changes of 4 and 5 go, a longer one comes in their place. */
+    living_close(l);
+    write_log(before.data, before.size);
+    folder_write(test_folder, "gen-000001/changes.kept", "", 0);
+    m = kept;
+    l = open_living();
+    for (int version = 1; version <= 6; version++) put_ok(l, &m, 6, version);
+    read_log(&log, path);
+    assert_true(log.size > before.size);
+    snapshot_release(living_hold(reader));
+    assert_int_equal(living_follow(reader, &e), STATUS_OK);
+    check_living(reader, &m);
+
+    /* And shorter than what was read. */
+    living_close(l);
+    write_log(before.data, before.size);
+    folder_write(test_folder, "gen-000001/changes.kept", "", 0);
+    snapshot_release(living_hold(reader));
+    assert_int_equal(living_follow(reader, &e), STATUS_OK);
+    check_living(reader, &kept);
+    put_ok(reader, &kept, 7, 1);
+    check_living(reader, &kept);
+    living_close(reader);
+    buffer_free(&log);
+    buffer_free(&before);
+}
+
+/* Copies, beside a program that changes and compacts what is copied: each is a state that there was. */
+static void *copy_again(void *argument) {
+    bool *wrong = argument;
+    for (int i = 0; i < 12; i++) {
+        char to[FOLDER_PATH_SIZE];
+        struct error e;
+        struct living *l;
+        struct seen seen = {0};
+        folder_path(to, test_folder, "copy");
+        if (collection_copy(test_folder, to, NULL, &e) || living_open(&l, to, &e)) {
+            print_message("%s\n", e.text);
+            *wrong = true;
+            return NULL;
+        }
+        struct snapshot *view = living_hold(l);
+        *wrong = *wrong || view_walk(view, see, &seen, &e) != STATUS_OK;
+        /* Documents 0 and 1 are changed in turns: they are never more than one version apart. */
+        int apart = seen.model.versions[0] - seen.model.versions[1];
+        *wrong = *wrong || seen.model.versions[2] != 1 || apart < 0 || apart > 1;
+        snapshot_release(view);
+        living_close(l);
+    }
+    return NULL;
+}
+
+static void test_copies_beside_changes(void **state) {
+    (void)state;
+    struct model m = {.versions = {1, 1, 1}};
+    pthread_t copier;
+    bool wrong = false;
+    struct error e;
+    build(INDEX_EXACT, 3);
+    struct living *l = open_living();
+    assert_int_equal(pthread_create(&copier, NULL, copy_again, &wrong), 0);
+    for (int version = 2; version < 40; version++) {
+        put_ok(l, &m, 0, version);
+        put_ok(l, &m, 1, version);
+        if (version % 3 == 0) assert_int_equal(living_compact(l, NULL, &e), STATUS_OK);
+    }
+    pthread_join(copier, NULL);
+    assert_false(wrong);
+    check_living(l, &m);
+    living_close(l);
+}
+
 /* Threads. */
 
 enum { WRITERS = 4, ROUNDS = 30 };
@@ -628,10 +717,16 @@ static void test_compressed_index(void **state) {
 
 int main(void) {
     log_set_level(LOG_LEVEL_ERROR); /* damage is warned of, hundreds of times */
-    const struct CMUnitTest tests[] = {IN_FOLDER(test_random_changes),  IN_FOLDER(test_random_changes_faiss),
-                                       IN_FOLDER(test_views_stay),      IN_FOLDER(test_refused_changes),
-                                       IN_FOLDER(test_ending_anywhere), IN_FOLDER(test_damaged_log),
-                                       IN_FOLDER(test_two_programs),    IN_FOLDER(test_threads),
+    const struct CMUnitTest tests[] = {IN_FOLDER(test_random_changes),
+                                       IN_FOLDER(test_random_changes_faiss),
+                                       IN_FOLDER(test_views_stay),
+                                       IN_FOLDER(test_refused_changes),
+                                       IN_FOLDER(test_ending_anywhere),
+                                       IN_FOLDER(test_damaged_log),
+                                       IN_FOLDER(test_two_programs),
+                                       IN_FOLDER(test_changes_that_are_taken_back),
+                                       IN_FOLDER(test_copies_beside_changes),
+                                       IN_FOLDER(test_threads),
                                        IN_FOLDER(test_compressed_index)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
