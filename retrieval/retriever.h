@@ -11,12 +11,26 @@
 #include "retrieval/marks.h"
 #include "retrieval/snapshot.h"
 
+enum retriever_way {
+    RETRIEVE_NEAREST, /* by the embedder's vectors */
+    RETRIEVE_WORDS,   /* by the words of the text */
+    RETRIEVE_BOTH     /* by both ranks: reciprocal rank fusion */
+};
+
+/* How hits are chosen among what a query finds. Zeroed: the nearest, whatever they are. */
+struct retriever_choice {
+    enum retriever_way way;
+    int per_document; /* at most so many chunks of a document; 0: any */
+    float distinct;   /* a chunk whose cosine with a better one is above this is left out; 0: none is */
+};
+
 struct retriever_query {
     struct text_span text; /* embedded as the documents were */
     const float *vector;   /* [dim], unit length, in place of the text; NULL: none */
     int k;                 /* at most so many hits; 0 or less: none */
     int r;                 /* tokens of a hit for a model that reads hits by cross attention; 0: none are wanted */
-    float min_similarity;  /* the floor; -1: none */
+    struct retriever_choice choice;
+    float min_similarity; /* the floor of the cosine; -1: none */
     struct filter *filter; /* documents that may be found; borrowed. NULL: all */
     /* [n_excluded] documents, by path or id, that are found as little as if there were none such; borrowed. The next
      * nearest chunks take the places of theirs. */
@@ -41,7 +55,7 @@ struct hit {
 };
 
 struct hits {
-    struct hit *list; /* [n], most similar first */
+    struct hit *list; /* [n], best first */
     int n;
     /* [n, r] what the model reads of each: the chunk and what follows it in its document, cut or padded with the
      * end-of-document id (docs/spec/retro-data.md 9). NULL when r is 0. */

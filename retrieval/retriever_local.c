@@ -5,11 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "retrieval/candidates.h"
+
 /* Texts that are embedded at a stretch: some forwards of an embedder on a CPU, a tenth of a second on a slow one. */
 enum { EMBED_PIECE = 8 };
-
-/* Chunks that are asked for at most to find some that are not excluded. */
-enum { MOST_CHUNKS = 1 << 28 };
 
 struct retriever_local {
     struct retriever base;
@@ -94,69 +93,33 @@ static void local_show(const struct snapshot *view, int64_t id, float similarity
                         .similarity = similarity};
 }
 
-/* Hits above the floor; they come best first, so the first below it ends them. */
+/* Hits above the floor. */
 static void local_fill(struct snapshot *view, const struct retriever_query *query, int k, const int64_t *ids,
                        const float *similarities, struct hits *hits) {
-    int n = 0;
-    while (n < k && ids[n] >= 0 && similarities[n] >= query->min_similarity) n++;
-    if (n == 0) return;
-
     size_t r = (size_t)max_int(0, query->r);
-    *hits = (struct hits){.n = n, .pinned = snapshot_hold(view)};
-    hits->list = xmalloc((size_t)n * sizeof *hits->list);
-    if (r > 0) hits->ids = xmalloc((size_t)n * r * sizeof *hits->ids);
-    for (int i = 0; i < n; i++) {
-        local_show(view, ids[i], similarities[i], &hits->list[i]);
-        if (r > 0) view_neighbor_tokens(view, ids[i], (int)r, hits->ids + (size_t)i * r);
+    int most = 0;
+    while (most < k && ids[most] >= 0) most++;
+    if (most == 0) return;
+
+    hits->list = xmalloc((size_t)most * sizeof *hits->list);
+    if (r > 0) hits->ids = xmalloc((size_t)most * r * sizeof *hits->ids);
+    for (int i = 0; i < most; i++) {
+        if (similarities[i] < query->min_similarity) continue;
+        local_show(view, ids[i], similarities[i], &hits->list[hits->n]);
+        if (r > 0) view_neighbor_tokens(view, ids[i], (int)r, hits->ids + (size_t)hits->n * r);
+        hits->n++;
     }
+    hits->pinned = snapshot_hold(view);
+    if (hits->n == 0) hits_free(hits);
 }
 
-static bool local_is(struct text_span name, const char *word) {
-    return strlen(word) == name.size && memcmp(word, name.text, name.size) == 0;
-}
-
-static bool local_excludes(const struct retriever_query *query, const struct chunk *chunk) {
-    for (int i = 0; i < query->n_excluded; i++)
-        if (local_is(query->excluded[i], chunk->path) || local_is(query->excluded[i], chunk->document_id)) return true;
-    return false;
-}
-
-/* Drops chunks of excluded documents from ids [n]; returns how many are left, and in *found how many there were. */
-static int local_drop(const struct snapshot *view, const struct retriever_query *query, int64_t *ids,
-                      float *similarities, int n, int *found) {
-    int kept = 0, i = 0;
-    for (; i < n && ids[i] >= 0; i++) {
-        struct chunk chunk = view_chunk(view, ids[i]);
-        if (local_excludes(query, &chunk)) continue;
-        ids[kept] = ids[i];
-        similarities[kept] = similarities[i];
-        kept++;
-    }
-    *found = i;
-    return kept;
-}
-
-/* One query that leaves documents out. More chunks are asked for, twice as many each time, until k of them are left
- * or the index has no more. */
-static enum status local_search_excluding(struct snapshot *view, const struct retriever_query *query,
-                                          struct index_query one, struct hits *hits, struct error *e) {
-    const int64_t n_chunks = view_chunk_limit(view);
-    const int k = one.k, most = n_chunks < MOST_CHUNKS ? (int)n_chunks : MOST_CHUNKS;
-    enum status status = STATUS_OK;
-    int64_t *ids = NULL;
-    float *similarities = NULL;
-    int kept = 0, found = 0;
-    do {
-        one.k = min_int(2 * one.k, most);
-        ids = xrealloc(ids, ((size_t)one.k + (size_t)k) * sizeof *ids);
-        similarities = xrealloc(similarities, ((size_t)one.k + (size_t)k) * sizeof *similarities);
-        status = view_search(view, query->filter, one, ids, similarities, e);
-        if (status == STATUS_OK) kept = local_drop(view, query, ids, similarities, one.k, &found);
-    } while (status == STATUS_OK && kept < k && found == one.k && one.k < most);
-    for (int i = kept; i < k && status == STATUS_OK; i++) ids[i] = -1;
-    if (status == STATUS_OK) local_fill(view, query, k, ids, similarities, hits);
-    free(ids);
-    free(similarities);
+/* One query whose hits are chosen among more candidates. */
+static enum status local_search_candidates(struct snapshot *view, const struct retriever_query *query,
+                                           struct index_query one, struct hits *hits, struct error *e) {
+    struct candidates found;
+    enum status status = candidates_find(&found, view, query, one, e);
+    if (status == STATUS_OK) local_fill(view, query, found.n, found.ids, found.similarities, hits);
+    candidates_free(&found);
     return status;
 }
 
@@ -179,8 +142,8 @@ static enum status local_search_alike(const struct retriever_local *t, struct sn
 /* Queries from `first` on that can be searched for together. */
 static int local_alike(const struct retriever_local *t, const struct retriever_query *queries, int first, int n) {
     int end = first + 1;
-    if (queries[first].n_excluded > 0) return 1;
-    while (end < n && queries[end].n_excluded == 0 && queries[end].snapshot == queries[first].snapshot &&
+    if (candidates_are_needed(&queries[first])) return 1;
+    while (end < n && !candidates_are_needed(&queries[end]) && queries[end].snapshot == queries[first].snapshot &&
            queries[end].filter == queries[first].filter &&
            local_capped(t, &queries[end]) == local_capped(t, &queries[first]))
         end++;
@@ -201,8 +164,8 @@ static enum status local_search(struct retriever *base, const struct retriever_q
         struct index_query query = {
             .vectors = vectors + (size_t)i * dim, .n = alike, .k = local_capped(t, &queries[i])};
         struct snapshot *snapshot = queries[i].snapshot ? queries[i].snapshot : newest;
-        if (query.k > 0 && queries[i].n_excluded > 0 && snapshot->n_chunks > 0)
-            status = local_search_excluding(snapshot, &queries[i], query, hits + i, e);
+        if (query.k > 0 && candidates_are_needed(&queries[i]) && snapshot->n_chunks > 0)
+            status = local_search_candidates(snapshot, &queries[i], query, hits + i, e);
         else if (query.k > 0)
             status = local_search_alike(t, snapshot, queries + i, query, hits + i, e);
     }

@@ -340,6 +340,7 @@ static enum status serve_decoder(const struct decoder_part *d, const struct conf
         .k = k,
         .k_passages = k_passages,
         .attends = attends,
+        .choice = retrieval_choice(&c->retrieval),
         .min_similarity = (float)c->retrieval.min_similarity,
         .passage_tokens = c->retrieval.prompt_tokens,
     };

@@ -60,6 +60,13 @@ const struct collection_info *view_info(const struct snapshot *s);
  * count the generation's first, then those of the log; an answer does not depend on the other queries. */
 enum status view_search(const struct snapshot *s, struct filter *filter, struct index_query query, int64_t *ids,
                         float *similarities, struct error *e);
+/* The k chunks of the view that fit the words of a text best (BM25), best first, equal ones in order of their numbers;
+ * -1 where fewer share a word with it. Statistics are those of the documents that the filter allows. The first call
+ * for a generation reads all of its text. STATUS_NO_MEMORY. */
+enum status view_search_words(const struct snapshot *s, struct filter *filter, struct text_span text, int k,
+                              int64_t *ids, struct error *e);
+/* The vector [dim] of a chunk, as the index keeps it. STATUS_UNSUPPORTED of an inverted file on a GPU. */
+enum status view_vector(const struct snapshot *s, int64_t id, float *vector, struct error *e);
 /* Documents and chunks of the view that the filter allows. */
 void view_count(const struct snapshot *s, struct filter *filter, int64_t *n_documents, int64_t *n_chunks);
 /* id of a chunk that this view has found, or any below n_chunks of the generation; pointers live as long as the view.

@@ -42,6 +42,7 @@ void logged_bytes_release(struct logged_bytes *b) {
     if (b == NULL || atomic_fetch_sub(&b->holders, 1) > 1) return;
     free(b->bytes);
     buffer_free(&b->facts);
+    words_free(b->words);
     free(b);
 }
 
@@ -115,6 +116,7 @@ void epoch_release(struct epoch *x) {
     for (int i = 0; i < LOG_PAGES; i++) free(x->pages[i]);
     key_set_free(&x->places);
     selections_close(&x->selections);
+    words_free(x->words);
     collection_close(x->collection);
     free(x->gone);
     free(x);

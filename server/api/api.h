@@ -46,6 +46,7 @@ struct served_model {
     enum retrieval_query query;
     int every;
     int k, k_passages; /* neighbours of a chunk, and passages of a prompt */
+    struct retriever_choice choice;
     float min_similarity;
     bool attends;       /* it has chunked cross attention, and can read its collection by it */
     int passage_tokens; /* of all passages in one prompt */

@@ -19,6 +19,14 @@ enum retrieval_query reading_query(const struct served_model *model, const struc
     return r->query < 0 ? model->query : (enum retrieval_query)r->query;
 }
 
+struct retriever_choice reading_choice(const struct served_model *model, const struct request_choice *c) {
+    struct retriever_choice choice = model->choice;
+    if (c->hybrid >= 0) choice.way = c->hybrid ? RETRIEVE_BOTH : RETRIEVE_NEAREST;
+    if (c->per_document >= 0) choice.per_document = (int)c->per_document;
+    if (c->distinct >= 0) choice.distinct = (float)c->distinct;
+    return choice;
+}
+
 /* Check. */
 
 static bool check_attention(const struct served_model *model, const struct request_retrieval *r, struct failure *f) {
@@ -142,6 +150,7 @@ bool reading_ask(const struct served_model *model, const struct request_retrieva
     enum retrieval_mode mode = mode_of(model, r);
     exclude(asked, &r->excluded);
     asked->filter = filter_join(model->filter, r->filter);
+    asked->choice = reading_choice(model, &r->choice);
     asked->tell_attention = r->attention != ATTENTION_UNTOLD;
     if (retrieval_prompts(mode)) ask_passages(model, r, &asked->passages);
     return !retrieval_attends(mode) || ask_neighbors(model, r, &asked->neighbors, f);

@@ -4,6 +4,8 @@
 
 #include "server/api/api.h"
 
+/* How the request's hits are chosen. */
+struct retriever_choice reading_choice(const struct served_model *model, const struct request_choice *c);
 /* Checks the field against the model; once for a request. */
 bool reading_check(const struct served_model *model, const struct request_retrieval *r, struct failure *f);
 /* Whether passages stand in the prompt: sought, or the request's. */

@@ -3,6 +3,7 @@
 
 #include "server/api/api.h"
 #include "server/api/neighbor_json.h"
+#include "server/api/reading.h"
 
 /* The retrieval thread may still be searching when the client leaves: both sides hold a reference. */
 struct search_answer {
@@ -108,6 +109,7 @@ static struct search_answer *make_search(const struct served_model *model, const
     s->all = principal_filter(who) == NULL;
     s->query = (struct retriever_query){
         .filter = s->filter,
+        .choice = reading_choice(model, &request->choice),
         .text = {request->query, request->query_size},
         .k = request->k                       ? (int)request->k
              : retrieval_attends(model->mode) ? model->k

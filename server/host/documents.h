@@ -19,6 +19,13 @@ struct documents {
     bool attends;          /* the model can read the collection's tokens by chunked cross attention */
 };
 
+/* How hits are chosen where a request does not say. */
+static inline struct retriever_choice retrieval_choice(const struct retrieval_settings *r) {
+    return (struct retriever_choice){.way = r->hybrid ? RETRIEVE_BOTH : RETRIEVE_NEAREST,
+                                     .per_document = r->per_document,
+                                     .distinct = (float)r->distinct};
+}
+
 /* Whether the configuration names a collection. */
 bool documents_wanted(const struct config *c);
 /* The embedder's folder: the configuration's, else the collection's own. */

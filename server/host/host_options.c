@@ -107,6 +107,13 @@ static const struct option_row retrieval_rows[] = {
     OPTION_TEXT(struct retrieval_settings, filter, "",
                 "the documents that searches may find, a filter as JSON (docs/filters.md), beside those of the request "
                 "and of its key; empty: all"),
+    OPTION_BOOL(struct retrieval_settings, hybrid, false,
+                "rank chunks by the words that they share with the query (BM25) beside their vectors, and fuse both "
+                "ranks"),
+    OPTION_INT(struct retrieval_settings, per_document, 0, 0, 1024,
+               "at most so many neighbours of one document; 0: any number"),
+    OPTION_DOUBLE(struct retrieval_settings, distinct, 0, 0, 1,
+                  "a neighbour whose cosine similarity with a better one is above this is left out; 0: none is"),
     OPTION_DOUBLE(struct retrieval_settings, min_similarity, -1, -1, 1,
                   "cosine similarity below which a neighbour is dropped; -1: none is"),
     OPTION_CHOICE(struct retrieval_settings, grid, GRID_END, grids,

@@ -61,6 +61,9 @@ struct retrieval_settings {
     int max_k;               /* largest k a request may ask for */
     int max_excluded;        /* documents that a request may leave out */
     char *filter;            /* of all searches, as JSON; empty: none */
+    bool hybrid;             /* ranked by words beside vectors */
+    int per_document;        /* chunks of a document at most; 0: any */
+    double distinct;         /* cosine above which of two neighbours the worse is left out; 0: none is */
     double min_similarity;   /* cosine floor in [-1, 1]; neighbours below are dropped */
     int grid;                /* enum grid_mode */
     int threads;             /* CPU threads of embedding and search; 0: as model.threads */

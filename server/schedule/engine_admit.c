@@ -33,6 +33,7 @@ static void write_queries(struct engine_sequence *s, int first, int n) {
                                               .k = asked->k,
                                               .r = x->info.retrieved_length,
                                               .min_similarity = asked->min_similarity,
+                                              .choice = s->generation->asked.choice,
                                               .filter = s->filter,
                                               .excluded = s->generation->asked.excluded,
                                               .n_excluded = s->generation->asked.n_excluded};

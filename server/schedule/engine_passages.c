@@ -37,6 +37,7 @@ static void write_query(struct engine_sequence *s) {
     s->lookup.queries[0] = (struct retriever_query){.text = {text, s->query_text.size},
                                                     .k = asked->k,
                                                     .min_similarity = asked->min_similarity,
+                                                    .choice = s->generation->asked.choice,
                                                     .filter = s->filter,
                                                     .excluded = s->generation->asked.excluded,
                                                     .n_excluded = s->generation->asked.n_excluded};

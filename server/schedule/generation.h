@@ -99,6 +99,7 @@ struct generation_request {
     int n_shown;
     struct generation_neighbors neighbors;
     struct generation_passages passages;
+    struct retriever_choice choice; /* of its searches */
     struct filter *filter;      /* held: documents that searches may find, beside its principal's; NULL: all */
     struct text_span *excluded; /* [n_excluded] owned, and so are the names: documents that searches leave out */
     int n_excluded;

@@ -113,8 +113,11 @@ const struct request_limits *model_read(char **model, const struct json *json, c
 /* Query strings. */
 
 static bool is_written_as_json(const struct json_table *t, const char *name) {
-    for (int i = 0; i < t->count; i++)
-        if (strcmp(t->fields[i].name, name) == 0) return t->fields[i].type <= JSON_DOUBLE;
+    for (int i = 0; i < t->count; i++) {
+        const struct json_field *f = &t->fields[i];
+        if (f->type == JSON_ROWS && is_written_as_json(f->table, name)) return true;
+        if (f->type != JSON_ROWS && strcmp(f->name, name) == 0) return f->type <= JSON_DOUBLE;
+    }
     return false;
 }
 

@@ -85,6 +85,29 @@ static bool read_compare(void *object, const struct json *v, const struct reques
 }
 FIELD_PARSER(parse_compare, read_compare)
 
+static bool read_hybrid(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    struct request_choice *c = object;
+    bool on = json_bool(v) || json_text_is(v, "true"); /* as text in a query string */
+    (void)l;
+    if (json_kind(v) != JSON_KIND_BOOL && !on && !json_text_is(v, "false"))
+        return failure_set(f, 400, "invalid_type", "hybrid", "hybrid must be true or false, not %s", json_kind_name(v));
+    c->hybrid = on;
+    return true;
+}
+FIELD_PARSER(parse_hybrid, read_hybrid)
+
+#define AT(member) JSON_AT(struct request_choice, member)
+static const struct json_field choice_fields[] = {
+    {"hybrid", JSON_PARSED, .parse = parse_hybrid, .schema = "{\"type\":\"boolean\"}",
+     .help = "rank by words beside vectors; default: the server's"},
+    {"per_document", JSON_INT64, AT(per_document), .min = 0, .max = 1024,
+     .help = "at most so many neighbours of one document; 0: any number"},
+    {"distinct", JSON_DOUBLE, AT(distinct), .min = 0, .max = 1,
+     .help = "neighbours whose cosine with a better one is above this are left out; 0: none are"},
+};
+#undef AT
+const struct json_table choice_table = JSON_TABLE(choice_fields);
+
 static enum status parse_filter(struct json_reader *r, const struct json *value, void *object) {
     return filter_read(&((struct request_retrieval *)object)->filter, r, value);
 }
@@ -108,6 +131,7 @@ static const struct json_field retrieval_fields[] = {
      .help = "texts to read in place of a search: at every chunk, or in the prompt"},
     {"attention", JSON_PARSED, .parse = parse_attention, .schema = "{\"enum\":[true,false,\"tokens\"]}",
      .help = "tell how much of its attention the model gave to each neighbour; \"tokens\": for each token too"},
+    {.type = JSON_ROWS, AT(choice), .table = &choice_table},
     {"filter", JSON_PARSED, .parse = parse_filter, .schema = "{\"type\":\"object\"}",
      .help = "the documents that may be found, by their metadata, id and path"},
     {"exclude", JSON_PARSED, .parse = parse_exclude, .schema = DOCUMENTS_SCHEMA,
@@ -119,18 +143,20 @@ static const struct json_field retrieval_fields[] = {
 const struct json_table retrieval_table = JSON_TABLE(retrieval_fields);
 
 void request_retrieval_init(struct request_retrieval *r) {
-    *r = (struct request_retrieval){.enabled = true, .min_similarity = -2, .query = -1, .every = -1};
+    *r = (struct request_retrieval){.enabled = true, .min_similarity = -2, .query = -1, .every = -1,
+                                    .choice = REQUEST_CHOICE_UNSAID};
 }
 
 enum status request_retrieval_read(struct json_reader *r, const struct json *value, struct request_retrieval *out) {
     out->given = true;
     enum status status = json_table_read(r, &retrieval_table, value, out);
     bool names = out->excluded.n + out->without.n > 0;
-    bool searches = !out->enabled || out->k != 0 || out->min_similarity >= -1 || out->every > 0 || out->filter || names;
+    bool searches = !out->enabled || out->k != 0 || out->min_similarity >= -1 || out->every > 0 || out->filter ||
+                    request_choice_is_said(&out->choice) || names;
     if (status || out->n_neighbors == 0 || !searches) return status;
     failure_set(r->context, 400, "invalid_value", "retrieval.neighbors",
-                "retrieval.neighbors takes the place of a search: leave out enabled, k, min_similarity, every, filter, "
-                "exclude and documents in compare");
+                "retrieval.neighbors takes the place of a search: leave out enabled, k, min_similarity, every, "
+                "hybrid, per_document, distinct, filter, exclude and documents in compare");
     return STATUS_INVALID;
 }
 

@@ -16,6 +16,20 @@ enum told_attention { ATTENTION_UNTOLD, ATTENTION_OF_CHUNKS, ATTENTION_OF_TOKENS
 /* What an answer is compared with: nothing, the same without retrieval, or without some documents. */
 enum compared_with { COMPARED_WITH_NOTHING, COMPARED_WITH_OFF, COMPARED_WITHOUT };
 
+/* How hits are chosen; below 0: as the server does. */
+struct request_choice {
+    int hybrid;
+    int64_t per_document;
+    double distinct;
+};
+#define REQUEST_CHOICE_UNSAID \
+    (struct request_choice) { .hybrid = -1, .per_document = -1, .distinct = -1 }
+/* Its rows, whose offsets are into struct request_choice. */
+extern const struct json_table choice_table;
+static inline bool request_choice_is_said(const struct request_choice *c) {
+    return c->hybrid >= 0 || c->per_document >= 0 || c->distinct >= 0;
+}
+
 struct request_retrieval {
     bool given;                  /* the request has a retrieval object */
     bool enabled;                /* true unless it says false */
@@ -27,6 +41,7 @@ struct request_retrieval {
     struct text_span *neighbors; /* [n_neighbors], owned */
     int n_neighbors;
     enum told_attention attention;
+    struct request_choice choice;
     struct filter *filter; /* held; NULL: none */
     struct document_names excluded;
     enum compared_with compared;

@@ -24,6 +24,7 @@ static const struct json_field search_fields[] = {
      .limit_offset = offsetof(struct request_limits, max_k), .help = "how many"},
     {"min_similarity", JSON_DOUBLE, .offset = offsetof(struct search_request, min_similarity), .min = -1, .max = 1,
      .help = "chunks below this cosine are dropped"},
+    {.type = JSON_ROWS, .offset = offsetof(struct search_request, choice), .table = &choice_table},
     {"filter", JSON_PARSED, .parse = parse_filter, .schema = "{\"type\":\"object\"}",
      .help = "the documents that may be found, by their metadata, id and path"},
     {"q", JSON_PARSED, .parse = parse_query, .schema = QUERY_SCHEMA, .help = "what is searched for"},
@@ -35,7 +36,7 @@ const struct json_table search_query_table = {.fields = search_fields + 1, .coun
 
 static bool parse_search(struct search_request *r, const struct json_table *t, const struct json *json,
                          const struct request_limits *l, struct failure *f) {
-    *r = (struct search_request){.min_similarity = -2};
+    *r = (struct search_request){.min_similarity = -2, .choice = REQUEST_CHOICE_UNSAID};
     if (!fields_parse(t, r, json, l, f)) return false;
     if (r->query == NULL || r->query_size == 0)
         return failure_set(f, 400, "missing_parameter", "query", "query (or q in the query string) is missing");

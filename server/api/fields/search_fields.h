@@ -2,13 +2,14 @@
 #pragma once
 
 #include "retrieval/filter/filter.h"
-#include "server/api/fields/fields.h"
+#include "server/api/fields/retrieval_fields.h"
 
 struct search_request {
     char *query;
     size_t query_size;
     int64_t k;             /* 0: the server's */
     double min_similarity; /* below -1: the server's */
+    struct request_choice choice;
     struct filter *filter; /* held; NULL: none */
 };
 

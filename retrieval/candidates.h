@@ -1,0 +1,22 @@
+/* retrieval/candidates.h: the hits of one query where they are more than the nearest chunks: ranked by vectors and words
+ * together, without some documents, with few chunks of each document, without near-duplicates. */
+#pragma once
+
+#include "retrieval/retriever.h"
+#include "retrieval/store/living.h"
+
+/* Whether the query asks for any of that. */
+static inline bool candidates_are_needed(const struct retriever_query *q) {
+    return q->n_excluded > 0 || q->choice.way != RETRIEVE_NEAREST || q->choice.per_document > 0 || q->choice.distinct > 0;
+}
+
+struct candidates {
+    int64_t *ids; /* [n] chunks, best first */
+    float *similarities;
+    int n;
+};
+
+/* The best one.k; one has the query's vector. Free *out, on failure too. */
+enum status candidates_find(struct candidates *out, struct snapshot *view, const struct retriever_query *query,
+                            struct index_query one, struct error *e);
+void candidates_free(struct candidates *c);
