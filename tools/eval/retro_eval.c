@@ -1,5 +1,5 @@
 /* tools/eval/retro_eval.c: retro-eval, which measures models: bits per byte, multiple choice, parity with a
- * reference, embeddings. Dispatch, and opening a model. */
+ * reference, retrieval, embeddings. Dispatch, and opening a model. */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,6 +17,9 @@ static const struct eval_command {
     {{"parity", "[OPTION...] FOLDER...",
       "run the reference cases in FOLDER forward and incrementally, compare logits and tokens"},
      eval_parity},
+    {{"retrieval", "[OPTION...] QUESTIONS.jsonl...",
+      "recall, MRR and nDCG of searches by vectors, by words and by both, for questions with known documents"},
+     eval_retrieval},
     {{"embed", "[OPTION...] FOLDER TEXT...",
       "print the embedding of each TEXT, one JSON array a line (TEXT - reads JSON lines)"},
      eval_embed},

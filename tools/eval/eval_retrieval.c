@@ -1,0 +1,211 @@
+/* tools/eval/eval_retrieval.c: retro-eval retrieval. Questions with known documents are searched for by vectors, by
+ * words and by both; a document ranks where its best chunk does. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/json/json_table.h"
+#include "config/json/json_writer.h"
+#include "server/host/documents.h"
+#include "server/host/embedder_model.h"
+#include "tools/eval/eval.h"
+
+/* Documents that are looked at of each answer. */
+enum { RANKS = 10 };
+
+/* A line of the file. */
+struct question {
+    char *text, *kind;
+    struct json_list documents, excluded; /* paths, char * each */
+};
+
+static const struct json_field path_item = {.name = "path", .type = JSON_TEXT};
+static const struct json_field question_fields[] = {
+    {"question", JSON_TEXT, JSON_AT(struct question, text), .required = true},
+    {"kind", JSON_TEXT, JSON_AT(struct question, kind), .text = ""},
+    {"documents", JSON_LIST, JSON_AT(struct question, documents), .item = &path_item, .item_size = sizeof(char *),
+     .min = 1, .max = 1000, .required = true},
+    {"exclude", JSON_LIST, JSON_AT(struct question, excluded), .item = &path_item, .item_size = sizeof(char *)},
+};
+static const struct json_table question_table = JSON_TABLE(question_fields);
+
+/* Sums over questions. */
+struct retrieval_score {
+    double first, five, ten, reciprocal, gain;
+};
+
+struct ways_score {
+    char *kind;
+    int n;
+    struct retrieval_score ways[3]; /* by enum retriever_way */
+};
+
+struct retrieval_eval {
+    struct retriever *retriever;
+    struct snapshot *view;
+    struct ways_score *kinds; /* [n_kinds], the first of all questions */
+    int n_kinds, capacity;
+    bool json;
+};
+
+static const char *const way_names[] = {
+    [RETRIEVE_NEAREST] = "vectors", [RETRIEVE_WORDS] = "words", [RETRIEVE_BOTH] = "hybrid"};
+
+static struct ways_score *find_kind(struct retrieval_eval *x, const char *kind) {
+    for (int i = 0; i < x->n_kinds; i++)
+        if (strcmp(x->kinds[i].kind, kind) == 0) return &x->kinds[i];
+    x->kinds = xgrow(x->kinds, x->n_kinds, &x->capacity, sizeof *x->kinds);
+    x->kinds[x->n_kinds] = (struct ways_score){.kind = xstrdup(kind)};
+    x->n_kinds++;
+    return &x->kinds[x->n_kinds - 1];
+}
+
+static bool is_listed(const struct json_list *list, const char *path) {
+    char *const *paths = list->items;
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(paths[i], path) == 0) return true;
+    return false;
+}
+
+/* Documents have one gain each, divided by the logarithm of their rank; 1 is the best order. */
+static struct retrieval_score score_hits(const struct question *q, const struct hits *hits) {
+    struct retrieval_score s = {0};
+    double gain = 0, ideal = 0;
+    int found = 0;
+    for (int i = 0; i < hits->n; i++) {
+        if (!is_listed(&q->documents, hits->list[i].path)) continue;
+        if (found == 0) s = (struct retrieval_score){i < 1, i < 5, 1, 1.0 / (i + 1), 0};
+        gain += 1 / log2(i + 2);
+        found++;
+    }
+    for (size_t i = 0; i < q->documents.count && i < RANKS; i++) ideal += 1 / log2((double)i + 2);
+    s.gain = gain / ideal;
+    return s;
+}
+
+static void add_score(struct retrieval_score *to, struct retrieval_score s) {
+    to->first += s.first;
+    to->five += s.five;
+    to->ten += s.ten;
+    to->reciprocal += s.reciprocal;
+    to->gain += s.gain;
+}
+
+static enum status ask(struct retrieval_eval *x, const struct question *q, enum retriever_way way,
+                       struct retrieval_score *score, struct error *e) {
+    char *const *paths = q->excluded.items;
+    struct text_span *excluded = xcalloc(q->excluded.count + 1, sizeof *excluded);
+    struct hits hits;
+    for (size_t i = 0; i < q->excluded.count; i++) excluded[i] = (struct text_span){paths[i], strlen(paths[i])};
+    struct retriever_query query = {.text = {q->text, strlen(q->text)},
+                                    .k = RANKS,
+                                    .min_similarity = -1,
+                                    .choice = {.way = way, .per_document = 1},
+                                    .excluded = excluded,
+                                    .n_excluded = (int)q->excluded.count,
+                                    .snapshot = x->view};
+    enum status status = retriever_search(x->retriever, &query, 1, &hits, e);
+    if (status == STATUS_OK) {
+        *score = score_hits(q, &hits);
+        hits_free(&hits);
+    }
+    free(excluded);
+    return status;
+}
+
+static enum status ask_question(struct retrieval_eval *x, const struct question *q, struct error *e) {
+    struct ways_score sums = {0};
+    for (int way = RETRIEVE_NEAREST; way <= RETRIEVE_BOTH; way++)
+        if (ask(x, q, (enum retriever_way)way, &sums.ways[way], e)) return e->status;
+    for (int all = 0; all < 2; all++) {
+        struct ways_score *to = find_kind(x, all ? q->kind : "all");
+        to->n++;
+        for (int way = RETRIEVE_NEAREST; way <= RETRIEVE_BOTH; way++) add_score(&to->ways[way], sums.ways[way]);
+        if (strcmp(q->kind, "all") == 0) break;
+    }
+    return STATUS_OK;
+}
+
+static enum status take_question(void *context, const struct json *record, struct error *e) {
+    struct question q = {0};
+    struct json_reader r = {.e = e};
+    enum status status = json_table_read(&r, &question_table, record, &q);
+    if (status == STATUS_OK) status = ask_question(context, &q, e);
+    json_table_free(&question_table, &q);
+    return status;
+}
+
+/* Printing. */
+
+static void print_row(const struct retrieval_eval *x, const struct ways_score *kind, int way) {
+    const struct retrieval_score *s = &kind->ways[way];
+    struct buffer line = {0};
+    struct json_writer w;
+    double n = kind->n;
+    if (!x->json) {
+        printf("%-12s %5d  %-8s %8.3f %8.3f %8.3f %8.3f %8.3f\n", kind->kind, kind->n, way_names[way], s->first / n,
+               s->five / n, s->ten / n, s->reciprocal / n, s->gain / n);
+        return;
+    }
+    put_begin(&w, &line);
+    put_object(&w);
+    put_key_string(&w, "kind", kind->kind);
+    put_key_int(&w, "questions", kind->n);
+    put_key_string(&w, "way", way_names[way]);
+    const char *const names[] = {"recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10"};
+    const double values[] = {s->first, s->five, s->ten, s->reciprocal, s->gain};
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        put_key(&w, names[i]);
+        put_rounded(&w, values[i] / n, 4);
+    }
+    put_object_end(&w);
+    put_line(&w, stdout);
+    buffer_free(&line);
+}
+
+static void print_scores(const struct retrieval_eval *x) {
+    if (!x->json)
+        printf("%-12s %5s  %-8s %8s %8s %8s %8s %8s\n", "kind", "n", "way", "recall@1", "recall@5", "rec@10", "MRR@10",
+               "nDCG@10");
+    for (int i = 0; i < x->n_kinds; i++)
+        for (int way = RETRIEVE_NEAREST; way <= RETRIEVE_BOTH; way++) print_row(x, &x->kinds[i], way);
+}
+
+static enum status run_questions(struct retrieval_eval *x, const struct config *c, int n, char **files,
+                                 struct error *e) {
+    struct living *l = NULL;
+    struct embedder embedder = {0};
+    if (!documents_wanted(c)) return error_set(e, STATUS_INVALID, "retrieval.collection is needed: --config or --set");
+    if (living_open(&l, c->retrieval.collection, e)) return e->status;
+    x->view = living_hold(l);
+    enum status status = embedder_model_open(&embedder, documents_embedder(c, view_info(x->view)->embedder), c, e);
+    if (status == STATUS_OK) status = retriever_local_open(&x->retriever, l, &embedder, RANKS, e);
+    for (int i = 0; i < n && status == STATUS_OK; i++) status = json_parse_lines(files[i], take_question, x, e);
+    if (status == STATUS_OK && x->n_kinds == 0) status = error_set(e, STATUS_INVALID, "%s: no question", files[0]);
+    if (status == STATUS_OK) print_scores(x);
+    retriever_close(x->retriever);
+    snapshot_release(x->view);
+    embedder_model_close(&embedder);
+    living_close(l);
+    return status;
+}
+
+int eval_retrieval(const struct usage *self, int argc, char **argv) {
+    struct error e = {0};
+    struct config config;
+    struct retrieval_eval x = {0};
+    const struct eval_option options[] = {
+        {"--json", NULL, "an object a line", EVAL_OPTION_FLAG, &x.json},
+        {0}};
+    config_init(&config);
+    int first = eval_parse(self, argc, argv, options, &config, &e);
+    if (first >= 0 && argc - first < 1) error_set(&e, STATUS_INVALID, "expected one FILE.jsonl or more");
+    bool failed = first != EVAL_HELPED &&
+                  (first < 0 || argc - first < 1 || run_questions(&x, &config, argc - first, argv + first, &e));
+    if (failed) line_print(stderr, "retro-eval retrieval: %s", e.text);
+    for (int i = 0; i < x.n_kinds; i++) free(x.kinds[i].kind);
+    free(x.kinds);
+    config_free(&config);
+    return failed;
+}
