@@ -1,13 +1,15 @@
-/* retrieval/candidates.c: see candidates.h. More candidates are asked for, twice as many each time, until enough of them
- * may stay or there are no more. */
+/* retrieval/candidates.c: see candidates.h. More candidates are asked for, twice as many each time, until enough of
+ * them may stay or there are no more. */
 #include "retrieval/candidates.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Candidates that are asked for at most; ranks that fusion looks at, at least; and its constant, as in the paper of
- * Cormack, Clarke and Buettcher (SIGIR 2009). */
-enum { MOST_CANDIDATES = 1 << 28, FUSED_RANKS = 100, FUSION_CONSTANT = 60 };
+/* Candidates that are asked for at most, and ranks that fusion looks at, at least. Reciprocal rank fusion is that of
+ * Cormack, Clarke and Buettcher (SIGIR 2009); its constant, and what a rank by words is worth beside one by vectors,
+ * are those that docs/results/retrieval.md chose. */
+enum { MOST_CANDIDATES = 1 << 28, FUSED_RANKS = 100, FUSION_CONSTANT = 10 };
+static const double words_share = 0.5;
 
 void candidates_free(struct candidates *c) {
     free(c->ids);
@@ -89,11 +91,11 @@ static int join_ranks(struct fused *all, int n) {
 
 static void fuse(struct candidates *out, const struct candidates *a, const struct candidates *b, int most) {
     struct fused *all = xmalloc(((size_t)a->n + (size_t)b->n + 1) * sizeof *all);
-    int n = 0;
+    int n = a->n + b->n;
     for (int i = 0; i < a->n; i++)
-        all[n++] = (struct fused){a->ids[i], a->similarities[i], 1.0 / (FUSION_CONSTANT + i + 1)};
+        all[i] = (struct fused){a->ids[i], a->similarities[i], 1.0 / (FUSION_CONSTANT + i + 1)};
     for (int i = 0; i < b->n; i++)
-        all[n++] = (struct fused){b->ids[i], b->similarities[i], 1.0 / (FUSION_CONSTANT + i + 1)};
+        all[a->n + i] = (struct fused){b->ids[i], b->similarities[i], words_share / (FUSION_CONSTANT + i + 1)};
     n = join_ranks(all, n);
     if (n > 0) qsort(all, (size_t)n, sizeof *all, compare_fused);
     out->n = min_int(n, most);
@@ -140,7 +142,7 @@ static bool is_excluded(const struct retriever_query *query, const struct chunk 
     return false;
 }
 
-/* What stayed so far, and room for one more. */
+/* The candidates that stayed so far, and room for one more. */
 struct chosen {
     const struct retriever_query *query;
     struct snapshot *view;
@@ -152,9 +154,9 @@ struct chosen {
 /* Reads the chunk's vector behind those that stayed; *copy: it is too near to one of them. */
 static enum status is_copy(struct chosen *c, int64_t id, bool *copy, struct error *e) {
     size_t dim = (size_t)c->dim;
-    float *own = c->vectors + (size_t)c->n * dim;
     *copy = false;
     if (c->query->choice.distinct <= 0) return STATUS_OK;
+    float *own = c->vectors + (size_t)c->n * dim;
     if (view_vector(c->view, id, own, e)) return e->status;
     for (int i = 0; i < c->n && !*copy; i++)
         *copy = multiply(own, c->vectors + (size_t)i * dim, c->dim) > c->query->choice.distinct;

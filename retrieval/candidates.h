@@ -1,5 +1,5 @@
-/* retrieval/candidates.h: the hits of one query where they are more than the nearest chunks: ranked by vectors and words
- * together, without some documents, with few chunks of each document, without near-duplicates. */
+/* retrieval/candidates.h: the hits of one query where they are more than the nearest chunks: ranked by vectors and
+ * words together, without some documents, with few chunks of each document, without near-duplicates. */
 #pragma once
 
 #include "retrieval/retriever.h"
@@ -7,7 +7,8 @@
 
 /* Whether the query asks for any of that. */
 static inline bool candidates_are_needed(const struct retriever_query *q) {
-    return q->n_excluded > 0 || q->choice.way != RETRIEVE_NEAREST || q->choice.per_document > 0 || q->choice.distinct > 0;
+    return q->n_excluded > 0 || q->choice.way != RETRIEVE_NEAREST || q->choice.per_document > 0 ||
+           q->choice.distinct > 0;
 }
 
 struct candidates {

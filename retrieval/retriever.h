@@ -30,7 +30,7 @@ struct retriever_query {
     int k;                 /* at most so many hits; 0 or less: none */
     int r;                 /* tokens of a hit for a model that reads hits by cross attention; 0: none are wanted */
     struct retriever_choice choice;
-    float min_similarity; /* the floor of the cosine; -1: none */
+    float min_similarity;  /* the floor of the cosine; -1: none */
     struct filter *filter; /* documents that may be found; borrowed. NULL: all */
     /* [n_excluded] documents, by path or id, that are found as little as if there were none such; borrowed. The next
      * nearest chunks take the places of theirs. */

@@ -253,6 +253,7 @@ enum status collection_outline_read(struct collection_outline *out, const char *
     out->info = m->info;
     for (int i = 0; i < COLLECTION_FILE_COUNT; i++)
         if (i != COLLECTION_FILE_VECTORS) out->mapped += (size_t)m->files[i].bytes;
+    out->text = (size_t)m->files[COLLECTION_FILE_TEXT].bytes;
     /* Facts take about what the metadata takes, which is in `documents`. */
     out->index = (size_t)m->files[COLLECTION_FILE_VECTORS].bytes + (size_t)m->files[COLLECTION_FILE_DOCUMENTS].bytes +
                  (size_t)m->info.n_documents * sizeof(struct document);

@@ -93,8 +93,7 @@ static void count_logged(struct word_search *s) {
         if (d == NULL) continue;
         s->n_chunks += d->bytes->image.n_chunks;
         s->total += words_total(d->bytes->words);
-        for (int i = 0; i < s->n_words; i++)
-            s->words[i].n_chunks += words_find(d->bytes->words, s->words[i].word).n;
+        for (int i = 0; i < s->n_words; i++) s->words[i].n_chunks += words_find(d->bytes->words, s->words[i].word).n;
     }
 }
 

@@ -89,6 +89,11 @@ static enum status measure_collection(const struct config *c, const struct colle
         budget_add(parts,
                    (struct budget_part){.name = "changed documents", .bytes = collection->changes, .on_host = true},
                    "retro-index compact writes them into the index");
+    /* Twelve bytes for each word of a chunk while they are sorted, and eight behind that. */
+    if (c->retrieval.hybrid)
+        budget_add(parts,
+                   (struct budget_part){.name = "words of documents", .bytes = 4 * collection->text, .on_host = true},
+                   "set retrieval.hybrid to false");
     budget_add(parts,
                (struct budget_part){.name = "documents", .bytes = collection->mapped, .on_host = true, .mapped = true},
                "they are read as needed");

@@ -100,8 +100,8 @@ struct generation_request {
     struct generation_neighbors neighbors;
     struct generation_passages passages;
     struct retriever_choice choice; /* of its searches */
-    struct filter *filter;      /* held: documents that searches may find, beside its principal's; NULL: all */
-    struct text_span *excluded; /* [n_excluded] owned, and so are the names: documents that searches leave out */
+    struct filter *filter;          /* held: documents that searches may find, beside its principal's; NULL: all */
+    struct text_span *excluded;     /* [n_excluded] owned, and so are the names: documents that searches leave out */
     int n_excluded;
     struct generation_place place;
     bool tell_attention; /* how it is shared out over what is read beside the prompt, which is sought once */

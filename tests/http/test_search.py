@@ -1,9 +1,11 @@
 """How hits are chosen: hybrid, per_document, distinct, in searches and in answers."""
 import json
 import shutil
+import subprocess
 
 import pytest
 
+from conftest import BUILD, Server
 from test_documents import call
 
 NOTES = {
@@ -15,7 +17,6 @@ NOTES = {
 
 @pytest.fixture(scope="module")
 def served(config, tmp_path_factory):
-    from conftest import Server
     folder = tmp_path_factory.mktemp("search")
     shutil.copytree(json.loads(config.read_text())["retrieval"]["collection"], folder / "collection")
     server = Server(config, folder, f"retrieval.collection={folder / 'collection'}")
@@ -61,3 +62,42 @@ def test_wrong_fields(served):
         assert call(served, "POST", "/v1/retrieval/search", {"query": "x", **fields}, expect=400)["error"]["param"] == param
     error = call(served, "POST", "/v1/completions", {"prompt": "x", "retrieval": {"neighbors": ["a"], "hybrid": True}}, expect=400)["error"]
     assert "retrieval.neighbors" == error["param"]
+
+
+def evaluate(config, questions, code=0):
+    done = subprocess.run([BUILD / "retro-eval", "retrieval", "--json", "--config", config, questions], capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()] if code == 0 else done.stderr
+
+
+def test_questions_with_known_documents(served, config, tmp_path):
+    first = served_hits(served, "how do I stop the server", per_document=1)
+    second = served_hits(served, "zorblax", per_document=1)
+    lines = [{"question": "how do I stop the server", "documents": first[:1], "kind": "a"},
+             {"question": "how do I stop the server", "documents": [first[2]], "kind": "a"},
+             {"question": "zorblax", "documents": second[:2], "exclude": ["nosuch"], "kind": "b"},
+             {"question": "zorblax", "documents": second[:1], "exclude": second[:1], "kind": "c"}]
+    file = tmp_path / "questions.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    folder = json.loads(config.read_text())
+    folder["retrieval"]["collection"] = served_collection(served)
+    own = tmp_path / "retro.json"
+    own.write_text(json.dumps(folder))
+    rows = {(row["kind"], row["way"]): row for row in evaluate(own, file)}
+    assert len(rows) == 12 and rows["all", "vectors"]["questions"] == 4
+    near = rows["a", "vectors"]
+    assert (near["recall@1"], near["recall@5"]) == (0.5, 1) and near["mrr@10"] == pytest.approx((1 + 1 / 3) / 2, abs=1e-4)
+    assert near["ndcg@10"] == pytest.approx((1 + 0.5) / 2, abs=1e-4)
+    assert rows["b", "vectors"]["ndcg@10"] == 1 and rows["b", "words"]["recall@1"] == 1
+    assert rows["c", "hybrid"]["recall@10"] == 0
+
+    file.write_text('{"question": "x"}\n')
+    assert "questions.jsonl" in evaluate(own, file, 1) and "documents" in evaluate(own, file, 1)
+
+
+def served_hits(server, query, **fields):
+    return [hit["document"] for hit in search(server, query=query, **fields)]
+
+
+def served_collection(server):
+    return str(server.log.parent / "collection")

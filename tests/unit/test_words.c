@@ -135,7 +135,8 @@ static void open_world(struct world *w, int n) {
     for (int i = 0; i < DOCUMENTS; i++) make(&w->made[i], i);
     for (int i = 0; i < n; i++) {
         w->made[i].there = true;
-        if (collection_add_document(b, &w->made[i].document, &e) || collection_add_vectors(b, w->made[i].vectors, 2, &e))
+        if (collection_add_document(b, &w->made[i].document, &e) ||
+            collection_add_vectors(b, w->made[i].vectors, 2, &e))
             fail_msg("%s", e.text);
     }
     if (collection_commit(b, &e) || living_open(&w->living, test_folder, &e)) fail_msg("%s", e.text);
@@ -178,7 +179,9 @@ static void check_rank(const struct world *w, int half) {
         n++;
         snprintf(text + strlen(text), 6, "W%02d, ", word);
     }
-    if (half < 2) assert_int_equal(filter_parse(&filter, half ? "{\"eq\":{\"half\":1}}" : "{\"eq\":{\"half\":0}}", "test", &e), STATUS_OK);
+    if (half < 2)
+        assert_int_equal(filter_parse(&filter, half ? "{\"eq\":{\"half\":1}}" : "{\"eq\":{\"half\":0}}", "test", &e),
+                         STATUS_OK);
     struct snapshot *view = living_hold(w->living);
     assert_int_equal(view_search_words(view, filter, (struct text_span){text, strlen(text)}, K, ids, &e), STATUS_OK);
     double last = 1e9, best[K] = {0};
@@ -243,7 +246,7 @@ static int rank_in(const struct candidates *c, int64_t id) {
     return 0;
 }
 
-static double worth(int rank) { return rank > 0 ? 1.0 / (60 + rank) : 0; }
+static double worth(int rank, double share) { return rank > 0 ? share / (10 + rank) : 0; }
 
 static void test_fusion(void **state) {
     struct world *w = calloc(1, sizeof *w);
@@ -260,7 +263,7 @@ static void test_fusion(void **state) {
     assert_int_equal(both.n, 20);
     double last = 1;
     for (int i = 0; i < both.n; i++) {
-        double fused = worth(rank_in(&nearest, both.ids[i])) + worth(rank_in(&words, both.ids[i]));
+        double fused = worth(rank_in(&nearest, both.ids[i]), 1) + worth(rank_in(&words, both.ids[i]), 0.5);
         assert_true(fused > 0 && fused <= last);
         last = fused;
         if (i < again.n) assert_int_equal(again.ids[i], both.ids[i]);

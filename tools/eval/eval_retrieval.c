@@ -15,18 +15,18 @@
 enum { RANKS = 10 };
 
 /* A line of the file. */
-struct question {
+struct known_question {
     char *text, *kind;
     struct json_list documents, excluded; /* paths, char * each */
 };
 
 static const struct json_field path_item = {.name = "path", .type = JSON_TEXT};
 static const struct json_field question_fields[] = {
-    {"question", JSON_TEXT, JSON_AT(struct question, text), .required = true},
-    {"kind", JSON_TEXT, JSON_AT(struct question, kind), .text = ""},
-    {"documents", JSON_LIST, JSON_AT(struct question, documents), .item = &path_item, .item_size = sizeof(char *),
+    {"question", JSON_TEXT, JSON_AT(struct known_question, text), .required = true},
+    {"kind", JSON_TEXT, JSON_AT(struct known_question, kind), .text = ""},
+    {"documents", JSON_LIST, JSON_AT(struct known_question, documents), .item = &path_item, .item_size = sizeof(char *),
      .min = 1, .max = 1000, .required = true},
-    {"exclude", JSON_LIST, JSON_AT(struct question, excluded), .item = &path_item, .item_size = sizeof(char *)},
+    {"exclude", JSON_LIST, JSON_AT(struct known_question, excluded), .item = &path_item, .item_size = sizeof(char *)},
 };
 static const struct json_table question_table = JSON_TABLE(question_fields);
 
@@ -69,7 +69,7 @@ static bool is_listed(const struct json_list *list, const char *path) {
 }
 
 /* Documents have one gain each, divided by the logarithm of their rank; 1 is the best order. */
-static struct retrieval_score score_hits(const struct question *q, const struct hits *hits) {
+static struct retrieval_score score_hits(const struct known_question *q, const struct hits *hits) {
     struct retrieval_score s = {0};
     double gain = 0, ideal = 0;
     int found = 0;
@@ -92,7 +92,7 @@ static void add_score(struct retrieval_score *to, struct retrieval_score s) {
     to->gain += s.gain;
 }
 
-static enum status ask(struct retrieval_eval *x, const struct question *q, enum retriever_way way,
+static enum status ask(struct retrieval_eval *x, const struct known_question *q, enum retriever_way way,
                        struct retrieval_score *score, struct error *e) {
     char *const *paths = q->excluded.items;
     struct text_span *excluded = xcalloc(q->excluded.count + 1, sizeof *excluded);
@@ -114,7 +114,7 @@ static enum status ask(struct retrieval_eval *x, const struct question *q, enum 
     return status;
 }
 
-static enum status ask_question(struct retrieval_eval *x, const struct question *q, struct error *e) {
+static enum status ask_question(struct retrieval_eval *x, const struct known_question *q, struct error *e) {
     struct ways_score sums = {0};
     for (int way = RETRIEVE_NEAREST; way <= RETRIEVE_BOTH; way++)
         if (ask(x, q, (enum retriever_way)way, &sums.ways[way], e)) return e->status;
@@ -128,7 +128,7 @@ static enum status ask_question(struct retrieval_eval *x, const struct question 
 }
 
 static enum status take_question(void *context, const struct json *record, struct error *e) {
-    struct question q = {0};
+    struct known_question q = {0};
     struct json_reader r = {.e = e};
     enum status status = json_table_read(&r, &question_table, record, &q);
     if (status == STATUS_OK) status = ask_question(context, &q, e);
@@ -195,9 +195,7 @@ int eval_retrieval(const struct usage *self, int argc, char **argv) {
     struct error e = {0};
     struct config config;
     struct retrieval_eval x = {0};
-    const struct eval_option options[] = {
-        {"--json", NULL, "an object a line", EVAL_OPTION_FLAG, &x.json},
-        {0}};
+    const struct eval_option options[] = {{"--json", NULL, "an object a line", EVAL_OPTION_FLAG, &x.json}, {0}};
     config_init(&config);
     int first = eval_parse(self, argc, argv, options, &config, &e);
     if (first >= 0 && argc - first < 1) error_set(&e, STATUS_INVALID, "expected one FILE.jsonl or more");

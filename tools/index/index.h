@@ -118,6 +118,7 @@ struct index_arguments {
     int k;
     bool json, list_long, repair;
     const char *filter;     /* of a search; NULL: none */
+    bool hybrid;            /* a search ranks by words, too */
     const char *id;         /* of the document added; NULL: made of its path */
     struct buffer metadata; /* of the documents added: a JSON object, without its end; empty: none */
     char **rest;

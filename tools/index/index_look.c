@@ -93,6 +93,7 @@ static enum status search(const struct index_arguments *a, struct living *l, con
     struct retriever *retriever;
     struct hits hits;
     struct retriever_query query = {.text = {a->rest[1], strlen(a->rest[1])}, .k = a->k, .min_similarity = -1};
+    if (a->hybrid) query.choice.way = RETRIEVE_BOTH;
     if (filter_parse(&query.filter, a->filter, "--filter", e)) return e->status;
     enum status status = retriever_local_open(&retriever, l, embedder, a->k, e);
     if (status) {

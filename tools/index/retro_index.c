@@ -56,6 +56,7 @@ enum option_id {
     OPTION_LONG,
     OPTION_META,
     OPTION_FILTER,
+    OPTION_HYBRID,
     OPTION_ID,
     OPTION_REPAIR,
     OPTION_HELP
@@ -79,6 +80,7 @@ static const struct index_row {
      OPTION_INDEX, BUILD},
     {"--id", "ID", "the document's id, where PATH is one file; else it is made of the path", OPTION_ID, ADD | UPDATE},
     {"--meta", "KEY=VALUE", "goes with every document: a number, true, false, or text", OPTION_META, PUTS},
+    {"--hybrid", NULL, "ranks by words beside vectors (docs/search.md)", OPTION_HYBRID, SEARCH},
     {"--filter", "JSON", "the documents that may be found (docs/filters.md)", OPTION_FILTER, SEARCH},
     {"--repair", NULL, "cuts damaged changes off the log first, puts them aside, and says so", OPTION_REPAIR, VERIFY},
     {"--json", NULL, "an object a line", OPTION_JSON, LIST | SHOW | PUTS | CHANGE | STATS | COPY | VERIFY | SEARCH},
@@ -111,6 +113,7 @@ static enum status parse_option(struct index_arguments *a, int option, const cha
         case OPTION_JSON: a->json = true; break;
         case OPTION_LONG: a->list_long = true; break;
         case OPTION_FILTER: a->filter = value; break;
+        case OPTION_HYBRID: a->hybrid = true; break;
         case OPTION_ID: a->id = value; break;
         case OPTION_REPAIR: a->repair = true; break;
         case OPTION_META: status = metadata_add(&a->metadata, value, e); break;

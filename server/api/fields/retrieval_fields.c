@@ -143,8 +143,8 @@ static const struct json_field retrieval_fields[] = {
 const struct json_table retrieval_table = JSON_TABLE(retrieval_fields);
 
 void request_retrieval_init(struct request_retrieval *r) {
-    *r = (struct request_retrieval){.enabled = true, .min_similarity = -2, .query = -1, .every = -1,
-                                    .choice = REQUEST_CHOICE_UNSAID};
+    *r = (struct request_retrieval){
+        .enabled = true, .min_similarity = -2, .query = -1, .every = -1, .choice = REQUEST_CHOICE_UNSAID};
 }
 
 enum status request_retrieval_read(struct json_reader *r, const struct json *value, struct request_retrieval *out) {
