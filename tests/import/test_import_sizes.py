@@ -1,11 +1,14 @@
 """retro-convert at the size of NVIDIA's published Retro models: files of holes in their shapes, names and options. The
 bytes that each rank holds are those of the published files less 495 to 531 bytes a tensor, which zips and pickles
 take."""
+import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -81,3 +84,53 @@ def test_inventory(tmp_path, name):
     said = dict(re.findall(r"^  (\w+) +(\S+)", done.stdout, re.MULTILINE))
     assert (said["activation"], said["rotary_percent"], said["layernorm_zero_centered_gamma"]) == ("swiglu", "0.5", "true")
     assert said["retro_chunk_length"] == "64" and said["tie_word_embeddings"] == "false"
+
+
+def write_wide(folder):
+    """One layer, and tables of 2.1 GB each."""
+    found, cross = shapes(1, 4096, 128)
+    found = {name: shape for name, shape in found.items() if "cross_attention" not in name}
+    args = make.namespace(num_layers=1, num_attention_heads=32, max_position_embeddings=4096, rotary_percent=0.5,
+                          use_rotary_position_embeddings=True, swiglu=True, untie_embeddings_and_output_weights=True)
+    parts = {name: Tensor("BF16", shape) for name, shape in found.items()}
+    make.write_ranks(folder, 1, lambda *_: make.nest_legacy(parts, set()), args)
+    return folder
+
+
+def start(tmp_path):
+    given = tmp_path / "given.json"
+    given.write_text(json.dumps({"vocab_size": VOCABULARY}))
+    command = [BUILD / "retro-convert", "--from", write_wide(tmp_path / "parts"), "--out", tmp_path / "out", "--config", given]
+    return subprocess.Popen(list(map(str, command)), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def test_large_folders(tmp_path):
+    """Weights of more than 4 GB lie in several files; memory is that of a few blocks, mapped pages included."""
+    process = start(tmp_path)
+    with process.stderr:
+        said = process.stderr.read()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, said
+    assert used.ru_maxrss < 200 << 10
+    out = tmp_path / "out"
+    names = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
+    assert sorted(path.name for path in out.glob("*.safetensors")) == names
+    index = json.loads((out / "model.safetensors.index.json").read_text())
+    assert set(index["weight_map"].values()) == set(names)
+    assert index["weight_map"]["output_layer.weight"] == names[1]
+    assert index["metadata"]["total_size"] == sum(path.stat().st_size for path in out.glob("*.safetensors")) - sum(
+        8 + int.from_bytes(path.open("rb").read(8), "little") for path in out.glob("*.safetensors"))
+
+
+def test_interrupted(tmp_path):
+    process = start(tmp_path)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("out.partial-*/model-*")):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    with process.stderr:
+        said = process.stderr.read().decode()
+    assert process.wait(60) == 130 and "interrupted; nothing is left of it" in said, said
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["given.json", "parts"]
