@@ -468,3 +468,66 @@ def test_interrupted(tmp_path):
     (tmp_path / "out/mine").write_text("")
     done = convert("--from", folder, "--out", tmp_path / "out", "--config", given(tmp_path, vocab_size=250))
     assert done.returncode == 1 and "is not an empty folder" in done.stderr and (tmp_path / "out/mine").exists()
+
+
+# Other families.
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_legacy_gpt(tmp_path, ranks):
+    config, tensors = read_case("case_b")
+    kept = {name: t for name, t in tensors.items() if ".cross_attention." not in name and ".pre_cross" not in name}
+    folder = write_legacy(tmp_path / "parts", {**config, "retro_layers": []}, kept, ranks)
+    out = imported(tmp_path, folder)
+    same_tensors(out, kept)
+    made = json.loads((out / "config.json").read_text())
+    assert made["architecture"] == "gpt" and made["position_embedding_type"] == "rope"
+
+
+def legacy_t5(tensors):
+    """Names of both stacks; the decoder's layers read the encoder."""
+    model = {"language_model": {"embedding": {}, "encoder": {}, "decoder": {}}, "lm_head": {}}
+    inner = model["language_model"]
+    for name, t in tensors.items():
+        parts = name.split(".")
+        if name.endswith("final_layernorm.weight") or name.endswith("final_layernorm.bias"):
+            inner[parts[0]][f"final_norm.{parts[-1]}"] = t
+        elif parts[1] == "layers":
+            tail = name.split(".", 3)[3].replace("cross_attention.linear", "cross_attention.attn.linear")
+            inner[parts[0]][f"layers.{parts[2]}.{make.legacy_tail(tail, parts[0] == 'decoder')}"] = t
+        elif parts[0] == "embedding":
+            inner["embedding"][parts[1]] = {"weight": t}
+        elif name == "lm_head.output_layer.bias":
+            model["lm_head"]["bias"] = t
+    return model
+
+
+@pytest.mark.parametrize("ranks,legacy", [(1, True), (2, True), (2, False)])
+def test_t5(tmp_path, ranks, legacy):
+    """Learned positions, biases, a tied output with a bias; what Megatron-Core registers twice is compared."""
+    case = ROOT / "tests/golden/t5/case_a"
+    config, whole = json.loads((case / "config.json").read_text()), make.read_folder(case)
+    twice = set(config["alias_keys"])
+    tensors = {name: t for name, t in whole.items() if name not in twice}
+
+    def model_of(rank, stage):
+        kept = tensors if legacy else whole
+        parts = {name: make.part_of(name, t, rank, ranks, False) for name, t in kept.items()}
+        return legacy_t5(parts) if legacy else parts
+
+    names = [name for name in (OLD_NAMES if legacy else NEW_NAMES) if name != "num_layers"]
+    make.write_ranks(tmp_path / "parts", ranks, model_of, arguments_of(config, names, ranks))
+    out = imported(tmp_path, tmp_path / "parts", bos_token_id=config["bos_token_id"])
+    same_tensors(out, tensors)
+    same_config(out, config)
+    for name in ("cases.safetensors", "generation.safetensors"):
+        shutil.copy(case / name, out)
+    done = subprocess.run([BUILD / "retro-eval", "parity", out], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.endswith(" 0 failed\n"), done.stdout + done.stderr
+
+
+def test_bert_is_another_network(tmp_path):
+    weights = {"language_model": {"embedding": {"word_embeddings": {"weight": Tensor("F32", np.zeros((8, 4), "<f4"))}},
+                                  "encoder": {"layers.0.self_attention.query_key_value.weight": Tensor("F32", np.zeros((12, 4), "<f4"))}},
+               "binary_head": {"weight": Tensor("F32", np.zeros((2, 4), "<f4"))}}
+    make.write_ranks(tmp_path / "parts", 1, lambda *_: weights, make.namespace(num_layers=1))
+    refused(tmp_path, tmp_path / "parts", "is a BERT of Megatron's, which normalises before its layers")
