@@ -389,3 +389,53 @@ def test_fall_back(folder):
     s.add_faults()
     s.check()
     report("fall back", s)
+
+
+DEPS = pathlib.Path(os.environ.get("RETRO_DEPS", pathlib.Path.home() / ".cache/retro-server"))
+
+
+@pytest.mark.parametrize("command", ["add", "compact", "snapshot"])
+def test_retro_index(folder, command):
+    """The program itself, ended before one of its writes: every line that it printed holds, and it goes on."""
+    index, base = BUILD / "retro-index", folder / "base"
+    base.mkdir()
+    for i in range(4):
+        (base / f"{i}.txt").write_text(f"Note {i} is about the number {i * i}.\n")
+    settings = [x for s in (f"model.path={ROOT / 'models/retro-docs'}", f"retrieval.embedder={DEPS / 'minilm'}") for x in ("--set", s)]
+    subprocess.run([index, "build", "--out", "c", *settings, "0.txt"], cwd=base, check=True, capture_output=True)
+    subprocess.run([index, "add", "c", "1.txt"], cwd=base, check=True, capture_output=True)
+    words = {"add": ["add", "c", "2.txt", "3.txt"], "compact": ["compact", "c"], "snapshot": ["snapshot", "c", "out"]}[command]
+
+    def run(root, fault=None):
+        out, journal = folder / "out", folder / "journal"
+        journal.unlink(missing_ok=True)
+        environment = {**os.environ, "LD_PRELOAD": str(SHIM), "CRASH_ROOT": str(root), "CRASH_JOURNAL": str(journal)}
+        with open(out, "wb") as f:
+            done = subprocess.run([index, *words], cwd=root, stdout=f, stderr=subprocess.PIPE, timeout=60,
+                                  env={**environment, "CRASH_FAULT": fault} if fault else environment)
+        return done.returncode, out.read_text()
+
+    def ids(root, place):
+        done = subprocess.run([index, "list", place], cwd=root, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return set(done.stdout.split())
+
+    shutil.copytree(base, folder / "run")
+    before = ids(base, "c")
+    code, text = run(folder / "run")
+    assert code == 0
+    after, steps = ids(folder / "run", "c"), disk.read_journal(folder / "journal")[-1].number
+    rng = random.Random(command)
+    for k in sorted(rng.sample(range(1, steps + 1), min(steps, 3 * MUCH))):
+        shutil.rmtree(folder / "run")
+        shutil.copytree(base, folder / "run")
+        code, text = run(folder / "run", f"kill:{k}")
+        assert code == -9
+        found = ids(folder / "run", "c")
+        assert before | {x.split()[1] for x in text.splitlines() if x.startswith("added ")} <= found <= after
+        finished = command == "snapshot" and (folder / "run/out/CURRENT").exists()
+        code, text = run(folder / "run")
+        assert code == (1 if finished else 0), text  # a snapshot that is there stays
+        assert ids(folder / "run", "c") == after
+        if command == "snapshot":
+            assert ids(folder / "run", "out") == before
