@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes distributed checkpoints with Megatron-Core's own writers, of the models in tests/golden.
 
-    python make_import_fixtures.py --out tests/import
+    python make_import_fixtures.py --out /tmp/fixtures    # then copied here: .metadata holds the path it was written to
 
 Needs torch (CPU), megatron-core 0.14.0, numpy and safetensors, as tests/golden/retro/make_retro_golden.py, whose models
 these are. Patched to run without a GPU as there, and torch.cuda.synchronize does nothing.
