@@ -248,6 +248,7 @@ enum status document_extract_all(const struct extract_source *source, const stru
 /* A file that is one document. */
 
 struct single_document {
+    const char *name;
     struct document_text *out;
     int n;
 };
@@ -256,7 +257,7 @@ static enum status take_single(void *context, const char *part, const struct doc
     struct single_document *s = context;
     (void)part;
     s->n++;
-    if (s->n > 1) return error_set(e, STATUS_INVALID, "it holds several documents");
+    if (s->n > 1) return error_set(e, STATUS_INVALID, "%s: it holds several documents, and one is asked for", s->name);
     buffer_append(&s->out->text, d->text.data, d->text.size);
     buffer_append(&s->out->title, d->title.data, d->title.size);
     buffer_append(&s->out->marks, d->marks.data, d->marks.size);
@@ -266,7 +267,7 @@ static enum status take_single(void *context, const char *part, const struct doc
 
 static enum status extract_single(const struct extract_source *source, size_t limit, struct document_text *out,
                                   struct error *e) {
-    struct single_document single = {.out = out};
+    struct single_document single = {.name = source->path, .out = out};
     struct document_taker taker = {.context = &single, .take = take_single};
     struct extract_limits limits = extract_limits_of(limit);
     document_text_clear(out);

@@ -7,9 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "server/schedule/queue.h"
 
@@ -37,32 +35,11 @@ static enum status delete_document(struct document_thread *t, const struct docum
     return status;
 }
 
-/* Readers of files take a path: the bytes get one for as long as they are read. */
-static enum status read_bytes(struct document_upload *u, struct error *e) {
-    char path[40];
-    struct error why;
-    int fd = memfd_create("upload", MFD_CLOEXEC);
-    if (fd < 0) return error_errno(e, "%s", u->name);
-    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-    enum status status = STATUS_OK;
-    for (size_t done = 0; done < u->bytes.size && status == STATUS_OK;) {
-        ssize_t n = write(fd, u->bytes.text + done, u->bytes.size - done);
-        if (n < 0) status = error_errno(&why, "%s", path);
-        done += n > 0 ? (size_t)n : 0;
-    }
-    if (status == STATUS_OK) status = document_extract(path, document_kind(u->name), u->limit, &u->read, &why);
-    close(fd);
-    if (status == STATUS_OK) return STATUS_OK;
-    const char *words = strncmp(why.text, path, strlen(path)) == 0 ? why.text + strlen(path) : why.text;
-    return error_set(e, status == STATUS_IO ? STATUS_INVALID : status, "%s%s%s", u->name, words == why.text ? ": " : "",
-                     words);
-}
-
 static enum status read_upload(struct document_item *item) {
     struct document_upload *u = item->upload;
     if (document_kind(u->name) == DOCUMENT_UNKNOWN)
         return error_set(&item->error, STATUS_INVALID, "%s: not a known kind of document", u->name);
-    if (read_bytes(u, &item->error)) return item->error.status;
+    if (document_extract_bytes(u->name, u->bytes, u->limit, &u->read, &item->error)) return item->error.status;
     item->document.text = (struct text_span){u->read.text.data, u->read.text.size};
     item->document.marks = marks_of(&u->read.marks);
     if (item->document.title[0] == '\0' && u->read.title.data) item->document.title = u->read.title.data;

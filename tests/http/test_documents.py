@@ -1,13 +1,18 @@
 """/v1/documents: a collection that changes while it is served, by requests and by retro-index beside the server."""
 import json
+import pathlib
 import shutil
 import subprocess
+import sys
 import threading
 import urllib.parse
 
 import pytest
 
 from conftest import BUILD, Server
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "index"))
+import make_files  # noqa: E402
 
 BREAD = "# Bread\n\nKnead the dough for ten minutes, then let it rise in a warm place until it has doubled.\n"
 
@@ -213,6 +218,24 @@ def test_upload(served):
     tricky = b"One line.\r\n--b0undar\r\nAnother line.\r\n-- and more."
     upload(served, [("id", None, b"tricky"), ("file", "t.txt", tricky)])
     assert call(served, "GET", "/v1/documents/tricky")["text"].encode() == tricky
+
+
+def test_uploads_of_foreign_formats(served):
+    """They are parsed beside the server, as retro-index does, and a passage knows its page."""
+    good, bad = make_files.good(), make_files.hostile()
+    man = b".TH SIEVE 1\n.SH NAME\nsieve \\- strain quinoa\n"
+    upload(served, [("file", "paper.pdf", good["paper.pdf"]), ("file", "book.docx", good["book.docx"]), ("file", "sieve.1", man)])
+    found = search(served, "Page one tells of apples, page three tells of pears")
+    assert [hit["page"] for hit in found if hit["document"] == "paper.pdf"] == [1], found
+    found = search(served, "ovens: heat to 200 degrees, wear gloves and goggles")
+    assert [hit["heading"] for hit in found if hit["document"] == "book.docx"] == [["Ovens"]], found
+    assert finds(served, "strain quinoa", "sieve.1")
+    failed = upload(served, [("file", "laughs.docx", bad["laughs.docx"]), ("file", "text.pdf", bad["text.pdf"]),
+                             ("file", "prices.csv", good["prices.csv"])])["data"]
+    for answer, words in zip(failed, ["laughs.docx: damaged", "text.pdf: pdftotext could not read it",
+                                      "prices.csv: it holds several documents"]):
+        assert answer["effect"] == "failed" and answer["error"]["message"].startswith(words)
+    assert finds(served, "strain quinoa", "sieve.1")
 
 
 def test_bad_uploads(served):
