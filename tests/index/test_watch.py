@@ -112,3 +112,15 @@ def test_many_at_once(docs, out):
             (docs / f"{i}.txt").unlink()
         left = {f"docs/{i}.txt" for i in range(60) if i % 3} | {"docs/cats.md", "docs/tar.txt"}
         w.until(lambda: {json.loads(x)["path"] for x in run("list", "--json", out).stdout.splitlines()} == left)
+
+
+def test_records_of_a_file(docs, out):
+    """A row that goes from a table takes its document along, and no other."""
+    rows = ["name,text", "cat,The cat sleeps on the sofa.", "dog,The dog barks at the moon.", "owl,The owl hunts at night."]
+    (docs / "animals.csv").write_text("\n".join(rows) + "\n")
+    with watch(out, docs) as w:
+        assert sum("animals.csv#" in p for p in texts(out)) == 3
+        (docs / "animals.csv").write_text("\n".join(rows[:3]) + "\n")
+        w.until(lambda: sum("animals.csv#" in json.loads(x)["path"] for x in run("list", "--json", out).stdout.splitlines()) == 2)
+        (docs / "animals.csv").unlink()
+        w.until(lambda: len(run("list", out).stdout.split()) == 2)

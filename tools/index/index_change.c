@@ -140,6 +140,7 @@ enum status adder_put_file(struct adder *a, const struct found_file *file, bool 
     *read = false;
     if (index_interrupted) return error_set(e, STATUS_CANCELLED, "interrupted");
     a->file = file;
+    a->failed = STATUS_OK;
     enum status status = read_documents(&a->arguments->build, file, &taker, &why);
     *read = status == STATUS_OK || is_own_fault(status);
     if (status && a->failed == STATUS_OK && !index_interrupted) {
