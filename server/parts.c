@@ -191,6 +191,10 @@ static enum status open_chat(struct decoder_part *d, struct error *e) {
 static enum status open_sight(struct decoder_part *d, struct error *e) {
     const struct model *m = d->opened.model;
     if (model_info(m)->picture_rows == 0) return STATUS_OK;
+    if (model_info(m)->max_positions > 0) {
+        log_info("no pictures: the decoder has a table of positions, and pictures are served to decoders with RoPE");
+        return STATUS_OK;
+    }
     enum status status = sight_open(&d->sight, m, d->path, e);
     if (status == STATUS_OK) {
         log_info("pictures: the tower reads them in %d rows", model_info(m)->picture_rows);
