@@ -138,6 +138,10 @@ void index_print_state(const struct index_arguments *a, const char *effect, cons
                        const struct snapshot *view);
 /* "key=value" as one more member of an object without its end. */
 enum status metadata_add(struct buffer *metadata, const char *text, struct error *e);
+/* All metadata of a file that was read as `text`: `given`, an object or empty; FILE.meta.json; front matter. Empty
+ * where there is none. STATUS_INVALID for a FILE.meta.json that is no object. */
+enum status metadata_of_file(struct buffer *out, const struct buffer *given, const struct found_file *file,
+                             struct text_span text, struct error *e);
 
 /* Commands: each returns an exit code, with *e filled in for EXIT_FAILED. */
 int run_search(struct index_arguments *a, struct error *e);

@@ -26,6 +26,7 @@ struct builder {
     struct document_cutter cutter;
     struct key_set texts; /* hash and length of each text, so that a copy is added once */
     int n_copies, n_added;
+    struct buffer metadata; /* of the document at hand */
     /* Chunks that wait: their text lies back to back. */
     struct buffer waiting;
     size_t ends[BATCH_CHUNKS];
@@ -65,6 +66,7 @@ static enum status add_chunks(struct builder *b, const char *stored, const struc
     const struct document_cutter *cut = &b->cutter;
     struct collection_document document = {.path = stored,
                                            .title = d->title.data,
+                                           .metadata = b->metadata.size > 0 ? b->metadata.data : NULL,
                                            .text = {d->text.data, d->text.size},
                                            .marks = marks_of(&d->marks),
                                            .ids = cut->tokens.ids,
@@ -100,6 +102,8 @@ static enum status add_document(struct file_adder *a, const char *part, const st
     struct builder *b = a->builder;
     struct error why;
     struct buffer stored = {0};
+    const struct buffer given = {0};
+    const struct text_span text = {d->text.data, d->text.size};
     uint64_t guess = d->text.size < a->guess ? d->text.size : a->guess;
     enum status status = check_interrupted(e);
     if (status) return status;
@@ -108,7 +112,9 @@ static enum status add_document(struct file_adder *a, const char *part, const st
         progress_clear(&b->progress);
         line_print(stderr, "note: %s%s: %s", a->file->path, part, d->note);
     }
-    if (document_cut(&b->cutter, (struct text_span){d->text.data, d->text.size}, &why)) {
+    if (metadata_of_file(&b->metadata, &given, a->file, text, &why)) {
+        report(b, &why);
+    } else if (document_cut(&b->cutter, text, &why)) {
         error_prefix(&why, "%s%s", a->file->path, part);
         report(b, &why);
     } else if (!key_set_add(&b->texts, hash_bytes(d->text.data, d->text.size, 0), d->text.size)) {
@@ -364,6 +370,7 @@ int index_build(const struct build_options *o, const struct config *config, stru
     walk_free(&b->walk);
     key_set_free(&b->texts);
     buffer_free(&b->waiting);
+    buffer_free(&b->metadata);
     document_cutter_close(&b->cutter);
     free(b->vectors);
     free(b);

@@ -88,18 +88,16 @@ static enum status put_part(struct adder *a, const char *part, const struct docu
     const struct index_arguments *arguments = a->arguments;
     char of_path[DOCUMENT_ID_SIZE];
     enum change_effect effect;
-    struct buffer path = {0}, id = {0};
+    struct buffer path = {0}, id = {0}, metadata = {0};
+    struct text_span text = {d->text.data, d->text.size};
     buffer_printf(&path, "%s%s", a->file->stored, part);
     document_id_of_path(path.data, of_path);
     buffer_printf(&id, "%s%s", arguments->id ? arguments->id : of_path, arguments->id ? part : "");
-    struct collection_document document = {.id = id.data,
-                                           .path = path.data,
-                                           .title = d->title.data,
-                                           .metadata = arguments->metadata.data,
-                                           .text = {d->text.data, d->text.size},
-                                           .marks = marks_of(&d->marks)};
-    enum status status = STATUS_OK;
-    if (a->only_there && !is_there(a, id.data))
+    struct collection_document document = {
+        .id = id.data, .path = path.data, .title = d->title.data, .text = text, .marks = marks_of(&d->marks)};
+    enum status status = metadata_of_file(&metadata, &arguments->metadata, a->file, text, e);
+    document.metadata = metadata.size > 0 ? metadata.data : NULL;
+    if (status == STATUS_OK && a->only_there && !is_there(a, id.data))
         status =
             error_set(e, STATUS_INVALID, "%s%s: no document has its id %s; add adds it", a->file->path, part, id.data);
     if (status == STATUS_OK)
@@ -109,6 +107,7 @@ static enum status put_part(struct adder *a, const char *part, const struct docu
     if (status == STATUS_OK && effect == CHANGE_NOTHING) a->n_unchanged++;
     if (status == STATUS_OK && (effect != CHANGE_NOTHING || arguments->build.verbose))
         index_print_effect(arguments, effect, id.data, path.data);
+    buffer_free(&metadata);
     buffer_free(&path);
     buffer_free(&id);
     return status;

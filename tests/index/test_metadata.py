@@ -1,0 +1,65 @@
+"""Metadata of files: front matter, FILE.meta.json, --meta; and searches that filter by it."""
+import json
+
+import pytest
+
+from test_changes import MODEL, run
+
+FRONT = """---
+team: bakers
+year: 2024
+public: true
+date: 2024-05-31
+title: "Bread: the book"
+tags: [dough, 'hot oven', 7]
+authors:
+  - Ada
+  - "7"
+# a comment: nothing
+nested:
+    deep: no
+---
+# Bread
+
+Knead the dough for ten minutes.
+"""
+
+
+@pytest.fixture()
+def docs(tmp_path):
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    (folder / "bread.md").write_text(FRONT)
+    (folder / "damaged.md").write_bytes(FRONT.encode().replace(b"team", b"\xba").replace(b"year", b"\xbb") + 500 * b"More. ")
+    (folder / "open.md").write_text("---\nteam: nobody\nThe line that ends it is missing.\n")
+    (folder / "tar.txt").write_text("---\nteam: text\n---\nTo unpack an archive, run tar with -xf.\n")
+    (folder / "tar.txt.meta.json").write_text('{"team": "packers", "sizes": [1, 2.5]}')
+    return folder
+
+
+def metadata(out):
+    listed = run("list", out).stdout.split()
+    shown = [json.loads(run("show", "--json", out, name).stdout) for name in listed]
+    return {document["path"]: document.get("metadata") for document in shown}
+
+
+def test_metadata_of_files(docs, tmp_path):
+    out = tmp_path / "collection"
+    bread = {"team": "bakers", "year": 2024, "public": True, "date": "2024-05-31", "title": "Bread: the book",
+             "tags": ["dough", "hot oven", 7], "authors": ["Ada", "7"], "nested": []}
+    tar = {"team": "packers", "sizes": [1, 2.5]}
+    run("build", "--out", out, *MODEL, docs)
+    damaged = {key: value for key, value in bread.items() if key not in ("team", "year")}
+    assert metadata(out) == {"docs/bread.md": bread, "docs/damaged.md": damaged, "docs/open.md": None, "docs/tar.txt": tar}
+    (docs / "damaged.md").unlink()  # which add takes in valid UTF-8 only
+    run("add", "--meta", "team=all", "--meta", "more=1", out, docs)
+    assert metadata(out) == {"docs/bread.md": {**bread, "team": "all", "more": 1}, "docs/open.md": {"team": "all", "more": 1},
+                             "docs/damaged.md": damaged,
+                             "docs/tar.txt": {**tar, "team": "all", "more": 1}}
+
+    found = run("search", "--filter", '{"range": {"date": {"gte": "2024-01-01"}}}', out, "archive").stdout
+    assert "docs/bread.md" in found and "docs/tar.txt" not in found
+    assert "one operator" in run("search", "--filter", "{}", out, "archive", code=1).stderr
+
+    (docs / "tar.txt.meta.json").write_text("[1]")
+    assert "tar.txt.meta.json: an array, not an object" in run("add", out, docs, code=2).stderr
