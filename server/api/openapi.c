@@ -174,8 +174,20 @@ static void write_parameter(struct json_writer *w, const char *name, const char 
     put_key(w, "schema");
 }
 
+static void write_query(struct json_writer *w, const struct json_table *t, const struct schema_scope *scope) {
+    for (int i = 0; i < t->count; i++) {
+        const struct json_field *f = &t->fields[i];
+        if (f->type == JSON_ROWS) {
+            write_query(w, f->table, scope);
+            continue;
+        }
+        write_parameter(w, f->name, "query", f->required);
+        write_field(w, f, scope);
+        put_object_end(w);
+    }
+}
+
 static void write_parameters(struct json_writer *w, const struct api *a, const struct route *route) {
-    const struct json_table *t = route->query;
     const struct schema_scope scope = scope_of(a, route);
     put_key_array(w, "parameters");
     if (route_has_children(route)) {
@@ -185,11 +197,7 @@ static void write_parameters(struct json_writer *w, const struct api *a, const s
         put_object_end(w);
         put_object_end(w);
     }
-    for (int i = 0; t && i < t->count; i++) {
-        write_parameter(w, t->fields[i].name, "query", t->fields[i].required);
-        write_field(w, &t->fields[i], &scope);
-        put_object_end(w);
-    }
+    if (route->query) write_query(w, route->query, &scope);
     put_array_end(w);
 }
 
