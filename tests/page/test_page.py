@@ -42,7 +42,7 @@ def test_a_completion_with_its_sources(visit):
     assert re.search(r"first token after [\d.]+ s · \d+ tokens( \(the limit\))? in [\d.]+ s · [\d,]+ tokens/s · seed \d+", one.text(".measured"))
     first = one.page.locator("aside li").first
     assert first.locator(".title").inner_text() == "Files"
-    assert re.fullmatch(r"documents/files\.md\nbytes \d+–\d+ · similarity 0\.\d\d", first.locator(".place").inner_text())
+    assert re.fullmatch(r"documents/files\.md\nbytes \d+–\d+ · line \d+ · Files · similarity 0\.\d\d", first.locator(".place").inner_text())
     assert "table of open files" in first.locator(".passage").inner_text()
     (body,) = one.bodies()
     assert body["prompt"] == QUESTION and body["stream"] and body["retrieval"]["enabled"]
