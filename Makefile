@@ -295,7 +295,7 @@ page-test: deps
 
 # Apart from `make test`: these clients bring many packages.
 clients-test: deps
-	@tools/deps_clients.sh $(DEPS)
+	@tools/deps_venv.sh $(DEPS) clients
 	@$(MAKE) --no-print-directory all
 	@RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(DEPS)/clients-venv/bin/python -m pytest -q -p no:cacheprovider tests/clients
 
@@ -336,7 +336,7 @@ demo: deps
 # Training is apart: PyTorch is large, and nothing else needs it.
 TRAIN_PYTHON := $(DEPS)/train-venv/bin/python
 deps-train:
-	@tools/deps_train.sh $(DEPS)
+	@tools/deps_venv.sh $(DEPS) train tools
 
 train-smoke: deps deps-train
 	@$(MAKE) --no-print-directory all

@@ -8,10 +8,6 @@
 set -euo pipefail
 
 prefix=${1:?usage: deps_page.sh PREFIX}
-here=$(cd "$(dirname "$0")" && pwd)
-venv=$prefix/page-venv
-stamp=$prefix/.page-venv.done
-content=$(cksum < "$here/requirements-page.txt")
 
 say() { printf '\033[1mdeps-page:\033[0m %s\n' "$*"; }
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
@@ -25,12 +21,4 @@ if [ -n "$missing" ]; then
     as_root apt-get update -qq
     DEBIAN_FRONTEND=noninteractive as_root apt-get install -y -qq --no-install-recommends $missing
 fi
-if [ ! -f "$stamp" ] || [ "$(cat "$stamp")" != "$content" ]; then
-    mkdir -p "$prefix"
-    rm -rf "$venv" "$stamp"
-    say "creating the Python environment of the page's tests"
-    /usr/bin/python3 -m venv "$venv"
-    "$venv/bin/pip" install -q -r "$here/requirements-page.txt"
-    echo "$content" > "$stamp"
-fi
-say "complete in $venv"
+"$(dirname "$0")/deps_venv.sh" "$prefix" page
