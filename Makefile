@@ -10,7 +10,7 @@
 #   make page-test  the page at GET / in a real Chromium, which it installs
 #   make c-test   the C tests alone, for SANITIZE=
 #   make arm64-test  the C tests that need few libraries, built for arm64 and run by qemu; installs a cross compiler
-#   make soak     100 000 requests whose clients leave: memory, descriptors, answers (SOAK="--seconds 60")
+#   make soak     300 000 requests whose clients leave: memory, descriptors, answers (SOAK="--seconds 60")
 #   make valgrind a reference model under valgrind, half a minute
 #   make fuzz     every libFuzzer target for FUZZ_SECONDS (60), with clang and sanitizers
 #   make cuda-check  compile the GPU kernels for every architecture, check that none spills registers (needs nvcc)
@@ -304,7 +304,7 @@ tokenizer-test: deps
 	@RETRO_TOKENIZER_TEXTS=whole RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(DEPS)/venv/bin/python -m pytest -q -p no:cacheprovider tests/tokenizers
 
 # Many requests whose clients leave: memory, descriptors and answers. SOAK= is more of tests/soak/soak.py's options.
-SOAK ?= --requests 100000
+SOAK ?= --requests 300000
 soak: deps
 	@$(MAKE) --no-print-directory $(BUILD)/retro-server
 	@$(DEPS)/venv/bin/python tests/soak/soak.py --build $(BUILD) $(SOAK)

@@ -32,9 +32,9 @@ from chat_model import TEMPLATE, make_tokens, write_safetensors, write_tokenizer
 LAYERS, D, HEADS, FFN, CONTEXT = 2, 64, 4, 128, 256
 WORDS = "the system call creates a new process and returns its number to the caller or an error".split()
 SLOPE_BYTES = 1  # a request
-# Memory moves by whole pages, and the heap finds its form in the first tens of thousands of requests: a shorter run
-# cannot tell a slope, and only has a bound.
-SHORT_REQUESTS, SHORT_BYTES = 100000, 2 << 20
+# Memory moves by whole pages, and the heap finds its form in the first hundred thousand requests: a run that does not
+# leave these out cannot tell a slope, and only has a bound.
+SHORT_REQUESTS, SHORT_BYTES = 300000, 2 << 20
 
 
 def make_model(folder):
@@ -306,7 +306,7 @@ def wait_idle(server):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--build", type=pathlib.Path, required=True)
-    parser.add_argument("--requests", type=int, default=100000)
+    parser.add_argument("--requests", type=int, default=300000)
     parser.add_argument("--seconds", type=float, default=86400)
     parser.add_argument("--clients", type=int, default=24)
     parser.add_argument("--model", type=pathlib.Path)
