@@ -162,7 +162,7 @@ mine=${demo#"$PWD"/}/mine
 next_port=$(free_port)
 cat <<END
 
-Your own documents, a folder of text, Markdown, HTML or man pages in place of FOLDER:
+Your own documents, a folder of text, Markdown, HTML, PDF, office documents or mail in place of FOLDER:
 
   ${build#"$PWD"/}/retro-index build --config ${served#"$PWD"/} --out $mine FOLDER
   ${build#"$PWD"/}/retro-server --config ${served#"$PWD"/} --set retrieval.collection=$mine --set server.port=$next_port &
