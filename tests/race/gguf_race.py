@@ -14,6 +14,7 @@ import json
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 import race
 
@@ -22,15 +23,20 @@ UNITS = {"pp512": "tok/s", "tg64": "tok/s"}
 BATCH_UNITS = {"batch16.pp": "tok/s", "batch16.tg": "tok/s"}
 
 
-def output_of(command, text=None):
-    done = subprocess.run(command, input=text, capture_output=True, text=True)
+def absolute(path):
+    return pathlib.Path(path).resolve()
+
+
+def output_of(command, text=None, errors=False):
+    """What it prints, and with `errors` also what it says beside. ik writes a log into the folder that it runs in."""
+    done = subprocess.run(command, input=text, capture_output=True, text=True, cwd=tempfile.gettempdir())
     if done.returncode != 0:
         sys.exit(f"{command[0]}: {done.stderr[-2000:]}")
-    return done.stdout
+    return done.stdout + errors * done.stderr
 
 
 def measure_ours(a, kind):
-    command = [a.bench, "turns", "--model", OURS[kind], "--threads", str(a.threads)]
+    command = [str(a.bench), "turns", "--model", OURS[kind], "--threads", str(a.threads)]
     asked = ["batch16.tg"] if a.batch else UNITS
     lines = [json.loads(line) for line in output_of(command, "".join(f"{test}\n" for test in asked)).splitlines()]
     return {line["name"]: line["value"] for line in lines if line["name"] in a.units}
@@ -44,10 +50,11 @@ def measure_peer(a, programs, kind, extra):
 
 
 def measure_peer_batch(a, programs, kind, extra):
-    """The row of numbers of its table: PP, TG, B, N_KV, seconds and rates of both."""
+    """The row of numbers of its table: PP, TG, B, N_KV, seconds and rates of both. ik prints it beside its output."""
     command = [str(programs / "llama-batched-bench"), "-m", str(a.models / f"m-{kind}.gguf"), "-t", str(a.threads),
                "-c", "1536", "-b", "2048", "-ub", "512", "-npp", "16", "-ntg", "32", "-npl", "16", *extra]
-    rows = [line.strip(" |").split("|") for line in output_of(command).splitlines() if line.startswith("|")]
+    rows = [line.strip(" |").split("|") for line in output_of(command, errors=True).splitlines()
+            if line.startswith("|")]
     numbers = [float(cell) for cell in rows[-1]]
     return {"batch16.pp": numbers[5], "batch16.tg": numbers[7]}
 
@@ -62,10 +69,10 @@ def entry(measure, *arguments):
 
 def main():
     a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    a.add_argument("--models", type=pathlib.Path, required=True)
-    a.add_argument("--llama", type=pathlib.Path, required=True)
-    a.add_argument("--ik", type=pathlib.Path, required=True)
-    a.add_argument("--bench", default="build/retro-bench")
+    a.add_argument("--models", type=absolute, required=True)
+    a.add_argument("--llama", type=absolute, required=True)
+    a.add_argument("--ik", type=absolute, required=True)
+    a.add_argument("--bench", type=absolute, default=absolute("build/retro-bench"))
     a.add_argument("--types", nargs="+", choices=OURS, default=list(OURS))
     a.add_argument("--threads", type=int, default=1)
     a.add_argument("--rounds", type=int, default=5)
@@ -79,7 +86,7 @@ def main():
     for kind in a.types:
         entries[f"llama.cpp {kind}"] = entry(measure, a, a.llama, kind, [])
         entries[f"ik {kind}"] = entry(measure, a, a.ik, kind, [])
-        entries[f"ik -rtr {kind}"] = entry(measure, a, a.ik, kind, ["-rtr", "1"])
+        entries[f"ik -rtr {kind}"] = entry(measure, a, a.ik, kind, ["-rtr"] if a.batch else ["-rtr", "1"])
         entries[f"retro {kind}"] = entry(measure_ours, a, kind)
     results = race.run_rounds("gguf", entries, a.rounds, a.json)
     against = {kind: [name for name in entries if name.endswith(f" {kind}") and not name.startswith("retro")] for kind in a.types}
