@@ -77,7 +77,7 @@ static enum status local_embed(const struct retriever_local *t, const struct ret
     return status;
 }
 
-static void local_show(const struct snapshot *view, int64_t id, float similarity, struct hit *hit) {
+void hit_show(struct hit *hit, const struct snapshot *view, int64_t id, float similarity) {
     struct chunk chunk = view_chunk(view, id);
     *hit = (struct hit){.document = chunk.document_id,
                         .path = chunk.path,
@@ -105,7 +105,7 @@ static void local_fill(struct snapshot *view, const struct retriever_query *quer
     if (r > 0) hits->ids = xmalloc((size_t)most * r * sizeof *hits->ids);
     for (int i = 0; i < most; i++) {
         if (similarities[i] < query->min_similarity) continue;
-        local_show(view, ids[i], similarities[i], &hits->list[hits->n]);
+        hit_show(&hits->list[hits->n], view, ids[i], similarities[i]);
         if (r > 0) view_neighbor_tokens(view, ids[i], (int)r, hits->ids + (size_t)hits->n * r);
         hits->n++;
     }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "retrieval/retriever_local.h"
 #include "tools/eval/ppl.h"
 
 /* The tokens that a search's passages are read for. */
@@ -87,23 +88,10 @@ enum status window_score_plain(struct ppl *p, struct subject *s, const struct wi
 
 /* Passages. */
 
-static void show_chunk(const struct snapshot *view, int64_t id, struct hit *hit) {
-    struct chunk chunk = view_chunk(view, id);
-    *hit = (struct hit){.document = chunk.document_id,
-                        .path = chunk.path,
-                        .title = chunk.title,
-                        .chunk = id,
-                        .start = chunk.start,
-                        .end = chunk.end,
-                        .text = chunk.text,
-                        .source = chunk.source,
-                        .marks = chunk.marks};
-}
-
 static void draw_hits(struct ppl *p, struct hits *hits) {
     *hits = (struct hits){.n = p->model.k_passages};
     hits->list = xcalloc((size_t)hits->n, sizeof *hits->list);
-    for (int i = 0; i < hits->n; i++) show_chunk(p->model.view, ppl_draw_chunk(p), &hits->list[i]);
+    for (int i = 0; i < hits->n; i++) hit_show(&hits->list[i], p->model.view, ppl_draw_chunk(p), 0);
 }
 
 struct text_tokens {
