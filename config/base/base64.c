@@ -4,8 +4,11 @@
 #include <stdint.h>
 #include <string.h>
 
+static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+bool base64_is_letter(char c) { return c != '\0' && strchr(digits, c) != NULL; }
+
 bool base64_decode(struct text_span text, struct buffer *out) {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     int8_t values[256];
     memset(values, -1, sizeof values);
     for (int i = 0; i < 64; i++) values[(uint8_t)digits[i]] = (int8_t)i;

@@ -3,5 +3,7 @@
 
 #include "config/base/buffer.h"
 
+/* Whether the character stands for six bits. */
+bool base64_is_letter(char c);
 /* Appends the bytes of the text; false when it is none, with part of the bytes appended. */
 bool base64_decode(struct text_span text, struct buffer *out);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "config/base/base64.h"
 #include "config/base/utf8.h"
 #include "retrieval/extract/extract_private.h"
 
@@ -75,24 +76,15 @@ static void find_parameter(const struct buffer *header, const char *name, char v
 
 /* Encodings of bytes in letters. */
 
-static int base64_digit(char c) {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const char *found = c ? strchr(digits, c) : NULL;
-    return found ? (int)(found - digits) : -1;
-}
-
+/* Other characters between the letters are passed over, and a last group may be short (RFC 2045, 6.8). */
 static void decode_base64(struct text_span text, struct buffer *out) {
-    uint32_t bits = 0;
-    int n = 0;
-    for (size_t i = 0; i < text.size && text.text[i] != '='; i++) {
-        int digit = base64_digit(text.text[i]);
-        if (digit < 0) continue;
-        bits = (bits << 6 | (uint32_t)digit) & 0xffffff;
-        n += 6;
-        if (n < 8) continue;
-        n -= 8;
-        buffer_append(out, &(char){(char)(bits >> n & 0xff)}, 1);
-    }
+    struct buffer letters = {0};
+    for (size_t i = 0; i < text.size && text.text[i] != '='; i++)
+        if (base64_is_letter(text.text[i])) buffer_append(&letters, text.text + i, 1);
+    if (letters.size % 4 == 1) letters.size--; /* less than a byte */
+    while (letters.size % 4 != 0) buffer_append(&letters, "=", 1);
+    CHECK(base64_decode((struct text_span){letters.data, letters.size}, out));
+    buffer_free(&letters);
 }
 
 static int hexadecimal_digit(char c) {
