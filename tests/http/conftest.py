@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -163,6 +164,14 @@ def config(tmp_path_factory):
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr + done.stdout
     return path
+
+
+@pytest.fixture()
+def folder(config, tmp_path):
+    """A copy of the collection, which the test may change."""
+    copy = tmp_path / "collection"
+    shutil.copytree(json.loads(config.read_text())["retrieval"]["collection"], copy)
+    return copy
 
 
 @pytest.fixture(scope="session")

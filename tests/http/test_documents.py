@@ -1,7 +1,6 @@
 """/v1/documents: a collection that changes while it is served, by requests and by retro-index beside the server."""
 import json
 import pathlib
-import shutil
 import subprocess
 import sys
 import threading
@@ -15,14 +14,6 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "index"))
 import make_files  # noqa: E402
 
 BREAD = "# Bread\n\nKnead the dough for ten minutes, then let it rise in a warm place until it has doubled.\n"
-
-
-@pytest.fixture()
-def folder(config, tmp_path):
-    """A copy of the collection, which the test may change."""
-    copy = tmp_path / "collection"
-    shutil.copytree(json.loads(config.read_text())["retrieval"]["collection"], copy)
-    return copy
 
 
 @pytest.fixture()

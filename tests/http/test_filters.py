@@ -1,6 +1,5 @@
 """retrieval.filter: which documents searches, answers and lists may find; and keys that see a part of them."""
 import json
-import shutil
 import urllib.parse
 
 import pytest
@@ -15,13 +14,6 @@ NOTES = {
     "secret": ("Knead the dough with the secret of the masons: saffron.", {"team": "masons", "year": 2019}),
 }
 QUERY = "Knead the dough for ten minutes"
-
-
-@pytest.fixture()
-def folder(config, tmp_path):
-    copy = tmp_path / "collection"
-    shutil.copytree(json.loads(config.read_text())["retrieval"]["collection"], copy)
-    return copy
 
 
 def put_notes(server, headers={}):
