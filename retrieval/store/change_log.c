@@ -69,6 +69,23 @@ static uint64_t hash_mark(const struct log_mark *m, uint64_t head_checksum) {
 
 /* Reading. */
 
+/* As the file system tells it. */
+struct log_state {
+    uint64_t size;
+    int64_t modified; /* ns since 1970 */
+};
+
+/* Zeros without a log. */
+static struct log_state stat_log(const char *folder) {
+    struct log_state state = {0};
+    struct stat st;
+    char *path = disk_path(folder, log_name);
+    if (stat(path, &st) == 0)
+        state = (struct log_state){(uint64_t)st.st_size, st.st_mtim.tv_sec * 1000000000LL + st.st_mtim.tv_nsec};
+    free(path);
+    return state;
+}
+
 struct log_reader {
     const char *path;
     struct log_mark mark; /* size 0: there is none, or none that can be read */
@@ -80,6 +97,15 @@ static bool is_zero(const uint8_t *bytes, uint64_t size) {
     for (uint64_t i = 0; i < size; i++)
         if (bytes[i] != 0) return false;
     return true;
+}
+
+/* Whether the bytes hold the record that *end calls the last. Logs are taken back and begun anew by other programs. */
+static bool has_last(const uint8_t *bytes, uint64_t size, const struct change_log_end *end) {
+    uint64_t checksum;
+    if (size < end->size) return false;
+    if (end->sequence == 0) return true;
+    memcpy(&checksum, bytes + end->last, sizeof checksum);
+    return checksum == end->checksum;
 }
 
 /* Whether a record begins at `at` whose head is sound and which comes behind one of that checksum. */
@@ -161,6 +187,7 @@ static enum status read_record(struct log_reader *r, change_taker *take, void *c
     memcpy(bytes, payload, record.size);
     end->sequence = record.sequence;
     end->checksum = record.checksum;
+    end->last = end->size;
     end->size += sizeof record + padded(record.size);
     *more = true;
     enum status status = take(context, (enum change_kind)record.kind, bytes, record.size, e);
@@ -172,9 +199,9 @@ static enum status read_log(struct log_reader *r, struct generation_origin origi
     bool more = true;
     enum status status = r->end->size == 0 ? read_head(r, origin, e) : STATUS_OK;
     if (status || r->end->size == 0) return status;
-    if (r->map.size < r->end->size)
-        return error_set(e, STATUS_CORRUPT, "%s: %zu bytes, it had %" PRIu64 " before", r->path, r->map.size,
-                         r->end->size);
+    if (!has_last(r->map.data, r->map.size, r->end))
+        return error_set(e, STATUS_CORRUPT, "%s: it no longer has change %" PRIu64 ", which was read before", r->path,
+                         r->end->sequence);
     while (more && status == STATUS_OK) status = read_record(r, take, context, &more, e);
     if (status == STATUS_OK) judge_rest(r);
     return status;
@@ -183,9 +210,11 @@ static enum status read_log(struct log_reader *r, struct generation_origin origi
 enum status change_log_read(const char *folder, struct generation_origin origin, change_taker *take, void *context,
                             struct change_log_end *end, struct error *e) {
     uint64_t head_checksum = make_head(origin).checksum;
-    if (end->size == 0) *end = (struct change_log_end){.checksum = head_checksum};
+    /* A log without a change may be removed by the program that began it: its head is read again each time. */
+    if (end->sequence == 0) *end = (struct change_log_end){.checksum = head_checksum};
     end->torn = end->n_lost = 0;
     end->damaged = false;
+    end->modified = stat_log(folder).modified;
     char *path = disk_path(folder, log_name);
     struct log_reader r = {.path = path, .end = end};
     enum status status = STATUS_OK;
@@ -196,6 +225,8 @@ enum status change_log_read(const char *folder, struct generation_origin origin,
         file_map_close(&r.map);
     } else if (errno != ENOENT) {
         status = error_errno(e, "%s", path);
+    } else if (end->sequence > 0) {
+        status = error_set(e, STATUS_CORRUPT, "%s: it is gone, with change %" PRIu64, path, end->sequence);
     } else {
         end->damaged = r.mark.size > sizeof(struct log_head);
         end->n_lost = r.mark.sequence;
@@ -204,13 +235,12 @@ enum status change_log_read(const char *folder, struct generation_origin origin,
     return status;
 }
 
-uint64_t change_log_measure(const char *folder) {
-    struct stat st;
-    char *path = disk_path(folder, log_name);
-    uint64_t size = stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
-    free(path);
-    return size;
+bool change_log_is_news(const char *folder, const struct change_log_end *end) {
+    struct log_state now = stat_log(folder);
+    return now.size != end->size || now.modified != end->modified;
 }
+
+uint64_t change_log_measure(const char *folder) { return stat_log(folder).size; }
 
 uint64_t change_log_measure_changes(const char *folder) {
     uint64_t size = change_log_measure(folder);
@@ -292,6 +322,18 @@ static enum status sync_others(struct change_log *l, struct error *e) {
     return status;
 }
 
+/* What is appended behind an end that is not the log's would be lost: nobody reads past a record that does not fit. */
+static enum status check_end(const struct change_log *l, struct error *e) {
+    struct file_map map = {0};
+    enum status status = l->end.size > 0 ? file_map_open(&map, l->path, e) : STATUS_OK;
+    if (status) return status;
+    bool fits = l->end.size == map.size && has_last(map.data, map.size, &l->end);
+    file_map_close(&map);
+    return fits ? STATUS_OK
+                : error_set(e, STATUS_CORRUPT, "%s: it does not end with change %" PRIu64 " any more", l->path,
+                            l->end.sequence);
+}
+
 /* A log that could not be put on the disk as it began: an fsync later would not say that of its name. */
 static void remove_new(const struct change_log *l) {
     struct error why;
@@ -308,6 +350,7 @@ static enum status open_end(struct change_log *l, struct generation_origin origi
                  l->end.torn, cut_name);
     }
     l->end.torn = 0;
+    if (check_end(l, e)) return e->status;
     l->fd = open(l->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
     if (l->fd < 0) return error_errno(e, "%s: open", l->path);
     status = open_mark(l, e);
@@ -364,6 +407,7 @@ enum status change_log_append(struct change_log *l, enum change_kind kind, struc
     }
     l->end.sequence = record.sequence;
     l->end.checksum = record.checksum;
+    l->end.last = l->end.size;
     l->end.size += l->record.size;
     return STATUS_OK;
 }

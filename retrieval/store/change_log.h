@@ -29,18 +29,22 @@ struct change_log_end {
     uint64_t sequence; /* of the last change; 0: none */
     uint64_t checksum; /* of the last record, or of the head */
     uint64_t size;     /* bytes up to here */
+    uint64_t last;     /* where the last record begins; 0: none */
     uint64_t synced;   /* so many of them were put on the disk by this program; another one may have written more */
     uint64_t torn;     /* bytes behind: of changes that were never acknowledged */
     bool damaged;      /* changes behind were acknowledged: only a person may give them up */
     uint64_t n_lost;   /* so many of them, as far as anybody knows */
+    int64_t modified;  /* when the file had last been written to, ns since 1970, as it was read */
 };
 
 /* Reads on behind *end in DIR/gen-N/changes.log, `folder` being DIR/gen-N; from the beginning where *end is zeroed.
- * Without that file there are no changes. STATUS_CORRUPT where the head does not fit, and whatever `take` returns. A
- * damaged record is not an error: it ends the log. */
+ * Without that file there are no changes. STATUS_CORRUPT where the head does not fit, or where the log no longer has
+ * the last record of *end; and whatever `take` returns. A damaged record is not an error: it ends the log. */
 enum status change_log_read(const char *folder, struct generation_origin origin, change_taker *take, void *context,
                             struct change_log_end *end, struct error *e);
 
+/* Whether the log may have changed since *end was read. */
+bool change_log_is_news(const char *folder, const struct change_log_end *end);
 /* Bytes of the log as it is now; 0 without one. */
 uint64_t change_log_measure(const char *folder);
 uint64_t change_log_measure_changes(const char *folder); /* without its head */
@@ -48,7 +52,8 @@ uint64_t change_log_measure_changes(const char *folder); /* without its head */
 struct change_log;
 
 /* To append behind `end`. A torn rest is put aside into changes.cut first, and what another program has written is put
- * on the disk, CURRENT included: an answer may depend on it. STATUS_CORRUPT for a damaged log. */
+ * on the disk, CURRENT included: an answer may depend on it. STATUS_CORRUPT for a damaged log, and for one that does
+ * not end there any more. */
 enum status change_log_open(struct change_log **out, const char *folder, struct generation_origin origin,
                             const struct change_log_end *end, struct error *e);
 /* Writes a record. After a failure the log is as it was, or, where even that fails, takes no further record. */

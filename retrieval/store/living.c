@@ -226,8 +226,11 @@ static bool went_astray(const struct change_log_end *before, const struct change
 void living_refresh(struct living *l) {
     struct error e;
     const struct collection *c = l->epoch->collection;
-    uint64_t size = change_log_measure(collection_folder(c));
-    if (l->log || size == l->end.size || size == 0) return;
+    if (l->log || !change_log_is_news(collection_folder(c), &l->end)) return;
+    if (l->end.sequence > 0 && change_log_measure(collection_folder(c)) == 0) {
+        l->astray = true; /* of a generation that is gone, or taken back as a whole */
+        return;
+    }
     struct replay replay = {.epoch = l->epoch, .sequence = l->end.sequence};
     struct change_log_end before = l->end;
     enum status status =

@@ -17,10 +17,12 @@ static enum status refuse_change(const struct living *l, struct error *e) {
  * and searches do not wait for it: until the log is ours they may go on reading it. */
 static enum status open_log(struct living *l, struct error *e) {
     struct change_log *log;
+    pthread_mutex_lock(&l->lock);
+    living_refresh(l); /* it may find that our epoch went astray */
+    pthread_mutex_unlock(&l->lock);
     enum status status = living_follow(l, e);
     if (status) return status;
     pthread_mutex_lock(&l->lock);
-    living_refresh(l);
     struct collection *c = collection_hold(l->epoch->collection);
     struct change_log_end end = l->end;
     pthread_mutex_unlock(&l->lock);
@@ -31,6 +33,7 @@ static enum status open_log(struct living *l, struct error *e) {
         l->log = log;
         l->end = change_log_end(log);
     }
+    if (status == STATUS_CORRUPT && !end.damaged) l->astray = true; /* the next change reads the log anew */
     pthread_mutex_unlock(&l->lock);
     collection_close(c);
     return status;

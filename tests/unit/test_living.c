@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "retrieval/store/collection_private.h"
 #include "retrieval/store/living.h"
@@ -568,6 +569,79 @@ static void test_changes_that_are_taken_back(void **state) {
     buffer_free(&before);
 }
 
+static void remove_log(void) {
+    char log[FOLDER_PATH_SIZE], kept[FOLDER_PATH_SIZE];
+    folder_path(log, test_folder, "gen-000001/changes.log");
+    folder_path(kept, test_folder, "gen-000001/changes.kept");
+    assert_int_equal(unlink(log), 0);
+    assert_int_equal(unlink(kept), 0);
+}
+
+/* A program that cannot put a new log on the disk removes it. A reader may have seen its head: it writes one anew. */
+static void test_new_log_that_is_removed(void **state) {
+    (void)state;
+    struct model m = {.versions = {1, 1, 1}};
+    struct buffer log = {0};
+    char path[FOLDER_PATH_SIZE];
+    build(INDEX_EXACT, 3);
+    struct living *l = open_living();
+    put_ok(l, &m, 3, 1);
+    living_close(l);
+    read_log(&log, path);
+    remove_log();
+    m.versions[3] = 0;
+
+    l = open_living();
+    write_log(log.data, 32);
+    folder_write(test_folder, "gen-000001/changes.kept", "", 0);
+    check_living(l, &m); /* it sees the head */
+    remove_log();
+    put_ok(l, &m, 4, 1);
+    living_close(l);
+    l = open_living();
+    check_living(l, &m);
+    living_close(l);
+    buffer_free(&log);
+}
+
+/* Another change in the place of the one that was read, of the same size: nothing is written behind the old one. */
+static void test_change_in_place_of_another(void **state) {
+    (void)state;
+    struct model m = {.versions = {1, 1, 1}}, other;
+    struct buffer log = {0}, with = {0};
+    char path[FOLDER_PATH_SIZE];
+    build(INDEX_EXACT, 3);
+    struct living *l = open_living();
+    put_ok(l, &m, 3, 1);
+    read_log(&log, path);
+    other = m;
+    delete_ok(l, &other, 0);
+    living_close(l);
+    read_log(&with, path);
+    write_log(log.data, log.size);
+    folder_write(test_folder, "gen-000001/changes.kept", "", 0);
+    l = open_living();
+    delete_ok(l, &m, 1);
+    living_close(l);
+    buffer_clear(&log);
+    read_log(&log, path);
+    assert_int_equal(log.size, with.size);
+
+    write_log(with.data, with.size);
+    folder_write(test_folder, "gen-000001/changes.kept", "", 0);
+    l = open_living();
+    check_living(l, &other);
+    write_log(log.data, log.size);
+    put_ok(l, &m, 6, 1);
+    check_living(l, &m);
+    living_close(l);
+    l = open_living();
+    check_living(l, &m);
+    living_close(l);
+    buffer_free(&log);
+    buffer_free(&with);
+}
+
 /* Copies, beside a program that changes and compacts what is copied: each is a state that there was. */
 static void *copy_again(void *argument) {
     bool *wrong = argument;
@@ -725,6 +799,8 @@ int main(void) {
                                        IN_FOLDER(test_damaged_log),
                                        IN_FOLDER(test_two_programs),
                                        IN_FOLDER(test_changes_that_are_taken_back),
+                                       IN_FOLDER(test_new_log_that_is_removed),
+                                       IN_FOLDER(test_change_in_place_of_another),
                                        IN_FOLDER(test_copies_beside_changes),
                                        IN_FOLDER(test_threads),
                                        IN_FOLDER(test_compressed_index)};
