@@ -322,7 +322,7 @@ static enum status sync_others(struct change_log *l, struct error *e) {
     return status;
 }
 
-/* What is appended behind an end that is not the log's would be lost: nobody reads past a record that does not fit. */
+/* A record behind any other end is lost: nobody reads past one that does not fit. */
 static enum status check_end(const struct change_log *l, struct error *e) {
     struct file_map map = {0};
     enum status status = l->end.size > 0 ? file_map_open(&map, l->path, e) : STATUS_OK;

@@ -159,7 +159,7 @@ def config(tmp_path_factory):
             }
         )
     )
-    documents = sorted(str(p) for p in (ROOT / "docs").glob("*.md"))
+    documents = sorted(str(p) for p in (ROOT / "tests/texts").glob("*.md"))
     command = [BUILD / "retro-index", "build", "--out", folder / "collection", "--config", path, *documents]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr + done.stdout

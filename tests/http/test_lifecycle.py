@@ -483,14 +483,14 @@ def test_check_config_refuses_what_start_would(config, sets, words):
 
 def test_check_config_reads_the_collection(config, tmp_path):
     build = [BUILD / "retro-index", "build", "--config", config, "--out", tmp_path / "c", "--chunk-length", "32"]
-    subprocess.run([*build, ROOT / "docs/testing.md"], check=True, capture_output=True)
+    subprocess.run([*build, ROOT / "tests/texts/testing.md"], check=True, capture_output=True)
     failed = check(config, f"retrieval.collection={tmp_path / 'c'}")
     assert failed.returncode == 1 and "chunks of 32 tokens, the model reads 64" in failed.stderr, failed.stderr
 
 
 def test_a_collection_of_another_kind(config, tmp_path):
     build = [BUILD / "retro-index", "build", "--config", config, "--out", tmp_path / "c", "--chunk-length", "32"]
-    subprocess.run([*build, ROOT / "docs/testing.md"], check=True, capture_output=True)
+    subprocess.run([*build, ROOT / "tests/texts/testing.md"], check=True, capture_output=True)
     failed = run("--config", config, "--set", f"retrieval.collection={tmp_path / 'c'}")
     assert failed.returncode == 1 and "chunk" in failed.stderr and "32" in failed.stderr and "64" in failed.stderr
 

@@ -26,7 +26,7 @@ def folder(tmp_path_factory):
     """A collection that was made for the model that ships, and a decoder with another tokenizer."""
     path = tmp_path_factory.mktemp("modes")
     write_config(path, ROOT / "models" / MODEL)
-    pages = [ROOT / "docs" / f"{page}.md" for page in PAGES]
+    pages = [ROOT / "tests/texts" / f"{page}.md" for page in PAGES]
     done = subprocess.run([BUILD / "retro-index", "build", "--out", path / "collection", "--config", path / "retro.json", *pages],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr + done.stdout
@@ -234,7 +234,7 @@ def test_refused_configurations(folder, tmp_path, model, options, words):
 def other_collection(folder, tmp_path):
     """Cut by the other decoder's tokenizer."""
     config = write_config(folder, folder / "tiny", "llama.json")
-    done = subprocess.run([BUILD / "retro-index", "build", "--out", tmp_path / "other", "--config", config, ROOT / "docs/serving.md"],
+    done = subprocess.run([BUILD / "retro-index", "build", "--out", tmp_path / "other", "--config", config, ROOT / "tests/texts/serving.md"],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr + done.stdout
     return tmp_path / "other"

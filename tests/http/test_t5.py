@@ -19,7 +19,7 @@ def folder(tmp_path_factory):
     for name in ("config.json", "model.safetensors"):
         shutil.copy(GOLDEN / name, path / name)
     text = path / "text"
-    text.write_text("\n".join((ROOT / "docs" / f"{page}.md").read_text() for page in ("serving", "indexing", "api")))
+    text.write_text("\n".join((ROOT / "tests/texts" / f"{page}.md").read_text() for page in ("serving", "indexing", "api")))
     sentencepiece.SentencePieceTrainer.train(
         input=str(text), model_prefix=str(path / "spiece"), vocab_size=PIECES, pad_id=0, eos_id=1, unk_id=2, bos_id=-1,
         character_coverage=0.99, hard_vocab_limit=False, minloglevel=2)
@@ -31,7 +31,7 @@ def folder(tmp_path_factory):
 def collection(folder, config, tmp_path_factory):
     """Documents cut with the T5's tokenizer or any other: passages are read as text."""
     out = tmp_path_factory.mktemp("t5-collection") / "collection"
-    pages = [ROOT / "docs" / f"{page}.md" for page in ("serving", "indexing", "gpu")]
+    pages = [ROOT / "tests/texts" / f"{page}.md" for page in ("serving", "indexing", "gpu")]
     done = subprocess.run([BUILD / "retro-index", "build", "--out", out, "--config", config, *pages], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr + done.stdout
     return out
