@@ -124,3 +124,13 @@ def test_records_of_a_file(docs, out):
         w.until(lambda: sum("animals.csv#" in json.loads(x)["path"] for x in run("list", "--json", out).stdout.splitlines()) == 2)
         (docs / "animals.csv").unlink()
         w.until(lambda: len(run("list", out).stdout.split()) == 2)
+
+
+def test_once(docs, out):
+    """For a timer: what is new is added, what is gone is deleted, and the command ends."""
+    (docs / "new.md").write_text("# New\n\nA page.\n")
+    (docs / "tar.txt").unlink()
+    said = run("watch", "--once", "--json", out, docs)
+    assert sorted(json.loads(line)["effect"] for line in said.stdout.splitlines()) == ["added", "deleted"], said
+    assert "watching" not in said.stderr
+    assert run("watch", "--once", out, docs).stdout == ""

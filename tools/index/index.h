@@ -116,7 +116,7 @@ struct index_arguments {
     struct build_options build;
     struct neighbors_options neighbors;
     int k;
-    bool json, list_long, repair;
+    bool json, list_long, repair, watch_once;
     const char *filter;     /* of a search; NULL: none */
     bool hybrid;            /* a search ranks by words, too */
     const char *id;         /* of the document added; NULL: made of its path */

@@ -255,6 +255,13 @@ static void compact_if_due(struct folder_watch *w) {
     if (status && status != STATUS_CANCELLED) line_print(stderr, "not compacted: %s", e.text);
 }
 
+/* Brings the collection up to date, and ends. */
+static enum status follow_once(struct folder_watch *w, struct error *e) {
+    enum status status = run_round(w, e);
+    if (status == STATUS_OK) compact_if_due(w);
+    return status;
+}
+
 /* Until a signal comes. */
 static void follow(struct folder_watch *w) {
     struct error e;
@@ -283,10 +290,15 @@ int run_watch(struct index_arguments *arguments, struct error *e) {
     index_catch_interrupts();
     w.inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     enum status status = w.inotify < 0 ? error_errno(e, "inotify") : adder_open(&w.adder, e);
-    if (status == STATUS_OK) follow(&w);
-    if (status == STATUS_OK) fprintf(stderr, "ended; what was printed is kept\n");
+    if (status == STATUS_OK && arguments->watch_once)
+        status = follow_once(&w, e);
+    else if (status == STATUS_OK)
+        follow(&w);
+    if (status == STATUS_OK && !arguments->watch_once) fprintf(stderr, "ended; what was printed is kept\n");
+    bool skipped = arguments->watch_once && w.adder.walk.n_skipped > 0;
     if (w.inotify >= 0) close(w.inotify);
     adder_close(&w.adder);
     key_set_free(&w.signatures);
-    return status ? EXIT_FAILED : EXIT_FINE;
+    if (status) return status == STATUS_CANCELLED ? EXIT_INTERRUPTED : EXIT_FAILED;
+    return skipped ? EXIT_SKIPPED : EXIT_FINE;
 }

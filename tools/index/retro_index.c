@@ -52,6 +52,7 @@ enum option_id {
     OPTION_EXCLUDE,
     OPTION_VERBOSE,
     OPTION_FOLLOW,
+    OPTION_ONCE,
     OPTION_JSON,
     OPTION_LONG,
     OPTION_META,
@@ -91,6 +92,7 @@ static const struct index_row {
     {"--dry-run", NULL, "reads everything, lists the documents and what is skipped, and writes nothing", OPTION_DRY,
      BUILD | PUTS},
     {"--follow", NULL, "follows links that lead out of PATH; else they are skipped", OPTION_FOLLOW, BUILD | PUTS},
+    {"--once", NULL, "ends when the collection is as the files are, for a timer", OPTION_ONCE, WATCH},
     {"--verbose", NULL, "names files of unknown kind, hidden files and copies", OPTION_VERBOSE, BUILD | PUTS},
     {"--config", "FILE", "model.path (tokenizer) and retrieval.embedder are used", OPTION_CONFIG,
      BUILD | SEARCH | NEIGHBORS | VERIFY | PUTS},
@@ -110,6 +112,7 @@ static enum status parse_option(struct index_arguments *a, int option, const cha
         case OPTION_VERBOSE: a->build.verbose = true; break;
         case OPTION_DRY: a->build.dry_run = true; break;
         case OPTION_FOLLOW: a->build.follow = true; break;
+        case OPTION_ONCE: a->watch_once = true; break;
         case OPTION_JSON: a->json = true; break;
         case OPTION_LONG: a->list_long = true; break;
         case OPTION_FILTER: a->filter = value; break;
@@ -282,13 +285,12 @@ static const struct index_command {
      "update notes ~/notes/today.md"},
     {{"watch", "[OPTION...] DIR PATH...",
       "keeps the collection as the files under each PATH are, from now until Ctrl-C: adds new ones, replaces changed\n"
-      "ones, deletes documents whose file is gone; prints \"added ID\", \"replaced ID\" or \"deleted ID\" when it is "
-      "on "
-      "the\n"
-      "disk"},
+      "ones, deletes documents whose file is gone; prints \"added ID\", \"replaced ID\" or \"deleted ID\" when it\n"
+      "is on the disk"},
      WATCH,
      run_watch,
-     "watch notes ~/notes"},
+     "watch notes ~/notes\n"
+     "watch --once notes ~/notes"},
     {{"delete", "DIR ID...", "deletes documents; prints \"deleted ID\" when it is on the disk"},
      CHANGE,
      run_delete,
