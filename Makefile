@@ -132,7 +132,12 @@ $(BUILD)/server/page/page_files.c.o: $(wildcard server/page/*.html server/page/*
 $(BUILD)/kernels/comm/comm_mpi.c.o: CPPFLAGS += $(patsubst -I%,-isystem%,$(filter -I%,$(MPI_FLAGS)))
 $(BUILD)/kernels/comm/comm_nccl.c.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
 
-all: $(PROGRAMS)
+# Manual pages and completions are made of what --help prints.
+MANUAL := $(BUILD)/manual
+$(MANUAL)/share/man/man5/retro.json.5: $(PROGRAMS) $(wildcard tools/manual/*.py)
+	$(call quiet,MANUAL)python3 -B tools/manual/generate.py $(BUILD) $(MANUAL)
+
+all: $(PROGRAMS) $(MANUAL)/share/man/man5/retro.json.5
 
 $(LIBRARY): $(OBJECTS) $(BUILD)/built-with
 	@rm -f $@
@@ -352,4 +357,4 @@ clean:
 .PHONY: soak all c-tests list-c-tests emulated cuda-check gpu-ops gpu-programs gpu-bundle gpu-check fuzz deps info \
 	test page-test clients-test install c-test arm64-test valgrind lint format bench demo deps-train train-smoke \
 	test-train clean
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD) -type f -name '*.d' 2>/dev/null)

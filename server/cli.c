@@ -1,19 +1,15 @@
 /* server/cli.c: the command line. See cli.h. */
 #include "server/cli.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "config/base/line.h"
 #include "retro/model/generation_config.h"
-#include "retro/weights/gguf_folder.h"
 #include "server/access/keyring.h"
-#include "server/host/check.h"
-#include "server/http/tls.h"
+#include "server/cli_check.h"
 
 enum cli_option { CLI_CONFIG = 1, CLI_SET, CLI_CHECK, CLI_PRINT, CLI_HELP, CLI_VERSION, CLI_NEW_KEY, CLI_HASH_KEY };
 
@@ -43,7 +39,8 @@ static void print_help(void) {
         "  retro-server --config FILE [--set KEY=VALUE]...\n\n"
         "  --config FILE     options in JSON, see docs/config.md\n"
         "  --set KEY=VALUE   one option on top of the file; may be repeated\n"
-        "  --check-config    check the options, the folders they name and whether these go together, and exit\n"
+        "  --check-config    check the options, the folders they name and whether these go together, list that, and "
+        "exit\n"
         "  --print-config    print the options in effect and exit\n"
         "  --new-key NAME    print a line for server.keys_file, and on stderr the new key that it is of, and exit\n"
         "  --hash-key NAME   the same of a key that is read from standard input\n"
@@ -78,53 +75,6 @@ static enum status scan(int argc, char **argv, struct cli_arguments *a, struct e
     }
     if (optind < argc) return error_set(e, STATUS_INVALID, "unexpected argument %s; see --help", argv[optind]);
     return STATUS_OK;
-}
-
-/* Whether an option's folder, where one is given, is there with the file that makes it what it should be; else says so.
- */
-static bool folder_ready(const char *option, const char *folder, const char *file, const char *what) {
-    struct buffer path = {0};
-    if (folder[0] == '\0') return true;
-    buffer_printf(&path, "%s/%s", folder, file);
-    bool there = access(folder, F_OK) == 0, ready = there && access(path.data, R_OK) == 0;
-    if (!ready)
-        line_print(stderr, "retro-server: %s: %s: %s%s", option, there ? path.data : folder, strerror(errno),
-                   there ? what : "");
-    buffer_free(&path);
-    return ready;
-}
-
-/* The same for a model, which may be a GGUF file. */
-static bool model_ready(const char *option, const char *path, const char *what) {
-    struct buffer gguf = {0};
-    bool found = gguf_find_file(path, &gguf), ready = found && access(gguf.data, R_OK) == 0;
-    if (found && !ready) line_print(stderr, "retro-server: %s: %s: %s", option, gguf.data, strerror(errno));
-    buffer_free(&gguf);
-    return found ? ready : folder_ready(option, path, "config.json", what);
-}
-
-/* All that is missing is told at once. */
-static enum status check_folders(const struct config *c, struct error *e) {
-    int wrong = !model_ready("model.path", c->model.path, "; this is no model folder");
-    wrong += !folder_ready("retrieval.collection", c->retrieval.collection, "CURRENT",
-                           "; this is no collection, which retro-index makes");
-    wrong += !model_ready("retrieval.embedder", c->retrieval.embedder, "; this is no embedder folder");
-    if (wrong == 0) return STATUS_OK;
-    return error_set(e, STATUS_NOT_FOUND, "the configuration names %d folder%s that cannot be used", wrong,
-                     wrong == 1 ? "" : "s");
-}
-
-/* The files that say who may ask, and who the server is. */
-static enum status check_access(const struct config *c, struct error *e) {
-    struct keyring *keys = NULL;
-    struct tls *tls = NULL;
-    enum status status = STATUS_OK;
-    if (c->server.keys_file[0]) status = keyring_open(&keys, c->server.keys_file, e);
-    if (status == STATUS_OK && c->server.tls_certificate[0])
-        status = tls_open(&tls, c->server.tls_certificate, c->server.tls_key, e);
-    keyring_close(keys);
-    tls_close(tls);
-    return status;
 }
 
 /* Sampling that the options leave to the model goes to stderr, so that standard output stays a configuration. */
@@ -204,10 +154,7 @@ static enum status apply(const struct cli_arguments *a, struct config *c, enum c
         if (config_set(c, a->sets[i], e)) return e->status;
     if (config_check(c, e)) return e->status;
     if (a->instead == CLI_PRINT && print_config(c, e)) return e->status;
-    if (a->instead == CLI_CHECK && (check_folders(c, e) || check_access(c, e) || check_configuration(c, e)))
-        return e->status;
-    if (a->instead == CLI_CHECK) printf("the configuration is valid\n");
-    return STATUS_OK;
+    return a->instead == CLI_CHECK ? cli_check(c, a->config, e) : STATUS_OK;
 }
 
 enum status cli_parse(int argc, char **argv, struct config *c, enum cli_action *action, struct error *e) {

@@ -34,40 +34,11 @@ install_packages() {
     DEBIAN_FRONTEND=noninteractive as_root apt-get install -y -qq --no-install-recommends $missing
 }
 
-# The source entry of the same mirror and suite that libfaiss-dev itself comes from.
-faiss_source_entry() {
-    apt-cache policy libfaiss-dev |
-        awk '$1 ~ /^[0-9]+$/ && $2 ~ /:\/\// { split($3, s, "/");
-             print "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg]", $2, s[1], s[2]; exit }'
-}
-
 # build_faiss FOLDER WHAT CMAKE_OPTION...: into $prefix/FOLDER, with the vector instructions of this machine.
-build_faiss() (
-    folder=$1 what=$2
-    work=$(mktemp -d)
-    trap 'rm -rf "$work"' EXIT
-    say "building FAISS $faiss_version with its C API $what"
-    [ -n "$(faiss_source_entry)" ] || as_root apt-get update -qq
-    faiss_source_entry > "$work/source.list"
-    mkdir -p "$work/lists/partial" "$work/cache"
-    private=(-o "Dir::Etc::sourcelist=$work/source.list" -o Dir::Etc::sourceparts=-
-        -o "Dir::State::lists=$work/lists" -o "Dir::Cache=$work/cache" -o APT::Sandbox::User=)
-    (cd "$work" && apt-get -qq "${private[@]}" update && apt-get -qq "${private[@]}" source faiss)
-    # The library includes cublas_v2.h, which does not go together with the header it replaced.
-    sed -i 's/<cublas\.h>/<cublas_v2.h>/' "$work/faiss-$faiss_version/c_api/gpu/DeviceUtils_c.h"
-    cmake -S "$work/faiss-$faiss_version" -B "$work/build" -DCMAKE_BUILD_TYPE=Release \
-        -DFAISS_ENABLE_C_API=ON -DFAISS_ENABLE_PYTHON=OFF -DBUILD_SHARED_LIBS=ON -DBUILD_TESTING=OFF \
-        -DFAISS_OPT_LEVEL=generic -DCMAKE_CXX_FLAGS="$(grep -qm1 '\bavx2\b' /proc/cpuinfo && echo "$avx2_flags")" \
-        -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON -DCMAKE_INSTALL_RPATH_USE_LINK_PATH=ON -DCMAKE_INSTALL_RPATH='$ORIGIN' \
-        "${@:3}" > "$work/cmake.log" || { cat "$work/cmake.log"; return 1; }
-    cmake --build "$work/build" -j"$(nproc)" --target faiss faiss_c > "$work/build.log" 2>&1 ||
-        { tail -40 "$work/build.log"; return 1; }
-    rm -rf "${prefix:?}/$folder"
-    mkdir -p "$prefix/$folder/lib" "$prefix/$folder/include/faiss/c_api"
-    cp "$work"/build/faiss/libfaiss.so "$work"/build/c_api/libfaiss_c.so "$prefix/$folder/lib/"
-    cd "$work/faiss-$faiss_version/c_api"
-    find . -name '*.h' -exec cp --parents {} "$prefix/$folder/include/faiss/c_api/" \;
-)
+build_faiss() {
+    say "building FAISS $faiss_version with its C API $2"
+    "$here/faiss.sh" "$prefix/$1" "$(grep -qm1 '\bavx2\b' /proc/cpuinfo && echo "$avx2_flags")" "${@:3}"
+}
 
 build_venv() {
     say "creating the Python environment of the tests"

@@ -465,6 +465,22 @@ def test_check_config_looks_for_what_is_named(config, tmp_path):
         assert words in failed.stderr, failed.stderr
 
 
+def test_check_config_lists_what_it_checked(config, tmp_path):
+    fine = check(config)
+    assert fine.returncode == 0 and fine.stdout == "the configuration is valid\n"
+    collection = json.loads(config.read_text())["retrieval"]["collection"]
+    for line in (
+        f"checked: names, types and ranges of the options in {config}",
+        f"checked: retrieval.collection: {collection}",
+        "not set: server.keys_file",
+        "checked: what limits, models, collection and embedder say of each other",
+    ):
+        assert line in fine.stderr.splitlines(), fine.stderr
+    failed = check(config, f"retrieval.collection={tmp_path}/gone")
+    assert f"failed: retrieval.collection: {tmp_path}/gone: No such file or directory" in failed.stderr.splitlines()
+    assert "not reached: server.keys_file" in failed.stderr and "checked: retrieval.embedder: " in failed.stderr
+
+
 def check(config, *sets):
     return run("--config", config, "--check-config", *(a for s in sets for a in ("--set", s)))
 

@@ -51,7 +51,9 @@ static const struct bench_command commands[] = {
 };
 
 static void print_usage(FILE *out) {
-    fprintf(out, "usage: retro-bench COMMAND... [OPTION...]; COMMAND --help says more\n");
+    fprintf(out,
+            "usage: retro-bench COMMAND... [OPTION...]; COMMAND --help says more\n"
+            "retro-bench: how fast a machine computes models and searches collections\n");
     for (size_t i = 0; i < ARRAY_COUNT(commands); i++)
         usage_command(out, &(struct usage){.name = commands[i].name, .help = commands[i].help}, 13);
 }

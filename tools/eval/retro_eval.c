@@ -33,7 +33,9 @@ static const struct eval_command {
 };
 
 static int usage(FILE *out) {
-    fprintf(out, "usage: retro-eval COMMAND ...; COMMAND --help says more\n");
+    fprintf(out,
+            "usage: retro-eval COMMAND ...; COMMAND --help says more\n"
+            "retro-eval: measures models, embedders and searches, and compares them with a reference\n");
     for (size_t i = 0; i < ARRAY_COUNT(commands); i++) usage_command(out, &commands[i].usage, 11);
     return out == stderr;
 }

@@ -340,7 +340,9 @@ static const struct index_command *find_command(const char *name) {
 }
 
 static void print_usage(FILE *out) {
-    fprintf(out, "usage: retro-index COMMAND ...; help COMMAND says more\n");
+    fprintf(out,
+            "usage: retro-index COMMAND ...; help COMMAND says more\n"
+            "retro-index: makes collections of documents, changes them and looks into them\n");
     for (size_t i = 0; i < ARRAY_COUNT(commands); i++) usage_command(out, &commands[i].usage, 13);
     fprintf(
         out,
