@@ -26,6 +26,7 @@ enum status parts_engine_options(struct engine_options *o, const struct config *
         .max_k = c->retrieval.max_k,
         .passages = {.template = c->retrieval.template, .max_tokens = c->retrieval.prompt_tokens},
         .micro_batch_rows = c->parallel.micro_batch_rows,
+        .view_seconds = 0.1,
     };
     return check_context(c, info, &o->max_context, e);
 }
@@ -188,7 +189,7 @@ static enum status open_chat(struct decoder_part *d, struct error *e) {
 }
 
 /* Pictures are refused where the folder does not say what to make of them; all else works. */
-static enum status open_sight(struct decoder_part *d, struct error *e) {
+static enum status open_sight(struct decoder_part *d, const struct config *c, struct error *e) {
     const struct model *m = d->opened.model;
     if (model_info(m)->picture_rows == 0) return STATUS_OK;
     if (model_info(m)->max_positions > 0) {
@@ -198,7 +199,7 @@ static enum status open_sight(struct decoder_part *d, struct error *e) {
     enum status status = sight_open(&d->sight, m, d->path, e);
     if (status == STATUS_OK) {
         log_info("pictures: the tower reads them in %d rows", model_info(m)->picture_rows);
-        return status;
+        return picture_thread_open(&d->pictures, c->server.max_connections, e);
     }
     d->sight.model = NULL;
     if (status != STATUS_NOT_FOUND) return status;
@@ -212,7 +213,7 @@ enum status decoder_part_open(struct decoder_part *d, const struct config *c, bo
     if (tokenizer_opening_finish(&d->opening, &d->tokenizer, e)) return e->status;
     log_model(d);
     log_sampling(d, c);
-    if (check_vocabulary(info, d->tokenizer, d->path, e) || open_chat(d, e) || open_sight(d, e) ||
+    if (check_vocabulary(info, d->tokenizer, d->path, e) || open_chat(d, e) || open_sight(d, c, e) ||
         take_fingerprint(d, e))
         return e->status;
     d->mode = retrieval_mode_of(RETRIEVAL_AUTO, info->chunk_length > 0);
@@ -315,6 +316,7 @@ static enum status serve_decoder(const struct decoder_part *d, const struct conf
         .tokenizer = d->tokenizer,
         .chat = d->chat,
         .sight = d->sight.model ? &d->sight : NULL,
+        .picture_thread = d->pictures,
         .eod = choose_eod(d),
         .ends = d->ends,
         .engine = d->engine,
@@ -390,6 +392,7 @@ enum status parts_serve(struct parts *p, const struct config *c, struct api *a, 
 /* The end. */
 
 void parts_stop(struct parts *p) {
+    for (int i = 0; i < p->n_decoders; i++) picture_thread_stop(p->decoders[i].pictures);
     for (int i = 0; i < p->n_decoders; i++) engine_stop(p->decoders[i].engine);
     for (int i = 0; i < p->n_decoders; i++) retrieval_thread_stop(p->decoders[i].retrieval);
     for (int i = 0; i < p->n_decoders; i++) document_thread_stop(p->decoders[i].changes);
@@ -410,6 +413,7 @@ static void embedder_part_close(struct embedder_part *part) {
 }
 
 static void decoder_part_close(struct decoder_part *d) {
+    picture_thread_close(d->pictures);
     engine_close(d->engine);
     grammars_close(d->grammars);
     retrieval_thread_close(d->retrieval);

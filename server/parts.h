@@ -7,6 +7,7 @@
 #include "server/host/opened_model.h"
 #include "server/host/opened_tokenizer.h"
 #include "server/host/sight.h"
+#include "server/schedule/picture_thread.h"
 
 /* A model that writes. */
 struct decoder_part {
@@ -16,8 +17,9 @@ struct decoder_part {
     char fingerprint[40];             /* "fp_", the model's checksum, and that of how it computes */
     struct tokenizer_opening opening; /* started before the model is loaded, or not at all */
     struct tokenizer *tokenizer;
-    struct chat *chat;          /* NULL: the model has no chat template */
-    struct sight sight;         /* model NULL: it reads no pictures */
+    struct chat *chat;  /* NULL: the model has no chat template */
+    struct sight sight; /* model NULL: it reads no pictures; this and the next */
+    struct picture_thread *pictures;
     enum retrieval_mode mode;   /* of retrieval, where a request does not say */
     struct documents documents; /* this and the next only with retrieval.collection */
     struct retrieval_thread *retrieval;

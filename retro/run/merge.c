@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/base/hash.h"
 #include "retro/model/model_private.h"
 
 bool model_sees(const struct model *m) { return model_writes(m) && m->spec.projector.out > 0; }
@@ -13,13 +12,6 @@ int model_picture_id(const struct model *m) { return m->spec.picture.id; }
 
 int merge_count(const struct model *m, int tiles, int tile_rows) {
     return tiles * (m->spec.picture.tag_length + tile_rows);
-}
-
-/* The name of row i of a picture: negative, and 31 bits of a hash. A row alone could be mistaken for another one's once
- * in 2^31; each further row of a picture is as good again. */
-static int32_t name_row(const struct merged_picture *p, int32_t i) {
-    uint64_t hash = hash_bytes(&i, sizeof i, p->hash[i % 2]);
-    return -1 - (int32_t)(hash & INT32_MAX);
 }
 
 /* One merge_text. */
@@ -45,12 +37,17 @@ static void put_tags(struct merging *w, int tile, int tiles) {
 
 static void put_picture(struct merging *w, const struct merged_picture *p) {
     struct merged_text *t = w->to;
+    struct row_name name = p->name;
     size_t values = (size_t)p->tiles * (size_t)p->tile_rows * (size_t)w->width;
     if (p->rows) memcpy(t->given + (size_t)t->n_given * (size_t)w->width, p->rows, values * sizeof *t->given);
-    t->n_given += p->tiles * p->tile_rows;
     for (int i = 0; i < p->tiles; i++) {
         put_tags(w, i, p->tiles);
-        for (int j = 0; j < p->tile_rows; j++) put_id(w, name_row(p, i * p->tile_rows + j));
+        for (int j = 0; j < p->tile_rows; j++) {
+            put_id(w, -1 - t->n_given);
+            t->names[t->n_given] = name;
+            t->n_given++;
+            name.row++;
+        }
     }
 }
 
@@ -90,6 +87,7 @@ enum status merge_text(struct merged_text *out, const struct model *m, const str
     *out = (struct merged_text){0};
     if (count_rows(&rows, m, text, e)) return e->status;
     out->ids = xmalloc((rows.all + 1) * sizeof *out->ids);
+    out->names = xmalloc((rows.given + 1) * sizeof *out->names);
     if (m->spec.learned_positions) out->positions = xmalloc((rows.all + 1) * sizeof *out->positions);
     if (next && next->rows) out->given = xmalloc((rows.given + 1) * (size_t)w.width * sizeof *out->given);
 
@@ -107,6 +105,7 @@ enum status merge_text(struct merged_text *out, const struct model *m, const str
 void merged_text_free(struct merged_text *t) {
     free(t->ids);
     free(t->positions);
+    free(t->names);
     free(t->given);
     *t = (struct merged_text){0};
 }

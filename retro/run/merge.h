@@ -3,12 +3,13 @@
 #pragma once
 
 #include "retro/model/model.h"
+#include "retro/run/row_name.h"
 
 /* A picture whose rows are known. */
 struct merged_picture {
     const float *rows; /* [tiles, tile_rows, d]; the thumbnail is the last tile. NULL: only names are wanted */
     int tiles, tile_rows;
-    uint64_t hash[2]; /* of its pixels, and everything else that the rows were made from */
+    struct row_name name; /* of its first row */
 };
 
 /* A text that has the picture's id once for each of its pictures. */
@@ -21,10 +22,10 @@ struct picture_text {
 
 /* The rows of a text. */
 struct merged_text {
-    int32_t *ids; /* [n] a negative one is a given row. It is a name made of picture and row, so that equal rows have
-                   * equal ids wherever ids are compared */
+    int32_t *ids;       /* [n] -1 - i is given row i */
     int32_t *positions; /* [n] in the table of learned positions, where a picture counts once; NULL of other models */
-    float *given;       /* [n_given, d] */
+    struct row_name *names; /* [n_given] of the given rows */
+    float *given;           /* [n_given, d] NULL: only names are wanted */
     int n, n_given;
 };
 

@@ -119,6 +119,13 @@ static bool read_agrees(const struct prefix_tree *t, const int32_t **read, const
     return k == wanted->k && (n == 0 || memcmp(ids, wanted->ids, n * sizeof *ids) == 0);
 }
 
+/* Whether the node's given row, whose name is at `read`, is the text's. */
+static bool name_agrees(const int32_t **read, const struct row_name *names, int32_t id) {
+    const int32_t *name = *read;
+    *read = name + PREFIX_NAME_INTS;
+    return names && memcmp(name, &names[-1 - id], sizeof *names) == 0;
+}
+
 /* Whether a session of the text's root may take over the node's rows. */
 static bool root_agrees(const struct prefix_node *node, uint64_t root) {
     uint64_t base = root & (((uint64_t)1 << PREFIX_BASE_BITS) - 1);
@@ -133,6 +140,7 @@ static int rows_agree(const struct prefix_tree *t, const struct prefix_node *nod
     if (!root_agrees(node, text->root)) return 0;
     while (n < most && node->ids[n] == text->ids[first + n]) {
         int row = first + n;
+        if (node->ids[n] < 0 && !name_agrees(&read, text->names, node->ids[n])) break;
         if (t->r > 0 && grid_closes(text->grid, row) &&
             !read_agrees(t, &read, &text->neighbors[grid_read(text->grid, row)]))
             break;

@@ -2,10 +2,10 @@
  * them over instead of computing them. Pure bookkeeping: it knows the numbers of blocks and no device.
  *
  * A block is a node, and its parent holds the rows before its own: the path from the top to a node is a text. A node
- * has the ids of its rows and everything else that the rows were computed from: the neighbours of the chunks that they
- * close, and `root` (the scope of its session, and the chunk grid or the encoder's source). All of it is compared, no
- * hash stands for any. The model is the pool's only one. A full block is shared and never written again. A block with
- * fewer rows was the end of a sequence; its rows are copied, and it has no children.
+ * has the ids of its rows and everything else that the rows were computed from: the names of given rows, the neighbours
+ * of the chunks that they close, and `root` (the scope of its session, and the chunk grid or the encoder's source). All
+ * of it is compared, no hash stands for any. The model is the pool's only one. A full block is shared and never written
+ * again. A block with fewer rows was the end of a sequence; its rows are copied, and it has no children.
  *
  * Sequences hold the blocks of their tables. Blocks that nobody holds are kept, `most` of them; the least recently used
  * goes first, and since a sequence lets go of its last block first, a parent never goes before its children. */
@@ -18,12 +18,15 @@
 enum { PREFIX_NONE = -1 };
 /* A root is a scope above so many bits of what rows were computed from. Pinned nodes of scope 0 are for all scopes. */
 enum { PREFIX_BASE_BITS = 40 };
+/* A name among what a node's rows were computed from. */
+enum { PREFIX_NAME_INTS = sizeof(struct row_name) / sizeof(int32_t) };
 
 struct prefix_node {
     uint64_t root;
     int32_t ids[ATTENTION_BLOCK];
-    int n;         /* rows; 0: the block is not in the tree */
-    int32_t *read; /* [n_read] owned: for each chunk that the rows close k, then its neighbours' ids [k, r] */
+    int n; /* rows; 0: the block is not in the tree */
+    /* [n_read] owned, row by row: of a given one its name; of one that closes a chunk k, then neighbours' ids [k, r] */
+    int32_t *read;
     int n_read;
     int parent, child, before, after; /* blocks: `child` the newest, before and after it its siblings */
     int holders;
@@ -45,6 +48,7 @@ struct prefix_text {
     uint64_t root;
     struct grid grid;                        /* of a model with neighbours */
     const int32_t *ids;                      /* [n] from row 0 on */
+    const struct row_name *names;            /* as session_text has them */
     const struct neighbor_tokens *neighbors; /* of the chunks that these rows close, from chunk 0 on */
     int n;
 };

@@ -134,6 +134,7 @@ void session_share_free(struct session_pool *p) {
     neighbors_close(&p->neighbors);
     sources_close(&p->sources);
     tower_close(p->tower);
+    free(p->followed);
     cross_cache_close(&p->cross);
     scratch_close(&p->scratch, p->model);
     kv_cache_close(&p->cache);

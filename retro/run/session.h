@@ -11,6 +11,7 @@
 #pragma once
 
 #include "retro/model/model.h"
+#include "retro/run/row_name.h"
 #include "retro/run/tower.h"
 
 struct session_pool;
@@ -86,8 +87,9 @@ struct neighbor_tokens {
 
 /* A text that a session is about to read. */
 struct session_text {
-    const int32_t *ids; /* [n] its rows from the first on */
+    const int32_t *ids; /* [n] its rows from the first on; -1 - i is given row i */
     int n;
+    const struct row_name *names;            /* of the given rows; NULL: nothing is known of these */
     const struct neighbor_tokens *neighbors; /* of all chunks that these rows close */
     const int32_t *source;                   /* [n_source] */
     int n_source;
@@ -112,6 +114,11 @@ enum status session_image_put(struct session *s, const int32_t *ids, int n, cons
  * [sum of tower_count, d] (tower.h). */
 enum status session_view(struct session_pool *p, const struct tower_picture *pictures, int n, float *rows,
                          struct error *e);
+/* The same in parts, between which there can be steps: a pass over the first *taken pictures, and its layers
+ * (tower_begin, tower_advance). */
+enum status session_view_begin(struct session_pool *p, const struct tower_picture *pictures, int n, int *taken,
+                               struct error *e);
+enum status session_view_advance(struct session_pool *p, float *rows, bool *done, struct error *e);
 
 /* The chunk whose neighbours come first in the next step: the next one to close, or of a session that took over rows
  * the latest closed one, which is encoded again. */
@@ -122,13 +129,14 @@ bool session_wants_source(const struct session *s);
 /* The next rows of one session. */
 struct step_item {
     struct session *session;
-    /* [n_tokens] ids. A negative one names a row that is given; equal names are equal rows. NULL: all are given. */
+    /* [n_tokens] ids; -1 - i is given row i of the session's text. NULL: all are given. */
     const int32_t *tokens;
     int n_tokens;
+    const struct row_name *names; /* of all given rows of the text; NULL: the step's rows are not kept from these on */
     const struct neighbor_tokens *neighbors; /* session_closes many, from session_next_chunk on */
     int n_logits;                            /* logits of the last n_logits rows are computed, 0..n_tokens */
-    /* Host [given rows, d] in place of embedded ids. A row that has a name takes the place of word and position, as a
-     * vision tower's projector makes it; without names, the place of the word alone. */
+    /* Host [given rows, d] in place of embedded ids: those of this step. Beside tokens a row takes the place of word
+     * and position, as a vision tower's projector makes it; without tokens, the place of the word alone. */
     const float *rows;
     /* [n_tokens] of the rows, where they are not counted from 0 on: later steps count on from the last one. Models with
      * learned positions count a picture once. */

@@ -67,6 +67,6 @@ enum status session_image_put(struct session *s, const int32_t *ids, int n, cons
     s->length = n;
     image_move(s, (char *)(uintptr_t)image, part_put);
     if (backend_sync(p->model->backend, e)) return e->status;
-    for (int i = 0; i < n; i++) learn_row(s, ids[i], NULL);
+    for (int i = 0; i < n; i++) learn_row(s, ids[i], NULL, NULL);
     return STATUS_OK;
 }

@@ -34,8 +34,12 @@ struct prefix_place {
 };
 
 static struct prefix_text tree_text(const struct session *s, const struct session_text *text, int slot) {
-    return (struct prefix_text){
-        .root = root_of(s, slot), .grid = s->grid, .ids = text->ids, .neighbors = text->neighbors, .n = text->n};
+    return (struct prefix_text){.root = root_of(s, slot),
+                                .grid = s->grid,
+                                .ids = text->ids,
+                                .names = text->names,
+                                .neighbors = text->neighbors,
+                                .n = text->n};
 }
 
 /* Moves on by one full block of the text. */
@@ -64,13 +68,20 @@ int session_find(const struct session *s, const struct session_text *text) {
 
 /* Taking over. */
 
-/* Row `row` has id `id`; when it closes a chunk, with these neighbours. */
-static void note_row(struct session *s, int row, int32_t id, const struct neighbor_tokens *neighbors) {
+/* Row `row` has id `id`, and where that is a given row's, this name; when it closes a chunk, these neighbours. */
+static void note_row(struct session *s, int row, int32_t id, const struct row_name *name,
+                     const struct neighbor_tokens *neighbors) {
     s->open_ids[row % ATTENTION_BLOCK] = id;
+    if (name) buffer_append(&s->open_read, name, sizeof *name);
     if (neighbors == NULL) return;
     int32_t k = neighbors->k;
     buffer_append(&s->open_read, &k, sizeof k);
     buffer_append(&s->open_read, neighbors->ids, (size_t)k * (size_t)s->pool->tree.r * sizeof *neighbors->ids);
+}
+
+/* The name of the row with this id; NULL when the id is a token's. */
+static const struct row_name *name_of(const struct row_name *names, int32_t id) {
+    return id < 0 ? &names[-1 - id] : NULL;
 }
 
 /* The neighbours that `row` reads first, of a list that begins with chunk `first`; NULL when it closes no chunk. */
@@ -101,7 +112,7 @@ static void copy_beginning(struct session *s, const struct prefix_text *text) {
     kv_cache_extend(&p->cache, &s->blocks, first + rows);
     if (copy_block(p, from, s->blocks.blocks[s->blocks.n - 1], rows, &e)) return; /* the next step fails, too */
     for (int row = first; row < first + rows; row++)
-        note_row(s, row, text->ids[row], closed_by(s, row, text->neighbors, 0));
+        note_row(s, row, text->ids[row], name_of(text->names, text->ids[row]), closed_by(s, row, text->neighbors, 0));
     s->length += rows;
 }
 
@@ -144,8 +155,8 @@ static void add_block(struct session *s, int n) {
     s->blocks.blocks[last] = there;
 }
 
-void learn_row(struct session *s, int32_t id, const struct neighbor_tokens *neighbors) {
-    note_row(s, s->known, id, neighbors);
+void learn_row(struct session *s, int32_t id, const struct row_name *name, const struct neighbor_tokens *neighbors) {
+    note_row(s, s->known, id, name, neighbors);
     s->known++;
     if (s->known % ATTENTION_BLOCK == 0) add_block(s, ATTENTION_BLOCK);
 }
@@ -156,8 +167,11 @@ static void keep_item(struct session_pool *p, const struct step_item *item) {
     if (reads_neighbors(p)) first = grid_complete(s->grid, before) - s->rereads; /* whose neighbours are item's first */
     s->rereads = false;
     if (s->known < before || item->tokens == NULL) return; /* given rows have no ids to be found by */
-    for (int i = 0; i < item->n_tokens; i++)
-        learn_row(s, item->tokens[i], closed_by(s, before + i, item->neighbors, first));
+    for (int i = 0; i < item->n_tokens; i++) {
+        int32_t id = item->tokens[i];
+        if (id < 0 && item->names == NULL) return;
+        learn_row(s, id, name_of(item->names, id), closed_by(s, before + i, item->neighbors, first));
+    }
 }
 
 void keep_rows(struct session_pool *p, const struct step_item *items, int n) {

@@ -7,7 +7,7 @@
 
 /* The kinds of rank 0's messages to the others; the bytes of the limits, the plan or the copy follow. An empty message
  * is the end. */
-enum message { MESSAGE_OPEN, MESSAGE_STEP, MESSAGE_COPY, MESSAGE_VIEW, MESSAGE_CLOSE };
+enum message { MESSAGE_OPEN, MESSAGE_STEP, MESSAGE_COPY, MESSAGE_VIEW, MESSAGE_VIEW_ON, MESSAGE_CLOSE };
 
 struct session {
     struct session_pool *pool;
@@ -43,6 +43,7 @@ struct session_pool {
     struct sources sources;     /* model NULL without an encoder of sources */
     struct tensor given;        /* [max_given, d] */
     struct tower *tower;        /* NULL where nothing is viewed */
+    float *followed;            /* on ranks other than 0, the rows that are rank 0's to keep */
     void *head;
     struct tensor picked, logits; /* [max_logit_rows, d], [max_logit_rows, V] */
     struct tensor local_logits;   /* [max_logit_rows, V / ranks] */
@@ -72,8 +73,9 @@ enum status copy_block(struct session_pool *p, int32_t from, int32_t to, int row
 void attach_source(struct session *s, int slot);
 /* The last part of a step that was computed: its rows may be taken over by others from now on. */
 void keep_rows(struct session_pool *p, const struct step_item *items, int n);
-/* The content of a session's next row that is computed: its id, and when it closes a chunk, the neighbours. */
-void learn_row(struct session *s, int32_t id, const struct neighbor_tokens *neighbors);
+/* The content of a session's next row that is computed: its id; of a given row its name, else NULL; and when it closes
+ * a chunk, the neighbours. */
+void learn_row(struct session *s, int32_t id, const struct row_name *name, const struct neighbor_tokens *neighbors);
 /* The session's blocks are free, or kept; `pinned`: they stay whatever comes. */
 void release_blocks(struct session *s, bool pinned);
 

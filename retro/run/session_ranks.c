@@ -47,15 +47,47 @@ static enum status send_pictures(struct session_pool *p, const struct tower_pict
     return comm_broadcast(p->model->comm->world, &p->message, e);
 }
 
-enum status session_view(struct session_pool *p, const struct tower_picture *pictures, int n, float *rows,
-                         struct error *e) {
+enum status session_view_begin(struct session_pool *p, const struct tower_picture *pictures, int n, int *taken,
+                               struct error *e) {
     CHECK(p->tower != NULL);
     for (int i = 0; i < n; i++)
         if (tower_check(p->model, pictures[i].height, pictures[i].width, e)) return e->status;
     if (p->model->comm->world->size > 1 && send_pictures(p, pictures, n, e)) return e->status;
-    enum status status = tower_run(p->tower, pictures, n, TOWER_PROJECTED, rows, e);
+    enum status status = tower_begin(p->tower, pictures, n, TOWER_PROJECTED, taken, e);
     if (status == STATUS_DEVICE) comm_leave(p->model->comm, e);
     return status;
+}
+
+enum status session_view_advance(struct session_pool *p, float *rows, bool *done, struct error *e) {
+    struct comm *world = p->model->comm->world;
+    if (world->size > 1) {
+        buffer_clear(&p->message);
+        buffer_append(&p->message, &(enum message){MESSAGE_VIEW_ON}, sizeof(enum message));
+        if (comm_broadcast(world, &p->message, e)) return e->status;
+    }
+    enum status status = tower_advance(p->tower, rows, done, e);
+    if (status == STATUS_DEVICE) comm_leave(p->model->comm, e);
+    return status;
+}
+
+static size_t count_values(const struct session_pool *p, const struct tower_picture *pictures, int n) {
+    size_t rows = 0;
+    for (int i = 0; i < n; i++)
+        rows += (size_t)tower_count(p->model, TOWER_PROJECTED, pictures[i].height, pictures[i].width);
+    return rows * (size_t)tower_columns(p->model, TOWER_PROJECTED);
+}
+
+enum status session_view(struct session_pool *p, const struct tower_picture *pictures, int n, float *rows,
+                         struct error *e) {
+    int taken;
+    for (int first = 0; first < n; first += taken) {
+        bool done = false;
+        if (session_view_begin(p, pictures + first, n - first, &taken, e)) return e->status;
+        while (!done)
+            if (session_view_advance(p, rows, &done, e)) return e->status;
+        rows += count_values(p, pictures + first, taken);
+    }
+    return STATUS_OK;
 }
 
 /* The other ranks. */
@@ -79,10 +111,13 @@ static enum status follow_step(struct session_pool *p, struct text_span in, stru
     return backend_sync(p->model->backend, e);
 }
 
+/* What rank 0 refuses, all refuse. */
+static enum status unless_refused(enum status status) { return status == STATUS_DEVICE ? status : STATUS_OK; }
+
 /* A rank's rows of the pictures are the same as rank 0's, which keeps them. */
 static enum status follow_view(struct session_pool *p, struct text_span in, struct error *e) {
     int32_t n;
-    size_t floats = 0;
+    int taken;
     CHECK(in.size >= sizeof n);
     memcpy(&n, in.text, sizeof n);
     in.text += sizeof n;
@@ -93,14 +128,17 @@ static enum status follow_view(struct session_pool *p, struct text_span in, stru
         in.text += sizeof header;
         pictures[i] = (struct tower_picture){(const float *)(const void *)in.text, header.height, header.width};
         in.text += count_pixels(header.height, header.width) * sizeof(float);
-        floats += (size_t)tower_count(p->model, TOWER_PROJECTED, header.height, header.width) *
-                  (size_t)tower_columns(p->model, TOWER_PROJECTED);
     }
-    float *rows = xmalloc((floats + 1) * sizeof *rows);
-    enum status status = tower_run(p->tower, pictures, n, TOWER_PROJECTED, rows, e);
-    free(rows);
+    enum status status = tower_begin(p->tower, pictures, n, TOWER_PROJECTED, &taken, e);
+    if (status == STATUS_OK)
+        p->followed = xrealloc(p->followed, (count_values(p, pictures, taken) + 1) * sizeof *p->followed);
     free(pictures);
-    return status == STATUS_DEVICE ? status : STATUS_OK; /* what rank 0 refuses, all refuse */
+    return unless_refused(status);
+}
+
+static enum status follow_view_on(struct session_pool *p, struct error *e) {
+    bool done;
+    return unless_refused(tower_advance(p->tower, p->followed, &done, e));
 }
 
 static enum status follow_message(struct session_pool **p, struct model *m, struct text_span in, struct error *e) {
@@ -115,6 +153,7 @@ static enum status follow_message(struct session_pool **p, struct model *m, stru
         case MESSAGE_STEP: return follow_step(*p, in, e);
         case MESSAGE_COPY: follow_copy(*p, in); break;
         case MESSAGE_VIEW: return follow_view(*p, in, e);
+        case MESSAGE_VIEW_ON: return follow_view_on(*p, e);
         case MESSAGE_CLOSE:
             session_share_free(*p);
             *p = NULL;

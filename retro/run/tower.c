@@ -17,6 +17,8 @@ struct tower {
     struct tensor out;     /* [max_rows, projector.out] */
     struct tower_layout layout;
     int max_rows;
+    enum tower_end end; /* of the pass that has begun, */
+    int layer;          /* and the layer that comes next */
 };
 
 /* Memory. */
@@ -160,25 +162,22 @@ static void embed_patches(struct tower *t, struct tensor x) {
     if (m->spec.tower.norm_before) stack_norm(m, &m->stacks[STACK_TOWER], x, x, &m->tower.norm_before);
 }
 
-/* The rows of the pictures that are laid out. */
-static struct tensor run_layers(struct tower *t) {
+static int count_layers(const struct model *m) {
+    return m->spec.tower.layers ? m->spec.tower.layers : m->stacks[STACK_TOWER].dims.n_layers;
+}
+
+static struct tensor rows_of_pass(const struct tower *t) { return tensor_rows(t->scratch.x, 0, t->layout.n_rows); }
+
+static void run_layer(struct tower *t, int layer) {
     const struct model *m = t->model;
     const struct stack *s = &m->stacks[STACK_TOWER];
-    const struct tower_layout *l = &t->layout;
     struct pass pass = {.model = m,
                         .stack = s,
-                        .scratch = scratch_rows(&t->scratch, l->n_rows),
-                        .spans = l->spans,
-                        .n_spans = l->n_pictures};
-    int layers = m->spec.tower.layers ? m->spec.tower.layers : s->dims.n_layers;
-    struct tensor x = pass.scratch.x;
-    embed_patches(t, x);
-    for (int i = 0; i < layers; i++) {
-        pass.layer_index = i;
-        layer_forward(&pass, &s->layers[i]);
-    }
-    if (s->final_norm.gamma && m->spec.tower.layers == 0) stack_norm(m, s, x, x, &s->final_norm);
-    return x;
+                        .scratch = scratch_rows(&t->scratch, t->layout.n_rows),
+                        .spans = t->layout.spans,
+                        .n_spans = t->layout.n_pictures,
+                        .layer_index = layer};
+    layer_forward(&pass, &s->layers[layer]);
 }
 
 /* The first row of each picture, behind the norm of the tower's head, as the projector's input. */
@@ -233,14 +232,15 @@ static enum status download_rows(const struct tower *t, struct tensor x, float *
     return backend_sync(b, e);
 }
 
-/* One pass over pictures that fit. */
-static enum status run_group(struct tower *t, const struct tower_picture *pictures, int n, enum tower_end end,
-                             float *rows, struct error *e) {
-    tower_layout_fill(&t->layout, t->model, pictures, n);
-    struct tensor x = run_layers(t);
-    if (end == TOWER_ROWS) return download_rows(t, x, rows, e);
-    int n_rows = end == TOWER_POOLED ? t->layout.n_pictures : t->layout.n_kept;
-    if (end == TOWER_POOLED)
+/* Behind the last layer: what the pass was asked for. */
+static enum status end_pass(struct tower *t, float *rows, struct error *e) {
+    const struct model *m = t->model;
+    const struct stack *s = &m->stacks[STACK_TOWER];
+    struct tensor x = rows_of_pass(t);
+    if (s->final_norm.gamma && m->spec.tower.layers == 0) stack_norm(m, s, x, x, &s->final_norm);
+    if (t->end == TOWER_ROWS) return download_rows(t, x, rows, e);
+    int n_rows = t->end == TOWER_POOLED ? t->layout.n_pictures : t->layout.n_kept;
+    if (t->end == TOWER_POOLED)
         gather_pooled(t, x);
     else
         gather_input(t, x);
@@ -248,28 +248,57 @@ static enum status run_group(struct tower *t, const struct tower_picture *pictur
     return download_rows(t, tensor_rows(t->out, 0, n_rows), rows, e);
 }
 
-enum status tower_run(struct tower *t, const struct tower_picture *pictures, int n, enum tower_end end, float *rows,
-                      struct error *e) {
-    const struct model *m = t->model;
-    int first = 0, taken = 0;
-    size_t made = 0;
-    for (int i = 0; i < n; i++) {
-        int height = pictures[i].height, width = pictures[i].width;
-        if (tower_check(m, height, width, e)) return e->status;
-        int needed = tower_count(m, TOWER_ROWS, height, width);
+/* Pictures of one pass. */
+static enum status count_taken(const struct tower *t, const struct tower_picture *pictures, int n, int *taken,
+                               struct error *e) {
+    int rows = 0;
+    for (*taken = 0; *taken < n; (*taken)++) {
+        int height = pictures[*taken].height, width = pictures[*taken].width;
+        if (tower_check(t->model, height, width, e)) return e->status;
+        int needed = tower_count(t->model, TOWER_ROWS, height, width);
         if (needed > t->max_rows)
             return error_set(e, STATUS_TOO_LARGE, "a picture of %d x %d pixels is %d rows, the limit is %d", height,
                              width, needed, t->max_rows);
-        if (taken + needed > t->max_rows) {
-            if (run_group(t, pictures + first, i - first, end, rows + made, e)) return e->status;
-            for (; first < i; first++)
-                made += (size_t)tower_count(m, end, pictures[first].height, pictures[first].width) *
-                        (size_t)tower_columns(m, end);
-            taken = 0;
-        }
-        taken += needed;
+        rows += needed;
+        if (rows > t->max_rows) return STATUS_OK;
     }
-    return first < n ? run_group(t, pictures + first, n - first, end, rows + made, e) : STATUS_OK;
+    return STATUS_OK;
+}
+
+enum status tower_begin(struct tower *t, const struct tower_picture *pictures, int n, enum tower_end end, int *taken,
+                        struct error *e) {
+    if (count_taken(t, pictures, n, taken, e)) return e->status;
+    tower_layout_fill(&t->layout, t->model, pictures, *taken);
+    t->end = end;
+    t->layer = 0;
+    embed_patches(t, rows_of_pass(t));
+    return backend_sync(t->model->backend, e);
+}
+
+enum status tower_advance(struct tower *t, float *rows, bool *done, struct error *e) {
+    run_layer(t, t->layer);
+    t->layer++;
+    *done = t->layer == count_layers(t->model);
+    return *done ? end_pass(t, rows, e) : backend_sync(t->model->backend, e);
+}
+
+static size_t count_values(const struct tower *t, const struct tower_picture *pictures, int n, enum tower_end end) {
+    size_t rows = 0;
+    for (int i = 0; i < n; i++) rows += (size_t)tower_count(t->model, end, pictures[i].height, pictures[i].width);
+    return rows * (size_t)tower_columns(t->model, end);
+}
+
+enum status tower_run(struct tower *t, const struct tower_picture *pictures, int n, enum tower_end end, float *rows,
+                      struct error *e) {
+    int taken;
+    for (int first = 0; first < n; first += taken) {
+        bool done = false;
+        if (tower_begin(t, pictures + first, n - first, end, &taken, e)) return e->status;
+        while (!done)
+            if (tower_advance(t, rows, &done, e)) return e->status;
+        rows += count_values(t, pictures + first, taken, end);
+    }
+    return STATUS_OK;
 }
 
 enum status tower_project(struct tower *t, const float *in, int n, float *rows, struct error *e) {

@@ -36,5 +36,14 @@ void tower_close(struct tower *t); /* NULL: nothing */
  * them run the same pictures, and all get the rows. */
 enum status tower_run(struct tower *t, const struct tower_picture *pictures, int n, enum tower_end end, float *rows,
                       struct error *e);
+
+/* The same in parts, between which the device can do other work. Begins one pass over the first of the pictures, as
+ * many as max_rows allow: *taken. Their pixels are not needed any more when it returns. A pass that was begun before
+ * and has not ended is forgotten. */
+enum status tower_begin(struct tower *t, const struct tower_picture *pictures, int n, enum tower_end end, int *taken,
+                        struct error *e);
+/* Computes the next layer of the pass and waits for it. With the last one it writes the pass's rows, and *done is true.
+ */
+enum status tower_advance(struct tower *t, float *rows, bool *done, struct error *e);
 /* Rows [n, projector.in] through the projector alone; n is at most max_rows. */
 enum status tower_project(struct tower *t, const float *in, int n, float *rows, struct error *e);

@@ -3,7 +3,6 @@
 
 #include <math.h>
 #include <nettle/memops.h>
-#include <nettle/sha2.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -21,12 +20,7 @@ struct key_usage {
     struct key_counts counts;
 };
 
-void key_hash(struct text_span secret, uint8_t hash[KEY_HASH_BYTES]) {
-    struct sha256_ctx context;
-    sha256_init(&context);
-    sha256_update(&context, secret.size, (const uint8_t *)secret.text);
-    sha256_digest(&context, KEY_HASH_BYTES, hash);
-}
+void key_hash(struct text_span secret, uint8_t hash[KEY_HASH_BYTES]) { sha256_hash(&secret, 1, hash); }
 
 bool key_hash_is(const uint8_t a[KEY_HASH_BYTES], const uint8_t b[KEY_HASH_BYTES]) {
     return memeql_sec(a, b, KEY_HASH_BYTES) != 0;

@@ -6,9 +6,10 @@
 
 #include <stdatomic.h>
 
+#include "config/base/sha256.h"
 #include "retrieval/filter/filter.h"
 
-enum { KEY_HASH_BYTES = 32, KEY_MIN_BYTES = 20, KEY_MAX_BYTES = 512 };
+enum { KEY_HASH_BYTES = SHA256_BYTES, KEY_MIN_BYTES = 20, KEY_MAX_BYTES = 512 };
 
 /* 0: no limit. */
 struct key_limits {

@@ -17,6 +17,7 @@
 #include "server/schedule/document_thread.h"
 #include "server/schedule/embedding_thread.h"
 #include "server/schedule/engine.h"
+#include "server/schedule/picture_thread.h"
 
 struct json_writer;
 
@@ -29,7 +30,8 @@ struct served_model {
     int eod;                   /* begins an empty text and pads others, -1: none */
     struct end_ids ends;       /* what ends a text */
     const struct chat *chat;   /* its chat templates, NULL: it has none */
-    const struct sight *sight; /* NULL: it reads no pictures */
+    const struct sight *sight; /* NULL: it reads no pictures; this and the next */
+    struct picture_thread *picture_thread;
     struct engine *engine;
     struct grammars *grammars;
     struct retrieval_thread *retrieval;      /* NULL: the model has no collection of its own */

@@ -8,6 +8,7 @@
 
 #include "retro/chat/chat.h"
 #include "server/api/chat_guide.h"
+#include "server/api/chat_pictures.h"
 #include "server/api/chat_place.h"
 #include "server/api/provenance_json.h"
 #include "server/api/reading.h"
@@ -75,16 +76,15 @@ static bool open_choice(struct chat_answer *c, const struct chat_prompt *prompt,
     return true;
 }
 
-static bool open_choices(struct chat_answer *c, const struct principal *who, struct waker waker, struct failure *f) {
-    struct chat_prompt prompt = {0};
+static bool open_choices(struct chat_answer *c, struct failure *f) {
+    struct chat_prompt prompt = {.pictures = c->pictures ? c->pictures->set : NULL};
     int n = (int)c->request.writing.n;
-    bool ok = reading_check(c->model, &c->request.writing.retrieval, f) &&
-              chat_prompt_make(c->model, &c->request, &prompt, &c->format, f) && chat_guide_tools(c, f);
+    bool ok = chat_prompt_make(c->model, &c->request, &prompt, &c->format, f) && chat_guide_tools(c, f);
     c->choices = xcalloc((size_t)n, sizeof *c->choices);
     for (int i = 0; ok && i < n; i++) {
         c->choices[i].generation = generation_open();
-        c->choices[i].generation->asked.principal = principal_hold(*who);
-        c->choices[i].generation->answer.waker = waker;
+        c->choices[i].generation->asked.principal = principal_hold(c->principal);
+        c->choices[i].generation->answer.waker = c->waker;
         ok = open_choice(c, &prompt, prompt.thinks || chat_reasons(c->model->chat), f);
     }
     chat_prompt_free(&prompt);
@@ -96,6 +96,16 @@ static bool submit(struct chat_answer *c, struct failure *f) {
     for (int i = 0; i < c->n; i++) generations[i] = c->choices[i].generation;
     bool ok = writing_submit(c->model, generations, c->n, f);
     free(generations);
+    return ok;
+}
+
+/* Whatever comes before the engine. A conversation with pictures waits for these; the kind of answer is settled
+ * behind them, since a picture that cannot be read is a refusal. */
+static bool open_answer(struct chat_answer *c, struct failure *f) {
+    pthread_mutex_lock(&c->lock);
+    bool ok = (!c->pictures || chat_pictures_check(c->pictures, f)) && open_choices(c, f) && submit(c, f);
+    c->opened = ok;
+    pthread_mutex_unlock(&c->lock);
     return ok;
 }
 
@@ -119,8 +129,21 @@ static enum answer_progress fail(struct chat_answer *c, const struct error *e, s
     return ANSWER_COMPLETE;
 }
 
+/* Until the pictures are read. */
+static enum answer_progress chat_poll_pictures(struct chat_answer *c, struct buffer *out) {
+    struct failure f;
+    if (!picture_job_is_over(c->pictures)) return ANSWER_WAITING;
+    if (open_answer(c, &f)) {
+        writing_answer_begin(&c->base, c->request.writing.stream);
+        return ANSWER_MORE;
+    }
+    failure_answer(&f, &c->base, out);
+    return ANSWER_COMPLETE;
+}
+
 static enum answer_progress chat_poll(struct answer *a, struct buffer *out) {
     struct chat_answer *c = (struct chat_answer *)a;
+    if (!c->opened) return chat_poll_pictures(c, out);
     size_t before = out->size;
     bool finished = true;
     for (int i = 0; i < c->n; i++) {
@@ -149,13 +172,16 @@ static enum answer_progress chat_poll(struct answer *a, struct buffer *out) {
 
 static void chat_cancel(struct answer *a) {
     struct chat_answer *c = (struct chat_answer *)a;
+    pthread_mutex_lock(&c->lock);
+    if (c->pictures) picture_job_cancel(c->pictures);
     for (int i = 0; i < c->n; i++) generation_cancel(c->choices[i].generation);
-    engine_notice(c->model->engine);
+    if (c->n > 0) engine_notice(c->model->engine);
+    pthread_mutex_unlock(&c->lock);
 }
 
 static void chat_answer_close(struct answer *a) {
     struct chat_answer *c = (struct chat_answer *)a;
-    if (c->n > 0) chat_cancel(a);
+    chat_cancel(a);
     for (int i = 0; i < c->n; i++) {
         struct chat_choice *choice = &c->choices[i];
         generation_detach(choice->generation);
@@ -163,7 +189,10 @@ static void chat_answer_close(struct answer *a) {
         buffer_free(&choice->text);
         chat_reply_free(&choice->reply);
     }
+    picture_job_release(c->pictures);
+    principal_release(&c->principal);
     chat_request_free(&c->request);
+    pthread_mutex_destroy(&c->lock);
     free(c->choices);
     free(c);
 }
@@ -180,15 +209,28 @@ static bool parse_chat(struct chat_answer *c, struct api *a, const struct api_re
                        c->model->id);
 }
 
+/* The first part of the way: all of it where there are no pictures to wait for. */
+static bool begin_answer(struct chat_answer *c, struct failure *f) {
+    const struct json *messages = json_member(c->request.body, "messages");
+    if (!reading_check(c->model, &c->request.writing.retrieval, f) ||
+        !chat_pictures_start(c->model, messages, &c->principal, c->waker, &c->pictures, f))
+        return false;
+    return c->pictures || open_answer(c, f);
+}
+
 struct answer *chat_open_answer(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
     static const struct answer_ops ops = {chat_poll, chat_cancel, chat_answer_close};
     struct chat_answer *c = xcalloc(1, sizeof *c);
+    pthread_mutex_init(&c->lock, NULL);
     c->created = time(NULL);
     c->id = random_number();
-    if (!parse_chat(c, a, r, f) || !open_choices(c, &r->principal, waker, f) || !submit(c, f)) {
+    c->principal = principal_hold(r->principal);
+    c->waker = waker;
+    if (!parse_chat(c, a, r, f) || !begin_answer(c, f)) {
         chat_answer_close(&c->base);
         return NULL;
     }
-    writing_answer_init(&c->base, &ops, c->request.writing.stream);
+    answer_init(&c->base, &ops, JSON_TYPE);
+    if (c->opened) writing_answer_begin(&c->base, c->request.writing.stream);
     return &c->base;
 }

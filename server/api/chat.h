@@ -25,23 +25,28 @@ struct chat_answer {
     struct answer base;
     const struct served_model *model;
     struct chat_request request;
+    struct principal principal; /* held: who asks */
+    struct waker waker;
     enum call_format format;
     uint64_t id;
-    int64_t created;             /* seconds since 1970 */
-    struct chat_choice *choices; /* [n] */
+    int64_t created;              /* seconds since 1970 */
+    struct picture_job *pictures; /* a reference; NULL: the conversation has none */
+    bool opened;                  /* the engine has the generations */
+    pthread_mutex_t lock;         /* while they are made, and while they are cancelled */
+    struct chat_choice *choices;  /* [n] */
     int n;
 };
 
 /* chat_messages.c: the request's conversation as the model's template takes it. */
 struct chat_prompt {
     struct tokens ids;
-    struct picture_set *pictures; /* NULL: none */
+    struct picture_set *pictures; /* borrowed; NULL: none */
     bool thinks;                  /* the prompt ends within the model's thoughts */
     bool thought;                 /* or behind them */
     struct chat_place *place;     /* of found passages, NULL: none are sought, or the model reads none as text */
 };
 void chat_prompt_free(struct chat_prompt *p);
-/* *out can be freed either way. */
+/* *out has the pictures, and can be freed either way. */
 bool chat_prompt_make(const struct served_model *model, const struct chat_request *r, struct chat_prompt *out,
                       enum call_format *format, struct failure *f);
 

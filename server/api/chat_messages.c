@@ -6,7 +6,6 @@
 
 #include "retro/chat/chat.h"
 #include "server/api/chat.h"
-#include "server/api/chat_pictures.h"
 #include "server/api/chat_place.h"
 #include "server/api/picture_part.h"
 #include "server/api/reading.h"
@@ -294,13 +293,12 @@ static bool fill(const struct served_model *model, const struct chat_request *r,
     if (chat_pick(model->chat, in, &t, &e)) return failure_from_error(f, &e);
     struct template_skills skills = skills_of(t);
     skills.pictures = skills.pictures && model->sight;
-    bool ok = chat_pictures_read(model, in->messages, &out->pictures, f) && check_skills(r, in, &skills, f) &&
-              open_place(model, r, in->messages, &out->place, f) && render(model, in, &skills, out->place, &text, f) &&
+    bool ok = check_skills(r, in, &skills, f) && open_place(model, r, in->messages, &out->place, f) &&
+              render(model, in, &skills, out->place, &text, f) &&
               (!out->place || chat_place_find(out->place, &text, f));
     if (ok && chat_encode(t, model->tokenizer, &text, &out->ids, &e)) ok = failure_from_error(f, &e);
     if (ok && out->place) chat_place_keep(out->place, t, model->tokenizer, &text);
-    if (ok && out->pictures && picture_set_merge(out->pictures, model->sight->model, &out->ids, &e))
-        ok = failure_from_error(f, &e);
+    if (ok && out->pictures && picture_set_merge(out->pictures, &out->ids, &e)) ok = failure_from_error(f, &e);
     out->thinks = ok && ends_with(&text.text, "<think>");
     out->thought = ok && ends_with(&text.text, "</think>");
     *format = r->calls_tools ? call_format_of(template_literals(t)) : CALLS_NONE;
@@ -329,5 +327,4 @@ bool chat_prompt_make(const struct served_model *model, const struct chat_reques
 void chat_prompt_free(struct chat_prompt *p) {
     tokens_free(&p->ids);
     chat_place_close(p->place);
-    picture_set_release(p->pictures);
 }

@@ -24,51 +24,33 @@ static size_t count_pictures(const struct json *messages) {
     return n;
 }
 
-/* Decodes and resizes one picture. */
-static bool add_picture(const struct served_model *model, const struct json *part, size_t message,
-                        struct picture_set *to, struct failure *f) {
-    struct buffer file = {0};
-    struct sight_tiles tiles;
-    struct error e;
-    char of[40];
-    snprintf(of, sizeof of, "message %zu", message);
-    bool ok = picture_part_read(part, "messages", of, &file, f);
-    if (ok && sight_read(&tiles, model->sight, (struct text_span){file.data, file.size}, &e))
-        ok = failure_set(f, 400, "invalid_image", "messages", "a picture of message %zu: %s", message, e.text);
-    else if (ok)
-        picture_set_add(to, tiles.pixels, &tiles.cut);
-    buffer_free(&file);
-    return ok;
-}
-
-/* Small files may be large pictures, which take long to decode: a request's all together have a limit, too. */
-static const int64_t MOST_PIXELS = 1 << 26;
-
-static bool check_pixels(const struct picture_set *set, struct failure *f) {
-    int64_t pixels = 0;
-    for (int i = 0; i < set->n; i++)
-        pixels += (int64_t)set->list[i].cut.original_height * set->list[i].cut.original_width;
-    if (pixels <= MOST_PIXELS) return true;
-    return failure_set(f, 400, "invalid_image", "messages",
-                       "the pictures of the conversation have more than %lld pixels together: send smaller ones",
-                       (long long)MOST_PIXELS);
-}
-
-static bool add_pictures(const struct served_model *model, const struct json *messages, struct picture_set *to,
-                         struct failure *f) {
+static bool take_files(struct picture_job *j, const struct json *messages, struct failure *f) {
+    int n = 0;
     for (size_t i = 0; i < json_count(messages); i++) {
         const struct json *content = json_member(json_item(messages, i), "content");
-        for (size_t j = 0; json_is_list(content) && j < json_count(content); j++) {
-            const struct json *part = json_item(content, j);
+        for (size_t k = 0; json_is_list(content) && k < json_count(content); k++) {
+            const struct json *part = json_item(content, k);
+            char of[40];
             if (!picture_part_is(part)) continue;
-            if (!add_picture(model, part, i, to, f) || !check_pixels(to, f)) return false;
+            snprintf(of, sizeof of, "message %zu", i);
+            j->files[n].message = i;
+            if (!picture_part_read(part, "messages", of, &j->files[n].bytes, f)) return false;
+            n++;
         }
     }
     return true;
 }
 
-bool chat_pictures_read(const struct served_model *model, const struct json *messages, struct picture_set **out,
-                        struct failure *f) {
+static bool ask_thread(const struct served_model *model, struct picture_job *j, struct failure *f) {
+    struct error e;
+    if (picture_thread_ask(model->picture_thread, j, &e) == STATUS_OK) return true;
+    failure_from_error(f, &e);
+    f->retry_after = 1;
+    return false;
+}
+
+bool chat_pictures_start(const struct served_model *model, const struct json *messages, const struct principal *who,
+                         struct waker waker, struct picture_job **out, struct failure *f) {
     size_t n = count_pictures(messages);
     if (n == 0) return true;
     if (model->sight == NULL)
@@ -79,9 +61,18 @@ bool chat_pictures_read(const struct served_model *model, const struct json *mes
                            "the conversation has %zu pictures of at least %d tokens each; the limit is %d tokens (the "
                            "model's, or option server.max_context)",
                            n, least_rows(model->sight), model->limits.context);
-    *out = picture_set_open((int)n);
-    if (add_pictures(model, messages, *out, f)) return true;
-    picture_set_release(*out);
-    *out = NULL;
+    struct picture_job *j = picture_job_open(model->sight, (int)n, *who, waker);
+    if (take_files(j, messages, f) && ask_thread(model, j, f)) {
+        *out = j;
+        return true;
+    }
+    picture_job_release(j);
     return false;
+}
+
+bool chat_pictures_check(const struct picture_job *j, struct failure *f) {
+    if (j->error.status == STATUS_OK) return true;
+    if (j->error.status == STATUS_CANCELLED || j->error.status == STATUS_NO_MEMORY)
+        return failure_from_error(f, &j->error);
+    return failure_set(f, 400, "invalid_image", "messages", "%s", j->error.text);
 }

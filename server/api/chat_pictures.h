@@ -4,7 +4,9 @@
 
 #include "server/api/api.h"
 
-/* The pictures of all messages in their order, ready for the model's tower; *out stays NULL where there are none.
- * False, with *f set, where one is no data: URL, no picture, or where they would not fit the model's context. */
-bool chat_pictures_read(const struct served_model *model, const struct json *messages, struct picture_set **out,
-                        struct failure *f);
+/* Begins to read the pictures of all messages, in their order; *out stays NULL where there are none. False, with *f
+ * set, where one is no data: URL, or where they would not fit the model's context. */
+bool chat_pictures_start(const struct served_model *model, const struct json *messages, const struct principal *who,
+                         struct waker waker, struct picture_job **out, struct failure *f);
+/* Of a job that is over: false, with *f set, where one is no picture. */
+bool chat_pictures_check(const struct picture_job *j, struct failure *f);

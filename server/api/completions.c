@@ -279,6 +279,7 @@ struct answer *completions_open(struct api *a, const struct api_request *r, stru
         completion_close(&c->base);
         return NULL;
     }
-    writing_answer_init(&c->base, &ops, c->request.writing.stream);
+    answer_init(&c->base, &ops, JSON_TYPE);
+    writing_answer_begin(&c->base, c->request.writing.stream);
     return &c->base;
 }

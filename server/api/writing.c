@@ -129,8 +129,9 @@ bool writing_submit(const struct served_model *model, struct generation **genera
     return false;
 }
 
-void writing_answer_init(struct answer *a, const struct answer_ops *ops, bool stream) {
-    answer_init(a, ops, stream ? "text/event-stream" : JSON_TYPE);
-    a->stream = stream;
-    if (stream) answer_add_header(a, "X-Accel-Buffering", "no"); /* nginx would keep events back */
+void writing_answer_begin(struct answer *a, bool stream) {
+    if (!stream) return;
+    a->stream = true;
+    answer_set_header(a, "Content-Type", "text/event-stream");
+    answer_add_header(a, "X-Accel-Buffering", "no"); /* nginx would keep events back */
 }

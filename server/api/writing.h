@@ -22,5 +22,5 @@ bool writing_compare(const struct served_model *model, const struct request_writ
 int32_t *writing_copy_ids(const struct tokens *ids);
 /* Hands n generations to the model's engine, all or none; a refusal says when to come back. */
 bool writing_submit(const struct served_model *model, struct generation **generations, int n, struct failure *f);
-/* An answer that is one JSON document, or a stream of events. */
-void writing_answer_init(struct answer *a, const struct answer_ops *ops, bool stream);
+/* What answer_init has made an answer of one JSON document may become a stream of events. */
+void writing_answer_begin(struct answer *a, bool stream);

@@ -1,7 +1,7 @@
 /* server/host/sight.c: see sight.h. */
 #include "server/host/sight.h"
 
-/* More than photographs have; decoding takes a thread of HTTP up to a second. */
+/* More than photographs have; decoding takes up to a second or two. */
 static const int64_t MOST_PIXELS = 1 << 25;
 
 enum status sight_open(struct sight *s, const struct model *m, const char *folder, struct error *e) {

@@ -18,7 +18,7 @@ struct answer_header {
 struct answer {
     const struct answer_ops *ops;
     int http;    /* status code; of a stream at once, else when complete */
-    bool stream; /* sent as it comes; else all at once, with its length */
+    bool stream; /* sent as it comes, from the poll on that sets it; else all at once, with its length */
     struct answer_header *headers;
     int n_headers, headers_capacity;
 };

@@ -113,15 +113,15 @@ static ssize_t read_stream(void *context, uint64_t position, char *bytes, size_t
 }
 
 enum MHD_Result exchange_respond(struct exchange *x) {
-    if (x->answer->stream)
-        return send_response(x,
-                             MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, x, NULL));
-    while (!x->complete) {
+    while (!x->complete && !x->answer->stream) {
         if (atomic_load(&x->gone)) return MHD_NO;
         enum answer_progress progress = x->answer->ops->poll(x->answer, &x->out);
         x->complete = progress == ANSWER_COMPLETE;
         if (progress == ANSWER_WAITING && suspend(x)) return MHD_YES;
     }
+    if (x->answer->stream)
+        return send_response(x,
+                             MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_stream, x, NULL));
     x->bytes_out = x->out.size;
     return send_response(x, MHD_create_response_from_buffer(x->out.size, x->out.data, MHD_RESPMEM_PERSISTENT));
 }

@@ -2,6 +2,7 @@
  *
  *   receive   requests and neighbours that arrived come in through two queues; whoever left is dropped
  *   admit     waiting prompts get a sequence while there are any; the chunks of a prompt are looked up in one batch
+ *   view      a part of the pictures in prompts goes through the tower
  *   plan      one step of many sequences: one row of each that decodes, and slices of prompts
  *   step      one forward of the model over all of them, then one draw
  *   emit      each drawn token is appended to its answer; text is published up to where it can no longer change
@@ -65,10 +66,11 @@ static void *engine_run(void *argument) {
         if (!over) engine_admit(x);
         if (idle) x->paced = time_now(); /* work begins here, if any has come */
         if (engine_tell(x)) return NULL;
+        bool views = engine_view_pictures(x);
         engine_plan(x);
         if (x->step.n > 0)
             engine_run_step(x);
-        else
+        else if (!views)
             engine_rest(x);
     }
 }

@@ -37,7 +37,8 @@ struct engine_options {
     int micro_batch_rows;                 /* session_limits */
     const struct engine_prefix *prefixes; /* [n_prefixes] */
     int n_prefixes;
-    uint64_t identity; /* of model, program and device: whose rows the files have */
+    double view_seconds; /* of pictures between two steps, at most; but one layer of the tower at least */
+    uint64_t identity;   /* of model, program and device: whose rows the files have */
 };
 
 struct engine_counts {

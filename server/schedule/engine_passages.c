@@ -67,7 +67,7 @@ static enum status compose(const struct engine_sequence *s, const struct hits *h
         struct text_span text = {passages->text.data, passages->text.size};
         enum status status = place->compose(place->context, text, all, e);
         if (status || asked->pictures == NULL) return status;
-        return picture_set_merge(asked->pictures, o->model, all, e);
+        return picture_set_merge(asked->pictures, all, e);
     }
     compose_before(o->tokenizer, encodes ? asked->source : asked->prompt, encodes ? asked->n_source : asked->n_prompt,
                    &passages->ids, all);

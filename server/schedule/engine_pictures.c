@@ -1,5 +1,6 @@
 /* server/schedule/engine_pictures.c: the rows of pictures in prompts: computed when a prompt begins to be read, as far
- * as no earlier prompt has left them. See engine_private.h. */
+ * as no earlier prompt has left them, and a part at a time, so that those who write go on. See engine_private.h. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "server/schedule/engine_private.h"
@@ -11,32 +12,63 @@ static int count_given(const struct engine_sequence *s, int n) {
     return given;
 }
 
-static enum status view(struct engine_sequence *s, struct error *e) {
+bool engine_wants_view(const struct engine_sequence *s) { return s->generation->asked.pictures && !s->viewed; }
+
+static void begin_view(struct engine_sequence *s) {
     struct engine *x = s->engine;
     const struct picture_set *pictures = s->generation->asked.pictures;
-    int rows = picture_set_rows(pictures, x->o.model), done = session_length(s->session);
-    size_t values = (size_t)rows * (size_t)x->info.hidden;
+    size_t values = (size_t)pictures->n_rows * (size_t)x->info.hidden;
     if (s->given == NULL) s->given = xmalloc((values + 1) * sizeof *s->given);
-    s->viewed = true;
-    return picture_set_view(pictures, x->o.model, x->pool, count_given(s, done), s->given, e);
+    x->viewing = s;
+    picture_view_begin(&x->view, pictures, x->pool, count_given(s, session_length(s->session)), s->given);
 }
 
-void engine_view_pictures(struct engine *x) {
-    int i = 0;
-    while (i < x->n_active) {
+void engine_end_view(struct engine_sequence *s) {
+    struct engine *x = s->engine;
+    if (x->viewing != s) return;
+    picture_view_end(&x->view);
+    x->viewing = NULL;
+}
+
+/* The first whose prompt is about to be read. */
+static bool choose_viewing(struct engine *x) {
+    for (int i = 0; i < x->n_active && x->viewing == NULL; i++) {
         struct engine_sequence *s = x->active[i];
-        struct error e = {0};
-        bool waits = s->state == SEQUENCE_RUNNING && s->generation->asked.pictures && !s->viewed;
-        if (waits && engine_begin_prompt(s) && view(s, &e))
-            sequence_finish(s, FINISH_ERROR, &e); /* and is no more among the active */
-        else
-            i++;
+        if (s->state == SEQUENCE_RUNNING && engine_wants_view(s) && engine_begin_prompt(s)) begin_view(s);
+    }
+    return x->viewing != NULL;
+}
+
+static void advance_view(struct engine *x) {
+    struct engine_sequence *s = x->viewing;
+    struct error e;
+    bool done = false;
+    if (picture_view_advance(&x->view, &done, &e)) {
+        sequence_finish(s, FINISH_ERROR, &e);
+    } else if (done) {
+        s->viewed = true;
+        engine_end_view(s);
     }
 }
 
+/* As long as the latest step took: those who write keep half of the device. */
+bool engine_view_pictures(struct engine *x) {
+    double start = time_now(), now = start, most = x->o.view_seconds;
+    if (x->step.n > 0) most = fmin(most, x->step_seconds);
+    if (!choose_viewing(x)) return false;
+    do {
+        advance_view(x);
+        now = time_now();
+    } while (now - start < most && choose_viewing(x));
+    x->paced += now - start;
+    return true;
+}
+
 void engine_give_rows(const struct engine_sequence *s, struct step_item *item, int first) {
-    if (s->generation->asked.pictures == NULL || first >= s->n_rows) return;
+    const struct picture_set *pictures = s->generation->asked.pictures;
+    if (pictures == NULL || first >= s->n_rows) return;
     int before = count_given(s, first);
+    item->names = pictures->names;
     if (count_given(s, first + item->n_tokens) > before)
         item->rows = s->given + (size_t)before * (size_t)s->engine->info.hidden;
 }

@@ -10,12 +10,26 @@ static int count_wanted(const struct engine_sequence *s) {
 }
 
 static struct session_text text_of(const struct engine_sequence *s) {
-    return (struct session_text){
-        .ids = s->rows, .n = count_wanted(s), .neighbors = s->neighbors, .source = s->source, .n_source = s->n_source};
+    const struct picture_set *pictures = s->generation->asked.pictures;
+    return (struct session_text){.ids = s->rows,
+                                 .n = count_wanted(s),
+                                 .names = pictures ? pictures->names : NULL,
+                                 .neighbors = s->neighbors,
+                                 .source = s->source,
+                                 .n_source = s->n_source};
 }
 
 static bool same_ids(const int32_t *a, const int32_t *b, int n) {
     return n == 0 || memcmp(a, b, (size_t)n * sizeof *a) == 0;
+}
+
+/* Whether the given rows among rows [0, n), which have equal ids, are of equal pictures. */
+static bool same_pictures(const struct engine_sequence *a, const struct engine_sequence *b, int n) {
+    int given = 0;
+    for (int i = 0; i < n; i++) given += a->rows[i] < 0;
+    if (given == 0) return true;
+    const struct row_name *p = a->generation->asked.pictures->names, *q = b->generation->asked.pictures->names;
+    return memcmp(p, q, (size_t)given * sizeof *p) == 0;
 }
 
 /* Whether rows [0, n) of both prompts are computed from the same. */
@@ -26,7 +40,7 @@ static bool begin_alike(const struct engine_sequence *a, const struct engine_seq
                         principal_filter(&b->generation->asked.principal)))
         return false;
     if (a->n_source != b->n_source || !same_ids(a->source, b->source, a->n_source)) return false;
-    if (!same_ids(a->rows, b->rows, n)) return false;
+    if (!same_ids(a->rows, b->rows, n) || !same_pictures(a, b, n)) return false;
     if (a->generation->answer.n_chunks == 0) return true;
     if (grid.f != session_grid(b->session).f) return false;
     for (int j = 0; j < grid_complete(grid, n); j++) {

@@ -111,7 +111,10 @@ struct engine {
     int n_active, n_parked;
     int n_left; /* sequences that are over and whose lookup is not */
     struct engine_step step;
-    struct workload waiting; /* of all who wait */
+    double step_seconds;             /* that it took */
+    struct engine_sequence *viewing; /* whose pictures are on their way through the tower; NULL: nobody's */
+    struct picture_view view;        /* of these */
+    struct workload waiting;         /* of all who wait */
     struct pace pace;
     double paced;           /* when the work that pace has not seen began; 0: there was none to do */
     struct filter **scopes; /* [n_scopes] held: filters of keys (engine_prefix.c) */
@@ -185,9 +188,14 @@ static inline bool engine_passages_are_due(const struct engine_sequence *s) {
 
 /* engine_pictures.c */
 
-/* Sequences whose prompt is about to be read get the rows of its pictures. */
-void engine_view_pictures(struct engine *x);
-/* The item's rows of pictures, which begins at row `first`. */
+/* Sequences whose prompt is about to be read get the rows of its pictures: a part of them. False: there are none to
+ * compute. */
+bool engine_view_pictures(struct engine *x);
+/* Whether its prompt cannot be read before that. */
+bool engine_wants_view(const struct engine_sequence *s);
+/* Its pictures are not computed any further. */
+void engine_end_view(struct engine_sequence *s);
+/* The item's rows of pictures, which begins at row `first`, and their names. */
 void engine_give_rows(const struct engine_sequence *s, struct step_item *item, int first);
 
 /* engine_pinned.c */

@@ -52,7 +52,7 @@ static void plan_prompts(struct engine *x) {
     int rows = prompt_rows(x), scored_rows = ENGINE_SCORED_ROWS;
     for (int i = 0; i < x->n_active; i++) {
         struct engine_sequence *s = x->active[i];
-        if (s->state != SEQUENCE_RUNNING || !engine_begin_prompt(s)) continue;
+        if (s->state != SEQUENCE_RUNNING || engine_wants_view(s) || !engine_begin_prompt(s)) continue;
         int done = session_length(s->session), n = min_int(s->n_rows - done, rows);
         int unscored = max_int(0, sequence_first_logits(s) - done);
         bool scores = sequence_scores(s);
@@ -69,7 +69,6 @@ static void plan_prompts(struct engine *x) {
 
 void engine_plan(struct engine *x) {
     x->step.n = 0;
-    engine_view_pictures(x);
     plan_answers(x);
     plan_prompts(x);
 }
@@ -218,7 +217,8 @@ static struct workload count_work(const struct engine_step *step) {
 static void count_step(struct engine *x) {
     struct workload done = count_work(&x->step);
     double now = time_now();
-    pace_note(&x->pace, done, now - x->paced);
+    x->step_seconds = now - x->paced;
+    pace_note(&x->pace, done, x->step_seconds);
     x->paced = now;
     pthread_mutex_lock(&x->lock);
     x->counts.steps++;

@@ -1,5 +1,5 @@
 /* server/schedule/picture_set.h: the pictures of a request, ready for the model's tower, which all answers to the
- * request share. Their rows have names from the start (retro/run/merge.h); the rows themselves are computed by the
+ * request share. Their rows have names from the start (retro/run/row_name.h); the rows themselves are computed by the
  * engine's thread, and only where none are kept of an earlier prompt. */
 #pragma once
 
@@ -13,27 +13,41 @@
 struct set_picture {
     float *pixels; /* [tiles, 3, height, width] owned */
     struct picture_cut cut;
-    uint64_t hash[2]; /* of the pixels and the cut */
+    struct row_name name; /* of its first row */
+    int rows;             /* that the decoder reads */
 };
 
 struct picture_set {
     atomic_int references;
-    struct set_picture *list; /* [n] */
-    int n;
+    const struct model *model; /* borrowed: it reads them */
+    struct set_picture *list;  /* [n] */
+    struct row_name *names;    /* of all rows, in the order of the pictures */
+    int n, n_rows;
 };
 
 /* Empty, with one reference and room for so many. */
-struct picture_set *picture_set_open(int room);
+struct picture_set *picture_set_open(const struct model *m, int room);
 /* Adds a picture, whose pixels are the set's from here on. */
 void picture_set_add(struct picture_set *p, float *pixels, const struct picture_cut *cut);
 struct picture_set *picture_set_hold(struct picture_set *p); /* of NULL: NULL */
 void picture_set_release(struct picture_set *p);             /* of NULL: nothing */
 
-/* ids with the model's picture id once for each picture become ids with the names of rows. */
-enum status picture_set_merge(const struct picture_set *p, const struct model *m, struct tokens *ids, struct error *e);
-/* All rows that the pictures give, in the order of the text. */
-int picture_set_rows(const struct picture_set *p, const struct model *m);
-/* Computes the rows behind the first `skip`: of pictures that have none there it leaves `rows` as they are. On the
- * thread that owns the pool. rows [picture_set_rows, d]. */
-enum status picture_set_view(const struct picture_set *p, const struct model *m, struct session_pool *pool, int skip,
-                             float *rows, struct error *e);
+/* ids with the model's picture id once for each picture become ids with given rows. */
+enum status picture_set_merge(const struct picture_set *p, struct tokens *ids, struct error *e);
+
+/* The rows of a set as they are computed, part by part: on the thread that owns the pool. */
+struct picture_view {
+    const struct picture_set *set;
+    struct session_pool *pool;
+    float *rows;     /* [n_rows, d] borrowed */
+    int next, tile;  /* the picture that is computed, and its first tile that is not yet */
+    int first, pass; /* the picture's first row; tiles of the pass that has begun, 0: none has */
+    float *seen;     /* owned: the tiles' rows as the tower makes them */
+};
+/* Leaves rows before the first `skip` as they are. */
+void picture_view_begin(struct picture_view *v, const struct picture_set *p, struct session_pool *pool, int skip,
+                        float *rows);
+/* About a layer of the tower more. *done: all rows are there. */
+enum status picture_view_advance(struct picture_view *v, bool *done, struct error *e);
+/* At the end, or before it. */
+void picture_view_end(struct picture_view *v);

@@ -165,6 +165,7 @@ void sequence_publish(struct engine_sequence *s) {
 /* Gives back the session, and the turn that it was for. */
 static void sequence_leave(struct engine_sequence *s) {
     struct engine *x = s->engine;
+    engine_end_view(s);
     if (s->state != SEQUENCE_WAITING) turns_end(&x->turns, &s->turn);
     if (s->session == NULL) return;
     session_close(s->session);

@@ -79,6 +79,40 @@ static void test_pictures_do_not_meet(void **state) {
     close_fixture(&f);
 }
 
+/* A pass in parts gives what a whole one gives; one that was left behind leaves nothing. */
+static void test_a_pass_in_parts(void **state) {
+    (void)state;
+    struct fixture f;
+    struct error e = {0};
+    struct tower *tower;
+    enum { TILE = 32, VALUES = 4 * 32, TILES = 3 };
+    float *pixels = make_pixels(3, TILES * TILE, TILE);
+    struct tower_picture tiles[TILES];
+    float whole[TILES * VALUES], parts[TILES * VALUES];
+    open_fixture(&f, "tests/golden/vision/llava_b");
+    for (int i = 0; i < TILES; i++) tiles[i] = (struct tower_picture){pixels + i * 3 * TILE * TILE, TILE, TILE};
+    int rows = tower_count(f.model, TOWER_ROWS, TILE, TILE), taken, layers = 0;
+    if (tower_open(&tower, f.model, 2 * rows, &e) || tower_run(tower, tiles, TILES, TOWER_PROJECTED, whole, &e))
+        fail_msg("%s", e.text);
+
+    bool done = false;
+    assert_int_equal(tower_begin(tower, tiles + 1, 2, TOWER_PROJECTED, &taken, &e), STATUS_OK);
+    assert_int_equal(tower_advance(tower, parts, &done, &e), STATUS_OK);
+    assert_false(done);
+    assert_int_equal(tower_begin(tower, tiles, TILES, TOWER_PROJECTED, &taken, &e), STATUS_OK);
+    assert_int_equal(taken, 2);
+    while (!done) {
+        assert_int_equal(tower_advance(tower, parts, &done, &e), STATUS_OK);
+        layers++;
+    }
+    assert_true(layers > 1);
+    assert_int_equal(tower_run(tower, tiles + 2, 1, TOWER_PROJECTED, parts + 2 * VALUES, &e), STATUS_OK);
+    assert_memory_equal(whole, parts, sizeof whole);
+    tower_close(tower);
+    free(pixels);
+    close_fixture(&f);
+}
+
 static void test_sizes_are_checked(void **state) {
     (void)state;
     struct fixture f;
@@ -138,13 +172,13 @@ static void read_text(struct fixture *f, struct session_pool *pool, unsigned see
     for (int i = 0; i < WORDS; i++) ids[i] = i * 7 % 240;
     ids[PLACE] = model_picture_id(f->model);
     if (session_view(pool, &picture, 1, rows, &e)) fail_msg("%s", e.text);
-    struct merged_picture merged = {rows, 1, 4, {seed * 77ull, seed * 91ull}};
+    struct merged_picture merged = {rows, 1, 4, {.picture = {7, 7, 7, (int32_t)seed}}};
     struct picture_text asked = {ids, WORDS, &merged, 1};
     if (merge_text(&out->text, f->model, &asked, &e)) fail_msg("%s", e.text);
     assert_int_equal(out->text.n, ROWS);
 
     if (session_open(&s, pool, (struct grid){0}, &e)) fail_msg("%s", e.text);
-    struct session_text text = {.ids = out->text.ids, .n = ROWS - 1};
+    struct session_text text = {.ids = out->text.ids, .names = out->text.names, .n = ROWS - 1};
     out->reused = session_reuse(s, &text);
     for (int at = session_length(s); at < ROWS; at += STEP) {
         int n = min_int(STEP, ROWS - at), before = count_given(out->text.ids, at);
@@ -152,6 +186,7 @@ static void read_text(struct fixture *f, struct session_pool *pool, unsigned see
         struct step_item item = {.session = s,
                                  .tokens = out->text.ids + at,
                                  .n_tokens = n,
+                                 .names = out->text.names,
                                  .n_logits = at + n == ROWS,
                                  .rows = given ? out->text.given + before * 32 : NULL};
         if (session_step(pool, &item, 1, &logits, &e)) fail_msg("%s", e.text);
@@ -196,7 +231,7 @@ static void test_places_are_counted(void **state) {
     struct error e = {0};
     struct merged_text t;
     float rows[4 * 32] = {0};
-    const struct merged_picture picture = {rows, 1, 4, {1, 2}};
+    const struct merged_picture picture = {rows, 1, 4, {.picture = {1, 2}}};
     const int32_t ids[] = {1, -200, 2};
     open_fixture(&f, "tests/golden/vision/llava_a");
     struct picture_text text = {ids, 3, &picture, 0};
@@ -212,8 +247,9 @@ static void test_places_are_counted(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pictures_do_not_meet), cmocka_unit_test(test_sizes_are_checked),
-        cmocka_unit_test(test_pictures_are_taken_over), cmocka_unit_test(test_places_are_counted)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pictures_do_not_meet),
+                                       cmocka_unit_test(test_a_pass_in_parts), cmocka_unit_test(test_sizes_are_checked),
+                                       cmocka_unit_test(test_pictures_are_taken_over),
+                                       cmocka_unit_test(test_places_are_counted)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

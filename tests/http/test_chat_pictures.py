@@ -1,10 +1,12 @@
 """Pictures in chats: the server reads files, resizes, sees and answers as transformers' pipeline does
 (tests/reference/make_vision_hf_golden.py)."""
 import base64
+import http.client
 import json
 import shutil
 import struct
 import subprocess
+import threading
 import zlib
 
 import openai
@@ -156,6 +158,54 @@ def test_the_limits(server):
     refuse(server, [part] * 3, "invalid_image", "67108864 pixels together")
     refuse(server, [picture("plain.png")] * 26, "context_length_exceeded", "26 pictures of at least 16 tokens")
     refuse(server, [picture("plain.png")] * 24 + [{"type": "text", "text": "long " * 40}], "context_length_exceeded")
+
+
+def gray_png(side, value):
+    """A small file of a large picture."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    line = bytes([0]) + bytes([value]) * side
+    packer = zlib.compressobj(1)
+    packed = b"".join(packer.compress(line) for _ in range(side)) + packer.flush()
+    header = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", packed) + chunk(b"IEND", b"")
+
+
+def large_picture(value):
+    url = "data:image/png;base64," + base64.b64encode(gray_png(5700, value)).decode()
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def test_others_are_answered_while_a_large_picture_is_read(server):
+    """Decoding 32 megapixels takes a good part of a second, in which HTTP's thread goes on, and a stream too."""
+    answers = []
+    asker = threading.Thread(target=lambda: answers.append(ask(server, [large_picture(3), large_picture(200)])))
+    asker.start()
+    between = 0
+    while asker.is_alive():
+        server.health()
+        between += 1
+    asker.join()
+    assert len(answers) == 1 and between > 10, between
+
+
+def test_a_bad_picture_of_a_stream_is_a_refusal(server):
+    part = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aGVsbG8="}}
+    for stream in (False, True):
+        reply = server.post({"messages": [{"role": "user", "content": [part]}], "stream": stream}, "/v1/chat/completions")
+        assert reply.status == 400 and reply.error()["code"] == "invalid_image"
+        assert reply.headers["Content-Type"] == "application/json"
+
+
+def test_clients_leave_while_pictures_are_read(server):
+    """Nothing is left of them: later pictures are read."""
+    body = json.dumps({"messages": [{"role": "user", "content": [large_picture(7)] * 2}], "stream": True})
+    for _ in range(4):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port)
+        connection.request("POST", "/v1/chat/completions", body, {"Content-Type": "application/json"})
+        connection.close()
+    compare(server, CASES[0])
 
 
 def test_passages_stand_beside_pictures(tmp_path):

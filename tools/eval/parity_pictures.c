@@ -172,7 +172,7 @@ enum status parity_pictures_merge(struct parity_case *c, const struct model *m, 
     size_t at = 0;
     for (int i = 0; i < p->n; i++) {
         int n = p->tiles ? p->tiles[i] : 1;
-        pictures[i] = (struct merged_picture){rows + at, n, tile_rows(p, m), {(uint64_t)i, (uint64_t)i + 1}};
+        pictures[i] = (struct merged_picture){rows + at, n, tile_rows(p, m), {.picture = {i}}};
         at += tile * (size_t)n;
     }
     int used = 0;

@@ -1,0 +1,52 @@
+/* server/schedule/picture_thread.h: a thread that makes pixels of the files of pictures for requests: it decodes and
+ * resizes, one picture at a time, so that a client that leaves is noticed, and no client waits for all pictures of
+ * another (turns.h). */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "server/access/principal.h"
+#include "server/host/sight.h"
+#include "server/schedule/generation.h"
+#include "server/schedule/picture_set.h"
+#include "server/schedule/turns.h"
+
+struct picture_thread;
+
+/* The bytes of a picture's file as they came. */
+struct picture_file {
+    struct buffer bytes; /* owned */
+    size_t message;      /* that has it */
+};
+
+/* The pictures of one request. The asker and the thread have a reference each. */
+struct picture_job {
+    struct turn turn; /* first: one is cast to the other; the thread's, as n_done is */
+    int n_done;
+    struct principal principal; /* held: who asks, and until when */
+    const struct sight *sight;
+    struct picture_file *files; /* [n] */
+    int n;
+    struct picture_set *set; /* what is ready; the asker's to read when the job is over */
+    atomic_bool cancelled;
+    atomic_int references;
+    pthread_mutex_t lock; /* guards the next two */
+    bool over;
+    struct waker waker;
+    struct error error; /* STATUS_OK: all pictures are in the set */
+};
+
+/* With room for n files and one reference; `waker` is called when the job is over. */
+struct picture_job *picture_job_open(const struct sight *sight, int n, struct principal who, struct waker waker);
+/* Nobody waits any more: waker is not called after this returns. */
+void picture_job_cancel(struct picture_job *j);
+bool picture_job_is_over(struct picture_job *j);
+void picture_job_release(struct picture_job *j); /* NULL: nothing */
+
+/* capacity: jobs that may wait. */
+enum status picture_thread_open(struct picture_thread **out, int capacity, struct error *e);
+/* Ends the thread. Jobs that still wait end with STATUS_CANCELLED, later ones are refused. */
+void picture_thread_stop(struct picture_thread *t);
+void picture_thread_close(struct picture_thread *t);
+/* Takes a reference of a job that has its files. STATUS_BUSY when `capacity` jobs wait or the thread was stopped. */
+enum status picture_thread_ask(struct picture_thread *t, struct picture_job *j, struct error *e);
