@@ -111,7 +111,7 @@ static enum status follow_step(struct session_pool *p, struct text_span in, stru
     return backend_sync(p->model->backend, e);
 }
 
-/* What rank 0 refuses, all refuse. */
+/* All ranks refuse alike, and rank 0 says so. */
 static enum status unless_refused(enum status status) { return status == STATUS_DEVICE ? status : STATUS_OK; }
 
 /* A rank's rows of the pictures are the same as rank 0's, which keeps them. */
