@@ -7,6 +7,7 @@
 #   make install  what `make` built, into DESTDIR and PREFIX (/usr/local); builds nothing, so that root may call it
 #   make test     deps, build, every test that needs no GPU
 #   make clients-test  langchain-openai, llama-index and lm-eval against the server, in an environment of their own
+#   make replicas-test  three servers behind nginx and HAProxy, which it installs: docs/replicas.md
 #   make page-test  the page at GET / in a real Chromium, which it installs
 #   make c-test   the C tests alone, for SANITIZE=
 #   make arm64-test  the C tests that need few libraries, built for arm64 and run by qemu; installs a cross compiler
@@ -304,6 +305,12 @@ clients-test: deps
 	@$(MAKE) --no-print-directory all
 	@RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(DEPS)/clients-venv/bin/python -m pytest -q -p no:cacheprovider tests/clients
 
+# Apart from `make test`: three servers behind nginx and HAProxy, which it installs.
+replicas-test: deps
+	@tools/deps_replicas.sh
+	@$(MAKE) --no-print-directory all
+	@RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(DEPS)/venv/bin/python -m pytest -q -p no:cacheprovider tests/replicas
+
 # What tests/tokenizers leaves out of `make test`: the reference libraries need ten minutes for these texts.
 tokenizer-test: deps
 	@RETRO_TOKENIZER_TEXTS=whole RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(DEPS)/venv/bin/python -m pytest -q -p no:cacheprovider tests/tokenizers
@@ -354,7 +361,7 @@ test-train: deps deps-train
 clean:
 	rm -rf build
 
-.PHONY: soak all c-tests list-c-tests emulated cuda-check gpu-ops gpu-programs gpu-bundle gpu-check fuzz deps info \
+.PHONY: replicas-test soak all c-tests list-c-tests emulated cuda-check gpu-ops gpu-programs gpu-bundle gpu-check fuzz deps info \
 	test page-test clients-test install c-test arm64-test valgrind lint format bench demo deps-train train-smoke \
 	test-train clean
 -include $(shell find $(BUILD) -type f -name '*.d' 2>/dev/null)
