@@ -148,7 +148,8 @@ $(BUILD)/retro-server: $(BUILD)/server/main.c.o $(LIBRARY)
 $(BUILD)/retro-index: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/index/*.c)) $(LIBRARY)
 $(BUILD)/retro-eval: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/eval/*.c)) $(LIBRARY)
 $(BUILD)/retro-bench: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/bench/*.c)) $(LIBRARY)
-$(BUILD)/retro-convert: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/convert/*.c tools/import/*.c)) $(LIBRARY)
+IMPORT := $(patsubst %,$(BUILD)/%.o,$(wildcard tools/import/*.c tools/import/*/*.c))
+$(BUILD)/retro-convert: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/convert/*.c)) $(IMPORT) $(LIBRARY)
 $(PROGRAMS):
 	@mkdir -p $(BUILD)/lib
 	@$(if $(FAISS),ln -sf $(FAISS_HOME)/lib/*.so $(BUILD)/lib)
@@ -252,7 +253,7 @@ list-c-tests:
 
 # libFuzzer targets; tests/fuzz/run.sh builds them with clang and the right SANITIZE.
 FUZZERS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
-$(BUILD)/tests/fuzz/fuzz_checkpoint: $(CONVERT) $(patsubst %,$(BUILD)/%.o,$(wildcard tools/import/*.c))
+$(BUILD)/tests/fuzz/fuzz_checkpoint: $(CONVERT) $(IMPORT)
 $(FUZZERS): $(BUILD)/%: $(BUILD)/%.c.o $(LIBRARY)
 	$(call quiet,LINK)$(CXX) $(LDFLAGS) -fsanitize=fuzzer $(filter %.o,$^) $(LIBRARY) $(LDLIBS) -o $@
 FUZZ_SECONDS ?= 60

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "tools/convert/convert.h"
-#include "tools/import/checkpoint.h"
+#include "tools/import/containers/checkpoint.h"
 
 struct import_options {
     const char *from, *to;  /* a checkpoint and a folder */
@@ -55,22 +55,22 @@ struct import_plan {
     int trimmed_tensors;
 };
 
-/* import_config.c: the files --config and --retro-args, before anything else. */
+/* plan/import_config.c: the files --config and --retro-args, before anything else. */
 enum status import_read_given(struct import_plan *p, const struct import_options *o, struct error *e);
-/* import_names.c: gives the tensors the names of our families and joins what a container holds apart. */
+/* plan/import_names.c: gives the tensors the names of our families and joins what a container holds apart. */
 enum status import_rename(struct import_plan *p, struct error *e);
-/* import_layers.c: reads the architecture and its depths from the names. */
+/* plan/import_layers.c: reads the architecture and its depths from the names. */
 enum status import_find_layers(struct import_plan *p, const struct import_options *o, struct error *e);
-/* import_config.c: config.json, from the settings, the tensors and the options. */
+/* plan/import_config.c: config.json, from the settings, the tensors and the options. */
 enum status import_configure(struct import_plan *p, const struct import_options *o, struct error *e);
-/* import_tokenizer.c: the vocabulary's size and special ids, from the tokenizer. */
+/* plan/import_tokenizer.c: the vocabulary's size and special ids, from the tokenizer. */
 enum status import_read_tokenizer(struct import_plan *p, const struct import_options *o, struct error *e);
 enum status import_copy_tokenizer(const struct import_plan *p, const struct import_options *o, const struct output *out,
                                   struct error *e);
-/* import_plan.c: every tensor of the model, with where it comes from; nothing of the checkpoint is left over. */
+/* plan/import_plan.c: every tensor of the model, with where it comes from; nothing of the checkpoint is left over. */
 enum status import_match(struct import_plan *p, struct error *e);
-/* import_pictures.c: the same of towers, by what names say of how ranks share a tensor; the shapes are checked when the
- * folder is opened. */
+/* plan/import_pictures.c: the same of towers, by what names say of how ranks share a tensor; the shapes are checked
+ * when the folder is opened. */
 bool import_is_pictures(const struct settings *given);
 enum status import_match_pictures(struct import_plan *p, struct error *e);
 /* import_write.c: the weights of the folder. */

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "config/json/json_value.h"
-#include "tools/import/pickle.h"
+#include "tools/import/formats/pickle.h"
 
 enum setting_kind { SETTING_NONE, SETTING_BOOL, SETTING_INT, SETTING_REAL, SETTING_TEXT };
 

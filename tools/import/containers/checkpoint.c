@@ -1,5 +1,5 @@
-/* tools/import/checkpoint.c: finds out which container a path is, and opens it. See checkpoint.h. */
-#include "tools/import/checkpoint.h"
+/* tools/import/containers/checkpoint.c: finds out which container a path is, and opens it. See checkpoint.h. */
+#include "tools/import/containers/checkpoint.h"
 
 #include <ctype.h>
 #include <dirent.h>

@@ -1,5 +1,5 @@
-/* tools/import/tar.h: tar archives over bytes in memory, as Python writes them: long names and sizes by pax records or
- * GNU's headers. Links, devices and names that lead out of the archive are refused. */
+/* tools/import/formats/tar.h: tar archives over bytes in memory, as Python writes them: long names and sizes by pax
+ * records or GNU's headers. Links, devices and names that lead out of the archive are refused. */
 #pragma once
 
 #include "config/base/buffer.h"

@@ -1,10 +1,10 @@
-/* tools/import/checkpoint_pieces.c: tensors that are made of pieces with places: whether these fit together, and
- * tensors of all layers, which become one for each. */
+/* tools/import/containers/checkpoint_pieces.c: tensors that are made of pieces with places: whether these fit together,
+ * and tensors of all layers, which become one for each. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/import/checkpoint.h"
+#include "tools/import/containers/checkpoint.h"
 
 enum { LAYERS_LIMIT = 1 << 12 };
 

@@ -1,11 +1,11 @@
-/* tools/import/checkpoint_ranks.c: Megatron's "torch" format: a file of torch.save for each tensor parallel rank of
- * each pipeline stage. Each stage counts its layers from 0; interleaved stages hold several runs of layers. */
+/* tools/import/containers/checkpoint_ranks.c: Megatron's "torch" format: a file of torch.save for each tensor parallel
+ * rank of each pipeline stage. Each stage counts its layers from 0; interleaved stages hold several runs of layers. */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/import/checkpoint.h"
+#include "tools/import/containers/checkpoint.h"
 
 enum {
     RANKS_LIMIT = 1024,

@@ -1,5 +1,5 @@
-/* tools/import/yaml.c: configurations in YAML. See yaml.h. */
-#include "tools/import/yaml.h"
+/* tools/import/formats/yaml.c: configurations in YAML. See yaml.h. */
+#include "tools/import/formats/yaml.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* tools/import/pickle_names.c: names that a pickle may not hold. See pickle_names.h. */
-#include "tools/import/pickle_names.h"
+/* tools/import/formats/pickle_names.c: names that a pickle may not hold. See pickle_names.h. */
+#include "tools/import/formats/pickle_names.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
-/* tools/import/import_config.c: config.json of a checkpoint: from --config, else its settings, its tensors, or what
- * Megatron takes where nothing is said. Each value is kept with where it came from. */
+/* tools/import/plan/import_config.c: config.json of a checkpoint: from --config, else its settings, its tensors, or
+ * what Megatron takes where nothing is said. Each value is kept with where it came from. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/import/import_keys.h"
+#include "tools/import/plan/import_keys.h"
 
 /* Where a value comes from, in words. */
 static void say(struct import_plan *p, const char *key, const char *what, const char *name) {

@@ -1,7 +1,7 @@
-/* tools/import/pickle_value.c: looking into what a pickle holds. See pickle.h. */
+/* tools/import/formats/pickle_value.c: looking into what a pickle holds. See pickle.h. */
 #include <string.h>
 
-#include "tools/import/pickle.h"
+#include "tools/import/formats/pickle.h"
 
 bool pickle_is(const struct pickle_value *v, enum pickle_kind kind) { return v && v->kind == kind; }
 

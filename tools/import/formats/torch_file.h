@@ -1,9 +1,9 @@
-/* tools/import/torch_file.h: what torch.save writes: a zip of one pickle and one file for each storage. */
+/* tools/import/formats/torch_file.h: what torch.save writes: a zip of one pickle and one file for each storage. */
 #pragma once
 
 #include "retro/weights/weights.h"
-#include "tools/import/pickle.h"
-#include "tools/import/zip.h"
+#include "tools/import/formats/pickle.h"
+#include "tools/import/formats/zip.h"
 
 struct torch_file {
     struct zip *zip;

@@ -1,12 +1,12 @@
-/* tools/import/import_tokenizer.c: the tokenizer that lies beside a checkpoint or is given: the vocabulary's size and
- * the special ids come from it, and its files go into the folder. */
+/* tools/import/plan/import_tokenizer.c: the tokenizer that lies beside a checkpoint or is given: the vocabulary's size
+ * and the special ids come from it, and its files go into the folder. */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "retro/text/tokenizer.h"
-#include "tools/import/import_keys.h"
+#include "tools/import/plan/import_keys.h"
 
 enum { FILE_LIMIT = 256 << 20 };
 

@@ -1,9 +1,9 @@
-/* tools/import/checkpoint.h: a checkpoint of any container as names, shapes and places of tensors, and settings.
- * Weights stay in their files, which are mapped. */
+/* tools/import/containers/checkpoint.h: a checkpoint of any container as names, shapes and places of tensors, and
+ * settings. Weights stay in their files, which are mapped. */
 #pragma once
 
+#include "tools/import/formats/torch_file.h"
 #include "tools/import/settings.h"
-#include "tools/import/torch_file.h"
 
 /* A part of a tensor: rows without gaps. */
 struct checkpoint_piece {

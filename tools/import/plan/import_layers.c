@@ -1,5 +1,5 @@
-/* tools/import/import_layers.c: which architecture a checkpoint is of, how deep its stacks are, and which layers read
- * neighbours: by the names of its tensors. */
+/* tools/import/plan/import_layers.c: which architecture a checkpoint is of, how deep its stacks are, and which layers
+ * read neighbours: by the names of its tensors. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>

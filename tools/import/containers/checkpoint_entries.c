@@ -1,12 +1,12 @@
-/* tools/import/checkpoint_entries.c: the files of a checkpoint: of a folder, or of an archive, in which they are read
- * where they lie. */
+/* tools/import/containers/checkpoint_entries.c: the files of a checkpoint: of a folder, or of an archive, in which they
+ * are read where they lie. */
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "tools/import/checkpoint.h"
-#include "tools/import/tar.h"
+#include "tools/import/containers/checkpoint.h"
+#include "tools/import/formats/tar.h"
 
 enum { DEPTH = 2, ENTRIES_LIMIT = 1 << 20 };
 

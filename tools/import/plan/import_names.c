@@ -1,4 +1,4 @@
-/* tools/import/import_names.c: names of a checkpoint's tensors become those of our families: Megatron-Core's, as
+/* tools/import/plan/import_names.c: names of a checkpoint's tensors become those of our families: Megatron-Core's, as
  * Transformer Engine calls the norms (docs/spec/retro-model.md 9.2). */
 #include <ctype.h>
 #include <stdlib.h>

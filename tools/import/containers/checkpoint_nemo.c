@@ -1,10 +1,10 @@
-/* tools/import/checkpoint_nemo.c: NeMo's configuration, in YAML, becomes arguments of Megatron's names. NeMo 1 has them
- * at the root or below cfg, NeMo 2 below config. */
+/* tools/import/containers/checkpoint_nemo.c: NeMo's configuration, in YAML, becomes arguments of Megatron's names. NeMo
+ * 1 has them at the root or below cfg, NeMo 2 below config. */
 #include <stdio.h>
 #include <string.h>
 
-#include "tools/import/checkpoint.h"
-#include "tools/import/yaml.h"
+#include "tools/import/containers/checkpoint.h"
+#include "tools/import/formats/yaml.h"
 
 enum { YAML_LIMIT = 1 << 20, KEY_SIZE = 128 };
 

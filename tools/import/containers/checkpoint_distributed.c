@@ -1,10 +1,10 @@
-/* tools/import/checkpoint_distributed.c: checkpoints of torch.distributed (Megatron's torch_dist, torch_dcp): a pickle
- * .metadata says which boxes each tensor is made of, and where in which file the box lies, as a file of torch.save of
- * its own. */
+/* tools/import/containers/checkpoint_distributed.c: checkpoints of torch.distributed (Megatron's torch_dist,
+ * torch_dcp): a pickle .metadata says which boxes each tensor is made of, and where in which file the box lies, as a
+ * file of torch.save of its own. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/import/checkpoint.h"
+#include "tools/import/containers/checkpoint.h"
 
 enum { PIECES_LIMIT = 1 << 12, NAME_LIMIT = 400 };
 

@@ -1,10 +1,10 @@
-/* tools/import/checkpoint_zarr.c: Megatron's distributed checkpoints in zarr's format (version 2): a folder for each
- * tensor, with .zarray, which says how it is cut, and a file of raw bytes for each chunk: "0.1". */
+/* tools/import/containers/checkpoint_zarr.c: Megatron's distributed checkpoints in zarr's format (version 2): a folder
+ * for each tensor, with .zarray, which says how it is cut, and a file of raw bytes for each chunk: "0.1". */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/import/checkpoint.h"
+#include "tools/import/containers/checkpoint.h"
 
 enum { PIECES_LIMIT = 1 << 12, NAME_LIMIT = 400, ZARRAY_LIMIT = 1 << 16 };
 

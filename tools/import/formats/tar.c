@@ -1,5 +1,5 @@
-/* tools/import/tar.c: tar archives. See tar.h. */
-#include "tools/import/tar.h"
+/* tools/import/formats/tar.c: tar archives. See tar.h. */
+#include "tools/import/formats/tar.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
-/* tools/import/zip.h: zip archives of stored files, as torch.save writes them: the central directory, with its 64-bit
- * fields, over bytes in memory. Compressed and encrypted files, files that overlap and sizes that lie are refused. */
+/* tools/import/formats/zip.h: zip archives of stored files, as torch.save writes them: the central directory, with its
+ * 64-bit fields, over bytes in memory. Compressed and encrypted files, files that overlap and sizes that lie are
+ * refused. */
 #pragma once
 
 #include "config/base/buffer.h"

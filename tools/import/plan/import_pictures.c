@@ -1,5 +1,6 @@
-/* tools/import/import_pictures.c: vision towers, alone or in LLaVA. Their checkpoints say nothing of the tower, so all
- * of config.json is given; names say how ranks share a tensor, and the folder's own family checks names and shapes. */
+/* tools/import/plan/import_pictures.c: vision towers, alone or in LLaVA. Their checkpoints say nothing of the tower, so
+ * all of config.json is given; names say how ranks share a tensor, and the folder's own family checks names and shapes.
+ */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,10 +1,11 @@
-/* tools/import/import_families.c: the keys of config.json that Retro and T5 have beside those of GPT, and which keys
+/* tools/import/plan/import_families.c: the keys of config.json that Retro and T5 have beside those of GPT, and which
+ * keys
  * --config may hold. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/base/nearest.h"
-#include "tools/import/import_keys.h"
+#include "tools/import/plan/import_keys.h"
 
 /* Keys that nothing but tensors decides are not among them. */
 static const char *const given_keys[] = {"num_attention_heads",

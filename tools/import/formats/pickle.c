@@ -1,10 +1,10 @@
-/* tools/import/pickle.c: the machine that pickles are programs of, without its calls. See pickle.h. */
-#include "tools/import/pickle.h"
+/* tools/import/formats/pickle.c: the machine that pickles are programs of, without its calls. See pickle.h. */
+#include "tools/import/formats/pickle.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/import/pickle_names.h"
+#include "tools/import/formats/pickle_names.h"
 
 enum {
     MEMORY_LIMIT = 512 << 20,

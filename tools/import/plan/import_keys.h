@@ -1,4 +1,4 @@
-/* tools/import/import_keys.h: how keys of config.json are filled in: from --config, from the checkpoint's settings
+/* tools/import/plan/import_keys.h: how keys of config.json are filled in: from --config, from the checkpoint's settings
  * ("a|b": the first that is there), from tensors; and noted as missing. */
 #pragma once
 

@@ -1,5 +1,6 @@
-/* tools/import/import_plan.c: every tensor that the model has, by its configuration, and the tensor of the checkpoint
- * that it comes from. A missing one, one of another shape and one that the model does not have are errors. */
+/* tools/import/plan/import_plan.c: every tensor that the model has, by its configuration, and the tensor of the
+ * checkpoint that it comes from. A missing one, one of another shape and one that the model does not have are errors.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-/* tools/import/zip.c: zip archives of stored files. See zip.h. Only the central directory counts: torch writes local
- * headers without sizes. */
-#include "tools/import/zip.h"
+/* tools/import/formats/zip.c: zip archives of stored files. See zip.h. Only the central directory counts: torch writes
+ * local headers without sizes. */
+#include "tools/import/formats/zip.h"
 
 #include <stdlib.h>
 #include <string.h>

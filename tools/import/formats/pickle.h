@@ -1,6 +1,6 @@
-/* tools/import/pickle.h: Python's pickles, read as data. A pickle is a program that can name any function to call; this
- * reader runs none: a call becomes a value that says what would have been called with what. Functions that no
- * checkpoint has a use for and a hostile file does (os.system, builtins.eval, ...) are refused by name. */
+/* tools/import/formats/pickle.h: Python's pickles, read as data. A pickle is a program that can name any function to
+ * call; this reader runs none: a call becomes a value that says what would have been called with what. Functions that
+ * no checkpoint has a use for and a hostile file does (os.system, builtins.eval, ...) are refused by name. */
 #pragma once
 
 #include "config/base/buffer.h"

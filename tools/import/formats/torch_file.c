@@ -1,5 +1,5 @@
-/* tools/import/torch_file.c: files of torch.save. See torch_file.h. */
-#include "tools/import/torch_file.h"
+/* tools/import/formats/torch_file.c: files of torch.save. See torch_file.h. */
+#include "tools/import/formats/torch_file.h"
 
 #include <stdlib.h>
 #include <string.h>

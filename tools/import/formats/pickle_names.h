@@ -1,0 +1,7 @@
+/* tools/import/formats/pickle_names.h: names that a pickle may not hold. No name is ever imported, so these are refused
+ * to say what the file is, not to be safe from it. */
+#pragma once
+
+#include "config/base/buffer.h"
+
+bool pickle_names_refuse(struct text_span module, struct text_span name);
