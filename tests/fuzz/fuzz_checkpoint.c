@@ -91,7 +91,7 @@ static void plan(const char *folder) {
     struct import_plan p = {0};
     struct import_options o = {.from = folder, .inspect = true};
     struct error e;
-    if (checkpoint_open(&p.checkpoint, folder, &e) == STATUS_OK && import_rename(&p, &e) == STATUS_OK &&
+    if (checkpoint_open(&p.checkpoint, folder, "/dev/shm", &e) == STATUS_OK && import_rename(&p, &e) == STATUS_OK &&
         import_find_layers(&p, &o, &e) == STATUS_OK && import_configure(&p, &o, &e) == STATUS_OK &&
         import_match(&p, &e) == STATUS_OK)
         read_pieces(&p);

@@ -1,9 +1,11 @@
 """retro-convert on NeMo's files: .nemo archives with distributed checkpoints and with files of ranks, folders of training
 and of NeMo 2. NeMo itself does not run here: the files are written by hand, after its own code (names, YAML, tar)."""
+import gzip
 import io
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +13,7 @@ import tarfile
 
 import numpy as np
 import pytest
+import sentencepiece
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
@@ -103,6 +106,61 @@ def test_archive(tmp_path, tensors, format):
     same(imported(tmp_path, pack(tmp_path, tmp_path / "parts", format=format)), tensors)
 
 
+@pytest.mark.parametrize("members", [1, 3])
+def test_compressed(tmp_path, tensors, members):
+    """gzip, as NeMo wrote until 1.7: in one member, or in several behind one another. Nothing unpacked is left."""
+    write_weights(tmp_path / "parts/model_weights", "model.", tensors)
+    (tmp_path / "parts/model_config.yaml").write_text(YAML)
+    archive = pack(tmp_path, tmp_path / "parts")
+    raw = archive.read_bytes()
+    cuts = [len(raw) * i // members for i in range(members + 1)]
+    archive.write_bytes(b"".join(gzip.compress(raw[a:b]) for a, b in zip(cuts, cuts[1:])))
+    same(imported(tmp_path, archive), tensors)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["given.json", "model.nemo", "out", "parts"]
+    done = subprocess.run([BUILD / "retro-convert", "--inspect", archive], capture_output=True, text=True,
+                          env={**os.environ, "TMPDIR": str(tmp_path)})
+    assert done.returncode == 0 and "retro_chunk_length" in done.stdout, done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["given.json", "model.nemo", "out", "parts"]
+
+
+def sentencepiece_of(pieces):
+    model = io.BytesIO()
+    lines = [f"{chr(97 + i % 26)}{chr(97 + i // 26)}word{i}" for i in range(500)]
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(lines), model_writer=model, vocab_size=pieces,
+                                             model_type="bpe", minloglevel=2)
+    return model.getvalue()
+
+
+def test_tokenizer_within(tmp_path, tensors):
+    """The file that the configuration names, among others; it says the size of the vocabulary and the end of text."""
+    write_weights(tmp_path / "parts/model_weights", "model.", tensors)
+    (tmp_path / "parts/model_config.yaml").write_text(YAML)
+    (tmp_path / "parts/other.model").write_bytes(b"none")
+    (tmp_path / "parts/abc_tokenizer.model").write_bytes(sentencepiece_of(250))
+    archive = pack(tmp_path, tmp_path / "parts")
+    out = tmp_path / "out"
+    done = subprocess.run([BUILD / "retro-convert", "--from", archive, "--out", out], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (out / "tokenizer.model").read_bytes() == (tmp_path / "parts/abc_tokenizer.model").read_bytes()
+    made = json.loads((out / "config.json").read_text())
+    assert (made["vocab_size"], made["eod_token_id"]) == (250, 2)
+    assert not (out / "other.model").exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.nemo", "out", "parts"]
+    given = tmp_path / "given.model"
+    given.write_bytes(sentencepiece_of(248))
+    done = subprocess.run([BUILD / "retro-convert", "--inspect", archive, "--tokenizer", given], capture_output=True, text=True)
+    assert re.search(r"vocab_size +248", done.stdout), done.stderr
+
+
+def test_damaged_tokenizer_within(tmp_path, tensors):
+    write_weights(tmp_path / "parts/model_weights", "model.", tensors)
+    (tmp_path / "parts/model_config.yaml").write_text(YAML)
+    (tmp_path / "parts/abc_tokenizer.model").write_bytes(b"no tokenizer")
+    done = convert(tmp_path, pack(tmp_path, tmp_path / "parts"))
+    assert done.returncode == 1 and "the tokenizer within" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["given.json", "model.nemo", "parts"]
+
+
 def test_unpacked(tmp_path, tensors):
     write_weights(tmp_path / "parts/model_weights", "model.", tensors)
     (tmp_path / "parts/model_config.yaml").write_text(YAML)
@@ -131,7 +189,18 @@ def test_nemo_2(tmp_path, tensors):
     lines = ["_target_: nemo.collections.llm.gpt.model.base.GPTModel", "config:",
              *(f"  {line}" for line in YAML.splitlines())]
     (tmp_path / "parts/context/model.yaml").write_text("\n".join(lines))
+    tokenizer = tmp_path / "parts/context/nemo_tokenizer"
+    tokenizer.mkdir()
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (tokenizer / name).write_text("{}")
+    words = {f"w{i}": i for i in range(250)}
+    (tokenizer / "tokenizer.json").write_text(json.dumps({
+        "version": "1.0", "added_tokens": [], "pre_tokenizer": {"type": "BertPreTokenizer"}, "model": {
+        "type": "WordPiece", "unk_token": "w0", "continuing_subword_prefix": "##", "max_input_chars_per_word": 9,
+        "vocab": words}}))
     same(imported(tmp_path, tmp_path / "parts"), tensors)
+    assert (tmp_path / "out/tokenizer.json").read_bytes() == (tokenizer / "tokenizer.json").read_bytes()
+    assert (tmp_path / "out/tokenizer_config.json").read_text() == "{}"
 
 
 @pytest.mark.parametrize("name", ["geglu", "fast-geglu"])
@@ -190,5 +259,14 @@ def test_damaged_archives(tmp_path, tensors):
     assert done.returncode == 1 and "no tar" in done.stderr
     archive.write_bytes(b"\x1f\x8b" + raw)
     done = convert(tmp_path, archive)
-    assert done.returncode == 1 and "is compressed by gzip: unpack it first" in done.stderr
+    assert done.returncode == 1 and "damaged gzip" in done.stderr
+    packed = gzip.compress(raw)
+    for size in (3, 18, len(packed) // 2, len(packed) - 1):
+        archive.write_bytes(packed[:size])
+        done = convert(tmp_path, archive)
+        assert done.returncode == 1 and "the gzip is cut off" in done.stderr, (size, done.stderr)
+    archive.write_bytes(gzip.compress(bytes(64 << 20)))
+    done = convert(tmp_path, archive)
+    assert done.returncode == 1 and re.search(r"bytes of gzip grow to more than \d+: refused", done.stderr)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["given.json", "model.nemo", "parts"]
     shutil.rmtree(tmp_path / "parts")

@@ -1,10 +1,23 @@
 /* tools/import/import.c: an import from its beginning to its end. See import.h. */
 #include "tools/import/import.h"
 
+#include <libgen.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* Where there is room for weights: where the folder will lie. An inspection takes the system's place for large
+ * temporary files. */
+static char *find_scratch(const struct import_options *o) {
+    const char *temporary = getenv("TMPDIR");
+    if (o->to == NULL || o->inspect) return xstrdup(temporary && temporary[0] ? temporary : "/var/tmp");
+    char *copy = xstrdup(o->to), *folder = xstrdup(dirname(copy));
+    free(copy);
+    return folder;
+}
 
 static enum status plan(struct import_plan *p, const struct import_options *o, struct error *e) {
-    if (checkpoint_open(&p->checkpoint, o->from, e) || import_read_given(p, o, e) || import_rename(p, e))
+    p->scratch = find_scratch(o);
+    if (checkpoint_open(&p->checkpoint, o->from, p->scratch, e) || import_read_given(p, o, e) || import_rename(p, e))
         return e->status;
     if (!p->pictures && (import_find_layers(p, o, e) || import_configure(p, o, e))) return e->status;
     enum status status = p->pictures ? import_match_pictures(p, e) : import_match(p, e);
@@ -30,6 +43,7 @@ void import_close(struct import_plan *p) {
     settings_free(&p->config);
     buffer_free(&p->missing);
     checkpoint_close(p->checkpoint);
+    free(p->scratch);
     *p = (struct import_plan){0};
 }
 

@@ -38,6 +38,7 @@ struct import_target {
 
 struct import_plan {
     struct checkpoint *checkpoint;
+    char *scratch; /* folder of what has to be unpacked */
     enum import_architecture architecture;
     bool pictures; /* a vision tower, alone or in LLaVA, of which --config is all of config.json */
     bool legacy;   /* named as Megatron-LM did before Megatron-Core */

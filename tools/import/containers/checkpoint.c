@@ -115,8 +115,9 @@ static enum status open_container(struct checkpoint *c, struct error *e) {
                      c->folder);
 }
 
-enum status checkpoint_open(struct checkpoint **out, const char *path, struct error *e) {
+enum status checkpoint_open(struct checkpoint **out, const char *path, const char *scratch, struct error *e) {
     struct checkpoint *c = xcalloc(1, sizeof *c);
+    c->scratch = scratch;
     c->version = 3;
     c->ranks = c->stages = c->chunks = 1;
     c->inner = "";

@@ -30,8 +30,16 @@ struct checkpoint_entry {
     struct text_span bytes; /* of an archive's; {NULL, 0}: a file of the folder, which is mapped when it is read */
 };
 
+/* A file of the tokenizer that came along, by the name that it has in a model folder. */
+struct checkpoint_companion {
+    const char *name;
+    struct text_span bytes;
+};
+enum { CHECKPOINT_COMPANIONS = 8 };
+
 struct checkpoint {
     const char *container; /* in words */
+    const char *scratch;   /* folder for what has to be unpacked; borrowed */
     char *folder;          /* that holds it, after the tracker was followed; or the archive */
     const char *inner;     /* "model_weights/": files are below it, or "" */
     struct checkpoint_entry *entries;
@@ -40,6 +48,8 @@ struct checkpoint {
     int ranks, stages, chunks;
     double version; /* of the layout of query_key_value; 3 where no order is known but the newest */
     struct settings settings;
+    struct checkpoint_companion companions[CHECKPOINT_COMPANIONS];
+    int n_companions;
     struct checkpoint_tensor *tensors; /* in order of name */
     int n, capacity;
     int dropped; /* entries that belong to training: states of optimisers, random numbers, ... */
@@ -54,8 +64,9 @@ struct checkpoint {
 
 /* Whether a path is a checkpoint that checkpoint_open reads, by the names in it. */
 bool checkpoint_detect(const char *path);
-/* Reads everything but the weights. */
-enum status checkpoint_open(struct checkpoint **out, const char *path, struct error *e);
+/* Reads everything but the weights. A compressed archive is unpacked into a nameless file in the folder `scratch`,
+ * which must outlive the checkpoint. */
+enum status checkpoint_open(struct checkpoint **out, const char *path, const char *scratch, struct error *e);
 void checkpoint_close(struct checkpoint *c);
 /* NULL when there is none. */
 struct checkpoint_tensor *checkpoint_find(const struct checkpoint *c, const char *name);
@@ -66,7 +77,7 @@ enum status checkpoint_open_ranks(struct checkpoint *c, struct error *e);       
 enum status checkpoint_open_distributed(struct checkpoint *c, struct error *e); /* checkpoint_distributed.c */
 
 enum status checkpoint_open_zarr(struct checkpoint *c, struct error *e); /* checkpoint_zarr.c */
-/* checkpoint_entries.c: the files of a folder, two folders deep, or of an archive. */
+/* checkpoint_entries.c: the files of a folder, three folders deep, or of an archive. */
 enum status checkpoint_list_folder(struct checkpoint *c, struct error *e);
 enum status checkpoint_list_archive(struct checkpoint *c, struct error *e);
 bool checkpoint_has(const struct checkpoint *c, const char *name);
@@ -74,6 +85,9 @@ bool checkpoint_has(const struct checkpoint *c, const char *name);
 void checkpoint_enter(struct checkpoint *c, const char *inner);
 /* The bytes of a file, which is mapped once. */
 enum status checkpoint_read(struct checkpoint *c, const char *name, struct text_span *bytes, struct error *e);
+/* checkpoint_companions.c: finds the tokenizer that the container holds: the file that NeMo's configuration names
+ * (`wanted`, or NULL), else NeMo 2's folder of it, else the only file that is one by its name. */
+enum status checkpoint_take_tokenizer(struct checkpoint *c, const char *wanted, struct error *e);
 /* checkpoint_pieces.c: whether pieces neither overlap nor leave gaps. */
 enum status checkpoint_check_pieces(const struct checkpoint *c, const struct checkpoint_tensor *t, struct error *e);
 /* Tensors of all layers ("decoder.layers.mlp", of which the first axis are the layers) become those of each

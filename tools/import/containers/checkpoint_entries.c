@@ -5,10 +5,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "config/base/line.h"
 #include "tools/import/containers/checkpoint.h"
+#include "tools/import/formats/gzip.h"
 #include "tools/import/formats/tar.h"
 
-enum { DEPTH = 2, ENTRIES_LIMIT = 1 << 20 };
+enum { DEPTH = 3, ENTRIES_LIMIT = 1 << 20 };
 
 static void add_entry(struct checkpoint *c, const char *name, struct text_span bytes) {
     c->entries = xgrow(c->entries, c->n_entries, &c->entry_capacity, sizeof *c->entries);
@@ -73,6 +75,17 @@ static enum status map_file(struct checkpoint *c, const char *path, struct text_
     return STATUS_OK;
 }
 
+/* The archive, which was the only file until now, becomes what is compressed in it. */
+static enum status unpack_file(struct checkpoint *c, struct text_span *bytes, struct error *e) {
+    struct file_map map;
+    line_print(stderr, "retro-convert: %s is unpacked in %s while it is read", c->folder, c->scratch);
+    if (gzip_open(&map, *bytes, c->folder, c->scratch, e)) return e->status;
+    file_map_close(&c->sources[0].map);
+    c->sources[0].map = map;
+    *bytes = (struct text_span){(const char *)map.data, map.size};
+    return STATUS_OK;
+}
+
 static enum status take_member(void *context, const char *name, struct text_span data, struct error *e) {
     struct checkpoint *c = context;
     if (c->n_entries == ENTRIES_LIMIT)
@@ -84,11 +97,7 @@ static enum status take_member(void *context, const char *name, struct text_span
 
 enum status checkpoint_list_archive(struct checkpoint *c, struct error *e) {
     struct text_span bytes;
-    if (map_file(c, c->folder, &bytes, e)) return e->status;
-    bool zipped = bytes.size > 2 && memcmp(bytes.text, "\x1f\x8b", 2) == 0;
-    if (zipped)
-        return error_set(e, STATUS_UNSUPPORTED, "%s is compressed by gzip: unpack it first (zcat %s > unpacked.nemo)",
-                         c->folder, c->folder);
+    if (map_file(c, c->folder, &bytes, e) || (gzip_is(bytes) && unpack_file(c, &bytes, e))) return e->status;
     if (!tar_is(bytes)) return error_set(e, STATUS_CORRUPT, "%s is no tar, as files of NeMo are", c->folder);
     if (tar_visit(bytes, c->folder, take_member, c, e)) return e->status;
     sort_entries(c);

@@ -89,6 +89,16 @@ static void put_activation(struct settings *to, const struct settings *yaml) {
     if (text_is(name, "geglu") || text_is(name, "fast-geglu")) put_word(to, "gated_activation", "geglu_erf");
 }
 
+/* The file of the archive that is the tokenizer: "nemo:FILE"; NULL: none is named. */
+static const char *find_tokenizer(const struct settings *yaml) {
+    static const char *const names[] = {"tokenizer.model", "tokenizer.tokenizer_model", "tokenizer.vocab_file"};
+    for (size_t i = 0; i < ARRAY_COUNT(names); i++) {
+        const struct setting *found = find_nemo(yaml, names[i]);
+        if (found && found->kind == SETTING_TEXT && strncmp(found->text, "nemo:", 5) == 0) return found->text + 5;
+    }
+    return NULL;
+}
+
 enum status checkpoint_read_nemo(struct checkpoint *c, const char *name, struct error *e) {
     struct text_span text;
     struct settings yaml = {0};
@@ -107,6 +117,7 @@ enum status checkpoint_read_nemo(struct checkpoint *c, const char *name, struct 
         settings_put_bool(&c->settings, "untie_embeddings_and_output_weights", tied->number == 0);
     put_norm(&c->settings, &yaml);
     put_activation(&c->settings, &yaml);
+    enum status status = checkpoint_take_tokenizer(c, find_tokenizer(&yaml), e);
     settings_free(&yaml);
-    return STATUS_OK;
+    return status;
 }

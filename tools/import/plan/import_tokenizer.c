@@ -1,9 +1,11 @@
 /* tools/import/plan/import_tokenizer.c: the tokenizer that lies beside a checkpoint or is given: the vocabulary's size
  * and the special ids come from it, and its files go into the folder. */
 #include <dirent.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "retro/text/tokenizer.h"
 #include "tools/import/plan/import_keys.h"
@@ -51,8 +53,10 @@ static char *find_beside(const char *folder) {
     return NULL;
 }
 
+/* A path that is given or lies beside the checkpoint; NULL: none, or the container brings one. */
 static char *find_tokenizer(const struct import_plan *p, const struct import_options *o) {
     if (o->tokenizer) return xstrdup(o->tokenizer);
+    if (p->checkpoint->n_companions > 0) return NULL;
     char *found = is_folder(o->from) ? find_beside(o->from) : NULL;
     return found ? found : find_beside(p->checkpoint->folder);
 }
@@ -72,16 +76,57 @@ static void take_given_ids(struct import_plan *p) {
     if (first) import_take_given(p, "pad_token_id");
 }
 
-enum status import_read_tokenizer(struct import_plan *p, const struct import_options *o, struct error *e) {
+static void write_companion(const char *folder, const struct checkpoint_companion *companion, bool *written) {
+    struct buffer path = {0};
+    buffer_printf(&path, "%s/%s", folder, companion->name);
+    FILE *f = fopen(path.data, "wx");
+    *written = *written && f && fwrite(companion->bytes.text, 1, companion->bytes.size, f) == companion->bytes.size;
+    *written = f && fclose(f) == 0 && *written;
+    buffer_free(&path);
+}
+
+/* A tokenizer within the container is opened from files, for which it is written out for that moment. */
+static enum status open_companions(struct tokenizer **t, const struct import_plan *p, struct error *e) {
+    const struct checkpoint *c = p->checkpoint;
+    struct buffer folder = {0};
+    buffer_printf(&folder, "%s/retro-convert-XXXXXX", p->scratch);
+    if (mkdtemp(folder.data) == NULL) {
+        error_errno(e, "%s: a folder for the tokenizer of %s", p->scratch, c->folder);
+        buffer_free(&folder);
+        return e->status;
+    }
+    bool written = true;
+    for (int i = 0; i < c->n_companions; i++) write_companion(folder.data, &c->companions[i], &written);
+    enum status status =
+        written ? tokenizer_open(t, folder.data, e) : error_errno(e, "%s: the tokenizer of %s", folder.data, c->folder);
+    for (int i = 0; i < c->n_companions; i++) {
+        struct buffer path = {0};
+        buffer_printf(&path, "%s/%s", folder.data, c->companions[i].name);
+        unlink(path.data);
+        buffer_free(&path);
+    }
+    rmdir(folder.data);
+    buffer_free(&folder);
+    return status ? error_prefix(e, "the tokenizer within") : STATUS_OK;
+}
+
+static enum status open_tokenizer(struct tokenizer **t, const struct import_plan *p, const struct import_options *o,
+                                  struct error *e) {
     char *path = find_tokenizer(p, o);
+    *t = NULL;
+    if (path == NULL) return p->checkpoint->n_companions > 0 ? open_companions(t, p, e) : STATUS_OK;
+    enum status status = tokenizer_open(t, path, e);
+    free(path);
+    return status ? error_prefix(e, "--tokenizer") : STATUS_OK;
+}
+
+enum status import_read_tokenizer(struct import_plan *p, const struct import_options *o, struct error *e) {
     struct tokenizer *t;
-    if (path == NULL) {
+    if (open_tokenizer(&t, p, o, e)) return e->status;
+    if (t == NULL) {
         take_given_ids(p);
         return STATUS_OK;
     }
-    enum status status = tokenizer_open(&t, path, e);
-    free(path);
-    if (status) return error_prefix(e, "--tokenizer");
     int64_t size = tokenizer_vocab_size(t);
     if (!import_take_int(p, "vocab_size", "", &size)) import_put_int(p, "vocab_size", size, "tokenizer");
     put_id(p, "eod_token_id", tokenizer_eod(t));
@@ -105,10 +150,21 @@ static enum status copy_one(const struct output *out, const char *path, const ch
     return status;
 }
 
+static enum status copy_companions(const struct checkpoint *c, const struct output *out, struct error *e) {
+    enum status status = STATUS_OK;
+    for (int i = 0; i < c->n_companions && status == STATUS_OK; i++) {
+        struct buffer bytes = {0};
+        buffer_append(&bytes, c->companions[i].bytes.text, c->companions[i].bytes.size);
+        status = output_write(out, c->companions[i].name, &bytes, e);
+        buffer_free(&bytes);
+    }
+    return status;
+}
+
 enum status import_copy_tokenizer(const struct import_plan *p, const struct import_options *o, const struct output *out,
                                   struct error *e) {
     char *found = find_tokenizer(p, o);
-    if (found == NULL) return STATUS_OK;
+    if (found == NULL) return copy_companions(p->checkpoint, out, e);
     bool whole = is_folder(found);
     enum status status = whole ? STATUS_OK : copy_one(out, found, place_of(found), e);
     char *slash = strrchr(found, '/');
