@@ -498,6 +498,8 @@ def legacy_t5(tensors):
             inner["embedding"][parts[1]] = {"weight": t}
         elif name == "lm_head.output_layer.bias":
             model["lm_head"]["bias"] = t
+        elif name == "lm_head.output_layer.weight":
+            model["word_embeddings_for_head"] = {"weight": t}
     return model
 
 
@@ -523,6 +525,54 @@ def test_t5(tmp_path, ranks, legacy):
         shutil.copy(case / name, out)
     done = subprocess.run([BUILD / "retro-eval", "parity", out], capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.endswith(" 0 failed\n"), done.stdout + done.stderr
+
+
+def t5_stage(tensors, stage):
+    """Of two stages of the encoder and two of the decoder: the tables are in the first of each, the word table once more
+    in the last."""
+    first = (("encoder", 0, 2), ("encoder", 2, 3), ("decoder", 0, 1), ("decoder", 1, 2))
+    stack, begin, end = first[stage]
+    here = {}
+    for name, t in tensors.items():
+        of, layer = make.layer_of(name)
+        if of == stack and begin <= layer < end:
+            here[name.replace(f".{layer}.", f".{layer - begin}.", 1)] = t
+        ends = name.startswith(f"{stack}.final_layernorm.") and stage % 2 == 1
+        table = name.startswith("embedding.") and stage % 2 == 0
+        if ends or table or (name.startswith("lm_head.") and stage == 3):
+            here[name] = t
+    if stage == 3:
+        here["lm_head.output_layer.weight"] = tensors["embedding.word_embeddings.weight"]
+    return here
+
+
+@pytest.mark.parametrize("ranks,legacy,split", [(1, True, False), (2, False, False), (2, False, True)])
+def test_stages_of_t5(tmp_path, ranks, legacy, split):
+    """Megatron-Core from 0.9 to 0.12 counts the encoder's stages apart (`split`)."""
+    case = ROOT / "tests/golden/t5/case_a"
+    config, whole = json.loads((case / "config.json").read_text()), make.read_folder(case)
+    tensors = {name: t for name, t in whole.items() if name not in config["alias_keys"]}
+
+    def model_of(rank, stage):
+        here = t5_stage(tensors, stage)
+        parts = {name: make.part_of(name, t, rank, ranks, False) for name, t in here.items()}
+        return legacy_t5(parts) if legacy else parts
+
+    names = [name for name in (OLD_NAMES if legacy else NEW_NAMES) if name != "num_layers"]
+    args = arguments_of(config, names, ranks, 2 if split else 4, **(
+        {"encoder_pipeline_model_parallel_size": 2, "encoder_tensor_model_parallel_size": 0} if split else {}))
+    make.write_ranks(tmp_path / "parts", ranks, model_of, args, stages=4)
+    out = imported(tmp_path, tmp_path / "parts", bos_token_id=config["bos_token_id"])
+    same_tensors(out, tensors)
+    same_config(out, config)
+
+
+def test_encoder_on_other_ranks(tmp_path):
+    case = ROOT / "tests/golden/t5/case_a"
+    config, tensors = json.loads((case / "config.json").read_text()), make.read_folder(case)
+    args = arguments_of(config, NEW_NAMES, 2, encoder_tensor_model_parallel_size=1)
+    make.write_ranks(tmp_path / "parts", 2, lambda *_: tensors, args)
+    refused(tmp_path, tmp_path / "parts", "the encoder was split over 1 ranks and the decoder over 2")
 
 
 def test_bert_is_another_network(tmp_path):

@@ -88,12 +88,19 @@ static enum status list_files(const struct checkpoint *c, struct rank_files *fil
     return STATUS_OK;
 }
 
-/* Every rank of every stage is there once. */
+/* Every rank of every stage is there once. T5's encoder may have stages of its own, before the decoder's. */
 static enum status check_files(struct checkpoint *c, const struct rank_files *files, struct error *e) {
     const struct rank_file *last = &files->list[files->n - 1];
-    int64_t ranks = last->rank + 1, stages = last->stage + 1;
+    int64_t ranks = last->rank + 1, stages = last->stage + 1, of_encoder;
     settings_int(&c->settings, "tensor_model_parallel_size", &ranks);
-    settings_int(&c->settings, "pipeline_model_parallel_size", &stages);
+    if (settings_int(&c->settings, "pipeline_model_parallel_size", &stages) &&
+        settings_int(&c->settings, "encoder_pipeline_model_parallel_size", &of_encoder) && of_encoder > 0)
+        stages = of_encoder > RANKS_LIMIT || stages > RANKS_LIMIT ? 0 : stages + of_encoder;
+    if (settings_int(&c->settings, "encoder_tensor_model_parallel_size", &of_encoder) && of_encoder > 0 &&
+        of_encoder != ranks)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "%s: the encoder was split over %lld ranks and the decoder over %lld, which is not imported",
+                         c->folder, (long long)of_encoder, (long long)ranks);
     if (ranks < 1 || ranks > RANKS_LIMIT || stages < 1 || stages > RANKS_LIMIT)
         return error_set(e, STATUS_CORRUPT, "%s: %lld ranks of %lld stages are out of reason", c->folder,
                          (long long)ranks, (long long)stages);
