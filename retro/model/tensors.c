@@ -405,6 +405,7 @@ static bool outer_needed(const struct model *m, const struct place_shape *shape,
     if (shape->kind == KIND_RELATIVE) return d->buckets > 0;
     if (in_stack(shape->place, stack)) return d->final_norm;
     if (shape->out == EXTENT_POSITIONS) return m->spec.learned_positions;
+    if (shape->out == EXTENT_TYPES) return m->spec.type_vocab > 0;
     if (shape->place == offsetof(struct model, output)) return model_writes(m) && !m->rows_only;
     if (shape->place == offsetof(struct model, tower.norm_before)) return m->spec.tower.norm_before;
     if (shape->place == offsetof(struct model, tower.norm_head)) return m->spec.tower.pooled;

@@ -573,11 +573,3 @@ def test_encoder_on_other_ranks(tmp_path):
     args = arguments_of(config, NEW_NAMES, 2, encoder_tensor_model_parallel_size=1)
     make.write_ranks(tmp_path / "parts", 2, lambda *_: tensors, args)
     refused(tmp_path, tmp_path / "parts", "the encoder was split over 1 ranks and the decoder over 2")
-
-
-def test_bert_is_another_network(tmp_path):
-    weights = {"language_model": {"embedding": {"word_embeddings": {"weight": Tensor("F32", np.zeros((8, 4), "<f4"))}},
-                                  "encoder": {"layers.0.self_attention.query_key_value.weight": Tensor("F32", np.zeros((12, 4), "<f4"))}},
-               "binary_head": {"weight": Tensor("F32", np.zeros((2, 4), "<f4"))}}
-    make.write_ranks(tmp_path / "parts", 1, lambda *_: weights, make.namespace(num_layers=1))
-    refused(tmp_path, tmp_path / "parts", "is a BERT of Megatron's, which normalises before its layers")

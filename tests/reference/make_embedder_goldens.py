@@ -142,6 +142,11 @@ def bert_model(t):
     return transformers.BertModel(transformers.BertConfig(**sizes(t, max_position_embeddings=40)))
 
 
+def megatron_bert_model(t):
+    """Norms before the branches of a layer, and one at the end."""
+    return transformers.MegatronBertModel(transformers.MegatronBertConfig(**sizes(t, max_position_embeddings=40)))
+
+
 def roberta_model(t, kind=transformers.RobertaModel, config=transformers.RobertaConfig):
     return kind(config(**sizes(t, max_position_embeddings=42, type_vocab_size=1, pad_token_id=1)))
 
@@ -194,6 +199,7 @@ KINDS = {
                    False),
     "qwen3_last": (qwen_tokenizer, qwen3_model, lambda: [Pooling(HIDDEN, "lasttoken"), Normalize()], INSTRUCTION, None,
                    False),
+    "megatron_bert": (bert_tokenizer, megatron_bert_model, lambda: [Pooling(HIDDEN, "mean"), Normalize()], {}, LIMIT, False),
 }
 
 
@@ -203,7 +209,8 @@ def randomize(module, seed):
     for name, p in module.named_parameters():
         noise = torch.randn(p.shape, generator=generator)
         scale = 0.6 if "relative" in name else 0.3
-        p.data = 1 + 0.2 * noise if "norm" in name.lower() and name.endswith("weight") else scale * noise
+        norm = "norm" in name.lower() or ".ln." in name
+        p.data = 1 + 0.2 * noise if norm and name.endswith("weight") else scale * noise
 
 
 def rewrite_old(folder):

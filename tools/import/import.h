@@ -16,7 +16,7 @@ struct import_options {
     bool inspect;           /* only says what is there */
 };
 
-enum import_architecture { IMPORT_RETRO, IMPORT_GPT, IMPORT_T5 };
+enum import_architecture { IMPORT_RETRO, IMPORT_GPT, IMPORT_T5, IMPORT_BERT };
 
 /* How ranks share a tensor. */
 enum import_split {
@@ -40,14 +40,15 @@ struct import_plan {
     struct checkpoint *checkpoint;
     char *scratch; /* folder of what has to be unpacked */
     enum import_architecture architecture;
-    bool pictures; /* a vision tower, alone or in LLaVA, of which --config is all of config.json */
-    bool legacy;   /* named as Megatron-LM did before Megatron-Core */
-    bool trimmed;  /* a Retro that becomes the GPT that it computes */
+    bool pictures;     /* a vision tower, alone or in LLaVA, of which --config is all of config.json */
+    bool legacy;       /* named as Megatron-LM did before Megatron-Core */
+    bool trimmed;      /* a Retro that becomes the GPT that it computes */
+    const char *stack; /* "decoder" or "encoder": that `layers` are of */
     int64_t layers, encoder_layers, hidden, heads, groups, channels, ffn, vocab, positions;
     bool gated, bias, norm_bias, tied, final_norm, learned, relative, output_bias;
     bool *cross; /* [layers]: which read neighbours */
     int first_cross;
-    int64_t buckets;
+    int64_t buckets, token_types;
     struct settings given;  /* the files --config and --retro-args */
     struct settings config; /* config.json, in order */
     struct buffer missing;  /* keys of config.json that nothing says */

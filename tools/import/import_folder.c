@@ -67,7 +67,8 @@ static enum status write_config(const struct import_plan *p, const struct output
 }
 
 static enum status write_card(const struct import_plan *p, const struct output *out, struct error *e) {
-    static const char *const names[] = {[IMPORT_RETRO] = "Retro", [IMPORT_GPT] = "GPT", [IMPORT_T5] = "T5"};
+    static const char *const names[] = {
+        [IMPORT_RETRO] = "Retro", [IMPORT_GPT] = "GPT", [IMPORT_T5] = "T5", [IMPORT_BERT] = "BERT"};
     struct buffer text = {0};
     buffer_printf(
         &text,

@@ -34,7 +34,9 @@ static void report_sizes(const struct import_plan *p) {
     line_print(stdout, "%d tensors of %zu bytes", p->n, bytes);
     if (p->checkpoint->ranked && p->checkpoint->stages == 1)
         line_print(stdout, "each of %d ranks holds %zu bytes of them", p->checkpoint->ranks, parts);
-    if (p->trimmed_tensors > 0) line_print(stdout, "%d tensors left out, which a GPT has not", p->trimmed_tensors);
+    if (p->trimmed_tensors > 0)
+        line_print(stdout, "%d tensors left out, which %s", p->trimmed_tensors,
+                   p->architecture == IMPORT_BERT ? "an embedder has no use for" : "a GPT has not");
     if (p->checkpoint->dropped > 0)
         line_print(stdout, "%d entries passed over, which belong to training", p->checkpoint->dropped);
 }

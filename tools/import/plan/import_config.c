@@ -1,5 +1,6 @@
 /* tools/import/plan/import_config.c: config.json of a checkpoint: from --config, else its settings, its tensors, or
  * what Megatron takes where nothing is said. Each value is kept with where it came from. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,13 @@ static void say(struct import_plan *p, const char *key, const char *what, const 
 
 const struct checkpoint_tensor *import_tensor(const struct import_plan *p, const char *name) {
     return checkpoint_find(p->checkpoint, name);
+}
+
+const struct checkpoint_tensor *import_stack_tensor(const struct import_plan *p, const char *name) {
+    char whole[2 * KEY_SIZE];
+    int n = snprintf(whole, sizeof whole, "%s.%s", p->stack, name);
+    CHECK(n < (int)sizeof whole);
+    return import_tensor(p, whole);
 }
 
 int64_t import_rows(const struct import_plan *p, const struct checkpoint_tensor *t) {
@@ -145,11 +153,12 @@ static enum status check_supported(const struct import_plan *p, struct error *e)
 /* Sizes, of which most can be read from the tensors. */
 static enum status configure_sizes(struct import_plan *p, struct error *e) {
     const struct checkpoint_tensor *word = import_tensor(p, "embedding.word_embeddings.weight");
-    const struct checkpoint_tensor *fc1 = import_tensor(p, "decoder.layers.0.mlp.linear_fc1.weight");
-    const struct checkpoint_tensor *fc2 = import_tensor(p, "decoder.layers.0.mlp.linear_fc2.weight");
+    const struct checkpoint_tensor *fc1 = import_stack_tensor(p, "layers.0.mlp.linear_fc1.weight");
+    const struct checkpoint_tensor *fc2 = import_stack_tensor(p, "layers.0.mlp.linear_fc2.weight");
     if (word == NULL || word->n_dims != 2 || fc1 == NULL || fc2 == NULL || fc2->n_dims != 2)
-        return error_set(e, STATUS_CORRUPT, "%s lacks the word table or the MLP of layer 0 (%s)", p->checkpoint->folder,
-                         word ? "decoder.layers.0.mlp.linear_fc1.weight" : "embedding.word_embeddings.weight");
+        return error_set(e, STATUS_CORRUPT, "%s lacks the word table or the MLP of layer 0 (%s%s)",
+                         p->checkpoint->folder, word ? p->stack : "",
+                         word ? ".layers.0.mlp.linear_fc1.weight" : "embedding.word_embeddings.weight");
     int64_t said;
     p->hidden = word->shape[1];
     p->vocab = import_rows(p, word);
@@ -247,7 +256,7 @@ static const char *find_activation(const struct import_plan *p, const char **ori
 }
 
 static enum status configure_mlp(struct import_plan *p, struct error *e) {
-    p->bias = import_tensor(p, "decoder.layers.0.self_attention.linear_proj.bias") != NULL;
+    p->bias = import_stack_tensor(p, "layers.0.self_attention.linear_proj.bias") != NULL;
     const char *origin, *found = find_activation(p, &origin);
     import_put_bool(p, "add_bias_linear", p->bias, "tensors");
     if (!import_take_given(p, "activation")) {
@@ -268,8 +277,8 @@ static enum status configure_mlp(struct import_plan *p, struct error *e) {
 
 static enum status configure_norms(struct import_plan *p, struct error *e) {
     const char *key = "normalization";
-    p->norm_bias = import_tensor(p, "decoder.layers.0.self_attention.linear_qkv.layer_norm_bias") != NULL;
-    p->final_norm = import_tensor(p, "decoder.final_layernorm.weight") != NULL;
+    p->norm_bias = import_stack_tensor(p, "layers.0.self_attention.linear_qkv.layer_norm_bias") != NULL;
+    p->final_norm = import_stack_tensor(p, "final_layernorm.weight") != NULL;
     if (!import_take_text(p, key, key)) import_put_text(p, key, p->norm_bias ? "LayerNorm" : "RMSNorm", "tensors");
     bool layer = strcmp(settings_text(&p->config, key), "LayerNorm") == 0;
     if (layer != p->norm_bias)
@@ -326,7 +335,8 @@ enum status import_read_given(struct import_plan *p, const struct import_options
 }
 
 enum status import_configure(struct import_plan *p, const struct import_options *o, struct error *e) {
-    static const char *const architectures[] = {[IMPORT_RETRO] = "retro", [IMPORT_GPT] = "gpt", [IMPORT_T5] = "t5"};
+    static const char *const architectures[] = {
+        [IMPORT_RETRO] = "retro", [IMPORT_GPT] = "gpt", [IMPORT_T5] = "t5", [IMPORT_BERT] = "megatron_bert"};
     const char *named = architectures[p->trimmed ? IMPORT_GPT : p->architecture];
     if (check_supported(p, e)) return e->status;
 
@@ -342,6 +352,7 @@ enum status import_configure(struct import_plan *p, const struct import_options 
     configure_output(p);
     if (p->architecture == IMPORT_RETRO && import_configure_retro(p, o, e)) return e->status;
     if (p->architecture == IMPORT_T5 && import_configure_t5(p, e)) return e->status;
+    if (p->architecture == IMPORT_BERT && import_configure_bert(p, e)) return e->status;
     if (import_read_tokenizer(p, o, e)) return e->status;
     return STATUS_OK;
 }

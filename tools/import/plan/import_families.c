@@ -101,6 +101,15 @@ enum status import_configure_retro(struct import_plan *p, const struct import_op
     return STATUS_OK;
 }
 
+enum status import_configure_bert(struct import_plan *p, struct error *e) {
+    const struct checkpoint_tensor *types = import_tensor(p, "embedding.tokentype_embeddings.weight");
+    p->token_types = types ? types->shape[0] : 0;
+    import_put_int(p, "num_tokentypes", p->token_types, "tensors");
+    if (p->learned && p->final_norm) return STATUS_OK;
+    return error_set(e, STATUS_UNSUPPORTED, "%s: a BERT without %s", p->checkpoint->folder,
+                     p->learned ? "a norm after its last layer (encoder.final_layernorm)" : "learned positions");
+}
+
 enum status import_configure_t5(struct import_plan *p, struct error *e) {
     const struct checkpoint_tensor *relative =
         import_tensor(p, "encoder_relative_pos_emb.relative_attention_bias.weight");

@@ -8,6 +8,8 @@ enum { KEY_SIZE = 64 };
 
 /* NULL: there is none. */
 const struct checkpoint_tensor *import_tensor(const struct import_plan *p, const char *name);
+/* The same of the stack that all families have, "layers.0.mlp.linear_fc1.weight" in it. */
+const struct checkpoint_tensor *import_stack_tensor(const struct import_plan *p, const char *name);
 /* Of the whole tensor, where ranks split rows or columns. */
 int64_t import_rows(const struct import_plan *p, const struct checkpoint_tensor *t);
 int64_t import_columns(const struct import_plan *p, const struct checkpoint_tensor *t);
@@ -31,3 +33,4 @@ enum status import_disagree(const struct import_plan *p, const char *what, int64
 enum status import_check_given(const struct import_plan *p, struct error *e);
 enum status import_configure_retro(struct import_plan *p, const struct import_options *o, struct error *e);
 enum status import_configure_t5(struct import_plan *p, struct error *e);
+enum status import_configure_bert(struct import_plan *p, struct error *e);

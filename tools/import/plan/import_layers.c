@@ -45,9 +45,8 @@ static enum status check_layers(const struct import_plan *p, struct error *e) {
     int64_t said;
     const char *name = p->architecture == IMPORT_T5 ? "decoder_num_layers" : "num_layers";
     if (p->layers == 0)
-        return error_set(e, STATUS_UNSUPPORTED,
-                         "%s holds no layers of a decoder (decoder.layers.0 ...): none of Retro, GPT and T5",
-                         p->checkpoint->folder);
+        return error_set(e, STATUS_UNSUPPORTED, "%s holds no layers (%s.layers.0 ...): none of Retro, GPT, T5 and BERT",
+                         p->checkpoint->folder, p->stack);
     if (p->layers > LAYERS_LIMIT)
         return error_set(e, STATUS_CORRUPT, "%s: a layer has the number %lld", p->checkpoint->folder,
                          (long long)p->layers - 1);
@@ -59,9 +58,11 @@ static enum status check_layers(const struct import_plan *p, struct error *e) {
 
 enum status import_find_layers(struct import_plan *p, const struct import_options *o, struct error *e) {
     const struct checkpoint *c = p->checkpoint;
-    p->layers = count_layers(c, "decoder.layers.");
-    p->encoder_layers = count_layers(c, "encoder.layers.");
-    p->architecture = p->encoder_layers > 0 ? IMPORT_T5 : IMPORT_GPT;
+    bool bert = p->architecture == IMPORT_BERT;
+    p->stack = bert ? "encoder" : "decoder";
+    p->layers = count_layers(c, bert ? "encoder.layers." : "decoder.layers.");
+    p->encoder_layers = bert ? 0 : count_layers(c, "encoder.layers.");
+    if (!bert) p->architecture = p->encoder_layers > 0 ? IMPORT_T5 : IMPORT_GPT;
     if (check_layers(p, e)) return e->status;
 
     p->cross = xcalloc((size_t)p->layers, sizeof *p->cross);
@@ -75,8 +76,11 @@ enum status import_find_layers(struct import_plan *p, const struct import_option
     if (o->as == NULL) return STATUS_OK;
 
     p->trimmed = strcmp(o->as, "gpt") == 0 && p->architecture == IMPORT_RETRO;
-    bool fits = strcmp(o->as, "gpt") == 0 ? p->architecture != IMPORT_T5 : p->architecture == IMPORT_RETRO;
+    bool decoder = p->architecture == IMPORT_GPT || p->architecture == IMPORT_RETRO;
+    bool fits = strcmp(o->as, "gpt") == 0 ? decoder : p->architecture == IMPORT_RETRO;
     if (fits) return STATUS_OK;
     return error_set(e, STATUS_INVALID, "--as %s: %s is a %s", o->as, c->folder,
-                     p->architecture == IMPORT_T5 ? "T5" : "GPT: no layer reads neighbours");
+                     decoder ? "GPT: no layer reads neighbours"
+                     : bert  ? "BERT"
+                             : "T5");
 }

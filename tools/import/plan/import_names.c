@@ -156,10 +156,11 @@ static void put_legacy_layer(struct buffer *name, const struct checkpoint *c, co
     free(layer);
 }
 
-static char *legacy_name(const struct checkpoint *c, const struct checkpoint_tensor *t, bool two_stacks) {
+/* `encoder`: the stack that the layers called so are of here; GPT and Retro have one, a decoder. */
+static char *legacy_name(const struct checkpoint *c, const struct checkpoint_tensor *t, const char *encoder,
+                         bool two_stacks) {
     struct buffer name = {0};
     const char *tail;
-    const char *encoder = two_stacks ? "encoder" : "decoder";
     if (layer_of(t->name, "encoder.", &tail) >= 0)
         put_legacy_layer(&name, c, t, encoder, tail);
     else if (layer_of(t->name, "decoder.", &tail) >= 0)
@@ -177,12 +178,13 @@ static char *legacy_name(const struct checkpoint *c, const struct checkpoint_ten
     return name.data;
 }
 
-static void rename_legacy(struct checkpoint *c) {
+static void rename_legacy(struct checkpoint *c, bool bert) {
     normalise_legacy(c);
     fold_retrievers(c);
     bool two_stacks = any_starts(c, "decoder.layers.");
     char **names = xcalloc((size_t)c->n + 1, sizeof *names);
-    for (int i = 0; i < c->n; i++) names[i] = legacy_name(c, &c->tensors[i], two_stacks);
+    const char *encoder = two_stacks || bert ? "encoder" : "decoder";
+    for (int i = 0; i < c->n; i++) names[i] = legacy_name(c, &c->tensors[i], encoder, two_stacks);
     for (int i = 0; i < c->n; i++) {
         free(c->tensors[i].name);
         c->tensors[i].name = names[i];
@@ -253,6 +255,18 @@ static void drop_joined(struct checkpoint *c) {
     c->n = n;
 }
 
+/* What BERT was trained with, and vectors of texts are made without. */
+static void leave_heads(struct import_plan *p) {
+    static const char *const heads[] = {"lm_head.", "binary_head.", "pooler.", "output_layer."};
+    for (int i = 0; i < p->checkpoint->n; i++) {
+        struct checkpoint_tensor *t = &p->checkpoint->tensors[i];
+        for (size_t k = 0; k < ARRAY_COUNT(heads) && !t->used; k++) {
+            t->used = starts_with(t->name, heads[k]);
+            if (t->used) p->trimmed_tensors++;
+        }
+    }
+}
+
 static enum status refuse_others(const struct import_plan *p, struct error *e) {
     const struct checkpoint *c = p->checkpoint;
     bool tower = any_contains(c, "vision_model.") || any_contains(c, "class_token") ||
@@ -266,10 +280,10 @@ static enum status refuse_others(const struct import_plan *p, struct error *e) {
                          "--config, with \"architecture\" llava, clip_vit or radio_vit",
                          c->folder);
     if (p->pictures && !tower) return error_set(e, STATUS_INVALID, "--config: %s holds no vision tower", c->folder);
-    if (any_contains(c, "binary_head.") || any_contains(c, "lm_head.dense.") || any_contains(c, "tokentype_embedd"))
+    if (any_contains(c, "encoder.initial_layernorm.") || any_contains(c, ".post_mlp_layernorm."))
         return error_set(e, STATUS_UNSUPPORTED,
-                         "%s is a BERT of Megatron's, which normalises before its layers; the BERTs that are served "
-                         "normalise after them",
+                         "%s is a BERT of NeMo 2 that normalises after its layers: import the Hugging Face folder that "
+                         "it was made of",
                          c->folder);
     if (any_contains(c, ".experts.") || any_contains(c, ".router."))
         return error_set(e, STATUS_UNSUPPORTED, "%s has experts, which are not imported", c->folder);
@@ -280,12 +294,16 @@ enum status import_rename(struct import_plan *p, struct error *e) {
     struct checkpoint *c = p->checkpoint;
     if (refuse_others(p, e)) return e->status;
     strip_outer(c, p->pictures);
+    bool bert =
+        any_contains(c, "binary_head.") || any_contains(c, "lm_head.dense.") || any_contains(c, "tokentype_embedd");
+    if (bert) p->architecture = IMPORT_BERT;
     p->legacy = any_contains(c, ".query_key_value.") || any_contains(c, ".dense_h_to_4h.");
     if (p->legacy)
-        rename_legacy(c);
+        rename_legacy(c, bert);
     else
         rename_core(c, p->pictures);
     if (join_halves(c, e)) return e->status;
+    if (bert) leave_heads(p);
     drop_joined(c);
     checkpoint_sort(c);
     return STATUS_OK;

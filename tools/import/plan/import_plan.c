@@ -21,6 +21,7 @@ enum target_size {
     SIZE_FFN,
     SIZE_VOCAB,
     SIZE_POSITIONS,
+    SIZE_TYPES, /* of tokens: BERT's */
     SIZE_BUCKETS,
     SIZE_TABLES /* heads of a table of relative positions */
 };
@@ -78,6 +79,7 @@ static int64_t size_of(const struct import_plan *p, enum target_size size) {
         case SIZE_FFN: return p->ffn;
         case SIZE_VOCAB: return p->vocab;
         case SIZE_POSITIONS: return p->positions;
+        case SIZE_TYPES: return p->token_types;
         case SIZE_BUCKETS: return p->buckets;
         case SIZE_TABLES: return p->heads;
         case SIZE_NONE: break;
@@ -128,7 +130,7 @@ static void add_layers(struct import_plan *p) {
     char prefix[NAME_SIZE];
     for (int64_t i = 0; i < p->layers; i++) {
         bool cross = p->architecture == IMPORT_T5 || (p->cross[i] && !p->trimmed);
-        snprintf(prefix, sizeof prefix, "decoder.layers.%lld.", (long long)i);
+        snprintf(prefix, sizeof prefix, "%s.layers.%lld.", p->stack, (long long)i);
         add_layer(p, prefix, WHEN_FUSED | (cross ? WHEN_CROSS : 0));
     }
     for (int64_t j = 0; j < p->encoder_layers && !p->trimmed; j++) {
@@ -160,7 +162,9 @@ static void add_targets(struct import_plan *p) {
     }
     add_layers(p);
     if (t5) add_norm(p, "encoder.final_layernorm");
-    if (t5 || p->final_norm) add_norm(p, "decoder.final_layernorm");
+    if (p->token_types > 0) add_outer(p, "embedding.tokentype_embeddings.weight", SIZE_TYPES, SIZE_HIDDEN, SPLIT_NONE);
+    if (t5 || p->final_norm)
+        add_norm(p, p->architecture == IMPORT_BERT ? "encoder.final_layernorm" : "decoder.final_layernorm");
     if (!p->tied)
         add_outer(p, t5 ? "lm_head.output_layer.weight" : "output_layer.weight", SIZE_VOCAB, SIZE_HIDDEN, SPLIT_ROWS);
     if (p->output_bias) add_outer(p, "lm_head.output_layer.bias", SIZE_VOCAB, SIZE_NONE, SPLIT_ROWS);
