@@ -13,7 +13,10 @@ import numpy as np
 import pytest
 import race
 import random_model
+import retro_8b
 import t5_race
+
+BUILD = pathlib.Path(__file__).resolve().parents[2] / os.environ.get("RETRO_BUILD", "build")
 
 
 def test_rounds_alternate_and_are_recorded(tmp_path):
@@ -118,3 +121,22 @@ def test_t5_peer_is_asked_by_turns(tmp_path):
     p = t5_race.Peer(peer, "config.json", "sdpa")
     assert [p.rate(n, (8, 128, 64))["asked"] for n in (1, 2)] == [[1, 8, 128, 64], [2, 8, 128, 64]]
     p.stop()
+
+
+def test_the_8b_retro_has_the_published_size(tmp_path, monkeypatch):
+    """The shapes sum up to the published parameters; a small one of the same make opens, packs and is mapped."""
+    parameters = sum(rows * columns for _, rows, columns in retro_8b.matrices())
+    assert 2 * parameters == 19_056_820_224 and round(retro_8b.token_bytes() / 1e9, 2) == 5.30
+    for name, value in {"LAYERS": 12, "D": 64, "HEADS": 2, "FFN": 96, "VOCABULARY": 1024, "CROSS": range(5, 12, 3)}.items():
+        monkeypatch.setattr(retro_8b, name, value)
+    config = {**retro_8b.CONFIG, "num_layers": 12, "hidden_size": 64, "num_attention_heads": 2, "ffn_hidden_size": 96,
+              "vocab_size": 1024, "retro_layers": [6, 9, 12]}
+    (tmp_path / "words.md").write_text("some words of a text, and more words")
+    (tmp_path / "int4").mkdir()
+    (tmp_path / "int4/config.json").write_text(json.dumps(config))
+    (tmp_path / "int4/tokenizer.model").write_bytes(retro_8b.tokenizer_of(retro_8b.words_of([tmp_path / "words.md"])))
+    retro_8b.write_weights(tmp_path / "int4/model.safetensors")
+    done = subprocess.run([BUILD / "retro-convert", tmp_path / "int4", tmp_path / "packed", "--to", "packed"],
+                          capture_output=True, text=True)
+    assert done.returncode == 0 and (tmp_path / "packed/model.packed").exists(), done.stderr
+    assert sum(retro_8b.bytes_of(*m) for m in retro_8b.matrices()) < (tmp_path / "packed/model.packed").stat().st_size
