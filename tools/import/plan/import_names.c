@@ -255,7 +255,7 @@ static void drop_joined(struct checkpoint *c) {
     c->n = n;
 }
 
-/* What BERT was trained with, and vectors of texts are made without. */
+/* Leaves out the heads that BERT was trained with: vectors of texts are made without them. */
 static void leave_heads(struct import_plan *p) {
     static const char *const heads[] = {"lm_head.", "binary_head.", "pooler.", "output_layer."};
     for (int i = 0; i < p->checkpoint->n; i++) {
