@@ -7,7 +7,7 @@
 
 #include "retrieval/extract/extract_private.h"
 
-/* Archives within archives. */
+/* Files within files: archives, and attachments of messages. */
 enum { MAX_NESTED = 3 };
 /* Text of all documents of one file, in units of the limit of one. */
 enum { MAX_DOCUMENTS_SIZE = 16 };
@@ -66,6 +66,14 @@ enum document_kind document_kind(const char *path) {
     return is_man_name(name) ? DOCUMENT_MAN : DOCUMENT_UNKNOWN;
 }
 
+static bool holds_files(enum document_kind kind) {
+    return kind == DOCUMENT_ARCHIVE || kind == DOCUMENT_EML || kind == DOCUMENT_MBOX;
+}
+
+bool document_kind_holds_several(enum document_kind kind) {
+    return kind == DOCUMENT_CSV || kind == DOCUMENT_TSV || kind == DOCUMENT_JSONL || holds_files(kind);
+}
+
 void document_text_clear(struct document_text *d) {
     buffer_clear(&d->text);
     buffer_clear(&d->title);
@@ -114,14 +122,10 @@ static enum status extract_one(const struct extract_file *f, const struct docume
     return status;
 }
 
-static enum status extract_in_child(const struct extract_file *f, const struct document_taker *taker, struct error *e) {
-    size_t n = f->kind == DOCUMENT_ARCHIVE ? MAX_DOCUMENTS_SIZE : 1;
-    return child_run_parser(f, n * f->limits.bytes, taker, e);
-}
+/* Files that hold files: archives, and messages with attachments. Members come as bytes, and are files of their own.
+ */
 
-/* Archives: members come as bytes, and are files of their own. */
-
-struct archive {
+struct container {
     const struct extract_file *file;
     const struct document_taker *taker;
     int depth;
@@ -132,17 +136,17 @@ static enum status extract_file_at(const struct extract_file *f, int depth, cons
                                    struct error *e);
 
 static enum status take_within(void *context, const char *part, const struct document_text *d, struct error *e) {
-    const struct archive *a = context;
+    const struct container *c = context;
     struct buffer whole = {0};
-    buffer_printf(&whole, "%s%s", a->part, part);
-    enum status status = a->taker->take(a->taker->context, whole.data, d, e);
+    buffer_printf(&whole, "%s%s", c->part, part);
+    enum status status = c->taker->take(c->taker->context, whole.data, d, e);
     buffer_free(&whole);
     return status;
 }
 
 static void skip_within(void *context, const struct error *why) {
-    const struct archive *a = context;
-    if (a->taker->skip) a->taker->skip(a->taker->context, why);
+    const struct container *c = context;
+    if (c->taker->skip) c->taker->skip(c->taker->context, why);
 }
 
 /* A member's own fault does not keep the others out. */
@@ -153,56 +157,57 @@ static bool is_own_fault(enum status status) {
 
 /* The taker of a document may fail in the same ways as the reading of a member. */
 struct guarded_taker {
-    const struct archive *archive;
+    const struct container *container;
     enum status failed;
 };
 
 static enum status take_guarded(void *context, const char *part, const struct document_text *d, struct error *e) {
     struct guarded_taker *g = context;
-    g->failed = take_within((void *)(uintptr_t)g->archive, part, d, e);
+    g->failed = take_within((void *)(uintptr_t)g->container, part, d, e);
     return g->failed;
 }
 
 static void skip_guarded(void *context, const struct error *why) {
-    skip_within((void *)(uintptr_t)((struct guarded_taker *)context)->archive, why);
+    skip_within((void *)(uintptr_t)((struct guarded_taker *)context)->container, why);
 }
 
-static enum status take_member(void *context, const char *member, const struct document_text *bytes, struct error *e) {
-    struct archive a = *(struct archive *)context;
-    struct guarded_taker guarded = {.archive = &a};
+static enum status take_member(void *context, const char *part, struct text_span bytes, struct error *e) {
+    struct container c = *(struct container *)context;
+    struct guarded_taker guarded = {.container = &c};
     struct document_taker taker = {.context = &guarded, .take = take_guarded, .skip = skip_guarded};
-    struct buffer part = {0}, name = {0};
+    struct buffer name = {0};
     struct error why = {0};
-    buffer_printf(&part, "!/%s", member);
-    buffer_printf(&name, "%s%s", a.file->name, part.data);
-    a.part = part.data;
-    struct extract_file f = {.name = name.data,
-                             .bytes = {bytes->text.data, bytes->text.size},
-                             .kind = document_kind(member),
-                             .limits = a.file->limits};
-    enum status status = extract_file_at(&f, a.depth + 1, &taker, &why);
-    buffer_free(&part);
+    buffer_printf(&name, "%s%s", c.file->name, part);
+    c.part = part;
+    struct extract_file f = {.name = name.data, .bytes = bytes, .kind = document_kind(part), .limits = c.file->limits};
+    enum status status = extract_file_at(&f, c.depth + 1, &taker, &why);
     buffer_free(&name);
     if (status && guarded.failed == STATUS_OK && is_own_fault(status)) {
-        skip_within(&a, &why);
+        skip_within(&c, &why);
         return STATUS_OK;
     }
     if (status) *e = why;
     return status;
 }
 
-static enum status extract_archive(const struct extract_file *f, int depth, const struct document_taker *taker,
-                                   struct error *e) {
-    struct archive a = {.file = f, .taker = taker, .depth = depth};
-    struct document_taker members = {.context = &a, .take = take_member, .skip = skip_within};
-    if (depth == MAX_NESTED)
-        return error_set(e, STATUS_INVALID, "%s: archives lie within archives more than %d deep", f->name, MAX_NESTED);
-    return extract_in_child(f, &members, e);
+static enum status extract_in_child(const struct extract_file *f, int depth, const struct document_taker *taker,
+                                    struct error *e) {
+    struct container container = {.file = f, .taker = taker, .depth = depth};
+    struct piece_taker pieces = {.documents = taker};
+    size_t n = 1;
+    if (holds_files(f->kind)) {
+        pieces.take_member = take_member;
+        pieces.context = &container;
+        n = MAX_DOCUMENTS_SIZE;
+    }
+    return child_run_parser(f, n * f->limits.bytes, &pieces, e);
 }
 
 static enum status extract_file_at(const struct extract_file *f, int depth, const struct document_taker *taker,
                                    struct error *e) {
     if (f->bytes.size == 0) return error_set(e, STATUS_INVALID, "%s: empty", f->name);
+    if (depth > MAX_NESTED || (depth == MAX_NESTED && f->kind == DOCUMENT_ARCHIVE))
+        return error_set(e, STATUS_INVALID, "%s: files lie within files more than %d deep", f->name, MAX_NESTED);
     switch (f->kind) {
         case DOCUMENT_TEXT:
         case DOCUMENT_MARKDOWN:
@@ -218,8 +223,8 @@ static enum status extract_file_at(const struct extract_file *f, int depth, cons
         case DOCUMENT_TSV:
         case DOCUMENT_JSONL:
         case DOCUMENT_EML:
-        case DOCUMENT_MBOX: return extract_in_child(f, taker, e);
-        case DOCUMENT_ARCHIVE: return extract_archive(f, depth, taker, e);
+        case DOCUMENT_MBOX:
+        case DOCUMENT_ARCHIVE: return extract_in_child(f, depth, taker, e);
         case DOCUMENT_UNKNOWN:
         case DOCUMENT_KINDS: break;
     }

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "config/base/utf8.h"
 #include "retrieval/extract/extract_filter.h"
 #include "retrieval/extract/extract_private.h"
 
@@ -99,11 +100,13 @@ static enum status tell_end(const struct child *c, int code, struct error *e) {
 
 /* Pieces on the pipe: a head, then the parts that it gives the sizes of. */
 
-enum piece_kind { PIECE_DOCUMENT = 0x52455430, PIECE_SKIPPED, PIECE_END };
+enum piece_kind { PIECE_DOCUMENT = 0x52455430, PIECE_MEMBER, PIECE_SKIPPED, PIECE_END };
 
 struct piece_head {
-    uint32_t kind, status; /* of a document: 1 where its text is of a guessed encoding */
-    uint64_t sizes[4];     /* of a document: part, text, title, marks; else the first is that of the error's text */
+    uint32_t kind, status; /* of a document: enum extract_note; of a member: 0 */
+    /* Of a document: part, text, title, marks; of a member: part and bytes, as text; else the first is that of the
+     * error's text. */
+    uint64_t sizes[4];
 };
 
 static void write_all(struct child_writer *w, const void *bytes, size_t size) {
@@ -117,15 +120,29 @@ static void write_all(struct child_writer *w, const void *bytes, size_t size) {
     }
 }
 
+static uint32_t note_number(const char *note) {
+    uint32_t number = NOTE_NONE;
+    for (uint32_t i = 0; note && i < NOTE_COUNT; i++)
+        if (note == extract_notes[i]) number = i;
+    return number;
+}
+
 void child_write_document(struct child_writer *w, const char *part, const struct document_text *d) {
     struct piece_head head = {.kind = PIECE_DOCUMENT,
-                              .status = d->note == extract_western_note,
+                              .status = note_number(d->note),
                               .sizes = {strlen(part), d->text.size, d->title.size, d->marks.size}};
     write_all(w, &head, sizeof head);
     write_all(w, part, head.sizes[0]);
     write_all(w, d->text.data, d->text.size);
     write_all(w, d->title.data, d->title.size);
     write_all(w, d->marks.data, d->marks.size);
+}
+
+void child_write_member(struct child_writer *w, const char *part, struct text_span bytes) {
+    struct piece_head head = {.kind = PIECE_MEMBER, .sizes = {strlen(part), bytes.size}};
+    write_all(w, &head, sizeof head);
+    write_all(w, part, head.sizes[0]);
+    write_all(w, bytes.text, bytes.size);
 }
 
 static void write_error(struct child_writer *w, enum piece_kind kind, const struct error *why) {
@@ -138,7 +155,7 @@ void child_write_skipped(struct child_writer *w, const struct error *why) { writ
 
 struct child_reader {
     struct child child;
-    const struct document_taker *taker;
+    const struct piece_taker *taker;
     uint64_t left; /* bytes that may come */
     struct buffer part;
     struct document_text document;
@@ -165,11 +182,16 @@ static enum status read_part(struct child_reader *r, struct buffer *out, uint64_
 }
 
 /* A parser that was taken over by what it parsed may write anything. */
+static enum status refuse_nonsense(const struct child_reader *r, struct error *e) {
+    return error_set(e, STATUS_INVALID, "%s: its parser writes nonsense", r->child.name);
+}
+
 static enum status check_document(const struct child_reader *r, struct error *e) {
     const struct document_text *d = &r->document;
     bool sound = strlen(r->part.data) == r->part.size && strlen(d->title.data) == d->title.size &&
+                 utf8_is_valid(d->text.data, d->text.size) && utf8_is_valid(d->title.data, d->title.size) &&
                  d->marks.size % sizeof(struct mark) == 0 && marks_fault(marks_of(&d->marks), d->text.size) == NULL;
-    return sound ? STATUS_OK : error_set(e, STATUS_INVALID, "%s: its parser writes nonsense", r->child.name);
+    return sound ? STATUS_OK : refuse_nonsense(r, e);
 }
 
 static enum status read_document(struct child_reader *r, const struct piece_head *head, struct error *e) {
@@ -177,8 +199,16 @@ static enum status read_document(struct child_reader *r, const struct piece_head
     for (size_t i = 0; i < ARRAY_COUNT(parts); i++)
         if (read_part(r, parts[i], head->sizes[i], e)) return e->status;
     if (check_document(r, e)) return e->status;
-    r->document.note = head->status == 1 ? extract_western_note : NULL;
-    return r->taker->take(r->taker->context, r->part.data, &r->document, e);
+    r->document.note = head->status < NOTE_COUNT ? extract_notes[head->status] : NULL;
+    return r->taker->documents->take(r->taker->documents->context, r->part.data, &r->document, e);
+}
+
+static enum status read_member(struct child_reader *r, const struct piece_head *head, struct error *e) {
+    struct buffer *bytes = &r->document.text;
+    if (r->taker->take_member == NULL) return refuse_nonsense(r, e);
+    if (read_part(r, &r->part, head->sizes[0], e) || read_part(r, bytes, head->sizes[1], e)) return e->status;
+    if (strlen(r->part.data) != r->part.size) return refuse_nonsense(r, e);
+    return r->taker->take_member(r->taker->context, r->part.data, (struct text_span){bytes->data, bytes->size}, e);
 }
 
 static enum status read_error(struct child_reader *r, const struct piece_head *head, struct error *why,
@@ -200,14 +230,15 @@ static enum status read_piece(struct child_reader *r, bool *more, struct error *
     if (got < sizeof head) return STATUS_OK;
     *more = head.kind != PIECE_END;
     if (head.kind == PIECE_DOCUMENT) return read_document(r, &head, e);
+    if (head.kind == PIECE_MEMBER) return read_member(r, &head, e);
     if (head.kind == PIECE_END) {
         r->ended = true;
         return read_error(r, &head, &r->end, e);
     }
-    if (head.kind != PIECE_SKIPPED)
-        return error_set(e, STATUS_INVALID, "%s: its parser writes nonsense", r->child.name);
+    if (head.kind != PIECE_SKIPPED) return refuse_nonsense(r, e);
     if (read_error(r, &head, &why, e)) return e->status;
-    if (r->taker->skip) r->taker->skip(r->taker->context, &why);
+    const struct document_taker *documents = r->taker->documents;
+    if (documents->skip) documents->skip(documents->context, &why);
     return STATUS_OK;
 }
 
@@ -265,7 +296,7 @@ static enum status start_parser(struct child *c, const struct extract_file *f, s
     return status;
 }
 
-enum status child_run_parser(const struct extract_file *f, size_t output, const struct document_taker *taker,
+enum status child_run_parser(const struct extract_file *f, size_t output, const struct piece_taker *taker,
                              struct error *e) {
     struct child_reader r = {.child = {.name = f->name, .limits = f->limits}, .taker = taker, .left = output};
     if (start_parser(&r.child, f, e)) return e->status;

@@ -10,13 +10,22 @@ struct child_writer {
     int fd;
 };
 void child_write_document(struct child_writer *w, const char *part, const struct document_text *d);
+/* A file within the file, as it is: `part` is what follows the file's path in its own, "!/notes/a.md". */
+void child_write_member(struct child_writer *w, const char *part, struct text_span bytes);
 void child_write_skipped(struct child_writer *w, const struct error *why);
 
 struct extract_file;
 
+/* Takes what a parser hands over. */
+struct piece_taker {
+    const struct document_taker *documents;
+    /* NULL: a file of this kind holds no files. */
+    enum status (*take_member)(void *context, const char *part, struct text_span bytes, struct error *e);
+    void *context; /* of take_member */
+};
 /* Parses a file in a process of its own, which may hand over so many bytes, and calls the taker, here, for each piece.
  * Fails as the parser does, or as the taker; a piece that was taken before stays taken. */
-enum status child_run_parser(const struct extract_file *f, size_t output, const struct document_taker *taker,
+enum status child_run_parser(const struct extract_file *f, size_t output, const struct piece_taker *taker,
                              struct error *e);
 /* In the process of a parser, which has so many bytes of address space: closes all descriptors but that one, and writes
  * pieces to it. */

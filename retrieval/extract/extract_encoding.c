@@ -1,5 +1,5 @@
 /* retrieval/extract/extract_encoding.c: bytes to UTF-8 where a byte order mark says what they are, or where they can
- * hardly be anything but a Western European text; hints where nothing says it. */
+ * hardly be anything but UTF-16 or a Western European text. */
 #include <string.h>
 
 #include "config/base/utf8.h"
@@ -50,16 +50,87 @@ static bool starts_with(const struct buffer *b, const char *mark, size_t size) {
     return b->size >= size && memcmp(b->data, mark, size) == 0;
 }
 
-bool extract_decode(struct buffer *b, size_t *damaged) {
-    bool little = starts_with(b, "\xff\xfe", 2), big = starts_with(b, "\xfe\xff", 2);
-    *damaged = 0;
-    /* UTF-32 begins in the same way. */
-    if ((!little && !big) || starts_with(b, "\xff\xfe\0\0", 4)) return false;
-    struct buffer text = {0};
-    *damaged = decode_utf16(&text, b->data + 2, b->size - 2, big);
-    buffer_append(&text, "", 0);
+/* Units that are no characters become U+FFFD and are counted. */
+static size_t decode_utf32(struct buffer *out, const char *bytes, size_t size, bool big_endian) {
+    size_t damaged = 0;
+    for (size_t at = 0; at < size; at += 4) {
+        bool is_whole = size - at >= 4;
+        uint32_t first = is_whole ? read_unit(bytes + at, big_endian) : UINT16_MAX;
+        uint32_t second = is_whole ? read_unit(bytes + at + 2, big_endian) : UINT16_MAX;
+        uint32_t c = big_endian ? first << 16 | second : second << 16 | first;
+        bool is_character = c < 0xd800 || (c >= 0xe000 && c < 0x110000);
+        append_character(out, is_character ? c : 0xfffd);
+        damaged += !is_character;
+    }
+    return damaged;
+}
+
+static void replace_text(struct buffer *b, struct buffer *text) {
+    buffer_append(text, "", 0);
     buffer_free(b);
-    *b = text;
+    *b = *text;
+}
+
+/* UTF-16 without a mark. */
+
+enum { UTF16_LITTLE, UTF16_BIG, UTF16_NEITHER };
+
+/* Controls, halves of pairs and what stands for no character: no text has them. */
+static bool is_implausible(uint32_t c) {
+    bool is_control = (c < 0x20 && !(c >= '\t' && c <= '\r')) || (c >= 0x7f && c < 0xa0);
+    return is_control || (c >= 0xd800 && c < 0xf900) || (c >= 0xfdd0 && c < 0xfdf0) || c >= 0xfffe || c == 0xfeff;
+}
+
+/* How many of the units are characters that every text has: of ASCII, or East Asian punctuation. -1: it is no text. */
+static int64_t count_common(const struct buffer *b, bool big_endian) {
+    int64_t n = 0;
+    for (size_t at = 0; at + 1 < b->size; at += 2) {
+        uint32_t c = read_unit(b->data + at, big_endian);
+        uint32_t low = c >= 0xd800 && c < 0xdc00 && at + 3 < b->size ? read_unit(b->data + at + 2, big_endian) : 0;
+        bool is_pair = low >= 0xdc00 && low < 0xe000;
+        if (!is_pair && is_implausible(c)) return -1;
+        n += c < 0x7f || (c >= 0x3000 && c <= 0x3002) || (c >= 0xff00 && c < 0xff20);
+        at += is_pair ? 2 : 0;
+    }
+    return n;
+}
+
+/* Whether most bytes are characters of ASCII by themselves: a NUL among them is no half of one. */
+static bool is_ascii_with_nuls(const struct buffer *b) {
+    size_t n = 0;
+    for (size_t i = 0; i < b->size; i++) {
+        uint8_t c = (uint8_t)b->data[i];
+        n += (c >= 0x20 && c < 0x7f) || (c >= '\t' && c <= '\r');
+    }
+    return n > b->size / 4 * 3;
+}
+
+/* Only bytes that are no text in any other encoding are asked about: they hold a NUL. Read in the wrong order, a text
+ * has characters that no text has, or none of the common ones. */
+static int guess_utf16(const struct buffer *b) {
+    if (b->size < 2 || b->size % 2 != 0 || memchr(b->data, '\0', b->size) == NULL) return UTF16_NEITHER;
+    if (is_ascii_with_nuls(b)) return UTF16_NEITHER;
+    int64_t little = count_common(b, false), big = count_common(b, true);
+    int64_t common = little > big ? little : big, units = (int64_t)(b->size / 2);
+    if (little == big || common * 32 < units) return UTF16_NEITHER;
+    return little > big ? UTF16_LITTLE : UTF16_BIG;
+}
+
+bool extract_decode(struct buffer *b, size_t *damaged, enum extract_note *note) {
+    struct buffer text = {0};
+    *damaged = 0;
+    *note = NOTE_NONE;
+    if (starts_with(b, "\xff\xfe\0\0", 4) || starts_with(b, "\0\0\xfe\xff", 4)) {
+        *damaged = decode_utf32(&text, b->data + 4, b->size - 4, b->data[0] == '\0');
+    } else if (starts_with(b, "\xff\xfe", 2) || starts_with(b, "\xfe\xff", 2)) {
+        *damaged = decode_utf16(&text, b->data + 2, b->size - 2, b->data[0] == '\xfe');
+    } else {
+        int order = guess_utf16(b);
+        if (order == UTF16_NEITHER) return false;
+        *note = order == UTF16_BIG ? NOTE_UTF16_BIG : NOTE_UTF16_LITTLE;
+        *damaged = decode_utf16(&text, b->data, b->size, order == UTF16_BIG);
+    }
+    replace_text(b, &text);
     return true;
 }
 
@@ -69,7 +140,12 @@ static const uint16_t western[32] = {0x20ac, 0,      0x201a, 0x0192, 0x201e, 0x2
                                      0,      0x2018, 0x2019, 0x201c, 0x201d, 0x2022, 0x2013, 0x2014,
                                      0x02dc, 0x2122, 0x0161, 0x203a, 0x0153, 0,      0x017e, 0x0178};
 
-const char extract_western_note[] = "not UTF-8, read as Windows-1252 (Latin-1)";
+const char *const extract_notes[NOTE_COUNT] = {
+    [NOTE_WESTERN] = "not UTF-8, read as Windows-1252 (Latin-1)",
+    [NOTE_UTF16_LITTLE] = "no byte order mark, read as UTF-16, little endian",
+    [NOTE_UTF16_BIG] = "no byte order mark, read as UTF-16, big endian",
+    [NOTE_REPAIRED] = "characters are damaged; each became U+FFFD",
+};
 
 /* One letter in four has an accent at most; texts in other alphabets consist of such bytes. */
 static bool looks_western(const struct buffer *b) {
@@ -91,18 +167,6 @@ bool extract_decode_western(struct buffer *b) {
         uint8_t c = (uint8_t)b->data[i];
         append_character(&text, c >= 0x80 && c < 0xa0 ? western[c - 0x80] : c);
     }
-    buffer_free(b);
-    *b = text;
+    replace_text(b, &text);
     return true;
-}
-
-/* Latin letters in UTF-16 have a NUL in every second byte. */
-const char *extract_encoding_hint(const struct buffer *b) {
-    size_t nuls[2] = {0, 0}, n = b->size < 4096 ? b->size : 4096;
-    for (size_t i = 0; i < n; i++) nuls[i % 2] += b->data[i] == '\0';
-    if (starts_with(b, "\xff\xfe\0\0", 4) || starts_with(b, "\0\0\xfe\xff", 4))
-        return "; it is UTF-32: iconv -f UTF-32 -t UTF-8";
-    if (nuls[1] > n / 4 && nuls[0] <= n / 16) return "; it looks like UTF-16: iconv -f UTF-16LE -t UTF-8";
-    if (nuls[0] > n / 4 && nuls[1] <= n / 16) return "; it looks like UTF-16: iconv -f UTF-16BE -t UTF-8";
-    return nuls[0] + nuls[1] ? "" : "; if it is Latin-1: iconv -f ISO-8859-1 -t UTF-8 (or WINDOWS-1252)";
 }

@@ -327,13 +327,17 @@ enum status extract_html(const char *path, struct text_span html, bool is_utf8, 
 }
 
 enum status extract_html_file(const struct extract_file *f, struct document_text *out, struct error *e) {
-    size_t damaged, characters;
+    struct text_reading reading;
     struct buffer html = {0};
-    enum status status = extract_read_text(f, &html, &damaged, &characters, e);
+    enum status status = extract_read_text(f, &html, &reading, e);
     if (status == STATUS_OK) {
         /* A page in another encoding says so; one that is UTF-8 apart from a few bytes is UTF-8, whatever it says. */
-        bool is_utf8 = damaged <= characters / 100;
-        if (is_utf8 && damaged > 0) extract_repair(&html);
+        bool is_utf8 = text_is_utf8(&reading);
+        if (is_utf8 && reading.damaged > 0) {
+            extract_repair(&html);
+            reading.note = NOTE_REPAIRED;
+        }
+        out->note = extract_notes[reading.note];
         extract_drop_bom(&html);
         status = extract_html(f->name, (struct text_span){html.data, html.size}, is_utf8, out, e);
     }

@@ -1,6 +1,6 @@
 /* retrieval/extract/extract_mail.c: e-mail (RFC 5322, MIME) and mailboxes of it (mbox): subject, sender, receivers,
- * date and the text that a reader is shown; no attachments. Of parts that say the same in several ways the plain one is
- * taken, else HTML. */
+ * date and the text that a reader is shown. Of parts that say the same in several ways the plain one is taken, else
+ * HTML. Attachments are files of their own (extract_attachments.c). */
 #include <iconv.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,14 +8,10 @@
 
 #include "config/base/base64.h"
 #include "config/base/utf8.h"
+#include "retrieval/extract/extract_mail.h"
 #include "retrieval/extract/extract_private.h"
 
 enum { MAX_PARTS_DEEP = 8, MAX_CHARSETS = 8 };
-
-/* A part of a message: its headers, and what is behind the empty line. */
-struct mail_part {
-    struct text_span head, body;
-};
 
 static struct mail_part split_part(struct text_span text) {
     struct mail_part part = {.head = text};
@@ -32,8 +28,7 @@ static struct mail_part split_part(struct text_span text) {
     return part;
 }
 
-/* The first header of that name, its lines joined; false: there is none. */
-static bool find_header(struct text_span head, const char *name, struct buffer *value) {
+bool mail_find_header(struct text_span head, const char *name, struct buffer *value) {
     size_t n = strlen(name), at = 0;
     bool found = false;
     buffer_clear(value);
@@ -56,8 +51,7 @@ static bool find_header(struct text_span head, const char *name, struct buffer *
     return found;
 }
 
-/* The value of name=... or name="..." in a header, in lower case where `lower`; "" without. */
-static void find_parameter(const struct buffer *header, const char *name, char value[128]) {
+void mail_find_parameter(const struct buffer *header, const char *name, char value[MAIL_PARAMETER_SIZE]) {
     size_t n = strlen(name), size = 0;
     value[0] = '\0';
     for (const char *at = strchr(header->data, ';'); at; at = strchr(at, ';')) {
@@ -67,7 +61,8 @@ static void find_parameter(const struct buffer *header, const char *name, char v
         at += n + 1;
         bool quoted = *at == '"';
         at += quoted;
-        while (at[size] && size < 127 && (quoted ? at[size] != '"' : !strchr("; \t", at[size]))) size++;
+        while (at[size] && size < MAIL_PARAMETER_SIZE - 1 && (quoted ? at[size] != '"' : !strchr("; \t", at[size])))
+            size++;
         memcpy(value, at, size);
         value[size] = '\0';
         return;
@@ -87,7 +82,7 @@ static void decode_base64(struct text_span text, struct buffer *out) {
     buffer_free(&letters);
 }
 
-static int hexadecimal_digit(char c) {
+int mail_read_digit(char c) {
     static const char digits[] = "0123456789abcdef";
     const char *found = c ? strchr(digits, c | (c >= 'A' ? 0x20 : 0)) : NULL;
     return found ? (int)(found - digits) : -1;
@@ -98,7 +93,7 @@ static void decode_quoted(struct text_span text, bool in_header, struct buffer *
     for (size_t i = 0; i < text.size; i++) {
         const char *at = text.text + i;
         size_t left = text.size - i;
-        int high = left > 2 ? hexadecimal_digit(at[1]) : -1, low = left > 2 ? hexadecimal_digit(at[2]) : -1;
+        int high = left > 2 ? mail_read_digit(at[1]) : -1, low = left > 2 ? mail_read_digit(at[2]) : -1;
         if (*at == '=' && high >= 0 && low >= 0) {
             buffer_append(out, &(char){(char)(high << 4 | low)}, 1);
             i += 2;
@@ -110,8 +105,7 @@ static void decode_quoted(struct text_span text, bool in_header, struct buffer *
     }
 }
 
-/* Bytes of a character set to UTF-8, in place. One that nobody knows gives U+FFFD for what is not UTF-8. */
-static void decode_charset(const char *charset, struct buffer *b) {
+void mail_decode_charset(const char *charset, struct buffer *b) {
     if (b->size == 0 || utf8_is_valid(b->data, b->size)) {
         bool shifts = strncasecmp(charset, "iso-2022", 8) == 0;
         if (b->size == 0 || !shifts) return;
@@ -155,14 +149,13 @@ static size_t decode_word(const char *at, struct buffer *out) {
         decode_base64(span, &word);
     else
         decode_quoted(span, true, &word);
-    decode_charset(charset, &word);
+    mail_decode_charset(charset, &word);
     buffer_append(out, word.data, word.size);
     buffer_free(&word);
     return (size_t)(end + 2 - at);
 }
 
-/* Words of other alphabets to UTF-8. Blanks between two of them are no blanks. */
-static void decode_header(const struct buffer *raw, struct buffer *out) {
+void mail_decode_header(const struct buffer *raw, struct buffer *out) {
     size_t after_word = SIZE_MAX;
     buffer_clear(out);
     for (size_t i = 0; i < raw->size;) {
@@ -185,34 +178,50 @@ static void decode_header(const struct buffer *raw, struct buffer *out) {
     if (!utf8_is_valid(out->data, out->size)) extract_repair(out);
 }
 
+void mail_decode_transfer(struct text_span text, const char *encoding, struct buffer *out) {
+    if (strncasecmp(encoding, "base64", 6) == 0)
+        decode_base64(text, out);
+    else if (strncasecmp(encoding, "quoted-printable", 16) == 0)
+        decode_quoted(text, false, out);
+    else
+        buffer_append(out, text.text, text.size);
+}
+
 /* Bodies. */
 
-struct mail_body {
-    struct text_span plain, html; /* the parts that are shown */
-    char plain_charset[128], html_charset[128];
-    char plain_encoding[32], html_encoding[32];
+struct mail_text {
+    struct text_span text; /* NULL: there is none */
+    char charset[MAIL_PARAMETER_SIZE];
+    char encoding[32];
 };
 
-static void choose_text(struct mail_body *body, const struct mail_part *part, const struct buffer *type) {
+struct mail_body {
+    struct mail_text plain, html; /* the parts that are shown */
+    struct mail_attachments attachments;
+};
+
+/* The first plain text and the first page are the message's own, where they are not attached to it. */
+static bool choose_text(struct mail_body *body, const struct mail_part *part, const struct buffer *type) {
     struct buffer value = {0};
     bool is_html = strncasecmp(type->data, "text/html", 9) == 0;
     bool is_plain = type->size == 0 || strncasecmp(type->data, "text/plain", 10) == 0;
     bool is_attached =
-        find_header(part->head, "Content-Disposition", &value) && strncasecmp(value.data, "attachment", 10) == 0;
-    struct text_span *chosen = is_html ? &body->html : &body->plain;
-    if ((is_html || is_plain) && !is_attached && chosen->text == NULL) {
-        char *encoding = is_html ? body->html_encoding : body->plain_encoding;
-        *chosen = part->body;
-        find_parameter(type, "charset", is_html ? body->html_charset : body->plain_charset);
-        find_header(part->head, "Content-Transfer-Encoding", &value);
-        strncpy(encoding, value.data, sizeof body->html_encoding - 1);
+        mail_find_header(part->head, "Content-Disposition", &value) && strncasecmp(value.data, "attachment", 10) == 0;
+    struct mail_text *chosen = is_html ? &body->html : &body->plain;
+    bool takes = (is_html || is_plain) && !is_attached && chosen->text.text == NULL;
+    if (takes) {
+        chosen->text = part->body;
+        mail_find_parameter(type, "charset", chosen->charset);
+        mail_find_header(part->head, "Content-Transfer-Encoding", &value);
+        strncpy(chosen->encoding, value.data, sizeof chosen->encoding - 1);
     }
     buffer_free(&value);
+    return takes;
 }
 
 static void read_part(struct mail_body *body, struct text_span text, int depth);
 
-/* The parts between lines "--boundary". */
+/* The parts between lines "--boundary". The end of the line before one belongs to it. */
 static void read_parts(struct mail_body *body, struct text_span text, const char *boundary, int depth) {
     size_t n = strlen(boundary), from = SIZE_MAX;
     for (size_t at = 0; at < text.size;) {
@@ -231,35 +240,30 @@ static void read_parts(struct mail_body *body, struct text_span text, const char
 static void read_part(struct mail_body *body, struct text_span text, int depth) {
     struct mail_part part = split_part(text);
     struct buffer type = {0};
-    char boundary[128];
+    char boundary[MAIL_PARAMETER_SIZE];
     if (depth > MAX_PARTS_DEEP) return;
-    find_header(part.head, "Content-Type", &type);
-    find_parameter(&type, "boundary", boundary);
+    mail_find_header(part.head, "Content-Type", &type);
+    mail_find_parameter(&type, "boundary", boundary);
     if (strncasecmp(type.data, "multipart/", 10) == 0 && boundary[0])
         read_parts(body, part.body, boundary, depth);
-    else if (part.body.text)
-        choose_text(body, &part, &type);
+    else if (part.body.text && !choose_text(body, &part, &type))
+        mail_add_attachment(&body->attachments, &part);
     buffer_free(&type);
 }
 
-static void decode_body(struct text_span text, const char *encoding, const char *charset, struct buffer *out) {
-    if (strncasecmp(encoding, "base64", 6) == 0)
-        decode_base64(text, out);
-    else if (strncasecmp(encoding, "quoted-printable", 16) == 0)
-        decode_quoted(text, false, out);
-    else
-        buffer_append(out, text.text, text.size);
-    decode_charset(charset, out);
+static void decode_body(const struct mail_text *part, struct buffer *out) {
+    mail_decode_transfer(part->text, part->encoding, out);
+    mail_decode_charset(part->charset, out);
 }
 
 static void write_body(const struct mail_body *body, struct document_text *out) {
     struct buffer text = {0};
     struct document_text page = {0};
     struct error unreadable;
-    if (body->plain.text) {
-        decode_body(body->plain, body->plain_encoding, body->plain_charset, &text);
-    } else if (body->html.text) {
-        decode_body(body->html, body->html_encoding, body->html_charset, &text);
+    if (body->plain.text.text) {
+        decode_body(&body->plain, &text);
+    } else if (body->html.text.text) {
+        decode_body(&body->html, &text);
         bool is_page = text.size > 0 && memchr(text.data, '\0', text.size) == NULL;
         if (is_page && extract_html("page", (struct text_span){text.data, text.size}, true, &page, &unreadable))
             document_text_clear(&page);
@@ -272,28 +276,42 @@ static void write_body(const struct mail_body *body, struct document_text *out) 
     document_text_free(&page);
 }
 
-static void read_message(struct text_span text, struct document_text *out) {
+static void read_message(struct text_span text, struct document_text *out, struct mail_body *body) {
     static const char *const shown[] = {"Subject", "From", "To", "Date"};
-    struct mail_body body = {.plain = {0}};
     struct buffer raw = {0}, value = {0};
     struct mail_part part = split_part(text);
     for (size_t i = 0; i < ARRAY_COUNT(shown); i++) {
-        if (!find_header(part.head, shown[i], &raw)) continue;
-        decode_header(&raw, &value);
+        if (!mail_find_header(part.head, shown[i], &raw)) continue;
+        mail_decode_header(&raw, &value);
         if (value.size > 0) buffer_printf(&out->text, "%s: %s\n", shown[i], value.data);
         if (i == 0) buffer_append(&out->title, value.data, strlen(value.data));
     }
-    read_part(&body, text, 0);
+    read_part(body, text, 0);
     if (out->text.size > 0) buffer_append(&out->text, "\n", 1);
-    write_body(&body, out);
+    write_body(body, out);
     buffer_append(&out->title, "", 0);
     buffer_free(&raw);
     buffer_free(&value);
 }
 
+/* The document of a message, where it has text, then its attachments. */
+static bool write_message(const struct extract_file *f, struct text_span text, const char *part,
+                          struct child_writer *w) {
+    struct document_text d = {0};
+    struct mail_body body = {.plain = {.charset = ""}};
+    struct error blank;
+    read_message(text, &d, &body);
+    bool has_text = extract_check_blank(f->name, &d.text, &blank) == STATUS_OK;
+    if (has_text) child_write_document(w, part, &d);
+    mail_write_attachments(&body.attachments, f->name, part, w);
+    bool has_more = body.attachments.n > 0;
+    mail_attachments_free(&body.attachments);
+    document_text_free(&d);
+    return has_text || has_more;
+}
+
 /* Messages of a mailbox begin with a line "From " behind an empty one; their parts are called by that line. */
 static void read_mailbox(const struct extract_file *f, struct child_writer *w) {
-    struct document_text d = {0};
     struct buffer part = {0};
     struct text_span text = f->bytes;
     size_t from = SIZE_MAX, from_line = 0, line_number = 0;
@@ -304,11 +322,10 @@ static void read_mailbox(const struct extract_file *f, struct child_writer *w) {
         bool begins = after_blank && size >= 5 && memcmp(line, "From ", 5) == 0, ends = at + size >= text.size;
         line_number++;
         if ((begins || ends) && from != SIZE_MAX) {
-            read_message((struct text_span){text.text + from, (ends && !begins ? text.size : at) - from}, &d);
             buffer_clear(&part);
             buffer_printf(&part, "#%zu", from_line);
-            if (d.text.size > 0) child_write_document(w, part.data, &d);
-            document_text_clear(&d);
+            struct text_span message = {text.text + from, (ends && !begins ? text.size : at) - from};
+            write_message(f, message, part.data, w);
         }
         if (begins) {
             from = next < text.size ? next : text.size;
@@ -317,21 +334,16 @@ static void read_mailbox(const struct extract_file *f, struct child_writer *w) {
         after_blank = size == 0 || (size == 1 && *line == '\r');
         at = next;
     }
-    document_text_free(&d);
     buffer_free(&part);
 }
 
 enum status extract_mail(const struct extract_file *f, struct child_writer *w, struct error *e) {
-    struct document_text d = {0};
     if (f->kind == DOCUMENT_MBOX) {
         read_mailbox(f, w);
         return STATUS_OK;
     }
-    read_message(f->bytes, &d);
-    enum status status = extract_check_blank(f->name, &d.text, e);
-    if (status == STATUS_OK) child_write_document(w, "", &d);
-    document_text_free(&d);
-    return status;
+    if (write_message(f, f->bytes, "", w)) return STATUS_OK;
+    return error_set(e, STATUS_INVALID, "%s: empty: no text in it", f->name);
 }
 
 /* The tables stay open, so that they are found when no file can be. */

@@ -2,6 +2,7 @@
  * parser of ours would do. */
 #include <string.h>
 
+#include "config/base/utf8.h"
 #include "retrieval/extract/extract_private.h"
 
 /* mandoc opens the file itself, since a packed page is known by its name. */
@@ -124,6 +125,7 @@ enum status extract_man(const struct extract_file *f, struct document_text *out,
     enum status status = run_mandoc(f, &page, e);
     if (status == STATUS_OK) {
         remove_overstrike(&page);
+        if (!utf8_is_valid(page.data ? page.data : "", page.size)) extract_repair(&page);
         status = is_redirect(&page) ? error_set(e, STATUS_INVALID,
                                                 "%s: only refers to another page (.so), which is indexed itself "
                                                 "where it lies",

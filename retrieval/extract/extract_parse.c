@@ -1,6 +1,8 @@
 /* retrieval/extract/extract_parse.c: the parsers that run in a child process, by kind. */
 #include <string.h>
 
+#include "config/base/hash.h"
+#include "config/base/key_set.h"
 #include "retrieval/extract/extract_private.h"
 #include "retrieval/extract/extract_unpack.h"
 
@@ -19,6 +21,7 @@ enum status extract_prepare(const struct extract_file *f, struct error *e) {
 struct member_writer {
     const struct extract_file *file;
     struct child_writer *writer;
+    struct key_set names; /* of members that were chosen */
     int n_unknown;
     struct buffer unknown; /* the first */
 };
@@ -40,16 +43,22 @@ static bool leads_out(const char *name) {
            (size >= 3 && strcmp(name + size - 3, "/..") == 0);
 }
 
+static bool skip_member(struct member_writer *m, const char *member, const char *reason) {
+    struct error why;
+    error_set(&why, STATUS_INVALID, "%s!/%s: %s", m->file->name, member, reason);
+    child_write_skipped(m->writer, &why);
+    return false;
+}
+
 static bool choose_member(void *context, const char *member) {
     struct member_writer *m = context;
-    struct error why;
-    if (leads_out(member)) {
-        error_set(&why, STATUS_INVALID, "%s!/%s: its name leads out of the archive", m->file->name, member);
-        child_write_skipped(m->writer, &why);
-        return false;
-    }
+    size_t size = strlen(member);
+    if (leads_out(member)) return skip_member(m, member, "its name leads out of the archive");
     if (is_hidden_name(member)) return false;
-    if (document_kind(member) != DOCUMENT_UNKNOWN) return true;
+    if (document_kind(member) != DOCUMENT_UNKNOWN) {
+        bool is_new = key_set_add(&m->names, hash_bytes(member, size, 0), hash_bytes(member, size, 1));
+        return is_new || skip_member(m, member, "another file in the archive has this name, and comes first");
+    }
     if (m->n_unknown == 0) buffer_append_string(&m->unknown, member);
     m->n_unknown++;
     return false;
@@ -61,7 +70,10 @@ static void take_member(void *context, const char *member, const struct buffer *
         child_write_skipped(m->writer, why);
         return;
     }
-    child_write_document(m->writer, member, &(struct document_text){.text = *bytes});
+    struct buffer part = {0};
+    buffer_printf(&part, "!/%s", member);
+    child_write_member(m->writer, part.data, (struct text_span){bytes->data, bytes->size});
+    buffer_free(&part);
 }
 
 enum status extract_members(const struct extract_file *f, struct child_writer *w, struct error *e) {
@@ -81,6 +93,7 @@ enum status extract_members(const struct extract_file *f, struct child_writer *w
         child_write_skipped(w, &why);
     }
     buffer_free(&members.unknown);
+    key_set_free(&members.names);
     return status;
 }
 

@@ -13,27 +13,38 @@ struct extract_file {
     struct extract_limits limits;
 };
 
+/* Notes for people (document_text.note), by number, as a parser's process hands them over. */
+enum extract_note { NOTE_NONE, NOTE_WESTERN, NOTE_UTF16_LITTLE, NOTE_UTF16_BIG, NOTE_REPAIRED, NOTE_COUNT };
+extern const char *const extract_notes[NOTE_COUNT];
+
 /* Text as it is. */
 enum status extract_text(const struct extract_file *f, struct document_text *out, struct error *e);
 /* Refuses a text of blanks. */
 enum status extract_check_blank(const char *name, const struct buffer *text, struct error *e);
-/* Bytes to UTF-8, in a buffer: of byte order marks, and else of what the bytes look like. *damaged of *characters are
- * none. STATUS_INVALID for a binary file. */
-enum status extract_read_text(const struct extract_file *f, struct buffer *text, size_t *damaged, size_t *characters,
+/* The bytes of a text, as they were found. */
+struct text_reading {
+    size_t characters, damaged; /* of them: those that are none */
+    size_t beyond;              /* of them: those beyond ASCII that are whole */
+    bool decoded;               /* from UTF-16 or UTF-32 */
+    enum extract_note note;
+};
+/* Bytes to UTF-8, in a buffer: of byte order marks, and else of what the bytes look like. STATUS_INVALID for a binary
+ * file. */
+enum status extract_read_text(const struct extract_file *f, struct buffer *text, struct text_reading *r,
                               struct error *e);
+/* One character in a hundred may be damaged in a text that is UTF-8. */
+static inline bool text_is_utf8(const struct text_reading *r) { return r->damaged <= r->characters / 100; }
 /* In place; each damaged byte becomes U+FFFD. */
 void extract_repair(struct buffer *text);
 void extract_drop_bom(struct buffer *text);
 
-/* Bytes that begin with UTF-16's byte order mark become UTF-8, in place; *damaged counts the characters that were none,
- * each U+FFFD now. False: they stay as they are. */
-bool extract_decode(struct buffer *b, size_t *damaged);
+/* Bytes that begin with the byte order mark of UTF-16 or UTF-32, or look like UTF-16 without one, become UTF-8, in
+ * place; *damaged counts the characters that were none, each U+FFFD now, and *note tells a guess. False: they stay as
+ * they are. */
+bool extract_decode(struct buffer *b, size_t *damaged, enum extract_note *note);
 /* Bytes that look like a text of a Western European language in Windows-1252, which holds Latin-1, become UTF-8, in
  * place. False: they do not look so, and stay as they are. */
 bool extract_decode_western(struct buffer *b);
-extern const char extract_western_note[];
-/* For bytes that are not UTF-8: what they may be, to be put after the error, or "". */
-const char *extract_encoding_hint(const struct buffer *b);
 
 /* Programs of others. */
 enum status extract_man(const struct extract_file *f, struct document_text *out, struct error *e);

@@ -1,22 +1,19 @@
-/* retrieval/extract/extract_text.c: files that are text. One with a few damaged characters is kept byte for byte, so
- * that byte ranges match the file; the tokenizer sees U+FFFD for each. With more than one damaged character in a
- * hundred it is not UTF-8 at all: it is skipped, or read as Windows-1252 where it looks so, with a note. UTF-16 with a
- * byte order mark becomes UTF-8 first, and byte ranges are those of the UTF-8. */
+/* retrieval/extract/extract_text.c: files that are text. UTF-8 stays as it is, byte for byte; byte order marks, UTF-16
+ * and Windows-1252 become UTF-8 first, and byte ranges are those of the UTF-8. A damaged character becomes U+FFFD. With
+ * more than one of them in a hundred a text is not UTF-8 at all: it is read as Windows-1252 where it looks so, or
+ * skipped. Whatever was guessed is told by a note. */
 #include <string.h>
 
 #include "config/base/utf8.h"
 #include "retrieval/extract/extract_private.h"
 
-/* How many bytes do not belong to a character, and how many characters there are. */
-static size_t count_damaged(const char *text, size_t size, size_t *characters) {
-    size_t damaged = 0;
-    *characters = 0;
-    for (size_t i = 0; i < size; *characters += 1) {
+static void count_characters(const char *text, size_t size, struct text_reading *r) {
+    for (size_t i = 0; i < size; r->characters++) {
         int n = utf8_length(text + i, size - i);
-        damaged += n == 0;
+        r->damaged += n == 0;
+        r->beyond += n > 1;
         i += n ? (size_t)n : 1;
     }
-    return damaged;
 }
 
 void extract_repair(struct buffer *b) {
@@ -67,33 +64,45 @@ enum status extract_check_blank(const char *name, const struct buffer *text, str
     return error_set(e, STATUS_INVALID, "%s: empty: no text in it", name);
 }
 
-enum status extract_read_text(const struct extract_file *f, struct buffer *text, size_t *damaged, size_t *characters,
+enum status extract_read_text(const struct extract_file *f, struct buffer *text, struct text_reading *r,
                               struct error *e) {
+    size_t replaced;
+    *r = (struct text_reading){0};
     buffer_clear(text);
     buffer_append(text, f->bytes.text, f->bytes.size);
-    bool decoded = extract_decode(text, damaged);
+    r->decoded = extract_decode(text, &replaced, &r->note);
     if (text->size == 0) return error_set(e, STATUS_INVALID, "%s: empty", f->name);
     const char *nul = memchr(text->data, '\0', text->size);
-    if (nul)
-        return error_set(e, STATUS_INVALID, "%s: binary: a NUL at byte %zu%s", f->name, (size_t)(nul - text->data),
-                         extract_encoding_hint(text));
-    size_t invalid = count_damaged(text->data, text->size, characters);
-    if (!decoded) *damaged = invalid;
+    if (nul) return error_set(e, STATUS_INVALID, "%s: binary: a NUL at byte %zu", f->name, (size_t)(nul - text->data));
+    count_characters(text->data, text->size, r);
+    if (r->decoded) r->damaged = replaced;
     return STATUS_OK;
 }
 
-enum status extract_text(const struct extract_file *f, struct document_text *out, struct error *e) {
-    size_t damaged, characters;
-    struct buffer *text = &out->text;
-    enum status status = extract_read_text(f, text, &damaged, &characters, e);
-    if (status) return status;
-    if (damaged > characters / 100 && extract_decode_western(text)) {
-        damaged = 0;
-        out->note = extract_western_note;
+/* A damaged character of a text that has whole ones beyond ASCII is damage. Without them such bytes are letters of
+ * another encoding, however few they are. */
+static void decode_damaged(struct buffer *text, struct text_reading *r) {
+    bool may_be_western = !r->decoded && (!text_is_utf8(r) || r->beyond == 0);
+    if (r->damaged == 0) return;
+    if (may_be_western && extract_decode_western(text)) {
+        *r = (struct text_reading){.characters = r->characters, .note = NOTE_WESTERN};
+    } else if (text_is_utf8(r)) {
+        extract_repair(text);
+        r->note = NOTE_REPAIRED;
     }
-    if (damaged > characters / 100)
-        return error_set(e, STATUS_INVALID, "%s: not UTF-8: %zu of %zu characters are damaged%s", f->name, damaged,
-                         characters, extract_encoding_hint(text));
+}
+
+enum status extract_text(const struct extract_file *f, struct document_text *out, struct error *e) {
+    struct text_reading reading;
+    struct buffer *text = &out->text;
+    if (extract_read_text(f, text, &reading, e)) return e->status;
+    decode_damaged(text, &reading);
+    if (!text_is_utf8(&reading))
+        return error_set(e, STATUS_INVALID,
+                         "%s: not UTF-8: %zu of %zu characters are damaged; if it is Latin-1: iconv -f ISO-8859-1 -t "
+                         "UTF-8 (or another encoding)",
+                         f->name, reading.damaged, reading.characters);
+    out->note = extract_notes[reading.note];
     extract_drop_bom(text);
     if (extract_check_blank(f->name, text, e)) return STATUS_INVALID;
     heading_title(text, &out->title);

@@ -108,7 +108,8 @@ JSONL = ('{"title": "First", "text": "The first record."}\n\nno JSON\n'
 
 
 def make_mail():
-    """A message in two ways, with words and bodies of several encodings, and an attachment."""
+    """A message in two ways, with words and bodies of several encodings, and attachments: a name in sections and another
+    character set, a text of one, a name that was there, a signature, a picture, and a message with one of its own."""
     head = ("From: =?iso-8859-1?Q?J=F6rg_M=FCller?= <j@example.org>\r\nTo: all@example.org\r\n"
             "Subject: =?utf-8?B?S2Fmw7Y=?= =?utf-8?B?dHJpbmtlbg==?=\r\n at noon\r\nDate: Mon, 1 Jan 2024 10:00:00 +0000\r\n"
             'Content-Type: multipart/mixed; boundary="outer"\r\n\r\npreamble\r\n--outer\r\n'
@@ -116,7 +117,16 @@ def make_mail():
     plain = ("--inner\r\nContent-Type: text/plain; charset=koi8-r\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n"
              "=F0=D2=C9=D7=C5=D4, a soft=\r\n break.\r\n")
     rest = ("--inner\r\nContent-Type: text/html\r\n\r\n<p>not <b>this</b>\r\n--inner--\r\n--outer\r\n"
-            "Content-Type: text/plain\r\nContent-Disposition: attachment; filename=a.txt\r\n\r\nattached\r\n--outer--\r\n")
+            "Content-Type: text/plain\r\nContent-Disposition: attachment; filename=a.txt\r\n\r\nattached\r\n--outer\r\n"
+            "Content-Type: text/csv\r\nContent-Transfer-Encoding: base64\r\nContent-Disposition: attachment;\r\n"
+            " filename*0*=utf-8''na%C3%AF; filename*1*=ve%20plan; filename*2=.csv\r\n\r\nayx2CngsMQo=\r\n--outer\r\n"
+            "Content-Type: text/plain; charset=koi8-r; name=\"../../a.txt\"\r\nContent-Transfer-Encoding: quoted-printable\r\n"
+            "\r\n=F0=D2=C9=D7=C5=D4 again\r\n--outer\r\n"
+            "Content-Type: application/pgp-signature; name=signature.asc\r\n\r\nnothing\r\n--outer\r\n"
+            "Content-Type: image/png\r\nContent-Disposition: attachment; filename=photo.png\r\n\r\npng\r\n--outer\r\n"
+            "Content-Type: message/rfc822\r\n\r\nSubject: Inner\r\nContent-Type: multipart/mixed; boundary=deep\r\n\r\n--deep\r\n"
+            "\r\nforwarded\r\n--deep\r\nContent-Disposition: attachment; filename=deep.md\r\n\r\n# Deep mail\r\n--deep--\r\n"
+            "--outer--\r\n")
     return (head + plain + rest).encode("ascii")
 
 

@@ -26,6 +26,33 @@ def test_update(docs, out):
     assert run("update", "--id", cats, out, docs / "new.md").stdout == f"replaced {cats}\n"
 
 
+def test_update_of_records(docs, out):
+    """A table becomes what it is now: rows that went, came and changed; a file that is damaged keeps its documents."""
+    table, rows = docs / "animals.csv", ["name,text", "cat,It sleeps.", "dog,It barks.", "owl,It hunts at night."]
+    table.write_text("\n".join(rows) + "\n")
+    other = docs.parent / "plants.csv"
+    other.write_text("name,text\noak,It grows.\nelm,It grows, too.\n")
+    run("add", out, docs, other)
+    run("add", "--id", "own", out, other)
+    before = texts(out)
+    assert len(before) == 2 + 3 + 2 and len(ids(out)) == 9
+
+    table.write_text("\n".join([rows[0], "ant,It digs.", *rows[2:3]]) + "\n")
+    done = run("update", out, docs)
+    assert sorted(line.split()[0] for line in done.stdout.splitlines()) == ["deleted", "replaced"]
+    assert {p: t for p, t in texts(out).items() if "animals" in p} == {
+        "docs/animals.csv#2": "name: ant\ntext: It digs.\n", "docs/animals.csv#3": "name: dog\ntext: It barks.\n"}
+    table.write_text("\n".join(rows + ["bee,It hums."]) + "\n")
+    assert run("update", out, docs).stdout.count("added") == 2 and len(ids(out)) == 10
+
+    other.write_text("name,text\noak,It grows.\n")
+    assert run("update", "--id", "own", out, other).stdout == "deleted own#3\n"
+    assert run("update", out, other).stdout.count("deleted") == 1
+    kept = ids(out)
+    table.write_bytes(b"name,text\n\0\n")
+    assert "binary" in run("update", out, docs, code=2).stderr and ids(out) == kept
+
+
 def test_snapshot_and_restore(docs, out, tmp_path):
     (docs / "bread.md").write_text("# Bread\n\nKnead the dough for ten minutes.\n")
     run("add", out, docs)

@@ -1,9 +1,11 @@
 """Every kind of file: what is kept of it, and hostile ones, which are skipped with a reason and harm nothing."""
 
+import io
 import os
 import re
 import subprocess
 import sys
+import tarfile
 import time
 
 import pytest
@@ -41,7 +43,9 @@ TEXTS = {
     "table.tsv": "==> #2 <==\na: 1\nb: 2\n",
     "records.jsonl": "==> #1 <==\nThe first record.\n==> #4 <==\ncity: Oslo\npeople: 709000\ntags: north\ntags: sea\n",
     "letter.eml": "Subject: Kafötrinken at noon\nFrom: Jörg Müller <j@example.org>\nTo: all@example.org\n"
-                  "Date: Mon, 1 Jan 2024 10:00:00 +0000\n\nПривет, a soft break.\n",
+                  "Date: Mon, 1 Jan 2024 10:00:00 +0000\n\nПривет, a soft break.\n==> !/a.txt <==\nattached\n"
+                  "==> !/naïve plan.csv#2 <==\nk: x\nv: 1\n==> !/3/a.txt <==\nПривет again\n"
+                  "==> !/attachment-5.eml <==\nSubject: Inner\n\nforwarded\n==> !/attachment-5.eml!/deep.md <==\n# Deep mail\n",
     "box.mbox": "==> #1 <==\nSubject: First\n\nHello there.\n\nThey went. >From here.\n\n==> #8 <==\nSubject: Second\n\nHi\n\ngreetings\n",
     "all.tar.gz": "==> !/docs/page.html <==\nTarred\n\nfeathered\n",
     "all.zip": "==> !/notes/a.md <==\n# Notes\n\nalpha beta\n==> !/b.txt <==\ngamma delta\n==> !/inner.zip!/deep.md <==\n"
@@ -53,7 +57,7 @@ TEXTS = {
 def test_text(good, name):
     done = extract(good / name)
     assert done.stdout == TEXTS[name], done.stderr
-    assert done.returncode == (2 if name in ("all.zip", "records.jsonl") else 0)
+    assert done.returncode == (2 if name in ("all.zip", "records.jsonl", "letter.eml") else 0)
 
 
 def test_skipped_within(good):
@@ -63,6 +67,21 @@ def test_skipped_within(good):
         assert words in skipped
     assert "hidden" not in skipped and len(skipped.splitlines()) == 3
     assert "records.jsonl#3: record:1:2: not JSON" in extract(good / "records.jsonl").stderr
+    assert extract(good / "letter.eml").stderr.splitlines()[-1].endswith(
+        "letter.eml: 1 of its attachments are of no known kind, the first is photo.png")
+
+
+def test_one_name_twice(tmp_path):
+    """Ids are made of names: the first file of a name is read, the other one is named, and the rest is there."""
+    with tarfile.open(tmp_path / "twice.tar", "w") as archive:
+        for name, text in (("a.txt", b"first"), ("a.txt", b"second"), ("b.txt", b"third")):
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text))
+    done = build(tmp_path / "c", tmp_path / "twice.tar")
+    assert done.returncode == 2 and "2 documents" in done.stdout, done.stderr
+    assert "twice.tar!/a.txt: another file in the archive has this name" in done.stderr
+    assert extract(tmp_path / "twice.tar").stdout == "==> !/a.txt <==\nfirst==> !/b.txt <==\nthird"
 
 
 PLACES = [("gloves and goggles", "book.docx", "page 2, Ovens > Safety", "The handbook"),
@@ -71,7 +90,8 @@ PLACES = [("gloves and goggles", "book.docx", "page 2, Ovens > Safety", "The han
           ("Ishmael", "whales.epub", "Loomings", "Whales"),
           ("apples", "paper.pdf", "page 1", None), ("pie price", "prices.csv#4", "line 4", "Pie"),
           ("cake", "prices.csv#6", "line 6", "Cake"), ("Oslo", "records.jsonl#4", "line 4", None),
-          ("treasure", "all.zip!/inner.zip!/deep.md", "line 1, Deep", "Deep")]
+          ("treasure", "all.zip!/inner.zip!/deep.md", "line 1, Deep", "Deep"),
+          ("mail in a mail", "letter.eml!/attachment-5.eml!/deep.md", "line 1, Deep mail", "Deep mail")]
 
 
 def test_places(good, tmp_path):
@@ -82,7 +102,7 @@ def test_places(good, tmp_path):
     (tmp_path / "more.pdf").write_bytes(make_files.make_pdf(["Added of ants.", "Added of bees."]))
     assert re.match(r"added \w+\n$", run("add", out, tmp_path / "more.pdf").stdout)
     names = read_document_names(out / "gen-000001/documents")
-    assert {path for _, path, _, _ in PLACES} <= {name.removeprefix("good0/") for name in names} and len(set(names)) == 19
+    assert {path for _, path, _, _ in PLACES} <= {name.removeprefix("good0/") for name in names} and len(set(names)) == 23
     for step in range(2):
         found = run("search", out, "apples", "-k", 1000).stdout
         seen = set(re.findall(r"^\d+  \S+  (?:good0/)?(\S+)  \[\d+, \d+\)(?: \((.*?)\))?(?:  (.*))?$", found, re.M))
@@ -161,7 +181,7 @@ def test_dry_run(good, tmp_path):
     assert "      117  good0/book.docx  The handbook" in lines and "        5  all.zip" not in done.stdout
     assert any(line.endswith("all.zip!/inner.zip!/deep.md  Deep") for line in lines)
     assert any("a\\nname.txt" in line for line in lines)
-    assert re.fullmatch(r"\d+ documents, \d+ bytes of text, 4 skipped; nothing was written", lines[-1]), done.stderr
+    assert re.fullmatch(r"\d+ documents, \d+ bytes of text, 5 skipped; nothing was written", lines[-1]), done.stderr
     assert int(lines[-1].split()[0]) == len(lines) - 1
     done = run("add", "--dry-run", tmp_path / "none", good / "paper.pdf")
     assert done.returncode == 0 and "paper.pdf" in done.stdout and not (tmp_path / "none").exists()

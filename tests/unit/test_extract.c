@@ -74,12 +74,19 @@ static void test_text(void **state) {
     expect("b.md", "## Not this\n\nA heading\n=========\n", "## Not this\n\nA heading\n=========\n", "A heading");
     expect("a.rst", "=====\nTitle\n=====\n\nText.\n", "=====\nTitle\n=====\n\nText.\n", "Title");
     expect("c.txt", "no newline at the end", "no newline at the end", "");
-    /* One damaged byte in many stays as it is, so that byte ranges match the file. */
-    char text[402];
-    memset(text, 'x', sizeof text);
-    text[200] = '\xff';
-    text[401] = '\0';
-    expect("d.txt", text, text, "");
+    /* A damaged character among whole ones becomes U+FFFD, which is told. */
+    struct document_text d = {0};
+    struct buffer text = {0}, repaired = {0};
+    for (int i = 0; i < 100; i++) buffer_append_string(&text, "\u00fcx");
+    buffer_append_string(&repaired, text.data);
+    buffer_append_string(&text, "\xff end");
+    buffer_append_string(&repaired, "\ufffd end");
+    extract_ok("d.txt", text.data, &d);
+    assert_string_equal(d.text.data, repaired.data);
+    assert_non_null(strstr(d.note, "U+FFFD"));
+    buffer_free(&text);
+    buffer_free(&repaired);
+    document_text_free(&d);
 }
 
 /* With a byte order mark; halves of pairs become U+FFFD as long as they are few. */
@@ -107,10 +114,51 @@ static void test_utf16(void **state) {
                  "\xff\xfe"
                  "a\0\0\0",
                  6, STATUS_INVALID, "binary: a NUL at byte 1");
-    expect_error("h.txt", "\xff\xfe\0\0a\0\0\0", 8, STATUS_INVALID, "it is UTF-32: iconv -f UTF-32");
-    expect_error("i.txt", "a\0b\0c\0d\0", 8, STATUS_INVALID, "it looks like UTF-16: iconv -f UTF-16LE");
-    expect_error("j.txt", "\0a\0b\0c\0d", 8, STATUS_INVALID, "it looks like UTF-16: iconv -f UTF-16BE");
+    expect_bytes("h.txt", "\xff\xfe\0\0a\0\0\0\x00\xf6\x01\0", 12, "a\U0001f600", "");
+    expect_bytes("h.txt", "\0\0\xfe\xff\0\0\0a\0\x01\xf6\x00", 12, "a\U0001f600", "");
+    expect_error("h.txt", "\xff\xfe\0\0a\0\0\0\x00\xf6\x11\0", 12, STATUS_INVALID, "not UTF-8: 1 of 2");
+    /* Many damaged characters of UTF-16 are no letters of Latin-1. */
+    expect_error("i.txt",
+                 "\xff\xfe"
+                 "a\0b\0c\0d\0e\0f\0g\0h\0\0\xd8",
+                 20, STATUS_INVALID, "not UTF-8: 1 of 9");
     expect_error("k.txt", "caf\xe9 \xe9t\xe9", 8, STATUS_INVALID, "if it is Latin-1: iconv -f ISO-8859-1");
+}
+
+/* Text in UTF-16, `little` bytes and the same the other way round; `text` NULL: it is taken for no text. */
+static void expect_unmarked(const char *little, size_t size, const char *text) {
+    struct document_text d = {0};
+    struct error e = {0};
+    for (int big = 0; big < 2; big++) {
+        char *bytes = xmalloc(size);
+        for (size_t i = 0; i < size; i++) bytes[i] = little[i ^ (size_t)big];
+        const char *path = put("a.txt", bytes, size);
+        enum status status = document_extract(path, DOCUMENT_TEXT, LIMIT, &d, &e);
+        if (text && status) fail_msg("%s", e.text);
+        if (text) assert_string_equal(d.text.data, text);
+        if (text) assert_non_null(strstr(d.note, big ? "UTF-16, big endian" : "UTF-16, little endian"));
+        if (text == NULL) assert_non_null(strstr(e.text, "binary: a NUL at byte"));
+        free(bytes);
+    }
+    document_text_free(&d);
+}
+
+static void test_utf16_without_mark(void **state) {
+    (void)state;
+    expect_unmarked("T\0\xe9\0 \0\x3d\xd8\x00\xde\n\0", 12, "T\u00e9 \U0001f600\n");
+    /* Kanji with a full stop and the kanji U+4E00, whose bytes are N's in the other order. */
+    expect_unmarked("\x87\x65\x00\x4e\xf6\x4e\xd8\x8a\x02\x30\n\0", 12, "\u6587\u4e00\u4ef6\u8ad8\u3002\n");
+    expect_unmarked("\x1f\x04\x40\x04\x38\x04 \0\x3c\x04", 10, "\u041f\u0440\u0438 \u043c");
+    /* Numbers, a half of a pair, what no text has, and characters without a common one. */
+    expect_unmarked("\x01\0\x02\0a\0 \0", 8, NULL);
+    expect_unmarked("a\0 \0\x00\xd8 \0", 8, NULL);
+    expect_unmarked("a\0 \0\xff\xff \0", 8, NULL);
+    expect_unmarked("a\0\0\0b\0 \0", 8, NULL);
+    char rare[400];
+    for (size_t i = 0; i < sizeof rare; i += 2) rare[i] = (char)(i / 2), rare[i + 1] = 0x5b;
+    expect_unmarked(rare, sizeof rare, NULL);
+    expect_error("a.txt", "text\0tex", 8, STATUS_INVALID, "binary: a NUL at byte 4");
+    expect_error("a.txt", "a\0b\0c", 5, STATUS_INVALID, "binary: a NUL at byte 1");
 }
 
 static void test_western(void **state) {
@@ -119,6 +167,14 @@ static void test_western(void **state) {
     extract_ok("a.txt", "Le caf\xe9 co\xfbte \x80 2,50 \x97 s'il vous pla\xeet, monsieur\n", &d);
     assert_string_equal(d.text.data, "Le caf\u00e9 co\u00fbte \u20ac 2,50 \u2014 s'il vous pla\u00eet, monsieur\n");
     assert_non_null(strstr(d.note, "Windows-1252"));
+    /* A few such letters in a long text that has no others: no damage of UTF-8. */
+    struct buffer letter = {0};
+    for (int i = 0; i < 100; i++) buffer_append_string(&letter, "many words ");
+    buffer_append_string(&letter, "\xe9t\xe9");
+    extract_ok("e.txt", letter.data, &d);
+    assert_non_null(strstr(d.text.data, "\u00e9t\u00e9"));
+    assert_non_null(strstr(d.note, "Windows-1252"));
+    buffer_free(&letter);
     document_text_free(&d);
     /* Cyrillic in KOI8-R, a byte that is no character, and a control character are no such text. */
     expect_error("b.txt", "\xf0\xd2\xc9\xd7\xc5\xd4, \xcd\xc9\xd2 abc", 15, STATUS_INVALID, "not UTF-8");
@@ -391,21 +447,14 @@ static void test_keeper(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds),
-                                       cmocka_unit_test(test_text),
-                                       cmocka_unit_test(test_utf16),
-                                       cmocka_unit_test(test_text_errors),
-                                       cmocka_unit_test(test_html),
-                                       cmocka_unit_test(test_html_furniture),
-                                       cmocka_unit_test(test_html_encodings),
-                                       cmocka_unit_test(test_html_hostile),
-                                       cmocka_unit_test(test_man),
-                                       cmocka_unit_test(test_man_errors),
-                                       cmocka_unit_test(test_western),
-                                       cmocka_unit_test(test_keeper),
-                                       cmocka_unit_test(test_places_markdown),
-                                       cmocka_unit_test(test_places),
-                                       cmocka_unit_test(test_places_long),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_kinds),          cmocka_unit_test(test_text),
+                                       cmocka_unit_test(test_utf16),          cmocka_unit_test(test_utf16_without_mark),
+                                       cmocka_unit_test(test_text_errors),    cmocka_unit_test(test_html),
+                                       cmocka_unit_test(test_html_furniture), cmocka_unit_test(test_html_encodings),
+                                       cmocka_unit_test(test_html_hostile),   cmocka_unit_test(test_man),
+                                       cmocka_unit_test(test_man_errors),     cmocka_unit_test(test_western),
+                                       cmocka_unit_test(test_keeper),         cmocka_unit_test(test_places_markdown),
+                                       cmocka_unit_test(test_places),         cmocka_unit_test(test_places_long),
                                        cmocka_unit_test(test_marks_fault)};
     return cmocka_run_group_tests(tests, folder_set_up, folder_tear_down);
 }

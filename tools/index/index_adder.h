@@ -14,14 +14,41 @@ struct adder {
     const struct found_file *file; /* that is read */
     enum status failed;            /* of the collection, which ends the command */
     struct key_set *seen;          /* gets the ids of the documents that were read; NULL: nobody asks */
-    bool only_there;               /* update: documents that are not there are left out */
+    bool only_there;               /* update: documents that are not there are left out, */
+    struct key_set known;          /* but for parts of these files, by names in the collection */
     int n_unchanged;
 };
 
 /* Opens the collection that the command line names first, its embedder and its tokenizer. */
 enum status adder_open(struct adder *a, struct error *e);
-/* Puts the documents of a file; one that is bad is reported. *read: whether the file could be read. */
+/* Puts the documents of a file; one that is bad is reported. *read: its documents are known now. They are not where it
+ * could not be read; neither are they where it may hold several and is damaged, which it is while it is copied. */
 enum status adder_put_file(struct adder *a, const struct found_file *file, bool *read, struct error *e);
 void adder_close(struct adder *a);
 /* Prints the line of a change; path NULL: not known. */
 void index_print_effect(const struct index_arguments *a, enum change_effect effect, const char *id, const char *path);
+
+/* Two numbers of a name. */
+struct name_key {
+    uint64_t a, b;
+};
+struct name_key key_of(const char *name);
+
+/* Documents to delete: those of a file that is gone, and those that a file holds no more. */
+enum { GONE_FILE_THERE = 1, GONE_FILE_READ = 2 };
+struct gone_search {
+    struct adder *adder;
+    /* Whether a document without a file was of one that would have been found; NULL: such documents stay. */
+    bool (*is_below)(const void *context, const char *path);
+    const void *context;
+    struct key_set files; /* names in the collection of files that are there: one of the numbers above */
+    struct key_set ids;   /* of documents that were read */
+    char **found;         /* ids */
+    int n, capacity;
+};
+/* The names of the files that documents of the collection are a part of. */
+enum status gone_list_files(struct living *l, struct key_set *files, struct error *e);
+void gone_set_file(struct gone_search *g, const char *stored, int what);
+/* Deletes and prints them. Documents with an id that is neither of their path nor of the command line stay. */
+enum status gone_delete(struct gone_search *g, struct error *e);
+void gone_free(struct gone_search *g);

@@ -74,10 +74,13 @@ static void report_skipped(struct adder *a, const struct error *why) {
     a->walk.n_skipped++;
 }
 
-static bool is_there(const struct adder *a, const char *id) {
+/* A new part of a file that the collection has is a change of that file. */
+static bool is_there(const struct adder *a, const char *id, const char *part) {
     struct snapshot *view;
     struct stored_document d;
     struct error e;
+    struct name_key file = key_of(a->file->stored);
+    if (part[0] && key_set_number(&a->known, file.a, file.b)) return true;
     bool there = living_find(a->collection, id, &view, &d, &e) == STATUS_OK;
     snapshot_release(view);
     return there;
@@ -97,7 +100,7 @@ static enum status put_part(struct adder *a, const char *part, const struct docu
         .id = id.data, .path = path.data, .title = d->title.data, .text = text, .marks = marks_of(&d->marks)};
     enum status status = metadata_of_file(&metadata, &arguments->metadata, a->file, text, e);
     document.metadata = metadata.size > 0 ? metadata.data : NULL;
-    if (status == STATUS_OK && a->only_there && !is_there(a, id.data))
+    if (status == STATUS_OK && a->only_there && !is_there(a, id.data, part))
         status =
             error_set(e, STATUS_INVALID, "%s%s: no document has its id %s; add adds it", a->file->path, part, id.data);
     if (status == STATUS_OK)
@@ -141,7 +144,7 @@ enum status adder_put_file(struct adder *a, const struct found_file *file, bool 
     a->file = file;
     a->failed = STATUS_OK;
     enum status status = read_documents(&a->arguments->build, file, &taker, &why);
-    *read = status == STATUS_OK || is_own_fault(status);
+    *read = status == STATUS_OK || (is_own_fault(status) && !document_kind_holds_several(file->kind));
     if (status && a->failed == STATUS_OK && !index_interrupted) {
         report_skipped(a, &why);
         return STATUS_OK;
@@ -165,6 +168,7 @@ enum status adder_open(struct adder *a, struct error *e) {
 
 void adder_close(struct adder *a) {
     living_close(a->collection);
+    key_set_free(&a->known);
     document_cutter_close(&a->cutter);
     tokenizer_close(a->tokenizer);
     embedder_model_close(&a->embedder);
@@ -177,8 +181,17 @@ static enum status add_files(struct adder *a, struct error *e) {
     if (walk->n == 0) return error_set(e, STATUS_INVALID, "no documents found; nothing was added");
     if (a->arguments->id && walk->n != 1)
         return error_set(e, STATUS_INVALID, "--id names one document, and there are %d", walk->n);
-    enum status status = STATUS_OK;
-    for (int i = 0; i < walk->n && status == STATUS_OK; i++) status = adder_put_file(a, &walk->files[i], &read, e);
+    struct gone_search gone = {.adder = a};
+    enum status status = a->only_there ? gone_list_files(a->collection, &a->known, e) : STATUS_OK;
+    a->seen = a->only_there ? &gone.ids : NULL;
+    for (int i = 0; i < walk->n && status == STATUS_OK; i++) {
+        const struct found_file *file = &walk->files[i];
+        status = adder_put_file(a, file, &read, e);
+        if (read && document_kind_holds_several(file->kind)) gone_set_file(&gone, file->stored, GONE_FILE_READ);
+    }
+    if (status == STATUS_OK && gone.files.n > 0 && a->only_there) status = gone_delete(&gone, e);
+    a->seen = NULL;
+    gone_free(&gone);
     return status;
 }
 

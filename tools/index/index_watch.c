@@ -25,16 +25,6 @@ struct folder_watch {
     bool warned;               /* that there are too many folders */
 };
 
-/* Two numbers of a name. */
-struct name_key {
-    uint64_t a, b;
-};
-
-static struct name_key key_of(const char *name) {
-    size_t size = strlen(name);
-    return (struct name_key){hash_bytes(name, size, 0), hash_bytes(name, size, 1)};
-}
-
 /* inotify. */
 
 /* The folder and those below it; links are followed as the walk does, which sees them again. */
@@ -111,85 +101,35 @@ static int64_t sign_file(const char *path) {
 /* A round: what the walk has found, and what was read of it. */
 struct watch_round {
     struct folder_watch *watcher;
-    struct key_set stored; /* names in the collection of the files that are there: 1, and 2 for those that were read */
-    struct key_set ids;    /* of the documents that were read */
-    bool *present;         /* [paths] */
-    char **names;          /* [paths] in the collection */
-    char **gone;           /* ids of documents without a file */
-    int n_gone, capacity;
+    struct gone_search gone;
+    bool *present; /* [paths] */
+    char **names;  /* [paths] in the collection */
 };
 
 static enum status read_file(struct watch_round *r, const struct found_file *file, struct error *e) {
     struct folder_watch *w = r->watcher;
-    struct name_key path = key_of(file->path), stored = key_of(file->stored);
+    struct name_key path = key_of(file->path);
     int64_t signature = sign_file(file->path), *known = key_set_number(&w->signatures, path.a, path.b);
     bool read = false;
-    key_set_add(&r->stored, stored.a, stored.b);
-    *key_set_number(&r->stored, stored.a, stored.b) = 1;
+    gone_set_file(&r->gone, file->stored, GONE_FILE_THERE);
     if (known && *known == signature) return STATUS_OK;
     enum status status = adder_put_file(&w->adder, file, &read, e);
     if (status) return status;
-    if (read) *key_set_number(&r->stored, stored.a, stored.b) = 2;
+    if (read) gone_set_file(&r->gone, file->stored, GONE_FILE_READ);
     key_set_add(&w->signatures, path.a, path.b);
     *key_set_number(&w->signatures, path.a, path.b) = signature;
     return STATUS_OK;
 }
 
-/* Documents that went. */
-
 /* Whether a name in the collection lies below one of the paths that are watched, which is there. */
-static bool is_below(const struct watch_round *r, const char *path) {
+static bool is_below(const void *context, const char *path) {
+    const struct watch_round *r = context;
     int n = r->watcher->adder.arguments->n_rest - 1;
     for (int i = 0; i < n; i++) {
         size_t size = strlen(r->names[i]);
         if (r->present[i] && strncmp(path, r->names[i], size) == 0 && strchr("/!#", path[size])) return true;
     }
     return false;
-}
-
-/* 0: no file is there that the document came from; 1: there is; 2: it was read in this round. A document of a file with
- * several has '!' or '#' and more behind the file's name. */
-static int64_t find_source(const struct watch_round *r, const char *path) {
-    char *name = xstrdup(path);
-    int64_t found = 0;
-    for (size_t size = strlen(name); size > 0 && found == 0; size--) {
-        if (path[size] != '\0' && path[size] != '!' && path[size] != '#') continue;
-        name[size] = '\0';
-        struct name_key key = key_of(name);
-        const int64_t *number = key_set_number(&r->stored, key.a, key.b);
-        if (number) found = *number;
-    }
-    free(name);
-    return found;
-}
-
-/* Documents that got an id of their own are somebody else's. */
-static enum status look_for_gone(void *context, const struct stored_document *d, struct error *e) {
-    struct watch_round *r = context;
-    char of_path[DOCUMENT_ID_SIZE];
-    (void)e;
-    document_id_of_path(d->path, of_path);
-    if (strcmp(of_path, d->id) != 0 || !is_below(r, d->path)) return STATUS_OK;
-    int64_t source = find_source(r, d->path);
-    struct name_key id = key_of(d->id);
-    if (source == 1 || (source == 2 && key_set_number(&r->ids, id.a, id.b))) return STATUS_OK;
-    r->gone = xgrow(r->gone, r->n_gone, &r->capacity, sizeof *r->gone);
-    r->gone[r->n_gone] = xstrdup(d->id);
-    r->n_gone++;
-    return STATUS_OK;
-}
-
-static enum status delete_gone(struct watch_round *r, struct error *e) {
-    struct adder *a = &r->watcher->adder;
-    struct snapshot *view = living_hold(a->collection);
-    enum status status = view_walk(view, look_for_gone, r, e);
-    snapshot_release(view);
-    for (int i = 0; i < r->n_gone && status == STATUS_OK; i++) {
-        status = living_delete(a->collection, r->gone[i], e);
-        if (status == STATUS_OK) index_print_effect(a->arguments, CHANGE_DELETED, r->gone[i], NULL);
-        if (status == STATUS_NOT_FOUND) status = STATUS_OK;
-    }
-    return status;
 }
 
 /* Rounds. */
@@ -210,17 +150,14 @@ static void begin_round(struct watch_round *r) {
         if (!r->present[i] && !walk->quiet)
             line_print(stderr, "%s is not there; its documents stay until it comes back", paths[i]);
     }
-    w->adder.seen = &r->ids;
+    w->adder.seen = &r->gone.ids;
 }
 
 static void end_round(struct watch_round *r) {
     for (int i = 0; i < r->watcher->adder.arguments->n_rest - 1; i++) free(r->names[i]);
-    for (int i = 0; i < r->n_gone; i++) free(r->gone[i]);
     free(r->present);
     free(r->names);
-    free(r->gone);
-    key_set_free(&r->stored);
-    key_set_free(&r->ids);
+    gone_free(&r->gone);
 }
 
 static enum status carry_out_round(struct watch_round *r, struct error *e) {
@@ -229,16 +166,17 @@ static enum status carry_out_round(struct watch_round *r, struct error *e) {
     enum status status = walk_paths(walk, a->arguments->rest + 1, a->arguments->n_rest - 1, e);
     for (int i = 0; i < walk->n && status == STATUS_OK; i++) status = read_file(r, &walk->files[i], e);
     /* A folder that could not be read hides files that are there. */
-    if (status == STATUS_OK && !walk->incomplete) status = delete_gone(r, e);
+    if (status == STATUS_OK && !walk->incomplete) status = gone_delete(&r->gone, e);
     return status;
 }
 
 static enum status run_round(struct folder_watch *w, struct error *e) {
-    struct watch_round r = {.watcher = w};
+    struct watch_round r = {.watcher = w, .gone = {.adder = &w->adder, .is_below = is_below}};
     struct walk fresh = {
         .verbose = w->adder.arguments->build.verbose, .follow = w->adder.walk.follow, .quiet = w->adder.walk.quiet};
     walk_free(&w->adder.walk);
     w->adder.walk = fresh;
+    r.gone.context = &r;
     begin_round(&r);
     enum status status = carry_out_round(&r, e);
     end_round(&r);
