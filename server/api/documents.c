@@ -37,7 +37,7 @@ static void document_release(struct document_answer *d) {
     if (atomic_fetch_sub(&d->references, 1) != 1) return;
     for (int i = 0; i < d->job.n_items; i++) {
         buffer_free(&d->asked[i].marks);
-        document_text_free(&d->asked[i].upload.read);
+        upload_free(&d->asked[i].upload);
         free(d->asked[i].id);
     }
     document_requests_free(&d->requests);
@@ -57,27 +57,39 @@ static void document_done(struct document_job *j) {
     document_release(d);
 }
 
-static void fail_item(struct failure *f, const struct document_item *item) {
+/* How the change of a document went. */
+struct document_outcome {
+    const char *id;
+    enum change_effect effect;
+    enum status status;
+    const struct error *error;
+};
+
+static struct document_outcome outcome_of(const struct document_item *item) {
+    return (struct document_outcome){item->document.id, item->effect, item->status, &item->error};
+}
+
+static void fail_document(struct failure *f, const struct document_outcome *o) {
     *f = (struct failure){0};
-    if (item->effect == CHANGE_REFUSED)
-        failure_set(f, 403, "document_not_allowed", NULL, "%s", item->error.text);
+    if (o->effect == CHANGE_REFUSED)
+        failure_set(f, 403, "document_not_allowed", NULL, "%s", o->error->text);
     else
-        failure_from_error(f, &item->error);
+        failure_from_error(f, o->error);
 }
 
 /* Of a list, each tells how it went. */
-static void write_item(struct json_writer *w, const struct document_item *item) {
+static void write_outcome(struct json_writer *w, const struct document_outcome *o) {
     static const char *const names[] = {[CHANGE_NOTHING] = "unchanged",
                                         [CHANGE_ADDED] = "added",
                                         [CHANGE_REPLACED] = "replaced",
                                         [CHANGE_DELETED] = "deleted"};
     struct failure f;
     put_object(w);
-    put_key_string(w, "id", item->document.id);
+    put_key_string(w, "id", o->id);
     put_key_string(w, "object", "document");
-    put_key_string(w, "effect", item->status ? "failed" : names[item->effect]);
-    if (item->status) {
-        fail_item(&f, item);
+    put_key_string(w, "effect", o->status ? "failed" : names[o->effect]);
+    if (o->status) {
+        fail_document(&f, o);
         put_key_object(w, "error");
         put_key_string(w, "message", f.message);
         put_key_string(w, "code", f.code ? f.code : "failed");
@@ -87,14 +99,48 @@ static void write_item(struct json_writer *w, const struct document_item *item) 
     put_object_end(w);
 }
 
+/* The documents of a file that may hold several, with their paths. */
+static void write_parts(struct json_writer *w, const struct document_upload *u) {
+    for (int i = 0; i < u->n_parts; i++) {
+        const struct upload_part *p = &u->parts[i];
+        write_outcome(w, &(struct document_outcome){p->id, p->effect, p->status, &p->error});
+    }
+}
+
+static void write_skipped(struct json_writer *w, const struct document_upload *u) {
+    const struct error *list = (const struct error *)(const void *)u->skipped.data;
+    for (size_t i = 0; i < u->skipped.size / sizeof *list; i++) {
+        put_object(w);
+        put_key_string(w, "file", u->name);
+        put_key_string(w, "message", list[i].text);
+        put_object_end(w);
+    }
+}
+
 static void write_list(const struct document_answer *d, struct buffer *out) {
     struct json_writer w;
+    int n_skipped = 0;
     put_begin(&w, out);
     put_object(&w);
     put_key_string(&w, "object", "list");
     put_key_array(&w, "data");
-    for (int i = 0; i < d->job.n_items; i++) write_item(&w, &d->job.items[i]);
+    for (int i = 0; i < d->job.n_items; i++) {
+        const struct document_item *item = &d->job.items[i];
+        struct document_outcome outcome = outcome_of(item);
+        if (item->upload && item->status == STATUS_OK && upload_holds_several(item->upload))
+            write_parts(&w, item->upload);
+        else
+            write_outcome(&w, &outcome);
+        if (item->upload) n_skipped += item->upload->n_skipped;
+    }
     put_array_end(&w);
+    if (n_skipped > 0) {
+        put_key_int(&w, "n_skipped", n_skipped);
+        put_key_array(&w, "skipped");
+        for (int i = 0; i < d->job.n_items; i++)
+            if (d->job.items[i].upload) write_skipped(&w, d->job.items[i].upload);
+        put_array_end(&w);
+    }
     put_object_end(&w);
 }
 
@@ -104,15 +150,16 @@ static enum answer_progress document_poll(struct answer *a, struct buffer *out) 
     bool done = d->done;
     pthread_mutex_unlock(&d->lock);
     if (!done) return ANSWER_WAITING;
+    struct document_outcome first = outcome_of(&d->job.items[0]);
     if (d->requests.is_list) {
         write_list(d, out);
-    } else if (d->job.items[0].status == STATUS_OK) {
+    } else if (first.status == STATUS_OK) {
         struct json_writer w;
         put_begin(&w, out);
-        write_item(&w, &d->job.items[0]);
+        write_outcome(&w, &first);
     } else {
         struct failure f;
-        fail_item(&f, &d->job.items[0]);
+        fail_document(&f, &first);
         failure_answer(&f, a, out);
     }
     return ANSWER_COMPLETE;
@@ -169,16 +216,11 @@ static struct answer *send_job(struct document_answer *d, const struct served_mo
     return NULL;
 }
 
-/* An id that only depends on what the document is: its path, or its text. Clients that see other documents get other
- * ids of the same path. */
+/* An id that only depends on what the document is: its path, or its text. */
 static char *choose_id(const struct document_request *r, const struct filter *filter) {
     char id[DOCUMENT_ID_SIZE];
-    struct buffer name = {0};
     if (r->id) return xstrdup(r->id);
-    if (filter) buffer_printf(&name, "%s\n", filter_text(filter));
-    buffer_append_string(&name, r->path[0] ? r->path : r->text);
-    document_id_of_path(name.data, id);
-    buffer_free(&name);
+    document_id_within(filter, r->path[0] ? r->path : r->text, id);
     return xstrdup(id);
 }
 
@@ -201,8 +243,13 @@ static void fill_item(struct document_answer *d, int i, const char *id) {
     struct text_span text = {request->text, request->text ? strlen(request->text) : 0};
     asked->id = id ? xstrdup(id) : choose_id(request, d->job.filter);
     if (request->is_file) {
-        asked->upload = (struct document_upload){
-            .name = request->path, .bytes = {request->file.data, request->file.size}, .limit = UPLOAD_TEXT_BYTES};
+        asked->upload = (struct document_upload){.name = request->path,
+                                                 .bytes = {request->file.data, request->file.size},
+                                                 .limit = UPLOAD_TEXT_BYTES,
+                                                 .max_parts = DOCUMENTS_OF_REQUEST,
+                                                 .id = request->id,
+                                                 .path = request->path,
+                                                 .filter = d->job.filter};
         item->upload = &asked->upload;
     } else {
         document_mark(document_kind(request->path), text, &asked->marks);
@@ -215,6 +262,12 @@ static void fill_item(struct document_answer *d, int i, const char *id) {
                                                   .marks = marks_of(&asked->marks)};
 }
 
+static bool check_title(const struct document_request *r, struct failure *f) {
+    if (!r->is_file || r->title[0] == '\0' || !document_kind_holds_several(document_kind(r->path))) return true;
+    return failure_set(f, 400, "invalid_value", "title", "title is of one document, and %.200s may hold several",
+                       r->path);
+}
+
 static bool parse_documents(struct document_answer *d, const struct api_request *r, const struct request_limits *l,
                             struct failure *f) {
     struct document_requests *requests = &d->requests;
@@ -222,6 +275,7 @@ static bool parse_documents(struct document_answer *d, const struct api_request 
     struct error e;
     bool ok = multipart_is_announced(r->content_type) ? document_form_parse(requests, r->content_type, body, l, f)
                                                       : document_requests_parse(requests, body, l, f);
+    for (int i = 0; ok && i < requests->n; i++) ok = check_title(&requests->list[i], f);
     for (int i = 0; ok && i < requests->n; i++)
         if (filter_fill(d->job.filter, &requests->list[i].metadata, &e)) ok = failure_from_error(f, &e);
     return ok;

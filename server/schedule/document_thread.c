@@ -34,24 +34,47 @@ static enum status delete_document(struct document_thread *t, const struct docum
     return status;
 }
 
-static enum status read_upload(struct document_item *item) {
+/* One that nobody waits for any more, or whose server ends, is not begun. */
+static enum status check_goes_on(struct document_thread *t, const struct document_job *j, struct error *e) {
+    if (atomic_load(&t->stopped)) return error_set(e, STATUS_CANCELLED, "the server is stopping");
+    if (j->cancelled && atomic_load(j->cancelled)) return error_set(e, STATUS_CANCELLED, "nobody waits for it");
+    return STATUS_OK;
+}
+
+static enum status put_part(struct document_thread *t, const struct document_job *j, const char *metadata,
+                            struct upload_part *p) {
+    struct collection_document document = {.id = p->id,
+                                           .path = p->path,
+                                           .title = p->read.title.data,
+                                           .metadata = metadata,
+                                           .text = {p->read.text.data, p->read.text.size},
+                                           .marks = marks_of(&p->read.marks)};
+    if (check_goes_on(t, j, &p->error)) return p->error.status;
+    return document_put(&t->cutter, t->o.collection, &document, j->cancelled, &p->effect, &p->error);
+}
+
+static enum status put_upload(struct document_thread *t, const struct document_job *j, struct document_item *item) {
     struct document_upload *u = item->upload;
-    if (document_kind(u->name) == DOCUMENT_UNKNOWN)
-        return error_set(&item->error, STATUS_INVALID, "%s: not a known kind of document", u->name);
-    if (document_extract_bytes(u->name, u->bytes, u->limit, &u->read, &item->error)) return item->error.status;
+    if (upload_read(u, &item->error)) return item->error.status;
+    if (upload_holds_several(u)) {
+        for (int i = 0; i < u->n_parts; i++) {
+            u->parts[i].status = put_part(t, j, item->document.metadata, &u->parts[i]);
+            document_text_free(&u->parts[i].read);
+        }
+        return STATUS_OK;
+    }
     item->document.text = (struct text_span){u->read.text.data, u->read.text.size};
     item->document.marks = marks_of(&u->read.marks);
     if (item->document.title[0] == '\0' && u->read.title.data) item->document.title = u->read.title.data;
-    return STATUS_OK;
+    return document_put(&t->cutter, t->o.collection, &item->document, j->cancelled, &item->effect, &item->error);
 }
 
 static enum status carry_out(struct document_thread *t, const struct document_job *j, struct document_item *item) {
     struct error *e = &item->error;
-    if (atomic_load(&t->stopped)) return error_set(e, STATUS_CANCELLED, "the server is stopping");
-    if (j->cancelled && atomic_load(j->cancelled)) return error_set(e, STATUS_CANCELLED, "nobody waits for it");
+    if (check_goes_on(t, j, e)) return e->status;
     if (j->deletes) return delete_document(t, j, item);
-    if (item->upload && read_upload(item)) return e->status;
     t->cutter.filter = j->filter;
+    if (item->upload) return put_upload(t, j, item);
     return document_put(&t->cutter, t->o.collection, &item->document, j->cancelled, &item->effect, e);
 }
 

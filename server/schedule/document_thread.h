@@ -5,24 +5,18 @@
 
 #include <stdatomic.h>
 
-#include "retrieval/extract/extract.h"
 #include "retrieval/store/living.h"
 #include "server/host/document_cutter.h"
+#include "server/schedule/document_upload.h"
 
 struct document_thread;
 
-/* A file whose text is to be put: read by the thread, as its name says. */
-struct document_upload {
-    const char *name;
-    struct text_span bytes;
-    size_t limit; /* bytes of its text */
-    struct document_text read;
-};
-
-/* One document to put or to delete. */
+/* One document to put or to delete, or a file of any number of documents to put. */
 struct document_item {
     struct collection_document document; /* to put: id, path, title, metadata, text; to delete: id */
-    struct document_upload *upload;      /* has the text, and the title where that is ""; NULL: `document` does */
+    /* Has the text, and the title where that is ""; the parts of a file that may hold several have all but metadata.
+     * NULL: `document` has it. */
+    struct document_upload *upload;
     enum change_effect effect;
     enum status status;
     struct error error;

@@ -221,12 +221,52 @@ def test_uploads_of_foreign_formats(served):
     found = search(served, "ovens: heat to 200 degrees, wear gloves and goggles")
     assert [hit["heading"] for hit in found if hit["document"] == "book.docx"] == [["Ovens"]], found
     assert finds(served, "strain quinoa", "sieve.1")
-    failed = upload(served, [("file", "laughs.docx", bad["laughs.docx"]), ("file", "text.pdf", bad["text.pdf"]),
-                             ("file", "prices.csv", good["prices.csv"])])["data"]
-    for answer, words in zip(failed, ["laughs.docx: damaged", "text.pdf: pdftotext could not read it",
-                                      "prices.csv: it holds several documents"]):
+    failed = upload(served, [("file", "laughs.docx", bad["laughs.docx"]), ("file", "text.pdf", bad["text.pdf"])])["data"]
+    for answer, words in zip(failed, ["laughs.docx: damaged", "text.pdf: pdftotext could not read it"]):
         assert answer["effect"] == "failed" and answer["error"]["message"].startswith(words)
     assert finds(served, "strain quinoa", "sieve.1")
+
+
+def paths_of(server):
+    return {d["path"]: d["id"] for d in call(server, "GET", "/v1/documents?limit=1000")["data"]}
+
+
+def test_uploads_of_several_documents(served):
+    """Archives, tables, lines of JSON and mail: the answer has an id for each document, and what was left out."""
+    good, before = make_files.good(), paths_of(served)
+    parts = [("file", name, good[name]) for name in ("all.zip", "prices.csv", "all.tar.gz", "letter.eml")]
+    said = upload(served, [*parts, ("file", "a.txt", b"A text."), ("metadata", None, b'{"team": "bakers"}')])
+    now = {path: i for path, i in paths_of(served).items() if path not in before}
+    assert [d["effect"] for d in said["data"]] == ["added"] * 15 and {d["id"] for d in said["data"]} == set(now.values())
+    assert {"all.zip!/notes/a.md", "all.zip!/inner.zip!/deep.md", "prices.csv#4", "all.tar.gz!/docs/page.html", "letter.eml",
+            "letter.eml!/attachment-5.eml!/deep.md", "a.txt"} <= set(now)
+    shown = call(served, "GET", "/v1/documents/" + now["prices.csv#4"])
+    assert shown["text"] == "name: Pie\nprice: 4,10\n" and shown["title"] == "Pie" and shown["metadata"] == {"team": "bakers"}
+    assert finds(served, "buried treasure", "all.zip!/inner.zip!/deep.md")
+    assert said["n_skipped"] == 4 and [s["file"] for s in said["skipped"]] == ["all.zip"] * 3 + ["letter.eml"]
+    assert "all.zip!/../../escape.txt: its name leads out of the archive" in [s["message"] for s in said["skipped"]]
+
+    again = upload(served, [parts[1], ("metadata", None, b'{"team": "bakers"}')])
+    assert [d["effect"] for d in again["data"]] == ["unchanged"] * 3 and "skipped" not in again
+    own = upload(served, [("id", None, b"mine"), parts[1]])["data"]
+    assert [d["id"] for d in own] == ["mine#2", "mine#4", "mine#6"]
+    assert "may hold several" in upload(served, [("title", None, b"x"), parts[1]], expect=400)["error"]["message"]
+
+
+def test_limits_of_uploads_of_several(served):
+    """Nothing of a file over a limit is added; a file beside it is."""
+    before = paths_of(served)
+    rows = lambda n: b"a\n" + b"".join(b"row %d\n" % i for i in range(n))
+    bomb = make_files.zipped([(f"{i}.txt", b"A bomb. " * (2 << 20)) for i in range(5)])
+    said = upload(served, [("file", "rows.csv", rows(1001)), ("file", "bomb.zip", bomb), ("file", "no.zip", b"no zip"),
+                           ("file", "none.csv", b"a,b\n"), ("file", "nested.zip", make_files.hostile()["nested.zip"]),
+                           ("file", "good.tsv", b"a\tb\n1\t2\n")])
+    assert [d["effect"] for d in said["data"]] == ["failed"] * 4 + ["added"], said
+    for answer, words in zip(said["data"], ("rows.csv: more than 1000 documents", "bomb.zip: ", "no.zip: damaged", "none.csv: no document in it")):
+        assert answer["error"]["message"].startswith(words) and answer["id"], answer
+    assert "more text than the limit of 67108864 bytes" in said["data"][1]["error"]["message"]
+    assert "more than 3 deep" in said["skipped"][0]["message"]
+    assert set(paths_of(served)) - set(before) == {"good.tsv#2"}
 
 
 def test_bad_uploads(served):

@@ -37,7 +37,7 @@ void gone_set_file(struct gone_search *g, const char *stored, int what) {
     *key_set_number(&g->files, key.a, key.b) = what;
 }
 
-/* What is known of the file that a document came from; 0: it is not there. A document of a file with several has '!' or
+/* The number of the file that a document came from; 0: it is not there. A document of a file with several has '!' or
  * '#' and more behind the file's name, whose length *size is. */
 static int64_t find_source(const struct gone_search *g, const char *path, size_t *size) {
     char *name = xstrdup(path);
