@@ -1,8 +1,6 @@
-/* retrieval/index/index.c: what indexes of all kinds share: the range of a question, the device by name, and the number
- * of lists. */
+/* retrieval/index/index.c: what indexes of all kinds share: the range of a question, and the device by name. */
 #include "retrieval/index/index.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,12 +35,3 @@ enum status index_move(struct index *x, const char *device, struct error *e) {
                          device);
     return x->ops->move(x, gpu, e);
 }
-
-bool index_is_lossless(const char *factory) {
-    static const char *const compressing[] = {"PQ", "SQ", "RR", "RFlat", "PCA", "LSH"};
-    for (size_t i = 0; i < ARRAY_COUNT(compressing); i++)
-        if (strstr(factory, compressing[i])) return false;
-    return true;
-}
-
-int index_lists(int64_t count) { return 1 << (int)lround(log2(4 * sqrt((double)count))); }

@@ -68,19 +68,19 @@ void index_scan(struct index_scan scan, int64_t *ids, float *similarities);
 
 /* FAISS, which is opened with the first index that needs it; where it is missing these return STATUS_UNSUPPORTED, where
  * a limit of the address space leaves it too little room STATUS_NO_MEMORY.
- * build: trains and fills an index of type `factory` and writes it to path; factory NULL picks by count: "Flat" up to
- * 100 000 vectors, "IVF<lists>,Flat" above. STATUS_UNSUPPORTED for a kind that open does not read (faiss_file.h).
+ * build: trains and fills an index of what `asked` says (index_resolve) and writes it to path. STATUS_UNSUPPORTED for a
+ * kind that open does not read (faiss_file.h).
  * open: the whole file is checked before FAISS sees it, which crashes on hostile ones: STATUS_CORRUPT. */
-enum status index_build_faiss(const char *path, const char *factory, const float *vectors, int64_t count, int dim,
+enum status index_build_faiss(const char *path, const char *asked, const float *vectors, int64_t count, int dim,
                               struct error *e);
 enum status index_open_faiss(struct index **out, const char *path, int64_t count, int dim, struct error *e);
-/* Whether there is such an index for vectors of `dim` numbers, before any is there; *least is how many vectors it needs
- * at least to learn its lists and codes from, as far as the name tells. STATUS_INVALID; as index_open_faiss. */
-enum status index_check_factory(const char *factory, int dim, int64_t *least, struct error *e);
+/* Whether there is such an index for vectors of `dim` numbers, before any is there: STATUS_INVALID; as
+ * index_open_faiss. */
+enum status index_check_factory(const char *asked, int dim, struct error *e);
 /* The same in memory. An inverted file is trained on its own vectors, or on `training` where that is given: as many
  * vectors as the file has lists become their centres as they are. */
 struct index_source {
-    const char *factory;
+    const char *factory;   /* as index_resolve takes it */
     const float *vectors;  /* [count, dim] */
     const float *training; /* [n_training, dim] or NULL */
     int64_t count, n_training;
@@ -89,9 +89,23 @@ struct index_source {
 enum status index_make_faiss(struct index **out, const struct index_source *source, struct error *e);
 /* Threads FAISS uses for calls of the current thread; keeps its pool out of the engine's way. */
 void index_set_threads(int threads);
+
+/* The index that there is to be: "flat", "ivf", "ivfpq" and "hnsw" are kinds, whose numbers follow from the vectors;
+ * NULL is the kind that the number of vectors chooses; INDEX_EXACT and FAISS' factory strings stand for themselves. */
+enum { INDEX_FACTORY_SIZE = 256 };
+/* The factory string, or INDEX_EXACT, of what is asked for. STATUS_INVALID where it is too long. */
+enum status index_resolve(char factory[INDEX_FACTORY_SIZE], const char *asked, int64_t count, int dim, struct error *e);
+/* The words that were asked for to get this factory string for so many vectors: asked again, it fits another number of
+ * them. */
+const char *index_asked(const char *factory, int64_t count, int dim);
+/* Vectors that it needs at least to learn its lists and codes from, as far as the name tells. */
+int64_t index_least_vectors(const char *asked);
 /* Lists of an inverted file of so many vectors: 4 sqrt(count), rounded to a power of two. */
 int index_lists(int64_t count);
 /* Whether an index of this kind gives its vectors back bit for bit. */
 bool index_is_lossless(const char *factory);
-/* The factory string for a collection of this size: what index_build_faiss picks, INDEX_EXACT without FAISS. */
-void index_choose_factory(char *factory, size_t size, int64_t count);
+
+/* `inner`, which compresses, with the vectors themselves [inner->count, inner->dim], which are borrowed: a search
+ * compares the query with the vectors of more candidates than are asked for, so similarities are exact and the order of
+ * what is found is that of exact search. Takes `inner` over. */
+struct index *index_refine(struct index *inner, const float *vectors);

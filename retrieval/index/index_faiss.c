@@ -15,6 +15,9 @@
 #include "retrieval/index/faiss_file.h"
 #include "retrieval/index/index.h"
 
+/* How many vectors a kind of index is sized for when nothing is known but that it is asked for. */
+enum { COUNT_OF_CHECK = 1 << 20 };
+
 void index_set_threads(int threads) { omp_set_num_threads(max_int(1, threads)); }
 
 #if HAVE_FAISS
@@ -30,15 +33,7 @@ struct faiss_index {
     pthread_mutex_t gpu_lock; /* an index on a GPU works for one thread at a time */
 };
 
-enum { FLAT_LIMIT = 100000, SPARE = 8 };
-
-/* An inverted file has 1024 lists at 100 000 vectors, 4096 at a million. */
-void index_choose_factory(char *factory, size_t size, int64_t count) {
-    if (count <= FLAT_LIMIT)
-        snprintf(factory, size, "Flat");
-    else
-        snprintf(factory, size, "IVF%d,Flat", index_lists(count));
-}
+enum { SPARE = 8 };
 
 /* The text behind `mark`; the whole text where there is none. */
 static const char *skip_past(const char *text, const char *mark) {
@@ -55,28 +50,6 @@ static enum status faiss_failed(struct error *e, const char *what) {
     return error_set(e, STATUS_INTERNAL, "FAISS: %s: %s", what, text && *text ? text : "no message");
 }
 
-/* The number after the first `word` that has one; 0: none. */
-static int64_t number_after(const char *factory, const char *word) {
-    for (const char *at = strstr(factory, word); at; at = strstr(at + 1, word)) {
-        long long n = strtoll(at + strlen(word), NULL, 10);
-        if (n > 0) return n;
-    }
-    return 0;
-}
-
-/* An inverted file learns a centre per list, a product quantiser 2^bits codes per part: "PQ48", "PQ16x4". */
-static int64_t least_vectors(const char *factory) {
-    int64_t least = number_after(factory, "IVF");
-    for (const char *at = strstr(factory, "PQ"); at; at = strstr(at + 1, "PQ")) {
-        const char *bits = at + 2 + strspn(at + 2, "0123456789");
-        if (at > factory && at[-1] == 'O') continue; /* a rotation, which learns from any number */
-        int n = *bits == 'x' ? atoi(bits + 1) : 8;
-        int64_t codes = (int64_t)1 << max_int(0, min_int(n, 24));
-        if (codes > least) least = codes;
-    }
-    return least;
-}
-
 static enum status make_empty(FaissIndex **out, const char *factory, int dim, struct error *e) {
     enum status status = faiss_open(e);
     if (status) return status;
@@ -85,52 +58,103 @@ static enum status make_empty(FaissIndex **out, const char *factory, int dim, st
     return e->status = STATUS_INVALID;
 }
 
-enum status index_check_factory(const char *factory, int dim, int64_t *least, struct error *e) {
+enum status index_check_factory(const char *asked, int dim, struct error *e) {
+    char factory[INDEX_FACTORY_SIZE];
     FaissIndex *index = NULL;
-    *least = strcmp(factory, INDEX_EXACT) == 0 ? 0 : least_vectors(factory);
+    if (index_resolve(factory, asked, COUNT_OF_CHECK, dim, e)) return e->status;
     if (strcmp(factory, INDEX_EXACT) == 0) return STATUS_OK;
     enum status status = make_empty(&index, factory, dim, e);
     if (status == STATUS_OK) faiss.Index_free(index);
     return status;
 }
 
-/* A search visits a sixteenth of the lists and at least 16: on the test's clustered vectors that finds more than 95 %
- * of the true ten nearest and reads about a tenth of the vectors. FAISS keeps the number in the file. */
-static enum status set_probes(FaissIndex *index, const char *factory, struct error *e) {
-    const char *ivf = strstr(factory, "IVF");
-    int lists = ivf ? atoi(ivf + 3) : 0;
-    if (lists <= 0) return STATUS_OK;
+/* How far a search looks; FAISS keeps the numbers in the file. An inverted file visits a share of its lists, a graph
+ * keeps the best BEAM nodes at hand. */
+enum { LEAST_PROBES = 16, PROBES_SHARE = 16, BEAM = 128 };
+
+static enum status set_parameter(FaissIndex *index, const char *name, double value, struct error *e) {
     FaissParameterSpace *space = NULL;
     if (faiss.ParameterSpace_new(&space)) return faiss_failed(e, "parameters");
-    int probes = min_int(lists, max_int(16, lists / 16));
     enum status status = STATUS_OK;
-    if (faiss.ParameterSpace_set_index_parameter(space, index, "nprobe", probes)) status = faiss_failed(e, "nprobe");
+    if (faiss.ParameterSpace_set_index_parameter(space, index, name, value)) status = faiss_failed(e, name);
     faiss.ParameterSpace_free(space);
     return status;
 }
 
+static enum status set_search(FaissIndex *index, const char *factory, struct error *e) {
+    const char *ivf = strstr(factory, "IVF");
+    int lists = ivf ? atoi(ivf + 3) : 0;
+    if (lists > 0)
+        return set_parameter(index, "nprobe", min_int(lists, max_int(LEAST_PROBES, lists / PROBES_SHARE)), e);
+    return strstr(factory, "HNSW") ? set_parameter(index, "efSearch", BEAM, e) : STATUS_OK;
+}
+
+/* Training looks at so many vectors for each list, and at SAMPLED_LEAST for what else is learned: more find nothing
+ * better and take the time of a training that grows with the collection. */
+enum { SAMPLED_FOR_LIST = 64, SAMPLED_LEAST = 65536 };
+
+/* The vectors that the index is trained on: those given, or all, or enough at equal distances in *sample, which the
+ * caller frees. */
+static enum status choose_training(const struct index_source *source, const char *factory, float **sample,
+                                   const float **training, int64_t *n, struct error *e) {
+    const char *ivf = strstr(factory, "IVF");
+    int64_t enough = (int64_t)SAMPLED_FOR_LIST * (ivf ? atoi(ivf + 3) : 0);
+    size_t dim = (size_t)source->dim;
+    *sample = NULL;
+    *training = source->training ? source->training : source->vectors;
+    *n = source->training ? source->n_training : source->count;
+    if (enough < SAMPLED_LEAST) enough = SAMPLED_LEAST;
+    if (source->training || *n <= enough) return STATUS_OK;
+
+    *sample = malloc((size_t)enough * dim * sizeof **sample);
+    if (*sample == NULL)
+        return error_set(e, STATUS_NO_MEMORY, "training the index: %lld vectors of %d numbers", (long long)enough,
+                         source->dim);
+    for (int64_t i = 0; i < enough; i++) {
+        int64_t from = (int64_t)((double)i * (double)*n / (double)enough);
+        memcpy(*sample + (size_t)i * dim, source->vectors + (size_t)from * dim, dim * sizeof **sample);
+    }
+    *training = *sample;
+    *n = enough;
+    return STATUS_OK;
+}
+
+static enum status train(FaissIndex *index, const struct index_source *source, const char *factory, struct error *e) {
+    float *sample;
+    const float *training;
+    int64_t n;
+    if (faiss.Index_is_trained(index)) return STATUS_OK;
+    if (choose_training(source, factory, &sample, &training, &n, e)) return e->status;
+    enum status status = STATUS_OK;
+    if (faiss.Index_train(index, n, training))
+        status = faiss_failed(e, "training the index (does it have more lists or codes than there are vectors?)");
+    free(sample);
+    return status;
+}
+
+/* Vectors are added in pieces: FAISS turns and encodes a whole call's at once, in memory. */
+static enum status add_vectors(FaissIndex *index, const struct index_source *source, struct error *e) {
+    enum { PIECE = 1 << 16 };
+    for (int64_t first = 0; first < source->count; first += PIECE) {
+        int64_t n = source->count - first < PIECE ? source->count - first : PIECE;
+        if (faiss.Index_add(index, n, source->vectors + (size_t)first * (size_t)source->dim))
+            return faiss_failed(e, "adding vectors");
+    }
+    return STATUS_OK;
+}
+
 static enum status fill(FaissIndex *index, const struct index_source *source, const char *factory, struct error *e) {
-    const float *training = source->training ? source->training : source->vectors;
-    int64_t n_training = source->training ? source->n_training : source->count;
-    enum status status = faiss_check_room(e);
-    if (status) return status;
-    if (!faiss.Index_is_trained(index) && faiss.Index_train(index, n_training, training))
-        return faiss_failed(e, "training the index (does it have more lists or codes than there are vectors?)");
-    if (faiss.Index_add(index, source->count, source->vectors)) return faiss_failed(e, "adding vectors");
-    return set_probes(index, factory, e);
+    if (faiss_check_room(e) || train(index, source, factory, e) || add_vectors(index, source, e)) return e->status;
+    return set_search(index, factory, e);
 }
 
 static enum status make(FaissIndex **out, const struct index_source *source, struct error *e) {
-    char chosen[64];
-    const char *factory = source->factory;
+    char factory[INDEX_FACTORY_SIZE];
     FaissIndex *index = NULL;
-    if (factory == NULL) {
-        index_choose_factory(chosen, sizeof chosen, source->count);
-        factory = chosen;
-    }
-    enum status status = make_empty(&index, factory, source->dim, e);
-    if (status) return status;
-    status = fill(index, source, factory, e);
+    if (index_resolve(factory, source->factory, source->count, source->dim, e) ||
+        make_empty(&index, factory, source->dim, e))
+        return e->status;
+    enum status status = fill(index, source, factory, e);
     if (status)
         faiss.Index_free(index);
     else
@@ -466,11 +490,6 @@ enum status index_open_faiss(struct index **out, const char *path, int64_t count
 
 #else
 
-void index_choose_factory(char *factory, size_t size, int64_t count) {
-    (void)count;
-    snprintf(factory, size, "%s", INDEX_EXACT);
-}
-
 enum status index_build_faiss(const char *path, const char *factory, const float *vectors, int64_t count, int dim,
                               struct error *e) {
     (void)vectors, (void)count, (void)dim;
@@ -480,9 +499,9 @@ enum status index_build_faiss(const char *path, const char *factory, const float
                      path, factory ? factory : "by size");
 }
 
-enum status index_check_factory(const char *factory, int dim, int64_t *least, struct error *e) {
-    (void)dim;
-    *least = 0;
+enum status index_check_factory(const char *asked, int dim, struct error *e) {
+    char factory[INDEX_FACTORY_SIZE];
+    if (index_resolve(factory, asked, COUNT_OF_CHECK, dim, e)) return e->status;
     if (strcmp(factory, INDEX_EXACT) == 0) return STATUS_OK;
     return error_set(e, STATUS_UNSUPPORTED,
                      "index %s needs FAISS, which this build lacks; run make deps and build again, or use "

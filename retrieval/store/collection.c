@@ -76,7 +76,7 @@ static enum status map_verified(struct collection *c, enum collection_file file,
 }
 
 /* Exact vectors are copied, FAISS reads its own file: either way the map has done its work. */
-static enum status open_index(struct collection *c, const char *path, struct error *e) {
+static enum status open_vectors(struct collection *c, const char *path, struct error *e) {
     const struct collection_info *info = &c->manifest.info;
     struct file_map *map = &c->maps[COLLECTION_FILE_VECTORS];
     enum status status;
@@ -96,12 +96,15 @@ static enum status open_files(struct collection *c, const char *folder, struct e
     enum status status = STATUS_OK;
     for (int i = 0; i < COLLECTION_FILE_COUNT && status == STATUS_OK; i++) {
         enum collection_file file = (enum collection_file)i;
-        if (file == COLLECTION_FILE_ORIGINALS) continue; /* collection_vectors maps it */
+        if (!collection_has_file(file, c->manifest.info.index_factory)) continue;
         char *path = disk_path(folder, collection_file_name(file, c->manifest.info.index_factory));
         status = map_verified(c, file, path, e);
-        if (status == STATUS_OK && file == COLLECTION_FILE_VECTORS) status = open_index(c, path, e);
+        if (status == STATUS_OK && file == COLLECTION_FILE_VECTORS) status = open_vectors(c, path, e);
         free(path);
     }
+    const struct file_map *originals = &c->maps[COLLECTION_FILE_ORIGINALS];
+    if (status == STATUS_OK && originals->data)
+        c->index = index_refine(c->index, (const float *)(const void *)originals->data);
     return status;
 }
 
@@ -400,25 +403,6 @@ struct stored_document collection_document_at(const struct collection *c, int64_
                                     .n_chunks = (int64_t)d->n_chunks};
 }
 
-enum status collection_map_originals(struct collection *c, struct error *e) {
-    const char *factory = c->manifest.info.index_factory;
-    if (!collection_has_file(COLLECTION_FILE_ORIGINALS, factory) || c->maps[COLLECTION_FILE_ORIGINALS].data)
-        return STATUS_OK;
-    char *path = disk_path(c->folder, collection_file_name(COLLECTION_FILE_ORIGINALS, factory));
-    enum status status = map_verified(c, COLLECTION_FILE_ORIGINALS, path, e);
-    free(path);
-    return status;
-}
-
-enum status collection_vectors(const struct collection *c, int64_t first, int n, float *vectors, struct error *e) {
-    const struct file_map *originals = &c->maps[COLLECTION_FILE_ORIGINALS];
-    if (originals->data == NULL) return index_vectors(c->index, first, n, vectors, e);
-    size_t row = (size_t)c->manifest.info.dim * sizeof *vectors;
-    CHECK(first >= 0 && n >= 0 && first <= c->manifest.info.n_chunks - n);
-    memcpy(vectors, originals->data + (size_t)first * row, (size_t)n * row);
-    return STATUS_OK;
-}
-
 void collection_neighbor_tokens(const struct collection *c, int64_t id, int r, int32_t *ids) {
     CHECK(id >= 0 && id < c->manifest.info.n_chunks && r >= 0);
     const struct document *d = &c->documents[c->chunks[id].document];
@@ -461,7 +445,6 @@ enum status collection_verify(const char *dir, struct error *e) {
     enum status status = collection_open(&c, dir, e);
     if (status) return status;
     status = probe_index(c, e);
-    if (status == STATUS_OK) status = collection_map_originals(c, e);
     collection_close(c);
     return status;
 }

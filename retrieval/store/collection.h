@@ -104,11 +104,6 @@ struct stored_document {
     int64_t first_chunk, n_chunks;
 };
 struct stored_document collection_document_at(const struct collection *c, int64_t number); /* in [0, n_documents) */
-/* Makes collection_vectors exact where the index compresses: its file of vectors is verified and mapped. Before the
- * collection is shared with other threads, or by one of them that nobody reads vectors beside. */
-enum status collection_map_originals(struct collection *c, struct error *e);
-/* vectors [n, dim] of chunks first .. first + n - 1, as they were embedded. */
-enum status collection_vectors(const struct collection *c, int64_t first, int n, float *vectors, struct error *e);
 /* The neighbour as the model reads it: the chunk and what follows it in the same document, cut or padded with eod to
  * ids [r] (docs/spec/retro-data.md 9; continuation never leaves the document, unlike Megatron's). */
 void collection_neighbor_tokens(const struct collection *c, int64_t id, int r, int32_t *ids);

@@ -37,7 +37,7 @@ struct collection_builder {
     int lock;    /* -1: the caller's */
     int current; /* generation that CURRENT names, 0: none */
     struct manifest manifest;
-    bool choose_index;
+    char *index_asked; /* NULL: by size */
     struct writer tokens, offsets, documents, text, vectors;
     struct key_set ids; /* of the documents added */
     uint64_t n_vectors;
@@ -188,7 +188,7 @@ enum status collection_create(struct collection_builder **out, const char *dir, 
                               struct error *e) {
     if (check_options(o, e) || disk_make_folder(dir, e)) return e->status;
     struct collection_builder *b = make_builder(dir);
-    b->choose_index = o->index_factory == NULL;
+    b->index_asked = o->index_factory ? xstrdup(o->index_factory) : NULL;
     b->manifest.info =
         (struct collection_info){.chunk_length = o->chunk_length,
                                  .eod = o->eod,
@@ -199,8 +199,7 @@ enum status collection_create(struct collection_builder **out, const char *dir, 
                                  .embedder = xstrdup(o->embedder),
                                  .query_prompt = xstrdup(o->query_prompt ? o->query_prompt : ""),
                                  .document_prompt = xstrdup(o->document_prompt ? o->document_prompt : ""),
-                                 .tokenizer = xstrdup(o->tokenizer),
-                                 .index_factory = o->index_factory ? xstrdup(o->index_factory) : NULL};
+                                 .tokenizer = xstrdup(o->tokenizer)};
     enum status status = o->locked ? STATUS_OK : collection_lock(&b->lock, dir, e);
     if (status == STATUS_OK) status = make_generation(b, e);
     if (status == STATUS_OK) status = open_writers(b, e);
@@ -360,11 +359,9 @@ static enum status settle_vectors(const struct collection_builder *b, const char
 
 static enum status build_index(struct collection_builder *b, struct error *e) {
     struct collection_info *info = &b->manifest.info;
-    char chosen[64];
-    if (b->choose_index) {
-        index_choose_factory(chosen, sizeof chosen, info->n_chunks);
-        info->index_factory = xstrdup(chosen);
-    }
+    char factory[INDEX_FACTORY_SIZE];
+    if (index_resolve(factory, b->index_asked, info->n_chunks, info->dim, e)) return e->status;
+    info->index_factory = xstrdup(factory);
     char *source = disk_path(b->folder, vectors_name);
     char *target = disk_path(b->folder, collection_file_name(COLLECTION_FILE_VECTORS, info->index_factory));
     bool exact = collection_is_exact(info->index_factory);
@@ -433,6 +430,7 @@ static void builder_free(struct collection_builder *b) {
     key_set_free(&b->ids);
     free(b->dir);
     free(b->folder);
+    free(b->index_asked);
     free(b);
 }
 

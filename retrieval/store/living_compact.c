@@ -35,7 +35,7 @@ static enum status copy_vectors(struct compaction *c, const struct stored_docume
     const struct epoch *x = view_read(c->view)->epoch;
     const struct collection_info *info = collection_info(x->collection);
     if (d->first_chunk < info->n_chunks)
-        return collection_vectors(x->collection, d->first_chunk, (int)d->n_chunks, c->vectors, e);
+        return index_vectors(collection_index(x->collection), d->first_chunk, (int)d->n_chunks, c->vectors, e);
     const struct logged_document *logged = epoch_logged(x, view_logged_of_chunk(view_read(c->view), d->first_chunk));
     memcpy(c->vectors, logged->bytes->image.vectors, (size_t)d->n_chunks * (size_t)info->dim * sizeof *c->vectors);
     return STATUS_OK;
@@ -69,13 +69,6 @@ static enum status copy_document(void *context, const struct stored_document *d,
     return status ? status : collection_add_vectors(c->builder, c->vectors, (int)d->n_chunks, e);
 }
 
-/* An index that was chosen by size is chosen again; one that was asked for stays. */
-static const char *choose_factory(const struct collection_info *info) {
-    char chosen[64];
-    index_choose_factory(chosen, sizeof chosen, info->n_chunks);
-    return strcmp(chosen, info->index_factory) == 0 ? NULL : info->index_factory;
-}
-
 static enum status write_generation(struct compaction *c, struct error *e) {
     const struct collection_info *info = view_info(c->view);
     struct collection_options o = {.chunk_length = info->chunk_length,
@@ -87,12 +80,12 @@ static enum status write_generation(struct compaction *c, struct error *e) {
                                    .document_prompt = info->document_prompt,
                                    .embedder = info->embedder,
                                    .tokenizer = info->tokenizer,
-                                   .index_factory = choose_factory(info),
+                                   /* Chosen by size, it is chosen again. */
+                                   .index_factory = index_asked(info->index_factory, info->n_chunks, info->dim),
                                    .locked = true};
     if (c->view->n_documents == 0)
         return error_set(e, STATUS_INVALID, "%s: every document is deleted; a collection keeps at least one",
                          c->living->dir);
-    if (collection_map_originals(view_read(c->view)->epoch->collection, e)) return e->status;
     if (collection_create(&c->builder, c->living->dir, &o, e)) return e->status;
     enum status status = view_walk(c->view, copy_document, c, e);
     if (status == STATUS_OK) status = collection_prepare(c->builder, e);

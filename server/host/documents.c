@@ -84,7 +84,7 @@ static enum status measure_collection(const struct config *c, const struct colle
         (struct budget_part){.name = "embedder", .bytes = embedder.rows + (embedder.mapped ? 0 : embedder.weights)},
         "set retrieval.embedder_dtype to bf16 or lower retrieval.embedder_tokens, or take a smaller embedder");
     budget_add(parts, (struct budget_part){.name = "document index", .bytes = collection->index, .on_host = true},
-               "build the collection with an index that compresses (retro-index build --index IVF4096,PQ48np)");
+               "build the collection with an index that compresses (retro-index build --index ivfpq)");
     if (collection->changes > 0)
         budget_add(parts,
                    (struct budget_part){.name = "changed documents", .bytes = collection->changes, .on_host = true},

@@ -21,6 +21,7 @@ PREFILL = {"prefill", "prefill_gflops", "prefill_share_of_peak"}
 BATCH = {f"batch.{name}" for name in DECODE | PREFILL}
 RETRIEVAL = {f"retrieval.{name}" for name in ("chunks", "off", "on", "loss", "step_off", "step_on", "embed", "search", "encode")}
 LOAD = {f"load.{name}" for name in ("open", "first_token", "ms_per_gb", "gbps", "share_of_read")}
+INDEX = {f"index.{name}" for name in ("build", "rate", "disk", "memory", "search", "search.p99", "recall.1", "recall")}
 SEARCH = {kind: {f"search.{kind}.{queries}" for queries in (1, 8, 64)} for kind in ("flat", "ivf")}
 SEQ2SEQ = {f"seq2seq.{name}" for name in ("first", "encode", "decode")}
 PEERS = {"pp64", "pp512", "tg64", "batch16.pp", "batch16.tg"}
@@ -96,6 +97,8 @@ def test_figures_of_a_model(dtype, bytes_a_weight, sequences, prompt):
         (LOAD, ("load", SHIPPED)),
         (SEARCH["flat"], ("search", "--vectors", 1000, "--dims", 16, "--k", 3, "--threads", 1)),
         (SEARCH["ivf"], ("search", "--vectors", 3000, "--dims", 7, "--index", "ivf", "--device", "cpu", "--threads", 1)),
+        (INDEX, ("index", "--vectors", 20000, "--dims", 64, "--index", "ivf", "--threads", 1)),
+        (INDEX, ("index", "--vectors", 20000, "--dims", 64, "--index", "SQ8", "--threads", 1)),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
@@ -219,6 +222,7 @@ def test_help_names_every_option():
      ("random chunks", ("retrieval", "--collection", "a", "--chunks", 3, CASE)),
      ("at most", ("embed", "--sequences", 5000)),
      ("flat or ivf", ("search", "--index", "lists")), ("no device", ("search", "--vectors", 9, "--device", "gpu")),
+     ("NoSuchKind", ("index", "--vectors", 9, "--index", "NoSuchKind")),
      ("int8", ("embed", "--dtype", "int8")), ("at most", ("linear", "--in", 1 << 20)),
      ("a multiple of 256", ("linear", "--in", 288, "--dtype", "q6_k")), ("at most", ("retrieval", "--sequences", 65))],
 )

@@ -60,5 +60,11 @@ def test_metadata_of_files(docs, tmp_path):
     assert "docs/bread.md" in found and "docs/tar.txt" not in found
     assert "one operator" in run("search", "--filter", "{}", out, "archive", code=1).stderr
 
+    bakers = ["--set", 'retrieval.filter={"eq": {"team": "bakers"}}']  # of the configuration: as a server reads it
+    run("add", "--meta", "team=bakers", out, docs / "bread.md")
+    found = run("search", *bakers, out, "archive").stdout
+    assert "bread.md" in found and "docs/tar.txt" not in found
+    assert run("search", *bakers, "--filter", '{"eq": {"team": "all"}}', out, "archive").stdout == ""
+
     (docs / "tar.txt.meta.json").write_text("[1]")
     assert "tar.txt.meta.json: an array, not an object" in run("add", out, docs, code=2).stderr

@@ -1,6 +1,7 @@
 /* tests/unit/test_index.c: exact search against a naive one, FAISS against exact search. */
 #include <unistd.h>
 
+#include "retrieval/index/index_recall.h"
 #include "tests/unit/indexes.h"
 
 static float *copy(const float *v, size_t n) {
@@ -269,18 +270,142 @@ static void test_faiss_recall(void **state) {
 static void test_factory_by_size(void **state) {
     (void)state;
     static const struct {
+        const char *asked;
         int64_t count;
+        int dim;
         const char *factory;
-    } cases[] = {{1, "Flat"},
-                 {100000, "Flat"},
-                 {100001, "IVF1024,Flat"},
-                 {1000000, "IVF4096,Flat"},
-                 {100000000, "IVF32768,Flat"}};
-    char factory[64];
+    } cases[] = {{NULL, 1, 384, "Flat"},
+                 {NULL, 100000, 384, "Flat"},
+                 {NULL, 100001, 384, "IVF1024,Flat"},
+                 {NULL, 1000000, 384, "IVF4096,Flat"},
+                 {NULL, 100000000, 384, "OPQ48_384,IVF32768,PQ48np"},
+                 {"flat", 1000000, 384, "Flat"},
+                 {"ivf", 1000, 384, "IVF128,Flat"},
+                 {"ivfpq", 1000, 20, "OPQ2_16,IVF128,PQ2np"},
+                 {"ivfpq", 1000, 5, "OPQ1_5,IVF128,PQ1np"},
+                 {"hnsw", 1000, 5, "HNSW32"},
+                 {"IVF7,Flat", 1000, 5, "IVF7,Flat"},
+                 {INDEX_EXACT, 1000, 5, INDEX_EXACT}};
+    struct error e = {0};
+    char factory[INDEX_FACTORY_SIZE], longest[INDEX_FACTORY_SIZE + 1] = {0};
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
-        index_choose_factory(factory, sizeof factory, cases[i].count);
+        assert_int_equal(index_resolve(factory, cases[i].asked, cases[i].count, cases[i].dim, &e), STATUS_OK);
         assert_string_equal(factory, cases[i].factory);
+        assert_true(index_check_factory(cases[i].asked, cases[i].dim, &e) == STATUS_OK);
     }
+    memset(longest, 'I', INDEX_FACTORY_SIZE);
+    assert_int_equal(index_resolve(factory, longest, 1, 1, &e), STATUS_INVALID);
+}
+
+/* The words that were asked for are found again, so that they can be asked of more vectors. */
+static void test_asked_again(void **state) {
+    (void)state;
+    static const char *const asked[] = {NULL, "hnsw", "ivf", "ivfpq", "IVF7,Flat", INDEX_EXACT};
+    struct error e = {0};
+    char factory[INDEX_FACTORY_SIZE];
+    for (size_t i = 0; i < ARRAY_COUNT(asked); i++) {
+        assert_int_equal(index_resolve(factory, asked[i], 5000, 384, &e), STATUS_OK);
+        const char *found = index_asked(factory, 5000, 384);
+        if (asked[i] == NULL)
+            assert_null(found);
+        else
+            assert_string_equal(found, asked[i]);
+    }
+    assert_null(index_asked("Flat", 5000, 384)); /* which the number chooses too */
+    assert_string_equal(index_asked("IVF1024,Flat", 5000, 384), "IVF1024,Flat");
+}
+
+/* A kind that has an index built and searched, beside the vectors where it compresses; finds as much as it should. */
+static void check_kind(const char *kind, double least) {
+    enum { COUNT = 700, DIM = 16, N = 100, K = 2 };
+    float *v = make_vectors(COUNT + N, DIM, 20), kept[2 * DIM];
+    struct recall_figures figures;
+    struct error e = {0};
+    char factory[INDEX_FACTORY_SIZE];
+    assert_int_equal(index_resolve(factory, kind, COUNT, DIM, &e), STATUS_OK);
+    struct index *x = open_faiss(kind, v, COUNT, DIM);
+    if (!index_is_lossless(factory)) x = index_refine(x, v);
+    assert_int_equal(index_vectors(x, 77, 2, kept, &e), STATUS_OK);
+    assert_memory_equal(kept, v + 77 * DIM, sizeof kept);
+    struct recall_sample sample = {.queries = v + (size_t)COUNT * DIM, .n = N, .k = K};
+    assert_int_equal(index_recall(x, &sample, &figures, &e), STATUS_OK);
+    print_message("%s: recall of the nearest %.3f, of the two nearest %.3f\n", kind, figures.recall_first,
+                  figures.recall);
+    assert_true(figures.recall >= least && figures.recall_first >= least);
+    assert_true(figures.median > 0 && figures.p99 >= figures.median);
+    index_close(x);
+    free(v);
+}
+
+static void test_kinds_find_enough(void **state) {
+    (void)state;
+    check_kind("flat", 1);
+    check_kind("ivf", 0.95);
+    check_kind("ivfpq", 0.95);
+    check_kind("hnsw", 0.95);
+}
+
+/* Similarities beside the vectors are those of exact search, to the bit, for any k up to all of them. */
+static void test_refined_is_exact(void **state) {
+    (void)state;
+    enum { COUNT = 2000, DIM = 24, K = COUNT + 3 };
+    static const int wanted[] = {1, 5, 300, COUNT, K};
+    static int64_t ids[K], expected[K];
+    static float similarities[K], expected_similarities[K];
+    float *v = make_vectors(COUNT, DIM, 10);
+    struct index *x = index_refine(open_faiss("SQ8", v, COUNT, DIM), v), *exact = open_flat(v, COUNT, DIM);
+    struct error e = {0};
+    for (size_t i = 0; i < ARRAY_COUNT(wanted); i++) {
+        struct index_query query = {.vectors = v + 5 * DIM, .n = 1, .k = wanted[i]};
+        assert_int_equal(index_search(x, query, ids, similarities, &e), STATUS_OK);
+        assert_int_equal(index_search(exact, query, expected, expected_similarities, &e), STATUS_OK);
+        assert_memory_equal(ids, expected, (size_t)wanted[i] * sizeof *ids);
+        assert_memory_equal(similarities, expected_similarities, (size_t)wanted[i] * sizeof *similarities);
+    }
+    assert_int_equal(index_move(x, "cuda:0", &e), STATUS_UNSUPPORTED);
+    index_close(exact);
+    index_close(x);
+    free(v);
+}
+
+/* An index that finds the wrong ones is caught: every query's own vector, a wrong one, nothing at all. */
+static enum status search_wrongly(const struct index *x, struct index_query q, int64_t *ids, float *similarities,
+                                  struct error *e) {
+    (void)x, (void)e;
+    for (int i = 0; i < q.n * q.k; i++) {
+        ids[i] = i % q.k == 0 ? 3 : -1;
+        similarities[i] = i % q.k == 0 ? 0.0F : -2;
+    }
+    return STATUS_OK;
+}
+
+static enum status give_axes(const struct index *x, int64_t first, int n, float *vectors, struct error *e) {
+    (void)e;
+    for (int i = 0; i < n * x->dim; i++) vectors[i] = i % x->dim == (first + i / x->dim) % x->dim;
+    return STATUS_OK;
+}
+
+static void test_recall_is_counted(void **state) {
+    (void)state;
+    enum { DIM = 4, N = 2 };
+    static const struct index_ops wrong = {.search = search_wrongly, .vectors = give_axes};
+    const struct index x = {.ops = &wrong, .dim = DIM, .count = 8}; /* each axis twice */
+    const float queries[N * DIM] = {1, 0, 0, 0, 0, 0, 0, 1};
+    const int64_t own[N] = {0, 3};
+    atomic_bool cancelled = true;
+    struct recall_figures figures;
+    struct error e = {0};
+    struct recall_sample sample = {.queries = queries, .n = N, .k = 1};
+    assert_int_equal(index_recall(&x, &sample, &figures, &e), STATUS_OK);
+    assert_true(figures.recall == 0 && figures.recall_first == 0);
+    sample.k = 3; /* the third nearest is at a right angle, as what is found */
+    assert_int_equal(index_recall(&x, &sample, &figures, &e), STATUS_OK);
+    assert_true(fabs(figures.recall - 1.0 / 3) < 1e-9 && figures.recall_first == 0);
+    sample = (struct recall_sample){.queries = queries, .own = own, .n = N, .k = 2};
+    assert_int_equal(index_recall(&x, &sample, &figures, &e), STATUS_OK);
+    assert_true(fabs(figures.recall - 0.25) < 1e-9); /* the first query finds 3; the second finds itself alone */
+    sample.cancelled = &cancelled;
+    assert_int_equal(index_recall(&x, &sample, &figures, &e), STATUS_CANCELLED);
 }
 
 static void test_faiss_errors(void **state) {
@@ -316,8 +441,8 @@ static void test_without_faiss(void **state) {
     struct error e = {0};
     struct index *x;
     float v[1] = {1};
-    char factory[64];
-    index_choose_factory(factory, sizeof factory, 1000000);
+    char factory[INDEX_FACTORY_SIZE];
+    assert_int_equal(index_resolve(factory, NULL, 1000000, 384, &e), STATUS_OK);
     assert_string_equal(factory, INDEX_EXACT);
     assert_int_equal(index_build_faiss("x", "Flat", v, 1, 1, &e), STATUS_UNSUPPORTED);
     assert_non_null(strstr(e.text, "make deps"));
@@ -339,6 +464,10 @@ int main(void) {
         cmocka_unit_test(test_faiss_alone_and_among_others),
         cmocka_unit_test(test_faiss_recall),
         cmocka_unit_test(test_factory_by_size),
+        cmocka_unit_test(test_asked_again),
+        cmocka_unit_test(test_kinds_find_enough),
+        cmocka_unit_test(test_refined_is_exact),
+        cmocka_unit_test(test_recall_is_counted),
         cmocka_unit_test(test_faiss_errors),
         cmocka_unit_test(test_faiss_from_threads),
 #else

@@ -773,7 +773,6 @@ static void test_compressed_index(void **state) {
     struct collection *c;
     assert_int_equal(collection_open(&c, test_folder, &e), STATUS_OK);
     assert_string_equal(collection_info(c)->index_factory, "SQ8");
-    assert_int_equal(collection_map_originals(c, &e), STATUS_OK);
     for (int64_t i = 0; i < collection_info(c)->n_documents; i++) {
         struct stored_document d = collection_document_at(c, i);
         struct made_document made;
@@ -781,7 +780,7 @@ static void test_compressed_index(void **state) {
         int id;
         assert_int_equal(sscanf(d.id, "id %d", &id), 1);
         make_document(&made, id, m.versions[id]);
-        assert_int_equal(collection_vectors(c, d.first_chunk, (int)d.n_chunks, vectors, &e), STATUS_OK);
+        assert_int_equal(index_vectors(collection_index(c), d.first_chunk, (int)d.n_chunks, vectors, &e), STATUS_OK);
         assert_memory_equal(vectors, made.vectors, (size_t)d.n_chunks * DIM * sizeof *vectors);
     }
     collection_close(c);

@@ -149,4 +149,5 @@ enum status bench_embed(const struct bench_options *o, struct error *e);
 enum status bench_retrieval(const struct bench_options *o, struct error *e);
 enum status bench_load(const struct bench_options *o, struct error *e);
 enum status bench_search(const struct bench_options *o, struct error *e);
+enum status bench_index(const struct bench_options *o, struct error *e);
 enum status bench_device(const struct bench_options *o, struct error *e);

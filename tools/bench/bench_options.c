@@ -38,7 +38,7 @@ static const struct bench_row {
     {"--json", NULL, "one JSON object a line", KIND_FLAG, offsetof(struct bench_options, json)},
     {"--vectors", "N", "vectors to search among (1000000)", KIND_COUNT, offsetof(struct bench_options, vectors)},
     {"--dims", "N", "numbers in each (384)", KIND_COUNT, offsetof(struct bench_options, dims)},
-    {"--index", "KIND", "flat (exact search, the default) or ivf (an inverted file)", KIND_TEXT,
+    {"--index", "KIND", "flat (exact search) or ivf (an inverted file); index knows more kinds", KIND_TEXT,
      offsetof(struct bench_options, index)},
     {"--k", "N", "neighbours of each query (2)", KIND_COUNT, offsetof(struct bench_options, k)},
     {"--rounds", "N", "measurements, whose median counts (5)", KIND_COUNT, offsetof(struct bench_options, rounds)},

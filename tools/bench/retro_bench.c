@@ -39,6 +39,10 @@ static const struct bench_command commands[] = {
      BENCH_OPTION_VECTORS | BENCH_OPTION_DIMS | BENCH_OPTION_INDEX | BENCH_OPTION_K | BENCH_OPTION_DEVICE |
          BENCH_OPTION_THREADS | BENCH_OPTION_JSON,
      0, 0, bench_search},
+    {"index", "what an index of vectors like those of text costs and finds; --index as retro-index build has it",
+     BENCH_OPTION_VECTORS | BENCH_OPTION_DIMS | BENCH_OPTION_INDEX | BENCH_OPTION_K | BENCH_OPTION_THREADS |
+         BENCH_OPTION_JSON,
+     0, 0, bench_index},
     {"load", "from nothing to the first token of a model FOLDER",
      BENCH_OPTION_DEVICE | BENCH_OPTION_THREADS | BENCH_OPTION_JSON, 1, 1, bench_load},
     {"peers", "JSON lines under the names that other programs use, for a model of the same shape",

@@ -7,6 +7,7 @@
 #include "config/base/line.h"
 #include "retrieval/embedder.h"
 #include "retrieval/extract/extract.h"
+#include "retrieval/index/index_recall.h"
 #include "retrieval/store/living.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/config.h"
@@ -116,7 +117,7 @@ struct index_arguments {
     struct build_options build;
     struct neighbors_options neighbors;
     int k;
-    bool json, list_long, repair, watch_once;
+    bool json, list_long, repair, watch_once, recall;
     const char *filter;     /* of a search; NULL: none */
     bool hybrid;            /* a search ranks by words, too */
     const char *id;         /* of the document added; NULL: made of its path */
@@ -142,6 +143,15 @@ enum status metadata_add(struct buffer *metadata, const char *text, struct error
  * where there is none. STATUS_INVALID for a FILE.meta.json that is no object. */
 enum status metadata_of_file(struct buffer *out, const struct buffer *given, const struct found_file *file,
                              struct text_span text, struct error *e);
+
+/* The share that the index of the generation in use finds of what exact search finds. */
+struct recall_report {
+    struct recall_figures figures;
+    int n, k;
+    bool own; /* the n queries are chunks of the collection, else lines of a file */
+};
+/* Asks a sample of chunks, or the lines of neighbors.queries, for k neighbours. STATUS_CANCELLED when interrupted. */
+enum status index_measure_recall(const struct index_arguments *a, struct recall_report *out, struct error *e);
 
 /* Commands: each returns an exit code, with *e filled in for EXIT_FAILED. */
 int run_search(struct index_arguments *a, struct error *e);

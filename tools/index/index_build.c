@@ -290,19 +290,16 @@ static enum status count_chunks(struct builder *b, int64_t enough, int64_t *n_ch
 
 /* An index that cannot be made of these files is refused before they are embedded, which can take hours. */
 static enum status check_index(struct builder *b, struct error *e) {
-    char smallest[64];
-    const char *factory = b->options->index_factory;
-    int64_t least, n_chunks;
-    index_choose_factory(smallest, sizeof smallest, 1);
-    if (factory == NULL) factory = smallest;
-    enum status status = index_check_factory(factory, b->embedder.dim, &least, e);
+    const char *asked = b->options->index_factory;
+    int64_t least = index_least_vectors(asked), n_chunks = least;
+    enum status status = index_check_factory(asked, b->embedder.dim, e);
     if (status == STATUS_OK && least > 1) status = count_chunks(b, least, &n_chunks, e);
-    if (status || least <= 1 || n_chunks >= least) return status;
+    if (status || n_chunks >= least) return status;
     return error_set(e, STATUS_INVALID,
                      "--index %s needs at least %" PRId64
                      " chunks, one for each list or code that it learns, and these "
                      "documents give %" PRId64 ": ask for fewer lists, or leave --index out for one that fits",
-                     factory, least, n_chunks);
+                     asked, least, n_chunks);
 }
 
 static enum status add_files(struct builder *b, struct error *e) {

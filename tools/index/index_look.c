@@ -88,13 +88,24 @@ static void put_hit(int rank, const struct hit *hit) {
     buffer_free(&text);
 }
 
+/* The documents that the configuration allows, and of these the ones that the command line does. */
+static enum status parse_filters(const struct index_arguments *a, struct filter **out, struct error *e) {
+    struct filter *outer = NULL, *own = NULL;
+    enum status status = filter_parse(&outer, a->config.retrieval.filter, "retrieval.filter", e);
+    if (status == STATUS_OK) status = filter_parse(&own, a->filter, "--filter", e);
+    if (status == STATUS_OK) *out = filter_join(outer, own);
+    filter_release(outer);
+    filter_release(own);
+    return status;
+}
+
 static enum status search(const struct index_arguments *a, struct living *l, const struct embedder *embedder,
                           struct error *e) {
     struct retriever *retriever;
     struct hits hits;
     struct retriever_query query = {.text = {a->rest[1], strlen(a->rest[1])}, .k = a->k, .min_similarity = -1};
     if (a->hybrid) query.choice.way = RETRIEVE_BOTH;
-    if (filter_parse(&query.filter, a->filter, "--filter", e)) return e->status;
+    if (parse_filters(a, &query.filter, e)) return e->status;
     enum status status = retriever_local_open(&retriever, l, embedder, a->k, e);
     if (status) {
         filter_release(query.filter);
@@ -142,7 +153,27 @@ static void print_stats(const struct snapshot *view, const struct living_changes
     line_print(stdout, "tokenizer     %s (hash %016" PRIx64 ")", info->tokenizer, info->tokenizer_hash);
 }
 
-static void put_stats(const struct snapshot *view, const struct living_changes *changes) {
+static void print_recall(const struct recall_report *r) {
+    printf("recall@%-6d %.4f, the nearest %.4f; %d %s\n", r->k, r->figures.recall, r->figures.recall_first, r->n,
+           r->own ? "chunks of the collection asked" : "queries");
+    printf("search        %.3f ms, 99 of 100 within %.3f ms\n", r->figures.median, r->figures.p99);
+}
+
+static void put_recall(struct json_writer *w, const struct recall_report *r) {
+    put_key_object(w, "recall");
+    put_key_int(w, "k", r->k);
+    put_key_int(w, "queries", r->n);
+    put_key_bool(w, "own_chunks", r->own);
+    put_key_float(w, "recall", (float)r->figures.recall);
+    put_key_float(w, "recall_first", (float)r->figures.recall_first);
+    put_key_float(w, "median_ms", (float)r->figures.median);
+    put_key_float(w, "p99_ms", (float)r->figures.p99);
+    put_object_end(w);
+}
+
+/* recall NULL: it was not asked for. */
+static void put_stats(const struct snapshot *view, const struct living_changes *changes,
+                      const struct recall_report *recall) {
     const struct collection_info *info = view_info(view);
     struct buffer text = {0};
     struct json_writer w;
@@ -162,6 +193,7 @@ static void put_stats(const struct snapshot *view, const struct living_changes *
     put_key_string(&w, "query_prompt", info->query_prompt);
     put_key_string(&w, "document_prompt", info->document_prompt);
     put_key_string(&w, "tokenizer", info->tokenizer);
+    if (recall) put_recall(&w, recall);
     put_object_end(&w);
     put_line(&w, stdout);
     buffer_free(&text);
@@ -170,12 +202,21 @@ static void put_stats(const struct snapshot *view, const struct living_changes *
 int run_stats(struct index_arguments *a, struct error *e) {
     struct living *l;
     struct snapshot *view;
-    if (index_expect(a, 1, "stats DIR", e) || open_view(a, &l, &view, e)) return EXIT_FAILED;
+    struct recall_report recall;
+    if (index_expect(a, 1, "stats DIR", e)) return EXIT_FAILED;
+    if (a->neighbors.queries && !a->recall) {
+        error_set(e, STATUS_INVALID, "--queries are for --recall");
+        return EXIT_FAILED;
+    }
+    if (a->recall && index_measure_recall(a, &recall, e))
+        return e->status == STATUS_CANCELLED ? EXIT_INTERRUPTED : EXIT_FAILED;
+    if (open_view(a, &l, &view, e)) return EXIT_FAILED;
     struct living_changes changes = living_count_changes(l);
     if (a->json)
-        put_stats(view, &changes);
+        put_stats(view, &changes, a->recall ? &recall : NULL);
     else
         print_stats(view, &changes);
+    if (a->recall && !a->json) print_recall(&recall);
     close_view(l, view);
     return EXIT_FINE;
 }

@@ -60,6 +60,7 @@ enum option_id {
     OPTION_HYBRID,
     OPTION_ID,
     OPTION_REPAIR,
+    OPTION_RECALL,
     OPTION_HELP
 };
 
@@ -70,14 +71,18 @@ static const struct index_row {
 } rows[] = {
     {"--out", "DIR", "folder of the collection", OPTION_OUT, BUILD},
     {"--out", "FILE", "what is written", OPTION_OUT, NEIGHBORS},
-    {"--k", "N", "how many chunks (5); -k N is the same", 'k', SEARCH | NEIGHBORS},
+    {"--k", "N", "how many chunks (5); -k N is the same", 'k', SEARCH | NEIGHBORS | STATS},
     {"--queries", "FILE", "lines {\"document\": \"...\", \"text\": \"...\"}, whose neighbours are found instead",
      OPTION_QUERIES, NEIGHBORS},
+    {"--recall", NULL, "what the index finds of what exact search finds, and how fast (docs/indexing.md)",
+     OPTION_RECALL, STATS},
+    {"--queries", "FILE", "with --recall: a query a line, in place of 200 chunks of the collection", OPTION_QUERIES,
+     STATS},
     {"--exclude-same-document", NULL, "no chunks of the query's own document", OPTION_EXCLUDE, NEIGHBORS},
     {"--chunk-length", "N", "tokens of a chunk; else the model's, else 64", OPTION_CHUNK, BUILD},
     {"--index", "FACTORY",
-     "FAISS index type, or Exact for search in plain C; else Flat up to 100000 chunks, IVF above.\n"
-     "IVF4096,PQ48np keeps 100 million chunks in memory (\"np\" saves minutes)",
+     "flat, ivf, ivfpq or hnsw; Exact for search in plain C; or a factory string of FAISS. Else the number of\n"
+     "chunks decides (docs/indexing.md)",
      OPTION_INDEX, BUILD},
     {"--id", "ID", "the document's id, where PATH is one file; else it is made of the path", OPTION_ID, ADD | UPDATE},
     {"--meta", "KEY=VALUE", "goes with every document: a number, true, false, or text", OPTION_META, PUTS},
@@ -95,8 +100,9 @@ static const struct index_row {
     {"--once", NULL, "ends when the collection is as the files are, for a timer", OPTION_ONCE, WATCH},
     {"--verbose", NULL, "names files of unknown kind, hidden files and copies", OPTION_VERBOSE, BUILD | PUTS},
     {"--config", "FILE", "model.path (tokenizer) and retrieval.embedder are used", OPTION_CONFIG,
-     BUILD | SEARCH | NEIGHBORS | VERIFY | PUTS},
-    {"--set", "KEY=VALUE", "sets one option, after the file", OPTION_SET, BUILD | SEARCH | NEIGHBORS | VERIFY | PUTS},
+     BUILD | SEARCH | NEIGHBORS | STATS | VERIFY | PUTS},
+    {"--set", "KEY=VALUE", "sets one option, after the file", OPTION_SET,
+     BUILD | SEARCH | NEIGHBORS | STATS | VERIFY | PUTS},
 };
 
 static enum status parse_option(struct index_arguments *a, int option, const char *value, struct error *e) {
@@ -119,6 +125,7 @@ static enum status parse_option(struct index_arguments *a, int option, const cha
         case OPTION_HYBRID: a->hybrid = true; break;
         case OPTION_ID: a->id = value; break;
         case OPTION_REPAIR: a->repair = true; break;
+        case OPTION_RECALL: a->recall = true; break;
         case OPTION_META: status = metadata_add(&a->metadata, value, e); break;
         case OPTION_CHUNK:
             status = usage_number("--chunk-length", value, 1, 65536, &n, e);
@@ -163,7 +170,8 @@ static enum status parse(struct index_arguments *a, unsigned command, int argc, 
     int option, n_sets = 0;
     enum status status = STATUS_OK;
     while (status == STATUS_OK && !a->help &&
-           (option = getopt_long(argc, argv, command & (SEARCH | NEIGHBORS) ? "k:" : "", options, NULL)) != -1) {
+           (option = getopt_long(argc, argv, command & (SEARCH | NEIGHBORS | STATS) ? "k:" : "", options, NULL)) !=
+               -1) {
         if (option == OPTION_SET) {
             sets[n_sets] = optarg;
             n_sets++;
@@ -318,10 +326,10 @@ static const struct index_command {
      SHOW,
      run_show,
      "show notes ticket-7\nshow --json notes ticket-7"},
-    {{"stats", "DIR", "how much is in the collection, and what it was made with"},
+    {{"stats", "[OPTION...] DIR", "how much is in the collection, and what it was made with"},
      STATS,
      run_stats,
-     "stats --json notes"},
+     "stats --json notes\nstats --recall -k 2 notes"},
     {{"verify", "[OPTION...] DIR", "checks every checksum and every number; exit code 0 when all is well"},
      VERIFY,
      run_verify,
