@@ -26,6 +26,7 @@ struct retriever_choice {
 
 struct retriever_query {
     struct text_span text; /* embedded as the documents were */
+    bool picture;          /* the text is the bytes of a picture's file; only vectors find by it */
     const float *vector;   /* [dim], unit length, in place of the text; NULL: none */
     int k;                 /* at most so many hits; 0 or less: none */
     int r;                 /* tokens of a hit for a model that reads hits by cross attention; 0: none are wanted */

@@ -37,12 +37,16 @@ static bool local_all_abandoned(const struct retriever_query *queries, int n) {
 }
 
 /* places [n] are where the vectors of texts [n] go. */
-static enum status local_embed_piece(const struct retriever_local *t, const struct text_span *texts,
+static enum status local_embed_piece(const struct retriever_local *t, const struct text_span *texts, bool pictures,
                                      float *const *places, int n, struct error *e) {
     size_t dim = (size_t)t->embedder->dim;
     float *embedded = xmalloc((size_t)n * dim * sizeof *embedded);
-    struct embed_request request = {.texts = texts, .n = n, .role = EMBED_QUERY, .vectors = embedded};
-    enum status status = embedder_embed(t->embedder, &request, e);
+    enum status status = STATUS_OK;
+    struct embed_request request = {
+        .texts = texts, .n = n, .pictures = pictures, .role = EMBED_QUERY, .vectors = embedded};
+    if (pictures && !t->embedder->sees)
+        status = error_set(e, STATUS_UNSUPPORTED, "the embedder %s reads texts, no pictures", t->embedder->name);
+    if (status == STATUS_OK) status = embedder_embed(t->embedder, &request, e);
     for (int i = 0; i < n && status == STATUS_OK; i++)
         memcpy(places[i], embedded + (size_t)i * dim, dim * sizeof *embedded);
     free(embedded);
@@ -63,17 +67,19 @@ static enum status local_embed(const struct retriever_local *t, const struct ret
         float *vector = vectors + (size_t)i * dim;
         if (query->vector) {
             memcpy(vector, query->vector, dim * sizeof *vector);
+        } else if (local_capped(t, query) > 0 && query->picture && !local_abandoned(query)) {
+            status = local_embed_piece(t, &query->text, true, &vector, 1, e);
         } else if (local_capped(t, query) > 0 && !local_abandoned(query)) {
             texts[n_texts] = query->text;
             places[n_texts] = vector;
             n_texts++;
         }
         if (n_texts == EMBED_PIECE) {
-            status = local_embed_piece(t, texts, places, n_texts, e);
+            status = local_embed_piece(t, texts, false, places, n_texts, e);
             n_texts = 0;
         }
     }
-    if (n_texts > 0 && status == STATUS_OK) status = local_embed_piece(t, texts, places, n_texts, e);
+    if (n_texts > 0 && status == STATUS_OK) status = local_embed_piece(t, texts, false, places, n_texts, e);
     return status;
 }
 

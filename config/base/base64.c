@@ -32,3 +32,24 @@ bool base64_decode(struct text_span text, struct buffer *out) {
     buffer_append(out, piece, n);
     return true;
 }
+
+void base64_encode(struct text_span bytes, struct buffer *out) {
+    const unsigned char *from = (const unsigned char *)bytes.text;
+    char piece[4096];
+    size_t n = 0;
+    for (size_t i = 0; i < bytes.size; i += 3) {
+        size_t left = bytes.size - i;
+        uint32_t group = (uint32_t)from[i] << 16;
+        if (left > 1) group |= (uint32_t)from[i + 1] << 8;
+        if (left > 2) group |= from[i + 2];
+        piece[n] = digits[group >> 18];
+        piece[n + 1] = digits[group >> 12 & 63];
+        piece[n + 2] = left > 1 ? digits[group >> 6 & 63] : '=';
+        piece[n + 3] = left > 2 ? digits[group & 63] : '=';
+        n += 4;
+        if (n < sizeof piece) continue;
+        buffer_append(out, piece, n);
+        n = 0;
+    }
+    buffer_append(out, piece, n);
+}

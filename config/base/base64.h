@@ -1,4 +1,4 @@
-/* config/base/base64.h: bytes from base64 text, RFC 4648 section 4. */
+/* config/base/base64.h: bytes from base64 text and back, RFC 4648 section 4. */
 #pragma once
 
 #include "config/base/buffer.h"
@@ -7,3 +7,5 @@
 bool base64_is_letter(char c);
 /* Appends the bytes of the text; false when it is none, with part of the bytes appended. */
 bool base64_decode(struct text_span text, struct buffer *out);
+/* Appends the bytes as text, padded. */
+void base64_encode(struct text_span bytes, struct buffer *out);

@@ -43,7 +43,9 @@ static const struct {
     {"htm", DOCUMENT_HTML},    {"xhtml", DOCUMENT_HTML},        {"pdf", DOCUMENT_PDF},      {"docx", DOCUMENT_DOCX},
     {"odt", DOCUMENT_ODT},     {"pptx", DOCUMENT_PPTX},         {"epub", DOCUMENT_EPUB},    {"csv", DOCUMENT_CSV},
     {"tsv", DOCUMENT_TSV},     {"jsonl", DOCUMENT_JSONL},       {"ndjson", DOCUMENT_JSONL}, {"eml", DOCUMENT_EML},
-    {"mbox", DOCUMENT_MBOX},   {"zip", DOCUMENT_ARCHIVE},       {"tar", DOCUMENT_ARCHIVE},  {"tgz", DOCUMENT_ARCHIVE}};
+    {"mbox", DOCUMENT_MBOX},   {"zip", DOCUMENT_ARCHIVE},       {"tar", DOCUMENT_ARCHIVE},  {"tgz", DOCUMENT_ARCHIVE},
+    {"jpg", DOCUMENT_PICTURE}, {"jpeg", DOCUMENT_PICTURE},      {"png", DOCUMENT_PICTURE},  {"webp", DOCUMENT_PICTURE},
+    {"gif", DOCUMENT_PICTURE}};
 
 const char document_kind_names[] =
     "text, source code, Markdown, reStructuredText, HTML, man pages, PDF, DOCX, ODT, PPTX, EPUB, CSV, JSONL, e-mail, "
@@ -110,9 +112,10 @@ static enum status read_file(const char *path, size_t limit, struct buffer *byte
 
 static enum status extract_one(const struct extract_file *f, const struct document_taker *taker, struct error *e) {
     struct document_text d = {0};
-    enum status status = f->kind == DOCUMENT_MAN   ? extract_man(f, &d, e)
-                         : f->kind == DOCUMENT_PDF ? extract_pdf(f, &d, e)
-                                                   : extract_text(f, &d, e);
+    enum status status = f->kind == DOCUMENT_MAN       ? extract_man(f, &d, e)
+                         : f->kind == DOCUMENT_PDF     ? extract_pdf(f, &d, e)
+                         : f->kind == DOCUMENT_PICTURE ? extract_picture(f, &d, e)
+                                                       : extract_text(f, &d, e);
     if (status == STATUS_OK) status = extract_check_blank(f->name, &d.text, e);
     if (status == STATUS_OK) {
         buffer_append(&d.title, "", 0);
@@ -120,6 +123,13 @@ static enum status extract_one(const struct extract_file *f, const struct docume
     }
     document_text_free(&d);
     return status;
+}
+
+/* A PDF without text, such as a scan, still has pages. */
+static enum status extract_pdf_file(const struct extract_file *f, const struct document_taker *taker, struct error *e) {
+    enum status status = extract_one(f, taker, e);
+    if (!f->limits.pictures || (status != STATUS_OK && status != STATUS_INVALID)) return status;
+    return extract_pdf_pages(f, taker, e);
 }
 
 /* Files that hold files: archives, and messages with attachments. Members come as bytes, and are files of their own.
@@ -213,7 +223,8 @@ static enum status extract_file_at(const struct extract_file *f, int depth, cons
         case DOCUMENT_MARKDOWN:
         case DOCUMENT_RST:
         case DOCUMENT_MAN:
-        case DOCUMENT_PDF: return extract_one(f, taker, e);
+        case DOCUMENT_PICTURE: return extract_one(f, taker, e);
+        case DOCUMENT_PDF: return extract_pdf_file(f, taker, e);
         case DOCUMENT_HTML:
         case DOCUMENT_DOCX:
         case DOCUMENT_ODT:

@@ -24,6 +24,7 @@ enum document_kind {
     DOCUMENT_EML,
     DOCUMENT_MBOX,
     DOCUMENT_ARCHIVE, /* of documents: zip, tar */
+    DOCUMENT_PICTURE, /* JPEG, PNG, WebP, GIF (retrieval/picture_document.h) */
     DOCUMENT_KINDS
 };
 
@@ -48,6 +49,7 @@ struct extract_limits {
     size_t bytes;  /* of the file, and of the text of each document in it */
     int seconds;   /* that parsing it may take */
     size_t memory; /* bytes that parsing it may take */
+    bool pictures; /* the pages of a PDF are documents too, as pictures */
 };
 static inline struct extract_limits extract_limits_of(size_t bytes) {
     return (struct extract_limits){.bytes = bytes, .seconds = 60, .memory = (size_t)1 << 30};
@@ -57,8 +59,8 @@ static inline struct extract_limits extract_limits_of(size_t bytes) {
 struct document_taker {
     void *context;
     /* `part` is "" for a file that is one document. A document within a file has what follows the file's path in its
-     * own: "!/notes/a.md" of an archive, "#12" of the record on line 12. A status that it
-     * returns ends the reading, but for STATUS_OK. */
+     * own: "!/notes/a.md" of an archive, "#12" of the record on line 12, "#page=3" of the picture of a page. A status
+     * that it returns ends the reading, but for STATUS_OK. */
     enum status (*take)(void *context, const char *part, const struct document_text *d, struct error *e);
     void (*skip)(void *context, const struct error *why); /* a document within the file; NULL: nobody is told */
 };

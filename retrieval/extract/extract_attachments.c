@@ -180,7 +180,8 @@ void mail_write_attachments(const struct mail_attachments *a, const char *file, 
             buffer_printf(&whole, "%s!/%s", part, name.data);
         else
             buffer_printf(&whole, "%s!/%d/%s", part, i + 1, name.data);
-        if (document_kind(name.data) != DOCUMENT_UNKNOWN) {
+        enum document_kind kind = document_kind(name.data);
+        if (kind != DOCUMENT_UNKNOWN && kind != DOCUMENT_PICTURE) {
             write_attachment(&a->parts[i], whole.data, w);
             continue;
         }

@@ -46,9 +46,15 @@ bool extract_decode(struct buffer *b, size_t *damaged, enum extract_note *note);
  * place. False: they do not look so, and stay as they are. */
 bool extract_decode_western(struct buffer *b);
 
+/* "harbour_at-dusk.jpg" as "harbour at dusk". */
+void extract_caption(struct buffer *caption, const char *name);
+enum status extract_picture(const struct extract_file *f, struct document_text *out, struct error *e);
+
 /* Programs of others. */
 enum status extract_man(const struct extract_file *f, struct document_text *out, struct error *e);
 enum status extract_pdf(const struct extract_file *f, struct document_text *out, struct error *e);
+/* Each page of a PDF as a picture. */
+enum status extract_pdf_pages(const struct extract_file *f, const struct document_taker *taker, struct error *e);
 
 /* Parsers that run in a child process: the first while it may read files. */
 enum status extract_prepare(const struct extract_file *f, struct error *e);

@@ -150,11 +150,12 @@ bool api_tokenizer(const struct api *a, const char *id, struct served_tokenizer 
 
 /* Handlers: each opens the answer of one route, or returns NULL with *f set when there is nothing to wait for. */
 typedef struct answer *route_handler(struct api *a, const struct api_request *r, struct waker waker, struct failure *f);
-route_handler completions_open;               /* completions.c */
-route_handler chat_open_answer;               /* chat.c */
-route_handler search_open;                    /* search.c */
+route_handler completions_open; /* completions.c */
+route_handler chat_open_answer; /* chat.c */
+route_handler search_open;      /* search.c */
+route_handler search_picture_open;
 route_handler documents_list, documents_post; /* documents.c */
-route_handler document_show, document_put_open, document_delete;
+route_handler document_show, document_put_open, document_delete, document_picture;
 route_handler embeddings_open;                                /* embeddings.c */
 route_handler rerank_open;                                    /* rerank.c */
 route_handler models_list, model_show;                        /* models.c */

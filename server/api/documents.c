@@ -5,11 +5,12 @@
 
 #include "config/json/json_writer.h"
 #include "retrieval/extract/extract.h"
+#include "retrieval/picture_document.h"
 #include "server/api/api.h"
 #include "server/api/fields/document_fields.h"
 #include "server/api/multipart.h"
 
-static const char documents_path[] = "/v1/documents/";
+static const char documents_path[] = "/v1/documents/", pictures_path[] = "/v1/pictures/";
 enum { UPLOAD_TEXT_BYTES = 64 << 20 };
 
 /* A document that is changed, beside its item of the job. */
@@ -353,6 +354,42 @@ struct answer *document_show(struct api *a, const struct api_request *r, struct 
     write_document(&w, &d, true);
     snapshot_release(view);
     return answer_text(200, JSON_TYPE, &body);
+}
+
+/* The file of a document that is a picture. It came from anywhere, so a browser may do nothing but show it. */
+static struct answer *picture_answer(const struct stored_document *d, struct failure *f) {
+    struct picture_document picture;
+    struct buffer file = {0};
+    struct error e;
+    const char *type = NULL;
+    if (picture_document_read(&picture, d->text) && picture_document_file(&picture, &file, &e) == STATUS_OK)
+        type = picture_media_type((struct text_span){file.data, file.size});
+    if (type == NULL) {
+        buffer_free(&file);
+        failure_set(f, 404, "not_found", NULL, "the document is no picture");
+        return NULL;
+    }
+    struct answer *answer = answer_text(200, type, &file);
+    answer_add_header(answer, "X-Content-Type-Options", "nosniff");
+    answer_add_header(answer, "Content-Security-Policy", "default-src 'none'; sandbox");
+    return answer;
+}
+
+struct answer *document_picture(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
+    const struct served_model *model = model_with(a, DOCUMENTS_READ, f);
+    struct stored_document d;
+    struct snapshot *view;
+    struct error e;
+    (void)waker;
+    if (model == NULL) return NULL;
+    if (living_find_allowed(model->collection, principal_filter(&r->principal), r->path + strlen(pictures_path), &view,
+                            &d, &e)) {
+        failure_from_error(f, &e);
+        return NULL;
+    }
+    struct answer *answer = picture_answer(&d, f);
+    snapshot_release(view);
+    return answer;
 }
 
 struct document_listing {

@@ -2,26 +2,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "config/base/base64.h"
 #include "config/json/json_writer.h"
 #include "server/api/embedding.h"
-
-/* Bytes as base64, RFC 4648 section 4. */
-static void put_base64(struct json_writer *w, const unsigned char *bytes, size_t n) {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    struct buffer text = {0};
-    for (size_t i = 0; i < n; i += 3) {
-        size_t left = n - i;
-        uint32_t group = (uint32_t)bytes[i] << 16;
-        if (left > 1) group |= (uint32_t)bytes[i + 1] << 8;
-        if (left > 2) group |= bytes[i + 2];
-        char four[4] = {digits[group >> 18], digits[group >> 12 & 63], '=', '='};
-        if (left > 1) four[2] = digits[group >> 6 & 63];
-        if (left > 2) four[3] = digits[group & 63];
-        buffer_append(&text, four, sizeof four);
-    }
-    put_key_string_n(w, "embedding", text.data ? text.data : "", text.size);
-    buffer_free(&text);
-}
 
 /* The first n numbers, brought to unit length again. */
 static void shorten(float *vector, int n) {
@@ -34,7 +17,10 @@ static void shorten(float *vector, int n) {
 static void write_vector(struct json_writer *w, const struct embedding_request *r, const float *vector, int n) {
     _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "floats are sent as they lie in memory");
     if (r->format == EMBEDDING_BASE64) {
-        put_base64(w, (const unsigned char *)vector, (size_t)n * sizeof *vector);
+        struct buffer text = {0};
+        base64_encode((struct text_span){(const char *)vector, (size_t)n * sizeof *vector}, &text);
+        put_key_string_n(w, "embedding", text.data, text.size);
+        buffer_free(&text);
         return;
     }
     put_key_array(w, "embedding");

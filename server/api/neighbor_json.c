@@ -2,6 +2,9 @@
 #include "server/api/neighbor_json.h"
 
 #include <math.h>
+#include <string.h>
+
+#include "retrieval/picture_document.h"
 
 /* The place of a chunk is where it begins. */
 static void write_marks(struct json_writer *w, const struct hit *hit) {
@@ -32,6 +35,28 @@ void neighbor_write_place(struct json_writer *w, const struct hit *hit) {
     write_marks(w, hit);
 }
 
+/* As a part of a URL: RFC 3986, 2.3. */
+static void append_escaped(struct buffer *url, const char *id) {
+    static const char kept[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
+    for (const char *at = id; *at; at++) {
+        if (strchr(kept, *at))
+            buffer_append(url, at, 1);
+        else
+            buffer_printf(url, "%%%02X", (unsigned char)*at);
+    }
+}
+
+/* Where the picture of a chunk is to be had, if the document is one. */
+static void write_picture(struct json_writer *w, const struct hit *hit) {
+    struct picture_document picture;
+    struct buffer url = {0};
+    if (hit->source.text == NULL || !picture_document_read(&picture, hit->source)) return;
+    buffer_append_string(&url, "/v1/pictures/");
+    append_escaped(&url, hit->document);
+    put_key_string_n(w, "picture", url.data, url.size);
+    buffer_free(&url);
+}
+
 void neighbor_write(struct json_writer *w, const struct hit *hit) {
     neighbor_write_place(w, hit);
     if (hit->path)
@@ -39,6 +64,7 @@ void neighbor_write(struct json_writer *w, const struct hit *hit) {
     else
         put_key_null(w, "distance");
     put_key_string_n(w, "text", hit->text.text, hit->text.size);
+    write_picture(w, hit);
 }
 
 void neighbor_write_given(struct json_writer *w, struct text_span text) {

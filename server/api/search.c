@@ -109,8 +109,9 @@ static struct search_answer *make_search(const struct served_model *model, const
     s->all = principal_filter(who) == NULL;
     s->query = (struct retriever_query){
         .filter = s->filter,
-        .choice = reading_choice(model, &request->choice),
+        .choice = request->by_picture ? (struct retriever_choice){0} : reading_choice(model, &request->choice),
         .text = {request->query, request->query_size},
+        .picture = request->by_picture,
         .k = request->k                       ? (int)request->k
              : retrieval_attends(model->mode) ? model->k
                                               : model->k_passages,
@@ -123,24 +124,41 @@ static struct search_answer *make_search(const struct served_model *model, const
     return s;
 }
 
-struct answer *search_open(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
-    const struct served_model *model = api_model(a, NULL, f);
-    struct search_request request;
+/* Takes the request, which was parsed when `ok`. */
+static struct answer *send_search(const struct served_model *model, struct search_request *request, bool ok,
+                                  const struct principal *who, struct waker waker, struct failure *f) {
     struct error e;
-    if (model->retrieval == NULL) {
-        failure_set(f, 400, "no_collection", NULL,
-                    "this server has no collection to search (option retrieval.collection)");
+    if (!ok) {
+        search_request_free(request);
         return NULL;
     }
-    if (!parse_search(&request, model, r, f)) {
-        search_request_free(&request);
-        return NULL;
-    }
-
-    struct search_answer *s = make_search(model, &request, &r->principal, waker);
+    struct search_answer *s = make_search(model, request, who, waker);
     if (retrieval_thread_ask(model->retrieval, &s->lookup, &e) == STATUS_OK) return &s->base;
     failure_from_error(f, &e);
     search_release(s); /* the retrieval thread's reference */
     answer_close(&s->base);
     return NULL;
+}
+
+static const struct served_model *model_with_collection(const struct api *a, struct failure *f) {
+    const struct served_model *model = api_model(a, NULL, f);
+    if (model->retrieval) return model;
+    failure_set(f, 400, "no_collection", NULL, "this server has no collection to search (option retrieval.collection)");
+    return NULL;
+}
+
+struct answer *search_open(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
+    const struct served_model *model = model_with_collection(a, f);
+    struct search_request request;
+    if (model == NULL) return NULL;
+    bool ok = parse_search(&request, model, r, f);
+    return send_search(model, &request, ok, &r->principal, waker, f);
+}
+
+struct answer *search_picture_open(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
+    const struct served_model *model = model_with_collection(a, f);
+    struct search_request request;
+    if (model == NULL) return NULL;
+    bool ok = search_request_parse_picture(&request, r->body, r->size, &model->limits, f);
+    return send_search(model, &request, ok, &r->principal, waker, f);
 }

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "retrieval/picture_document.h"
+
 /* Chunks that are embedded at a stretch. */
 enum { EMBED_CHUNKS = 64 };
 
@@ -15,13 +17,26 @@ static void align_starts(struct tokens *tokens, struct text_span text) {
             tokens->starts[i]++;
 }
 
+/* The tokens of a part of the text, with places in the text. */
+static enum status cut_part(struct document_cutter *c, struct text_span text, struct text_span part, struct error *e) {
+    struct tokens *tokens = &c->tokens;
+    size_t before = (size_t)(part.text - text.text);
+    tokens->n = 0;
+    if (tokenizer_encode(c->tokenizer, part.text, part.size, TOKENIZER_PLAIN, tokens, e)) return e->status;
+    if (tokens->n == 0) return error_set(e, STATUS_INVALID, "no tokens in it");
+    for (int i = 0; i < tokens->n; i++) tokens->starts[i] += (uint32_t)before;
+    align_starts(tokens, text);
+    return STATUS_OK;
+}
+
 enum status document_cut(struct document_cutter *c, struct text_span text, struct error *e) {
     struct tokens *tokens = &c->tokens;
-    tokens->n = 0;
-    enum status status = tokenizer_encode(c->tokenizer, text.text, text.size, TOKENIZER_PLAIN, tokens, e);
-    if (status) return status;
-    if (tokens->n == 0) return error_set(e, STATUS_INVALID, "no tokens in it");
-    align_starts(tokens, text);
+    struct picture_document picture;
+    c->is_picture = picture_document_read(&picture, text);
+    if (c->is_picture && !c->embedder->sees)
+        return error_set(e, STATUS_UNSUPPORTED, "it is a picture, and the embedder %s reads texts alone",
+                         c->embedder->name);
+    if (cut_part(c, text, c->is_picture ? picture.caption : text, e)) return e->status;
 
     c->n_chunks = collection_count_chunks(tokens->n, c->chunk_length);
     c->bounds = xrealloc(c->bounds, ((size_t)c->n_chunks + 1) * sizeof *c->bounds);
@@ -30,13 +45,28 @@ enum status document_cut(struct document_cutter *c, struct text_span text, struc
     return STATUS_OK;
 }
 
+/* The picture's vector, of the first chunk. */
+static enum status embed_picture(struct document_cutter *c, struct text_span text, struct error *e) {
+    struct picture_document picture;
+    struct buffer file = {0};
+    CHECK(picture_document_read(&picture, text));
+    enum status status = picture_document_file(&picture, &file, e);
+    struct text_span bytes = {file.data, file.size};
+    struct embed_request request = {
+        .texts = &bytes, .n = 1, .pictures = true, .role = EMBED_DOCUMENT, .vectors = c->vectors};
+    if (status == STATUS_OK) status = embedder_embed(c->embedder, &request, e);
+    buffer_free(&file);
+    return status;
+}
+
 enum status document_embed(struct document_cutter *c, struct text_span text, const atomic_bool *cancelled,
                            struct error *e) {
     struct text_span texts[EMBED_CHUNKS];
     size_t dim = (size_t)c->embedder->dim;
     enum status status = STATUS_OK;
     c->vectors = xrealloc(c->vectors, (size_t)c->n_chunks * dim * sizeof *c->vectors);
-    for (int first = 0; first < c->n_chunks && status == STATUS_OK; first += EMBED_CHUNKS) {
+    if (c->is_picture) status = embed_picture(c, text, e);
+    for (int first = c->is_picture; first < c->n_chunks && status == STATUS_OK; first += EMBED_CHUNKS) {
         int n = min_int(EMBED_CHUNKS, c->n_chunks - first);
         for (int i = 0; i < n; i++) {
             const uint32_t *bounds = c->bounds + first + i;

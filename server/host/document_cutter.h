@@ -12,15 +12,18 @@ struct document_cutter {
     int chunk_length;
     const struct filter *filter; /* documents that may be put; NULL: all */
     /* Of the document that was cut last. */
+    bool is_picture; /* retrieval/picture_document.h: tokens and chunks are the caption's */
     struct tokens tokens;
     uint32_t *bounds; /* [n_chunks + 1] in bytes of the text */
     int n_chunks;
     float *vectors; /* [n_chunks, dim] of the one that was embedded last */
 };
 
-/* Tokens and chunks of a text. A chunk holds whole characters. STATUS_INVALID for a text without tokens. */
+/* Tokens and chunks of a text. A chunk holds whole characters. STATUS_INVALID for a text without tokens,
+ * STATUS_UNSUPPORTED for a picture where the embedder reads none. */
 enum status document_cut(struct document_cutter *c, struct text_span text, struct error *e);
-/* The vectors of the chunks of the text that was cut. *cancelled is looked at now and then: STATUS_CANCELLED. */
+/* The vectors of the chunks of the text that was cut; of a picture, the first is the picture's. *cancelled is looked at
+ * now and then: STATUS_CANCELLED. */
 enum status document_embed(struct document_cutter *c, struct text_span text, const atomic_bool *cancelled,
                            struct error *e);
 /* Cuts and embeds d, whose ids and bounds are filled in, and puts it into the collection; a document that is there

@@ -58,7 +58,7 @@ static void test_kinds(void **state) {
     } cases[] = {{"a.txt", DOCUMENT_TEXT},       {"x/a.MD", DOCUMENT_MARKDOWN}, {"a.rst", DOCUMENT_RST},
                  {"a.html", DOCUMENT_HTML},      {"a.htm", DOCUMENT_HTML},      {"a.xhtml", DOCUMENT_HTML},
                  {"ls.1", DOCUMENT_MAN},         {"ls.1.gz", DOCUMENT_MAN},     {"x.3ssl.gz", DOCUMENT_MAN},
-                 {"x.3p", DOCUMENT_MAN},         {"foo.0", DOCUMENT_UNKNOWN},   {"a.png", DOCUMENT_UNKNOWN},
+                 {"x.3p", DOCUMENT_MAN},         {"foo.0", DOCUMENT_UNKNOWN},   {"a.png", DOCUMENT_PICTURE},
                  {"a", DOCUMENT_UNKNOWN},        {".1", DOCUMENT_UNKNOWN},      {"lib.so.1.2", DOCUMENT_MAN},
                  {"a.txt.gz", DOCUMENT_UNKNOWN}, {"txt", DOCUMENT_UNKNOWN},     {"a.PY", DOCUMENT_TEXT},
                  {"a.c", DOCUMENT_TEXT},         {"a.d/b", DOCUMENT_UNKNOWN},   {"v1.10", DOCUMENT_UNKNOWN},
@@ -192,7 +192,8 @@ static void test_text_errors(void **state) {
     memset(large, 'a', LIMIT + 1);
     expect_error("a.txt", large, LIMIT + 1, STATUS_TOO_LARGE, "the limit is 1048576");
     free(large);
-    expect_error("a.png", "text", 4, STATUS_UNSUPPORTED, "not a known kind");
+    expect_error("a.exe", "text", 4, STATUS_UNSUPPORTED, "not a known kind");
+    expect_error("a.png", "text", 4, STATUS_UNSUPPORTED, "no JPEG, PNG, WebP or GIF");
     struct document_text d = {0};
     struct error e = {0};
     assert_int_equal(document_extract("/nonexistent/a.txt", DOCUMENT_TEXT, LIMIT, &d, &e), STATUS_IO);

@@ -43,6 +43,7 @@ struct walk {
     bool quiet;      /* bad ones are counted only */
     bool incomplete; /* a folder or file could not be looked at: there may be more */
     bool follow;     /* links that lead out of what was given */
+    bool pictures;   /* are documents, too */
 };
 
 /* Lists what lies under the n paths, in order of name, each file and folder once. A path that is given is followed
@@ -83,6 +84,7 @@ struct build_options {
     int max_seconds; /* for reading a file; 0: as extract_limits_of has it */
     bool verbose;
     bool follow; /* links that lead out of the paths */
+    bool pictures;
     bool dry_run;
     char **paths;
     int n_paths;
@@ -119,6 +121,7 @@ struct index_arguments {
     int k;
     bool json, list_long, repair, watch_once, recall;
     const char *filter;     /* of a search; NULL: none */
+    bool by_picture;        /* a search is by the picture in a file */
     bool hybrid;            /* a search ranks by words, too */
     const char *id;         /* of the document added; NULL: made of its path */
     struct buffer metadata; /* of the documents added: a JSON object, without its end; empty: none */

@@ -44,6 +44,13 @@ static enum status check_interrupted(struct error *e) {
     return index_interrupted ? error_set(e, STATUS_CANCELLED, "interrupted") : STATUS_OK;
 }
 
+/* Of the next n chunks, whose text has so many bytes. */
+static enum status add_vectors(struct builder *b, const float *vectors, int n, size_t bytes, struct error *e) {
+    enum status status = collection_add_vectors(b->collection, vectors, n, e);
+    progress_embedded(&b->progress, n, bytes);
+    return status ? status : check_interrupted(e);
+}
+
 static enum status embed_waiting(struct builder *b, struct error *e) {
     struct text_span texts[BATCH_CHUNKS];
     size_t start = 0;
@@ -54,14 +61,13 @@ static enum status embed_waiting(struct builder *b, struct error *e) {
     }
     struct embed_request request = {.texts = texts, .n = b->n_waiting, .role = EMBED_DOCUMENT, .vectors = b->vectors};
     enum status status = embedder_embed(&b->embedder, &request, e);
-    if (status == STATUS_OK) status = collection_add_vectors(b->collection, b->vectors, b->n_waiting, e);
-    progress_embedded(&b->progress, b->n_waiting, b->waiting.size);
+    if (status == STATUS_OK) status = add_vectors(b, b->vectors, b->n_waiting, b->waiting.size, e);
     b->n_waiting = 0;
     buffer_clear(&b->waiting);
-    return status ? status : check_interrupted(e);
+    return status;
 }
 
-/* Adds the document that was cut, and queues its chunks' text for the embedder. */
+/* Adds the document that was cut, and queues its chunks' text for the embedder; a picture has its vectors. */
 static enum status add_chunks(struct builder *b, const char *stored, const struct document_text *d, struct error *e) {
     const struct document_cutter *cut = &b->cutter;
     struct collection_document document = {.path = stored,
@@ -72,7 +78,9 @@ static enum status add_chunks(struct builder *b, const char *stored, const struc
                                            .ids = cut->tokens.ids,
                                            .bounds = cut->bounds,
                                            .n = cut->tokens.n};
-    enum status status = collection_add_document(b->collection, &document, e);
+    enum status status = cut->is_picture ? embed_waiting(b, e) : STATUS_OK;
+    if (status == STATUS_OK) status = collection_add_document(b->collection, &document, e);
+    if (cut->is_picture) return status ? status : add_vectors(b, cut->vectors, cut->n_chunks, d->text.size, e);
     for (int i = 0; i < cut->n_chunks && status == STATUS_OK; i++) {
         buffer_append(&b->waiting, d->text.data + cut->bounds[i], cut->bounds[i + 1] - cut->bounds[i]);
         b->ends[b->n_waiting] = b->waiting.size;
@@ -85,6 +93,7 @@ static enum status add_chunks(struct builder *b, const char *stored, const struc
 enum status read_documents(const struct build_options *o, const struct found_file *file,
                            const struct document_taker *taker, struct error *e) {
     struct extract_limits limits = extract_limits_of(o->max_file_bytes);
+    limits.pictures = o->pictures;
     if (o->max_seconds > 0) limits.seconds = o->max_seconds;
     return document_extract_all(&(struct extract_source){.path = file->path, .kind = file->kind}, &limits, taker, e);
 }
@@ -114,7 +123,8 @@ static enum status add_document(struct file_adder *a, const char *part, const st
     }
     if (metadata_of_file(&b->metadata, &given, a->file, text, &why)) {
         report(b, &why);
-    } else if (document_cut(&b->cutter, text, &why)) {
+    } else if (document_cut(&b->cutter, text, &why) ||
+               (b->cutter.is_picture && document_embed(&b->cutter, text, NULL, &why))) {
         error_prefix(&why, "%s%s", a->file->path, part);
         report(b, &why);
     } else if (!key_set_add(&b->texts, hash_bytes(d->text.data, d->text.size, 0), d->text.size)) {
@@ -355,6 +365,7 @@ int index_build(const struct build_options *o, const struct config *config, stru
     b->options = o;
     b->walk.verbose = o->verbose;
     b->walk.follow = o->follow;
+    b->walk.pictures = o->pictures;
     enum status status = build(b, config, e);
     int code = status == STATUS_CANCELLED ? EXIT_INTERRUPTED
                : status                   ? EXIT_FAILED

@@ -213,6 +213,7 @@ static int add_or_update(struct index_arguments *arguments, bool only_there, str
     }
     a.walk.verbose = arguments->build.verbose;
     a.walk.follow = arguments->build.follow;
+    a.walk.pictures = arguments->build.pictures;
     index_catch_interrupts();
     enum status status = open_and_add(&a, e);
     int code = status == STATUS_CANCELLED ? EXIT_INTERRUPTED

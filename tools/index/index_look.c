@@ -99,25 +99,36 @@ static enum status parse_filters(const struct index_arguments *a, struct filter 
     return status;
 }
 
+/* The query of the command line. *file gets the picture that it is by. */
+static enum status make_query(const struct index_arguments *a, struct retriever_query *query, struct buffer *file,
+                              struct error *e) {
+    *query = (struct retriever_query){.text = {a->rest[1], strlen(a->rest[1])}, .k = a->k, .min_similarity = -1};
+    if (a->hybrid) query->choice.way = RETRIEVE_BOTH;
+    if (a->by_picture) {
+        if (a->hybrid) return error_set(e, STATUS_INVALID, "--hybrid ranks by words, and a picture has none");
+        if (file_read(a->rest[1], a->build.max_file_bytes, file, e)) return e->status;
+        query->text = (struct text_span){file->data, file->size};
+        query->picture = true;
+    }
+    return parse_filters(a, &query->filter, e);
+}
+
 static enum status search(const struct index_arguments *a, struct living *l, const struct embedder *embedder,
                           struct error *e) {
-    struct retriever *retriever;
+    struct retriever *retriever = NULL;
+    struct retriever_query query;
     struct hits hits;
-    struct retriever_query query = {.text = {a->rest[1], strlen(a->rest[1])}, .k = a->k, .min_similarity = -1};
-    if (a->hybrid) query.choice.way = RETRIEVE_BOTH;
-    if (parse_filters(a, &query.filter, e)) return e->status;
-    enum status status = retriever_local_open(&retriever, l, embedder, a->k, e);
-    if (status) {
-        filter_release(query.filter);
-        return status;
-    }
-    status = retriever_search(retriever, &query, 1, &hits, e);
+    struct buffer file = {0};
+    enum status status = make_query(a, &query, &file, e);
+    if (status == STATUS_OK) status = retriever_local_open(&retriever, l, embedder, a->k, e);
+    if (status == STATUS_OK) status = retriever_search(retriever, &query, 1, &hits, e);
     if (status == STATUS_OK) {
         for (int i = 0; i < hits.n; i++) (a->json ? put_hit : print_hit)(i + 1, &hits.list[i]);
         hits_free(&hits);
     }
     retriever_close(retriever);
     filter_release(query.filter);
+    buffer_free(&file);
     return status;
 }
 

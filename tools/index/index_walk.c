@@ -30,8 +30,14 @@ static void skip(struct walk *w, const char *path, const char *why) {
 static void skip_unknown(struct walk *w, const char *path) {
     struct buffer why = {0};
     buffer_printf(&why, "not a known kind of document; %s are", document_kind_names);
+    if (document_kind(path) == DOCUMENT_PICTURE) buffer_append_string(&why, ", and with --pictures pictures");
     skip(w, path, why.data);
     buffer_free(&why);
+}
+
+static bool is_known(const struct walk *w, const char *path) {
+    enum document_kind kind = document_kind(path);
+    return kind != DOCUMENT_UNKNOWN && (kind != DOCUMENT_PICTURE || w->pictures);
 }
 
 static void count_unknown(struct walk *w, const char *path) {
@@ -169,7 +175,7 @@ static enum status visit(struct walk *w, struct trail *t, const char *path, cons
         skip(w, path, "a link back to a folder that it lies in");
     } else if (!S_ISDIR(st.st_mode) && !S_ISREG(st.st_mode)) {
         skip(w, path, "neither a file nor a folder");
-    } else if (S_ISREG(st.st_mode) && document_kind(path) == DOCUMENT_UNKNOWN) {
+    } else if (S_ISREG(st.st_mode) && !is_known(w, path)) {
         if (given)
             skip_unknown(w, path);
         else

@@ -172,8 +172,10 @@ static enum status carry_out_round(struct watch_round *r, struct error *e) {
 
 static enum status run_round(struct folder_watch *w, struct error *e) {
     struct watch_round r = {.watcher = w, .gone = {.adder = &w->adder, .is_below = is_below}};
-    struct walk fresh = {
-        .verbose = w->adder.arguments->build.verbose, .follow = w->adder.walk.follow, .quiet = w->adder.walk.quiet};
+    struct walk fresh = {.verbose = w->adder.arguments->build.verbose,
+                         .follow = w->adder.walk.follow,
+                         .pictures = w->adder.walk.pictures,
+                         .quiet = w->adder.walk.quiet};
     walk_free(&w->adder.walk);
     w->adder.walk = fresh;
     r.gone.context = &r;
@@ -225,6 +227,7 @@ int run_watch(struct index_arguments *arguments, struct error *e) {
         return EXIT_FAILED;
     }
     w.adder.walk.follow = arguments->build.follow;
+    w.adder.walk.pictures = arguments->build.pictures;
     index_catch_interrupts();
     w.inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     enum status status = w.inotify < 0 ? error_errno(e, "inotify") : adder_open(&w.adder, e);

@@ -58,6 +58,8 @@ enum option_id {
     OPTION_META,
     OPTION_FILTER,
     OPTION_HYBRID,
+    OPTION_PICTURES,
+    OPTION_BY_PICTURE,
     OPTION_ID,
     OPTION_REPAIR,
     OPTION_RECALL,
@@ -87,6 +89,9 @@ static const struct index_row {
     {"--id", "ID", "the document's id, where PATH is one file; else it is made of the path", OPTION_ID, ADD | UPDATE},
     {"--meta", "KEY=VALUE", "goes with every document: a number, true, false, or text", OPTION_META, PUTS},
     {"--hybrid", NULL, "ranks by words beside vectors (docs/search.md)", OPTION_HYBRID, SEARCH},
+    {"--pictures", NULL, "reads JPEG, PNG, WebP, GIF and the pages of PDF as pictures too (docs/pictures.md)",
+     OPTION_PICTURES, BUILD | EXTRACT | PUTS},
+    {"--by-picture", NULL, "TEXT is the file of a picture, and what is like it is found", OPTION_BY_PICTURE, SEARCH},
     {"--filter", "JSON", "the documents that may be found (docs/filters.md)", OPTION_FILTER, SEARCH},
     {"--repair", NULL, "cuts damaged changes off the log first, puts them aside, and says so", OPTION_REPAIR, VERIFY},
     {"--json", NULL, "an object a line", OPTION_JSON, LIST | SHOW | PUTS | CHANGE | STATS | COPY | VERIFY | SEARCH},
@@ -123,6 +128,8 @@ static enum status parse_option(struct index_arguments *a, int option, const cha
         case OPTION_LONG: a->list_long = true; break;
         case OPTION_FILTER: a->filter = value; break;
         case OPTION_HYBRID: a->hybrid = true; break;
+        case OPTION_PICTURES: a->build.pictures = true; break;
+        case OPTION_BY_PICTURE: a->by_picture = true; break;
         case OPTION_ID: a->id = value; break;
         case OPTION_REPAIR: a->repair = true; break;
         case OPTION_RECALL: a->recall = true; break;

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "config/base/data_url.h"
+
 static bool read_query(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
     struct search_request *r = object;
     (void)l;
@@ -12,6 +14,28 @@ static bool read_query(void *object, const struct json *v, const struct request_
     return true;
 }
 FIELD_PARSER(parse_query, read_query)
+
+/* A request is no larger than server.max_body_bytes, and neither is a file in it. */
+static const size_t MOST_BYTES = (size_t)1 << 30;
+
+static bool read_image(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    struct search_request *r = object;
+    struct text_span type;
+    struct buffer file = {0};
+    struct error e;
+    (void)l;
+    if (!json_is_text(v) || !data_url_is(json_text(v)))
+        return failure_set(f, 400, "invalid_type", "image", "image must be a data: URL, data:image/png;base64,...");
+    if (data_url_read(&file, &type, json_text(v), MOST_BYTES, &e)) {
+        buffer_free(&file);
+        return failure_set(f, 400, "invalid_value", "image", "image: %s", e.text);
+    }
+    r->by_picture = true;
+    r->query = file.data;
+    r->query_size = file.size;
+    return true;
+}
+FIELD_PARSER(parse_image, read_image)
 
 static enum status parse_filter(struct json_reader *r, const struct json *value, void *object) {
     return filter_read(&((struct search_request *)object)->filter, r, value);
@@ -34,10 +58,24 @@ enum { SEARCH_FIELDS = ARRAY_COUNT(search_fields) - 1 };
 const struct json_table search_body_table = {.fields = search_fields, .count = SEARCH_FIELDS};
 const struct json_table search_query_table = {.fields = search_fields + 1, .count = SEARCH_FIELDS};
 
+static const struct json_field picture_fields[] = {
+    {"image", JSON_PARSED, .parse = parse_image, .schema = QUERY_SCHEMA,
+     .help = "what is searched for: a picture as a data: URL"},
+    {"k", JSON_INT64, .offset = offsetof(struct search_request, k), .min = 1, .option = "retrieval.max_k",
+     .limit_offset = offsetof(struct request_limits, max_k), .help = "how many"},
+    {"min_similarity", JSON_DOUBLE, .offset = offsetof(struct search_request, min_similarity), .min = -1, .max = 1,
+     .help = "chunks below this cosine are dropped"},
+    {"filter", JSON_PARSED, .parse = parse_filter, .schema = "{\"type\":\"object\"}",
+     .help = "the documents that may be found, by their metadata, id and path"},
+};
+const struct json_table search_picture_table = JSON_TABLE(picture_fields);
+
 static bool parse_search(struct search_request *r, const struct json_table *t, const struct json *json,
                          const struct request_limits *l, struct failure *f) {
     *r = (struct search_request){.min_similarity = -2, .choice = REQUEST_CHOICE_UNSAID};
     if (!fields_parse(t, r, json, l, f)) return false;
+    if (t == &search_picture_table && r->query_size == 0)
+        return failure_set(f, 400, "missing_parameter", "image", "image is missing, or empty");
     if (r->query == NULL || r->query_size == 0)
         return failure_set(f, 400, "missing_parameter", "query", "query (or q in the query string) is missing");
     return true;
@@ -59,6 +97,16 @@ bool search_request_parse_query(struct search_request *r, const struct query_arg
     *r = (struct search_request){0};
     if (!arguments_load(&json, &search_query_table, arguments, n, f)) return false;
     bool ok = parse_search(r, &search_query_table, json, l, f);
+    json_close(json);
+    return ok;
+}
+
+bool search_request_parse_picture(struct search_request *r, const char *body, size_t size,
+                                  const struct request_limits *l, struct failure *f) {
+    struct json *json;
+    *r = (struct search_request){0};
+    if (!fields_load(&json, body, size, l, f)) return false;
+    bool ok = parse_search(r, &search_picture_table, json, l, f);
     json_close(json);
     return ok;
 }

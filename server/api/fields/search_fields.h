@@ -5,15 +5,16 @@
 #include "server/api/fields/retrieval_fields.h"
 
 struct search_request {
-    char *query;
+    char *query; /* a text, or the bytes of a picture's file */
     size_t query_size;
+    bool by_picture;
     int64_t k;             /* 0: the server's */
     double min_similarity; /* below -1: the server's */
     struct request_choice choice;
     struct filter *filter; /* held; NULL: none */
 };
 
-extern const struct json_table search_body_table, search_query_table;
+extern const struct json_table search_body_table, search_query_table, search_picture_table;
 
 /* On false *f is set; *r can be freed either way. */
 bool search_request_parse(struct search_request *r, const char *body, size_t size, const struct request_limits *l,
@@ -21,4 +22,7 @@ bool search_request_parse(struct search_request *r, const char *body, size_t siz
 /* The same from the query string of a GET, where the query is called q. */
 bool search_request_parse_query(struct search_request *r, const struct query_argument *arguments, int n,
                                 const struct request_limits *l, struct failure *f);
+/* The same from the body of a search by a picture. */
+bool search_request_parse_picture(struct search_request *r, const char *body, size_t size,
+                                  const struct request_limits *l, struct failure *f);
 void search_request_free(struct search_request *r);
