@@ -4,6 +4,8 @@ import math
 
 import torch
 
+from .muon import Muon
+
 
 class Optimiser:
     """AdamW on everything, or Muon on the matrices inside the layers and AdamW on embeddings, norms and biases."""
@@ -16,8 +18,8 @@ class Optimiser:
         groups = [{"params": decayed, "weight_decay": options.weight_decay}, {"params": plain, "weight_decay": 0.0}]
         self.parts = [torch.optim.AdamW([g for g in groups if g["params"]], lr=1.0, betas=tuple(options.betas))]
         if options.optimizer == "muon":
-            self.parts.append(torch.optim.Muon([trained[n] for n in sorted(inner)], lr=1.0, momentum=0.95, ns_steps=4,
-                                               weight_decay=options.weight_decay, adjust_lr_fn="match_rms_adamw"))
+            self.parts.append(Muon([trained[n] for n in sorted(inner)], lr=1.0, momentum=0.95, ns_steps=4,
+                                   weight_decay=options.weight_decay))
         elif options.optimizer != "adamw":
             raise ValueError(f'optimizer "{options.optimizer}", known are adamw and muon')
         self.parameters = list(trained.values())
