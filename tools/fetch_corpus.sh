@@ -3,6 +3,7 @@
 #
 #   tools/fetch_corpus.sh DEST            the demo's documents, a choice of 12 MB
 #   tools/fetch_corpus.sh DEST training   what models/retro-docs was trained on: the manuals of 67 packages, whole
+#   tools/fetch_corpus.sh DEST large      these and the manuals of the packages in tools/retro_docs/packages.txt
 #
 #   DEST/text/PACKAGE/       what retro-index reads: man pages (.N.gz) and HTML
 #   DEST/copyright/PACKAGE   the copyright file that came with it
@@ -12,8 +13,9 @@
 # release notes, translations, indexes, aliases (.so pages, links), and manuals that a package holds in a second format.
 set -euo pipefail
 
-dest=${1:?usage: fetch_corpus.sh DEST [demo|training]}
+dest=${1:?usage: fetch_corpus.sh DEST [demo|training|large]}
 set=${2:-demo}
+more_packages=$(cd "$(dirname "$0")" && pwd)/retro_docs/packages.txt
 script=tools/fetch_corpus.sh
 apt_options=(-o APT::Sandbox::User=root)
 
@@ -50,6 +52,12 @@ training_corpus() {
         cron vim-common less file bc jq gcc-12 fish-common mercurial-common
 }
 
+# A folder of another set's package is kept, so the set "training" grows into this one.
+large_corpus() {
+    training_corpus
+    sed -n 's/^\([a-z0-9][^ ]*\) .*/\1/p' "$more_packages"
+}
+
 # Our own copy of the distribution's lists, when the machine has none or they name versions the mirror no longer holds.
 update_private_lists() {
     say "reading the distribution's package lists"
@@ -78,7 +86,7 @@ wanted() {
     case ${1##*/} in
         lang_naming.html | *index*.html | search.html | *changelog* | *changes.html | *news.html | *toc.html) return 1 ;;
         *.html) return 0 ;;
-        *.[1-9].gz)
+        *.[1-9]*.gz)
             start=$'\n'$(zcat "$1" | head -c 300)
             [[ $start != *$'\n.so '* ]] ;;
         *) return 1 ;;
@@ -107,23 +115,40 @@ find_manuals() {
         grep -Ev '/(_sources|_static|releaselog|RelNotes|whatsnew|style|[a-df-z][a-z]|e[a-mo-z]|[a-z][a-z][-_][A-Za-z]+)/'
 }
 
-# Files of one folder's globs lie beside each other; those of a whole package keep their paths.
-keep() { (cd "$root/$folder" && if [ "$folder" = usr/share ]; then cp --parents "$1" "$kept/"; else cp "$1" "$kept/"; fi); }
+# The same for the packages of the large set: pages of sections such as 3ssl too, languages by name since mm and fb are
+# subjects; no lists of members, frames or listed sources, and of Rust's library only the crate that shows the others.
+languages='ar|bg|ca|cs|da|de|el|eo|es|fa|fi|fr|he|hr|hu|id|it|ja|ko|lt|nb|nl|nn|pl|pt|ro|ru|sk|sl|sr|sv|tr|uk|vi|zh'
+find_more_manuals() {
+    find . -type f \( -path '*/man/man[1-8]/*.[1-8]*.gz' -o -name '*.html' \) | LC_ALL=C sort |
+        grep -Ev "/(_sources|_static|_modules|releaselog|RelNotes|whatsnew|src|src-html|class-use|translations|rust-doc/html/(core|alloc|test|std/arch)|$languages|[a-z][a-z][-_][A-Z][A-Za-z]+)/" |
+        grep -Ev '(-members|_source|-use|-frame|-tree|-summary|overview-.*|all[a-z]*-?(classes|packages).*|sidebar.*)\.html$'
+}
+
+# Files of one folder's globs lie beside each other; those of a whole package keep their paths. Names come by standard input.
+keep() {
+    if [ "$folder" = usr/share ]; then
+        (cd "$root/$folder" && xargs -r -d '\n' cp --parents -t "$kept/")
+    else
+        (cd "$root/$folder" && xargs -r -d '\n' cp -t "$kept/")
+    fi
+}
 
 # fetch PACKAGE [FOLDER GLOB...]: downloads, unpacks, keeps the wanted files, and only then puts them in place. Without a
 # folder every manual is kept, under its path.
 fetch() {
-    local package=$1 folder=${2:-usr/share} root="$work/root" kept="$work/kept" file
+    local package=$1 folder=${2:-usr/share} root="$work/root" kept="$work/kept" file manuals=find_manuals
     shift $(($# < 2 ? $# : 2))
     rm -rf "$root" "$kept"
+    if grep -q "^$package " "$more_packages"; then manuals=find_more_manuals; fi
     mkdir -p "$root" "$kept" "$dest/text" "$dest/copyright" "$dest/.complete"
     download "$package"
     dpkg -x "$work"/deb/*.deb "$root"
+    rm -rf "$work/deb"
     # Unquoted: the globs are for the unpacked folder. A link is another name of a page that is kept anyway.
     # shellcheck disable=SC2048,SC2086
     while read -r file; do
-        if wanted "$root/$folder/$file"; then keep "$file"; fi
-    done < <(cd "$root/$folder" && if [ $# -gt 0 ]; then find $* -maxdepth 0 -type f; else find_manuals; fi)
+        if wanted "$root/$folder/$file"; then echo "$file"; fi
+    done < <(cd "$root/$folder" && if [ $# -gt 0 ]; then find $* -maxdepth 0 -type f; else "$manuals"; fi) | keep
     [ -n "$(ls "$kept")" ] || fail "the package $package holds none of the files expected in $folder"
     rm -rf "${dest:?}/text/$package"
     keep_copyright "$package" "$root/usr/share/doc/$package"
@@ -131,7 +156,10 @@ fetch() {
     say "$package: $(find "$dest/text/$package" -type f | wc -l) documents"
 }
 
-[ "$set" = demo ] || [ "$set" = training ] || fail "unknown set \"$set\"; known are demo and training"
+case $set in
+    demo | training | large) ;;
+    *) fail "unknown set \"$set\"; known are demo, training and large" ;;
+esac
 for program in apt-get dpkg; do
     command -v "$program" >/dev/null || fail "$program is missing: the documents are Debian packages"
 done

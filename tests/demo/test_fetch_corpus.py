@@ -13,6 +13,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "tools/fetch_corpus.sh"
+PACKAGES = ROOT / "tools/retro_docs/packages.txt"
 APT_GET = """#!/bin/bash
 echo "$*" >> "$APT_LOG"
 case " $* " in *" update "*) exit 0 ;; esac
@@ -84,7 +85,7 @@ def fetch(debs, tmp_path):
             APT_LOG=str(log),
             STALE_LISTS=stale,
         )
-        done = subprocess.run([SCRIPT, tmp_path / "corpus", *arguments], env=environment, capture_output=True, text=True, timeout=120)
+        done = subprocess.run([SCRIPT, tmp_path / "corpus", *arguments], env=environment, capture_output=True, text=True, timeout=600)
         return done, log.read_text().splitlines()
 
     run.corpus = tmp_path / "corpus"
@@ -164,6 +165,35 @@ def test_training_packages_are_kept_whole(fetch, tmp_path):
         assert sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()) == sorted(MANUALS)
 
 
+MORE_MANUALS = [*MANUALS, "man/man3/page.3ssl.gz", "doc/x/html/mm/page.html"]
+NO_MORE_MANUALS = ["doc/x/html/pt_BR/page.html", "doc/x/html/zh/page.html", "doc/x/html/class-members.html", "doc/x/html/src/page.html",
+                   "doc/rust-doc/html/core/page.html", "doc/x/html/allclasses-index.html"]  # fmt: skip
+
+
+def test_more_packages_join_those_of_training(fetch, tmp_path):
+    """What is complete stays; of a further package sections and subjects with short names are kept, lists are not."""
+    rows = corpus_table("training", "}") + [[line.split()[0]] for line in PACKAGES.read_text().splitlines() if line[0] != "#"]
+    names = [name for (name,) in rows]
+    assert len(set(names)) == len(names) > 120
+    (fetch.corpus / ".complete").mkdir(parents=True)
+    for name in names[:-1]:
+        (fetch.corpus / ".complete" / name).write_text(name + "\n")
+    packages = tmp_path / "more"
+    root = make_package(packages, names[-1], "usr/share", [])
+    for path in MORE_MANUALS + NO_MORE_MANUALS:
+        write_page(root / "usr/share" / path, ".TH PAGE 1\n.SH NAME\npage\n")
+    subprocess.run(["dpkg-deb", "--build", "-Znone", root, packages / f"{names[-1]}.deb"], check=True, capture_output=True)
+    done, calls = fetch(packages=packages, arguments=["large"])
+    assert done.returncode == 0 and len(calls) == 1, done.stderr
+    kept = fetch.corpus / "text" / names[-1]
+    assert sorted(p.relative_to(kept).as_posix() for p in kept.rglob("*") if p.is_file()) == sorted(MORE_MANUALS)
+
+
+def test_every_package_has_a_licence():
+    rows = [line.split(" ", 1) for line in PACKAGES.read_text().splitlines() if line[0] != "#"]
+    assert all(len(row) == 2 and row[1].strip() for row in rows)
+
+
 def test_an_unknown_set_is_refused(fetch):
     done, calls = fetch(arguments=["trainig"])
-    assert done.returncode == 1 and "known are demo and training" in done.stderr and calls == []
+    assert done.returncode == 1 and "known are demo, training and large" in done.stderr and calls == []

@@ -19,6 +19,8 @@ from retro_train.train import Run
 MODEL = {"architecture": "retro", "num_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "vocab_size": 400,
          "max_position_embeddings": 64, "position_embedding_type": "learned_absolute", "activation": "gelu_tanh",
          "retro_layers": [2], "retro_chunk_length": 16, "retro_num_neighbors": 3, "eod_token_id": 0}
+PAGE = "NAME\n       frob - turn the knobs of a file\n\nDESCRIPTION\n" + "".join(
+    f"       -{letter}     set the {word} knob\n\n" for letter, word in zip("abcdefghijklmnopqrstuv", standin.COMMANDS * 2))
 
 
 def index(build, *arguments):
@@ -114,10 +116,13 @@ def test_prepare_a_folder(home, build, deps, tmp_path):
     for i, (name, text) in enumerate(standin.documents(20)):
         (tmp_path / "docs" / ("sub" if i % 2 else ".") / name.replace(".txt", ".md")).write_text(text)
     (tmp_path / "docs/picture.bin").write_bytes(b"\0" * 2000)
-    run = Run(tmp_path / "run", {"model": MODEL, "data": "data", "train": {"steps": 1}}, tmp_path)
-    prepare(run, tmp_path / "docs", build / "retro-index", {"embedder": deps / "minilm"}, Filters(held_out=0.2))
+    (tmp_path / "docs/frob.txt").write_text(PAGE)
+    model = MODEL | {"retro_chunk_length": 64, "max_position_embeddings": 128}  # in which a question has room
+    run = Run(tmp_path / "run", {"model": model, "data": "data", "train": {"steps": 1}}, tmp_path)
+    arguments = (run, tmp_path / "docs", build / "retro-index", {"embedder": deps / "minilm"}, Filters(held_out=0.2))
+    prepare(*arguments, questions=4)
     report = json.loads((tmp_path / "data/corpus.json").read_text())
-    assert report["train"]["documents"] + report["valid"]["documents"] + report["dropped"].get("repeats", 0) == 20
+    assert report["train"]["documents"] + report["valid"]["documents"] + report["dropped"].get("repeats", 0) == 21
     assert report["dropped"]["unreadable"] == 1 and report["valid"]["documents"] >= 1
     collection = Collection(tmp_path / "data/collection")
     found = read_neighbours(tmp_path / "data/train.neighbours")
@@ -128,3 +133,24 @@ def test_prepare_a_folder(home, build, deps, tmp_path):
         mine = collection.document == number
         ids = collection.tokens[mine].reshape(-1)[: collection.lengths[mine].sum()]
         assert np.array_equal(ids, vocabulary.encode((tmp_path / "data/documents" / Path(name)).read_text()))
+    asked = np.fromfile(tmp_path / "data/questions.tokens", "<u4").reshape(-1, 64)
+    answers = read_neighbours(tmp_path / "data/questions.neighbours")
+    assert len(asked) == len(answers.ids) and answers.n_chunks == len(collection)
+    assert any("frob" in collection.names[collection.document[i]] for i in answers.ids[:, 0])
+    check_resumption(tmp_path / "data", arguments)
+
+
+def check_resumption(data, arguments):
+    """Behind the last whole stage, and only with the same settings."""
+    state = json.loads((data / "prepared.json").read_text())
+    assert state["whole"] == ["documents", "model", "collection", "neighbours", "validation", "questions"]
+    (data / "prepared.json").write_text(json.dumps(state | {"whole": state["whole"][:-1]}))
+    before, kept = (data / "questions.tokens").read_bytes(), data / "documents/kept"
+    (data / "questions.tokens").write_bytes(b"half")
+    kept.write_text("a document's stage would remove this")
+    prepare(*arguments, questions=4)
+    assert kept.exists() and (data / "questions.tokens").read_bytes() == before
+    state["whole"].pop()
+    (data / "prepared.json").write_text(json.dumps(state))
+    prepare(*arguments, questions=0)
+    assert not kept.exists() and not (data / "questions.tokens").exists()

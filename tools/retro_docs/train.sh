@@ -2,13 +2,15 @@
 # Makes models/retro-docs again: fetches the corpus, prepares it, trains the Retro model and a plain GPT of the same size on
 # the same tokens, evaluates both on the held-out documents, and exports the model with its card.
 #
-#   tools/retro_docs/train.sh WORK     hours on a CPU; a run that was interrupted goes on where it was
+#   tools/retro_docs/train.sh WORK         hours on a CPU; a run that was interrupted goes on where it was
+#   tools/retro_docs/train.sh WORK large   on the manuals of packages.txt too, and on questions: days
 #
 # Needs `make`, `make deps-train` and the environment that the latter makes:
 #   . ~/.cache/retro-server/train-venv/bin/activate
 set -euo pipefail
 
-work=${1:?usage: train.sh WORK}
+work=${1:?usage: train.sh WORK [large]}
+set=${2:-training}
 home=$(cd "$(dirname "$0")/../.." && pwd)
 export MALLOC_MMAP_THRESHOLD_=4000000000 MALLOC_TRIM_THRESHOLD_=8000000000
 retro_train() { (cd "$home" && python -m retro_train "$@"); }
@@ -16,9 +18,12 @@ retro_train() { (cd "$home" && python -m retro_train "$@"); }
 mkdir -p "$work"
 work=$(cd "$work" && pwd)
 cp "$home"/tools/retro_docs/{retro,gpt}.json "$work/"
-if [ ! -f "$work/data/valid.neighbours" ]; then
-    "$home/tools/fetch_corpus.sh" "$work/corpus" training
-    retro_train prepare --config "$work/retro.json" --documents "$work/corpus/text" --held-out 0.025 --max-characters 1000000
+prepare=(--config "$work/retro.json" --documents "$work/corpus/text" --held-out 0.025 --max-characters 1000000)
+[ "$set" = training ] || prepare+=(--questions 4)
+if [ ! -f "$work/prepared" ]; then
+    "$home/tools/fetch_corpus.sh" "$work/corpus" "$set"
+    retro_train prepare "${prepare[@]}"
+    touch "$work/prepared"
 fi
 for name in retro gpt; do
     retro_train train --config "$work/$name.json" --out "$work/$name"

@@ -1,4 +1,4 @@
-"""python -m retro_train COMMAND: prepare, train, evaluate, export, retrofit, plot-curve. docs/training.md shows them in use."""
+"""python -m retro_train COMMAND: prepare, train, evaluate, export, pack, retrofit, plot-curve. docs/training.md shows them in use."""
 
 import argparse
 import dataclasses
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from . import corpus, export, retrofit
+from . import corpus, export, pack, retrofit
 from .evaluate import default_window, evaluate, print_result
 from .files import write_json
 from .neighbours import Collection, chunk_queries, query_collection, read_neighbours
@@ -21,7 +21,8 @@ from .train import Run, train
 def run_prepare(a):
     run = Run(Path("."), json.loads(a.config.read_text()), a.config.resolve().parent)
     filters = corpus.Filters(**{f.name: getattr(a, f.name) for f in dataclasses.fields(corpus.Filters)})
-    prepare(run, a.documents, a.retro_index, {"embedder": a.embedder, "embedder_dtype": a.embedder_dtype}, filters)
+    retrieval = {"embedder": a.embedder, "embedder_dtype": a.embedder_dtype}
+    prepare(run, a.documents, a.retro_index, retrieval, filters, a.questions)
 
 
 def run_train(a):
@@ -54,6 +55,14 @@ def run_export(a):
     print(f"{a.out} holds {', '.join(sorted(p.name for p in a.out.iterdir()))}")
 
 
+def run_pack(a):
+    if a.data:
+        pack.pack_data(a.data, a.out)
+    else:
+        pack.pack_checkpoint(a.run, a.out)
+    print(f"{a.out}: {a.out.stat().st_size:,} bytes")
+
+
 def run_retrofit(a):
     model = retrofit.retrofit(a.base, a.out, retrofit.parse_retrieval(a.retrieval), a.seed)
     new = sum(p.numel() for n, p in model.named_parameters() if "cross_attention" in n or "pre_cross_attn" in n)
@@ -84,6 +93,7 @@ def parser():
     c.add_argument("--embedder", default=str(Path.home() / ".cache/retro-server/minilm"), help="as the server will use")
     c.add_argument("--embedder-dtype", default="auto", choices=("auto", "f32", "bf16"),
                    help="bf16 is twice as fast on a CPU with AVX512_BF16")
+    c.add_argument("--questions", type=int, default=0, help="questions derived from a manual page, at most")
     index_options(c)
     for f in dataclasses.fields(corpus.Filters):
         c.add_argument("--" + f.name.replace("_", "-"), type=f.type, default=f.default, help="filter")
@@ -109,6 +119,12 @@ def parser():
     c.add_argument("--out", type=Path, required=True, help="model folder")
     c.add_argument("--dtype", default="bf16", choices=sorted(export.DTYPES), help="of the stored weights")
     c.add_argument("--evaluation", type=Path, help="the JSON of evaluate, for the card")
+
+    c = command("pack", run_pack, "a data folder as an archive, or a run's checkpoint in bfloat16, to go on elsewhere")
+    what = c.add_mutually_exclusive_group(required=True)
+    what.add_argument("--data", type=Path, help="data folder")
+    what.add_argument("--run", type=Path, help="the run's folder")
+    c.add_argument("--out", type=Path, required=True, help="archive (.tar.xz), or checkpoint.pt of another run's folder")
 
     c = command("retrofit", run_retrofit, "a Hugging Face decoder as the start of a Retro model")
     c.add_argument("--from", dest="base", type=Path, required=True, help="folder with config.json, safetensors, tokenizer.json")

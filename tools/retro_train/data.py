@@ -1,14 +1,18 @@
 """Training batches. Step s of a run with seed S is a function of (S, s) alone, so a run resumes by its step number.
 
 The documents of the collection, each padded to whole chunks, make one circular stream: a training chunk is a store chunk, and
-its neighbours were searched for exactly this text. A sequence is n tokens of the stream. Half of the sequences begin in
+its neighbours were searched for exactly this text. Chunks of questions (questions.py) follow in the stream; they are nobody's
+neighbours. A sequence is n tokens of the stream. Half of the sequences begin in
 mid-chunk, with only the last f tokens of their first chunk: that is the grid of a prompt whose length is no multiple of m.
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
+
+from .neighbours import Collection, read_neighbours
 
 
 @dataclass
@@ -42,36 +46,39 @@ class Batch:
 
 
 class TrainingData:
-    """collection: Collection; found: neighbour ids [chunks, at least k] or None for a plain GPT."""
+    """collection: Collection; found: neighbour ids [chunks, at least k] or None for a plain GPT; questions: tokens [chunks, m]
+    that follow the collection's in the stream, their neighbours follow in found."""
 
-    def __init__(self, collection, found, config, sequence, batch, seed, options):
+    def __init__(self, collection, found, config, sequence, batch, seed, options, questions=None):
         m = collection.m
         if sequence % m:
             raise ValueError(f"sequence {sequence} is not a multiple of the chunk length {m}")
-        if len(collection) < sequence // m + 1:
-            raise ValueError(f"{len(collection)} chunks are fewer than a sequence of {sequence} tokens needs")
+        tokens = collection.tokens if questions is None else np.concatenate([collection.tokens, questions])
+        self.chunks = len(tokens)
+        if self.chunks < sequence // m + 1:
+            raise ValueError(f"{self.chunks} chunks are fewer than a sequence of {sequence} tokens needs")
         self.retro = config.architecture == "retro"
         if self.retro:
-            if found is None or found.shape[0] != len(collection) or found.shape[1] < config.retro_num_neighbors:
+            if found is None or found.shape[0] != self.chunks or found.shape[1] < config.retro_num_neighbors:
                 raise ValueError("neighbours are missing, of another collection, or fewer than retro_num_neighbors")
             if config.retro_chunk_length != m:
                 raise ValueError(f"retro_chunk_length {config.retro_chunk_length}, the collection was cut in {m}")
             self.found = found[:, : config.retro_num_neighbors]
         self.collection, self.config, self.options = collection, config, options
         self.n, self.b, self.m, self.l, self.seed = sequence, batch, m, sequence // m, seed
-        self.stream = collection.tokens.reshape(-1)
+        self.stream = tokens.reshape(-1)
 
     def first_chunks(self, step):
         """[b] where the sequences begin: every epoch visits the stream once, in another order and from another start."""
-        slots = len(self.collection) // self.l
+        slots = self.chunks // self.l
         positions = np.arange(step * self.b, (step + 1) * self.b)
         chunks = np.empty(self.b, dtype=np.int64)
         for epoch in np.unique(positions // slots):
             rng = np.random.default_rng([self.seed, 1, int(epoch)])
-            order, shift = rng.permutation(slots), rng.integers(len(self.collection))
+            order, shift = rng.permutation(slots), rng.integers(self.chunks)
             mine = positions // slots == epoch
             chunks[mine] = order[positions[mine] % slots] * self.l + shift
-        return chunks % len(self.collection)
+        return chunks % self.chunks
 
     def batch(self, step, progress, rank=0, ranks=1):
         """The batch of a step; with several ranks each takes its rows of the same batch."""
@@ -96,7 +103,7 @@ class TrainingData:
         """Tokens [b, l, k, r] and counts [b, l] of the sequences' chunks."""
         o, (b, l) = self.options, (self.b, self.l)
         k, r = self.config.retro_num_neighbors, self.config.retro_retrieved_length
-        chunk = (chunks[:, None] + np.arange(l)) % len(self.collection)
+        chunk = (chunks[:, None] + np.arange(l)) % self.chunks
         ids = self.found[chunk]
         counts = (ids >= 0).sum(-1)
         tokens = self.collection.neighbour_tokens(ids, r)
@@ -110,3 +117,16 @@ class TrainingData:
         counts[rng.random((b, l)) < o.drop_chunk] = 0
         counts[rng.random(b) < o.drop_sequence] = 0
         return tokens, counts
+
+
+def read_training_data(folder, config, sequence, batch, seed, options):
+    """TrainingData of a prepared folder, with its questions when it has some."""
+    folder, questions, found = Path(folder), None, None
+    collection = Collection(folder / "collection")
+    if (folder / "questions.tokens").exists():
+        questions = np.fromfile(folder / "questions.tokens", "<u4").astype(np.int64).reshape(-1, collection.m)
+    if config.architecture == "retro":
+        found = read_neighbours(folder / "train.neighbours").ids
+        if questions is not None:
+            found = np.concatenate([found, read_neighbours(folder / "questions.neighbours").ids])
+    return TrainingData(collection, found, config, sequence, batch, seed, options, questions)

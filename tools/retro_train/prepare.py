@@ -5,14 +5,18 @@
   index.json, collection                          retro-index's configuration and the training documents' chunks
   train.neighbours                                of every chunk of the collection, never of its own document
   valid.neighbours                                of every complete chunk of the validation documents
+  questions.tokens, questions.neighbours          questions.py: u32 [chunks, m], and the neighbours of these chunks
+  prepared.json                                   the settings, and the stages that are whole
 """
 
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 from . import corpus, tokenizer
-from .files import write_json
+from .files import read_json, write_json
 from .neighbours import Collection, chunk_queries, query_collection, run_index
+from .questions import question_chunks
 
 
 def make_model_folder(run, folder):
@@ -32,33 +36,101 @@ def make_model_folder(run, folder):
     write_json(folder / "config.json", config.to_dict())
 
 
-def remove_parts(data):
-    """Only what is ours: "data" may name a folder that holds other things."""
-    for name in ("documents", "model", "collection"):
-        shutil.rmtree(data / name, ignore_errors=True)
-    for name in ("corpus.json", "index.json", "train.neighbours", "valid.neighbours"):
-        (data / name).unlink(missing_ok=True)
+PARTS = {  # of each stage; "data" may name a folder that holds other things
+    "documents": ["documents", "corpus.json"],
+    "model": ["model", "index.json"],
+    "collection": ["collection"],
+    "neighbours": ["train.neighbours"],
+    "validation": ["valid.neighbours"],
+    "questions": ["questions.tokens", "questions.neighbours"],
+}
 
 
-def prepare(run, documents, retro_index, retrieval, filters):
-    """Everything, each part from the one before. Existing parts are made again. retrieval: {"embedder": folder, ...}, as in the
-    server's configuration."""
-    config = run.model_config
-    if config.architecture != "retro":
+class Stages:
+    """What is whole already. An interrupted preparation goes on behind its last whole stage when its settings are the same; a
+    finished one begins anew, since its documents may have changed."""
+
+    def __init__(self, data, settings):
+        self.data, self.settings, self.path = data, settings, data / "prepared.json"
+        kept = read_json(self.path) if self.path.exists() else {}
+        goes_on = kept.get("settings") == settings and len(kept["whole"]) < len(PARTS)
+        self.whole = kept["whole"] if goes_on else []
+
+    def run(self, name, work):
+        if name in self.whole:
+            print(f"{name}: there already", flush=True)
+            return
+        for part in PARTS[name]:
+            path = self.data / part
+            if path.is_dir():
+                shutil.rmtree(path)
+            path.unlink(missing_ok=True)
+        work()
+        self.whole = [*self.whole, name]
+        write_json(self.path, {"settings": self.settings, "whole": self.whole})
+
+
+class Preparation:
+    """retrieval: {"embedder": folder, ...}, as in the server's configuration; questions: most of a manual page."""
+
+    def __init__(self, run, documents, retro_index, retrieval, filters, questions):
+        self.run, self.source, self.retro_index, self.filters, self.questions = run, documents, retro_index, filters, questions
+        self.retrieval = retrieval | {"embedder": str(Path(retrieval["embedder"]).resolve())}
+        self.data, self.collection = run.data, run.data / "collection"
+
+    def settings(self):
+        return {"model": self.run.model_config.to_dict(), "documents": str(Path(self.source).resolve()), "filters": asdict(self.filters),
+                "retrieval": self.retrieval, "questions": self.questions}
+
+    def make_documents(self):
+        report = corpus.prepare(self.source, self.data, self.retro_index, self.filters)
+        for part in ("train", "valid"):
+            print(f"{part}: {report[part]['documents']} documents, {report[part]['bytes']:,} bytes", flush=True)
+
+    def make_model(self):
+        make_model_folder(self.run, self.data / "model")
+        write_json(self.data / "index.json", {"model": {"path": str(self.data / "model")}, "retrieval": self.retrieval})
+
+    def make_collection(self):
+        run_index(self.retro_index, "build", "--out", self.collection, "--config", self.data / "index.json", self.data / "documents/train")
+        print(f"collection: {len(Collection(self.collection)):,} chunks", flush=True)
+
+    def make_neighbours(self):
+        run_index(self.retro_index, "neighbors", self.collection, "--k", self.run.model_config.retro_num_neighbors,
+                  "--exclude-same-document", "--out", self.data / "train.neighbours")
+
+    def query(self, queries, name):
+        query_collection(self.retro_index, self.data / "index.json", self.collection, self.run.model_config.retro_num_neighbors,
+                         queries, self.data / name)
+
+    def make_validation(self):
+        vocabulary = tokenizer.Vocabulary(self.data / "model/tokenizer.json")
+        queries, _ = chunk_queries(corpus.prepared_documents(self.data, "valid"), vocabulary, self.run.model_config.retro_chunk_length)
+        self.query(queries, "valid.neighbours")
+        print(f"neighbours: {len(queries):,} validation chunks", flush=True)
+
+    def make_questions(self):
+        if not self.questions:
+            return
+        vocabulary, c = tokenizer.Vocabulary(self.data / "model/tokenizer.json"), self.run.model_config
+        documents = corpus.prepared_documents(self.data, "train")
+        rows, queries = question_chunks(documents, vocabulary, c.retro_chunk_length, c.eod_token_id, self.questions)
+        if not queries:
+            raise ValueError(f"{self.source}: no manual page to ask questions about; leave --questions out")
+        self.query(queries, "questions.neighbours")
+        rows.astype("<u4").tofile(self.data / "questions.tokens")
+        print(f"questions: {len(rows):,} chunks", flush=True)
+
+
+def prepare(run, documents, retro_index, retrieval, filters, questions=0):
+    """Everything, each part from the one before."""
+    if run.model_config.architecture != "retro":
         raise ValueError("prepare with the retro model's configuration; a GPT of the same data folder trains on the same chunks")
-    remove_parts(run.data)
-    report = corpus.prepare(documents, run.data, retro_index, filters)
-    for part in ("train", "valid"):
-        print(f"{part}: {report[part]['documents']} documents, {report[part]['bytes']:,} bytes", flush=True)
-    make_model_folder(run, run.data / "model")
-    write_json(run.data / "index.json", {"model": {"path": str(run.data / "model")},
-                                         "retrieval": retrieval | {"embedder": str(Path(retrieval["embedder"]).resolve())}})
-    index, collection, k = run.data / "index.json", run.data / "collection", config.retro_num_neighbors
-    run_index(retro_index, "build", "--out", collection, "--config", index, run.data / "documents/train")
-    print(f"collection: {len(Collection(collection)):,} chunks", flush=True)
-    run_index(retro_index, "neighbors", collection, "--k", k, "--exclude-same-document", "--out", run.data / "train.neighbours")
-    vocabulary = tokenizer.Vocabulary(run.data / "model/tokenizer.json")
-    queries, _ = chunk_queries(corpus.prepared_documents(run.data, "valid"), vocabulary, config.retro_chunk_length)
-    query_collection(retro_index, index, collection, k, queries, run.data / "valid.neighbours")
-    print(f"neighbours: {len(queries):,} validation chunks", flush=True)
-
+    p = Preparation(run, documents, retro_index, retrieval, filters, questions)
+    stages = Stages(run.data, p.settings())
+    stages.run("documents", p.make_documents)
+    stages.run("model", p.make_model)
+    stages.run("collection", p.make_collection)
+    stages.run("neighbours", p.make_neighbours)
+    stages.run("validation", p.make_validation)
+    stages.run("questions", p.make_questions)

@@ -16,13 +16,13 @@ from pathlib import Path
 import torch
 
 from .config import ModelConfig
-from .data import NeighbourOptions, TrainingData
+from .data import NeighbourOptions, read_training_data
 from .evaluate import evaluate
 from .export import load_model
 from .files import read_json, replace_file, write_json
 from .init import copy_init
 from .model import Retro
-from .neighbours import Collection, read_neighbours
+from .neighbours import read_neighbours
 from .optim import Optimiser, learning_rate
 from .tokenizer import Vocabulary
 
@@ -151,11 +151,8 @@ def make_model(run):
 class Trainer:
     def __init__(self, run, ranks):
         self.run, self.ranks, self.o = run, ranks, run.options
-        self.collection = Collection(run.data / "collection")
-        retro = run.model_config.architecture == "retro"
-        found = read_neighbours(run.data / "train.neighbours").ids if retro else None
-        self.data = TrainingData(self.collection, found, run.model_config, self.o.sequence, self.o.batch, self.o.seed,
-                                 run.neighbours)
+        self.data = read_training_data(run.data, run.model_config, self.o.sequence, self.o.batch, self.o.seed, run.neighbours)
+        self.collection = self.data.collection
         self.model = make_model(run).to(ranks.device)
         self.optimiser = Optimiser(self.model, self.o)
         self.step, self.seconds, self.tokens, self.loss = 0, 0.0, 0, float("nan")
