@@ -120,7 +120,9 @@ find_manuals() {
 languages='ar|bg|ca|cs|da|de|el|eo|es|fa|fi|fr|he|hr|hu|id|it|ja|ko|lt|nb|nl|nn|pl|pt|ro|ru|sk|sl|sr|sv|tr|uk|vi|zh'
 find_more_manuals() {
     find . -type f \( -path '*/man/man[1-8]/*.[1-8]*.gz' -o -name '*.html' \) | LC_ALL=C sort |
-        grep -Ev "/(_sources|_static|_modules|releaselog|RelNotes|whatsnew|src|src-html|class-use|translations|rust-doc/html/(core|alloc|test|std/arch)|$languages|[a-z][a-z][-_][A-Z][A-Za-z]+)/" |
+        grep -Ev "/($languages|([a-df-z][a-z]|e[a-mo-z])[-_][A-Z][A-Za-z]+|translations)/" |
+        grep -Ev '/(_sources|_static|_modules|releaselog|RelNotes|whatsnew|src|src-html|class-use)/' |
+        grep -Ev '/rust-doc/html/(core|alloc|test|std/arch)/' |
         grep -Ev '(-members|_source|-use|-frame|-tree|-summary|overview-.*|all[a-z]*-?(classes|packages).*|sidebar.*)\.html$'
 }
 

@@ -165,7 +165,7 @@ def test_training_packages_are_kept_whole(fetch, tmp_path):
         assert sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()) == sorted(MANUALS)
 
 
-MORE_MANUALS = [*MANUALS, "man/man3/page.3ssl.gz", "doc/x/html/mm/page.html"]
+MORE_MANUALS = [*MANUALS, "doc/x/html/en-US/page.html", "man/man3/page.3ssl.gz", "doc/x/html/mm/page.html"]
 NO_MORE_MANUALS = ["doc/x/html/pt_BR/page.html", "doc/x/html/zh/page.html", "doc/x/html/class-members.html", "doc/x/html/src/page.html",
                    "doc/rust-doc/html/core/page.html", "doc/x/html/allclasses-index.html"]  # fmt: skip
 
