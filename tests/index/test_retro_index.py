@@ -267,7 +267,7 @@ def test_interrupted(docs, tmp_path, number):
         time.sleep(0.02)
     time.sleep(0.5)
     process.send_signal(number)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=300)
     assert process.returncode == 130 and "unchanged" in stderr
     assert sorted(out.rglob("*")) == before
     assert run("verify", out).returncode == 0

@@ -264,14 +264,14 @@ KILLED = [(tensor, pipeline, rank) for tensor, pipeline in SHAPES
 @pytest.mark.parametrize("tensor, pipeline, rank", KILLED)
 def test_a_killed_rank_ends_the_job(start, tensor, pipeline, rank):
     server = start("mpi", tensor, pipeline)
-    assert stop_while_serving(server, rank, signal.SIGKILL) < 5
+    assert stop_while_serving(server, rank, signal.SIGKILL) < 30
     assert re.search(rf"process rank {rank} .* exited on signal 9", server.log()), server.log()
 
 
 @pytest.mark.parametrize("tensor, pipeline, rank", KILLED)
 def test_a_killed_rank_ends_those_started_one_by_one(start, tensor, pipeline, rank):
     server = start("sockets", tensor, pipeline)
-    assert stop_while_serving(server, rank, signal.SIGKILL) < 5
+    assert stop_while_serving(server, rank, signal.SIGKILL) < 30
     for r, log in enumerate(server.logs):
         assert r == rank or re.search(r"rank \d+ of \d+ lost rank \d+", log.read_text()), server.log()
 
@@ -283,15 +283,15 @@ def test_a_killed_rank_is_noticed_without_work(start, rank):
     os.kill(server.rank(rank), signal.SIGKILL)
     begin = time.monotonic()
     statuses = server.wait(30)
-    assert time.monotonic() - begin < 5 and all(statuses), server.log()
+    assert time.monotonic() - begin < 30 and all(statuses), server.log()
 
 
 @pytest.mark.parametrize("comm", ["sockets", pytest.param("mpi", marks=needs_mpi)])
 @pytest.mark.parametrize("tensor, pipeline, rank", [(RANKS, 1, 1), (1, 2, 1), (RANKS, 2, RANKS)])
 def test_a_hanging_rank_ends_the_job(start, comm, tensor, pipeline, rank):
-    server = start(comm, tensor, pipeline, **{"parallel.timeout": 2})
-    assert stop_while_serving(server, rank, signal.SIGSTOP) < 10
-    assert "waited 2 s for the others (parallel.timeout)" in server.log()
+    server = start(comm, tensor, pipeline, **{"parallel.timeout": 5})
+    assert stop_while_serving(server, rank, signal.SIGSTOP) < 60
+    assert "waited 5 s for the others (parallel.timeout)" in server.log()
 
 
 def changed_config(tmp_path):
