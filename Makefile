@@ -5,6 +5,8 @@
 #                 with PTX for later ones unless it says so: 90-real
 #   make all      build/retro-server, build/retro-index, build/retro-eval, build/retro-bench, build/retro-convert
 #   make install  what `make` built, into DESTDIR and PREFIX (/usr/local); builds nothing, so that root may call it
+#   make deb      a Debian package in build/deb; make deb-test installs it on a bare Debian 12 (root; docs/packages.md)
+#   make container-test  a container's image of the package, by buildah, which it installs (root; docs/packages.md)
 #   make test     deps, build, every test that needs no GPU
 #   make clients-test  langchain-openai, llama-index and lm-eval against the server, in an environment of their own
 #   make replicas-test  three servers behind nginx and HAProxy, which it installs: docs/replicas.md
@@ -152,7 +154,7 @@ IMPORT := $(patsubst %,$(BUILD)/%.o,$(wildcard tools/import/*.c tools/import/*/*
 $(BUILD)/retro-convert: $(patsubst %,$(BUILD)/%.o,$(wildcard tools/convert/*.c)) $(IMPORT) $(LIBRARY)
 $(PROGRAMS):
 	@mkdir -p $(BUILD)/lib
-	@$(if $(FAISS),ln -sf $(FAISS_HOME)/lib/*.so $(BUILD)/lib)
+	@$(if $(FAISS),ln -sfn $(FAISS_HOME)/lib/* $(BUILD)/lib)
 	$(call quiet,LINK)$(CC) $(PROGRAM_LDFLAGS) $^ $(LDLIBS) -o $@
 
 $(BUILD)/%.c.o: %.c $(BUILD)/built-with
@@ -285,7 +287,19 @@ info:
 PREFIX ?= /usr/local
 DESTDIR ?=
 install:
-	@tools/install.sh $(BUILD) "$(DESTDIR)$(PREFIX)" $(notdir $(PROGRAMS))
+	@tools/install.sh $(BUILD) "$(DESTDIR)" "$(PREFIX)" $(notdir $(PROGRAMS))
+
+deb: deps
+	@tools/deps_extra.sh debhelper lintian
+	@tools/deb.sh $(DEPS) $(BUILD)/deb
+deb-test: deb
+	@tools/deps_extra.sh debootstrap systemd
+	@RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(DEPS)/venv/bin/python -m pytest -q -p no:cacheprovider tests/deb
+
+# The image that buildah makes of it, as root and without a daemon.
+container-test: deb
+	@tools/deps_extra.sh buildah uidmap
+	@RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(DEPS)/venv/bin/python -m pytest -q -s -p no:cacheprovider tests/container
 
 test: deps
 	@tests/run.sh $(BUILD)
@@ -308,7 +322,7 @@ clients-test: deps
 
 # Apart from `make test`: three servers behind nginx and HAProxy, which it installs.
 replicas-test: deps
-	@tools/deps_replicas.sh
+	@tools/deps_extra.sh nginx-light haproxy
 	@$(MAKE) --no-print-directory all
 	@RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(DEPS)/venv/bin/python -m pytest -q -p no:cacheprovider tests/replicas
 
@@ -362,7 +376,7 @@ test-train: deps deps-train
 clean:
 	rm -rf build
 
-.PHONY: replicas-test soak all c-tests list-c-tests emulated cuda-check gpu-ops gpu-programs gpu-bundle gpu-check fuzz deps info \
+.PHONY: deb deb-test container-test replicas-test soak all c-tests list-c-tests emulated cuda-check gpu-ops gpu-programs gpu-bundle gpu-check fuzz deps info \
 	test page-test clients-test install c-test arm64-test valgrind lint format bench demo deps-train train-smoke \
 	test-train clean
 -include $(shell find $(BUILD) -type f -name '*.d' 2>/dev/null)

@@ -38,6 +38,13 @@ def test_what_lies_where(installed):
         assert (doc / path).stat().st_mode & 0o777 == 0o644, path
 
 
+def test_the_unit_starts_what_was_installed(installed):
+    unit = (installed / "lib/systemd/system/retro-server.service").read_text()
+    assert "\nExecStart=/usr/bin/retro-server --config /etc/retro-server/retro.json\n" in unit
+    for path in ("lib/sysusers.d/retro-server.conf", "lib/tmpfiles.d/retro-server.conf", "share/man/man1/retro-index.1"):
+        assert (installed / path).stat().st_mode & 0o777 == 0o644, path
+
+
 def test_no_program_looks_into_a_folder_of_its_builder(installed):
     for name in PROGRAMS:
         dynamic = subprocess.run(["readelf", "-d", installed / "bin" / name], capture_output=True, text=True).stdout
