@@ -79,8 +79,9 @@ run_c_tests() {
     done
 }
 
-# tests/train needs PyTorch, tests/page a browser and tests/clients many packages, which the server does not: make
-# test-train, page-test and clients-test run them.
+# These need what the server does not (PyTorch, a browser, many packages, proxies, a bare system as root): make test-train,
+# page-test, clients-test, replicas-test, deb-test and container-test run them.
+apart=(train page clients replicas deb container)
 run_python_tests() {
     local log=$logs/pytest.log start status p f
     if [ ! -x "$deps/venv/bin/python" ]; then
@@ -90,8 +91,8 @@ run_python_tests() {
     start=$(date +%s.%N)
     # Most of these tests wait for servers, so one more process than there are cores keeps the cores busy.
     RETRO_BUILD=$build RETRO_DEPS=$deps timeout --kill-after=10 2400 "$deps/venv/bin/python" -m pytest -q \
-        -p no:cacheprovider -n $(($(nproc) + 1)) --dist loadfile tests --ignore=tests/train --ignore=tests/page \
-        --ignore=tests/clients > "$log" 2>&1 < /dev/null
+        -p no:cacheprovider -n $(($(nproc) + 1)) --dist loadfile tests \
+        "${apart[@]/#/--ignore=tests/}" > "$log" 2>&1 < /dev/null
     status=$?
     p=$(number '[^0-9]([0-9]+) passed' <(sed 's/^/ /' "$log"))
     f=$(($(number '[^0-9]([0-9]+) failed' <(sed 's/^/ /' "$log")) +
