@@ -349,6 +349,7 @@ class Retro(nn.Module):
             if neighbours.l < needed:
                 raise ValueError(f"{neighbours.l} neighbour sets for a sequence of {needed} complete chunks")
             neighbours.hidden = self.embedding(neighbours.ids)
+            neighbours.key_mask  # what depends on values is known before the decoder, which may be compiled
         return self.decoder(self.embedding(ids), neighbours, trace)
 
     @property

@@ -160,8 +160,9 @@ class Trainer:
             self.resume()
         elif ranks.first:
             run.curves.unlink(missing_ok=True)
-        net = torch.compile(self.model) if self.o.compile else self.model
-        self.net = torch.nn.parallel.DistributedDataParallel(net) if ranks.count > 1 else net
+        if self.o.compile:
+            self.model.decoder.compile()
+        self.net = torch.nn.parallel.DistributedDataParallel(self.model) if ranks.count > 1 else self.model
         self.validation = self.read_validation() if self.o.evaluate_every and ranks.first else None
 
     def autocast(self):
@@ -233,7 +234,8 @@ class Trainer:
 
     def evaluate(self):
         vocabulary, documents, found = self.validation
-        with self.autocast():
+        # Windows of every length would each be compiled.
+        with self.autocast(), torch.compiler.set_stance("force_eager"):
             result = evaluate(self.model, documents, vocabulary, self.o.sequence, found, self.collection,
                               device=self.ranks.device)
         self.log({mode: v["bits_per_byte"] for mode, v in result["modes"].items()})
