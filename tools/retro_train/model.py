@@ -8,7 +8,6 @@ f+(j-1)m..f+jm-1, and row p reads the neighbours of chunk floor((p+1-f)/m), none
 of n rows is f = n mod m (or m).
 """
 
-import functools
 import math
 
 import torch
@@ -239,7 +238,7 @@ class Neighbours:
         self.readers = counts.flatten().nonzero().squeeze(1)
         self.counts = counts.flatten()[self.readers]
         self.ids = ids.flatten(0, 1)[self.readers].flatten(0, 1)
-        self.hidden = None
+        self.hidden, self.key_mask = None, self.make_key_mask()  # now: a compiled decoder asks for no values
 
     def of_readers(self, rows):
         """[b, l m, d] -> [c, m, d]."""
@@ -250,8 +249,7 @@ class Neighbours:
         everywhere = rows.new_zeros(self.b * self.l, *rows.shape[1:])
         return everywhere.index_copy(0, self.readers, rows).view(self.b, -1, rows.shape[-1])
 
-    @functools.cached_property
-    def key_mask(self):
+    def make_key_mask(self):
         """[c, k r] rows that a chunk may read, or None when all may read all."""
         if not bool((self.counts < self.k).any()):
             return None
@@ -349,7 +347,6 @@ class Retro(nn.Module):
             if neighbours.l < needed:
                 raise ValueError(f"{neighbours.l} neighbour sets for a sequence of {needed} complete chunks")
             neighbours.hidden = self.embedding(neighbours.ids)
-            neighbours.key_mask  # what depends on values is known before the decoder, which may be compiled
         return self.decoder(self.embedding(ids), neighbours, trace)
 
     @property
