@@ -12,7 +12,7 @@ import zlib
 import numpy as np
 
 STORAGES = {"F32": ("FloatStorage", 4), "F16": ("HalfStorage", 2), "BF16": ("BFloat16Storage", 2), "U8": ("ByteStorage", 1)}
-NUMPY = {"I32": "<i4", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "U8": "u1"}
+NUMPY = {"I32": "<i4", "I8": "i1", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "U8": "u1"}
 
 Tensor = collections.namedtuple("Tensor", "kind array")
 

@@ -316,21 +316,30 @@ def test_old_versions(tmp_path, version):
     same_tensors(imported(tmp_path, folder, "--gate", 1, **SMALL), tensors)
 
 
-def test_quantised_at_once(tmp_path):
-    config, tensors = read_case("case_b")
+@pytest.mark.parametrize("case,options", [
+    ("case_b", ["--to", "int8"]), ("case_b", ["--to", "int4", "--keep", "output_layer.*", "--keep", "*.linear_proj.weight"]),
+    ("case_b", ["--to", "f16"]), ("case_a", ["--to", "int4"])])
+def test_types_at_once(tmp_path, case, options):
+    """Rows that are converted as they are joined are those of a folder that is converted after it was imported."""
+    config, tensors = read_case(case)
     folder = write_core(tmp_path / "parts", config, tensors, 2)
-    out = imported(tmp_path, folder, "--to", "int8")
-    kinds = {t.kind for t in read_kinds(out)}
-    assert "I8" in kinds and not list(tmp_path.glob("out.partial*"))
+    apart = shutil.move(imported(tmp_path, folder), tmp_path / "apart")
+    done = convert(apart, tmp_path / "converted", *options)
+    assert done.returncode == 0, done.stderr
+    out = imported(tmp_path, folder, *options)
+    same_tensors(out, make.read_folder(tmp_path / "converted"))
+    for name in ("config.json", "README.md"):
+        assert (out / name).read_text() == (tmp_path / "converted" / name).read_text()
+    assert not list(tmp_path.glob("out.partial*"))
 
 
-Kind = collections.namedtuple("Kind", "kind")
-
-
-def read_kinds(folder):
-    raw = (folder / "model.safetensors").read_bytes()
-    header = json.loads(raw[8:8 + int.from_bytes(raw[:8], "little")])
-    return [Kind(t["dtype"]) for name, t in header.items() if name != "__metadata__"]
+def test_types_that_do_not_fit(tmp_path):
+    config, tensors = read_case("case_b")
+    name = "decoder.layers.7.mlp.linear_fc2.weight"
+    large = {**tensors, name: Tensor("F32", np.full((32, 64), 1e6, "<f4"))}
+    folder = write_core(tmp_path / "parts", config, large, 2)
+    refused(tmp_path, folder, f"tensor {name}: row ", "--to", "f16")
+    refused(tmp_path, folder, "--keep nothing.*: no tensor has such a name", "--to", "int8", "--keep", "nothing.*")
 
 
 def test_tokenizer_beside_it(tmp_path):

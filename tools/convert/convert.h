@@ -47,6 +47,22 @@ void conversion_close(struct conversion *p);
 /* The table: shape, types, error and sizes of every matrix that changed, and the sums. */
 void conversion_print(const struct conversion *p);
 
+/* convert_plan.c: the type of a matrix when matrices become `to`, and whether a name is of the patterns. */
+enum dtype conversion_choose(enum tensor_role role, enum dtype to);
+bool conversion_keeps(const struct convert_options *o, const char *name);
+
+/* convert_planes.c: a matrix is up to three tensors of a file: X, X.scale, X.minimum. */
+enum { MATRIX_PLANES = 3 };
+extern const char *const plane_suffixes[MATRIX_PLANES];
+int planes_of(enum dtype t);
+enum stored_dtype plane_dtype(enum dtype t, int plane);
+size_t plane_element_bytes(enum dtype t, int plane);
+int64_t plane_cols(int64_t cols, enum dtype t, int plane); /* elements of a row */
+/* Row i of planes of a quantised type. */
+struct quantised_row planes_row(void *const planes[MATRIX_PLANES], enum dtype t, int cols, int64_t i);
+/* Writes a row [cols] of floats as another type of floats, and reads it back; false: a number does not fit. */
+bool planes_write_floats(void *to, enum dtype t, const float *w, float *back, int cols);
+
 /* convert_calibrate.c: runs a model over a text and remembers the mean square of every input column of its matrices. */
 struct calibration;
 enum status calibration_run(struct calibration **out, const struct conversion *p, const struct convert_options *o,

@@ -46,9 +46,11 @@ static bool matches(const char *const *patterns, int n, const char *name) {
     return false;
 }
 
-/* The type of a matrix when matrices become `to`. The word table is most often the output matrix too, whose errors go
- * straight into the logits: both stay at 8 bits. docs/quantisation.md has what each choice costs. */
-static enum dtype choose(enum tensor_role role, enum dtype to) {
+bool conversion_keeps(const struct convert_options *o, const char *name) { return matches(o->keep, o->n_keep, name); }
+
+/* The word table is most often the output matrix too, whose errors go straight into the logits: both stay at 8 bits.
+ * docs/quantisation.md has what each choice costs. */
+enum dtype conversion_choose(enum tensor_role role, enum dtype to) {
     return to == DTYPE_INT4 && role != TENSOR_LINEAR ? DTYPE_INT8 : to;
 }
 
@@ -82,9 +84,9 @@ static void add_change(struct conversion *p, const struct loaded_tensor *t, cons
     take_shape(c, stored);
     bool columns = t->transposed && !stored->turned && !dtype_quantised(c->from);
     int64_t n_in = columns ? c->rows : c->cols;
-    bool stays = t->role == TENSOR_OTHER || matches(o->keep, o->n_keep, t->name) ||
+    bool stays = t->role == TENSOR_OTHER || conversion_keeps(o, t->name) ||
                  (dtype_quantised(o->dtype) && n_in % QUANTISE_BLOCK != 0);
-    c->to = stays ? c->from : choose(t->role, o->dtype);
+    c->to = stays ? c->from : conversion_choose(t->role, o->dtype);
     /* Blocks that are smaller than what is asked for gain nothing. */
     if (stored->form && c->from == DTYPE_INT4 && c->to == DTYPE_INT8) c->to = DTYPE_INT4;
     plan_turns(c, columns, t->transposed);

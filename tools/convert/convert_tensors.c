@@ -8,46 +8,20 @@
 #include "retro/weights/gguf_blocks.h"
 #include "tools/convert/convert.h"
 
-/* A quantised tensor is up to three of the file: values, X.scale, X.minimum. */
-enum { PLANES = 3, ROWS_AT_ONCE = 16 };
-static const char *const suffixes[PLANES] = {"", ".scale", ".minimum"};
-
-static enum stored_dtype stored_dtype_of(enum dtype t) {
-    switch (t) {
-        case DTYPE_F32: return STORED_F32;
-        case DTYPE_F16: return STORED_F16;
-        case DTYPE_BF16: return STORED_BF16;
-        case DTYPE_INT8: return STORED_I8;
-        case DTYPE_INT4: return STORED_U8;
-        default: break; /* in no file */
-    }
-    return STORED_F32;
-}
-
-static int planes_of(enum dtype t) { return t == DTYPE_INT4 ? 3 : t == DTYPE_INT8 ? 2 : 1; }
-
-static size_t element_bytes(enum dtype t, int plane) {
-    return plane > 0 ? sizeof(uint16_t) : dtype_quantised(t) ? 1 : dtype_bytes(t);
-}
-
-/* Elements of one row of a plane. */
-static int64_t plane_cols(const struct change *c, enum dtype t, int plane) {
-    if (plane > 0) return c->cols / QUANTISE_BLOCK;
-    return t == DTYPE_INT4 ? c->cols / 2 : c->cols;
-}
+enum { ROWS_AT_ONCE = 16 };
 
 /* A converted tensor in memory. */
 struct converted {
-    void *planes[PLANES];
+    void *planes[MATRIX_PLANES];
 };
 
 static void converted_free(struct converted *out) {
-    for (int i = 0; i < PLANES; i++) free(out->planes[i]);
+    for (int i = 0; i < MATRIX_PLANES; i++) free(out->planes[i]);
 }
 
 static enum status converted_alloc(struct converted *out, const struct change *c, struct error *e) {
     for (int i = 0; i < planes_of(c->to); i++) {
-        size_t bytes = (size_t)c->rows * (size_t)plane_cols(c, c->to, i) * element_bytes(c->to, i);
+        size_t bytes = (size_t)c->rows * (size_t)plane_cols(c->cols, c->to, i) * plane_element_bytes(c->to, i);
         out->planes[i] = malloc(bytes + 1);
         if (out->planes[i] == NULL)
             return error_set(e, STATUS_NO_MEMORY, "%s: no memory for %zu bytes", c->stored->name, bytes);
@@ -58,7 +32,7 @@ static enum status converted_alloc(struct converted *out, const struct change *c
 static const void *plane_of(const struct conversion *p, const struct change *c, int plane) {
     char name[400];
     if (plane == 0) return c->stored->data;
-    snprintf(name, sizeof name, "%s%s", c->stored->name, suffixes[plane]);
+    snprintf(name, sizeof name, "%s%s", c->stored->name, plane_suffixes[plane]);
     return weights_find(p->weights, name)->data; /* there, or the model would not have opened */
 }
 
@@ -73,10 +47,6 @@ static const char *gguf_row(const struct change *c, int64_t i) {
     return (const char *)t->data + (size_t)stored_row(t, i) * bytes;
 }
 
-static struct quantised_row row_at(void *const planes[PLANES], enum dtype t, int n, int64_t i) {
-    return quantised_row_at((struct quantised_row){planes[0], planes[1], planes[2]}, t, n, i);
-}
-
 /* Column i of a stored tensor of floats, as f32. */
 static void read_column(float *w, const struct change *c, const char *values, int64_t i) {
     size_t size = dtype_bytes(c->from);
@@ -85,7 +55,7 @@ static void read_column(float *w, const struct change *c, const char *values, in
 }
 
 /* Row i of the tensor as it is converted, as f32. */
-static void read_row(float *w, const struct change *c, void *const source[PLANES], int64_t i) {
+static void read_row(float *w, const struct change *c, void *const source[MATRIX_PLANES], int64_t i) {
     int n = (int)c->cols;
     if (c->by_column)
         read_column(w, c, source[0], i);
@@ -94,7 +64,7 @@ static void read_row(float *w, const struct change *c, void *const source[PLANES
     else if (!lies_ready(c->stored))
         dtype_convert(w, DTYPE_F32, gguf_row(c, i), c->from, (size_t)n);
     else if (dtype_quantised(c->from))
-        dequantise_row(w, c->from, row_at(source, c->from, n, i), n);
+        dequantise_row(w, c->from, planes_row(source, c->from, n, i), n);
     else
         dtype_convert(w, DTYPE_F32, (const char *)source[0] + (size_t)i * (size_t)n * dtype_bytes(c->from), c->from,
                       (size_t)n);
@@ -104,7 +74,7 @@ static void read_row(float *w, const struct change *c, void *const source[PLANES
 static bool write_row(const struct converted *out, const struct change *c, const float *w, float *back, int64_t i) {
     int n = (int)c->cols;
     if (dtype_quantised(c->to)) {
-        struct quantised_row to = row_at(out->planes, c->to, n, i);
+        struct quantised_row to = planes_row(out->planes, c->to, n, i);
         bool fits = c->stored->form ? blocks_quantise(c->to, to, c->stored->form, gguf_row(c, i), n, NULL)
                                     : quantise_row(c->to, to, w, c->importance, n);
         if (!fits) return false;
@@ -112,16 +82,12 @@ static bool write_row(const struct converted *out, const struct change *c, const
         return true;
     }
     char *to = (char *)out->planes[0] + (size_t)i * (size_t)n * dtype_bytes(c->to);
-    dtype_convert(to, c->to, w, DTYPE_F32, (size_t)n);
-    dtype_convert(back, DTYPE_F32, to, c->to, (size_t)n);
-    bool finite = true;
-    for (int j = 0; j < n; j++) finite = finite && isfinite(back[j]);
-    return finite;
+    return planes_write_floats(to, c->to, w, back, n);
 }
 
 static enum status convert_rows(const struct conversion *p, struct change *c, const struct converted *out,
                                 struct error *e) {
-    void *source[PLANES] = {NULL};
+    void *source[MATRIX_PLANES] = {NULL};
     int64_t bad = -1;
     for (int i = 0; i < planes_of(c->from) && lies_ready(c->stored); i++)
         source[i] = (void *)(uintptr_t)plane_of(p, c, i);
@@ -170,28 +136,28 @@ static enum status turn_plane(struct converted *out, const struct change *c, str
 /* The tensors of the file: those of large elements first, so that each is aligned for its type. */
 struct layout {
     struct tensor_spec *specs;
-    int *places; /* [n, PLANES]: index in specs, of each plane of each change */
+    int *places; /* [n, MATRIX_PLANES]: index in specs, of each plane of each change */
     int n;
 };
 
 static void layout_make(struct layout *l, const struct conversion *p) {
-    l->specs = xcalloc((size_t)p->n * PLANES + 1, sizeof *l->specs);
-    l->places = xcalloc((size_t)p->n * PLANES + 1, sizeof *l->places);
+    l->specs = xcalloc((size_t)p->n * MATRIX_PLANES + 1, sizeof *l->specs);
+    l->places = xcalloc((size_t)p->n * MATRIX_PLANES + 1, sizeof *l->places);
     for (size_t size = 4; size > 0; size /= 2)
         for (int i = 0; i < p->n; i++)
             for (int k = 0; k < planes_of(p->changes[i].to); k++) {
                 const struct change *c = &p->changes[i];
-                if (element_bytes(c->to, k) != size) continue;
+                if (plane_element_bytes(c->to, k) != size) continue;
                 struct buffer name = {0};
-                buffer_printf(&name, "%s%s", c->stored->name, suffixes[k]);
+                buffer_printf(&name, "%s%s", c->stored->name, plane_suffixes[k]);
                 struct tensor_spec *s = &l->specs[l->n];
-                *s = (struct tensor_spec){
-                    .name = name.data,
-                    .dtype = k ? STORED_F16 : stored_dtype_of(c->to),
-                    .n_dims = min_int(c->stored->n_dims, 2),
-                    .shape = {c->turned_back ? c->cols : c->rows, c->turned_back ? c->rows : plane_cols(c, c->to, k)},
-                    .bytes = (size_t)c->rows * (size_t)plane_cols(c, c->to, k) * size};
-                l->places[i * PLANES + k] = l->n++;
+                *s = (struct tensor_spec){.name = name.data,
+                                          .dtype = plane_dtype(c->to, k),
+                                          .n_dims = min_int(c->stored->n_dims, 2),
+                                          .shape = {c->turned_back ? c->cols : c->rows,
+                                                    c->turned_back ? c->rows : plane_cols(c->cols, c->to, k)},
+                                          .bytes = (size_t)c->rows * (size_t)plane_cols(c->cols, c->to, k) * size};
+                l->places[i * MATRIX_PLANES + k] = l->n++;
             }
 }
 
@@ -213,7 +179,7 @@ static enum status write_tensor(const struct conversion *p, int i, const struct 
         if (status == STATUS_OK && c->turned_back) status = turn_plane(&out, c, e);
     }
     for (int k = 0; k < planes_of(c->to) && status == STATUS_OK; k++) {
-        int at = l->places[i * PLANES + k];
+        int at = l->places[i * MATRIX_PLANES + k];
         const void *data = rewritten ? out.planes[k] : plane_of(p, c, k);
         status = tensor_file_put(f, at, data, l->specs[at].bytes, e);
     }

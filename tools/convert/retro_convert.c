@@ -240,13 +240,20 @@ static bool has_type(const struct import_plan *p, const struct convert_command *
             (strcmp(c->type, "f32") == 0 && strcmp(type, "float32") == 0));
 }
 
+/* Whether types change as the weights are written. A vision model's matrices are known when its folder is opened; a
+ * model has to be whole to be calibrated, packed or written as GGUF. */
+static bool converts_at_once(const struct convert_command *c) {
+    return c->type && !c->convert.packed && !c->convert.gguf && c->convert.calibrate == NULL;
+}
+
 /* Imports into a folder beside the target, which takes its name, or is converted into it. */
 static enum status import_into(const struct import_plan *p, const struct convert_command *c, struct error *e) {
     struct output out;
+    bool complete = has_type(p, c) || (converts_at_once(c) && !p->pictures);
     if (output_open(&out, &c->convert, e)) return e->status;
     enum status status = import_run(p, &c->import, &out, e);
     if (status == STATUS_OK) status = verify_import(out.partial, e);
-    if (status == STATUS_OK && !has_type(p, c)) {
+    if (status == STATUS_OK && !complete) {
         struct convert_options step = c->convert;
         step.from = out.partial;
         status = run_conversion(&step, e);
@@ -257,11 +264,20 @@ static enum status import_into(const struct import_plan *p, const struct convert
     return status;
 }
 
-static enum status run_import(const struct convert_command *c, struct error *e) {
+static enum status run_import(struct convert_command *c, struct error *e) {
     struct import_plan p;
-    if (import_open(&p, &c->import, e)) return e->status;
-    enum status status = c->import.inspect ? STATUS_OK : import_into(&p, c, e);
-    import_close(&p);
+    struct buffer note = {0};
+    if (converts_at_once(c)) {
+        describe(&note, &c->convert, NULL);
+        c->import.types = &c->convert;
+        c->import.note = note.data;
+    }
+    enum status status = import_open(&p, &c->import, e);
+    if (status == STATUS_OK) {
+        if (!c->import.inspect) status = import_into(&p, c, e);
+        import_close(&p);
+    }
+    buffer_free(&note);
     return status;
 }
 

@@ -22,6 +22,7 @@ static enum status plan(struct import_plan *p, const struct import_options *o, s
     if (!p->pictures && (import_find_layers(p, o, e) || import_configure(p, o, e))) return e->status;
     enum status status = p->pictures ? import_match_pictures(p, e) : import_match(p, e);
     if (status == STATUS_OK || o->inspect) import_report(p);
+    if (status == STATUS_OK) status = import_choose_types(p, o, e);
     if (status || p->missing.size == 0) return status;
     if (o->inspect) return STATUS_OK;
     return error_set(e, STATUS_INVALID, "%s does not say %s: a JSON file of these keys is given by --config",

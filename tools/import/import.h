@@ -14,6 +14,10 @@ struct import_options {
     const char *retro_args; /* a JSON file of Megatron's retrieval settings, or NULL */
     const char *config;     /* a JSON file of keys of config.json, which win over the checkpoint, or NULL */
     bool inspect;           /* only says what is there */
+    /* The types of matrices, which change as they are written, but for a vision model's; NULL: they stay as they are.
+     */
+    const struct convert_options *types;
+    const char *note; /* of the card, about them; or NULL */
 };
 
 enum import_architecture { IMPORT_RETRO, IMPORT_GPT, IMPORT_T5, IMPORT_BERT };
@@ -34,6 +38,7 @@ struct import_target {
     enum import_split split;
     int parts; /* of each head in the rows: 3 of query_key_value, 2 of key_value; else 0 */
     const struct checkpoint_tensor *from;
+    enum dtype type, to; /* that it has, and that it is written in */
 };
 
 struct import_plan {
@@ -75,6 +80,16 @@ enum status import_match(struct import_plan *p, struct error *e);
  * when the folder is opened. */
 bool import_is_pictures(const struct settings *given);
 enum status import_match_pictures(struct import_plan *p, struct error *e);
+/* import_types.c: the type that each tensor is written in, by the rules of conversion_open. */
+enum status import_choose_types(struct import_plan *p, const struct import_options *o, struct error *e);
+/* Rows of a target, as f32 or narrower, in the type that they are written in. */
+struct import_rows {
+    char *planes[MATRIX_PLANES]; /* room for a block of rows each */
+    struct deviation deviation;  /* of all that was converted */
+};
+/* Fills the planes with n converted rows; `first` is for messages. */
+enum status import_convert_rows(struct import_rows *r, const struct import_target *t, const char *rows, int64_t first,
+                                int64_t n, struct error *e);
 /* import_write.c: the weights of the folder. */
 enum status import_write(const struct import_plan *p, const struct output *out, struct error *e);
 /* import_report.c: what was found, on stdout. */

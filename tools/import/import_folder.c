@@ -66,7 +66,8 @@ static enum status write_config(const struct import_plan *p, const struct output
     return status;
 }
 
-static enum status write_card(const struct import_plan *p, const struct output *out, struct error *e) {
+static enum status write_card(const struct import_plan *p, const char *note, const struct output *out,
+                              struct error *e) {
     static const char *const names[] = {
         [IMPORT_RETRO] = "Retro", [IMPORT_GPT] = "GPT", [IMPORT_T5] = "T5", [IMPORT_BERT] = "BERT"};
     struct buffer text = {0};
@@ -79,6 +80,7 @@ static enum status write_card(const struct import_plan *p, const struct output *
     for (int i = 0; i < p->config.n; i++)
         if (p->config.list[i].kind != SETTING_NONE)
             buffer_printf(&text, "| `%s` | %s |\n", p->config.list[i].name, p->config.list[i].origin);
+    if (note) buffer_append_string(&text, note);
     enum status status = output_write(out, "README.md", &text, e);
     buffer_free(&text);
     return status;
@@ -114,6 +116,6 @@ static enum status copy_config(const char *path, const struct output *out, struc
 enum status import_write_folder(const struct import_plan *p, const struct import_options *o, const struct output *out,
                                 struct error *e) {
     enum status status = p->pictures ? copy_config(o->config, out, e) : write_config(p, out, e);
-    if (status || write_card(p, out, e)) return e->status;
+    if (status || write_card(p, p->pictures ? NULL : o->note, out, e)) return e->status;
     return is_instruct(p) ? write_template(out, e) : STATUS_OK;
 }

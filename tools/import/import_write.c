@@ -17,7 +17,7 @@ static const size_t shard_bytes = 4000000000;
 
 /* A written tensor's place. */
 struct import_place {
-    int shard, spec; /* of the shard's specs */
+    int shard, specs[MATRIX_PLANES]; /* of the shard's specs */
 };
 
 struct import_writer {
@@ -28,7 +28,9 @@ struct import_writer {
     int *n_specs;                /* [shards] */
     int n_shards;
     char *block; /* [BLOCK_BYTES], or one row */
-    size_t total, done;
+    struct import_rows rows;
+    size_t total, done; /* bytes as they are read */
+    size_t written;     /* bytes as they will lie in the files */
     double began, shown;
     bool progress;
 };
@@ -53,6 +55,21 @@ static void piece_columns(const struct import_target *t, const struct checkpoint
 
 static size_t target_bytes(const struct import_target *t) {
     return (size_t)t->shape[0] * (size_t)columns_of(t) * element_size(t);
+}
+
+static size_t plane_row_bytes(const struct import_target *t, int plane) {
+    return (size_t)plane_cols(columns_of(t), t->to, plane) * plane_element_bytes(t->to, plane);
+}
+
+static size_t written_bytes(const struct import_target *t) {
+    size_t bytes = 0;
+    for (int k = 0; k < planes_of(t->to); k++) bytes += (size_t)t->shape[0] * plane_row_bytes(t, k);
+    return bytes;
+}
+
+static int64_t rows_at_once(const struct import_target *t) {
+    size_t row_bytes = (size_t)columns_of(t) * element_size(t);
+    return row_bytes < BLOCK_BYTES ? (int64_t)(BLOCK_BYTES / row_bytes) : 1;
 }
 
 /* Gives back the pages of a map that lie within these bytes. */
@@ -213,10 +230,24 @@ static enum status check_copies(const struct import_plan *p, const struct import
     return STATUS_OK;
 }
 
+/* Rows that were joined, or converted after it. */
+static enum status put_rows(struct import_writer *w, struct tensor_file *f, int index, int64_t at, int64_t n,
+                            struct error *e) {
+    const struct import_target *t = &w->p->targets[index];
+    for (int k = 0; k < planes_of(t->to); k++) {
+        size_t row_bytes = plane_row_bytes(t, k);
+        struct text_span block = {t->to == t->type ? w->block : w->rows.planes[k], (size_t)n * row_bytes};
+        if (!all_zero(block.text, block.size) &&
+            tensor_file_put_at(f, w->places[index].specs[k], (size_t)at * row_bytes, block, e))
+            return e->status;
+    }
+    return STATUS_OK;
+}
+
 static enum status write_target(struct import_writer *w, struct tensor_file *f, int index, struct error *e) {
     const struct import_target *t = &w->p->targets[index];
     size_t row_bytes = (size_t)columns_of(t) * element_size(t);
-    int64_t rows = row_bytes < BLOCK_BYTES ? (int64_t)(BLOCK_BYTES / row_bytes) : 1;
+    int64_t rows = rows_at_once(t);
     if (check_copies(w->p, t, e)) return e->status;
     for (int64_t at = 0; at < t->shape[0]; at += rows) {
         int64_t n = t->shape[0] - at < rows ? t->shape[0] - at : rows;
@@ -226,11 +257,8 @@ static enum status write_target(struct import_writer *w, struct tensor_file *f, 
         else
             join_pieces(t, at, n, w->block);
         release_tensor(t->from);
-        struct text_span block = {w->block, bytes};
-        if (!all_zero(w->block, bytes) &&
-            tensor_file_put_at(f, w->places[index].spec, (size_t)at * row_bytes, block, e))
-            return e->status;
-        if (output_check(e)) return e->status;
+        if (t->to != t->type && import_convert_rows(&w->rows, t, w->block, at, n, e)) return e->status;
+        if (put_rows(w, f, index, at, n, e) || output_check(e)) return e->status;
         show_progress(w, bytes);
     }
     return STATUS_OK;
@@ -245,35 +273,45 @@ static void shard_name(struct buffer *name, const struct import_writer *w, int s
         buffer_printf(name, "model-%05d-of-%05d.safetensors", shard + 1, w->n_shards);
 }
 
+static void add_spec(struct import_writer *w, int index, int plane) {
+    const struct import_target *t = &w->p->targets[index];
+    struct import_place *place = &w->places[index];
+    struct buffer name = {0};
+    buffer_printf(&name, "%s%s", t->name, plane_suffixes[plane]);
+    struct tensor_spec *spec = &w->specs[place->shard][w->n_specs[place->shard]];
+    *spec = (struct tensor_spec){.name = name.data,
+                                 .dtype = t->to == t->type ? t->from->dtype : plane_dtype(t->to, plane),
+                                 .n_dims = t->n_dims,
+                                 .bytes = (size_t)t->shape[0] * plane_row_bytes(t, plane)};
+    memcpy(spec->shape, t->shape, sizeof t->shape);
+    if (t->to != t->type) spec->shape[1] = plane_cols(t->shape[1], t->to, plane);
+    place->specs[plane] = w->n_specs[place->shard];
+    w->n_specs[place->shard]++;
+}
+
 /* Gives each tensor its file; within one, larger elements come first, so that each is aligned for its type. */
 static void place_targets(struct import_writer *w) {
     const struct import_plan *p = w->p;
     size_t filled = 0;
     w->n_shards = 1;
     for (int i = 0; i < p->n; i++) {
-        size_t bytes = target_bytes(&p->targets[i]);
+        size_t bytes = written_bytes(&p->targets[i]);
         if (filled > 0 && bytes > shard_bytes - (filled < shard_bytes ? filled : shard_bytes)) {
             w->n_shards++;
             filled = 0;
         }
         filled += bytes;
-        w->total += bytes;
+        w->written += bytes;
+        w->total += target_bytes(&p->targets[i]);
         w->places[i].shard = w->n_shards - 1;
     }
     w->specs = xcalloc((size_t)w->n_shards, sizeof *w->specs);
     w->n_specs = xcalloc((size_t)w->n_shards, sizeof *w->n_specs);
-    for (int s = 0; s < w->n_shards; s++) w->specs[s] = xcalloc((size_t)p->n, sizeof **w->specs);
-    for (size_t size = 4; size >= 2; size /= 2)
-        for (int i = 0; i < p->n; i++) {
-            const struct import_target *t = &p->targets[i];
-            if (element_size(t) != size) continue;
-            int shard = w->places[i].shard;
-            w->places[i].spec = w->n_specs[shard];
-            w->specs[shard][w->n_specs[shard]] = (struct tensor_spec){
-                .name = t->name, .dtype = t->from->dtype, .n_dims = t->n_dims, .bytes = target_bytes(t)};
-            memcpy(w->specs[shard][w->n_specs[shard]].shape, t->shape, sizeof t->shape);
-            w->n_specs[shard]++;
-        }
+    for (int s = 0; s < w->n_shards; s++) w->specs[s] = xcalloc((size_t)p->n * MATRIX_PLANES, sizeof **w->specs);
+    for (size_t size = 4; size >= 1; size /= 2)
+        for (int i = 0; i < p->n; i++)
+            for (int k = 0; k < planes_of(p->targets[i].to); k++)
+                if (plane_element_bytes(p->targets[i].to, k) == size) add_spec(w, i, k);
 }
 
 static enum status write_shard(struct import_writer *w, int shard, struct error *e) {
@@ -298,13 +336,13 @@ static enum status write_index(const struct import_writer *w, const struct outpu
     put_begin_indented(&json, &text, 2);
     put_object(&json);
     put_key_object(&json, "metadata");
-    put_key_int(&json, "total_size", (int64_t)w->total);
+    put_key_int(&json, "total_size", (int64_t)w->written);
     put_object_end(&json);
     put_key_object(&json, "weight_map");
-    for (int i = 0; i < w->p->n; i++) {
+    for (int shard = 0; shard < w->n_shards; shard++) {
         struct buffer name = {0};
-        shard_name(&name, w, w->places[i].shard);
-        put_key_string(&json, w->p->targets[i].name, name.data);
+        shard_name(&name, w, shard);
+        for (int i = 0; i < w->n_specs[shard]; i++) put_key_string(&json, w->specs[shard][i].name, name.data);
         buffer_free(&name);
     }
     put_object_end(&json);
@@ -314,27 +352,58 @@ static enum status write_index(const struct import_writer *w, const struct outpu
     return status;
 }
 
-static enum status take_block(struct import_writer *w, struct error *e) {
-    size_t most = BLOCK_BYTES;
+/* Memory for a block of rows as they are read, and as they are written. */
+static enum status take_blocks(struct import_writer *w, struct error *e) {
+    size_t most = BLOCK_BYTES, planes[MATRIX_PLANES] = {0};
     for (int i = 0; i < w->p->n; i++) {
-        size_t row = (size_t)columns_of(&w->p->targets[i]) * element_size(&w->p->targets[i]);
+        const struct import_target *t = &w->p->targets[i];
+        size_t row = (size_t)columns_of(t) * element_size(t);
         if (row > most) most = row;
+        for (int k = 0; k < planes_of(t->to) && t->to != t->type; k++) {
+            size_t bytes = (size_t)rows_at_once(t) * plane_row_bytes(t, k);
+            if (bytes > planes[k]) planes[k] = bytes;
+        }
     }
     w->block = malloc(most);
-    return w->block ? STATUS_OK : error_set(e, STATUS_NO_MEMORY, "no memory for %zu bytes", most);
+    bool enough = w->block != NULL;
+    for (int k = 0; k < MATRIX_PLANES; k++) {
+        w->rows.planes[k] = planes[k] ? malloc(planes[k]) : NULL;
+        enough = enough && (planes[k] == 0 || w->rows.planes[k]);
+    }
+    return enough ? STATUS_OK : error_set(e, STATUS_NO_MEMORY, "no memory for %zu bytes and as they are written", most);
+}
+
+/* How far the conversion is from what was read. */
+static void report_types(const struct import_writer *w) {
+    int converted = 0;
+    for (int i = 0; i < w->p->n; i++) converted += w->p->targets[i].to != w->p->targets[i].type;
+    if (converted == 0) return;
+    line_print(stdout,
+               "%d tensors converted, relative error %.3f %%; %d kept as they are; %.2f MB before, %.2f MB after",
+               converted, 100 * deviation_relative(&w->rows.deviation), w->p->n - converted, 1e-6 * (double)w->total,
+               1e-6 * (double)w->written);
+}
+
+static void writer_free(struct import_writer *w) {
+    for (int s = 0; s < w->n_shards; s++) {
+        for (int i = 0; i < w->n_specs[s]; i++) free((void *)(uintptr_t)w->specs[s][i].name);
+        free(w->specs[s]);
+    }
+    for (int k = 0; k < MATRIX_PLANES; k++) free(w->rows.planes[k]);
+    free(w->specs);
+    free(w->n_specs);
+    free(w->places);
+    free(w->block);
 }
 
 enum status import_write(const struct import_plan *p, const struct output *out, struct error *e) {
     struct import_writer w = {.p = p, .folder = out->partial, .began = time_now(), .progress = isatty(STDERR_FILENO)};
     w.places = xcalloc((size_t)p->n + 1, sizeof *w.places);
     place_targets(&w);
-    enum status status = take_block(&w, e);
+    enum status status = take_blocks(&w, e);
     for (int s = 0; s < w.n_shards && status == STATUS_OK; s++) status = write_shard(&w, s, e);
     if (status == STATUS_OK && w.n_shards > 1) status = write_index(&w, out, e);
-    for (int s = 0; s < w.n_shards; s++) free(w.specs[s]);
-    free(w.specs);
-    free(w.n_specs);
-    free(w.places);
-    free(w.block);
+    if (status == STATUS_OK) report_types(&w);
+    writer_free(&w);
     return status;
 }
