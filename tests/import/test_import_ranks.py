@@ -5,7 +5,9 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -477,6 +479,52 @@ def test_interrupted(tmp_path):
     (tmp_path / "out/mine").write_text("")
     done = convert("--from", folder, "--out", tmp_path / "out", "--config", given(tmp_path, vocab_size=250))
     assert done.returncode == 1 and "is not an empty folder" in done.stderr and (tmp_path / "out/mine").exists()
+
+
+def small_files():
+    """Writing fails as on a full disk."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))
+
+
+def stopped(tmp_path, config, tensors):
+    """A command that was to be resumed and failed in the middle, and the folder that it left."""
+    folder = write_core(tmp_path / "parts", config, tensors, 1)
+    command = [BUILD / "retro-convert", "--from", folder, "--out", tmp_path / "out", "--config",
+               given(tmp_path, vocab_size=250), "--resume"]
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=small_files)
+    assert done.returncode == 1 and "File too large" in done.stderr, done.stderr
+    left, = tmp_path.glob("out.partial-*")
+    return command, left
+
+
+def test_resumed(tmp_path):
+    """A run that fails keeps its folder for the same import, with the files that are complete."""
+    config, tensors = read_case("case_b")
+    command, left = stopped(tmp_path, config, tensors)
+    shutil.copy(GOLDEN / "case_b/model.safetensors", left)
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0 and f"goes on with {left}" in done.stderr, done.stderr
+    assert "GB were there already" in done.stdout and not left.exists()
+    same_tensors(tmp_path / "out", tensors)
+    assert not list((tmp_path / "out").glob(".*"))
+
+
+@pytest.mark.parametrize("change", ["types", "checkpoint", "no identity"])
+def test_resumed_as_another(tmp_path, change):
+    """Other types, another checkpoint at the same place, and folders that nothing is known of begin anew."""
+    config, tensors = read_case("case_b")
+    command, left = stopped(tmp_path, config, tensors)
+    (left / "model.safetensors").write_bytes(b"of another import")
+    if change == "types":
+        command += ["--to", "f16"]
+    elif change == "checkpoint":
+        os.utime(next((tmp_path / "parts").glob("*/mp_rank_00/*")), (1, 1))
+    else:
+        (left / ".retro-convert-identity").unlink()
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0 and f"{left} was left by a run that was ended, and is removed" in done.stderr, done.stderr
+    assert make.read_folder(tmp_path / "out").keys() == tensors.keys() and not left.exists()
 
 
 # Other families.

@@ -105,6 +105,13 @@ def disk():
         yield pathlib.Path(folder)
 
 
+def wait_for(process, disk, pattern):
+    deadline = time.monotonic() + 60
+    while not list(disk.glob(pattern)):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def command_of(tmp_path):
     given = tmp_path / "given.json"
     given.write_text(json.dumps({"vocab_size": VOCABULARY}))
@@ -120,10 +127,26 @@ sys.exit(code)"""
 
 
 def test_large_folders(disk):
-    """Weights of more than 4 GB lie in several files; memory is that of a few blocks, mapped pages included."""
-    done = subprocess.run([sys.executable, "-c", MEASURE, *command_of(disk)], capture_output=True, text=True)
+    """Weights of more than 4 GB lie in several files; an interrupted run that may be resumed keeps those that are complete;
+    memory is that of a few blocks, mapped pages included."""
+    command = [*command_of(disk), "--resume"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    wait_for(process, disk, "out.partial-*/model-00001-of-00002.safetensors")
+    process.send_signal(signal.SIGINT)
+    with process.stderr:
+        said = process.stderr.read().decode()
+    assert process.wait(60) == 130 and "the same command goes on from the files that are complete" in said, said
+    partial, = disk.glob("out.partial-*")
+    first = partial / "model-00001-of-00002.safetensors"
+    written = first.stat().st_mtime_ns, first.stat().st_ino
+
+    done = subprocess.run([sys.executable, "-c", MEASURE, *command], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    assert f"goes on with {partial}" in done.stderr and " GB were there already" in done.stdout
     assert int(done.stdout.split()[-1]) < 200 << 10
+    assert sorted(path.name for path in disk.iterdir()) == ["given.json", "out", "parts"]
+    first = disk / "out/model-00001-of-00002.safetensors"
+    assert (first.stat().st_mtime_ns, first.stat().st_ino) == written
     out = disk / "out"
     names = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
     assert sorted(path.name for path in out.glob("*.safetensors")) == names
@@ -136,10 +159,7 @@ def test_large_folders(disk):
 
 def test_interrupted(disk):
     process = subprocess.Popen(command_of(disk), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    deadline = time.monotonic() + 60
-    while not list(disk.glob("out.partial-*/model-*")):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(process, disk, "out.partial-*/model-*")
     process.send_signal(signal.SIGINT)
     with process.stderr:
         said = process.stderr.read().decode()

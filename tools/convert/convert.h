@@ -16,6 +16,8 @@ struct convert_options {
     const char *calibrate;   /* a text, or NULL */
     const char *const *keep; /* patterns of tensors that stay as they are */
     int n_keep;
+    bool resume;          /* goes on where an earlier run with the same identity ended, and keeps what is complete */
+    const char *identity; /* a line that names what the files depend on; NULL: such a run cannot be gone on with */
 };
 
 /* One tensor of the model and what becomes of it. */
@@ -107,9 +109,11 @@ struct output {
     const char *to;
     char *partial; /* beside it */
     int lock;      /* of a file in it; -1: none */
+    bool keep;     /* stays for a later run when it is discarded */
 };
 enum { EXIT_INTERRUPTED = 130 };
 enum status output_check(struct error *e); /* STATUS_CANCELLED once a signal has come */
+/* Files called model*.safetensors in `partial` are there already, complete, where it goes on with an earlier run. */
 enum status output_open(struct output *out, const struct convert_options *o, struct error *e);
 /* Copies config.json, the tokenizer and the card, which gets a section that says what was done. */
 enum status output_copy(const struct output *out, const char *from, const char *note, struct error *e);

@@ -20,9 +20,10 @@
 /* Tokenizers of large vocabularies take tens of megabytes. */
 enum { FILE_LIMIT = 256 << 20 };
 
-static const char lock_name[] = ".retro-convert";
+static const char lock_name[] = ".retro-convert", identity_name[] = ".retro-convert-identity";
 
 static atomic_bool interrupted;
+static bool keeps; /* what is complete outlives an interruption */
 
 static void interrupt(int signal_number) {
     (void)signal_number;
@@ -31,7 +32,10 @@ static void interrupt(int signal_number) {
 }
 
 enum status output_check(struct error *e) {
-    return interrupted ? error_set(e, STATUS_CANCELLED, "interrupted; nothing is left of it") : STATUS_OK;
+    if (!interrupted) return STATUS_OK;
+    return error_set(e, STATUS_CANCELLED,
+                     keeps ? "interrupted; the same command goes on from the files that are complete"
+                           : "interrupted; nothing is left of it");
 }
 
 /* The folder that `path` lies in, with links resolved; freed by the caller, NULL when there is none. */
@@ -101,8 +105,40 @@ static int lock_folder(const char *folder, int flags) {
     return fd;
 }
 
-/* Folders called `prefix` and more, in `parent`, that are ours and that nobody writes any more. */
-static void remove_stale(const char *parent, const char *prefix) {
+/* Whether a file holds just this. */
+static bool holds(const char *folder, const char *name, const char *text) {
+    struct buffer path = {0}, found = {0};
+    struct error ignored;
+    buffer_printf(&path, "%s/%s", folder, name);
+    bool same = file_read(path.data, FILE_LIMIT, &found, &ignored) == STATUS_OK && found.size == strlen(text) &&
+                memcmp(found.data, text, found.size) == 0;
+    buffer_free(&path);
+    buffer_free(&found);
+    return same;
+}
+
+/* Removes all but complete files of weights, and ours. */
+static void keep_weights(const char *path) {
+    static const char start[] = "model", end[] = ".safetensors";
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    while (dir && (entry = readdir(dir)) != NULL) {
+        const char *name = entry->d_name;
+        size_t n = strlen(name);
+        bool weights =
+            n > strlen(end) && strncmp(name, start, strlen(start)) == 0 && strcmp(name + n - strlen(end), end) == 0;
+        if (weights || strcmp(name, lock_name) == 0 || strcmp(name, identity_name) == 0) continue;
+        struct buffer child = {0};
+        buffer_printf(&child, "%s/%s", path, name);
+        unlink(child.data);
+        buffer_free(&child);
+    }
+    if (dir) closedir(dir);
+}
+
+/* Folders called `prefix` and more, in `parent`, that are ours and that nobody writes any more: one that the run can go
+ * on with becomes its own, the others are removed. */
+static void take_stale(struct output *out, const struct convert_options *o, const char *parent, const char *prefix) {
     DIR *dir = opendir(parent);
     struct dirent *entry;
     while (dir && (entry = readdir(dir)) != NULL) {
@@ -111,7 +147,12 @@ static void remove_stale(const char *parent, const char *prefix) {
         if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0) continue;
         buffer_printf(&path, "%s/%s", parent, entry->d_name);
         int lock = lstat(path.data, &st) == 0 && S_ISDIR(st.st_mode) ? lock_folder(path.data, 0) : -1;
-        if (lock >= 0) {
+        if (lock >= 0 && o->resume && out->partial == NULL && holds(path.data, identity_name, o->identity)) {
+            line_print(stderr, "retro-convert: goes on with %s", path.data);
+            keep_weights(path.data);
+            out->partial = xstrdup(path.data);
+            out->lock = lock;
+        } else if (lock >= 0) {
             line_print(stderr, "retro-convert: %s was left by a run that was ended, and is removed", path.data);
             remove_folder(path.data, 1);
             close(lock);
@@ -121,12 +162,15 @@ static void remove_stale(const char *parent, const char *prefix) {
     if (dir) closedir(dir);
 }
 
-/* A new folder, locked. */
-static enum status make_partial(struct output *out, const char *template, struct error *e) {
+static void watch_signals(void) {
     struct sigaction action = {.sa_handler = interrupt};
-    char *partial = xstrdup(template);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+}
+
+/* A new folder, locked. */
+static enum status make_partial(struct output *out, const char *template, const char *identity, struct error *e) {
+    char *partial = xstrdup(template);
     if (mkdtemp(partial) == NULL) {
         error_errno(e, "%s", partial);
         free(partial);
@@ -134,7 +178,13 @@ static enum status make_partial(struct output *out, const char *template, struct
     }
     out->partial = partial;
     out->lock = lock_folder(partial, O_CREAT | O_EXCL);
-    return out->lock < 0 ? error_errno(e, "%s/%s: lock", partial, lock_name) : STATUS_OK;
+    if (out->lock < 0) return error_errno(e, "%s/%s: lock", partial, lock_name);
+    if (identity == NULL) return STATUS_OK;
+    struct buffer text = {0};
+    buffer_append_string(&text, identity);
+    enum status status = output_write(out, identity_name, &text, e);
+    buffer_free(&text);
+    return status;
 }
 
 enum status output_open(struct output *out, const struct convert_options *o, struct error *e) {
@@ -147,9 +197,11 @@ enum status output_open(struct output *out, const struct convert_options *o, str
         while (n > 1 && o->to[n - 1] == '/') n--;
         buffer_printf(&template, "%.*s.partial-XXXXXX", (int)n, o->to);
         buffer_printf(&prefix, "%s.partial-", basename(copy));
-        remove_stale(parent, prefix.data);
-        status = make_partial(out, template.data, e);
+        watch_signals();
+        take_stale(out, o, parent, prefix.data);
+        if (out->partial == NULL) status = make_partial(out, template.data, o->identity, e);
         if (status) output_discard(out);
+        keeps = out->keep = status == STATUS_OK && o->resume;
     }
     buffer_free(&template);
     buffer_free(&prefix);
@@ -269,11 +321,15 @@ static enum status sync_folder(const char *path, struct error *e) {
 enum status output_finish(struct output *out, struct error *e) {
     mode_t mask = umask(0);
     umask(mask);
-    struct buffer lock = {0};
+    struct buffer lock = {0}, identity = {0};
     buffer_printf(&lock, "%s/%s", out->partial, lock_name);
+    buffer_printf(&identity, "%s/%s", out->partial, identity_name);
     enum status status = output_check(e);
     if (status == STATUS_OK && unlink(lock.data) != 0) status = error_errno(e, "%s", lock.data);
+    if (status == STATUS_OK && unlink(identity.data) != 0 && errno != ENOENT)
+        status = error_errno(e, "%s", identity.data);
     buffer_free(&lock);
+    buffer_free(&identity);
     if (status == STATUS_OK) status = sync_folder(out->partial, e);
     if (status == STATUS_OK && chmod(out->partial, 0777 & ~mask) != 0) status = error_errno(e, "%s", out->partial);
     if (status == STATUS_OK && rename(out->partial, out->to) != 0) status = error_errno(e, "%s", out->to);
@@ -287,7 +343,7 @@ enum status output_finish(struct output *out, struct error *e) {
 }
 
 void output_discard(struct output *out) {
-    if (out->partial) remove_folder(out->partial, 1);
+    if (out->partial && !out->keep) remove_folder(out->partial, 1);
     if (out->lock >= 0) close(out->lock);
     free(out->partial);
     out->partial = NULL;

@@ -15,7 +15,7 @@ static const char usage[] =
     "usage: retro-convert MODEL OUT_DIR --to int8|int4|bf16|f16|f32|packed|gguf [--calibrate FILE] [--keep "
     "PATTERN]...\n"
     "       retro-convert --from CHECKPOINT --out OUT_DIR [--tokenizer FILE] [--as retro|gpt] [--gate X] [--to TYPE]\n"
-    "                     [--retro-args FILE] [--config FILE]\n"
+    "                     [--retro-args FILE] [--config FILE] [--resume]\n"
     "       retro-convert --inspect CHECKPOINT\n"
     "retro-convert: makes a model folder of another one or of a checkpoint, in another type of weights\n"
     "\n"
@@ -43,6 +43,8 @@ static const char usage[] =
     "  --config FILE     JSON of keys of config.json; they win over what the checkpoint says. Of a vision model: all "
     "of\n"
     "                    config.json\n"
+    "  --resume          goes on from the files that an earlier run of the same import completed before it was killed,\n"
+    "                    and keeps those of this run when it is interrupted or fails\n"
     "\n"
     "exit code: 0 all fine, 1 failed, 2 wrong arguments, 130 interrupted\n";
 
@@ -54,13 +56,19 @@ struct convert_command {
     bool checkpoint;  /* `from` is one */
 };
 
-static const struct option long_options[] = {
-    {"to", required_argument, NULL, 't'},         {"calibrate", required_argument, NULL, 'c'},
-    {"keep", required_argument, NULL, 'k'},       {"from", required_argument, NULL, 'f'},
-    {"out", required_argument, NULL, 'o'},        {"tokenizer", required_argument, NULL, 'T'},
-    {"as", required_argument, NULL, 'a'},         {"gate", required_argument, NULL, 'g'},
-    {"retro-args", required_argument, NULL, 'r'}, {"config", required_argument, NULL, 'C'},
-    {"inspect", no_argument, NULL, 'i'},          {NULL, 0, NULL, 0}};
+static const struct option long_options[] = {{"to", required_argument, NULL, 't'},
+                                             {"calibrate", required_argument, NULL, 'c'},
+                                             {"keep", required_argument, NULL, 'k'},
+                                             {"from", required_argument, NULL, 'f'},
+                                             {"out", required_argument, NULL, 'o'},
+                                             {"tokenizer", required_argument, NULL, 'T'},
+                                             {"as", required_argument, NULL, 'a'},
+                                             {"gate", required_argument, NULL, 'g'},
+                                             {"retro-args", required_argument, NULL, 'r'},
+                                             {"config", required_argument, NULL, 'C'},
+                                             {"resume", no_argument, NULL, 'R'},
+                                             {"inspect", no_argument, NULL, 'i'},
+                                             {NULL, 0, NULL, 0}};
 
 static void take_option(struct convert_command *c, int option, const char **keep) {
     switch (option) {
@@ -74,6 +82,7 @@ static void take_option(struct convert_command *c, int option, const char **keep
         case 'r': c->import.retro_args = optarg; break;
         case 'C': c->import.config = optarg; break;
         case 'i': c->import.inspect = true; break;
+        case 'R': c->convert.resume = true; break;
         case 'k':
             keep[c->convert.n_keep] = optarg;
             c->convert.n_keep++;
@@ -97,7 +106,8 @@ static bool take_paths(struct convert_command *c, int argc, char **argv) {
 /* Options that only one of the two kinds of input has. */
 static bool check_kind(const struct convert_command *c) {
     const struct import_options *o = &c->import;
-    bool of_checkpoint = o->tokenizer || o->as || o->gate || o->retro_args || o->config || o->inspect;
+    bool of_checkpoint =
+        o->tokenizer || o->as || o->gate || o->retro_args || o->config || o->inspect || c->convert.resume;
     if (o->as && strcmp(o->as, "gpt") != 0 && strcmp(o->as, "retro") != 0) {
         line_print(stderr, "retro-convert: --as %s: expected retro or gpt", o->as);
         return false;
@@ -106,7 +116,7 @@ static bool check_kind(const struct convert_command *c) {
     if (of_checkpoint)
         line_print(stderr,
                    "retro-convert: %s is no checkpoint of Megatron's or NeMo's, which --inspect, --tokenizer, --as, "
-                   "--gate, --retro-args and --config are for",
+                   "--gate, --retro-args, --config and --resume are for",
                    c->convert.from);
     else
         fprintf(stderr, "retro-convert: expected MODEL_DIR, OUT_DIR and --to TYPE; --help says more\n");
@@ -249,13 +259,21 @@ static bool converts_at_once(const struct convert_command *c) {
 /* Imports into a folder beside the target, which takes its name, or is converted into it. */
 static enum status import_into(const struct import_plan *p, const struct convert_command *c, struct error *e) {
     struct output out;
+    struct buffer identity = {0};
+    struct convert_options o = c->convert;
     bool complete = has_type(p, c) || (converts_at_once(c) && !p->pictures);
-    if (output_open(&out, &c->convert, e)) return e->status;
-    enum status status = import_run(p, &c->import, &out, e);
+    import_identify(&identity, p);
+    o.identity = identity.data;
+    enum status status = output_open(&out, &o, e);
+    buffer_free(&identity);
+    if (status) return status;
+    status = import_run(p, &c->import, &out, e);
+    if (status == STATUS_OK) out.keep = false;
     if (status == STATUS_OK) status = verify_import(out.partial, e);
     if (status == STATUS_OK && !complete) {
         struct convert_options step = c->convert;
         step.from = out.partial;
+        step.resume = false;
         status = run_conversion(&step, e);
     } else if (status == STATUS_OK) {
         status = output_finish(&out, e);

@@ -90,6 +90,8 @@ struct import_rows {
 /* Fills the planes with n converted rows; `first` is for messages. */
 enum status import_convert_rows(struct import_rows *r, const struct import_target *t, const char *rows, int64_t first,
                                 int64_t n, struct error *e);
+/* import_identity.c: a line that names the checkpoint's files as they are, the tensors and their types. */
+void import_identify(struct buffer *out, const struct import_plan *p);
 /* import_write.c: the weights of the folder. */
 enum status import_write(const struct import_plan *p, const struct output *out, struct error *e);
 /* import_report.c: what was found, on stdout. */

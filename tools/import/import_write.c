@@ -30,6 +30,7 @@ struct import_writer {
     char *block; /* [BLOCK_BYTES], or one row */
     struct import_rows rows;
     size_t total, done; /* bytes as they are read */
+    size_t found;       /* of the total, what an earlier run has written */
     size_t written;     /* bytes as they will lie in the files */
     double began, shown;
     bool progress;
@@ -82,12 +83,13 @@ static void release_pages(const uint8_t *from, size_t size) {
 static void show_progress(struct import_writer *w, size_t more) {
     double now = time_now();
     w->done += more;
-    if (!w->progress || (1000 * (now - w->shown) < PROGRESS_MS && w->done < w->total)) return;
+    if (!w->progress || (1000 * (now - w->shown) < PROGRESS_MS && w->done + w->found < w->total)) return;
+    size_t here = w->done + w->found;
     double rate = (double)w->done / (now - w->began + 1e-9);
-    int left = (int)((double)(w->total - w->done) / (rate + 1e-9));
-    fprintf(stderr, "\r%7.2f of %.2f GB, %4.0f MB/s, %d:%02d left ", 1e-9 * (double)w->done, 1e-9 * (double)w->total,
+    int left = (int)((double)(w->total - here) / (rate + 1e-9));
+    fprintf(stderr, "\r%7.2f of %.2f GB, %4.0f MB/s, %d:%02d left ", 1e-9 * (double)here, 1e-9 * (double)w->total,
             1e-6 * rate, left / 60, left % 60);
-    if (w->done == w->total) fputc('\n', stderr);
+    if (here == w->total) fputc('\n', stderr);
     w->shown = now;
 }
 
@@ -314,19 +316,39 @@ static void place_targets(struct import_writer *w) {
                 if (plane_element_bytes(p->targets[i].to, k) == size) add_spec(w, i, k);
 }
 
-static enum status write_shard(struct import_writer *w, int shard, struct error *e) {
-    struct buffer path = {0};
+/* Whether an earlier run has completed a file: only then it has its name. */
+static bool is_complete(struct import_writer *w, int shard, const char *path) {
+    if (access(path, F_OK) != 0) return false;
+    for (int i = 0; i < w->p->n; i++)
+        if (w->places[i].shard == shard) w->found += target_bytes(&w->p->targets[i]);
+    return true;
+}
+
+static enum status fill_shard(struct import_writer *w, int shard, const char *path, struct error *e) {
     struct tensor_file *f;
     struct error closing;
-    buffer_printf(&path, "%s/", w->folder);
-    shard_name(&path, w, shard);
-    enum status status = tensor_file_open(&f, path.data, w->specs[shard], w->n_specs[shard], e);
-    buffer_free(&path);
+    enum status status = tensor_file_open(&f, path, w->specs[shard], w->n_specs[shard], e);
     if (status) return status;
     for (int i = 0; i < w->p->n && status == STATUS_OK; i++)
         if (w->places[i].shard == shard) status = write_target(w, f, i, e);
     enum status closed = tensor_file_close(f, &closing);
     return status == STATUS_OK && closed ? error_set(e, closed, "%s", closing.text) : status;
+}
+
+/* A file gets its name when all of it is on the disk. */
+static enum status write_shard(struct import_writer *w, int shard, struct error *e) {
+    struct buffer path = {0}, part = {0};
+    buffer_printf(&path, "%s/", w->folder);
+    shard_name(&path, w, shard);
+    buffer_printf(&part, "%s.part", path.data);
+    enum status status = STATUS_OK;
+    if (!is_complete(w, shard, path.data)) {
+        status = fill_shard(w, shard, part.data, e);
+        if (status == STATUS_OK && rename(part.data, path.data) != 0) status = error_errno(e, "%s", path.data);
+    }
+    buffer_free(&path);
+    buffer_free(&part);
+    return status;
 }
 
 /* model.safetensors.index.json: the file of each tensor. */
@@ -377,6 +399,8 @@ static enum status take_blocks(struct import_writer *w, struct error *e) {
 static void report_types(const struct import_writer *w) {
     int converted = 0;
     for (int i = 0; i < w->p->n; i++) converted += w->p->targets[i].to != w->p->targets[i].type;
+    if (w->found > 0)
+        line_print(stdout, "%.2f of %.2f GB were there already", 1e-9 * (double)w->found, 1e-9 * (double)w->total);
     if (converted == 0) return;
     line_print(stdout,
                "%d tensors converted, relative error %.3f %%; %d kept as they are; %.2f MB before, %.2f MB after",
