@@ -43,7 +43,8 @@ static const char usage[] =
     "  --config FILE     JSON of keys of config.json; they win over what the checkpoint says. Of a vision model: all "
     "of\n"
     "                    config.json\n"
-    "  --resume          goes on from the files that an earlier run of the same import completed before it was killed,\n"
+    "  --resume          goes on from the files that an earlier run of the same import completed before it was "
+    "killed,\n"
     "                    and keeps those of this run when it is interrupted or fails\n"
     "\n"
     "exit code: 0 all fine, 1 failed, 2 wrong arguments, 130 interrupted\n";
