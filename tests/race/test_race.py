@@ -9,6 +9,7 @@ import sys
 
 import embed_race
 import http_race
+import import_race
 import numpy as np
 import pytest
 import race
@@ -140,3 +141,13 @@ def test_the_8b_retro_has_the_published_size(tmp_path, monkeypatch):
                           capture_output=True, text=True)
     assert done.returncode == 0 and (tmp_path / "packed/model.packed").exists(), done.stderr
     assert sum(retro_8b.bytes_of(*m) for m in retro_8b.matrices()) < (tmp_path / "packed/model.packed").stat().st_size
+
+
+def test_the_import_race_writes_a_checkpoint(tmp_path, monkeypatch):
+    for name, value in {"HIDDEN": 64, "FFN": 128, "VOCABULARY": 256}.items():
+        monkeypatch.setattr(import_race, name, value)
+    files = import_race.write(tmp_path / "parts", 0.0005)
+    assert len(files) == 2 and 4e5 < sum(f.stat().st_size for f in files) < 6e5
+    (tmp_path / "given.json").write_text(json.dumps({"vocab_size": 256}))
+    options = argparse.Namespace(build=BUILD)
+    assert import_race.convert(options, tmp_path, []) > 0 and not (tmp_path / "out").exists()
