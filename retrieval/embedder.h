@@ -16,7 +16,8 @@ enum embed_role {
 struct embed_request {
     const struct text_span *texts;
     int n;
-    bool pictures; /* the texts are the bytes of picture files: only for an embedder that sees */
+    struct text_span query; /* a reranker reads each text beside it */
+    bool pictures;          /* the texts are the bytes of picture files: only for an embedder that sees */
     enum embed_role role;
     int dimensions; /* of a vector, 1 .. dim: its first numbers, brought to unit length (Matryoshka); 0: dim */
     float *vectors; /* [n, dimensions], in the order of the texts: unit length, or zeros for a text without tokens, so
@@ -24,6 +25,8 @@ struct embed_request {
     int *n_tokens;  /* [n] that were read of each text, prompt and special tokens included; or NULL */
 };
 
+/* A reranker (server/host/reranker_model.h) has the same table: it reads texts beside a query, and a vector is one
+ * number, the text's relevance, 0 .. 1. */
 struct embedder {
     int dim;
     int max_tokens; /* of a text with its prompt; what comes after is not read */

@@ -22,6 +22,7 @@ struct retriever_choice {
     enum retriever_way way;
     int per_document; /* at most so many chunks of a document; 0: any */
     float distinct;   /* a chunk whose cosine with a better one is above this is left out; 0: none is */
+    int rerank;       /* so many hits, k or more, are put in order by the retriever's reranker; 0: none are */
 };
 
 struct retriever_query {
@@ -53,6 +54,7 @@ struct hit {
     const uint32_t *tokens;   /* [n_tokens] of the chunk, by the tokenizer that the documents were cut with */
     int n_tokens;
     float similarity; /* cosine */
+    float relevance;  /* by a reranker, 0 .. 1; -1: it was not asked */
 };
 
 struct hits {

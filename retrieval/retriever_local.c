@@ -13,6 +13,7 @@ enum { EMBED_PIECE = 8 };
 struct retriever_local {
     struct retriever base;
     const struct embedder *embedder;
+    const struct embedder *reranker; /* NULL: there is none */
     int max_k;
     struct living *documents;
 };
@@ -24,6 +25,17 @@ static struct snapshot *local_hold(struct retriever *base) {
 /* k as this query may have it: 0 .. max_k. */
 static int local_capped(const struct retriever_local *t, const struct retriever_query *query) {
     return max_int(0, min_int(query->k, t->max_k));
+}
+
+/* Only a text can be read beside a chunk. */
+static bool local_is_reranked(const struct retriever_local *t, const struct retriever_query *query) {
+    return t->reranker && query->choice.rerank > 0 && query->text.size > 0 && local_capped(t, query) > 0;
+}
+
+/* How many hits are sought. */
+static int local_width(const struct retriever_local *t, const struct retriever_query *query) {
+    int k = local_capped(t, query);
+    return local_is_reranked(t, query) ? max_int(k, query->choice.rerank) : k;
 }
 
 static bool local_abandoned(const struct retriever_query *query) {
@@ -96,7 +108,8 @@ void hit_show(struct hit *hit, const struct snapshot *view, int64_t id, float si
                         .marks = chunk.marks,
                         .tokens = chunk.tokens,
                         .n_tokens = chunk.n_tokens,
-                        .similarity = similarity};
+                        .similarity = similarity,
+                        .relevance = -1};
 }
 
 /* Hits above the floor. */
@@ -151,9 +164,56 @@ static int local_alike(const struct retriever_local *t, const struct retriever_q
     if (candidates_are_needed(&queries[first])) return 1;
     while (end < n && !candidates_are_needed(&queries[end]) && queries[end].snapshot == queries[first].snapshot &&
            queries[end].filter == queries[first].filter &&
-           local_capped(t, &queries[end]) == local_capped(t, &queries[first]))
+           local_width(t, &queries[end]) == local_width(t, &queries[first]))
         end++;
     return end - first;
+}
+
+/* Reranking. */
+
+/* The more relevant first; equal ones stay in the order in which they were found. */
+static int compare_relevance(const void *a, const void *b) {
+    const struct hit *const *x = a, *const *y = b;
+    if ((*x)->relevance != (*y)->relevance) return (*x)->relevance > (*y)->relevance ? -1 : 1;
+    return (*x > *y) - (*x < *y);
+}
+
+/* Puts hits in the order of their relevance, and keeps the first k. */
+static void local_reorder(struct hits *hits, int k, size_t r) {
+    int n = min_int(hits->n, k);
+    const struct hit **order = xmalloc((size_t)hits->n * sizeof *order);
+    struct hit *list = xmalloc((size_t)n * sizeof *list);
+    int32_t *ids = hits->ids ? xmalloc((size_t)n * r * sizeof *ids) : NULL;
+    for (int i = 0; i < hits->n; i++) order[i] = &hits->list[i];
+    qsort(order, (size_t)hits->n, sizeof *order, compare_relevance);
+    for (int i = 0; i < n; i++) {
+        size_t from = (size_t)(order[i] - hits->list);
+        list[i] = *order[i];
+        if (ids) memcpy(ids + (size_t)i * r, hits->ids + from * r, r * sizeof *ids);
+    }
+    free(order);
+    free(hits->list);
+    free(hits->ids);
+    hits->list = list;
+    hits->ids = ids;
+    hits->n = n;
+}
+
+static enum status local_rerank(const struct retriever_local *t, const struct retriever_query *query, struct hits *hits,
+                                struct error *e) {
+    if (hits->n == 0) return STATUS_OK;
+    struct text_span *texts = xmalloc((size_t)hits->n * sizeof *texts);
+    float *relevances = xmalloc((size_t)hits->n * sizeof *relevances);
+    for (int i = 0; i < hits->n; i++) texts[i] = hits->list[i].text;
+    struct embed_request request = {.query = query->text, .texts = texts, .n = hits->n, .vectors = relevances};
+    enum status status = embedder_embed(t->reranker, &request, e);
+    if (status == STATUS_OK) {
+        for (int i = 0; i < hits->n; i++) hits->list[i].relevance = relevances[i];
+        local_reorder(hits, local_capped(t, query), (size_t)max_int(0, query->r));
+    }
+    free(texts);
+    free(relevances);
+    return status;
 }
 
 static enum status local_search(struct retriever *base, const struct retriever_query *queries, int n, struct hits *hits,
@@ -167,13 +227,15 @@ static enum status local_search(struct retriever *base, const struct retriever_q
         status = error_set(e, STATUS_CANCELLED, "nobody waits for %d searches", n);
     for (int i = 0, alike; i < n && status == STATUS_OK; i += alike) {
         alike = local_alike(t, queries, i, n);
-        struct index_query query = {
-            .vectors = vectors + (size_t)i * dim, .n = alike, .k = local_capped(t, &queries[i])};
+        struct index_query query = {.vectors = vectors + (size_t)i * dim, .n = alike, .k = local_width(t, &queries[i])};
         struct snapshot *snapshot = queries[i].snapshot ? queries[i].snapshot : newest;
         if (query.k > 0 && candidates_are_needed(&queries[i]) && snapshot->n_chunks > 0)
             status = local_search_candidates(snapshot, &queries[i], query, hits + i, e);
         else if (query.k > 0)
             status = local_search_alike(t, snapshot, queries + i, query, hits + i, e);
+        for (int j = i; j < i + alike && status == STATUS_OK; j++)
+            if (local_is_reranked(t, &queries[j]) && !local_abandoned(&queries[j]))
+                status = local_rerank(t, &queries[j], &hits[j], e);
     }
     free(vectors);
     snapshot_release(newest);
@@ -181,6 +243,10 @@ static enum status local_search(struct retriever *base, const struct retriever_q
 }
 
 static void local_close(struct retriever *base) { free(base); }
+
+void retriever_local_set_reranker(struct retriever *t, const struct embedder *reranker) {
+    ((struct retriever_local *)t)->reranker = reranker;
+}
 
 enum status retriever_local_open(struct retriever **out, struct living *documents, const struct embedder *embedder,
                                  int max_k, struct error *e) {

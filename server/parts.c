@@ -90,6 +90,8 @@ static enum status open_changes(struct decoder_part *d, const struct config *c, 
 }
 
 static enum status open_documents(struct decoder_part *d, const struct config *c, struct error *e) {
+    if (!documents_wanted(c) && c->retrieval.reranker[0])
+        return error_set(e, STATUS_INVALID, "retrieval.reranker is for a collection: set retrieval.collection");
     if (!documents_wanted(c)) {
         log_info("no retrieval: retrieval.collection is not set");
         return STATUS_OK;
@@ -101,6 +103,7 @@ static enum status open_documents(struct decoder_part *d, const struct config *c
     if (documents_open(documents, c, model_info(d->opened.model), d->tokenizer, c->retrieval.max_k, e))
         return e->status;
     embedder_share(&documents->embedder); /* with clients that ask for vectors */
+    if (documents->reranker.self) embedder_share(&documents->reranker);
     if (retrieval_thread_open(&d->retrieval, documents->retriever, capacity, threads, e)) return e->status;
     return open_changes(d, c, e);
 }
@@ -245,9 +248,8 @@ static enum status open_decoder(struct parts *p, const struct config *c, const s
 
 /* Embedders. */
 
-static enum status open_embedder(struct parts *p, const struct config *c, const struct embedder *embedder,
+static enum status open_embedder(struct embedder_part *part, const struct config *c, const struct embedder *embedder,
                                  const char *name, struct error *e) {
-    struct embedder_part *part = &p->embedders[p->n_embedders - 1];
     part->embedder = embedder;
     part->name = part_name(name, embedder->name);
     if (tokenizer_open(&part->tokenizer, embedder->name, e)) return e->status;
@@ -261,15 +263,17 @@ static enum status open_other(struct parts *p, const struct config *c, const str
     p->n_embedders++;
     if (embedder_model_open(&part->own, other->path, c, e)) return e->status;
     log_info("embedder %s: vectors of %d numbers", other->path, part->own.dim);
-    return open_embedder(p, c, &part->own, other->name, e);
+    return open_embedder(part, c, &part->own, other->name, e);
 }
 
 static const char *name_of(const struct parts *p, int i) {
-    return i < p->n_decoders ? p->decoders[i].name : p->embedders[i - p->n_decoders].name;
+    int embedder = i - p->n_decoders;
+    if (embedder < 0) return p->decoders[i].name;
+    return embedder < p->n_embedders ? p->embedders[embedder].name : p->reranker.name;
 }
 
 static enum status check_names(const struct parts *p, struct error *e) {
-    int n = p->n_decoders + p->n_embedders;
+    int n = p->n_decoders + p->n_embedders + (p->reranker.name != NULL);
     for (int i = 0; i < n; i++)
         for (int j = 0; j < i; j++)
             if (strcmp(name_of(p, i), name_of(p, j)) == 0)
@@ -284,8 +288,9 @@ enum status parts_open_others(struct parts *p, const struct config *c, struct er
     struct documents *documents = &p->decoders[0].documents;
     if (documents->retriever) {
         p->n_embedders++;
-        if (open_embedder(p, c, &documents->embedder, "", e)) return e->status;
+        if (open_embedder(&p->embedders[0], c, &documents->embedder, "", e)) return e->status;
     }
+    if (documents->reranker.self && open_embedder(&p->reranker, c, &documents->reranker, "", e)) return e->status;
     for (size_t i = 0; i < c->model.others.count; i++)
         if (open_other(p, c, &others[i], e)) return error_prefix(e, "model.others[%zu], %s", i, others[i].path);
     return check_names(p, e);
@@ -386,6 +391,10 @@ enum status parts_serve(struct parts *p, const struct config *c, struct api *a, 
     a->n_models = p->n_decoders;
     a->embedders = p->served_embedders;
     a->n_embedders = p->n_embedders;
+    if (p->reranker.name) {
+        serve_embedder(&p->reranker, c, &p->served_reranker);
+        a->reranker = &p->served_reranker;
+    }
     return STATUS_OK;
 }
 
@@ -397,6 +406,7 @@ void parts_stop(struct parts *p) {
     for (int i = 0; i < p->n_decoders; i++) retrieval_thread_stop(p->decoders[i].retrieval);
     for (int i = 0; i < p->n_decoders; i++) document_thread_stop(p->decoders[i].changes);
     for (int i = 0; i < p->n_embedders; i++) embedding_thread_stop(p->embedders[i].thread);
+    embedding_thread_stop(p->reranker.thread);
 }
 
 bool parts_failed(struct parts *p) {
@@ -420,6 +430,7 @@ static void decoder_part_close(struct decoder_part *d) {
     document_thread_close(d->changes);
     tokenizer_close(d->cutter);
     embedder_unshare(&d->documents.embedder);
+    embedder_unshare(&d->documents.reranker);
     documents_close(&d->documents);
     tokenizer_opening_discard(&d->opening);
     chat_close(d->chat);
@@ -429,6 +440,7 @@ static void decoder_part_close(struct decoder_part *d) {
 }
 
 void parts_close(struct parts *p) {
+    embedder_part_close(&p->reranker);
     for (int i = p->n_embedders - 1; i >= 0; i--) embedder_part_close(&p->embedders[i]);
     for (int i = p->n_decoders - 1; i >= 0; i--) decoder_part_close(&p->decoders[i]);
     free(p->decoders);

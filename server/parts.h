@@ -44,8 +44,10 @@ struct parts {
     int n_decoders;
     struct embedder_part *embedders; /* [n_embedders] the first is the collection's, where there is one */
     int n_embedders;
-    struct served_model *served; /* [n_decoders] */
+    struct embedder_part reranker; /* zeroed: there is none */
+    struct served_model *served;   /* [n_decoders] */
     struct served_embedder *served_embedders;
+    struct served_embedder served_reranker;
 };
 
 /* The engine's sizes, without what it works with. */

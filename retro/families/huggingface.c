@@ -58,7 +58,7 @@ enum status huggingface_derive_encoder(struct model_spec *s, struct error *e) {
 }
 
 bool huggingface_ignores_heads(const char *name) {
-    static const char *const heads[] = {"pooler.", "cls.", "lm_head.", "vocab_"};
+    static const char *const heads[] = {"pooler.", "cls.", "lm_head.", "vocab_", "classifier.", "pre_classifier."};
     static const char *const models[] = {"", "bert.", "roberta.", "mpnet.", "distilbert."};
     for (size_t i = 0; i < ARRAY_COUNT(models); i++) {
         size_t n = strlen(models[i]);

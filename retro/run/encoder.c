@@ -10,6 +10,7 @@
 #include "retro/model/layer.h"
 #include "retro/run/joint.h"
 #include "retro/run/pooling.h"
+#include "retro/run/sequence_head.h"
 #include "retro/text/tokenizer.h"
 #include "retro/weights/weights.h"
 
@@ -136,7 +137,8 @@ static enum status open_parts(struct encoder *enc, const char *folder, const str
                               struct error *e) {
     struct model_options model = o->model;
     model.rows_only = true;
-    if (encoder_folder_read(&enc->folder, folder, e) || comm_open_single(&enc->comm, e) ||
+    if (encoder_folder_read(&enc->folder, folder, e) || sequence_head_refuse(enc->folder.model, e) ||
+        comm_open_single(&enc->comm, e) ||
         model_open(&enc->model, enc->folder.model, enc->backend, enc->comm, &model, e) ||
         check_model(enc->model, &enc->folder, folder, e) ||
         pooling_check(&enc->folder, stack_of(enc->model)->dims.hidden, &enc->dim, e) ||

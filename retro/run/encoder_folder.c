@@ -294,6 +294,13 @@ static const struct json_field tokenizer_fields[] = {
 };
 static const struct json_table tokenizer_table = JSON_TABLE(tokenizer_fields, .open = true);
 
+static enum status read_tokenizer_limit(struct encoder_folder *f, struct error *e) {
+    struct tokenizer_keys keys = {0};
+    if (read_table(f->model, "tokenizer_config.json", &tokenizer_table, &keys, e)) return e->status;
+    if (keys.max_tokens <= 1 << 24) f->tokenizer_tokens = (int)keys.max_tokens;
+    return STATUS_OK;
+}
+
 /* The transformer's own file has a name for each of some families; its limit goes before the tokenizer's. */
 static enum status read_limits(struct encoder_folder *f, struct error *e) {
     static const char *const files[] = {"sentence_bert_config.json",       "sentence_roberta_config.json",
@@ -301,14 +308,11 @@ static enum status read_limits(struct encoder_folder *f, struct error *e) {
                                         "sentence_albert_config.json",     "sentence_xlm-roberta_config.json",
                                         "sentence_xlnet_config.json"};
     struct transformer_keys keys = {0};
-    struct tokenizer_keys tokenizer = {0};
     for (size_t i = 0; i < ARRAY_COUNT(files); i++)
         if (read_table(f->model, files[i], &transformer_table, &keys, e)) return e->status;
-    if (read_table(f->model, "tokenizer_config.json", &tokenizer_table, &tokenizer, e)) return e->status;
     f->lowercase = keys.lowercase;
     f->max_tokens = keys.max_tokens;
-    if (tokenizer.max_tokens <= 1 << 24) f->tokenizer_tokens = (int)tokenizer.max_tokens;
-    return STATUS_OK;
+    return read_tokenizer_limit(f, e);
 }
 
 /* Prompts. */
@@ -397,6 +401,11 @@ enum status encoder_folder_read(struct encoder_folder *out, const char *folder, 
     if (status == STATUS_OK) status = read_prompts(out, folder, e);
     if (status) encoder_folder_free(out);
     return status;
+}
+
+enum status encoder_folder_read_model(struct encoder_folder *out, const char *folder, struct error *e) {
+    *out = (struct encoder_folder){.model = xstrdup(folder), .include_prompt = true, .pooled = -1};
+    return read_tokenizer_limit(out, e);
 }
 
 void encoder_folder_free(struct encoder_folder *f) {

@@ -23,6 +23,9 @@ struct encoder_module {
     bool normalize; /* divides by the L2 norm; else y = activation(x W^T + b) */
     int n_in, n_out, bias, activation;
     char *folder; /* of W and b */
+    /* Their names among the tensors of the folder's model; NULL: they are "linear.weight" and "linear.bias" of a
+     * model.safetensors in the folder. */
+    const char *weight_name, *bias_name;
 };
 
 /* The kind of a text, which decides its prompt. */
@@ -38,6 +41,7 @@ struct encoder_folder {
     bool include_prompt; /* false: rows of the prompt are left out of pooling */
     struct encoder_module modules[ENCODER_MAX_MODULES];
     int n_modules;
+    bool raw;                     /* a vector is what the last module gives; else it is brought to unit length */
     bool described;               /* it has modules.json or a pooling configuration */
     int max_tokens;               /* of a text, by the transformer's own file; 0: it does not say */
     int tokenizer_tokens;         /* the same by the tokenizer's, which goes behind the model's positions */
@@ -49,4 +53,6 @@ struct encoder_folder {
  * config_sentence_transformers.json. A folder without modules.json is a transformer and mean pooling.
  * STATUS_UNSUPPORTED names file and key of what we lack. A GGUF file has pooling alone. */
 enum status encoder_folder_read(struct encoder_folder *out, const char *folder, struct error *e);
+/* Takes the folder for a transformer alone, and reads how long the tokenizer's texts may be. */
+enum status encoder_folder_read_model(struct encoder_folder *out, const char *folder, struct error *e);
 void encoder_folder_free(struct encoder_folder *f); /* of a zeroed one: nothing */

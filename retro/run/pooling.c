@@ -81,13 +81,15 @@ static enum status load_dense(struct dense *dense, struct backend *b, const stru
     const float *values, *bias;
     size_t bytes = (size_t)m->n_out * sizeof *bias;
     void *memory;
-    if (find_floats(w, "linear.weight", m->n_out, m->n_in, &values, e)) return e->status;
+    if (find_floats(w, m->weight_name ? m->weight_name : "linear.weight", m->n_out, m->n_in, &values, e))
+        return e->status;
     struct weight weight = {.dtype = DTYPE_F32, .n_out = m->n_out, .n_in = m->n_in};
     struct host_matrix host = {.values = values, .dtype = DTYPE_F32};
     if (backend_pack(b, &weight, &host, e)) return e->status;
     dense->weight = weight;
     if (!m->bias) return STATUS_OK;
-    if (find_floats(w, "linear.bias", m->n_out, 0, &bias, e) || backend_alloc(b, &memory, bytes, "bias", e))
+    if (find_floats(w, m->bias_name ? m->bias_name : "linear.bias", m->n_out, 0, &bias, e) ||
+        backend_alloc(b, &memory, bytes, "bias", e))
         return e->status;
     dense->bias = memory;
     backend_upload(b, memory, bias, bytes);
@@ -99,7 +101,7 @@ static enum status open_dense(struct pooling *p, int i, struct error *e) {
     struct weights *w;
     char path[4096];
     if (m->normalize) return STATUS_OK;
-    snprintf(path, sizeof path, "%s/model.safetensors", m->folder);
+    snprintf(path, sizeof path, m->weight_name ? "%s" : "%s/model.safetensors", m->folder);
     if (weights_open(&w, path, e)) return e->status;
     enum status status = load_dense(&p->dense[i], p->backend, m, w, e);
     if (status) error_prefix(e, "%s", path);
@@ -288,7 +290,12 @@ enum status pooling_run(struct pooling *p, const struct pooling_rows *r, int dim
         for (size_t i = 0; m->normalize && i < (size_t)r->n; i++)
             normalize_vector(p->vectors + i * size, p->vectors + i * size, (int)size);
     }
-    for (size_t i = 0; i < (size_t)r->n; i++)
-        normalize_vector(vectors + i * (size_t)dimensions, p->vectors + i * size, dimensions);
+    for (size_t i = 0; i < (size_t)r->n; i++) {
+        float *vector = vectors + i * (size_t)dimensions;
+        if (p->folder->raw)
+            memcpy(vector, p->vectors + i * size, (size_t)dimensions * sizeof *vector);
+        else
+            normalize_vector(vector, p->vectors + i * size, dimensions);
+    }
     return STATUS_OK;
 }

@@ -24,6 +24,6 @@ size_t pooling_bytes(const struct encoder_folder *folder, int max_rows, int d);
 enum status pooling_check(const struct encoder_folder *folder, int d, int *dim, struct error *e);
 
 /* vectors [n, dimensions], host: unit length, cut to the first `dimensions` numbers before (Matryoshka, Kusupati et al.
- * 2022); zeros for a text without rows. Waits for the device. */
+ * 2022), unless the folder says that they are raw; zeros for a text without rows. Waits for the device. */
 enum status pooling_run(struct pooling *p, const struct pooling_rows *rows, int dimensions, float *vectors,
                         struct error *e);

@@ -70,6 +70,7 @@ struct api {
     int n_models;
     const struct served_embedder *embedders; /* [n_embedders]; the first is meant when none is named */
     int n_embedders;
+    const struct served_embedder *reranker; /* NULL: there is none */
     struct request_limits largest;          /* of any model */
     struct request_limits largest_embedder; /* of any embedder */
     const char *const *origins;             /* [n_origins] whose pages may ask; "*": all may */

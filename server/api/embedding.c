@@ -143,6 +143,7 @@ struct answer *embed_answer_send(struct embed_answer *a, const struct principal 
     a->job = (struct embedding_job){.texts = a->texts,
                                     .pictures = a->pictures,
                                     .n = a->n,
+                                    .query = a->query,
                                     .first = a->first,
                                     .others = a->others,
                                     .vectors = a->vectors,

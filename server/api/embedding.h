@@ -13,6 +13,7 @@ struct embed_answer {
     bool *pictures;          /* [n] which of them are bytes of pictures */
     char **owned;            /* [n] texts that token ids stand for, or NULL */
     int n;
+    struct text_span query;        /* beside which a reranker reads them */
     enum embed_role first, others; /* what text 0 is, and the others are */
     int64_t n_tokens;              /* of all texts, as the embedder reads them */
     float *vectors;                /* [n, dim] */

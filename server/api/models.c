@@ -105,7 +105,7 @@ static void write_card(struct json_writer *w, const struct api *a, const char *i
 
 static void write_embedder(struct json_writer *w, const struct api *a, const struct served_embedder *model) {
     write_card(w, a, model->id, model->limits.context);
-    put_key_string(w, "role", "embedder");
+    put_key_string(w, "role", model == a->reranker ? "reranker" : "embedder");
     put_key_int(w, "n_embd", model->embedder->dim);
     put_key_int(w, "n_vocab", model->limits.vocab);
     put_object_end(w);
@@ -135,6 +135,7 @@ struct answer *models_list(struct api *a, const struct api_request *r, struct wa
     put_key_array(&w, "data");
     for (int i = 0; i < a->n_models; i++) write_model(&w, a, &a->models[i], principal_filter(&r->principal));
     for (int i = 0; i < a->n_embedders; i++) write_embedder(&w, a, &a->embedders[i]);
+    if (a->reranker) write_embedder(&w, a, a->reranker);
     put_array_end(&w);
     put_object_end(&w);
     return answer_text(200, JSON_TYPE, &body);
@@ -146,6 +147,7 @@ struct answer *model_show(struct api *a, const struct api_request *r, struct wak
     const char *id = r->path + strlen("/v1/models/");
     const struct served_model *model = find_model(a, id);
     const struct served_embedder *embedder = find_embedder(a, id);
+    if (a->reranker && strcmp(a->reranker->id, id) == 0) embedder = a->reranker;
     (void)waker;
     put_begin(&w, &body);
     if (model)

@@ -63,6 +63,7 @@ void neighbor_write(struct json_writer *w, const struct hit *hit) {
         put_key_float(w, "distance", fmaxf(0, 1 - hit->similarity));
     else
         put_key_null(w, "distance");
+    if (hit->path && hit->relevance >= 0) put_key_float(w, "relevance", hit->relevance);
     put_key_string_n(w, "text", hit->text.text, hit->text.size);
     write_picture(w, hit);
 }

@@ -22,12 +22,19 @@ enum retrieval_query reading_query(const struct served_model *model, const struc
 struct retriever_choice reading_choice(const struct served_model *model, const struct request_choice *c) {
     struct retriever_choice choice = model->choice;
     if (c->hybrid >= 0) choice.way = c->hybrid ? RETRIEVE_BOTH : RETRIEVE_NEAREST;
+    if (c->rerank == 0) choice.rerank = 0;
     if (c->per_document >= 0) choice.per_document = (int)c->per_document;
     if (c->distinct >= 0) choice.distinct = (float)c->distinct;
     return choice;
 }
 
 /* Check. */
+
+bool reading_check_choice(const struct served_model *model, const struct request_choice *c, const char *field,
+                          struct failure *f) {
+    if (c->rerank <= 0 || model->choice.rerank > 0) return true;
+    return failure_set(f, 400, "no_reranker", field, "this server has no reranker (option retrieval.reranker)");
+}
 
 static bool check_attention(const struct served_model *model, const struct request_retrieval *r, struct failure *f) {
     if (model->info->chunk_length == 0)
@@ -73,7 +80,8 @@ bool reading_check(const struct served_model *model, const struct request_retrie
     if (r->n_neighbors == 0 && model->retrieval == NULL)
         return failure_set(f, 400, "no_collection", "retrieval",
                            "this server has no collection (option retrieval.collection); send retrieval.neighbors");
-    return (!retrieval_attends(mode_of(model, r)) || check_attention(model, r, f)) && check_reads(model, r, f);
+    return (!retrieval_attends(mode_of(model, r)) || check_attention(model, r, f)) && check_reads(model, r, f) &&
+           reading_check_choice(model, &r->choice, "retrieval.rerank", f);
 }
 
 /* Ask. */

@@ -5,6 +5,9 @@
 #include "server/api/api.h"
 
 /* How the request's hits are chosen. */
+/* Whether the model can choose so; on false *f is set, `field` is where it was said: "retrieval.rerank". */
+bool reading_check_choice(const struct served_model *model, const struct request_choice *c, const char *field,
+                          struct failure *f);
 struct retriever_choice reading_choice(const struct served_model *model, const struct request_choice *c);
 /* Checks the field against the model; once for a request. */
 bool reading_check(const struct served_model *model, const struct request_retrieval *r, struct failure *f);

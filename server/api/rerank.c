@@ -1,5 +1,6 @@
-/* server/api/rerank.c: POST /v1/rerank: documents by the cosine of their vectors with the query's, in the shape of
- * Cohere and Jina. The embedder sees query and document apart; GET /v1/models says that. */
+/* server/api/rerank.c: POST /v1/rerank, in the shape of Cohere and Jina: documents by what a reranker thinks of them
+ * beside the query; or by the cosine of an embedder's vectors, which sees query and document apart. GET /v1/models says
+ * which of the two a model is. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,17 +18,19 @@ static int compare_ranked(const void *x, const void *y) {
     return a->index - b->index;
 }
 
-/* Text 0 is the query. */
-static struct ranked *rank_documents(const struct embed_answer *a) {
+/* A reranker's vectors are the relevances of the documents; of an embedder, text 0 is the query. */
+static float relevance_of(const struct embed_answer *a, int i) {
     size_t dim = (size_t)a->model->embedder->dim;
-    int n = a->n - 1;
+    const float *document = a->vectors + ((size_t)i + 1) * dim;
+    double sum = 0;
+    if (a->query.text) return a->vectors[i];
+    for (size_t j = 0; j < dim; j++) sum += (double)a->vectors[j] * (double)document[j];
+    return (float)sum;
+}
+
+static struct ranked *rank_documents(const struct embed_answer *a, int n) {
     struct ranked *list = xcalloc((size_t)n, sizeof *list);
-    for (int i = 0; i < n; i++) {
-        const float *document = a->vectors + ((size_t)i + 1) * dim;
-        double sum = 0;
-        for (size_t j = 0; j < dim; j++) sum += (double)a->vectors[j] * (double)document[j];
-        list[i] = (struct ranked){i, (float)sum};
-    }
+    for (int i = 0; i < n; i++) list[i] = (struct ranked){i, relevance_of(a, i)};
     qsort(list, (size_t)n, sizeof *list, compare_ranked);
     return list;
 }
@@ -47,8 +50,8 @@ static void write_result(struct json_writer *w, const struct rerank_request *r, 
 
 static void rerank_write(struct embed_answer *a, struct buffer *out) {
     const struct rerank_request *r = &a->request.rerank;
-    struct ranked *list = rank_documents(a);
-    int n = a->n - 1;
+    int n = r->documents.n;
+    struct ranked *list = rank_documents(a, n);
     struct json_writer w;
     if (r->top_n > 0 && r->top_n < n) n = (int)r->top_n;
     put_begin(&w, out);
@@ -68,20 +71,50 @@ static void rerank_write(struct embed_answer *a, struct buffer *out) {
 
 static void rerank_free(struct embed_answer *a) { rerank_request_free(&a->request.rerank); }
 
-static bool rerank_prepare(struct embed_answer *a, struct api *api, const struct api_request *r, struct failure *f) {
+/* Whether the reranker is meant: by its name, or by none. */
+static bool means_reranker(const struct api *a, const char *name) {
+    return a->reranker && (name == NULL || strcmp(name, a->reranker->id) == 0);
+}
+
+static const struct request_limits *choose_ranking(void *context, const char *name, struct failure *f) {
+    struct api *a = context;
+    if (means_reranker(a, name)) return &a->reranker->limits;
+    const struct served_embedder *model = api_embedder(a, name, f);
+    return model ? &model->limits : NULL;
+}
+
+/* The documents, which are read beside the query: its tokens count once for each. */
+static bool add_pairs(struct embed_answer *a, struct failure *f) {
     struct rerank_request *request = &a->request.rerank;
-    const struct request_models models = embed_models(api);
-    if (!rerank_request_parse(request, r->body, r->size, &models, f)) return false;
-    a->model = api_embedder(api, request->model, f);
+    a->n = request->documents.n;
+    if (!embed_answer_add(a, &request->query, 0, "query", f)) return false;
+    a->query = a->texts[0];
+    a->n_tokens *= a->n;
+    for (int i = 0; i < a->n; i++)
+        if (!embed_answer_add(a, &request->documents.all[i], i, "documents", f)) return false;
+    return true;
+}
+
+static bool add_texts(struct embed_answer *a, struct failure *f) {
+    struct rerank_request *request = &a->request.rerank;
     a->n = request->documents.n + 1;
     a->first = EMBED_QUERY;
     a->others = EMBED_DOCUMENT;
-    a->texts = xcalloc((size_t)a->n, sizeof *a->texts);
-    a->owned = xcalloc((size_t)a->n, sizeof(char *));
     if (!embed_answer_add(a, &request->query, 0, "query", f)) return false;
     for (int i = 1; i < a->n; i++)
         if (!embed_answer_add(a, &request->documents.all[i - 1], i, "documents", f)) return false;
     return true;
+}
+
+static bool rerank_prepare(struct embed_answer *a, struct api *api, const struct api_request *r, struct failure *f) {
+    struct rerank_request *request = &a->request.rerank;
+    const struct request_models models = {choose_ranking, api, &api->largest_embedder};
+    if (!rerank_request_parse(request, r->body, r->size, &models, f)) return false;
+    bool pairs = means_reranker(api, request->model);
+    a->model = pairs ? api->reranker : api_embedder(api, request->model, f);
+    a->texts = xcalloc((size_t)request->documents.n + 1, sizeof *a->texts);
+    a->owned = xcalloc((size_t)request->documents.n + 1, sizeof(char *));
+    return pairs ? add_pairs(a, f) : add_texts(a, f);
 }
 
 struct answer *rerank_open(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {

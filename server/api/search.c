@@ -86,8 +86,9 @@ static void search_close(struct answer *a) {
 
 static bool parse_search(struct search_request *request, const struct served_model *model, const struct api_request *r,
                          struct failure *f) {
-    if (r->size > 0) return search_request_parse(request, r->body, r->size, &model->limits, f);
-    return search_request_parse_query(request, r->arguments, r->n_arguments, &model->limits, f);
+    bool ok = r->size > 0 ? search_request_parse(request, r->body, r->size, &model->limits, f)
+                          : search_request_parse_query(request, r->arguments, r->n_arguments, &model->limits, f);
+    return ok && reading_check_choice(model, &request->choice, "rerank", f);
 }
 
 static struct filter *join_filters(const struct served_model *model, const struct principal *who,

@@ -2,6 +2,7 @@
 #include "server/host/documents.h"
 
 #include "server/host/embedder_model.h"
+#include "server/host/reranker_model.h"
 #include "server/host/retrieval_mode.h"
 
 bool documents_wanted(const struct config *c) { return c->retrieval.collection[0] != '\0'; }
@@ -42,6 +43,13 @@ static enum status open_reader(struct documents *d, const struct config *c, cons
     return match_mode(c, &info, model, tokenizer, &d->attends, e);
 }
 
+static enum status documents_open_reranker(struct documents *d, const struct config *c, struct error *e) {
+    if (c->retrieval.reranker[0] == '\0') return STATUS_OK;
+    if (reranker_model_open(&d->reranker, c->retrieval.reranker, c, e)) return e->status;
+    retriever_local_set_reranker(d->retriever, &d->reranker);
+    return STATUS_OK;
+}
+
 enum status documents_open(struct documents *d, const struct config *c, const struct model_info *model,
                            const struct tokenizer *tokenizer, int max_k, struct error *e) {
     const char *folder = c->retrieval.collection;
@@ -53,12 +61,14 @@ enum status documents_open(struct documents *d, const struct config *c, const st
     snapshot_release(view);
     if (status) return status;
     if (filter_parse(&d->filter, c->retrieval.filter, "retrieval.filter", e)) return e->status;
-    return retriever_local_open(&d->retriever, d->collection, &d->embedder, max_k, e);
+    if (retriever_local_open(&d->retriever, d->collection, &d->embedder, max_k, e)) return e->status;
+    return documents_open_reranker(d, c, e);
 }
 
 void documents_close(struct documents *d) {
     retriever_close(d->retriever);
     embedder_model_close(&d->embedder);
+    reranker_model_close(&d->reranker);
     living_close(d->collection);
     filter_release(d->filter);
     *d = (struct documents){0};
@@ -74,6 +84,18 @@ enum status documents_check(const struct config *c, const struct model_info *mod
     return status;
 }
 
+static enum status measure_reranker(const struct config *c, struct backend *b, struct budget_parts *parts,
+                                    struct error *e) {
+    struct encoder_bytes reranker;
+    if (c->retrieval.reranker[0] == '\0') return STATUS_OK;
+    if (reranker_model_measure(&reranker, c->retrieval.reranker, c, b, e)) return e->status;
+    budget_add(
+        parts,
+        (struct budget_part){.name = "reranker", .bytes = reranker.rows + (reranker.mapped ? 0 : reranker.weights)},
+        "leave retrieval.reranker out, or take a smaller one");
+    return STATUS_OK;
+}
+
 static enum status measure_collection(const struct config *c, const struct collection_outline *collection,
                                       struct backend *b, struct budget_parts *parts, struct error *e) {
     struct encoder_bytes embedder;
@@ -83,6 +105,7 @@ static enum status measure_collection(const struct config *c, const struct colle
         parts,
         (struct budget_part){.name = "embedder", .bytes = embedder.rows + (embedder.mapped ? 0 : embedder.weights)},
         "set retrieval.embedder_dtype to bf16 or lower retrieval.embedder_tokens, or take a smaller embedder");
+    if (measure_reranker(c, b, parts, e)) return e->status;
     budget_add(parts, (struct budget_part){.name = "document index", .bytes = collection->index, .on_host = true},
                "build the collection with an index that compresses (retro-index build --index ivfpq)");
     if (collection->changes > 0)

@@ -14,6 +14,7 @@
 struct documents {
     struct living *collection;
     struct embedder embedder;
+    struct embedder reranker; /* zeroed without retrieval.reranker */
     struct retriever *retriever;
     struct filter *filter; /* of all searches; NULL: none */
     bool attends;          /* the model can read the collection's tokens by chunked cross attention */
@@ -23,7 +24,8 @@ struct documents {
 static inline struct retriever_choice retrieval_choice(const struct retrieval_settings *r) {
     return (struct retriever_choice){.way = r->hybrid ? RETRIEVE_BOTH : RETRIEVE_NEAREST,
                                      .per_document = r->per_document,
-                                     .distinct = (float)r->distinct};
+                                     .distinct = (float)r->distinct,
+                                     .rerank = r->reranker[0] ? r->rerank_candidates : 0};
 }
 
 /* Whether the configuration names a collection. */

@@ -54,6 +54,9 @@ struct retrieval_settings {
     int embedder_dtype;      /* enum model_dtype */
     int embedder_dimensions; /* of a vector; 0: all that the embedder gives */
     int embedder_tokens;     /* of a text; 0: as the embedder's folder says */
+    char *reranker;          /* folder of a cross-encoder; empty: none */
+    int rerank_candidates;   /* hits that the reranker reads */
+    int reranker_tokens;     /* of a query with a text; 0: as the reranker's folder says */
     char *query_prompt;      /* before a text that is searched with; empty: as the embedder's folder says */
     char *document_prompt;   /* before a chunk */
     char *device;            /* "cpu" or "cuda:N": where the index is searched */

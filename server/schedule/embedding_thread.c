@@ -40,6 +40,7 @@ static int count_alike(const struct embedding_job *j, int i) {
 static enum status embed_some(struct embedding_thread *t, struct embedding_job *j, int n) {
     struct embed_request request = {.texts = j->texts + j->n_done,
                                     .n = n,
+                                    .query = j->query,
                                     .pictures = n > 0 && j->pictures && j->pictures[j->n_done],
                                     .role = j->n_done == 0 ? j->first : j->others,
                                     .vectors = j->vectors + (size_t)j->n_done * (size_t)t->embedder->dim};

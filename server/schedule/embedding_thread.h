@@ -18,6 +18,7 @@ struct embedding_job {
     const struct text_span *texts;
     const bool *pictures; /* [n] which of the texts are bytes of pictures; NULL: none */
     int n;
+    struct text_span query;        /* a reranker reads each text beside it */
     enum embed_role first, others; /* what text 0 is, and what the others are */
     float *vectors;                /* [n, dim of the embedder], unit length */
     const atomic_bool *cancelled;  /* true: nobody waits any more */

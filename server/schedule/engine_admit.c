@@ -29,11 +29,13 @@ static void write_queries(struct engine_sequence *s, int first, int n) {
         size_t before = s->query_text.size;
         int n_ids = read_chunk(s, first + j, x->chunk_ids);
         tokenizer_decode(x->o.tokenizer, x->chunk_ids, n_ids, true, &s->query_text);
+        struct retriever_choice choice = s->generation->asked.choice;
+        choice.rerank = 0; /* a chunk of the answer would wait for it, at every chunk */
         queries[j] = (struct retriever_query){.text = {NULL, s->query_text.size - before},
                                               .k = asked->k,
                                               .r = x->info.retrieved_length,
                                               .min_similarity = asked->min_similarity,
-                                              .choice = s->generation->asked.choice,
+                                              .choice = choice,
                                               .filter = s->filter,
                                               .excluded = s->generation->asked.excluded,
                                               .n_excluded = s->generation->asked.n_excluded};

@@ -430,8 +430,61 @@ static void test_generations_beside_requests(void **state) {
     }
 }
 
+/* The later a chunk begins in its document, the more relevant it is. */
+static enum status toy_rank(void *self, const struct embed_request *r, struct error *e) {
+    struct toy *ranker = self;
+    ranker->calls++;
+    ranker->texts += r->n;
+    if (ranker->fails) return error_set(e, STATUS_DEVICE, "the toy is broken");
+    assert_true(r->query.size > 0);
+    for (int i = 0; i < r->n; i++) r->vectors[i] = (float)(r->texts[i].text[0] - '0') / 10;
+    return STATUS_OK;
+}
+
+static void test_reranked(void **state) {
+    (void)state;
+    struct toy ranks = {0};
+    struct embedder reranker = {.dim = 1, .name = "ranks", .embed = toy_rank, .self = &ranks};
+    struct retriever_query queries[] = {ask("a", 1, -1), ask("a", 3, -1), ask("a", 2, -1), ask("a", 2, 0.5F)};
+    struct hits results[4];
+    struct error e = {0};
+    float vector[DIM] = {1};
+    for (int i = 0; i < 4; i++) queries[i].choice.rerank = i == 2 ? 0 : 4;
+    assert_int_equal(retriever_search(retriever, queries, 1, results, &e), STATUS_OK); /* there is no reranker yet */
+    assert_int_equal(results[0].list[0].chunk, 0);
+    assert_true(results[0].list[0].relevance == -1);
+    hits_free(&results[0]);
+
+    retriever_local_set_reranker(retriever, &reranker);
+    assert_int_equal(retriever_search(retriever, queries, 4, results, &e), STATUS_OK);
+    assert_int_equal(ranks.calls, 3);
+    assert_int_equal(ranks.texts, 4 + 4 + 2);
+    static const int32_t best[] = {14, 15, EOD, EOD}, second[] = {12, 13, 14, 15};
+    assert_int_equal(results[0].n, 1);
+    assert_int_equal(results[0].list[0].chunk, 2);
+    assert_true(results[0].list[0].relevance == 0.4F);
+    assert_memory_equal(results[0].ids, best, sizeof best);
+    assert_int_equal(results[1].n, 3);
+    assert_memory_equal(results[1].ids + R, second, sizeof second);
+    assert_int_equal(results[1].list[2].chunk, 0); /* as relevant as the other document's, and nearer */
+    assert_int_equal(results[2].list[0].chunk, 0);
+    assert_true(results[2].list[0].relevance == -1);
+    assert_int_equal(results[3].n, 2); /* above the floor of the cosine */
+    assert_int_equal(results[3].list[0].chunk, 2);
+    for (int i = 0; i < 4; i++) hits_free(&results[i]);
+
+    queries[0].vector = vector;
+    queries[0].text = (struct text_span){0};
+    assert_int_equal(retriever_search(retriever, queries, 1, results, &e), STATUS_OK); /* nothing to read beside */
+    assert_int_equal(results[0].list[0].chunk, 0);
+    hits_free(&results[0]);
+    ranks.fails = true;
+    assert_int_equal(retriever_search(retriever, queries + 1, 1, results, &e), STATUS_DEVICE);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_reranked, setup, teardown),
         cmocka_unit_test_setup_teardown(test_batch, setup, teardown),
         cmocka_unit_test_setup_teardown(test_limits, setup, teardown),
         cmocka_unit_test_setup_teardown(test_excluded_documents, setup, teardown),

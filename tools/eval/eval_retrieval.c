@@ -1,5 +1,5 @@
 /* tools/eval/eval_retrieval.c: retro-eval retrieval. Questions with known documents are searched for by vectors, by
- * words and by both; a document ranks where its best chunk does. */
+ * words and by both, and once more with a reranker where there is one; a document ranks where its best chunk does. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,10 +9,12 @@
 #include "config/json/json_writer.h"
 #include "server/host/documents.h"
 #include "server/host/embedder_model.h"
+#include "server/host/reranker_model.h"
 #include "tools/eval/eval.h"
 
-/* Documents that are looked at of each answer. */
-enum { RANKS = 10 };
+/* Documents that are looked at of each answer; the ways of a search, of enum retriever_way and behind them that of the
+ * configuration with its reranker. */
+enum { RANKS = 10, RERANKED = RETRIEVE_BOTH + 1, WAYS };
 
 /* A line of the file. */
 struct known_question {
@@ -38,19 +40,29 @@ struct retrieval_score {
 struct ways_score {
     char *kind;
     int n;
-    struct retrieval_score ways[3]; /* by enum retriever_way */
+    struct retrieval_score ways[WAYS];
 };
 
 struct retrieval_eval {
     struct retriever *retriever;
     struct snapshot *view;
-    struct ways_score *kinds; /* [n_kinds], the first of all questions */
+    struct embedder reranker;
+    struct retriever_choice configured; /* rerank 0: there is no reranker */
+    struct ways_score *kinds;           /* [n_kinds], the first of all questions */
     int n_kinds, capacity;
     bool json;
 };
 
 static const char *const way_names[] = {
-    [RETRIEVE_NEAREST] = "vectors", [RETRIEVE_WORDS] = "words", [RETRIEVE_BOTH] = "hybrid"};
+    [RETRIEVE_NEAREST] = "vectors", [RETRIEVE_WORDS] = "words", [RETRIEVE_BOTH] = "hybrid", [RERANKED] = "reranked"};
+
+static int count_ways(const struct retrieval_eval *x) { return x->configured.rerank > 0 ? WAYS : RERANKED; }
+
+static struct retriever_choice choice_of(const struct retrieval_eval *x, int way) {
+    if (way == RERANKED)
+        return (struct retriever_choice){.way = x->configured.way, .rerank = x->configured.rerank, .per_document = 1};
+    return (struct retriever_choice){.way = (enum retriever_way)way, .per_document = 1};
+}
 
 static struct ways_score *find_kind(struct retrieval_eval *x, const char *kind) {
     for (int i = 0; i < x->n_kinds; i++)
@@ -92,8 +104,8 @@ static void add_score(struct retrieval_score *to, struct retrieval_score s) {
     to->gain += s.gain;
 }
 
-static enum status ask(struct retrieval_eval *x, const struct known_question *q, enum retriever_way way,
-                       struct retrieval_score *score, struct error *e) {
+static enum status ask(struct retrieval_eval *x, const struct known_question *q, int way, struct retrieval_score *score,
+                       struct error *e) {
     char *const *paths = q->excluded.items;
     struct text_span *excluded = xcalloc(q->excluded.count + 1, sizeof *excluded);
     struct hits hits;
@@ -101,7 +113,7 @@ static enum status ask(struct retrieval_eval *x, const struct known_question *q,
     struct retriever_query query = {.text = {q->text, strlen(q->text)},
                                     .k = RANKS,
                                     .min_similarity = -1,
-                                    .choice = {.way = way, .per_document = 1},
+                                    .choice = choice_of(x, way),
                                     .excluded = excluded,
                                     .n_excluded = (int)q->excluded.count,
                                     .snapshot = x->view};
@@ -116,12 +128,12 @@ static enum status ask(struct retrieval_eval *x, const struct known_question *q,
 
 static enum status ask_question(struct retrieval_eval *x, const struct known_question *q, struct error *e) {
     struct ways_score sums = {0};
-    for (int way = RETRIEVE_NEAREST; way <= RETRIEVE_BOTH; way++)
-        if (ask(x, q, (enum retriever_way)way, &sums.ways[way], e)) return e->status;
+    for (int way = RETRIEVE_NEAREST; way < count_ways(x); way++)
+        if (ask(x, q, way, &sums.ways[way], e)) return e->status;
     for (int all = 0; all < 2; all++) {
         struct ways_score *to = find_kind(x, all ? q->kind : "all");
         to->n++;
-        for (int way = RETRIEVE_NEAREST; way <= RETRIEVE_BOTH; way++) add_score(&to->ways[way], sums.ways[way]);
+        for (int way = RETRIEVE_NEAREST; way < count_ways(x); way++) add_score(&to->ways[way], sums.ways[way]);
         if (strcmp(q->kind, "all") == 0) break;
     }
     return STATUS_OK;
@@ -169,7 +181,15 @@ static void print_scores(const struct retrieval_eval *x) {
         printf("%-12s %5s  %-8s %8s %8s %8s %8s %8s\n", "kind", "n", "way", "recall@1", "recall@5", "rec@10", "MRR@10",
                "nDCG@10");
     for (int i = 0; i < x->n_kinds; i++)
-        for (int way = RETRIEVE_NEAREST; way <= RETRIEVE_BOTH; way++) print_row(x, &x->kinds[i], way);
+        for (int way = RETRIEVE_NEAREST; way < count_ways(x); way++) print_row(x, &x->kinds[i], way);
+}
+
+static enum status open_reranker(struct retrieval_eval *x, const struct config *c, struct error *e) {
+    x->configured = retrieval_choice(&c->retrieval);
+    if (x->configured.rerank == 0) return STATUS_OK;
+    if (reranker_model_open(&x->reranker, c->retrieval.reranker, c, e)) return e->status;
+    retriever_local_set_reranker(x->retriever, &x->reranker);
+    return STATUS_OK;
 }
 
 static enum status run_questions(struct retrieval_eval *x, const struct config *c, int n, char **files,
@@ -181,12 +201,14 @@ static enum status run_questions(struct retrieval_eval *x, const struct config *
     x->view = living_hold(l);
     enum status status = embedder_model_open(&embedder, documents_embedder(c, view_info(x->view)->embedder), c, e);
     if (status == STATUS_OK) status = retriever_local_open(&x->retriever, l, &embedder, RANKS, e);
+    if (status == STATUS_OK) status = open_reranker(x, c, e);
     for (int i = 0; i < n && status == STATUS_OK; i++) status = json_parse_lines(files[i], take_question, x, e);
     if (status == STATUS_OK && x->n_kinds == 0) status = error_set(e, STATUS_INVALID, "%s: no question", files[0]);
     if (status == STATUS_OK) print_scores(x);
     retriever_close(x->retriever);
     snapshot_release(x->view);
     embedder_model_close(&embedder);
+    reranker_model_close(&x->reranker);
     living_close(l);
     return status;
 }

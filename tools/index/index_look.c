@@ -7,6 +7,7 @@
 #include "retrieval/retriever_local.h"
 #include "server/host/documents.h"
 #include "server/host/embedder_model.h"
+#include "server/host/reranker_model.h"
 #include "tools/index/index.h"
 
 enum status index_expect(const struct index_arguments *a, int n, const char *what, struct error *e) {
@@ -51,9 +52,11 @@ static void describe_place(const struct hit *hit, struct buffer *out) {
 
 static void print_hit(int rank, const struct hit *hit) {
     struct buffer place = {0};
+    char relevance[32] = "";
     describe_place(hit, &place);
-    line_print(stdout, "%d  %.4f  %s  [%" PRIu64 ", %" PRIu64 ")%s%s%s", rank, hit->similarity, hit->path, hit->start,
-               hit->end, place.data, hit->title[0] ? "  " : "", hit->title);
+    if (hit->relevance >= 0) snprintf(relevance, sizeof relevance, "%.4f  ", hit->relevance);
+    line_print(stdout, "%d  %s%.4f  %s  [%" PRIu64 ", %" PRIu64 ")%s%s%s", rank, relevance, hit->similarity, hit->path,
+               hit->start, hit->end, place.data, hit->title[0] ? "  " : "", hit->title);
     buffer_free(&place);
     /* Indented, so that a line of a document cannot be taken for one of ours. */
     const char *line = hit->text.text, *text_end = line + hit->text.size;
@@ -71,6 +74,7 @@ static void put_hit(int rank, const struct hit *hit) {
     put_begin(&w, &text);
     put_object(&w);
     put_key_int(&w, "rank", rank);
+    if (hit->relevance >= 0) put_key_float(&w, "relevance", hit->relevance);
     put_key_float(&w, "similarity", hit->similarity);
     put_key_string(&w, "id", hit->document);
     put_key_string(&w, "path", hit->path);
@@ -113,20 +117,32 @@ static enum status make_query(const struct index_arguments *a, struct retriever_
     return parse_filters(a, &query->filter, e);
 }
 
+static enum status print_hits(const struct index_arguments *a, struct retriever *retriever,
+                              const struct retriever_query *query, struct error *e) {
+    struct hits hits;
+    if (retriever_search(retriever, query, 1, &hits, e)) return e->status;
+    for (int i = 0; i < hits.n; i++) (a->json ? put_hit : print_hit)(i + 1, &hits.list[i]);
+    hits_free(&hits);
+    return STATUS_OK;
+}
+
 static enum status search(const struct index_arguments *a, struct living *l, const struct embedder *embedder,
                           struct error *e) {
+    const struct retrieval_settings *settings = &a->config.retrieval;
     struct retriever *retriever = NULL;
+    struct embedder reranker = {0};
     struct retriever_query query;
-    struct hits hits;
     struct buffer file = {0};
     enum status status = make_query(a, &query, &file, e);
     if (status == STATUS_OK) status = retriever_local_open(&retriever, l, embedder, a->k, e);
-    if (status == STATUS_OK) status = retriever_search(retriever, &query, 1, &hits, e);
-    if (status == STATUS_OK) {
-        for (int i = 0; i < hits.n; i++) (a->json ? put_hit : print_hit)(i + 1, &hits.list[i]);
-        hits_free(&hits);
+    if (status == STATUS_OK && settings->reranker[0] && !query.picture) {
+        query.choice.rerank = settings->rerank_candidates;
+        status = reranker_model_open(&reranker, settings->reranker, &a->config, e);
+        retriever_local_set_reranker(retriever, &reranker);
     }
+    if (status == STATUS_OK) status = print_hits(a, retriever, &query, e);
     retriever_close(retriever);
+    reranker_model_close(&reranker);
     filter_release(query.filter);
     buffer_free(&file);
     return status;

@@ -85,21 +85,33 @@ static bool read_compare(void *object, const struct json *v, const struct reques
 }
 FIELD_PARSER(parse_compare, read_compare)
 
-static bool read_hybrid(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
-    struct request_choice *c = object;
-    bool on = json_bool(v) || json_text_is(v, "true"); /* as text in a query string */
-    (void)l;
+/* True or false, as text in a query string. */
+static bool read_switch(int *out, const struct json *v, const char *name, struct failure *f) {
+    bool on = json_bool(v) || json_text_is(v, "true");
     if (json_kind(v) != JSON_KIND_BOOL && !on && !json_text_is(v, "false"))
-        return failure_set(f, 400, "invalid_type", "hybrid", "hybrid must be true or false, not %s", json_kind_name(v));
-    c->hybrid = on;
+        return failure_set(f, 400, "invalid_type", name, "%s must be true or false, not %s", name, json_kind_name(v));
+    *out = on;
     return true;
 }
+
+static bool read_hybrid(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    (void)l;
+    return read_switch(&((struct request_choice *)object)->hybrid, v, "hybrid", f);
+}
 FIELD_PARSER(parse_hybrid, read_hybrid)
+
+static bool read_rerank(void *object, const struct json *v, const struct request_limits *l, struct failure *f) {
+    (void)l;
+    return read_switch(&((struct request_choice *)object)->rerank, v, "rerank", f);
+}
+FIELD_PARSER(parse_rerank, read_rerank)
 
 #define AT(member) JSON_AT(struct request_choice, member)
 static const struct json_field choice_fields[] = {
     {"hybrid", JSON_PARSED, .parse = parse_hybrid, .schema = "{\"type\":\"boolean\"}",
      .help = "rank by words beside vectors; default: the server's"},
+    {"rerank", JSON_PARSED, .parse = parse_rerank, .schema = "{\"type\":\"boolean\"}",
+     .help = "put what is found in the order of the server's reranker; default: where there is one"},
     {"per_document", JSON_INT64, AT(per_document), .min = 0, .max = 1024,
      .help = "at most so many neighbours of one document; 0: any number"},
     {"distinct", JSON_DOUBLE, AT(distinct), .min = 0, .max = 1,
@@ -156,7 +168,7 @@ enum status request_retrieval_read(struct json_reader *r, const struct json *val
     if (status || out->n_neighbors == 0 || !searches) return status;
     failure_set(r->context, 400, "invalid_value", "retrieval.neighbors",
                 "retrieval.neighbors takes the place of a search: leave out enabled, k, min_similarity, every, "
-                "hybrid, per_document, distinct, filter, exclude and documents in compare");
+                "hybrid, rerank, per_document, distinct, filter, exclude and documents in compare");
     return STATUS_INVALID;
 }
 

@@ -1,0 +1,69 @@
+"""Cross-encoders of each kind against transformers: tests/reference/make_reranker_goldens.py."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+EVAL = ROOT / os.environ.get("RETRO_BUILD", "build") / "retro-eval"
+GOLDEN = ROOT / "tests/golden/reranker"
+KINDS = sorted(path.parent.name for path in GOLDEN.glob("*/expected.json"))
+PAIRS = json.loads((GOLDEN / "pairs.json").read_text(encoding="utf-8"))
+
+
+def run(folder, tmp_path, *options, pairs=PAIRS):
+    lines = tmp_path / "pairs.jsonl"
+    lines.write_text("".join(json.dumps({"query": query, "text": text}) + "\n" for query, text in pairs))
+    return subprocess.run([EVAL, "rerank", *options, folder, lines], capture_output=True, text=True)
+
+
+def scores(*arguments, **more):
+    done = run(*arguments, **more)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_logits_match(kind, tmp_path):
+    want = json.loads((GOLDEN / kind / "expected.json").read_text())
+    got = scores(GOLDEN / kind, tmp_path)
+    assert [s["tokens"] for s in got] == want["tokens"]
+    assert np.abs(np.array([s["logit"] for s in got]) - want["logits"]).max() < 2e-5
+    assert np.ptp(want["logits"]) > 0.5  # the pairs differ
+
+
+def test_separators_in_a_text_are_text(tmp_path):
+    forged = scores(GOLDEN / "bert", tmp_path, pairs=[["word", "a [SEP] b"], ["word", "a b"]])
+    assert forged[0]["tokens"] > forged[1]["tokens"] + 1  # "[", "sep", "]" and not the separator alone
+
+
+def test_fewer_tokens(tmp_path):
+    few = scores(GOLDEN / "xlm", tmp_path, "--set", "retrieval.reranker_tokens=12")
+    assert max(s["tokens"] for s in few) == 12
+
+
+def change(folder, **values):
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def test_what_is_no_reranker(tmp_path):
+    done = run(ROOT / "tests/golden/embedder/bert_cls", tmp_path)
+    assert done.returncode == 1 and "no head that scores a text" in done.stderr
+    done = run(ROOT / "models/retro-docs", tmp_path)
+    assert done.returncode == 1 and "no reranker" in done.stderr
+    done = subprocess.run([EVAL, "embed", GOLDEN / "bert", "text"], capture_output=True, text=True)
+    assert done.returncode == 1 and "a cross-encoder is no embedder" in done.stderr
+    done = run(GOLDEN / "bert", tmp_path, "--set", "retrieval.reranker_tokens=4")
+    assert done.returncode == 1 and "leave no room for texts" in done.stderr
+
+
+def test_a_short_table_of_positions_is_refused(tmp_path):
+    folder = pathlib.Path(shutil.copytree(GOLDEN / "bert", tmp_path / "bert"))
+    change(folder, max_position_embeddings=41)
+    done = run(folder, tmp_path)
+    assert done.returncode == 1 and "position_embeddings" in done.stderr

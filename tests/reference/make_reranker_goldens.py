@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Writes tests/golden/reranker/KIND: tiny random cross-encoders of each kind and their logits by transformers.
+
+    python tests/reference/make_reranker_goldens.py [KIND...]
+
+Needs what make_embedder_goldens.py needs; `make test` reads what this script wrote. The kept files were made with
+transformers 5.23.0, torch 2.15.0, CPU float32, one pair a batch. Weights are random: they say whether the computation
+is right, and nothing of what a trained reranker finds.
+
+KIND/                 the folder as transformers saves it
+KIND/expected.json    "tokens" and "logits" of each pair of pairs.json, read by the tokenizer with longest_first
+pairs.json            [query, text] of all kinds
+"""
+import json
+import shutil
+import sys
+
+import torch
+import transformers
+
+from make_embedder_goldens import (HIDDEN, HEADS, FFN, LAYERS, OUT as EMBEDDERS, SENTENCES, bert_tokenizer, randomize,
+                                   roberta_tokenizer, sizes, xlm_tokenizer)
+
+OUT = EMBEDDERS.parent / "reranker"
+LONG = "open the file and read the words of it " * 6
+PAIRS = [[a, b] for a in SENTENCES[:3] for b in SENTENCES[:6]] + [
+    ["", "a word"], ["x86_64", "Crème brûlée à la façon d'Hélène"], [LONG, "short"],
+    ["short", LONG], [LONG, LONG], ["read", "words " * 13], ["🙂 Ship it 🚀 now!", "進程在讀取文件時被阻塞。"]]
+
+
+def bert(t):
+    return transformers.BertForSequenceClassification(
+        transformers.BertConfig(**sizes(t, max_position_embeddings=40, num_labels=1)))
+
+
+def roberta(t, kind=transformers.RobertaForSequenceClassification, config=transformers.RobertaConfig):
+    return kind(config(**sizes(t, max_position_embeddings=42, type_vocab_size=1, pad_token_id=1, num_labels=1)))
+
+
+def xlm(t):
+    return roberta(t, transformers.XLMRobertaForSequenceClassification, transformers.XLMRobertaConfig)
+
+
+def distilbert(t):
+    return transformers.DistilBertForSequenceClassification(transformers.DistilBertConfig(
+        vocab_size=len(t), dim=HIDDEN, n_layers=LAYERS, n_heads=HEADS, hidden_dim=FFN, max_position_embeddings=40,
+        num_labels=1))
+
+
+KINDS = {"bert": (bert_tokenizer, bert), "roberta": (roberta_tokenizer, roberta), "xlm": (xlm_tokenizer, xlm),
+         "distilbert": (bert_tokenizer, distilbert)}
+
+
+def write_kind(kind, seed):
+    make_tokenizer, make_model = KINDS[kind]
+    folder = OUT / kind
+    shutil.rmtree(folder, ignore_errors=True)
+    tokenizer = make_tokenizer()
+    tokenizer.model_max_length = 40
+    model = make_model(tokenizer).eval()
+    randomize(model, seed)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    tokens, logits = [], []
+    for query, text in PAIRS:
+        read = tokenizer(query, text, truncation="longest_first", max_length=40, return_tensors="pt")
+        with torch.inference_mode():
+            logits.append(model(**read).logits.item())
+        tokens.append(read["input_ids"].shape[1])
+    (folder / "expected.json").write_text(json.dumps({"tokens": tokens, "logits": logits}) + "\n")
+    print(kind, min(logits), max(logits))
+
+
+def main():
+    OUT.mkdir(parents=True, exist_ok=True)
+    (OUT / "pairs.json").write_text(json.dumps(PAIRS, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
+    for seed, kind in enumerate(KINDS):
+        if len(sys.argv) == 1 or kind in sys.argv[1:]:
+            write_kind(kind, seed)
+
+
+if __name__ == "__main__":
+    main()
