@@ -3,6 +3,8 @@
  * no known kind is reported, not guessed. */
 #pragma once
 
+#include <stdatomic.h>
+
 #include "config/base/buffer.h"
 #include "retrieval/marks.h"
 
@@ -46,10 +48,11 @@ void document_text_free(struct document_text *d);
 
 /* Of one file. */
 struct extract_limits {
-    size_t bytes;  /* of the file, and of the text of each document in it */
-    int seconds;   /* that parsing it may take */
-    size_t memory; /* bytes that parsing it may take */
-    bool pictures; /* the pages of a PDF are documents too, as pictures */
+    size_t bytes;                 /* of the file, and of the text of each document in it */
+    int seconds;                  /* that parsing it may take */
+    size_t memory;                /* bytes that parsing it may take */
+    const atomic_bool *cancelled; /* true: nobody waits any more, STATUS_CANCELLED; NULL: somebody does */
+    bool pictures;                /* the pages of a PDF are documents too, as pictures */
 };
 static inline struct extract_limits extract_limits_of(size_t bytes) {
     return (struct extract_limits){.bytes = bytes, .seconds = 60, .memory = (size_t)1 << 30};

@@ -20,6 +20,8 @@
 
 /* Exit codes of a program that did not begin. */
 enum { CODE_REFUSED = 126, CODE_MISSING = 127 };
+/* How often it is asked whether anybody waits. */
+enum { LOOK_MILLISECONDS = 200 };
 
 struct child {
     pid_t pid; /* 0: it is the keeper's */
@@ -43,16 +45,19 @@ static enum status stop_waiting(struct child *c, struct error *e) {
     return error_set(e, STATUS_INVALID, "%s: reading it takes over %d seconds", c->name, c->limits.seconds);
 }
 
+static bool is_cancelled(const struct child *c) { return c->limits.cancelled && atomic_load(c->limits.cancelled); }
+
 /* Waits for bytes or the end. The taker's own work between two reads counts nothing. */
 static enum status await_bytes(struct child *c, struct error *e) {
     for (;;) {
-        double began = time_now(), left = c->limits.seconds - c->waited;
+        double began = time_now(), left = (c->limits.seconds - c->waited) * 1000;
         struct pollfd p = {.fd = c->fd, .events = POLLIN};
-        int ready = left > 0 ? poll(&p, 1, (int)(left * 1000) + 1) : 0;
+        if (left <= 0) return stop_waiting(c, e);
+        if (is_cancelled(c)) return error_set(e, STATUS_CANCELLED, "%s: interrupted", c->name);
+        int ready = poll(&p, 1, left < LOOK_MILLISECONDS ? (int)left + 1 : LOOK_MILLISECONDS);
         c->waited += time_now() - began;
         if (ready > 0) return STATUS_OK;
-        if (ready == 0) return stop_waiting(c, e);
-        if (errno != EINTR) return error_errno(e, "%s: poll", c->name);
+        if (ready < 0 && errno != EINTR) return error_errno(e, "%s: poll", c->name);
     }
 }
 

@@ -2,7 +2,9 @@
 
 import io
 import os
+import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tarfile
@@ -185,3 +187,47 @@ def test_dry_run(good, tmp_path):
     assert int(lines[-1].split()[0]) == len(lines) - 1
     done = run("add", "--dry-run", tmp_path / "none", good / "paper.pdf")
     assert done.returncode == 0 and "paper.pdf" in done.stdout and not (tmp_path / "none").exists()
+
+
+def test_threads_change_nothing(good, hostile, tmp_path):
+    """Files are read at the same time and added in their order: the same collection, ids and messages."""
+    (tmp_path / "docs").mkdir()
+    for i in range(20):
+        (tmp_path / f"docs/{i}.{'html' if i % 3 else 'txt'}").write_text(f"<p>Page {i} is about {i * i}.</p>\n" * (40 if i == 4 else 1))
+    some = [hostile / name for name in sorted(REASONS) if "bomb" not in name and name != "deep.docx"]
+    seen = []
+    for threads in (1, 5):
+        out = tmp_path / f"c{threads}"
+        done = build(out, good, *some, tmp_path / "docs", "--threads", threads, "--max-file-bytes", 1 << 20, "--index", "Exact")
+        assert done.returncode == 2, done.stderr
+        files = {f.relative_to(out): f.read_bytes() for f in sorted(out.rglob("*")) if f.is_file()}
+        said = [re.sub("(its parser ended|takes over).*", "", line) for line in done.stderr.splitlines() if line.startswith(("skipped", "note"))]
+        seen.append((files, said))
+        added = run("add", out, good / "all.zip", tmp_path / "docs", "--threads", threads).stdout
+        seen[-1] += (added,)
+    assert len(seen[0][0]) > 5 and len(seen[0][1]) > 15 and seen[0] == seen[1]
+
+
+def is_child(stat, parent):
+    """Whether it is the pdftotext of that process."""
+    try:
+        name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
+    except OSError:
+        return False
+    return name == "pdftotext" and int(rest.split()[1]) == parent
+
+
+def test_interrupted_while_a_parser_hangs(good, tmp_path):
+    """Ctrl-C does not wait for what is read ahead."""
+    for i in range(4):
+        (tmp_path / f"{i}.pdf").write_bytes((good / "paper.pdf").read_bytes())
+    process = subprocess.Popen([INDEX, "build", "--dry-run", "--threads", "3", tmp_path], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               env=fake(tmp_path / "bin", "while :; do :; done"))
+    end = time.monotonic() + 60
+    while not any(is_child(stat, process.pid) for stat in pathlib.Path("/proc").glob("[0-9]*/stat")):
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    began = time.monotonic()
+    _, errors = process.communicate(timeout=50)
+    assert process.returncode == 130 and time.monotonic() - began < 40, errors

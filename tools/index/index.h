@@ -82,6 +82,7 @@ struct build_options {
     int chunk_length;          /* 0: as the model has it */
     size_t max_file_bytes;
     int max_seconds; /* for reading a file; 0: as extract_limits_of has it */
+    int threads;     /* that read files at the same time; 0: as many as there are cores */
     bool verbose;
     bool follow; /* links that lead out of the paths */
     bool pictures;
@@ -89,8 +90,8 @@ struct build_options {
     char **paths;
     int n_paths;
 };
-/* Reads the documents of one file under the limits that the options set. */
-enum status read_documents(const struct build_options *o, const struct found_file *file,
+/* Reads the documents of one file under the limits that the options set, until *cancelled. */
+enum status read_documents(const struct build_options *o, const struct found_file *file, const atomic_bool *cancelled,
                            const struct document_taker *taker, struct error *e);
 /* Prints which documents the files hold, and skips those that cannot be read. STATUS_CANCELLED when interrupted. */
 enum status dry_run(struct walk *w, const struct build_options *o, struct error *e);

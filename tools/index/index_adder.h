@@ -2,7 +2,7 @@
 #pragma once
 
 #include "server/host/document_cutter.h"
-#include "tools/index/index.h"
+#include "tools/index/index_reader.h"
 
 struct adder {
     struct index_arguments *arguments;
@@ -11,6 +11,7 @@ struct adder {
     struct tokenizer *tokenizer;
     struct document_cutter cutter;
     struct walk walk;
+    struct file_reader *reader;    /* of the walk's files; NULL: each is read when it is put */
     const struct found_file *file; /* that is read */
     enum status failed;            /* of the collection, which ends the command */
     struct key_set *seen;          /* gets the ids of the documents that were read; NULL: nobody asks */
@@ -21,9 +22,10 @@ struct adder {
 
 /* Opens the collection that the command line names first, its embedder and its tokenizer. */
 enum status adder_open(struct adder *a, struct error *e);
-/* Puts the documents of a file; one that is bad is reported. *read: its documents are known now. They are not where it
- * could not be read; neither are they where it may hold several and is damaged, which it is while it is copied. */
-enum status adder_put_file(struct adder *a, const struct found_file *file, bool *read, struct error *e);
+/* Puts the documents of the walk's file of that number; one that is bad is reported. *read: its documents are known
+ * now. They are not where it could not be read; neither are they where it may hold several and is damaged, which it is
+ * while it is copied. */
+enum status adder_put_file(struct adder *a, int number, bool *read, struct error *e);
 void adder_close(struct adder *a);
 /* Prints the line of a change; path NULL: not known. */
 void index_print_effect(const struct index_arguments *a, enum change_effect effect, const char *id, const char *path);

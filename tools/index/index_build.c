@@ -12,13 +12,14 @@
 #include "server/host/budget.h"
 #include "server/host/document_cutter.h"
 #include "server/host/embedder_model.h"
-#include "tools/index/index.h"
+#include "tools/index/index_reader.h"
 
 enum { BATCH_CHUNKS = 256, BATCH_BYTES = 1 << 20, DEFAULT_CHUNK_LENGTH = 64 };
 
 struct builder {
     const struct build_options *options;
     struct walk walk;
+    struct file_reader *reader;
     struct index_progress progress;
     struct tokenizer *tokenizer;
     struct embedder embedder;
@@ -90,10 +91,11 @@ static enum status add_chunks(struct builder *b, const char *stored, const struc
     return status;
 }
 
-enum status read_documents(const struct build_options *o, const struct found_file *file,
+enum status read_documents(const struct build_options *o, const struct found_file *file, const atomic_bool *cancelled,
                            const struct document_taker *taker, struct error *e) {
     struct extract_limits limits = extract_limits_of(o->max_file_bytes);
     limits.pictures = o->pictures;
+    limits.cancelled = cancelled;
     if (o->max_seconds > 0) limits.seconds = o->max_seconds;
     return document_extract_all(&(struct extract_source){.path = file->path, .kind = file->kind}, &limits, taker, e);
 }
@@ -151,13 +153,14 @@ static void skip_document(void *context, const struct error *why) {
     report(((struct file_adder *)context)->builder, why);
 }
 
-static enum status add_file(struct builder *b, const struct found_file *file, struct error *e) {
+static enum status add_file(struct builder *b, int number, struct error *e) {
+    const struct found_file *file = &b->walk.files[number];
     struct file_adder adder = {.builder = b, .file = file, .guess = file->text_bytes};
     struct document_taker taker = {.context = &adder, .take = take_document, .skip = skip_document};
     struct error why = {0};
     enum status status = check_interrupted(e);
     if (status) return status;
-    status = read_documents(b->options, file, &taker, &why);
+    status = reader_take(b->reader, number, &taker, &why);
     if (adder.failed) {
         *e = why;
         return status;
@@ -290,7 +293,7 @@ static enum status count_chunks(struct builder *b, int64_t enough, int64_t *n_ch
     struct error unreadable;
     enum status status = STATUS_OK;
     for (int i = 0; i < b->walk.n && counter.n_chunks < enough && status == STATUS_OK; i++) {
-        read_documents(b->options, &b->walk.files[i], &taker, &unreadable);
+        read_documents(b->options, &b->walk.files[i], &index_interrupted, &taker, &unreadable);
         status = check_interrupted(e);
     }
     *n_chunks = counter.n_chunks;
@@ -314,7 +317,7 @@ static enum status check_index(struct builder *b, struct error *e) {
 
 static enum status add_files(struct builder *b, struct error *e) {
     enum status status = STATUS_OK;
-    for (int i = 0; i < b->walk.n && status == STATUS_OK; i++) status = add_file(b, &b->walk.files[i], e);
+    for (int i = 0; i < b->walk.n && status == STATUS_OK; i++) status = add_file(b, i, e);
     if (status == STATUS_OK) status = embed_waiting(b, e);
     progress_clear(&b->progress);
     return status;
@@ -347,6 +350,7 @@ static enum status build(struct builder *b, const struct config *config, struct 
     enum status status = walk_paths(&b->walk, b->options->paths, b->options->n_paths, e);
     if (status) return status;
     walk_report(&b->walk);
+    if (reader_prepare(b->options, b->walk.n, e)) return e->status;
     if (b->options->dry_run) return dry_run(&b->walk, b->options, e);
     if (b->walk.n == 0) return error_set(e, STATUS_INVALID, "no documents found; nothing was built");
     status = open_parts(b, config, e);
@@ -356,6 +360,7 @@ static enum status build(struct builder *b, const struct config *config, struct 
     status = check_index_memory(b, e);
     if (status) return status;
     progress_start(&b->progress, &b->walk);
+    b->reader = reader_open(b->options, b->walk.files, b->walk.n);
     status = add_files(b, e);
     return status ? status : commit(b, e);
 }
@@ -372,6 +377,7 @@ int index_build(const struct build_options *o, const struct config *config, stru
                : b->walk.n_skipped > 0    ? EXIT_SKIPPED
                                           : EXIT_FINE;
     if (status == STATUS_OK && !o->dry_run) print_summary(b);
+    reader_close(b->reader);
     collection_abandon(b->collection);
     embedder_model_close(&b->embedder);
     tokenizer_close(b->tokenizer);

@@ -136,14 +136,16 @@ static enum status take_part(void *context, const char *part, const struct docum
 
 static void skip_part(void *context, const struct error *why) { report_skipped(context, why); }
 
-enum status adder_put_file(struct adder *a, const struct found_file *file, bool *read, struct error *e) {
+enum status adder_put_file(struct adder *a, int number, bool *read, struct error *e) {
+    const struct found_file *file = &a->walk.files[number];
     struct document_taker taker = {.context = a, .take = take_part, .skip = skip_part};
     struct error why = {0};
     *read = false;
     if (index_interrupted) return error_set(e, STATUS_CANCELLED, "interrupted");
     a->file = file;
     a->failed = STATUS_OK;
-    enum status status = read_documents(&a->arguments->build, file, &taker, &why);
+    enum status status = a->reader ? reader_take(a->reader, number, &taker, &why)
+                                   : read_documents(&a->arguments->build, file, &index_interrupted, &taker, &why);
     *read = status == STATUS_OK || (is_own_fault(status) && !document_kind_holds_several(file->kind));
     if (status && a->failed == STATUS_OK && !index_interrupted) {
         report_skipped(a, &why);
@@ -167,6 +169,7 @@ enum status adder_open(struct adder *a, struct error *e) {
 }
 
 void adder_close(struct adder *a) {
+    reader_close(a->reader);
     living_close(a->collection);
     key_set_free(&a->known);
     document_cutter_close(&a->cutter);
@@ -184,9 +187,10 @@ static enum status add_files(struct adder *a, struct error *e) {
     struct gone_search gone = {.adder = a};
     enum status status = a->only_there ? gone_list_files(a->collection, &a->known, e) : STATUS_OK;
     a->seen = a->only_there ? &gone.ids : NULL;
+    a->reader = reader_open(&a->arguments->build, walk->files, walk->n);
     for (int i = 0; i < walk->n && status == STATUS_OK; i++) {
         const struct found_file *file = &walk->files[i];
-        status = adder_put_file(a, file, &read, e);
+        status = adder_put_file(a, i, &read, e);
         if (read && document_kind_holds_several(file->kind)) gone_set_file(&gone, file->stored, GONE_FILE_READ);
     }
     if (status == STATUS_OK && gone.files.n > 0 && a->only_there) status = gone_delete(&gone, e);
@@ -200,6 +204,7 @@ static enum status open_and_add(struct adder *a, struct error *e) {
     enum status status = walk_paths(&a->walk, arguments->rest + 1, arguments->n_rest - 1, e);
     if (status) return status;
     walk_report(&a->walk);
+    if (reader_prepare(&arguments->build, a->walk.n, e)) return e->status;
     if (arguments->build.dry_run) return dry_run(&a->walk, &arguments->build, e);
     status = adder_open(a, e);
     return status ? status : add_files(a, e);

@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "tools/index/index.h"
+#include "tools/index/index_reader.h"
 
 struct dry_run {
     struct walk *walk;
@@ -32,12 +32,14 @@ enum status dry_run(struct walk *w, const struct build_options *o, struct error 
     struct dry_run dry = {.walk = w};
     struct document_taker taker = {.context = &dry, .take = show_document, .skip = show_skipped};
     struct error why;
-    for (int i = 0; i < w->n; i++) {
+    struct file_reader *reader = reader_open(o, w->files, w->n);
+    for (int i = 0; i < w->n && !index_interrupted; i++) {
         dry.file = &w->files[i];
-        enum status status = read_documents(o, dry.file, &taker, &why);
-        if (index_interrupted) return error_set(e, STATUS_CANCELLED, "interrupted");
-        if (status) show_skipped(&dry, &why);
+        enum status status = reader_take(reader, i, &taker, &why);
+        if (status && !index_interrupted) show_skipped(&dry, &why);
     }
+    reader_close(reader);
+    if (index_interrupted) return error_set(e, STATUS_CANCELLED, "interrupted");
     line_print(stdout, "%d documents, %" PRIu64 " bytes of text, %d skipped; nothing was written", dry.n, dry.bytes,
                w->n_skipped);
     return STATUS_OK;

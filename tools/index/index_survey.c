@@ -47,7 +47,7 @@ void survey_texts(struct walk *w, const struct build_options *o) {
             if (read[i]) continue;
             read[i] = true;
             struct document_taker taker = {.context = &file->text_bytes, .take = count_text};
-            read_documents(o, file, &taker, &unreadable);
+            read_documents(o, file, &index_interrupted, &taker, &unreadable);
             seen[survey_kind(file)].file += (double)file->size;
             seen[survey_kind(file)].text += (double)file->text_bytes;
         }

@@ -106,14 +106,15 @@ struct watch_round {
     char **names;  /* [paths] in the collection */
 };
 
-static enum status read_file(struct watch_round *r, const struct found_file *file, struct error *e) {
+static enum status read_file(struct watch_round *r, int number, struct error *e) {
     struct folder_watch *w = r->watcher;
+    const struct found_file *file = &w->adder.walk.files[number];
     struct name_key path = key_of(file->path);
     int64_t signature = sign_file(file->path), *known = key_set_number(&w->signatures, path.a, path.b);
     bool read = false;
     gone_set_file(&r->gone, file->stored, GONE_FILE_THERE);
     if (known && *known == signature) return STATUS_OK;
-    enum status status = adder_put_file(&w->adder, file, &read, e);
+    enum status status = adder_put_file(&w->adder, number, &read, e);
     if (status) return status;
     if (read) gone_set_file(&r->gone, file->stored, GONE_FILE_READ);
     key_set_add(&w->signatures, path.a, path.b);
@@ -164,7 +165,7 @@ static enum status carry_out_round(struct watch_round *r, struct error *e) {
     struct adder *a = &r->watcher->adder;
     struct walk *walk = &a->walk;
     enum status status = walk_paths(walk, a->arguments->rest + 1, a->arguments->n_rest - 1, e);
-    for (int i = 0; i < walk->n && status == STATUS_OK; i++) status = read_file(r, &walk->files[i], e);
+    for (int i = 0; i < walk->n && status == STATUS_OK; i++) status = read_file(r, i, e);
     /* A folder that could not be read hides files that are there. */
     if (status == STATUS_OK && !walk->incomplete) status = gone_delete(&r->gone, e);
     return status;

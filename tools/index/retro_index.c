@@ -17,7 +17,13 @@
 #include "tools/index/index.h"
 #include "tools/usage.h"
 
-enum { DEFAULT_FILE_LIMIT = 64 << 20, LARGEST_FILE_LIMIT = 1 << 30, LARGEST_K = 1000, LARGEST_SECONDS = 86400 };
+enum {
+    DEFAULT_FILE_LIMIT = 64 << 20,
+    LARGEST_FILE_LIMIT = 1 << 30,
+    LARGEST_K = 1000,
+    LARGEST_SECONDS = 86400,
+    LARGEST_THREADS = 32
+};
 
 atomic_bool index_interrupted;
 
@@ -47,6 +53,7 @@ enum option_id {
     OPTION_INDEX,
     OPTION_LIMIT,
     OPTION_SECONDS,
+    OPTION_THREADS,
     OPTION_DRY,
     OPTION_QUERIES,
     OPTION_EXCLUDE,
@@ -99,6 +106,8 @@ static const struct index_row {
     {"--max-file-bytes", "N", "larger files are skipped (67108864)", OPTION_LIMIT, BUILD | EXTRACT | PUTS},
     {"--max-file-seconds", "N", "files whose reading takes longer are skipped (60)", OPTION_SECONDS,
      BUILD | EXTRACT | PUTS},
+    {"--threads", "N", "files that are read at the same time; else as many as there are cores", OPTION_THREADS,
+     BUILD | PUTS},
     {"--dry-run", NULL, "reads everything, lists the documents and what is skipped, and writes nothing", OPTION_DRY,
      BUILD | PUTS},
     {"--follow", NULL, "follows links that lead out of PATH; else they are skipped", OPTION_FOLLOW, BUILD | PUTS},
@@ -145,6 +154,10 @@ static enum status parse_option(struct index_arguments *a, int option, const cha
         case OPTION_SECONDS:
             status = usage_number("--max-file-seconds", value, 1, LARGEST_SECONDS, &n, e);
             a->build.max_seconds = (int)n;
+            break;
+        case OPTION_THREADS:
+            status = usage_number("--threads", value, 1, LARGEST_THREADS, &n, e);
+            a->build.threads = (int)n;
             break;
         case 'k':
             status = usage_number("-k", value, 1, LARGEST_K, &n, e);
@@ -257,7 +270,7 @@ static int run_extract(struct index_arguments *a, struct error *e) {
     struct document_taker taker = {.context = &n_skipped, .take = print_document, .skip = print_skipped};
     if (index_expect(a, 1, "extract FILE", e)) return EXIT_FAILED;
     struct found_file file = {.path = a->rest[0], .kind = document_kind(a->rest[0])};
-    if (read_documents(&a->build, &file, &taker, e)) return EXIT_FAILED;
+    if (read_documents(&a->build, &file, &index_interrupted, &taker, e)) return EXIT_FAILED;
     return n_skipped > 0 ? EXIT_SKIPPED : EXIT_FINE;
 }
 
