@@ -268,8 +268,8 @@ def test_interrupted(docs, tmp_path, number):
     time.sleep(0.5)
     process.send_signal(number)
     _, stderr = process.communicate(timeout=300)
-    assert process.returncode == 130 and "unchanged" in stderr
-    assert sorted(out.rglob("*")) == before
+    assert process.returncode == 130 and "unchanged, and the next build goes on" in stderr
+    assert sorted(out.rglob("*")) == sorted([*before, out / "unfinished.vectors"])
     assert run("verify", out).returncode == 0
 
 
@@ -292,6 +292,42 @@ def test_killed_and_two_writers(docs, tmp_path):
     assert run("verify", out).returncode == 0 and stats(out)["generation"] == "1"
     assert build(out, docs).returncode == 0
     assert stats(out)["generation"] == "2" and run("verify", out).returncode == 0
+
+
+def test_goes_on(tmp_path):
+    """After a kill the next build takes the vectors over that are whole, and makes what it would have made from nothing."""
+    many, out, whole = tmp_path / "many", tmp_path / "collection", tmp_path / "whole"
+    many.mkdir()
+    for i in range(10):
+        (many / f"{i}.txt").write_text(" ".join(f"word{j} of text {i}." for j in range(80)))
+    process = subprocess.Popen([INDEX, "build", "--out", out, *MODEL, "--chunk-length", "8", many], stderr=subprocess.DEVNULL)
+    kept = out / "unfinished.vectors"
+    deadline = time.monotonic() + 60
+    while not (kept.exists() and kept.stat().st_size > 300 * 1568) and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    raw = bytearray(kept.read_bytes())
+    n = (len(raw) - 32) // 1568
+    raw[32 + (n - 2) * 1568 + 200] ^= 1
+    kept.write_bytes(raw)
+
+    (many / "7.txt").write_text("This file has changed meanwhile.")
+    (many / "0.txt").rename(many / "zz.txt")
+    done = build(out, many, "--chunk-length", 8)
+    assert done.returncode == 0 and f"going on: an interrupted build has left the vectors of {n - 2} chunks" in done.stderr
+    assert not kept.exists() and run("verify", out).returncode == 0
+    fresh = build(whole, many, "--chunk-length", 8)
+    assert fresh.returncode == 0 and "going on" not in fresh.stderr
+    files = lambda folder: {f.relative_to(folder / "gen-000001"): f.read_bytes() for f in (folder / "gen-000001").iterdir()}
+    assert files(out) == files(whole)
+
+    # Vectors of another maker are no use.
+    kept.write_bytes(raw)
+    done = build(out, many / "7.txt", "--set", "retrieval.document_prompt=passage: ")
+    assert done.returncode == 0 and "going on" not in done.stderr and not kept.exists()
+    kept.write_bytes(b"no vectors at all")
+    assert build(out, many / "7.txt").returncode == 0 and not kept.exists()
 
 
 def test_damage_is_found(docs, tmp_path):

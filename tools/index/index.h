@@ -72,7 +72,8 @@ void progress_start(struct index_progress *p, const struct walk *w);
 void progress_read(struct index_progress *p, uint64_t expected, uint64_t text_bytes);
 /* A file was read; what was expected of it beyond its documents does not come. */
 void progress_read_file(struct index_progress *p, uint64_t expected);
-void progress_embedded(struct index_progress *p, int chunks, uint64_t text_bytes);
+/* Chunks went into the collection: bytes of their text that were embedded now, and those whose vectors were there. */
+void progress_embedded(struct index_progress *p, int chunks, uint64_t text_bytes, uint64_t kept_bytes);
 void progress_show(struct index_progress *p, bool last);
 void progress_clear(struct index_progress *p); /* before any other line on stderr */
 

@@ -13,6 +13,7 @@
 #include "server/host/document_cutter.h"
 #include "server/host/embedder_model.h"
 #include "tools/index/index_reader.h"
+#include "tools/index/index_unfinished.h"
 
 enum { BATCH_CHUNKS = 256, BATCH_BYTES = 1 << 20, DEFAULT_CHUNK_LENGTH = 64 };
 
@@ -24,6 +25,7 @@ struct builder {
     struct tokenizer *tokenizer;
     struct embedder embedder;
     struct collection_builder *collection;
+    struct unfinished unfinished;
     struct document_cutter cutter;
     struct key_set texts; /* hash and length of each text, so that a copy is added once */
     int n_copies, n_added;
@@ -33,6 +35,7 @@ struct builder {
     size_t ends[BATCH_CHUNKS];
     int n_waiting;
     float *vectors; /* [BATCH_CHUNKS, dim] */
+    float *made;    /* [BATCH_CHUNKS, dim] those of them that were embedded now */
 };
 
 static void report(struct builder *b, const struct error *why) {
@@ -45,24 +48,53 @@ static enum status check_interrupted(struct error *e) {
     return index_interrupted ? error_set(e, STATUS_CANCELLED, "interrupted") : STATUS_OK;
 }
 
-/* Of the next n chunks, whose text has so many bytes. */
-static enum status add_vectors(struct builder *b, const float *vectors, int n, size_t bytes, struct error *e) {
+/* Of the next n chunks; of their text so many bytes were embedded, and so many kept by an interrupted build. */
+static enum status add_vectors(struct builder *b, const float *vectors, int n, size_t embedded, size_t kept,
+                               struct error *e) {
     enum status status = collection_add_vectors(b->collection, vectors, n, e);
-    progress_embedded(&b->progress, n, bytes);
+    progress_embedded(&b->progress, n, embedded, kept);
     return status ? status : check_interrupted(e);
+}
+
+/* The vectors of the waiting chunks, all but those that an interrupted build has kept; *embedded: bytes of text that
+ * were embedded. */
+static enum status make_vectors(struct builder *b, const struct text_span *texts, size_t *embedded, struct error *e) {
+    struct text_span missing[BATCH_CHUNKS];
+    int places[BATCH_CHUNKS], n = 0;
+    size_t dim = (size_t)b->embedder.dim;
+    for (int i = 0; i < b->n_waiting; i++) {
+        const float *kept = unfinished_find(&b->unfinished, texts[i]);
+        if (kept) {
+            memcpy(b->vectors + (size_t)i * dim, kept, dim * sizeof *kept);
+            continue;
+        }
+        missing[n] = texts[i];
+        places[n] = i;
+        *embedded += texts[i].size;
+        n++;
+    }
+    struct embed_request request = {.texts = missing, .n = n, .role = EMBED_DOCUMENT, .vectors = b->made};
+    if (n > 0 && embedder_embed(&b->embedder, &request, e)) return e->status;
+    for (int i = 0; i < n; i++) {
+        const float *made = b->made + (size_t)i * dim;
+        memcpy(b->vectors + (size_t)places[i] * dim, made, dim * sizeof *made);
+        unfinished_keep(&b->unfinished, missing[i], made);
+    }
+    return STATUS_OK;
 }
 
 static enum status embed_waiting(struct builder *b, struct error *e) {
     struct text_span texts[BATCH_CHUNKS];
     size_t start = 0;
+    size_t embedded = 0;
     if (b->n_waiting == 0) return STATUS_OK;
     for (int i = 0; i < b->n_waiting; i++) {
         texts[i] = (struct text_span){b->waiting.data + start, b->ends[i] - start};
         start = b->ends[i];
     }
-    struct embed_request request = {.texts = texts, .n = b->n_waiting, .role = EMBED_DOCUMENT, .vectors = b->vectors};
-    enum status status = embedder_embed(&b->embedder, &request, e);
-    if (status == STATUS_OK) status = add_vectors(b, b->vectors, b->n_waiting, b->waiting.size, e);
+    enum status status = make_vectors(b, texts, &embedded, e);
+    if (status == STATUS_OK)
+        status = add_vectors(b, b->vectors, b->n_waiting, embedded, b->waiting.size - embedded, e);
     b->n_waiting = 0;
     buffer_clear(&b->waiting);
     return status;
@@ -81,7 +113,7 @@ static enum status add_chunks(struct builder *b, const char *stored, const struc
                                            .n = cut->tokens.n};
     enum status status = cut->is_picture ? embed_waiting(b, e) : STATUS_OK;
     if (status == STATUS_OK) status = collection_add_document(b->collection, &document, e);
-    if (cut->is_picture) return status ? status : add_vectors(b, cut->vectors, cut->n_chunks, d->text.size, e);
+    if (cut->is_picture) return status ? status : add_vectors(b, cut->vectors, cut->n_chunks, d->text.size, 0, e);
     for (int i = 0; i < cut->n_chunks && status == STATUS_OK; i++) {
         buffer_append(&b->waiting, d->text.data + cut->bounds[i], cut->bounds[i + 1] - cut->bounds[i]);
         b->ends[b->n_waiting] = b->waiting.size;
@@ -240,6 +272,25 @@ static enum status check_index_memory(const struct builder *b, struct error *e) 
     return budget_check_host(&parts, e);
 }
 
+/* All that a vector depends on, beside its text. */
+static uint64_t hash_maker(const struct builder *b, const struct config *config) {
+    struct buffer facts = {0};
+    const char *prompt = b->embedder.prompts[EMBED_DOCUMENT];
+    buffer_printf(&facts, "%016" PRIx64 " %d %d %s\n%s", b->embedder.hash, b->embedder.dim,
+                  (int)config->retrieval.embedder_dtype, config->model.device, prompt ? prompt : "");
+    uint64_t hash = hash_bytes(facts.data, facts.size, 0);
+    buffer_free(&facts);
+    return hash;
+}
+
+static enum status open_unfinished(struct builder *b, const struct config *config, struct error *e) {
+    struct unfinished *u = &b->unfinished;
+    enum status status = unfinished_open(u, b->options->out, hash_maker(b, config), b->embedder.dim, e);
+    if (status == STATUS_OK && u->n_kept > 0)
+        fprintf(stderr, "going on: an interrupted build has left the vectors of %" PRId64 " chunks\n", u->n_kept);
+    return status;
+}
+
 static enum status open_parts(struct builder *b, const struct config *config, struct error *e) {
     int32_t eod;
     if (config->model.path[0] == '\0' || config->retrieval.embedder[0] == '\0')
@@ -251,6 +302,7 @@ static enum status open_parts(struct builder *b, const struct config *config, st
         return e->status;
     if (config->retrieval.threads > 0) index_set_threads(config->retrieval.threads);
     b->vectors = xmalloc((size_t)BATCH_CHUNKS * (size_t)b->embedder.dim * sizeof *b->vectors);
+    b->made = xmalloc((size_t)BATCH_CHUNKS * (size_t)b->embedder.dim * sizeof *b->made);
     /* Other programs may start in other folders. */
     char *embedder = realpath(config->retrieval.embedder, NULL), *tokenizer = realpath(config->model.path, NULL);
     struct collection_options o = {.chunk_length = b->cutter.chunk_length,
@@ -266,7 +318,7 @@ static enum status open_parts(struct builder *b, const struct config *config, st
     enum status status = collection_create(&b->collection, b->options->out, &o, e);
     free(embedder);
     free(tokenizer);
-    return status;
+    return status ? status : open_unfinished(b, config, e);
 }
 
 struct chunk_counter {
@@ -330,7 +382,9 @@ static enum status commit(struct builder *b, struct error *e) {
     progress_show(&b->progress, true);
     fprintf(stderr, "building the index of %" PRId64 " vectors\n", b->progress.chunks);
     b->collection = NULL;
-    return collection_commit(collection, e);
+    enum status status = collection_commit(collection, e);
+    if (status == STATUS_OK) unfinished_remove(&b->unfinished);
+    return status;
 }
 
 static void print_summary(const struct builder *b) {
@@ -386,7 +440,9 @@ int index_build(const struct build_options *o, const struct config *config, stru
     buffer_free(&b->waiting);
     buffer_free(&b->metadata);
     document_cutter_close(&b->cutter);
+    unfinished_close(&b->unfinished);
     free(b->vectors);
+    free(b->made);
     free(b);
     return code;
 }

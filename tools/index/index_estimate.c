@@ -27,6 +27,11 @@ void estimate_done(struct index_estimate *t, uint64_t text_bytes, double now) {
     t->last = now;
 }
 
+void estimate_kept(struct index_estimate *t, uint64_t text_bytes) {
+    t->waiting -= (double)text_bytes;
+    t->done += (double)text_bytes;
+}
+
 /* Bytes of text that are still to be embedded. */
 static double remaining_text(const struct index_estimate *t) {
     return t->waiting + t->expected * (t->text + TRUSTED_BYTES) / (t->guessed + TRUSTED_BYTES);

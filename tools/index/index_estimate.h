@@ -22,6 +22,8 @@ void estimate_expect(struct index_estimate *t, uint64_t guess);
 void estimate_read(struct index_estimate *t, uint64_t guess, uint64_t text_bytes);
 /* Text that was read has been embedded. */
 void estimate_done(struct index_estimate *t, uint64_t text_bytes, double now);
+/* Text that was read is done, and took no time: it says nothing of how long the rest takes. */
+void estimate_kept(struct index_estimate *t, uint64_t text_bytes);
 /* 0 .. 1, never less than before. */
 double estimate_share(struct index_estimate *t);
 /* Seconds; -1 while nothing has been embedded. */

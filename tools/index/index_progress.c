@@ -23,8 +23,9 @@ void progress_read_file(struct index_progress *p, uint64_t expected) {
     progress_read(p, expected, 0);
 }
 
-void progress_embedded(struct index_progress *p, int chunks, uint64_t text_bytes) {
+void progress_embedded(struct index_progress *p, int chunks, uint64_t text_bytes, uint64_t kept_bytes) {
     p->chunks += chunks;
+    estimate_kept(&p->estimate, kept_bytes);
     estimate_done(&p->estimate, text_bytes, time_now());
     progress_show(p, false);
 }

@@ -406,6 +406,13 @@ static int run_help(struct index_arguments *a, struct error *e) {
     return EXIT_FAILED;
 }
 
+static const char *tell_interrupted(const struct index_command *command, const struct index_arguments *a) {
+    if (command->bit & (ADD | UPDATE)) return "what was printed is kept";
+    if (command->bit == BUILD && !a->build.dry_run)
+        return "what was there before is unchanged, and the next build goes on from here";
+    return "what was there before is unchanged";
+}
+
 static int run(const struct index_command *command, int argc, char **argv) {
     struct error e = {0};
     struct index_arguments a = {.k = 5, .build = {.max_file_bytes = DEFAULT_FILE_LIMIT}};
@@ -413,12 +420,10 @@ static int run(const struct index_command *command, int argc, char **argv) {
     int code = parse(&a, command->bit, argc, argv, &e) ? EXIT_FAILED
                : a.help                                ? print_help(command)
                                                        : command->run(&a, &e);
+    if (code == EXIT_FAILED) line_print(stderr, "retro-index %s: %s", command->usage.name, e.text);
+    if (code == EXIT_INTERRUPTED) fprintf(stderr, "retro-index: interrupted; %s\n", tell_interrupted(command, &a));
     config_free(&a.config);
     buffer_free(&a.metadata);
-    if (code == EXIT_FAILED) line_print(stderr, "retro-index %s: %s", command->usage.name, e.text);
-    if (code == EXIT_INTERRUPTED)
-        fprintf(stderr, command->bit == ADD ? "retro-index: interrupted; what was printed is kept\n"
-                                            : "retro-index: interrupted; what was there before is unchanged\n");
     return code;
 }
 

@@ -1,0 +1,29 @@
+/* tools/index/index_unfinished.h: vectors of a build, kept in DIR/unfinished.vectors until the build is complete, so
+ * that the next one goes on where an interrupted one was. A vector is found by the text of its chunk: files may have
+ * changed meanwhile, and come in another order. Each has a checksum; those that a crash left in part are not there. */
+#pragma once
+
+#include "config/base/buffer.h"
+#include "config/base/key_set.h"
+
+/* Zero-initialise. */
+struct unfinished {
+    char *path;
+    int fd; /* where `path` is set; -1: nothing is kept any more */
+    int dim;
+    struct file_map kept;  /* vectors of the build before */
+    struct key_set places; /* in `kept`: numbers of its records, from 1 */
+    int64_t n_kept, n_used;
+    struct buffer record;
+};
+
+/* Finds what a build with the same embedder has left in dir; else there is nothing. The caller holds the collection's
+ * lock. `maker`: a hash of all that a vector depends on beside the text. */
+enum status unfinished_open(struct unfinished *u, const char *dir, uint64_t maker, int dim, struct error *e);
+/* The vector [dim] of a chunk's text; NULL: it is not there. */
+const float *unfinished_find(struct unfinished *u, struct text_span text);
+/* Keeps one. Where the disk is full, a warning says so, and no more are kept. */
+void unfinished_keep(struct unfinished *u, struct text_span text, const float *vector);
+/* Removes the file: the build is complete. */
+void unfinished_remove(struct unfinished *u);
+void unfinished_close(struct unfinished *u);
