@@ -31,6 +31,7 @@ def docs(tmp_path):
     folder.mkdir()
     (folder / "bread.md").write_text(FRONT)
     (folder / "latin.md").write_bytes(FRONT.encode().replace(b"team", b"\xba").replace(b"year", b"\xbb") + 500 * b"More. ")
+    (folder / "damaged.md").write_bytes(FRONT.encode().replace(b"team", b"\xba").replace(b"year", b"\xbb") + 100 * "Möre. ".encode())
     (folder / "open.md").write_text("---\nteam: nobody\nThe line that ends it is missing.\n")
     (folder / "tar.txt").write_text("---\nteam: text\n---\nTo unpack an archive, run tar with -xf.\n")
     (folder / "tar.txt.meta.json").write_text('{"team": "packers", "sizes": [1, 2.5]}')
@@ -50,10 +51,12 @@ def test_metadata_of_files(docs, tmp_path):
     tar = {"team": "packers", "sizes": [1, 2.5]}
     run("build", "--out", out, *MODEL, docs)
     latin = {{"team": "º", "year": "»"}.get(key, key): value for key, value in bread.items()}
-    assert metadata(out) == {"docs/bread.md": bread, "docs/latin.md": latin, "docs/open.md": None, "docs/tar.txt": tar}
+    damaged = {key: value for key, value in bread.items() if key not in ("team", "year")}
+    assert metadata(out) == {"docs/bread.md": bread, "docs/latin.md": latin, "docs/damaged.md": damaged, "docs/open.md": None, "docs/tar.txt": tar}
     run("add", "--meta", "team=all", "--meta", "more=1", out, docs)
     assert metadata(out) == {"docs/bread.md": {**bread, "team": "all", "more": 1}, "docs/open.md": {"team": "all", "more": 1},
                              "docs/latin.md": {**latin, "team": "all", "more": 1},
+                             "docs/damaged.md": {**damaged, "team": "all", "more": 1},
                              "docs/tar.txt": {**tar, "team": "all", "more": 1}}
 
     found = run("search", "--filter", '{"range": {"date": {"gte": "2024-01-01"}}}', out, "archive").stdout
