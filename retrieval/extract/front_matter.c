@@ -104,6 +104,8 @@ static void read_line(struct front_matter *m, struct text_span line, struct text
 void front_matter_read(struct text_span text, struct json_writer *w, front_matter_begin *begin, void *context) {
     struct front_matter m = {.w = w, .begin = begin, .context = context};
     struct text_span rest = text, search, line;
+    /* JSON has no NUL, and a text that has one is none. */
+    if (text.size == 0 || memchr(text.text, '\0', text.size)) return;
     if (!span_is(trim(next_line(&rest)), "---")) return;
     search = rest;
     bool closed = false;
