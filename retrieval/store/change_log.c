@@ -420,10 +420,12 @@ enum status change_log_sync(struct change_log *l, const struct change_log_end *e
     return status;
 }
 
-void change_log_give_up(struct change_log *l, uint64_t size) {
+bool change_log_give_up(struct change_log *l, uint64_t size) {
     struct error why;
     l->failed = true;
-    if (disk_truncate(l->path, size, &why)) log_warn("%s", why.text);
+    if (disk_truncate(l->path, size, &why) == STATUS_OK) return true;
+    log_warn("%s", why.text);
+    return false;
 }
 
 struct change_log_end change_log_end(const struct change_log *l) {

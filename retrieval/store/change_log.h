@@ -61,8 +61,9 @@ enum status change_log_append(struct change_log *l, enum change_kind kind, struc
 /* All up to `end`, which was appended, is on the disk. After a failure nobody knows what is: the log takes no further
  * record, and change_log_give_up is to be called. Another thread may append meanwhile. */
 enum status change_log_sync(struct change_log *l, const struct change_log_end *end, struct error *e);
-/* Takes what was appended behind `size` off the log again, so that no later fsync is taken for theirs. */
-void change_log_give_up(struct change_log *l, uint64_t size);
+/* Takes what was appended behind `size` off the log again, so that no later fsync is taken for theirs. False: it is
+ * still there. */
+bool change_log_give_up(struct change_log *l, uint64_t size);
 struct change_log_end change_log_end(const struct change_log *l); /* behind what was appended */
 void change_log_close(struct change_log *l);                      /* NULL: nothing */
 /* Cuts what follows `end`, damaged or torn, into changes.cut: for `verify --repair`. */

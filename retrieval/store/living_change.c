@@ -7,7 +7,10 @@
 #include "retrieval/store/living_private.h"
 
 static enum status refuse_change(const struct living *l, struct error *e) {
-    return error_set(e, STATUS_IO, "%s: a change could not be written; nothing is changed until it is opened again",
+    if (l->uncut)
+        return error_set(e, STATUS_IO, "%s: a change could neither be written nor taken back; restart the program",
+                         l->dir);
+    return error_set(e, STATUS_IO, "%s: a change could not be written, nor those that waited with it; try again",
                      l->dir);
 }
 
@@ -46,10 +49,20 @@ static void unlock_folder(struct living *l) {
     l->lock_file = -1;
 }
 
+/* After a failure, when all who were changing something have left: the log is opened anew, as another program would. It
+ * ends with the last change that was acknowledged, and is put on the disk once more before anything is written behind
+ * it. */
+static void begin_again(struct living *l) {
+    l->failed = false;
+    l->n_kept = l->n_written;
+    l->end.synced = 0;
+}
+
 enum status living_begin_change(struct living *l, struct error *e) {
     enum status status = STATUS_OK;
     while (l->locking) pthread_cond_wait(&l->changed, &l->lock);
-    if (l->failed) return refuse_change(l, e);
+    if (l->failed && (l->uncut || l->n_changing > 0)) return refuse_change(l, e);
+    if (l->failed) begin_again(l);
     if (l->n_changing == 0) {
         l->locking = true;
         pthread_mutex_unlock(&l->lock);
@@ -105,7 +118,7 @@ static void drop_pending(struct living *l) {
     }
     l->pending_end = &l->pending;
     l->failed = true;
-    change_log_give_up(l->log, l->end.size);
+    l->uncut = !change_log_give_up(l->log, l->end.size);
 }
 
 /* One fsync for all that is written. */

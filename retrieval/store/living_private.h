@@ -94,7 +94,8 @@ struct living {
     uint64_t n_written, n_kept; /* tickets given, and those of changes that are on the disk and in a view */
     bool syncing, compacting;
     bool paused; /* compaction is about to end: changes wait */
-    bool failed; /* a change could not be written: nothing more is changed */
+    bool failed; /* a change could not be written: nothing more is changed by those that are under way */
+    bool uncut;  /* and what was written of it could not be taken back: nothing more is changed at all */
 };
 
 /* A generation without changes; takes over the caller's hold of c. */

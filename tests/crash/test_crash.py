@@ -247,6 +247,9 @@ def test_add_and_delete(folder):
     s.add_faults()
     s.add_second_programs()
     s.check()
+    # After a write or an fsync that failed, the next change of the same program is carried out.
+    failed = [text for label, _, text in s.cases if label.startswith("eio") and "failed" in text]
+    assert len(failed) > 20 and not any("opened anew" in text for text in failed), failed
     report("add, delete", s)
 
 
