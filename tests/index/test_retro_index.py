@@ -1,5 +1,6 @@
 """The real retro-index on small folders of documents: build, search, stats, verify, bad input, Ctrl-C, damage."""
 import gzip
+import json
 import os
 import pathlib
 import re
@@ -485,6 +486,32 @@ def test_progress_within_a_large_file(docs, tmp_path):
     shares = [int(n) for n in re.findall(r"\] +(\d+) %", seen)]
     assert shares == sorted(shares) and shares[-1] == 100, shares
     assert max(b - a for a, b in zip(shares, shares[1:])) <= 34, shares
+
+
+@pytest.mark.skipif(not has_terminals(), reason="there are no pseudo-terminals")
+def test_colors_on_terminals_only(tmp_path):
+    (tmp_path / "a.bin").write_bytes(b"x")
+
+    def shown(**environment):
+        return subprocess.run(["script", "-qec", f"'{INDEX}' extract '{tmp_path}/a.bin'", "/dev/null"], capture_output=True, text=True,
+                              stdin=subprocess.DEVNULL, timeout=60, env={**{k: v for k, v in os.environ.items() if k != "NO_COLOR"}, **environment}).stdout
+
+    assert shown(TERM="xterm").startswith("\x1b[31mretro-index\x1b[0m extract: ")
+    for plain in (shown(TERM="dumb"), shown(TERM="xterm", NO_COLOR="1"), run("extract", tmp_path / "a.bin").stderr):
+        assert plain.startswith("retro-index extract: ") and "\x1b" not in plain
+
+
+def test_json_of_every_command(docs, tmp_path):
+    """Standard output is an object a line."""
+    out, lines = tmp_path / "collection", lambda done: [json.loads(line) for line in done.stdout.splitlines()]
+    dry = lines(run("build", "--dry-run", "--json", docs))
+    assert dry[-1]["documents"] == len(dry) - 1 > 1 and set(dry[0]) == {"path", "title", "bytes"}
+    built, = lines(build(out, docs, "--json"))
+    assert built["effect"] == "built" and built["documents"] == dry[-1]["documents"] and built["chunks"] == int(stats(out)["chunks"])
+    extracted, = lines(run("extract", "--json", next(docs.glob("*.md"))))
+    assert extracted["part"] == "" and extracted["text"]
+    said, = lines(run("neighbors", "--json", "--out", tmp_path / "n", "-k", 2, out))
+    assert said == {"file": str(tmp_path / "n"), "k": 2, "queries": built["chunks"]}
 
 
 def test_other_tokenizer_is_refused(docs, tmp_path):

@@ -88,6 +88,7 @@ struct build_options {
     bool follow; /* links that lead out of the paths */
     bool pictures;
     bool dry_run;
+    bool json; /* what is printed on standard output */
     char **paths;
     int n_paths;
 };
@@ -104,6 +105,7 @@ int index_build(const struct build_options *o, const struct config *config, stru
 
 struct neighbors_options {
     const char *out;
+    bool json;           /* what is printed on standard output */
     const char *queries; /* NULL: all chunks of the collection */
     int k;
     bool exclude_same_document;

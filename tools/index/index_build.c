@@ -8,10 +8,12 @@
 
 #include "config/base/hash.h"
 #include "config/json/json_table.h"
+#include "config/json/json_writer.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/budget.h"
 #include "server/host/document_cutter.h"
 #include "server/host/embedder_model.h"
+#include "tools/index/index_color.h"
 #include "tools/index/index_reader.h"
 #include "tools/index/index_unfinished.h"
 
@@ -40,7 +42,7 @@ struct builder {
 
 static void report(struct builder *b, const struct error *why) {
     progress_clear(&b->progress);
-    line_print(stderr, "skipped: %s%s", why->text, why->status == STATUS_TOO_LARGE ? " (--max-file-bytes)" : "");
+    color_skipped(why);
     b->walk.n_skipped++;
 }
 
@@ -153,7 +155,7 @@ static enum status add_document(struct file_adder *a, const char *part, const st
     buffer_printf(&stored, "%s%s", a->file->stored, part);
     if (d->note) {
         progress_clear(&b->progress);
-        line_print(stderr, "note: %s%s: %s", a->file->path, part, d->note);
+        color_line(stderr, COLOR_CYAN, "note:", " %s%s: %s", a->file->path, part, d->note);
     }
     if (metadata_of_file(&b->metadata, &given, a->file, text, &why)) {
         report(b, &why);
@@ -387,6 +389,24 @@ static enum status commit(struct builder *b, struct error *e) {
     return status;
 }
 
+static void print_summary_json(const struct builder *b, double seconds) {
+    struct buffer text = {0};
+    struct json_writer w;
+    put_begin(&w, &text);
+    put_object(&w);
+    put_key_string(&w, "effect", "built");
+    put_key_string(&w, "collection", b->options->out);
+    put_key_int(&w, "documents", b->n_added);
+    put_key_int(&w, "chunks", b->progress.chunks);
+    put_key_float(&w, "seconds", (float)seconds);
+    put_key_int(&w, "copies", b->n_copies + b->walk.n_repeated);
+    put_key_int(&w, "skipped", b->walk.n_skipped);
+    put_key_int(&w, "not_read", b->walk.n_unknown_files + b->walk.n_dotted);
+    put_object_end(&w);
+    put_line(&w, stdout);
+    buffer_free(&text);
+}
+
 static void print_summary(const struct builder *b) {
     double seconds = time_now() - b->progress.started;
     int n_copies = b->n_copies + b->walk.n_repeated;
@@ -395,6 +415,10 @@ static void print_summary(const struct builder *b) {
     if (n_copies > 0) snprintf(copies, sizeof copies, ", %d copies left out", n_copies);
     if (b->walk.n_skipped > 0) snprintf(skipped, sizeof skipped, ", %d skipped", b->walk.n_skipped);
     if (n_not_read > 0) snprintf(not_read, sizeof not_read, ", %d of other kinds or hidden not read", n_not_read);
+    if (b->options->json) {
+        print_summary_json(b, seconds);
+        return;
+    }
     line_print(stdout, "%s: %d documents, %" PRId64 " chunks in %.1f s (%.0f chunks/s)%s%s%s", b->options->out,
                b->n_added, b->progress.chunks, seconds, (double)b->progress.chunks / (seconds > 0 ? seconds : 1),
                copies, skipped, not_read);

@@ -9,17 +9,23 @@
 #include "config/json/json_writer.h"
 #include "server/host/embedder_model.h"
 #include "tools/index/index_adder.h"
+#include "tools/index/index_color.h"
 
 static const char *const effect_names[] = {[CHANGE_NOTHING] = "unchanged",
                                            [CHANGE_ADDED] = "added",
                                            [CHANGE_REPLACED] = "replaced",
                                            [CHANGE_DELETED] = "deleted"};
 
+static const enum line_color effect_colors[] = {[CHANGE_NOTHING] = COLOR_NONE,
+                                                [CHANGE_ADDED] = COLOR_GREEN,
+                                                [CHANGE_REPLACED] = COLOR_YELLOW,
+                                                [CHANGE_DELETED] = COLOR_RED};
+
 void index_print_effect(const struct index_arguments *a, enum change_effect effect, const char *id, const char *path) {
     struct buffer text = {0};
     struct json_writer w;
     if (!a->json) {
-        line_print(stdout, "%s %s", effect_names[effect], id);
+        color_line(stdout, effect_colors[effect], effect_names[effect], " %s", id);
         fflush(stdout);
         return;
     }
@@ -70,7 +76,7 @@ enum status metadata_add(struct buffer *metadata, const char *text, struct error
 /* Add. */
 
 static void report_skipped(struct adder *a, const struct error *why) {
-    line_print(stderr, "skipped: %s%s", why->text, why->status == STATUS_TOO_LARGE ? " (--max-file-bytes)" : "");
+    color_skipped(why);
     a->walk.n_skipped++;
 }
 
@@ -123,7 +129,7 @@ static bool is_own_fault(enum status status) {
 
 static enum status take_part(void *context, const char *part, const struct document_text *d, struct error *e) {
     struct adder *a = context;
-    if (d->note) line_print(stderr, "note: %s%s: %s", a->file->path, part, d->note);
+    if (d->note) color_line(stderr, COLOR_CYAN, "note:", " %s%s: %s", a->file->path, part, d->note);
     if (index_interrupted) return a->failed = error_set(e, STATUS_CANCELLED, "interrupted");
     enum status status = put_part(a, part, d, e);
     if (is_own_fault(status)) {

@@ -2,6 +2,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "config/json/json_writer.h"
+#include "tools/index/index_color.h"
 #include "tools/index/index_reader.h"
 
 struct dry_run {
@@ -9,14 +11,46 @@ struct dry_run {
     const struct found_file *file;
     int n;
     uint64_t bytes;
+    bool json;
 };
+
+static void put_document(const struct dry_run *dry, const char *part, const struct document_text *d) {
+    struct buffer text = {0}, path = {0};
+    struct json_writer w;
+    buffer_printf(&path, "%s%s", dry->file->stored, part);
+    put_begin(&w, &text);
+    put_object(&w);
+    put_key_string(&w, "path", path.data);
+    put_key_string(&w, "title", d->title.data ? d->title.data : "");
+    put_key_int(&w, "bytes", (int64_t)d->text.size);
+    put_object_end(&w);
+    put_line(&w, stdout);
+    buffer_free(&text);
+    buffer_free(&path);
+}
+
+static void put_total(const struct dry_run *dry) {
+    struct buffer text = {0};
+    struct json_writer w;
+    put_begin(&w, &text);
+    put_object(&w);
+    put_key_int(&w, "documents", dry->n);
+    put_key_int(&w, "bytes", (int64_t)dry->bytes);
+    put_key_int(&w, "skipped", dry->walk->n_skipped);
+    put_object_end(&w);
+    put_line(&w, stdout);
+    buffer_free(&text);
+}
 
 static enum status show_document(void *context, const char *part, const struct document_text *d, struct error *e) {
     struct dry_run *dry = context;
     if (index_interrupted) return error_set(e, STATUS_CANCELLED, "interrupted");
-    if (d->note) line_print(stderr, "note: %s%s: %s", dry->file->path, part, d->note);
-    line_print(stdout, "%9zu  %s%s%s%s", d->text.size, dry->file->stored, part, d->title.size > 0 ? "  " : "",
-               d->title.data);
+    if (d->note) color_line(stderr, COLOR_CYAN, "note:", " %s%s: %s", dry->file->path, part, d->note);
+    if (dry->json)
+        put_document(dry, part, d);
+    else
+        line_print(stdout, "%9zu  %s%s%s%s", d->text.size, dry->file->stored, part, d->title.size > 0 ? "  " : "",
+                   d->title.data);
     dry->n++;
     dry->bytes += d->text.size;
     return STATUS_OK;
@@ -24,12 +58,12 @@ static enum status show_document(void *context, const char *part, const struct d
 
 static void show_skipped(void *context, const struct error *why) {
     struct dry_run *dry = context;
-    line_print(stderr, "skipped: %s%s", why->text, why->status == STATUS_TOO_LARGE ? " (--max-file-bytes)" : "");
+    color_skipped(why);
     dry->walk->n_skipped++;
 }
 
 enum status dry_run(struct walk *w, const struct build_options *o, struct error *e) {
-    struct dry_run dry = {.walk = w};
+    struct dry_run dry = {.walk = w, .json = o->json};
     struct document_taker taker = {.context = &dry, .take = show_document, .skip = show_skipped};
     struct error why;
     struct file_reader *reader = reader_open(o, w->files, w->n);
@@ -40,7 +74,10 @@ enum status dry_run(struct walk *w, const struct build_options *o, struct error 
     }
     reader_close(reader);
     if (index_interrupted) return error_set(e, STATUS_CANCELLED, "interrupted");
-    line_print(stdout, "%d documents, %" PRIu64 " bytes of text, %d skipped; nothing was written", dry.n, dry.bytes,
-               w->n_skipped);
+    if (o->json)
+        put_total(&dry);
+    else
+        line_print(stdout, "%d documents, %" PRIu64 " bytes of text, %d skipped; nothing was written", dry.n, dry.bytes,
+                   w->n_skipped);
     return STATUS_OK;
 }

@@ -9,6 +9,7 @@
 #include "server/host/embedder_model.h"
 #include "server/host/reranker_model.h"
 #include "tools/index/index.h"
+#include "tools/index/index_color.h"
 
 enum status index_expect(const struct index_arguments *a, int n, const char *what, struct error *e) {
     return a->n_rest == n ? STATUS_OK : error_set(e, STATUS_INVALID, "expected %s; --help says more", what);
@@ -54,9 +55,12 @@ static void print_hit(int rank, const struct hit *hit) {
     struct buffer place = {0};
     char relevance[32] = "";
     describe_place(hit, &place);
+    struct buffer head = {0};
     if (hit->relevance >= 0) snprintf(relevance, sizeof relevance, "%.4f  ", hit->relevance);
-    line_print(stdout, "%d  %s%.4f  %s  [%" PRIu64 ", %" PRIu64 ")%s%s%s", rank, relevance, hit->similarity, hit->path,
-               hit->start, hit->end, place.data, hit->title[0] ? "  " : "", hit->title);
+    buffer_printf(&head, "%d  %s%.4f  %s", rank, relevance, hit->similarity, hit->path);
+    color_line(stdout, COLOR_BOLD, head.data, "  [%" PRIu64 ", %" PRIu64 ")%s%s%s", hit->start, hit->end, place.data,
+               hit->title[0] ? "  " : "", hit->title);
+    buffer_free(&head);
     buffer_free(&place);
     /* Indented, so that a line of a document cannot be taken for one of ours. */
     const char *line = hit->text.text, *text_end = line + hit->text.size;

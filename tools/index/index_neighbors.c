@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "config/json/json_value.h"
+#include "config/json/json_writer.h"
 #include "tools/index/index.h"
 
 /* A batch is large because an inverted file is read from one end to the other for every range of
@@ -235,6 +236,23 @@ static enum status write_results(const struct neighbor_search *s, struct error *
     return output_close(&out, status, e);
 }
 
+static void report(const struct neighbor_search *s) {
+    struct buffer text = {0};
+    struct json_writer w;
+    if (!s->o->json) {
+        line_print(stdout, "%s: %d neighbours of %zu chunks", s->o->out, s->o->k, s->n);
+        return;
+    }
+    put_begin(&w, &text);
+    put_object(&w);
+    put_key_string(&w, "file", s->o->out);
+    put_key_int(&w, "k", s->o->k);
+    put_key_int(&w, "queries", (int64_t)s->n);
+    put_object_end(&w);
+    put_line(&w, stdout);
+    buffer_free(&text);
+}
+
 enum status index_neighbors(const struct neighbors_options *o, const struct collection *c,
                             const struct embedder *embedder, struct error *e) {
     size_t dim = (size_t)collection_info(c)->dim;
@@ -243,7 +261,7 @@ enum status index_neighbors(const struct neighbors_options *o, const struct coll
     s.vectors = xmalloc(BATCH * dim * sizeof *s.vectors);
     enum status status = o->queries ? search_file(&s, e) : search_collection(&s, e);
     if (status == STATUS_OK) status = write_results(&s, e);
-    if (status == STATUS_OK) line_print(stdout, "%s: %d neighbours of %zu chunks", o->out, o->k, s.n);
+    if (status == STATUS_OK) report(&s);
     free(s.queries);
     free(s.vectors);
     free(s.ids);

@@ -10,6 +10,7 @@
 
 #include "config/base/hash.h"
 #include "tools/index/index.h"
+#include "tools/index/index_color.h"
 
 enum { MAX_DEPTH = 200 };
 
@@ -23,7 +24,7 @@ struct trail {
 };
 
 static void skip(struct walk *w, const char *path, const char *why) {
-    if (!w->quiet) line_print(stderr, "skipped: %s: %s", path, why);
+    if (!w->quiet) color_line(stderr, COLOR_YELLOW, "skipped:", " %s: %s", path, why);
     w->n_skipped++;
 }
 

@@ -10,11 +10,13 @@
 #include <unistd.h>
 
 #include "config/base/process.h"
+#include "config/json/json_writer.h"
 #include "retrieval/retriever_local.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/documents.h"
 #include "server/host/embedder_model.h"
 #include "tools/index/index.h"
+#include "tools/index/index_color.h"
 #include "tools/usage.h"
 
 enum {
@@ -101,7 +103,8 @@ static const struct index_row {
     {"--by-picture", NULL, "TEXT is the file of a picture, and what is like it is found", OPTION_BY_PICTURE, SEARCH},
     {"--filter", "JSON", "the documents that may be found (docs/filters.md)", OPTION_FILTER, SEARCH},
     {"--repair", NULL, "cuts damaged changes off the log first, puts them aside, and says so", OPTION_REPAIR, VERIFY},
-    {"--json", NULL, "an object a line", OPTION_JSON, LIST | SHOW | PUTS | CHANGE | STATS | COPY | VERIFY | SEARCH},
+    {"--json", NULL, "an object a line", OPTION_JSON,
+     LIST | SHOW | PUTS | CHANGE | STATS | COPY | VERIFY | SEARCH | BUILD | NEIGHBORS | EXTRACT},
     {"--long", NULL, "number of chunks, name and title beside each id", OPTION_LONG, LIST},
     {"--max-file-bytes", "N", "larger files are skipped (67108864)", OPTION_LIMIT, BUILD | EXTRACT | PUTS},
     {"--max-file-seconds", "N", "files whose reading takes longer are skipped (60)", OPTION_SECONDS,
@@ -133,7 +136,7 @@ static enum status parse_option(struct index_arguments *a, int option, const cha
         case OPTION_DRY: a->build.dry_run = true; break;
         case OPTION_FOLLOW: a->build.follow = true; break;
         case OPTION_ONCE: a->watch_once = true; break;
-        case OPTION_JSON: a->json = true; break;
+        case OPTION_JSON: a->json = a->build.json = a->neighbors.json = true; break;
         case OPTION_LONG: a->list_long = true; break;
         case OPTION_FILTER: a->filter = value; break;
         case OPTION_HYBRID: a->hybrid = true; break;
@@ -251,27 +254,49 @@ static int run_neighbors(struct index_arguments *a, struct error *e) {
     return status ? EXIT_FAILED : EXIT_FINE;
 }
 
+struct extraction {
+    bool json;
+    int n_skipped;
+};
+
+static void put_document(const char *part, const struct document_text *d) {
+    struct buffer text = {0};
+    struct json_writer w;
+    put_begin(&w, &text);
+    put_object(&w);
+    put_key_string(&w, "part", part);
+    put_key_string(&w, "title", d->title.data ? d->title.data : "");
+    put_key_string_n(&w, "text", d->text.data, d->text.size);
+    put_object_end(&w);
+    put_line(&w, stdout);
+    buffer_free(&text);
+}
+
 /* A document within a file comes behind its name. */
 static enum status print_document(void *context, const char *part, const struct document_text *d, struct error *e) {
-    (void)context;
-    if (part[0]) line_print(stdout, "==> %s <==", part);
-    if (d->note) line_print(stderr, "note: %s", d->note);
+    const struct extraction *x = context;
+    if (d->note) color_line(stderr, COLOR_CYAN, "note:", " %s", d->note);
+    if (x->json) {
+        put_document(part, d);
+        return STATUS_OK;
+    }
+    if (part[0]) color_line(stdout, COLOR_BOLD, "==> ", "%s <==", part);
     if (fwrite(d->text.data, 1, d->text.size, stdout) != d->text.size) return error_errno(e, "standard output");
     return STATUS_OK;
 }
 
 static void print_skipped(void *context, const struct error *why) {
-    *(int *)context += 1;
-    line_print(stderr, "skipped: %s", why->text);
+    ((struct extraction *)context)->n_skipped++;
+    color_line(stderr, COLOR_YELLOW, "skipped:", " %s", why->text);
 }
 
 static int run_extract(struct index_arguments *a, struct error *e) {
-    int n_skipped = 0;
-    struct document_taker taker = {.context = &n_skipped, .take = print_document, .skip = print_skipped};
+    struct extraction x = {.json = a->json};
+    struct document_taker taker = {.context = &x, .take = print_document, .skip = print_skipped};
     if (index_expect(a, 1, "extract FILE", e)) return EXIT_FAILED;
     struct found_file file = {.path = a->rest[0], .kind = document_kind(a->rest[0])};
     if (read_documents(&a->build, &file, &index_interrupted, &taker, e)) return EXIT_FAILED;
-    return n_skipped > 0 ? EXIT_SKIPPED : EXIT_FINE;
+    return x.n_skipped > 0 ? EXIT_SKIPPED : EXIT_FINE;
 }
 
 static int run_help(struct index_arguments *a, struct error *e);
@@ -372,9 +397,12 @@ static void print_usage(FILE *out) {
             "usage: retro-index COMMAND ...; help COMMAND says more\n"
             "retro-index: makes collections of documents, changes them and looks into them\n");
     for (size_t i = 0; i < ARRAY_COUNT(commands); i++) usage_command(out, &commands[i].usage, 13);
-    fprintf(
-        out,
-        "exit code: 0 all fine, 1 failed, 2 built but some files were skipped (named on stderr), 130 interrupted\n");
+    fprintf(out,
+            "exit code: 0 all fine; 1 failed, or nothing found (list), or damage found (verify); 2 done, but for files "
+            "that\n"
+            "were skipped and are named on stderr; 130 interrupted by Ctrl-C or SIGTERM. Colours are for terminals; "
+            "NO_COLOR=1\n"
+            "in the environment turns them off\n");
 }
 
 static void print_examples(const char *line) {
@@ -420,7 +448,7 @@ static int run(const struct index_command *command, int argc, char **argv) {
     int code = parse(&a, command->bit, argc, argv, &e) ? EXIT_FAILED
                : a.help                                ? print_help(command)
                                                        : command->run(&a, &e);
-    if (code == EXIT_FAILED) line_print(stderr, "retro-index %s: %s", command->usage.name, e.text);
+    if (code == EXIT_FAILED) color_line(stderr, COLOR_RED, "retro-index", " %s: %s", command->usage.name, e.text);
     if (code == EXIT_INTERRUPTED) fprintf(stderr, "retro-index: interrupted; %s\n", tell_interrupted(command, &a));
     config_free(&a.config);
     buffer_free(&a.metadata);
