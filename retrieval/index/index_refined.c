@@ -15,7 +15,8 @@ struct refined_index {
 };
 
 /* Candidates of a search for k: FACTOR times as many, at least LEAST, and no more than MOST beyond k. Of a million
- * vectors in codes of 48 bytes, 64 candidates hold the two nearest as often as the lists that were visited do. */
+ * vectors in codes of a byte a number, some 70 candidates hold the two nearest wherever a visited list does
+ * (docs/results/indexes.md). */
 enum { FACTOR = 8, LEAST = 64, MOST = 1024 };
 
 static int refined_width(const struct refined_index *x, int k) {
