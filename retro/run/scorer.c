@@ -279,6 +279,7 @@ static enum status scorer_forward(struct scoring_call *c, int end, struct error 
                                                    .scale = m->spec.embedding_scale});
     if (m->embedding.norm.gamma) stack_norm(m, stack, x, x, &m->embedding.norm);
     for (int i = 0; i < stack->dims.n_layers; i++) layer_forward(&pass, &stack->layers[i]);
+    if (stack->final_norm.gamma) stack_norm(m, stack, x, x, &stack->final_norm);
 
     struct pooling_rows rows = {.x = x, .starts = s->starts, .n = end - c->first};
     float *logits = c->logits + c->first;
