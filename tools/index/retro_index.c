@@ -332,7 +332,8 @@ static const struct index_command {
      run_add,
      "add notes ~/notes\nadd --id ticket-7 --meta team=ops notes ticket.txt"},
     {{"update", "[OPTION...] DIR PATH...",
-      "as add, for documents that are in the collection: others are left out, and named; prints \"replaced ID\""},
+      "as add, for documents that are in the collection: others are left out, and named; prints \"replaced ID\". Of a\n"
+      "file that holds several, new documents are added, and those that it holds no more are deleted"},
      UPDATE,
      run_update,
      "update notes ~/notes/today.md"},
