@@ -2,7 +2,9 @@
  */
 #include <math.h>
 
+#include "config/base/base.h"
 #include "tests/folder.h"
+#include "tests/unit/estimate_recording.h"
 #include "tools/index/index_estimate.h"
 
 enum { CHUNK = 256, RATE = 1000 }; /* bytes of text; a second */
@@ -106,11 +108,52 @@ static void test_rate_follows(void **state) {
     assert_true(fabs(estimate_left(&t) - 17880) < 2500);
 }
 
+/* A real build: at each event the whole time, what has passed and what is left, is told within a fifth of the truth,
+ * and never moves by more than a sixth at once. Before a tenth is done an estimate may be far off. */
+static void test_recording(void **state) {
+    (void)state;
+    struct index_estimate t = {0};
+    const struct recorded_event *last = &recording[ARRAY_COUNT(recording) - 1];
+    double end = last->value / 1000.0, before = 0;
+    int n_told = 0;
+    assert_int_equal(last->kind, DONE);
+    estimate_start(&t, 0);
+    for (size_t i = 0; i < ARRAY_COUNT(recording); i++) {
+        const struct recorded_event *event = &recording[i];
+        double now = event->value / 1000.0;
+        if (event->kind == EXPECT) estimate_expect(&t, event->bytes);
+        if (event->kind == READ) estimate_read(&t, event->bytes, event->value);
+        if (event->kind != DONE) continue;
+        estimate_done(&t, event->bytes, now);
+        double whole = now + estimate_left(&t);
+        if (estimate_share(&t) < 0.15) continue;
+        assert_true(fabs(whole - end) < 0.2 * end);
+        assert_true(before == 0 || fabs(whole - before) < before / 6);
+        before = whole;
+        n_told++;
+    }
+    assert_true(n_told > 10 && fabs(before - end) < 0.01 * end);
+}
+
+/* Vectors that were there take no time, and make nobody believe that the rest takes none. */
+static void test_kept(void **state) {
+    (void)state;
+    struct index_estimate t = {0};
+    estimate_start(&t, 0);
+    estimate_expect(&t, 100000);
+    estimate_read(&t, 100000, 100000);
+    estimate_kept(&t, 50000);
+    assert_true(fabs(estimate_share(&t) - 0.5) < 1e-9 && estimate_left(&t) == -1);
+    estimate_done(&t, 10000, 10);
+    assert_true(fabs(estimate_left(&t) - 40) < 1e-6);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_large_file), cmocka_unit_test(test_wrong_guesses),
         cmocka_unit_test(test_unequal_files),  cmocka_unit_test(test_files_without_text),
-        cmocka_unit_test(test_rate_follows),
+        cmocka_unit_test(test_rate_follows),   cmocka_unit_test(test_recording),
+        cmocka_unit_test(test_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
