@@ -97,7 +97,6 @@ const float *unfinished_find(struct unfinished *u, struct text_span text) {
     const uint8_t *bytes = record_at(u, *place - 1);
     memcpy(&record, bytes, sizeof record);
     if (record.size != text.size) return NULL;
-    u->n_used++;
     return (const float *)(const void *)(bytes + sizeof record);
 }
 
@@ -108,7 +107,10 @@ void unfinished_keep(struct unfinished *u, struct text_span text, const float *v
     buffer_clear(&u->record);
     buffer_append(&u->record, &record, sizeof record);
     buffer_append(&u->record, vector, vector_size(u));
-    if (write_bytes(u, u->record.data, u->record.size, &e) == STATUS_OK) return;
+    if (write_bytes(u, u->record.data, u->record.size, &e) == STATUS_OK) {
+        u->n_written++;
+        return;
+    }
     line_print(stderr, "note: %s; a build that is interrupted from here on begins again here", e.text);
     close(u->fd);
     u->fd = -1;
@@ -119,6 +121,7 @@ void unfinished_remove(struct unfinished *u) {
 }
 
 void unfinished_close(struct unfinished *u) {
+    if (u->path && u->n_kept + u->n_written == 0) unlink(u->path);
     if (u->path && u->fd >= 0) close(u->fd);
     file_map_close(&u->kept);
     key_set_free(&u->places);

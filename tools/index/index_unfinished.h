@@ -11,9 +11,9 @@ struct unfinished {
     char *path;
     int fd; /* where `path` is set; -1: nothing is kept any more */
     int dim;
-    struct file_map kept;  /* vectors of the build before */
-    struct key_set places; /* in `kept`: numbers of its records, from 1 */
-    int64_t n_kept, n_used;
+    struct file_map kept;      /* vectors of the build before */
+    struct key_set places;     /* in `kept`: numbers of its records, from 1 */
+    int64_t n_kept, n_written; /* vectors: of the build before, and of this one */
     struct buffer record;
 };
 
@@ -26,4 +26,4 @@ const float *unfinished_find(struct unfinished *u, struct text_span text);
 void unfinished_keep(struct unfinished *u, struct text_span text, const float *vector);
 /* Removes the file: the build is complete. */
 void unfinished_remove(struct unfinished *u);
-void unfinished_close(struct unfinished *u);
+void unfinished_close(struct unfinished *u); /* a file without a vector goes */
