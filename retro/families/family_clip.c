@@ -1,6 +1,6 @@
-/* retro/families/family_clip.c: the vision towers of CLIP and SigLIP as Hugging Face stores them, and CLIP with both of
- * its towers. The vision towers differ in the class token, in norms before and after the layers, and in the bias of the
- * patches' product. CLIP's text tower is an encoder with a causal mask, whose last row stands for the text. */
+/* retro/families/family_clip.c: the vision towers of CLIP and SigLIP as Hugging Face stores them, and both with their
+ * towers of texts. The vision towers differ in the class token, in norms before and after the layers, and in the bias
+ * of the patches' product. CLIP's text tower is an encoder with a causal mask, whose last row stands for the text. */
 #include "retro/families/huggingface_vision.h"
 
 #include <string.h>
@@ -199,14 +199,14 @@ static struct layer_spec describe_joint_layer(const struct model_spec *s, enum s
     return (struct layer_spec){.mask = MASK_CAUSAL};
 }
 
-/* The scale of similarities is training's. */
-static bool ignore_scale(const char *name) { return strcmp(name, "logit_scale") == 0 || strstr(name, "position_ids"); }
+/* The scale and the shift of similarities are training's. */
+static bool ignore_scale(const char *name) { return strstr(name, "logit_") == name || strstr(name, "position_ids"); }
 
 static const struct tensor_row joint_rows[] = {
     {.place = offsetof(struct model, embedding.word), .names = {"text_model.embeddings.token_embedding.weight"}},
     {.place = offsetof(struct model, embedding.position), .names = {"text_model.embeddings.position_embedding.weight"}},
     {.place = offsetof(struct model, stacks[STACK_ENCODER].final_norm), .names = {"text_model.final_layer_norm.*"}},
-    {.place = offsetof(struct model, joint), .names = {"text_projection.weight"}},
+    {.place = offsetof(struct model, joint), .names = {"text_projection.*"}},
     {.place = offsetof(struct model, projector.fc1), .names = {"visual_projection.*"}},
 };
 
@@ -216,5 +216,72 @@ const struct family family_clip = {
     .layer = describe_joint_layer,
     .stacks[STACK_ENCODER] = {{"text_model.encoder.layers.#."}, layer_rows, ARRAY_COUNT(layer_rows)},
     .outer = {{NULL}, joint_rows, ARRAY_COUNT(joint_rows)},
+    .ignores = ignore_scale,
+};
+
+/* SigLIP reads texts without a mask, filled up to their length, and their last row stands for them. A query that it has
+ * learned gathers a picture's rows, and an MLP follows. */
+
+static const struct json_field siglip_text_fields[] = {
+    {"num_hidden_layers", JSON_INT, AT_ENCODER(n_layers), .min = 1, .max = MAX_LAYERS, .fallback = 12},
+    {"hidden_size", JSON_INT, AT_ENCODER(hidden), .min = 1, .max = LIMIT_WIDTH, .fallback = 768},
+    {"num_attention_heads", JSON_INT, AT_ENCODER(heads), .min = 1, .max = LIMIT_HEADS, .fallback = 12},
+    {"intermediate_size", JSON_INT, AT_ENCODER(ffn), .min = 1, .max = LIMIT_FFN, .fallback = 3072},
+    {"vocab_size", JSON_INT, AT_SPEC(vocab), .min = 1, .max = LIMIT_IDS, .fallback = 32000},
+    {"max_position_embeddings", JSON_INT, AT_SPEC(max_positions), .min = 1, .max = LIMIT_POSITIONS, .fallback = 64},
+    {"hidden_act", JSON_CHOICE, AT_ENCODER(activation), .choices = huggingface_activations,
+     .fallback = ACTIVATION_GELU_TANH},
+    {"layer_norm_eps", JSON_FLOAT, AT_ENCODER(epsilon), .fallback = 1e-6},
+    {"projection_size", JSON_INT, AT_SPEC(joint), .min = 1, .max = LIMIT_WIDTH},
+};
+static const struct json_table siglip_text_table = JSON_TABLE(siglip_text_fields, .open = true);
+
+static enum status read_siglip_joint(const struct json *config, struct model_spec *s, struct error *e) {
+    struct joint_keys k = {.spec = *s};
+    struct dims *text = &k.spec.stacks[STACK_ENCODER], *tower = &k.spec.stacks[STACK_TOWER];
+    if (spec_read(config, &joint_table, &k, e)) return e->status;
+    k.spec.joint = 0;
+    if (spec_read(k.text, &siglip_text_table, &k.spec, e)) return error_prefix(e, "text_config");
+    if (k.spec.joint == 0) k.spec.joint = text->hidden;
+    if (siglip_tower.read(k.vision, &k.spec, e)) return error_prefix(e, "vision_config");
+    if (tower->hidden != k.spec.joint)
+        return error_set(e, STATUS_INVALID, "config.json: vectors of texts have %d numbers, those of pictures %d",
+                         k.spec.joint, tower->hidden);
+    k.spec.parts[STACK_TOWER] = (struct model_part){&siglip_tower, {"vision_model."}};
+    k.spec.tower.pooled = k.spec.tower.probed = true;
+    k.spec.projector = (struct projector_spec){.in = tower->hidden,
+                                               .ffn = tower->ffn,
+                                               .out = tower->hidden,
+                                               .normed = true,
+                                               .norm = NORM_LAYER,
+                                               .epsilon = tower->epsilon,
+                                               .activation = tower->activation,
+                                               .bias = true,
+                                               .residual = true};
+    k.spec.joint_bias = k.spec.joint_padded = true;
+    text->final_norm = true;
+    *s = k.spec;
+    return huggingface_derive_encoder(s, e);
+}
+
+static const struct tensor_row siglip_joint_rows[] = {
+    {.place = offsetof(struct model, embedding.word), .names = {"text_model.embeddings.token_embedding.weight"}},
+    {.place = offsetof(struct model, embedding.position), .names = {"text_model.embeddings.position_embedding.weight"}},
+    {.place = offsetof(struct model, stacks[STACK_ENCODER].final_norm), .names = {"text_model.final_layer_norm.*"}},
+    {.place = offsetof(struct model, joint), .names = {"text_model.head.*"}},
+    {.place = offsetof(struct model, tower.probe), .names = {"vision_model.head.probe"}},
+    {.place = offsetof(struct model, tower.probe_qkv), .names = {"vision_model.head.attention.in_proj_*"}},
+    {.place = offsetof(struct model, tower.probe_proj), .names = {"vision_model.head.attention.out_proj.*"}},
+    {.place = offsetof(struct model, projector.norm), .names = {"vision_model.head.layernorm.*"}},
+    {.place = offsetof(struct model, projector.fc1), .names = {"vision_model.head.mlp.fc1.*"}},
+    {.place = offsetof(struct model, projector.fc2), .names = {"vision_model.head.mlp.fc2.*"}},
+};
+
+const struct family family_siglip = {
+    .model_type = "siglip",
+    .read = read_siglip_joint,
+    .layer = describe_layer,
+    .stacks[STACK_ENCODER] = {{"text_model.encoder.layers.#."}, layer_rows, ARRAY_COUNT(layer_rows)},
+    .outer = {{NULL}, siglip_joint_rows, ARRAY_COUNT(siglip_joint_rows)},
     .ignores = ignore_scale,
 };

@@ -9,16 +9,43 @@
 #include "retro/weights/gguf_folder.h"
 #include "retro/weights/packed.h"
 
-static const struct family *const families[] = {
-    &family_retro,       &family_gpt,         &family_bert,          &family_megatron_t5,
-    &family_t5,          &family_gpt2,        &family_gpt_neox,      &family_llama,
-    &family_mistral,     &family_qwen2,       &family_qwen3,         &family_phi3,
-    &family_gemma2,      &family_gemma3_text, &family_olmo2,         &family_granite,
-    &family_smollm3,     &family_starcoder2,  &family_mixtral,       &family_qwen2_moe,
-    &family_qwen3_moe,   &family_roberta,     &family_xlm_roberta,   &family_mpnet,
-    &family_distilbert,  &family_clip_vit,    &family_radio_vit,     &family_projector,
-    &family_llava_mcore, &family_clip_vision, &family_siglip_vision, &family_llava,
-    &family_llava_next,  &family_clip,        &family_megatron_bert, &family_megatron_bert_hf};
+static const struct family *const families[] = {&family_retro,
+                                                &family_gpt,
+                                                &family_bert,
+                                                &family_megatron_t5,
+                                                &family_t5,
+                                                &family_gpt2,
+                                                &family_gpt_neox,
+                                                &family_llama,
+                                                &family_mistral,
+                                                &family_qwen2,
+                                                &family_qwen3,
+                                                &family_phi3,
+                                                &family_gemma2,
+                                                &family_gemma3_text,
+                                                &family_olmo2,
+                                                &family_granite,
+                                                &family_smollm3,
+                                                &family_starcoder2,
+                                                &family_mixtral,
+                                                &family_qwen2_moe,
+                                                &family_qwen3_moe,
+                                                &family_roberta,
+                                                &family_xlm_roberta,
+                                                &family_mpnet,
+                                                &family_distilbert,
+                                                &family_clip_vit,
+                                                &family_radio_vit,
+                                                &family_projector,
+                                                &family_llava_mcore,
+                                                &family_clip_vision,
+                                                &family_siglip_vision,
+                                                &family_llava,
+                                                &family_llava_next,
+                                                &family_clip,
+                                                &family_siglip,
+                                                &family_megatron_bert,
+                                                &family_megatron_bert_hf};
 
 static bool same_name(const char *a, const char *b) { return a && b && strcmp(a, b) == 0; }
 

@@ -34,6 +34,8 @@ struct tower_weights {
     struct tensor class_token; /* f32 [class tokens, d] */
     struct tensor position;    /* f32, of class tokens where these have positions, then of the table's patches */
     struct norm_weights norm_before, norm_head;
+    struct tensor probe; /* f32 [1, d], and its attention over a picture's rows; without data where there is none */
+    struct projection probe_qkv, probe_proj;
 };
 struct projector_weights {
     struct norm_weights norm;
@@ -51,7 +53,7 @@ struct model {
     struct tower_weights tower;
     struct projector_weights projector;
     struct tensor newline;    /* f32 [1, projector.out], the row behind a line of tiles; data NULL without */
-    struct weight joint;      /* [joint, d] of the pooled row of a text; data NULL without */
+    struct projection joint;  /* [joint, d] of the pooled row of a text; data NULL without */
     struct projection output; /* [local V, d]; the weight's data is word's when tied on one rank, NULL without */
     struct portion vocab;     /* this rank's logit columns */
     /* Pipeline stages of Retro: the neighbour encoder is on the stage of the first retro layer; stages from there to

@@ -99,6 +99,7 @@ struct tower_spec {
     int layers;           /* that are run; 0: all, and the last norm */
     bool drops_class;     /* the projector reads the rows of patches alone */
     bool pooled;          /* it ends in one row a picture: the first one, behind a norm of its own */
+    bool probed;          /* that row is what a learned query gathers from the others by attention */
     int shuffle;          /* 2: each 2 x 2 rows side by side are one row of the projector; 1: none are */
 };
 
@@ -110,6 +111,7 @@ struct projector_spec {
     float epsilon;
     enum activation activation;
     bool gated, bias;
+    bool residual; /* adds what it reads: out is in */
 };
 
 /* How a decoder's text names pictures (docs/spec/vision-model.md 5). */
@@ -153,7 +155,8 @@ struct model_spec {
     struct tower_spec tower;
     struct projector_spec projector;
     struct picture_spec picture;
-    int joint; /* columns of the space that texts and pictures share; 0: there is none */
+    int joint;                     /* columns of the space that texts and pictures share; 0: there is none */
+    bool joint_bias, joint_padded; /* of the matrix that leads there; texts are filled up to max_positions before it */
 };
 
 /* The slots of one layer that change its computation. */
@@ -245,7 +248,7 @@ extern const struct family family_retro, family_gpt, family_bert, family_megatro
     family_gemma2, family_gemma3_text, family_gpt_neox, family_starcoder2, family_mixtral, family_qwen2_moe,
     family_qwen3_moe, family_roberta, family_xlm_roberta, family_mpnet, family_distilbert, family_clip_vit,
     family_radio_vit, family_projector, family_llava_mcore, family_clip_vision, family_siglip_vision, family_llava,
-    family_llava_next, family_clip, family_megatron_bert, family_megatron_bert_hf;
+    family_llava_next, family_clip, family_siglip, family_megatron_bert, family_megatron_bert_hf;
 /* The family of Hugging Face's folders with this model_type; NULL: there is none. */
 const struct family *family_of_type(const char *model_type);
 

@@ -85,8 +85,11 @@ static const struct place_shape outer_shapes[] = {
     {offsetof(struct model, tower.position), KIND_TABLE, EXTENT_PATCH_POSITIONS, EXTENT_HIDDEN, SPLIT_COPY},
     {offsetof(struct model, tower.norm_before), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
     {offsetof(struct model, tower.norm_head), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct model, tower.probe), KIND_TABLE, EXTENT_ONE, EXTENT_HIDDEN, SPLIT_COPY},
+    {offsetof(struct model, tower.probe_qkv), KIND_PROJECTION, EXTENT_QKV, EXTENT_HIDDEN, SPLIT_ROWS},
+    {offsetof(struct model, tower.probe_proj), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_HEADS, SPLIT_COLS},
     {offsetof(struct model, newline), KIND_TABLE, EXTENT_ONE, EXTENT_PROJECTOR_OUT, SPLIT_COPY},
-    {offsetof(struct model, joint), KIND_MATRIX, EXTENT_JOINT, EXTENT_HIDDEN, SPLIT_COPY},
+    {offsetof(struct model, joint), KIND_PROJECTION, EXTENT_JOINT, EXTENT_HIDDEN, SPLIT_COPY},
     {offsetof(struct model, projector.norm), KIND_NORM, EXTENT_PROJECTOR_IN, EXTENT_ONE, SPLIT_COPY},
     {offsetof(struct model, projector.fc1), KIND_PROJECTION, EXTENT_PROJECTOR_FC1, EXTENT_PROJECTOR_IN, SPLIT_COPY},
     {offsetof(struct model, projector.fc2), KIND_PROJECTION, EXTENT_PROJECTOR_OUT, EXTENT_PROJECTOR_FFN, SPLIT_COPY},
@@ -276,6 +279,7 @@ static bool has_bias(const struct model *m, const struct dims *d, const struct t
     if (row->bias_if_there) return !absent;
     if (shape->out == EXTENT_PROJECTOR_IN) return m->spec.projector.norm == NORM_LAYER;
     if (shape->in == EXTENT_PROJECTOR_IN || shape->out == EXTENT_PROJECTOR_OUT) return m->spec.projector.bias;
+    if (shape->out == EXTENT_JOINT) return m->spec.joint_bias;
     if (shape->in == EXTENT_PATCH) return m->spec.tower.patch_bias;
     if (shape->kind == KIND_NORM) return d->norm == NORM_LAYER;
     if (shape->out == EXTENT_VOCAB) return m->spec.output_bias;

@@ -125,6 +125,9 @@ static enum status open_tokenizer(struct encoder *enc, struct error *e) {
     if (tokenizer_vocab_size(enc->tokenizer) > enc->model->spec.vocab)
         return error_set(e, STATUS_INVALID, "%s: the tokenizer has %d ids, the model %d", folder,
                          tokenizer_vocab_size(enc->tokenizer), enc->model->spec.vocab);
+    if (enc->model->spec.joint_padded && tokenizer_pad(enc->tokenizer) < 0)
+        return error_set(e, STATUS_INVALID, "%s: texts are filled up with a token that its tokenizer lacks (pad_token)",
+                         folder);
     if (enc->folder.lowercase && !tokenizer_lowercases(enc->tokenizer))
         return error_set(e, STATUS_UNSUPPORTED,
                          "%s: do_lower_case is true and the tokenizer's normalizer does not lowercase; that is not "
@@ -268,6 +271,13 @@ static void lay_out_text(struct embedding_call *c, int i, int n) {
         enc->positions[row + j] = skipped ? pad : position;
         if (!skipped) position++;
     }
+    if (enc->model->spec.joint_padded) {
+        for (int j = n; j < enc->max_tokens; j++) {
+            enc->ids[row + j] = tokenizer_pad(enc->tokenizer);
+            enc->positions[row + j] = j;
+        }
+        n = enc->max_tokens;
+    }
     enc->spans[at] = (struct attention_span){row, n, row, n};
     enc->starts[at] = row;
     enc->starts[at + 1] = row + n;
@@ -306,7 +316,8 @@ static enum status embed_texts(struct embedding_call *c, struct error *e) {
     for (int i = 0; i < c->request->n; i++) {
         int n = 0;
         if (tokenize_prompted(c, i, &n, e)) return e->status;
-        bool full = c->rows + n > enc->max_rows || i - c->first == enc->max_rows;
+        int taken = enc->model->spec.joint_padded ? enc->max_tokens : n;
+        bool full = c->rows + taken > enc->max_rows || i - c->first == enc->max_rows;
         if (full && forward_texts(c, i, e)) return e->status;
         lay_out_text(c, i, n);
         if (c->request->n_tokens) c->request->n_tokens[i] = n;

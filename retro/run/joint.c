@@ -87,7 +87,8 @@ enum status joint_texts(struct joint *j, const struct pooling_rows *rows, int di
     CHECK(n <= j->most);
     for (int i = 0; i < n; i++) j->rows[i] = starts[i + 1] > starts[i] ? starts[i + 1] - 1 : -1;
     backend_gather_rows(b, &(struct gather_rows_args){.y = last, .x = rows->x, .rows = j->rows});
-    backend_linear(b, &(struct linear_args){.y = made, .x = last, .weight = &j->model->joint});
+    backend_linear(b, &(struct linear_args){
+                          .y = made, .x = last, .weight = &j->model->joint.weight, .bias = j->model->joint.bias});
     backend_download(b, j->host, made.data, (size_t)n * (size_t)made.cols * sizeof *j->host);
     if (backend_sync(b, e)) return e->status;
     write_vectors(j, n, dimensions, vectors);

@@ -16,12 +16,20 @@ struct tower {
     struct tensor gated;   /* [max_rows, projector.ffn]; wide where there is no gate */
     struct tensor out;     /* [max_rows, projector.out] */
     struct tower_layout layout;
+    struct attention_span *probes; /* [pictures] of the head that a probe makes; NULL of others */
+    int32_t *no_rows;              /* [pictures] zeros */
     int max_rows;
     enum tower_end end; /* of the pass that has begun, */
     int layer;          /* and the layer that comes next */
 };
 
 /* Memory. */
+
+/* Rows of layers beside the pictures': those of probes, one a picture. */
+static int count_probes(const struct model *m, int max_rows) {
+    const struct tower_spec *s = &m->spec.tower;
+    return s->probed ? max_int(1, max_rows / tower_count(m, TOWER_ROWS, s->image_h, s->image_w)) : 0;
+}
 
 enum { TOWER_PARTS = 5 };
 
@@ -52,7 +60,8 @@ static enum status measure_parts(size_t *bytes, const struct model *m, int max_r
 enum status tower_measure(size_t *bytes, const struct model *m, int max_rows, struct error *e) {
     size_t parts, layers = 0;
     if (measure_parts(&parts, m, max_rows, e)) return e->status;
-    if (model_has_stack(m, STACK_TOWER) && scratch_measure(&m->stacks[STACK_TOWER], max_rows, &layers, e))
+    if (model_has_stack(m, STACK_TOWER) &&
+        scratch_measure(&m->stacks[STACK_TOWER], max_rows + count_probes(m, max_rows), &layers, e))
         return e->status;
     *bytes = parts + layers;
     return STATUS_OK;
@@ -75,7 +84,10 @@ static enum status open_parts(struct tower *t, struct error *e) {
     if (!m->spec.projector.gated) t->gated = t->wide;
     if (!model_has_stack(m, STACK_TOWER)) return STATUS_OK;
     tower_layout_open(&t->layout, m, t->max_rows);
-    return scratch_open(&t->scratch, m, &m->stacks[STACK_TOWER], t->max_rows, e);
+    int probes = count_probes(m, t->max_rows);
+    t->probes = xcalloc((size_t)probes + 1, sizeof *t->probes);
+    t->no_rows = xcalloc((size_t)probes + 1, sizeof *t->no_rows);
+    return scratch_open(&t->scratch, m, &m->stacks[STACK_TOWER], t->max_rows + probes, e);
 }
 
 enum status tower_open(struct tower **out, const struct model *m, int max_rows, struct error *e) {
@@ -94,6 +106,8 @@ enum status tower_open(struct tower **out, const struct model *m, int max_rows, 
 void tower_close(struct tower *t) {
     if (t == NULL) return;
     tower_layout_close(&t->layout);
+    free(t->probes);
+    free(t->no_rows);
     scratch_close(&t->scratch, t->model);
     backend_release(t->model->backend, t->memory);
     free(t);
@@ -200,16 +214,52 @@ static void gather_input(struct tower *t, struct tensor x) {
             &(struct gather_rows_args){.y = tensor_cols(in, i * x.cols, x.cols), .x = x, .rows = l->kept[i]});
 }
 
-/* The first n rows of t->in to t->out. */
-static void project_rows(struct tower *t, int n) {
+/* What the probe gathers of each picture, behind the last layer: a row of scratch.branch each. */
+static void attend_probes(struct tower *t, struct tensor x) {
+    const struct model *m = t->model;
+    const struct dims *d = &m->stacks[STACK_TOWER].dims;
+    const struct tower_layout *l = &t->layout;
+    struct backend *b = m->backend;
+    int n = l->n_pictures, width = d->heads * d->head_dim, all = x.rows + n;
+    struct tensor rows = tensor_rows(t->scratch.x, 0, all), qkv = tensor_rows(t->scratch.qkv, 0, all);
+    struct tensor mixed = tensor_rows(t->scratch.mixed, 0, all), branch = tensor_rows(t->scratch.branch, 0, n);
+    backend_gather_rows(
+        b, &(struct gather_rows_args){.y = tensor_rows(rows, x.rows, n), .x = m->tower.probe, .rows = t->no_rows});
+    backend_linear(b, &(struct linear_args){
+                          .y = qkv, .x = rows, .weight = &m->tower.probe_qkv.weight, .bias = m->tower.probe_qkv.bias});
+    for (int i = 0; i < n; i++) {
+        t->probes[i] = l->spans[i];
+        t->probes[i].q_start = x.rows + i;
+        t->probes[i].q_count = 1;
+    }
+    backend_attention(b, &(struct attention_args){.out = mixed,
+                                                  .q = tensor_cols(qkv, 0, width),
+                                                  .k = tensor_cols(qkv, width, width),
+                                                  .v = tensor_cols(qkv, 2 * width, width),
+                                                  .spans = t->probes,
+                                                  .n_spans = n,
+                                                  .heads = d->heads,
+                                                  .kv_heads = d->heads,
+                                                  .head_dim = d->head_dim,
+                                                  .scale = d->score_scale,
+                                                  .mask = MASK_NONE});
+    backend_linear(b, &(struct linear_args){.y = branch,
+                                            .x = tensor_rows(mixed, x.rows, n),
+                                            .weight = &m->tower.probe_proj.weight,
+                                            .bias = m->tower.probe_proj.bias});
+}
+
+/* Rows `from` to the first rows of t->out; t->in may be `from`. */
+static void project_rows(struct tower *t, struct tensor from) {
     const struct model *m = t->model;
     const struct projector_spec *p = &m->spec.projector;
     const struct projector_weights *w = &m->projector;
     struct backend *b = m->backend;
-    struct tensor in = tensor_rows(t->in, 0, n), out = tensor_rows(t->out, 0, n);
+    int n = from.rows;
+    struct tensor in = p->normed ? tensor_rows(t->in, 0, n) : from, out = tensor_rows(t->out, 0, n);
     if (p->normed)
         backend_norm(b, &(struct norm_args){.y = in,
-                                            .x = in,
+                                            .x = from,
                                             .gamma = w->norm.gamma,
                                             .beta = w->norm.beta,
                                             .epsilon = p->epsilon,
@@ -224,6 +274,7 @@ static void project_rows(struct tower *t, int n) {
         b, &(struct linear_args){.y = wide, .x = in, .weight = &w->fc1.weight, .bias = w->fc1.bias, .activation = now});
     if (p->gated) backend_glu(b, &(struct glu_args){.y = gated, .x = wide, .activation = p->activation});
     backend_linear(b, &(struct linear_args){.y = out, .x = gated, .weight = &w->fc2.weight, .bias = w->fc2.bias});
+    if (p->residual) backend_add(b, &(struct add_args){.y = out, .a = from, .b = out});
 }
 
 static enum status download_rows(const struct tower *t, struct tensor x, float *rows, struct error *e) {
@@ -240,11 +291,16 @@ static enum status end_pass(struct tower *t, float *rows, struct error *e) {
     if (s->final_norm.gamma && m->spec.tower.layers == 0) stack_norm(m, s, x, x, &s->final_norm);
     if (t->end == TOWER_ROWS) return download_rows(t, x, rows, e);
     int n_rows = t->end == TOWER_POOLED ? t->layout.n_pictures : t->layout.n_kept;
-    if (t->end == TOWER_POOLED)
+    struct tensor from = tensor_rows(t->in, 0, n_rows);
+    if (t->end == TOWER_POOLED && m->spec.tower.probed) {
+        attend_probes(t, x);
+        from = tensor_rows(t->scratch.branch, 0, n_rows);
+    } else if (t->end == TOWER_POOLED) {
         gather_pooled(t, x);
-    else
+    } else {
         gather_input(t, x);
-    project_rows(t, n_rows);
+    }
+    project_rows(t, from);
     return download_rows(t, tensor_rows(t->out, 0, n_rows), rows, e);
 }
 
@@ -304,6 +360,6 @@ enum status tower_run(struct tower *t, const struct tower_picture *pictures, int
 enum status tower_project(struct tower *t, const float *in, int n, float *rows, struct error *e) {
     CHECK(n <= t->max_rows);
     backend_upload(t->model->backend, t->in.data, in, (size_t)n * (size_t)t->in.cols * sizeof(float));
-    project_rows(t, n);
+    project_rows(t, tensor_rows(t->in, 0, n));
     return download_rows(t, tensor_rows(t->out, 0, n), rows, e);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "retro/text/canonical.h"
 #include "retro/text/sentencepiece.h"
 #include "retro/text/tokenizer_private.h"
 
@@ -13,6 +14,7 @@ static const char space_symbol[] = "\xE2\x96\x81";
 struct spm {
     struct sentencepiece_model *library;
     bool drop_first_space, drop_leading_spaces; /* of a text's beginning */
+    bool canonical;                             /* texts are read in the form of canonical.h */
     char *unknown_text;
     size_t unknown_size;
     uint8_t *kinds; /* enum sentencepiece_kind of every id of the model; added tokens lie above */
@@ -81,10 +83,16 @@ static enum status spm_encode(const struct tokenizer *t, void *call, const struc
     (void)call;
     const struct spm *m = t->model;
     struct sentencepiece_message message = {""};
-    struct take_context c = {text, out};
-    if (!sentencepiece_encode(m->library, text->text, text->size, take_id, &c, &message))
-        return error_set(e, STATUS_INTERNAL, "SentencePiece: %s", message.text);
-    return STATUS_OK;
+    struct mapped_buffer store = {0};
+    struct mapped_text read = *text;
+    if (m->canonical) {
+        canonical_text(text, &store);
+        read = mapped_view(&store);
+    }
+    struct take_context c = {&read, out};
+    bool ok = read.size == 0 || sentencepiece_encode(m->library, read.text, read.size, take_id, &c, &message);
+    mapped_free(&store);
+    return ok ? STATUS_OK : error_set(e, STATUS_INTERNAL, "SentencePiece: %s", message.text);
 }
 
 static int hex_digit(char c) { return c <= '9' ? c - '0' : (c | 32) - 'a' + 10; }
@@ -156,16 +164,27 @@ static enum status open_pieces(struct tokenizer *t, struct spm *m, bool t5, stru
     return STATUS_OK;
 }
 
-/* Whether the files beside the model say T5, whose tokens every folder of it leaves unsaid. */
+/* Whether the files beside the model say one of these: old folders have no word about the tokenizer but the model's
+ * type. */
+static bool config_names(const struct tokenizer_config *config, const char *const *names, size_t n) {
+    const struct json *name = json_member(config->options, "tokenizer_class");
+    if (!json_is_text(name)) name = json_member(config->model, "model_type");
+    for (size_t i = 0; i < n; i++)
+        if (json_text_is(name, names[i])) return true;
+    return false;
+}
+
+/* T5's tokens are left unsaid by every folder of it. */
 static bool config_is_t5(const struct tokenizer_config *config) {
     static const char *const names[] = {
         "T5Tokenizer", "T5TokenizerFast", "MT5Tokenizer", "MT5TokenizerFast", "t5", "mt5", "umt5"};
-    const struct json *name = json_member(config->options, "tokenizer_class");
-    /* Old folders have no word about the tokenizer but the model's type. */
-    if (!json_is_text(name)) name = json_member(config->model, "model_type");
-    for (size_t i = 0; i < ARRAY_COUNT(names); i++)
-        if (json_text_is(name, names[i])) return true;
-    return false;
+    return config_names(config, names, ARRAY_COUNT(names));
+}
+
+/* SigLIP's texts end as T5's do. */
+static bool config_is_siglip(const struct tokenizer_config *config) {
+    static const char *const names[] = {"SiglipTokenizer", "siglip"};
+    return config_names(config, names, ARRAY_COUNT(names));
 }
 
 /* How many sentinels T5 adds above the model's pieces: `extra_ids`, else as many as the list of special tokens names,
@@ -220,11 +239,12 @@ enum status sentencepiece_open(struct tokenizer *t, struct text_span file, const
     if (m->library == NULL) return error_set(e, STATUS_INVALID, "not a SentencePiece model: %s", message.text);
     read_space_rules(m, file);
 
-    bool t5 = config_is_t5(config), bos, eos;
+    m->canonical = config_is_siglip(config);
+    bool t5 = config_is_t5(config), ends = t5 || m->canonical, bos, eos;
     if (open_pieces(t, m, t5, e) != STATUS_OK || (t5 && open_sentinels(t, config, e) != STATUS_OK) ||
         added_set_sort(&t->added_raw, e) != STATUS_OK ||
-        json_get_bool(config->options, "add_bos_token", !t5, &bos, e) ||
-        json_get_bool(config->options, "add_eos_token", t5, &eos, e))
+        json_get_bool(config->options, "add_bos_token", !ends, &bos, e) ||
+        json_get_bool(config->options, "add_eos_token", ends, &eos, e))
         return e->status;
     int bos_id = sentencepiece_bos(m->library), eos_id = sentencepiece_eos(m->library);
     if (bos && bos_id >= 0) t->prefix = (struct affix){{bos_id}, 1};

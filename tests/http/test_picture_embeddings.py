@@ -87,3 +87,21 @@ def test_a_folder_that_says_nothing_of_pictures(tmp_path):
         refuse(running, [picture("plain.png")], "unsupported_content", "reads texts")
     finally:
         assert running.stop() == 0
+
+
+def test_siglip(tmp_path):
+    """Its texts are canonical and filled up, and a learned query gathers its pictures."""
+    folder = ROOT / "tests/golden/siglip_served"
+    vectors = json.loads((folder / "vectors.json").read_text())
+    texts, names = list(vectors["texts"])[:3], list(vectors["pictures"])
+    running = start(tmp_path, folder)
+    try:
+        for got, t in zip(embed(running, texts), texts):
+            assert np.abs(got - vectors["texts"][t]).max() < 1e-5, t
+        for got, name in zip(embed(running, [picture(n) for n in names * 3]), names * 3):
+            assert np.abs(got - vectors["pictures"][name]).max() < 1e-5, name
+        mixed = embed(running, [text(texts[0]), picture(names[1]), text(texts[1])])
+        assert np.abs(mixed[1] - vectors["pictures"][names[1]]).max() < 1e-5
+        assert np.abs(mixed[2] - vectors["texts"][texts[1]]).max() < 1e-5
+    finally:
+        assert running.stop() == 0, running.log.read_text()

@@ -1,4 +1,4 @@
-"""Writes tests/golden/vision/{hf_,llava_hf_}*, tests/golden/{llava,llava_next,clip}_served: tiny random vision models of transformers' own classes, with rows, logits
+"""Writes tests/golden/vision/{hf_,llava_hf_}*, tests/golden/{llava,llava_next,clip,siglip}_served: tiny random vision models of transformers' own classes, with rows, logits
 and a greedy continuation.
 
     pip install torch transformers==5.23.0 safetensors numpy
@@ -289,7 +289,47 @@ def make_joint(name):
     (folder / "vectors.json").write_text(json.dumps(result, ensure_ascii=False) + "\n")
 
 
+def make_siglip(name):
+    """SigLIP with both towers: the picture's vector is gathered by a learned query, texts are filled up."""
+    import sentencepiece
+    from transformers import SiglipConfig, SiglipImageProcessor, SiglipModel, SiglipTokenizer
+    folder = OUT.parent / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    (folder / "words.txt").write_text((WORDS.lower() + "\n") * 3)
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(folder / "words.txt"), model_prefix=str(folder / "spiece"), vocab_size=120, character_coverage=1.0,
+        model_type="unigram", pad_id=-1, bos_id=-1, eos_id=1, unk_id=0, hard_vocab_limit=False, minloglevel=2, normalization_rule_name="identity")
+    for leftover in ("words.txt", "spiece.vocab"):
+        (folder / leftover).unlink()
+    tokenizer = SiglipTokenizer(str(folder / "spiece.model"), model_max_length=24)
+    vision = dict(image_size=21, vision_use_head=True, **TOWER)
+    text = dict(vocab_size=tokenizer.vocab_size, hidden_size=24, intermediate_size=40, num_hidden_layers=2,
+                num_attention_heads=3, max_position_embeddings=24, projection_size=24)
+    config = SiglipConfig(text_config=text, vision_config=vision)
+    config._attn_implementation = "eager"
+    model = fill(SiglipModel(config), 9)
+    model.save_pretrained(folder)
+    (folder / "tokenizer_config.json").write_text(json.dumps(
+        {"model_max_length": 24, "tokenizer_class": "SiglipTokenizer", "pad_token": "</s>", "eos_token": "</s>", "unk_token": "<unk>"}))
+    processor = SiglipImageProcessor(size={"height": 21, "width": 21})
+    processor.save_pretrained(folder)
+    pictures = [Image.open(OUT.parent / "llava_served" / f) for f, _, _ in PICTURES]
+    texts = ["A photo of a cat", "Two dogs' houses,  by the SEA!", "don't\tmind", "", "word " * 40]
+    result = {"texts": {}, "pictures": {}}
+    with torch.no_grad():
+        for t in texts:
+            ids = tokenizer([t], padding="max_length", truncation=True, max_length=24, return_tensors="pt").input_ids
+            v = model.get_text_features(input_ids=ids).pooler_output[0]
+            result["texts"][t] = (v / v.norm()).tolist()
+        for (f, _, _), p in zip(PICTURES, pictures):
+            v = model.get_image_features(pixel_values=torch.from_numpy(np.stack(processor([p])["pixel_values"]))).pooler_output[0]
+            result["pictures"][f] = (v / v.norm()).tolist()
+    (folder / "vectors.json").write_text(json.dumps(result, ensure_ascii=False) + "\n")
+
+
 MODELS = {
+    "siglip_served": make_siglip,
     "clip_served": make_joint,
     "llava_served": make_served,
     "llava_next_served": make_served,
