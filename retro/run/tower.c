@@ -214,7 +214,7 @@ static void gather_input(struct tower *t, struct tensor x) {
             &(struct gather_rows_args){.y = tensor_cols(in, i * x.cols, x.cols), .x = x, .rows = l->kept[i]});
 }
 
-/* What the probe gathers of each picture, behind the last layer: a row of scratch.branch each. */
+/* The probe gathers the rows of each picture, behind the last layer: one row of scratch.branch a picture. */
 static void attend_probes(struct tower *t, struct tensor x) {
     const struct model *m = t->model;
     const struct dims *d = &m->stacks[STACK_TOWER].dims;
