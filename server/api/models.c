@@ -120,6 +120,7 @@ static void write_model(struct json_writer *w, const struct api *a, const struct
     put_key_int(w, "n_params", model->info->n_parameters);
     put_key_int(w, "n_vocab", model->info->vocab);
     put_key_bool(w, "chat", model->chat != NULL);
+    put_key_bool(w, "pictures", model->chat != NULL && model->sight != NULL);
     write_retro(w, model, filter);
     put_object_end(w);
     put_object_end(w);

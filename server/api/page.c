@@ -1,6 +1,6 @@
 /* server/api/page.c: GET /: the page for people, and the files that it loads. A browser keeps them and asks whether
  * they changed. They may load nothing from elsewhere, run no script of another place and stand in no other page's
- * frame. */
+ * frame. Pictures that a person adds, and those of sources, are blobs that the page itself has made. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,7 +9,8 @@
 #include "server/page/page_files.h"
 
 static const char content_policy[] =
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; base-uri "
+    "'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
 
 static void add_security(struct answer *answer) {

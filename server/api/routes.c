@@ -77,6 +77,7 @@ const struct route api_routes[] = {
     PAGE_FILE("/page/server.js", "text/javascript", "How the page asks the server"),
     PAGE_FILE("/page/answer.js", "text/javascript", "How the page shows an answer"),
     PAGE_FILE("/page/sources.js", "text/javascript", "How the page shows sources"),
+    PAGE_FILE("/page/pictures.js", "text/javascript", "How the page takes and shows pictures"),
     PAGE_FILE("/page/settings.js", "text/javascript", "The page's settings"),
     PAGE_FILE("/page/icon.svg", "image/svg+xml", "The page's icon"),
 };

@@ -2,6 +2,7 @@
 // stream of each answer.
 
 import { Answer, showTrouble } from "./answer.js";
+import { Attachments, thumbnail } from "./pictures.js";
 import { getJson, Refusal, streamEvents } from "./server.js";
 import { setDefaults, settings, showSettings, startSettings } from "./settings.js";
 import { Sources } from "./sources.js";
@@ -38,7 +39,8 @@ const WORDS = {
 
 let models = [], model = null, props = null;
 let running = null; // the AbortController of the answers that are being written
-let turns = []; // of the chat: {question, answer}
+let turns = []; // of the chat: {question, pictures, answer}
+const attached = new Attachments(prompt);
 
 const chosen = (name) => form.elements[name].value;
 const mode = () => chosen("mode");
@@ -69,6 +71,7 @@ function showMode() {
   prompt.placeholder = `${words.field} …`;
   $("#send").textContent = words.button;
   for (const element of document.querySelectorAll(".of-chat")) element.hidden = mode() !== "chat";
+  attached.allow(mode() === "chat" && model.meta.pictures);
   showExamples();
 }
 
@@ -132,7 +135,12 @@ const actions = {
 
 // Asking.
 
-function requestBody(text, reads, seed) {
+function content(text, pictures) {
+  if (pictures.length === 0) return text;
+  return [...pictures.map(({ url }) => ({ type: "image_url", image_url: { url } })), { type: "text", text }];
+}
+
+function requestBody(text, pictures, reads, seed) {
   const { temperature, top_p, max_tokens, k, min_similarity, compare, system } = settings();
   const writing = { max_tokens, temperature, top_p, seed };
   const body = { model: model.id, ...writing, stream: true, stream_options: { include_usage: true } };
@@ -141,19 +149,22 @@ function requestBody(text, reads, seed) {
   if (mode() === "complete") return { ...body, prompt: text };
   const messages = system ? [{ role: "system", content: system }] : [];
   for (const turn of turns) {
-    messages.push({ role: "user", content: turn.question }, { role: "assistant", content: turn.answer });
+    messages.push({ role: "user", content: content(turn.question, turn.pictures) });
+    messages.push({ role: "assistant", content: turn.answer });
   }
-  return { ...body, messages: [...messages, { role: "user", content: text }] };
+  return { ...body, messages: [...messages, { role: "user", content: content(text, pictures) }] };
 }
 
 // The answers of one question: with documents, without, or both of the same seed.
-function openEntry(text) {
+function openEntry(text, pictures) {
   const entry = entryShape.cloneNode(true);
   const both = chosen("read") === "both", chats = mode() === "chat";
   const plans = both ? [true, false] : [chosen("read") === "on"];
   const question = entry.querySelector(".question");
   question.textContent = chats ? text : `Text ${log.children.length + 1}`; // an unseen heading of a text
   question.classList.toggle("unseen", !chats);
+  entry.querySelector(".seen").append(...pictures.map(thumbnail));
+  entry.querySelector(".seen").hidden = pictures.length === 0;
   entry.querySelector(".answers").classList.toggle("two", both);
   entry.classList.toggle("alone", !plans[0] && !both);
   const answers = plans.map((reads) => {
@@ -166,10 +177,10 @@ function openEntry(text) {
   return { entry, answers, sources };
 }
 
-async function ask(text) {
+async function ask(text, pictures = []) {
   if (running || !model || text.trim() === "") return;
   const seed = settings().seed === "" ? Math.floor(Math.random() * 1e6) : settings().seed;
-  const { entry, answers, sources } = openEntry(text);
+  const { entry, answers, sources } = openEntry(text, pictures);
   const chats = mode() === "chat", conversation = turns; // another one may have begun when the answer is there
   running = new AbortController();
   $("#welcome").hidden = true;
@@ -178,12 +189,13 @@ async function ask(text) {
   entry.scrollIntoView();
   try {
     await Promise.all(answers.map(({ reads, answer }, i) =>
-      write(answer, requestBody(text, reads, seed), { sources, speaks: i === 0, again: () => ask(text) })));
+      write(answer, requestBody(text, pictures, reads, seed),
+        { sources, speaks: i === 0, again: () => ask(text, pictures) })));
   } finally {
     running = null;
     showRunning(false);
   }
-  if (chats && answers[0].answer.text) conversation.push({ question: text, answer: answers[0].answer.text });
+  if (chats && answers[0].answer.text) conversation.push({ question: text, pictures, answer: answers[0].answer.text });
   $("#fresh").hidden = turns.length === 0;
 }
 
@@ -280,7 +292,7 @@ form.addEventListener("submit", (event) => {
   const text = prompt.value;
   if (text.trim() === "") return;
   prompt.value = "";
-  ask(text);
+  ask(text, attached.give());
 });
 prompt.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;

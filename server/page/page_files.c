@@ -25,6 +25,7 @@ EMBED(page_server_js, "server.js");
 EMBED(page_answer_js, "answer.js");
 EMBED(page_sources_js, "sources.js");
 EMBED(page_settings_js, "settings.js");
+EMBED(page_pictures_js, "pictures.js");
 EMBED(page_icon, "icon.svg");
 
 #define SCRIPT "text/javascript; charset=utf-8"
@@ -36,6 +37,7 @@ static const struct page_file page_files[] = {
     {"/page/answer.js", SCRIPT, page_answer_js_start, page_answer_js_end},
     {"/page/sources.js", SCRIPT, page_sources_js_start, page_sources_js_end},
     {"/page/settings.js", SCRIPT, page_settings_js_start, page_settings_js_end},
+    {"/page/pictures.js", SCRIPT, page_pictures_js_start, page_pictures_js_end},
     {"/page/icon.svg", "image/svg+xml", page_icon_start, page_icon_end},
 };
 

@@ -35,6 +35,7 @@ async function call(path, options = {}) {
 }
 
 export const getJson = async (path) => (await call(path)).json();
+export const getBlob = async (path) => (await call(path)).blob();
 
 // The data of each event, parsed, until [DONE].
 export async function* streamEvents(path, body, signal) {

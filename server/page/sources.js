@@ -1,5 +1,7 @@
 // server/page/sources.js: the passages that an answer was written from: each once, in the order in which they were
-// read. Documents are foreign text: they reach the page as text alone.
+// read. Documents are foreign text: they reach the page as text alone, and pictures as pictures.
+
+import { showPicture } from "./pictures.js";
 
 const shape = document.querySelector("#source-shape").content.firstElementChild;
 
@@ -58,6 +60,7 @@ export class Sources {
     item.querySelector(".title").textContent = neighbor.title || neighbor.document || "Passage";
     item.querySelector(".place").textContent = describePlace(neighbor);
     item.querySelector(".passage").textContent = neighbor.text.trim();
+    if (neighbor.picture) showPicture(item.querySelector(".place"), neighbor);
     const index = this.passages.length;
     item.addEventListener("pointerenter", () => this.point(index));
     item.addEventListener("focusin", () => this.point(index));

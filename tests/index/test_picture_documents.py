@@ -18,7 +18,7 @@ TEXT = "The harbour lies at the mouth of the river, and ships of the line have a
 
 
 def run(*arguments, code=0):
-    done = subprocess.run([BUILD / "retro-index", *map(str, arguments)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([BUILD / "retro-index", *map(str, arguments)], capture_output=True, text=True, timeout=300)
     assert done.returncode == code, done.stderr + done.stdout
     return done
 
