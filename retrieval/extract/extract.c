@@ -76,6 +76,11 @@ bool document_kind_holds_several(enum document_kind kind) {
     return kind == DOCUMENT_CSV || kind == DOCUMENT_TSV || kind == DOCUMENT_JSONL || holds_files(kind);
 }
 
+enum document_kind document_kind_within(const char *path) {
+    enum document_kind kind = document_kind(path);
+    return kind == DOCUMENT_PICTURE ? DOCUMENT_UNKNOWN : kind;
+}
+
 void document_text_clear(struct document_text *d) {
     buffer_clear(&d->text);
     buffer_clear(&d->title);

@@ -104,7 +104,7 @@ static void find_name(const struct mail_part *part, int number, struct buffer *n
     clean_name(name);
     const char *suffix = suffix_of_type(&type);
     if (name->size == 0) buffer_printf(name, "attachment-%d", number);
-    if (document_kind(name->data) == DOCUMENT_UNKNOWN && suffix) buffer_printf(name, ".%s", suffix);
+    if (document_kind_within(name->data) == DOCUMENT_UNKNOWN && suffix) buffer_printf(name, ".%s", suffix);
     buffer_free(&disposition);
     buffer_free(&type);
 }
@@ -180,8 +180,7 @@ void mail_write_attachments(const struct mail_attachments *a, const char *file, 
             buffer_printf(&whole, "%s!/%s", part, name.data);
         else
             buffer_printf(&whole, "%s!/%d/%s", part, i + 1, name.data);
-        enum document_kind kind = document_kind(name.data);
-        if (kind != DOCUMENT_UNKNOWN && kind != DOCUMENT_PICTURE) {
+        if (document_kind_within(name.data) != DOCUMENT_UNKNOWN) {
             write_attachment(&a->parts[i], whole.data, w);
             continue;
         }

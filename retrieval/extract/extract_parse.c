@@ -55,8 +55,7 @@ static bool choose_member(void *context, const char *member) {
     size_t size = strlen(member);
     if (leads_out(member)) return skip_member(m, member, "its name leads out of the archive");
     if (is_hidden_name(member)) return false;
-    enum document_kind kind = document_kind(member);
-    if (kind != DOCUMENT_UNKNOWN && kind != DOCUMENT_PICTURE) {
+    if (document_kind_within(member) != DOCUMENT_UNKNOWN) {
         bool is_new = key_set_add(&m->names, hash_bytes(member, size, 0), hash_bytes(member, size, 1));
         return is_new || skip_member(m, member, "another file in the archive has this name, and comes first");
     }

@@ -95,8 +95,7 @@ static enum status embed_waiting(struct builder *b, struct error *e) {
         start = b->ends[i];
     }
     enum status status = make_vectors(b, texts, &embedded, e);
-    if (status == STATUS_OK)
-        status = add_vectors(b, b->vectors, b->n_waiting, embedded, b->waiting.size - embedded, e);
+    if (status == STATUS_OK) status = add_vectors(b, b->vectors, b->n_waiting, embedded, b->waiting.size - embedded, e);
     b->n_waiting = 0;
     buffer_clear(&b->waiting);
     return status;
