@@ -270,7 +270,8 @@ def test_interrupted(docs, tmp_path, number):
     process.send_signal(number)
     _, stderr = process.communicate(timeout=300)
     assert process.returncode == 130 and "unchanged, and the next build goes on" in stderr
-    assert sorted(out.rglob("*")) == sorted([*before, out / "unfinished.vectors"])
+    # Where it had embedded something, that is kept.
+    assert sorted(set(out.rglob("*")) - {out / "unfinished.vectors"}) == before
     assert run("verify", out).returncode == 0
 
 
