@@ -8,7 +8,7 @@
 
 #include "retrieval/index/index.h"
 
-enum { FLAT_LIMIT = 100000, IVF_LIMIT = 2000000, PART = 8 };
+enum { FLAT_LIMIT = 100000, PART = 8 };
 
 int index_lists(int64_t count) { return 1 << (int)lround(log2(4 * sqrt((double)count))); }
 
@@ -48,9 +48,7 @@ static const struct index_kind *find_kind(const char *name) {
     return NULL;
 }
 
-static const char *choose_kind(int64_t count) {
-    return count <= FLAT_LIMIT ? "flat" : count <= IVF_LIMIT ? "ivf" : "ivfpq";
-}
+static const char *choose_kind(int64_t count) { return count <= FLAT_LIMIT ? "flat" : "ivf"; }
 
 /* By size, an index of FAISS where there is FAISS. */
 static void choose_factory(char factory[INDEX_FACTORY_SIZE], int64_t count, int dim) {

@@ -278,7 +278,7 @@ static void test_factory_by_size(void **state) {
                  {NULL, 100000, 384, "Flat"},
                  {NULL, 100001, 384, "IVF1024,Flat"},
                  {NULL, 1000000, 384, "IVF4096,Flat"},
-                 {NULL, 100000000, 384, "OPQ48_384,IVF32768,PQ48np"},
+                 {NULL, 100000000, 384, "IVF32768,Flat"},
                  {"flat", 1000000, 384, "Flat"},
                  {"ivf", 1000, 384, "IVF128,Flat"},
                  {"ivfpq", 1000, 20, "OPQ2_16,IVF128,PQ2np"},
