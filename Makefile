@@ -219,7 +219,7 @@ GPU_PARITY := $(BUILD)/tests/cuda/retro-parity
 $(GPU_OPS): %: %.c.o $(filter-out $(BUILD)/kernels/comm/%,$(filter \
 	$(patsubst %,$(BUILD)/config/base/%.c.o,base buffer line log memory utf8) $(BUILD)/kernels/%,$(OBJECTS)))
 	$(call quiet,LINK)$(CC) $(LDFLAGS) $^ $(CUDA_LIBS) -lcmocka -lstdc++ -lm -o $@
-$(GPU_PARITY): $(patsubst %,$(BUILD)/%.o,tests/cuda/parity.c tools/eval/eval_parity.c tools/eval/eval_options.c) $(LIBRARY)
+$(GPU_PARITY): $(patsubst %,$(BUILD)/%.o,tests/cuda/parity.c $(addprefix tools/eval/,eval_parity.c eval_options.c parity_cases.c parity_pictures.c)) $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) -Wl,--as-needed $^ $(LDLIBS) -o $@
 $(GPU_STEPS): $(GPU_STEPS).c.o $(CONVERT) $(LIBRARY)
 	$(call quiet,LINK)$(CC) $(LDFLAGS) -Wl,--as-needed $^ $(LDLIBS) -lcmocka -o $@
@@ -248,7 +248,8 @@ $(BUILD)/tests/crash/worker: $(BUILD)/tests/crash/worker.c.o $(LIBRARY)
 $(BUILD)/tests/crash/shim.so: tests/crash/shim.c $(BUILD)/built-with
 	@mkdir -p $(@D)
 	$(call quiet,CC)$(CC) -std=gnu11 $(WARNINGS) -O1 -g -fPIC -shared $< -o $@ -ldl
-c-tests: $(C_TESTS) emulated $(CRASH)
+# The program of parity on GPUs is linked here too, where no GPU is needed to see that it links.
+c-tests: $(C_TESTS) emulated $(CRASH) $(GPU_PARITY)
 # The longest first: tests/run.sh runs several at once.
 list-c-tests:
 	@echo $(EMULATED_TESTS) $(filter $(BUILD)/tests/tp/%,$(C_TESTS)) $(filter-out $(BUILD)/tests/tp/%,$(C_TESTS))
