@@ -208,7 +208,7 @@ def test_bad_options_are_refused_before_anything_runs(arguments):
 def test_help_names_every_option():
     done = bench("--help")
     assert done.returncode == 0 and done.stderr == ""
-    commands = [line.split()[0] for line in done.stdout.splitlines()[1:]]
+    commands = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")]
     assert {"roofline", "decode", "prefill", "batch", "embed", "retrieval", "search", "load", "peers"} <= set(commands)
     for command in commands:
         done = bench(command, "--help")

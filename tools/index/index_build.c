@@ -114,7 +114,8 @@ static enum status add_chunks(struct builder *b, const char *stored, const struc
                                            .n = cut->tokens.n};
     enum status status = cut->is_picture ? embed_waiting(b, e) : STATUS_OK;
     if (status == STATUS_OK) status = collection_add_document(b->collection, &document, e);
-    if (cut->is_picture) return status ? status : add_vectors(b, cut->vectors, cut->n_chunks, d->text.size, 0, e);
+    if (status == STATUS_OK && cut->is_picture)
+        return add_vectors(b, cut->vectors, cut->n_chunks, d->text.size - cut->bounds[0], 0, e);
     for (int i = 0; i < cut->n_chunks && status == STATUS_OK; i++) {
         buffer_append(&b->waiting, d->text.data + cut->bounds[i], cut->bounds[i + 1] - cut->bounds[i]);
         b->ends[b->n_waiting] = b->waiting.size;

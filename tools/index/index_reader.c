@@ -101,7 +101,8 @@ static void read_one(struct file_reader *r, int number) {
     struct queue_taker queue = {.reader = r, .number = number};
     struct document_taker taker = {.context = &queue, .take = queue_document, .skip = queue_skipped};
     struct error end = {0};
-    read_documents(r->options, &r->files[number], &r->stopped, &taker, &end);
+    bool whole = read_documents(r->options, &r->files[number], &r->stopped, &taker, &end) == STATUS_OK;
+    if (whole) end = (struct error){0}; /* a part of it may have failed */
     pthread_mutex_lock(&r->lock);
     r->queues[number].end = end;
     r->queues[number].ended = true;

@@ -13,7 +13,7 @@ DOCUMENTATION = "share/doc/retro-server/docs"
 def escape(text):
     """Text as mdoc takes it: no macro, no escape, a line for each sentence, none longer than 80."""
     text = text.replace("\\", "\\e").replace("--", "\\-\\-")
-    sentences = re.split(r"(?<=[^.A-Z][.?!:]) +(?=[A-Z])", text)
+    sentences = re.split(r"(?:(?<=[^.A-Z][.?!:])|(?<=[A-Z]{2}[.?!:])) +(?=[A-Z])", text)
     lines = [line for sentence in sentences for line in textwrap.wrap(sentence, 78, break_on_hyphens=False)]
     return "\n".join(re.sub(r"^(?=[.'])", r"\\&", line) for line in lines)
 
