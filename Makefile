@@ -10,6 +10,7 @@
 #   make test     deps, build, every test that needs no GPU
 #   make clients-test  langchain-openai, llama-index and lm-eval against the server, in an environment of their own
 #   make replicas-test  three servers behind nginx and HAProxy, which it installs: docs/replicas.md
+#   make milvus-test  collections in a real Milvus, which it fetches (make test has a fake one)
 #   make page-test  the page at GET / in a real Chromium, which it installs
 #   make c-test   the C tests alone, for SANITIZE=
 #   make arm64-test  the C tests that need few libraries, built for arm64 and run by qemu; installs a cross compiler
@@ -72,6 +73,9 @@ MPI_FLAGS := $(shell pkg-config --cflags --libs ompi-c 2>/dev/null)
 MPI ?= $(call probe,mpi.h,$(MPI_FLAGS))
 NCCL := $(NCCL)
 MPI := $(MPI)
+# Collections in Milvus.
+CURL ?= $(call probe,curl/curl.h,-lcurl)
+CURL := $(CURL)
 CUDA_DEFINES := -DHAVE_CUDA=$(if $(CUDA),1,0) -DHAVE_CUDA_HOST=0
 
 # pass-failed: clang warns where sanitizers keep it from vectorising an `omp simd` loop; gcc does not know the name.
@@ -88,7 +92,7 @@ CXXFLAGS += -std=c++17 $(WARNINGS) $(OPTIMISE) $(HARDEN)
 LDFLAGS += -pie -Wl,-z,relro,-z,now -fopenmp $(if $(SANITIZE),-fsanitize=$(SANITIZE) -Wl$(comma)--disable-new-dtags) \
 	$(if $(FAISS),-L$(FAISS_HOME)/lib -Wl$(comma)-rpath$(comma)$(FAISS_HOME)/lib)
 LDLIBS += -lmicrohttpd -lgnutls -lnettle -ljansson -lpcre2-8 -lutf8proc -lsentencepiece -lxml2 \
-	-ljpeg -lpng -lwebpdemux -lwebp -larchive -lz \
+	-ljpeg -lpng -lwebpdemux -lwebp -larchive -lz $(if $(CURL),-lcurl) \
 	$(if $(NCCL),-lnccl) $(if $(CUDA),$(CUDA_LIBS)) $(if $(MPI),$(filter -L% -l%,$(MPI_FLAGS))) \
 	-lstdc++ -lm -lpthread
 # A program finds FAISS relative to itself, built or installed: a user's folder of dependencies is nobody else's.
@@ -132,6 +136,7 @@ $(BUILD)/tools/bench/bench_embed.c.o $(BUILD)/tools/bench/bench_datastore.c.o: C
 # The page's files are part of the program: the assembler copies them (.incbin), which the compiler's -MMD does not tell.
 $(BUILD)/server/page/page_files.c.o: $(wildcard server/page/*.html server/page/*.css server/page/*.js server/page/*.svg)
 
+$(BUILD)/retrieval/milvus/link.c.o: CPPFLAGS += -DHAVE_CURL=$(if $(CURL),1,0)
 $(BUILD)/kernels/comm/comm_mpi.c.o: CPPFLAGS += $(patsubst -I%,-isystem%,$(filter -I%,$(MPI_FLAGS)))
 $(BUILD)/kernels/comm/comm_nccl.c.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
 
@@ -281,6 +286,7 @@ info:
 	@echo "faiss gpu  $(if $(FAISS_GPU),yes,no: needs CUDA and make deps CUDA=1)"
 	@echo "cuda       $(if $(CUDA),yes ($(CUDA_HOME)),no: nvcc with cuBLASLt was not found or is left out)"
 	@echo "mpi        $(if $(MPI),yes ($(patsubst -l%,%,$(filter -l%,$(MPI_FLAGS)))),no: ranks are threads, or joined by sockets; run make deps)"
+	@echo "curl       $(if $(CURL),yes,no: no collections in Milvus; run make deps)"
 	@echo "nccl       $(if $(NCCL),yes,no: nccl.h and libnccl were not found beside CUDA, or it is left out)"
 	@echo "sanitizer  $(if $(SANITIZE),$(SANITIZE),none)"
 
@@ -326,6 +332,12 @@ replicas-test: deps
 	@tools/deps_extra.sh nginx-light haproxy
 	@$(MAKE) --no-print-directory all
 	@RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(DEPS)/venv/bin/python -m pytest -q -p no:cacheprovider tests/replicas
+
+# Apart from `make test`: Milvus is 58 MB to fetch and 250 MB unpacked.
+milvus-test: deps
+	@tools/deps_milvus.sh $(DEPS)
+	@$(MAKE) --no-print-directory all
+	@tests/milvus/run.sh $(BUILD) $(DEPS)
 
 # What tests/tokenizers leaves out of `make test`: the reference libraries need ten minutes for these texts.
 tokenizer-test: deps
@@ -378,6 +390,6 @@ clean:
 	rm -rf build
 
 .PHONY: deb deb-test container-test replicas-test soak all c-tests list-c-tests emulated cuda-check gpu-ops gpu-programs gpu-bundle gpu-check fuzz deps info \
-	test page-test clients-test install c-test arm64-test valgrind lint format bench demo deps-train train-smoke \
+	test page-test clients-test milvus-test install c-test arm64-test valgrind lint format bench demo deps-train train-smoke \
 	test-train clean
 -include $(shell find $(BUILD) -type f -name '*.d' 2>/dev/null)

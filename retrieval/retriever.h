@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 
 #include "config/base/buffer.h"
+#include "retrieval/embedder.h"
 #include "retrieval/filter/filter.h"
 #include "retrieval/marks.h"
 #include "retrieval/snapshot.h"
@@ -69,6 +70,7 @@ void hits_free(struct hits *h); /* of zeroed ones: nothing */
 
 struct retriever {
     const struct retriever_ops *ops;
+    const struct embedder *reranker; /* borrowed; NULL: there is none */
 };
 
 struct retriever_ops {
@@ -82,6 +84,10 @@ struct retriever_ops {
 };
 
 static inline struct snapshot *retriever_hold(struct retriever *t) { return t->ops->hold(t); }
+/* From now on queries can be reranked (retriever_choice.rerank). The reranker is borrowed. */
+static inline void retriever_set_reranker(struct retriever *t, const struct embedder *reranker) {
+    t->reranker = reranker;
+}
 /* Embeds the texts of all n queries and searches. hits [n] are filled in, free each; after a failure there are none.
  * A query's hits do not depend on the other queries. A query that nobody waits for any more may find anything;
  * STATUS_CANCELLED when these are all. One caller at a time. */

@@ -9,8 +9,6 @@
  * collection's. */
 enum status retriever_local_open(struct retriever **out, struct living *documents, const struct embedder *embedder,
                                  int max_k, struct error *e);
-/* From now on queries can be reranked (retriever_choice.rerank). The reranker is borrowed. */
-void retriever_local_set_reranker(struct retriever *t, const struct embedder *reranker);
 
 /* A chunk of the view as a hit, which borrows from the view. */
 void hit_show(struct hit *hit, const struct snapshot *view, int64_t id, float similarity);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "config/base/line.h"
+#include "retrieval/library.h"
 #include "retro/weights/gguf_folder.h"
 #include "server/access/keyring.h"
 #include "server/host/check.h"
@@ -45,6 +46,7 @@ static enum status check_model_folder(const struct config *c, struct error *e) {
 }
 
 static enum status check_collection_folder(const struct config *c, struct error *e) {
+    if (library_is_remote(c->retrieval.collection)) return STATUS_OK;
     return folder_check("retrieval.collection", c->retrieval.collection, "CURRENT",
                         "; this is no collection, which retro-index makes", e);
 }

@@ -24,6 +24,7 @@ enum status parts_engine_options(struct engine_options *o, const struct config *
         .max_step_tokens = c->server.max_step_tokens,
         .prefix_cache_mb = c->server.prefix_cache_mb,
         .max_k = c->retrieval.max_k,
+        .write_without = c->retrieval.away == AWAY_WRITE_WITHOUT,
         .passages = {.template = c->retrieval.template, .max_tokens = c->retrieval.prompt_tokens},
         .micro_batch_rows = c->parallel.micro_batch_rows,
         .view_seconds = 0.1,
@@ -73,12 +74,12 @@ static const struct tokenizer *open_cutter(struct decoder_part *d, const struct 
 }
 
 static enum status open_changes(struct decoder_part *d, const struct config *c, struct error *e) {
-    struct snapshot *view = living_hold(d->documents.collection);
-    const struct collection_info *info = view_info(view);
+    struct snapshot *view = library_hold(d->documents.library);
+    const struct collection_info *info = library_info(d->documents.library, view);
     log_info("collection %s: %lld documents, %lld chunks, generation %d with %lld changes, embedder %s, searched on %s",
              c->retrieval.collection, (long long)view->n_documents, (long long)view->n_chunks, view->generation,
              (long long)view->n_changes, d->documents.embedder.name, c->retrieval.device);
-    struct document_thread_options o = {.collection = d->documents.collection,
+    struct document_thread_options o = {.library = d->documents.library,
                                         .embedder = &d->documents.embedder,
                                         .tokenizer = open_cutter(d, info),
                                         .chunk_length = info->chunk_length,
@@ -328,7 +329,7 @@ static enum status serve_decoder(const struct decoder_part *d, const struct conf
         .grammars = d->grammars,
         .retrieval = d->retrieval,
         .retriever = d->documents.retriever,
-        .collection = d->documents.collection,
+        .library = d->documents.library,
         .document_thread = d->changes,
         .filter = d->documents.filter,
         .documents = documents_access_of(c),

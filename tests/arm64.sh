@@ -2,8 +2,8 @@
 # tests/arm64.sh: cross-builds for arm64 and runs C tests there under qemu; `make arm64-test` calls it.
 #
 # The libraries for arm64 are unpacked into a folder, $DEPS/arm64: the packages of the machine itself stay as they are,
-# except for the cross compiler, qemu-user and mmdebstrap, which are installed where they are missing. FAISS, CUDA, MPI
-# and NCCL are left out. As many programs run at once as there are cores. One line a test program; the last line is "N
+# except for the cross compiler, qemu-user and mmdebstrap, which are installed where they are missing. FAISS, CUDA, MPI,
+# NCCL and curl are left out. As many programs run at once as there are cores. One line a test program; the last line is "N
 # passed, N failed".
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -34,7 +34,7 @@ if [ "$(cat "$root/complete" 2>/dev/null)" != "$libraries" ]; then
 fi
 
 programs=("${tests[@]/#/$build/tests/}")
-if ! make --no-print-directory -s -j"$(nproc)" BUILD=$build FAISS= CUDA= MPI= NCCL= \
+if ! make --no-print-directory -s -j"$(nproc)" BUILD=$build FAISS= CUDA= MPI= NCCL= CURL= \
     CC="${CCACHE-} aarch64-linux-gnu-gcc --sysroot=$root" CXX="${CCACHE-} aarch64-linux-gnu-g++ --sysroot=$root" \
     AR=aarch64-linux-gnu-ar "${programs[@]}" > $build/build.log 2>&1; then
     tail -40 $build/build.log

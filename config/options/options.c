@@ -119,7 +119,8 @@ static enum status place_path(struct json_reader *r, char **path, const char *ba
             "%s.%s is \"%.100s\"; ~ and $HOME are not replaced here: write the whole path, or one relative "
             "to %s",
             r->place->above->name, r->place->name, *path, base[0] ? "the file's folder" : "the working directory");
-    if ((*path)[0] == '\0' || (*path)[0] == '/' || base[0] == '\0') return STATUS_OK;
+    /* An address is no path. */
+    if ((*path)[0] == '\0' || (*path)[0] == '/' || base[0] == '\0' || strstr(*path, "://")) return STATUS_OK;
     buffer_printf(&joined, "%s%s%s", base, base[strlen(base) - 1] == '/' ? "" : "/", *path);
     free(*path);
     *path = xstrdup(joined.data);

@@ -36,7 +36,7 @@ struct served_model {
     struct grammars *grammars;
     struct retrieval_thread *retrieval;      /* NULL: the model has no collection of its own */
     struct retriever *retriever;             /* likewise */
-    struct living *collection;               /* likewise */
+    struct library *library;                 /* likewise */
     struct document_thread *document_thread; /* likewise */
     struct filter *filter;                   /* of all its searches; NULL: none */
     enum documents_access documents;         /* what clients may do with its documents */
@@ -155,8 +155,10 @@ route_handler completions_open; /* completions.c */
 route_handler chat_open_answer; /* chat.c */
 route_handler search_open;      /* search.c */
 route_handler search_picture_open;
-route_handler documents_list, documents_post; /* documents.c */
-route_handler document_show, document_put_open, document_delete, document_picture;
+route_handler documents_list, document_show, document_picture;    /* documents_look.c */
+route_handler documents_post, document_put_open, document_delete; /* documents.c */
+/* The model whose documents a client may look at or change; NULL: *f says why it may not. */
+const struct served_model *documents_model(struct api *a, enum documents_access access, struct failure *f);
 route_handler embeddings_open;                                /* embeddings.c */
 route_handler rerank_open;                                    /* rerank.c */
 route_handler models_list, model_show;                        /* models.c */

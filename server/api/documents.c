@@ -1,16 +1,15 @@
-/* server/api/documents.c: /v1/documents: what is in the collection, and changes of it, which the document thread
- * carries out. A change is answered when it is on the disk. */
+/* server/api/documents.c: /v1/documents: changes of the collection, which the document thread carries out. A change is
+ * answered when it is on the disk, or in the log of Milvus. documents_look.c shows documents. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "config/json/json_writer.h"
 #include "retrieval/extract/extract.h"
-#include "retrieval/picture_document.h"
 #include "server/api/api.h"
 #include "server/api/fields/document_fields.h"
 #include "server/api/multipart.h"
 
-static const char documents_path[] = "/v1/documents/", pictures_path[] = "/v1/pictures/";
+static const char documents_path[] = "/v1/documents/";
 enum { UPLOAD_TEXT_BYTES = 64 << 20 };
 
 /* A document that is changed, beside its item of the job. */
@@ -192,9 +191,9 @@ static struct document_answer *make_document_answer(const struct principal *who,
 
 /* Who may do what. */
 
-static const struct served_model *model_with(struct api *a, enum documents_access access, struct failure *f) {
+const struct served_model *documents_model(struct api *a, enum documents_access access, struct failure *f) {
     const struct served_model *model = &a->models[0];
-    if (model->collection == NULL) {
+    if (model->library == NULL) {
         failure_set(f, 400, "no_collection", NULL, "this server has no collection (option retrieval.collection)");
         return NULL;
     }
@@ -285,7 +284,7 @@ static bool parse_documents(struct document_answer *d, const struct api_request 
 /* `id` is the path's; NULL: it has none. */
 static struct answer *put_documents(struct api *a, const struct api_request *r, const char *id, struct waker waker,
                                     struct failure *f) {
-    const struct served_model *model = model_with(a, DOCUMENTS_WRITE, f);
+    const struct served_model *model = documents_model(a, DOCUMENTS_WRITE, f);
     if (model == NULL) return NULL;
     struct document_answer *d = make_document_answer(&r->principal, waker);
     bool ok = parse_documents(d, r, &model->limits, f);
@@ -310,7 +309,7 @@ struct answer *document_put_open(struct api *a, const struct api_request *r, str
 }
 
 struct answer *document_delete(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
-    const struct served_model *model = model_with(a, DOCUMENTS_WRITE, f);
+    const struct served_model *model = documents_model(a, DOCUMENTS_WRITE, f);
     if (model == NULL) return NULL;
     struct document_answer *d = make_document_answer(&r->principal, waker);
     make_items(d, 1);
@@ -318,141 +317,4 @@ struct answer *document_delete(struct api *a, const struct api_request *r, struc
     d->job.deletes = true;
     d->job.items[0].document = (struct collection_document){.id = d->asked[0].id};
     return send_job(d, model, f);
-}
-
-/* Looking. */
-
-static void write_document(struct json_writer *w, const struct stored_document *d, bool with_text) {
-    put_object(w);
-    put_key_string(w, "id", d->id);
-    put_key_string(w, "object", "document");
-    put_key_string(w, "path", d->path);
-    put_key_string(w, "title", d->title);
-    put_key(w, "metadata");
-    put_raw(w, d->metadata[0] ? (struct text_span){d->metadata, strlen(d->metadata)} : (struct text_span){"{}", 2});
-    put_key_int(w, "chunks", d->n_chunks);
-    put_key_int(w, "bytes", (int64_t)d->text.size);
-    if (with_text) put_key_string_n(w, "text", d->text.text, d->text.size);
-    put_object_end(w);
-}
-
-struct answer *document_show(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
-    const struct served_model *model = model_with(a, DOCUMENTS_READ, f);
-    struct stored_document d;
-    struct snapshot *view;
-    struct error e;
-    struct buffer body = {0};
-    struct json_writer w;
-    (void)waker;
-    if (model == NULL) return NULL;
-    if (living_find_allowed(model->collection, principal_filter(&r->principal), r->path + strlen(documents_path), &view,
-                            &d, &e)) {
-        failure_from_error(f, &e);
-        return NULL;
-    }
-    put_begin(&w, &body);
-    write_document(&w, &d, true);
-    snapshot_release(view);
-    return answer_text(200, JSON_TYPE, &body);
-}
-
-/* The file of a document that is a picture. It came from anywhere, so a browser may do nothing but show it. */
-static struct answer *picture_answer(const struct stored_document *d, struct failure *f) {
-    struct picture_document picture;
-    struct buffer file = {0};
-    struct error e;
-    const char *type = NULL;
-    if (picture_document_read(&picture, d->text) && picture_document_file(&picture, &file, &e) == STATUS_OK)
-        type = picture_media_type((struct text_span){file.data, file.size});
-    if (type == NULL) {
-        buffer_free(&file);
-        failure_set(f, 404, "not_found", NULL, "the document is no picture");
-        return NULL;
-    }
-    struct answer *answer = answer_text(200, type, &file);
-    answer_add_header(answer, "X-Content-Type-Options", "nosniff");
-    answer_add_header(answer, "Content-Security-Policy", "default-src 'none'; sandbox");
-    return answer;
-}
-
-struct answer *document_picture(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
-    const struct served_model *model = model_with(a, DOCUMENTS_READ, f);
-    struct stored_document d;
-    struct snapshot *view;
-    struct error e;
-    (void)waker;
-    if (model == NULL) return NULL;
-    if (living_find_allowed(model->collection, principal_filter(&r->principal), r->path + strlen(pictures_path), &view,
-                            &d, &e)) {
-        failure_from_error(f, &e);
-        return NULL;
-    }
-    struct answer *answer = picture_answer(&d, f);
-    snapshot_release(view);
-    return answer;
-}
-
-struct document_listing {
-    const struct document_list_request *request;
-    const struct filter *filter; /* of the client: no other documents are there */
-    struct json_writer w;
-    bool begun; /* the document that the list begins behind was passed */
-    int64_t n;
-    bool more;
-};
-
-static enum status list_document(void *context, const struct stored_document *d, struct error *e) {
-    struct document_listing *l = context;
-    const struct document_list_request *r = l->request;
-    if (!document_is_allowed(l->filter, d)) return STATUS_OK;
-    if (!l->begun) {
-        l->begun = strcmp(d->id, r->after) == 0;
-        return STATUS_OK;
-    }
-    if (r->prefix && strncmp(d->path, r->prefix, strlen(r->prefix)) != 0) return STATUS_OK;
-    if (!document_is_allowed(r->filter, d)) return STATUS_OK;
-    l->more = l->n == r->limit;
-    if (l->more) return error_set(e, STATUS_CANCELLED, "the list is full");
-    write_document(&l->w, d, false);
-    l->n++;
-    return STATUS_OK;
-}
-
-static struct answer *list_documents(const struct served_model *model, const struct document_list_request *r,
-                                     struct filter *filter, struct failure *f) {
-    struct document_listing l = {.request = r, .filter = filter, .begun = r->after == NULL};
-    int64_t n_documents, n_chunks;
-    struct buffer body = {0};
-    struct error e;
-    struct snapshot *view = living_hold(model->collection);
-    view_count(view, filter, &n_documents, &n_chunks);
-    put_begin(&l.w, &body);
-    put_object(&l.w);
-    put_key_string(&l.w, "object", "list");
-    put_key_int(&l.w, "documents", n_documents);
-    put_key_int(&l.w, "chunks", n_chunks);
-    put_key_int(&l.w, "generation", view->generation);
-    put_key_int(&l.w, "changes", view->n_changes);
-    put_key_array(&l.w, "data");
-    view_walk(view, list_document, &l, &e);
-    put_array_end(&l.w);
-    put_key_bool(&l.w, "has_more", l.more);
-    put_object_end(&l.w);
-    snapshot_release(view);
-    if (l.begun) return answer_text(200, JSON_TYPE, &body);
-    buffer_free(&body);
-    failure_set(f, 404, "not_found", "after", "no document has the id that the list is to begin behind");
-    return NULL;
-}
-
-struct answer *documents_list(struct api *a, const struct api_request *r, struct waker waker, struct failure *f) {
-    const struct served_model *model = model_with(a, DOCUMENTS_READ, f);
-    struct document_list_request request;
-    struct answer *answer = NULL;
-    (void)waker;
-    if (model == NULL) return NULL;
-    if (document_list_parse(&request, r->arguments, r->n_arguments, &model->limits, f))
-        answer = list_documents(model, &request, principal_filter(&r->principal), f);
-    document_list_free(&request);
-    return answer;
 }

@@ -81,17 +81,19 @@ enum status document_embed(struct document_cutter *c, struct text_span text, con
     return status;
 }
 
-enum status document_put(struct document_cutter *c, struct living *l, struct collection_document *d,
+enum status document_put(struct document_cutter *c, struct library *l, struct collection_document *d,
                          const atomic_bool *cancelled, enum change_effect *effect, struct error *e) {
+    bool has;
     *effect = CHANGE_NOTHING;
-    if (living_has(l, d)) return STATUS_OK;
+    if (library_has(l, d, &has, e)) return e->status;
+    if (has) return STATUS_OK;
     enum status status = document_cut(c, d->text, e);
     if (status == STATUS_OK) status = document_embed(c, d->text, cancelled, e);
     if (status) return error_prefix(e, "%s", d->path);
     d->ids = c->tokens.ids;
     d->n = c->tokens.n;
     d->bounds = c->bounds;
-    return living_put_allowed(l, c->filter, d, c->vectors, effect, e);
+    return library_put(l, c->filter, d, c->vectors, effect, e);
 }
 
 void document_cutter_close(struct document_cutter *c) {

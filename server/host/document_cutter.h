@@ -3,7 +3,7 @@
 #pragma once
 
 #include "retrieval/embedder.h"
-#include "retrieval/store/living.h"
+#include "retrieval/library.h"
 #include "retro/text/tokenizer.h"
 
 struct document_cutter {
@@ -28,6 +28,6 @@ enum status document_embed(struct document_cutter *c, struct text_span text, con
                            struct error *e);
 /* Cuts and embeds d, whose ids and bounds are filled in, and puts it into the collection; a document that is there
  * already, with the same content, is not embedded. */
-enum status document_put(struct document_cutter *c, struct living *l, struct collection_document *d,
+enum status document_put(struct document_cutter *c, struct library *l, struct collection_document *d,
                          const atomic_bool *cancelled, enum change_effect *effect, struct error *e);
 void document_cutter_close(struct document_cutter *c);

@@ -1,9 +1,47 @@
 /* server/host/documents.c: opens what a model retrieves from. See documents.h. */
 #include "server/host/documents.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "server/host/embedder_model.h"
 #include "server/host/reranker_model.h"
 #include "server/host/retrieval_mode.h"
+
+/* The settings without a token: whoever fills it in wipes it. */
+static struct milvus_settings milvus_settings_from(const struct config *c) {
+    const struct retrieval_settings *r = &c->retrieval;
+    return (struct milvus_settings){.authority = r->milvus_authority,
+                                    .seconds = r->milvus_seconds,
+                                    .attempts = r->milvus_attempts,
+                                    .consistency = (enum milvus_consistency)r->milvus_consistency};
+}
+
+static void forget_token(char *token) {
+    if (token) explicit_bzero(token, strlen(token));
+    free(token);
+}
+
+enum status documents_library_open(struct library **out, const struct config *c, const char *name, struct error *e) {
+    struct milvus_settings settings = milvus_settings_from(c);
+    char *token = NULL;
+    if (library_is_remote(name) && milvus_token_read(&token, c->retrieval.milvus_token_file, e)) return e->status;
+    settings.token = token;
+    enum status status = library_open(out, name, &settings, e);
+    forget_token(token);
+    return status;
+}
+
+enum status documents_library_make(const struct config *c, const char *name, const struct collection_options *o,
+                                   int32_t max_token, struct error *e) {
+    struct milvus_settings settings = milvus_settings_from(c);
+    char *token = NULL;
+    if (milvus_token_read(&token, c->retrieval.milvus_token_file, e)) return e->status;
+    settings.token = token;
+    enum status status = remote_create(name, &settings, o, max_token, e);
+    forget_token(token);
+    return status;
+}
 
 bool documents_wanted(const struct config *c) { return c->retrieval.collection[0] != '\0'; }
 
@@ -35,8 +73,8 @@ static enum status match_mode(const struct config *c, const struct collection_in
 /* The embedder that the collection was made with, for a model that can read the collection. */
 static enum status open_reader(struct documents *d, const struct config *c, const struct snapshot *view,
                                const struct model_info *model, const struct tokenizer *tokenizer, struct error *e) {
-    struct collection_info info = *view_info(view);
-    info.max_token = view_max_token(view);
+    struct collection_info info = *library_info(d->library, view);
+    info.max_token = library_max_token(d->library, view);
     if (embedder_model_open(&d->embedder, documents_embedder(c, info.embedder), c, e))
         return error_prefix(e, "embedder");
     if (collection_match_embedder(&info, &d->embedder, e)) return error_prefix(e, "%s", c->retrieval.collection);
@@ -46,22 +84,22 @@ static enum status open_reader(struct documents *d, const struct config *c, cons
 static enum status documents_open_reranker(struct documents *d, const struct config *c, struct error *e) {
     if (c->retrieval.reranker[0] == '\0') return STATUS_OK;
     if (reranker_model_open(&d->reranker, c->retrieval.reranker, c, e)) return e->status;
-    retriever_local_set_reranker(d->retriever, &d->reranker);
+    retriever_set_reranker(d->retriever, &d->reranker);
     return STATUS_OK;
 }
 
 enum status documents_open(struct documents *d, const struct config *c, const struct model_info *model,
                            const struct tokenizer *tokenizer, int max_k, struct error *e) {
-    const char *folder = c->retrieval.collection;
     *d = (struct documents){0};
-    if (living_open(&d->collection, folder, e)) return e->status;
-    if (living_move(d->collection, c->retrieval.device, e)) return error_prefix(e, "retrieval.device");
-    struct snapshot *view = living_hold(d->collection);
+    if (documents_library_open(&d->library, c, c->retrieval.collection, e)) return e->status;
+    struct living *folder = library_living(d->library);
+    if (folder && living_move(folder, c->retrieval.device, e)) return error_prefix(e, "retrieval.device");
+    struct snapshot *view = library_hold(d->library);
     enum status status = open_reader(d, c, view, model, tokenizer, e);
     snapshot_release(view);
     if (status) return status;
     if (filter_parse(&d->filter, c->retrieval.filter, "retrieval.filter", e)) return e->status;
-    if (retriever_local_open(&d->retriever, d->collection, &d->embedder, max_k, e)) return e->status;
+    if (library_retriever(d->library, &d->embedder, max_k, &d->retriever, e)) return e->status;
     return documents_open_reranker(d, c, e);
 }
 
@@ -69,15 +107,32 @@ void documents_close(struct documents *d) {
     retriever_close(d->retriever);
     embedder_model_close(&d->embedder);
     reranker_model_close(&d->reranker);
-    living_close(d->collection);
+    library_close(d->library);
     filter_release(d->filter);
     *d = (struct documents){0};
+}
+
+/* The collection's own facts, before it is opened to be used; one in Milvus takes no memory here. */
+static enum status read_outline(struct collection_outline *out, const struct config *c, struct error *e) {
+    const char *name = c->retrieval.collection;
+    struct library *library;
+    if (!library_is_remote(name)) return collection_outline_read(out, name, e);
+    if (documents_library_open(&library, c, name, e)) return e->status;
+    *out = (struct collection_outline){.info = *remote_info(library_remote(library))};
+    struct collection_info *info = &out->info;
+    info->embedder = xstrdup(info->embedder);
+    info->tokenizer = xstrdup(info->tokenizer);
+    info->query_prompt = xstrdup(info->query_prompt);
+    info->document_prompt = xstrdup(info->document_prompt);
+    info->index_factory = xstrdup(info->index_factory);
+    library_close(library);
+    return STATUS_OK;
 }
 
 enum status documents_check(const struct config *c, const struct model_info *model, const struct tokenizer *tokenizer,
                             struct error *e) {
     struct collection_outline outline;
-    if (collection_outline_read(&outline, c->retrieval.collection, e)) return e->status;
+    if (read_outline(&outline, c, e)) return e->status;
     bool attends;
     enum status status = match_mode(c, &outline.info, model, tokenizer, &attends, e);
     collection_outline_free(&outline);
@@ -106,6 +161,10 @@ static enum status measure_collection(const struct config *c, const struct colle
         (struct budget_part){.name = "embedder", .bytes = embedder.rows + (embedder.mapped ? 0 : embedder.weights)},
         "set retrieval.embedder_dtype to bf16 or lower retrieval.embedder_tokens, or take a smaller embedder");
     if (measure_reranker(c, b, parts, e)) return e->status;
+    if (library_is_remote(c->retrieval.collection)) {
+        budget_add_program(parts, (const char *const[]){c->model.path, folder}, 2);
+        return STATUS_OK;
+    }
     budget_add(parts, (struct budget_part){.name = "document index", .bytes = collection->index, .on_host = true},
                "build the collection with an index that compresses (retro-index build --index ivfpq)");
     if (collection->changes > 0)
@@ -130,7 +189,7 @@ enum status documents_measure(const struct config *c, struct backend *b, struct 
         budget_add_program(parts, (const char *const[]){c->model.path}, 1);
         return STATUS_OK;
     }
-    if (collection_outline_read(&collection, c->retrieval.collection, e)) return e->status;
+    if (read_outline(&collection, c, e)) return e->status;
     enum status status = measure_collection(c, &collection, b, parts, e);
     collection_outline_free(&collection);
     return status;

@@ -1,18 +1,18 @@
-/* server/host/documents.h: what a model retrieves from: a collection, the embedder it was made with, and a retriever
- * over both. The server and retro-eval share it, so that what is measured is what is served.
+/* server/host/documents.h: what a model retrieves from: a collection, on a disk or in Milvus, the embedder it was made
+ * with, and a retriever over both. The server and retro-eval share it, so that what is measured is what is served.
  *
  * By chunked cross attention a model reads the collection's tokens, which must be its own tokenizer's, in chunks of its
  * length. In its prompt it reads text, of which every collection has its documents'. */
 #pragma once
 
-#include "retrieval/retriever_local.h"
+#include "retrieval/library.h"
 #include "retro/model/model.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/budget.h"
 #include "server/host/config.h"
 
 struct documents {
-    struct living *collection;
+    struct library *library;
     struct embedder embedder;
     struct embedder reranker; /* zeroed without retrieval.reranker */
     struct retriever *retriever;
@@ -28,6 +28,11 @@ static inline struct retriever_choice retrieval_choice(const struct retrieval_se
                                      .rerank = r->reranker[0] ? r->rerank_candidates : 0};
 }
 
+/* The collection of that name, by the configuration's options of Milvus where it lies there. */
+enum status documents_library_open(struct library **out, const struct config *c, const char *name, struct error *e);
+/* Makes one in Milvus: remote_create. */
+enum status documents_library_make(const struct config *c, const char *name, const struct collection_options *o,
+                                   int32_t max_token, struct error *e);
 /* Whether the configuration names a collection. */
 bool documents_wanted(const struct config *c);
 /* The embedder's folder: the configuration's, else the collection's own. */

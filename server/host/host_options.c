@@ -2,6 +2,7 @@
 #include "server/host/host_options.h"
 
 #include "kernels/comm/comm.h"
+#include "retrieval/milvus/milvus.h"
 #include "retro/model/model.h"
 #include "retro/run/grid.h"
 #include "server/host/retrieval_mode.h"
@@ -75,9 +76,32 @@ const struct option_section parallel_section = {"parallel", parallel_rows, (int)
 static const struct json_choice documents_accesses[] = {
     {"off", DOCUMENTS_OFF}, {"read", DOCUMENTS_READ}, {"write", DOCUMENTS_WRITE}, {"auto", DOCUMENTS_AUTO}, {NULL, 0}};
 
+static const struct json_choice milvus_consistencies[] = {{"strong", MILVUS_STRONG},
+                                                          {"session", MILVUS_SESSION},
+                                                          {"bounded", MILVUS_BOUNDED},
+                                                          {"eventually", MILVUS_EVENTUALLY},
+                                                          {NULL, 0}};
+static const struct json_choice aways[] = {{"fail", AWAY_FAIL}, {"write_without", AWAY_WRITE_WITHOUT}, {NULL, 0}};
+
 static const struct option_row retrieval_rows[] = {
     OPTION_BOOL(struct retrieval_settings, enabled, true, "false: no neighbours unless a request brings its own"),
-    OPTION_PATH(struct retrieval_settings, collection, "folder made by retro-index; empty: no collection"),
+    OPTION_PATH(struct retrieval_settings, collection,
+                "folder made by retro-index, or milvus://HOST:PORT/NAME (docs/milvus.md); empty: no collection"),
+    OPTION_PATH(struct retrieval_settings, milvus_token_file,
+                "file whose first line is the token for Milvus, a key or user:password; the environment's "
+                "RETRO_MILVUS_TOKEN goes before it"),
+    OPTION_PATH(struct retrieval_settings, milvus_authority,
+                "file of certificates (PEM) that the one of a milvuss:// server is checked against; empty: the "
+                "system's"),
+    OPTION_CHOICE(struct retrieval_settings, milvus_consistency, MILVUS_STRONG, milvus_consistencies,
+                  "what a search in Milvus sees at least: strong: all that was acknowledged; session: all that this "
+                  "program changed; bounded: all of some seconds ago; eventually: what has arrived"),
+    OPTION_DOUBLE(struct retrieval_settings, milvus_seconds, 5, 0.05, 3600,
+                  "time limit of a search or a change in Milvus, all its attempts together"),
+    OPTION_INT(struct retrieval_settings, milvus_attempts, 3, 1, 100, "attempts of a call of Milvus that fails"),
+    OPTION_CHOICE(struct retrieval_settings, away, AWAY_FAIL, aways,
+                  "what becomes of a request while the collection in Milvus does not answer: fail with 503, or "
+                  "write_without neighbours, which the answer says"),
     OPTION_CHOICE(
         struct retrieval_settings, documents, DOCUMENTS_AUTO, documents_accesses,
         "what clients may do with the documents, over /v1/documents; auto: write where the server listens on a "

@@ -42,6 +42,12 @@ enum documents_access { DOCUMENTS_OFF, DOCUMENTS_READ, DOCUMENTS_WRITE, DOCUMENT
 struct retrieval_settings {
     bool enabled;            /* false: the model runs without neighbours unless a request brings its own */
     char *collection;        /* folder made by retro-index; empty: no collection */
+    char *milvus_token_file; /* what a collection in Milvus is opened with; empty: nothing */
+    char *milvus_authority;  /* certificates that its server's is checked against; empty: the system's */
+    int milvus_consistency;  /* enum milvus_consistency */
+    double milvus_seconds;   /* of an operation, all attempts together */
+    int milvus_attempts;
+    int away;                /* enum collection_away */
     int documents;           /* enum documents_access */
     int compact_after;       /* chunks that came or went; 0: never */
     char *template;          /* a passage in a prompt (server/host/passages.h) */

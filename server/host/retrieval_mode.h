@@ -12,6 +12,9 @@ extern const struct json_choice retrieval_modes[];
 enum retrieval_query { RETRIEVAL_BY_MESSAGE, RETRIEVAL_BY_CONVERSATION };
 extern const struct json_choice retrieval_queries[];
 
+/* Whether a request whose collection does not answer fails. */
+enum collection_away { AWAY_FAIL, AWAY_WRITE_WITHOUT };
+
 /* The mode of a model for auto: it attends where it has chunked cross attention. */
 static inline enum retrieval_mode retrieval_mode_of(enum retrieval_mode mode, bool attends) {
     if (mode != RETRIEVAL_AUTO) return mode;

@@ -29,7 +29,7 @@ struct document_thread {
 
 static enum status delete_document(struct document_thread *t, const struct document_job *j,
                                    struct document_item *item) {
-    enum status status = living_delete_allowed(t->o.collection, j->filter, item->document.id, &item->error);
+    enum status status = library_delete(t->o.library, j->filter, item->document.id, &item->error);
     item->effect = status ? CHANGE_NOTHING : CHANGE_DELETED;
     return status;
 }
@@ -50,7 +50,7 @@ static enum status put_part(struct document_thread *t, const struct document_job
                                            .text = {p->read.text.data, p->read.text.size},
                                            .marks = marks_of(&p->read.marks)};
     if (check_goes_on(t, j, &p->error)) return p->error.status;
-    return document_put(&t->cutter, t->o.collection, &document, j->cancelled, &p->effect, &p->error);
+    return document_put(&t->cutter, t->o.library, &document, j->cancelled, &p->effect, &p->error);
 }
 
 static enum status put_upload(struct document_thread *t, const struct document_job *j, struct document_item *item) {
@@ -66,7 +66,7 @@ static enum status put_upload(struct document_thread *t, const struct document_j
     item->document.text = (struct text_span){u->read.text.data, u->read.text.size};
     item->document.marks = marks_of(&u->read.marks);
     if (item->document.title[0] == '\0' && u->read.title.data) item->document.title = u->read.title.data;
-    return document_put(&t->cutter, t->o.collection, &item->document, j->cancelled, &item->effect, &item->error);
+    return document_put(&t->cutter, t->o.library, &item->document, j->cancelled, &item->effect, &item->error);
 }
 
 static enum status carry_out(struct document_thread *t, const struct document_job *j, struct document_item *item) {
@@ -75,7 +75,7 @@ static enum status carry_out(struct document_thread *t, const struct document_jo
     if (j->deletes) return delete_document(t, j, item);
     t->cutter.filter = j->filter;
     if (item->upload) return put_upload(t, j, item);
-    return document_put(&t->cutter, t->o.collection, &item->document, j->cancelled, &item->effect, e);
+    return document_put(&t->cutter, t->o.library, &item->document, j->cancelled, &item->effect, e);
 }
 
 static void *run_changes(void *argument) {
@@ -83,6 +83,7 @@ static void *run_changes(void *argument) {
     for (;;) {
         struct document_job *j = queue_take(&t->jobs);
         if (j) {
+            if (j->run && !atomic_load(&t->stopped)) j->run(j);
             for (int i = 0; i < j->n_items; i++) j->items[i].status = carry_out(t, j, &j->items[i]);
             j->done(j);
         } else if (atomic_load(&t->stopped)) {
@@ -97,11 +98,13 @@ static void *run_changes(void *argument) {
 
 static void follow(struct document_thread *t) {
     struct error e;
-    if (living_follow(t->o.collection, &e)) log_warn("the collection stays as it was: %s", e.text);
+    if (library_follow(t->o.library, &e)) log_warn("the collection stays as it was: %s", e.text);
 }
 
 static bool is_due(struct document_thread *t) {
-    struct living_changes changes = living_count_changes(t->o.collection);
+    struct living *folder = library_living(t->o.library);
+    if (folder == NULL) return false;
+    struct living_changes changes = living_count_changes(folder);
     return t->o.compact_after > 0 && changes.n_chunks + changes.n_deleted_chunks >= t->o.compact_after;
 }
 
@@ -109,13 +112,13 @@ static bool is_due(struct document_thread *t) {
 static bool compact(struct document_thread *t) {
     struct error e;
     double start = time_now();
-    enum status status = living_compact(t->o.collection, &t->stopped, &e);
+    enum status status = living_compact(library_living(t->o.library), &t->stopped, &e);
     if (status == STATUS_CANCELLED) return true;
     if (status) {
         log_warn("the collection is not compacted: %s", e.text);
         return false;
     }
-    struct snapshot *view = living_hold(t->o.collection);
+    struct snapshot *view = library_hold(t->o.library);
     log_info("collection: compacted to generation %d in %.1f s, %" PRId64 " documents, %" PRId64 " chunks",
              view->generation, time_now() - start, view->n_documents, view->n_chunks);
     snapshot_release(view);
@@ -196,7 +199,7 @@ void document_thread_close(struct document_thread *t) {
 
 enum status document_thread_ask(struct document_thread *t, struct document_job *j, struct error *e) {
     enum status status = STATUS_OK;
-    if (!j->deletes && t->o.tokenizer == NULL)
+    if (!j->deletes && j->run == NULL && t->o.tokenizer == NULL)
         return error_set(e, STATUS_UNSUPPORTED,
                          "the tokenizer that the collection was cut with is not there; documents can be deleted only");
     pthread_mutex_lock(&t->lock);

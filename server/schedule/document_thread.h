@@ -1,11 +1,10 @@
 /* server/schedule/document_thread.h: the threads that change the collection of a running server: one carries out what
- * requests ask, in the order in which they came, the other follows what other programs do to the folder, and compacts
- * the collection when enough of it has changed. */
+ * requests ask, in the order in which they came, the other follows what other programs do, and compacts a collection in
+ * a folder when enough of it has changed. */
 #pragma once
 
 #include <stdatomic.h>
 
-#include "retrieval/store/living.h"
 #include "server/host/document_cutter.h"
 #include "server/schedule/document_upload.h"
 
@@ -28,13 +27,15 @@ struct document_job {
     const struct filter *filter; /* documents that the asker may put or delete; NULL: all */
     struct document_item *items; /* [n_items] */
     int n_items;
+    void (*run)(struct document_job *j);  /* carried out in place of the items, unless the thread is stopped;
+                                           * NULL: the items are */
     const atomic_bool *cancelled;         /* true: nobody waits any more; NULL: somebody does */
     void (*done)(struct document_job *j); /* called once by the thread; must not block */
     void *context;
 };
 
 struct document_thread_options {
-    struct living *collection;
+    struct library *library;
     const struct embedder *embedder;   /* shared (server/host/embedder_shared.h) */
     const struct tokenizer *tokenizer; /* that the collection is cut with; NULL: documents cannot be put */
     int chunk_length;

@@ -82,6 +82,17 @@ static void forget_neighbors(struct engine_sequence *s) {
     sequence_free(s);
 }
 
+/* Whether the sequence is written without the neighbours of a lookup that failed: then it has found none. A collection
+ * that answers wrongly is as good as one that does not answer. */
+static bool goes_without(struct engine_sequence *s) {
+    const struct lookup *l = &s->lookup;
+    bool is_away = l->status == STATUS_BUSY || l->status == STATUS_CORRUPT;
+    if (!is_away || !s->engine->o.write_without) return false;
+    if (!atomic_exchange(&s->generation->answer.away, true))
+        log_warn("an answer is written without neighbours: %s", l->error.text);
+    return true;
+}
+
 static void accept_neighbors(struct engine_sequence *s) {
     const struct lookup *l = &s->lookup;
     if (s->state == SEQUENCE_LEFT) {
@@ -90,7 +101,7 @@ static void accept_neighbors(struct engine_sequence *s) {
     }
     s->engine->n_parked--;
     s->state = SEQUENCE_RUNNING;
-    if (l->status) {
+    if (l->status && !goes_without(s)) {
         struct error e = l->error;
         sequence_finish(s, FINISH_ERROR, &e);
         return;

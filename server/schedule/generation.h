@@ -159,6 +159,7 @@ struct generation_answer {
     int n_searches;     /* at most */
     int *search_rows;   /* [n_searches] the row from which on these passages are read */
     int found_room;     /* entries of found */
+    atomic_bool away;   /* the collection did not answer, and some of it was written without neighbours */
     /* With tell_attention, rows of share_columns: what each row of the sequence gives to the neighbours that it reads,
      * [rows]; and what each token of the answer gives to the prompt's passages as it is written, [max_tokens]. */
     float *neighbor_shares, *passage_shares;

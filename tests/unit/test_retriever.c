@@ -455,7 +455,7 @@ static void test_reranked(void **state) {
     assert_true(results[0].list[0].relevance == -1);
     hits_free(&results[0]);
 
-    retriever_local_set_reranker(retriever, &reranker);
+    retriever_set_reranker(retriever, &reranker);
     assert_int_equal(retriever_search(retriever, queries, 4, results, &e), STATUS_OK);
     assert_int_equal(ranks.calls, 3);
     assert_int_equal(ranks.texts, 4 + 4 + 2);

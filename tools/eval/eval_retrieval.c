@@ -7,6 +7,7 @@
 
 #include "config/json/json_table.h"
 #include "config/json/json_writer.h"
+#include "retrieval/retriever_local.h"
 #include "server/host/documents.h"
 #include "server/host/embedder_model.h"
 #include "server/host/reranker_model.h"
@@ -188,7 +189,7 @@ static enum status open_reranker(struct retrieval_eval *x, const struct config *
     x->configured = retrieval_choice(&c->retrieval);
     if (x->configured.rerank == 0) return STATUS_OK;
     if (reranker_model_open(&x->reranker, c->retrieval.reranker, c, e)) return e->status;
-    retriever_local_set_reranker(x->retriever, &x->reranker);
+    retriever_set_reranker(x->retriever, &x->reranker);
     return STATUS_OK;
 }
 

@@ -44,7 +44,11 @@ enum status subject_open_retrieval(struct subject *s, const struct config *c, in
     if (!documents_wanted(c)) return STATUS_OK;
     s->collection_folder = c->retrieval.collection;
     if (documents_open(&s->documents, c, s->info, s->tokenizer, max_int(max_k, s->k_passages), e)) return e->status;
-    s->view = living_hold(s->documents.collection);
+    if (library_living(s->documents.library) == NULL)
+        return error_set(e, STATUS_UNSUPPORTED,
+                         "%s lies in Milvus; retro-eval reads a collection in a folder, which retro-index copy makes",
+                         s->collection_folder);
+    s->view = library_hold(s->documents.library);
     return STATUS_OK;
 }
 

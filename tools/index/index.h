@@ -8,7 +8,7 @@
 #include "retrieval/embedder.h"
 #include "retrieval/extract/extract.h"
 #include "retrieval/index/index_recall.h"
-#include "retrieval/store/living.h"
+#include "retrieval/library.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/config.h"
 #include "tools/index/index_estimate.h"
@@ -135,6 +135,8 @@ struct index_arguments {
 };
 /* Whether n words follow the options; `what` is how they should. */
 enum status index_expect(const struct index_arguments *a, int n, const char *what, struct error *e);
+/* Whether the i-th of them is a folder; `command` cannot do without one. */
+enum status index_expect_folder(const struct index_arguments *a, int i, const char *command, struct error *e);
 /* From now on SIGINT and SIGTERM set index_interrupted. */
 void index_catch_interrupts(void);
 /* The collection's own embedder and tokenizer, unless the configuration names others; both must be the ones that it was
@@ -172,4 +174,5 @@ int run_update(struct index_arguments *a, struct error *e);
 int run_watch(struct index_arguments *a, struct error *e);
 int run_snapshot(struct index_arguments *a, struct error *e);
 int run_restore(struct index_arguments *a, struct error *e);
+int run_copy(struct index_arguments *a, struct error *e);
 int run_compact(struct index_arguments *a, struct error *e);

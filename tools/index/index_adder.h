@@ -6,7 +6,7 @@
 
 struct adder {
     struct index_arguments *arguments;
-    struct living *collection;
+    struct library *library;
     struct embedder embedder;
     struct tokenizer *tokenizer;
     struct document_cutter cutter;
@@ -49,7 +49,7 @@ struct gone_search {
     int n, capacity;
 };
 /* The names of the files that documents of the collection are a part of. */
-enum status gone_list_files(struct living *l, struct key_set *files, struct error *e);
+enum status gone_list_files(struct library *l, struct key_set *files, struct error *e);
 void gone_set_file(struct gone_search *g, const char *stored, int what);
 /* Deletes and prints them. Documents with an id that is neither of their path nor of the command line stay. */
 enum status gone_delete(struct gone_search *g, struct error *e);

@@ -12,6 +12,7 @@
 #include "retro/text/tokenizer.h"
 #include "server/host/budget.h"
 #include "server/host/document_cutter.h"
+#include "server/host/documents.h"
 #include "server/host/embedder_model.h"
 #include "tools/index/index_color.h"
 #include "tools/index/index_reader.h"
@@ -26,8 +27,9 @@ struct builder {
     struct index_progress progress;
     struct tokenizer *tokenizer;
     struct embedder embedder;
-    struct collection_builder *collection;
-    struct unfinished unfinished;
+    struct collection_builder *collection; /* NULL: */
+    struct library *library;               /* of a collection in Milvus */
+    struct unfinished unfinished;          /* of a folder */
     struct document_cutter cutter;
     struct key_set texts; /* hash and length of each text, so that a copy is added once */
     int n_copies, n_added;
@@ -101,6 +103,19 @@ static enum status embed_waiting(struct builder *b, struct error *e) {
     return status;
 }
 
+/* The document goes into Milvus at once. */
+static enum status put_remote(struct builder *b, struct collection_document *d, struct error *e) {
+    struct document_cutter *cut = &b->cutter;
+    char id[DOCUMENT_ID_SIZE];
+    enum change_effect effect;
+    document_id_of_path(d->path, id);
+    d->id = id;
+    enum status status = cut->is_picture ? STATUS_OK : document_embed(cut, d->text, &index_interrupted, e);
+    if (status == STATUS_OK) status = library_put(b->library, NULL, d, cut->vectors, &effect, e);
+    progress_embedded(&b->progress, cut->n_chunks, d->text.size - cut->bounds[0], 0);
+    return status;
+}
+
 /* Adds the document that was cut, and queues its chunks' text for the embedder; a picture has its vectors. */
 static enum status add_chunks(struct builder *b, const char *stored, const struct document_text *d, struct error *e) {
     const struct document_cutter *cut = &b->cutter;
@@ -112,6 +127,7 @@ static enum status add_chunks(struct builder *b, const char *stored, const struc
                                            .ids = cut->tokens.ids,
                                            .bounds = cut->bounds,
                                            .n = cut->tokens.n};
+    if (b->library) return put_remote(b, &document, e);
     enum status status = cut->is_picture ? embed_waiting(b, e) : STATUS_OK;
     if (status == STATUS_OK) status = collection_add_document(b->collection, &document, e);
     if (status == STATUS_OK && cut->is_picture)
@@ -168,10 +184,16 @@ static enum status add_document(struct file_adder *a, const char *part, const st
         progress_clear(&b->progress);
         if (b->options->verbose) line_print(stderr, "a copy of another: %s%s", a->file->path, part);
     } else {
-        b->n_added++;
         a->guess -= guess;
         progress_read(&b->progress, guess, d->text.size - b->cutter.bounds[0]);
-        status = add_chunks(b, stored.data, d, e);
+        status = add_chunks(b, stored.data, d, &why);
+        b->n_added += status == STATUS_OK;
+        if (status == STATUS_TOO_LARGE && b->library) {
+            report(b, &why);
+            status = STATUS_OK;
+        } else if (status) {
+            *e = why;
+        }
     }
     buffer_free(&stored);
     return status;
@@ -293,6 +315,15 @@ static enum status open_unfinished(struct builder *b, const struct config *confi
     return status;
 }
 
+static enum status open_collection(struct builder *b, const struct config *config, const struct collection_options *o,
+                                   struct error *e) {
+    const char *out = b->options->out;
+    if (!library_is_remote(out))
+        return collection_create(&b->collection, out, o, e) ? e->status : open_unfinished(b, config, e);
+    if (documents_library_make(config, out, o, tokenizer_vocab_size(b->tokenizer) - 1, e)) return e->status;
+    return documents_library_open(&b->library, config, out, e);
+}
+
 static enum status open_parts(struct builder *b, const struct config *config, struct error *e) {
     int32_t eod;
     if (config->model.path[0] == '\0' || config->retrieval.embedder[0] == '\0')
@@ -317,10 +348,10 @@ static enum status open_parts(struct builder *b, const struct config *config, st
                                    .embedder = embedder ? embedder : config->retrieval.embedder,
                                    .tokenizer = tokenizer ? tokenizer : config->model.path,
                                    .index_factory = b->options->index_factory};
-    enum status status = collection_create(&b->collection, b->options->out, &o, e);
+    enum status status = open_collection(b, config, &o, e);
     free(embedder);
     free(tokenizer);
-    return status ? status : open_unfinished(b, config, e);
+    return status;
 }
 
 struct chunk_counter {
@@ -379,6 +410,7 @@ static enum status add_files(struct builder *b, struct error *e) {
 
 static enum status commit(struct builder *b, struct error *e) {
     struct collection_builder *collection = b->collection;
+    if (b->library && b->n_added > 0) return STATUS_OK;
     if (b->n_added == 0)
         return error_set(e, STATUS_INVALID, "none of the %d files could be added; nothing was built", b->walk.n);
     progress_show(&b->progress, true);
@@ -432,10 +464,10 @@ static enum status build(struct builder *b, const struct config *config, struct 
     if (b->options->dry_run) return dry_run(&b->walk, b->options, e);
     if (b->walk.n == 0) return error_set(e, STATUS_INVALID, "no documents found; nothing was built");
     status = open_parts(b, config, e);
-    if (status == STATUS_OK) status = check_index(b, e);
+    if (status == STATUS_OK && b->library == NULL) status = check_index(b, e);
     if (status) return status;
     survey_texts(&b->walk, b->options);
-    status = check_index_memory(b, e);
+    if (b->library == NULL) status = check_index_memory(b, e);
     if (status) return status;
     progress_start(&b->progress, &b->walk);
     b->reader = reader_open(b->options, b->walk.files, b->walk.n);
@@ -457,6 +489,7 @@ int index_build(const struct build_options *o, const struct config *config, stru
     if (status == STATUS_OK && !o->dry_run) print_summary(b);
     reader_close(b->reader);
     collection_abandon(b->collection);
+    library_close(b->library);
     embedder_model_close(&b->embedder);
     tokenizer_close(b->tokenizer);
     walk_free(&b->walk);

@@ -7,6 +7,7 @@
 
 #include "config/base/hash.h"
 #include "config/json/json_writer.h"
+#include "server/host/documents.h"
 #include "server/host/embedder_model.h"
 #include "tools/index/index_adder.h"
 #include "tools/index/index_color.h"
@@ -82,13 +83,12 @@ static void report_skipped(struct adder *a, const struct error *why) {
 
 /* A new part of a file that the collection has is a change of that file. */
 static bool is_there(const struct adder *a, const char *id, const char *part) {
-    struct snapshot *view;
-    struct stored_document d;
+    struct library_found found;
     struct error e;
     struct name_key file = key_of(a->file->stored);
     if (part[0] && key_set_number(&a->known, file.a, file.b)) return true;
-    bool there = living_find(a->collection, id, &view, &d, &e) == STATUS_OK;
-    snapshot_release(view);
+    bool there = library_find(a->library, NULL, id, &found, &e) == STATUS_OK;
+    library_found_release(&found);
     return there;
 }
 
@@ -109,8 +109,7 @@ static enum status put_part(struct adder *a, const char *part, const struct docu
     if (status == STATUS_OK && a->only_there && !is_there(a, id.data, part))
         status =
             error_set(e, STATUS_INVALID, "%s%s: no document has its id %s; add adds it", a->file->path, part, id.data);
-    if (status == STATUS_OK)
-        status = document_put(&a->cutter, a->collection, &document, &index_interrupted, &effect, e);
+    if (status == STATUS_OK) status = document_put(&a->cutter, a->library, &document, &index_interrupted, &effect, e);
     if (status == STATUS_OK && a->seen)
         key_set_add(a->seen, hash_bytes(id.data, id.size, 0), hash_bytes(id.data, id.size, 1));
     if (status == STATUS_OK && effect == CHANGE_NOTHING) a->n_unchanged++;
@@ -164,19 +163,20 @@ enum status adder_put_file(struct adder *a, int number, bool *read, struct error
 enum status adder_open(struct adder *a, struct error *e) {
     struct index_arguments *arguments = a->arguments;
     if (arguments->metadata.size > 0) buffer_append(&arguments->metadata, "}", 1);
-    if (living_open(&a->collection, arguments->rest[0], e)) return e->status;
-    struct snapshot *view = living_hold(a->collection);
-    enum status status = makers_open(&arguments->config, view_info(view), &a->embedder, &a->tokenizer, e);
+    if (documents_library_open(&a->library, &arguments->config, arguments->rest[0], e)) return e->status;
+    struct snapshot *view = library_hold(a->library);
+    const struct collection_info *info = library_info(a->library, view);
+    enum status status = makers_open(&arguments->config, info, &a->embedder, &a->tokenizer, e);
     a->cutter.tokenizer = a->tokenizer;
     a->cutter.embedder = &a->embedder;
-    a->cutter.chunk_length = view_info(view)->chunk_length;
+    a->cutter.chunk_length = info->chunk_length;
     snapshot_release(view);
     return status;
 }
 
 void adder_close(struct adder *a) {
     reader_close(a->reader);
-    living_close(a->collection);
+    library_close(a->library);
     key_set_free(&a->known);
     document_cutter_close(&a->cutter);
     tokenizer_close(a->tokenizer);
@@ -191,7 +191,7 @@ static enum status add_files(struct adder *a, struct error *e) {
     if (a->arguments->id && walk->n != 1)
         return error_set(e, STATUS_INVALID, "--id names one document, and there are %d", walk->n);
     struct gone_search gone = {.adder = a};
-    enum status status = a->only_there ? gone_list_files(a->collection, &a->known, e) : STATUS_OK;
+    enum status status = a->only_there ? gone_list_files(a->library, &a->known, e) : STATUS_OK;
     a->seen = a->only_there ? &gone.ids : NULL;
     a->reader = reader_open(&a->arguments->build, walk->files, walk->n);
     for (int i = 0; i < walk->n && status == STATUS_OK; i++) {
@@ -242,24 +242,26 @@ int run_update(struct index_arguments *a, struct error *e) { return add_or_updat
 /* Delete and compact. */
 
 int run_delete(struct index_arguments *a, struct error *e) {
-    struct living *l;
+    struct library *l;
     if (a->n_rest < 2) {
         error_set(e, STATUS_INVALID, "delete needs DIR and at least one ID; retro-index list DIR prints them");
         return EXIT_FAILED;
     }
-    if (living_open(&l, a->rest[0], e)) return EXIT_FAILED;
+    if (documents_library_open(&l, &a->config, a->rest[0], e)) return EXIT_FAILED;
     enum status status = STATUS_OK;
     for (int i = 1; i < a->n_rest && status == STATUS_OK; i++) {
-        status = living_delete(l, a->rest[i], e);
+        status = library_delete(l, NULL, a->rest[i], e);
         if (status == STATUS_OK) index_print_effect(a, CHANGE_DELETED, a->rest[i], NULL);
     }
-    living_close(l);
+    library_close(l);
     return status ? EXIT_FAILED : EXIT_FINE;
 }
 
 int run_compact(struct index_arguments *a, struct error *e) {
     struct living *l;
-    if (index_expect(a, 1, "compact DIR", e) || living_open(&l, a->rest[0], e)) return EXIT_FAILED;
+    if (index_expect(a, 1, "compact DIR", e) || index_expect_folder(a, 0, "compact", e) ||
+        living_open(&l, a->rest[0], e))
+        return EXIT_FAILED;
     index_catch_interrupts();
     enum status status = living_compact(l, &index_interrupted, e);
     if (status == STATUS_OK) {

@@ -57,11 +57,15 @@ static enum status check_new(const char *out, struct error *e) {
 }
 
 int run_snapshot(struct index_arguments *a, struct error *e) {
-    if (index_expect(a, 2, "snapshot DIR OUT", e) || check_new(a->rest[1], e)) return EXIT_FAILED;
+    if (index_expect(a, 2, "snapshot DIR OUT", e) || index_expect_folder(a, 0, "snapshot", e) ||
+        index_expect_folder(a, 1, "snapshot", e) || check_new(a->rest[1], e))
+        return EXIT_FAILED;
     return copy(a, "snapshot", e);
 }
 
 int run_restore(struct index_arguments *a, struct error *e) {
-    if (index_expect(a, 2, "restore OUT DIR", e)) return EXIT_FAILED;
+    if (index_expect(a, 2, "restore OUT DIR", e) || index_expect_folder(a, 0, "restore", e) ||
+        index_expect_folder(a, 1, "restore", e))
+        return EXIT_FAILED;
     return copy(a, "restored", e);
 }

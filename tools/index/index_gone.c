@@ -24,11 +24,9 @@ static enum status list_files(void *context, const struct stored_document *d, st
     return STATUS_OK;
 }
 
-enum status gone_list_files(struct living *l, struct key_set *files, struct error *e) {
-    struct snapshot *view = living_hold(l);
-    enum status status = view_walk(view, list_files, files, e);
-    snapshot_release(view);
-    return status;
+enum status gone_list_files(struct library *l, struct key_set *files, struct error *e) {
+    struct library_walk walk = {.take = list_files, .context = files};
+    return library_walk(l, &walk, e);
 }
 
 void gone_set_file(struct gone_search *g, const char *stored, int what) {
@@ -82,11 +80,10 @@ static enum status look_for_gone(void *context, const struct stored_document *d,
 
 enum status gone_delete(struct gone_search *g, struct error *e) {
     struct adder *a = g->adder;
-    struct snapshot *view = living_hold(a->collection);
-    enum status status = view_walk(view, look_for_gone, g, e);
-    snapshot_release(view);
+    struct library_walk walk = {.take = look_for_gone, .context = g};
+    enum status status = library_walk(a->library, &walk, e);
     for (int i = 0; i < g->n && status == STATUS_OK; i++) {
-        status = living_delete(a->collection, g->found[i], e);
+        status = library_delete(a->library, NULL, g->found[i], e);
         if (status == STATUS_OK) index_print_effect(a->arguments, CHANGE_DELETED, g->found[i], NULL);
         if (status == STATUS_NOT_FOUND) status = STATUS_OK;
     }

@@ -24,17 +24,25 @@ enum status makers_open(const struct config *c, const struct collection_info *in
     return collection_match_tokens(info, tokenizer_hash(*tokenizer), info->chunk_length, e);
 }
 
+enum status index_expect_folder(const struct index_arguments *a, int i, const char *command, struct error *e) {
+    if (!library_is_remote(a->rest[i])) return STATUS_OK;
+    return error_set(e, STATUS_UNSUPPORTED,
+                     "%s works on a collection in a folder, and %.200s lies in Milvus; retro-index copy brings it into "
+                     "a folder",
+                     command, a->rest[i]);
+}
+
 /* Opens the collection that the command line names first, and its newest view. */
-static enum status open_view(const struct index_arguments *a, struct living **l, struct snapshot **view,
+static enum status open_view(const struct index_arguments *a, struct library **l, struct snapshot **view,
                              struct error *e) {
-    enum status status = living_open(l, a->rest[0], e);
-    *view = status ? NULL : living_hold(*l);
+    enum status status = documents_library_open(l, &a->config, a->rest[0], e);
+    *view = status ? NULL : library_hold(*l);
     return status;
 }
 
-static void close_view(struct living *l, struct snapshot *view) {
+static void close_view(struct library *l, struct snapshot *view) {
     snapshot_release(view);
-    living_close(l);
+    library_close(l);
 }
 
 /* " (page 3, line 7, Install > Linux)", as far as it is known. */
@@ -130,7 +138,7 @@ static enum status print_hits(const struct index_arguments *a, struct retriever 
     return STATUS_OK;
 }
 
-static enum status search(const struct index_arguments *a, struct living *l, const struct embedder *embedder,
+static enum status search(const struct index_arguments *a, struct library *l, const struct embedder *embedder,
                           struct error *e) {
     const struct retrieval_settings *settings = &a->config.retrieval;
     struct retriever *retriever = NULL;
@@ -138,11 +146,11 @@ static enum status search(const struct index_arguments *a, struct living *l, con
     struct retriever_query query;
     struct buffer file = {0};
     enum status status = make_query(a, &query, &file, e);
-    if (status == STATUS_OK) status = retriever_local_open(&retriever, l, embedder, a->k, e);
+    if (status == STATUS_OK) status = library_retriever(l, embedder, a->k, &retriever, e);
     if (status == STATUS_OK && settings->reranker[0] && !query.picture) {
         query.choice.rerank = settings->rerank_candidates;
         status = reranker_model_open(&reranker, settings->reranker, &a->config, e);
-        retriever_local_set_reranker(retriever, &reranker);
+        retriever_set_reranker(retriever, &reranker);
     }
     if (status == STATUS_OK) status = print_hits(a, retriever, &query, e);
     retriever_close(retriever);
@@ -153,13 +161,13 @@ static enum status search(const struct index_arguments *a, struct living *l, con
 }
 
 int run_search(struct index_arguments *a, struct error *e) {
-    struct living *l = NULL;
+    struct library *l = NULL;
     struct snapshot *view = NULL;
     struct embedder embedder = {0};
     struct tokenizer *tokenizer = NULL;
     enum status status = index_expect(a, 2, "search DIR \"text\"", e);
     if (status == STATUS_OK) status = open_view(a, &l, &view, e);
-    if (status == STATUS_OK) status = makers_open(&a->config, view_info(view), &embedder, &tokenizer, e);
+    if (status == STATUS_OK) status = makers_open(&a->config, library_info(l, view), &embedder, &tokenizer, e);
     if (status == STATUS_OK) status = search(a, l, &embedder, e);
     tokenizer_close(tokenizer);
     embedder_model_close(&embedder);
@@ -169,13 +177,14 @@ int run_search(struct index_arguments *a, struct error *e) {
 
 /* Stats. */
 
-static void print_stats(const struct snapshot *view, const struct living_changes *changes) {
-    const struct collection_info *info = view_info(view);
-    printf("generation    %d\ndocuments     %" PRId64 "\nchunks        %" PRId64 "\n", info->generation,
-           view->n_documents, view->n_chunks);
-    printf("changes       %" PRId64 ": %" PRId64 " documents in the log, %" PRId64 " of the generation gone, %" PRIu64
-           " bytes\n",
-           view->n_changes, changes->n_documents, changes->n_deleted, changes->log_bytes);
+static void print_stats(const struct snapshot *view, const struct collection_info *info,
+                        const struct living_changes *changes) {
+    if (changes) printf("generation    %d\n", info->generation);
+    printf("documents     %" PRId64 "\nchunks        %" PRId64 "\n", view->n_documents, view->n_chunks);
+    if (changes)
+        printf("changes       %" PRId64 ": %" PRId64 " documents in the log, %" PRId64
+               " of the generation gone, %" PRIu64 " bytes\n",
+               view->n_changes, changes->n_documents, changes->n_deleted, changes->log_bytes);
     printf("chunk length  %d\nvectors       %d numbers, inner product\n", info->chunk_length, info->dim);
     line_print(stdout, "index         %s", info->index_factory);
     line_print(stdout, "embedder      %s (hash %016" PRIx64 ")", info->embedder, info->embedder_hash);
@@ -203,20 +212,21 @@ static void put_recall(struct json_writer *w, const struct recall_report *r) {
 }
 
 /* recall NULL: it was not asked for. */
-static void put_stats(const struct snapshot *view, const struct living_changes *changes,
-                      const struct recall_report *recall) {
-    const struct collection_info *info = view_info(view);
+static void put_stats(const struct snapshot *view, const struct collection_info *info,
+                      const struct living_changes *changes, const struct recall_report *recall) {
     struct buffer text = {0};
     struct json_writer w;
     put_begin(&w, &text);
     put_object(&w);
-    put_key_int(&w, "generation", info->generation);
+    if (changes) put_key_int(&w, "generation", info->generation);
     put_key_int(&w, "documents", view->n_documents);
     put_key_int(&w, "chunks", view->n_chunks);
-    put_key_int(&w, "changes", view->n_changes);
-    put_key_int(&w, "logged_documents", changes->n_documents);
-    put_key_int(&w, "gone_documents", changes->n_deleted);
-    put_key_int(&w, "log_bytes", (int64_t)changes->log_bytes);
+    if (changes) {
+        put_key_int(&w, "changes", view->n_changes);
+        put_key_int(&w, "logged_documents", changes->n_documents);
+        put_key_int(&w, "gone_documents", changes->n_deleted);
+        put_key_int(&w, "log_bytes", (int64_t)changes->log_bytes);
+    }
     put_key_int(&w, "chunk_length", info->chunk_length);
     put_key_int(&w, "dim", info->dim);
     put_key_string(&w, "index", info->index_factory);
@@ -231,22 +241,25 @@ static void put_stats(const struct snapshot *view, const struct living_changes *
 }
 
 int run_stats(struct index_arguments *a, struct error *e) {
-    struct living *l;
+    struct library *l;
     struct snapshot *view;
     struct recall_report recall;
+    struct living_changes changes;
     if (index_expect(a, 1, "stats DIR", e)) return EXIT_FAILED;
     if (a->neighbors.queries && !a->recall) {
         error_set(e, STATUS_INVALID, "--queries are for --recall");
         return EXIT_FAILED;
     }
+    if (a->recall && index_expect_folder(a, 0, "stats --recall", e)) return EXIT_FAILED;
     if (a->recall && index_measure_recall(a, &recall, e))
         return e->status == STATUS_CANCELLED ? EXIT_INTERRUPTED : EXIT_FAILED;
     if (open_view(a, &l, &view, e)) return EXIT_FAILED;
-    struct living_changes changes = living_count_changes(l);
+    bool is_folder = library_living(l) != NULL;
+    if (is_folder) changes = living_count_changes(library_living(l));
     if (a->json)
-        put_stats(view, &changes, a->recall ? &recall : NULL);
+        put_stats(view, library_info(l, view), is_folder ? &changes : NULL, a->recall ? &recall : NULL);
     else
-        print_stats(view, &changes);
+        print_stats(view, library_info(l, view), is_folder ? &changes : NULL);
     if (a->recall && !a->json) print_recall(&recall);
     close_view(l, view);
     return EXIT_FINE;
@@ -295,39 +308,42 @@ static enum status list_document(void *context, const struct stored_document *d,
 }
 
 int run_list(struct index_arguments *a, struct error *e) {
-    struct living *l;
-    struct snapshot *view;
+    struct library *l;
     struct listing listing = {.arguments = a, .part = a->n_rest == 2 ? a->rest[1] : ""};
     if (a->n_rest != 2 && index_expect(a, 1, "list DIR [TEXT]", e)) return EXIT_FAILED;
-    if (open_view(a, &l, &view, e)) return EXIT_FAILED;
-    view_walk(view, list_document, &listing, e);
-    close_view(l, view);
+    if (documents_library_open(&l, &a->config, a->rest[0], e)) return EXIT_FAILED;
+    struct library_walk walk = {.take = list_document, .context = &listing};
+    enum status status = library_walk(l, &walk, e);
+    library_close(l);
+    if (status) return EXIT_FAILED;
     if (listing.n_found > 0) return EXIT_FINE;
     error_set(e, STATUS_NOT_FOUND, "%s: no document has \"%s\" in its name", a->rest[0], listing.part);
     return EXIT_FAILED;
 }
 
 int run_show(struct index_arguments *a, struct error *e) {
-    struct living *l;
-    struct snapshot *view = NULL;
-    struct stored_document d;
-    if (index_expect(a, 2, "show DIR ID", e) || living_open(&l, a->rest[0], e)) return EXIT_FAILED;
-    enum status status = living_find(l, a->rest[1], &view, &d, e);
+    struct library *l;
+    struct library_found found;
+    if (index_expect(a, 2, "show DIR ID", e) || documents_library_open(&l, &a->config, a->rest[0], e))
+        return EXIT_FAILED;
+    enum status status = library_find(l, NULL, a->rest[1], &found, e);
+    struct text_span text = found.document.text;
     if (status == STATUS_OK && a->json)
-        put_document(&d, true);
-    else if (status == STATUS_OK && fwrite(d.text.text, 1, d.text.size, stdout) != d.text.size)
+        put_document(&found.document, true);
+    else if (status == STATUS_OK && fwrite(text.text, 1, text.size, stdout) != text.size)
         status = error_errno(e, "standard output");
-    close_view(l, view);
+    library_found_release(&found);
+    library_close(l);
     return status ? EXIT_FAILED : EXIT_FINE;
 }
 
 /* Verify. */
 
 /* Says whether the embedder and tokenizer that the collection names are there and still the same. */
-static enum status verify_makers(const struct index_arguments *a, const struct snapshot *view, struct error *e) {
+static enum status verify_makers(const struct index_arguments *a, const struct collection_info *info, struct error *e) {
     struct embedder embedder = {0};
     struct tokenizer *tokenizer = NULL;
-    enum status status = makers_open(&a->config, view_info(view), &embedder, &tokenizer, e);
+    enum status status = makers_open(&a->config, info, &embedder, &tokenizer, e);
     tokenizer_close(tokenizer);
     embedder_model_close(&embedder);
     return status;
@@ -355,8 +371,8 @@ static enum status repair(const struct index_arguments *a, struct error *e) {
 }
 
 /* Opening warns of a damaged log and goes on; here it is a failure. */
-static enum status verify_log(const struct index_arguments *a, struct living *l, struct error *e) {
-    struct living_changes changes = living_count_changes(l);
+static enum status verify_log(const struct index_arguments *a, struct library *l, struct error *e) {
+    struct living_changes changes = living_count_changes(library_living(l));
     if (!changes.damaged) return STATUS_OK;
     return error_set(e, STATUS_CORRUPT, "%s: the log of changes is damaged; --repair cuts it where that begins",
                      a->rest[0]);
@@ -384,14 +400,42 @@ static void print_verified(const struct index_arguments *a, const struct snapsho
     buffer_free(&text);
 }
 
-int run_verify(struct index_arguments *a, struct error *e) {
-    struct living *l;
+/* Every document is read whole, which compares it with its checksum. */
+static enum status verify_document(void *context, const struct stored_document *d, struct error *e) {
+    struct library_found found;
+    if (index_interrupted) return error_set(e, STATUS_CANCELLED, "interrupted");
+    enum status status = library_find(context, NULL, d->id, &found, e);
+    library_found_release(&found);
+    if (status == STATUS_NOT_FOUND)
+        return error_set(e, STATUS_CORRUPT,
+                         "document %.200s is not there as a whole: a change of it was broken off, or is under way; to "
+                         "add or delete it again mends it",
+                         d->id);
+    return status;
+}
+
+static int verify_remote(struct index_arguments *a, struct error *e) {
+    struct library *l;
     struct snapshot *view;
+    if (a->repair && index_expect_folder(a, 0, "verify --repair", e)) return EXIT_FAILED;
+    if (open_view(a, &l, &view, e)) return EXIT_FAILED;
+    struct library_walk walk = {.take = verify_document, .context = l};
+    enum status status = library_walk(l, &walk, e);
+    if (status == STATUS_OK) status = verify_makers(a, library_info(l, view), e);
+    if (status == STATUS_OK) print_verified(a, view);
+    close_view(l, view);
+    return status ? EXIT_FAILED : EXIT_FINE;
+}
+
+int run_verify(struct index_arguments *a, struct error *e) {
+    struct library *l;
+    struct snapshot *view;
+    if (a->n_rest == 1 && library_is_remote(a->rest[0])) return verify_remote(a, e);
     if (index_expect(a, 1, "verify DIR", e) || (a->repair && repair(a, e)) || collection_verify(a->rest[0], e) ||
         open_view(a, &l, &view, e))
         return EXIT_FAILED;
     enum status status = verify_log(a, l, e);
-    if (status == STATUS_OK) status = verify_makers(a, view, e);
+    if (status == STATUS_OK) status = verify_makers(a, library_info(l, view), e);
     if (status == STATUS_OK) print_verified(a, view);
     close_view(l, view);
     return status ? EXIT_FAILED : EXIT_FINE;

@@ -187,7 +187,8 @@ static enum status run_round(struct folder_watch *w, struct error *e) {
 }
 
 static void compact_if_due(struct folder_watch *w) {
-    struct living *l = w->adder.collection;
+    struct living *l = library_living(w->adder.library);
+    if (l == NULL) return;
     struct living_changes changes = living_count_changes(l);
     int64_t after = w->adder.arguments->config.retrieval.compact_after;
     struct error e;

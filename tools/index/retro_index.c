@@ -45,7 +45,10 @@ enum {
     COPY = 1 << 11,
     WATCH = 1 << 12
 };
-enum { PUTS = ADD | UPDATE | WATCH };
+enum {
+    PUTS = ADD | UPDATE | WATCH,
+    ALL_OPEN = BUILD | SEARCH | NEIGHBORS | VERIFY | PUTS | LIST | SHOW | STATS | CHANGE
+};
 
 enum option_id {
     OPTION_OUT = 256,
@@ -116,10 +119,8 @@ static const struct index_row {
     {"--follow", NULL, "follows links that lead out of PATH; else they are skipped", OPTION_FOLLOW, BUILD | PUTS},
     {"--once", NULL, "ends when the collection is as the files are, for a timer", OPTION_ONCE, WATCH},
     {"--verbose", NULL, "names files of unknown kind, hidden files and copies", OPTION_VERBOSE, BUILD | PUTS},
-    {"--config", "FILE", "model.path (tokenizer) and retrieval.embedder are used", OPTION_CONFIG,
-     BUILD | SEARCH | NEIGHBORS | STATS | VERIFY | PUTS},
-    {"--set", "KEY=VALUE", "sets one option, after the file", OPTION_SET,
-     BUILD | SEARCH | NEIGHBORS | STATS | VERIFY | PUTS},
+    {"--config", "FILE", "model.path (tokenizer) and retrieval.embedder are used", OPTION_CONFIG, ALL_OPEN},
+    {"--set", "KEY=VALUE", "sets one option, after the file", OPTION_SET, ALL_OPEN},
 };
 
 static enum status parse_option(struct index_arguments *a, int option, const char *value, struct error *e) {
@@ -241,6 +242,7 @@ static int run_neighbors(struct index_arguments *a, struct error *e) {
     o.k = a->k;
     enum status status = index_expect(a, 1, "neighbors DIR", e);
     if (status == STATUS_OK && o.out == NULL) status = error_set(e, STATUS_INVALID, "neighbors needs --out FILE");
+    if (status == STATUS_OK) status = index_expect_folder(a, 0, "neighbors", e);
     if (status == STATUS_OK) status = collection_open(&c, a->rest[0], e);
     if (status == STATUS_OK && collection_is_changed(c))
         status = error_set(e, STATUS_INVALID, "%s was changed since its index was built; run retro-index compact first",
@@ -359,6 +361,13 @@ static const struct index_command {
      COPY,
      run_snapshot,
      "snapshot notes /backup/notes-monday"},
+    {{"copy", "FROM TO",
+      "copies the documents of one collection, with their tokens and vectors, into another, which is made where it is\n"
+      "missing; either is a folder or milvus://HOST:PORT/NAME. One that was broken off goes on where it ended; at the\n"
+      "end all documents are read from both and compared"},
+     CHANGE,
+     run_copy,
+     "copy notes milvus://127.0.0.1:19530/notes\ncopy milvus://127.0.0.1:19530/notes /backup/notes"},
     {{"restore", "OUT DIR",
       "makes the collection in DIR hold what the snapshot OUT does; servers that have DIR open turn to it"},
      COPY,

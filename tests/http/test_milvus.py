@@ -1,0 +1,399 @@
+"""A collection in Milvus: what retro-index and the server do with it, beside the same in a folder.
+
+`make test` runs this with a fake Milvus (tests/milvus/fake.py), `make milvus-test` with the real one."""
+import base64
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from conftest import BUILD, DEPS, MODEL, ROOT, Server
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "milvus"))
+import proxy  # noqa: E402
+import servers  # noqa: E402
+
+TEXTS = {
+    "bread.md": "# Bread\n\nKnead the dough for ten minutes, then let it rise in a warm place until it has doubled.\n\n"
+                "## Oven\n\nA hot oven and steam give a thin crust. Bake for forty minutes and let it cool on a grid.\n" * 3,
+    "steam.md": "---\nteam: engines\nyear: 1829\ntags: [rail, steam]\nbuilt: 1829-10-06\n---\n# Steam\n\nThe engine raises steam "
+                "in a boiler with many tubes, and the blast pipe draws the fire.\n",
+    "sail.md": "---\nteam: ships\nyear: 1840\ntags: [sea]\n---\n# Sails\n\nA ship sails close to the wind when her yards are braced up.\n",
+    "soup.md": "---\nteam: cooks\nyear: 2024\npublic: true\n---\n# Soup\n\nSimmer the soup for ten minutes; salt it at the end.\n",
+}
+
+
+def run(*arguments, code=0, **environment):
+    done = subprocess.run([BUILD / "retro-index", *map(str, arguments)], capture_output=True, text=True, timeout=1200,
+                          env={**os.environ, **environment})
+    assert done.returncode == code, (arguments, done.returncode, done.stdout + done.stderr)
+    return done.stdout if code == 0 else done.stdout + done.stderr
+
+
+def lines(*arguments):
+    return [json.loads(line) for line in run(*arguments).splitlines()]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("milvus")
+    for name, text in TEXTS.items():
+        (folder / "texts" / name).parent.mkdir(exist_ok=True)
+        (folder / "texts" / name).write_text(text)
+    config = {"model": {"path": str(ROOT / "models" / MODEL)},
+              "retrieval": {"embedder": str(DEPS / "minilm")}, "server": {"port": 0}}
+    (folder / "retro.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def milvus(tmp_path_factory):
+    server = servers.make(tmp_path_factory.mktemp("server")).start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="module")
+def local(place):
+    run("build", "--out", place / "local", "--config", place / "retro.json", place / "texts")
+    return place / "local"
+
+
+@pytest.fixture(scope="module")
+def remote(place, milvus):
+    address = milvus.address("texts")
+    run("build", "--out", address, "--config", place / "retro.json", place / "texts")
+    return address
+
+
+def fresh(milvus, place, name, *paths):
+    """A collection of its own for a test that changes it."""
+    address = milvus.address(name)
+    run("build", "--out", address, "--config", place / "retro.json", *(place / "texts" / p for p in paths or ["soup.md"]))
+    return address
+
+
+def same_hits(a, b):
+    assert [(h["id"], h["start"]) for h in a] == [(h["id"], h["start"]) for h in b]
+    for x, y in zip(a, b):
+        assert abs(x.pop("similarity") - y.pop("similarity")) < 1e-5
+        assert x == y
+
+
+def test_verbs_agree_with_a_folder(local, remote):
+    assert sorted(d["id"] for d in lines("list", "--json", local)) == sorted(d["id"] for d in lines("list", "--json", remote))
+    for d in lines("list", "--json", local)[:1]:
+        assert lines("show", "--json", local, d["id"]) == lines("show", "--json", remote, d["id"])
+    a, b = lines("stats", "--json", local)[0], lines("stats", "--json", remote)[0]
+    assert b["index"] == "HNSW" and "generation" not in b
+    assert all(a[key] == b[key] for key in b if key != "index")
+    same_hits(*(lines("search", "--json", "-k", 3, c, "how long do I bake bread") for c in (local, remote)))
+    assert lines("verify", "--json", remote)[0]["documents"] == len(TEXTS)
+
+
+CONDITIONS = [
+    {"eq": {"team": "engines"}}, {"eq": {"tags": "rail"}}, {"eq": {"year": 1829.0}}, {"eq": {"year": "1829"}},
+    {"eq": {"public": True}}, {"in": {"team": ["cooks", "ships", 'a "quoted\\" name']}}, {"range": {"year": {"gte": 1829, "lt": 1840}}},
+    {"range": {"year": {"gt": 1829}}}, {"range": {"built": {"gte": "1829-10-06", "lte": "1829-10-06T12:00:00Z"}}},
+    {"prefix": {"path": "texts/s"}}, {"prefix": {"team": "co"}}, {"prefix": {"tags": "st"}}, {"prefix": {"team": "x" * 100}},
+    {"not": {"eq": {"team": "cooks"}}}, {"not": {"range": {"year": {"gte": 1829}}}}, {"not": {"prefix": {"tags": "st"}}},
+    {"not": {"prefix": {"path": "texts/" + "b" * 100}}}, {"eq": {"a\"b' || chunk >= 0": 1}},
+    {"and": [{"range": {"year": {"gte": 1800}}}, {"or": [{"eq": {"team": "ships"}}, {"not": {"prefix": {"path": "texts/s"}}}]}]},
+]
+
+
+def serve(place, tmp_path_factory, collection, *sets):
+    return Server(place / "retro.json", tmp_path_factory.mktemp("served"), f"retrieval.collection={collection}", *sets)
+
+
+@pytest.fixture(scope="module")
+def served(place, local, remote, tmp_path_factory):
+    """A server over the folder, two over Milvus."""
+    running = [serve(place, tmp_path_factory, c, f"retrieval.reranker={ROOT / 'tests/golden/reranker/bert'}")
+               for c in (local, remote, remote)]
+    yield running
+    for server in running:
+        assert server.stop() == 0, server.log.read_text()
+
+
+def call(server, method, path, body=None, expect=200):
+    reply = server.request(method, path, json.dumps(body) if body is not None else None, {"Content-Type": "application/json"})
+    assert reply.status == expect, (path, reply.status, reply.body)
+    return reply.json()
+
+
+def search(server, query, k=3, **fields):
+    return call(server, "POST", "/v1/retrieval/search", {"query": query, "k": k, "rerank": False, **fields})["data"]
+
+
+def same_data(a, b):
+    """But for the chunk's number, which counts in its document in Milvus, and the last bits of the similarity."""
+    assert [(h["document"], h["start"]) for h in a] == [(h["document"], h["start"]) for h in b]
+    for x, y in zip(a, b):
+        assert abs(x["distance"] - y["distance"]) < 1e-5
+        assert {**x, "distance": 0, "chunk": 0} == {**y, "distance": 0, "chunk": 0}
+
+
+def test_filters_agree_with_a_folder(served):
+    for condition in CONDITIONS:
+        answers = [search(s, "ten minutes of steam", 16, filter=condition) for s in served[:2]]
+        same_data(*answers)
+    found = [search(served[1], "steam", 16, filter=c) for c in CONDITIONS]
+    assert any(found) and not all(found)
+
+
+def test_choices_agree_with_a_folder(served):
+    for fields in ({"per_document": 1}, {"distinct": 0.9}, {"min_similarity": 0.3}, {"k": 1},
+                   {"per_document": 1, "filter": {"prefix": {"path": "texts/"}}}):
+        same_data(*(search(s, "ten minutes of baking", **{"k": 8, **fields}) for s in served[:2]))
+
+
+def test_a_reranker_orders_the_same(served):
+    nearest, *found = (search(s, "ten minutes of baking", 3, rerank=rerank)
+                       for s, rerank in ((served[1], False), (served[0], True), (served[1], True)))
+    assert all("relevance" not in hit for hit in nearest) and all("relevance" in hit for hit in found[1])
+    assert [hit["start"] for hit in nearest] != [hit["start"] for hit in found[1]]
+    same_data(*found)
+
+
+def test_the_model_reads_the_same(served):
+    """Tokens of chunks and their continuations by attention, and passages with whole sentences in the prompt."""
+    for fields in ({}, {"retrieval": {"mode": "prompt"}}, {"retrieval": {"k": 1}},
+                   {"retrieval": {"exclude": ["texts/bread.md"]}}):
+        body = {"prompt": "The oven is hot and the bread", "max_tokens": 24, "temperature": 0, **fields}
+        texts = [call(s, "POST", "/v1/completions", body)["choices"][0]["text"] for s in served]
+        assert texts[0] == texts[1] == texts[2]
+
+
+def test_two_servers_and_one_milvus(served):
+    _, a, b = served
+    call(a, "POST", "/v1/documents", {"id": "tea", "text": "Pour boiling water over the tea leaves.", "metadata": {"team": "cooks"}})
+    assert call(b, "GET", "/v1/documents/tea")["text"] == "Pour boiling water over the tea leaves."
+    assert search(b, "tea leaves")[0]["text"].startswith("Pour boiling")
+    body = {"prompt": "How do I brew tea leaves? Pour", "max_tokens": 8, "temperature": 0, "retrieval": {"mode": "prompt", "k": 1}}
+    answers = [call(s, "POST", "/v1/completions", body) for s in (a, b, a, b)]
+    assert len({x["choices"][0]["text"] for x in answers}) == 1
+    assert call(b, "DELETE", "/v1/documents/tea")["effect"] == "deleted"
+    for s in (a, b):
+        assert all("boiling water" not in h["text"] for h in search(s, "tea leaves", 16))
+        assert call(s, "GET", "/v1/documents/tea", expect=404)["error"]["code"] == "not_found"
+    listed = [call(s, "GET", "/v1/documents?limit=2") for s in (a, b)]
+    assert listed[0]["data"] == listed[1]["data"] and listed[0]["has_more"]
+    rest = call(a, "GET", "/v1/documents?after=" + listed[0]["data"][-1]["id"])
+    assert len(rest["data"]) == len(TEXTS) - 2 and not rest["has_more"] and rest["documents"] == len(TEXTS)
+
+
+def test_what_cannot_be_is_said(place, local, remote):
+    assert "ranked by words" in run("search", "--hybrid", remote, "soup", code=1)
+    for verb in (["compact", remote], ["snapshot", remote, place / "x"], ["restore", local, remote], ["neighbors", "--out", place / "x", remote],
+                 ["verify", "--repair", remote]):
+        assert "lies in Milvus" in run(*verb, code=1)
+    assert "lies in Milvus" in run("stats", "--recall", remote, code=1)
+    assert "already" in run("build", "--out", remote, "--config", place / "retro.json", place / "texts", code=1)
+    assert "no collection nothing" in run("list", remote.replace("texts", "nothing"), code=1)
+    for wrong in ("milvus://127.0.0.1:1/", "milvus://user:secret@host/x", "milvus://host:99999/x", "milvus:///x", "milvus://h/1x"):
+        words = run("list", wrong, code=1)
+        assert "Milvus" in words or "milvus" in words or "password" in words
+        assert "secret" not in words
+
+
+def test_add_replace_delete(place, milvus):
+    address = fresh(milvus, place, "changes")
+    text = place / "note.txt"
+    text.write_text("The kettle whistles when the water boils. " * 40)
+    assert run("add", "--id", 'n"1', "--meta", "team=cooks", address, text) == 'added n"1\n'
+    assert run("add", "--id", 'n"1', "--meta", "team=cooks", address, text) == ""
+    long = lines("show", "--json", address, 'n"1')[0]
+    assert long["text"] == text.read_text() and long["chunks"] > 5 and long["metadata"] == {"team": "cooks"}
+    text.write_text("A short note on kettles.")
+    assert run("update", "--id", 'n"1', address, text) == 'replaced n"1\n'
+    hits = lines("search", "--json", "-k", 50, address, "the kettle whistles")
+    assert [h["text"] for h in hits if h["id"] == 'n"1'] == ["A short note on kettles."]
+    assert run("delete", address, 'n"1') == 'deleted n"1\n'
+    assert "no document has the id" in run("delete", address, 'n"1', code=1)
+    assert "no document has the id" in run("show", address, 'n"1', code=1)
+    assert all(h["id"] != 'n"1' for h in lines("search", "--json", "-k", 50, address, "kettle"))
+    assert lines("stats", "--json", address)[0]["chunks"] == 1
+
+
+def test_copy_both_ways(place, milvus, local):
+    address, back = milvus.address("copied"), place / "back"
+    text = place / "late.md"
+    text.write_text("# Late\n\nThis one is in the log of changes.\n" * 4)
+    source = place / "source"
+    run("copy", local, source)
+    run("add", "--meta", "team=cooks", source, text)
+    n = len(TEXTS) + 1
+    assert f": {n} documents copied, 0 were there; {n} documents" in run("copy", source, address)
+    # As if the copy had been broken off.
+    gone = lines("list", "--json", address)[0]["id"]
+    run("delete", address, gone)
+    assert f": 1 documents copied, {n - 1} were there" in run("copy", source, address)
+    done = lines("copy", "--json", address, back)[0]
+    assert (done["copied"], done["there"], done["documents"]) == (n, 0, n)
+    a, b = (sorted(lines("list", "--json", c), key=lambda d: d["id"]) for c in (source, back))
+    assert a == b
+    run("verify", back)
+
+
+def test_pictures(place, milvus, tmp_path_factory):
+    """By a picture, over HTTP; a file that no row holds is passed over."""
+    golden, address = ROOT / "tests/golden", milvus.address("pictures")
+    wide, large = golden / "llava_served/wide.png", place / "large.png"
+    large.write_bytes(wide.read_bytes() + bytes(60000))
+    (place / "seer.json").write_text(json.dumps({"model": {"path": str(golden / "llava_served")}, "server": {"port": 0, "max_context": 400},
+                                                 "retrieval": {"embedder": str(golden / "clip_served")}}))
+    config = ["--config", place / "seer.json"]
+    words = run("build", "--pictures", "--out", address, *config, wide, wide.with_name("tall.png"), large, code=2)
+    assert "Milvus holds" in words and "2 documents" in words
+    server = Server(place / "seer.json", tmp_path_factory.mktemp("pictures"), f"retrieval.collection={address}")
+    image = "data:image/png;base64," + base64.b64encode(wide.read_bytes()).decode()
+    found = call(server, "POST", "/v1/retrieval/search/picture", {"image": image, "k": 2})["data"]
+    assert [hit["document"] for hit in found] == ["wide.png", "tall.png"]
+    assert found[0]["distance"] == pytest.approx(0, abs=1e-5)
+    shown = server.request("GET", found[0]["picture"])
+    assert shown.status == 200 and shown.body == wide.read_bytes() and shown.headers["Content-Type"] == "image/png"
+    assert shown.headers["Content-Security-Policy"] == "default-src 'none'; sandbox"
+    assert call(server, "GET", "/v1/pictures/none", expect=404)["error"]["code"] == "not_found"
+    assert server.stop() == 0, server.log.read_text()
+
+
+@pytest.mark.skipif(not servers.REAL, reason="Milvus' order and pages are what is in question")
+def test_many_documents_are_listed_in_pages(place, milvus):
+    address = fresh(milvus, place, "many")
+    folder = place / "many"
+    folder.mkdir()
+    for i in range(1100):
+        (folder / f"{i}.txt").write_text(f"Note {i}.")
+    run("add", address, folder)
+    found = lines("list", "--json", address, "many/")
+    assert len({d["id"] for d in found}) == len(found) == 1100
+
+
+# Faults.
+
+# The real server may need a second for a search on a busy machine.
+QUICK = (f"retrieval.milvus_seconds={4 if servers.REAL else 1}", "retrieval.milvus_attempts=2")
+NEVER_HANGS = 60
+
+
+def ask(server, query="how long do I bake bread"):
+    """A search: its status and its hits, soon."""
+    start = time.monotonic()
+    reply = server.post({"query": query, "k": 3}, "/v1/retrieval/search")
+    assert time.monotonic() - start < NEVER_HANGS
+    return reply.status, reply.json().get("data")
+
+
+def right_answer(server):
+    """What it finds while nothing is wrong."""
+    answers = []
+    servers.wait_until(lambda: answers.append(ask(server)) or answers[-1][0] == 200, 120, "it does not answer")
+    return answers[-1][1]
+
+
+def comes_back(server, before):
+    servers.wait_until(lambda: ask(server) == (200, before), 120, "it does not come back")
+
+
+@pytest.fixture(scope="module")
+def between(milvus, remote, place, tmp_path_factory):
+    """Servers behind a proxy: one that fails, one that writes without."""
+    line = proxy.Proxy(milvus.port)
+    running = [serve(place, tmp_path_factory, line.address("texts"), *QUICK, *sets) for sets in ((), ("retrieval.away=write_without",))]
+    yield line, *running
+    line.turn("pass")
+    for server in running:
+        assert server.stop() == 0, server.log.read_text()
+    line.close()
+
+
+@pytest.mark.parametrize("mode", ["delay", "cut", "corrupt"])
+def test_a_bad_line(between, mode):
+    line, fails, without = between
+    body = {"prompt": "The bread rises and", "max_tokens": 4, "temperature": 0}
+    before = right_answer(fails)
+    line.turn(mode)
+    answers = [ask(fails) for _ in range(4)]
+    assert any(status != 200 for status, _ in answers)
+    assert all(status in (500, 503) or (status, data) == (200, before) for status, data in answers)
+    reply = fails.post(body)
+    assert reply.status in (500, 503) or "retrieval_away" not in reply.json()
+    if mode != "corrupt":
+        assert reply.status == 503 and reply.headers["Retry-After"]
+        assert fails.post({"id": "x", "text": "x"}, "/v1/documents").status == 503
+    written = call(without, "POST", "/v1/completions", body)
+    if mode != "corrupt":
+        assert written["retrieval_away"] is True and all(not r["neighbors"] for r in written["retrieval"])
+    line.turn("pass")
+    comes_back(fails, before)
+    servers.wait_until(lambda: "retrieval_away" not in call(without, "POST", "/v1/completions", body), 120, "still without")
+
+
+def test_killed_under_load(place, tmp_path_factory):
+    own = servers.make(tmp_path_factory.mktemp("own"))
+    if servers.REAL:
+        pytest.skip("one Milvus at a time: test_killed_and_restarted has the real one")
+    own.start()
+    address = own.address("load")
+    run("build", "--out", address, "--config", place / "retro.json", place / "texts")
+    server = serve(place, tmp_path_factory, address, *QUICK)
+    try:
+        check_kill(own, server)
+    finally:
+        assert server.stop() == 0, server.log.read_text()
+        own.kill()
+
+
+def check_kill(own, server):
+    before, over, answers = right_answer(server), threading.Event(), []
+
+    def load():
+        while not over.is_set():
+            answers.append(ask(server))
+
+    threads = [threading.Thread(target=load) for _ in range(4)]
+    for t in threads:
+        t.start()
+    try:
+        servers.wait_until(lambda: len(answers) > 8, 120, "no load")
+        own.kill()
+        servers.wait_until(lambda: sum(status != 200 for status, _ in answers[-20:]) > 8, 120, "nobody notices")
+        own.start()
+        servers.wait_until(lambda: all(status == 200 for status, _ in answers[-12:]), 300, "it does not come back")
+    finally:
+        over.set()
+        for t in threads:
+            t.join()
+    assert all((status == 200 and data == before) or status == 503 for status, data in answers)
+
+
+@pytest.mark.skipif(not servers.REAL, reason="the fake one is killed under load of its own")
+def test_killed_and_restarted(milvus, served):
+    check_kill(milvus, served[1])
+
+
+def test_token(place, tmp_path_factory):
+    if servers.REAL:
+        pytest.skip("authorization is off")
+    own = servers.Fake(tmp_path_factory.mktemp("token"), "user:opensesame").start()
+    secret = place / "token"
+    secret.write_text("user:opensesame\n")
+    try:
+        address = own.address("token")
+        config = ["--config", place / "retro.json"]
+        run("build", "--out", address, *config, "--set", f"retrieval.milvus_token_file={secret}", place / "texts/soup.md")
+        assert run("list", address, RETRO_MILVUS_TOKEN="user:opensesame")
+        for environment in ({}, {"RETRO_MILVUS_TOKEN": "user:wrongword"}):
+            words = run("list", address, code=1, **environment)
+            assert "token" in words and "wrongword" not in words
+        server = serve(place, tmp_path_factory, address, f"retrieval.milvus_token_file={secret}", "log.level=debug")
+        assert ask(server)[0] == 200
+        assert server.stop() == 0 and "opensesame" not in server.log.read_text()
+    finally:
+        own.kill()

@@ -1,0 +1,338 @@
+/* tools/index/index_transfer.c: retro-index copy: documents with their tokens and vectors from one collection to
+ * another, which lie in folders or in Milvus. Documents that are there already are passed over, so a copy that was
+ * broken off goes on where it ended; at the end every document is read from both and compared. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "config/json/json_writer.h"
+#include "server/host/documents.h"
+#include "tools/index/index_adder.h"
+
+/* Changes of a folder after which it is compacted, so that its log does not fill the memory. */
+enum { COMPACT_CHUNKS = 20000 };
+
+/* One end of a copy. */
+struct transfer_end {
+    const char *name;
+    struct library *library;
+    struct snapshot *view; /* of a folder: what is copied */
+};
+
+/* A document of one end, with its vectors. */
+struct transfer_document {
+    struct collection_document document;
+    float *vectors; /* [n_chunks, dim] */
+    int n_chunks;
+    int32_t *ids;
+    uint32_t *bounds;
+    struct remote_document *held;
+};
+
+struct collection_transfer {
+    const struct index_arguments *arguments;
+    struct transfer_end from, to;
+    struct collection_info info;         /* of from */
+    int64_t n_copied, n_there, n_chunks; /* documents, and chunks that were compared */
+    bool made;                           /* the folder, with the first document */
+    bool compares;                       /* the second pass */
+};
+
+/* Reading. */
+
+static void document_free(struct transfer_document *d) {
+    remote_document_release(d->held);
+    free(d->vectors);
+    free(d->ids);
+    free(d->bounds);
+    *d = (struct transfer_document){0};
+}
+
+/* As they were embedded: an index that compresses has them beside its codes. */
+static enum status read_folder_vectors(const struct transfer_end *end, int64_t first, struct transfer_document *d,
+                                       int dim, struct error *e) {
+    enum status status = STATUS_OK;
+    for (int i = 0; i < d->n_chunks && status == STATUS_OK; i++)
+        status = view_vector(end->view, first + i, d->vectors + (size_t)i * (size_t)dim, e);
+    return status;
+}
+
+/* Tokens and chunks of a stored document of a folder. */
+static void read_folder_chunks(const struct transfer_end *end, const struct stored_document *s,
+                               struct transfer_document *d, int length) {
+    int n = 0;
+    d->ids = xmalloc((size_t)d->n_chunks * (size_t)length * sizeof *d->ids);
+    d->bounds = xmalloc(((size_t)d->n_chunks + 1) * sizeof *d->bounds);
+    for (int i = 0; i < d->n_chunks; i++) {
+        struct chunk chunk = view_chunk(end->view, s->first_chunk + i);
+        memcpy(d->ids + n, chunk.tokens, (size_t)chunk.n_tokens * sizeof *d->ids);
+        n += chunk.n_tokens;
+        d->bounds[i] = (uint32_t)chunk.start;
+    }
+    d->bounds[d->n_chunks] = (uint32_t)s->text.size;
+    d->document = (struct collection_document){.id = s->id,
+                                               .path = s->path,
+                                               .title = s->title,
+                                               .metadata = s->metadata[0] ? s->metadata : NULL,
+                                               .text = s->text,
+                                               .marks = s->marks,
+                                               .ids = d->ids,
+                                               .bounds = d->bounds,
+                                               .n = n};
+}
+
+static enum status read_from_folder(struct transfer_end *end, const struct stored_document *s,
+                                    struct transfer_document *d, struct error *e) {
+    const struct collection_info *info = view_info(end->view);
+    d->n_chunks = (int)s->n_chunks;
+    read_folder_chunks(end, s, d, info->chunk_length);
+    d->vectors = xmalloc((size_t)d->n_chunks * (size_t)info->dim * sizeof *d->vectors);
+    return read_folder_vectors(end, s->first_chunk, d, info->dim, e);
+}
+
+static enum status read_from_milvus(struct transfer_end *end, const char *id, struct transfer_document *d,
+                                    struct error *e) {
+    struct remote *remote = library_remote(end->library);
+    if (remote_find(remote, NULL, id, &d->held, e)) return e->status;
+    d->n_chunks = d->held->n_chunks;
+    d->document = d->held->document;
+    if (d->document.metadata[0] == '\0') d->document.metadata = NULL;
+    d->vectors = xmalloc((size_t)d->n_chunks * (size_t)remote_info(remote)->dim * sizeof *d->vectors);
+    return remote_vectors(remote, d->held, d->vectors, e);
+}
+
+static enum status read_document(struct transfer_end *end, const struct stored_document *s, struct transfer_document *d,
+                                 struct error *e) {
+    *d = (struct transfer_document){0};
+    enum status status = end->view ? read_from_folder(end, s, d, e) : read_from_milvus(end, s->id, d, e);
+    if (status) document_free(d);
+    return status;
+}
+
+/* The document of that id at the other end. A folder's is read in its newest view. */
+static enum status find_document(struct transfer_end *end, const char *id, struct transfer_document *d,
+                                 struct error *e) {
+    struct library_found found;
+    *d = (struct transfer_document){0};
+    if (library_remote(end->library)) {
+        enum status remote = read_from_milvus(end, id, d, e);
+        if (remote) document_free(d);
+        return remote;
+    }
+    if (library_find(end->library, NULL, id, &found, e)) return e->status;
+    struct transfer_end now = *end;
+    now.view = found.view;
+    enum status status = read_document(&now, &found.document, d, e);
+    library_found_release(&found);
+    return status;
+}
+
+/* Opening. */
+
+static enum status open_from(struct collection_transfer *t, struct error *e) {
+    struct transfer_end *from = &t->from;
+    if (documents_library_open(&from->library, &t->arguments->config, from->name, e)) return e->status;
+    if (library_living(from->library)) from->view = library_hold(from->library);
+    struct snapshot *view = library_hold(from->library);
+    t->info = *library_info(from->library, view);
+    t->info.max_token = library_max_token(from->library, view);
+    snapshot_release(view);
+    return STATUS_OK;
+}
+
+static enum status match_ends(const struct collection_transfer *t, const struct collection_info *to, struct error *e) {
+    const struct collection_info *from = &t->info;
+    bool same = from->embedder_hash == to->embedder_hash && from->tokenizer_hash == to->tokenizer_hash &&
+                from->dim == to->dim && from->chunk_length == to->chunk_length && from->eod == to->eod &&
+                strcmp(from->query_prompt, to->query_prompt) == 0 &&
+                strcmp(from->document_prompt, to->document_prompt) == 0;
+    return same ? STATUS_OK
+                : error_set(e, STATUS_INVALID,
+                            "%s was made with another embedder, tokenizer, prompt or chunk length than %s", t->to.name,
+                            t->from.name);
+}
+
+static struct collection_options options_of(const struct collection_info *info) {
+    return (struct collection_options){.chunk_length = info->chunk_length,
+                                       .eod = info->eod,
+                                       .dim = info->dim,
+                                       .embedder_hash = info->embedder_hash,
+                                       .tokenizer_hash = info->tokenizer_hash,
+                                       .query_prompt = info->query_prompt,
+                                       .document_prompt = info->document_prompt,
+                                       .embedder = info->embedder,
+                                       .tokenizer = info->tokenizer};
+}
+
+/* A folder begins as a generation of one document; the others come into its log. */
+static enum status make_folder(void *context, const struct stored_document *s, struct error *e) {
+    struct collection_transfer *t = context;
+    struct collection_options o = options_of(&t->info);
+    struct collection_builder *builder = NULL;
+    struct transfer_document d;
+    if (read_document(&t->from, s, &d, e)) return e->status;
+    enum status status = collection_create(&builder, t->to.name, &o, e);
+    if (status == STATUS_OK) status = collection_add_document(builder, &d.document, e);
+    if (status == STATUS_OK) status = collection_add_vectors(builder, d.vectors, d.n_chunks, e);
+    document_free(&d);
+    if (status) {
+        collection_abandon(builder);
+        return status;
+    }
+    status = collection_commit(builder, e);
+    if (status) return status;
+    t->made = true;
+    return error_set(e, STATUS_CANCELLED, "one document is enough");
+}
+
+static enum status make_to(struct collection_transfer *t, struct error *e) {
+    struct collection_options o = options_of(&t->info);
+    struct library_walk walk = {.take = make_folder, .context = t};
+    if (library_is_remote(t->to.name))
+        return documents_library_make(&t->arguments->config, t->to.name, &o, t->info.max_token, e);
+    enum status status = library_walk(t->from.library, &walk, e);
+    if (t->made) return STATUS_OK;
+    return status ? status : error_set(e, STATUS_INVALID, "%s is empty", t->from.name);
+}
+
+static bool is_new_folder(const char *name) {
+    struct buffer current = {0};
+    if (library_is_remote(name)) return false;
+    buffer_printf(&current, "%s/CURRENT", name);
+    bool there = access(current.data, F_OK) == 0;
+    buffer_free(&current);
+    return !there;
+}
+
+static enum status open_to(struct collection_transfer *t, struct error *e) {
+    const struct config *c = &t->arguments->config;
+    if (is_new_folder(t->to.name) && make_to(t, e)) return e->status;
+    enum status status = documents_library_open(&t->to.library, c, t->to.name, e);
+    if (status == STATUS_NOT_FOUND && library_is_remote(t->to.name)) {
+        if (make_to(t, e)) return e->status;
+        status = documents_library_open(&t->to.library, c, t->to.name, e);
+    }
+    if (status) return status;
+    struct snapshot *view = library_hold(t->to.library);
+    status = match_ends(t, library_info(t->to.library, view), e);
+    snapshot_release(view);
+    return status;
+}
+
+/* Copying. */
+
+static enum status compact_when_full(struct collection_transfer *t, int64_t most, struct error *e) {
+    struct living *folder = library_living(t->to.library);
+    if (folder == NULL || living_count_changes(folder).n_chunks <= most) return STATUS_OK;
+    return living_compact(folder, &index_interrupted, e);
+}
+
+static enum status copy_document(struct collection_transfer *t, const struct stored_document *s, struct error *e) {
+    struct transfer_document d;
+    enum change_effect effect;
+    bool there = false;
+    if (read_document(&t->from, s, &d, e)) return e->status;
+    enum status status = library_has(t->to.library, &d.document, &there, e);
+    if (status == STATUS_OK && !there) status = library_put(t->to.library, NULL, &d.document, d.vectors, &effect, e);
+    if (status == STATUS_OK && !there) t->n_copied++;
+    if (status == STATUS_OK && there) t->n_there++;
+    document_free(&d);
+    return status ? status : compact_when_full(t, COMPACT_CHUNKS, e);
+}
+
+static bool same_text(struct text_span a, struct text_span b) {
+    return a.size == b.size && (a.size == 0 || memcmp(a.text, b.text, a.size) == 0);
+}
+
+static bool same_string(const char *a, const char *b) { return strcmp(a ? a : "", b ? b : "") == 0; }
+
+static bool same_document(const struct transfer_document *a, const struct transfer_document *b, int dim) {
+    const struct collection_document *x = &a->document, *y = &b->document;
+    return a->n_chunks == b->n_chunks && x->n == y->n && same_string(x->id, y->id) && same_string(x->path, y->path) &&
+           same_string(x->title, y->title) && same_string(x->metadata, y->metadata) && same_text(x->text, y->text) &&
+           marks_equal(x->marks, y->marks) && memcmp(x->ids, y->ids, (size_t)x->n * sizeof *x->ids) == 0 &&
+           memcmp(x->bounds, y->bounds, ((size_t)a->n_chunks + 1) * sizeof *x->bounds) == 0 &&
+           memcmp(a->vectors, b->vectors, (size_t)a->n_chunks * (size_t)dim * sizeof *a->vectors) == 0;
+}
+
+static enum status compare_document(struct collection_transfer *t, const struct stored_document *s, struct error *e) {
+    struct transfer_document a, b;
+    if (read_document(&t->from, s, &a, e)) return e->status;
+    enum status status = find_document(&t->to, s->id, &b, e);
+    if (status == STATUS_OK && !same_document(&a, &b, t->info.dim))
+        status = error_set(e, STATUS_CORRUPT, "document %.200s is not the same in both; copy again", s->id);
+    if (status == STATUS_OK) t->n_chunks += a.n_chunks;
+    document_free(&a);
+    document_free(&b);
+    return status;
+}
+
+static enum status take_document(void *context, const struct stored_document *s, struct error *e) {
+    struct collection_transfer *t = context;
+    if (index_interrupted) return error_set(e, STATUS_CANCELLED, "interrupted");
+    return t->compares ? compare_document(t, s, e) : copy_document(t, s, e);
+}
+
+/* Of a folder the view that is held. */
+static enum status walk_from(struct collection_transfer *t, struct error *e) {
+    struct library_walk walk = {.take = take_document, .context = t};
+    return t->from.view ? view_walk(t->from.view, take_document, t, e) : library_walk(t->from.library, &walk, e);
+}
+
+static enum status transfer_all(struct collection_transfer *t, struct error *e) {
+    enum status status = open_from(t, e);
+    if (status == STATUS_OK) status = open_to(t, e);
+    if (status == STATUS_OK) status = walk_from(t, e);
+    if (status == STATUS_OK) status = compact_when_full(t, 0, e);
+    t->compares = true;
+    return status ? status : walk_from(t, e);
+}
+
+static void put_transfer(const struct collection_transfer *t, int64_t n_copied, int64_t n_there, int64_t n_documents) {
+    struct buffer text = {0};
+    struct json_writer w;
+    put_begin(&w, &text);
+    put_object(&w);
+    put_key_string(&w, "effect", "copied");
+    put_key_string(&w, "collection", t->to.name);
+    put_key_int(&w, "copied", n_copied);
+    put_key_int(&w, "there", n_there);
+    put_key_int(&w, "same_chunks", t->n_chunks);
+    put_key_int(&w, "documents", n_documents);
+    put_object_end(&w);
+    put_line(&w, stdout);
+    buffer_free(&text);
+}
+
+static enum status print_transfer(struct collection_transfer *t, struct error *e) {
+    int64_t n_documents, n_chunks, n_copied = t->n_copied + t->made, n_there = t->n_there - t->made;
+    if (library_count(t->to.library, NULL, &n_documents, &n_chunks, e)) return e->status;
+    if (t->arguments->json)
+        put_transfer(t, n_copied, n_there, n_documents);
+    else
+        line_print(stdout,
+                   "%s: %" PRId64 " documents copied, %" PRId64 " were there; %" PRId64 " documents and %" PRId64
+                   " chunks are the same in both; %" PRId64 " documents are there in all",
+                   t->to.name, n_copied, n_there, n_copied + n_there, t->n_chunks, n_documents);
+    return STATUS_OK;
+}
+
+static void end_close(struct transfer_end *end) {
+    snapshot_release(end->view);
+    library_close(end->library);
+}
+
+int run_copy(struct index_arguments *a, struct error *e) {
+    struct collection_transfer t = {.arguments = a};
+    if (index_expect(a, 2, "copy FROM TO", e)) return EXIT_FAILED;
+    t.from.name = a->rest[0];
+    t.to.name = a->rest[1];
+    index_catch_interrupts();
+    enum status status = transfer_all(&t, e);
+    if (status == STATUS_OK) status = print_transfer(&t, e);
+    end_close(&t.from);
+    end_close(&t.to);
+    return status == STATUS_CANCELLED ? EXIT_INTERRUPTED : status ? EXIT_FAILED : EXIT_FINE;
+}
