@@ -80,7 +80,8 @@ void link_close(struct milvus_link *l) {
     free(l);
 }
 
-static CURL *take_handle(struct milvus_link *l) {
+/* *kept: it has made a call, whose connection it uses again. */
+static CURL *take_handle(struct milvus_link *l, bool *kept) {
     CURL *handle = NULL;
     pthread_mutex_lock(&l->lock);
     if (l->n_idle > 0) {
@@ -88,22 +89,30 @@ static CURL *take_handle(struct milvus_link *l) {
         handle = l->idle[l->n_idle];
     }
     pthread_mutex_unlock(&l->lock);
+    *kept = handle != NULL;
     if (handle == NULL) handle = curl_easy_init();
     CHECK(handle != NULL);
     return handle;
 }
 
-/* A handle whose call went wrong is not used again, nor is its connection. */
+/* A handle whose call went wrong is not used again, nor is its connection. The others' connections may have ended with
+ * it: the next attempt makes a new one. */
 static void put_handle(struct milvus_link *l, CURL *handle, bool sound) {
-    bool kept = false;
+    CURL *ended[IDLE_HANDLES + 1] = {handle};
+    int n_ended = 1;
     pthread_mutex_lock(&l->lock);
     if (sound && l->n_idle < IDLE_HANDLES) {
         l->idle[l->n_idle] = handle;
         l->n_idle++;
-        kept = true;
+        n_ended = 0;
+    }
+    while (!sound && l->n_idle > 0) {
+        l->n_idle--;
+        ended[n_ended] = l->idle[l->n_idle];
+        n_ended++;
     }
     pthread_mutex_unlock(&l->lock);
-    if (!kept) curl_easy_cleanup(handle);
+    for (int i = 0; i < n_ended; i++) curl_easy_cleanup(ended[i]);
 }
 
 static size_t take_body(char *bytes, size_t size, size_t n, void *context) {
@@ -150,14 +159,20 @@ static int look_up(void *context, curl_off_t down_all, curl_off_t down, curl_off
     return a->cancelled && atomic_load(a->cancelled);
 }
 
+/* libcurl 7.88, which Debian 12 has, lays another HTTP/2 over a connection without TLS that it uses again by prior
+ * knowledge, and fails (github.com/curl/curl/pull/10643). Asked for HTTP/2 alone it takes the connection as it is. */
+static long http_version(const struct milvus_link *l, bool kept) {
+    enum { FAULTY = 0x0758 };
+    if (strncmp(l->url, "https:", 6) == 0) return CURL_HTTP_VERSION_2TLS;
+    bool is_faulty = curl_version_info(CURLVERSION_NOW)->version_num >> 8 == FAULTY;
+    return kept && is_faulty ? CURL_HTTP_VERSION_2_0 : CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE;
+}
+
 static void set_up(const struct milvus_link *l, CURL *handle, const char *url, double seconds,
                    struct link_attempt *attempt) {
-    bool is_tls = strncmp(l->url, "https:", 6) == 0;
     long limit = (long)(1000 * seconds) + 1;
     long to_connect = (long)(1000 * (seconds < connect_seconds ? seconds : connect_seconds)) + 1;
     curl_easy_setopt(handle, CURLOPT_URL, url);
-    curl_easy_setopt(handle, CURLOPT_HTTP_VERSION,
-                     (long)(is_tls ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE));
     curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(handle, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
@@ -234,8 +249,10 @@ enum status link_call(struct milvus_link *l, const struct link_request *r, struc
     buffer_printf(&url, "%s/milvus.proto.milvus.MilvusService/%s", l->url, r->method);
     frame(r->message, &body);
 
-    CURL *handle = take_handle(l);
+    bool kept;
+    CURL *handle = take_handle(l, &kept);
     set_up(l, handle, url.data, r->seconds, &attempt);
+    curl_easy_setopt(handle, CURLOPT_HTTP_VERSION, http_version(l, kept));
     curl_easy_setopt(handle, CURLOPT_POST, 1L);
     curl_easy_setopt(handle, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body.size);
     curl_easy_setopt(handle, CURLOPT_POSTFIELDS, body.data);
