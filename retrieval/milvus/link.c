@@ -80,8 +80,7 @@ void link_close(struct milvus_link *l) {
     free(l);
 }
 
-/* *kept: it has made a call, whose connection it uses again. */
-static CURL *take_handle(struct milvus_link *l, bool *kept) {
+static CURL *take_handle(struct milvus_link *l) {
     CURL *handle = NULL;
     pthread_mutex_lock(&l->lock);
     if (l->n_idle > 0) {
@@ -89,7 +88,6 @@ static CURL *take_handle(struct milvus_link *l, bool *kept) {
         handle = l->idle[l->n_idle];
     }
     pthread_mutex_unlock(&l->lock);
-    *kept = handle != NULL;
     if (handle == NULL) handle = curl_easy_init();
     CHECK(handle != NULL);
     return handle;
@@ -159,13 +157,15 @@ static int look_up(void *context, curl_off_t down_all, curl_off_t down, curl_off
     return a->cancelled && atomic_load(a->cancelled);
 }
 
-/* libcurl 7.88, which Debian 12 has, lays another HTTP/2 over a connection without TLS that it uses again by prior
- * knowledge, and fails (github.com/curl/curl/pull/10643). Asked for HTTP/2 alone it takes the connection as it is. */
-static long http_version(const struct milvus_link *l, bool kept) {
-    enum { FAULTY = 0x0758 };
-    if (strncmp(l->url, "https:", 6) == 0) return CURL_HTTP_VERSION_2TLS;
-    bool is_faulty = curl_version_info(CURLVERSION_NOW)->version_num >> 8 == FAULTY;
-    return kept && is_faulty ? CURL_HTTP_VERSION_2_0 : CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE;
+/* libcurl 7.88, which Debian 12 has, fails on a connection without TLS that it uses again by prior knowledge
+ * (github.com/curl/curl/pull/10643), and asked for HTTP/2 in another way it waits for ever behind large questions. So
+ * each call without TLS has a connection of its own. */
+static void choose_connection(const struct milvus_link *l, CURL *handle) {
+    bool is_tls = strncmp(l->url, "https:", 6) == 0;
+    curl_easy_setopt(handle, CURLOPT_HTTP_VERSION,
+                     (long)(is_tls ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE));
+    curl_easy_setopt(handle, CURLOPT_FRESH_CONNECT, is_tls ? 0L : 1L);
+    curl_easy_setopt(handle, CURLOPT_FORBID_REUSE, is_tls ? 0L : 1L);
 }
 
 static void set_up(const struct milvus_link *l, CURL *handle, const char *url, double seconds,
@@ -249,10 +249,9 @@ enum status link_call(struct milvus_link *l, const struct link_request *r, struc
     buffer_printf(&url, "%s/milvus.proto.milvus.MilvusService/%s", l->url, r->method);
     frame(r->message, &body);
 
-    bool kept;
-    CURL *handle = take_handle(l, &kept);
+    CURL *handle = take_handle(l);
     set_up(l, handle, url.data, r->seconds, &attempt);
-    curl_easy_setopt(handle, CURLOPT_HTTP_VERSION, http_version(l, kept));
+    choose_connection(l, handle);
     curl_easy_setopt(handle, CURLOPT_POST, 1L);
     curl_easy_setopt(handle, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body.size);
     curl_easy_setopt(handle, CURLOPT_POSTFIELDS, body.data);

@@ -345,13 +345,6 @@ def test_a_bad_line(between, mode):
     servers.wait_until(lambda: "retrieval_away" not in call(without, "POST", "/v1/completions", body), 120, "still without")
 
 
-def test_calls_share_a_connection(milvus, remote):
-    line = proxy.Proxy(milvus.port)
-    run("list", line.address("texts"))
-    assert len(line.sockets) == 2  # of the client and of the server
-    line.close()
-
-
 def test_killed_under_load(place, tmp_path_factory):
     own = servers.make(tmp_path_factory.mktemp("own"))
     if servers.REAL:
