@@ -3,20 +3,13 @@
 
 #include <stdlib.h>
 
-#include "server/schedule/queue.h"
+#include "server/schedule/worker.h"
 
 /* Small files may be large pictures, which take long to decode: a request's all together have a limit, too. */
 static const int64_t MOST_PIXELS = 1 << 26;
 
 struct picture_thread {
-    pthread_t thread;
-    bool running;
-    struct bell bell;
-    int capacity;
-    atomic_bool stopped;
-    pthread_mutex_t lock; /* guards the rest, and that nothing comes once stopped is set */
-    struct turns turns;
-    int n_jobs;
+    struct worker *worker;
 };
 
 /* Jobs. */
@@ -58,7 +51,8 @@ bool picture_job_is_over(struct picture_job *j) {
     return over;
 }
 
-static void end_job(struct picture_job *j) {
+static void end_job(struct turn *turn) {
+    struct picture_job *j = (struct picture_job *)turn;
     pthread_mutex_lock(&j->lock);
     j->over = true;
     if (j->waker.wake) j->waker.wake(j->waker.context);
@@ -83,7 +77,7 @@ static enum status read_next(const struct picture_thread *t, struct picture_job 
     if (principal_is_late(&j->principal, time_now()))
         return error_set(&j->error, STATUS_CANCELLED,
                          "the pictures were not read in time (option server.request_timeout)");
-    if (atomic_load(&t->stopped) || atomic_load(&j->cancelled))
+    if (worker_is_stopped(t->worker) || atomic_load(&j->cancelled))
         return error_set(&j->error, STATUS_CANCELLED, "the request was cancelled: the client left or the server stops");
     if (sight_read(&tiles, j->sight, (struct text_span){file->bytes.data, file->bytes.size}, &j->error)) {
         error_prefix(&j->error, "a picture of message %zu", file->message);
@@ -96,90 +90,45 @@ static enum status read_next(const struct picture_thread *t, struct picture_job 
 
 /* The thread. */
 
-static struct picture_job *take_job(struct picture_thread *t) {
-    pthread_mutex_lock(&t->lock);
-    struct turn *turn = turns_take(&t->turns);
-    pthread_mutex_unlock(&t->lock);
-    return (struct picture_job *)turn;
-}
-
-/* The job waits for its next turn. False when it is over. */
-static bool put_back(struct picture_thread *t, struct picture_job *j, enum status status) {
-    struct turn *turn = &j->turn;
+static bool work(void *context, struct turn *turn) {
+    struct picture_job *j = (struct picture_job *)turn;
+    enum status status = read_next(context, j);
     j->n_done++;
-    bool over = status != STATUS_OK || j->n_done == j->n;
-    pthread_mutex_lock(&t->lock);
-    turns_end(&t->turns, turn);
-    if (over)
-        t->n_jobs--;
-    else
-        turns_add(&t->turns, j->principal.client, &turn, 1);
-    pthread_mutex_unlock(&t->lock);
-    return !over;
+    return status != STATUS_OK || j->n_done == j->n;
 }
 
-static void *run_pictures(void *argument) {
-    struct picture_thread *t = argument;
-    for (;;) {
-        struct picture_job *j = take_job(t);
-        if (j) {
-            if (!put_back(t, j, read_next(t, j))) end_job(j);
-        } else if (atomic_load(&t->stopped)) {
-            return NULL;
-        } else {
-            bell_wait(&t->bell);
-        }
-    }
-}
+static uint64_t client_of(const struct turn *turn) { return ((const struct picture_job *)turn)->principal.client; }
 
 enum status picture_thread_open(struct picture_thread **out, int capacity, struct error *e) {
     struct picture_thread *t = xcalloc(1, sizeof *t);
-    t->capacity = capacity;
-    bell_open(&t->bell);
-    turns_open(&t->turns);
-    pthread_mutex_init(&t->lock, NULL);
-    t->running = pthread_create(&t->thread, NULL, run_pictures, t) == 0;
-    if (!t->running) {
-        picture_thread_close(t);
-        return error_set(e, STATUS_NO_MEMORY, "the thread that reads pictures could not be started");
+    struct worker_options o = {.thread = "the thread that reads pictures",
+                               .jobs = "requests with pictures",
+                               .capacity = capacity,
+                               .work = work,
+                               .done = end_job,
+                               .client = client_of,
+                               .context = t};
+    if (worker_open(&t->worker, &o, e)) {
+        free(t);
+        return e->status;
     }
     *out = t;
     return STATUS_OK;
 }
 
 void picture_thread_stop(struct picture_thread *t) {
-    if (t == NULL || !t->running) return;
-    pthread_mutex_lock(&t->lock);
-    atomic_store(&t->stopped, true);
-    pthread_mutex_unlock(&t->lock);
-    bell_ring(&t->bell);
-    pthread_join(t->thread, NULL);
-    t->running = false;
+    if (t) worker_stop(t->worker);
 }
 
 void picture_thread_close(struct picture_thread *t) {
     if (t == NULL) return;
-    picture_thread_stop(t);
-    turns_close(&t->turns);
-    bell_close(&t->bell);
-    pthread_mutex_destroy(&t->lock);
+    worker_close(t->worker);
     free(t);
 }
 
 enum status picture_thread_ask(struct picture_thread *t, struct picture_job *j, struct error *e) {
-    enum status status = STATUS_OK;
-    struct turn *turn = &j->turn;
-    pthread_mutex_lock(&t->lock);
-    if (atomic_load(&t->stopped)) {
-        status = error_set(e, STATUS_BUSY, "the server is stopping");
-    } else if (t->n_jobs == t->capacity) {
-        status = error_set(e, STATUS_BUSY, "%d requests with pictures are waiting already", t->capacity);
-    } else {
-        atomic_fetch_add(&j->references, 1);
-        turns_add(&t->turns, j->principal.client, &turn, 1);
-        t->n_jobs++;
-    }
-    pthread_mutex_unlock(&t->lock);
-    if (status == STATUS_OK) bell_ring(&t->bell);
+    atomic_fetch_add(&j->references, 1);
+    enum status status = worker_ask(t->worker, &j->turn, e);
+    if (status) picture_job_release(j);
     return status;
 }
