@@ -78,28 +78,16 @@ static enum status find_max_tokens(const struct model *m, const struct encoder_f
 
 /* Opening. */
 
-static enum status hash_weights(const char *folder, uint64_t *hash, struct error *e) {
-    struct weights *w;
-    if (weights_open(&w, folder, e)) return e->status;
-    for (int i = 0; i < weights_count(w); i++) {
-        const struct stored_tensor *t = weights_at(w, i);
-        *hash = hash_bytes(t->name, strlen(t->name), *hash);
-        *hash = hash_bytes(t->data, t->bytes, *hash);
-    }
-    weights_close(w);
-    return STATUS_OK;
-}
-
 /* Everything that changes a vector enters the hash; prompts are compared by their own words. */
 static enum status hash_folder(struct encoder *enc, struct error *e) {
     const struct encoder_folder *f = &enc->folder;
     enc->hash = hash_bytes(f->modes, (size_t)f->n_modes * sizeof f->modes[0], tokenizer_hash(enc->tokenizer));
     enc->hash += (uint64_t)enc->max_tokens * 2 + f->include_prompt;
-    if (hash_weights(f->model, &enc->hash, e)) return e->status;
+    if (weights_hash(f->model, &enc->hash, e)) return e->status;
     for (int i = 0; i < f->n_modules; i++) {
         const struct encoder_module *m = &f->modules[i];
         enc->hash += (uint64_t)m->activation * 2 + m->normalize;
-        if (!m->normalize && hash_weights(m->folder, &enc->hash, e)) return e->status;
+        if (!m->normalize && weights_hash(m->folder, &enc->hash, e)) return e->status;
     }
     return STATUS_OK;
 }

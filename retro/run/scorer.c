@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "config/base/hash.h"
 #include "retro/model/layer.h"
 #include "retro/run/pooling.h"
 #include "retro/run/sequence_head.h"
@@ -131,26 +130,14 @@ static enum status scorer_open_rows(struct scorer *s, const struct encoder_optio
     return scorer_open_places(s, e);
 }
 
-static enum status scorer_hash_weights(struct scorer *s, struct error *e) {
-    struct weights *w;
-    if (weights_open(&w, s->folder.model, e)) return e->status;
-    s->hash = tokenizer_hash(s->tokenizer);
-    for (int i = 0; i < weights_count(w); i++) {
-        const struct stored_tensor *t = weights_at(w, i);
-        s->hash = hash_bytes(t->name, strlen(t->name), s->hash);
-        s->hash = hash_bytes(t->data, t->bytes, s->hash);
-    }
-    weights_close(w);
-    return STATUS_OK;
-}
-
 enum status scorer_open(struct scorer **out, const char *folder, struct backend *b, const struct encoder_options *o,
                         struct error *e) {
     struct scorer *s = xcalloc(1, sizeof *s);
     s->backend = b;
     enum status status = scorer_open_model(s, folder, o, e);
     if (status == STATUS_OK) status = scorer_open_tokenizer(s, e);
-    if (status == STATUS_OK) status = scorer_hash_weights(s, e);
+    if (status == STATUS_OK) s->hash = tokenizer_hash(s->tokenizer);
+    if (status == STATUS_OK) status = weights_hash(s->folder.model, &s->hash, e);
     if (status == STATUS_OK) status = scorer_open_rows(s, o, e);
     if (status == STATUS_OK && s->prefix.n + 3 * s->suffix.n + 2 > s->max_tokens)
         status = error_set(e, STATUS_INVALID, "%s: %d tokens of a pair leave no room for texts", folder, s->max_tokens);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "config/base/hash.h"
 #include "config/json/json_value.h"
 #include "retro/weights/gguf_folder.h"
 #include "retro/weights/weights_private.h"
@@ -439,4 +440,16 @@ int weights_index(const struct weights *w, const struct stored_tensor *t) {
     ptrdiff_t i = (const struct entry *)(const void *)t - w->entries; /* the tensor is its entry's first member */
     CHECK(i >= 0 && i < w->count);
     return (int)i;
+}
+
+enum status weights_hash(const char *path, uint64_t *hash, struct error *e) {
+    struct weights *w;
+    if (weights_open(&w, path, e)) return e->status;
+    for (int i = 0; i < weights_count(w); i++) {
+        const struct stored_tensor *t = weights_at(w, i);
+        *hash = hash_bytes(t->name, strlen(t->name), *hash);
+        *hash = hash_bytes(t->data, t->bytes, *hash);
+    }
+    weights_close(w);
+    return STATUS_OK;
 }

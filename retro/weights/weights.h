@@ -69,6 +69,8 @@ enum status weights_open(struct weights **out, const char *path, struct error *e
 /* A safetensors file's bytes in memory, for the fuzzer; borrowed until weights_close. */
 enum status weights_open_memory(struct weights **out, const void *data, size_t size, const char *name, struct error *e);
 void weights_close(struct weights *w);
+/* Hashes the names and bytes of all tensors at a path into *hash, which is the seed. */
+enum status weights_hash(const char *path, uint64_t *hash, struct error *e);
 
 int weights_count(const struct weights *w);
 const struct stored_tensor *weights_at(const struct weights *w, int i);              /* in order of name */
