@@ -448,3 +448,15 @@ enum status collection_verify(const char *dir, struct error *e) {
     collection_close(c);
     return status;
 }
+
+struct collection_options collection_options_of(const struct collection_info *info) {
+    return (struct collection_options){.chunk_length = info->chunk_length,
+                                       .eod = info->eod,
+                                       .dim = info->dim,
+                                       .embedder_hash = info->embedder_hash,
+                                       .tokenizer_hash = info->tokenizer_hash,
+                                       .query_prompt = info->query_prompt,
+                                       .document_prompt = info->document_prompt,
+                                       .embedder = info->embedder,
+                                       .tokenizer = info->tokenizer};
+}

@@ -125,6 +125,8 @@ struct collection_options {
     const char *index_factory;        /* NULL: by size */
     bool locked;                      /* the caller holds collection_lock */
 };
+/* To make another collection by the same embedder and tokenizer; it points into info. Its index is chosen by size. */
+struct collection_options collection_options_of(const struct collection_info *info);
 
 /* The right to change the collection in dir, which one program has at a time: STATUS_BUSY while another one has it. The
  * folder is made where it is missing. */

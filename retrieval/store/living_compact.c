@@ -71,18 +71,10 @@ static enum status copy_document(void *context, const struct stored_document *d,
 
 static enum status write_generation(struct compaction *c, struct error *e) {
     const struct collection_info *info = view_info(c->view);
-    struct collection_options o = {.chunk_length = info->chunk_length,
-                                   .eod = info->eod,
-                                   .dim = info->dim,
-                                   .embedder_hash = info->embedder_hash,
-                                   .tokenizer_hash = info->tokenizer_hash,
-                                   .query_prompt = info->query_prompt,
-                                   .document_prompt = info->document_prompt,
-                                   .embedder = info->embedder,
-                                   .tokenizer = info->tokenizer,
-                                   /* Chosen by size, it is chosen again. */
-                                   .index_factory = index_asked(info->index_factory, info->n_chunks, info->dim),
-                                   .locked = true};
+    struct collection_options o = collection_options_of(info);
+    /* Chosen by size, it is chosen again. */
+    o.index_factory = index_asked(info->index_factory, info->n_chunks, info->dim);
+    o.locked = true;
     if (c->view->n_documents == 0)
         return error_set(e, STATUS_INVALID, "%s: every document is deleted; a collection keeps at least one",
                          c->living->dir);

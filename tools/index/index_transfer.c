@@ -154,22 +154,10 @@ static enum status match_ends(const struct collection_transfer *t, const struct 
                             t->from.name);
 }
 
-static struct collection_options options_of(const struct collection_info *info) {
-    return (struct collection_options){.chunk_length = info->chunk_length,
-                                       .eod = info->eod,
-                                       .dim = info->dim,
-                                       .embedder_hash = info->embedder_hash,
-                                       .tokenizer_hash = info->tokenizer_hash,
-                                       .query_prompt = info->query_prompt,
-                                       .document_prompt = info->document_prompt,
-                                       .embedder = info->embedder,
-                                       .tokenizer = info->tokenizer};
-}
-
 /* A folder begins as a generation of one document; the others come into its log. */
 static enum status make_folder(void *context, const struct stored_document *s, struct error *e) {
     struct collection_transfer *t = context;
-    struct collection_options o = options_of(&t->info);
+    struct collection_options o = collection_options_of(&t->info);
     struct collection_builder *builder = NULL;
     struct transfer_document d;
     if (read_document(&t->from, s, &d, e)) return e->status;
@@ -188,7 +176,7 @@ static enum status make_folder(void *context, const struct stored_document *s, s
 }
 
 static enum status make_to(struct collection_transfer *t, struct error *e) {
-    struct collection_options o = options_of(&t->info);
+    struct collection_options o = collection_options_of(&t->info);
     struct library_walk walk = {.take = make_folder, .context = t};
     if (library_is_remote(t->to.name))
         return documents_library_make(&t->arguments->config, t->to.name, &o, t->info.max_token, e);
