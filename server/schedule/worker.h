@@ -1,5 +1,5 @@
-/* server/schedule/worker.h: a thread that works for requests, a part of one at a time: between parts a client that leaves
- * is noticed, and clients take turns (turns.h). The jobs are the caller's, and begin with a struct turn. */
+/* server/schedule/worker.h: a thread that works for requests, a part of one at a time: between parts a client that
+ * leaves is noticed, and clients take turns (turns.h). The jobs are the caller's, and begin with a struct turn. */
 #pragma once
 
 #include "server/schedule/turns.h"
