@@ -12,8 +12,7 @@ static const struct stack *find_stack(const struct model *m) {
 enum status text_stack_load(struct text_stack *t, const struct model_options *o, struct error *e) {
     struct model_options options = *o;
     options.rows_only = true;
-    if (comm_open_single(&t->comm, e) ||
-        model_open(&t->model, t->folder.model, t->backend, t->comm, &options, e))
+    if (comm_open_single(&t->comm, e) || model_open(&t->model, t->folder.model, t->backend, t->comm, &options, e))
         return e->status;
     t->stack = find_stack(t->model);
     return STATUS_OK;
@@ -101,7 +100,9 @@ void text_stack_end_text(struct text_stack *t) {
 
 /* The pass. */
 
-struct tensor text_stack_input(const struct text_stack *t) { return scratch_rows(&t->scratch, t->n_rows).x; }
+struct tensor text_stack_input(const struct text_stack *t) {
+    return scratch_rows(&t->scratch, t->n_rows).x;
+}
 
 struct pooling_rows text_stack_forward(struct text_stack *t) {
     const struct stack *s = t->stack;

@@ -1,0 +1,188 @@
+/* retro/model/tensor_shapes.c: see tensor_shapes.h. */
+#include "retro/model/tensor_shapes.h"
+
+static const struct place_shape layer_shapes[] = {
+    {offsetof(struct layer, norm_in), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct layer, norm_cross), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct layer, norm_mlp), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct layer, norm_attention), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct layer, norm_out), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct layer, norm_q), KIND_NORM, EXTENT_NORM_Q, EXTENT_ONE, SPLIT_ROWS},
+    {offsetof(struct layer, norm_k), KIND_NORM, EXTENT_NORM_K, EXTENT_ONE, SPLIT_ROWS},
+    {offsetof(struct layer, qkv), KIND_PROJECTION, EXTENT_QKV, EXTENT_HIDDEN, SPLIT_ROWS},
+    {offsetof(struct layer, proj), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_HEADS, SPLIT_COLS},
+    {offsetof(struct layer, cross_q), KIND_PROJECTION, EXTENT_HEADS, EXTENT_HIDDEN, SPLIT_ROWS},
+    {offsetof(struct layer, cross_kv), KIND_PROJECTION, EXTENT_CROSS_KV, EXTENT_HIDDEN, SPLIT_ROWS},
+    {offsetof(struct layer, cross_proj), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_HEADS, SPLIT_COLS},
+    {offsetof(struct layer, fc1), KIND_PROJECTION, EXTENT_FC1, EXTENT_HIDDEN, SPLIT_ROWS},
+    {offsetof(struct layer, fc2), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_FFN, SPLIT_COLS},
+    {offsetof(struct layer, router), KIND_MATRIX, EXTENT_EXPERTS, EXTENT_HIDDEN, SPLIT_COPY},
+    {offsetof(struct layer, expert_fc1), KIND_EXPERTS, EXTENT_EXPERT_FC1, EXTENT_HIDDEN, SPLIT_ROWS},
+    {offsetof(struct layer, expert_fc2), KIND_EXPERTS, EXTENT_HIDDEN, EXTENT_EXPERT_FFN, SPLIT_COLS},
+    {offsetof(struct layer, shared_gate), KIND_MATRIX, EXTENT_ONE, EXTENT_HIDDEN, SPLIT_COPY},
+    {offsetof(struct layer, shared_fc1), KIND_PROJECTION, EXTENT_SHARED_FC1, EXTENT_HIDDEN, SPLIT_ROWS},
+    {offsetof(struct layer, shared_fc2), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_SHARED_FFN, SPLIT_COLS},
+};
+
+/* The word table is whole on every rank, because it embeds; the output matrix is split by rows. */
+static const struct place_shape outer_shapes[] = {
+    {offsetof(struct model, embedding.word), KIND_MATRIX, EXTENT_VOCAB, EXTENT_HIDDEN, SPLIT_COPY},
+    {offsetof(struct model, embedding.position), KIND_TABLE, EXTENT_POSITIONS, EXTENT_HIDDEN, SPLIT_COPY},
+    {offsetof(struct model, embedding.type), KIND_TABLE, EXTENT_TYPES, EXTENT_HIDDEN, SPLIT_COPY},
+    {offsetof(struct model, embedding.norm), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct model, stacks[STACK_DECODER].final_norm), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct model, stacks[STACK_ENCODER].final_norm), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct model, stacks[STACK_TOWER].final_norm), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct model, tower.patch), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_PATCH, SPLIT_COPY},
+    {offsetof(struct model, tower.class_token), KIND_TABLE, EXTENT_CLASS_TOKENS, EXTENT_HIDDEN, SPLIT_COPY},
+    {offsetof(struct model, tower.position), KIND_TABLE, EXTENT_PATCH_POSITIONS, EXTENT_HIDDEN, SPLIT_COPY},
+    {offsetof(struct model, tower.norm_before), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct model, tower.norm_head), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct model, tower.probe), KIND_TABLE, EXTENT_ONE, EXTENT_HIDDEN, SPLIT_COPY},
+    {offsetof(struct model, tower.probe_qkv), KIND_PROJECTION, EXTENT_QKV, EXTENT_HIDDEN, SPLIT_ROWS},
+    {offsetof(struct model, tower.probe_proj), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_HEADS, SPLIT_COLS},
+    {offsetof(struct model, newline), KIND_TABLE, EXTENT_ONE, EXTENT_PROJECTOR_OUT, SPLIT_COPY},
+    {offsetof(struct model, joint), KIND_PROJECTION, EXTENT_JOINT, EXTENT_HIDDEN, SPLIT_COPY},
+    {offsetof(struct model, projector.norm), KIND_NORM, EXTENT_PROJECTOR_IN, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct model, projector.fc1), KIND_PROJECTION, EXTENT_PROJECTOR_FC1, EXTENT_PROJECTOR_IN, SPLIT_COPY},
+    {offsetof(struct model, projector.fc2), KIND_PROJECTION, EXTENT_PROJECTOR_OUT, EXTENT_PROJECTOR_FFN, SPLIT_COPY},
+    {offsetof(struct model, stacks[STACK_DECODER].relative), KIND_RELATIVE, EXTENT_BUCKETS, EXTENT_HEAD_COUNT,
+     SPLIT_COLS},
+    {offsetof(struct model, stacks[STACK_ENCODER].relative), KIND_RELATIVE, EXTENT_BUCKETS, EXTENT_HEAD_COUNT,
+     SPLIT_COLS},
+    {offsetof(struct model, output), KIND_PROJECTION, EXTENT_VOCAB, EXTENT_HIDDEN, SPLIT_ROWS},
+};
+
+static const struct place_shape *find_shape(const struct place_shape *shapes, size_t n, size_t place) {
+    for (size_t i = 0; i < n; i++)
+        if (shapes[i].place == place) return &shapes[i];
+    CHECK(!"a family's row names a place that exists");
+}
+
+const struct place_shape *layer_shape(size_t place) {
+    return find_shape(layer_shapes, ARRAY_COUNT(layer_shapes), place);
+}
+
+const struct place_shape *outer_shape(size_t place) {
+    return find_shape(outer_shapes, ARRAY_COUNT(outer_shapes), place);
+}
+
+/* The projector's first product: its only one has the rows of its output. */
+static int projector_columns(const struct projector_spec *p) {
+    if (p->ffn == 0) return p->out;
+    return p->gated ? 2 * p->ffn : p->ffn;
+}
+
+static int patch_positions(const struct tower_spec *t) {
+    return t->table_h * t->table_w + (t->class_positions ? t->class_tokens : 0);
+}
+
+static int extent_size(const struct model *m, const struct dims *d, enum extent x) {
+    switch (x) {
+        case EXTENT_ONE: return 1;
+        case EXTENT_HIDDEN: return d->hidden;
+        case EXTENT_QKV: return (d->heads + 2 * d->kv_heads) * d->head_dim;
+        case EXTENT_NORM_Q: return d->qk_norm == QK_NORM_HEAD ? d->head_dim : d->heads * d->head_dim;
+        case EXTENT_NORM_K: return d->qk_norm == QK_NORM_HEAD ? d->head_dim : d->kv_heads * d->head_dim;
+        case EXTENT_HEADS: return d->heads * d->head_dim;
+        case EXTENT_CROSS_KV: return 2 * d->heads * d->head_dim;
+        case EXTENT_FC1: return d->gated ? 2 * d->ffn : d->ffn;
+        case EXTENT_FFN: return d->ffn;
+        case EXTENT_EXPERTS: return d->experts;
+        case EXTENT_EXPERT_FC1: return 2 * d->expert_ffn;
+        case EXTENT_EXPERT_FFN: return d->expert_ffn;
+        case EXTENT_SHARED_FC1: return 2 * d->shared_ffn;
+        case EXTENT_SHARED_FFN: return d->shared_ffn;
+        case EXTENT_VOCAB: return m->spec.padded_vocab;
+        case EXTENT_POSITIONS: return m->spec.max_positions;
+        case EXTENT_TYPES: return m->spec.type_vocab;
+        case EXTENT_BUCKETS: return d->buckets;
+        case EXTENT_HEAD_COUNT: return d->heads;
+        case EXTENT_CLASS_TOKENS: return m->spec.tower.class_tokens;
+        case EXTENT_PATCH_POSITIONS: return patch_positions(&m->spec.tower);
+        case EXTENT_PATCH: return 3 * m->spec.tower.patch * m->spec.tower.patch;
+        case EXTENT_PROJECTOR_IN: return m->spec.projector.in;
+        case EXTENT_PROJECTOR_FC1: return projector_columns(&m->spec.projector);
+        case EXTENT_PROJECTOR_FFN: return m->spec.projector.ffn;
+        case EXTENT_PROJECTOR_OUT: return m->spec.projector.out;
+        case EXTENT_JOINT: return m->spec.joint;
+    }
+    return 0;
+}
+
+static int count_blocks(const struct model *m, const struct dims *d, enum extent out, int blocks[3]) {
+    int q = d->heads * d->head_dim, k = d->kv_heads * d->head_dim;
+    switch (out) {
+        case EXTENT_QKV:
+            blocks[0] = q;
+            blocks[1] = blocks[2] = k;
+            return 3;
+        case EXTENT_CROSS_KV: blocks[0] = blocks[1] = q; return 2;
+        case EXTENT_FC1: blocks[0] = blocks[1] = d->ffn; return d->gated ? 2 : 1;
+        case EXTENT_EXPERT_FC1: blocks[0] = blocks[1] = d->expert_ffn; return 2;
+        case EXTENT_SHARED_FC1: blocks[0] = blocks[1] = d->shared_ffn; return 2;
+        case EXTENT_PROJECTOR_FC1:
+            blocks[0] = extent_size(m, d, out);
+            if (m->spec.projector.gated) blocks[0] = blocks[1] = m->spec.projector.ffn;
+            return m->spec.projector.gated ? 2 : 1;
+        default: blocks[0] = extent_size(m, d, out); return 1;
+    }
+}
+
+/* A norm of one head serves them all. */
+static bool is_shared(const struct dims *d, enum extent x) {
+    return (x == EXTENT_NORM_Q || x == EXTENT_NORM_K) && d->qk_norm == QK_NORM_HEAD;
+}
+
+static struct portion portion_times(struct portion p, int unit) { return (struct portion){p.first * unit, p.n * unit}; }
+
+/* This rank's rows of a block, or its columns. */
+static struct portion find_portion(const struct model *m, const struct stack *s, enum extent x, int block) {
+    switch (x) {
+        case EXTENT_QKV: return portion_times(block == 0 ? s->heads : s->kv_heads, s->dims.head_dim);
+        case EXTENT_NORM_K: return portion_times(s->kv_heads, s->dims.head_dim);
+        case EXTENT_NORM_Q:
+        case EXTENT_CROSS_KV:
+        case EXTENT_HEADS: return portion_times(s->heads, s->dims.head_dim);
+        case EXTENT_HEAD_COUNT: return s->heads;
+        case EXTENT_FC1:
+        case EXTENT_FFN: return s->ffn;
+        case EXTENT_EXPERT_FC1:
+        case EXTENT_EXPERT_FFN: return s->expert_ffn;
+        case EXTENT_SHARED_FC1:
+        case EXTENT_SHARED_FFN: return s->shared_ffn;
+        case EXTENT_VOCAB: return m->vocab;
+        default: CHECK(!"an extent that is not split");
+    }
+}
+
+struct share share_make(const struct model *m, enum stack_id stack, const struct place_shape *shape) {
+    const struct stack *of = &m->stacks[stack];
+    const struct dims *d = &of->dims;
+    struct share s = {.whole_rows = extent_size(m, d, shape->out)};
+    s.n_blocks = count_blocks(m, d, shape->out, s.blocks);
+    s.whole_cols = s.cols = extent_size(m, d, shape->in);
+
+    if (shape->split == SPLIT_COLS) {
+        struct portion mine = find_portion(m, of, shape->in, 0);
+        s.cols = mine.n;
+        s.first_col = mine.first;
+    }
+    for (int b = 0; b < s.n_blocks; b++) {
+        bool split = shape->split == SPLIT_ROWS && !is_shared(d, shape->out);
+        s.mine[b] = split ? find_portion(m, of, shape->out, b) : (struct portion){0, s.blocks[b]};
+        s.rows += s.mine[b].n;
+    }
+    return s;
+}
+
+int share_row(const struct share *s, int i) {
+    int kept = 0;
+    for (int b = 0; b < s->n_blocks; b++) {
+        int at = i - s->mine[b].first;
+        if (i < s->blocks[b]) return at >= 0 && at < s->mine[b].n ? kept + at : -1;
+        i -= s->blocks[b];
+        kept += s->mine[b].n;
+    }
+    return -1;
+}

@@ -1,0 +1,56 @@
+/* retro/model/tensor_shapes.h: the shape of each place that a model keeps weights in, in sizes of its dims, and a rank's
+ * share of it. */
+#pragma once
+
+#include "retro/model/tensors.h"
+
+/* Sizes that shapes are made of. Q, K, V blocks are counted in heads so that a rank takes whole heads. */
+enum extent {
+    EXTENT_ONE,
+    EXTENT_HIDDEN,
+    EXTENT_QKV,
+    EXTENT_NORM_Q,
+    EXTENT_NORM_K,
+    EXTENT_HEADS,
+    EXTENT_CROSS_KV,
+    EXTENT_FC1,
+    EXTENT_FFN,
+    EXTENT_EXPERTS,
+    EXTENT_EXPERT_FC1,
+    EXTENT_EXPERT_FFN,
+    EXTENT_SHARED_FC1,
+    EXTENT_SHARED_FFN,
+    EXTENT_VOCAB,
+    EXTENT_POSITIONS,
+    EXTENT_TYPES,
+    EXTENT_BUCKETS,
+    EXTENT_HEAD_COUNT,
+    EXTENT_CLASS_TOKENS,
+    EXTENT_PATCH_POSITIONS,
+    EXTENT_PATCH,
+    EXTENT_PROJECTOR_IN,
+    EXTENT_PROJECTOR_FC1,
+    EXTENT_PROJECTOR_FFN,
+    EXTENT_PROJECTOR_OUT,
+    EXTENT_JOINT
+};
+
+enum place_split { SPLIT_COPY, SPLIT_ROWS, SPLIT_COLS }; /* of the stored [out, in] matrix over ranks (spec 8) */
+
+/* The kind of weight at a place. */
+enum place_kind { KIND_NORM, KIND_PROJECTION, KIND_MATRIX, KIND_EXPERTS, KIND_TABLE, KIND_RELATIVE };
+
+/* One place of struct layer or struct model. */
+struct place_shape {
+    size_t place;
+    enum place_kind kind;
+    enum extent out, in;
+    enum place_split split;
+};
+
+/* The shape of a place of struct layer, or of struct model. A family's row names no other place. */
+const struct place_shape *layer_shape(size_t place);
+const struct place_shape *outer_shape(size_t place);
+
+/* This rank's share of a place whose dims are the stack's. */
+struct share share_make(const struct model *m, enum stack_id stack, const struct place_shape *shape);
