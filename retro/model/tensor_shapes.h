@@ -1,5 +1,5 @@
-/* retro/model/tensor_shapes.h: the shape of each place that a model keeps weights in, in sizes of its dims, and a rank's
- * share of it. */
+/* retro/model/tensor_shapes.h: the shape of each place that a model keeps weights in, in sizes of its dims, and a
+ * rank's share of it. */
 #pragma once
 
 #include "retro/model/tensors.h"
