@@ -17,12 +17,15 @@
 
 enum status parts_engine_options(struct engine_options *o, const struct config *c, const struct model_info *info,
                                  struct error *e) {
+    int k, max_neighbors = 0;
+    if (info->chunk_length > 0 && check_neighbors(c, info, &k, &max_neighbors, e)) return e->status;
     *o = (struct engine_options){
         .grid = (enum grid_mode)c->retrieval.grid,
         .max_sequences = c->server.max_sequences,
         .max_queue = c->server.max_queue,
         .max_step_tokens = c->server.max_step_tokens,
         .prefix_cache_mb = c->server.prefix_cache_mb,
+        .max_neighbors = max_neighbors,
         .max_k = c->retrieval.max_k,
         .write_without = c->retrieval.away == AWAY_WRITE_WITHOUT,
         .passages = {.template = c->retrieval.template, .max_tokens = c->retrieval.prompt_tokens},
@@ -312,9 +315,8 @@ static enum status serve_decoder(const struct decoder_part *d, const struct conf
                                  struct error *e) {
     const struct model_info *info = model_info(d->opened.model);
     bool attends = d->retrieval ? d->documents.attends : info->chunk_length > 0;
-    int k = 0, k_passages;
-    if (attends && check_neighbors(c, info, true, &k, e)) return e->status;
-    if (check_neighbors(c, info, false, &k_passages, e)) return e->status;
+    int k = 0, max_neighbors = 0;
+    if (info->chunk_length > 0 && check_neighbors(c, info, &k, &max_neighbors, e)) return e->status;
     *out = (struct served_model){
         .id = d->name,
         .fingerprint = d->fingerprint,
@@ -340,6 +342,7 @@ static enum status serve_decoder(const struct decoder_part *d, const struct conf
                    .max_biases = c->server.max_biases,
                    .max_logprobs = min_int(c->server.max_logprobs, info->vocab),
                    .max_k = c->retrieval.max_k,
+                   .max_neighbors = max_neighbors,
                    .min_every = c->retrieval.min_every,
                    .max_excluded = c->retrieval.max_excluded,
                    .max_prompts_option = "server.max_prompts",
@@ -350,7 +353,7 @@ static enum status serve_decoder(const struct decoder_part *d, const struct conf
         .query = (enum retrieval_query)c->retrieval.query,
         .every = c->retrieval.every,
         .k = k,
-        .k_passages = k_passages,
+        .k_passages = usual_passages(c),
         .attends = attends,
         .choice = retrieval_choice(&c->retrieval),
         .min_similarity = (float)c->retrieval.min_similarity,

@@ -66,7 +66,7 @@ static void write_retrieval(struct json_writer *w, const struct served_model *mo
     put_key_bool(w, "enabled", model->retrieve);
     put_key_string(w, "mode", retrieval_mode_name(model->mode));
     put_key_int(w, "k", retrieval_attends(model->mode) ? model->k : model->k_passages);
-    put_key_int(w, "max_k", model->limits.max_k);
+    put_key_int(w, "max_k", retrieval_attends(model->mode) ? model->limits.max_neighbors : model->limits.max_k);
     put_key_float(w, "min_similarity", model->min_similarity);
     put_object_end(w);
 }

@@ -49,6 +49,11 @@ static bool check_attention(const struct served_model *model, const struct reque
     if (r->n_neighbors > 0 && model->eod < 0)
         return failure_set(f, 400, "no_retrieval", "retrieval.neighbors",
                            "the model has no end-of-document id to pad neighbours with");
+    int k = max_int((int)r->k, r->n_neighbors), most = model->limits.max_neighbors;
+    if (k > most)
+        return failure_set(f, 400, "invalid_value", r->n_neighbors > 0 ? "retrieval.neighbors" : "retrieval.k",
+                           "%d neighbours: cross attention has room for %d of a chunk (option retrieval.max_neighbors)",
+                           k, most);
     if (r->every > 0)
         return failure_set(f, 400, "invalid_value", "retrieval.every",
                            "retrieval.every is for retrieval.mode \"prompt\": by cross attention every chunk has "

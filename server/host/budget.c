@@ -127,7 +127,7 @@ static void add_cross(struct budget_parts *p, const struct model_info *info, siz
                    "lower server.max_sequences (%d) or server.max_context (%d)", sequences, l->max_source);
     else
         budget_add(p, (struct budget_part){.name = "neighbours", .bytes = bytes},
-                   "lower retrieval.max_k (%d), server.max_step_tokens (%d) or server.max_sequences (%d)",
+                   "lower retrieval.max_neighbors (%d), server.max_step_tokens (%d) or server.max_sequences (%d)",
                    l->max_neighbors, rows, sequences);
 }
 
@@ -137,7 +137,7 @@ static enum status add_sessions(struct budget_parts *p, const struct model *m, c
     int sequences = l->max_sessions, rows = l->max_step_rows - sequences;
     if (session_pool_measure(&s, m, l, e))
         return error_prefix(e, "server.max_sequences, max_context, max_step_tokens%s",
-                            model_info(m)->chunk_length ? " and retrieval.max_k" : "");
+                            model_info(m)->chunk_length ? " and retrieval.max_neighbors" : "");
     budget_add(p, (struct budget_part){.name = "cache", .bytes = s.cache},
                "lower server.max_sequences (%d) or server.max_context (%d)", sequences, l->max_tokens);
     if (s.kept > 0)

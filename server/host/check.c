@@ -35,12 +35,21 @@ enum status check_mode(const struct config *c, const struct model_info *model, e
     return STATUS_OK;
 }
 
-enum status check_neighbors(const struct config *c, const struct model_info *model, bool attends, int *k,
+enum status check_neighbors(const struct config *c, const struct model_info *model, int *k, int *most,
                             struct error *e) {
-    int usual = attends ? model->num_neighbors : min_int(DEFAULT_PASSAGES, c->retrieval.max_k);
-    *k = c->retrieval.k ? c->retrieval.k : usual;
-    if (*k <= c->retrieval.max_k) return STATUS_OK;
-    return error_set(e, STATUS_INVALID, "the model reads %d neighbours, retrieval.max_k is %d", *k, c->retrieval.max_k);
+    int room = c->retrieval.max_neighbors, max_k = c->retrieval.max_k;
+    *k = c->retrieval.k ? c->retrieval.k : model->num_neighbors;
+    *most = min_int(room ? room : max_int(*k, max_int(1, model->num_neighbors)), max_k);
+    if (*k > max_k)
+        return error_set(e, STATUS_INVALID, "the model reads %d neighbours, retrieval.max_k is %d", *k, max_k);
+    if (*k > *most)
+        return error_set(e, STATUS_INVALID, "the model reads %d neighbours, retrieval.max_neighbors is %d", *k, room);
+    return STATUS_OK;
+}
+
+/* config_check keeps retrieval.k below retrieval.max_k. */
+int usual_passages(const struct config *c) {
+    return c->retrieval.k ? c->retrieval.k : min_int(DEFAULT_PASSAGES, c->retrieval.max_k);
 }
 
 enum status check_vocabulary(const struct model_info *model, const struct tokenizer *tokenizer, const char *folder,
@@ -95,11 +104,11 @@ static enum status check_parts(const struct config *c, const struct model *m, st
     const struct model_info *info = model_info(m);
     struct tokenizer *tokenizer = NULL;
     enum retrieval_mode mode;
-    int k;
+    int k, most;
     enum status status = check_sessions(c, m, e);
     if (status) return error_prefix(e, "model.path: %s", c->model.path);
     status = check_mode(c, info, &mode, e);
-    if (status == STATUS_OK) status = check_neighbors(c, info, info->chunk_length > 0, &k, e);
+    if (status == STATUS_OK && info->chunk_length > 0) status = check_neighbors(c, info, &k, &most, e);
     if (status == STATUS_OK) status = check_tokenizer(info, c->model.path, &tokenizer, e);
     if (status == STATUS_OK) status = check_documents(c, info, tokenizer, b, e);
     tokenizer_close(tokenizer);

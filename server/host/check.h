@@ -14,10 +14,11 @@ enum status check_context(const struct config *c, const struct model_info *model
 /* How the model reads what is found where a request does not say; never auto. */
 enum status check_mode(const struct config *c, const struct model_info *model, enum retrieval_mode *mode,
                        struct error *e);
-/* Neighbours of a chunk for a model that attends to them, or passages of a prompt, where a request does not say; at
- * most retrieval.max_k. */
-enum status check_neighbors(const struct config *c, const struct model_info *model, bool attends, int *k,
-                            struct error *e);
+/* Neighbours of a chunk for a model that attends to them, where a request does not say, and as many as a request may
+ * ask for: retrieval.max_neighbors, at most retrieval.max_k. */
+enum status check_neighbors(const struct config *c, const struct model_info *model, int *k, int *most, struct error *e);
+/* Passages of a prompt where a request does not say; at most retrieval.max_k. */
+int usual_passages(const struct config *c);
 /* Whether the model knows all ids of its folder's tokenizer. */
 enum status check_vocabulary(const struct model_info *model, const struct tokenizer *tokenizer, const char *folder,
                              struct error *e);

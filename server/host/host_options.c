@@ -132,6 +132,9 @@ static const struct option_row retrieval_rows[] = {
         struct retrieval_settings, k, 0, 0, 1024,
         "neighbours per chunk; 0: as the model was trained, or 4 passages for one that reads them in its prompt"),
     OPTION_INT(struct retrieval_settings, max_k, 16, 1, 1024, "largest k a request may ask for"),
+    OPTION_INT(struct retrieval_settings, max_neighbors, 0, 0, 1024,
+               "neighbours of a chunk that cross attention has room for; 0: as many as the model was trained with, or "
+               "retrieval.k where that is more"),
     OPTION_INT(struct retrieval_settings, max_excluded, 64, 0, 65536,
                "documents that a request may leave out, by exclude and by compare each"),
     OPTION_TEXT(struct retrieval_settings, filter, "",

@@ -68,6 +68,7 @@ struct retrieval_settings {
     char *device;            /* "cpu" or "cuda:N": where the index is searched */
     int k;                   /* neighbours per chunk; 0: as the model was trained */
     int max_k;               /* largest k a request may ask for */
+    int max_neighbors;       /* of a chunk, for cross attention; 0: as many as it usually reads */
     int max_excluded;        /* documents that a request may leave out */
     char *filter;            /* of all searches, as JSON; empty: none */
     bool hybrid;             /* ranked by words beside vectors */

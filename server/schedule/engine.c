@@ -127,8 +127,8 @@ struct session_limits engine_limits(const struct engine_options *o, const struct
         .max_tokens = o->max_context,
         .max_step_rows = o->max_step_tokens + o->max_sequences,
         .max_logit_rows = ENGINE_SCORED_ROWS + o->max_sequences,
-        .max_neighbors = o->max_k,
-        .max_shares = o->max_k,
+        .max_neighbors = o->max_neighbors,
+        .max_shares = max_int(o->max_k, o->max_neighbors),
         .micro_batch_rows = o->micro_batch_rows,
         .kv_dtype = info->cache_dtype,
         .max_given = info->picture_rows ? o->max_step_tokens : 0,
@@ -157,8 +157,8 @@ enum status engine_open(struct engine **out, const struct engine_options *o, str
     struct session_limits limits = engine_limits(o, &x->info);
     enum status status = session_pool_open(&x->pool, o->model, &limits, e);
     if (status)
-        error_prefix(e, "server.max_sequences %d of %d tokens, server.max_step_tokens %d, retrieval.max_k %d",
-                     o->max_sequences, o->max_context, o->max_step_tokens, o->max_k);
+        error_prefix(e, "server.max_sequences %d of %d tokens, server.max_step_tokens %d, retrieval.max_neighbors %d",
+                     o->max_sequences, o->max_context, o->max_step_tokens, o->max_neighbors);
     if (status == STATUS_OK) {
         status = engine_pin_prefixes(x, e);
     }

@@ -32,7 +32,8 @@ struct engine_options {
     int max_context;     /* rows of one sequence, and of one source */
     int max_step_tokens; /* prompt rows of one step */
     int prefix_cache_mb; /* of keys and values kept for later prompts; 0: none; -1: half of what sequences may take */
-    int max_k;           /* neighbours of one chunk */
+    int max_neighbors;   /* of one chunk */
+    int max_k;           /* passages of one prompt */
     bool write_without;  /* neighbours that a search did not find because the collection is away */
     struct passage_options passages;
     int micro_batch_rows;                 /* session_limits */

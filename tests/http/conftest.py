@@ -154,7 +154,7 @@ def config(tmp_path_factory):
         json.dumps(
             {
                 "model": {"path": str(ROOT / "models" / MODEL)},
-                "retrieval": {"collection": str(folder / "collection"), "embedder": str(DEPS / "minilm")},
+                "retrieval": {"collection": str(folder / "collection"), "embedder": str(DEPS / "minilm"), "max_neighbors": 16},
                 "server": {"port": 0},
             }
         )

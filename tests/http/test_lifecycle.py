@@ -489,6 +489,7 @@ def check(config, *sets):
     ([f"model.path={DEPS / 'minilm'}", "retrieval.collection="], "a bert model does not write text"),
     (["server.max_context=1000000"], "server.max_context is 1000000, the model's limit is"),
     (["retrieval.max_k=1"], "retrieval.max_k is 1"),
+    (["retrieval.max_neighbors=1"], "the model reads 2 neighbours, retrieval.max_neighbors is 1"),
     (["server.max_sequences=2", "server.max_queue=4", "server.max_prompts=8"],
      "server.max_prompts is 8, but only 6 prompts can run or wait"),
 ])

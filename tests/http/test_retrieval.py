@@ -70,6 +70,24 @@ def test_k_and_floor(server):
     assert none["choices"] == server.complete(PROMPT, retrieval={"enabled": False}, **ask)["choices"]
 
 
+def test_room_for_neighbours(start):
+    """Cross attention has memory for as many as the model was trained with; searches and prompts take more."""
+    served = start("retrieval.max_neighbors=0")
+    ask = {"prompt": PROMPT, "max_tokens": 1}
+    assert served.request("GET", "/props").json()["retrieval"]["max_k"] == 2
+    assert len(served.complete(PROMPT, max_tokens=1, retrieval={"k": 2})["retrieval"][0]["neighbors"]) == 2
+    for field, fields in (("k", {"k": 3}), ("k", {"k": 3, "mode": "both"}), ("neighbors", {"neighbors": ["a", "b", "c"]})):
+        refused = served.post(ask | {"retrieval": fields})
+        error = refused.json()["error"]
+        assert (refused.status, error["param"]) == (400, f"retrieval.{field}")
+        assert error["message"] == "3 neighbours: cross attention has room for 2 of a chunk (option retrieval.max_neighbors)"
+    assert served.complete(PROMPT, max_tokens=1, retrieval={"k": 8, "mode": "prompt"})["retrieval"]
+    assert len(served.post({"query": "stop the server", "k": 8}, "/v1/retrieval/search").json()["data"]) == 8
+    # More that are usual make room for themselves.
+    more = start("retrieval.max_neighbors=0", "retrieval.k=3")
+    assert len(more.complete(PROMPT, max_tokens=1)["retrieval"][0]["neighbors"]) == 3
+
+
 def test_the_caller_s_neighbours(server):
     texts = ["A process that ends leaves a zombie until its parent waits.", "x " * 500, ""]
     ask = dict(max_tokens=80, temperature=0, ignore_eos=True, logprobs=1)

@@ -223,7 +223,6 @@ def memory_of(pid):
 def start(a, threads, name):
     config = json.loads((a.work / "retro.json").read_text())
     config["model"]["threads"] = threads
-    config["retrieval"]["max_k"] = 2
     config["server"] = {"port": 0, "max_sequences": 1, "max_context": 1024, "prefix_cache_mb": 0}
     path = a.work / f"{name}.json"
     path.write_text(json.dumps(config))

@@ -149,7 +149,7 @@ static void test_too_little_memory(void **state) {
         const char *words;
     } cases[] = {{&many, (size_t)1 << 30, "lower server.max_sequences (4096) or server.max_context (16384)"},
                  {&steps, (size_t)64 << 20, "lower server.max_step_tokens (1048573)"},
-                 {&neighbors, (size_t)4 << 20, "lower retrieval.max_k (4096)"},
+                 {&neighbors, (size_t)4 << 20, "lower retrieval.max_neighbors (4096)"},
                  {&usual, 1 << 10, "available"}};
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct error e = {0};
@@ -167,7 +167,7 @@ static void test_too_little_memory_for_encoded_prompts(void **state) {
     limits.max_neighbors = 0;
     limits.max_source = 4096;
     assert_int_equal(check_folder("tests/golden/hf/t5_v1_1", limits, 64 << 10, 1, &e), STATUS_NO_MEMORY);
-    if (strstr(e.text, "encoded prompts ") == NULL || strstr(e.text, "neighbours") || strstr(e.text, "max_k") ||
+    if (strstr(e.text, "encoded prompts ") == NULL || strstr(e.text, "neighbours") || strstr(e.text, "max_neighbors") ||
         strstr(e.text, "lower server.max_sequences (3) or server.max_context (4096)") == NULL)
         fail_msg("%s", e.text);
 }

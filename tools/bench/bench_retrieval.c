@@ -242,7 +242,7 @@ static enum status open_engine(struct bench *t, int sequences, struct error *e) 
                                .max_sequences = sequences,
                                .max_context = longest + t->steps + 1,
                                .max_step_tokens = prompt_rows,
-                               .max_k = model_info(t->model.model)->num_neighbors};
+                               .max_neighbors = model_info(t->model.model)->num_neighbors};
     return engine_open(&t->engine, &o, e);
 }
 

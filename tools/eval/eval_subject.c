@@ -40,7 +40,8 @@ int32_t subject_begin(const struct subject *s) {
 }
 
 enum status subject_open_retrieval(struct subject *s, const struct config *c, int max_k, struct error *e) {
-    if (check_mode(c, s->info, &s->mode, e) || check_neighbors(c, s->info, false, &s->k_passages, e)) return e->status;
+    if (check_mode(c, s->info, &s->mode, e)) return e->status;
+    s->k_passages = usual_passages(c);
     if (!documents_wanted(c)) return STATUS_OK;
     s->collection_folder = c->retrieval.collection;
     if (documents_open(&s->documents, c, s->info, s->tokenizer, max_int(max_k, s->k_passages), e)) return e->status;

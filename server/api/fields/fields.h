@@ -11,14 +11,15 @@
 struct request_limits {
     int vocab; /* of the model: token ids are below */
     int context;
-    int max_prompts;  /* server.max_prompts, or the option of the name below */
-    int max_choices;  /* server.max_choices */
-    int max_stops;    /* server.max_stops */
-    int max_biases;   /* server.max_biases */
-    int max_logprobs; /* server.max_logprobs */
-    int max_k;        /* retrieval.max_k */
-    int min_every;    /* retrieval.min_every */
-    int max_excluded; /* retrieval.max_excluded */
+    int max_prompts;   /* server.max_prompts, or the option of the name below */
+    int max_choices;   /* server.max_choices */
+    int max_stops;     /* server.max_stops */
+    int max_biases;    /* server.max_biases */
+    int max_logprobs;  /* server.max_logprobs */
+    int max_k;         /* retrieval.max_k */
+    int max_neighbors; /* retrieval.max_neighbors, where cross attention reads them */
+    int min_every;     /* retrieval.min_every */
+    int max_excluded;  /* retrieval.max_excluded */
     const char *max_prompts_option;
     const struct sampling_defaults *sampling; /* of the model; NULL: none */
 };
