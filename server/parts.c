@@ -28,7 +28,9 @@ enum status parts_engine_options(struct engine_options *o, const struct config *
         .max_neighbors = max_neighbors,
         .max_k = c->retrieval.max_k,
         .write_without = c->retrieval.away == AWAY_WRITE_WITHOUT,
-        .passages = {.template = c->retrieval.template, .max_tokens = c->retrieval.prompt_tokens},
+        .passages = {.template = c->retrieval.template,
+                     .max_tokens = c->retrieval.prompt_tokens,
+                     .max_pictures = c->retrieval.prompt_pictures},
         .micro_batch_rows = c->parallel.micro_batch_rows,
         .view_seconds = 0.1,
     };
@@ -157,6 +159,9 @@ static enum status open_engine(struct decoder_part *d, const struct config *c, b
     o.backend = d->opened.backend;
     o.tokenizer = d->tokenizer;
     o.retrieval = d->retrieval;
+    o.sight = d->sight.model ? &d->sight : NULL;
+    o.pictures = d->pictures;
+    o.passages.words = &d->sight.words;
     o.ends = d->ends = choose_ends(d);
     d->grammars = grammars_open(d->tokenizer, model_info(d->opened.model)->vocab, d->ends.ids, d->ends.n);
     if (first ? open_with_prefixes(d, c, &o, e) : engine_open(&d->engine, &o, e)) return e->status;
@@ -195,6 +200,14 @@ static enum status open_chat(struct decoder_part *d, struct error *e) {
     return STATUS_OK;
 }
 
+/* Found pictures are read by their captions where the template does not tell how they stand in a text. */
+static void open_words(struct decoder_part *d) {
+    int32_t id = model_picture_id(d->opened.model);
+    struct error e;
+    if (d->chat && picture_words_open(&d->sight.words, d->chat, d->tokenizer, id, &e))
+        log_info("found pictures are read by their captions: %s", e.text);
+}
+
 /* Pictures are refused where the folder does not say what to make of them; all else works. */
 static enum status open_sight(struct decoder_part *d, const struct config *c, struct error *e) {
     const struct model *m = d->opened.model;
@@ -206,6 +219,7 @@ static enum status open_sight(struct decoder_part *d, const struct config *c, st
     enum status status = sight_open(&d->sight, m, d->path, e);
     if (status == STATUS_OK) {
         log_info("pictures: the tower reads them in %d rows", model_info(m)->picture_rows);
+        open_words(d);
         return picture_thread_open(&d->pictures, c->server.max_connections, e);
     }
     d->sight.model = NULL;
@@ -311,6 +325,13 @@ static enum documents_access documents_access_of(const struct config *c) {
     return local || c->server.keys_file[0] ? DOCUMENTS_WRITE : DOCUMENTS_READ;
 }
 
+/* Tokens of the passages in a prompt, and rows of the pictures among them. */
+static int passage_tokens_of(const struct decoder_part *d, const struct config *c) {
+    bool sees = d->retrieval && d->documents.embedder.sees && d->sight.words.text.size > 0;
+    int pictures = sees ? c->retrieval.prompt_pictures * sight_least_rows(&d->sight) : 0;
+    return c->retrieval.prompt_tokens + pictures;
+}
+
 static enum status serve_decoder(const struct decoder_part *d, const struct config *c, struct served_model *out,
                                  struct error *e) {
     const struct model_info *info = model_info(d->opened.model);
@@ -357,7 +378,7 @@ static enum status serve_decoder(const struct decoder_part *d, const struct conf
         .attends = attends,
         .choice = retrieval_choice(&c->retrieval),
         .min_similarity = (float)c->retrieval.min_similarity,
-        .passage_tokens = c->retrieval.prompt_tokens,
+        .passage_tokens = passage_tokens_of(d, c),
     };
     return check_context(c, info, &out->limits.context, e);
 }
@@ -437,6 +458,7 @@ static void decoder_part_close(struct decoder_part *d) {
     embedder_unshare(&d->documents.reranker);
     documents_close(&d->documents);
     tokenizer_opening_discard(&d->opening);
+    sight_close(&d->sight);
     chat_close(d->chat);
     tokenizer_close(d->tokenizer);
     opened_model_close(&d->opened);

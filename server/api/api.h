@@ -51,7 +51,7 @@ struct served_model {
     struct retriever_choice choice;
     float min_similarity;
     bool attends;       /* it has chunked cross attention, and can read its collection by it */
-    int passage_tokens; /* of all passages in one prompt */
+    int passage_tokens; /* of all passages in one prompt, rows of their pictures included */
 };
 
 /* A model that embeds texts. Likewise. */

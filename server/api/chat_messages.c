@@ -298,6 +298,7 @@ static bool fill(const struct served_model *model, const struct chat_request *r,
               (!out->place || chat_place_find(out->place, &text, f));
     if (ok && chat_encode(t, model->tokenizer, &text, &out->ids, &e)) ok = failure_from_error(f, &e);
     if (ok && out->place) chat_place_keep(out->place, t, model->tokenizer, &text);
+    if (ok && out->place && out->pictures) ok = chat_place_count(out->place, model_picture_id(out->pictures->model), f);
     if (ok && out->pictures && picture_set_merge(out->pictures, &out->ids, &e)) ok = failure_from_error(f, &e);
     out->thinks = ok && ends_with(&text.text, "<think>");
     out->thought = ok && ends_with(&text.text, "</think>");

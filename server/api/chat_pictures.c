@@ -6,14 +6,6 @@
 #include "server/api/picture_part.h"
 #include "server/host/sight.h"
 
-/* The fewest rows of a picture. */
-static int least_rows(const struct sight *s) {
-    const struct picture_size *size = s->preprocessor.crop ? &s->preprocessor.cut : &s->preprocessor.size;
-    struct error e;
-    bool known = tower_check(s->model, size->height, size->width, &e) == STATUS_OK;
-    return known ? merge_count(s->model, 1, tower_count(s->model, TOWER_PROJECTED, size->height, size->width)) : 1;
-}
-
 static size_t count_pictures(const struct json *messages) {
     size_t n = 0;
     for (size_t i = 0; i < json_count(messages); i++) {
@@ -55,12 +47,12 @@ bool chat_pictures_start(const struct served_model *model, const struct json *me
     if (n == 0) return true;
     if (model->sight == NULL)
         return failure_set(f, 400, "unsupported_content", "messages", "the model %s reads no pictures", model->id);
-    size_t most = (size_t)(model->limits.context / least_rows(model->sight));
+    size_t most = (size_t)(model->limits.context / sight_least_rows(model->sight));
     if (n > most)
         return failure_set(f, 400, "context_length_exceeded", "messages",
                            "the conversation has %zu pictures of at least %d tokens each; the limit is %d tokens (the "
                            "model's, or option server.max_context)",
-                           n, least_rows(model->sight), model->limits.context);
+                           n, sight_least_rows(model->sight), model->limits.context);
     struct picture_job *j = picture_job_open(model->sight, (int)n, *who, waker);
     if (take_files(j, messages, f) && ask_thread(model, j, f)) {
         *out = j;

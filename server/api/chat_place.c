@@ -126,6 +126,21 @@ void chat_place_keep(struct chat_place *p, const struct template *t, const struc
     copy_buffer(&p->text.marks, &text->marks);
 }
 
+/* A control token ends a text's tokens, so those before the place are the same without what follows. */
+bool chat_place_count(struct chat_place *p, int32_t picture_id, struct failure *f) {
+    struct template_output before = {0};
+    struct tokens ids = {0};
+    struct error e;
+    buffer_append(&before.text, p->text.text.data, p->at);
+    buffer_append(&before.marks, p->text.marks.data, p->at);
+    enum status status = chat_encode(p->template, p->tokenizer, &before, &ids, &e);
+    p->pictures_before = 0;
+    for (int i = 0; i < ids.n; i++) p->pictures_before += ids.ids[i] == picture_id;
+    tokens_free(&ids);
+    template_output_free(&before);
+    return status == STATUS_OK || failure_from_error(f, &e);
+}
+
 /* The engine's copy. */
 
 static void insert(struct buffer *out, const struct buffer *around, size_t at, struct text_span inserted) {
@@ -134,14 +149,11 @@ static void insert(struct buffer *out, const struct buffer *around, size_t at, s
     buffer_append(out, around->data + at, around->size - at);
 }
 
-static enum status compose(const void *context, struct text_span passages, struct tokens *ids, struct error *e) {
+static enum status compose(const void *context, struct placed_text passages, struct tokens *ids, struct error *e) {
     const struct chat_place *p = context;
     struct template_output text = {0};
-    char *foreign = xmalloc(passages.size + 1);
-    memset(foreign, 1, passages.size);
-    insert(&text.text, &p->text.text, p->at, passages);
-    insert(&text.marks, &p->text.marks, p->at, (struct text_span){foreign, passages.size});
-    free(foreign);
+    insert(&text.text, &p->text.text, p->at, passages.text);
+    insert(&text.marks, &p->text.marks, p->at, (struct text_span){passages.foreign, passages.text.size});
     enum status status = chat_encode(p->template, p->tokenizer, &text, ids, e);
     template_output_free(&text);
     return status;
@@ -153,6 +165,7 @@ void chat_place_give(const struct chat_place *p, struct generation_place *out) {
     struct chat_place *copy = xcalloc(1, sizeof *copy);
     chat_place_keep(copy, p->template, p->tokenizer, &p->text);
     copy->at = p->at;
-    *out = (struct generation_place){.compose = compose, .context = copy, .close = close_copy};
+    *out = (struct generation_place){
+        .compose = compose, .pictures_before = p->pictures_before, .context = copy, .close = close_copy};
     copy_text(&out->query, p->query);
 }

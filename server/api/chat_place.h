@@ -20,6 +20,7 @@ struct chat_place {
     const struct tokenizer *tokenizer;
     struct template_output text;
     size_t at;
+    int pictures_before; /* of the conversation's pictures, how many stand before them */
 };
 
 /* NULL: no message of a user has a text. */
@@ -36,5 +37,7 @@ bool chat_place_find(struct chat_place *p, struct template_output *text, struct 
 /* Keeps a copy of the text, which the mark was taken out of. Template and tokenizer are borrowed. */
 void chat_place_keep(struct chat_place *p, const struct template *t, const struct tokenizer *tokenizer,
                      const struct template_output *text);
+/* Counts the pictures before the place of a text that is kept. */
+bool chat_place_count(struct chat_place *p, int32_t picture_id, struct failure *f);
 /* What the engine puts passages into the prompt by: a copy of its own. */
 void chat_place_give(const struct chat_place *p, struct generation_place *out);

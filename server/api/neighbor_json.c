@@ -77,9 +77,25 @@ bool found_is_told(const struct generation *g) {
     return neighbors->search || neighbors->given_k > 0 || generation_reads_passages(&g->asked);
 }
 
-static void write_hit(struct json_writer *w, const struct hit *hit, int number) {
+/* Whether the model sees the picture of a passage, and if not, why. */
+static void write_sight(struct json_writer *w, const struct found_pictures *seen, const char *document) {
+    const struct found_picture *picture = found_pictures_find(seen, document);
+    if (picture == NULL) return;
+    put_key_bool(w, "picture_read", picture->problem == NULL);
+    if (picture->problem) put_key_string(w, "picture_problem", picture->problem);
+}
+
+/* A passage of the prompt. */
+static void write_passage(struct json_writer *w, const struct hit *hit, int number, const struct found_pictures *seen) {
     put_object(w);
-    if (number > 0) put_key_int(w, "number", number);
+    put_key_int(w, "number", number);
+    neighbor_write(w, hit);
+    write_sight(w, seen, hit->document);
+    put_object_end(w);
+}
+
+static void write_hit(struct json_writer *w, const struct hit *hit) {
+    put_object(w);
     neighbor_write(w, hit);
     put_object_end(w);
 }
@@ -94,8 +110,13 @@ void found_write(struct json_writer *w, const struct found_listing *l, int j) {
     put_key_int(w, "chunk", in_prompt ? j : j - answer->n_searches);
     put_key_int(w, "position", generation_found_row(g, j));
     put_key_array(w, "neighbors");
-    for (int i = 0; j < answer->found_room && i < answer->found[j].n; i++)
-        write_hit(w, &answer->found[j].list[i], in_prompt ? i + 1 : 0);
+    for (int i = 0; j < answer->found_room && i < answer->found[j].n; i++) {
+        const struct hit *hit = &answer->found[j].list[i];
+        if (in_prompt)
+            write_passage(w, hit, i + 1, &answer->seen[j]);
+        else
+            write_hit(w, hit);
+    }
     for (int i = 0; !in_prompt && i < g->asked.neighbors.given_k; i++) {
         put_object(w);
         neighbor_write_given(w, l->asked->neighbors[i]);

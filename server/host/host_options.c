@@ -165,6 +165,8 @@ static const struct option_row retrieval_rows[] = {
                 "a passage in the prompt, numbered as answers cite it"),
     OPTION_INT(struct retrieval_settings, prompt_tokens, 512, 1, 1 << 20,
                "tokens of all passages before one prompt; the least similar that do not fit are left out"),
+    OPTION_INT(struct retrieval_settings, prompt_pictures, 2, 0, 64,
+               "found pictures in one prompt that a model with a vision tower sees; of more it reads the captions"),
     OPTION_INT(struct retrieval_settings, threads, 0, 0, 1024,
                "CPU threads of embedding and search; 0: as model.threads"),
 };

@@ -52,6 +52,7 @@ struct retrieval_settings {
     int compact_after;       /* chunks that came or went; 0: never */
     char *template;          /* a passage in a prompt (server/host/passages.h) */
     int prompt_tokens;       /* of all passages before one prompt */
+    int prompt_pictures;     /* of those, seen as pictures */
     int mode;                /* enum retrieval_mode */
     int query;               /* enum retrieval_query, of chats */
     int every;               /* tokens of an answer after which passages are sought again; 0: never */

@@ -15,6 +15,15 @@ enum status sight_open(struct sight *s, const struct model *m, const char *folde
                      model_arranges(m) ? "tiles as LLaVA-NeXT's" : "whole pictures, or tiles one after the other");
 }
 
+void sight_close(struct sight *s) { picture_words_free(&s->words); }
+
+int sight_least_rows(const struct sight *s) {
+    const struct picture_size *size = s->preprocessor.crop ? &s->preprocessor.cut : &s->preprocessor.size;
+    struct error e;
+    bool known = tower_check(s->model, size->height, size->width, &e) == STATUS_OK;
+    return known ? merge_count(s->model, 1, tower_count(s->model, TOWER_PROJECTED, size->height, size->width)) : 1;
+}
+
 enum status sight_read(struct sight_tiles *out, const struct sight *s, struct text_span file, struct error *e) {
     struct picture_rules rules = picture_default_rules;
     struct picture picture = {0};

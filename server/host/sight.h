@@ -5,16 +5,22 @@
 #include "retro/pictures/preprocessor.h"
 #include "retro/run/arrange.h"
 #include "retro/run/merge.h"
+#include "server/host/picture_words.h"
 
 /* Constant after opening; threads may share it. */
 struct sight {
     const struct model *model; /* borrowed; only its sizes are looked at */
     struct preprocessor preprocessor;
+    struct picture_words words; /* owned; empty: the model has no chat template that tells them */
 };
 
 /* Reads the folder of a model that sees (model_sees). STATUS_NOT_FOUND: the folder does not say how pictures are made
  * ready, so that it is not known what the model should see. */
 enum status sight_open(struct sight *s, const struct model *m, const char *folder, struct error *e);
+
+void sight_close(struct sight *s);
+/* The fewest rows that a picture takes. */
+int sight_least_rows(const struct sight *s);
 
 /* A picture as the tower takes it. */
 struct sight_tiles {

@@ -5,11 +5,13 @@
 
 #include "retro/text/tokenizer.h"
 #include "server/host/passages.h"
+#include "server/host/sight.h"
 #include "server/schedule/generation.h"
 #include "server/schedule/histogram.h"
 #include "server/schedule/retrieval_thread.h"
 
 struct engine;
+struct picture_thread;
 
 /* A text of the operator's whose rows are there from the start. */
 struct engine_prefix {
@@ -36,6 +38,8 @@ struct engine_options {
     int max_k;           /* passages of one prompt */
     bool write_without;  /* neighbours that a search did not find because the collection is away */
     struct passage_options passages;
+    const struct sight *sight; /* with `pictures`: found pictures stand in prompts; NULL: the model reads none */
+    struct picture_thread *pictures;
     int micro_batch_rows;                 /* session_limits */
     const struct engine_prefix *prefixes; /* [n_prefixes] */
     int n_prefixes;

@@ -101,6 +101,10 @@ static void accept_neighbors(struct engine_sequence *s) {
     }
     s->engine->n_parked--;
     s->state = SEQUENCE_RUNNING;
+    if (s->reads_pictures) {
+        engine_accept_pictures(s);
+        return;
+    }
     if (l->status && !goes_without(s)) {
         struct error e = l->error;
         sequence_finish(s, FINISH_ERROR, &e);

@@ -54,37 +54,80 @@ static void compose_before(const struct tokenizer *t, const int32_t *ids, int n,
     for (int i = first; i < n; i++) tokens_append(all, ids[i], 0);
 }
 
-/* The prompt, or the encoder's source, with the passages that fit `room` more tokens. */
-static enum status compose(const struct engine_sequence *s, const struct hits *hits, int room,
-                           struct passages *passages, struct tokens *all, struct error *e) {
+/* A prompt with passages: its sources, and the rows that it becomes. */
+struct composition {
+    struct hits *hits;
+    struct passage_picture *pictures; /* [n_pictures] that may stand in it */
+    int *places;                      /* [n_pictures] in the sequence's s->reading->set */
+    int n_pictures;
+    struct passages passages;
+    struct picture_set *set; /* a reference: of all its pictures; NULL: it has none */
+    struct tokens all;
+};
+
+static void composition_open(struct composition *c, const struct engine_sequence *s, struct hits *hits) {
+    size_t most = s->reading ? (size_t)s->reading->n : 0;
+    *c = (struct composition){.hits = hits};
+    c->pictures = xcalloc(most + 1, sizeof *c->pictures);
+    c->places = xcalloc(most + 1, sizeof *c->places);
+    c->n_pictures = engine_list_found(s, c->pictures, c->places);
+}
+
+static void composition_close(struct composition *c) {
+    free(c->pictures);
+    free(c->places);
+    passages_free(&c->passages);
+    picture_set_release(c->set);
+    tokens_free(&c->all);
+}
+
+/* The request's pictures and, where the passages stand, those of the passages. */
+static void join_pictures(const struct engine_sequence *s, struct composition *c) {
+    const struct generation_request *asked = &s->generation->asked;
+    const struct passages *p = &c->passages;
+    picture_set_release(c->set);
+    if (p->n_pictures == 0) {
+        c->set = picture_set_hold(asked->pictures);
+        return;
+    }
+    int *chosen = xcalloc((size_t)p->n_pictures, sizeof *chosen);
+    for (int i = 0; i < p->n_pictures; i++) chosen[i] = c->places[p->pictures[i]];
+    c->set = picture_set_join(asked->pictures, asked->place.pictures_before, s->reading->set, chosen, p->n_pictures);
+    free(chosen);
+}
+
+/* The prompt, or the encoder's source, with the passages that fit `room` more rows. */
+static enum status compose(const struct engine_sequence *s, struct composition *c, int room, struct error *e) {
     const struct engine_options *o = &s->engine->o;
     const struct generation_request *asked = &s->generation->asked;
     const struct generation_place *place = &asked->place;
+    const struct passage_sources from = {c->hits, c->pictures, c->n_pictures};
+    struct passages *p = &c->passages;
     bool encodes = asked->n_source > 0;
-    if (passages_write(&o->passages, o->tokenizer, hits, room, passages, e)) return e->status;
-    all->n = 0;
-    if (passages->n > 0 && place->compose) {
-        struct text_span text = {passages->text.data, passages->text.size};
-        enum status status = place->compose(place->context, text, all, e);
-        if (status || asked->pictures == NULL) return status;
-        return picture_set_merge(asked->pictures, all, e);
+    if (passages_write(&o->passages, o->tokenizer, &from, room, p, e)) return e->status;
+    join_pictures(s, c);
+    c->all.n = 0;
+    if (p->n > 0 && place->compose) {
+        struct placed_text placed = {{p->text.data, p->text.size}, p->foreign.data};
+        enum status status = place->compose(place->context, placed, &c->all, e);
+        return status || c->set == NULL ? status : picture_set_merge(c->set, &c->all, e);
     }
+    if (p->n_pictures > 0 && picture_set_merge(c->set, &p->ids, e)) return e->status;
     compose_before(o->tokenizer, encodes ? asked->source : asked->prompt, encodes ? asked->n_source : asked->n_prompt,
-                   &passages->ids, all);
+                   &p->ids, &c->all);
     return STATUS_OK;
 }
 
 /* The same within the context. Within a text, passages may take a token more than by themselves. */
-static enum status compose_within(const struct engine_sequence *s, const struct hits *hits, struct passages *passages,
-                                  struct tokens *all, struct error *e) {
+static enum status compose_within(const struct engine_sequence *s, struct composition *c, struct error *e) {
     const struct generation_request *asked = &s->generation->asked;
     bool encodes = asked->n_source > 0;
     int most = s->engine->o.max_context - (encodes ? 0 : asked->max_tokens);
     int room = most - (encodes ? asked->n_source : asked->n_prompt);
-    enum status status = compose(s, hits, room, passages, all, e);
-    while (status == STATUS_OK && passages->n > 0 && all->n > most) {
-        room -= all->n - most;
-        status = compose(s, hits, room, passages, all, e);
+    enum status status = compose(s, c, room, e);
+    while (status == STATUS_OK && c->passages.n > 0 && c->all.n > most) {
+        room -= c->all.n - most;
+        status = compose(s, c, room, e);
     }
     return status;
 }
@@ -97,20 +140,30 @@ static void show_passages(struct hits *hits, struct passages *passages) {
     passages->list = NULL;
 }
 
+static bool same_row(const struct engine_sequence *s, int i, int32_t row, const struct picture_set *pictures) {
+    if (sequence_row(s, i) != row) return false;
+    return row >= 0 || memcmp(&s->pictures->names[-1 - row], &pictures->names[-1 - row], sizeof *pictures->names) == 0;
+}
+
 /* Rows that the session has computed and the new rows begin with, all but one of these at most. */
-static int count_kept(const struct engine_sequence *s, const int32_t *rows, int n) {
+static int count_kept(const struct engine_sequence *s, const int32_t *rows, int n, const struct picture_set *pictures) {
     int most = min_int(session_length(s->session), n - 1), kept = 0;
-    while (kept < most && sequence_row(s, kept) == rows[kept]) kept++;
+    while (kept < most && same_row(s, kept, rows[kept], pictures)) kept++;
     return kept;
 }
 
-/* The sequence goes on behind these rows. */
-static void restart(struct engine_sequence *s, int32_t *rows, int n) {
+/* The sequence goes on behind these rows, which have the pictures of *set: it is the sequence's from here on. */
+static void restart(struct engine_sequence *s, int32_t *rows, int n, struct picture_set **set) {
     const struct engine *x = s->engine;
     struct generation_answer *answer = &s->generation->answer;
-    int kept = count_kept(s, rows, n), m = x->info.chunk_length;
+    int kept = count_kept(s, rows, n, *set), m = x->info.chunk_length;
     s->n_prefix = n - s->n_ids - s->generation->asked.n_prompt;
     free(s->composed_rows);
+    free(s->given);
+    picture_set_release(s->pictures);
+    s->given = NULL;
+    s->pictures = *set;
+    *set = NULL;
     s->rows = s->composed_rows = rows;
     s->n_rows = n;
     s->n_reread = s->n_ids;
@@ -124,14 +177,15 @@ static void restart(struct engine_sequence *s, int32_t *rows, int n) {
 }
 
 /* The composed text is read: as the encoder's source, or as the decoder's rows. */
-static void take_composed(struct engine_sequence *s, struct tokens *all) {
+static void take_composed(struct engine_sequence *s, struct composition *c) {
+    struct tokens *all = &c->all;
     const struct generation_request *asked = &s->generation->asked;
     bool encodes = asked->n_source > 0;
     int n_before = encodes ? asked->n_prompt : all->n, n = n_before + s->n_ids;
     int32_t *rows = xmalloc((size_t)n * sizeof *rows);
     memcpy(rows, encodes ? asked->prompt : all->ids, (size_t)n_before * sizeof *rows);
     if (s->n_ids > 0) memcpy(rows + n_before, s->generation->answer.ids, (size_t)s->n_ids * sizeof *rows);
-    restart(s, rows, n);
+    restart(s, rows, n, &c->set);
     if (!encodes) return;
     free(s->composed_source);
     s->source = s->composed_source = all->ids;
@@ -144,7 +198,7 @@ static void take_composed(struct engine_sequence *s, struct tokens *all) {
 static int count_before(const struct engine_sequence *s, const struct passages *passages, const struct tokens *all) {
     const struct generation_request *asked = &s->generation->asked;
     const int32_t *ids = asked->n_source > 0 ? asked->source : asked->prompt;
-    int n = asked->n_source > 0 ? asked->n_source : asked->n_prompt, most = all->n - passages->ids.n, same = 0;
+    int n = asked->n_source > 0 ? asked->n_source : asked->n_prompt, most = all->n - passages_rows(passages), same = 0;
     if (asked->place.compose == NULL) return n > 0 && tokenizer_is_special(s->engine->o.tokenizer, ids[0]) ? 1 : 0;
     while (same < min_int(n, most) && all->ids[same] == ids[same]) same++;
     return same;
@@ -152,16 +206,16 @@ static int count_before(const struct engine_sequence *s, const struct passages *
 
 /* Puts passages into the prompt; *hits becomes those that are there. */
 static enum status read_passages(struct engine_sequence *s, struct hits *hits, struct error *e) {
-    struct passages passages = {0};
-    struct tokens all = {0};
-    enum status status = compose_within(s, hits, &passages, &all, e);
+    struct composition c;
+    composition_open(&c, s, hits);
+    enum status status = compose_within(s, &c, e);
     if (status == STATUS_OK) {
-        told_attention_place(s, passages.ends, passages.n, count_before(s, &passages, &all));
-        show_passages(hits, &passages);
-        take_composed(s, &all);
+        told_attention_place(s, c.passages.ends, c.passages.n, count_before(s, &c.passages, &c.all));
+        engine_tell_found(s, c.pictures, c.n_pictures);
+        show_passages(hits, &c.passages);
+        take_composed(s, &c);
     }
-    passages_free(&passages);
-    tokens_free(&all);
+    composition_close(&c);
     return status;
 }
 
@@ -205,5 +259,10 @@ void engine_seek_passages(struct engine_sequence *s) {
 
 void engine_accept_passages(struct engine_sequence *s) {
     s->seeks_passages = false;
+    if (!engine_read_found(s)) accept(s);
+}
+
+void engine_accept_pictures(struct engine_sequence *s) {
+    engine_note_found(s);
     accept(s);
 }

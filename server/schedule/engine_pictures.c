@@ -12,11 +12,11 @@ static int count_given(const struct engine_sequence *s, int n) {
     return given;
 }
 
-bool engine_wants_view(const struct engine_sequence *s) { return s->generation->asked.pictures && !s->viewed; }
+bool engine_wants_view(const struct engine_sequence *s) { return s->pictures && !s->viewed; }
 
 static void begin_view(struct engine_sequence *s) {
     struct engine *x = s->engine;
-    const struct picture_set *pictures = s->generation->asked.pictures;
+    const struct picture_set *pictures = s->pictures;
     size_t values = (size_t)pictures->n_rows * (size_t)x->info.hidden;
     if (s->given == NULL) s->given = xmalloc((values + 1) * sizeof *s->given);
     x->viewing = s;
@@ -65,7 +65,7 @@ bool engine_view_pictures(struct engine *x) {
 }
 
 void engine_give_rows(const struct engine_sequence *s, struct step_item *item, int first) {
-    const struct picture_set *pictures = s->generation->asked.pictures;
+    const struct picture_set *pictures = s->pictures;
     if (pictures == NULL || first >= s->n_rows) return;
     int before = count_given(s, first);
     item->names = pictures->names;

@@ -10,7 +10,7 @@ static int count_wanted(const struct engine_sequence *s) {
 }
 
 static struct session_text text_of(const struct engine_sequence *s) {
-    const struct picture_set *pictures = s->generation->asked.pictures;
+    const struct picture_set *pictures = s->pictures;
     return (struct session_text){.ids = s->rows,
                                  .n = count_wanted(s),
                                  .names = pictures ? pictures->names : NULL,
@@ -28,7 +28,7 @@ static bool same_pictures(const struct engine_sequence *a, const struct engine_s
     int given = 0;
     for (int i = 0; i < n; i++) given += a->rows[i] < 0;
     if (given == 0) return true;
-    const struct row_name *p = a->generation->asked.pictures->names, *q = b->generation->asked.pictures->names;
+    const struct row_name *p = a->pictures->names, *q = b->pictures->names;
     return memcmp(p, q, (size_t)given * sizeof *p) == 0;
 }
 

@@ -3,6 +3,7 @@
  *   engine.c        the loop, opening and closing, submitting
  *   engine_admit.c  who gets a sequence, who leaves, whose neighbours are looked up
  *   engine_passages.c  passages in the prompt, sought once or again and again
+ *   engine_found.c  found pictures, from their files to their places in a prompt
  *   engine_pictures.c  the rows of pictures in prompts
  *   engine_pinned.c the operator's prefixes, whose rows are there from the start
  *   engine_prefix.c rows that a prompt takes over from earlier ones
@@ -15,6 +16,7 @@
 #include "server/schedule/guided.h"
 #include "server/schedule/logit_edits.h"
 #include "server/schedule/pace.h"
+#include "server/schedule/picture_thread.h"
 #include "server/schedule/queue.h"
 #include "server/schedule/shares.h"
 #include "server/schedule/turns.h"
@@ -40,8 +42,9 @@ struct engine_sequence {
      * then with the n_reread tokens that had been written when these were put there. Passages add n_prefix rows. */
     const int32_t *rows, *source;
     int n_rows, n_source, n_prefix, n_reread;
-    float *given; /* owned [rows of pictures, d] in the order of the text; NULL without */
-    bool viewed;  /* these are computed, as far as the session has not their keys and values */
+    struct picture_set *pictures; /* held: of these rows, the request's with found ones among them; NULL: none */
+    float *given;                 /* owned [rows of pictures, d] in the order of the text; NULL without */
+    bool viewed;                  /* these are computed, as far as the session has not their keys and values */
     int32_t *composed_rows, *composed_source; /* owned, where passages stand among them */
     bool begun;                               /* it has looked for rows to take over, and computes what is left */
     int n_cached;                             /* tokens of its prompt that needed no computing when it was read first */
@@ -63,6 +66,8 @@ struct engine_sequence {
     int n_neighbors;                   /* chunks that have theirs, perhaps not yet published */
     int n_searched;                    /* times that passages were put into the prompt, likewise */
     bool seeks_passages;               /* the lookup is for them */
+    bool reads_pictures;               /* it is parked until the next is over */
+    struct picture_job *reading;       /* a reference: the found pictures that may stand in the prompt; NULL: none */
     struct filter *filter;             /* held: of its searches, the request's and its principal's */
     struct lookup lookup;              /* keeps the snapshot of the first for all */
     struct buffer query_text;
@@ -178,13 +183,25 @@ void engine_look_up(struct engine_sequence *s, int first, int n);
 
 /* Looks for passages, or takes those given, and puts them into the prompt in the place of earlier ones. */
 void engine_seek_passages(struct engine_sequence *s);
-/* The lookup for them is done. */
+/* The lookup for them is done; and then, the pictures among them are decoded. */
 void engine_accept_passages(struct engine_sequence *s);
+void engine_accept_pictures(struct engine_sequence *s);
 /* Whether others are to be sought behind the tokens written so far. */
 static inline bool engine_passages_are_due(const struct engine_sequence *s) {
     int every = s->generation->asked.passages.every;
     return s->generation->asked.passages.search && every > 0 && s->n_ids % every == 0;
 }
+
+/* engine_found.c: pictures of the search whose hits have come last. */
+
+/* Has them decoded and parks the sequence. False: there are none to decode. */
+bool engine_read_found(struct engine_sequence *s);
+/* They are decoded, as far as they can be. */
+void engine_note_found(struct engine_sequence *s);
+/* Those that were, the most similar first, and their places in s->reading->set; returns how many. */
+int engine_list_found(const struct engine_sequence *s, struct passage_picture *out, int *places);
+/* Notes those that do not stand in the prompt. */
+void engine_tell_found(struct engine_sequence *s, const struct passage_picture *pictures, int n);
 
 /* engine_pictures.c */
 

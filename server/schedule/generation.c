@@ -28,6 +28,7 @@ static void prepare_found(struct generation *g, const struct generation_rows *ro
     if (passages->search && passages->every > 0) a->n_searches += asked->max_tokens / passages->every;
     a->found_room = a->n_searches + (asked->neighbors.search ? a->chunks_room : 0);
     a->search_rows = xcalloc((size_t)a->n_searches, sizeof *a->search_rows);
+    a->seen = xcalloc((size_t)a->n_searches, sizeof *a->seen);
     a->found = xcalloc((size_t)a->found_room, sizeof *a->found);
 }
 
@@ -86,6 +87,7 @@ static void request_clear(struct generation_request *asked) {
 
 static void answer_clear(struct generation_answer *a) {
     for (int j = 0; j < a->found_room; j++) hits_free(&a->found[j]);
+    for (int j = 0; j < a->n_searches; j++) found_pictures_free(&a->seen[j]);
     pthread_mutex_destroy(&a->lock);
     buffer_free(&a->text);
     free(a->ids);
@@ -96,6 +98,7 @@ static void answer_clear(struct generation_answer *a) {
     free(a->ranks);
     free(a->found);
     free(a->search_rows);
+    free(a->seen);
     free(a->neighbor_shares);
     free(a->passage_shares);
     snapshot_release(a->snapshot);

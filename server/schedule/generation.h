@@ -15,6 +15,7 @@
 #include "retro/run/session.h"
 #include "retro/text/tokenizer.h"
 #include "server/access/principal.h"
+#include "server/schedule/found_pictures.h"
 #include "server/schedule/picture_set.h"
 #include "server/schedule/stops.h"
 
@@ -46,13 +47,20 @@ struct generation_passages {
     int n_given;
 };
 
+/* Passages as they stand in a prompt. */
+struct placed_text {
+    struct text_span text;
+    const char *foreign; /* [text.size] 0 where a byte is of the template's words for a picture, 1 elsewhere */
+};
+
 /* How passages stand in a prompt. Zeroed: before it, sought by its end. */
 struct generation_place {
     struct text_span query; /* owned: what they are sought by; text NULL: the prompt's end */
     /* Appends the whole prompt with these passages in it to *ids. The engine's thread calls it. NULL: they stand
      * before the prompt. */
-    enum status (*compose)(const void *context, struct text_span passages, struct tokens *ids, struct error *e);
-    void *context; /* owned, let go of by `close` */
+    enum status (*compose)(const void *context, struct placed_text passages, struct tokens *ids, struct error *e);
+    int pictures_before; /* of the request's, how many stand before them */
+    void *context;       /* owned, let go of by `close` */
     void (*close)(void *context);
 };
 
@@ -155,11 +163,12 @@ struct generation_answer {
     int n_chunks;     /* that can close */
     int chunks_room;  /* the same, whatever passages are put into the prompt */
     /* Passages that were found for the prompt, n_searches times, and then the neighbours of each chunk. */
-    struct hits *found; /* [n_searches + chunks] */
-    int n_searches;     /* at most */
-    int *search_rows;   /* [n_searches] the row from which on these passages are read */
-    int found_room;     /* entries of found */
-    atomic_bool away;   /* the collection did not answer, and some of it was written without neighbours */
+    struct hits *found;          /* [n_searches + chunks] */
+    int n_searches;              /* at most */
+    struct found_pictures *seen; /* [n_searches] the pictures among these passages */
+    int *search_rows;            /* [n_searches] the row from which on these passages are read */
+    int found_room;              /* entries of found */
+    atomic_bool away;            /* the collection did not answer, and some of it was written without neighbours */
     /* With tell_attention, rows of share_columns: what each row of the sequence gives to the neighbours that it reads,
      * [rows]; and what each token of the answer gives to the prompt's passages as it is written, [max_tokens]. */
     float *neighbor_shares, *passage_shares;

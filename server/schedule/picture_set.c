@@ -46,6 +46,24 @@ void picture_set_add(struct picture_set *p, float *pixels, const struct picture_
     p->n++;
 }
 
+static void borrow_picture(struct picture_set *to, const struct picture_set *from, int i) {
+    to->list[to->n] = from->list[i];
+    append_names(to, &from->list[i]);
+    to->n++;
+}
+
+struct picture_set *picture_set_join(struct picture_set *around, int n_before, struct picture_set *within,
+                                     const int *chosen, int n) {
+    int n_around = around ? around->n : 0;
+    struct picture_set *p = picture_set_open(within->model, n_around + n);
+    p->lenders[0] = picture_set_hold(within);
+    p->lenders[1] = picture_set_hold(around);
+    for (int i = 0; i < n_before; i++) borrow_picture(p, around, i);
+    for (int i = 0; i < n; i++) borrow_picture(p, within, chosen[i]);
+    for (int i = n_before; i < n_around; i++) borrow_picture(p, around, i);
+    return p;
+}
+
 struct picture_set *picture_set_hold(struct picture_set *p) {
     if (p) atomic_fetch_add(&p->references, 1);
     return p;
@@ -53,7 +71,8 @@ struct picture_set *picture_set_hold(struct picture_set *p) {
 
 void picture_set_release(struct picture_set *p) {
     if (p == NULL || atomic_fetch_sub(&p->references, 1) != 1) return;
-    for (int i = 0; i < p->n; i++) free(p->list[i].pixels);
+    for (int i = 0; i < p->n && p->lenders[0] == NULL; i++) free(p->list[i].pixels);
+    for (size_t i = 0; i < ARRAY_COUNT(p->lenders); i++) picture_set_release(p->lenders[i]);
     free(p->list);
     free(p->names);
     free(p);

@@ -11,7 +11,7 @@
 #include "retro/text/tokenizer.h"
 
 struct set_picture {
-    float *pixels; /* [tiles, 3, height, width] owned */
+    float *pixels; /* [tiles, 3, height, width] owned, but in a set of others' pictures */
     struct picture_cut cut;
     struct row_name name; /* of its first row */
     int rows;             /* that the decoder reads */
@@ -23,12 +23,17 @@ struct picture_set {
     struct set_picture *list;  /* [n] */
     struct row_name *names;    /* of all rows, in the order of the pictures */
     int n, n_rows;
+    struct picture_set *lenders[2]; /* held: the pixels are theirs; NULL: they are the set's own */
 };
 
 /* Empty, with one reference and room for so many. */
 struct picture_set *picture_set_open(const struct model *m, int room);
 /* Adds a picture, whose pixels are the set's from here on. */
 void picture_set_add(struct picture_set *p, float *pixels, const struct picture_cut *cut);
+/* A set with the pictures of `around` and, behind the first n_before of these, the n of `within` that `chosen` numbers.
+ * `around` may be NULL. */
+struct picture_set *picture_set_join(struct picture_set *around, int n_before, struct picture_set *within,
+                                     const int *chosen, int n);
 struct picture_set *picture_set_hold(struct picture_set *p); /* of NULL: NULL */
 void picture_set_release(struct picture_set *p);             /* of NULL: nothing */
 

@@ -3,10 +3,13 @@
 
 #include <stdlib.h>
 
+#include "config/base/data_url.h"
 #include "server/schedule/worker.h"
 
 /* Small files may be large pictures, which take long to decode: a request's all together have a limit, too. */
 static const int64_t MOST_PIXELS = 1 << 26;
+/* A request and a document are no larger, and neither is a file in one. */
+static const size_t MOST_BYTES = (size_t)1 << 31;
 
 struct picture_thread {
     struct worker *worker;
@@ -20,6 +23,7 @@ struct picture_job *picture_job_open(const struct sight *sight, int n, struct pr
     j->sight = sight;
     j->files = xcalloc((size_t)n + 1, sizeof *j->files);
     j->n = n;
+    for (int i = 0; i < n; i++) j->files[i].place = -1;
     j->set = picture_set_open(sight->model, n);
     j->waker = waker;
     atomic_init(&j->references, 1);
@@ -37,8 +41,10 @@ void picture_job_release(struct picture_job *j) {
     free(j);
 }
 
+void picture_job_hurry(struct picture_job *j) { atomic_store(&j->cancelled, true); }
+
 void picture_job_cancel(struct picture_job *j) {
-    atomic_store(&j->cancelled, true);
+    picture_job_hurry(j);
     pthread_mutex_lock(&j->lock);
     j->waker.wake = NULL;
     pthread_mutex_unlock(&j->lock);
@@ -60,32 +66,47 @@ static void end_job(struct turn *turn) {
     picture_job_release(j);
 }
 
-static enum status check_pixels(const struct picture_set *set, struct error *e) {
-    int64_t pixels = 0;
+static enum status check_pixels(const struct picture_set *set, const struct sight_tiles *tiles, struct error *e) {
+    int64_t pixels = (int64_t)tiles->cut.original_height * tiles->cut.original_width;
     for (int i = 0; i < set->n; i++)
         pixels += (int64_t)set->list[i].cut.original_height * set->list[i].cut.original_width;
     if (pixels <= MOST_PIXELS) return STATUS_OK;
-    return error_set(e, STATUS_TOO_LARGE,
-                     "the pictures of the conversation have more than %lld pixels together: send smaller ones",
+    return error_set(e, STATUS_TOO_LARGE, "the pictures have more than %lld pixels together: send smaller ones",
                      (long long)MOST_PIXELS);
+}
+
+static enum status take_bytes(struct picture_file *file, struct error *e) {
+    struct text_span type;
+    return file->url.text ? data_url_read(&file->bytes, &type, file->url, MOST_BYTES, e) : STATUS_OK;
+}
+
+static enum status read_file(struct picture_job *j, struct picture_file *file) {
+    struct sight_tiles tiles;
+    struct error *e = &file->error;
+    if (take_bytes(file, e)) return e->status;
+    if (sight_read(&tiles, j->sight, (struct text_span){file->bytes.data, file->bytes.size}, e)) return e->status;
+    if (check_pixels(j->set, &tiles, e)) {
+        free(tiles.pixels);
+        return e->status;
+    }
+    file->place = j->set->n;
+    picture_set_add(j->set, tiles.pixels, &tiles.cut);
+    return STATUS_OK;
 }
 
 /* One picture more. */
 static enum status read_next(const struct picture_thread *t, struct picture_job *j) {
     struct picture_file *file = &j->files[j->n_done];
-    struct sight_tiles tiles;
     if (principal_is_late(&j->principal, time_now()))
         return error_set(&j->error, STATUS_CANCELLED,
                          "the pictures were not read in time (option server.request_timeout)");
     if (worker_is_stopped(t->worker) || atomic_load(&j->cancelled))
         return error_set(&j->error, STATUS_CANCELLED, "the request was cancelled: the client left or the server stops");
-    if (sight_read(&tiles, j->sight, (struct text_span){file->bytes.data, file->bytes.size}, &j->error)) {
-        error_prefix(&j->error, "a picture of message %zu", file->message);
-        return j->error.status;
-    }
-    picture_set_add(j->set, tiles.pixels, &tiles.cut);
+    enum status status = read_file(j, file);
     buffer_free(&file->bytes);
-    return check_pixels(j->set, &j->error);
+    if (status == STATUS_OK || j->skips) return STATUS_OK;
+    j->error = file->error;
+    return error_prefix(&j->error, "a picture of message %zu", file->message);
 }
 
 /* The thread. */

@@ -15,8 +15,11 @@ struct picture_thread;
 
 /* The bytes of a picture's file as they came. */
 struct picture_file {
-    struct buffer bytes; /* owned */
-    size_t message;      /* that has it */
+    struct buffer bytes;  /* owned */
+    struct text_span url; /* a data: URL with the bytes, which outlives the job; its text NULL: `bytes` has them */
+    size_t message;       /* that has it */
+    int place;            /* its number in the set, when the job is over; -1: it could not be read */
+    struct error error;   /* then */
 };
 
 /* The pictures of one request. The asker and the thread have a reference each. */
@@ -27,6 +30,7 @@ struct picture_job {
     const struct sight *sight;
     struct picture_file *files; /* [n] */
     int n;
+    bool skips;              /* a picture that cannot be read is left out; else the job ends with its error */
     struct picture_set *set; /* what is ready; the asker's to read when the job is over */
     atomic_bool cancelled;
     atomic_int references;
@@ -40,6 +44,8 @@ struct picture_job {
 struct picture_job *picture_job_open(const struct sight *sight, int n, struct principal who, struct waker waker);
 /* Nobody waits any more: waker is not called after this returns. */
 void picture_job_cancel(struct picture_job *j);
+/* Nobody waits for the pictures: the job is over soon, and waker is called. */
+void picture_job_hurry(struct picture_job *j);
 bool picture_job_is_over(struct picture_job *j);
 void picture_job_release(struct picture_job *j); /* NULL: nothing */
 

@@ -16,6 +16,7 @@ struct engine_sequence *sequence_open(struct engine *x, struct generation *g) {
     s->n_rows = g->asked.n_prompt;
     s->source = g->asked.source;
     s->n_source = g->asked.n_source;
+    s->pictures = picture_set_hold(g->asked.pictures);
     s->stop_string = s->stop_id = -1;
     s->submitted = time_now();
     /* The answer goes on where the prompt ends; behind a decoder's start id alone it is a text of its own. */
@@ -38,6 +39,8 @@ void sequence_free(struct engine_sequence *s) {
     guided_close(s);
     free(s->neighbors);
     free(s->given);
+    picture_set_release(s->pictures);
+    picture_job_release(s->reading);
     free(s->composed_rows);
     free(s->composed_source);
     free(s->forced);
@@ -204,6 +207,7 @@ void sequence_finish(struct engine_sequence *s, enum finish how, const struct er
         sequence_free(s);
         return;
     }
+    if (s->reads_pictures) picture_job_hurry(s->reading);
     s->state = SEQUENCE_LEFT;
     x->n_parked--;
     x->n_left++;

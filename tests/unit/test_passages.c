@@ -105,10 +105,11 @@ static void expect_passages(const struct tokenizer *t, int max_tokens, const cha
     struct hit found[] = {hit_of("b", text, "Yes", 0.9F), hit_of("a", text, "last", 0.8F),
                           hit_of("a", text, "first", 0.7F), hit_of("b", text, "Is it", 0.6F)};
     struct hits hits = {.list = found, .n = ARRAY_COUNT(found)};
-    struct passage_options o = {"[{number}] {title}: {text}\n", max_tokens};
+    struct passage_options o = {.template = "[{number}] {title}: {text}\n", .max_tokens = max_tokens};
+    struct passage_sources from = {.hits = &hits};
     struct passages out = {0};
     struct error e = {0};
-    if (passages_write(&o, t, &hits, 1000, &out, &e)) fail_msg("%s", e.text);
+    if (passages_write(&o, t, &from, 1000, &out, &e)) fail_msg("%s", e.text);
     assert_int_equal(out.n, n);
     assert_int_equal(out.text.size, strlen(expected));
     if (n > 0) assert_memory_equal(out.text.data, expected, strlen(expected));
@@ -116,9 +117,7 @@ static void expect_passages(const struct tokenizer *t, int max_tokens, const cha
     passages_free(&out);
 }
 
-/* One byte is one token. The least similar are dropped, and what is left is numbered. */
-static void test_budget(void **state) {
-    (void)state;
+static struct tokenizer *open_bytes(void) {
     static const char json[] =
         "{\"added_tokens\": [{\"id\": 0, \"content\": \"<unk>\", \"special\": true}], \"model\": {\"type\": \"BPE\", "
         "\"unk_token\": \"<unk>\", \"vocab\": {\"<unk>\": 0}, \"merges\": []}, \"pre_tokenizer\": {\"type\": "
@@ -126,6 +125,13 @@ static void test_budget(void **state) {
     struct tokenizer *t;
     struct error e = {0};
     if (tokenizer_open_json(&t, json, sizeof json - 1, &e)) fail_msg("%s", e.text);
+    return t;
+}
+
+/* One byte is one token. The least similar are dropped, and what is left is numbered. */
+static void test_budget(void **state) {
+    (void)state;
+    struct tokenizer *t = open_bytes();
     expect_passages(t, 500, "[1] b: Is it (the second?) Yes!\n[2] a: The first sentence.\n[3] a: The last one\n", 3);
     expect_passages(t, 70, "[1] b: Yes!\n[2] a: The first sentence.\n[3] a: The last one\n", 3);
     expect_passages(t, 50, "[1] b: Yes!\n[2] a: The last one\n", 2);
@@ -134,12 +140,60 @@ static void test_budget(void **state) {
     tokenizer_close(t);
 }
 
+/* Pictures of documents a and b and of one that is not found, of 100, 50 and 10 rows; *stand has a letter for each that
+ * stands, in the order of the text. */
+static void expect_pictures(const struct tokenizer *t, int room, const char *expected, const char *stand, int rows) {
+    struct hit found[] = {hit_of("b", text, "Yes", 0.9F), hit_of("a", text, "last", 0.8F),
+                          hit_of("a", text, "first", 0.7F)};
+    struct hits hits = {.list = found, .n = ARRAY_COUNT(found)};
+    struct passage_picture pictures[] = {{"a", 100, true}, {"b", 50, true}, {"c", 10, true}};
+    struct picture_words words = {.text = {.data = (char[]){"(p)"}, .size = 3}};
+    struct passage_options o = {.template = "{number}{text}\n", .max_tokens = 100, .words = &words};
+    struct passage_sources from = {&hits, pictures, ARRAY_COUNT(pictures)};
+    struct passages out = {0};
+    struct error e = {0};
+    for (int i = 0; i < 3; i++) tokens_append(&words.ids, 7 + i, 0);
+    if (passages_write(&o, t, &from, room, &out, &e)) fail_msg("%s", e.text);
+
+    buffer_append(&out.text, "", 1);
+    assert_string_equal(out.text.data, expected);
+    assert_int_equal(out.n_pictures, strlen(stand));
+    for (int i = 0; i < out.n_pictures; i++) {
+        assert_int_equal(pictures[out.pictures[i]].document[0], stand[i]);
+        assert_true(pictures[out.pictures[i]].stands);
+    }
+    assert_false(pictures[2].stands);
+    assert_int_equal(out.picture_rows, rows);
+    assert_int_equal(out.ends[out.n - 1], out.ids.n - out.n_pictures + rows);
+    assert_true(out.ends[out.n - 1] <= room);
+    assert_int_equal(out.foreign.size, strlen(expected));
+    for (size_t i = 0; i < out.foreign.size; i++) {
+        bool within = false;
+        for (size_t j = i < 2 ? 0 : i - 2; j <= i; j++) within = within || strncmp(expected + j, "(p)", 3) == 0;
+        assert_int_equal(out.foreign.data[i], !within);
+    }
+    tokens_free(&words.ids);
+    passages_free(&out);
+}
+
+/* A picture stands in the first passage of its document, as long as the texts leave room for it. */
+static void test_pictures(void **state) {
+    (void)state;
+    struct tokenizer *t = open_bytes();
+    expect_pictures(t, 1000, "1(p)Yes!\n2(p)The first sentence.\n3The last one\n", "ba", 150);
+    expect_pictures(t, 41 + 154, "1(p)Yes!\n2(p)The first sentence.\n3The last one\n", "ba", 150);
+    expect_pictures(t, 41 + 153, "1Yes!\n2(p)The first sentence.\n3The last one\n", "a", 100);
+    expect_pictures(t, 41 + 102, "1Yes!\n2(p)The first sentence.\n3The last one\n", "a", 100);
+    expect_pictures(t, 41 + 101, "1(p)Yes!\n2The first sentence.\n3The last one\n", "b", 50);
+    expect_pictures(t, 41 + 51, "1Yes!\n2The first sentence.\n3The last one\n", "", 0);
+    tokenizer_close(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sentences),
-        cmocka_unit_test(test_no_sentence_is_near),
-        cmocka_unit_test(test_joined_and_ordered),
-        cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_sentences),          cmocka_unit_test(test_no_sentence_is_near),
+        cmocka_unit_test(test_joined_and_ordered), cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_pictures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

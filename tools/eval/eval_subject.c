@@ -22,7 +22,7 @@ enum status subject_open(struct subject *s, const struct config *c, const char *
                          tokenizer_vocab_size(s->tokenizer), s->info->vocab);
     s->k = c->retrieval.k ? c->retrieval.k : s->info->num_neighbors;
     s->min_similarity = (float)c->retrieval.min_similarity;
-    s->passages = (struct passage_options){c->retrieval.template, c->retrieval.prompt_tokens};
+    s->passages = (struct passage_options){.template = c->retrieval.template, .max_tokens = c->retrieval.prompt_tokens};
     s->grid = (enum grid_mode)c->retrieval.grid;
     s->every = c->retrieval.every;
     return STATUS_OK;

@@ -115,7 +115,8 @@ static enum status write_head(struct ppl *p, const struct hits *hits, struct tok
                               struct error *e) {
     struct passages passages = {0};
     const struct passage_options *o = &p->model.passages;
-    enum status status = passages_write(o, p->model.tokenizer, hits, o->max_tokens, &passages, e);
+    struct passage_sources from = {.hits = hits};
+    enum status status = passages_write(o, p->model.tokenizer, &from, o->max_tokens, &passages, e);
     if (p->begin >= 0) tokens_append(head, p->begin, 0);
     for (int i = 0; i < passages.ids.n && status == STATUS_OK; i++) {
         tokens_append(head, passages.ids.ids[i], 0);
