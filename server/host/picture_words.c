@@ -9,7 +9,7 @@ static const char with_picture[] =
     "\"text\": \"probeoftext\"}]}]";
 static const char without[] = "[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"probeoftext\"}]}]";
 
-/* What the template writes before the text of such a conversation; *before is the number of its bytes. */
+/* The text of such a conversation follows what the template writes of itself, *before bytes. */
 static enum status render(const struct chat *c, struct text_span conversation, struct template_output *out,
                           size_t *before, struct error *e) {
     struct json *messages;
