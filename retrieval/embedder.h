@@ -13,11 +13,17 @@ enum embed_role {
     EMBED_ROLES
 };
 
+/* A picture as an embedder reads it. */
+struct embedder_picture {
+    float *pixels; /* [3, height, width] owned */
+    int height, width;
+};
+
 struct embed_request {
-    const struct text_span *texts;
+    const struct text_span *texts;           /* [n] */
+    const struct embedder_picture *pictures; /* [n] in place of texts, for an embedder that sees; NULL: none */
     int n;
     struct text_span query; /* a reranker reads each text beside it */
-    bool pictures;          /* the texts are the bytes of picture files: only for an embedder that sees */
     enum embed_role role;
     int dimensions; /* of a vector, 1 .. dim: its first numbers, brought to unit length (Matryoshka); 0: dim */
     float *vectors; /* [n, dimensions], in the order of the texts: unit length, or zeros for a text without tokens, so
@@ -36,10 +42,19 @@ struct embedder {
     const char *prompts[EMBED_ROLES]; /* never NULL; vectors of other prompts do not mix either */
     /* One caller at a time. STATUS_INVALID where dimensions is out of range. */
     enum status (*embed)(void *self, const struct embed_request *r, struct error *e);
+    /* The picture of a file's bytes. Any number of callers, beside one of embed. NULL: the embedder does not see. */
+    enum status (*read_picture)(const void *self, struct text_span file, struct embedder_picture *out, struct error *e);
     void *self;
 };
 
 static inline enum status embedder_embed(const struct embedder *embedder, const struct embed_request *r,
                                          struct error *e) {
     return embedder->embed(embedder->self, r, e);
+}
+
+/* STATUS_UNSUPPORTED of an embedder that does not see, STATUS_INVALID and STATUS_TOO_LARGE of the file. */
+static inline enum status embedder_read_picture(const struct embedder *embedder, struct text_span file,
+                                                struct embedder_picture *out, struct error *e) {
+    if (embedder->sees) return embedder->read_picture(embedder->self, file, out, e);
+    return error_set(e, STATUS_UNSUPPORTED, "the embedder %s reads texts, no pictures", embedder->name);
 }

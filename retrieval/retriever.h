@@ -27,11 +27,11 @@ struct retriever_choice {
 };
 
 struct retriever_query {
-    struct text_span text; /* embedded as the documents were */
-    bool picture;          /* the text is the bytes of a picture's file; only vectors find by it */
-    const float *vector;   /* [dim], unit length, in place of the text; NULL: none */
-    int k;                 /* at most so many hits; 0 or less: none */
-    int r;                 /* tokens of a hit for a model that reads hits by cross attention; 0: none are wanted */
+    struct text_span text;                  /* embedded as the documents were */
+    const struct embedder_picture *picture; /* in place of the text; only vectors find by it; NULL: none */
+    const float *vector;                    /* [dim], unit length, in place of the text; NULL: none */
+    int k;                                  /* at most so many hits; 0 or less: none */
+    int r; /* tokens of a hit for a model that reads hits by cross attention; 0: none are wanted */
     struct retriever_choice choice;
     float min_similarity;  /* the floor of the cosine; -1: none */
     struct filter *filter; /* documents that may be found; borrowed. NULL: all */

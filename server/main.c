@@ -95,6 +95,7 @@ static enum status open_parts(struct server *s, struct error *e) {
     const struct config *c = &s->config;
     struct error contradiction;
     if (check_limits(c, &contradiction)) log_warn("%s", contradiction.text);
+    if (parts_open_pictures(&s->parts, c, e)) return e->status;
     if (decoder_part_open(&s->parts.decoders[0], c, true, e) || parts_open_others(&s->parts, c, e)) return e->status;
     return STATUS_OK;
 }

@@ -46,6 +46,14 @@ void parts_init(struct parts *p, const struct config *c) {
     p->served_embedders = xcalloc(most, sizeof *p->served_embedders);
 }
 
+enum status parts_open_pictures(struct parts *p, const struct config *c, struct error *e) {
+    /* One request for each connection, and what the engine reads for those that it writes. */
+    int capacity = c->server.max_connections + engine_lookups(c->server.max_sequences);
+    if (picture_thread_open(&p->pictures, capacity, e)) return e->status;
+    for (size_t i = 0; i <= c->model.others.count; i++) p->decoders[i].pictures = p->pictures;
+    return STATUS_OK;
+}
+
 static char *part_name(const char *name, const char *path) { return name[0] ? xstrdup(name) : path_name(path); }
 
 static void log_sampling(const struct decoder_part *d, const struct config *c) {
@@ -209,7 +217,7 @@ static void open_words(struct decoder_part *d) {
 }
 
 /* Pictures are refused where the folder does not say what to make of them; all else works. */
-static enum status open_sight(struct decoder_part *d, const struct config *c, struct error *e) {
+static enum status open_sight(struct decoder_part *d, struct error *e) {
     const struct model *m = d->opened.model;
     if (model_info(m)->picture_rows == 0) return STATUS_OK;
     if (model_info(m)->max_positions > 0) {
@@ -220,7 +228,7 @@ static enum status open_sight(struct decoder_part *d, const struct config *c, st
     if (status == STATUS_OK) {
         log_info("pictures: the tower reads them in %d rows", model_info(m)->picture_rows);
         open_words(d);
-        return picture_thread_open(&d->pictures, c->server.max_connections, e);
+        return STATUS_OK;
     }
     d->sight.model = NULL;
     if (status != STATUS_NOT_FOUND) return status;
@@ -234,7 +242,7 @@ enum status decoder_part_open(struct decoder_part *d, const struct config *c, bo
     if (tokenizer_opening_finish(&d->opening, &d->tokenizer, e)) return e->status;
     log_model(d);
     log_sampling(d, c);
-    if (check_vocabulary(info, d->tokenizer, d->path, e) || open_chat(d, e) || open_sight(d, c, e) ||
+    if (check_vocabulary(info, d->tokenizer, d->path, e) || open_chat(d, e) || open_sight(d, e) ||
         take_fingerprint(d, e))
         return e->status;
     d->mode = retrieval_mode_of(RETRIEVAL_AUTO, info->chunk_length > 0);
@@ -352,6 +360,7 @@ static enum status serve_decoder(const struct decoder_part *d, const struct conf
         .grammars = d->grammars,
         .retrieval = d->retrieval,
         .retriever = d->documents.retriever,
+        .embedder = d->retrieval ? &d->documents.embedder : NULL,
         .library = d->documents.library,
         .document_thread = d->changes,
         .filter = d->documents.filter,
@@ -383,12 +392,14 @@ static enum status serve_decoder(const struct decoder_part *d, const struct conf
     return check_context(c, info, &out->limits.context, e);
 }
 
-static void serve_embedder(const struct embedder_part *part, const struct config *c, struct served_embedder *out) {
+static void serve_embedder(const struct embedder_part *part, struct picture_thread *pictures, const struct config *c,
+                           struct served_embedder *out) {
     *out = (struct served_embedder){
         .id = part->name,
         .embedder = part->embedder,
         .tokenizer = part->tokenizer,
         .thread = part->thread,
+        .picture_thread = pictures,
         .limits = {.vocab = tokenizer_vocab_size(part->tokenizer),
                    .context = part->embedder->max_tokens,
                    .max_prompts = c->server.max_inputs,
@@ -409,7 +420,7 @@ enum status parts_serve(struct parts *p, const struct config *c, struct api *a, 
         limits_raise(&a->largest, &p->served[i].limits);
     }
     for (int i = 0; i < p->n_embedders; i++) {
-        serve_embedder(&p->embedders[i], c, &p->served_embedders[i]);
+        serve_embedder(&p->embedders[i], p->pictures, c, &p->served_embedders[i]);
         limits_raise(&a->largest_embedder, &p->served_embedders[i].limits);
     }
     a->models = p->served;
@@ -417,7 +428,7 @@ enum status parts_serve(struct parts *p, const struct config *c, struct api *a, 
     a->embedders = p->served_embedders;
     a->n_embedders = p->n_embedders;
     if (p->reranker.name) {
-        serve_embedder(&p->reranker, c, &p->served_reranker);
+        serve_embedder(&p->reranker, NULL, c, &p->served_reranker);
         a->reranker = &p->served_reranker;
     }
     return STATUS_OK;
@@ -426,7 +437,7 @@ enum status parts_serve(struct parts *p, const struct config *c, struct api *a, 
 /* The end. */
 
 void parts_stop(struct parts *p) {
-    for (int i = 0; i < p->n_decoders; i++) picture_thread_stop(p->decoders[i].pictures);
+    picture_thread_stop(p->pictures);
     for (int i = 0; i < p->n_decoders; i++) engine_stop(p->decoders[i].engine);
     for (int i = 0; i < p->n_decoders; i++) retrieval_thread_stop(p->decoders[i].retrieval);
     for (int i = 0; i < p->n_decoders; i++) document_thread_stop(p->decoders[i].changes);
@@ -448,7 +459,6 @@ static void embedder_part_close(struct embedder_part *part) {
 }
 
 static void decoder_part_close(struct decoder_part *d) {
-    picture_thread_close(d->pictures);
     engine_close(d->engine);
     grammars_close(d->grammars);
     retrieval_thread_close(d->retrieval);
@@ -469,6 +479,7 @@ void parts_close(struct parts *p) {
     embedder_part_close(&p->reranker);
     for (int i = p->n_embedders - 1; i >= 0; i--) embedder_part_close(&p->embedders[i]);
     for (int i = p->n_decoders - 1; i >= 0; i--) decoder_part_close(&p->decoders[i]);
+    picture_thread_close(p->pictures);
     free(p->decoders);
     free(p->embedders);
     free(p->served);

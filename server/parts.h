@@ -17,11 +17,11 @@ struct decoder_part {
     char fingerprint[40];             /* "fp_", the model's checksum, and that of how it computes */
     struct tokenizer_opening opening; /* started before the model is loaded, or not at all */
     struct tokenizer *tokenizer;
-    struct chat *chat;  /* NULL: the model has no chat template */
-    struct sight sight; /* model NULL: it reads no pictures; this and the next */
-    struct picture_thread *pictures;
-    enum retrieval_mode mode;   /* of retrieval, where a request does not say */
-    struct documents documents; /* this and the next only with retrieval.collection */
+    struct chat *chat;               /* NULL: the model has no chat template */
+    struct sight sight;              /* model NULL: it reads no pictures */
+    struct picture_thread *pictures; /* borrowed */
+    enum retrieval_mode mode;        /* of retrieval, where a request does not say */
+    struct documents documents;      /* this and the next only with retrieval.collection */
     struct retrieval_thread *retrieval;
     struct tokenizer *cutter; /* that the collection is cut with, where it is not the model's */
     struct document_thread *changes;
@@ -40,6 +40,7 @@ struct embedder_part {
 };
 
 struct parts {
+    struct picture_thread *pictures;
     struct decoder_part *decoders; /* [n_decoders] the first is that of model.path */
     int n_decoders;
     struct embedder_part *embedders; /* [n_embedders] the first is the collection's, where there is one */
@@ -56,6 +57,8 @@ enum status parts_engine_options(struct engine_options *o, const struct config *
 
 /* Room for all that the configuration names; parts_close frees it. */
 void parts_init(struct parts *p, const struct config *c);
+/* The thread that reads pictures for all models, before any of them. */
+enum status parts_open_pictures(struct parts *p, const struct config *c, struct error *e);
 /* The tokenizer and, for the first one, the collection; then the engine. The model is open. */
 enum status decoder_part_open(struct decoder_part *d, const struct config *c, bool documents, struct error *e);
 /* The collection's embedder and model.others, after the first decoder. */

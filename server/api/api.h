@@ -27,15 +27,16 @@ struct served_model {
     const char *fingerprint; /* of the model and of how it computes: the same one, the same answers */
     const struct model_info *info;
     const struct tokenizer *tokenizer;
-    int eod;                   /* begins an empty text and pads others, -1: none */
-    struct end_ids ends;       /* what ends a text */
-    const struct chat *chat;   /* its chat templates, NULL: it has none */
-    const struct sight *sight; /* NULL: it reads no pictures; this and the next */
-    struct picture_thread *picture_thread;
+    int eod;                               /* begins an empty text and pads others, -1: none */
+    struct end_ids ends;                   /* what ends a text */
+    const struct chat *chat;               /* its chat templates, NULL: it has none */
+    const struct sight *sight;             /* NULL: it reads no pictures */
+    struct picture_thread *picture_thread; /* for it, and for its collection's embedder */
     struct engine *engine;
     struct grammars *grammars;
     struct retrieval_thread *retrieval;      /* NULL: the model has no collection of its own */
     struct retriever *retriever;             /* likewise */
+    const struct embedder *embedder;         /* likewise */
     struct library *library;                 /* likewise */
     struct document_thread *document_thread; /* likewise */
     struct filter *filter;                   /* of all its searches; NULL: none */
@@ -60,6 +61,7 @@ struct served_embedder {
     const struct embedder *embedder;
     const struct tokenizer *tokenizer;
     struct embedding_thread *thread;
+    struct picture_thread *picture_thread;
     struct request_limits limits;
 };
 

@@ -25,7 +25,8 @@ static bool take_files(struct picture_job *j, const struct json *messages, struc
             char of[40];
             if (!picture_part_is(part)) continue;
             snprintf(of, sizeof of, "message %zu", i);
-            j->files[n].message = i;
+            j->files[n].of = "message";
+            j->files[n].number = i;
             if (!picture_part_read(part, "messages", of, &j->files[n].bytes, f)) return false;
             n++;
         }
@@ -53,7 +54,7 @@ bool chat_pictures_start(const struct served_model *model, const struct json *me
                            "the conversation has %zu pictures of at least %d tokens each; the limit is %d tokens (the "
                            "model's, or option server.max_context)",
                            n, sight_least_rows(model->sight), model->limits.context);
-    struct picture_job *j = picture_job_open(model->sight, (int)n, *who, waker);
+    struct picture_job *j = picture_job_open(&(struct picture_reader){.sight = model->sight}, (int)n, *who, waker);
     if (take_files(j, messages, f) && ask_thread(model, j, f)) {
         *out = j;
         return true;

@@ -4,12 +4,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Pictures whose pixels lie in memory together. */
+enum { PICTURES_OF_PART = 16 };
+
+static void free_pixels(struct embed_answer *a) {
+    for (int i = 0; a->pictures && i < a->n; i++) {
+        free(a->pictures[i].pixels);
+        a->pictures[i] = (struct embedder_picture){0};
+    }
+}
+
 static void embed_release(struct embed_answer *a) {
     if (atomic_fetch_sub(&a->references, 1) != 1) return;
     for (int i = 0; i < a->n && a->owned; i++) free(a->owned[i]);
+    free_pixels(a);
+    picture_job_release(a->reading);
+    principal_release(&a->principal);
     a->free_request(a);
     pthread_mutex_destroy(&a->lock);
     free(a->owned);
+    free(a->is_picture);
     free(a->pictures);
     free(a->texts);
     free(a->vectors);
@@ -25,27 +39,133 @@ static void embed_done(struct embedding_job *j) {
     embed_release(a);
 }
 
+/* Parts. */
+
+static void set_reading(struct embed_answer *a, struct picture_job *job) {
+    pthread_mutex_lock(&a->lock);
+    struct picture_job *before = a->reading;
+    a->reading = job;
+    pthread_mutex_unlock(&a->lock);
+    picture_job_release(before);
+}
+
+/* The part whose pictures are read goes to the embedder. */
+static bool send_part(struct embed_answer *a, struct failure *f) {
+    size_t first = (size_t)a->first_of_part, dim = (size_t)a->model->embedder->dim;
+    struct error e;
+    a->job = (struct embedding_job){.texts = a->texts + first,
+                                    .pictures = a->pictures ? a->pictures + first : NULL,
+                                    .n = a->n_of_part,
+                                    .query = a->query,
+                                    .first = first == 0 ? a->first : a->others,
+                                    .others = a->others,
+                                    .vectors = a->vectors + first * dim,
+                                    .principal = a->principal,
+                                    .cancelled = &a->cancelled,
+                                    .done = embed_done,
+                                    .context = a};
+    a->done = false;
+    atomic_fetch_add(&a->references, 1);
+    enum status status = embedding_thread_ask(a->model->thread, &a->job, &e);
+    if (status == STATUS_OK) return true;
+    embed_release(a); /* the embedding thread's reference */
+    failure_from_error(f, &e);
+    if (status == STATUS_BUSY) f->retry_after = embedding_thread_retry_after(a->model->thread);
+    return false;
+}
+
+/* A request's text becomes a file's bytes. */
+static void move_file(struct picture_file *file, struct embed_answer *a, int i) {
+    struct request_prompt *p = &a->request.embedding.inputs.all[i];
+    file->bytes = (struct buffer){.data = p->text, .size = p->size, .capacity = p->size + 1};
+    file->of = "input";
+    file->number = (size_t)i;
+    p->text = NULL;
+}
+
+static bool read_pictures(struct embed_answer *a, int n, struct failure *f) {
+    struct picture_reader reader = {.embedder = a->model->embedder};
+    struct picture_job *job = picture_job_open(&reader, n, a->principal, a->waker);
+    struct error e;
+    for (int i = a->first_of_part, filled = 0; i < a->first_of_part + a->n_of_part; i++) {
+        if (!a->is_picture[i]) continue;
+        move_file(&job->files[filled], a, i);
+        filled++;
+    }
+    set_reading(a, job);
+    if (picture_thread_ask(a->model->picture_thread, job, &e) == STATUS_OK) return true;
+    failure_from_error(f, &e);
+    f->retry_after = 1;
+    return false;
+}
+
+/* The next inputs, with so many pictures as may be in memory. */
+static bool begin_part(struct embed_answer *a, struct failure *f) {
+    int n_pictures = 0, end = a->first_of_part;
+    while (end < a->n && !(a->is_picture && a->is_picture[end] && n_pictures == PICTURES_OF_PART)) {
+        n_pictures += a->is_picture && a->is_picture[end];
+        end++;
+    }
+    a->n_of_part = end - a->first_of_part;
+    return n_pictures > 0 ? read_pictures(a, n_pictures, f) : send_part(a, f);
+}
+
+static bool take_pictures(struct embed_answer *a, struct failure *f) {
+    struct picture_job *job = a->reading;
+    if (job->error.status) return failure_from_error(f, &job->error);
+    for (int k = 0; k < job->n; k++) {
+        a->pictures[job->files[k].number] = job->files[k].pixels;
+        job->files[k].pixels = (struct embedder_picture){0};
+    }
+    set_reading(a, NULL);
+    return send_part(a, f);
+}
+
+/* Poll. */
+
+static bool part_is_over(struct embed_answer *a) {
+    pthread_mutex_lock(&a->lock);
+    bool over = a->done;
+    pthread_mutex_unlock(&a->lock);
+    return over;
+}
+
+/* Whatever comes behind what is over; *complete: nothing does. */
+static bool go_on(struct embed_answer *a, bool *complete, struct failure *f) {
+    if (a->reading) return !picture_job_is_over(a->reading) || take_pictures(a, f);
+    if (!part_is_over(a)) return true;
+    if (a->job.status) return failure_from_error(f, &a->job.error);
+    free_pixels(a);
+    a->first_of_part += a->n_of_part;
+    *complete = a->first_of_part == a->n;
+    return *complete || begin_part(a, f);
+}
+
 static enum answer_progress embed_poll(struct answer *base, struct buffer *out) {
     struct embed_answer *a = (struct embed_answer *)base;
-    pthread_mutex_lock(&a->lock);
-    bool done = a->done;
-    pthread_mutex_unlock(&a->lock);
-    if (!done) return ANSWER_WAITING;
-    if (a->job.status == STATUS_OK) {
-        a->write(a, out);
-        return ANSWER_COMPLETE;
-    }
     struct failure f;
-    failure_from_error(&f, &a->job.error);
-    failure_answer(&f, base, out);
+    bool complete = false;
+    if (!go_on(a, &complete, &f))
+        failure_answer(&f, base, out);
+    else if (complete)
+        a->write(a, out);
+    else
+        return ANSWER_WAITING;
     return ANSWER_COMPLETE;
 }
 
-static void embed_cancel(struct answer *base) { atomic_store(&((struct embed_answer *)base)->cancelled, true); }
+static void embed_cancel(struct answer *base) {
+    struct embed_answer *a = (struct embed_answer *)base;
+    atomic_store(&a->cancelled, true);
+    pthread_mutex_lock(&a->lock);
+    if (a->reading) picture_job_hurry(a->reading);
+    pthread_mutex_unlock(&a->lock);
+}
 
 static void embed_close(struct answer *base) {
     struct embed_answer *a = (struct embed_answer *)base;
     embed_cancel(base);
+    if (a->reading) picture_job_cancel(a->reading);
     pthread_mutex_lock(&a->lock);
     a->waker.wake = NULL;
     pthread_mutex_unlock(&a->lock);
@@ -119,7 +239,7 @@ bool embed_answer_add(struct embed_answer *a, const struct request_prompt *p, in
         return failure_set(f, 400, "unsupported_content", field, "%s %d is a picture; %s reads texts", field, i,
                            a->model->id);
     if (p->picture) {
-        a->pictures[i] = true;
+        a->is_picture[i] = true;
         return true;
     }
     if (p->ids && !decode_ids(a, p, i, field, f)) return false;
@@ -137,30 +257,16 @@ bool embed_answer_add(struct embed_answer *a, const struct request_prompt *p, in
 struct answer *embed_answer_send(struct embed_answer *a, const struct principal *who, struct failure *f) {
     struct error e;
     size_t values;
-    int64_t tokens = a->n_tokens; /* another thread has the rest once it is asked */
     if (mul_overflows((size_t)a->n, (size_t)a->model->embedder->dim * sizeof *a->vectors, &values)) values = SIZE_MAX;
     a->vectors = malloc(values);
-    a->job = (struct embedding_job){.texts = a->texts,
-                                    .pictures = a->pictures,
-                                    .n = a->n,
-                                    .query = a->query,
-                                    .first = a->first,
-                                    .others = a->others,
-                                    .vectors = a->vectors,
-                                    .principal = *who,
-                                    .cancelled = &a->cancelled,
-                                    .done = embed_done,
-                                    .context = a};
-    atomic_store(&a->references, 2);
-    enum status status = a->vectors ? STATUS_OK : error_set(&e, STATUS_NO_MEMORY, "no memory for %d vectors", a->n);
-    if (status == STATUS_OK) status = embedding_thread_ask(a->model->thread, &a->job, &e);
-    if (status == STATUS_OK) {
-        principal_charge(who, tokens, 0);
+    a->principal = principal_hold(*who);
+    if (a->vectors == NULL) {
+        error_set(&e, STATUS_NO_MEMORY, "no memory for %d vectors", a->n);
+        failure_from_error(f, &e);
+    } else if (begin_part(a, f)) {
+        principal_charge(who, a->n_tokens, 0);
         return &a->base;
     }
-    failure_from_error(f, &e);
-    if (status == STATUS_BUSY) f->retry_after = embedding_thread_retry_after(a->model->thread);
-    embed_release(a); /* the embedding thread's reference */
     answer_close(&a->base);
     return NULL;
 }

@@ -1,22 +1,28 @@
-/* server/api/embedding.h: texts of a request on their way through an embedder, for /v1/embeddings and /v1/rerank. */
+/* server/api/embedding.h: texts and pictures of a request on their way through an embedder, for /v1/embeddings and
+ * /v1/rerank. Pictures are read before, some of them at a time: the pixels of all would take much memory. */
 #pragma once
 
 #include "server/api/api.h"
 #include "server/api/fields/embedding_fields.h"
 #include "server/schedule/embedding_thread.h"
+#include "server/schedule/picture_thread.h"
 
 /* Texts that wait for their vectors, and then for whoever writes the answer. */
 struct embed_answer {
     struct answer base;
     const struct served_embedder *model;
     struct text_span *texts; /* [n] borrowed from the request */
-    bool *pictures;          /* [n] which of them are bytes of pictures */
+    bool *is_picture;        /* [n] which of them are bytes of pictures */
     char **owned;            /* [n] texts that token ids stand for, or NULL */
     int n;
-    struct text_span query;        /* beside which a reranker reads them */
-    enum embed_role first, others; /* what text 0 is, and the others are */
-    int64_t n_tokens;              /* of all texts, as the embedder reads them */
-    float *vectors;                /* [n, dim] */
+    int first_of_part, n_of_part;      /* the inputs that are on their way */
+    struct embedder_picture *pictures; /* [n] of those, where they are pictures; their pixels owned */
+    struct picture_job *reading;       /* a reference: pictures of the part that are being read; NULL: none are */
+    struct principal principal;        /* held: who asks */
+    struct text_span query;            /* beside which a reranker reads them */
+    enum embed_role first, others;     /* what text 0 is, and the others are */
+    int64_t n_tokens;                  /* of all texts, as the embedder reads them */
+    float *vectors;                    /* [n, dim] */
     void (*write)(struct embed_answer *a, struct buffer *out);
     void (*free_request)(struct embed_answer *a);
     union {
@@ -26,8 +32,8 @@ struct embed_answer {
     struct embedding_job job;
     atomic_bool cancelled;
     atomic_int references;
-    pthread_mutex_t lock; /* guards done and waker */
-    bool done;
+    pthread_mutex_t lock; /* guards done, waker, and that reading is replaced */
+    bool done;            /* the part has its vectors */
     struct waker waker;
 };
 

@@ -67,6 +67,7 @@ static bool embeddings_prepare(struct embed_answer *a, struct api *api, const st
                            (long long)request->dimensions, a->model->id, a->model->embedder->dim);
     int n = request->inputs.n;
     a->texts = xcalloc((size_t)n, sizeof *a->texts);
+    a->is_picture = xcalloc((size_t)n, sizeof *a->is_picture);
     a->pictures = xcalloc((size_t)n, sizeof *a->pictures);
     a->owned = xcalloc((size_t)n, sizeof(char *));
     a->n = n;

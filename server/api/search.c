@@ -1,4 +1,5 @@
-/* server/api/search.c: /v1/retrieval/search: one query, answered by the retrieval thread. */
+/* server/api/search.c: /v1/retrieval/search: one query, answered by the retrieval thread. A picture is read by the
+ * picture thread before. */
 #include <stdlib.h>
 
 #include "server/api/api.h"
@@ -10,13 +11,16 @@ struct search_answer {
     struct answer base;
     struct search_request request;
     struct retriever_query query;
+    const struct served_model *model;
+    struct picture_job *reading; /* a reference: the picture, until it is sought by; NULL: none is */
+    struct embedder_picture picture;
     struct filter *filter; /* of the server, of the client and of the request */
     bool all;              /* the client may see all documents */
     struct hits hits;
     struct lookup lookup;
     atomic_bool cancelled;
     atomic_int references;
-    pthread_mutex_t lock; /* guards done and waker */
+    pthread_mutex_t lock; /* guards done, waker, and that reading ends */
     bool done;
     struct waker waker;
 };
@@ -25,6 +29,8 @@ static void search_release(struct search_answer *s) {
     if (atomic_fetch_sub(&s->references, 1) != 1) return;
     if (s->done && s->lookup.status == STATUS_OK) hits_free(&s->hits);
     snapshot_release(s->lookup.snapshot);
+    picture_job_release(s->reading);
+    free(s->picture.pixels);
     filter_release(s->filter);
     search_request_free(&s->request);
     pthread_mutex_destroy(&s->lock);
@@ -57,8 +63,34 @@ static void write_results(const struct search_answer *s, struct buffer *out) {
     put_object_end(&w);
 }
 
+static bool ask_retrieval(struct search_answer *s, struct failure *f) {
+    struct error e;
+    atomic_fetch_add(&s->references, 1);
+    if (retrieval_thread_ask(s->model->retrieval, &s->lookup, &e) == STATUS_OK) return true;
+    search_release(s); /* the retrieval thread's reference */
+    return failure_from_error(f, &e);
+}
+
+static bool seek_picture(struct search_answer *s, struct failure *f) {
+    struct picture_job *job = s->reading;
+    if (job->error.status) return failure_from_error(f, &job->error);
+    s->picture = job->files[0].pixels;
+    s->query.picture = &s->picture;
+    job->files[0].pixels = (struct embedder_picture){0};
+    pthread_mutex_lock(&s->lock);
+    s->reading = NULL;
+    pthread_mutex_unlock(&s->lock);
+    picture_job_release(job);
+    return ask_retrieval(s, f);
+}
+
 static enum answer_progress search_poll(struct answer *a, struct buffer *out) {
     struct search_answer *s = (struct search_answer *)a;
+    struct failure f;
+    if (s->reading && picture_job_is_over(s->reading) && !seek_picture(s, &f)) {
+        failure_answer(&f, a, out);
+        return ANSWER_COMPLETE;
+    }
     pthread_mutex_lock(&s->lock);
     bool done = s->done;
     pthread_mutex_unlock(&s->lock);
@@ -67,17 +99,23 @@ static enum answer_progress search_poll(struct answer *a, struct buffer *out) {
         write_results(s, out);
         return ANSWER_COMPLETE;
     }
-    struct failure f;
     failure_from_error(&f, &s->lookup.error);
     failure_answer(&f, a, out);
     return ANSWER_COMPLETE;
 }
 
-static void search_cancel(struct answer *a) { atomic_store(&((struct search_answer *)a)->cancelled, true); }
+static void search_cancel(struct answer *a) {
+    struct search_answer *s = (struct search_answer *)a;
+    atomic_store(&s->cancelled, true);
+    pthread_mutex_lock(&s->lock);
+    if (s->reading) picture_job_hurry(s->reading);
+    pthread_mutex_unlock(&s->lock);
+}
 
 static void search_close(struct answer *a) {
     struct search_answer *s = (struct search_answer *)a;
     search_cancel(a);
+    if (s->reading) picture_job_cancel(s->reading);
     pthread_mutex_lock(&s->lock);
     s->waker.wake = NULL;
     pthread_mutex_unlock(&s->lock);
@@ -105,6 +143,7 @@ static struct search_answer *make_search(const struct served_model *model, const
     static const struct answer_ops ops = {search_poll, search_cancel, search_close};
     struct search_answer *s = xcalloc(1, sizeof *s);
     answer_init(&s->base, &ops, JSON_TYPE);
+    s->model = model;
     s->request = *request;
     s->filter = join_filters(model, who, request);
     s->all = principal_filter(who) == NULL;
@@ -112,7 +151,6 @@ static struct search_answer *make_search(const struct served_model *model, const
         .filter = s->filter,
         .choice = request->by_picture ? (struct retriever_choice){0} : reading_choice(model, &request->choice),
         .text = {request->query, request->query_size},
-        .picture = request->by_picture,
         .k = request->k                       ? (int)request->k
              : retrieval_attends(model->mode) ? model->k
                                               : model->k_passages,
@@ -120,23 +158,36 @@ static struct search_answer *make_search(const struct served_model *model, const
     s->lookup = (struct lookup){
         .queries = &s->query, .hits = &s->hits, .n = 1, .cancelled = &s->cancelled, .done = search_done, .context = s};
     s->waker = waker;
-    atomic_init(&s->references, 2);
+    atomic_init(&s->references, 1);
     pthread_mutex_init(&s->lock, NULL);
     return s;
+}
+
+/* The picture of the request is on its way to the retrieval thread. */
+static bool read_picture(struct search_answer *s, const struct principal *who, struct failure *f) {
+    struct picture_reader reader = {.embedder = s->model->embedder};
+    struct search_request *r = &s->request;
+    struct error e;
+    s->reading = picture_job_open(&reader, 1, *who, s->waker);
+    s->reading->files[0].bytes =
+        (struct buffer){.data = r->query, .size = r->query_size, .capacity = r->query_size + 1};
+    r->query = NULL;
+    s->query.text = (struct text_span){0};
+    if (picture_thread_ask(s->model->picture_thread, s->reading, &e) == STATUS_OK) return true;
+    failure_from_error(f, &e);
+    f->retry_after = 1;
+    return false;
 }
 
 /* Takes the request, which was parsed when `ok`. */
 static struct answer *send_search(const struct served_model *model, struct search_request *request, bool ok,
                                   const struct principal *who, struct waker waker, struct failure *f) {
-    struct error e;
     if (!ok) {
         search_request_free(request);
         return NULL;
     }
     struct search_answer *s = make_search(model, request, who, waker);
-    if (retrieval_thread_ask(model->retrieval, &s->lookup, &e) == STATUS_OK) return &s->base;
-    failure_from_error(f, &e);
-    search_release(s); /* the retrieval thread's reference */
+    if (request->by_picture ? read_picture(s, who, f) : ask_retrieval(s, f)) return &s->base;
     answer_close(&s->base);
     return NULL;
 }

@@ -51,10 +51,12 @@ static enum status embed_picture(struct document_cutter *c, struct text_span tex
     struct buffer file = {0};
     CHECK(picture_document_read(&picture, text));
     enum status status = picture_document_file(&picture, &file, e);
-    struct text_span bytes = {file.data, file.size};
-    struct embed_request request = {
-        .texts = &bytes, .n = 1, .pictures = true, .role = EMBED_DOCUMENT, .vectors = c->vectors};
+    struct embedder_picture pixels = {0};
+    struct embed_request request = {.pictures = &pixels, .n = 1, .role = EMBED_DOCUMENT, .vectors = c->vectors};
+    if (status == STATUS_OK)
+        status = embedder_read_picture(c->embedder, (struct text_span){file.data, file.size}, &pixels, e);
     if (status == STATUS_OK) status = embedder_embed(c->embedder, &request, e);
+    free(pixels.pixels);
     buffer_free(&file);
     return status;
 }

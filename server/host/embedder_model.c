@@ -27,27 +27,26 @@ static struct encoder_options options_of(const struct config *c) {
                                     .max_tokens = c->retrieval.embedder_tokens};
 }
 
-/* One picture's pixels, [3, height, width] of one tile. */
-static enum status read_picture(const struct embedder_model *m, struct text_span file, struct picture_tiles *out,
+/* The whole picture is one tile. */
+static enum status read_picture(const void *self, struct text_span file, struct embedder_picture *out,
                                 struct error *e) {
+    const struct embedder_model *m = self;
     struct picture picture = {0};
+    struct picture_tiles tiles = {0};
     enum status status = picture_decode(&picture, file, &picture_default_rules, e);
-    if (status == STATUS_OK) status = preprocessor_run(out, &m->preprocessor, &picture, e);
+    if (status == STATUS_OK) status = preprocessor_run(&tiles, &m->preprocessor, &picture, e);
     picture_free(&picture);
+    if (status == STATUS_OK) *out = (struct embedder_picture){tiles.pixels, tiles.height, tiles.width};
     return status;
 }
 
 static enum status embed_pictures(struct embedder_model *m, const struct embed_request *r, int dimensions,
                                   struct error *e) {
-    if (!m->sees) return error_set(e, STATUS_UNSUPPORTED, "the embedder %s reads texts, no pictures", m->name);
     for (int i = 0; i < r->n; i++) {
-        struct picture_tiles tiles = {0};
-        if (read_picture(m, r->texts[i], &tiles, e)) return e->status;
-        struct tower_picture picture = {tiles.pixels, tiles.height, tiles.width};
+        const struct embedder_picture *p = &r->pictures[i];
+        struct tower_picture picture = {p->pixels, p->height, p->width};
         float *vector = r->vectors + (size_t)i * (size_t)dimensions;
-        enum status status = encoder_embed_pictures(m->encoder, &picture, 1, dimensions, vector, e);
-        picture_tiles_free(&tiles);
-        if (status) return status;
+        if (encoder_embed_pictures(m->encoder, &picture, 1, dimensions, vector, e)) return e->status;
         if (r->n_tokens) r->n_tokens[i] = 0;
     }
     return STATUS_OK;
@@ -122,6 +121,7 @@ enum status embedder_model_open(struct embedder *out, const char *folder, const 
     out->hash = encoder_hash(m->encoder);
     out->name = m->name;
     out->embed = embed_texts;
+    out->read_picture = read_picture;
     for (int role = 0; role < EMBED_ROLES; role++) out->prompts[role] = m->prompts[role];
     return STATUS_OK;
 }

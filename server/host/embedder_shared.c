@@ -21,12 +21,19 @@ static enum status embed_shared(void *self, const struct embed_request *r, struc
     return status;
 }
 
+/* Reading a picture needs nothing that embedding changes. */
+static enum status read_shared(const void *self, struct text_span file, struct embedder_picture *out, struct error *e) {
+    const struct shared_embedder *s = self;
+    return embedder_read_picture(&s->inner, file, out, e);
+}
+
 void embedder_share(struct embedder *embedder) {
     struct shared_embedder *s = xcalloc(1, sizeof *s);
     s->inner = *embedder;
     pthread_mutex_init(&s->lock, NULL);
     embedder->self = s;
     embedder->embed = embed_shared;
+    embedder->read_picture = read_shared;
 }
 
 void embedder_unshare(struct embedder *embedder) {

@@ -23,20 +23,23 @@ static bool is_wanted(const struct embedding_thread *t, const struct embedding_j
     return !worker_is_stopped(t->worker) && !(j->cancelled && atomic_load(j->cancelled));
 }
 
+static bool is_picture(const struct embedding_job *j, int i) { return j->pictures && j->pictures[i].pixels; }
+
 /* Texts from i on that can be embedded together. */
 static int count_alike(const struct embedding_job *j, int i) {
     int most = i == 0 && j->first != j->others ? 1 : min_int(TEXTS_AT_ONCE, j->n - i), n = 1;
-    if (j->pictures == NULL) return most;
-    if (j->pictures[i]) most = min_int(most, PICTURES_AT_ONCE);
-    while (n < most && j->pictures[i + n] == j->pictures[i]) n++;
+    if (j->n == 0 || j->pictures == NULL) return most;
+    if (is_picture(j, i)) most = min_int(most, PICTURES_AT_ONCE);
+    while (n < most && is_picture(j, i + n) == is_picture(j, i)) n++;
     return n;
 }
 
 static enum status embed_some(struct embedding_thread *t, struct embedding_job *j, int n) {
+    bool seen = n > 0 && is_picture(j, j->n_done);
     struct embed_request request = {.texts = j->texts + j->n_done,
+                                    .pictures = seen ? j->pictures + j->n_done : NULL,
                                     .n = n,
                                     .query = j->query,
-                                    .pictures = n > 0 && j->pictures && j->pictures[j->n_done],
                                     .role = j->n_done == 0 ? j->first : j->others,
                                     .vectors = j->vectors + (size_t)j->n_done * (size_t)t->embedder->dim};
     if (principal_is_late(&j->principal, time_now()))

@@ -16,7 +16,7 @@ struct embedding_job {
     int n_done;
     struct principal principal; /* who asks, and until when */
     const struct text_span *texts;
-    const bool *pictures; /* [n] which of the texts are bytes of pictures; NULL: none */
+    const struct embedder_picture *pictures; /* [n] without pixels where there is a text; NULL: there are texts alone */
     int n;
     struct text_span query;        /* a reranker reads each text beside it */
     enum embed_role first, others; /* what text 0 is, and what the others are */

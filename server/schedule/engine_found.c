@@ -53,7 +53,8 @@ static bool ask_thread(struct engine_sequence *s, const struct text_span *urls, 
     struct found_pictures *found = latest_of(s);
     struct waker waker = {pictures_done, s};
     struct error e;
-    s->reading = picture_job_open(x->o.sight, n, s->generation->asked.principal, waker);
+    s->reading =
+        picture_job_open(&(struct picture_reader){.sight = x->o.sight}, n, s->generation->asked.principal, waker);
     s->reading->skips = true;
     for (int i = 0; i < n; i++) s->reading->files[i].url = urls[i];
     if (picture_thread_ask(x->o.pictures, s->reading, &e) == STATUS_OK) return true;

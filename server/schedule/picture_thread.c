@@ -17,14 +17,15 @@ struct picture_thread {
 
 /* Jobs. */
 
-struct picture_job *picture_job_open(const struct sight *sight, int n, struct principal who, struct waker waker) {
+struct picture_job *picture_job_open(const struct picture_reader *reader, int n, struct principal who,
+                                     struct waker waker) {
     struct picture_job *j = xcalloc(1, sizeof *j);
     j->principal = principal_hold(who);
-    j->sight = sight;
+    j->reader = *reader;
     j->files = xcalloc((size_t)n + 1, sizeof *j->files);
     j->n = n;
     for (int i = 0; i < n; i++) j->files[i].place = -1;
-    j->set = picture_set_open(sight->model, n);
+    if (reader->sight) j->set = picture_set_open(reader->sight->model, n);
     j->waker = waker;
     atomic_init(&j->references, 1);
     pthread_mutex_init(&j->lock, NULL);
@@ -33,7 +34,10 @@ struct picture_job *picture_job_open(const struct sight *sight, int n, struct pr
 
 void picture_job_release(struct picture_job *j) {
     if (j == NULL || atomic_fetch_sub(&j->references, 1) != 1) return;
-    for (int i = 0; i < j->n; i++) buffer_free(&j->files[i].bytes);
+    for (int i = 0; i < j->n; i++) {
+        buffer_free(&j->files[i].bytes);
+        free(j->files[i].pixels.pixels);
+    }
     free(j->files);
     picture_set_release(j->set);
     principal_release(&j->principal);
@@ -80,11 +84,10 @@ static enum status take_bytes(struct picture_file *file, struct error *e) {
     return file->url.text ? data_url_read(&file->bytes, &type, file->url, MOST_BYTES, e) : STATUS_OK;
 }
 
-static enum status read_file(struct picture_job *j, struct picture_file *file) {
+static enum status read_tiles(struct picture_job *j, struct picture_file *file, struct text_span bytes,
+                              struct error *e) {
     struct sight_tiles tiles;
-    struct error *e = &file->error;
-    if (take_bytes(file, e)) return e->status;
-    if (sight_read(&tiles, j->sight, (struct text_span){file->bytes.data, file->bytes.size}, e)) return e->status;
+    if (sight_read(&tiles, j->reader.sight, bytes, e)) return e->status;
     if (check_pixels(j->set, &tiles, e)) {
         free(tiles.pixels);
         return e->status;
@@ -92,6 +95,13 @@ static enum status read_file(struct picture_job *j, struct picture_file *file) {
     file->place = j->set->n;
     picture_set_add(j->set, tiles.pixels, &tiles.cut);
     return STATUS_OK;
+}
+
+static enum status read_file(struct picture_job *j, struct picture_file *file, struct error *e) {
+    if (take_bytes(file, e)) return e->status;
+    struct text_span bytes = {file->bytes.data, file->bytes.size};
+    if (j->reader.embedder) return embedder_read_picture(j->reader.embedder, bytes, &file->pixels, e);
+    return read_tiles(j, file, bytes, e);
 }
 
 /* One picture more. */
@@ -102,11 +112,11 @@ static enum status read_next(const struct picture_thread *t, struct picture_job 
                          "the pictures were not read in time (option server.request_timeout)");
     if (worker_is_stopped(t->worker) || atomic_load(&j->cancelled))
         return error_set(&j->error, STATUS_CANCELLED, "the request was cancelled: the client left or the server stops");
-    enum status status = read_file(j, file);
+    enum status status = read_file(j, file, &file->error);
     buffer_free(&file->bytes);
     if (status == STATUS_OK || j->skips) return STATUS_OK;
     j->error = file->error;
-    return error_prefix(&j->error, "a picture of message %zu", file->message);
+    return file->of ? error_prefix(&j->error, "a picture of %s %zu", file->of, file->number) : status;
 }
 
 /* The thread. */

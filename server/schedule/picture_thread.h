@@ -1,10 +1,11 @@
-/* server/schedule/picture_thread.h: a thread that makes pixels of the files of pictures for requests: it decodes and
- * resizes, one picture at a time, so that a client that leaves is noticed, and no client waits for all pictures of
- * another (turns.h). */
+/* server/schedule/picture_thread.h: a thread that makes pixels of the files of pictures for requests, as a model that
+ * writes or an embedder reads them: it decodes and resizes, one picture at a time, so that a client that leaves is
+ * noticed, and no client waits for all pictures of another (turns.h). */
 #pragma once
 
 #include <stdatomic.h>
 
+#include "retrieval/embedder.h"
 #include "server/access/principal.h"
 #include "server/host/sight.h"
 #include "server/schedule/generation.h"
@@ -13,13 +14,21 @@
 
 struct picture_thread;
 
-/* The bytes of a picture's file as they came. */
+/* The reader of a job's pictures: one of the two. */
+struct picture_reader {
+    const struct sight *sight;
+    const struct embedder *embedder;
+};
+
+/* A picture's file as it came, and what became of it. */
 struct picture_file {
     struct buffer bytes;  /* owned */
     struct text_span url; /* a data: URL with the bytes, which outlives the job; its text NULL: `bytes` has them */
-    size_t message;       /* that has it */
-    int place;            /* its number in the set, when the job is over; -1: it could not be read */
-    struct error error;   /* then */
+    const char *of;       /* in errors: "message", whose `number` has it; NULL: nothing is said */
+    size_t number;
+    int place;                      /* in the set, when the job is over; -1: it could not be read, or there is none */
+    struct embedder_picture pixels; /* owned: of an embedder's */
+    struct error error;             /* why it could not be read */
 };
 
 /* The pictures of one request. The asker and the thread have a reference each. */
@@ -27,11 +36,11 @@ struct picture_job {
     struct turn turn; /* first: one is cast to the other; the thread's, as n_done is */
     int n_done;
     struct principal principal; /* held: who asks, and until when */
-    const struct sight *sight;
+    struct picture_reader reader;
     struct picture_file *files; /* [n] */
     int n;
     bool skips;              /* a picture that cannot be read is left out; else the job ends with its error */
-    struct picture_set *set; /* what is ready; the asker's to read when the job is over */
+    struct picture_set *set; /* what is ready; the asker's to read when the job is over; NULL: an embedder reads */
     atomic_bool cancelled;
     atomic_int references;
     pthread_mutex_t lock; /* guards the next two */
@@ -41,7 +50,8 @@ struct picture_job {
 };
 
 /* With room for n files and one reference; `waker` is called when the job is over. */
-struct picture_job *picture_job_open(const struct sight *sight, int n, struct principal who, struct waker waker);
+struct picture_job *picture_job_open(const struct picture_reader *reader, int n, struct principal who,
+                                     struct waker waker);
 /* Nobody waits any more: waker is not called after this returns. */
 void picture_job_cancel(struct picture_job *j);
 /* Nobody waits for the pictures: the job is over soon, and waker is called. */

@@ -1,8 +1,12 @@
 """Texts and pictures as vectors of one space: CLIP over HTTP, against transformers
 (tests/reference/make_vision_hf_golden.py)."""
 import base64
+import http.client
 import json
 import shutil
+import struct
+import threading
+import zlib
 
 import numpy as np
 import pytest
@@ -62,6 +66,46 @@ def test_many_pictures_and_fewer_dimensions(server):
     for got, name in zip(embed(server, [picture(n) for n in names], dimensions=8), names):
         want = np.array(VECTORS["pictures"][name][:8])
         assert np.abs(got - want / np.linalg.norm(want)).max() < 1e-5
+
+
+def test_many_parts(server):
+    """More pictures than lie in memory together, among texts: the vectors come in the order of the inputs."""
+    names, words = list(VECTORS["pictures"]), list(VECTORS["texts"])[0]
+    order = [names[i % 3] if i % 4 else None for i in range(60)]
+    inputs = [picture(name) if name else text(words) for name in order]
+    for name, got in zip(order, embed(server, inputs)):
+        want = VECTORS["pictures"][name] if name else VECTORS["texts"][words]
+        assert np.abs(got - want).max() < 1e-5
+
+
+def test_others_are_answered_while_large_pictures_are_read(server):
+    """Decoding 32 megapixels takes a good part of a second, in which the embedder is free."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    side = 5700
+    header = struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)
+    packed = zlib.compress(bytes((side + 1) * side), 1)
+    data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", packed) + chunk(b"IEND", b"")
+    large = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(data).decode()}}
+    vectors = []
+    asker = threading.Thread(target=lambda: vectors.extend(embed(server, [large] * 3)))
+    asker.start()
+    between = 0
+    while asker.is_alive():
+        embed(server, ["a text"])
+        between += 1
+    asker.join()
+    assert len(vectors) == 3 and between > 8, between
+
+
+def test_clients_leave_while_pictures_are_read(server):
+    body = json.dumps({"model": "clip", "input": [picture("wide.png")] * 50})
+    for _ in range(4):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port)
+        connection.request("POST", "/v1/embeddings", body, {"Content-Type": "application/json"})
+        connection.close()
+    assert len(embed(server, [picture("wide.png")])) == 1
 
 
 def refuse(server, inputs, code, word):

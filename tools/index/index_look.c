@@ -1,6 +1,7 @@
 /* tools/index/index_look.c: the commands of retro-index that only look: search, stats, list, show, verify. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "config/json/json_writer.h"
@@ -115,16 +116,24 @@ static enum status parse_filters(const struct index_arguments *a, struct filter 
     return status;
 }
 
-/* The query of the command line. *file gets the picture that it is by. */
-static enum status make_query(const struct index_arguments *a, struct retriever_query *query, struct buffer *file,
-                              struct error *e) {
+static enum status read_picture(const struct index_arguments *a, const struct embedder *embedder,
+                                struct embedder_picture *out, struct error *e) {
+    struct buffer file = {0};
+    if (file_read(a->rest[1], a->build.max_file_bytes, &file, e)) return e->status;
+    enum status status = embedder_read_picture(embedder, (struct text_span){file.data, file.size}, out, e);
+    buffer_free(&file);
+    return status;
+}
+
+/* The query of the command line. *picture gets the one that it is by. */
+static enum status make_query(const struct index_arguments *a, const struct embedder *embedder,
+                              struct retriever_query *query, struct embedder_picture *picture, struct error *e) {
     *query = (struct retriever_query){.text = {a->rest[1], strlen(a->rest[1])}, .k = a->k, .min_similarity = -1};
     if (a->hybrid) query->choice.way = RETRIEVE_BOTH;
     if (a->by_picture) {
         if (a->hybrid) return error_set(e, STATUS_INVALID, "--hybrid ranks by words, and a picture has none");
-        if (file_read(a->rest[1], a->build.max_file_bytes, file, e)) return e->status;
-        query->text = (struct text_span){file->data, file->size};
-        query->picture = true;
+        if (read_picture(a, embedder, picture, e)) return e->status;
+        query->picture = picture;
     }
     return parse_filters(a, &query->filter, e);
 }
@@ -144,8 +153,8 @@ static enum status search(const struct index_arguments *a, struct library *l, co
     struct retriever *retriever = NULL;
     struct embedder reranker = {0};
     struct retriever_query query;
-    struct buffer file = {0};
-    enum status status = make_query(a, &query, &file, e);
+    struct embedder_picture picture = {0};
+    enum status status = make_query(a, embedder, &query, &picture, e);
     if (status == STATUS_OK) status = library_retriever(l, embedder, a->k, &retriever, e);
     if (status == STATUS_OK && settings->reranker[0] && !query.picture) {
         query.choice.rerank = settings->rerank_candidates;
@@ -156,7 +165,7 @@ static enum status search(const struct index_arguments *a, struct library *l, co
     retriever_close(retriever);
     reranker_model_close(&reranker);
     filter_release(query.filter);
-    buffer_free(&file);
+    free(picture.pixels);
     return status;
 }
 
