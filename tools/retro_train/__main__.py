@@ -1,4 +1,4 @@
-"""python -m retro_train COMMAND: prepare, train, evaluate, export, pack, retrofit, plot-curve. docs/training.md shows them in use."""
+"""python -m retro_train COMMAND: prepare, train, evaluate, export, pack, retrofit, widen, plot-curve. docs/training.md shows them in use."""
 
 import argparse
 import dataclasses
@@ -13,6 +13,7 @@ from . import corpus, export, pack, retrofit
 from .evaluate import default_window, evaluate, print_result
 from .files import write_json
 from .neighbours import Collection, chunk_queries, query_collection, read_neighbours
+from .positions import widen_context
 from .prepare import prepare
 from .tokenizer import Vocabulary
 from .train import Run, train
@@ -22,7 +23,8 @@ def run_prepare(a):
     run = Run(Path("."), json.loads(a.config.read_text()), a.config.resolve().parent)
     filters = corpus.Filters(**{f.name: getattr(a, f.name) for f in dataclasses.fields(corpus.Filters)})
     retrieval = {"embedder": a.embedder, "embedder_dtype": a.embedder_dtype}
-    prepare(run, a.documents, a.retro_index, retrieval, filters, a.questions)
+    limit = corpus.FileLimit(a.max_files, corpus.read_folder_names(a.max_files_of) if a.max_files_of else ())
+    prepare(run, a.documents, a.retro_index, retrieval, filters, limit, a.questions)
 
 
 def run_train(a):
@@ -69,6 +71,12 @@ def run_retrofit(a):
     print(f"{a.out}: {sum(p.numel() for p in model.parameters()):,} parameters, {new:,} of them new, retro layers {model.config.retro_layers}")
 
 
+def run_widen(a):
+    model = widen_context(export.load_model(a.base), a.positions)
+    export.write_model(a.out, model, a.base / "tokenizer.json")
+    print(f"{a.out}: {a.positions} positions")
+
+
 def run_plot_curve(a):
     from .plot import plot_curve  # matplotlib takes its time, and only this needs it
 
@@ -94,6 +102,8 @@ def parser():
     c.add_argument("--embedder-dtype", default="auto", choices=("auto", "f32", "bf16"),
                    help="bf16 is twice as fast on a CPU with AVX512_BF16")
     c.add_argument("--questions", type=int, default=0, help="questions derived from a manual page, at most")
+    c.add_argument("--max-files", type=int, default=0, help="read of each top folder, chosen by the hash of their path; 0: all")
+    c.add_argument("--max-files-of", type=Path, help="a file whose lines begin with the folders that --max-files is for; else all")
     index_options(c)
     for f in dataclasses.fields(corpus.Filters):
         c.add_argument("--" + f.name.replace("_", "-"), type=f.type, default=f.default, help="filter")
@@ -131,6 +141,11 @@ def parser():
     c.add_argument("--out", type=Path, required=True, help="model folder")
     c.add_argument("--retrieval", default="{}", help='retro_* keys of config.json as JSON, such as {"retro_layers": [6, 9]}')
     c.add_argument("--seed", type=int, default=0, help="of the new weights")
+
+    c = command("widen", run_widen, "a model with learned positions as the start of a run with longer sequences")
+    c.add_argument("--from", dest="base", type=Path, required=True, help="model folder")
+    c.add_argument("--positions", type=int, required=True, help="tokens of the longest sequence")
+    c.add_argument("--out", type=Path, required=True, help="model folder")
 
     c = command("plot-curve", run_plot_curve, "the CSV of retro-eval ppl --curve as a figure")
     c.add_argument("curve", type=Path, help="CSV")

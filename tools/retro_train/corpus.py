@@ -41,23 +41,49 @@ def read_jsonl(path):
             yield record["id"], record["text"]
 
 
-def read_folder(folder, retro_index):
+@dataclass
+class FileLimit:
+    """A large package would outweigh the others: of each top folder (of `folders` only, unless empty) at most `most` files are
+    read, 0 for all. The hash of a file's path chooses them, not the one that is_held_out reads."""
+
+    most: int = 0
+    folders: tuple[str, ...] = ()
+
+    def choose(self, names):
+        """names: relative paths. Those to read, sorted."""
+        groups = {}
+        for name in names:
+            groups.setdefault(name.split("/")[0], []).append(name)
+        chosen = []
+        for folder, group in groups.items():
+            limited = self.most and (not self.folders or folder in self.folders)
+            chosen += sorted(group, key=lambda n: hashlib.sha256(n.encode()).digest()[8:])[: self.most] if limited else group
+        return sorted(chosen)
+
+
+def read_folder_names(path):
+    """The first word of each line, as in tools/retro_docs/packages.txt; # begins a comment."""
+    lines = (line.split("#")[0].split() for line in Path(path).read_text(encoding="utf-8").splitlines())
+    return tuple(words[0] for words in lines if words)
+
+
+def read_folder(folder, retro_index, limit):
     """Every file that `retro-index extract` can turn into text; the others are counted by the caller as None."""
+    names = [p.relative_to(folder).as_posix() for p in Path(folder).rglob("*") if p.is_file()]
 
-
-    def extract(path):
-        done = subprocess.run([retro_index, "extract", path], capture_output=True)
+    def extract(name):
+        done = subprocess.run([retro_index, "extract", Path(folder) / name], capture_output=True)
         text = done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None
-        return path.relative_to(folder).as_posix(), text
+        return name, text
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        yield from pool.map(extract, sorted(p for p in Path(folder).rglob("*") if p.is_file()))
+        yield from pool.map(extract, limit.choose(names))
 
 
-def read_documents(source, retro_index):
-    """(id, text) of a folder or of a .jsonl file, sorted by id."""
+def read_documents(source, retro_index, limit=FileLimit()):
+    """(id, text) of a folder or of a .jsonl file, sorted by id. The limit is for folders."""
     source = Path(source)
-    found = list(read_folder(source, retro_index) if source.is_dir() else read_jsonl(source))
+    found = list(read_folder(source, retro_index, limit) if source.is_dir() else read_jsonl(source))
     if len({name for name, _ in found}) < len(found):
         raise ValueError(f"{source}: two documents have the same id")
     return sorted(found)
@@ -141,11 +167,11 @@ def file_name(name):
     return "/".join(part(p) for p in name.split("/") if p) + ".txt"
 
 
-def prepare(source, out, retro_index, filters):
+def prepare(source, out, retro_index, filters, limit=FileLimit()):
     """Writes documents/train and documents/valid; returns what corpus.json says."""
-    kept, reasons = clean(read_documents(source, retro_index), filters)
+    kept, reasons = clean(read_documents(source, retro_index, limit), filters)
     out = Path(out)
-    report = {"source": Path(source).name, "filters": asdict(filters), "dropped": dict(reasons),
+    report = {"source": Path(source).name, "filters": asdict(filters), "limit": asdict(limit), "dropped": dict(reasons),
               "held_out_rule": f"first 8 bytes of SHA-256 of the id, as a share of 2^64, below {filters.held_out}"}
     for part in ("train", "valid"):
         chosen = [(name, text) for name, text in kept if is_held_out(name, filters.held_out) == (part == "valid")]

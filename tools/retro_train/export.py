@@ -120,7 +120,7 @@ def export_run(run_folder, out, dtype, evaluation, command):
         if (run.folder / name).exists():
             shutil.copyfile(run.folder / name, out / name)
     # Paths of the machine that trained it are of no use elsewhere.
-    write_json(out / "run.json", run.config | {key: Path(run.config[key]).name for key in ("data", "start") if key in run.config})
+    write_json(out / "run.json", run.config | {key: Path(run.config[key]).name for key in ("data", "start", "from") if key in run.config})
     corpus = read_json(run.data / "corpus.json") if (run.data / "corpus.json").exists() else None
     if corpus:
         shutil.copyfile(run.data / "corpus.json", out / "corpus.json")

@@ -30,9 +30,9 @@ def copy_init(model):
         raise ValueError("copy_init is for retro models with learned positions, two or more heads of d / H, no query groups, "
                          "plain norms and the normed encoder residual; use \"init\": \"normal\"")
     w = model.state_dict()  # shares storage with the parameters
-    half, i = h // 2, torch.arange(h)
-    frequency = torch.exp(torch.linspace(math.log(2.0), math.log(1 / 150), half))
-    waves(w, frequency, h)
+    frequency = wave_frequencies(h)
+    i = torch.arange(h)
+    waves(w, h)
     first = min(c.retro_layers) - 1
     encoder = f"decoder.layers.{first}.cross_attention.encoder.layers.0."
     for layer in ("decoder.layers.0.", encoder):
@@ -48,12 +48,21 @@ def copy_init(model):
         matching_heads(w, f"decoder.layers.{number - 1}.cross_attention.attn.", a, heads)
 
 
-def waves(w, frequency, h):
+def wave_frequencies(h):
+    return torch.exp(torch.linspace(math.log(2.0), math.log(1 / 150), h // 2))
+
+
+def wave_rows(count, h):
+    """[count, h]: positions as h / 2 cosines and as many sines."""
+    angle = torch.arange(count)[:, None] * wave_frequencies(h)
+    return torch.cat([angle.cos(), angle.sin()], 1)
+
+
+def waves(w, h):
     """Step 1."""
     position = w["embedding.position_embeddings.weight"]
-    angle = torch.arange(position.shape[0])[:, None] * frequency
     position.zero_()
-    position[:, :h] = 0.04 * torch.cat([angle.cos(), angle.sin()], 1)
+    position[:, :h] = 0.04 * wave_rows(len(position), h)
     w["embedding.word_embeddings.weight"][:, :h] *= 0.2
 
 

@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from . import native
 from .loss import cross_entropy
 
 
@@ -67,6 +68,9 @@ def attend(q, k, v, causal=False, mask=None):
     q, k = q / math.sqrt(q.shape[-1]), k.transpose(-1, -2)
     if not causal:
         scores = q @ k
+        if native.suits(scores):
+            read = mask.sum(-1)[..., 0] if mask is not None else torch.tensor(scores.shape[-1])
+            return native.softmax_lengths(scores, read.expand(scores.shape[:2])) @ v
         if mask is not None:
             scores = scores.masked_fill_(~mask, -math.inf)
         return scores.softmax(-1) @ v
@@ -111,6 +115,8 @@ class SelfAttention(nn.Module):
         (b, s, _), c = x.shape, self.c
         per_group = c.num_attention_heads // c.num_query_groups
         groups = self.linear_qkv(x).view(b, s, c.num_query_groups, per_group + 2, c.kv_channels)
+        if native.suits(groups) and per_group == 1 and not c.rotated:
+            return self.linear_proj(native.SelfAttention.apply(groups, self.causal))
         q = groups[..., :per_group, :].reshape(b, s, c.num_attention_heads, c.kv_channels).transpose(1, 2)
         k, v = (groups[..., i, :].transpose(1, 2).repeat_interleave(per_group, 1) for i in (-2, -1))
         if self.causal and c.rotated:  # the neighbour encoder knows no RoPE
@@ -139,7 +145,7 @@ class CrossAttention(nn.Module):
 
 
 PLAIN_ACTIVATIONS = {
-    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "gelu_tanh": native.gelu_tanh,
     "gelu_erf": F.gelu,
     "silu": F.silu,
     "relu": F.relu,

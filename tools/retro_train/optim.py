@@ -39,14 +39,16 @@ class Optimiser:
             part.load_state_dict(state)
 
 
+SCHEDULES = ("cosine", "flat-linear", "flat", "linear")
+
+
 def learning_rate(options, step, progress):
-    """progress: share of the run that is over, of its steps or of its time."""
+    """progress: share of the run that is over, of its steps or of its time; 0 in a flat run, which has no end."""
     warm = min(1.0, (step + 1) / max(1, options.warmup_steps))
     if options.schedule == "cosine":
         shape = options.final_rate + (1 - options.final_rate) * 0.5 * (1 + math.cos(math.pi * min(progress, 1.0)))
-    elif options.schedule == "flat-linear":
-        fallen = max(0.0, progress - options.flat_until) / (1 - options.flat_until)
-        shape = 1 + (options.final_rate - 1) * min(fallen, 1.0)
     else:
-        raise ValueError(f'schedule "{options.schedule}", known are cosine and flat-linear')
+        flat = {"flat-linear": options.flat_until, "flat": 1.0, "linear": 0.0}[options.schedule]
+        fallen = max(0.0, progress - flat) / (1 - flat) if flat < 1 else 0.0
+        shape = 1 + (options.final_rate - 1) * min(fallen, 1.0)
     return options.learning_rate * warm * shape

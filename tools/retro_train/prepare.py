@@ -6,7 +6,7 @@
   train.neighbours                                of every chunk of the collection, never of its own document
   valid.neighbours                                of every complete chunk of the validation documents
   questions.tokens, questions.neighbours          questions.py: u32 [chunks, m], and the neighbours of these chunks
-  prepared.json                                   the settings, and the stages that are whole
+  prepared.json                                   the settings, the stages that are whole, and the one that was begun
 """
 
 import shutil
@@ -54,36 +54,42 @@ class Stages:
         self.data, self.settings, self.path = data, settings, data / "prepared.json"
         kept = read_json(self.path) if self.path.exists() else {}
         goes_on = kept.get("settings") == settings and len(kept["whole"]) < len(PARTS)
-        self.whole = kept["whole"] if goes_on else []
+        self.whole, self.begun = (kept["whole"], kept["begun"]) if goes_on else ([], None)
 
     def run(self, name, work):
         if name in self.whole:
             print(f"{name}: there already", flush=True)
             return
-        for part in PARTS[name]:
-            path = self.data / part
-            if path.is_dir():
-                shutil.rmtree(path)
-            path.unlink(missing_ok=True)
+        if name != "collection" or self.begun != name:  # retro-index goes on with a build that was interrupted
+            for part in PARTS[name]:
+                path = self.data / part
+                if path.is_dir():
+                    shutil.rmtree(path)
+                path.unlink(missing_ok=True)
+        self.keep(name)
         work()
         self.whole = [*self.whole, name]
-        write_json(self.path, {"settings": self.settings, "whole": self.whole})
+        self.keep(None)
+
+    def keep(self, begun):
+        write_json(self.path, {"settings": self.settings, "whole": self.whole, "begun": begun})
 
 
 class Preparation:
     """retrieval: {"embedder": folder, ...}, as in the server's configuration; questions: most of a manual page."""
 
-    def __init__(self, run, documents, retro_index, retrieval, filters, questions):
-        self.run, self.source, self.retro_index, self.filters, self.questions = run, documents, retro_index, filters, questions
+    def __init__(self, run, documents, retro_index, retrieval, filters, limit, questions):
+        self.run, self.source, self.retro_index, self.questions = run, documents, retro_index, questions
+        self.filters, self.limit = filters, limit
         self.retrieval = retrieval | {"embedder": str(Path(retrieval["embedder"]).resolve())}
         self.data, self.collection = run.data, run.data / "collection"
 
     def settings(self):
         return {"model": self.run.model_config.to_dict(), "documents": str(Path(self.source).resolve()), "filters": asdict(self.filters),
-                "retrieval": self.retrieval, "questions": self.questions}
+                "limit": {"most": self.limit.most, "folders": list(self.limit.folders)}, "retrieval": self.retrieval, "questions": self.questions}
 
     def make_documents(self):
-        report = corpus.prepare(self.source, self.data, self.retro_index, self.filters)
+        report = corpus.prepare(self.source, self.data, self.retro_index, self.filters, self.limit)
         for part in ("train", "valid"):
             print(f"{part}: {report[part]['documents']} documents, {report[part]['bytes']:,} bytes", flush=True)
 
@@ -122,11 +128,11 @@ class Preparation:
         print(f"questions: {len(rows):,} chunks", flush=True)
 
 
-def prepare(run, documents, retro_index, retrieval, filters, questions=0):
+def prepare(run, documents, retro_index, retrieval, filters, limit=corpus.FileLimit(), questions=0):
     """Everything, each part from the one before."""
     if run.model_config.architecture != "retro":
         raise ValueError("prepare with the retro model's configuration; a GPT of the same data folder trains on the same chunks")
-    p = Preparation(run, documents, retro_index, retrieval, filters, questions)
+    p = Preparation(run, documents, retro_index, retrieval, filters, limit, questions)
     stages = Stages(run.data, p.settings())
     stages.run("documents", p.make_documents)
     stages.run("model", p.make_model)

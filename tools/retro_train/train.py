@@ -2,6 +2,9 @@
 
 A run is a function of its configuration: batches depend on the seed and the step number, so a run that was killed goes on
 from its checkpoint to the identical curve. With a time budget the schedule follows the clock, and no two runs are the same.
+
+A flat run has no budget: it goes on until it is told to stop (SIGTERM, Ctrl-C). A run "from" another begins with its weights,
+optimiser state and step number: a short run of the schedule "linear" makes a model to ship of a flat run that goes on.
 """
 
 import contextlib
@@ -9,12 +12,14 @@ import dataclasses
 import json
 import os
 import shutil
+import signal
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
 
+from . import native
 from .config import ModelConfig
 from .data import NeighbourOptions, read_training_data
 from .evaluate import evaluate
@@ -23,7 +28,7 @@ from .files import read_json, replace_file, write_json
 from .init import copy_init
 from .model import Retro
 from .neighbours import read_neighbours
-from .optim import Optimiser, learning_rate
+from .optim import SCHEDULES, Optimiser, learning_rate
 from .tokenizer import Vocabulary
 
 
@@ -36,7 +41,7 @@ class TrainOptions:
     minutes: float | None = None  # of time
     optimizer: str = "adamw"  # or "muon"
     learning_rate: float = 3e-3
-    schedule: str = "cosine"  # or "flat-linear"
+    schedule: str = "cosine"  # or "flat-linear", "linear", or "flat": without a budget
     warmup_steps: int = 100
     flat_until: float = 0.3
     final_rate: float = 0.02  # of the learning rate, at the end
@@ -47,6 +52,7 @@ class TrainOptions:
     freeze_base: bool = False  # Retro-fit: only encoder and cross attention learn
     dtype: str = "auto"  # "f32", "bf16" (autocast); auto: bf16 on a GPU
     compile: bool = False
+    native: bool = False  # native.c: for CPUs in bfloat16
     seed: int = 0
     checkpoint_minutes: float = 5.0
     log_every: int = 10
@@ -54,8 +60,11 @@ class TrainOptions:
     evaluate_documents: int = 20
 
     def __post_init__(self):
-        if (self.steps is None) == (self.minutes is None):
-            raise ValueError("train: give either steps or minutes")
+        if self.schedule not in SCHEDULES:
+            raise ValueError(f'train: schedule "{self.schedule}", known are {", ".join(SCHEDULES)}')
+        budgets = (self.steps is not None) + (self.minutes is not None)
+        if budgets != (self.schedule != "flat"):
+            raise ValueError('train: give either steps or minutes; a run of the schedule "flat" has neither')
         if self.batch % self.accumulate:
             raise ValueError(f"train: a batch of {self.batch} cannot be computed in {self.accumulate} parts")
 
@@ -70,16 +79,20 @@ def only_known(cls, values, where):
 
 
 class Run:
-    """A run folder and its configuration: {"model" | "start", "data", "train", "neighbours"}."""
+    """A run folder and its configuration: {"model" | "start" | "from", "data", "train", "neighbours"}."""
 
     def __init__(self, folder, config, home):
-        unknown = sorted(set(config) - {"model", "start", "data", "train", "neighbours"})
-        if unknown or ("model" in config) == ("start" in config) or "data" not in config:
-            raise ValueError(f'run: needs "data" and one of "model", "start"; unknown: {unknown}')
+        unknown = sorted(set(config) - {"model", "start", "from", "data", "train", "neighbours"})
+        if unknown or len({"model", "start", "from"} & set(config)) != 1 or "data" not in config:
+            raise ValueError(f'run: needs "data" and one of "model", "start", "from"; unknown: {unknown}')
         self.folder, self.config = Path(folder), config
         self.data = (home / config["data"]).resolve()
-        self.start = (home / config["start"]).resolve() if "start" in config else None
-        self.model_config = ModelConfig.load(self.start) if self.start else ModelConfig.from_dict(config["model"])
+        self.start = (home / config["start"]).resolve() if "start" in config else None  # a model folder
+        self.parent = Run.open((home / config["from"]).resolve()) if "from" in config else None
+        if self.parent:
+            self.model_config = self.parent.model_config
+        else:
+            self.model_config = ModelConfig.load(self.start) if self.start else ModelConfig.from_dict(config["model"])
         self.options = only_known(TrainOptions, config.get("train", {}), "train")
         self.neighbours = only_known(NeighbourOptions, config.get("neighbours", {}), "neighbours")
         self.checkpoint, self.curves = self.folder / "checkpoint.pt", self.folder / "curves.jsonl"
@@ -90,6 +103,7 @@ class Run:
         config_path, folder = Path(config_path), Path(folder)
         run = cls(folder, read_json(config_path), config_path.resolve().parent)
         kept = run.config | {"data": str(run.data)} | ({"start": str(run.start)} if run.start else {})
+        kept |= {"from": str(run.parent.folder)} if run.parent else {}
         if (folder / "run.json").exists() and read_json(folder / "run.json") != kept:
             raise ValueError(f"{folder}: holds a run of another configuration; choose another folder or remove it")
         if int(os.environ.get("RANK", 0)) == 0:  # of torchrun's processes, which all come here
@@ -134,7 +148,9 @@ class Ranks:
 
 def make_model(run):
     torch.manual_seed(run.options.seed)
-    if run.start:
+    if run.parent:
+        model = Retro(run.model_config)  # the parent's weights follow with its optimiser's state
+    elif run.start:
         model = load_model(run.start).train()
     else:
         model = Retro(run.model_config)
@@ -155,11 +171,14 @@ class Trainer:
         self.collection = self.data.collection
         self.model = make_model(run).to(ranks.device)
         self.optimiser = Optimiser(self.model, self.o)
-        self.step, self.seconds, self.tokens, self.loss = 0, 0.0, 0, float("nan")
+        self.step, self.first, self.seconds, self.tokens, self.loss = 0, 0, 0.0, 0, float("nan")
+        self.stopped = False
+        if self.o.native:
+            native.switch_on()
         if run.checkpoint.exists():
             self.resume()
-        elif ranks.first:
-            run.curves.unlink(missing_ok=True)
+        else:
+            self.begin()
         if self.o.compile:
             self.model.decoder.compile()
         self.net = torch.nn.parallel.DistributedDataParallel(self.model) if ranks.count > 1 else self.model
@@ -171,7 +190,9 @@ class Trainer:
 
     def progress(self):
         """The share of the run that is over, by this process's clock."""
-        return self.step / self.o.steps if self.o.steps else self.seconds / (60 * self.o.minutes)
+        if self.o.schedule == "flat":
+            return 0.0
+        return (self.step - self.first) / self.o.steps if self.o.steps else self.seconds / (60 * self.o.minutes)
 
     def train_step(self, progress):
         batch = self.data.batch(self.step, progress, self.ranks.number, self.ranks.count).to(self.ranks.device)
@@ -195,20 +216,37 @@ class Trainer:
     def summary(self):
         o = self.o
         device = torch.cuda.get_device_name() if self.ranks.device.type == "cuda" else "CPU"
-        return {"name": self.run.folder.name, "step": self.step, "tokens": self.tokens, "seconds": self.seconds,
+        return {"name": self.run.folder.name, "step": self.step, "first": self.first, "tokens": self.tokens, "seconds": self.seconds,
                 "loss": self.loss, "device": device, "seed": o.seed, "optimizer": o.optimizer,
-                "init": str(self.run.start) if self.run.start else o.init}
+                "init": self.origin()}
+
+    def origin(self):
+        if self.run.parent:
+            return f"step {self.first} of {self.run.parent.folder.name}"
+        return self.run.start.name if self.run.start else self.o.init
 
     def save(self):
         state = {"model": self.model.state_dict(), "optimiser": self.optimiser.state_dict(), "summary": self.summary()}
         replace_file(self.run.checkpoint, lambda path: torch.save(state, path))
 
-    def resume(self):
-        state = torch.load(self.run.checkpoint, map_location=self.ranks.device, weights_only=True)
+    def load(self, checkpoint):
+        state = torch.load(checkpoint, map_location=self.ranks.device, weights_only=True)
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
         s = state["summary"]
-        self.step, self.seconds, self.tokens, self.loss = s["step"], s["seconds"], s["tokens"], s["loss"]
+        self.step, self.first, self.seconds, self.tokens, self.loss = s["step"], s["first"], s["seconds"], s["tokens"], s["loss"]
+
+    def begin(self):
+        if self.run.parent:
+            self.load(self.run.parent.checkpoint)
+            self.first, self.seconds = self.step, 0.0
+        if self.ranks.first:
+            self.run.curves.unlink(missing_ok=True)
+            if self.run.parent:
+                self.save()  # the parent goes on, and its checkpoint with it
+
+    def resume(self):
+        self.load(self.run.checkpoint)
         if self.ranks.first:  # what was logged after the checkpoint will be logged again
             lines = [x for x in self.run.curves.read_text().splitlines() if x] if self.run.curves.exists() else []
             kept = [x for x in map(whole_json, lines) if x is not None and x["step"] <= self.step]
@@ -245,20 +283,25 @@ class Trainer:
 
     def line(self, speed):
         share = self.progress()
-        left = self.seconds * (1 / share - 1) if share > 0 else 0
-        print(f"\rstep {self.step}{f'/{self.o.steps}' if self.o.steps else ''}  loss {self.loss:.4f}  {speed:,.0f} tokens/s  "
-              f"ETA {left / 60:.1f} min   ", end="", flush=True)
+        left = f"ETA {self.seconds * (1 / share - 1) / 60:.1f} min" if share > 0 else ""
+        last = f"/{self.first + self.o.steps}" if self.o.steps else ""
+        print(f"\rstep {self.step}{last}  loss {self.loss:.4f}  {speed:,.0f} tokens/s  {left}   ", end="", flush=True)
+
+    def stop(self, *_):
+        self.stopped = True
 
     def run_all(self):
+        for name in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(name, self.stop)
         saved = time.monotonic()
-        while (progress := self.ranks.same(self.progress())) < 1:
+        while (progress := self.ranks.same(1.0 if self.stopped else self.progress())) < 1:
             began = time.monotonic()
             self.train_step(progress)
             took = time.monotonic() - began
             self.seconds += took
             if not self.ranks.first:
                 continue
-            if self.step % self.o.log_every == 0 or self.step == self.o.steps:
+            if self.step % self.o.log_every == 0 or self.progress() >= 1:
                 self.log({"loss": self.loss})
                 self.line(self.o.batch * self.o.sequence / took)
             if self.validation and self.step % self.o.evaluate_every == 0:
