@@ -4,7 +4,7 @@ import json
 
 import pytest
 from retro_train import corpus, tokenizer
-from retro_train.corpus import Filters
+from retro_train.corpus import FileLimit, Filters
 
 WORDS = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi omicron pi rho sigma tau upsilon".split()
 
@@ -42,6 +42,21 @@ def test_furniture_goes_and_short_lines_stay():
     cleaned = corpus.drop_furniture(texts, Filters(furniture_documents=4))
     assert all(line not in t and "NAME" in t for t in cleaned)
     assert corpus.drop_furniture(texts, Filters(furniture_documents=5)) == texts
+
+
+def test_few_files_of_large_folders():
+    names = [f"{folder}/{i}" for folder, count in (("large", 50), ("small", 5), ("whole", 40)) for i in range(count)]
+    chosen = FileLimit(10, ("large", "small")).choose(reversed(names))
+    count = lambda folder: sum(name.startswith(folder) for name in chosen)
+    assert chosen == sorted(chosen) and (count("large"), count("small"), count("whole")) == (10, 5, 40)
+    assert set(FileLimit(6, ("large", "small")).choose(names)) < set(chosen)  # a smaller choice is part of a larger one
+    assert FileLimit().choose(names) == sorted(names) and len(FileLimit(3).choose(names)) == 9
+    assert sum(corpus.is_held_out(name, 0.5) for name in FileLimit(20, ("large",)).choose(names[:50])) in range(5, 16)
+
+
+def test_folders_are_named_by_first_words(tmp_path):
+    (tmp_path / "list").write_text("# packages\nlinux-doc-6.1 GPL-2\n\nperl-doc # another\n")
+    assert corpus.read_folder_names(tmp_path / "list") == ("linux-doc-6.1", "perl-doc")
 
 
 def test_split_is_by_document_and_deterministic(tmp_path):

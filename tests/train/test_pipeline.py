@@ -12,7 +12,7 @@ from retro_train.corpus import Filters
 from retro_train.export import write_model
 from retro_train.model import Retro
 from retro_train.neighbours import Collection, chunk_queries, read_neighbours
-from retro_train.prepare import prepare
+from retro_train.prepare import Preparation, prepare
 from retro_train.tokenizer import Vocabulary, train
 from retro_train.train import Run
 
@@ -150,6 +150,16 @@ def check_resumption(data, arguments):
     kept.write_text("a document's stage would remove this")
     prepare(*arguments, questions=4)
     assert kept.exists() and (data / "questions.tokens").read_bytes() == before
+
+    # A collection that was begun is left to retro-index, which goes on with it.
+    unfinished = data / "collection/unfinished.vectors"
+    unfinished.write_bytes(b"of an interrupted build")
+    (data / "prepared.json").write_text(json.dumps(state | {"whole": state["whole"][:2], "begun": "collection"}))
+    seen = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Preparation, "make_collection", lambda self: seen.append(unfinished.read_bytes()))
+        prepare(*arguments, questions=4)
+    assert seen == [b"of an interrupted build"]
     state["whole"].pop()
     (data / "prepared.json").write_text(json.dumps(state))
     prepare(*arguments, questions=0)

@@ -18,7 +18,8 @@ from retro_train.evaluate import cut_windows, evaluate
 from retro_train.init import copy_init
 from retro_train.model import Neighbours, Retro
 from retro_train.neighbours import Collection, read_neighbours
-from retro_train.train import Run, Trainer, Ranks, train
+from retro_train.optim import learning_rate
+from retro_train.train import Ranks, Run, Trainer, TrainOptions, train
 
 TOOLS = Path(__file__).resolve().parents[2] / "tools"
 MODEL = {"architecture": "retro", "num_layers": 3, "hidden_size": 32, "num_attention_heads": 2, "vocab_size": 400,
@@ -73,6 +74,54 @@ def test_kill_and_resume_gives_the_identical_curve(tmp_path, data, optimizer):
     weights = [torch.load(tmp_path / r / "checkpoint.pt", weights_only=True)["model"] for r in ("whole", "killed")]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     assert (tmp_path / "killed/curves.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def stop_behind(config, out, lines):
+    """A run that is told to stop when so many lines of its curve are on the disk."""
+    process, curves, deadline = start(config, out), out / "curves.jsonl", time.monotonic() + 600
+    while not curves.exists() or curves.read_text().count("\n") <= lines:
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.01)
+    process.terminate()
+    output = process.communicate(timeout=600)[0].decode()
+    assert process.returncode == 0, output
+
+
+def test_a_flat_run_goes_on_and_others_branch_off(tmp_path, data):
+    """It ends when it is told to, at a whole step, and goes on there. A branch has the flat run's weights, state and batches."""
+    flat = {"schedule": "flat", "steps": None, "evaluate_every": 0, "checkpoint_minutes": 60}
+    config = write_config(tmp_path, data, **flat)
+    stop_behind(config, tmp_path / "flat", 8)
+    stopped = torch.load(tmp_path / "flat/checkpoint.pt", weights_only=True)["summary"]
+    assert stopped["step"] == curve(tmp_path / "flat")[-1]["step"] > 8 and stopped["first"] == 0
+
+    branch = {"from": "flat", "data": str(data), "train": TRAIN | {"schedule": "linear", "steps": 6, "evaluate_every": 0}}
+    (tmp_path / "branch.json").write_text(json.dumps(branch))
+    first = Trainer(Run.create(tmp_path / "branch.json", tmp_path / "first"), Ranks())
+    assert first.step == first.first == stopped["step"] and first.progress() == 0
+    stop_behind(config, tmp_path / "flat", stopped["step"] + 8)
+    steps = [r["step"] for r in curve(tmp_path / "flat")]
+    assert steps == list(range(1, steps[-1] + 1)) and steps[-1] > stopped["step"] + 8
+
+    train(tmp_path / "branch.json", tmp_path / "first")  # from where it branched off, although the flat run went on
+    branched = curve(tmp_path / "first")
+    assert [r["step"] for r in branched] == [stopped["step"] + i for i in range(1, 7)]
+    assert abs(branched[0]["loss"] - curve(tmp_path / "flat")[stopped["step"]]["loss"]) < 1e-6
+    export.export_run(tmp_path / "first", tmp_path / "model", "f32", None, "x")
+    assert f"| initialisation | step {stopped['step']} of flat |" in (tmp_path / "model/README.md").read_text()
+
+
+def test_budgets_and_schedules():
+    with pytest.raises(ValueError, match="neither"):
+        TrainOptions(schedule="flat", steps=3)
+    with pytest.raises(ValueError, match="steps or minutes"):
+        TrainOptions(schedule="linear")
+    with pytest.raises(ValueError, match='schedule "falt"'):
+        TrainOptions(schedule="falt", steps=3)
+    rates = {name: [learning_rate(TrainOptions(schedule=name, steps=None if name == "flat" else 1, final_rate=0.1, learning_rate=1), 999, x)
+                    for x in (0, 0.3, 0.65, 1)] for name in ("flat", "linear", "flat-linear")}
+    assert rates["flat"] == [1, 1, 1, 1]
+    assert np.allclose(rates["linear"], [1, 0.73, 0.415, 0.1]) and np.allclose(rates["flat-linear"], [1, 1, 0.55, 0.1])
 
 
 def curve_whole_lines(run):

@@ -11,7 +11,7 @@ import torch
 
 from . import corpus, export, pack, retrofit
 from .evaluate import default_window, evaluate, print_result
-from .files import write_json
+from .files import read_json, write_json
 from .neighbours import Collection, chunk_queries, query_collection, read_neighbours
 from .positions import widen_context
 from .prepare import prepare
@@ -35,11 +35,14 @@ def run_evaluate(a):
     model = export.load_model(a.model).to(a.device)
     vocabulary, c = Vocabulary(a.model / "tokenizer.json"), model.config
     texts = corpus.prepared_documents(a.data, "valid")
+    if a.only:
+        named = {corpus.file_name(name) for name in read_json(a.only)["held_out"]}
+        texts = [(name, text) for name, text in texts if name in named]
     found, collection, k = None, None, a.k or c.retro_num_neighbors
     if c.architecture == "retro":
         collection = Collection(a.data / "collection")
         queries, documents = chunk_queries(texts, vocabulary, c.retro_chunk_length)
-        file = a.neighbours or a.data / f"evaluate-k{k}.neighbours"
+        file = a.neighbours or a.data / f"evaluate-k{k}{'-only' if a.only else ''}.neighbours"
         if not a.neighbours:
             query_collection(a.retro_index, a.data / "index.json", a.data / "collection", k, queries, file)
         found = read_neighbours(file).ids[:, :k]
@@ -116,6 +119,7 @@ def parser():
     c.add_argument("--model", type=Path, required=True, help="model folder")
     c.add_argument("--data", type=Path, required=True, help="data folder")
     c.add_argument("--gpt", type=Path, help="model folder of a plain GPT with the same tokenizer")
+    c.add_argument("--only", type=Path, help="a corpus.json: of the held-out documents only those that it names too")
     c.add_argument("--neighbours", type=Path, help="file of neighbours of all complete chunks; otherwise they are searched")
     c.add_argument("--window", type=int, help="tokens; default min(512, the model's limit)")
     c.add_argument("--k", type=int, help="neighbours per chunk; default as trained")
