@@ -45,15 +45,13 @@ def suits(x):
 
 
 def call(name, *arguments):
-    """Tensors by their address, None as no address, whole numbers as int64, others as float."""
+    """Tensors by their address, numbers as int64."""
 
     def translate(x):
         if torch.is_tensor(x):
             assert x.is_contiguous()
             return ctypes.c_void_p(x.data_ptr())
-        if x is None:
-            return ctypes.c_void_p(None)
-        return ctypes.c_int64(x) if isinstance(x, int) else ctypes.c_float(x)
+        return ctypes.c_int64(x)
 
     getattr(library, name)(*map(translate, arguments))
 
@@ -101,7 +99,7 @@ class SelfAttention(torch.autograd.Function):
         out, blocks = torch.empty_like(q), []
         for rows, seen in causal_blocks(n, causal):
             shares = torch.bmm(q[:, rows], k[:, :seen].mT)
-            call("softmax_rows", shares, None, torch.empty(seen), b * heads, shares.shape[1], seen, rows.start + 1 if causal else n)
+            call("softmax_causal", shares, torch.empty(seen), *shares.shape, rows.start + 1 if causal else n)
             out[:, rows] = torch.bmm(shares, v[:, :seen])
             blocks.append(shares)
         ctx.causal = causal
@@ -139,7 +137,7 @@ class Softmax(torch.autograd.Function):
     def forward(ctx, scores, lengths):
         shares = scores.contiguous()  # the caller's own, which nothing else reads
         rows, keys = scores.shape[-2:]
-        call("softmax_rows", shares, lengths, torch.empty(keys), len(lengths), rows, keys, 0)
+        call("softmax_lengths", shares, lengths, torch.empty(keys), len(lengths), rows, keys)
         if shares is scores:
             ctx.mark_dirty(scores)
         ctx.save_for_backward(shares)
