@@ -36,6 +36,7 @@ static const struct family *const families[] = {&family_retro,
                                                 &family_distilbert,
                                                 &family_clip_vit,
                                                 &family_radio_vit,
+                                                &family_radio_hub,
                                                 &family_projector,
                                                 &family_llava_mcore,
                                                 &family_clip_vision,
@@ -69,25 +70,40 @@ static void list_families(char *text, size_t size) {
         }
 }
 
-/* "architecture" is our own key; Hugging Face folders say "model_type". */
+/* The key that names a folder's family, and the name. "architecture" is our own key, and Hugging Face's folders say
+ * "model_type". Models whose code lies beside them have a class in "architectures" and no type. */
+static const char *find_name(const struct json *config, const char **key) {
+    const char *const keys[] = {"architecture", "model_type"};
+    for (size_t i = 0; i < ARRAY_COUNT(keys); i++) {
+        const char *name = json_text(json_member(config, keys[i])).text;
+        *key = keys[i];
+        if (name) return name;
+    }
+    *key = "architectures";
+    return json_text(json_item(json_member(config, *key), 0)).text;
+}
+
+/* The family's own name for what `key` says. */
+static const char *name_of(const struct family *f, const char *key) {
+    if (strcmp(key, "architecture") == 0) return f->architecture;
+    return strcmp(key, "model_type") == 0 ? f->model_type : f->class_name;
+}
+
 static enum status find_family(const struct json *config, const struct family **out, const char **name,
                                struct error *e) {
-    const char *architecture = json_text(json_member(config, "architecture")).text;
-    const char *type = json_text(json_member(config, "model_type")).text;
     char known[900];
+    const char *key, *found = find_name(config, &key);
     for (size_t i = 0; i < ARRAY_COUNT(families); i++) {
-        bool ours = same_name(families[i]->architecture, architecture);
-        if (!ours && (architecture || !same_name(families[i]->model_type, type))) continue;
+        if (!same_name(name_of(families[i], key), found)) continue;
         *out = families[i];
-        *name = ours ? families[i]->architecture : families[i]->model_type;
+        *name = name_of(families[i], key);
         return STATUS_OK;
     }
     list_families(known, sizeof known);
-    if (architecture == NULL && type == NULL)
+    if (found == NULL)
         return error_set(e, STATUS_INVALID,
                          "config.json: neither \"architecture\" nor \"model_type\" is a text; known: %s", known);
-    return error_set(e, STATUS_UNSUPPORTED, "config.json: %s \"%.60s\" is unknown; known: %s",
-                     architecture ? "architecture" : "model_type", architecture ? architecture : type, known);
+    return error_set(e, STATUS_UNSUPPORTED, "config.json: %s \"%.60s\" is unknown; known: %s", key, found, known);
 }
 
 /* "rope_factors", our own key: what GGUF files say of Llama 3's frequencies. */

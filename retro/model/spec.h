@@ -95,6 +95,7 @@ struct tower_spec {
     bool patch_bias;      /* of the product that makes rows of patches */
     bool norm_before;     /* a norm before the first layer */
     bool windows;         /* a grid of another size reads the top left of a square table (CPE) */
+    bool conditioned;     /* pixels are from 0 to 1; the checkpoint has a mean and a deviation for each channel */
     bool corners;         /* tables are resized with their corners aligned, else with half pixels */
     int layers;           /* that are run; 0: all, and the last norm */
     bool drops_class;     /* the projector reads the rows of patches alone */
@@ -234,6 +235,7 @@ struct tensor_rows {
 struct family {
     const char *architecture; /* of Megatron's folders, by our own key in config.json; NULL: none */
     const char *model_type;   /* of Hugging Face's folders; NULL: none */
+    const char *class_name;   /* in "architectures" of folders that have no "model_type"; NULL: none */
     enum status (*read)(const struct json *config, struct model_spec *s, struct error *e);
     /* Facts that the checkpoint alone tells; NULL: none. */
     void (*inspect)(const struct weights *w, struct model_spec *s);
@@ -247,7 +249,7 @@ extern const struct family family_retro, family_gpt, family_bert, family_megatro
     family_llama, family_mistral, family_granite, family_smollm3, family_qwen2, family_qwen3, family_phi3, family_olmo2,
     family_gemma2, family_gemma3_text, family_gpt_neox, family_starcoder2, family_mixtral, family_qwen2_moe,
     family_qwen3_moe, family_roberta, family_xlm_roberta, family_mpnet, family_distilbert, family_clip_vit,
-    family_radio_vit, family_projector, family_llava_mcore, family_clip_vision, family_siglip_vision, family_llava,
+    family_radio_vit, family_radio_hub, family_projector, family_llava_mcore, family_clip_vision, family_siglip_vision, family_llava,
     family_llava_next, family_clip, family_siglip, family_megatron_bert, family_megatron_bert_hf;
 /* The family of Hugging Face's folders with this model_type; NULL: there is none. */
 const struct family *family_of_type(const char *model_type);

@@ -34,6 +34,8 @@ static const struct place_shape outer_shapes[] = {
     {offsetof(struct model, stacks[STACK_ENCODER].final_norm), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
     {offsetof(struct model, stacks[STACK_TOWER].final_norm), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
     {offsetof(struct model, tower.patch), KIND_PROJECTION, EXTENT_HIDDEN, EXTENT_PATCH, SPLIT_COPY},
+    {offsetof(struct model, tower.mean), KIND_TABLE, EXTENT_CHANNELS, EXTENT_ONE, SPLIT_COPY},
+    {offsetof(struct model, tower.deviation), KIND_TABLE, EXTENT_CHANNELS, EXTENT_ONE, SPLIT_COPY},
     {offsetof(struct model, tower.class_token), KIND_TABLE, EXTENT_CLASS_TOKENS, EXTENT_HIDDEN, SPLIT_COPY},
     {offsetof(struct model, tower.position), KIND_TABLE, EXTENT_PATCH_POSITIONS, EXTENT_HIDDEN, SPLIT_COPY},
     {offsetof(struct model, tower.norm_before), KIND_NORM, EXTENT_HIDDEN, EXTENT_ONE, SPLIT_COPY},
@@ -98,6 +100,7 @@ static int extent_size(const struct model *m, const struct dims *d, enum extent 
         case EXTENT_TYPES: return m->spec.type_vocab;
         case EXTENT_BUCKETS: return d->buckets;
         case EXTENT_HEAD_COUNT: return d->heads;
+        case EXTENT_CHANNELS: return 3;
         case EXTENT_CLASS_TOKENS: return m->spec.tower.class_tokens;
         case EXTENT_PATCH_POSITIONS: return patch_positions(&m->spec.tower);
         case EXTENT_PATCH: return 3 * m->spec.tower.patch * m->spec.tower.patch;

@@ -191,6 +191,7 @@ static bool outer_needed(const struct model *m, const struct place_shape *shape,
     if (shape->place == offsetof(struct model, output)) return model_writes(m) && !m->rows_only;
     if (shape->place == offsetof(struct model, tower.norm_before)) return m->spec.tower.norm_before;
     if (shape->place == offsetof(struct model, tower.norm_head)) return m->spec.tower.pooled;
+    if (shape->out == EXTENT_CHANNELS) return m->spec.tower.conditioned;
     if (shape->place == offsetof(struct model, tower.class_token)) return m->spec.tower.class_tokens > 0;
     if (shape->place == offsetof(struct model, projector.norm)) return m->spec.projector.normed;
     if (shape->place == offsetof(struct model, projector.fc2)) return m->spec.projector.ffn > 0;

@@ -83,7 +83,7 @@ static enum status open_parts(struct tower *t, struct error *e) {
     }
     if (!m->spec.projector.gated) t->gated = t->wide;
     if (!model_has_stack(m, STACK_TOWER)) return STATUS_OK;
-    tower_layout_open(&t->layout, m, t->max_rows);
+    if (tower_layout_open(&t->layout, m, t->max_rows, e)) return e->status;
     int probes = count_probes(m, t->max_rows);
     t->probes = xcalloc((size_t)probes + 1, sizeof *t->probes);
     t->no_rows = xcalloc((size_t)probes + 1, sizeof *t->no_rows);
@@ -114,6 +114,8 @@ void tower_close(struct tower *t) {
 }
 
 /* Sizes. */
+
+bool model_has_tower(const struct model *m) { return model_has_stack(m, STACK_TOWER); }
 
 enum status tower_check(const struct model *m, int height, int width, struct error *e) {
     const struct tower_spec *s = &m->spec.tower;

@@ -19,6 +19,8 @@ enum tower_end {
     TOWER_POOLED     /* one row a picture, in the space that it shares with texts; not of unit length */
 };
 
+/* Whether the model has a tower: the functions below are for those that have. */
+bool model_has_tower(const struct model *m);
 /* Whether the tower reads pictures of this size. STATUS_INVALID, STATUS_TOO_LARGE. */
 enum status tower_check(const struct model *m, int height, int width, struct error *e);
 /* Rows and columns that a picture becomes, of a size that tower_check allows. */

@@ -7,7 +7,18 @@
 
 int tower_patch_columns(const struct model *m) { return 3 * m->spec.tower.patch * m->spec.tower.patch; }
 
-void tower_layout_open(struct tower_layout *l, const struct model *m, int max_rows) {
+static enum status read_conditioning(struct tower_layout *l, const struct model *m, struct error *e) {
+    for (int c = 0; c < 3; c++) {
+        l->mean[c] = 0;
+        l->deviation[c] = 1;
+    }
+    if (!m->spec.tower.conditioned) return STATUS_OK;
+    backend_download(m->backend, l->mean, m->tower.mean.data, sizeof l->mean);
+    backend_download(m->backend, l->deviation, m->tower.deviation.data, sizeof l->deviation);
+    return backend_sync(m->backend, e);
+}
+
+enum status tower_layout_open(struct tower_layout *l, const struct model *m, int max_rows, struct error *e) {
     size_t rows = (size_t)max_rows;
     l->patches = xmalloc(rows * (size_t)tower_patch_columns(m) * sizeof *l->patches);
     l->spans = xmalloc(rows * sizeof *l->spans);
@@ -19,6 +30,7 @@ void tower_layout_open(struct tower_layout *l, const struct model *m, int max_ro
         l->corners[i].weights = xmalloc(rows * sizeof *l->corners[i].weights);
         l->kept[i] = xmalloc(rows * sizeof *l->kept[i]);
     }
+    return read_conditioning(l, m, e);
 }
 
 void tower_layout_close(struct tower_layout *l) {
@@ -34,15 +46,20 @@ void tower_layout_close(struct tower_layout *l) {
     }
 }
 
+/* One line of a patch of channel c. */
+static void cut_line(const struct tower_layout *l, float *to, const float *from, int n, int c) {
+    for (int i = 0; i < n; i++) to[i] = (from[i] - l->mean[c]) / l->deviation[c];
+}
+
 /* Patches, row-major (docs/spec/vision-model.md 2 step 1). */
-static void cut_patches(float *to, const struct tower_picture *p, int side) {
-    size_t plane = (size_t)p->height * (size_t)p->width, line = (size_t)side * sizeof *to;
+static void cut_patches(const struct tower_layout *l, float *to, const struct tower_picture *p, int side) {
+    size_t plane = (size_t)p->height * (size_t)p->width;
     for (int y = 0; y < p->height; y += side)
         for (int x = 0; x < p->width; x += side)
             for (int c = 0; c < 3; c++)
                 for (int i = 0; i < side; i++) {
                     const float *from = p->pixels + (size_t)c * plane + (size_t)(y + i) * (size_t)p->width + (size_t)x;
-                    memcpy(to, from, line);
+                    cut_line(l, to, from, side, c);
                     to += side;
                 }
 }
@@ -131,7 +148,7 @@ static void add_picture(struct tower_layout *l, const struct model *m, const str
     const struct tower_spec *s = &m->spec.tower;
     int grid_h = p->height / s->patch, grid_w = p->width / s->patch, first = l->n_rows;
     struct resize r = find_resize(s, grid_h, grid_w);
-    cut_patches(l->patches + (size_t)l->n_patches * (size_t)tower_patch_columns(m), p, s->patch);
+    cut_patches(l, l->patches + (size_t)l->n_patches * (size_t)tower_patch_columns(m), p, s->patch);
     for (int i = 0; i < s->class_tokens; i++) place_class(l, s, first + i, i);
     for (int i = 0; i < grid_h * grid_w; i++) {
         int row = first + s->class_tokens + i;

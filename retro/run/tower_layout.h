@@ -15,6 +15,7 @@ struct tower_corner {
 
 /* Arrays are as long as the tower's rows allow. */
 struct tower_layout {
+    float mean[3], deviation[3]; /* of pixels, where the model conditions them; else 0 and 1 */
     float *patches; /* [n_patches, 3 P P] in the order channel, y, x */
     int n_pictures, n_patches, n_rows, n_kept;
     struct attention_span *spans;               /* [n_pictures] */
@@ -27,7 +28,8 @@ struct tower_layout {
 
 /* Columns of a patch: 3 P P. */
 int tower_patch_columns(const struct model *m);
-void tower_layout_open(struct tower_layout *l, const struct model *m, int max_rows);
+/* Reads the conditioning of pixels from the device. */
+enum status tower_layout_open(struct tower_layout *l, const struct model *m, int max_rows, struct error *e);
 void tower_layout_close(struct tower_layout *l); /* of a zeroed one: nothing */
 /* Pictures of sizes that tower_check allows. */
 void tower_layout_fill(struct tower_layout *l, const struct model *m, const struct tower_picture *pictures, int n);

@@ -30,7 +30,8 @@ enum bench_option {
     BENCH_OPTION_DIMS = 1 << 17,
     BENCH_OPTION_INDEX = 1 << 18,
     BENCH_OPTION_K = 1 << 19,
-    BENCH_OPTION_ROUNDS = 1 << 20
+    BENCH_OPTION_ROUNDS = 1 << 20,
+    BENCH_OPTION_PIXELS = 1 << 21
 };
 
 /* A shape that needs no folder: the part of a config.json that does not depend on retrieval. */
@@ -51,7 +52,7 @@ struct bench_options {
     const struct bench_shape *shape; /* shape m where none was given */
     enum dtype dtype;                /* bf16 where none was given */
     int threads;                     /* as many as the process may use where none were given */
-    int sequences, prompt, tokens, rows, n_in, n_out, chunks, vectors, dims, k;
+    int sequences, prompt, tokens, rows, n_in, n_out, chunks, vectors, dims, k, pixels;
     int rounds; /* measurements; 5 where nothing was given, at most BENCH_MAX_ROUNDS */
     const char *collection, *embedder, *device, *index;
     bool limits, eager, json, help;
@@ -143,6 +144,7 @@ enum status bench_decode(const struct bench_options *o, struct error *e);
 enum status bench_prefill(const struct bench_options *o, struct error *e);
 enum status bench_batch(const struct bench_options *o, struct error *e);
 enum status bench_seq2seq(const struct bench_options *o, struct error *e);
+enum status bench_tower(const struct bench_options *o, struct error *e);
 enum status bench_peers(const struct bench_options *o, struct error *e);
 enum status bench_turns(const struct bench_options *o, struct error *e);
 enum status bench_embed(const struct bench_options *o, struct error *e);

@@ -19,7 +19,7 @@ static const struct bench_row {
     {"--dtype", "DTYPE", "f32, f16, bf16 (the default), int8, int4, q4_k, q5_k, q6_k or, on GPUs, fp8", KIND_DTYPE, 0},
     {"--threads", "N", "CPU threads, else as many as the process may use", KIND_COUNT,
      offsetof(struct bench_options, threads)},
-    {"--sequences", "N", "sequences, or texts, at once", KIND_COUNT, offsetof(struct bench_options, sequences)},
+    {"--sequences", "N", "sequences, texts or pictures at once", KIND_COUNT, offsetof(struct bench_options, sequences)},
     {"--prompt", "N", "tokens of each prompt", KIND_COUNT, offsetof(struct bench_options, prompt)},
     {"--tokens", "N", "tokens decoded after it", KIND_COUNT, offsetof(struct bench_options, tokens)},
     {"--rows", "N", "rows of the product, else several numbers of them", KIND_COUNT,
@@ -42,6 +42,7 @@ static const struct bench_row {
      offsetof(struct bench_options, index)},
     {"--k", "N", "neighbours of each query (2)", KIND_COUNT, offsetof(struct bench_options, k)},
     {"--rounds", "N", "measurements, whose median counts (5)", KIND_COUNT, offsetof(struct bench_options, rounds)},
+    {"--pixels", "N", "the side of each picture (336)", KIND_COUNT, offsetof(struct bench_options, pixels)},
 };
 
 static enum status read_value(struct bench_options *o, const struct bench_row *r, const char *text, struct error *e) {

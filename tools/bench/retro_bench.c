@@ -28,6 +28,10 @@ static const struct bench_command commands[] = {
      bench_batch},
     {"seq2seq", "64 tokens of one sequence that reads a source of 128 tokens; FOLDER/config.json is a T5's shape",
      LOAD_OPTIONS & ~BENCH_OPTION_MODEL, 1, 1, bench_seq2seq},
+    {"tower", "a picture through a vision tower, and of LLaVA to the first token; FOLDER/config.json is a shape",
+     BENCH_OPTION_SEQUENCES | BENCH_OPTION_PROMPT | BENCH_OPTION_PIXELS | BENCH_OPTION_DTYPE | BENCH_OPTION_THREADS |
+         BENCH_OPTION_ROUNDS | BENCH_OPTION_JSON,
+     1, 1, bench_tower},
     {"embed", "64 texts of 64 tokens; FOLDER is an embedder, else the one that make deps installs",
      BENCH_OPTION_SEQUENCES | BENCH_OPTION_DTYPE | BENCH_OPTION_THREADS | BENCH_OPTION_ROUNDS | BENCH_OPTION_JSON, 0, 1,
      bench_embed},
