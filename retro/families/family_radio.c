@@ -129,8 +129,7 @@ static enum status read_args(struct radio_hub_keys *k, struct error *e) {
         return error_set(e, STATUS_UNSUPPORTED,
                          "config.json: \"spectral_reparam\" is true; weights as they are multiplied are supported");
     if (set_size(k, e)) return e->status;
-    if (!json_is_absent(k->kwargs) && spec_read(k->kwargs, &kwargs_table, k, e))
-        return error_prefix(e, "model_kwargs");
+    if (!json_is_absent(k->kwargs) && spec_read(k->kwargs, &kwargs_table, k, e)) return error_prefix(e, "model_kwargs");
     d->ffn = (int)(d->hidden * k->ratio);
     return STATUS_OK;
 }

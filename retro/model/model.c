@@ -56,37 +56,44 @@ const struct family *family_of_type(const char *model_type) {
     return NULL;
 }
 
-/* "retro, gpt, t5; bert, t5": Megatron's, then Hugging Face's. */
-static void list_families(char *text, size_t size) {
-    size_t used = 0;
-    text[0] = '\0';
-    for (int hf = 0; hf <= 1; hf++)
-        for (size_t i = 0; i < ARRAY_COUNT(families) && used < size; i++) {
-            const char *name = hf ? families[i]->model_type : families[i]->architecture;
-            const char *before = used == 0                         ? "\"architecture\" "
-                                 : hf && strchr(text, ';') == NULL ? "; \"model_type\" "
-                                                                   : ", ";
-            if (name) used += (size_t)snprintf(text + used, size - used, "%s%s", before, name);
-        }
-}
+/* The keys that name a folder's family. "architecture" is our own, and Hugging Face's folders say "model_type". Models
+ * whose code lies beside them have a class in "architectures" and no type. */
+static const char *const family_keys[] = {"architecture", "model_type", "architectures"};
 
-/* The key that names a folder's family, and the name. "architecture" is our own key, and Hugging Face's folders say
- * "model_type". Models whose code lies beside them have a class in "architectures" and no type. */
+/* The folder's name for its family, and the key that has it. */
 static const char *find_name(const struct json *config, const char **key) {
-    const char *const keys[] = {"architecture", "model_type"};
-    for (size_t i = 0; i < ARRAY_COUNT(keys); i++) {
-        const char *name = json_text(json_member(config, keys[i])).text;
-        *key = keys[i];
-        if (name) return name;
+    const char *name = NULL;
+    for (size_t i = 0; i < ARRAY_COUNT(family_keys) && name == NULL; i++) {
+        const struct json *value = json_member(config, family_keys[i]);
+        *key = family_keys[i];
+        name = json_text(i == 2 ? json_item(value, 0) : value).text;
     }
-    *key = "architectures";
-    return json_text(json_item(json_member(config, *key), 0)).text;
+    return name;
 }
 
-/* The family's own name for what `key` says. */
+/* The family's own name under that key; NULL: it has none. */
 static const char *name_of(const struct family *f, const char *key) {
     if (strcmp(key, "architecture") == 0) return f->architecture;
     return strcmp(key, "model_type") == 0 ? f->model_type : f->class_name;
+}
+
+/* "\"architecture\" retro, gpt; \"model_type\" bert, t5; ...". */
+static void list_families(char *text, size_t size) {
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t k = 0; k < ARRAY_COUNT(family_keys); k++) {
+        bool first = true;
+        for (size_t i = 0; i < ARRAY_COUNT(families) && used < size; i++) {
+            const char *name = name_of(families[i], family_keys[k]);
+            if (name == NULL) continue;
+            if (first)
+                used +=
+                    (size_t)snprintf(text + used, size - used, "%s\"%s\" %s", k > 0 ? "; " : "", family_keys[k], name);
+            else
+                used += (size_t)snprintf(text + used, size - used, ", %s", name);
+            first = false;
+        }
+    }
 }
 
 static enum status find_family(const struct json *config, const struct family **out, const char **name,

@@ -30,10 +30,10 @@ struct embedding {
 
 /* What a tower has beside its layers (spec.h). */
 struct tower_weights {
-    struct projection patch;   /* [d, 3 P P] */
+    struct projection patch;       /* [d, 3 P P] */
     struct tensor mean, deviation; /* f32 [3, 1], of pixels; without data where they come normalised */
-    struct tensor class_token; /* f32 [class tokens, d] */
-    struct tensor position;    /* f32, of class tokens where these have positions, then of the table's patches */
+    struct tensor class_token;     /* f32 [class tokens, d] */
+    struct tensor position;        /* f32, of class tokens where these have positions, then of the table's patches */
     struct norm_weights norm_before, norm_head;
     struct tensor probe; /* f32 [1, d], and its attention over a picture's rows; without data where there is none */
     struct projection probe_qkv, probe_proj;

@@ -249,8 +249,8 @@ extern const struct family family_retro, family_gpt, family_bert, family_megatro
     family_llama, family_mistral, family_granite, family_smollm3, family_qwen2, family_qwen3, family_phi3, family_olmo2,
     family_gemma2, family_gemma3_text, family_gpt_neox, family_starcoder2, family_mixtral, family_qwen2_moe,
     family_qwen3_moe, family_roberta, family_xlm_roberta, family_mpnet, family_distilbert, family_clip_vit,
-    family_radio_vit, family_radio_hub, family_projector, family_llava_mcore, family_clip_vision, family_siglip_vision, family_llava,
-    family_llava_next, family_clip, family_siglip, family_megatron_bert, family_megatron_bert_hf;
+    family_radio_vit, family_radio_hub, family_projector, family_llava_mcore, family_clip_vision, family_siglip_vision,
+    family_llava, family_llava_next, family_clip, family_siglip, family_megatron_bert, family_megatron_bert_hf;
 /* The family of Hugging Face's folders with this model_type; NULL: there is none. */
 const struct family *family_of_type(const char *model_type);
 

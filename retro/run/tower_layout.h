@@ -16,7 +16,7 @@ struct tower_corner {
 /* Arrays are as long as the tower's rows allow. */
 struct tower_layout {
     float mean[3], deviation[3]; /* of pixels, where the model conditions them; else 0 and 1 */
-    float *patches; /* [n_patches, 3 P P] in the order channel, y, x */
+    float *patches;              /* [n_patches, 3 P P] in the order channel, y, x */
     int n_pictures, n_patches, n_rows, n_kept;
     struct attention_span *spans;               /* [n_pictures] */
     int32_t *first;                             /* [n_pictures] its first row */

@@ -13,6 +13,7 @@ BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
 DEPS = pathlib.Path(os.environ.get("RETRO_DEPS", pathlib.Path.home() / ".cache/retro-server"))
 CASE = ROOT / "tests/golden/retro/case_a"  # 6 layers of 32, one reads; chunks of 8 tokens
 T5 = ROOT / "tests/golden/hf/t5_v1_1"
+LLAVA = ROOT / "tests/golden/vision/llava_a"
 SHIPPED = ROOT / "models/retro-docs"
 
 ROOFLINE = {"read_gbps", "fma_gflops", "bf16_dot_gflops", "int8_dot_gops"}
@@ -24,6 +25,7 @@ LOAD = {f"load.{name}" for name in ("open", "first_token", "ms_per_gb", "gbps", 
 INDEX = {f"index.{name}" for name in ("build", "rate", "disk", "memory", "search", "search.p99", "recall.1", "recall")}
 SEARCH = {kind: {f"search.{kind}.{queries}" for queries in (1, 8, 64)} for kind in ("flat", "ivf")}
 SEQ2SEQ = {f"seq2seq.{name}" for name in ("first", "encode", "decode")}
+TOWER = {"tower.pictures", "tower.first"}
 PEERS = {"pp64", "pp512", "tg64", "batch16.pp", "batch16.tg"}
 DEVICE = {"load", "row_weights", "decode_bytes", "decode.1", "decode.8", "decode.64", "prefill.512", "prefill.2048", "step.plain",
           "step.closing"}
@@ -94,6 +96,7 @@ def test_figures_of_a_model(dtype, bytes_a_weight, sequences, prompt):
         (PREFILL, ("prefill", "--prompt", 9, "--threads", 1, CASE)),
         (RETRIEVAL, ("retrieval", "--chunks", 300, "--tokens", 8, "--sequences", 4, "--threads", 1, CASE)),
         (SEQ2SEQ, ("seq2seq", "--sequences", 3, "--prompt", 200, "--tokens", 5, "--threads", 1, T5)),
+        (TOWER, ("tower", "--sequences", 3, "--pixels", 28, "--prompt", 5, "--threads", 1, LLAVA)),
         (LOAD, ("load", SHIPPED)),
         (SEARCH["flat"], ("search", "--vectors", 1000, "--dims", 16, "--k", 3, "--threads", 1)),
         (SEARCH["ivf"], ("search", "--vectors", 3000, "--dims", 7, "--index", "ivf", "--device", "cpu", "--threads", 1)),
@@ -113,6 +116,12 @@ def test_figures(names, arguments):
 def test_seq2seq_needs_an_encoder():
     done = bench("seq2seq", CASE)
     assert done.returncode == 1 and "the model has no encoder" in done.stderr
+
+
+@pytest.mark.parametrize("folder, pixels, words", [(CASE, 28, "no vision tower"), (LLAVA, 27, "the model reads 28 x 28")])
+def test_tower_needs_a_tower(folder, pixels, words):
+    done = bench("tower", "--pixels", pixels, folder)
+    assert done.returncode == 1 and words in done.stderr
 
 
 @pytest.mark.parametrize("model, threads, dtype", [("s-f16", 1, "f16"), ("s-q4_0", 2, "int4")])

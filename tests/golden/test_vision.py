@@ -32,7 +32,7 @@ def worst_of(done):
 def test_reference(cpu):
     done = parity(*FOLDERS, cpu=cpu)
     assert done.returncode == 0 and done.stdout.count("max_abs") > 40, done.stdout + done.stderr
-    assert len(FOLDERS) == 19 and "differ" not in done.stdout
+    assert len(FOLDERS) == 22 and "differ" not in done.stdout
 
 
 def test_two_ranks():
@@ -46,7 +46,7 @@ def test_bf16_stays_near():
     assert done.returncode == 0 and 1e-3 < worst_of(done) < 0.5, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", ["llava_a", "llava_hf_clip", "clip_a", "radio_b"])
+@pytest.mark.parametrize("name", ["llava_a", "llava_hf_clip", "clip_a", "radio_b", "radio_hub_a"])
 @pytest.mark.parametrize("to, tolerance", [("int8", 0.5), ("bf16", 0.2), ("packed", 1e-4)])
 def test_converted_folders(tmp_path, name, to, tolerance):
     """Measured: int8 0.19, bf16 0.055. The product of the patches and the positions stay as they are."""
@@ -77,6 +77,16 @@ def test_a_tower_alone_has_one_rank():
     ("clip_a", None, "activation", "gelu", "activation"),
     ("clip_c_siglip", None, "add_class_token", True, "tensor class_token is missing"),
     ("radio_a", None, "max_img_h", 128, "position_embeddings"),
+    ("radio_hub_a", None, "architectures", ["ERADIO"], "architectures \"ERADIO\" is unknown"),
+    ("radio_hub_a", None, "patch_size", 14, "_patch14_224 are supported"),
+    ("radio_hub_a", None, "vitdet_window_size", 8, "vitdet_window_size"),
+    ("radio_hub_a", "args", "model", "vit_huge_patch16_224_mlpnorm", "vit_huge with _patch16_224"),
+    ("radio_hub_a", "args", "model_kwargs", {"init_values": 1e-5}, "init_values"),
+    ("radio_hub_a", "args", "spectral_reparam", True, "spectral_reparam"),
+    ("radio_hub_a", "args", "cpe_max_size", None, "cpe_max_size"),
+    ("radio_hub_a", "args", "teachers", [], "0 \"teachers\""),
+    ("radio_hub_a", "args", "register_multiple", 16, "cls_token.token is [8, 32], config.json makes it [16, 32]"),
+    ("radio_hub_a", "args", "model_norm", True, "norm.weight is missing"),
     ("projector_mlp", None, "ffn_hidden_size", 48, "linear_fc1.weight"),
     ("projector_mlp", None, "projector_type", "resampler", "projector_type"),
     ("llava_hf_clip", None, "vision_feature_layer", [-2, -1], "must be one number"),
@@ -132,6 +142,14 @@ def test_other_spellings(tmp_path, name, style):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_radio_of_torch_hub(tmp_path):
+    """The same tensors without the wrapper of the Hub, as torch.hub has them."""
+    folder = shutil.copytree(GOLDEN / "radio_hub_b", tmp_path / "case")
+    rename_tensors(folder, lambda tensor: tensor.removeprefix("radio_model."))
+    done = parity(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_sizes_that_transformers_leaves_out(tmp_path):
     """A text_config without sizes is Llama's of 7B: the error about the first tensor names them."""
     folder = shutil.copytree(GOLDEN / "llava_hf_clip", tmp_path / "case")
@@ -145,6 +163,8 @@ def test_sizes_that_transformers_leaves_out(tmp_path):
 
 
 @pytest.mark.parametrize("name, key, value", [("radio_a", "has_cpe", False), ("radio_a", "interpolate_align_corners", False),
+                                              ("radio_d_half", "interpolate_align_corners", True),
+                                              ("radio_hub_a", "interpolate_align_corners", True),
                                               ("clip_b", "layernorm_epsilon", 1e-5), ("clip_a", "activation", "gelu_erf")])
 def test_a_wrong_key_is_noticed(tmp_path, name, key, value):
     folder = shutil.copytree(GOLDEN / name, tmp_path / name)

@@ -106,6 +106,35 @@ static void test_linear_batch_invariance(void **state) {
     for_each_variant(linear_batches, 2);
 }
 
+/* As many rows of f32 as have kernels of their own: each is what it is alone. */
+static void linear_many(struct backend *b) {
+    static const int shapes[][2] = {{1, 1}, {33, 129}, {64, 96}, {17, 2}};
+    static const int rows[] = {127, 128, 131, 143};
+    for (size_t s = 0; s < ARRAY_COUNT(shapes); s++)
+        for (size_t k = 0; k < ARRAY_COUNT(rows); k++) {
+            struct matrix m = random_matrix(b, DTYPE_F32, shapes[s][0], shapes[s][1]);
+            struct linear_args all = random_linear(&m.weight, rows[k], (int)k);
+            struct linear_args one = all;
+            one.y = padded_tensor(DTYPE_F32, 1, all.y.cols, 0);
+            backend_linear(b, &all);
+            check_linear(&all, m.values, false);
+            assert_gaps_untouched(all.y);
+            for (int i = 0; i < rows[k]; i++) {
+                one.x = tensor_rows(all.x, i, 1);
+                backend_linear(b, &one);
+                assert_rows_equal(one.y, 0, all.y, i);
+            }
+            free(one.y.data);
+            free_linear(&all);
+            free_matrix(b, &m);
+        }
+}
+
+static void test_linear_many_rows(void **state) {
+    (void)state;
+    for_each_variant(linear_many, 2);
+}
+
 /* One fixed problem, larger than what stays on one thread; filled by the first thread count, compared by the others. */
 static float *one_thread;
 static size_t one_thread_size;
@@ -200,6 +229,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_linear),
         cmocka_unit_test(test_linear_batch_invariance),
+        cmocka_unit_test(test_linear_many_rows),
         cmocka_unit_test(test_linear_threads),
         cmocka_unit_test(test_embed),
     };

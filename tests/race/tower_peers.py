@@ -105,7 +105,7 @@ class Torch:
         if variant.endswith("compiled"):
             import torch._inductor.config
             torch._inductor.config.freezing = True
-            network = torch.compile(network)
+            network = torch.compile(network, dynamic=False)
         self.made[variant] = network
 
     def run(self, variant, threads, pixels):
@@ -193,7 +193,7 @@ class Onnx:
         if threads not in self.sessions:
             options = onnxruntime.SessionOptions()
             options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-            self.sessions = {threads: onnxruntime.InferenceSession(self.file, options, ["CPUExecutionProvider"])}
+            self.sessions[threads] = onnxruntime.InferenceSession(self.file, options, ["CPUExecutionProvider"])
         return self.sessions[threads].run(None, {"pixels": pixels})[0]
 
 

@@ -1,5 +1,5 @@
-/* tools/bench/bench_tower.c: retro-bench tower: pictures through a vision tower with random weights, and of a model that
- * also writes, the time from a picture to the first token. Pictures are pixels already. */
+/* tools/bench/bench_tower.c: retro-bench tower: pictures through a vision tower with random weights, and of a model
+ * that also writes, the time from a picture to the first token. Pictures are pixels already. */
 #include <stdlib.h>
 
 #include "retro/run/merge.h"
@@ -95,8 +95,7 @@ static enum status see_and_write(struct tower_work *w, struct session_pool *pool
     ids[0] = model_picture_id(m);
     for (int i = 1; i <= w->prompt; i++) ids[i] = i;
     enum status status = session_view(pool, w->pictures, 1, w->rows, e);
-    if (status == STATUS_OK)
-        status = merge_text(&text, m, &(struct picture_text){ids, w->prompt + 1, &picture, 1}, e);
+    if (status == STATUS_OK) status = merge_text(&text, m, &(struct picture_text){ids, w->prompt + 1, &picture, 1}, e);
     if (status == STATUS_OK) {
         status = write_first(w, pool, &text, e);
         merged_text_free(&text);
