@@ -6,29 +6,40 @@
 
 #if HAVE_CURL
 #include <curl/curl.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 
 #include "config/base/base64.h"
 
-/* Handles that wait for the next call. */
-enum { IDLE_HANDLES = 16 };
+/* Handles that wait for the next call, and how long their connections are used again: proxies end them after a minute
+ * or more. */
+enum { IDLE_HANDLES = 16, IDLE_SECONDS = 50 };
 /* A message's length and, before it, whether it is compressed. */
 enum { FRAME_HEAD = 5 };
+/* libcurl 7.88 reads up to 32 KiB of HTTP/2 at once. Bytes that its own buffer then has no room for wait there until
+ * a timer or the next bytes of the server wake it: 200 ms, a second or for ever. */
+enum { RECEIVE_BYTES = 64 << 10 };
 /* The longest that connecting may take. */
 static const double connect_seconds = 3;
 
 /* https://grpc.github.io/grpc/core/md_doc_statuscodes.html */
 enum grpc_status { GRPC_OK = 0, GRPC_UNAUTHENTICATED = 16, GRPC_PERMISSION_DENIED = 7, GRPC_UNIMPLEMENTED = 12 };
 
+struct idle_handle {
+    CURL *handle;
+    double since;
+};
+
 struct milvus_link {
     char *url;
     char *authority;
     struct curl_slist *headers;
     pthread_mutex_t lock;
-    CURL *idle[IDLE_HANDLES];
+    struct idle_handle idle[IDLE_HANDLES];
     int n_idle;
 };
 
@@ -72,7 +83,7 @@ enum status link_open(struct milvus_link **out, const struct link_options *o, st
 
 void link_close(struct milvus_link *l) {
     if (l == NULL) return;
-    for (int i = 0; i < l->n_idle; i++) curl_easy_cleanup(l->idle[i]);
+    for (int i = 0; i < l->n_idle; i++) curl_easy_cleanup(l->idle[i].handle);
     curl_slist_free_all(l->headers);
     pthread_mutex_destroy(&l->lock);
     free(l->url);
@@ -80,14 +91,36 @@ void link_close(struct milvus_link *l) {
     free(l);
 }
 
-static CURL *take_handle(struct milvus_link *l) {
+/* Whether the server has not ended the handle's connection. libcurl would see it too, and connect anew in a way that
+ * Milvus does not understand (choose_version). */
+static bool is_connected(CURL *handle) {
+    curl_socket_t line = CURL_SOCKET_BAD;
+    char byte;
+    if (curl_easy_getinfo(handle, CURLINFO_ACTIVESOCKET, &line) != CURLE_OK || line == CURL_SOCKET_BAD) return false;
+    ssize_t n = recv(line, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n > 0 || (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK));
+}
+
+/* NULL: none waits. */
+static CURL *take_idle(struct milvus_link *l) {
     CURL *handle = NULL;
+    double since = 0;
     pthread_mutex_lock(&l->lock);
     if (l->n_idle > 0) {
         l->n_idle--;
-        handle = l->idle[l->n_idle];
+        handle = l->idle[l->n_idle].handle;
+        since = l->idle[l->n_idle].since;
     }
     pthread_mutex_unlock(&l->lock);
+    if (handle == NULL || (time_now() - since < IDLE_SECONDS && is_connected(handle))) return handle;
+    curl_easy_cleanup(handle);
+    return take_idle(l);
+}
+
+/* *kept: it has made a call, whose connection it uses again. */
+static CURL *take_handle(struct milvus_link *l, bool *kept) {
+    CURL *handle = take_idle(l);
+    *kept = handle != NULL;
     if (handle == NULL) handle = curl_easy_init();
     CHECK(handle != NULL);
     return handle;
@@ -100,13 +133,13 @@ static void put_handle(struct milvus_link *l, CURL *handle, bool sound) {
     int n_ended = 1;
     pthread_mutex_lock(&l->lock);
     if (sound && l->n_idle < IDLE_HANDLES) {
-        l->idle[l->n_idle] = handle;
+        l->idle[l->n_idle] = (struct idle_handle){handle, time_now()};
         l->n_idle++;
         n_ended = 0;
     }
     while (!sound && l->n_idle > 0) {
         l->n_idle--;
-        ended[n_ended] = l->idle[l->n_idle];
+        ended[n_ended] = l->idle[l->n_idle].handle;
         n_ended++;
     }
     pthread_mutex_unlock(&l->lock);
@@ -157,15 +190,13 @@ static int look_up(void *context, curl_off_t down_all, curl_off_t down, curl_off
     return a->cancelled && atomic_load(a->cancelled);
 }
 
-/* libcurl 7.88, which Debian 12 has, fails on a connection without TLS that it uses again by prior knowledge
- * (github.com/curl/curl/pull/10643), and asked for HTTP/2 in another way it waits for ever behind large questions. So
- * each call without TLS has a connection of its own. */
-static void choose_connection(const struct milvus_link *l, CURL *handle) {
-    bool is_tls = strncmp(l->url, "https:", 6) == 0;
-    curl_easy_setopt(handle, CURLOPT_HTTP_VERSION,
-                     (long)(is_tls ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE));
-    curl_easy_setopt(handle, CURLOPT_FRESH_CONNECT, is_tls ? 0L : 1L);
-    curl_easy_setopt(handle, CURLOPT_FORBID_REUSE, is_tls ? 0L : 1L);
+/* libcurl 7.88, which Debian 12 has, lays another HTTP/2 over a connection without TLS that it uses again by prior
+ * knowledge, and fails (github.com/curl/curl/pull/10643). Asked for HTTP/2 alone it takes the connection as it is. */
+static long choose_version(const struct milvus_link *l, bool kept) {
+    enum { FAULTY = 0x0758 };
+    if (strncmp(l->url, "https:", 6) == 0) return CURL_HTTP_VERSION_2TLS;
+    bool is_faulty = curl_version_info(CURLVERSION_NOW)->version_num >> 8 == FAULTY;
+    return kept && is_faulty ? CURL_HTTP_VERSION_2_0 : CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE;
 }
 
 static void set_up(const struct milvus_link *l, CURL *handle, const char *url, double seconds,
@@ -176,6 +207,7 @@ static void set_up(const struct milvus_link *l, CURL *handle, const char *url, d
     curl_easy_setopt(handle, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(handle, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(handle, CURLOPT_BUFFERSIZE, (long)RECEIVE_BYTES);
     curl_easy_setopt(handle, CURLOPT_TCP_KEEPALIVE, 1L);
     curl_easy_setopt(handle, CURLOPT_TIMEOUT_MS, limit);
     curl_easy_setopt(handle, CURLOPT_CONNECTTIMEOUT_MS, to_connect);
@@ -249,9 +281,10 @@ enum status link_call(struct milvus_link *l, const struct link_request *r, struc
     buffer_printf(&url, "%s/milvus.proto.milvus.MilvusService/%s", l->url, r->method);
     frame(r->message, &body);
 
-    CURL *handle = take_handle(l);
+    bool kept;
+    CURL *handle = take_handle(l, &kept);
     set_up(l, handle, url.data, r->seconds, &attempt);
-    choose_connection(l, handle);
+    curl_easy_setopt(handle, CURLOPT_HTTP_VERSION, choose_version(l, kept));
     curl_easy_setopt(handle, CURLOPT_POST, 1L);
     curl_easy_setopt(handle, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body.size);
     curl_easy_setopt(handle, CURLOPT_POSTFIELDS, body.data);

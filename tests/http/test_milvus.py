@@ -345,6 +345,40 @@ def test_a_bad_line(between, mode):
     servers.wait_until(lambda: "retrieval_away" not in call(without, "POST", "/v1/completions", body), 120, "still without")
 
 
+def test_calls_share_a_connection(milvus, remote):
+    line = proxy.Proxy(milvus.port)
+    run("list", line.address("texts"))
+    assert len(line.sockets) == 2  # of the client and of the server
+    line.close()
+
+
+def test_large_answers_are_not_waited_for(place, milvus):
+    """Of 16 to 32 KiB, over a connection that is used again: see RECEIVE_BYTES in link.c."""
+    address = fresh(milvus, place, "large")
+    text = place / "large.txt"
+    text.write_text("The kettle whistles. " * 300)
+    run("add", "--id", "large", address, text)
+
+    def is_soon():
+        start = time.monotonic()
+        assert lines("show", "--json", address, "large")[0]["text"] == text.read_text()
+        return time.monotonic() - start < 0.9
+
+    servers.wait_until(is_soon, 60, "each answer comes late")
+
+
+def test_connections_that_were_ended_while_idle(place, milvus, remote, tmp_path_factory):
+    """The next search has another, at its first attempt."""
+    line = proxy.Proxy(milvus.port)
+    server = serve(place, tmp_path_factory, line.address("texts"), "retrieval.milvus_attempts=1")
+    before = right_answer(server)
+    for _ in range(5):
+        line.drop()
+        assert ask(server) == (200, before)
+    assert server.stop() == 0, server.log.read_text()
+    line.close()
+
+
 def test_killed_under_load(place, tmp_path_factory):
     own = servers.make(tmp_path_factory.mktemp("own"))
     if servers.REAL:

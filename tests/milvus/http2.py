@@ -122,8 +122,12 @@ class Connection:
             data += piece
         return bytes(data)
 
-    def send(self, kind, flags, stream, payload=b""):
-        self.sock.sendall(struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload)
+    @staticmethod
+    def frame(kind, flags, stream, payload=b""):
+        return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
+
+    def send(self, *frame):
+        self.sock.sendall(self.frame(*frame))
 
     def run(self):
         self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -157,8 +161,10 @@ class Connection:
                 self.reply(stream, *self.answer(headers, bytes(body)))
 
     def reply(self, stream, message, status=0, words=""):
-        self.send(HEADERS, 4, stream, b"\x88" + header("content-type", "application/grpc"))
+        """In one piece, as Milvus sends it."""
+        out = bytearray(self.frame(HEADERS, 4, stream, b"\x88" + header("content-type", "application/grpc")))
         body = b"\0" + struct.pack(">I", len(message)) + message
         for at in range(0, len(body), 16384):
-            self.send(DATA, 0, stream, body[at:at + 16384])
-        self.send(HEADERS, 5, stream, header("grpc-status", str(status)) + header("grpc-message", words))
+            out += self.frame(DATA, 0, stream, body[at:at + 16384])
+        out += self.frame(HEADERS, 5, stream, header("grpc-status", str(status)) + header("grpc-message", words))
+        self.sock.sendall(out)

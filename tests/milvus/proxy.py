@@ -57,6 +57,12 @@ class Proxy:
                 s.shutdown(socket.SHUT_RDWR)
             s.close()
 
+    def drop(self):
+        """Ends all connections."""
+        for s in self.sockets:
+            with contextlib.suppress(OSError):
+                s.shutdown(socket.SHUT_RDWR)
+
     def close(self):
         self.closed = True
         for s in [self.listener, *self.sockets]:
