@@ -101,8 +101,13 @@ static enum status walk_folder(struct living *l, const struct library_walk *w, s
 }
 
 enum status library_walk(struct library *l, const struct library_walk *w, struct error *e) {
-    return l->remote ? remote_walk(l->remote, w->filter, w->after, w->take, w->context, e)
-                     : walk_folder(l->living, w, e);
+    struct remote_walk walk = {.filter = w->filter,
+                               .narrow = w->narrow,
+                               .after = w->after,
+                               .n_wanted = w->n_wanted,
+                               .take = w->take,
+                               .context = w->context};
+    return l->remote ? remote_walk(l->remote, &walk, e) : walk_folder(l->living, w, e);
 }
 
 enum status library_count(struct library *l, struct filter *filter, int64_t *n_documents, int64_t *n_chunks,
@@ -115,15 +120,33 @@ enum status library_count(struct library *l, struct filter *filter, int64_t *n_d
 }
 
 enum status library_has(struct library *l, const struct collection_document *d, bool *has, struct error *e) {
-    if (l->remote) return remote_has(l->remote, d, has, e);
-    *has = living_has(l->living, d);
-    return STATUS_OK;
+    return library_has_all(l, &d, 1, has, e);
 }
 
 enum status library_put(struct library *l, const struct filter *filter, const struct collection_document *d,
                         const float *vectors, enum change_effect *effect, struct error *e) {
-    return l->remote ? remote_put(l->remote, filter, d, vectors, effect, e)
-                     : living_put_allowed(l->living, filter, d, vectors, effect, e);
+    struct document_put put = {.document = d, .vectors = vectors};
+    library_put_all(l, filter, &put, 1);
+    *effect = put.effect;
+    if (put.status) *e = put.error;
+    return put.status;
+}
+
+enum status library_has_all(struct library *l, const struct collection_document *const *documents, int n, bool *has,
+                            struct error *e) {
+    if (l->remote) return remote_has_all(l->remote, documents, n, has, e);
+    for (int i = 0; i < n; i++) has[i] = living_has(l->living, documents[i]);
+    return STATUS_OK;
+}
+
+void library_put_all(struct library *l, const struct filter *filter, struct document_put *puts, int n) {
+    if (l->remote) {
+        remote_put_all(l->remote, filter, puts, n);
+        return;
+    }
+    for (int i = 0; i < n; i++)
+        puts[i].status =
+            living_put_allowed(l->living, filter, puts[i].document, puts[i].vectors, &puts[i].effect, &puts[i].error);
 }
 
 enum status library_delete(struct library *l, const struct filter *filter, const char *id, struct error *e) {

@@ -45,6 +45,8 @@ enum status library_find(struct library *l, const struct filter *filter, const c
 struct library_walk {
     const struct filter *filter;
     const char *after;
+    int n_wanted;                /* documents after which the walk will be ended, about; 0: not known */
+    const struct filter *narrow; /* documents that it refuses may be left out, and need not be; NULL: none */
     view_taker *take;
     void *context;
 };
@@ -57,4 +59,8 @@ enum status library_count(struct library *l, struct filter *filter, int64_t *n_d
 enum status library_has(struct library *l, const struct collection_document *d, bool *has, struct error *e);
 enum status library_put(struct library *l, const struct filter *filter, const struct collection_document *d,
                         const float *vectors, enum change_effect *effect, struct error *e);
+/* Of several documents at a time: fewer calls of Milvus. Each has its own effect, status and error. */
+enum status library_has_all(struct library *l, const struct collection_document *const *documents, int n, bool *has,
+                            struct error *e);
+void library_put_all(struct library *l, const struct filter *filter, struct document_put *puts, int n);
 enum status library_delete(struct library *l, const struct filter *filter, const char *id, struct error *e);

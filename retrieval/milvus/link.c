@@ -250,6 +250,11 @@ static enum status judge(const struct link_attempt *a, long http, struct buffer 
     return STATUS_OK;
 }
 
+/* A certificate, or what is to be trusted, that is wrong now is wrong a moment later. */
+static bool is_mistrust(CURLcode code) {
+    return code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE;
+}
+
 static enum status perform(CURL *handle, struct link_attempt *a, bool *again, struct error *e) {
     long http = 0;
     char words[CURL_ERROR_SIZE] = "";
@@ -257,7 +262,7 @@ static enum status perform(CURL *handle, struct link_attempt *a, bool *again, st
     CURLcode code = curl_easy_perform(handle);
     curl_easy_setopt(handle, CURLOPT_ERRORBUFFER, NULL);
     curl_easy_getinfo(handle, CURLINFO_RESPONSE_CODE, &http);
-    *again = true;
+    *again = !is_mistrust(code);
     if (code == CURLE_ABORTED_BY_CALLBACK) return error_set(e, STATUS_CANCELLED, "nobody waits for Milvus any more");
     if (a->too_large)
         return error_set(e, STATUS_BUSY, "its answer has more than %d MiB", LINK_ANSWER_BYTES / (1 << 20));

@@ -13,28 +13,6 @@
 static const double load_pause_seconds = 0.1, load_seconds = 120;
 enum { FORMAT_VERSION = 1 };
 
-/* Data types of schema.proto, and their lengths. */
-enum milvus_type { TYPE_INT64 = 5, TYPE_VARCHAR = 21, TYPE_JSON = 23, TYPE_FLOAT_VECTOR = 101 };
-
-static const struct column_row {
-    const char *name;
-    enum milvus_type type;
-    int length;
-} columns[] = {
-    {COLUMN_KEY, TYPE_VARCHAR, REMOTE_KEY_SIZE - 1},
-    {COLUMN_DOCUMENT, TYPE_VARCHAR, 512},
-    {COLUMN_CHUNK, TYPE_INT64, 0},
-    {COLUMN_CHUNKS, TYPE_INT64, 0},
-    {COLUMN_CONTENT, TYPE_VARCHAR, 32},
-    {COLUMN_START, TYPE_INT64, 0},
-    {COLUMN_TEXT, TYPE_VARCHAR, REMOTE_TEXT_BYTES},
-    {COLUMN_TOKENS, TYPE_VARCHAR, REMOTE_TEXT_BYTES},
-    {COLUMN_MARKS, TYPE_VARCHAR, REMOTE_TEXT_BYTES},
-    {COLUMN_HEAD, TYPE_VARCHAR, REMOTE_TEXT_BYTES},
-    {COLUMN_LABELS, TYPE_JSON, 0},
-    {COLUMN_VECTOR, TYPE_FLOAT_VECTOR, 0},
-};
-
 /* Messages. */
 
 enum status remote_call(struct remote *r, struct remote_message *m, struct buffer *reply, struct error *e) {
@@ -60,16 +38,21 @@ static void put_pair(struct buffer *out, int field, const char *key, const char 
     wire_end(out, pair);
 }
 
+/* ConsistencyLevel of common.proto. Milvus takes an absent one for the first. */
+static const int levels[] = {[MILVUS_STRONG] = 0, [MILVUS_SESSION] = 1, [MILVUS_BOUNDED] = 2, [MILVUS_EVENTUALLY] = 3};
+
 void remote_put_consistency(const struct remote *r, struct buffer *out, int timestamp_field, int level_field) {
-    enum { STRONG = 0, SESSION = 1, BOUNDED = 2, EVENTUALLY = 3 };
-    static const int levels[] = {[MILVUS_STRONG] = STRONG,
-                                 [MILVUS_SESSION] = SESSION,
-                                 [MILVUS_BOUNDED] = BOUNDED,
-                                 [MILVUS_EVENTUALLY] = EVENTUALLY};
     enum milvus_consistency consistency = milvus_settings_of(r->milvus)->consistency;
     int64_t written = atomic_load(&r->written);
     if (consistency == MILVUS_SESSION) wire_put_int(out, timestamp_field, written > 0 ? written : 1);
     wire_put_int(out, level_field, levels[consistency]);
+}
+
+/* guarantee_timestamp 8, consistency_level 11 of a QueryRequest. */
+static void put_sight(const struct remote *r, struct buffer *out, enum remote_sight sight) {
+    if (sight == REMOTE_AS_ASKED) remote_put_consistency(r, out, 8, 11);
+    if (sight == REMOTE_ALL) wire_put_int(out, 11, levels[MILVUS_STRONG]);
+    if (sight == REMOTE_ARRIVED) wire_put_int(out, 11, levels[MILVUS_EVENTUALLY]);
 }
 
 enum status remote_query(struct remote *r, const struct remote_query *q, struct buffer *reply, struct answer_rows *rows,
@@ -81,7 +64,7 @@ enum status remote_query(struct remote *r, const struct remote_query *q, struct 
     for (int i = 0; i < q->n_columns; i++) wire_put_string(&m.body, 5, q->columns[i]);
     snprintf(limit, sizeof limit, "%d", q->limit);
     if (q->limit > 0) put_pair(&m.body, 9, "limit", limit);
-    remote_put_consistency(r, &m.body, 8, 11);
+    put_sight(r, &m.body, q->sight);
     if (remote_call(r, &m, reply, e)) return e->status;
     return answer_rows_read(rows, (struct text_span){reply->data, reply->size}, e);
 }
@@ -99,6 +82,13 @@ void remote_express_keys(struct buffer *out, const char *id, int first, int n) {
         buffer_printf(out, "%s\"%s\"", i == 0 ? COLUMN_KEY " in [" : ", ", key);
     }
     buffer_append_string(out, "]");
+}
+
+enum status remote_check_keys(const struct text_span *keys, int n, struct error *e) {
+    for (int i = 0; i < n; i++)
+        if (keys[i].size != REMOTE_KEY_SIZE - 1 || strspn(keys[i].text, "0123456789abcdef") < keys[i].size)
+            return error_set(e, STATUS_CORRUPT, "Milvus answers with keys that are none of ours");
+    return STATUS_OK;
 }
 
 /* The description: JSON that tells what the collection was made with. */
@@ -300,15 +290,15 @@ struct milvus *remote_milvus(struct remote *r) {
 
 /* Making. */
 
-static void put_column(struct buffer *out, const struct column_row *c, int dim) {
+static void put_column(struct buffer *out, const struct remote_column *c, int dim) {
     char length[16];
     size_t field = wire_begin(out, 4);
     wire_put_string(out, 2, c->name);
     wire_put_int(out, 3, strcmp(c->name, COLUMN_KEY) == 0);
     wire_put_int(out, 5, c->type);
-    snprintf(length, sizeof length, "%d", c->type == TYPE_FLOAT_VECTOR ? dim : c->length);
-    if (c->type == TYPE_FLOAT_VECTOR) put_pair(out, 6, "dim", length);
-    if (c->type == TYPE_VARCHAR) put_pair(out, 6, "max_length", length);
+    snprintf(length, sizeof length, "%d", c->type == REMOTE_FLOAT_VECTOR ? dim : c->length);
+    if (c->type == REMOTE_FLOAT_VECTOR) put_pair(out, 6, "dim", length);
+    if (c->type == REMOTE_VARCHAR) put_pair(out, 6, "max_length", length);
     wire_end(out, field);
 }
 
@@ -320,7 +310,7 @@ static enum status create(struct remote *r, const struct collection_options *o, 
     size_t schema = wire_begin(&m.body, 4);
     wire_put_string(&m.body, 1, r->address.collection);
     wire_put_string(&m.body, 2, description);
-    for (size_t i = 0; i < ARRAY_COUNT(columns); i++) put_column(&m.body, &columns[i], o->dim);
+    for (int i = 0; i < REMOTE_COLUMNS; i++) put_column(&m.body, &remote_columns[i], o->dim);
     wire_end(&m.body, schema);
     wire_put_int(&m.body, 5, 1);
     enum status status = remote_call(r, &m, &reply, e);

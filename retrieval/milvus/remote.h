@@ -51,16 +51,28 @@ enum status remote_find(struct remote *r, const struct filter *filter, const cha
 enum status remote_vectors(struct remote *r, const struct remote_document *d, float *vectors, struct error *e);
 /* All documents that the filter allows behind the one of that id ("" or NULL: the first), in the order of a hash of
  * their ids, which is everywhere the same. Of the texts only the sizes are there. */
-enum status remote_walk(struct remote *r, const struct filter *filter, const char *after, view_taker *take,
-                        void *context, struct error *e);
+struct remote_walk {
+    const struct filter *filter;
+    const struct filter *narrow; /* documents that it refuses may be left out, and need not be */
+    const char *after;
+    int n_wanted; /* documents after which the walk will be ended, about; 0: not known */
+    view_taker *take;
+    void *context;
+};
+enum status remote_walk(struct remote *r, const struct remote_walk *w, struct error *e);
 /* Documents and chunks that the filter allows. */
 enum status remote_count(struct remote *r, const struct filter *filter, int64_t *n_documents, int64_t *n_chunks,
                          struct error *e);
 
-/* Changes, as living_put_allowed and living_delete_allowed have them; acknowledged when Milvus has them in its log. */
-enum status remote_has(struct remote *r, const struct collection_document *d, bool *has, struct error *e);
-enum status remote_put(struct remote *r, const struct filter *filter, const struct collection_document *d,
-                       const float *vectors, enum change_effect *effect, struct error *e);
+/* Changes, as living_put_allowed and living_delete_allowed have them; acknowledged when Milvus has them in its log.
+ * They ask for what is there as it is, whatever readers may see. */
+
+/* Of each document whether it is there, with this content. */
+enum status remote_has_all(struct remote *r, const struct collection_document *const *documents, int n, bool *has,
+                           struct error *e);
+/* Puts documents in order, by few calls. Where Milvus fails, those have failed that were not acknowledged, and maybe
+ * some that were: to put them again leaves the same. */
+void remote_put_all(struct remote *r, const struct filter *filter, struct document_put *puts, int n);
 enum status remote_delete(struct remote *r, const struct filter *filter, const char *id, struct error *e);
 
 /* Queries of one filter, one set of excluded documents and one choice; vectors [n, dim], k of each. hits [n] are

@@ -1,4 +1,9 @@
-/* retrieval/milvus/remote_change.c: what changes documents in Milvus, and what looks at all of them. See remote.h. */
+/* retrieval/milvus/remote_change.c: what changes documents in Milvus. See remote.h.
+ *
+ * Rows are asked for by their keys, so that a change takes no longer in a large collection. The rows of a document are
+ * those of chunks 0, 1, 2 ... without a gap: they come in this order, but for the first of a document that takes
+ * several requests, which comes last, and they go in the other. Rows that a broken-off change has left behind a
+ * document's end are found there. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +12,8 @@
 #include "retrieval/milvus/remote_private.h"
 #include "retrieval/store/document_image.h"
 
-/* Rows of one request, and bytes of it at about which it is sent. */
-enum { PUT_ROWS = 1000, PUT_BYTES = 4 << 20 };
+/* Rows of one request, and bytes of it at about which it is sent. Documents that are asked for at once. */
+enum { PUT_ROWS = 1000, PUT_BYTES = 4 << 20, PUT_DOCUMENTS = REMOTE_PAGE / 2 };
 
 static void note_written(struct remote *r, const struct buffer *reply) {
     struct text_span rest = {reply->data, reply->size};
@@ -29,108 +34,152 @@ static enum status call_change(struct remote *r, struct remote_message *m, struc
     return status;
 }
 
-/* Whether all rows of a document are there and of one content. */
-static enum status ask_whole(struct remote *r, const char *id, const char *content, int n_chunks, bool *whole,
-                             struct error *e) {
-    static const char *const columns[] = {COLUMN_CONTENT};
-    enum status status = STATUS_OK;
-    *whole = true;
-    for (int first = 0; first < n_chunks && *whole && status == STATUS_OK; first += REMOTE_PAGE) {
-        struct buffer expression = {0}, reply = {0};
-        struct answer_rows rows;
-        const struct text_span *contents;
-        int n = min_int(REMOTE_PAGE, n_chunks - first);
-        remote_express_keys(&expression, id, first, n);
-        struct remote_query q = {.expression = expression.data, .columns = columns, .n_columns = 1};
-        status = remote_query(r, &q, &reply, &rows, e);
-        if (status == STATUS_OK) status = answer_texts(&rows, COLUMN_CONTENT, &contents, e);
-        *whole = status == STATUS_OK && rows.n == n;
-        for (int i = 0; i < n && *whole; i++)
-            *whole = contents[i].size == 32 && memcmp(contents[i].text, content, 32) == 0;
-        answer_rows_free(&rows);
-        buffer_free(&expression);
-        buffer_free(&reply);
+/* Asking: documents that are to be changed, as they are. */
+
+struct change_subject {
+    const char *id;
+    char key[DOCUMENT_ID_SIZE]; /* that the keys of its rows begin with */
+    int n_chunks;               /* that it will have */
+    struct remote_head head;    /* of what is there; n_chunks 0: nothing */
+    bool beyond;                /* a row is there behind its last chunk */
+};
+
+static void subject_set(struct change_subject *s, const char *id, int n_chunks) {
+    s->id = id;
+    s->n_chunks = n_chunks;
+    document_id_of_path(id, s->key);
+}
+
+static void subjects_free(struct change_subject *subjects, int n) {
+    for (int i = 0; i < n; i++) remote_head_free(&subjects[i].head);
+    free(subjects);
+}
+
+/* Row `row` of an answer: to all subjects that it is of. */
+static enum status take_subject(struct change_subject *subjects, int n, const struct answer_rows *rows, int row,
+                                struct error *e) {
+    const struct text_span *keys;
+    const int64_t *chunks;
+    enum status status = answer_texts(rows, COLUMN_KEY, &keys, e);
+    if (status == STATUS_OK) status = answer_numbers(rows, COLUMN_CHUNK, &chunks, e);
+    if (status == STATUS_OK) status = remote_check_keys(keys + row, 1, e);
+    for (int i = 0; i < n && status == STATUS_OK; i++) {
+        struct change_subject *s = &subjects[i];
+        if (memcmp(s->key, keys[row].text, DOCUMENT_ID_SIZE - 1) != 0) continue;
+        if (chunks[row] == s->n_chunks) s->beyond = true;
+        if (chunks[row] == 0 && s->head.n_chunks == 0) status = remote_head_read(&s->head, rows, row, e);
     }
     return status;
 }
 
-enum status remote_has(struct remote *r, const struct collection_document *d, bool *has, struct error *e) {
-    struct remote_head head;
-    char content[33];
-    *has = false;
-    if (remote_find_head(r, d->id, &head, e)) return e->status;
-    remote_content(d, content);
-    bool same = head.n_chunks > 0 && strcmp(head.content, content) == 0;
-    enum status status = same ? ask_whole(r, d->id, content, head.n_chunks, has, e) : STATUS_OK;
-    remote_head_free(&head);
-    return status;
-}
-
-/* Deletes rows by their keys, some at a time: what every version of Milvus can. */
-static enum status delete_rows(struct remote *r, const struct text_span *keys, int n, struct error *e) {
-    enum status status = STATUS_OK;
-    for (int first = 0; first < n && status == STATUS_OK; first += REMOTE_PAGE) {
-        struct remote_message m = {.method = "Delete"};
-        struct buffer expression = {0};
-        for (int i = first; i < min_int(n, first + REMOTE_PAGE); i++)
-            buffer_printf(&expression, "%s\"%.*s\"", i == first ? COLUMN_KEY " in [" : ", ", (int)keys[i].size,
-                          keys[i].text);
-        buffer_append_string(&expression, "]");
-        wire_put_string(&m.body, 3, r->address.collection);
-        wire_put_string(&m.body, 5, expression.data);
-        status = call_change(r, &m, e);
-        buffer_free(&expression);
-    }
-    return status;
-}
-
-/* A key is 40 hexadecimal digits; anything else is no key of ours. */
-static bool are_keys(const struct text_span *keys, int n) {
-    for (int i = 0; i < n; i++)
-        if (keys[i].size != REMOTE_KEY_SIZE - 1 || strspn(keys[i].text, "0123456789abcdef") < keys[i].size)
-            return false;
-    return true;
-}
-
-/* Deletes all rows of a document from chunk `first` on, also those that a broken-off change has left. */
-static enum status delete_from(struct remote *r, const char *id, int first, struct error *e) {
-    static const char *const columns[] = {COLUMN_KEY};
+/* Fills in up to PUT_DOCUMENTS of different ids. */
+static enum status ask_subjects(struct remote *r, struct change_subject *subjects, int n, struct error *e) {
+    static const char *const columns[] = {COLUMN_KEY, COLUMN_CHUNK, COLUMN_CONTENT, COLUMN_CHUNKS, COLUMN_HEAD};
     struct buffer expression = {0}, reply = {0};
     struct answer_rows rows;
-    const struct text_span *keys;
-    char key[REMOTE_KEY_SIZE];
-    remote_key(id, 0, key);
-    buffer_printf(&expression, COLUMN_KEY " like \"%.32s%%\" && " COLUMN_CHUNK " >= %d", key, first);
-    struct remote_query q = {.expression = expression.data, .columns = columns, .n_columns = 1};
+    for (int i = 0; i < n; i++)
+        buffer_printf(&expression, "%s\"%s%08x\", \"%s%08x\"", i == 0 ? COLUMN_KEY " in [" : ", ", subjects[i].key, 0,
+                      subjects[i].key, (unsigned)subjects[i].n_chunks);
+    buffer_append_string(&expression, "]");
+    struct remote_query q = {
+        .expression = expression.data, .columns = columns, .n_columns = ARRAY_COUNT(columns), .sight = REMOTE_ALL};
     enum status status = remote_query(r, &q, &reply, &rows, e);
-    if (status == STATUS_OK) status = answer_texts(&rows, COLUMN_KEY, &keys, e);
-    if (status == STATUS_OK && !are_keys(keys, rows.n))
-        status = error_set(e, STATUS_CORRUPT, "Milvus answers with keys that are none of ours");
-    if (status == STATUS_OK) status = delete_rows(r, keys, rows.n, e);
+    for (int i = 0; i < rows.n && status == STATUS_OK; i++) status = take_subject(subjects, n, &rows, i, e);
     answer_rows_free(&rows);
     buffer_free(&expression);
     buffer_free(&reply);
     return status;
 }
 
-static enum status put_rows(struct remote *r, const struct remote_rows *rows, int first, int n, struct error *e) {
-    struct remote_message m = {.method = "Upsert"};
-    wire_put_string(&m.body, 3, r->address.collection);
-    if (remote_rows_write(&m.body, rows, first, n, e)) {
-        buffer_free(&m.body);
-        return e->status;
-    }
-    return call_change(r, &m, e);
+/* Rows of a document: of chunks [first, first + n). */
+struct row_range {
+    const char *id;
+    int first, n;
+};
+
+/* Counts those that are there; of that content only, where it is not NULL. */
+static enum status count_range(struct remote *r, const struct row_range *range, const char *content, int *n_there,
+                               struct error *e) {
+    static const char *const columns[] = {COLUMN_CONTENT};
+    struct buffer expression = {0}, reply = {0};
+    struct answer_rows rows;
+    const struct text_span *contents;
+    *n_there = 0;
+    remote_express_keys(&expression, range->id, range->first, range->n);
+    struct remote_query q = {.expression = expression.data, .columns = columns, .n_columns = 1, .sight = REMOTE_ALL};
+    enum status status = remote_query(r, &q, &reply, &rows, e);
+    if (status == STATUS_OK) status = answer_texts(&rows, COLUMN_CONTENT, &contents, e);
+    for (int i = 0; i < rows.n && status == STATUS_OK; i++)
+        *n_there += content == NULL || (contents[i].size == 32 && memcmp(contents[i].text, content, 32) == 0);
+    answer_rows_free(&rows);
+    buffer_free(&expression);
+    buffer_free(&reply);
+    return status;
 }
 
-/* The first chunk comes last: it tells of the document, and until it is there the one before does. */
-static enum status put_all_rows(struct remote *r, const struct remote_rows *rows, struct error *e) {
-    size_t row_bytes = (size_t)rows->dim * sizeof(float) + 2048 + rows->document->text.size / (size_t)rows->n_chunks;
-    int most = max_int(1, min_int(PUT_ROWS, (int)((size_t)PUT_BYTES / row_bytes)));
+/* Whether all rows of a document are there and of one content. */
+static enum status ask_whole(struct remote *r, const char *id, const char *content, int n_chunks, bool *whole,
+                             struct error *e) {
     enum status status = STATUS_OK;
-    for (int end = rows->n_chunks; end > 0 && status == STATUS_OK; end -= min_int(end, most)) {
-        int n = min_int(end, most);
-        status = put_rows(r, rows, end - n, n, e);
+    *whole = true;
+    for (int first = 0; first < n_chunks && *whole && status == STATUS_OK; first += REMOTE_PAGE) {
+        struct row_range range = {id, first, min_int(REMOTE_PAGE, n_chunks - first)};
+        int n_there;
+        status = count_range(r, &range, content, &n_there, e);
+        *whole = status == STATUS_OK && n_there == range.n;
+    }
+    return status;
+}
+
+static enum status has_some(struct remote *r, const struct collection_document *const *documents, int n, bool *has,
+                            struct error *e) {
+    struct change_subject *subjects = xcalloc((size_t)n, sizeof *subjects);
+    for (int i = 0; i < n; i++) subject_set(&subjects[i], documents[i]->id, 1);
+    enum status status = ask_subjects(r, subjects, n, e);
+    for (int i = 0; i < n && status == STATUS_OK; i++) {
+        const struct remote_head *head = &subjects[i].head;
+        char content[33];
+        remote_content(documents[i], content);
+        has[i] = head->n_chunks > 0 && strcmp(head->content, content) == 0;
+        if (has[i]) status = ask_whole(r, documents[i]->id, content, head->n_chunks, &has[i], e);
+    }
+    subjects_free(subjects, n);
+    return status;
+}
+
+enum status remote_has_all(struct remote *r, const struct collection_document *const *documents, int n, bool *has,
+                           struct error *e) {
+    enum status status = STATUS_OK;
+    for (int first = 0; first < n && status == STATUS_OK; first += PUT_DOCUMENTS)
+        status = has_some(r, documents + first, min_int(PUT_DOCUMENTS, n - first), has + first, e);
+    return status;
+}
+
+/* Deleting. */
+
+static enum status delete_keys(struct remote *r, const char *id, int first, int n, struct error *e) {
+    struct remote_message m = {.method = "Delete"};
+    struct buffer expression = {0};
+    remote_express_keys(&expression, id, first, n);
+    wire_put_string(&m.body, 3, r->address.collection);
+    wire_put_string(&m.body, 5, expression.data);
+    enum status status = call_change(r, &m, e);
+    buffer_free(&expression);
+    return status;
+}
+
+/* Deletes the rows of chunks [first, end) and those that follow them. */
+static enum status delete_from(struct remote *r, const char *id, int first, int end, struct error *e) {
+    int n_there = REMOTE_PAGE;
+    enum status status = STATUS_OK;
+    while (n_there == REMOTE_PAGE && status == STATUS_OK && end <= INT32_MAX - REMOTE_PAGE) {
+        status = count_range(r, &(struct row_range){id, end, REMOTE_PAGE}, NULL, &n_there, e);
+        end += n_there > 0 ? REMOTE_PAGE : 0;
+    }
+    while (end > first && status == STATUS_OK) {
+        int n = min_int(REMOTE_PAGE, end - first);
+        end -= n;
+        status = delete_keys(r, id, end, n, e);
     }
     return status;
 }
@@ -146,264 +195,187 @@ static enum status ask_allowed(const struct filter *filter, const char *id, cons
     return status;
 }
 
-static enum status refuse(enum change_effect *effect, struct error *e) {
-    *effect = CHANGE_REFUSED;
-    return error_set(e, STATUS_INVALID, "the filter does not allow this document, or the one that it would replace");
+/* Rows that a broken-off change has left of a document, without its first, go too where all may be changed. */
+enum status remote_delete(struct remote *r, const struct filter *filter, const char *id, struct error *e) {
+    struct change_subject *subject = xcalloc(1, sizeof *subject);
+    bool allowed = true;
+    subject_set(subject, id, 1);
+    enum status status = ask_subjects(r, subject, 1, e);
+    const struct remote_head *head = &subject->head;
+    int end = head->n_chunks;
+    bool there = end > 0 || (subject->beyond && filter == NULL);
+    if (status == STATUS_OK && end > 0 && filter)
+        status = ask_allowed(filter, id, head->path, head->metadata, &allowed, e);
+    subjects_free(subject, 1);
+    if (status == STATUS_OK && !(there && allowed))
+        return error_set(e, STATUS_NOT_FOUND, "no document has the id %.200s", id);
+    return status ? status : delete_from(r, id, 0, max_int(end, 1), e);
 }
 
+/* Putting. */
+
+/* Documents that are put together, in order. */
+struct put_run {
+    struct remote *remote;
+    const struct filter *filter;
+    struct document_put *puts;       /* [n] */
+    struct change_subject *subjects; /* [n] */
+    int n;
+    struct remote_batch batch; /* rows that wait to be sent */
+};
+
 /* Whether the client may put it: the new one and the one that is there. */
-static enum status check_allowed(const struct filter *filter, const struct collection_document *d,
-                                 const struct remote_head *head, enum change_effect *effect, struct error *e) {
+static enum status check_allowed(const struct filter *filter, const struct change_subject *s, struct document_put *p) {
+    const struct collection_document *d = p->document;
+    struct error *e = &p->error;
     bool allowed = true;
     if (filter == NULL) return STATUS_OK;
     enum status status = ask_allowed(filter, d->id, d->path, d->metadata, &allowed, e);
-    if (status == STATUS_OK && allowed && head->n_chunks > 0)
-        status = ask_allowed(filter, d->id, head->path, head->metadata, &allowed, e);
-    if (status) return status;
-    return allowed ? STATUS_OK : refuse(effect, e);
+    if (status == STATUS_OK && allowed && s->head.n_chunks > 0)
+        status = ask_allowed(filter, d->id, s->head.path, s->head.metadata, &allowed, e);
+    if (status || allowed) return p->status = status;
+    p->effect = CHANGE_REFUSED;
+    return p->status = error_set(e, STATUS_INVALID,
+                                 "the filter does not allow this document, or the one that it would replace");
 }
 
 /* A document as every collection refuses it. */
-static enum status check_document(const struct remote *r, const struct collection_document *d, const float *vectors,
-                                  struct error *e) {
+static enum status check_document(const struct remote *r, struct document_put *p) {
     struct buffer image = {0};
-    enum status status = document_image_write(&image, d, vectors, &r->info, e);
+    p->status = document_image_write(&image, p->document, p->vectors, &r->info, &p->error);
     buffer_free(&image);
-    return status;
+    return p->status;
 }
 
-static enum status put_document(struct remote *r, const struct collection_document *d, const float *vectors,
-                                struct remote_head *head, enum change_effect *effect, struct error *e) {
-    char content[33];
-    int n_chunks = collection_count_chunks(d->n, r->info.chunk_length);
-    bool whole = false;
-    remote_content(d, content);
-    bool same = head->n_chunks == n_chunks && strcmp(head->content, content) == 0;
-    if (same && ask_whole(r, d->id, content, n_chunks, &whole, e)) return e->status;
-    if (whole) return STATUS_OK;
-    struct remote_rows rows = {.document = d,
-                               .vectors = vectors,
+static enum status send_batch(struct put_run *run, struct error *e) {
+    struct remote_message m = {.method = "Upsert"};
+    if (run->batch.n == 0) return STATUS_OK;
+    wire_put_string(&m.body, 3, run->remote->address.collection);
+    remote_batch_write(&m.body, &run->batch);
+    remote_batch_clear(&run->batch);
+    return call_change(run->remote, &m, e);
+}
+
+/* Adds rows [first, first + n) of a document. The batch is sent where it has become large enough. */
+static enum status add_rows(struct put_run *run, struct document_put *p, const struct remote_rows *rows, int first,
+                            int n, struct error *e) {
+    p->status = remote_batch_add(&run->batch, rows, first, n, &p->error);
+    bool full = run->batch.n >= PUT_ROWS || remote_batch_bytes(&run->batch) >= PUT_BYTES;
+    return full ? send_batch(run, e) : STATUS_OK;
+}
+
+/* Whether a document that takes several requests fits into rows, before the first of them. */
+static enum status check_rows(struct document_put *p, const struct remote_rows *rows, int most) {
+    struct remote_batch batch = {0};
+    for (int first = 0; first < rows->n_chunks && p->status == STATUS_OK; first += most) {
+        p->status = remote_batch_add(&batch, rows, first, min_int(most, rows->n_chunks - first), &p->error);
+        remote_batch_clear(&batch);
+    }
+    remote_batch_free(&batch);
+    return p->status;
+}
+
+/* The first chunk of a document that takes several requests comes last: it tells of the document. */
+static enum status add_document(struct put_run *run, int i, const char *content, struct error *e) {
+    struct document_put *p = &run->puts[i];
+    const struct collection_info *info = &run->remote->info;
+    struct remote_rows rows = {.document = p->document,
+                               .vectors = p->vectors,
                                .content = content,
-                               .n_chunks = n_chunks,
-                               .chunk_length = r->info.chunk_length,
-                               .dim = r->info.dim};
-    enum status status = put_all_rows(r, &rows, e);
-    if (status == STATUS_OK) status = delete_from(r, d->id, n_chunks, e);
-    if (status == STATUS_OK) *effect = head->n_chunks > 0 ? CHANGE_REPLACED : CHANGE_ADDED;
-    return status;
-}
-
-enum status remote_put(struct remote *r, const struct filter *filter, const struct collection_document *d,
-                       const float *vectors, enum change_effect *effect, struct error *e) {
-    struct remote_head head;
-    *effect = CHANGE_NOTHING;
-    if (check_document(r, d, vectors, e) || remote_find_head(r, d->id, &head, e)) return e->status;
-    enum status status = check_allowed(filter, d, &head, effect, e);
-    if (status == STATUS_OK) status = put_document(r, d, vectors, &head, effect, e);
-    remote_head_free(&head);
-    return status;
-}
-
-enum status remote_delete(struct remote *r, const struct filter *filter, const char *id, struct error *e) {
-    struct remote_head head;
-    bool allowed = true;
-    if (remote_find_head(r, id, &head, e)) return e->status;
+                               .n_chunks = run->subjects[i].n_chunks,
+                               .chunk_length = info->chunk_length,
+                               .dim = info->dim};
+    size_t row_bytes = (size_t)info->dim * sizeof(float) + 2048 + p->document->text.size / (size_t)rows.n_chunks;
+    int most = max_int(1, min_int(PUT_ROWS, (int)((size_t)PUT_BYTES / row_bytes)));
     enum status status = STATUS_OK;
-    if (head.n_chunks > 0 && filter) status = ask_allowed(filter, id, head.path, head.metadata, &allowed, e);
-    bool there = head.n_chunks > 0 && allowed;
-    remote_head_free(&head);
-    if (status == STATUS_OK && !there) return error_set(e, STATUS_NOT_FOUND, "no document has the id %.200s", id);
-    return status ? status : delete_from(r, id, 0, e);
+    if (rows.n_chunks <= most) return add_rows(run, p, &rows, 0, rows.n_chunks, e);
+    if (check_rows(p, &rows, most)) return STATUS_OK;
+    for (int first = 1; first < rows.n_chunks && status == STATUS_OK; first += most)
+        status = add_rows(run, p, &rows, first, min_int(most, rows.n_chunks - first), e);
+    if (status == STATUS_OK) status = send_batch(run, e);
+    return status ? status : add_rows(run, p, &rows, 0, 1, e);
 }
 
-/* Looking. */
+/* One whose rows are all there already is left alone. */
+static enum status put_document(struct put_run *run, int i, struct error *e) {
+    struct document_put *p = &run->puts[i];
+    const struct change_subject *s = &run->subjects[i];
+    char content[33];
+    bool whole = false;
+    if (check_allowed(run->filter, s, p)) return STATUS_OK;
+    remote_content(p->document, content);
+    bool same = s->head.n_chunks == s->n_chunks && strcmp(s->head.content, content) == 0;
+    if (same && ask_whole(run->remote, s->id, content, s->n_chunks, &whole, e)) return e->status;
+    if (whole) return STATUS_OK;
+    p->effect = s->head.n_chunks > 0 ? CHANGE_REPLACED : CHANGE_ADDED;
+    return add_document(run, i, content, e);
+}
 
-enum status remote_find(struct remote *r, const struct filter *filter, const char *id, struct remote_document **out,
-                        struct error *e) {
-    struct remote_head head;
-    *out = NULL;
-    if (remote_find_head(r, id, &head, e)) return e->status;
-    struct remote_wanted wanted = {.id = {id, strlen(id)}, .n_chunks = head.n_chunks};
-    memcpy(wanted.content, head.content, sizeof wanted.content);
-    remote_head_free(&head);
-    if (wanted.n_chunks > 0 && remote_fetch(r, &wanted, 1, e)) return e->status;
-    if (wanted.found) {
-        struct stored_document stored = remote_document_stored(wanted.found);
-        if (document_is_allowed(filter, &stored)) {
-            *out = wanted.found;
-            return STATUS_OK;
+/* Rows that an earlier version of a document had more. */
+static enum status delete_rest(struct put_run *run, int i, struct error *e) {
+    const struct document_put *p = &run->puts[i];
+    const struct change_subject *s = &run->subjects[i];
+    bool rest = s->beyond || s->head.n_chunks > s->n_chunks;
+    if (p->status || !rest) return STATUS_OK;
+    return delete_from(run->remote, s->id, s->n_chunks, max_int(s->head.n_chunks, s->n_chunks), e);
+}
+
+/* A failure is Milvus'; documents' own are theirs. */
+static enum status carry_out_run(struct put_run *run, struct error *e) {
+    enum status status = ask_subjects(run->remote, run->subjects, run->n, e);
+    for (int i = 0; i < run->n && status == STATUS_OK; i++)
+        if (run->puts[i].status == STATUS_OK) status = put_document(run, i, e);
+    if (status == STATUS_OK) status = send_batch(run, e);
+    for (int i = 0; i < run->n && status == STATUS_OK; i++) status = delete_rest(run, i, e);
+    return status;
+}
+
+static enum status put_some(struct remote *r, const struct filter *filter, struct document_put *puts, int n,
+                            struct error *e) {
+    struct put_run run = {.remote = r, .filter = filter, .puts = puts, .n = n};
+    run.subjects = xcalloc((size_t)n, sizeof *run.subjects);
+    for (int i = 0; i < n; i++) {
+        subject_set(&run.subjects[i], puts[i].document->id,
+                    collection_count_chunks(puts[i].document->n, r->info.chunk_length));
+        check_document(r, &puts[i]);
+    }
+    enum status status = carry_out_run(&run, e);
+    remote_batch_free(&run.batch);
+    subjects_free(run.subjects, n);
+    return status;
+}
+
+/* Each document is done, or has a status; where Milvus failed, those without one of their own have its. */
+static void finish_puts(struct document_put *puts, int n, enum status status, const struct error *e) {
+    for (int i = 0; i < n; i++) {
+        struct document_put *p = &puts[i];
+        if (status && p->status == STATUS_OK) {
+            p->status = status;
+            p->error = *e;
         }
+        if (p->status && p->effect != CHANGE_REFUSED) p->effect = CHANGE_NOTHING;
     }
-    remote_document_release(wanted.found);
-    return error_set(e, STATUS_NOT_FOUND, "no document has the id %.200s", id);
 }
 
-/* Vectors of rows into their places. */
-static enum status take_vectors(const struct remote *r, const struct remote_document *d, const struct answer_rows *rows,
-                                float *vectors, int *n_taken, struct error *e) {
-    const struct text_span *contents;
-    const int64_t *numbers;
-    size_t row = (size_t)r->info.dim * sizeof(float);
-    if (answer_texts(rows, COLUMN_CONTENT, &contents, e) || answer_numbers(rows, COLUMN_CHUNK, &numbers, e))
-        return e->status;
-    const struct answer_column *column = NULL;
-    for (int i = 0; i < rows->n_columns; i++)
-        if (rows->columns[i].vectors.size > 0) column = &rows->columns[i];
-    if (rows->n > 0 && (column == NULL || column->dim != r->info.dim))
-        return error_set(e, STATUS_CORRUPT, "Milvus answers with other vectors than it was given");
-    for (int i = 0; i < rows->n; i++) {
-        if (numbers[i] < 0 || numbers[i] >= d->n_chunks || contents[i].size != 32 ||
-            memcmp(contents[i].text, d->content, 32) != 0)
-            continue;
-        memcpy((char *)vectors + (size_t)numbers[i] * row, column->vectors.text + (size_t)i * row, row);
-        (*n_taken)++;
-    }
-    return STATUS_OK;
+/* How many of the first documents have ids of their own, up to PUT_DOCUMENTS. */
+static int count_different(const struct document_put *puts, int n) {
+    for (int i = 1; i < min_int(n, PUT_DOCUMENTS); i++)
+        for (int j = 0; j < i; j++)
+            if (strcmp(puts[i].document->id, puts[j].document->id) == 0) return i;
+    return min_int(n, PUT_DOCUMENTS);
 }
 
-enum status remote_vectors(struct remote *r, const struct remote_document *d, float *vectors, struct error *e) {
-    static const char *const columns[] = {COLUMN_CONTENT, COLUMN_CHUNK, COLUMN_VECTOR};
+void remote_put_all(struct remote *r, const struct filter *filter, struct document_put *puts, int n) {
+    struct error e;
     enum status status = STATUS_OK;
-    int n_taken = 0;
-    for (int first = 0; first < d->n_chunks && status == STATUS_OK; first += REMOTE_PAGE) {
-        struct buffer expression = {0}, reply = {0};
-        struct answer_rows rows;
-        remote_express_keys(&expression, d->document.id, first, min_int(REMOTE_PAGE, d->n_chunks - first));
-        struct remote_query q = {.expression = expression.data, .columns = columns, .n_columns = ARRAY_COUNT(columns)};
-        status = remote_query(r, &q, &reply, &rows, e);
-        if (status == STATUS_OK) status = take_vectors(r, d, &rows, vectors, &n_taken, e);
-        answer_rows_free(&rows);
-        buffer_free(&expression);
-        buffer_free(&reply);
+    for (int i = 0; i < n; i++) {
+        puts[i].effect = CHANGE_NOTHING;
+        puts[i].status = STATUS_OK;
     }
-    if (status || n_taken == d->n_chunks) return status;
-    return error_set(e, STATUS_NOT_FOUND, "document %.200s has gone or changed meanwhile", d->document.id);
-}
-
-/* Walking: heads, a page after another, in the order of their keys. */
-
-enum { WALK_PAGE = 1000 };
-
-struct head_walk {
-    const struct filter *filter;
-    view_taker *take;
-    void *context;
-    char last[REMOTE_KEY_SIZE]; /* the key of the latest */
-};
-
-static enum status take_head(struct head_walk *w, const struct answer_rows *rows, int i, struct text_span id,
-                             struct error *e) {
-    struct remote_head head;
-    struct buffer facts = {0};
-    char *name = xstrndup(id.text, id.size);
-    enum status status = remote_head_read(&head, rows, i, e);
-    if (status == STATUS_OK) status = facts_append(&facts, head.metadata, e);
-    if (status == STATUS_OK) {
-        struct stored_document stored = {.id = name,
-                                         .path = head.path,
-                                         .title = head.title,
-                                         .metadata = head.metadata,
-                                         .text = {NULL, (size_t)head.bytes},
-                                         .facts = {facts.data, facts.size},
-                                         .n_chunks = head.n_chunks};
-        if (document_is_allowed(w->filter, &stored)) status = w->take(w->context, &stored, e);
+    for (int first = 0; first < n;) {
+        int n_run = count_different(puts + first, n - first);
+        if (status == STATUS_OK) status = put_some(r, filter, puts + first, n_run, &e);
+        finish_puts(puts + first, n_run, status, &e);
+        first += n_run;
     }
-    remote_head_free(&head);
-    buffer_free(&facts);
-    free(name);
-    return status;
-}
-
-struct sorted_row {
-    const char *key;
-    int row;
-};
-
-static int compare_rows(const void *a, const void *b) {
-    const struct sorted_row *x = a, *y = b;
-    return memcmp(x->key, y->key, REMOTE_KEY_SIZE - 1);
-}
-
-static enum status take_heads(struct head_walk *w, const struct answer_rows *rows, struct error *e) {
-    const struct text_span *keys, *ids;
-    if (answer_texts(rows, COLUMN_KEY, &keys, e) || answer_texts(rows, COLUMN_DOCUMENT, &ids, e)) return e->status;
-    if (!are_keys(keys, rows->n)) return error_set(e, STATUS_CORRUPT, "Milvus answers with keys that are none of ours");
-    struct sorted_row *order = xcalloc((size_t)rows->n + 1, sizeof *order);
-    for (int i = 0; i < rows->n; i++) order[i] = (struct sorted_row){keys[i].text, i};
-    qsort(order, (size_t)rows->n, sizeof *order, compare_rows);
-    enum status status = STATUS_OK;
-    for (int i = 0; i < rows->n && status == STATUS_OK; i++) {
-        status = take_head(w, rows, order[i].row, ids[order[i].row], e);
-        memcpy(w->last, order[i].key, REMOTE_KEY_SIZE - 1);
-    }
-    free(order);
-    return status;
-}
-
-enum status remote_walk(struct remote *r, const struct filter *filter, const char *after, view_taker *take,
-                        void *context, struct error *e) {
-    static const char *const columns[] = {COLUMN_KEY, COLUMN_DOCUMENT, COLUMN_CONTENT, COLUMN_CHUNKS, COLUMN_HEAD};
-    struct head_walk w = {.filter = filter, .take = take, .context = context};
-    enum status status = STATUS_OK;
-    bool more = true;
-    if (after && after[0]) remote_key(after, 0, w.last);
-    while (more && status == STATUS_OK) {
-        struct buffer expression = {0}, reply = {0};
-        struct answer_rows rows;
-        buffer_printf(&expression, COLUMN_CHUNK " == 0 && " COLUMN_KEY " > \"%s\" && ", w.last);
-        labels_express(&expression, filter);
-        struct remote_query q = {
-            .expression = expression.data, .columns = columns, .n_columns = ARRAY_COUNT(columns), .limit = WALK_PAGE};
-        status = remote_query(r, &q, &reply, &rows, e);
-        if (status == STATUS_OK) status = take_heads(&w, &rows, e);
-        more = rows.n == WALK_PAGE;
-        answer_rows_free(&rows);
-        buffer_free(&expression);
-        buffer_free(&reply);
-    }
-    return status;
-}
-
-/* Counting. */
-
-static enum status count_rows(struct remote *r, const char *expression, int64_t *n, struct error *e) {
-    static const char *const columns[] = {"count(*)"};
-    struct buffer reply = {0};
-    struct answer_rows rows;
-    const int64_t *counts;
-    struct remote_query q = {.expression = expression, .columns = columns, .n_columns = 1};
-    enum status status = remote_query(r, &q, &reply, &rows, e);
-    if (status == STATUS_OK) status = answer_numbers(&rows, columns[0], &counts, e);
-    if (status == STATUS_OK && rows.n != 1)
-        status = error_set(e, STATUS_CORRUPT, "Milvus answers a count with %d numbers", rows.n);
-    *n = status ? 0 : counts[0];
-    answer_rows_free(&rows);
-    buffer_free(&reply);
-    return status;
-}
-
-struct walk_counts {
-    int64_t n_documents, n_chunks;
-};
-
-static enum status count_document(void *context, const struct stored_document *d, struct error *e) {
-    struct walk_counts *counts = context;
-    (void)e;
-    counts->n_documents++;
-    counts->n_chunks += d->n_chunks;
-    return STATUS_OK;
-}
-
-enum status remote_count(struct remote *r, const struct filter *filter, int64_t *n_documents, int64_t *n_chunks,
-                         struct error *e) {
-    struct walk_counts counts = {0};
-    enum status status;
-    if (filter == NULL) {
-        status = count_rows(r, COLUMN_CHUNK " >= 0", n_chunks, e);
-        return status ? status : count_rows(r, COLUMN_CHUNK " == 0", n_documents, e);
-    }
-    status = remote_walk(r, filter, NULL, count_document, &counts, e);
-    *n_documents = counts.n_documents;
-    *n_chunks = counts.n_chunks;
-    return status;
 }

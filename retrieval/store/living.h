@@ -98,6 +98,14 @@ static inline enum status living_find(struct living *l, const char *id, struct s
 /* Whether the document of that id is there and has this content: putting it would change nothing. */
 bool living_has(struct living *l, const struct collection_document *d);
 enum change_effect { CHANGE_NOTHING, CHANGE_ADDED, CHANGE_REPLACED, CHANGE_DELETED, CHANGE_REFUSED };
+/* One of several documents that are put together: what to put, and how it went. */
+struct document_put {
+    const struct collection_document *document;
+    const float *vectors; /* [chunks, dim] */
+    enum change_effect effect;
+    enum status status;
+    struct error error;
+};
 /* Adds the document, or replaces the one of its id; the same content again changes nothing. vectors are
  * [chunks, dim]. d->id is not NULL. On return it is on the disk and in every later view. STATUS_INVALID and
  * CHANGE_REFUSED where the filter (NULL: none) does not allow the document, or the one that it would replace. */

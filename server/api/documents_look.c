@@ -107,8 +107,12 @@ static void begin_list(struct document_look *l, struct json_writer *w, int64_t n
 
 static enum status list_documents(struct document_look *l, struct error *e) {
     struct document_listing listing = {.request = &l->list};
-    struct library_walk walk = {
-        .filter = principal_filter(&l->who), .after = l->list.after, .take = list_document, .context = &listing};
+    struct library_walk walk = {.filter = principal_filter(&l->who),
+                                .after = l->list.after,
+                                .n_wanted = (int)l->list.limit + 1,
+                                .narrow = l->list.filter,
+                                .take = list_document,
+                                .context = &listing};
     int64_t n_documents, n_chunks;
     if (library_count(l->model->library, principal_filter(&l->who), &n_documents, &n_chunks, e)) return e->status;
     begin_list(l, &listing.w, n_documents, n_chunks);

@@ -10,8 +10,9 @@
 
 #include "server/schedule/queue.h"
 
-/* How often other programs' generations are looked for, and how long a compaction that failed is not tried again. */
-enum { FOLLOW_MILLISECONDS = 250, COMPACT_AGAIN_SECONDS = 60 };
+/* How often other programs' generations are looked for, and counts of a collection in Milvus, which reads all of its
+ * rows for them; and how long a compaction that failed is not tried again. */
+enum { FOLLOW_MILLISECONDS = 250, COUNT_MILLISECONDS = 2000, COMPACT_AGAIN_SECONDS = 60 };
 
 struct document_thread {
     struct document_thread_options o;
@@ -78,13 +79,54 @@ static enum status carry_out(struct document_thread *t, const struct document_jo
     return document_put(&t->cutter, t->o.library, &item->document, j->cancelled, &item->effect, e);
 }
 
+/* Several documents into Milvus by few calls. */
+
+static enum status finish_item(void *context, const struct document_put *p, struct error *e) {
+    struct document_item **next = context;
+    struct document_item *item = *next;
+    (void)e;
+    item->effect = p->effect;
+    item->status = p->status;
+    if (p->status) item->error = p->error;
+    (*next)++;
+    return STATUS_OK;
+}
+
+static bool are_put_together(const struct document_thread *t, const struct document_job *j) {
+    if (library_remote(t->o.library) == NULL || j->deletes) return false;
+    for (int i = 0; i < j->n_items; i++)
+        if (j->items[i].upload) return false;
+    return j->n_items > 1;
+}
+
+static void put_together(struct document_thread *t, const struct document_job *j) {
+    struct document_item *next = j->items;
+    struct document_group group = {.cutter = &t->cutter,
+                                   .library = t->o.library,
+                                   .cancelled = j->cancelled,
+                                   .take = finish_item,
+                                   .context = &next};
+    struct error e;
+    enum status status = STATUS_OK;
+    t->cutter.filter = j->filter;
+    for (int i = 0; i < j->n_items && status == STATUS_OK; i++) {
+        status = check_goes_on(t, j, &e);
+        if (status == STATUS_OK) status = group_add(&group, &j->items[i].document, &e);
+    }
+    if (status == STATUS_OK) status = group_flush(&group, &e);
+    for (; next < j->items + j->n_items; next++) next->status = error_set(&next->error, status, "%s", e.text);
+    group_free(&group);
+}
+
 static void *run_changes(void *argument) {
     struct document_thread *t = argument;
     for (;;) {
         struct document_job *j = queue_take(&t->jobs);
         if (j) {
             if (j->run && !atomic_load(&t->stopped)) j->run(j);
-            for (int i = 0; i < j->n_items; i++) j->items[i].status = carry_out(t, j, &j->items[i]);
+            bool together = are_put_together(t, j);
+            if (together) put_together(t, j);
+            for (int i = 0; i < j->n_items && !together; i++) j->items[i].status = carry_out(t, j, &j->items[i]);
             j->done(j);
         } else if (atomic_load(&t->stopped)) {
             return NULL;
@@ -128,8 +170,10 @@ static bool compact(struct document_thread *t) {
 /* Waits; returns false when the thread shall end. */
 static bool wait_a_little(struct document_thread *t) {
     struct timespec until;
+    int pause = library_remote(t->o.library) ? COUNT_MILLISECONDS : FOLLOW_MILLISECONDS;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += FOLLOW_MILLISECONDS * 1000000L;
+    until.tv_sec += pause / 1000;
+    until.tv_nsec += pause % 1000 * 1000000L;
     until.tv_sec += until.tv_nsec / 1000000000L;
     until.tv_nsec %= 1000000000L;
     pthread_mutex_lock(&t->lock);

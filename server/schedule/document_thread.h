@@ -5,7 +5,7 @@
 
 #include <stdatomic.h>
 
-#include "server/host/document_cutter.h"
+#include "server/host/document_group.h"
 #include "server/schedule/document_upload.h"
 
 struct document_thread;

@@ -17,6 +17,7 @@ from conftest import BUILD, DEPS, MODEL, ROOT, Server
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "milvus"))
 import proxy  # noqa: E402
 import servers  # noqa: E402
+from test_tls import Authority  # noqa: E402
 
 TEXTS = {
     "bread.md": "# Bread\n\nKnead the dough for ten minutes, then let it rise in a warm place until it has doubled.\n\n"
@@ -186,6 +187,23 @@ def test_two_servers_and_one_milvus(served):
     assert listed[0]["data"] == listed[1]["data"] and listed[0]["has_more"]
     rest = call(a, "GET", "/v1/documents?after=" + listed[0]["data"][-1]["id"])
     assert len(rest["data"]) == len(TEXTS) - 2 and not rest["has_more"] and rest["documents"] == len(TEXTS)
+
+
+def test_several_documents_in_one_request(served):
+    documents = [{"id": f"m{i}", "text": f"Note {i} on kettles. " * (1 + i * 4)} for i in range(12)]
+    documents += [{"id": "m3", "text": "Another note."}, {"id": "m4", "text": documents[4]["text"]}]
+    changed = [{"id": "m9", "text": "Shorter."}, {"id": "m1", "text": "Longer. " * 200}, documents[2]]
+    for body in (documents, changed, changed):
+        answers = [call(s, "POST", "/v1/documents", {"documents": body}) for s in served[:2]]
+        assert answers[0]["data"] == answers[1]["data"]
+    for other in served[1:]:
+        assert call(other, "GET", "/v1/documents/m9")["text"] == "Shorter."
+        same_data(*(search(s, "kettle", 16, filter={"prefix": {"path": "m"}}) for s in (served[0], other)))
+    for i in range(12):
+        for s in served[:2]:
+            assert call(s, "DELETE", f"/v1/documents/m{i}")["effect"] == "deleted"
+    listed = [call(s, "GET", "/v1/documents?limit=1") for s in served]
+    assert len({(x["documents"], x["chunks"]) for x in listed}) == 1  # no row is left
 
 
 def test_what_cannot_be_is_said(place, local, remote):
@@ -441,3 +459,28 @@ def test_token(place, tmp_path_factory):
         assert server.stop() == 0 and "opensesame" not in server.log.read_text()
     finally:
         own.kill()
+
+
+def test_tls(place, milvus, remote, tmp_path_factory):
+    folders = [tmp_path_factory.mktemp(name) for name in ("known", "unknown")]
+    known, unknown = (Authority(folder) for folder in folders)
+    for authority, name in ((known, "127.0.0.1"), (unknown, "127.0.0.1")):
+        authority.sign(name)
+    line = proxy.Proxy(milvus.port, folders[0] / "server.pem", folders[0] / "server.key")
+    named = line.address("texts").replace("127.0.0.1", "localhost")
+    trust = "--set", f"retrieval.milvus_authority={known.certificate}"
+    try:
+        assert lines("list", "--json", line.address("texts"), *trust) == lines("list", "--json", remote)
+        for address, sets, words in ((line.address("texts"), (), "certificate"), (named, trust, "localhost"),
+                                     (line.address("texts"), ("--set", f"retrieval.milvus_authority={unknown.certificate}"), "certificate"),
+                                     (line.address("texts"), ("--set", "retrieval.milvus_authority=/nowhere"), "/nowhere"),
+                                     (line.address("texts").replace("milvuss", "milvus"), (), "Milvus at")):
+            said = run("list", address, *sets, code=1)
+            assert words in said, said
+        server = serve(place, tmp_path_factory, line.address("texts"), f"retrieval.milvus_authority={known.certificate}")
+        before = right_answer(server)
+        line.drop()
+        assert ask(server) == (200, before)
+        assert server.stop() == 0, server.log.read_text()
+    finally:
+        line.close()

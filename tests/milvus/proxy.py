@@ -1,16 +1,21 @@
 """tests/milvus/proxy.py: a TCP proxy that does to a server's answers what networks do: waits, cuts them off, changes
-bytes."""
+bytes. It may speak TLS, as what stands before managed servers does."""
 
 import contextlib
 import random
 import socket
+import ssl
 import threading
 import time
 
 
 class Proxy:
-    def __init__(self, port):
-        self.upstream = port
+    def __init__(self, port, certificate=None, key=None):
+        self.upstream, self.context = port, None
+        if certificate:
+            self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self.context.load_cert_chain(certificate, key)
+            self.context.set_alpn_protocols(["h2"])
         self.mode, self.random = "pass", random.Random(1)
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.port = self.listener.getsockname()[1]
@@ -18,7 +23,7 @@ class Proxy:
         threading.Thread(target=self.accept, daemon=True).start()
 
     def address(self, name):
-        return f"milvus://127.0.0.1:{self.port}/{name}"
+        return f"{'milvuss' if self.context else 'milvus'}://127.0.0.1:{self.port}/{name}"
 
     def turn(self, mode):
         """What becomes of bytes from now on, also those of connections that are open: "pass", "delay" (nothing comes through),
@@ -30,6 +35,8 @@ class Proxy:
             with contextlib.suppress(OSError):
                 client, _ = self.listener.accept()
                 try:
+                    if self.context:
+                        client = self.context.wrap_socket(client, server_side=True)
                     server = socket.create_connection(("127.0.0.1", self.upstream), timeout=5)
                 except OSError:
                     client.close()

@@ -1,7 +1,7 @@
 /* tools/index/index_adder.h: files into a collection that changes: what add, update and watch share. */
 #pragma once
 
-#include "server/host/document_cutter.h"
+#include "server/host/document_group.h"
 #include "tools/index/index_reader.h"
 
 struct adder {
@@ -10,6 +10,8 @@ struct adder {
     struct embedder embedder;
     struct tokenizer *tokenizer;
     struct document_cutter cutter;
+    struct document_group group;
+    bool gathers; /* documents of several files are put together; else those of each file are put when it was read */
     struct walk walk;
     struct file_reader *reader;    /* of the walk's files; NULL: each is read when it is put */
     const struct found_file *file; /* that is read */
@@ -22,9 +24,9 @@ struct adder {
 
 /* Opens the collection that the command line names first, its embedder and its tokenizer. */
 enum status adder_open(struct adder *a, struct error *e);
-/* Puts the documents of the walk's file of that number; one that is bad is reported. *read: its documents are known
- * now. They are not where it could not be read; neither are they where it may hold several and is damaged, which it is
- * while it is copied. */
+/* Puts the documents of the walk's file of that number, or adds them to the group; one that is bad is reported. *read:
+ * its documents are known now. They are not where it could not be read; neither are they where it may hold several and
+ * is damaged, which it is while it is copied. */
 enum status adder_put_file(struct adder *a, int number, bool *read, struct error *e);
 void adder_close(struct adder *a);
 /* Prints the line of a change; path NULL: not known. */

@@ -11,7 +11,7 @@
 #include "config/json/json_writer.h"
 #include "retro/text/tokenizer.h"
 #include "server/host/budget.h"
-#include "server/host/document_cutter.h"
+#include "server/host/document_group.h"
 #include "server/host/documents.h"
 #include "server/host/embedder_model.h"
 #include "tools/index/index_color.h"
@@ -31,7 +31,8 @@ struct builder {
     struct library *library;               /* of a collection in Milvus */
     struct unfinished unfinished;          /* of a folder */
     struct document_cutter cutter;
-    struct key_set texts; /* hash and length of each text, so that a copy is added once */
+    struct document_group group; /* for Milvus */
+    struct key_set texts;        /* hash and length of each text, so that a copy is added once */
     int n_copies, n_added;
     struct buffer metadata; /* of the document at hand */
     /* Chunks that wait: their text lies back to back. */
@@ -103,17 +104,25 @@ static enum status embed_waiting(struct builder *b, struct error *e) {
     return status;
 }
 
-/* The document goes into Milvus at once. */
+/* The document goes into Milvus, with others. */
 static enum status put_remote(struct builder *b, struct collection_document *d, struct error *e) {
     struct document_cutter *cut = &b->cutter;
     char id[DOCUMENT_ID_SIZE];
-    enum change_effect effect;
     document_id_of_path(d->path, id);
     d->id = id;
     enum status status = cut->is_picture ? STATUS_OK : document_embed(cut, d->text, &index_interrupted, e);
-    if (status == STATUS_OK) status = library_put(b->library, NULL, d, cut->vectors, &effect, e);
     progress_embedded(&b->progress, cut->n_chunks, d->text.size - cut->bounds[0], 0);
-    return status;
+    return status ? status : group_add_embedded(&b->group, d, e);
+}
+
+static enum status take_put(void *context, const struct document_put *p, struct error *e) {
+    struct builder *b = context;
+    b->n_added += p->status == STATUS_OK;
+    if (p->status == STATUS_OK) return STATUS_OK;
+    *e = p->error;
+    if (p->status != STATUS_TOO_LARGE) return p->status;
+    report(b, e);
+    return STATUS_OK;
 }
 
 /* Adds the document that was cut, and queues its chunks' text for the embedder; a picture has its vectors. */
@@ -187,13 +196,8 @@ static enum status add_document(struct file_adder *a, const char *part, const st
         a->guess -= guess;
         progress_read(&b->progress, guess, d->text.size - b->cutter.bounds[0]);
         status = add_chunks(b, stored.data, d, &why);
-        b->n_added += status == STATUS_OK;
-        if (status == STATUS_TOO_LARGE && b->library) {
-            report(b, &why);
-            status = STATUS_OK;
-        } else if (status) {
-            *e = why;
-        }
+        b->n_added += status == STATUS_OK && b->library == NULL;
+        if (status) *e = why;
     }
     buffer_free(&stored);
     return status;
@@ -321,7 +325,9 @@ static enum status open_collection(struct builder *b, const struct config *confi
     if (!library_is_remote(out))
         return collection_create(&b->collection, out, o, e) ? e->status : open_unfinished(b, config, e);
     if (documents_library_make(config, out, o, tokenizer_vocab_size(b->tokenizer) - 1, e)) return e->status;
-    return documents_library_open(&b->library, config, out, e);
+    enum status status = documents_library_open(&b->library, config, out, e);
+    b->group = (struct document_group){.cutter = &b->cutter, .library = b->library, .take = take_put, .context = b};
+    return status;
 }
 
 static enum status open_parts(struct builder *b, const struct config *config, struct error *e) {
@@ -400,10 +406,21 @@ static enum status check_index(struct builder *b, struct error *e) {
                      asked, least, n_chunks);
 }
 
+/* Puts what waits for Milvus, also when it was interrupted: it has been embedded. */
+static enum status put_waiting(struct builder *b, enum status status, struct error *e) {
+    struct error why;
+    if (b->library == NULL || (status && status != STATUS_CANCELLED)) return status;
+    enum status put = group_flush(&b->group, &why);
+    if (status || put == STATUS_OK) return status;
+    *e = why;
+    return put;
+}
+
 static enum status add_files(struct builder *b, struct error *e) {
     enum status status = STATUS_OK;
     for (int i = 0; i < b->walk.n && status == STATUS_OK; i++) status = add_file(b, i, e);
     if (status == STATUS_OK) status = embed_waiting(b, e);
+    status = put_waiting(b, status, e);
     progress_clear(&b->progress);
     return status;
 }
@@ -489,6 +506,7 @@ int index_build(const struct build_options *o, const struct config *config, stru
     if (status == STATUS_OK && !o->dry_run) print_summary(b);
     reader_close(b->reader);
     collection_abandon(b->collection);
+    group_free(&b->group);
     library_close(b->library);
     embedder_model_close(&b->embedder);
     tokenizer_close(b->tokenizer);

@@ -81,6 +81,31 @@ static void report_skipped(struct adder *a, const struct error *why) {
     a->walk.n_skipped++;
 }
 
+/* A document's own fault does not keep the others out; the collection's does. */
+static bool is_own_fault(enum status status) {
+    return status == STATUS_INVALID || status == STATUS_TOO_LARGE || status == STATUS_UNSUPPORTED;
+}
+
+static enum status take_put(void *context, const struct document_put *p, struct error *e) {
+    struct adder *a = context;
+    const struct index_arguments *arguments = a->arguments;
+    const struct collection_document *d = p->document;
+    size_t size = strlen(d->id);
+    if (is_own_fault(p->status)) {
+        report_skipped(a, &p->error);
+        return STATUS_OK;
+    }
+    if (p->status) {
+        *e = p->error;
+        return p->status;
+    }
+    if (a->seen) key_set_add(a->seen, hash_bytes(d->id, size, 0), hash_bytes(d->id, size, 1));
+    if (p->effect == CHANGE_NOTHING) a->n_unchanged++;
+    if (p->effect != CHANGE_NOTHING || arguments->build.verbose)
+        index_print_effect(arguments, p->effect, d->id, d->path);
+    return STATUS_OK;
+}
+
 /* A new part of a file that the collection has is a change of that file. */
 static bool is_there(const struct adder *a, const char *id, const char *part) {
     struct library_found found;
@@ -96,7 +121,6 @@ static bool is_there(const struct adder *a, const char *id, const char *part) {
 static enum status put_part(struct adder *a, const char *part, const struct document_text *d, struct error *e) {
     const struct index_arguments *arguments = a->arguments;
     char of_path[DOCUMENT_ID_SIZE];
-    enum change_effect effect;
     struct buffer path = {0}, id = {0}, metadata = {0};
     struct text_span text = {d->text.data, d->text.size};
     buffer_printf(&path, "%s%s", a->file->stored, part);
@@ -109,21 +133,11 @@ static enum status put_part(struct adder *a, const char *part, const struct docu
     if (status == STATUS_OK && a->only_there && !is_there(a, id.data, part))
         status =
             error_set(e, STATUS_INVALID, "%s%s: no document has its id %s; add adds it", a->file->path, part, id.data);
-    if (status == STATUS_OK) status = document_put(&a->cutter, a->library, &document, &index_interrupted, &effect, e);
-    if (status == STATUS_OK && a->seen)
-        key_set_add(a->seen, hash_bytes(id.data, id.size, 0), hash_bytes(id.data, id.size, 1));
-    if (status == STATUS_OK && effect == CHANGE_NOTHING) a->n_unchanged++;
-    if (status == STATUS_OK && (effect != CHANGE_NOTHING || arguments->build.verbose))
-        index_print_effect(arguments, effect, id.data, path.data);
+    if (status == STATUS_OK) status = group_add(&a->group, &document, e);
     buffer_free(&metadata);
     buffer_free(&path);
     buffer_free(&id);
     return status;
-}
-
-/* A document's own fault does not keep the others out; the collection's does. */
-static bool is_own_fault(enum status status) {
-    return status == STATUS_INVALID || status == STATUS_TOO_LARGE || status == STATUS_UNSUPPORTED;
 }
 
 static enum status take_part(void *context, const char *part, const struct document_text *d, struct error *e) {
@@ -151,6 +165,10 @@ enum status adder_put_file(struct adder *a, int number, bool *read, struct error
     a->failed = STATUS_OK;
     enum status status = a->reader ? reader_take(a->reader, number, &taker, &why)
                                    : read_documents(&a->arguments->build, file, &index_interrupted, &taker, &why);
+    if (!a->gathers && a->failed == STATUS_OK) {
+        a->failed = group_flush(&a->group, e);
+        if (a->failed) return a->failed;
+    }
     *read = status == STATUS_OK || (is_own_fault(status) && !document_kind_holds_several(file->kind));
     if (status && a->failed == STATUS_OK && !index_interrupted) {
         report_skipped(a, &why);
@@ -170,12 +188,15 @@ enum status adder_open(struct adder *a, struct error *e) {
     a->cutter.tokenizer = a->tokenizer;
     a->cutter.embedder = &a->embedder;
     a->cutter.chunk_length = info->chunk_length;
+    a->group = (struct document_group){
+        .cutter = &a->cutter, .library = a->library, .cancelled = &index_interrupted, .take = take_put, .context = a};
     snapshot_release(view);
     return status;
 }
 
 void adder_close(struct adder *a) {
     reader_close(a->reader);
+    group_free(&a->group);
     library_close(a->library);
     key_set_free(&a->known);
     document_cutter_close(&a->cutter);
@@ -194,11 +215,13 @@ static enum status add_files(struct adder *a, struct error *e) {
     enum status status = a->only_there ? gone_list_files(a->library, &a->known, e) : STATUS_OK;
     a->seen = a->only_there ? &gone.ids : NULL;
     a->reader = reader_open(&a->arguments->build, walk->files, walk->n);
+    a->gathers = true;
     for (int i = 0; i < walk->n && status == STATUS_OK; i++) {
         const struct found_file *file = &walk->files[i];
         status = adder_put_file(a, i, &read, e);
         if (read && document_kind_holds_several(file->kind)) gone_set_file(&gone, file->stored, GONE_FILE_READ);
     }
+    if (status == STATUS_OK) status = group_flush(&a->group, e);
     if (status == STATUS_OK && gone.files.n > 0 && a->only_there) status = gone_delete(&gone, e);
     a->seen = NULL;
     gone_free(&gone);

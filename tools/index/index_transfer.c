@@ -13,6 +13,8 @@
 
 /* Changes of a folder after which it is compacted, so that its log does not fill the memory. */
 enum { COMPACT_CHUNKS = 20000 };
+/* The most that is put together. */
+enum { TRANSFER_DOCUMENTS = 100, TRANSFER_CHUNKS = 2000 };
 
 /* One end of a copy. */
 struct transfer_end {
@@ -38,6 +40,9 @@ struct collection_transfer {
     int64_t n_copied, n_there, n_chunks; /* documents, and chunks that were compared */
     bool made;                           /* the folder, with the first document */
     bool compares;                       /* the second pass */
+    /* Documents that were read and wait to be put. */
+    struct transfer_document waiting[TRANSFER_DOCUMENTS];
+    int n_waiting, n_waiting_chunks;
 };
 
 /* Reading. */
@@ -217,17 +222,50 @@ static enum status compact_when_full(struct collection_transfer *t, int64_t most
     return living_compact(folder, &index_interrupted, e);
 }
 
-static enum status copy_document(struct collection_transfer *t, const struct stored_document *s, struct error *e) {
-    struct transfer_document d;
-    enum change_effect effect;
-    bool there = false;
-    if (read_document(&t->from, s, &d, e)) return e->status;
-    enum status status = library_has(t->to.library, &d.document, &there, e);
-    if (status == STATUS_OK && !there) status = library_put(t->to.library, NULL, &d.document, d.vectors, &effect, e);
-    if (status == STATUS_OK && !there) t->n_copied++;
-    if (status == STATUS_OK && there) t->n_there++;
-    document_free(&d);
+/* Puts documents that are not there. */
+static enum status put_missing(struct collection_transfer *t, const bool *there, struct error *e) {
+    struct document_put puts[TRANSFER_DOCUMENTS];
+    int n = 0;
+    for (int i = 0; i < t->n_waiting; i++) {
+        if (there[i]) continue;
+        puts[n] = (struct document_put){.document = &t->waiting[i].document, .vectors = t->waiting[i].vectors};
+        n++;
+    }
+    library_put_all(t->to.library, NULL, puts, n);
+    for (int i = 0; i < n; i++) {
+        if (puts[i].status) {
+            *e = puts[i].error;
+            return e->status;
+        }
+        t->n_copied++;
+    }
+    t->n_there += t->n_waiting - n;
+    return STATUS_OK;
+}
+
+static void waiting_free(struct collection_transfer *t) {
+    for (int i = 0; i < t->n_waiting; i++) document_free(&t->waiting[i]);
+    t->n_waiting = t->n_waiting_chunks = 0;
+}
+
+static enum status put_waiting(struct collection_transfer *t, struct error *e) {
+    const struct collection_document *documents[TRANSFER_DOCUMENTS];
+    bool there[TRANSFER_DOCUMENTS];
+    for (int i = 0; i < t->n_waiting; i++) documents[i] = &t->waiting[i].document;
+    enum status status = library_has_all(t->to.library, documents, t->n_waiting, there, e);
+    if (status == STATUS_OK) status = put_missing(t, there, e);
+    waiting_free(t);
     return status ? status : compact_when_full(t, COMPACT_CHUNKS, e);
+}
+
+/* The view, or the answer that the document was read from, is held while it waits. */
+static enum status copy_document(struct collection_transfer *t, const struct stored_document *s, struct error *e) {
+    struct transfer_document *d = &t->waiting[t->n_waiting];
+    if (read_document(&t->from, s, d, e)) return e->status;
+    t->n_waiting++;
+    t->n_waiting_chunks += d->n_chunks;
+    bool full = t->n_waiting == TRANSFER_DOCUMENTS || t->n_waiting_chunks >= TRANSFER_CHUNKS;
+    return full ? put_waiting(t, e) : STATUS_OK;
 }
 
 static bool same_text(struct text_span a, struct text_span b) {
@@ -273,6 +311,7 @@ static enum status transfer_all(struct collection_transfer *t, struct error *e) 
     enum status status = open_from(t, e);
     if (status == STATUS_OK) status = open_to(t, e);
     if (status == STATUS_OK) status = walk_from(t, e);
+    if (status == STATUS_OK) status = put_waiting(t, e);
     if (status == STATUS_OK) status = compact_when_full(t, 0, e);
     t->compares = true;
     return status ? status : walk_from(t, e);
@@ -320,6 +359,7 @@ int run_copy(struct index_arguments *a, struct error *e) {
     index_catch_interrupts();
     enum status status = transfer_all(&t, e);
     if (status == STATUS_OK) status = print_transfer(&t, e);
+    waiting_free(&t);
     end_close(&t.from);
     end_close(&t.to);
     return status == STATUS_CANCELLED ? EXIT_INTERRUPTED : status ? EXIT_FAILED : EXIT_FINE;
