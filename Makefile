@@ -136,7 +136,7 @@ $(BUILD)/tools/bench/bench_embed.c.o $(BUILD)/tools/bench/bench_datastore.c.o: C
 # The page's files are part of the program: the assembler copies them (.incbin), which the compiler's -MMD does not tell.
 $(BUILD)/server/page/page_files.c.o: $(wildcard server/page/*.html server/page/*.css server/page/*.js server/page/*.svg)
 
-$(BUILD)/retrieval/milvus/link.c.o: CPPFLAGS += -DHAVE_CURL=$(if $(CURL),1,0)
+$(patsubst %,$(BUILD)/%.c.o,config/web/curl retrieval/milvus/link server/fetch/fetcher): CPPFLAGS += -DHAVE_CURL=$(if $(CURL),1,0)
 $(BUILD)/kernels/comm/comm_mpi.c.o: CPPFLAGS += $(patsubst -I%,-isystem%,$(filter -I%,$(MPI_FLAGS)))
 $(BUILD)/kernels/comm/comm_nccl.c.o: CPPFLAGS += -isystem $(CUDA_HOME)/include
 
@@ -286,7 +286,7 @@ info:
 	@echo "faiss gpu  $(if $(FAISS_GPU),yes,no: needs CUDA and make deps CUDA=1)"
 	@echo "cuda       $(if $(CUDA),yes ($(CUDA_HOME)),no: nvcc with cuBLASLt was not found or is left out)"
 	@echo "mpi        $(if $(MPI),yes ($(patsubst -l%,%,$(filter -l%,$(MPI_FLAGS)))),no: ranks are threads, or joined by sockets; run make deps)"
-	@echo "curl       $(if $(CURL),yes,no: no collections in Milvus; run make deps)"
+	@echo "curl       $(if $(CURL),yes,no: no collections in Milvus and no server.image_urls; run make deps)"
 	@echo "nccl       $(if $(NCCL),yes,no: nccl.h and libnccl were not found beside CUDA, or it is left out)"
 	@echo "sanitizer  $(if $(SANITIZE),$(SANITIZE),none)"
 

@@ -46,10 +46,23 @@ void parts_init(struct parts *p, const struct config *c) {
     p->served_embedders = xcalloc(most, sizeof *p->served_embedders);
 }
 
+static enum status open_fetcher(struct parts *p, const struct config *c, struct error *e) {
+    const struct json_list *hosts = &c->server.image_urls;
+    struct fetcher_options o = {.hosts = &p->image_hosts,
+                                .seconds = c->server.image_timeout,
+                                .seconds_option = "server.image_timeout",
+                                .bytes_option = "server.image_bytes"};
+    if (hosts->count == 0) return STATUS_OK;
+    if (host_rules_open(&p->image_hosts, hosts->items, hosts->count, e)) return e->status;
+    return fetcher_open(&p->fetcher, &o, e);
+}
+
 enum status parts_open_pictures(struct parts *p, const struct config *c, struct error *e) {
+    if (open_fetcher(p, c, e)) return e->status;
     /* One request for each connection, and what the engine reads for those that it writes. */
     int capacity = c->server.max_connections + engine_lookups(c->server.max_sequences);
-    if (picture_thread_open(&p->pictures, capacity, e)) return e->status;
+    struct picture_thread_options o = {capacity, p->fetcher, (size_t)c->server.image_bytes};
+    if (picture_thread_open(&p->pictures, &o, e)) return e->status;
     for (size_t i = 0; i <= c->model.others.count; i++) p->decoders[i].pictures = p->pictures;
     return STATUS_OK;
 }
@@ -415,12 +428,15 @@ static void limits_raise(struct request_limits *most, const struct request_limit
 }
 
 enum status parts_serve(struct parts *p, const struct config *c, struct api *a, struct error *e) {
+    const struct host_rules *hosts = p->fetcher ? &p->image_hosts : NULL;
     for (int i = 0; i < p->n_decoders; i++) {
         if (serve_decoder(&p->decoders[i], c, &p->served[i], e)) return e->status;
+        p->served[i].limits.image_hosts = hosts;
         limits_raise(&a->largest, &p->served[i].limits);
     }
     for (int i = 0; i < p->n_embedders; i++) {
         serve_embedder(&p->embedders[i], p->pictures, c, &p->served_embedders[i]);
+        p->served_embedders[i].limits.image_hosts = hosts;
         limits_raise(&a->largest_embedder, &p->served_embedders[i].limits);
     }
     a->models = p->served;
@@ -437,6 +453,7 @@ enum status parts_serve(struct parts *p, const struct config *c, struct api *a, 
 /* The end. */
 
 void parts_stop(struct parts *p) {
+    fetcher_stop(p->fetcher);
     picture_thread_stop(p->pictures);
     for (int i = 0; i < p->n_decoders; i++) engine_stop(p->decoders[i].engine);
     for (int i = 0; i < p->n_decoders; i++) retrieval_thread_stop(p->decoders[i].retrieval);
@@ -480,6 +497,8 @@ void parts_close(struct parts *p) {
     for (int i = p->n_embedders - 1; i >= 0; i--) embedder_part_close(&p->embedders[i]);
     for (int i = p->n_decoders - 1; i >= 0; i--) decoder_part_close(&p->decoders[i]);
     picture_thread_close(p->pictures);
+    fetcher_close(p->fetcher);
+    host_rules_free(&p->image_hosts);
     free(p->decoders);
     free(p->embedders);
     free(p->served);

@@ -40,6 +40,8 @@ struct embedder_part {
 };
 
 struct parts {
+    struct host_rules image_hosts; /* that the next fetches from */
+    struct fetcher *fetcher;       /* NULL: nothing is fetched */
     struct picture_thread *pictures;
     struct decoder_part *decoders; /* [n_decoders] the first is that of model.path */
     int n_decoders;

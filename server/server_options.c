@@ -62,6 +62,13 @@ static const struct option_row server_rows[] = {
     OPTION_PATH(struct server_settings, tls_certificate,
                 "PEM file of the certificate, and of those up to its authority; empty: no TLS; SIGHUP reads it again"),
     OPTION_PATH(struct server_settings, tls_key, "PEM file of the certificate's key"),
+    OPTION_TEXTS(struct server_settings, image_urls,
+                 "hosts whose pictures requests may name by http: and https: URLs: example.org, *.example.org, or an "
+                 "address, at a port behind \":\" or the usual one; empty: none"),
+    OPTION_INT(struct server_settings, image_bytes, 16 << 20, 1024, 1 << 30,
+               "bytes of all pictures that are fetched for one request"),
+    OPTION_INT(struct server_settings, image_timeout, 10, 1, 3600,
+               "seconds that fetching a picture may take, redirections included"),
     OPTION_TEXTS(struct server_settings, allow, "networks whose clients are answered, such as 10.0.0.0/8; empty: all"),
 };
 const struct option_section server_section = {"server", server_rows, (int)ARRAY_COUNT(server_rows)};

@@ -43,5 +43,7 @@ struct server_settings {
     int operations;                  /* enum operations_access */
     char *tls_certificate, *tls_key; /* both or none */
     struct json_list allow;          /* of char *: networks whose clients are answered; none: all */
+    struct json_list image_urls;     /* of char *: hosts that pictures are fetched from; none: no pictures are */
+    int image_bytes, image_timeout;  /* of the pictures of one request; and of one */
 };
 extern const struct option_section server_section;

@@ -5,7 +5,6 @@
 #include "retrieval/milvus/link.h"
 
 #if HAVE_CURL
-#include <curl/curl.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 #include <sys/socket.h>
 
 #include "config/base/base64.h"
+#include "config/web/curl.h"
 
 /* Handles that wait for the next call, and how long their connections are used again: proxies end them after a minute
  * or more. */
@@ -52,11 +52,8 @@ struct link_attempt {
     char message[400];
 };
 
-static void start_curl(void) { CHECK(curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK); }
-
 enum status link_open(struct milvus_link **out, const struct link_options *o, struct error *e) {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, start_curl);
+    curl_start();
     const curl_version_info_data *version = curl_version_info(CURLVERSION_NOW);
     if ((version->features & CURL_VERSION_HTTP2) == 0)
         return error_set(e, STATUS_UNSUPPORTED, "libcurl %s was built without HTTP/2, which Milvus speaks",

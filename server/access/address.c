@@ -51,6 +51,34 @@ bool address_is_local(const struct net_address *a) {
     return is_mapped(a) ? a->bytes[12] == 127 : memcmp(a->bytes, six.bytes, sizeof six.bytes) == 0;
 }
 
+/* Of all IPv4 addresses, and of the global ones of IPv6, 2000::/3. */
+static const char *const special[] = {
+    "0.0.0.0/8",       "10.0.0.0/8",    "100.64.0.0/10",   "127.0.0.0/8",       "169.254.0.0/16", "172.16.0.0/12",
+    "192.0.0.0/24",    "192.0.2.0/24",  "192.31.196.0/24", "192.52.193.0/24",   "192.88.99.0/24", "192.168.0.0/16",
+    "192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",    "224.0.0.0/4",    "240.0.0.0/4",
+    "2001::/23",       "2001:db8::/32", "2002::/16",       "2620:4f:8000::/48", "3fff::/20",
+};
+
+static bool is_within(const char *network, const struct net_address *a) {
+    struct network n;
+    struct error e;
+    CHECK(network_parse(&n, network, &e) == STATUS_OK);
+    return network_has(&n, a);
+}
+
+bool address_is_public(const struct net_address *a) {
+    struct net_address translated;
+    if (is_within("64:ff9b::/96", a)) { /* an IPv4 address behind a translator, RFC 6052 */
+        memcpy(translated.bytes, mapped, sizeof mapped);
+        memcpy(translated.bytes + sizeof mapped, a->bytes + sizeof mapped, 4);
+        a = &translated;
+    }
+    if (!is_mapped(a) && !is_within("2000::/3", a)) return false;
+    for (size_t i = 0; i < ARRAY_COUNT(special); i++)
+        if (is_within(special[i], a)) return false;
+    return true;
+}
+
 uint64_t address_client(const struct net_address *a) {
     uint64_t number = 0;
     if (is_mapped(a))

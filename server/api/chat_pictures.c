@@ -16,18 +16,23 @@ static size_t count_pictures(const struct json *messages) {
     return n;
 }
 
-static bool take_files(struct picture_job *j, const struct json *messages, struct failure *f) {
+static bool take_files(struct picture_job *j, const struct json *messages, const struct host_rules *hosts,
+                       struct failure *f) {
     int n = 0;
     for (size_t i = 0; i < json_count(messages); i++) {
         const struct json *content = json_member(json_item(messages, i), "content");
         for (size_t k = 0; json_is_list(content) && k < json_count(content); k++) {
             const struct json *part = json_item(content, k);
             char of[40];
+            const struct picture_place place = {"messages", of, hosts};
+            struct picture_source source;
             if (!picture_part_is(part)) continue;
             snprintf(of, sizeof of, "message %zu", i);
             j->files[n].of = "message";
             j->files[n].number = i;
-            if (!picture_part_read(part, "messages", of, &j->files[n].bytes, f)) return false;
+            if (!picture_part_read(part, &place, &source, f)) return false;
+            j->files[n].bytes = source.bytes;
+            j->files[n].web = source.web;
             n++;
         }
     }
@@ -55,7 +60,7 @@ bool chat_pictures_start(const struct served_model *model, const struct json *me
                            "model's, or option server.max_context)",
                            n, sight_least_rows(model->sight), model->limits.context);
     struct picture_job *j = picture_job_open(&(struct picture_reader){.sight = model->sight}, (int)n, *who, waker);
-    if (take_files(j, messages, f) && ask_thread(model, j, f)) {
+    if (take_files(j, messages, model->limits.image_hosts, f) && ask_thread(model, j, f)) {
         *out = j;
         return true;
     }

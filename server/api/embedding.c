@@ -74,10 +74,13 @@ static bool send_part(struct embed_answer *a, struct failure *f) {
     return false;
 }
 
-/* A request's text becomes a file's bytes. */
+/* A request's text becomes a file's bytes, or its URL. */
 static void move_file(struct picture_file *file, struct embed_answer *a, int i) {
     struct request_prompt *p = &a->request.embedding.inputs.all[i];
-    file->bytes = (struct buffer){.data = p->text, .size = p->size, .capacity = p->size + 1};
+    if (p->web)
+        file->web = p->text;
+    else
+        file->bytes = (struct buffer){.data = p->text, .size = p->size, .capacity = p->size + 1};
     file->of = "input";
     file->number = (size_t)i;
     p->text = NULL;

@@ -6,7 +6,7 @@
 
 #include "kernels/comm/comm.h"
 #include "retrieval/filter/filter.h"
-#include "server/access/address.h"
+#include "server/access/hosts.h"
 #include "server/host/passages.h"
 
 static const struct option_part parts[] = {
@@ -57,6 +57,14 @@ static enum status check_rendezvous(const struct config *c, struct error *e) {
     return STATUS_OK;
 }
 
+static enum status check_hosts(const struct config *c, struct error *e) {
+    struct host_rules hosts;
+    if (host_rules_open(&hosts, c->server.image_urls.items, c->server.image_urls.count, e))
+        return error_prefix(e, "server.image_urls");
+    host_rules_free(&hosts);
+    return STATUS_OK;
+}
+
 static enum status check_access(const struct config *c, struct error *e) {
     char *const *networks = c->server.allow.items;
     if ((c->server.tls_certificate[0] == '\0') != (c->server.tls_key[0] == '\0'))
@@ -67,7 +75,7 @@ static enum status check_access(const struct config *c, struct error *e) {
         struct network network;
         if (network_parse(&network, networks[i], e)) return error_prefix(e, "server.allow");
     }
-    return STATUS_OK;
+    return check_hosts(c, e);
 }
 
 static enum status check_filter(const struct config *c, struct error *e) {

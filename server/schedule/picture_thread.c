@@ -1,6 +1,7 @@
 /* server/schedule/picture_thread.c: see picture_thread.h. */
 #include "server/schedule/picture_thread.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "config/base/data_url.h"
@@ -12,6 +13,7 @@ static const int64_t MOST_PIXELS = 1 << 26;
 static const size_t MOST_BYTES = (size_t)1 << 31;
 
 struct picture_thread {
+    struct picture_thread_options o;
     struct worker *worker;
 };
 
@@ -36,6 +38,8 @@ void picture_job_release(struct picture_job *j) {
     if (j == NULL || atomic_fetch_sub(&j->references, 1) != 1) return;
     for (int i = 0; i < j->n; i++) {
         buffer_free(&j->files[i].bytes);
+        buffer_free(&j->files[i].fetch.bytes);
+        free(j->files[i].web);
         free(j->files[i].pixels.pixels);
     }
     free(j->files);
@@ -45,7 +49,10 @@ void picture_job_release(struct picture_job *j) {
     free(j);
 }
 
-void picture_job_hurry(struct picture_job *j) { atomic_store(&j->cancelled, true); }
+void picture_job_hurry(struct picture_job *j) {
+    atomic_store(&j->cancelled, true);
+    atomic_store(&j->unwanted, true);
+}
 
 void picture_job_cancel(struct picture_job *j) {
     picture_job_hurry(j);
@@ -81,6 +88,16 @@ static enum status check_pixels(const struct picture_set *set, const struct sigh
 
 static enum status take_bytes(struct picture_file *file, struct error *e) {
     struct text_span type;
+    if (file->fetch.error.status) {
+        *e = file->fetch.error;
+        return e->status;
+    }
+    if (file->web) {
+        buffer_free(&file->bytes);
+        file->bytes = file->fetch.bytes;
+        file->fetch.bytes = (struct buffer){0};
+        return STATUS_OK;
+    }
     return file->url.text ? data_url_read(&file->bytes, &type, file->url, MOST_BYTES, e) : STATUS_OK;
 }
 
@@ -104,9 +121,14 @@ static enum status read_file(struct picture_job *j, struct picture_file *file, s
     return read_tiles(j, file, bytes, e);
 }
 
+static enum status name_file(const struct picture_file *file, struct error *e) {
+    return file->of ? error_prefix(e, "a picture of %s %zu", file->of, file->number) : e->status;
+}
+
 /* One picture more. */
 static enum status read_next(const struct picture_thread *t, struct picture_job *j) {
     struct picture_file *file = &j->files[j->n_done];
+    if (j->error.status) return j->error.status; /* it could not be fetched */
     if (principal_is_late(&j->principal, time_now()))
         return error_set(&j->error, STATUS_CANCELLED,
                          "the pictures were not read in time (option server.request_timeout)");
@@ -116,7 +138,60 @@ static enum status read_next(const struct picture_thread *t, struct picture_job 
     buffer_free(&file->bytes);
     if (status == STATUS_OK || j->skips) return STATUS_OK;
     j->error = file->error;
-    return file->of ? error_prefix(&j->error, "a picture of %s %zu", file->of, file->number) : status;
+    return name_file(file, &j->error);
+}
+
+/* Fetching. */
+
+/* All files are there, or are not to be had. */
+static enum status pass_on(struct picture_job *j, struct error *e) {
+    return worker_ask(j->thread->worker, &j->turn, e);
+}
+
+/* One failure ends a job that skips nothing; what the others end with then says nothing. */
+static void note_failure(struct picture_job *j, const struct picture_file *file) {
+    const struct error *e = &file->fetch.error;
+    if (j->skips || e->status == STATUS_CANCELLED) return;
+    pthread_mutex_lock(&j->lock);
+    if (j->error.status == STATUS_OK) {
+        j->error = *e;
+        name_file(file, &j->error);
+    }
+    pthread_mutex_unlock(&j->lock);
+    atomic_store(&j->unwanted, true);
+}
+
+/* On the fetcher's thread. */
+static void file_fetched(struct fetch *f) {
+    struct picture_job *j = f->context;
+    struct picture_file *file = (struct picture_file *)((char *)f - offsetof(struct picture_file, fetch));
+    struct error e;
+    if (f->error.status) note_failure(j, file);
+    if (atomic_fetch_sub(&j->n_fetching, 1) != 1) return;
+    if (pass_on(j, &e) == STATUS_OK) return;
+    if (j->error.status == STATUS_OK) j->error = e;
+    end_job(&j->turn);
+}
+
+static enum status fetch_files(struct picture_job *j, struct error *e) {
+    struct fetch **fetches = xcalloc((size_t)j->n + 1, sizeof(struct fetch *));
+    int n = 0;
+    atomic_store(&j->bytes_left, j->thread->o.fetched_bytes);
+    for (int i = 0; i < j->n; i++) {
+        struct picture_file *file = &j->files[i];
+        if (file->web == NULL) continue;
+        file->fetch.url = file->web;
+        file->fetch.left = &j->bytes_left;
+        file->fetch.unwanted = &j->unwanted;
+        file->fetch.done = file_fetched;
+        file->fetch.context = j;
+        fetches[n] = &file->fetch;
+        n++;
+    }
+    atomic_store(&j->n_fetching, n);
+    enum status status = n > 0 ? fetcher_ask(j->thread->o.fetcher, fetches, n, e) : pass_on(j, e);
+    free(fetches);
+    return status;
 }
 
 /* The thread. */
@@ -130,11 +205,13 @@ static bool work(void *context, struct turn *turn) {
 
 static uint64_t client_of(const struct turn *turn) { return ((const struct picture_job *)turn)->principal.client; }
 
-enum status picture_thread_open(struct picture_thread **out, int capacity, struct error *e) {
+enum status picture_thread_open(struct picture_thread **out, const struct picture_thread_options *options,
+                                struct error *e) {
     struct picture_thread *t = xcalloc(1, sizeof *t);
+    t->o = *options;
     struct worker_options o = {.thread = "the thread that reads pictures",
                                .jobs = "requests with pictures",
-                               .capacity = capacity,
+                               .capacity = options->capacity,
                                .work = work,
                                .done = end_job,
                                .client = client_of,
@@ -159,7 +236,8 @@ void picture_thread_close(struct picture_thread *t) {
 
 enum status picture_thread_ask(struct picture_thread *t, struct picture_job *j, struct error *e) {
     atomic_fetch_add(&j->references, 1);
-    enum status status = worker_ask(t->worker, &j->turn, e);
+    j->thread = t;
+    enum status status = fetch_files(j, e);
     if (status) picture_job_release(j);
     return status;
 }

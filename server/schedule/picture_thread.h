@@ -1,12 +1,14 @@
 /* server/schedule/picture_thread.h: a thread that makes pixels of the files of pictures for requests, as a model that
- * writes or an embedder reads them: it decodes and resizes, one picture at a time, so that a client that leaves is
- * noticed, and no client waits for all pictures of another (turns.h). */
+ * writes or an embedder reads them, once those that a request names by URLs are fetched. It decodes and resizes, one
+ * picture at a time, so that a client that leaves is noticed, and no client waits for all pictures of another
+ * (turns.h). */
 #pragma once
 
 #include <stdatomic.h>
 
 #include "retrieval/embedder.h"
 #include "server/access/principal.h"
+#include "server/fetch/fetcher.h"
 #include "server/host/sight.h"
 #include "server/schedule/generation.h"
 #include "server/schedule/picture_set.h"
@@ -24,6 +26,8 @@ struct picture_reader {
 struct picture_file {
     struct buffer bytes;  /* owned */
     struct text_span url; /* a data: URL with the bytes, which outlives the job; its text NULL: `bytes` has them */
+    char *web;            /* owned: the URL that it is fetched from; NULL: it came with the request */
+    struct fetch fetch;   /* of that */
     const char *of;       /* in errors: "message", whose `number` has it; NULL: nothing is said */
     size_t number;
     int place;                      /* in the set, when the job is over; -1: it could not be read, or there is none */
@@ -41,9 +45,12 @@ struct picture_job {
     int n;
     bool skips;              /* a picture that cannot be read is left out; else the job ends with its error */
     struct picture_set *set; /* what is ready; the asker's to read when the job is over; NULL: an embedder reads */
-    atomic_bool cancelled;
+    struct picture_thread *thread;   /* that it was given to */
+    atomic_int n_fetching;           /* files that are not there yet */
+    atomic_size_t bytes_left;        /* that may be fetched */
+    atomic_bool cancelled, unwanted; /* the asker left; and no file is to be fetched any more */
     atomic_int references;
-    pthread_mutex_t lock; /* guards the next two */
+    pthread_mutex_t lock; /* guards the next two, and the error while files are fetched */
     bool over;
     struct waker waker;
     struct error error; /* STATUS_OK: all pictures are in the set */
@@ -59,8 +66,12 @@ void picture_job_hurry(struct picture_job *j);
 bool picture_job_is_over(struct picture_job *j);
 void picture_job_release(struct picture_job *j); /* NULL: nothing */
 
-/* capacity: jobs that may wait. */
-enum status picture_thread_open(struct picture_thread **out, int capacity, struct error *e);
+struct picture_thread_options {
+    int capacity;            /* jobs that may wait */
+    struct fetcher *fetcher; /* borrowed; NULL: no job has files to fetch */
+    size_t fetched_bytes;    /* that may be fetched for a job */
+};
+enum status picture_thread_open(struct picture_thread **out, const struct picture_thread_options *o, struct error *e);
 /* Ends the thread. Jobs that still wait end with STATUS_CANCELLED, later ones are refused. */
 void picture_thread_stop(struct picture_thread *t);
 void picture_thread_close(struct picture_thread *t);

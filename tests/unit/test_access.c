@@ -7,7 +7,7 @@
 /* after those */
 #include <cmocka.h>
 
-#include "server/access/address.h"
+#include "server/access/hosts.h"
 #include "server/access/keyring.h"
 #include "server/api/record.h"
 #include "server/schedule/shares.h"
@@ -212,8 +212,151 @@ static void test_traces(void **state) {
     for (size_t i = 0; i < ARRAY_COUNT(wrong); i++) assert_false(trace_parse(&t, wrong[i]));
 }
 
+/* The edges of each range of addresses that are nobody's or somebody's alone, and the public addresses beside them. */
+static void test_public_addresses(void **state) {
+    static const char *const kept[] = {"0.0.0.0",
+                                       "0.255.255.255",
+                                       "10.0.0.0",
+                                       "10.255.255.255",
+                                       "100.64.0.0",
+                                       "100.127.255.255",
+                                       "127.0.0.1",
+                                       "127.255.255.255",
+                                       "169.254.0.0",
+                                       "169.254.169.254",
+                                       "172.16.0.0",
+                                       "172.31.255.255",
+                                       "192.0.0.0",
+                                       "192.0.2.9",
+                                       "192.31.196.1",
+                                       "192.52.193.1",
+                                       "192.88.99.1",
+                                       "192.168.0.0",
+                                       "192.168.255.255",
+                                       "192.175.48.1",
+                                       "198.18.0.0",
+                                       "198.19.255.255",
+                                       "198.51.100.7",
+                                       "203.0.113.7",
+                                       "224.0.0.1",
+                                       "239.255.255.255",
+                                       "240.0.0.1",
+                                       "255.255.255.255",
+                                       "::",
+                                       "::1",
+                                       "::7f00:1",
+                                       "::8.8.8.8",
+                                       "::ffff:10.0.0.1",
+                                       "::ffff:127.0.0.1",
+                                       "::ffff:192.168.1.1",
+                                       "::ffff:169.254.169.254",
+                                       "::ffff:0:8.8.8.8",
+                                       "64:ff9b::10.0.0.1",
+                                       "64:ff9b::7f00:1",
+                                       "64:ff9b:1::8.8.8.8",
+                                       "100::1",
+                                       "2001::1",
+                                       "2001:1ff:ffff::1",
+                                       "2001:db8::1",
+                                       "2002::1",
+                                       "2002:7f00:1::1",
+                                       "2002:808:808::1",
+                                       "2620:4f:8000::1",
+                                       "3fff::1",
+                                       "3fff:fff:ffff::1",
+                                       "4000::1",
+                                       "5f00::1",
+                                       "fc00::1",
+                                       "fdff:ffff::1",
+                                       "fe80::1",
+                                       "febf::1",
+                                       "fec0::1",
+                                       "ff02::1",
+                                       "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"};
+    static const char *const open[] = {
+        "1.1.1.1",     "9.255.255.255",   "11.0.0.0",        "100.63.255.255",   "100.128.0.0", "126.255.255.255",
+        "128.0.0.0",   "169.253.255.255", "169.255.0.0",     "172.15.255.255",   "172.32.0.0",  "192.0.1.1",
+        "192.0.3.0",   "192.167.255.255", "192.169.0.0",     "198.17.255.255",   "198.20.0.0",  "198.51.99.1",
+        "203.0.114.0", "223.255.255.255", "::ffff:8.8.8.8",  "64:ff9b::8.8.8.8", "2001:200::1", "2001:4860:4860::8888",
+        "2001:db9::1", "2003::1",         "2620:4f:7fff::1", "2a00:1450::1",     "3ffe::1",     "3fff:1000::1"};
+    struct net_address a;
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(kept); i++) {
+        assert_true(address_parse(&a, kept[i]));
+        if (address_is_public(&a)) fail_msg("%s is no public address", kept[i]);
+    }
+    for (size_t i = 0; i < ARRAY_COUNT(open); i++) {
+        assert_true(address_parse(&a, open[i]));
+        if (!address_is_public(&a)) fail_msg("%s is a public address", open[i]);
+    }
+}
+
+struct host_case {
+    const char *rule, *host;
+    int port;
+    bool usual, allowed;
+};
+
+static void test_hosts(void **state) {
+    static const struct host_case cases[] = {
+        {"example.org", "example.org", 80, true, true},
+        {"Example.ORG", "eXample.org", 443, true, true},
+        {"example.org", "example.org", 8080, false, false},
+        {"example.org:8080", "example.org", 8080, false, true},
+        {"example.org:8080", "example.org", 80, true, false},
+        {"example.org", "www.example.org", 80, true, false},
+        {"example.org", "example.org.", 80, true, false},
+        {"example.org", "example.orgs", 80, true, false},
+        {"example.org", "badexample.org", 80, true, false},
+        {"*.example.org", "www.example.org", 80, true, true},
+        {"*.example.org", "a.b.example.org", 80, true, true},
+        {"*.example.org", "example.org", 80, true, false},
+        {"*.example.org", ".example.org", 80, true, false},
+        {"*.example.org", "badexample.org", 80, true, false},
+        {"*.example.org", "www.example.org.evil.net", 80, true, false},
+        {"192.0.2.7", "192.0.2.7", 80, true, true},
+        {"192.0.2.7", "192.0.2.8", 80, true, false},
+        {"*.2.7", "192.0.2.7", 80, true, false},
+        {"192.0.2.7:81", "192.0.2.7", 81, false, true},
+        {"192.0.2.7", "[::ffff:192.0.2.7]", 80, true, true},
+        {"[2001:db8::7]:81", "[2001:db8:0::7]", 81, false, true},
+        {"2001:db8::7", "[2001:db8::7]", 80, true, true},
+        {"[2001:db8::7]", "[2001:db8::8]", 80, true, false},
+        {"localhost", "127.0.0.1", 80, true, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
+        const struct host_case *c = &cases[i];
+        char *texts[] = {(char *)(uintptr_t)c->rule};
+        struct host_rules list;
+        struct error e;
+        if (host_rules_open(&list, texts, 1, &e)) fail_msg("%s", e.text);
+        if ((host_rules_find(&list, c->host, c->port, c->usual) != NULL) != c->allowed)
+            fail_msg("%s, %s", c->rule, c->host);
+        host_rules_free(&list);
+    }
+}
+
+/* A name connects to public addresses, an address to itself, whatever it is. */
+static void test_connections_of_hosts(void **state) {
+    struct host_rule name, address;
+    struct net_address loopback, public;
+    struct error e;
+    (void)state;
+    assert_int_equal(host_rule_parse(&name, "localhost:80", &e), STATUS_OK);
+    assert_int_equal(host_rule_parse(&address, "127.0.0.1:80", &e), STATUS_OK);
+    assert_true(address_parse(&loopback, "::ffff:127.0.0.1") && address_parse(&public, "1.1.1.1"));
+    assert_false(host_rule_connects(&name, &loopback));
+    assert_true(host_rule_connects(&name, &public));
+    assert_true(host_rule_connects(&address, &loopback));
+    assert_false(host_rule_connects(&address, &public));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_file_of_keys),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_public_addresses),
+                                       cmocka_unit_test(test_hosts),
+                                       cmocka_unit_test(test_connections_of_hosts),
+                                       cmocka_unit_test(test_a_file_of_keys),
                                        cmocka_unit_test(test_wrong_files),
                                        cmocka_unit_test(test_a_hash_is_that_of_the_standard),
                                        cmocka_unit_test(test_limits),

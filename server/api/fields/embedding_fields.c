@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "server/api/picture_part.h"
 
@@ -26,18 +27,21 @@ static const struct json_choice input_types[] = {{"query", INPUT_QUERY},
 /* A part as messages have it: a text or a picture. */
 static bool read_part(struct request_prompt *p, const struct json *part, int i, const struct request_limits *l,
                       struct failure *f) {
-    struct buffer file = {0};
+    struct picture_source source;
     char of[40];
+    const struct picture_place place = {"input", of, l->image_hosts};
     snprintf(of, sizeof of, "input %d", i);
     if (json_text_is(json_member(part, "type"), "text") && json_is_text(json_member(part, "text")))
         return prompt_read(p, json_member(part, "text"), "input", of, l, f);
     if (!picture_part_is(part))
         return failure_set(f, 400, "invalid_type", "input",
                            "%s is neither {\"type\": \"text\", \"text\": ...} nor {\"type\": \"image_url\", ...}", of);
-    p->picture = picture_part_read(part, "input", of, &file, f);
-    p->text = file.data;
-    p->size = file.size;
-    return p->picture;
+    if (!picture_part_read(part, &place, &source, f)) return false;
+    p->picture = true;
+    p->web = source.web != NULL;
+    p->text = p->web ? source.web : source.bytes.data;
+    p->size = p->web ? strlen(source.web) : source.bytes.size;
+    return true;
 }
 
 static bool read_parts(struct prompt_list *out, const struct json *v, const struct request_limits *l,

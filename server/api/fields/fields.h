@@ -21,6 +21,7 @@ struct request_limits {
     int min_every;     /* retrieval.min_every */
     int max_excluded;  /* retrieval.max_excluded */
     const char *max_prompts_option;
+    const struct host_rules *image_hosts;     /* of server.image_urls; NULL: no pictures are fetched */
     const struct sampling_defaults *sampling; /* of the model; NULL: none */
 };
 

@@ -5,13 +5,13 @@
 
 #include "server/api/fields/fields.h"
 
-/* A text, or token ids when `ids` is not NULL, or the bytes of a picture. */
+/* A text, or token ids when `ids` is not NULL, or a picture. */
 struct request_prompt {
     char *text;
     size_t size;
     int32_t *ids;
     int n_ids;
-    bool picture;
+    bool picture, web; /* the picture's bytes; or the URL that they are fetched from */
 };
 
 struct prompt_list {
