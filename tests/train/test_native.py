@@ -10,10 +10,12 @@ from retro_train.config import ModelConfig
 from test_train import MODEL
 
 
-@pytest.fixture(autouse=True)
-def switched_on(tmp_path_factory):
+@pytest.fixture(autouse=True, params=[1, 2])
+def switched_on(request, tmp_path_factory):
     native.switch_on(tmp_path_factory.getbasetemp() / "native")
+    torch.set_num_threads(request.param)
     yield
+    torch.set_num_threads(1)
     native.switch_off()
 
 

@@ -8,6 +8,7 @@ import hashlib
 import math
 import os
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
@@ -18,6 +19,7 @@ from .files import replace_file
 SOURCE = Path(__file__).with_name("native.c")
 FLAGS = ["-O3", "-march=native", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC"]
 library = None  # native.c's functions, while it is switched on
+helpers = ThreadPoolExecutor(os.cpu_count())  # beside the thread that calls; Python's lock is not held inside of the library
 
 
 def compile_source(folder):
@@ -44,22 +46,28 @@ def suits(x):
     return library is not None and x.device.type == "cpu" and x.dtype == torch.bfloat16
 
 
-def call(name, *arguments):
-    """Tensors by their address, numbers as int64."""
+def call(name, arrays, work, *sizes):
+    """A function of native.c over the first dimension of the arrays, which are cut into a piece for each of PyTorch's threads; each
+    has `work` floats of its own, unless that is 0. The sizes are those behind the first."""
+    assert all(x.is_contiguous() for x in arrays)
+    count, threads = len(arrays[0]), torch.get_num_threads()
+    function = getattr(library, name)
 
-    def translate(x):
-        if torch.is_tensor(x):
-            assert x.is_contiguous()
-            return ctypes.c_void_p(x.data_ptr())
-        return ctypes.c_int64(x)
+    def piece(number):
+        first, end = (count * i // threads for i in (number, number + 1))
+        own = [x[first:end] for x in arrays] + ([torch.empty(work)] if work else [])
+        function(*(ctypes.c_void_p(x.data_ptr()) for x in own), *(ctypes.c_int64(n) for n in (end - first, *sizes)))
 
-    getattr(library, name)(*map(translate, arguments))
+    others = [helpers.submit(piece, i) for i in range(1, threads)]
+    piece(0)
+    for other in others:
+        other.result()
 
 
 def cross_entropy_rows(logits, targets):
     """Nats of each row [rows], 0 for the target -1. The logits [rows, words] become the gradient of their sum."""
     nats = torch.empty(len(targets))
-    call("cross_entropy_rows", logits, targets, nats, torch.empty(logits.shape[1]), *logits.shape)
+    call("cross_entropy_rows", (logits, targets, nats), logits.shape[1], logits.shape[1])
     return nats
 
 
@@ -69,14 +77,14 @@ class Gelu(torch.autograd.Function):
         x = x.contiguous()
         ctx.save_for_backward(x)
         y = torch.empty_like(x)
-        call("gelu_tanh", x, y, x.numel())
+        call("gelu_tanh", (x.view(-1), y.view(-1)), 0)
         return y
 
     @staticmethod
     def backward(ctx, gradient):
         (x,) = ctx.saved_tensors
         slope = torch.empty_like(x)
-        call("gelu_tanh_gradient", x, gradient.contiguous(), slope, x.numel())
+        call("gelu_tanh_gradient", (x.view(-1), gradient.reshape(-1), slope.view(-1)), 0)
         return slope
 
 
@@ -99,7 +107,7 @@ class SelfAttention(torch.autograd.Function):
         out, blocks = torch.empty_like(q), []
         for rows, seen in causal_blocks(n, causal):
             shares = torch.bmm(q[:, rows], k[:, :seen].mT)
-            call("softmax_causal", shares, torch.empty(seen), *shares.shape, rows.start + 1 if causal else n)
+            call("softmax_causal", (shares,), seen, *shares.shape[1:], rows.start + 1 if causal else n)
             out[:, rows] = torch.bmm(shares, v[:, :seen])
             blocks.append(shares)
         ctx.causal = causal
@@ -117,7 +125,7 @@ class SelfAttention(torch.autograd.Function):
         for (rows, seen), shares in zip(causal_blocks(n, ctx.causal), blocks, strict=True):
             of_v[:, :seen].baddbmm_(shares.mT, gradient[:, rows])
             slope = torch.bmm(gradient[:, rows], v[:, :seen].mT)
-            call("softmax_gradient_rows", shares, slope, slope.numel() // seen, seen)
+            call("softmax_gradient_rows", (shares.view(-1, seen), slope.view(-1, seen)), 0, seen)
             of_q[:, rows] = torch.bmm(slope, k[:, :seen])
             of_k[:, :seen].baddbmm_(slope.mT, q[:, rows])
         of_q /= math.sqrt(h)
@@ -137,7 +145,7 @@ class Softmax(torch.autograd.Function):
     def forward(ctx, scores, lengths):
         shares = scores.contiguous()  # the caller's own, which nothing else reads
         rows, keys = scores.shape[-2:]
-        call("softmax_lengths", shares, lengths, torch.empty(keys), len(lengths), rows, keys)
+        call("softmax_lengths", (shares.view(-1, rows, keys), lengths), keys, rows, keys)
         if shares is scores:
             ctx.mark_dirty(scores)
         ctx.save_for_backward(shares)
@@ -147,7 +155,7 @@ class Softmax(torch.autograd.Function):
     def backward(ctx, gradient):
         (shares,) = ctx.saved_tensors
         slope, keys = gradient.clone(memory_format=torch.contiguous_format), gradient.shape[-1]
-        call("softmax_gradient_rows", shares, slope, slope.numel() // keys, keys)
+        call("softmax_gradient_rows", (shares.view(-1, keys), slope.view(-1, keys)), 0, keys)
         return slope, None
 
 
