@@ -283,7 +283,7 @@ class Trainer:
 
     def line(self, speed):
         share = self.progress()
-        left = f"ETA {self.seconds * (1 / share - 1) / 60:.1f} min" if share > 0 else ""
+        left = f"ETA {max(0.0, self.seconds * (1 / share - 1) / 60):.1f} min" if share > 0 else ""
         last = f"/{self.first + self.o.steps}" if self.o.steps else ""
         print(f"\rstep {self.step}{last}  loss {self.loss:.4f}  {speed:,.0f} tokens/s  {left}   ", end="", flush=True)
 
