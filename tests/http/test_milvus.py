@@ -239,6 +239,21 @@ def test_add_replace_delete(place, milvus):
     assert lines("stats", "--json", address)[0]["chunks"] == 1
 
 
+def test_a_document_that_takes_several_requests(place, milvus):
+    address, text = milvus.address("long"), place / "long.txt"
+    run("build", "--chunk-length", 4, "--out", address, "--config", place / "retro.json", place / "texts/soup.md")
+    chunks = lines("stats", "--json", address)[0]["chunks"]
+    text.write_text(" ".join(f"{i} kettles." for i in range(1200)))
+    assert run("add", "--id", "long", address, text) == "added long\n"
+    shown = lines("show", "--json", address, "long")[0]
+    assert shown["text"] == text.read_text() and shown["chunks"] > 1100
+    assert lines("verify", "--json", address)[0]["chunks"] == chunks + shown["chunks"]
+    text.write_text("A kettle.")
+    assert run("add", "--id", "long", address, text) == "replaced long\n"
+    assert run("delete", address, "long") == "deleted long\n"
+    assert lines("stats", "--json", address)[0]["chunks"] == chunks
+
+
 def test_copy_both_ways(place, milvus, local):
     address, back = milvus.address("copied"), place / "back"
     text = place / "late.md"
@@ -459,6 +474,31 @@ def test_token(place, tmp_path_factory):
         assert server.stop() == 0 and "opensesame" not in server.log.read_text()
     finally:
         own.kill()
+
+
+@pytest.mark.skipif(not servers.REAL, reason="test_token and test_tls have the same with the fake one")
+def test_token_and_tls_of_the_server_itself(place, milvus, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("secured")
+    authority = Authority(folder)
+    authority.sign("127.0.0.1")
+    milvus.kill()
+    own = servers.Real(folder, authorization_enabled="true", tls_mode=1, server_pem_path=folder / "server.pem",
+                       server_key_path=folder / "server.key", ca_pem_path=authority.certificate)
+    address = f"milvuss://127.0.0.1:{own.port}/secured"
+    trust = "--set", f"retrieval.milvus_authority={authority.certificate}"
+    try:
+        own.start()
+        build = "build", "--out", address, "--config", place / "retro.json", *trust, place / "texts"
+        servers.wait_until(lambda: "token" in run(*build, code=1), 60, "it takes any token")
+        run(*build, RETRO_MILVUS_TOKEN="root:Milvus")
+        said = run("list", address, *trust, code=1, RETRO_MILVUS_TOKEN="root:wrongword")
+        assert "token" in said and "wrongword" not in said
+        assert "certificate" in run("list", address, code=1, RETRO_MILVUS_TOKEN="root:Milvus")
+        listed = run("list", "--json", address, *trust, RETRO_MILVUS_TOKEN="root:Milvus")
+        assert len(listed.splitlines()) == len(TEXTS)
+    finally:
+        own.kill()
+        milvus.start()
 
 
 def test_tls(place, milvus, remote, tmp_path_factory):

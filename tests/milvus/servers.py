@@ -55,13 +55,14 @@ class Fake:
 class Real:
     """Milvus stops on SIGTERM after a minute only: it is killed. Its lease of 3 seconds lets it come back soon."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, **settings):
+        """settings: of the template of its configuration."""
         self.folder, self.port, self.process = folder, 19530, None
         for name in ("configs", "logs", "data"):
             (folder / name).mkdir()
         text = (pathlib.Path(REAL) / "config.yaml.template").read_text()
         given = {"local_storage_dir": folder / "data", "rocksmq_data_dir": folder / "data/rocksmq",
-                 "etcd_data_dir": folder / "data/etcd", "system_log_path": folder / "logs"}
+                 "etcd_data_dir": folder / "data/etcd", "system_log_path": folder / "logs", **settings}
         text = re.sub(r"{{ *(\w+)(?:\(\w+\))?(?:: *(.*?))? *}}", lambda m: str(given.get(m[1], m[2] or "")), text)
         text = re.sub(r"(proxy:.*?timeTickInterval:) \d+", r"\1 20", text, count=1, flags=re.S)
         text = re.sub(r"(\n +ttl:) 30\b", r"\1 3", text)
