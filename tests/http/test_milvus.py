@@ -239,6 +239,7 @@ def test_add_replace_delete(place, milvus):
     assert lines("stats", "--json", address)[0]["chunks"] == 1
 
 
+@pytest.mark.skipif(not servers.REAL, reason="to embed more than a thousand chunks takes long")
 def test_a_document_that_takes_several_requests(place, milvus):
     address, text = milvus.address("long"), place / "long.txt"
     run("build", "--chunk-length", 4, "--out", address, "--config", place / "retro.json", place / "texts/soup.md")
