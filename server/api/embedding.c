@@ -95,6 +95,7 @@ static bool read_pictures(struct embed_answer *a, int n, struct failure *f) {
         move_file(&job->files[filled], a, i);
         filled++;
     }
+    job->fetched_before = a->fetched;
     set_reading(a, job);
     if (picture_thread_ask(a->model->picture_thread, job, &e) == STATUS_OK) return true;
     failure_from_error(f, &e);
@@ -116,6 +117,7 @@ static bool begin_part(struct embed_answer *a, struct failure *f) {
 static bool take_pictures(struct embed_answer *a, struct failure *f) {
     struct picture_job *job = a->reading;
     if (job->error.status) return failure_from_error(f, &job->error);
+    a->fetched = picture_job_fetched(job);
     for (int k = 0; k < job->n; k++) {
         a->pictures[job->files[k].number] = job->files[k].pixels;
         job->files[k].pixels = (struct embedder_picture){0};

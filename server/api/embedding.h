@@ -18,6 +18,7 @@ struct embed_answer {
     int first_of_part, n_of_part;      /* the inputs that are on their way */
     struct embedder_picture *pictures; /* [n] of those, where they are pictures; their pixels owned */
     struct picture_job *reading;       /* a reference: pictures of the part that are being read; NULL: none are */
+    size_t fetched;                    /* bytes, of the pictures so far */
     struct principal principal;        /* held: who asks */
     struct text_span query;            /* beside which a reranker reads them */
     enum embed_role first, others;     /* what text 0 is, and the others are */

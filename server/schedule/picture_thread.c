@@ -68,6 +68,10 @@ bool picture_job_is_over(struct picture_job *j) {
     return over;
 }
 
+size_t picture_job_fetched(const struct picture_job *j) {
+    return j->thread->o.fetched_bytes - atomic_load(&j->bytes_left);
+}
+
 static void end_job(struct turn *turn) {
     struct picture_job *j = (struct picture_job *)turn;
     pthread_mutex_lock(&j->lock);
@@ -176,7 +180,7 @@ static void file_fetched(struct fetch *f) {
 static enum status fetch_files(struct picture_job *j, struct error *e) {
     struct fetch **fetches = xcalloc((size_t)j->n + 1, sizeof(struct fetch *));
     int n = 0;
-    atomic_store(&j->bytes_left, j->thread->o.fetched_bytes);
+    atomic_store(&j->bytes_left, j->thread->o.fetched_bytes - j->fetched_before);
     for (int i = 0; i < j->n; i++) {
         struct picture_file *file = &j->files[i];
         if (file->web == NULL) continue;

@@ -47,6 +47,7 @@ struct picture_job {
     struct picture_set *set; /* what is ready; the asker's to read when the job is over; NULL: an embedder reads */
     struct picture_thread *thread;   /* that it was given to */
     atomic_int n_fetching;           /* files that are not there yet */
+    size_t fetched_before;           /* bytes that earlier jobs of the same request have fetched */
     atomic_size_t bytes_left;        /* that may be fetched */
     atomic_bool cancelled, unwanted; /* the asker left; and no file is to be fetched any more */
     atomic_int references;
@@ -64,12 +65,14 @@ void picture_job_cancel(struct picture_job *j);
 /* Nobody waits for the pictures: the job is over soon, and waker is called. */
 void picture_job_hurry(struct picture_job *j);
 bool picture_job_is_over(struct picture_job *j);
+/* Bytes that were fetched for it and for earlier jobs of the request, when it is over. */
+size_t picture_job_fetched(const struct picture_job *j);
 void picture_job_release(struct picture_job *j); /* NULL: nothing */
 
 struct picture_thread_options {
     int capacity;            /* jobs that may wait */
     struct fetcher *fetcher; /* borrowed; NULL: no job has files to fetch */
-    size_t fetched_bytes;    /* that may be fetched for a job */
+    size_t fetched_bytes;    /* that may be fetched for a request */
 };
 enum status picture_thread_open(struct picture_thread **out, const struct picture_thread_options *o, struct error *e);
 /* Ends the thread. Jobs that still wait end with STATUS_CANCELLED, later ones are refused. */

@@ -153,6 +153,9 @@ def test_embeddings(server, host):
         return [item["embedding"] for item in reply.json()["data"]]
 
     assert embed(host.url("wide.png")) == embed(data_url("wide.png"))
+    many = [part(host.url("wide.png"))] * (LIMIT // (SEER / "wide.png").stat().st_size + 1)
+    reply = server.post({"model": "clip", "input": many}, "/v1/embeddings")
+    assert len(many) > 16 and reply.status == 413 and "server.image_bytes" in reply.error()["message"], reply.body
     reply = server.post({"model": "clip", "input": [part(host.url("nothing"))]}, "/v1/embeddings")
     assert reply.status == 400 and "input 0" in reply.error()["message"] and "404" in reply.error()["message"]
 
