@@ -93,7 +93,7 @@ def host():
 def settings(host, **options):
     return {"model": {"path": str(SEER), "name": "seer", "dtype": "f32",
                       "others": [{"path": str(CLIP), "role": "embedder", "name": "clip"}]},
-            "server": {"port": 0, "max_context": 400, "image_bytes": LIMIT, "image_timeout": 60,
+            "server": {"port": 0, "max_context": 400, "image_bytes": LIMIT, "image_timeout": 600,
                        "image_urls": [f"127.0.0.1:{host.server_port}", f"localhost:{host.server_port}", "*.example.org"],
                        **options}}
 
@@ -206,7 +206,7 @@ def test_answers_that_are_no_pictures(server, host):
     refuse(server, host.url("large"), "invalid_image", "server.image_bytes")
     host.left.clear()
     refuse(server, host.url("endless"), "invalid_image", "server.image_bytes")
-    assert host.left.wait(30)
+    assert host.left.wait(300)
     many = [host.url("wide.png")] * (LIMIT // (SEER / "wide.png").stat().st_size + 1)
     reply = ask(server, *many)
     assert reply.status == 400 and "server.image_bytes" in reply.error()["message"]
@@ -240,7 +240,7 @@ def test_a_client_that_leaves_ends_it(server, host):
     while len(host.asked) == asked:
         time.sleep(0.01)
     connection.close()
-    assert host.left.wait(30)
+    assert host.left.wait(300)
     host.release.set()
 
 
@@ -263,5 +263,5 @@ def test_the_time_limit_and_a_stop(tmp_path, host):
 def test_wrong_entries(tmp_path, entry):
     command = [BUILD / "retro-server", "--set", f"model.path={SEER}", "--set", f"server.image_urls={json.dumps([entry])}",
                "--check-config"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 1 and "server.image_urls" in done.stdout + done.stderr, done.stdout + done.stderr
