@@ -186,11 +186,11 @@ static enum status ask_loaded(struct remote *r, bool *loaded, struct error *e) {
 }
 
 static enum status load(struct remote *r, struct error *e) {
-    struct remote_message m = message_of(r, "LoadCollection");
     struct buffer reply = {0};
     bool loaded = false;
     if (ask_loaded(r, &loaded, e)) return e->status;
     if (loaded) return STATUS_OK;
+    struct remote_message m = message_of(r, "LoadCollection");
     m.answers_status = true;
     wire_put_int(&m.body, 4, 1);
     enum status status = remote_call(r, &m, &reply, e);
