@@ -130,7 +130,11 @@ static enum status read_args(struct radio_hub_keys *k, struct error *e) {
                          "config.json: \"spectral_reparam\" is true; weights as they are multiplied are supported");
     if (set_size(k, e)) return e->status;
     if (!json_is_absent(k->kwargs) && spec_read(k->kwargs, &kwargs_table, k, e)) return error_prefix(e, "model_kwargs");
-    d->ffn = (int)(d->hidden * k->ratio);
+    double ffn = d->hidden * k->ratio;
+    if (!(ffn >= 1 && ffn <= LIMIT_FFN))
+        return error_set(e, STATUS_INVALID, "config.json: \"mlp_ratio\" makes %g columns of an MLP, allowed is 1 .. %d",
+                         ffn, LIMIT_FFN);
+    d->ffn = (int)ffn;
     return STATUS_OK;
 }
 

@@ -82,6 +82,7 @@ def test_a_tower_alone_has_one_rank():
     ("radio_hub_a", None, "vitdet_window_size", 8, "vitdet_window_size"),
     ("radio_hub_a", "args", "model", "vit_huge_patch16_224_mlpnorm", "vit_huge with _patch16_224"),
     ("radio_hub_a", "args", "model_kwargs", {"init_values": 1e-5}, "init_values"),
+    ("radio_hub_a", "args", "model_kwargs", {"mlp_ratio": 0.001}, "mlp_ratio"),
     ("radio_hub_a", "args", "spectral_reparam", True, "spectral_reparam"),
     ("radio_hub_a", "args", "cpe_max_size", None, "cpe_max_size"),
     ("radio_hub_a", "args", "teachers", [], "0 \"teachers\""),

@@ -16,6 +16,8 @@ import race
 import random_model
 import retro_8b
 import t5_race
+import tower_peers
+import tower_race
 
 BUILD = pathlib.Path(__file__).resolve().parents[2] / os.environ.get("RETRO_BUILD", "build")
 
@@ -122,6 +124,24 @@ def test_t5_peer_is_asked_by_turns(tmp_path):
     p = t5_race.Peer(peer, "config.json", "sdpa")
     assert [p.rate(n, (8, 128, 64))["asked"] for n in (1, 2)] == [[1, 8, 128, 64], [2, 8, 128, 64]]
     p.stop()
+
+
+def test_towers_of_both_sides_have_one_shape():
+    ours = pathlib.Path(__file__).resolve().parents[2] / "tools/shapes"
+    for name, theirs in tower_peers.SHAPES.items():
+        config = json.loads((ours / name / "config.json").read_text())
+        keys = ("num_hidden_layers|num_layers", "hidden_size", "num_attention_heads", "intermediate_size|ffn_hidden_size",
+                "patch_size|patch_dim")
+        found = [next(config[k] for k in key.split("|") if k in config) for key in keys]
+        assert found == [theirs[k] for k in ("layers", "width", "heads", "ffn", "patch")]
+        assert tower_race.SIDES[name] % theirs["patch"] == 0
+
+
+def test_towers_race_the_best_of_the_same_width(capsys):
+    rates = {"retro bf16": 9.0, "retro f32": 6.0, "torch bf16": 5.0, "torch f32": 2.0, "onnx f32": 4.0}
+    tower_race.print_race("x", 1, 1, [{e: {"rate": r, "others": 0.0} for e, r in rates.items()}])
+    out = capsys.readouterr().out
+    assert "1.80 / 1.80 / 1.80 x" in out and "1.50 / 1.50 / 1.50 x" in out
 
 
 def test_the_8b_retro_has_the_published_size(tmp_path, monkeypatch):
