@@ -26,13 +26,10 @@ void comm_fail_backend(struct backend *b, const struct error *why) {
     b->error.status = STATUS_DEVICE;
 }
 
-void comm_first_failure(struct error *mine, const struct error *all, int size) {
-    for (int r = 0; r < size; r++) {
-        if (all[r].status == STATUS_OK) continue;
-        *mine = all[r];
-        error_prefix(mine, "rank %d", r);
-        return;
-    }
+int comm_first_failure(const struct error *all, int size) {
+    for (int r = 0; r < size; r++)
+        if (all[r].status) return r;
+    return -1;
 }
 
 #if !HAVE_MPI

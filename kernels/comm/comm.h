@@ -75,9 +75,11 @@ struct comm_options {
     int size;               /* ranks of a group */
     int stages;             /* groups; size * stages is at most COMM_MAX_RANKS */
     double timeout;         /* seconds that one rank waits for another to start, and for it to come further */
-    const char *rendezvous; /* sockets: the file by which ranks find each other; NULL or empty: another kind */
-    const char *host;       /* sockets: the address at which other ranks reach this one */
-    int rank;               /* sockets: which rank this is */
+    /* sockets: */
+    const char *rendezvous;  /* host:port where rank 0 listens; NULL or empty: another kind */
+    const char *secret_file; /* with the same secret for all ranks; NULL or empty: no other machine can come */
+    const char *host;        /* the address at which other ranks reach this one; NULL or empty: with which it reaches 0 */
+    int rank;                /* which rank this is */
 };
 
 /* Opens the ranks of this process: out [COMM_MAX_RANKS] gets *n of them: all with threads, else one. COMM_AUTO
@@ -94,8 +96,8 @@ void comm_open_threads(struct comm **out, int size, double timeout);
  * backend. After a failure MPI is not finalised, which ends the job: mpirun stops all ranks of a job when one ends so.
  */
 enum status comm_open_mpi(struct comm **out, const struct comm_options *o, struct error *e);
-/* This process's rank of those that meet at o->rendezvous, joined by TCP connections. Any backend. STATUS_IO when not
- * all came within o->timeout. */
+/* This process's rank of those that meet at o->rendezvous (comm_rendezvous.h), joined by TCP connections. Any backend.
+ * STATUS_IO when not all came within o->timeout. */
 enum status comm_open_sockets(struct comm **out, const struct comm_options *o, struct error *e);
 /* The number of ranks that mpirun started; 1 without mpirun, 0 in a build without MPI, -1 when they did not all start
  * within `timeout` seconds: then comm_open_mpi says so. */
@@ -135,9 +137,8 @@ void comm_leave(struct comm *c, const struct error *why);
 
 /* For implementations: a failed backend of a group stays failed as STATUS_DEVICE; `why` is taken when b had none. */
 void comm_fail_backend(struct backend *b, const struct error *why);
-/* *mine becomes the first of all [size] ranks' outcomes that is a failure, with its rank; it stays when there is none.
- */
-void comm_first_failure(struct error *mine, const struct error *all, int size);
+/* The first of all [size] ranks whose outcome is a failure; -1 when there is none. */
+int comm_first_failure(const struct error *all, int size);
 /* Gives way to other ranks between two looks, `waited` seconds after a wait began; false when the wait is so long that
  * the caller should sleep. */
 bool comm_rest(double waited);

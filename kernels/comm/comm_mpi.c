@@ -12,6 +12,7 @@
 struct mpi {
     struct transport base;
     MPI_Request requests[2 * TRANSPORT_POSTS * COMM_MAX_RANKS];
+    int peers[2 * TRANSPORT_POSTS * COMM_MAX_RANKS]; /* of each request */
     int n_requests;
 };
 
@@ -115,19 +116,20 @@ static void code_check(struct transport *t, int code, const char *what) {
     transport_fail(t, "failed %s: MPI: %.200s", what, text);
 }
 
-static MPI_Request *request_next(struct transport *t) {
+static MPI_Request *request_next(struct transport *t, int peer) {
     struct mpi *m = mpi_of(t);
     CHECK((size_t)m->n_requests < ARRAY_COUNT(m->requests));
+    m->peers[m->n_requests] = peer;
     m->n_requests++;
     return &m->requests[m->n_requests - 1];
 }
 
 static void mpi_send(struct transport *t, int to, const void *data, size_t bytes) {
-    code_check(t, MPI_Isend(data, (int)bytes, MPI_BYTE, to, 0, MPI_COMM_WORLD, request_next(t)), "sending");
+    code_check(t, MPI_Isend(data, (int)bytes, MPI_BYTE, to, 0, MPI_COMM_WORLD, request_next(t, to)), "sending");
 }
 
 static void mpi_receive(struct transport *t, int from, void *data, size_t bytes) {
-    code_check(t, MPI_Irecv(data, (int)bytes, MPI_BYTE, from, 0, MPI_COMM_WORLD, request_next(t)), "receiving");
+    code_check(t, MPI_Irecv(data, (int)bytes, MPI_BYTE, from, 0, MPI_COMM_WORLD, request_next(t, from)), "receiving");
 }
 
 static bool mpi_look(struct transport *t) {
@@ -142,6 +144,20 @@ static void mpi_sleep(struct transport *t) {
     (void)t;
     nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
 }
+
+/* Nothing tells for whom the others wait: the first that this rank waits for. */
+static int mpi_waits_for(struct transport *t) {
+    struct mpi *m = mpi_of(t);
+    for (int i = 0; i < m->n_requests; i++) {
+        int done = 0;
+        if (MPI_Request_get_status(m->requests[i], &done, MPI_STATUS_IGNORE) == MPI_SUCCESS && !done)
+            return m->peers[i];
+    }
+    return -1;
+}
+
+/* mpirun stops all ranks when one ends. */
+static void mpi_failed(struct transport *t) { (void)t; }
 
 static enum status mpi_check(const struct transport *t, struct error *e) {
     (void)t;
@@ -161,6 +177,8 @@ static const struct transport_ops mpi_ops = {
     .receive = mpi_receive,
     .look = mpi_look,
     .sleep = mpi_sleep,
+    .waits_for = mpi_waits_for,
+    .failed = mpi_failed,
     .check = mpi_check,
     .close = mpi_close,
 };
@@ -181,6 +199,7 @@ enum status comm_open_mpi(struct comm **out, const struct comm_options *o, struc
     char machine[MPI_MAX_PROCESSOR_NAME + 1] = "";
     m->base.ops = &mpi_ops;
     m->base.size = started;
+    m->base.unnamed = true;
     MPI_Comm_rank(MPI_COMM_WORLD, &m->base.rank);
     MPI_Get_processor_name(machine, &length);
     snprintf(m->base.machine, sizeof m->base.machine, "%.250s", machine);

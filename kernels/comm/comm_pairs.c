@@ -25,14 +25,19 @@ struct rank_pairs {
     size_t host_values, parts_values;
 };
 
+void transport_name(struct transport *t, int rank, const char *machine) {
+    snprintf(t->names[rank], RANK_NAME, "rank %d%s%.140s", rank, machine[0] ? " on " : "", machine);
+}
+
 void transport_fail(struct transport *t, const char *format, ...) {
     va_list args;
     char text[sizeof t->failure.text];
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    if (t->failure.status == STATUS_OK)
-        error_set(&t->failure, STATUS_DEVICE, "rank %d of %d %s", t->rank, t->size, text);
+    if (t->failure.status) return;
+    error_set(&t->failure, STATUS_DEVICE, "%s %s", t->names[t->rank], text);
+    t->ops->failed(t);
 }
 
 static struct rank_pairs *pairs_of(const struct comm *c) { return c->group; }
@@ -44,9 +49,7 @@ static enum status pairs_outcome(const struct rank_pairs *p, struct error *e) {
 }
 
 static void pairs_leave(struct comm *c, const struct error *why) {
-    struct transport *t = pairs_of(c)->transport;
-    if (t->failure.status == STATUS_OK) t->failure = *why;
-    t->failure.status = STATUS_DEVICE;
+    transport_fail(pairs_of(c)->transport, "failed: %s", why->text);
 }
 
 /* Sending and receiving. */
@@ -61,10 +64,17 @@ static void pairs_post_receive(struct rank_pairs *p, int from, void *data, size_
     if (!pairs_failed(p) && bytes > 0) t->ops->receive(t, p->first + from, data, bytes);
 }
 
-/* Waits for everything posted, of `whom`; false when the group failed, which it does after `seconds` (0: never).
- * Between two looks no more than LONGEST_LOOK counts, so that a process that was stopped for long does not find its
- * time over when it goes on. */
-static bool pairs_finish_with(struct rank_pairs *p, double seconds, const char *whom) {
+static void pairs_give_up(struct rank_pairs *p, double seconds) {
+    struct transport *t = p->transport;
+    int whom = t->ops->waits_for(t);
+    transport_fail(t, "waited %g s (parallel.timeout) for %s, which hangs or cannot be reached", seconds,
+                   whom < 0 ? "the others" : t->names[whom]);
+}
+
+/* Waits for everything posted; false when the group failed, which it does after `seconds` (0: never). Between two looks
+ * no more than LONGEST_LOOK counts, so that a process that was stopped for long does not find its time over when it
+ * goes on. */
+static bool pairs_finish(struct rank_pairs *p, double seconds) {
     struct transport *t = p->transport;
     double last = time_now(), waited = 0;
     while (!pairs_failed(p) && !t->ops->look(t)) {
@@ -72,12 +82,10 @@ static bool pairs_finish_with(struct rank_pairs *p, double seconds, const char *
         double now = time_now();
         waited += now - last < LONGEST_LOOK ? now - last : LONGEST_LOOK;
         last = now;
-        if (seconds > 0 && waited >= seconds) transport_fail(t, "waited %g s for %s (parallel.timeout)", seconds, whom);
+        if (seconds > 0 && waited >= seconds) pairs_give_up(p, seconds);
     }
     return !pairs_failed(p);
 }
-
-static bool pairs_finish(struct rank_pairs *p, double seconds) { return pairs_finish_with(p, seconds, "the others"); }
 
 /* all [size] of `bytes` each: this rank's goes to everyone, theirs come here. */
 static bool pairs_exchange(struct rank_pairs *p, void *all, size_t bytes) {
@@ -257,10 +265,8 @@ static enum status pairs_working(struct comm *c, struct error *e) {
 /* The outcome of rank r, as long as it is coming. */
 static void rank_hear(struct rank_pairs *p, int r, struct error *e) {
     struct word w = {0};
-    char whom[64];
-    snprintf(whom, sizeof whom, "rank %d, which hangs or has not started", p->first + r);
     do pairs_post_receive(p, r, &w, sizeof w);
-    while (pairs_finish_with(p, p->timeout, whom) && !w.decided);
+    while (pairs_finish(p, p->timeout) && !w.decided);
     *e = w.outcome;
 }
 
@@ -273,7 +279,11 @@ static enum status pairs_agree(struct comm *c, struct error *mine) {
         if (r != p->rank) pairs_post_send(p, r, &own, sizeof own);
     for (int r = 0; r < p->size && !pairs_failed(p); r++)
         if (r != p->rank) rank_hear(p, r, &all[r]);
-    if (!pairs_failed(p)) comm_first_failure(mine, all, p->size);
+    int first = pairs_failed(p) ? -1 : comm_first_failure(all, p->size);
+    if (first >= 0) {
+        *mine = all[first];
+        error_prefix(mine, "%s", p->transport->names[p->first + first]);
+    }
     free(all);
     return pairs_failed(p) ? pairs_outcome(p, mine) : mine->status;
 }
@@ -334,6 +344,8 @@ static enum status world_count_neighbours(struct comm *world, struct error *e) {
     if (sched_getaffinity(0, sizeof mine->cpus, &mine->cpus) != 0) CPU_SET(0, &mine->cpus);
     if (pairs_exchange(p, seats, sizeof *seats)) {
         for (int r = 0; r < p->size; r++) {
+            seats[r].machine[sizeof seats[r].machine - 1] = '\0';
+            if (p->transport->unnamed) transport_name(p->transport, r, seats[r].machine);
             if (strncmp(seats[r].machine, mine->machine, sizeof mine->machine) != 0) continue;
             CPU_OR(&all, &all, &seats[r].cpus);
             here++;
@@ -349,6 +361,7 @@ static enum status world_count_neighbours(struct comm *world, struct error *e) {
 enum status comm_open_pairs(struct comm **out, struct transport *t, const struct comm_options *o, struct error *e) {
     struct comm *world = pairs_open_ranks(t, 0, t->size, o->timeout), *c = world;
     char shape[80];
+    for (int r = 0; r < t->size && t->unnamed; r++) transport_name(t, r, "");
     snprintf(shape, sizeof shape, "parallel.tensor %d, parallel.pipeline %d", o->size, o->stages);
     if (comm_same(world, shape, e) || world_count_neighbours(world, e)) {
         comm_close(world);

@@ -5,12 +5,16 @@
 #pragma once
 
 #include "kernels/comm/comm.h"
+#include "kernels/comm/comm_watch.h"
 
 /* The way to all ranks of the world. A transport's own struct begins with this one. */
 struct transport {
     const struct transport_ops *ops;
     int rank, size;
     char machine[256];    /* ranks that call it the same share its CPUs, and take its GPUs in turn */
+    /* Of the ranks, for errors: "rank 1 on b". */
+    char names[COMM_MAX_RANKS][RANK_NAME];
+    bool unnamed;         /* the transport leaves the names to comm_open_pairs */
     struct error failure; /* STATUS_OK, until something fails: nothing is sent or received after that */
     int users;            /* communicators */
 };
@@ -25,6 +29,10 @@ struct transport_ops {
     bool (*look)(struct transport *t);
     /* Waits a while for something to move. */
     void (*sleep)(struct transport *t);
+    /* A rank with a post that is not done, the one that all wait for in the end; -1 when there is none. */
+    int (*waits_for)(struct transport *t);
+    /* t->failure is set: tells the other ranks, and puts an earlier reason in its place where they told one. */
+    void (*failed)(struct transport *t);
     /* STATUS_DEVICE when a rank is known to be gone. Any thread may ask, at any time. */
     enum status (*check)(const struct transport *t, struct error *e);
     void (*close)(struct transport *t);
@@ -32,7 +40,10 @@ struct transport_ops {
 
 enum { TRANSPORT_POSTS = 2 };
 
-/* The first failure stays; the text is preceded by which rank this is. */
+/* `machine` may be empty. */
+void transport_name(struct transport *t, int rank, const char *machine);
+
+/* The first failure stays; the text is preceded by the name of this rank. */
 void transport_fail(struct transport *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* This rank's communicator, over a transport whose size is o's. Takes t over, also when it fails: when a rank was

@@ -1,153 +1,48 @@
-/* kernels/comm/comm_rendezvous.c: the meeting of ranks at a file. See comm_rendezvous.h.
+/* kernels/comm/comm_rendezvous.c: the meeting of ranks. See comm_rendezvous.h.
  *
- * Every rank listens. Rank k reads the file, connects to rank 0 and says who it is and where it listens. When all have
- * come, rank 0 sends everyone the list, and each rank connects to those between 0 and itself. */
+ * Rank k connects to rank 0 and says who it is and where it listens. When all have come, rank 0 tells everyone where all
+ * are, and each rank connects to those between 0 and itself. */
 #include "kernels/comm/comm_rendezvous.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <netdb.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
-#include <unistd.h>
+
+#include "kernels/comm/comm_tcp.h"
 
 enum {
-    SECRET = 16,
-    POLL_MS = 50,    /* between two looks at the file */
-    GREETING_S = 5,  /* that a connection may take to say what it is */
-    FILE_LIMIT = 512 /* bytes */
+    POLL_MS = 50,                /* between two attempts */
+    GREETING_S = 5,              /* that a connection may take to say who it is */
+    GUESTS = 2 * COMM_MAX_RANKS, /* connections that have not said it yet; the oldest makes room for another */
+    SECRET_LEAST = 16,           /* bytes */
+    SECRET_MOST = 4096
 };
 
-static const char heading[] = "retro-server ranks 1";
-
-struct address {
-    char host[200];
-    char port[8];
-};
-
-/* The contents of the file. */
-struct invitation {
-    struct address leader;
-    unsigned char asked[SECRET], answered[SECRET]; /* shown by who connects, and by who answers */
-};
-
-/* The first message over a new connection. Ranks are one program on one kind of machine, so structs go as they are. */
-struct greeting {
-    char heading[24];
-    unsigned char secret[SECRET];
-    int32_t rank, size, stages;
-    struct address address;
-};
-
-struct list {
-    struct error error; /* of the meeting */
-    struct address ranks[COMM_MAX_RANKS];
+/* A connection of somebody who has not shown who it is. */
+struct guest {
+    int fd;
+    double until;
+    char nonce[NONCE_TEXT], text[GREETING_MOST];
+    size_t size;
 };
 
 struct meeting {
     const struct comm_options *o;
     int size, listener;
     double deadline;
-    struct address self;
-    struct invitation invitation;
-    int *sockets;
-    struct list list;
+    struct buffer secret;
+    struct seat leader, self;
+    struct rank_links *links;
+    struct guest guests[GUESTS]; /* the first n, the oldest first */
+    int n;
+    int strangers;         /* guests that were sent away */
+    char last_address[64]; /* of the last of them */
 };
 
-/* Sockets. */
-
-static int socket_set_up(int fd) {
-    int yes = 1, idle = 30, interval = 10, count = 3;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    /* A machine that is switched off ends no connection: after a minute of silence this does. */
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
-    return fd;
-}
-
-/* True when fd is ready for `events` before the deadline. */
-static bool socket_wait(int fd, short events, double deadline) {
-    struct pollfd polled = {.fd = fd, .events = events};
-    for (;;) {
-        double left = deadline - time_now();
-        int ready = poll(&polled, 1, left > 0 ? (int)(1e3 * left) + 1 : 0);
-        if (ready != 0 && !(ready < 0 && errno == EINTR)) return ready > 0;
-        if (left <= 0) return false;
-    }
-}
-
-/* All bytes, before the deadline; false, too, when the other side ends the connection. */
-static bool socket_write_all(int fd, const void *data, size_t bytes, double deadline) {
-    const char *at = data;
-    while (bytes > 0) {
-        ssize_t n = socket_wait(fd, POLLOUT, deadline) ? send(fd, at, bytes, MSG_NOSIGNAL) : -1;
-        if (n <= 0) return false;
-        at += n;
-        bytes -= (size_t)n;
-    }
-    return true;
-}
-
-static bool socket_read_all(int fd, void *data, size_t bytes, double deadline) {
-    char *at = data;
-    while (bytes > 0) {
-        ssize_t n = socket_wait(fd, POLLIN, deadline) ? recv(fd, at, bytes, 0) : -1;
-        if (n <= 0) return false;
-        at += n;
-        bytes -= (size_t)n;
-    }
-    return true;
-}
-
-static struct addrinfo *address_find(const char *host, const char *port, int *code) {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
-    *code = getaddrinfo(host, port, &hints, &found);
-    return *code ? NULL : found;
-}
-
-static enum status listener_open(struct meeting *m, struct error *e) {
-    int code;
-    struct addrinfo *a = address_find(m->o->host, "0", &code);
-    if (a == NULL) return error_set(e, STATUS_INVALID, "parallel.host \"%s\": %s", m->o->host, gai_strerror(code));
-    struct sockaddr_storage bound;
-    socklen_t size = sizeof bound;
-    m->listener = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    bool ok = m->listener >= 0 && bind(m->listener, a->ai_addr, a->ai_addrlen) == 0 &&
-              listen(m->listener, COMM_MAX_RANKS) == 0 &&
-              getsockname(m->listener, (struct sockaddr *)&bound, &size) == 0;
-    freeaddrinfo(a);
-    if (!ok) return error_errno(e, "cannot listen for other ranks at parallel.host %s", m->o->host);
-    snprintf(m->self.host, sizeof m->self.host, "%s", m->o->host);
-    getnameinfo((struct sockaddr *)&bound, size, NULL, 0, m->self.port, sizeof m->self.port, NI_NUMERICSERV);
-    return STATUS_OK;
-}
-
-/* A connection, or -1. */
-static int address_connect(const struct address *to, double deadline) {
-    int code, failed = 0;
-    socklen_t size = sizeof failed;
-    struct addrinfo *a = address_find(to->host, to->port, &code);
-    if (a == NULL) return -1;
-    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    bool ok = fd >= 0 && (connect(fd, a->ai_addr, a->ai_addrlen) == 0 || errno == EINPROGRESS) &&
-              socket_wait(fd, POLLOUT, deadline) && getsockopt(fd, SOL_SOCKET, SO_ERROR, &failed, &size) == 0 &&
-              failed == 0;
-    freeaddrinfo(a);
-    if (ok) return socket_set_up(fd);
-    if (fd >= 0) close(fd);
-    return -1;
-}
-
-static void socket_close(int *fd) {
-    if (*fd >= 0) close(*fd);
-    *fd = -1;
+static struct text_span secret_of(const struct meeting *m) {
+    return (struct text_span){m->secret.data ? m->secret.data : "", m->secret.size};
 }
 
 static double greeting_deadline(const struct meeting *m) {
@@ -155,259 +50,339 @@ static double greeting_deadline(const struct meeting *m) {
     return soon < m->deadline ? soon : m->deadline;
 }
 
-/* The file. */
-
-static void secret_print(struct buffer *b, const unsigned char *secret) {
-    for (int i = 0; i < SECRET; i++) buffer_printf(b, "%02x", secret[i]);
+static enum status secret_read(struct meeting *m, struct error *e) {
+    const char *path = m->o->secret_file;
+    if (path == NULL || path[0] == '\0') return STATUS_OK;
+    if (file_read(path, SECRET_MOST, &m->secret, e)) return error_prefix(e, "parallel.secret_file");
+    while (m->secret.size > 0 && strchr("\r\n", m->secret.data[m->secret.size - 1])) m->secret.size--;
+    if (m->secret.size >= SECRET_LEAST) return STATUS_OK;
+    return error_set(e, STATUS_INVALID,
+                     "parallel.secret_file %s has %zu bytes; %d is the least. openssl rand -hex 32 makes a secret", path,
+                     m->secret.size, SECRET_LEAST);
 }
 
-static bool secret_scan(unsigned char *secret, const char *text) {
-    for (int i = 0; i < SECRET; i++)
-        if (sscanf(text + 2 * i, "%2hhx", &secret[i]) != 1) return false;
-    return true;
+/* Fails where others than this machine's users could come. */
+static enum status secret_check(const struct meeting *m, int fd, struct error *e) {
+    if (m->secret.size > 0 || tcp_is_local(fd)) return STATUS_OK;
+    return error_set(e, STATUS_INVALID,
+                     "other machines reach parallel.rendezvous %s: give all ranks a parallel.secret_file with the same "
+                     "secret; openssl rand -hex 32 makes one",
+                     m->o->rendezvous);
 }
 
-/* Written beside it and renamed, so that nobody reads half of it; only its owner may. */
-static enum status invitation_write(const struct meeting *m, struct error *e) {
-    const struct invitation *v = &m->invitation;
-    struct buffer text = {0}, path = {0};
-    buffer_printf(&text, "%s\n", heading);
-    secret_print(&text, v->asked);
-    secret_print(&text, v->answered);
-    buffer_printf(&text, "\n%s %s\n", v->leader.host, v->leader.port);
-    buffer_printf(&path, "%s.%ld", m->o->rendezvous, (long)getpid());
-    unlink(path.data);
-    int fd = open(path.data, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    bool ok = fd >= 0 && write(fd, text.data, text.size) == (ssize_t)text.size;
-    if (fd >= 0 && close(fd) != 0) ok = false;
-    ok = ok && rename(path.data, m->o->rendezvous) == 0;
-    if (!ok) {
-        error_errno(e, "cannot write parallel.rendezvous %s", m->o->rendezvous);
-        if (fd >= 0) unlink(path.data);
-    }
-    buffer_free(&text);
-    buffer_free(&path);
-    return ok ? STATUS_OK : e->status;
+static enum status meeting_listen(struct meeting *m, const char *address, struct error *e) {
+    snprintf(m->self.address, sizeof m->self.address, "%s", address);
+    snprintf(m->self.port, sizeof m->self.port, "%d", atoi(m->leader.port) + m->o->rank);
+    if (tcp_listen(&m->listener, &m->self, e)) return error_prefix(e, "rank %d", m->o->rank);
+    return secret_check(m, m->listener, e);
 }
 
-/* Reads the file as it is now; false when it is not there or is not one of ours. */
-static bool invitation_read(const struct meeting *m, struct invitation *v) {
+/* Guests. */
+
+static void guest_remove(struct meeting *m, int i) {
+    m->n--;
+    memmove(&m->guests[i], &m->guests[i + 1], (size_t)(m->n - i) * sizeof *m->guests);
+}
+
+/* Says why, where there is something to say, and ends the connection. */
+static void guest_refuse(struct meeting *m, int i, const char *why) {
+    struct guest *g = &m->guests[i];
     struct buffer text = {0};
-    struct error none;
-    char first[sizeof heading], secrets[4 * SECRET + 1];
-    memset(v, 0, sizeof *v);
-    bool ok = file_read(m->o->rendezvous, FILE_LIMIT, &text, &none) == STATUS_OK && text.size > sizeof heading;
-    if (ok) {
-        snprintf(first, sizeof first, "%s", text.data);
-        ok =
-            strcmp(first, heading) == 0 &&
-            sscanf(text.data + sizeof heading, "%64[0-9a-f] %199s %7s", secrets, v->leader.host, v->leader.port) == 3 &&
-            strlen(secrets) == 4 * SECRET && secret_scan(v->asked, secrets) &&
-            secret_scan(v->answered, secrets + 2 * SECRET);
+    tcp_address(g->fd, false, m->last_address, sizeof m->last_address);
+    m->strangers++;
+    if (why) {
+        refusal_print(&text, why);
+        tcp_write(g->fd, (struct text_span){text.data, text.size}, 0);
     }
     buffer_free(&text);
-    return ok;
+    tcp_close(&g->fd);
+    guest_remove(m, i);
 }
 
-static void invitation_remove(const struct meeting *m) {
-    struct invitation now;
-    if (invitation_read(m, &now) && memcmp(&now, &m->invitation, sizeof now) == 0) unlink(m->o->rendezvous);
+static void guest_accept(struct meeting *m) {
+    struct buffer text = {0};
+    struct error e;
+    int fd = tcp_accept(m->listener, m->o->timeout);
+    if (fd < 0) return;
+    if (m->n == GUESTS) guest_refuse(m, 0, NULL);
+    struct guest *g = &m->guests[m->n];
+    *g = (struct guest){.fd = fd, .until = greeting_deadline(m)};
+    m->n++;
+    if (nonce_make(g->nonce, &e) == STATUS_OK) challenge_print(&text, g->nonce);
+    if (text.size == 0 || !tcp_write(fd, (struct text_span){text.data, text.size}, 0))
+        guest_refuse(m, m->n - 1, NULL);
+    buffer_free(&text);
 }
 
-/* Rank 0. */
-
-static bool socket_hung_up(int fd) {
-    char byte;
-    ssize_t n = recv(fd, &byte, 1, MSG_PEEK);
-    return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
-}
-
-static void address_terminate(struct address *a) { a->host[sizeof a->host - 1] = a->port[sizeof a->port - 1] = '\0'; }
-
-/* True when a greeting is from a rank of this run; the rest of it may still be wrong. */
-static bool greeting_is_ours(const struct meeting *m, const struct greeting *g) {
-    return memcmp(g->heading, heading, sizeof heading) == 0 && memcmp(g->secret, m->invitation.asked, SECRET) == 0;
-}
-
-/* A connection whose greeting has the secret; -1 for others, and when none comes soon. */
-static int rank_accept(const struct meeting *m, struct greeting *g) {
-    double soon = time_now() + 1e-3 * POLL_MS;
-    if (!socket_wait(m->listener, POLLIN, soon < m->deadline ? soon : m->deadline)) return -1;
-    int fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0) return -1;
-    if (socket_read_all(fd, g, sizeof *g, greeting_deadline(m)) && greeting_is_ours(m, g)) {
-        address_terminate(&g->address);
-        return socket_set_up(fd);
+/* True when the guest has said all that it is to say; one that says something else is gone. */
+static bool guest_listen(struct meeting *m, int i) {
+    struct guest *g = &m->guests[i];
+    ssize_t n = recv(g->fd, g->text + g->size, sizeof g->text - 1 - g->size, 0);
+    if (n > 0) g->size += (size_t)n;
+    g->text[g->size] = '\0';
+    bool whole = g->size >= 2 && memcmp(g->text + g->size - 2, "\n\n", 2) == 0;
+    if (n <= 0 || strlen(g->text) != g->size || (!whole && g->size == sizeof g->text - 1)) {
+        guest_refuse(m, i, NULL);
+        return false;
     }
-    close(fd);
+    return whole;
+}
+
+/* A guest with the secret, which is a rank: its socket, and what it said. -1 when none has come within POLL_MS. */
+static int rank_accept(struct meeting *m, struct greeting *greeting) {
+    struct pollfd polled[GUESTS + 1] = {{.fd = m->listener, .events = POLLIN}};
+    bool proven;
+    for (int i = 0; i < m->n; i++) polled[i + 1] = (struct pollfd){.fd = m->guests[i].fd, .events = POLLIN};
+    if (poll(polled, (nfds_t)m->n + 1, POLL_MS) < 0) return -1;
+    for (int i = m->n - 1; i >= 0; i--) {
+        struct guest *g = &m->guests[i];
+        if (polled[i + 1].revents == 0 && time_now() >= g->until) guest_refuse(m, i, NULL);
+        if (polled[i + 1].revents == 0 || !guest_listen(m, i)) continue;
+        if (!greeting_read(greeting, &proven, g->text, g->nonce, secret_of(m))) {
+            guest_refuse(m, i, "this is not the greeting of a rank");
+        } else if (!proven) {
+            guest_refuse(m, i, "this rank has another secret; give all ranks the same parallel.secret_file");
+        } else {
+            int fd = g->fd;
+            guest_remove(m, i);
+            return fd;
+        }
+    }
+    if (polled[0].revents) guest_accept(m);
     return -1;
 }
 
-static enum status rank_admit(struct meeting *m, int fd, const struct greeting *g, struct error *e) {
-    const struct comm_options *o = m->o;
-    if (g->size != o->size || g->stages != o->stages)
-        return error_set(e, STATUS_INVALID,
-                         "rank %d has parallel.tensor %d, parallel.pipeline %d; rank 0 has parallel.tensor %d, "
-                         "parallel.pipeline %d. Give all ranks the same",
-                         g->rank, g->size, g->stages, o->size, o->stages);
-    if (g->rank < 1 || g->rank >= m->size)
-        return error_set(e, STATUS_INVALID, "another process came as rank %d; ranks are 0 .. %d", g->rank, m->size - 1);
-    if (m->sockets[g->rank] >= 0 && !socket_hung_up(m->sockets[g->rank]))
-        return error_set(e, STATUS_INVALID, "two processes came as rank %d: give each a parallel.rank of its own",
-                         g->rank);
-    socket_close(&m->sockets[g->rank]);
-    m->sockets[g->rank] = fd;
-    m->list.ranks[g->rank] = g->address;
-    return STATUS_OK;
+static bool rank_welcome(const struct meeting *m, int fd, const struct greeting *g) {
+    struct buffer text = {0};
+    welcome_print(&text, g, secret_of(m));
+    bool sent = tcp_write(fd, (struct text_span){text.data, text.size}, greeting_deadline(m));
+    buffer_free(&text);
+    return sent;
+}
+
+/* Takes fd as the connection to the rank that greeted. */
+static void rank_take(struct meeting *m, int fd, const struct greeting *g) {
+    int *place = &m->links->sockets[g->channel][g->rank];
+    tcp_close(place);
+    *place = fd;
+    if (!rank_welcome(m, fd, g)) tcp_close(place);
+}
+
+/* Drops connections to ranks that have ended meanwhile. */
+static bool rank_is_missing(struct meeting *m, int r) {
+    bool missing = false;
+    for (int c = 0; c < CHANNELS && r != m->o->rank; c++) {
+        int *fd = &m->links->sockets[c][r];
+        if (*fd >= 0 && tcp_ended(*fd)) tcp_close(fd);
+        missing = missing || *fd < 0;
+    }
+    return missing;
 }
 
 static int ranks_count_missing(struct meeting *m) {
     int missing = 0;
-    for (int r = 0; r < m->size; r++) {
-        if (r == m->o->rank) continue;
-        if (m->sockets[r] >= 0 && socket_hung_up(m->sockets[r])) socket_close(&m->sockets[r]);
-        missing += m->sockets[r] < 0;
-    }
+    for (int r = 0; r < m->size; r++) missing += rank_is_missing(m, r);
     return missing;
 }
 
 static enum status ranks_missing_error(struct meeting *m, struct error *e) {
     struct buffer missing = {0};
-    for (int r = 1; r < m->size; r++)
-        if (m->sockets[r] < 0) buffer_printf(&missing, " %d", r);
+    for (int r = m->o->rank + 1; r < m->size; r++)
+        if (rank_is_missing(m, r)) buffer_printf(&missing, " %d", r);
+    if (m->strangers > 0)
+        buffer_printf(&missing, "; %d connections were refused, the last from %s", m->strangers, m->last_address);
     error_set(e, STATUS_IO,
-              "rank 0 waited %g s (parallel.timeout) at parallel.rendezvous %s; of %d ranks there did not come:%.100s",
-              m->o->timeout, m->o->rendezvous, m->size, missing.data);
+              "rank %d on %s waited %g s (parallel.timeout) at %s port %s; of %d ranks there did not come:%.400s",
+              m->o->rank, m->self.machine, m->o->timeout, m->self.address, m->self.port, m->size,
+              missing.data ? missing.data : " none");
     buffer_free(&missing);
     return e->status;
 }
 
-/* Ranks get the secret at once, which tells them that this is their rank 0, and the list when all are there. */
+/* Rank 0. */
+
+static enum status rank_check(const struct meeting *m, const struct greeting *g, struct error *e) {
+    const struct comm_options *o = m->o;
+    const struct seat *seat = &m->links->seats[g->rank];
+    if (strcmp(g->version, RETRO_VERSION) != 0)
+        return error_set(e, STATUS_INVALID, "rank %d on %s (%s) has version %s; rank 0 has version " RETRO_VERSION,
+                         g->rank, g->seat.machine, g->seat.address, g->version);
+    if (g->tensor != o->size || g->pipeline != o->stages)
+        return error_set(e, STATUS_INVALID,
+                         "rank %d on %s (%s) has parallel.tensor %d, parallel.pipeline %d; rank 0 has parallel.tensor "
+                         "%d, parallel.pipeline %d. Give all ranks the same",
+                         g->rank, g->seat.machine, g->seat.address, g->tensor, g->pipeline, o->size, o->stages);
+    if (g->rank < 1 || g->rank >= m->size || g->channel < 0 || g->channel >= CHANNELS)
+        return error_set(e, STATUS_INVALID, "another process came as rank %d; ranks are 0 .. %d", g->rank, m->size - 1);
+    int there = m->links->sockets[g->channel][g->rank];
+    if (there >= 0 && !tcp_ended(there))
+        return error_set(e, STATUS_INVALID,
+                         "two processes came as rank %d, on %s (%s) and on %s (%s): give each a parallel.rank of its own",
+                         g->rank, seat->machine, seat->address, g->seat.machine, g->seat.address);
+    return STATUS_OK;
+}
+
 static enum status ranks_gather(struct meeting *m, struct error *e) {
     while (ranks_count_missing(m) > 0) {
         struct greeting g;
         if (time_now() >= m->deadline) return ranks_missing_error(m, e);
         int fd = rank_accept(m, &g);
         if (fd < 0) continue;
-        bool answered = socket_write_all(fd, m->invitation.answered, SECRET, greeting_deadline(m));
-        if (answered && rank_admit(m, fd, &g, e)) {
-            m->list.error = *e;
-            socket_write_all(fd, &m->list, sizeof m->list, greeting_deadline(m));
-            close(fd);
+        if (rank_check(m, &g, e)) {
+            struct buffer text = {0};
+            refusal_print(&text, e->text);
+            tcp_write(fd, (struct text_span){text.data, text.size}, greeting_deadline(m));
+            buffer_free(&text);
+            tcp_close(&fd);
             return e->status;
         }
-        if (!answered) close(fd);
+        m->links->seats[g.rank] = g.seat;
+        rank_take(m, fd, &g);
     }
     return STATUS_OK;
 }
 
+/* Everyone learns where all are, or why nothing comes of it. */
 static enum status meeting_lead(struct meeting *m, struct error *e) {
-    struct invitation *v = &m->invitation;
-    v->leader = m->self;
-    if (getrandom(v->asked, SECRET, 0) != SECRET || getrandom(v->answered, SECRET, 0) != SECRET)
-        return error_errno(e, "no random numbers");
-    if (invitation_write(m, e)) return e->status;
+    struct buffer text = {0};
+    const char *address = m->o->host && m->o->host[0] ? m->o->host : m->leader.address;
+    if (meeting_listen(m, address, e)) return e->status;
+    m->links->seats[0] = m->self;
     enum status status = ranks_gather(m, e);
-    if (status) m->list.error = *e;
-    invitation_remove(m);
-    for (int r = 1; r < m->size; r++)
-        if (m->sockets[r] >= 0 && !socket_write_all(m->sockets[r], &m->list, sizeof m->list, greeting_deadline(m)) &&
-            !status)
-            status = error_set(e, STATUS_IO, "rank %d ended when all ranks had come", r);
+    if (status)
+        refusal_print(&text, e->text);
+    else
+        seats_print(&text, m->links->seats, m->size);
+    for (int r = 1; r < m->size; r++) {
+        int fd = m->links->sockets[CHANNEL_DATA][r];
+        bool sent =
+            fd >= 0 && tcp_write(fd, (struct text_span){text.data, text.size}, greeting_deadline(m));
+        if (!sent && !status)
+            status = error_set(e, STATUS_IO, "rank %d on %s (%s) ended when all ranks had come", r,
+                               m->links->seats[r].machine, m->links->seats[r].address);
+    }
+    buffer_free(&text);
     return status;
 }
 
 /* The other ranks. */
 
-static struct greeting greeting_make(const struct meeting *m) {
-    struct greeting g = {.rank = m->o->rank, .size = m->o->size, .stages = m->o->stages, .address = m->self};
-    memcpy(g.heading, heading, sizeof heading);
-    memcpy(g.secret, m->invitation.asked, SECRET);
-    return g;
+/* Greets over a new connection, and checks the answer. */
+static enum status rank_greet(struct meeting *m, int fd, int channel, struct error *e) {
+    const struct comm_options *o = m->o;
+    char nonce[NONCE_TEXT], answer[GREETING_MOST];
+    struct greeting g = {o->rank, o->size, o->stages, channel, RETRO_VERSION, m->self, ""};
+    struct buffer text = {0};
+    if (!tcp_read(fd, answer, sizeof answer, greeting_deadline(m)) || !challenge_read(nonce, answer))
+        return error_set(e, STATUS_CORRUPT, "it does not greet like a rank");
+    if (nonce_make(g.nonce, e)) return e->status;
+    greeting_print(&text, &g, nonce, secret_of(m));
+    bool answered = tcp_write(fd, (struct text_span){text.data, text.size}, greeting_deadline(m)) &&
+                    tcp_read(fd, answer, sizeof answer, greeting_deadline(m));
+    buffer_free(&text);
+    if (!answered) return error_set(e, STATUS_IO, "it ended the connection");
+    return welcome_read(answer, &g, secret_of(m), e);
 }
 
-static int rank_greet(const struct meeting *m, const struct address *to) {
-    struct greeting g = greeting_make(m);
-    int fd = address_connect(to, greeting_deadline(m));
-    if (fd >= 0 && !socket_write_all(fd, &g, sizeof g, greeting_deadline(m))) socket_close(&fd);
-    return fd;
+/* Where this rank is reached: at the address with which it reaches rank 0, unless it was given one. */
+static enum status rank_sit(struct meeting *m, int fd, struct error *e) {
+    char address[sizeof m->self.address];
+    if (m->listener >= 0) return STATUS_OK;
+    if (m->o->host && m->o->host[0])
+        snprintf(address, sizeof address, "%s", m->o->host);
+    else
+        tcp_address(fd, true, address, sizeof address);
+    return meeting_listen(m, address, e);
 }
 
-/* Waits for the list as long as rank 0 is there and the file is not replaced, which means that another has begun. */
-static bool list_wait(struct meeting *m, int fd) {
-    struct invitation now;
-    while (!socket_wait(fd, POLLIN, time_now() + 1e-3 * POLL_MS)) {
-        if (time_now() >= m->deadline) return false;
-        if (invitation_read(m, &now) && memcmp(&now, &m->invitation, sizeof now) != 0) return false;
-    }
-    return socket_read_all(fd, &m->list, sizeof m->list, greeting_deadline(m));
+static enum status rank_join_channel(struct meeting *m, int *fd, int channel, const struct seat *seat,
+                                     struct error *e) {
+    if (tcp_open(fd, seat, m->o->timeout, greeting_deadline(m), e)) return e->status;
+    if (rank_sit(m, *fd, e)) return e->status = STATUS_INVALID;
+    return rank_greet(m, *fd, channel, e);
 }
 
-/* One attempt: a connection to the rank 0 that wrote the file, and its list. */
-static bool leader_meet(struct meeting *m) {
-    unsigned char secret[SECRET];
-    if (!invitation_read(m, &m->invitation)) return false;
-    int fd = rank_greet(m, &m->invitation.leader);
-    if (fd >= 0 && socket_read_all(fd, secret, SECRET, greeting_deadline(m)) &&
-        memcmp(secret, m->invitation.answered, SECRET) == 0 && list_wait(m, fd)) {
-        m->sockets[0] = fd;
-        return true;
-    }
-    socket_close(&fd);
-    return false;
+/* All connections to a rank before this one. After STATUS_INVALID there is no use in another attempt. */
+static enum status rank_join(struct meeting *m, int r, const struct seat *seat, struct error *e) {
+    enum status status = STATUS_OK;
+    for (int c = 0; c < CHANNELS && status == STATUS_OK; c++)
+        status = rank_join_channel(m, &m->links->sockets[c][r], c, seat, e);
+    for (int c = 0; c < CHANNELS && status; c++) tcp_close(&m->links->sockets[c][r]);
+    return status;
+}
+
+/* One attempt: the connections to rank 0, and where all others are. Waits as long as rank 0 is there. */
+static enum status leader_meet(struct meeting *m, struct error *e) {
+    char text[LIST_MOST];
+    if (rank_join(m, 0, &m->leader, e)) return e->status;
+    int fd = m->links->sockets[CHANNEL_DATA][0];
+    if (!tcp_wait(fd, POLLIN, m->deadline))
+        return error_set(e, STATUS_IO, "it is there, and not all other ranks have come");
+    if (!tcp_read(fd, text, sizeof text, greeting_deadline(m)))
+        return error_set(e, STATUS_IO, "it ended the connection");
+    return seats_read(m->links->seats, m->size, text, e);
 }
 
 /* Connections to the ranks before this one, and from those behind it. */
 static enum status others_meet(struct meeting *m, struct error *e) {
     for (int r = 1; r < m->o->rank; r++) {
-        m->sockets[r] = rank_greet(m, &m->list.ranks[r]);
-        if (m->sockets[r] < 0)
-            return error_set(e, STATUS_IO, "rank %d cannot reach rank %d at %s port %s (its parallel.host)", m->o->rank,
-                             r, m->list.ranks[r].host, m->list.ranks[r].port);
+        const struct seat *seat = &m->links->seats[r];
+        while (rank_join(m, r, seat, e)) {
+            if (e->status == STATUS_INVALID || time_now() >= m->deadline)
+                return error_prefix(e, "rank %d on %s cannot join rank %d on %s (%s port %s)", m->o->rank,
+                                    m->self.machine, r, seat->machine, seat->address, seat->port);
+            poll(NULL, 0, POLL_MS);
+        }
     }
     while (ranks_count_missing(m) > 0) {
         struct greeting g;
-        if (time_now() >= m->deadline)
-            return error_set(e, STATUS_IO, "rank %d waited %g s (parallel.timeout) for later ranks to connect",
-                             m->o->rank, m->o->timeout);
+        if (rank_is_missing(m, 0)) return error_set(e, STATUS_IO, "rank 0 ended when all ranks had come");
+        if (time_now() >= m->deadline) return ranks_missing_error(m, e);
         int fd = rank_accept(m, &g);
-        if (fd < 0) continue;
-        if (g.rank > m->o->rank && g.rank < m->size && m->sockets[g.rank] < 0)
-            m->sockets[g.rank] = fd;
+        if (fd >= 0 && g.rank > m->o->rank && g.rank < m->size && g.channel >= 0 && g.channel < CHANNELS)
+            rank_take(m, fd, &g);
         else
-            close(fd);
+            tcp_close(&fd);
     }
     return STATUS_OK;
 }
 
 static enum status meeting_follow(struct meeting *m, struct error *e) {
-    while (!leader_meet(m)) {
+    struct error why;
+    while (leader_meet(m, &why)) {
+        for (int c = 0; c < CHANNELS; c++) tcp_close(&m->links->sockets[c][0]);
+        if (why.status == STATUS_INVALID) {
+            *e = why;
+            return e->status;
+        }
         if (time_now() >= m->deadline)
-            return error_set(
-                e, STATUS_IO,
-                "rank %d waited %g s (parallel.timeout) for rank 0 to invite it by parallel.rendezvous %s, "
-                "and for all others to come",
-                m->o->rank, m->o->timeout, m->o->rendezvous);
+            return error_set(e, STATUS_IO, "rank %d on %s waited %g s (parallel.timeout) for rank 0 at %s: %s",
+                             m->o->rank, m->self.machine, m->o->timeout, m->o->rendezvous, why.text);
         poll(NULL, 0, POLL_MS);
-    }
-    m->list.error.text[sizeof m->list.error.text - 1] = '\0';
-    for (int r = 0; r < m->size; r++) address_terminate(&m->list.ranks[r]);
-    if (m->list.error.status) {
-        *e = m->list.error;
-        return e->status;
     }
     return others_meet(m, e);
 }
 
-enum status comm_rendezvous(int *sockets, const struct comm_options *o, struct error *e) {
+static void meeting_end(struct meeting *m, bool failed) {
+    while (m->n > 0) guest_refuse(m, m->n - 1, NULL);
+    for (int r = 0; r < m->size && failed; r++)
+        for (int c = 0; c < CHANNELS; c++) tcp_close(&m->links->sockets[c][r]);
+    tcp_close(&m->listener);
+    buffer_free(&m->secret);
+    free(m);
+}
+
+enum status comm_rendezvous(struct rank_links *links, const struct comm_options *o, struct error *e) {
     struct meeting *m = xcalloc(1, sizeof *m);
     *m = (struct meeting){
-        .o = o, .size = o->size * o->stages, .listener = -1, .deadline = time_now() + o->timeout, .sockets = sockets};
-    for (int r = 0; r < m->size; r++) sockets[r] = -1;
-    enum status status = listener_open(m, e);
+        .o = o, .size = o->size * o->stages, .listener = -1, .deadline = time_now() + o->timeout, .links = links};
+    memset(links, 0, sizeof *links);
+    for (int r = 0; r < m->size; r++)
+        for (int c = 0; c < CHANNELS; c++) links->sockets[c][r] = -1;
+    seat_name_machine(&m->self);
+    enum status status = endpoint_parse(&m->leader, o->rendezvous, e);
+    if (status == STATUS_OK) status = secret_read(m, e);
     if (status == STATUS_OK) status = o->rank == 0 ? meeting_lead(m, e) : meeting_follow(m, e);
-    for (int r = 0; r < m->size && status; r++) socket_close(&sockets[r]);
-    socket_close(&m->listener);
-    free(m);
+    meeting_end(m, status != STATUS_OK);
     return status;
 }

@@ -1,6 +1,5 @@
-/* kernels/comm/comm_sockets.c: ranks that are processes joined by a TCP connection each, which met at a file: where
- * there is no launcher. The end of a rank is the end of its connections, which the others see at once. See
- * comm_pairs.h. */
+/* kernels/comm/comm_sockets.c: ranks that are processes joined by TCP connections, which met at an address
+ * (comm_rendezvous.h): where there is no launcher. They watch each other (comm_watch.h). See comm_pairs.h. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -9,12 +8,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "kernels/comm/comm_tcp.h"
 #include "kernels/comm/comm_pairs.h"
 #include "kernels/comm/comm_rendezvous.h"
 
 /* SLEEP_MS is the longest wait for something to move, so that time limits are looked at. GRACE_S is the time that the
- * others may take to say that all is over when one rank has gone already. */
-enum { SLEEP_MS = 100, GRACE_S = 1 };
+ * reason may take to come when a connection has ended already. */
+enum { SLEEP_MS = 100, GRACE_S = 2 };
 
 /* Bytes that are to go or to come, the first of them next. */
 struct post_queue {
@@ -27,13 +27,13 @@ struct post_queue {
 
 struct peer {
     struct post_queue out, in;
-    double gone; /* when its connection was seen to have ended, while nothing was expected of it; 0: it has not */
 };
 
 struct sockets {
     struct transport base;
     int fds[COMM_MAX_RANKS]; /* -1: this rank itself */
     struct peer peers[COMM_MAX_RANKS];
+    struct rank_watch *watch;
 };
 
 static struct sockets *sockets_of(struct transport *t) { return (struct sockets *)t; }
@@ -53,12 +53,20 @@ static void sockets_receive(struct transport *t, int from, void *data, size_t by
     queue_post(&sockets_of(t)->peers[from].in, data, bytes);
 }
 
+/* The reason that the watch knows, or what was seen here. */
+static void connection_lost(struct transport *t, int rank, const char *seen) {
+    struct error why;
+    if (watch_outcome(sockets_of(t)->watch, GRACE_S, &why))
+        t->failure = why;
+    else
+        transport_fail(t, "lost %s, which has ended or cannot be reached: %s", t->names[rank], seen);
+}
+
 /* n is the result of send or recv. True when it is worth to go on at once. */
 static bool queue_take_moved(struct transport *t, struct post_queue *q, int rank, ssize_t n) {
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
     if (n <= 0) {
-        transport_fail(t, "lost rank %d, which has ended or cannot be reached: %s", rank,
-                       n < 0 ? strerror(errno) : "its connection is closed");
+        connection_lost(t, rank, n < 0 ? strerror(errno) : "its connection is closed");
         return false;
     }
     q->posts[0].at += n;
@@ -73,7 +81,7 @@ static bool queue_take_moved(struct transport *t, struct post_queue *q, int rank
 static bool sockets_look(struct transport *t) {
     struct sockets *s = sockets_of(t);
     bool done = true;
-    for (int r = 0; r < t->size; r++) {
+    for (int r = 0; r < t->size && t->failure.status == STATUS_OK; r++) {
         struct post_queue *out = &s->peers[r].out, *in = &s->peers[r].in;
         while (out->n &&
                queue_take_moved(t, out, r, send(s->fds[r], out->posts[0].at, out->posts[0].left, MSG_NOSIGNAL)))
@@ -81,46 +89,43 @@ static bool sockets_look(struct transport *t) {
         while (in->n && queue_take_moved(t, in, r, recv(s->fds[r], in->posts[0].at, in->posts[0].left, 0))) continue;
         done = done && out->n == 0 && in->n == 0;
     }
+    if (!done && t->failure.status == STATUS_OK && watch_failed(s->watch)) watch_outcome(s->watch, 0, &t->failure);
+    if (done) watch_wait(s->watch, WATCH_NOBODY);
     return done;
 }
 
-/* A rank that has gone while nothing is expected of it may have been let go a moment before this one is. */
-static void peer_notice_gone(struct transport *t, int r, bool ended) {
-    struct peer *peer = &sockets_of(t)->peers[r];
-    double now = time_now();
-    if (ended && peer->gone == 0) peer->gone = now;
-    if (peer->gone > 0 && now - peer->gone > GRACE_S)
-        transport_fail(t, "lost rank %d, which has ended or cannot be reached", r);
+static int first_pending(const struct transport *t) {
+    const struct sockets *s = (const struct sockets *)t;
+    for (int r = 0; r < t->size; r++)
+        if (s->peers[r].in.n || s->peers[r].out.n) return r;
+    return -1;
 }
 
 static void sockets_sleep(struct transport *t) {
     struct sockets *s = sockets_of(t);
     struct pollfd polled[COMM_MAX_RANKS];
     for (int r = 0; r < t->size; r++) {
-        const struct peer *peer = &s->peers[r];
-        int events = POLLRDHUP | (peer->in.n ? POLLIN : 0) | (peer->out.n ? POLLOUT : 0);
-        polled[r] = (struct pollfd){.fd = peer->gone > 0 ? -1 : s->fds[r], .events = (short)events};
+        int events = (s->peers[r].in.n ? POLLIN : 0) | (s->peers[r].out.n ? POLLOUT : 0);
+        polled[r] = (struct pollfd){.fd = events ? s->fds[r] : -1, .events = (short)events};
     }
+    watch_wait(s->watch, first_pending(t));
     poll(polled, (nfds_t)t->size, SLEEP_MS);
-    for (int r = 0; r < t->size; r++)
-        peer_notice_gone(t, r, s->peers[r].in.n == 0 && (polled[r].revents & (POLLRDHUP | POLLHUP | POLLERR)));
 }
 
-/* Reads nothing but the sockets' numbers, which never change. */
+static int sockets_waits_for(struct transport *t) {
+    int whom = first_pending(t);
+    return whom < 0 ? whom : watch_culprit(sockets_of(t)->watch, whom);
+}
+
+static void sockets_failed(struct transport *t) { watch_fail(sockets_of(t)->watch, &t->failure); }
+
 static enum status sockets_check(const struct transport *t, struct error *e) {
-    const struct sockets *s = (const struct sockets *)t;
-    struct pollfd polled[COMM_MAX_RANKS];
-    for (int r = 0; r < t->size; r++) polled[r] = (struct pollfd){.fd = s->fds[r], .events = POLLRDHUP};
-    poll(polled, (nfds_t)t->size, 0);
-    for (int r = 0; r < t->size; r++)
-        if (polled[r].revents)
-            return error_set(e, STATUS_DEVICE, "rank %d of %d lost rank %d, which has ended or cannot be reached",
-                             t->rank, t->size, r);
-    return STATUS_OK;
+    return watch_check(((const struct sockets *)t)->watch, e);
 }
 
 static void sockets_close(struct transport *t) {
     struct sockets *s = sockets_of(t);
+    watch_close(s->watch);
     for (int r = 0; r < t->size; r++)
         if (s->fds[r] >= 0) close(s->fds[r]);
     free(s);
@@ -132,15 +137,41 @@ static const struct transport_ops sockets_ops = {
     .receive = sockets_receive,
     .look = sockets_look,
     .sleep = sockets_sleep,
+    .waits_for = sockets_waits_for,
+    .failed = sockets_failed,
     .check = sockets_check,
     .close = sockets_close,
 };
 
+static void machine_print(char *text, size_t size, const struct seat *seat) {
+    snprintf(text, size, "%s (%s)", seat->machine, seat->address);
+}
+
+static enum status sockets_join(struct sockets *s, const struct comm_options *o, struct error *e) {
+    struct transport *t = &s->base;
+    struct rank_links *links = xcalloc(1, sizeof *links);
+    if (comm_rendezvous(links, o, e)) {
+        free(links);
+        return e->status;
+    }
+    for (int r = 0; r < t->size; r++) {
+        char machine[sizeof t->machine];
+        machine_print(machine, sizeof machine, &links->seats[r]);
+        transport_name(t, r, machine);
+    }
+    machine_print(t->machine, sizeof t->machine, &links->seats[o->rank]);
+    memcpy(s->fds, links->sockets[CHANNEL_DATA], sizeof s->fds);
+    enum status status = watch_open(&s->watch, t->rank, t->size, links->sockets[CHANNEL_WATCH],
+                                    (const char(*)[RANK_NAME])t->names, o->timeout, e);
+    for (int r = 0; r < t->size && status; r++) tcp_close(&s->fds[r]);
+    free(links);
+    return status;
+}
+
 enum status comm_open_sockets(struct comm **out, const struct comm_options *o, struct error *e) {
     struct sockets *s = xcalloc(1, sizeof *s);
     s->base = (struct transport){.ops = &sockets_ops, .rank = o->rank, .size = o->size * o->stages};
-    snprintf(s->base.machine, sizeof s->base.machine, "%s", o->host);
-    if (comm_rendezvous(s->fds, o, e)) {
+    if (sockets_join(s, o, e)) {
         free(s);
         return e->status;
     }

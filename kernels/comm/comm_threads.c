@@ -250,7 +250,11 @@ static enum status threads_agree(struct comm *c, struct error *mine) {
     struct group *g = group_of(c);
     g->outcomes[c->rank] = *mine;
     if (!group_meet(c, 0)) return group_failure(c, mine);
-    comm_first_failure(mine, g->outcomes, c->size);
+    int first = comm_first_failure(g->outcomes, c->size);
+    if (first >= 0) {
+        *mine = g->outcomes[first];
+        error_prefix(mine, "rank %d", first);
+    }
     group_part(c);
     return mine->status;
 }

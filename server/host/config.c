@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/comm/comm.h"
+#include "kernels/comm/comm_tcp.h"
 #include "retrieval/filter/filter.h"
 #include "server/access/hosts.h"
 #include "server/host/passages.h"
@@ -45,16 +45,15 @@ static enum status check_rendezvous(const struct config *c, struct error *e) {
     bool sockets = c->parallel.comm == COMM_SOCKETS, given = c->parallel.rendezvous[0] != '\0';
     int ranks = c->parallel.tensor * c->parallel.pipeline;
     if (!given && (sockets || c->parallel.rank > 0))
-        return error_set(e, STATUS_INVALID, "%s needs parallel.rendezvous, a file that all ranks can read",
+        return error_set(e, STATUS_INVALID, "%s needs parallel.rendezvous, host:port of rank 0",
                          sockets ? "parallel.comm sockets" : "parallel.rank");
     if (given && !sockets && c->parallel.comm != COMM_AUTO && c->parallel.comm != COMM_NCCL)
         return error_set(e, STATUS_INVALID, "parallel.rendezvous is for parallel.comm sockets, nccl or auto");
     if (given && c->parallel.rank >= ranks)
         return error_set(e, STATUS_INVALID, "parallel.rank is %d; parallel.tensor times parallel.pipeline is %d",
                          c->parallel.rank, ranks);
-    if (c->parallel.host[0] == '\0')
-        return error_set(e, STATUS_INVALID, "parallel.host is empty; \"127.0.0.1\" is this machine for itself");
-    return STATUS_OK;
+    struct seat leader;
+    return given ? endpoint_parse(&leader, c->parallel.rendezvous, e) : STATUS_OK;
 }
 
 static enum status check_hosts(const struct config *c, struct error *e) {

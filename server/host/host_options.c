@@ -65,11 +65,15 @@ static const struct option_row parallel_rows[] = {
         "what ranks are: threads, processes of mpirun or joined by sockets, GPUs with nccl; auto: what there is"),
     OPTION_INT(struct parallel_settings, timeout, 60, 1, 86400,
                "seconds that a rank waits for another to start, to come further in loading, and within a step"),
-    OPTION_PATH(struct parallel_settings, rendezvous,
-                "file by which ranks that are started one by one find each other; empty: they are not"),
+    OPTION_TEXT(struct parallel_settings, rendezvous, "",
+                "host:port at which rank 0 listens for the others, where ranks are started one by one; rank k listens "
+                "at the port plus k; empty: they are not"),
+    OPTION_PATH(struct parallel_settings, secret_file,
+                "with parallel.rendezvous: file with a secret that is the same for all ranks; needed between machines"),
     OPTION_INT(struct parallel_settings, rank, 0, 0, 63, "with parallel.rendezvous: which rank this process is"),
-    OPTION_TEXT(struct parallel_settings, host, "127.0.0.1",
-                "with parallel.rendezvous: the address at which other ranks reach this one"),
+    OPTION_TEXT(struct parallel_settings, host, "",
+                "with parallel.rendezvous: the address at which other ranks reach this one; empty: the one with which it "
+                "reaches rank 0, for rank 0 that of parallel.rendezvous"),
 };
 const struct option_section parallel_section = {"parallel", parallel_rows, (int)ARRAY_COUNT(parallel_rows)};
 

@@ -30,9 +30,10 @@ struct parallel_settings {
     int micro_batch_rows; /* rows of a step that stages hand on at once; 0: all */
     int comm;             /* enum comm_kind: what a rank is and how they talk */
     int timeout;          /* seconds that a rank waits for another */
-    char *rendezvous;     /* file by which ranks started by hand find each other; empty: they are not */
+    char *rendezvous;     /* host:port where ranks started by hand find rank 0; empty: they are not */
+    char *secret_file;    /* with what ranks show that they belong together */
     int rank;             /* which of them this process is */
-    char *host;           /* the address at which the others reach it */
+    char *host;           /* the address at which the others reach it; empty: found out */
 };
 extern const struct option_section parallel_section;
 

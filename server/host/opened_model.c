@@ -129,6 +129,7 @@ static enum status open_ranks(struct opened_model *o, const struct config *c, co
                                    .stages = c->parallel.pipeline,
                                    .timeout = (double)c->parallel.timeout,
                                    .rendezvous = c->parallel.rendezvous,
+                                   .secret_file = c->parallel.secret_file,
                                    .host = c->parallel.host,
                                    .rank = c->parallel.rank};
     if (options.kind == COMM_NCCL && !is_gpu(device_of(c)))

@@ -1,4 +1,4 @@
-/* tests/tp/test_sockets.c: ranks that are processes and meet at a file: what they do together, what they do not take
+/* tests/tp/test_sockets.c: ranks that are processes and meet at an address: what they do together, what they do not take
  * for each other, and what is said when one does not come, is of another run, or ends. */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -21,15 +21,16 @@
 
 enum { MAX_RANKS = 5, ROWS = 3, COLS = 7, ID_BYTES = 128, PATIENCE = 120 };
 
-static char folder[] = "/tmp/retro-sockets-XXXXXX", file[64];
+static char folder[] = "/tmp/retro-sockets-XXXXXX", meet[32], secret[64], other_secret[64];
+static int port;
 
 static struct comm_options options_of(int rank, int size, double timeout) {
     return (struct comm_options){.kind = COMM_SOCKETS,
                                  .size = size,
                                  .stages = 1,
                                  .timeout = timeout,
-                                 .rendezvous = file,
-                                 .host = "127.0.0.1",
+                                 .rendezvous = meet,
+                                 .secret_file = secret,
                                  .rank = rank};
 }
 
@@ -120,7 +121,8 @@ static enum status share_id(struct comm *c, struct error *e) {
     if (status) return status;
     struct error mine = {0};
     enum status outcome = c->rank == 1 ? error_set(&mine, STATUS_NO_MEMORY, "no room") : STATUS_OK;
-    if (c->size > 1 && (comm_agree(c, outcome, &mine) != STATUS_NO_MEMORY || strcmp(mine.text, "rank 1: no room") != 0))
+    if (c->size > 1 && (comm_agree(c, outcome, &mine) != STATUS_NO_MEMORY ||
+                        strncmp(mine.text, "rank 1 on ", 10) != 0 || strstr(mine.text, "): no room") == NULL))
         return error_set(e, STATUS_INTERNAL, "agreed on %s", mine.text);
     return STATUS_OK;
 }
@@ -139,7 +141,6 @@ static void test_together(void **state) {
         struct child ranks[MAX_RANKS];
         for (int r = size - 1; r >= 0; r--) ranks[r] = start(options_of(r, size, PATIENCE), talk);
         for (int r = 0; r < size; r++) expect(ranks[r], STATUS_OK, NULL);
-        assert_int_equal(access(file, F_OK), -1);
     }
 }
 
@@ -192,91 +193,112 @@ static enum status nothing(struct comm *c, struct error *e) {
 
 static void sleep_a_little(void) { usleep(300000); }
 
-static void wait_for_file(void) {
-    for (int i = 0; i < 500 && access(file, F_OK) != 0; i++) usleep(10000);
-    assert_int_equal(access(file, F_OK), 0);
+/* A connection to rank 0, which may not listen yet. */
+static int stranger_open(void) {
+    struct sockaddr_in a = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    for (int i = 0; i < 1000; i++) {
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(fd, (struct sockaddr *)&a, sizeof a) == 0) return fd;
+        close(fd);
+        usleep(10000);
+    }
+    fail_msg("rank 0 does not listen");
+    return -1;
 }
 
-/* The file of a rank 0 that was killed, where nobody listens any more. A rank that reads it goes on waiting, and joins
- * the rank 0 that comes. */
-static void test_stale_file(void **state) {
+/* A rank 0 that was killed while it waited. The rank that waits with it joins the rank 0 that comes. */
+static void test_killed_while_meeting(void **state) {
     (void)state;
-    struct child lost = start(options_of(0, 2, PATIENCE), nothing);
-    wait_for_file();
+    struct child lost = start(options_of(0, 3, PATIENCE), nothing);
+    struct child followers[2] = {start(options_of(1, 3, PATIENCE), talk)};
+    close(stranger_open());
+    sleep_a_little();
     kill(lost.pid, SIGKILL);
     assert_int_equal(finish(lost).status, STATUS_INTERNAL);
-    assert_int_equal(access(file, F_OK), 0);
-    struct child follower = start(options_of(1, 2, PATIENCE), talk);
-    sleep_a_little();
-    struct child leader = start(options_of(0, 2, PATIENCE), talk);
-    expect(leader, STATUS_OK, NULL);
-    expect(follower, STATUS_OK, NULL);
+    followers[1] = start(options_of(2, 3, PATIENCE), talk);
+    expect(start(options_of(0, 3, PATIENCE), talk), STATUS_OK, NULL);
+    for (int i = 0; i < 2; i++) expect(followers[i], STATUS_OK, NULL);
 }
 
-/* A file whose port is another program's now, which takes connections and says nothing, or says something else. */
-static void test_stale_port(void **state) {
+/* Another program at the address, which takes connections and says nothing, or something else. The rank goes on, and
+ * joins the rank 0 that comes. */
+static void test_another_program(void **state) {
     const char *answer = *state;
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof a;
-    int other = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in a = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct child follower = start(options_of(1, 2, PATIENCE), talk);
+    int other = socket(AF_INET, SOCK_STREAM, 0), yes = 1;
+    setsockopt(other, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     assert_int_equal(bind(other, (struct sockaddr *)&a, sizeof a), 0);
     assert_int_equal(listen(other, 5), 0);
-    assert_int_equal(getsockname(other, (struct sockaddr *)&a, &size), 0);
-    FILE *f = fopen(file, "w");
-    fprintf(f, "retro-server ranks 1\n%064d\n127.0.0.1 %d\n", 0, ntohs(a.sin_port));
-    fclose(f);
-    struct child follower = start(options_of(1, 2, PATIENCE), talk);
     int fd = accept(other, NULL, NULL);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, answer, strlen(answer)), strlen(answer));
-    struct child leader = start(options_of(0, 2, PATIENCE), talk);
-    expect(leader, STATUS_OK, NULL);
-    expect(follower, STATUS_OK, NULL);
+    sleep_a_little();
     close(fd);
     close(other);
+    expect(start(options_of(0, 2, PATIENCE), talk), STATUS_OK, NULL);
+    expect(follower, STATUS_OK, NULL);
 }
 
-/* A foreign file is not read as one of ours; rank 0 replaces it. */
-static void test_foreign_files(void **state) {
-    (void)state;
-    static const char *const texts[] = {"", "\n", "retro-server ranks 1\n", "retro-server ranks 2\n00 a 1\n",
-                                        "retro-server ranks 1\n0123 127.0.0.1 99\n"};
-    for (size_t i = 0; i < ARRAY_COUNT(texts); i++) {
-        FILE *f = fopen(file, "w");
-        fputs(texts[i], f);
-        fclose(f);
-        struct child follower = start(options_of(1, 2, PATIENCE), talk),
-                     leader = start(options_of(0, 2, PATIENCE), talk);
-        expect(leader, STATUS_OK, NULL);
-        expect(follower, STATUS_OK, NULL);
-    }
-}
-
-/* Strangers at rank 0's port, who have not read the file, hold nobody up. */
+/* Strangers at rank 0's port neither join nor hold anybody up, however many they are and whatever they say. */
 static void test_strangers(void **state) {
     (void)state;
-    char text[200] = "", host[60], secrets[80];
-    int port;
+    static const char *const words[] = {
+        "", "\n\n", "GET / HTTP/1.1\r\n\r\n", "retro-server ranks 2\n\n",
+        "rank 1 of 2 1\nchannel 0\nversion " RETRO_VERSION
+        "\nseat a 127.0.0.1 9\nchallenge 00112233445566778899aabbccddeeff\n"
+        "proof 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff\n\n"};
+    enum { SILENT = 200 };
+    int silent[SILENT];
+    char zeros[4000] = "";
     struct child leader = start(options_of(0, 2, PATIENCE), talk);
-    wait_for_file();
-    int fd = open(file, O_RDONLY);
-    assert_true(read(fd, text, sizeof text - 1) > 0);
-    close(fd);
-    assert_int_equal(sscanf(text, "retro-server ranks 1 %79s %59s %d", secrets, host, &port), 3);
-    struct sockaddr_in a = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int strangers[2];
-    char bytes[400] = "retro-server ranks 1";
-    for (int i = 0; i < 2; i++) {
-        strangers[i] = socket(AF_INET, SOCK_STREAM, 0);
-        assert_int_equal(connect(strangers[i], (struct sockaddr *)&a, sizeof a), 0);
+    for (size_t i = 0; i < ARRAY_COUNT(words); i++) {
+        int fd = stranger_open();
+        assert_int_equal(write(fd, words[i], strlen(words[i])), strlen(words[i]));
+        if (i % 2) assert_true(write(fd, zeros, sizeof zeros) > 0);
+        close(fd);
     }
-    assert_int_equal(write(strangers[0], bytes, sizeof bytes), sizeof bytes);
-    close(strangers[1]);
+    for (int i = 0; i < SILENT; i++) silent[i] = stranger_open();
     struct child follower = start(options_of(1, 2, PATIENCE), talk);
     expect(leader, STATUS_OK, NULL);
     expect(follower, STATUS_OK, NULL);
-    close(strangers[0]);
+    for (int i = 0; i < SILENT; i++) close(silent[i]);
+}
+
+/* A rank with another secret does not join, and both sides say so; nor does one without a secret. */
+static void test_secrets(void **state) {
+    (void)state;
+    const char *words = "this rank has another secret; give all ranks the same parallel.secret_file";
+    struct comm_options other = options_of(1, 2, PATIENCE), none = options_of(1, 2, PATIENCE);
+    struct child leader = start(options_of(0, 2, 2), nothing);
+    other.secret_file = other_secret;
+    none.secret_file = "";
+    expect(start(other, nothing), STATUS_INVALID, words);
+    expect(start(none, nothing), STATUS_INVALID, words);
+    expect(leader, STATUS_IO, "there did not come: 1; 2 connections were refused, the last from 127.0.0.1");
+
+    none.secret_file = folder;
+    expect(start(none, nothing), STATUS_IO, "parallel.secret_file");
+    none.secret_file = "/dev/null";
+    expect(start(none, nothing), STATUS_IO, "parallel.secret_file");
+}
+
+/* On a machine alone a secret may be left out; where others could come it may not. */
+static void test_without_a_secret(void **state) {
+    (void)state;
+    struct child ranks[2];
+    for (int r = 0; r < 2; r++) {
+        struct comm_options o = options_of(r, 2, PATIENCE);
+        o.secret_file = NULL;
+        ranks[r] = start(o, talk);
+    }
+    for (int r = 0; r < 2; r++) expect(ranks[r], STATUS_OK, NULL);
+    struct comm_options o = options_of(0, 2, 1);
+    o.secret_file = NULL;
+    o.host = "0.0.0.0";
+    expect(start(o, nothing), STATUS_INVALID, "other machines reach parallel.rendezvous 127.0.0.1:");
 }
 
 static void test_who_does_not_come(void **state) {
@@ -284,12 +306,11 @@ static void test_who_does_not_come(void **state) {
     struct child leader = start(options_of(0, 4, 1), nothing), one = start(options_of(2, 4, 1), nothing);
     struct result r = finish(leader);
     assert_int_equal(r.status, STATUS_IO);
-    assert_non_null(strstr(r.error.text, "rank 0 waited 1 s (parallel.timeout) at parallel.rendezvous"));
+    assert_non_null(strstr(r.error.text, "waited 1 s (parallel.timeout) at 127.0.0.1 port "));
     assert_non_null(strstr(r.error.text, "of 4 ranks there did not come: 1 3"));
     assert_true(r.seconds > 0.9 && r.seconds < 5);
     assert_int_equal(finish(one).status, STATUS_IO);
-    assert_int_equal(access(file, F_OK), -1);
-    expect(start(options_of(1, 2, 1), nothing), STATUS_IO, "rank 1 waited 1 s (parallel.timeout) for rank 0");
+    expect(start(options_of(1, 2, 1), nothing), STATUS_IO, "Connection refused");
 }
 
 /* All end, and say the same. */
@@ -297,7 +318,7 @@ static void test_refused_ranks(void **state) {
     (void)state;
     struct comm_options other = options_of(1, 2, PATIENCE);
     struct child leader = start(options_of(0, 3, PATIENCE), nothing), wrong = start(other, nothing);
-    const char *words = "rank 1 has parallel.tensor 2, parallel.pipeline 1; rank 0 has parallel.tensor 3";
+    const char *words = "(127.0.0.1) has parallel.tensor 2, parallel.pipeline 1; rank 0 has parallel.tensor 3";
     expect(leader, STATUS_INVALID, words);
     expect(wrong, STATUS_INVALID, words);
     struct child again[] = {start(options_of(0, 3, PATIENCE), nothing), start(options_of(1, 3, PATIENCE), nothing),
@@ -306,16 +327,37 @@ static void test_refused_ranks(void **state) {
         expect(again[i], STATUS_INVALID, "two processes came as rank 1: give each a parallel.rank of its own");
 }
 
-static void test_paths_and_hosts(void **state) {
+static void test_hosts(void **state) {
     (void)state;
     struct comm_options o = options_of(0, 2, 1);
-    o.rendezvous = "/no/such/folder/file";
-    expect(start(o, nothing), STATUS_IO, "cannot write parallel.rendezvous /no/such/folder/file: No such file");
-    o = options_of(0, 2, 1);
     o.host = "no.such.host.invalid";
-    expect(start(o, nothing), STATUS_INVALID, "parallel.host \"no.such.host.invalid\"");
+    expect(start(o, nothing), STATUS_INVALID, "no.such.host.invalid: ");
     o.host = "192.0.2.1";
-    expect(start(o, nothing), STATUS_IO, "cannot listen for other ranks at parallel.host 192.0.2.1");
+    expect(start(o, nothing), STATUS_IO, "cannot listen for other ranks at 192.0.2.1 port ");
+    static const char *const wrong[] = {"127.0.0.1", "127.0.0.1:", ":99", "127.0.0.1:70000", "a b:7000", "::1:7000"};
+    o.host = "";
+    for (size_t i = 0; i < ARRAY_COUNT(wrong); i++) {
+        o.rendezvous = wrong[i];
+        expect(start(o, nothing), STATUS_INVALID, "expected host:port, an address of rank 0's machine and a port");
+    }
+}
+
+/* Ranks at addresses of their own count as machines of their own. */
+static enum status be_apart(struct comm *c, struct error *e) {
+    if (c->local_ranks == 1 && c->local_rank == 0) return talk(c, e);
+    return error_set(e, STATUS_INTERNAL, "rank %d is %d of %d here", c->rank, c->local_rank, c->local_ranks);
+}
+
+static void test_addresses(void **state) {
+    (void)state;
+    static const char *const hosts[] = {"127.0.0.1", "127.0.0.2", "127.0.0.3"};
+    struct child ranks[3];
+    for (int r = 0; r < 3; r++) {
+        struct comm_options o = options_of(r, 3, PATIENCE);
+        o.host = hosts[r];
+        ranks[r] = start(o, be_apart);
+    }
+    for (int r = 0; r < 3; r++) expect(ranks[r], STATUS_OK, NULL);
 }
 
 /* Rank 1 ends while rank 0 waits for its rows, and rank 2 for a message of rank 0. */
@@ -353,7 +395,8 @@ static void test_a_rank_that_ends(void **state) {
             struct result found = finish(ranks[r]);
             if (r == 1) continue;
             assert_int_equal(found.status, STATUS_DEVICE);
-            assert_non_null(strstr(found.error.text, "of 3 lost rank "));
+            assert_non_null(strstr(found.error.text, " lost rank 1 on "));
+            assert_non_null(strstr(found.error.text, " (127.0.0.1), which has ended"));
             assert_true(found.seconds < 5);
         }
     }
@@ -378,7 +421,7 @@ static void test_a_rank_that_hangs(void **state) {
     (void)state;
     struct child ranks[2];
     for (int r = 0; r < 2; r++) ranks[r] = start(options_of(r, 2, 2), miss_one);
-    expect(ranks[0], STATUS_DEVICE, "rank 0 of 2 waited 2 s for the others (parallel.timeout)");
+    expect(ranks[0], STATUS_DEVICE, " (127.0.0.1) waited 2 s (parallel.timeout) for rank 1 on ");
     expect(ranks[1], STATUS_OK, NULL);
 }
 
@@ -414,10 +457,10 @@ static void test_a_rank_that_hangs_loading(void **state) {
         struct result found = finish(ranks[r]);
         assert_int_equal(found.status, STATUS_DEVICE);
         assert_true(found.seconds < 5);
-        named += strstr(found.error.text, "waited 1 s for rank 2, which hangs or has not started") != NULL;
+        named += strstr(found.error.text, "waited 1 s (parallel.timeout) for rank 2 on ") != NULL;
     }
-    assert_true(named > 0); /* the first to give up; the other may see it go */
-    finish(ranks[2]);       /* what the others said before they left is enough for it to go on */
+    assert_int_equal(named, 2); /* the first to give up tells the other */
+    expect(ranks[2], STATUS_DEVICE, "waited 1 s (parallel.timeout) for rank 2 on ");
 }
 
 /* Rank 1 ends while the others load for minutes. */
@@ -432,9 +475,9 @@ static void test_a_rank_that_ends_loading(void **state) {
     (void)state;
     struct child ranks[3];
     for (int r = 0; r < 3; r++) ranks[r] = start(options_of(r, 3, 8), end_early);
-    expect(ranks[0], STATUS_DEVICE, "of 3 lost rank ");
+    expect(ranks[0], STATUS_DEVICE, " lost rank 1 on ");
     expect(ranks[1], STATUS_OK, NULL);
-    expect(ranks[2], STATUS_DEVICE, "of 3 lost rank ");
+    expect(ranks[2], STATUS_DEVICE, " lost rank 1 on ");
 }
 
 /* Lines are compared one by one; ranks with the same go on. */
@@ -449,36 +492,104 @@ static void test_what_must_be_the_same(void **state) {
     struct child ranks[3];
     for (int r = 0; r < 3; r++) ranks[r] = start(options_of(r, 3, PATIENCE), compare);
     for (int r = 0; r < 3; r++)
-        expect(ranks[r], STATUS_INVALID, "rank 1: has b 3; rank 0 has b 2. Give all ranks the same");
+        expect(ranks[r], STATUS_INVALID, " (127.0.0.1): has b 3; rank 0 has b 2. Give all ranks the same");
+}
+
+/* Rank 1 hangs, rank 2 waits for it and rank 0 for rank 2: all are told of rank 1. */
+static enum status wait_in_a_row(struct comm *c, struct error *e) {
+    struct backend *b;
+    float x[4] = {0};
+    if (c->rank == 1) {
+        sleep(5);
+        return comm_check(c, e);
+    }
+    if (backend_open(&b, "cpu", &(struct backend_options){.threads = 1}, e)) return e->status;
+    comm_receive(c, b, tensor_make(x, DTYPE_F32, 2, 2), c->rank == 0 ? 2 : 1);
+    enum status status = backend_sync(b, e);
+    backend_close(b);
+    return status;
+}
+
+static void test_who_is_waited_for_in_the_end(void **state) {
+    (void)state;
+    struct child ranks[3];
+    for (int r = 0; r < 3; r++) ranks[r] = start(options_of(r, 3, 3), wait_in_a_row);
+    for (int r = 0; r < 3; r++)
+        expect(ranks[r], STATUS_DEVICE, "waited 3 s (parallel.timeout) for rank 1 on ");
+}
+
+/* A rank that is stopped is missed by those who do not wait for it either. */
+static enum status stop_one(struct comm *c, struct error *e) {
+    if (c->rank == 1) raise(SIGSTOP);
+    for (double end = time_now() + PATIENCE; time_now() < end && comm_check(c, e) == STATUS_OK;) usleep(10000);
+    return comm_check(c, e);
+}
+
+static void test_a_rank_that_is_stopped(void **state) {
+    (void)state;
+    struct child ranks[3];
+    for (int r = 0; r < 3; r++) ranks[r] = start(options_of(r, 3, 4), stop_one);
+    for (int r = 0; r < 3; r += 2) expect(ranks[r], STATUS_DEVICE, " heard nothing for 3 s from rank 1 on ");
+    kill(ranks[1].pid, SIGCONT);
+    expect(ranks[1], STATUS_DEVICE, " heard nothing for 3 s from rank 1 on ");
+}
+
+/* A port that nobody has, with those behind it, below the ones that the system gives away. */
+static int port_find(int ranks) {
+    for (int first = 20000 + getpid() % 1000 * 10; first < 32000; first += 10) {
+        int n = 0;
+        for (; n < ranks; n++) {
+            struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)(first + n))};
+            int fd = socket(AF_INET, SOCK_STREAM, 0);
+            bool is_free = bind(fd, (struct sockaddr *)&a, sizeof a) == 0;
+            close(fd);
+            if (!is_free) break;
+        }
+        if (n == ranks) return first;
+    }
+    return -1;
+}
+
+static int write_secret(char *path, const char *name, const char *text) {
+    snprintf(path, 64, "%s/%s", folder, name);
+    FILE *f = fopen(path, "w");
+    return f == NULL || fputs(text, f) < 0 || fclose(f) != 0;
 }
 
 static int make_folder(void **state) {
     (void)state;
-    if (mkdtemp(folder) == NULL) return 1;
-    snprintf(file, sizeof file, "%s/ranks", folder);
-    return 0;
+    port = port_find(MAX_RANKS);
+    if (port < 0 || mkdtemp(folder) == NULL) return 1;
+    snprintf(meet, sizeof meet, "127.0.0.1:%d", port);
+    return write_secret(secret, "secret", "a secret of these tests\n") ||
+           write_secret(other_secret, "other", "another secret of these tests\n");
 }
 
 static int remove_folder(void **state) {
     (void)state;
-    unlink(file);
-    return rmdir(folder); /* fails when a rank left something */
+    unlink(secret);
+    unlink(other_secret);
+    return rmdir(folder);
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_together),
         cmocka_unit_test(test_stages),
-        cmocka_unit_test(test_stale_file),
-        cmocka_unit_test_prestate(test_stale_port, (void *)(uintptr_t) ""),
-        cmocka_unit_test_prestate(test_stale_port, (void *)(uintptr_t) "HTTP/1.1 400 Bad Request\r\n\r\n"),
-        cmocka_unit_test(test_foreign_files),
+        cmocka_unit_test(test_killed_while_meeting),
+        cmocka_unit_test_prestate(test_another_program, (void *)(uintptr_t) ""),
+        cmocka_unit_test_prestate(test_another_program, (void *)(uintptr_t) "HTTP/1.1 400 Bad Request\r\n\r\n"),
         cmocka_unit_test(test_strangers),
+        cmocka_unit_test(test_secrets),
+        cmocka_unit_test(test_without_a_secret),
         cmocka_unit_test(test_who_does_not_come),
         cmocka_unit_test(test_refused_ranks),
-        cmocka_unit_test(test_paths_and_hosts),
+        cmocka_unit_test(test_hosts),
+        cmocka_unit_test(test_addresses),
         cmocka_unit_test(test_a_rank_that_ends),
         cmocka_unit_test(test_a_rank_that_hangs),
+        cmocka_unit_test(test_who_is_waited_for_in_the_end),
+        cmocka_unit_test(test_a_rank_that_is_stopped),
         cmocka_unit_test(test_a_rank_that_loads),
         cmocka_unit_test(test_a_rank_that_hangs_loading),
         cmocka_unit_test(test_a_rank_that_ends_loading),

@@ -343,7 +343,7 @@ static void test_check(void **state) {
     config_free(&c);
 }
 
-/* Ranks that are started one by one need a file to meet at, and a number that exists. */
+/* Ranks that are started one by one need an address to meet at, and a number that exists. */
 static void test_check_rendezvous(void **state) {
     (void)state;
     static const struct {
@@ -351,12 +351,13 @@ static void test_check_rendezvous(void **state) {
     } cases[] = {
         {{"parallel.comm=sockets", "parallel.tensor=2"}, "parallel.comm sockets needs parallel.rendezvous"},
         {{"parallel.rank=1", "parallel.tensor=2"}, "parallel.rank needs parallel.rendezvous"},
-        {{"parallel.rendezvous=f", "parallel.comm=mpi"}, "parallel.rendezvous is for parallel.comm sockets"},
-        {{"parallel.rendezvous=f", "parallel.tensor=2", "parallel.pipeline=2", "parallel.rank=4"},
+        {{"parallel.rendezvous=a:7000", "parallel.comm=mpi"}, "parallel.rendezvous is for parallel.comm sockets"},
+        {{"parallel.rendezvous=a:7000", "parallel.tensor=2", "parallel.pipeline=2", "parallel.rank=4"},
          "parallel.rank is 4; parallel.tensor times parallel.pipeline is 4"},
-        {{"parallel.host="}, "parallel.host is empty"},
-        {{"parallel.rendezvous=f", "parallel.tensor=2", "parallel.pipeline=2", "parallel.rank=3"}, NULL},
-        {{"parallel.rendezvous=f", "parallel.comm=nccl", "parallel.tensor=2"}, NULL},
+        {{"parallel.rendezvous=/tmp/f", "parallel.tensor=2"}, "parallel.rendezvous is \"/tmp/f\"; expected host:port"},
+        {{"parallel.rendezvous=[::1]:7000", "parallel.tensor=2"}, NULL},
+        {{"parallel.rendezvous=a:7000", "parallel.tensor=2", "parallel.pipeline=2", "parallel.rank=3"}, NULL},
+        {{"parallel.rendezvous=a:7000", "parallel.comm=nccl", "parallel.tensor=2"}, NULL},
     };
     for (size_t i = 0; i < ARRAY_COUNT(cases); i++) {
         struct config c;

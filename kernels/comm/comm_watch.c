@@ -1,0 +1,289 @@
+/* kernels/comm/comm_watch.c: see comm_watch.h.
+ *
+ * A message is two bytes, its kind and for whom its sender waits; behind a failure follows its text, in TEXT bytes. */
+#include "kernels/comm/comm_watch.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { HEAD = 2, TEXT = sizeof((struct error *)0)->text, BEATS = 8 };
+enum { BEAT = 'b', FAILURE = 'f', GOODBYE = 'g' };
+
+/* Seconds. A longer pause between two looks than LONGEST_LOOK was this process's own. */
+static const double LEAST_SILENCE = 3, LONGEST_LOOK = 1;
+
+struct watched_peer {
+    int fd;       /* -1: this rank, or one that is gone */
+    bool left;    /* it said goodbye */
+    double heard; /* on the watch's clock */
+    int waits_for;
+    size_t size; /* of what has come of a message */
+    char message[HEAD + TEXT];
+};
+
+struct rank_watch {
+    int rank, size;
+    const char (*names)[RANK_NAME];
+    double timeout;
+    double silence; /* seconds after which a rank is lost */
+    double clock;   /* seconds, without those in which this process was stopped */
+    double last, beat;
+    int bell; /* rung when the thread has something to do */
+    bool told; /* the others know of the failure */
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct error failure; /* under the lock, with what follows */
+    bool closing;
+    struct watched_peer peers[COMM_MAX_RANKS];
+    atomic_bool failed;
+    atomic_int waits_for;
+};
+
+/* Under the lock. The first failure stays. */
+static void failure_set(struct rank_watch *w, const char *text) {
+    if (w->failure.status) return;
+    error_set(&w->failure, STATUS_DEVICE, "%s", text);
+    atomic_store(&w->failed, true);
+    pthread_cond_broadcast(&w->changed);
+}
+
+static void peer_lose(struct rank_watch *w, int r, const char *why) {
+    char text[TEXT];
+    struct watched_peer *peer = &w->peers[r];
+    snprintf(text, sizeof text, "%s lost %s, which has ended or cannot be reached: %s", w->names[w->rank], w->names[r],
+             why);
+    if (!peer->left) failure_set(w, text);
+    close(peer->fd);
+    peer->fd = -1;
+}
+
+static void message_take(struct rank_watch *w, struct watched_peer *peer) {
+    peer->heard = w->clock;
+    peer->size = 0;
+    peer->waits_for = (unsigned char)peer->message[1];
+    if (peer->message[0] == GOODBYE) peer->left = true;
+    if (peer->message[0] != FAILURE) return;
+    peer->message[HEAD + TEXT - 1] = '\0';
+    failure_set(w, peer->message + HEAD);
+}
+
+/* Reads what has come of one message. */
+static bool peer_read(struct rank_watch *w, int r) {
+    struct watched_peer *peer = &w->peers[r];
+    size_t most = peer->size < HEAD || peer->message[0] != FAILURE ? HEAD : HEAD + TEXT;
+    ssize_t n = recv(peer->fd, peer->message + peer->size, most - peer->size, 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+    if (n <= 0) {
+        peer_lose(w, r, n < 0 ? strerror(errno) : "its connection is closed");
+        return false;
+    }
+    peer->size += (size_t)n;
+    if (peer->size == HEAD + TEXT || (peer->size == HEAD && peer->message[0] != FAILURE)) message_take(w, peer);
+    return true;
+}
+
+static void peer_send(struct rank_watch *w, int r, char kind) {
+    char message[HEAD + TEXT] = {kind, (char)atomic_load(&w->waits_for)};
+    size_t bytes = kind == FAILURE ? sizeof message : HEAD;
+    if (kind == FAILURE) snprintf(message + HEAD, TEXT, "%s", w->failure.text);
+    if (w->peers[r].fd >= 0) send(w->peers[r].fd, message, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+static void peers_tell(struct rank_watch *w, char kind) {
+    for (int r = 0; r < w->size; r++) peer_send(w, r, kind);
+}
+
+/* A network that has gone silences several at once: all of them are named. */
+static void silence_notice(struct rank_watch *w) {
+    char text[TEXT];
+    int n = 0;
+    bool lost = false;
+    for (int r = 0; r < w->size; r++)
+        lost = lost || (w->peers[r].fd >= 0 && w->clock - w->peers[r].heard > w->silence);
+    if (!lost) return;
+    n = snprintf(text, sizeof text, "%s heard nothing for %.3g s from", w->names[w->rank], w->silence);
+    for (int r = 0; r < w->size && n < (int)sizeof text - RANK_NAME; r++) {
+        if (w->peers[r].fd < 0 || w->clock - w->peers[r].heard <= w->silence / 2) continue;
+        n += snprintf(text + n, sizeof text - (size_t)n, " %s,", w->names[r]);
+    }
+    snprintf(text + n, sizeof text - (size_t)n, " which hangs or cannot be reached (parallel.timeout %g s)", w->timeout);
+    failure_set(w, text);
+}
+
+/* Until something comes, or it is time to say that this rank is there. */
+static void watch_rest(struct rank_watch *w) {
+    struct pollfd polled[COMM_MAX_RANKS + 1];
+    uint64_t rung;
+    for (int r = 0; r < w->size; r++) polled[r] = (struct pollfd){.fd = w->peers[r].fd, .events = POLLIN};
+    polled[w->size] = (struct pollfd){.fd = w->bell, .events = POLLIN};
+    pthread_mutex_unlock(&w->lock);
+    int ready = poll(polled, (nfds_t)w->size + 1, (int)(1e3 * w->silence / BEATS));
+    pthread_mutex_lock(&w->lock);
+    double now = time_now();
+    w->clock += now - w->last < LONGEST_LOOK ? now - w->last : LONGEST_LOOK;
+    w->last = now;
+    if (ready > 0 && polled[w->size].revents && read(w->bell, &rung, sizeof rung) < 0) return;
+    for (int r = 0; r < w->size && ready > 0; r++)
+        while (w->peers[r].fd >= 0 && polled[r].revents && peer_read(w, r)) continue;
+}
+
+static bool peer_has_all(const struct watched_peer *peer) {
+    int waiting = 0;
+    struct pollfd polled = {.fd = peer->fd};
+    return peer->fd < 0 || poll(&polled, 1, 0) != 0 || ioctl(peer->fd, TIOCOUTQ, &waiting) != 0 || waiting == 0;
+}
+
+/* Waits until the last words have arrived: what an ended process left to send is thrown away as soon as the other side
+ * says something. */
+static void peers_flush(const struct rank_watch *w) {
+    enum { LOOKS = 1000 };
+    bool all = false;
+    for (int i = 0; i < LOOKS && !all; i++) {
+        all = true;
+        for (int r = 0; r < w->size; r++) all = all && peer_has_all(&w->peers[r]);
+        if (!all) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+}
+
+static void *watch_run(void *argument) {
+    struct rank_watch *w = argument;
+    pthread_mutex_lock(&w->lock);
+    while (!w->closing) {
+        if (w->clock >= w->beat) {
+            peers_tell(w, BEAT);
+            w->beat = w->clock + w->silence / BEATS;
+        }
+        watch_rest(w);
+        silence_notice(w);
+        if (w->failure.status && !w->told) peers_tell(w, FAILURE);
+        w->told = w->failure.status != STATUS_OK;
+    }
+    if (!w->told) peers_tell(w, w->failure.status ? FAILURE : GOODBYE);
+    pthread_mutex_unlock(&w->lock);
+    peers_flush(w);
+    return NULL;
+}
+
+static void watch_free(struct rank_watch *w) {
+    for (int r = 0; r < w->size; r++)
+        if (w->peers[r].fd >= 0) close(w->peers[r].fd);
+    if (w->bell >= 0) close(w->bell);
+    pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->lock);
+    free(w);
+}
+
+static void condition_open(pthread_cond_t *condition) {
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+/* Signals are for the threads that wait for them. */
+static bool thread_start(struct rank_watch *w) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool started = pthread_create(&w->thread, NULL, watch_run, w) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return started;
+}
+
+enum status watch_open(struct rank_watch **out, int rank, int size, const int *sockets, const char (*names)[RANK_NAME],
+                       double timeout, struct error *e) {
+    struct rank_watch *w = xcalloc(1, sizeof *w);
+    w->rank = rank;
+    w->size = size;
+    w->names = names;
+    w->timeout = timeout;
+    w->silence = 0.75 * timeout > LEAST_SILENCE ? 0.75 * timeout : LEAST_SILENCE;
+    w->last = time_now();
+    w->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    atomic_init(&w->waits_for, WATCH_NOBODY);
+    for (int r = 0; r < size; r++) w->peers[r] = (struct watched_peer){.fd = sockets[r], .waits_for = WATCH_NOBODY};
+    pthread_mutex_init(&w->lock, NULL);
+    condition_open(&w->changed);
+    if (w->bell < 0 || !thread_start(w)) {
+        watch_free(w);
+        return error_set(e, STATUS_NO_MEMORY, "the thread that watches other ranks could not be started");
+    }
+    *out = w;
+    return STATUS_OK;
+}
+
+bool watch_failed(const struct rank_watch *w) { return atomic_load_explicit(&w->failed, memory_order_acquire); }
+
+enum status watch_outcome(struct rank_watch *w, double seconds, struct error *e) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (time_t)seconds;
+    pthread_mutex_lock(&w->lock);
+    while (w->failure.status == STATUS_OK && seconds > 0)
+        if (pthread_cond_timedwait(&w->changed, &w->lock, &until)) break;
+    enum status status = w->failure.status;
+    if (status) *e = w->failure;
+    pthread_mutex_unlock(&w->lock);
+    return status;
+}
+
+enum status watch_check(struct rank_watch *w, struct error *e) {
+    if (watch_outcome(w, 0, e)) return e->status;
+    enum status status = STATUS_OK;
+    pthread_mutex_lock(&w->lock);
+    for (int r = 0; r < w->size && !status; r++)
+        if (w->peers[r].left)
+            status = error_set(e, STATUS_DEVICE, "%s lost %s, which has ended", w->names[w->rank], w->names[r]);
+    pthread_mutex_unlock(&w->lock);
+    return status;
+}
+
+static void bell_ring(struct rank_watch *w) {
+    uint64_t one = 1;
+    CHECK(write(w->bell, &one, sizeof one) == sizeof one || errno == EAGAIN);
+}
+
+void watch_fail(struct rank_watch *w, struct error *why) {
+    pthread_mutex_lock(&w->lock);
+    failure_set(w, why->text);
+    *why = w->failure;
+    pthread_mutex_unlock(&w->lock);
+    bell_ring(w);
+}
+
+void watch_wait(struct rank_watch *w, int whom) { atomic_store_explicit(&w->waits_for, whom, memory_order_relaxed); }
+
+int watch_culprit(struct rank_watch *w, int whom) {
+    pthread_mutex_lock(&w->lock);
+    for (int i = 0; i < w->size; i++) {
+        int next = w->peers[whom].waits_for;
+        if (next < 0 || next >= w->size || next == w->rank) break;
+        whom = next;
+    }
+    pthread_mutex_unlock(&w->lock);
+    return whom;
+}
+
+/* The thread says what there is to say before it ends. */
+void watch_close(struct rank_watch *w) {
+    if (w == NULL) return;
+    pthread_mutex_lock(&w->lock);
+    w->closing = true;
+    pthread_mutex_unlock(&w->lock);
+    bell_ring(w);
+    pthread_join(w->thread, NULL);
+    watch_free(w);
+}
