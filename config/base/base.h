@@ -21,7 +21,7 @@ enum status {
     STATUS_CORRUPT,     /* a file fails verification */
     STATUS_IO,          /* the operating system refused: errno is in the text */
     STATUS_NO_MEMORY,   /* HTTP 503 */
-    STATUS_DEVICE,      /* the backend failed and does not heal: HTTP 500, the engine drains */
+    STATUS_DEVICE,      /* the backend failed and does not heal: HTTP 503, the engine drains */
     STATUS_INTERNAL     /* HTTP 500 */
 };
 

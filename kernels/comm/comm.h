@@ -71,15 +71,15 @@ static inline int gathered_col(int whole, int part, int r) { return min_int(r * 
 enum comm_kind { COMM_AUTO, COMM_SINGLE, COMM_THREADS, COMM_MPI, COMM_SOCKETS, COMM_NCCL };
 
 struct comm_options {
-    int kind;               /* enum comm_kind */
-    int size;               /* ranks of a group */
-    int stages;             /* groups; size * stages is at most COMM_MAX_RANKS */
-    double timeout;         /* seconds that one rank waits for another to start, and for it to come further */
+    int kind;       /* enum comm_kind */
+    int size;       /* ranks of a group */
+    int stages;     /* groups; size * stages is at most COMM_MAX_RANKS */
+    double timeout; /* seconds that one rank waits for another to start, and for it to come further */
     /* sockets: */
     const char *rendezvous;  /* host:port where rank 0 listens; NULL or empty: another kind */
     const char *secret_file; /* with the same secret for all ranks; NULL or empty: no other machine can come */
-    const char *host;        /* the address at which other ranks reach this one; NULL or empty: with which it reaches 0 */
-    int rank;                /* which rank this is */
+    const char *host; /* the address at which other ranks reach this one; NULL or empty: with which it reaches 0 */
+    int rank;         /* which rank this is */
 };
 
 /* Opens the ranks of this process: out [COMM_MAX_RANKS] gets *n of them: all with threads, else one. COMM_AUTO

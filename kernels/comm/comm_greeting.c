@@ -30,7 +30,7 @@ void seat_name_machine(struct seat *s) {
         if (strchr(allowed, *c) == NULL) *c = '-';
 }
 
-/* Who proves comes first, so that the proof of one side is never that of the other. */
+/* The side that proves comes first, so that its proof is never that of the other. */
 static void proof_make(char proof[PROOF_TEXT], const char *side, const char *nonce, struct text_span text,
                        struct text_span secret) {
     uint8_t code[SHA256_BYTES];

@@ -11,7 +11,7 @@
 struct transport {
     const struct transport_ops *ops;
     int rank, size;
-    char machine[256];    /* ranks that call it the same share its CPUs, and take its GPUs in turn */
+    char machine[256]; /* ranks that call it the same share its CPUs, and take its GPUs in turn */
     /* Of the ranks, for errors: "rank 1 on b". */
     char names[COMM_MAX_RANKS][RANK_NAME];
     bool unnamed;         /* the transport leaves the names to comm_open_pairs */

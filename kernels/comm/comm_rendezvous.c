@@ -1,7 +1,7 @@
 /* kernels/comm/comm_rendezvous.c: the meeting of ranks. See comm_rendezvous.h.
  *
- * Rank k connects to rank 0 and says who it is and where it listens. When all have come, rank 0 tells everyone where all
- * are, and each rank connects to those between 0 and itself. */
+ * Rank k connects to rank 0 and says who it is and where it listens. When all have come, rank 0 tells everyone where
+ * all are, and each rank connects to those between 0 and itself. */
 #include "kernels/comm/comm_rendezvous.h"
 
 #include <poll.h>
@@ -57,8 +57,8 @@ static enum status secret_read(struct meeting *m, struct error *e) {
     while (m->secret.size > 0 && strchr("\r\n", m->secret.data[m->secret.size - 1])) m->secret.size--;
     if (m->secret.size >= SECRET_LEAST) return STATUS_OK;
     return error_set(e, STATUS_INVALID,
-                     "parallel.secret_file %s has %zu bytes; %d is the least. openssl rand -hex 32 makes a secret", path,
-                     m->secret.size, SECRET_LEAST);
+                     "parallel.secret_file %s has %zu bytes; %d is the least. openssl rand -hex 32 makes a secret",
+                     path, m->secret.size, SECRET_LEAST);
 }
 
 /* Fails where others than this machine's users could come. */
@@ -99,19 +99,20 @@ static void guest_refuse(struct meeting *m, int i, const char *why) {
     guest_remove(m, i);
 }
 
-static void guest_accept(struct meeting *m) {
+/* False when nobody is at the door. */
+static bool guest_accept(struct meeting *m) {
     struct buffer text = {0};
     struct error e;
     int fd = tcp_accept(m->listener, m->o->timeout);
-    if (fd < 0) return;
+    if (fd < 0) return false;
     if (m->n == GUESTS) guest_refuse(m, 0, NULL);
     struct guest *g = &m->guests[m->n];
     *g = (struct guest){.fd = fd, .until = greeting_deadline(m)};
     m->n++;
     if (nonce_make(g->nonce, &e) == STATUS_OK) challenge_print(&text, g->nonce);
-    if (text.size == 0 || !tcp_write(fd, (struct text_span){text.data, text.size}, 0))
-        guest_refuse(m, m->n - 1, NULL);
+    if (text.size == 0 || !tcp_write(fd, (struct text_span){text.data, text.size}, 0)) guest_refuse(m, m->n - 1, NULL);
     buffer_free(&text);
+    return true;
 }
 
 /* True when the guest has said all that it is to say; one that says something else is gone. */
@@ -128,12 +129,17 @@ static bool guest_listen(struct meeting *m, int i) {
     return whole;
 }
 
+static int poll_milliseconds(const struct meeting *m) {
+    double left = m->deadline - time_now();
+    return left > 1e-3 * POLL_MS ? POLL_MS : max_int(0, (int)(1e3 * left) + 1);
+}
+
 /* A guest with the secret, which is a rank: its socket, and what it said. -1 when none has come within POLL_MS. */
 static int rank_accept(struct meeting *m, struct greeting *greeting) {
     struct pollfd polled[GUESTS + 1] = {{.fd = m->listener, .events = POLLIN}};
     bool proven;
     for (int i = 0; i < m->n; i++) polled[i + 1] = (struct pollfd){.fd = m->guests[i].fd, .events = POLLIN};
-    if (poll(polled, (nfds_t)m->n + 1, POLL_MS) < 0) return -1;
+    if (poll(polled, (nfds_t)m->n + 1, poll_milliseconds(m)) < 0) return -1;
     for (int i = m->n - 1; i >= 0; i--) {
         struct guest *g = &m->guests[i];
         if (polled[i + 1].revents == 0 && time_now() >= g->until) guest_refuse(m, i, NULL);
@@ -148,7 +154,7 @@ static int rank_accept(struct meeting *m, struct greeting *greeting) {
             return fd;
         }
     }
-    if (polled[0].revents) guest_accept(m);
+    for (int i = 0; i < GUESTS && polled[0].revents && guest_accept(m); i++) continue;
     return -1;
 }
 
@@ -185,16 +191,25 @@ static int ranks_count_missing(struct meeting *m) {
     return missing;
 }
 
+static void ranks_print_missing(struct meeting *m, struct buffer *out, bool came, const char *words) {
+    size_t before = out->size;
+    for (int r = m->o->rank + 1; r < m->size; r++) {
+        if (!rank_is_missing(m, r) || (m->links->seats[r].machine[0] != '\0') != came) continue;
+        if (out->size == before) buffer_append_string(out, words);
+        buffer_printf(out, " %d", r);
+    }
+}
+
 static enum status ranks_missing_error(struct meeting *m, struct error *e) {
     struct buffer missing = {0};
-    for (int r = m->o->rank + 1; r < m->size; r++)
-        if (rank_is_missing(m, r)) buffer_printf(&missing, " %d", r);
+    ranks_print_missing(m, &missing, false, "; did not come:");
+    ranks_print_missing(m, &missing, true,
+                        m->o->rank == 0 ? "; came and ended:" : "; met rank 0 and cannot reach this one:");
     if (m->strangers > 0)
         buffer_printf(&missing, "; %d connections were refused, the last from %s", m->strangers, m->last_address);
     error_set(e, STATUS_IO,
-              "rank %d on %s waited %g s (parallel.timeout) at %s port %s; of %d ranks there did not come:%.400s",
-              m->o->rank, m->self.machine, m->o->timeout, m->self.address, m->self.port, m->size,
-              missing.data ? missing.data : " none");
+              "rank %d on %s waited %g s (parallel.timeout) at %s port %s for the others of %d ranks%.400s", m->o->rank,
+              m->self.machine, m->o->timeout, m->self.address, m->self.port, m->size, missing.data ? missing.data : "");
     buffer_free(&missing);
     return e->status;
 }
@@ -216,9 +231,10 @@ static enum status rank_check(const struct meeting *m, const struct greeting *g,
         return error_set(e, STATUS_INVALID, "another process came as rank %d; ranks are 0 .. %d", g->rank, m->size - 1);
     int there = m->links->sockets[g->channel][g->rank];
     if (there >= 0 && !tcp_ended(there))
-        return error_set(e, STATUS_INVALID,
-                         "two processes came as rank %d, on %s (%s) and on %s (%s): give each a parallel.rank of its own",
-                         g->rank, seat->machine, seat->address, g->seat.machine, g->seat.address);
+        return error_set(
+            e, STATUS_INVALID,
+            "two processes came as rank %d, on %s (%s) and on %s (%s): give each a parallel.rank of its own", g->rank,
+            seat->machine, seat->address, g->seat.machine, g->seat.address);
     return STATUS_OK;
 }
 
@@ -255,8 +271,7 @@ static enum status meeting_lead(struct meeting *m, struct error *e) {
         seats_print(&text, m->links->seats, m->size);
     for (int r = 1; r < m->size; r++) {
         int fd = m->links->sockets[CHANNEL_DATA][r];
-        bool sent =
-            fd >= 0 && tcp_write(fd, (struct text_span){text.data, text.size}, greeting_deadline(m));
+        bool sent = fd >= 0 && tcp_write(fd, (struct text_span){text.data, text.size}, greeting_deadline(m));
         if (!sent && !status)
             status = error_set(e, STATUS_IO, "rank %d on %s (%s) ended when all ranks had come", r,
                                m->links->seats[r].machine, m->links->seats[r].address);
@@ -302,25 +317,38 @@ static enum status rank_join_channel(struct meeting *m, int *fd, int channel, co
     return rank_greet(m, *fd, channel, e);
 }
 
+/* Where all others are, or why nothing comes of the meeting. */
+static enum status seats_receive(struct meeting *m, double deadline, struct error *e) {
+    char text[LIST_MOST];
+    if (!tcp_read(m->links->sockets[CHANNEL_DATA][0], text, sizeof text, deadline))
+        return error_set(e, STATUS_IO, "it ended the connection");
+    return seats_read(m->links->seats, m->size, text, e);
+}
+
 /* All connections to a rank before this one. After STATUS_INVALID there is no use in another attempt. */
 static enum status rank_join(struct meeting *m, int r, const struct seat *seat, struct error *e) {
+    enum { REASON_S = 1 };
     enum status status = STATUS_OK;
+    struct error why;
     for (int c = 0; c < CHANNELS && status == STATUS_OK; c++)
         status = rank_join_channel(m, &m->links->sockets[c][r], c, seat, e);
+    /* Rank 0 may have given the meeting up meanwhile; it says so on the first connection. */
+    bool unclear = status != STATUS_OK && status != STATUS_INVALID;
+    if (unclear && r == 0 && m->links->sockets[CHANNEL_DATA][0] >= 0 &&
+        seats_receive(m, time_now() + REASON_S, &why) == STATUS_INVALID) {
+        *e = why;
+        status = e->status;
+    }
     for (int c = 0; c < CHANNELS && status; c++) tcp_close(&m->links->sockets[c][r]);
     return status;
 }
 
 /* One attempt: the connections to rank 0, and where all others are. Waits as long as rank 0 is there. */
 static enum status leader_meet(struct meeting *m, struct error *e) {
-    char text[LIST_MOST];
     if (rank_join(m, 0, &m->leader, e)) return e->status;
-    int fd = m->links->sockets[CHANNEL_DATA][0];
-    if (!tcp_wait(fd, POLLIN, m->deadline))
+    if (!tcp_wait(m->links->sockets[CHANNEL_DATA][0], POLLIN, m->deadline))
         return error_set(e, STATUS_IO, "it is there, and not all other ranks have come");
-    if (!tcp_read(fd, text, sizeof text, greeting_deadline(m)))
-        return error_set(e, STATUS_IO, "it ended the connection");
-    return seats_read(m->links->seats, m->size, text, e);
+    return seats_receive(m, greeting_deadline(m), e);
 }
 
 /* Connections to the ranks before this one, and from those behind it. */

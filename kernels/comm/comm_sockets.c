@@ -8,9 +8,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "kernels/comm/comm_tcp.h"
 #include "kernels/comm/comm_pairs.h"
 #include "kernels/comm/comm_rendezvous.h"
+#include "kernels/comm/comm_tcp.h"
 
 /* SLEEP_MS is the longest wait for something to move, so that time limits are looked at. GRACE_S is the time that the
  * reason may take to come when a connection has ended already. */

@@ -39,7 +39,7 @@ struct rank_watch {
     double silence; /* seconds after which a rank is lost */
     double clock;   /* seconds, without those in which this process was stopped */
     double last, beat;
-    int bell; /* rung when the thread has something to do */
+    int bell;  /* rung when the thread has something to do */
     bool told; /* the others know of the failure */
     pthread_t thread;
     pthread_mutex_t lock;
@@ -110,15 +110,15 @@ static void silence_notice(struct rank_watch *w) {
     char text[TEXT];
     int n = 0;
     bool lost = false;
-    for (int r = 0; r < w->size; r++)
-        lost = lost || (w->peers[r].fd >= 0 && w->clock - w->peers[r].heard > w->silence);
+    for (int r = 0; r < w->size; r++) lost = lost || (w->peers[r].fd >= 0 && w->clock - w->peers[r].heard > w->silence);
     if (!lost) return;
     n = snprintf(text, sizeof text, "%s heard nothing for %.3g s from", w->names[w->rank], w->silence);
     for (int r = 0; r < w->size && n < (int)sizeof text - RANK_NAME; r++) {
         if (w->peers[r].fd < 0 || w->clock - w->peers[r].heard <= w->silence / 2) continue;
         n += snprintf(text + n, sizeof text - (size_t)n, " %s,", w->names[r]);
     }
-    snprintf(text + n, sizeof text - (size_t)n, " which hangs or cannot be reached (parallel.timeout %g s)", w->timeout);
+    snprintf(text + n, sizeof text - (size_t)n, " which hangs or cannot be reached (parallel.timeout %g s)",
+             w->timeout);
     failure_set(w, text);
 }
 

@@ -1,6 +1,6 @@
-/* kernels/comm/comm_watch.h: ranks that are processes watch each other, over connections of their own and by a thread of
- * their own. So a rank that computes or waits is told from one that has ended or cannot be reached, and all ranks learn
- * one reason for the end: that of whoever noticed first.
+/* kernels/comm/comm_watch.h: ranks that are processes watch each other, over connections of their own and by a thread
+ * of their own. So a rank that computes or waits is told from one that has ended or cannot be reached, and all ranks
+ * learn one reason for the end: that of whoever noticed first.
  *
  * Each rank says to each other several times within the time limit that it is there, and for whom it waits. */
 #pragma once

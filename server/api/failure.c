@@ -27,7 +27,7 @@ bool failure_from_error(struct failure *f, const struct error *e) {
         case STATUS_CANCELLED: http = 503, code = "cancelled", retry_after = 1; break;
         case STATUS_UNSUPPORTED: http = 501, code = "not_implemented"; break;
         case STATUS_NO_MEMORY: http = 503, code = "out_of_memory", retry_after = 1; break;
-        case STATUS_DEVICE: code = "device_failed"; break;
+        case STATUS_DEVICE: http = 503, code = "device_failed", retry_after = 1; break;
         case STATUS_OK:
         case STATUS_CORRUPT:
         case STATUS_IO:

@@ -71,9 +71,10 @@ static const struct option_row parallel_rows[] = {
     OPTION_PATH(struct parallel_settings, secret_file,
                 "with parallel.rendezvous: file with a secret that is the same for all ranks; needed between machines"),
     OPTION_INT(struct parallel_settings, rank, 0, 0, 63, "with parallel.rendezvous: which rank this process is"),
-    OPTION_TEXT(struct parallel_settings, host, "",
-                "with parallel.rendezvous: the address at which other ranks reach this one; empty: the one with which it "
-                "reaches rank 0, for rank 0 that of parallel.rendezvous"),
+    OPTION_TEXT(
+        struct parallel_settings, host, "",
+        "with parallel.rendezvous: the address at which other ranks reach this one; empty: the one with which it "
+        "reaches rank 0, for rank 0 that of parallel.rendezvous"),
 };
 const struct option_section parallel_section = {"parallel", parallel_rows, (int)ARRAY_COUNT(parallel_rows)};
 

@@ -195,8 +195,11 @@ static void emit(struct engine *x) {
 
 /* A failed step ends everyone who was in it; a failed device ends everyone. */
 static void fail_step(struct engine *x, const struct error *e) {
+    struct error told = *e;
     log_error("a step of %d sequences failed: %s", x->step.n, e->text);
-    for (int i = 0; i < x->step.n; i++) sequence_finish(x->step.sequences[i], FINISH_ERROR, e);
+    if (e->status == STATUS_DEVICE) /* names of machines are not for clients */
+        error_set(&told, STATUS_DEVICE, "the device has failed; the server must be started again");
+    for (int i = 0; i < x->step.n; i++) sequence_finish(x->step.sequences[i], FINISH_ERROR, &told);
     if (e->status != STATUS_DEVICE) return;
     pthread_mutex_lock(&x->lock);
     x->failed = true;

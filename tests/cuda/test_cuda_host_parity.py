@@ -2,10 +2,14 @@
 import os
 import pathlib
 import subprocess
+import sys
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+import ports
+
 BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
 GOLDEN = ROOT / "tests/golden"
 FOLDERS = sorted(p.parent for p in (GOLDEN / "retro").glob("*/config.json"))
@@ -46,10 +50,10 @@ def test_bf16_stays_near(folders):
 
 
 @pytest.mark.parametrize("folder", [FOLDERS[0], T5[0], GOLDEN / "hf/olmo2"], ids=["retro", "t5", "olmo2"])
-def test_two_ranks(folder, tmp_path):
+def test_two_ranks(folder):
     """Two processes, each with an emulated device of its own, share heads, MLP and vocabulary."""
     command = [BUILD / "cuda_host/retro-eval", "parity", "--tolerance", "2e-4", "--set", "model.device=cuda-host",
-               "--set", "parallel.tensor=2", "--set", f"parallel.rendezvous={tmp_path / 'ranks'}"]
+               "--set", "parallel.tensor=2", "--set", f"parallel.rendezvous=127.0.0.1:{ports.find(2)}"]
     ranks = [subprocess.Popen([*command, "--set", f"parallel.rank={rank}", folder], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True) for rank in range(2)]
     outputs = [rank.communicate(timeout=300) for rank in ranks]

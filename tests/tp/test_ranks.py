@@ -8,12 +8,15 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+import ports
 BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
 MODEL = ROOT / "models/retro-docs"
 CONFIG = json.loads((MODEL / "config.json").read_text())
@@ -47,14 +50,18 @@ def parity(comm, tensor, pipeline, *folders):
                           capture_output=True, text=True, env=ENVIRONMENT, timeout=300)
 
 
-def parity_one_by_one(tensor, pipeline, meet, *folders):
+def meeting(n):
+    return f"127.0.0.1:{ports.find(n)}"
+
+
+def parity_one_by_one(tensor, pipeline, *folders):
+    meet = meeting(tensor * pipeline)
     ranks = [subprocess.Popen([*parity_command(parallel__tensor=tensor, parallel__pipeline=pipeline,
                                                parallel__rendezvous=meet, parallel__rank=r), *folders],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
              for r in reversed(range(tensor * pipeline))]
     outputs = [r.communicate(timeout=300) for r in ranks]
     assert all(r.returncode == 0 for r in ranks), outputs
-    assert not meet.exists()
     return outputs[-1][0]
 
 
@@ -64,7 +71,7 @@ class Server:
         values = {"model.path": MODEL, "server.port": 0, "server.max_sequences": 3, "parallel.tensor": tensor,
                   "parallel.pipeline": pipeline, "parallel.comm": comm, **values}
         if comm == "sockets":
-            values["parallel.rendezvous"] = folder / "ranks"
+            values["parallel.rendezvous"] = meeting(n)
         self.logs, self.processes = [], []
         for rank in range(n if comm == "sockets" else 1):
             if comm == "sockets":
@@ -96,7 +103,7 @@ class Server:
         response = connection.getresponse()
         body = response.read()
         connection.close()
-        assert response.status == 200, body
+        assert response.status == 200, f"{response.status} {body}"
         return json.loads(body)["choices"]
 
     def complete(self, **fields):
@@ -155,9 +162,9 @@ def test_reference_logits_under_mpirun(tensor, pipeline):
 
 
 @pytest.mark.parametrize("tensor, pipeline", [(2, 1), (1, 2), (2, 2)])
-def test_reference_logits_one_by_one(tmp_path, tensor, pipeline):
-    """Ranks that meet at a file, once for each model, give what threads give."""
-    output = parity_one_by_one(tensor, pipeline, tmp_path / "ranks", *FOLDERS[:2])
+def test_reference_logits_one_by_one(tensor, pipeline):
+    """Ranks that meet at an address, once for each model, give what threads give."""
+    output = parity_one_by_one(tensor, pipeline, *FOLDERS[:2])
     assert output.endswith(" 0 failed\n") and output == parity("threads", tensor, 1, *FOLDERS[:2]).stdout
 
 
@@ -252,6 +259,9 @@ def stop_while_serving(server, rank, how):
     for client in clients:
         client.join(30)
     assert all(statuses) and len(broken) == len(clients), server.log()
+    if rank != 0 and not server.mpi:
+        said = "".join(map(str, broken))
+        assert "503 " in said and "device_failed" in said and "127.0.0.1" not in said and "500 " not in said, said
     return seconds
 
 
@@ -273,7 +283,7 @@ def test_a_killed_rank_ends_those_started_one_by_one(start, tensor, pipeline, ra
     server = start("sockets", tensor, pipeline)
     assert stop_while_serving(server, rank, signal.SIGKILL) < 30
     for r, log in enumerate(server.logs):
-        assert r == rank or re.search(r"rank \d+ of \d+ lost rank \d+", log.read_text()), server.log()
+        assert r == rank or re.search(rf" lost rank {rank} on [\w.-]+ \(127.0.0.1\)", log.read_text()), server.log()
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -291,7 +301,9 @@ def test_a_killed_rank_is_noticed_without_work(start, rank):
 def test_a_hanging_rank_ends_the_job(start, comm, tensor, pipeline, rank):
     server = start(comm, tensor, pipeline, **{"parallel.timeout": 5})
     assert stop_while_serving(server, rank, signal.SIGSTOP) < 60
-    assert "waited 5 s for the others (parallel.timeout)" in server.log()
+    seen = "heard nothing for 3.75 s from" if comm == "sockets" else r"waited 5 s \(parallel.timeout\) for"
+    for log in [log for r, log in enumerate(server.logs) if server.mpi or r != rank]:
+        assert re.search(rf"{seen} rank {rank} on ", log.read_text()), server.log()
 
 
 def changed_config(tmp_path):
@@ -349,27 +361,28 @@ def sharded(tmp_path):
 CHECKSUM = "[0-9a-f]{16}"
 DIFFERENT = [
     (dict(parallel__tensor=1, parallel__pipeline=2), FOLDERS[0],
-     r"rank 1:? has parallel.tensor 1, parallel.pipeline 2; rank 0 has parallel.tensor 2, parallel.pipeline 1"),
-    (dict(parallel__tensor=2, model__dtype="bf16"), FOLDERS[0], r"rank 1: has model.dtype bf16; rank 0 has model.dtype auto"),
+     r"rank 1.* has parallel.tensor 1, parallel.pipeline 2; rank 0 has parallel.tensor 2, parallel.pipeline 1"),
+    (dict(parallel__tensor=2, model__dtype="bf16"), FOLDERS[0], r"rank 1 on .*: has model.dtype bf16; rank 0 has model.dtype auto"),
     (dict(parallel__tensor=2, server__max_context=64), FOLDERS[0],
-     r"rank 1: has server.max_context 64; rank 0 has server.max_context 0. Give all ranks the same"),
-    (dict(parallel__tensor=2), changed_config, rf"rank 1: has a config.json with checksum {CHECKSUM}; rank 0 has a config"),
+     r"rank 1 on .*: has server.max_context 64; rank 0 has server.max_context 0. Give all ranks the same"),
+    (dict(parallel__tensor=2), changed_config, rf"rank 1 on .*: has a config.json with checksum {CHECKSUM}; rank 0 has a config"),
     (dict(parallel__tensor=2), changed_weights,
-     rf"rank 1: has weights with checksum {CHECKSUM}; rank 0 has weights with checksum {CHECKSUM}. Give all ranks the same"),
+     rf"rank 1 on .*: has weights with checksum {CHECKSUM}; rank 0 has weights with checksum {CHECKSUM}. Give all ranks the same"),
     (dict(parallel__tensor=2), other_form,
-     rf"rank 1: has \d+ tensors of [0-9.]+ MB with names, types and shapes of checksum {CHECKSUM}; rank 0 has \d+ tensors"),
-    (dict(parallel__tensor=2), packed, r"rank 1: has model.packed, \d+ tensors .*; rank 0 has \d+ tensors"),
-    (dict(parallel__tensor=2), ROOT / "no/such/folder", r"rank 1: has no model: .*no/such/folder/config.json"),
+     rf"rank 1 on .*: has \d+ tensors of [0-9.]+ MB with names, types and shapes of checksum {CHECKSUM}; rank 0 has \d+ tensors"),
+    (dict(parallel__tensor=2), packed, r"rank 1 on .*: has model.packed, \d+ tensors .*; rank 0 has \d+ tensors"),
+    (dict(parallel__tensor=2), ROOT / "no/such/folder", r"rank 1 on .*: has no model: .*no/such/folder/config.json"),
 ]
 
 
-def start_two(tmp_path, comm, *commands, before=()):
+def start_two(comm, *commands, before=()):
     """Two ranks with a command each, `before` before that of rank 1: mpirun, or both processes."""
     if comm == "mpi":
         jobs = [[*launcher("mpi", 1), *commands[0], ":", "-n", "1", *before, *commands[1]]]
     else:
+        meet = meeting(len(commands))
         jobs = [[*(before if r else []), *command[:2],
-                 *options(parallel__rendezvous=tmp_path / "ranks", parallel__rank=r), *command[2:]]
+                 *options(parallel__rendezvous=meet, parallel__rank=r), *command[2:]]
                 for r, command in enumerate(commands)]
     return [subprocess.Popen(job, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT)
             for job in jobs]
@@ -379,7 +392,7 @@ def start_two(tmp_path, comm, *commands, before=()):
 @pytest.mark.parametrize("values, folder, words", DIFFERENT)
 def test_ranks_with_other_options(tmp_path, comm, values, folder, words):
     """All end, and say what differs."""
-    for job in start_two(tmp_path, comm, [*parity_command(parallel__tensor=2), FOLDERS[0]],
+    for job in start_two(comm, [*parity_command(parallel__tensor=2), FOLDERS[0]],
                          [*parity_command(**values), folder(tmp_path) if callable(folder) else folder]):
         errors = job.communicate(timeout=60)[1]
         assert job.returncode != 0 and re.search(words, errors), errors
@@ -387,7 +400,7 @@ def test_ranks_with_other_options(tmp_path, comm, values, folder, words):
 
 def test_the_same_model_in_shards(tmp_path):
     command = [*parity_command(parallel__tensor=2), FOLDERS[0]]
-    for job in start_two(tmp_path, "sockets", command, [*command[:-1], sharded(tmp_path)]):
+    for job in start_two("sockets", command, [*command[:-1], sharded(tmp_path)]):
         output, errors = job.communicate(timeout=60)
         assert job.returncode == 0, errors
 
@@ -417,7 +430,7 @@ def test_a_rank_that_loads_slowly(tmp_path, comm):
     """For longer than the others wait for one that hangs."""
     command = [*parity_command(parallel__tensor=2, parallel__timeout=2), FOLDERS[0]]
     begin = time.monotonic()
-    jobs = start_two(tmp_path, comm, command, command, before=loading(tmp_path, "SLOW=60000"))
+    jobs = start_two(comm, command, command, before=loading(tmp_path, "SLOW=60000"))
     for job in jobs:
         output, errors = job.communicate(timeout=120)
         assert job.returncode == 0, errors
@@ -429,21 +442,21 @@ def test_a_rank_that_loads_slowly(tmp_path, comm):
 def test_a_rank_that_hangs_loading(tmp_path, comm, at):
     """When its weights are compared, measured and loaded."""
     command = [*parity_command(parallel__tensor=2, parallel__timeout=2), FOLDERS[0]]
-    jobs = start_two(tmp_path, comm, command, command, before=loading(tmp_path, f"HANG_AT={at}"))
+    jobs = start_two(comm, command, command, before=loading(tmp_path, f"HANG_AT={at}"))
     errors, seconds = wait_for_others(jobs, 1 if comm == "sockets" else None)
-    assert "rank 0 of 2 waited 2 s for rank 1, which hangs or has not started (parallel.timeout)" in errors
+    assert re.search(r"rank 0 on .* waited 2 s \(parallel.timeout\) for rank 1 on .*, which hangs", errors), errors
     assert seconds < 20
 
 
 @pytest.mark.parametrize("does", ["exec sleep 100", "exit 0"])
 @pytest.mark.parametrize("comm, words", [
-    ("sockets", "of 2 ranks there did not come: 1"),
+    ("sockets", "for the others of 2 ranks; did not come: 1"),
     pytest.param("mpi", "waited 2 s (parallel.timeout) for all processes of the MPI job to start", marks=needs_mpi),
 ])
 def test_a_rank_that_does_not_start(tmp_path, comm, words, does):
     """mpirun may be the first to see that a process has gone."""
     command = [*parity_command(parallel__tensor=2, parallel__timeout=2, parallel__comm=comm), FOLDERS[0]]
-    jobs = start_two(tmp_path, comm, command, command, before=["sh", "-c", does, "sh"])
+    jobs = start_two(comm, command, command, before=["sh", "-c", does, "sh"])
     errors, seconds = wait_for_others(jobs, 1 if comm == "sockets" else None)
     seen = [words, "mpirun has exited due to process rank 1"] if does == "exit 0" else [words]
     assert any(text in errors for text in seen) and seconds < 20, errors

@@ -5,6 +5,7 @@
 
 #include "config/base/data_url.h"
 #include "config/base/line.h"
+#include "config/base/sha256.h"
 #include "config/base/utf8.h"
 #include "config/json/json_value.h"
 #include "tests/folder.h"
@@ -336,13 +337,36 @@ static void test_data_url(void **state) {
     refuse_data_url("data:;base64,AAAAA", 9, STATUS_INVALID, "no base64");
 }
 
+/* RFC 4231, test case 2. */
+static void test_authentication(void **state) {
+    (void)state;
+    static const uint8_t expected[SHA256_BYTES] = {0x5b, 0xdc, 0xc1, 0x46, 0xbf, 0x60, 0x75, 0x4e, 0x6a, 0x04, 0x24,
+                                                   0x26, 0x08, 0x95, 0x75, 0xc7, 0x5a, 0x00, 0x3f, 0x08, 0x9d, 0x27,
+                                                   0x39, 0x83, 0x9d, 0xec, 0x58, 0xb9, 0x64, 0xec, 0x38, 0x43};
+    const struct text_span parts[] = {{"what do ya want ", 16}, {"for nothing?", 12}};
+    uint8_t code[SHA256_BYTES];
+    sha256_authenticate((struct text_span){"Jefe", 4}, parts, 2, code);
+    assert_memory_equal(code, expected, sizeof code);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_error_set),    cmocka_unit_test(test_error_errno),   cmocka_unit_test(test_error_prefix),
-        cmocka_unit_test(test_utf8),         cmocka_unit_test(test_line_escape),   cmocka_unit_test(test_overflow),
-        cmocka_unit_test(test_buffer),       cmocka_unit_test(test_buffer_growth), cmocka_unit_test(test_path_name),
-        cmocka_unit_test(test_file_read),    cmocka_unit_test(test_irregular),     cmocka_unit_test(test_map),
-        cmocka_unit_test(test_array_growth), cmocka_unit_test(test_json_lines),    cmocka_unit_test(test_data_url),
+        cmocka_unit_test(test_authentication),
+        cmocka_unit_test(test_error_set),
+        cmocka_unit_test(test_error_errno),
+        cmocka_unit_test(test_error_prefix),
+        cmocka_unit_test(test_utf8),
+        cmocka_unit_test(test_line_escape),
+        cmocka_unit_test(test_overflow),
+        cmocka_unit_test(test_buffer),
+        cmocka_unit_test(test_buffer_growth),
+        cmocka_unit_test(test_path_name),
+        cmocka_unit_test(test_file_read),
+        cmocka_unit_test(test_irregular),
+        cmocka_unit_test(test_map),
+        cmocka_unit_test(test_array_growth),
+        cmocka_unit_test(test_json_lines),
+        cmocka_unit_test(test_data_url),
     };
     return cmocka_run_group_tests(tests, folder_set_up, folder_tear_down);
 }
