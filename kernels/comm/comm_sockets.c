@@ -161,8 +161,12 @@ static enum status sockets_join(struct sockets *s, const struct comm_options *o,
     }
     machine_print(t->machine, sizeof t->machine, &links->seats[o->rank]);
     memcpy(s->fds, links->sockets[CHANNEL_DATA], sizeof s->fds);
-    enum status status = watch_open(&s->watch, t->rank, t->size, links->sockets[CHANNEL_WATCH],
-                                    (const char(*)[RANK_NAME])t->names, o->timeout, e);
+    const struct watched_ranks watched = {.rank = t->rank,
+                                          .size = t->size,
+                                          .sockets = links->sockets[CHANNEL_WATCH],
+                                          .names = (const char(*)[RANK_NAME])t->names,
+                                          .timeout = o->timeout};
+    enum status status = watch_open(&s->watch, &watched, e);
     for (int r = 0; r < t->size && status; r++) tcp_close(&s->fds[r]);
     free(links);
     return status;

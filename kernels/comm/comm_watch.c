@@ -33,9 +33,7 @@ struct watched_peer {
 };
 
 struct rank_watch {
-    int rank, size;
-    const char (*names)[RANK_NAME];
-    double timeout;
+    struct watched_ranks ranks;
     double silence; /* seconds after which a rank is lost */
     double clock;   /* seconds, without those in which this process was stopped */
     double last, beat;
@@ -62,8 +60,8 @@ static void failure_set(struct rank_watch *w, const char *text) {
 static void peer_lose(struct rank_watch *w, int r, const char *why) {
     char text[TEXT];
     struct watched_peer *peer = &w->peers[r];
-    snprintf(text, sizeof text, "%s lost %s, which has ended or cannot be reached: %s", w->names[w->rank], w->names[r],
-             why);
+    snprintf(text, sizeof text, "%s lost %s, which has ended or cannot be reached: %s", w->ranks.names[w->ranks.rank],
+             w->ranks.names[r], why);
     if (!peer->left) failure_set(w, text);
     close(peer->fd);
     peer->fd = -1;
@@ -102,7 +100,7 @@ static void peer_send(struct rank_watch *w, int r, char kind) {
 }
 
 static void peers_tell(struct rank_watch *w, char kind) {
-    for (int r = 0; r < w->size; r++) peer_send(w, r, kind);
+    for (int r = 0; r < w->ranks.size; r++) peer_send(w, r, kind);
 }
 
 /* A network that has gone silences several at once: all of them are named. */
@@ -110,15 +108,16 @@ static void silence_notice(struct rank_watch *w) {
     char text[TEXT];
     int n = 0;
     bool lost = false;
-    for (int r = 0; r < w->size; r++) lost = lost || (w->peers[r].fd >= 0 && w->clock - w->peers[r].heard > w->silence);
+    for (int r = 0; r < w->ranks.size; r++)
+        lost = lost || (w->peers[r].fd >= 0 && w->clock - w->peers[r].heard > w->silence);
     if (!lost) return;
-    n = snprintf(text, sizeof text, "%s heard nothing for %.3g s from", w->names[w->rank], w->silence);
-    for (int r = 0; r < w->size && n < (int)sizeof text - RANK_NAME; r++) {
+    n = snprintf(text, sizeof text, "%s heard nothing for %.3g s from", w->ranks.names[w->ranks.rank], w->silence);
+    for (int r = 0; r < w->ranks.size && n < (int)sizeof text - RANK_NAME; r++) {
         if (w->peers[r].fd < 0 || w->clock - w->peers[r].heard <= w->silence / 2) continue;
-        n += snprintf(text + n, sizeof text - (size_t)n, " %s,", w->names[r]);
+        n += snprintf(text + n, sizeof text - (size_t)n, " %s,", w->ranks.names[r]);
     }
     snprintf(text + n, sizeof text - (size_t)n, " which hangs or cannot be reached (parallel.timeout %g s)",
-             w->timeout);
+             w->ranks.timeout);
     failure_set(w, text);
 }
 
@@ -126,16 +125,16 @@ static void silence_notice(struct rank_watch *w) {
 static void watch_rest(struct rank_watch *w) {
     struct pollfd polled[COMM_MAX_RANKS + 1];
     uint64_t rung;
-    for (int r = 0; r < w->size; r++) polled[r] = (struct pollfd){.fd = w->peers[r].fd, .events = POLLIN};
-    polled[w->size] = (struct pollfd){.fd = w->bell, .events = POLLIN};
+    for (int r = 0; r < w->ranks.size; r++) polled[r] = (struct pollfd){.fd = w->peers[r].fd, .events = POLLIN};
+    polled[w->ranks.size] = (struct pollfd){.fd = w->bell, .events = POLLIN};
     pthread_mutex_unlock(&w->lock);
-    int ready = poll(polled, (nfds_t)w->size + 1, (int)(1e3 * w->silence / BEATS));
+    int ready = poll(polled, (nfds_t)w->ranks.size + 1, (int)(1e3 * w->silence / BEATS));
     pthread_mutex_lock(&w->lock);
     double now = time_now();
     w->clock += now - w->last < LONGEST_LOOK ? now - w->last : LONGEST_LOOK;
     w->last = now;
-    if (ready > 0 && polled[w->size].revents && read(w->bell, &rung, sizeof rung) < 0) return;
-    for (int r = 0; r < w->size && ready > 0; r++)
+    if (ready > 0 && polled[w->ranks.size].revents && read(w->bell, &rung, sizeof rung) < 0) return;
+    for (int r = 0; r < w->ranks.size && ready > 0; r++)
         while (w->peers[r].fd >= 0 && polled[r].revents && peer_read(w, r)) continue;
 }
 
@@ -152,7 +151,7 @@ static void peers_flush(const struct rank_watch *w) {
     bool all = false;
     for (int i = 0; i < LOOKS && !all; i++) {
         all = true;
-        for (int r = 0; r < w->size; r++) all = all && peer_has_all(&w->peers[r]);
+        for (int r = 0; r < w->ranks.size; r++) all = all && peer_has_all(&w->peers[r]);
         if (!all) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
 }
@@ -177,7 +176,7 @@ static void *watch_run(void *argument) {
 }
 
 static void watch_free(struct rank_watch *w) {
-    for (int r = 0; r < w->size; r++)
+    for (int r = 0; r < w->ranks.size; r++)
         if (w->peers[r].fd >= 0) close(w->peers[r].fd);
     if (w->bell >= 0) close(w->bell);
     pthread_cond_destroy(&w->changed);
@@ -203,18 +202,16 @@ static bool thread_start(struct rank_watch *w) {
     return started;
 }
 
-enum status watch_open(struct rank_watch **out, int rank, int size, const int *sockets, const char (*names)[RANK_NAME],
-                       double timeout, struct error *e) {
+enum status watch_open(struct rank_watch **out, const struct watched_ranks *ranks, struct error *e) {
     struct rank_watch *w = xcalloc(1, sizeof *w);
-    w->rank = rank;
-    w->size = size;
-    w->names = names;
-    w->timeout = timeout;
-    w->silence = 0.75 * timeout > LEAST_SILENCE ? 0.75 * timeout : LEAST_SILENCE;
+    w->ranks = *ranks;
+    w->ranks.sockets = NULL; /* the peers have them */
+    w->silence = 0.75 * ranks->timeout > LEAST_SILENCE ? 0.75 * ranks->timeout : LEAST_SILENCE;
     w->last = time_now();
     w->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     atomic_init(&w->waits_for, WATCH_NOBODY);
-    for (int r = 0; r < size; r++) w->peers[r] = (struct watched_peer){.fd = sockets[r], .waits_for = WATCH_NOBODY};
+    for (int r = 0; r < ranks->size; r++)
+        w->peers[r] = (struct watched_peer){.fd = ranks->sockets[r], .waits_for = WATCH_NOBODY};
     pthread_mutex_init(&w->lock, NULL);
     condition_open(&w->changed);
     if (w->bell < 0 || !thread_start(w)) {
@@ -244,9 +241,10 @@ enum status watch_check(struct rank_watch *w, struct error *e) {
     if (watch_outcome(w, 0, e)) return e->status;
     enum status status = STATUS_OK;
     pthread_mutex_lock(&w->lock);
-    for (int r = 0; r < w->size && !status; r++)
+    for (int r = 0; r < w->ranks.size && !status; r++)
         if (w->peers[r].left)
-            status = error_set(e, STATUS_DEVICE, "%s lost %s, which has ended", w->names[w->rank], w->names[r]);
+            status = error_set(e, STATUS_DEVICE, "%s lost %s, which has ended", w->ranks.names[w->ranks.rank],
+                               w->ranks.names[r]);
     pthread_mutex_unlock(&w->lock);
     return status;
 }
@@ -268,9 +266,9 @@ void watch_wait(struct rank_watch *w, int whom) { atomic_store_explicit(&w->wait
 
 int watch_culprit(struct rank_watch *w, int whom) {
     pthread_mutex_lock(&w->lock);
-    for (int i = 0; i < w->size; i++) {
+    for (int i = 0; i < w->ranks.size; i++) {
         int next = w->peers[whom].waits_for;
-        if (next < 0 || next >= w->size || next == w->rank) break;
+        if (next < 0 || next >= w->ranks.size || next == w->ranks.rank) break;
         whom = next;
     }
     pthread_mutex_unlock(&w->lock);

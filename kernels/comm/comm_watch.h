@@ -11,11 +11,16 @@ enum { RANK_NAME = 160, WATCH_NOBODY = 255 };
 
 struct rank_watch;
 
-/* sockets [size] become the watch's, -1 at this rank's own place; names [size], "rank 1 on b (10.0.0.2)", stay the
- * caller's. A rank that says nothing for three quarters of `timeout` seconds, 3 at least, cannot be reached. Time in
- * which this process was stopped does not count. */
-enum status watch_open(struct rank_watch **out, int rank, int size, const int *sockets, const char (*names)[RANK_NAME],
-                       double timeout, struct error *e);
+struct watched_ranks {
+    int rank, size;                 /* this rank, and how many there are */
+    const int *sockets;             /* [size] to the others, which become the watch's; -1 at this rank's own place */
+    const char (*names)[RANK_NAME]; /* [size], "rank 1 on b (10.0.0.2)"; stay the caller's */
+    double timeout;                 /* seconds */
+};
+
+/* A rank that says nothing for three quarters of the timeout, 3 seconds at least, cannot be reached. Time in which this
+ * process was stopped does not count. */
+enum status watch_open(struct rank_watch **out, const struct watched_ranks *ranks, struct error *e);
 /* True when a rank is lost, has failed, or this one has. Any thread may ask, at any time. */
 bool watch_failed(const struct rank_watch *w);
 /* Why; STATUS_OK when nothing has failed. Waits up to `seconds` for the reason to come. */
