@@ -333,6 +333,11 @@ replicas-test: deps
 	@$(MAKE) --no-print-directory all
 	@RETRO_BUILD=$(BUILD) RETRO_DEPS=$(DEPS) $(DEPS)/venv/bin/python -m pytest -q -p no:cacheprovider tests/replicas
 
+# Apart from `make test`: ranks on machines that are network namespaces, as root or where users may make namespaces.
+hosts-test: deps
+	@$(MAKE) --no-print-directory all
+	@RETRO_BUILD=$(BUILD) tests/hosts/run.sh $(DEPS)/venv/bin/python
+
 # Apart from `make test`: Milvus is 58 MB to fetch and 250 MB unpacked.
 milvus-test: deps
 	@tools/deps_milvus.sh $(DEPS)
@@ -389,7 +394,7 @@ test-train: deps deps-train
 clean:
 	rm -rf build
 
-.PHONY: deb deb-test container-test replicas-test soak all c-tests list-c-tests emulated cuda-check gpu-ops gpu-programs gpu-bundle gpu-check fuzz deps info \
+.PHONY: deb deb-test container-test replicas-test hosts-test soak all c-tests list-c-tests emulated cuda-check gpu-ops gpu-programs gpu-bundle gpu-check fuzz deps info \
 	test page-test clients-test milvus-test install c-test arm64-test valgrind lint format bench demo deps-train train-smoke \
 	test-train clean
 -include $(shell find $(BUILD) -type f -name '*.d' 2>/dev/null)

@@ -79,9 +79,9 @@ run_c_tests() {
     done
 }
 
-# These need what the server does not (PyTorch, a browser, many packages, proxies, a bare system as root): make test-train,
-# page-test, clients-test, replicas-test, deb-test and container-test run them.
-apart=(train page clients replicas deb container)
+# These need what the server does not (PyTorch, a browser, many packages, proxies, namespaces, a bare system as root): make test-train,
+# page-test, clients-test, replicas-test, hosts-test, deb-test and container-test run them.
+apart=(train page clients replicas hosts deb container)
 run_python_tests() {
     local log=$logs/pytest.log start status p f
     if [ ! -x "$deps/venv/bin/python" ]; then

@@ -254,7 +254,10 @@ static enum status pairs_working(struct comm *c, struct error *e) {
     double now = time_now();
     if (pairs_failed(p) || now - p->told < p->timeout / TIMES) return pairs_outcome(p, e);
     p->told = now;
-    if (t->ops->check(t, e)) t->failure = *e;
+    if (t->ops->check(t, e)) {
+        t->failure = *e;
+        t->ops->failed(t);
+    }
     if (pairs_failed(p) || !t->ops->look(t)) return pairs_outcome(p, e); /* the last word has not gone out yet */
     for (int r = 0; r < p->size; r++)
         if (r != p->rank) pairs_post_send(p, r, &going_on, sizeof going_on);

@@ -103,7 +103,7 @@ static void guest_refuse(struct meeting *m, int i, const char *why) {
 static bool guest_accept(struct meeting *m) {
     struct buffer text = {0};
     struct error e;
-    int fd = tcp_accept(m->listener, m->o->timeout);
+    int fd = tcp_accept(m->listener);
     if (fd < 0) return false;
     if (m->n == GUESTS) guest_refuse(m, 0, NULL);
     struct guest *g = &m->guests[m->n];
@@ -312,7 +312,7 @@ static enum status rank_sit(struct meeting *m, int fd, struct error *e) {
 
 static enum status rank_join_channel(struct meeting *m, int *fd, int channel, const struct seat *seat,
                                      struct error *e) {
-    if (tcp_open(fd, seat, m->o->timeout, greeting_deadline(m), e)) return e->status;
+    if (tcp_open(fd, seat, greeting_deadline(m), e)) return e->status;
     if (rank_sit(m, *fd, e)) return e->status = STATUS_INVALID;
     return rank_greet(m, *fd, channel, e);
 }

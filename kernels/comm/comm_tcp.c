@@ -12,18 +12,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* The system itself gives a connection up when the other machine has confirmed nothing for the time limit: it was
- * switched off, or a cable was pulled. Without rows on the way it asks now and then. */
-static int tcp_set_up(int fd, double timeout) {
-    int yes = 1, count = 3;
-    int idle = max_int(1, min_int(30, (int)(timeout / 4))), interval = max_int(1, min_int(10, (int)(timeout / 8)));
-    unsigned limit = (unsigned)(1e3 * timeout);
+/* The system's own time limits stay as long as they are: the ranks' watch is earlier, and leaves out the time in which
+ * this process was stopped. */
+static int tcp_set_up(int fd) {
+    int yes = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof yes);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
-    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, sizeof limit);
     return fd;
 }
 
@@ -79,7 +72,7 @@ bool tcp_wait(int fd, short events, double deadline) {
     }
 }
 
-enum status tcp_open(int *fd, const struct seat *to, double timeout, double deadline, struct error *e) {
+enum status tcp_open(int *fd, const struct seat *to, double deadline, struct error *e) {
     int failed = ETIMEDOUT;
     socklen_t size = sizeof failed;
     struct addrinfo *a = seat_find(to, e);
@@ -92,16 +85,16 @@ enum status tcp_open(int *fd, const struct seat *to, double timeout, double dead
         getsockopt(new, SOL_SOCKET, SO_ERROR, &failed, &size);
     freeaddrinfo(a);
     if (failed == 0) {
-        *fd = tcp_set_up(new, timeout);
+        *fd = tcp_set_up(new);
         return STATUS_OK;
     }
     tcp_close(&new);
     return error_set(e, STATUS_IO, "%s", strerror(failed));
 }
 
-int tcp_accept(int listener, double timeout) {
+int tcp_accept(int listener) {
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    return fd < 0 ? -1 : tcp_set_up(fd, timeout);
+    return fd < 0 ? -1 : tcp_set_up(fd);
 }
 
 void tcp_address(int fd, bool own, char *text, size_t size) {

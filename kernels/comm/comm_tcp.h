@@ -11,9 +11,9 @@ enum status endpoint_parse(struct seat *s, const char *text, struct error *e);
 
 /* Listens at the seat's address, a name or a number, and only there; the address becomes the number. */
 enum status tcp_listen(int *listener, struct seat *s, struct error *e);
-enum status tcp_open(int *fd, const struct seat *to, double timeout, double deadline, struct error *e);
+enum status tcp_open(int *fd, const struct seat *to, double deadline, struct error *e);
 /* A connection that has come; -1 when there is none. */
-int tcp_accept(int listener, double timeout);
+int tcp_accept(int listener);
 /* The address of this side (own) or of the other. */
 void tcp_address(int fd, bool own, char *text, size_t size);
 /* True when both ends are on this machine whatever its networks: 127.0.0.0/8, ::1. */

@@ -17,6 +17,9 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 import ports
+
+sys.path.insert(0, str(ROOT / "tests/tp"))
+import relay as relay_module
 BUILD = ROOT / os.environ.get("RETRO_BUILD", "build")
 MODEL = ROOT / "models/retro-docs"
 CONFIG = json.loads((MODEL / "config.json").read_text())
@@ -66,16 +69,16 @@ def parity_one_by_one(tensor, pipeline, *folders):
 
 
 class Server:
-    def __init__(self, folder, comm, tensor, pipeline=1, **values):
+    def __init__(self, folder, comm, tensor, pipeline=1, ranks_of_their_own=None, **values):
         n = tensor * pipeline
         values = {"model.path": MODEL, "server.port": 0, "server.max_sequences": 3, "parallel.tensor": tensor,
                   "parallel.pipeline": pipeline, "parallel.comm": comm, **values}
         if comm == "sockets":
-            values["parallel.rendezvous"] = meeting(n)
+            values.setdefault("parallel.rendezvous", meeting(n))
         self.logs, self.processes = [], []
         for rank in range(n if comm == "sockets" else 1):
             if comm == "sockets":
-                values["parallel.rank"] = rank
+                values |= {"parallel.rank": rank, **(ranks_of_their_own[rank] if ranks_of_their_own else {})}
             self.logs.append(folder / f"{rank}.log")
             with self.logs[-1].open("w") as out:
                 self.processes.append(subprocess.Popen(
@@ -97,13 +100,20 @@ class Server:
             time.sleep(0.02)
         raise AssertionError(f"no {pattern}:\n{self.log()}")
 
-    def choices(self, **fields):
+    def ask(self, **fields):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         connection.request("POST", "/v1/completions", json.dumps({"prompt": "The fork() system call", **fields}))
         response = connection.getresponse()
         body = response.read()
         connection.close()
-        assert response.status == 200, f"{response.status} {body}"
+        return response.status, body
+
+    def status(self, **fields):
+        return self.ask(**fields)[0]
+
+    def choices(self, **fields):
+        status, body = self.ask(**fields)
+        assert status == 200, f"{status} {body}"
         return json.loads(body)["choices"]
 
     def complete(self, **fields):
@@ -304,6 +314,37 @@ def test_a_hanging_rank_ends_the_job(start, comm, tensor, pipeline, rank):
     seen = "heard nothing for 3.75 s from" if comm == "sockets" else r"waited 5 s \(parallel.timeout\) for"
     for log in [log for r, log in enumerate(server.logs) if server.mpi or r != rank]:
         assert re.search(rf"{seen} rank {rank} on ", log.read_text()), server.log()
+
+
+@pytest.fixture
+def relay():
+    """Between rank 0 at 127.0.0.2 and rank 1 at 127.0.0.3, which know only 127.0.0.4: two machines without privileges."""
+    port = ports.find(3)
+    path = relay_module.Relay(("127.0.0.4", port), ("127.0.0.2", port), 0.005)
+    path.ranks = [{"parallel.rendezvous": f"127.0.0.{2 if rank == 0 else 4}:{port}", "parallel.host": f"127.0.0.{2 + rank}",
+                   "parallel.timeout": 4} for rank in range(2)]
+    yield path
+    path.close()
+
+
+@pytest.mark.parametrize("tensor, pipeline", [(RANKS, 1), (1, 2)])
+def test_a_network_with_delay_that_fails(start, relay, tensor, pipeline):
+    """The text is that of threads. When nothing passes any more, and no connection ends, both ranks name the other."""
+    threads = start("threads", tensor, pipeline)
+    server = start("sockets", tensor, pipeline, ranks_of_their_own=relay.ranks)
+    request = {**REQUESTS[2], "max_tokens": 8}
+    assert server.complete(**request) == threads.complete(**request) and relay.bytes > 0
+    answers = []
+    client = threading.Thread(target=lambda: answers.append(server.status(max_tokens=400, ignore_eos=True)))
+    client.start()
+    time.sleep(0.3)
+    relay.cut = True
+    assert all(server.wait(30))
+    client.join(30)
+    assert answers == [503] and threads.end() == 0
+    for rank, log in enumerate(server.logs):
+        words = rf"heard nothing for 3 s from rank {1 - rank} on [\w.-]+ \(127.0.0.{3 - rank}\)"
+        assert re.search(words, log.read_text()), server.log()
 
 
 def changed_config(tmp_path):
