@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import threading
 import time
@@ -230,3 +231,29 @@ def test_an_address_of_nobody(start, network):
     assert "cannot listen for other ranks at 10.99.0.9 port 7000: " in job.logs[0].read_text(), job.log()
     assert re.search(r"rank 1 on b waited 4 s \(parallel.timeout\) for rank 0 at 10.99.0.9:7000: ",
                      job.logs[1].read_text()), job.log()
+
+
+needs_mpi = pytest.mark.skipif(
+    shutil.which("mpirun") is None or
+    "libmpi" not in subprocess.run(["ldd", BUILD / "retro-eval"], capture_output=True, text=True).stdout,
+    reason="skipped: built without MPI, or no mpirun")
+
+
+@needs_mpi
+def test_mpirun(network, tmp_path):
+    """mpirun on a, which starts its daemon on b through nsenter in the place of ssh: the logits are those of threads."""
+    case, agent = ROOT / "tests/golden/retro/case_a", tmp_path / "agent"
+    places = "\n".join(f"{m.address}) pid={m.pid};;" for m in network.machines)
+    agent.write_text(f'#!/bin/bash\ncase $1 in\n{places}\nesac\nshift\nexec nsenter -t $pid -n -u bash -c "$*"\n')
+    agent.chmod(0o755)
+    parity = [BUILD / "retro-eval", "parity", "--tolerance", "2e-4", "--set", "parallel.tensor=2"]
+    settings = {"plm_rsh_agent": agent, "btl": "tcp,self", "btl_tcp_if_include": "10.99.0.0/24",
+                "oob_tcp_if_include": "10.99.0.0/24"}
+    job = network.machines[0].command(
+        "mpirun", "-n", 2, "--host", "10.99.0.1:1,10.99.0.2:1", "--bind-to", "none", "--leave-session-attached",
+        *[word for name, value in settings.items() for word in ("--mca", name, value)], *parity, case)
+    allowed = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    done = subprocess.run(job, capture_output=True, text=True, env=allowed, timeout=120)
+    threads = subprocess.run([*parity, "--set", "parallel.comm=threads", case], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0 and done.stdout == threads.stdout, done.stdout + done.stderr
+    assert min(network.bytes["a"], network.bytes["b"]) > 1e5, "nothing went over the network"
