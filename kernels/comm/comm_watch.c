@@ -237,21 +237,25 @@ enum status watch_outcome(struct rank_watch *w, double seconds, struct error *e)
     return status;
 }
 
-enum status watch_check(struct rank_watch *w, struct error *e) {
-    if (watch_outcome(w, 0, e)) return e->status;
-    enum status status = STATUS_OK;
-    pthread_mutex_lock(&w->lock);
-    for (int r = 0; r < w->ranks.size && !status; r++)
-        if (w->peers[r].left)
-            status = error_set(e, STATUS_DEVICE, "%s lost %s, which has ended", w->ranks.names[w->ranks.rank],
-                               w->ranks.names[r]);
-    pthread_mutex_unlock(&w->lock);
-    return status;
-}
-
 static void bell_ring(struct rank_watch *w) {
     uint64_t one = 1;
     CHECK(write(w->bell, &one, sizeof one) == sizeof one || errno == EAGAIN);
+}
+
+enum status watch_check(struct rank_watch *w, struct error *e) {
+    char text[TEXT];
+    if (watch_outcome(w, 0, e)) return e->status;
+    pthread_mutex_lock(&w->lock);
+    for (int r = 0; r < w->ranks.size; r++) {
+        if (!w->peers[r].left) continue;
+        snprintf(text, sizeof text, "%s lost %s, which has ended", w->ranks.names[w->ranks.rank], w->ranks.names[r]);
+        failure_set(w, text);
+    }
+    enum status status = w->failure.status;
+    if (status) *e = w->failure;
+    pthread_mutex_unlock(&w->lock);
+    if (status) bell_ring(w);
+    return status;
 }
 
 void watch_fail(struct rank_watch *w, struct error *why) {

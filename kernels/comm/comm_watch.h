@@ -25,7 +25,8 @@ enum status watch_open(struct rank_watch **out, const struct watched_ranks *rank
 bool watch_failed(const struct rank_watch *w);
 /* Why; STATUS_OK when nothing has failed. Waits up to `seconds` for the reason to come. */
 enum status watch_outcome(struct rank_watch *w, double seconds, struct error *e);
-/* As watch_outcome; a rank that has left without failure counts as gone. */
+/* As watch_outcome. A rank that has left without failure counts as gone, and this is a failure that the others are
+ * told: else this rank left as the other did, and a third could not tell who was first. */
 enum status watch_check(struct rank_watch *w, struct error *e);
 /* Tells the other ranks that this one has failed. *why becomes an earlier reason, where there is one. */
 void watch_fail(struct rank_watch *w, struct error *why);
