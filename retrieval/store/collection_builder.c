@@ -462,10 +462,10 @@ enum status collection_publish(struct collection_builder *b, struct error *e) {
         return status;
     }
     /* From here on the new generation is what readers see; if this last sync fails, a power cut may bring the old one
-     * back, whole. */
+     * back, whole, until a change settles CURRENT. */
     status = disk_sync(b->dir, e);
     if (status == STATUS_OK && b->current == 0) status = disk_sync_name(b->dir, e);
-    remove_old(b);
+    if (status == STATUS_OK) remove_old(b);
     builder_free(b);
     return status;
 }

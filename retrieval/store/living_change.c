@@ -16,6 +16,18 @@ static enum status refuse_change(const struct living *l, struct error *e) {
 
 /* Locking: for all callers who change something at the same time. */
 
+/* After an fsync that failed, of this program or of another, the name of CURRENT may be in memory alone for ever: the
+ * next one succeeds without it. So before anything is acknowledged in a generation, CURRENT is written anew. */
+static enum status settle_current(struct living *l, struct error *e) {
+    struct generation_origin now;
+    if (current_read(l->dir, &now.generation, &now.manifest_checksum, e)) return e->status;
+    if (now.generation == l->settled.generation && now.manifest_checksum == l->settled.manifest_checksum)
+        return STATUS_OK;
+    if (current_write(l->dir, now, e) || disk_sync(l->dir, e)) return e->status;
+    l->settled = now;
+    return STATUS_OK;
+}
+
 /* Once the folder is locked nobody else changes it: what others have done is read, then the log is opened. That syncs,
  * and searches do not wait for it: until the log is ours they may go on reading it. */
 static enum status open_log(struct living *l, struct error *e) {
@@ -23,14 +35,13 @@ static enum status open_log(struct living *l, struct error *e) {
     pthread_mutex_lock(&l->lock);
     living_refresh(l); /* it may find that our epoch went astray */
     pthread_mutex_unlock(&l->lock);
-    enum status status = living_follow(l, e);
-    if (status) return status;
+    if (settle_current(l, e) || living_follow(l, e)) return e->status;
     pthread_mutex_lock(&l->lock);
     struct collection *c = collection_hold(l->epoch->collection);
     struct change_log_end end = l->end;
     pthread_mutex_unlock(&l->lock);
 
-    status = change_log_open(&log, collection_folder(c), collection_origin(c), &end, e);
+    enum status status = change_log_open(&log, collection_folder(c), collection_origin(c), &end, e);
     pthread_mutex_lock(&l->lock);
     if (status == STATUS_OK) {
         l->log = log;

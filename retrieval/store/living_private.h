@@ -86,10 +86,11 @@ struct living {
     bool astray;               /* the epoch has changes that the log has no more: living_follow reads it again */
 
     /* While changes of this program are under way. */
-    int n_changing;         /* callers */
-    bool locking;           /* the first of them is about to lock */
-    int lock_file;          /* -1: not locked */
-    struct change_log *log; /* NULL: not open */
+    int n_changing;                   /* callers */
+    bool locking;                     /* the first of them is about to lock */
+    int lock_file;                    /* -1: not locked */
+    struct generation_origin settled; /* CURRENT as this program has put it on the disk; 0: not yet */
+    struct change_log *log;           /* NULL: not open */
     struct pending_change *pending, **pending_end;
     uint64_t n_written, n_kept; /* tickets given, and those of changes that are on the disk and in a view */
     bool syncing, compacting;

@@ -175,12 +175,13 @@ class Scenario:
                         self.add(f"{kind}, power cut", f"{kind} at {k}, power cut, state {state}", tree, text)
 
     def add_second_programs(self):
-        """The program is ended, another one changes the collection, and the power is cut."""
-        for k in range(1, self.events[-1].number + 1):
-            text = self.run("run", f"kill:{k}")
-            text += work(self.folder / "run", ["change", self.target], goes_on=True)
-            tree = disk.cut_power(self.base, disk.read_journal(self.folder / "journal"), None, 0)
-            self.add("kill, change, power cut", f"kill at {k}, change, power cut", tree, text)
+        """The program is ended, or a write or fsync of it fails; another one changes the collection; the power is cut."""
+        for kind in ("kill", "eio"):
+            for k in range(1, self.events[-1].number + 1):
+                text = self.run("run", f"{kind}:{k}")
+                text += work(self.folder / "run", ["change", self.target], goes_on=True)
+                tree = disk.cut_power(self.base, disk.read_journal(self.folder / "journal"), None, 0)
+                self.add(f"{kind}, change, power cut", f"{kind} at {k}, change, power cut", tree, text)
 
     def run_again(self):
         """The same once more, by a program whose writes do not fail; then what it says is there."""
