@@ -307,7 +307,7 @@ static void test_who_does_not_come(void **state) {
     assert_int_equal(r.status, STATUS_IO);
     assert_non_null(strstr(r.error.text, "waited 1 s (parallel.timeout) at 127.0.0.1 port "));
     if (strstr(r.error.text, "for the others of 4 ranks; did not come: 1 3") == NULL) fail_msg("%s", r.error.text);
-    assert_true(r.seconds > 0.9 && r.seconds < 5);
+    assert_true(r.seconds > 0.9 && r.seconds < PATIENCE);
     assert_int_not_equal(finish(one).status, STATUS_OK);
     expect(start(options_of(1, 2, 1), nothing), STATUS_IO, "Connection refused");
 }
