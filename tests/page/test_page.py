@@ -95,13 +95,13 @@ def test_an_end_at_once_is_told(visit):
 
 def test_settings_are_sent_and_outlive_a_reload(visit):
     one = visit()
-    one.set(temperature=0, max_tokens=7, seed=5, k=3, min_similarity=0.25)
+    one.set(temperature=0, max_tokens=7, seed=5, k=1, min_similarity=0.25)
     one.page.reload()
     one.open()
     one.ask(QUESTION)
     (body,) = one.bodies()
     assert (body["temperature"], body["max_tokens"], body["seed"]) == (0, 7, 5)
-    assert body["retrieval"] == {"enabled": True, "k": 3, "min_similarity": 0.25, "attention": "tokens", "compare": "off"}
+    assert body["retrieval"] == {"enabled": True, "k": 1, "min_similarity": 0.25, "attention": "tokens", "compare": "off"}
     one.page.click("#open-settings")
     one.page.click("#defaults")
     assert one.page.locator("[name=max_tokens]").input_value() == "128"
