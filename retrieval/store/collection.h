@@ -61,6 +61,9 @@ struct generation_origin {
     int generation;
     uint64_t manifest_checksum;
 };
+static inline bool origin_equal(struct generation_origin a, struct generation_origin b) {
+    return a.generation == b.generation && a.manifest_checksum == b.manifest_checksum;
+}
 struct generation_origin collection_origin(const struct collection *c);
 const char *collection_folder(const struct collection *c); /* of its generation */
 

@@ -56,7 +56,7 @@ static bool is_replaced(const struct copy *c) {
     struct generation_origin now;
     struct error e;
     return current_read(c->from, &now.generation, &now.manifest_checksum, &e) == STATUS_OK &&
-           (now.generation != c->origin.generation || now.manifest_checksum != c->origin.manifest_checksum);
+           !origin_equal(now, c->origin);
 }
 
 /* Writing. */

@@ -307,8 +307,7 @@ void living_close(struct living *l) {
 
 /* Whether the epoch is of this generation. Numbers alone do not tell: after a repair one may come a second time. */
 static bool is_of(const struct epoch *x, struct generation_origin origin) {
-    struct generation_origin own = collection_origin(x->collection);
-    return own.generation == origin.generation && own.manifest_checksum == origin.manifest_checksum;
+    return origin_equal(collection_origin(x->collection), origin);
 }
 
 /* Takes x over where it is what CURRENT names now, and the newest epoch is not or went astray. */

@@ -18,11 +18,10 @@ static enum status refuse_change(const struct living *l, struct error *e) {
 
 /* After an fsync that failed, of this program or of another, the name of CURRENT may be in memory alone for ever: the
  * next one succeeds without it. So before anything is acknowledged in a generation, CURRENT is written anew. */
-static enum status settle_current(struct living *l, struct error *e) {
+static enum status settle_current(struct living *l, struct generation_origin opened, struct error *e) {
     struct generation_origin now;
+    if (origin_equal(opened, l->settled)) return STATUS_OK;
     if (current_read(l->dir, &now.generation, &now.manifest_checksum, e)) return e->status;
-    if (now.generation == l->settled.generation && now.manifest_checksum == l->settled.manifest_checksum)
-        return STATUS_OK;
     if (current_write(l->dir, now, e) || disk_sync(l->dir, e)) return e->status;
     l->settled = now;
     return STATUS_OK;
@@ -35,13 +34,16 @@ static enum status open_log(struct living *l, struct error *e) {
     pthread_mutex_lock(&l->lock);
     living_refresh(l); /* it may find that our epoch went astray */
     pthread_mutex_unlock(&l->lock);
-    if (settle_current(l, e) || living_follow(l, e)) return e->status;
+    enum status status = living_follow(l, e);
+    if (status) return status;
     pthread_mutex_lock(&l->lock);
     struct collection *c = collection_hold(l->epoch->collection);
     struct change_log_end end = l->end;
     pthread_mutex_unlock(&l->lock);
 
-    enum status status = change_log_open(&log, collection_folder(c), collection_origin(c), &end, e);
+    struct generation_origin origin = collection_origin(c);
+    status = settle_current(l, origin, e);
+    if (status == STATUS_OK) status = change_log_open(&log, collection_folder(c), origin, &end, e);
     pthread_mutex_lock(&l->lock);
     if (status == STATUS_OK) {
         l->log = log;
