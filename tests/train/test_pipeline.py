@@ -12,7 +12,7 @@ from retro_train.corpus import Filters
 from retro_train.export import write_model
 from retro_train.model import Retro
 from retro_train.neighbours import Collection, chunk_queries, read_neighbours
-from retro_train.prepare import Preparation, prepare
+from retro_train.prepare import Preparation, QuestionLimit, prepare
 from retro_train.tokenizer import Vocabulary, train
 from retro_train.train import Run
 
@@ -120,7 +120,7 @@ def test_prepare_a_folder(home, build, deps, tmp_path):
     model = MODEL | {"retro_chunk_length": 64, "max_position_embeddings": 128}  # in which a question has room
     run = Run(tmp_path / "run", {"model": model, "data": "data", "train": {"steps": 1}}, tmp_path)
     arguments = (run, tmp_path / "docs", build / "retro-index", {"embedder": deps / "minilm"}, Filters(held_out=0.2))
-    prepare(*arguments, questions=4)
+    prepare(*arguments, questions=QuestionLimit(4))
     report = json.loads((tmp_path / "data/corpus.json").read_text())
     assert report["train"]["documents"] + report["valid"]["documents"] + report["dropped"].get("repeats", 0) == 21
     assert report["dropped"]["unreadable"] == 1 and report["valid"]["documents"] >= 1
@@ -137,7 +137,20 @@ def test_prepare_a_folder(home, build, deps, tmp_path):
     answers = read_neighbours(tmp_path / "data/questions.neighbours")
     assert len(asked) == len(answers.ids) and answers.n_chunks == len(collection)
     assert any("frob" in collection.names[collection.document[i]] for i in answers.ids[:, 0])
+    check_sources(tmp_path / "data", collection, asked, vocabulary)
     check_resumption(tmp_path / "data", arguments)
+
+
+def check_sources(data, collection, asked, vocabulary):
+    """The chunk that has an answer has its first words, and so has the manual."""
+    sources = np.fromfile(data / "questions.sources", "<i8")
+    known = np.flatnonzero(sources >= 0)
+    assert len(sources) == len(asked) and len(known) >= 2
+    for row in known:
+        answer = vocabulary.decode(asked[row + 1][asked[row + 1] != 0]).split()
+        source = collection.neighbour_tokens(sources[row], 128)
+        assert "frob" in collection.names[collection.document[sources[row]]]
+        assert " ".join(answer[:2]) in " ".join(vocabulary.decode(source[source != 0]).split())
 
 
 def check_resumption(data, arguments):
@@ -148,7 +161,7 @@ def check_resumption(data, arguments):
     before, kept = (data / "questions.tokens").read_bytes(), data / "documents/kept"
     (data / "questions.tokens").write_bytes(b"half")
     kept.write_text("a document's stage would remove this")
-    prepare(*arguments, questions=4)
+    prepare(*arguments, questions=QuestionLimit(4))
     assert kept.exists() and (data / "questions.tokens").read_bytes() == before
 
     # A collection that was begun is left to retro-index, which goes on with it.
@@ -158,9 +171,9 @@ def check_resumption(data, arguments):
     seen = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Preparation, "make_collection", lambda self: seen.append(unfinished.read_bytes()))
-        prepare(*arguments, questions=4)
+        prepare(*arguments, questions=QuestionLimit(4))
     assert seen == [b"of an interrupted build"]
     state["whole"].pop()
     (data / "prepared.json").write_text(json.dumps(state))
-    prepare(*arguments, questions=0)
+    prepare(*arguments)
     assert not kept.exists() and not (data / "questions.tokens").exists()

@@ -5,7 +5,7 @@ import pytest
 import standin
 from retro_train import data, questions, tokenizer
 from retro_train.config import ModelConfig
-from retro_train.neighbours import write_neighbours
+from retro_train.neighbours import Collection, write_neighbours
 
 PAGE = """NAME
        frob, frobnicate - turn the knobs of a file
@@ -43,7 +43,9 @@ def test_questions_of_a_page():
     long = asked["What does the option -o, --output=FILE of frob do?"]
     assert long.startswith("Write to FILE. It may be long.") and long.endswith("long.") and len(long) <= questions.LONGEST
     assert asked["When does frob fail with EIO?"] == "The knob is stuck."
-    assert len(asked) == 7
+    assert asked["Which option of frob does this: turn every knob twice?"] == "-x turn every knob twice"
+    assert asked["How do I write to FILE with frob?"].startswith("-o, --output=FILE Write to FILE. It may")
+    assert len(asked) == 11
     assert questions.questions_of("frob turns knobs\n\nNAME\n\nno page\n") == []
 
 
@@ -63,8 +65,9 @@ def vocabulary(tmp_path_factory):
 
 def test_a_question_ends_a_chunk_and_its_answer_begins_one(vocabulary):
     m = 64
-    rows, queries = questions.question_chunks([("frob.1", PAGE)], vocabulary, m, 0, 9)
-    assert len(rows) == len(queries) and rows.shape[1] == m and all(q["document"] == "frob.1" for q in queries)
+    chunks = questions.question_chunks([("frob.1", PAGE)], vocabulary, m, 0, 99)
+    rows, queries, places = np.stack(chunks.rows), chunks.queries, chunks.places
+    assert len(rows) == len(queries) == len(places) and rows.shape[1] == m and all(q["document"] == "frob.1" for q in queries)
     first = [i for i, q in enumerate(queries) if q["text"].startswith("Question: ")]
     assert len(first) > 3 and first[0] == 0
     for i, query in enumerate(queries):
@@ -74,6 +77,24 @@ def test_a_question_ends_a_chunk_and_its_answer_begins_one(vocabulary):
         assert filled[-1] == m - 1 and query["text"].endswith("\nAnswer:") if asked else filled[0] == 0
     answer = "".join(q["text"] for q in queries[first[0] + 1 : first[1]])
     assert answer == " frob - turn the knobs of a file\n"
+    for i, (query, place) in enumerate(zip(queries, places)):
+        ends = i + 1 in first or i + 1 == len(queries)
+        assert place is None if ends else place[0] == "frob.1"
+        if "option -x of" in query["text"]:
+            assert PAGE.encode()[place[1] :].startswith(b"turn every knob")
+
+
+def test_manuals_that_are_left_out(vocabulary, tmp_path):
+    (tmp_path / "asked").write_text('{"manual": "frob.1", "question": "?"}\n')
+    documents = [("a/frob.1.txt", PAGE), ("a/grob.1.txt", PAGE)]
+    chunks = questions.question_chunks(documents, vocabulary, 64, 0, 9, questions.read_manuals(tmp_path / "asked"))
+    assert {q["document"] for q in chunks.queries} == {"a/grob.1.txt"}
+
+
+def test_an_answer_is_found_across_lines_by_its_beginning_or_its_end():
+    assert questions.find_answer("\u00e9 one  two\n three four five six", "one two three four five six seven") == 3
+    assert questions.find_answer("b c d\ne f g", "a b c d e f g") == 0
+    assert questions.find_answer("b c d", "x y z") == questions.find_answer("b", "") == -1
 
 
 def test_no_chunk_reads_a_question(tmp_path):
@@ -88,6 +109,7 @@ def test_no_chunk_reads_a_question(tmp_path):
     with pytest.raises(OSError):
         data.read_training_data(tmp_path, config, 32, 4, 0, data.NeighbourOptions())
     write_neighbours(tmp_path / "questions.neighbours", np.full((6, 2), 5), np.ones((6, 2)), len(plain.collection))
+    np.full(6, -1).tofile(tmp_path / "questions.sources")
     options = data.NeighbourOptions(drop_sequence=0, drop_chunk=0, self_share=0, self_end=0)
     both = data.read_training_data(tmp_path, config, 32, 4, 0, options)
     assert both.chunks == plain.chunks + 6
@@ -101,3 +123,27 @@ def test_no_chunk_reads_a_question(tmp_path):
                     seen += 1
                     assert (batch.neighbours[row, j, :, :8].numpy() == both.collection.tokens[5]).all()
     assert seen > 0
+
+
+def test_answers_are_among_the_neighbours_of_questions(tmp_path):
+    config = ModelConfig(architecture="retro", num_layers=2, hidden_size=32, num_attention_heads=2, vocab_size=400, max_position_embeddings=64,
+                         position_embedding_type="learned_absolute", activation="gelu_tanh", retro_layers=[2], retro_chunk_length=8,
+                         retro_num_neighbors=2, eod_token_id=0)
+    standin.data_folder(tmp_path, config)
+    np.full((9, 8), 499).astype("<u4").tofile(tmp_path / "questions.tokens")
+    np.array([3, -1] * 4 + [-1]).tofile(tmp_path / "questions.sources")
+    n_chunks = len(Collection(tmp_path / "collection"))
+    write_neighbours(tmp_path / "questions.neighbours", np.full((9, 2), 5), np.ones((9, 2)), n_chunks)
+    options = data.NeighbourOptions(0, 0, 0, 0, 0, question_share=0.5, answer_share=0.5)
+    asked = data.read_training_data(tmp_path, config, 32, 8, 0, options)
+    answer, given, turned = asked.collection.neighbour_tokens(3, 16), {True: 0, False: 0}, 0
+    for step in range(20):
+        batch, chunks = asked.batch(step, 0.0), asked.first_chunks(step)
+        turned += int((chunks >= n_chunks).sum())
+        for row, j in np.argwhere((chunks[:, None] + np.arange(asked.l)) % asked.chunks >= n_chunks):
+            has = any(np.array_equal(tokens, answer) for tokens in batch.neighbours[row, j].numpy())
+            known = asked.questions.sources[(chunks[row] + j) % asked.chunks - n_chunks] >= 0
+            assert known or not has
+            if known:
+                given[has] += 1
+    assert 60 < turned < 105 and min(given.values()) > 0.3 * sum(given.values())

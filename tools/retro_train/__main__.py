@@ -14,7 +14,7 @@ from .evaluate import default_window, evaluate, print_result
 from .files import read_json, write_json
 from .neighbours import Collection, chunk_queries, query_collection, read_neighbours
 from .positions import widen_context
-from .prepare import prepare
+from .prepare import QuestionLimit, prepare
 from .tokenizer import Vocabulary
 from .train import Run, train
 
@@ -24,7 +24,7 @@ def run_prepare(a):
     filters = corpus.Filters(**{f.name: getattr(a, f.name) for f in dataclasses.fields(corpus.Filters)})
     retrieval = {"embedder": a.embedder, "embedder_dtype": a.embedder_dtype}
     limit = corpus.FileLimit(a.max_files, corpus.read_folder_names(a.max_files_of) if a.max_files_of else ())
-    prepare(run, a.documents, a.retro_index, retrieval, filters, limit, a.questions)
+    prepare(run, a.documents, a.retro_index, retrieval, filters, limit, QuestionLimit(a.questions, str(a.questions_except or "")))
 
 
 def run_train(a):
@@ -105,6 +105,7 @@ def parser():
     c.add_argument("--embedder-dtype", default="auto", choices=("auto", "f32", "bf16"),
                    help="bf16 is twice as fast on a CPU with AVX512_BF16")
     c.add_argument("--questions", type=int, default=0, help="questions derived from a manual page, at most")
+    c.add_argument("--questions-except", type=Path, help='a file of {"manual": file name} lines: no questions about these')
     c.add_argument("--max-files", type=int, default=0, help="read of each top folder, chosen by the hash of their path; 0: all")
     c.add_argument("--max-files-of", type=Path, help="a file whose lines begin with the folders that --max-files is for; else all")
     index_options(c)

@@ -26,6 +26,10 @@ class NeighbourOptions:
     self_end: float = 0.1
     self_until: float = 0.45
     self_fallen: float = 0.75
+    question_share: float = 0.0  # sequences that are of questions, beside those that the stream has
+    # Chunks before an answer with one neighbour replaced by the chunk that has it. Where the search found another part of the
+    # manual, the answer is not to be read, and a model that sees no others learns to make answers up.
+    answer_share: float = 0.5
 
     def self_at(self, progress):
         fallen = (progress - self.self_until) / max(self.self_fallen - self.self_until, 1e-9)
@@ -45,15 +49,21 @@ class Batch:
         return Batch(*map(move, (self.ids, self.targets, self.neighbours, self.f, self.counts)))
 
 
+@dataclass
+class Questions:
+    tokens: np.ndarray  # [chunks, m]
+    sources: np.ndarray  # [chunks] the collection's chunk that has what the next one says, -1: none is known
+
+
 class TrainingData:
-    """collection: Collection; found: neighbour ids [chunks, at least k] or None for a plain GPT; questions: tokens [chunks, m]
-    that follow the collection's in the stream, their neighbours follow in found."""
+    """collection: Collection; found: neighbour ids [chunks, at least k] or None for a plain GPT; questions: Questions, whose
+    chunks follow the collection's in the stream, and their neighbours in found."""
 
     def __init__(self, collection, found, config, sequence, batch, seed, options, questions=None):
         m = collection.m
         if sequence % m:
             raise ValueError(f"sequence {sequence} is not a multiple of the chunk length {m}")
-        tokens = collection.tokens if questions is None else np.concatenate([collection.tokens, questions])
+        tokens = collection.tokens if questions is None else np.concatenate([collection.tokens, questions.tokens])
         self.chunks = len(tokens)
         if self.chunks < sequence // m + 1:
             raise ValueError(f"{self.chunks} chunks are fewer than a sequence of {sequence} tokens needs")
@@ -64,7 +74,7 @@ class TrainingData:
             if config.retro_chunk_length != m:
                 raise ValueError(f"retro_chunk_length {config.retro_chunk_length}, the collection was cut in {m}")
             self.found = found[:, : config.retro_num_neighbors]
-        self.collection, self.config, self.options = collection, config, options
+        self.collection, self.config, self.options, self.questions = collection, config, options, questions
         self.n, self.b, self.m, self.l, self.seed = sequence, batch, m, sequence // m, seed
         self.stream = tokens.reshape(-1)
 
@@ -78,7 +88,16 @@ class TrainingData:
             order, shift = rng.permutation(slots), rng.integers(self.chunks)
             mine = positions // slots == epoch
             chunks[mine] = order[positions[mine] % slots] * self.l + shift
-        return chunks % self.chunks
+        return self.turn_to_questions(chunks % self.chunks, step)
+
+    def turn_to_questions(self, chunks, step):
+        """Sequences of documents that this step gives up for sequences of questions."""
+        if self.questions is None or self.options.question_share == 0:
+            return chunks
+        rng = np.random.default_rng([self.seed, 2, step])
+        turned = rng.random(self.b) < self.options.question_share
+        first = len(self.collection)
+        return np.where(turned, rng.integers(first, max(self.chunks - self.l, first) + 1, self.b), chunks)
 
     def batch(self, step, progress, rank=0, ranks=1):
         """The batch of a step; with several ranks each takes its rows of the same batch."""
@@ -114,9 +133,21 @@ class TrainingData:
         where = np.nonzero(own)
         tokens[(*where, slot[where])] = self.stream[rows[where] % len(self.stream)]
         counts[own] = np.maximum(counts[own], 1)
+        if self.questions is not None:
+            self.give_answers(rng, chunk, slot, tokens, counts)
         counts[rng.random((b, l)) < o.drop_chunk] = 0
         counts[rng.random(b) < o.drop_sequence] = 0
         return tokens, counts
+
+
+    def give_answers(self, rng, chunk, slot, tokens, counts):
+        """Puts the chunks that have the answers in place of a neighbour of some [b, l] chunks before answers."""
+        question = chunk - len(self.collection)
+        sources = np.where(question >= 0, self.questions.sources[np.maximum(question, 0)], -1)
+        given = (sources >= 0) & (rng.random(chunk.shape) < self.options.answer_share)
+        where = np.nonzero(given)
+        tokens[(*where, slot[where])] = self.collection.neighbour_tokens(sources[where], tokens.shape[-1])
+        counts[given] = np.maximum(counts[given], 1)
 
 
 def read_training_data(folder, config, sequence, batch, seed, options):
@@ -124,7 +155,8 @@ def read_training_data(folder, config, sequence, batch, seed, options):
     folder, questions, found = Path(folder), None, None
     collection = Collection(folder / "collection")
     if (folder / "questions.tokens").exists():
-        questions = np.fromfile(folder / "questions.tokens", "<u4").astype(np.int64).reshape(-1, collection.m)
+        tokens = np.fromfile(folder / "questions.tokens", "<u4").astype(np.int64).reshape(-1, collection.m)
+        questions = Questions(tokens, np.fromfile(folder / "questions.sources", "<i8"))
     if config.architecture == "retro":
         found = read_neighbours(folder / "train.neighbours").ids
         if questions is not None:

@@ -70,9 +70,20 @@ class Collection:
         self.tokens = np.full((len(chunks), self.m), self.eod, dtype=np.int64)
         self.tokens[np.arange(self.m) < self.lengths[:, None]] = tokens
         self.names = read_document_names(home / "documents")
+        self.starts = chunks["start"].astype(np.int64)  # bytes of the document's text before the chunk
 
     def __len__(self):
         return len(self.tokens)
+
+    def find_chunks(self, places):
+        """The chunk [n] that each (document's name, byte of its text) is in; -1 for None."""
+        documents = {name: i for i, name in enumerate(self.names)}
+        found = np.full(len(places), -1, dtype=np.int64)
+        for i, place in enumerate(places):
+            if place is not None:
+                first, end = np.searchsorted(self.document, [documents[place[0]], documents[place[0]] + 1])
+                found[i] = first + np.searchsorted(self.starts[first:end], place[1], side="right") - 1
+        return found
 
     def neighbour_tokens(self, ids, r):
         """ids [...] -> tokens [..., r]: the chunk and what follows it in its document, end-of-document ids where there

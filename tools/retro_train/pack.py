@@ -9,7 +9,7 @@ from .files import replace_file
 
 # What training and its evaluation read. Training documents, vectors and search structures stay behind.
 FILES = ("prepared.json", "corpus.json", "model/config.json", "model/tokenizer.json", "train.neighbours", "valid.neighbours",
-         "questions.tokens", "questions.neighbours", "collection/CURRENT")
+         "questions.tokens", "questions.neighbours", "questions.sources", "collection/CURRENT")
 COLLECTION = ("MANIFEST", "chunks.tokens", "chunks.offsets", "documents")
 
 

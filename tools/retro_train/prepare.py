@@ -6,17 +6,20 @@
   train.neighbours                                of every chunk of the collection, never of its own document
   valid.neighbours                                of every complete chunk of the validation documents
   questions.tokens, questions.neighbours          questions.py: u32 [chunks, m], and the neighbours of these chunks
+  questions.sources                               i64 [chunks]: the chunk of the collection that has what the next one says, -1: none
   prepared.json                                   the settings, the stages that are whole, and the one that was begun
 """
 
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import numpy as np
 
 from . import corpus, tokenizer
 from .files import read_json, write_json
 from .neighbours import Collection, chunk_queries, query_collection, run_index
-from .questions import question_chunks
+from .questions import question_chunks, read_manuals
 
 
 def make_model_folder(run, folder):
@@ -42,7 +45,7 @@ PARTS = {  # of each stage; "data" may name a folder that holds other things
     "collection": ["collection"],
     "neighbours": ["train.neighbours"],
     "validation": ["valid.neighbours"],
-    "questions": ["questions.tokens", "questions.neighbours"],
+    "questions": ["questions.tokens", "questions.neighbours", "questions.sources"],
 }
 
 
@@ -75,8 +78,14 @@ class Stages:
         write_json(self.path, {"settings": self.settings, "whole": self.whole, "begun": begun})
 
 
+@dataclass
+class QuestionLimit:
+    most: int = 0  # pairs of a manual page
+    left_out: str = ""  # a file of {"manual": name} lines: no questions about these, they are asked when the model is done
+
+
 class Preparation:
-    """retrieval: {"embedder": folder, ...}, as in the server's configuration; questions: most of a manual page."""
+    """retrieval: {"embedder": folder, ...}, as in the server's configuration."""
 
     def __init__(self, run, documents, retro_index, retrieval, filters, limit, questions):
         self.run, self.source, self.retro_index, self.questions = run, documents, retro_index, questions
@@ -86,7 +95,7 @@ class Preparation:
 
     def settings(self):
         return {"model": self.run.model_config.to_dict(), "documents": str(Path(self.source).resolve()), "filters": asdict(self.filters),
-                "limit": {"most": self.limit.most, "folders": list(self.limit.folders)}, "retrieval": self.retrieval, "questions": self.questions}
+                "limit": {"most": self.limit.most, "folders": list(self.limit.folders)}, "retrieval": self.retrieval, "questions": asdict(self.questions)}
 
     def make_documents(self):
         report = corpus.prepare(self.source, self.data, self.retro_index, self.filters, self.limit)
@@ -116,19 +125,23 @@ class Preparation:
         print(f"neighbours: {len(queries):,} validation chunks", flush=True)
 
     def make_questions(self):
-        if not self.questions:
+        if not self.questions.most:
             return
         vocabulary, c = tokenizer.Vocabulary(self.data / "model/tokenizer.json"), self.run.model_config
         documents = corpus.prepared_documents(self.data, "train")
-        rows, queries = question_chunks(documents, vocabulary, c.retro_chunk_length, c.eod_token_id, self.questions)
-        if not queries:
+        left_out = read_manuals(self.questions.left_out) if self.questions.left_out else frozenset()
+        chunks = question_chunks(documents, vocabulary, c.retro_chunk_length, c.eod_token_id, self.questions.most, left_out)
+        if not chunks.rows:
             raise ValueError(f"{self.source}: no manual page to ask questions about; leave --questions out")
-        self.query(queries, "questions.neighbours")
-        rows.astype("<u4").tofile(self.data / "questions.tokens")
-        print(f"questions: {len(rows):,} chunks", flush=True)
+        self.query(chunks.queries, "questions.neighbours")
+        places = [place and (f"train/{place[0]}", place[1]) for place in chunks.places]  # retro-index names them by the folder read
+        sources = Collection(self.collection).find_chunks(places)
+        sources.astype("<i8").tofile(self.data / "questions.sources")
+        np.stack(chunks.rows).astype("<u4").tofile(self.data / "questions.tokens")
+        print(f"questions: {len(chunks.rows):,} chunks, before {np.mean(sources >= 0):.0%} of them the answer's place is known", flush=True)
 
 
-def prepare(run, documents, retro_index, retrieval, filters, limit=corpus.FileLimit(), questions=0):
+def prepare(run, documents, retro_index, retrieval, filters, limit=corpus.FileLimit(), questions=QuestionLimit()):
     """Everything, each part from the one before."""
     if run.model_config.architecture != "retro":
         raise ValueError("prepare with the retro model's configuration; a GPT of the same data folder trains on the same chunks")

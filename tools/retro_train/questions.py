@@ -5,7 +5,10 @@ manual itself, as in serving. Question chunks are no part of the collection, so 
 """
 
 import hashlib
+import json
 import re
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -14,6 +17,13 @@ NAME = re.compile(r"^ +(\S[^\n]{0,60}?) +[-\u2013\u2014]+ +(\S[^\n]+)$", re.MULT
 OPTION = re.compile(r"^( {4,11})(-[^\n]{1,60}?)(?:\n\1 {2,}| {3,})(\S[^\n]*(?:\n\1 {2,}\S[^\n]*)*)", re.MULTILINE)
 ERROR = re.compile(r"^( {4,11})(E[A-Z0-9]{2,14})(?:\n\1 {2,}| {2,})(\S[^\n]*(?:\n\1 {2,}\S[^\n]*)*)", re.MULTILINE)
 LONGEST = 400  # characters of an answer
+ORDERS = frozenset("""add allow append apply attach avoid build change check clear compare compile compress convert copy count create decode
+define delete disable display do dump edit enable encode exclude execute exit expand explain extract filter find follow force format
+generate give hide highlight ignore include insert install invoke join keep limit list load log look make mark match merge move name
+omit open output override pass perform pipe preserve prevent print process produce prompt put quit quote read remove rename repeat
+replace report reset restore reverse run save search select send separate set show skip sort specify start stop store strip
+suppress treat truncate turn update use verify wait warn wrap write""".split())  # verbs that a meaning in the imperative begins with
+PLACE_WORDS = 6  # of an answer, by which its place in the manual is found
 
 
 def sections(text):
@@ -31,6 +41,18 @@ def shorten(text):
     return line[: end + 1] if end > 0 else ""
 
 
+def option_questions(page, option, meaning):
+    """[(question, answer)]: from the option to its meaning, and back."""
+    asked = [(f"What does the option {option} of {page} do?", meaning)]
+    purpose = re.split(r"[.;:,(] |[.;:,]$", meaning)[0]
+    if purpose:
+        purpose, answer = purpose[0].lower() + purpose[1:], f"{option} {meaning}"
+        asked.append((f"Which option of {page} does this: {purpose}?", answer))
+        if purpose.split()[0] in ORDERS:
+            asked.append((f"How do I {purpose} with {page}?", answer))
+    return asked
+
+
 def questions_of(text):
     """[(question, answer)] of a manual page, in its order; none of any other text."""
     found = sections(text)
@@ -43,7 +65,7 @@ def questions_of(text):
         asked.append((f"What does {page} return?", shorten(found["RETURN VALUE"].strip())))
     body = "\n".join(part for heading, part in found.items() if heading not in ("NAME", "SYNOPSIS"))
     for _, option, meaning in OPTION.findall(body):
-        asked.append((f"What does the option {option.strip()} of {page} do?", shorten(meaning)))
+        asked += option_questions(page, option.strip(), shorten(meaning))
     for _, error, meaning in ERROR.findall(found.get("ERRORS", "")):
         asked.append((f"When does {page} fail with {error}?", shorten(meaning)))
     answers = {}  # the first of an error that a page has several times
@@ -58,16 +80,50 @@ def choose(asked, count):
     return [pair for pair in asked if pair in rank]
 
 
-def question_chunks(documents, vocabulary, m, eod, count):
-    """Of [(name, text)]: token rows [chunks, m], and for each the {"document", "text"} that its neighbours are searched by. A
-    pair is one chunk that the question ends, and the chunks of its answer."""
-    rows, queries = [], []
+def find_answer(text, answer):
+    """The byte of the manual where the answer stands, by its first words or its last; -1: nowhere in these words."""
+    words = answer.split()
+    for part in (words[:PLACE_WORDS], words[-PLACE_WORDS:]):
+        found = re.search(r"\s+".join(map(re.escape, part)), text) if part else None
+        if found:
+            return len(text[: found.start()].encode())
+    return -1
+
+
+def read_manuals(path):
+    """The file names of manuals in lines of {"manual": name, ...}."""
+    return {json.loads(line)["manual"] for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()}
+
+
+@dataclass
+class QuestionChunks:
+    """A pair of question and answer is one chunk that the question ends, and the chunks of its answer."""
+
+    rows: list = field(default_factory=list)  # [chunks] of tokens [m]
+    queries: list = field(default_factory=list)  # [chunks] the {"document", "text"} that the chunk's neighbours are searched by
+    places: list = field(default_factory=list)  # [chunks] (document, byte) of what the next chunk says; None: it is not to be found
+
+
+def add_pair(chunks, name, text, question, answer, vocabulary, m, eod):
+    asked, told = vocabulary.encode(f"Question: {question}\nAnswer:"), vocabulary.encode(f" {answer}\n")
+    if len(asked) > m:
+        return
+    parts = [told[at : at + m] for at in range(0, len(told), m)]
+    chunks.rows.append(np.concatenate([np.full(m - len(asked), eod), asked]))
+    chunks.rows += [np.concatenate([part, np.full(m - len(part), eod)]) for part in parts]
+    chunks.queries += [{"document": name, "text": vocabulary.decode(part)} for part in (asked, *parts)]
+    for part in parts:
+        place = find_answer(text, vocabulary.decode(part))
+        chunks.places.append((name, place) if place >= 0 else None)
+    chunks.places.append(None)
+
+
+def question_chunks(documents, vocabulary, m, eod, count, left_out=frozenset()):
+    """QuestionChunks of at most count pairs of each of [(name, text)], without those whose file is named in left_out."""
+    chunks = QuestionChunks()
     for name, text in documents:
+        if Path(name).name.removesuffix(".txt") in left_out:
+            continue
         for question, answer in choose(questions_of(text), count):
-            asked, told = vocabulary.encode(f"Question: {question}\nAnswer:"), vocabulary.encode(f" {answer}\n")
-            if len(asked) > m:
-                continue
-            parts = [asked, *(told[at : at + m] for at in range(0, len(told), m))]
-            rows.append(np.concatenate([np.full(m - len(asked), eod), *parts, np.full(-len(told) % m, eod)]).reshape(-1, m))
-            queries += [{"document": name, "text": vocabulary.decode(part)} for part in parts]
-    return np.concatenate(rows) if rows else np.empty((0, m), dtype=np.int64), queries
+            add_pair(chunks, name, text, question, answer, vocabulary, m, eod)
+    return chunks
