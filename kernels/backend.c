@@ -249,7 +249,8 @@ void backend_embed(struct backend *b, const struct embed_args *a) {
 void backend_rope(struct backend *b, const struct rope_args *a) {
     CHECK(a->heads > 0 && a->head_dim > 0 && tensor_is_f32(&a->x, a->x.rows, a->heads * a->head_dim));
     CHECK(a->rotated >= 0 && a->rotated <= a->head_dim && a->rotated % 2 == 0);
-    CHECK(a->head_dim <= ATTENTION_MAX_HEAD && a->scale >= 0);
+    CHECK(a->head_dim <= ATTENTION_MAX_HEAD && a->scale >= 0 && a->sections >= 0);
+    for (int p = 0; a->section_of && p < a->rotated / 2; p++) CHECK(a->section_of[p] < a->sections);
     if (!b->error.status) b->ops->rope(b, a);
 }
 

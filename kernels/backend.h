@@ -189,11 +189,14 @@ struct embed_args {
 
 /* Rotates the first `rotated` dims of every head of x in place (spec 4.4): half-split pairs (i, i + rotated/2) or
  * interleaved pairs (2i, 2i+1). Angle = float32(position * inv_freq[i]), inv_freq f32 [rotated / 2], host memory. What
- * is rotated is also multiplied by `scale`. */
+ * is rotated is also multiplied by `scale`. A row may have several positions, as time, row and column of a picture's
+ * patch: pair i turns by the row's position section_of[i]. */
 struct rope_args {
-    struct tensor x; /* [rows, heads * head_dim] */
-    const int32_t *positions;
+    struct tensor x;          /* [rows, heads * head_dim] */
+    const int32_t *positions; /* [rows, sections] */
     const float *inv_freq;
+    const uint8_t *section_of; /* [rotated / 2] < sections; NULL: all pairs turn by the row's first position */
+    int sections;              /* positions of a row; 0: one */
     int heads, head_dim, rotated;
     bool interleaved;
     float scale; /* > 0: as above; 0: none, as 1 */

@@ -18,10 +18,12 @@ static void rope_row(const void *context, int i, int thread) {
     (void)thread;
     const struct rope_args *a = context;
     float cosine[ATTENTION_MAX_HEAD / 2], sine[ATTENTION_MAX_HEAD / 2];
-    int half = a->rotated / 2;
+    int half = a->rotated / 2, sections = a->sections > 0 ? a->sections : 1;
+    const int32_t *positions = a->positions + (int64_t)i * sections;
     double scale = a->scale > 0 ? (double)a->scale : 1;
     for (int p = 0; p < half; p++) {
-        float angle = (float)a->positions[i] * a->inv_freq[p];
+        int32_t position = positions[a->section_of ? a->section_of[p] : 0];
+        float angle = (float)position * a->inv_freq[p];
         cosine[p] = (float)(scale * cos((double)angle));
         sine[p] = (float)(scale * sin((double)angle));
     }

@@ -267,10 +267,11 @@ struct rope_kernel_args {
     view x;
     const int32_t *positions;
     const float *inv_freq;
+    const uint8_t *section_of;
     int heads, head_dim, half;
     int interleaved;
     float scale;
-    int unused = 0;
+    int sections;
 };
 
 /* grid rows, block 256; thread (pair p, head group) walks the heads of its pair, so sine and cosine are taken once per
@@ -278,11 +279,12 @@ struct rope_kernel_args {
  * its sine and cosine are taken in double: nothing but the angle's own rounding is left. */
 __global__ void rope_pairs_kernel(struct rope_kernel_args k) {
     float *x = (float *)k.x.data + blockIdx.x * k.x.stride;
-    float position = (float)k.positions[blockIdx.x];
+    const int32_t *positions = k.positions + (int64_t)blockIdx.x * k.sections;
     int width = k.half < ROW_THREADS ? k.half : ROW_THREADS, groups = ROW_THREADS / width;
     int group = (int)threadIdx.x / width;
     if (group >= groups || group >= k.heads) return;
     for (int p = (int)threadIdx.x % width; p < k.half; p += width) {
+        float position = (float)positions[k.section_of ? k.section_of[p] : 0];
         double angle = (double)__fmul_rn(position, k.inv_freq[p]);
         double sine, cosine;
         sincos(angle, &sine, &cosine);
@@ -297,16 +299,18 @@ __global__ void rope_pairs_kernel(struct rope_kernel_args k) {
 }
 
 void cuda_rope(struct backend *b, const struct rope_args *a) {
-    int half = a->rotated / 2;
+    int half = a->rotated / 2, sections = a->sections > 0 ? a->sections : 1;
     if (half == 0) return;
     struct rope_kernel_args k = {a->x,
-                                 array_stage(b, a->positions, (size_t)a->x.rows),
+                                 array_stage(b, a->positions, (size_t)a->x.rows * (size_t)sections),
                                  array_stage(b, a->inv_freq, (size_t)half),
+                                 a->section_of ? array_stage(b, a->section_of, (size_t)half) : NULL,
                                  a->heads,
                                  a->head_dim,
                                  half,
                                  a->interleaved,
-                                 a->scale > 0 ? a->scale : 1};
+                                 a->scale > 0 ? a->scale : 1,
+                                 sections};
     kernel_launch(b, rope_pairs_kernel, dim3((unsigned)a->x.rows), ROW_THREADS, 0, k);
 }
 

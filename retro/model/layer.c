@@ -77,6 +77,8 @@ static void rotate_heads(const struct pass *p, const struct layer *l, struct ten
     backend_rope(p->model->backend, &(struct rope_args){.x = x,
                                                         .positions = p->positions,
                                                         .inv_freq = table->inv_freq,
+                                                        .section_of = d->rope_sections > 1 ? d->rope_section : NULL,
+                                                        .sections = d->rope_sections,
                                                         .heads = heads,
                                                         .head_dim = d->head_dim,
                                                         .rotated = d->rotated,

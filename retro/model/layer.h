@@ -41,7 +41,7 @@ struct pass {
     struct scratch scratch; /* sliced to the rows of this pass */
     const struct attention_span *spans;
     int n_spans;
-    const int32_t *positions; /* [rows], for RoPE */
+    const int32_t *positions; /* [rows, dims.rope_sections], for RoPE */
     int most_tokens;          /* that a session may have: chooses the rotary table of models that have two; 0: few */
     struct pass_cache cache;
     int layer_index;

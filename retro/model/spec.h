@@ -69,6 +69,8 @@ struct dims {
     float residual_scale; /* of each branch before it is added; 0: none, as 1 */
     int rotated;          /* rotary dims per head, 0: no RoPE */
     bool rope_interleaved;
+    int rope_sections;                            /* rotary positions of a row; 0: one */
+    uint8_t rope_section[ATTENTION_MAX_HEAD / 2]; /* which of them pair i turns by; where there are several */
     struct rope_table rope[ROPE_COUNT];
     int rope_long_after;       /* sessions that may have more tokens turn by ROPE_LONG, not ROPE_GLOBAL; 0: none do */
     int buckets, max_distance; /* relative positions (docs/spec/t5-model.md 2.2); 0: none */

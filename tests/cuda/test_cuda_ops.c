@@ -322,28 +322,37 @@ static void test_embed(void **state) {
             check_embed(row_counts[r], widths[w], (enum dtype)((w + r) % 3), w % 2, r % 2);
 }
 
-static void check_rope(int rows, int heads, int head_dim, int rotated, bool interleaved) {
+/* Rows of one position, or of several that the pairs take in turn. */
+static void check_rope(const int *shape, int rows, int sections, bool interleaved) {
     if (!chosen()) return;
+    int heads = shape[0], head_dim = shape[1], rotated = shape[2];
     struct both x = both_random(DTYPE_F32, rows, heads * head_dim, 3);
-    int32_t positions[32];
+    int32_t positions[32 * 3];
+    uint8_t section_of[ATTENTION_MAX_HEAD / 2];
     float *frequencies = random_array((size_t)rotated / 2);
-    for (int i = 0; i < rows; i++) positions[i] = i == 0 ? 131071 : random_int(5000);
+    for (int i = 0; i < rows * sections; i++) positions[i] = i == 0 ? 131071 : random_int(5000);
     for (int i = 0; i < rotated / 2; i++) frequencies[i] = powf(10000, -2.0f * (float)i / (float)rotated);
+    for (int i = 0; i < rotated / 2; i++) section_of[i] = (uint8_t)(i % sections);
     struct rope_args a = {.x = x.host, .positions = positions, .inv_freq = frequencies, .heads = heads};
+    a.section_of = sections > 1 ? section_of : NULL;
+    a.sections = sections;
     a.head_dim = head_dim;
     a.rotated = rotated;
     a.interleaved = interleaved;
     a.scale = interleaved ? 1.2f : 0;
     backend_rope(reference, &a);
-    size_t position_bytes = (size_t)rows * sizeof *positions, bytes = (size_t)rotated / 2 * sizeof(float);
+    size_t position_bytes = (size_t)(rows * sections) * sizeof *positions, pairs = (size_t)rotated / 2;
     int32_t *lent = lend(positions, position_bytes);
-    float *lent_frequencies = lend(frequencies, bytes);
+    float *lent_frequencies = lend(frequencies, pairs * sizeof(float));
+    uint8_t *lent_sections = lend(section_of, pairs);
     a.x = x.device;
     a.positions = lent;
     a.inv_freq = lent_frequencies;
+    if (sections > 1) a.section_of = lent_sections;
     backend_rope(device, &a);
     take_back(lent, position_bytes);
-    take_back(lent_frequencies, bytes);
+    take_back(lent_frequencies, pairs * sizeof(float));
+    take_back(lent_sections, pairs);
     assert_both(x, 1e-6, "rope");
     free(frequencies);
     both_free(x);
@@ -355,7 +364,8 @@ static void test_rope(void **state) {
                                     {2, 128, 32}, {1, 512, 512}, {2, 8, 0}};
     for (size_t i = 0; i < ARRAY_COUNT(shapes); i++)
         for (size_t r = 0; r < ARRAY_COUNT(row_counts); r++)
-            check_rope(row_counts[r], shapes[i][0], shapes[i][1], shapes[i][2], (i + r) % 2);
+            for (int sections = 1; sections <= 3; sections += 2)
+                check_rope(shapes[i], row_counts[r], sections, (i + r) % 2);
 }
 
 /* Gather, scatter, mean */

@@ -170,23 +170,28 @@ static void test_exp(void **state) {
     for_each_variant(exp_values, 1);
 }
 
-static void rope_sizes(struct backend *b) {
+/* Of every row one position, or three that the pairs take in turn by thirds. */
+static void rope_sizes(struct backend *b, int sections) {
     static const int shapes[][3] = {{1, 2, 2}, {4, 8, 8}, {3, 64, 32}, {2, 7, 6}, {5, 128, 128}, {2, 5, 0}};
     for (size_t s = 0; s < ARRAY_COUNT(shapes); s++)
         for (int interleaved = 0; interleaved < 2; interleaved++) {
             int heads = shapes[s][0], head_dim = shapes[s][1], half = shapes[s][2] / 2;
             struct tensor x = random_tensor(DTYPE_F32, 33, heads * head_dim, 3);
             struct tensor before = padded_tensor(DTYPE_F32, 33, heads * head_dim, 0);
-            int32_t positions[33];
+            int32_t positions[33 * 3];
+            uint8_t section_of[64];
             float inv_freq[64];
             for (int i = 0; i < half; i++) inv_freq[i] = powf(10000, -(float)i / (float)half);
+            for (int i = 0; i < half; i++) section_of[i] = (uint8_t)(i * sections / half);
             for (int i = 0; i < 33; i++) {
-                positions[i] = i * i * 37;
+                for (int j = 0; j < sections; j++) positions[i * sections + j] = (i + j) * (i + 5 * j) * 37;
                 memcpy(tensor_at(before, i, 0), tensor_at(x, i, 0), (size_t)x.cols * sizeof(float));
             }
             backend_rope(b, &(struct rope_args){.x = x,
                                                 .positions = positions,
                                                 .inv_freq = inv_freq,
+                                                .section_of = sections > 1 ? section_of : NULL,
+                                                .sections = sections > 1 ? sections : 0,
                                                 .heads = heads,
                                                 .head_dim = head_dim,
                                                 .rotated = 2 * half,
@@ -199,7 +204,7 @@ static void rope_sizes(struct backend *b) {
                         bool second = interleaved ? d % 2 : d >= half;
                         int other = interleaved ? j ^ 1 : second ? j - half : j + half;
                         if (interleaved) other = j - d + (d ^ 1);
-                        float angle = (float)positions[i] * inv_freq[pair];
+                        float angle = (float)positions[i * sections + section_of[pair]] * inv_freq[pair];
                         double u = tensor_get(before, i, other);
                         v = v * cos(angle) + (second ? u : -u) * sin(angle);
                     }
@@ -211,9 +216,14 @@ static void rope_sizes(struct backend *b) {
         }
 }
 
+static void rope_one_position(struct backend *b) { rope_sizes(b, 1); }
+
+static void rope_three_positions(struct backend *b) { rope_sizes(b, 3); }
+
 static void test_rope(void **state) {
     (void)state;
-    for_each_variant(rope_sizes, 2);
+    for_each_variant(rope_one_position, 2);
+    for_each_variant(rope_three_positions, 2);
 }
 
 /* The value a dtype holds of an element of another. */
